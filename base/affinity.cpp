@@ -34,7 +34,7 @@ std::vector<int> allowed_cores() {
   return cores;
 }
 
-int bind_to_cores(const std::vector<int>& cores) {
+int set_affinity(const std::vector<int>& cores) {
   CoreMask mask;
   for (int core : cores) CPU_SET_S(core, mask.size_bytes(), mask.data());
   return ::sched_setaffinity(0, mask.size_bytes(), mask.data()) == 0 ? 0 : errno;

@@ -10,6 +10,6 @@ std::vector<int> allowed_cores();
 
 // Binds the calling thread, and what it starts later. Returns errno, 0 on success. Safe between
 // fork and exec.
-int bind_to_cores(const std::vector<int>& cores);
+int set_affinity(const std::vector<int>& cores);
 
 }  // namespace zeroth

@@ -13,20 +13,20 @@ namespace fs = std::filesystem;
 // Limits above this are the "none" of version 1: the largest number of pages.
 constexpr int64_t kNoLimit = int64_t{1} << 62;
 
-bool lists(const std::string& list, const std::string& item) {
+bool contains_item(const std::string& list, const std::string& item) {
   return ("," + list + ",").find("," + item + ",") != std::string::npos;
 }
 
 // The path of this process's group, as /proc/self/cgroup has it: lines "number:controllers:path".
-std::optional<std::string> group_path(const std::string& controller, bool unified,
-                                      const fs::path& root) {
+std::optional<std::string> cgroup_path(const std::string& controller, bool unified,
+                                       const fs::path& root) {
   std::ifstream groups(root / "proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     const size_t first = line.find(':');
     const size_t second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (unified ? controllers.empty() : lists(controllers, controller))
+    if (unified ? controllers.empty() : contains_item(controllers, controller))
       return line.substr(second + 1);
   }
   return std::nullopt;
@@ -37,30 +37,31 @@ std::optional<fs::path> mount_point(const std::string& controller, bool unified,
   std::ifstream mounts(root / "proc/self/mounts");
   for (std::string line; std::getline(mounts, line);) {
     std::istringstream words(line);
-    std::string source, folder, type, options;
-    words >> source >> folder >> type >> options;
-    const bool found = unified ? type == "cgroup2" : type == "cgroup" && lists(options, controller);
-    if (found) return root / fs::path(folder).relative_path();
+    std::string source, directory, type, options;
+    words >> source >> directory >> type >> options;
+    const bool found =
+        unified ? type == "cgroup2" : type == "cgroup" && contains_item(options, controller);
+    if (found) return root / fs::path(directory).relative_path();
   }
   return std::nullopt;
 }
 
 std::optional<Cgroup> find(const std::string& controller, bool unified, const fs::path& root) {
   const auto mount = mount_point(controller, unified, root);
-  const auto path = group_path(controller, unified, root);
+  const auto path = cgroup_path(controller, unified, root);
   if (!mount || !path) return std::nullopt;
   // A container may see its own group as the whole hierarchy, under a path that lies outside.
-  const fs::path folder = (*mount / fs::path(*path).relative_path()).lexically_normal();
+  const fs::path directory = (*mount / fs::path(*path).relative_path()).lexically_normal();
   std::error_code ignored;
-  return Cgroup{fs::is_directory(folder, ignored) ? folder : *mount, *mount, unified};
+  return Cgroup{fs::is_directory(directory, ignored) ? directory : *mount, *mount, unified};
 }
 
 // The group and those around it, inside out.
-std::vector<fs::path> folders_up(const Cgroup& group) {
-  std::vector<fs::path> folders;
-  for (fs::path folder = group.folder;; folder = folder.parent_path()) {
-    folders.push_back(folder);
-    if (folder == group.mount || !folder.has_relative_path()) return folders;
+std::vector<fs::path> ancestor_directories(const Cgroup& group) {
+  std::vector<fs::path> directories;
+  for (fs::path directory = group.directory;; directory = directory.parent_path()) {
+    directories.push_back(directory);
+    if (directory == group.mount || !directory.has_relative_path()) return directories;
   }
 }
 
@@ -71,14 +72,14 @@ std::optional<int64_t> read_number(const fs::path& file) {
   return number;
 }
 
-std::optional<double> quota_of(const fs::path& folder, bool unified) {
+std::optional<double> read_quota(const fs::path& directory, bool unified) {
   double quota = 0, period = 0;
   if (unified) {
-    std::ifstream in(folder / "cpu.max");
+    std::ifstream in(directory / "cpu.max");
     in >> quota >> period;  // "max 100000" is no number, so no quota
   } else {
-    quota = static_cast<double>(read_number(folder / "cpu.cfs_quota_us").value_or(-1));
-    period = static_cast<double>(read_number(folder / "cpu.cfs_period_us").value_or(0));
+    quota = static_cast<double>(read_number(directory / "cpu.cfs_quota_us").value_or(-1));
+    period = static_cast<double>(read_number(directory / "cpu.cfs_period_us").value_or(0));
   }
   if (quota <= 0 || period <= 0) return std::nullopt;
   return quota / period;
@@ -86,19 +87,19 @@ std::optional<double> quota_of(const fs::path& folder, bool unified) {
 
 // Bytes of the group and the groups in it, but for the page cache. Names of both versions in
 // Documentation/admin-guide of Linux: cgroup-v2.rst and cgroup-v1/memory.rst.
-int64_t taken(const fs::path& folder, bool unified) {
-  const auto held = read_number(folder / (unified ? "memory.current" : "memory.usage_in_bytes"));
+int64_t used_bytes(const fs::path& directory, bool unified) {
+  const auto held = read_number(directory / (unified ? "memory.current" : "memory.usage_in_bytes"));
   const std::string prefix = unified ? "" : "total_";  // of the whole hierarchy
   int64_t cache = 0;
   for (const char* list : {"active_file", "inactive_file"}) {
-    cache += read_counter(folder / "memory.stat", prefix + list).value_or(0);
+    cache += read_counter(directory / "memory.stat", prefix + list).value_or(0);
   }
   return std::max<int64_t>(0, held.value_or(0) - cache);
 }
 
 template <typename Number>
-void keep_least(std::optional<Number>& least, std::optional<Number> value) {
-  if (value && (!least || *value < *least)) least = value;
+void keep_min(std::optional<Number>& min_value, std::optional<Number> value) {
+  if (value && (!min_value || *value < *min_value)) min_value = value;
 }
 
 }  // namespace
@@ -112,27 +113,28 @@ std::vector<MemoryLimit> memory_limits(const fs::path& root) {
   std::vector<MemoryLimit> limits;
   const auto group = find_cgroup("memory", root);
   if (!group) return limits;
-  for (const fs::path& folder : folders_up(*group)) {
-    const fs::path file = folder / (group->unified ? "memory.max" : "memory.limit_in_bytes");
+  for (const fs::path& directory : ancestor_directories(*group)) {
+    const fs::path file = directory / (group->unified ? "memory.max" : "memory.limit_in_bytes");
     const auto limit = read_number(file);
-    if (limit && *limit < kNoLimit) limits.push_back({file, *limit, taken(folder, group->unified)});
+    if (limit && *limit < kNoLimit)
+      limits.push_back({file, *limit, used_bytes(directory, group->unified)});
   }
   return limits;
 }
 
 std::optional<int64_t> memory_limit(const fs::path& root) {
-  std::optional<int64_t> least;
-  for (const MemoryLimit& limit : memory_limits(root)) keep_least(least, {limit.bytes});
-  return least;
+  std::optional<int64_t> min_value;
+  for (const MemoryLimit& limit : memory_limits(root)) keep_min(min_value, {limit.bytes});
+  return min_value;
 }
 
 std::optional<double> cpu_quota(const fs::path& root) {
   const auto group = find_cgroup("cpu", root);
   if (!group) return std::nullopt;
-  std::optional<double> least;
-  for (const fs::path& folder : folders_up(*group))
-    keep_least(least, quota_of(folder, group->unified));
-  return least;
+  std::optional<double> min_value;
+  for (const fs::path& directory : ancestor_directories(*group))
+    keep_min(min_value, read_quota(directory, group->unified));
+  return min_value;
 }
 
 std::optional<int64_t> read_counter(const fs::path& file, const std::string& key) {

@@ -12,9 +12,9 @@ namespace zeroth {
 
 // One controller's group of this process.
 struct Cgroup {
-  std::filesystem::path folder;  // its files
-  std::filesystem::path mount;   // where the hierarchy begins
-  bool unified = false;          // version 2
+  std::filesystem::path directory;  // its files
+  std::filesystem::path mount;      // where the hierarchy begins
+  bool unified = false;             // version 2
 };
 
 // `controller` is "memory" or "cpu". Empty without such a hierarchy.
@@ -25,7 +25,7 @@ std::optional<Cgroup> find_cgroup(const std::string& controller,
 struct MemoryLimit {
   std::filesystem::path file;  // that says so
   int64_t bytes = 0;
-  int64_t taken = 0;  // by its processes; page cache, which would make way, is not counted
+  int64_t used = 0;  // by its processes; page cache, which would make way, is not counted
 };
 
 // Of the groups that have a limit, inside out.

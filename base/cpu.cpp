@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kNames = {"plain", "avx2", "avx512", "avx512_bf16",
                                                     "avx512_fp16"};
-constexpr std::array<std::string_view, 3> kProductNames = {"libtorch", "onednn", "tiles"};
+constexpr std::array<std::string_view, 3> kBackendNames = {"libtorch", "onednn", "tiles"};
 
 std::string variable(const char* name) {
   const char* const value = std::getenv(name);
@@ -76,7 +76,7 @@ CpuId read_cpuid() {
 
 #endif
 
-CpuFeatures features_of(const CpuId& id) {
+CpuFeatures detect_features(const CpuId& id) {
   CpuFeatures features;
   features.is_intel = id.vendor == "GenuineIntel";
   constexpr int kFma = 12, kAvx = 28, kF16c = 29, kAvx2 = 5;
@@ -84,26 +84,26 @@ CpuFeatures features_of(const CpuId& id) {
       !has_bits(id.xcr0, {1, 2})) {
     return features;
   }
-  features.level = CpuLevel::kAvx2;
+  features.isa = CpuIsa::kAvx2;
   constexpr int kF = 16, kDq = 17, kBw = 30, kVl = 31;
   if (!has_bits(id.leaf7_ebx, {kF, kDq, kBw, kVl}) || !has_bits(id.xcr0, {5, 6, 7}))
     return features;
-  features.level = CpuLevel::kAvx512;
+  features.isa = CpuIsa::kAvx512;
   constexpr int kBf16 = 5, kFp16 = 23;
   if (!has_bits(id.leaf7_1_eax, {kBf16})) return features;
-  features.level = has_bits(id.leaf7_edx, {kFp16}) ? CpuLevel::kAvx512Fp16 : CpuLevel::kAvx512Bf16;
+  features.isa = has_bits(id.leaf7_edx, {kFp16}) ? CpuIsa::kAvx512Fp16 : CpuIsa::kAvx512Bf16;
   constexpr int kAmxBf16 = 22, kAmxTile = 24;
   features.has_amx = has_bits(id.leaf7_edx, {kAmxBf16, kAmxTile}) && has_bits(id.xcr0, {17, 18});
   return features;
 }
 
-CpuLevel processor_level() {
-  static const CpuLevel level = features_of(read_cpuid()).level;
-  return level;
+CpuIsa detected_cpu_isa() {
+  static const CpuIsa isa = detect_features(read_cpuid()).isa;
+  return isa;
 }
 
 const CpuFeatures& cpu_features() {
-  static const CpuFeatures used = held_down(features_of(read_cpuid()), variable("ZEROTH_CPU"));
+  static const CpuFeatures used = limit_cpu(detect_features(read_cpuid()), variable("ZEROTH_CPU"));
   return used;
 }
 
@@ -111,98 +111,100 @@ bool cpu_is_intel() {
   return cpu_features().is_intel;
 }
 
-std::string_view name_of(CpuLevel level) {
-  return kNames.at(static_cast<size_t>(level));
+std::string_view to_string(CpuIsa isa) {
+  return kNames.at(static_cast<size_t>(isa));
 }
 
-CpuLevel held_down(CpuLevel processor, const std::string& held) {
-  if (held.empty()) return processor;
-  const auto* const found = std::find(kNames.begin(), kNames.end(), held);
+CpuIsa limit_cpu(CpuIsa processor, const std::string& limit) {
+  if (limit.empty()) return processor;
+  const auto* const found = std::find(kNames.begin(), kNames.end(), limit);
   if (found == kNames.end()) {
-    throw Error("environment variable ZEROTH_CPU={} is none of {}", printable(held),
+    throw Error("environment variable ZEROTH_CPU={} is none of {}", printable(limit),
                 fmt::join(kNames, ", "));
   }
-  return std::min(processor, static_cast<CpuLevel>(found - kNames.begin()));
+  return std::min(processor, static_cast<CpuIsa>(found - kNames.begin()));
 }
 
-CpuFeatures held_down(CpuFeatures processor, const std::string& held) {
-  const CpuLevel level = held_down(processor.level, held);
-  processor.has_amx = processor.has_amx && level == processor.level;
-  processor.level = level;
+CpuFeatures limit_cpu(CpuFeatures processor, const std::string& limit) {
+  const CpuIsa isa = limit_cpu(processor.isa, limit);
+  processor.has_amx = processor.has_amx && isa == processor.isa;
+  processor.isa = isa;
   return processor;
 }
 
-CpuLevel cpu_level() {
-  return cpu_features().level;
+CpuIsa cpu_isa() {
+  return cpu_features().isa;
 }
 
-std::string cpu_level_text(CpuLevel used, CpuLevel processor) {
-  if (used == processor) return std::string(name_of(used));
-  return fmt::format("{} (ZEROTH_CPU; the processor has {})", name_of(used), name_of(processor));
+std::string describe_cpu_isa(CpuIsa used, CpuIsa processor) {
+  if (used == processor) return std::string(to_string(used));
+  return fmt::format("{} (ZEROTH_CPU; the processor has {})", to_string(used),
+                     to_string(processor));
 }
 
-std::string_view name_of(CpuProduct product) {
-  return kProductNames.at(static_cast<size_t>(product));
+std::string_view to_string(MatmulBackend product) {
+  return kBackendNames.at(static_cast<size_t>(product));
 }
 
-CpuProducts fastest_products(const CpuFeatures& features) {
-  const auto [level, is_intel, has_amx] = features;
-  const bool multiplies_bf16 = level >= CpuLevel::kAvx512Bf16 && (!is_intel || has_amx);
+MatmulBackends fastest_matmul_backends(const CpuFeatures& features) {
+  const auto [isa, is_intel, has_amx] = features;
+  const bool has_fast_bf16 = isa >= CpuIsa::kAvx512Bf16 && (!is_intel || has_amx);
   return {
-      .fp32 = level >= CpuLevel::kAvx2 && !is_intel ? CpuProduct::kOneDnn : CpuProduct::kLibTorch,
-      .bf16 = multiplies_bf16 ? CpuProduct::kLibTorch : CpuProduct::kTiles,
-      .fp16 = level >= CpuLevel::kAvx512Fp16 ? CpuProduct::kLibTorch : CpuProduct::kTiles,
+      .fp32 = isa >= CpuIsa::kAvx2 && !is_intel ? MatmulBackend::kOneDnn : MatmulBackend::kLibTorch,
+      .bf16 = has_fast_bf16 ? MatmulBackend::kLibTorch : MatmulBackend::kTiles,
+      .fp16 = isa >= CpuIsa::kAvx512Fp16 ? MatmulBackend::kLibTorch : MatmulBackend::kTiles,
   };
 }
 
-CpuProducts forced_products(const CpuProducts& fastest, const CpuFeatures& features,
-                            const std::string& forced) {
+MatmulBackends forced_matmul_backends(const MatmulBackends& fastest, const CpuFeatures& features,
+                                      const std::string& forced) {
   if (forced.empty()) return fastest;
-  const auto* const found = std::find(kProductNames.begin(), kProductNames.end(), forced);
-  if (found == kProductNames.end()) {
+  const auto* const found = std::find(kBackendNames.begin(), kBackendNames.end(), forced);
+  if (found == kBackendNames.end()) {
     throw Error("environment variable ZEROTH_PRODUCT={} is none of {}", printable(forced),
-                fmt::join(kProductNames, ", "));
+                fmt::join(kBackendNames, ", "));
   }
-  const auto product = static_cast<CpuProduct>(found - kProductNames.begin());
+  const auto product = static_cast<MatmulBackend>(found - kBackendNames.begin());
   if (!kIsX86) {
-    if (product == CpuProduct::kTiles)
+    if (product == MatmulBackend::kTiles)
       throw Error("ZEROTH_PRODUCT=tiles is not supported: this processor is not an x86");
     return {.fp32 = product, .small_fp32 = product};
   }
-  const auto in_16_bits = [&](CpuLevel least) {
-    const bool has_tiles_only = product == CpuProduct::kTiles || features.level < least;
-    return has_tiles_only ? CpuProduct::kTiles : CpuProduct::kLibTorch;
+  const auto in_16_bits = [&](CpuIsa min_isa) {
+    const bool has_tiles_only = product == MatmulBackend::kTiles || features.isa < min_isa;
+    return has_tiles_only ? MatmulBackend::kTiles : MatmulBackend::kLibTorch;
   };
   return {.fp32 = product,
           .small_fp32 = product,
-          .bf16 = in_16_bits(CpuLevel::kAvx512Bf16),
-          .fp16 = in_16_bits(CpuLevel::kAvx512Fp16)};
+          .bf16 = in_16_bits(CpuIsa::kAvx512Bf16),
+          .fp16 = in_16_bits(CpuIsa::kAvx512Fp16)};
 }
 
 namespace {
 
-CpuProducts products_by(const std::string& forced) {
-  const CpuProducts fastest = kIsX86 ? fastest_products(cpu_features()) : CpuProducts{};
-  return forced_products(fastest, cpu_features(), forced);
+MatmulBackends select_backends(const std::string& forced) {
+  const MatmulBackends fastest =
+      kIsX86 ? fastest_matmul_backends(cpu_features()) : MatmulBackends{};
+  return forced_matmul_backends(fastest, cpu_features(), forced);
 }
 
-CpuProducts& products_in_use() {
-  static CpuProducts products = products_by(variable("ZEROTH_PRODUCT"));
+MatmulBackends& active_backends() {
+  static MatmulBackends products = select_backends(variable("ZEROTH_PRODUCT"));
   return products;
 }
 
 }  // namespace
 
-const CpuProducts& cpu_products() {
-  return products_in_use();
+const MatmulBackends& matmul_backends() {
+  return active_backends();
 }
 
-ForcedProducts::ForcedProducts(const std::string& forced) : before_(products_in_use()) {
-  products_in_use() = products_by(forced);
+MatmulBackendGuard::MatmulBackendGuard(const std::string& forced) : before_(active_backends()) {
+  active_backends() = select_backends(forced);
 }
 
-ForcedProducts::~ForcedProducts() {
-  products_in_use() = before_;
+MatmulBackendGuard::~MatmulBackendGuard() {
+  active_backends() = before_;
 }
 
 }  // namespace zeroth

@@ -8,8 +8,8 @@
 namespace zeroth {
 
 // Instruction sets by which kernels are compiled and libraries chosen; each has all before it.
-enum class CpuLevel {
-  kPlain,       // what every processor of the architecture has; all that others than x86 have here
+enum class CpuIsa {
+  kBaseline,    // what every processor of the architecture has; all that others than x86 have here
   kAvx2,        // and FMA and F16C
   kAvx512,      // F, BW, DQ and VL, which come together but on Xeon Phi
   kAvx512Bf16,  // products of bfloat16
@@ -17,21 +17,21 @@ enum class CpuLevel {
 };
 
 // "plain", "avx2", "avx512", "avx512_bf16", "avx512_fp16": the values of ZEROTH_CPU.
-std::string_view name_of(CpuLevel level);
+std::string_view to_string(CpuIsa isa);
 
 // The highest level that this processor has.
-CpuLevel processor_level();
+CpuIsa detected_cpu_isa();
 
 // The level that this process uses, the same in its whole life: the processor's, or the one that
 // ZEROTH_CPU in the environment holds it down to. Throws an Error for a value that is no level.
-CpuLevel cpu_level();
+CpuIsa cpu_isa();
 
-// The lower one of `processor` and the level that `held` names; empty: `processor`. Throws like
-// cpu_level().
-CpuLevel held_down(CpuLevel processor, const std::string& held);
+// The lower one of `processor` and the level that `limit` names; empty: `processor`. Throws like
+// cpu_isa().
+CpuIsa limit_cpu(CpuIsa processor, const std::string& limit);
 
 // "avx512_bf16", or "avx2 (ZEROTH_CPU; the processor has avx512_bf16)".
-std::string cpu_level_text(CpuLevel used = cpu_level(), CpuLevel processor = processor_level());
+std::string describe_cpu_isa(CpuIsa used = cpu_isa(), CpuIsa processor = detected_cpu_isa());
 
 // What CPUID (of leaves 0, 1 and 7) and XGETBV say of an x86 processor, as far as anything here
 // depends on it.
@@ -42,40 +42,41 @@ struct CpuId {
 };
 
 struct CpuFeatures {
-  CpuLevel level = CpuLevel::kPlain;
+  CpuIsa isa = CpuIsa::kBaseline;
   bool is_intel = false;
   bool has_amx = false;  // units for products of bf16 matrices
 };
 
-CpuFeatures features_of(const CpuId& id);
+CpuFeatures detect_features(const CpuId& id);
 
-// The processor as this process uses it, at cpu_level(). On other architectures than x86: plain.
+// The processor as this process uses it, at cpu_isa(). On other architectures than x86: plain.
 const CpuFeatures& cpu_features();
 // AMX came with processors of the highest level: one that is held down to a lower level has none.
-CpuFeatures held_down(CpuFeatures processor, const std::string& held);
+CpuFeatures limit_cpu(CpuFeatures processor, const std::string& limit);
 
 bool cpu_is_intel();  // its maker; false on other architectures than x86
 
 // What multiplies matrices on the CPU.
-enum class CpuProduct {
+enum class MatmulBackend {
   kLibTorch,  // LibTorch's own product: MKL's in fp32, oneDNN's in 16 bits
   kOneDnn,    // oneDNN's product in fp32; in 16 bits LibTorch's, which is the same
   kTiles,     // tiles of fp32 (model/kernels/tiled_product.h), to which 16-bit factors are widened
 };
 
 // "libtorch", "onednn", "tiles": the values of ZEROTH_PRODUCT.
-std::string_view name_of(CpuProduct product);
+std::string_view to_string(MatmulBackend product);
 
 // By the dtype of the factors.
-struct CpuProducts {
-  CpuProduct fp32 = CpuProduct::kLibTorch;
-  CpuProduct small_fp32 = CpuProduct::kLibTorch;  // of fewer than kSmallProduct multiplications
-  CpuProduct bf16 = CpuProduct::kLibTorch;
-  CpuProduct fp16 = CpuProduct::kLibTorch;
-  bool operator==(const CpuProducts&) const = default;
+struct MatmulBackends {
+  MatmulBackend fp32 = MatmulBackend::kLibTorch;
+  MatmulBackend small_fp32 =
+      MatmulBackend::kLibTorch;  // of fewer than kSmallMatmul multiplications
+  MatmulBackend bf16 = MatmulBackend::kLibTorch;
+  MatmulBackend fp16 = MatmulBackend::kLibTorch;
+  bool operator==(const MatmulBackends&) const = default;
 };
 
-inline constexpr int64_t kSmallProduct = 1 << 20;
+inline constexpr int64_t kSmallMatmul = 1 << 20;
 
 // The fastest products of an x86 processor:
 //   fp32  MKL keeps to AVX2 on processors of other makers than Intel even where they have AVX-512:
@@ -88,30 +89,30 @@ inline constexpr int64_t kSmallProduct = 1 << 20;
 //         speed of fp32 (88 and 165 GFLOP/s for a thread): tiles. So do processors without any
 //         instructions for bf16, where LibTorch's product is a scalar loop.
 //   fp16  LibTorch's product with AVX-512 FP16, else tiles.
-CpuProducts fastest_products(const CpuFeatures& features);
+MatmulBackends fastest_matmul_backends(const CpuFeatures& features);
 
 // The products that `forced` names, a value of ZEROTH_PRODUCT; empty: `fastest`. LibTorch's scalar
 // loops of 16 bits are never chosen. Throws an Error for a value that is no product, and for tiles
 // on other architectures than x86.
-CpuProducts forced_products(const CpuProducts& fastest, const CpuFeatures& features,
-                            const std::string& forced);
+MatmulBackends forced_matmul_backends(const MatmulBackends& fastest, const CpuFeatures& features,
+                                      const std::string& forced);
 
 // The products that this process uses, the same in its whole life: the fastest ones, or those that
 // ZEROTH_PRODUCT in the environment forces, which is meant for tests. Throws like
-// forced_products().
-const CpuProducts& cpu_products();
+// forced_matmul_backends().
+const MatmulBackends& matmul_backends();
 
-// Until the end of its life cpu_products() are those that `forced` names. For tests, which compare
-// products within a process: no other thread multiplies when it begins or ends.
-class ForcedProducts {
+// Until the end of its life matmul_backends() are those that `forced` names. For tests, which
+// compare products within a process: no other thread multiplies when it begins or ends.
+class MatmulBackendGuard {
  public:
-  explicit ForcedProducts(const std::string& forced);
-  ~ForcedProducts();
-  ForcedProducts(const ForcedProducts&) = delete;
-  ForcedProducts& operator=(const ForcedProducts&) = delete;
+  explicit MatmulBackendGuard(const std::string& forced);
+  ~MatmulBackendGuard();
+  MatmulBackendGuard(const MatmulBackendGuard&) = delete;
+  MatmulBackendGuard& operator=(const MatmulBackendGuard&) = delete;
 
  private:
-  CpuProducts before_;
+  MatmulBackends before_;
 };
 
 }  // namespace zeroth

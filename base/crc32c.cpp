@@ -22,13 +22,14 @@ namespace {
 constexpr auto kPowers = [] {
   std::array<uint32_t, 64> powers{};
   powers[0] = uint32_t{1} << 23;
-  for (size_t i = 1; i < powers.size(); ++i) powers[i] = product_of(powers[i - 1], powers[i - 1]);
+  for (size_t i = 1; i < powers.size(); ++i)
+    powers[i] = multiply_polynomials(powers[i - 1], powers[i - 1]);
   return powers;
 }();
 
-constexpr uint32_t behind(uint32_t crc, uint64_t bytes) {
+constexpr uint32_t append_zeros(uint32_t crc, uint64_t bytes) {
   for (size_t i = 0; bytes != 0; ++i, bytes >>= 1) {
-    if ((bytes & 1) != 0) crc = product_of(kPowers[i], crc);
+    if ((bytes & 1) != 0) crc = multiply_polynomials(kPowers[i], crc);
   }
   return crc;
 }
@@ -62,9 +63,10 @@ constexpr size_t kStream = 4096;
 // The effect of kStream bytes behind a CRC, by its four bytes.
 constexpr auto kSkip = [] {
   std::array<std::array<uint32_t, 256>, 4> skip{};
-  const uint32_t power = behind(uint32_t{1} << 31, kStream);
+  const uint32_t power = append_zeros(uint32_t{1} << 31, kStream);
   for (size_t i = 0; i < skip.size(); ++i) {
-    for (uint32_t byte = 0; byte < 256; ++byte) skip[i][byte] = product_of(power, byte << (8 * i));
+    for (uint32_t byte = 0; byte < 256; ++byte)
+      skip[i][byte] = multiply_polynomials(power, byte << (8 * i));
   }
   return skip;
 }();
@@ -144,15 +146,15 @@ namespace {
 
 // Of as many bytes as can be folded, which it takes away; they are copied to `to` unless it is
 // null.
-uint32_t fold_most(std::span<const std::byte>& bytes, std::byte* to, uint32_t before) {
-  const size_t size = bytes.size() / kCrcFold * kCrcFold;
-  if (size < 2 * kCrcFold || !can_fold_crc()) return before;
+uint32_t fold_prefix(std::span<const std::byte>& bytes, std::byte* to, uint32_t before) {
+  const size_t size = bytes.size() / kCrcFoldBytes * kCrcFoldBytes;
+  if (size < 2 * kCrcFoldBytes || !can_fold_crc()) return before;
   const uint32_t crc = ~fold_crc(bytes.first(size), to, ~before);
   bytes = bytes.subspan(size);
   return crc;
 }
 
-uint32_t without_folding(std::span<const std::byte> bytes, uint32_t before) {
+uint32_t crc32c_unfolded(std::span<const std::byte> bytes, uint32_t before) {
   return detail::has_crc_instruction() ? detail::crc32c_by_instruction(bytes, before)
                                        : detail::crc32c_by_table(bytes, before);
 }
@@ -160,14 +162,14 @@ uint32_t without_folding(std::span<const std::byte> bytes, uint32_t before) {
 }  // namespace
 
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
-  const uint32_t crc = fold_most(bytes, nullptr, before);
-  return without_folding(bytes, crc);
+  const uint32_t crc = fold_prefix(bytes, nullptr, before);
+  return crc32c_unfolded(bytes, crc);
 }
 
 uint32_t copy_with_crc32c(std::span<std::byte> to, std::span<const std::byte> from,
                           uint32_t before) {
   const auto copy_some = [&](size_t size, uint32_t crc) {
-    crc = without_folding(from.first(size), crc);
+    crc = crc32c_unfolded(from.first(size), crc);
     if (size > 0) std::memcpy(to.data(), from.data(), size);
     from = from.subspan(size);
     to = to.subspan(size);
@@ -175,7 +177,7 @@ uint32_t copy_with_crc32c(std::span<std::byte> to, std::span<const std::byte> fr
   };
   const size_t unaligned = -reinterpret_cast<uintptr_t>(to.data()) % kCrcFoldAlignment;
   uint32_t crc = copy_some(std::min(unaligned, from.size()), before);
-  crc = fold_most(from, to.data(), crc);
+  crc = fold_prefix(from, to.data(), crc);
   to = to.last(from.size());
   // A part at a time, so that it is copied while it is in the cache.
   constexpr size_t kPart = size_t{24} << 10;
@@ -187,11 +189,11 @@ uint32_t crc32c(std::string_view text, uint32_t before) {
   return crc32c(std::as_bytes(std::span(text)), before);
 }
 
-uint32_t crc32c_of_both(uint32_t first, uint32_t second, uint64_t bytes_of_second) {
-  return behind(first, bytes_of_second) ^ second;
+uint32_t crc32c_combine(uint32_t first, uint32_t second, uint64_t second_bytes) {
+  return append_zeros(first, second_bytes) ^ second;
 }
 
-std::string crc_text(uint32_t crc) {
+std::string format_crc(uint32_t crc) {
   return fmt::format("{:08x}", crc);
 }
 
@@ -200,7 +202,7 @@ std::optional<uint32_t> parse_crc(std::string_view text) {
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, crc, 16);
   const bool whole = text.size() == 8 && error == std::errc{} && rest == end;
-  return whole && crc_text(crc) == text ? std::optional(crc) : std::nullopt;
+  return whole && format_crc(crc) == text ? std::optional(crc) : std::nullopt;
 }
 
 }  // namespace zeroth

@@ -21,10 +21,10 @@ uint32_t copy_with_crc32c(std::span<std::byte> to, std::span<const std::byte> fr
 
 // Of two parts that stand behind each other, from the CRC of each and the length of the second: so
 // that parts are read once, in any order.
-uint32_t crc32c_of_both(uint32_t first, uint32_t second, uint64_t bytes_of_second);
+uint32_t crc32c_combine(uint32_t first, uint32_t second, uint64_t second_bytes);
 
 // "0a1b2c3d", always eight digits, and back; nothing where the text is something else.
-std::string crc_text(uint32_t crc);
+std::string format_crc(uint32_t crc);
 std::optional<uint32_t> parse_crc(std::string_view text);
 
 namespace detail {

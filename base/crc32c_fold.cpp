@@ -19,15 +19,15 @@ namespace zeroth {
 namespace {
 
 using Vector = __m256i;
-constexpr size_t kVectors = kCrcFold / sizeof(Vector);
+constexpr size_t kVectors = kCrcFoldBytes / sizeof(Vector);
 
-// What an accumulator is multiplied by to stand for bytes that are kCrcFold further back: one for
-// each half of 16 bytes, of which the first one is 64 bits more from the end. 33 of the exponent
-// are in the product itself: 32 as the factor fills half of its 64 bits, and one as the product of
-// reflected polynomials comes out shifted. (Gopal et al., Fast CRC Computation for Generic
-// Polynomials Using PCLMULQDQ, Intel, 2009.)
-constexpr uint64_t kFirstHalf = power_of_x(8 * kCrcFold + 64 - 33);
-constexpr uint64_t kSecondHalf = power_of_x(8 * kCrcFold - 33);
+// What an accumulator is multiplied by to stand for bytes that are kCrcFoldBytes further back: one
+// for each half of 16 bytes, of which the first one is 64 bits more from the end. 33 of the
+// exponent are in the product itself: 32 as the factor fills half of its 64 bits, and one as the
+// product of reflected polynomials comes out shifted. (Gopal et al., Fast CRC Computation for
+// Generic Polynomials Using PCLMULQDQ, Intel, 2009.)
+constexpr uint64_t kFirstHalf = power_of_x(8 * kCrcFoldBytes + 64 - 33);
+constexpr uint64_t kSecondHalf = power_of_x(8 * kCrcFoldBytes - 33);
 
 template <bool kCopies>
 ZEROTH_FOLDS uint32_t fold(std::span<const std::byte> bytes, std::byte* to, uint32_t crc) {
@@ -40,7 +40,7 @@ ZEROTH_FOLDS uint32_t fold(std::span<const std::byte> bytes, std::byte* to, uint
   }
   sums[0] = _mm256_xor_si256(sums[0],
                              _mm256_zextsi128_si256(_mm_cvtsi32_si128(static_cast<int32_t>(crc))));
-  for (size_t at = kCrcFold; at < bytes.size(); at += kCrcFold) {
+  for (size_t at = kCrcFoldBytes; at < bytes.size(); at += kCrcFoldBytes) {
     for (size_t i = 0; i < kVectors; ++i) {
       const Vector next = _mm256_loadu_si256(reinterpret_cast<const Vector*>(from + at) + i);
       if (kCopies) _mm256_stream_si256(reinterpret_cast<Vector*>(to + at) + i, next);
@@ -51,7 +51,7 @@ ZEROTH_FOLDS uint32_t fold(std::span<const std::byte> bytes, std::byte* to, uint
   }
   if (kCopies) _mm_sfence();
   // What is left has the same remainder as all that came before.
-  std::array<uint64_t, kCrcFold / 8> rest{};
+  std::array<uint64_t, kCrcFoldBytes / 8> rest{};
   std::memcpy(rest.data(), sums, sizeof(rest));
   uint64_t remainder = 0;
   for (const uint64_t word : rest) remainder = _mm_crc32_u64(remainder, word);
@@ -61,8 +61,7 @@ ZEROTH_FOLDS uint32_t fold(std::span<const std::byte> bytes, std::byte* to, uint
 }  // namespace
 
 bool can_fold_crc() {
-  static const bool can = cpu_level() >= CpuLevel::kAvx2 &&
-                          __builtin_cpu_supports("vpclmulqdq") != 0 &&
+  static const bool can = cpu_isa() >= CpuIsa::kAvx2 && __builtin_cpu_supports("vpclmulqdq") != 0 &&
                           __builtin_cpu_supports("pclmul") != 0;
   return can;
 }

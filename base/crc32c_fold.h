@@ -9,7 +9,7 @@
 namespace zeroth {
 
 // Bytes that are folded at a time: what is given has a multiple of these, two at least.
-constexpr size_t kCrcFold = 256;
+constexpr size_t kCrcFoldBytes = 256;
 // Of an address to which is copied.
 constexpr size_t kCrcFoldAlignment = 32;
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/complaints.h"
+#include "base/diagnostics.h"
 #include "base/usage_error.h"
 
 namespace zeroth {
@@ -31,7 +31,7 @@ constexpr const char* kVariables[] = {
 
 }  // namespace
 
-void refuse_empty_variables(const std::function<const char*(const char* name)>& lookup) {
+void reject_empty_variables(const std::function<const char*(const char* name)>& lookup) {
   std::vector<std::string> complaints;
   for (const char* const name : kVariables) {
     const char* const value = lookup(name);

@@ -10,7 +10,7 @@
 namespace zeroth {
 
 // What takes a path then works on the file that is open, wherever its name leads by now.
-inline std::filesystem::path path_of(int fd) {
+inline std::filesystem::path proc_fd_path(int fd) {
   return "/proc/self/fd/" + std::to_string(fd);
 }
 
@@ -18,20 +18,20 @@ inline std::filesystem::path path_of(int fd) {
 class FileDescriptor {
  public:
   explicit FileDescriptor(int fd = -1) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.give_away()) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
   FileDescriptor& operator=(FileDescriptor&& other) noexcept {
     if (this != &other) {
       close();
-      fd_ = other.give_away();
+      fd_ = other.release();
     }
     return *this;
   }
   ~FileDescriptor() { close(); }
 
   int get() const { return fd_; }
-  int give_away() { return std::exchange(fd_, -1); }
+  int release() { return std::exchange(fd_, -1); }
   void close() {
-    if (fd_ >= 0) ::close(give_away());
+    if (fd_ >= 0) ::close(release());
   }
 
  private:

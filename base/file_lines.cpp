@@ -14,35 +14,35 @@ namespace zeroth {
 namespace {
 
 // Puts parts of a file together to lines.
-class Lines {
+class LineSplitter {
  public:
-  explicit Lines(const std::function<void(const FileLine&)>& see) : see_(see) {}
+  explicit LineSplitter(const std::function<void(const FileLine&)>& visit) : visit_(visit) {}
 
   void add(std::string_view part) {
     while (!part.empty()) {
       const size_t found = part.find('\n');
-      const size_t taken = found == part.npos ? part.size() : found + 1;
-      text_ += part.substr(0, std::min(taken, kMostLineBytes - text_.size()));
-      end_ += static_cast<int64_t>(taken);
-      if (found != part.npos) tell(/*whole=*/true);
-      part.remove_prefix(taken);
+      const size_t size = found == part.npos ? part.size() : found + 1;
+      text_ += part.substr(0, std::min(size, kMaxLineBytes - text_.size()));
+      end_ += static_cast<int64_t>(size);
+      if (found != part.npos) emit(/*whole=*/true);
+      part.remove_prefix(size);
     }
   }
   void finish() {
-    if (end_ > begin_) tell(/*whole=*/false);
+    if (end_ > begin_) emit(/*whole=*/false);
   }
 
  private:
-  void tell(bool whole) {
+  void emit(bool whole) {
     std::string_view text = text_;
     if (whole && text.ends_with('\n')) text.remove_suffix(1);
     if (whole && text.ends_with('\r')) text.remove_suffix(1);
-    see_({.text = text, .begin = begin_, .end = end_, .whole = whole});
+    visit_({.text = text, .begin = begin_, .end = end_, .whole = whole});
     text_.clear();
     begin_ = end_;
   }
 
-  const std::function<void(const FileLine&)>& see_;
+  const std::function<void(const FileLine&)>& visit_;
   std::string text_;
   int64_t begin_ = 0;
   int64_t end_ = 0;
@@ -51,10 +51,10 @@ class Lines {
 }  // namespace
 
 void for_each_line(const std::filesystem::path& path,
-                   const std::function<void(const FileLine&)>& see) {
+                   const std::function<void(const FileLine&)>& visit) {
   const RegularFile file(path);
   std::string bytes(size_t{1} << 20, '\0');
-  Lines lines(see);
+  LineSplitter lines(visit);
   while (true) {
     const ssize_t count = ::read(file.descriptor(), bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
@@ -65,7 +65,7 @@ void for_each_line(const std::filesystem::path& path,
   lines.finish();
 }
 
-void cut_file(const std::filesystem::path& path, int64_t bytes) {
+void truncate_file(const std::filesystem::path& path, int64_t bytes) {
   while (::truncate(path.c_str(), bytes) != 0) {
     if (errno != EINTR) throw Error("{} cannot be cut: {}", path.string(), system_reason(errno));
   }

@@ -10,7 +10,7 @@
 namespace zeroth {
 
 // Of a longer line only so much is shown.
-inline constexpr size_t kMostLineBytes = size_t{1} << 16;
+inline constexpr size_t kMaxLineBytes = size_t{1} << 16;
 
 struct FileLine {
   std::string_view text;  // without "\n" or "\r\n"
@@ -22,10 +22,10 @@ struct FileLine {
 // All lines of a regular file from the first to the last, in little memory. Throws an Error that
 // names the path and the reason.
 void for_each_line(const std::filesystem::path& path,
-                   const std::function<void(const FileLine&)>& see);
+                   const std::function<void(const FileLine&)>& visit);
 
 // The file keeps its first `bytes`: in one call to the system, so that a kill leaves it as it was
 // or cut. So for errors.
-void cut_file(const std::filesystem::path& path, int64_t bytes);
+void truncate_file(const std::filesystem::path& path, int64_t bytes);
 
 }  // namespace zeroth

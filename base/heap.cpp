@@ -7,7 +7,7 @@
 
 namespace zeroth {
 
-void keep_freed_memory() {
+void retain_freed_memory() {
 #if defined(__GLIBC__)
   mallopt(M_MMAP_MAX, 0);         // every block from the heap
   mallopt(M_TRIM_THRESHOLD, -1);  // which never shrinks

@@ -19,21 +19,21 @@ constexpr int64_t kKib = 1024;
 }  // namespace
 
 std::optional<FreeMemory> free_memory(const std::filesystem::path& root) {
-  std::optional<FreeMemory> least;
+  std::optional<FreeMemory> tightest;
   if (const auto kib = read_counter(root / "proc/meminfo", "MemAvailable:")) {
-    least = {*kib * kKib, "MemAvailable in /proc/meminfo"};
+    tightest = {*kib * kKib, "MemAvailable in /proc/meminfo"};
   }
   for (const MemoryLimit& limit : memory_limits(root)) {
-    const int64_t left = std::max<int64_t>(0, limit.bytes - limit.taken);
-    if (least && least->bytes <= left) continue;
-    least = {left, fmt::format("{}: {}, {} of them taken", limit.file.string(),
-                               format_bytes(limit.bytes), format_bytes(limit.taken))};
+    const int64_t left = std::max<int64_t>(0, limit.bytes - limit.used);
+    if (tightest && tightest->bytes <= left) continue;
+    tightest = {left, fmt::format("{}: {}, {} of them taken", limit.file.string(),
+                                  format_bytes(limit.bytes), format_bytes(limit.used))};
   }
-  return least;
+  return tightest;
 }
 
-OwnMemory own_memory() {
-  OwnMemory own;
+ProcessMemory process_memory() {
+  ProcessMemory own;
   std::ifstream in("/proc/self/status");
   for (std::string line; std::getline(in, line);) {
     const auto read = [&line](std::string_view key, int64_t& bytes) {
@@ -41,14 +41,14 @@ OwnMemory own_memory() {
     };
     read("VmRSS:", own.resident);
     read("VmHWM:", own.peak);
-    read("VmPeak:", own.peak_addresses);
+    read("VmPeak:", own.peak_virtual);
   }
   return own;
 }
 
-std::optional<FreeMemory> free_addresses() {
+std::optional<FreeMemory> free_address_space() {
   rlimit limit{};
-  const int64_t used = own_memory().peak_addresses;
+  const int64_t used = process_memory().peak_virtual;
   if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || used == 0) {
     return {};
   }

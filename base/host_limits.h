@@ -21,16 +21,16 @@ struct FreeMemory {
 std::optional<FreeMemory> free_memory(const std::filesystem::path& root = "/");
 
 // Bytes of this process, by /proc/self/status; 0 where the kernel does not say.
-struct OwnMemory {
-  int64_t resident = 0;        // mapped files and shared memory included
-  int64_t peak = 0;            // of that, since the process started
-  int64_t peak_addresses = 0;  // of its address space
+struct ProcessMemory {
+  int64_t resident = 0;      // mapped files and shared memory included
+  int64_t peak = 0;          // of that, since the process started
+  int64_t peak_virtual = 0;  // of its address space
 };
-OwnMemory own_memory();
+ProcessMemory process_memory();
 
 // What `ulimit -v` leaves of its addresses to this process at its largest so far; empty without
 // such a limit.
-std::optional<FreeMemory> free_addresses();
+std::optional<FreeMemory> free_address_space();
 
 // Host memory that was asked for and not given.
 class OutOfHostMemory : public Error {

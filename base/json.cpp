@@ -39,9 +39,9 @@ void check_limits(std::string_view text, const JsonSource& source) {
     } else if (byte == '}' || byte == ']') {
       depth -= depth > 0 ? 1 : 0;
     } else if (byte == '{' || byte == '[' || byte == ',') {
-      if (byte != ',' && ++depth > kMostJsonDepth) {
+      if (byte != ',' && ++depth > kMaxJsonDepth) {
         throw_json_error(text, i, source,
-                         fmt::format("nested deeper than {} levels", kMostJsonDepth));
+                         fmt::format("nested deeper than {} levels", kMaxJsonDepth));
       }
       if (++values > source.limits.values) {
         throw_json_error(text, i, source,
@@ -57,7 +57,7 @@ bool is_word(char byte) {
 
 // What the parser stopped at. Of texts and numbers it knows the beginning; of all else, where it
 // stands.
-std::string_view token_of(std::string_view text, const detail::JsonFailure& failure) {
+std::string_view offending_token(std::string_view text, const detail::JsonParseFailure& failure) {
   size_t end = std::min(failure.position, text.size());
   if (failure.is("unexpected string literal") || failure.is("unexpected number literal")) {
     const size_t size = std::min(end, failure.token.size());
@@ -83,7 +83,7 @@ std::string expected(std::string_view before, const detail::JsonTree<Json>& tree
   return tree.awaits_value() ? "':'" : "',' or '}'";
 }
 
-std::string reason_in_string(const detail::JsonFailure& failure, char byte) {
+std::string string_failure(const detail::JsonParseFailure& failure, char byte) {
   if (failure.is("UTF-8")) return "bytes that are not UTF-8";
   if (failure.is("surrogate")) return "half of a surrogate pair";
   if (failure.is("control character")) {
@@ -93,9 +93,9 @@ std::string reason_in_string(const detail::JsonFailure& failure, char byte) {
 }
 
 template <typename Json>
-std::string reason_of(std::string_view text, const detail::JsonTree<Json>& tree) {
+std::string describe_failure(std::string_view text, const detail::JsonTree<Json>& tree) {
   constexpr int kOutOfRange = 406;
-  const detail::JsonFailure& failure = tree.failure;
+  const detail::JsonParseFailure& failure = tree.failure;
   if (failure.id == kOutOfRange) {
     return fmt::format("the number {} is out of range", shortened(failure.token));
   }
@@ -105,12 +105,12 @@ std::string reason_of(std::string_view text, const detail::JsonTree<Json>& tree)
                : fmt::format("not JSON: it ends here, expected {}", expected(text, tree));
   }
   if (failure.is("invalid string")) {
-    return "not JSON: " + reason_in_string(failure, text[failure.position - 1]);
+    return "not JSON: " + string_failure(failure, text[failure.position - 1]);
   }
   if (failure.is("invalid number")) {
     return fmt::format("not JSON: '{}' is no number", shortened(failure.token));
   }
-  const std::string_view token = token_of(text, failure);
+  const std::string_view token = offending_token(text, failure);
   const auto before = text.substr(0, static_cast<size_t>(token.data() - text.data()));
   return fmt::format("not JSON: unexpected '{}', expected {}", shortened(token),
                      expected(before, tree));
@@ -124,11 +124,11 @@ detail::JsonTree<Json> parse(std::string_view text, const JsonSource& source) {
   const std::string path = tree.path();
   const size_t offset = std::min(tree.failure.position, text.size());
   throw_json_error(text, offset == 0 ? 0 : offset - 1, source,
-                   (path.empty() ? "" : path + ": ") + reason_of(text, tree));
+                   (path.empty() ? "" : path + ": ") + describe_failure(text, tree));
 }
 
-std::string quoted_text(std::string_view text, size_t most) {
-  if (text.size() > most) text = text.substr(0, most);
+std::string quoted_text(std::string_view text, size_t max_bytes) {
+  if (text.size() > max_bytes) text = text.substr(0, max_bytes);
   using Handler = nlohmann::json::error_handler_t;
   // A character that the cut has halved goes.
   return printable(nlohmann::json(text).dump(-1, ' ', false, Handler::ignore));
@@ -136,31 +136,31 @@ std::string quoted_text(std::string_view text, size_t most) {
 
 // Stops once there is enough.
 template <typename Json>
-void append(const Json& value, size_t most, std::string& out) {
-  if (out.size() > most) return;
+void append(const Json& value, size_t max_bytes, std::string& out) {
+  if (out.size() > max_bytes) return;
   if (value.is_string()) {
-    out += quoted_text(value.template get_ref<const std::string&>(), most);
+    out += quoted_text(value.template get_ref<const std::string&>(), max_bytes);
   } else if (!value.is_structured()) {
     out += value.dump();
   } else {
     out += value.is_array() ? "[" : "{";
     const char* separator = "";
     for (const auto& [key, item] : value.items()) {
-      if (out.size() > most) return;
+      if (out.size() > max_bytes) return;
       out += std::exchange(separator, ",");
-      if (value.is_object()) out += quoted_text(key, most) + ":";
-      append(item, most, out);
+      if (value.is_object()) out += quoted_text(key, max_bytes) + ":";
+      append(item, max_bytes, out);
     }
     out += value.is_array() ? "]" : "}";
   }
 }
 
 template <typename Json>
-std::string quote(const Json& value, size_t most) {
+std::string quote(const Json& value, size_t max_bytes) {
   std::string out;
-  append(value, most, out);
-  if (out.size() <= most) return out;
-  size_t end = most;
+  append(value, max_bytes, out);
+  if (out.size() <= max_bytes) return out;
+  size_t end = max_bytes;
   while (end > 0 && (out[end] & 0xC0) == 0x80) --end;  // no half of a character
   return out.substr(0, end) + "...";
 }
@@ -177,9 +177,9 @@ void throw_json_error(std::string_view text, size_t offset, const JsonSource& so
 
 nlohmann::json parse_json(std::string_view text, const JsonSource& source) {
   auto tree = parse<nlohmann::json>(text, source);
-  if (source.repeated == Repeated::kRefused && tree.repeated.count > 0) {
+  if (source.duplicate_keys == DuplicateKeyPolicy::kReject && tree.duplicate_keys.count > 0) {
     throw Error("{}:{}: {} stands twice in one object", source.name, source.line,
-                tree.repeated.paths.front());
+                tree.duplicate_keys.paths.front());
   }
   return std::move(tree.root);
 }
@@ -189,24 +189,24 @@ nlohmann::json read_json(const JsonSource& source) {
 }
 
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonSource& source,
-                                          RepeatedKeys* repeated) {
+                                          DuplicateKeys* duplicate_keys) {
   auto tree = parse<nlohmann::ordered_json>(text, source);
-  if (repeated != nullptr) *repeated = std::move(tree.repeated);
+  if (duplicate_keys != nullptr) *duplicate_keys = std::move(tree.duplicate_keys);
   return std::move(tree.root);
 }
 
-nlohmann::ordered_json own_json(std::string_view text) {
+nlohmann::ordered_json parse_trusted_json(std::string_view text) {
   auto tree = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   ZEROTH_CHECK(!tree.is_discarded(), "not JSON: {}", shortened(text));
   return tree;
 }
 
-std::string quoted(const nlohmann::json& value, size_t most) {
-  return quote(value, most);
+std::string quoted(const nlohmann::json& value, size_t max_bytes) {
+  return quote(value, max_bytes);
 }
 
-std::string quoted(const nlohmann::ordered_json& value, size_t most) {
-  return quote(value, most);
+std::string quoted(const nlohmann::ordered_json& value, size_t max_bytes) {
+  return quote(value, max_bytes);
 }
 
 }  // namespace zeroth

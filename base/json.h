@@ -14,7 +14,7 @@
 namespace zeroth {
 
 // Levels of nesting, as serde_json has it, with which Hugging Face reads the same files.
-inline constexpr size_t kMostJsonDepth = 128;
+inline constexpr size_t kMaxJsonDepth = 128;
 
 struct JsonLimits {
   size_t bytes = size_t{64} << 20;
@@ -26,15 +26,15 @@ struct JsonLimits {
 inline constexpr JsonLimits kConfigLimits = {.bytes = size_t{16} << 20, .values = 300'000};
 
 // A key that stands twice in one object.
-enum class Repeated {
-  kLastCounts,  // as in Python
-  kRefused,
+enum class DuplicateKeyPolicy {
+  kLastWins,  // as in Python
+  kReject,
 };
 
 // Keys that stand twice in one object. A text may have hundreds of thousands, each with a long
 // path: the first ones are named, the others counted.
-struct RepeatedKeys {
-  std::vector<std::string> paths;  // at most kMostComplaints
+struct DuplicateKeys {
+  std::vector<std::string> paths;  // at most kMaxErrors
   size_t count = 0;
 };
 
@@ -43,7 +43,7 @@ struct JsonSource {
   std::string name;  // of the file
   int64_t line = 1;  // of the text's start in it
   JsonLimits limits = {};
-  Repeated repeated = Repeated::kLastCounts;
+  DuplicateKeyPolicy duplicate_keys = DuplicateKeyPolicy::kLastWins;
 };
 
 // UTF-8, with or without a byte order mark. Throws Error for all else, for a number that a double
@@ -53,21 +53,21 @@ nlohmann::json parse_json(std::string_view text, const JsonSource& source);
 // The file at `source.name`. Throws Error also when it cannot be read or is no regular file.
 nlohmann::json read_json(const JsonSource& source);
 
-// The same with members in the file's order. `repeated`, where it is given, becomes the keys that
-// stand twice in one object, of which the last counts.
+// The same with members in the file's order. `duplicate_keys`, where it is given, becomes the keys
+// that stand twice in one object, of which the last counts.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonSource& source,
-                                          RepeatedKeys* repeated = nullptr);
+                                          DuplicateKeys* duplicate_keys = nullptr);
 
 // A text of our own, as in the table of keys, or one that we have just written: what is wrong with
 // it is an InternalError.
-nlohmann::ordered_json own_json(std::string_view text);
+nlohmann::ordered_json parse_trusted_json(std::string_view text);
 
 // [[noreturn]] "name:line:column: reason", for the byte at `offset`.
 [[noreturn]] void throw_json_error(std::string_view text, size_t offset, const JsonSource& source,
                                    const std::string& reason);
 
-// JSON for messages: printable, and cut behind `most` bytes.
-std::string quoted(const nlohmann::json& value, size_t most = 80);
-std::string quoted(const nlohmann::ordered_json& value, size_t most = 80);
+// JSON for messages: printable, and cut behind `max_bytes` bytes.
+std::string quoted(const nlohmann::json& value, size_t max_bytes = 80);
+std::string quoted(const nlohmann::ordered_json& value, size_t max_bytes = 80);
 
 }  // namespace zeroth

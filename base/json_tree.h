@@ -10,20 +10,20 @@
 #include <utility>
 #include <vector>
 
-#include "base/complaints.h"
+#include "base/diagnostics.h"
 #include "base/json.h"
 #include "base/printable.h"
 
 namespace zeroth::detail {
 
 // What nlohmann's parser says when it stops.
-struct JsonFailure {
+struct JsonParseFailure {
   size_t position = 0;  // bytes read, the offending one included
   std::string token;    // what it read last: exact for texts and numbers
   int id = 0;
-  std::string words;  // to tell kinds apart, not for users
+  std::string reason;  // to tell kinds apart, not for users
 
-  bool is(std::string_view kind) const { return words.find(kind) != words.npos; }
+  bool is(std::string_view kind) const { return reason.find(kind) != reason.npos; }
 };
 
 // Nlohmann's handler of SAX events.
@@ -52,7 +52,8 @@ class JsonTree {
     Level& level = levels_.back();
     level.key = std::move(name);
     level.awaits_value = true;
-    if (is_there(level) && ++repeated.count <= kMostComplaints) repeated.paths.push_back(path());
+    if (has_key(level) && ++duplicate_keys.count <= kMaxErrors)
+      duplicate_keys.paths.push_back(path());
     return true;
   }
 
@@ -72,7 +73,7 @@ class JsonTree {
         text += (text.empty() ? "" : ".") + shortened(level.key);
       }
     }
-    return shortened(text, kMostPathBytes);
+    return shortened(text, kMaxPathBytes);
   }
 
   bool is_within() const { return !levels_.empty(); }
@@ -80,11 +81,11 @@ class JsonTree {
   bool awaits_value() const { return is_within() && levels_.back().awaits_value; }
 
   Json root;
-  RepeatedKeys repeated;
-  JsonFailure failure;
+  DuplicateKeys duplicate_keys;
+  JsonParseFailure failure;
 
  private:
-  static constexpr size_t kMostPathBytes = 120;
+  static constexpr size_t kMaxPathBytes = 120;
   static constexpr bool kOrdered = std::is_same_v<Json, nlohmann::ordered_json>;
 
   struct Level {
@@ -95,7 +96,7 @@ class JsonTree {
     std::unordered_map<std::string, size_t> positions = {};  // in an ordered object, by key
   };
 
-  bool is_there(const Level& level) const {
+  bool has_key(const Level& level) const {
     if constexpr (kOrdered) return level.positions.contains(level.key);
     return level.container->contains(level.key);
   }
@@ -121,23 +122,23 @@ class JsonTree {
   }
 
   template <typename Value>
-  bool value(Value&& given) {
-    put(Json(std::forward<Value>(given)));
-    return passed();
+  bool value(Value&& content) {
+    put(Json(std::forward<Value>(content)));
+    return finish_value();
   }
 
   bool open(Json container) {
-    Json& there = put(std::move(container));
-    levels_.push_back({.container = &there});
+    Json& inserted = put(std::move(container));
+    levels_.push_back({.container = &inserted});
     return true;
   }
 
   bool close() {
     levels_.pop_back();
-    return passed();
+    return finish_value();
   }
 
-  bool passed() {
+  bool finish_value() {
     if (is_within()) ++levels_.back().index;
     return true;
   }

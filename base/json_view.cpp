@@ -56,22 +56,23 @@ bool JsonView::flag() const {
   return value_->get<bool>();
 }
 
-int64_t JsonView::integer(int64_t least, int64_t most) const {
+int64_t JsonView::integer(int64_t min_value, int64_t max_value) const {
   const bool beyond = value_->is_number_unsigned() && value_->get<uint64_t>() > INT64_MAX;
   const int64_t number =
-      value_->is_number_integer() && !beyond ? value_->get<int64_t>() : least - 1;
-  if (number < least || number > most) refuse(fmt::format("an integer in {}..{}", least, most));
+      value_->is_number_integer() && !beyond ? value_->get<int64_t>() : min_value - 1;
+  if (number < min_value || number > max_value)
+    refuse(fmt::format("an integer in {}..{}", min_value, max_value));
   return number;
 }
 
-std::string JsonView::text(std::string_view key, const std::string& otherwise) const {
+std::string JsonView::text(std::string_view key, const std::string& default_value) const {
   const auto member = find(key);
-  return member ? member->text() : otherwise;
+  return member ? member->text() : default_value;
 }
 
-bool JsonView::flag(std::string_view key, bool otherwise) const {
+bool JsonView::flag(std::string_view key, bool default_value) const {
   const auto member = find(key);
-  return member ? member->flag() : otherwise;
+  return member ? member->flag() : default_value;
 }
 
 }  // namespace zeroth

@@ -30,11 +30,11 @@ class JsonView {
 
   const std::string& text() const;
   bool flag() const;
-  int64_t integer(int64_t least, int64_t most) const;
+  int64_t integer(int64_t min_value, int64_t max_value) const;
 
   // Of a member that may be absent or null.
-  std::string text(std::string_view key, const std::string& otherwise) const;
-  bool flag(std::string_view key, bool otherwise) const;
+  std::string text(std::string_view key, const std::string& default_value) const;
+  bool flag(std::string_view key, bool default_value) const;
 
   const nlohmann::json& object() const;  // this value, which must be one
 

@@ -22,8 +22,8 @@ std::string boot_id() {
   return id;
 }
 
-std::string machine_id(const std::optional<std::string>& given) {
-  if (given) return "named " + *given;
+std::string machine_id(const std::optional<std::string>& override_id) {
+  if (override_id) return "named " + *override_id;
   struct stat pids {};
   const bool known = ::stat("/proc/self/ns/pid", &pids) == 0;
   return fmt::format("{} {} {}", boot_id(), known ? pids.st_dev : 0, known ? pids.st_ino : 0);

@@ -13,7 +13,7 @@ std::string machine_name();
 std::string boot_id();
 
 // The same for processes that find each other in /proc, by their kernel and the namespace of their
-// numbers; or by `given` (ZEROTH_HOST_ID), where somebody says which machine this is.
-std::string machine_id(const std::optional<std::string>& given = std::nullopt);
+// numbers; or by `override_id` (ZEROTH_HOST_ID), where somebody says which machine this is.
+std::string machine_id(const std::optional<std::string>& override_id = std::nullopt);
 
 }  // namespace zeroth

@@ -1,5 +1,5 @@
-// All below on_fault() runs inside a signal handler: no locks, no memory of the heap. fmt keeps to
-// that where it formats numbers and texts into an array.
+// All below handle_sigbus() runs inside a signal handler: no locks, no memory of the heap. fmt
+// keeps to that where it formats numbers and texts into an array.
 #include "base/memory_faults.h"
 
 #include <fcntl.h>
@@ -22,17 +22,17 @@ namespace {
 
 constexpr int kExitCode = 1;
 
-std::array<char, 100> speaker_name = {};
+std::array<char, 100> program_name = {};
 
 // A line of /proc/self/maps: "55e0-55f0 r--p 00001000 08:01 1234   /path".
-struct Mapping {
+struct MemoryMapping {
   uintptr_t begin = 0;
   uintptr_t end = 0;
   uint64_t offset = 0;    // in the file
   std::string_view path;  // empty: anonymous memory
 };
 
-class MapsFile {
+class ProcMapsReader {
  public:
   // The next line without its end, cut where it is longer than any path; false: there is none.
   bool next(std::string_view& line) {
@@ -64,7 +64,7 @@ class MapsFile {
 };
 
 // Cuts off what stands before `separator`, and that.
-std::string_view take(std::string_view& text, char separator) {
+std::string_view next_field(std::string_view& text, char separator) {
   const std::string_view word = text.substr(0, text.find(separator));
   text.remove_prefix(std::min(text.size(), word.size() + 1));
   return word;
@@ -77,14 +77,14 @@ Number hexadecimal(std::string_view digits) {
   return number;
 }
 
-Mapping parse(std::string_view line) {
-  Mapping mapping;
-  mapping.begin = hexadecimal<uintptr_t>(take(line, '-'));
-  mapping.end = hexadecimal<uintptr_t>(take(line, ' '));
-  take(line, ' ');  // what may be done with it
-  mapping.offset = hexadecimal<uint64_t>(take(line, ' '));
-  take(line, ' ');  // device
-  take(line, ' ');  // inode
+MemoryMapping parse(std::string_view line) {
+  MemoryMapping mapping;
+  mapping.begin = hexadecimal<uintptr_t>(next_field(line, '-'));
+  mapping.end = hexadecimal<uintptr_t>(next_field(line, ' '));
+  next_field(line, ' ');  // what may be done with it
+  mapping.offset = hexadecimal<uint64_t>(next_field(line, ' '));
+  next_field(line, ' ');  // device
+  next_field(line, ' ');  // inode
   mapping.path = line.substr(std::min(line.size(), line.find_first_not_of(' ')));
   return mapping;
 }
@@ -96,14 +96,14 @@ struct Fault {
 
   bool is_file() const { return path[0] == '/'; }
   bool is_shared_memory() const { return text().starts_with("/memfd:") || in("/dev/shm/"); }
-  bool in(std::string_view folder) const { return text().starts_with(folder); }
+  bool in(std::string_view directory) const { return text().starts_with(directory); }
   std::string_view text() const { return path.data(); }
 };
 
-void find(uintptr_t address, Fault& fault) {
-  MapsFile maps;
+void find_mapping(uintptr_t address, Fault& fault) {
+  ProcMapsReader maps;
   for (std::string_view line; maps.next(line);) {
-    const Mapping mapping = parse(line);
+    const MemoryMapping mapping = parse(line);
     if (address < mapping.begin || address >= mapping.end) continue;
     fault.offset = mapping.offset + (address - mapping.begin);
     mapping.path.copy(fault.path.data(), fault.path.size() - 1);
@@ -111,16 +111,16 @@ void find(uintptr_t address, Fault& fault) {
   }
 }
 
-using Text = std::array<char, 5000>;
+using TextBuffer = std::array<char, 5000>;
 
 template <typename... Parts>
-std::string_view format(Text& text, fmt::format_string<Parts...> format, Parts&&... parts) {
+std::string_view format(TextBuffer& text, fmt::format_string<Parts...> format, Parts&&... parts) {
   const auto result =
       fmt::format_to_n(text.data(), text.size(), format, std::forward<Parts>(parts)...);
   return {text.data(), std::min(text.size(), result.size)};
 }
 
-std::string_view reason_of(const Fault& fault, int code, Text& text) {
+std::string_view reason_of(const Fault& fault, int code, TextBuffer& text) {
   if (code == BUS_MCEERR_AR || code == BUS_MCEERR_AO) return "the machine's memory is broken there";
   struct stat status {};
   if (::stat(fault.path.data(), &status) == 0 &&
@@ -132,33 +132,33 @@ std::string_view reason_of(const Fault& fault, int code, Text& text) {
   return "its disk does not deliver it, or no memory is left for it";
 }
 
-void on_fault(int, siginfo_t* info, void*) {
+void handle_sigbus(int, siginfo_t* info, void*) {
   Fault fault;
-  find(reinterpret_cast<uintptr_t>(info->si_addr), fault);
+  find_mapping(reinterpret_cast<uintptr_t>(info->si_addr), fault);
   for (char& letter : fault.path) {
     if (letter != 0 && (static_cast<unsigned char>(letter) < ' ' || letter == 127)) letter = '?';
   }
-  Text text, reason;
-  const std::string_view who = speaker_name.data();
+  TextBuffer text, reason;
+  const std::string_view who = program_name.data();
   if (!fault.is_file()) {
-    say_last_words(format(text, "{}: error: the memory at {} cannot be used: {}\n", who,
-                          info->si_addr, reason_of(fault, info->si_code, reason)));
+    write_last_message(format(text, "{}: error: the memory at {} cannot be used: {}\n", who,
+                              info->si_addr, reason_of(fault, info->si_code, reason)));
     ::signal(SIGBUS, SIG_DFL);  // comes again where this returns to
     return;
   }
-  say_last_words(format(text, "{}: error: cannot {} {} at offset {}: {}\n", who,
-                        fault.is_shared_memory() ? "use" : "read", fault.text(), fault.offset,
-                        reason_of(fault, info->si_code, reason)));
+  write_last_message(format(text, "{}: error: cannot {} {} at offset {}: {}\n", who,
+                            fault.is_shared_memory() ? "use" : "read", fault.text(), fault.offset,
+                            reason_of(fault, info->si_code, reason)));
   ::_exit(kExitCode);
 }
 
 }  // namespace
 
-void explain_memory_faults(std::string_view speaker) {
-  speaker_name.fill(0);
-  speaker.copy(speaker_name.data(), speaker_name.size() - 1);
+void install_sigbus_handler(std::string_view program) {
+  program_name.fill(0);
+  program.copy(program_name.data(), program_name.size() - 1);
   struct sigaction action {};
-  action.sa_sigaction = on_fault;
+  action.sa_sigaction = handle_sigbus;
   action.sa_flags = SA_SIGINFO;
   ::sigaction(SIGBUS, &action, nullptr);
 }

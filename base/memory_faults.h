@@ -12,6 +12,6 @@ namespace zeroth {
 // with exit code 1; of shared memory the path is the kernel's name for it ("/memfd:zeroth"). A
 // fault in no mapping at all is told too and then ends it by the signal. A second call changes the
 // speaker, of which the first 99 bytes count.
-void explain_memory_faults(std::string_view speaker);
+void install_sigbus_handler(std::string_view program);
 
 }  // namespace zeroth

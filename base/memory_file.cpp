@@ -122,7 +122,7 @@ uint64_t MemoryFile::size() const {
   return static_cast<uint64_t>(status_of(get()).st_size);
 }
 
-void MemoryFile::fix_size(uint64_t bytes) {
+void MemoryFile::seal_size(uint64_t bytes) {
   // Takes the memory now: later its lack would be a SIGBUS of whoever touches it. Any signal ends
   // the call, and what it has got is given back.
   int status = -1;
@@ -133,7 +133,7 @@ void MemoryFile::fix_size(uint64_t bytes) {
     throw Error("cannot create {} bytes of shared memory: {}", bytes, system_reason(errno));
 }
 
-bool MemoryFile::has_fixed_size() const {
+bool MemoryFile::has_sealed_size() const {
   const int seals = ::fcntl(get(), F_GET_SEALS);
   return seals >= 0 && (seals & kFixed) == kFixed;
 }

@@ -26,8 +26,8 @@ class MemoryFile {
 
   // Sets the size and takes that memory, or throws an Error. From then on nobody changes the size:
   // a mapping of it cannot lose its pages.
-  void fix_size(uint64_t bytes);
-  bool has_fixed_size() const;
+  void seal_size(uint64_t bytes);
+  bool has_sealed_size() const;
 
   int get() const { return fd_.get(); }
   void close() { fd_.close(); }

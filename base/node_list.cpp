@@ -10,20 +10,20 @@
 namespace zeroth {
 namespace {
 
-constexpr size_t kMost = 65'536;  // as Slurm's own
-constexpr size_t kLongestName = 255;
+constexpr size_t kMaxEntries = 65'536;  // as Slurm's own
+constexpr size_t kMaxNameBytes = 255;
 
 [[noreturn]] void refuse(std::string_view list, const std::string& why) {
   throw Error("'{}' is no list of nodes: {}", shortened(list), why);
 }
 
-bool is_of_a_name(char c) {
+bool is_name_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
          c == '_' || c == '.' || c == ':';
 }
 
 // At the commas that stand outside of brackets.
-std::vector<std::string_view> entries_of(std::string_view list) {
+std::vector<std::string_view> split_entries(std::string_view list) {
   std::vector<std::string_view> entries;
   size_t begin = 0;
   int depth = 0;
@@ -39,52 +39,54 @@ std::vector<std::string_view> entries_of(std::string_view list) {
   return entries;
 }
 
-uint32_t number_of(std::string_view list, std::string_view digits) {
+uint32_t parse_node_number(std::string_view list, std::string_view digits) {
   const auto number = parse_number<uint32_t>(digits);
   if (!number) refuse(list, fmt::format("'{}' is no number", shortened(digits)));
   return *number;
 }
 
 // "1-3,07" -> 1, 2, 3, 07
-std::vector<std::string> numbers_of(std::string_view list, std::string_view ranges) {
+std::vector<std::string> expand_ranges(std::string_view list, std::string_view ranges) {
   std::vector<std::string> numbers;
-  for (const std::string_view range : entries_of(ranges)) {
+  for (const std::string_view range : split_entries(ranges)) {
     const size_t dash = range.find('-');
     const std::string_view low = range.substr(0, dash);
     const std::string_view high = dash == std::string_view::npos ? low : range.substr(dash + 1);
-    const uint32_t first = number_of(list, low), last = number_of(list, high);
+    const uint32_t first = parse_node_number(list, low), last = parse_node_number(list, high);
     if (last < first) refuse(list, fmt::format("'{}' counts down", shortened(range)));
-    if (low.size() > kLongestName) refuse(list, "a number is too long");
+    if (low.size() > kMaxNameBytes) refuse(list, "a number is too long");
     for (uint64_t number = first; number <= last; ++number) {
-      if (numbers.size() == kMost) refuse(list, fmt::format("more than {} names", kMost));
+      if (numbers.size() == kMaxEntries)
+        refuse(list, fmt::format("more than {} names", kMaxEntries));
       numbers.push_back(fmt::format("{:0{}}", number, low.size()));
     }
   }
   return numbers;
 }
 
-std::vector<std::string> names_of(std::string_view list, std::string_view entry) {
+std::vector<std::string> expand_entry(std::string_view list, std::string_view entry) {
   std::vector<std::string> names = {""};
   for (size_t i = 0; i < entry.size();) {
     std::vector<std::string> tails;
     if (entry[i] == '[') {
       const size_t end = entry.find(']', i);
-      tails = numbers_of(list, entry.substr(i + 1, end - i - 1));
+      tails = expand_ranges(list, entry.substr(i + 1, end - i - 1));
       i = end + 1;
     } else {
       size_t end = i;
-      while (end < entry.size() && is_of_a_name(entry[end])) ++end;
+      while (end < entry.size() && is_name_character(entry[end])) ++end;
       if (end == i) refuse(list, fmt::format("'{}' in a name", printable(entry.substr(i, 1))));
       tails.emplace_back(entry.substr(i, end - i));
       i = end;
     }
-    if (names.size() * tails.size() > kMost) refuse(list, fmt::format("more than {} names", kMost));
+    if (names.size() * tails.size() > kMaxEntries)
+      refuse(list, fmt::format("more than {} names", kMaxEntries));
     std::vector<std::string> longer;
     for (const std::string& name : names) {
       for (const std::string& tail : tails) longer.push_back(name + tail);
     }
     names = std::move(longer);
-    if (names.front().size() > kLongestName) refuse(list, "a name is too long");
+    if (names.front().size() > kMaxNameBytes) refuse(list, "a name is too long");
   }
   if (names.front().empty()) refuse(list, "a name is empty");
   return names;
@@ -94,9 +96,10 @@ std::vector<std::string> names_of(std::string_view list, std::string_view entry)
 
 std::vector<std::string> expand_node_list(std::string_view list) {
   std::vector<std::string> all;
-  for (const std::string_view entry : entries_of(list)) {
-    std::vector<std::string> names = names_of(list, entry);
-    if (all.size() + names.size() > kMost) refuse(list, fmt::format("more than {} names", kMost));
+  for (const std::string_view entry : split_entries(list)) {
+    std::vector<std::string> names = expand_entry(list, entry);
+    if (all.size() + names.size() > kMaxEntries)
+      refuse(list, fmt::format("more than {} names", kMaxEntries));
     for (std::string& name : names) all.push_back(std::move(name));
   }
   return all;
@@ -104,7 +107,7 @@ std::vector<std::string> expand_node_list(std::string_view list) {
 
 std::vector<int> expand_counts(std::string_view list) {
   std::vector<int> counts;
-  for (std::string_view entry : entries_of(list)) {
+  for (std::string_view entry : split_entries(list)) {
     int times = 1;
     if (const size_t times_at = entry.find("(x");
         times_at != std::string_view::npos && entry.back() == ')') {
@@ -113,7 +116,7 @@ std::vector<int> expand_counts(std::string_view list) {
       entry = entry.substr(0, times_at);
     }
     const int count = parse_number<int>(entry).value_or(-1);
-    if (count < 0 || times < 1 || counts.size() + static_cast<size_t>(times) > kMost)
+    if (count < 0 || times < 1 || counts.size() + static_cast<size_t>(times) > kMaxEntries)
       throw Error("'{}' is no list of counts such as 2(x3),1", shortened(list));
     counts.insert(counts.end(), static_cast<size_t>(times), count);
   }

@@ -8,7 +8,7 @@
 namespace zeroth {
 
 // Another run writes into an output. It may end at any time: trying again may mend this one.
-class OutputHeld : public Error {
+class OutputInUse : public Error {
  public:
   using Error::Error;
 };

@@ -15,46 +15,48 @@
 #include <thread>
 
 #include "base/machine_id.h"
-#include "base/one_file.h"
 #include "base/output_guard.h"
 #include "base/process_limits.h"
+#include "base/same_file.h"
 
 namespace zeroth {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kAsItIs = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;  // no link, and no wait for a FIFO
+constexpr int kOpenFlags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;  // no link, and no wait for a FIFO
 
-std::string name_of(const fs::path& target) {
+std::string lock_file_name(const fs::path& target) {
   return target.filename().string() + ".zeroth-lock";
 }
 
-struct flock whole_file(short type) {
+struct flock whole_file_lock(short type) {
   struct flock lock {};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
   return lock;
 }
 
-bool is_held(int file) {
-  struct flock lock = whole_file(F_RDLCK);
+bool is_locked(int file) {
+  struct flock lock = whole_file_lock(F_RDLCK);
   return ::fcntl(file, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-std::string who_we_are(const OutputRound& mine) {
-  const std::string round = mine.run.empty() ? "" : fmt::format(" {} {}", mine.run, mine.number);
+std::string describe_self(const OutputAttempt& mine) {
+  const std::string round = mine.run.empty() ? "" : fmt::format(" {} {}", mine.run, mine.index);
   return fmt::format("{} {} {}{}\n", machine_name(), ::getpid(), std::time(nullptr), round);
 }
 
-struct Holder {
+struct LockHolder {
   std::string who;  // for people; empty: it does not say
-  OutputRound round = {};
+  OutputAttempt attempt = {};
 
   // Whether it is of the run of `mine`, and of a round that was before.
-  bool is_of(const OutputRound& mine) const { return !mine.run.empty() && round.run == mine.run; }
-  bool is_before(const OutputRound& mine) const {
-    return is_of(mine) && round.number < mine.number;
+  bool is_of(const OutputAttempt& mine) const {
+    return !mine.run.empty() && attempt.run == mine.run;
+  }
+  bool is_before(const OutputAttempt& mine) const {
+    return is_of(mine) && attempt.index < mine.index;
   }
 };
 
@@ -70,8 +72,8 @@ std::string read_text(int file) {
   return try_read(file).value_or("");
 }
 
-// From what who_we_are() wrote, by whatever hand.
-Holder parse_holder(const std::string& text) {
+// From what describe_self() wrote, by whatever hand.
+LockHolder parse_holder(const std::string& text) {
   std::istringstream words(text);
   std::string host;
   int64_t pid = 0;
@@ -82,9 +84,10 @@ Holder parse_holder(const std::string& text) {
   });
   std::tm date{};
   if (!words || !plain || ::gmtime_r(&since, &date) == nullptr) return {};
-  Holder holder{fmt::format("process {} on {}, since {:%Y-%m-%d %H:%M:%S} UTC", pid, host, date)};
-  OutputRound round;
-  if (words >> round.run >> round.number) holder.round = round;
+  LockHolder holder{
+      fmt::format("process {} on {}, since {:%Y-%m-%d %H:%M:%S} UTC", pid, host, date)};
+  OutputAttempt attempt;
+  if (words >> attempt.run >> attempt.index) holder.attempt = attempt;
   return holder;
 }
 
@@ -94,7 +97,7 @@ Holder parse_holder(const std::string& text) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     holder = parse_holder(read_text(file)).who;
   }
-  throw OutputHeld(
+  throw OutputInUse(
       "{} is the output of a run that goes on ({}): choose another folder, or wait for its "
       "end",
       target.string(), holder.empty() ? "which does not say who it is" : holder);
@@ -102,37 +105,38 @@ Holder parse_holder(const std::string& text) {
 
 }  // namespace
 
-void OutputLock::require_free(const fs::path& target, const OutputRound& mine) {
+void OutputLock::require_free(const fs::path& target, const OutputAttempt& mine) {
   const fs::path path = resolve_links(target);
-  const auto folder = Folder::find(path.parent_path());
-  if (!folder) return;
-  const FileDescriptor file(::openat(folder->get(), name_of(path).c_str(), O_RDONLY | kAsItIs));
-  if (file.get() < 0 || !is_held(file.get())) return;
+  const auto directory = Directory::find(path.parent_path());
+  if (!directory) return;
+  const FileDescriptor file(
+      ::openat(directory->get(), lock_file_name(path).c_str(), O_RDONLY | kOpenFlags));
+  if (file.get() < 0 || !is_locked(file.get())) return;
   if (!parse_holder(read_text(file.get())).is_before(mine)) refuse(target, file.get());
 }
 
-OutputLock::OutputLock(const fs::path& target, OutputRound mine)
+OutputLock::OutputLock(const fs::path& target, OutputAttempt mine)
     : target_(target),
       mine_(std::move(mine)),
-      folder_(Folder::make(resolve_links(target).parent_path())),
-      name_(name_of(resolve_links(target))) {
+      directory_(Directory::create(resolve_links(target).parent_path())),
+      name_(lock_file_name(resolve_links(target))) {
   constexpr int kAttempts = 1000;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    if (!open_file() || !take()) continue;
+    if (!open_file() || !try_lock()) continue;
     write_holder();
-    if (stands()) return;  // no later round came while the file told of the run before
+    if (is_current()) return;  // no later round came while the file told of the run before
   }
   throw Error("{} cannot be locked: others make and remove it again and again", path());
 }
 
 std::string OutputLock::path() const {
-  return (folder_.path() / name_).string();
+  return (directory_.path() / name_).string();
 }
 
 // False where the file came or went meanwhile, with a run that holds or held it.
 bool OutputLock::open_file() {
   const auto open = [&](int how) {
-    return FileDescriptor(::openat(folder_.get(), name_.c_str(), how | kAsItIs, 0644));
+    return FileDescriptor(::openat(directory_.get(), name_.c_str(), how | kOpenFlags, 0644));
   };
   file_ = open(O_RDWR);
   if (file_.get() < 0 && errno == ENOENT) {
@@ -147,73 +151,74 @@ bool OutputLock::open_file() {
   // What has a second name may be any file.
   const bool ours = S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && status.st_nlink == 1;
   if (ours) return true;
-  if (is_held(file_.get())) refuse(target_, file_.get());
+  if (is_locked(file_.get())) refuse(target_, file_.get());
   throw Error("{} is no lock of ours (it belongs to uid {}): remove it, or choose another output",
               path(), status.st_uid);
 }
 
 // False where what is locked by now has lost its name, also by this hand: that of a round before.
-bool OutputLock::take() {
-  const struct flock lock = whole_file(F_WRLCK);
+bool OutputLock::try_lock() {
+  const struct flock lock = whole_file_lock(F_WRLCK);
   if (::fcntl(file_.get(), F_OFD_SETLK, &lock) != 0) {
     if (errno == EAGAIN || errno == EACCES) {
       if (!parse_holder(read_text(file_.get())).is_before(mine_)) refuse(target_, file_.get());
-      if (stands()) ::unlinkat(folder_.get(), name_.c_str(), 0);
+      if (is_current()) ::unlinkat(directory_.get(), name_.c_str(), 0);
       return false;
     }
-    note_ = fmt::format("{} cannot be locked ({}): a second run into {} would not be noticed",
-                        path(), system_reason(errno), target_.string());
+    warning_ = fmt::format("{} cannot be locked ({}): a second run into {} would not be noticed",
+                           path(), system_reason(errno), target_.string());
   }
-  const Holder before = parse_holder(read_text(file_.get()));
-  if (before.is_of(mine_) && before.round.number > mine_.number) {
+  const LockHolder before = parse_holder(read_text(file_.get()));
+  if (before.is_of(mine_) && before.attempt.index > mine_.index) {
     throw Error("{} is that of round {} of this run ({}): round {} is over", target_.string(),
-                before.round.number, before.who, mine_.number);
+                before.attempt.index, before.who, mine_.index);
   }
-  return stands();
+  return is_current();
 }
 
 void OutputLock::check() const {
   if (mine_.run.empty()) return;
-  const FileDescriptor file(::openat(folder_.get(), name_.c_str(), O_RDONLY | kAsItIs));
+  const FileDescriptor file(::openat(directory_.get(), name_.c_str(), O_RDONLY | kOpenFlags));
   const bool is_gone = file.get() < 0 && errno == ENOENT;
   const std::optional<std::string> text = is_gone ? "" : try_read(file.get());
   // What cannot be read now, as over a network that fails, tells of nobody; a file that is not ours
   // and says nothing yet is that of a round that begins.
   if (!text || *text == holder_) return;
-  if (text->empty() && !is_gone && are_one_file(file.get(), file_.get()).value_or(true)) return;
-  const Holder holder = parse_holder(*text);
+  if (text->empty() && !is_gone && is_same_file(file.get(), file_.get()).value_or(true)) return;
+  const LockHolder holder = parse_holder(*text);
   const std::string by = !holder.is_of(mine_)
                              ? "whoever it was"
-                             : fmt::format("round {} of this run", holder.round.number);
+                             : fmt::format("round {} of this run", holder.attempt.index);
   throw OutputTakenOver(
       "{} was taken over by {}{}: this process, of round {}, ends and writes nothing more",
       target_.string(), by, holder.who.empty() ? "" : fmt::format(" ({})", holder.who),
-      mine_.number);
+      mine_.index);
 }
 
 // Whether the name is still that of our file.
-bool OutputLock::stands() const {
-  return is_name_of(file_.get(), folder_.get(), name_.c_str());
+bool OutputLock::is_current() const {
+  return names_file(file_.get(), directory_.get(), name_.c_str());
 }
 
 void OutputLock::write_holder() {
-  holder_ = who_we_are(mine_);
+  holder_ = describe_self(mine_);
   const auto length = static_cast<ssize_t>(holder_.size());
   if (::ftruncate(file_.get(), 0) == 0 &&
       ::pwrite(file_.get(), holder_.data(), holder_.size(), 0) == length) {
     return;
   }
   const int reason = errno;
-  ::unlinkat(folder_.get(), name_.c_str(), 0);
+  ::unlinkat(directory_.get(), name_.c_str(), 0);
   throw Error("{} cannot be written: {}", path(), system_reason(reason));
 }
 
 OutputLock::~OutputLock() {
   // Where nothing can be locked a later round writes into the same file: then it is that one's.
-  if (stands() && read_text(file_.get()) == holder_) ::unlinkat(folder_.get(), name_.c_str(), 0);
-  fs::path folder = folder_.path();
-  for (int left = folder_.made(); left > 0 && ::rmdir(folder.c_str()) == 0; --left) {
-    folder = folder.parent_path();
+  if (is_current() && read_text(file_.get()) == holder_)
+    ::unlinkat(directory_.get(), name_.c_str(), 0);
+  fs::path directory = directory_.path();
+  for (int left = directory_.num_created(); left > 0 && ::rmdir(directory.c_str()) == 0; --left) {
+    directory = directory.parent_path();
   }
 }
 

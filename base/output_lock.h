@@ -5,14 +5,14 @@
 #include <filesystem>
 #include <string>
 
-#include "base/folder.h"
+#include "base/directory.h"
 
 namespace zeroth {
 
 // Which life of a run a process is of, where its ranks are started more than once.
-struct OutputRound {
-  std::string run;     // the same in all rounds of a run, and in no other one; empty: unknown
-  int64_t number = 0;  // later rounds have larger ones
+struct OutputAttempt {
+  std::string run;    // the same in all rounds of a run, and in no other one; empty: unknown
+  int64_t index = 0;  // later attempts have larger ones
 };
 
 // A locked file beside the output, "out.zeroth-lock", which says who writes there. It goes with
@@ -31,17 +31,17 @@ class OutputLock {
  public:
   // Throws an Error when another process holds the lock of `target`, but for one of a round before
   // `mine`: with its number, its host and since when. Leaves everything as it is.
-  static void require_free(const std::filesystem::path& target, const OutputRound& mine = {});
+  static void require_free(const std::filesystem::path& target, const OutputAttempt& mine = {});
 
   // Makes the folders above it too. Throws as require_free(), when the file cannot be made, and
   // when a later round was here.
-  explicit OutputLock(const std::filesystem::path& target, OutputRound mine = {});
+  explicit OutputLock(const std::filesystem::path& target, OutputAttempt mine = {});
   ~OutputLock();
   OutputLock(const OutputLock&) = delete;
   OutputLock& operator=(const OutputLock&) = delete;
 
   // Why another run would not notice this one; empty where it would.
-  const std::string& note() const { return note_; }
+  const std::string& warning() const { return warning_; }
   // Throws an OutputTakenOver that says by whom. Opens the file by its name, so that a
   // network's file system asks its server. Never where the run is unknown.
   void check() const;
@@ -49,17 +49,17 @@ class OutputLock {
  private:
   std::string path() const;
   bool open_file();
-  bool take();
-  bool stands() const;
+  bool try_lock();
+  bool is_current() const;
   void write_holder();
 
   std::filesystem::path target_;
-  OutputRound mine_;
-  Folder folder_;
+  OutputAttempt mine_;
+  Directory directory_;
   std::string name_;
   std::string holder_;  // what the file says of this process
   FileDescriptor file_;
-  std::string note_;
+  std::string warning_;
 };
 
 }  // namespace zeroth

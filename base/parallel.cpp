@@ -28,11 +28,11 @@ void parallel_for(int64_t count, int64_t grain,
   if (first) std::rethrow_exception(first);
 }
 
-void use_one_thread() {
+void set_single_threaded() {
   omp_set_num_threads(1);
 }
 
-void leave_one_thread() {
+void reserve_one_thread() {
   omp_set_num_threads(std::max(omp_get_max_threads() - 1, 1));
 }
 

@@ -16,8 +16,8 @@ void parallel_for(int64_t count, int64_t grain,
 
 // Such loops of the calling thread, and LibTorch's, are plain ones from now on.
 // at::get_num_threads() comes before: its first call in a thread sets the number.
-void use_one_thread();
+void set_single_threaded();
 // They have one thread less from now on, if that leaves one: another thread works beside them.
-void leave_one_thread();
+void reserve_one_thread();
 
 }  // namespace zeroth

@@ -85,13 +85,13 @@ std::string printable_message(std::string_view text) {
   });
 }
 
-std::string shortened(std::string_view text, size_t most) {
-  if (text.size() <= most) return printable(text);
-  size_t end = most;
-  for (size_t back = 1; back <= std::min<size_t>(most, 3); ++back) {
-    const std::string_view last = text.substr(most - back);
+std::string shortened(std::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return printable(text);
+  size_t end = max_bytes;
+  for (size_t back = 1; back <= std::min<size_t>(max_bytes, 3); ++back) {
+    const std::string_view last = text.substr(max_bytes - back);
     if (is_continuation(last[0])) continue;
-    if (first_character(last).length > back) end = most - back;  // the cut would halve it
+    if (first_character(last).length > back) end = max_bytes - back;  // the cut would halve it
     break;
   }
   return fmt::format("{}... ({} bytes)", printable(text.substr(0, end)), text.size());

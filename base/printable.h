@@ -15,8 +15,8 @@ std::string printable(std::string_view text);
 // two spaces or more, as ours are. No text within a message can begin a line of its own.
 std::string printable_message(std::string_view text);
 
-// printable, and of a text beyond `most` bytes only its beginning and its size.
-std::string shortened(std::string_view text, size_t most = 80);
+// printable, and of a text beyond `max_bytes` bytes only its beginning and its size.
+std::string shortened(std::string_view text, size_t max_bytes = 80);
 
 // What a library says of its own failure, as a quotation behind words of ours: its first line,
 // shortened, in quotation marks.

@@ -21,6 +21,6 @@ std::string address_space_limit();
 // Sees to it that this process and what it starts may have so many files open: raises the limit as
 // far as the system lets it. Throws an Error that names the limit. With fewer, a file that cannot
 // be opened would look like one that is not there.
-void require_open_files(int needed);
+void raise_open_file_limit(int needed);
 
 }  // namespace zeroth

@@ -16,7 +16,7 @@
 namespace zeroth {
 namespace {
 
-const char* kind_of(mode_t mode) {
+const char* describe_file_type(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
   if (S_ISFIFO(mode)) return "a FIFO";
   if (S_ISSOCK(mode)) return "a socket";
@@ -25,11 +25,11 @@ const char* kind_of(mode_t mode) {
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, mode_t mode) {
-  throw Error("{} is {}, expected a file", path.string(), kind_of(mode));
+  throw Error("{} is {}, expected a file", path.string(), describe_file_type(mode));
 }
 
 // A socket cannot even be opened.
-[[noreturn]] void throw_unopened(const std::filesystem::path& path, int reason) {
+[[noreturn]] void throw_open_error(const std::filesystem::path& path, int reason) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) refuse(path, status.st_mode);
   throw Error("cannot open {}: {}", path.string(), system_reason(reason));
@@ -40,7 +40,7 @@ const char* kind_of(mode_t mode) {
 // O_NONBLOCK: a FIFO without a writer opens, too. It means nothing to a regular file.
 RegularFile::RegularFile(const std::filesystem::path& path)
     : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
-  if (file_.get() < 0) throw_unopened(path, errno);
+  if (file_.get() < 0) throw_open_error(path, errno);
   struct stat status {};
   if (::fstat(file_.get(), &status) != 0) {
     throw Error("cannot stat {}: {}", path.string(), system_reason(errno));
@@ -49,10 +49,10 @@ RegularFile::RegularFile(const std::filesystem::path& path)
   size_ = static_cast<size_t>(status.st_size);
 }
 
-std::string read_file(const std::filesystem::path& path, size_t most) {
+std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
   const RegularFile file(path);
-  if (file.size() > most) {
-    throw Error("{} has {} bytes; at most {} are read", path.string(), file.size(), most);
+  if (file.size() > max_bytes) {
+    throw Error("{} has {} bytes; at most {} are read", path.string(), file.size(), max_bytes);
   }
   // One byte more than it has, to see its end: it may have grown since, and a file of /proc has no
   // size.
@@ -64,10 +64,10 @@ std::string read_file(const std::filesystem::path& path, size_t most) {
     if (count < 0) throw Error("cannot read {}: {}", path.string(), system_reason(errno));
     if (count == 0) break;
     done += static_cast<size_t>(count);
-    if (done > most) {
-      throw Error("{} has {} bytes or more; at most {} are read", path.string(), done, most);
+    if (done > max_bytes) {
+      throw Error("{} has {} bytes or more; at most {} are read", path.string(), done, max_bytes);
     }
-    if (done == text.size()) text.resize(std::min(2 * text.size() + 4096, most + 1));
+    if (done == text.size()) text.resize(std::min(2 * text.size() + 4096, max_bytes + 1));
   }
   text.resize(done);
   return text;
@@ -87,7 +87,7 @@ MappedFile::~MappedFile() {
 
 MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
 
-void MappedFile::forget(std::span<const std::byte> range) const {
+void MappedFile::drop_pages(std::span<const std::byte> range) const {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto first = reinterpret_cast<uintptr_t>(range.data());
   const uintptr_t begin = (first + page - 1) / page * page;

@@ -25,9 +25,9 @@ class RegularFile {
   size_t size_ = 0;
 };
 
-// The bytes of a file. Throws an Error that names the path and both sizes beyond `most`, or the
-// path and the system's reason.
-std::string read_file(const std::filesystem::path& path, size_t most);
+// The bytes of a file. Throws an Error that names the path and both sizes beyond `max_bytes`, or
+// the path and the system's reason.
+std::string read_file(const std::filesystem::path& path, size_t max_bytes);
 
 // A whole file as read-only memory. Pages are read as they are touched. If the file shrinks
 // meanwhile: base/memory_faults.h tells.
@@ -51,7 +51,7 @@ class MappedFile {
   }
   // Takes whole pages inside the range out of this process's memory; a later access reads them
   // again.
-  void forget(std::span<const std::byte> range) const;
+  void drop_pages(std::span<const std::byte> range) const;
 
  private:
   std::span<const std::byte> bytes_;

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/file_descriptor.h"
-#include "base/one_file.h"
 #include "base/process_limits.h"
+#include "base/same_file.h"
 #include "base/standard_streams.h"
 
 namespace zeroth {
@@ -20,42 +20,44 @@ namespace {
 }
 
 // The file without its name. It goes with this object, unless it was given the name.
-class Part {
+class TemporaryFile {
  public:
-  Part(const std::filesystem::path& path, std::string_view text)
-      : path_(path), part_(path.string() + ".part") {
-    ::unlink(part_.c_str());
-    file_ = FileDescriptor(::open(part_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  TemporaryFile(const std::filesystem::path& path, std::string_view text)
+      : path_(path), temporary_path_(path.string() + ".part") {
+    ::unlink(temporary_path_.c_str());
+    file_ = FileDescriptor(
+        ::open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (file_.get() < 0) refuse(path_, errno);
-    if (write_all(file_.get(), text) && is_taken()) return;
+    if (write_all(file_.get(), text) && is_flushed()) return;
     const int reason = errno;
     remove();
     refuse(path_, reason);
   }
-  ~Part() {
-    if (!named_) remove();
+  ~TemporaryFile() {
+    if (!committed_) remove();
   }
-  Part(const Part&) = delete;
-  Part& operator=(const Part&) = delete;
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
 
-  void give_name() {
-    if (::rename(part_.c_str(), path_.c_str()) != 0) refuse(path_, errno);
-    named_ = true;
+  void commit() {
+    if (::rename(temporary_path_.c_str(), path_.c_str()) != 0) refuse(path_, errno);
+    committed_ = true;
   }
 
  private:
   // A network's file system may refuse what was written only when a descriptor is closed.
-  bool is_taken() const { return ::close(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0)) == 0; }
+  bool is_flushed() const { return ::close(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0)) == 0; }
 
   // By now another process may have put its own in the place of this one.
   void remove() const {
-    if (is_name_of(file_.get(), AT_FDCWD, part_.c_str())) ::unlink(part_.c_str());
+    if (names_file(file_.get(), AT_FDCWD, temporary_path_.c_str()))
+      ::unlink(temporary_path_.c_str());
   }
 
   const std::filesystem::path& path_;
-  std::string part_;
+  std::string temporary_path_;
   FileDescriptor file_;  // stays open: a file's number is given away again when it is closed
-  bool named_ = false;
+  bool committed_ = false;
 };
 
 }  // namespace
@@ -63,9 +65,9 @@ class Part {
 void replace_file(const std::filesystem::path& path, std::string_view text,
                   const OutputGuard& guard) {
   if (guard) guard();  // or this would remove what another writes
-  Part part(path, text);
+  TemporaryFile file(path, text);
   if (guard) guard();
-  part.give_name();
+  file.commit();
 }
 
 }  // namespace zeroth

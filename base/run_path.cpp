@@ -29,15 +29,15 @@ std::string run_path() {
 
 }  // namespace
 
-fs::path program_folder() {
+fs::path program_directory() {
   return fs::read_symlink("/proc/self/exe").parent_path();
 }
 
-std::vector<fs::path> run_path_folders() {
+std::vector<fs::path> run_path_directories() {
   std::vector<fs::path> found;
   std::istringstream entries(run_path());
   for (std::string entry; std::getline(entries, entry, ':');) {
-    if (entry.starts_with(kOrigin)) entry.replace(0, kOrigin.size(), program_folder().string());
+    if (entry.starts_with(kOrigin)) entry.replace(0, kOrigin.size(), program_directory().string());
     if (fs::path(entry).is_absolute()) found.emplace_back(entry);
   }
   return found;

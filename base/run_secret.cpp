@@ -14,10 +14,10 @@
 namespace zeroth {
 namespace {
 
-constexpr size_t kShortestSecret = 16;
+constexpr size_t kMinSecretBytes = 16;
 constexpr mode_t kOthers = 0077;
 
-void check_is_secret(const std::string& path, int fd) {
+void check_secret_file(const std::string& path, int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
     throw Error("ZEROTH_SECRET_FILE={}: not a file", path);
@@ -37,17 +37,17 @@ std::string run_secret(const std::optional<std::string>& value,
     throw Error("environment variables ZEROTH_SECRET and ZEROTH_SECRET_FILE: only one may be set");
   if (!file && !value) return {};
   const std::string secret = file ? read_secret_file(*file) : *value;
-  if (secret.size() >= kShortestSecret) return secret;
+  if (secret.size() >= kMinSecretBytes) return secret;
   throw Error(
       "environment variable ZEROTH_SECRET{}: a secret of {} characters, expected at least {}",
-      file ? "_FILE=" + *file : "", secret.size(), kShortestSecret);
+      file ? "_FILE=" + *file : "", secret.size(), kMinSecretBytes);
 }
 
 std::string read_secret_file(const std::string& path) {
   // Does not wait where the path is a FIFO.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) throw Error("ZEROTH_SECRET_FILE={}: {}", path, system_reason(errno));
-  check_is_secret(path, file.get());
+  check_secret_file(path, file.get());
   std::array<char, 4096> text{};
   const ssize_t count = ::read(file.get(), text.data(), text.size());
   if (count < 0) throw Error("ZEROTH_SECRET_FILE={}: {}", path, system_reason(errno));

@@ -43,7 +43,7 @@ std::array<uint32_t, 64> schedule(const uint8_t* block) {
 
 std::string padded_key(std::string_view key, uint8_t pad) {
   std::string block(key);
-  if (block.size() > Sha256::kBlockBytes) block = bytes_of(Sha256::of(key));
+  if (block.size() > Sha256::kBlockBytes) block = digest_bytes(Sha256::of(key));
   block.resize(Sha256::kBlockBytes, '\0');
   for (char& byte : block) byte = static_cast<char>(static_cast<uint8_t>(byte) ^ pad);
   return block;
@@ -51,7 +51,7 @@ std::string padded_key(std::string_view key, uint8_t pad) {
 
 }  // namespace
 
-void Sha256::take_block(const uint8_t* block) {
+void Sha256::process_block(const uint8_t* block) {
   const std::array<uint32_t, 64> words = schedule(block);
   auto [a, b, c, d, e, f, g, h] = state_;
   for (size_t i = 0; i < 64; ++i) {
@@ -72,14 +72,14 @@ void Sha256::add(std::string_view bytes) {
   while (left > 0) {
     const size_t held = num_bytes_ % kBlockBytes;
     if (held == 0 && left >= kBlockBytes) {
-      take_block(next);
+      process_block(next);
       num_bytes_ += kBlockBytes, next += kBlockBytes, left -= kBlockBytes;
       continue;
     }
     const size_t count = std::min(left, kBlockBytes - held);
     std::memcpy(block_.data() + held, next, count);
     num_bytes_ += count, next += count, left -= count;
-    if (held + count == kBlockBytes) take_block(block_.data());
+    if (held + count == kBlockBytes) process_block(block_.data());
   }
 }
 
@@ -109,21 +109,21 @@ HmacKey::HmacKey(std::string_view key) {
 
 Sha256::Digest HmacKey::finish(Sha256& inner) const {
   Sha256 outer = outer_;
-  outer.add(bytes_of(inner.finish()));
+  outer.add(digest_bytes(inner.finish()));
   return outer.finish();
 }
 
-std::string_view bytes_of(const Sha256::Digest& digest) {
+std::string_view digest_bytes(const Sha256::Digest& digest) {
   return {reinterpret_cast<const char*>(digest.data()), digest.size()};
 }
 
-std::string hex_of(const Sha256::Digest& digest) {
+std::string to_hex(const Sha256::Digest& digest) {
   std::string text;
   for (const uint8_t byte : digest) text += fmt::format("{:02x}", byte);
   return text;
 }
 
-bool same_secret(std::string_view one, std::string_view other) {
+bool constant_time_equal(std::string_view one, std::string_view other) {
   if (one.size() != other.size()) return false;
   unsigned difference = 0;
   for (size_t i = 0; i < one.size(); ++i)

@@ -21,7 +21,7 @@ class Sha256 {
   static Digest of(std::string_view bytes);
 
  private:
-  void take_block(const uint8_t* block);
+  void process_block(const uint8_t* block);
 
   std::array<uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
@@ -51,10 +51,10 @@ class HmacKey {
 };
 
 // A digest as the bytes that it is, and as 64 hexadecimal digits.
-std::string_view bytes_of(const Sha256::Digest& digest);
-std::string hex_of(const Sha256::Digest& digest);
+std::string_view digest_bytes(const Sha256::Digest& digest);
+std::string to_hex(const Sha256::Digest& digest);
 
 // Compares them in a time that does not tell where they differ.
-bool same_secret(std::string_view one, std::string_view other);
+bool constant_time_equal(std::string_view one, std::string_view other);
 
 }  // namespace zeroth

@@ -28,7 +28,7 @@ constexpr int64_t kLanes = 4;
 
 using Vec = float __attribute__((vector_size(4 * kLanes)));
 using Bits = uint32_t __attribute__((vector_size(4 * kLanes)));
-using Halves = uint16_t __attribute__((vector_size(2 * kLanes)));
+using HalfVec = uint16_t __attribute__((vector_size(2 * kLanes)));
 
 ZEROTH_INLINE Vec spread(float x) {
   return x - Vec{};
@@ -36,32 +36,32 @@ ZEROTH_INLINE Vec spread(float x) {
 
 // By instructions where gcc does not find them itself.
 #if defined(__AVX512F__)
-ZEROTH_INLINE Bits widened(Halves x) {
+ZEROTH_INLINE Bits widen(HalfVec x) {
   return reinterpret_cast<Bits>(_mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(x)));
 }
-ZEROTH_INLINE Halves narrowed(Bits x) {
-  return reinterpret_cast<Halves>(_mm512_cvtepi32_epi16(reinterpret_cast<__m512i>(x)));
+ZEROTH_INLINE HalfVec narrow(Bits x) {
+  return reinterpret_cast<HalfVec>(_mm512_cvtepi32_epi16(reinterpret_cast<__m512i>(x)));
 }
 #elif defined(__AVX2__)
-ZEROTH_INLINE Bits widened(Halves x) {
+ZEROTH_INLINE Bits widen(HalfVec x) {
   return reinterpret_cast<Bits>(_mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(x)));
 }
-ZEROTH_INLINE Halves narrowed(Bits x) {
+ZEROTH_INLINE HalfVec narrow(Bits x) {
   const auto bits = reinterpret_cast<__m256i>(x);
-  return reinterpret_cast<Halves>(
+  return reinterpret_cast<HalfVec>(
       _mm_packus_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1)));
 }
 #else
-ZEROTH_INLINE Bits widened(Halves x) {
+ZEROTH_INLINE Bits widen(HalfVec x) {
   return __builtin_convertvector(x, Bits);
 }
-ZEROTH_INLINE Halves narrowed(Bits x) {
-  return __builtin_convertvector(x, Halves);
+ZEROTH_INLINE HalfVec narrow(Bits x) {
+  return __builtin_convertvector(x, HalfVec);
 }
 #endif
 
-ZEROTH_INLINE Vec widened(Halves halves, Bf16) {
-  return reinterpret_cast<Vec>(widened(halves) << 16);
+ZEROTH_INLINE Vec widen(HalfVec halves, Bf16) {
+  return reinterpret_cast<Vec>(widen(halves) << 16);
 }
 
 // The upper halves of sums, 0x7fc0 where x is a NaN.
@@ -72,38 +72,38 @@ ZEROTH_INLINE Bits bf16_bits(Vec x) {
   const Bits bits = reinterpret_cast<Bits>(x);
   return upper_halves(bits + 0x7fff + ((bits >> 16) & 1), x);
 }
-ZEROTH_INLINE Halves narrowed(Vec x, Bf16) {
-  return narrowed(bf16_bits(x));
+ZEROTH_INLINE HalfVec narrow(Vec x, Bf16) {
+  return narrow(bf16_bits(x));
 }
 
 // By instructions where there are any: by arithmetic on the bits elsewhere. A NaN becomes a quiet
 // one and keeps its sign and the top of its payload.
 #if defined(__AVX512F__)
-ZEROTH_INLINE Vec widened(Halves halves, Fp16) {
+ZEROTH_INLINE Vec widen(HalfVec halves, Fp16) {
   return reinterpret_cast<Vec>(_mm512_cvtph_ps(reinterpret_cast<__m256i>(halves)));
 }
-ZEROTH_INLINE Halves narrowed(Vec x, Fp16) {
-  return reinterpret_cast<Halves>(
+ZEROTH_INLINE HalfVec narrow(Vec x, Fp16) {
+  return reinterpret_cast<HalfVec>(
       _mm512_cvtps_ph(reinterpret_cast<__m512>(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 #elif defined(__F16C__)
-ZEROTH_INLINE Vec widened(Halves halves, Fp16) {
+ZEROTH_INLINE Vec widen(HalfVec halves, Fp16) {
   return reinterpret_cast<Vec>(_mm256_cvtph_ps(reinterpret_cast<__m128i>(halves)));
 }
-ZEROTH_INLINE Halves narrowed(Vec x, Fp16) {
-  return reinterpret_cast<Halves>(
+ZEROTH_INLINE HalfVec narrow(Vec x, Fp16) {
+  return reinterpret_cast<HalfVec>(
       _mm256_cvtps_ph(reinterpret_cast<__m256>(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 #else
-ZEROTH_INLINE Vec widened(Halves halves, Fp16) {
-  const Bits bits = widened(halves);
+ZEROTH_INLINE Vec widen(HalfVec halves, Fp16) {
+  const Bits bits = widen(halves);
   const Bits size = (bits & 0x7fff) << 13, sign = (bits & 0x8000) << 16;
   const Vec finite = reinterpret_cast<Vec>(size) * 0x1p112F;  // exact, subnormals too
   const Bits infinite = size | (size > 0xf800000 ? Bits{} + 0x7fc00000 : Bits{} + 0x7f800000);
   return reinterpret_cast<Vec>(sign |
                                (size >= 0xf800000 ? infinite : reinterpret_cast<Bits>(finite)));
 }
-ZEROTH_INLINE Halves narrowed(Vec x, Fp16) {
+ZEROTH_INLINE HalfVec narrow(Vec x, Fp16) {
   const Bits bits = reinterpret_cast<Bits>(x), size = bits & 0x7fffffff;
   const Bits usual = (size + 0xfff + ((size >> 13) & 1) - (uint32_t{112} << 23)) >> 13;
   // Below 2^-14 adding 0.5 rounds to a multiple of 2^-24.
@@ -112,7 +112,7 @@ ZEROTH_INLINE Halves narrowed(Vec x, Fp16) {
   Bits fp16 = size < 0x38800000 ? small : usual;
   fp16 = size >= 0x477ff000 ? Bits{} + 0x7c00 : fp16;  // from 65520 on: infinity
   fp16 = size > 0x7f800000 ? 0x7e00 | ((size >> 13) & 0x3ff) : fp16;
-  return narrowed(fp16 | ((bits >> 16) & 0x8000));
+  return narrow(fp16 | ((bits >> 16) & 0x8000));
 }
 #endif
 
@@ -123,9 +123,9 @@ ZEROTH_INLINE Vec load(const float* p) {
 }
 template <typename T>
 ZEROTH_INLINE Vec load(const T* p) {
-  Halves halves;
+  HalfVec halves;
   std::memcpy(&halves, p, sizeof(halves));
-  return widened(halves, T{});
+  return widen(halves, T{});
 }
 
 ZEROTH_INLINE void store(float* p, Vec x) {
@@ -133,7 +133,7 @@ ZEROTH_INLINE void store(float* p, Vec x) {
 }
 template <typename T>
 ZEROTH_INLINE void store(T* p, Vec x) {
-  const Halves halves = narrowed(x, T{});
+  const HalfVec halves = narrow(x, T{});
   std::memcpy(p, &halves, sizeof(halves));
 }
 

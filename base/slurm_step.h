@@ -7,13 +7,13 @@ namespace zeroth {
 
 // Whether `srun PROGRAM` is the step of this number: the script of sbatch, an interactive shell and
 // others have numbers of their own.
-inline bool is_step_of_srun(int64_t step) {
+inline bool is_srun_step(int64_t step) {
   return step < 0xfffffff0;
 }
 
 // Where those of a step meet if nobody says otherwise: the same for all of them, between 15000 and
 // 24999.
-inline int port_of_step(int64_t job, int64_t step) {
+inline int step_port(int64_t job, int64_t step) {
   return static_cast<int>(15'000 + (job + step) % 10'000);
 }
 

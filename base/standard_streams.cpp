@@ -17,7 +17,7 @@
 namespace zeroth {
 namespace {
 
-constexpr std::chrono::milliseconds kLastWords{2000};
+constexpr std::chrono::milliseconds kLastMessageTimeout{2000};
 
 bool output_was_closed = false;
 
@@ -31,7 +31,7 @@ ssize_t write_some(int fd, const char* data, size_t size) {
 }
 
 // Also where the descriptor does not block, which it may share with another program.
-bool wait_for_room(int fd, std::chrono::milliseconds limit) {
+bool wait_writable(int fd, std::chrono::milliseconds limit) {
   pollfd room{fd, POLLOUT, 0};
   return ::poll(&room, 1, static_cast<int>(limit.count())) > 0;
 }
@@ -59,7 +59,7 @@ bool write_all(int fd, std::string_view text) {
     if (count > 0) {
       text.remove_prefix(static_cast<size_t>(count));
     } else if (count < 0 && errno == EAGAIN) {
-      wait_for_room(fd, std::chrono::milliseconds(-1));
+      wait_writable(fd, std::chrono::milliseconds(-1));
     } else {
       return false;
     }
@@ -67,12 +67,12 @@ bool write_all(int fd, std::string_view text) {
   return true;
 }
 
-void print_answer(std::string_view text) {
+void print_output(std::string_view text) {
   if (output_was_closed) throw Error("standard output is closed");
-  if (!write_all(STDOUT_FILENO, text)) fail_for_output(errno);
+  if (!write_all(STDOUT_FILENO, text)) throw_output_error(errno);
 }
 
-void fail_for_output(int error) {
+void throw_output_error(int error) {
   if (error == EPIPE) {
     ::signal(SIGPIPE, SIG_DFL);
     ::raise(SIGPIPE);
@@ -80,12 +80,12 @@ void fail_for_output(int error) {
   throw Error("standard output cannot be written: {}", system_reason(error));
 }
 
-void say_last_words(std::string_view text) {
-  const auto end = std::chrono::steady_clock::now() + kLastWords;
+void write_last_message(std::string_view text) {
+  const auto end = std::chrono::steady_clock::now() + kLastMessageTimeout;
   while (!text.empty()) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         end - std::chrono::steady_clock::now());
-    if (left.count() <= 0 || !wait_for_room(STDERR_FILENO, left)) return;
+    if (left.count() <= 0 || !wait_writable(STDERR_FILENO, left)) return;
     // A pipe with any room takes so much without a wait.
     const ssize_t count =
         write_some(STDERR_FILENO, text.data(), std::min<size_t>(text.size(), PIPE_BUF));
@@ -94,7 +94,7 @@ void say_last_words(std::string_view text) {
   }
 }
 
-bool standard_output_was_closed() {
+bool stdout_was_closed() {
   return output_was_closed;
 }
 

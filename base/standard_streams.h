@@ -19,17 +19,17 @@ bool write_all(int fd, std::string_view text);
 // What a command was asked for, to standard output. Where nobody reads any more the process ends by
 // SIGPIPE, as any other command. Throws an Error if it cannot be written, or the output was closed
 // from the start.
-void print_answer(std::string_view text);
+void print_output(std::string_view text);
 
 // [[noreturn]] The end of whoever's output was its work and failed with this errno, as above.
-[[noreturn]] void fail_for_output(int error);
+[[noreturn]] void throw_output_error(int error);
 
 // Last words, to standard error: what that does not take within two seconds is dropped. Safe
 // whatever other threads do, which may hold the lock of a stream and wait for a reader.
-void say_last_words(std::string_view text);
+void write_last_message(std::string_view text);
 
 // Whether standard output was closed when open_standard_streams() came.
-bool standard_output_was_closed();
+bool stdout_was_closed();
 
 // Columns of the terminal behind `fd`, 80 where it does not say. Empty where nothing can be
 // redrawn: no terminal, or one that knows no control codes. `term` is the value of TERM, null where

@@ -39,7 +39,7 @@ std::string format_duration(double seconds) {
   return fmt::format("{}h{:02}m", whole / 3600, whole % 3600 / 60);
 }
 
-std::string counted(int64_t count, std::string_view word) {
+std::string pluralize(int64_t count, std::string_view word) {
   return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
 }
 
@@ -48,7 +48,7 @@ std::string signal_name(int signal) {
   return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
 }
 
-double without_sign_of_nan(double value) {
+double canonicalize_nan(double value) {
   return std::isnan(value) ? std::abs(value) : value;
 }
 

@@ -19,7 +19,7 @@ std::string format_count(int64_t count);
 std::string format_duration(double seconds);
 
 // "1 rank", "3 ranks": of words that take an s.
-std::string counted(int64_t count, std::string_view word);
+std::string pluralize(int64_t count, std::string_view word);
 
 // "SIGTERM"; "signal 36" of those without a name.
 std::string signal_name(int signal);
@@ -35,6 +35,6 @@ std::optional<Number> parse_number(std::string_view text) {
 
 // A NaN prints as "nan" then on every processor: which sign one has depends on the instruction that
 // made it, and means nothing.
-double without_sign_of_nan(double value);
+double canonicalize_nan(double value);
 
 }  // namespace zeroth

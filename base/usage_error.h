@@ -14,7 +14,7 @@ class UsageError : public Error {
 
 // What `read` returns; an Error that it throws becomes one of these: it reads what a person wrote.
 template <typename Read>
-auto as_usage(const Read& read) {
+auto rethrow_as_usage_error(const Read& read) {
   try {
     return read();
   } catch (const Error& error) {
@@ -23,6 +23,6 @@ auto as_usage(const Read& read) {
 }
 
 // The exit code that says so, as argparse and many others have it: no further round begins.
-inline constexpr int kUsageCode = 2;
+inline constexpr int kUsageExitCode = 2;
 
 }  // namespace zeroth

@@ -26,10 +26,10 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "comm/agreement.h"
+#include "comm/cpu_collectives.h"
 #include "engine/engine.h"
 #include "engine/start.h"
-#include "model/blocks/build.h"
+#include "model/blocks/build_blocks.h"
 #include "model/random_source.h"
 
 namespace {
@@ -38,10 +38,10 @@ using namespace zeroth;
 using engine::StartOptions;
 namespace fs = std::filesystem;
 
-constexpr int64_t kLongestRow = 256;
+constexpr int64_t kMaxRowTokens = 256;
 constexpr double kMiB = 1 << 20;
 
-model::ModelSpec spec_of(bool large) {
+model::ModelSpec make_spec(bool large) {
   model::ModelSpec spec;
   spec.family = "llama";
   spec.vocab_size = large ? 16384 : 8192;
@@ -51,13 +51,13 @@ model::ModelSpec spec_of(bool large) {
   spec.num_heads = large ? 16 : 8;
   spec.num_kv_heads = large ? 8 : 4;
   spec.head_dim = 64;
-  spec.max_positions = kLongestRow;
+  spec.max_positions = kMaxRowTokens;
   return spec;
 }
 
 struct RandomTokens final : engine::Loader {
   RandomTokens(int64_t tokens, int64_t vocab_)
-      : length(std::min(tokens, kLongestRow)), rows(tokens / length), vocab(vocab_) {}
+      : length(std::min(tokens, kMaxRowTokens)), rows(tokens / length), vocab(vocab_) {}
   model::MicroBatch next() override {
     model::MicroBatch batch;
     batch.tokens = at::randint(vocab, {rows, length}, torch::kLong);
@@ -76,10 +76,10 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-class Bench {
+class CheckpointBench {
  public:
-  Bench(engine::Engine& engine, fs::path folder, const RandomTokens& data)
-      : engine_(engine), folder_(std::move(folder)), data_(data) {}
+  CheckpointBench(engine::Engine& engine, fs::path directory, const RandomTokens& data)
+      : engine_(engine), directory_(std::move(directory)), data_(data) {}
 
   // Seconds between two points at which all ranks are, with nothing left to be written before.
   template <typename Action>
@@ -93,8 +93,8 @@ class Bench {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
-  double write_plainly(int64_t bytes) {
-    const fs::path path = folder_ / fmt::format("plain-{}", engine_.mesh().rank());
+  double write_plain_file(int64_t bytes) {
+    const fs::path path = directory_ / fmt::format("plain-{}", engine_.mesh().rank());
     const double seconds = timed([&] {
       const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
       if (file < 0) throw Error("{} cannot be made", path.string());
@@ -116,14 +116,14 @@ class Bench {
 
   double save() {
     fs::path saved;
-    const double seconds = timed([&] { saved = engine_.save_checkpoint(folder_).path; });
+    const double seconds = timed([&] { saved = engine_.save_checkpoint(directory_).path; });
     clear(saved);
     return seconds;
   }
 
   // From the disk: what the system keeps of the files goes first.
   double load() {
-    const fs::path saved = engine_.save_checkpoint(folder_).path;
+    const fs::path saved = engine_.save_checkpoint(directory_).path;
     if (first()) forget(saved);
     const double seconds = timed([&] { engine_.load_checkpoint(saved); });
     clear(saved);
@@ -136,33 +136,33 @@ class Bench {
     });
   }
 
-  struct Beside {
+  struct OverlappedSave {
     double seconds, held_up, start, finish;
     int written_in;  // steps
   };
   template <typename Action>
-  static double seconds_of(Action action) {
+  static double measure_seconds(Action action) {
     const auto begin = std::chrono::steady_clock::now();
     action();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
-  Beside train_and_save(int steps) {
-    Beside beside{0, 0, 0, 0, steps};
+  OverlappedSave train_and_save(int steps) {
+    OverlappedSave beside{0, 0, 0, 0, steps};
     engine::SavedCheckpoint saved;
     const auto finish = [&] {
-      beside.finish = seconds_of([&] { saved = engine_.finish_checkpoint(); });
+      beside.finish = measure_seconds([&] { saved = engine_.finish_checkpoint(); });
     };
     beside.seconds = timed([&] {
-      beside.start = seconds_of([&] { engine_.start_checkpoint(folder_); });
+      beside.start = measure_seconds([&] { engine_.start_checkpoint(directory_); });
       for (int i = 0; i < steps; ++i) {
         const engine::StepStats stats = engine_.train_batch(data_);
         if (!stats.checkpoint_written) continue;
         beside.written_in = i + 1;
         finish();
       }
-      if (engine_.checkpoint_under_way()) finish();
+      if (engine_.has_pending_checkpoint()) finish();
     });
-    beside.held_up = saved.held_up_s;
+    beside.held_up = saved.blocked_s;
     clear(saved.path);
     return beside;
   }
@@ -170,8 +170,8 @@ class Bench {
   bool first() const { return engine_.mesh().rank() == 0; }
 
  private:
-  static void forget(const fs::path& folder) {
-    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+  static void forget(const fs::path& directory) {
+    for (const auto& entry : fs::recursive_directory_iterator(directory)) {
       if (!entry.is_regular_file()) continue;
       const int file = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
       if (file < 0 || ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) != 0 || ::close(file) != 0) {
@@ -180,21 +180,21 @@ class Bench {
     }
   }
 
-  void clear(const fs::path& folder) {
+  void clear(const fs::path& directory) {
     comm::barrier(engine_.mesh());
-    if (first()) fs::remove_all(folder);
+    if (first()) fs::remove_all(directory);
   }
 
   engine::Engine& engine_;
-  fs::path folder_;
+  fs::path directory_;
   RandomTokens data_;
   torch::Tensor memory_ = at::randint(-128, 127, {int64_t{256} << 20}, torch::kChar);
 };
 
 // Bytes of this rank's files in a checkpoint.
-int64_t bytes_of_rank(engine::Engine& engine) {
+int64_t count_rank_bytes(engine::Engine& engine) {
   struct Counter final : engine::StateSink {
-    void begin(const std::vector<engine::StatePiece>&) override {}
+    void begin(const std::vector<engine::StateSlice>&) override {}
     void write(size_t, int64_t, const torch::Tensor& values) override {
       bytes += static_cast<int64_t>(values.nbytes());
     }
@@ -204,18 +204,19 @@ int64_t bytes_of_rank(engine::Engine& engine) {
   return counter.bytes;
 }
 
-void tell(const char* what, const std::vector<double>& seconds, double mib, std::string_view more) {
+void report(const char* what, const std::vector<double>& seconds, double mib,
+            std::string_view suffix) {
   const double middle = median(seconds);
-  fmt::print("{:13} {:.3f} s, {:.0f} MiB/s{}\n", what, middle, mib / middle, more);
+  fmt::print("{:13} {:.3f} s, {:.0f} MiB/s{}\n", what, middle, mib / middle, suffix);
 }
 
 // What training loses by a save beside it.
-struct Beside {
+struct OverlapStats {
   std::vector<double> without, with, longer, held_up, start, finish, written_in;
 
-  void measure(Bench& bench, int steps) {
+  void measure(CheckpointBench& bench, int steps) {
     without.push_back(bench.train(steps));
-    const Bench::Beside beside = bench.train_and_save(steps);
+    const CheckpointBench::OverlappedSave beside = bench.train_and_save(steps);
     with.push_back(beside.seconds);
     longer.push_back(beside.seconds - without.back());
     held_up.push_back(beside.held_up);
@@ -224,33 +225,33 @@ struct Beside {
     written_in.push_back(beside.written_in);
   }
 
-  void tell(double save, int steps) const {
+  void report(double save, int steps) const {
     fmt::print(
         "held up       {:.3f} s, {:.0f} % of a save: start {:.3f} s, finish {:.3f} s, the rest "
         "copies; written in {:.0f} steps\n",
         median(held_up), 100 * median(held_up) / save, median(start), median(finish),
         median(written_in));
-    const auto [least, most] = std::minmax_element(longer.begin(), longer.end());
+    const auto [min_longer, max_longer] = std::minmax_element(longer.begin(), longer.end());
     fmt::print(
         "{} steps       {:.3f} s without, {:.3f} s with; longer by {:.3f} s ({:.3f} to {:.3f}), "
         "{:.0f} % of a save\n",
-        steps, median(without), median(with), median(longer), *least, *most,
+        steps, median(without), median(with), median(longer), *min_longer, *max_longer,
         100 * median(longer) / save);
   }
 };
 
-void measure(Bench& bench, engine::Engine& engine, int pairs, int steps) {
-  const int64_t own = bytes_of_rank(engine);
-  const auto told = torch::full({1}, static_cast<double>(own), torch::kDouble);
-  engine.mesh().host().all_reduce(told).wait();
-  const double mib = told.item<double>() / kMiB;
+void measure(CheckpointBench& bench, engine::Engine& engine, int pairs, int steps) {
+  const int64_t rank_bytes = count_rank_bytes(engine);
+  const auto total_bytes = torch::full({1}, static_cast<double>(rank_bytes), torch::kDouble);
+  engine.mesh().cpu_group().all_reduce(total_bytes).wait();
+  const double mib = total_bytes.item<double>() / kMiB;
   bench.train(std::max(steps, 1));
   std::vector<double> plain, saves, loads;
-  Beside beside;
+  OverlapStats beside;
   for (int i = 0; i < pairs; ++i) {
     // Steps before each: what was freed some seconds ago is not as quick to write into again.
     bench.train(steps);
-    plain.push_back(bench.write_plainly(own));
+    plain.push_back(bench.write_plain_file(rank_bytes));
     bench.train(steps);
     saves.push_back(bench.save());
     if (steps > 0) beside.measure(bench, steps);
@@ -260,10 +261,10 @@ void measure(Bench& bench, engine::Engine& engine, int pairs, int steps) {
   fmt::print("{} ranks, {:.1f}M parameters, {:.0f} MiB\n", engine.mesh().world_size(),
              static_cast<double>(engine.num_parameters()) / 1e6, mib);
   const double save = median(saves);
-  tell("plain writer", plain, mib, "");
-  tell("save", saves, mib, fmt::format(", {:.0f} % of it", 100 * median(plain) / save));
-  tell("load", loads, mib, "");
-  if (steps > 0) beside.tell(save, steps);
+  report("plain writer", plain, mib, "");
+  report("save", saves, mib, fmt::format(", {:.0f} % of it", 100 * median(plain) / save));
+  report("load", loads, mib, "");
+  if (steps > 0) beside.report(save, steps);
 }
 
 }  // namespace
@@ -273,10 +274,10 @@ int main(int argc, char** argv) {
   std::unique_ptr<engine::Engine> engine;
   try {
     if (argc < 3) throw Error("checkpoint DS_CONFIG FOLDER [small|large [TOKENS [PAIRS [STEPS]]]]");
-    const auto number = [&](int index, int usual) {
-      return argc > index ? std::atoi(argv[index]) : usual;
+    const auto number = [&](int index, int fallback) {
+      return argc > index ? std::atoi(argv[index]) : fallback;
     };
-    const model::ModelSpec spec = spec_of(argc > 3 && std::string(argv[3]) == "large");
+    const model::ModelSpec spec = make_spec(argc > 3 && std::string(argv[3]) == "large");
     const RandomTokens data(std::max(1, number(4, 1024)), spec.vocab_size);
     StartOptions options;
     options.flags.micro_batch = data.rows;
@@ -285,14 +286,14 @@ int main(int argc, char** argv) {
     engine = initialize(
         model::build_blocks(spec), run.config, run.mesh,
         {.weights = std::make_shared<model::RandomSource>(spec, 1), .saves_beside_training = true});
-    const fs::path folder = argv[2];
-    if (run.mesh->rank() == 0 && !fs::create_directory(folder)) {
-      throw Error("{} is there", folder.string());
+    const fs::path directory = argv[2];
+    if (run.mesh->rank() == 0 && !fs::create_directory(directory)) {
+      throw Error("{} is there", directory.string());
     }
-    Bench bench(*engine, folder, data);
+    CheckpointBench bench(*engine, directory, data);
     measure(bench, *engine, number(5, 5), number(6, 8));
     comm::barrier(*run.mesh);
-    if (run.mesh->rank() == 0) fs::remove_all(folder);
+    if (run.mesh->rank() == 0) fs::remove_all(directory);
     return 0;
   } catch (const std::exception& error) {
     std::fflush(stdout);

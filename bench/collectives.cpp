@@ -42,7 +42,7 @@ double seconds_per_call(comm::Group& group, const std::function<void()>& call) {
   };
   run(2);
   const torch::Tensor once = torch::full({1}, run(3) / 3, torch::kDouble);
-  group.all_reduce(once, comm::Reduce::kMax).wait();
+  group.all_reduce(once, comm::ReduceOp::kMax).wait();
   const auto count =
       std::max<int64_t>(3, static_cast<int64_t>(kSecondsPerRow / once.item<double>()));
   return run(count) / static_cast<double>(count);
@@ -54,15 +54,15 @@ using Times = std::map<std::pair<std::string, int64_t>, double>;
 Times measure(int ranks, Transport transport) {
   Times times;
   testing::run_ranks(ranks,
-                     [&](std::shared_ptr<comm::Mesh> mesh) {
+                     [&](std::shared_ptr<comm::DeviceMesh> mesh) {
                        comm::Group& group = mesh->world();
                        for (const int64_t bytes : kSizes) {
-                         const torch::Tensor whole = torch::zeros({bytes / 4 / ranks * ranks});
-                         const torch::Tensor part = torch::zeros({whole.numel() / ranks});
+                         const torch::Tensor full = torch::zeros({bytes / 4 / ranks * ranks});
+                         const torch::Tensor shard = torch::zeros({full.numel() / ranks});
                          const std::map<std::string, std::function<void()>> calls = {
-                             {"all-reduce", [&] { group.all_reduce(whole).wait(); }},
-                             {"all-gather", [&] { group.all_gather(whole, part).wait(); }},
-                             {"reduce-scatter", [&] { group.reduce_scatter(part, whole).wait(); }}};
+                             {"all-reduce", [&] { group.all_reduce(full).wait(); }},
+                             {"all-gather", [&] { group.all_gather(full, shard).wait(); }},
+                             {"reduce-scatter", [&] { group.reduce_scatter(shard, full).wait(); }}};
                          for (const auto& [name, call] : calls) {
                            const double seconds = seconds_per_call(group, call);
                            if (mesh->rank() == 0) times[{name, bytes}] = seconds;

@@ -19,18 +19,18 @@
 #include <utility>
 #include <vector>
 
+#include "base/describe_exception.h"
 #include "base/error.h"
-#include "base/failure_text.h"
 #include "base/heap.h"
 #include "base/standard_streams.h"
 #include "base/units.h"
-#include "comm/bootstrap.h"
 #include "comm/comm_log.h"
+#include "comm/device_mesh.h"
 #include "comm/gloo_group.h"
-#include "comm/mesh.h"
+#include "comm/inter_node_interface.h"
+#include "comm/rank_bootstrap.h"
+#include "comm/rank_env.h"
 #include "comm/rank_threads.h"
-#include "comm/rendezvous.h"
-#include "comm/way_across.h"
 
 namespace {
 
@@ -38,10 +38,10 @@ using namespace zeroth;
 
 constexpr double kSecondsPerRound = 0.1;
 
-struct Options {
+struct CommBenchOptions {
   int tensor = 1;
-  int64_t least_bytes = 4 << 10;
-  int64_t most_bytes = 64 << 20;
+  int64_t min_bytes = 4 << 10;
+  int64_t max_bytes = 64 << 20;
   int rounds = 3;
   std::string only;  // a collective; empty: all
   bool plain = false;
@@ -56,8 +56,8 @@ constexpr const char* kHelp =
     "  --only NAME  one collective, as all_reduce\n"
     "  --plain      in turns with Gloo over all ranks, without shared memory (CPU)\n";
 
-Options options_of(int argc, char** argv) {
-  Options options;
+CommBenchOptions parse_options(int argc, char** argv) {
+  CommBenchOptions options;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     const auto number = [&]() -> int64_t {
@@ -68,9 +68,9 @@ Options options_of(int argc, char** argv) {
     if (flag == "--tensor") {
       options.tensor = static_cast<int>(number());
     } else if (flag == "--most") {
-      options.most_bytes = number() << 20;
+      options.max_bytes = number() << 20;
     } else if (flag == "--least") {
-      options.least_bytes = number() << 10;
+      options.min_bytes = number() << 10;
     } else if (flag == "--rounds") {
       options.rounds = static_cast<int>(number());
     } else if (flag == "--only" && i + 1 < argc) {
@@ -90,9 +90,9 @@ void wait_for_device(const torch::Tensor& tensor) {
 }
 
 // Seconds of one call on the slowest rank; every rank makes the same number of them.
-class Timing {
+class CollectiveTimer {
  public:
-  Timing(comm::Group& group, torch::Tensor probe, std::function<void()> call)
+  CollectiveTimer(comm::Group& group, torch::Tensor probe, std::function<void()> call)
       : group_(group), probe_(std::move(probe)), call_(std::move(call)) {
     run(2);
     const double once = slowest(run(3) / 3);
@@ -106,9 +106,9 @@ class Timing {
 
  private:
   double slowest(double seconds) {
-    const torch::Tensor most = torch::full({1}, seconds, probe_.options());
-    group_.all_reduce(most, comm::Reduce::kMax).wait();
-    return most.item<double>();
+    const torch::Tensor slowest_seconds = torch::full({1}, seconds, probe_.options());
+    group_.all_reduce(slowest_seconds, comm::ReduceOp::kMax).wait();
+    return slowest_seconds.item<double>();
   }
   double run(int64_t count) {
     slowest(0);
@@ -125,13 +125,13 @@ class Timing {
   std::vector<double> rounds_;
 };
 
-struct Verb {
+struct Collective {
   std::string name;  // as CommLog's
   std::function<void()> call;
 };
 
-std::vector<Verb> verbs_of(comm::Group& group, const torch::Tensor& whole,
-                           const torch::Tensor& other, const torch::Tensor& part) {
+std::vector<Collective> make_collectives(comm::Group& group, const torch::Tensor& whole,
+                                         const torch::Tensor& other, const torch::Tensor& part) {
   return {{"all_reduce", [=, &group] { group.all_reduce(whole).wait(); }},
           {"all_gather", [=, &group] { group.all_gather(whole, part).wait(); }},
           {"reduce_scatter", [=, &group] { group.reduce_scatter(part, whole).wait(); }},
@@ -139,43 +139,44 @@ std::vector<Verb> verbs_of(comm::Group& group, const torch::Tensor& whole,
           {"all_to_all", [=, &group] { group.all_to_all(other, whole).wait(); }}};
 }
 
-void print_head(const std::string& name, int ranks, bool beside) {
-  fmt::print("{}: {}\n{:16}{:>10}{:>12}", name, counted(ranks, "rank"), "collective", "size", "us");
+void print_header(const std::string& name, int ranks, bool beside) {
+  fmt::print("{}: {}\n{:16}{:>10}{:>12}", name, pluralize(ranks, "rank"), "collective", "size",
+             "us");
   if (beside) fmt::print("{:>12}{:>8}", "plain us", "ratio");
   fmt::print("{:>16}{:>14}{:>14}\n", "algorithm GB/s", "bus GB/s", "sent");
 }
 
 // `plain`: in turns with `group`; may be null.
-void measure(const std::string& name, comm::Group& group, torch::Device device, bool tells,
-             const Options& options, comm::Group* plain = nullptr) {
+void measure(const std::string& name, comm::Group& group, torch::Device device, bool reports,
+             const CommBenchOptions& options, comm::Group* plain = nullptr) {
   if (group.size() == 1) return;
-  if (tells) print_head(name, group.size(), plain != nullptr);
-  for (int64_t bytes = options.least_bytes; bytes <= options.most_bytes; bytes *= 4) {
+  if (reports) print_header(name, group.size(), plain != nullptr);
+  for (int64_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= 4) {
     const int64_t part_numel = std::max<int64_t>(1, bytes / 4 / group.size());
     const auto zeros = [&](int64_t n) { return torch::zeros({n}, device); };
     const torch::Tensor whole = zeros(part_numel * group.size()), other = torch::zeros_like(whole);
     const torch::Tensor part = zeros(part_numel);
-    const std::vector<Verb> verbs = verbs_of(group, whole, other, part);
-    const std::vector<Verb> theirs =
-        plain ? verbs_of(*plain, whole, other, part) : std::vector<Verb>();
-    for (size_t i = 0; i < verbs.size(); ++i) {
-      const Verb& verb = verbs[i];
-      if (!options.only.empty() && verb.name != options.only) continue;
-      Timing ours(group, part, verb.call);
-      std::optional<Timing> beside;
-      if (plain) beside.emplace(*plain, part, theirs[i].call);
+    const std::vector<Collective> collectives = make_collectives(group, whole, other, part);
+    const std::vector<Collective> plain_collectives =
+        plain ? make_collectives(*plain, whole, other, part) : std::vector<Collective>();
+    for (size_t i = 0; i < collectives.size(); ++i) {
+      const Collective& collective = collectives[i];
+      if (!options.only.empty() && collective.name != options.only) continue;
+      CollectiveTimer ours(group, part, collective.call);
+      std::optional<CollectiveTimer> beside;
+      if (plain) beside.emplace(*plain, part, plain_collectives[i].call);
       for (int round = 0; round < options.rounds; ++round) {
         ours.round();
         if (beside) beside->round();
       }
       const comm::CommTimes before = group.times();
-      verb.call();
+      collective.call();
       const int64_t sent = group.times().bytes_sent - before.bytes_sent;
       const double seconds = ours.median();
       const auto speed = comm::CommLog::bandwidth(
-          {verb.name, static_cast<int64_t>(whole.nbytes()), group.size()}, seconds);
-      if (!tells) continue;
-      fmt::print("{:16}{:>10}{:>12.1f}", verb.name,
+          {collective.name, static_cast<int64_t>(whole.nbytes()), group.size()}, seconds);
+      if (!reports) continue;
+      fmt::print("{:16}{:>10}{:>12.1f}", collective.name,
                  format_bytes(static_cast<int64_t>(whole.nbytes())), seconds * 1e6);
       if (beside)
         fmt::print("{:>12.1f}{:>8.2f}", beside->median() * 1e6, beside->median() / seconds);
@@ -189,34 +190,34 @@ std::unique_ptr<comm::Group> plain_gloo(comm::RankEnv env,
                                         const c10::intrusive_ptr<c10d::Store>& store) {
   comm::GlooOptions options;
   options.timeout = env.timeout;
-  options.address = comm::address_across(env);
+  options.address = comm::inter_node_address(env);
   return comm::make_gloo_group(store, env.rank, env.world_size, options);
 }
 
-void bench(const Options& options, const comm::RankEnv& env) {
+void bench(const CommBenchOptions& options, const comm::RankEnv& env) {
   comm::load_device(env);
   const auto mesh = comm::make_mesh(env);
-  mesh->arrange(comm::GridShape::data(mesh->world_size() / options.tensor)
-                    .with(comm::Axis::kTensor, options.tensor));
+  mesh->set_shape(comm::MeshShape::data_parallel(mesh->world_size() / options.tensor)
+                      .with(comm::MeshDim::kTp, options.tensor));
   comm::set_num_threads(env, *mesh);  // as `finetune`: sums of ranks that share cores
-  const bool tells = env.rank == 0;
-  if (tells) fmt::print("machines: {}\n", comm::list_of(mesh->hosts()));
+  const bool reports = env.rank == 0;
+  if (reports) fmt::print("machines: {}\n", comm::describe_nodes(mesh->nodes()));
   for (const std::string& note : mesh->notes()) {
-    if (tells) fmt::print("note: {}\n", note);
+    if (reports) fmt::print("note: {}\n", note);
   }
   // On several machines the store is served as long as rank 0's mesh lives.
   std::unique_ptr<comm::Group> plain;
   if (options.plain) {
-    if (mesh->hosts().size() < 2 || !mesh->device().is_cpu())
+    if (mesh->nodes().size() < 2 || !mesh->device().is_cpu())
       throw Error("comm-bench: --plain compares ranks of several machines on the CPU");
     comm::RankEnv again = env;
     again.agent_store = true;
-    plain = plain_gloo(env, comm::meet(again).key_store);
+    plain = plain_gloo(env, comm::bootstrap_ranks(again).store);
   }
-  measure("world", mesh->world(), mesh->device(), tells, options, plain.get());
+  measure("world", mesh->world(), mesh->device(), reports, options, plain.get());
   if (options.tensor > 1) {
-    measure("data", mesh->data(), mesh->device(), tells, options);
-    measure("tensor", mesh->group({comm::Axis::kTensor}), mesh->device(), tells, options);
+    measure("data", mesh->dp_group(), mesh->device(), reports, options);
+    measure("tensor", mesh->group({comm::MeshDim::kTp}), mesh->device(), reports, options);
   }
   mesh->world()
       .all_reduce(torch::zeros({1}, mesh->device()))
@@ -231,11 +232,11 @@ int main(int argc, char** argv) {
     fmt::print("{}", kHelp);
     return 0;
   }
-  keep_freed_memory();  // as `finetune`
+  retain_freed_memory();  // as `finetune`
   try {
-    bench(options_of(argc, argv), comm::RankEnv::from_environment());
+    bench(parse_options(argc, argv), comm::RankEnv::from_environment());
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", failure_text(error));
+    fmt::print(stderr, "{}\n", describe_exception(error));
     return 1;
   }
 }

@@ -18,7 +18,7 @@
 namespace {
 
 using namespace zeroth::offload;
-using Engine = LaneOptions::Engine;
+using IoEngine = IoWorkerOptions::IoEngine;
 constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kRequest = 16 * kMiB;
 constexpr size_t kBuffers = 3;
@@ -35,27 +35,27 @@ void fill(std::span<std::byte> bytes) {
 }
 
 // MiB/s of `begin(offset, buffer)` over the whole file, one request per buffer under way.
-using Begin = std::function<FileIo::Ticket(uint64_t offset, std::span<std::byte> buffer)>;
+using Begin = std::function<FileIo::RequestId(uint64_t offset, std::span<std::byte> buffer)>;
 double measure(FileIo& io, const SwapFile& file, std::span<std::byte> memory, const Begin& begin) {
   const auto start = std::chrono::steady_clock::now();
-  std::deque<FileIo::Ticket> under_way;
-  const auto end_oldest = [&] {
-    io.wait(under_way.front());
-    under_way.pop_front();
+  std::deque<FileIo::RequestId> in_flight;
+  const auto wait_for_oldest = [&] {
+    io.wait(in_flight.front());
+    in_flight.pop_front();
   };
   for (size_t i = 0; i * kRequest < file.size_bytes(); ++i) {
-    if (under_way.size() == kBuffers) end_oldest();
-    under_way.push_back(begin(i * kRequest, memory.subspan(i % kBuffers * kRequest, kRequest)));
+    if (in_flight.size() == kBuffers) wait_for_oldest();
+    in_flight.push_back(begin(i * kRequest, memory.subspan(i % kBuffers * kRequest, kRequest)));
   }
-  while (!under_way.empty()) end_oldest();
+  while (!in_flight.empty()) wait_for_oldest();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   return static_cast<double>(file.size_bytes() / kMiB) / seconds.count();
 }
 
-Engine engine_of(const std::string& name) {
-  if (name == "auto") return Engine::kAuto;
-  if (name == "uring") return Engine::kUring;
-  if (name == "threads") return Engine::kThreads;
+IoEngine parse_engine(const std::string& name) {
+  if (name == "auto") return IoEngine::kAuto;
+  if (name == "uring") return IoEngine::kUring;
+  if (name == "threads") return IoEngine::kThreads;
   throw zeroth::Error("no engine {}: auto, uring or threads", name);
 }
 
@@ -65,13 +65,13 @@ void run(const std::vector<std::string>& arguments) {
   const SwapFile file({arguments[0], "bench", 0}, (size + kRequest - 1) / kRequest * kRequest);
   FileBuffers pool(kBuffers, kRequest);
   fill(pool.memory());
-  LaneOptions options{.descriptor = file.descriptor(), .queue_depth = 16, .threads = 16};
-  options.engine = engine_of(arguments.size() > 2 ? arguments[2] : "auto");
+  IoWorkerOptions options{.descriptor = file.descriptor(), .queue_depth = 16, .threads = 16};
+  options.engine = parse_engine(arguments.size() > 2 ? arguments[2] : "auto");
   options.registered = {pool.memory()};
-  FileLanes lanes = make_file_lanes(options);
+  IoWorkers workers = make_io_workers(options);
   for (const auto& note : file.notes()) fmt::print("note: {}\n", note);
-  for (const auto& note : lanes.notes) fmt::print("note: {}\n", note);
-  FileIo io(file, std::move(lanes));
+  for (const auto& note : workers.notes) fmt::print("note: {}\n", note);
+  FileIo io(file, std::move(workers));
   const double written = measure(io, file, pool.memory(),
                                  [&](uint64_t at, auto buffer) { return io.write(at, buffer); });
   const double read = measure(io, file, pool.memory(),

@@ -16,24 +16,24 @@
 
 namespace {
 
-struct Total {
+struct KernelTotal {
   double milliseconds = 0;
   int64_t calls = 0;
 };
 
-struct Times {
+struct KernelTimes {
   std::mutex mutex;
-  std::map<std::string, Total> by_name;
+  std::map<std::string, KernelTotal> by_name;
   std::vector<std::pair<uint64_t, uint64_t>> intervals;  // ns
 };
 
-Times& times() {
-  static auto* const all = new Times;  // outlives the atexit handlers
+KernelTimes& times() {
+  static auto* const all = new KernelTimes;  // outlives the atexit handlers
   return *all;
 }
 
 void add(const std::string& name, uint64_t start, uint64_t end) {
-  Total& total = times().by_name[name];
+  KernelTotal& total = times().by_name[name];
   total.milliseconds += static_cast<double>(end - start) * 1e-6;
   total.calls += 1;
   if (start > 0) times().intervals.emplace_back(start, end);  // 0: it was not timed
@@ -52,13 +52,13 @@ void add(CUpti_Activity* record) {
   }
 }
 
-void CUPTIAPI give_buffer(uint8_t** buffer, size_t* size, size_t* max_records) {
+void CUPTIAPI allocate_buffer(uint8_t** buffer, size_t* size, size_t* max_records) {
   *size = 8 << 20;
   *buffer = static_cast<uint8_t*>(std::aligned_alloc(8, *size));
   *max_records = 0;
 }
 
-void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid) {
+void CUPTIAPI process_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid) {
   const std::lock_guard lock(times().mutex);
   CUpti_Activity* record = nullptr;
   while (cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) add(record);
@@ -66,7 +66,7 @@ void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t v
 }
 
 // Seconds in which at least one activity ran, of those from the first to the last.
-std::pair<double, double> busy() {
+std::pair<double, double> busy_seconds() {
   auto& intervals = times().intervals;
   std::sort(intervals.begin(), intervals.end());
   uint64_t covered = 0, until = 0;
@@ -82,15 +82,16 @@ std::pair<double, double> busy() {
 void print_table() {
   cuptiActivityFlushAll(1);
   const std::lock_guard lock(times().mutex);
-  std::vector<std::pair<std::string, Total>> rows(times().by_name.begin(), times().by_name.end());
+  std::vector<std::pair<std::string, KernelTotal>> rows(times().by_name.begin(),
+                                                        times().by_name.end());
   std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
     return a.second.milliseconds > b.second.milliseconds;
   });
   const char* path = std::getenv("ZEROTH_KERNEL_TIMES");
   std::FILE* out = path != nullptr ? std::fopen(path, "w") : stderr;
   if (out == nullptr) return;
-  const auto [covered, whole] = busy();
-  fmt::print(out, "busy {:.3f} of {:.3f} s\n", covered, whole);
+  const auto [covered, span_seconds] = busy_seconds();
+  fmt::print(out, "busy {:.3f} of {:.3f} s\n", covered, span_seconds);
   for (const auto& [name, total] : rows)
     fmt::print(out, "{:10.3f} ms {:7} calls  {}\n", total.milliseconds, total.calls, name);
   std::fflush(out);
@@ -99,7 +100,7 @@ void print_table() {
 }  // namespace
 
 extern "C" int InitializeInjection() {
-  cuptiActivityRegisterCallbacks(give_buffer, take_buffer);
+  cuptiActivityRegisterCallbacks(allocate_buffer, process_buffer);
   for (const auto kind : {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
                           CUPTI_ACTIVITY_KIND_MEMSET}) {
     cuptiActivityEnable(kind);

@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "base/parallel.h"
-#include "optim/host_update.h"
+#include "optim/cpu_update.h"
 
 namespace {
 
 using zeroth::configs::Precision;
-using zeroth::optim::HostTile;
+using zeroth::optim::CpuChunk;
 
 // On a boundary of 64 bytes.
 template <typename T>
@@ -39,23 +39,23 @@ class Array {
   void* begin_;
 };
 
-float number(float wire) {
+float to_float(float wire) {
   return wire;
 }
-float number(uint16_t wire) {
+float to_float(uint16_t wire) {
   return std::bit_cast<float>(uint32_t{wire} << 16);
 }
 
 // What Adam reads and writes with as little arithmetic as that takes.
 template <typename Grad>
-[[gnu::always_inline]] inline void pass(const HostTile& tile, int64_t begin, int64_t end) {
-  float* __restrict p = static_cast<float*>(tile.master);
-  float* __restrict m = static_cast<float*>(tile.states[0]);
-  float* __restrict v = static_cast<float*>(tile.states[1]);
-  const Grad* __restrict g = static_cast<const Grad*>(tile.grad);
-  uint16_t* __restrict copy = static_cast<uint16_t*>(tile.copy);
+[[gnu::always_inline]] inline void pass(const CpuChunk& chunk, int64_t begin, int64_t end) {
+  float* __restrict p = static_cast<float*>(chunk.master);
+  float* __restrict m = static_cast<float*>(chunk.states[0]);
+  float* __restrict v = static_cast<float*>(chunk.states[1]);
+  const Grad* __restrict g = static_cast<const Grad*>(chunk.grad);
+  uint16_t* __restrict copy = static_cast<uint16_t*>(chunk.copy);
   for (int64_t i = begin; i < end; ++i) {
-    const float wire = number(g[i]);
+    const float wire = to_float(g[i]);
     m[i] = m[i] * 0.9F + wire;
     v[i] = v[i] * 0.99F + wire * wire;
     p[i] += m[i] - v[i];
@@ -63,30 +63,30 @@ template <typename Grad>
   }
 }
 
-[[gnu::target_clones("avx512f", "avx2", "default")]] void pass_fp32(const HostTile& tile,
+[[gnu::target_clones("avx512f", "avx2", "default")]] void pass_fp32(const CpuChunk& chunk,
                                                                     int64_t begin, int64_t end) {
-  pass<float>(tile, begin, end);
+  pass<float>(chunk, begin, end);
 }
-[[gnu::target_clones("avx512f", "avx2", "default")]] void pass_bf16(const HostTile& tile,
+[[gnu::target_clones("avx512f", "avx2", "default")]] void pass_bf16(const CpuChunk& chunk,
                                                                     int64_t begin, int64_t end) {
-  pass<uint16_t>(tile, begin, end);
+  pass<uint16_t>(chunk, begin, end);
 }
 
 // The same of masters and moments in bf16.
-[[gnu::target_clones("avx512f", "avx2", "default")]] void pass_all_bf16(const HostTile& tile,
+[[gnu::target_clones("avx512f", "avx2", "default")]] void pass_all_bf16(const CpuChunk& chunk,
                                                                         int64_t begin,
                                                                         int64_t end) {
-  uint16_t* __restrict p = static_cast<uint16_t*>(tile.master);
-  uint16_t* __restrict m = static_cast<uint16_t*>(tile.states[0]);
-  uint16_t* __restrict v = static_cast<uint16_t*>(tile.states[1]);
-  const uint16_t* __restrict g = static_cast<const uint16_t*>(tile.grad);
+  uint16_t* __restrict p = static_cast<uint16_t*>(chunk.master);
+  uint16_t* __restrict m = static_cast<uint16_t*>(chunk.states[0]);
+  uint16_t* __restrict v = static_cast<uint16_t*>(chunk.states[1]);
+  const uint16_t* __restrict g = static_cast<const uint16_t*>(chunk.grad);
   const auto cut = [](float x) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16); };
   for (int64_t i = begin; i < end; ++i) {
-    const float wire = number(g[i]);
-    const float first = number(m[i]) * 0.9F + wire, second = number(v[i]) * 0.99F + wire * wire;
+    const float wire = to_float(g[i]);
+    const float first = to_float(m[i]) * 0.9F + wire, second = to_float(v[i]) * 0.99F + wire * wire;
     m[i] = cut(first);
     v[i] = cut(second);
-    p[i] = cut(number(p[i]) + first - second);
+    p[i] = cut(to_float(p[i]) + first - second);
   }
 }
 
@@ -101,34 +101,34 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-struct Measured {
+struct UpdateCase {
   const char* name;
-  void (*pass)(const HostTile& tile, int64_t begin, int64_t end);
+  void (*pass)(const CpuChunk& chunk, int64_t begin, int64_t end);
   int64_t bytes;  // of an element
   bool all_bf16 = false;
 };
 
-void measure(const Measured& what, const HostTile& tile, int rounds) {
-  const zeroth::optim::HostUpdate update(
+void measure(const UpdateCase& what, const CpuChunk& chunk, int rounds) {
+  const zeroth::optim::CpuUpdate update(
       {.bf16_states = what.all_bf16, .bf16_masters = what.all_bf16});
   const zeroth::optim::UpdateStep step = {.lr = 1e-4, .weight_decay = 0.01, .grad_factor = 0.37};
-  std::vector<double> of_pass, of_update;
+  std::vector<double> pass_seconds, update_seconds;
   for (int round = -1; round < rounds; ++round) {  // the first is a warm-up
     const double passed = seconds([&] {
-      zeroth::parallel_for(tile.count, 1 << 14,
-                           [&](int64_t begin, int64_t end) { what.pass(tile, begin, end); });
+      zeroth::parallel_for(chunk.count, 1 << 14,
+                           [&](int64_t begin, int64_t end) { what.pass(chunk, begin, end); });
     });
-    const double updated = seconds([&] { update.apply(tile, step); });
+    const double updated = seconds([&] { update.apply(chunk, step); });
     if (round < 0) continue;
-    of_pass.push_back(passed);
-    of_update.push_back(updated);
+    pass_seconds.push_back(passed);
+    update_seconds.push_back(updated);
   }
-  const double elements = static_cast<double>(tile.count);
+  const double elements = static_cast<double>(chunk.count);
   const double bytes = elements * static_cast<double>(what.bytes);
   fmt::print("{}, {} threads: pass {:.2f} GB/s, update {:.2f} GB/s, ratio {:.2f}, ", what.name,
-             omp_get_max_threads(), bytes / median(of_pass) / 1e9, bytes / median(of_update) / 1e9,
-             median(of_pass) / median(of_update));
-  fmt::print("{:.0f} M elements/s\n", elements / median(of_update) / 1e6);
+             omp_get_max_threads(), bytes / median(pass_seconds) / 1e9,
+             bytes / median(update_seconds) / 1e9, median(pass_seconds) / median(update_seconds));
+  fmt::print("{:.0f} M elements/s\n", elements / median(update_seconds) / 1e6);
 }
 
 void run(const std::vector<std::string>& arguments) {
@@ -142,27 +142,27 @@ void run(const std::vector<std::string>& arguments) {
     wide_grad.data()[i] = -value;
     grad.data()[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(-value) >> 16);
   }
-  HostTile tile = {.count = count,
-                   .master = master.data(),
-                   .states = {first.data(), second.data()},
-                   .grad = wide_grad.data(),
-                   .copy = copy.data()};
-  measure({"fp32 gradient", pass_fp32, 30}, tile, rounds);
-  tile.grad = grad.data();
-  tile.grad_type = Precision::kBf16;
-  measure({"bf16 gradient", pass_bf16, 28}, tile, rounds);
-  tile.copy = nullptr;
-  for (void* array : {tile.master, tile.states[0], tile.states[1]}) {
+  CpuChunk chunk = {.count = count,
+                    .master = master.data(),
+                    .states = {first.data(), second.data()},
+                    .grad = wide_grad.data(),
+                    .copy = copy.data()};
+  measure({"fp32 gradient", pass_fp32, 30}, chunk, rounds);
+  chunk.grad = grad.data();
+  chunk.grad_type = Precision::kBf16;
+  measure({"bf16 gradient", pass_bf16, 28}, chunk, rounds);
+  chunk.copy = nullptr;
+  for (void* array : {chunk.master, chunk.states[0], chunk.states[1]}) {
     std::copy_n(grad.data(), count, static_cast<uint16_t*>(array));
   }
-  std::fill_n(static_cast<uint16_t*>(tile.states[1]), count, uint16_t{0x3c00});
-  measure({"all in bf16", pass_all_bf16, 14, /*all_bf16=*/true}, tile, rounds);
+  std::fill_n(static_cast<uint16_t*>(chunk.states[1]), count, uint16_t{0x3c00});
+  measure({"all in bf16", pass_all_bf16, 14, /*all_bf16=*/true}, chunk, rounds);
   // Half of a matrix's columns, in rows of whole vectors and in others.
   for (const auto& [name, length] : {std::pair{"rows of 2048", 2048}, {"rows of 86", 86}}) {
-    const zeroth::optim::NumberedPart columns[] = {
+    const zeroth::optim::OffsetSpan columns[] = {
         {0, {.first = 0, .left = length, .length = length, .gap = length}}};
-    tile.numbers = columns;
-    measure({name, pass_all_bf16, 14, /*all_bf16=*/true}, tile, rounds);
+    chunk.offsets = columns;
+    measure({name, pass_all_bf16, 14, /*all_bf16=*/true}, chunk, rounds);
   }
 }
 

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "base/heap.h"
-#include "comm/mesh.h"
+#include "comm/device_mesh.h"
 #include "engine/engine.h"
-#include "model/blocks/build.h"
+#include "model/blocks/build_blocks.h"
 #include "model/flops.h"
 #include "model/kernels/matrix_peak.h"
-#include "model/kernels/product.h"
+#include "model/kernels/matrix_product.h"
 #include "model/random_source.h"
 
 namespace {
@@ -23,7 +23,7 @@ namespace {
 using namespace zeroth;
 using Clock = std::chrono::steady_clock;
 
-struct Options {
+struct MatmulOptions {
   configs::Precision precision = configs::Precision::kBf16;
   int64_t rows = 4;
   int64_t seq = 256;
@@ -38,7 +38,7 @@ struct Options {
 // Any tokens: the arithmetic is the same.
 class RandomTokens final : public engine::Loader {
  public:
-  RandomTokens(const Options& options, int64_t vocab) : options_(options), vocab_(vocab) {}
+  RandomTokens(const MatmulOptions& options, int64_t vocab) : options_(options), vocab_(vocab) {}
   model::MicroBatch next() override {
     model::MicroBatch batch;
     batch.tokens = torch::randint(vocab_, {options_.rows, options_.seq}, torch::kLong);
@@ -49,7 +49,7 @@ class RandomTokens final : public engine::Loader {
   }
 
  private:
-  Options options_;
+  MatmulOptions options_;
   int64_t vocab_;
 };
 
@@ -67,7 +67,7 @@ double median(std::vector<double> values) {
 }
 
 // The three products of a weight [out, in]: y = x w^T, dx = dy w, dw = dy^T x.
-double time_products(int64_t tokens, int64_t in, int64_t out, const Options& options) {
+double time_products(int64_t tokens, int64_t in, int64_t out, const MatmulOptions& options) {
   const torch::Tensor x = torch::rand({tokens, in}).to(options.dtype());
   const torch::Tensor w = torch::rand({out, in}).to(options.dtype());
   const torch::Tensor dy = torch::rand({tokens, out}).to(options.dtype());
@@ -83,7 +83,7 @@ double time_products(int64_t tokens, int64_t in, int64_t out, const Options& opt
 }
 
 // Seconds of all products with a weight in one step.
-double time_all_products(const model::ModelSpec& spec, const Options& options) {
+double time_all_products(const model::ModelSpec& spec, const MatmulOptions& options) {
   const int64_t tokens = options.rows * options.seq;
   const int64_t q = spec.num_heads * spec.head_dim, kv = spec.num_kv_heads * spec.head_dim;
   const auto time = [&](int64_t in, int64_t out) {
@@ -97,11 +97,11 @@ double time_all_products(const model::ModelSpec& spec, const Options& options) {
          time(spec.hidden_size, spec.vocab_size);
 }
 
-double time_step(const model::ModelSpec& spec, const Options& options) {
+double time_step(const model::ModelSpec& spec, const MatmulOptions& options) {
   configs::Config config;
   config.precision = options.precision;
   config.batch = {options.rows, options.rows, 1};
-  const auto mesh = std::make_shared<comm::Mesh>(torch::kCPU, comm::make_solo_group());
+  const auto mesh = std::make_shared<comm::DeviceMesh>(torch::kCPU, comm::make_solo_group());
   const auto engine =
       engine::initialize(model::build_blocks(spec), config, mesh,
                          {.weights = std::make_shared<model::RandomSource>(spec, config.seed)});
@@ -120,9 +120,9 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "usage: matmul_share CONFIG_FOLDER [fp32|bf16|fp16 [ROWS [SEQ [STEPS]]]]\n");
     return 2;
   }
-  keep_freed_memory();
+  retain_freed_memory();
   at::set_num_threads(1);
-  Options options;
+  MatmulOptions options;
   if (argc > 2 && std::string(argv[2]) == "fp32") options.precision = configs::Precision::kFp32;
   if (argc > 2 && std::string(argv[2]) == "fp16") options.precision = configs::Precision::kFp16;
   if (argc > 3) options.rows = std::atoll(argv[3]);
@@ -137,10 +137,10 @@ int main(int argc, char** argv) {
   }
   const double products = time_all_products(spec, options), step = time_step(spec, options);
   peak = std::max(peak, flops / std::min(products, step));  // as PeakShare: nothing is above it
-  const double least = flops / peak;
+  const double min_seconds = flops / peak;
   fmt::print("peak {:.0f} GFLOP/s; a step has {:.1f} GFLOP\n", peak / 1e9, flops / 1e9);
   fmt::print("at the peak {:.3f} s, products of the step alone {:.3f} s, whole step {:.3f} s\n",
-             least, products, step);
-  fmt::print("share of the peak that the step reaches: {:.0f} %\n", 100 * least / step);
+             min_seconds, products, step);
+  fmt::print("share of the peak that the step reaches: {:.0f} %\n", 100 * min_seconds / step);
   return 0;
 }

@@ -1,5 +1,5 @@
 // tile_pipeline FOLDER [GIB [ROUNDS [BUFFERS]]]: AdamW on masters and moments that rest in a file
-// (offload/tile_cache.h), three tiles of 16 MiB read, updated and written at a time, beside the
+// (offload/chunk_cache.h), three tiles of 16 MiB read, updated and written at a time, beside the
 // same reads and writes with nothing between them; in turns on one file, medians of ROUNDS.
 #include <fmt/format.h>
 
@@ -12,15 +12,15 @@
 #include <vector>
 
 #include "base/error.h"
-#include "offload/tile_cache.h"
-#include "optim/host_update.h"
+#include "offload/chunk_cache.h"
+#include "optim/cpu_update.h"
 
 namespace {
 
 using namespace zeroth::offload;
 constexpr double kMiB = 1 << 20;
-constexpr size_t kTile = size_t{16} << 20;
-constexpr size_t kArrays = 3;  // master and two moments
+constexpr size_t kChunkBytes = size_t{16} << 20;
+constexpr size_t kNumArrays = 3;  // master and two moments
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
@@ -41,35 +41,37 @@ void fill(std::span<std::byte> bytes, uint64_t state) {
   }
 }
 
-struct Bench {
-  Bench(const std::string& folder, size_t tiles, size_t buffers)
-      : file({folder, "bench", 0}, tiles * kTile),
-        pool(buffers, kTile),
-        bare(buffers, kTile),
-        io(file, make_file_lanes({.descriptor = file.descriptor(),
+struct TilePipelineBench {
+  TilePipelineBench(const std::string& directory, size_t tiles, size_t buffers)
+      : file({directory, "bench", 0}, tiles * kChunkBytes),
+        pool(buffers, kChunkBytes),
+        bare(buffers, kChunkBytes),
+        io(file, make_io_workers({.descriptor = file.descriptor(),
                                   .registered = {pool.memory(), bare.memory()}})),
         cache(io, pool) {
     for (size_t i = 0; i < tiles; ++i) {
-      extents.push_back({i * kTile, kTile});
-      fill(cache.borrow(extents[i], Access::kWrite).bytes(), i);
+      extents.push_back({i * kChunkBytes, kChunkBytes});
+      fill(cache.acquire(extents[i], Access::kWrite).bytes(), i);
     }
-    cache.settle();
+    cache.flush();
   }
 
   // Reads each tile and writes it back, half of the buffers ahead.
   double bare_rate() {
-    const size_t tiles = extents.size(), buffers = bare.memory().size() / kTile;
-    const auto at = [&](size_t i) { return bare.memory().subspan(i % buffers * kTile, kTile); };
-    std::vector<FileIo::Ticket> reads, writes;
+    const size_t tiles = extents.size(), buffers = bare.memory().size() / kChunkBytes;
+    const auto at = [&](size_t i) {
+      return bare.memory().subspan(i % buffers * kChunkBytes, kChunkBytes);
+    };
+    std::vector<FileIo::RequestId> reads, writes;
     const auto start = Clock::now();
     while (writes.size() < tiles) {
       const size_t i = reads.size();
       if (i < tiles && i < writes.size() + buffers / 2) {
         if (i >= buffers) io.wait(writes[i - buffers]);
-        reads.push_back(io.read(i * kTile, at(i)));
+        reads.push_back(io.read(i * kChunkBytes, at(i)));
       } else {
         io.wait(reads[writes.size()]);
-        writes.push_back(io.write(writes.size() * kTile, at(writes.size())));
+        writes.push_back(io.write(writes.size() * kChunkBytes, at(writes.size())));
       }
     }
     for (size_t i = tiles - std::min(tiles, buffers); i < tiles; ++i) io.wait(writes[i]);
@@ -80,18 +82,18 @@ struct Bench {
   std::pair<double, double> update_rate(int64_t update) {
     const Traffic before = cache.traffic();
     const auto start = Clock::now();
-    cache.expect(extents);
-    for (size_t i = 0; i < extents.size(); i += kArrays) {
-      const auto master = cache.borrow(extents[i], Access::kReadWrite);
-      const auto first = cache.borrow(extents[i + 1], Access::kReadWrite);
-      const auto second = cache.borrow(extents[i + 2], Access::kReadWrite);
-      adam.apply({.count = static_cast<int64_t>(kTile / sizeof(float)),
+    cache.prefetch(extents);
+    for (size_t i = 0; i < extents.size(); i += kNumArrays) {
+      const auto master = cache.acquire(extents[i], Access::kReadWrite);
+      const auto first = cache.acquire(extents[i + 1], Access::kReadWrite);
+      const auto second = cache.acquire(extents[i + 2], Access::kReadWrite);
+      adam.apply({.count = static_cast<int64_t>(kChunkBytes / sizeof(float)),
                   .master = master.bytes().data(),
                   .states = {first.bytes().data(), second.bytes().data()},
                   .grad = grad.data()},
                  {.update = update, .lr = 1e-3});
     }
-    cache.settle();
+    cache.flush();
     const double seconds = seconds_since(start);
     const Traffic moved = cache.traffic() - before;
     return {static_cast<double>(moved.bytes_read + moved.bytes_written) / seconds,
@@ -102,21 +104,22 @@ struct Bench {
   FileBuffers pool;  // of the cache
   FileBuffers bare;
   FileIo io;
-  TileCache cache;
+  ChunkCache cache;
   std::vector<Extent> extents;
-  const zeroth::optim::HostUpdate adam{zeroth::configs::OptimizerConfig{}};
-  const std::vector<float> grad = std::vector<float>(kTile / sizeof(float), 0.01F);
+  const zeroth::optim::CpuUpdate adam{zeroth::configs::OptimizerConfig{}};
+  const std::vector<float> grad = std::vector<float>(kChunkBytes / sizeof(float), 0.01F);
 };
 
 void run(const std::vector<std::string>& arguments) {
   if (arguments.empty()) {
     throw zeroth::Error("usage: tile_pipeline FOLDER [GIB [ROUNDS [BUFFERS]]]");
   }
-  const auto number = [&](size_t i, size_t otherwise) {
-    return arguments.size() > i ? std::stoul(arguments[i]) : otherwise;
+  const auto number = [&](size_t i, size_t fallback) {
+    return arguments.size() > i ? std::stoul(arguments[i]) : fallback;
   };
-  const size_t rounds = number(2, 5), buffers = number(3, 4 * kArrays);
-  Bench bench(arguments[0], (number(1, 4) << 30) / kTile / kArrays * kArrays, buffers);
+  const size_t rounds = number(2, 5), buffers = number(3, 4 * kNumArrays);
+  TilePipelineBench bench(arguments[0],
+                          (number(1, 4) << 30) / kChunkBytes / kNumArrays * kNumArrays, buffers);
   std::vector<double> bare, update, waited;
   for (size_t round = 1; round <= rounds; ++round) {
     if (round % 2 == 0) bare.push_back(bench.bare_rate());  // each is first in turn

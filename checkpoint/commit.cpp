@@ -17,60 +17,62 @@ constexpr int64_t kChunk = int64_t{4} << 20;
 constexpr int64_t kMargin = int64_t{4} << 20;  // manifest, folders, blocks that are not full
 
 // Files below a folder, relative to it, with their sizes; and the folders, the innermost first.
-struct Tree {
+struct FileTree {
   std::map<std::string, int64_t> files;
-  std::vector<std::string> folders;
+  std::vector<std::string> directories;
 };
 
-void look_through(Disk& disk, const std::string& root, const std::string& below, Tree& tree) {
-  for (const Entry& entry : disk.list(below.empty() ? root : joined(root, below))) {
-    const std::string name = joined(below, entry.name);
-    if (entry.kind == Entry::Kind::kFile) {
+void list_tree(FileSystem& file_system, const std::string& root, const std::string& below,
+               FileTree& tree) {
+  for (const DirectoryEntry& entry :
+       file_system.list(below.empty() ? root : join_path(root, below))) {
+    const std::string name = join_path(below, entry.name);
+    if (entry.kind == DirectoryEntry::Kind::kFile) {
       tree.files[name] = entry.size;
-    } else if (entry.kind == Entry::Kind::kFolder) {
-      look_through(disk, root, name, tree);
-      tree.folders.push_back(name);
+    } else if (entry.kind == DirectoryEntry::Kind::kDirectory) {
+      list_tree(file_system, root, name, tree);
+      tree.directories.push_back(name);
     } else {
-      throw Error("{} is no regular file", path_to(disk, joined(root, name)).string());
+      throw Error("{} is no regular file", full_path(file_system, join_path(root, name)).string());
     }
   }
 }
 
 // What ranks say and what is there is the same, and on the disk: a file of pieces was synced by
 // its writer, others are here.
-void check_and_sync(Disk& disk, const std::string& folder, const Tree& tree,
+void check_and_sync(FileSystem& file_system, const std::string& directory, const FileTree& tree,
                     const StoredFile& file) {
   const auto there = tree.files.find(file.name);
-  const std::string path = path_to(disk, joined(folder, file.name)).string();
+  const std::string path = full_path(file_system, join_path(directory, file.name)).string();
   if (there == tree.files.end()) throw Error("{} is not there, a rank has written it", path);
   if (there->second != file.size) {
     throw Error("{} has {} bytes, ranks have written {}", path, there->second, file.size);
   }
-  if (file.pieces.empty()) disk.sync_file(joined(folder, file.name));
+  if (file.chunks.empty()) file_system.sync_file(join_path(directory, file.name));
 }
 
 // Only a hint: a save need not wait until it is on the disk.
-void write_latest(Disk& disk, const std::string& name) {
+void write_latest(FileSystem& file_system, const std::string& name) {
   const std::string fresh = std::string(kTemporary) + std::string(kLatest);
-  remove_tree(disk, fresh);
+  remove_tree(file_system, fresh);
   const std::string text = name + "\n";
-  const auto file = disk.create(fresh, std::ssize(text));
+  const auto file = file_system.create(fresh, std::ssize(text));
   write_all(*file, std::as_bytes(std::span(text)), 0);
   file->close();
-  disk.rename(fresh, std::string(kLatest));
+  file_system.rename(fresh, std::string(kLatest));
 }
 
 // What rank 0 tells of its commit.
-std::string answer_of(const Committed& done) {
+std::string to_json_text(const CommitResult& done) {
   return nlohmann::json{{"crc", done.crc}, {"warnings", done.warnings}}.dump(
       -1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-Committed parse_committed(std::string name, const std::string& text) {
+CommitResult parse_committed(std::string name, const std::string& text) {
   const nlohmann::json tree = parse_json(text, {.name = "rank 0's commit"});
   const JsonView view(tree);
-  Committed done{.name = std::move(name),
-                 .crc = static_cast<uint32_t>(view.at("crc").integer(0, UINT32_MAX))};
+  CommitResult done{.name = std::move(name),
+                    .crc = static_cast<uint32_t>(view.at("crc").integer(0, UINT32_MAX))};
   const JsonView warnings = view.at("warnings");
   for (size_t i = 0; i < warnings.size(); ++i) done.warnings.push_back(warnings.at(i).text());
   return done;
@@ -78,87 +80,91 @@ Committed parse_committed(std::string name, const std::string& text) {
 
 }  // namespace
 
-StoredFile describe_file(Disk& disk, const std::string& folder, const std::string& name) {
-  const std::string whole = joined(folder, name);
-  disk.sync_file(whole);
-  const auto file = disk.open(whole);
+StoredFile describe_file(FileSystem& file_system, const std::string& directory,
+                         const std::string& name) {
+  const std::string whole = join_path(directory, name);
+  file_system.sync_file(whole);
+  const auto file = file_system.open(whole);
   StoredFile stored{.name = name, .size = file->size()};
   std::vector<std::byte> buffer(static_cast<size_t>(std::min(kChunk, stored.size)));
   for (int64_t at = 0; at < stored.size; at += kChunk) {
     const auto chunk =
         std::span(buffer).first(static_cast<size_t>(std::min(kChunk, stored.size - at)));
-    read_all(*file, chunk, at, path_to(disk, whole));
+    read_all(*file, chunk, at, full_path(file_system, whole));
     stored.crc = crc32c(chunk, stored.crc);
   }
   return stored;
 }
 
-Saver::Saver(std::shared_ptr<Disk> disk, Ranks& ranks, SaverOptions options)
-    : disk_(std::move(disk)), ranks_(ranks), options_(std::move(options)) {
-  const auto failure = failure_of([&] {
-    if (!commits()) return;
-    owner_ = Owner::take(disk_, options_.who);
-    clear_leftovers(*disk_);
+Saver::Saver(std::shared_ptr<FileSystem> file_system, RankGroup& ranks, SaverOptions options)
+    : file_system_(std::move(file_system)), ranks_(ranks), options_(std::move(options)) {
+  const auto failure = capture_failure([&] {
+    if (!is_committer()) return;
+    owner_ = Owner::claim(file_system_, options_.description);
+    clear_leftovers(*file_system_);
   });
-  const std::string epoch = owner_ ? fmt::format("{}", owner_->epoch()) : "";
-  const auto answers = vote(
-      ranks_, fmt::format("taking {} for checkpoints", disk_->path().string()), failure, epoch);
-  epoch_ = parse_number<int64_t>(answers.front()).value_or(0);
+  const std::string generation = owner_ ? fmt::format("{}", owner_->generation()) : "";
+  const auto answers =
+      commit_vote(ranks_, fmt::format("taking {} for checkpoints", file_system_->path().string()),
+                  failure, generation);
+  generation_ = parse_number<int64_t>(answers.front()).value_or(0);
 }
 
 Save Saver::begin(int64_t step, int64_t bytes) {
-  Save save(*this, step, {epoch_, ++attempts_});
+  Save save(*this, step, {generation_, ++attempts_});
   const auto answers =
-      vote(ranks_, save.name_of("beginning"), std::nullopt, fmt::format("{}", bytes));
-  save.stage("beginning", [&] {
-    if (!commits()) return;
+      commit_vote(ranks_, save.phase_name("beginning"), std::nullopt, fmt::format("{}", bytes));
+  save.run_phase("beginning", [&] {
+    if (!is_committer()) return;
     int64_t all = kMargin;
     for (const std::string& answer : answers) all += parse_number<int64_t>(answer).value_or(0);
     owner_->check();
-    clear_leftovers(*disk_);
-    const int64_t free = disk_->free_bytes();
+    clear_leftovers(*file_system_);
+    const int64_t free = file_system_->free_bytes();
     if (free < all) {
-      throw Error("{}: a checkpoint takes {} and {} are free there", disk_->path().string(),
+      throw Error("{}: a checkpoint takes {} and {} are free there", file_system_->path().string(),
                   format_bytes(all), format_bytes(free));
     }
-    disk_->make_folder(save.folder_);
-    disk_->make_folder(joined(save.folder_, std::string(kPieceFolder)));
+    file_system_->create_directory(save.directory_);
+    file_system_->create_directory(join_path(save.directory_, std::string(kChunkDirectory)));
   });
   return save;
 }
 
-void Saver::put_in_place(const Save& save, bool& committed) const {
+void Saver::publish(const Save& save, bool& committed) const {
   const std::string name = step_name(save.step_);
-  const auto entries = disk_->list("");
+  const auto entries = file_system_->list("");
   const auto there = std::find_if(entries.begin(), entries.end(),
-                                  [&](const Entry& entry) { return entry.name == name; });
-  if (there != entries.end() && there->kind != Entry::Kind::kFolder) {
-    throw Error("{} is in the way: it is no folder", path_to(*disk_, name).string());
+                                  [&](const DirectoryEntry& entry) { return entry.name == name; });
+  if (there != entries.end() && there->kind != DirectoryEntry::Kind::kDirectory) {
+    throw Error("{} is in the way: it is no folder", full_path(*file_system_, name).string());
   }
   if (there == entries.end()) {
-    disk_->rename(save.folder_, name);
-  } else if (!disk_->exchange(save.folder_, name)) {
+    file_system_->rename(save.directory_, name);
+  } else if (!file_system_->exchange(save.directory_, name)) {
     const std::string old = save.old_name();
-    disk_->rename(name, old);
-    if (const auto failure = failure_of([&] { disk_->rename(save.folder_, name); })) {
-      disk_->rename(old, name);
+    file_system_->rename(name, old);
+    if (const auto failure =
+            capture_failure([&] { file_system_->rename(save.directory_, name); })) {
+      file_system_->rename(old, name);
       throw Error("{}", *failure);
     }
   }
   committed = true;
-  disk_->sync_folder("");
+  file_system_->sync_directory("");
 }
 
-std::vector<std::string> Saver::tidy(const Save& save) const {
+std::vector<std::string> Saver::clean_up(const Save& save) const {
   std::vector<std::string> warnings;
   const auto attempt = [&](auto action) {
-    if (const auto failure = failure_of(action)) warnings.push_back(*failure);
+    if (const auto failure = capture_failure(action)) warnings.push_back(*failure);
   };
-  attempt([&] { write_latest(*disk_, step_name(save.step_)); });
+  attempt([&] { write_latest(*file_system_, step_name(save.step_)); });
   attempt([&] {
     // The one that was replaced, under whichever name.
-    remove_tree(*disk_, save.folder_);
-    if (holds(*disk_, "", save.old_name())) remove_checkpoints(*disk_, {save.old_name()});
+    remove_tree(*file_system_, save.directory_);
+    if (exists(*file_system_, "", save.old_name()))
+      remove_checkpoints(*file_system_, {save.old_name()});
   });
   attempt([&] { remove_old({save.step_}); });
   return warnings;
@@ -166,8 +172,8 @@ std::vector<std::string> Saver::tidy(const Save& save) const {
 
 void Saver::remove_old(std::set<int64_t> steps) const {
   steps.insert(kept_steps_.begin(), kept_steps_.end());
-  const Retention retention{.newest = options_.keep, .steps = std::move(steps)};
-  remove_checkpoints(*disk_, to_be_removed(*disk_, retention));
+  const RetentionPolicy retention{.newest = options_.keep, .steps = std::move(steps)};
+  remove_checkpoints(*file_system_, expired_checkpoints(*file_system_, retention));
 }
 
 void Saver::keep(int64_t newest, std::set<int64_t> steps) {
@@ -175,100 +181,103 @@ void Saver::keep(int64_t newest, std::set<int64_t> steps) {
   kept_steps_ = std::move(steps);
 }
 
-Save::Save(Saver& saver, int64_t step, const Attempt& attempt)
-    : saver_(&saver), step_(step), attempt_(attempt), folder_(temporary_name(step, attempt)) {}
+Save::Save(Saver& saver, int64_t step, const SaveAttempt& attempt)
+    : saver_(&saver), step_(step), attempt_(attempt), directory_(temporary_name(step, attempt)) {}
 
 Save::Save(Save&& other) noexcept
     : saver_(std::exchange(other.saver_, nullptr)),
       step_(other.step_),
       attempt_(other.attempt_),
-      folder_(std::move(other.folder_)),
-      ends_(other.ends_) {}
+      directory_(std::move(other.directory_)),
+      removes_on_exit_(other.removes_on_exit_) {}
 
 Save::~Save() {
-  if (saver_ == nullptr || !ends_ || !saver_->commits()) return;
+  if (saver_ == nullptr || !removes_on_exit_ || !saver_->is_committer()) return;
   try {
-    remove_tree(*saver_->disk_, folder_);
+    remove_tree(*saver_->file_system_, directory_);
   } catch (...) {  // the next save clears it away
   }
 }
 
 std::filesystem::path Save::path() const {
-  return saver_->disk_->path() / folder_;
+  return saver_->file_system_->path() / directory_;
 }
 
-Disk& Save::disk() const {
-  return *saver_->disk_;
+FileSystem& Save::file_system() const {
+  return *saver_->file_system_;
 }
 
-std::string Save::piece_file_name() const {
-  return checkpoint::piece_file_name(saver_->ranks_.rank());
+std::string Save::chunk_file_name() const {
+  return checkpoint::chunk_file_name(saver_->ranks_.rank());
 }
 
-PieceFile Save::piece_file(std::vector<Piece> pieces) const {
-  return PieceFile(*saver_->disk_, joined(folder_, piece_file_name()), std::move(pieces));
+ChunkFile Save::chunk_file(std::vector<TensorChunk> chunks) const {
+  return ChunkFile(*saver_->file_system_, join_path(directory_, chunk_file_name()),
+                   std::move(chunks));
 }
 
-std::string Save::name_of(std::string_view what) const {
+std::string Save::phase_name(std::string_view what) const {
   return fmt::format("saving step {}: {}", step_, what);
 }
 
 std::string Save::old_name() const {
-  return fmt::format("{}{}-{}", kOld, step_name(step_), checkpoint::text_of(attempt_));
+  return fmt::format("{}{}-{}", kOld, step_name(step_), checkpoint::to_string(attempt_));
 }
 
 uint32_t Save::write_manifest(const std::vector<std::string>& reports, Manifest facts,
-                              const std::vector<WholeState>& expected) const {
-  std::vector<Report> parsed;
+                              const std::vector<ExpectedState>& expected) const {
+  std::vector<RankReport> parsed;
   for (const std::string& report : reports) parsed.push_back(parse_report(report));
-  facts.files = merged(parsed, expected);
-  Disk& disk = *saver_->disk_;
-  Tree tree;
-  look_through(disk, folder_, "", tree);
-  for (const StoredFile& file : facts.files) check_and_sync(disk, folder_, tree, file);
+  facts.files = merge_reports(parsed, expected);
+  FileSystem& file_system = *saver_->file_system_;
+  FileTree tree;
+  list_tree(file_system, directory_, "", tree);
+  for (const StoredFile& file : facts.files) check_and_sync(file_system, directory_, tree, file);
   for (const StoredFile& file : facts.files) tree.files.erase(file.name);
   for (const auto& [name, size] : tree.files) {
-    facts.files.push_back(describe_file(disk, folder_, name));
+    facts.files.push_back(describe_file(file_system, directory_, name));
   }
   std::sort(facts.files.begin(), facts.files.end(),
             [](const StoredFile& a, const StoredFile& b) { return a.name < b.name; });
   facts.step = step_;
   facts.run_id = saver_->options_.run_id;
-  facts.attempt = checkpoint::text_of(attempt_);
+  facts.attempt = checkpoint::to_string(attempt_);
   facts.written = std::time(nullptr);
   facts.parent = saver_->options_.parent;
-  const std::string text = checkpoint::text_of(facts);
-  write_text(disk, joined(folder_, std::string(kManifest)), text);
-  for (const std::string& inner : tree.folders) disk.sync_folder(joined(folder_, inner));
-  disk.sync_folder(folder_);
+  const std::string text = checkpoint::to_string(facts);
+  write_text(file_system, join_path(directory_, std::string(kManifest)), text);
+  for (const std::string& inner : tree.directories)
+    file_system.sync_directory(join_path(directory_, inner));
+  file_system.sync_directory(directory_);
   return checkpoint::manifest_crc(text).value_or(0);
 }
 
-Committed Save::commit(const Contribution& mine, Manifest facts,
-                       const std::vector<WholeState>& expected) {
-  Ranks& ranks = saver_->ranks_;
+CommitResult Save::commit(const RankManifest& mine, Manifest facts,
+                          const std::vector<ExpectedState>& expected) {
+  RankGroup& ranks = saver_->ranks_;
   std::string report;
-  const auto unreported = failure_of([&] {
-    report =
-        checkpoint::text_of(Report{step_, checkpoint::text_of(attempt_), facts.must_equal, mine});
+  const auto report_error = capture_failure([&] {
+    report = checkpoint::to_string(
+        RankReport{step_, checkpoint::to_string(attempt_), facts.must_equal, mine});
   });
-  const auto reports = vote(ranks, name_of("listing what was written"), unreported, report);
-  Committed done{.name = step_name(step_)};
-  stage("writing the manifest", [&] {
-    if (saver_->commits()) done.crc = write_manifest(reports, std::move(facts), expected);
+  const auto reports =
+      commit_vote(ranks, phase_name("listing what was written"), report_error, report);
+  CommitResult done{.name = step_name(step_)};
+  run_phase("writing the manifest", [&] {
+    if (saver_->is_committer()) done.crc = write_manifest(reports, std::move(facts), expected);
   });
   // All ranks are there, and all is on the disk: one rename is left.
   bool committed = false;
-  const auto failure = failure_of([&] {
-    if (!saver_->commits()) return;
+  const auto failure = capture_failure([&] {
+    if (!saver_->is_committer()) return;
     saver_->owner_->check();
-    saver_->put_in_place(*this, committed);
+    saver_->publish(*this, committed);
   });
   if (committed) {
-    ends_ = false;
-    if (!failure) done.warnings = saver_->tidy(*this);
+    removes_on_exit_ = false;
+    if (!failure) done.warnings = saver_->clean_up(*this);
   }
-  const auto answers = vote(ranks, name_of("committing"), failure, answer_of(done));
+  const auto answers = commit_vote(ranks, phase_name("committing"), failure, to_json_text(done));
   done = parse_committed(done.name, answers.front());
   saver_->options_.parent = Parent{step_, done.crc};
   return done;

@@ -2,13 +2,13 @@
 //
 //   Saver saver(disk, ranks, {.run_id = id});          // once in a run
 //   Save save = saver.begin(step, bytes_of_this_rank);
-//   Contribution mine;
-//   save.stage("writing", [&] {
-//     PieceFile file = save.piece_file(pieces);
+//   RankManifest mine;
+//   save.run_phase("writing", [&] {
+//     ChunkFile file = save.chunk_file(chunks);
 //     for (...) file.write(index, bytes);
-//     mine.files.push_back(file.finish(save.piece_file_name()));
+//     mine.files.push_back(file.finish(save.chunk_file_name()));
 //   });
-//   const Committed done = save.commit(mine, manifest);
+//   const CommitResult done = save.commit(mine, manifest);
 //
 // A kill at any moment leaves the checkpoints of before, or these and the new one. Whatever fails
 // on one rank is the same Error on all, and nothing is committed.
@@ -23,13 +23,13 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/contribution.h"
-#include "checkpoint/disk.h"
+#include "checkpoint/chunk_file.h"
+#include "checkpoint/file_system.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/names.h"
 #include "checkpoint/owner.h"
-#include "checkpoint/piece_file.h"
-#include "checkpoint/ranks.h"
+#include "checkpoint/rank_group.h"
+#include "checkpoint/rank_manifest.h"
 #include "checkpoint/retention.h"
 
 namespace zeroth::checkpoint {
@@ -39,10 +39,10 @@ struct SaverOptions {
   int64_t keep = 2;  // newest ones; 0: all
   // What the run goes on from. Later saves have the one before as parent.
   std::optional<Parent> parent = {};
-  std::string who = this_process();  // for whoever finds the folder taken
+  std::string description = describe_this_process();  // for whoever finds the folder taken
 };
 
-struct Committed {
+struct CommitResult {
   std::string name;  // "step-8", on the disk
   uint32_t crc = 0;  // of its manifest: what the next one calls its parent
   // What went wrong behind the commit, which stands: `latest`, old ones that could not be removed.
@@ -56,9 +56,9 @@ class Saver {
  public:
   // Each rank has a disk of its own for the same folder, which is there. Takes the folder over, and
   // clears away what dead runs left in it. Collective.
-  Saver(std::shared_ptr<Disk> disk, Ranks& ranks, SaverOptions options);
+  Saver(std::shared_ptr<FileSystem> file_system, RankGroup& ranks, SaverOptions options);
 
-  int64_t epoch() const { return epoch_; }
+  int64_t generation() const { return generation_; }
   // From now on so many of the newest stay (0: all), and these steps whatever their age, the best
   // one's for instance.
   void keep(int64_t newest, std::set<int64_t> steps);
@@ -71,15 +71,15 @@ class Saver {
 
  private:
   friend class Save;
-  void put_in_place(const Save& save, bool& committed) const;
-  std::vector<std::string> tidy(const Save& save) const;
-  bool commits() const { return ranks_.rank() == 0; }
+  void publish(const Save& save, bool& committed) const;
+  std::vector<std::string> clean_up(const Save& save) const;
+  bool is_committer() const { return ranks_.rank() == 0; }
 
-  std::shared_ptr<Disk> disk_;
-  Ranks& ranks_;
+  std::shared_ptr<FileSystem> file_system_;
+  RankGroup& ranks_;
   SaverOptions options_;
   std::optional<Owner> owner_;  // rank 0
-  int64_t epoch_ = 0;
+  int64_t generation_ = 0;
   int64_t attempts_ = 0;
   std::set<int64_t> kept_steps_;
 };
@@ -92,43 +92,45 @@ class Save {
 
   int64_t step() const { return step_; }
   // Where to write: relative to the disk, and for those who write by a path.
-  const std::string& folder() const { return folder_; }
+  const std::string& directory() const { return directory_; }
   std::filesystem::path path() const;
-  Disk& disk() const;
-  // Of this rank: relative to folder(), and the file.
-  std::string piece_file_name() const;
-  PieceFile piece_file(std::vector<Piece> pieces) const;
+  FileSystem& file_system() const;
+  // Of this rank: relative to directory(), and the file.
+  std::string chunk_file_name() const;
+  ChunkFile chunk_file(std::vector<TensorChunk> chunks) const;
 
   // A part of the save: what `action` throws on any rank becomes an Error on all. Collective.
   template <typename Action>
-  void stage(std::string_view what, Action action) const {
-    together(saver_->ranks_, name_of(what), action);
+  void run_phase(std::string_view what, Action action) const {
+    run_on_all_ranks(saver_->ranks_, phase_name(what), action);
   }
 
   // `facts` of rank 0 is what the manifest will say; step, run, attempt, time, parent and files are
   // filled in. All ranks must have the same must_equal. `expected`, where it is given on rank 0:
-  // all states that there must be. Files in folder() that no rank reports are read and listed, too.
-  // Collective.
-  Committed commit(const Contribution& mine, Manifest facts,
-                   const std::vector<WholeState>& expected = {});
+  // all states that there must be. Files in directory() that no rank reports are read and listed,
+  // too. Collective.
+  CommitResult commit(const RankManifest& mine, Manifest facts,
+                      const std::vector<ExpectedState>& expected = {});
 
  private:
   friend class Saver;
-  Save(Saver& saver, int64_t step, const Attempt& attempt);
-  std::string name_of(std::string_view what) const;
+  Save(Saver& saver, int64_t step, const SaveAttempt& attempt);
+  std::string phase_name(std::string_view what) const;
   std::string old_name() const;  // of what it replaces, where that takes two steps
   // Returns its CRC.
   uint32_t write_manifest(const std::vector<std::string>& reports, Manifest facts,
-                          const std::vector<WholeState>& expected) const;
+                          const std::vector<ExpectedState>& expected) const;
 
   Saver* saver_;
   int64_t step_;
-  Attempt attempt_;
-  std::string folder_;
-  bool ends_ = true;  // whether what is in folder_ is to be removed
+  SaveAttempt attempt_;
+  std::string directory_;
+  bool removes_on_exit_ = true;  // whether what is in directory_ is to be removed
 };
 
-// A file of a checkpoint as it is on the disk, read whole and synced. `name` relative to `folder`.
-StoredFile describe_file(Disk& disk, const std::string& folder, const std::string& name);
+// A file of a checkpoint as it is on the disk, read whole and synced. `name` relative to
+// `directory`.
+StoredFile describe_file(FileSystem& file_system, const std::string& directory,
+                         const std::string& name);
 
 }  // namespace zeroth::checkpoint

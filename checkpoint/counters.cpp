@@ -42,7 +42,7 @@ std::string to_string(const Counter& counter) {
   return std::visit([](const auto& value) { return fmt::format("{}", value); }, counter);
 }
 
-std::string complaint_about(const Counters& counters, int64_t step) {
+std::string validation_error(const Counters& counters, int64_t step) {
   const auto in_steps = [step](int64_t limit) { return limit == kStep ? step : limit; };
   for (const Limits& limits : kIntegers) {
     const auto found = counters.find(std::string(limits.key));

@@ -14,6 +14,6 @@ std::string to_string(const Counter& counter);
 // What is wrong with the counters of a checkpoint of `step` that are an engine's own, with the key
 // and the values: "counters.applied_updates is 9, expected an integer in 0..8". Empty: nothing.
 // Other counters, those of programs among them, may be anything.
-std::string complaint_about(const Counters& counters, int64_t step);
+std::string validation_error(const Counters& counters, int64_t step);
 
 }  // namespace zeroth::checkpoint

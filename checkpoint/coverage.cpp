@@ -15,15 +15,15 @@
 namespace zeroth::checkpoint {
 namespace {
 
-struct Placed {
-  const Piece* piece;
+struct PlacedChunk {
+  const TensorChunk* chunk;
   const std::string* file;
 };
 
 using Name = std::pair<std::string, std::string>;  // tensor, state
 
-std::string text_of(const Placed& placed) {
-  return fmt::format("{} in {}", checkpoint::text_of(placed.piece->box, placed.piece->range),
+std::string to_string(const PlacedChunk& placed) {
+  return fmt::format("{} in {}", checkpoint::to_string(placed.chunk->box, placed.chunk->range),
                      *placed.file);
 }
 
@@ -32,14 +32,14 @@ std::string text_of(const Placed& placed) {
 // same elements equally often have the same sum of measures; others have another one but with a
 // probability of about 2^-55, because the writer of the pieces does not know the random numbers. So
 // n pieces cost n looks and no memory, whatever their boxes.
-class Measure {
+class CoverageHash {
  public:
-  Measure() {
+  CoverageHash() {
     std::random_device random;
     for (uint64_t& word : seed_) word = uint64_t{random()} << 32 | random();
   }
 
-  uint64_t of(const Box& box, const Range& range) const {
+  uint64_t of(const ChunkBounds& box, const ElementRange& range) const {
     return minus(of_first(box, range.end), of_first(box, range.begin));
   }
   static uint64_t plus(uint64_t a, uint64_t b) { return reduced(a + b); }
@@ -72,7 +72,7 @@ class Measure {
   }
 
   // Of the first `count` elements of a box, row by row.
-  uint64_t of_first(const Box& box, int64_t count) const {
+  uint64_t of_first(const ChunkBounds& box, int64_t count) const {
     const size_t dimensions = box.begin.size();
     if (dimensions == 0) return static_cast<uint64_t>(count);
     std::array<uint64_t, kMaxDimensions + 1> inner{};  // of a whole row from a dimension on
@@ -97,58 +97,60 @@ class Measure {
 
 // How many elements of a piece, which has some, are among the first `count` of its tensor: row by
 // row, those of a box follow each other as those of the tensor do.
-int64_t among_first(const Piece& piece, int64_t count) {
-  int64_t row = Box::whole(piece.shape).elements(), row_of_box = piece.box.elements(), found = 0;
-  if (count >= row) return piece.elements();
-  for (size_t i = 0; i < piece.shape.size(); ++i) {
-    const int64_t begin = piece.box.begin[i], end = piece.box.end[i];
-    row /= piece.shape[i];
+int64_t count_in_first(const TensorChunk& chunk, int64_t count) {
+  int64_t row = ChunkBounds::full(chunk.shape).elements(), row_of_box = chunk.box.elements(),
+          found = 0;
+  if (count >= row) return chunk.elements();
+  for (size_t i = 0; i < chunk.shape.size(); ++i) {
+    const int64_t begin = chunk.box.begin[i], end = chunk.box.end[i];
+    row /= chunk.shape[i];
     row_of_box /= end - begin;
     const int64_t at = count / row;
     count %= row;
     found += (std::clamp(at, begin, end) - begin) * row_of_box;
     if (at < begin || at >= end) break;
   }
-  return std::clamp(found, piece.range.begin, piece.range.end) - piece.range.begin;
+  return std::clamp(found, chunk.range.begin, chunk.range.end) - chunk.range.begin;
 }
 
 // Whether each of the first `count` elements is in exactly one piece.
-bool is_covered_once(const Measure& measure, const Shape& shape, const std::vector<Placed>& pieces,
-                     int64_t count) {
+bool is_covered_once(const CoverageHash& measure, const Shape& shape,
+                     const std::vector<PlacedChunk>& chunks, int64_t count) {
   uint64_t sum = 0;
-  for (const Placed& placed : pieces) {
-    const Piece& piece = *placed.piece;
-    const int64_t begin = piece.range.begin;
-    sum = Measure::plus(sum, measure.of(piece.box, {begin, begin + among_first(piece, count)}));
+  for (const PlacedChunk& placed : chunks) {
+    const TensorChunk& chunk = *placed.chunk;
+    const int64_t begin = chunk.range.begin;
+    sum = CoverageHash::plus(sum,
+                             measure.of(chunk.box, {begin, begin + count_in_first(chunk, count)}));
   }
-  return sum == measure.of(Box::whole(shape), {0, count});
+  return sum == measure.of(ChunkBounds::full(shape), {0, count});
 }
 
 // The first element, row by row, that no piece or more than one has.
-int64_t first_fault(const Measure& measure, const Shape& shape, const std::vector<Placed>& pieces,
-                    int64_t all) {
+int64_t first_fault(const CoverageHash& measure, const Shape& shape,
+                    const std::vector<PlacedChunk>& chunks, int64_t all) {
   int64_t good = 0, bad = all;  // so many elements at the begin
   while (bad - good > 1) {
     const int64_t middle = good + (bad - good) / 2;
-    (is_covered_once(measure, shape, pieces, middle) ? good : bad) = middle;
+    (is_covered_once(measure, shape, chunks, middle) ? good : bad) = middle;
   }
   return good;
 }
 
-// `pieces`: those of the tensor that have elements.
-std::string complaint_about_cover(const Shape& shape, const std::vector<Placed>& pieces) {
-  const int64_t all = Box::whole(shape).elements();
+// `chunks`: those of the tensor that have elements.
+std::string coverage_error(const Shape& shape, const std::vector<PlacedChunk>& chunks) {
+  const int64_t all = ChunkBounds::full(shape).elements();
   if (all == 0) return "";
-  const Measure measure;
-  if (!pieces.empty() && is_covered_once(measure, shape, pieces, all)) return "";
-  const int64_t fault = first_fault(measure, shape, pieces, all);
+  const CoverageHash measure;
+  if (!chunks.empty() && is_covered_once(measure, shape, chunks, all)) return "";
+  const int64_t fault = first_fault(measure, shape, chunks, all);
   int64_t held = 0;
-  const Placed* first = nullptr;
-  for (const Placed& placed : pieces) {
-    if (__builtin_add_overflow(held, placed.piece->elements(), &held)) held = INT64_MAX;
-    if (among_first(*placed.piece, fault) == among_first(*placed.piece, fault + 1)) continue;
+  const PlacedChunk* first = nullptr;
+  for (const PlacedChunk& placed : chunks) {
+    if (__builtin_add_overflow(held, placed.chunk->elements(), &held)) held = INT64_MAX;
+    if (count_in_first(*placed.chunk, fault) == count_in_first(*placed.chunk, fault + 1)) continue;
     if (first != nullptr) {
-      return fmt::format("{} and {} have elements in common", text_of(*first), text_of(placed));
+      return fmt::format("{} and {} have elements in common", to_string(*first), to_string(placed));
     }
     first = &placed;
   }
@@ -156,20 +158,20 @@ std::string complaint_about_cover(const Shape& shape, const std::vector<Placed>&
                      held, all, fmt::join(shape, ", "), fault);
 }
 
-std::string complaint_about_state(std::vector<Placed> pieces) {
-  const Piece& first = *pieces.front().piece;
-  for (const Placed& placed : pieces) {
-    const Piece& piece = *placed.piece;
-    if (piece.shape == first.shape && piece.dtype == first.dtype) continue;
+std::string state_error(std::vector<PlacedChunk> chunks) {
+  const TensorChunk& first = *chunks.front().chunk;
+  for (const PlacedChunk& placed : chunks) {
+    const TensorChunk& chunk = *placed.chunk;
+    if (chunk.shape == first.shape && chunk.dtype == first.dtype) continue;
     return fmt::format("{} [{}] in {}, {} [{}] in {}", first.dtype, fmt::join(first.shape, ", "),
-                       *pieces.front().file, piece.dtype, fmt::join(piece.shape, ", "),
+                       *chunks.front().file, chunk.dtype, fmt::join(chunk.shape, ", "),
                        *placed.file);
   }
-  std::erase_if(pieces, [](const Placed& placed) { return placed.piece->elements() == 0; });
-  return complaint_about_cover(first.shape, pieces);
+  std::erase_if(chunks, [](const PlacedChunk& placed) { return placed.chunk->elements() == 0; });
+  return coverage_error(first.shape, chunks);
 }
 
-std::string complaint_about_kind(const WholeState& expected, const Piece& found) {
+std::string kind_error(const ExpectedState& expected, const TensorChunk& found) {
   if (found.dtype == expected.dtype && found.shape == expected.shape) return "";
   return fmt::format("{} [{}], expected {} [{}]", found.dtype, fmt::join(found.shape, ", "),
                      expected.dtype, fmt::join(expected.shape, ", "));
@@ -177,37 +179,37 @@ std::string complaint_about_kind(const WholeState& expected, const Piece& found)
 
 }  // namespace
 
-std::vector<std::string> coverage_complaints(const std::vector<StoredFile>& files,
-                                             const std::vector<WholeState>& expected) {
-  std::map<Name, std::vector<Placed>> states;
+std::vector<std::string> coverage_errors(const std::vector<StoredFile>& files,
+                                         const std::vector<ExpectedState>& expected) {
+  std::map<Name, std::vector<PlacedChunk>> states;
   for (const StoredFile& file : files) {
-    for (const StoredPiece& stored : file.pieces) {
-      states[{stored.piece.tensor, stored.piece.state}].push_back({&stored.piece, &file.name});
+    for (const StoredChunk& stored : file.chunks) {
+      states[{stored.chunk.tensor, stored.chunk.state}].push_back({&stored.chunk, &file.name});
     }
   }
-  std::vector<std::string> complaints;
-  std::map<Name, std::string> awaited;
-  const auto complain = [&](const Name& name, const std::string& complaint) {
-    if (complaint.empty()) return;
-    complaints.push_back(
-        fmt::format("{} of {}: {}", shortened(name.second), shortened(name.first), complaint));
+  std::vector<std::string> errors;
+  std::map<Name, std::string> expected_errors;
+  const auto add_error = [&](const Name& name, const std::string& message) {
+    if (message.empty()) return;
+    errors.push_back(
+        fmt::format("{} of {}: {}", shortened(name.second), shortened(name.first), message));
   };
-  for (const WholeState& state : expected) {
+  for (const ExpectedState& state : expected) {
     const Name name{state.tensor, state.state};
     const auto found = states.find(name);
     const bool empty = element_count(state.shape) == 0;
-    awaited[name] = found != states.end() ? complaint_about_kind(state, *found->second[0].piece)
-                    : empty               ? ""
-                                          : "no rank has a piece of it";
+    expected_errors[name] = found != states.end() ? kind_error(state, *found->second[0].chunk)
+                            : empty               ? ""
+                                                  : "no rank has a piece of it";
   }
-  for (const auto& [name, complaint] : awaited) complain(name, complaint);
-  for (const auto& [name, pieces] : states) {
-    if (!expected.empty() && !awaited.contains(name)) {
-      complain(name, fmt::format("{} is no piece of the model", text_of(pieces.front())));
+  for (const auto& [name, message] : expected_errors) add_error(name, message);
+  for (const auto& [name, chunks] : states) {
+    if (!expected.empty() && !expected_errors.contains(name)) {
+      add_error(name, fmt::format("{} is no piece of the model", to_string(chunks.front())));
     }
-    complain(name, complaint_about_state(pieces));
+    add_error(name, state_error(chunks));
   }
-  return complaints;
+  return errors;
 }
 
 }  // namespace zeroth::checkpoint

@@ -7,52 +7,53 @@
 
 #include "checkpoint/foreign.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/real_disk.h"
+#include "checkpoint/posix_file_system.h"
 
 namespace zeroth::checkpoint {
 namespace {
 
 constexpr int kTries = 20;  // beside a run that saves all the time
-constexpr int64_t kMostHint = 100;
+constexpr int64_t kMaxLatestBytes = 100;
 
 // Folders deeper than kMaxDepth are not counted.
-int64_t bytes_in(Disk& disk, const std::string& folder, size_t levels = kMaxDepth) {
+int64_t directory_bytes(FileSystem& file_system, const std::string& directory,
+                        size_t levels = kMaxDepth) {
   int64_t bytes = 0;
-  for (const Entry& entry : disk.list(folder)) {
+  for (const DirectoryEntry& entry : file_system.list(directory)) {
     int64_t more = 0;
-    if (entry.kind == Entry::Kind::kFile) more = entry.size;
-    if (entry.kind == Entry::Kind::kFolder && levels > 0)
-      more = bytes_in(disk, joined(folder, entry.name), levels - 1);
+    if (entry.kind == DirectoryEntry::Kind::kFile) more = entry.size;
+    if (entry.kind == DirectoryEntry::Kind::kDirectory && levels > 0)
+      more = directory_bytes(file_system, join_path(directory, entry.name), levels - 1);
     if (__builtin_add_overflow(bytes, more, &bytes)) return INT64_MAX;  // sparse files
   }
   return bytes;
 }
 
 // What a folder holds of a checkpoint: states, or a model and nothing of ours.
-enum class Content { kNothing, kWeights, kStates };
-Content content_of(Disk& disk, const std::string& folder) {
+enum class DirectoryContent { kNothing, kWeights, kStates };
+DirectoryContent classify_directory(FileSystem& file_system, const std::string& directory) {
   bool weights = false;
-  for (const Entry& entry : disk.list(folder)) {
-    if (entry.name == kPieceFolder) return Content::kStates;
+  for (const DirectoryEntry& entry : file_system.list(directory)) {
+    if (entry.name == kChunkDirectory) return DirectoryContent::kStates;
     weights |= entry.name == "config.json" || entry.name.ends_with(".safetensors");
   }
-  return weights ? Content::kWeights : Content::kNothing;
+  return weights ? DirectoryContent::kWeights : DirectoryContent::kNothing;
 }
 
-std::string reason_of_weights(const Disk& disk, const std::string& name) {
+std::string describe_weights_only(const FileSystem& file_system, const std::string& name) {
   return fmt::format("{} holds a model without states: no run goes on from it",
-                     path_to(disk, name).string());
+                     full_path(file_system, name).string());
 }
 
-Found look_once(Disk& disk, const Entry& entry, int64_t step) {
-  Found found{.name = entry.name, .step = step, .written = entry.modified};
+CheckpointInfo inspect_once(FileSystem& file_system, const DirectoryEntry& entry, int64_t step) {
+  CheckpointInfo found{.name = entry.name, .step = step, .written = entry.modified};
   try {
-    const ManifestFile file = read_manifest(disk, entry.name);
+    const ManifestFile file = read_manifest(file_system, entry.name);
     found.bytes = file.size;
     found.weights_only = true;
     for (const StoredFile& stored : file.manifest.files) {
       found.bytes += stored.size;
-      found.weights_only = found.weights_only && stored.pieces.empty();
+      found.weights_only = found.weights_only && stored.chunks.empty();
     }
     found.written = file.manifest.written;
     found.attempt = parse_attempt(file.manifest.attempt);
@@ -62,55 +63,56 @@ Found look_once(Disk& disk, const Entry& entry, int64_t step) {
       if (const auto* saved = std::get_if<int64_t>(&best->second)) found.best_step = *saved;
     }
     return found;
-  } catch (const Damaged& damage) {
+  } catch (const CorruptCheckpoint& damage) {
     found.weights_only = false;
     found.fault = damage.what();
   }
   try {
-    found.bytes = bytes_in(disk, entry.name);
-    const Content content = content_of(disk, entry.name);
-    found.weights_only = content == Content::kWeights;
-    found.stray = content == Content::kNothing;
+    found.bytes = directory_bytes(file_system, entry.name);
+    const DirectoryContent content = classify_directory(file_system, entry.name);
+    found.weights_only = content == DirectoryContent::kWeights;
+    found.is_unrelated = content == DirectoryContent::kNothing;
   } catch (const Error&) {
     // What is not complete may be not readable, too.
   }
-  if (found.weights_only) found.fault = reason_of_weights(disk, entry.name);
+  if (found.weights_only) found.fault = describe_weights_only(file_system, entry.name);
   return found;
 }
 
 // Nothing where a run has removed it. Files of two checkpoints may be seen while a run replaces
 // one, so that one with a fault is read a second time.
-std::optional<Found> look_at(Disk& disk, const Entry& entry, int64_t step) {
-  Found found = look_once(disk, entry, step);
+std::optional<CheckpointInfo> inspect_checkpoint(FileSystem& file_system,
+                                                 const DirectoryEntry& entry, int64_t step) {
+  CheckpointInfo found = inspect_once(file_system, entry, step);
   if (found.complete()) return found;
-  if (!holds(disk, "", entry.name)) return std::nullopt;
-  found = look_once(disk, entry, step);
-  if (!found.complete() && !holds(disk, "", entry.name)) return std::nullopt;
+  if (!exists(file_system, "", entry.name)) return std::nullopt;
+  found = inspect_once(file_system, entry, step);
+  if (!found.complete() && !exists(file_system, "", entry.name)) return std::nullopt;
   return found;
 }
 
 // The checkpoints that one pass finds. Sets `left` where one was removed while it was read.
-std::vector<Found> list_once(Disk& disk, bool& left) {
-  const std::vector<Entry> entries = disk.list("");
-  std::vector<Found> found;
+std::vector<CheckpointInfo> list_once(FileSystem& file_system, bool& left) {
+  const std::vector<DirectoryEntry> entries = file_system.list("");
+  std::vector<CheckpointInfo> found;
   std::set<int64_t> steps;
   left = false;
-  for (const Entry& entry : entries) {
-    const auto step = step_of(entry.name);
-    if (!step || entry.kind != Entry::Kind::kFolder) continue;
-    auto one = look_at(disk, entry, *step);
+  for (const DirectoryEntry& entry : entries) {
+    const auto step = parse_step(entry.name);
+    if (!step || entry.kind != DirectoryEntry::Kind::kDirectory) continue;
+    auto one = inspect_checkpoint(file_system, entry, *step);
     left = left || !one;
     if (!one) continue;
     steps.insert(*step);
     found.push_back(std::move(*one));
   }
-  for (const Entry& entry : entries) {
-    const auto step = step_of_old(entry.name);
-    if (!step || entry.kind != Entry::Kind::kFolder || steps.contains(*step)) continue;
-    if (auto one = look_at(disk, entry, *step)) found.push_back(std::move(*one));
+  for (const DirectoryEntry& entry : entries) {
+    const auto step = parse_old_step(entry.name);
+    if (!step || entry.kind != DirectoryEntry::Kind::kDirectory || steps.contains(*step)) continue;
+    if (auto one = inspect_checkpoint(file_system, entry, *step)) found.push_back(std::move(*one));
   }
   std::sort(found.begin(), found.end(),
-            [](const Found& a, const Found& b) { return a.step < b.step; });
+            [](const CheckpointInfo& a, const CheckpointInfo& b) { return a.step < b.step; });
   return found;
 }
 
@@ -118,64 +120,68 @@ std::vector<Found> list_once(Disk& disk, bool& left) {
 
 // A run that keeps one checkpoint removes it once there is a newer one, which a look may have
 // missed.
-std::vector<Found> list_checkpoints(Disk& disk) {
+std::vector<CheckpointInfo> list_checkpoints(FileSystem& file_system) {
   bool left = false;
-  std::vector<Found> found = list_once(disk, left);
+  std::vector<CheckpointInfo> found = list_once(file_system, left);
   for (int tries = 1; tries < kTries && found.empty() && left; ++tries) {
-    found = list_once(disk, left);
+    found = list_once(file_system, left);
   }
   return found;
 }
 
-const Found* newest(const std::vector<Found>& found) {
-  const Found* best = nullptr;
-  const auto order = [](const Found& one) { return std::tuple(one.attempt, one.step); };
-  for (const Found& one : found) {
+const CheckpointInfo* newest(const std::vector<CheckpointInfo>& found) {
+  const CheckpointInfo* best = nullptr;
+  const auto order = [](const CheckpointInfo& one) { return std::tuple(one.attempt, one.step); };
+  for (const CheckpointInfo& one : found) {
     if (one.complete() && !one.weights_only && (best == nullptr || order(one) > order(*best)))
       best = &one;
   }
   return best;
 }
 
-bool has_left(Disk& disk, const Found& found) {
-  if (!holds(disk, "", found.name)) return true;
+bool was_removed(FileSystem& file_system, const CheckpointInfo& found) {
+  if (!exists(file_system, "", found.name)) return true;
   try {
-    return found.complete() && read_manifest(disk, found.name).crc != found.crc;
-  } catch (const Damaged&) {
-    return !holds(disk, "", found.name);
+    return found.complete() && read_manifest(file_system, found.name).crc != found.crc;
+  } catch (const CorruptCheckpoint&) {
+    return !exists(file_system, "", found.name);
   }
 }
 
 namespace {
 
 // The newest one of a folder, or an Error that says what is there instead.
-Found newest_in(Disk& disk) {
-  std::vector<Found> found = list_checkpoints(disk);
-  if (const Found* best = newest(found)) return *best;
-  std::erase_if(found, [](const Found& one) { return one.stray; });
+CheckpointInfo newest_in(FileSystem& file_system) {
+  std::vector<CheckpointInfo> found = list_checkpoints(file_system);
+  if (const CheckpointInfo* best = newest(found)) return *best;
+  std::erase_if(found, [](const CheckpointInfo& one) { return one.is_unrelated; });
   if (found.empty()) {
-    const auto foreign = find_foreign(disk, "");
-    if (foreign) throw Error("{}", describe(*foreign, disk.path()));
+    const auto foreign = find_foreign(file_system, "");
+    if (foreign) throw Error("{}", describe(*foreign, file_system.path()));
   }
-  throw Error("{} holds no complete checkpoint{}", disk.path().string(),
+  throw Error("{} holds no complete checkpoint{}", file_system.path().string(),
               found.empty() ? "" : ": " + found.back().fault);
 }
 
 }  // namespace
 
-void with_chosen(const Place& place, const std::function<void(const std::string&)>& action) {
-  Disk& disk = *place.disk;
+void with_selected_checkpoint(const CheckpointLocation& place,
+                              const std::function<void(const std::string&)>& action) {
+  FileSystem& file_system = *place.file_system;
   for (int tries = 1;; ++tries) {
-    const Found chosen = place.one ? Found{.name = *place.one} : newest_in(disk);
+    const CheckpointInfo chosen =
+        place.checkpoint ? CheckpointInfo{.name = *place.checkpoint} : newest_in(file_system);
     try {
       return action(chosen.name);
     } catch (const Error&) {
-      if (place.one ? holds(disk, "", chosen.name) : !has_left(disk, chosen)) throw;
-      if (!place.one && tries < kTries) continue;
+      if (place.checkpoint ? exists(file_system, "", chosen.name)
+                           : !was_removed(file_system, chosen))
+        throw;
+      if (!place.checkpoint && tries < kTries) continue;
       throw Error(
           "{} was removed while it was read: a run that saves there keeps only its newest "
           "checkpoints. Name one that stays, or the folder.",
-          path_to(disk, chosen.name).string());
+          full_path(file_system, chosen.name).string());
     }
   }
 }
@@ -183,9 +189,9 @@ void with_chosen(const Place& place, const std::function<void(const std::string&
 namespace {
 
 // "out/checkpoint-8", as Trainer names what is out/checkpoints/step-8 here.
-std::filesystem::path as_ours(const std::filesystem::path& named) {
+std::filesystem::path resolve_trainer_name(const std::filesystem::path& named) {
   const std::filesystem::path path = named.has_filename() ? named : named.parent_path();
-  const auto step = step_of_trainer(path.filename().string());
+  const auto step = parse_trainer_step(path.filename().string());
   std::error_code unknown;
   if (!step || std::filesystem::exists(path, unknown)) return named;
   const std::filesystem::path ours = path.parent_path() / "checkpoints" / step_name(*step);
@@ -194,47 +200,49 @@ std::filesystem::path as_ours(const std::filesystem::path& named) {
 
 }  // namespace
 
-Place locate(const std::filesystem::path& given) {
-  const std::filesystem::path path = as_ours(given);
+CheckpointLocation locate(const std::filesystem::path& given) {
+  const std::filesystem::path path = resolve_trainer_name(given);
   if (path.empty()) return {};
-  if (auto below = RealDisk::find(path / "checkpoints")) return {std::move(below), std::nullopt};
-  auto disk = RealDisk::find(path);
-  if (!disk) return {};
-  if (!step_of(disk->path().filename().string()) &&
-      !step_of_old(disk->path().filename().string()) &&
-      !holds(*disk, "", std::string(kPieceFolder))) {
-    return {std::move(disk), std::nullopt};
+  if (auto below = PosixFileSystem::find(path / "checkpoints"))
+    return {std::move(below), std::nullopt};
+  auto file_system = PosixFileSystem::find(path);
+  if (!file_system) return {};
+  if (!parse_step(file_system->path().filename().string()) &&
+      !parse_old_step(file_system->path().filename().string()) &&
+      !exists(*file_system, "", std::string(kChunkDirectory))) {
+    return {std::move(file_system), std::nullopt};
   }
-  auto above = RealDisk::find(disk->path().parent_path());
-  return {std::move(above), disk->path().filename().string()};
+  auto above = PosixFileSystem::find(file_system->path().parent_path());
+  return {std::move(above), file_system->path().filename().string()};
 }
 
-std::vector<WeightsOnly> list_weights(const std::filesystem::path& output) {
-  std::vector<WeightsOnly> found;
-  const auto disk = RealDisk::find(output);
-  if (!disk) return found;
-  for (const Entry& entry : disk->list("")) {
-    if (entry.kind != Entry::Kind::kFolder) continue;
-    auto step = step_of(entry.name);
-    if (!step) step = step_of_trainer(entry.name);
+std::vector<WeightsDirectory> list_weights_directories(const std::filesystem::path& output) {
+  std::vector<WeightsDirectory> found;
+  const auto file_system = PosixFileSystem::find(output);
+  if (!file_system) return found;
+  for (const DirectoryEntry& entry : file_system->list("")) {
+    if (entry.kind != DirectoryEntry::Kind::kDirectory) continue;
+    auto step = parse_step(entry.name);
+    if (!step) step = parse_trainer_step(entry.name);
     if (!step) continue;
     try {
-      if (content_of(*disk, entry.name) == Content::kWeights) found.push_back({entry.name, *step});
+      if (classify_directory(*file_system, entry.name) == DirectoryContent::kWeights)
+        found.push_back({entry.name, *step});
     } catch (const Error&) {
       // Somebody else's.
     }
   }
-  std::sort(found.begin(), found.end(), [](const WeightsOnly& a, const WeightsOnly& b) {
+  std::sort(found.begin(), found.end(), [](const WeightsDirectory& a, const WeightsDirectory& b) {
     return std::pair(a.step, a.name) < std::pair(b.step, b.name);
   });
   return found;
 }
 
-std::optional<int64_t> latest_hint(Disk& disk) {
+std::optional<int64_t> read_latest(FileSystem& file_system) {
   try {
-    std::string text = read_text(disk, std::string(kLatest), kMostHint);
+    std::string text = read_text(file_system, std::string(kLatest), kMaxLatestBytes);
     while (text.ends_with('\n')) text.pop_back();
-    return step_of(text);
+    return parse_step(text);
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -18,25 +18,25 @@ constexpr std::string_view kDeepSpeed = "DeepSpeed";
 constexpr std::string_view kTrainer = "Hugging Face's Trainer";
 constexpr std::string_view kPyTorch = "PyTorch (torch.distributed.checkpoint, FSDP)";
 
-using Kind = Entry::Kind;
+using Kind = DirectoryEntry::Kind;
 
 // A file or folder with such a prefix and suffix, and a number between them where one is expected,
 // belongs to another program. `beside`: only where this name is there, too. The first row that
 // matches decides.
-struct Mark {
+struct ForeignMarker {
   std::string_view prefix, suffix, program;
   Kind kind = Kind::kFile;
   bool numbered = false;
   std::string_view beside = "";
 };
-constexpr Mark kMarks[] = {
-    {"global_step", "", kDeepSpeed, Kind::kFolder, true},
+constexpr ForeignMarker kMarkers[] = {
+    {"global_step", "", kDeepSpeed, Kind::kDirectory, true},
     {"", "_optim_states.pt", kDeepSpeed},
     {"", "_model_states.pt", kDeepSpeed},
     {"zero_to_fp32.py", "", kDeepSpeed, Kind::kFile, false, kLatest},
     {"", ".distcp", kPyTorch},
-    {"pytorch_model_fsdp_", "", kPyTorch, Kind::kFolder, true},
-    {"iter_", "", "Megatron-LM", Kind::kFolder, true},
+    {"pytorch_model_fsdp_", "", kPyTorch, Kind::kDirectory, true},
+    {"iter_", "", "Megatron-LM", Kind::kDirectory, true},
     {"latest_checkpointed_iteration.txt", "", "Megatron-LM"},
     {"optimizer.pt", "", kTrainer},
     {"scheduler.pt", "", kTrainer},
@@ -46,37 +46,40 @@ constexpr Mark kMarks[] = {
     {"epoch=", ".ckpt", "PyTorch Lightning"},
 };
 
-bool matches(const Entry& entry, const Mark& mark) {
+bool matches(const DirectoryEntry& entry, const ForeignMarker& marker) {
   std::string_view name = entry.name;
-  if (entry.kind != mark.kind || name.size() < mark.prefix.size() + mark.suffix.size() ||
-      !name.starts_with(mark.prefix) || !name.ends_with(mark.suffix)) {
+  if (entry.kind != marker.kind || name.size() < marker.prefix.size() + marker.suffix.size() ||
+      !name.starts_with(marker.prefix) || !name.ends_with(marker.suffix)) {
     return false;
   }
-  name.remove_prefix(mark.prefix.size());
-  name.remove_suffix(mark.suffix.size());
-  return !mark.numbered || parse_number<uint64_t>(name);
+  name.remove_prefix(marker.prefix.size());
+  name.remove_suffix(marker.suffix.size());
+  return !marker.numbered || parse_number<uint64_t>(name);
 }
 
 }  // namespace
 
-std::optional<Foreign> find_foreign(Disk& disk, const std::string& folder) {
-  const std::vector<Entry> entries = disk.list(folder);
-  const auto holds = [&](std::string_view name) {
+std::optional<ForeignCheckpoint> find_foreign(FileSystem& file_system,
+                                              const std::string& directory) {
+  const std::vector<DirectoryEntry> entries = file_system.list(directory);
+  const auto exists = [&](std::string_view name) {
     return std::any_of(entries.begin(), entries.end(),
-                       [&](const Entry& entry) { return entry.name == name; });
+                       [&](const DirectoryEntry& entry) { return entry.name == name; });
   };
-  if (holds(kPieceFolder)) return std::nullopt;
-  for (const Mark& mark : kMarks) {
-    if (!mark.beside.empty() && !holds(mark.beside)) continue;
-    const auto found = std::find_if(entries.begin(), entries.end(),
-                                    [&](const Entry& entry) { return matches(entry, mark); });
+  if (exists(kChunkDirectory)) return std::nullopt;
+  for (const ForeignMarker& marker : kMarkers) {
+    if (!marker.beside.empty() && !exists(marker.beside)) continue;
+    const auto found =
+        std::find_if(entries.begin(), entries.end(),
+                     [&](const DirectoryEntry& entry) { return matches(entry, marker); });
     if (found == entries.end()) continue;
-    Foreign foreign{std::string(mark.program), found->name};
-    if (mark.program == kDeepSpeed && holds("trainer_state.json")) {
+    ForeignCheckpoint foreign{std::string(marker.program), found->name};
+    if (marker.program == kDeepSpeed && exists("trainer_state.json")) {
       foreign.program = fmt::format("{} with {}", kTrainer, kDeepSpeed);
     }
     foreign.has_model =
-        holds("config.json") && std::any_of(entries.begin(), entries.end(), [](const Entry& entry) {
+        exists("config.json") &&
+        std::any_of(entries.begin(), entries.end(), [](const DirectoryEntry& entry) {
           return entry.name.ends_with(".safetensors");
         });
     return foreign;
@@ -84,11 +87,11 @@ std::optional<Foreign> find_foreign(Disk& disk, const std::string& folder) {
   return std::nullopt;
 }
 
-std::string describe(const Foreign& foreign, const std::filesystem::path& path) {
+std::string describe(const ForeignCheckpoint& foreign, const std::filesystem::path& path) {
   return fmt::format(
       "{} is a checkpoint of {} ({} is in it), whose states are not read: no run goes on from it. "
       "{}",
-      path.string(), foreign.program, shortened(foreign.mark),
+      path.string(), foreign.program, shortened(foreign.marker),
       foreign.has_model
           ? fmt::format("--model {} begins anew from its weights", path.string())
           : fmt::format("Convert its weights to a folder with config.json and safetensors{}, from "

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/complaints.h"
 #include "base/crc32c.h"
-#include "base/failure_text.h"
+#include "base/describe_exception.h"
+#include "base/diagnostics.h"
 #include "base/json.h"
 #include "base/json_view.h"
 #include "checkpoint/find.h"
@@ -14,36 +14,37 @@ namespace zeroth::checkpoint {
 namespace {
 
 // What rank 0 has found: those that are complete, the newest first, and why others are not.
-struct Choice {
-  std::vector<Loaded> complete;
+struct LoadCandidates {
+  std::vector<LoadedCheckpoint> complete;
   std::vector<std::string> faults;
 };
 
-Choice look(Disk& disk) {
-  std::vector<Found> found = list_checkpoints(disk);
-  Choice choice;
-  while (const Found* best = newest(found)) {
+LoadCandidates find_candidates(FileSystem& file_system) {
+  std::vector<CheckpointInfo> found = list_checkpoints(file_system);
+  LoadCandidates choice;
+  while (const CheckpointInfo* best = newest(found)) {
     choice.complete.push_back({.name = best->name, .step = best->step, .crc = best->crc});
     found.erase(found.begin() + (best - found.data()));
   }
-  for (const Found& one : found) {
+  for (const CheckpointInfo& one : found) {
     choice.faults.push_back(one.name + ": " +
                             (one.complete() ? "a model without states" : one.fault));
   }
   return choice;
 }
 
-std::string text_of(const Choice& choice) {
+std::string to_string(const LoadCandidates& choice) {
   nlohmann::json complete = nlohmann::json::array();
-  for (const Loaded& one : choice.complete) complete.push_back({one.name, one.step, one.crc});
+  for (const LoadedCheckpoint& one : choice.complete)
+    complete.push_back({one.name, one.step, one.crc});
   return nlohmann::json{{"complete", complete}, {"faults", choice.faults}}.dump(
       -1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-Choice parse_choice(const std::string& text) {
+LoadCandidates parse_candidates(const std::string& text) {
   const nlohmann::json tree = parse_json(text, {.name = "rank 0's choice"});
   const JsonView view(tree);
-  Choice choice;
+  LoadCandidates choice;
   const JsonView complete = view.at("complete");
   for (size_t i = 0; i < complete.size(); ++i) {
     const JsonView one = complete.at(i);
@@ -56,30 +57,32 @@ Choice parse_choice(const std::string& text) {
   return choice;
 }
 
-void open_and_load(const std::shared_ptr<Disk>& disk, const Loaded& one,
-                   const std::function<void(Reader&)>& load) {
-  Reader reader(disk, one.name);
+void open_and_load(const std::shared_ptr<FileSystem>& file_system, const LoadedCheckpoint& one,
+                   const std::function<void(CheckpointReader&)>& load) {
+  CheckpointReader reader(file_system, one.name);
   if (reader.manifest_crc() != one.crc) {
-    throw Damaged("{}: its manifest has crc32c {}, rank 0 found {}", reader.path().string(),
-                  crc_text(reader.manifest_crc()), crc_text(one.crc));
+    throw CorruptCheckpoint("{}: its manifest has crc32c {}, rank 0 found {}",
+                            reader.path().string(), format_crc(reader.manifest_crc()),
+                            format_crc(one.crc));
   }
   load(reader);
 }
 
 // Why ranks could not read it; empty: all have loaded it. Throws an Error where it was something
 // else.
-std::vector<std::string> try_to_load(const std::shared_ptr<Disk>& disk, const Loaded& one,
-                                     Ranks& ranks, const std::function<void(Reader&)>& load) {
+std::vector<std::string> try_to_load(const std::shared_ptr<FileSystem>& file_system,
+                                     const LoadedCheckpoint& one, RankGroup& ranks,
+                                     const std::function<void(CheckpointReader&)>& load) {
   std::optional<std::string> refusal;
   std::string damage;
   try {
-    open_and_load(disk, one, load);
-  } catch (const Damaged& error) {
+    open_and_load(file_system, one, load);
+  } catch (const CorruptCheckpoint& error) {
     damage = error.what();
   } catch (const std::exception& error) {
-    refusal = failure_text(error);
+    refusal = describe_exception(error);
   }
-  const auto answers = vote(ranks, fmt::format("loading {}", one.name), refusal, damage);
+  const auto answers = commit_vote(ranks, fmt::format("loading {}", one.name), refusal, damage);
   std::vector<std::string> reasons;
   for (size_t rank = 0; rank < answers.size(); ++rank) {
     if (!answers[rank].empty()) reasons.push_back(fmt::format("rank {}: {}", rank, answers[rank]));
@@ -89,39 +92,42 @@ std::vector<std::string> try_to_load(const std::shared_ptr<Disk>& disk, const Lo
 
 }  // namespace
 
-std::optional<Loaded> load_newest(std::shared_ptr<Disk> disk, Ranks& ranks,
-                                  const std::function<void(Reader&)>& load) {
+std::optional<LoadedCheckpoint> load_newest(std::shared_ptr<FileSystem> file_system,
+                                            RankGroup& ranks,
+                                            const std::function<void(CheckpointReader&)>& load) {
   std::string found;
-  const auto failure = failure_of([&] {
-    if (ranks.rank() == 0) found = text_of(look(*disk));
+  const auto failure = capture_failure([&] {
+    if (ranks.rank() == 0) found = to_string(find_candidates(*file_system));
   });
-  const std::string what = fmt::format("looking for checkpoints in {}", disk->path().string());
-  const Choice choice = parse_choice(vote(ranks, what, failure, found).front());
+  const std::string what =
+      fmt::format("looking for checkpoints in {}", file_system->path().string());
+  const LoadCandidates choice = parse_candidates(commit_vote(ranks, what, failure, found).front());
   if (choice.complete.empty() && choice.faults.empty()) return std::nullopt;
-  std::vector<std::string> passed_by = choice.faults;
-  for (Loaded one : choice.complete) {
-    const auto reasons = try_to_load(disk, one, ranks, load);
+  std::vector<std::string> skipped = choice.faults;
+  for (LoadedCheckpoint one : choice.complete) {
+    const auto reasons = try_to_load(file_system, one, ranks, load);
     if (reasons.empty()) {
-      one.passed_by = std::move(passed_by);
+      one.skipped = std::move(skipped);
       return one;
     }
-    passed_by.push_back(fmt::format("{}: {}", one.name, reasons.front()));
+    skipped.push_back(fmt::format("{}: {}", one.name, reasons.front()));
   }
-  throw Error("no checkpoint in {} can be loaded:\n  {}", disk->path().string(), listed(passed_by));
+  throw Error("no checkpoint in {} can be loaded:\n  {}", file_system->path().string(),
+              listed(skipped));
 }
 
-Loaded load_named(std::shared_ptr<Disk> disk, const std::string& name, Ranks& ranks,
-                  const std::function<void(Reader&)>& load) {
-  Choice choice;
-  const auto failure = failure_of([&] {
+LoadedCheckpoint load_named(std::shared_ptr<FileSystem> file_system, const std::string& name,
+                            RankGroup& ranks, const std::function<void(CheckpointReader&)>& load) {
+  LoadCandidates choice;
+  const auto failure = capture_failure([&] {
     if (ranks.rank() != 0) return;
-    const ManifestFile file = read_manifest(*disk, name);
+    const ManifestFile file = read_manifest(*file_system, name);
     choice.complete.push_back({.name = name, .step = file.manifest.step, .crc = file.crc});
   });
-  const std::string what = fmt::format("loading {}", path_to(*disk, name).string());
-  choice = parse_choice(vote(ranks, what, failure, text_of(choice)).front());
-  const Loaded one = choice.complete.front();
-  const auto reasons = try_to_load(disk, one, ranks, load);
+  const std::string what = fmt::format("loading {}", full_path(*file_system, name).string());
+  choice = parse_candidates(commit_vote(ranks, what, failure, to_string(choice)).front());
+  const LoadedCheckpoint one = choice.complete.front();
+  const auto reasons = try_to_load(file_system, one, ranks, load);
   if (!reasons.empty()) throw Error("{} failed: {}", what, listed(reasons));
   return one;
 }

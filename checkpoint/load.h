@@ -8,29 +8,30 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/disk.h"
-#include "checkpoint/ranks.h"
+#include "checkpoint/file_system.h"
+#include "checkpoint/rank_group.h"
 #include "checkpoint/reader.h"
 
 namespace zeroth::checkpoint {
 
-struct Loaded {
+struct LoadedCheckpoint {
   std::string name;  // on the disk
   int64_t step = 0;
-  uint32_t crc = 0;                         // of its manifest
-  std::vector<std::string> passed_by = {};  // newer ones and why they were not taken, a line each
+  uint32_t crc = 0;                       // of its manifest
+  std::vector<std::string> skipped = {};  // newer ones and why they were not taken, a line each
 };
 
 // Rank 0 chooses the newest complete checkpoint of the folder, all ranks open it, see that it has
-// the same manifest, and call `load`. Where any rank throws Damaged all go on with the one before,
-// so that `load` has to be able to begin again. What else a rank throws is an Error on all. Nothing
-// where there are no checkpoints; an Error with the reasons where there are, and none can be
-// loaded. Collective.
-std::optional<Loaded> load_newest(std::shared_ptr<Disk> disk, Ranks& ranks,
-                                  const std::function<void(Reader&)>& load);
+// the same manifest, and call `load`. Where any rank throws CorruptCheckpoint all go on with the
+// one before, so that `load` has to be able to begin again. What else a rank throws is an Error on
+// all. Nothing where there are no checkpoints; an Error with the reasons where there are, and none
+// can be loaded. Collective.
+std::optional<LoadedCheckpoint> load_newest(std::shared_ptr<FileSystem> file_system,
+                                            RankGroup& ranks,
+                                            const std::function<void(CheckpointReader&)>& load);
 
 // The same for one that is named; there is none to go back to. `name`: on the disk. Collective.
-Loaded load_named(std::shared_ptr<Disk> disk, const std::string& name, Ranks& ranks,
-                  const std::function<void(Reader&)>& load);
+LoadedCheckpoint load_named(std::shared_ptr<FileSystem> file_system, const std::string& name,
+                            RankGroup& ranks, const std::function<void(CheckpointReader&)>& load);
 
 }  // namespace zeroth::checkpoint

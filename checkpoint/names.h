@@ -25,22 +25,22 @@ inline constexpr std::string_view kBestCounter = "client.best.saved_step";
 
 // A try to save: the owner's epoch, and the number of the try by this owner. Grows in a folder,
 // whatever clocks say and wherever a run went on from: the newest checkpoint has the largest.
-struct Attempt {
-  int64_t epoch = 0, number = 0;
-  auto operator<=>(const Attempt&) const = default;
+struct SaveAttempt {
+  int64_t generation = 0, index = 0;
+  auto operator<=>(const SaveAttempt&) const = default;
 };
 
-std::string text_of(const Attempt& attempt);            // "3.1"
-Attempt parse_attempt(std::string_view text);           // that of another program: {0, 0}
-std::string step_name(int64_t step);                    // "step-8"
-std::optional<int64_t> step_of(std::string_view name);  // only of what step_name() gives
+std::string to_string(const SaveAttempt& attempt);         // "3.1"
+SaveAttempt parse_attempt(std::string_view text);          // that of another program: {0, 0}
+std::string step_name(int64_t step);                       // "step-8"
+std::optional<int64_t> parse_step(std::string_view name);  // only of what step_name() gives
 // The step of "checkpoint-8", as Hugging Face's Trainer names its folders.
-std::optional<int64_t> step_of_trainer(std::string_view name);
-// Of the last part of a path, also where it is a name of step_of_old().
-std::optional<int64_t> step_of_path(std::string_view path);
-std::string temporary_name(int64_t step, const Attempt& attempt);  // ".tmp-step-8-3.1"
+std::optional<int64_t> parse_trainer_step(std::string_view name);
+// Of the last part of a path, also where it is a name of parse_old_step().
+std::optional<int64_t> step_from_path(std::string_view path);
+std::string temporary_name(int64_t step, const SaveAttempt& attempt);  // ".tmp-step-8-3.1"
 // Of ".old-step-8-3.1": the step whose name it had.
-std::optional<int64_t> step_of_old(std::string_view name);
-std::optional<int64_t> epoch_of_owner(std::string_view name);
+std::optional<int64_t> parse_old_step(std::string_view name);
+std::optional<int64_t> parse_owner_generation(std::string_view name);
 
 }  // namespace zeroth::checkpoint

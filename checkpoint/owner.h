@@ -6,28 +6,29 @@
 #include <memory>
 #include <string>
 
-#include "checkpoint/disk.h"
+#include "checkpoint/file_system.h"
 
 namespace zeroth::checkpoint {
 
 class Owner {
  public:
-  // From here on those before do not commit. `who` is for their messages. Other processes may take
-  // the folder at the same time: each gets an epoch of its own.
-  static Owner take(std::shared_ptr<Disk> disk, const std::string& who);
+  // From here on those before do not commit. `description` is for their messages. Other processes
+  // may take the folder at the same time: each gets an epoch of its own.
+  static Owner claim(std::shared_ptr<FileSystem> file_system, const std::string& description);
 
-  int64_t epoch() const { return epoch_; }
+  int64_t generation() const { return generation_; }
   // Throws an Error with both epochs where the folder has a later owner.
   void check() const;
 
  private:
-  Owner(std::shared_ptr<Disk> disk, int64_t epoch) : disk_(std::move(disk)), epoch_(epoch) {}
+  Owner(std::shared_ptr<FileSystem> file_system, int64_t generation)
+      : file_system_(std::move(file_system)), generation_(generation) {}
 
-  std::shared_ptr<Disk> disk_;
-  int64_t epoch_;
+  std::shared_ptr<FileSystem> file_system_;
+  int64_t generation_;
 };
 
 // "process 17 on host, since 2026-01-31 12:00:00 UTC"
-std::string this_process();
+std::string describe_this_process();
 
 }  // namespace zeroth::checkpoint

@@ -17,47 +17,48 @@ namespace {
 constexpr int64_t kBlock = TransferBuffer::kBytes;
 constexpr int64_t kSmall = int64_t{64} << 10;
 
-class ReadAhead final : public OldFile {
+class ReadAhead final : public RandomAccessFile {
  public:
-  explicit ReadAhead(std::unique_ptr<OldFile> file);
+  explicit ReadAhead(std::unique_ptr<RandomAccessFile> file);
   ~ReadAhead() override;
   int64_t size() const override { return file_->size(); }
   size_t read(std::span<std::byte> bytes, int64_t offset) override;
 
  private:
-  struct Block {
+  struct CachedBlock {
     TransferBuffer memory;
     int64_t begin = -1;  // in the file; -1: has not come
     size_t size = 0;     // less than a block at the file's end
     std::exception_ptr failure;
   };
 
-  Block& place_of(int64_t begin) {
+  CachedBlock& block_slot(int64_t begin) {
     return blocks_[static_cast<size_t>(begin / kBlock) % blocks_.size()];
   }
-  const Block& wait_for(int64_t begin, bool follows);
+  const CachedBlock& wait_for(int64_t begin, bool follows);
   void run();
-  void fill(Block& block, int64_t begin);
+  void fill(CachedBlock& block, int64_t begin);
 
-  const std::unique_ptr<OldFile> file_;
+  const std::unique_ptr<RandomAccessFile> file_;
   int64_t next_ = -1;  // where the last read ended
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::array<Block, 3> blocks_;  // those before wanted_, and what has not come, are the thread's
-  int64_t wanted_ = 0;           // where the block begins that the reader is in
-  int64_t fetch_ = 0;            // and the one that is fetched next
-  int64_t fetch_end_ = 0;        // no further
-  bool stops_ = false;
+  std::array<CachedBlock, 3>
+      blocks_;             // those before wanted_, and what has not come, are the thread's
+  int64_t wanted_ = 0;     // where the block begins that the reader is in
+  int64_t fetch_ = 0;      // and the one that is fetched next
+  int64_t fetch_end_ = 0;  // no further
+  bool stop_requested_ = false;
   std::thread thread_;  // from the first block on
 };
 
-ReadAhead::ReadAhead(std::unique_ptr<OldFile> file) : file_(std::move(file)) {}
+ReadAhead::ReadAhead(std::unique_ptr<RandomAccessFile> file) : file_(std::move(file)) {}
 
 ReadAhead::~ReadAhead() {
   {
     const std::lock_guard lock(mutex_);
-    stops_ = true;
+    stop_requested_ = true;
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
@@ -69,7 +70,7 @@ size_t ReadAhead::read(std::span<std::byte> bytes, int64_t offset) {
   if ((!follows && std::ssize(bytes) < kSmall) || blocks_[0].memory.bytes().empty()) {
     done = file_->read(bytes, offset);
   } else if (offset < size()) {
-    const Block& block = wait_for(offset / kBlock * kBlock, follows);
+    const CachedBlock& block = wait_for(offset / kBlock * kBlock, follows);
     const auto at = static_cast<size_t>(offset - block.begin);
     done = at < block.size ? std::min(bytes.size(), block.size - at) : 0;
     std::memcpy(bytes.data(), block.memory.bytes().data() + at, done);
@@ -78,17 +79,17 @@ size_t ReadAhead::read(std::span<std::byte> bytes, int64_t offset) {
   return done;
 }
 
-const ReadAhead::Block& ReadAhead::wait_for(int64_t begin, bool follows) {
+const ReadAhead::CachedBlock& ReadAhead::wait_for(int64_t begin, bool follows) {
   std::unique_lock lock(mutex_);
   if (begin < wanted_ || begin > fetch_) {
-    for (Block& block : blocks_) block.begin = -1;
+    for (CachedBlock& block : blocks_) block.begin = -1;
     fetch_ = begin;
   }
   wanted_ = begin;
   fetch_end_ = begin + kBlock * (follows ? std::ssize(blocks_) : 1);
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   changed_.notify_all();
-  const Block& block = place_of(begin);
+  const CachedBlock& block = block_slot(begin);
   changed_.wait(lock, [&] { return block.begin == begin; });
   if (block.failure) std::rethrow_exception(block.failure);
   return block;
@@ -97,10 +98,11 @@ const ReadAhead::Block& ReadAhead::wait_for(int64_t begin, bool follows) {
 void ReadAhead::run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return stops_ || (fetch_ < fetch_end_ && fetch_ < file_->size()); });
-    if (stops_) return;
+    changed_.wait(
+        lock, [&] { return stop_requested_ || (fetch_ < fetch_end_ && fetch_ < file_->size()); });
+    if (stop_requested_) return;
     const int64_t begin = std::exchange(fetch_, fetch_ + kBlock);
-    Block& block = place_of(begin);
+    CachedBlock& block = block_slot(begin);
     block.begin = -1;
     lock.unlock();
     fill(block, begin);
@@ -111,7 +113,7 @@ void ReadAhead::run() {
   }
 }
 
-void ReadAhead::fill(Block& block, int64_t begin) {
+void ReadAhead::fill(CachedBlock& block, int64_t begin) {
   block.size = 0;
   block.failure = nullptr;
   try {
@@ -129,7 +131,7 @@ void ReadAhead::fill(Block& block, int64_t begin) {
 
 }  // namespace
 
-std::unique_ptr<OldFile> read_ahead(std::unique_ptr<OldFile> file) {
+std::unique_ptr<RandomAccessFile> read_ahead(std::unique_ptr<RandomAccessFile> file) {
   if (file->size() <= kBlock) return file;
   return std::make_unique<ReadAhead>(std::move(file));
 }

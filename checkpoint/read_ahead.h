@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "checkpoint/disk.h"
+#include "checkpoint/file_system.h"
 
 namespace zeroth::checkpoint {
 
@@ -11,6 +11,6 @@ namespace zeroth::checkpoint {
 // thread reads it block by block (TransferBuffer::kBytes): the one that is asked for and, where
 // reads follow each other, the next ones, too. A small read elsewhere goes to `file`. What `file`
 // throws for a block, the reads of it throw. A file of one block stays as it is.
-std::unique_ptr<OldFile> read_ahead(std::unique_ptr<OldFile> file);
+std::unique_ptr<RandomAccessFile> read_ahead(std::unique_ptr<RandomAccessFile> file);
 
 }  // namespace zeroth::checkpoint

@@ -8,30 +8,31 @@
 
 namespace zeroth::checkpoint {
 
-void clear_leftovers(Disk& disk) {
-  for (const Entry& entry : disk.list("")) {
+void clear_leftovers(FileSystem& file_system) {
+  for (const DirectoryEntry& entry : file_system.list("")) {
     if (!entry.ours) continue;
-    if (const auto step = step_of_old(entry.name)) {
-      if (!holds(disk, "", step_name(*step))) {
-        disk.rename(entry.name, step_name(*step));
-        disk.sync_folder("");
+    if (const auto step = parse_old_step(entry.name)) {
+      if (!exists(file_system, "", step_name(*step))) {
+        file_system.rename(entry.name, step_name(*step));
+        file_system.sync_directory("");
         continue;
       }
-      remove_checkpoints(disk, {entry.name});
+      remove_checkpoints(file_system, {entry.name});
     } else if (entry.name.starts_with(kTemporary) || entry.name.starts_with(kTrash)) {
-      remove_tree(disk, entry.name);
+      remove_tree(file_system, entry.name);
     }
   }
 }
 
-std::vector<std::string> to_be_removed(Disk& disk, const Retention& retention) {
+std::vector<std::string> expired_checkpoints(FileSystem& file_system,
+                                             const RetentionPolicy& retention) {
   std::vector<std::string> names;
   if (retention.newest == 0) return names;
-  std::vector<Found> found = list_checkpoints(disk);
-  std::erase_if(found, [&](const Found& one) {
+  std::vector<CheckpointInfo> found = list_checkpoints(file_system);
+  std::erase_if(found, [&](const CheckpointInfo& one) {
     return !one.complete() || retention.damaged.contains(one.name);
   });
-  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
+  std::sort(found.begin(), found.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) {
     return std::tie(a.attempt, a.step) > std::tie(b.attempt, b.step);
   });
   for (size_t i = static_cast<size_t>(retention.newest); i < found.size(); ++i) {
@@ -40,17 +41,17 @@ std::vector<std::string> to_be_removed(Disk& disk, const Retention& retention) {
   return names;
 }
 
-void remove_checkpoints(Disk& disk, const std::vector<std::string>& names) {
+void remove_checkpoints(FileSystem& file_system, const std::vector<std::string>& names) {
   std::vector<std::string> trash;
   for (const std::string& name : names) {
     std::string gone = std::string(kTrash) + name;
-    remove_tree(disk, gone);  // of an end in the middle of this
-    disk.rename(name, gone);
+    remove_tree(file_system, gone);  // of an end in the middle of this
+    file_system.rename(name, gone);
     trash.push_back(std::move(gone));
   }
   // The new names are on the disk before the first byte goes.
-  if (!trash.empty()) disk.sync_folder("");
-  for (const std::string& name : trash) remove_tree(disk, name);
+  if (!trash.empty()) file_system.sync_directory("");
+  for (const std::string& name : trash) remove_tree(file_system, name);
 }
 
 }  // namespace zeroth::checkpoint

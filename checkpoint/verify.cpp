@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "base/complaints.h"
 #include "base/crc32c.h"
+#include "base/diagnostics.h"
 #include "base/printable.h"
 #include "checkpoint/coverage.h"
 #include "checkpoint/read_ahead.h"
@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kChunk = int64_t{256} << 10;  // which its CRC finds in the cache
 
-uint32_t crc_of(OldFile& file, int64_t begin, int64_t end, const std::filesystem::path& path,
-                std::vector<std::byte>& buffer) {
+uint32_t read_crc(RandomAccessFile& file, int64_t begin, int64_t end,
+                  const std::filesystem::path& path, std::vector<std::byte>& buffer) {
   buffer.resize(static_cast<size_t>(kChunk));
   uint32_t crc = 0;
   for (int64_t at = begin; at < end; at += kChunk) {
@@ -29,46 +29,47 @@ uint32_t crc_of(OldFile& file, int64_t begin, int64_t end, const std::filesystem
 // The CRC of the file comes from those of its pieces and of what lies between them, so that each
 // byte is read once. No two pieces of a manifest share a byte.
 struct FileCheck {
-  std::vector<std::string> bad_pieces;
+  std::vector<std::string> bad_chunks;
   uint32_t crc = 0;
 };
 
-FileCheck check_file(OldFile& file, const StoredFile& stored, const std::filesystem::path& path,
-                     std::vector<std::byte>& buffer) {
-  std::vector<const StoredPiece*> pieces;
-  for (const StoredPiece& piece : stored.pieces) pieces.push_back(&piece);
-  std::sort(pieces.begin(), pieces.end(),
-            [](const StoredPiece* a, const StoredPiece* b) { return a->offset < b->offset; });
+FileCheck check_file(RandomAccessFile& file, const StoredFile& stored,
+                     const std::filesystem::path& path, std::vector<std::byte>& buffer) {
+  std::vector<const StoredChunk*> chunks;
+  for (const StoredChunk& chunk : stored.chunks) chunks.push_back(&chunk);
+  std::sort(chunks.begin(), chunks.end(),
+            [](const StoredChunk* a, const StoredChunk* b) { return a->offset < b->offset; });
   FileCheck check;
   int64_t at = 0;
   const auto append = [&](uint32_t crc, int64_t bytes) {
-    check.crc = crc32c_of_both(check.crc, crc, static_cast<uint64_t>(bytes));
+    check.crc = crc32c_combine(check.crc, crc, static_cast<uint64_t>(bytes));
     at += bytes;
   };
-  for (const StoredPiece* piece : pieces) {
-    const int64_t end = piece->offset + piece->piece.bytes();
-    if (piece->offset > at)
-      append(crc_of(file, at, piece->offset, path, buffer), piece->offset - at);
-    const uint32_t crc = crc_of(file, piece->offset, end, path, buffer);
-    if (crc != piece->crc) {
-      check.bad_pieces.push_back(
-          fmt::format("{} of {} {}: crc32c {}, written was {}", shortened(piece->piece.state),
-                      shortened(piece->piece.tensor), text_of(piece->piece.box, piece->piece.range),
-                      crc_text(crc), crc_text(piece->crc)));
+  for (const StoredChunk* chunk : chunks) {
+    const int64_t end = chunk->offset + chunk->chunk.bytes();
+    if (chunk->offset > at)
+      append(read_crc(file, at, chunk->offset, path, buffer), chunk->offset - at);
+    const uint32_t crc = read_crc(file, chunk->offset, end, path, buffer);
+    if (crc != chunk->crc) {
+      check.bad_chunks.push_back(fmt::format(
+          "{} of {} {}: crc32c {}, written was {}", shortened(chunk->chunk.state),
+          shortened(chunk->chunk.tensor), to_string(chunk->chunk.box, chunk->chunk.range),
+          format_crc(crc), format_crc(chunk->crc)));
     }
-    append(crc, end - piece->offset);
+    append(crc, end - chunk->offset);
   }
-  if (at < stored.size) append(crc_of(file, at, stored.size, path, buffer), stored.size - at);
+  if (at < stored.size) append(read_crc(file, at, stored.size, path, buffer), stored.size - at);
   return check;
 }
 
 // A folder `levels` below the first one is listed in place of all that is in it.
-void list_files(Disk& disk, const std::string& folder, const std::string& below, size_t levels,
-                std::vector<std::string>& files) {
-  for (const Entry& entry : disk.list(below.empty() ? folder : joined(folder, below))) {
-    const std::string name = joined(below, entry.name);
-    if (entry.kind == Entry::Kind::kFolder && levels > 0) {
-      list_files(disk, folder, name, levels - 1, files);
+void list_files(FileSystem& file_system, const std::string& directory, const std::string& below,
+                size_t levels, std::vector<std::string>& files) {
+  for (const DirectoryEntry& entry :
+       file_system.list(below.empty() ? directory : join_path(directory, below))) {
+    const std::string name = join_path(below, entry.name);
+    if (entry.kind == DirectoryEntry::Kind::kDirectory && levels > 0) {
+      list_files(file_system, directory, name, levels - 1, files);
     } else {
       files.push_back(name);
     }
@@ -77,33 +78,33 @@ void list_files(Disk& disk, const std::string& folder, const std::string& below,
 
 }  // namespace
 
-Verdict verify(Disk& disk, const std::string& folder) {
-  const Manifest manifest = read_manifest(disk, folder).manifest;
-  Verdict verdict;
-  verdict.complaints = coverage_complaints(manifest.files);
+VerifyResult verify(FileSystem& file_system, const std::string& directory) {
+  const Manifest manifest = read_manifest(file_system, directory).manifest;
+  VerifyResult result;
+  result.errors = coverage_errors(manifest.files);
   std::vector<std::byte> buffer;
   std::set<std::string> known = {std::string(kManifest)};
   for (const StoredFile& stored : manifest.files) {
     known.insert(stored.name);
-    const std::string name = joined(folder, stored.name);
-    const std::filesystem::path path = path_to(disk, name);
+    const std::string name = join_path(directory, stored.name);
+    const std::filesystem::path path = full_path(file_system, name);
     try {
-      const auto file = read_ahead(disk.open(name));
+      const auto file = read_ahead(file_system.open(name));
       const FileCheck check = check_file(*file, stored, path, buffer);
-      verdict.bytes += stored.size;
-      if (check.crc == stored.crc && check.bad_pieces.empty()) continue;
-      verdict.complaints.push_back(fmt::format(
+      result.bytes += stored.size;
+      if (check.crc == stored.crc && check.bad_chunks.empty()) continue;
+      result.errors.push_back(fmt::format(
           "{} is damaged: {}", path.string(),
-          check.bad_pieces.empty()
-              ? fmt::format("crc32c {}, written was {}", crc_text(check.crc), crc_text(stored.crc))
-              : listed(check.bad_pieces)));
+          check.bad_chunks.empty() ? fmt::format("crc32c {}, written was {}", format_crc(check.crc),
+                                                 format_crc(stored.crc))
+                                   : listed(check.bad_chunks)));
     } catch (const Error& error) {
-      verdict.complaints.push_back(error.what());
+      result.errors.push_back(error.what());
     }
   }
-  list_files(disk, folder, "", kMaxDepth, verdict.unlisted);
-  std::erase_if(verdict.unlisted, [&](const std::string& name) { return known.contains(name); });
-  return verdict;
+  list_files(file_system, directory, "", kMaxDepth, result.unlisted);
+  std::erase_if(result.unlisted, [&](const std::string& name) { return known.contains(name); });
+  return result;
 }
 
 }  // namespace zeroth::checkpoint

@@ -17,19 +17,19 @@ namespace {
 
 constexpr size_t kBlock = TransferBuffer::kBytes;
 
-class WriteBehind final : public NewFile {
+class WriteBehind final : public WritableFile {
  public:
-  explicit WriteBehind(std::unique_ptr<NewFile> file) : file_(std::move(file)) {}
+  explicit WriteBehind(std::unique_ptr<WritableFile> file) : file_(std::move(file)) {}
   ~WriteBehind() override;
   size_t write(std::span<const std::byte> bytes, int64_t offset) override;
-  size_t write_and_sum(std::span<const std::byte> bytes, int64_t offset, uint32_t& crc) override;
+  size_t write_with_crc(std::span<const std::byte> bytes, int64_t offset, uint32_t& crc) override;
   void sync() override;
   void close() override;
 
  private:
   // Consecutive bytes of one block of the file, at the same place of the buffer, so that they are
   // aligned there as they are in the file.
-  struct Part {
+  struct FillBuffer {
     TransferBuffer memory;
     int64_t begin = 0;
     size_t size = 0;
@@ -37,52 +37,53 @@ class WriteBehind final : public NewFile {
     std::span<std::byte> bytes() const { return memory.bytes().subspan(first(), size); }
   };
 
-  Part& filled() { return parts_[filled_]; }
-  std::span<std::byte> room_for(size_t most, int64_t offset);
-  void took(size_t size);
-  void hand_over();
+  FillBuffer& filled() { return parts_[filled_]; }
+  std::span<std::byte> room_for(size_t max_size, int64_t offset);
+  void advance(size_t size);
+  void submit();
   void drain();
-  void write_out(Part& part);
+  void write_out(FillBuffer& part);
   void run();
 
-  const std::unique_ptr<NewFile> file_;
+  const std::unique_ptr<WritableFile> file_;
   std::mutex writers_;
-  std::array<Part, 2> parts_;  // one is filled; the other one is the thread's while it is handed
+  std::array<FillBuffer, 2>
+      parts_;  // one is filled; the other one is the thread's while it is handed
   size_t filled_ = 0;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  Part* handed_ = nullptr;  // null: the thread has nothing to write
+  FillBuffer* handed_ = nullptr;  // null: the thread has nothing to write
   std::exception_ptr failure_;
-  bool stops_ = false;
+  bool stop_requested_ = false;
   std::thread thread_;  // from the first whole block on
 };
 
 WriteBehind::~WriteBehind() {
   {
     const std::lock_guard lock(mutex_);
-    stops_ = true;
+    stop_requested_ = true;
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
 }
 
-// Where bytes at `offset` of the file go: up to `most`, at least one. Of who holds writers_.
-std::span<std::byte> WriteBehind::room_for(size_t most, int64_t offset) {
+// Where bytes at `offset` of the file go: up to `max_size`, at least one. Of who holds writers_.
+std::span<std::byte> WriteBehind::room_for(size_t max_size, int64_t offset) {
   if (filled().size > 0 && offset != filled().begin + static_cast<int64_t>(filled().size)) {
-    hand_over();
+    submit();
   }
-  Part& part = filled();
+  FillBuffer& part = filled();
   if (part.size == 0) part.begin = offset;
   const size_t at = part.first() + part.size;
-  return part.memory.bytes().subspan(at, std::min(most, kBlock - at));
+  return part.memory.bytes().subspan(at, std::min(max_size, kBlock - at));
 }
 
 // What room_for() gave has been filled.
-void WriteBehind::took(size_t size) {
-  Part& part = filled();
+void WriteBehind::advance(size_t size) {
+  FillBuffer& part = filled();
   part.size += size;
-  if (part.first() + part.size == kBlock) hand_over();
+  if (part.first() + part.size == kBlock) submit();
 }
 
 size_t WriteBehind::write(std::span<const std::byte> bytes, int64_t offset) {
@@ -90,21 +91,22 @@ size_t WriteBehind::write(std::span<const std::byte> bytes, int64_t offset) {
   if (filled().memory.bytes().empty()) return file_->write(bytes, offset);
   const std::span<std::byte> room = room_for(bytes.size(), offset);
   std::memcpy(room.data(), bytes.data(), room.size());
-  took(room.size());
+  advance(room.size());
   return room.size();
 }
 
-size_t WriteBehind::write_and_sum(std::span<const std::byte> bytes, int64_t offset, uint32_t& crc) {
+size_t WriteBehind::write_with_crc(std::span<const std::byte> bytes, int64_t offset,
+                                   uint32_t& crc) {
   const std::lock_guard one_writer(writers_);
-  if (filled().memory.bytes().empty()) return file_->write_and_sum(bytes, offset, crc);
+  if (filled().memory.bytes().empty()) return file_->write_with_crc(bytes, offset, crc);
   const std::span<std::byte> room = room_for(bytes.size(), offset);
   crc = copy_with_crc32c(room, bytes.first(room.size()), crc);
-  took(room.size());
+  advance(room.size());
   return room.size();
 }
 
 // Waits until the other part is written.
-void WriteBehind::hand_over() {
+void WriteBehind::submit() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return handed_ == nullptr; });
   if (failure_) std::rethrow_exception(failure_);
@@ -118,9 +120,9 @@ void WriteBehind::hand_over() {
 void WriteBehind::run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return stops_ || handed_ != nullptr; });
-    if (stops_) return;
-    Part& part = *handed_;
+    changed_.wait(lock, [&] { return stop_requested_ || handed_ != nullptr; });
+    if (stop_requested_) return;
+    FillBuffer& part = *handed_;
     lock.unlock();
     write_out(part);
     lock.lock();
@@ -129,7 +131,7 @@ void WriteBehind::run() {
   }
 }
 
-void WriteBehind::write_out(Part& part) {
+void WriteBehind::write_out(FillBuffer& part) {
   std::exception_ptr failure;
   try {
     write_all(*file_, part.bytes(), part.begin);
@@ -162,7 +164,7 @@ void WriteBehind::close() {
 
 }  // namespace
 
-std::unique_ptr<NewFile> write_behind(std::unique_ptr<NewFile> file, int64_t size) {
+std::unique_ptr<WritableFile> write_behind(std::unique_ptr<WritableFile> file, int64_t size) {
   if (size <= static_cast<int64_t>(kBlock)) return file;
   return std::make_unique<WriteBehind>(std::move(file));
 }

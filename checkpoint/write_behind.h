@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "checkpoint/disk.h"
+#include "checkpoint/file_system.h"
 
 namespace zeroth::checkpoint {
 
@@ -12,6 +12,6 @@ namespace zeroth::checkpoint {
 // thread then writes. What `file` throws is thrown by a later call, at the latest by sync() and
 // close(), which then do nothing else. What is given up before these may be written or not. A file
 // of one block stays as it is.
-std::unique_ptr<NewFile> write_behind(std::unique_ptr<NewFile> file, int64_t size);
+std::unique_ptr<WritableFile> write_behind(std::unique_ptr<WritableFile> file, int64_t size);
 
 }  // namespace zeroth::checkpoint

@@ -1,5 +1,5 @@
-// fmt's code, for programs that run where its shared library is not installed: what its own source file holds beside the
-// headers. Tested with fmt 9 and 10.
+// fmt's code, for programs that run where its shared library is not installed: what its own source
+// file holds beside the headers. Tested with fmt 9 and 10.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

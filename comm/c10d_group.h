@@ -6,10 +6,10 @@
 #include <string_view>
 
 #include "comm/group.h"
-#include "comm/host_progress.h"
-#include "comm/host_reports.h"
 #include "comm/members.h"
 #include "comm/pair_link.h"
+#include "comm/peer_reports.h"
+#include "comm/progress_engine.h"
 #include "comm/rank_table.h"
 #include "comm/watchdog.h"
 
@@ -27,10 +27,10 @@ struct C10dGroupOptions {
   // waits, at most as long as the backend's own time limit.
   std::shared_ptr<Watchdog> watchdog = nullptr;
   // With a watchdog, of ranks on several machines: what they tell each other; may be null.
-  std::shared_ptr<HostReports> reports = nullptr;
+  std::shared_ptr<PeerReports> reports = nullptr;
   // What else moves where this rank waits, of a run on several machines; null: waits move nothing.
-  std::shared_ptr<HostProgress> progress = nullptr;
-  // Of a group of two, over which they swap(); else null.
+  std::shared_ptr<ProgressEngine> progress = nullptr;
+  // Of a group of two, over which they send_recv(); else null.
   std::shared_ptr<PairLink> link = nullptr;
   // As Group::split: connects the backend's ranks in parts.
   std::function<std::unique_ptr<Group>(const Partition&)> split = {};
@@ -41,8 +41,8 @@ class C10dGroup : public Group {
  public:
   // out [n] = the other rank's `in` [n], in a group of two that has a link; in both directions or
   // in one, where the other has no elements. They share no memory. As Group::issue().
-  virtual Pending swap(const torch::Tensor& out, const torch::Tensor& in,
-                       std::string_view what) = 0;
+  virtual CollectiveHandle send_recv(const torch::Tensor& out, const torch::Tensor& in,
+                                     std::string_view what) = 0;
 };
 
 // Takes shared ownership of the backend.

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/units.h"
-#include "comm/agreement.h"
-#include "comm/call.h"
+#include "comm/collective_info.h"
+#include "comm/cpu_collectives.h"
 
 namespace zeroth::comm {
 namespace {
@@ -19,17 +19,17 @@ void finish_queued_work(torch::Device device) {
 }
 
 // As DeepSpeed's logger names it.
-const char* name_of(const Collective& collective) {
+const char* deepspeed_name(const Collective& collective) {
   switch (collective.kind) {
-    case Collective::Kind::kAllReduce:
+    case Collective::OpType::kAllReduce:
       return collective.what == kBarrier ? "barrier" : "all_reduce";
-    case Collective::Kind::kAllGather:
+    case Collective::OpType::kAllGather:
       return "all_gather_into_tensor";
-    case Collective::Kind::kReduceScatter:
+    case Collective::OpType::kReduceScatter:
       return "reduce_scatter_tensor";
-    case Collective::Kind::kBroadcast:
+    case Collective::OpType::kBroadcast:
       return "broadcast";
-    case Collective::Kind::kAllToAll:
+    case Collective::OpType::kAllToAll:
       return "all_to_all_single";
   }
   return "";
@@ -43,12 +43,12 @@ class LoggedGroup final : public Group {
   int size() const override { return group_->size(); }
   CommTimes times() const override { return group_->times(); }
 
-  Pending issue(const Collective& collective) override {
-    const char* const operation = name_of(collective);
+  CollectiveHandle issue(const Collective& collective) override {
+    const char* const operation = deepspeed_name(collective);
     if (!log_.counts(operation)) return group_->issue(collective);
     const torch::Tensor& whole = collective.whole();
     finish_queued_work(whole.device());
-    const Stopwatch watch;
+    const Timer watch;
     group_->issue(collective).wait();
     finish_queued_work(whole.device());
     log_.add({operation, static_cast<int64_t>(whole.nbytes()), size()}, collective.what,
@@ -72,7 +72,7 @@ bool CommLog::counts(std::string_view operation) const {
   return config_.prof_all || std::find(named.begin(), named.end(), operation) != named.end();
 }
 
-void CommLog::add(Key key, std::string_view what, double seconds) {
+void CommLog::add(CollectiveKey key, std::string_view what, double seconds) {
   if (config_.debug && !what.empty()) key.operation += fmt::format(" ({})", what);
   Total& total = totals_[key];
   ++total.count;
@@ -85,7 +85,7 @@ void CommLog::add(Key key, std::string_view what, double seconds) {
       key.operation, seconds * 1e3, format_bytes(key.bytes), 8 * speed.algorithm, 8 * speed.bus));
 }
 
-CommLog::Bandwidth CommLog::bandwidth(const Key& key, double seconds) {
+CommLog::Bandwidth CommLog::bandwidth(const CollectiveKey& key, double seconds) {
   if (seconds <= 0) return {};
   const double algorithm = static_cast<double>(key.bytes) / seconds / 1e9;
   const double others = static_cast<double>(key.ranks - 1) / key.ranks;

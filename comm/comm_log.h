@@ -18,11 +18,11 @@ namespace zeroth::comm {
 class CommLog {
  public:
   // Collectives of one kind and size in groups of one size.
-  struct Key {
+  struct CollectiveKey {
     std::string operation;
     int64_t bytes = 0;
     int ranks = 0;
-    auto operator<=>(const Key&) const = default;
+    auto operator<=>(const CollectiveKey&) const = default;
   };
   struct Total {
     int64_t count = 0;
@@ -40,14 +40,14 @@ class CommLog {
   bool counts(std::string_view operation) const;
   // `key.operation` as DeepSpeed names it, `key.bytes` of the whole tensor; `what`: whose data it
   // is.
-  void add(Key key, std::string_view what, double seconds);
+  void add(CollectiveKey key, std::string_view what, double seconds);
 
   // Bus bandwidth as nccl-tests define it (doc/PERFORMANCE.md): algorithm bandwidth times
   // 2 (n - 1) / n for all-reduce, (n - 1) / n for all-gather, reduce-scatter and all-to-all, 1 for
   // the others.
-  static Bandwidth bandwidth(const Key& key, double seconds);
+  static Bandwidth bandwidth(const CollectiveKey& key, double seconds);
 
-  const std::map<Key, Total>& totals() const { return totals_; }
+  const std::map<CollectiveKey, Total>& totals() const { return totals_; }
   // For a person, in lines; empty when nothing was counted.
   std::vector<std::string> table() const;
   // With `verbose`: a line for each collective since the last call.
@@ -55,7 +55,7 @@ class CommLog {
 
  private:
   configs::CommsLoggerConfig config_;
-  std::map<Key, Total> totals_;
+  std::map<CollectiveKey, Total> totals_;
   std::vector<std::string> lines_;
 };
 

@@ -22,9 +22,9 @@
 #include "base/random_bytes.h"
 #include "base/sha256.h"
 #include "base/units.h"
-#include "comm/call.h"
+#include "comm/collective_info.h"
 #include "comm/host_address.h"
-#include "comm/rendezvous.h"
+#include "comm/rank_bootstrap.h"
 #include "comm/time_limit.h"
 
 namespace zeroth::comm {
@@ -33,26 +33,27 @@ namespace {
 //   listener: nonce            other: nonce, proof            listener: proof
 // A proof is an HMAC over its maker's role, the pair's name and both nonces.
 constexpr size_t kNonceBytes = 32, kProofBytes = 32, kAnswerBytes = kNonceBytes + kProofBytes;
-constexpr std::chrono::seconds kHandshake{5};
+constexpr std::chrono::seconds kHandshakeTimeout{5};
 constexpr std::chrono::milliseconds kPause{20};
-constexpr size_t kMostStrangers = 64;  // one more ends the oldest
+constexpr size_t kMaxCandidates = 64;  // one more ends the oldest
 constexpr const char* kKey = "pair";
 
-class Proofs {
+class HandshakeProofs {
  public:
-  explicit Proofs(const PairOptions& options) : key_(options.secret), name_(options.name) {}
+  explicit HandshakeProofs(const PairOptions& options)
+      : key_(options.secret), name_(options.name) {}
 
-  std::string of_listener(std::string_view its_nonce, std::string_view others) const {
-    return of("listener", its_nonce, others);
+  std::string listener_proof(std::string_view its_nonce, std::string_view others) const {
+    return proof("listener", its_nonce, others);
   }
-  std::string of_other(std::string_view listeners_nonce, std::string_view own) const {
-    return of("other", listeners_nonce, own);
+  std::string connector_proof(std::string_view listeners_nonce, std::string_view own) const {
+    return proof("other", listeners_nonce, own);
   }
 
  private:
-  std::string of(std::string_view role, std::string_view first, std::string_view second) const {
+  std::string proof(std::string_view role, std::string_view first, std::string_view second) const {
     const std::string label = fmt::format("zeroth pair {} {}\n", role, name_);
-    return std::string(bytes_of(key_.digest(label, first, second)));
+    return std::string(digest_bytes(key_.digest(label, first, second)));
   }
 
   HmacKey key_;
@@ -64,12 +65,12 @@ void set_blocking(int fd, bool blocks) {
   ::fcntl(fd, F_SETFL, blocks ? flags & ~O_NONBLOCK : flags | O_NONBLOCK);
 }
 
-bool send_text(int fd, std::string_view text) {
+bool send_all(int fd, std::string_view text) {
   return ::send(fd, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
 }
 
 // "10.0.0.1 4711"
-std::string name_of(int socket) {
+std::string socket_address(int socket) {
   sockaddr_storage own{};
   socklen_t size = sizeof(own);
   std::array<char, NI_MAXHOST> host{};
@@ -82,103 +83,105 @@ std::string name_of(int socket) {
 }
 
 // Listens until the other rank has come.
-class Door {
+class PairListener {
  public:
-  explicit Door(const PairOptions& options)
-      : options_(options), proofs_(options), door_(listen_at(options.address, 0)) {
-    set_blocking(door_.get(), false);
+  explicit PairListener(const PairOptions& options)
+      : options_(options), proofs_(options), listener_(listen_at(options.address, 0)) {
+    set_blocking(listener_.get(), false);
   }
-  std::string name() const { return name_of(door_.get()); }
+  std::string name() const { return socket_address(listener_.get()); }
 
   FileDescriptor wait() {
-    for (RunningTime time; time.passed() < options_.timeout;) {
+    for (SuspendAwareTimer time; time.elapsed() < options_.timeout;) {
       poll_all();
-      for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
-        if (const auto known = judge(*stranger)) {
-          if (*known) return std::move(stranger->socket);
-          stranger = strangers_.erase(stranger);
+      for (auto candidate = candidates_.begin(); candidate != candidates_.end();) {
+        if (const auto known = authenticate(*candidate)) {
+          if (*known) return std::move(candidate->socket);
+          candidate = candidates_.erase(candidate);
         } else {
-          ++stranger;
+          ++candidate;
         }
       }
-      welcome();
+      accept_all();
     }
-    throw Error("the other rank did not connect: {}", time_limit_text(options_.timeout));
+    throw Error("the other rank did not connect: {}", timeout_message(options_.timeout));
   }
 
  private:
-  struct Stranger {
+  struct Candidate {
     FileDescriptor socket;
-    std::string nonce, said;
-    RunningTime time;
+    std::string nonce, received;
+    SuspendAwareTimer time;
   };
 
   void poll_all() const {
-    std::vector<pollfd> all = {{door_.get(), POLLIN, 0}};
-    for (const Stranger& stranger : strangers_) all.push_back({stranger.socket.get(), POLLIN, 0});
-    ::poll(all.data(), all.size(), static_cast<int>(kGlance.count()));
+    std::vector<pollfd> all = {{listener_.get(), POLLIN, 0}};
+    for (const Candidate& candidate : candidates_)
+      all.push_back({candidate.socket.get(), POLLIN, 0});
+    ::poll(all.data(), all.size(), static_cast<int>(kPollInterval.count()));
   }
 
   // Also those who go before they are welcome.
-  void welcome() {
+  void accept_all() {
     for (;;) {
-      FileDescriptor socket(::accept4(door_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      FileDescriptor socket(
+          ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (socket.get() < 0) {
         if (errno != EAGAIN) std::this_thread::sleep_for(kPause);  // no descriptor is left, say
         return;
       }
       std::string nonce = random_bytes(kNonceBytes);
-      if (!send_text(socket.get(), nonce)) continue;
-      strangers_.push_back({std::move(socket), std::move(nonce), "", {}});
-      if (strangers_.size() > kMostStrangers) strangers_.pop_front();
+      if (!send_all(socket.get(), nonce)) continue;
+      candidates_.push_back({std::move(socket), std::move(nonce), "", {}});
+      if (candidates_.size() > kMaxCandidates) candidates_.pop_front();
     }
   }
 
   // Whether it is the other rank; empty: it is not known yet.
-  std::optional<bool> judge(Stranger& stranger) const {
+  std::optional<bool> authenticate(Candidate& candidate) const {
     std::array<char, kAnswerBytes> bytes{};
-    const int fd = stranger.socket.get();
-    const ssize_t got = ::recv(fd, bytes.data(), kAnswerBytes - stranger.said.size(), 0);
+    const int fd = candidate.socket.get();
+    const ssize_t got = ::recv(fd, bytes.data(), kAnswerBytes - candidate.received.size(), 0);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return false;
-    if (got > 0) stranger.said.append(bytes.data(), static_cast<size_t>(got));
-    if (stranger.said.size() < kAnswerBytes)
-      return stranger.time.passed() < kHandshake ? std::nullopt : std::optional(false);
-    const std::string_view nonce = std::string_view(stranger.said).substr(0, kNonceBytes);
-    const std::string_view proof = std::string_view(stranger.said).substr(kNonceBytes);
-    if (!same_secret(proof, proofs_.of_other(stranger.nonce, nonce))) return false;
-    if (!send_text(fd, proofs_.of_listener(stranger.nonce, nonce))) return false;
+    if (got > 0) candidate.received.append(bytes.data(), static_cast<size_t>(got));
+    if (candidate.received.size() < kAnswerBytes)
+      return candidate.time.elapsed() < kHandshakeTimeout ? std::nullopt : std::optional(false);
+    const std::string_view nonce = std::string_view(candidate.received).substr(0, kNonceBytes);
+    const std::string_view proof = std::string_view(candidate.received).substr(kNonceBytes);
+    if (!constant_time_equal(proof, proofs_.connector_proof(candidate.nonce, nonce))) return false;
+    if (!send_all(fd, proofs_.listener_proof(candidate.nonce, nonce))) return false;
     set_blocking(fd, true);
     return true;
   }
 
   const PairOptions& options_;
-  Proofs proofs_;
-  FileDescriptor door_;
-  std::list<Stranger> strangers_;  // the oldest first
+  HandshakeProofs proofs_;
+  FileDescriptor listener_;
+  std::list<Candidate> candidates_;  // the oldest first
 };
 
-// One attempt to connect, which takes kHandshake at most and has an end when `time`, the caller's,
-// is at `limit`. It waits in glances, so that `time` sees all of it.
-class Attempt {
+// One attempt to connect, which takes kHandshakeTimeout at most and has an end when `time`, the
+// caller's, is at `limit`. It waits in glances, so that `time` sees all of it.
+class ConnectAttempt {
  public:
-  Attempt(const addrinfo& address, RunningTime& time, std::chrono::milliseconds limit)
+  ConnectAttempt(const addrinfo& address, SuspendAwareTimer& time, std::chrono::milliseconds limit)
       : socket_(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
         time_(time),
-        end_(std::min<std::chrono::milliseconds>(time.passed() + kHandshake, limit)),
+        end_(std::min<std::chrono::milliseconds>(time.elapsed() + kHandshakeTimeout, limit)),
         error_(connect(address)) {}
 
   // Empty: connected.
-  std::string why_not() const { return error_ == 0 ? "" : system_reason(error_); }
+  std::string failure_reason() const { return error_ == 0 ? "" : system_reason(error_); }
 
   // Whether each knows that the other is the rank that it looks for.
-  bool shake_hands(const Proofs& proofs) {
+  bool handshake(const HandshakeProofs& proofs) {
     const std::string theirs = read(kNonceBytes), own = random_bytes(kNonceBytes);
     return theirs.size() == kNonceBytes &&
-           send_text(socket_.get(), own + proofs.of_other(theirs, own)) &&
-           same_secret(read(kProofBytes), proofs.of_listener(theirs, own));
+           send_all(socket_.get(), own + proofs.connector_proof(theirs, own)) &&
+           constant_time_equal(read(kProofBytes), proofs.listener_proof(theirs, own));
   }
 
-  FileDescriptor take() {
+  FileDescriptor release_socket() {
     set_blocking(socket_.get(), true);
     return std::move(socket_);
   }
@@ -197,9 +200,9 @@ class Attempt {
   }
 
   bool wait_for(short event) {
-    while (time_.passed() < end_) {
+    while (time_.elapsed() < end_) {
       pollfd one{socket_.get(), event, 0};
-      if (::poll(&one, 1, static_cast<int>(kGlance.count())) > 0) return true;
+      if (::poll(&one, 1, static_cast<int>(kPollInterval.count())) > 0) return true;
     }
     return false;
   }
@@ -207,18 +210,18 @@ class Attempt {
   // The bytes that come, or fewer when it ends or takes too long.
   std::string read(size_t size) {
     std::string text(size, '\0');
-    size_t come = 0;
-    while (come < size && wait_for(POLLIN)) {
-      const ssize_t got = ::recv(socket_.get(), text.data() + come, size - come, 0);
+    size_t num_received = 0;
+    while (num_received < size && wait_for(POLLIN)) {
+      const ssize_t got = ::recv(socket_.get(), text.data() + num_received, size - num_received, 0);
       if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) break;
-      come += static_cast<size_t>(std::max<ssize_t>(got, 0));
+      num_received += static_cast<size_t>(std::max<ssize_t>(got, 0));
     }
-    text.resize(come);
+    text.resize(num_received);
     return text;
   }
 
   FileDescriptor socket_;
-  RunningTime& time_;
+  SuspendAwareTimer& time_;
   std::chrono::milliseconds end_;
   int error_;
 };
@@ -228,13 +231,14 @@ FileDescriptor connect_to(const std::string& where, const PairOptions& options) 
   const auto port = parse_number<uint16_t>(where.substr(std::min(where.size(), space + 1)));
   if (space == std::string::npos || !port) throw Error("'{}' is no address", shortened(where));
   const Addresses found = resolve_master(where.substr(0, space), *port, SOCK_STREAM);
-  const Proofs proofs(options);
+  const HandshakeProofs proofs(options);
   std::string reason;
-  for (RunningTime time; time.passed() < options.timeout; std::this_thread::sleep_for(kPause)) {
-    Attempt attempt(*found, time, options.timeout);
-    reason = attempt.why_not();
+  for (SuspendAwareTimer time; time.elapsed() < options.timeout;
+       std::this_thread::sleep_for(kPause)) {
+    ConnectAttempt attempt(*found, time, options.timeout);
+    reason = attempt.failure_reason();
     if (!reason.empty()) continue;
-    if (attempt.shake_hands(proofs)) return attempt.take();
+    if (attempt.handshake(proofs)) return attempt.release_socket();
     reason = "what answers there is not the other rank, or does not know the run's secret";
   }
   throw Error("cannot connect to {}: {}", where, reason);
@@ -244,10 +248,10 @@ FileDescriptor connect_to(const std::string& where, const PairOptions& options) 
 
 FileDescriptor connect_pair(c10d::Store& store, int rank, const PairOptions& options) {
   if (rank == 0) {
-    Door door(options);
-    const std::string name = door.name();
+    PairListener listener(options);
+    const std::string name = listener.name();
     store.set(kKey, std::vector<uint8_t>(name.begin(), name.end()));
-    return door.wait();
+    return listener.wait();
   }
   const std::vector<uint8_t> where = store.get(kKey);
   return connect_to({where.begin(), where.end()}, options);

@@ -5,19 +5,19 @@
 namespace zeroth::comm {
 namespace {
 
-class DeviceStagedPending final : public Pending::Impl {
+class DeviceStagedHandle final : public CollectiveHandle::Impl {
  public:
-  DeviceStagedPending(Pending pending, torch::Tensor device, torch::Tensor host)
-      : pending_(std::move(pending)), device_(std::move(device)), host_(std::move(host)) {}
+  DeviceStagedHandle(CollectiveHandle pending, torch::Tensor device, torch::Tensor cpu)
+      : pending_(std::move(pending)), device_(std::move(device)), cpu_(std::move(cpu)) {}
 
   void wait() override {
     pending_.wait();
-    host_.copy_(device_);  // returns when it is there
+    cpu_.copy_(device_);  // returns when it is there
   }
 
  private:
-  Pending pending_;
-  torch::Tensor device_, host_;
+  CollectiveHandle pending_;
+  torch::Tensor device_, cpu_;
 };
 
 class DeviceStagedGroup final : public Group {
@@ -27,13 +27,13 @@ class DeviceStagedGroup final : public Group {
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
 
-  Pending issue(const Collective& collective) override {
+  CollectiveHandle issue(const Collective& collective) override {
     const bool in_place = collective.out.is_same(collective.in);
     Collective staged = collective;
     staged.in = collective.in.to(device_, /*non_blocking=*/false, /*copy=*/true);
     staged.out = in_place ? staged.in : torch::empty_like(collective.out, device_);
-    return Pending(
-        std::make_shared<DeviceStagedPending>(group_.issue(staged), staged.out, collective.out));
+    return CollectiveHandle(
+        std::make_shared<DeviceStagedHandle>(group_.issue(staged), staged.out, collective.out));
   }
 
   std::unique_ptr<Group> split(const Partition& partition) override {

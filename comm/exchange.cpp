@@ -21,13 +21,13 @@ void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
   std::memcpy(to, from, bytes);
 }
 
-uint64_t pieces_of(int64_t elements, int64_t per_piece) {
-  return static_cast<uint64_t>((elements + per_piece - 1) / per_piece);
+uint64_t num_chunks(int64_t elements, int64_t per_chunk) {
+  return static_cast<uint64_t>((elements + per_chunk - 1) / per_chunk);
 }
 
 // A contiguous tensor as memory.
-struct Bytes {
-  explicit Bytes(const torch::Tensor& source)
+struct TensorBytes {
+  explicit TensorBytes(const torch::Tensor& source)
       : tensor(source),
         data(static_cast<std::byte*>(source.data_ptr())),
         element(source.element_size()) {
@@ -45,188 +45,193 @@ struct Bytes {
   size_t element;
 };
 
-struct Span {
+struct ElementRange {
   int64_t begin;
   int64_t size;
 };
 
 // What all-reduce and reduce-scatter share: each rank reduces one slice of a piece, which it finds
 // in the peers' slots (in the lane of its rank) and in its own tensor.
-class Reducing : public Exchange {
+class ReducingExchange : public Exchange {
  protected:
-  // `lanes`: ranks, or one less where a rank needs none for itself.
-  Reducing(SharedRing& ring, uint64_t first, Reduce op, const torch::Tensor& source, int lanes)
+  // `num_sections`: ranks, or one less where a rank needs none for itself.
+  ReducingExchange(SharedRing& ring, uint64_t first, ReduceOp op, const torch::Tensor& source,
+                   int num_sections)
       : Exchange(ring, first),
         op_(op),
         source_(source),
-        lanes_(lanes),
-        lane_bytes_(ring.slot_bytes() / static_cast<size_t>(lanes) / kAlignment * kAlignment) {}
+        sections_(num_sections),
+        section_bytes_(ring.slot_bytes() / static_cast<size_t>(num_sections) / kAlignment *
+                       kAlignment) {}
 
-  int64_t lane_elements() const { return static_cast<int64_t>(lane_bytes_ / source_.element); }
-  std::byte* lane(int rank, uint64_t piece, int of) const {
-    const int index = of - (lanes_ < ring_.ranks() && of > rank ? 1 : 0);
-    return ring_.slot(rank, piece) + lane_bytes_ * static_cast<size_t>(index);
+  int64_t section_elements() const {
+    return static_cast<int64_t>(section_bytes_ / source_.element);
+  }
+  std::byte* ring_section(int rank, uint64_t chunk, int of) const {
+    const int index = of - (sections_ < ring_.ranks() && of > rank ? 1 : 0);
+    return ring_.slot(rank, chunk) + section_bytes_ * static_cast<size_t>(index);
   }
   // Elements of `source_` that `rank` reduces in the piece.
-  virtual Span slice(uint64_t piece, int rank) const = 0;
+  virtual ElementRange slice(uint64_t chunk, int rank) const = 0;
 
-  void put(uint64_t piece) override {
+  void publish(uint64_t chunk) override {
     for (int peer = 0; peer < ring_.ranks(); ++peer) {
-      const Span part = slice(piece, peer);
+      const ElementRange part = slice(chunk, peer);
       if (peer == ring_.rank()) continue;
-      copy_bytes(lane(ring_.rank(), piece, peer), source_.at(part.begin), source_.size(part.size));
+      copy_bytes(ring_section(ring_.rank(), chunk, peer), source_.at(part.begin),
+                 source_.size(part.size));
     }
   }
 
-  void reduce_to(std::byte* result, uint64_t piece) {
-    const Span mine = slice(piece, ring_.rank());
+  void reduce_to(std::byte* result, uint64_t chunk) {
+    const ElementRange mine = slice(chunk, ring_.rank());
     if (mine.size == 0) return;
     std::vector<torch::Tensor> parts;
     for (int rank = 0; rank < ring_.ranks(); ++rank) {
       std::byte* memory =
-          rank == ring_.rank() ? source_.at(mine.begin) : lane(rank, piece, ring_.rank());
+          rank == ring_.rank() ? source_.at(mine.begin) : ring_section(rank, chunk, ring_.rank());
       parts.push_back(source_.view(memory, mine.size));
     }
     reduce_parts(op_, source_.view(result, mine.size), parts, scratch_);
   }
 
-  Reduce op_;
-  Bytes source_;
-  int lanes_;
-  size_t lane_bytes_;
+  ReduceOp op_;
+  TensorBytes source_;
+  int sections_;
+  size_t section_bytes_;
   torch::Tensor scratch_;
 };
 
-class AllReduce final : public Reducing {
+class AllReduce final : public ReducingExchange {
  public:
-  AllReduce(SharedRing& ring, uint64_t first, const torch::Tensor& tensor, Reduce op)
-      : Reducing(ring, first, op, tensor, ring.ranks()),
-        piece_elements_(lane_elements() * ring.ranks()) {
-    end_ = first + pieces_of(tensor.numel(), piece_elements_);
+  AllReduce(SharedRing& ring, uint64_t first, const torch::Tensor& tensor, ReduceOp op)
+      : ReducingExchange(ring, first, op, tensor, ring.ranks()),
+        chunk_elements_(section_elements() * ring.ranks()) {
+    end_ = first + num_chunks(tensor.numel(), chunk_elements_);
   }
-  bool has_two_rounds() const override { return true; }
+  bool has_two_phases() const override { return true; }
 
-  void take(uint64_t piece) override {
+  void consume(uint64_t chunk) override {
     const int me = ring_.rank();
-    const Span mine = slice(piece, me);
-    reduce_to(lane(me, piece, me), piece);
-    copy_bytes(source_.at(mine.begin), lane(me, piece, me), source_.size(mine.size));
+    const ElementRange mine = slice(chunk, me);
+    reduce_to(ring_section(me, chunk, me), chunk);
+    copy_bytes(source_.at(mine.begin), ring_section(me, chunk, me), source_.size(mine.size));
   }
 
-  void finish(uint64_t piece) override {
+  void finish(uint64_t chunk) override {
     for (int peer = 0; peer < ring_.ranks(); ++peer) {
       if (peer == ring_.rank()) continue;
-      const Span part = slice(piece, peer);
-      copy_bytes(source_.at(part.begin), lane(peer, piece, peer), source_.size(part.size));
+      const ElementRange part = slice(chunk, peer);
+      copy_bytes(source_.at(part.begin), ring_section(peer, chunk, peer), source_.size(part.size));
     }
   }
 
  private:
-  Span slice(uint64_t piece, int rank) const override {
-    const int64_t begin = static_cast<int64_t>(piece - first_) * piece_elements_;
-    const int64_t size = std::min(piece_elements_, source_.tensor.numel() - begin);
+  ElementRange slice(uint64_t chunk, int rank) const override {
+    const int64_t begin = static_cast<int64_t>(chunk - first_) * chunk_elements_;
+    const int64_t size = std::min(chunk_elements_, source_.tensor.numel() - begin);
     const int64_t step = static_cast<int64_t>(kAlignment);
     const int64_t share = ((size + ring_.ranks() - 1) / ring_.ranks() + step - 1) / step * step;
-    const int64_t from = std::min(size, rank * std::min(share, lane_elements()));
-    const int64_t to = std::min(size, (rank + 1) * std::min(share, lane_elements()));
+    const int64_t from = std::min(size, rank * std::min(share, section_elements()));
+    const int64_t to = std::min(size, (rank + 1) * std::min(share, section_elements()));
     return {begin + from, to - from};
   }
 
-  int64_t piece_elements_;
+  int64_t chunk_elements_;
 };
 
 class SmallAllReduce final : public Exchange {
  public:
-  SmallAllReduce(SharedRing& ring, uint64_t first, const torch::Tensor& tensor, Reduce op)
+  SmallAllReduce(SharedRing& ring, uint64_t first, const torch::Tensor& tensor, ReduceOp op)
       : Exchange(ring, first), op_(op), source_(tensor) {
     end_ = first + (tensor.numel() > 0 ? 1 : 0);
   }
 
-  void put(uint64_t piece) override {
-    copy_bytes(ring_.slot(ring_.rank(), piece), source_.data, source_.tensor.nbytes());
+  void publish(uint64_t chunk) override {
+    copy_bytes(ring_.slot(ring_.rank(), chunk), source_.data, source_.tensor.nbytes());
   }
 
-  void take(uint64_t piece) override {
+  void consume(uint64_t chunk) override {
     const int64_t elements = source_.tensor.numel();
     std::vector<torch::Tensor> parts;
     for (int rank = 0; rank < ring_.ranks(); ++rank) {
-      parts.push_back(source_.view(ring_.slot(rank, piece), elements));
+      parts.push_back(source_.view(ring_.slot(rank, chunk), elements));
     }
     torch::Tensor scratch;
     reduce_parts(op_, source_.view(source_.data, elements), parts, scratch);
   }
 
  private:
-  Reduce op_;
-  Bytes source_;
+  ReduceOp op_;
+  TensorBytes source_;
 };
 
-class ReduceScatter final : public Reducing {
+class ReduceScatter final : public ReducingExchange {
  public:
   ReduceScatter(SharedRing& ring, uint64_t first, const torch::Tensor& out, const torch::Tensor& in)
-      : Reducing(ring, first, Reduce::kSum, in, ring.ranks() - 1), out_(out) {
-    end_ = first + pieces_of(out.numel(), lane_elements());
+      : ReducingExchange(ring, first, ReduceOp::kSum, in, ring.ranks() - 1), out_(out) {
+    end_ = first + num_chunks(out.numel(), section_elements());
   }
 
-  void take(uint64_t piece) override {
-    reduce_to(out_.at(static_cast<int64_t>(piece - first_) * lane_elements()), piece);
+  void consume(uint64_t chunk) override {
+    reduce_to(out_.at(static_cast<int64_t>(chunk - first_) * section_elements()), chunk);
   }
 
  private:
-  Span slice(uint64_t piece, int rank) const override {
-    const int64_t begin = static_cast<int64_t>(piece - first_) * lane_elements();
+  ElementRange slice(uint64_t chunk, int rank) const override {
+    const int64_t begin = static_cast<int64_t>(chunk - first_) * section_elements();
     const int64_t numel = out_.tensor.numel();
-    return {rank * numel + begin, std::min(lane_elements(), numel - begin)};
+    return {rank * numel + begin, std::min(section_elements(), numel - begin)};
   }
 
-  Bytes out_;
+  TensorBytes out_;
 };
 
 // All-gather, and broadcast as its case of one source.
-class Copying final : public Exchange {
+class CopyExchange final : public Exchange {
  public:
-  static constexpr int kEverybody = -1;
+  static constexpr int kAllRanks = -1;
 
-  Copying(SharedRing& ring, uint64_t first, const torch::Tensor& out, const torch::Tensor& in,
-          int source)
+  CopyExchange(SharedRing& ring, uint64_t first, const torch::Tensor& out, const torch::Tensor& in,
+               int source)
       : Exchange(ring, first),
         out_(out),
         in_(in),
         source_(source),
-        per_piece_(static_cast<int64_t>(ring.slot_bytes() / in_.element)) {
-    end_ = first + pieces_of(in.numel(), per_piece_);
+        per_chunk_(static_cast<int64_t>(ring.slot_bytes() / in_.element)) {
+    end_ = first + num_chunks(in.numel(), per_chunk_);
   }
 
-  bool takes_from(int peer) const override { return source_ == kEverybody || peer == source_; }
+  bool reads_from(int peer) const override { return source_ == kAllRanks || peer == source_; }
 
-  void put(uint64_t piece) override {
-    if (!takes_from(ring_.rank())) return;
-    const Span part = part_of(piece);
-    copy_bytes(ring_.slot(ring_.rank(), piece), in_.at(part.begin), in_.size(part.size));
-    if (source_ == kEverybody) {
+  void publish(uint64_t chunk) override {
+    if (!reads_from(ring_.rank())) return;
+    const ElementRange part = part_of(chunk);
+    copy_bytes(ring_.slot(ring_.rank(), chunk), in_.at(part.begin), in_.size(part.size));
+    if (source_ == kAllRanks) {
       copy_bytes(out_.at(ring_.rank() * in_.tensor.numel() + part.begin), in_.at(part.begin),
                  in_.size(part.size));
     }
   }
 
-  void take(uint64_t piece) override {
-    const Span part = part_of(piece);
+  void consume(uint64_t chunk) override {
+    const ElementRange part = part_of(chunk);
     for (int peer = 0; peer < ring_.ranks(); ++peer) {
-      if (peer == ring_.rank() || !takes_from(peer)) continue;
-      const int64_t begin = source_ == kEverybody ? peer * in_.tensor.numel() : 0;
-      copy_bytes(out_.at(begin + part.begin), ring_.slot(peer, piece), in_.size(part.size));
+      if (peer == ring_.rank() || !reads_from(peer)) continue;
+      const int64_t begin = source_ == kAllRanks ? peer * in_.tensor.numel() : 0;
+      copy_bytes(out_.at(begin + part.begin), ring_.slot(peer, chunk), in_.size(part.size));
     }
   }
 
  private:
-  Span part_of(uint64_t piece) const {
-    const int64_t begin = static_cast<int64_t>(piece - first_) * per_piece_;
-    return {begin, std::min(per_piece_, in_.tensor.numel() - begin)};
+  ElementRange part_of(uint64_t chunk) const {
+    const int64_t begin = static_cast<int64_t>(chunk - first_) * per_chunk_;
+    return {begin, std::min(per_chunk_, in_.tensor.numel() - begin)};
   }
 
-  Bytes out_, in_;
+  TensorBytes out_, in_;
   int source_;
-  int64_t per_piece_;
+  int64_t per_chunk_;
 };
 
 // A lane of its slot for each peer.
@@ -237,42 +242,42 @@ class AllToAll final : public Exchange {
         out_(out),
         in_(in),
         part_(in.numel() / ring.ranks()),
-        lane_bytes_(ring.slot_bytes() / static_cast<size_t>(ring.ranks()) / kAlignment *
-                    kAlignment),
-        per_piece_(static_cast<int64_t>(lane_bytes_ / in_.element)) {
-    end_ = first + pieces_of(part_, per_piece_);
+        section_bytes_(ring.slot_bytes() / static_cast<size_t>(ring.ranks()) / kAlignment *
+                       kAlignment),
+        per_chunk_(static_cast<int64_t>(section_bytes_ / in_.element)) {
+    end_ = first + num_chunks(part_, per_chunk_);
   }
 
-  void put(uint64_t piece) override {
+  void publish(uint64_t chunk) override {
     const int me = ring_.rank();
     for (int peer = 0; peer < ring_.ranks(); ++peer) {
-      const auto [begin, size] = part_for(piece, peer);
-      std::byte* to = peer == me ? out_.at(begin) : lane(me, piece, peer);
+      const auto [begin, size] = part_for(chunk, peer);
+      std::byte* to = peer == me ? out_.at(begin) : ring_section(me, chunk, peer);
       copy_bytes(to, in_.at(begin), in_.size(size));
     }
   }
 
-  void take(uint64_t piece) override {
+  void consume(uint64_t chunk) override {
     for (int peer = 0; peer < ring_.ranks(); ++peer) {
       if (peer == ring_.rank()) continue;
-      const auto [begin, size] = part_for(piece, peer);
-      copy_bytes(out_.at(begin), lane(peer, piece, ring_.rank()), in_.size(size));
+      const auto [begin, size] = part_for(chunk, peer);
+      copy_bytes(out_.at(begin), ring_section(peer, chunk, ring_.rank()), in_.size(size));
     }
   }
 
  private:
-  Span part_for(uint64_t piece, int peer) const {
-    const int64_t begin = static_cast<int64_t>(piece - first_) * per_piece_;
-    return {peer * part_ + begin, std::min(per_piece_, part_ - begin)};
+  ElementRange part_for(uint64_t chunk, int peer) const {
+    const int64_t begin = static_cast<int64_t>(chunk - first_) * per_chunk_;
+    return {peer * part_ + begin, std::min(per_chunk_, part_ - begin)};
   }
-  std::byte* lane(int rank, uint64_t piece, int peer) const {
-    return ring_.slot(rank, piece) + lane_bytes_ * static_cast<size_t>(peer);
+  std::byte* ring_section(int rank, uint64_t chunk, int peer) const {
+    return ring_.slot(rank, chunk) + section_bytes_ * static_cast<size_t>(peer);
   }
 
-  Bytes out_, in_;
+  TensorBytes out_, in_;
   int64_t part_;  // elements of each rank for each
-  size_t lane_bytes_;
-  int64_t per_piece_;
+  size_t section_bytes_;
+  int64_t per_chunk_;
 };
 
 }  // namespace
@@ -281,17 +286,17 @@ std::unique_ptr<Exchange> make_exchange(SharedRing& ring, uint64_t first,
                                         const Collective& collective) {
   const auto& [kind, out, in, what, op, root] = collective;
   switch (kind) {
-    case Collective::Kind::kAllReduce:
+    case Collective::OpType::kAllReduce:
       if (out.nbytes() <= std::min(kSmallBytes, ring.slot_bytes()))
         return std::make_unique<SmallAllReduce>(ring, first, out, op);
       return std::make_unique<AllReduce>(ring, first, out, op);
-    case Collective::Kind::kAllGather:
-      return std::make_unique<Copying>(ring, first, out, in, Copying::kEverybody);
-    case Collective::Kind::kReduceScatter:
+    case Collective::OpType::kAllGather:
+      return std::make_unique<CopyExchange>(ring, first, out, in, CopyExchange::kAllRanks);
+    case Collective::OpType::kReduceScatter:
       return std::make_unique<ReduceScatter>(ring, first, out, in);
-    case Collective::Kind::kBroadcast:
-      return std::make_unique<Copying>(ring, first, out, in, root);
-    case Collective::Kind::kAllToAll:
+    case Collective::OpType::kBroadcast:
+      return std::make_unique<CopyExchange>(ring, first, out, in, root);
+    case Collective::OpType::kAllToAll:
       return std::make_unique<AllToAll>(ring, first, out, in);
   }
   throw InternalError("a collective of no kind");

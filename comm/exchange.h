@@ -12,20 +12,20 @@
 
 namespace zeroth::comm {
 
-// For each piece: put() on every rank, then take(), then, with two rounds, finish().
+// For each piece: publish() on every rank, then consume(), then, with two rounds, finish().
 class Exchange {
  public:
   virtual ~Exchange() = default;
 
-  uint64_t end_piece() const { return end_; }
-  // take() reads the slot of `peer`.
-  virtual bool takes_from(int /*peer*/) const { return true; }
-  // finish() reads what every take() has left in the slots.
-  virtual bool has_two_rounds() const { return false; }
+  uint64_t end_chunk() const { return end_; }
+  // consume() reads the slot of `peer`.
+  virtual bool reads_from(int /*peer*/) const { return true; }
+  // finish() reads what every consume() has left in the slots.
+  virtual bool has_two_phases() const { return false; }
 
-  virtual void put(uint64_t piece) = 0;
-  virtual void take(uint64_t piece) = 0;
-  virtual void finish(uint64_t /*piece*/) {}
+  virtual void publish(uint64_t chunk) = 0;
+  virtual void consume(uint64_t chunk) = 0;
+  virtual void finish(uint64_t /*chunk*/) {}
 
  protected:
   Exchange(SharedRing& ring, uint64_t first) : ring_(ring), first_(first), end_(first) {}

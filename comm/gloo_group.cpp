@@ -5,32 +5,32 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "base/error.h"
-#include "comm/call.h"
+#include "comm/collective_info.h"
 
 namespace zeroth::comm {
 namespace {
 
-std::shared_ptr<gloo::transport::Device> device_of(const GlooOptions& options) {
+std::shared_ptr<gloo::transport::Device> make_device(const GlooOptions& options) {
   using Gloo = c10d::ProcessGroupGloo;
   if (!options.interface.empty()) return Gloo::createDeviceForInterface(options.interface);
   if (!options.address.empty()) return Gloo::createDeviceForHostname(options.address);
   return Gloo::createDefaultDevice();
 }
 
-std::string place_of(const GlooOptions& options) {
+std::string describe_endpoint(const GlooOptions& options) {
   if (!options.interface.empty()) return "interface " + options.interface;
   return options.address.empty() ? "default address" : options.address;
 }
 
 std::unique_ptr<Group> split_gloo(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                   GlooOptions options, const Partition& partition) {
-  const Place place = place_in(partition, rank);
-  if (place.size == 1) return make_solo_group();
-  options.members = place.members;
+  const GroupMember member = group_member(partition, rank);
+  if (member.size == 1) return make_solo_group();
+  options.members = member.members;
   options.table = nullptr;
-  const auto prefix = fmt::format("{}/{}", partition.name, place.members.number(0));
-  return make_gloo_group(c10::make_intrusive<c10d::PrefixStore>(prefix, store), place.rank,
-                         place.size, options);
+  const auto prefix = fmt::format("{}/{}", partition.name, member.members.global_rank(0));
+  return make_gloo_group(c10::make_intrusive<c10d::PrefixStore>(prefix, store), member.rank,
+                         member.size, options);
 }
 
 }  // namespace
@@ -39,22 +39,22 @@ std::unique_ptr<C10dGroup> make_gloo_group(const c10::intrusive_ptr<c10d::Store>
                                            int size, const GlooOptions& options) {
   try {
     auto settings = c10d::ProcessGroupGloo::Options::create(options.timeout);
-    settings->devices.push_back(device_of(options));
+    settings->devices.push_back(make_device(options));
     auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, settings);
-    C10dGroupOptions settings_of_group{.members = options.members,
-                                       .table = options.table,
-                                       .progress = options.progress,
-                                       .link = options.link};
+    C10dGroupOptions group_options{.members = options.members,
+                                   .table = options.table,
+                                   .progress = options.progress,
+                                   .link = options.link};
     if (options.members.ranks.empty() && !options.progress) {
-      settings_of_group.split = [store, rank, options](const Partition& partition) {
+      group_options.split = [store, rank, options](const Partition& partition) {
         return split_gloo(store, rank, options, partition);
       };
     }
-    return make_c10d_group(backend, std::move(settings_of_group));
+    return make_c10d_group(backend, std::move(group_options));
   } catch (const std::exception& cause) {
     throw Error("{}: cannot connect group {} over Gloo ({}): {}",
-                options.members.name_of(rank, size), options.members.name(), place_of(options),
-                words_of(cause));
+                options.members.rank_name(rank, size), options.members.name(),
+                describe_endpoint(options), error_message(cause));
   }
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "comm/c10d_group.h"
-#include "comm/host_progress.h"
+#include "comm/progress_engine.h"
 #include "comm/rank_table.h"
 
 namespace c10d {
@@ -22,9 +22,9 @@ struct GlooOptions {
   std::string address;
   std::chrono::milliseconds timeout{600'000};
   std::string interface = "";  // whose address it is, before `address`; empty: none is named
-  std::shared_ptr<RankTable> table = nullptr;        // for errors; may be null
-  std::shared_ptr<HostProgress> progress = nullptr;  // as C10dGroupOptions
-  std::shared_ptr<PairLink> link = nullptr;          // as C10dGroupOptions
+  std::shared_ptr<RankTable> table = nullptr;          // for errors; may be null
+  std::shared_ptr<ProgressEngine> progress = nullptr;  // as C10dGroupOptions
+  std::shared_ptr<PairLink> link = nullptr;            // as C10dGroupOptions
 };
 
 // Collective. Throws an Error that names rank and address when the ranks do not connect in time.

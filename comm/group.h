@@ -12,24 +12,24 @@
 
 namespace zeroth::comm {
 
-enum class Reduce { kSum, kMax, kMin };
+enum class ReduceOp { kSum, kMax, kMin };
 
 // A collective under way. Its tensors must live, and must not be written, until wait() has
 // returned.
-class Pending {
+class CollectiveHandle {
  public:
   class Impl {
    public:
     virtual ~Impl() = default;
     virtual void wait() = 0;
-    // As Pending::order(); false where there is only wait().
-    virtual bool order() { return false; }
-    // As Pending::ready(); false where only wait() finds out.
+    // As CollectiveHandle::block_current_stream(); false where there is only wait().
+    virtual bool block_current_stream() { return false; }
+    // As CollectiveHandle::ready(); false where only wait() finds out.
     virtual bool ready() { return false; }
   };
 
-  Pending() = default;  // done
-  explicit Pending(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  CollectiveHandle() = default;  // done
+  explicit CollectiveHandle(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
   // On the CPU: blocks until the result is there. On CUDA: makes the current stream wait. Throws an
   // Error that names the collective and the rank when a peer is lost or the time limit has passed:
@@ -42,8 +42,8 @@ class Pending {
   }
   // On CUDA: makes the current stream wait, which may be another one than the stream that will call
   // wait(): that is still to be done. Elsewhere wait().
-  void order() {
-    if (impl_ && !impl_->order()) wait();
+  void block_current_stream() {
+    if (impl_ && !impl_->block_current_stream()) wait();
   }
   bool done() const { return impl_ == nullptr; }
   // Whether wait() is known to return, or throw, at once. Moves nothing.
@@ -57,7 +57,7 @@ class Pending {
 struct CommTimes {
   double working_s = 0;    // this thread, moving and reducing bytes
   double waiting_s = 0;    // this thread, blocked until the peers' bytes are there
-  double under_way_s = 0;  // from issue to the end of wait(), summed over collectives
+  double in_flight_s = 0;  // from issue to the end of wait(), summed over collectives
   int64_t bytes = 0;       // of the whole tensors: reduced, gathered into, scattered from
   int64_t bytes_sent = 0;  // by this rank to other machines, where the group knows of several
   int64_t collectives = 0;
@@ -65,7 +65,7 @@ struct CommTimes {
   CommTimes& operator+=(const CommTimes& other) {
     working_s += other.working_s;
     waiting_s += other.waiting_s;
-    under_way_s += other.under_way_s;
+    in_flight_s += other.in_flight_s;
     bytes += other.bytes;
     bytes_sent += other.bytes_sent;
     collectives += other.collectives;
@@ -76,17 +76,17 @@ struct CommTimes {
 // What a collective does with the tensors of the ranks. Those of one kind have one meaning; the
 // verbs of Group say it.
 struct Collective {
-  enum class Kind { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kAllToAll };
+  enum class OpType { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kAllToAll };
 
-  Kind kind;
-  torch::Tensor out;         // where the result will be
-  torch::Tensor in;          // this rank's part of it; `out` itself where it is in place
-  std::string_view what;     // names the data for messages; only read while it is issued
-  Reduce op = Reduce::kSum;  // of an all-reduce
-  int root = 0;              // of a broadcast
+  OpType kind;
+  torch::Tensor out;             // where the result will be
+  torch::Tensor in;              // this rank's part of it; `out` itself where it is in place
+  std::string_view what;         // names the data for messages; only read while it is issued
+  ReduceOp op = ReduceOp::kSum;  // of an all-reduce
+  int root = 0;                  // of a broadcast
 
   // The longer of the two: all that the ranks hold together.
-  const torch::Tensor& whole() const { return kind == Kind::kReduceScatter ? in : out; }
+  const torch::Tensor& whole() const { return kind == OpType::kReduceScatter ? in : out; }
 };
 
 // The ranks of a group in parts: each of them is in one.
@@ -107,33 +107,33 @@ class Group {
   virtual int size() const = 0;
 
   // In place, element-wise over the ranks.
-  Pending all_reduce(const torch::Tensor& tensor, Reduce op = Reduce::kSum,
-                     std::string_view what = {}) {
-    return issue({Collective::Kind::kAllReduce, tensor, tensor, what, op});
+  CollectiveHandle all_reduce(const torch::Tensor& tensor, ReduceOp op = ReduceOp::kSum,
+                              std::string_view what = {}) {
+    return issue({Collective::OpType::kAllReduce, tensor, tensor, what, op});
   }
   // out [size * n] = the ranks' in [n] one after the other; `in` may be this rank's own part of
   // `out`.
-  Pending all_gather(const torch::Tensor& out, const torch::Tensor& in,
-                     std::string_view what = {}) {
-    return issue({Collective::Kind::kAllGather, out, in, what});
+  CollectiveHandle all_gather(const torch::Tensor& out, const torch::Tensor& in,
+                              std::string_view what = {}) {
+    return issue({Collective::OpType::kAllGather, out, in, what});
   }
   // out [n] = this rank's part of the sum of all ranks' in [size * n]. `in` may be overwritten.
-  Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in,
-                         std::string_view what = {}) {
-    return issue({Collective::Kind::kReduceScatter, out, in, what});
+  CollectiveHandle reduce_scatter(const torch::Tensor& out, const torch::Tensor& in,
+                                  std::string_view what = {}) {
+    return issue({Collective::OpType::kReduceScatter, out, in, what});
   }
   // tensor of `root` to all.
-  Pending broadcast(const torch::Tensor& tensor, int root, std::string_view what = {}) {
-    return issue({Collective::Kind::kBroadcast, tensor, tensor, what, Reduce::kSum, root});
+  CollectiveHandle broadcast(const torch::Tensor& tensor, int root, std::string_view what = {}) {
+    return issue({Collective::OpType::kBroadcast, tensor, tensor, what, ReduceOp::kSum, root});
   }
   // out [size * n] = the n elements for this rank of each rank's `in` [size * n], one after the
   // other. They share no memory.
-  Pending all_to_all(const torch::Tensor& out, const torch::Tensor& in,
-                     std::string_view what = {}) {
-    return issue({Collective::Kind::kAllToAll, out, in, what});
+  CollectiveHandle all_to_all(const torch::Tensor& out, const torch::Tensor& in,
+                              std::string_view what = {}) {
+    return issue({Collective::OpType::kAllToAll, out, in, what});
   }
   // What the verbs above come to. Throws an InternalError where sizes or dtypes do not fit.
-  virtual Pending issue(const Collective& collective) = 0;
+  virtual CollectiveHandle issue(const Collective& collective) = 0;
 
   // The group of this rank's part, in which its ranks are numbered from 0 in their order. To be
   // asked of a group of all ranks, whose numbers messages use, and once for a name. Collective over

@@ -7,104 +7,108 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/call.h"
+#include "comm/collective_info.h"
 #include "comm/connect_pair.h"
 #include "comm/gloo_group.h"
-#include "comm/hierarchical_steps.h"
 #include "comm/host_address.h"
-#include "comm/host_reports.h"
-#include "comm/leg_queue.h"
+#include "comm/peer_reports.h"
 #include "comm/shared_memory_group.h"
+#include "comm/stage_plan.h"
+#include "comm/stage_queue.h"
 
 namespace zeroth::comm {
 namespace {
 
 // What the groups of a rank have in common.
-struct Ground {
+struct NodeContext {
   c10::intrusive_ptr<c10d::Store> store;
   int rank;
   HierarchicalOptions options;
-  std::shared_ptr<HostProgress> progress;
-  std::shared_ptr<Group> host;  // the ranks of this machine
+  std::shared_ptr<ProgressEngine> progress;
+  std::shared_ptr<Group> node;  // the ranks of this machine
 
-  const Host& here() const { return host_of(options.hosts, rank); }
+  const Node& here() const { return node_of(options.nodes, rank); }
   SharedMemoryOptions shared_memory() const {
     return {
         .timeout = options.timeout, .ring = options.ring, .run = options.run, .progress = progress};
   }
 };
 
-class HierarchicalPending final : public Pending::Impl {
+class HierarchicalHandle final : public CollectiveHandle::Impl {
  public:
-  HierarchicalPending(std::shared_ptr<LegQueue> queue, std::shared_ptr<LegQueue::Job> job,
-                      std::shared_ptr<CommTimes> times)
-      : queue_(std::move(queue)), job_(std::move(job)), times_(std::move(times)) {}
+  HierarchicalHandle(std::shared_ptr<StageQueue> queue,
+                     std::shared_ptr<StageQueue::Operation> operation,
+                     std::shared_ptr<CommTimes> times)
+      : queue_(std::move(queue)), operation_(std::move(operation)), times_(std::move(times)) {}
 
-  bool ready() override { return LegQueue::done(*job_); }
+  bool ready() override { return StageQueue::done(*operation_); }
   void wait() override {
-    queue_->complete(*job_);
-    times_->under_way_s += since_issue_.seconds();
+    queue_->complete(*operation_);
+    times_->in_flight_s += since_issue_.seconds();
   }
 
  private:
-  std::shared_ptr<LegQueue> queue_;
-  std::shared_ptr<LegQueue::Job> job_;
+  std::shared_ptr<StageQueue> queue_;
+  std::shared_ptr<StageQueue::Operation> operation_;
   std::shared_ptr<CommTimes> times_;
-  Stopwatch since_issue_;
+  Timer since_issue_;
 };
 
 class HierarchicalGroup final : public Group {
  public:
-  HierarchicalGroup(std::shared_ptr<const Ground> ground, std::shared_ptr<const Legs> legs,
-                    bool is_world)
-      : ground_(std::move(ground)),
-        legs_(std::move(legs)),
+  HierarchicalGroup(std::shared_ptr<const NodeContext> context,
+                    std::shared_ptr<const StageGroups> stages, bool is_world)
+      : context_(std::move(context)),
+        stages_(std::move(stages)),
         is_world_(is_world),
-        queue_(std::make_shared<LegQueue>(ground_->progress)) {}
+        queue_(std::make_shared<StageQueue>(context_->progress)) {}
 
   int rank() const override {
-    const HostLayout& layout = legs_->layout;
-    return layout.hosts[static_cast<size_t>(layout.host)][static_cast<size_t>(layout.local)];
+    const NodeLayout& layout = stages_->layout;
+    return layout.nodes[static_cast<size_t>(layout.node)][static_cast<size_t>(layout.local)];
   }
-  int size() const override { return legs_->layout.num_hosts() * legs_->layout.per_host(); }
+  int size() const override {
+    return stages_->layout.num_nodes() * stages_->layout.ranks_per_node();
+  }
 
   CommTimes times() const override {
     CommTimes times = *times_;
-    for (const Group* leg :
-         std::array<const Group*, 3>{legs_->in.get(), legs_->across.get(), legs_->out.get()}) {
-      const CommTimes of_leg = leg->times();
-      times.working_s += of_leg.working_s;
-      times.waiting_s += of_leg.waiting_s;
+    for (const Group* stage : std::array<const Group*, 3>{
+             stages_->intra_first.get(), stages_->inter_node.get(), stages_->intra_last.get()}) {
+      const CommTimes stage_times = stage->times();
+      times.working_s += stage_times.working_s;
+      times.waiting_s += stage_times.waiting_s;
     }
     return times;
   }
 
-  Pending issue(const Collective& collective) override {
-    require_fit(collective, size());
+  CollectiveHandle issue(const Collective& collective) override {
+    check_tensor_shapes(collective, size());
     times_->bytes += static_cast<int64_t>(collective.whole().nbytes());
     ++times_->collectives;
     if (collective.whole().numel() == 0) return {};
-    LegSteps made = steps_of(collective, legs_);
-    times_->bytes_sent += made.bytes_sent;
-    auto job = queue_->issue(std::move(made.steps));
-    return Pending(std::make_shared<HierarchicalPending>(queue_, std::move(job), times_));
+    StagePlan plan = plan_stages(collective, stages_);
+    times_->bytes_sent += plan.bytes_sent;
+    auto operation = queue_->issue(std::move(plan.steps));
+    return CollectiveHandle(
+        std::make_shared<HierarchicalHandle>(queue_, std::move(operation), times_));
   }
 
   std::unique_ptr<Group> split(const Partition& partition) override;
 
  private:
-  std::shared_ptr<const Ground> ground_;
-  std::shared_ptr<const Legs> legs_;
+  std::shared_ptr<const NodeContext> context_;
+  std::shared_ptr<const StageGroups> stages_;
   bool is_world_;
-  std::shared_ptr<LegQueue> queue_;
+  std::shared_ptr<StageQueue> queue_;
   std::shared_ptr<CommTimes> times_ = std::make_shared<CommTimes>();
 };
 
 // The ranks of this machine in the parts of a group that share its memory, by their numbers on the
 // machine. Those of a part that counts each rank as a machine are by themselves.
-Partition on_this_machine(const Ground& ground, const Partition& partition) {
-  const std::vector<int>& here = ground.here().ranks;
-  Partition local{fmt::format("{} on {}", partition.name, ground.here().name), {}};
+Partition local_partition(const NodeContext& context, const Partition& partition) {
+  const std::vector<int>& here = context.here().ranks;
+  Partition local{fmt::format("{} on {}", partition.name, context.here().name), {}};
   std::vector<int> alone;
   for (const std::vector<int>& part : partition.parts) {
     std::vector<int> mine;
@@ -114,7 +118,7 @@ Partition on_this_machine(const Ground& ground, const Partition& partition) {
     }
     if (mine.empty()) continue;
     const int first = here[static_cast<size_t>(mine.front())];
-    if (layout_of(part, ground.options.hosts, first).per_host() == std::ssize(mine)) {
+    if (node_layout(part, context.options.nodes, first).ranks_per_node() == std::ssize(mine)) {
       local.parts.push_back(std::move(mine));
     } else {
       for (const int rank : mine) local.parts.push_back({rank});
@@ -125,99 +129,100 @@ Partition on_this_machine(const Ground& ground, const Partition& partition) {
 
 // Whether a part with ranks of this machine has others, so that what shares memory here needs two
 // groups.
-bool crosses(const Ground& ground, const Partition& partition) {
-  const std::vector<int>& here = ground.here().ranks;
+bool spans_nodes(const NodeContext& context, const Partition& partition) {
+  const std::vector<int>& here = context.here().ranks;
   return std::any_of(here.begin(), here.end(), [&](int rank) {
-    return layout_of(partition.part_of(rank), ground.options.hosts, rank).num_hosts() > 1;
+    return node_layout(partition.part_of(rank), context.options.nodes, rank).num_nodes() > 1;
   });
 }
 
-std::unique_ptr<Group> in_machine(const Ground& ground, const Partition& local) {
-  const std::vector<int>& here = ground.here().ranks;
-  Place place = place_in(local, ground.host->rank());
-  place.members.ranks.clear();
-  for (const int rank : local.part_of(ground.host->rank()))
-    place.members.ranks.push_back(here[static_cast<size_t>(rank)]);
-  place.members.host = ground.here().name;
-  return make_shared_memory_part(*ground.host, local, place, ground.shared_memory());
+std::unique_ptr<Group> intra_node_group(const NodeContext& context, const Partition& local) {
+  const std::vector<int>& here = context.here().ranks;
+  GroupMember member = group_member(local, context.node->rank());
+  member.members.ranks.clear();
+  for (const int rank : local.part_of(context.node->rank()))
+    member.members.ranks.push_back(here[static_cast<size_t>(rank)]);
+  member.members.node = context.here().name;
+  return make_shared_memory_part(*context.node, local, member, context.shared_memory());
 }
 
 // Two machines exchange over connections of their own what Gloo has no quick way for.
-std::shared_ptr<PairLink> link_two(c10d::Store& store, int host, const std::string& name,
-                                   const GlooOptions& gloo, const std::string& secret) {
+std::shared_ptr<PairLink> connect_nodes(c10d::Store& store, int node, const std::string& name,
+                                        const GlooOptions& gloo, const std::string& secret) {
   PairOptions options{gloo.address, name, secret, gloo.timeout};
   if (!gloo.interface.empty()) options.address = address_of_interface(gloo.interface);
   try {
-    return std::make_shared<PairLink>(connect_pair(store, host, options), gloo.timeout);
+    return std::make_shared<PairLink>(connect_pair(store, node, options), gloo.timeout);
   } catch (const std::exception& cause) {
-    throw Error("{}: cannot connect group {} at {}: {}", gloo.members.name_of(host, 2),
-                gloo.members.name(), options.address, words_of(cause));
+    throw Error("{}: cannot connect group {} at {}: {}", gloo.members.rank_name(node, 2),
+                gloo.members.name(), options.address, error_message(cause));
   }
 }
 
-std::unique_ptr<C10dGroup> between_machines(const Ground& ground, const Partition& partition,
-                                            const HostLayout& layout) {
-  const std::vector<int>& part = partition.part_of(ground.rank);
-  GlooOptions options{.address = ground.options.address,
-                      .timeout = ground.options.timeout,
-                      .interface = ground.options.interface,
-                      .progress = ground.progress};
+std::unique_ptr<C10dGroup> inter_node_group(const NodeContext& context, const Partition& partition,
+                                            const NodeLayout& layout) {
+  const std::vector<int>& part = partition.part_of(context.rank);
+  GlooOptions options{.address = context.options.address,
+                      .timeout = context.options.timeout,
+                      .interface = context.options.interface,
+                      .progress = context.progress};
   options.members.group = partition.name + " across machines";
-  for (const auto& ranks : layout.hosts) {
+  for (const auto& ranks : layout.nodes) {
     const int rank = ranks[static_cast<size_t>(layout.local)];
     options.members.ranks.push_back(part[static_cast<size_t>(rank)]);
   }
   const auto prefix = fmt::format("across/{}/{}", partition.name, options.members.ranks.front());
-  const auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, ground.store);
-  if (layout.num_hosts() == 2)
-    options.link = link_two(*store, layout.host, prefix, options, ground.options.secret);
-  return make_gloo_group(store, layout.host, layout.num_hosts(), options);
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, context.store);
+  if (layout.num_nodes() == 2)
+    options.link = connect_nodes(*store, layout.node, prefix, options, context.options.secret);
+  return make_gloo_group(store, layout.node, layout.num_nodes(), options);
 }
 
 std::unique_ptr<Group> HierarchicalGroup::split(const Partition& partition) {
   ZEROTH_CHECK(is_world_, "a part of the world is split into '{}'", partition.name);
-  const HostLayout layout =
-      layout_of(partition.part_of(rank()), ground_->options.hosts, ground_->rank);
-  const Partition local = on_this_machine(*ground_, partition);
-  std::unique_ptr<Group> in = in_machine(*ground_, local), out;
-  if (crosses(*ground_, partition)) out = in_machine(*ground_, local);
-  if (layout.num_hosts() == 1) return in;
-  auto legs = std::make_shared<Legs>();
-  legs->layout = layout;
-  legs->in = std::move(in);
-  legs->out = std::move(out);
-  legs->across = between_machines(*ground_, partition, layout);
-  return std::make_unique<HierarchicalGroup>(ground_, std::move(legs), /*is_world=*/false);
+  const NodeLayout layout =
+      node_layout(partition.part_of(rank()), context_->options.nodes, context_->rank);
+  const Partition local = local_partition(*context_, partition);
+  std::unique_ptr<Group> in = intra_node_group(*context_, local), out;
+  if (spans_nodes(*context_, partition)) out = intra_node_group(*context_, local);
+  if (layout.num_nodes() == 1) return in;
+  auto stages = std::make_shared<StageGroups>();
+  stages->layout = layout;
+  stages->intra_first = std::move(in);
+  stages->intra_last = std::move(out);
+  stages->inter_node = inter_node_group(*context_, partition, layout);
+  return std::make_unique<HierarchicalGroup>(context_, std::move(stages), /*is_world=*/false);
 }
 
-std::shared_ptr<const Ground> ground_on(const c10::intrusive_ptr<c10d::Store>& store,
-                                        const std::shared_ptr<SharedSegment>& segment, int rank,
-                                        int world_size, const HierarchicalOptions& options) {
-  auto ground = std::make_shared<Ground>(Ground{store, rank, options, nullptr, nullptr});
-  const Host& here = ground->here();
+std::shared_ptr<const NodeContext> make_context(const c10::intrusive_ptr<c10d::Store>& store,
+                                                const std::shared_ptr<SharedSegment>& segment,
+                                                int rank, int world_size,
+                                                const HierarchicalOptions& options) {
+  auto context = std::make_shared<NodeContext>(NodeContext{store, rank, options, nullptr, nullptr});
+  const Node& here = context->here();
   const auto local_size = static_cast<int>(here.ranks.size());
   const auto local = std::find(here.ranks.begin(), here.ranks.end(), rank) - here.ranks.begin();
-  ground->progress = make_host_progress(
+  context->progress = make_progress_engine(
       segment, local_size, rank, world_size,
-      std::make_shared<HostReports>(store, rank, options.hosts, options.timeout));
+      std::make_shared<PeerReports>(store, rank, options.nodes, options.timeout));
   if (local_size == 1) {
-    ground->host = make_solo_group();
-    return ground;
+    context->node = make_solo_group();
+    return context;
   }
-  SharedMemoryOptions shared = ground->shared_memory();
-  shared.bells = world_size;
+  SharedMemoryOptions shared = context->shared_memory();
+  shared.num_doorbells = world_size;
   shared.members = {"world on " + here.name, here.ranks, here.name};
   auto table =
       std::make_shared<RankTable>(segment, static_cast<int>(local), local_size, shared.members);
-  ground->host = make_shared_memory_group(segment, std::move(table), static_cast<int>(local),
-                                          local_size, shared);
-  return ground;
+  context->node = make_shared_memory_group(segment, std::move(table), static_cast<int>(local),
+                                           local_size, shared);
+  return context;
 }
 
 }  // namespace
 
 size_t hierarchical_segment_bytes(int local_size, int world_size, const RingSize& ring) {
-  if (local_size == 1) return RankTable::bytes(1) + RankBells::bytes(world_size);
+  if (local_size == 1) return RankTable::bytes(1) + Doorbells::bytes(world_size);
   return shared_memory_group_bytes(local_size, ring, world_size);
 }
 
@@ -225,19 +230,19 @@ std::unique_ptr<Group> make_hierarchical_group(const c10::intrusive_ptr<c10d::St
                                                std::shared_ptr<SharedSegment> segment, int rank,
                                                const HierarchicalOptions& options) {
   int world_size = 0;
-  for (const Host& host : options.hosts) world_size += static_cast<int>(host.ranks.size());
+  for (const Node& node : options.nodes) world_size += static_cast<int>(node.ranks.size());
   Partition world{Members().group, {std::vector<int>(static_cast<size_t>(world_size))}};
   std::iota(world.parts[0].begin(), world.parts[0].end(), 0);
-  const auto ground = ground_on(store, segment, rank, world_size, options);
-  auto legs = std::make_shared<Legs>();
-  legs->layout = layout_of(world.parts[0], options.hosts, rank);
-  ZEROTH_CHECK(legs->layout.num_hosts() > 1, "{} ranks on one host", world_size);
-  const Partition local = on_this_machine(*ground, world);
+  const auto context = make_context(store, segment, rank, world_size, options);
+  auto stages = std::make_shared<StageGroups>();
+  stages->layout = node_layout(world.parts[0], options.nodes, rank);
+  ZEROTH_CHECK(stages->layout.num_nodes() > 1, "{} ranks on one host", world_size);
+  const Partition local = local_partition(*context, world);
   // First steps begin as soon as they are issued: they keep the order of what is done on the host.
-  legs->in = legs->layout.per_host() > 1 ? ground->host : make_solo_group();
-  legs->out = in_machine(*ground, local);
-  legs->across = between_machines(*ground, world, legs->layout);
-  return std::make_unique<HierarchicalGroup>(ground, std::move(legs), /*is_world=*/true);
+  stages->intra_first = stages->layout.ranks_per_node() > 1 ? context->node : make_solo_group();
+  stages->intra_last = intra_node_group(*context, local);
+  stages->inter_node = inter_node_group(*context, world, stages->layout);
+  return std::make_unique<HierarchicalGroup>(context, std::move(stages), /*is_world=*/true);
 }
 
 }  // namespace zeroth::comm

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "comm/group.h"
-#include "comm/hosts.h"
+#include "comm/nodes.h"
 #include "comm/shared_ring.h"
 #include "comm/shared_segment.h"
 
@@ -17,7 +17,7 @@ class Store;
 namespace zeroth::comm {
 
 struct HierarchicalOptions {
-  Hosts hosts;  // of all ranks: who is on one of them shares memory
+  Nodes nodes;  // of all ranks: who is on one of them shares memory
   std::chrono::milliseconds timeout{600'000};
   RingSize ring;         // the same on all ranks of a machine
   std::string run = "";  // as SharedSegment

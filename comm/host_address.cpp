@@ -20,27 +20,27 @@ namespace {
 // An address of documentation (RFC 5737): no machine has it, so that the default route is taken.
 constexpr const char* kAnywhere = "192.0.2.1";
 
-std::optional<std::string> text_of(const sockaddr& address, socklen_t size) {
+std::optional<std::string> numeric_address(const sockaddr& address, socklen_t size) {
   std::array<char, NI_MAXHOST> text{};
   if (::getnameinfo(&address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0)
     return std::nullopt;
   return text.data();
 }
 
-std::optional<std::string> source_towards(const addrinfo& peer) {
+std::optional<std::string> find_source_address(const addrinfo& peer) {
   const FileDescriptor fd(::socket(peer.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (fd.get() < 0 || ::connect(fd.get(), peer.ai_addr, peer.ai_addrlen) != 0) return std::nullopt;
   sockaddr_storage own{};
   socklen_t size = sizeof(own);
   if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0) return std::nullopt;
-  return text_of(reinterpret_cast<sockaddr&>(own), size);
+  return numeric_address(reinterpret_cast<sockaddr&>(own), size);
 }
 
-std::optional<std::string> source_towards(const std::string& peer, int port) {
+std::optional<std::string> find_source_address(const std::string& peer, int port) {
   const Addresses found = resolve_master(peer, port, SOCK_DGRAM);
   std::optional<std::string> source;
   for (const addrinfo* entry = found.get(); entry != nullptr && !source; entry = entry->ai_next)
-    source = source_towards(*entry);
+    source = find_source_address(*entry);
   return source;
 }
 
@@ -65,7 +65,8 @@ std::vector<InterfaceAddress> interface_addresses() {
     const int family = entry->ifa_addr == nullptr ? AF_UNSPEC : entry->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
     const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    if (auto text = text_of(*entry->ifa_addr, size)) found.push_back({entry->ifa_name, *text});
+    if (auto text = numeric_address(*entry->ifa_addr, size))
+      found.push_back({entry->ifa_name, *text});
   }
   return found;
 }
@@ -80,19 +81,19 @@ bool is_loopback(const std::string& address) {
   return address == "localhost" || address.starts_with("127.") || address == "::1";
 }
 
-std::string address_towards(const std::string& peer, int port) {
-  const auto source = source_towards(peer, port);
+std::string source_address(const std::string& peer, int port) {
+  const auto source = find_source_address(peer, port);
   if (!source)
     throw Error("MASTER_ADDR={}: this machine has no route to it: {}", peer, system_reason(errno));
   if (!is_loopback(*source)) return *source;
-  return source_towards(kAnywhere, port).value_or(*source);
+  return find_source_address(kAnywhere, port).value_or(*source);
 }
 
 std::string reachable_address(const std::string& master, int port) {
   if (is_loopback(master)) return master;
-  const auto source = source_towards(master, port);
+  const auto source = find_source_address(master, port);
   if (!source || !is_loopback(*source)) return master;
-  return source_towards(kAnywhere, port).value_or(master);
+  return find_source_address(kAnywhere, port).value_or(master);
 }
 
 }  // namespace zeroth::comm

@@ -13,7 +13,7 @@ namespace zeroth::comm {
 // the route decides, not this machine's name, which often stands for 127.0.1.1. Where that is a
 // loopback address, because `peer` is this machine, the one of the default route, if there is one.
 // No packet is sent. Throws an Error that names the peer where there is no route.
-std::string address_towards(const std::string& peer, int port);
+std::string source_address(const std::string& peer, int port);
 
 // `master`; or, where that name stands for a loopback address on its own machine, as Debian has it,
 // the address of the default route, for other machines know the name by that. Throws an Error where

@@ -7,194 +7,200 @@
 #include <utility>
 
 #include "base/error.h"
-#include "comm/bootstrap.h"
+#include "comm/cpu_staged_group.h"
+#include "comm/device_mesh.h"
 #include "comm/device_staged_group.h"
-#include "comm/find_hosts.h"
+#include "comm/discover_nodes.h"
 #include "comm/gloo_group.h"
+#include "comm/group_segment.h"
 #include "comm/hierarchical_group.h"
 #include "comm/host_address.h"
-#include "comm/host_staged_group.h"
-#include "comm/join_host.h"
-#include "comm/mesh.h"
+#include "comm/inter_node_interface.h"
 #include "comm/nccl.h"
-#include "comm/rendezvous.h"
-#include "comm/share_segment.h"
+#include "comm/node_segment.h"
+#include "comm/rank_bootstrap.h"
+#include "comm/rank_env.h"
 #include "comm/shared_memory_group.h"
 #include "comm/time_limit.h"
-#include "comm/way_across.h"
 #include "device/gpu.h"
 
 namespace zeroth::comm {
 namespace {
 
 // By the launcher's word, or because nobody else reaches the master. Else the ranks find out.
-bool told_one_host(const RankEnv& env) {
+bool is_single_node(const RankEnv& env) {
   if (env.host_id || env.local_size != env.world_size) return false;
-  return env.local_size_told || env.meeting || is_loopback(env.master_addr);
+  return env.has_local_size || env.bootstrap_ticket || is_loopback(env.master_addr);
 }
 
 // The ranks before they are a group.
-struct Ranks {
+struct BootstrappedRanks {
   const RankEnv& env;
-  Rendezvous met;
-  HostSegment host = {};      // shared memory of all ranks, where they are on one host
-  Hosts found = {};           // several; else empty
-  SharingHosts sharing = {};  // of several
+  RankBootstrap bootstrap;
+  NodeSegment node_segment = {};  // shared memory of all ranks, where they are on one host
+  Nodes nodes = {};               // several; else empty
+  NodeMemory node_memory = {};    // of several
 };
 
 // Waits for other ranks: each for the others, and then for rank 0, which waits for all.
 template <typename Join>
-auto within_meeting(const RankEnv& env, const Rendezvous& met, Join join) {
-  return within(2 * env.timeout + std::chrono::seconds(1),
-                fmt::format("rank {} of {}: the store of the run ({}) has stopped answering",
-                            env.rank, env.world_size, met.run),
-                std::move(join));
+auto within_bootstrap(const RankEnv& env, const RankBootstrap& bootstrap, Join join) {
+  return run_with_timeout(
+      2 * env.timeout + std::chrono::seconds(1),
+      fmt::format("rank {} of {}: the store of the run ({}) has stopped answering", env.rank,
+                  env.world_size, bootstrap.run),
+      std::move(join));
 }
 
-HostSegment join_host(const RankEnv& env, const Rendezvous& met, size_t bytes) {
+NodeSegment join_node_segment(const RankEnv& env, const RankBootstrap& bootstrap, size_t bytes) {
   if (!env.shared_memory) return {nullptr, "ZEROTH_SHARED_MEMORY=0"};
-  return within_meeting(
-      env, met,
-      [key_store = met.key_store, run = met.run, rank = env.rank, size = env.world_size, bytes] {
-        return comm::join_host(*key_store, run, rank, size, bytes);
-      });
+  return within_bootstrap(
+      env, bootstrap,
+      [store = bootstrap.store, run = bootstrap.run, rank = env.rank, size = env.world_size,
+       bytes] { return comm::join_node_segment(*store, run, rank, size, bytes); });
 }
 
-using RingOf = RingSize (*)(int ranks);
+using RingSizeOf = RingSize (*)(int ranks);
 
-Ranks gather_ranks(const RankEnv& env, RingOf ring_of) {
-  Ranks ranks{env, env.met && env.met->key_store ? std::move(*env.met) : meet(env)};
-  if (!told_one_host(env)) {
-    ranks.found = within_meeting(
-        env, ranks.met,
-        [key_store = ranks.met.key_store, rank = env.rank, size = env.world_size,
-         card = this_machine(env.host_id)] { return find_hosts(*key_store, rank, size, card); });
+BootstrappedRanks bootstrap_run(const RankEnv& env, RingSizeOf ring_size) {
+  BootstrappedRanks ranks{env, env.bootstrap && env.bootstrap->store ? std::move(*env.bootstrap)
+                                                                     : bootstrap_ranks(env)};
+  if (!is_single_node(env)) {
+    ranks.nodes =
+        within_bootstrap(env, ranks.bootstrap,
+                         [store = ranks.bootstrap.store, rank = env.rank, size = env.world_size,
+                          card = local_node_identity(env.host_id)] {
+                           return discover_nodes(*store, rank, size, card);
+                         });
   }
-  if (ranks.found.size() <= 1) {
-    const size_t bytes = shared_memory_group_bytes(env.world_size, ring_of(env.world_size));
-    ranks.host = join_host(env, ranks.met, bytes);
-    ranks.found.clear();
+  if (ranks.nodes.size() <= 1) {
+    const size_t bytes = shared_memory_group_bytes(env.world_size, ring_size(env.world_size));
+    ranks.node_segment = join_node_segment(env, ranks.bootstrap, bytes);
+    ranks.nodes.clear();
   } else if (!env.shared_memory) {
-    ranks.sharing = share_nothing(ranks.found, "ZEROTH_SHARED_MEMORY=0");
+    ranks.node_memory = share_no_memory(ranks.nodes, "ZEROTH_SHARED_MEMORY=0");
   } else {
-    ranks.sharing = within_meeting(
-        env, ranks.met,
-        [key_store = ranks.met.key_store, run = ranks.met.run, rank = env.rank, found = ranks.found,
-         ring_of] { return share_memory(key_store, run, rank, found, ring_of); });
+    ranks.node_memory =
+        within_bootstrap(env, ranks.bootstrap,
+                         [store = ranks.bootstrap.store, run = ranks.bootstrap.run, rank = env.rank,
+                          nodes = ranks.nodes, ring_size] {
+                           return share_node_memory(store, run, rank, nodes, ring_size);
+                         });
   }
   return ranks;
 }
 
-std::unique_ptr<Group> gloo(const Ranks& ranks) {
+std::unique_ptr<Group> gloo(const BootstrappedRanks& ranks) {
   GlooOptions options;
   options.timeout = ranks.env.timeout;
   options.address = is_loopback(ranks.env.master_addr) ? ranks.env.master_addr : "127.0.0.1";
-  return make_gloo_group(ranks.met.key_store, ranks.env.rank, ranks.env.world_size, options);
+  return make_gloo_group(ranks.bootstrap.store, ranks.env.rank, ranks.env.world_size, options);
 }
 
-Mesh::Meeting meeting_of(const Ranks& ranks) {
+DeviceMesh::BootstrapInfo bootstrap_info(const BootstrappedRanks& ranks) {
   const RankEnv& env = ranks.env;
-  const bool several = !ranks.found.empty();
-  const auto here = several ? host_of(ranks.found, env.rank).ranks.size() : 0;
-  return {.key_store = ranks.met.key_store,
-          .run_id = ranks.met.run,
+  const bool several = !ranks.nodes.empty();
+  const auto here = several ? node_of(ranks.nodes, env.rank).ranks.size() : 0;
+  return {.store = ranks.bootstrap.store,
+          .run_id = ranks.bootstrap.run,
           .local_size = several ? static_cast<int>(here) : env.world_size,
           .notes = {},
-          .host = nullptr,
-          .hosts = ranks.found};
+          .cpu_group = nullptr,
+          .nodes = ranks.nodes};
 }
 
 // Over several hosts; the key store is still asked for.
-std::unique_ptr<Group> over_hosts(const Ranks& ranks, Mesh::Meeting& meeting) {
+std::unique_ptr<Group> over_nodes(const BootstrappedRanks& ranks, DeviceMesh::BootstrapInfo& info) {
   const RankEnv& env = ranks.env;
-  HierarchicalOptions options{.hosts = ranks.sharing.hosts,
+  HierarchicalOptions options{.nodes = ranks.node_memory.nodes,
                               .timeout = env.timeout,
-                              .ring = ranks.sharing.ring,
-                              .run = ranks.met.run,
+                              .ring = ranks.node_memory.ring,
+                              .run = ranks.bootstrap.run,
                               .address = {},
                               .interface = env.interface.value_or(""),
                               .secret = env.secret};
-  if (options.interface.empty()) options.address = address_across(env);
-  if (!ranks.sharing.why_not.empty())
-    meeting.notes.push_back(
+  if (options.interface.empty()) options.address = inter_node_address(env);
+  if (!ranks.node_memory.failure_reason.empty())
+    info.notes.push_back(
         "ranks of one host exchange data over TCP, which is slower than shared memory: " +
-        ranks.sharing.why_not);
-  const auto fewer = std::find_if(ranks.found.begin(), ranks.found.end(), [&](const Host& host) {
-    return host.ranks.size() != ranks.found.front().ranks.size();
+        ranks.node_memory.failure_reason);
+  const auto uneven = std::find_if(ranks.nodes.begin(), ranks.nodes.end(), [&](const Node& node) {
+    return node.ranks.size() != ranks.nodes.front().ranks.size();
   });
-  if (fewer != ranks.found.end())
-    meeting.notes.push_back(fmt::format(
+  if (uneven != ranks.nodes.end())
+    info.notes.push_back(fmt::format(
         "the hosts have unequally many ranks, so that all of them exchange data over TCP: {}",
-        list_of(ranks.found)));
-  return make_hierarchical_group(ranks.met.key_store, ranks.sharing.segment, env.rank, options);
+        describe_nodes(ranks.nodes)));
+  return make_hierarchical_group(ranks.bootstrap.store, ranks.node_memory.segment, env.rank,
+                                 options);
 }
 
 // A stranger's word in the store does not decide over what data goes over the network.
-void check_may_use_tcp(const Ranks& ranks) {
-  if (!ranks.env.shared_memory || !ranks.met.open_to_all) return;
+void check_tcp_allowed(const BootstrappedRanks& ranks) {
+  if (!ranks.env.shared_memory || !ranks.bootstrap.open_to_all) return;
   throw Error(
       "rank {} of {}: the ranks of this host cannot share memory: {}; over TCP they exchange data "
       "only with ZEROTH_SECRET, a secret of the run, or with ZEROTH_SHARED_MEMORY=0, because other "
       "users can reach the store that says so",
-      ranks.env.rank, ranks.env.world_size, ranks.host.why_not);
+      ranks.env.rank, ranks.env.world_size, ranks.node_segment.failure_reason);
 }
 
-std::unique_ptr<Group> over_tcp(const Ranks& ranks, Mesh::Meeting& meeting) {
-  check_may_use_tcp(ranks);
-  if (!ranks.host.why_not.empty()) {
-    meeting.notes.push_back("ranks exchange data over TCP, which is slower than shared memory: " +
-                            ranks.host.why_not);
+std::unique_ptr<Group> over_tcp(const BootstrappedRanks& ranks, DeviceMesh::BootstrapInfo& info) {
+  check_tcp_allowed(ranks);
+  if (!ranks.node_segment.failure_reason.empty()) {
+    info.notes.push_back("ranks exchange data over TCP, which is slower than shared memory: " +
+                         ranks.node_segment.failure_reason);
   }
   return gloo(ranks);
 }
 
 // No rank asks the store any more: rank 0's port is closed for the rest of the run.
-void leave_key_store(const Rendezvous& met, Group& group, Mesh::Meeting& meeting) {
-  if (met.served_by_rank_0)
-    group.all_reduce(torch::zeros({1}), Reduce::kSum, "the end of the meeting").wait();
-  meeting.key_store = nullptr;
+void close_store(const RankBootstrap& bootstrap, Group& group, DeviceMesh::BootstrapInfo& info) {
+  if (bootstrap.served_by_rank_0)
+    group.all_reduce(torch::zeros({1}), ReduceOp::kSum, "the end of the meeting").wait();
+  info.store = nullptr;
 }
 
-std::unique_ptr<Group> over_shared_memory(const Ranks& ranks, const RingSize& ring) {
-  const auto& segment = ranks.host.segment;
+std::unique_ptr<Group> over_shared_memory(const BootstrappedRanks& ranks, const RingSize& ring) {
+  const auto& segment = ranks.node_segment.segment;
   const auto& [rank, size] = std::tie(ranks.env.rank, ranks.env.world_size);
   const auto table = std::make_shared<RankTable>(segment, rank, size);
   return make_shared_memory_group(
       segment, table, rank, size,
-      {.timeout = ranks.env.timeout, .ring = ring, .run = ranks.met.run});
+      {.timeout = ranks.env.timeout, .ring = ring, .run = ranks.bootstrap.run});
 }
 
-struct HostGroup {
-  Mesh::Meeting meeting;
+struct CpuGroup {
+  DeviceMesh::BootstrapInfo info;
   std::unique_ptr<Group> group;  // of CPU tensors
 };
 
-HostGroup host_group(const RankEnv& env) {
-  const Ranks ranks = gather_ranks(env, RingSize::for_ranks);
-  HostGroup host{meeting_of(ranks), nullptr};
-  if (!ranks.found.empty()) {
-    host.group = over_hosts(ranks, host.meeting);
-    return host;
+CpuGroup make_cpu_group(const RankEnv& env) {
+  const BootstrappedRanks ranks = bootstrap_run(env, RingSize::for_ranks);
+  CpuGroup cpu{bootstrap_info(ranks), nullptr};
+  if (!ranks.nodes.empty()) {
+    cpu.group = over_nodes(ranks, cpu.info);
+    return cpu;
   }
-  if (!ranks.host.segment) {
-    host.group = over_tcp(ranks, host.meeting);
-    return host;
+  if (!ranks.node_segment.segment) {
+    cpu.group = over_tcp(ranks, cpu.info);
+    return cpu;
   }
-  host.group = over_shared_memory(ranks, RingSize::for_ranks(env.world_size));
-  leave_key_store(ranks.met, *host.group, host.meeting);
-  return host;
+  cpu.group = over_shared_memory(ranks, RingSize::for_ranks(env.world_size));
+  close_store(ranks.bootstrap, *cpu.group, cpu.info);
+  return cpu;
 }
 
-std::unique_ptr<Mesh> cpu_mesh(const RankEnv& env) {
-  if (env.world_size == 1) return std::make_unique<Mesh>(torch::kCPU, make_solo_group());
-  HostGroup host = host_group(env);
-  return std::make_unique<Mesh>(torch::kCPU, std::move(host.meeting), std::move(host.group));
+std::unique_ptr<DeviceMesh> cpu_mesh(const RankEnv& env) {
+  if (env.world_size == 1) return std::make_unique<DeviceMesh>(torch::kCPU, make_solo_group());
+  CpuGroup cpu = make_cpu_group(env);
+  return std::make_unique<DeviceMesh>(torch::kCPU, std::move(cpu.info), std::move(cpu.group));
 }
 
 // NCCL up to 2.29 refuses two ranks on one GPU.
 constexpr int kNcclSharesGpus = 23000;
 
-bool through_nccl(const RankEnv& env) {
+bool uses_nccl(const RankEnv& env) {
   if (!env.share_gpus) return true;
   return env.nccl_shares_gpus && load_nccl().version() >= kNcclSharesGpus;
 }
@@ -202,34 +208,36 @@ bool through_nccl(const RankEnv& env) {
 // A few numbers and words go through it: what ranks agree on.
 constexpr RingSize kSmallRing{.slot_bytes = 64 << 10, .slots = 4};
 
-std::unique_ptr<Mesh> nccl_mesh(const RankEnv& env, torch::Device device, const OnStuck& on_stuck) {
-  const Ranks ranks = gather_ranks(env, [](int) { return kSmallRing; });
-  Mesh::Meeting meeting = meeting_of(ranks);
-  NcclOptions options{
-      .timeout = env.timeout, .tables = {}, .reports = nullptr, .on_stuck = on_stuck};
-  if (ranks.host.segment) {
-    meeting.host = over_shared_memory(ranks, kSmallRing);
-    options.tables = [host = meeting.host.get(), run = ranks.met.run](const Partition& partition) {
-      return share_table(*host, partition, run);
+std::unique_ptr<DeviceMesh> nccl_mesh(const RankEnv& env, torch::Device device,
+                                      const HangHandler& on_hang) {
+  const BootstrappedRanks ranks = bootstrap_run(env, [](int) { return kSmallRing; });
+  DeviceMesh::BootstrapInfo info = bootstrap_info(ranks);
+  NcclOptions options{.timeout = env.timeout, .tables = {}, .reports = nullptr, .on_hang = on_hang};
+  if (ranks.node_segment.segment) {
+    info.cpu_group = over_shared_memory(ranks, kSmallRing);
+    options.tables = [cpu_group = info.cpu_group.get(),
+                      run = ranks.bootstrap.run](const Partition& partition) {
+      return make_group_table(*cpu_group, partition, run);
     };
-  } else if (!ranks.found.empty()) {
-    meeting.host = over_hosts(ranks, meeting);
+  } else if (!ranks.nodes.empty()) {
+    info.cpu_group = over_nodes(ranks, info);
     set_nccl_interface(env);
-    const auto store = c10::make_intrusive<c10d::PrefixStore>("nccl", ranks.met.key_store);
-    options.reports = std::make_shared<HostReports>(store, env.rank, ranks.found, env.timeout);
+    const auto store = c10::make_intrusive<c10d::PrefixStore>("nccl", ranks.bootstrap.store);
+    options.reports = std::make_shared<PeerReports>(store, env.rank, ranks.nodes, env.timeout);
   }
-  auto world = load_nccl().make_group(ranks.met.key_store, env.rank, env.world_size, options);
-  if (!meeting.host) meeting.host = make_device_staged_group(*world, device);
-  return std::make_unique<Mesh>(device, std::move(meeting), std::move(world));
+  auto world = load_nccl().make_group(ranks.bootstrap.store, env.rank, env.world_size, options);
+  if (!info.cpu_group) info.cpu_group = make_device_staged_group(*world, device);
+  return std::make_unique<DeviceMesh>(device, std::move(info), std::move(world));
 }
 
-std::unique_ptr<Mesh> gpu_mesh(const RankEnv& env, torch::Device device, const OnStuck& on_stuck) {
-  if (env.world_size == 1) return std::make_unique<Mesh>(device, make_solo_group());
-  if (through_nccl(env)) return nccl_mesh(env, device, on_stuck);
-  HostGroup host = host_group(env);
-  host.meeting.notes.push_back("ranks that share a GPU exchange data through host memory");
-  return std::make_unique<Mesh>(device, std::move(host.meeting),
-                                make_host_staged_group(std::move(host.group)));
+std::unique_ptr<DeviceMesh> gpu_mesh(const RankEnv& env, torch::Device device,
+                                     const HangHandler& on_hang) {
+  if (env.world_size == 1) return std::make_unique<DeviceMesh>(device, make_solo_group());
+  if (uses_nccl(env)) return nccl_mesh(env, device, on_hang);
+  CpuGroup cpu = make_cpu_group(env);
+  cpu.info.notes.push_back("ranks that share a GPU exchange data through host memory");
+  return std::make_unique<DeviceMesh>(device, std::move(cpu.info),
+                                      make_cpu_staged_group(std::move(cpu.group)));
 }
 
 // Without a launcher's word: the GPU where the machine has one and this build can use it.
@@ -257,10 +265,10 @@ torch::DeviceType device_type(const RankEnv& env, const device::Gpu& gpu) {
   }
   std::ifstream module("/proc/driver/nvidia/version");
   const std::string text{std::istreambuf_iterator<char>(module), {}};
-  throw Error("rank {}: {}", env.rank, device::no_gpu_text(gpu.driver(), text));
+  throw Error("rank {}: {}", env.rank, device::no_gpu_message(gpu.driver(), text));
 }
 
-std::unique_ptr<Mesh> make_mesh(const RankEnv& env, const OnStuck& on_stuck) {
+std::unique_ptr<DeviceMesh> make_mesh(const RankEnv& env, const HangHandler& on_hang) {
   if (device_type(env) == torch::kCPU) return cpu_mesh(env);
   device::Gpu& gpu = device::load_gpu();
   const int devices = gpu.device_count();
@@ -271,7 +279,7 @@ std::unique_ptr<Mesh> make_mesh(const RankEnv& env, const OnStuck& on_stuck) {
   }
   const int index = env.local_rank % devices;
   gpu.select(index);
-  return gpu_mesh(env, torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index)), on_stuck);
+  return gpu_mesh(env, torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index)), on_hang);
 }
 
 }  // namespace zeroth::comm

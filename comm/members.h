@@ -15,37 +15,40 @@ namespace zeroth::comm {
 struct Members {
   std::string group = "world";
   std::vector<int> ranks = {};  // their numbers in the world; empty: they are the world
-  std::string host = "";        // whose ranks they are; empty: of the only one, or of several
+  std::string node = "";        // whose ranks they are; empty: of the only one, or of several
 
-  int number(int rank) const { return ranks.empty() ? rank : ranks[static_cast<size_t>(rank)]; }
+  int global_rank(int rank) const {
+    return ranks.empty() ? rank : ranks[static_cast<size_t>(rank)];
+  }
   // "rank 0 of 2"; in a part of the world, whose size says nothing of the run, "rank 0".
-  std::string name_of(int rank, int size) const {
+  std::string rank_name(int rank, int size) const {
     return ranks.empty() ? fmt::format("rank {} of {}", rank, size)
-                         : fmt::format("rank {}", number(rank));
+                         : fmt::format("rank {}", global_rank(rank));
   }
   // " on node2"
-  std::string on_host() const { return host.empty() ? "" : " on " + host; }
+  std::string on_node() const { return node.empty() ? "" : " on " + node; }
   // "'world'", "'tensor' (ranks 2, 3)", "'tensor' (ranks 2, 3 on node2)"
   std::string name() const {
     return ranks.empty()
                ? fmt::format("'{}'", group)
-               : fmt::format("'{}' (ranks {}{})", group, fmt::join(ranks, ", "), on_host());
+               : fmt::format("'{}' (ranks {}{})", group, fmt::join(ranks, ", "), on_node());
   }
 };
 
 // Where a rank is in its part.
-struct Place {
+struct GroupMember {
   int rank = 0;  // among its ranks
   int size = 1;
   Members members;
 };
 
-inline Place place_in(const Partition& partition, int rank) {
+inline GroupMember group_member(const Partition& partition, int rank) {
   const std::vector<int>& part = partition.part_of(rank);
   const auto before = std::find(part.begin(), part.end(), rank) - part.begin();
-  Place place{static_cast<int>(before), static_cast<int>(part.size()), {partition.name, part, ""}};
-  if (partition.parts.size() == 1) place.members.ranks.clear();
-  return place;
+  GroupMember member{
+      static_cast<int>(before), static_cast<int>(part.size()), {partition.name, part, ""}};
+  if (partition.parts.size() == 1) member.members.ranks.clear();
+  return member;
 }
 
 }  // namespace zeroth::comm

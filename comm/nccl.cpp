@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "comm/c10d_group.h"
-#include "comm/call.h"
+#include "comm/collective_info.h"
 #include "comm/members.h"
 
 namespace zeroth::comm {
@@ -28,21 +28,22 @@ struct World {
 
 // The group of this rank's part. Collective over all parts.
 std::unique_ptr<Group> connect(const World& world, const Partition& partition) {
-  const auto [rank, size, members] = place_in(partition, world.rank);
+  const auto [rank, size, members] = group_member(partition, world.rank);
   const auto table = world.options.tables ? world.options.tables(partition) : nullptr;
   if (size == 1 && partition.parts.size() > 1) return make_solo_group();
   const torch::Device device = c10::impl::VirtualGuardImpl(torch::kCUDA).getDevice();
   const auto watchdog = std::make_shared<Watchdog>(
-      world.options.timeout, world.options.on_stuck,
+      world.options.timeout, world.options.on_hang,
       [device] { c10::impl::VirtualGuardImpl(device.type()).setDevice(device); });
-  const std::string who = fmt::format("{}{}: cannot connect over NCCL", members.name_of(rank, size),
-                                      members.ranks.empty() ? "" : " in group " + members.name());
+  const std::string who =
+      fmt::format("{}{}: cannot connect over NCCL", members.rank_name(rank, size),
+                  members.ranks.empty() ? "" : " in group " + members.name());
   const auto guard = watchdog->guard([=](const std::string& why) {
     return fmt::format("{}: {}; {}", who, why,
                        table ? table->explain(0, {}) : "its peers are not known");
   });
   try {
-    const auto prefix = fmt::format("{}/{}", partition.name, members.number(0));
+    const auto prefix = fmt::format("{}/{}", partition.name, members.global_rank(0));
     auto backend = world.make_backend({c10::make_intrusive<c10d::PrefixStore>(prefix, world.store),
                                        rank, size, device, world.options.timeout});
     C10dGroupOptions group{
@@ -51,7 +52,7 @@ std::unique_ptr<Group> connect(const World& world, const Partition& partition) {
       group.split = [world](const Partition& parts) { return connect(world, parts); };
     return make_c10d_group(std::move(backend), std::move(group));
   } catch (const std::exception& cause) {
-    throw Error("{}: {}", who, words_of(cause));
+    throw Error("{}: {}", who, error_message(cause));
   }
 }
 

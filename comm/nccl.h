@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "comm/group.h"
-#include "comm/host_reports.h"
+#include "comm/peer_reports.h"
 #include "comm/rank_table.h"
 #include "comm/watchdog.h"
 #include "device/gpu.h"
@@ -26,8 +26,8 @@ struct NcclOptions {
   // or find none.
   std::function<std::shared_ptr<RankTable>(const Partition&)> tables = {};
   // Of ranks on several machines, which no table has: what they tell each other. May be null.
-  std::shared_ptr<HostReports> reports = nullptr;
-  OnStuck on_stuck = {};  // see Watchdog
+  std::shared_ptr<PeerReports> reports = nullptr;
+  HangHandler on_hang = {};  // see Watchdog
 };
 
 class Nccl {
@@ -42,7 +42,7 @@ class Nccl {
 };
 
 // What c10d needs of one rank to connect it with the other ranks of its group.
-struct NcclPlace {
+struct NcclGroupSpec {
   c10::intrusive_ptr<c10d::Store> store;  // of this group alone
   int rank, size;
   torch::Device device;
@@ -51,7 +51,7 @@ struct NcclPlace {
   // that is queued already, and not when that has come to its end.
   bool high_priority = true;
 };
-using NcclBackend = std::function<c10::intrusive_ptr<c10d::Backend>(const NcclPlace&)>;
+using NcclBackend = std::function<c10::intrusive_ptr<c10d::Backend>(const NcclGroupSpec&)>;
 
 // Nccl::make_group() over such backends, for the libraries of the GPU side.
 std::unique_ptr<Group> make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,

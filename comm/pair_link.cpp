@@ -24,7 +24,7 @@ namespace {
 
 // Before the bytes of each tensor. As memory has it: the ranks of a run are of one kind of machine.
 struct Header {
-  uint64_t number;
+  uint64_t sequence;
   uint64_t bytes;
 };
 
@@ -38,37 +38,38 @@ void set(int fd, int level, int option, const void* value, socklen_t size) {
 // collective. That limit cannot be as short: a rank that computes, or is suspended, sends nothing
 // for long, but its kernel answers. No TCP_USER_TIMEOUT, which would also end the connection to a
 // rank that does not read for as long: with bytes under way the limit of the collective holds.
-constexpr int kAskAfterSeconds = 30;
-constexpr int kAskEverySeconds = 10;
-constexpr int kUnanswered = 3;
+constexpr int kKeepAliveIdleSeconds = 30;
+constexpr int kKeepAliveIntervalSeconds = 10;
+constexpr int kMaxProbes = 3;
 
 // Waits of a moment, between which the time limit is looked at.
 void set_up(int fd) {
   const int yes = 1;
   set(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
   set(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes));
-  set(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kAskAfterSeconds, sizeof(kAskAfterSeconds));
-  set(fd, IPPROTO_TCP, TCP_KEEPINTVL, &kAskEverySeconds, sizeof(kAskEverySeconds));
-  set(fd, IPPROTO_TCP, TCP_KEEPCNT, &kUnanswered, sizeof(kUnanswered));
-  const timeval glance{0, std::chrono::microseconds(kGlance).count()};
-  set(fd, SOL_SOCKET, SO_RCVTIMEO, &glance, sizeof(glance));
-  set(fd, SOL_SOCKET, SO_SNDTIMEO, &glance, sizeof(glance));
+  set(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kKeepAliveIdleSeconds, sizeof(kKeepAliveIdleSeconds));
+  set(fd, IPPROTO_TCP, TCP_KEEPINTVL, &kKeepAliveIntervalSeconds,
+      sizeof(kKeepAliveIntervalSeconds));
+  set(fd, IPPROTO_TCP, TCP_KEEPCNT, &kMaxProbes, sizeof(kMaxProbes));
+  const timeval poll_interval{0, std::chrono::microseconds(kPollInterval).count()};
+  set(fd, SOL_SOCKET, SO_RCVTIMEO, &poll_interval, sizeof(poll_interval));
+  set(fd, SOL_SOCKET, SO_SNDTIMEO, &poll_interval, sizeof(poll_interval));
 }
 
 // What is left of the time in which some byte has to move.
-class Patience {
+class IdleTimeout {
  public:
-  explicit Patience(std::chrono::milliseconds limit) : limit_(limit) {}
+  explicit IdleTimeout(std::chrono::milliseconds limit) : limit_(limit) {}
 
   // `moved`: what a system call returned. Throws an Error where there will be no more.
-  void see(ssize_t moved) {
+  void observe(ssize_t moved) {
     if (moved > 0) {
-      time_ = RunningTime();
+      time_ = SuspendAwareTimer();
     } else if (moved == 0) {
       throw Error("the connection ended");
     } else if (errno == EAGAIN || errno == EINTR) {
-      const auto waited = time_.passed();
-      if (waited >= limit_) throw Error("{}", time_limit_text(waited));
+      const auto waited = time_.elapsed();
+      if (waited >= limit_) throw Error("{}", timeout_message(waited));
     } else {
       throw Error("the connection is lost: {}", system_reason(errno));
     }
@@ -76,26 +77,26 @@ class Patience {
 
  private:
   std::chrono::milliseconds limit_;
-  RunningTime time_;
+  SuspendAwareTimer time_;
 };
 
-void receive_all(int fd, void* into, size_t size, Patience& patience) {
+void receive_all(int fd, void* into, size_t size, IdleTimeout& idle_timeout) {
   for (char* at = static_cast<char*>(into); size > 0;) {
     const ssize_t got = ::recv(fd, at, size, MSG_WAITALL);
-    patience.see(got);
+    idle_timeout.observe(got);
     if (got < 0) continue;
     at += got;
     size -= static_cast<size_t>(got);
   }
 }
 
-void send_all(int fd, std::array<iovec, 2> parts, Patience& patience) {
+void send_all(int fd, std::array<iovec, 2> parts, IdleTimeout& idle_timeout) {
   for (size_t part = 0; part < parts.size();) {
     msghdr message{};
     message.msg_iov = &parts[part];
     message.msg_iovlen = parts.size() - part;
     const ssize_t sent = ::sendmsg(fd, &message, MSG_NOSIGNAL);
-    patience.see(sent);
+    idle_timeout.observe(sent);
     for (size_t left = sent < 0 ? 0 : static_cast<size_t>(sent); part < parts.size(); ++part) {
       const size_t of_part = std::min(left, parts[part].iov_len);
       parts[part].iov_base = static_cast<char*>(parts[part].iov_base) + of_part;
@@ -108,15 +109,15 @@ void send_all(int fd, std::array<iovec, 2> parts, Patience& patience) {
 
 }  // namespace
 
-class PairLink::Swap final : public c10d::Work {
+class PairLink::SendRecv final : public c10d::Work {
  public:
-  Swap(torch::Tensor out, torch::Tensor in) : out_(std::move(out)), in_(std::move(in)) {}
+  SendRecv(torch::Tensor out, torch::Tensor in) : out_(std::move(out)), in_(std::move(in)) {}
 
   const torch::Tensor& out() const { return out_; }
   const torch::Tensor& in() const { return in_; }
 
   // Sent, or received: with the second of these it has ended.
-  void end_half() {
+  void complete_half() {
     if (--halves_left_ == 0) ended_->markCompleted();
   }
   void fail(const std::exception_ptr& why) { ended_->setErrorIfNeeded(why); }
@@ -138,42 +139,43 @@ class PairLink::Swap final : public c10d::Work {
 PairLink::PairLink(FileDescriptor socket, std::chrono::milliseconds limit)
     : socket_(std::move(socket)), limit_(limit) {
   set_up(socket_.get());
-  sends_ = std::thread([this] { serve(to_send_, &PairLink::send); });
+  send_thread_ = std::thread([this] { serve(to_send_, &PairLink::send); });
   try {
-    receives_ = std::thread([this] { serve(to_receive_, &PairLink::receive); });
+    receive_thread_ = std::thread([this] { serve(to_receive_, &PairLink::receive); });
   } catch (...) {  // a limit of the system's on threads
     fail(std::current_exception());
-    sends_.join();
+    send_thread_.join();
     throw;
   }
 }
 
 PairLink::~PairLink() {
   fail(std::make_exception_ptr(Error("the group of this rank was closed")));
-  sends_.join();
-  receives_.join();
+  send_thread_.join();
+  receive_thread_.join();
 }
 
-c10::intrusive_ptr<c10d::Work> PairLink::swap(const torch::Tensor& out, const torch::Tensor& in) {
+c10::intrusive_ptr<c10d::Work> PairLink::send_recv(const torch::Tensor& out,
+                                                   const torch::Tensor& in) {
   ZEROTH_CHECK(out.is_contiguous() && in.is_contiguous(), "{} and {} bytes", out.nbytes(),
                in.nbytes());
-  auto swap = c10::make_intrusive<Swap>(out, in);
+  auto send_recv = c10::make_intrusive<SendRecv>(out, in);
   {
     const std::lock_guard lock(mutex_);
     if (failed_) {
-      swap->fail(failed_);
-      return swap;
+      send_recv->fail(failed_);
+      return send_recv;
     }
-    to_send_.push_back(swap);
-    to_receive_.push_back(swap);
+    to_send_.push_back(send_recv);
+    to_receive_.push_back(send_recv);
   }
   changed_.notify_all();
-  return swap;
+  return send_recv;
 }
 
-void PairLink::serve(Queue& queue, void (PairLink::*move)(Swap&, uint64_t)) {
-  for (uint64_t number = 0;; ++number) {
-    c10::intrusive_ptr<Swap> next;
+void PairLink::serve(Queue& queue, void (PairLink::*move)(SendRecv&, uint64_t)) {
+  for (uint64_t sequence = 0;; ++sequence) {
+    c10::intrusive_ptr<SendRecv> next;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return failed_ || !queue.empty(); });
@@ -181,7 +183,7 @@ void PairLink::serve(Queue& queue, void (PairLink::*move)(Swap&, uint64_t)) {
       next = queue.front();
     }
     try {
-      (this->*move)(*next, number);
+      (this->*move)(*next, sequence);
     } catch (const std::exception&) {
       return fail(std::current_exception());
     }
@@ -190,26 +192,27 @@ void PairLink::serve(Queue& queue, void (PairLink::*move)(Swap&, uint64_t)) {
       if (failed_) return;
       queue.pop_front();
     }
-    next->end_half();
+    next->complete_half();
   }
 }
 
-void PairLink::send(Swap& swap, uint64_t number) {
-  Header header{number, swap.in().nbytes()};
-  Patience patience(limit_);
-  send_all(socket_.get(),
-           {iovec{&header, sizeof(header)}, iovec{swap.in().data_ptr(), swap.in().nbytes()}},
-           patience);
+void PairLink::send(SendRecv& send_recv, uint64_t sequence) {
+  Header header{sequence, send_recv.in().nbytes()};
+  IdleTimeout idle_timeout(limit_);
+  send_all(
+      socket_.get(),
+      {iovec{&header, sizeof(header)}, iovec{send_recv.in().data_ptr(), send_recv.in().nbytes()}},
+      idle_timeout);
 }
 
-void PairLink::receive(Swap& swap, uint64_t number) {
+void PairLink::receive(SendRecv& send_recv, uint64_t sequence) {
   Header header{};
-  Patience patience(limit_);
-  receive_all(socket_.get(), &header, sizeof(header), patience);
-  if (header.number != number || header.bytes != swap.out().nbytes())
+  IdleTimeout idle_timeout(limit_);
+  receive_all(socket_.get(), &header, sizeof(header), idle_timeout);
+  if (header.sequence != sequence || header.bytes != send_recv.out().nbytes())
     throw Error("the other rank sends {} bytes as number {}, and {} as number {} are expected",
-                header.bytes, header.number, swap.out().nbytes(), number);
-  receive_all(socket_.get(), swap.out().data_ptr(), header.bytes, patience);
+                header.bytes, header.sequence, send_recv.out().nbytes(), sequence);
+  receive_all(socket_.get(), send_recv.out().data_ptr(), header.bytes, idle_timeout);
 }
 
 // The first reason is the one that counts.
@@ -224,7 +227,7 @@ void PairLink::fail(const std::exception_ptr& why) {
   }
   ::shutdown(socket_.get(), SHUT_RDWR);  // the threads wake up
   changed_.notify_all();
-  for (const auto& swap : all) swap->fail(why);
+  for (const auto& send_recv : all) send_recv->fail(why);
 }
 
 }  // namespace zeroth::comm

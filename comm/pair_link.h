@@ -35,16 +35,16 @@ class PairLink {
 
   // out = the other rank's `in`, which has as many bytes; CPU, contiguous, each may be empty. Ends
   // in the order of these calls; after one that failed all do. To be called on one thread.
-  c10::intrusive_ptr<c10d::Work> swap(const torch::Tensor& out, const torch::Tensor& in);
+  c10::intrusive_ptr<c10d::Work> send_recv(const torch::Tensor& out, const torch::Tensor& in);
 
  private:
-  class Swap;
-  using Queue = std::deque<c10::intrusive_ptr<Swap>>;
+  class SendRecv;
+  using Queue = std::deque<c10::intrusive_ptr<SendRecv>>;
 
   // A thread: `move`s the bytes of each swap in its queue, one after the other.
-  void serve(Queue& queue, void (PairLink::*move)(Swap&, uint64_t number));
-  void send(Swap& swap, uint64_t number);
-  void receive(Swap& swap, uint64_t number);
+  void serve(Queue& queue, void (PairLink::*move)(SendRecv&, uint64_t sequence));
+  void send(SendRecv& send_recv, uint64_t sequence);
+  void receive(SendRecv& send_recv, uint64_t sequence);
   void fail(const std::exception_ptr& why);
 
   FileDescriptor socket_;
@@ -53,7 +53,7 @@ class PairLink {
   std::condition_variable changed_;
   Queue to_send_, to_receive_;  // guarded by mutex_
   std::exception_ptr failed_;   // guarded by mutex_
-  std::thread sends_, receives_;
+  std::thread send_thread_, receive_thread_;
 };
 
 }  // namespace zeroth::comm

@@ -35,7 +35,7 @@ bool has_ended(char state) {
   return state == 0 || state == 'Z' || state == 'X';
 }
 
-std::string listed(const std::vector<int>& ranks) {
+std::string describe_list(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
@@ -47,12 +47,12 @@ RankTable::RankTable(std::shared_ptr<SharedSegment> segment, int rank, int size,
       rank_(rank),
       members_(std::move(members)) {
   ZEROTH_CHECK(segment_->size() >= bytes(size), "{} bytes for {} ranks", segment_->size(), size);
-  int32_t nobody = 0;
-  if (!rows_[static_cast<size_t>(rank)].pid.compare_exchange_strong(nobody, getpid()))
+  int32_t expected_pid = 0;
+  if (!rows_[static_cast<size_t>(rank)].pid.compare_exchange_strong(expected_pid, getpid()))
     throw Error(
         "rank {} of this run is process {} already: RANK is the same twice, or two runs use "
         "one MASTER_ADDR and MASTER_PORT",
-        members_.number(rank), nobody);
+        members_.global_rank(rank), expected_pid);
   rows_[static_cast<size_t>(rank)].changed_ns = now_ns();
 }
 
@@ -60,20 +60,20 @@ RankTable::~RankTable() {
   rows_[static_cast<size_t>(rank_)].left = true;
 }
 
-void RankTable::issue(uint64_t number, std::string_view description) {
+void RankTable::issue(uint64_t sequence, std::string_view description) {
   RankRow& row = rows_[static_cast<size_t>(rank_)];
-  auto& text = row.last[number % 2];
+  auto& text = row.last[sequence % 2];
   const size_t length = std::min(description.size(), text.size() - 1);
   std::memcpy(text.data(), description.data(), length);
   text[length] = '\0';
   row.changed_ns.store(now_ns(), std::memory_order_relaxed);
-  row.issued.store(number, std::memory_order_release);
+  row.issued.store(sequence, std::memory_order_release);
 }
 
-void RankTable::finish(uint64_t number) {
+void RankTable::finish(uint64_t sequence) {
   RankRow& row = rows_[static_cast<size_t>(rank_)];
   row.changed_ns.store(now_ns(), std::memory_order_relaxed);
-  row.finished.store(number, std::memory_order_release);
+  row.finished.store(sequence, std::memory_order_release);
 }
 
 bool RankTable::lost(int rank) const {
@@ -81,20 +81,20 @@ bool RankTable::lost(int rank) const {
   return row.left || (row.pid != 0 && has_ended(process_state(row.pid)));
 }
 
-std::string RankTable::lost_before(uint64_t number) const {
+std::string RankTable::lost_before(uint64_t sequence) const {
   for (int rank = 0; rank < static_cast<int>(rows_.size()); ++rank) {
-    const bool behind = rows_[static_cast<size_t>(rank)].issued.load() < number;
-    if (behind && lost(rank))
-      return fmt::format("rank {}{} is gone", members_.number(rank), members_.on_host());
+    const bool is_late = rows_[static_cast<size_t>(rank)].issued.load() < sequence;
+    if (is_late && lost(rank))
+      return fmt::format("rank {}{} is gone", members_.global_rank(rank), members_.on_node());
   }
   return {};
 }
 
-std::string RankTable::describe(int rank, uint64_t number) const {
+std::string RankTable::describe(int rank, uint64_t sequence) const {
   const RankRow& row = rows_[static_cast<size_t>(rank)];
-  const int called = members_.number(rank);
-  const std::string on_host = members_.on_host();
-  if (row.pid == 0) return fmt::format("rank {}{} has not connected", called, on_host);
+  const int global_rank = members_.global_rank(rank);
+  const std::string on_node = members_.on_node();
+  if (row.pid == 0) return fmt::format("rank {}{} has not connected", global_rank, on_node);
   const char state = process_state(row.pid);
   const char* condition = row.left           ? ", has left"
                           : has_ended(state) ? ", has ended"
@@ -104,28 +104,30 @@ std::string RankTable::describe(int rank, uint64_t number) const {
   const uint64_t issued = row.issued.load(std::memory_order_acquire);
   const double seconds = static_cast<double>(now_ns() - row.changed_ns) / 1e9;
   const std::string who =
-      fmt::format("rank {} (process {}{}{})", called, row.pid.load(), on_host, condition);
+      fmt::format("rank {} (process {}{}{})", global_rank, row.pid.load(), on_node, condition);
   if (issued == 0) return fmt::format("{} has begun no collective yet", who);
   const bool done = row.finished.load(std::memory_order_acquire) >= issued;
   return fmt::format("{} {} {}{} {:.1f} s ago", who, done ? "last ended" : "last began",
-                     issued == number ? "this " : "", row.last[issued % 2].data(), seconds);
+                     issued == sequence ? "this " : "", row.last[issued % 2].data(), seconds);
 }
 
-std::string RankTable::explain(uint64_t number, const std::vector<int>& late) const {
+std::string RankTable::explain(uint64_t sequence, const std::vector<int>& late) const {
   std::vector<int> arrived;
   std::vector<std::string> missing, disturbed;
   for (int rank = 0; rank < static_cast<int>(rows_.size()); ++rank) {
     const RankRow& row = rows_[static_cast<size_t>(rank)];
     const bool holds_up = std::find(late.begin(), late.end(), rank) != late.end();
-    if (holds_up || row.issued.load(std::memory_order_acquire) < number) {
-      missing.push_back(describe(rank, number));
+    if (holds_up || row.issued.load(std::memory_order_acquire) < sequence) {
+      missing.push_back(describe(rank, sequence));
     } else {
-      arrived.push_back(members_.number(rank));
-      if (lost(rank) || process_state(row.pid) == 'T') disturbed.push_back(describe(rank, number));
+      arrived.push_back(members_.global_rank(rank));
+      if (lost(rank) || process_state(row.pid) == 'T')
+        disturbed.push_back(describe(rank, sequence));
     }
   }
   if (!missing.empty()) {
-    return fmt::format("{} arrived; missing: {}", arrived.empty() ? "nobody" : listed(arrived),
+    return fmt::format("{} arrived; missing: {}",
+                       arrived.empty() ? "nobody" : describe_list(arrived),
                        fmt::join(missing, "; "));
   }
   return fmt::format("all its ranks have begun it{}{}", disturbed.empty() ? "" : ": ",

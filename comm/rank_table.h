@@ -37,8 +37,8 @@ class RankTable {
   RankTable(const RankTable&) = delete;
   RankTable& operator=(const RankTable&) = delete;
 
-  void issue(uint64_t number, std::string_view description);
-  void finish(uint64_t number);
+  void issue(uint64_t sequence, std::string_view description);
+  void finish(uint64_t sequence);
 
   // The rank has closed its group or its process has ended.
   bool lost(int rank) const;
@@ -46,16 +46,16 @@ class RankTable {
   // What `rank` did last, for a person.
   std::string last(int rank) const { return describe(rank, UINT64_MAX); }
 
-  // "rank 1 is gone" where a rank is lost that has not begun collective `number`; else empty.
-  std::string lost_before(uint64_t number) const;
+  // "rank 1 is gone" where a rank is lost that has not begun collective `sequence`; else empty.
+  std::string lost_before(uint64_t sequence) const;
 
   // For a collective that does not end: which ranks arrived, which did not, what these did last and
   // whether they are stopped or gone. `late`: ranks known to hold it up; those that did not begin
-  // `number` are found here.
-  std::string explain(uint64_t number, const std::vector<int>& late) const;
+  // `sequence` are found here.
+  std::string explain(uint64_t sequence, const std::vector<int>& late) const;
 
  private:
-  std::string describe(int rank, uint64_t number) const;
+  std::string describe(int rank, uint64_t sequence) const;
 
   std::shared_ptr<SharedSegment> segment_;
   std::span<RankRow> rows_;

@@ -10,12 +10,13 @@
 namespace zeroth::comm {
 namespace {
 
-void combine(Reduce op, torch::Tensor out, const torch::Tensor& left, const torch::Tensor& right) {
+void combine(ReduceOp op, torch::Tensor out, const torch::Tensor& left,
+             const torch::Tensor& right) {
   switch (op) {
-    case Reduce::kMax:
+    case ReduceOp::kMax:
       at::maximum_out(out, left, right);
       return;
-    case Reduce::kMin:
+    case ReduceOp::kMin:
       at::minimum_out(out, left, right);
       return;
     default:
@@ -29,7 +30,7 @@ torch::Dtype accumulator(torch::Dtype dtype) {
 
 }  // namespace
 
-void reduce_parts(Reduce op, const torch::Tensor& out, const std::vector<torch::Tensor>& parts,
+void reduce_parts(ReduceOp op, const torch::Tensor& out, const std::vector<torch::Tensor>& parts,
                   torch::Tensor& scratch) {
   ZEROTH_CHECK(parts.size() > 1, "{} parts", parts.size());
   if (parts.size() == 2) {  // adds 16-bit floats in fp32 by itself

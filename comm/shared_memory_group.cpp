@@ -11,100 +11,100 @@
 #include "base/hash.h"
 #include "base/printable.h"
 #include "base/standard_streams.h"
-#include "comm/call.h"
+#include "comm/collective_info.h"
 #include "comm/exchange.h"
-#include "comm/share_segment.h"
+#include "comm/group_segment.h"
 #include "comm/time_limit.h"
 
 namespace zeroth::comm {
 namespace {
 
-struct Job {
-  Call call;
-  uint64_t number;
+struct IssuedCollective {
+  CollectiveInfo info;
+  uint64_t sequence;
   std::unique_ptr<Exchange> exchange;
-  Stopwatch since_issue;
+  Timer since_issue;
   bool done = false;
 };
 
 // What all ranks must agree on.
-uint64_t label_of(const Job& job) {
-  uint64_t hash = fnv1a(job.call.kind);
-  hash = fnv1a(hash, static_cast<uint64_t>(job.call.bytes));
-  hash = fnv1a(hash, static_cast<uint64_t>(job.call.elements));
-  return fnv1a(hash, job.number);
+uint64_t collective_hash(const IssuedCollective& op) {
+  uint64_t hash = fnv1a(op.info.kind);
+  hash = fnv1a(hash, static_cast<uint64_t>(op.info.bytes));
+  hash = fnv1a(hash, static_cast<uint64_t>(op.info.elements));
+  return fnv1a(hash, op.sequence);
 }
 
 // The jobs under way, in the order of issue. A job may be put into slots, taken from them and
 // finished at different times; each of these three runs through the jobs in order.
-class Worker final : public HostProgress::Mover {
+class CollectiveWorker final : public ProgressEngine::ProgressClient {
  public:
-  Worker(SharedRing ring, std::shared_ptr<RankTable> table, std::shared_ptr<HostProgress> progress,
-         SharedMemoryOptions options)
+  CollectiveWorker(SharedRing ring, std::shared_ptr<RankTable> table,
+                   std::shared_ptr<ProgressEngine> progress, SharedMemoryOptions options)
       : ring_(std::move(ring)),
         table_(std::move(table)),
         progress_(std::move(progress)),
         options_(std::move(options)) {
     progress_->add(*this);
   }
-  ~Worker() override { progress_->remove(*this); }
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
+  ~CollectiveWorker() override { progress_->remove(*this); }
+  CollectiveWorker(const CollectiveWorker&) = delete;
+  CollectiveWorker& operator=(const CollectiveWorker&) = delete;
 
   int rank() const { return ring_.rank(); }
   int size() const { return ring_.ranks(); }
   const CommTimes& times() const { return times_; }
 
   template <typename MakeExchange>
-  std::shared_ptr<Job> issue(Call call, MakeExchange&& make) {
-    const Stopwatch working;
+  std::shared_ptr<IssuedCollective> issue(CollectiveInfo info, MakeExchange&& make) {
+    const Timer working;
     // Nothing is counted before what may throw: a collective that was refused leaves no trace.
-    auto exchange = make(ring_, next_piece_);
-    auto job = std::make_shared<Job>(
-        Job{std::move(call), issued_ + 1, std::move(exchange), working, false});
-    jobs_.push_back(job);
+    auto exchange = make(ring_, next_chunk_);
+    auto op = std::make_shared<IssuedCollective>(
+        IssuedCollective{std::move(info), issued_ + 1, std::move(exchange), working, false});
+    ops_.push_back(op);
     ++issued_;
-    next_piece_ = job->exchange->end_piece();
-    times_.bytes += job->call.bytes;
+    next_chunk_ = op->exchange->end_chunk();
+    times_.bytes += op->info.bytes;
     ++times_.collectives;
-    table_->issue(job->number, job->call.describe());
+    table_->issue(op->sequence, op->info.describe());
     retire();  // where it has no elements
     while (work()) {
     }
     times_.working_s += working.seconds();
-    if (job->done) times_.under_way_s += job->since_issue.seconds();
-    return job;
+    if (op->done) times_.in_flight_s += op->since_issue.seconds();
+    return op;
   }
 
-  void complete(Job& job) {
-    const Stopwatch total;
+  void complete(IssuedCollective& op) {
+    const Timer total;
     double waited = 0;
-    while (!job.done) {
+    while (!op.done) {
       if (!work() && !progress_->work()) waited += block();
     }
     times_.waiting_s += waited;
     times_.working_s += total.seconds() - waited;
-    times_.under_way_s += job.since_issue.seconds();
+    times_.in_flight_s += op.since_issue.seconds();
   }
 
   bool can_work() override { return can_put() || can_take() || can_finish(); }
 
   bool work() override {
-    if (Job* job = can_put()) {
-      job->exchange->put(put_.piece);
-      ring_.label(rank(), put_.piece) = label_of(*job);
-      advance(SharedRing::kPut, ++put_.piece);
+    if (IssuedCollective* op = can_put()) {
+      op->exchange->publish(put_.chunk);
+      ring_.label(rank(), put_.chunk) = collective_hash(*op);
+      advance(SharedRing::kPublished, ++put_.chunk);
       return true;
     }
-    if (Job* job = can_take()) {
-      require_same(*job);
-      job->exchange->take(take_.piece);
-      advance(SharedRing::kTaken, ++take_.piece);
+    if (IssuedCollective* op = can_take()) {
+      require_same(*op);
+      op->exchange->consume(take_.chunk);
+      advance(SharedRing::kConsumed, ++take_.chunk);
       return true;
     }
-    if (Job* job = can_finish()) {
-      job->exchange->finish(finish_.piece);
-      advance(SharedRing::kDone, ++finish_.piece);
+    if (IssuedCollective* op = can_finish()) {
+      op->exchange->finish(finish_.chunk);
+      advance(SharedRing::kDone, ++finish_.chunk);
       retire();
       return true;
     }
@@ -113,66 +113,66 @@ class Worker final : public HostProgress::Mover {
 
  private:
   // How far the sequence of pieces of all jobs has come.
-  struct Cursor {
-    uint64_t piece = 0;
-    uint64_t job = 0;  // number - 1
+  struct ChunkCursor {
+    uint64_t chunk = 0;
+    uint64_t op = 0;  // number - 1
   };
 
-  Job* at(Cursor& cursor) {
-    for (; cursor.job < issued_; ++cursor.job) {
-      Job& job = *jobs_[cursor.job - retired_];
-      if (cursor.piece < job.exchange->end_piece()) return &job;
+  IssuedCollective* at(ChunkCursor& cursor) {
+    for (; cursor.op < issued_; ++cursor.op) {
+      IssuedCollective& op = *ops_[cursor.op - retired_];
+      if (cursor.chunk < op.exchange->end_chunk()) return &op;
     }
     return nullptr;
   }
 
-  bool peers_reached(SharedRing::Counter counter, uint64_t piece, const Exchange& exchange) const {
+  bool peers_reached(SharedRing::Counter counter, uint64_t chunk, const Exchange& exchange) const {
     for (int peer = 0; peer < size(); ++peer) {
-      if (peer == rank() || !exchange.takes_from(peer)) continue;
-      if (ring_.count(peer, counter) <= piece) return false;
+      if (peer == rank() || !exchange.reads_from(peer)) continue;
+      if (ring_.count(peer, counter) <= chunk) return false;
     }
     return true;
   }
 
-  Job* can_put() {
-    Job* job = at(put_);
-    return job && put_.piece < ring_.least(SharedRing::kDone) + ring_.slots() ? job : nullptr;
+  IssuedCollective* can_put() {
+    IssuedCollective* op = at(put_);
+    return op && put_.chunk < ring_.min_count(SharedRing::kDone) + ring_.slots() ? op : nullptr;
   }
-  Job* can_take() {
-    Job* job = take_.piece < put_.piece ? at(take_) : nullptr;
-    return job && peers_reached(SharedRing::kPut, take_.piece, *job->exchange) ? job : nullptr;
+  IssuedCollective* can_take() {
+    IssuedCollective* op = take_.chunk < put_.chunk ? at(take_) : nullptr;
+    return op && peers_reached(SharedRing::kPublished, take_.chunk, *op->exchange) ? op : nullptr;
   }
-  Job* can_finish() {
-    Job* job = finish_.piece < take_.piece ? at(finish_) : nullptr;
-    if (job == nullptr || !job->exchange->has_two_rounds()) return job;
-    return peers_reached(SharedRing::kTaken, finish_.piece, *job->exchange) ? job : nullptr;
+  IssuedCollective* can_finish() {
+    IssuedCollective* op = finish_.chunk < take_.chunk ? at(finish_) : nullptr;
+    if (op == nullptr || !op->exchange->has_two_phases()) return op;
+    return peers_reached(SharedRing::kConsumed, finish_.chunk, *op->exchange) ? op : nullptr;
   }
 
   void advance(SharedRing::Counter counter, uint64_t count) {
     ring_.advance(counter, count);
     for (int peer = 0; peer < size(); ++peer) {
-      if (peer != rank()) progress_->wake(options_.members.number(peer));
+      if (peer != rank()) progress_->wake(options_.members.global_rank(peer));
     }
   }
 
   void retire() {
-    while (!jobs_.empty() && finish_.piece >= jobs_.front()->exchange->end_piece()) {
-      jobs_.front()->done = true;
-      table_->finish(jobs_.front()->number);
-      jobs_.pop_front();
+    while (!ops_.empty() && finish_.chunk >= ops_.front()->exchange->end_chunk()) {
+      ops_.front()->done = true;
+      table_->finish(ops_.front()->sequence);
+      ops_.pop_front();
       ++retired_;
-      for (Cursor* cursor : {&put_, &take_, &finish_}) {
-        cursor->job = std::max(cursor->job, retired_);
+      for (ChunkCursor* cursor : {&put_, &take_, &finish_}) {
+        cursor->op = std::max(cursor->op, retired_);
       }
     }
   }
 
-  void require_same(const Job& job) const {
+  void require_same(const IssuedCollective& op) const {
     for (int peer = 0; peer < size(); ++peer) {
-      if (peer == rank() || !job.exchange->takes_from(peer)) continue;
-      if (ring_.label(peer, take_.piece) == label_of(job)) continue;
-      throw Error("{}: rank {} issued something else: {}", name(job), options_.members.number(peer),
-                  table_->last(peer));
+      if (peer == rank() || !op.exchange->reads_from(peer)) continue;
+      if (ring_.label(peer, take_.chunk) == collective_hash(op)) continue;
+      throw Error("{}: rank {} issued something else: {}", name(op),
+                  options_.members.global_rank(peer), table_->last(peer));
     }
   }
 
@@ -180,25 +180,25 @@ class Worker final : public HostProgress::Mover {
   // peer that is needed is lost, or the time limit has passed, which stands still while the job is
   // suspended.
   double block() {
-    const Stopwatch blocked;
-    const auto glance = std::min(kGlance, options_.timeout);
-    RunningTime time;
+    const Timer blocked;
+    const auto poll_interval = std::min(kPollInterval, options_.timeout);
+    SuspendAwareTimer time;
     SlowWait slow(options_.log_after);
-    HostReports* const reports = progress_->reports();
-    while (!progress_->wait(glance)) {
-      const auto waited = time.passed();
-      if (reports) reports->waits(waited, [this] { return waiting_text(); });
+    PeerReports* const reports = progress_->reports();
+    while (!progress_->wait(poll_interval)) {
+      const auto waited = time.elapsed();
+      if (reports) reports->report_wait(waited, [this] { return describe_wait(); });
       const std::vector<int> late = late_ranks();
       if (slow.due(waited) && is_first_on_time(late)) log_wait(waited);
       for (const int peer : late) {
         if (table_->lost(peer) && !progress_->can_work())
-          fail(fmt::format("rank {}{} is gone", options_.members.number(peer),
-                           options_.members.on_host()),
+          fail(fmt::format("rank {}{} is gone", options_.members.global_rank(peer),
+                           options_.members.on_node()),
                late);
       }
-      if (waited >= options_.timeout) fail(time_limit_text(waited), late);
+      if (waited >= options_.timeout) fail(timeout_message(waited), late);
     }
-    if (reports) reports->over();
+    if (reports) reports->clear();
     return blocked.seconds();
   }
 
@@ -206,158 +206,162 @@ class Worker final : public HostProgress::Mover {
   bool is_first_on_time(const std::vector<int>& late) const {
     for (int peer = 0; peer < rank(); ++peer)
       if (std::find(late.begin(), late.end(), peer) == late.end()) return false;
-    return !jobs_.empty();
+    return !ops_.empty();
   }
 
   void log_wait(std::chrono::milliseconds waited) {
-    write_all(STDERR_FILENO,
-              printable_message(fmt::format(
-                  "zeroth: {} waits: {}; {} s by now, up to {} s (--timeout)\n",
-                  options_.members.name_of(rank(), size()), waiting_text(), waited.count() / 1000,
-                  std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count())));
+    write_all(
+        STDERR_FILENO,
+        printable_message(fmt::format(
+            "zeroth: {} waits: {}; {} s by now, up to {} s (--timeout)\n",
+            options_.members.rank_name(rank(), size()), describe_wait(), waited.count() / 1000,
+            std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count())));
   }
 
   // Whom the oldest job waits for.
   std::vector<int> late_ranks() {
     std::vector<int> late;
-    const Job* taking = take_.piece < put_.piece ? at(take_) : nullptr;
+    const IssuedCollective* taking = take_.chunk < put_.chunk ? at(take_) : nullptr;
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank()) continue;
-      const bool no_input = taking && taking->exchange->takes_from(peer) &&
-                            ring_.count(peer, SharedRing::kPut) <= take_.piece;
+      const bool no_input = taking && taking->exchange->reads_from(peer) &&
+                            ring_.count(peer, SharedRing::kPublished) <= take_.chunk;
       const bool no_result =
-          finish_.piece < take_.piece && ring_.count(peer, SharedRing::kTaken) <= finish_.piece;
-      const bool no_room = ring_.count(peer, SharedRing::kDone) + ring_.slots() <= put_.piece;
+          finish_.chunk < take_.chunk && ring_.count(peer, SharedRing::kConsumed) <= finish_.chunk;
+      const bool no_room = ring_.count(peer, SharedRing::kDone) + ring_.slots() <= put_.chunk;
       if (no_input || no_result || no_room) late.push_back(peer);
     }
     return late;
   }
 
-  std::string name(const Job& job) const {
-    return fmt::format("{}: {} over {} failed", options_.members.name_of(rank(), size()),
-                       job.call.describe(), options_.members.name());
+  std::string name(const IssuedCollective& op) const {
+    return fmt::format("{}: {} over {} failed", options_.members.rank_name(rank(), size()),
+                       op.info.describe(), options_.members.name());
   }
 
-  std::string waiting_text() {
-    if (jobs_.empty()) return "nothing of its machine";
-    const Job& oldest = *jobs_.front();
-    return fmt::format("{} over {}; {}", oldest.call.describe(), options_.members.name(),
-                       table_->explain(oldest.number, late_ranks()));
+  std::string describe_wait() {
+    if (ops_.empty()) return "nothing of its machine";
+    const IssuedCollective& oldest = *ops_.front();
+    return fmt::format("{} over {}; {}", oldest.info.describe(), options_.members.name(),
+                       table_->explain(oldest.sequence, late_ranks()));
   }
 
   [[noreturn]] void fail(const std::string& why, const std::vector<int>& late) const {
-    const Job& oldest = *jobs_.front();
+    const IssuedCollective& oldest = *ops_.front();
     const std::string text =
-        fmt::format("{}: {}; {}", name(oldest), why, table_->explain(oldest.number, late));
-    if (HostReports* const reports = progress_->reports()) reports->failed(text);
+        fmt::format("{}: {}; {}", name(oldest), why, table_->explain(oldest.sequence, late));
+    if (PeerReports* const reports = progress_->reports()) reports->report_failure(text);
     throw Error("{}", text);
   }
 
   SharedRing ring_;
   std::shared_ptr<RankTable> table_;
-  std::shared_ptr<HostProgress> progress_;
+  std::shared_ptr<ProgressEngine> progress_;
   SharedMemoryOptions options_;
-  std::deque<std::shared_ptr<Job>> jobs_;  // issued, not retired
+  std::deque<std::shared_ptr<IssuedCollective>> ops_;  // issued, not retired
   uint64_t issued_ = 0;
   uint64_t retired_ = 0;
-  uint64_t next_piece_ = 0;
-  Cursor put_, take_, finish_;
+  uint64_t next_chunk_ = 0;
+  ChunkCursor put_, take_, finish_;
   CommTimes times_;
 };
 
-class SharedPending final : public Pending::Impl {
+class SharedMemoryHandle final : public CollectiveHandle::Impl {
  public:
-  SharedPending(std::shared_ptr<Worker> worker, std::shared_ptr<Job> job)
-      : worker_(std::move(worker)), job_(std::move(job)) {}
-  void wait() override { worker_->complete(*job_); }
-  bool ready() override { return job_->done; }
+  SharedMemoryHandle(std::shared_ptr<CollectiveWorker> worker, std::shared_ptr<IssuedCollective> op)
+      : worker_(std::move(worker)), op_(std::move(op)) {}
+  void wait() override { worker_->complete(*op_); }
+  bool ready() override { return op_->done; }
 
  private:
-  std::shared_ptr<Worker> worker_;
-  std::shared_ptr<Job> job_;
+  std::shared_ptr<CollectiveWorker> worker_;
+  std::shared_ptr<IssuedCollective> op_;
 };
 
 class SharedMemoryGroup final : public Group {
  public:
   SharedMemoryGroup(SharedRing ring, std::shared_ptr<RankTable> table,
-                    std::shared_ptr<HostProgress> progress, const SharedMemoryOptions& options)
+                    std::shared_ptr<ProgressEngine> progress, const SharedMemoryOptions& options)
       : progress_(std::move(progress)),
         options_(options),
-        worker_(std::make_shared<Worker>(std::move(ring), std::move(table), progress_, options)) {}
+        worker_(std::make_shared<CollectiveWorker>(std::move(ring), std::move(table), progress_,
+                                                   options)) {}
 
   int rank() const override { return worker_->rank(); }
   int size() const override { return worker_->size(); }
   CommTimes times() const override { return worker_->times(); }
 
-  Pending issue(const Collective& collective) override {
-    require_fit(collective, size());
-    auto job = worker_->issue(Call(collective), [&](SharedRing& ring, uint64_t first) {
+  CollectiveHandle issue(const Collective& collective) override {
+    check_tensor_shapes(collective, size());
+    auto op = worker_->issue(CollectiveInfo(collective), [&](SharedRing& ring, uint64_t first) {
       return make_exchange(ring, first, collective);
     });
-    if (job->done) return {};
-    return Pending(std::make_shared<SharedPending>(worker_, std::move(job)));
+    if (op->done) return {};
+    return CollectiveHandle(std::make_shared<SharedMemoryHandle>(worker_, std::move(op)));
   }
 
   std::unique_ptr<Group> split(const Partition& partition) override;
 
  private:
-  std::shared_ptr<HostProgress> progress_;  // of all groups of this rank
+  std::shared_ptr<ProgressEngine> progress_;  // of all groups of this rank
   SharedMemoryOptions options_;
-  std::shared_ptr<Worker> worker_;
+  std::shared_ptr<CollectiveWorker> worker_;
 };
 
-size_t ring_offset(int size, int bells) {
-  return RankTable::bytes(size) + RankBells::bytes(bells);
+size_t ring_offset(int size, int num_doorbells) {
+  return RankTable::bytes(size) + Doorbells::bytes(num_doorbells);
 }
 
 std::unique_ptr<Group> on_segment(std::shared_ptr<SharedSegment> segment,
-                                  std::shared_ptr<RankTable> table, const Place& place, int bells,
-                                  const SharedMemoryOptions& options) {
+                                  std::shared_ptr<RankTable> table, const GroupMember& member,
+                                  int num_doorbells, const SharedMemoryOptions& options) {
   SharedMemoryOptions own = options;
-  own.members = place.members;
-  SharedRing ring(std::move(segment), ring_offset(place.size, bells), place.rank, place.size,
-                  options.ring);
+  own.members = member.members;
+  SharedRing ring(std::move(segment), ring_offset(member.size, num_doorbells), member.rank,
+                  member.size, options.ring);
   return std::make_unique<SharedMemoryGroup>(std::move(ring), std::move(table), own.progress, own);
 }
 
 std::unique_ptr<Group> SharedMemoryGroup::split(const Partition& partition) {
   ZEROTH_CHECK(options_.members.ranks.empty(), "{} is part of a group", options_.members.name());
-  const Place place = place_in(partition, rank());
+  const GroupMember member = group_member(partition, rank());
   SharedMemoryOptions options = options_;
   options.progress = progress_;
-  return make_shared_memory_part(*this, partition, place, options);
+  return make_shared_memory_part(*this, partition, member, options);
 }
 
 }  // namespace
 
-size_t shared_memory_group_bytes(int size, const RingSize& ring, int bells) {
-  return ring_offset(size, bells > 0 ? bells : size) + SharedRing::bytes(size, ring) + 4096;
+size_t shared_memory_group_bytes(int size, const RingSize& ring, int num_doorbells) {
+  return ring_offset(size, num_doorbells > 0 ? num_doorbells : size) +
+         SharedRing::bytes(size, ring) + 4096;
 }
 
-std::shared_ptr<HostProgress> make_host_progress(std::shared_ptr<SharedSegment> segment, int size,
-                                                 int rank, int bells,
-                                                 std::shared_ptr<HostReports> reports) {
-  return std::make_shared<HostProgress>(
-      RankBells(std::move(segment), RankTable::bytes(size), rank, bells), std::move(reports));
+std::shared_ptr<ProgressEngine> make_progress_engine(std::shared_ptr<SharedSegment> segment,
+                                                     int size, int rank, int num_doorbells,
+                                                     std::shared_ptr<PeerReports> reports) {
+  return std::make_shared<ProgressEngine>(
+      Doorbells(std::move(segment), RankTable::bytes(size), rank, num_doorbells),
+      std::move(reports));
 }
 
 std::unique_ptr<Group> make_shared_memory_group(std::shared_ptr<SharedSegment> segment,
                                                 std::shared_ptr<RankTable> table, int rank,
                                                 int size, const SharedMemoryOptions& options) {
   SharedMemoryOptions own = options;
-  if (!own.progress) own.progress = make_host_progress(segment, size, rank, size, nullptr);
+  if (!own.progress) own.progress = make_progress_engine(segment, size, rank, size, nullptr);
   return on_segment(std::move(segment), std::move(table), {rank, size, options.members},
-                    options.bells > 0 ? options.bells : size, own);
+                    options.num_doorbells > 0 ? options.num_doorbells : size, own);
 }
 
-std::unique_ptr<Group> make_shared_memory_part(Group& host, const Partition& partition,
-                                               const Place& place,
+std::unique_ptr<Group> make_shared_memory_part(Group& node, const Partition& partition,
+                                               const GroupMember& member,
                                                const SharedMemoryOptions& options) {
-  const size_t bytes = shared_memory_group_bytes(place.size, options.ring);
-  auto segment = share_segment(host, partition, bytes, options.run);
+  const size_t bytes = shared_memory_group_bytes(member.size, options.ring);
+  auto segment = make_group_segment(node, partition, bytes, options.run);
   if (!segment) return make_solo_group();
-  auto table = std::make_shared<RankTable>(segment, place.rank, place.size, place.members);
-  return on_segment(std::move(segment), std::move(table), place, place.size, options);
+  auto table = std::make_shared<RankTable>(segment, member.rank, member.size, member.members);
+  return on_segment(std::move(segment), std::move(table), member, member.size, options);
 }
 
 }  // namespace zeroth::comm

@@ -10,8 +10,8 @@
 
 #include "base/slow_wait.h"
 #include "comm/group.h"
-#include "comm/host_progress.h"
 #include "comm/members.h"
+#include "comm/progress_engine.h"
 #include "comm/rank_table.h"
 #include "comm/shared_ring.h"
 
@@ -25,29 +25,29 @@ struct SharedMemoryOptions {
   std::string run = "";  // as SharedSegment, for what parts of the group will share
   // What else moves where this rank waits; null: the group is the first of its rank, with bells in
   // the segment. Its bells have the ranks' numbers in the run.
-  std::shared_ptr<HostProgress> progress = nullptr;
-  int bells = 0;  // in the segment of make_shared_memory_group(); 0: one for each rank
+  std::shared_ptr<ProgressEngine> progress = nullptr;
+  int num_doorbells = 0;  // in the segment of make_shared_memory_group(); 0: one for each rank
 };
 
-// Bytes of the segment that the group needs: rank table, bells and slots. `bells`: how many, if not
-// one for each of its ranks.
-size_t shared_memory_group_bytes(int size, const RingSize& ring, int bells = 0);
+// Bytes of the segment that the group needs: rank table, bells and slots. `num_doorbells`: how
+// many, if not one for each of its ranks.
+size_t shared_memory_group_bytes(int size, const RingSize& ring, int num_doorbells = 0);
 
 // On such a segment: for the group of a machine of a run on several, which has a bell for each of
 // the run's ranks.
-std::shared_ptr<HostProgress> make_host_progress(std::shared_ptr<SharedSegment> segment, int size,
-                                                 int rank, int bells,
-                                                 std::shared_ptr<HostReports> reports);
+std::shared_ptr<ProgressEngine> make_progress_engine(std::shared_ptr<SharedSegment> segment,
+                                                     int size, int rank, int num_doorbells,
+                                                     std::shared_ptr<PeerReports> reports);
 
 // CPU tensors only. All ranks pass the same segment; its first bytes are `table`'s.
 std::unique_ptr<Group> make_shared_memory_group(std::shared_ptr<SharedSegment> segment,
                                                 std::shared_ptr<RankTable> table, int rank,
                                                 int size, const SharedMemoryOptions& options);
 
-// The group of this rank's part of `host`, a group of ranks of one machine, where it stands at
-// `place`; `options.progress` is set. Collective over `host`.
-std::unique_ptr<Group> make_shared_memory_part(Group& host, const Partition& partition,
-                                               const Place& place,
+// The group of this rank's part of `node`, a group of ranks of one machine, where it stands at
+// `member`; `options.progress` is set. Collective over `node`.
+std::unique_ptr<Group> make_shared_memory_part(Group& node, const Partition& partition,
+                                               const GroupMember& member,
                                                const SharedMemoryOptions& options);
 
 }  // namespace zeroth::comm

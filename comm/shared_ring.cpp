@@ -26,8 +26,8 @@ RingSize RingSize::for_ranks(int ranks) {
 
 size_t SharedRing::bytes(int ranks, const RingSize& size) {
   const auto count = static_cast<size_t>(ranks);
-  return whole_pages(sizeof(Lane) * count) + whole_pages(sizeof(uint64_t) * count * size.slots) +
-         count * size.slots * size.slot_bytes;
+  return whole_pages(sizeof(RankCounters) * count) +
+         whole_pages(sizeof(uint64_t) * count * size.slots) + count * size.slots * size.slot_bytes;
 }
 
 SharedRing::SharedRing(std::shared_ptr<SharedSegment> segment, size_t offset, int rank, int ranks,
@@ -40,33 +40,33 @@ SharedRing::SharedRing(std::shared_ptr<SharedSegment> segment, size_t offset, in
                offset + bytes(ranks, size));
   const auto count = static_cast<size_t>(ranks);
   std::byte* memory = segment_->data() + offset;
-  lanes_ = {reinterpret_cast<Lane*>(memory), count};
-  memory += whole_pages(sizeof(Lane) * count);
+  counters_ = {reinterpret_cast<RankCounters*>(memory), count};
+  memory += whole_pages(sizeof(RankCounters) * count);
   labels_ = reinterpret_cast<uint64_t*>(memory);
   slots_ = memory + whole_pages(sizeof(uint64_t) * count * size.slots);
 }
 
-std::byte* SharedRing::slot(int rank, uint64_t piece) const {
-  const size_t index = static_cast<size_t>(rank) * size_.slots + piece % size_.slots;
+std::byte* SharedRing::slot(int rank, uint64_t chunk) const {
+  const size_t index = static_cast<size_t>(rank) * size_.slots + chunk % size_.slots;
   return slots_ + index * size_.slot_bytes;
 }
 
-uint64_t& SharedRing::label(int rank, uint64_t piece) const {
-  return labels_[static_cast<size_t>(rank) * size_.slots + piece % size_.slots];
+uint64_t& SharedRing::label(int rank, uint64_t chunk) const {
+  return labels_[static_cast<size_t>(rank) * size_.slots + chunk % size_.slots];
 }
 
 uint64_t SharedRing::count(int rank, Counter counter) const {
-  return lanes_[static_cast<size_t>(rank)].counts[counter].load(std::memory_order_acquire);
+  return counters_[static_cast<size_t>(rank)].counts[counter].load(std::memory_order_acquire);
 }
 
-uint64_t SharedRing::least(Counter counter) const {
+uint64_t SharedRing::min_count(Counter counter) const {
   uint64_t least = UINT64_MAX;
   for (int rank = 0; rank < ranks(); ++rank) least = std::min(least, count(rank, counter));
   return least;
 }
 
 void SharedRing::advance(Counter counter, uint64_t count) {
-  lanes_[static_cast<size_t>(rank_)].counts[counter].store(count, std::memory_order_seq_cst);
+  counters_[static_cast<size_t>(rank_)].counts[counter].store(count, std::memory_order_seq_cst);
 }
 
 }  // namespace zeroth::comm

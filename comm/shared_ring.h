@@ -25,9 +25,10 @@ struct RingSize {
 class SharedRing {
  public:
   enum Counter {
-    kPut,    // the rank's slot holds what the others need of the piece
-    kTaken,  // the rank has read the others' slots, and written its part of a result into its own
-    kDone    // the rank needs nobody's slot for this piece any more
+    kPublished,  // the rank's slot holds what the others need of the piece
+    kConsumed,   // the rank has read the others' slots, and written its part of a result into its
+                 // own
+    kDone        // the rank needs nobody's slot for this piece any more
   };
 
   static size_t bytes(int ranks, const RingSize& size);
@@ -37,31 +38,32 @@ class SharedRing {
              const RingSize& size);
 
   int rank() const { return rank_; }
-  int ranks() const { return static_cast<int>(lanes_.size()); }
+  int ranks() const { return static_cast<int>(counters_.size()); }
   size_t slot_bytes() const { return size_.slot_bytes; }
   uint64_t slots() const { return size_.slots; }
 
-  std::byte* slot(int rank, uint64_t piece) const;
+  std::byte* slot(int rank, uint64_t chunk) const;
   // A number beside the slot: says what it holds.
-  uint64_t& label(int rank, uint64_t piece) const;
+  uint64_t& label(int rank, uint64_t chunk) const;
 
   // Pieces that `rank` is through with; what the rank wrote before can be read.
   uint64_t count(int rank, Counter counter) const;
   // The least of all ranks.
-  uint64_t least(Counter counter) const;
-  // This rank is through with pieces below `count`. Sequentially consistent, as RankBells::ring().
+  uint64_t min_count(Counter counter) const;
+  // This rank is through with pieces below `count`. Sequentially consistent, as
+  // Doorbells::notify().
   void advance(Counter counter, uint64_t count);
 
  private:
   // Of one rank, which alone writes it.
-  struct alignas(64) Lane {
+  struct alignas(64) RankCounters {
     std::array<std::atomic<uint64_t>, 3> counts;
   };
 
   std::shared_ptr<SharedSegment> segment_;
   int rank_;
   RingSize size_;
-  std::span<Lane> lanes_;
+  std::span<RankCounters> counters_;
   uint64_t* labels_;
   std::byte* slots_;
 };

@@ -12,7 +12,7 @@ namespace {
 
 // A memory file's name has at most 249 bytes; what is cut off a long address can only make two runs
 // of one user look alike.
-std::string name_of(const std::string& run) {
+std::string memory_file_name(const std::string& run) {
   return ("zeroth:" + run).substr(0, 249);
 }
 
@@ -32,21 +32,21 @@ SharedSegment::~SharedSegment() {
 }
 
 std::shared_ptr<SharedSegment> SharedSegment::create(size_t bytes, const std::string& run) {
-  MemoryFile file = MemoryFile::create(name_of(run));
-  file.fix_size(bytes);
+  MemoryFile file = MemoryFile::create(memory_file_name(run));
+  file.seal_size(bytes);
   return std::shared_ptr<SharedSegment>(new SharedSegment(std::move(file), bytes));
 }
 
-std::shared_ptr<SharedSegment> SharedSegment::alone(size_t bytes) {
+std::shared_ptr<SharedSegment> SharedSegment::create_private(size_t bytes) {
   return std::shared_ptr<SharedSegment>(new SharedSegment(std::nullopt, bytes));
 }
 
 std::shared_ptr<SharedSegment> SharedSegment::open(const std::string& ticket, size_t bytes,
                                                    const std::string& run) {
-  MemoryFile file = MemoryFile::open(ticket, name_of(run));
+  MemoryFile file = MemoryFile::open(ticket, memory_file_name(run));
   if (file.size() != bytes)
     throw Error("the shared memory has {} bytes, but {} were agreed on", file.size(), bytes);
-  if (!file.has_fixed_size()) throw Error("the shared memory could shrink: it is not sealed");
+  if (!file.has_sealed_size()) throw Error("the shared memory could shrink: it is not sealed");
   return std::shared_ptr<SharedSegment>(new SharedSegment(std::move(file), bytes));
 }
 

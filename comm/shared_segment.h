@@ -23,7 +23,7 @@ class SharedSegment {
                                              const std::string& run = "");
 
   // Zeroed memory of this process alone, which nobody can open.
-  static std::shared_ptr<SharedSegment> alone(size_t bytes);
+  static std::shared_ptr<SharedSegment> create_private(size_t bytes);
 
   SharedSegment(const SharedSegment&) = delete;
   SharedSegment& operator=(const SharedSegment&) = delete;

@@ -38,7 +38,7 @@ class SignedStore final : public c10d::Store {
     const size_t size = value.size() - std::min(value.size(), kDigestBytes);
     const std::string digest(value.begin() + static_cast<std::ptrdiff_t>(size), value.end());
     value.resize(size);
-    if (same_secret(digest, bytes_of(digest_of(key, value)))) return value;
+    if (constant_time_equal(digest, digest_bytes(digest_of(key, value)))) return value;
     throw Error(
         "'{}' in the store was not written with this rank's secret: ZEROTH_SECRET or "
         "ZEROTH_SECRET_FILE differs between the ranks, or a stranger wrote it",

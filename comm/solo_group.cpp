@@ -1,4 +1,4 @@
-#include "comm/call.h"
+#include "comm/collective_info.h"
 #include "comm/group.h"
 
 namespace zeroth::comm {
@@ -9,8 +9,8 @@ class SoloGroup final : public Group {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   std::unique_ptr<Group> split(const Partition&) override { return make_solo_group(); }
-  Pending issue(const Collective& collective) override {
-    require_fit(collective, size());
+  CollectiveHandle issue(const Collective& collective) override {
+    check_tensor_shapes(collective, size());
     if (collective.out.data_ptr() != collective.in.data_ptr()) collective.out.copy_(collective.in);
     return {};
   }

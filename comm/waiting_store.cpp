@@ -23,12 +23,12 @@ using std::chrono::milliseconds;
 
 // Between two questions: a small part of the time that the wait has lasted, as thousands of ranks
 // may ask one store.
-constexpr milliseconds kShortest{1}, kLongest{200};
+constexpr milliseconds kMinPause{1}, kMaxPause{200};
 constexpr int kPart = 20;
-constexpr int kMaxLookedFor = 4096;  // ranks
+constexpr int kMaxChecked = 4096;  // ranks
 constexpr size_t kMaxNamed = 16;
 
-std::string come_key(int rank) {
+std::string arrival_key(int rank) {
   return fmt::format("come/{}", rank);
 }
 
@@ -48,12 +48,12 @@ class WaitingStore final : public c10d::Store {
   void wait(const Keys& keys) override { wait(keys, getTimeout()); }
   void wait(const Keys& keys, const milliseconds& timeout) override {
     SlowWait slow;
-    milliseconds pause = kShortest;
-    for (RunningTime time; !store_->check(keys); std::this_thread::sleep_for(pause)) {
-      const milliseconds waited = time.passed();
-      if (waited >= timeout) throw Error("{}", time_limit_text(waited));
+    milliseconds pause = kMinPause;
+    for (SuspendAwareTimer time; !store_->check(keys); std::this_thread::sleep_for(pause)) {
+      const milliseconds waited = time.elapsed();
+      if (waited >= timeout) throw Error("{}", timeout_message(waited));
       if (slow.due(waited)) log_missing(keys.front(), waited);
-      pause = std::clamp(waited / kPart, kShortest, kLongest);
+      pause = std::clamp(waited / kPart, kMinPause, kMaxPause);
     }
   }
 
@@ -80,18 +80,18 @@ class WaitingStore final : public c10d::Store {
  private:
   void log_missing(const std::string& key, milliseconds waited) {
     std::vector<int> missing;
-    bool lower_has_come = false;
-    for (int rank = 0; rank < std::min(env_.world_size, kMaxLookedFor); ++rank) {
-      if (!store_->check({come_key(rank)}))
+    bool lower_rank_arrived = false;
+    for (int rank = 0; rank < std::min(env_.world_size, kMaxChecked); ++rank) {
+      if (!store_->check({arrival_key(rank)}))
         missing.push_back(rank);
       else
-        lower_has_come |= rank < env_.rank;
+        lower_rank_arrived |= rank < env_.rank;
     }
-    if (env_.local_rank > 0 && lower_has_come) return;
+    if (env_.local_rank > 0 && lower_rank_arrived) return;
     log_wait(env_,
              missing.empty() ? fmt::format("what another rank leaves as '{}'; all ranks have come",
                                            shortened(key))
-                             : ranks_text(missing),
+                             : describe_ranks(missing),
              waited);
   }
 
@@ -101,7 +101,7 @@ class WaitingStore final : public c10d::Store {
 
 }  // namespace
 
-std::string ranks_text(const std::vector<int>& ranks) {
+std::string describe_ranks(const std::vector<int>& ranks) {
   if (ranks.size() == 1) return fmt::format("rank {}", ranks[0]);
   const bool in_a_row = ranks.back() - ranks.front() + 1 == std::ssize(ranks);
   if (in_a_row && ranks.size() > 2)
@@ -115,28 +115,30 @@ std::string ranks_text(const std::vector<int>& ranks) {
                      ranks.size() - kMaxNamed);
 }
 
-std::string waiting_text(const RankEnv& env, const std::string& for_whom, milliseconds waited) {
+std::string describe_wait(const RankEnv& env, const std::string& for_whom, milliseconds waited) {
   const std::string where =
-      env.meeting ? "" : fmt::format(" at {}:{}", shortened(env.master_addr), env.master_port);
+      env.bootstrap_ticket ? ""
+                           : fmt::format(" at {}:{}", shortened(env.master_addr), env.master_port);
   const std::string by =
       env.rank_variables.empty() ? "" : fmt::format(" (by {})", env.rank_variables);
   return fmt::format(
       "rank {} of {}{} waits for {}{}: {} s by now, up to {} s (--timeout, DEEPSPEED_TIMEOUT){}",
       env.rank, env.world_size, by, for_whom, where, waited.count() / 1000, env.timeout.count(),
-      env.meeting || by.empty() ? ""
-                                : "; a process that is to run alone must not have these variables");
+      env.bootstrap_ticket || by.empty()
+          ? ""
+          : "; a process that is to run alone must not have these variables");
 }
 
 void log_wait(const RankEnv& env, const std::string& for_whom, milliseconds waited) {
   write_all(STDERR_FILENO,
-            printable_message(fmt::format("zeroth: {}\n", waiting_text(env, for_whom, waited))));
+            printable_message(fmt::format("zeroth: {}\n", describe_wait(env, for_whom, waited))));
 }
 
 c10::intrusive_ptr<c10d::Store> make_waiting_store(c10::intrusive_ptr<c10d::Store> store,
                                                    const RankEnv& env) {
-  store->set(come_key(env.rank), Value{'1'});
+  store->set(arrival_key(env.rank), Value{'1'});
   RankEnv plain = env;
-  plain.met = nullptr;  // which may hold the store itself
+  plain.bootstrap = nullptr;  // which may hold the store itself
   return c10::make_intrusive<WaitingStore>(std::move(store), std::move(plain));
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/bootstrap.h"
+#include "comm/rank_env.h"
 
 namespace c10d {
 class Store;
@@ -17,11 +17,11 @@ namespace zeroth::comm {
 
 // "rank 0 of 8 (by SLURM_PROCID=0, SLURM_STEP_NUM_TASKS=8) waits for ranks 1 to 7 at
 // 127.0.0.1:15077: 8 s by now, up to 600 s ..."
-std::string waiting_text(const RankEnv& env, const std::string& for_whom,
-                         std::chrono::milliseconds waited);
+std::string describe_wait(const RankEnv& env, const std::string& for_whom,
+                          std::chrono::milliseconds waited);
 
 // "rank 1", "ranks 1 to 7", "ranks 1, 3 and 5".
-std::string ranks_text(const std::vector<int>& ranks);
+std::string describe_ranks(const std::vector<int>& ranks);
 
 // Writes this line to standard error.
 void log_wait(const RankEnv& env, const std::string& for_whom, std::chrono::milliseconds waited);

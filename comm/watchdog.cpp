@@ -16,28 +16,28 @@ namespace {
 constexpr std::chrono::seconds kGrace{2};
 
 // In which somebody may read the message.
-constexpr std::chrono::seconds kLastWords{5};
+constexpr std::chrono::seconds kMessageGrace{5};
 
 [[noreturn]] void terminate(const std::string& message) {
   std::thread([] {
-    std::this_thread::sleep_for(kLastWords);
+    std::this_thread::sleep_for(kMessageGrace);
     ::raise(SIGABRT);
   }).detach();
-  // Passes every handler, also that of look(), and names the message.
+  // Passes every handler, also that of poll(), and names the message.
   std::thread([&] { throw Error(message); }).join();
   std::terminate();
 }
 
 }  // namespace
 
-Watchdog::Watchdog(std::chrono::milliseconds limit, OnStuck on_stuck,
+Watchdog::Watchdog(std::chrono::milliseconds limit, HangHandler on_hang,
                    std::function<void()> on_thread_start)
     : limit_(limit),
-      glance_(std::min(kGlance, limit)),
-      on_stuck_(on_stuck ? std::move(on_stuck) : OnStuck(terminate)),
+      poll_interval_(std::min(kPollInterval, limit)),
+      on_hang_(on_hang ? std::move(on_hang) : HangHandler(terminate)),
       on_thread_start_(std::move(on_thread_start)),
-      looks_(repeat(&Watchdog::look)),
-      times_(repeat(&Watchdog::check_time)) {}
+      poll_thread_(repeat(&Watchdog::poll)),
+      timeout_thread_(repeat(&Watchdog::check_time)) {}
 
 Watchdog::~Watchdog() = default;
 
@@ -48,37 +48,37 @@ std::jthread Watchdog::repeat(void (Watchdog::*task)()) {
     std::condition_variable_any never;
     std::unique_lock lock(mutex);
     while (!stop.stop_requested()) {
-      never.wait_for(lock, stop, glance_, [] { return false; });
+      never.wait_for(lock, stop, poll_interval_, [] { return false; });
       (this->*task)();
     }
   });
 }
 
-void Watchdog::watch(Watched watched) {
+void Watchdog::watch(WatchedWork work_item) {
   const std::lock_guard lock(mutex_);
   if (queue_.empty()) front_time_ = {};
-  queue_.push_back(std::make_shared<Watched>(std::move(watched)));
+  queue_.push_back(std::make_shared<WatchedWork>(std::move(work_item)));
 }
 
 std::shared_ptr<void> Watchdog::guard(std::function<std::string(const std::string&)> message) {
-  const auto over = std::make_shared<std::atomic<bool>>(false);
-  Watched watched;
-  watched.ended = [over] { return over->load(); };
-  watched.message = std::move(message);
-  watch(std::move(watched));
-  return {over.get(), [over](void*) { over->store(true); }};
+  const auto is_over = std::make_shared<std::atomic<bool>>(false);
+  WatchedWork work_item;
+  work_item.ended = [is_over] { return is_over->load(); };
+  work_item.message = std::move(message);
+  watch(std::move(work_item));
+  return {is_over.get(), [is_over](void*) { is_over->store(true); }};
 }
 
-std::shared_ptr<Watchdog::Watched> Watchdog::front() {
+std::shared_ptr<Watchdog::WatchedWork> Watchdog::front() {
   const std::lock_guard lock(mutex_);
   return queue_.empty() ? nullptr : queue_.front();
 }
 
-void Watchdog::look() {
+void Watchdog::poll() {
   try {
-    std::shared_ptr<Watched> first = front();
+    std::shared_ptr<WatchedWork> first = front();
     for (; first && first->ended(); first = front()) {
-      first->at_end();
+      first->on_done();
       const std::lock_guard lock(mutex_);
       queue_.pop_front();
       front_time_ = {};
@@ -98,19 +98,19 @@ void Watchdog::look() {
 }
 
 void Watchdog::check_time() {
-  std::shared_ptr<Watched> first;
+  std::shared_ptr<WatchedWork> first;
   std::chrono::milliseconds waited{};
   {
     const std::lock_guard lock(mutex_);
     if (queue_.empty()) return;
     first = queue_.front();
-    waited = front_time_.passed();
+    waited = front_time_.elapsed();
   }
-  if (waited >= limit_) give_up(*first, time_limit_text(waited));
+  if (waited >= limit_) give_up(*first, timeout_message(waited));
 }
 
-void Watchdog::give_up(const Watched& watched, const std::string& why) {
-  if (!given_up_.exchange(true)) on_stuck_(watched.message(why));
+void Watchdog::give_up(const WatchedWork& work_item, const std::string& why) {
+  if (!given_up_.exchange(true)) on_hang_(work_item.message(why));
 }
 
 }  // namespace zeroth::comm

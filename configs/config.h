@@ -26,10 +26,10 @@ struct BatchConfig {
 
 // How gradients are summed over the ranks.
 struct GradientConfig {
-  enum class Reduce { kMean, kSum };
+  enum class Reduction { kMean, kSum };
   // kSum: every gradient, and so the norm that is printed and clipped, is the number of ranks times
   // that of kMean.
-  Reduce reduce = Reduce::kMean;
+  Reduction reduce = Reduction::kMean;
   // When an all-reduce divides gradients by the number of ranks R: before it sums (true) or after.
   // With false, predivide_factor f > 0 divides by f before and by R/f after. A reduce-scatter
   // divides before unless f says otherwise. The mean is the same; range and rounding on the wire

@@ -28,6 +28,6 @@ struct Defaults {
   bool no_decay = false;
 };
 
-const Defaults& defaults_of(const FlagValues& flags);
+const Defaults& defaults_for(const FlagValues& flags);
 
 }  // namespace zeroth::configs

@@ -75,7 +75,7 @@ inline constexpr std::array<std::pair<std::string_view, HfSchedule::Type>, 11> k
     {"reduce_lr_on_plateau", HfSchedule::Type::kReduceOnPlateau},
 }};
 
-constexpr std::string_view name_of(HfSchedule::Type type) {
+constexpr std::string_view to_string(HfSchedule::Type type) {
   return kHfScheduleNames[static_cast<size_t>(type)].first;
 }
 

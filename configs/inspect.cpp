@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Where the batch fits some number of ranks, that one; at least what a layer is split over.
-int64_t fitting_ranks(const CheckedKeys& keys) {
+int64_t assumed_ranks(const CheckedKeys& keys) {
   const int64_t tensor =
       std::max<int64_t>(1, keys.get<int64_t>("tensor_parallel.autotp_size").value_or(1));
   if (const auto ranks = elastic_ranks(keys, tensor)) return *ranks;
@@ -32,11 +32,10 @@ std::string value_at(const Json& root, std::string_view path) {
   return value->dump();
 }
 
-bool complains_about(const Inspection& inspection, const std::string& path) {
-  return std::any_of(inspection.complaints.begin(), inspection.complaints.end(),
-                     [&](const std::string& complaint) {
-                       return complaint.starts_with(path + ":") ||
-                              complaint.starts_with(path + ".");
+bool has_error_about(const Inspection& inspection, const std::string& path) {
+  return std::any_of(inspection.errors.begin(), inspection.errors.end(),
+                     [&](const std::string& message) {
+                       return message.starts_with(path + ":") || message.starts_with(path + ".");
                      });
 }
 
@@ -45,19 +44,19 @@ class Inspector {
   Inspector(const Context& context, const Config& config, Inspection& out)
       : keys_(context.keys),
         origins_(all_origins(context)),
-        resolved_(own_json(to_json(config))),
+        resolved_(parse_trusted_json(to_json(config))),
         out_(out) {}
 
   void report() {
     std::set<std::string_view> seen;
-    for (const GivenKey& given : keys_.given) {
+    for (const FileKey& given : keys_.given) {
       if (given.key != nullptr) seen.insert(given.key->path);
       const bool opened = given.value.is_object() && given.key != nullptr &&
-                          given.key->state != KeyState::kRefused && given.key->inside.empty();
+                          given.key->state != KeyState::kRefused && given.key->allowed_keys.empty();
       if (!opened) out_.given.push_back(of_given(given));
     }
-    for (const Key& key : keys()) {
-      if (key.state != KeyState::kHonoured || seen.count(key.path) > 0) continue;
+    for (const ConfigKey& key : keys()) {
+      if (key.state != KeyState::kHonored || seen.count(key.path) > 0) continue;
       const std::string value = value_at(resolved_, key.path);
       if (key.type == KeyType::kSection || value.empty()) continue;
       out_.by_default.push_back(
@@ -66,24 +65,24 @@ class Inspector {
   }
 
  private:
-  KeyReport of_given(const GivenKey& given) const {
+  KeyReport of_given(const FileKey& given) const {
     KeyReport report{given.path, "unknown", quoted(given.value), ""};
     if (given.key == nullptr) {
-      if (!complains_about(out_, given.path)) report.origin = "ignored, as by DeepSpeed";
+      if (!has_error_about(out_, given.path)) report.origin = "ignored, as by DeepSpeed";
       return report;
     }
-    const Key& key = *given.key;
+    const ConfigKey& key = *given.key;
     const bool refused =
-        complains_about(out_, given.path) || complains_about(out_, std::string(key.path));
+        has_error_about(out_, given.path) || has_error_about(out_, std::string(key.path));
     report.origin = key.text;
     switch (key.state) {
-      case KeyState::kHonoured:
+      case KeyState::kHonored:
         report.state = refused ? "refused" : "honoured";
         report.origin = given.value == "auto" ? origin_of_auto(key, report.value) : "file";
         break;
       case KeyState::kNoEffect:
         report.state = "no effect";
-        if (!key.inside.empty()) describe_idle_section(key, refused, report);
+        if (!key.allowed_keys.empty()) describe_idle_section(key, refused, report);
         break;
       case KeyState::kRefused:
         report.state = refused ? "refused" : "off";
@@ -93,10 +92,10 @@ class Inspector {
   }
 
   // Shows the switches only: other values may be secrets of a service.
-  void describe_idle_section(const Key& key, bool refused, KeyReport& report) const {
+  void describe_idle_section(const ConfigKey& key, bool refused, KeyReport& report) const {
     Json shown = Json::object();
     bool on = false;
-    for (const Switch& one : switches_of(key)) {
+    for (const Switch& one : parse_switches(key)) {
       const auto value = keys_.get<bool>(fmt::format("{}.{}", key.path, one.name));
       if (value) shown[std::string(one.name)] = *value;
       on = on || value.value_or(false);
@@ -106,10 +105,10 @@ class Inspector {
   }
 
   // Only what needs neither flags, model nor run is known here.
-  std::string origin_of_auto(const Key& key, std::string& value) const {
+  std::string origin_of_auto(const ConfigKey& key, std::string& value) const {
     const std::string path(key.path);
-    if (key.automatic == "the default") value = value_at(resolved_, path);
-    return fmt::format("auto: {}", key.automatic);
+    if (key.auto_value == "the default") value = value_at(resolved_, path);
+    return fmt::format("auto: {}", key.auto_value);
   }
 
   const CheckedKeys& keys_;
@@ -124,19 +123,19 @@ Inspection inspect(const Document& document, std::optional<int64_t> ranks,
                    const FlagValues& flags) {
   Context context{.keys = document.keys(),
                   .flags = flags,
-                  .facts = {.world_size = ranks.value_or(fitting_ranks(document.keys()))},
+                  .facts = {.world_size = ranks.value_or(assumed_ranks(document.keys()))},
                   .facts_known = false,
                   .notes = document.keys().notes};
   const Config config = fill(context);
   Inspection inspection;
-  inspection.complaints = all_complaints(context);
+  inspection.errors = all_errors(context);
   const int64_t tensor = config.tensor_parallel.size;
   if (tensor > 1 && context.data_ranks > 0) {
     note(context.notes, "tensor_parallel.autotp_size",
          "tensor_parallel.autotp_size {}: checked for {} ranks, data {} x tensor {}", tensor,
          context.facts.world_size, context.data_ranks, tensor);
   }
-  inspection.notes = lines_of(context.notes);
+  inspection.notes = diagnostic_lines(context.notes);
   Inspector(context, config, inspection).report();
   return inspection;
 }

@@ -23,7 +23,7 @@ struct Inspection {
   std::vector<KeyReport> given;       // keys of the file, in its order
   std::vector<KeyReport> by_default;  // honoured keys that the file leaves out
   std::vector<std::string> notes;
-  std::vector<std::string> complaints;  // empty: a run would accept the file
+  std::vector<std::string> errors;  // empty: a run would accept the file
 };
 
 // Without `ranks`: as many as the three batch sizes come to where all of them are given, else one,

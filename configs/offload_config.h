@@ -8,15 +8,15 @@
 
 namespace zeroth::configs {
 
-enum class RestingPlace {
-  kDevice,  // where it is computed with
-  kCpu,     // host memory
-  kNvme     // a file
+enum class OffloadDevice {
+  kNone,  // where it is computed with
+  kCpu,   // host memory
+  kNvme   // a file
 };
 
 struct OffloadOptimizerConfig {
   // Where fp32 masters and optimizer states rest between updates, at every stage.
-  RestingPlace device = RestingPlace::kDevice;
+  OffloadDevice device = OffloadDevice::kNone;
   // kNvme: the folder that receives one file per rank.
   std::string nvme_path = {};
   // Host memory that a GPU copies from or to is page-locked.
@@ -31,10 +31,10 @@ struct OffloadOptimizerConfig {
   // Share of the elements, in [0, 1], that is kept at `device`; the first units in forward order
   // stay on the device that computes and are updated there.
   double ratio = 1.0;
-  enum class Step { kAuto, kCpu, kGpu };
+  enum class UpdateDevice { kAuto, kCpu, kGpu };
   // Who computes the update of what rests on the host or in a file. kGpu streams states through the
   // GPU; kAuto measures both ways when training starts. On a CPU run all mean kCpu.
-  Step step = Step::kAuto;
+  UpdateDevice step = UpdateDevice::kAuto;
 };
 
 // OffloadParamConfig::buffer_size_elements: as many as the model needs.
@@ -43,7 +43,7 @@ inline constexpr int64_t kBufferSizeAsNeeded = std::numeric_limits<int64_t>::max
 // Stage 3 only.
 struct OffloadParamConfig {
   // Where the shards of parameters rest between uses.
-  RestingPlace device = RestingPlace::kDevice;
+  OffloadDevice device = OffloadDevice::kNone;
   std::string nvme_path = {};
   bool pin_memory = true;
   // kNvme: shards of units under way at a time (read ahead, gathered, written back); at least 2.

@@ -16,26 +16,26 @@ Json or_null(const std::string& text) {
   return text.empty() ? Json() : Json(text);
 }
 
-const char* name_of_step(OffloadOptimizerConfig::Step step) {
-  using Step = OffloadOptimizerConfig::Step;
-  if (step == Step::kAuto) return "auto";
-  return step == Step::kGpu ? "gpu" : "cpu";
+const char* update_device_name(OffloadOptimizerConfig::UpdateDevice step) {
+  using UpdateDevice = OffloadOptimizerConfig::UpdateDevice;
+  if (step == UpdateDevice::kAuto) return "auto";
+  return step == UpdateDevice::kGpu ? "gpu" : "cpu";
 }
 
 Json offload_json(const OffloadOptimizerConfig& optimizer) {
-  return {{"device", name_of(optimizer.device)},
+  return {{"device", to_string(optimizer.device)},
           {"nvme_path", or_null(optimizer.nvme_path)},
           {"buffer_count", optimizer.buffer_count},
           {"pin_memory", optimizer.pin_memory},
           {"pipeline_read", optimizer.pipeline_read},
           {"pipeline_write", optimizer.pipeline_write},
           {"ratio", optimizer.ratio},
-          {"step", name_of_step(optimizer.step)}};
+          {"step", update_device_name(optimizer.step)}};
 }
 
 Json offload_json(const OffloadParamConfig& param) {
   const int64_t size = param.buffer_size_elements;
-  return {{"device", name_of(param.device)},
+  return {{"device", to_string(param.device)},
           {"nvme_path", or_null(param.nvme_path)},
           {"buffer_count", param.buffer_count},
           {"buffer_size", size == kBufferSizeAsNeeded ? Json() : Json(size)},
@@ -86,12 +86,12 @@ Json fp16_json(const Config& config) {
 }
 
 Json gradients_json(const GradientConfig& gradients) {
-  Json json = {
-      {"prescale_gradients", gradients.prescale},
-      {"gradient_predivide_factor", gradients.predivide_factor},
-      {"gradient_allreduce_op", gradients.reduce == GradientConfig::Reduce::kSum ? "sum" : "mean"}};
+  Json json = {{"prescale_gradients", gradients.prescale},
+               {"gradient_predivide_factor", gradients.predivide_factor},
+               {"gradient_allreduce_op",
+                gradients.reduce == GradientConfig::Reduction::kSum ? "sum" : "mean"}};
   json["communication_data_type"] =
-      gradients.communication ? Json(name_of(*gradients.communication)) : Json();
+      gradients.communication ? Json(to_string(*gradients.communication)) : Json();
   return json;
 }
 
@@ -282,13 +282,13 @@ Json json_of(const Config& config) {
   json["activation_checkpointing"] = {{"number_checkpoints", config.recompute.number_checkpoints},
                                       {"cpu_checkpointing", config.recompute.cpu_checkpointing}};
   json.update(gradients_json(config.gradients));
-  json["data_types"] = {{"grad_accum_dtype", name_of(config.gradients.accumulation)},
-                        {"param_dtype", name_of(config.precision)}};
+  json["data_types"] = {{"grad_accum_dtype", to_string(config.gradients.accumulation)},
+                        {"param_dtype", to_string(config.precision)}};
   json["steps_per_print"] = config.steps_per_print;
   json["wall_clock_breakdown"] = config.wall_clock_breakdown;
   json["memory_breakdown"] = config.memory_breakdown;
   json["dump_state"] = config.dump_state;
-  json["log_level"] = name_of(config.log_level);
+  json["log_level"] = to_string(config.log_level);
   json.update(profilers_json(config));
   json["tensorboard"] = monitor_json(config.tensorboard);
   json["csv_monitor"] = monitor_json(config.csv_monitor);

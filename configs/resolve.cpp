@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/complaints.h"
+#include "base/diagnostics.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/printable.h"
@@ -14,16 +14,15 @@
 namespace zeroth::configs {
 namespace {
 
-[[noreturn]] void throw_complaints(const std::string& name,
-                                   const std::vector<std::string>& complaints) {
-  if (complaints.size() == 1) throw Error("{}: {}", name, complaints.front());
-  throw Error("{}: {} errors\n  {}", name, complaints.size(), listed(complaints));
+[[noreturn]] void throw_errors(const std::string& name, const std::vector<std::string>& errors) {
+  if (errors.size() == 1) throw Error("{}: {}", name, errors.front());
+  throw Error("{}: {} errors\n  {}", name, errors.size(), listed(errors));
 }
 
 Config fill_or_throw(Context& context) {
   Config config = fill(context);
-  if (const auto complaints = all_complaints(context); !complaints.empty()) {
-    throw_complaints(context.keys.name, complaints);
+  if (const auto errors = all_errors(context); !errors.empty()) {
+    throw_errors(context.keys.name, errors);
   }
   return config;
 }
@@ -34,19 +33,19 @@ Document::Document()
     : Document(
           std::make_shared<CheckedKeys>(CheckedKeys{.name = "command line", .from_file = false})) {}
 
-const std::vector<std::string>& Document::complaints() const {
-  return keys_->complaints;
+const std::vector<std::string>& Document::errors() const {
+  return keys_->errors;
 }
 
 Document parse_text(const std::string& text, const std::string& name) {
   const ParsedJson parsed = parse_json(text, name);
   CheckedKeys keys = check_keys(parsed.root, name);
-  const auto& [paths, count] = parsed.repeated;
+  const auto& [paths, count] = parsed.duplicate_keys;
   for (const std::string& path : paths) {
-    keys.complaints.push_back(path + ": stands twice in the same object: keep one");
+    keys.errors.push_back(path + ": stands twice in the same object: keep one");
   }
-  keys.complaints.resize(keys.complaints.size() + count - paths.size(),
-                         "another key stands twice in the same object");
+  keys.errors.resize(keys.errors.size() + count - paths.size(),
+                     "another key stands twice in the same object");
   return Document(std::make_shared<const CheckedKeys>(std::move(keys)));
 }
 
@@ -89,7 +88,7 @@ Resolved resolve(const Document& document, const FlagValues& flags, const RunFac
       .keys = document.keys(), .flags = flags, .facts = facts, .notes = document.keys().notes};
   Config config = fill_or_throw(context);
   return {std::move(config), all_origins(context), std::move(context.notes), context.rank_batch,
-          services_of(context.keys)};
+          enabled_services(context.keys)};
 }
 
 }  // namespace zeroth::configs

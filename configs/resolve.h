@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "configs/note.h"
+#include "configs/diagnostic.h"
 
 namespace zeroth::configs {
 
@@ -46,12 +46,12 @@ struct FlagValues {
   // --warmup-ratio, in [0, 1]: the warm-up steps as a part of the run's, rounded up; beside
   // --warmup-steps an error.
   std::optional<double> warmup_ratio;
-  std::optional<bool> no_decay;              // --no-decay, default: defaults_of()
+  std::optional<bool> no_decay;              // --no-decay, default: defaults_for()
   std::optional<LossMean> loss_mean;         // --loss-mean token | micro-batch
   std::optional<OnNonFinite> on_non_finite;  // --on-non-finite skip | fail
   std::optional<double> dropout;             // --dropout, in [0, 1)
   std::optional<bool> drop_last;             // --drop-last
-  // --lr_scheduler_type and --lr_scheduler_kwargs, JSON of an object; default: defaults_of().
+  // --lr_scheduler_type and --lr_scheduler_kwargs, JSON of an object; default: defaults_for().
   // Beside a scheduler section they have no effect where the line is spelled for Trainer; else the
   // type has to be of the same shape, constant WarmupLR, linear WarmupDecayLR, cosine
   // WarmupCosineLR.
@@ -61,14 +61,15 @@ struct FlagValues {
   bool strict = false;               // --strict: every unknown key is an error
   // Of a run that goes on: its global batch so far, which stays where no other one is given, and is
   // dealt to any number of ranks. --allow-batch-change: what is given for a rank goes first.
-  std::optional<int64_t> batch_so_far;
-  bool batch_may_change = false;
+  std::optional<int64_t> previous_batch;
+  bool allow_batch_change = false;
   // Resolved::rank_batch when it began: another one is refused unless the batch may change, or
   // comes to the same batch.
-  std::optional<int64_t> rank_batch_so_far;
-  // Of a later round of a run: batch_so_far stays whatever is given, in micro-batches of at most so
-  // many samples, as in the rounds before; where another batch would have come out, a note says so.
-  std::optional<int64_t> micro_so_far;
+  std::optional<int64_t> previous_rank_batch;
+  // Of a later round of a run: previous_batch stays whatever is given, in micro-batches of at most
+  // so many samples, as in the rounds before; where another batch would have come out, a note says
+  // so.
+  std::optional<int64_t> previous_micro_batch;
   // --gradient-checkpointing[=N]: RecomputeConfig::every_nth_block, at least 1.
   std::optional<int64_t> gradient_checkpointing;
   std::optional<int64_t> tensor_parallel;  // --tensor-parallel, default 1: layers are whole
@@ -94,7 +95,7 @@ class Document {
   explicit Document(std::shared_ptr<const CheckedKeys> keys) : keys_(std::move(keys)) {}
 
   const CheckedKeys& keys() const { return *keys_; }
-  const std::vector<std::string>& complaints() const;
+  const std::vector<std::string>& errors() const;
 
  private:
   std::shared_ptr<const CheckedKeys> keys_;
@@ -115,7 +116,7 @@ using Origins = std::map<std::string, std::string>;
 struct Resolved {
   Config config;
   Origins origins;
-  Notes notes;
+  Diagnostics notes;
   // Samples of a step that file and flags ask for on a rank, 0 where they name the global batch. A
   // resumed run that keeps its batch keeps this number, too.
   int64_t rank_batch = 0;

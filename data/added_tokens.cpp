@@ -39,7 +39,7 @@ std::vector<AddedToken> parse_added_tokens(const json& added_tokens) {
   for (size_t i = 0; i < list.size(); ++i) {
     const JsonView entry = list.at(i);
     const bool special = entry.flag("special", false);
-    tokens.push_back({.id = static_cast<int32_t>(entry.at("id").integer(0, kMostTokenId)),
+    tokens.push_back({.id = static_cast<int32_t>(entry.at("id").integer(0, kMaxTokenId)),
                       .content = entry.at("content").text(),
                       .single_word = entry.flag("single_word", false),
                       .lstrip = entry.flag("lstrip", false),

@@ -15,7 +15,7 @@ namespace zeroth::data {
 enum class DeviceKind { kCpu, kGpu };
 
 // How a global batch is dealt: by micro-step, then rank, then row.
-struct Deal {
+struct BatchPartition {
   int64_t micro_batch = 1;  // rows per rank and micro-step
   int64_t micro_steps = 1;  // accumulation; 1 for evaluation
   int64_t world = 1;        // data-parallel ranks
@@ -38,17 +38,17 @@ struct Deal {
 
 // Global batches (see sequential_batch) of one pass over all samples: the same number on every
 // rank.
-int64_t eval_rounds(int64_t num_samples, const Deal& deal);
+int64_t num_eval_batches(int64_t num_samples, const BatchPartition& partition);
 
 // Row-major [rows, length]. Rows are padded to the longest of the batch, rounded up and at most
 // seq_len. The CPU's lengths are multiples of 8, a GPU's of 64 up to 2048 and of 128 above: with
 // drawn samples of at most 2048 tokens that makes 32 lengths of 256, and with 128 from 1024 on it
 // would make 24, for 1 % more padding.
-struct HostBatch {
+struct CollatedBatch {
   int64_t rows = 0;
   int64_t length = 0;
   std::vector<int64_t> tokens;
-  std::vector<int64_t> targets;  // kUntrained: no loss; all of a kNoSample row
+  std::vector<int64_t> targets;  // kIgnoreIndex: no loss; all of a kNoSample row
   std::vector<int64_t> samples;  // dataset index of each row, or kNoSample
 };
 
@@ -57,9 +57,9 @@ int64_t padded_length(const Dataset& dataset, std::span<const int64_t> samples,
                       DeviceKind device = DeviceKind::kCpu);
 
 // `length` of a batch with the longest sample.
-int64_t longest_row(const Dataset& dataset, DeviceKind device = DeviceKind::kCpu);
+int64_t max_row_length(const Dataset& dataset, DeviceKind device = DeviceKind::kCpu);
 
-HostBatch make_batch(const Dataset& dataset, std::span<const int64_t> samples,
-                     DeviceKind device = DeviceKind::kCpu);
+CollatedBatch collate(const Dataset& dataset, std::span<const int64_t> samples,
+                      DeviceKind device = DeviceKind::kCpu);
 
 }  // namespace zeroth::data

@@ -13,46 +13,46 @@ namespace zeroth::data {
 namespace {
 
 constexpr int64_t kUint16Ids = 65536;
-constexpr size_t kPiece = size_t{1} << 20;   // ids that are looked through at once
-constexpr size_t kSample = size_t{1} << 20;  // bytes by which a file is judged
-constexpr size_t kFewestIds = 4;             // of a wider kind, to be no accident
+constexpr size_t kIdsPerCheck = size_t{1} << 20;  // ids that are looked through at once
+constexpr size_t kProbeBytes = size_t{1} << 20;   // bytes by which a file is judged
+constexpr size_t kMinIds = 4;                     // of a wider kind, to be no accident
 
 // A way to read bytes as ids.
-struct Reading {
-  size_t width;    // bytes
-  bool big_first;  // the most significant byte comes first
+struct IdFormat {
+  size_t width;     // bytes
+  bool big_endian;  // the most significant byte comes first
   const char* numpy;
 };
-constexpr Reading kWider[] = {
+constexpr IdFormat kWiderFormats[] = {
     {8, false, "<i8"}, {8, true, ">i8"}, {4, false, "<u4"}, {4, true, ">u4"}};
-constexpr Reading kSwapped16 = {2, true, ">u2"}, kSwapped32 = {4, true, ">u4"};
-constexpr Reading kNarrower = {2, false, "<u2"};
+constexpr IdFormat kSwapped16 = {2, true, ">u2"}, kSwapped32 = {4, true, ">u4"};
+constexpr IdFormat kNarrower = {2, false, "<u2"};
 
 const char* to_string(TokenType type) {
   return type == TokenType::kUint16 ? "uint16" : "uint32";
 }
 
-size_t width_of(TokenType type) {
+size_t id_bytes(TokenType type) {
   return type == TokenType::kUint16 ? sizeof(uint16_t) : sizeof(uint32_t);
 }
 
-uint64_t value_at(std::span<const uint8_t> bytes, size_t at, const Reading& reading) {
+uint64_t value_at(std::span<const uint8_t> bytes, size_t at, const IdFormat& id_format) {
   uint64_t value = 0;
-  for (size_t i = 0; i < reading.width; ++i) {
-    const size_t byte = reading.big_first ? i : reading.width - 1 - i;
+  for (size_t i = 0; i < id_format.width; ++i) {
+    const size_t byte = id_format.big_endian ? i : id_format.width - 1 - i;
     value = value << 8 | bytes[at + byte];
   }
   return value;
 }
 
 // Whether all ids would be in the vocabulary, and not all the same.
-bool fits(std::span<const uint8_t> bytes, const Reading& reading, int64_t vocab_size) {
-  const size_t count = bytes.size() / reading.width;
-  if (count < kFewestIds) return false;
-  const uint64_t first = value_at(bytes, 0, reading);
+bool fits(std::span<const uint8_t> bytes, const IdFormat& id_format, int64_t vocab_size) {
+  const size_t count = bytes.size() / id_format.width;
+  if (count < kMinIds) return false;
+  const uint64_t first = value_at(bytes, 0, id_format);
   bool differ = false;
   for (size_t i = 0; i < count; ++i) {
-    const uint64_t id = value_at(bytes, i * reading.width, reading);
+    const uint64_t id = value_at(bytes, i * id_format.width, id_format);
     if (id >= static_cast<uint64_t>(vocab_size)) return false;
     differ = differ || id != first;
   }
@@ -86,54 +86,56 @@ bool looks_like_text(std::span<const uint8_t> bytes) {
 }
 
 // The beginning of llm.c's files: 256 numbers of 32 bits, the first of which is one of these.
-bool has_header_of_llm_c(std::span<const uint8_t> bytes) {
+bool has_llm_c_header(std::span<const uint8_t> bytes) {
   constexpr size_t kHeader = 1024;
   if (bytes.size() < kHeader) return false;
   const uint64_t first = value_at(bytes, 0, {4, false, ""});
   return first == 20240520 || first == 20240801;
 }
 
-std::string how_to_convert(const Reading& from, TokenType to) {
+std::string conversion_command(const IdFormat& from, TokenType to) {
   return fmt::format(
       "python3 -c \"import numpy; numpy.fromfile(FILE, '{}').astype('{}').tofile(NEW)\" converts "
       "them",
       from.numpy, to_string(to));
 }
 
-std::string describe(const Reading& reading) {
-  return fmt::format("ids of {} bits{}", 8 * reading.width,
-                     reading.big_first ? ", most significant byte first" : "");
+std::string describe(const IdFormat& id_format) {
+  return fmt::format("ids of {} bits{}", 8 * id_format.width,
+                     id_format.big_endian ? ", most significant byte first" : "");
 }
 
 // What else the bytes seem to be, and what to do; empty: nothing.
-std::string other_kind(std::span<const uint8_t> bytes, TokenType type, int64_t vocab_size) {
-  if (has_header_of_llm_c(bytes)) {
+std::string other_format(std::span<const uint8_t> bytes, TokenType type, int64_t vocab_size) {
+  if (has_llm_c_header(bytes)) {
     return "has a header as llm.c writes it: tail -c +1025 FILE > NEW cuts it off";
   }
   if (looks_like_text(bytes)) {
     return "looks like text: name it .txt, or .jsonl or .json where it holds records";
   }
-  for (const Reading& wider : kWider) {
-    if (wider.width <= width_of(type) || !fits(bytes, wider, vocab_size)) continue;
-    const bool readable = wider.width == 4 && !wider.big_first;
-    return fmt::format("looks like {}: {}", describe(wider),
-                       readable ? "--token-dtype uint32 reads them" : how_to_convert(wider, type));
+  for (const IdFormat& wider : kWiderFormats) {
+    if (wider.width <= id_bytes(type) || !fits(bytes, wider, vocab_size)) continue;
+    const bool readable = wider.width == 4 && !wider.big_endian;
+    return fmt::format(
+        "looks like {}: {}", describe(wider),
+        readable ? "--token-dtype uint32 reads them" : conversion_command(wider, type));
   }
   if (type == TokenType::kUint16 && fits(bytes, kSwapped16, vocab_size) && looks_swapped(bytes)) {
-    return fmt::format("looks like {}: {}", describe(kSwapped16), how_to_convert(kSwapped16, type));
+    return fmt::format("looks like {}: {}", describe(kSwapped16),
+                       conversion_command(kSwapped16, type));
   }
   return "";
 }
 
 // Where an id is outside the vocabulary: how the file could be read instead.
-std::string way_to_read(std::span<const uint8_t> bytes, TokenType type, int64_t vocab_size) {
-  const Reading& swapped = type == TokenType::kUint16 ? kSwapped16 : kSwapped32;
+std::string format_hint(std::span<const uint8_t> bytes, TokenType type, int64_t vocab_size) {
+  const IdFormat& swapped = type == TokenType::kUint16 ? kSwapped16 : kSwapped32;
   if (type == TokenType::kUint32 && fits(bytes, kNarrower, vocab_size)) {
     return "; as ids of 16 bits its first ones are within: --token-dtype uint16";
   }
   if (!fits(bytes, swapped, vocab_size)) return "";
   return fmt::format("; as {} its first ones are within: {}", describe(swapped),
-                     how_to_convert(swapped, type));
+                     conversion_command(swapped, type));
 }
 
 class BinaryReader {
@@ -145,16 +147,16 @@ class BinaryReader {
 
   TokenStream read() {
     const TokenType type = choose_type();
-    if (file_->size() % width_of(type) != 0) {
+    if (file_->size() % id_bytes(type) != 0) {
       throw Error("{} has {} bytes, not a multiple of {} ({} ids for a vocabulary of {})", path_,
-                  file_->size(), width_of(type), to_string(type), options_.vocab_size);
+                  file_->size(), id_bytes(type), to_string(type), options_.vocab_size);
     }
     return type == TokenType::kUint16 ? stream<uint16_t>(type) : stream<uint32_t>(type);
   }
 
  private:
-  std::span<const uint8_t> sample() const {
-    return file_->as<uint8_t>().first(std::min(kSample, file_->size()));
+  std::span<const uint8_t> probe_bytes() const {
+    return file_->as<uint8_t>().first(std::min(kProbeBytes, file_->size()));
   }
 
   TokenType choose_type() const {
@@ -166,9 +168,10 @@ class BinaryReader {
     if (by_index) return *by_index;
     if (options_.token_type) return *options_.token_type;
     const auto type = options_.vocab_size <= kUint16Ids ? TokenType::kUint16 : TokenType::kUint32;
-    if (const std::string kind = other_kind(sample(), type, options_.vocab_size); !kind.empty()) {
+    if (const std::string kind = other_format(probe_bytes(), type, options_.vocab_size);
+        !kind.empty()) {
       throw Error("{} {}; --token-dtype {} takes it for ids of {} bits as it is", path_, kind,
-                  to_string(type), 8 * width_of(type));
+                  to_string(type), 8 * id_bytes(type));
     }
     return type;
   }
@@ -176,28 +179,28 @@ class BinaryReader {
   template <typename T>
   TokenStream stream(TokenType type) {
     const auto ids = file_->as<T>();
-    require_known(ids, type);
+    validate_ids(ids, type);
     return {std::move(file_), ids};
   }
 
   template <typename T>
-  void require_known(std::span<const T> ids, TokenType type) const {
+  void validate_ids(std::span<const T> ids, TokenType type) const {
     const auto limit = static_cast<uint64_t>(options_.vocab_size);
     if (std::numeric_limits<T>::max() < limit) return;
-    for (size_t begin = 0; begin < ids.size(); begin += kPiece) {
-      const auto piece = ids.subspan(begin, std::min(kPiece, ids.size() - begin));
+    for (size_t begin = 0; begin < ids.size(); begin += kIdsPerCheck) {
+      const auto chunk = ids.subspan(begin, std::min(kIdsPerCheck, ids.size() - begin));
       T largest = 0;
-      for (const T id : piece) largest = std::max(largest, id);
+      for (const T id : chunk) largest = std::max(largest, id);
       if (largest >= limit) {
         const auto bad =
-            std::find_if(piece.begin(), piece.end(), [=](T id) { return id >= limit; });
-        refuse({path_, static_cast<int64_t>(begin) + (bad - piece.begin()),
-                static_cast<int64_t>(*bad), options_.vocab_size},
-               way_to_read(sample(), type, options_.vocab_size));
+            std::find_if(chunk.begin(), chunk.end(), [=](T id) { return id >= limit; });
+        throw_invalid_token_id({path_, static_cast<int64_t>(begin) + (bad - chunk.begin()),
+                                static_cast<int64_t>(*bad), options_.vocab_size},
+                               format_hint(probe_bytes(), type, options_.vocab_size));
       }
-      file_->forget(std::as_bytes(piece));
+      file_->drop_pages(std::as_bytes(chunk));
       if (options_.on_read) {
-        options_.on_read(static_cast<int64_t>((begin + piece.size()) * sizeof(T)),
+        options_.on_read(static_cast<int64_t>((begin + chunk.size()) * sizeof(T)),
                          static_cast<int64_t>(file_->size()));
       }
     }

@@ -17,7 +17,7 @@
 namespace zeroth::data {
 
 // Larger than any vocabulary: a table by id stays small.
-inline constexpr int32_t kMostTokenId = (1 << 22) - 1;
+inline constexpr int32_t kMaxTokenId = (1 << 22) - 1;
 
 struct StringHash {
   using is_transparent = void;
@@ -30,7 +30,7 @@ class Bpe {
  public:
   // tokenizer.json's `model`. Throws Error naming a type or setting that is not supported, a key
   // with a value of the wrong kind, or a merge that is not in the vocabulary.
-  explicit Bpe(const nlohmann::json& given);
+  explicit Bpe(const nlohmann::json& config);
 
   // Appends the ids of a word, which is valid UTF-8. A character that has no token, and no tokens
   // for its bytes, becomes the unknown token; where there is none it is left out, as `tokenizers`
@@ -38,7 +38,7 @@ class Bpe {
   void encode(std::string_view word, std::vector<int32_t>& ids) const;
 
   // Characters left out until now.
-  int64_t left_out() const { return left_out_; }
+  int64_t num_dropped_chars() const { return num_dropped_chars_; }
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
@@ -48,7 +48,7 @@ class Bpe {
     int32_t id = 0;
   };
   struct Symbol {
-    int32_t id = 0;  // kGone once merged into the one before
+    int32_t id = 0;  // kNoToken once merged into the one before
     int32_t previous = -1;
     int32_t next = -1;
   };
@@ -58,16 +58,16 @@ class Bpe {
     int32_t left_id = 0;
     int32_t right_id = 0;
   };
-  static constexpr int32_t kGone = -1;
-  static bool worse(const Candidate& a, const Candidate& b);
+  static constexpr int32_t kNoToken = -1;
+  static bool has_lower_priority(const Candidate& a, const Candidate& b);
 
   void load_vocabulary(const JsonView& vocab);
   void load_merges(const JsonView& merges);
-  int32_t id_of(std::string_view token, std::string_view merge) const;
+  int32_t token_to_id(std::string_view token, std::string_view merge) const;
   std::optional<int32_t> find(std::string_view token) const;
 
   void encode_part(std::string_view part, std::vector<int32_t>& ids) const;
-  size_t next_cut(std::string_view word, size_t begin) const;
+  size_t next_split(std::string_view word, size_t begin) const;
   std::vector<int32_t> merge_word(std::string_view word) const;
   std::vector<int32_t> char_ids(std::string_view word) const;
   bool append_bytes(std::string_view character, std::vector<int32_t>& ids) const;
@@ -77,13 +77,13 @@ class Bpe {
   bool ignore_merges_ = false;  // a word of the vocabulary is taken whole
   bool byte_fallback_ = false;  // a character that is no token is written in tokens like <0xE2>
   bool fuse_unknown_ = false;   // neighbours that are no tokens become one unknown token
-  std::optional<int32_t> unknown_;
+  std::optional<int32_t> unknown_id_;
   Vocabulary vocabulary_;
-  std::array<int32_t, 256> byte_ids_{};  // of tokens like <0xE2>; kGone where there is none
+  std::array<int32_t, 256> byte_ids_{};  // of tokens like <0xE2>; kNoToken where there is none
   PairTable<Merge> merges_;              // by left id and right id
-  PairTable<bool> joints_;               // by characters between which a merge joins two tokens
+  PairTable<bool> mergeable_chars_;      // by characters between which a merge joins two tokens
 
-  mutable std::atomic<int64_t> left_out_ = 0;
+  mutable std::atomic<int64_t> num_dropped_chars_ = 0;
   mutable std::mutex cache_mutex_;
   mutable std::unordered_map<std::string, std::vector<int32_t>, StringHash, std::equal_to<>> cache_;
 };

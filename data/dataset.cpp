@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "data/binary_tokens.h"
-#include "data/file_kind.h"
 #include "data/jsonl_samples.h"
 #include "data/record_reader.h"
+#include "data/sample_file_error.h"
 #include "data/token_windows.h"
 
 namespace zeroth::data {
@@ -14,9 +14,9 @@ namespace zeroth::data {
 namespace {
 
 std::unique_ptr<Dataset> open_records(const DatasetOptions& options) {
-  EncodedRecords read = read_records(options);
-  if (!read.stats.joined) return std::make_unique<JsonlSamples>(options, std::move(read));
-  return std::make_unique<TokenWindows>(options, joined_tokens(std::move(read)));
+  EncodedRecords encoded = read_records(options);
+  if (!encoded.stats.packed) return std::make_unique<JsonlSamples>(options, std::move(encoded));
+  return std::make_unique<TokenWindows>(options, packed_tokens(std::move(encoded)));
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ bool has_records(const std::filesystem::path& path) {
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   ZEROTH_CHECK(options.seq_len >= 1 && options.vocab_size >= 1, "seq_len {}, vocab_size {}",
                options.seq_len, options.vocab_size);
-  if (const std::string why = why_no_samples(options.path); !why.empty()) {
+  if (const std::string why = sample_file_error(options.path); !why.empty()) {
     throw Error("{}{}", options.path.string(), why);
   }
   if (has_records(options.path)) return open_records(options);

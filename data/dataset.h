@@ -15,23 +15,25 @@ namespace zeroth::data {
 class Tokenizer;
 
 // A target that takes no part in the loss.
-inline constexpr int64_t kUntrained = -100;
+inline constexpr int64_t kIgnoreIndex = -100;
 
 struct DatasetStats {
-  int64_t samples = 0;         // kept, = Dataset::size()
-  int64_t truncated = 0;       // kept, but cut at the end to seq_len + 1 ids
-  int64_t dropped = 0;         // left out: no trained target remained inside the window
-  int64_t lost_tokens = 0;     // positions of cut and dropped samples, or of windows, that are not
-                               // in `tokens`
-  int64_t tokens = 0;          // positions over all kept samples, without padding
-  int64_t trained_tokens = 0;  // of these, positions whose target is trained
-  bool pairs = false;          // records are prompts and completions
-  int64_t blank_lines = 0;     // of a .jsonl file, passed over
-  bool joined = false;         // texts of records follow each other in windows
-  std::string guess = {};      // which fields were taken for prompt and completion by their names
+  int64_t samples = 0;      // kept, = Dataset::size()
+  int64_t truncated = 0;    // kept, but cut at the end to seq_len + 1 ids
+  int64_t dropped = 0;      // left out: no trained target remained inside the window
+  int64_t lost_tokens = 0;  // positions of cut and dropped samples, or of windows, that are not
+                            // in `tokens`
+  int64_t tokens = 0;       // positions over all kept samples, without padding
+  int64_t num_label_tokens = 0;  // of these, positions whose target is trained
+  bool pairs = false;            // records are prompts and completions
+  int64_t blank_lines = 0;       // of a .jsonl file, passed over
+  bool packed = false;           // texts of records follow each other in windows
+  std::string guessed_fields =
+      {};                   // which fields were taken for prompt and completion by their names
   std::string fields = {};  // of records: "text", or the prompt's, the separator, the completion's
-  std::string joint = {};   // of pairs: where prompt and completion of the first one meet
-  std::string own_tokens = {};  // which texts have begin and end tokens themselves; empty: none
+  std::string joint_example = {};  // of pairs: where prompt and completion of the first one meet
+  std::string own_special_tokens =
+      {};  // which texts have begin and end tokens themselves; empty: none
 };
 
 // Immutable after opening, safe to read from several threads. Indices run over [0, size()).
@@ -45,21 +47,21 @@ class Dataset {
   // Positions of the sample without padding, in [1, seq_len()]; at least one of them is trained.
   virtual int64_t length(int64_t index) const = 0;
 
-  // Writes inputs and next-token targets (kUntrained where no loss is taken), padded to the spans'
-  // length, which is equal and at least length(index). Throws Error naming file, index and value
-  // for an id outside the vocabulary.
+  // Writes inputs and next-token targets (kIgnoreIndex where no loss is taken), padded to the
+  // spans' length, which is equal and at least length(index). Throws Error naming file, index and
+  // value for an id outside the vocabulary.
   virtual void fill(int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const = 0;
 
   // Where the sample came from, for messages: "train.jsonl:17" (line) or "tokens.bin sample 17".
-  virtual std::string name_of(int64_t index) const = 0;
+  virtual std::string sample_name(int64_t index) const = 0;
 
   virtual DatasetStats stats() const = 0;
 };
 
 // What becomes of records with a text of more than seq_len positions. Pairs are cut in any case.
 enum class LongText {
-  kCut,   // each is a sample, cut at its end
-  kChunk  // all texts, each with its end of text, are one stream that is cut into windows
+  kTruncate,  // each is a sample, cut at its end
+  kChunk      // all texts, each with its end of text, are one stream that is cut into windows
 };
 
 // How samples are made of a file, so that a resumed run has the samples it began with. In version 1
@@ -85,7 +87,7 @@ struct DatasetOptions {
   // Records with a prompt: text at its end, as if it were in the file. Not trained. Unset:
   // default_separator() of the fields.
   std::optional<std::string> separator = {};
-  LongText long_text = LongText::kCut;
+  LongText long_text = LongText::kTruncate;
   // Of a .bin file; unset: as the index of Megatron's beside it says, else uint16 up to a
   // vocabulary of 65536 and uint32 beyond, refused where the file looks otherwise.
   std::optional<TokenType> token_type = {};

@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 using Tokens = std::vector<std::string>;
 
-constexpr size_t kMostSteps = 100;
+constexpr size_t kMaxSteps = 100;
 
 std::string join(const Tokens& tokens, std::string_view between = "") {
   std::string text;
@@ -92,9 +92,9 @@ std::function<Tokens(Tokens)> make_metaspace(const JsonView& part) {
 std::function<Tokens(Tokens)> make_strip(const JsonView& part) {
   const std::string content = part.at("content").text();
   if (content.empty()) part.at("content").refuse("a character");
-  const int64_t most = int64_t{1} << 20;
-  return each([content, start = part.at("start").integer(0, most),
-               stop = part.at("stop").integer(0, most)](std::string_view token) {
+  const int64_t max_count = int64_t{1} << 20;
+  return each([content, start = part.at("start").integer(0, max_count),
+               stop = part.at("stop").integer(0, max_count)](std::string_view token) {
     for (int64_t i = 0; i < start && token.starts_with(content); ++i) {
       token.remove_prefix(content.size());
     }
@@ -107,7 +107,7 @@ std::function<Tokens(Tokens)> make_strip(const JsonView& part) {
 
 std::function<Tokens(Tokens)> make_replace(const JsonView& part) {
   return each([replacement = Replacement(part)](std::string_view token) {
-    const std::string replaced = replacement.run(token, most_bytes(token.size()));
+    const std::string replaced = replacement.run(token, max_output_bytes(token.size()));
     require_growth("decoder", token.size(), replaced);
     return replaced;
   });
@@ -133,8 +133,8 @@ Decoder::Decoder(const json& decoder) : joined_by_spaces_(decoder.is_null()) {
 }
 
 void Decoder::add(const JsonView& part) {
-  if (steps_.size() >= kMostSteps) {
-    throw Error("{}: more than {} steps in a decoder", part.path(), kMostSteps);
+  if (steps_.size() >= kMaxSteps) {
+    throw Error("{}: more than {} steps in a decoder", part.path(), kMaxSteps);
   }
   if (part.at("type").text() != "Sequence") {
     steps_.push_back(make_step(part));

@@ -12,9 +12,9 @@ constexpr std::string_view kBlank = " \t\r\n";
 constexpr std::string_view kBlankLine = " \t\r\n\v\f";  // more than JSON passes over within a line
 
 // A place in a text that goes on value by value.
-class Cursor {
+class JsonCursor {
  public:
-  Cursor(std::string_view text, int64_t line, const std::string& path)
+  JsonCursor(std::string_view text, int64_t line, const std::string& path)
       : text_(text), line_(line), path_(path) {}
 
   int64_t line() const { return line_; }
@@ -24,16 +24,16 @@ class Cursor {
     while (at_ < text_.size() && kBlank.find(text_[at_]) != std::string_view::npos) advance();
     return at_ == text_.size();
   }
-  bool is_at(char wanted) { return !at_end() && text_[at_] == wanted; }
+  bool next_is(char expected_char) { return !at_end() && text_[at_] == expected_char; }
 
-  bool take(char wanted) {
-    if (!is_at(wanted)) return false;
+  bool consume(char expected_char) {
+    if (!next_is(expected_char)) return false;
     advance();
     return true;
   }
 
   // An object, an array or a text to its end; of anything else what stands before a separator.
-  std::string_view take_value() {
+  std::string_view consume_value() {
     if (at_end()) return {};
     const size_t begin = at_;
     size_t depth = 0;
@@ -52,7 +52,7 @@ class Cursor {
     return text_.substr(begin, at_ - begin);
   }
 
-  [[noreturn]] void refuse(std::string_view expected) const {
+  [[noreturn]] void throw_expected(std::string_view expected) const {
     throw Error("{}:{}: expected {}", path_, line_, expected);
   }
 
@@ -84,33 +84,33 @@ class Cursor {
   const std::string& path_;
 };
 
-void take_elements(Cursor& cursor, const OnRecord& on_record) {
-  cursor.take('[');
-  if (cursor.take(']')) return;
+void for_each_array_element(JsonCursor& cursor, const OnRecord& on_record) {
+  cursor.consume('[');
+  if (cursor.consume(']')) return;
   do {
     cursor.at_end();
     const int64_t line = cursor.line();
-    const std::string_view record = cursor.take_value();
-    if (record.empty()) cursor.refuse("a record");
+    const std::string_view record = cursor.consume_value();
+    if (record.empty()) cursor.throw_expected("a record");
     on_record(record, line);
-  } while (cursor.take(','));
-  if (!cursor.take(']')) cursor.refuse("',' or ']' behind a record");
+  } while (cursor.consume(','));
+  if (!cursor.consume(']')) cursor.throw_expected("',' or ']' behind a record");
 }
 
 // Whether `object` has "data": [...], whose elements were visited then.
-bool take_data(std::string_view object, int64_t line, const std::string& path,
-               const OnRecord& on_record) {
-  Cursor cursor(object, line, path);
-  cursor.take('{');
+bool for_each_data_element(std::string_view object, int64_t line, const std::string& path,
+                           const OnRecord& on_record) {
+  JsonCursor cursor(object, line, path);
+  cursor.consume('{');
   do {
-    const std::string_view key = cursor.take_value();
-    if (!cursor.take(':')) return false;
-    if (key == "\"data\"" && cursor.is_at('[')) {
-      take_elements(cursor, on_record);
+    const std::string_view key = cursor.consume_value();
+    if (!cursor.consume(':')) return false;
+    if (key == "\"data\"" && cursor.next_is('[')) {
+      for_each_array_element(cursor, on_record);
       return true;
     }
-    cursor.take_value();
-  } while (cursor.take(','));
+    cursor.consume_value();
+  } while (cursor.consume(','));
   return false;
 }
 
@@ -134,18 +134,18 @@ int64_t for_each_line(std::string_view file, const OnRecord& on_record) {
 
 void for_each_element(std::string_view file, const std::string& path, const OnRecord& on_record) {
   file = without_byte_order_mark(file);
-  Cursor cursor(file, 1, path);
-  if (cursor.is_at('[')) {
-    take_elements(cursor, on_record);
-    if (!cursor.at_end()) cursor.refuse("nothing behind the array");
+  JsonCursor cursor(file, 1, path);
+  if (cursor.next_is('[')) {
+    for_each_array_element(cursor, on_record);
+    if (!cursor.at_end()) cursor.throw_expected("nothing behind the array");
     return;
   }
   for (bool first = true; !cursor.at_end(); first = false) {
     const int64_t line = cursor.line();
-    const std::string_view record = cursor.take_value();
-    if (record.empty()) cursor.refuse("a record");
+    const std::string_view record = cursor.consume_value();
+    if (record.empty()) cursor.throw_expected("a record");
     const bool alone = first && cursor.at_end();
-    if (!alone || !take_data(record, line, path, on_record)) on_record(record, line);
+    if (!alone || !for_each_data_element(record, line, path, on_record)) on_record(record, line);
   }
 }
 

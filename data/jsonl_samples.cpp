@@ -9,12 +9,12 @@
 
 namespace zeroth::data {
 
-JsonlSamples::JsonlSamples(const DatasetOptions& options, EncodedRecords read)
-    : path_(options.path.string()), seq_len_(options.seq_len), read_(std::move(read)) {}
+JsonlSamples::JsonlSamples(const DatasetOptions& options, EncodedRecords encoded)
+    : path_(options.path.string()), seq_len_(options.seq_len), encoded_(std::move(encoded)) {}
 
 const EncodedRecord& JsonlSamples::at(int64_t index) const {
   ZEROTH_CHECK(index >= 0 && index < size(), "sample {} of {}", index, size());
-  return read_.records[index];
+  return encoded_.records[index];
 }
 
 int64_t JsonlSamples::length(int64_t index) const {
@@ -26,15 +26,15 @@ void JsonlSamples::fill(int64_t index, std::span<int64_t> tokens,
   const EncodedRecord& sample = at(index);
   ZEROTH_CHECK(std::ssize(tokens) >= sample.length && tokens.size() == targets.size(),
                "{} tokens, {} targets, length {}", tokens.size(), targets.size(), sample.length);
-  std::fill(tokens.begin() + sample.length, tokens.end(), read_.end_of_text);
-  std::fill(targets.begin(), targets.end(), kUntrained);
-  const int32_t* const ids = read_.ids.data() + sample.begin;
+  std::fill(tokens.begin() + sample.length, tokens.end(), encoded_.end_of_text);
+  std::fill(targets.begin(), targets.end(), kIgnoreIndex);
+  const int32_t* const ids = encoded_.ids.data() + sample.begin;
   std::copy_n(ids, sample.length, tokens.begin());
-  std::copy(ids + 1 + sample.first_trained, ids + 1 + sample.length,
-            targets.begin() + sample.first_trained);
+  std::copy(ids + 1 + sample.first_label, ids + 1 + sample.length,
+            targets.begin() + sample.first_label);
 }
 
-std::string JsonlSamples::name_of(int64_t index) const {
+std::string JsonlSamples::sample_name(int64_t index) const {
   return fmt::format("{}:{}", path_, at(index).line);
 }
 

@@ -11,22 +11,22 @@ namespace zeroth::data {
 
 class JsonlSamples : public Dataset {
  public:
-  // `read`: what read_records made of these options, not joined.
-  JsonlSamples(const DatasetOptions& options, EncodedRecords read);
+  // `encoded`: what read_records made of these options, not joined.
+  JsonlSamples(const DatasetOptions& options, EncodedRecords encoded);
 
-  int64_t size() const override { return std::ssize(read_.records); }
+  int64_t size() const override { return std::ssize(encoded_.records); }
   int64_t seq_len() const override { return seq_len_; }
   int64_t length(int64_t index) const override;
   void fill(int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const override;
-  std::string name_of(int64_t index) const override;
-  DatasetStats stats() const override { return read_.stats; }
+  std::string sample_name(int64_t index) const override;
+  DatasetStats stats() const override { return encoded_.stats; }
 
  private:
   const EncodedRecord& at(int64_t index) const;
 
   std::string path_;
   int64_t seq_len_;
-  EncodedRecords read_;
+  EncodedRecords encoded_;
 };
 
 }  // namespace zeroth::data

@@ -14,34 +14,35 @@ namespace fs = std::filesystem;
 constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
 // After the magic bytes: version (8 bytes), kind of ids (1), number of sequences and of documents
 // (8 each). Then come the sequences' lengths (4 bytes each) and where they begin (8 bytes each).
-constexpr size_t kKindAt = 17, kSequencesAt = 18, kHeader = 34;
+constexpr size_t kTypeOffset = 17, kNumSequencesOffset = 18, kHeaderBytes = 34;
 
-struct Kind {
+struct IndexTokenType {
   uint8_t code;
   int64_t bytes;
   const char* name;
   std::optional<TokenType> type;
 };
-constexpr Kind kKinds[] = {{1, 1, "uint8", {}},   {2, 1, "int8", {}},
-                           {3, 2, "int16", {}},   {4, 4, "int32", TokenType::kUint32},
-                           {5, 8, "int64", {}},   {6, 8, "float64", {}},
-                           {7, 4, "float32", {}}, {8, 2, "uint16", TokenType::kUint16}};
+constexpr IndexTokenType kIndexTokenTypes[] = {
+    {1, 1, "uint8", {}},   {2, 1, "int8", {}},
+    {3, 2, "int16", {}},   {4, 4, "int32", TokenType::kUint32},
+    {5, 8, "int64", {}},   {6, 8, "float64", {}},
+    {7, 4, "float32", {}}, {8, 2, "uint16", TokenType::kUint16}};
 
 template <typename T>
-T number_at(std::string_view text, size_t at) {
+T read_number_at(std::string_view text, size_t at) {
   T value{};
   std::memcpy(&value, text.data() + at, sizeof(T));
   return value;
 }
 
 // Bytes of the token file, by where its last sequence ends; -1: the index is cut off.
-int64_t bytes_of_tokens(std::string_view index, int64_t width) {
-  const auto sequences = number_at<uint64_t>(index, kSequencesAt);
+int64_t token_file_bytes(std::string_view index, int64_t width) {
+  const auto sequences = read_number_at<uint64_t>(index, kNumSequencesOffset);
   if (sequences == 0) return 0;
-  if (sequences > (index.size() - kHeader) / 12) return -1;
-  const size_t lengths = kHeader, begins = kHeader + 4 * sequences;
-  const auto length = number_at<int32_t>(index, lengths + 4 * (sequences - 1));
-  const auto begin = number_at<int64_t>(index, begins + 8 * (sequences - 1));
+  if (sequences > (index.size() - kHeaderBytes) / 12) return -1;
+  const size_t lengths = kHeaderBytes, begins = kHeaderBytes + 4 * sequences;
+  const auto length = read_number_at<int32_t>(index, lengths + 4 * (sequences - 1));
+  const auto begin = read_number_at<int64_t>(index, begins + 8 * (sequences - 1));
   const bool sane = length >= 0 && begin >= 0 && begin <= int64_t{1} << 60;
   return sane ? begin + length * width : -1;
 }
@@ -55,15 +56,16 @@ std::optional<TokenType> megatron_token_type(const fs::path& tokens, int64_t byt
   const MappedFile file(path);
   const std::string_view index = file.text();
   if (!index.starts_with(kMagic)) return std::nullopt;
-  if (index.size() < kHeader) throw Error("{} is cut off: {} bytes", path.string(), index.size());
-  const auto code = number_at<uint8_t>(index, kKindAt);
-  for (const Kind& kind : kKinds) {
+  if (index.size() < kHeaderBytes)
+    throw Error("{} is cut off: {} bytes", path.string(), index.size());
+  const auto code = read_number_at<uint8_t>(index, kTypeOffset);
+  for (const IndexTokenType& kind : kIndexTokenTypes) {
     if (kind.code != code) continue;
-    const int64_t said = bytes_of_tokens(index, kind.bytes);
-    if (said != bytes) {
+    const int64_t index_bytes = token_file_bytes(index, kind.bytes);
+    if (index_bytes != bytes) {
       throw Error("{} is not the index of {}: that has {} bytes, and the index says {}",
                   path.string(), tokens.string(), bytes,
-                  said < 0 ? "nothing of use" : fmt::format("{}", said));
+                  index_bytes < 0 ? "nothing of use" : fmt::format("{}", index_bytes));
     }
     if (kind.type) return kind.type;
     throw Error("{} says that the ids are {}; uint16 and int32 are read", path.string(), kind.name);

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMostSteps = 100;
+constexpr size_t kMaxSteps = 100;
 
 std::string_view strip(std::string_view text, bool left, bool right) {
   while (left && !text.empty() && is_space(char_at(text, 0))) {
@@ -32,8 +32,8 @@ Normalizer::Normalizer(const json& normalizer) {
 }
 
 void Normalizer::add(const JsonView& part) {
-  if (steps_.size() >= kMostSteps) {
-    throw Error("{}: more than {} steps in a normalizer", part.path(), kMostSteps);
+  if (steps_.size() >= kMaxSteps) {
+    throw Error("{}: more than {} steps in a normalizer", part.path(), kMaxSteps);
   }
   const std::string type = part.at("type").text();
   if (type != "Sequence") {
@@ -56,9 +56,9 @@ Normalizer::Step Normalizer::make_step(const std::string& type, const JsonView& 
     };
   }
   if (type == "Replace") {
-    cuts_beginning_ = cuts_beginning_ || part.at("content").text().empty();
+    strips_beginning_ = strips_beginning_ || part.at("content").text().empty();
     return [replacement = Replacement(part)](const std::string& text) {
-      return replacement.run(text, most_bytes(text.size()));
+      return replacement.run(text, max_output_bytes(text.size()));
     };
   }
   throw Error("normalizer type '{}' is not supported", shortened(type));
@@ -67,7 +67,7 @@ Normalizer::Step Normalizer::make_step(const std::string& type, const JsonView& 
 Normalizer::Step Normalizer::make_strip(const JsonView& part) {
   const bool left = part.at("strip_left").flag();
   const bool right = part.at("strip_right").flag();
-  cuts_beginning_ = cuts_beginning_ || left;
+  strips_beginning_ = strips_beginning_ || left;
   return [=](const std::string& text) { return std::string(strip(text, left, right)); };
 }
 

@@ -20,7 +20,7 @@ class Normalizer {
   std::string run(std::string_view text) const;
 
   // Whether it may take something off the beginning of a text.
-  bool cuts_beginning() const { return cuts_beginning_; }
+  bool strips_beginning() const { return strips_beginning_; }
 
  private:
   using Step = std::function<std::string(std::string)>;
@@ -30,7 +30,7 @@ class Normalizer {
   Step make_strip(const JsonView& part);
 
   std::vector<Step> steps_;
-  bool cuts_beginning_ = false;
+  bool strips_beginning_ = false;
 };
 
 }  // namespace zeroth::data

@@ -14,9 +14,9 @@ namespace {
 
 constexpr size_t kShown = 500;  // bytes of an expression in a message
 
-class Translator {
+class RegexTranslator {
  public:
-  explicit Translator(std::string_view source) : source_(source) {}
+  explicit RegexTranslator(std::string_view source) : source_(source) {}
 
   std::string run() {
     while (at_ < source_.size()) step();
@@ -24,7 +24,7 @@ class Translator {
   }
 
  private:
-  [[noreturn]] void refuse(std::string_view what) const {
+  [[noreturn]] void throw_unsupported(std::string_view what) const {
     throw Error("regular expression '{}', offset {}: '{}' is not supported",
                 shortened(source_, kShown), at_, shortened(what));
   }
@@ -67,7 +67,7 @@ class Translator {
       const bool braces = kind == 'x' && source_.substr(at_ + 2).starts_with('{');
       copy(braces ? std::min(source_.find('}', at_), source_.size() - 1) + 1 - at_ : 2);
     } else {
-      refuse(source_.substr(at_, 2));
+      throw_unsupported(source_.substr(at_, 2));
     }
   }
 
@@ -76,10 +76,10 @@ class Translator {
   void property() {
     const size_t close = source_.find('}', at_);
     if (!source_.substr(at_ + 2).starts_with('{') || close == source_.npos) {
-      refuse(source_.substr(at_, 2));
+      throw_unsupported(source_.substr(at_, 2));
     }
     const std::string_view name = source_.substr(at_ + 3, close - at_ - 3);
-    if (name.starts_with('^')) refuse(source_.substr(at_, close + 1 - at_));
+    if (name.starts_with('^')) throw_unsupported(source_.substr(at_, close + 1 - at_));
     out_ += source_.substr(at_, 3);
     if (name.size() > 2) out_ += "sc:";
     out_ += name;
@@ -88,8 +88,8 @@ class Translator {
   }
 
   void class_item() {
-    if (source_[at_] == '[') refuse("[ inside [...]");
-    if (starts_with("&&")) refuse("&& inside [...]");
+    if (source_[at_] == '[') throw_unsupported("[ inside [...]");
+    if (starts_with("&&")) throw_unsupported("&& inside [...]");
     if (source_[at_] == ']') in_class_ = false;
     copy(1);
   }
@@ -98,7 +98,7 @@ class Translator {
     if (starts_with("[")) {
       in_class_ = true;
       copy(starts_with("[^") ? 2 : 1);
-      if (starts_with("]")) refuse("[]");
+      if (starts_with("]")) throw_unsupported("[]");
     } else if (starts_with("(")) {
       groups_.push_back(atom_);
       group();
@@ -114,9 +114,9 @@ class Translator {
         source_.substr(at_, close == source_.npos ? close : close + 1 - at_);
     const bool known = close != source_.npos && body.size() > 2 && std::isdigit(body[1]) &&
                        body.find_first_not_of("{0123456789,}") == body.npos;
-    if (!known) refuse(body);
+    if (!known) throw_unsupported(body);
     copy(body.size());
-    if (starts_with("?") && body.find(',') == body.npos) refuse(std::string(body) + "?");
+    if (starts_with("?") && body.find(',') == body.npos) throw_unsupported(std::string(body) + "?");
     if (starts_with("+")) {
       out_.insert(atom_, "(?:");
       out_ += ')';
@@ -125,12 +125,12 @@ class Translator {
   }
 
   void group() {
-    if (starts_with("(*")) refuse("(*");
+    if (starts_with("(*")) throw_unsupported("(*");
     if (!starts_with("(?")) return copy(1);
     for (const std::string_view known : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:"}) {
       if (starts_with(known)) return copy(known.size());
     }
-    refuse(source_.substr(at_, 4));
+    throw_unsupported(source_.substr(at_, 4));
   }
 
   std::string_view source_;
@@ -144,7 +144,7 @@ class Translator {
 }  // namespace
 
 std::string to_pcre2(std::string_view oniguruma) {
-  return Translator(oniguruma).run();
+  return RegexTranslator(oniguruma).run();
 }
 
 }  // namespace zeroth::data

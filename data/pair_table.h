@@ -18,24 +18,24 @@ class PairTable {
 
   // At most as many different pairs as were announced; a later value replaces an earlier one.
   void set(uint32_t left, uint32_t right, Value value) {
-    slots_[place(key_of(left, right))] = {key_of(left, right), value};
+    slots_[slot_index(make_key(left, right))] = {make_key(left, right), value};
   }
 
   // Null if the pair was never set.
   const Value* find(uint32_t left, uint32_t right) const {
-    const Slot& slot = slots_[place(key_of(left, right))];
+    const TableSlot& slot = slots_[slot_index(make_key(left, right))];
     return slot.key == kFree ? nullptr : &slot.value;
   }
 
  private:
   static constexpr uint64_t kFree = ~uint64_t{0};
 
-  struct Slot {
+  struct TableSlot {
     uint64_t key = kFree;
     Value value{};
   };
 
-  static uint64_t key_of(uint32_t left, uint32_t right) {
+  static uint64_t make_key(uint32_t left, uint32_t right) {
     return (static_cast<uint64_t>(left) << 32) | right;
   }
 
@@ -45,13 +45,13 @@ class PairTable {
   }
 
   // Where the key is, or else would be.
-  size_t place(uint64_t key) const {
+  size_t slot_index(uint64_t key) const {
     size_t at = (key * factor_) >> shift_;
     while (slots_[at].key != key && slots_[at].key != kFree) at = (at + 1) & (slots_.size() - 1);
     return at;
   }
 
-  std::vector<Slot> slots_;
+  std::vector<TableSlot> slots_;
   int shift_;
   uint64_t factor_ = random_odd();  // so that no file can choose pairs that collide
 };

@@ -19,52 +19,52 @@ class Pretokenizer {
   // or pattern that is not supported.
   explicit Pretokenizer(const nlohmann::json& pre_tokenizer);
 
-  // Calls `word` for each word of valid UTF-8 text; the view lives during the call. `begins`:
+  // Calls `word` for each word of valid UTF-8 text; the view lives during the call. `is_beginning`:
   // whether this part of a text is its beginning.
   using WordSink = std::function<void(std::string_view)>;
-  void split(std::string_view text, bool begins, const WordSink& word) const;
+  void split(std::string_view text, bool is_beginning, const WordSink& word) const;
 
-  // Whether words depend on `begins`.
-  bool needs_beginning() const;
+  // Whether words depend on `is_beginning`.
+  bool depends_on_beginning() const;
 
  private:
   enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
   // Puts `text` before a text that does not begin with it.
-  struct Prefix {
+  struct PrefixStage {
     std::string text;
     bool only_at_beginning;
   };
-  struct Spaces {
+  struct SpaceStage {
     Replacement marks;
   };
-  struct Split {
+  struct SplitStage {
     Regex regex;
     Behavior behavior;
     bool invert;
   };
-  struct ByteMap {};
-  using Stage = std::variant<Prefix, Spaces, Split, ByteMap>;
+  struct ByteLevelStage {};
+  using Stage = std::variant<PrefixStage, SpaceStage, SplitStage, ByteLevelStage>;
 
-  struct Piece {
+  struct MatchSpan {
     TextRange range;
     bool match;
   };
 
   static Behavior parse_behavior(const JsonView& part);
-  static std::vector<Piece> find_pieces(const Split& split, std::string_view text);
-  static std::vector<Piece> merge_pieces(const std::vector<Piece>& pieces, Behavior behavior);
+  static std::vector<MatchSpan> split_at_matches(const SplitStage& split, std::string_view text);
+  static std::vector<MatchSpan> merge_spans(const std::vector<MatchSpan>& spans, Behavior behavior);
 
   void add(const JsonView& part);
   void add_step(const std::string& type, const JsonView& part);
   void add_byte_level(const JsonView& part);
   void add_metaspace(const JsonView& part);
 
-  struct Part {
+  struct StageInput {
     std::string_view text;
-    bool begins;
+    bool is_beginning;
   };
-  void run(size_t stage, Part part, const WordSink& word) const;
+  void run(size_t stage, StageInput part, const WordSink& word) const;
 
   std::vector<Stage> stages_;
 };

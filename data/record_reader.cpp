@@ -12,7 +12,7 @@
 #include "base/regular_file.h"
 #include "data/json_records.h"
 #include "data/sample_fields.h"
-#include "data/text_ends.h"
+#include "data/special_tokens.h"
 #include "data/tokenizer.h"
 #include "data/utf8.h"
 
@@ -25,7 +25,7 @@ void append(std::vector<int32_t>& ids, const std::vector<int32_t>& more) {
   ids.insert(ids.end(), more.begin(), more.end());
 }
 
-std::string kind_of(const json& value) {
+std::string json_type_name(const json& value) {
   const std::string name = value.type_name();
   if (value.is_null()) return name;
   return (value.is_object() || value.is_array() ? "an " : "a ") + name;
@@ -37,11 +37,11 @@ void require_object(const json& value) {
               value.is_array() ? "; a file that is one array of objects is named .json" : "");
 }
 
-const std::string& text_of(const json& object, const std::string& field) {
+const std::string& string_field(const json& object, const std::string& field) {
   const auto found = object.find(field);
   if (found == object.end()) throw Error("no field '{}'", field);
   if (!found->is_string()) {
-    throw Error("field '{}' is {}, not a string", field, kind_of(*found));
+    throw Error("field '{}' is {}, not a string", field, json_type_name(*found));
   }
   return found->get_ref<const std::string&>();
 }
@@ -55,8 +55,8 @@ void check_ids(const std::vector<int32_t>& ids, int64_t vocab_size) {
 }
 
 // Where the prompt and the completion meet, with some characters on both sides.
-std::string joint_of(const std::string& prompt, const std::string& separator,
-                     const std::string& completion) {
+std::string make_joint_example(const std::string& prompt, const std::string& separator,
+                               const std::string& completion) {
   constexpr int kShown = 16;
   size_t begin = prompt.size(), end = 0;
   for (int i = 0; i < kShown && begin > 0; ++i) begin = previous_char(prompt, begin);
@@ -74,8 +74,8 @@ class RecordReader {
       throw Error("{}: no end-of-text token is known: give eos_token in tokenizer_config.json",
                   path_);
     }
-    read_.end_of_text = *end_of_text;
-    ends_.emplace(*options.tokenizer, *end_of_text, options.version == 1);
+    encoded_.end_of_text = *end_of_text;
+    special_tokens_.emplace(*options.tokenizer, *end_of_text, options.version == 1);
     if (options.prompt_field.empty() != options.completion_field.empty()) {
       throw Error("--prompt-field '{}' and --completion-field '{}' go together",
                   options.prompt_field, options.completion_field);
@@ -88,48 +88,48 @@ class RecordReader {
       if (options_.on_read) {
         options_.on_read(record.data() - file.text().data(), static_cast<int64_t>(file.size()));
       }
-      take(record, line);
+      read_record(record, line);
     };
     if (options_.path.extension() == ".json") {
       for_each_element(file.text(), path_, on_record);
     } else {
-      read_.stats.blank_lines = for_each_line(file.text(), on_record);
+      encoded_.stats.blank_lines = for_each_line(file.text(), on_record);
     }
-    read_.stats.own_tokens = ends_->own_tokens();
-    if (!begun_) throw Error("{} has no records", path_);
-    if (!read_.stats.joined && read_.records.empty()) {
+    encoded_.stats.own_special_tokens = special_tokens_->own_special_tokens();
+    if (!has_records_) throw Error("{} has no records", path_);
+    if (!encoded_.stats.packed && encoded_.records.empty()) {
       throw Error("{}: no sample is left ({} dropped: nothing to train within seq_len {})", path_,
-                  read_.stats.dropped, options_.seq_len);
+                  encoded_.stats.dropped, options_.seq_len);
     }
-    return std::move(read_);
+    return std::move(encoded_);
   }
 
  private:
   json parse(std::string_view text, int64_t line) const {
-    JsonSource source{.name = path_, .line = line, .repeated = Repeated::kRefused};
+    JsonSource source{.name = path_, .line = line, .duplicate_keys = DuplicateKeyPolicy::kReject};
     source.limits.bytes = text.size();  // a text may be as long as it likes
     return parse_json(text, source);
   }
 
-  void take(std::string_view record, int64_t line) {
+  void read_record(std::string_view record, int64_t line) {
     const json object = parse(record, line);
     try {
       require_object(object);
-      if (!begun_) choose(object);
-      begun_ = true;
+      if (!has_records_) init_fields(object);
+      has_records_ = true;
       add(object, line);
     } catch (const Error& e) {
       throw Error("{}:{}: {}", path_, line, e.what());
     }
   }
 
-  void choose(const json& first_record) {
-    DatasetStats& stats = read_.stats;
+  void init_fields(const json& first_record) {
+    DatasetStats& stats = encoded_.stats;
     const bool named = !options_.prompt_field.empty();
     if (named) fields_ = {.prompt = options_.prompt_field, .completion = options_.completion_field};
     if (!named) fields_ = choose_fields(first_record);
     stats.pairs = fields_.text.empty();
-    stats.joined = !stats.pairs && options_.long_text == LongText::kChunk;
+    stats.packed = !stats.pairs && options_.long_text == LongText::kChunk;
     if (!stats.pairs) {
       if (options_.separator && !options_.separator->empty()) {
         throw Error("--separator stands between prompt and completion, but the samples are 'text'");
@@ -140,10 +140,10 @@ class RecordReader {
     separator_ =
         options_.separator.value_or(options_.version > 1 ? default_separator(fields_) : "");
     stats.fields = fmt::format("{}|{}|{}", fields_.prompt, separator_, fields_.completion);
-    stats.joint = joint_of(text_of(first_record, fields_.prompt), separator_,
-                           text_of(first_record, fields_.completion));
+    stats.joint_example = make_joint_example(string_field(first_record, fields_.prompt), separator_,
+                                             string_field(first_record, fields_.completion));
     if (fields_.guessed) {
-      stats.guess =
+      stats.guessed_fields =
           fmt::format("'{}' is the prompt, '{}' is trained", fields_.prompt, fields_.completion);
     }
   }
@@ -152,55 +152,55 @@ class RecordReader {
     const Tokenizer& tokenizer = *options_.tokenizer;
     std::vector<int32_t> ids;
     if (fields_.text.empty()) {
-      ids = tokenizer.encode(text_of(object, fields_.prompt) + separator_);
+      ids = tokenizer.encode(string_field(object, fields_.prompt) + separator_);
     }
     const size_t prompt_size = ids.size();
     const std::string& last =
-        text_of(object, fields_.text.empty() ? fields_.completion : fields_.text);
+        string_field(object, fields_.text.empty() ? fields_.completion : fields_.text);
     append(ids, tokenizer.encode(last));
     size_t begin = 0;
-    ids = ends_->around(ids, prompt_size, last, begin);
+    ids = special_tokens_->add_special_tokens(ids, prompt_size, last, begin);
     check_ids(ids, options_.vocab_size);
     // Targets are one ahead.
-    const auto first_trained =
+    const auto first_label =
         fields_.text.empty() ? std::max<int64_t>(static_cast<int64_t>(begin + prompt_size) - 1, 0)
                              : 0;
-    if (read_.stats.joined) {
-      append(read_.ids, ids);
+    if (encoded_.stats.packed) {
+      append(encoded_.ids, ids);
     } else {
-      keep(std::move(ids), first_trained, line);
+      append_record(std::move(ids), first_label, line);
     }
   }
 
-  void keep(std::vector<int32_t> ids, int64_t first_trained, int64_t line) {
-    DatasetStats& stats = read_.stats;
+  void append_record(std::vector<int32_t> ids, int64_t first_label, int64_t line) {
+    DatasetStats& stats = encoded_.stats;
     const int64_t whole = std::ssize(ids) - 1;
     const int64_t length = std::min(whole, options_.seq_len);
     ids.resize(length + 1);
-    if (length <= first_trained) {
+    if (length <= first_label) {
       ++stats.dropped;
       stats.lost_tokens += whole;
       return;
     }
-    read_.records.push_back({.begin = std::ssize(read_.ids),
-                             .length = static_cast<int32_t>(length),
-                             .first_trained = static_cast<int32_t>(first_trained),
-                             .line = line});
-    append(read_.ids, ids);
+    encoded_.records.push_back({.begin = std::ssize(encoded_.ids),
+                                .length = static_cast<int32_t>(length),
+                                .first_label = static_cast<int32_t>(first_label),
+                                .line = line});
+    append(encoded_.ids, ids);
     ++stats.samples;
     stats.truncated += length < whole ? 1 : 0;
     stats.lost_tokens += whole - length;
     stats.tokens += length;
-    stats.trained_tokens += length - first_trained;
+    stats.num_label_tokens += length - first_label;
   }
 
   const DatasetOptions& options_;
   std::string path_;
-  bool begun_ = false;
+  bool has_records_ = false;
   SampleFields fields_;
   std::string separator_;
-  std::optional<TextEnds> ends_;
-  EncodedRecords read_;
+  std::optional<SpecialTokens> special_tokens_;
+  EncodedRecords encoded_;
 };
 
 }  // namespace

@@ -11,10 +11,10 @@ namespace zeroth::data {
 
 // A record's ids lie one behind the other, in the order of the file.
 struct EncodedRecord {
-  int64_t begin = 0;          // in EncodedRecords::ids
-  int32_t length = 0;         // positions; the record has length + 1 ids
-  int32_t first_trained = 0;  // positions before it are the prompt's
-  int64_t line = 0;           // of the file, from 1
+  int64_t begin = 0;        // in EncodedRecords::ids
+  int32_t length = 0;       // positions; the record has length + 1 ids
+  int32_t first_label = 0;  // positions before it are the prompt's
+  int64_t line = 0;         // of the file, from 1
 };
 
 struct EncodedRecords {

@@ -10,11 +10,11 @@
 namespace zeroth::data {
 namespace {
 
-constexpr size_t kMostPattern = size_t{64} << 10;
+constexpr size_t kMaxPatternBytes = size_t{64} << 10;
 constexpr size_t kShown = 500;  // bytes of a pattern in a message
 
 // PCRE2's own words are about its functions and options.
-std::string why_no_match(int code) {
+std::string match_error(int code) {
   if (code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_DEPTHLIMIT) {
     return "it can match there in too many ways to try them all";
   }
@@ -40,9 +40,9 @@ std::string escape_regex(std::string_view text) {
 }
 
 Regex::Regex(const std::string& oniguruma) : source_(oniguruma) {
-  if (oniguruma.size() > kMostPattern) {
+  if (oniguruma.size() > kMaxPatternBytes) {
     throw Error("regular expression '{}': at most {} bytes are understood", shortened(oniguruma),
-                kMostPattern);
+                kMaxPatternBytes);
   }
   const std::string pattern = to_pcre2(oniguruma);
   int error = 0;
@@ -78,7 +78,7 @@ std::optional<TextRange> Regex::Matches::find(size_t from) {
   if (result == PCRE2_ERROR_NOMATCH) return std::nullopt;
   if (result < 0) {
     throw Error("regular expression '{}' failed at byte {} of a text of {} bytes: {}",
-                shortened(regex_.source_, kShown), from, text_.size(), why_no_match(result));
+                shortened(regex_.source_, kShown), from, text_.size(), match_error(result));
   }
   const PCRE2_SIZE* const range = pcre2_get_ovector_pointer(data);
   return TextRange{range[0], range[1]};

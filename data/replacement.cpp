@@ -10,13 +10,13 @@ Regex parse_pattern(const JsonView& part) {
   return Regex(regex ? regex->text() : escape_regex(pattern.at("String").text()));
 }
 
-size_t most_bytes(size_t size) {
+size_t max_output_bytes(size_t size) {
   return 64 * size + 4096;
 }
 
 void require_growth(std::string_view kind, size_t size, const std::string& text) {
-  if (text.size() <= most_bytes(size)) return;
-  throw Error("{}: a text of {} bytes grows beyond {}", kind, size, most_bytes(size));
+  if (text.size() <= max_output_bytes(size)) return;
+  throw Error("{}: a text of {} bytes grows beyond {}", kind, size, max_output_bytes(size));
 }
 
 Replacement::Replacement(const JsonView& part) : content_(part.at("content").text()) {
@@ -25,7 +25,7 @@ Replacement::Replacement(const JsonView& part) : content_(part.at("content").tex
   if (plain_.empty()) regex_ = parse_pattern(part);
 }
 
-std::string Replacement::run(std::string_view text, size_t most) const {
+std::string Replacement::run(std::string_view text, size_t max_bytes) const {
   std::string replaced;
   if (text.empty()) return replaced;  // not even an empty match
   size_t done = 0;
@@ -33,7 +33,7 @@ std::string Replacement::run(std::string_view text, size_t most) const {
     replaced += text.substr(done, begin - done);
     replaced += content_;
     done = end;
-    return replaced.size() <= most;
+    return replaced.size() <= max_bytes;
   };
   if (regex_) {
     Regex::Matches matches(*regex_, text);

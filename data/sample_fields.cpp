@@ -19,31 +19,32 @@ constexpr std::array<std::string_view, 5> kPrompts = {"prompt", "question", "ins
                                                       "query"};
 constexpr std::array<std::string_view, 4> kCompletions = {"completion", "answer", "output",
                                                           "response"};
-constexpr size_t kMostShown = 12;
+constexpr size_t kMaxShown = 12;
 
 // Records that are known by a field of theirs and are not trained on yet.
-struct Kind {
+struct RecordKind {
   std::string_view field;
   std::string_view name;
-  std::string_view works;
+  std::string_view remedy;
 };
 constexpr const char* kAsPairs =
     "write each as a prompt and a completion, with the model's chat template applied";
 constexpr const char* kChosenOnly =
     "a preference is not trained yet; --prompt-field and --completion-field train on one of the "
     "answers";
-constexpr std::array<Kind, 5> kKinds = {{{"input_ids", "token ids",
-                                          "ids are read from a .bin file (--token-dtype); else "
-                                          "write the text itself"},
-                                         {"messages", "chats", kAsPairs},
-                                         {"conversations", "ShareGPT chats", kAsPairs},
-                                         {"chosen", "preferences", kChosenOnly},
-                                         {"rejected", "preferences", kChosenOnly}}};
+constexpr std::array<RecordKind, 5> kRecordKinds = {
+    {{"input_ids", "token ids",
+      "ids are read from a .bin file (--token-dtype); else "
+      "write the text itself"},
+     {"messages", "chats", kAsPairs},
+     {"conversations", "ShareGPT chats", kAsPairs},
+     {"chosen", "preferences", kChosenOnly},
+     {"rejected", "preferences", kChosenOnly}}};
 
-std::string fields_of(const json& record) {
+std::string list_fields(const json& record) {
   std::vector<std::string> names;
   for (const auto& [name, value] : record.items()) {
-    if (names.size() == kMostShown) {
+    if (names.size() == kMaxShown) {
       names.emplace_back("...");
       break;
     }
@@ -53,8 +54,8 @@ std::string fields_of(const json& record) {
 }
 
 template <size_t n>
-std::vector<std::string> those_in(const json& record,
-                                  const std::array<std::string_view, n>& names) {
+std::vector<std::string> present_names(const json& record,
+                                       const std::array<std::string_view, n>& names) {
   std::vector<std::string> found;
   for (const std::string_view name : names) {
     if (record.contains(name)) found.emplace_back(name);
@@ -65,8 +66,8 @@ std::vector<std::string> those_in(const json& record,
 }  // namespace
 
 SampleFields choose_fields(const json& first_record) {
-  const auto prompts = those_in(first_record, kPrompts);
-  const auto completions = those_in(first_record, kCompletions);
+  const auto prompts = present_names(first_record, kPrompts);
+  const auto completions = present_names(first_record, kCompletions);
   const bool usual = first_record.contains("prompt") && first_record.contains("completion");
   if (first_record.contains("text")) {
     if (!usual) return {.text = "text"};
@@ -78,10 +79,10 @@ SampleFields choose_fields(const json& first_record) {
     throw Error("the records are chats, as 'prompt' or 'completion' is an array: {}", kAsPairs);
   }
   if (usual) return {.prompt = "prompt", .completion = "completion"};
-  for (const Kind& kind : kKinds) {
+  for (const RecordKind& kind : kRecordKinds) {
     if (!first_record.contains(kind.field)) continue;
-    throw Error("the records are {} (fields {}): {}", kind.name, fields_of(first_record),
-                kind.works);
+    throw Error("the records are {} (fields {}): {}", kind.name, list_fields(first_record),
+                kind.remedy);
   }
   if (prompts.size() == 1 && completions.size() == 1) {
     return {.prompt = prompts.front(), .completion = completions.front(), .guessed = true};
@@ -91,13 +92,13 @@ SampleFields choose_fields(const json& first_record) {
     throw Error(
         "{} (fields {}): several could be prompt or completion, and they are not put together yet; "
         "--prompt-field {} --completion-field {} trains on these two alone",
-        alpaca ? "the records are Alpaca's" : "the records are not clear", fields_of(first_record),
-        prompts.front(), completions.front());
+        alpaca ? "the records are Alpaca's" : "the records are not clear",
+        list_fields(first_record), prompts.front(), completions.front());
   }
   throw Error(
       "neither 'text' nor 'prompt' and 'completion' (fields {}): name the fields with "
       "--prompt-field and --completion-field",
-      fields_of(first_record));
+      list_fields(first_record));
 }
 
 std::string default_separator(const SampleFields& fields) {

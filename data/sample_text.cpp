@@ -24,8 +24,9 @@ std::string decode_next(const Tokenizer& tokenizer, const std::vector<int32_t>& 
   const std::string prefix = tokenizer.decode(before), all = tokenizer.decode(ids);
   const std::string text =
       all.starts_with(prefix) ? all.substr(prefix.size()) : tokenizer.decode(std::span(&id, 1));
-  return text.find(kUnknownBytes) == std::string::npos ? text
-                                                       : decode_byte_level(tokenizer.token(id));
+  return text.find(kUnknownBytes) == std::string::npos
+             ? text
+             : decode_byte_level(tokenizer.id_to_token(id));
 }
 
 }  // namespace
@@ -35,14 +36,14 @@ std::string describe_sample(const Dataset& dataset, int64_t index, const Tokeniz
   std::vector<int64_t> tokens(length), targets(length);
   dataset.fill(index, tokens, targets);
   // The last token is a target alone.
-  if (targets.back() != kUntrained) tokens.push_back(targets.back());
+  if (targets.back() != kIgnoreIndex) tokens.push_back(targets.back());
   std::string lines;
-  int64_t trained = 0;
+  int64_t num_labels = 0;
   std::vector<int32_t> before;
   for (size_t at = 0; at < tokens.size(); ++at) {
     const auto id = static_cast<int32_t>(tokens[at]);
-    const bool is_target = at > 0 && targets[at - 1] != kUntrained;
-    trained += is_target ? 1 : 0;
+    const bool is_target = at > 0 && targets[at - 1] != kIgnoreIndex;
+    num_labels += is_target ? 1 : 0;
     lines += fmt::format("{:>8} {:>8}  {:<7}", at, id, is_target ? "trained" : "-");
     if (tokenizer != nullptr) {
       lines += fmt::format("  \"{}\"", shortened(decode_next(*tokenizer, before, id)));
@@ -53,8 +54,8 @@ std::string describe_sample(const Dataset& dataset, int64_t index, const Tokeniz
     lines += '\n';
   }
   return fmt::format("{}: {}, {} trained\n{:>8} {:>8}  {:<7}  {}\n{}",
-                     printable(dataset.name_of(index)), counted(std::ssize(tokens), "token"),
-                     trained, "position", "id", "target", tokenizer == nullptr ? "" : "text",
+                     printable(dataset.sample_name(index)), pluralize(std::ssize(tokens), "token"),
+                     num_labels, "position", "id", "target", tokenizer == nullptr ? "" : "text",
                      lines);
 }
 

@@ -25,7 +25,7 @@ std::vector<int32_t> encode_file(const DatasetOptions& options) {
 
 }  // namespace
 
-void refuse(const ForeignId& found, const std::string& hint) {
+void throw_invalid_token_id(const InvalidTokenId& found, const std::string& hint) {
   throw Error("{}: token {} is {}, but the vocabulary has {} ids{}", found.path, found.position,
               found.id, found.vocab_size, hint);
 }
@@ -38,16 +38,16 @@ TokenStream read_text_tokens(const DatasetOptions& options) {
   const auto bad =
       std::find_if(ids->begin(), ids->end(), [&](int32_t id) { return id >= options.vocab_size; });
   if (bad != ids->end()) {
-    refuse({options.path.string(), bad - ids->begin(), *bad, options.vocab_size});
+    throw_invalid_token_id({options.path.string(), bad - ids->begin(), *bad, options.vocab_size});
   }
   const std::span<const int32_t> view(*ids);
   return {std::move(ids), view};
 }
 
-TokenStream joined_tokens(EncodedRecords read) {
-  auto owner = std::make_shared<std::vector<int32_t>>(std::move(read.ids));
+TokenStream packed_tokens(EncodedRecords encoded) {
+  auto owner = std::make_shared<std::vector<int32_t>>(std::move(encoded.ids));
   const std::span<const int32_t> view(*owner);
-  return {std::move(owner), view, std::move(read.stats)};
+  return {std::move(owner), view, std::move(encoded.stats)};
 }
 
 TokenWindows::TokenWindows(const DatasetOptions& options, TokenStream stream)
@@ -59,15 +59,15 @@ TokenWindows::TokenWindows(const DatasetOptions& options, TokenStream stream)
       std::visit([](const auto& ids) { return static_cast<int64_t>(ids.size()); }, stream_.ids);
   positions_ = std::max<int64_t>(count - 1, 0);
   const bool drops = options.version == 1;
-  stream_.read.lost_tokens = drops ? positions_ % seq_len_ : 0;
-  positions_ -= stream_.read.lost_tokens;
+  stream_.stats.lost_tokens = drops ? positions_ % seq_len_ : 0;
+  positions_ -= stream_.stats.lost_tokens;
   size_ = (positions_ + seq_len_ - 1) / seq_len_;
   if (size_ == 0) {
     const int64_t needed = drops ? seq_len_ : 1;
     throw Error(
-        "{} has {}, a sample of {} needs {}{}", path_, counted(count, "token"),
-        counted(needed, "position"), needed + 1,
-        stream_.read.joined ? "; --long-text cut takes each text alone, however short" : "");
+        "{} has {}, a sample of {} needs {}{}", path_, pluralize(count, "token"),
+        pluralize(needed, "position"), needed + 1,
+        stream_.stats.packed ? "; --long-text cut takes each text alone, however short" : "");
   }
 }
 
@@ -82,13 +82,13 @@ void TokenWindows::fill(int64_t index, std::span<int64_t> tokens,
   ZEROTH_CHECK(std::ssize(tokens) >= length && tokens.size() == targets.size(),
                "{} tokens, {} targets, length {}", tokens.size(), targets.size(), length);
   std::fill(tokens.begin() + length, tokens.end(), 0);
-  std::fill(targets.begin() + length, targets.end(), kUntrained);
+  std::fill(targets.begin() + length, targets.end(), kIgnoreIndex);
   const auto read = [&](const auto& ids) {
     const int64_t first = index * seq_len_;
     for (int64_t i = 0; i <= length; ++i) {
       const auto id = static_cast<int64_t>(ids[first + i]);
       // Seen when it was opened; the file may have changed since.
-      if (id < 0 || id >= vocab_size_) refuse({path_, first + i, id, vocab_size_});
+      if (id < 0 || id >= vocab_size_) throw_invalid_token_id({path_, first + i, id, vocab_size_});
       if (i < length) tokens[i] = id;
       if (i > 0) targets[i - 1] = id;
     }
@@ -96,14 +96,14 @@ void TokenWindows::fill(int64_t index, std::span<int64_t> tokens,
   std::visit(read, stream_.ids);
 }
 
-std::string TokenWindows::name_of(int64_t index) const {
+std::string TokenWindows::sample_name(int64_t index) const {
   return fmt::format("{} sample {}", path_, index);
 }
 
 DatasetStats TokenWindows::stats() const {
-  DatasetStats stats = stream_.read;
+  DatasetStats stats = stream_.stats;
   stats.samples = size_;
-  stats.tokens = stats.trained_tokens = positions_;
+  stats.tokens = stats.num_label_tokens = positions_;
   return stats;
 }
 

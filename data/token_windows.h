@@ -16,22 +16,22 @@ namespace zeroth::data {
 struct TokenStream {
   std::shared_ptr<const void> owner;
   std::variant<std::span<const int32_t>, std::span<const uint16_t>, std::span<const uint32_t>> ids;
-  DatasetStats read = {};  // what is known of records whose texts were joined
+  DatasetStats stats = {};  // what is known of records whose texts were joined
 };
 
 // An id outside the vocabulary, for messages: its file, its position and the id.
-struct ForeignId {
+struct InvalidTokenId {
   std::string path;
   int64_t position = 0, id = 0, vocab_size = 0;
 };
-[[noreturn]] void refuse(const ForeignId& found, const std::string& hint = "");
+[[noreturn]] void throw_invalid_token_id(const InvalidTokenId& found, const std::string& hint = "");
 
 // .txt: the whole file encoded, nothing put before, between or after. Throws an Error for an id
 // outside the vocabulary.
 TokenStream read_text_tokens(const DatasetOptions& options);
 
 // Ids that are known to be in the vocabulary: texts one after the other, each with its end.
-TokenStream joined_tokens(EncodedRecords read);
+TokenStream packed_tokens(EncodedRecords encoded);
 
 class TokenWindows : public Dataset {
  public:
@@ -42,7 +42,7 @@ class TokenWindows : public Dataset {
   int64_t seq_len() const override { return seq_len_; }
   int64_t length(int64_t index) const override;
   void fill(int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const override;
-  std::string name_of(int64_t index) const override;
+  std::string sample_name(int64_t index) const override;
   DatasetStats stats() const override;
 
  private:

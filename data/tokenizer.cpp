@@ -64,8 +64,8 @@ struct Tokenizer::Parts {
         raw_added(pick_raw(added)),
         normalized_added(pick_normalized(added, normalizer)),
         decoder(member(file, "decoder")),
-        around(parse_text_template(member(file, "post_processor"))) {
-    if (normalizer.cuts_beginning() && pretokenizer.needs_beginning()) {
+        text_template(parse_text_template(member(file, "post_processor"))) {
+    if (normalizer.strips_beginning() && pretokenizer.depends_on_beginning()) {
       throw Error(
           "a normalizer that cuts the beginning off, before prepend_scheme 'first', is not "
           "supported");
@@ -89,7 +89,7 @@ struct Tokenizer::Parts {
     added_ids.emplace(token.content, token.id);
   }
 
-  std::optional<int32_t> id_of(const std::string& token) const {
+  std::optional<int32_t> token_to_id(const std::string& token) const {
     for (const Vocabulary* const ids : {&added_ids, &bpe.vocabulary()}) {
       const auto found = ids->find(token);
       if (found != ids->end()) return found->second;
@@ -103,7 +103,7 @@ struct Tokenizer::Parts {
   AddedTokenSplitter raw_added;
   AddedTokenSplitter normalized_added;
   Decoder decoder;
-  TextTemplate around;
+  TextTemplate text_template;
   Vocabulary added_ids;
   std::vector<std::string> tokens;  // by id; empty where there is none
   std::optional<int32_t> end_of_text;
@@ -125,8 +125,8 @@ Tokenizer Tokenizer::load(const fs::path& model_dir) {
   } catch (const Error& e) {
     throw Error("{}: {}", path.string(), e.what());
   }
-  parts->end_of_text =
-      find_end_of_text(model_dir, [&](const std::string& token) { return parts->id_of(token); });
+  parts->end_of_text = find_end_of_text(
+      model_dir, [&](const std::string& token) { return parts->token_to_id(token); });
   return Tokenizer(std::move(parts));
 }
 
@@ -140,15 +140,15 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   parts_->raw_added.split(text, add_id, [&](std::string_view part) {
     const std::string normal = parts_->normalizer.run(part);
     parts_->normalized_added.split(normal, add_id, [&](std::string_view piece) {
-      const bool begins = part.data() == text.data() && piece.data() == normal.data();
-      parts_->pretokenizer.split(piece, begins, add_word);
+      const bool is_beginning = part.data() == text.data() && piece.data() == normal.data();
+      parts_->pretokenizer.split(piece, is_beginning, add_word);
     });
   });
   return ids;
 }
 
-int64_t Tokenizer::left_out() const {
-  return parts_->bpe.left_out();
+int64_t Tokenizer::num_dropped_chars() const {
+  return parts_->bpe.num_dropped_chars();
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids) const {
@@ -162,15 +162,15 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   return parts_->decoder.run(std::move(tokens));
 }
 
-std::string_view Tokenizer::token(int32_t id) const {
+std::string_view Tokenizer::id_to_token(int32_t id) const {
   return id < 0 || id >= vocab_size() ? std::string_view() : parts_->tokens[id];
 }
 
 const std::vector<int32_t>& Tokenizer::prefix() const {
-  return parts_->around.prefix;
+  return parts_->text_template.prefix;
 }
 const std::vector<int32_t>& Tokenizer::suffix() const {
-  return parts_->around.suffix;
+  return parts_->text_template.suffix;
 }
 std::optional<int32_t> Tokenizer::end_of_text() const {
   return parts_->end_of_text;

@@ -31,13 +31,13 @@ class Tokenizer {
 
   // Characters that `encode` has left out until now, for want of a token for them, as `tokenizers`
   // does. No tokenizer on bytes has any, unless its alphabet is incomplete.
-  int64_t left_out() const;
+  int64_t num_dropped_chars() const;
 
   // The text of all ids, special tokens included. Throws Error for an id outside the vocabulary.
   std::string decode(std::span<const int32_t> ids) const;
 
   // A token as the vocabulary or the added tokens spell it; empty where there is none.
-  std::string_view token(int32_t id) const;
+  std::string_view id_to_token(int32_t id) const;
 
   // What the tokenizer's own template puts around a whole text (BOS, EOS); both may be empty.
   const std::vector<int32_t>& prefix() const;

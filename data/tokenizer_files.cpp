@@ -14,19 +14,19 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-// Nobody puts more around each text; together they would be moved again and again.
-constexpr size_t kMostAround = 1000;
+// Nobody puts more text_template each text; together they would be moved again and again.
+constexpr size_t kMaxTemplateTokens = 1000;
 
-void require_few(const TextTemplate& around) {
-  const size_t count = around.prefix.size() + around.suffix.size();
-  if (count > kMostAround) {
-    throw Error("post_processor: more than {} tokens around a text", kMostAround);
+void require_few_tokens(const TextTemplate& text_template) {
+  const size_t count = text_template.prefix.size() + text_template.suffix.size();
+  if (count > kMaxTemplateTokens) {
+    throw Error("post_processor: more than {} tokens around a text", kMaxTemplateTokens);
   }
 }
 
 // "single" is a list of special tokens with the text ("A") once among them.
 TextTemplate parse_single(const JsonView& processor) {
-  TextTemplate around;
+  TextTemplate text_template;
   bool text_seen = false;
   const JsonView single = processor.at("single");
   for (size_t i = 0; i < single.size(); ++i) {
@@ -37,15 +37,15 @@ TextTemplate parse_single(const JsonView& processor) {
       continue;
     }
     const std::string name = part.at("SpecialToken").at("id").text();
-    auto& side = text_seen ? around.suffix : around.prefix;
+    auto& side = text_seen ? text_template.suffix : text_template.prefix;
     const JsonView ids = processor.at("special_tokens").at(name).at("ids");
     for (size_t k = 0; k < ids.size(); ++k) {
-      side.push_back(static_cast<int32_t>(ids.at(k).integer(0, kMostTokenId)));
-      require_few(around);
+      side.push_back(static_cast<int32_t>(ids.at(k).integer(0, kMaxTokenId)));
+      require_few_tokens(text_template);
     }
   }
   if (!text_seen) throw Error("post_processor: the template leaves out the text");
-  return around;
+  return text_template;
 }
 
 TextTemplate parse_processor(const JsonView& processor) {
@@ -53,15 +53,17 @@ TextTemplate parse_processor(const JsonView& processor) {
   if (type == "ByteLevel") return {};
   if (type == "TemplateProcessing") return parse_single(processor);
   if (type != "Sequence") throw Error("post_processor type '{}' is not supported", shortened(type));
-  TextTemplate around;
+  TextTemplate text_template;
   const JsonView parts = processor.at("processors");
   for (size_t i = 0; i < parts.size(); ++i) {
     const TextTemplate outer = parse_processor(parts.at(i));
-    around.prefix.insert(around.prefix.begin(), outer.prefix.begin(), outer.prefix.end());
-    around.suffix.insert(around.suffix.end(), outer.suffix.begin(), outer.suffix.end());
-    require_few(around);
+    text_template.prefix.insert(text_template.prefix.begin(), outer.prefix.begin(),
+                                outer.prefix.end());
+    text_template.suffix.insert(text_template.suffix.end(), outer.suffix.begin(),
+                                outer.suffix.end());
+    require_few_tokens(text_template);
   }
-  return around;
+  return text_template;
 }
 
 // The value under a key of a file that may be missing; null if there is none.
@@ -81,13 +83,13 @@ TextTemplate parse_text_template(const json& post_processor) {
 
 std::optional<int32_t> find_end_of_text(
     const fs::path& model_dir,
-    const std::function<std::optional<int32_t>(const std::string&)>& id_of) {
+    const std::function<std::optional<int32_t>(const std::string&)>& token_to_id) {
   for (const char* const name : {"tokenizer_config.json", "special_tokens_map.json"}) {
     json token = lookup(model_dir / name, "eos_token");
     if (token.is_object()) token = token.value("content", json());
     if (!token.is_string()) continue;
     const auto text = token.get<std::string>();
-    const auto id = id_of(text);
+    const auto id = token_to_id(text);
     if (!id) {
       throw Error("{}: eos_token '{}' is no token", (model_dir / name).string(), shortened(text));
     }
@@ -98,7 +100,7 @@ std::optional<int32_t> find_end_of_text(
     if (id.is_array() && !id.empty()) id = json(id.at(0));
     if (!id.is_number()) continue;
     const JsonView view(id, fmt::format("{}: eos_token_id", (model_dir / name).string()));
-    return static_cast<int32_t>(view.integer(0, kMostTokenId));
+    return static_cast<int32_t>(view.integer(0, kMaxTokenId));
   }
   return std::nullopt;
 }

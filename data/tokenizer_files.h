@@ -20,10 +20,10 @@ struct TextTemplate {
 // Throws Error naming a post-processor type that is not supported, or what is wrong by its key.
 TextTemplate parse_text_template(const nlohmann::json& post_processor);
 
-// See Tokenizer::end_of_text. `id_of` gives the id of a token's text; a named token without one is
-// an Error.
+// See Tokenizer::end_of_text. `token_to_id` gives the id of a token's text; a named token without
+// one is an Error.
 std::optional<int32_t> find_end_of_text(
     const std::filesystem::path& model_dir,
-    const std::function<std::optional<int32_t>(const std::string&)>& id_of);
+    const std::function<std::optional<int32_t>(const std::string&)>& token_to_id);
 
 }  // namespace zeroth::data

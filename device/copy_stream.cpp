@@ -27,47 +27,48 @@ int64_t byte_size(const torch::Tensor& tensor) {
   return tensor.numel() * static_cast<int64_t>(tensor.element_size());
 }
 
-class DeviceCopies final : public CopyStream {
+class DeviceCopyStream final : public CopyStream {
  public:
-  explicit DeviceCopies(torch::Device device)
+  explicit DeviceCopyStream(torch::Device device)
       : guard_(device.type()),
         device_(device),
         to_device_(guard_.getStreamFromGlobalPool(device)),
         to_host_(guard_.getStreamFromGlobalPool(device)),
-        beside_(guard_.getStreamFromGlobalPool(device)),
+        side_stream_(guard_.getStreamFromGlobalPool(device)),
         timed_(device.type(), c10::EventFlag::BACKEND_DEFAULT),
         untimed_(device.type(), c10::EventFlag::PYTORCH_DEFAULT) {}
 
-  ~DeviceCopies() override { DeviceCopies::drain(); }
+  ~DeviceCopyStream() override { DeviceCopyStream::drain(); }
 
   void drain() noexcept override {
     try {
       to_device_.synchronize();
       to_host_.synchronize();
-      beside_.synchronize();
+      side_stream_.synchronize();
       current().synchronize();
     } catch (const std::exception&) {  // the device has failed: nothing runs on it
     }
   }
 
-  // This and behind() are waited for and never timed.
-  Point now() override { return untimed_.record(current()); }
+  // This and record_after() are waited for and never timed.
+  StreamEvent record_event() override { return untimed_.record(current()); }
 
-  Point behind(const std::function<void()>& wait) override {
+  StreamEvent record_after(const std::function<void()>& wait) override {
     const c10::StreamGuard on(to_host_);
     wait();
     return untimed_.record(to_host_);
   }
 
-  Point beside(const std::vector<Point>& after, const std::function<void()>& work) override {
-    block(beside_, after);
-    const c10::StreamGuard on(beside_);
+  StreamEvent run_on_side_stream(const std::vector<StreamEvent>& after,
+                                 const std::function<void()>& work) override {
+    block(side_stream_, after);
+    const c10::StreamGuard on(side_stream_);
     work();
-    return untimed_.record(beside_);
+    return untimed_.record(side_stream_);
   }
 
-  Point copy(const torch::Tensor& to, const torch::Tensor& from,
-             const std::vector<Point>& after) override {
+  StreamEvent copy(const torch::Tensor& to, const torch::Tensor& from,
+                   const std::vector<StreamEvent>& after) override {
     check_copy(to, from);
     ZEROTH_CHECK(to.is_cpu() != from.is_cpu(), "a copy from {} to {}", from.device().str(),
                  to.device().str());
@@ -81,48 +82,50 @@ class DeviceCopies final : public CopyStream {
     }
     const Event end = timed_.record(stream);
     collect();
-    (to.is_cpu() ? use_.bytes_to_host : use_.bytes_to_device) += byte_size(to);
+    (to.is_cpu() ? stats_.bytes_to_host : stats_.bytes_to_device) += byte_size(to);
     (to.is_cpu() ? host_spans_ : device_spans_).push_back({begin, end});
     return end;
   }
 
-  void order(const Point& point) override {
-    if (reached(point)) return;
-    if (current() == beside_) return event(point).block(beside_);
+  void wait_event(const StreamEvent& point) override {
+    if (is_complete(point)) return;
+    if (current() == side_stream_) return event(point).block(side_stream_);
     const Event before = timed_.record(current());
     event(point).block(current());
     waits_.push_back({before, timed_.record(current())});
     collect();
   }
 
-  void wait(const Point& point) override {
-    if (reached(point)) return;
+  void wait(const StreamEvent& point) override {
+    if (is_complete(point)) return;
     const auto start = Clock::now();
     event(point).synchronize();
-    use_.waited_s += std::chrono::duration<double>(Clock::now() - start).count();
+    stats_.waited_s += std::chrono::duration<double>(Clock::now() - start).count();
   }
 
-  bool reached(const Point& point) override { return !point || event(point).query(); }
+  bool is_complete(const StreamEvent& point) override { return !point || event(point).query(); }
 
-  LinkUse use() override {
+  LinkStats stats() override {
     collect();
-    return use_;
+    return stats_;
   }
 
  private:
-  struct Span {
+  struct EventSpan {
     Event begin, end;
   };
 
-  static c10::Event& event(const Point& point) { return *static_cast<c10::Event*>(point.get()); }
-  static void block(const c10::Stream& stream, const std::vector<Point>& after) {
-    for (const Point& point : after) {
+  static c10::Event& event(const StreamEvent& point) {
+    return *static_cast<c10::Event*>(point.get());
+  }
+  static void block(const c10::Stream& stream, const std::vector<StreamEvent>& after) {
+    for (const StreamEvent& point : after) {
       if (point) event(point).block(stream);
     }
   }
   c10::Stream current() const { return current_stream(device_); }
 
-  static void collect(std::deque<Span>& spans, double& seconds) {
+  static void collect(std::deque<EventSpan>& spans, double& seconds) {
     while (!spans.empty() && spans.front().end->query()) {
       seconds += seconds_between(spans.front().begin, spans.front().end);
       spans.pop_front();
@@ -130,40 +133,40 @@ class DeviceCopies final : public CopyStream {
   }
 
   void collect() {
-    collect(device_spans_, use_.to_device_s);
-    collect(host_spans_, use_.to_host_s);
-    collect(waits_, use_.waited_s);
+    collect(device_spans_, stats_.to_device_s);
+    collect(host_spans_, stats_.to_host_s);
+    collect(waits_, stats_.waited_s);
   }
 
   c10::impl::VirtualGuardImpl guard_;
   torch::Device device_;
-  c10::Stream to_device_, to_host_, beside_;
+  c10::Stream to_device_, to_host_, side_stream_;
   EventPool timed_, untimed_;
-  LinkUse use_;
-  std::deque<Span> device_spans_, host_spans_, waits_;  // not yet in use_
+  LinkStats stats_;
+  std::deque<EventSpan> device_spans_, host_spans_, waits_;  // not yet in stats_
 };
 
-class HostCopies final : public CopyStream {
+class CpuCopyStream final : public CopyStream {
  public:
-  Point now() override { return {}; }
-  Point copy(const torch::Tensor& to, const torch::Tensor& from,
-             const std::vector<Point>&) override {
+  StreamEvent record_event() override { return {}; }
+  StreamEvent copy(const torch::Tensor& to, const torch::Tensor& from,
+                   const std::vector<StreamEvent>&) override {
     check_copy(to, from);
     const torch::NoGradGuard no_grad;
     to.copy_(from);
     return {};
   }
-  void order(const Point&) override {}
-  void wait(const Point&) override {}
-  bool reached(const Point&) override { return true; }
+  void wait_event(const StreamEvent&) override {}
+  void wait(const StreamEvent&) override {}
+  bool is_complete(const StreamEvent&) override { return true; }
   void drain() noexcept override {}
 };
 
 }  // namespace
 
 std::unique_ptr<CopyStream> make_copy_stream(torch::Device device) {
-  if (device.is_cpu()) return std::make_unique<HostCopies>();
-  return std::make_unique<DeviceCopies>(device);
+  if (device.is_cpu()) return std::make_unique<CpuCopyStream>();
+  return std::make_unique<DeviceCopyStream>(device);
 }
 
 }  // namespace zeroth::device

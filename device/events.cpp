@@ -7,15 +7,15 @@
 namespace zeroth::device {
 
 Event EventPool::record(const c10::Stream& stream) {
-  struct Held {
-    Held(c10::Event used, std::shared_ptr<Spare> back)
+  struct RecycledEvent {
+    RecycledEvent(c10::Event used, std::shared_ptr<Spare> back)
         : event(std::move(used)), spare(std::move(back)) {}
-    ~Held() { spare->push_back(std::move(event)); }
+    ~RecycledEvent() { spare->push_back(std::move(event)); }
     c10::Event event;
     std::shared_ptr<Spare> spare;
   };
   if (spare_->empty()) spare_->emplace_back(device_, flag_);
-  auto held = std::make_shared<Held>(std::move(spare_->back()), spare_);
+  auto held = std::make_shared<RecycledEvent>(std::move(spare_->back()), spare_);
   spare_->pop_back();
   held->event.record(stream);
   return {held, &held->event};

@@ -50,7 +50,7 @@ Gpu& load_gpu();
 
 // Why no GPU is visible, for a user: the driver's version, what it lacks, and what to do. `module`:
 // what /proc/driver/nvidia/version says; may be empty.
-std::string no_gpu_text(const GpuDriver& driver, const std::string& module);
+std::string no_gpu_message(const GpuDriver& driver, const std::string& module);
 
 // The address of an exported function of libzeroth_gpu.so, which is loaded where it is not. Throws
 // as load_gpu().

@@ -18,18 +18,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<fs::path> folders() {
-  const fs::path bin = program_folder();
+std::vector<fs::path> directories() {
+  const fs::path bin = program_directory();
   std::vector<fs::path> found = {bin, bin / "../lib"};
-  const std::vector<fs::path> run_path = run_path_folders();
+  const std::vector<fs::path> run_path = run_path_directories();
   found.insert(found.end(), run_path.begin(), run_path.end());
   return found;
 }
 
-struct Default {
+struct VariableDefault {
   const char *name, *value;
 };
-constexpr Default kDefaults[] = {
+constexpr VariableDefault kDefaults[] = {
     // After a GPU fault every CUDA call fails. The rank's own thread reports that, with its rank
     // and collective; c10d's watchdog would end the process by SIGABRT before.
     {"TORCH_NCCL_RETHROW_CUDA_ERRORS", "0"},
@@ -38,7 +38,7 @@ constexpr Default kDefaults[] = {
     // c10d would kill a process that was suspended, or was locking pages, for eight minutes.
     {"TORCH_NCCL_ENABLE_MONITORING", "0"},
 };
-constexpr Default kSegments = {"PYTORCH_ALLOC_CONF", "expandable_segments:True"};
+constexpr VariableDefault kSegments = {"PYTORCH_ALLOC_CONF", "expandable_segments:True"};
 constexpr const char* kOldSegments = "PYTORCH_CUDA_ALLOC_CONF";
 
 // Before anything of it is called: its functions are found by their index in a table, not by name.
@@ -56,15 +56,16 @@ void require_same_build(void* library, const fs::path& path) {
 }  // namespace
 
 std::optional<fs::path> gpu_library() {
-  for (const fs::path& folder : folders()) {
+  for (const fs::path& directory : directories()) {
     std::error_code unreadable;
-    if (fs::exists(folder / "libzeroth_gpu.so", unreadable)) return folder / "libzeroth_gpu.so";
+    if (fs::exists(directory / "libzeroth_gpu.so", unreadable))
+      return directory / "libzeroth_gpu.so";
   }
   return std::nullopt;
 }
 
 void set_gpu_variables() {
-  for (const Default& variable : kDefaults) ::setenv(variable.name, variable.value, 0);
+  for (const VariableDefault& variable : kDefaults) ::setenv(variable.name, variable.value, 0);
   // Batches of many lengths would else leave holes that no later batch fits into.
   if (std::getenv(kOldSegments) == nullptr) ::setenv(kSegments.name, kSegments.value, 0);
 }
@@ -77,7 +78,7 @@ void* gpu_entry(const char* name) {
         "no GPU support in this build: libzeroth_gpu.so lies in none of {}, its sibling lib and "
         "the run path (configure with -DZEROTH_CUDA=ON and a CUDA toolkit, or run with "
         "DS_ACCELERATOR=cpu)",
-        program_folder().string());
+        program_directory().string());
   }
   void* library = dlopen(path->c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) throw Error("cannot load the GPU library: {}", dlerror());
@@ -87,7 +88,7 @@ void* gpu_entry(const char* name) {
   return entry;
 }
 
-std::string no_gpu_text(const GpuDriver& driver, const std::string& module) {
+std::string no_gpu_message(const GpuDriver& driver, const std::string& module) {
   const std::string error = driver.error.empty() ? "CUDA counts none" : driver.error;
   constexpr const char* kOtherwise = "compute on the CPU with DS_ACCELERATOR=cpu";
   if (driver.supported == 0) {
@@ -96,7 +97,7 @@ std::string no_gpu_text(const GpuDriver& driver, const std::string& module) {
         "its GPUs (--gpus all), or {}",
         error, kOtherwise);
   }
-  const auto text_of = [](int version) {
+  const auto version_string = [](int version) {
     return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
   };
   std::istringstream words(module);
@@ -112,7 +113,7 @@ std::string no_gpu_text(const GpuDriver& driver, const std::string& module) {
       "{}. The driver is for CUDA {}, and this build for {}: update the driver, install NVIDIA's "
       "forward-compatibility package cuda-compat-{}-{} (for data-center GPUs), build with a "
       "LibTorch for CUDA {} (see docs/errors.md), or {}",
-      found, text_of(driver.supported), text_of(driver.needed), driver.needed / 1000,
+      found, version_string(driver.supported), version_string(driver.needed), driver.needed / 1000,
       driver.needed % 1000 / 10, driver.supported / 1000, kOtherwise);
 }
 

@@ -19,7 +19,7 @@ size_t page_size() {
   return static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-size_t whole_pages(size_t bytes) {
+size_t round_to_pages(size_t bytes) {
   return (std::max<size_t>(bytes, 1) + page_size() - 1) / page_size() * page_size();
 }
 
@@ -34,20 +34,20 @@ void touch(std::span<std::byte> memory) {
 
 }  // namespace
 
-struct HostMemory::Book {
+struct HostMemory::Accounting {
   std::shared_ptr<PageLocker> locker;
   int64_t bytes = 0;
   int64_t locked_bytes = 0;
   std::string refused;  // why the locker did not agree
 
-  std::span<std::byte> take(size_t wanted);
+  std::span<std::byte> allocate(size_t wanted);
   bool lock(std::span<std::byte> memory);
   void unlock(std::span<std::byte> memory);
-  void give(std::span<std::byte> memory, bool locked);
+  void free_memory(std::span<std::byte> memory, bool locked);
 };
 
-std::span<std::byte> HostMemory::Book::take(size_t wanted) {
-  const size_t size = whole_pages(wanted);
+std::span<std::byte> HostMemory::Accounting::allocate(size_t wanted) {
+  const size_t size = round_to_pages(wanted);
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     throw OutOfHostMemory(static_cast<int64_t>(size),
@@ -59,7 +59,7 @@ std::span<std::byte> HostMemory::Book::take(size_t wanted) {
   return {static_cast<std::byte*>(memory), size};
 }
 
-bool HostMemory::Book::lock(std::span<std::byte> memory) {
+bool HostMemory::Accounting::lock(std::span<std::byte> memory) {
   if (!locker || !refused.empty()) return false;
   refused = locker->lock(memory);
   if (!refused.empty()) return false;
@@ -67,50 +67,54 @@ bool HostMemory::Book::lock(std::span<std::byte> memory) {
   return true;
 }
 
-void HostMemory::Book::unlock(std::span<std::byte> memory) {
+void HostMemory::Accounting::unlock(std::span<std::byte> memory) {
   locker->unlock(memory);
   locked_bytes -= static_cast<int64_t>(memory.size());
 }
 
-void HostMemory::Book::give(std::span<std::byte> memory, bool locked) {
+void HostMemory::Accounting::free_memory(std::span<std::byte> memory, bool locked) {
   if (locked) unlock(memory);
   munmap(memory.data(), memory.size());
   bytes -= static_cast<int64_t>(memory.size());
 }
 
-HostMemory::HostMemory(std::shared_ptr<PageLocker> locker) : book_(std::make_shared<Book>()) {
-  book_->locker = std::move(locker);
+HostMemory::HostMemory(std::shared_ptr<PageLocker> locker)
+    : accounting_(std::make_shared<Accounting>()) {
+  accounting_->locker = std::move(locker);
 }
 
 torch::Tensor HostMemory::zeros(int64_t numel, torch::Dtype dtype) {
   const std::span<std::byte> memory =
-      book_->take(static_cast<size_t>(numel) * c10::elementSize(dtype));
-  if (book_->locker && book_->refused.empty()) touch(memory);
-  const bool locked = book_->lock(memory);
+      accounting_->allocate(static_cast<size_t>(numel) * c10::elementSize(dtype));
+  if (accounting_->locker && accounting_->refused.empty()) touch(memory);
+  const bool locked = accounting_->lock(memory);
   return at::from_blob(
-      memory.data(), {numel}, [book = book_, memory, locked](void*) { book->give(memory, locked); },
+      memory.data(), {numel},
+      [accounting = accounting_, memory, locked](void*) {
+        accounting->free_memory(memory, locked);
+      },
       torch::TensorOptions(torch::kCPU).dtype(dtype));
 }
 
 std::shared_ptr<void> HostMemory::lock(std::span<std::byte> memory) {
-  if (!book_->lock(memory)) return nullptr;
-  return {memory.data(), [book = book_, memory](void*) { book->unlock(memory); }};
+  if (!accounting_->lock(memory)) return nullptr;
+  return {memory.data(), [accounting = accounting_, memory](void*) { accounting->unlock(memory); }};
 }
 
 int64_t HostMemory::bytes() const {
-  return book_->bytes;
+  return accounting_->bytes;
 }
 
 int64_t HostMemory::locked_bytes() const {
-  return book_->locked_bytes;
+  return accounting_->locked_bytes;
 }
 
 std::vector<std::string> HostMemory::notes() const {
-  if (book_->refused.empty()) return {};
+  if (accounting_->refused.empty()) return {};
   return {
       fmt::format("host memory cannot be page-locked, so copies to and from the device are "
                   "slower: {}",
-                  book_->refused)};
+                  accounting_->refused)};
 }
 
 }  // namespace zeroth::device

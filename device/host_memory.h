@@ -44,8 +44,8 @@ class HostMemory {
   std::vector<std::string> notes() const;
 
  private:
-  struct Book;  // shared with the tensors
-  std::shared_ptr<Book> book_;
+  struct Accounting;  // shared with the tensors
+  std::shared_ptr<Accounting> accounting_;
 };
 
 }  // namespace zeroth::device

@@ -7,7 +7,7 @@
 namespace zeroth::device {
 
 MemoryUse memory_use(c10::Device device) {
-  const OwnMemory own = own_memory();
+  const ProcessMemory own = process_memory();
   MemoryUse use{.host = own.resident, .host_peak = own.peak};
   if (device.is_cpu()) return use;
   constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);

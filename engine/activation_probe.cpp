@@ -12,15 +12,15 @@
 #include "base/host_limits.h"
 #include "base/process_limits.h"
 #include "engine/tape.h"
-#include "model/blocks/open_gradient.h"
+#include "model/blocks/main_grad.h"
 
 namespace zeroth::engine {
 namespace {
 
-constexpr int64_t kMostRows = 16;
+constexpr int64_t kMaxRows = 16;
 
 // Reads as zeros, and takes memory only where it is written.
-torch::Tensor untouched(at::IntArrayRef shape, torch::Dtype dtype) {
+torch::Tensor map_zeros(at::IntArrayRef shape, torch::Dtype dtype) {
   const auto bytes = static_cast<size_t>(std::max<int64_t>(
       1, c10::multiply_integers(shape) * static_cast<int64_t>(c10::elementSize(dtype))));
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -34,10 +34,10 @@ torch::Tensor untouched(at::IntArrayRef shape, torch::Dtype dtype) {
       memory, shape, [bytes](void* mapped) { ::munmap(mapped, bytes); }, torch::dtype(dtype));
 }
 
-void give_memory(const model::Block& block, torch::Dtype dtype) {
+void allocate_parameters(const model::Block& block, torch::Dtype dtype) {
   for (const torch::Tensor& parameter : block.parameters()) {
     if (!parameter.is_meta()) continue;  // tied, and has some
-    const torch::Tensor memory = untouched(parameter.sizes(), dtype);
+    const torch::Tensor memory = map_zeros(parameter.sizes(), dtype);
     parameter.unsafeGetTensorImpl()->shallow_copy_from(memory.getIntrusivePtr());
   }
 }
@@ -50,23 +50,23 @@ model::MicroBatch batch_of(int64_t rows, int64_t length) {
   return batch;
 }
 
-struct Sample {
-  int64_t output = 0, alone = 0, forward = 0, kept = 0, backward = 0, freed = 0;
+struct BlockSample {
+  int64_t output = 0, no_grad = 0, forward = 0, kept = 0, backward = 0, freed = 0;
 };
-using Samples = std::vector<Sample>;
+using BlockSamples = std::vector<BlockSample>;
 
-class Probe {
+class BlockProbe {
  public:
-  Probe(const model::Blocks& blocks, const ProbeOptions& options)
+  BlockProbe(const model::Blocks& blocks, const ProbeOptions& options)
       : blocks_(blocks), options_(options) {
-    for (const auto& block : blocks_) give_memory(*block, options_.dtype);
+    for (const auto& block : blocks_) allocate_parameters(*block, options_.dtype);
   }
 
-  Samples run(int64_t rows) {
+  BlockSamples run(int64_t rows) {
     const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, count_);
     const model::MicroBatch batch = batch_of(rows, options_.length);
     Tape tape(blocks_.size(), /*first_with_input_gradient=*/1);
-    Samples samples(blocks_.size());
+    BlockSamples samples(blocks_.size());
     torch::Tensor x;
     for (size_t i = 0; i < blocks_.size(); ++i) x = forward(i, x, batch, tape, samples[i]);
     torch::Tensor dy = torch::ones({});
@@ -77,28 +77,28 @@ class Probe {
 
  private:
   torch::Tensor forward(size_t i, const torch::Tensor& x, const model::MicroBatch& batch,
-                        Tape& tape, Sample& sample) {
+                        Tape& tape, BlockSample& sample) {
     count_->begin();
     torch::Tensor y = tape.forward_without_graph(*blocks_[i], x, batch);
-    sample.alone = count_->most();
+    sample.no_grad = count_->peak();
     sample.output = static_cast<int64_t>(y.nbytes());
     if (!options_.trains) return y;
     y = torch::Tensor();
     count_->begin();
     y = tape.forward(*blocks_[i], i, x, batch);
-    sample.forward = count_->most();
+    sample.forward = count_->peak();
     sample.kept = count_->now();
     return y;
   }
 
-  void backward(size_t i, torch::Tensor& dy, Tape& tape, Sample& sample) {
+  void backward(size_t i, torch::Tensor& dy, Tape& tape, BlockSample& sample) {
     for (const torch::Tensor& parameter : blocks_[i]->parameters()) {
-      parameter.mutable_grad() = model::make_open_gradient(
-          untouched(parameter.sizes(), options_.gradients), blocks_[i]->delivers_gradients());
+      parameter.mutable_grad() = model::make_main_grad(
+          map_zeros(parameter.sizes(), options_.gradients), blocks_[i]->accumulates_grads());
     }
     count_->begin();
     dy = tape.backward(i, dy);
-    sample.backward = count_->most();
+    sample.backward = count_->peak();
     sample.freed = -count_->now();
     for (const torch::Tensor& parameter : blocks_[i]->parameters()) {
       parameter.mutable_grad() = torch::Tensor();
@@ -111,42 +111,42 @@ class Probe {
 };
 
 // Samples of so many rows, and of twice as many.
-struct Pair {
-  Samples once, twice;
+struct ProbePair {
+  BlockSamples single, doubled;
   int64_t rows = 1;
 };
 
-Pair run_twice(Probe& probe, int64_t rows) {
+ProbePair run_twice(BlockProbe& probe, int64_t rows) {
   probe.run(rows);  // fills what blocks remember: tables of positions and masks
-  return {.once = probe.run(rows), .twice = probe.run(2 * rows), .rows = rows};
+  return {.single = probe.run(rows), .doubled = probe.run(2 * rows), .rows = rows};
 }
 
-Pair run_once(Probe& probe) {
-  Pair pair{.once = probe.run(1), .twice = {}, .rows = 1};
-  for (const Sample& sample : pair.once) {
-    pair.twice.push_back({.output = 2 * sample.output,
-                          .alone = 2 * sample.alone,
-                          .forward = 2 * sample.forward,
-                          .kept = 2 * sample.kept,
-                          .backward = 2 * sample.backward,
-                          .freed = 2 * sample.freed});
+ProbePair run_once(BlockProbe& probe) {
+  ProbePair pair{.single = probe.run(1), .doubled = {}, .rows = 1};
+  for (const BlockSample& sample : pair.single) {
+    pair.doubled.push_back({.output = 2 * sample.output,
+                            .no_grad = 2 * sample.no_grad,
+                            .forward = 2 * sample.forward,
+                            .kept = 2 * sample.kept,
+                            .backward = 2 * sample.backward,
+                            .freed = 2 * sample.freed});
   }
   return pair;
 }
 
-BlockBytes block_bytes(const Pair& pair, size_t block, int64_t length) {
-  const auto growth = [&](int64_t Sample::*bytes) {
-    const auto once = static_cast<double>(pair.once[block].*bytes);
-    const double more = static_cast<double>(pair.twice[block].*bytes) - once;
-    return Growth{.fixed = once - more,
+BlockBytes block_bytes(const ProbePair& pair, size_t block, int64_t length) {
+  const auto growth = [&](int64_t BlockSample::*bytes) {
+    const auto single = static_cast<double>(pair.single[block].*bytes);
+    const double more = static_cast<double>(pair.doubled[block].*bytes) - single;
+    return Growth{.fixed = single - more,
                   .per_token = more / static_cast<double>(pair.rows * length)};
   };
-  return {.output = growth(&Sample::output),
-          .alone = growth(&Sample::alone),
-          .forward = growth(&Sample::forward),
-          .kept = growth(&Sample::kept),
-          .backward = growth(&Sample::backward),
-          .freed = growth(&Sample::freed)};
+  return {.output = growth(&BlockSample::output),
+          .no_grad = growth(&BlockSample::no_grad),
+          .forward = growth(&BlockSample::forward),
+          .kept = growth(&BlockSample::kept),
+          .backward = growth(&BlockSample::backward),
+          .freed = growth(&BlockSample::freed)};
 }
 
 // Of forward and backward of one row: 2 and 4 for each parameter and position.
@@ -164,22 +164,24 @@ double operations_of_row(const model::Blocks& blocks, int64_t length) {
 // 16-bit products LibTorch copies a factor, which those of a run would not need.
 int64_t rows_of_large_products(const model::Block& last, int64_t length) {
   constexpr int64_t kLarge = int64_t{1} << 25;  // multiplications; copies were seen up to 2^24.2
-  int64_t of_row = 0;
-  for (const torch::Tensor& parameter : last.parameters()) of_row += parameter.numel() * length;
-  return of_row >= kLarge ? 0 : (kLarge + of_row - 1) / std::max<int64_t>(1, of_row);
+  int64_t row_products = 0;
+  for (const torch::Tensor& parameter : last.parameters())
+    row_products += parameter.numel() * length;
+  return row_products >= kLarge ? 0
+                                : (kLarge + row_products - 1) / std::max<int64_t>(1, row_products);
 }
 
 }  // namespace
 
 std::vector<BlockBytes> probe_blocks(const model::Blocks& blocks, const ProbeOptions& options) {
-  const double fit = options.most_operations / (4 * operations_of_row(blocks, options.length) + 1);
-  auto rows = static_cast<int64_t>(std::min(fit, static_cast<double>(kMostRows)));
+  const double fit = options.max_operations / (4 * operations_of_row(blocks, options.length) + 1);
+  auto rows = static_cast<int64_t>(std::min(fit, static_cast<double>(kMaxRows)));
   if (rows > 0) {
     const int64_t large = rows_of_large_products(*blocks.back(), options.length);
-    rows = std::max(rows, std::min(kMostRows, large));
+    rows = std::max(rows, std::min(kMaxRows, large));
   }
-  Probe probe(blocks, options);
-  const Pair pair = rows > 0 ? run_twice(probe, rows) : run_once(probe);
+  BlockProbe probe(blocks, options);
+  const ProbePair pair = rows > 0 ? run_twice(probe, rows) : run_once(probe);
   std::vector<BlockBytes> bytes;
   for (size_t i = 0; i < blocks.size(); ++i) bytes.push_back(block_bytes(pair, i, options.length));
   return bytes;

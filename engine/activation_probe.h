@@ -22,7 +22,7 @@ struct ProbeOptions {
   // For all: with fewer than this for four rows, as many and twice as many rows are run as that
   // allows, so that what does not grow with their number is told apart. Else one row is, and all of
   // it counts for each row.
-  double most_operations = 1e9;
+  double max_operations = 1e9;
 };
 
 // Of each block, which are a chain by themselves; their parameters lie on the meta device, and get
@@ -36,17 +36,17 @@ class Allocations final : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
     now_ += bytes;
-    most_ = std::max(most_, now_);
+    peak_ = std::max(peak_, now_);
   }
   bool memoryProfilingEnabled() const override { return true; }
 
-  // now() and most() are bytes counted from here on.
-  void begin() { begin_ = most_ = now_; }
+  // now() and peak() are bytes counted from here on.
+  void begin() { begin_ = peak_ = now_; }
   int64_t now() const { return now_ - begin_; }
-  int64_t most() const { return most_ - begin_; }
+  int64_t peak() const { return peak_ - begin_; }
 
  private:
-  int64_t begin_ = 0, now_ = 0, most_ = 0;
+  int64_t begin_ = 0, now_ = 0, peak_ = 0;
 };
 
 }  // namespace zeroth::engine

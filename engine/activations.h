@@ -21,7 +21,7 @@ struct Growth {
 // there before, are not in it.
 struct BlockBytes {
   Growth output;    // what it hands on
-  Growth alone;     // most in a forward that keeps nothing, its output included
+  Growth no_grad;   // most in a forward that keeps nothing, its output included
   Growth forward;   // most in one that keeps its graph
   Growth kept;      // what stays of that forward: graph and output
   Growth backward;  // most in its backward, over what there is when that begins
@@ -39,7 +39,7 @@ struct ChainBytes {
 };
 
 // The most that forward and backward of one micro-batch take at a time, or its evaluation; the kept
-// inputs of recomputed segments (zero::StepOutline) are not counted.
+// inputs of recomputed segments (zero::StepEstimate) are not counted.
 int64_t activation_bytes(const ChainBytes& chain, const std::vector<Segment>& segments,
                          int64_t tokens);
 int64_t evaluation_bytes(const ChainBytes& chain, int64_t tokens);

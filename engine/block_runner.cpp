@@ -10,18 +10,18 @@ namespace zeroth::engine {
 namespace {
 
 // A block's modules are in evaluation while it lives: torch's own, as Dropout, know no row_seeds.
-class Evaluating {
+class EvalModeGuard {
  public:
-  explicit Evaluating(model::Block& block) : modules_(block.modules()) {
+  explicit EvalModeGuard(model::Block& block) : modules_(block.modules()) {
     for (const auto& module : modules_) were_training_.push_back(module->is_training());
     block.eval();
   }
   // Each as it was: modules come before those in them, which train() sets too.
-  ~Evaluating() {
+  ~EvalModeGuard() {
     for (size_t i = 0; i < modules_.size(); ++i) modules_[i]->train(were_training_[i]);
   }
-  Evaluating(const Evaluating&) = delete;
-  Evaluating& operator=(const Evaluating&) = delete;
+  EvalModeGuard(const EvalModeGuard&) = delete;
+  EvalModeGuard& operator=(const EvalModeGuard&) = delete;
 
  private:
   std::vector<std::shared_ptr<torch::nn::Module>> modules_;
@@ -31,57 +31,57 @@ class Evaluating {
 }  // namespace
 
 torch::Tensor BlockRunner::forward(const model::MicroBatch& batch, Tape& tape) {
-  begin_laps();
+  begin_timing();
   torch::Tensor x;
   for (const Segment& segment : segments_) x = run_forward(segment, x, batch, tape);
-  at_ = {};
+  position_ = {};
   return x;
 }
 
 torch::Tensor BlockRunner::run_forward(const Segment& segment, torch::Tensor x,
                                        const model::MicroBatch& batch, Tape& tape) {
-  if (segment.recompute) tape.put_away(segment.first, x);
+  if (segment.recompute) tape.offload(segment.first, x);
   for (size_t i = segment.first; i < segment.end; ++i) {
-    at(i, "forward");
-    const double updates = params_.waiting_update_seconds();
+    set_position(i, "forward");
+    const double updates = params_.pending_update_seconds();
     const zero::Lease lease = params_.gather(i);
     const bool keeps_graph = segment.trained && !segment.recompute;
     x = keeps_graph ? tape.forward(*blocks_[i], i, x, batch)
                     : tape.forward_without_graph(*blocks_[i], x, batch);
-    lap(i, params_.waiting_update_seconds() - updates);  // as StepTimes has them
+    record_time(i, params_.pending_update_seconds() - updates);  // as StepTimes has them
     if (inspecting_) inspect(i, x);
   }
   return x;
 }
 
 torch::Tensor BlockRunner::evaluate(const model::MicroBatch& batch,
-                                    const std::function<bool()>& ends) {
+                                    const std::function<bool()>& should_stop) {
   const torch::NoGradGuard no_grad;
   torch::Tensor x;
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    at(i, "evaluation");
-    if (ends()) {
+    set_position(i, "evaluation");
+    if (should_stop()) {
       x = torch::Tensor();
       break;
     }
     const zero::Lease lease = params_.gather(i);
-    const Evaluating evaluating(*blocks_[i]);
+    const EvalModeGuard eval_mode(*blocks_[i]);
     x = blocks_[i]->forward(x, batch);
   }
-  at_ = {};
+  position_ = {};
   return x;
 }
 
 void BlockRunner::backward(const model::MicroBatch& batch, bool last, Tape& tape) {
-  begin_laps();
+  begin_timing();
   torch::Tensor dy = batch.loss_gradient;
   for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
     if (!segment->trained) break;
-    if (segment->recompute) tape.bring_back(segment->first);
-    expect_input(segment + 1, tape);
-    if (segment->recompute) run_again(*segment, batch, tape);
+    if (segment->recompute) tape.restore(segment->first);
+    prefetch_input(segment + 1, tape);
+    if (segment->recompute) recompute_segment(*segment, batch, tape);
     for (size_t i = segment->end; i-- > segment->first;) {
-      at(i, "backward");
+      set_position(i, "backward");
       const zero::Lease lease = params_.gather(i);
       if (segment->recompute && i + 1 == segment->end) {  // shares the gather of its backward
         tape.forward(*blocks_[i], i, tape.input(i), batch);
@@ -89,32 +89,34 @@ void BlockRunner::backward(const model::MicroBatch& batch, bool last, Tape& tape
       grads_.open(i);
       dy = tape.backward(i, dy);
       grads_.add(i, last);
-      lap(blocks_.size() + i);
+      record_time(blocks_.size() + i);
     }
   }
-  at_ = {};
+  position_ = {};
 }
 
-std::string BlockRunner::doing() const {
-  return at_.way == nullptr ? ""
-                            : fmt::format("{} of block {}", at_.way, blocks_[at_.block]->label());
+std::string BlockRunner::current_operation() const {
+  return position_.operation == nullptr ? ""
+                                        : fmt::format("{} of block {}", position_.operation,
+                                                      blocks_[position_.block]->label());
 }
 
 // The next input that backward brings back comes while it works on another segment.
-void BlockRunner::expect_input(std::vector<Segment>::const_reverse_iterator next, Tape& tape) {
+void BlockRunner::prefetch_input(std::vector<Segment>::const_reverse_iterator next, Tape& tape) {
   const auto kept = std::find_if(next, segments_.rend(),
                                  [](const Segment& segment) { return segment.recompute; });
-  if (kept != segments_.rend() && kept->trained) tape.coming_back(kept->first);
+  if (kept != segments_.rend() && kept->trained) tape.prefetch(kept->first);
 }
 
 // Rebuilds the graphs of all blocks of the segment but the last, whose own input it leaves on the
 // tape.
-void BlockRunner::run_again(const Segment& segment, const model::MicroBatch& batch, Tape& tape) {
+void BlockRunner::recompute_segment(const Segment& segment, const model::MicroBatch& batch,
+                                    Tape& tape) {
   for (size_t i = segment.first; i + 1 < segment.end; ++i) {
-    at(i, "recompute");
+    set_position(i, "recompute");
     const zero::Lease lease = params_.gather(i);
     tape.keep_input(i + 1, tape.forward(*blocks_[i], i, tape.input(i), batch));
-    lap(blocks_.size() + i);
+    record_time(blocks_.size() + i);
   }
 }
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/lap_clock.h"
 #include "engine/model_sink.h"
+#include "engine/phase_timer.h"
 #include "engine/schedule.h"
 #include "engine/tape.h"
 #include "model/block.h"
@@ -29,23 +29,24 @@ class BlockRunner {
   torch::Tensor forward(const model::MicroBatch& batch, Tape& tape);
   // The output without a tape, of blocks in evaluation (torch::nn::Module::eval). Asks `ends`
   // before each of them; undefined where that ended it.
-  torch::Tensor evaluate(const model::MicroBatch& batch, const std::function<bool()>& ends);
+  torch::Tensor evaluate(const model::MicroBatch& batch, const std::function<bool()>& should_stop);
   // From the loss back to the first block; gradients reach the reducer block by block.
   void backward(const model::MicroBatch& batch, bool last, Tape& tape);
-  // Gives every block's parameters to `visit(block)` while they are whole. `way`: see doing().
+  // Gives every block's parameters to `visit(block)` while they are whole. `way`: see
+  // current_operation().
   template <typename Visit>
-  void for_each_gathered(const char* way, Visit&& visit) {
+  void for_each_gathered(const char* operation, Visit&& visit) {
     for (size_t i = 0; i < blocks_.size(); ++i) {
-      at(i, way);
+      set_position(i, operation);
       const zero::Lease lease = params_.gather(i);
       visit(i);
     }
-    at_ = {};
+    position_ = {};
   }
 
   // The block that runs, and which way: "backward of block layers.3"; empty where none does. Stays
   // when a block throws.
-  std::string doing() const;
+  std::string current_operation() const;
 
   // Looks at every block's output from now on (one pass over it each): which is the first that is
   // not finite?
@@ -56,33 +57,33 @@ class BlockRunner {
   std::optional<size_t> first_bad_output() const { return first_bad_output_; }
   // Marks a lap after each block from now on: part `block` in forward, number of blocks + `block`
   // in backward. Null: none.
-  void time_blocks(LapClock* clock) { clock_ = clock; }
+  void set_block_timer(PhaseTimer* timer) { timer_ = timer; }
 
  private:
   torch::Tensor run_forward(const Segment& segment, torch::Tensor x, const model::MicroBatch& batch,
                             Tape& tape);
-  void expect_input(std::vector<Segment>::const_reverse_iterator next, Tape& tape);
-  void run_again(const Segment& segment, const model::MicroBatch& batch, Tape& tape);
+  void prefetch_input(std::vector<Segment>::const_reverse_iterator next, Tape& tape);
+  void recompute_segment(const Segment& segment, const model::MicroBatch& batch, Tape& tape);
   void inspect(size_t block, const torch::Tensor& output);
-  void begin_laps() const {
-    if (clock_ != nullptr) clock_->begin();
+  void begin_timing() const {
+    if (timer_ != nullptr) timer_->begin();
   }
-  void lap(size_t part, double elsewhere = 0) const {
-    if (clock_ != nullptr) clock_->lap(part, elsewhere);
+  void record_time(size_t part, double excluded_seconds = 0) const {
+    if (timer_ != nullptr) timer_->end_phase(part, excluded_seconds);
   }
-  void at(size_t block, const char* way) { at_ = {block, way}; }
+  void set_position(size_t block, const char* operation) { position_ = {block, operation}; }
 
-  struct Position {
+  struct BlockPosition {
     size_t block = 0;
-    const char* way = nullptr;  // null: no block runs
+    const char* operation = nullptr;  // null: no block runs
   };
   const model::Blocks& blocks_;
   zero::BlockParams& params_;
   zero::GradReducer& grads_;
   const std::vector<Segment>& segments_;
-  Position at_;
+  BlockPosition position_;
   bool inspecting_ = false;
-  LapClock* clock_ = nullptr;
+  PhaseTimer* timer_ = nullptr;
   std::optional<size_t> first_bad_output_;
 };
 

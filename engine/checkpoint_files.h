@@ -1,4 +1,4 @@
-// An engine's checkpoints: its states and counters in a folder, and back.
+// An engine's checkpoints: its states and counters in a directory, and back.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 #include "checkpoint/commit.h"
 #include "checkpoint/find.h"
-#include "comm/mesh.h"
+#include "comm/device_mesh.h"
 #include "configs/config.h"
 #include "engine/checkpoint_types.h"
 #include "engine/mesh_ranks.h"
@@ -25,7 +25,7 @@ namespace zeroth::engine {
 
 // What a rank has to save, or where it loads to.
 struct EngineValues {
-  HeldValues held;
+  ShardedState held;
   const configs::Config& config;
   const std::string& strategy;  // for people
 };
@@ -33,51 +33,51 @@ struct EngineValues {
 // All calls are collective, and what fails on one rank is an Error on all.
 class CheckpointFiles {
  public:
-  explicit CheckpointFiles(comm::Mesh& mesh);
+  explicit CheckpointFiles(comm::DeviceMesh& mesh);
   ~CheckpointFiles();
 
   // As InitOptions::saved_model; before the first call.
-  void save_as(std::optional<SavedModel> model) { model_ = std::move(model); }
+  void set_saved_model(std::optional<SavedModel> model) { model_ = std::move(model); }
 
   // As Engine::save_checkpoint.
-  SavedCheckpoint save(const std::filesystem::path& folder, const EngineValues& values,
+  SavedCheckpoint save(const std::filesystem::path& directory, const EngineValues& values,
                        const RunCounters& counters, const CheckpointRequest& request);
   // As Engine::start_checkpoint, where none is under way, and finish_checkpoint, where one is.
-  void start(const std::filesystem::path& folder, const EngineValues& values,
+  void start(const std::filesystem::path& directory, const EngineValues& values,
              const RunCounters& counters, const CheckpointRequest& request);
   SavedCheckpoint finish();
-  bool under_way() const { return under_way_ != nullptr; }
+  bool is_saving() const { return async_save_ != nullptr; }
   // At the end of each step: whether this rank still writes one; then how many ranks do, which is
   // the same on all.
   bool writes();
-  void told(int64_t ranks_that_write);
-  bool written() const { return under_way() && written_; }
+  void set_ranks_writing(int64_t ranks_that_write);
+  bool written() const { return is_saving() && written_; }
   // Behind each step's update.
   void after_update();
   // As Engine::keep_checkpoints.
-  std::vector<std::string> keep(const std::filesystem::path& folder, int64_t newest,
+  std::vector<std::string> keep(const std::filesystem::path& directory, int64_t newest,
                                 const std::set<int64_t>& steps);
 
-  struct Loaded {
-    LoadedCheckpoint told;
+  struct LoadResult {
+    LoadedCheckpoint checkpoint;
     RunCounters counters;
   };
   // As Engine::load_checkpoint; values are loaded, and the counters are to be taken over.
-  std::optional<Loaded> load(const std::filesystem::path& path, const EngineValues& values,
-                             const LoadOptions& options);
+  std::optional<LoadResult> load(const std::filesystem::path& path, const EngineValues& values,
+                                 const LoadOptions& options);
 
  private:
-  checkpoint::Saver& saver(const std::filesystem::path& folder);
+  checkpoint::Saver& saver(const std::filesystem::path& directory);
   StoredName stored_name() const;
   // Of what the ranks save; nothing where no model is asked for.
-  std::optional<model::ModelLayout> model_layout(const HeldValues& held) const;
-  struct Begun;
-  struct UnderWay;
-  Begun begin(const std::filesystem::path& folder, const EngineValues& values,
-              const RunCounters& counters, const CheckpointRequest& request);
-  SavedCheckpoint commit(Begun& begun, checkpoint::Contribution mine);
+  std::optional<model::ModelLayout> model_layout(const ShardedState& held) const;
+  struct PreparedSave;
+  struct AsyncSave;
+  PreparedSave begin(const std::filesystem::path& directory, const EngineValues& values,
+                     const RunCounters& counters, const CheckpointRequest& request);
+  SavedCheckpoint commit(PreparedSave& prepared, checkpoint::RankManifest mine);
   // The same for all ranks.
-  checkpoint::Place locate(const std::filesystem::path& path);
+  checkpoint::CheckpointLocation locate(const std::filesystem::path& path);
 
   MeshRanks ranks_;
   std::optional<SavedModel> model_;
@@ -85,7 +85,7 @@ class CheckpointFiles {
   std::optional<checkpoint::Parent> parent_;
   std::string run_id_;  // empty: none is known yet
   std::unique_ptr<SnapshotMemory> memory_;
-  std::unique_ptr<UnderWay> under_way_;
+  std::unique_ptr<AsyncSave> async_save_;
   bool written_ = false;  // as all ranks know
 };
 

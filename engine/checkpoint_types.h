@@ -35,22 +35,22 @@ struct CheckpointRequest {
   // Whose position is saved, too: where load_checkpoint() sends LoadOptions::data.
   const Loader* data = nullptr;
   // Of the program's configuration, beside what the engine says itself.
-  checkpoint::Texts must_equal = {}, may_change = {};
+  checkpoint::StringMap must_equal = {}, may_change = {};
   bool states = true;                 // false: the model alone, of which no run goes on
   int64_t keep = 0;                   // so many of the newest stay, this one included; 0: all
   std::set<int64_t> keep_steps = {};  // and these
   // Of start_checkpoint(): bytes of copies that a rank may make at a time. Unset: a quarter of what
   // it saves, and 64 MiB of that in any case.
   std::optional<int64_t> memory = {};
-  // On rank 0: writes what else belongs into the folder. May throw.
-  std::function<void(const std::filesystem::path& folder)> write_files = {};
+  // On rank 0: writes what else belongs into the directory. May throw.
+  std::function<void(const std::filesystem::path& directory)> write_files = {};
 };
 
 struct SavedCheckpoint {
   std::filesystem::path path;  // "DIR/step-8"
   // What went wrong behind the commit, which stands: an old one that could not be removed.
   std::vector<std::string> warnings = {};
-  double held_up_s = 0;  // of this rank's training thread
+  double blocked_s = 0;  // of this rank's training thread
   // To make, write, sync and commit the files, on this rank: as long as a save takes that has
   // nothing beside it. What the thread of start_checkpoint() waited for updates is not in it, nor
   // the time from its end until finish_checkpoint().
@@ -68,8 +68,8 @@ struct LoadOptions {
   // Goes on where CheckpointRequest::data was. An Error where no position was saved.
   Loader* data = nullptr;
   // On every rank, for each checkpoint that is tried, before its states are loaded. An Error
-  // refuses it; checkpoint::Damaged sends all ranks to the one before.
-  std::function<void(checkpoint::Reader& reader)> accept = {};
+  // refuses it; checkpoint::CorruptCheckpoint sends all ranks to the one before.
+  std::function<void(checkpoint::CheckpointReader& reader)> accept = {};
   // Called while states are read, on this rank's thread.
   OnRead on_read = {};
 };

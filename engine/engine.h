@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/mesh.h"
+#include "comm/device_mesh.h"
 #include "configs/config.h"
 #include "engine/checkpoint_types.h"
 #include "engine/loader.h"
+#include "engine/memory_estimate.h"
 #include "engine/model_sink.h"
-#include "engine/outline.h"
 #include "engine/run_state.h"
 #include "engine/step_stats.h"
 #include "model/block.h"
@@ -39,9 +39,9 @@ struct InitOptions {
   bool trains = true;
   // False: the caller has done require_memory (engine/memory_check.h) on every rank.
   bool checks_memory = true;
-  // Asked while weights are read: should this rank's run end? Then initialize throws EndWanted on
-  // all ranks. All pass one or none does.
-  std::function<bool()> wants_end = nullptr;
+  // Asked while weights are read: should this rank's run end? Then initialize throws StopRequested
+  // on all ranks. All pass one or none does.
+  std::function<bool()> stop_requested = nullptr;
   // Called while weights are read, on this rank's thread.
   OnRead on_read = nullptr;
   // True: there will be calls of start_checkpoint(), whose memory is counted.
@@ -50,10 +50,10 @@ struct InitOptions {
   std::optional<SavedModel> saved_model = {};
 };
 
-// What InitOptions::wants_end asked for. The ranks agree: nobody waits for another one.
-class EndWanted : public Error {
+// What InitOptions::stop_requested asked for. The ranks agree: nobody waits for another one.
+class StopRequested : public Error {
  public:
-  EndWanted() : Error("the reading of weights was ended as some rank wished") {}
+  StopRequested() : Error("the reading of weights was ended as some rank wished") {}
 };
 
 // After an Error the ranks no longer agree on what comes next: end the process without destroying
@@ -104,7 +104,7 @@ class Engine {
   // Waits for what is not written yet, and makes it a checkpoint. Collective; what failed on one
   // rank is an Error on all, and the run may go on.
   virtual SavedCheckpoint finish_checkpoint() = 0;
-  virtual bool checkpoint_under_way() const = 0;
+  virtual bool has_pending_checkpoint() const = 0;
   // Of the checkpoints in `dir` keeps `newest` and `steps`. Rank 0 returns what went wrong.
   virtual std::vector<std::string> keep_checkpoints(const std::filesystem::path& dir,
                                                     int64_t newest,
@@ -122,7 +122,7 @@ class Engine {
   virtual void load_states(StateSource& source, const RunCounters& counters) = 0;
 
   virtual const configs::Config& config() const = 0;
-  virtual comm::Mesh& mesh() const = 0;
+  virtual comm::DeviceMesh& mesh() const = 0;
   // What this rank holds, as planned.
   virtual zero::MemoryPlan memory() const = 0;
   virtual int64_t num_parameters() const = 0;  // whole model, tied weights once
@@ -131,13 +131,13 @@ class Engine {
   virtual std::vector<std::string> notes() const = 0;
   // What this rank is doing, or was when it threw: "backward of block layers.3"; empty between
   // calls.
-  virtual std::string doing() const = 0;
+  virtual std::string current_operation() const = 0;
   // One line for the start-up summary: "ZeRO stage 2: parameters replicated, gradients and
   // optimizer state sharded".
   virtual std::string strategy() const = 0;
   // What a measurement at the start chose where offload_optimizer.step is kAuto: kCpu or kGpu. A
   // run that goes on with the same bits is told it.
-  virtual std::optional<configs::OffloadOptimizerConfig::Step> measured_step() const = 0;
+  virtual std::optional<configs::OffloadOptimizerConfig::UpdateDevice> measured_step() const = 0;
 };
 
 // Takes over the blocks: their parameters become views of the engine's buffers, in working
@@ -145,7 +145,7 @@ class Engine {
 // before anything is taken, one that says what would fit when this machine has too little host
 // memory or disk left.
 std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& config,
-                                   std::shared_ptr<comm::Mesh> mesh,
+                                   std::shared_ptr<comm::DeviceMesh> mesh,
                                    const InitOptions& options = {});
 
 }  // namespace zeroth::engine

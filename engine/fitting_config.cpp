@@ -9,19 +9,19 @@ namespace {
 
 using configs::BatchConfig;
 using configs::Config;
+using configs::OffloadDevice;
 using configs::OffloadParamConfig;
-using configs::RestingPlace;
-using Lacks = MemoryFacts::Lacks;
+using Shortage = MemoryFacts::Shortage;
 
-bool is_given(const OffloadParamConfig& param) {
-  return param.device == RestingPlace::kNvme &&
+bool is_explicit(const OffloadParamConfig& param) {
+  return param.device == OffloadDevice::kNvme &&
          param.buffer_size_elements != configs::kBufferSizeAsNeeded;
 }
 
 // Each part adds the changes of one kind.
-class Changes {
+class ChangeList {
  public:
-  Changes(const Config& config, const MemoryFacts& facts) : config_(config), facts_(facts) {}
+  ChangeList(const Config& config, const MemoryFacts& facts) : config_(config), facts_(facts) {}
 
   std::vector<MemoryChange> all() {
     if (facts_.activations && facts_.trains) activations();
@@ -55,7 +55,7 @@ class Changes {
   }
 
   void shard() {
-    if (facts_.world_size == 1 || facts_.lacks == Lacks::kHost) return;
+    if (facts_.world_size == 1 || facts_.shortage == Shortage::kHost) return;
     for (const int stage : {2, 3}) {
       if (config_.zero.stage >= stage || (stage == 2 && !facts_.trains)) continue;
       add(fmt::format("zero_optimization.stage {}", stage),
@@ -64,10 +64,10 @@ class Changes {
   }
 
   void files() {
-    const RestingPlace optimizer = config_.zero.offload_optimizer.device;
-    if (facts_.trains && facts_.lack_at(optimizer)) {
+    const OffloadDevice optimizer = config_.zero.offload_optimizer.device;
+    if (facts_.trains && facts_.is_short_at(optimizer)) {
       add("zero_optimization.offload_optimizer.device \"nvme\"",
-          [](Config& config) { config.zero.offload_optimizer.device = RestingPlace::kNvme; });
+          [](Config& config) { config.zero.offload_optimizer.device = OffloadDevice::kNvme; });
     }
     parameter_files();
   }
@@ -75,13 +75,13 @@ class Changes {
   // Without a buffer_size, which may be too small for what comes into the file.
   void parameter_files() {
     const OffloadParamConfig& param = config_.zero.offload_param;
-    const char* const size = is_given(param) ? " without buffer_size" : "";
-    if (facts_.lack_at(param.device)) {
+    const char* const size = is_explicit(param) ? " without buffer_size" : "";
+    if (facts_.is_short_at(param.device)) {
       add(fmt::format(
               "zero_optimization.offload_param {{\"device\": \"nvme\", \"max_in_cpu\": 0}}{}{}",
               size, config_.zero.stage == 3 ? "" : " with zero_optimization.stage 3"),
           move_parameters_to_files);
-    } else if (param.device == RestingPlace::kNvme && param.max_in_cpu_elements > 0) {
+    } else if (param.device == OffloadDevice::kNvme && param.max_in_cpu_elements > 0) {
       add(fmt::format("zero_optimization.offload_param {{\"max_in_cpu\": 0}}{}", size),
           [](Config& config) {
             config.zero.offload_param.max_in_cpu_elements = 0;
@@ -108,13 +108,13 @@ class Changes {
 
   // Where the disk is short and host memory is not.
   void back_to_host() {
-    if (config_.zero.offload_optimizer.device == RestingPlace::kNvme) {
+    if (config_.zero.offload_optimizer.device == OffloadDevice::kNvme) {
       add("zero_optimization.offload_optimizer.device \"cpu\"",
-          [](Config& config) { config.zero.offload_optimizer.device = RestingPlace::kCpu; });
+          [](Config& config) { config.zero.offload_optimizer.device = OffloadDevice::kCpu; });
     }
-    if (config_.zero.offload_param.device == RestingPlace::kNvme) {
+    if (config_.zero.offload_param.device == OffloadDevice::kNvme) {
       add("zero_optimization.offload_param.device \"cpu\"",
-          [](Config& config) { config.zero.offload_param.device = RestingPlace::kCpu; });
+          [](Config& config) { config.zero.offload_param.device = OffloadDevice::kCpu; });
     }
   }
 
@@ -123,7 +123,7 @@ class Changes {
   std::vector<MemoryChange> changes_;
 };
 
-Config changed(Config config, const std::vector<MemoryChange>& changes) {
+Config with_changes(Config config, const std::vector<MemoryChange>& changes) {
   for (const MemoryChange& change : changes) change.apply(config);
   return config;
 }
@@ -131,32 +131,32 @@ Config changed(Config config, const std::vector<MemoryChange>& changes) {
 }  // namespace
 
 std::vector<MemoryChange> memory_changes(const Config& config, const MemoryFacts& facts) {
-  return Changes(config, facts).all();
+  return ChangeList(config, facts).all();
 }
 
 FittingConfig fit_memory(const Config& config, const MemoryFacts& facts,
-                         const std::function<int64_t(const Config&)>& lacks) {
+                         const std::function<int64_t(const Config&)>& shortfall) {
   std::vector<MemoryChange> chosen;
-  int64_t lacking = lacks(config);
+  int64_t remaining = shortfall(config);
   for (const MemoryChange& change : memory_changes(config, facts)) {
-    if (lacking == 0) break;
+    if (remaining == 0) break;
     chosen.push_back(change);
-    const int64_t now = lacks(changed(config, chosen));
-    if (now == kDoesNotWork) {
+    const int64_t now = shortfall(with_changes(config, chosen));
+    if (now == kInvalidConfig) {
       chosen.pop_back();
     } else {
-      lacking = now;
+      remaining = now;
     }
   }
   for (size_t i = chosen.size(); i-- > 0;) {
     std::vector<MemoryChange> fewer = chosen;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-    const int64_t without = lacks(changed(config, fewer));
-    if (without > lacking) continue;
+    const int64_t without = shortfall(with_changes(config, fewer));
+    if (without > remaining) continue;
     chosen.swap(fewer);
-    lacking = without;
+    remaining = without;
   }
-  FittingConfig result{{}, changed(config, chosen)};
+  FittingConfig result{{}, with_changes(config, chosen)};
   for (const MemoryChange& change : chosen) result.changes.push_back(change.text);
   return result;
 }

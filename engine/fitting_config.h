@@ -27,12 +27,12 @@ struct FittingConfig {
   configs::Config config;
 };
 
-inline constexpr int64_t kDoesNotWork = INT64_MAX;
+inline constexpr int64_t kInvalidConfig = INT64_MAX;
 
 // The first changes of the list until nothing is lacking, without those that turn out to be
 // needless. Where something always is: those that help. `lacks`: bytes that the machine lacks for a
-// configuration, 0 when it fits, kDoesNotWork where the model cannot be trained with it.
+// configuration, 0 when it fits, kInvalidConfig where the model cannot be trained with it.
 FittingConfig fit_memory(const configs::Config& config, const MemoryFacts& facts,
-                         const std::function<int64_t(const configs::Config&)>& lacks);
+                         const std::function<int64_t(const configs::Config&)>& shortfall);
 
 }  // namespace zeroth::engine

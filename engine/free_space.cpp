@@ -14,26 +14,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folder, or the one in which it will be made.
-fs::path nearest_there(fs::path folder) {
+// The directory, or the one in which it will be made.
+fs::path nearest_existing(fs::path directory) {
   std::error_code ignored;
-  while (!fs::exists(folder, ignored) && folder.has_relative_path()) folder = folder.parent_path();
-  return folder;
+  while (!fs::exists(directory, ignored) && directory.has_relative_path())
+    directory = directory.parent_path();
+  return directory;
 }
 
-uint64_t device_of(const fs::path& folder) {
+uint64_t device_of(const fs::path& directory) {
   struct stat status {};
-  if (::stat(folder.c_str(), &status) != 0) {
-    throw Error("cannot look at {}: {}", folder.string(), system_reason(errno));
+  if (::stat(directory.c_str(), &status) != 0) {
+    throw Error("cannot look at {}: {}", directory.string(), system_reason(errno));
   }
   return status.st_dev;
 }
 
 }  // namespace
 
-std::optional<int64_t> free_disk_bytes(const fs::path& folder) {
+std::optional<int64_t> free_disk_bytes(const fs::path& directory) {
   try {
-    const auto free = offload::free_bytes(nearest_there(fs::absolute(folder)));
+    const auto free = offload::free_bytes(nearest_existing(fs::absolute(directory)));
     return free ? std::optional(static_cast<int64_t>(*free)) : std::nullopt;
   } catch (const Error&) {
     return std::nullopt;
@@ -43,22 +44,22 @@ std::optional<int64_t> free_disk_bytes(const fs::path& folder) {
 FreeSpace free_space(const configs::ZeroConfig& config, const zero::MemoryPlan& memory, int ranks,
                      const fs::path& root) {
   FreeSpace left{.ranks = ranks, .host = free_memory(root), .disks = {}};
-  const auto look = [&](const char* section, const std::string& folder, int64_t bytes) {
-    if (folder.empty()) return;
-    const fs::path there = nearest_there(fs::absolute(folder));
-    if (bytes > 0 && ::access(there.c_str(), W_OK | X_OK) != 0) {
-      throw Error("zero_optimization.{}.nvme_path: {}: cannot write to {}: {}", section, folder,
-                  there.string(), system_reason(errno));
+  const auto add_disk = [&](const char* section, const std::string& directory, int64_t bytes) {
+    if (directory.empty()) return;
+    const fs::path existing = nearest_existing(fs::absolute(directory));
+    if (bytes > 0 && ::access(existing.c_str(), W_OK | X_OK) != 0) {
+      throw Error("zero_optimization.{}.nvme_path: {}: cannot write to {}: {}", section, directory,
+                  existing.string(), system_reason(errno));
     }
-    const auto free = offload::free_bytes(there);
+    const auto free = offload::free_bytes(existing);
     if (!free) return;
-    left.disks[folder] = {.free = static_cast<int64_t>(*free),
-                          .in_memory = offload::is_in_memory(there),
-                          .device = device_of(there)};
+    left.disks[directory] = {.free = static_cast<int64_t>(*free),
+                             .in_memory = offload::is_in_memory(existing),
+                             .device = device_of(existing)};
   };
-  look("offload_optimizer", config.offload_optimizer.nvme_path,
-       memory.masters.file + memory.states.file);
-  look("offload_param", config.offload_param.nvme_path, memory.parameters.file);
+  add_disk("offload_optimizer", config.offload_optimizer.nvme_path,
+           memory.masters.file + memory.states.file);
+  add_disk("offload_param", config.offload_param.nvme_path, memory.parameters.file);
   return left;
 }
 

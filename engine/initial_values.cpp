@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "device/host_link.h"
-#include "zero/catalogue.h"
+#include "zero/parameter_index.h"
 
 namespace zeroth::engine {
 namespace {
@@ -14,14 +14,14 @@ namespace {
 class BlockValues final : public model::WeightSource {
  public:
   void put(const zero::Slot& slot, const torch::Tensor& value) {
-    values_[slot.whole.name].push_back({zero::box_of(slot), value});
+    values_[slot.global.name].push_back({zero::slice_of(slot), value});
   }
 
   void check(const std::string& name, const std::vector<int64_t>& shape) override {
     ZEROTH_CHECK(values_.at(name).front().box.shape == shape, "{} has another shape", name);
   }
 
-  void read(const model::Part& part, torch::Tensor out) override {
+  void read(const model::ParamSlice& part, torch::Tensor out) override {
     out.copy_(find(part).flatten().narrow(0, part.first, out.numel()));
     if (!at::isfinite(out).all().item<bool>())
       throw Error("parameter {} holds a value that is not finite", part.name);
@@ -29,11 +29,11 @@ class BlockValues final : public model::WeightSource {
 
  private:
   struct Held {
-    TensorBox box;
+    TensorSlice box;
     torch::Tensor value;
   };
 
-  const torch::Tensor& find(const model::Part& part) const {
+  const torch::Tensor& find(const model::ParamSlice& part) const {
     const auto& held = values_.at(part.name);
     const auto same = std::find_if(held.begin(), held.end(),
                                    [&](const Held& one) { return one.box == part.box; });
@@ -56,7 +56,7 @@ void require_range(const std::string& name, const torch::Tensor& values, torch::
 
 }  // namespace
 
-bool lacks_values(const model::Blocks& blocks) {
+bool has_meta_parameters(const model::Blocks& blocks) {
   for (const auto& block : blocks) {
     for (const torch::Tensor& parameter : block->parameters()) {
       if (parameter.is_meta()) return true;
@@ -66,13 +66,13 @@ bool lacks_values(const model::Blocks& blocks) {
 }
 
 std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& blocks,
-                                                      comm::Mesh& mesh) {
+                                                      comm::DeviceMesh& mesh) {
   const torch::NoGradGuard no_grad;
   auto source = std::make_shared<BlockValues>();
   for (const zero::Unit& unit : zero::plan_units(blocks, mesh).units) {
     for (size_t i = 0; i < unit.params.size(); ++i) {
       const torch::Tensor value = unit.params[i].detach().to(mesh.device()).contiguous();
-      mesh.sharing(unit.copies).broadcast(value, /*root=*/0, "initial values").wait();
+      mesh.shard_group(unit.num_replicas).broadcast(value, /*root=*/0, "initial values").wait();
       source->put(unit.layout.slots()[i], value.to(torch::kCPU));
     }
   }
@@ -80,7 +80,7 @@ std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& block
 }
 
 bool load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::ParamStore& store,
-                 zero::ShardedOptimizer& optimizer, const std::function<bool()>& ends,
+                 zero::ShardedOptimizer& optimizer, const std::function<bool()>& should_stop,
                  const OnRead& on_read) {
   const torch::NoGradGuard no_grad;
   // One piece of memory for all: what lies between pieces that come and go would tear holes into
@@ -93,18 +93,18 @@ bool load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::
   const auto link = device::make_host_link(store.device(), /*pin_memory=*/true);
   const torch::Tensor buffer = link->memory.zeros(largest, torch::kFloat);
   for (size_t u = 0; u < plan.units.size(); ++u) {
-    if (ends()) return false;
+    if (should_stop()) return false;
     const zero::Unit& unit = plan.units[u];
     const zero::Range range = store.range(u);
     const torch::Tensor values = buffer.narrow(0, 0, range.size()).zero_();
     for (size_t i = 0; i < unit.layout.slots().size(); ++i) {
       const zero::Slot& slot = unit.layout.slots()[i];
-      source.check(slot.whole.name, slot.whole.shape);
+      source.check(slot.global.name, slot.global.shape);
       const zero::Range part = unit.layout.overlap(i, range);
       if (part.size() == 0) continue;
       const torch::Tensor values_of_slot =
           values.narrow(0, slot.offset + part.begin - range.begin, part.size());
-      source.read({slot.whole.name, zero::box_of(slot), part.begin}, values_of_slot);
+      source.read({slot.global.name, zero::slice_of(slot), part.begin}, values_of_slot);
       require_range(slot.name, values_of_slot, store.dtype());
       done += part.size();
       if (on_read) on_read(done, all);
@@ -112,8 +112,8 @@ bool load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::
     if (unit.trainable) {
       optimizer.set_master(u, values);
     } else {
-      store.share(u, store.device(), offload::Access::kWrite).tensor().copy_(values);
-      store.updated(u);
+      store.acquire_shard(u, store.device(), offload::Access::kWrite).tensor().copy_(values);
+      store.mark_updated(u);
     }
   }
   return true;

@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "comm/mesh.h"
+#include "comm/device_mesh.h"
 #include "engine/run_state.h"
 #include "model/block.h"
 #include "model/weight_source.h"
@@ -19,16 +19,16 @@ namespace zeroth::engine {
 // 0 but where ranks share layers: there a block holds this rank's boxes. For blocks whose
 // parameters hold values. Collective. To be called before a ParamStore takes the parameters over.
 std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& blocks,
-                                                      comm::Mesh& mesh);
+                                                      comm::DeviceMesh& mesh);
 
 // Whether any parameter lies on the meta device, that is without values.
-bool lacks_values(const model::Blocks& blocks);
+bool has_meta_parameters(const model::Blocks& blocks);
 
 // Reads this rank's range of every unit, and nothing else, into masters and parameters. Asks
 // `ends` before each unit, on all ranks alike, and returns false where `ends` did.
 bool load_values(
     const zero::UnitPlan& plan, model::WeightSource& source, zero::ParamStore& store,
-    zero::ShardedOptimizer& optimizer, const std::function<bool()>& ends = [] { return false; },
-    const OnRead& on_read = {});
+    zero::ShardedOptimizer& optimizer,
+    const std::function<bool()>& should_stop = [] { return false; }, const OnRead& on_read = {});
 
 }  // namespace zeroth::engine

@@ -14,8 +14,8 @@ class Loader {
   virtual ~Loader() = default;
 
   // Ranks return different samples: the global batch is dealt over ranks and micro-batches, and the
-  // same samples make the same step whatever the split (data::Deal does it for datasets). This
-  // rank's next micro-batch: tokens, targets (kUntrained where not trained), row_seeds and
+  // same samples make the same step whatever the split (data::BatchPartition does it for datasets).
+  // This rank's next micro-batch: tokens, targets (kIgnoreIndex where not trained), row_seeds and
   // samples filled, tensors on the CPU. Called gradient_accumulation_steps times per step, on the
   // thread that called the engine, each time when the micro-batch before has been used. May throw.
   virtual model::MicroBatch next() = 0;
@@ -28,14 +28,14 @@ class Loader {
     return std::nullopt;
   }
 
-  // Should training, or an evaluation, end? What one rank says becomes StepStats::end_wanted, or
-  // EvalStats::end_wanted, on all of them. Asked once a step, after backward, and between the
-  // blocks of an evaluation.
-  virtual bool wants_end() { return false; }
+  // Should training, or an evaluation, end? What one rank says becomes StepStats::stop_requested,
+  // or EvalStats::stop_requested, on all of them. Asked once a step, after backward, and between
+  // the blocks of an evaluation.
+  virtual bool stop_requested() { return false; }
 
-  // Should the run be saved after this step? What one rank says becomes StepStats::save_wanted on
-  // all of them. Asked when wants_end() is, in training.
-  virtual bool wants_save() { return false; }
+  // Should the run be saved after this step? What one rank says becomes StepStats::save_requested
+  // on all of them. Asked when stop_requested() is, in training.
+  virtual bool save_requested() { return false; }
 
   // How many steps there were, and where in the order of samples the next one begins.
   struct Position {

@@ -15,26 +15,26 @@ namespace zeroth::engine {
 namespace {
 
 using zero::MemoryPlan;
-using zero::PlaceBytes;
-using Place = int64_t PlaceBytes::*;
+using zero::TierBytes;
+using TierField = int64_t TierBytes::*;
 
-struct Kind {
+struct MemoryKind {
   const char* name;
-  PlaceBytes MemoryPlan::*bytes;
+  TierBytes MemoryPlan::*bytes;
 };
-constexpr Kind kKinds[] = {{"parameters", &MemoryPlan::parameters},
-                           {"gathered", &MemoryPlan::gathered},
-                           {"gradients", &MemoryPlan::gradients},
-                           {"gradients on their way", &MemoryPlan::gradient_buffers},
-                           {"masters", &MemoryPlan::masters},
-                           {"optimizer states", &MemoryPlan::states},
-                           {"file buffers", &MemoryPlan::file_buffers},
-                           {"copies under way", &MemoryPlan::staging},
-                           {"kept inputs", &MemoryPlan::kept_inputs},
-                           {"copies for checkpoints", &MemoryPlan::saving},
-                           {"activations (estimated)", &MemoryPlan::activations},
-                           {"LibTorch", &MemoryPlan::runtime},
-                           {"CUDA and NCCL", &MemoryPlan::gpu_runtime}};
+constexpr MemoryKind kKinds[] = {{"parameters", &MemoryPlan::parameters},
+                                 {"gathered", &MemoryPlan::gathered},
+                                 {"gradients", &MemoryPlan::gradients},
+                                 {"gradients on their way", &MemoryPlan::gradient_buffers},
+                                 {"masters", &MemoryPlan::masters},
+                                 {"optimizer states", &MemoryPlan::states},
+                                 {"file buffers", &MemoryPlan::file_buffers},
+                                 {"copies under way", &MemoryPlan::staging},
+                                 {"kept inputs", &MemoryPlan::saved_inputs},
+                                 {"copies for checkpoints", &MemoryPlan::saving},
+                                 {"activations (estimated)", &MemoryPlan::activations},
+                                 {"LibTorch", &MemoryPlan::runtime},
+                                 {"CUDA and NCCL", &MemoryPlan::gpu_runtime}};
 
 // The memory of a rank that trains next to nothing (measured: 95 MiB on the CPU, 240 to 260 MiB
 // with the pages of its program and libraries, which the ranks of a machine have in common).
@@ -48,23 +48,24 @@ constexpr int64_t kContextBytes = int64_t{534} << 20;
 constexpr int64_t kCommunicatorBytes = 688'000'000;
 
 // Of this rank, in a run of the shape: that of all ranks, and those of its axes.
-int num_communicators(const comm::GridShape& shape) {
+int num_communicators(const comm::MeshShape& shape) {
   const int all = shape.ranks();
   if (all == 1) return 0;
-  const auto is_part = [&](comm::Axis axis) { return shape[axis] > 1 && shape[axis] < all; };
-  return 1 + static_cast<int>(std::count_if(comm::kAllAxes.begin(), comm::kAllAxes.end(), is_part));
+  const auto is_part = [&](comm::MeshDim axis) { return shape[axis] > 1 && shape[axis] < all; };
+  return 1 + static_cast<int>(
+                 std::count_if(comm::kAllMeshDims.begin(), comm::kAllMeshDims.end(), is_part));
 }
 
 // "parameters 2.00 GiB, masters 4.00 GiB"; empty where nothing lies there.
-std::string kinds_text(const MemoryPlan& memory, const std::vector<Place>& places) {
-  const auto at = [&](const PlaceBytes& bytes) {
+std::string describe_kinds(const MemoryPlan& memory, const std::vector<TierField>& fields) {
+  const auto at = [&](const TierBytes& bytes) {
     int64_t sum = 0;
-    for (const Place place : places) sum += bytes.*place;
+    for (const TierField field : fields) sum += bytes.*field;
     return sum;
   };
   std::vector<std::string> parts;
   int64_t training = 0;
-  for (const Kind& kind : kKinds) {
+  for (const MemoryKind& kind : kKinds) {
     const int64_t bytes = at(memory.*kind.bytes);
     if (bytes > 0) parts.push_back(fmt::format("{} {}", kind.name, format_bytes(bytes)));
     training += bytes;
@@ -86,23 +87,24 @@ bool on_cpu(const RunMemory& run) {
   return run.options.device == torch::kCPU;
 }
 
-std::vector<Place> host_places(const RunMemory& run) {
-  if (on_cpu(run)) return {&PlaceBytes::device};
-  return {&PlaceBytes::pinned, &PlaceBytes::host};
+std::vector<TierField> host_fields(const RunMemory& run) {
+  if (on_cpu(run)) return {&TierBytes::device};
+  return {&TierBytes::pinned, &TierBytes::host};
 }
 
-bool knows_activations(const MemoryPlan& memory) {
+bool has_activations(const MemoryPlan& memory) {
   return memory.activations.total() > 0;
 }
 
-MemoryNeed need_of(const RunMemory& run, const MemoryPlan& memory, const configs::Config& config) {
+MemoryNeed compute_need(const RunMemory& run, const MemoryPlan& memory,
+                        const configs::Config& config) {
   MemoryNeed need;
-  const PlaceBytes peak = memory.peak();
-  for (const Place place : host_places(run)) need.host += peak.*place * run.free.ranks;
-  const auto add = [&](const std::string& folder, int64_t bytes) {
+  const TierBytes peak = memory.peak();
+  for (const TierField field : host_fields(run)) need.host += peak.*field * run.free.ranks;
+  const auto add = [&](const std::string& directory, int64_t bytes) {
     if (bytes == 0) return;
-    need.files[folder] += bytes * run.free.ranks;
-    const auto disk = run.free.disks.find(folder);
+    need.files[directory] += bytes * run.free.ranks;
+    const auto disk = run.free.disks.find(directory);
     if (disk != run.free.disks.end() && disk->second.in_memory) {
       need.host += bytes * run.free.ranks;
     }
@@ -113,77 +115,78 @@ MemoryNeed need_of(const RunMemory& run, const MemoryPlan& memory, const configs
 }
 
 // What folders on one file system need of it together.
-struct DiskShare {
-  std::vector<std::string> folders;
+struct DiskNeed {
+  std::vector<std::string> directories;
   int64_t bytes = 0;
   int64_t free = 0;
 };
 
-std::map<uint64_t, DiskShare> shares_of_disks(const FreeSpace& left, const MemoryNeed& need) {
-  std::map<uint64_t, DiskShare> shares;
-  for (const auto& [folder, bytes] : need.files) {
-    const auto disk = left.disks.find(folder);
+std::map<uint64_t, DiskNeed> disk_needs(const FreeSpace& left, const MemoryNeed& need) {
+  std::map<uint64_t, DiskNeed> needs;
+  for (const auto& [directory, bytes] : need.files) {
+    const auto disk = left.disks.find(directory);
     if (disk == left.disks.end()) continue;
-    DiskShare& share = shares[disk->second.device];
-    share.folders.push_back(folder);
-    share.bytes += bytes;
-    share.free = disk->second.free;
+    DiskNeed& disk_need = needs[disk->second.device];
+    disk_need.directories.push_back(directory);
+    disk_need.bytes += bytes;
+    disk_need.free = disk->second.free;
   }
-  return shares;
+  return needs;
 }
 
 // Bytes that the machine lacks, and why it does in words; 0 where it can hold the run, as far as is
 // known.
-struct Lack {
+struct Shortfall {
   int64_t bytes = 0;
   std::string why;
 };
 
-Lack lack_of(const RunMemory& run, const MemoryNeed& need) {
+Shortfall shortfall_of(const RunMemory& run, const MemoryNeed& need) {
   const FreeSpace& left = run.free;
-  Lack lack;
+  Shortfall shortfall;
   const auto add = [&](int64_t bytes, const std::string& why) {
-    if (lack.bytes == 0) lack.why = why;
-    lack.bytes += bytes;
+    if (shortfall.bytes == 0) shortfall.why = why;
+    shortfall.bytes += bytes;
   };
   if (left.host && need.host > left.host->bytes) {
     add(need.host - left.host->bytes,
         fmt::format("needs {} of host memory on this machine, but {} are left ({})",
                     format_bytes(need.host), format_bytes(left.host->bytes), left.host->limit));
   }
-  for (const auto& [device, share] : shares_of_disks(left, need)) {
-    if (share.bytes <= share.free) continue;
-    add(share.bytes - share.free,
+  for (const auto& [device, disk_need] : disk_needs(left, need)) {
+    if (disk_need.bytes <= disk_need.free) continue;
+    add(disk_need.bytes - disk_need.free,
         fmt::format("needs {} ({} bytes) in files in {}, but {} disk has {} free ({} bytes)",
-                    format_bytes(share.bytes), share.bytes, fmt::join(share.folders, " and "),
-                    share.folders.size() == 1 ? "its" : "their", format_bytes(share.free),
-                    share.free));
+                    format_bytes(disk_need.bytes), disk_need.bytes,
+                    fmt::join(disk_need.directories, " and "),
+                    disk_need.directories.size() == 1 ? "its" : "their",
+                    format_bytes(disk_need.free), disk_need.free));
   }
-  return lack;
+  return shortfall;
 }
 
-int64_t sum_of(const std::map<std::string, int64_t>& files) {
+int64_t total_of(const std::map<std::string, int64_t>& files) {
   int64_t sum = 0;
-  for (const auto& [folder, bytes] : files) sum += bytes;
+  for (const auto& [directory, bytes] : files) sum += bytes;
   return sum;
 }
 
 // A configuration that does not work with the model needs more than there is.
-std::optional<MemoryNeed> need_after(const RunMemory& run, const configs::Config& config) {
+std::optional<MemoryNeed> need_with(const RunMemory& run, const configs::Config& config) {
   try {
-    return need_of(run, run.reckon(config, run.options), config);
+    return compute_need(run, run.estimate(config, run.options), config);
   } catch (const Error&) {
     return std::nullopt;
   }
 }
 
 // Of `value`, those below `most`; the largest first.
-std::vector<int64_t> factors_below(int64_t value, int64_t most) {
+std::vector<int64_t> factors_below(int64_t value, int64_t max) {
   std::vector<int64_t> factors;
   for (int64_t factor = 1; factor <= value / factor; ++factor) {
     if (value % factor != 0) continue;
     for (const int64_t each : {factor, value / factor}) {
-      if (each < most) factors.push_back(each);
+      if (each < max) factors.push_back(each);
     }
   }
   std::sort(factors.begin(), factors.end(), std::greater<>());
@@ -193,33 +196,33 @@ std::vector<int64_t> factors_below(int64_t value, int64_t most) {
 // The largest micro-batch below the run's with which it fits, at the same global batch.
 std::optional<std::string> smaller_micro_batch(const RunMemory& run) {
   const configs::BatchConfig& batch = run.config.batch;
-  if (!knows_activations(run.memory) || !run.options.trains) return std::nullopt;
+  if (!has_activations(run.memory) || !run.options.trains) return std::nullopt;
   const int64_t samples = batch.micro_batch_size * batch.accumulation_steps;
   for (const int64_t size : factors_below(samples, batch.micro_batch_size)) {
     configs::Config config = run.config;
     config.batch.micro_batch_size = size;
     config.batch.accumulation_steps = samples / size;
-    const auto need = need_after(run, config);
-    if (!need || lack_of(run, *need).bytes > 0) continue;
+    const auto need = need_with(run, config);
+    if (!need || shortfall_of(run, *need).bytes > 0) continue;
     return fmt::format("--micro-batch {} with --accumulation {}: {} of host memory{}", size,
                        samples / size, format_bytes(need->host), json_to_paste(run.config, config));
   }
   return std::nullopt;
 }
 
-std::string what_fits(const RunMemory& run) {
+std::string suggest_fit(const RunMemory& run) {
   if (const auto smaller = smaller_micro_batch(run)) return "this would fit:\n  " + *smaller;
   const MemoryFacts facts{
-      .world_size = run.options.shape[comm::Axis::kData],
+      .world_size = run.options.shape[comm::MeshDim::kDp],
       .trains = run.options.trains,
-      .lacks = on_cpu(run) ? MemoryFacts::Lacks::kShared : MemoryFacts::Lacks::kHost,
-      .activations = knows_activations(run.memory) && on_cpu(run)};
-  const auto lacks = [&](const configs::Config& config) {
-    const auto need = need_after(run, config);
-    return need ? lack_of(run, *need).bytes : kDoesNotWork;
+      .shortage = on_cpu(run) ? MemoryFacts::Shortage::kShared : MemoryFacts::Shortage::kHost,
+      .activations = has_activations(run.memory) && on_cpu(run)};
+  const auto shortfall = [&](const configs::Config& config) {
+    const auto need = need_with(run, config);
+    return need ? shortfall_of(run, *need).bytes : kInvalidConfig;
   };
-  const FittingConfig found = fit_memory(run.config, facts, lacks);
-  const auto need = need_after(run, found.config);
+  const FittingConfig found = fit_memory(run.config, facts, shortfall);
+  const auto need = need_with(run, found.config);
   if (found.changes.empty() || !need) {
     const bool disk = !memory_need(run).files.empty();
     return fmt::format("a smaller model would fit, or more memory{}",
@@ -227,16 +230,16 @@ std::string what_fits(const RunMemory& run) {
   }
   std::string text = fmt::format("{}: {} of host memory", fmt::join(found.changes, " and "),
                                  format_bytes(need->host));
-  if (const int64_t files = sum_of(need->files); files > 0) {
+  if (const int64_t files = total_of(need->files); files > 0) {
     text += fmt::format(" and {} in files at nvme_path", format_bytes(files));
   }
   text += json_to_paste(run.config, found.config);
-  if (lack_of(run, *need).bytes == 0) return "this would fit:\n  " + text;
+  if (shortfall_of(run, *need).bytes == 0) return "this would fit:\n  " + text;
   return "it does not fit with all sharding and offload either; what takes least is\n  " + text;
 }
 
 // Bytes in host memory.
-int64_t held_bytes(const model::Blocks& blocks) {
+int64_t parameter_bytes(const model::Blocks& blocks) {
   std::set<const void*> seen;  // a tied weight counts once
   int64_t bytes = 0;
   for (const auto& block : blocks) {
@@ -258,12 +261,12 @@ int64_t runtime_in_use(const std::filesystem::path& root, int64_t held) {
 }  // namespace
 
 RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
-                     const OutlineOptions& options, int here, const std::filesystem::path& root) {
-  const int64_t held = held_bytes(blocks);
-  const auto reckon = [=](const configs::Config& other, const OutlineOptions& with) {
+                     const EstimateOptions& options, int here, const std::filesystem::path& root) {
+  const int64_t held = parameter_bytes(blocks);
+  const auto estimate = [=](const configs::Config& other, const EstimateOptions& with) {
     const auto plan = plan_of(blocks, with);
     MemoryPlan memory = plan_memory(plan, other, with);
-    const Place host = with.device == torch::kCPU ? &PlaceBytes::device : &PlaceBytes::host;
+    const TierField host = with.device == torch::kCPU ? &TierBytes::device : &TierBytes::host;
     memory.held.*host = held;
     memory.runtime.*host = kRuntimeBytes + kCodeBytes / here;
     if (with.device == torch::kCUDA) {
@@ -272,7 +275,7 @@ RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
     }
     return memory;
   };
-  RunMemory run{config, options, reckon(config, options), {}, reckon};
+  RunMemory run{config, options, estimate(config, options), {}, estimate};
   run.free = free_space(config.zero, run.memory, here, root);
   if (const int64_t own = (held + runtime_in_use(root, held)) * here; run.free.host && own > 0) {
     run.free.host->bytes += own;
@@ -284,54 +287,54 @@ RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
 
 RunMemory with_activations(RunMemory run, const MicroBatchSize& micro_batch) {
   run.options.micro_batch = micro_batch;
-  run.memory = run.reckon(run.config, run.options);
+  run.memory = run.estimate(run.config, run.options);
   return run;
 }
 
 MemoryNeed memory_need(const RunMemory& run) {
-  return need_of(run, run.memory, run.config);
+  return compute_need(run, run.memory, run.config);
 }
 
 void require_memory(const RunMemory& run) {
-  const Lack lack = lack_of(run, memory_need(run));
-  if (lack.bytes == 0) return;
-  std::vector<std::string> parts = {kinds_text(run.memory, host_places(run))};
-  const std::string files = kinds_text(run.memory, {&PlaceBytes::file});
+  const Shortfall shortfall = shortfall_of(run, memory_need(run));
+  if (shortfall.bytes == 0) return;
+  std::vector<std::string> parts = {describe_kinds(run.memory, host_fields(run))};
+  const std::string files = describe_kinds(run.memory, {&TierBytes::file});
   if (!files.empty()) parts.push_back("in files " + files);
-  throw Error("the run {}; {} with {} each{}; {}", lack.why, counted(run.free.ranks, "rank"),
+  throw Error("the run {}; {} with {} each{}; {}", shortfall.why, pluralize(run.free.ranks, "rank"),
               fmt::join(parts, "; "),
-              knows_activations(run.memory) ? "" : ", activations not counted", what_fits(run));
+              has_activations(run.memory) ? "" : ", activations not counted", suggest_fit(run));
 }
 
 std::vector<std::string> memory_lines(const RunMemory& run) {
-  struct Row {
+  struct MemoryRow {
     const char* name;
-    Place place;
+    TierField field;
   };
-  const Row rows[] = {{on_cpu(run) ? "memory" : "GPU memory", &PlaceBytes::device},
-                      {"pinned host memory", &PlaceBytes::pinned},
-                      {"host memory", &PlaceBytes::host},
-                      {"files", &PlaceBytes::file}};
+  const MemoryRow rows[] = {{on_cpu(run) ? "memory" : "GPU memory", &TierBytes::device},
+                            {"pinned host memory", &TierBytes::pinned},
+                            {"host memory", &TierBytes::host},
+                            {"files", &TierBytes::file}};
   std::vector<std::string> lines;
-  for (const Row& row : rows) {
-    const std::string kinds = kinds_text(run.memory, {row.place});
+  for (const MemoryRow& row : rows) {
+    const std::string kinds = describe_kinds(run.memory, {row.field});
     if (!kinds.empty()) lines.push_back(fmt::format("each rank, {}: {}", row.name, kinds));
   }
   const MemoryNeed need = memory_need(run);
-  std::string all = fmt::format("{}: {} of host memory", counted(run.free.ranks, "rank"),
+  std::string all = fmt::format("{}: {} of host memory", pluralize(run.free.ranks, "rank"),
                                 format_bytes(need.host));
   if (run.free.host) all += fmt::format(" of {} left", format_bytes(run.free.host->bytes));
-  for (const auto& [folder, bytes] : need.files) {
-    all += fmt::format(", {} in {}", format_bytes(bytes), folder);
-    const auto disk = run.free.disks.find(folder);
+  for (const auto& [directory, bytes] : need.files) {
+    all += fmt::format(", {} in {}", format_bytes(bytes), directory);
+    const auto disk = run.free.disks.find(directory);
     if (disk != run.free.disks.end())
       all += fmt::format(" of {} free", format_bytes(disk->second.free));
   }
-  lines.push_back(all + (knows_activations(run.memory) ? "" : "; activations come on top"));
+  lines.push_back(all + (has_activations(run.memory) ? "" : "; activations come on top"));
   return lines;
 }
 
-int64_t connected_gpu_bytes(const comm::GridShape& shape) {
+int64_t connected_gpu_bytes(const comm::MeshShape& shape) {
   return kContextBytes + std::min(num_communicators(shape), 1) * kCommunicatorBytes;
 }
 
@@ -340,7 +343,7 @@ std::optional<std::string> gpu_warning(const zero::MemoryPlan& memory, int64_t f
   if (need <= free) return std::nullopt;
   return fmt::format(
       "the run needs {} on each GPU, {}, but {} are free", format_bytes(need),
-      knows_activations(memory) ? "estimated activations included" : "activations not counted",
+      has_activations(memory) ? "estimated activations included" : "activations not counted",
       format_bytes(free));
 }
 

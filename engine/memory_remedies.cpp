@@ -12,14 +12,14 @@ namespace {
 
 using configs::BatchConfig;
 using configs::Config;
+using configs::OffloadDevice;
 using configs::OffloadOptimizerConfig;
 using configs::OffloadParamConfig;
 using configs::Precision;
 using configs::RecomputeConfig;
-using configs::RestingPlace;
-using Lacks = MemoryFacts::Lacks;
+using Shortage = MemoryFacts::Shortage;
 
-constexpr size_t kMost = 3;
+constexpr size_t kMaxRemedies = 3;
 
 int64_t smallest_factor(int64_t value) {
   for (int64_t factor = 2; factor <= value / factor; ++factor) {
@@ -34,7 +34,7 @@ class Remedies {
   Remedies(const Config& config, const MemoryFacts& facts) : config_(config), facts_(facts) {}
 
   // Where the model computes.
-  std::vector<std::string> of_compute() {
+  std::vector<std::string> for_device() {
     micro_batch();
     recompute();
     sharding();
@@ -54,9 +54,9 @@ class Remedies {
   }
 
   // Where only what is offloaded rests.
-  std::vector<std::string> of_host() {
+  std::vector<std::string> for_host() {
     const OffloadOptimizerConfig& optimizer = config_.zero.offload_optimizer;
-    const bool states = facts_.trains && optimizer.device == RestingPlace::kCpu;
+    const bool states = facts_.trains && optimizer.device == OffloadDevice::kCpu;
     if (states && config_.zero.stage == 0) sharding();
     if (facts_.trains && config_.recompute.cpu_checkpointing) {
       micro_batch();
@@ -75,20 +75,20 @@ class Remedies {
  private:
   template <typename... Args>
   void add(fmt::format_string<Args...> format, Args&&... args) {
-    all_.push_back(fmt::format(format, std::forward<Args>(args)...));
+    remedies_.push_back(fmt::format(format, std::forward<Args>(args)...));
   }
 
   // The text ends with what `change` makes of the file.
   void add_change(const std::string& text, const std::function<void(Config&)>& change) {
     Config after = config_;
     change(after);
-    all_.push_back(text + json_to_paste(config_, std::move(after)));
+    remedies_.push_back(text + json_to_paste(config_, std::move(after)));
   }
 
   std::vector<std::string> finish() {
     add("a smaller model");
-    if (all_.size() > kMost) all_.resize(kMost);
-    return std::move(all_);
+    if (remedies_.size() > kMaxRemedies) remedies_.resize(kMaxRemedies);
+    return std::move(remedies_);
   }
 
   void micro_batch() {
@@ -133,40 +133,40 @@ class Remedies {
   // One place further away from what computes: cpu where that is another memory, then nvme.
   void offload_optimizer() {
     if (!facts_.trains) return;
-    const RestingPlace now = config_.zero.offload_optimizer.device;
-    if (facts_.lacks == Lacks::kDevice) {
-      if (now != RestingPlace::kDevice) return;
+    const OffloadDevice now = config_.zero.offload_optimizer.device;
+    if (facts_.shortage == Shortage::kDevice) {
+      if (now != OffloadDevice::kNone) return;
       add_change(
           "zero_optimization.offload_optimizer.device \"cpu\": masters and optimizer state wait in "
           "host memory",
-          [](Config& config) { config.zero.offload_optimizer.device = RestingPlace::kCpu; });
-    } else if (facts_.lack_at(now)) {
+          [](Config& config) { config.zero.offload_optimizer.device = OffloadDevice::kCpu; });
+    } else if (facts_.is_short_at(now)) {
       add_change(
           "zero_optimization.offload_optimizer.device \"nvme\" with a nvme_path: masters and "
           "optimizer state wait in a file",
-          [](Config& config) { config.zero.offload_optimizer.device = RestingPlace::kNvme; });
+          [](Config& config) { config.zero.offload_optimizer.device = OffloadDevice::kNvme; });
     }
   }
 
   void offload_parameters() {
     const OffloadParamConfig& param = config_.zero.offload_param;
     const char* stage = config_.zero.stage == 3 ? "" : "zero_optimization.stage 3 and ";
-    if (facts_.lacks == Lacks::kDevice) {
-      if (param.device != RestingPlace::kDevice) return;
+    if (facts_.shortage == Shortage::kDevice) {
+      if (param.device != OffloadDevice::kNone) return;
       add_change(
           fmt::format("{}zero_optimization.offload_param.device \"cpu\": parameters wait in host "
                       "memory",
                       stage),
           [](Config& config) {
             config.zero.stage = 3;
-            config.zero.offload_param.device = RestingPlace::kCpu;
+            config.zero.offload_param.device = OffloadDevice::kCpu;
           });
-    } else if (facts_.lack_at(param.device)) {
+    } else if (facts_.is_short_at(param.device)) {
       add_change(fmt::format("{}zero_optimization.offload_param.device \"nvme\" with a nvme_path: "
                              "parameters wait in a file",
                              stage),
                  move_parameters_to_files);
-    } else if (param.device == RestingPlace::kNvme && param.max_in_cpu_elements > 0) {
+    } else if (param.device == OffloadDevice::kNvme && param.max_in_cpu_elements > 0) {
       add("zero_optimization.offload_param.max_in_cpu below {}: more parameters wait in the file",
           param.max_in_cpu_elements);
     }
@@ -175,7 +175,7 @@ class Remedies {
   void keep_inputs_on_host() {
     const RecomputeConfig& recompute = config_.recompute;
     const bool recomputes = recompute.every_nth_block > 0 || recompute.number_checkpoints > 0;
-    if (facts_.trains && facts_.lacks == Lacks::kDevice && recomputes &&
+    if (facts_.trains && facts_.shortage == Shortage::kDevice && recomputes &&
         !recompute.cpu_checkpointing) {
       add_change("activation_checkpointing.cpu_checkpointing: kept inputs wait in host memory",
                  [](Config& config) { config.recompute.cpu_checkpointing = true; });
@@ -189,7 +189,7 @@ class Remedies {
 
   const Config& config_;
   const MemoryFacts& facts_;
-  std::vector<std::string> all_;
+  std::vector<std::string> remedies_;
 };
 
 }  // namespace
@@ -197,28 +197,28 @@ class Remedies {
 void move_parameters_to_files(Config& config) {
   config.zero.stage = 3;
   OffloadParamConfig& files = config.zero.offload_param;
-  files.device = RestingPlace::kNvme;
+  files.device = OffloadDevice::kNvme;
   files.max_in_cpu_elements = 0;
   files.buffer_size_elements = configs::kBufferSizeAsNeeded;
 }
 
 std::string json_to_paste(const Config& before, Config after) {
   constexpr const char* kExample = "/local_nvme";
-  std::string& of_optimizer = after.zero.offload_optimizer.nvme_path;
-  std::string& of_param = after.zero.offload_param.nvme_path;
-  const auto fill = [](RestingPlace device, std::string& folder, const std::string& other) {
-    if (device != RestingPlace::kNvme || !folder.empty()) return;
-    folder = other.empty() ? kExample : other;
+  std::string& optimizer_path = after.zero.offload_optimizer.nvme_path;
+  std::string& param_path = after.zero.offload_param.nvme_path;
+  const auto fill = [](OffloadDevice device, std::string& directory, const std::string& other) {
+    if (device != OffloadDevice::kNvme || !directory.empty()) return;
+    directory = other.empty() ? kExample : other;
   };
-  fill(after.zero.offload_optimizer.device, of_optimizer, of_param);
-  fill(after.zero.offload_param.device, of_param, of_optimizer);
+  fill(after.zero.offload_optimizer.device, optimizer_path, param_path);
+  fill(after.zero.offload_param.device, param_path, optimizer_path);
   const std::string keys = configs::changed_keys(before, after);
   return keys.empty() ? "" : fmt::format("\n    in ds_config.json: {}", keys);
 }
 
 std::vector<std::string> memory_remedies(const Config& config, const MemoryFacts& facts) {
   Remedies remedies(config, facts);
-  return facts.lacks == Lacks::kHost ? remedies.of_host() : remedies.of_compute();
+  return facts.shortage == Shortage::kHost ? remedies.for_host() : remedies.for_device();
 }
 
 }  // namespace zeroth::engine

@@ -13,18 +13,18 @@ struct MemoryFacts {
   int64_t world_size = 1;
   int64_t seq_len = 1;
   bool trains = true;  // false: it only evaluates
-  enum class Lacks {
+  enum class Shortage {
     kShared,  // host memory, of a run that computes in it
     kDevice,  // memory of a GPU
     kHost     // host memory, of a run on GPUs
   };
-  Lacks lacks = Lacks::kShared;
+  Shortage shortage = Shortage::kShared;
   bool activations = false;  // they are counted among what is needed
 
   // Whether what rests there is in the host memory that is short.
-  bool lack_at(configs::RestingPlace place) const {
-    return place == configs::RestingPlace::kCpu ||
-           (place == configs::RestingPlace::kDevice && lacks == Lacks::kShared);
+  bool is_short_at(configs::OffloadDevice place) const {
+    return place == configs::OffloadDevice::kCpu ||
+           (place == configs::OffloadDevice::kNone && shortage == Shortage::kShared);
   }
 };
 

@@ -1,11 +1,11 @@
 #include "engine/mesh_ranks.h"
 
-#include "comm/agreement.h"
+#include "comm/cpu_collectives.h"
 
 namespace zeroth::engine {
 
 std::vector<std::string> MeshRanks::gather(const std::string& mine) {
-  return comm::gather_texts(mine, "what ranks tell", mesh_.host());
+  return comm::all_gather_strings(mine, "what ranks tell", mesh_.cpu_group());
 }
 
 }  // namespace zeroth::engine

@@ -4,21 +4,21 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/ranks.h"
-#include "comm/mesh.h"
+#include "checkpoint/rank_group.h"
+#include "comm/device_mesh.h"
 
 namespace zeroth::engine {
 
-class MeshRanks : public checkpoint::Ranks {
+class MeshRanks : public checkpoint::RankGroup {
  public:
-  explicit MeshRanks(comm::Mesh& mesh) : mesh_(mesh) {}
+  explicit MeshRanks(comm::DeviceMesh& mesh) : mesh_(mesh) {}
 
   int rank() const override { return mesh_.rank(); }
   int size() const override { return mesh_.world_size(); }
   std::vector<std::string> gather(const std::string& mine) override;
 
  private:
-  comm::Mesh& mesh_;
+  comm::DeviceMesh& mesh_;
 };
 
 }  // namespace zeroth::engine

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "comm/agreement.h"
+#include "comm/cpu_collectives.h"
 #include "engine/parameter_order.h"
 
 namespace zeroth::engine {
@@ -27,7 +27,7 @@ int64_t first_bad(const zero::UnitPlan& plan, size_t unit, const torch::Tensor& 
     const zero::Range in_slot = plan.units[unit].layout.overlap(slot, range);
     const int64_t begin = slots[slot].offset + in_slot.begin - range.begin;
     if (in_slot.size() == 0 || is_finite(values.narrow(0, begin, in_slot.size()))) continue;
-    return order_of(plan, unit, slot);
+    return parameter_order(plan, unit, slot);
   }
   return kNone;
 }
@@ -45,8 +45,8 @@ int64_t first_bad_gradient(const zero::UnitPlan& plan, const zero::GradReducer& 
 int64_t first_bad_parameter(const zero::UnitPlan& plan, const zero::Strategy& strategy) {
   for (size_t unit = plan.units.size(); unit-- > 0;) {
     if (!plan.units[unit].trainable) continue;
-    const offload::TileLease share = strategy.params->share(unit);
-    const int64_t order = first_bad(plan, unit, share.tensor(), strategy.store->range(unit));
+    const offload::ChunkLease shard = strategy.params->acquire_shard(unit);
+    const int64_t order = first_bad(plan, unit, shard.tensor(), strategy.store->range(unit));
     if (order != kNone) return order;
   }
   return kNone;
@@ -64,7 +64,7 @@ NonFiniteSkips make_non_finite_skips(const configs::Config& config) {
 }
 
 std::string NonFiniteSkips::not_finite(const Skip& skip, const zero::UnitPlan& plan,
-                                       const zero::Strategy& strategy, comm::Mesh& mesh) {
+                                       const zero::Strategy& strategy, comm::DeviceMesh& mesh) {
   if (row_.in_a_row == 0) {
     find_gradient(skip, plan, strategy, mesh);
   } else if (row_.output.empty()) {
@@ -77,7 +77,7 @@ std::string NonFiniteSkips::not_finite(const Skip& skip, const zero::UnitPlan& p
         "the update before step {} left parameters that are not finite, the first in {}",
         row_.first_step, parameter_);
   }
-  std::string why = fmt::format("{} in {}", what_happened(skip), row_.gradient);
+  std::string why = fmt::format("{} in {}", describe_skip(skip), row_.gradient);
   if (skip.applied) return why + ", and were applied (bf16.check_grad_overflow is false)";
   if (!row_.output.empty()) why += "; " + row_.output;
   if (end_ == End::kTenthInARow && skip.loss_scale != 1) {
@@ -92,21 +92,22 @@ std::string NonFiniteSkips::since() const {
 }
 
 void NonFiniteSkips::find_gradient(const Skip& skip, const zero::UnitPlan& plan,
-                                   const zero::Strategy& strategy, comm::Mesh& mesh) {
+                                   const zero::Strategy& strategy, comm::DeviceMesh& mesh) {
   row_.first_step = skip.step;
-  const int64_t gradient = comm::least_over_ranks(first_bad_gradient(plan, *strategy.grads),
-                                                  "the first gradient that is not finite", mesh);
+  const int64_t gradient = comm::min_over_ranks(first_bad_gradient(plan, *strategy.grads),
+                                                "the first gradient that is not finite", mesh);
   row_.in_one = gradient != kNone;
   row_.gradient = row_.in_one ? parameter_at(plan, gradient)
                               : "no single parameter (the norm itself overflowed)";
-  const int64_t parameter = comm::least_over_ranks(first_bad_parameter(plan, strategy),
-                                                   "the first parameter that is not finite", mesh);
+  const int64_t parameter = comm::min_over_ranks(first_bad_parameter(plan, strategy),
+                                                 "the first parameter that is not finite", mesh);
   if (parameter != kNone) parameter_ = parameter_at(plan, parameter);
 }
 
-void NonFiniteSkips::find_output(const Skip& skip, const zero::UnitPlan& plan, comm::Mesh& mesh) {
+void NonFiniteSkips::find_output(const Skip& skip, const zero::UnitPlan& plan,
+                                 comm::DeviceMesh& mesh) {
   const int64_t mine = skip.bad_output ? static_cast<int64_t>(*skip.bad_output) : kNone;
-  const int64_t first = comm::least_over_ranks(mine, "the first output that is not finite", mesh);
+  const int64_t first = comm::min_over_ranks(mine, "the first output that is not finite", mesh);
   row_.output =
       first == kNone
           ? "every block's output is finite in forward"
@@ -123,11 +124,11 @@ bool NonFiniteSkips::ends(const Skip& skip) const {
     case End::kAtFloor:
       return skip.at_floor;
     default:
-      return row_.in_a_row >= kMostInARow;
+      return row_.in_a_row >= kMaxInARow;
   }
 }
 
-std::string NonFiniteSkips::what_happened(const Skip& skip) const {
+std::string NonFiniteSkips::describe_skip(const Skip& skip) const {
   if (skip.applied) {
     return fmt::format("the gradients of step {} are not finite, first in backward", skip.step);
   }

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "comm/mesh.h"
+#include "comm/device_mesh.h"
 #include "configs/config.h"
 #include "zero/strategy.h"
 #include "zero/unit.h"
@@ -18,7 +18,7 @@ namespace zeroth::engine {
 // wrong.
 class NonFiniteSkips {
  public:
-  static constexpr int64_t kMostInARow = 10;
+  static constexpr int64_t kMaxInARow = 10;
 
   // Which skipped step ends the run. One after which parameters are not finite always does.
   enum class End {
@@ -53,17 +53,17 @@ class NonFiniteSkips {
   // Looks for the place on the first step of a row, before an update. At the one that ends the run
   // returns why, with block and parameter; empty before. Collective.
   std::string not_finite(const Skip& skip, const zero::UnitPlan& plan,
-                         const zero::Strategy& strategy, comm::Mesh& mesh);
+                         const zero::Strategy& strategy, comm::DeviceMesh& mesh);
   bool in_a_row() const { return row_.in_a_row > 0; }
   // StepStats::not_finite, in such a row.
   std::string since() const;
 
  private:
   void find_gradient(const Skip& skip, const zero::UnitPlan& plan, const zero::Strategy& strategy,
-                     comm::Mesh& mesh);
-  void find_output(const Skip& skip, const zero::UnitPlan& plan, comm::Mesh& mesh);
+                     comm::DeviceMesh& mesh);
+  void find_output(const Skip& skip, const zero::UnitPlan& plan, comm::DeviceMesh& mesh);
   bool ends(const Skip& skip) const;
-  std::string what_happened(const Skip& skip) const;
+  std::string describe_skip(const Skip& skip) const;
 
   End end_;
   State row_;

@@ -11,10 +11,10 @@ constexpr int64_t kSlotsPerUnit = int64_t{1} << 24;
 
 }  // namespace
 
-int64_t order_of(const zero::UnitPlan& plan, size_t unit, size_t slot) {
-  const size_t units_behind = plan.units.size() - 1 - unit;
-  const size_t slots_behind = plan.units[unit].layout.slots().size() - 1 - slot;
-  return static_cast<int64_t>(units_behind) * kSlotsPerUnit + static_cast<int64_t>(slots_behind);
+int64_t parameter_order(const zero::UnitPlan& plan, size_t unit, size_t slot) {
+  const size_t later_units = plan.units.size() - 1 - unit;
+  const size_t later_slots = plan.units[unit].layout.slots().size() - 1 - slot;
+  return static_cast<int64_t>(later_units) * kSlotsPerUnit + static_cast<int64_t>(later_slots);
 }
 
 std::string parameter_at(const zero::UnitPlan& plan, int64_t order) {

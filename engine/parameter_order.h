@@ -13,7 +13,7 @@ inline constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
 // Smaller is earlier in backward: units from the last to the first, slots from the last to the
 // first.
-int64_t order_of(const zero::UnitPlan& plan, size_t unit, size_t slot);
+int64_t parameter_order(const zero::UnitPlan& plan, size_t unit, size_t slot);
 
 // "block layers.3, parameter layers.3.attention.q.weight"
 std::string parameter_at(const zero::UnitPlan& plan, int64_t order);

@@ -5,42 +5,42 @@
 #include <algorithm>
 
 #include "engine/state_blocks.h"
-#include "zero/catalogue.h"
 #include "zero/dtype.h"
 #include "zero/param_store.h"
+#include "zero/parameter_index.h"
 #include "zero/sharded_optimizer.h"
 #include "zero/unit.h"
 
 namespace zeroth::engine {
 namespace {
 
-void set_array(const HeldValues& held, size_t unit, size_t index, const torch::Tensor& values) {
+void set_array(const ShardedState& held, size_t unit, size_t index, const torch::Tensor& values) {
   if (held.plan.units[unit].trainable) return held.optimizer.set_array(unit, index, values);
-  const auto lease = held.params.share(unit, held.params.device(), offload::Access::kWrite);
+  const auto lease = held.params.acquire_shard(unit, held.params.device(), offload::Access::kWrite);
   const torch::Tensor weights = lease.tensor();
   if (weights.const_data_ptr() != values.const_data_ptr()) weights.copy_(values);
-  held.params.updated(unit);
+  held.params.mark_updated(unit);
 }
 
-StatePiece piece_of(const zero::Slot& slot, const zero::ShardedOptimizer::Array& array,
-                    const zero::Range& part) {
-  return {.parameter = slot.whole.name,
+StateSlice make_slice(const zero::Slot& slot, const zero::ShardedOptimizer::Array& array,
+                      const zero::Range& part) {
+  return {.parameter = slot.global.name,
           .state = array.name,
           .dtype = array.dtype,
-          .box = zero::box_of(slot),
+          .box = zero::slice_of(slot),
           .begin = part.begin,
           .end = part.end};
 }
 
 // Into where it rests, where that is plain memory of the CPU; else through `spare`.
-void load_array(const HeldValues& held, StateSource& source, size_t u, size_t index,
+void load_array(const ShardedState& held, StateSource& source, size_t u, size_t index,
                 torch::Tensor& spare) {
   const zero::Unit& unit = held.plan.units[u];
   const auto array = kept_arrays(held, u).at(index);
-  const zero::Range share = unit.share();
+  const zero::Range owned_range = unit.owned_range();
   torch::Tensor values = in_place(held, u, index);
   if (!values.defined()) {
-    const int64_t bytes = share.size() * zero::width_of(array.dtype);
+    const int64_t bytes = owned_range.size() * zero::element_bytes(array.dtype);
     if (!spare.defined() || spare.numel() < bytes) spare = at::empty({bytes}, torch::kUInt8);
     values = spare.narrow(0, 0, bytes).view(array.dtype);
   }
@@ -48,40 +48,40 @@ void load_array(const HeldValues& held, StateSource& source, size_t u, size_t in
   const auto fill_to = [&](int64_t begin) {  // with padding
     if (begin > filled) values.narrow(0, filled, begin - filled).zero_();
   };
-  for_each_part(unit, share, [&](const zero::Slot& slot, const zero::Range& part) {
-    const int64_t begin = slot.offset + part.begin - share.begin;
+  for_each_part(unit, owned_range, [&](const zero::Slot& slot, const zero::Range& part) {
+    const int64_t begin = slot.offset + part.begin - owned_range.begin;
     fill_to(begin);
-    source.read(piece_of(slot, array, part), values.narrow(0, begin, part.size()));
+    source.read(make_slice(slot, array, part), values.narrow(0, begin, part.size()));
     filled = begin + part.size();
   });
-  fill_to(share.size());
+  fill_to(owned_range.size());
   set_array(held, u, index, values);
 }
 
 }  // namespace
 
-std::vector<StatePiece> pieces_to_save(const HeldValues& held) {
-  std::vector<StatePiece> pieces;
+std::vector<StateSlice> slices_to_save(const ShardedState& held) {
+  std::vector<StateSlice> pieces;
   for (size_t u = 0; u < held.plan.units.size(); ++u) {
     const zero::Unit& unit = held.plan.units[u];
     for (const auto& array : kept_arrays(held, u)) {
       for_each_part(unit, unit.shard(), [&](const zero::Slot& slot, const zero::Range& part) {
-        pieces.push_back(piece_of(slot, array, part));
+        pieces.push_back(make_slice(slot, array, part));
       });
     }
   }
   return pieces;
 }
 
-std::vector<StatePiece> whole_states(const HeldValues& held) {
-  std::vector<StatePiece> pieces;
-  for (const zero::WholeParameter& parameter : zero::whole_parameters(held.plan)) {
+std::vector<StateSlice> global_states(const ShardedState& held) {
+  std::vector<StateSlice> pieces;
+  for (const zero::GlobalParameter& parameter : zero::global_parameters(held.plan)) {
     if (parameter.numel() == 0) continue;
-    for (const auto& array : kept_arrays(held, parameter.boxes.front().unit)) {
+    for (const auto& array : kept_arrays(held, parameter.slices.front().unit)) {
       pieces.push_back({.parameter = parameter.name,
                         .state = array.name,
                         .dtype = array.dtype,
-                        .box = TensorBox::whole(parameter.shape),
+                        .box = TensorSlice::full(parameter.shape),
                         .begin = 0,
                         .end = parameter.numel()});
     }
@@ -89,27 +89,27 @@ std::vector<StatePiece> whole_states(const HeldValues& held) {
   return pieces;
 }
 
-int64_t bytes_to_save(const HeldValues& held) {
+int64_t bytes_to_save(const ShardedState& held) {
   int64_t bytes = 0;
-  for (const StatePiece& piece : pieces_to_save(held)) {
-    bytes += piece.size() * zero::width_of(piece.dtype);
+  for (const StateSlice& piece : slices_to_save(held)) {
+    bytes += piece.size() * zero::element_bytes(piece.dtype);
   }
   return bytes;
 }
 
-void bring_up_to_date(const HeldValues& held) {
+void apply_pending_updates(const ShardedState& held) {
   for (size_t u = 0; u < held.plan.units.size(); ++u) {
-    if (held.plan.units[u].trainable) held.optimizer.bring_up_to_date(u);
+    if (held.plan.units[u].trainable) held.optimizer.apply_pending_update(u);
   }
 }
 
-void save_states(const HeldValues& held, StateSink& sink) {
+void save_states(const ShardedState& held, StateSink& sink) {
   const torch::NoGradGuard no_grad;
-  bring_up_to_date(held);
-  sink.begin(pieces_to_save(held));
+  apply_pending_updates(held);
+  sink.begin(slices_to_save(held));
   for (const StateBlock& block : blocks_to_save(held)) {
     torch::Tensor values = in_place(held, block);
-    offload::TileLease tile;
+    offload::ChunkLease tile;
     if (!values.defined()) {
       tile = read_tile(held, block);
       values = tile.tensor()
@@ -120,10 +120,10 @@ void save_states(const HeldValues& held, StateSink& sink) {
   }
 }
 
-void load_states(const HeldValues& held, StateSource& source, bool weights_only,
+void load_states(const ShardedState& held, StateSource& source, bool weights_only,
                  const OnRead& on_read) {
   const torch::NoGradGuard no_grad;
-  bring_up_to_date(held);
+  apply_pending_updates(held);
   const auto arrays = [&](size_t u) { return weights_only ? 1 : kept_arrays(held, u).size(); };
   const auto elements = [&](size_t u) { return held.plan.units[u].layout.shard_numel(); };
   int64_t done = 0, all = 0;

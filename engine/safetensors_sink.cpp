@@ -8,10 +8,10 @@ void SafetensorsSink::begin(const std::vector<ParameterInfo>& parameters) {
   ZEROTH_CHECK(!parameters.empty(), "a model without parameters goes to {}", dir_.string());
   std::vector<model::PlannedTensor> planned;
   for (const ParameterInfo& info : parameters) planned.push_back({info.name, info.shape});
-  model::OutputFolder::clear_leftovers(dir_);
-  model::OutputFolder::check(dir_, /*overwrite=*/false);
-  folder_.emplace(dir_, /*overwrite=*/false);
-  writer_.emplace(folder_->path() / "model.safetensors", parameters.front().dtype, planned);
+  model::OutputDirectory::clear_leftovers(dir_);
+  model::OutputDirectory::check(dir_, /*overwrite=*/false);
+  directory_.emplace(dir_, /*overwrite=*/false);
+  writer_.emplace(directory_->path() / "model.safetensors", parameters.front().dtype, planned);
 }
 
 void SafetensorsSink::write(const std::string& name, const torch::Tensor& value) {
@@ -22,7 +22,7 @@ void SafetensorsSink::write(const std::string& name, const torch::Tensor& value)
 void SafetensorsSink::commit() {
   writer_->finish();
   writer_.reset();
-  folder_->commit();
+  directory_->commit();
 }
 
 }  // namespace zeroth::engine

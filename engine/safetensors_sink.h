@@ -1,4 +1,4 @@
-// A saved model as one file of a folder.
+// A saved model as one file of a directory.
 #pragma once
 
 #include <filesystem>
@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "engine/model_sink.h"
-#include "model/hf/output_folder.h"
+#include "model/hf/output_directory.h"
 #include "model/hf/safetensors_writer.h"
 
 namespace zeroth::engine {
 
-// DIR/model.safetensors; the folder appears, whole, in commit(). An existing folder that is not
-// empty is an Error, and so is a value that is not finite.
+// DIR/model.safetensors; the directory appears, whole, in commit(). An existing directory that is
+// not empty is an Error, and so is a value that is not finite.
 class SafetensorsSink final : public ModelSink {
  public:
   explicit SafetensorsSink(std::filesystem::path dir) : dir_(std::move(dir)) {}
@@ -24,7 +24,7 @@ class SafetensorsSink final : public ModelSink {
 
  private:
   std::filesystem::path dir_;
-  std::optional<model::OutputFolder> folder_;
+  std::optional<model::OutputDirectory> directory_;
   std::optional<model::SafetensorsWriter> writer_;
 };
 

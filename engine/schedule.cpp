@@ -22,7 +22,8 @@ std::vector<Segment> evenly_spaced(size_t num_blocks, size_t count) {
   return segments;
 }
 
-std::vector<Segment> cut_off(const std::vector<Segment>& segments, size_t first_trained) {
+std::vector<Segment> split_frozen_prefix(const std::vector<Segment>& segments,
+                                         size_t first_trained) {
   std::vector<Segment> rest = {{0, first_trained, false, /*trained=*/false}};
   for (Segment segment : segments) {
     segment.first = std::max(segment.first, first_trained);
@@ -31,12 +32,12 @@ std::vector<Segment> cut_off(const std::vector<Segment>& segments, size_t first_
   return rest;
 }
 
-void visit_backward(const Segment& segment, std::vector<size_t>& visits) {
+void append_backward(const Segment& segment, std::vector<size_t>& accesses) {
   if (!segment.trained) return;
   if (segment.recompute) {
-    for (size_t block = segment.first; block + 1 < segment.end; ++block) visits.push_back(block);
+    for (size_t block = segment.first; block + 1 < segment.end; ++block) accesses.push_back(block);
   }
-  for (size_t block = segment.end; block-- > segment.first;) visits.push_back(block);
+  for (size_t block = segment.end; block-- > segment.first;) accesses.push_back(block);
 }
 
 }  // namespace
@@ -50,18 +51,18 @@ std::vector<Segment> plan_segments(size_t num_blocks, const configs::RecomputeCo
     segments = evenly_spaced(num_blocks, static_cast<size_t>(config.number_checkpoints));
   }
   segments.back().recompute = false;
-  return first_trained == 0 ? segments : cut_off(segments, first_trained);
+  return first_trained == 0 ? segments : split_frozen_prefix(segments, first_trained);
 }
 
-std::vector<size_t> visits(const std::vector<Segment>& segments, int64_t micro_batches) {
-  std::vector<size_t> visits;
+std::vector<size_t> block_accesses(const std::vector<Segment>& segments, int64_t micro_batches) {
+  std::vector<size_t> accesses;
   for (int64_t micro = 0; micro < micro_batches; ++micro) {
-    for (size_t block = 0; block < segments.back().end; ++block) visits.push_back(block);
+    for (size_t block = 0; block < segments.back().end; ++block) accesses.push_back(block);
     for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
-      visit_backward(*segment, visits);
+      append_backward(*segment, accesses);
     }
   }
-  return visits;
+  return accesses;
 }
 
 }  // namespace zeroth::engine

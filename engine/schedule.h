@@ -26,6 +26,6 @@ std::vector<Segment> plan_segments(size_t num_blocks, const configs::RecomputeCo
 
 // The blocks that so many micro-batches gather one after the other, each forward and then backward,
 // in order.
-std::vector<size_t> visits(const std::vector<Segment>& segments, int64_t micro_batches);
+std::vector<size_t> block_accesses(const std::vector<Segment>& segments, int64_t micro_batches);
 
 }  // namespace zeroth::engine

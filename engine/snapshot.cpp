@@ -6,26 +6,26 @@
 #include <chrono>
 #include <exception>
 
-#include "base/failure_text.h"
+#include "base/describe_exception.h"
 #include "base/parallel.h"
 
 namespace zeroth::engine {
 namespace {
 
-constexpr int64_t kLeastMemory = int64_t{64} << 20;
-constexpr int64_t kSlab = int64_t{256} << 20;
+constexpr int64_t kMinMemory = int64_t{64} << 20;
+constexpr int64_t kSlabBytes = int64_t{256} << 20;
 
 // What a buffer takes of its slab: its values begin where those of any type may.
-int64_t in_slab(int64_t bytes) {
+int64_t align_to_slab(int64_t bytes) {
   constexpr int64_t kAlignment = 64;
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 // Adds the time until it goes.
-class Lap {
+class ScopedTimer {
  public:
-  explicit Lap(double& seconds) : seconds_(seconds) {}
-  ~Lap() {
+  explicit ScopedTimer(double& seconds) : seconds_(seconds) {}
+  ~ScopedTimer() {
     seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   }
 
@@ -37,38 +37,38 @@ class Lap {
 }  // namespace
 
 int64_t snapshot_memory(int64_t bytes_to_save) {
-  return std::min(bytes_to_save, std::max(kLeastMemory, bytes_to_save / 4));
+  return std::min(bytes_to_save, std::max(kMinMemory, bytes_to_save / 4));
 }
 
-SnapshotMemory::SnapshotMemory(torch::Device device, int64_t most_bytes)
+SnapshotMemory::SnapshotMemory(torch::Device device, int64_t max_bytes)
     : link_(device.is_cpu() ? nullptr : device::make_host_link(device, /*pin_memory=*/true)),
       memory_(link_ ? link_->memory : device::HostMemory()),
-      most_(most_bytes) {}
+      max_bytes_(max_bytes) {}
 
 std::optional<std::pair<size_t, int64_t>> SnapshotMemory::find(int64_t bytes) const {
   for (size_t slab = 0; slab < slabs_.size(); ++slab) {
     for (const auto& [begin, end] : slabs_[slab].free)
-      if (end - begin >= in_slab(bytes)) return std::pair(slab, begin);
+      if (end - begin >= align_to_slab(bytes)) return std::pair(slab, begin);
   }
   return std::nullopt;
 }
 
 int64_t SnapshotMemory::next_slab() const {
-  return std::min(kSlab, most_ - slab_bytes_);
+  return std::min(kSlabBytes, max_bytes_ - slab_bytes_);
 }
 
 bool SnapshotMemory::has_room(int64_t bytes) const {
-  return taken_ == 0 || find(bytes) || next_slab() >= in_slab(bytes);
+  return used_bytes_ == 0 || find(bytes) || next_slab() >= align_to_slab(bytes);
 }
 
-torch::Tensor SnapshotMemory::take(int64_t bytes) {
+torch::Tensor SnapshotMemory::acquire(int64_t bytes) {
   auto place = find(bytes);
   if (!place) {
-    if (next_slab() < in_slab(bytes)) {  // no buffer is taken, and no slab is large enough
+    if (next_slab() < align_to_slab(bytes)) {  // no buffer is taken, and no slab is large enough
       slabs_.clear();
       slab_bytes_ = 0;
     }
-    const int64_t size = std::max(next_slab(), in_slab(bytes));
+    const int64_t size = std::max(next_slab(), align_to_slab(bytes));
     slabs_.push_back({memory_.zeros(size, torch::kUInt8), {{0, size}}});
     slab_bytes_ += size;
     place = {slabs_.size() - 1, 0};
@@ -76,15 +76,15 @@ torch::Tensor SnapshotMemory::take(int64_t bytes) {
   Slab& slab = slabs_[place->first];
   const int64_t begin = place->second, end = slab.free.at(begin);
   slab.free.erase(begin);
-  if (begin + in_slab(bytes) < end) slab.free[begin + in_slab(bytes)] = end;
-  taken_ += in_slab(bytes);
+  if (begin + align_to_slab(bytes) < end) slab.free[begin + align_to_slab(bytes)] = end;
+  used_bytes_ += align_to_slab(bytes);
   return slab.memory.narrow(0, begin, bytes);
 }
 
-void SnapshotMemory::give(torch::Tensor buffer) {
+void SnapshotMemory::release(torch::Tensor buffer) {
   const auto slab = std::find_if(slabs_.begin(), slabs_.end(),
                                  [&](const Slab& one) { return one.memory.is_alias_of(buffer); });
-  const int64_t begin = buffer.storage_offset(), bytes = in_slab(buffer.numel());
+  const int64_t begin = buffer.storage_offset(), bytes = align_to_slab(buffer.numel());
   const auto range = slab->free.emplace(begin, begin + bytes).first;
   const auto next = std::next(range);
   if (next != slab->free.end() && next->first == range->second) {
@@ -95,54 +95,54 @@ void SnapshotMemory::give(torch::Tensor buffer) {
     std::prev(range)->second = range->second;
     slab->free.erase(range);
   }
-  taken_ -= bytes;
+  used_bytes_ -= bytes;
 }
 
-Snapshot::Snapshot(const HeldValues& held, StateSink& sink, std::function<void()> finish,
+Snapshot::Snapshot(const ShardedState& held, StateSink& sink, std::function<void()> finish,
                    SnapshotMemory& memory)
     : held_(held), sink_(sink), finish_(std::move(finish)), memory_(memory) {
   const torch::NoGradGuard no_grad;
-  for (StateBlock& block : blocks_to_save(held, memory.most_in_one())) {
+  for (StateBlock& block : blocks_to_save(held, memory.max_buffer_bytes())) {
     const auto [tile, is_new] =
         tiles_.try_emplace({block.unit, block.tile.begin}, blocks_.size(), blocks_.size());
     tile->second.second = blocks_.size() + 1;
     const torch::Tensor there = in_place(held, block);
-    if (!there.defined()) lent_.push_back(blocks_.size());
+    if (!there.defined()) not_in_place_.push_back(blocks_.size());
     blocks_.push_back({std::move(block), there});
   }
-  left_ = blocks_.size();
+  remaining_ = blocks_.size();
   thread_ = std::thread([this] { run(); });
 }
 
 Snapshot::~Snapshot() {
   {
     const std::lock_guard lock(mutex_);
-    stops_ = true;
+    stop_requested_ = true;
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
   if (!arriving_.empty()) memory_.link()->copies->drain();
-  for (Block& block : blocks_) {
-    if (block.buffer.defined()) memory_.give(std::move(block.buffer));
+  for (SnapshotBlock& block : blocks_) {
+    if (block.buffer.defined()) memory_.release(std::move(block.buffer));
   }
 }
 
-torch::Tensor Snapshot::Block::copy() const {
+torch::Tensor Snapshot::SnapshotBlock::copy() const {
   return buffer.view(what.dtype);
 }
 
 void Snapshot::run() {
   const torch::NoGradGuard no_grad;
   (void)at::get_num_threads();
-  use_one_thread();  // the others compute
+  set_single_threaded();  // the others compute
   std::optional<std::string> failure;
   double seconds = 0;
   try {
-    const Lap lap(seconds);
-    sink_.begin(pieces_to_save(held_));
+    const ScopedTimer timer(seconds);
+    sink_.begin(slices_to_save(held_));
     write_all();
   } catch (const std::exception& error) {
-    failure = failure_text(error);
+    failure = describe_exception(error);
   }
   {
     const std::lock_guard lock(mutex_);
@@ -155,53 +155,53 @@ void Snapshot::run() {
 
 void Snapshot::write_all() {
   while (const auto block = next()) {
-    const Block& own = blocks_[*block];
+    const SnapshotBlock& own = blocks_[*block];
     own.what.write(own.buffer.defined() ? own.copy() : own.in_place, sink_);
     written(*block);
   }
   bool whole = false;
   {
     const std::lock_guard lock(mutex_);
-    whole = left_ == 0;
+    whole = remaining_ == 0;
   }
   if (whole) finish_();
 }
 
-bool Snapshot::can_go_on() const {
-  return stops_ || left_ == 0 || !copies_.empty() || next_resting_ < blocks_.size();
+bool Snapshot::can_proceed() const {
+  return stop_requested_ || remaining_ == 0 || !copies_.empty() || next_in_place_ < blocks_.size();
 }
 
 // Copies first: updates may wait for their memory.
 std::optional<size_t> Snapshot::next() {
   std::unique_lock lock(mutex_);
-  const auto passes = [&](const Block& block) {
-    return block.state != State::kResting || !block.in_place.defined();
+  const auto passes = [&](const SnapshotBlock& block) {
+    return block.state != BlockState::kPending || !block.in_place.defined();
   };
   const auto ready = [&] {
-    while (next_resting_ < blocks_.size() && passes(blocks_[next_resting_])) ++next_resting_;
-    return can_go_on();
+    while (next_in_place_ < blocks_.size() && passes(blocks_[next_in_place_])) ++next_in_place_;
+    return can_proceed();
   };
   {
-    const Lap lap(idle_seconds_);
+    const ScopedTimer timer(idle_seconds_);
     changed_.wait(lock, ready);
   }
-  if (stops_ || left_ == 0) return std::nullopt;
-  size_t block = next_resting_;
+  if (stop_requested_ || remaining_ == 0) return std::nullopt;
+  size_t block = next_in_place_;
   if (!copies_.empty()) {
     block = copies_.front();
     copies_.pop_front();
   }
-  blocks_[block].state = State::kWriting;
+  blocks_[block].state = BlockState::kWriting;
   return block;
 }
 
 void Snapshot::written(size_t block) {
   {
     const std::lock_guard lock(mutex_);
-    Block& own = blocks_[block];
-    if (own.buffer.defined()) memory_.give(std::exchange(own.buffer, {}));
-    own.state = State::kWritten;
-    --left_;
+    SnapshotBlock& own = blocks_[block];
+    if (own.buffer.defined()) memory_.release(std::exchange(own.buffer, {}));
+    own.state = BlockState::kWritten;
+    --remaining_;
   }
   changed_.notify_all();
 }
@@ -210,13 +210,13 @@ void Snapshot::written(size_t block) {
 // needed any more.
 bool Snapshot::claim(size_t block) {
   std::unique_lock lock(mutex_);
-  Block& own = blocks_[block];
-  while (!ended_ && !stops_) {
-    if (own.state != State::kResting && own.state != State::kWriting) return false;
-    if (own.state == State::kWriting && own.buffer.defined()) return false;
-    if (own.state == State::kResting && memory_.has_room(own.what.bytes())) {
-      own.buffer = memory_.take(own.what.bytes());
-      own.state = State::kCopying;
+  SnapshotBlock& own = blocks_[block];
+  while (!ended_ && !stop_requested_) {
+    if (own.state != BlockState::kPending && own.state != BlockState::kWriting) return false;
+    if (own.state == BlockState::kWriting && own.buffer.defined()) return false;
+    if (own.state == BlockState::kPending && memory_.has_room(own.what.bytes())) {
+      own.buffer = memory_.acquire(own.what.bytes());
+      own.state = BlockState::kCopying;
       return true;
     }
     if (arriving_.empty()) {
@@ -224,7 +224,7 @@ bool Snapshot::claim(size_t block) {
       continue;
     }
     lock.unlock();
-    land(/*waits=*/true);
+    finish_copies(/*wait_for_first=*/true);
     lock.lock();
   }
   return false;
@@ -233,29 +233,29 @@ bool Snapshot::claim(size_t block) {
 void Snapshot::copied(size_t block) {
   {
     const std::lock_guard lock(mutex_);
-    blocks_[block].state = State::kCopied;
+    blocks_[block].state = BlockState::kCopied;
     copies_.push_back(block);
   }
   changed_.notify_all();
 }
 
-void Snapshot::land(bool waits) {
+void Snapshot::finish_copies(bool wait_for_first) {
   for (; !arriving_.empty(); arriving_.pop_front()) {
     const auto& [block, point] = arriving_.front();
     device::CopyStream& copies = *memory_.link()->copies;
-    if (!copies.reached(point)) {
-      if (!waits) return;
+    if (!copies.is_complete(point)) {
+      if (!wait_for_first) return;
       copies.wait(point);
-      waits = false;
+      wait_for_first = false;
     }
     copied(block);
   }
 }
 
 // `tile`: the values of the block's tile.
-void Snapshot::keep(size_t block, const torch::Tensor& tile) {
+void Snapshot::copy_block(size_t block, const torch::Tensor& tile) {
   if (!claim(block)) return;
-  const Block& own = blocks_[block];
+  const SnapshotBlock& own = blocks_[block];
   const torch::Tensor from =
       tile.narrow(0, own.what.range.begin - own.what.tile.begin, own.what.range.size());
   const torch::Tensor to = own.copy();
@@ -264,43 +264,43 @@ void Snapshot::keep(size_t block, const torch::Tensor& tile) {
     return copied(block);
   }
   device::CopyStream& copies = *memory_.link()->copies;
-  arriving_.emplace_back(block, copies.copy(to, from, {copies.now()}));
-  copies.order(arriving_.back().second);
+  arriving_.emplace_back(block, copies.copy(to, from, {copies.record_event()}));
+  copies.wait_event(arriving_.back().second);
 }
 
 void Snapshot::before_update(size_t unit, const zero::Range& tile,
                              const std::vector<torch::Tensor>& arrays) {
   const auto found = tiles_.find({unit, tile.begin});
   if (found == tiles_.end()) return;
-  const Lap lap(waited_seconds_);
-  land(/*waits=*/false);
+  const ScopedTimer timer(waited_seconds_);
+  finish_copies(/*wait_for_first=*/false);
   for (size_t block = found->second.first; block < found->second.second; ++block) {
-    keep(block, arrays.at(blocks_[block].what.array));
+    copy_block(block, arrays.at(blocks_[block].what.array));
   }
 }
 
-bool Snapshot::rests(size_t block) {
+bool Snapshot::is_pending(size_t block) {
   const std::lock_guard lock(mutex_);
-  return blocks_[block].state == State::kResting && !ended_ && !stops_;
+  return blocks_[block].state == BlockState::kPending && !ended_ && !stop_requested_;
 }
 
-void Snapshot::hand_over(size_t block) {
-  const offload::TileLease tile = read_tile(held_, blocks_[block].what);
-  keep(block, tile.tensor());
+void Snapshot::copy_remaining(size_t block) {
+  const offload::ChunkLease tile = read_tile(held_, blocks_[block].what);
+  copy_block(block, tile.tensor());
 }
 
-void Snapshot::hand_over() {
+void Snapshot::copy_remaining() {
   const torch::NoGradGuard no_grad;
-  const Lap lap(waited_seconds_);
-  land(/*waits=*/false);
-  for (const size_t block : lent_) {
+  const ScopedTimer timer(waited_seconds_);
+  finish_copies(/*wait_for_first=*/false);
+  for (const size_t block : not_in_place_) {
     const StateBlock& what = blocks_[block].what;
-    if (held_.plan.units[what.unit].trainable || !rests(block)) continue;
+    if (held_.plan.units[what.unit].trainable || !is_pending(block)) continue;
     {
       const std::lock_guard lock(mutex_);
       if (!memory_.has_room(what.bytes())) return;
     }
-    hand_over(block);
+    copy_remaining(block);
   }
 }
 
@@ -316,20 +316,20 @@ double Snapshot::writing_seconds() {
 
 std::optional<std::string> Snapshot::wait() {
   const torch::NoGradGuard no_grad;
-  const Lap lap(waited_seconds_);
+  const ScopedTimer timer(waited_seconds_);
   std::optional<std::string> failure;
   try {
-    for (const size_t block : lent_) {
-      if (rests(block)) hand_over(block);
+    for (const size_t block : not_in_place_) {
+      if (is_pending(block)) copy_remaining(block);
     }
-    while (!arriving_.empty()) land(/*waits=*/true);
+    while (!arriving_.empty()) finish_copies(/*wait_for_first=*/true);
   } catch (const std::exception& error) {
-    failure = failure_text(error);
+    failure = describe_exception(error);
   }
   std::unique_lock lock(mutex_);
   if (failure) {
     failure_ = failure;
-    stops_ = true;
+    stop_requested_ = true;
     changed_.notify_all();
   }
   changed_.wait(lock, [&] { return ended_; });

@@ -21,7 +21,7 @@
 #include "device/host_link.h"
 #include "engine/run_state.h"
 #include "engine/state_blocks.h"
-#include "zero/overwrite_watch.h"
+#include "zero/overwrite_observer.h"
 
 namespace zeroth::engine {
 
@@ -34,15 +34,17 @@ int64_t snapshot_memory(int64_t bytes_to_save);
 class SnapshotMemory {
  public:
   // `device`: where what is copied may lie; its host memory is page-locked then.
-  SnapshotMemory(torch::Device device, int64_t most_bytes);
+  SnapshotMemory(torch::Device device, int64_t max_bytes);
 
-  int64_t most_bytes() const { return most_; }
+  int64_t max_bytes() const { return max_bytes_; }
   // Of one that is asked for at most, so that some are filled while others are written.
-  int64_t most_in_one() const { return std::clamp(most_ / 4, int64_t{256}, int64_t{4} << 20); }
+  int64_t max_buffer_bytes() const {
+    return std::clamp(max_bytes_ / 4, int64_t{256}, int64_t{4} << 20);
+  }
   // Always where no buffer is taken.
   bool has_room(int64_t bytes) const;
-  torch::Tensor take(int64_t bytes);  // [bytes] uint8; there is room
-  void give(torch::Tensor buffer);
+  torch::Tensor acquire(int64_t bytes);  // [bytes] uint8; there is room
+  void release(torch::Tensor buffer);
   // Between the device and its host; null where these are one.
   device::HostLink* link() const { return link_.get(); }
 
@@ -59,18 +61,18 @@ class SnapshotMemory {
 
   std::shared_ptr<device::HostLink> link_;
   device::HostMemory memory_;
-  int64_t most_;
-  int64_t taken_ = 0, slab_bytes_ = 0;
+  int64_t max_bytes_;
+  int64_t used_bytes_ = 0, slab_bytes_ = 0;
   std::vector<Slab> slabs_;
 };
 
 // The thread reads what rests in plain memory of the CPU itself. What rests on a GPU or in a file
 // the training thread hands over when an update lends it, and at the end what none came to.
-class Snapshot final : public zero::OverwriteWatch {
+class Snapshot final : public zero::OverwriteObserver {
  public:
   // `held` is up to date. The thread calls `sink`, and `finish` behind the last value. All of them
   // stay as long as the snapshot; nobody else uses `memory` meanwhile.
-  Snapshot(const HeldValues& held, StateSink& sink, std::function<void()> finish,
+  Snapshot(const ShardedState& held, StateSink& sink, std::function<void()> finish,
            SnapshotMemory& memory);
   // Leaves what is not written.
   ~Snapshot() override;
@@ -82,11 +84,11 @@ class Snapshot final : public zero::OverwriteWatch {
   void before_update(size_t unit, const zero::Range& tile,
                      const std::vector<torch::Tensor>& arrays) override;
   // Hands over what no update comes to, as far as there is room. Between two steps.
-  void hand_over();
+  void copy_remaining();
   // Whether the thread has finished, or failed.
   bool ended();
   // Waits until it has. Returns why it failed, if it did. What waits for an update must not be
-  // left: see bring_up_to_date().
+  // left: see apply_pending_updates().
   std::optional<std::string> wait();
 
   // Seconds in the calls above, those of copies included.
@@ -95,18 +97,18 @@ class Snapshot final : public zero::OverwriteWatch {
   double writing_seconds();
 
  private:
-  enum class State {
-    kResting,  // as it was, where it rests
+  enum class BlockState {
+    kPending,  // as it was, where it rests
     kCopying,
     kCopied,
     kWriting,  // from either place
     kWritten
   };
-  struct Block {
+  struct SnapshotBlock {
     StateBlock what;
     torch::Tensor in_place;     // defined: the thread may read it there
     torch::Tensor buffer = {};  // defined: its copy is there, or will be
-    State state = State::kResting;
+    BlockState state = BlockState::kPending;
     torch::Tensor copy() const;
   };
 
@@ -114,35 +116,35 @@ class Snapshot final : public zero::OverwriteWatch {
   void run();
   void write_all();
   std::optional<size_t> next();
-  bool can_go_on() const;
+  bool can_proceed() const;
   void written(size_t block);
 
   // Of the training thread.
   bool claim(size_t block);
-  void keep(size_t block, const torch::Tensor& tile);
-  void hand_over(size_t block);
-  bool rests(size_t block);
+  void copy_block(size_t block, const torch::Tensor& tile);
+  void copy_remaining(size_t block);
+  bool is_pending(size_t block);
   void copied(size_t block);
   // Looks after copies from the device; waits for the first one that has not come.
-  void land(bool waits);
+  void finish_copies(bool wait_for_first);
 
-  const HeldValues held_;
+  const ShardedState held_;
   StateSink& sink_;
   const std::function<void()> finish_;
   SnapshotMemory& memory_;
   std::map<std::pair<size_t, int64_t>, std::pair<size_t, size_t>> tiles_;  // (unit, begin): blocks
-  std::vector<size_t> lent_;  // blocks that cannot be read in place
-  std::deque<std::pair<size_t, device::Point>> arriving_;
+  std::vector<size_t> not_in_place_;  // blocks that cannot be read in place
+  std::deque<std::pair<size_t, device::StreamEvent>> arriving_;
   double waited_seconds_ = 0;
   double idle_seconds_ = 0;  // the thread's
 
   std::mutex mutex_;  // of all that follows, and of memory_
   std::condition_variable changed_;
-  std::vector<Block> blocks_;
+  std::vector<SnapshotBlock> blocks_;
   std::deque<size_t> copies_;  // to be written
-  size_t next_resting_ = 0;    // no block before it rests and can be read in place
-  size_t left_ = 0;            // not written
-  bool stops_ = false;
+  size_t next_in_place_ = 0;   // no block before it rests and can be read in place
+  size_t remaining_ = 0;       // not written
+  bool stop_requested_ = false;
   bool ended_ = false;
   double writing_seconds_ = 0;
   std::optional<std::string> failure_;

@@ -15,21 +15,21 @@ namespace {
 
 void prepare_process(const comm::RankEnv& env) {
   const std::string program = ::program_invocation_short_name;
-  explain_memory_faults(env.world_size > 1 ? fmt::format("{}: rank {}", program, env.rank)
-                                           : program);
-  keep_freed_memory();
+  install_sigbus_handler(env.world_size > 1 ? fmt::format("{}: rank {}", program, env.rank)
+                                            : program);
+  retain_freed_memory();
 }
 
 }  // namespace
 
-comm::GridShape grid_shape(const configs::Config& config, int ranks) {
-  return comm::GridShape()
-      .with(comm::Axis::kData, static_cast<int>(configs::data_ranks(config, ranks)))
-      .with(comm::Axis::kTensor, static_cast<int>(config.tensor_parallel.size));
+comm::MeshShape grid_shape(const configs::Config& config, int ranks) {
+  return comm::MeshShape()
+      .with(comm::MeshDim::kDp, static_cast<int>(configs::data_ranks(config, ranks)))
+      .with(comm::MeshDim::kTp, static_cast<int>(config.tensor_parallel.size));
 }
 
-void arrange(comm::Mesh& mesh, const configs::Config& config) {
-  mesh.arrange(grid_shape(config, mesh.world_size()));
+void arrange(comm::DeviceMesh& mesh, const configs::Config& config) {
+  mesh.set_shape(grid_shape(config, mesh.world_size()));
   if (config.comms_logger.enabled) mesh.log_collectives(config.comms_logger);
 }
 
@@ -47,7 +47,7 @@ Start start(const std::string& ds_config, const comm::RankEnv& env, const StartO
                                                  .total_steps = options.total_steps});
   Start run{.config = resolved.config, .mesh = comm::make_mesh(env), .notes = {}};
   arrange(*run.mesh, run.config);
-  run.notes = configs::lines_of(resolved.notes);
+  run.notes = configs::diagnostic_lines(resolved.notes);
   const auto& of_mesh = run.mesh->notes();
   run.notes.insert(run.notes.end(), of_mesh.begin(), of_mesh.end());
   comm::set_num_threads(env, *run.mesh);

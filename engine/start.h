@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/bootstrap.h"
-#include "comm/mesh.h"
-#include "comm/rank_grid.h"
+#include "comm/device_mesh.h"
+#include "comm/mesh_layout.h"
+#include "comm/rank_env.h"
 #include "configs/resolve.h"
 
 namespace zeroth::engine {
@@ -26,18 +26,18 @@ struct StartOptions {
 };
 
 // Where the ranks of a run stand: those that split layers are neighbours.
-comm::GridShape grid_shape(const configs::Config& config, int ranks);
+comm::MeshShape grid_shape(const configs::Config& config, int ranks);
 
 // Gives the ranks of a mesh these places, and has their collectives written down where comms_logger
 // asks for it. To be called before anything keeps a reference to a group, as blocks that ranks
 // share do.
-void arrange(comm::Mesh& mesh, const configs::Config& config);
+void arrange(comm::DeviceMesh& mesh, const configs::Config& config);
 
 // An error should leave a program without destroying `mesh`: its destructor may wait for peers that
 // wait for this rank. Declare it outside the try block whose handler ends the process.
 struct Start {
   configs::Config config;
-  std::shared_ptr<comm::Mesh> mesh;
+  std::shared_ptr<comm::DeviceMesh> mesh;
   std::vector<std::string> notes;  // what the user should know, one line each
 };
 
@@ -45,8 +45,8 @@ struct Start {
 // launcher's number of threads. To be called before any other use of torch, which matters on a GPU.
 // Collective. Throws an Error with every complaint about the configuration, or one that names rank,
 // address and port. First of all it prepares the process: open_standard_streams (a write that
-// nobody reads fails instead of ending the run), explain_memory_faults with the program's name and
-// rank, and keep_freed_memory.
+// nobody reads fails instead of ending the run), install_sigbus_handler with the program's name and
+// rank, and retain_freed_memory.
 Start start(const std::string& ds_config, const StartOptions& options = {});
 
 // The same for an environment at hand, of which there may be several in one process: it prepares

@@ -9,15 +9,16 @@
 namespace zeroth::engine {
 namespace {
 
-zero::Range both(const zero::Range& a, const zero::Range& b) {
+zero::Range intersect(const zero::Range& a, const zero::Range& b) {
   return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
 }
 
-class Cutter {
+class StateBlockBuilder {
  public:
-  Cutter(const HeldValues& held, int64_t most_bytes) : held_(held), most_bytes_(most_bytes) {}
+  StateBlockBuilder(const ShardedState& held, int64_t max_bytes)
+      : held_(held), max_bytes_(max_bytes) {}
 
-  std::vector<StateBlock> cut() {
+  std::vector<StateBlock> build() {
     for (size_t unit = 0; unit < held_.plan.units.size(); ++unit) add(unit);
     return std::move(blocks_);
   }
@@ -31,7 +32,7 @@ class Cutter {
     const auto arrays = kept_arrays(held_, index);
     size_t parameters = 0;  // of which this rank saves some
     for_each_part(unit, saved(unit), [&](const zero::Slot&, const zero::Range&) { ++parameters; });
-    const std::vector<zero::Range> whole = {{0, unit.share().size()}};
+    const std::vector<zero::Range> whole = {{0, unit.owned_range().size()}};
     for (const zero::Range& tile : unit.trainable ? held_.optimizer.tiles(index) : whole) {
       for (size_t i = 0; i < arrays.size(); ++i) {
         add_tile({index, i, arrays[i].dtype, tile, {}, {}}, pieces_ + i * parameters);
@@ -43,24 +44,26 @@ class Cutter {
   void add_tile(StateBlock block, size_t first_piece) {
     const zero::Unit& unit = held_.plan.units[block.unit];
     const zero::Range own = saved(unit);
-    const int64_t share = unit.share().begin;
-    const zero::Range kept = both(block.tile, {own.begin - share, own.end - share});
-    const int64_t most = std::max<int64_t>(most_bytes_ / zero::width_of(block.dtype), 1);
-    for (int64_t begin = kept.begin; begin < kept.end; begin += most) {
-      block.range = {begin, std::min(begin + most, kept.end)};
-      block.parts =
-          parts_of(unit, {share + block.range.begin, share + block.range.end}, first_piece);
+    const int64_t owned_begin = unit.owned_range().begin;
+    const zero::Range kept =
+        intersect(block.tile, {own.begin - owned_begin, own.end - owned_begin});
+    const int64_t max_elements =
+        std::max<int64_t>(max_bytes_ / zero::element_bytes(block.dtype), 1);
+    for (int64_t begin = kept.begin; begin < kept.end; begin += max_elements) {
+      block.range = {begin, std::min(begin + max_elements, kept.end)};
+      block.parts = parts_of(unit, {owned_begin + block.range.begin, owned_begin + block.range.end},
+                             first_piece);
       if (!block.parts.empty()) blocks_.push_back(block);
     }
   }
 
   // Pieces of an array follow each other as slots do.
-  std::vector<StateBlock::Part> parts_of(const zero::Unit& unit, const zero::Range& in_unit,
-                                         size_t piece) const {
-    std::vector<StateBlock::Part> parts;
+  std::vector<StateBlock::SliceRange> parts_of(const zero::Unit& unit, const zero::Range& in_unit,
+                                               size_t piece) const {
+    std::vector<StateBlock::SliceRange> parts;
     for_each_part(unit, saved(unit), [&](const zero::Slot& slot, const zero::Range& part) {
       const zero::Range whole = {slot.offset + part.begin, slot.offset + part.end};
-      const zero::Range shared = both(whole, in_unit);
+      const zero::Range shared = intersect(whole, in_unit);
       if (shared.size() > 0) {
         parts.push_back({.piece = piece,
                          .first = shared.begin - whole.begin,
@@ -72,15 +75,15 @@ class Cutter {
     return parts;
   }
 
-  const HeldValues& held_;
-  int64_t most_bytes_;
+  const ShardedState& held_;
+  int64_t max_bytes_;
   std::vector<StateBlock> blocks_;
   size_t pieces_ = 0;  // of the units before
 };
 
 }  // namespace
 
-std::vector<zero::ShardedOptimizer::Array> kept_arrays(const HeldValues& held, size_t unit) {
+std::vector<zero::ShardedOptimizer::Array> kept_arrays(const ShardedState& held, size_t unit) {
   if (held.plan.units[unit].trainable) return held.optimizer.arrays(unit);
   return {{"weight", held.params.dtype()}};
 }
@@ -95,35 +98,35 @@ void for_each_part(const zero::Unit& unit, const zero::Range& range,
 }
 
 int64_t StateBlock::bytes() const {
-  return range.size() * zero::width_of(dtype);
+  return range.size() * zero::element_bytes(dtype);
 }
 
 void StateBlock::write(const torch::Tensor& values, StateSink& sink) const {
-  for (const Part& part : parts) {
+  for (const SliceRange& part : parts) {
     sink.write(part.piece, part.first, values.narrow(0, part.begin, part.size));
   }
 }
 
-std::vector<StateBlock> blocks_to_save(const HeldValues& held, int64_t most_bytes) {
-  return Cutter(held, most_bytes).cut();
+std::vector<StateBlock> blocks_to_save(const ShardedState& held, int64_t max_bytes) {
+  return StateBlockBuilder(held, max_bytes).build();
 }
 
-torch::Tensor in_place(const HeldValues& held, size_t unit, size_t array) {
+torch::Tensor in_place(const ShardedState& held, size_t unit, size_t array) {
   return held.plan.units[unit].trainable ? held.optimizer.in_place(unit, array)
                                          : held.params.in_place(unit);
 }
 
-torch::Tensor in_place(const HeldValues& held, const StateBlock& block) {
-  const torch::Tensor share = in_place(held, block.unit, block.array);
-  if (!share.defined()) return share;
-  return share.narrow(0, block.range.begin, block.range.size());
+torch::Tensor in_place(const ShardedState& held, const StateBlock& block) {
+  const torch::Tensor shard = in_place(held, block.unit, block.array);
+  if (!shard.defined()) return shard;
+  return shard.narrow(0, block.range.begin, block.range.size());
 }
 
-offload::TileLease read_tile(const HeldValues& held, const StateBlock& block) {
+offload::ChunkLease read_tile(const ShardedState& held, const StateBlock& block) {
   if (held.plan.units[block.unit].trainable) {
     return held.optimizer.read(block.unit, block.array, block.tile);
   }
-  return held.params.share(block.unit, held.params.device(), offload::Access::kRead);
+  return held.params.acquire_shard(block.unit, held.params.device(), offload::Access::kRead);
 }
 
 }  // namespace zeroth::engine

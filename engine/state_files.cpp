@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "model/hf/dtype_word.h"
+#include "model/hf/dtype_name.h"
 
 namespace zeroth::engine {
 namespace {
@@ -16,14 +16,14 @@ namespace {
 using checkpoint::Counter;
 
 torch::Dtype dtype_of(const checkpoint::StoredState& stored) {
-  if (const auto dtype = model::dtype_of_word(stored.dtype)) return *dtype;
+  if (const auto dtype = model::parse_dtype(stored.dtype)) return *dtype;
   throw Error("{} of {} is stored as {}, which no run of this version writes", stored.state,
               stored.tensor, stored.dtype);
 }
 
-checkpoint::Box stored_box(const TensorBox& box) {
-  checkpoint::Box stored{box.begin, box.begin};
-  for (size_t i = 0; i < box.extent.size(); ++i) stored.end[i] += box.extent[i];
+checkpoint::ChunkBounds stored_box(const TensorSlice& box) {
+  checkpoint::ChunkBounds stored{box.offsets, box.offsets};
+  for (size_t i = 0; i < box.sizes.size(); ++i) stored.end[i] += box.sizes[i];
   return stored;
 }
 
@@ -38,20 +38,21 @@ std::span<std::byte> bytes_of(const torch::Tensor& values) {
 template <typename T>
 T counter(const checkpoint::Counters& counters, const std::string& name) {
   const auto found = counters.find(name);
-  if (found == counters.end()) throw checkpoint::Damaged(fmt::format("no counter {}", name));
+  if (found == counters.end())
+    throw checkpoint::CorruptCheckpoint(fmt::format("no counter {}", name));
   const T* const value = std::get_if<T>(&found->second);
   if (value == nullptr) {
-    throw checkpoint::Damaged(fmt::format("the counter {} is of another kind", name));
+    throw checkpoint::CorruptCheckpoint(fmt::format("the counter {} is of another kind", name));
   }
   return *value;
 }
 
 }  // namespace
 
-checkpoint::Piece stored_piece(const StatePiece& piece, const StoredName& stored_name) {
+checkpoint::TensorChunk stored_piece(const StateSlice& piece, const StoredName& stored_name) {
   return {.tensor = stored_name(piece.parameter),
           .state = piece.state,
-          .dtype = std::string(model::word_of(piece.dtype)),
+          .dtype = std::string(model::dtype_name(piece.dtype)),
           .shape = piece.box.shape,
           .box = stored_box(piece.box),
           .range = {piece.begin, piece.end}};
@@ -60,11 +61,11 @@ checkpoint::Piece stored_piece(const StatePiece& piece, const StoredName& stored
 StateFile::StateFile(const checkpoint::Save& save, StoredName stored_name)
     : save_(save), stored_name_(std::move(stored_name)) {}
 
-void StateFile::begin(const std::vector<StatePiece>& pieces) {
-  std::vector<checkpoint::Piece> stored;
+void StateFile::begin(const std::vector<StateSlice>& pieces) {
+  std::vector<checkpoint::TensorChunk> stored;
   stored.reserve(pieces.size());
-  for (const StatePiece& piece : pieces) stored.push_back(stored_piece(piece, stored_name_));
-  file_.emplace(save_.piece_file(std::move(stored)));
+  for (const StateSlice& piece : pieces) stored.push_back(stored_piece(piece, stored_name_));
+  file_.emplace(save_.chunk_file(std::move(stored)));
 }
 
 void StateFile::write(size_t index, int64_t first, const torch::Tensor& values) {
@@ -72,13 +73,13 @@ void StateFile::write(size_t index, int64_t first, const torch::Tensor& values) 
 }
 
 checkpoint::StoredFile StateFile::finish() {
-  return file_->finish(save_.piece_file_name());
+  return file_->finish(save_.chunk_file_name());
 }
 
-StateReader::StateReader(checkpoint::Reader& reader, StoredName stored_name)
+StateReader::StateReader(checkpoint::CheckpointReader& reader, StoredName stored_name)
     : reader_(reader), stored_name_(std::move(stored_name)) {}
 
-void StateReader::read(const StatePiece& piece, torch::Tensor values) {
+void StateReader::read(const StateSlice& piece, torch::Tensor values) {
   const std::string name = stored_name_(piece.parameter);
   const checkpoint::StoredState* const stored = reader_.find(name, piece.state);
   if (stored == nullptr) {
@@ -114,7 +115,7 @@ checkpoint::Counters to_counters(const RunCounters& counters) {
   checkpoint::Counters stored = {
       {"steps", counters.steps},
       {"applied_updates", counters.applied_updates},
-      {"usual_divisor", counters.usual_divisor},
+      {"usual_divisor", counters.nominal_divisor},
       {"loss_scale.scale", counters.loss_scale.scale},
       {"loss_scale.hysteresis_left", counters.loss_scale.hysteresis_left},
       {"loss_scale.step", counters.loss_scale.step},
@@ -128,33 +129,33 @@ checkpoint::Counters to_counters(const RunCounters& counters) {
   if (counters.plateau) {
     stored["plateau.rate"] = counters.plateau->rate;
     stored["plateau.best"] = counters.plateau->best;
-    stored["plateau.bad"] = counters.plateau->bad;
+    stored["plateau.bad"] = counters.plateau->num_bad;
     stored["plateau.cooldown"] = counters.plateau->cooldown;
   }
   return stored;
 }
 
 RunCounters from_counters(const checkpoint::Counters& counters) {
-  const auto number = [&](const char* name) { return counter<int64_t>(counters, name); };
+  const auto integer = [&](const char* name) { return counter<int64_t>(counters, name); };
   const auto real = [&](const char* name) { return counter<double>(counters, name); };
   const auto text = [&](const char* name) { return counter<std::string>(counters, name); };
-  RunCounters read = {.steps = number("steps"),
-                      .applied_updates = number("applied_updates"),
-                      .usual_divisor = number("usual_divisor"),
+  RunCounters read = {.steps = integer("steps"),
+                      .applied_updates = integer("applied_updates"),
+                      .nominal_divisor = integer("usual_divisor"),
                       .loss_scale = {.scale = real("loss_scale.scale"),
-                                     .hysteresis_left = number("loss_scale.hysteresis_left"),
-                                     .step = number("loss_scale.step"),
-                                     .last_overflow = number("loss_scale.last_overflow")},
-                      .skips = {.in_a_row = number("not_finite.in_a_row"),
-                                .first_step = number("not_finite.first_step"),
+                                     .hysteresis_left = integer("loss_scale.hysteresis_left"),
+                                     .step = integer("loss_scale.step"),
+                                     .last_overflow = integer("loss_scale.last_overflow")},
+                      .skips = {.in_a_row = integer("not_finite.in_a_row"),
+                                .first_step = integer("not_finite.first_step"),
                                 .gradient = text("not_finite.gradient"),
-                                .in_one = number("not_finite.in_one") != 0,
+                                .in_one = integer("not_finite.in_one") != 0,
                                 .output = text("not_finite.output")}};
   if (counters.contains("plateau.rate")) {
     read.plateau = {.rate = real("plateau.rate"),
                     .best = real("plateau.best"),
-                    .bad = number("plateau.bad"),
-                    .cooldown = number("plateau.cooldown")};
+                    .num_bad = integer("plateau.bad"),
+                    .cooldown = integer("plateau.cooldown")};
   }
   return read;
 }

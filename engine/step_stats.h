@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/mesh.h"
+#include "comm/device_mesh.h"
 #include "device/memory_use.h"
 #include "offload/access.h"
 
@@ -33,7 +33,7 @@ struct OffloadTimes {
   // Share of the transfers' time in which this rank did something else. A GPU and its host may wait
   // at once: none then.
   double hidden() const {
-    return traffic.waited_s < traffic.under_way_s ? 1 - traffic.waited_s / traffic.under_way_s : 0;
+    return traffic.waited_s < traffic.in_flight_s ? 1 - traffic.waited_s / traffic.in_flight_s : 0;
   }
 };
 
@@ -67,18 +67,18 @@ struct StepStats {
   // Where and since which step gradients are not finite: "since step 3, first in backward in block
   // head, parameter head.weight". Empty where they are.
   std::string not_finite;
-  bool skipped = false;      // gradients were not finite: no update
-  bool end_wanted = false;   // some rank's Loader wants training to end; the same on all ranks
-  bool save_wanted = false;  // likewise, wants it to be saved
+  bool skipped = false;         // gradients were not finite: no update
+  bool stop_requested = false;  // some rank's Loader wants training to end; the same on all ranks
+  bool save_requested = false;  // likewise, wants it to be saved
   // What start_checkpoint() has begun is written, or has failed, on all ranks: finish_checkpoint()
   // need not wait.
   bool checkpoint_written = false;
   int64_t skipped_total = 0;
-  int64_t tokens = 0;          // positions run, over all ranks, padding included
-  int64_t trained_tokens = 0;  // over all ranks
+  int64_t tokens = 0;            // positions run, over all ranks, padding included
+  int64_t num_label_tokens = 0;  // over all ranks
   StepTimes times;
   comm::CommTimes comm;                                  // of this rank in this step
-  std::map<std::string, comm::CommTimes> comm_by_group;  // the same by Mesh::times_by_group()
+  std::map<std::string, comm::CommTimes> comm_by_group;  // the same by DeviceMesh::times_by_group()
   OffloadTimes offload;
   std::vector<MemoryPoint> memory;  // of this rank, with memory_breakdown; else empty
   std::vector<BlockTime> blocks;    // of this rank, in the step that flops_profiler asks for
@@ -86,8 +86,8 @@ struct StepStats {
 
 struct EvalStats {
   double loss = 0;  // mean over all trained tokens of all ranks
-  int64_t trained_tokens = 0;
-  bool end_wanted = false;  // some rank's Loader wanted it to end: it was left, and has no loss
+  int64_t num_label_tokens = 0;
+  bool stop_requested = false;  // some rank's Loader wanted it to end: it was left, and has no loss
 };
 
 }  // namespace zeroth::engine

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/kept_inputs.h"
+#include "engine/saved_inputs.h"
 #include "model/block.h"
 
 namespace zeroth::engine {
@@ -17,11 +17,11 @@ namespace zeroth::engine {
 class Tape {
  public:
   // Inputs of blocks before `first_with_input_gradient` get none: nothing behind them is trained.
-  // `kept`: where put_away() leaves inputs; null: in place.
+  // `kept`: where offload() leaves inputs; null: in place.
   explicit Tape(size_t num_blocks, size_t first_with_input_gradient = 0,
-                std::shared_ptr<KeptInputs> kept = nullptr)
+                std::shared_ptr<SavedInputs> kept = nullptr)
       : records_(num_blocks),
-        kept_(kept ? std::move(kept) : keep_in_place(num_blocks)),
+        saved_inputs_(kept ? std::move(kept) : save_in_place(num_blocks)),
         first_with_input_gradient_(first_with_input_gradient) {}
 
   // Runs the block on x and keeps its graph until backward(); x is cut off from whatever made it.
@@ -32,11 +32,11 @@ class Tape {
                                       const model::MicroBatch& batch);
   void keep_input(size_t index, const torch::Tensor& x) { records_[index].input = x; }
   const torch::Tensor& input(size_t index) const { return records_[index].input; }
-  // The same for an input that is not needed for long; call bring_back() before input(), and, for
-  // it to come back beside other work, coming_back() before that.
-  void put_away(size_t index, const torch::Tensor& x) { kept_->keep(index, x); }
-  void coming_back(size_t index) { kept_->expect(index); }
-  void bring_back(size_t index) { keep_input(index, kept_->take(index)); }
+  // The same for an input that is not needed for long; call restore() before input(), and, for
+  // it to come back beside other work, prefetch() before that.
+  void offload(size_t index, const torch::Tensor& x) { saved_inputs_->save(index, x); }
+  void prefetch(size_t index) { saved_inputs_->prefetch(index); }
+  void restore(size_t index) { keep_input(index, saved_inputs_->restore(index)); }
 
   // Gradient of the block's input (undefined where it has none); parameter gradients are added to
   // the open views. Frees the block's record. An undefined dy means that nothing behind the block
@@ -49,7 +49,7 @@ class Tape {
     torch::Tensor output;  // the end of the block's graph
   };
   std::vector<Record> records_;
-  std::shared_ptr<KeptInputs> kept_;
+  std::shared_ptr<SavedInputs> saved_inputs_;
   size_t first_with_input_gradient_;
 };
 

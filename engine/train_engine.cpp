@@ -7,20 +7,20 @@
 #include <utility>
 
 #include "base/error.h"
-#include "comm/agreement.h"
-#include "engine/box_joiner.h"
-#include "engine/end_agreement.h"
+#include "comm/cpu_collectives.h"
 #include "engine/safetensors_sink.h"
-#include "engine/same_draw.h"
-#include "engine/unused.h"
-#include "zero/catalogue.h"
+#include "engine/slice_gatherer.h"
+#include "engine/stop_agreement.h"
+#include "engine/unused_parameters.h"
+#include "engine/verify_batches_match.h"
 #include "zero/dtype.h"
+#include "zero/parameter_index.h"
 
 namespace zeroth::engine {
 
 TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
-                         std::shared_ptr<comm::Mesh> mesh, std::shared_ptr<device::HostLink> link,
-                         bool trains)
+                         std::shared_ptr<comm::DeviceMesh> mesh,
+                         std::shared_ptr<device::HostLink> link, bool trains)
     : config_(config),
       mesh_(std::move(mesh)),
       blocks_(std::move(blocks)),
@@ -30,9 +30,9 @@ TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
       scaler_(optim::make_loss_scaler(config_.precision, config_.loss_scale)),
       first_trained_(zero::first_trained_block(plan_)),
       segments_(plan_segments(blocks_.size(), config_.recompute, first_trained_)),
-      kept_(make_kept_inputs(blocks_.size(), config_.recompute, mesh_->device())),
+      saved_inputs_(make_saved_inputs(blocks_.size(), config_.recompute, mesh_->device())),
       runner_(blocks_, *strategy_.params, *strategy_.grads, segments_),
-      watch_(config_, *mesh_),
+      profiler_(config_, *mesh_),
       checkpoints_(*mesh_),
       skips_(make_non_finite_skips(config_)),
       failure_(trains ? "" : "train_batch: the engine was made to evaluate only") {}
@@ -41,56 +41,56 @@ StepStats TrainEngine::train_batch(Loader& data) {
   if (!failure_.empty()) throw Error(failure_);
   require_values("train_batch");
   StepStats stats;
-  watch_.begin(steps_);
+  profiler_.begin(steps_);
   strategy_.grads->reset();  // a step that threw has left some, too
   const OffloadTimes offload_before = offload_times();
   StepBatches step(data, config_.batch.accumulation_steps, mesh_->device());
   runner_.inspect_outputs(skips_.in_a_row());
-  runner_.time_blocks(watch_.block_clock());
+  runner_.set_block_timer(profiler_.block_timer());
   const torch::Tensor loss = run_micro_batches(step);
   const torch::Tensor squares = strategy_.grads->finish();
-  const torch::Tensor told = to_tensor(loss, squares, own_sums(step, data));
-  mesh_->world().all_reduce(told, comm::Reduce::kSum, "loss and norm of the step").wait();
-  watch_.ended(Phase::kReduce);
-  const StepSums sums = from_tensor(told);
-  if (sums.counts.trained_tokens == 0) refuse_untrained(step, steps_ + 1, *mesh_);
-  if (sums.unused > 0) refuse_unused(plan_, *strategy_.grads, steps_ + 1, *mesh_);
+  const torch::Tensor totals = pack_totals(loss, squares, local_totals(step, data));
+  mesh_->world().all_reduce(totals, comm::ReduceOp::kSum, "loss and norm of the step").wait();
+  profiler_.end_phase(StepPhase::kReduce);
+  const StepTotals sums = unpack_totals(totals);
+  if (sums.counts.num_label_tokens == 0) throw_no_label_tokens(step, steps_ + 1, *mesh_);
+  if (sums.unused > 0) throw_unused_parameter(plan_, *strategy_.grads, steps_ + 1, *mesh_);
 
-  const double correction = divisor_->correction(sums.counts);
-  const double grad_factor = strategy_.factors.after / scaler_.scale() * correction;
+  const double normalization = normalizer_->normalization(sums.counts);
+  const double grad_factor = strategy_.factors.after / scaler_.scale() * normalization;
   stats.step = ++steps_;
-  stats.loss = sums.loss * correction;
+  stats.loss = sums.loss * normalization;
   stats.grad_norm = std::sqrt(sums.squares) * grad_factor;
-  stats.end_wanted = sums.ends > 0;
-  stats.save_wanted = sums.saves > 0;
-  checkpoints_.told(sums.writing);
+  stats.stop_requested = sums.stop_requests > 0;
+  stats.save_requested = sums.save_requests > 0;
+  checkpoints_.set_ranks_writing(sums.writing);
   stats.checkpoint_written = checkpoints_.written();
   stats.tokens = sums.counts.tokens;
-  stats.trained_tokens = sums.counts.trained_tokens;
-  apply(stats, grad_factor);
+  stats.num_label_tokens = sums.counts.num_label_tokens;
+  finish_step(stats, grad_factor);
   checkpoints_.after_update();
-  watch_.ended(Phase::kUpdate);
-  watch_.tell(blocks_, stats);
-  tell_offload(offload_before, stats);
+  profiler_.end_phase(StepPhase::kUpdate);
+  profiler_.report(blocks_, stats);
+  report_offload(offload_before, stats);
   return stats;
 }
 
-StepSums TrainEngine::own_sums(const StepBatches& step, Loader& data) {
+StepTotals TrainEngine::local_totals(const StepBatches& step, Loader& data) {
   const bool unused =
-      !config_.zero.ignore_unused_parameters && leaves_unused(plan_, *strategy_.grads);
-  return {.ends = data.wants_end(),
-          .saves = data.wants_save(),
+      !config_.zero.ignore_unused_parameters && has_unused_parameters(plan_, *strategy_.grads);
+  return {.stop_requests = data.stop_requested(),
+          .save_requests = data.save_requested(),
           .writing = checkpoints_.writes(),
           .unused = unused,
-          .counts = tells_batch(*mesh_) ? step.counts() : StepCounts()};
+          .counts = reports_loss(*mesh_) ? step.counts() : TokenCounts()};
 }
 
 OffloadTimes TrainEngine::offload_times() const {
-  return {.update = strategy_.params->waiting_update_seconds(),
-          .traffic = strategy_.resting.traffic()};
+  return {.update = strategy_.params->pending_update_seconds(),
+          .traffic = strategy_.shard_stores.traffic()};
 }
 
-void TrainEngine::tell_offload(const OffloadTimes& before, StepStats& stats) const {
+void TrainEngine::report_offload(const OffloadTimes& before, StepStats& stats) const {
   const OffloadTimes now = offload_times();
   stats.offload = {.update = now.update - before.update, .traffic = now.traffic - before.traffic};
   // A GPU's clock does not see what the host does beside it.
@@ -100,39 +100,39 @@ void TrainEngine::tell_offload(const OffloadTimes& before, StepStats& stats) con
 }
 
 torch::Tensor TrainEngine::run_micro_batches(StepBatches& step) try {
-  Tape tape(blocks_.size(), first_trained_ + 1, kept_);
+  Tape tape(blocks_.size(), first_trained_ + 1, saved_inputs_);
   torch::Tensor loss =
       torch::zeros({}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
-  const bool compares = !std::exchange(compared_draws_, true);
+  const bool verifies = !std::exchange(batches_verified_, true);
   for (int64_t left = config_.batch.accumulation_steps; left > 0; --left) {
-    const model::MicroBatch batch = next_batch(step, compares);
+    const model::MicroBatch batch = next_batch(step, verifies);
     // Gathers look no further ahead than to the next micro-batch, which visits every block.
-    strategy_.params->expect(visits(segments_, std::min<int64_t>(left, 2)));
+    strategy_.params->set_access_order(block_accesses(segments_, std::min<int64_t>(left, 2)));
     loss += runner_.forward(batch, tape).to(torch::kDouble);
-    watch_.ended(Phase::kForward);
+    profiler_.end_phase(StepPhase::kForward);
     runner_.backward(batch, /*last=*/left == 1, tape);
-    watch_.ended(Phase::kBackward);
+    profiler_.end_phase(StepPhase::kBackward);
   }
-  strategy_.params->expect({});
-  return tells_batch(*mesh_) ? loss : torch::zeros_like(loss);
+  strategy_.params->set_access_order({});
+  return reports_loss(*mesh_) ? loss : torch::zeros_like(loss);
 } catch (...) {
-  step.skip_rest();
+  step.skip_remaining();
   throw;
 }
 
-model::MicroBatch TrainEngine::next_batch(StepBatches& step, bool compares) {
-  if (!divisor_) divisor_ = agree_on_divisor(step.count_positions(), config_, *mesh_);
+model::MicroBatch TrainEngine::next_batch(StepBatches& step, bool verifies) {
+  if (!normalizer_) normalizer_ = make_loss_normalizer(step.count_positions(), config_, *mesh_);
   model::MicroBatch batch = step.next();
-  if (compares) require_same_draw(batch, steps_ + 1, *mesh_);
-  batch.loss_divisor = divisor_->of(count_trained_tokens(batch));
+  if (verifies) verify_batches_match(batch, steps_ + 1, *mesh_);
+  batch.loss_normalizer = normalizer_->divisor(count_label_tokens(batch));
   batch.grad_scale = scaler_.scale() * strategy_.factors.before;
   batch.loss_gradient =
       torch::full({}, batch.grad_scale, batch.tokens.options().dtype(torch::kFloat));
-  watch_.ended(Phase::kData);
+  profiler_.end_phase(StepPhase::kData);
   return batch;
 }
 
-void TrainEngine::apply(StepStats& stats, double grad_factor) {
+void TrainEngine::finish_step(StepStats& stats, double grad_factor) {
   stats.lr = lr_.at(applied_updates_);
   stats.loss_scale = scaler_.scale();
   const bool finite = std::isfinite(stats.grad_norm);
@@ -150,32 +150,32 @@ void TrainEngine::apply(StepStats& stats, double grad_factor) {
     stats.failure = failure_;
     stats.not_finite = skips_.since();
   }
-  if (!stats.skipped) update(stats, grad_factor);
+  if (!stats.skipped) apply_update(stats, grad_factor);
   scaler_.update(stats.skipped);
   stats.next_lr = lr_.at(applied_updates_);
   stats.next_betas = lr_.betas_at(applied_updates_);
   stats.skipped_total = steps_ - applied_updates_;
 }
 
-void TrainEngine::update(const StepStats& stats, double grad_factor) {
+void TrainEngine::apply_update(const StepStats& stats, double grad_factor) {
   // As torch's clip_grad_norm_ and DeepSpeed: a factor of clip / (norm + 1e-6) where that is below
   // 1. There is none for a norm that is not finite and that the configuration ignores.
   const bool clips = config_.gradient_clipping > 0 && std::isfinite(stats.grad_norm);
   const double clip =
       clips ? std::min(1.0, config_.gradient_clipping / (stats.grad_norm + 1e-6)) : 1.0;
-  optim::UpdateStep step = optim::usual_step(config_.optimizer, applied_updates_ + 1);
+  optim::UpdateStep step = optim::default_step(config_.optimizer, applied_updates_ + 1);
   step.lr = stats.lr;
   step.betas = lr_.betas_at(applied_updates_);
   step.grad_factor = clip * grad_factor;
   step.rounding_seed = config_.seed;
-  strategy_.params->update(step);
+  strategy_.params->step(step);
   ++applied_updates_;
 }
 
 // Ranks that run another number of micro-batches would wait for each other until the time limit.
-void TrainEngine::require_equal(int64_t micro_batches) const {
+void TrainEngine::verify_micro_batches_match(int64_t micro_batches) const {
   std::array least = {micro_batches, -micro_batches};
-  comm::agree(least, comm::Reduce::kMin, "numbers of micro-batches", *mesh_);
+  comm::all_reduce_values(least, comm::ReduceOp::kMin, "numbers of micro-batches", *mesh_);
   const int64_t fewest = least[0], most = -least[1];
   if (fewest != most) {
     throw Error(
@@ -189,7 +189,7 @@ void TrainEngine::require_values(std::string_view call) const {
   throw Error("{}: the engine awaits a checkpoint, and no load_checkpoint has brought one", call);
 }
 
-std::vector<size_t> TrainEngine::passes(int64_t count) const {
+std::vector<size_t> TrainEngine::forward_accesses(int64_t count) const {
   std::vector<size_t> blocks;
   for (int64_t pass = 0; pass < count; ++pass) {
     for (size_t block = 0; block < blocks_.size(); ++block) blocks.push_back(block);
@@ -201,29 +201,30 @@ EvalStats TrainEngine::eval_batch(Loader& data, int64_t micro_batches) {
   require_values("eval_batch");
   torch::Tensor sums =
       torch::zeros({2}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
-  require_equal(micro_batches);
-  EndAgreement end(*mesh_, [&] { return data.wants_end(); });
+  verify_micro_batches_match(micro_batches);
+  StopAgreement end(*mesh_, [&] { return data.stop_requested(); });
   bool ended = false;
   StepBatches drawn(data, micro_batches, mesh_->device());
   for (int64_t i = 0; i < micro_batches; ++i) {
     model::MicroBatch batch = drawn.next();
-    if (i == 0) require_same_draw(batch, steps_, *mesh_);
-    strategy_.params->expect(passes(std::min<int64_t>(micro_batches - i, 2)));
-    batch.row_seeds.clear();  // nothing is dropped
-    batch.loss_divisor = 1;   // the sum over tokens, to be divided once at the end
-    const torch::Tensor loss = runner_.evaluate(batch, [&] { return ended = end.reached(); });
+    if (i == 0) verify_batches_match(batch, steps_, *mesh_);
+    strategy_.params->set_access_order(forward_accesses(std::min<int64_t>(micro_batches - i, 2)));
+    batch.row_seeds.clear();    // nothing is dropped
+    batch.loss_normalizer = 1;  // the sum over tokens, to be divided once at the end
+    const torch::Tensor loss = runner_.evaluate(batch, [&] { return ended = end.stop_agreed(); });
     if (ended) break;
-    if (!tells_batch(*mesh_)) continue;
+    if (!reports_loss(*mesh_)) continue;
     sums[0] += loss.to(torch::kDouble);
-    sums[1] += static_cast<double>(count_trained_tokens(batch));
+    sums[1] += static_cast<double>(count_label_tokens(batch));
   }
-  strategy_.params->expect({});
-  if (ended) return {.end_wanted = true};
+  strategy_.params->set_access_order({});
+  if (ended) return {.stop_requested = true};
   sums = sums.to(torch::kCPU);
-  mesh_->host().all_reduce(sums, comm::Reduce::kSum, "loss of the evaluation").wait();
+  mesh_->cpu_group().all_reduce(sums, comm::ReduceOp::kSum, "loss of the evaluation").wait();
   const double tokens = sums[1].item<double>();
   if (tokens == 0) throw Error("the evaluation set has no trained token");
-  return {.loss = sums[0].item<double>() / tokens, .trained_tokens = static_cast<int64_t>(tokens)};
+  return {.loss = sums[0].item<double>() / tokens,
+          .num_label_tokens = static_cast<int64_t>(tokens)};
 }
 
 torch::Tensor TrainEngine::whole_master(size_t unit) {
@@ -231,22 +232,24 @@ torch::Tensor TrainEngine::whole_master(size_t unit) {
   const torch::Tensor own = strategy_.optimizer->master(unit).to(mesh_->device());
   if (own.numel() == owner.layout.numel()) return own;
   const torch::Tensor whole = torch::empty({owner.layout.numel()}, own.options());
-  mesh_->sharing(owner.copies).all_gather(whole, own, "masters of " + owner.label()).wait();
+  mesh_->shard_group(owner.num_replicas)
+      .all_gather(whole, own, "masters of " + owner.label())
+      .wait();
   return whole;
 }
 
 void TrainEngine::save_model(ModelSink& sink, SavedValues values) {
   const bool masters =
       values == SavedValues::kMasters && config_.precision != configs::Precision::kFp32;
-  const torch::Dtype dtype = masters ? torch::kFloat32 : zero::dtype_of(config_.precision);
-  const std::vector<zero::WholeParameter> parameters = zero::whole_parameters(plan_);
+  const torch::Dtype dtype = masters ? torch::kFloat32 : zero::torch_dtype(config_.precision);
+  const std::vector<zero::GlobalParameter> parameters = zero::global_parameters(plan_);
   std::vector<ParameterInfo> infos;
   for (const auto& parameter : parameters)
     infos.push_back({parameter.name, parameter.shape, dtype});
-  const BoxJoiner joiner(plan_, parameters, *mesh_);
+  const SliceGatherer gatherer(plan_, parameters, *mesh_);
   const bool writes = mesh_->rank() == 0;
   if (writes) sink.begin(infos);
-  strategy_.params->expect(passes(1));
+  strategy_.params->set_access_order(forward_accesses(1));
   size_t next = 0;
   runner_.for_each_gathered("saving", [&](size_t block) {
     std::map<size_t, torch::Tensor> whole_masters;  // by unit
@@ -257,20 +260,20 @@ void TrainEngine::save_model(ModelSink& sink, SavedValues values) {
       }
     }
     for (; next < parameters.size() && parameters[next].block == block; ++next) {
-      if (!joiner.serves_first()) continue;
-      std::vector<torch::Tensor> boxes;
-      for (const auto& [unit, i] : parameters[next].boxes) {
+      if (!gatherer.gathers_for_rank_0()) continue;
+      std::vector<torch::Tensor> slices;
+      for (const auto& [unit, i] : parameters[next].slices) {
         const zero::Slot& slot = plan_.units[unit].layout.slots()[i];
         const auto master = whole_masters.find(unit);
-        boxes.push_back(master == whole_masters.end()
-                            ? plan_.units[unit].params[i].detach().to(dtype)
-                            : master->second.narrow(0, slot.offset, slot.numel).view(slot.shape));
+        slices.push_back(master == whole_masters.end()
+                             ? plan_.units[unit].params[i].detach().to(dtype)
+                             : master->second.narrow(0, slot.offset, slot.numel).view(slot.shape));
       }
-      const torch::Tensor whole = joiner.join(next, boxes);
+      const torch::Tensor whole = gatherer.gather(next, slices);
       if (writes) sink.write(parameters[next].name, whole);
     }
   });
-  strategy_.params->expect({});
+  strategy_.params->set_access_order({});
 }
 
 void TrainEngine::save_model(const std::filesystem::path& dir) {
@@ -280,42 +283,43 @@ void TrainEngine::save_model(const std::filesystem::path& dir) {
   comm::barrier(*mesh_);
 }
 
-HeldValues TrainEngine::held_values() {
+ShardedState TrainEngine::sharded_state() {
   return {plan_, *strategy_.store, *strategy_.optimizer};
 }
 
 void TrainEngine::save_states(StateSink& sink) {
-  engine::save_states(held_values(), sink);
+  engine::save_states(sharded_state(), sink);
 }
 
 RunCounters TrainEngine::counters() const {
   return {.steps = steps_,
           .applied_updates = applied_updates_,
-          .usual_divisor = divisor_ ? divisor_->usual() : 0,
+          .nominal_divisor = normalizer_ ? normalizer_->nominal() : 0,
           .loss_scale = scaler_.state(),
           .plateau = lr_.state(),
           .skips = skips_.state()};
 }
 
 void TrainEngine::take_over(const RunCounters& counters) {
-  compared_draws_ = false;
+  batches_verified_ = false;
   steps_ = counters.steps;
   applied_updates_ = counters.applied_updates;
-  divisor_.reset();
-  if (counters.usual_divisor > 0) divisor_.emplace(config_.loss_mean, counters.usual_divisor);
+  normalizer_.reset();
+  if (counters.nominal_divisor > 0)
+    normalizer_.emplace(config_.loss_mean, counters.nominal_divisor);
   scaler_.restore(counters.loss_scale);
   lr_.restore(counters.plateau);
   skips_.restore(counters.skips);
 }
 
 std::optional<SavedCheckpoint> TrainEngine::end_checkpoint() {
-  if (!checkpoints_.under_way()) return std::nullopt;
+  if (!checkpoints_.is_saving()) return std::nullopt;
   return checkpoints_.finish();
 }
 
 void TrainEngine::load_states(StateSource& source, const RunCounters& counters) {
   end_checkpoint();
-  engine::load_states(held_values(), source);
+  engine::load_states(sharded_state(), source);
   has_values_ = true;
   take_over(counters);
 }
@@ -346,7 +350,7 @@ std::optional<LoadedCheckpoint> TrainEngine::load_checkpoint(const std::filesyst
   if (!loaded) return std::nullopt;
   has_values_ = true;
   if (options.parts != LoadedParts::kWeights) take_over(loaded->counters);
-  return loaded->told;
+  return loaded->checkpoint;
 }
 
 zero::MemoryPlan TrainEngine::memory() const {
@@ -355,8 +359,8 @@ zero::MemoryPlan TrainEngine::memory() const {
 }
 
 std::vector<std::string> TrainEngine::notes() const {
-  std::vector<std::string> notes = strategy_.resting.notes();
-  for (const std::string& note : kept_->notes()) {
+  std::vector<std::string> notes = strategy_.shard_stores.notes();
+  for (const std::string& note : saved_inputs_->notes()) {
     if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
   }
   return notes;

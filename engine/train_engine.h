@@ -12,7 +12,7 @@
 #include "engine/non_finite.h"
 #include "engine/schedule.h"
 #include "engine/step_batches.h"
-#include "engine/step_watch.h"
+#include "engine/step_profiler.h"
 #include "optim/loss_scaler.h"
 #include "optim/lr_schedule.h"
 #include "zero/sharded_optimizer.h"
@@ -23,12 +23,13 @@ namespace zeroth::engine {
 class TrainEngine final : public Engine {
  public:
   // `link`: as in zero::make_strategy; `trains`: as InitOptions::trains.
-  TrainEngine(model::Blocks blocks, const configs::Config& config, std::shared_ptr<comm::Mesh> mesh,
+  TrainEngine(model::Blocks blocks, const configs::Config& config,
+              std::shared_ptr<comm::DeviceMesh> mesh,
               std::shared_ptr<device::HostLink> link = nullptr, bool trains = true);
 
   StepStats train_batch(Loader& data) override;
   EvalStats eval_batch(Loader& data, int64_t micro_batches) override;
-  void evaluated(double loss) override { lr_.evaluated(loss); }
+  void evaluated(double loss) override { lr_.record_evaluation(loss); }
   void save_model(ModelSink& sink, SavedValues values = SavedValues::kWorking) override;
   void save_model(const std::filesystem::path& dir) override;
   void save_states(StateSink& sink) override;
@@ -38,7 +39,7 @@ class TrainEngine final : public Engine {
   std::optional<SavedCheckpoint> start_checkpoint(const std::filesystem::path& dir,
                                                   const CheckpointRequest& request = {}) override;
   SavedCheckpoint finish_checkpoint() override { return checkpoints_.finish(); }
-  bool checkpoint_under_way() const override { return checkpoints_.under_way(); }
+  bool has_pending_checkpoint() const override { return checkpoints_.is_saving(); }
   std::vector<std::string> keep_checkpoints(const std::filesystem::path& dir, int64_t newest,
                                             const std::set<int64_t>& steps) override;
   std::optional<LoadedCheckpoint> load_checkpoint(const std::filesystem::path& path,
@@ -46,24 +47,24 @@ class TrainEngine final : public Engine {
   void load_states(StateSource& source, const RunCounters& counters) override;
 
   const configs::Config& config() const override { return config_; }
-  comm::Mesh& mesh() const override { return *mesh_; }
+  comm::DeviceMesh& mesh() const override { return *mesh_; }
   zero::MemoryPlan memory() const override;
   int64_t num_parameters() const override;
   DecayCounts decay_counts() const override;
   std::vector<std::string> notes() const override;
-  std::string doing() const override { return runner_.doing(); }
+  std::string current_operation() const override { return runner_.current_operation(); }
   std::string strategy() const override { return strategy_.description; }
-  std::optional<configs::OffloadOptimizerConfig::Step> measured_step() const override {
-    return strategy_.resting.measured_step;
+  std::optional<configs::OffloadOptimizerConfig::UpdateDevice> measured_step() const override {
+    return strategy_.shard_stores.measured_step;
   }
 
   // For set-up and for tests that look inside.
   void await_checkpoint() { has_values_ = false; }
-  void save_as(std::optional<SavedModel> model, bool beside_training) {
-    checkpoints_.save_as(std::move(model));
+  void set_saved_model(std::optional<SavedModel> model, bool beside_training) {
+    checkpoints_.set_saved_model(std::move(model));
     saves_beside_ = beside_training;
   }
-  void keep_inputs_in(std::shared_ptr<KeptInputs> kept) { kept_ = std::move(kept); }
+  void set_saved_inputs(std::shared_ptr<SavedInputs> kept) { saved_inputs_ = std::move(kept); }
   const zero::UnitPlan& plan() const { return plan_; }
   zero::ParamStore& store() { return *strategy_.store; }
   zero::BlockParams& params() { return *strategy_.params; }
@@ -73,29 +74,29 @@ class TrainEngine final : public Engine {
   // Forward and backward of the whole step; returns this rank's addend of the loss, fp64 scalar.
   torch::Tensor run_micro_batches(StepBatches& step);
   // Of those micro-batches the next one.
-  model::MicroBatch next_batch(StepBatches& step, bool compares);
-  void require_equal(int64_t micro_batches) const;
+  model::MicroBatch next_batch(StepBatches& step, bool verifies);
+  void verify_micro_batches_match(int64_t micro_batches) const;
   // The blocks that so many passes without backward gather, in order.
-  std::vector<size_t> passes(int64_t count) const;
+  std::vector<size_t> forward_accesses(int64_t count) const;
   void require_values(std::string_view call) const;
   // The unit's whole buffer in fp32. Collective over its holders.
   torch::Tensor whole_master(size_t unit);
-  HeldValues held_values();
-  EngineValues values() { return {held_values(), config_, strategy_.description}; }
+  ShardedState sharded_state();
+  EngineValues values() { return {sharded_state(), config_, strategy_.description}; }
   std::optional<SavedCheckpoint> end_checkpoint();
   void take_over(const RunCounters& counters);
   // What this rank tells the others beside its loss and norm.
-  StepSums own_sums(const StepBatches& step, Loader& data);
+  StepTotals local_totals(const StepBatches& step, Loader& data);
   // Skips, or clips and updates; fills what the stats say of it. `grad_factor`: from the sum over
   // the ranks to the gradient.
-  void apply(StepStats& stats, double grad_factor);
-  void update(const StepStats& stats, double grad_factor);
+  void finish_step(StepStats& stats, double grad_factor);
+  void apply_update(const StepStats& stats, double grad_factor);
   // Since the engine was made.
   OffloadTimes offload_times() const;
-  void tell_offload(const OffloadTimes& before, StepStats& stats) const;
+  void report_offload(const OffloadTimes& before, StepStats& stats) const;
 
   configs::Config config_;
-  std::shared_ptr<comm::Mesh> mesh_;
+  std::shared_ptr<comm::DeviceMesh> mesh_;
   model::Blocks blocks_;
   zero::UnitPlan plan_;
   zero::Strategy strategy_;
@@ -103,11 +104,11 @@ class TrainEngine final : public Engine {
   optim::LossScaler scaler_;
   size_t first_trained_;  // block; before it there is no backward
   std::vector<Segment> segments_;
-  std::shared_ptr<KeptInputs> kept_;
+  std::shared_ptr<SavedInputs> saved_inputs_;
   BlockRunner runner_;
-  std::optional<LossDivisor> divisor_;  // from the first step on
-  bool compared_draws_ = false;         // since the start, or since a checkpoint was loaded
-  StepWatch watch_;
+  std::optional<LossNormalizer> normalizer_;  // from the first step on
+  bool batches_verified_ = false;             // since the start, or since a checkpoint was loaded
+  StepProfiler profiler_;
   CheckpointFiles checkpoints_;  // goes before what it reads
   bool saves_beside_ = false;    // for those who count memory
   NonFiniteSkips skips_;

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/complaints.h"
-#include "base/flag_words.h"
+#include "base/diagnostics.h"
+#include "base/flag_errors.h"
 #include "base/printable.h"
 #include "base/units.h"
 #include "base/usage_error.h"
@@ -17,15 +17,15 @@
 namespace zeroth::launcher {
 namespace {
 
-struct Arguments {
+struct CheckConfigArguments {
   std::string file;
   std::optional<int64_t> ranks;
   configs::FlagValues flags;
   std::string help;
 };
 
-Arguments parse(const std::vector<std::string>& words) {
-  Arguments arguments;
+CheckConfigArguments parse(const std::vector<std::string>& words) {
+  CheckConfigArguments arguments;
   CLI::App app("Tells the state and the value of every key of a ds_config.json. Starts nothing.",
                "zeroth check-config");
   app.add_option("FILE", arguments.file, "The file, or base64 of it")->required();
@@ -60,13 +60,13 @@ void add_keys(const std::string& title, const std::vector<configs::KeyReport>& k
   }
 }
 
-void add_lines(const std::string& title, const std::vector<std::string>& lines, size_t most,
+void add_lines(const std::string& title, const std::vector<std::string>& lines, size_t max_lines,
                std::string& text) {
-  if (!lines.empty()) text += fmt::format("{}\n  {}\n", title, listed(lines, most));
+  if (!lines.empty()) text += fmt::format("{}\n  {}\n", title, listed(lines, max_lines));
 }
 
 // What cannot be read at all is refused like a bad command line.
-configs::Inspection inspect(const Arguments& arguments) {
+configs::Inspection inspect(const CheckConfigArguments& arguments) {
   try {
     return configs::inspect(configs::load(arguments.file), arguments.ranks, arguments.flags);
   } catch (const Error& error) {
@@ -77,20 +77,19 @@ configs::Inspection inspect(const Arguments& arguments) {
 }  // namespace
 
 ConfigCheck check_config(const std::vector<std::string>& arguments) {
-  const Arguments parsed = parse(arguments);
+  const CheckConfigArguments parsed = parse(arguments);
   if (!parsed.help.empty()) return {parsed.help, 0};
   const configs::Inspection found = inspect(parsed);
   ConfigCheck check;
   add_keys("In the file:", found.given, check.text);
   add_keys("Not in the file:", found.by_default, check.text);
-  constexpr size_t kMostNotes = 100;
-  add_lines("Notes:", found.notes, kMostNotes, check.text);
-  add_lines("Refused:", found.complaints, kMostComplaints, check.text);
-  check.text += found.complaints.empty()
-                    ? "The file is accepted.\n"
-                    : fmt::format("The file is refused: {}.\n",
-                                  counted(std::ssize(found.complaints), "error"));
-  if (!found.complaints.empty()) check.status = 2;
+  constexpr size_t kMaxNotes = 100;
+  add_lines("Notes:", found.notes, kMaxNotes, check.text);
+  add_lines("Refused:", found.errors, kMaxErrors, check.text);
+  check.text += found.errors.empty() ? "The file is accepted.\n"
+                                     : fmt::format("The file is refused: {}.\n",
+                                                   pluralize(std::ssize(found.errors), "error"));
+  if (!found.errors.empty()) check.status = 2;
   return check;
 }
 

@@ -11,9 +11,9 @@
 #include <optional>
 #include <set>
 
-#include "base/complaints.h"
 #include "base/crc32c.h"
-#include "base/flag_words.h"
+#include "base/diagnostics.h"
+#include "base/flag_errors.h"
 #include "base/output_lock.h"
 #include "base/printable.h"
 #include "base/units.h"
@@ -28,12 +28,12 @@
 namespace zeroth::launcher {
 namespace {
 
-using checkpoint::Found;
-using checkpoint::Place;
+using checkpoint::CheckpointInfo;
+using checkpoint::CheckpointLocation;
 
-struct Arguments {
+struct CheckpointArguments {
   std::string verb;
-  std::string folder;
+  std::string directory;
   int64_t keep = 2;
   bool damaged = false;
   bool dry_run = false;
@@ -41,36 +41,36 @@ struct Arguments {
 
 using Answer = CheckpointAnswer;
 
-Place place_of(const Arguments& arguments) {
-  Place place = checkpoint::locate(arguments.folder);
-  if (!place.disk) throw Error("{}: there is no such folder", arguments.folder);
+CheckpointLocation locate_checkpoints(const CheckpointArguments& arguments) {
+  CheckpointLocation place = checkpoint::locate(arguments.directory);
+  if (!place.file_system) throw Error("{}: there is no such folder", arguments.directory);
   return place;
 }
 
 // What DIR means: one checkpoint, or all, and beside these what only has the name of one.
-struct Looked {
-  std::vector<Found> found;
+struct ListedCheckpoints {
+  std::vector<CheckpointInfo> found;
   std::vector<std::string> strays = {};
 };
 
-Looked look_at(const Place& place) {
-  Looked looked{checkpoint::list_checkpoints(*place.disk)};
-  std::erase_if(looked.found, [&](const Found& one) {
-    if (place.one) return one.name != *place.one;
-    if (one.stray) looked.strays.push_back(one.name);
-    return one.stray;
+ListedCheckpoints list_matching(const CheckpointLocation& place) {
+  ListedCheckpoints listed_checkpoints{checkpoint::list_checkpoints(*place.file_system)};
+  std::erase_if(listed_checkpoints.found, [&](const CheckpointInfo& one) {
+    if (place.checkpoint) return one.name != *place.checkpoint;
+    if (one.is_unrelated) listed_checkpoints.strays.push_back(one.name);
+    return one.is_unrelated;
   });
-  if (place.one) return looked;
-  for (const checkpoint::Entry& entry : place.disk->list("")) {
-    if (checkpoint::step_of_trainer(entry.name) || entry.name.ends_with(".ckpt"))
-      looked.strays.push_back(entry.name);
+  if (place.checkpoint) return listed_checkpoints;
+  for (const checkpoint::DirectoryEntry& entry : place.file_system->list("")) {
+    if (checkpoint::parse_trainer_step(entry.name) || entry.name.ends_with(".ckpt"))
+      listed_checkpoints.strays.push_back(entry.name);
   }
-  return looked;
+  return listed_checkpoints;
 }
 
-std::string why_no_checkpoint(checkpoint::Disk& disk, const std::string& name) {
+std::string no_checkpoint_reason(checkpoint::FileSystem& file_system, const std::string& name) {
   try {
-    if (const auto foreign = checkpoint::find_foreign(disk, name)) {
+    if (const auto foreign = checkpoint::find_foreign(file_system, name)) {
       return fmt::format("it is of {} ({} is in it)", foreign->program, shortened(foreign->mark));
     }
   } catch (const Error&) {
@@ -80,63 +80,63 @@ std::string why_no_checkpoint(checkpoint::Disk& disk, const std::string& name) {
 }
 
 // A line for each that is not shown among the weights.
-std::string skipped_lines(const Place& place, const std::vector<std::string>& strays,
-                          const std::vector<checkpoint::WeightsOnly>& weights) {
+std::string skipped_lines(const CheckpointLocation& place, const std::vector<std::string>& strays,
+                          const std::vector<checkpoint::WeightsDirectory>& weights) {
   std::string text;
   for (const std::string& name : strays) {
     const bool shown = std::any_of(weights.begin(), weights.end(),
                                    [&](const auto& one) { return one.name == name; });
     if (shown) continue;
     text += printable(fmt::format("skipped {}: no checkpoint, as {}", shortened(name),
-                                  why_no_checkpoint(*place.disk, name))) +
+                                  no_checkpoint_reason(*place.file_system, name))) +
             "\n";
   }
   return text;
 }
 
-[[noreturn]] void throw_none(const Place& place) {
-  if (const auto foreign = checkpoint::find_foreign(*place.disk, "")) {
-    throw Error("{}", checkpoint::describe(*foreign, place.disk->path()));
+[[noreturn]] void throw_no_checkpoints(const CheckpointLocation& place) {
+  if (const auto foreign = checkpoint::find_foreign(*place.file_system, "")) {
+    throw Error("{}", checkpoint::describe(*foreign, place.file_system->path()));
   }
-  throw Error("{} holds no checkpoints", place.disk->path().string());
+  throw Error("{} holds no checkpoints", place.file_system->path().string());
 }
 
 // A file system may hold any number for the time of a file.
-std::string age_of(const Found& found) {
-  constexpr double kMost = 1e12;
+std::string format_age(const CheckpointInfo& found) {
+  constexpr double kMaxAge = 1e12;
   const double age = static_cast<double>(std::time(nullptr)) - static_cast<double>(found.written);
-  return format_duration(std::clamp(age, 0.0, kMost));
+  return format_duration(std::clamp(age, 0.0, kMaxAge));
 }
 
-Answer list(const Arguments& arguments) {
-  const Place place = place_of(arguments);
-  const auto [found, strays] = look_at(place);
-  const Found* newest = place.one ? nullptr : checkpoint::newest(found);
+Answer list(const CheckpointArguments& arguments) {
+  const CheckpointLocation place = locate_checkpoints(arguments);
+  const auto [found, strays] = list_matching(place);
+  const CheckpointInfo* newest = place.checkpoint ? nullptr : checkpoint::newest(found);
   Answer answer;
-  answer.text = printable(place.disk->path().string()) + "\n";
-  for (const Found& one : found) {
+  answer.text = printable(place.file_system->path().string()) + "\n";
+  for (const CheckpointInfo& one : found) {
     const std::string state = &one == newest ? "complete, the newest"
                               : one.weights_only
                                   ? "weights without states, from which no run goes on"
                               : one.complete() ? "complete"
                                                : "not complete: " + one.fault;
     answer.text += printable(fmt::format("  {:<14}  {:>10}  {:>7}  {}", one.name,
-                                         format_bytes(one.bytes), age_of(one), state)) +
+                                         format_bytes(one.bytes), format_age(one), state)) +
                    "\n";
     if (!one.complete() && !one.weights_only) answer.status = 1;
   }
   if (found.empty()) answer.text += "  no checkpoints\n";
-  const auto foreign = checkpoint::find_foreign(*place.disk, "");
+  const auto foreign = checkpoint::find_foreign(*place.file_system, "");
   if (found.empty() && foreign) {
-    answer.text += printable(checkpoint::describe(*foreign, place.disk->path())) + "\n";
+    answer.text += printable(checkpoint::describe(*foreign, place.file_system->path())) + "\n";
   }
-  const bool is_below = place.disk->path().filename() == "checkpoints";
-  auto weights =
-      checkpoint::list_weights(is_below ? place.disk->path().parent_path() : place.disk->path());
+  const bool is_below = place.file_system->path().filename() == "checkpoints";
+  auto weights = checkpoint::list_weights_directories(
+      is_below ? place.file_system->path().parent_path() : place.file_system->path());
   if (!is_below) {  // those are listed above, but for Trainer's
-    std::erase_if(weights, [](const auto& one) { return checkpoint::step_of(one.name); });
+    std::erase_if(weights, [](const auto& one) { return checkpoint::parse_step(one.name); });
   }
-  if (!place.one && !weights.empty()) {
+  if (!place.checkpoint && !weights.empty()) {
     answer.text += "Weights without states, from which no run goes on:\n";
     for (const auto& one : weights) answer.text += "  " + printable(one.name) + "\n";
   }
@@ -144,7 +144,7 @@ Answer list(const Arguments& arguments) {
   return answer;
 }
 
-void add_texts(const std::string& title, const checkpoint::Texts& texts, std::string& text) {
+void add_texts(const std::string& title, const checkpoint::StringMap& texts, std::string& text) {
   if (texts.empty()) return;
   size_t width = 0;
   for (const auto& [key, value] : texts) width = std::max(width, shortened(key).size());
@@ -168,93 +168,95 @@ void add_tensors(const std::vector<checkpoint::StoredState>& states, std::string
     tensor.states.push_back(fmt::format("{} {}", shortened(state.state), state.dtype));
     width = std::max(width, shortened(state.tensor).size());
   }
-  text += fmt::format("{}:\n", counted(std::ssize(tensors), "tensor"));
+  text += fmt::format("{}:\n", pluralize(std::ssize(tensors), "tensor"));
   for (const auto& [name, tensor] : tensors) {
     text += fmt::format("  {:{}}  {:<16}  {}\n", name, width, tensor.shape,
                         fmt::join(tensor.states, ", "));
   }
 }
 
-std::string head_of(const std::filesystem::path& path, const checkpoint::Reader& reader) {
+std::string describe_manifest(const std::filesystem::path& path,
+                              const checkpoint::CheckpointReader& reader) {
   const checkpoint::Manifest& manifest = reader.manifest();
-  checkpoint::Texts facts = {
+  checkpoint::StringMap facts = {
       {"step", fmt::format("{}", manifest.step)},
       {"run", manifest.run_id},
       {"attempt", manifest.attempt},
       {"written", fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(manifest.written))},
-      {"manifest", crc_text(reader.manifest_crc())}};
+      {"manifest", format_crc(reader.manifest_crc())}};
   if (manifest.parent) {
-    facts["goes on from"] =
-        fmt::format("step {}, manifest {}", manifest.parent->step, crc_text(manifest.parent->crc));
+    facts["goes on from"] = fmt::format("step {}, manifest {}", manifest.parent->step,
+                                        format_crc(manifest.parent->crc));
   }
   std::string text;
   add_texts(printable(path.string()), facts, text);
   return text;
 }
 
-Answer description(const checkpoint::Reader& reader) {
+Answer description(const checkpoint::CheckpointReader& reader) {
   const checkpoint::Manifest& manifest = reader.manifest();
-  Answer answer{head_of(reader.path(), reader)};
+  Answer answer{describe_manifest(reader.path(), reader)};
   add_texts("Layout:", manifest.layout, answer.text);
-  checkpoint::Texts counters;
+  checkpoint::StringMap counters;
   for (const auto& [key, counter] : manifest.counters)
     counters[key] = checkpoint::to_string(counter);
   add_texts("Counters:", counters, answer.text);
   add_texts("Must be equal to go on:", manifest.must_equal, answer.text);
   add_texts("May change:", manifest.may_change, answer.text);
-  checkpoint::Texts files;
+  checkpoint::StringMap files;
   for (const checkpoint::StoredFile& file : manifest.files) {
     files[file.name] =
         fmt::format("{}{}", format_bytes(file.size),
-                    file.pieces.empty() ? "" : ", " + counted(std::ssize(file.pieces), "piece"));
+                    file.chunks.empty() ? "" : ", " + pluralize(std::ssize(file.chunks), "piece"));
   }
   add_texts("Files:", files, answer.text);
   add_tensors(reader.states(), answer.text);
   return answer;
 }
 
-Answer show(const Arguments& arguments) {
-  const Place place = place_of(arguments);
-  if (!place.one && look_at(place).found.empty()) throw_none(place);
+Answer show(const CheckpointArguments& arguments) {
+  const CheckpointLocation place = locate_checkpoints(arguments);
+  if (!place.checkpoint && list_matching(place).found.empty()) throw_no_checkpoints(place);
   Answer answer;
-  checkpoint::with_chosen(place, [&](const std::string& name) {
-    answer = description(checkpoint::Reader(place.disk, name));
+  checkpoint::with_selected_checkpoint(place, [&](const std::string& name) {
+    answer = description(checkpoint::CheckpointReader(place.file_system, name));
   });
   return answer;
 }
 
 // What is wrong with one; empty: nothing. `bytes` grows by what was read.
-std::vector<std::string> complaints_about(checkpoint::Disk& disk, const Found& found,
-                                          int64_t& bytes) {
+std::vector<std::string> find_faults(checkpoint::FileSystem& file_system,
+                                     const CheckpointInfo& found, int64_t& bytes) {
   if (!found.complete()) return {"not complete: " + found.fault};
   try {
-    checkpoint::Verdict verdict = checkpoint::verify(disk, found.name);
-    bytes += verdict.bytes;
-    return std::move(verdict.complaints);
+    checkpoint::VerifyResult result = checkpoint::verify(file_system, found.name);
+    bytes += result.bytes;
+    return std::move(result.errors);
   } catch (const Error& error) {
     return {error.what()};
   }
 }
 
-Answer verify(const Arguments& arguments) {
-  const Place place = place_of(arguments);
-  auto [found, strays] = look_at(place);
-  if (place.one && found.empty()) found.push_back({.name = *place.one});  // of another name
-  if (found.empty()) throw_none(place);
+Answer verify(const CheckpointArguments& arguments) {
+  const CheckpointLocation place = locate_checkpoints(arguments);
+  auto [found, strays] = list_matching(place);
+  if (place.checkpoint && found.empty())
+    found.push_back({.name = *place.checkpoint});  // of another name
+  if (found.empty()) throw_no_checkpoints(place);
   Answer answer;
-  for (const Found& one : found) {
+  for (const CheckpointInfo& one : found) {
     int64_t bytes = 0;
-    const auto complaints = complaints_about(*place.disk, one, bytes);
-    if (!complaints.empty() && checkpoint::has_left(*place.disk, one)) {
+    const auto complaints = find_faults(*place.file_system, one, bytes);
+    if (!complaints.empty() && checkpoint::was_removed(*place.file_system, one)) {
       answer.text += printable_message(fmt::format(
           "{}: removed or replaced by a run while it was read, not verified\n", one.name));
-      if (place.one) answer.status = 1;
+      if (place.checkpoint) answer.status = 1;
       continue;
     }
     answer.text += printable_message(
         complaints.empty()
             ? fmt::format("{}: good, {} read\n", one.name, format_bytes(bytes))
-            : fmt::format("{}: {}\n  {}\n", one.name, counted(std::ssize(complaints), "fault"),
+            : fmt::format("{}: {}\n  {}\n", one.name, pluralize(std::ssize(complaints), "fault"),
                           listed(complaints)));
     if (!complaints.empty()) answer.status = 1;
   }
@@ -263,94 +265,102 @@ Answer verify(const Arguments& arguments) {
 }
 
 // The --output whose checkpoints these are, as a run that holds it knows it.
-std::filesystem::path output_of(const Arguments& arguments, const Place& place) {
+std::filesystem::path find_output(const CheckpointArguments& arguments,
+                                  const CheckpointLocation& place) {
   std::error_code unknown;
-  const std::filesystem::path named = arguments.folder, &path = place.disk->path();
+  const std::filesystem::path named = arguments.directory, &path = place.file_system->path();
   if (std::filesystem::exists(named / "checkpoints", unknown)) return named;
   return path.filename() == "checkpoints" ? path.parent_path() : path;
 }
 
 // Where the best model stays although it is not among the newest `keep`.
-std::string kept_as_best(checkpoint::Disk& disk, int64_t keep, const Found* newest) {
+std::string best_model_note(checkpoint::FileSystem& file_system, int64_t keep,
+                            const CheckpointInfo* newest) {
   const std::string name = checkpoint::step_name(newest->best_step.value_or(0));
-  const auto others = checkpoint::to_be_removed(disk, {.newest = keep});
+  const auto others = checkpoint::expired_checkpoints(file_system, {.newest = keep});
   if (std::find(others.begin(), others.end(), name) == others.end()) return "";
   return fmt::format("kept {}: it holds the best model of the run\n", name);
 }
 
 // What is to go so that the newest stay, all of which are read: one whose bytes are not those that
 // were written must not stay in the place of a good one. With --damaged it goes, too.
-std::vector<std::string> choose_old(const Arguments& arguments, const Place& place,
-                                    const std::vector<Found>& found,
-                                    checkpoint::Retention& retention) {
-  std::vector<std::string> names = checkpoint::to_be_removed(*place.disk, retention);
+std::vector<std::string> select_prunable(const CheckpointArguments& arguments,
+                                         const CheckpointLocation& place,
+                                         const std::vector<CheckpointInfo>& found,
+                                         checkpoint::RetentionPolicy& retention) {
+  std::vector<std::string> names = checkpoint::expired_checkpoints(*place.file_system, retention);
   if (names.empty() && !arguments.damaged) return names;
   if (arguments.damaged && checkpoint::newest(found) == nullptr) {
-    throw Error("{} holds no complete checkpoint: nothing is removed", place.disk->path().string());
+    throw Error("{} holds no complete checkpoint: nothing is removed",
+                place.file_system->path().string());
   }
   std::set<std::string> good;
-  const auto is_kept = [&](const Found& one) {
+  const auto is_kept = [&](const CheckpointInfo& one) {
     return one.complete() && !retention.damaged.contains(one.name) &&
            std::find(names.begin(), names.end(), one.name) == names.end();
   };
-  const auto is_bad = [&](const Found& one) {
+  const auto is_bad = [&](const CheckpointInfo& one) {
     if (!is_kept(one) || good.contains(one.name)) return false;
     int64_t bytes = 0;
-    const auto complaints = complaints_about(*place.disk, one, bytes);
+    const auto complaints = find_faults(*place.file_system, one, bytes);
     if (complaints.empty()) good.insert(one.name);
     if (!complaints.empty() && !arguments.damaged) {
       throw Error("{} has {}: {}\nnothing is removed; --damaged removes it and keeps an older one",
-                  checkpoint::path_to(*place.disk, one.name).string(),
-                  counted(std::ssize(complaints), "fault"), complaints.front());
+                  checkpoint::full_path(*place.file_system, one.name).string(),
+                  pluralize(std::ssize(complaints), "fault"), complaints.front());
     }
     return !complaints.empty();
   };
   for (auto bad = std::find_if(found.begin(), found.end(), is_bad); bad != found.end();
        bad = std::find_if(found.begin(), found.end(), is_bad)) {
     retention.damaged.insert(bad->name);
-    names = checkpoint::to_be_removed(*place.disk, retention);
+    names = checkpoint::expired_checkpoints(*place.file_system, retention);
   }
   if (arguments.damaged && good.empty()) {
-    throw Error("{} holds no good checkpoint: nothing is removed", place.disk->path().string());
+    throw Error("{} holds no good checkpoint: nothing is removed",
+                place.file_system->path().string());
   }
-  for (const Found& one : found) {
+  for (const CheckpointInfo& one : found) {
     const bool broken = !one.complete() || retention.damaged.contains(one.name);
-    if (arguments.damaged && broken && !one.weights_only && !one.stray) names.push_back(one.name);
+    if (arguments.damaged && broken && !one.weights_only && !one.is_unrelated)
+      names.push_back(one.name);
   }
   return names;
 }
 
-Answer prune(const Arguments& arguments) {
-  const Place place = place_of(arguments);
-  if (place.one) {
+Answer prune(const CheckpointArguments& arguments) {
+  const CheckpointLocation place = locate_checkpoints(arguments);
+  if (place.checkpoint) {
     throw UsageError("checkpoint prune: {} is one checkpoint; name the folder that holds them",
-                     arguments.folder);
+                     arguments.directory);
   }
   // What a run goes on from, or has just written, is its own to remove.
   std::optional<OutputLock> lock;
-  if (!arguments.dry_run) lock.emplace(output_of(arguments, place));
-  const std::vector<Found> found = checkpoint::list_checkpoints(*place.disk);
-  const Found* newest = checkpoint::newest(found);
-  checkpoint::Retention retention{.newest = arguments.keep};
+  if (!arguments.dry_run) lock.emplace(find_output(arguments, place));
+  const std::vector<CheckpointInfo> found = checkpoint::list_checkpoints(*place.file_system);
+  const CheckpointInfo* newest = checkpoint::newest(found);
+  checkpoint::RetentionPolicy retention{.newest = arguments.keep};
   if (newest != nullptr && newest->best_step) retention.steps.insert(*newest->best_step);
-  const std::vector<std::string> names = choose_old(arguments, place, found, retention);
-  if (!arguments.dry_run) checkpoint::remove_checkpoints(*place.disk, names);
+  const std::vector<std::string> names = select_prunable(arguments, place, found, retention);
+  if (!arguments.dry_run) checkpoint::remove_checkpoints(*place.file_system, names);
   Answer answer;
   for (const std::string& name : names) {
     answer.text +=
         fmt::format("{} {}\n", arguments.dry_run ? "would remove" : "removed", printable(name));
   }
   if (names.empty()) answer.text = "nothing to remove\n";
-  if (!retention.steps.empty()) answer.text += kept_as_best(*place.disk, arguments.keep, newest);
+  if (!retention.steps.empty())
+    answer.text += best_model_note(*place.file_system, arguments.keep, newest);
   if (lock && !lock->note().empty()) answer.text += printable(lock->note()) + "\n";
   return answer;
 }
 
-struct Verb {
+struct CheckpointVerb {
   const char* name;
-  Answer (*answer)(const Arguments&);
+  Answer (*answer)(const CheckpointArguments&);
 };
-constexpr Verb kVerbs[] = {{"list", list}, {"show", show}, {"verify", verify}, {"prune", prune}};
+constexpr CheckpointVerb kVerbs[] = {
+    {"list", list}, {"show", show}, {"verify", verify}, {"prune", prune}};
 
 constexpr const char* kHelp =
     "\nlist: each checkpoint with size, age, and whether it is complete. show: of the newest one, "
@@ -359,26 +369,26 @@ constexpr const char* kHelp =
     "DIR: an --output, the folder\ncheckpoints in it, or one checkpoint. Status: 0, or 1 where one "
     "is not complete or damaged. What a run\nremoves meanwhile is no fault.\n";
 
-const Verb* find_verb(const std::string& name) {
+const CheckpointVerb* find_verb(const std::string& name) {
   const auto found = std::find_if(std::begin(kVerbs), std::end(kVerbs),
-                                  [&](const Verb& verb) { return name == verb.name; });
+                                  [&](const CheckpointVerb& verb) { return name == verb.name; });
   return found == std::end(kVerbs) ? nullptr : &*found;
 }
 
 }  // namespace
 
 CheckpointAnswer checkpoint_command(const std::vector<std::string>& words) {
-  Arguments arguments;
+  CheckpointArguments arguments;
   CLI::App app("Tells what lies in a folder of checkpoints. Starts nothing.", "zeroth checkpoint");
   app.add_option("COMMAND", arguments.verb, "list, show, verify or prune")->required();
-  app.add_option("DIR", arguments.folder, "Where they are")->required();
+  app.add_option("DIR", arguments.directory, "Where they are")->required();
   app.add_option("--keep", arguments.keep, "prune: so many of the newest stay (default: 2)")
       ->option_text("N");
   app.add_flag("--damaged", arguments.damaged,
                "prune: those that are damaged or not complete go, too");
   app.add_flag("--dry-run", arguments.dry_run, "prune: only tell what would go");
   if (const std::string help = parse_subcommand(app, words); !help.empty()) return {help + kHelp};
-  const Verb* verb = find_verb(arguments.verb);
+  const CheckpointVerb* verb = find_verb(arguments.verb);
   if (verb == nullptr) {
     throw UsageError(
         "checkpoint {}: must be list, show, verify or prune (zeroth checkpoint --help)",

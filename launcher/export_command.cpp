@@ -8,7 +8,7 @@
 #include <map>
 #include <string_view>
 
-#include "base/flag_words.h"
+#include "base/flag_errors.h"
 #include "base/printable.h"
 #include "base/units.h"
 #include "base/usage_error.h"
@@ -23,10 +23,10 @@ OUT: the model's folder: weights as they were trained, rounded to --dtype; confi
 like as the checkpoint has them. It appears whole or not at all.
 )";
 
-std::string answer_of(const Exported& exported) {
+std::string describe_result(const ExportResult& exported) {
   std::string text = fmt::format("{}: {} of {}, from {}\n", exported.to.string(),
-                                 counted(exported.tensors, "tensor"), format_bytes(exported.bytes),
-                                 exported.from.string());
+                                 pluralize(exported.tensors, "tensor"),
+                                 format_bytes(exported.bytes), exported.from.string());
   if (!exported.copied.empty()) {
     text += fmt::format("  with {}\n", fmt::join(exported.copied, ", "));
   }
@@ -39,16 +39,16 @@ std::string answer_of(const Exported& exported) {
 
 // DeepSpeed's zero_to_fp32.py has examples with the name of a file there. In a folder of that name
 // transformers would not find the model.
-void require_name_of_folder(std::filesystem::path path) {
+void require_directory_name(std::filesystem::path path) {
   if (!path.has_filename()) path = path.parent_path();
   constexpr std::string_view kWeights[] = {".bin", ".safetensors", ".pt", ".pth", ".ckpt"};
   const std::string suffix = path.extension().string();
   if (std::find(std::begin(kWeights), std::end(kWeights), suffix) == std::end(kWeights)) return;
-  const std::string around = path.parent_path().string();
+  const std::string parent = path.parent_path().string();
   throw UsageError(
       "export: OUT {} has the name of a file of weights, but OUT is the model's folder, in which "
       "model.safetensors and config.json are written: name a folder instead, for example {}",
-      shortened(path.string()), around.empty() ? "hf" : shortened(around));
+      shortened(path.string()), parent.empty() ? "hf" : shortened(parent));
 }
 
 }  // namespace
@@ -70,10 +70,10 @@ std::string export_command(const std::vector<std::string>& words) {
     throw UsageError("export: --dtype {}: must be fp32, bf16 or fp16", shortened(dtype));
   }
   request.dtype = found->second;
-  require_name_of_folder(to);
+  require_directory_name(to);
   request.from = from;
   request.to = to;
-  return answer_of(export_model(request));
+  return describe_result(export_model(request));
 }
 
 }  // namespace zeroth::launcher

@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-#include "base/complaints.h"
+#include "base/diagnostics.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/printable.h"
@@ -17,22 +17,22 @@
 #include "checkpoint/coverage.h"
 #include "checkpoint/find.h"
 #include "checkpoint/reader.h"
-#include "launcher/new_folder.h"
+#include "launcher/atomic_directory.h"
 
 namespace zeroth::launcher {
 namespace {
 
-using checkpoint::Reader;
+using checkpoint::CheckpointReader;
 using checkpoint::StoredFile;
 using checkpoint::StoredState;
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kChunk = int64_t{1} << 18;         // elements that are in memory at a time
-constexpr int64_t kMostCopied = int64_t{256} << 20;  // bytes of a file beside the weights
+constexpr int64_t kChunkElements = int64_t{1} << 18;     // elements that are in memory at a time
+constexpr int64_t kMaxCopiedBytes = int64_t{256} << 20;  // bytes of a file beside the weights
 constexpr std::string_view kConfig = "config.json";
 
 // Some tensors' file.
-struct Shard {
+struct ExportShard {
   std::string name;
   std::vector<StoredState> tensors;
   int64_t bytes = 0;
@@ -45,14 +45,14 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 // A model's, but for its weights and what tells of its training.
 bool is_copied(const StoredFile& file) {
   const std::string& name = file.name;
-  return file.pieces.empty() && name.find('/') == name.npos && !name.ends_with(".safetensors") &&
+  return file.chunks.empty() && name.find('/') == name.npos && !name.ends_with(".safetensors") &&
          !name.ends_with(".index.json") && !name.ends_with(".bin") &&
          name != "trainer_state.json" && !name.ends_with("_results.json") &&
          !name.ends_with(".html");
 }
 
 // Masters of what is trained, weights of what is frozen.
-std::vector<StoredState> tensors_of(const Reader& reader) {
+std::vector<StoredState> list_tensors(const CheckpointReader& reader) {
   std::map<std::string, StoredState> found;
   for (const StoredState& state : reader.states()) {
     StoredState& tensor = found[state.tensor];
@@ -64,7 +64,7 @@ std::vector<StoredState> tensors_of(const Reader& reader) {
   for (const auto& [name, tensor] : found) {
     const std::string where = fmt::format("{}: {}", reader.path().string(), shortened(name));
     if (tensor.state.empty()) throw Error("{} has neither master nor weight", where);
-    if (!dtype_of(tensor.dtype)) {
+    if (!parse_dtype(tensor.dtype)) {
       throw Error("{} is {}, expected F32, BF16 or F16", where, shortened(tensor.dtype));
     }
     if (name == "__metadata__") throw Error("{} is no name of a tensor", where);
@@ -77,16 +77,16 @@ std::vector<StoredState> tensors_of(const Reader& reader) {
   return tensors;
 }
 
-int64_t elements_of(const StoredState& tensor) {
-  return checkpoint::Box::whole(tensor.shape).elements();
+int64_t num_elements(const StoredState& tensor) {
+  return checkpoint::ChunkBounds::full(tensor.shape).elements();
 }
 
-std::vector<Shard> shards_of(const std::vector<StoredState>& tensors,
-                             const ExportRequest& request) {
-  std::vector<Shard> shards(1);
+std::vector<ExportShard> split_shards(const std::vector<StoredState>& tensors,
+                                      const ExportRequest& request) {
+  std::vector<ExportShard> shards(1);
   for (const StoredState& tensor : tensors) {
-    const int64_t bytes = elements_of(tensor) * static_cast<int64_t>(size_of(request.dtype));
-    if (shards.back().bytes > 0 && shards.back().bytes + bytes > request.most_bytes) {
+    const int64_t bytes = num_elements(tensor) * static_cast<int64_t>(element_bytes(request.dtype));
+    if (shards.back().bytes > 0 && shards.back().bytes + bytes > request.max_shard_bytes) {
       shards.emplace_back();
     }
     shards.back().tensors.push_back(tensor);
@@ -101,12 +101,12 @@ std::vector<Shard> shards_of(const std::vector<StoredState>& tensors,
 }
 
 // The header of a safetensors file, with its length before it.
-std::string header_of(const Shard& shard, Dtype dtype) {
+std::string safetensors_header(const ExportShard& shard, Dtype dtype) {
   Json header;
   header["__metadata__"] = {{"format", "pt"}};
   int64_t offset = 0;
   for (const StoredState& tensor : shard.tensors) {
-    const int64_t end = offset + elements_of(tensor) * static_cast<int64_t>(size_of(dtype));
+    const int64_t end = offset + num_elements(tensor) * static_cast<int64_t>(element_bytes(dtype));
     header[tensor.tensor] = {{"dtype", safetensors_name(dtype)},
                              {"shape", tensor.shape},
                              {"data_offsets", {offset, end}}};
@@ -118,10 +118,10 @@ std::string header_of(const Shard& shard, Dtype dtype) {
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
 }
 
-[[noreturn]] void refuse(const StoredState& tensor, float value, Dtype dtype) {
+[[noreturn]] void throw_not_representable(const StoredState& tensor, float value, Dtype dtype) {
   if (!std::isfinite(value)) {
     throw Error("{} holds {}: such a model is not exported", shortened(tensor.tensor),
-                without_sign_of_nan(value));
+                canonicalize_nan(value));
   }
   throw Error("{} has a value of {:g}, beyond what {} holds: export in {}",
               shortened(tensor.tensor), value, dtype == Dtype::kF16 ? "fp16" : "bf16",
@@ -131,13 +131,14 @@ std::string header_of(const Shard& shard, Dtype dtype) {
 // Reads, rounds and writes a chunk after the other.
 class ShardWriter {
  public:
-  ShardWriter(Reader& reader, NewFolder& folder, Dtype dtype)
-      : reader_(reader), folder_(folder), dtype_(dtype) {}
+  ShardWriter(CheckpointReader& reader, AtomicDirectory& directory, Dtype dtype)
+      : reader_(reader), directory_(directory), dtype_(dtype) {}
 
-  void write(const Shard& shard) {
-    const std::string header = header_of(shard, dtype_);
+  void write(const ExportShard& shard) {
+    const std::string header = safetensors_header(shard, dtype_);
     offset_ = std::ssize(header);
-    const auto file = folder_.disk().create(folder_.name_of(shard.name), offset_ + shard.bytes);
+    const auto file =
+        directory_.file_system().create(directory_.file_path(shard.name), offset_ + shard.bytes);
     checkpoint::write_all(*file, bytes_of(header), 0);
     for (const StoredState& tensor : shard.tensors) write(*file, tensor);
     file->sync();
@@ -145,41 +146,43 @@ class ShardWriter {
   }
 
  private:
-  void write(checkpoint::NewFile& file, const StoredState& tensor) {
-    const Dtype stored = *dtype_of(tensor.dtype);
-    const auto box = checkpoint::Box::whole(tensor.shape);
-    const int64_t elements = elements_of(tensor);
-    for (int64_t at = 0; at < elements; at += kChunk) {
-      const checkpoint::Range range{at, std::min(elements, at + kChunk)};
+  void write(checkpoint::WritableFile& file, const StoredState& tensor) {
+    const Dtype stored = *parse_dtype(tensor.dtype);
+    const auto box = checkpoint::ChunkBounds::full(tensor.shape);
+    const int64_t elements = num_elements(tensor);
+    for (int64_t at = 0; at < elements; at += kChunkElements) {
+      const checkpoint::ElementRange range{at, std::min(elements, at + kChunkElements)};
       const auto count = static_cast<size_t>(range.elements());
-      read_.resize(count * size_of(stored));
-      written_.resize(count * size_of(dtype_));
+      read_.resize(count * element_bytes(stored));
+      written_.resize(count * element_bytes(dtype_));
       reader_.read(tensor.tensor, tensor.state, box, range, read_);
-      if (const auto bad = convert(read_, stored, written_, dtype_)) refuse(tensor, *bad, dtype_);
+      if (const auto bad = convert(read_, stored, written_, dtype_))
+        throw_not_representable(tensor, *bad, dtype_);
       checkpoint::write_all(file, written_, offset_);
       offset_ += std::ssize(written_);
     }
   }
 
-  Reader& reader_;
-  NewFolder& folder_;
+  CheckpointReader& reader_;
+  AtomicDirectory& directory_;
   Dtype dtype_;
   int64_t offset_ = 0;
   std::vector<std::byte> read_, written_;
 };
 
-void write_index(const std::vector<Shard>& shards, NewFolder& folder) {
+void write_index(const std::vector<ExportShard>& shards, AtomicDirectory& directory) {
   Json index;
   int64_t total = 0;
-  for (const Shard& shard : shards) total += shard.bytes;
+  for (const ExportShard& shard : shards) total += shard.bytes;
   index["metadata"]["total_size"] = total;
-  for (const Shard& shard : shards) {
+  for (const ExportShard& shard : shards) {
     for (const StoredState& tensor : shard.tensors) index["weight_map"][tensor.tensor] = shard.name;
   }
-  write_text(folder.disk(), folder.name_of("model.safetensors.index.json"), index.dump(2) + "\n");
+  write_text(directory.file_system(), directory.file_path("model.safetensors.index.json"),
+             index.dump(2) + "\n");
 }
 
-std::string in_dtype(const std::string& config, const std::string& path, Dtype dtype) {
+std::string with_config_dtype(const std::string& config, const std::string& path, Dtype dtype) {
   Json tree = parse_ordered_json(config, {.name = path, .limits = kConfigLimits});
   if (!tree.is_object()) throw Error("{} is not a JSON object", path);
   tree[tree.contains("dtype") ? "dtype" : "torch_dtype"] = config_name(dtype);
@@ -187,47 +190,50 @@ std::string in_dtype(const std::string& config, const std::string& path, Dtype d
   return tree.dump(2) + "\n";
 }
 
-std::vector<std::string> copy_files(Reader& reader, NewFolder& folder, Dtype dtype) {
+std::vector<std::string> copy_files(CheckpointReader& reader, AtomicDirectory& directory,
+                                    Dtype dtype) {
   std::vector<std::string> copied;
   for (const StoredFile& file : reader.manifest().files) {
     if (!is_copied(file)) continue;
-    std::string text = reader.read_text(file.name, kMostCopied);
-    if (file.name == kConfig) text = in_dtype(text, (reader.path() / file.name).string(), dtype);
-    write_text(folder.disk(), folder.name_of(file.name), text);
+    std::string text = reader.read_text(file.name, kMaxCopiedBytes);
+    if (file.name == kConfig)
+      text = with_config_dtype(text, (reader.path() / file.name).string(), dtype);
+    write_text(directory.file_system(), directory.file_path(file.name), text);
     copied.push_back(file.name);
   }
   return copied;
 }
 
-Exported export_one(Reader reader, const ExportRequest& request) {
+ExportResult export_one(CheckpointReader reader, const ExportRequest& request) {
   // Or what a forged manifest says of a tensor's size would be written before a piece is missing.
-  const auto complaints = checkpoint::coverage_complaints(reader.manifest().files);
-  if (!complaints.empty()) {
-    throw Error("{} is damaged: {}", reader.path().string(), listed(complaints));
+  const auto errors = checkpoint::coverage_errors(reader.manifest().files);
+  if (!errors.empty()) {
+    throw Error("{} is damaged: {}", reader.path().string(), listed(errors));
   }
-  const auto tensors = tensors_of(reader);
-  const auto shards = shards_of(tensors, request);
-  NewFolder folder(request.to, request.overwrite);
-  Exported exported{.from = reader.path(), .to = folder.target(), .tensors = std::ssize(tensors)};
-  exported.copied = copy_files(reader, folder, request.dtype);
-  ShardWriter writer(reader, folder, request.dtype);
-  for (const Shard& shard : shards) {
+  const auto tensors = list_tensors(reader);
+  const auto shards = split_shards(tensors, request);
+  AtomicDirectory directory(request.to, request.overwrite);
+  ExportResult exported{
+      .from = reader.path(), .to = directory.target(), .tensors = std::ssize(tensors)};
+  exported.copied = copy_files(reader, directory, request.dtype);
+  ShardWriter writer(reader, directory, request.dtype);
+  for (const ExportShard& shard : shards) {
     writer.write(shard);
     exported.bytes += shard.bytes;
   }
-  if (shards.size() > 1) write_index(shards, folder);
-  folder.commit();
+  if (shards.size() > 1) write_index(shards, directory);
+  directory.commit();
   return exported;
 }
 
 }  // namespace
 
-Exported export_model(const ExportRequest& request) {
-  const checkpoint::Place place = checkpoint::locate(request.from);
-  if (!place.disk) throw Error("{}: there is no such folder", request.from.string());
-  Exported exported;
-  checkpoint::with_chosen(place, [&](const std::string& name) {
-    exported = export_one(Reader(place.disk, name), request);
+ExportResult export_model(const ExportRequest& request) {
+  const checkpoint::CheckpointLocation place = checkpoint::locate(request.from);
+  if (!place.file_system) throw Error("{}: there is no such folder", request.from.string());
+  ExportResult exported;
+  checkpoint::with_selected_checkpoint(place, [&](const std::string& name) {
+    exported = export_one(CheckpointReader(place.file_system, name), request);
   });
   return exported;
 }

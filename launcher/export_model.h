@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/exported_numbers.h"
+#include "launcher/dtype_conversion.h"
 
 namespace zeroth::launcher {
 
@@ -16,10 +16,10 @@ struct ExportRequest {
   Dtype dtype = Dtype::kF32;
   bool overwrite = false;
   // Files of weights end before they grow beyond this. One tensor may be larger.
-  int64_t most_bytes = 5'000'000'000;
+  int64_t max_shard_bytes = 5'000'000'000;
 };
 
-struct Exported {
+struct ExportResult {
   std::filesystem::path from = {}, to = {};  // as they were found
   int64_t tensors = 0;
   int64_t bytes = 0;                     // of the weights
@@ -29,6 +29,6 @@ struct Exported {
 // Of what was trained the masters, else the weights, rounded. In little memory, whatever the size
 // of a tensor. Throws an Error, and leaves nothing behind, where the checkpoint is damaged, `to`
 // cannot be, or a value is not finite or beyond what `dtype` holds: that names the tensor.
-Exported export_model(const ExportRequest& request);
+ExportResult export_model(const ExportRequest& request);
 
 }  // namespace zeroth::launcher

@@ -15,34 +15,34 @@
 #include <string_view>
 #include <utility>
 
-#include "base/complaints.h"
+#include "base/describe_exception.h"
+#include "base/diagnostics.h"
 #include "base/empty_variables.h"
-#include "base/end_signals.h"
-#include "base/failure_text.h"
 #include "base/memory_file.h"
 #include "base/printable.h"
 #include "base/process_limits.h"
 #include "base/run_path.h"
 #include "base/standard_streams.h"
+#include "base/termination_signals.h"
 #include "launcher/check_config.h"
 #include "launcher/checkpoint_command.h"
 #include "launcher/cluster/agent.h"
+#include "launcher/cluster/authenticated_frames.h"
 #include "launcher/cluster/cluster_plan.h"
 #include "launcher/cluster/dry_run.h"
-#include "launcher/cluster/hosts_launch.h"
-#include "launcher/cluster/joining.h"
-#include "launcher/cluster/seal.h"
-#include "launcher/cluster/started_by.h"
+#include "launcher/cluster/join_run.h"
+#include "launcher/cluster/multi_node_config.h"
+#include "launcher/cluster/scheduler_node.h"
 #include "launcher/export_command.h"
 #include "launcher/flags/cli.h"
 #include "launcher/machine/master_address.h"
 #include "launcher/report.h"
-#include "launcher/run/committed.h"
 #include "launcher/run/find_program.h"
 #include "launcher/run/job_files.h"
+#include "launcher/run/newest_checkpoint.h"
 #include "launcher/run/printing_command.h"
 #include "launcher/run/rank_plan.h"
-#include "launcher/run/round.h"
+#include "launcher/run/restart_policy.h"
 #include "launcher/run/supervisor.h"
 
 namespace {
@@ -51,61 +51,62 @@ using namespace zeroth;
 using namespace zeroth::launcher;
 
 // What the launcher has open at most, with room.
-constexpr int kOpenFiles = 24, kOpenFilesOfRank = 4;
+constexpr int kOpenFiles = 24, kOpenFilesPerRank = 4;
 
-void say(const std::string& line) {
+void log_line(const std::string& line) {
   write_all(STDERR_FILENO, printable_message(fmt::format("zeroth: {}\n", line)));
 }
 
-int check_config_command(const std::vector<std::string>& arguments) {
+int run_check_config(const std::vector<std::string>& arguments) {
   const ConfigCheck check = check_config(arguments);
-  print_answer(check.text);
+  print_output(check.text);
   return check.status;
 }
 
-int tell_of_checkpoints(const std::vector<std::string>& arguments) {
+int run_checkpoint_command(const std::vector<std::string>& arguments) {
   const CheckpointAnswer answer = checkpoint_command(arguments);
-  print_answer(answer.text);
+  print_output(answer.text);
   return answer.status;
 }
 
 // The model stands, whoever reads this.
-int export_a_model(const std::vector<std::string>& arguments) {
+int run_export_command(const std::vector<std::string>& arguments) {
   write_all(STDOUT_FILENO, export_command(arguments));
   return 0;
 }
 
 // What a launcher starts on each of several hosts.
-int agent(const std::vector<std::string>& arguments) {
-  return run_agent(parse_agent_options(arguments, own_variable), program_folder());
+int run_agent_command(const std::vector<std::string>& arguments) {
+  return run_agent(parse_agent_options(arguments, read_variable), program_directory());
 }
 
-int report() {
-  refuse_empty_variables(std::getenv);
-  print_answer(format_report(make_report(program_folder(), LaunchEnvironment::from_process())));
+int run_report() {
+  reject_empty_variables(std::getenv);
+  print_output(format_report(make_report(program_directory(), LaunchEnvironment::from_process())));
   return 0;
 }
 
 // How long the name of rank 0's host may be unknown where others start the hosts: those of
 // Kubernetes come late.
-constexpr std::chrono::minutes kNamePatience{2};
+constexpr std::chrono::minutes kResolveTimeout{2};
 
 // Where rank 0 listens, if that is here; else what the user has given, or who started zeroth.
 void resolve_master(const LaunchOptions& options, const Placement& placement,
                     PlanRequest& request) {
-  const HostPart& part = request.part;
+  const NodeRanks& node_ranks = request.node_ranks;
   request.master_addr = options.master_addr.value_or(placement.master_addr.value_or("127.0.0.1"));
-  request.master_port = options.master_port.value_or(placement.master_port.value_or(kPortByHand));
-  if (!placement.starter.empty() && !options.dry_run)
-    wait_for_address(request.master_addr, kNamePatience, say);
-  if (part.host > 0) return;
-  check_master_addr(request.master_addr, part.num_hosts == 1);
-  request.master_port = part.num_hosts == 1 ? resolve_master_port(options.master_port)
-                                            : resolve_master_port(request.master_port);
+  request.master_port =
+      options.master_port.value_or(placement.master_port.value_or(kDefaultMasterPort));
+  if (!placement.scheduler.empty() && !options.dry_run)
+    wait_for_address(request.master_addr, kResolveTimeout, log_line);
+  if (node_ranks.node_rank > 0) return;
+  check_master_addr(request.master_addr, node_ranks.num_nodes == 1);
+  request.master_port = node_ranks.num_nodes == 1 ? resolve_master_port(options.master_port)
+                                                  : resolve_master_port(request.master_port);
 }
 
-PlanRequest look_around(const LaunchOptions& options, const Placement& placement,
-                        double launch_time) {
+PlanRequest make_plan_request(const LaunchOptions& options, const Placement& placement,
+                              double launch_time) {
   const LaunchEnvironment environment = LaunchEnvironment::from_process();
   check_timeout(environment.deepspeed_timeout);
   const Machine machine = probe_machine(environment);
@@ -115,34 +116,34 @@ PlanRequest look_around(const LaunchOptions& options, const Placement& placement
   if (!wanted.num_ranks && wanted.include.empty() && wanted.exclude.empty())
     wanted.num_ranks = placement.num_ranks;
   request.choice = placement.slots.empty() ? choose_slots(wanted, request.accelerator, machine)
-                                           : take_slots(placement.slots, request.accelerator,
-                                                        machine, options.share_gpus);
+                                           : hostfile_slots(placement.slots, request.accelerator,
+                                                            machine, options.share_gpus);
   request.machine = machine;
-  request.part = with_ranks(placement.part, request.choice.num_ranks);
+  request.node_ranks = with_num_ranks(placement.node_ranks, request.choice.num_ranks);
   resolve_master(options, placement, request);
   request.launch_time = launch_time;
   request.user_sets_nccl_socket = environment.nccl_socket_ifname.has_value();
   request.user_sets_threads = environment.omp_num_threads.has_value();
-  if (placement.starter.empty())  // which joins the outputs of all nodes, maybe from terminals
+  if (placement.scheduler.empty())  // which joins the outputs of all nodes, maybe from terminals
     request.terminal_columns = terminal_columns(STDOUT_FILENO, std::getenv("TERM"));
   return request;
 }
 
-void tell(const LaunchOptions& options, const Program& program, const RankPlan& plan) {
+void log_plan(const LaunchOptions& options, const Program& program, const RankPlan& plan) {
   if (options.verbosity >= Verbosity::kWarnings)
-    for (const std::string& note : plan.notes) say(note);
+    for (const std::string& note : plan.notes) log_line(note);
   if (options.verbosity < Verbosity::kDebug) return;
-  say(fmt::format("program {}: {}", program.file.string(), fmt::join(program.command, " ")));
+  log_line(fmt::format("program {}: {}", program.file.string(), fmt::join(program.command, " ")));
   for (const RankSpec& rank : plan.ranks) {
     std::string text = fmt::format("rank {}: cores [{}]", rank.rank, fmt::join(rank.cores, ","));
     for (const auto& [name, value] : rank.env) text += fmt::format(" {}={}", name, value);
-    say(text);
+    log_line(text);
   }
 }
 
 JobOptions job_options(const LaunchOptions& options, const PrintingCommand& prints) {
   return {.quiet = options.verbosity < Verbosity::kNotes,
-          .output_is_all = prints.output_is_all,
+          .output_required = prints.output_required,
           .signal_grace = std::chrono::seconds(options.grace_seconds)};
 }
 
@@ -150,15 +151,15 @@ JobOptions job_options(const LaunchOptions& options, const PrintingCommand& prin
 class JobFiles {
  public:
   JobFiles(const LaunchOptions& options, double launch_time, int first_rank)
-      : folder_(options.rank_log_folder), launch_time_(launch_time), first_rank_(first_rank) {
+      : directory_(options.rank_log_directory), launch_time_(launch_time), first_rank_(first_rank) {
     if (options.save_pid) pid_file_.emplace(::getpid());
   }
   // Of so many ranks, which may become more from round to round; none where none are asked for.
   std::vector<int> rank_logs(int num_ranks) {
-    if (folder_.empty()) return {};
+    if (directory_.empty()) return {};
     const int known = static_cast<int>(logs_.size());
     if (num_ranks > known)
-      for (FileDescriptor& log : open_rank_logs(folder_, static_cast<std::time_t>(launch_time_),
+      for (FileDescriptor& log : open_rank_logs(directory_, static_cast<std::time_t>(launch_time_),
                                                 num_ranks - known, first_rank_ + known))
         logs_.push_back(std::move(log));
     std::vector<int> files;
@@ -168,7 +169,7 @@ class JobFiles {
   }
 
  private:
-  std::string folder_;
+  std::string directory_;
   double launch_time_;
   int first_rank_;
   std::vector<FileDescriptor> logs_;
@@ -176,34 +177,35 @@ class JobFiles {
 };
 
 // Lines of our own, and the last ones of a rank as they stand above.
-void tell(const std::string& message) {
+void log_outcome(const std::string& message) {
   if (!message.empty()) write_all(STDERR_FILENO, fmt::format("zeroth: {}\n", message));
 }
 
-int tell_outcome(const LaunchOptions& options, const JobOutcome& outcome) {
-  tell(outcome.message);
-  return exit_status(outcome, options.elastic.code_to_requeue());
+int report_outcome(const LaunchOptions& options, const JobOutcome& outcome) {
+  log_outcome(outcome.message);
+  return to_exit_code(outcome, options.elastic.effective_requeue_code());
 }
 
 // Runs the ranks of this machine, once.
-JobOutcome run_round(const LaunchOptions& options, const Program& program, PlanRequest request,
-                     const Round& round, SupervisorOptions supervision) {
-  const MemoryFile meeting = MemoryFile::create("zeroth-meeting");  // open for as long as ranks run
-  if (request.choice.num_ranks > 1 && request.part.num_hosts == 1)
-    request.meeting = meeting.ticket();
+JobOutcome run_attempt(const LaunchOptions& options, const Program& program, PlanRequest request,
+                       const RestartAttempt& attempt, SupervisorOptions supervision) {
+  const MemoryFile bootstrap_memory =
+      MemoryFile::create("zeroth-meeting");  // open for as long as ranks run
+  if (request.choice.num_ranks > 1 && request.node_ranks.num_nodes == 1)
+    request.bootstrap_ticket = bootstrap_memory.ticket();
   RankPlan plan = plan_ranks(options, request);
   for (RankSpec& rank : plan.ranks)
-    for (auto& variable : round_variables(round)) rank.env.push_back(std::move(variable));
-  if (round.number > 0) plan.notes.clear();
-  tell(options, program, plan);
+    for (auto& variable : restart_variables(attempt)) rank.env.push_back(std::move(variable));
+  if (attempt.index > 0) plan.notes.clear();
+  log_plan(options, program, plan);
   return supervise(program, plan.ranks, supervision);
 }
 
 // The signals that ask for the end between two rounds, while no supervisor handles them.
-class BetweenRounds {
+class IdleSignals {
  public:
-  BetweenRounds() : signals_(io_) {
-    for (const int signal : end_signals()) signals_.add(signal);
+  IdleSignals() : signals_(io_) {
+    for (const int signal : termination_signals()) signals_.add(signal);
     signals_.async_wait([this](boost::system::error_code error, int signal) {
       if (!error) signal_ = signal;
     });
@@ -223,131 +225,134 @@ class BetweenRounds {
 int run_ranks(const LaunchOptions& options, const Program& program, PlanRequest request,
               const PrintingCommand& prints) {
   const int num_ranks = request.choice.num_ranks;
-  require_open_files(kOpenFiles + kOpenFilesOfRank * num_ranks);
+  raise_open_file_limit(kOpenFiles + kOpenFilesPerRank * num_ranks);
   SupervisorOptions supervision{.job = job_options(options, prints),
-                                .bare_lines = prints.bare_lines,
+                                .unprefixed_lines = prints.unprefixed_lines,
                                 .progress_on_terminal = request.terminal_columns.has_value(),
-                                .world_size = request.part.world_size};
-  JobFiles files(options, request.launch_time, request.part.first_rank);
+                                .world_size = request.node_ranks.world_size};
+  JobFiles files(options, request.launch_time, request.node_ranks.first_rank);
   supervision.rank_logs = files.rank_logs(num_ranks);
-  const int restarts = prints.one_rank ? 0 : options.elastic.restarts();
-  Rounds rounds(restarts > 0 ? make_run_id() : "", restarts);
-  std::optional<BetweenRounds> between;
+  const int restarts = prints.single_rank ? 0 : options.elastic.effective_max_restarts();
+  RestartPolicy policy(restarts > 0 ? make_run_id() : "", restarts);
+  std::optional<IdleSignals> between;
   if (restarts > 0) between.emplace();
   while (true) {
     const std::string saved = restarts > 0 ? newest_checkpoint(options.command) : "";
-    JobOutcome outcome = run_round(options, program, request, rounds.current(), supervision);
+    JobOutcome outcome = run_attempt(options, program, request, policy.current(), supervision);
     if (between && outcome.signal == 0) outcome.signal = between->signal();
-    if (restarts > 0 && has_saved_more(saved, newest_checkpoint(options.command))) rounds.forgive();
-    if (!rounds.go_on(outcome)) {
-      const std::string why = rounds.why_no_more(outcome);
+    if (restarts > 0 && has_new_checkpoint(saved, newest_checkpoint(options.command)))
+      policy.reset_restarts();
+    if (!policy.start_next(outcome)) {
+      const std::string why = policy.no_restart_reason(outcome);
       if (!why.empty()) outcome.message += "\nzeroth: " + why;
-      return tell_outcome(options, outcome);
+      return report_outcome(options, outcome);
     }
-    tell(outcome.message);
+    log_outcome(outcome.message);
     if (options.verbosity >= Verbosity::kNotes)
-      say(fmt::format("round {} ({})", rounds.current().number, rounds.describe_restarts()));
+      log_line(fmt::format("round {} ({})", policy.current().index, policy.describe_restarts()));
     request.master_port = resolve_master_port(options.master_port);
     request.launch_time = seconds_since_epoch();
   }
 }
 
 // Each host looks for it by itself, and may have it where this machine has not.
-void warn_of_program(const LaunchOptions& options) {
+void warn_if_program_missing(const LaunchOptions& options) {
   try {
-    (void)find_program(options.command[0], program_folder(),
+    (void)find_program(options.command[0], program_directory(),
                        LaunchEnvironment::from_process().path);
   } catch (const ProgramError& error) {
     if (options.verbosity >= Verbosity::kWarnings)
-      say(fmt::format("warning: on this machine {}", error.what()));
+      log_line(fmt::format("warning: on this machine {}", error.what()));
   }
 }
 
 // Ranks on hosts, started by agents.
-int run_on_hosts(const LaunchOptions& options, const ClusterPlan& plan, double launch_time,
-                 const PrintingCommand& prints) {
+int run_multi_node(const LaunchOptions& options, const ClusterPlan& plan, double launch_time,
+                   const PrintingCommand& prints) {
   if (options.dry_run) {
-    warn_of_program(options);
-    print_answer(agent_lines(options, plan));
+    warn_if_program_missing(options);
+    print_output(agent_command_lines(options, plan));
     return 0;
   }
-  require_open_files(kOpenFiles + kOpenFilesOfRank * count_ranks(plan.hosts));
+  raise_open_file_limit(kOpenFiles + kOpenFilesPerRank * count_ranks(plan.hosts));
   JobFiles files(options, launch_time, /*first_rank=*/0);
-  HostsLaunch launch = hosts_launch(options, plan);
-  launch.agents.say = say;
-  launch.tell = [](const std::string& message) { tell(message); };
-  if (launch.agents.join_port) launch.agents.secret = secret_of_joiners();
-  launch.launch_time = launch_time;
-  launch.terminal_columns = terminal_columns(STDOUT_FILENO, std::getenv("TERM"));
-  launch.shell.job = job_options(options, prints);
-  launch.shell.bare_lines = prints.bare_lines;
-  launch.shell.progress_on_terminal = launch.terminal_columns.has_value();
-  launch.rank_logs = [&files](int ranks) { return files.rank_logs(ranks); };
-  return tell_outcome(options, launch_on_hosts(launch));
+  MultiNodeConfig config = make_multi_node_config(options, plan);
+  config.agents.log = log_line;
+  config.log_outcome = [](const std::string& message) { log_outcome(message); };
+  if (config.agents.join_port) config.agents.secret = join_secret();
+  config.launch_time = launch_time;
+  config.terminal_columns = terminal_columns(STDOUT_FILENO, std::getenv("TERM"));
+  config.runner.job = job_options(options, prints);
+  config.runner.unprefixed_lines = prints.unprefixed_lines;
+  config.runner.progress_on_terminal = config.terminal_columns.has_value();
+  config.rank_logs = [&files](int ranks) { return files.rank_logs(ranks); };
+  return report_outcome(options, launch_multi_node(config));
 }
 
-void note(const LaunchOptions& options, const Placement& placement) {
+void log_notes(const LaunchOptions& options, const Placement& placement) {
   if (options.verbosity < Verbosity::kNotes) return;
   for (const auto* notes : {&options.notes, &placement.notes})
-    for (const std::string& line : *notes) say(line);
+    for (const std::string& line : *notes) log_line(line);
 }
 
 // Which of several nodes this is, where others have started all of them.
-void tell_node(const LaunchOptions& options, const Placement& placement,
-               const PlanRequest& request) {
-  if (options.verbosity < Verbosity::kNotes || placement.starter.empty()) return;
-  say(fmt::format("node {} of {} ({}), master {}:{}", request.part.host, request.part.num_hosts,
-                  placement.starter, shortened(request.master_addr), request.master_port));
-  if (request.part.host == 0 && !LaunchEnvironment::from_process().has_secret)
-    say("without ZEROTH_SECRET or ZEROTH_SECRET_FILE on all nodes whoever reaches that port can "
+void log_node(const LaunchOptions& options, const Placement& placement,
+              const PlanRequest& request) {
+  if (options.verbosity < Verbosity::kNotes || placement.scheduler.empty()) return;
+  log_line(fmt::format("node {} of {} ({}), master {}:{}", request.node_ranks.node_rank,
+                       request.node_ranks.num_nodes, placement.scheduler,
+                       shortened(request.master_addr), request.master_port));
+  if (request.node_ranks.node_rank == 0 && !LaunchEnvironment::from_process().has_secret)
+    log_line(
+        "without ZEROTH_SECRET or ZEROTH_SECRET_FILE on all nodes whoever reaches that port can "
         "disturb the ranks' start (docs/security.md)");
 }
 
-int join(const LaunchOptions& options, const Placement& placement) {
+int run_join(const LaunchOptions& options, const Placement& placement) {
   if (!options.dry_run) return join_run(options, placement);
-  print_answer(fmt::format("zeroth --join {} --num_gpus {}\n", placement.join,
-                           offer(options, placement).num_ranks));
+  print_output(fmt::format("zeroth --join {} --num_gpus {}\n", placement.join,
+                           make_join_offer(options, placement).num_ranks));
   return 0;
 }
 
-int launch(LaunchOptions options, double launch_time) {
-  refuse_empty_variables(std::getenv);
+int run_launch(LaunchOptions options, double launch_time) {
+  reject_empty_variables(std::getenv);
   if (options.verbosity >= Verbosity::kWarnings && !options.warnings.empty())
-    say("warning: " + listed(options.warnings));
-  require_open_files(kOpenFiles);
+    log_line("warning: " + listed(options.warnings));
+  raise_open_file_limit(kOpenFiles);
   if (!options.elastic.join.empty()) {
-    refuse_nested(own_variables(), {});
-    return join(options, {.join = options.elastic.join});
+    check_not_nested(process_environment(), {});
+    return run_join(options, {.join = options.elastic.join});
   }
   const PrintingCommand prints = printing_command(options.command);
-  if (!prints.one_rank && !options.hosts.no_ssh)
-    for (std::string& text : take_elastic_words(own_variables(), options.elastic))
+  if (!prints.single_rank && !options.hosts.no_ssh)
+    for (std::string& text : apply_kubeflow_elastic(process_environment(), options.elastic))
       options.notes.push_back(std::move(text));
-  const Placement placement = prints.one_rank ? Placement{} : find_placement(options);
-  note(options, placement);
-  if (prints.output_is_all && standard_output_was_closed())
-    throw Error("standard output is closed");
-  if (!placement.join.empty()) return join(options, placement);
-  if (placement.cluster) return run_on_hosts(options, *placement.cluster, launch_time, prints);
+  const Placement placement = prints.single_rank ? Placement{} : find_placement(options);
+  log_notes(options, placement);
+  if (prints.output_required && stdout_was_closed()) throw Error("standard output is closed");
+  if (!placement.join.empty()) return run_join(options, placement);
+  if (placement.cluster) return run_multi_node(options, *placement.cluster, launch_time, prints);
   const std::string path = LaunchEnvironment::from_process().path;
-  const Program program{find_program(options.command[0], program_folder(), path), options.command};
-  PlanRequest request = look_around(options, placement, launch_time);
-  if (prints.one_rank) {
+  const Program program{find_program(options.command[0], program_directory(), path),
+                        options.command};
+  PlanRequest request = make_plan_request(options, placement, launch_time);
+  if (prints.single_rank) {
     request.choice.num_ranks = 1;
-    request.part = {};
+    request.node_ranks = {};
   }
-  tell_node(options, placement, request);
+  log_node(options, placement, request);
   if (!options.dry_run) return run_ranks(options, program, std::move(request), prints);
   const RankPlan plan = plan_ranks(options, request);
-  for (const std::string& note : plan.notes) say(note);
-  print_answer(rank_lines(program, plan));
+  for (const std::string& note : plan.notes) log_line(note);
+  print_output(rank_command_lines(program, plan));
   return 0;
 }
 
 // To the first process of a container a signal without a handler means nothing. Until ranks run,
 // and the supervisor has handlers.
-void heed_signals() {
-  for (const int signal : end_signals())
+void install_signal_handlers() {
+  for (const int signal : termination_signals())
     std::signal(signal, [](int number) { ::_exit(128 + number); });
 }
 
@@ -355,29 +360,30 @@ void heed_signals() {
 
 int main(int argc, char** argv) {
   open_standard_streams();
-  if (::getpid() == 1) heed_signals();
+  if (::getpid() == 1) install_signal_handlers();
   const double now = seconds_since_epoch();
   try {
     if (argc > 1 && std::string_view(argv[1]) == "check-config")
-      return check_config_command({argv + 2, argv + argc});
+      return run_check_config({argv + 2, argv + argc});
     if (argc > 1 && std::string_view(argv[1]) == "checkpoint")
-      return tell_of_checkpoints({argv + 2, argv + argc});
+      return run_checkpoint_command({argv + 2, argv + argc});
     if (argc > 1 && std::string_view(argv[1]) == "export")
-      return export_a_model({argv + 2, argv + argc});
-    if (argc > 1 && std::string_view(argv[1]) == "agent") return agent({argv + 2, argv + argc});
+      return run_export_command({argv + 2, argv + argc});
+    if (argc > 1 && std::string_view(argv[1]) == "agent")
+      return run_agent_command({argv + 2, argv + argc});
     const LaunchOptions options = parse_command_line({argv + 1, argv + argc});
-    if (options.report) return report();
-    if (options.answer.empty()) return launch(options, now);
-    print_answer(options.answer);
+    if (options.report) return run_report();
+    if (options.answer.empty()) return run_launch(options, now);
+    print_output(options.answer);
     return 0;
   } catch (const ProgramError& error) {
-    say(fmt::format("error: {}", error.what()));
+    log_line(fmt::format("error: {}", error.what()));
     return error.status();
   } catch (const UsageError& error) {
-    say(fmt::format("error: {}", error.what()));
-    return kUsageCode;
+    log_line(fmt::format("error: {}", error.what()));
+    return kUsageExitCode;
   } catch (const std::exception& error) {
-    say(fmt::format("error: {}", failure_text(error)));
+    log_line(fmt::format("error: {}", describe_exception(error)));
     return 1;
   }
 }

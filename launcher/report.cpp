@@ -28,7 +28,7 @@ constexpr int kOldestCapability = 70;                  // what current LibTorch 
 
 using Warnings = std::vector<std::string>;
 
-bool is_there(const fs::path& path) {
+bool file_exists(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
@@ -37,34 +37,35 @@ std::string or_unknown(const std::string& text) {
   return text.empty() ? "unknown" : text;
 }
 
-std::string cuda_version(int number) {
-  return number == 0 ? "unknown" : fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+std::string cuda_version(int version) {
+  return version == 0 ? "unknown" : fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
 // Where finetune, which has the run path of this program, finds LibTorch; empty where it does not.
 // As the loader, looks along LD_LIBRARY_PATH first.
-fs::path libtorch_folder(const std::string& library_path) {
-  std::vector<fs::path> folders;
+fs::path libtorch_directory(const std::string& library_path) {
+  std::vector<fs::path> directories;
   std::istringstream along(library_path);
-  for (std::string folder; std::getline(along, folder, ':');)
-    if (!folder.empty()) folders.emplace_back(folder);
-  const std::vector<fs::path> run_path = run_path_folders();
-  folders.insert(folders.end(), run_path.begin(), run_path.end());
-  for (const fs::path& folder : folders)
-    if (is_there(folder / "libtorch_cpu.so")) return folder.lexically_normal().parent_path();
+  for (std::string directory; std::getline(along, directory, ':');)
+    if (!directory.empty()) directories.emplace_back(directory);
+  const std::vector<fs::path> run_path = run_path_directories();
+  directories.insert(directories.end(), run_path.begin(), run_path.end());
+  for (const fs::path& directory : directories)
+    if (file_exists(directory / "libtorch_cpu.so"))
+      return directory.lexically_normal().parent_path();
   return {};
 }
 
-ReportSection versions(const fs::path& own_folder, const std::string& library_path,
+ReportSection versions(const fs::path& zeroth_directory, const std::string& library_path,
                        Warnings& warnings) {
-  const fs::path torch = libtorch_folder(library_path);
+  const fs::path torch = libtorch_directory(library_path);
   if (torch.empty()) {
     warnings.push_back(
         "LibTorch is in no folder of LD_LIBRARY_PATH or of the programs' run path: finetune will "
         "not start before LD_LIBRARY_PATH has the folder of libtorch_cpu.so");
   }
   return {"Versions",
-          {{"Zeroth", fmt::format("{}, in {}", ZEROTH_VERSION, own_folder.string())},
+          {{"Zeroth", fmt::format("{}, in {}", ZEROTH_VERSION, zeroth_directory.string())},
            {"LibTorch", fmt::format("{}, {}", ZEROTH_TORCH_VERSION,
                                     torch.empty() ? "not found" : "in " + torch.string())},
            {"CUDA of LibTorch", or_unknown(ZEROTH_TORCH_CUDA)},
@@ -79,10 +80,10 @@ ReportSection versions(const fs::path& own_folder, const std::string& library_pa
            {"system", describe_system()}}};
 }
 
-ReportSection features(const fs::path& own_folder) {
+ReportSection features(const fs::path& zeroth_directory) {
   const bool built = std::string(ZEROTH_CUDA_TOOLKIT) != "";
-  const bool found =
-      is_there(own_folder / "libzeroth_gpu.so") || is_there(own_folder / "../lib/libzeroth_gpu.so");
+  const bool found = file_exists(zeroth_directory / "libzeroth_gpu.so") ||
+                     file_exists(zeroth_directory / "../lib/libzeroth_gpu.so");
   const std::string gpu = found   ? "built in (NCCL)"
                           : built ? "built, but libzeroth_gpu.so is not beside this program"
                                   : "not built: configure with -DZEROTH_CUDA=ON, a CUDA toolkit "
@@ -95,7 +96,7 @@ ReportSection features(const fs::path& own_folder) {
 }
 
 ReportSection processor(Warnings& warnings) {
-  const Processor processor = probe_processor();
+  const CpuInfo processor = probe_cpu();
   const auto allowed = static_cast<int>(allowed_cores().size());
   const auto quota = cpu_quota();
   if (quota && *quota < allowed)
@@ -110,7 +111,7 @@ ReportSection processor(Warnings& warnings) {
         fmt::format("{}, {}, {}", processor.sockets, processor.cores, processor.threads)},
        {"threads for ranks", fmt::format("{}", allowed)},
        {"time limit (cgroup)", quota ? fmt::format("{:.1f} threads", *quota) : "none"},
-       {"kernels and products by", cpu_level_text()},
+       {"kernels and products by", describe_cpu_isa()},
        {"instructions", or_unknown(fmt::format("{}", fmt::join(processor.instructions, " ")))}}};
 }
 
@@ -118,8 +119,8 @@ ReportSection memory(Warnings& warnings) {
   const auto total = read_counter("/proc/meminfo", "MemTotal:");
   const auto available = read_counter("/proc/meminfo", "MemAvailable:");
   const auto limit = memory_limit();
-  const Space shared = probe_space("/dev/shm");
-  const Finding locked = probe_locked_memory();
+  const SpaceInfo shared = probe_space("/dev/shm");
+  const ProbeResult locked = probe_locked_memory();
   if (!locked.good)
     warnings.push_back(fmt::format(
         "only {} may be locked: pinned buffers beyond fall back to ordinary memory; 'ulimit -l "
@@ -137,14 +138,14 @@ ReportSection memory(Warnings& warnings) {
 }
 
 ReportSection gpus(const LaunchEnvironment& environment, Warnings& warnings) {
-  const auto report = report_gpus_by_nvml();
+  const auto report = query_nvml();
   if (!report) return {"GPUs", {{"driver", "none found (no NVML)"}}};
   ReportSection section{
       "GPUs",
       {{"driver", fmt::format("{}, runs CUDA up to {}", or_unknown(report->driver),
                               cuda_version(report->cuda_version))}}};
   for (size_t i = 0; i < report->gpus.size(); ++i) {
-    const GpuReport::Gpu& gpu = report->gpus[i];
+    const GpuReport::GpuInfo& gpu = report->gpus[i];
     section.lines.emplace_back(fmt::format("GPU {}", i),
                                fmt::format("{}, {}, compute capability {}.{}", or_unknown(gpu.name),
                                            format_bytes(gpu.memory_bytes), gpu.major, gpu.minor));
@@ -163,8 +164,8 @@ ReportSection gpus(const LaunchEnvironment& environment, Warnings& warnings) {
 ReportSection files(Warnings& warnings) {
   std::error_code ignored;
   const fs::path here = fs::current_path(ignored);
-  const Space space = probe_space(here);
-  const Finding ring = probe_io_uring();
+  const SpaceInfo space = probe_space(here);
+  const ProbeResult ring = probe_io_uring();
   if (::access(here.c_str(), W_OK) != 0)
     warnings.push_back(fmt::format("{} is not writable", here.string()));
   return {"Files",
@@ -174,12 +175,13 @@ ReportSection files(Warnings& warnings) {
                         format_bytes(space.free_bytes), format_bytes(space.total_bytes))}}};
 }
 
-ReportSection programs(const fs::path& own_folder, const LaunchEnvironment& environment,
+ReportSection programs(const fs::path& zeroth_directory, const LaunchEnvironment& environment,
                        Warnings& warnings) {
   ReportSection section{"Programs", {}};
   for (const char* name : {"zeroth", "finetune"}) {
     try {
-      section.lines.emplace_back(name, find_program(name, own_folder, environment.path).string());
+      section.lines.emplace_back(name,
+                                 find_program(name, zeroth_directory, environment.path).string());
     } catch (const ProgramError& error) {
       section.lines.emplace_back(name, "not found");
       warnings.push_back(error.what());
@@ -189,7 +191,7 @@ ReportSection programs(const fs::path& own_folder, const LaunchEnvironment& envi
   try {
     const Accelerator device =
         resolve_accelerator(environment.ds_accelerator, probe_machine(environment));
-    section.lines.back().second = name_of(device);
+    section.lines.back().second = to_string(device);
   } catch (const Error& error) {
     section.lines.back().second = "none";
     warnings.push_back(error.what());
@@ -199,16 +201,17 @@ ReportSection programs(const fs::path& own_folder, const LaunchEnvironment& envi
 
 }  // namespace
 
-std::vector<ReportSection> make_report(const fs::path& own_folder,
+std::vector<ReportSection> make_report(const fs::path& zeroth_directory,
                                        const LaunchEnvironment& environment) {
   Warnings warnings;
-  std::vector<ReportSection> sections = {versions(own_folder, environment.library_path, warnings),
-                                         features(own_folder),
-                                         processor(warnings),
-                                         memory(warnings),
-                                         gpus(environment, warnings),
-                                         files(warnings),
-                                         programs(own_folder, environment, warnings)};
+  std::vector<ReportSection> sections = {
+      versions(zeroth_directory, environment.library_path, warnings),
+      features(zeroth_directory),
+      processor(warnings),
+      memory(warnings),
+      gpus(environment, warnings),
+      files(warnings),
+      programs(zeroth_directory, environment, warnings)};
   if (warnings.empty()) return sections;
   ReportSection last{"Warnings", {}};
   for (std::string& warning : warnings) last.lines.emplace_back("!", std::move(warning));
@@ -216,7 +219,7 @@ std::vector<ReportSection> make_report(const fs::path& own_folder,
   return sections;
 }
 
-std::string shared_memory_warning(size_t gpus, const Space& shared) {
+std::string shared_memory_warning(size_t gpus, const SpaceInfo& shared) {
   if (gpus < 2 || shared.total_bytes >= kEnoughShared) return "";
   return fmt::format(
       "/dev/shm has only {}: NCCL exchanges data between GPUs there; in docker, --shm-size=1gb "

@@ -26,19 +26,19 @@ class Block : public torch::nn::Module {
 
   // x: the previous block's output, [batch, seq, hidden] in working precision (undefined for the
   // first block, which reads batch.tokens). Returns the next block's input. The last block returns
-  // the fp32 scalar loss (sum over trained tokens / batch.loss_divisor), or logits [batch, seq,
+  // the fp32 scalar loss (sum over trained tokens / batch.loss_normalizer), or logits [batch, seq,
   // vocab] when batch.targets is undefined.
   virtual torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) = 0;
 
-  // True: backward delivers the gradient of every parameter through model/blocks/open_gradient.h,
+  // True: backward delivers the gradient of every parameter through model/blocks/main_grad.h,
   // and so begins it where nothing is to be added to. False costs a pass of zeros over the
   // gradient.
-  virtual bool delivers_gradients() const { return false; }
+  virtual bool accumulates_grads() const { return false; }
 
   // Where several ranks share every layer (axis tensor) x is not [batch, seq, hidden] but this
-  // rank's run of the flattened tokens, [rows, hidden]: model/tensor_ranks.h. A block that was made
-  // for that says how its parameters are split; one that does not is refused there. A buffer is the
-  // same on all ranks, or it is a box as well and stands among the splits.
+  // rank's run of the flattened tokens, [rows, hidden]: model/tensor_parallel.h. A block that was
+  // made for that says how its parameters are split; one that does not is refused there. A buffer
+  // is the same on all ranks, or it is a box as well and stands among the splits.
   virtual std::optional<Splits> splits() const { return std::nullopt; }
 
   const std::string& label() const { return label_; }

@@ -7,10 +7,10 @@ namespace zeroth::model {
 namespace {
 
 // Tokens that a token sees, itself included; the mean over a sequence. window 0: all before it.
-double mean_seen(int64_t seq, int64_t window) {
+double mean_attended_tokens(int64_t seq, int64_t window) {
   const auto length = static_cast<double>(seq);
-  const auto most = static_cast<double>(window > 0 ? std::min(window, seq) : seq);
-  return (most * (most + 1) / 2 + (length - most) * most) / length;
+  const auto max_attended = static_cast<double>(window > 0 ? std::min(window, seq) : seq);
+  return (max_attended * (max_attended + 1) / 2 + (length - max_attended) * max_attended) / length;
 }
 
 double layer_weights(const ModelSpec& spec) {
@@ -27,8 +27,8 @@ std::vector<double> block_flops_per_token(const ModelSpec& spec, int64_t seq) {
   const auto channels = static_cast<double>(spec.num_heads * spec.head_dim);
   std::vector<double> flops = {0};  // the embedding is no product
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
-    const double seen = mean_seen(seq, spec.layer_window(layer));
-    flops.push_back(2 * layer_weights(spec) + 4 * channels * seen);
+    const double attended = mean_attended_tokens(seq, spec.layer_window(layer));
+    flops.push_back(2 * layer_weights(spec) + 4 * channels * attended);
   }
   flops.push_back(2 * static_cast<double>(spec.vocab_size * spec.hidden_size));
   return flops;

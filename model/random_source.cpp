@@ -48,7 +48,7 @@ double RandomSource::deviation(const std::string& name) const {
 
 void RandomSource::check(const std::string&, const std::vector<int64_t>&) {}
 
-void RandomSource::read(const Part& part, torch::Tensor out) {
+void RandomSource::read(const ParamSlice& part, torch::Tensor out) {
   if (part.name.ends_with(".bias")) {
     out.zero_();
     return;
@@ -69,7 +69,7 @@ void RandomSource::read(const Part& part, torch::Tensor out) {
   const torch::Tensor values =
       out.scalar_type() == torch::kFloat32 ? out : torch::empty(out.sizes(), torch::kFloat32);
   float* data = values.data_ptr<float>();
-  for (const BoxRows& rows : rows_of_box(part.box, part.first, out.numel(), out.numel())) {
+  for (const SliceRows& rows : slice_rows(part.box, part.first, out.numel(), out.numel())) {
     parallel_for(rows.elements(), kGrain, [&](int64_t begin, int64_t end) {
       rows.for_each_run(begin, end, [&](int64_t at, int64_t whole, int64_t size) {
         for (int64_t i = 0; i < size; ++i) data[at + i] = value(whole + i);

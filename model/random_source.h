@@ -19,7 +19,7 @@ class RandomSource : public WeightSource {
   RandomSource(const ModelSpec& spec, uint64_t seed);
 
   void check(const std::string& name, const std::vector<int64_t>& shape) override;
-  void read(const Part& part, torch::Tensor out) override;
+  void read(const ParamSlice& part, torch::Tensor out) override;
 
  private:
   double deviation(const std::string& name) const;

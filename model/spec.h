@@ -78,7 +78,7 @@ struct ModelSpec {
   // padding_idx; -1: none.
   int64_t padding_token = -1;
 
-  bool tied = false;  // the head's weight is the embedding's
+  bool tie_word_embeddings = false;  // the head's weight is the embedding's
   double initializer_range = 0.02;
   // Precision of the checkpoint as config.json names it ("bfloat16"); empty: not said.
   std::string dtype;
@@ -95,9 +95,9 @@ struct ModelSpec {
 // Sets every dropout that the family has: GPT-2 all three, the others attention's.
 void override_dropout(ModelSpec& spec, double p);
 
-// Reads `folder`/config.json. Throws one Error that lists every key that is missing, malformed or
-// would change the computation in a way that is not supported.
-ModelSpec read_model_spec(const std::filesystem::path& folder);
+// Reads `directory`/config.json. Throws one Error that lists every key that is missing, malformed
+// or would change the computation in a way that is not supported.
+ModelSpec read_model_spec(const std::filesystem::path& directory);
 
 // The same from text; `origin` names it in messages.
 ModelSpec parse_model_spec(const std::string& text, const std::string& origin);

@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "base/box_rows.h"
+#include "base/tensor_slice.h"
 
 namespace zeroth::model {
 
 // Elements of a parameter of the whole model, of all of it or of the box that a rank holds.
-struct Part {
+struct ParamSlice {
   std::string name;  // of the whole one: "layers.3.attention.q.weight"
-  TensorBox box;
+  TensorSlice box;
   int64_t first = 0;  // element of the box, row by row
 };
 
@@ -30,7 +30,7 @@ class WeightSource {
   // Fills `out` (1-D, contiguous, CPU, any floating dtype) with the elements of the part from its
   // first one on, converted to out's dtype. Touches no others. Throws an Error that names the
   // parameter when a value is NaN or infinite.
-  virtual void read(const Part& part, torch::Tensor out) = 0;
+  virtual void read(const ParamSlice& part, torch::Tensor out) = 0;
 };
 
 }  // namespace zeroth::model

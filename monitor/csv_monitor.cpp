@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kStep = "step,";
 
 // The number before the comma.
-std::optional<int64_t> samples_of(std::string_view row) {
+std::optional<int64_t> parse_samples(std::string_view row) {
   int64_t samples = 0;
   const auto [end, failure] = std::from_chars(row.data(), row.data() + row.size(), samples);
   if (failure != std::errc() || end == row.data() + row.size() || *end != ',') return std::nullopt;
@@ -29,7 +29,7 @@ std::optional<int64_t> samples_of(std::string_view row) {
 }
 
 // Where the rows beyond begin; nothing where there are none, or the file is not ours.
-std::optional<int64_t> place_of_cut(const std::filesystem::path& path, int64_t samples) {
+std::optional<int64_t> find_truncation_offset(const std::filesystem::path& path, int64_t samples) {
   bool ours = false;
   std::optional<int64_t> cut;
   int64_t before = 0;
@@ -40,7 +40,7 @@ std::optional<int64_t> place_of_cut(const std::filesystem::path& path, int64_t s
              path.stem().string().ends_with(line.text.substr(kStep.size()));
       return;
     }
-    const auto row = samples_of(line.text);
+    const auto row = parse_samples(line.text);
     const bool beyond = !line.whole || (row && *row > samples);
     if (!beyond) cut.reset();
     // An earlier run's end is no part of this one's.
@@ -52,19 +52,19 @@ std::optional<int64_t> place_of_cut(const std::filesystem::path& path, int64_t s
 
 }  // namespace
 
-std::string python_number(double value) {
-  const std::string text = fmt::format("{}", without_sign_of_nan(value));
+std::string format_python_float(double value) {
+  const std::string text = fmt::format("{}", canonicalize_nan(value));
   return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
 }
 
-CsvMonitor::File& CsvMonitor::file_of(const std::string& tag) {
+CsvMonitor::TagFile& CsvMonitor::file_for_tag(const std::string& tag) {
   const auto found = files_.find(tag);
   if (found != files_.end()) return found->second;
   std::string name = tag;
   for (char& character : name) {
     if (character == '/' || character == ' ') character = '_';
   }
-  File file{.path = folder_ / (name + ".csv"), .stream = {}};
+  TagFile file{.path = directory_ / (name + ".csv"), .stream = {}};
   errno = 0;
   file.stream.open(file.path, std::ios::app | std::ios::binary);
   if (!file.stream) {
@@ -76,34 +76,35 @@ CsvMonitor::File& CsvMonitor::file_of(const std::string& tag) {
 
 void CsvMonitor::write(std::span<const Event> events) {
   for (const Event& event : events) {
-    File& file = file_of(event.tag);
+    TagFile& file = file_for_tag(event.tag);
     errno = 0;
-    file.stream << event.x << ',' << python_number(event.value) << "\r\n" << std::flush;
+    file.stream << event.x << ',' << format_python_float(event.value) << "\r\n" << std::flush;
     if (!file.stream) {
       throw Error("{}: write failed: {}", file.path.string(), system_reason(errno));
     }
   }
 }
 
-void CsvMonitor::go_on_from(int64_t samples) {
-  cut_rows_beyond(samples, 0);
+void CsvMonitor::resume_from(int64_t samples) {
+  truncate_rows_after(samples, 0);
 }
 
-void CsvMonitor::begin_anew(double since) {
-  cut_rows_beyond(-1, since);
+void CsvMonitor::start_over(double since) {
+  truncate_rows_after(-1, since);
 }
 
 // Of files that were changed since then.
-void CsvMonitor::cut_rows_beyond(int64_t samples, double since) {
+void CsvMonitor::truncate_rows_after(int64_t samples, double since) {
   std::error_code failure;
-  std::filesystem::directory_iterator files(folder_, failure);
-  if (failure) throw Error("{}: {}", folder_.string(), system_reason(failure.value()));
+  std::filesystem::directory_iterator files(directory_, failure);
+  if (failure) throw Error("{}: {}", directory_.string(), system_reason(failure.value()));
   for (const auto& file : files) {
     if (file.path().extension() != ".csv" || !file.is_regular_file(failure)) continue;
     struct stat status {};
     if (::stat(file.path().c_str(), &status) != 0) continue;
     if (static_cast<double>(status.st_mtim.tv_sec) + 1 < since) continue;
-    if (const auto place = place_of_cut(file.path(), samples)) cut_file(file.path(), *place);
+    if (const auto place = find_truncation_offset(file.path(), samples))
+      truncate_file(file.path(), *place);
   }
 }
 

@@ -15,30 +15,30 @@ namespace zeroth::monitor {
 // Nothing is quoted or escaped: tags are names in our own code, all else is numbers.
 class CsvMonitor final : public Monitor {
  public:
-  // `folder` exists.
-  explicit CsvMonitor(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  // `directory` exists.
+  explicit CsvMonitor(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
   void write(std::span<const Event> events) override;
   // Of the files with such a name and header loses each the rows at its end that are beyond: those
   // of one run, whose samples rise; and a row that was cut in the middle. What is no such file
   // stays.
-  void go_on_from(int64_t samples) override;
+  void resume_from(int64_t samples) override;
   // Those that were written since then, of all their rows since the samples last began to rise.
-  void begin_anew(double since) override;
+  void start_over(double since) override;
 
  private:
-  struct File {
+  struct TagFile {
     std::filesystem::path path;
     std::ofstream stream;
   };
-  File& file_of(const std::string& tag);
-  void cut_rows_beyond(int64_t samples, double since);
+  TagFile& file_for_tag(const std::string& tag);
+  void truncate_rows_after(int64_t samples, double since);
 
-  std::filesystem::path folder_;
-  std::map<std::string, File> files_;
+  std::filesystem::path directory_;
+  std::map<std::string, TagFile> files_;
 };
 
 // As Python's str() of a float: "0.1", "1.0", "5e-05", "nan".
-std::string python_number(double value);
+std::string format_python_float(double value);
 
 }  // namespace zeroth::monitor

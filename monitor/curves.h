@@ -11,12 +11,12 @@
 
 namespace zeroth::monitor {
 
-// Rows of numbers under one x each. Beyond `most` rows, neighbours are merged: what is kept is the
-// mean of 2, 4, 8 ... steps at the last one's x. Values that are not finite do not enter a mean;
-// where all of them are not, it is a NaN.
+// Rows of numbers under one x each. Beyond `max_points` rows, neighbours are merged: what is kept
+// is the mean of 2, 4, 8 ... steps at the last one's x. Values that are not finite do not enter a
+// mean; where all of them are not, it is a NaN.
 class Curves {
  public:
-  explicit Curves(std::vector<std::string> names, size_t most = 1024);
+  explicit Curves(std::vector<std::string> names, size_t max_points = 1024);
 
   // `values`: one per name.
   void add(int64_t x, const std::vector<double>& values);
@@ -29,7 +29,7 @@ class Curves {
   double value(size_t name, size_t point) const;
 
   // All of it, to the bit, for restore() of a later program.
-  nlohmann::json saved() const;
+  nlohmann::json to_json() const;
   // Takes the place of what is there. Throws an Error that names what is wrong with it. A curve
   // that is not in it has no numbers up to there; one that has gone is left out.
   void restore(const JsonView& saved);
@@ -41,13 +41,13 @@ class Curves {
   };
   using Row = std::vector<Mean>;
 
-  void merge_neighbours();
+  void merge_neighbors();
   void restore_means(const JsonView& saved, size_t name);
 
   std::vector<std::string> names_;
-  size_t most_;
+  size_t max_points_;
   int64_t stride_ = 1;
-  int64_t in_last_ = 0;  // steps in the last row
+  int64_t num_in_last_ = 0;  // steps in the last row
   std::vector<int64_t> xs_;
   std::vector<Row> rows_;
 };

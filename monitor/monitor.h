@@ -28,11 +28,11 @@ class Monitor {
   virtual void write(std::span<const Event> events) = 0;
   // Called before the first write: the run resumes after the point `x`. What an earlier try has
   // written of later ones is not shown any more. So for errors.
-  virtual void go_on_from(int64_t x) = 0;
+  virtual void resume_from(int64_t x) = 0;
   // Called before the first write: the run begins anew, after a try that began at `since` (seconds
   // since 1970) and saved no checkpoint. What that try has written is not shown any more. So for
   // errors.
-  virtual void begin_anew(double since) = 0;
+  virtual void start_over(double since) = 0;
 };
 
 }  // namespace zeroth::monitor

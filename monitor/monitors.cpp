@@ -22,85 +22,86 @@ namespace {
 namespace fs = std::filesystem;
 
 // Makes the folder, and a file in it for a moment. `origin` names what asks for it in errors.
-void require_folder(const fs::path& folder, const std::string& origin) {
+void require_directory(const fs::path& directory, const std::string& origin) {
   const auto refuse = [&](const std::string& reason) {
-    throw Error("{}: nothing can be written to {}: {}", origin, folder.string(), reason);
+    throw Error("{}: nothing can be written to {}: {}", origin, directory.string(), reason);
   };
   std::error_code failure;
-  fs::create_directories(folder, failure);
+  fs::create_directories(directory, failure);
   if (failure) refuse(system_reason(failure.value()));
-  std::string probe = (folder / ".probe-XXXXXX").string();
+  std::string probe = (directory / ".probe-XXXXXX").string();
   if (FileDescriptor(::mkstemp(probe.data())).get() < 0) refuse(system_reason(errno));
   ::unlink(probe.c_str());
 }
 
-std::unique_ptr<Monitor> make_monitor(const std::string& key, const fs::path& folder) {
-  if (key == "csv_monitor") return std::make_unique<CsvMonitor>(folder);
-  return std::make_unique<TensorBoard>(folder);
+std::unique_ptr<Monitor> make_monitor(const std::string& key, const fs::path& directory) {
+  if (key == "csv_monitor") return std::make_unique<CsvMonitor>(directory);
+  return std::make_unique<TensorBoard>(directory);
 }
 
 }  // namespace
 
-Monitors::Monitors(const configs::Config& config, const TrainerFiles& trainer, Warn warn)
+Monitors::Monitors(const configs::Config& config, const TrainerEventFiles& trainer, Warn warn)
     : warn_(std::move(warn)) {
   const auto open_section = [&](const std::string& key, const configs::MonitorConfig& section) {
     if (!section.enabled) return;
-    const fs::path folder = fs::path(section.output_path) / section.job_name;
-    require_folder(folder, fmt::format("{}.output_path \"{}\"", key, section.output_path));
-    open(key, key, EventNames::kDeepSpeed, folder);
+    const fs::path directory = fs::path(section.output_path) / section.job_name;
+    require_directory(directory, fmt::format("{}.output_path \"{}\"", key, section.output_path));
+    open(key, key, EventNames::kDeepSpeed, directory);
   };
   open_section("csv_monitor", config.csv_monitor);
   open_section("tensorboard", config.tensorboard);
-  if (trainer.folder.empty()) return;
-  require_folder(trainer.folder, trainer.origin);
-  open("tensorboard", trainer.origin, EventNames::kTrainer, trainer.folder);
+  if (trainer.directory.empty()) return;
+  require_directory(trainer.directory, trainer.origin);
+  open("tensorboard", trainer.origin, EventNames::kTrainer, trainer.directory);
 }
 
 void Monitors::open(const std::string& key, const std::string& origin, EventNames names,
-                    const fs::path& folder) {
-  open_.push_back({key, origin, names, folder.string(), make_monitor(key, folder)});
+                    const fs::path& directory) {
+  open_.push_back({key, origin, names, directory.string(), make_monitor(key, directory)});
 }
 
 void Monitors::write(const Events& events) {
-  each([&](Open& open) {
+  each([&](OpenMonitor& open) {
     open.monitor->write(open.names == EventNames::kTrainer ? events.trainer : events.deepspeed);
   });
 }
 
-void Monitors::go_on_from(int64_t step, int64_t samples) {
-  each([&](Open& open) {
-    open.monitor->go_on_from(open.names == EventNames::kTrainer ? step : samples);
+void Monitors::resume_from(int64_t step, int64_t samples) {
+  each([&](OpenMonitor& open) {
+    open.monitor->resume_from(open.names == EventNames::kTrainer ? step : samples);
   });
 }
 
-void Monitors::begin_anew(const std::vector<std::string>& folders, double since) {
-  each([&](Open& open) {
-    const bool is_same = std::find(folders.begin(), folders.end(), open.folder) != folders.end();
-    if (is_same) open.monitor->begin_anew(since);
+void Monitors::start_over(const std::vector<std::string>& directories, double since) {
+  each([&](OpenMonitor& open) {
+    const bool is_same =
+        std::find(directories.begin(), directories.end(), open.directory) != directories.end();
+    if (is_same) open.monitor->start_over(since);
   });
 }
 
-std::vector<std::string> Monitors::folders() const {
-  std::vector<std::string> folders;
-  for (const Open& open : open_) folders.push_back(open.folder);
-  return folders;
+std::vector<std::string> Monitors::directories() const {
+  std::vector<std::string> directories;
+  for (const OpenMonitor& open : open_) directories.push_back(open.directory);
+  return directories;
 }
 
-void Monitors::go_on_in(const fs::path& former, const fs::path& fresh) {
-  each([&](Open& open) {
-    if (open.folder != fresh.string()) return;
-    open.monitor = make_monitor(open.key, former);
-    open.folder = former.string();
+void Monitors::resume_in(const fs::path& previous, const fs::path& created) {
+  each([&](OpenMonitor& open) {
+    if (open.directory != created.string()) return;
+    open.monitor = make_monitor(open.key, previous);
+    open.directory = previous.string();
   });
   std::error_code ignored;  // what stays shows as a run without a step
-  for (const auto& entry : fs::directory_iterator(fresh, ignored)) {
+  for (const auto& entry : fs::directory_iterator(created, ignored)) {
     if (entry.path().filename().string().starts_with(kEventFile)) fs::remove(entry, ignored);
   }
-  ::rmdir(fresh.c_str());
+  ::rmdir(created.c_str());
 }
 
-void Monitors::each(const std::function<void(Open&)>& action) {
-  std::erase_if(open_, [&](Open& open) {
+void Monitors::each(const std::function<void(OpenMonitor&)>& action) {
+  std::erase_if(open_, [&](OpenMonitor& open) {
     try {
       action(open);
       return false;
@@ -114,7 +115,8 @@ void Monitors::each(const std::function<void(Open&)>& action) {
 
 std::vector<std::string> Monitors::lines() const {
   std::vector<std::string> lines;
-  for (const Open& open : open_) lines.push_back(fmt::format("{} in {}", open.key, open.folder));
+  for (const OpenMonitor& open : open_)
+    lines.push_back(fmt::format("{} in {}", open.key, open.directory));
   return lines;
 }
 

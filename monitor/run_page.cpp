@@ -10,9 +10,9 @@
 #include <string_view>
 #include <utility>
 
+#include "base/directory.h"
 #include "base/error.h"
 #include "base/exact_number.h"
-#include "base/folder.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/regular_file.h"
@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kDataMark = "__DATA__";
 constexpr size_t kMaxPageBytes = size_t{16} << 20;
-constexpr size_t kMostMarks = 1000;  // of steps behind which a run went on
+constexpr size_t kMaxMarks = 1000;  // of steps behind which a run went on
 
 // Since 1970, to the millisecond.
 double seconds_now() {
@@ -36,19 +36,19 @@ double seconds_now() {
 }
 
 // Seconds since 1970 or of a run's time, as a page can show them.
-double time_of(const JsonView& view) {
+double parse_time(const JsonView& view) {
   const double seconds = exact_number(view);
   if (!(seconds >= 0 && seconds < 1e11)) view.refuse("a time in seconds");
   return seconds;
 }
 
-const char* state_name(RunPage::State state) {
+const char* status_name(RunPage::Status state) {
   switch (state) {
-    case RunPage::State::kRunning:
+    case RunPage::Status::kRunning:
       return "running";
-    case RunPage::State::kFinished:
+    case RunPage::Status::kFinished:
       return "finished";
-    case RunPage::State::kStopped:
+    case RunPage::Status::kStopped:
       return "stopped";
   }
   return "unknown";
@@ -72,9 +72,9 @@ Json columns(const Curves& curves) {
   return json;
 }
 
-Json rounds_of(const PageFacts& facts) {
+Json attempts_json(const PageFacts& facts) {
   Json rounds = Json::array();
-  for (const PageFacts::Round& one : facts.rounds) {
+  for (const PageFacts::RestartAttempt& one : facts.rounds) {
     rounds.push_back({{"round", one.round},
                       {"hosts", one.hosts},
                       {"ranks", one.ranks},
@@ -93,7 +93,7 @@ PageFacts printable_facts(PageFacts facts) {
     for (auto& [title, text] : *lines) make(text);
   }
   for (PageFacts::Value& value : facts.config) make(value.value);
-  for (PageFacts::Round& round : facts.rounds) make(round.cause);
+  for (PageFacts::RestartAttempt& round : facts.rounds) make(round.cause);
   return facts;
 }
 
@@ -113,8 +113,8 @@ std::string script_text(const Json& json) {
 
 }  // namespace
 
-RunPage::RunPage(std::filesystem::path path, PageFacts facts, Warn warn, const Former* former,
-                 OutputGuard guard)
+RunPage::RunPage(std::filesystem::path path, PageFacts facts, Warn warn,
+                 const PreviousRun* previous, OutputGuard guard)
     : path_(std::move(path)),
       facts_(printable_facts(std::move(facts))),
       warn_(std::move(warn)),
@@ -123,41 +123,43 @@ RunPage::RunPage(std::filesystem::path path, PageFacts facts, Warn warn, const F
               "data_s", "forward_s", "backward_s", "reduce_s", "update_s", "compute_s",
               "communication_s", "waiting_s"}),
       evaluations_({"loss"}),
-      started_(seconds_now()) {
-  if (former != nullptr) go_on_from(*former);
+      start_time_(seconds_now()) {
+  if (previous != nullptr) resume_from(*previous);
   try {
-    if (path_.has_parent_path()) Folder::make(path_.parent_path());
+    if (path_.has_parent_path()) Directory::create(path_.parent_path());
   } catch (const Error& error) {
     throw Error("{} cannot be written: {}", path_.string(), error.what());
   }
-  replace_file(path_, html(State::kRunning, seconds_now()), guard_);
+  replace_file(path_, html(Status::kRunning, seconds_now()), guard_);
 }
 
 nlohmann::json RunPage::history(double seconds) const {
-  return {{"started", exact_number(started_)}, {"written", exact_number(seconds)},
-          {"away", exact_number(away_)},       {"resumed", resumed_},
-          {"steps", steps_.saved()},           {"evaluations", evaluations_.saved()}};
+  return {{"started", exact_number(start_time_)},
+          {"written", exact_number(seconds)},
+          {"away", exact_number(downtime_)},
+          {"resumed", resume_steps_},
+          {"steps", steps_.to_json()},
+          {"evaluations", evaluations_.to_json()}};
 }
 
 nlohmann::json RunPage::history() const {
   return history(seconds_now());
 }
 
-void RunPage::go_on_from(const Former& former) {
-  if (former.history) {
-    const JsonView& history = *former.history;
+void RunPage::resume_from(const PreviousRun& previous) {
+  if (previous.history) {
+    const JsonView& history = *previous.history;
     steps_.restore(history.at("steps"));
     evaluations_.restore(history.at("evaluations"));
-    const double now = std::exchange(started_, time_of(history.at("started")));
-    away_ = time_of(history.at("away"));
-    away_ += std::max(0.0, now - time_of(history.at("written")));
+    const double now = std::exchange(start_time_, parse_time(history.at("started")));
+    downtime_ = parse_time(history.at("away"));
+    downtime_ += std::max(0.0, now - parse_time(history.at("written")));
     const JsonView resumed = history.at("resumed");
-    for (size_t i = resumed.size() - std::min(resumed.size(), kMostMarks); i < resumed.size();
-         ++i) {
-      resumed_.push_back(resumed.at(i).integer(0, former.step));
+    for (size_t i = resumed.size() - std::min(resumed.size(), kMaxMarks); i < resumed.size(); ++i) {
+      resume_steps_.push_back(resumed.at(i).integer(0, previous.step));
     }
   }
-  resumed_.push_back(former.step);
+  resume_steps_.push_back(previous.step);
 }
 
 void RunPage::step(const PageStep& step) {
@@ -171,7 +173,7 @@ void RunPage::evaluation(int64_t step, double loss) {
   evaluations_.add(step, {loss});
 }
 
-void RunPage::write(State state) {
+void RunPage::write(Status state) {
   if (failed_) return;
   try {
     replace_file(path_, html(state, seconds_now()), guard_);
@@ -183,22 +185,22 @@ void RunPage::write(State state) {
   }
 }
 
-std::string RunPage::html(State state, double seconds) const {
+std::string RunPage::html(Status state, double seconds) const {
   Json config = Json::array();
   for (const auto& value : facts_.config) {
     config.push_back(Json::array({value.key, value.value, value.origin}));
   }
   const Json data = {{"title", facts_.title},
-                     {"state", state_name(state)},
+                     {"state", status_name(state)},
                      {"total_steps", facts_.total_steps},
-                     {"started", started_},
+                     {"started", start_time_},
                      {"written", seconds},
-                     {"away", away_},
-                     {"resumed", resumed_},
+                     {"away", downtime_},
+                     {"resumed", resume_steps_},
                      {"steps_per_point", steps_.steps_per_point()},
                      {"steps", columns(steps_)},
                      {"evaluations", columns(evaluations_)},
-                     {"rounds", rounds_of(facts_)},
+                     {"rounds", attempts_json(facts_)},
                      {"run_name", facts_.run_name},
                      {"monitors", facts_.monitors},
                      {"summary", facts_.summary},
@@ -213,17 +215,17 @@ std::string RunPage::html(State state, double seconds) const {
 std::optional<PreviousPage> read_page(const std::filesystem::path& path) {
   const std::string_view page_template = kPageTemplate;
   const size_t begin = page_template.find(kDataMark);
-  const std::string_view behind = page_template.substr(begin + kDataMark.size());
+  const std::string_view after_data = page_template.substr(begin + kDataMark.size());
   try {
     const std::string text = read_file(path.string(), kMaxPageBytes);
-    const size_t end = text.find(behind.substr(0, behind.find('>')), begin);
+    const size_t end = text.find(after_data.substr(0, after_data.find('>')), begin);
     if (begin >= text.size() || end == text.npos) return std::nullopt;
     const nlohmann::json tree = parse_json(std::string_view(text).substr(begin, end - begin),
                                            {.name = path.string(), .limits = kConfigLimits});
     const JsonView data(tree);
     PreviousPage previous{
-        .is_finished = data.at("state").text() == state_name(RunPage::State::kFinished),
-        .started = time_of(data.at("started"))};
+        .is_finished = data.at("state").text() == status_name(RunPage::Status::kFinished),
+        .started = parse_time(data.at("started"))};
     const std::string name = data.at("run_name").text();
     if (name.find('/') == name.npos && name != "..") previous.run_name = name;
     const JsonView monitors = data.at("monitors");

@@ -39,7 +39,7 @@ struct PageFacts {
   };
   using Lines = std::vector<std::pair<std::string, std::string>>;  // title, text
   // One life of the ranks, of a run whose launcher starts them anew.
-  struct Round {
+  struct RestartAttempt {
     int64_t round = 0, hosts = 1, ranks = 1;
     std::string cause = {};            // why the one before ended; empty: unknown
     int64_t step = 0;                  // behind which it goes on
@@ -51,7 +51,7 @@ struct PageFacts {
   Lines summary;
   std::vector<Value> config;
   Lines environment;
-  std::vector<Round> rounds = {};  // shown where there is more than one
+  std::vector<RestartAttempt> rounds = {};  // shown where there is more than one
   // Not shown, but read by a try after this one: the folder in OUTPUT/runs, and those of monitors.
   std::string run_name = {};
   std::vector<std::string> monitors = {};
@@ -61,34 +61,34 @@ struct PageFacts {
 class RunPage {
  public:
   using Warn = std::function<void(const std::string&)>;
-  enum class State { kRunning, kFinished, kStopped };
+  enum class Status { kRunning, kFinished, kStopped };
 
   // The run goes on behind `step`; of before, what history() said then, or nothing.
-  struct Former {
+  struct PreviousRun {
     std::optional<JsonView> history;
     int64_t step = 0;
   };
 
   // `path`: of the page; its folder is made when that is missing. Throws an Error that names it
-  // when nothing can be written there, and one that names what is wrong with `former`: what stood
+  // when nothing can be written there, and one that names what is wrong with `previous`: what stood
   // there stays then. `guard` is asked before each page gets its name.
-  RunPage(std::filesystem::path path, PageFacts facts, Warn warn, const Former* former = nullptr,
-          OutputGuard guard = {});
+  RunPage(std::filesystem::path path, PageFacts facts, Warn warn,
+          const PreviousRun* previous = nullptr, OutputGuard guard = {});
 
   void step(const PageStep& step);
   void evaluation(int64_t step, double loss);
   // Replaces the page, whole.
-  void write(State state);
+  void write(Status state);
 
   // All that the page of a run that goes on needs. `seconds`: since 1970, when it is asked for.
   nlohmann::json history(double seconds) const;
   nlohmann::json history() const;
 
   // The page's text. `seconds`: since 1970, when it is written.
-  std::string html(State state, double seconds) const;
+  std::string html(Status state, double seconds) const;
 
  private:
-  void go_on_from(const Former& former);
+  void resume_from(const PreviousRun& previous);
 
   std::filesystem::path path_;
   PageFacts facts_;
@@ -96,9 +96,9 @@ class RunPage {
   OutputGuard guard_;
   Curves steps_;
   Curves evaluations_;
-  double started_;                // seconds since 1970
-  double away_ = 0;               // of the time since then, what no step of the curves comes from
-  std::vector<int64_t> resumed_;  // behind which steps the run went on
+  double start_time_;    // seconds since 1970
+  double downtime_ = 0;  // of the time since then, what no step of the curves comes from
+  std::vector<int64_t> resume_steps_;  // behind which steps the run went on
   bool failed_ = false;
 };
 

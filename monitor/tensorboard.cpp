@@ -66,12 +66,12 @@ std::string step_field(int64_t x) {
   return x == 0 ? "" : key(2, kVarint) + varint(static_cast<uint64_t>(x));
 }
 
-// The largest TIME of the files in `folder`; 0 without one. Not of those that claim to be of
+// The largest TIME of the files in `directory`; 0 without one. Not of those that claim to be of
 // another century.
-int64_t newest_time(const std::filesystem::path& folder) {
+int64_t newest_time(const std::filesystem::path& directory) {
   int64_t newest = 0;
   std::error_code failure;
-  for (const auto& file : std::filesystem::directory_iterator(folder, failure)) {
+  for (const auto& file : std::filesystem::directory_iterator(directory, failure)) {
     const std::string name = file.path().filename().string();
     if (!name.starts_with(kEventFile)) continue;
     int64_t time = 0;
@@ -81,8 +81,8 @@ int64_t newest_time(const std::filesystem::path& folder) {
   return newest;
 }
 
-std::string file_name(const std::filesystem::path& folder) {
-  const int64_t time = std::max(static_cast<int64_t>(wall_now()), newest_time(folder) + 1);
+std::string file_name(const std::filesystem::path& directory) {
+  const int64_t time = std::max(static_cast<int64_t>(wall_now()), newest_time(directory) + 1);
   return fmt::format("{}{:010}.{}.{}.0", kEventFile, time, machine_name(), ::getpid());
 }
 
@@ -119,7 +119,8 @@ std::string start_record(int64_t x, double wall_time) {
                bytes_field(7, key(1, kVarint) + varint(kStart)));
 }
 
-TensorBoard::TensorBoard(const std::filesystem::path& folder) : path_(folder / file_name(folder)) {
+TensorBoard::TensorBoard(const std::filesystem::path& directory)
+    : path_(directory / file_name(directory)) {
   errno = 0;
   stream_.open(path_, std::ios::binary);
   if (!stream_) throw Error("{} cannot be written: {}", path_.string(), system_reason(errno));
@@ -133,7 +134,7 @@ void TensorBoard::write(std::span<const Event> events) {
 }
 
 // The first start that TensorBoard sees in a folder takes nothing back: it stands twice.
-void TensorBoard::go_on_from(int64_t x) {
+void TensorBoard::resume_from(int64_t x) {
   const std::string start = start_record(x + 1, wall_now());
   append(start + start);
 }

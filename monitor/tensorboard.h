@@ -17,13 +17,13 @@ inline constexpr std::string_view kEventFile = "events.out.tfevents.";
 // files by name: TIME is larger than in those that are there.
 class TensorBoard final : public Monitor {
  public:
-  // `folder` exists. Throws an Error that names the file when it cannot be written.
-  explicit TensorBoard(const std::filesystem::path& folder);
+  // `directory` exists. Throws an Error that names the file when it cannot be written.
+  explicit TensorBoard(const std::filesystem::path& directory);
 
   void write(std::span<const Event> events) override;
   // TensorBoard drops what it has read of later points.
-  void go_on_from(int64_t x) override;
-  void begin_anew(double) override { go_on_from(-1); }
+  void resume_from(int64_t x) override;
+  void start_over(double) override { resume_from(-1); }
 
  private:
   void append(const std::string& bytes);

@@ -17,7 +17,7 @@ struct Traffic {
   int64_t bytes_written = 0;  // to it
   double reading_s = 0;       // during which at least one read was under way
   double writing_s = 0;
-  double under_way_s = 0;  // at least one of the two
+  double in_flight_s = 0;  // at least one of the two
   double waited_s = 0;     // of that, callers were blocked
 
   Traffic& operator+=(const Traffic& other) {
@@ -25,7 +25,7 @@ struct Traffic {
     bytes_written += other.bytes_written;
     reading_s += other.reading_s;
     writing_s += other.writing_s;
-    under_way_s += other.under_way_s;
+    in_flight_s += other.in_flight_s;
     waited_s += other.waited_s;
     return *this;
   }
@@ -34,7 +34,7 @@ struct Traffic {
             .bytes_written = bytes_written - earlier.bytes_written,
             .reading_s = reading_s - earlier.reading_s,
             .writing_s = writing_s - earlier.writing_s,
-            .under_way_s = under_way_s - earlier.under_way_s,
+            .in_flight_s = in_flight_s - earlier.in_flight_s,
             .waited_s = waited_s - earlier.waited_s};
   }
 };

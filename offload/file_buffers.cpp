@@ -7,7 +7,7 @@
 #include "base/host_limits.h"
 #include "base/process_limits.h"
 #include "base/units.h"
-#include "offload/file_lane.h"
+#include "offload/io_worker.h"
 
 namespace zeroth::offload {
 

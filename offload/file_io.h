@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "offload/busy_time.h"
-#include "offload/file_lane.h"
+#include "offload/busy_timer.h"
+#include "offload/io_worker.h"
 #include "offload/swap_file.h"
 
 namespace zeroth::offload {
@@ -30,11 +30,11 @@ namespace zeroth::offload {
 // answer, by its own limits, with EIO.
 class FileIo {
  public:
-  using Ticket = uint64_t;
+  using RequestId = uint64_t;
 
   // The file, and the memory of requests, must outlive this object. Pieces are a multiple of
   // kFileAlignment and at most 1 GiB.
-  FileIo(const SwapFile& file, FileLanes lanes, size_t piece_bytes = size_t{1} << 20);
+  FileIo(const SwapFile& file, IoWorkers workers, size_t max_operation_bytes = size_t{1} << 20);
   // Waits for what is under way; what was not begun is dropped.
   ~FileIo();
   FileIo(const FileIo&) = delete;
@@ -43,16 +43,16 @@ class FileIo {
   // Begin a transfer of bytes [offset, offset + size) of the file and return at once. The memory
   // belongs to the transfer until its ticket was waited for. Offset, size (not 0) and address are
   // multiples of kFileAlignment; the range lies within the file.
-  Ticket read(uint64_t offset, std::span<std::byte> into);
-  Ticket write(uint64_t offset, std::span<const std::byte> from);
+  RequestId read(uint64_t offset, std::span<std::byte> into);
+  RequestId write(uint64_t offset, std::span<const std::byte> from);
 
   // Blocks until nothing of the request is under way; then throws its Error if it failed. Each
   // ticket is waited for once.
-  void wait(Ticket ticket);
+  void wait(RequestId request_id);
   // Whether wait() would return at once.
-  bool ended(Ticket ticket);
+  bool ended(RequestId request_id);
 
-  const std::string& engine() const { return engine_; }  // for the user, as in FileLanes
+  const std::string& engine() const { return engine_; }  // for the user, as in IoWorkers
   uint64_t bytes_read() const { return bytes_read_; }    // since the start
   uint64_t bytes_written() const { return bytes_written_; }
   struct BusySeconds {  // during which at least one request was begun and not ended
@@ -63,40 +63,40 @@ class FileIo {
   BusySeconds busy();
 
  private:
-  struct Piece : FilePiece {
-    Ticket ticket = 0;
-    int repeats = 0;
+  struct QueuedOperation : IoOperation {
+    RequestId request_id = 0;
+    int retries = 0;
   };
   struct Request {
     FileOp op = FileOp::kRead;
-    size_t pieces_left = 0;
+    size_t operations_left = 0;
     std::string error;  // the first; empty if none
   };
 
-  Ticket begin(const FilePiece& whole);
-  void run(FileLane& lane);
-  bool take(Piece& piece);
-  void finish(Piece piece, int64_t bytes);
-  void fail(const Piece& piece, const std::string& reason);
-  void end(Ticket ticket);
-  BusyTime& busy(FileOp op) { return op == FileOp::kRead ? reads_ : writes_; }
+  RequestId begin(const IoOperation& whole);
+  void run(IoWorker& worker);
+  bool next_operation(QueuedOperation& operation);
+  void finish(QueuedOperation operation, int64_t bytes);
+  void fail(const QueuedOperation& operation, const std::string& reason);
+  void end(RequestId request_id);
+  BusyTimer& busy(FileOp op) { return op == FileOp::kRead ? reads_ : writes_; }
 
   const std::string path_;
   const uint64_t size_bytes_;
-  const size_t piece_bytes_;
+  const size_t max_operation_bytes_;
   const std::string engine_;
-  const std::vector<std::unique_ptr<FileLane>> lanes_;
+  const std::vector<std::unique_ptr<IoWorker>> workers_;
 
   std::mutex mutex_;
   std::condition_variable work_;      // something to do, or stop_
   std::condition_variable finished_;  // a request has no pieces left
   // Under the mutex.
-  std::deque<Piece> waiting_;
-  std::map<Ticket, Request> requests_;  // until waited for
-  Ticket next_ticket_ = 0;
-  BusyTime any_;  // requests with pieces left
-  BusyTime reads_;
-  BusyTime writes_;
+  std::deque<QueuedOperation> queue_;
+  std::map<RequestId, Request> requests_;  // until waited for
+  RequestId next_request_id_ = 0;
+  BusyTimer any_;  // requests with pieces left
+  BusyTimer reads_;
+  BusyTimer writes_;
   bool stop_ = false;
 
   std::atomic<uint64_t> bytes_read_ = 0;

@@ -9,23 +9,23 @@
 #include <vector>
 
 #include "base/error.h"
+#include "offload/chunk_cache.h"
 #include "offload/file_buffers.h"
 #include "offload/file_io.h"
-#include "offload/file_lane.h"
-#include "offload/tile_cache.h"
+#include "offload/io_worker.h"
 
 namespace zeroth::offload {
 namespace {
 
-FileLanes open_lanes(const SwapFile& file, const FileBuffers& buffers,
-                     const configs::AioConfig& aio) {
-  return make_file_lanes({.descriptor = file.descriptor(),
+IoWorkers open_workers(const SwapFile& file, const FileBuffers& buffers,
+                       const configs::AioConfig& aio) {
+  return make_io_workers({.descriptor = file.descriptor(),
                           .queue_depth = static_cast<size_t>(aio.queue_depth),
                           .threads = static_cast<size_t>(aio.threads),
                           .registered = {buffers.memory()}});
 }
 
-std::vector<std::string> joined(std::vector<std::string> first,
+std::vector<std::string> concat(std::vector<std::string> first,
                                 const std::vector<std::string>& second) {
   first.insert(first.end(), second.begin(), second.end());
   return first;
@@ -37,18 +37,18 @@ struct OpenFile {
       : file(options.place, file_bytes),
         buffers(options.buffers, buffer_bytes),
         locked(options.link ? options.link->memory.lock(buffers.memory()) : nullptr),
-        lanes(open_lanes(file, buffers, options.aio)),
-        notes(joined(file.notes(), lanes.notes)),
-        io(file, std::move(lanes), static_cast<size_t>(options.aio.block_size)),
+        workers(open_workers(file, buffers, options.aio)),
+        notes(concat(file.notes(), workers.notes)),
+        io(file, std::move(workers), static_cast<size_t>(options.aio.block_size)),
         cache(io, buffers, {options.pipeline_read, options.pipeline_write}) {}
 
   SwapFile file;
   FileBuffers buffers;
   std::shared_ptr<void> locked;  // the buffers' pages
-  FileLanes lanes;
+  IoWorkers workers;
   std::vector<std::string> notes;
   FileIo io;
-  TileCache cache;
+  ChunkCache cache;
 };
 
 class FileStore final : public ShardStore {
@@ -63,39 +63,39 @@ class FileStore final : public ShardStore {
                  open_->file.path());
     const auto width = static_cast<int64_t>(c10::elementSize(dtype));
     shards_.push_back({numel, width, dtype, file_bytes_});
-    const uint64_t bytes = on_file(static_cast<uint64_t>(numel * width));
+    const uint64_t bytes = file_aligned(static_cast<uint64_t>(numel * width));
     file_bytes_ += bytes;
     largest_bytes_ = std::max(largest_bytes_, bytes);
     return shards_.size() - 1;
   }
 
-  void expect(std::vector<Tile> tiles) override {
+  void prefetch(std::vector<ShardChunk> chunks) override {
     std::vector<Extent> extents;
-    for (const Tile& tile : tiles) {
-      if (const Extent extent = extent_of(tile); extent.bytes > 0) extents.push_back(extent);
+    for (const ShardChunk& chunk : chunks) {
+      if (const Extent extent = extent_of(chunk); extent.bytes > 0) extents.push_back(extent);
     }
-    if (open_ != nullptr || !extents.empty()) cache().expect(extents);
+    if (open_ != nullptr || !extents.empty()) cache().prefetch(extents);
   }
 
-  TileLease borrow(const Tile& tile, torch::Device device, Access access) override {
+  ChunkLease acquire(const ShardChunk& chunk, torch::Device device, Access access) override {
     ZEROTH_CHECK(device.is_cpu(), "tiles of a file are lent to the CPU, asked for {}",
                  device.str());
-    const Extent extent = extent_of(tile);
-    const auto kind = torch::TensorOptions().dtype(shards_[tile.shard].dtype);
-    if (extent.bytes == 0) return TileLease(at::empty({0}, kind));
+    const Extent extent = extent_of(chunk);
+    const auto options = torch::TensorOptions().dtype(shards_[chunk.shard].dtype);
+    if (extent.bytes == 0) return ChunkLease(at::empty({0}, options));
     // std::function copies what it holds.
-    auto lease = std::make_shared<TileCache::Lease>(cache().borrow(extent, access));
-    return TileLease(at::from_blob(lease->bytes().data(), {tile.end - tile.begin}, kind),
-                     [lease]() mutable { lease.reset(); });
+    auto lease = std::make_shared<ChunkCache::Lease>(cache().acquire(extent, access));
+    return ChunkLease(at::from_blob(lease->bytes().data(), {chunk.end - chunk.begin}, options),
+                      [lease]() mutable { lease.reset(); });
   }
 
-  bool ready(const Tile& tile) const override {
-    const Extent extent = extent_of(tile);
+  bool ready(const ShardChunk& chunk) const override {
+    const Extent extent = extent_of(chunk);
     return extent.bytes == 0 || (open_ != nullptr && open_->cache.ready(extent));
   }
 
-  void settle() override {
-    if (open_ != nullptr) open_->cache.settle();
+  void flush() override {
+    if (open_ != nullptr) open_->cache.flush();
   }
 
   StoreBytes bytes() const override {
@@ -111,7 +111,7 @@ class FileStore final : public ShardStore {
   }
 
  private:
-  struct Shard {
+  struct FileShard {
     int64_t numel;
     int64_t width;  // bytes of an element
     torch::Dtype dtype;
@@ -119,31 +119,31 @@ class FileStore final : public ShardStore {
   };
 
   uint64_t buffer_bytes() const {
-    return std::min(on_file(static_cast<uint64_t>(options_.buffer_bytes)), largest_bytes_);
+    return std::min(file_aligned(static_cast<uint64_t>(options_.buffer_bytes)), largest_bytes_);
   }
 
-  TileCache& cache() {
+  ChunkCache& cache() {
     if (open_ == nullptr) {
       open_ = std::make_unique<OpenFile>(options_, file_bytes_, buffer_bytes());
     }
     return open_->cache;
   }
 
-  Extent extent_of(const Tile& tile) const {
-    ZEROTH_CHECK(tile.shard < shards_.size(), "shard {} of {}", tile.shard, shards_.size());
-    const Shard& shard = shards_[tile.shard];
-    ZEROTH_CHECK(0 <= tile.begin && tile.begin <= tile.end && tile.end <= shard.numel,
-                 "tile [{}, {}) of a shard of {}", tile.begin, tile.end, shard.numel);
-    ZEROTH_CHECK(
-        tile.begin % kTileGrid == 0 && (tile.end % kTileGrid == 0 || tile.end == shard.numel),
-        "tile [{}, {}) of a shard of {} is not on the grid of {}", tile.begin, tile.end,
-        shard.numel, kTileGrid);
-    return {shard.offset + static_cast<uint64_t>(tile.begin * shard.width),
-            static_cast<size_t>((tile.end - tile.begin) * shard.width)};
+  Extent extent_of(const ShardChunk& chunk) const {
+    ZEROTH_CHECK(chunk.shard < shards_.size(), "shard {} of {}", chunk.shard, shards_.size());
+    const FileShard& shard = shards_[chunk.shard];
+    ZEROTH_CHECK(0 <= chunk.begin && chunk.begin <= chunk.end && chunk.end <= shard.numel,
+                 "tile [{}, {}) of a shard of {}", chunk.begin, chunk.end, shard.numel);
+    ZEROTH_CHECK(chunk.begin % kChunkAlignment == 0 &&
+                     (chunk.end % kChunkAlignment == 0 || chunk.end == shard.numel),
+                 "tile [{}, {}) of a shard of {} is not on the grid of {}", chunk.begin, chunk.end,
+                 shard.numel, kChunkAlignment);
+    return {shard.offset + static_cast<uint64_t>(chunk.begin * shard.width),
+            static_cast<size_t>((chunk.end - chunk.begin) * shard.width)};
   }
 
   const FileStoreOptions options_;
-  std::vector<Shard> shards_;
+  std::vector<FileShard> shards_;
   uint64_t file_bytes_ = 0;
   uint64_t largest_bytes_ = 0;  // of a shard
   std::unique_ptr<OpenFile> open_;

@@ -14,7 +14,7 @@
 namespace zeroth::offload {
 
 struct FileStoreOptions {
-  SwapPlace place;
+  SwapLocation place;
   configs::AioConfig aio;
   // At least as many as tiles are borrowed at a time; each beyond that is a tile read ahead or
   // written behind.
@@ -28,13 +28,13 @@ struct FileStoreOptions {
       nullptr;  // of the device that copies from and to the buffers
 };
 
-// The file and the buffers are made at the first expect() or borrow() of a tile that is not empty,
-// which may throw an Error with path, needed and free bytes. A tile that was never written is zeros
-// and not read. Leases are for the CPU, and each ends before the store does. A tile is borrowed as
-// it was cut the first time; other cuts and tiles off the grid are broken invariants, and so is a
-// borrow while all buffers are borrowed.
+// The file and the buffers are made at the first prefetch() or acquire() of a tile that is not
+// empty, which may throw an Error with path, needed and free bytes. A tile that was never written
+// is zeros and not read. Leases are for the CPU, and each ends before the store does. A tile is
+// borrowed as it was cut the first time; other cuts and tiles off the grid are broken invariants,
+// and so is a borrow while all buffers are borrowed.
 //
-// When a tile could not be written, every later borrow() and settle() throws that Error.
+// When a tile could not be written, every later acquire() and flush() throws that Error.
 std::unique_ptr<ShardStore> make_file_store(FileStoreOptions options);
 
 }  // namespace zeroth::offload

@@ -22,26 +22,26 @@ class MemoryStore final : public ShardStore {
     return shards_.size() - 1;
   }
 
-  void expect(std::vector<Tile>) override {}
+  void prefetch(std::vector<ShardChunk>) override {}
 
-  TileLease borrow(const Tile& tile, torch::Device device, Access) override {
+  ChunkLease acquire(const ShardChunk& chunk, torch::Device device, Access) override {
     ZEROTH_CHECK(device == device_, "shards rest on {}, asked for {}", device_.str(), device.str());
-    ZEROTH_CHECK(tile.shard < shards_.size(), "shard {} of {}", tile.shard, shards_.size());
-    Shard& shard = shards_[tile.shard];
-    ZEROTH_CHECK(0 <= tile.begin && tile.begin <= tile.end && tile.end <= shard.numel,
-                 "tile [{}, {}) of a shard of {}", tile.begin, tile.end, shard.numel);
-    return TileLease(values(shard).narrow(0, tile.begin, tile.end - tile.begin));
+    ZEROTH_CHECK(chunk.shard < shards_.size(), "shard {} of {}", chunk.shard, shards_.size());
+    MemoryShard& shard = shards_[chunk.shard];
+    ZEROTH_CHECK(0 <= chunk.begin && chunk.begin <= chunk.end && chunk.end <= shard.numel,
+                 "tile [{}, {}) of a shard of {}", chunk.begin, chunk.end, shard.numel);
+    return ChunkLease(values(shard).narrow(0, chunk.begin, chunk.end - chunk.begin));
   }
 
   torch::Tensor in_place(size_t shard) override {
     return device_.is_cpu() ? values(shards_.at(shard)) : torch::Tensor();
   }
 
-  void settle() override {}
+  void flush() override {}
 
   StoreBytes bytes() const override {
     int64_t bytes = 0;
-    for (const Shard& shard : shards_) {
+    for (const MemoryShard& shard : shards_) {
       bytes += shard.numel * static_cast<int64_t>(c10::elementSize(shard.dtype));
     }
     return device_.is_cpu() ? StoreBytes{.host = bytes} : StoreBytes{.device = bytes};
@@ -52,24 +52,24 @@ class MemoryStore final : public ShardStore {
   }
 
  private:
-  struct Shard {
+  struct MemoryShard {
     int64_t numel;
     torch::Dtype dtype;
     torch::Tensor values;  // from the first borrow on: a run that only evaluates has no moments
   };
 
-  const torch::Tensor& values(Shard& shard) {
+  const torch::Tensor& values(MemoryShard& shard) {
     if (!shard.values.defined()) shard.values = zeros(shard);
     return shard.values;
   }
-  torch::Tensor zeros(const Shard& shard) {
+  torch::Tensor zeros(const MemoryShard& shard) {
     if (host_) return host_->zeros(shard.numel, shard.dtype);
     return at::zeros({shard.numel}, torch::TensorOptions(device_).dtype(shard.dtype));
   }
 
   torch::Device device_;
   std::optional<device::HostMemory> host_;
-  std::vector<Shard> shards_;
+  std::vector<MemoryShard> shards_;
 };
 
 }  // namespace
@@ -78,7 +78,7 @@ std::unique_ptr<ShardStore> make_memory_store(torch::Device device) {
   return std::make_unique<MemoryStore>(device);
 }
 
-std::unique_ptr<ShardStore> make_host_store(std::shared_ptr<device::HostLink> link) {
+std::unique_ptr<ShardStore> make_cpu_store(std::shared_ptr<device::HostLink> link) {
   return std::make_unique<MemoryStore>(torch::kCPU, link ? link->memory : device::HostMemory());
 }
 

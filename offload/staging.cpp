@@ -8,40 +8,40 @@ namespace zeroth::offload {
 
 Staging::Staging(const std::shared_ptr<device::HostLink>& link, torch::Device device)
     : always_copies_(device.is_cpu()),
-      on_host_(link, torch::kCPU, kMost),
-      on_device_(link, device, kMost) {}
+      on_host_(link, torch::kCPU, kMaxBuffers),
+      on_device_(link, device, kMaxBuffers) {}
 
-TileLease Staging::lease(const torch::Tensor& resting, torch::Device device, Access access,
-                         const device::Point& idle, device::Point* written) {
+ChunkLease Staging::lease(const torch::Tensor& resting, torch::Device device, Access access,
+                          const device::StreamEvent& idle, device::StreamEvent* written) {
   failure_.rethrow();
   ZEROTH_CHECK(resting.dim() == 1 && resting.is_contiguous(),
                "a lease of a tensor that is not flat");
-  if (!always_copies_ && resting.device().type() == device.type()) return TileLease(resting);
+  if (!always_copies_ && resting.device().type() == device.type()) return ChunkLease(resting);
   ZEROTH_CHECK(is_host(device) || access == Access::kRead, "a host tensor is only read on {}",
                device.str());
   const auto buffer = std::make_shared<StagingBuffers::Buffer>(
-      access == Access::kWrite ? buffers(device).take(resting)
+      access == Access::kWrite ? buffers(device).acquire(resting)
                                : buffers(device).fetch(resting, {idle}));
-  is_host(device) ? copies().wait(buffer->free) : copies().order(buffer->free);
-  return TileLease(buffer->values, [this, buffer, resting, device, access, idle, written] {
+  is_host(device) ? copies().wait(buffer->free) : copies().wait_event(buffer->free);
+  return ChunkLease(buffer->values, [this, buffer, resting, device, access, idle, written] {
     failure_.guard([&] { end_lease(*buffer, resting, device, access, idle, written); });
   });
 }
 
 void Staging::end_lease(StagingBuffers::Buffer& buffer, const torch::Tensor& resting,
-                        torch::Device device, Access access, const device::Point& idle,
-                        device::Point* written) {
+                        torch::Device device, Access access, const device::StreamEvent& idle,
+                        device::StreamEvent* written) {
   if (access != Access::kRead) {
     buffers(device).send(buffer, resting, idle);
     if (written == nullptr) {
-      copies().order(buffer.free);
+      copies().wait_event(buffer.free);
     } else {
       *written = buffer.free;
     }
   } else if (!is_host(device)) {
-    buffer.free = copies().now();
+    buffer.free = copies().record_event();
   }
-  buffers(device).give(std::move(buffer));
+  buffers(device).release(std::move(buffer));
 }
 
 }  // namespace zeroth::offload

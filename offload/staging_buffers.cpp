@@ -7,37 +7,38 @@
 namespace zeroth::offload {
 
 StagingBuffers::StagingBuffers(std::shared_ptr<device::HostLink> link, torch::Device side,
-                               size_t most)
-    : link_(std::move(link)), side_(side), most_(most) {}
+                               size_t max_buffers)
+    : link_(std::move(link)), side_(side), max_buffers_(max_buffers) {}
 
-StagingBuffers::Buffer StagingBuffers::take(const torch::Tensor& like) {
+StagingBuffers::Buffer StagingBuffers::acquire(const torch::Tensor& like) {
   const auto bytes = static_cast<int64_t>(like.nbytes());
-  Buffer buffer = take_memory(bytes);
+  Buffer buffer = acquire_memory(bytes);
   buffer.values = buffer.memory.narrow(0, 0, bytes).view(like.scalar_type()).view(like.sizes());
   return buffer;
 }
 
 StagingBuffers::Buffer StagingBuffers::fetch(const torch::Tensor& from,
-                                             std::vector<device::Point> after) {
-  Buffer buffer = take(from);
+                                             std::vector<device::StreamEvent> after) {
+  Buffer buffer = acquire(from);
   after.push_back(std::move(buffer.free));
   buffer.free = copies().copy(buffer.values, from, after);
   return buffer;
 }
 
-void StagingBuffers::send(Buffer& buffer, const torch::Tensor& to, const device::Point& after) {
+void StagingBuffers::send(Buffer& buffer, const torch::Tensor& to,
+                          const device::StreamEvent& after) {
   buffer.free = copies().copy(to, buffer.values, {buffer.free, after});
 }
 
-StagingBuffers::Buffer StagingBuffers::take_memory(int64_t bytes) {
+StagingBuffers::Buffer StagingBuffers::acquire_memory(int64_t bytes) {
   constexpr int64_t kTooSmall = std::numeric_limits<int64_t>::max();
   const auto size = [bytes](const Buffer& buffer) {
     return buffer.memory.numel() < bytes ? kTooSmall : buffer.memory.numel();
   };
   const auto best = std::ranges::min_element(free_, {}, size);
   const bool fits = best != free_.end() && size(*best) < kTooSmall;
-  const bool may_grow = count_ < most_;
-  if (fits && (!may_grow || copies().reached(best->free))) {
+  const bool may_grow = count_ < max_buffers_;
+  if (fits && (!may_grow || copies().is_complete(best->free))) {
     Buffer buffer = std::move(*best);
     free_.erase(best);
     return buffer;
@@ -48,7 +49,7 @@ StagingBuffers::Buffer StagingBuffers::take_memory(int64_t bytes) {
     --count_;
     free_.pop_front();
   }
-  return make(std::max(bytes, least_));
+  return make(std::max(bytes, min_bytes_));
 }
 
 StagingBuffers::Buffer StagingBuffers::make(int64_t bytes) {
@@ -56,8 +57,9 @@ StagingBuffers::Buffer StagingBuffers::make(int64_t bytes) {
   bytes_ += bytes;
   if (side_.is_cpu()) return {link_->memory.zeros(bytes, torch::kByte), {}, {}};
   // The allocator's memory may be in use by earlier work.
-  return {
-      torch::empty({bytes}, torch::TensorOptions(side_).dtype(torch::kByte)), {}, copies().now()};
+  return {torch::empty({bytes}, torch::TensorOptions(side_).dtype(torch::kByte)),
+          {},
+          copies().record_event()};
 }
 
 }  // namespace zeroth::offload

@@ -12,14 +12,14 @@ namespace zeroth::offload {
 namespace {
 
 // Two uses of a tile may be there at once when both only read.
-struct Use {
-  Tile tile;
+struct ChunkUse {
+  ShardChunk chunk;
   Access access;
 
-  bool operator==(const Use&) const = default;
-  bool clashes(const Use& other) const {
-    return tile.shard == other.tile.shard && tile.begin < other.tile.end &&
-           other.tile.begin < tile.end &&
+  bool operator==(const ChunkUse&) const = default;
+  bool conflicts_with(const ChunkUse& other) const {
+    return chunk.shard == other.chunk.shard && chunk.begin < other.chunk.end &&
+           other.chunk.begin < chunk.end &&
            (access != Access::kRead || other.access != Access::kRead);
   }
 };
@@ -38,35 +38,35 @@ class StagingStore final : public ShardStore {
     return inner_->add(numel, dtype);
   }
 
-  void expect(std::vector<Tile> tiles) override {
-    for (const Tile& tile : tiles) {
-      buffers_.expect((tile.end - tile.begin) * element_sizes_.at(tile.shard));
+  void prefetch(std::vector<ShardChunk> chunks) override {
+    for (const ShardChunk& chunk : chunks) {
+      buffers_.reserve((chunk.end - chunk.begin) * element_sizes_.at(chunk.shard));
     }
-    expected_.assign(tiles.begin(), tiles.end());
-    inner_->expect(std::move(tiles));
-    drop_ahead([this](const Held& held) {
-      const auto found = std::find(expected_.begin(), expected_.end(), held.tile);
-      if (found == expected_.end()) return true;
-      expected_.erase(found);
+    prefetch_queue_.assign(chunks.begin(), chunks.end());
+    inner_->prefetch(std::move(chunks));
+    drop_prefetched([this](const StagedChunk& held) {
+      const auto found = std::find(prefetch_queue_.begin(), prefetch_queue_.end(), held.chunk);
+      if (found == prefetch_queue_.end()) return true;
+      prefetch_queue_.erase(found);
       return false;
     });
     read_ahead();
   }
 
-  TileLease borrow(const Tile& tile, torch::Device device, Access access) override {
-    TileLease lease = lend({tile, access}, device);
-    lease.order();
+  ChunkLease acquire(const ShardChunk& chunk, torch::Device device, Access access) override {
+    ChunkLease lease = acquire_lease({chunk, access}, device);
+    lease.block_current_stream();
     return lease;
   }
 
-  TileLease borrow_ahead(const Tile& tile, torch::Device device) override {
-    return lend({tile, Access::kRead}, device);
+  ChunkLease acquire_async(const ShardChunk& chunk, torch::Device device) override {
+    return acquire_lease({chunk, Access::kRead}, device);
   }
 
-  void settle() override {
-    while (!ending_.empty()) end_oldest();
+  void flush() override {
+    while (!pending_releases_.empty()) release_oldest();
     failure_.rethrow();
-    inner_->settle();
+    inner_->flush();
   }
 
   StoreBytes bytes() const override {
@@ -80,178 +80,185 @@ class StagingStore final : public ShardStore {
   std::vector<std::string> notes() const override { return inner_->notes(); }
 
  private:
-  struct Held : Use {               // a tile on the device, with the access of its inner lease
-    TileLease inner;                // none when it only reads: see Ending
+  struct StagedChunk : ChunkUse {   // a tile on the device, with the access of its inner lease
+    ChunkLease inner;               // none when it only reads: see PendingRelease
     StagingBuffers::Buffer buffer;  // free: the copy back of what was written before, if any
-    device::Point arrived;          // the buffer may be used behind it
+    device::StreamEvent arrived;    // the buffer may be used behind it
     bool ordered = false;           // the current stream was, behind `arrived`
   };
-  struct Ending : Use {  // the inner lease goes back when the last copy from or to it has ended
-    TileLease inner;
-    device::Point end;
+  struct PendingRelease
+      : ChunkUse {  // the inner lease goes back when the last copy from or to it has ended
+    ChunkLease inner;
+    device::StreamEvent end;
   };
 
   device::CopyStream& copies() { return buffers_.copies(); }
-  size_t inner_leases() const { return inner_held_ + ending_.size(); }
+  size_t inner_leases() const { return inner_held_ + pending_releases_.size(); }
 
-  TileLease lend(const Use& use, torch::Device device) {
+  ChunkLease acquire_lease(const ChunkUse& use, torch::Device device) {
     failure_.rethrow();
-    while (!ending_.empty() && copies().reached(ending_.front().end)) ending_.pop_front();
-    if (device == torch::Device(torch::kCPU)) return borrow_on_host(use);
+    while (!pending_releases_.empty() && copies().is_complete(pending_releases_.front().end))
+      pending_releases_.pop_front();
+    if (device == torch::Device(torch::kCPU)) return acquire_on_cpu(use);
     ZEROTH_CHECK(device == device_, "shards are staged for {}, asked for {}", device_.str(),
                  device.str());
-    const auto held = std::make_shared<Held>(take(use));
-    const auto last = std::find(expected_.begin(), expected_.end(), use.tile);
-    if (last != expected_.end()) expected_.erase(expected_.begin(), last + 1);
+    const auto held = std::make_shared<StagedChunk>(stage(use));
+    const auto last = std::find(prefetch_queue_.begin(), prefetch_queue_.end(), use.chunk);
+    if (last != prefetch_queue_.end()) prefetch_queue_.erase(prefetch_queue_.begin(), last + 1);
     leased_.push_back(use);
     read_ahead();
     const auto release = [this, held, access = use.access] {
-      leased_.erase(std::find(leased_.begin(), leased_.end(), Use{held->tile, access}));
+      leased_.erase(std::find(leased_.begin(), leased_.end(), ChunkUse{held->chunk, access}));
       failure_.guard([&] { end_lease(*held, access); });
     };
-    return TileLease(held->buffer.values, release, [this, held] { order(*held); });
+    return ChunkLease(held->buffer.values, release, [this, held] { wait_for_copy(*held); });
   }
 
-  void order(Held& held) {
-    if (!std::exchange(held.ordered, true)) copies().order(held.arrived);
+  void wait_for_copy(StagedChunk& held) {
+    if (!std::exchange(held.ordered, true)) copies().wait_event(held.arrived);
   }
 
-  Held take(const Use& use) {
-    if (written_ && written_->tile == use.tile && use.access == Access::kRead) {
+  StagedChunk stage(const ChunkUse& use) {
+    if (written_ && written_->chunk == use.chunk && use.access == Access::kRead) {
       return *std::exchange(written_, std::nullopt);
     }
-    forget_written();
-    const auto ready = std::find_if(ahead_.begin(), ahead_.end(),
-                                    [&](const Held& held) { return held.tile == use.tile; });
-    if (ready != ahead_.end() && (use.access == Access::kRead || ready->access != Access::kRead)) {
-      Held held = std::move(*ready);
-      ahead_.erase(ready);
+    drop_written();
+    const auto ready =
+        std::find_if(prefetched_.begin(), prefetched_.end(),
+                     [&](const StagedChunk& held) { return held.chunk == use.chunk; });
+    if (ready != prefetched_.end() &&
+        (use.access == Access::kRead || ready->access != Access::kRead)) {
+      StagedChunk held = std::move(*ready);
+      prefetched_.erase(ready);
       return held;
     }
-    make_way(use);
+    release_conflicts(use);
     return fetch(use);
   }
 
-  void forget_written() {
-    if (written_) buffers_.give(std::move(written_->buffer));
+  void drop_written() {
+    if (written_) buffers_.release(std::move(written_->buffer));
     written_.reset();
   }
 
-  Held fetch(const Use& use) {
-    Held held{use, inner_->borrow(use.tile, torch::kCPU, use.access), {}, {}, false};
+  StagedChunk fetch(const ChunkUse& use) {
+    StagedChunk held{use, inner_->acquire(use.chunk, torch::kCPU, use.access), {}, {}, false};
     const torch::Tensor resting = held.inner.tensor();
     held.buffer =
-        use.access == Access::kWrite ? buffers_.take(resting) : buffers_.fetch(resting, {});
+        use.access == Access::kWrite ? buffers_.acquire(resting) : buffers_.fetch(resting, {});
     held.arrived = std::exchange(held.buffer.free, {});
     if (use.access == Access::kRead) {
-      ending_.push_back({use, std::move(held.inner), held.arrived});
+      pending_releases_.push_back({use, std::move(held.inner), held.arrived});
     } else {
       ++inner_held_;
     }
     return held;
   }
 
-  void end_lease(Held& held, Access access) {
-    order(held);
-    copies().order(held.buffer.free);
-    const device::Point used = copies().now();
-    if (access == Access::kRead) return give_back(held, held.arrived, used);
+  void end_lease(StagedChunk& held, Access access) {
+    wait_for_copy(held);
+    copies().wait_event(held.buffer.free);
+    const device::StreamEvent used = copies().record_event();
+    if (access == Access::kRead) return release_buffer(held, held.arrived, used);
     buffers_.send(held.buffer, held.inner.tensor(), used);
-    end_inner(held, held.buffer.free);
-    if (options_.expected != Access::kRead) return buffers_.give(std::move(held.buffer));
-    forget_written();
-    written_ = Held{{held.tile, Access::kRead}, {}, std::move(held.buffer), used, false};
+    release_inner(held, held.buffer.free);
+    if (options_.expected != Access::kRead) return buffers_.release(std::move(held.buffer));
+    drop_written();
+    written_ = StagedChunk{{held.chunk, Access::kRead}, {}, std::move(held.buffer), used, false};
   }
 
   // Of a tile that was not written: `end` of the last copy from it, `used` behind which the buffer
   // is free.
-  void give_back(Held& held, const device::Point& end, const device::Point& used) {
-    end_inner(held, end);
+  void release_buffer(StagedChunk& held, const device::StreamEvent& end,
+                      const device::StreamEvent& used) {
+    release_inner(held, end);
     held.buffer.free = used;
-    buffers_.give(std::move(held.buffer));
+    buffers_.release(std::move(held.buffer));
   }
 
-  void end_inner(Held& held, const device::Point& end) {
+  void release_inner(StagedChunk& held, const device::StreamEvent& end) {
     if (held.access == Access::kRead) return;
     --inner_held_;
-    ending_.push_back({held, std::move(held.inner), end});
+    pending_releases_.push_back({held, std::move(held.inner), end});
   }
 
-  template <typename Unwanted>
-  void drop_ahead(Unwanted&& unwanted) {
-    for (auto held = ahead_.begin(); held != ahead_.end();) {
-      if (!unwanted(*held)) {
+  template <typename ShouldDrop>
+  void drop_prefetched(ShouldDrop&& should_drop) {
+    for (auto held = prefetched_.begin(); held != prefetched_.end();) {
+      if (!should_drop(*held)) {
         ++held;
         continue;
       }
-      give_back(*held, held->arrived, held->arrived);
-      held = ahead_.erase(held);
+      release_buffer(*held, held->arrived, held->arrived);
+      held = prefetched_.erase(held);
     }
   }
 
   // So that the inner store may lend the tile: what was copied ahead of it goes, and is expected
   // once more; copies from and to it end, and others until there is a lease to spare.
-  void make_way(const Use& use) {
-    drop_ahead([&](const Held& held) {
-      if (held.clashes(use)) expected_.push_front(held.tile);
-      return held.clashes(use);
+  void release_conflicts(const ChunkUse& use) {
+    drop_prefetched([&](const StagedChunk& held) {
+      if (held.conflicts_with(use)) prefetch_queue_.push_front(held.chunk);
+      return held.conflicts_with(use);
     });
-    for (const Ending& ending : ending_) {
-      if (ending.clashes(use)) copies().wait(ending.end);
+    for (const PendingRelease& pending : pending_releases_) {
+      if (pending.conflicts_with(use)) copies().wait(pending.end);
     }
-    std::erase_if(ending_, [&](const Ending& ending) { return ending.clashes(use); });
-    while (inner_leases() >= options_.inner_leases && !ending_.empty()) end_oldest();
+    std::erase_if(pending_releases_,
+                  [&](const PendingRelease& pending) { return pending.conflicts_with(use); });
+    while (inner_leases() >= options_.inner_leases && !pending_releases_.empty()) release_oldest();
   }
 
-  TileLease borrow_on_host(const Use& use) {
-    forget_written();
-    make_way(use);
+  ChunkLease acquire_on_cpu(const ChunkUse& use) {
+    drop_written();
+    release_conflicts(use);
     const auto inner =
-        std::make_shared<TileLease>(inner_->borrow(use.tile, torch::kCPU, use.access));
+        std::make_shared<ChunkLease>(inner_->acquire(use.chunk, torch::kCPU, use.access));
     leased_.push_back(use);
-    return TileLease(inner->tensor(), [this, inner, use] {
-      *inner = TileLease();
+    return ChunkLease(inner->tensor(), [this, inner, use] {
+      *inner = ChunkLease();
       leased_.erase(std::find(leased_.begin(), leased_.end(), use));
       read_ahead();
     });
   }
 
   // Copies the next tiles to the device as far as that blocks nobody; what goes wrong is told by
-  // the next borrow().
+  // the next acquire().
   void read_ahead() {
     failure_.guard([this] {
-      while (ahead_.size() < options_.depth && !expected_.empty()) {
-        const Use use = {expected_.front(), options_.expected};
-        const auto clash = [&](const auto& others) {
+      while (prefetched_.size() < options_.depth && !prefetch_queue_.empty()) {
+        const ChunkUse use = {prefetch_queue_.front(), options_.expected};
+        const auto conflicts = [&](const auto& others) {
           return std::any_of(others.begin(), others.end(),
-                             [&](const Use& other) { return other.clashes(use); });
+                             [&](const ChunkUse& other) { return other.conflicts_with(use); });
         };
-        if (clash(leased_) || clash(ahead_) || clash(ending_) ||
-            inner_leases() + 1 >= options_.inner_leases || !inner_->ready(use.tile)) {
+        if (conflicts(leased_) || conflicts(prefetched_) || conflicts(pending_releases_) ||
+            inner_leases() + 1 >= options_.inner_leases || !inner_->ready(use.chunk)) {
           return;
         }
-        expected_.pop_front();
-        ahead_.push_back(fetch(use));
+        prefetch_queue_.pop_front();
+        prefetched_.push_back(fetch(use));
       }
     });
   }
 
-  void end_oldest() {
-    copies().wait(ending_.front().end);
-    ending_.pop_front();
+  void release_oldest() {
+    copies().wait(pending_releases_.front().end);
+    pending_releases_.pop_front();
   }
 
   std::unique_ptr<ShardStore> inner_;
   torch::Device device_;
   StagingOptions options_;
   std::vector<int64_t> element_sizes_;  // [shard]
-  std::deque<Tile> expected_;
-  std::vector<Held> ahead_;
-  std::optional<Held> written_;  // by the last lease, where reads are expected
-  std::vector<Use> leased_;      // on the device and on the host
-  std::deque<Ending> ending_;
-  size_t inner_held_ = 0;  // inner leases in ahead_ and with those that may write on the device
-  KeptFailure failure_;
+  std::deque<ShardChunk> prefetch_queue_;
+  std::vector<StagedChunk> prefetched_;
+  std::optional<StagedChunk> written_;  // by the last lease, where reads are expected
+  std::vector<ChunkUse> leased_;        // on the device and on the host
+  std::deque<PendingRelease> pending_releases_;
+  size_t inner_held_ =
+      0;  // inner leases in prefetched_ and with those that may write on the device
+  DeferredError failure_;
   StagingBuffers buffers_;
 };
 

@@ -9,7 +9,7 @@
 namespace zeroth::offload {
 
 struct StagingOptions {
-  // Tiles that are copied to the device ahead of their use, along expect().
+  // Tiles that are copied to the device ahead of their use, along prefetch().
   size_t depth = 4;
   // Tiles of the inner store that are borrowed at a time at most, as long as copies can be waited
   // for instead; at least one more than the caller holds.

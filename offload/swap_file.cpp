@@ -10,11 +10,11 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "base/directory.h"
 #include "base/error.h"
-#include "base/folder.h"
 #include "base/process_limits.h"
 #include "base/units.h"
-#include "offload/file_lane.h"
+#include "offload/io_worker.h"
 
 namespace zeroth::offload {
 namespace {
@@ -22,10 +22,10 @@ namespace {
 namespace fs = std::filesystem;
 
 // What another user has put there, and what cannot be read or removed, stays.
-void remove_left_over(const Folder& nvme) {
+void remove_stale_files(const Directory& nvme) {
   for (const std::string& name : nvme.names()) {
-    const auto run = name.starts_with("zeroth-") ? nvme.inside(name) : std::nullopt;
-    if (!run || !run->is_ours()) continue;
+    const auto run = name.starts_with("zeroth-") ? nvme.open_subdirectory(name) : std::nullopt;
+    if (!run || !run->is_owned_by_this_user()) continue;
     bool had_files = false;
     for (const std::string& file : run->names()) {
       if (!file.starts_with("rank-") || !file.ends_with(".swap")) continue;
@@ -42,26 +42,26 @@ void remove_left_over(const Folder& nvme) {
 
 }  // namespace
 
-std::optional<uint64_t> free_bytes(const fs::path& folder) {
+std::optional<uint64_t> free_bytes(const fs::path& directory) {
   struct statvfs status {};
-  if (::statvfs(folder.c_str(), &status) != 0) {
-    throw Error("cannot see the free space of {}: {}", folder.string(), system_reason(errno));
+  if (::statvfs(directory.c_str(), &status) != 0) {
+    throw Error("cannot see the free space of {}: {}", directory.string(), system_reason(errno));
   }
   if (status.f_blocks == 0) return std::nullopt;
   return uint64_t{status.f_bavail} * status.f_frsize;
 }
 
-bool is_in_memory(const fs::path& folder) {
+bool is_in_memory(const fs::path& directory) {
   struct statfs status {};
-  return ::statfs(folder.c_str(), &status) == 0 &&
+  return ::statfs(directory.c_str(), &status) == 0 &&
          (status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC);
 }
 
 namespace {
 
-Folder make_folder(const fs::path& nvme_path) {
+Directory make_directory(const fs::path& nvme_path) {
   try {
-    return Folder::make(nvme_path);
+    return Directory::create(nvme_path);
   } catch (const Error& error) {
     throw Error("nvme_path {}: cannot be made: {}", nvme_path.string(), error.what());
   }
@@ -69,10 +69,10 @@ Folder make_folder(const fs::path& nvme_path) {
 
 }  // namespace
 
-SwapFile::SwapFile(const SwapPlace& place, uint64_t bytes, bool direct)
-    : size_bytes_(on_file(bytes)) {
-  const Folder nvme = make_folder(place.nvme_path);
-  remove_left_over(nvme);
+SwapFile::SwapFile(const SwapLocation& place, uint64_t bytes, bool direct)
+    : size_bytes_(file_aligned(bytes)) {
+  const Directory nvme = make_directory(place.nvme_path);
+  remove_stale_files(nvme);
   const std::string run = "zeroth-" + place.run_id;
   const std::string name =
       fmt::format("rank-{}{}{}.swap", place.rank, place.kind.empty() ? "" : ".", place.kind);
@@ -93,24 +93,24 @@ void SwapFile::fail(const char* action, int error) {
 }
 
 // Other ranks of this node make and remove the same folder at the same time.
-void SwapFile::make(const Folder& nvme, const std::string& run, const std::string& name) {
+void SwapFile::make(const Directory& nvme, const std::string& run, const std::string& name) {
   for (int attempt = 0; attempt < 1000 && descriptor() < 0; ++attempt) {
     if (::mkdirat(nvme.get(), run.c_str(), 0700) != 0 && errno != EEXIST) {
       fail("make the folder of", errno);
     }
-    const auto folder = nvme.inside(run);
+    const auto directory = nvme.open_subdirectory(run);
     // Another rank has removed it, and a third one may have made it again by now.
-    if (!folder && errno == ENOENT) continue;
-    if (!folder) fail("make the folder of", errno);
-    if (!folder->is_ours()) {
+    if (!directory && errno == ENOENT) continue;
+    if (!directory) fail("make the folder of", errno);
+    if (!directory->is_owned_by_this_user()) {
       throw Error("cannot make {}: its folder belongs to another user (uid {})", path_,
-                  folder->owner());
+                  directory->owner());
     }
     descriptor_ = FileDescriptor(
-        ::openat(folder->get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+        ::openat(directory->get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     const int error = descriptor() < 0 ? errno : 0;
     if (error == ENOENT) continue;
-    ::unlinkat(folder->get(), name.c_str(), 0);  // this file's name, or one that was left over
+    ::unlinkat(directory->get(), name.c_str(), 0);  // this file's name, or one that was left over
     if (error == EEXIST) continue;
     ::unlinkat(nvme.get(), run.c_str(), AT_REMOVEDIR);
     if (error != 0) fail("make", error);

@@ -8,19 +8,19 @@
 #include <string>
 #include <vector>
 
+#include "base/directory.h"
 #include "base/file_descriptor.h"
-#include "base/folder.h"
 
 namespace zeroth::offload {
 
-// What this user may still write to the file system that holds `folder`; none where it does not
+// What this user may still write to the file system that holds `directory`; none where it does not
 // say. Throws an Error for a folder that is missing.
-std::optional<uint64_t> free_bytes(const std::filesystem::path& folder);
+std::optional<uint64_t> free_bytes(const std::filesystem::path& directory);
 
-// Whether files in `folder` are held in memory (tmpfs), so that they save none.
-bool is_in_memory(const std::filesystem::path& folder);
+// Whether files in `directory` are held in memory (tmpfs), so that they save none.
+bool is_in_memory(const std::filesystem::path& directory);
 
-struct SwapPlace {
+struct SwapLocation {
   std::filesystem::path nvme_path;  // made if it is missing
   std::string run_id;
   int rank = 0;
@@ -36,7 +36,7 @@ class SwapFile {
   // `bytes` is rounded up to kFileAlignment. Throws an Error with path, needed and free bytes, and
   // the system's reason. Without `direct`, and with a note where O_DIRECT is refused, transfers go
   // through the page cache.
-  SwapFile(const SwapPlace& place, uint64_t bytes, bool direct = true);
+  SwapFile(const SwapLocation& place, uint64_t bytes, bool direct = true);
 
   int descriptor() const { return descriptor_.get(); }
   const std::string& path() const { return path_; }  // the name it was made with, for messages
@@ -44,7 +44,7 @@ class SwapFile {
   const std::vector<std::string>& notes() const { return notes_; }  // for the user
 
  private:
-  void make(const Folder& nvme, const std::string& run, const std::string& name);
+  void make(const Directory& nvme, const std::string& run, const std::string& name);
   void reserve(const std::filesystem::path& nvme_path);
   void set_direct();
   [[noreturn]] void fail(const char* action, int error);

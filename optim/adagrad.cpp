@@ -14,11 +14,11 @@ std::span<const std::string_view> Adagrad::state_names() const {
   return kNames;
 }
 
-void Adagrad::update(const Tile& tile, const UpdateStep& step) const {
-  const std::optional<torch::Tensor> grad_scale = fold_factor(tile.grad, step.grad_factor);
-  const torch::Tensor number = at::full({}, step.update, tile.master.options());
-  at::_ops::_fused_adagrad_::call({tile.master}, {tile.grad}, {tile.states[0]}, {number}, step.lr,
-                                  config_.lr_decay, step.weight_decay, config_.eps,
+void Adagrad::update(const Chunk& chunk, const UpdateStep& step) const {
+  const std::optional<torch::Tensor> grad_scale = fold_factor(chunk.grad, step.grad_factor);
+  const torch::Tensor number = at::full({}, step.update, chunk.master.options());
+  at::_ops::_fused_adagrad_::call({chunk.master}, {chunk.grad}, {chunk.states[0]}, {number},
+                                  step.lr, config_.lr_decay, step.weight_decay, config_.eps,
                                   /*maximize=*/false, grad_scale, /*found_inf=*/{});
 }
 

@@ -16,7 +16,7 @@ class Adagrad : public TensorRule {
   double initial_state() const override { return config_.initial_accumulator_value; }
 
  private:
-  void update(const Tile& tile, const UpdateStep& step) const override;
+  void update(const Chunk& chunk, const UpdateStep& step) const override;
 
   configs::OptimizerConfig config_;
 };

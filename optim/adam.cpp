@@ -16,14 +16,14 @@ std::span<const std::string_view> Adam::state_names() const {
   return kNames;
 }
 
-void Adam::update(const Tile& tile, const UpdateStep& step) const {
-  const std::optional<torch::Tensor> grad_scale = fold_factor(tile.grad, step.grad_factor);
+void Adam::update(const Chunk& chunk, const UpdateStep& step) const {
+  const std::optional<torch::Tensor> grad_scale = fold_factor(chunk.grad, step.grad_factor);
   const torch::Tensor number =
-      at::full({}, kernel::counted_update(config_, step.update), tile.master.options());
+      at::full({}, kernel::bias_correction_step(config_, step.update), chunk.master.options());
   const auto fused_kernel = config_.kind == configs::OptimizerConfig::Kind::kAdamW
                                 ? &at::_ops::_fused_adamw_::call
                                 : &at::_ops::_fused_adam_::call;
-  fused_kernel({tile.master}, {tile.grad}, {tile.states[0]}, {tile.states[1]}, {}, {number},
+  fused_kernel({chunk.master}, {chunk.grad}, {chunk.states[0]}, {chunk.states[1]}, {}, {number},
                step.lr, step.betas[0], step.betas[1], step.weight_decay, config_.eps,
                /*amsgrad=*/false, /*maximize=*/false, grad_scale, /*found_inf=*/{});
 }

@@ -16,44 +16,44 @@ using torch::Tensor;
 using Update = void(const Tensor& master, const Tensor& grad, at::TensorList states,
                     const std::optional<Tensor>& copy, at::IntArrayRef step);
 
-c10::OperatorHandle update_operator() {
+c10::OperatorHandle find_update_operator() {
   return c10::Dispatcher::singleton().findSchemaOrThrow("zeroth::update_", "");
 }
 
 // Of the elements [begin, limit) as many as one call takes, into `taken`; returns their end.
-int64_t take_stretches(std::span<const Stretch> stretches, int64_t begin, int64_t limit,
-                       kernel::Stretches& taken) {
-  constexpr int64_t kOfThread = 4;
-  taken = {};
+int64_t pack_decay_ranges(std::span<const ParamGroupRange> param_groups, int64_t begin,
+                          int64_t limit, kernel::DecayRanges& packed) {
+  constexpr int64_t kPerThread = 4;
+  packed = {};
   int64_t end = begin;
-  for (const Stretch& stretch : stretches) {
-    if (stretch.end <= end) continue;
-    const bool full = taken.count == kernel::kStretches || (end - begin) % kOfThread != 0;
+  for (const ParamGroupRange& group : param_groups) {
+    if (group.end <= end) continue;
+    const bool full = packed.count == kernel::kMaxDecayRanges || (end - begin) % kPerThread != 0;
     if (full || end == limit) break;
-    ZEROTH_CHECK(stretch.begin <= end, "elements from {} to {} lie in no stretch", end,
-                 stretch.begin);
-    end = std::min(stretch.end, limit);
-    if (!stretch.decays) taken.undecayed |= uint32_t{1} << taken.count;
-    taken.ends[taken.count++] = end - begin;
+    ZEROTH_CHECK(group.begin <= end, "elements from {} to {} lie in no stretch", end, group.begin);
+    end = std::min(group.end, limit);
+    if (!group.decays) packed.undecayed |= uint32_t{1} << packed.count;
+    packed.ends[packed.count++] = end - begin;
   }
   ZEROTH_CHECK(end > begin, "elements from {} on lie in no stretch", begin);
   return end;
 }
 
-struct Part {
+struct ElementRange {
   int64_t begin, end;
 };
 
 // One call of the operator.
-void call(const UpdateRule::Tile& tile, const Part& elements, const kernel::Words& words) {
-  static const auto op = update_operator().typed<Update>();
+void call(const UpdateRule::Chunk& chunk, const ElementRange& elements,
+          const kernel::StepWords& words) {
+  static const auto op = find_update_operator().typed<Update>();
   const auto part = [&](const Tensor& x) {
     return x.narrow(0, elements.begin, elements.end - elements.begin);
   };
   std::vector<Tensor> states;
-  for (const Tensor& state : tile.states) states.push_back(part(state));
-  const auto copy = tile.copy.defined() ? std::optional<Tensor>(part(tile.copy)) : std::nullopt;
-  op.call(part(tile.master), part(tile.grad), states, copy, words);
+  for (const Tensor& state : chunk.states) states.push_back(part(state));
+  const auto copy = chunk.copy.defined() ? std::optional<Tensor>(part(chunk.copy)) : std::nullopt;
+  op.call(part(chunk.master), part(chunk.grad), states, copy, words);
 }
 
 }  // namespace
@@ -66,39 +66,39 @@ TORCH_LIBRARY_FRAGMENT(zeroth, library) {
 }
 
 bool DeviceRule::runs_on(torch::Device device) {
-  return device.is_cuda() && update_operator().hasKernelForDispatchKey(c10::DispatchKey::CUDA);
+  return device.is_cuda() && find_update_operator().hasKernelForDispatchKey(c10::DispatchKey::CUDA);
 }
 
-void DeviceRule::apply(const Tile& tile, const UpdateStep& step) const {
-  const Stretch whole{0, tile.master.numel()};
-  apply_stretches(tile, step, {&whole, 1});
+void DeviceRule::apply(const Chunk& chunk, const UpdateStep& step) const {
+  const ParamGroupRange whole{0, chunk.master.numel()};
+  apply_param_groups(chunk, step, {&whole, 1});
 }
 
-void DeviceRule::apply_stretches(const Tile& tile, const UpdateStep& step,
-                                 std::span<const Stretch> stretches) const {
-  check_arguments(*this, tile, step);
-  ZEROTH_CHECK(tile.first_element >= 0, "a tile from element {}", tile.first_element);
+void DeviceRule::apply_param_groups(const Chunk& chunk, const UpdateStep& step,
+                                    std::span<const ParamGroupRange> param_groups) const {
+  check_arguments(*this, chunk, step);
+  ZEROTH_CHECK(chunk.first_element >= 0, "a tile from element {}", chunk.first_element);
   UpdateStep undecayed = step;
   undecayed.weight_decay = 0;
   kernel::DeviceStep device_step;
-  device_step.constants = kernel::constants_of(config(), step);
-  device_step.undecayed = kernel::constants_of(config(), undecayed);
-  device_step.formula = kernel::formula_of(config());
+  device_step.constants = kernel::make_constants(config(), step);
+  device_step.undecayed = kernel::make_constants(config(), undecayed);
+  device_step.formula = kernel::select_formula(config());
   // One call, but for each run of numbers where these are read.
-  const int64_t numel = tile.master.numel();
+  const int64_t numel = chunk.master.numel();
   for (int64_t begin = 0, end = 0; begin < numel; begin = end) {
     int64_t limit = numel;
     if (config().bf16_masters) {
-      const int64_t before = tile.first_element;
-      const NumberedRun part = numbered_run(tile.numbers, before + begin, before + numel);
+      const int64_t before = chunk.first_element;
+      const OffsetRun part = offset_run(chunk.offsets, before + begin, before + numel);
       limit = part.end - before;
-      device_step.numbers = part.numbers;
-      for (size_t i = 0; i < kernel::kArrays; ++i) {
-        device_step.keys[i] = kernel::rounding_key(step, i, part.numbers.first);
+      device_step.offsets = part.offsets;
+      for (size_t i = 0; i < kernel::kNumArrays; ++i) {
+        device_step.keys[i] = kernel::rounding_key(step, i, part.offsets.first);
       }
     }
-    end = take_stretches(stretches, begin, limit, device_step.stretches);
-    call(tile, {begin, end}, kernel::words_of(device_step));
+    end = pack_decay_ranges(param_groups, begin, limit, device_step.decay_ranges);
+    call(chunk, {begin, end}, kernel::pack_words(device_step));
   }
 }
 

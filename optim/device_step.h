@@ -13,23 +13,23 @@ namespace zeroth::optim::kernel {
 struct DeviceStep {
   Constants constants = {};
   Constants undecayed = {};
-  Stretches stretches = {};
+  DecayRanges decay_ranges = {};
   Formula formula = kAdam;
-  Numbers numbers = {};    // of the elements, alike in their upper halves
-  Key keys[kArrays] = {};  // like `numbers` read for what rests in bf16
+  ElementOffsets offsets = {};        // of the elements, alike in their upper halves
+  RoundingKey keys[kNumArrays] = {};  // like `numbers` read for what rests in bf16
 };
 
 static_assert(std::is_trivially_copyable_v<DeviceStep>);
 
 // The operator's `step`.
-using Words = std::array<int64_t, (sizeof(DeviceStep) + 7) / 8>;
+using StepWords = std::array<int64_t, (sizeof(DeviceStep) + 7) / 8>;
 
-inline Words words_of(const DeviceStep& step) {
-  Words words = {};
+inline StepWords pack_words(const DeviceStep& step) {
+  StepWords words = {};
   std::memcpy(words.data(), &step, sizeof(step));
   return words;
 }
-inline DeviceStep step_of(const Words& words) {
+inline DeviceStep unpack_step(const StepWords& words) {
   DeviceStep step;
   std::memcpy(static_cast<void*>(&step), words.data(), sizeof(step));
   return step;

@@ -13,25 +13,27 @@ using configs::HfSchedule;
 using Type = HfSchedule::Type;
 using Shape = HfSchedule::Shape;
 
-double real(int64_t count) {
+double to_double(int64_t count) {
   return static_cast<double>(count);
 }
 
 // Where all types agree: a straight line from 0.
 double linear_warmup(const HfSchedule& schedule, int64_t update) {
-  return real(update) / real(std::max<int64_t>(1, schedule.warmup_steps));
+  return to_double(update) / to_double(std::max<int64_t>(1, schedule.warmup_steps));
 }
 
 // Of the way from the end of the warm-up to the end of the run, where cosines stay: transformers'
 // would rise again.
 double progress(const HfSchedule& schedule, int64_t update) {
   const int64_t length = schedule.total_steps - schedule.warmup_steps;
-  return std::min(1.0, real(update - schedule.warmup_steps) / real(std::max<int64_t>(1, length)));
+  return std::min(
+      1.0, to_double(update - schedule.warmup_steps) / to_double(std::max<int64_t>(1, length)));
 }
 
 double linear(const HfSchedule& schedule, int64_t update) {
   const int64_t length = schedule.total_steps - schedule.warmup_steps;
-  return std::max(0.0, real(schedule.total_steps - update) / real(std::max<int64_t>(1, length)));
+  return std::max(
+      0.0, to_double(schedule.total_steps - update) / to_double(std::max<int64_t>(1, length)));
 }
 
 // Between min_lr_rate and 1; num_cycles 0.5 is one way down.
@@ -43,39 +45,39 @@ double cosine(const HfSchedule& schedule, double progress) {
 
 double cosine_with_restarts(const HfSchedule& schedule, double progress) {
   if (progress >= 1.0) return 0.0;
-  const double of_cycle = std::fmod(schedule.num_cycles * progress, 1.0);
-  return std::max(0.0, 0.5 * (1.0 + std::cos(std::numbers::pi * of_cycle)));
+  const double cycle_fraction = std::fmod(schedule.num_cycles * progress, 1.0);
+  return std::max(0.0, 0.5 * (1.0 + std::cos(std::numbers::pi * cycle_fraction)));
 }
 
 double polynomial(const HfSchedule& schedule, double lr, int64_t update) {
   const int64_t length = schedule.total_steps - schedule.warmup_steps;
   if (update > schedule.total_steps || length <= 0) return schedule.lr_end / lr;
-  const double left = 1 - real(update - schedule.warmup_steps) / real(length);
+  const double left = 1 - to_double(update - schedule.warmup_steps) / to_double(length);
   return ((lr - schedule.lr_end) * std::pow(left, schedule.power) + schedule.lr_end) / lr;
 }
 
 double inverse_sqrt(const HfSchedule& schedule, int64_t update) {
   const int64_t shift = schedule.timescale - schedule.warmup_steps;
-  return 1.0 / std::sqrt(real(update + shift) / real(schedule.timescale));
+  return 1.0 / std::sqrt(to_double(update + shift) / to_double(schedule.timescale));
 }
 
 // Its warm-up ends one update earlier and does not begin at 0.
 double cosine_warmup_with_min_lr(const HfSchedule& schedule, int64_t update) {
   if (update < schedule.warmup_steps) {
-    const double warmup = real(schedule.warmup_steps);
-    if (!schedule.warmup_lr_rate) return (real(update) + 1.0) / std::max(1.0, warmup);
+    const double warmup = to_double(schedule.warmup_steps);
+    if (!schedule.warmup_lr_rate) return (to_double(update) + 1.0) / std::max(1.0, warmup);
     const double first = *schedule.warmup_lr_rate;
-    return first + (1.0 - first) * real(update) / std::max(1.0, warmup - 1);
+    return first + (1.0 - first) * to_double(update) / std::max(1.0, warmup - 1);
   }
   return cosine(schedule, progress(schedule, update + 1));
 }
 
-double above_least(const HfSchedule& schedule, double share) {
+double with_min_lr(const HfSchedule& schedule, double share) {
   return std::max(0.0, share * (1.0 - schedule.min_lr_rate) + schedule.min_lr_rate);
 }
 
 // 0 at its beginning, 1 at its end.
-double rising(Shape shape, double progress) {
+double warmup_curve(Shape shape, double progress) {
   switch (shape) {
     case Shape::kLinear:
       return progress;
@@ -87,7 +89,7 @@ double rising(Shape shape, double progress) {
   throw InternalError(fmt::format("shape {} of a warm-up", static_cast<int>(shape)));
 }
 
-double falling(const HfSchedule& schedule, double progress) {
+double decay_curve(const HfSchedule& schedule, double progress) {
   switch (schedule.decay_shape) {
     case Shape::kLinear:
       return 1.0 - progress;
@@ -101,13 +103,15 @@ double falling(const HfSchedule& schedule, double progress) {
 
 double warmup_stable_decay(const HfSchedule& schedule, int64_t update) {
   if (update < schedule.warmup_steps) {
-    return above_least(schedule, rising(schedule.warmup_shape, linear_warmup(schedule, update)));
+    return with_min_lr(schedule,
+                       warmup_curve(schedule.warmup_shape, linear_warmup(schedule, update)));
   }
   const int64_t decayed = update - schedule.warmup_steps - schedule.stable_steps;
   if (decayed < 0) return 1.0;
   if (decayed >= schedule.decay_steps) return schedule.min_lr_rate;
-  const double progress = real(decayed) / real(std::max<int64_t>(1, schedule.decay_steps));
-  return above_least(schedule, falling(schedule, progress));
+  const double progress =
+      to_double(decayed) / to_double(std::max<int64_t>(1, schedule.decay_steps));
+  return with_min_lr(schedule, decay_curve(schedule, progress));
 }
 
 double factor(const HfSchedule& schedule, double lr, int64_t update) {
@@ -142,7 +146,7 @@ double factor(const HfSchedule& schedule, double lr, int64_t update) {
 
 }  // namespace
 
-double hf_rate(const configs::HfSchedule& schedule, double lr, int64_t update) {
+double hf_lr(const configs::HfSchedule& schedule, double lr, int64_t update) {
   return lr * factor(schedule, lr, update);
 }
 

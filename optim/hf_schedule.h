@@ -9,6 +9,6 @@ namespace zeroth::optim {
 
 // Of update `update`, counted from 0, with the optimizer's rate `lr`: transformers' LambdaLR, by
 // its formulas to the bit but for the library's cosine.
-double hf_rate(const configs::HfSchedule& schedule, double lr, int64_t update);
+double hf_lr(const configs::HfSchedule& schedule, double lr, int64_t update);
 
 }  // namespace zeroth::optim

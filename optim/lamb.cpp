@@ -14,7 +14,7 @@ namespace {
 using torch::Tensor;
 
 // Elements whose directions are in memory at a time.
-constexpr int64_t kPart = int64_t{1} << 22;
+constexpr int64_t kSliceElements = int64_t{1} << 22;
 
 Tensor direction(const Tensor& master, const Tensor& first, const Tensor& second,
                  const kernel::Constants& c) {
@@ -35,32 +35,33 @@ std::span<const std::string_view> Lamb::state_names() const {
 
 // Calls visit(part, constants, parameter).
 template <typename Visit>
-void Lamb::for_each_part(const Tile& tile, const UpdateStep& step,
-                         std::span<const Stretch> stretches, const Visit& visit) const {
-  check_arguments(*this, tile, step);
+void Lamb::for_each_slice(const Chunk& chunk, const UpdateStep& step,
+                          std::span<const ParamGroupRange> param_groups, const Visit& visit) const {
+  check_arguments(*this, chunk, step);
   UpdateStep undecayed = step;
   undecayed.weight_decay = 0;
-  const Constants decays = kernel::constants_of(config_, step);
-  const Constants stays = kernel::constants_of(config_, undecayed);
-  for (const Stretch& stretch : stretches) {
-    for (int64_t begin = stretch.begin; begin < stretch.end; begin += kPart) {
-      const int64_t size = std::min(kPart, stretch.end - begin);
-      const auto part = [&](const Tensor& x) {
+  const Constants decays = kernel::make_constants(config_, step);
+  const Constants undecayed_constants = kernel::make_constants(config_, undecayed);
+  for (const ParamGroupRange& group : param_groups) {
+    for (int64_t begin = group.begin; begin < group.end; begin += kSliceElements) {
+      const int64_t size = std::min(kSliceElements, group.end - begin);
+      const auto slice = [&](const Tensor& x) {
         return x.defined() ? x.narrow(0, begin, size) : Tensor();
       };
-      visit(Part{part(tile.master), part(tile.grad), part(tile.states[0]), part(tile.states[1]),
-                 part(tile.copy)},
-            stretch.decays ? decays : stays, stretch.parameter);
+      visit(LambSlice{slice(chunk.master), slice(chunk.grad), slice(chunk.states[0]),
+                      slice(chunk.states[1]), slice(chunk.copy)},
+            group.decays ? decays : undecayed_constants, group.parameter);
     }
   }
 }
 
-void Lamb::sum(const Tile& tile, const UpdateStep& step, std::span<const Stretch> stretches,
-               const Tensor& sums) const {
-  ZEROTH_CHECK(!tile.ratios.defined(), "ratios before there are norms");
-  for_each_part(tile, step, stretches, [&](const Part& part, const Constants& c, int64_t row) {
-    sum_part(part, c, sums[row]);
-  });
+void Lamb::sum(const Chunk& chunk, const UpdateStep& step,
+               std::span<const ParamGroupRange> param_groups, const Tensor& sums) const {
+  ZEROTH_CHECK(!chunk.ratios.defined(), "ratios before there are norms");
+  for_each_slice(chunk, step, param_groups,
+                 [&](const LambSlice& slice, const Constants& c, int64_t row) {
+                   sum_slice(slice, c, sums[row]);
+                 });
 }
 
 Tensor Lamb::ratios(const Tensor& sums) const {
@@ -71,33 +72,34 @@ Tensor Lamb::ratios(const Tensor& sums) const {
   return at::where(weights.ne(0).logical_and(directions.ne(0)), ratios, at::ones_like(ratios));
 }
 
-void Lamb::apply(const Tile& tile, const UpdateStep& step) const {
-  const Stretch whole{0, tile.master.numel()};
-  apply_stretches(tile, step, {&whole, 1});
+void Lamb::apply(const Chunk& chunk, const UpdateStep& step) const {
+  const ParamGroupRange whole{0, chunk.master.numel()};
+  apply_param_groups(chunk, step, {&whole, 1});
 }
 
-void Lamb::apply_stretches(const Tile& tile, const UpdateStep& step,
-                           std::span<const Stretch> stretches) const {
-  ZEROTH_CHECK(tile.ratios.defined(), "no ratios: Lamb's norms have not been summed");
-  for_each_part(tile, step, stretches, [&](const Part& part, const Constants& c, int64_t row) {
-    step_part(part, c, tile.ratios[row]);
-  });
+void Lamb::apply_param_groups(const Chunk& chunk, const UpdateStep& step,
+                              std::span<const ParamGroupRange> param_groups) const {
+  ZEROTH_CHECK(chunk.ratios.defined(), "no ratios: Lamb's norms have not been summed");
+  for_each_slice(chunk, step, param_groups,
+                 [&](const LambSlice& slice, const Constants& c, int64_t row) {
+                   step_slice(slice, c, chunk.ratios[row]);
+                 });
 }
 
-void Lamb::sum_part(const Part& part, const Constants& c, const Tensor& sums) const {
-  Tensor grad = part.grad.to(torch::kFloat);
+void Lamb::sum_slice(const LambSlice& slice, const Constants& c, const Tensor& sums) const {
+  Tensor grad = slice.grad.to(torch::kFloat);
   if (c.factor != 1) grad = grad * c.factor;
   if (c.divisor != 1) grad = grad / c.divisor;
-  Tensor first = part.first, second = part.second;
+  Tensor first = slice.first, second = slice.second;
   first.mul_(c.keep_first).add_(grad, c.add_first);
   second.mul_(c.keep_second).addcmul_(grad, grad, c.add_second);
-  sums[0].add_(sum_of_squares(part.master));
-  sums[1].add_(sum_of_squares(direction(part.master, first, second, c)));
+  sums[0].add_(sum_of_squares(slice.master));
+  sums[1].add_(sum_of_squares(direction(slice.master, first, second, c)));
 }
 
-void Lamb::step_part(const Part& part, const Constants& c, const Tensor& ratio) const {
-  Tensor master = part.master, copy = part.copy;
-  master.addcmul_(direction(master, part.first, part.second, c), ratio * c.minus_rate);
+void Lamb::step_slice(const LambSlice& slice, const Constants& c, const Tensor& ratio) const {
+  Tensor master = slice.master, copy = slice.copy;
+  master.addcmul_(direction(master, slice.first, slice.second, c), ratio * c.minus_rate);
   if (copy.defined()) copy.copy_(master);
 }
 

@@ -19,31 +19,31 @@ class Lamb : public UpdateRule, private UpdateRule::NormPass {
 
   std::span<const std::string_view> state_names() const override;
   const UpdateRule::NormPass* norm_pass() const override { return this; }
-  void apply(const Tile& tile, const UpdateStep& step) const override;
-  void apply_stretches(const Tile& tile, const UpdateStep& step,
-                       std::span<const Stretch> stretches) const override;
+  void apply(const Chunk& chunk, const UpdateStep& step) const override;
+  void apply_param_groups(const Chunk& chunk, const UpdateStep& step,
+                          std::span<const ParamGroupRange> param_groups) const override;
 
  protected:
   // Of one parameter; the gradient in the first pass, the copy, if there is one, in the second.
-  struct Part {
+  struct LambSlice {
     torch::Tensor master, grad, first, second, copy;
   };
 
  private:
   using Constants = kernel::Constants;
 
-  void sum(const Tile& tile, const UpdateStep& step, std::span<const Stretch> stretches,
-           const torch::Tensor& sums) const override;
+  void sum(const Chunk& chunk, const UpdateStep& step,
+           std::span<const ParamGroupRange> param_groups, const torch::Tensor& sums) const override;
   torch::Tensor ratios(const torch::Tensor& sums) const override;
 
   // `sums` [2] and `ratio` [] are the parameter's.
-  virtual void sum_part(const Part& part, const Constants& constants,
-                        const torch::Tensor& sums) const;
-  virtual void step_part(const Part& part, const Constants& constants,
-                         const torch::Tensor& ratio) const;
+  virtual void sum_slice(const LambSlice& slice, const Constants& constants,
+                         const torch::Tensor& sums) const;
+  virtual void step_slice(const LambSlice& slice, const Constants& constants,
+                          const torch::Tensor& ratio) const;
   template <typename Visit>
-  void for_each_part(const Tile& tile, const UpdateStep& step, std::span<const Stretch> stretches,
-                     const Visit& visit) const;
+  void for_each_slice(const Chunk& chunk, const UpdateStep& step,
+                      std::span<const ParamGroupRange> param_groups, const Visit& visit) const;
 
   configs::OptimizerConfig config_;
 };

@@ -1,4 +1,4 @@
-// The loops of Lamb's two passes (optim/host_lamb.h), compiled as those of optim/host_kernels.h.
+// The loops of Lamb's two passes (optim/cpu_lamb.h), compiled as those of optim/cpu_kernels.h.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ struct Squares {
 
 struct LambKernels {
   // First pass, by the gradient's format: moments updated, what they make of the weights summed.
-  Squares (*sum[kFormats])(const Constants& constants, const LambArrays& arrays, int64_t count);
+  Squares (*sum[kNumFormats])(const Constants& constants, const LambArrays& arrays, int64_t count);
   // Second pass, by the copy's format; kFp32: no copy. minus_rate has been multiplied by the ratio.
-  void (*step[kFormats])(const Constants& constants, const LambArrays& arrays, int64_t count);
+  void (*step[kNumFormats])(const Constants& constants, const LambArrays& arrays, int64_t count);
 };
 
 namespace plain {

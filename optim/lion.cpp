@@ -13,10 +13,10 @@ namespace zeroth::optim {
 namespace {
 
 // Elements that pass through all operations of the formula while the cache holds them.
-constexpr int64_t kChunk = 16384;
-static_assert(kChunk % UpdateRule::kTileAlignment == 0);
+constexpr int64_t kBlockElements = 16384;
+static_assert(kBlockElements % UpdateRule::kChunkAlignment == 0);
 
-void apply_chunk(torch::Tensor master, const torch::Tensor& grad, torch::Tensor momentum,
+void apply_block(torch::Tensor master, const torch::Tensor& grad, torch::Tensor momentum,
                  const UpdateStep& step) {
   const torch::NoGradGuard no_grad;  // the threads of a parallel loop do not inherit it
   const auto [beta1, beta2] = step.betas;
@@ -34,15 +34,15 @@ std::span<const std::string_view> Lion::state_names() const {
   return kNames;
 }
 
-void Lion::update(const Tile& tile, const UpdateStep& step) const {
-  const int64_t numel = tile.master.numel();
-  const int64_t chunk = tile.master.is_cpu() ? kChunk : std::max<int64_t>(numel, 1);
-  parallel_for((numel + chunk - 1) / chunk, 1, [&](int64_t first, int64_t last) {
+void Lion::update(const Chunk& chunk, const UpdateStep& step) const {
+  const int64_t numel = chunk.master.numel();
+  const int64_t block_size = chunk.master.is_cpu() ? kBlockElements : std::max<int64_t>(numel, 1);
+  parallel_for((numel + block_size - 1) / block_size, 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
-      const int64_t begin = i * chunk;
-      const int64_t length = std::min(chunk, numel - begin);
-      apply_chunk(tile.master.narrow(0, begin, length), tile.grad.narrow(0, begin, length),
-                  tile.states[0].narrow(0, begin, length), step);
+      const int64_t begin = i * block_size;
+      const int64_t length = std::min(block_size, numel - begin);
+      apply_block(chunk.master.narrow(0, begin, length), chunk.grad.narrow(0, begin, length),
+                  chunk.states[0].narrow(0, begin, length), step);
     }
   });
 }

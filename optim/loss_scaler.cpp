@@ -18,13 +18,13 @@ LossScaler::LossScaler(const configs::LossScaleConfig& config)
                config.min_scale);
 }
 
-void LossScaler::restore(const State& state) {
+void LossScaler::restore(const ScaleState& state) {
   if (dynamic_) state_ = state;
 }
 
 void LossScaler::update(bool overflow) {
   if (!dynamic_) return;
-  overflow ? overflowed() : stayed_finite();
+  overflow ? on_overflow() : on_finite_step();
   ++state_.step;
 }
 
@@ -32,7 +32,7 @@ bool LossScaler::at_floor() const {
   return dynamic_ && state_.hysteresis_left == 1 && state_.scale == config_.min_scale;
 }
 
-void LossScaler::overflowed() {
+void LossScaler::on_overflow() {
   if (state_.hysteresis_left > 1) {
     --state_.hysteresis_left;
   } else {
@@ -41,10 +41,10 @@ void LossScaler::overflowed() {
   state_.last_overflow = state_.step;
 }
 
-void LossScaler::stayed_finite() {
+void LossScaler::on_finite_step() {
   if (config_.consecutive_hysteresis) state_.hysteresis_left = config_.hysteresis;
-  const int64_t clean_before = state_.step - state_.last_overflow - 1;
-  if (clean_before == 0 || clean_before % config_.window != 0) return;
+  const int64_t finite_steps = state_.step - state_.last_overflow - 1;
+  if (finite_steps == 0 || finite_steps % config_.window != 0) return;
   state_.hysteresis_left = config_.hysteresis;
   state_.scale *= 2;
 }

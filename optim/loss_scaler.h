@@ -14,16 +14,16 @@ class LossScaler {
   explicit LossScaler(const configs::LossScaleConfig& config);
 
   // What a checkpoint keeps of it.
-  struct State {
+  struct ScaleState {
     double scale = 1;
     int64_t hysteresis_left = 1;
     int64_t step = 0;  // updates so far
     int64_t last_overflow = -1;
-    bool operator==(const State&) const = default;
+    bool operator==(const ScaleState&) const = default;
   };
-  State state() const { return state_; }
+  ScaleState state() const { return state_; }
   // Goes on from another scaler's state. A static scale stays as configured.
-  void restore(const State& state);
+  void restore(const ScaleState& state);
 
   // The scale of the next step.
   double scale() const { return state_.scale; }
@@ -36,12 +36,12 @@ class LossScaler {
   bool at_floor() const;
 
  private:
-  void overflowed();
-  void stayed_finite();
+  void on_overflow();
+  void on_finite_step();
 
   configs::LossScaleConfig config_;
   bool dynamic_;
-  State state_;
+  ScaleState state_;
 };
 
 // The scaler of a run: `config`'s for fp16, a static scale of 1 for the precisions that need none.

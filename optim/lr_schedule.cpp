@@ -31,10 +31,10 @@ double LrSchedule::at(int64_t applied_updates) const {
     case Kind::kConstant:
       return optimizer_lr_;
     case Kind::kWarmupLr:
-      return min_to_max(warmup_share(schedule_step));
+      return interpolate_lr(warmup_fraction(schedule_step));
     case Kind::kWarmupDecayLr:
-      return min_to_max(schedule_step < warmup_steps_ ? warmup_share(schedule_step)
-                                                      : decay_share(schedule_step));
+      return interpolate_lr(schedule_step < warmup_steps_ ? warmup_fraction(schedule_step)
+                                                          : decay_fraction(schedule_step));
     case Kind::kWarmupCosineLr:
       return schedule_step < 0 ? 0.0 : optimizer_lr_ * cosine_ratio(schedule_step);
     case Kind::kOneCycle:
@@ -42,7 +42,7 @@ double LrSchedule::at(int64_t applied_updates) const {
     case Kind::kLrRangeTest:
       return range_test_lr(applied_updates);
     case Kind::kHuggingFace:
-      return plateau_ ? plateau_->rate() : hf_rate(config_.hf, optimizer_lr_, applied_updates);
+      return plateau_ ? plateau_->rate() : hf_lr(config_.hf, optimizer_lr_, applied_updates);
   }
   throw InternalError(fmt::format("schedule kind {}", static_cast<int>(config_.kind)));
 }
@@ -53,15 +53,15 @@ std::array<double, 2> LrSchedule::betas_at(int64_t applied_updates) const {
   return cycles ? one_cycle_betas(config_.one_cycle, applied_updates) : optimizer_betas_;
 }
 
-void LrSchedule::evaluated(double loss) {
-  if (plateau_) plateau_->evaluated(loss);
+void LrSchedule::record_evaluation(double loss) {
+  if (plateau_) plateau_->record_evaluation(loss);
 }
 
-std::optional<Plateau::State> LrSchedule::state() const {
+std::optional<Plateau::PlateauState> LrSchedule::state() const {
   return plateau_ ? std::optional(plateau_->state()) : std::nullopt;
 }
 
-void LrSchedule::restore(const std::optional<Plateau::State>& state) {
+void LrSchedule::restore(const std::optional<Plateau::PlateauState>& state) {
   if (plateau_ && state) plateau_->restore(*state);
 }
 
@@ -73,7 +73,7 @@ double LrSchedule::range_test_lr(int64_t applied_updates) const {
 }
 
 // 0 at the first schedule step, 1 from the end of the warm-up on.
-double LrSchedule::warmup_share(int64_t schedule_step) const {
+double LrSchedule::warmup_fraction(int64_t schedule_step) const {
   if (schedule_step < 0) return 0.0;
   if (schedule_step >= warmup_steps_) return 1.0;
   const double step = static_cast<double>(schedule_step);
@@ -82,7 +82,7 @@ double LrSchedule::warmup_share(int64_t schedule_step) const {
                                              : step / steps;
 }
 
-double LrSchedule::decay_share(int64_t schedule_step) const {
+double LrSchedule::decay_fraction(int64_t schedule_step) const {
   const double left = static_cast<double>(config_.total_num_steps - schedule_step);
   const double length = static_cast<double>(config_.total_num_steps - warmup_steps_);
   return std::max(0.0, left / std::max(1.0, length));
@@ -91,7 +91,7 @@ double LrSchedule::decay_share(int64_t schedule_step) const {
 double LrSchedule::cosine_ratio(int64_t schedule_step) const {
   if (schedule_step < warmup_steps_) {
     return config_.warmup_min_ratio +
-           warmup_share(schedule_step) * (1.0 - config_.warmup_min_ratio);
+           warmup_fraction(schedule_step) * (1.0 - config_.warmup_min_ratio);
   }
   const double done = static_cast<double>(schedule_step - warmup_steps_ + 1);
   const double length = static_cast<double>(config_.total_num_steps - warmup_steps_);
@@ -100,7 +100,7 @@ double LrSchedule::cosine_ratio(int64_t schedule_step) const {
   return std::max(0.0, config_.cos_min_ratio + (1.0 - config_.cos_min_ratio) * share);
 }
 
-double LrSchedule::min_to_max(double share) const {
+double LrSchedule::interpolate_lr(double share) const {
   return config_.warmup_min_lr + (config_.warmup_max_lr - config_.warmup_min_lr) * share;
 }
 

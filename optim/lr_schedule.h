@@ -27,20 +27,20 @@ class LrSchedule {
   std::array<double, 2> betas_at(int64_t applied_updates) const;
   // The next evaluation of the model that is trained gave `loss`: reduce_lr_on_plateau follows it,
   // the others take no notice.
-  void evaluated(double loss);
+  void record_evaluation(double loss);
 
   // What a checkpoint keeps of it: nothing where the rate follows the updates alone.
-  std::optional<Plateau::State> state() const;
+  std::optional<Plateau::PlateauState> state() const;
   // A schedule that follows updates alone takes no notice; one that follows evaluations begins anew
   // without a state.
-  void restore(const std::optional<Plateau::State>& state);
+  void restore(const std::optional<Plateau::PlateauState>& state);
 
  private:
-  double warmup_share(int64_t schedule_step) const;
-  double decay_share(int64_t schedule_step) const;
+  double warmup_fraction(int64_t schedule_step) const;
+  double decay_fraction(int64_t schedule_step) const;
   double cosine_ratio(int64_t schedule_step) const;
   double range_test_lr(int64_t applied_updates) const;
-  double min_to_max(double share) const;
+  double interpolate_lr(double share) const;
 
   configs::SchedulerConfig config_;
   double optimizer_lr_;

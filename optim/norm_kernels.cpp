@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "optim/host_lanes.h"
+#include "optim/cpu_lanes.h"
 
 namespace zeroth::optim::kernel {
 namespace {
@@ -23,19 +23,19 @@ ZEROTH_INLINE void add(double* columns, Vec x) {
 // Adds the squares of a row to fp32 sums by column. A row after the other, as memory is read
 // fastest.
 template <typename T>
-ZEROTH_INLINE void add_row(const T* row, float* some) {
+ZEROTH_INLINE void add_row(const T* row, float* row_sums) {
   for (int64_t column = 0; column < kNormColumns; column += kLanes) {
     const Vec x = load(row + column);
-    store(some + column, load(some + column) + x * x);
+    store(row_sums + column, load(row_sums + column) + x * x);
   }
 }
 
-double sum_of(const double* columns) {
+double sum_columns(const double* columns) {
   double sum = 0;
-  for (int64_t warp = 0; warp < kNormColumns; warp += kNormWarp * kNormEach) {
+  for (int64_t warp = 0; warp < kNormColumns; warp += kNormWarp * kNormPerThread) {
     double lanes[kNormWarp];
     for (int64_t lane = 0; lane < kNormWarp; ++lane) {
-      const double* const c = columns + warp + lane * kNormEach;
+      const double* const c = columns + warp + lane * kNormPerThread;
       lanes[lane] = ((c[0] + c[1]) + (c[2] + c[3])) + ((c[4] + c[5]) + (c[6] + c[7]));
     }
     sum += sum_by_halves(lanes);
@@ -44,32 +44,32 @@ double sum_of(const double* columns) {
 }
 
 template <typename T>
-double sum_piece(const void* piece, int64_t count) {
-  const T* from = static_cast<const T*>(piece);
+double sum_chunk(const void* chunk, int64_t count) {
+  const T* from = static_cast<const T*>(chunk);
   double columns[kNormColumns] = {};
   while (count > 0) {
-    float some[kNormColumns] = {};
+    float row_sums[kNormColumns] = {};
     for (int64_t row = 0; row < kNormRows && count > 0; ++row) {
       T last[kNormColumns];
       if (count < kNormColumns) {  // filled up
         std::memcpy(last, from, static_cast<size_t>(count) * sizeof(T));
         std::memset(last + count, 0, static_cast<size_t>(kNormColumns - count) * sizeof(T));
       }
-      add_row(count < kNormColumns ? last : from, some);
+      add_row(count < kNormColumns ? last : from, row_sums);
       from += kNormColumns;
       count -= kNormColumns;
     }
     for (int64_t column = 0; column < kNormColumns; column += kLanes) {
-      add(columns + column, load(some + column));
+      add(columns + column, load(row_sums + column));
     }
   }
-  return sum_of(columns);
+  return sum_columns(columns);
 }
 
 }  // namespace
 
 namespace ZEROTH_ISA {
-extern const NormKernels kNorm = {{sum_piece<float>, sum_piece<Bf16>, sum_piece<Fp16>}};
+extern const NormKernels kNorm = {{sum_chunk<float>, sum_chunk<Bf16>, sum_chunk<Fp16>}};
 }
 
 }  // namespace zeroth::optim::kernel

@@ -1,4 +1,4 @@
-// The loops of optim/squared_norm.h on the host, compiled as those of optim/host_kernels.h, and the
+// The loops of optim/squared_norm.h on the host, compiled as those of optim/cpu_kernels.h, and the
 // order in which squares are added there and on a GPU alike: a norm has the same bits wherever
 // gradients rest.
 #pragma once
@@ -14,8 +14,8 @@ namespace zeroth::optim::kernel {
 // 0 + 1, 2 + 3, ...; and of each kNormWarp of these sums the upper half to the lower, until one is
 // left; and what is left in its order. The sums of a tensor's pieces: lane i of kNormWarp adds
 // piece i, i + kNormWarp, ..., and the lanes are added by halves.
-constexpr int64_t kNormPiece = int64_t{1} << 16, kNormColumns = 2048, kNormRows = 8;
-constexpr int64_t kNormEach = 8, kNormWarp = 32;
+constexpr int64_t kNormChunk = int64_t{1} << 16, kNormColumns = 2048, kNormRows = 8;
+constexpr int64_t kNormPerThread = 8, kNormWarp = 32;
 
 // Of kNormWarp values; they are overwritten.
 inline double sum_by_halves(double* values) {
@@ -26,8 +26,8 @@ inline double sum_by_halves(double* values) {
 }
 
 struct NormKernels {
-  // The sum of squares of a piece of at most kNormPiece elements.
-  double (*sum_piece[kFormats])(const void* piece, int64_t count);
+  // The sum of squares of a piece of at most kNormChunk elements.
+  double (*sum_chunk[kNumFormats])(const void* chunk, int64_t count);
 };
 
 namespace plain {

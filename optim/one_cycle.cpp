@@ -20,14 +20,14 @@ bool in_cycle(const configs::OneCycleConfig& config, int64_t update) {
 
 // How far the rate is from its minimum (0) to its maximum (1). In fp64 as DeepSpeed computes it,
 // rounding included; stairs come from the whole number of updates, so that no stair is missed.
-double height(const configs::OneCycleConfig& config, int64_t update) {
+double cycle_position(const configs::OneCycleConfig& config, int64_t update) {
   const double total = length(config);
-  const double first_share = config.first_step_size / total;
+  const double first_fraction = config.first_step_size / total;
   const double cycles = static_cast<double>(update) / total;
   const double x = 1.0 + cycles - std::floor(1 + cycles);
-  const bool rises = x <= first_share;
+  const bool rises = x <= first_fraction;
   const int64_t stairs = rises ? config.first_stair_count : config.second_stair_count;
-  if (stairs <= 0) return rises ? x / first_share : (x - 1) / (first_share - 1);
+  if (stairs <= 0) return rises ? x / first_fraction : (x - 1) / (first_fraction - 1);
   const double done = std::fmod(static_cast<double>(update), total);
   const double position =
       done <= config.first_step_size
@@ -47,7 +47,7 @@ double decay(const configs::OneCycleConfig& config, double rate, int64_t update)
 
 double one_cycle_lr(const configs::OneCycleConfig& config, int64_t update) {
   if (in_cycle(config, update)) {
-    return config.min_lr + (config.max_lr - config.min_lr) * height(config, update);
+    return config.min_lr + (config.max_lr - config.min_lr) * cycle_position(config, update);
   }
   return config.min_lr / decay(config, config.decay_lr_rate, update);
 }
@@ -57,7 +57,7 @@ std::array<double, 2> one_cycle_betas(const configs::OneCycleConfig& config, int
   if (update == 0) return {config.min_momentum, kSecondBeta};  // from before any schedule step
   if (in_cycle(config, update)) {
     const double range = config.max_momentum - config.min_momentum;
-    return {config.max_momentum - range * height(config, update), kSecondBeta};
+    return {config.max_momentum - range * cycle_position(config, update), kSecondBeta};
   }
   return {config.max_momentum * decay(config, config.decay_momentum_rate, update), kSecondBeta};
 }

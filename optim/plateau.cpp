@@ -11,21 +11,21 @@ Plateau::Plateau(const configs::PlateauConfig& config, double lr)
           .rate = lr,
           .best = std::numeric_limits<double>::infinity() * (config.greater_is_better ? -1 : 1)} {}
 
-void Plateau::evaluated(double metric) {
+void Plateau::record_evaluation(double metric) {
   if (is_better(metric)) {
     state_.best = metric;
-    state_.bad = 0;
+    state_.num_bad = 0;
   } else {
-    ++state_.bad;
+    ++state_.num_bad;
   }
   if (state_.cooldown > 0) {
     --state_.cooldown;
-    state_.bad = 0;
+    state_.num_bad = 0;
   }
-  if (state_.bad <= config_.patience) return;
+  if (state_.num_bad <= config_.patience) return;
   reduce();
   state_.cooldown = config_.cooldown;
-  state_.bad = 0;
+  state_.num_bad = 0;
 }
 
 bool Plateau::is_better(double metric) const {

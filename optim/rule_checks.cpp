@@ -24,22 +24,23 @@ void check_tensor(const torch::Tensor& tensor, const torch::Tensor& master, std:
 
 }  // namespace
 
-void check_arguments(const UpdateRule& rule, const UpdateRule::Tile& tile, const UpdateStep& step) {
+void check_arguments(const UpdateRule& rule, const UpdateRule::Chunk& chunk,
+                     const UpdateStep& step) {
   ZEROTH_CHECK(step.update >= 1, "update {}, not counted from 1", step.update);
   ZEROTH_CHECK(std::isfinite(step.grad_factor) && step.grad_factor > 0, "gradient factor {}",
                step.grad_factor);
   const auto names = rule.state_names();
-  ZEROTH_CHECK(tile.states.size() == names.size(), "{} states, not {}", tile.states.size(),
+  ZEROTH_CHECK(chunk.states.size() == names.size(), "{} states, not {}", chunk.states.size(),
                names.size());
   constexpr auto kFloat = torch::kFloat32, kBf16 = torch::kBFloat16, kHalf = torch::kFloat16;
-  check_tensor(tile.master, tile.master, "master", {rule.master_dtype()});
-  if (!tile.ratios.defined()) {
-    check_tensor(tile.grad, tile.master, "gradient", {kFloat, kBf16, kHalf});
+  check_tensor(chunk.master, chunk.master, "master", {rule.master_dtype()});
+  if (!chunk.ratios.defined()) {
+    check_tensor(chunk.grad, chunk.master, "gradient", {kFloat, kBf16, kHalf});
   }
   for (size_t i = 0; i < names.size(); ++i) {
-    check_tensor(tile.states[i], tile.master, names[i], {rule.state_dtype()});
+    check_tensor(chunk.states[i], chunk.master, names[i], {rule.state_dtype()});
   }
-  if (tile.copy.defined()) check_tensor(tile.copy, tile.master, "copy", {kBf16, kHalf});
+  if (chunk.copy.defined()) check_tensor(chunk.copy, chunk.master, "copy", {kBf16, kHalf});
 }
 
 std::optional<torch::Tensor> fold_factor(const torch::Tensor& grad, double grad_factor) {

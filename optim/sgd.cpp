@@ -14,10 +14,10 @@ std::span<const std::string_view> Sgd::state_names() const {
   return config_.momentum == 0 ? std::span<const std::string_view>() : kNames;
 }
 
-void Sgd::update(const Tile& tile, const UpdateStep& step) const {
-  const std::optional<torch::Tensor> grad_scale = fold_factor(tile.grad, step.grad_factor);
-  const std::vector<torch::Tensor> buffers(tile.states.begin(), tile.states.end());
-  at::_ops::_fused_sgd_::call({tile.master}, {tile.grad}, buffers, step.weight_decay,
+void Sgd::update(const Chunk& chunk, const UpdateStep& step) const {
+  const std::optional<torch::Tensor> grad_scale = fold_factor(chunk.grad, step.grad_factor);
+  const std::vector<torch::Tensor> buffers(chunk.states.begin(), chunk.states.end());
+  at::_ops::_fused_sgd_::call({chunk.master}, {chunk.grad}, buffers, step.weight_decay,
                               config_.momentum, step.lr, config_.dampening, config_.nesterov,
                               /*maximize=*/false, /*is_first_step=*/step.update == 1, grad_scale,
                               /*found_inf=*/{});

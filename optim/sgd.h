@@ -16,7 +16,7 @@ class Sgd : public TensorRule {
   std::span<const std::string_view> state_names() const override;
 
  private:
-  void update(const Tile& tile, const UpdateStep& step) const override;
+  void update(const Chunk& chunk, const UpdateStep& step) const override;
 
   configs::OptimizerConfig config_;
 };

@@ -19,7 +19,7 @@ using SquaredNorms = Tensor(at::TensorList tensors);
 
 constexpr int64_t kGrain = 4;  // pieces
 
-struct Piece {
+struct NormChunk {
   const void* from;
   int64_t count;
   kernel::Format format;
@@ -27,51 +27,51 @@ struct Piece {
 
 const kernel::NormKernels& norm_kernels() {
 #if defined(__x86_64__)
-  if (cpu_level() >= CpuLevel::kAvx512) return kernel::avx512::kNorm;
-  if (cpu_level() >= CpuLevel::kAvx2) return kernel::avx2::kNorm;
+  if (cpu_isa() >= CpuIsa::kAvx512) return kernel::avx512::kNorm;
+  if (cpu_isa() >= CpuIsa::kAvx2) return kernel::avx2::kNorm;
 #endif
   return kernel::plain::kNorm;
 }
 
-void cut(const Tensor& tensor, std::vector<Piece>& pieces) {
-  const kernel::Format format = kernel::format_of(tensor.scalar_type());
-  for (int64_t begin = 0; begin < tensor.numel(); begin += kernel::kNormPiece) {
+void split_chunks(const Tensor& tensor, std::vector<NormChunk>& chunks) {
+  const kernel::Format format = kernel::to_format(tensor.scalar_type());
+  for (int64_t begin = 0; begin < tensor.numel(); begin += kernel::kNormChunk) {
     const auto* const bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
-    pieces.push_back({bytes + begin * static_cast<int64_t>(tensor.element_size()),
-                      std::min(kernel::kNormPiece, tensor.numel() - begin), format});
+    chunks.push_back({bytes + begin * static_cast<int64_t>(tensor.element_size()),
+                      std::min(kernel::kNormChunk, tensor.numel() - begin), format});
   }
 }
 
-double sum_of_pieces(const double* parts, size_t count) {
+double sum_chunks(const double* parts, size_t count) {
   double lanes[kernel::kNormWarp] = {};
   for (size_t i = 0; i < count; ++i) lanes[i % kernel::kNormWarp] += parts[i];
   return kernel::sum_by_halves(lanes);
 }
 
-Tensor squared_norms_on_host(at::TensorList tensors) {
-  std::vector<Piece> pieces;
+Tensor squared_norms_cpu(at::TensorList tensors) {
+  std::vector<NormChunk> chunks;
   std::vector<size_t> ends;
   for (const Tensor& tensor : tensors) {
     ZEROTH_CHECK(tensor.is_contiguous(), "the norm of a tensor that is not contiguous");
-    cut(tensor, pieces);
-    ends.push_back(pieces.size());
+    split_chunks(tensor, chunks);
+    ends.push_back(chunks.size());
   }
-  std::vector<double> parts(pieces.size());
-  parallel_for(static_cast<int64_t>(pieces.size()), kGrain, [&](int64_t begin, int64_t end) {
+  std::vector<double> parts(chunks.size());
+  parallel_for(static_cast<int64_t>(chunks.size()), kGrain, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      const auto& [from, count, format] = pieces[i];
-      parts[i] = norm_kernels().sum_piece[format](from, count);
+      const auto& [from, count, format] = chunks[i];
+      parts[i] = norm_kernels().sum_chunk[format](from, count);
     }
   });
   Tensor norms = at::empty({static_cast<int64_t>(ends.size())}, torch::kDouble);
   size_t begin = 0;
   for (size_t i = 0; i < ends.size(); begin = ends[i++]) {
-    norms.mutable_data_ptr<double>()[i] = sum_of_pieces(parts.data() + begin, ends[i] - begin);
+    norms.mutable_data_ptr<double>()[i] = sum_chunks(parts.data() + begin, ends[i] - begin);
   }
   return norms;
 }
 
-Tensor squared_norms_of_nothing(at::TensorList tensors) {
+Tensor squared_norms_meta(at::TensorList tensors) {
   return at::empty({static_cast<int64_t>(tensors.size())},
                    tensors[0].options().dtype(torch::kDouble));
 }
@@ -82,10 +82,10 @@ TORCH_LIBRARY_FRAGMENT(zeroth, library) {
   library.def("squared_norms(Tensor[] tensors) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(zeroth, CPU, library) {
-  library.impl("squared_norms", squared_norms_on_host);
+  library.impl("squared_norms", squared_norms_cpu);
 }
 TORCH_LIBRARY_IMPL(zeroth, Meta, library) {
-  library.impl("squared_norms", squared_norms_of_nothing);
+  library.impl("squared_norms", squared_norms_meta);
 }
 
 Tensor squared_norms(const std::vector<Tensor>& tensors, torch::Device device) {

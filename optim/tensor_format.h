@@ -8,7 +8,7 @@
 
 namespace zeroth::optim::kernel {
 
-inline Format format_of(torch::ScalarType dtype) {
+inline Format to_format(torch::ScalarType dtype) {
   switch (dtype) {
     case torch::kFloat:
       return kFp32;

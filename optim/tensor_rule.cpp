@@ -10,10 +10,10 @@
 
 namespace zeroth::optim {
 
-void TensorRule::apply(const Tile& tile, const UpdateStep& step) const {
-  check_arguments(*this, tile, step);
-  update({tile.master, tile.grad.to(torch::kFloat32), tile.states, {}}, step);
-  if (tile.copy.defined()) torch::Tensor(tile.copy).copy_(tile.master);
+void TensorRule::apply(const Chunk& chunk, const UpdateStep& step) const {
+  check_arguments(*this, chunk, step);
+  update({chunk.master, chunk.grad.to(torch::kFloat32), chunk.states, {}}, step);
+  if (chunk.copy.defined()) torch::Tensor(chunk.copy).copy_(chunk.master);
 }
 
 std::unique_ptr<UpdateRule> make_tensor_rule(const configs::OptimizerConfig& config) {

@@ -9,11 +9,11 @@ namespace zeroth::optim {
 // fused kernel, or a few operators.
 class TensorRule : public UpdateRule {
  public:
-  void apply(const Tile& tile, const UpdateStep& step) const final;
+  void apply(const Chunk& chunk, const UpdateStep& step) const final;
 
  private:
   // Checked; the gradient is fp32 and may be overwritten, the copy is not looked at.
-  virtual void update(const Tile& tile, const UpdateStep& step) const = 0;
+  virtual void update(const Chunk& chunk, const UpdateStep& step) const = 0;
 };
 
 // The formula that `config` names, by LibTorch's operators; Lamb (optim/lamb.h) is no TensorRule.

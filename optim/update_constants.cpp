@@ -20,7 +20,7 @@ float narrow(double x) {
 }
 
 void set_adam(const OptimizerConfig& config, const UpdateStep& step, Constants& constants) {
-  const double update = counted_update(config, step.update);
+  const double update = bias_correction_step(config, step.update);
   const auto [beta1, beta2] = step.betas;
   const float weight = narrow(1 - beta1);
   constants.from_gradient = weight >= 0.5F;
@@ -57,7 +57,7 @@ void set_sgd(const OptimizerConfig& config, const UpdateStep& step, Constants& c
 
 // In fp32 like DeepSpeed's kernel, for which 1 - 0.999 is 0.00099998713.
 void set_lamb(const OptimizerConfig& config, const UpdateStep& step, Constants& constants) {
-  const double update = counted_update(config, step.update);
+  const double update = bias_correction_step(config, step.update);
   const auto correction = [&](float beta) { return narrow(1 - std::pow(double{beta}, update)); };
   constants.keep_first = narrow(step.betas[0]);
   constants.add_first = 1 - constants.keep_first;
@@ -71,7 +71,7 @@ void set_lamb(const OptimizerConfig& config, const UpdateStep& step, Constants& 
 
 }  // namespace
 
-Formula formula_of(const OptimizerConfig& config) {
+Formula select_formula(const OptimizerConfig& config) {
   switch (config.kind) {
     case Kind::kAdamW:
     case Kind::kAdam:
@@ -88,18 +88,18 @@ Formula formula_of(const OptimizerConfig& config) {
   throw InternalError(fmt::format("optimizer kind {}", static_cast<int>(config.kind)));
 }
 
-double counted_update(const OptimizerConfig& config, int64_t update) {
+double bias_correction_step(const OptimizerConfig& config, int64_t update) {
   return config.bias_correction ? static_cast<double>(update)
                                 : std::numeric_limits<double>::infinity();
 }
 
-size_t states_of(Formula formula) {
-  constexpr size_t kStates[] = {2, 1, 1, 0, 1};  // in the order of Formula
-  static_assert(std::size(kStates) == kFormulas);
-  return kStates[formula];
+size_t num_states(Formula formula) {
+  constexpr size_t kNumStates[] = {2, 1, 1, 0, 1};  // in the order of Formula
+  static_assert(std::size(kNumStates) == kNumFormulas);
+  return kNumStates[formula];
 }
 
-Constants constants_of(const OptimizerConfig& config, const UpdateStep& step) {
+Constants make_constants(const OptimizerConfig& config, const UpdateStep& step) {
   Constants constants;
   const float divisor = narrow(1 / step.grad_factor);
   std::isnormal(divisor) ? constants.divisor = divisor
@@ -131,10 +131,10 @@ Constants constants_of(const OptimizerConfig& config, const UpdateStep& step) {
   return constants;
 }
 
-Key rounding_key(const UpdateStep& step, size_t array, int64_t element) {
-  const uint64_t of_step = mix64(mix64(step.rounding_seed) + static_cast<uint64_t>(step.update));
+RoundingKey rounding_key(const UpdateStep& step, size_t array, int64_t element) {
+  const uint64_t step_hash = mix64(mix64(step.rounding_seed) + static_cast<uint64_t>(step.update));
   const uint64_t upper_half = static_cast<uint64_t>(element) >> 32;
-  const uint64_t key = mix64(of_step + (uint64_t{array} << 32 | upper_half));
+  const uint64_t key = mix64(step_hash + (uint64_t{array} << 32 | upper_half));
   return {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
 }
 

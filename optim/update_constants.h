@@ -15,12 +15,12 @@ struct UpdateStep;
 
 namespace kernel {
 
-enum Formula : size_t { kAdam, kLion, kAdagrad, kSgd, kSgdMomentum, kFormulas };
+enum Formula : size_t { kAdam, kLion, kAdagrad, kSgd, kSgdMomentum, kNumFormulas };
 
-enum Format : size_t { kFp32, kBf16, kFp16, kFormats };  // of a gradient or a copy
+enum Format : size_t { kFp32, kBf16, kFp16, kNumFormats };  // of a gradient or a copy
 
-Formula formula_of(const configs::OptimizerConfig& config);
-size_t states_of(Formula formula);
+Formula select_formula(const configs::OptimizerConfig& config);
+size_t num_states(Formula formula);
 
 // Factors of one step, by where they stand in the formulas of host_update.h.
 struct Constants {
@@ -41,13 +41,13 @@ struct Constants {
 };
 
 // The update's number in 1 - beta^n. Without bias correction it is infinite, which makes that 1.
-double counted_update(const configs::OptimizerConfig& config, int64_t update);
+double bias_correction_step(const configs::OptimizerConfig& config, int64_t update);
 
-Constants constants_of(const configs::OptimizerConfig& config, const UpdateStep& step);
+Constants make_constants(const configs::OptimizerConfig& config, const UpdateStep& step);
 
 // Which numbers the elements of an array have, by which what rests in bf16 is rounded. They follow
 // each other, but for a gap at the end of each row: an array may hold some columns of a matrix.
-struct Numbers {
+struct ElementOffsets {
   static constexpr int64_t kEndless = int64_t{1} << 61;
   int64_t first = 0;          // of the first element
   int64_t left = kEndless;    // elements up to the first gap, at least one
@@ -57,22 +57,22 @@ struct Numbers {
 
 // Of the random numbers that round one array to bf16 in one update; see random_bits() in
 // update_formulas.h.
-struct Key {
+struct RoundingKey {
   uint32_t first = 0, second = 0;
 };
-constexpr size_t kArrays = 3;  // the master, then the states
+constexpr size_t kNumArrays = 3;  // the master, then the states
 
-// Elements whose weights do not decay. Stretches follow each other from the first element on, each
+// Elements whose weights do not decay. Ranges follow each other from the first element on, each
 // a multiple of the four elements that a thread takes, but for the last.
-constexpr int kStretches = 16;
-struct Stretches {
+constexpr int kMaxDecayRanges = 16;
+struct DecayRanges {
   int count = 0;           // 0: all decay
   uint32_t undecayed = 0;  // bit k: stretch k
-  int64_t ends[kStretches] = {};
+  int64_t ends[kMaxDecayRanges] = {};
 };
 
 // For the elements that share the upper 32 bits of `element`.
-Key rounding_key(const UpdateStep& step, size_t array, int64_t element);
+RoundingKey rounding_key(const UpdateStep& step, size_t array, int64_t element);
 
 }  // namespace kernel
 }  // namespace zeroth::optim

@@ -1,5 +1,5 @@
 // The formulas of host_update.h on vectors of floats. Whoever includes this has defined, in
-// zeroth::optim::kernel, the vectors Vec and Ints with their operations (optim/host_lanes.h,
+// zeroth::optim::kernel, the vectors Vec and Ints with their operations (optim/cpu_lanes.h,
 // optim/gpu/lanes.cuh), and ZEROTH_INLINE: how functions are inlined.
 #pragma once
 
@@ -19,8 +19,8 @@ ZEROTH_INLINE Vec decayed(const Constants& c, Vec p, Vec g) {
 }
 
 // Each formula updates p and its states s with the gradient of the wire.
-struct Adam {
-  static constexpr int kStates = 2;
+struct AdamFormula {
+  static constexpr int kNumStates = 2;
   ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[2]) {
     const Vec g = decayed(c, p, scaled(c, wire));
     s[0] = fma(spread(c.add_first), g - s[0], c.from_gradient ? g : s[0]);
@@ -30,8 +30,8 @@ struct Adam {
   }
 };
 
-struct Lion {
-  static constexpr int kStates = 1;
+struct LionFormula {
+  static constexpr int kNumStates = 1;
   ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[2]) {
     const Vec direction = fma(wire, spread(c.add_first), s[0] * spread(c.keep_first));
     p = p * spread(c.keep) - with_sign(spread(c.magnitude), direction);
@@ -39,8 +39,8 @@ struct Lion {
   }
 };
 
-struct Adagrad {
-  static constexpr int kStates = 1;
+struct AdagradFormula {
+  static constexpr int kNumStates = 1;
   ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[2]) {
     const Vec g = decayed(c, p, scaled(c, wire));
     s[0] = fma(g, g, s[0]);
@@ -48,15 +48,15 @@ struct Adagrad {
   }
 };
 
-struct Sgd {
-  static constexpr int kStates = 0;
+struct SgdFormula {
+  static constexpr int kNumStates = 0;
   ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&)[2]) {
     p = fma(decayed(c, p, scaled(c, wire)), spread(c.minus_rate), p);
   }
 };
 
-struct SgdMomentum {
-  static constexpr int kStates = 1;
+struct SgdMomentumFormula {
+  static constexpr int kNumStates = 1;
   ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[2]) {
     const Vec g = decayed(c, p, scaled(c, wire));
     s[0] = c.from_gradient ? g : fma(g, spread(c.add_first), s[0] * spread(c.keep_first));
@@ -65,7 +65,7 @@ struct SgdMomentum {
 };
 
 // In two passes: the step is a multiple of the direction that is known when all directions are.
-struct Lamb {
+struct LambFormula {
   ZEROTH_INLINE static void moments(const Constants& c, Vec wire, Vec (&s)[2]) {
     const Vec g = scaled(c, wire);
     s[0] = fma(spread(c.add_first), g, s[0] * spread(c.keep_first));
@@ -79,18 +79,18 @@ struct Lamb {
 };
 
 // Finds the numbers of elements, their lower halves, one after the other.
-struct Counter {
+struct OffsetCounter {
   uint32_t shift;  // of the row's: an element's number less its index
   int64_t end;     // of the row
   int64_t length;
   uint32_t gap;
 
   // From element i on.
-  ZEROTH_INLINE Counter(const Numbers& numbers, int64_t i)
-      : shift(static_cast<uint32_t>(numbers.first)),
-        end(numbers.left),
-        length(numbers.length),
-        gap(static_cast<uint32_t>(numbers.gap)) {
+  ZEROTH_INLINE OffsetCounter(const ElementOffsets& offsets, int64_t i)
+      : shift(static_cast<uint32_t>(offsets.first)),
+        end(offsets.left),
+        length(offsets.length),
+        gap(static_cast<uint32_t>(offsets.gap)) {
     if (i < end) return;
     const int64_t gaps = (i - end) / length + 1;
     shift += static_cast<uint32_t>(gaps) * gap;
@@ -109,19 +109,19 @@ struct Counter {
 // 16 random bits for each number: the upper half of lowbias32, the integer hash of least bias that
 // Chris Wellons's hash-prospector found (nullprogram.com/blog/2018/07/31), keyed before each
 // multiplication.
-ZEROTH_INLINE Ints random_bits(Key key, Ints number) {
-  Ints x = number ^ key.first;
+ZEROTH_INLINE Ints random_bits(RoundingKey key, Ints offset) {
+  Ints x = offset ^ key.first;
   x = (x ^ x >> 16) * 0x7feb352dU ^ key.second;
   x = (x ^ x >> 15) * 0x846ca68bU;
   return x >> 16;
 }
 
 // A master or a state is stored, in bf16 rounded by the random numbers of these elements.
-ZEROTH_INLINE void keep(float* p, Vec x, Key, Ints) {
+ZEROTH_INLINE void keep(float* p, Vec x, RoundingKey, Ints) {
   store(p, x);
 }
-ZEROTH_INLINE void keep(Bf16* p, Vec x, Key key, Ints numbers) {
-  store(p, x, random_bits(key, numbers));
+ZEROTH_INLINE void keep(Bf16* p, Vec x, RoundingKey key, Ints offsets) {
+  store(p, x, random_bits(key, offsets));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "configs/config.h"
-#include "optim/element_numbers.h"
+#include "optim/element_offsets.h"
 #include "optim/update_step.h"
 
 namespace zeroth::optim {
@@ -29,7 +29,7 @@ class UpdateRule {
 
   // All 1-D, contiguous, of one length and on one device, without autograd history; states in the
   // order of state_names().
-  struct Tile {
+  struct Chunk {
     torch::Tensor master;
     torch::Tensor grad;  // fp32, bf16 or fp16 (fp16: for an fp32 master only)
     std::span<torch::Tensor> states;
@@ -38,24 +38,25 @@ class UpdateRule {
     // What rests in bf16 is rounded by an element's number among all of the model, the same on any
     // ranks. Of the first element it is this, or what `numbers` have at this place.
     int64_t first_element = 0;
-    std::span<const NumberedPart> numbers = {};
+    std::span<const OffsetSpan> offsets = {};
     // With a NormPass, which has read the gradient: what it gave. `grad` is undefined then.
     torch::Tensor ratios = {};
   };
 
-  // What goes before apply_stretches() where a rate depends on norms of whole parameters, which
+  // What goes before apply_param_groups() where a rate depends on norms of whole parameters, which
   // tiles and ranks cut: a pass over all of a parameter's tiles.
   class NormPass {
    public:
     virtual ~NormPass() = default;
 
-    // Brings the states up to date, and adds to row Stretch::parameter of `sums`, fp64 [parameters,
-    // 2] on the tile's device, the squares of the stretch's weights and of its direction. Queued,
-    // and the gradient read, as by apply(). However tiles cut a parameter, its sums differ in the
-    // rounding of fp64 alone; cut alike, in no bit.
-    virtual void sum(const Tile& tile, const UpdateStep& step, std::span<const Stretch> stretches,
+    // Brings the states up to date, and adds to row ParamGroupRange::parameter of `sums`, fp64
+    // [parameters, 2] on the tile's device, the squares of the stretch's weights and of its
+    // direction. Queued, and the gradient read, as by apply(). However tiles cut a parameter, its
+    // sums differ in the rounding of fp64 alone; cut alike, in no bit.
+    virtual void sum(const Chunk& chunk, const UpdateStep& step,
+                     std::span<const ParamGroupRange> param_groups,
                      const torch::Tensor& sums) const = 0;
-    // Tile::ratios [parameters], fp32, on the device of `sums`: those of whole parameters.
+    // Chunk::ratios [parameters], fp32, on the device of `sums`: those of whole parameters.
     virtual torch::Tensor ratios(const torch::Tensor& sums) const = 0;
   };
   // Null: there are no norms, and apply() is all.
@@ -64,26 +65,26 @@ class UpdateRule {
   // Applies an update to master and states, in place, queued on the device's current stream. The
   // gradient is first multiplied by the step's grad_factor and may be overwritten. Elements are
   // independent: a tile gives the same bits whole, on any number of threads, or in parts that begin
-  // at multiples of kTileAlignment.
-  virtual void apply(const Tile& tile, const UpdateStep& step) const = 0;
+  // at multiples of kChunkAlignment.
+  virtual void apply(const Chunk& chunk, const UpdateStep& step) const = 0;
 
   // apply() to stretches that follow each other and cover the tile, with the same bits as to each
   // by itself.
-  virtual void apply_stretches(const Tile& tile, const UpdateStep& step,
-                               std::span<const Stretch> stretches) const;
+  virtual void apply_param_groups(const Chunk& chunk, const UpdateStep& step,
+                                  std::span<const ParamGroupRange> param_groups) const;
 
   // In elements; a multiple of every vector length. The last elements of a tile, short of a vector,
   // are rounded differently by vectorised kernels.
-  static constexpr int64_t kTileAlignment = 64;
+  static constexpr int64_t kChunkAlignment = 64;
 };
 
 // An update of a tile that is all of one parameter, with a norm pass before it if there is one.
-void update_whole(const UpdateRule& rule, UpdateRule::Tile tile, const UpdateStep& step);
+void update_parameter(const UpdateRule& rule, UpdateRule::Chunk chunk, const UpdateStep& step);
 
 // The step's rates as `config` sets them, for update `update`.
-UpdateStep usual_step(const configs::OptimizerConfig& config, int64_t update);
+UpdateStep default_step(const configs::OptimizerConfig& config, int64_t update);
 
-// For tiles on `device`: one pass for every formula, on the CPU (optim/host_rule.h) as on a GPU
+// For tiles on `device`: one pass for every formula, on the CPU (optim/cpu_rule.h) as on a GPU
 // (optim/device_rule.h), of the same numbers; Lamb, of two passes, on the CPU alone. Elsewhere, or
 // where the GPU library has no such kernel, LibTorch's operators: then an Error for what should
 // rest in bf16.

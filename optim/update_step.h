@@ -16,12 +16,12 @@ struct UpdateStep {
 };
 
 // Elements [begin, end) of a flat buffer, or of a tile of it, that decay alike.
-struct Stretch {
+struct ParamGroupRange {
   int64_t begin = 0;
   int64_t end = 0;
   bool decays = true;     // false: as if UpdateStep::weight_decay were 0
   int64_t parameter = 0;  // whose these elements are: its row in tensors of norms
-  bool operator==(const Stretch&) const = default;
+  bool operator==(const ParamGroupRange&) const = default;
 };
 
 }  // namespace zeroth::optim

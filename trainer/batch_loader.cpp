@@ -8,13 +8,13 @@
 namespace zeroth::trainer {
 namespace {
 
-static_assert(data::kUntrained == model::kUntrained);
+static_assert(data::kIgnoreIndex == model::kIgnoreIndex);
 
 torch::Tensor to_tensor(const std::vector<int64_t>& values, int64_t rows, int64_t length) {
   return torch::tensor(values, torch::kInt64).view({rows, length});  // [rows, length]
 }
 
-model::MicroBatch to_micro_batch(data::HostBatch host) {
+model::MicroBatch to_micro_batch(data::CollatedBatch host) {
   model::MicroBatch batch;
   batch.tokens = to_tensor(host.tokens, host.rows, host.length);
   batch.targets = to_tensor(host.targets, host.rows, host.length);
@@ -24,19 +24,19 @@ model::MicroBatch to_micro_batch(data::HostBatch host) {
 
 }  // namespace
 
-TrainLoader::TrainLoader(const data::Dataset& dataset, data::SampleOrder order, data::Deal deal,
-                         uint64_t seed, LoaderHooks hooks)
+TrainLoader::TrainLoader(const data::Dataset& dataset, data::SampleOrder order,
+                         data::BatchPartition partition, uint64_t seed, LoaderHooks hooks)
     : dataset_(dataset),
       order_(std::move(order)),
-      deal_(deal),
+      partition_(partition),
       seed_(seed),
       hooks_(std::move(hooks)) {}
 
 // Without the rows past the end of the order, of an epoch or of the step, which stand last; at
 // least one row.
 std::vector<int64_t> TrainLoader::samples() const {
-  const int64_t first = deal_.index(micro_, 0);
-  const int64_t rows = std::clamp<int64_t>(deal_.samples() - first, 0, deal_.micro_batch);
+  const int64_t first = partition_.index(micro_, 0);
+  const int64_t rows = std::clamp<int64_t>(partition_.samples() - first, 0, partition_.micro_batch);
   std::vector<int64_t> samples = order_.samples(position_.sample + first, rows);
   while (!samples.empty() && samples.back() == data::kNoSample) samples.pop_back();
   if (samples.empty()) samples.push_back(data::kNoSample);
@@ -44,17 +44,17 @@ std::vector<int64_t> TrainLoader::samples() const {
 }
 
 void TrainLoader::advance() {
-  if (++micro_ < deal_.micro_steps) return;
+  if (++micro_ < partition_.micro_steps) return;
   micro_ = 0;
   ++position_.step;
-  position_.sample += deal_.samples();
+  position_.sample += partition_.samples();
 }
 
 model::MicroBatch TrainLoader::next() {
-  hooks_.begins(micro_);
-  model::MicroBatch batch = to_micro_batch(make_batch(dataset_, samples(), deal_.device));
+  hooks_.on_micro_batch(micro_);
+  model::MicroBatch batch = to_micro_batch(collate(dataset_, samples(), partition_.device));
   for (int64_t row = 0; row < batch.tokens.size(0); ++row) {
-    const uint64_t seed = data::sample_seed(seed_, position_.step, deal_.index(micro_, row));
+    const uint64_t seed = data::sample_seed(seed_, position_.step, partition_.index(micro_, row));
     batch.row_seeds.push_back(static_cast<int64_t>(seed));
   }
   advance();
@@ -66,7 +66,7 @@ std::optional<int64_t> TrainLoader::count_positions(int64_t micro_batches) const
   int64_t positions = 0;
   for (int64_t i = 0; i < micro_batches; ++i, ahead.advance()) {
     const std::vector<int64_t> rows = ahead.samples();
-    positions += std::ssize(rows) * padded_length(dataset_, rows, deal_.device);
+    positions += std::ssize(rows) * padded_length(dataset_, rows, partition_.device);
   }
   return positions;
 }
@@ -76,17 +76,21 @@ void TrainLoader::seek(const Position& position) {
   position_ = position;
 }
 
-EvalLoader::EvalLoader(const data::Dataset& dataset, int64_t num_samples, data::Deal deal,
-                       LoaderHooks hooks)
-    : dataset_(dataset), num_samples_(num_samples), deal_(deal), hooks_(std::move(hooks)) {
-  ZEROTH_CHECK(deal_.micro_steps == 1, "an evaluation accumulates {} micro-steps",
-               deal_.micro_steps);
+EvalLoader::EvalLoader(const data::Dataset& dataset, int64_t num_samples,
+                       data::BatchPartition partition, LoaderHooks hooks)
+    : dataset_(dataset),
+      num_samples_(num_samples),
+      partition_(partition),
+      hooks_(std::move(hooks)) {
+  ZEROTH_CHECK(partition_.micro_steps == 1, "an evaluation accumulates {} micro-steps",
+               partition_.micro_steps);
 }
 
 model::MicroBatch EvalLoader::next() {
-  hooks_.begins(round_);
-  const auto samples = data::sequential_batch(num_samples_, round_++, deal_.global_batch());
-  return to_micro_batch(make_batch(dataset_, deal_.rows(samples, 0), deal_.device));
+  hooks_.on_micro_batch(next_batch_);
+  const auto samples =
+      data::sequential_batch(num_samples_, next_batch_++, partition_.global_batch());
+  return to_micro_batch(collate(dataset_, partition_.rows(samples, 0), partition_.device));
 }
 
 }  // namespace zeroth::trainer

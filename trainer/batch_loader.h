@@ -16,10 +16,10 @@ namespace zeroth::trainer {
 // Callbacks of a run between micro-batches.
 struct LoaderHooks {
   // Whether this rank requests that training, or an evaluation, ends; and that training is saved.
-  std::function<bool()> wants_end = [] { return false; };
-  std::function<bool()> wants_save = [] { return false; };
+  std::function<bool()> stop_requested = [] { return false; };
+  std::function<bool()> save_requested = [] { return false; };
   // Called before a micro-batch is made, with its index in the step or the evaluation.
-  std::function<void(int64_t micro_batch)> begins = [](int64_t) {};
+  std::function<void(int64_t micro_batch)> on_micro_batch = [](int64_t) {};
 };
 
 // Step s takes positions s*B .. s*B+B-1 of the sample order, or those from where seek() begins.
@@ -27,13 +27,13 @@ struct LoaderHooks {
 // one that would have none has a single row that is not trained. The dataset is not owned.
 class TrainLoader : public engine::Loader {
  public:
-  TrainLoader(const data::Dataset& dataset, data::SampleOrder order, data::Deal deal, uint64_t seed,
-              LoaderHooks hooks = {});
+  TrainLoader(const data::Dataset& dataset, data::SampleOrder order, data::BatchPartition partition,
+              uint64_t seed, LoaderHooks hooks = {});
 
   model::MicroBatch next() override;
   std::optional<int64_t> count_positions(int64_t micro_batches) const override;
-  bool wants_end() override { return hooks_.wants_end(); }
-  bool wants_save() override { return hooks_.wants_save(); }
+  bool stop_requested() override { return hooks_.stop_requested(); }
+  bool save_requested() override { return hooks_.save_requested(); }
 
   std::optional<Position> position() const override { return position_; }
   void seek(const Position& position) override;
@@ -45,7 +45,7 @@ class TrainLoader : public engine::Loader {
 
   const data::Dataset& dataset_;
   data::SampleOrder order_;
-  data::Deal deal_;
+  data::BatchPartition partition_;
   uint64_t seed_;
   LoaderHooks hooks_;
   Position position_;
@@ -57,19 +57,19 @@ class TrainLoader : public engine::Loader {
 class EvalLoader : public engine::Loader {
  public:
   // deal.micro_steps is 1.
-  EvalLoader(const data::Dataset& dataset, int64_t num_samples, data::Deal deal,
+  EvalLoader(const data::Dataset& dataset, int64_t num_samples, data::BatchPartition partition,
              LoaderHooks hooks = {});
 
-  int64_t rounds() const { return data::eval_rounds(num_samples_, deal_); }
+  int64_t num_batches() const { return data::num_eval_batches(num_samples_, partition_); }
   model::MicroBatch next() override;
-  bool wants_end() override { return hooks_.wants_end(); }
+  bool stop_requested() override { return hooks_.stop_requested(); }
 
  private:
   const data::Dataset& dataset_;
   int64_t num_samples_;
-  data::Deal deal_;
+  data::BatchPartition partition_;
   LoaderHooks hooks_;
-  int64_t round_ = 0;
+  int64_t next_batch_ = 0;
 };
 
 }  // namespace zeroth::trainer

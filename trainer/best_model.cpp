@@ -5,12 +5,12 @@
 #include <map>
 
 #include "checkpoint/find.h"
-#include "checkpoint/real_disk.h"
+#include "checkpoint/posix_file_system.h"
 #include "trainer/report/history.h"
 
 namespace zeroth::trainer {
 
-bool BestModel::evaluated(int64_t step, double loss) {
+bool BestModel::observe_evaluation(int64_t step, double loss) {
   const bool better = !state_.loss ? loss == loss
                       : greater_   ? loss > *state_.loss
                                    : loss < *state_.loss;
@@ -20,9 +20,9 @@ bool BestModel::evaluated(int64_t step, double loss) {
   return true;
 }
 
-void BestModel::saved(int64_t step, const std::filesystem::path& folder) {
+void BestModel::observe_checkpoint(int64_t step, const std::filesystem::path& directory) {
   if (state_.step != step) return;
-  state_.folder = folder;
+  state_.directory = directory;
   state_.saved_step = step;
 }
 
@@ -30,13 +30,13 @@ namespace {
 
 // Steps of complete checkpoints with a model, and where they are.
 std::map<int64_t, std::filesystem::path> models_in(
-    const std::vector<std::filesystem::path>& folders) {
+    const std::vector<std::filesystem::path>& directories) {
   std::map<int64_t, std::filesystem::path> models;
-  for (const std::filesystem::path& folder : folders) {
-    const auto disk = checkpoint::RealDisk::find(folder);
-    if (!disk) continue;
-    for (const checkpoint::Found& found : checkpoint::list_checkpoints(*disk)) {
-      if (found.complete()) models.emplace(found.step, folder / found.name);
+  for (const std::filesystem::path& directory : directories) {
+    const auto file_system = checkpoint::PosixFileSystem::find(directory);
+    if (!file_system) continue;
+    for (const checkpoint::CheckpointInfo& found : checkpoint::list_checkpoints(*file_system)) {
+      if (found.complete()) models.emplace(found.step, directory / found.name);
     }
   }
   return models;
@@ -44,29 +44,29 @@ std::map<int64_t, std::filesystem::path> models_in(
 
 }  // namespace
 
-FoundBest find_best(const WantedBest& wanted, const std::string& history) {
-  const auto models = models_in(wanted.folders);
-  const int64_t step = wanted.wanted.saved_step.value_or(0);
-  BestModel::State state = wanted.wanted;
+BestModelResult find_best_model(const BestModelQuery& query, const std::string& history) {
+  const auto models = models_in(query.directories);
+  const int64_t step = query.previous.saved_step.value_or(0);
+  BestModel::TrackedState state = query.previous;
   if (const auto there = models.find(step); there != models.end()) {
-    state.folder = there->second;
+    state.directory = there->second;
     return {state};
   }
   const std::string gone =
       fmt::format("{} is gone, which held the best model so far",
-                  (wanted.folders.front() / checkpoint::step_name(step)).string());
+                  (query.directories.front() / checkpoint::step_name(step)).string());
   state = {};
   for (const auto& [evaluated, loss] : eval_losses(history)) {
     const auto model = models.find(evaluated);
-    if (model == models.end() || evaluated > wanted.step) continue;
+    if (model == models.end() || evaluated > query.step) continue;
     const bool better =
-        !state.loss || (wanted.greater_is_better ? loss > *state.loss : loss < *state.loss);
+        !state.loss || (query.greater_is_better ? loss > *state.loss : loss < *state.loss);
     if (better) state = {loss, evaluated, evaluated, model->second};
   }
   if (!state.step)
     return {state, gone + ": the best of the models that follow counts, or the last"};
   return {state, fmt::format("{}: of those that are there {} is the best, with a loss of {:.4f}",
-                             gone, state.folder.string(), *state.loss)};
+                             gone, state.directory.string(), *state.loss)};
 }
 
 }  // namespace zeroth::trainer

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/failure_text.h"
+#include "base/describe_exception.h"
 #include "base/printable.h"
 #include "base/process_limits.h"
 #include "base/units.h"
@@ -17,7 +17,7 @@
 namespace zeroth::trainer {
 namespace {
 
-Failure bug(std::string_view text) {
+Failure internal_failure(std::string_view text) {
   return {kInternalErrorCode, fmt::format("internal error, a bug in Zeroth: {}", text)};
 }
 
@@ -27,7 +27,7 @@ std::string limit_in_parentheses() {
 }
 
 // "could not execute a primitive": oneDNN's errors have a type that no header of LibTorch's tells.
-bool is_of_onednn(std::string_view text) {
+bool is_onednn_error(std::string_view text) {
   return text.starts_with("could not ");
 }
 
@@ -35,34 +35,35 @@ Failure explain(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const UsageError& wrong) {
-    return {kUsageCode, fmt::format("error: {}", wrong.what())};
+    return {kUsageExitCode, fmt::format("error: {}", wrong.what())};
   } catch (const Error& known) {
     return {kUserErrorCode, fmt::format("error: {}", known.what())};
   } catch (const InternalError& broken) {
-    return bug(broken.what());
+    return internal_failure(broken.what());
   } catch (const c10::Error& torch) {
     return {kUserErrorCode,
             fmt::format("error: LibTorch gave up: {}", quotation(torch.what_without_backtrace()))};
   } catch (const std::filesystem::filesystem_error& file) {
-    return {kUserErrorCode, fmt::format("error: {}", failure_text(file))};
+    return {kUserErrorCode, fmt::format("error: {}", describe_exception(file))};
   } catch (const std::system_error& system) {  // a thread that cannot be started, mostly
     return {kUserErrorCode, fmt::format("error: {}{}", system_reason(system.code().value()),
                                         limit_in_parentheses())};
   } catch (const std::bad_alloc&) {
-    const FreeMemory left = free_host();
+    const FreeMemory left = free_host_memory();
     return {kUserErrorCode,
             fmt::format("error: out of host memory, {} free ({}): fewer or shorter samples per "
                         "micro-batch, recompute (--gradient-checkpointing), a higher zero stage or "
                         "more ranks need less",
                         format_bytes(left.bytes), left.limit)};
   } catch (const std::exception& other) {
-    if (!is_of_onednn(other.what())) return bug("nobody expected " + quotation(other.what()));
+    if (!is_onednn_error(other.what()))
+      return internal_failure("nobody expected " + quotation(other.what()));
     return {kUserErrorCode,
             fmt::format("error: a matrix product failed, most often for lack of memory{}: oneDNN "
                         "says {}",
                         limit_in_parentheses(), quotation(other.what()))};
   } catch (...) {
-    return bug("an exception of unknown type");
+    return internal_failure("an exception of unknown type");
   }
 }
 

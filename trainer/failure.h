@@ -6,8 +6,8 @@
 
 #include "base/output_guard.h"
 #include "base/usage_error.h"
-#include "comm/round.h"
-#include "model/hf/temporary_folder.h"
+#include "comm/restart_attempt.h"
+#include "model/hf/temporary_directory.h"
 
 namespace zeroth::trainer {
 
@@ -27,13 +27,13 @@ Failure describe(std::exception_ptr error, int rank, int world_size);
 // be found again. Not where another run may end, nor in a later round, where the same was right
 // before: there something else has changed, and may change back.
 template <typename Read>
-auto as_written(const comm::Round& round, const Read& read) {
+auto rethrow_as_usage_error(const comm::RestartAttempt& attempt, const Read& read) {
   try {
-    return model::naming_errors(read);
-  } catch (const OutputHeld&) {
+    return model::with_path_errors(read);
+  } catch (const OutputInUse&) {
     throw;
   } catch (const Error& error) {
-    if (round.number > 0) throw;
+    if (attempt.index > 0) throw;
     throw UsageError("{}", error.what());
   }
 }

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The last file that a run writes.
-bool results_are_of(const fs::path& output, int64_t steps, bool evaluated) {
+bool has_results_for(const fs::path& output, int64_t steps, bool evaluated) {
   const fs::path path = output / "trainer_state.json";
   std::error_code unknown;
   if (!fs::exists(path, unknown)) return false;
@@ -40,18 +40,19 @@ bool results_are_of(const fs::path& output, int64_t steps, bool evaluated) {
 
 }  // namespace
 
-std::string finished_text(const RunPlan& plan) {
+std::string finished_message(const RunPlan& plan) {
   const fs::path output = plan.flags.output;
-  if (!plan.resumed || !plan.trains() || output.empty()) return "";
+  if (!plan.resume_plan || !plan.trains() || output.empty()) return "";
   const int64_t steps = plan.samples.total_steps;
   std::error_code unknown;
   const fs::path own = fs::weakly_canonical(output / "checkpoints", unknown);
-  if (plan.resumed->step != steps || plan.resumed->checkpoint.parent_path() != own) return "";
+  if (plan.resume_plan->step != steps || plan.resume_plan->checkpoint.parent_path() != own)
+    return "";
   try {
     const bool holds_model =
         fs::exists(output / "config.json", unknown) && model::has_weights(output);
     const bool evaluates = plan.samples.eval != nullptr;
-    if (!holds_model || !results_are_of(output, steps, evaluates)) return "";
+    if (!holds_model || !has_results_for(output, steps, evaluates)) return "";
   } catch (const Error&) {
     return "";  // then they are written again
   }

@@ -10,6 +10,6 @@ struct RunPlan;
 // The message for a run that resumes from the checkpoint of its last step and has nothing left to
 // do: its evaluation is known, and its model and results are in --output. Empty where something is
 // left to do.
-std::string finished_text(const RunPlan& plan);
+std::string finished_message(const RunPlan& plan);
 
 }  // namespace zeroth::trainer

@@ -17,21 +17,21 @@
 #include "base/memory_faults.h"
 #include "base/process_limits.h"
 #include "base/standard_streams.h"
-#include "comm/bootstrap.h"
-#include "comm/mesh.h"
-#include "comm/rendezvous.h"
+#include "comm/device_mesh.h"
+#include "comm/rank_bootstrap.h"
+#include "comm/rank_env.h"
 #include "engine/memory_check.h"
 #include "trainer/failure.h"
 #include "trainer/flags/flags.h"
 #include "trainer/output.h"
+#include "trainer/rank_run.h"
 #include "trainer/report/activations.h"
 #include "trainer/report/config_text.h"
 #include "trainer/report/inspection.h"
 #include "trainer/report/phase_progress.h"
 #include "trainer/report/progress.h"
-#include "trainer/report/run_clock.h"
+#include "trainer/report/run_timer.h"
 #include "trainer/report/summary.h"
-#include "trainer/run.h"
 #include "trainer/run_plan.h"
 #include "trainer/stop_signal.h"
 
@@ -41,32 +41,33 @@ using namespace zeroth;
 
 // What was wrong before the ranks were connected, every rank has found on its own. Rank 0 says it;
 // by the time that another one would, a launcher has ended it.
-constexpr std::chrono::seconds kRankZeroFirst{2};
+constexpr std::chrono::seconds kRankZeroDelay{2};
 
 // What a rank without a GPU has open at most, with room.
-constexpr int kOpenFiles = 32;
+constexpr int kMaxOpenFiles = 32;
 
-int say(const std::string& text, const comm::RankEnv& env) {
-  if (env.rank == 0) print_answer(text);
+int print_on_rank_zero(const std::string& text, const comm::RankEnv& env) {
+  if (env.rank == 0) print_output(text);
   return 0;
 }
 
 // Rank 0 shows a phase that lasts, as the reading of data.
 trainer::RunPlan plan_run(trainer::Flags flags, const comm::RankEnv& env,
-                          const trainer::RunClock& clock) {
+                          const trainer::RunTimer& clock) {
   trainer::Progress progress({.columns = env.terminal_columns},
                              [](std::string_view text) { write_all(STDOUT_FILENO, text); });
   trainer::PhaseProgress phases(progress, [&clock] { return clock.seconds(); });
   const bool shows = env.rank == 0 && !flags.only_prints();
   if (shows) phases.start_ticking();
-  return trainer::as_written(env.round, [&] {
-    return trainer::make_plan(std::move(flags), env.world_size, comm::device_type(env), env.round,
+  return trainer::rethrow_as_usage_error(env.attempt, [&] {
+    return trainer::make_plan(std::move(flags), env.world_size, comm::device_type(env), env.attempt,
                               shows ? &phases : nullptr);
   });
 }
 
 // For --print-config. A machine that cannot write to nvme_path need not be one of the run.
-std::vector<std::string> notes_of_offload(const trainer::RunPlan& plan, const comm::RankEnv& env) {
+std::vector<std::string> collect_offload_notes(const trainer::RunPlan& plan,
+                                               const comm::RankEnv& env) {
   try {
     return trainer::offload_notes(trainer::run_memory(plan, env.local_size));
   } catch (const Error&) {
@@ -75,16 +76,16 @@ std::vector<std::string> notes_of_offload(const trainer::RunPlan& plan, const co
 }
 
 // From any thread, and without the destructors of what connects the ranks.
-[[noreturn]] void leave(const std::exception_ptr& error, const comm::RankEnv& env, bool everybodys,
-                        const trainer::Spellings& spellings = {}) {
-  const auto failure = trainer::describe(error, env.rank, everybodys ? 1 : env.world_size);
-  say_last_words(spellings.as_typed(failure.message));
+[[noreturn]] void exit_with_error(const std::exception_ptr& error, const comm::RankEnv& env,
+                                  bool all_ranks, const trainer::Spellings& spellings = {}) {
+  const auto failure = trainer::describe(error, env.rank, all_ranks ? 1 : env.world_size);
+  write_last_message(spellings.as_typed(failure.message));
   std::_Exit(failure.code);
 }
 
 // The end of a run whose own objects are gone. LibTorch's tables of operators are left to the
 // system: taking them apart costs a quarter of a short run. A sanitizer looks at what is left.
-[[noreturn]] void end(int code) {
+[[noreturn]] void exit_process(int code) {
   if constexpr (ZEROTH_SANITIZED) std::exit(code);
   std::fflush(nullptr);  // what libraries have printed
   std::quick_exit(code);
@@ -92,40 +93,40 @@ std::vector<std::string> notes_of_offload(const trainer::RunPlan& plan, const co
 
 int run_rank(int argc, char** argv) {
   open_standard_streams();
-  explain_memory_faults("finetune");
-  keep_freed_memory();
+  install_sigbus_handler("finetune");
+  retain_freed_memory();
   std::optional<trainer::StopSignal> stop;
   comm::RankEnv env;
   trainer::Spellings spellings;  // of this command line, for what is said of it
-  trainer::Run run([&env](const std::string& message) {
-    leave(std::make_exception_ptr(Error(message)), env, /*everybodys=*/false);
+  trainer::RankRun run([&env](const std::string& message) {
+    exit_with_error(std::make_exception_ptr(Error(message)), env, /*everybodys=*/false);
   });
   bool connecting = false;
   try {
-    require_open_files(kOpenFiles);
+    raise_open_file_limit(kMaxOpenFiles);
     stop.emplace();  // before any thread
-    env = trainer::as_written({}, comm::RankEnv::from_environment);
-    if (env.world_size > 1) explain_memory_faults(fmt::format("finetune: rank {}", env.rank));
-    const trainer::RunClock clock(env.launch_time);
-    trainer::Flags flags = trainer::as_written(env.round, [&] {
+    env = trainer::rethrow_as_usage_error({}, comm::RankEnv::from_environment);
+    if (env.world_size > 1) install_sigbus_handler(fmt::format("finetune: rank {}", env.rank));
+    const trainer::RunTimer clock(env.launch_time);
+    trainer::Flags flags = trainer::rethrow_as_usage_error(env.attempt, [&] {
       return trainer::parse_flags({argv + 1, argv + argc});
     });
     spellings = flags.spellings;
-    if (!flags.answer.empty()) return say(flags.answer, env);
+    if (!flags.answer.empty()) return print_on_rank_zero(flags.answer, env);
     for (const std::string& warning : env.warnings) warn(flags.notes, "", "{}", warning);
-    if (flags.on_cpu) env.accelerator = "cpu";
+    if (flags.use_cpu) env.accelerator = "cpu";
     comm::load_device(env);
     if (flags.timeout_s) env.timeout = std::chrono::seconds(*flags.timeout_s);
-    if (!flags.only_prints()) comm::know_round(env);
+    if (!flags.only_prints()) comm::resolve_attempt(env);
     const trainer::RunPlan plan = plan_run(std::move(flags), env, clock);
     if (plan.flags.print_config) {
-      return say(trainer::config_text(plan, notes_of_offload(plan, env)), env);
+      return print_on_rank_zero(trainer::config_text(plan, collect_offload_notes(plan, env)), env);
     }
-    if (plan.flags.inspected) return say(trainer::inspection(plan), env);
+    if (plan.flags.inspect_samples) return print_on_rank_zero(trainer::inspection(plan), env);
     if (env.rank == 0) {
-      trainer::as_written(plan.round, [&] {
+      trainer::rethrow_as_usage_error(plan.attempt, [&] {
         trainer::require_writable(plan);
-        trainer::require_room(plan);
+        trainer::require_disk_space(plan);
       });
     }
     engine::RunMemory memory = trainer::run_memory(plan, env.local_size);
@@ -138,14 +139,14 @@ int run_rank(int argc, char** argv) {
     const int signal = run.execute(plan, memory, env, clock, *stop);
     return signal == 0 ? 0 : trainer::kSignalCode + signal;
   } catch (...) {
-    const bool everybodys = !connecting && env.rank == 0;
-    if (!connecting && env.rank > 0) std::this_thread::sleep_for(kRankZeroFirst);
-    leave(std::current_exception(), env, everybodys, spellings);
+    const bool all_ranks = !connecting && env.rank == 0;
+    if (!connecting && env.rank > 0) std::this_thread::sleep_for(kRankZeroDelay);
+    exit_with_error(std::current_exception(), env, all_ranks, spellings);
   }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  end(run_rank(argc, argv));
+  exit_process(run_rank(argc, argv));
 }

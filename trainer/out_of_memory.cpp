@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
 // "20.00 MiB" or "4096 bytes" behind `mark`, as LibTorch writes sizes.
-std::optional<int64_t> size_after(const std::string& text, std::string_view mark) {
+std::optional<int64_t> parse_size_after(const std::string& text, std::string_view mark) {
   const size_t at = text.find(mark);
   if (at == std::string::npos) return std::nullopt;
   std::istringstream words(text.substr(at + mark.size()));
@@ -36,18 +36,18 @@ std::optional<int64_t> size_after(const std::string& text, std::string_view mark
   return std::nullopt;
 }
 
-FailedAllocation on_host(std::optional<int64_t> requested) {
-  const FreeMemory left = free_host();
+FailedAllocation host_allocation(std::optional<int64_t> requested) {
+  const FreeMemory left = free_host_memory();
   return {.requested = requested, .free = left.bytes, .limit = left.limit};
 }
 
 }  // namespace
 
-FreeMemory free_host() {
-  const OwnMemory own = own_memory();
+FreeMemory free_host_memory() {
+  const ProcessMemory own = process_memory();
   FreeMemory left = free_memory().value_or(FreeMemory{kUnlimited, ""});
   left.bytes = std::max<int64_t>(0, left.bytes - (own.peak - own.resident));
-  const auto addresses = free_addresses();
+  const auto addresses = free_address_space();
   return addresses && addresses->bytes < left.bytes ? *addresses : left;
 }
 
@@ -57,29 +57,29 @@ std::optional<FailedAllocation> failed_allocation(const std::exception_ptr& erro
   } catch (const c10::OutOfMemoryError& gpu) {
     const std::string text = gpu.what_without_backtrace();
     return FailedAllocation{.on_gpu = true,
-                            .requested = size_after(text, "Tried to allocate "),
-                            .free = size_after(text, "of which ")};
+                            .requested = parse_size_after(text, "Tried to allocate "),
+                            .free = parse_size_after(text, "of which ")};
   } catch (const OutOfHostMemory& host) {
-    return on_host(host.bytes());
+    return host_allocation(host.bytes());
   } catch (const c10::Error& torch) {
     const std::string text = torch.what_without_backtrace();
     if (text.find("DefaultCPUAllocator: ") == std::string::npos) return std::nullopt;
-    return on_host(size_after(text, "you tried to allocate "));
+    return host_allocation(parse_size_after(text, "you tried to allocate "));
   } catch (const std::bad_alloc&) {
-    return on_host(std::nullopt);
+    return host_allocation(std::nullopt);
   } catch (...) {
     return std::nullopt;
   }
 }
 
-std::string out_of_memory_text(const FailedAllocation& failed, const std::string& doing,
-                               const std::vector<std::string>& remedies) {
+std::string out_of_memory_message(const FailedAllocation& failed, const std::string& operation,
+                                  const std::vector<std::string>& remedies) {
   const auto bytes = [](const std::optional<int64_t>& size) {
     return size ? fmt::format("{} ({} bytes)", format_bytes(*size), *size) : "an unknown number";
   };
-  std::string text =
-      fmt::format("out of {} memory{}{}: {} asked for, {} free", failed.on_gpu ? "GPU" : "host",
-                  doing.empty() ? "" : " in ", doing, bytes(failed.requested), bytes(failed.free));
+  std::string text = fmt::format("out of {} memory{}{}: {} asked for, {} free",
+                                 failed.on_gpu ? "GPU" : "host", operation.empty() ? "" : " in ",
+                                 operation, bytes(failed.requested), bytes(failed.free));
   if (!failed.limit.empty()) text += fmt::format(" ({})", failed.limit);
   if (!remedies.empty()) {
     text += fmt::format("; what needs less:\n  {}", fmt::join(remedies, "\n  "));

@@ -19,16 +19,16 @@ struct FailedAllocation {
   std::string limit = {};  // what rules `free`: "ulimit -v: 4.00 GiB"; empty on a GPU
 };
 
-// Unset when `error` is something else. On the CPU `free` is that of free_host(): by the time that
-// an error is caught, much of what was held then is free again.
+// Unset when `error` is something else. On the CPU `free` is that of free_host_memory(): by the
+// time that an error is caught, much of what was held then is free again.
 std::optional<FailedAllocation> failed_allocation(const std::exception_ptr& error);
 
 // What this process could still allocate when it held the most memory: by the machine, its control
 // group and its own limits.
-FreeMemory free_host();
+FreeMemory free_host_memory();
 
-// `doing`: "backward of block layers.3", or empty. `remedies`: one line each.
-std::string out_of_memory_text(const FailedAllocation& failed, const std::string& doing,
-                               const std::vector<std::string>& remedies);
+// `operation`: "backward of block layers.3", or empty. `remedies`: one line each.
+std::string out_of_memory_message(const FailedAllocation& failed, const std::string& operation,
+                                  const std::vector<std::string>& remedies);
 
 }  // namespace zeroth::trainer

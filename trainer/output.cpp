@@ -14,45 +14,46 @@
 #include "base/units.h"
 #include "checkpoint/find.h"
 #include "checkpoint/owner.h"
-#include "checkpoint/real_disk.h"
+#include "checkpoint/posix_file_system.h"
 #include "checkpoint/retention.h"
-#include "comm/agreement.h"
+#include "comm/cpu_collectives.h"
 #include "engine/free_space.h"
 #include "model/hf/model_files.h"
 #include "model/hf/model_layout.h"
-#include "model/hf/temporary_folder.h"
-#include "trainer/step_folder.h"
+#include "model/hf/temporary_directory.h"
+#include "trainer/step_directory.h"
 
 namespace zeroth::trainer {
 namespace {
 
 // Of one saved model.
 int64_t model_bytes(const RunPlan& plan) {
-  return plan.outline.num_parameters * static_cast<int64_t>(c10::elementSize(saved_dtype(plan)));
+  return plan.estimate.num_parameters * static_cast<int64_t>(c10::elementSize(saved_dtype(plan)));
 }
 
-// Checkpoints that stand beside each other, at most.
-int64_t most_checkpoints(const RunPlan& plan) {
+// CheckpointManager that stand beside each other, at most.
+int64_t max_checkpoints(const RunPlan& plan) {
   if (!plan.saves_checkpoints()) return 0;
-  const Cadences& cadences = plan.flags.cadences;
-  const bool best = cadences.save.at == Cadence::At::kBest;
+  const Intervals& intervals = plan.flags.intervals;
+  const bool best = intervals.save.mode == Interval::Mode::kBest;
   // Those on the way, that of the last step, and by the clock nobody knows how many.
   const int64_t saves =
-      plan.flags.state.every_minutes && cadences.kept
+      plan.flags.state.every_minutes && intervals.kept
           ? std::numeric_limits<int64_t>::max()
-          : plan.occasions(best ? cadences.evaluate : cadences.save).on_the_way() + 1;
+          : plan.trigger(best ? intervals.evaluate : intervals.save).num_before_end() + 1;
   // One more while the newest is not known to be good.
   const int64_t kept =
-      cadences.kept ? *cadences.kept + 1 + (cadences.ends_with_best ? 1 : 0) : saves;
+      intervals.kept ? *intervals.kept + 1 + (intervals.ends_with_best ? 1 : 0) : saves;
   return std::min(saves, kept);
 }
 
 // Of those that are already there, whose room the run uses again as it saves.
-int64_t bytes_of_checkpoints(const std::string& output) {
-  const auto disk = checkpoint::RealDisk::find(std::filesystem::path(output) / "checkpoints");
+int64_t existing_checkpoint_bytes(const std::string& output) {
+  const auto file_system =
+      checkpoint::PosixFileSystem::find(std::filesystem::path(output) / "checkpoints");
   int64_t bytes = 0;
-  if (!disk) return bytes;
-  for (const checkpoint::Found& found : checkpoint::list_checkpoints(*disk)) {
+  if (!file_system) return bytes;
+  for (const checkpoint::CheckpointInfo& found : checkpoint::list_checkpoints(*file_system)) {
     if (__builtin_add_overflow(bytes, found.bytes, &bytes)) return INT64_MAX;
   }
   return bytes;
@@ -60,30 +61,30 @@ int64_t bytes_of_checkpoints(const std::string& output) {
 
 // Of a run that begins anew in a folder where another one has saved checkpoints: what becomes of
 // them. Empty where there are none.
-std::string earlier_checkpoints(const RunPlan& plan) {
-  if (plan.resumed) return "";
-  const auto folder = std::filesystem::path(plan.flags.output) / "checkpoints";
-  const auto disk = checkpoint::RealDisk::find(folder);
-  if (!disk) return "";
-  const std::vector<checkpoint::Found> found = checkpoint::list_checkpoints(*disk);
-  const checkpoint::Found* const newest = checkpoint::newest(found);
+std::string earlier_checkpoints_warning(const RunPlan& plan) {
+  if (plan.resume_plan) return "";
+  const auto directory = std::filesystem::path(plan.flags.output) / "checkpoints";
+  const auto file_system = checkpoint::PosixFileSystem::find(directory);
+  if (!file_system) return "";
+  const std::vector<checkpoint::CheckpointInfo> found = checkpoint::list_checkpoints(*file_system);
+  const checkpoint::CheckpointInfo* const newest = checkpoint::newest(found);
   if (newest == nullptr) return "";
   return fmt::format(
       "{} is of an earlier run: --resume would go on from it until this run has saved a "
       "checkpoint; "
       "rm -r {} removes {}",
-      (folder / newest->name).string(), folder.string(),
+      (directory / newest->name).string(), directory.string(),
       found.size() == 1 ? "it" : fmt::format("all {} there", found.size()));
 }
 
 // That the run writes there.
-int64_t largest_file(const RunPlan& plan) {
-  const int64_t of_model = std::min(model_bytes(plan), model::kMostShardBytes);
+int64_t max_file_bytes(const RunPlan& plan) {
+  const int64_t of_model = std::min(model_bytes(plan), model::kMaxShardBytes);
   const bool has_states = plan.saves_checkpoints() && !plan.flags.state.only_model;
-  return std::max(of_model, has_states ? plan.outline.state_bytes / plan.num_ranks : 0);
+  return std::max(of_model, has_states ? plan.estimate.state_bytes / plan.num_ranks : 0);
 }
 
-struct Room {
+struct OutputSpace {
   int64_t model = 0, checkpoints = 0;  // bytes that will be written
   int64_t free = 0;
   int64_t needed() const { return model + checkpoints; }
@@ -91,58 +92,59 @@ struct Room {
 };
 
 // Empty where the system does not report what is free.
-std::optional<Room> room_of(const RunPlan& plan) {
+std::optional<OutputSpace> output_space(const RunPlan& plan) {
   const auto free = engine::free_disk_bytes(plan.flags.output);
   if (!free) return std::nullopt;
-  Room room{.model = model_bytes(plan), .free = *free};
-  const int64_t one = room.model + (plan.flags.state.only_model ? 0 : plan.outline.state_bytes);
-  room.checkpoints = most_checkpoints(plan) * one;
-  if (room.checkpoints > 0 && !room.is_enough()) {  // else those that are there need no look
-    room.checkpoints = std::max(one, room.checkpoints - bytes_of_checkpoints(plan.flags.output));
+  OutputSpace space{.model = model_bytes(plan), .free = *free};
+  const int64_t one = space.model + (plan.flags.state.only_model ? 0 : plan.estimate.state_bytes);
+  space.checkpoints = max_checkpoints(plan) * one;
+  if (space.checkpoints > 0 && !space.is_enough()) {  // else those that are there need no look
+    space.checkpoints =
+        std::max(one, space.checkpoints - existing_checkpoint_bytes(plan.flags.output));
   }
-  return room;
+  return space;
 }
 
-std::string describe(const RunPlan& plan, const Room& room) {
-  std::string parts = fmt::format("{} will be written", format_bytes(room.needed()));
-  if (room.checkpoints > 0) {
-    parts += fmt::format(" (the model {}, checkpoints {})", format_bytes(room.model),
-                         format_bytes(room.checkpoints));
+std::string describe(const RunPlan& plan, const OutputSpace& space) {
+  std::string parts = fmt::format("{} will be written", format_bytes(space.needed()));
+  if (space.checkpoints > 0) {
+    parts += fmt::format(" (the model {}, checkpoints {})", format_bytes(space.model),
+                         format_bytes(space.checkpoints));
   }
   return fmt::format("--output {}: {} and {} are free there", plan.flags.output, parts,
-                     format_bytes(room.free));
+                     format_bytes(space.free));
 }
 
 // A folder above --output, which is made where it is missing before --metrics is opened.
-bool is_made_for(const std::filesystem::path& output, const std::filesystem::path& folder) {
+bool is_created_for(const std::filesystem::path& output, const std::filesystem::path& directory) {
   std::error_code unknown;
-  if (output.empty() || std::filesystem::exists(folder, unknown)) return false;
+  if (output.empty() || std::filesystem::exists(directory, unknown)) return false;
   const auto below = std::filesystem::absolute(output, unknown).lexically_normal();
-  const auto above = std::filesystem::absolute(folder, unknown).lexically_normal();
+  const auto above = std::filesystem::absolute(directory, unknown).lexically_normal();
   const auto ends = std::mismatch(above.begin(), above.end(), below.begin(), below.end());
   return ends.first == above.end() && ends.second != below.end();
 }
 
 void copy_model(const std::filesystem::path& from, const std::filesystem::path& to,
                 const OutputGuard& guard) {
-  model::OutputFolder folder(to, /*overwrite=*/true);
-  model::naming_errors([&] {
+  model::OutputDirectory directory(to, /*overwrite=*/true);
+  model::with_path_errors([&] {
     for (const auto& entry : std::filesystem::directory_iterator(from)) {
       const std::filesystem::path name = entry.path().filename();
       if (model::is_model_file(name.string())) {
-        std::filesystem::copy_file(entry.path(), folder.path() / name);
+        std::filesystem::copy_file(entry.path(), directory.path() / name);
       }
     }
   });
-  folder.commit(guard);
+  directory.commit(guard);
 }
 
-void take_checkpoints_over(const std::string& output) {
-  const std::shared_ptr<checkpoint::Disk> disk =
-      checkpoint::RealDisk::find(std::filesystem::path(output) / "checkpoints");
-  if (disk == nullptr) return;
-  checkpoint::Owner::take(disk, checkpoint::this_process());
-  checkpoint::clear_leftovers(*disk);
+void take_over_checkpoints(const std::string& output) {
+  const std::shared_ptr<checkpoint::FileSystem> file_system =
+      checkpoint::PosixFileSystem::find(std::filesystem::path(output) / "checkpoints");
+  if (file_system == nullptr) return;
+  checkpoint::Owner::claim(file_system, checkpoint::describe_this_process());
+  checkpoint::clear_leftovers(*file_system);
 }
 
 }  // namespace
@@ -155,42 +157,42 @@ torch::Dtype saved_dtype(const RunPlan& plan) {
   return plan.flags.save_dtype.value_or(trained);
 }
 
-std::vector<std::string> saving_warnings(const RunPlan& plan) {
+std::vector<std::string> output_warnings(const RunPlan& plan) {
   std::vector<std::string> warnings;
   const std::string& output = plan.flags.output;
   if (output.empty()) return warnings;
-  const auto room = room_of(plan);
-  if (room && !room->is_enough()) warnings.push_back(describe(plan, *room));
-  if (const std::string earlier = earlier_checkpoints(plan); !earlier.empty())
+  const auto space = output_space(plan);
+  if (space && !space->is_enough()) warnings.push_back(describe(plan, *space));
+  if (const std::string earlier = earlier_checkpoints_warning(plan); !earlier.empty())
     warnings.push_back(earlier);
   std::error_code unknown;
   if (std::filesystem::is_directory(output, unknown)) {
     for (const auto& entry : std::filesystem::directory_iterator(output)) {
       const std::string name = entry.path().filename().string();
-      if (!is_step_folder(name)) continue;
+      if (!is_step_directory(name)) continue;
       warnings.push_back(fmt::format("{}/{} is of an earlier run and stays", output, name));
     }
   }
   return warnings;
 }
 
-void require_room(const RunPlan& plan) {
-  if (plan.flags.output.empty() || plan.flags.eval_only || plan.round.number > 0) return;
-  const int64_t largest = largest_file(plan), limit = file_size_limit().value_or(largest);
+void require_disk_space(const RunPlan& plan) {
+  if (plan.flags.output.empty() || plan.flags.eval_only || plan.attempt.index > 0) return;
+  const int64_t largest = max_file_bytes(plan), limit = file_size_limit().value_or(largest);
   if (limit < largest) {
     throw Error(
         "--output {}: a file of {} will be written, and no process may write more than {} "
         "(ulimit -f)",
         plan.flags.output, format_bytes(largest), format_bytes(limit));
   }
-  if (plan.flags.state.small_disk) return;
-  const auto room = room_of(plan);
-  if (!room || room->is_enough()) return;
+  if (plan.flags.state.allow_small_disk) return;
+  const auto space = output_space(plan);
+  if (!space || space->is_enough()) return;
   throw Error(
       "{}. Make room, {}or start with --allow-small-disk: then the model waits in memory "
       "for room.",
-      describe(plan, *room),
-      most_checkpoints(plan) > 2 ? "keep fewer checkpoints (--save_total_limit 1), " : "");
+      describe(plan, *space),
+      max_checkpoints(plan) > 2 ? "keep fewer checkpoints (--save_total_limit 1), " : "");
 }
 
 void require_writable(const RunPlan& plan) {
@@ -201,91 +203,92 @@ void require_writable(const RunPlan& plan) {
   std::error_code unknown;
   if (std::filesystem::is_directory(metrics, unknown)) refuse("--metrics", metrics, EISDIR);
   if (!metrics.empty() && ::access(metrics.c_str(), W_OK) != 0) {
-    const auto folder = metrics.has_parent_path() ? metrics.parent_path() : ".";
-    const bool can_be_made = errno == ENOENT && (::access(folder.c_str(), W_OK | X_OK) == 0 ||
-                                                 is_made_for(output, folder));
+    const auto directory = metrics.has_parent_path() ? metrics.parent_path() : ".";
+    const bool can_be_made = errno == ENOENT && (::access(directory.c_str(), W_OK | X_OK) == 0 ||
+                                                 is_created_for(output, directory));
     if (!can_be_made) refuse("--metrics", metrics, errno);
   }
   if (output.empty() || plan.flags.eval_only) return;
-  for (const std::filesystem::path& folder : {output, output / "checkpoints"}) {
-    if (::access(folder.c_str(), W_OK | X_OK) != 0 && errno != ENOENT) {
-      refuse("--output", folder, errno);
+  for (const std::filesystem::path& directory : {output, output / "checkpoints"}) {
+    if (::access(directory.c_str(), W_OK | X_OK) != 0 && errno != ENOENT) {
+      refuse("--output", directory, errno);
     }
   }
 }
 
-std::unique_ptr<OutputLock> lock_output(const RunPlan& plan, comm::Mesh& mesh) {
+std::unique_ptr<OutputLock> lock_output(const RunPlan& plan, comm::DeviceMesh& mesh) {
   const std::string& output = plan.flags.output;
   if (output.empty()) return nullptr;
   std::unique_ptr<OutputLock> lock;
-  std::optional<std::string> complaint;
+  std::optional<std::string> failure;
   try {
-    if (mesh.rank() == 0) lock = std::make_unique<OutputLock>(output, plan.output_round());
-    if (lock && plan.round.goes_on) take_checkpoints_over(output);
+    if (mesh.rank() == 0) lock = std::make_unique<OutputLock>(output, plan.output_attempt());
+    if (lock && plan.attempt.resumes) take_over_checkpoints(output);
   } catch (const Error& error) {
-    complaint = error.what();
+    failure = error.what();
   }
-  throw_if_rank_0_failed(mesh, complaint);
+  throw_if_rank_0_failed(mesh, failure);
   return lock;
 }
 
-std::string FinalModel::save(const std::string& more) {
-  HfOutput output(
-      {.source = plan_.flags.model,
-       .output = plan_.flags.output,
-       .spec = plan_.spec,
-       .overwrite = plan_.flags.overwrite || plan_.resumed.has_value() || plan_.round.goes_on},
-      plan_.flags.save_dtype, guard_);
+std::string FinalModel::save(const std::string& suffix) {
+  HfModelSink output({.source = plan_.flags.model,
+                      .output = plan_.flags.output,
+                      .spec = plan_.spec,
+                      .overwrite = plan_.flags.overwrite || plan_.resume_plan.has_value() ||
+                                   plan_.attempt.resumes},
+                     plan_.flags.save_dtype, guard_);
   const bool masters = plan_.flags.save_dtype == torch::kFloat32;
   engine_.save_model(output,
                      masters ? engine::SavedValues::kMasters : engine::SavedValues::kWorking);
-  std::optional<std::string> complaint = output.finish();
-  const std::string full = output.is_out_of_space() ? *complaint : "";
+  std::optional<std::string> failure = output.finish();
+  const std::string full = output.is_out_of_space() ? *failure : "";
   const std::string waits =
-      comm::gather_texts(full, "whether the disk is full", engine_.mesh().host()).front();
+      comm::all_gather_strings(full, "whether the disk is full", engine_.mesh().cpu_group())
+          .front();
   if (!waits.empty()) return waits;
-  if (complaint) *complaint += more;
-  throw_if_rank_0_failed(engine_.mesh(), complaint);
-  former_ = output.take_former();
+  if (failure) *failure += suffix;
+  throw_if_rank_0_failed(engine_.mesh(), failure);
+  previous_ = output.take_previous();
   saved_ = true;
   return "";
 }
 
-bool FinalModel::has_room() const {
+bool FinalModel::has_disk_space() const {
   constexpr int64_t kMargin = int64_t{4} << 20;  // of what lies beside the weights
   const auto free = engine::free_disk_bytes(plan_.flags.output);
   return !free || *free >= model_bytes(plan_) + kMargin;
 }
 
-std::string FinalModel::room_text() const {
+std::string FinalModel::disk_space_text() const {
   const auto free = engine::free_disk_bytes(plan_.flags.output);
   return fmt::format("{} in {}{}", format_bytes(model_bytes(plan_)), plan_.flags.output,
                      free ? fmt::format(", where {} are free", format_bytes(*free)) : "");
 }
 
-void FinalModel::replace_by(const std::filesystem::path& folder) {
-  std::optional<std::string> complaint;
+void FinalModel::replace_with(const std::filesystem::path& directory) {
+  std::optional<std::string> failure;
   try {
     if (engine_.mesh().rank() == 0) {
-      copy_model(folder, plan_.flags.output, guard_);
+      copy_model(directory, plan_.flags.output, guard_);
     }
   } catch (const Error& error) {
-    complaint = error.what();
+    failure = error.what();
   }
-  throw_if_rank_0_failed(engine_.mesh(), complaint);
+  throw_if_rank_0_failed(engine_.mesh(), failure);
 }
 
-void FinalModel::withdraw(const std::string& why, const std::string& more) {
-  std::optional<std::string> complaint;
-  if (engine_.mesh().rank() == 0) complaint = why + ": " + put_back_former() + more;
-  throw_if_rank_0_failed(engine_.mesh(), complaint);
+void FinalModel::roll_back(const std::string& why, const std::string& suffix) {
+  std::optional<std::string> failure;
+  if (engine_.mesh().rank() == 0) failure = why + ": " + restore_previous() + suffix;
+  throw_if_rank_0_failed(engine_.mesh(), failure);
 }
 
-std::string FinalModel::put_back_former() {
-  if (!former_) return "the model was saved before";
+std::string FinalModel::restore_previous() {
+  if (!previous_) return "the model was saved before";
   try {
     if (guard_) guard_();
-    const std::filesystem::path kept = former_->put_back();
+    const std::filesystem::path kept = previous_->restore();
     return fmt::format("the model that was saved before is in {} now, and {} holds the former one",
                        kept.string(), plan_.flags.output);
   } catch (const Error& error) {
@@ -294,10 +297,10 @@ std::string FinalModel::put_back_former() {
 }
 
 template <typename Action>
-void HfOutput::unless_failed(Action action) {
+void HfModelSink::run_unless_failed(Action action) {
   if (failure_) return;
   try {
-    model::naming_errors(action);
+    model::with_path_errors(action);
   } catch (const Error& error) {
     failure_ = error.what();
     out_of_space_ = dynamic_cast<const model::OutOfSpace*>(&error) != nullptr;
@@ -305,32 +308,33 @@ void HfOutput::unless_failed(Action action) {
   }
 }
 
-void HfOutput::begin(const std::vector<engine::ParameterInfo>& parameters) {
+void HfModelSink::begin(const std::vector<engine::ParameterInfo>& parameters) {
   ZEROTH_CHECK(!parameters.empty(), "a model of {} parameters", parameters.size());
   std::vector<model::PlannedTensor> saved;
   for (const engine::ParameterInfo& parameter : parameters) {
     saved.push_back({parameter.name, parameter.shape});
   }
   options_.dtype = dtype_.value_or(parameters.front().dtype);
-  unless_failed([&] { writer_.emplace(options_, saved); });
+  run_unless_failed([&] { writer_.emplace(options_, saved); });
 }
 
-void HfOutput::write(const std::string& name, const torch::Tensor& value) {
-  unless_failed([&] { writer_->write(name, value); });
+void HfModelSink::write(const std::string& name, const torch::Tensor& value) {
+  run_unless_failed([&] { writer_->write(name, value); });
 }
 
-std::optional<std::string> HfOutput::finish() {
-  unless_failed([&] {
+std::optional<std::string> HfModelSink::finish() {
+  run_unless_failed([&] {
     if (!writer_) return;
-    former_ = writer_->commit(guard_);
+    previous_ = writer_->commit(guard_);
   });
   return failure_;
 }
 
-void throw_if_rank_0_failed(comm::Mesh& mesh, const std::optional<std::string>& complaint) {
+void throw_if_rank_0_failed(comm::DeviceMesh& mesh, const std::optional<std::string>& failure) {
   const bool writes = mesh.rank() == 0;
-  const std::string own = writes ? complaint.value_or("") : "";
-  const std::string text = comm::gather_texts(own, "rank 0's outcome", mesh.host()).front();
+  const std::string own = writes ? failure.value_or("") : "";
+  const std::string text =
+      comm::all_gather_strings(own, "rank 0's outcome", mesh.cpu_group()).front();
   if (!text.empty()) throw Error("{}{}", writes ? "" : "rank 0 failed: ", text);
 }
 

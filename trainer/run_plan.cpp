@@ -14,37 +14,37 @@
 #include "configs/defaults.h"
 #include "configs/resolve.h"
 #include "configs/schema/check.h"
-#include "data/file_kind.h"
+#include "data/sample_file_error.h"
 #include "engine/start.h"
-#include "engine/tensor_ranks.h"
-#include "model/blocks/build.h"
-#include "model/hf/companions.h"
-#include "model/hf/model_folder.h"
-#include "trainer/beginning.h"
-#include "trainer/identity.h"
+#include "engine/tensor_parallel_group.h"
+#include "model/blocks/build_blocks.h"
+#include "model/hf/auxiliary_files.h"
+#include "model/hf/model_directory.h"
+#include "trainer/hf_requests.h"
 #include "trainer/output.h"
+#include "trainer/run_fingerprint.h"
+#include "trainer/start_step.h"
 #include "trainer/step_count.h"
-#include "trainer/wishes.h"
 
 namespace zeroth::trainer {
 namespace {
 
-constexpr int64_t kMostDefaultLength = 1024;
+constexpr int64_t kMaxDefaultLength = 1024;
 
 // Positions of a sample. A sample of N tokens has N - 1: each but the first is a target. A run that
 // goes on as version 1 of the samples began it takes N.
-std::optional<int64_t> given_length(const Flags& flags, int version) {
+std::optional<int64_t> requested_length(const Flags& flags, int version) {
   if (flags.seq_len || !flags.max_length) return flags.seq_len;
   return *flags.max_length - (version > 1 ? 1 : 0);
 }
 
-int64_t choose_seq_len(const RunPlan& plan, configs::Notes& notes) {
+int64_t choose_seq_len(const RunPlan& plan, configs::Diagnostics& notes) {
   const Flags& flags = plan.flags;
   const model::ModelSpec& spec = plan.spec;
-  const auto given = given_length(flags, plan.samples.version);
-  const int64_t length = given.value_or(std::min(spec.max_positions, kMostDefaultLength));
+  const auto requested = requested_length(flags, plan.samples.version);
+  const int64_t length = requested.value_or(std::min(spec.max_positions, kMaxDefaultLength));
   if (length <= spec.max_positions) {
-    if (!given) {
+    if (!requested) {
       note(notes, "--seq-len", "no --seq-len: {} positions", length);
     }
     return length;
@@ -62,7 +62,7 @@ int64_t choose_seq_len(const RunPlan& plan, configs::Notes& notes) {
 }
 
 void require_samples(std::string_view flag, const std::string& path) {
-  const std::string why = data::why_no_samples(path);
+  const std::string why = data::sample_file_error(path);
   if (!why.empty()) throw Error("{} {}{}", flag, path, why);
 }
 
@@ -80,25 +80,26 @@ bool shows_info(const configs::Document& document) {
 }
 
 // Tries what does not depend on each other, so that everything that is wrong comes in one Error.
-class Attempts {
+class ErrorCollector {
  public:
   template <typename Action>
-  void attempt(Action action) {
+  void try_run(Action action) {
     try {
       action();
     } catch (const Error& error) {
       last_ = std::current_exception();
-      said_.emplace_back(error.what());
+      messages_.emplace_back(error.what());
     }
   }
 
-  void throw_complaints() const {
-    if (said_.size() == 1) std::rethrow_exception(last_);
-    if (said_.size() > 1) throw Error("{} errors\n  {}", said_.size(), fmt::join(said_, "\n  "));
+  void throw_errors() const {
+    if (messages_.size() == 1) std::rethrow_exception(last_);
+    if (messages_.size() > 1)
+      throw Error("{} errors\n  {}", messages_.size(), fmt::join(messages_, "\n  "));
   }
 
  private:
-  std::vector<std::string> said_;
+  std::vector<std::string> messages_;
   std::exception_ptr last_;
 };
 
@@ -122,119 +123,122 @@ void note_output(RunPlan& plan) {
          "end, and --save-every N checkpoints on the way");
     return;
   }
-  for (std::string& left : model::companions_left_out(plan.flags.model)) {
+  for (std::string& left : model::skipped_auxiliary_files(plan.flags.model)) {
     plan.notes.push_back({.key = "--model", .text = std::move(left)});
   }
-  for (std::string& warning : saving_warnings(plan)) {
-    plan.notes.push_back({configs::Note::Kind::kWarning, "--output", std::move(warning)});
+  for (std::string& warning : output_warnings(plan)) {
+    plan.notes.push_back({configs::Diagnostic::Kind::kWarning, "--output", std::move(warning)});
   }
 }
 
 // What the configuration says of a batch and an update, where an evaluation alone has neither.
-bool is_of_training(const configs::Note& note) {
-  return note.kind == configs::Note::Kind::kNote &&
+bool is_training_note(const configs::Diagnostic& note) {
+  return note.kind == configs::Diagnostic::Kind::kNote &&
          (note.key == "train_micro_batch_size_per_gpu" ||
           note.key.starts_with("zero_optimization.offload_optimizer."));
 }
 
-void identify(RunPlan& plan) {
+void set_fingerprint(RunPlan& plan) {
   const bool saves = plan.saves_checkpoints() && !plan.flags.only_prints();
-  if (plan.trains() && (saves || plan.resumed)) plan.identity = identity_of(plan);
+  if (plan.trains() && (saves || plan.resume_plan)) plan.fingerprint = compute_fingerprint(plan);
 }
 
 // What differs from the run before: refused, or told.
-void compare_with_before(RunPlan& plan) {
-  if (!plan.resumed || !plan.trains()) return;
-  const std::string told = compare(*plan.resumed, plan.identity, plan.flags.resume, plan.origins);
+void compare_with_previous_run(RunPlan& plan) {
+  if (!plan.resume_plan || !plan.trains()) return;
+  const std::string differences =
+      compare_fingerprints(*plan.resume_plan, plan.fingerprint, plan.flags.resume, plan.origins);
   note(plan.notes, "--resume", "goes on from {} behind step {}{}{}",
-       plan.resumed->checkpoint.string(), plan.resumed->step, told.empty() ? "" : "; ", told);
+       plan.resume_plan->checkpoint.string(), plan.resume_plan->step,
+       differences.empty() ? "" : "; ", differences);
 }
 
-// Measured again, it might come out in another way, and with it the bits.
-void keep_measured(RunPlan& plan) {
-  if (!plan.resumed) return;
-  plan.kept = to_keep(*plan.resumed, plan.num_ranks, cpu_level_text());
+// NumericSettings again, it might come out in another way, and with it the bits.
+void keep_numerics(RunPlan& plan) {
+  if (!plan.resume_plan) return;
+  plan.kept_numerics = numerics_to_keep(*plan.resume_plan, plan.num_ranks, describe_cpu_isa());
   auto& step = plan.config.zero.offload_optimizer.step;
-  if (step != Measured::Step::kAuto) plan.kept.step.reset();
-  step = plan.kept.step.value_or(step);
+  if (step != NumericSettings::Step::kAuto) plan.kept_numerics.step.reset();
+  step = plan.kept_numerics.step.value_or(step);
 }
 
-struct Basis {
+struct ValidatedInputs {
   configs::Document document;
   configs::BatchConfig batch;
 };
 
 // From a name on Hugging Face's hub to the folder in its cache.
-void find_model(RunPlan& plan) {
+void resolve_model_path(RunPlan& plan) {
   std::string& model = plan.flags.model;
-  const std::string found = model::find_model_folder(model).string();
+  const std::string found = model::find_model_directory(model).string();
   if (found != model) note(plan.notes, "--model", "{} is {}", model, found);
   model = found;
-  model::check_model_folder(model);
+  model::check_model_directory(model);
 }
 
 // What can be checked before the data is read.
-Basis check_basis(RunPlan& plan, int64_t world_size) {
+ValidatedInputs validate_inputs(RunPlan& plan, int64_t world_size) {
   const Flags& flags = plan.flags;
-  Basis basis;
-  Attempts attempts;
-  attempts.attempt([&] {
-    if (!flags.config.empty()) basis.document = configs::load(flags.config);
-    basis.batch = configs::resolve_batch(basis.document, flags.values, world_size);
+  ValidatedInputs inputs;
+  ErrorCollector errors;
+  errors.try_run([&] {
+    if (!flags.config.empty()) inputs.document = configs::load(flags.config);
+    inputs.batch = configs::resolve_batch(inputs.document, flags.values, world_size);
   });
-  attempts.attempt([&] {
-    find_model(plan);
+  errors.try_run([&] {
+    resolve_model_path(plan);
     plan.spec = model::read_model_spec(flags.model);
     note_unknown_keys(plan);
     plan.samples.seq_len = choose_seq_len(plan, plan.notes);
   });
-  attempts.attempt([&] { check_output(plan); });
-  if (!flags.data.empty()) attempts.attempt([&] { require_samples("--data", flags.data); });
+  errors.try_run([&] { check_output(plan); });
+  if (!flags.data.empty()) errors.try_run([&] { require_samples("--data", flags.data); });
   if (!flags.eval_data.empty()) {
-    attempts.attempt([&] { require_samples("--eval-data", flags.eval_data); });
+    errors.try_run([&] { require_samples("--eval-data", flags.eval_data); });
   }
-  attempts.throw_complaints();
-  return basis;
+  errors.throw_errors();
+  return inputs;
 }
 
 // Of the first rank, whose part is as large as any.
-model::Blocks blocks_of(const RunPlan& plan) {
-  return model::build_blocks(plan.spec, engine::rehearsed_tensor_ranks(plan.config));
+model::Blocks plan_blocks(const RunPlan& plan) {
+  return model::build_blocks(plan.spec, engine::fake_tensor_parallel(plan.config));
 }
 
-engine::OutlineOptions outline_options(const RunPlan& plan) {
+engine::EstimateOptions estimate_options(const RunPlan& plan) {
   return {.shape = engine::grid_shape(plan.config, plan.num_ranks),
           .device = plan.device,
           .trains = !plan.flags.eval_only,
-          .saves_beside = plan.saves_beside(),
+          .saves_beside = plan.saves_async(),
           .row_elements =
               plan.samples.seq_len * plan.spec.hidden_size / plan.config.tensor_parallel.size,
-          .most_rows = plan.samples.train_samples};
+          .max_rows = plan.samples.train_samples};
 }
 
 }  // namespace
 
 bool RunPlan::saves_checkpoints() const {
   if (flags.output.empty() || flags.eval_only) return false;
-  return flags.cadences.save.is_on() || flags.state.every_minutes.has_value();
+  return flags.intervals.save.is_on() || flags.state.every_minutes.has_value();
 }
 
-data::Deal RunPlan::train_deal(int64_t data_rank) const {
+data::BatchPartition RunPlan::train_partition(int64_t data_rank) const {
   return {.micro_batch = config.batch.micro_batch_size,
           .micro_steps = config.batch.accumulation_steps,
-          .world = data_ranks(),
+          .world = data_parallel_size(),
           .rank = data_rank,
           .step_samples = config.batch.train_batch_size,
           .device = device == torch::kCPU ? data::DeviceKind::kCpu : data::DeviceKind::kGpu};
 }
 
-data::Deal RunPlan::eval_deal(int64_t data_rank) const {
-  data::Deal deal = train_deal(data_rank);
-  deal.micro_steps = 1;
-  deal.step_samples = 0;
-  const auto by_default = configs::defaults_of(flags.values).eval_micro_batch;
-  deal.micro_batch = flags.eval_micro_batch.value_or(by_default.value_or(deal.micro_batch));
-  return deal;
+data::BatchPartition RunPlan::eval_partition(int64_t data_rank) const {
+  data::BatchPartition partition = train_partition(data_rank);
+  partition.micro_steps = 1;
+  partition.step_samples = 0;
+  const auto by_default = configs::defaults_for(flags.values).eval_micro_batch;
+  partition.micro_batch =
+      flags.eval_micro_batch.value_or(by_default.value_or(partition.micro_batch));
+  return partition;
 }
 
 data::SampleOrder RunPlan::sample_order() const {
@@ -247,8 +251,8 @@ data::SampleOrder RunPlan::sample_order() const {
            .positions = samples.epoch_positions}};
 }
 
-Occasions RunPlan::occasions(const Cadence& cadence) const {
-  return {cadence,
+StepTrigger RunPlan::trigger(const Interval& interval) const {
+  return {interval,
           {.steps = samples.total_steps,
            .global_batch = config.batch.train_batch_size,
            .epoch_positions = samples.epoch_positions,
@@ -270,49 +274,49 @@ double RunPlan::epochs_after(int64_t step) const {
          share(std::min(positions % samples.epoch_positions, rows), rows);
 }
 
-RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device, comm::Round round,
-                  PhaseProgress* phases) {
+RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device,
+                  comm::RestartAttempt attempt, PhaseProgress* phases) {
   RunPlan plan;
-  plan.round = std::move(round);
+  plan.attempt = std::move(attempt);
   plan.flags = std::move(flags);
   plan.num_ranks = static_cast<int>(world_size);
   plan.device = device;
-  find_beginning(plan);
-  if (plan.resumed) plan.samples.version = data_version_of(plan.resumed->identity);
-  const Basis basis = check_basis(plan, world_size);
-  const bool drops = drops_last(plan.flags, basis.document);
-  if (!shows_info(basis.document)) phases = nullptr;
+  resolve_start_step(plan);
+  if (plan.resume_plan) plan.samples.version = read_data_version(plan.resume_plan->fingerprint);
+  const ValidatedInputs inputs = validate_inputs(plan, world_size);
+  const bool drops = drops_last(plan.flags, inputs.document);
+  if (!shows_info(inputs.document)) phases = nullptr;
   open_samples(plan.flags, plan.spec.vocab_size, plan.samples, plan.notes, phases);
-  const auto steps = count_steps(plan, basis.batch, drops);
+  const auto steps = count_steps(plan, inputs.batch, drops);
   auto resolved = configs::resolve(
-      basis.document, plan.flags.values,
+      inputs.document, plan.flags.values,
       {.world_size = world_size, .hidden_size = plan.spec.hidden_size, .total_steps = steps});
   plan.samples.total_steps = steps.value_or(0);
   require_steps_left(plan);
-  plan.monitors = ask_monitors(plan.flags, plan.resumed || plan.round.goes_on, resolved);
+  plan.monitors = request_monitors(plan.flags, plan.resume_plan || plan.attempt.resumes, resolved);
   plan.config = resolved.config;
   plan.rank_batch = resolved.rank_batch;
   plan.origins = std::move(resolved.origins);
   for (auto& [key, origin] : plan.origins) origin = plan.flags.spellings.as_typed(origin);
-  check_wishes(plan);
+  check_hf_requests(plan);
   if (plan.config.dropout) model::override_dropout(plan.spec, *plan.config.dropout);
-  plan.outline = engine::outline(blocks_of(plan), plan.config, outline_options(plan));
-  if (plan.flags.eval_only) std::erase_if(resolved.notes, is_of_training);
+  plan.estimate = engine::estimate_memory(plan_blocks(plan), plan.config, estimate_options(plan));
+  if (plan.flags.eval_only) std::erase_if(resolved.notes, is_training_note);
   plan.notes.insert(plan.notes.begin(), resolved.notes.begin(), resolved.notes.end());
-  tell_of_samples(plan.flags, plan.samples, plan.notes);
-  identify(plan);
-  compare_with_before(plan);
-  keep_measured(plan);
+  add_dataset_notes(plan.flags, plan.samples, plan.notes);
+  set_fingerprint(plan);
+  compare_with_previous_run(plan);
+  keep_numerics(plan);
   note_output(plan);
   plan.notes.insert(plan.notes.end(), plan.flags.notes.begin(), plan.flags.notes.end());
-  for (configs::Note& note : plan.notes) {
+  for (configs::Diagnostic& note : plan.notes) {
     note.text = plan.flags.spellings.as_typed(std::move(note.text));
   }
   return plan;
 }
 
-engine::RunMemory run_memory(const RunPlan& plan, int here) {
-  return engine::run_memory(blocks_of(plan), plan.config, outline_options(plan), here);
+engine::RunMemory run_memory(const RunPlan& plan, int local_ranks) {
+  return engine::run_memory(plan_blocks(plan), plan.config, estimate_options(plan), local_ranks);
 }
 
 }  // namespace zeroth::trainer

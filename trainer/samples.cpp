@@ -11,9 +11,10 @@ namespace zeroth::trainer {
 namespace {
 
 // Opens datasets of one run; they share a tokenizer that is read when the first one needs it.
-class Opener {
+class DatasetOpener {
  public:
-  Opener(const Flags& flags, const Samples& samples, int64_t vocab_size, PhaseProgress* phases)
+  DatasetOpener(const Flags& flags, const Samples& samples, int64_t vocab_size,
+                PhaseProgress* phases)
       : flags_(flags),
         seq_len_(samples.seq_len),
         version_(samples.version),
@@ -47,7 +48,7 @@ class Opener {
   }
 
   // Characters of all texts, see data::Tokenizer.
-  int64_t left_out() const { return tokenizer_ ? tokenizer_->left_out() : 0; }
+  int64_t num_dropped_chars() const { return tokenizer_ ? tokenizer_->num_dropped_chars() : 0; }
 
  private:
   const Flags& flags_;
@@ -58,14 +59,15 @@ class Opener {
   std::optional<data::Tokenizer> tokenizer_;
 };
 
-constexpr double kMostLost = 0.01;  // of all tokens, in silence
+constexpr double kMaxLostFraction = 0.01;  // of all tokens, in silence
 
 // What --seq-len took away.
-void warn_of_lost(configs::Notes& notes, const std::string& path, const data::Dataset& samples) {
+void warn_about_truncation(configs::Diagnostics& notes, const std::string& path,
+                           const data::Dataset& samples) {
   const data::DatasetStats stats = samples.stats();
   const int64_t length = samples.seq_len();
   const int64_t records = stats.samples + stats.dropped;
-  if (static_cast<double>(stats.dropped) > kMostLost * static_cast<double>(records)) {
+  if (static_cast<double>(stats.dropped) > kMaxLostFraction * static_cast<double>(records)) {
     warn(notes, "--seq-len",
          "{}: {} of {} samples are dropped, nothing to train within {} positions: raise --seq-len",
          path, stats.dropped, records, length);
@@ -74,7 +76,7 @@ void warn_of_lost(configs::Notes& notes, const std::string& path, const data::Da
   if (stats.truncated + stats.dropped == 0) return;
   const int64_t all = stats.tokens + stats.lost_tokens;
   const double lost = static_cast<double>(stats.lost_tokens) / static_cast<double>(all);
-  if (lost <= kMostLost) return;
+  if (lost <= kMaxLostFraction) return;
   warn(notes, "--seq-len",
        "{}: {:.0f} % of the tokens ({} of {}) are cut off, beyond {} positions: {}raise --seq-len",
        path, 100 * lost, stats.lost_tokens, all, length,
@@ -82,21 +84,22 @@ void warn_of_lost(configs::Notes& notes, const std::string& path, const data::Da
 }
 
 // How the records of a file were understood where nobody said it.
-void note_understood(const Flags& flags, configs::Notes& notes, const std::string& path,
-                     const data::Dataset& samples) {
+void note_inferred_format(const Flags& flags, configs::Diagnostics& notes, const std::string& path,
+                          const data::Dataset& samples) {
   const data::DatasetStats stats = samples.stats();
-  if (!stats.guess.empty()) {
+  if (!stats.guessed_fields.empty()) {
     note(notes, "--data",
          "{}: {}, and they meet as in \"{}\"; --prompt-field and --completion-field choose others, "
          "--separator another text between them",
-         path, stats.guess, stats.joint);
+         path, stats.guessed_fields, stats.joint_example);
   } else if (stats.pairs && !flags.separator) {
     note(notes, "--data",
          "{}: prompt and completion meet as in \"{}\"; --separator puts another text between them",
-         path, stats.joint);
+         path, stats.joint_example);
   }
-  if (!stats.own_tokens.empty()) note(notes, "--data", "{}: {}", path, stats.own_tokens);
-  if (stats.joined && !flags.long_text_given) {
+  if (!stats.own_special_tokens.empty())
+    note(notes, "--data", "{}: {}", path, stats.own_special_tokens);
+  if (stats.packed && !flags.long_text_given) {
     note(notes, "--long-text",
          "{}: the texts are joined and cut into windows, as run_clm.py does; --long-text cut takes "
          "each alone",
@@ -116,22 +119,22 @@ const std::string& eval_path(const Flags& flags) {
 
 }  // namespace
 
-int64_t Samples::among(int64_t positions) const {
+int64_t Samples::num_samples_in(int64_t positions) const {
   if (epoch_samples == 0) return 0;
   const int64_t rest = std::min(positions % epoch_positions, epoch_samples);
   return std::min(positions / epoch_positions * epoch_samples + rest, train_samples);
 }
 
-void open_samples(const Flags& flags, int64_t vocab_size, Samples& samples, configs::Notes& notes,
-                  PhaseProgress* phases) {
-  Opener opener(flags, samples, vocab_size, phases);
+void open_samples(const Flags& flags, int64_t vocab_size, Samples& samples,
+                  configs::Diagnostics& notes, PhaseProgress* phases) {
+  DatasetOpener opener(flags, samples, vocab_size, phases);
   if (!flags.eval_only && !flags.data.empty()) samples.train = opener.open(flags.data);
-  if (flags.max_train_samples) samples.most_train_samples = *flags.max_train_samples;
+  if (flags.max_train_samples) samples.max_train_samples = *flags.max_train_samples;
   const bool evaluates = flags.eval_only || !flags.eval_data.empty();
   if (evaluates && !eval_path(flags).empty()) samples.eval = opener.open(eval_path(flags));
-  if (opener.left_out() > 0) {
+  if (opener.num_dropped_chars() > 0) {
     warn(notes, "--data", "{}/tokenizer.json: {} characters of the data have no token: left out",
-         flags.model, opener.left_out());
+         flags.model, opener.num_dropped_chars());
   }
   if (!samples.eval) return;
   samples.eval_samples = samples.eval->size();
@@ -140,11 +143,11 @@ void open_samples(const Flags& flags, int64_t vocab_size, Samples& samples, conf
   }
 }
 
-void tell_of_samples(const Flags& flags, const Samples& samples, configs::Notes& notes) {
-  const auto tell = [&](const data::Dataset* dataset, const std::string& path) {
+void add_dataset_notes(const Flags& flags, const Samples& samples, configs::Diagnostics& notes) {
+  const auto add_notes = [&](const data::Dataset* dataset, const std::string& path) {
     if (dataset == nullptr) return;
-    warn_of_lost(notes, path, *dataset);
-    note_understood(flags, notes, path, *dataset);
+    warn_about_truncation(notes, path, *dataset);
+    note_inferred_format(flags, notes, path, *dataset);
   };
   if (samples.version == 1) {
     note(
@@ -152,8 +155,8 @@ void tell_of_samples(const Flags& flags, const Samples& samples, configs::Notes&
         "the samples are made as the run began, by an earlier version: by itself nothing separates "
         "prompt and completion, and windows leave out what fills no whole one");
   }
-  tell(samples.train.get(), flags.data);
-  tell(samples.eval.get(), eval_path(flags));
+  add_notes(samples.train.get(), flags.data);
+  add_notes(samples.eval.get(), eval_path(flags));
 }
 
 }  // namespace zeroth::trainer

@@ -6,7 +6,7 @@
 #include <limits>
 #include <memory>
 
-#include "configs/note.h"
+#include "configs/diagnostic.h"
 #include "data/dataset.h"
 #include "trainer/flags/flags.h"
 #include "trainer/report/phase_progress.h"
@@ -30,21 +30,21 @@ struct Samples {
   int64_t epoch_positions = 0;
   bool whole_epochs = false;  // epochs end with a short step, as Trainer's
   int64_t eval_samples = 0;
-  int64_t most_train_samples = std::numeric_limits<int64_t>::max();  // --max_train_samples
+  int64_t max_train_samples = std::numeric_limits<int64_t>::max();  // --max_train_samples
 
   // Of `train`: the first ones that count.
-  int64_t train_size() const { return std::min(train->size(), most_train_samples); }
+  int64_t train_size() const { return std::min(train->size(), max_train_samples); }
   // That so many positions of the sample order, from the first one, have.
-  int64_t among(int64_t positions) const;
+  int64_t num_samples_in(int64_t positions) const;
 };
 
 // Opens what the flags name as training and evaluation samples of `samples.seq_len` positions; what
 // is not named stays null. `vocab_size`: of the model. Throws an Error as data::open_dataset.
 // What is read is shown as a phase of `phases`, or not, where that is null.
-void open_samples(const Flags& flags, int64_t vocab_size, Samples& samples, configs::Notes& notes,
-                  PhaseProgress* phases = nullptr);
+void open_samples(const Flags& flags, int64_t vocab_size, Samples& samples,
+                  configs::Diagnostics& notes, PhaseProgress* phases = nullptr);
 
 // Notes and warnings about how the files were understood and what of them is lost.
-void tell_of_samples(const Flags& flags, const Samples& samples, configs::Notes& notes);
+void add_dataset_notes(const Flags& flags, const Samples& samples, configs::Diagnostics& notes);
 
 }  // namespace zeroth::trainer

@@ -11,7 +11,7 @@ namespace zeroth::trainer {
 namespace {
 
 // Leaves out what fills no whole `batch` at the end of every epoch.
-void drop_last(RunPlan& plan, int64_t batch) {
+void drop_incomplete_batch(RunPlan& plan, int64_t batch) {
   const int64_t samples = plan.samples.train_size();
   plan.samples.epoch_samples = samples / batch * batch;
   if (plan.samples.epoch_samples == 0) {
@@ -26,29 +26,29 @@ void drop_last(RunPlan& plan, int64_t batch) {
        samples - plan.samples.epoch_samples, samples);
 }
 
-void settle_offset(RunPlan& plan, int64_t global_batch) {
-  if (plan.resumed) plan.offset = offset_of(*plan.resumed, plan.samples, global_batch);
+void set_offset(RunPlan& plan, int64_t global_batch) {
+  if (plan.resume_plan) plan.offset = resume_offset(*plan.resume_plan, plan.samples, global_batch);
 }
 
 // How epochs end, and how many samples they have, decides which sample is where: both stay as the
 // run began, however its line is spelled now.
-void keep_epochs(RunPlan& plan, int64_t global_batch) {
+void keep_epoch_layout(RunPlan& plan, int64_t global_batch) {
   Samples& samples = plan.samples;
-  if (!plan.resumed || plan.resumed->epochs.samples == 0) return;
-  const Epochs& before = plan.resumed->epochs;
+  if (!plan.resume_plan || plan.resume_plan->epochs.samples == 0) return;
+  const Epochs& before = plan.resume_plan->epochs;
   const bool short_steps = before.positions > before.samples;
-  const bool known = short_steps || before.samples % plan.resumed->batch != 0;
+  const bool known = short_steps || before.samples % plan.resume_plan->batch != 0;
   if (known && short_steps != samples.whole_epochs) {
     samples.whole_epochs = short_steps;
     note(plan.notes, "--epochs", "epochs end as this run began: {}",
          short_steps ? "with a step of what is left of them"
                      : "within a step, which goes on across");
   }
-  const bool same_batch = plan.resumed->batch == global_batch;
+  const bool same_batch = plan.resume_plan->batch == global_batch;
   if (same_batch && before.samples <= samples.train_size()) samples.epoch_samples = before.samples;
 }
 
-int64_t steps_for(int64_t positions, int64_t global_batch) {
+int64_t steps_to_cover(int64_t positions, int64_t global_batch) {
   return (positions + global_batch - 1) / global_batch;
 }
 
@@ -57,18 +57,18 @@ int64_t count_whole_epochs(RunPlan& plan, const configs::BatchConfig& batch, dou
   Samples& samples = plan.samples;
   const int64_t steps = (samples.epoch_samples - 1) / batch.train_batch_size + 1;
   samples.epoch_positions = steps * batch.train_batch_size;
-  settle_offset(plan, batch.train_batch_size);
+  set_offset(plan, batch.train_batch_size);
   if (plan.flags.steps) return *plan.flags.steps;
-  samples_of_epochs(epochs, samples.epoch_positions);  // not too many
+  samples_in_epochs(epochs, samples.epoch_positions);  // not too many
   const auto all = static_cast<int64_t>(std::ceil(epochs * static_cast<double>(steps)));
   const int64_t positions = all * batch.train_batch_size;
-  samples.train_samples = samples.among(positions);
-  return std::max<int64_t>(1, steps_for(positions - plan.offset, batch.train_batch_size));
+  samples.train_samples = samples.num_samples_in(positions);
+  return std::max<int64_t>(1, steps_to_cover(positions - plan.offset, batch.train_batch_size));
 }
 
 }  // namespace
 
-int64_t offset_of(const Resumption& from, const Samples& samples, int64_t global_batch) {
+int64_t resume_offset(const ResumePlan& from, const Samples& samples, int64_t global_batch) {
   const int64_t per_epoch = from.epochs.samples > 0 ? from.epochs.samples : samples.epoch_samples;
   int64_t positions = 0;
   int64_t taken = 0;
@@ -81,34 +81,34 @@ int64_t offset_of(const Resumption& from, const Samples& samples, int64_t global
   return positions - taken;
 }
 
-int64_t samples_of_epochs(double epochs, int64_t samples) {
+int64_t samples_in_epochs(double epochs, int64_t samples) {
   const double wanted = std::round(epochs * static_cast<double>(samples));
-  if (wanted > static_cast<double>(kMostSteps)) {
+  if (wanted > static_cast<double>(kMaxSteps)) {
     throw Error("--epochs {}: {} samples each make more than {} samples", epochs, samples,
-                kMostSteps);
+                kMaxSteps);
   }
   return std::max<int64_t>(1, static_cast<int64_t>(wanted));
 }
 
 std::optional<int64_t> count_steps(RunPlan& plan, const configs::BatchConfig& batch, bool drops) {
   if (!plan.samples.train) return plan.flags.steps;
-  const configs::Defaults& defaults = configs::defaults_of(plan.flags.values);
+  const configs::Defaults& defaults = configs::defaults_for(plan.flags.values);
   const int64_t global_batch = batch.train_batch_size;
   const int64_t micro_step = global_batch / batch.accumulation_steps;
   Samples& samples = plan.samples;
   samples.epoch_samples = samples.train_size();
   samples.whole_epochs = defaults.whole_epochs;
-  if (drops) drop_last(plan, defaults.whole_epochs ? micro_step : global_batch);
-  keep_epochs(plan, global_batch);
+  if (drops) drop_incomplete_batch(plan, defaults.whole_epochs ? micro_step : global_batch);
+  keep_epoch_layout(plan, global_batch);
   samples.epoch_positions = samples.epoch_samples;
   const double epochs = plan.flags.epochs.value_or(defaults.epochs);
   if (samples.whole_epochs) return count_whole_epochs(plan, batch, epochs);
-  settle_offset(plan, global_batch);
+  set_offset(plan, global_batch);
   if (plan.flags.steps) return plan.flags.steps;
-  samples.train_samples = samples_of_epochs(epochs, samples.epoch_samples);
+  samples.train_samples = samples_in_epochs(epochs, samples.epoch_samples);
   const int64_t positions = samples.train_samples - plan.offset;
-  const int64_t steps =
-      std::max<int64_t>(1, drops ? positions / global_batch : steps_for(positions, global_batch));
+  const int64_t steps = std::max<int64_t>(
+      1, drops ? positions / global_batch : steps_to_cover(positions, global_batch));
   if (drops) samples.train_samples = steps * global_batch + plan.offset;
   return steps;
 }

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "configs/config.h"
-#include "trainer/resumption.h"
+#include "trainer/resume_plan.h"
 #include "trainer/samples.h"
 
 namespace zeroth::trainer {
@@ -14,11 +14,11 @@ struct RunPlan;
 
 // RunPlan::offset of a run that resumes from there: the samples that were consumed, in epochs as
 // they were cut then, on the positions of now.
-int64_t offset_of(const Resumption& from, const Samples& samples, int64_t global_batch);
+int64_t resume_offset(const ResumePlan& from, const Samples& samples, int64_t global_batch);
 
 // Samples that `epochs` passes take: to the nearest one, at least one. Throws an Error beyond
-// kMostSteps.
-int64_t samples_of_epochs(double epochs, int64_t samples);
+// kMaxSteps.
+int64_t samples_in_epochs(double epochs, int64_t samples);
 
 // The run's steps by its flags, and into the plan how its samples lie in epochs. `drops`: what
 // fills no batch is left out. Unset when neither flags nor data say it (--print-config without

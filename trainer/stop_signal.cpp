@@ -12,10 +12,10 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "base/end_signals.h"
 #include "base/error.h"
 #include "base/process_limits.h"
-#include "comm/agreement.h"
+#include "base/termination_signals.h"
+#include "comm/cpu_collectives.h"
 #include "trainer/failure.h"
 
 namespace zeroth::trainer {
@@ -28,12 +28,12 @@ constexpr std::chrono::milliseconds kSameSignal{250};
 sigset_t stop_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : end_signals()) sigaddset(&set, signal);
+  for (const int signal : termination_signals()) sigaddset(&set, signal);
   return set;
 }
 
 // Which of the two descriptors can be read; blocks until one can.
-bool first_is_ready(int first, int second) {
+bool is_first_ready(int first, int second) {
   std::array<pollfd, 2> both = {{{first, POLLIN, 0}, {second, POLLIN, 0}}};
   while (::poll(both.data(), both.size(), -1) < 0 && errno == EINTR) {
   }
@@ -45,48 +45,49 @@ bool first_is_ready(int first, int second) {
 StopSignal::StopSignal() {
   const sigset_t set = stop_signals();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  signals_ = FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC));
-  end_ = FileDescriptor(::eventfd(0, EFD_CLOEXEC));
-  if (signals_.get() < 0 || end_.get() < 0) throw Error("no signalfd: {}", system_reason(errno));
+  signal_fd_ = FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC));
+  shutdown_event_ = FileDescriptor(::eventfd(0, EFD_CLOEXEC));
+  if (signal_fd_.get() < 0 || shutdown_event_.get() < 0)
+    throw Error("no signalfd: {}", system_reason(errno));
   watcher_ = std::jthread([this] { watch(); });
 }
 
 StopSignal::~StopSignal() {
   const uint64_t one = 1;
-  if (::write(end_.get(), &one, sizeof(one)) == sizeof(one)) watcher_.join();
+  if (::write(shutdown_event_.get(), &one, sizeof(one)) == sizeof(one)) watcher_.join();
 }
 
 // Waits for the next signal; 0: the end of the watcher came first.
-int StopSignal::next() const {
+int StopSignal::wait_for_signal() const {
   signalfd_siginfo info{};
-  if (!first_is_ready(signals_.get(), end_.get())) return 0;
-  const ssize_t size = ::read(signals_.get(), &info, sizeof(info));
+  if (!is_first_ready(signal_fd_.get(), shutdown_event_.get())) return 0;
+  const ssize_t size = ::read(signal_fd_.get(), &info, sizeof(info));
   return size == sizeof(info) ? static_cast<int>(info.ssi_signo) : 0;
 }
 
 void StopSignal::watch() {
-  const int first = next();
+  const int first = wait_for_signal();
   if (first == 0) return;
-  if (!heeding_) {
+  if (!enabled_) {
     const sigset_t set = stop_signals();
     ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
     ::kill(::getpid(), first);  // does what it does to any process
   }
   const auto since = Clock::now();
-  came_ = since;
-  number_ = first;
-  for (int second = next(); second != 0; second = next()) {
+  received_at_ = since;
+  signal_ = first;
+  for (int second = wait_for_signal(); second != 0; second = wait_for_signal()) {
     if (second != first || Clock::now() >= since + kSameSignal) std::_Exit(kSignalCode + second);
   }
 }
 
-double StopSignal::seconds_since() const {
-  if (number() == 0) return 0;
-  return std::chrono::duration<double>(Clock::now() - came_.load()).count();
+double StopSignal::seconds_since_signal() const {
+  if (signal() == 0) return 0;
+  return std::chrono::duration<double>(Clock::now() - received_at_.load()).count();
 }
 
-int StopSignal::of_all_ranks(const comm::Mesh& mesh) const {
-  return static_cast<int>(comm::greatest_over_ranks(number(), "stop signal", mesh));
+int StopSignal::signal_of_any_rank(const comm::DeviceMesh& mesh) const {
+  return static_cast<int>(comm::max_over_ranks(signal(), "stop signal", mesh));
 }
 
 }  // namespace zeroth::trainer

@@ -9,14 +9,14 @@
 #include <thread>
 
 #include "base/file_descriptor.h"
-#include "comm/mesh.h"
+#include "comm/device_mesh.h"
 
 namespace zeroth::trainer {
 
 class StopSignal {
  public:
   // Takes these signals from the calling thread and from those it starts later: to be made before
-  // any other thread. Until heed() they still end the process.
+  // any other thread. Until enable() they still end the process.
   StopSignal();
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
@@ -25,23 +25,23 @@ class StopSignal {
   // From now on the first signal is only remembered, and the second one exits with kSignalCode and
   // its number. The same one again within a quarter of a second is no second one: timeout(1) and
   // others send theirs to the process and to its group.
-  void heed() { heeding_ = true; }
+  void enable() { enabled_ = true; }
   // The one that came, or 0: none came. From any thread.
-  int number() const { return number_; }
+  int signal() const { return signal_; }
   // Since it came to this rank; 0 where none has.
-  double seconds_since() const;
+  double seconds_since_signal() const;
   // That of any rank; 0 where none has come to one. Collective.
-  int of_all_ranks(const comm::Mesh& mesh) const;
+  int signal_of_any_rank(const comm::DeviceMesh& mesh) const;
 
  private:
-  int next() const;
+  int wait_for_signal() const;
   void watch();
 
-  std::atomic<bool> heeding_ = false;
-  std::atomic<int> number_ = 0;
-  std::atomic<std::chrono::steady_clock::time_point> came_{};  // set before the number
-  FileDescriptor signals_;                                     // a signalfd
-  FileDescriptor end_;                                         // an eventfd that ends the watcher
+  std::atomic<bool> enabled_ = false;
+  std::atomic<int> signal_ = 0;
+  std::atomic<std::chrono::steady_clock::time_point> received_at_{};  // set before the number
+  FileDescriptor signal_fd_;                                          // a signalfd
+  FileDescriptor shutdown_event_;  // an eventfd that ends the watcher
   std::jthread watcher_;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 class AccumulatingReducer final : public GradReducer {
  public:
-  AccumulatingReducer(const UnitPlan& plan, const comm::Mesh& mesh,
+  AccumulatingReducer(const UnitPlan& plan, const comm::DeviceMesh& mesh,
                       const GradReducerOptions& options, bool shards)
       : plan_(plan),
         mesh_(mesh),
@@ -23,8 +23,9 @@ class AccumulatingReducer final : public GradReducer {
     for (size_t unit = 0; unit < units_.size(); ++unit) {
       if (!plan.units[unit].trainable) continue;
       units_[unit].whole = torch::empty({plan.units[unit].layout.numel()}, like);
-      if (!options.landing) continue;
-      units_[unit].host = options.landing->shard(range(unit).size(), options.wire);
+      if (!options.gradient_offload) continue;
+      units_[unit].host =
+          options.gradient_offload->allocate_shard(range(unit).size(), options.wire);
     }
   }
 
@@ -38,12 +39,12 @@ class AccumulatingReducer final : public GradReducer {
   void add(size_t block, bool last) override {
     for (const size_t unit : plan_.block_units[block]) {
       if (!plan_.units[unit].trainable) continue;
-      UnitState& state = units_[unit];
+      FullGradient& state = units_[unit];
       close_grad_views(plan_.units[unit], state.whole, state.holds_sum, state.got);
       state.holds_sum = true;
       // Backward comes to the first user of a tied weight last.
       if (!last || plan_.units[unit].blocks.front() != block) continue;
-      exchange_.start({.holders = mesh_.sharing(plan_.units[unit].copies),
+      exchange_.start({.shard_group = mesh_.shard_group(plan_.units[unit].num_replicas),
                        .whole = state.whole,
                        .range = range(unit),
                        .target = summed(unit),
@@ -56,7 +57,7 @@ class AccumulatingReducer final : public GradReducer {
     exchange_.drain();
     std::vector<torch::Tensor> owned;
     for (size_t unit = 0; unit < units_.size(); ++unit) {
-      UnitState& state = units_[unit];
+      FullGradient& state = units_[unit];
       if (!state.whole.defined()) continue;
       if (!state.holds_sum) {  // no block opened it
         state.whole.zero_();
@@ -84,22 +85,22 @@ class AccumulatingReducer final : public GradReducer {
 
   void reset() override {
     exchange_.drain();
-    for (UnitState& unit : units_) {
+    for (FullGradient& unit : units_) {
       unit.holds_sum = false;
       unit.got.clear();
     }
   }
 
-  int64_t resting_bytes() const override {
+  int64_t persistent_bytes() const override {
     int64_t bytes = pool_.allocated_bytes();
-    for (const UnitState& unit : units_) bytes += unit.whole.defined() ? unit.whole.nbytes() : 0;
+    for (const FullGradient& unit : units_) bytes += unit.whole.defined() ? unit.whole.nbytes() : 0;
     return bytes;
   }
 
   int64_t buffer_bytes() const override { return pool_.allocated_bytes(); }
 
  private:
-  struct UnitState {
+  struct FullGradient {
     torch::Tensor host;      // [range().size()], where the range lands; or undefined
     torch::Tensor whole;     // sum of this rank's micro-batches so far, then over the holders
     bool holds_sum = false;  // whole has this step's content
@@ -111,22 +112,23 @@ class AccumulatingReducer final : public GradReducer {
   }
 
   const UnitPlan& plan_;
-  const comm::Mesh& mesh_;
+  const comm::DeviceMesh& mesh_;
   torch::Device device_;
   bool shards_;
   BufferPool pool_;
   GradExchange exchange_;
-  std::vector<UnitState> units_;
+  std::vector<FullGradient> units_;
 };
 
 }  // namespace
 
-std::unique_ptr<GradReducer> make_whole_reducer(const UnitPlan& plan, const comm::Mesh& mesh,
-                                                const GradReducerOptions& options) {
+std::unique_ptr<GradReducer> make_full_reducer(const UnitPlan& plan, const comm::DeviceMesh& mesh,
+                                               const GradReducerOptions& options) {
   return std::make_unique<AccumulatingReducer>(plan, mesh, options, /*shards=*/false);
 }
 
-std::unique_ptr<GradReducer> make_late_scatter_reducer(const UnitPlan& plan, const comm::Mesh& mesh,
+std::unique_ptr<GradReducer> make_late_scatter_reducer(const UnitPlan& plan,
+                                                       const comm::DeviceMesh& mesh,
                                                        const GradReducerOptions& options) {
   return std::make_unique<AccumulatingReducer>(plan, mesh, options, /*shards=*/true);
 }

@@ -13,21 +13,21 @@ BlockParams::BlockParams(const UnitPlan& plan, ParamStore& store, ShardedOptimiz
       ahead_(plan, options.limits),
       update_before_use_(options.update_before_use) {}
 
-void BlockParams::expect(std::vector<size_t> visits) {
-  if (visits.empty()) store_.release_all_but({});
-  ahead_.expect(std::move(visits));
-  announce(store_.reads(ahead_.reads(now())));
+void BlockParams::set_access_order(std::vector<size_t> accesses) {
+  if (accesses.empty()) store_.release_all_but({});
+  ahead_.set_access_order(std::move(accesses));
+  prefetch(store_.reads(ahead_.reads(gather_state())));
 }
 
 Lease BlockParams::gather(size_t block) {
-  GatherAhead::Now before = now();
-  const std::vector<size_t> units = ahead_.visit(block, before);
+  GatherPrefetcher::GatherState before = gather_state();
+  const std::vector<size_t> units = ahead_.access(block, before);
   store_.release_all_but(units);
   for (const size_t unit : units) {
-    if (before.updates[unit] != Update::kNone) {
-      bring_up_to_date(unit);
-      if (const GatherAhead::Now after = now(); !after.waits()) {
-        announce(store_.reads(ahead_.reads(after)));
+    if (before.updates[unit] != PendingUpdate::kNone) {
+      apply_pending_update(unit);
+      if (const GatherPrefetcher::GatherState after = gather_state(); !after.has_pending()) {
+        prefetch(store_.reads(ahead_.reads(after)));
       }
     }
     store_.begin_gather(unit);
@@ -35,30 +35,30 @@ Lease BlockParams::gather(size_t block) {
   return store_.lease(block);
 }
 
-void BlockParams::update(const optim::UpdateStep& step) {
-  optimizer_.begin(step);
-  if (update_before_use_) return announce(optimizer_.reads());
-  for (size_t unit = 0; unit < plan_.units.size(); ++unit) optimizer_.bring_up_to_date(unit);
+void BlockParams::step(const optim::UpdateStep& step) {
+  optimizer_.begin_step(step);
+  if (update_before_use_) return prefetch(optimizer_.reads());
+  for (size_t unit = 0; unit < plan_.units.size(); ++unit) optimizer_.apply_pending_update(unit);
 }
 
-offload::TileLease BlockParams::share(size_t unit) {
-  bring_up_to_date(unit);
-  return store_.share(unit, store_.device(), offload::Access::kRead);
+offload::ChunkLease BlockParams::acquire_shard(size_t unit) {
+  apply_pending_update(unit);
+  return store_.acquire_shard(unit, store_.device(), offload::Access::kRead);
 }
 
-GatherAhead::Now BlockParams::now() const {
+GatherPrefetcher::GatherState BlockParams::gather_state() const {
   return {.present = store_.present(), .updates = optimizer_.updates()};
 }
 
-void BlockParams::bring_up_to_date(size_t unit) {
+void BlockParams::apply_pending_update(size_t unit) {
   const auto begin = std::chrono::steady_clock::now();
-  optimizer_.bring_up_to_date(unit);
+  optimizer_.apply_pending_update(unit);
   update_seconds_ +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-void BlockParams::announce(Reads reads) {
-  for (auto& [store, tiles] : reads) store->expect(std::move(tiles));
+void BlockParams::prefetch(Reads reads) {
+  for (auto& [store, tiles] : reads) store->prefetch(std::move(tiles));
 }
 
 }  // namespace zeroth::zero

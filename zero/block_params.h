@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "zero/gather_ahead.h"
+#include "zero/gather_prefetcher.h"
 #include "zero/param_store.h"
 #include "zero/sharded_optimizer.h"
 
@@ -25,9 +25,9 @@ class BlockParams {
               const Options& options);
 
   // The block visits to come, in order; gathers run ahead along them, and reads of what rests
-  // elsewhere ahead of these. An empty list releases every kRelease unit that
+  // elsewhere ahead of these. An empty list releases every kBeforeUse unit that
   // is not leased.
-  void expect(std::vector<size_t> visits);
+  void set_access_order(std::vector<size_t> accesses);
   // Whole, updated parameters of every unit of the block, ordered on the current stream. With
   // expected visits left, `block` must be the next of them. Collective when something has to be
   // gathered. Throws what the stores throw; when that interrupts an update, every later use of a
@@ -35,25 +35,25 @@ class BlockParams {
   [[nodiscard]] Lease gather(size_t block);
   // Updates every trainable unit in forward order, at once or before its next use. Throws as
   // gather().
-  void update(const optim::UpdateStep& step);
+  void step(const optim::UpdateStep& step);
 
   // This rank's share of a unit to read, on the device.
-  offload::TileLease share(size_t unit);
+  offload::ChunkLease acquire_shard(size_t unit);
 
   // Seconds of this thread in updates that waited for the next use, waits for tiles included, since
   // the start.
-  double waiting_update_seconds() const { return update_seconds_; }
+  double pending_update_seconds() const { return update_seconds_; }
 
  private:
-  GatherAhead::Now now() const;
-  void bring_up_to_date(size_t unit);
+  GatherPrefetcher::GatherState gather_state() const;
+  void apply_pending_update(size_t unit);
   // Reads are announced here only.
-  static void announce(Reads reads);
+  static void prefetch(Reads reads);
 
   const UnitPlan& plan_;
   ParamStore& store_;
   ShardedOptimizer& optimizer_;
-  GatherAhead ahead_;
+  GatherPrefetcher ahead_;
   bool update_before_use_;
   double update_seconds_ = 0;
 };

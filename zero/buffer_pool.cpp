@@ -17,7 +17,7 @@ size_t size_class(size_t bytes) {
 
 }  // namespace
 
-c10::DataPtr BufferPool::take(size_t bytes) {
+c10::DataPtr BufferPool::acquire(size_t bytes) {
   bytes = size_class(bytes);
   auto& stack = free_[bytes];
   if (stack.empty()) {
@@ -29,11 +29,11 @@ c10::DataPtr BufferPool::take(size_t bytes) {
   return memory;
 }
 
-void BufferPool::give(size_t bytes, c10::DataPtr memory) {
+void BufferPool::release(size_t bytes, c10::DataPtr memory) {
   free_[size_class(bytes)].push_back(std::move(memory));
 }
 
-torch::Tensor BufferPool::take_tensor(int64_t numel, torch::Dtype dtype) {
+torch::Tensor BufferPool::acquire_tensor(int64_t numel, torch::Dtype dtype) {
   auto& stack = free_tensors_[{numel, dtype}];
   if (stack.empty()) {
     allocated_bytes_ += numel * static_cast<int64_t>(c10::elementSize(dtype));
@@ -44,7 +44,7 @@ torch::Tensor BufferPool::take_tensor(int64_t numel, torch::Dtype dtype) {
   return tensor;
 }
 
-void BufferPool::give_tensor(torch::Tensor tensor) {
+void BufferPool::release_tensor(torch::Tensor tensor) {
   free_tensors_[{tensor.numel(), tensor.scalar_type()}].push_back(std::move(tensor));
 }
 

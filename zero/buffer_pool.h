@@ -16,14 +16,14 @@ class BufferPool {
   explicit BufferPool(torch::Device device) : device_(device) {}
 
   // Memory of at least `bytes` bytes with unspecified content, from the pool where it has some.
-  c10::DataPtr take(size_t bytes);
+  c10::DataPtr acquire(size_t bytes);
   // The caller has waited for everything that reads or writes the memory (or queued that wait on
   // the current stream).
-  void give(size_t bytes, c10::DataPtr memory);
+  void release(size_t bytes, c10::DataPtr memory);
 
   // The same as a 1-D tensor.
-  torch::Tensor take_tensor(int64_t numel, torch::Dtype dtype);
-  void give_tensor(torch::Tensor tensor);
+  torch::Tensor acquire_tensor(int64_t numel, torch::Dtype dtype);
+  void release_tensor(torch::Tensor tensor);
 
   int64_t allocated_bytes() const { return allocated_bytes_; }
 

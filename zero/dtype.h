@@ -9,7 +9,7 @@
 
 namespace zeroth::zero {
 
-inline torch::Dtype dtype_of(configs::Precision precision) {
+inline torch::Dtype torch_dtype(configs::Precision precision) {
   switch (precision) {
     case configs::Precision::kBf16:
       return torch::kBFloat16;
@@ -22,18 +22,18 @@ inline torch::Dtype dtype_of(configs::Precision precision) {
 
 // Of gradients on their way between ranks ...
 inline torch::Dtype wire_dtype(const configs::Config& config) {
-  return dtype_of(config.gradients.communication.value_or(config.precision));
+  return torch_dtype(config.gradients.communication.value_or(config.precision));
 }
 
 // ... and where they rest until the update. Without a sum over micro-batches they stay as they were
 // sent.
 inline torch::Dtype gradient_dtype(const configs::Config& config) {
-  return config.batch.accumulation_steps > 1 ? dtype_of(config.gradients.accumulation)
+  return config.batch.accumulation_steps > 1 ? torch_dtype(config.gradients.accumulation)
                                              : wire_dtype(config);
 }
 
 // Bytes of an element.
-inline int64_t width_of(torch::Dtype dtype) {
+inline int64_t element_bytes(torch::Dtype dtype) {
   return static_cast<int64_t>(c10::elementSize(dtype));
 }
 

@@ -14,13 +14,14 @@ int64_t round_up(int64_t value, int64_t multiple) {
 
 }  // namespace
 
-int64_t Whole::numel() const {
+int64_t GlobalTensor::numel() const {
   int64_t numel = 1;
   for (const int64_t extent : shape) numel *= extent;
   return numel;
 }
 
-void FlatLayout::add(std::string name, std::vector<int64_t> shape, std::optional<Whole> whole) {
+void FlatLayout::add(std::string name, std::vector<int64_t> shape,
+                     std::optional<GlobalTensor> whole) {
   int64_t numel = 1;
   for (const int64_t extent : shape) {
     ZEROTH_CHECK(extent >= 0, "{} has extent {}", name, extent);
@@ -29,7 +30,7 @@ void FlatLayout::add(std::string name, std::vector<int64_t> shape, std::optional
   const int64_t offset = round_up(used_, kAlignment);
   if (!whole) whole = {name, shape, std::vector<int64_t>(shape.size(), 0)};
   slots_.push_back({std::move(name), std::move(shape), offset, numel, *std::move(whole)});
-  used_ = offset + std::max(numel, slots_.back().whole.most);
+  used_ = offset + std::max(numel, slots_.back().global.max_numel);
 }
 
 int64_t FlatLayout::shard_numel() const {
@@ -45,12 +46,12 @@ Range FlatLayout::shard(int index) const {
 
 int64_t FlatLayout::parameter_numel() const {
   int64_t numel = 0;
-  for (const Slot& slot : slots_) numel += std::max(slot.numel, slot.whole.most);
+  for (const Slot& slot : slots_) numel += std::max(slot.numel, slot.global.max_numel);
   return numel;
 }
 
-std::vector<optim::Stretch> FlatLayout::stretches(const Range& range) const {
-  std::vector<optim::Stretch> stretches;
+std::vector<optim::ParamGroupRange> FlatLayout::param_group_ranges(const Range& range) const {
+  std::vector<optim::ParamGroupRange> stretches;
   for (size_t i = 0; i < slots_.size(); ++i) {
     const int64_t behind = i + 1 < slots_.size() ? slots_[i + 1].offset : numel();
     const int64_t begin = std::max(slots_[i].offset, range.begin) - range.begin;
@@ -65,8 +66,8 @@ std::vector<optim::Stretch> FlatLayout::stretches(const Range& range) const {
   return stretches;
 }
 
-std::vector<optim::Stretch> FlatLayout::parameters(const Range& range) const {
-  std::vector<optim::Stretch> stretches;
+std::vector<optim::ParamGroupRange> FlatLayout::parameter_ranges(const Range& range) const {
+  std::vector<optim::ParamGroupRange> stretches;
   for (size_t i = 0; i < slots_.size(); ++i) {
     const auto [begin, end] = overlap(i, range);
     if (begin == end) continue;

@@ -12,11 +12,11 @@
 namespace zeroth::zero {
 
 // The model's parameter that a slot holds: all of it, or a box where ranks share a layer.
-struct Whole {
+struct GlobalTensor {
   std::string name;
   std::vector<int64_t> shape;
   std::vector<int64_t> begin;  // of the box in each dimension; its extents are the slot's
-  int64_t most = 0;            // elements of the largest box that a rank holds; 0: of this one
+  int64_t max_numel = 0;       // elements of the largest box that a rank holds; 0: of this one
 
   int64_t numel() const;
   // A matrix, as opposed to a norm's weight or a bias, which have at most one dimension.
@@ -28,8 +28,8 @@ struct Slot {
   std::vector<int64_t> shape;
   int64_t offset = 0;  // elements from the start of the flat buffer
   int64_t numel = 0;
-  Whole whole = {};
-  bool is_matrix() const { return whole.is_matrix(); }
+  GlobalTensor global = {};
+  bool is_matrix() const { return global.is_matrix(); }
 };
 
 struct Range {
@@ -42,14 +42,15 @@ struct Range {
 class FlatLayout {
  public:
   // Slots start and shards end at multiples of this many elements: vector loads stay aligned,
-  // shards stay equal, and a stretch is a tile to every kernel (optim::UpdateRule::kTileAlignment).
+  // shards stay equal, and a stretch is a tile to every kernel
+  // (optim::UpdateRule::kChunkAlignment).
   static constexpr int64_t kAlignment = 64;
 
   explicit FlatLayout(int num_shards) : num_shards_(num_shards) {}
 
   // Appends a parameter; its slot begins at the next aligned offset, and the one behind it where it
   // does on every rank. `whole`: unset where the slot holds all of it.
-  void add(std::string name, std::vector<int64_t> shape, std::optional<Whole> whole = {});
+  void add(std::string name, std::vector<int64_t> shape, std::optional<GlobalTensor> whole = {});
 
   const std::vector<Slot>& slots() const { return slots_; }
   int num_shards() const { return num_shards_; }
@@ -61,9 +62,9 @@ class FlatLayout {
   int64_t parameter_numel() const;
   // Cuts `range` into stretches, in order and counted from its first element: neighbouring
   // parameters, with the padding behind them, that are all matrices, which decay, or none.
-  std::vector<optim::Stretch> stretches(const Range& range) const;
+  std::vector<optim::ParamGroupRange> param_group_ranges(const Range& range) const;
   // The same without padding, one for each parameter, which it counts as slots().
-  std::vector<optim::Stretch> parameters(const Range& range) const;
+  std::vector<optim::ParamGroupRange> parameter_ranges(const Range& range) const;
   // The part of slot `index` that lies in `range`, counted from the slot's first element; empty
   // when none does.
   Range overlap(size_t index, const Range& range) const;

@@ -10,10 +10,10 @@
 namespace zeroth::zero {
 namespace {
 
-template <typename Piece>
-int64_t elements(const std::vector<Piece>& pieces) {
+template <typename GradBucket>
+int64_t elements(const std::vector<GradBucket>& buckets) {
   int64_t sum = 0;
-  for (const Piece& piece : pieces) sum += piece.sent.numel();
+  for (const GradBucket& bucket : buckets) sum += bucket.sent.numel();
   return sum;
 }
 
@@ -23,11 +23,12 @@ GradExchange::GradExchange(const GradReducerOptions& options, BufferPool& pool)
     : options_(options),
       pool_(pool),
       in_flight_(options.max_in_flight, options.bucket_elements,
-                 [this](std::vector<Piece> pieces) { retire(std::move(pieces)); }),
-      landing_(options.max_in_flight, options.bucket_elements,
-               [this](std::vector<Piece> pieces) { give_back(std::move(pieces)); }) {}
+                 [this](std::vector<GradBucket> buckets) { retire(std::move(buckets)); }),
+      offloading_(options.max_in_flight, options.bucket_elements,
+                  [this](std::vector<GradBucket> buckets) { return_to_pool(std::move(buckets)); }) {
+}
 
-void GradExchange::start(const Transfer& transfer) {
+void GradExchange::start(const GradTransfer& transfer) {
   const int64_t numel = transfer.whole.numel();
   for (const torch::Tensor& target : {transfer.target, transfer.host}) {
     ZEROTH_CHECK(numel > 0 && (!target.defined() || target.numel() == transfer.range.size()),
@@ -36,127 +37,137 @@ void GradExchange::start(const Transfer& transfer) {
   }
   const bool scatters = options_.reduce_scatter && transfer.range.size() < numel;
   // A scattered piece has columns of every rank's shard.
-  const int64_t ranks = scatters ? transfer.holders.size() : 1;
+  const int64_t ranks = scatters ? transfer.shard_group.size() : 1;
   const int64_t length = numel / ranks;
-  constexpr int64_t kLeast = FlatLayout::kAlignment;
-  const int64_t step = std::max(options_.bucket_elements / ranks / kLeast, int64_t{1}) * kLeast;
-  std::vector<Piece> pieces;
+  constexpr int64_t kAlignment = FlatLayout::kAlignment;
+  const int64_t step =
+      std::max(options_.bucket_elements / ranks / kAlignment, int64_t{1}) * kAlignment;
+  std::vector<GradBucket> buckets;
   for (int64_t begin = 0; begin < length;) {
     const int64_t end = step < length - begin ? begin + step : length;
-    pieces.push_back(scatters ? scatter_piece(transfer, {begin, end})
-                              : all_reduce_piece(transfer, {begin, end}));
-    pieces.back().add = transfer.add;
-    if (transfer.give_back && end == length) pieces.back().borrowed.push_back(transfer.whole);
+    buckets.push_back(scatters ? scatter_bucket(transfer, {begin, end})
+                               : all_reduce_bucket(transfer, {begin, end}));
+    buckets.back().add = transfer.add;
+    if (transfer.return_to_pool && end == length) buckets.back().borrowed.push_back(transfer.whole);
     // Without overlap a piece's copy makes room for the next one.
-    if (options_.max_in_flight == 0) push(std::exchange(pieces, {}));
+    if (options_.max_in_flight == 0) push(std::exchange(buckets, {}));
     begin = end;
   }
-  if (!pieces.empty()) push(std::move(pieces));
+  if (!buckets.empty()) push(std::move(buckets));
 }
 
-void GradExchange::push(std::vector<Piece> pieces) {
-  const auto ended = [](const Piece& piece) { return piece.pending.done(); };
+void GradExchange::push(std::vector<GradBucket> buckets) {
+  const auto ended = [](const GradBucket& bucket) { return bucket.pending.done(); };
   // A sum that is there is taken at once where its buffers are free only when it has landed.
-  if (options_.landing && in_flight_.empty() && std::all_of(pieces.begin(), pieces.end(), ended)) {
-    return retire(std::move(pieces));
+  if (options_.gradient_offload && in_flight_.empty() &&
+      std::all_of(buckets.begin(), buckets.end(), ended)) {
+    return retire(std::move(buckets));
   }
-  const int64_t numel = elements(pieces);
-  in_flight_.push(std::move(pieces), numel);
+  const int64_t numel = elements(buckets);
+  in_flight_.push(std::move(buckets), numel);
 }
 
-GradExchange::Piece GradExchange::scatter_piece(const Transfer& transfer, const Range& columns) {
-  const int64_t ranks = transfer.holders.size();
-  Piece piece;
-  aim(piece, transfer, columns);
-  piece.sent = transfer.whole;
-  if (columns.size() < transfer.range.size() || piece.sent.scalar_type() != options_.wire) {
-    piece.sent = pool_.take_tensor(ranks * columns.size(), options_.wire);
-    piece.borrowed.push_back(piece.sent);
-    piece.sent.view({ranks, -1})
+GradExchange::GradBucket GradExchange::scatter_bucket(const GradTransfer& transfer,
+                                                      const Range& columns) {
+  const int64_t ranks = transfer.shard_group.size();
+  GradBucket bucket;
+  set_targets(bucket, transfer, columns);
+  bucket.sent = transfer.whole;
+  if (columns.size() < transfer.range.size() || bucket.sent.scalar_type() != options_.wire) {
+    bucket.sent = pool_.acquire_tensor(ranks * columns.size(), options_.wire);
+    bucket.borrowed.push_back(bucket.sent);
+    bucket.sent.view({ranks, -1})
         .copy_(transfer.whole.view({ranks, -1}).narrow(1, columns.begin, columns.size()));
   }
   // The sum lands in the target itself where it may.
-  const bool direct = !transfer.add && piece.target.defined() &&
-                      piece.target.scalar_type() == options_.wire &&
-                      !piece.target.is_alias_of(piece.sent);
-  piece.received = direct ? piece.target : pool_.take_tensor(columns.size(), options_.wire);
-  if (!direct) piece.borrowed.push_back(piece.received);
-  piece.pending = transfer.holders.reduce_scatter(piece.received, piece.sent, transfer.what);
-  return piece;
+  const bool direct = !transfer.add && bucket.target.defined() &&
+                      bucket.target.scalar_type() == options_.wire &&
+                      !bucket.target.is_alias_of(bucket.sent);
+  bucket.received = direct ? bucket.target : pool_.acquire_tensor(columns.size(), options_.wire);
+  if (!direct) bucket.borrowed.push_back(bucket.received);
+  bucket.pending = transfer.shard_group.reduce_scatter(bucket.received, bucket.sent, transfer.what);
+  return bucket;
 }
 
-GradExchange::Piece GradExchange::all_reduce_piece(const Transfer& transfer, const Range& part) {
-  Piece piece;
-  piece.sent = transfer.whole.narrow(0, part.begin, part.size());
-  if (piece.sent.scalar_type() != options_.wire) {
-    const torch::Tensor copy = pool_.take_tensor(part.size(), options_.wire);
-    piece.sent = copy.copy_(piece.sent);
-    piece.borrowed.push_back(piece.sent);
+GradExchange::GradBucket GradExchange::all_reduce_bucket(const GradTransfer& transfer,
+                                                         const Range& part) {
+  GradBucket bucket;
+  bucket.sent = transfer.whole.narrow(0, part.begin, part.size());
+  if (bucket.sent.scalar_type() != options_.wire) {
+    const torch::Tensor copy = pool_.acquire_tensor(part.size(), options_.wire);
+    bucket.sent = copy.copy_(bucket.sent);
+    bucket.borrowed.push_back(bucket.sent);
   }
-  piece.pending = transfer.holders.all_reduce(piece.sent, comm::Reduce::kSum, transfer.what);
+  bucket.pending =
+      transfer.shard_group.all_reduce(bucket.sent, comm::ReduceOp::kSum, transfer.what);
   const int64_t begin = std::max(part.begin, transfer.range.begin);
   const int64_t end = std::min(part.end, transfer.range.end);
   if (begin < end) {
-    piece.received = piece.sent.narrow(0, begin - part.begin, end - begin);
-    aim(piece, transfer, {begin - transfer.range.begin, end - transfer.range.begin});
+    bucket.received = bucket.sent.narrow(0, begin - part.begin, end - begin);
+    set_targets(bucket, transfer, {begin - transfer.range.begin, end - transfer.range.begin});
   }
-  return piece;
+  return bucket;
 }
 
-void GradExchange::aim(Piece& piece, const Transfer& transfer, const Range& part) {
+void GradExchange::set_targets(GradBucket& bucket, const GradTransfer& transfer,
+                               const Range& part) {
   const auto cut = [&](const torch::Tensor& target) {
     return target.defined() ? target.narrow(0, part.begin, part.size()) : target;
   };
-  piece.target = cut(transfer.target);
-  piece.host = cut(transfer.host);
-  piece.squared = transfer.squared;
+  bucket.target = cut(transfer.target);
+  bucket.host = cut(transfer.host);
+  bucket.squared = transfer.squared;
 }
 
-void GradExchange::retire(std::vector<Piece> pieces) {
-  if (options_.landing) options_.landing->begin();
-  for (Piece& piece : pieces) {
-    const device::Point summed = piece.host.defined() ? land(piece) : device::Point();
-    if (piece.target.defined() || piece.squared.defined()) take_sum(piece, summed);
+void GradExchange::retire(std::vector<GradBucket> buckets) {
+  if (options_.gradient_offload) options_.gradient_offload->begin_gradient();
+  for (GradBucket& bucket : buckets) {
+    const device::StreamEvent summed =
+        bucket.host.defined() ? start_offload(bucket) : device::StreamEvent();
+    if (bucket.target.defined() || bucket.squared.defined()) accumulate_sum(bucket, summed);
   }
-  if (!options_.landing) return give_back(std::move(pieces));
+  if (!options_.gradient_offload) return return_to_pool(std::move(buckets));
   // In this order also what did not land: it may share memory with what did.
-  const int64_t numel = elements(pieces);
-  landing_.push(std::move(pieces), numel);
+  const int64_t numel = elements(buckets);
+  offloading_.push(std::move(buckets), numel);
 }
 
-device::Point GradExchange::land(Piece& piece) {
+device::StreamEvent GradExchange::start_offload(GradBucket& bucket) {
   // The copy waits for the sum, and not for what the device has been given meanwhile.
-  device::CopyStream& copies = options_.landing->copies();
-  const bool here = piece.pending.done();
-  const device::Point summed = here ? copies.now() : copies.behind([&] { piece.pending.order(); });
-  piece.landed = options_.landing->land(piece.received, piece.host, piece.add, summed);
-  return here ? device::Point() : summed;
+  device::CopyStream& copies = options_.gradient_offload->copies();
+  const bool done = bucket.pending.done();
+  const device::StreamEvent summed =
+      done ? copies.record_event()
+           : copies.record_after([&] { bucket.pending.block_current_stream(); });
+  bucket.offloaded =
+      options_.gradient_offload->start_copy(bucket.received, bucket.host, bucket.add, summed);
+  return done ? device::StreamEvent() : summed;
 }
 
-void GradExchange::take_sum(Piece& piece, const device::Point& summed) {
-  piece.pending.wait();
-  if (options_.landing) options_.landing->copies().order(summed);
-  const torch::Tensor& sum = piece.received;
-  if (piece.squared.defined()) {
-    piece.squared.add_(optim::squared_norms({sum}, sum.device()).squeeze(0));
+void GradExchange::accumulate_sum(GradBucket& bucket, const device::StreamEvent& summed) {
+  bucket.pending.wait();
+  if (options_.gradient_offload) options_.gradient_offload->copies().wait_event(summed);
+  const torch::Tensor& sum = bucket.received;
+  if (bucket.squared.defined()) {
+    bucket.squared.add_(optim::squared_norms({sum}, sum.device()).squeeze(0));
   }
-  if (piece.target.defined() && sum.data_ptr() != piece.target.data_ptr()) {
-    piece.add ? piece.target.add_(sum) : piece.target.copy_(sum);
+  if (bucket.target.defined() && sum.data_ptr() != bucket.target.data_ptr()) {
+    bucket.add ? bucket.target.add_(sum) : bucket.target.copy_(sum);
   }
 }
 
-void GradExchange::give_back(std::vector<Piece> pieces) {
-  for (Piece& piece : pieces) {
-    piece.pending.wait();
-    if (options_.landing) options_.landing->copies().order(piece.landed);
-    for (torch::Tensor& tensor : piece.borrowed) pool_.give_tensor(std::move(tensor));
+void GradExchange::return_to_pool(std::vector<GradBucket> buckets) {
+  for (GradBucket& bucket : buckets) {
+    bucket.pending.wait();
+    if (options_.gradient_offload) options_.gradient_offload->copies().wait_event(bucket.offloaded);
+    for (torch::Tensor& tensor : bucket.borrowed) pool_.release_tensor(std::move(tensor));
   }
 }
 
 void GradExchange::drain() {
   in_flight_.drain();
-  landing_.drain();
-  if (options_.landing) options_.landing->finish();
+  offloading_.drain();
+  if (options_.gradient_offload) options_.gradient_offload->finish();
 }
 
 }  // namespace zeroth::zero

@@ -6,20 +6,20 @@
 #include <cstdint>
 #include <memory>
 
-#include "comm/mesh.h"
+#include "comm/device_mesh.h"
 #include "zero/flat_layout.h"
 #include "zero/unit.h"
 
 namespace zeroth::zero {
 
-class GradLanding;
+class GradientOffload;
 
 class GradReducer {
  public:
   virtual ~GradReducer() = default;
 
   // Points mutable_grad() of the block's trainable parameters at buffers that backward adds into
-  // (or, where these hold nothing yet, writes: model/blocks/open_gradient.h).
+  // (or, where these hold nothing yet, writes: model/blocks/main_grad.h).
   virtual void open(size_t block) = 0;
   // Backward of the block is done for this micro-batch. Starts the reduction, or only accumulates;
   // the reduction overlaps with the next block. `last`: no later micro-batch of this step visits
@@ -41,7 +41,7 @@ class GradReducer {
   virtual void reset() = 0;
 
   // Of all tensors that are kept from step to step, on the device.
-  virtual int64_t resting_bytes() const = 0;
+  virtual int64_t persistent_bytes() const = 0;
   // Of these, the ones of buffers that gradients pass through.
   virtual int64_t buffer_bytes() const = 0;
 };
@@ -57,20 +57,22 @@ struct GradReducerOptions {
   // A larger unit crosses the group in pieces of this many elements (64 per rank at least).
   int64_t bucket_elements = INT64_MAX;
   // Brings each rank's range to the host, where grad(u) is then; null: it stays on the device.
-  std::shared_ptr<GradLanding> landing = nullptr;
+  std::shared_ptr<GradientOffload> gradient_offload = nullptr;
 };
 
 // Every rank keeps whole gradients and adds to them; the last micro-batch all-reduces. range(u) is
 // all of u. Like those that follow it keeps references to `plan` and `mesh`, whose groups it asks
 // for when it first sends.
-std::unique_ptr<GradReducer> make_whole_reducer(const UnitPlan& plan, const comm::Mesh& mesh,
-                                                const GradReducerOptions& options);
+std::unique_ptr<GradReducer> make_full_reducer(const UnitPlan& plan, const comm::DeviceMesh& mesh,
+                                               const GradReducerOptions& options);
 // The same buffer, but the last micro-batch reduce-scatters it. range(u) is this rank's shard.
-std::unique_ptr<GradReducer> make_late_scatter_reducer(const UnitPlan& plan, const comm::Mesh& mesh,
+std::unique_ptr<GradReducer> make_late_scatter_reducer(const UnitPlan& plan,
+                                                       const comm::DeviceMesh& mesh,
                                                        const GradReducerOptions& options);
 // Whole gradients exist for a few blocks only: each micro-batch reduce-scatters them (once per use
 // of a tied weight) into the shards.
-std::unique_ptr<GradReducer> make_scatter_reducer(const UnitPlan& plan, const comm::Mesh& mesh,
+std::unique_ptr<GradReducer> make_scatter_reducer(const UnitPlan& plan,
+                                                  const comm::DeviceMesh& mesh,
                                                   const GradReducerOptions& options);
 
 }  // namespace zeroth::zero

@@ -1,6 +1,6 @@
 #include "zero/grad_views.h"
 
-#include "model/blocks/open_gradient.h"
+#include "model/blocks/main_grad.h"
 
 namespace zeroth::zero {
 namespace {
@@ -28,7 +28,7 @@ void open_grad_views(const Unit& unit, const torch::Tensor& flat, bool holds_sum
   if (!fresh && !holds_sum) flat.zero_();
   for (size_t i = 0; i < unit.params.size(); ++i) {
     unit.params[i].mutable_grad() =
-        model::make_open_gradient(slot_view(flat, unit.layout.slots()[i]), fresh);
+        model::make_main_grad(slot_view(flat, unit.layout.slots()[i]), fresh);
   }
 }
 

@@ -13,15 +13,15 @@ template <typename Reduction>
 class InFlight {
  public:
   // After push() at most `most` reductions are under way, and together they hold at most
-  // `most_elements` elements unless it is one. `retire` waits for a reduction and takes its result;
+  // `max_elements` elements unless it is one. `retire` waits for a reduction and takes its result;
   // it is called in the order of push().
-  InFlight(size_t most, int64_t most_elements, std::function<void(Reduction)> retire)
-      : most_(most), most_elements_(most_elements), retire_(std::move(retire)) {}
+  InFlight(size_t max_reductions, int64_t max_elements, std::function<void(Reduction)> retire)
+      : max_reductions_(max_reductions), max_elements_(max_elements), retire_(std::move(retire)) {}
 
   void push(Reduction reduction, int64_t elements) {
     queue_.emplace_back(std::move(reduction), elements);
     elements_ += elements;
-    while (queue_.size() > most_ || (queue_.size() > 1 && elements_ > most_elements_))
+    while (queue_.size() > max_reductions_ || (queue_.size() > 1 && elements_ > max_elements_))
       retire_oldest();
   }
 
@@ -39,8 +39,8 @@ class InFlight {
     retire_(std::move(reduction));
   }
 
-  size_t most_;
-  int64_t most_elements_;
+  size_t max_reductions_;
+  int64_t max_elements_;
   std::function<void(Reduction)> retire_;
   std::deque<std::pair<Reduction, int64_t>> queue_;
   int64_t elements_ = 0;

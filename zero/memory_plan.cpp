@@ -6,36 +6,37 @@
 #include <initializer_list>
 #include <memory>
 
-#include "comm/mesh.h"
-#include "offload/file_lane.h"
+#include "comm/device_mesh.h"
+#include "offload/io_worker.h"
 #include "offload/staging.h"
 #include "zero/dtype.h"
-#include "zero/grad_landing.h"
-#include "zero/rest_plan.h"
+#include "zero/gradient_offload.h"
+#include "zero/offload_plan.h"
+#include "zero/optimizer_device.h"
 #include "zero/strategy.h"
-#include "zero/updater.h"
 
 namespace zeroth::zero {
 namespace {
 
-using configs::RestingPlace;
+using configs::OffloadDevice;
 
 // The first of `size` ranks, whose collectives move nothing and, if there are others, last until
 // somebody waits.
-class DryGroup final : public comm::Group {
+class FakeGroup final : public comm::Group {
  public:
-  explicit DryGroup(int size) : size_(size) {}
+  explicit FakeGroup(int size) : size_(size) {}
   int rank() const override { return 0; }
   int size() const override { return size_; }
-  comm::Pending issue(const comm::Collective&) override {
-    return size_ > 1 ? comm::Pending(std::make_shared<Dry>()) : comm::Pending();
+  comm::CollectiveHandle issue(const comm::Collective&) override {
+    return size_ > 1 ? comm::CollectiveHandle(std::make_shared<FakeWork>())
+                     : comm::CollectiveHandle();
   }
   std::unique_ptr<comm::Group> split(const comm::Partition& partition) override {
-    return std::make_unique<DryGroup>(static_cast<int>(partition.part_of(0).size()));
+    return std::make_unique<FakeGroup>(static_cast<int>(partition.part_of(0).size()));
   }
 
  private:
-  struct Dry final : comm::Pending::Impl {
+  struct FakeWork final : comm::CollectiveHandle::Impl {
     void wait() override {}
   };
 
@@ -43,25 +44,25 @@ class DryGroup final : public comm::Group {
 };
 
 // Copies that move nothing and last until somebody waits.
-class DryCopies final : public device::CopyStream {
+class FakeCopyStream final : public device::CopyStream {
  public:
-  device::Point now() override { return {}; }
-  device::Point behind(const std::function<void()>& wait) override {
+  device::StreamEvent record_event() override { return {}; }
+  device::StreamEvent record_after(const std::function<void()>& wait) override {
     wait();
     return {};
   }
-  device::Point copy(const torch::Tensor&, const torch::Tensor&,
-                     const std::vector<device::Point>&) override {
+  device::StreamEvent copy(const torch::Tensor&, const torch::Tensor&,
+                           const std::vector<device::StreamEvent>&) override {
     return std::make_shared<int>();
   }
-  void order(const device::Point&) override {}
-  void wait(const device::Point&) override {}
-  bool reached(const device::Point& point) override { return !point; }
+  void wait_event(const device::StreamEvent&) override {}
+  void wait(const device::StreamEvent&) override {}
+  bool is_complete(const device::StreamEvent& point) override { return !point; }
   void drain() noexcept override {}
 };
 
 // The same units with parameters that have no memory and belong to no block.
-UnitPlan hollow(const UnitPlan& plan) {
+UnitPlan make_meta_copy(const UnitPlan& plan) {
   UnitPlan copy = plan;
   for (Unit& unit : copy.units) {
     for (size_t i = 0; i < unit.params.size(); ++i) {
@@ -74,13 +75,13 @@ UnitPlan hollow(const UnitPlan& plan) {
 // What the pools of a step come to is found by running its gathers and reductions on tensors
 // without memory.
 int64_t gathered_bytes(const UnitPlan& plan, const GatherLimits& limits, torch::Dtype dtype,
-                       const std::vector<size_t>& visits, const comm::Mesh& mesh) {
+                       const std::vector<size_t>& accesses, const comm::DeviceMesh& mesh) {
   ParamStore store(plan, mesh, torch::kMeta, {.dtype = dtype});  // near shares are counted apart
-  GatherAhead ahead(plan, limits);
-  ahead.expect(visits);
-  const std::vector<Update> none(plan.units.size(), Update::kNone);
-  for (const size_t block : visits) {
-    const std::vector<size_t> units = ahead.visit(block, {store.present(), none});
+  GatherPrefetcher ahead(plan, limits);
+  ahead.set_access_order(accesses);
+  const std::vector<PendingUpdate> none(plan.units.size(), PendingUpdate::kNone);
+  for (const size_t block : accesses) {
+    const std::vector<size_t> units = ahead.access(block, {store.present(), none});
     store.release_all_but(units);
     for (const size_t unit : units) store.begin_gather(unit);
     const Lease lease = store.lease(block);
@@ -90,18 +91,19 @@ int64_t gathered_bytes(const UnitPlan& plan, const GatherLimits& limits, torch::
 
 struct GradientBytes {
   int64_t kept = 0, buffers = 0;  // on the device
-  int64_t kept_on_host = 0, host_buffers = 0;
+  int64_t cpu_kept = 0, cpu_buffers = 0;
 };
 
 GradientBytes gradient_bytes(const UnitPlan& plan, const configs::Config& config,
-                             const RestPlan& rest, const comm::Mesh& mesh) {
-  std::shared_ptr<GradLanding> landing;
-  if (rest.gradients_land) {
+                             const OffloadPlan& offload_plan, const comm::DeviceMesh& mesh) {
+  std::shared_ptr<GradientOffload> gradient_offload;
+  if (offload_plan.offload_gradients) {
     const auto link = std::make_shared<device::HostLink>(
-        device::HostLink{device::HostMemory(), std::make_unique<DryCopies>()});
-    landing = std::make_shared<GradLanding>(link, GradLanding::Options{.host = torch::kMeta});
+        device::HostLink{device::HostMemory(), std::make_unique<FakeCopyStream>()});
+    gradient_offload =
+        std::make_shared<GradientOffload>(link, GradientOffload::Options{.host = torch::kMeta});
   }
-  const auto grads = make_reducer(plan, config, rest, mesh, landing);
+  const auto grads = make_reducer(plan, config, offload_plan, mesh, gradient_offload);
   const int64_t micros = std::min<int64_t>(config.batch.accumulation_steps, 2);
   for (int64_t micro = 0; micro < micros; ++micro) {
     for (size_t block = plan.block_units.size(); block-- > 0;) {
@@ -110,53 +112,56 @@ GradientBytes gradient_bytes(const UnitPlan& plan, const configs::Config& config
     }
   }
   grads->finish();
-  return {.kept = grads->resting_bytes() - grads->buffer_bytes(),
+  return {.kept = grads->persistent_bytes() - grads->buffer_bytes(),
           .buffers = grads->buffer_bytes(),
-          .kept_on_host = landing ? landing->shard_bytes() : 0,
-          .host_buffers = landing ? landing->buffer_bytes() : 0};
+          .cpu_kept = gradient_offload ? gradient_offload->shard_bytes() : 0,
+          .cpu_buffers = gradient_offload ? gradient_offload->buffer_bytes() : 0};
 }
 
 class MemoryPlanner {
  public:
   MemoryPlanner(const UnitPlan& plan, const configs::Config& config, torch::DeviceType device)
-      : apart_(device != torch::kCPU),
+      : separate_device_(device != torch::kCPU),
         plan_(plan),
         config_(config),
-        rest_(settle(plan_, config, apart_)) {}
+        offload_plan_(assign_placement(plan_, config, separate_device_)) {}
 
-  MemoryPlan make(const StepOutline& step) {
+  MemoryPlan make(const StepEstimate& step) {
     add_parameters();
     add_optimizer();
-    add_away(rest_.parameters);
-    add_away(rest_.updates);
+    add_offload(offload_plan_.parameters);
+    add_offload(offload_plan_.updates);
     add_step(step);
     add_loading();
-    result_.measuring = measuring_bytes(rest_);
+    result_.measuring = calibration_bytes(offload_plan_);
     return result_;
   }
 
  private:
-  static void put(PlaceBytes& bytes, RestingPlace place, bool pinned, int64_t count) {
+  static void put(TierBytes& bytes, OffloadDevice place, bool pinned, int64_t count) {
     switch (place) {
-      case RestingPlace::kDevice:
+      case OffloadDevice::kNone:
         bytes.device += count;
         return;
-      case RestingPlace::kCpu:
+      case OffloadDevice::kCpu:
         (pinned ? bytes.pinned : bytes.host) += count;
         return;
-      case RestingPlace::kNvme:
-        bytes.file += offload::on_file(count);
+      case OffloadDevice::kNvme:
+        bytes.file += offload::file_aligned(count);
     }
   }
 
   void add_parameters() {
-    const int64_t width = width_of(rest_.working);
+    const int64_t width = element_bytes(offload_plan_.working);
     for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
-      const RestPlan::Rest& released = rest_.units[unit].parameters;
-      put(result_.parameters, released.place, rest_.parameters.pinned, released.elements * width);
+      const OffloadPlan::ShardPlacement& released = offload_plan_.units[unit].parameters;
+      put(result_.parameters, released.device, offload_plan_.parameters.pinned,
+          released.elements * width);
       if (released.elements > 0) {
-        const int near = near_ranks(plan_, config_);
-        if (near > 1) result_.parameters.device += near_elements(plan_.units[unit], near) * width;
+        const int secondary_size = hpz_partition_size(plan_, config_);
+        if (secondary_size > 1)
+          result_.parameters.device +=
+              secondary_elements(plan_.units[unit], secondary_size) * width;
         continue;
       }
       result_.parameters.device += plan_.units[unit].layout.numel() * width;
@@ -164,77 +169,80 @@ class MemoryPlanner {
   }
 
   // That near ranks keep beside their shares.
-  int64_t near_elements(const Unit& unit, int near) const {
-    return unit.layout.shard_numel() * (plan_.shape[comm::Axis::kData] / near);
+  int64_t secondary_elements(const Unit& unit, int secondary_size) const {
+    return unit.layout.shard_numel() * (plan_.shape[comm::MeshDim::kDp] / secondary_size);
   }
 
   void add_optimizer() {
-    const UpdateArrays& arrays = rest_.arrays;
-    for (const RestPlan::UnitRest& unit : rest_.units) {
+    const UpdateArrays& arrays = offload_plan_.arrays;
+    for (const OffloadPlan::UnitPlacement& unit : offload_plan_.units) {
       const auto& [elements, place] = unit.updates;
-      const bool pinned = rest_.updates.pinned;
-      if (arrays.master) put(result_.masters, place, pinned, elements * width_of(*arrays.master));
+      const bool pinned = offload_plan_.updates.pinned;
+      if (arrays.master)
+        put(result_.masters, place, pinned, elements * element_bytes(*arrays.master));
       for (int64_t i = 0; i < arrays.states; ++i) {
-        put(result_.states, place, pinned, elements * width_of(arrays.state));
+        put(result_.states, place, pinned, elements * element_bytes(arrays.state));
       }
     }
   }
 
   // A file's buffers; and on the device what is used and what is next, and two gradients' tiles.
-  void add_away(const AwayPlan& away) {
-    put(result_.file_buffers, rest_.host, away.pinned, away.buffers * away.buffer_bytes);
-    result_.staging.device += (away.tiles_in_use + away.depth + 2) * away.tile_bytes;
+  void add_offload(const TensorOffload& offloaded) {
+    put(result_.file_buffers, offload_plan_.host, offloaded.pinned,
+        offloaded.buffers * offloaded.buffer_bytes);
+    result_.staging.device += (offloaded.tiles_in_use + offloaded.depth + 2) * offloaded.tile_bytes;
   }
 
   // Of those that leave for the host one stays, and two more are on their way.
-  void add_kept_inputs(const StepOutline& step) {
-    const bool leave = config_.recompute.cpu_checkpointing && apart_;
-    const int64_t left = leave ? std::max<int64_t>(step.kept_inputs - 1, 0) : 0;
-    const int64_t here = step.kept_inputs - std::max<int64_t>(left - 2, 0);
-    result_.kept_inputs = {.device = here * step.kept_input_bytes,
-                           .pinned = left * step.kept_input_bytes};
+  void add_saved_inputs(const StepEstimate& step) {
+    const bool leave = config_.recompute.cpu_checkpointing && separate_device_;
+    const int64_t left = leave ? std::max<int64_t>(step.saved_inputs - 1, 0) : 0;
+    const int64_t here = step.saved_inputs - std::max<int64_t>(left - 2, 0);
+    result_.saved_inputs = {.device = here * step.saved_input_bytes,
+                            .pinned = left * step.saved_input_bytes};
   }
 
-  void add_step(const StepOutline& step) {
-    const UnitPlan dry = hollow(plan_);
-    comm::Mesh mesh(torch::kMeta, std::make_unique<DryGroup>(plan_.shape.ranks()));
-    mesh.arrange(plan_.shape);
-    result_.gathered.device = gathered_bytes(dry, gather_limits(plan_, config_, apart_),
-                                             rest_.working, step.visits, mesh);
-    add_kept_inputs(step);
+  void add_step(const StepEstimate& step) {
+    const UnitPlan dry = make_meta_copy(plan_);
+    comm::DeviceMesh mesh(torch::kMeta, std::make_unique<FakeGroup>(plan_.shape.ranks()));
+    mesh.set_shape(plan_.shape);
+    result_.gathered.device = gathered_bytes(dry, gather_limits(plan_, config_, separate_device_),
+                                             offload_plan_.working, step.accesses, mesh);
+    add_saved_inputs(step);
     result_.activations.device = step.activation_bytes;
-    const GradientBytes gradients = gradient_bytes(dry, config_, rest_, mesh);
+    const GradientBytes gradients = gradient_bytes(dry, config_, offload_plan_, mesh);
     result_.gradients.device = gradients.kept;
     result_.gradient_buffers.device = gradients.buffers;
-    if (!rest_.gradients_land) return;
-    const bool pinned = rest_.link_pinned;
-    put(result_.gradients, rest_.host, pinned, gradients.kept_on_host);
-    put(result_.gradient_buffers, rest_.host, pinned, gradients.host_buffers);
-    put(result_.staging, rest_.host, pinned,
-        offload::Staging::kMost * rest_.most_updated * width_of(rest_.working));
+    if (!offload_plan_.offload_gradients) return;
+    const bool pinned = offload_plan_.link_pinned;
+    put(result_.gradients, offload_plan_.host, pinned, gradients.cpu_kept);
+    put(result_.gradient_buffers, offload_plan_.host, pinned, gradients.cpu_buffers);
+    put(result_.staging, offload_plan_.host, pinned,
+        offload::Staging::kMaxBuffers * offload_plan_.max_updated_elements *
+            element_bytes(offload_plan_.working));
   }
 
   void add_loading() {
     int64_t largest = 0;
-    for (const Unit& unit : plan_.units) largest = std::max(largest, unit.share().size());
+    for (const Unit& unit : plan_.units) largest = std::max(largest, unit.owned_range().size());
     result_.loading.device = largest * static_cast<int64_t>(sizeof(float));
-    if (apart_) result_.loading.host = result_.loading.device;
+    if (separate_device_) result_.loading.host = result_.loading.device;
   }
 
-  bool apart_;  // the host's memory is not the device's
+  bool separate_device_;  // the host's memory is not the device's
   UnitPlan plan_;
   const configs::Config& config_;
-  RestPlan rest_;
+  OffloadPlan offload_plan_;
   MemoryPlan result_;
 };
 
-PlaceBytes sum_of(std::initializer_list<PlaceBytes> parts) {
-  PlaceBytes sum;
-  for (const PlaceBytes& part : parts) sum += part;
+TierBytes sum_of(std::initializer_list<TierBytes> parts) {
+  TierBytes sum;
+  for (const TierBytes& part : parts) sum += part;
   return sum;
 }
 
-PlaceBytes most(const PlaceBytes& a, const PlaceBytes& b) {
+TierBytes max_of(const TierBytes& a, const TierBytes& b) {
   return {.device = std::max(a.device, b.device),
           .pinned = std::max(a.pinned, b.pinned),
           .host = std::max(a.host, b.host),
@@ -243,7 +251,7 @@ PlaceBytes most(const PlaceBytes& a, const PlaceBytes& b) {
 
 }  // namespace
 
-PlaceBytes& PlaceBytes::operator+=(const PlaceBytes& other) {
+TierBytes& TierBytes::operator+=(const TierBytes& other) {
   device += other.device;
   pinned += other.pinned;
   host += other.host;
@@ -251,17 +259,17 @@ PlaceBytes& PlaceBytes::operator+=(const PlaceBytes& other) {
   return *this;
 }
 
-PlaceBytes MemoryPlan::peak() const {
+TierBytes MemoryPlan::peak() const {
   // From the first value that is loaded to the end.
-  const PlaceBytes resting = sum_of({runtime, gpu_runtime, parameters, masters, file_buffers});
-  const PlaceBytes before =
-      most(sum_of({runtime, gpu_runtime, held, measuring}), sum_of({held, resting, loading}));
-  return most(before, sum_of({resting, gathered, gradients, gradient_buffers, states, staging,
-                              kept_inputs, saving, activations}));
+  const TierBytes persistent = sum_of({runtime, gpu_runtime, parameters, masters, file_buffers});
+  const TierBytes before_training =
+      max_of(sum_of({runtime, gpu_runtime, held, measuring}), sum_of({held, persistent, loading}));
+  return max_of(before_training, sum_of({persistent, gathered, gradients, gradient_buffers, states,
+                                         staging, saved_inputs, saving, activations}));
 }
 
 MemoryPlan plan_memory(const UnitPlan& plan, const configs::Config& config,
-                       torch::DeviceType device, const StepOutline& step) {
+                       torch::DeviceType device, const StepEstimate& step) {
   return MemoryPlanner(plan, config, device).make(step);
 }
 

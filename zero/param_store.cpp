@@ -10,7 +10,7 @@ Lease::~Lease() {
   if (store_ != nullptr) store_->end_lease(block_);
 }
 
-ParamStore::ParamStore(const UnitPlan& plan, const comm::Mesh& mesh, torch::Device device,
+ParamStore::ParamStore(const UnitPlan& plan, const comm::DeviceMesh& mesh, torch::Device device,
                        ParamStoreOptions options)
     : plan_(plan),
       mesh_(mesh),
@@ -19,65 +19,70 @@ ParamStore::ParamStore(const UnitPlan& plan, const comm::Mesh& mesh, torch::Devi
       buffers_(plan, options_.dtype, device),
       on_device_(offload::make_memory_store(device)),
       states_(plan.units.size()) {
-  options_.rests.resize(plan.units.size(), nullptr);
+  options_.shard_stores.resize(plan.units.size(), nullptr);
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    offload::ShardStore*& store = options_.rests[unit];
+    offload::ShardStore*& store = options_.shard_stores[unit];
     if (store == nullptr) store = on_device_.get();
-    states_[unit].holders = &mesh.sharing(plan.units[unit].copies);
-    states_[unit].present = !released(unit);
-    if (!released(unit)) continue;
-    states_[unit].number = store->add(range(unit).size(), options_.dtype);
-    if (options_.near_ranks == 1) continue;
-    Near& near = states_[unit].near;
-    near.run = &mesh.sharing_near(plan.units[unit].copies, options_.near_ranks);
-    near.across = &mesh.sharing_across(plan.units[unit].copies, options_.near_ranks);
-    near.shares = torch::empty({near.across->size() * range(unit).size()},
-                               torch::TensorOptions(device).dtype(options_.dtype));
+    states_[unit].shard_group = &mesh.shard_group(plan.units[unit].num_replicas);
+    states_[unit].present = !is_gathered_before_use(unit);
+    if (!is_gathered_before_use(unit)) continue;
+    states_[unit].store_index = store->add(range(unit).size(), options_.dtype);
+    if (options_.hpz_partition_size == 1) continue;
+    SecondaryShard& secondary = states_[unit].secondary;
+    secondary.shard_group =
+        &mesh.secondary_shard_group(plan.units[unit].num_replicas, options_.hpz_partition_size);
+    secondary.replica_group =
+        &mesh.secondary_replica_group(plan.units[unit].num_replicas, options_.hpz_partition_size);
+    secondary.shards = torch::empty({secondary.replica_group->size() * range(unit).size()},
+                                    torch::TensorOptions(device).dtype(options_.dtype));
   }
 }
 
 ParamStore::~ParamStore() = default;
 
-offload::Tile ParamStore::tile(size_t unit) const {
-  return {states_[unit].number, 0, range(unit).size()};
+offload::ShardChunk ParamStore::tile(size_t unit) const {
+  return {states_[unit].store_index, 0, range(unit).size()};
 }
 
 bool ParamStore::on_device(size_t unit) const {
-  return !released(unit) || options_.rests[unit] == on_device_.get();
+  return !is_gathered_before_use(unit) || options_.shard_stores[unit] == on_device_.get();
 }
 
 // With one holder a share is all: what was copied to the device for the lease is the unit.
-bool ParamStore::lent_whole(size_t unit) const {
-  return plan_.units[unit].alone() && options_.staging && !on_device(unit);
+bool ParamStore::aliases_store(size_t unit) const {
+  return plan_.units[unit].is_unsharded() && options_.staging && !on_device(unit);
 }
 
-offload::TileLease ParamStore::share(size_t unit, torch::Device device, offload::Access access,
-                                     const std::optional<device::Point>& idle) {
-  const bool lent = on_device(unit) && device != device_;
+offload::ChunkLease ParamStore::acquire_shard(size_t unit, torch::Device device,
+                                              offload::Access access,
+                                              const std::optional<device::StreamEvent>& idle) {
+  const bool shared = on_device(unit) && device != device_;
   const bool waits = on_device(unit) && order_written(unit);
   const Range own = range(unit);
-  offload::TileLease lease =
-      released(unit) ? options_.rests[unit]->borrow(tile(unit), lent ? device_ : device, access)
-                     : offload::TileLease(buffers_.whole(unit).narrow(0, own.begin, own.size()));
-  if (!lent) return lease;
+  offload::ChunkLease lease =
+      is_gathered_before_use(unit)
+          ? options_.shard_stores[unit]->acquire(tile(unit), shared ? device_ : device, access)
+          : offload::ChunkLease(buffers_.whole(unit).narrow(0, own.begin, own.size()));
+  if (!shared) return lease;
   ZEROTH_CHECK(options_.staging, "unit {} lies on {}, asked for {}", plan_.units[unit].name,
                device_.str(), device.str());
   return options_.staging->lease(lease.tensor(), device, access,
-                                 idle && !waits ? *idle : options_.staging->now(),
+                                 idle && !waits ? *idle : options_.staging->record_event(),
                                  &states_[unit].written);
 }
 
 torch::Tensor ParamStore::in_place(size_t unit) const {
   // With staging, an update on the host is written back to the device later.
   if (on_device(unit) && (!device_.is_cpu() || options_.staging)) return {};
-  if (released(unit)) return options_.rests[unit]->in_place(states_[unit].number);
+  if (is_gathered_before_use(unit))
+    return options_.shard_stores[unit]->in_place(states_[unit].store_index);
   const Range own = range(unit);
   return buffers_.whole(unit).narrow(0, own.begin, own.size());
 }
 
 std::vector<bool> ParamStore::present() const {
   std::vector<bool> present;
-  for (const State& state : states_) present.push_back(state.present);
+  for (const ParamState& state : states_) present.push_back(state.present);
   return present;
 }
 
@@ -86,17 +91,17 @@ Reads ParamStore::reads(const std::vector<size_t>& units) const {
   const std::set<offload::ShardStore*> all = stores();
   if (all == std::set<offload::ShardStore*>{on_device_.get()}) return reads;
   for (offload::ShardStore* store : all) reads[store];
-  for (const size_t unit : units) reads[options_.rests[unit]].push_back(tile(unit));
+  for (const size_t unit : units) reads[options_.shard_stores[unit]].push_back(tile(unit));
   return reads;
 }
 
 void ParamStore::begin_gather(size_t unit) {
-  State& state = states_[unit];
+  ParamState& state = states_[unit];
   if (state.present) return;
   const torch::NoGradGuard no_grad;
-  if (state.near.run != nullptr) {
-    buffers_.fill(unit);
-    issue(unit, [&] { gather_near(unit); });
+  if (state.secondary.shard_group != nullptr) {
+    buffers_.allocate(unit);
+    issue(unit, [&] { gather_secondary(unit); });
   } else {
     gather_from_all(unit);
   }
@@ -105,68 +110,70 @@ void ParamStore::begin_gather(size_t unit) {
 
 bool ParamStore::order_written(size_t unit) {
   if (!states_[unit].written) return false;
-  options_.staging->order(std::exchange(states_[unit].written, {}));
+  options_.staging->wait_event(std::exchange(states_[unit].written, {}));
   return true;
 }
 
 // What has to wait for an update, or for a copy, does so beside the current stream: only who uses
 // the unit waits for its gather.
 void ParamStore::issue(size_t unit, const std::function<void()>& gather) {
-  State& state = states_[unit];
+  ParamState& state = states_[unit];
   const auto ordered = [&] {
     order_written(unit);
-    state.gathered.order();
+    state.gathered.block_current_stream();
     gather();
   };
   if (!options_.staging || (!state.written && on_device(unit))) return ordered();
-  state.written = options_.staging->beside({options_.staging->now()}, ordered);
+  state.written = options_.staging->run_on_side_stream({options_.staging->record_event()}, ordered);
 }
 
 void ParamStore::gather_from_all(size_t unit) {
   torch::Tensor own;
-  if (released(unit)) own = read_share(unit);
-  if (lent_whole(unit)) return;
+  if (is_gathered_before_use(unit)) own = read_shard(unit);
+  if (aliases_store(unit)) return;
   issue(unit, [&] {
-    State& state = states_[unit];
-    if (!released(unit)) own = share(unit, device_, offload::Access::kRead).tensor();
+    ParamState& state = states_[unit];
+    if (!is_gathered_before_use(unit))
+      own = acquire_shard(unit, device_, offload::Access::kRead).tensor();
     // An alias with its own version counter: a graph kept from forward still refers to the
     // parameters.
-    state.pending.push_back(state.holders->all_gather(
+    state.pending.push_back(state.shard_group->all_gather(
         buffers_.whole(unit).variable_data(), own, "parameters of " + plan_.units[unit].label()));
   });
 }
 
 // The first gather behind an update refreshes the near shares; all of them, that one too, go to
 // near ranks alone. The shares of a run of holders lie behind each other in the unit.
-void ParamStore::gather_near(size_t unit) {
+void ParamStore::gather_secondary(size_t unit) {
   const std::string label = plan_.units[unit].label();
-  Near& near = states_[unit].near;
-  const int64_t share = range(unit).size();
-  if (!near.fresh) {
-    const offload::TileLease own =
-        options_.rests[unit]->borrow(tile(unit), device_, offload::Access::kRead);
-    near.across->all_gather(near.shares, own.tensor(), "near shares of " + label).wait();
-    near.fresh = true;
+  SecondaryShard& secondary = states_[unit].secondary;
+  const int64_t shard_numel = range(unit).size();
+  if (!secondary.up_to_date) {
+    const offload::ChunkLease own =
+        options_.shard_stores[unit]->acquire(tile(unit), device_, offload::Access::kRead);
+    secondary.replica_group->all_gather(secondary.shards, own.tensor(), "near shares of " + label)
+        .wait();
+    secondary.up_to_date = true;
   }
   const torch::Tensor whole = buffers_.whole(unit).variable_data();
-  const int64_t run = near.run->size() * share;
-  for (int64_t i = 0; i < near.across->size(); ++i) {
-    states_[unit].pending.push_back(near.run->all_gather(whole.narrow(0, i * run, run),
-                                                         near.shares.narrow(0, i * share, share),
-                                                         "parameters of " + label));
+  const int64_t run_numel = secondary.shard_group->size() * shard_numel;
+  for (int64_t i = 0; i < secondary.replica_group->size(); ++i) {
+    states_[unit].pending.push_back(secondary.shard_group->all_gather(
+        whole.narrow(0, i * run_numel, run_numel),
+        secondary.shards.narrow(0, i * shard_numel, shard_numel), "parameters of " + label));
   }
 }
 
 // Gives the buffer memory; `gathered` has what the gather reads.
-torch::Tensor ParamStore::read_share(size_t unit) {
+torch::Tensor ParamStore::read_shard(size_t unit) {
   if (reading_.size() >= options_.max_reads) end_gather(reading_.front());
   // What can fail comes before anything is counted.
-  offload::TileLease gathered = options_.rests[unit]->borrow_ahead(tile(unit), device_);
+  offload::ChunkLease gathered = options_.shard_stores[unit]->acquire_async(tile(unit), device_);
   const torch::Tensor own = gathered.tensor();
-  if (lent_whole(unit)) {
-    buffers_.fill_with(unit, own.data_ptr());  // ordered where it is leased
+  if (aliases_store(unit)) {
+    buffers_.alias_memory(unit, own.data_ptr());  // ordered where it is leased
   } else {
-    buffers_.fill(unit);
+    buffers_.allocate(unit);
     reading_.push_back(unit);
   }
   states_[unit].gathered = std::move(gathered);
@@ -174,7 +181,7 @@ torch::Tensor ParamStore::read_share(size_t unit) {
 }
 
 void ParamStore::end_gather(size_t unit) {
-  for (comm::Pending& pending : states_[unit].pending) pending.wait();
+  for (comm::CollectiveHandle& pending : states_[unit].pending) pending.wait();
   states_[unit].pending.clear();
   if (std::erase(reading_, unit) > 0) states_[unit].gathered = {};
 }
@@ -183,7 +190,7 @@ Lease ParamStore::lease(size_t block) {
   for (const size_t unit : plan_.block_units[block]) {
     order_written(unit);  // not a wait for other ranks
     end_gather(unit);
-    states_[unit].gathered.order();
+    states_[unit].gathered.block_current_stream();
     ++states_[unit].leases;
   }
   return Lease(*this, block);
@@ -194,8 +201,8 @@ void ParamStore::end_lease(size_t block) {
 }
 
 void ParamStore::release(size_t unit) {
-  State& state = states_[unit];
-  if (!state.present || !released(unit)) return;
+  ParamState& state = states_[unit];
+  if (!state.present || !is_gathered_before_use(unit)) return;
   end_gather(unit);
   buffers_.release(unit);
   state.gathered = {};
@@ -209,22 +216,23 @@ void ParamStore::release_all_but(const std::vector<size_t>& kept) {
   }
 }
 
-void ParamStore::updated(size_t unit, const device::Point& written) {
-  State& state = states_[unit];
+void ParamStore::mark_updated(size_t unit, const device::StreamEvent& written) {
+  ParamState& state = states_[unit];
   ZEROTH_CHECK(state.leases == 0, "unit {} is updated while leased", plan_.units[unit].name);
   release(unit);
-  state.near.fresh = false;
-  if (plan_.units[unit].retention == Retention::kRefresh) {
+  state.secondary.up_to_date = false;
+  if (plan_.units[unit].gather_policy == GatherPolicy::kAfterUpdate) {
     end_gather(unit);
     state.present = false;
   }
   if (written && on_device(unit)) state.written = written;
 }
 
-int64_t ParamStore::resting_bytes() const {
-  int64_t bytes = buffers_.kept_bytes();
-  for (const State& state : states_) {
-    if (state.near.shares.defined()) bytes += static_cast<int64_t>(state.near.shares.nbytes());
+int64_t ParamStore::persistent_bytes() const {
+  int64_t bytes = buffers_.persistent_bytes();
+  for (const ParamState& state : states_) {
+    if (state.secondary.shards.defined())
+      bytes += static_cast<int64_t>(state.secondary.shards.nbytes());
   }
   for (const offload::ShardStore* store : stores()) {
     bytes += store->bytes().device + store->bytes().host;
@@ -233,7 +241,7 @@ int64_t ParamStore::resting_bytes() const {
 }
 
 std::set<offload::ShardStore*> ParamStore::stores() const {
-  return {options_.rests.begin(), options_.rests.end()};
+  return {options_.shard_stores.begin(), options_.shard_stores.end()};
 }
 
 }  // namespace zeroth::zero

@@ -12,7 +12,8 @@ namespace {
 
 class ScatterReducer final : public GradReducer {
  public:
-  ScatterReducer(const UnitPlan& plan, const comm::Mesh& mesh, const GradReducerOptions& options)
+  ScatterReducer(const UnitPlan& plan, const comm::DeviceMesh& mesh,
+                 const GradReducerOptions& options)
       : plan_(plan),
         mesh_(mesh),
         options_(options),
@@ -23,15 +24,16 @@ class ScatterReducer final : public GradReducer {
     for (size_t unit = 0; unit < units_.size(); ++unit) {
       if (!plan.units[unit].trainable) continue;
       const int64_t numel = plan.units[unit].layout.shard_numel();
-      units_[unit].shard = options.landing ? options.landing->shard(numel, options.accumulation)
-                                           : torch::empty({numel}, like);
+      units_[unit].shard = options.gradient_offload ? options.gradient_offload->allocate_shard(
+                                                          numel, options.accumulation)
+                                                    : torch::empty({numel}, like);
     }
   }
 
   void open(size_t block) override {
     for (const size_t unit : plan_.block_units[block]) {
       if (!plan_.units[unit].trainable) continue;
-      units_[unit].open = pool_.take_tensor(plan_.units[unit].layout.numel(), options_.wire);
+      units_[unit].open = pool_.acquire_tensor(plan_.units[unit].layout.numel(), options_.wire);
       open_grad_views(plan_.units[unit], units_[unit].open, /*holds_sum=*/false);
     }
   }
@@ -39,21 +41,21 @@ class ScatterReducer final : public GradReducer {
   void add(size_t block, bool last) override {
     for (const size_t unit : plan_.block_units[block]) {
       if (!plan_.units[unit].trainable) continue;
-      UnitState& state = units_[unit];
+      ShardGradient& state = units_[unit];
       close_grad_views(plan_.units[unit], state.open, /*holds_sum=*/false, state.got);
       // What lands once a step is squared before it leaves the device.
       const bool once = last && !state.holds_sum && plan_.units[unit].blocks.size() == 1;
-      if (options_.landing && once) {
+      if (options_.gradient_offload && once) {
         state.squared = torch::zeros({}, state.open.options().dtype(torch::kDouble));
       }
-      exchange_.start({.holders = mesh_.sharing(plan_.units[unit].copies),
+      exchange_.start({.shard_group = mesh_.shard_group(plan_.units[unit].num_replicas),
                        .whole = std::move(state.open),
                        .range = range(unit),
-                       .target = options_.landing ? torch::Tensor() : state.shard,
-                       .host = options_.landing ? state.shard : torch::Tensor(),
+                       .target = options_.gradient_offload ? torch::Tensor() : state.shard,
+                       .host = options_.gradient_offload ? state.shard : torch::Tensor(),
                        .squared = state.squared,
                        .add = state.holds_sum,
-                       .give_back = true,
+                       .return_to_pool = true,
                        .what = "gradients of " + plan_.units[unit].label()});
       state.holds_sum = true;
     }
@@ -63,7 +65,7 @@ class ScatterReducer final : public GradReducer {
     exchange_.drain();
     std::vector<torch::Tensor> squares;  // by unit: undefined where the shard is yet to be squared
     std::vector<torch::Tensor> whole;
-    for (UnitState& unit : units_) {
+    for (ShardGradient& unit : units_) {
       if (!unit.shard.defined()) continue;
       if (!unit.holds_sum) unit.shard.zero_();  // no block opened it
       squares.push_back(unit.squared);
@@ -88,25 +90,26 @@ class ScatterReducer final : public GradReducer {
 
   void reset() override {
     exchange_.drain();
-    for (UnitState& unit : units_) {
-      if (unit.open.defined()) pool_.give_tensor(std::exchange(unit.open, torch::Tensor()));
+    for (ShardGradient& unit : units_) {
+      if (unit.open.defined()) pool_.release_tensor(std::exchange(unit.open, torch::Tensor()));
       unit.holds_sum = false;
       unit.squared = torch::Tensor();
       unit.got.clear();
     }
   }
 
-  int64_t resting_bytes() const override {
+  int64_t persistent_bytes() const override {
     int64_t bytes = pool_.allocated_bytes();
-    if (options_.landing) return bytes;
-    for (const UnitState& unit : units_) bytes += unit.shard.defined() ? unit.shard.nbytes() : 0;
+    if (options_.gradient_offload) return bytes;
+    for (const ShardGradient& unit : units_)
+      bytes += unit.shard.defined() ? unit.shard.nbytes() : 0;
     return bytes;
   }
 
   int64_t buffer_bytes() const override { return pool_.allocated_bytes(); }
 
  private:
-  struct UnitState {
+  struct ShardGradient {
     torch::Tensor shard;     // sum over the step's micro-batches so far
     torch::Tensor squared;   // of the shard, while it is on its way to the host; or undefined
     torch::Tensor open;      // whole gradient of the micro-batch, wire dtype
@@ -115,16 +118,17 @@ class ScatterReducer final : public GradReducer {
   };
 
   const UnitPlan& plan_;
-  const comm::Mesh& mesh_;
+  const comm::DeviceMesh& mesh_;
   GradReducerOptions options_;
   BufferPool pool_;
   GradExchange exchange_;
-  std::vector<UnitState> units_;
+  std::vector<ShardGradient> units_;
 };
 
 }  // namespace
 
-std::unique_ptr<GradReducer> make_scatter_reducer(const UnitPlan& plan, const comm::Mesh& mesh,
+std::unique_ptr<GradReducer> make_scatter_reducer(const UnitPlan& plan,
+                                                  const comm::DeviceMesh& mesh,
                                                   const GradReducerOptions& options) {
   return std::make_unique<ScatterReducer>(plan, mesh, options);
 }

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "zero/element_numbers.h"
-#include "zero/rest_plan.h"
-#include "zero/whole_sums.h"
+#include "zero/element_offsets.h"
+#include "zero/global_sums.h"
+#include "zero/offload_plan.h"
 
 namespace zeroth::zero {
 
@@ -18,7 +18,7 @@ using offload::Access;
 namespace {
 
 int64_t aligned_tile(int64_t elements) {
-  constexpr int64_t kAlignment = optim::UpdateRule::kTileAlignment;
+  constexpr int64_t kAlignment = optim::UpdateRule::kChunkAlignment;
   return std::max(elements / kAlignment, int64_t{1}) * kAlignment;
 }
 
@@ -27,14 +27,14 @@ torch::Tensor part(const torch::Tensor& tensor, const Range& range) {
 }
 
 // `values` may be what is lent.
-void give(const offload::TileLease& lease, const torch::Tensor& values) {
-  const torch::Tensor lent = lease.tensor();
-  if (lent.const_data_ptr() != values.const_data_ptr()) lent.copy_(values);
+void write_values(const offload::ChunkLease& lease, const torch::Tensor& values) {
+  const torch::Tensor target = lease.tensor();
+  if (target.const_data_ptr() != values.const_data_ptr()) target.copy_(values);
 }
 
 }  // namespace
 
-static_assert(FlatLayout::kAlignment % optim::UpdateRule::kTileAlignment == 0);
+static_assert(FlatLayout::kAlignment % optim::UpdateRule::kChunkAlignment == 0);
 
 std::vector<size_t> ShardedOptimizer::UnitShards::all() const {
   std::vector<size_t> shards = states;
@@ -43,7 +43,7 @@ std::vector<size_t> ShardedOptimizer::UnitShards::all() const {
 }
 
 ShardedOptimizer::ShardedOptimizer(const UnitPlan& plan, ParamStore& params, GradReducer& grads,
-                                   std::vector<UpdatePlace> places, const Options& options)
+                                   std::vector<OptimizerPlacement> places, const Options& options)
     : plan_(plan),
       params_(params),
       grads_(grads),
@@ -51,25 +51,25 @@ ShardedOptimizer::ShardedOptimizer(const UnitPlan& plan, ParamStore& params, Gra
       tile_elements_(aligned_tile(options.tile_elements)),
       staging_(options.staging),
       shards_(plan.units.size()),
-      waiting_(plan.units.size(), false),
+      pending_(plan.units.size(), false),
       updated_(plan.units.size()) {
-  std::vector<std::vector<optim::NumberedPart>> numbers = element_numbers(plan);
+  std::vector<std::vector<optim::OffsetSpan>> offsets = element_offsets(plan);
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    shards_[unit].numbers = std::move(numbers[unit]);
+    shards_[unit].offsets = std::move(offsets[unit]);
     if (!plan.units[unit].trainable) continue;
     add(unit);
     const Range own = grads.range(unit);
-    const std::vector<optim::Stretch> whole = {{0, own.size(), /*decays=*/true}};
+    const std::vector<optim::ParamGroupRange> whole = {{0, own.size(), /*decays=*/true}};
     shards_[unit].stretches =
-        options.decay_vectors ? whole : plan.units[unit].layout.stretches(own);
+        options.decay_vectors ? whole : plan.units[unit].layout.param_group_ranges(own);
     if (places_[unit].rule->norm_pass() == nullptr) continue;
-    shards_[unit].stretches = plan.units[unit].layout.parameters(own);
-    for (optim::Stretch& stretch : shards_[unit].stretches) {
+    shards_[unit].stretches = plan.units[unit].layout.parameter_ranges(own);
+    for (optim::ParamGroupRange& stretch : shards_[unit].stretches) {
       stretch.decays = stretch.decays || options.decay_vectors;
     }
   }
   for (size_t unit = 0; unit < plan.units.size(); ++unit) fill_states(unit);
-  expect_leases();
+  reserve_staging();
 }
 
 ShardedOptimizer::~ShardedOptimizer() {
@@ -77,18 +77,18 @@ ShardedOptimizer::~ShardedOptimizer() {
 }
 
 // What an update brings to where it is made: parameters whole, gradients by tiles.
-void ShardedOptimizer::expect_leases() {
+void ShardedOptimizer::reserve_staging() {
   if (!staging_) return;
   const auto width = static_cast<int64_t>(c10::elementSize(params_.dtype()));
   for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
     if (!plan_.units[unit].trainable) continue;
     const torch::Device where = places_[unit].device;
     const int64_t numel = params_.range(unit).size();
-    if (where.is_cpu()) staging_->expect(where, numel * width);
+    if (where.is_cpu()) staging_->reserve(where, numel * width);
     const torch::Tensor grad = grads_.grad(unit);
     if (!grad.defined() || where.is_cpu() || grad.device() == where) continue;
-    staging_->expect(where,
-                     std::min(numel, tile_elements_) * static_cast<int64_t>(grad.element_size()));
+    staging_->reserve(where,
+                      std::min(numel, tile_elements_) * static_cast<int64_t>(grad.element_size()));
   }
 }
 
@@ -109,7 +109,9 @@ void ShardedOptimizer::fill_states(size_t unit) {
   if (shards_[unit].states.empty() || places_[unit].rule->initial_state() == 0) return;
   for_each_tile(unit, [&](const Range& tile) {
     for (const size_t shard : shards_[unit].states) {
-      borrow(unit, shard, tile, Access::kWrite).tensor().fill_(places_[unit].rule->initial_state());
+      acquire(unit, shard, tile, Access::kWrite)
+          .tensor()
+          .fill_(places_[unit].rule->initial_state());
     }
   });
 }
@@ -122,45 +124,45 @@ void ShardedOptimizer::for_each_tile(size_t unit,
   }
 }
 
-offload::TileLease ShardedOptimizer::borrow(size_t unit, size_t shard, const Range& tile,
-                                            Access access) {
-  if (updated_[unit]) staging_->order(std::exchange(updated_[unit], {}));
-  return places_[unit].states->borrow({shard, tile.begin, tile.end}, places_[unit].device, access);
+offload::ChunkLease ShardedOptimizer::acquire(size_t unit, size_t shard, const Range& tile,
+                                              Access access) {
+  if (updated_[unit]) staging_->wait_event(std::exchange(updated_[unit], {}));
+  return places_[unit].states->acquire({shard, tile.begin, tile.end}, places_[unit].device, access);
 }
 
 void ShardedOptimizer::set_master(size_t unit, const torch::Tensor& values) {
-  offload::TileLease share = params_.share(unit, places_[unit].device, Access::kWrite);
+  offload::ChunkLease lease = params_.acquire_shard(unit, places_[unit].device, Access::kWrite);
   if (const auto shard = shards_[unit].master) {
     for_each_tile(unit, [&](const Range& tile) {
-      const offload::TileLease master = borrow(unit, *shard, tile, Access::kWrite);
-      give(master, part(values, tile));
+      const offload::ChunkLease master = acquire(unit, *shard, tile, Access::kWrite);
+      write_values(master, part(values, tile));
       // Rounded where the update is made: LibTorch would round the host's values on the host, into
       // pageable memory, from which a GPU copies slowly.
-      part(share.tensor(), tile).copy_(master.tensor());
+      part(lease.tensor(), tile).copy_(master.tensor());
     });
   } else {
-    give(share, values);
+    write_values(lease, values);
   }
-  share = {};
-  params_.updated(unit);
+  lease = {};
+  params_.mark_updated(unit);
 }
 
-void ShardedOptimizer::begin(const optim::UpdateStep& step) {
+void ShardedOptimizer::begin_step(const optim::UpdateStep& step) {
   step_ = step;
-  if (staging_) idle_ = staging_->now();
+  if (staging_) idle_ = staging_->record_event();
   for (size_t unit = 0; unit < shards_.size(); ++unit) {
     if (!plan_.units[unit].trainable) continue;
-    ZEROTH_CHECK(!waiting_[unit], "unit {}: nothing has used its last update",
+    ZEROTH_CHECK(!pending_[unit], "unit {}: nothing has used its last update",
                  plan_.units[unit].name);
-    waiting_[unit] = true;
+    pending_[unit] = true;
   }
 }
 
-std::vector<Update> ShardedOptimizer::updates() const {
-  std::vector<Update> updates(shards_.size(), Update::kNone);
+std::vector<PendingUpdate> ShardedOptimizer::updates() const {
+  std::vector<PendingUpdate> updates(shards_.size(), PendingUpdate::kNone);
   for (size_t unit = 0; unit < shards_.size(); ++unit) {
-    if (waiting_[unit])
-      updates[unit] = shards_[unit].master ? Update::kOverwrites : Update::kChanges;
+    if (pending_[unit])
+      updates[unit] = shards_[unit].master ? PendingUpdate::kOverwrite : PendingUpdate::kInPlace;
   }
   return updates;
 }
@@ -168,7 +170,7 @@ std::vector<Update> ShardedOptimizer::updates() const {
 Reads ShardedOptimizer::reads() const {
   Reads reads;
   for (size_t unit = 0; unit < shards_.size(); ++unit) {
-    if (!waiting_[unit]) continue;
+    if (!pending_[unit]) continue;
     const int passes = places_[unit].rule->norm_pass() == nullptr ? 1 : 2;
     for (int pass = 0; pass < passes; ++pass) {
       for_each_tile(unit, [&](const Range& tile) {
@@ -181,8 +183,8 @@ Reads ShardedOptimizer::reads() const {
   return reads;
 }
 
-void ShardedOptimizer::bring_up_to_date(size_t unit) {
-  if (!waiting_[unit]) return;
+void ShardedOptimizer::apply_pending_update(size_t unit) {
+  if (!pending_[unit]) return;
   // Some of its tiles have the update, so it cannot be applied again.
   if (updating_) {
     throw Error("an error interrupted the update of {}: its values lie between two steps",
@@ -192,33 +194,35 @@ void ShardedOptimizer::bring_up_to_date(size_t unit) {
   const torch::NoGradGuard no_grad;
   const auto work = [&] {
     const Access access = shards_[unit].master ? Access::kWrite : Access::kReadWrite;
-    const offload::TileLease working = params_.share(unit, places_[unit].device, access, idle_);
-    update(unit, working.tensor());
+    const offload::ChunkLease working =
+        params_.acquire_shard(unit, places_[unit].device, access, idle_);
+    update_unit(unit, working.tensor());
   };
-  device::Point written;
+  device::StreamEvent written;
   if (staging_ && places_[unit].device == params_.device()) {
-    written = staging_->beside({idle_}, work);  // tiles come and go beside the forward pass
+    written =
+        staging_->run_on_side_stream({idle_}, work);  // tiles come and go beside the forward pass
   } else {
     work();
   }
   updating_.reset();
-  waiting_[unit] = false;
+  pending_[unit] = false;
   updated_[unit] = written;
-  params_.updated(unit, written);
+  params_.mark_updated(unit, written);
 }
 
-void ShardedOptimizer::update(size_t unit, const torch::Tensor& working) {
+void ShardedOptimizer::update_unit(size_t unit, const torch::Tensor& working) {
   const optim::UpdateRule& rule = *places_[unit].rule;
-  Pass pass = {Access::kReadWrite, Access::kReadWrite, /*reads_gradient=*/true};
+  TilePass pass = {Access::kReadWrite, Access::kReadWrite, /*reads_gradient=*/true};
   torch::Tensor ratios;
   if (const optim::UpdateRule::NormPass* const norms = rule.norm_pass()) {
     ratios = norm_ratios(unit, *norms, working);
     pass = {Access::kRead, Access::kReadWrite, /*reads_gradient=*/false};
   }
   for_each_tile(unit, [&](const Range& tile) {
-    Borrowed borrowed = borrow_tile(unit, tile, working, pass);
-    borrowed.tile.ratios = ratios;
-    rule.apply_stretches(borrowed.tile, step_, borrowed.stretches);
+    AcquiredTile acquired = acquire_tile(unit, tile, working, pass);
+    acquired.tile.ratios = ratios;
+    rule.apply_param_groups(acquired.tile, step_, acquired.stretches);
   });
 }
 
@@ -230,55 +234,55 @@ torch::Tensor ShardedOptimizer::norm_ratios(size_t unit, const optim::UpdateRule
   torch::Tensor sums =
       at::zeros({parameters, 2}, torch::TensorOptions(where).dtype(torch::kDouble));
   for_each_tile(unit, [&](const Range& tile) {
-    const Borrowed borrowed = borrow_tile(
+    const AcquiredTile acquired = acquire_tile(
         unit, tile, working, {Access::kReadWrite, Access::kRead, /*reads_gradient=*/true});
-    norms.sum(borrowed.tile, step_, borrowed.stretches, sums);
+    norms.sum(acquired.tile, step_, acquired.stretches, sums);
   });
   const torch::Tensor own = sums.to(params_.device());
-  return norms.ratios(sums_of_wholes(plan_.units[unit], own, params_.mesh()).to(where));
+  return norms.ratios(global_sums(plan_.units[unit], own, params_.mesh()).to(where));
 }
 
-ShardedOptimizer::Borrowed ShardedOptimizer::borrow_tile(size_t unit, const Range& tile,
-                                                         const torch::Tensor& working,
-                                                         const Pass& pass) {
+ShardedOptimizer::AcquiredTile ShardedOptimizer::acquire_tile(size_t unit, const Range& tile,
+                                                              const torch::Tensor& working,
+                                                              const TilePass& pass) {
   const UnitShards& shards = shards_[unit];
-  Borrowed borrowed;
+  AcquiredTile acquired;
   for (const size_t shard : shards.states) {
-    borrowed.leases.push_back(borrow(unit, shard, tile, pass.states));
-    borrowed.states.push_back(borrowed.leases.back().tensor());
+    acquired.leases.push_back(acquire(unit, shard, tile, pass.states));
+    acquired.states.push_back(acquired.leases.back().tensor());
   }
   const torch::Tensor weights = part(working, tile);
-  borrowed.tile = {.master = weights,
+  acquired.tile = {.master = weights,
                    .grad = torch::Tensor(),
-                   .states = borrowed.states,
+                   .states = acquired.states,
                    .first_element = tile.begin,
-                   .numbers = shards.numbers};
+                   .offsets = shards.offsets};
   if (shards.master) {
-    borrowed.leases.push_back(borrow(unit, *shards.master, tile, pass.master));
-    borrowed.tile.master = borrowed.leases.back().tensor();
-    borrowed.tile.copy = weights;
+    acquired.leases.push_back(acquire(unit, *shards.master, tile, pass.master));
+    acquired.tile.master = acquired.leases.back().tensor();
+    acquired.tile.copy = weights;
   }
   if (pass.reads_gradient) {
-    borrowed.gradient = gradient(unit, tile);
-    borrowed.tile.grad = borrowed.gradient.tensor();
+    acquired.gradient = gradient(unit, tile);
+    acquired.tile.grad = acquired.gradient.tensor();
   }
   for (const auto& [begin, end, decays, parameter] : shards.stretches) {
     const Range both = {std::max(begin, tile.begin), std::min(end, tile.end)};
     if (both.size() <= 0) continue;
-    borrowed.stretches.push_back(
+    acquired.stretches.push_back(
         {both.begin - tile.begin, both.end - tile.begin, decays, parameter});
   }
-  if (watch_ != nullptr) {
-    std::vector<torch::Tensor> arrays = {borrowed.tile.master};
-    arrays.insert(arrays.end(), borrowed.states.begin(), borrowed.states.end());
-    watch_->before_update(unit, tile, arrays);
+  if (observer_ != nullptr) {
+    std::vector<torch::Tensor> arrays = {acquired.tile.master};
+    arrays.insert(arrays.end(), acquired.states.begin(), acquired.states.end());
+    observer_->before_update(unit, tile, arrays);
   }
-  return borrowed;
+  return acquired;
 }
 
-offload::TileLease ShardedOptimizer::gradient(size_t unit, const Range& tile) {
+offload::ChunkLease ShardedOptimizer::gradient(size_t unit, const Range& tile) {
   const torch::Tensor grad = part(grads_.grad(unit), tile);
-  if (!staging_) return offload::TileLease(grad);
+  if (!staging_) return offload::ChunkLease(grad);
   // It has landed; what rests on the device is updated there.
   return staging_->lease(grad, places_[unit].device, Access::kRead, /*idle=*/{});
 }
@@ -318,29 +322,29 @@ torch::Tensor ShardedOptimizer::array(size_t unit, size_t index) {
 }
 
 void ShardedOptimizer::set_array(size_t unit, size_t index, const torch::Tensor& values) {
-  bring_up_to_date(unit);
+  apply_pending_update(unit);
   const torch::NoGradGuard no_grad;
   if (index == 0) return set_master(unit, values);
   const size_t shard = shards_[unit].states.at(index - 1);
   for_each_tile(unit, [&](const Range& tile) {
-    give(borrow(unit, shard, tile, Access::kWrite), part(values, tile));
+    write_values(acquire(unit, shard, tile, Access::kWrite), part(values, tile));
   });
 }
 
-std::optional<size_t> ShardedOptimizer::shard_of(size_t unit, size_t index) const {
+std::optional<size_t> ShardedOptimizer::find_shard(size_t unit, size_t index) const {
   return index == 0 ? shards_[unit].master : shards_[unit].states.at(index - 1);
 }
 
 torch::Tensor ShardedOptimizer::in_place(size_t unit, size_t index) {
-  const auto shard = shard_of(unit, index);
+  const auto shard = find_shard(unit, index);
   return shard ? places_[unit].states->in_place(*shard) : params_.in_place(unit);
 }
 
-offload::TileLease ShardedOptimizer::read(size_t unit, size_t index, const Range& tile) {
-  if (const auto shard = shard_of(unit, index)) return borrow(unit, *shard, tile, Access::kRead);
-  const auto share = std::make_shared<offload::TileLease>(
-      params_.share(unit, places_[unit].device, Access::kRead));
-  return offload::TileLease(part(share->tensor(), tile), [share] {});
+offload::ChunkLease ShardedOptimizer::read(size_t unit, size_t index, const Range& tile) {
+  if (const auto shard = find_shard(unit, index)) return acquire(unit, *shard, tile, Access::kRead);
+  const auto lease = std::make_shared<offload::ChunkLease>(
+      params_.acquire_shard(unit, places_[unit].device, Access::kRead));
+  return offload::ChunkLease(part(lease->tensor(), tile), [lease] {});
 }
 
 std::vector<Range> ShardedOptimizer::tiles(size_t unit) const {
@@ -349,24 +353,24 @@ std::vector<Range> ShardedOptimizer::tiles(size_t unit) const {
   return tiles;
 }
 
-torch::Tensor ShardedOptimizer::copy_of(size_t unit, size_t shard) {
+torch::Tensor ShardedOptimizer::copy_shard(size_t unit, size_t shard) {
   const torch::Tensor copy =
       at::empty({params_.range(unit).size()}, torch::TensorOptions(places_[unit].device));
   for_each_tile(unit, [&](const Range& tile) {
-    part(copy, tile).copy_(borrow(unit, shard, tile, Access::kRead).tensor());
+    part(copy, tile).copy_(acquire(unit, shard, tile, Access::kRead).tensor());
   });
   return copy;
 }
 
 torch::Tensor ShardedOptimizer::state(size_t unit, size_t index) {
-  bring_up_to_date(unit);
-  return copy_of(unit, shards_[unit].states.at(index));
+  apply_pending_update(unit);
+  return copy_shard(unit, shards_[unit].states.at(index));
 }
 
 torch::Tensor ShardedOptimizer::master(size_t unit) {
-  bring_up_to_date(unit);
-  if (const auto shard = shards_[unit].master) return copy_of(unit, *shard);
-  return params_.share(unit, places_[unit].device, Access::kRead)
+  apply_pending_update(unit);
+  if (const auto shard = shards_[unit].master) return copy_shard(unit, *shard);
+  return params_.acquire_shard(unit, places_[unit].device, Access::kRead)
       .tensor()
       .to(torch::kFloat, /*non_blocking=*/false, /*copy=*/true);
 }

@@ -5,12 +5,12 @@
 #include <memory>
 #include <string>
 
-#include "comm/mesh.h"
+#include "comm/device_mesh.h"
 #include "configs/config.h"
 #include "zero/block_params.h"
 #include "zero/grad_reducer.h"
 #include "zero/param_store.h"
-#include "zero/resting_stores.h"
+#include "zero/shard_stores.h"
 #include "zero/sharded_optimizer.h"
 
 namespace zeroth::zero {
@@ -23,7 +23,7 @@ struct GradientFactors {
 };
 
 struct Strategy {
-  RestingStores resting;  // the others refer to them
+  ShardStores shard_stores;  // the others refer to them
   std::unique_ptr<ParamStore> store;
   std::unique_ptr<GradReducer> grads;
   std::unique_ptr<ShardedOptimizer> optimizer;
@@ -33,21 +33,22 @@ struct Strategy {
 };
 
 // What the table says of parameters and gradients, without stores and ranks, to count what they
-// take. `apart`: as for plan_rest. What becomes of the plan's units, and where they rest ...
-RestPlan settle(UnitPlan& plan, const configs::Config& config, bool apart);
+// take. `apart`: as for plan_offload. What becomes of the plan's units, and where they rest ...
+OffloadPlan assign_placement(UnitPlan& plan, const configs::Config& config, bool separate_device);
 // ... what is gathered ahead of use ...
-GatherLimits gather_limits(const UnitPlan& plan, const configs::Config& config, bool apart);
-// ... from how many ranks (ParamStoreOptions::near_ranks) ...
-int near_ranks(const UnitPlan& plan, const configs::Config& config);
+GatherLimits gather_limits(const UnitPlan& plan, const configs::Config& config,
+                           bool separate_device);
+// ... from how many ranks (ParamStoreOptions::hpz_partition_size) ...
+int hpz_partition_size(const UnitPlan& plan, const configs::Config& config);
 // ... and where gradients go. `landing`: as in GradReducerOptions; it is there where `rest` says
 // so.
-std::unique_ptr<GradReducer> make_reducer(const UnitPlan& plan, const configs::Config& config,
-                                          const RestPlan& rest, const comm::Mesh& mesh,
-                                          std::shared_ptr<GradLanding> landing = nullptr);
+std::unique_ptr<GradReducer> make_reducer(
+    const UnitPlan& plan, const configs::Config& config, const OffloadPlan& offload_plan,
+    const comm::DeviceMesh& mesh, std::shared_ptr<GradientOffload> gradient_offload = nullptr);
 
 // Of the buffers into which backward writes gradients: what GradReducer::open() points at.
-torch::Dtype opened_gradient_dtype(UnitPlan plan, const configs::Config& config,
-                                   torch::DeviceType device);
+torch::Dtype grad_buffer_dtype(UnitPlan plan, const configs::Config& config,
+                               torch::DeviceType device);
 
 // Strategy::description.
 std::string describe(const UnitPlan& plan, const configs::Config& config);
@@ -59,7 +60,7 @@ void check_sizes(UnitPlan plan, const configs::Config& config, torch::DeviceType
 // references to `plan` and to the mesh. Collective. Throws an Error that names the key for sizes
 // that cannot work. `link`: the host's side of the device, for tests that run both sides on the
 // CPU; by default a GPU's is made where something rests on the host.
-Strategy make_strategy(UnitPlan& plan, const configs::Config& config, const comm::Mesh& mesh,
+Strategy make_strategy(UnitPlan& plan, const configs::Config& config, const comm::DeviceMesh& mesh,
                        std::shared_ptr<device::HostLink> link = nullptr);
 
 }  // namespace zeroth::zero

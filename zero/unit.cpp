@@ -16,39 +16,41 @@ namespace zeroth::zero {
 namespace {
 
 // A parameter, by tensor identity, with every block that registers it.
-struct Parameter {
+struct UnitParameter {
   std::string name;
   torch::Tensor tensor;
   std::vector<size_t> blocks;
-  int copies;
-  Whole whole;
+  int num_replicas;
+  GlobalTensor global;
 };
 
-void check_box(const std::string& name, const std::vector<int64_t>& own, const Whole& whole) {
+void check_slice(const std::string& name, const std::vector<int64_t>& own,
+                 const GlobalTensor& whole) {
   const size_t dimensions = own.size();
-  bool lies_in = whole.shape.size() == dimensions && whole.begin.size() == dimensions;
-  for (size_t d = 0; d < dimensions && lies_in; ++d) {
-    lies_in = whole.begin[d] >= 0 && whole.begin[d] + own[d] <= whole.shape[d];
+  bool fits = whole.shape.size() == dimensions && whole.begin.size() == dimensions;
+  for (size_t d = 0; d < dimensions && fits; ++d) {
+    fits = whole.begin[d] >= 0 && whole.begin[d] + own[d] <= whole.shape[d];
   }
-  if (lies_in) return;
+  if (fits) return;
   throw Error("{} of shape [{}] from [{}] on is no box of [{}] (Block::splits)", name,
               fmt::join(own, ", "), fmt::join(whole.begin, ", "), fmt::join(whole.shape, ", "));
 }
 
 // Where the rank's tensor lies in the whole parameter; `splits` are those of its block.
-Parameter describe(const model::Block& block, const std::string& key, const torch::Tensor& tensor,
-                   const model::Splits& splits, int tensor_ranks) {
-  Parameter parameter{block.label() + "." + key, tensor, {}, tensor_ranks, {}};
+UnitParameter make_parameter(const model::Block& block, const std::string& key,
+                             const torch::Tensor& tensor, const model::Splits& splits,
+                             int tensor_ranks) {
+  UnitParameter parameter{block.label() + "." + key, tensor, {}, tensor_ranks, {}};
   const auto split = splits.find(key);
   const std::vector<int64_t> shape = tensor.sizes().vec();
   if (split == splits.end()) {
-    parameter.whole = {parameter.name, shape, std::vector<int64_t>(shape.size(), 0)};
+    parameter.global = {parameter.name, shape, std::vector<int64_t>(shape.size(), 0)};
     return parameter;
   }
-  const auto& [whole, whole_shape, begin, copies, most] = split->second;
-  parameter.copies = copies;
-  parameter.whole = {block.label() + "." + whole, whole_shape, begin, most};
-  check_box(parameter.name, shape, parameter.whole);
+  const auto& [whole, whole_shape, begin, num_replicas, most] = split->second;
+  parameter.num_replicas = num_replicas;
+  parameter.global = {block.label() + "." + whole, whole_shape, begin, most};
+  check_slice(parameter.name, shape, parameter.global);
   return parameter;
 }
 
@@ -63,13 +65,13 @@ model::Splits splits_of(const model::Block& block, int tensor_ranks) {
 }
 
 // A split under a wrong name would leave its parameter whole on every rank.
-void require_known(const model::Block& block, const model::Splits& splits) {
+void check_splits(const model::Block& block, const model::Splits& splits) {
   const auto parameters = block.named_parameters(), buffers = block.named_buffers();
   for (const auto& [key, split] : splits) {
     if (parameters.contains(key)) continue;
     if (const torch::Tensor* const buffer = buffers.find(key)) {
-      check_box(block.label() + "." + key, buffer->sizes().vec(),
-                {split.whole, split.shape, split.begin});
+      check_slice(block.label() + "." + key, buffer->sizes().vec(),
+                  {split.full_name, split.shape, split.begin});
       continue;
     }
     throw Error(
@@ -78,13 +80,13 @@ void require_known(const model::Block& block, const model::Splits& splits) {
   }
 }
 
-std::vector<Parameter> collect(const model::Blocks& blocks, int tensor_ranks) {
-  std::vector<Parameter> parameters;
+std::vector<UnitParameter> collect(const model::Blocks& blocks, int tensor_ranks) {
+  std::vector<UnitParameter> parameters;
   std::map<const void*, size_t> known;
   std::set<std::string> names;
   for (size_t b = 0; b < blocks.size(); ++b) {
     const model::Splits splits = splits_of(*blocks[b], tensor_ranks);
-    require_known(*blocks[b], splits);
+    check_splits(*blocks[b], splits);
     for (const auto& item : blocks[b]->named_parameters()) {
       const torch::Tensor& tensor = item.value();
       const auto [at, is_new] = known.try_emplace(tensor.unsafeGetTensorImpl(), parameters.size());
@@ -93,7 +95,8 @@ std::vector<Parameter> collect(const model::Blocks& blocks, int tensor_ranks) {
         if (users.back() != b) users.push_back(b);
         continue;
       }
-      Parameter parameter = describe(*blocks[b], item.key(), tensor, splits, tensor_ranks);
+      UnitParameter parameter =
+          make_parameter(*blocks[b], item.key(), tensor, splits, tensor_ranks);
       if (!names.insert(parameter.name).second)
         throw Error("two parameters are named {}", parameter.name);
       if (!tensor.is_floating_point()) {
@@ -109,21 +112,21 @@ std::vector<Parameter> collect(const model::Blocks& blocks, int tensor_ranks) {
 
 bool delivered_by_all(const model::Blocks& blocks, const std::vector<size_t>& users) {
   return std::all_of(users.begin(), users.end(),
-                     [&](size_t b) { return blocks[b]->delivers_gradients(); });
+                     [&](size_t b) { return blocks[b]->accumulates_grads(); });
 }
 
 // Units of one owner differ in what stands behind its name.
-std::string unit_name(const std::string& owner, int copies, bool frozen) {
+std::string unit_name(const std::string& owner, int num_replicas, bool frozen) {
   std::string name = owner;
-  if (copies > 1) name += fmt::format(" (on {} ranks)", copies);
+  if (num_replicas > 1) name += fmt::format(" (on {} ranks)", num_replicas);
   if (frozen) name += " (frozen)";
   return name;
 }
 
 }  // namespace
 
-Range Unit::share() const {
-  return retention == Retention::kWhole ? Range{0, layout.numel()} : shard();
+Range Unit::owned_range() const {
+  return gather_policy == GatherPolicy::kNever ? Range{0, layout.numel()} : shard();
 }
 
 std::string Unit::label() const {
@@ -142,11 +145,12 @@ bool UnitPlan::trains() const {
   return std::any_of(units.begin(), units.end(), [](const Unit& unit) { return unit.trainable; });
 }
 
-bool UnitPlan::alone() const {
-  return std::all_of(units.begin(), units.end(), [](const Unit& unit) { return unit.alone(); });
+bool UnitPlan::is_unsharded() const {
+  return std::all_of(units.begin(), units.end(),
+                     [](const Unit& unit) { return unit.is_unsharded(); });
 }
 
-UnitPlan plan_units(const model::Blocks& blocks, const comm::RankGrid& grid, int rank,
+UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, int rank,
                     bool trains) {
   UnitPlan plan;
   plan.shape = grid.shape();
@@ -157,20 +161,21 @@ UnitPlan plan_units(const model::Blocks& blocks, const comm::RankGrid& grid, int
       throw Error("two blocks are labelled {}", block->label());
     plan.block_labels.push_back(block->label());
   }
-  const int tensor_ranks = grid.shape()[comm::Axis::kTensor];
+  const int tensor_ranks = grid.shape()[comm::MeshDim::kTp];
   std::map<std::tuple<std::string, bool, int>, size_t> unit_of;  // (owner, trainable, copies)
-  for (Parameter& parameter : collect(blocks, tensor_ranks)) {
+  for (UnitParameter& parameter : collect(blocks, tensor_ranks)) {
     const bool tied = parameter.blocks.size() > 1;
     const bool trainable = trains && parameter.tensor.requires_grad();
     const std::string owner = tied ? parameter.name : blocks[parameter.blocks.front()]->label();
     const auto [at, is_new] =
-        unit_of.try_emplace({owner, trainable, parameter.copies}, plan.units.size());
+        unit_of.try_emplace({owner, trainable, parameter.num_replicas}, plan.units.size());
     if (is_new) {
-      const comm::Place place = comm::place_in(grid.sharing(parameter.copies), rank);
-      plan.units.push_back({.name = unit_name(owner, parameter.copies, trains && !trainable),
+      const comm::GroupMember place =
+          comm::group_member(grid.shard_group(parameter.num_replicas), rank);
+      plan.units.push_back({.name = unit_name(owner, parameter.num_replicas, trains && !trainable),
                             .trainable = trainable,
-                            .copies = parameter.copies,
-                            .holder = place.rank,
+                            .num_replicas = parameter.num_replicas,
+                            .shard_index = place.rank,
                             .layout = FlatLayout(place.size),
                             .params = {},
                             .blocks = parameter.blocks,
@@ -178,19 +183,20 @@ UnitPlan plan_units(const model::Blocks& blocks, const comm::RankGrid& grid, int
       for (const size_t b : parameter.blocks) plan.block_units[b].push_back(at->second);
     }
     Unit& unit = plan.units[at->second];
-    plan.listed.push_back({at->second, unit.params.size()});
-    unit.layout.add(parameter.name, parameter.tensor.sizes().vec(), std::move(parameter.whole));
+    plan.parameter_order.push_back({at->second, unit.params.size()});
+    unit.layout.add(parameter.name, parameter.tensor.sizes().vec(), std::move(parameter.global));
     unit.params.push_back(parameter.tensor);
   }
   return plan;
 }
 
-UnitPlan plan_units(const model::Blocks& blocks, const comm::Mesh& mesh, bool trains) {
-  return plan_units(blocks, mesh.grid(), mesh.rank(), trains);
+UnitPlan plan_units(const model::Blocks& blocks, const comm::DeviceMesh& mesh, bool trains) {
+  return plan_units(blocks, mesh.layout(), mesh.rank(), trains);
 }
 
 UnitPlan plan_units(const model::Blocks& blocks, int data_ranks, bool trains) {
-  return plan_units(blocks, comm::RankGrid(comm::GridShape::data(data_ranks)), 0, trains);
+  return plan_units(blocks, comm::MeshLayout(comm::MeshShape::data_parallel(data_ranks)), 0,
+                    trains);
 }
 
 }  // namespace zeroth::zero

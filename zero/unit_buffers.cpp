@@ -34,7 +34,7 @@ UnitBuffers::UnitBuffers(const UnitPlan& plan, torch::Dtype dtype, torch::Device
   const torch::NoGradGuard no_grad;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     const int64_t numel = plan.units[unit].layout.numel();
-    buffers_[unit].whole = plan.units[unit].released()
+    buffers_[unit].whole = plan.units[unit].is_gathered_before_use()
                                ? without_memory(numel, dtype, device)
                                : torch::zeros({numel}, torch::TensorOptions(device).dtype(dtype));
     bind_parameters(unit);
@@ -54,17 +54,17 @@ void UnitBuffers::bind_parameters(size_t unit) {
   }
 }
 
-void UnitBuffers::fill(size_t unit) {
-  give(unit, pool_.take(byte_size(whole(unit))));
-  buffers_[unit].lent = false;
+void UnitBuffers::allocate(size_t unit) {
+  set_memory(unit, pool_.acquire(byte_size(whole(unit))));
+  buffers_[unit].aliased = false;
 }
 
-void UnitBuffers::fill_with(size_t unit, void* memory) {
-  give(unit, c10::DataPtr(memory, whole(unit).device()));
-  buffers_[unit].lent = true;
+void UnitBuffers::alias_memory(size_t unit, void* memory) {
+  set_memory(unit, c10::DataPtr(memory, whole(unit).device()));
+  buffers_[unit].aliased = true;
 }
 
-void UnitBuffers::give(size_t unit, c10::DataPtr memory) {
+void UnitBuffers::set_memory(size_t unit, c10::DataPtr memory) {
   swap_memory(whole(unit), std::move(memory));
   live_elements_ += whole(unit).numel();
   peak_live_elements_ = std::max(peak_live_elements_, live_elements_);
@@ -72,14 +72,15 @@ void UnitBuffers::give(size_t unit, c10::DataPtr memory) {
 
 void UnitBuffers::release(size_t unit) {
   c10::DataPtr memory = swap_memory(whole(unit), c10::DataPtr(nullptr, whole(unit).device()));
-  if (!buffers_[unit].lent) pool_.give(byte_size(whole(unit)), std::move(memory));
+  if (!buffers_[unit].aliased) pool_.release(byte_size(whole(unit)), std::move(memory));
   live_elements_ -= whole(unit).numel();
 }
 
-int64_t UnitBuffers::kept_bytes() const {
+int64_t UnitBuffers::persistent_bytes() const {
   int64_t bytes = 0;
   for (size_t unit = 0; unit < buffers_.size(); ++unit) {
-    if (!plan_.units[unit].released()) bytes += static_cast<int64_t>(byte_size(whole(unit)));
+    if (!plan_.units[unit].is_gathered_before_use())
+      bytes += static_cast<int64_t>(byte_size(whole(unit)));
   }
   return bytes;
 }

@@ -10,11 +10,11 @@ namespace {
 // own, which kills with a stack trace, counts it, and so must never come first.
 constexpr std::chrono::hours kBackstop{24 * 365};
 
-c10::intrusive_ptr<c10d::Backend> make_backend(const NcclPlace& place) {
-  auto options = c10d::ProcessGroupNCCL::Options::create(place.high_priority);
-  options->timeout = place.timeout + kBackstop;
+c10::intrusive_ptr<c10d::Backend> make_backend(const NcclGroupSpec& spec) {
+  auto options = c10d::ProcessGroupNCCL::Options::create(spec.high_priority);
+  options->timeout = spec.timeout + kBackstop;
   auto backend =
-      c10::make_intrusive<c10d::ProcessGroupNCCL>(place.store, place.rank, place.size, options);
+      c10::make_intrusive<c10d::ProcessGroupNCCL>(spec.store, spec.rank, spec.size, options);
   // Since then c10d's send and receive use the group's one communicator and its stream, too, in
   // line with its collectives. NCCL ends a send only with its receive, and c10d records the streams
   // of their tensors in the allocator. So what adds them (pipelines) has three rules to keep. The
@@ -23,7 +23,7 @@ c10::intrusive_ptr<c10d::Backend> make_backend(const NcclPlace& place) {
   // communicator of their own along the pipeline's axis, so that they do not queue behind gathers
   // and reductions. Their tensors come from a pool that outlives the sends: memory of the allocator
   // would come back only when it sees that NCCL's stream has passed them.
-  backend->eagerConnectSingleDevice(place.device);
+  backend->eagerConnectSingleDevice(spec.device);
   return backend;
 }
 

@@ -13,7 +13,7 @@ constexpr char kMicro[] = "train_micro_batch_size_per_gpu";
 constexpr char kSteps[] = "gradient_accumulation_steps";
 constexpr int64_t kDefaultMicro = 8;  // as Hugging Face's Trainer
 
-struct Given {
+struct RequestedBatch {
   std::optional<int64_t> batch, micro, steps;
 };
 
@@ -30,41 +30,42 @@ int64_t nearest_multiple(int64_t value, int64_t of) {
   return at_least_one((value + of / 2) / of) * of;
 }
 
-BatchConfig fill_missing(const Given& given, int64_t ranks) {
+BatchConfig fill_missing(const RequestedBatch& requested, int64_t ranks) {
   BatchConfig batch;
-  batch.micro_batch_size = given.micro.value_or(1);
-  batch.accumulation_steps = given.steps.value_or(1);
-  if (!given.batch) {
+  batch.micro_batch_size = requested.micro.value_or(1);
+  batch.accumulation_steps = requested.steps.value_or(1);
+  if (!requested.batch) {
     batch.train_batch_size = batch.micro_batch_size * batch.accumulation_steps * ranks;
     return batch;
   }
-  batch.train_batch_size = *given.batch;
-  if (!given.micro) {
-    batch.micro_batch_size = at_least_one(*given.batch / ranks / batch.accumulation_steps);
-  } else if (!given.steps) {
-    batch.accumulation_steps = at_least_one(*given.batch / *given.micro / ranks);
+  batch.train_batch_size = *requested.batch;
+  if (!requested.micro) {
+    batch.micro_batch_size = at_least_one(*requested.batch / ranks / batch.accumulation_steps);
+  } else if (!requested.steps) {
+    batch.accumulation_steps = at_least_one(*requested.batch / *requested.micro / ranks);
   }
   return batch;
 }
 
-void tell_origins(Context& context, const Given& given) {
+void record_origins(Context& context, const RequestedBatch& requested) {
   const char* const ranks = ranks_word(context);
-  if (!given.batch) context.origins[kBatch] = fmt::format("micro-batch * accumulation * {}", ranks);
-  if (!given.micro)
+  if (!requested.batch)
+    context.origins[kBatch] = fmt::format("micro-batch * accumulation * {}", ranks);
+  if (!requested.micro)
     context.origins[kMicro] = fmt::format("global batch / accumulation / {}", ranks);
-  if (!given.steps) {
-    context.origins[kSteps] = given.batch && given.micro
+  if (!requested.steps) {
+    context.origins[kSteps] = requested.batch && requested.micro
                                   ? fmt::format("global batch / micro-batch / {}", ranks)
                                   : "default";
   }
 }
 
 // The micro-batch and accumulation nearest to the given ones whose product is `samples`.
-std::pair<int64_t, int64_t> nearest_pair(const Given& given, int64_t samples) {
+std::pair<int64_t, int64_t> nearest_pair(const RequestedBatch& requested, int64_t samples) {
   std::pair<int64_t, int64_t> best{samples, 1};
   const auto distance = [&](const std::pair<int64_t, int64_t>& pair) {
-    return std::abs(pair.first - given.micro.value_or(pair.first)) +
-           std::abs(pair.second - given.steps.value_or(pair.second));
+    return std::abs(pair.first - requested.micro.value_or(pair.first)) +
+           std::abs(pair.second - requested.steps.value_or(pair.second));
   };
   for (int64_t divisor = 1; divisor <= samples / divisor; ++divisor) {
     if (samples % divisor != 0) continue;
@@ -76,99 +77,107 @@ std::pair<int64_t, int64_t> nearest_pair(const Given& given, int64_t samples) {
 }
 
 // What to do where neither value alone can be changed to fit the global batch.
-std::string pair_remedy(const Context& context, const Given& given) {
+std::string pair_remedy(const Context& context, const RequestedBatch& requested) {
   const int64_t ranks = context.data_ranks;
-  if (*given.batch % ranks != 0) {
-    return fmt::format("; no micro * accumulation gives {} on {} {}", *given.batch, ranks,
+  if (*requested.batch % ranks != 0) {
+    return fmt::format("; no micro * accumulation gives {} on {} {}", *requested.batch, ranks,
                        ranks_word(context));
   }
-  const auto [micro, steps] = nearest_pair(given, *given.batch / ranks);
+  const auto [micro, steps] = nearest_pair(requested, *requested.batch / ranks);
   std::string text;
   const auto offer = [&](const std::optional<int64_t>& value, const char* name, int64_t to) {
     if (value) text += fmt::format("{} {} to {}", text.empty() ? ", or" : " and", name, to);
   };
-  offer(given.micro, context.key_or_flag(kMicro, "--micro-batch"), micro);
-  offer(given.steps, context.key_or_flag(kSteps, "--accumulation"), steps);
+  offer(requested.micro, context.key_or_flag(kMicro, "--micro-batch"), micro);
+  offer(requested.steps, context.key_or_flag(kSteps, "--accumulation"), steps);
   return text;
 }
 
 // "set train_batch_size to 36, or train_micro_batch_size_per_gpu to 16"
-std::string remedies(const Context& context, const Given& given, const BatchConfig& batch) {
+std::string remedies(const Context& context, const RequestedBatch& requested,
+                     const BatchConfig& batch) {
   const int64_t ranks = context.data_ranks;
-  const int64_t fixed = given.micro.value_or(1) * given.steps.value_or(1) * ranks;
+  const int64_t fixed = requested.micro.value_or(1) * requested.steps.value_or(1) * ranks;
   std::string single;
   const auto offer = [&](const std::optional<int64_t>& value, int64_t others, const char* name) {
-    if (value && *given.batch % others == 0) {
-      single += fmt::format(", or {} to {}", name, *given.batch / others);
+    if (value && *requested.batch % others == 0) {
+      single += fmt::format(", or {} to {}", name, *requested.batch / others);
     }
   };
-  offer(given.micro, batch.accumulation_steps * ranks,
+  offer(requested.micro, batch.accumulation_steps * ranks,
         context.key_or_flag(kMicro, "--micro-batch"));
-  offer(given.steps, batch.micro_batch_size * ranks, context.key_or_flag(kSteps, "--accumulation"));
-  return fmt::format("set {} to {}{}", context.key_or_flag(kBatch, "--global-batch"),
-                     given.micro && given.steps ? fixed : nearest_multiple(*given.batch, fixed),
-                     single.empty() ? pair_remedy(context, given) : single);
+  offer(requested.steps, batch.micro_batch_size * ranks,
+        context.key_or_flag(kSteps, "--accumulation"));
+  return fmt::format(
+      "set {} to {}{}", context.key_or_flag(kBatch, "--global-batch"),
+      requested.micro && requested.steps ? fixed : nearest_multiple(*requested.batch, fixed),
+      single.empty() ? pair_remedy(context, requested) : single);
 }
 
 // What file and flags alone come to on these ranks.
-int64_t batch_alone(Given given, int64_t ranks) {
-  if (!given.batch && !given.micro) given.micro = kDefaultMicro;
-  return fill_missing(given, ranks).train_batch_size;
+int64_t derived_batch(RequestedBatch requested, int64_t ranks) {
+  if (!requested.batch && !requested.micro) requested.micro = kDefaultMicro;
+  return fill_missing(requested, ranks).train_batch_size;
 }
 
 // Whether a resumed run would have another batch on as many ranks as it had, too: file and flags
 // ask for another batch per rank. Complains then.
-bool refuse_another(Context& context, const Given& given) {
+bool reject_batch_change(Context& context, const RequestedBatch& requested) {
   const FlagValues& flags = context.flags;
-  const bool only_steps = !given.micro && context.keys.get<int64_t>(kSteps).has_value();
-  if ((!given.micro && !given.steps) || only_steps || flags.batch_may_change) return false;
-  if (!flags.rank_batch_so_far || context.rank_batch == *flags.rank_batch_so_far) return false;
-  const int64_t alone = context.rank_batch * context.data_ranks;
-  if (alone == *flags.batch_so_far) return false;
+  const bool only_steps = !requested.micro && context.keys.get<int64_t>(kSteps).has_value();
+  if ((!requested.micro && !requested.steps) || only_steps || flags.allow_batch_change)
+    return false;
+  if (!flags.previous_rank_batch || context.rank_batch == *flags.previous_rank_batch) return false;
+  const int64_t derived = context.rank_batch * context.data_ranks;
+  if (derived == *flags.previous_batch) return false;
   std::string asked;
   const auto add = [&](const std::optional<int64_t>& value, const char* name) {
     if (value) asked += fmt::format("{}{} {}", asked.empty() ? "" : " and ", name, *value);
   };
-  add(given.micro, context.key_or_flag(kMicro, "--micro-batch"));
-  add(given.steps, context.key_or_flag(kSteps, "--accumulation"));
-  context.complain(
+  add(requested.micro, context.key_or_flag(kMicro, "--micro-batch"));
+  add(requested.steps, context.key_or_flag(kSteps, "--accumulation"));
+  context.add_error(
       "{} on {} make a global batch of {}, and the checkpoint's run has {}: --allow-batch-change "
       "goes on with {}, --global-batch {} keeps it",
-      asked, counted_ranks(context), alone, *flags.batch_so_far, alone, *flags.batch_so_far);
+      asked, describe_ranks(context), derived, *flags.previous_batch, derived,
+      *flags.previous_batch);
   return true;
 }
 
 // Samples of a step that file and flags ask for on a rank, 0 where they name the global batch. A
 // resumed run keeps what it began with, unless they ask for a batch again.
-int64_t rank_batch_of(const Context& context, const Given& given) {
+int64_t derive_rank_batch(const Context& context, const RequestedBatch& requested) {
   const FlagValues& flags = context.flags;
-  const bool asks = given.batch || given.micro || given.steps;
-  if (flags.rank_batch_so_far && (flags.micro_so_far || !asks)) return *flags.rank_batch_so_far;
-  return given.batch ? 0 : batch_alone(given, context.data_ranks) / context.data_ranks;
+  const bool asks = requested.batch || requested.micro || requested.steps;
+  if (flags.previous_rank_batch && (flags.previous_micro_batch || !asks))
+    return *flags.previous_rank_batch;
+  return requested.batch ? 0 : derived_batch(requested, context.data_ranks) / context.data_ranks;
 }
 
 // That of the rounds before, in micro-batches that have shown to fit.
-void keep_batch(Context& context, Given& given) {
+void keep_batch(Context& context, RequestedBatch& requested) {
   const FlagValues& flags = context.flags;
-  const int64_t alone = batch_alone(given, context.data_ranks);
-  if (alone != *flags.batch_so_far) {
+  const int64_t derived = derived_batch(requested, context.data_ranks);
+  if (derived != *flags.previous_batch) {
     note(context.notes, kBatch,
          "the run's global batch of {} stays in this round: on {} it would be {}",
-         *flags.batch_so_far, counted_ranks(context), alone);
+         *flags.previous_batch, describe_ranks(context), derived);
   }
-  given.batch = flags.batch_so_far;
-  given.micro = std::min(given.micro.value_or(*flags.micro_so_far), *flags.micro_so_far);
-  given.steps.reset();
+  requested.batch = flags.previous_batch;
+  requested.micro =
+      std::min(requested.micro.value_or(*flags.previous_micro_batch), *flags.previous_micro_batch);
+  requested.steps.reset();
   context.origins[kBatch] = context.origins[kMicro] = context.origins[kSteps] = "the round before";
 }
 
 // Micro-batches no larger than before, as few as they can be, and of these the smallest: where they
 // do not make up the batch some rows of the last ones do not count.
-void spread(Context& context, const Given& given, BatchConfig& batch) {
+void split_batch(Context& context, const RequestedBatch& requested, BatchConfig& batch) {
   const int64_t ranks = context.data_ranks, all = batch.train_batch_size;
   const auto rounded_up = [](int64_t value, int64_t by) { return (value + by - 1) / by; };
-  const int64_t most = given.micro.value_or(rounded_up(all, ranks * batch.accumulation_steps));
-  batch.accumulation_steps = rounded_up(all, ranks * std::min(most, all));
+  const int64_t max_micro =
+      requested.micro.value_or(rounded_up(all, ranks * batch.accumulation_steps));
+  batch.accumulation_steps = rounded_up(all, ranks * std::min(max_micro, all));
   batch.micro_batch_size = rounded_up(all, ranks * batch.accumulation_steps);
   note(context.notes, kBatch, "the global batch of {} stays: micro-batches of {}, {} per step{}",
        all, batch.micro_batch_size, batch.accumulation_steps,
@@ -179,54 +188,55 @@ void spread(Context& context, const Given& given, BatchConfig& batch) {
 
 }  // namespace
 
-std::string counted_ranks(const Context& context) {
+std::string describe_ranks(const Context& context) {
   const bool all = context.data_ranks == context.facts.world_size;
-  return counted(context.data_ranks, all ? "rank" : "data rank");
+  return pluralize(context.data_ranks, all ? "rank" : "data rank");
 }
 
 BatchConfig fill_batch(Context& context) {
   const CheckedKeys& keys = context.keys;
   const FlagValues& flags = context.flags;
   const int64_t ranks = context.data_ranks;
-  Given given{context.pick(kBatch, flags.global_batch, "--global-batch"),
-              context.pick(kMicro, flags.micro_batch, "--micro-batch"),
-              context.pick(kSteps, flags.accumulation, "--accumulation")};
+  RequestedBatch requested{context.resolve_value(kBatch, flags.global_batch, "--global-batch"),
+                           context.resolve_value(kMicro, flags.micro_batch, "--micro-batch"),
+                           context.resolve_value(kSteps, flags.accumulation, "--accumulation")};
   if (keys.is_bad(kBatch) || keys.is_bad(kMicro) || keys.is_bad(kSteps)) return {};
   if (ranks == 0) return {};
-  context.rank_batch = rank_batch_of(context, given);
-  if (flags.batch_so_far && flags.micro_so_far) {
-    keep_batch(context, given);
-  } else if (!given.batch && flags.batch_so_far && refuse_another(context, given)) {
+  context.rank_batch = derive_rank_batch(context, requested);
+  if (flags.previous_batch && flags.previous_micro_batch) {
+    keep_batch(context, requested);
+  } else if (!requested.batch && flags.previous_batch && reject_batch_change(context, requested)) {
     return {};
-  } else if (!given.batch && flags.batch_so_far && !(flags.batch_may_change && given.micro)) {
-    given.batch = flags.batch_so_far;
+  } else if (!requested.batch && flags.previous_batch &&
+             !(flags.allow_batch_change && requested.micro)) {
+    requested.batch = flags.previous_batch;
     context.origins[kBatch] = "the checkpoint";
   }
-  if (!given.batch && !given.micro) {
+  if (!requested.batch && !requested.micro) {
     const bool only_steps = keys.get<int64_t>(kSteps) && !keys.has(kBatch) && !keys.has(kMicro);
     if (only_steps) {
-      context.complain(
+      context.add_error(
           "{} {} alone does not give the batch (train_batch_size = micro * accumulation {} * {} "
           "{}): add {} or {}, or give --micro-batch or --global-batch",
-          kSteps, *given.steps, *given.steps, ranks_word(context), ranks, kBatch, kMicro);
+          kSteps, *requested.steps, *requested.steps, ranks_word(context), ranks, kBatch, kMicro);
       return {};
     }
-    given.micro = kDefaultMicro;
+    requested.micro = kDefaultMicro;
     context.origins[kMicro] = "default";
-    note(context.notes, kMicro, "no batch size given: {} {}, {} {}", kMicro, *given.micro, kSteps,
-         given.steps.value_or(1));
+    note(context.notes, kMicro, "no batch size given: {} {}, {} {}", kMicro, *requested.micro,
+         kSteps, requested.steps.value_or(1));
   }
-  BatchConfig batch = fill_missing(given, ranks);
-  tell_origins(context, given);
+  BatchConfig batch = fill_missing(requested, ranks);
+  record_origins(context, requested);
   if (batch.train_batch_size != batch.micro_batch_size * batch.accumulation_steps * ranks) {
-    if (flags.batch_so_far) {
-      spread(context, given, batch);
+    if (flags.previous_batch) {
+      split_batch(context, requested, batch);
       return batch;
     }
-    context.complain("{} {} != micro {} * accumulation {} * {} {}: {}",
-                     context.key_or_flag(kBatch, "--global-batch"), batch.train_batch_size,
-                     batch.micro_batch_size, batch.accumulation_steps, ranks_word(context), ranks,
-                     remedies(context, given, batch));
+    context.add_error("{} {} != micro {} * accumulation {} * {} {}: {}",
+                      context.key_or_flag(kBatch, "--global-batch"), batch.train_batch_size,
+                      batch.micro_batch_size, batch.accumulation_steps, ranks_word(context), ranks,
+                      remedies(context, requested, batch));
   }
   return batch;
 }

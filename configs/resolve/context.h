@@ -15,7 +15,7 @@
 
 namespace zeroth::configs {
 
-inline constexpr double kFlagLr = 5e-5;  // the rate of the command line where nobody gives one
+inline constexpr double kDefaultLr = 5e-5;  // the rate of the command line where nobody gives one
 
 struct Context {
   const CheckedKeys& keys;
@@ -23,30 +23,30 @@ struct Context {
   RunFacts facts;
   // False: hidden_size and total_steps come later, and nobody may miss them.
   bool facts_known = true;
-  std::vector<std::string> complaints = {};
-  Notes notes = {};
+  std::vector<std::string> errors = {};
+  Diagnostics notes = {};
   // Where values come from that are neither in the file nor the key's default, by path.
   Origins origins = {};
   // Sections of an unknown type, and keys of one that is off: what the check said of them is not
   // shown.
-  std::vector<std::string> moot = {};
+  std::vector<std::string> suppressed = {};
   // As data_ranks(), once tensor_parallel is filled. 0: unknown, which is complained of.
   int64_t data_ranks = 0;
   int64_t rank_batch = 0;  // Resolved::rank_batch
 
   template <typename... Args>
-  void complain(fmt::format_string<Args...> format, Args&&... args) {
-    complaints.push_back(fmt::format(format, std::forward<Args>(args)...));
+  void add_error(fmt::format_string<Args...> format, Args&&... args) {
+    errors.push_back(fmt::format(format, std::forward<Args>(args)...));
   }
 
   // The file's value, else the flag's. Both, and different: a complaint.
   template <typename T>
-  std::optional<T> pick(const std::string& path, const std::optional<T>& flag,
-                        const char* flag_name) {
+  std::optional<T> resolve_value(const std::string& path, const std::optional<T>& flag,
+                                 const char* flag_name) {
     const std::optional<T> value = keys.get<T>(path);
     if (value && flag && *value != *flag) {
-      complain("{}: {} in the file, but {} {}; make them equal or write \"auto\" in the file", path,
-               shown(*value), flag_name, shown(*flag));
+      add_error("{}: {} in the file, but {} {}; make them equal or write \"auto\" in the file",
+                path, shown(*value), flag_name, shown(*flag));
     }
     if (!value && (flag || keys.is_auto(path))) {
       origins[path] = flag ? flag_name : fmt::format("default of {}", flag_name);
@@ -71,29 +71,30 @@ struct Context {
   }
 };
 
-using Names = std::vector<std::string_view>;
+using TypeNames = std::vector<std::string_view>;
 
 // The "type" at `path` in the spelling of `known`; nothing after a complaint or where it is bad.
-std::optional<std::string> known_type(Context& context, const std::string& path, const Names& known,
-                                      const Names& not_yet, bool any_case);
+std::optional<std::string> parse_type(Context& context, const std::string& path,
+                                      const TypeNames& known, const TypeNames& unsupported,
+                                      bool any_case);
 
 // "bf16", "warning", "cpu".
-const char* name_of(Precision precision);
-const char* name_of(LogLevel level);
-const char* name_of(RestingPlace place);
+const char* to_string(Precision precision);
+const char* to_string(LogLevel level);
+const char* to_string(OffloadDevice device);
 
 // Complains about keys of the section's params that the type does not take.
 void check_params(Context& context, const std::string& section, std::string_view type,
                   std::string_view takes);
 
 // "fp16" and "float16" alike; the key table admits nothing else.
-Precision precision_named(const std::string& name);
+Precision parse_precision(const std::string& name);
 
 // Complains where the ranks cannot be dealt into groups of that size.
 void fill_tensor_parallel(Context& context, Config& config);
 
 // "2 ranks", "1 data rank": what the batch is dealt over.
-std::string counted_ranks(const Context& context);
+std::string describe_ranks(const Context& context);
 
 // The three batch values by DeepSpeed's rules; complains where they do not fit together.
 BatchConfig fill_batch(Context& context);  // after tensor_parallel
@@ -101,12 +102,12 @@ BatchConfig fill_batch(Context& context);  // after tensor_parallel
 // Whether the section elasticity chooses the batch.
 bool is_elastic(const CheckedKeys& keys);
 // A number of ranks that it allows; nothing where it allows none, or is off.
-std::optional<int64_t> elastic_ranks(const CheckedKeys& keys, int64_t tensor_ranks);
+std::optional<int64_t> elastic_ranks(const CheckedKeys& keys, int64_t tensor_parallel_size);
 // The batch that it chooses; complains where it is wrong, does not allow the ranks, or stands
 // beside a batch that is given, or differs from a scheduler's copy.
-BatchConfig fill_elastic_batch(Context& context, int64_t tensor_ranks);
+BatchConfig fill_elastic_batch(Context& context, int64_t tensor_parallel_size);
 // While it is off the section may say what it likes, under names that exist.
-void let_idle_elasticity_be(Context& context);
+void ignore_disabled_elasticity(Context& context);
 
 // The other sections, each into its part of the Config.
 void fill_precision(Context& context, Config& config);
@@ -120,14 +121,14 @@ void fill_zero(Context& context, Config& config);
 void fill_offload(Context& context, Config& config);  // after zero
 void fill_recompute(Context& context, Config& config);
 // See Resolved.
-std::vector<std::string> services_of(const CheckedKeys& keys);
+std::vector<std::string> enabled_services(const CheckedKeys& keys);
 void fill_report(Context& context, Config& config);  // printing, monitors, profilers
 
 // All of it: every value that can be known. What is wrong stands in the context and in its keys.
 Config fill(Context& context);
 
 // The complaints about the file and about how its values fit, in this order.
-std::vector<std::string> all_complaints(const Context& context);
+std::vector<std::string> all_errors(const Context& context);
 
 // Whether the stage leaves offload_param without effect.
 bool ignores_offload_param(const Context& context, const ZeroConfig& zero);

@@ -17,22 +17,22 @@ constexpr int64_t kHighlyComposite[] = {
     10080,  15120,  20160,  25200,  27720,  45360,  50400,  55440, 83160, 110880,
     166320, 221760, 277200, 332640, 498960, 554400, 665280, 720720};
 
-struct Bounds {
+struct CountBounds {
   int64_t max_batch, min_count, max_count;
 };
 
 // Nothing above `most`.
-int64_t least_common_multiple(const std::vector<int64_t>& values, int64_t most) {
+int64_t least_common_multiple(const std::vector<int64_t>& values, int64_t limit) {
   int64_t multiple = 1;
   for (const int64_t value : values) {
     const int64_t factor = value / std::gcd(multiple, value);
-    if (multiple > most / factor) return most + 1;
+    if (multiple > limit / factor) return limit + 1;
     multiple *= factor;
   }
   return multiple;
 }
 
-std::set<int64_t> candidates(const std::vector<int64_t>& micro_batches, int64_t max_batch) {
+std::set<int64_t> candidate_batches(const std::vector<int64_t>& micro_batches, int64_t max_batch) {
   std::vector<int64_t> bases = micro_batches;
   bases.push_back(least_common_multiple(micro_batches, max_batch));
   std::set<int64_t> found;
@@ -46,8 +46,8 @@ std::set<int64_t> candidates(const std::vector<int64_t>& micro_batches, int64_t 
 }
 
 // Over how many a batch can be dealt: the divisors of its number of micro-batches, for each size.
-std::set<int64_t> counts_of(int64_t batch, const std::vector<int64_t>& micro_batches,
-                            const Bounds& bounds) {
+std::set<int64_t> valid_counts(int64_t batch, const std::vector<int64_t>& micro_batches,
+                               const CountBounds& bounds) {
   std::set<int64_t> counts;
   const auto add = [&](int64_t count) {
     if (count >= bounds.min_count && count <= bounds.max_count) counts.insert(count);
@@ -64,7 +64,7 @@ std::set<int64_t> counts_of(int64_t batch, const std::vector<int64_t>& micro_bat
   return counts;
 }
 
-ElasticBatch best_candidate(const ElasticRule& rule, const Bounds& bounds) {
+ElasticBatch best_candidate(const ElasticRule& rule, const CountBounds& bounds) {
   for (const int64_t micro : rule.micro_batches) {
     if (micro <= bounds.max_batch) continue;
     const std::string of =
@@ -74,16 +74,16 @@ ElasticBatch best_candidate(const ElasticRule& rule, const Bounds& bounds) {
     throw Error("micro-batch {} is larger than {}, {}", micro, bounds.max_batch, of);
   }
   ElasticBatch best;
-  std::set<int64_t> most;
-  for (const int64_t batch : candidates(rule.micro_batches, bounds.max_batch)) {
-    std::set<int64_t> counts = counts_of(batch, rule.micro_batches, bounds);
+  std::set<int64_t> best_counts;
+  for (const int64_t batch : candidate_batches(rule.micro_batches, bounds.max_batch)) {
+    std::set<int64_t> counts = valid_counts(batch, rule.micro_batches, bounds);
     // They come in rising order.
-    if (counts.empty() || counts.size() < most.size()) continue;
-    if (counts.size() == most.size() && !rule.prefer_larger) continue;
+    if (counts.empty() || counts.size() < best_counts.size()) continue;
+    if (counts.size() == best_counts.size() && !rule.prefer_larger) continue;
     best.batch = batch;
-    most = std::move(counts);
+    best_counts = std::move(counts);
   }
-  best.data_ranks.assign(most.begin(), most.end());
+  best.data_ranks.assign(best_counts.begin(), best_counts.end());
   return best;
 }
 
@@ -95,7 +95,7 @@ int64_t largest_micro_batch(const ElasticRule& rule, int64_t samples) {
 }
 
 // What fills these ranks, however many.
-ElasticBatch for_these_ranks(const ElasticRule& rule, int64_t data_ranks) {
+ElasticBatch fit_ranks(const ElasticRule& rule, int64_t data_ranks) {
   ElasticBatch best;
   for (const int64_t micro : rule.micro_batches) {
     if (micro > rule.max_batch / data_ranks) continue;
@@ -108,11 +108,11 @@ ElasticBatch for_these_ranks(const ElasticRule& rule, int64_t data_ranks) {
   return best;
 }
 
-ElasticBatch by_nodes(const ElasticRule& rule, int64_t data_ranks) {
-  if (rule.ranks_per_node % rule.tensor_ranks != 0)
+ElasticBatch fit_nodes(const ElasticRule& rule, int64_t data_ranks) {
+  if (rule.ranks_per_node % rule.tensor_parallel_size != 0)
     throw Error("{} ranks of a node cannot be dealt into groups of {} that split a layer",
-                rule.ranks_per_node, rule.tensor_ranks);
-  const int64_t per_node = rule.ranks_per_node / rule.tensor_ranks;
+                rule.ranks_per_node, rule.tensor_parallel_size);
+  const int64_t per_node = rule.ranks_per_node / rule.tensor_parallel_size;
   const int64_t max_batch = rule.max_batch / per_node;
   const int64_t max_nodes = rule.max_ranks / rule.ranks_per_node;
   ElasticBatch best =
@@ -121,7 +121,7 @@ ElasticBatch by_nodes(const ElasticRule& rule, int64_t data_ranks) {
   best.batch *= per_node;
   for (int64_t& count : best.data_ranks) count *= per_node;
   const bool among = std::binary_search(best.data_ranks.begin(), best.data_ranks.end(), data_ranks);
-  if (!among) return for_these_ranks(rule, data_ranks);
+  if (!among) return fit_ranks(rule, data_ranks);
   best.micro_batch = largest_micro_batch(rule, best.batch / data_ranks);
   return best;
 }
@@ -129,7 +129,7 @@ ElasticBatch by_nodes(const ElasticRule& rule, int64_t data_ranks) {
 }  // namespace
 
 ElasticBatch elastic_batch(const ElasticRule& rule, int64_t data_ranks) {
-  if (rule.version == ElasticVersion::kWholeNodes) return by_nodes(rule, data_ranks);
+  if (rule.version == ElasticVersion::kWholeNodes) return fit_nodes(rule, data_ranks);
   ElasticBatch best = best_candidate(rule, {rule.max_batch, rule.min_ranks, rule.max_ranks});
   if (std::binary_search(best.data_ranks.begin(), best.data_ranks.end(), data_ranks))
     best.micro_batch = largest_micro_batch(rule, best.batch / data_ranks);

@@ -8,8 +8,8 @@
 
 namespace zeroth::configs {
 
-inline constexpr int64_t kMostElasticBatch = 1'000'000'000;
-inline constexpr size_t kMostElasticMicroBatches = 64;
+inline constexpr int64_t kMaxElasticBatch = 1'000'000'000;
+inline constexpr size_t kMaxElasticMicroBatches = 64;
 
 // Two ways to choose the batch.
 enum class ElasticVersion {
@@ -19,14 +19,14 @@ enum class ElasticVersion {
 };
 
 struct ElasticRule {
-  int64_t max_batch = 2000;            // 1 to kMostElasticBatch
-  std::vector<int64_t> micro_batches;  // 1 to kMostElasticMicroBatches of them, each at least 1
+  int64_t max_batch = 2000;            // 1 to kMaxElasticBatch
+  std::vector<int64_t> micro_batches;  // 1 to kMaxElasticMicroBatches of them, each at least 1
   int64_t min_ranks = 1;               // at least 1
   int64_t max_ranks = 10'000;          // at least min_ranks
   ElasticVersion version = ElasticVersion::kWholeNodes;
-  int64_t ranks_per_node = 1;  // at least 1; of kWholeNodes only, as the next
-  int64_t tensor_ranks = 1;    // that split a layer; divides ranks_per_node
-  bool prefer_larger = true;   // of batches that are as good
+  int64_t ranks_per_node = 1;        // at least 1; of kWholeNodes only, as the next
+  int64_t tensor_parallel_size = 1;  // that split a layer; divides ranks_per_node
+  bool prefer_larger = true;         // of batches that are as good
 };
 
 struct ElasticBatch {
@@ -36,7 +36,8 @@ struct ElasticBatch {
 };
 
 // For `data_ranks` at least 1. Throws an Error where a micro-batch is larger than the batch may be
-// (with kWholeNodes its part of one node), or where tensor_ranks does not divide ranks_per_node.
+// (with kWholeNodes its part of one node), or where tensor_parallel_size does not divide
+// ranks_per_node.
 //
 // The candidates for the batch are each micro-batch and the least common multiple of all of them,
 // times the largest highly composite number that stays below max_batch. kWholeNodes counts nodes,

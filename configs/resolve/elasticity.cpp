@@ -19,12 +19,12 @@ constexpr char kVersion[] = "elasticity.version";
 constexpr char kSplit[] = "elasticity.model_parallel_size";
 constexpr char kIgnore[] = "elasticity.ignore_non_elastic_batch_info";
 
-bool is_bad_somewhere(const CheckedKeys& keys) {
+bool has_invalid_key(const CheckedKeys& keys) {
   return std::any_of(keys.bad.begin(), keys.bad.end(),
                      [](const std::string& path) { return path.starts_with(kSection); });
 }
 
-ElasticRule rule_of(const CheckedKeys& keys) {
+ElasticRule read_rule(const CheckedKeys& keys) {
   ElasticRule rule;
   const auto read = [&](const char* path, auto& into) {
     using Value = std::decay_t<decltype(into)>;
@@ -35,33 +35,33 @@ ElasticRule rule_of(const CheckedKeys& keys) {
   read("min_gpus", rule.min_ranks);
   read("max_gpus", rule.max_ranks);
   read("num_gpus_per_node", rule.ranks_per_node);
-  read("model_parallel_size", rule.tensor_ranks);
+  read("model_parallel_size", rule.tensor_parallel_size);
   read("prefer_larger_batch", rule.prefer_larger);
   if (keys.get<double>(kVersion) == 0.1) rule.version = ElasticVersion::kAnyRanks;
   return rule;
 }
 
-void check_rule(Context& context, const ElasticRule& rule, int64_t tensor_ranks) {
+void check_rule(Context& context, const ElasticRule& rule, int64_t tensor_parallel_size) {
   const CheckedKeys& keys = context.keys;
   for (const char* path : {kMax, kMicros})
-    if (!keys.has(path)) context.complain("{}: missing: elasticity chooses the batch by it", path);
+    if (!keys.has(path)) context.add_error("{}: missing: elasticity chooses the batch by it", path);
   if (keys.has(kMicros) &&
-      (rule.micro_batches.empty() || rule.micro_batches.size() > kMostElasticMicroBatches))
-    context.complain("{}: expected 1 to {} sizes, found {}", kMicros, kMostElasticMicroBatches,
-                     rule.micro_batches.size());
+      (rule.micro_batches.empty() || rule.micro_batches.size() > kMaxElasticMicroBatches))
+    context.add_error("{}: expected 1 to {} sizes, found {}", kMicros, kMaxElasticMicroBatches,
+                      rule.micro_batches.size());
   const double version = keys.get<double>(kVersion).value_or(0.2);
   if (version != 0.1 && version != 0.2)
-    context.complain("{}: expected 0.1 or 0.2, found {}", kVersion, version);
+    context.add_error("{}: expected 0.1 or 0.2, found {}", kVersion, version);
   if (rule.max_ranks < rule.min_ranks)
-    context.complain("elasticity.max_gpus: {} is below elasticity.min_gpus {}", rule.max_ranks,
-                     rule.min_ranks);
-  const int64_t split = rule.tensor_ranks;
+    context.add_error("elasticity.max_gpus: {} is below elasticity.min_gpus {}", rule.max_ranks,
+                      rule.min_ranks);
+  const int64_t split = rule.tensor_parallel_size;
   if (version == 0.1 && split > 1)
-    context.complain("{}: {} needs {} 0.2, found 0.1", kSplit, split, kVersion);
-  if (version == 0.2 && split != tensor_ranks)
-    context.complain("{}: {}, but {} {}: make them equal", kSplit, split,
-                     context.key_or_flag("tensor_parallel.autotp_size", "--tensor-parallel"),
-                     tensor_ranks);
+    context.add_error("{}: {} needs {} 0.2, found 0.1", kSplit, split, kVersion);
+  if (version == 0.2 && split != tensor_parallel_size)
+    context.add_error("{}: {}, but {} {}: make them equal", kSplit, split,
+                      context.key_or_flag("tensor_parallel.autotp_size", "--tensor-parallel"),
+                      tensor_parallel_size);
 }
 
 // Whoever shares out machines has chosen them by its own copy of the section.
@@ -72,17 +72,17 @@ void check_scheduler(Context& context, const ElasticRule& rule) {
   try {
     root = parse_json(*context.keys.scheduler_elasticity, kName).root;
   } catch (const Error& error) {
-    context.complain("{}", error.what());
+    context.add_error("{}", error.what());
     return;
   }
   const auto check = [&](const char* name, const nlohmann::ordered_json& own,
-                         const nlohmann::ordered_json& fallback) {
+                         const nlohmann::ordered_json& default_value) {
     const auto found = root.is_object() ? root.find(name) : root.end();
     const nlohmann::ordered_json theirs =
-        root.is_object() && found != root.end() ? *found : fallback;
+        root.is_object() && found != root.end() ? *found : default_value;
     if (theirs == own) return;
-    context.complain("elasticity.{}: {} in the file, but {} has {}: make them equal", name,
-                     own.dump(), kName, quoted(theirs));
+    context.add_error("elasticity.{}: {} in the file, but {} has {}: make them equal", name,
+                      own.dump(), kName, quoted(theirs));
   };
   check("max_train_batch_size", rule.max_batch, nullptr);
   check("micro_batch_sizes", rule.micro_batches, nullptr);
@@ -90,33 +90,34 @@ void check_scheduler(Context& context, const ElasticRule& rule) {
 }
 
 // Where a batch is given as well.
-void check_fixed(Context& context) {
-  struct Fixed {
+void check_explicit_batch(Context& context) {
+  struct ExplicitValue {
     const char *path, *flag;
     std::optional<int64_t> given;
   };
   const FlagValues& flags = context.flags;
-  const Fixed all[] = {{"train_batch_size", "--global-batch", flags.global_batch},
-                       {"train_micro_batch_size_per_gpu", "--micro-batch", flags.micro_batch},
-                       {"gradient_accumulation_steps", "--accumulation", flags.accumulation}};
+  const ExplicitValue all[] = {
+      {"train_batch_size", "--global-batch", flags.global_batch},
+      {"train_micro_batch_size_per_gpu", "--micro-batch", flags.micro_batch},
+      {"gradient_accumulation_steps", "--accumulation", flags.accumulation}};
   const bool ignore = context.keys.get<bool>(kIgnore).value_or(false);
-  const auto tell = [&](const char* name, int64_t value) {
+  const auto report = [&](const char* name, int64_t value) {
     if (ignore) {
       warn(context.notes, name, "{} {} has no effect: elasticity chooses it", name, value);
     } else {
-      context.complain(
+      context.add_error(
           "{}: {} beside elasticity, which chooses it: leave one of them out, or set {} "
           "to true",
           name, value, kIgnore);
     }
   };
-  for (const Fixed& fixed : all) {
-    if (const auto value = context.keys.get<int64_t>(fixed.path)) tell(fixed.path, *value);
-    if (fixed.given) tell(fixed.flag, *fixed.given);
+  for (const ExplicitValue& fixed : all) {
+    if (const auto value = context.keys.get<int64_t>(fixed.path)) report(fixed.path, *value);
+    if (fixed.given) report(fixed.flag, *fixed.given);
   }
 }
 
-std::string some_of(const std::vector<int64_t>& counts) {
+std::string format_counts(const std::vector<int64_t>& counts) {
   constexpr size_t kShown = 24;
   const std::vector<int64_t> shown(counts.begin(),
                                    counts.begin() + std::min(counts.size(), kShown));
@@ -124,16 +125,16 @@ std::string some_of(const std::vector<int64_t>& counts) {
                      counts.size() > kShown ? fmt::format(", ... {}", counts.back()) : "");
 }
 
-BatchConfig batch_of(Context& context, const ElasticBatch& chosen) {
+BatchConfig to_batch_config(Context& context, const ElasticBatch& chosen) {
   const int64_t ranks = context.data_ranks;
   if (chosen.batch == 0) {
-    context.complain("{}: no batch of at most {} can be dealt over {} with these sizes", kMicros,
-                     context.keys.get<int64_t>(kMax).value(), counted_ranks(context));
+    context.add_error("{}: no batch of at most {} can be dealt over {} with these sizes", kMicros,
+                      context.keys.get<int64_t>(kMax).value(), describe_ranks(context));
     return {};
   }
   if (chosen.micro_batch == 0) {
-    context.complain("elasticity: its batch of {} cannot be dealt over {}: start {}", chosen.batch,
-                     counted_ranks(context), some_of(chosen.data_ranks));
+    context.add_error("elasticity: its batch of {} cannot be dealt over {}: start {}", chosen.batch,
+                      describe_ranks(context), format_counts(chosen.data_ranks));
     return {};
   }
   const BatchConfig batch{.train_batch_size = chosen.batch,
@@ -141,12 +142,12 @@ BatchConfig batch_of(Context& context, const ElasticBatch& chosen) {
                           .accumulation_steps = chosen.batch / (chosen.micro_batch * ranks)};
   for (const char* path :
        {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"})
-    context.origins[path] = fmt::format("elasticity, for {}", counted_ranks(context));
+    context.origins[path] = fmt::format("elasticity, for {}", describe_ranks(context));
   note(context.notes, "elasticity",
        "elasticity: a global batch of {}, micro-batches of {}, {} per step on {}; it can be dealt "
        "over {}",
        batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps,
-       counted_ranks(context), some_of(chosen.data_ranks));
+       describe_ranks(context), format_counts(chosen.data_ranks));
   return batch;
 }
 
@@ -156,40 +157,40 @@ bool is_elastic(const CheckedKeys& keys) {
   return keys.get<bool>("elasticity.enabled").value_or(false);
 }
 
-void let_idle_elasticity_be(Context& context) {
+void ignore_disabled_elasticity(Context& context) {
   if (is_elastic(context.keys)) return;
-  for (const GivenKey& given : context.keys.given) {
+  for (const FileKey& given : context.keys.given) {
     if (given.key == nullptr || given.key->path == "elasticity.enabled") continue;
-    if (given.key->path.starts_with(kSection)) context.moot.push_back(given.path + ":");
+    if (given.key->path.starts_with(kSection)) context.suppressed.push_back(given.path + ":");
   }
 }
 
-std::optional<int64_t> elastic_ranks(const CheckedKeys& keys, int64_t tensor_ranks) {
-  if (!is_elastic(keys) || is_bad_somewhere(keys)) return std::nullopt;
-  const ElasticRule rule = rule_of(keys);
+std::optional<int64_t> elastic_ranks(const CheckedKeys& keys, int64_t tensor_parallel_size) {
+  if (!is_elastic(keys) || has_invalid_key(keys)) return std::nullopt;
+  const ElasticRule rule = read_rule(keys);
   if (rule.version == ElasticVersion::kWholeNodes) return rule.ranks_per_node;
-  if (rule.micro_batches.empty() || rule.micro_batches.size() > kMostElasticMicroBatches)
+  if (rule.micro_batches.empty() || rule.micro_batches.size() > kMaxElasticMicroBatches)
     return std::nullopt;
   try {
     const ElasticBatch chosen = elastic_batch(rule, 1);
-    if (chosen.batch > 0) return chosen.data_ranks.front() * tensor_ranks;
+    if (chosen.batch > 0) return chosen.data_ranks.front() * tensor_parallel_size;
   } catch (const Error&) {  // resolve tells it
   }
   return std::nullopt;
 }
 
-BatchConfig fill_elastic_batch(Context& context, int64_t tensor_ranks) {
-  const size_t before = context.complaints.size();
-  const ElasticRule rule = rule_of(context.keys);
-  check_fixed(context);
-  if (is_bad_somewhere(context.keys)) return {};
-  check_rule(context, rule, tensor_ranks);
+BatchConfig fill_elastic_batch(Context& context, int64_t tensor_parallel_size) {
+  const size_t before = context.errors.size();
+  const ElasticRule rule = read_rule(context.keys);
+  check_explicit_batch(context);
+  if (has_invalid_key(context.keys)) return {};
+  check_rule(context, rule, tensor_parallel_size);
   check_scheduler(context, rule);
-  if (context.complaints.size() > before || context.data_ranks == 0) return {};
+  if (context.errors.size() > before || context.data_ranks == 0) return {};
   try {
-    return batch_of(context, elastic_batch(rule, context.data_ranks));
+    return to_batch_config(context, elastic_batch(rule, context.data_ranks));
   } catch (const Error& error) {
-    context.complain("elasticity: {}", error.what());
+    context.add_error("elasticity: {}", error.what());
     return {};
   }
 }

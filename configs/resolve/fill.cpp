@@ -19,14 +19,14 @@ void fill_from_flags(const FlagValues& flags, Config& config) {
 
 // Checked against gradient_clipping and --max-grad-norm: the optimizer's own norm says the same in
 // another place, where DeepSpeed refuses it.
-std::optional<double> clipping_of_optimizer(Context& context) {
+std::optional<double> optimizer_clipping(Context& context) {
   constexpr char kPath[] = "optimizer.params.max_grad_norm";
   const auto norm = context.keys.get<double>(kPath);
   if (!norm) return std::nullopt;
   const auto top = context.keys.get<double>("gradient_clipping");
   if (top && *top != *norm) {
-    context.complain("{}: {} in the file, but gradient_clipping {}; keep gradient_clipping alone",
-                     kPath, context.shown(*norm), context.shown(*top));
+    context.add_error("{}: {} in the file, but gradient_clipping {}; keep gradient_clipping alone",
+                      kPath, context.shown(*norm), context.shown(*top));
   } else if (top) {
     warn(context.notes, kPath,
          "{} {} repeats gradient_clipping, and DeepSpeed refuses it there: leave it out", kPath,
@@ -36,7 +36,7 @@ std::optional<double> clipping_of_optimizer(Context& context) {
          "{0} {1} is taken as gradient_clipping, and DeepSpeed refuses it there: write "
          "\"gradient_clipping\": {1} at the top level of the file",
          kPath, context.shown(*norm));
-    context.pick(kPath, context.flags.max_grad_norm, "--max-grad-norm");
+    context.resolve_value(kPath, context.flags.max_grad_norm, "--max-grad-norm");
     context.origins["gradient_clipping"] = kPath;
   }
   return norm;
@@ -44,11 +44,11 @@ std::optional<double> clipping_of_optimizer(Context& context) {
 
 // Global L2 norm of gradients. What a file leaves out is DeepSpeed's default, also for Trainer,
 // which writes its own number into "auto" alone.
-double clipping(Context& context) {
+double resolve_clipping(Context& context) {
   constexpr char kPath[] = "gradient_clipping";
   constexpr char kFlag[] = "--max-grad-norm";
   const auto& flag = context.flags.max_grad_norm;
-  const auto of_optimizer = clipping_of_optimizer(context);
+  const auto of_optimizer = optimizer_clipping(context);
   if (of_optimizer && !context.keys.get<double>(kPath)) return *of_optimizer;
   const bool left_out = context.keys.from_file && !context.keys.has(kPath);
   if (left_out && (!flag || context.flags.for_trainer)) {
@@ -61,7 +61,7 @@ double clipping(Context& context) {
     }
     return kClippingOfFile;
   }
-  const double norm = context.pick(kPath, flag, kFlag).value_or(kClippingOfFlag);
+  const double norm = context.resolve_value(kPath, flag, kFlag).value_or(kClippingOfFlag);
   if (!flag && !context.keys.has(kPath) && context.flags.for_trainer) {
     context.origins[kPath] = "Trainer's default";
   }
@@ -69,12 +69,12 @@ double clipping(Context& context) {
 }
 
 // Names that DeepSpeed ignores.
-void tell_unknown(Context& context) {
+void report_unknown_keys(Context& context) {
   const CheckedKeys& keys = context.keys;
   const size_t more = keys.num_unknown - keys.unknown.size();
-  for (const Note& unknown : keys.unknown) {
+  for (const Diagnostic& unknown : keys.unknown) {
     if (context.flags.strict) {
-      context.complain("{}: {}", unknown.key, unknown.text);
+      context.add_error("{}: {}", unknown.key, unknown.text);
     } else {
       warn(context.notes, unknown.key, "{}: ignored, as by DeepSpeed: {} (--strict: an error)",
            unknown.key, unknown.text);
@@ -82,7 +82,7 @@ void tell_unknown(Context& context) {
   }
   if (more == 0) return;
   if (context.flags.strict) {
-    context.complaints.resize(context.complaints.size() + more, "another unknown key");
+    context.errors.resize(context.errors.size() + more, "another unknown key");
   } else {
     warn(context.notes, "", "{} more unknown keys are ignored, as by DeepSpeed", more);
   }
@@ -96,21 +96,22 @@ Config fill(Context& context) {
   }
   Config config;
   check_flags(context);
-  const bool flags_are_fine = context.complaints.empty();
+  const bool flags_are_fine = context.errors.empty();
   fill_tensor_parallel(context, config);
-  let_idle_elasticity_be(context);
+  ignore_disabled_elasticity(context);
   if (flags_are_fine) {
     config.batch = is_elastic(context.keys)
                        ? fill_elastic_batch(context, config.tensor_parallel.size)
                        : fill_batch(context);
   }
-  tell_unknown(context);
+  report_unknown_keys(context);
   fill_precision(context, config);
-  config.gradient_clipping = clipping(context);
+  config.gradient_clipping = resolve_clipping(context);
   fill_optimizer(context, config);
   fill_scheduler(context, config);
   config.dataloader_drop_last =
-      context.pick("dataloader_drop_last", context.flags.drop_last, "--drop-last").value_or(false);
+      context.resolve_value("dataloader_drop_last", context.flags.drop_last, "--drop-last")
+          .value_or(false);
   fill_gradients(context, config);
   fill_zero(context, config);
   fill_offload(context, config);
@@ -121,21 +122,22 @@ Config fill(Context& context) {
   return config;
 }
 
-std::vector<std::string> all_complaints(const Context& context) {
+std::vector<std::string> all_errors(const Context& context) {
   std::vector<std::string> all;
-  for (const std::string& complaint : context.keys.complaints) {
-    const bool moot = std::any_of(context.moot.begin(), context.moot.end(),
-                                  [&](const auto& path) { return complaint.starts_with(path); });
-    if (!moot) all.push_back(complaint);
+  for (const std::string& message : context.keys.errors) {
+    const bool suppressed =
+        std::any_of(context.suppressed.begin(), context.suppressed.end(),
+                    [&](const auto& path) { return message.starts_with(path); });
+    if (!suppressed) all.push_back(message);
   }
-  all.insert(all.end(), context.complaints.begin(), context.complaints.end());
+  all.insert(all.end(), context.errors.begin(), context.errors.end());
   return all;
 }
 
 Origins all_origins(const Context& context) {
   Origins origins;
-  for (const Key& key : keys()) {
-    if (key.state != KeyState::kHonoured || key.type == KeyType::kSection) continue;
+  for (const ConfigKey& key : keys()) {
+    if (key.state != KeyState::kHonored || key.type == KeyType::kSection) continue;
     const std::string path(key.path);
     const auto known = context.origins.find(path);
     const bool automatic = context.keys.is_auto(path);
@@ -145,7 +147,7 @@ Origins all_origins(const Context& context) {
     } else if (known != context.origins.end()) {
       origins[path] = fmt::format("{}{}", automatic ? "auto: " : "", known->second);
     } else {
-      origins[path] = automatic ? fmt::format("auto: {}", key.automatic) : "default";
+      origins[path] = automatic ? fmt::format("auto: {}", key.auto_value) : "default";
     }
   }
   return origins;

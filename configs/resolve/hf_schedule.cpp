@@ -17,11 +17,11 @@ using Json = nlohmann::json;
 constexpr std::string_view kFlag = "--lr_scheduler_kwargs";
 
 // The arguments of transformers' get_..._schedule functions and of torch's ReduceLROnPlateau.
-struct Takes {
+struct ScheduleArguments {
   Type type;
   std::string_view arguments;
 };
-constexpr Takes kTakes[] = {
+constexpr ScheduleArguments kArguments[] = {
     {Type::kConstant, ""},
     {Type::kConstantWithWarmup, ""},
     {Type::kLinear, ""},
@@ -37,42 +37,43 @@ constexpr Takes kTakes[] = {
 };
 
 // Reads arguments of the flag, and complains about those that it cannot read.
-class Arguments {
+class ScheduleKwargs {
  public:
-  Arguments(Context& context, Type type) : context_(context), type_(type) {
+  ScheduleKwargs(Context& context, Type type) : context_(context), type_(type) {
     const std::string& text = context.flags.schedule_kwargs;
     if (text.empty()) return;
     try {
       given_ = parse_json(text, {.name = std::string(kFlag)});
       if (!given_.is_object()) {
-        context.complain("{} {}: expected an object, {{\"num_cycles\": 2}}", kFlag,
-                         shortened(text));
+        context.add_error("{} {}: expected an object, {{\"num_cycles\": 2}}", kFlag,
+                          shortened(text));
         given_ = Json::object();
       }
     } catch (const Error& error) {
-      context.complain("{}", error.what());
+      context.add_error("{}", error.what());
     }
   }
 
   bool has(std::string_view name) const { return value(name) != nullptr; }
 
-  // At least `least`.
-  std::optional<double> number(std::string_view name, double least = 0) {
+  // At least `min_value`.
+  std::optional<double> number(std::string_view name, double min_value = 0) {
     const Json* const found = value(name);
     if (found == nullptr) return std::nullopt;
-    if (found->is_number() && found->get<double>() >= least) return found->get<double>();
-    return complain<double>(name, *found, fmt::format("a number >= {:g}", least));
+    if (found->is_number() && found->get<double>() >= min_value) return found->get<double>();
+    return add_error<double>(name, *found, fmt::format("a number >= {:g}", min_value));
   }
 
-  std::optional<int64_t> whole(std::string_view name, int64_t least) {
+  std::optional<int64_t> integer(std::string_view name, int64_t min_value) {
     const Json* const found = value(name);
     if (found == nullptr) return std::nullopt;
-    const double most = 1e15;
+    const double max_value = 1e15;
     if (found->is_number() && std::trunc(found->get<double>()) == found->get<double>() &&
-        found->get<double>() >= static_cast<double>(least) && found->get<double>() <= most) {
+        found->get<double>() >= static_cast<double>(min_value) &&
+        found->get<double>() <= max_value) {
       return found->get<int64_t>();
     }
-    return complain<int64_t>(name, *found, fmt::format("a whole number >= {}", least));
+    return add_error<int64_t>(name, *found, fmt::format("a whole number >= {}", min_value));
   }
 
   template <typename T, size_t kSize>
@@ -85,23 +86,24 @@ class Arguments {
       if (*found == known) return meaning;
       names.push_back(known);
     }
-    return complain<T>(name, *found, fmt::format("one of {}", fmt::join(names, ", ")));
+    return add_error<T>(name, *found, fmt::format("one of {}", fmt::join(names, ", ")));
   }
 
   void missing(std::string_view what) {
-    context_.complain("{}: {} needs {}", kFlag, name_of(type_), what);
+    context_.add_error("{}: {} needs {}", kFlag, to_string(type_), what);
   }
 
   // About what the type does not take.
-  void refuse_others() {
-    const auto* const row = std::find_if(std::begin(kTakes), std::end(kTakes),
-                                         [&](const Takes& takes) { return takes.type == type_; });
+  void reject_unknown() {
+    const auto* const row =
+        std::find_if(std::begin(kArguments), std::end(kArguments),
+                     [&](const ScheduleArguments& takes) { return takes.type == type_; });
     const auto takes = split_values(row->arguments, ' ');
     const std::set<std::string_view> known(takes.begin(), takes.end());
     for (const auto& [name, unused] : given_.items()) {
       if (known.count(name) > 0) continue;
-      context_.complain(
-          "{}: {} takes no {}; it takes {}", kFlag, name_of(type_), shortened(name),
+      context_.add_error(
+          "{}: {} takes no {}; it takes {}", kFlag, to_string(type_), shortened(name),
           row->arguments.empty() ? "nothing" : fmt::format("{}", fmt::join(takes, ", ")));
     }
   }
@@ -114,8 +116,9 @@ class Arguments {
   }
 
   template <typename T>
-  std::optional<T> complain(std::string_view name, const Json& found, const std::string& expected) {
-    context_.complain("{}: {} must be {}, found {}", kFlag, name, expected, quoted(found));
+  std::optional<T> add_error(std::string_view name, const Json& found,
+                             const std::string& expected) {
+    context_.add_error("{}: {} must be {}, found {}", kFlag, name, expected, quoted(found));
     return std::nullopt;
   }
 
@@ -125,31 +128,31 @@ class Arguments {
 };
 
 // By min_lr or as a part of `lr`; one of the two is needed.
-void fill_least(Arguments& arguments, double lr, HfSchedule& schedule) {
-  const auto least = arguments.number("min_lr");
+void fill_min_lr(ScheduleKwargs& arguments, double lr, HfSchedule& schedule) {
+  const auto min_value = arguments.number("min_lr");
   const auto rate = arguments.number("min_lr_rate");
   if (arguments.has("min_lr") == arguments.has("min_lr_rate")) {
     return arguments.missing("min_lr or min_lr_rate, one of the two");
   }
-  schedule.min_lr_rate = least ? *least / lr : rate.value_or(0);
+  schedule.min_lr_rate = min_value ? *min_value / lr : rate.value_or(0);
 }
 
-void fill_polynomial(Arguments& arguments, Context& context, double lr, HfSchedule& schedule) {
+void fill_polynomial(ScheduleKwargs& arguments, Context& context, double lr, HfSchedule& schedule) {
   schedule.lr_end = arguments.number("lr_end").value_or(schedule.lr_end);
   schedule.power = arguments.number("power").value_or(schedule.power);
   if (!(lr > schedule.lr_end)) {
-    context.complain("{}: lr_end {:g} must be below the rate, {:g}", kFlag, schedule.lr_end, lr);
+    context.add_error("{}: lr_end {:g} must be below the rate, {:g}", kFlag, schedule.lr_end, lr);
   }
 }
 
-void fill_stable(Arguments& arguments, HfSchedule& schedule) {
-  const auto decay = arguments.whole("num_decay_steps", 0);
+void fill_stable(ScheduleKwargs& arguments, HfSchedule& schedule) {
+  const auto decay = arguments.integer("num_decay_steps", 0);
   if (!arguments.has("num_decay_steps")) {
     arguments.missing("num_decay_steps, the updates at the end in which the rate falls");
   }
   schedule.decay_steps = decay.value_or(0);
   schedule.stable_steps =
-      arguments.whole("num_stable_steps", 0)
+      arguments.integer("num_stable_steps", 0)
           .value_or(schedule.total_steps - schedule.warmup_steps - schedule.decay_steps);
   schedule.warmup_shape =
       arguments.word("warmup_type", kHfShapeNames).value_or(schedule.warmup_shape);
@@ -162,20 +165,20 @@ constexpr std::array<std::pair<std::string_view, bool>, 2> kModes = {
 constexpr std::array<std::pair<std::string_view, bool>, 2> kThresholdModes = {
     {{"rel", true}, {"abs", false}}};
 
-void fill_plateau(Arguments& arguments, Context& context, PlateauConfig& plateau) {
+void fill_plateau(ScheduleKwargs& arguments, Context& context, PlateauConfig& plateau) {
   plateau.greater_is_better = arguments.word("mode", kModes).value_or(plateau.greater_is_better);
   plateau.relative = arguments.word("threshold_mode", kThresholdModes).value_or(plateau.relative);
   plateau.factor = arguments.number("factor").value_or(plateau.factor);
-  plateau.patience = arguments.whole("patience", 0).value_or(plateau.patience);
+  plateau.patience = arguments.integer("patience", 0).value_or(plateau.patience);
   plateau.threshold = arguments.number("threshold").value_or(plateau.threshold);
-  plateau.cooldown = arguments.whole("cooldown", 0).value_or(plateau.cooldown);
+  plateau.cooldown = arguments.integer("cooldown", 0).value_or(plateau.cooldown);
   plateau.min_lr = arguments.number("min_lr").value_or(plateau.min_lr);
   plateau.eps = arguments.number("eps").value_or(plateau.eps);
   if (plateau.factor >= 1) {
-    context.complain("{}: factor must be below 1, found {:g}", kFlag, plateau.factor);
+    context.add_error("{}: factor must be below 1, found {:g}", kFlag, plateau.factor);
   }
   if (context.keys.has("optimizer")) {
-    context.complain(
+    context.add_error(
         "--lr_scheduler_type reduce_lr_on_plateau: refused beside an \"optimizer\" in the file, "
         "where DeepSpeed hands it the batch size after every step in place of a loss: take "
         "\"optimizer\" out of the file, or another schedule");
@@ -185,11 +188,11 @@ void fill_plateau(Arguments& arguments, Context& context, PlateauConfig& plateau
 void note_no_warmup(Context& context, const HfSchedule& schedule) {
   if (schedule.warmup_steps == 0) return;
   note(context.notes, "--warmup-steps", "{}: no effect: {} does not warm up{}",
-       context.flags.warmup_ratio ? "--warmup-ratio" : "--warmup-steps", name_of(schedule.type),
+       context.flags.warmup_ratio ? "--warmup-ratio" : "--warmup-steps", to_string(schedule.type),
        schedule.type == Type::kConstant ? "; constant_with_warmup does" : "");
 }
 
-bool needs_length(Type type, const Arguments& arguments) {
+bool needs_length(Type type, const ScheduleKwargs& arguments) {
   return !(type == Type::kConstant || type == Type::kConstantWithWarmup ||
            type == Type::kInverseSqrt || type == Type::kReduceOnPlateau ||
            (type == Type::kWarmupStableDecay && arguments.has("num_stable_steps")));
@@ -202,16 +205,16 @@ HfSchedule resolve_hf_schedule(Context& context, HfSchedule::Type type, int64_t 
   HfSchedule schedule{.type = type,
                       .warmup_steps = warmup_steps,
                       .total_steps = context.facts.total_steps.value_or(0)};
-  Arguments arguments(context, type);
+  ScheduleKwargs arguments(context, type);
   const bool length_known = context.facts.total_steps || !context.facts_known;
   if (!length_known && context.flags.schedule && needs_length(type, arguments)) {
-    context.complain("--lr_scheduler_type {}: needs the length of the run: give --steps",
-                     name_of(type));
+    context.add_error("--lr_scheduler_type {}: needs the length of the run: give --steps",
+                      to_string(type));
   }
   if (type == Type::kConstant || type == Type::kConstantWithWarmup) {
     if (type == Type::kConstant) note_no_warmup(context, schedule);
     if (!context.flags.schedule_kwargs.empty()) {
-      note(context.notes, kFlag, "{}: no effect: {} takes no arguments", kFlag, name_of(type));
+      note(context.notes, kFlag, "{}: no effect: {} takes no arguments", kFlag, to_string(type));
     }
     return schedule;
   }
@@ -222,14 +225,14 @@ HfSchedule resolve_hf_schedule(Context& context, HfSchedule::Type type, int64_t 
       fill_polynomial(arguments, context, lr, schedule);
       break;
     case Type::kInverseSqrt:
-      schedule.timescale = arguments.whole("timescale", 1)
+      schedule.timescale = arguments.integer("timescale", 1)
                                .value_or(warmup_steps > 0 ? warmup_steps : schedule.timescale);
       break;
     case Type::kCosineWarmupWithMinLr:
       schedule.warmup_lr_rate = arguments.number("warmup_lr_rate");
       [[fallthrough]];
     case Type::kCosineWithMinLr:
-      fill_least(arguments, lr, schedule);
+      fill_min_lr(arguments, lr, schedule);
       break;
     case Type::kWarmupStableDecay:
       fill_stable(arguments, schedule);
@@ -241,7 +244,7 @@ HfSchedule resolve_hf_schedule(Context& context, HfSchedule::Type type, int64_t 
     default:
       break;
   }
-  arguments.refuse_others();
+  arguments.reject_unknown();
   return schedule;
 }
 

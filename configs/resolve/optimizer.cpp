@@ -7,7 +7,7 @@ namespace {
 
 using Kind = OptimizerConfig::Kind;
 
-struct Type {
+struct OptimizerType {
   std::string_view name;
   Kind kind;
   double lr, eps;          // defaults within a section
@@ -21,7 +21,7 @@ constexpr std::string_view kAdamTakes =
 
 // DeepSpeed's FusedAdam, FusedLion and FusedLamb, and torch.optim's SGD and Adagrad, which it
 // takes.
-constexpr Type kTypes[] = {
+constexpr OptimizerType kTypes[] = {
     {"AdamW", Kind::kAdamW, 1e-3, 1e-8, kAdamTakes},
     {"Adam", Kind::kAdamW, 1e-3, 1e-8, kAdamTakes},
     {"Lion", Kind::kLion, 1e-3, 1e-8, "lr betas weight_decay set_grad_none"},
@@ -48,26 +48,27 @@ constexpr Type kTypes[] = {
 };
 
 // DeepSpeed's others, and those of torch.optim, of which it takes each.
-const Names kNotYet = {"Muon", "MuAdam", "MuAdamW", "MuSGD", "Adafactor", "Adadelta", "Adamax",
-                       "ASGD", "LBFGS",  "NAdam",   "RAdam", "RMSprop",   "Rprop",    "SparseAdam"};
+const TypeNames kUnsupported = {"Muon",     "MuAdam",  "MuAdamW", "MuSGD",     "Adafactor",
+                                "Adadelta", "Adamax",  "ASGD",    "LBFGS",     "NAdam",
+                                "RAdam",    "RMSprop", "Rprop",   "SparseAdam"};
 
-bool takes(const Type& type, std::string_view name) {
+bool takes(const OptimizerType& type, std::string_view name) {
   const auto names = split_values(type.takes, ' ');
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 // AdamW where there is no section, or none of a known type.
-const Type& type_of(Context& context) {
+const OptimizerType& type_of(Context& context) {
   if (context.keys.values.count("optimizer") == 0) return kTypes[0];
-  Names names;
-  for (const Type& type : kTypes) names.push_back(type.name);
-  const auto name = known_type(context, "optimizer.type", names, kNotYet, true);
+  TypeNames names;
+  for (const OptimizerType& type : kTypes) names.push_back(type.name);
+  const auto name = parse_type(context, "optimizer.type", names, kUnsupported, true);
   if (!name) return kTypes[0];
   const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                  [&](const Type& known) { return known.name == *name; });
+                                  [&](const OptimizerType& known) { return known.name == *name; });
   if (!type->uncompressed.empty() && !context.flags.accept_uncompressed) {
-    context.moot.emplace_back("optimizer.params.");
-    context.complain(
+    context.suppressed.emplace_back("optimizer.params.");
+    context.add_error(
         "optimizer.type: {} compresses what ranks exchange, which is not supported; "
         "--accept-uncompressed runs it without that, exactly: {} without bias correction",
         type->name, type->uncompressed);
@@ -80,24 +81,26 @@ const Type& type_of(Context& context) {
 // The file's value, the flag's, or what the struct holds; a complaint about a flag that the type
 // does not take.
 template <typename T>
-void fill(Context& context, const Type& type, std::string_view name, const std::optional<T>& flag,
-          const char* flag_name, T& into) {
+void fill(Context& context, const OptimizerType& type, std::string_view name,
+          const std::optional<T>& flag, const char* flag_name, T& into) {
   if (takes(type, name)) {
-    into = context.pick(fmt::format("optimizer.params.{}", name), flag, flag_name).value_or(into);
+    into = context.resolve_value(fmt::format("optimizer.params.{}", name), flag, flag_name)
+               .value_or(into);
   } else if (flag) {
-    context.complain("{}: {} takes no {}", flag_name, type.name, name);
+    context.add_error("{}: {} takes no {}", flag_name, type.name, name);
   }
 }
 
 void check_nesterov(Context& context, const OptimizerConfig& optimizer) {
   if (optimizer.nesterov && (optimizer.momentum == 0 || optimizer.dampening != 0)) {
-    context.complain(
+    context.add_error(
         "optimizer.params.nesterov: needs momentum > 0 and dampening 0, found {} and {}",
         optimizer.momentum, optimizer.dampening);
   }
 }
 
-void leave_compression_out(Context& context, const Type& type, OptimizerConfig& optimizer) {
+void leave_compression_out(Context& context, const OptimizerType& type,
+                           OptimizerConfig& optimizer) {
   optimizer.bias_correction = false;
   optimizer.eps_inside_sqrt = false;
   warn(context.notes, "optimizer.type",
@@ -109,18 +112,18 @@ void leave_compression_out(Context& context, const Type& type, OptimizerConfig& 
 
 void fill_optimizer(Context& context, Config& config) {
   const FlagValues& flags = context.flags;
-  const Type& type = type_of(context);
+  const OptimizerType& type = type_of(context);
   OptimizerConfig& optimizer = config.optimizer;
   optimizer.kind = type.kind;
   optimizer.no_decay =
-      flags.no_decay.value_or(defaults_of(flags).no_decay && !context.keys.has("optimizer"));
+      flags.no_decay.value_or(defaults_for(flags).no_decay && !context.keys.has("optimizer"));
   if (type.name == "Adam" && context.keys.get<bool>("optimizer.params.adam_w_mode") == false) {
     optimizer.kind = Kind::kAdam;
   }
   // Without a section, and for "auto", the flag's default; DeepSpeed's within a section.
   const bool by_flag =
       !context.keys.has("optimizer") || context.keys.is_auto("optimizer.params.lr");
-  optimizer.lr = by_flag ? kFlagLr : type.lr;
+  optimizer.lr = by_flag ? kDefaultLr : type.lr;
   optimizer.eps = type.eps;
   fill(context, type, "lr", flags.lr, "--lr", optimizer.lr);
   fill(context, type, "betas", flags.betas, "--betas", optimizer.betas);

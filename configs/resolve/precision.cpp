@@ -20,39 +20,39 @@ void compare(Context& context, const char* path, Precision precision) {
   const std::optional<bool> enabled = context.keys.get<bool>(path);
   const Precision flag = *context.flags.precision;
   if (enabled && *enabled != (flag == precision)) {
-    context.complain("{}: {} in the file, but {}; make them equal or write \"auto\" in the file",
-                     path, *enabled, flag_of(flag));
+    context.add_error("{}: {} in the file, but {}; make them equal or write \"auto\" in the file",
+                      path, *enabled, flag_of(flag));
   }
 }
 
 std::optional<Precision> precision_at(const Context& context, const std::string& path) {
   const auto name = context.keys.get<std::string>(path);
-  return name ? std::optional(precision_named(*name)) : std::nullopt;
+  return name ? std::optional(parse_precision(*name)) : std::nullopt;
 }
 
 void check_types(Context& context, const Config& config, std::optional<Precision> parameters) {
-  const char* working = name_of(config.precision);
+  const char* working = to_string(config.precision);
   if (parameters && *parameters != config.precision) {
-    context.complain(
+    context.add_error(
         "data_types.param_dtype: {}, but the run computes in {}: leave it out or make "
         "them equal",
-        name_of(*parameters), working);
+        to_string(*parameters), working);
   }
   const Precision accumulation = config.gradients.accumulation;
   if (accumulation != Precision::kFp32 && accumulation != config.precision) {
-    context.complain("data_types.grad_accum_dtype: {} beside a run in {}: expected fp32{}",
-                     name_of(accumulation), working,
-                     config.precision == Precision::kFp32 ? "" : fmt::format(" or {}", working));
+    context.add_error("data_types.grad_accum_dtype: {} beside a run in {}: expected fp32{}",
+                      to_string(accumulation), working,
+                      config.precision == Precision::kFp32 ? "" : fmt::format(" or {}", working));
   }
 }
 
 }  // namespace
 
-const char* name_of(Precision precision) {
+const char* to_string(Precision precision) {
   return flag_of(precision) + 2;  // without the dashes
 }
 
-Precision precision_named(const std::string& name) {
+Precision parse_precision(const std::string& name) {
   if (name.starts_with("b")) return Precision::kBf16;
   return name.ends_with("16") ? Precision::kFp16 : Precision::kFp32;
 }
@@ -91,7 +91,7 @@ void fill_gradients(Context& context, Config& config) {
   context.read("prescale_gradients", gradients.prescale);
   context.read("gradient_predivide_factor", gradients.predivide_factor);
   if (context.keys.get<std::string>("gradient_allreduce_op") == "sum") {
-    gradients.reduce = GradientConfig::Reduce::kSum;
+    gradients.reduce = GradientConfig::Reduction::kSum;
   }
   gradients.communication = precision_at(context, "communication_data_type");
   gradients.accumulation =

@@ -22,7 +22,7 @@ void fill_monitor(Context& context, const std::string& section, MonitorConfig& m
 }
 
 void warn_of_services(Context& context) {
-  for (const std::string& service : services_of(context.keys)) {
+  for (const std::string& service : enabled_services(context.keys)) {
     warn(context.notes, service,
          "{}: no service is reached from here; a program that does not write the curves to files, "
          "as finetune does, keeps none",
@@ -56,7 +56,7 @@ void fill_flops_profiler(Context& context, FlopsProfilerConfig& profiler) {
 
 }  // namespace
 
-std::vector<std::string> services_of(const CheckedKeys& keys) {
+std::vector<std::string> enabled_services(const CheckedKeys& keys) {
   std::vector<std::string> services;
   for (const char* service : {"wandb", "comet"}) {
     if (keys.get<bool>(fmt::format("{}.enabled", service)).value_or(false)) {
@@ -66,7 +66,7 @@ std::vector<std::string> services_of(const CheckedKeys& keys) {
   return services;
 }
 
-const char* name_of(LogLevel level) {
+const char* to_string(LogLevel level) {
   return kLevels.at(static_cast<size_t>(level)).data();
 }
 

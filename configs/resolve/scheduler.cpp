@@ -8,14 +8,14 @@ namespace {
 
 using Kind = SchedulerConfig::Kind;
 
-struct Type {
+struct SchedulerType {
   std::string_view name;
   Kind kind;
   std::string_view takes, required;  // keys of scheduler.params
 };
 
 // DeepSpeed's lr_schedules.py.
-constexpr Type kTypes[] = {
+constexpr SchedulerType kTypes[] = {
     {"WarmupLR", Kind::kWarmupLr, "warmup_min_lr warmup_max_lr warmup_num_steps warmup_type", ""},
     {"WarmupDecayLR", Kind::kWarmupDecayLr,
      "total_num_steps warmup_min_lr warmup_max_lr warmup_num_steps warmup_type", "total_num_steps"},
@@ -37,23 +37,24 @@ std::string param(std::string_view name) {
   return fmt::format("scheduler.params.{}", name);
 }
 
-const Type* type_of(Context& context) {
-  Names names;
-  for (const Type& type : kTypes) names.push_back(type.name);
-  const auto name = known_type(context, "scheduler.type", names, {}, false);
+const SchedulerType* type_of(Context& context) {
+  TypeNames names;
+  for (const SchedulerType& type : kTypes) names.push_back(type.name);
+  const auto name = parse_type(context, "scheduler.type", names, {}, false);
   if (!name) return nullptr;
   const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                  [&](const Type& known) { return known.name == *name; });
+                                  [&](const SchedulerType& known) { return known.name == *name; });
   if (!context.keys.has("scheduler.params")) {
-    context.complain("scheduler.params: missing; {} needs an object here", type->name);
+    context.add_error("scheduler.params: missing; {} needs an object here", type->name);
     return type;
   }
   check_params(context, "scheduler", type->name, type->takes);
   for (const std::string_view required : split_values(type->required, ' ')) {
     if (!context.keys.has(param(required))) {
-      context.complain("{}: missing; {} needs {}", param(required), type->name,
-                       required == "total_num_steps" ? "a number or \"auto\" (the steps of the run)"
-                                                     : "a number");
+      context.add_error("{}: missing; {} needs {}", param(required), type->name,
+                        required == "total_num_steps"
+                            ? "a number or \"auto\" (the steps of the run)"
+                            : "a number");
     }
   }
   return type;
@@ -65,15 +66,15 @@ std::optional<int64_t> flag_steps(Context& context) {
   const FlagValues& flags = context.flags;
   if (!flags.warmup_ratio) return flags.warmup_steps;
   if (flags.warmup_steps) {
-    context.complain("--warmup-ratio {} and --warmup-steps {}: give one of them",
-                     *flags.warmup_ratio, *flags.warmup_steps);
+    context.add_error("--warmup-ratio {} and --warmup-steps {}: give one of them",
+                      *flags.warmup_ratio, *flags.warmup_steps);
     return flags.warmup_steps;
   }
   if (const auto& run = context.facts.total_steps) {
     return static_cast<int64_t>(std::ceil(static_cast<double>(*run) * *flags.warmup_ratio));
   }
   if (context.facts_known) {
-    context.complain("--warmup-ratio {}: needs the length of the run", *flags.warmup_ratio);
+    context.add_error("--warmup-ratio {}: needs the length of the run", *flags.warmup_ratio);
   }
   return std::nullopt;
 }
@@ -84,7 +85,7 @@ SchedulerConfig from_flags(Context& context, double lr) {
   const FlagValues& flags = context.flags;
   SchedulerConfig scheduler;
   const int64_t steps = flag_steps(context).value_or(0);
-  const auto schedule = flags.schedule ? flags.schedule : defaults_of(flags).schedule;
+  const auto schedule = flags.schedule ? flags.schedule : defaults_for(flags).schedule;
   if (schedule) {
     scheduler.hf = resolve_hf_schedule(context, *schedule, steps, lr);
     const bool constant = *schedule == HfSchedule::Type::kConstant;
@@ -92,7 +93,7 @@ SchedulerConfig from_flags(Context& context, double lr) {
     return scheduler;
   }
   if (!flags.schedule_kwargs.empty()) {
-    context.complain("--lr_scheduler_kwargs needs --lr_scheduler_type");
+    context.add_error("--lr_scheduler_kwargs needs --lr_scheduler_type");
   }
   if (steps > 0) {
     scheduler.kind = Kind::kWarmupLr;
@@ -120,10 +121,10 @@ std::optional<Kind> same_shape(HfSchedule::Type type) {
 
 // Beside a section, Trainer does not look at its flags, but for the warm-up steps of an "auto";
 // ours have to mean the same shape.
-void compare_flags(Context& context, const Type& type) {
+void compare_flags(Context& context, const SchedulerType& type) {
   const FlagValues& flags = context.flags;
-  const auto tell = [&](const std::string& flag, const std::string& otherwise) {
-    if (!flags.for_trainer) return context.complain("{}", otherwise);
+  const auto report = [&](const std::string& flag, const std::string& otherwise) {
+    if (!flags.for_trainer) return context.add_error("{}", otherwise);
     warn(context.notes, flag.substr(0, flag.find(' ')),
          "{}: no effect: the schedule is the file's {}, as under Hugging Face's Trainer", flag,
          type.name);
@@ -131,17 +132,17 @@ void compare_flags(Context& context, const Type& type) {
   const bool warms_up = type.takes.find("warmup_num_steps") != std::string_view::npos;
   if (!warms_up && (flags.warmup_steps || flags.warmup_ratio)) {
     const std::string flag = flags.warmup_steps ? "--warmup-steps" : "--warmup-ratio";
-    tell(flag, fmt::format("{}: {} has no warm-up", flag, type.name));
+    report(flag, fmt::format("{}: {} has no warm-up", flag, type.name));
   }
   if (flags.schedule && same_shape(*flags.schedule) != type.kind) {
-    const std::string flag = fmt::format("--lr_scheduler_type {}", name_of(*flags.schedule));
-    tell(flag,
-         fmt::format("scheduler.type: {} in the file, but {}; leave one out", type.name, flag));
+    const std::string flag = fmt::format("--lr_scheduler_type {}", to_string(*flags.schedule));
+    report(flag,
+           fmt::format("scheduler.type: {} in the file, but {}; leave one out", type.name, flag));
   }
   if (!flags.schedule_kwargs.empty()) {
-    tell("--lr_scheduler_kwargs",
-         fmt::format("--lr_scheduler_kwargs: the file's {} has its own params: leave it out",
-                     type.name));
+    report("--lr_scheduler_kwargs",
+           fmt::format("--lr_scheduler_kwargs: the file's {} has its own params: leave it out",
+                       type.name));
   }
 }
 
@@ -156,7 +157,7 @@ void fill_total(Context& context, SchedulerConfig& scheduler) {
   } else if (context.keys.is_auto(path)) {
     scheduler.total_num_steps = run.value_or(0);
     if (context.facts_known && !run) {
-      context.complain("{}: \"auto\" needs the length of the run: give --steps or a number", path);
+      context.add_error("{}: \"auto\" needs the length of the run: give --steps or a number", path);
     }
   }
 }
@@ -179,7 +180,7 @@ void fill_shape(Context& context, SchedulerConfig& scheduler) {
 void fill_warmup(Context& context, SchedulerConfig& scheduler) {
   const std::string path = "scheduler.params.warmup_num_steps";
   const char* flag = context.flags.warmup_ratio ? "--warmup-ratio comes to" : "--warmup-steps";
-  const auto steps = context.pick(path, flag_steps(context), flag);
+  const auto steps = context.resolve_value(path, flag_steps(context), flag);
   const auto origin = context.origins.find(path);
   if (steps && origin != context.origins.end() && context.flags.warmup_ratio) {
     origin->second = "--warmup-ratio";
@@ -246,7 +247,7 @@ void note_unused_rate(Context& context, const Config& config, double of_schedule
 void fill_peak(Context& context, const Config& config, SchedulerConfig& scheduler) {
   const std::string path = "scheduler.params.warmup_max_lr";
   const bool to_optimizer = scheduler.kind == Kind::kWarmupLr || context.keys.is_auto(path);
-  if (const auto peak = context.pick(path, context.flags.lr, "--lr")) {
+  if (const auto peak = context.resolve_value(path, context.flags.lr, "--lr")) {
     scheduler.warmup_max_lr = *peak;
   } else if (to_optimizer) {
     scheduler.warmup_max_lr = config.optimizer.lr;
@@ -262,7 +263,7 @@ void fill_scheduler(Context& context, Config& config) {
     config.scheduler = from_flags(context, config.optimizer.lr);
     return;
   }
-  const Type* type = type_of(context);
+  const SchedulerType* type = type_of(context);
   if (type == nullptr) return;
   compare_flags(context, *type);
   SchedulerConfig& scheduler = config.scheduler;

@@ -16,24 +16,25 @@ bool is_off(const std::optional<int64_t>& size) {
 }
 
 // While it is off the section may say what it likes, under names that exist.
-void let_idle_keys_be(Context& context) {
-  for (const GivenKey& given : context.keys.given) {
+void ignore_disabled_keys(Context& context) {
+  for (const FileKey& given : context.keys.given) {
     if (given.key == nullptr || given.key->state != KeyState::kRefused) continue;
-    if (given.key->path.starts_with("tensor_parallel.")) context.moot.push_back(given.path + ":");
+    if (given.key->path.starts_with("tensor_parallel."))
+      context.suppressed.push_back(given.path + ":");
   }
 }
 
-// The largest divisor of `ranks` up to `most`.
-int64_t divisor_up_to(int64_t most, int64_t ranks) {
-  int64_t divisor = std::min(ranks, most);
+// The largest divisor of `ranks` up to `max_divisor`.
+int64_t largest_divisor(int64_t max_divisor, int64_t ranks) {
+  int64_t divisor = std::min(ranks, max_divisor);
   while (ranks % divisor != 0) --divisor;
   return divisor;
 }
 
 // A key that has no effect, where the file gives it a value of its type.
-const GivenKey* given_at(const Context& context, const std::string& path) {
+const FileKey* find_file_key(const Context& context, const std::string& path) {
   const auto& all = context.keys.given;
-  const auto found = std::find_if(all.begin(), all.end(), [&](const GivenKey& given) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const FileKey& given) {
     return given.key != nullptr && given.key->path == path;
   });
   if (found == all.end() || context.keys.is_bad(path)) return nullptr;
@@ -41,27 +42,27 @@ const GivenKey* given_at(const Context& context, const std::string& path) {
 }
 
 void check_inner_size(Context& context, int64_t size) {
-  const GivenKey* const given = given_at(context, "tensor_parallel.tp.tp_size");
+  const FileKey* const given = find_file_key(context, "tensor_parallel.tp.tp_size");
   if (given == nullptr || context.keys.is_bad(kSize)) return;
   const auto inner = typed_value(given->value, *given->key)->get<int64_t>();
   if (inner == 1 || inner == size) return;
   const auto outer = context.keys.get<int64_t>(kSize), flag = context.flags.tensor_parallel;
   if (!outer && !flag) {
-    return context.complain("{}: {} alone splits nothing: write {} {}", given->path, inner, kSize,
-                            inner);
+    return context.add_error("{}: {} alone splits nothing: write {} {}", given->path, inner, kSize,
+                             inner);
   }
-  context.complain("{}: {} beside {} {}: make them equal, or leave it out", given->path, inner,
-                   outer ? kSize : kFlag, outer.value_or(flag.value_or(0)));
+  context.add_error("{}: {} beside {} {}: make them equal, or leave it out", given->path, inner,
+                    outer ? kSize : kFlag, outer.value_or(flag.value_or(0)));
 }
 
 void check_dtype(Context& context, Precision precision) {
-  const GivenKey* const given = given_at(context, "tensor_parallel.dtype");
+  const FileKey* const given = find_file_key(context, "tensor_parallel.dtype");
   const bool may_change = !context.facts_known && precision == Precision::kFp32;  // --bf16 may come
   if (given == nullptr || may_change) return;
   const auto dtype = given->value.get<std::string>();
-  if (precision_named(dtype) == precision) return;
-  context.complain("{}: {}, but the run computes in {}: leave it out or make them equal",
-                   given->path, dtype, name_of(precision));
+  if (parse_precision(dtype) == precision) return;
+  context.add_error("{}: {}, but the run computes in {}: leave it out or make them equal",
+                    given->path, dtype, to_string(precision));
 }
 
 }  // namespace
@@ -71,18 +72,18 @@ void fill_tensor_parallel(Context& context, Config& config) {
   int64_t& size = config.tensor_parallel.size;
   std::optional<int64_t> flag = context.flags.tensor_parallel;
   if (is_off(flag) && is_off(context.keys.get<int64_t>(kSize))) flag.reset();
-  const size_t before = context.complaints.size();
-  size = std::max<int64_t>(1, context.pick(kSize, flag, kFlag).value_or(1));
+  const size_t before = context.errors.size();
+  size = std::max<int64_t>(1, context.resolve_value(kSize, flag, kFlag).value_or(1));
   context.read("tensor_parallel.tp_overlap_comm", config.tensor_parallel.overlap_comm);
-  if (context.keys.is_bad(kSize) || context.complaints.size() > before) return;
-  if (size == 1) let_idle_keys_be(context);
+  if (context.keys.is_bad(kSize) || context.errors.size() > before) return;
+  if (size == 1) ignore_disabled_keys(context);
   if (ranks % size == 0) {
     context.data_ranks = data_ranks(config, ranks);
     return;
   }
-  context.complain(
+  context.add_error(
       "{}: {} does not divide the number of ranks, {}: set it to {}, or start {} ranks",
-      context.key_or_flag(kSize, kFlag), size, ranks, divisor_up_to(size, ranks),
+      context.key_or_flag(kSize, kFlag), size, ranks, largest_divisor(size, ranks),
       (ranks / size + 1) * size);
 }
 

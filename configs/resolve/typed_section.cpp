@@ -1,18 +1,19 @@
 // What optimizer and scheduler share: a type, and params that depend on it.
 #include <algorithm>
 
-#include "base/complaints.h"
+#include "base/diagnostics.h"
 #include "base/printable.h"
 #include "configs/resolve/context.h"
 
 namespace zeroth::configs {
 
-std::optional<std::string> known_type(Context& context, const std::string& path, const Names& known,
-                                      const Names& not_yet, bool any_case) {
+std::optional<std::string> parse_type(Context& context, const std::string& path,
+                                      const TypeNames& known, const TypeNames& unsupported,
+                                      bool any_case) {
   const std::optional<std::string> type = context.keys.get<std::string>(path);
   if (!type) {
     if (!context.keys.is_bad(path)) {
-      context.complain("{}: missing; one of {}", path, fmt::join(known, ", "));
+      context.add_error("{}: missing; one of {}", path, fmt::join(known, ", "));
     }
     return std::nullopt;
   }
@@ -23,14 +24,15 @@ std::optional<std::string> known_type(Context& context, const std::string& path,
   if (const auto found = std::find_if(known.begin(), known.end(), same); found != known.end()) {
     return std::string(*found);
   }
-  context.moot.push_back(path.substr(0, path.find('.')) + ".params.");
-  if (std::any_of(not_yet.begin(), not_yet.end(), same)) {
-    context.complain("{}: {} is not supported yet; one of {}", path, *type, fmt::join(known, ", "));
+  context.suppressed.push_back(path.substr(0, path.find('.')) + ".params.");
+  if (std::any_of(unsupported.begin(), unsupported.end(), same)) {
+    context.add_error("{}: {} is not supported yet; one of {}", path, *type,
+                      fmt::join(known, ", "));
   } else {
     const std::string_view near = nearest_name(*type, known);
-    context.complain("{}: unknown type \"{}\"; {}", path, shortened(*type),
-                     near.empty() ? fmt::format("one of {}", fmt::join(known, ", "))
-                                  : fmt::format("did you mean {}?", near));
+    context.add_error("{}: unknown type \"{}\"; {}", path, shortened(*type),
+                      near.empty() ? fmt::format("one of {}", fmt::join(known, ", "))
+                                   : fmt::format("did you mean {}?", near));
   }
   return std::nullopt;
 }
@@ -39,14 +41,14 @@ void check_params(Context& context, const std::string& section, std::string_view
                   std::string_view takes) {
   const std::string prefix = section + ".params.";
   const auto names = split_values(takes, ' ');
-  for (const GivenKey& given : context.keys.given) {
+  for (const FileKey& given : context.keys.given) {
     if (given.key == nullptr) continue;
     const std::string path(given.key->path);
     if (!path.starts_with(prefix) || given.key->state == KeyState::kRefused) continue;
     if (path == "optimizer.params.max_grad_norm") continue;  // means clipping, beside any type
     if (std::find(names.begin(), names.end(), path.substr(prefix.size())) != names.end()) continue;
-    context.complain("{}: {} takes no such value; it takes {}", given.path, type,
-                     fmt::join(names, ", "));
+    context.add_error("{}: {} takes no such value; it takes {}", given.path, type,
+                      fmt::join(names, ", "));
   }
 }
 

@@ -11,13 +11,13 @@ namespace {
 void check_flag(Context& context, const char* flag, std::optional<double> value,
                 std::string_view range) {
   if (value && !in_range(*value, range)) {
-    context.complain("{}: expected {}, found {}", flag, range, *value);
+    context.add_error("{}: expected {}, found {}", flag, range, *value);
   }
 }
 
 void check_flag_of_key(Context& context, const char* flag, std::optional<double> value,
                        std::string_view path) {
-  const Key* key = find_key(path);
+  const ConfigKey* key = find_key(path);
   ZEROTH_CHECK(key != nullptr, "no key {}", path);
   check_flag(context, flag, value, key->accepts);
 }
@@ -26,7 +26,7 @@ void check_precision(Context& context) {
   const CheckedKeys& keys = context.keys;
   const bool fp16 = keys.get<bool>("fp16.enabled").value_or(false);
   if (fp16 && keys.get<bool>("bf16.enabled").value_or(false)) {
-    context.complain("fp16.enabled and bf16.enabled are both true: switch one off");
+    context.add_error("fp16.enabled and bf16.enabled are both true: switch one off");
   }
 }
 
@@ -35,8 +35,8 @@ void check_dynamic_scale(Context& context, const Config& config) {
   for (const char* path : {"fp16.loss_scale_window", "fp16.min_loss_scale"}) {
     const std::optional<int64_t> value = context.keys.get<int64_t>(path);
     if (value && *value <= 0) {
-      context.complain("{}: expected an integer > 0 for a dynamic loss scale, found {}", path,
-                       *value);
+      context.add_error("{}: expected an integer > 0 for a dynamic loss scale, found {}", path,
+                        *value);
     }
   }
 }
@@ -46,19 +46,19 @@ void check_optimizer(Context& context, const Config& config) {
   const auto type = context.keys.get<std::string>("optimizer.type");
   const bool decoupled = config.optimizer.kind == OptimizerConfig::Kind::kAdamW;
   if (type && decoupled && context.keys.get<bool>(path) == false) {
-    context.complain("{}: false contradicts optimizer.type {}: write type Adam", path, *type);
+    context.add_error("{}: false contradicts optimizer.type {}: write type Adam", path, *type);
   }
 }
 
 // A rate with which hardly anything trains, as 2e5 where 2e-5 was meant.
 void check_rates(Context& context, const Config& config) {
-  const double most = config.optimizer.kind == OptimizerConfig::Kind::kSgd ? 100 : 1;
+  const double max_rate = config.optimizer.kind == OptimizerConfig::Kind::kSgd ? 100 : 1;
   const auto check = [&](const std::string& name, double rate) {
-    if (!(rate > most)) return;
+    if (!(rate > max_rate)) return;
     warn(context.notes, name,
          "{} {:g}: a learning rate above {:g} hardly ever trains; was a minus sign lost, as in 2e5 "
          "for 2e-5?",
-         name, rate, most);
+         name, rate, max_rate);
   };
   const std::string lr = "optimizer.params.lr";
   check(context.keys.get<double>(lr) ? lr : "--lr", config.optimizer.lr);
@@ -80,7 +80,7 @@ void check_schedule(Context& context, const Config& config) {
 
 void check_recompute(Context& context, const Config& config) {
   if (config.recompute.every_nth_block > 0 && config.recompute.number_checkpoints > 0) {
-    context.complain(
+    context.add_error(
         "activation_checkpointing.number_checkpoints: {} in the file beside "
         "--gradient-checkpointing={}: give one of the two",
         config.recompute.number_checkpoints, config.recompute.every_nth_block);
@@ -98,49 +98,49 @@ constexpr char kOptimizer[] = "zero_optimization.offload_optimizer";
 constexpr char kParam[] = "zero_optimization.offload_param";
 
 void check_optimizer(Context& context, const OffloadOptimizerConfig& optimizer) {
-  const int64_t least = 1 + optimizer.pipeline_read + optimizer.pipeline_write;
-  if (optimizer.device == RestingPlace::kNvme && optimizer.buffer_count < least) {
-    context.complain(
+  const int64_t min_buffers = 1 + optimizer.pipeline_read + optimizer.pipeline_write;
+  if (optimizer.device == OffloadDevice::kNvme && optimizer.buffer_count < min_buffers) {
+    context.add_error(
         "{0}.buffer_count: {1} is too small for {0}.pipeline_read {2} and pipeline_write {3}: the "
         "smallest that works is {4}",
         kOptimizer, optimizer.buffer_count, optimizer.pipeline_read, optimizer.pipeline_write,
-        least);
+        min_buffers);
   }
 }
 
 void check_param(Context& context, const ZeroConfig& zero) {
   const OffloadParamConfig& param = zero.offload_param;
-  constexpr int64_t kLeast = 2;  // one in use, one read or written meanwhile
-  if (param.device == RestingPlace::kNvme && param.buffer_count < kLeast) {
-    context.complain("{}.buffer_count: {} is too small: the smallest that works is {}", kParam,
-                     param.buffer_count, kLeast);
+  constexpr int64_t kMinBuffers = 2;  // one in use, one read or written meanwhile
+  if (param.device == OffloadDevice::kNvme && param.buffer_count < kMinBuffers) {
+    context.add_error("{}.buffer_count: {} is too small: the smallest that works is {}", kParam,
+                      param.buffer_count, kMinBuffers);
   }
 }
 
 void check_block_size(Context& context, int64_t bytes) {
   constexpr int64_t kAlignment = 4096;
   if (bytes % kAlignment != 0) {
-    context.complain("aio.block_size: expected a multiple of {}, found {}; the next one is {}",
-                     kAlignment, bytes, (bytes / kAlignment + 1) * kAlignment);
+    context.add_error("aio.block_size: expected a multiple of {}, found {}; the next one is {}",
+                      kAlignment, bytes, (bytes / kAlignment + 1) * kAlignment);
   }
 }
 
 // A value other than its default that the device of its section leaves without effect.
-void warn_of_idle(Context& context, const std::string& section, RestingPlace device,
-                  std::string_view only_nvme) {
-  if (device == RestingPlace::kNvme || context.keys.is_bad(section + ".device")) return;
+void warn_unused_offload_keys(Context& context, const std::string& section, OffloadDevice device,
+                              std::string_view only_nvme) {
+  if (device == OffloadDevice::kNvme || context.keys.is_bad(section + ".device")) return;
   const auto names = split_values(only_nvme, ' ');
-  for (const GivenKey& given : context.keys.given) {
+  for (const FileKey& given : context.keys.given) {
     if (given.key == nullptr || !given.key->path.starts_with(section + ".")) continue;
     const std::string path(given.key->path);
     const std::string name = path.substr(section.size() + 1);
     const auto value = context.keys.values.find(path);
-    const bool idle = device == RestingPlace::kDevice ||
+    const bool idle = device == OffloadDevice::kNone ||
                       std::find(names.begin(), names.end(), name) != names.end();
     if (!idle || value == context.keys.values.end() || value->second == "auto") continue;
-    if (value->second == own_json(given.key->fallback)) continue;
+    if (value->second == parse_trusted_json(given.key->default_value)) continue;
     warn(context.notes, given.path, "{} {} has no effect: {}.device is \"{}\"", given.path,
-         quoted(value->second), section, name_of(device));
+         quoted(value->second), section, to_string(device));
   }
 }
 
@@ -156,22 +156,22 @@ void check_bf16(Context& context, const Config& config) {
   const auto need = [&](const std::string& path, bool there, const auto& wanted,
                         const auto& found) {
     if (there || keys.is_bad(path)) return;
-    context.complain("{}: true needs {} {}, found {}", masters ? kMasters : kStates, path, wanted,
-                     found);
+    context.add_error("{}: true needs {} {}, found {}", masters ? kMasters : kStates, path, wanted,
+                      found);
   };
   const auto of_optimizer = [](const char* name) { return fmt::format("{}.{}", kOptimizer, name); };
   const bool bf16 = config.precision == Precision::kBf16 ||
                     (!context.facts_known && !keys.get<bool>("bf16.enabled"));  // --bf16 may come
-  need("bf16.enabled", bf16, true, fmt::format("a run in {}", name_of(config.precision)));
+  need("bf16.enabled", bf16, true, fmt::format("a run in {}", to_string(config.precision)));
   need("zero_optimization.stage", config.zero.stage > 0, "1, 2 or 3", config.zero.stage);
-  need(of_optimizer("device"), optimizer.device != RestingPlace::kDevice, "\"cpu\" or \"nvme\"",
+  need(of_optimizer("device"), optimizer.device != OffloadDevice::kNone, "\"cpu\" or \"nvme\"",
        "\"none\"");
   need(of_optimizer("ratio"), optimizer.ratio == 1, 1, optimizer.ratio);
   const bool lamb = config.optimizer.kind == OptimizerConfig::Kind::kLamb;
   need("optimizer.type", !lamb, "other than Lamb", "Lamb");
-  need(of_optimizer("step"), optimizer.step != OffloadOptimizerConfig::Step::kGpu,
+  need(of_optimizer("step"), optimizer.step != OffloadOptimizerConfig::UpdateDevice::kGpu,
        "\"cpu\" or \"auto\"", "\"gpu\"");
-  if (!masters) context.complain("{}: true needs {} true, found false", kStates, kMasters);
+  if (!masters) context.add_error("{}: true needs {} true, found false", kStates, kMasters);
 }
 
 void check_hybrid_shard(Context& context, const ZeroConfig& zero) {
@@ -186,23 +186,23 @@ void check_hybrid_shard(Context& context, const ZeroConfig& zero) {
     return;
   }
   if (ranks > 0 && ranks % size != 0) {
-    context.complain("{}: {} does not divide the number of data ranks, {}", kHybrid, size, ranks);
+    context.add_error("{}: {} does not divide the number of data ranks, {}", kHybrid, size, ranks);
   }
-  if (zero.offload_param.device != RestingPlace::kDevice) {
-    context.complain(
+  if (zero.offload_param.device != OffloadDevice::kNone) {
+    context.add_error(
         "{}: {} keeps a second shard on the device, beside {}.device \"{}\": set one of them back "
         "(1, \"none\")",
-        kHybrid, size, kParam, name_of(zero.offload_param.device));
+        kHybrid, size, kParam, to_string(zero.offload_param.device));
   }
 }
 
 // One line: such sections are often copied whole.
-void warn_of_idle_files(Context& context, const ZeroConfig& zero) {
-  const auto is_file = [](RestingPlace place) { return place == RestingPlace::kNvme; };
+void warn_unused_aio(Context& context, const ZeroConfig& zero) {
+  const auto is_file = [](OffloadDevice device) { return device == OffloadDevice::kNvme; };
   if (is_file(zero.offload_optimizer.device) || is_file(zero.offload_param.device)) return;
   const auto& given = context.keys.given;
   if (std::any_of(given.begin(), given.end(),
-                  [](const GivenKey& key) { return key.path.starts_with("aio."); })) {
+                  [](const FileKey& key) { return key.path.starts_with("aio."); })) {
     warn(context.notes, "aio", "aio has no effect: neither {}.device nor {}.device is \"nvme\"",
          kOptimizer, kParam);
   }
@@ -250,13 +250,13 @@ void check_offload(Context& context, const Config& config) {
   check_block_size(context, config.aio.block_size);
   check_bf16(context, config);
   check_hybrid_shard(context, zero);
-  warn_of_idle(context, kOptimizer, zero.offload_optimizer.device,
-               "nvme_path buffer_count pipeline_read pipeline_write");
+  warn_unused_offload_keys(context, kOptimizer, zero.offload_optimizer.device,
+                           "nvme_path buffer_count pipeline_read pipeline_write");
   if (!ignores_offload_param(context, zero)) {
-    warn_of_idle(context, kParam, zero.offload_param.device,
-                 "nvme_path buffer_count buffer_size max_in_cpu");
+    warn_unused_offload_keys(context, kParam, zero.offload_param.device,
+                             "nvme_path buffer_count buffer_size max_in_cpu");
   }
-  warn_of_idle_files(context, zero);
+  warn_unused_aio(context, zero);
 }
 
 }  // namespace zeroth::configs

@@ -1,7 +1,7 @@
 #include <filesystem>
 
+#include "base/directory.h"
 #include "base/error.h"
-#include "base/folder.h"
 #include "base/json.h"
 #include "configs/resolve/context.h"
 
@@ -9,17 +9,18 @@ namespace zeroth::configs {
 namespace {
 
 // Hugging Face's formulas for "auto", of the model's hidden size.
-struct Formula {
+struct AutoFormula {
   double factor;
   bool squared;
   const char* text;
 };
 
-constexpr Formula kReduceBucket = {1, true, "hidden size squared"};
-constexpr Formula kPrefetchBucket = {0.9, true, "0.9 * hidden size squared"};
-constexpr Formula kPersistence = {10, false, "10 * hidden size"};
+constexpr AutoFormula kReduceBucket = {1, true, "hidden size squared"};
+constexpr AutoFormula kPrefetchBucket = {0.9, true, "0.9 * hidden size squared"};
+constexpr AutoFormula kPersistence = {10, false, "10 * hidden size"};
 
-void read_size(Context& context, const std::string& path, const Formula& formula, int64_t& into) {
+void read_size(Context& context, const std::string& path, const AutoFormula& formula,
+               int64_t& into) {
   if (!context.keys.is_auto(path)) {
     context.read(path, into);
     return;
@@ -29,12 +30,12 @@ void read_size(Context& context, const std::string& path, const Formula& formula
   if (hidden > 0) {
     into = static_cast<int64_t>(formula.factor * hidden * (formula.squared ? hidden : 1));
   } else if (context.facts_known) {
-    context.complain("{}: \"auto\" needs the model's hidden size: give a number", path);
+    context.add_error("{}: \"auto\" needs the model's hidden size: give a number", path);
   }
 }
 
 // Hugging Face resolves these at stage 3 only; DeepSpeed takes its default for "auto".
-void read_stage3_size(Context& context, const std::string& path, const Formula& formula,
+void read_stage3_size(Context& context, const std::string& path, const AutoFormula& formula,
                       const ZeroConfig& zero, int64_t& into) {
   if (zero.stage == 3) return read_size(context, path, formula, into);
   context.read(path, into);
@@ -43,53 +44,54 @@ void read_stage3_size(Context& context, const std::string& path, const Formula& 
 
 namespace fs = std::filesystem;
 
-RestingPlace place_named(const std::optional<std::string>& name) {
-  if (name == "cpu") return RestingPlace::kCpu;
-  return name == "nvme" ? RestingPlace::kNvme : RestingPlace::kDevice;
+OffloadDevice parse_offload_device(const std::optional<std::string>& name) {
+  if (name == "cpu") return OffloadDevice::kCpu;
+  return name == "nvme" ? OffloadDevice::kNvme : OffloadDevice::kNone;
 }
 
 // Without links. Empty where it is relative and the working folder is gone. Throws an Error for one
 // that cannot be looked at or leads through a link of another user.
 std::string absolute(const std::string& given) {
   std::error_code failed;
-  const fs::path whole = fs::absolute(given, failed);
-  return failed ? "" : resolve_links(whole).string();
+  const fs::path absolute_path = fs::absolute(given, failed);
+  return failed ? "" : resolve_links(absolute_path).string();
 }
 
-void tell_of_folder(Context& context, const std::string& path, const std::string& given,
-                    const std::string& folder) {
+void check_nvme_directory(Context& context, const std::string& path, const std::string& given,
+                          const std::string& directory) {
   std::error_code ignored;
-  if (folder.empty()) {
-    context.complain("{}: {} is relative, and the working folder is gone", path, given);
-  } else if (!fs::exists(folder, ignored)) {
-    note(context.notes, path, "{}: {} does not exist and will be made", path, folder);
-  } else if (!fs::is_directory(folder, ignored)) {
-    context.complain("{}: {} is a file, expected a folder", path, folder);
+  if (directory.empty()) {
+    context.add_error("{}: {} is relative, and the working folder is gone", path, given);
+  } else if (!fs::exists(directory, ignored)) {
+    note(context.notes, path, "{}: {} does not exist and will be made", path, directory);
+  } else if (!fs::is_directory(directory, ignored)) {
+    context.add_error("{}: {} is a file, expected a folder", path, directory);
   } else if (!fs::path(given).is_absolute()) {
-    note(context.notes, path, "{}: {} is {}", path, given, folder);
+    note(context.notes, path, "{}: {} is {}", path, given, directory);
   }
 }
 
 // Absolute, so that it is one folder wherever a rank works.
-std::string read_folder(Context& context, const std::string& section, RestingPlace device) {
+std::string read_nvme_directory(Context& context, const std::string& section,
+                                OffloadDevice device) {
   const std::string path = section + ".nvme_path";
   const auto& values = context.keys.values;
   const auto found = values.find(path);
   const std::string given = context.keys.get<std::string>(path).value_or("");
-  const bool used = device == RestingPlace::kNvme && !context.keys.is_bad(path);
+  const bool used = device == OffloadDevice::kNvme && !context.keys.is_bad(path);
   if (given.empty()) {
     if (used) {
-      context.complain("{}.device: \"nvme\" needs {}, a folder on the disk to be used, found {}",
-                       section, path, found == values.end() ? "null" : quoted(found->second));
+      context.add_error("{}.device: \"nvme\" needs {}, a folder on the disk to be used, found {}",
+                        section, path, found == values.end() ? "null" : quoted(found->second));
     }
     return {};
   }
   try {
-    const std::string folder = absolute(given);
-    if (used) tell_of_folder(context, path, given, folder);
-    return folder;
+    const std::string directory = absolute(given);
+    if (used) check_nvme_directory(context, path, given, directory);
+    return directory;
   } catch (const Error& error) {
-    if (used) context.complain("{}: {}", path, error.what());
+    if (used) context.add_error("{}: {}", path, error.what());
     return {};
   }
 }
@@ -97,8 +99,8 @@ std::string read_folder(Context& context, const std::string& section, RestingPla
 // What both sections say in the same words.
 template <typename Section>
 void read_section(Context& context, const std::string& path, Section& section) {
-  section.device = place_named(context.keys.get<std::string>(path + ".device"));
-  section.nvme_path = read_folder(context, path, section.device);
+  section.device = parse_offload_device(context.keys.get<std::string>(path + ".device"));
+  section.nvme_path = read_nvme_directory(context, path, section.device);
   context.read(path + ".pin_memory", section.pin_memory);
   context.read(path + ".buffer_count", section.buffer_count);
 }
@@ -161,13 +163,13 @@ void fill_recompute(Context& context, Config& config) {
   recompute.every_nth_block = context.flags.gradient_checkpointing.value_or(0);
 }
 
-const char* name_of(RestingPlace place) {
-  switch (place) {
-    case RestingPlace::kCpu:
+const char* to_string(OffloadDevice device) {
+  switch (device) {
+    case OffloadDevice::kCpu:
       return "cpu";
-    case RestingPlace::kNvme:
+    case OffloadDevice::kNvme:
       return "nvme";
-    case RestingPlace::kDevice:
+    case OffloadDevice::kNone:
       break;
   }
   return "none";
@@ -179,9 +181,9 @@ void fill_offload(Context& context, Config& config) {
   context.read("zero_optimization.offload_optimizer.pipeline_read", optimizer.pipeline_read);
   context.read("zero_optimization.offload_optimizer.pipeline_write", optimizer.pipeline_write);
   context.read("zero_optimization.offload_optimizer.ratio", optimizer.ratio);
-  using Step = OffloadOptimizerConfig::Step;
+  using UpdateDevice = OffloadOptimizerConfig::UpdateDevice;
   const auto step = context.keys.get<std::string>("zero_optimization.offload_optimizer.step");
-  if (step) optimizer.step = step == "gpu" ? Step::kGpu : Step::kCpu;
+  if (step) optimizer.step = step == "gpu" ? UpdateDevice::kGpu : UpdateDevice::kCpu;
 
   fill_offload_param(context, config.zero);
   context.read("aio.block_size", config.aio.block_size);

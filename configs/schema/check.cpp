@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/complaints.h"
+#include "base/diagnostics.h"
 #include "base/json.h"
 #include "base/printable.h"
 
@@ -33,17 +33,17 @@ class Checker {
       const std::string path = join(shown, name), spelled = join(section, name);
       const Alias* alias = find_alias(spelled);
       const std::string key_path(alias != nullptr ? alias->path : std::string_view(spelled));
-      const Key* key = find_key(key_path);
+      const ConfigKey* key = find_key(key_path);
       out_.given.push_back({path, key, value});
       if (key == nullptr) {
-        complain_unknown(join(shown, shortened(name)), section, name);
+        report_unknown_key(join(shown, shortened(name)), section, name);
       } else if (const auto [first, inserted] = seen_.emplace(key_path, path);
                  !inserted && first->second != path) {
-        complain(path, "stands in the file also as {}: keep one", first->second);
+        add_error(path, "stands in the file also as {}: keep one", first->second);
       } else if (alias != nullptr && alias->kind == Alias::Kind::kCpuDevice) {
         check_cpu_device(value, path, *key);
       } else {
-        if (alias != nullptr && alias->kind == Alias::Kind::kOldName) {
+        if (alias != nullptr && alias->kind == Alias::Kind::kDeprecated) {
           warn(out_.notes, path, "{} is the old name of {}", path, key_path);
         }
         check_known(value, path, *key);
@@ -53,24 +53,23 @@ class Checker {
 
  private:
   template <typename... Args>
-  void complain(const std::string& path, fmt::format_string<Args...> format, Args&&... args) {
-    out_.complaints.push_back(path + ": " + fmt::format(format, std::forward<Args>(args)...));
+  void add_error(const std::string& path, fmt::format_string<Args...> format, Args&&... args) {
+    out_.errors.push_back(path + ": " + fmt::format(format, std::forward<Args>(args)...));
   }
 
-  void complain_unknown(const std::string& path, const std::string& section,
-                        const std::string& name) {
+  void report_unknown_key(const std::string& path, const std::string& section,
+                          const std::string& name) {
     const bool top = section.empty();
     if (name.starts_with("comment")) {
       constexpr std::string_view kComments = "unknown key; names of comments begin with _, # or //";
-      return top ? ignore(path, kComments) : complain(path, "{}", kComments);
+      return top ? ignore(path, kComments) : add_error(path, "{}", kComments);
     }
-    if (!guesses_.another())
-      return top ? ignore(path, "unknown key") : complain(path, "unknown key");
+    if (!guesses_.take()) return top ? ignore(path, "unknown key") : add_error(path, "unknown key");
     const std::vector<std::string_view> known = names_in(section);
     const std::string_view near = nearest_name(name, known);
     if (!near.empty() && (!top || edit_distance(name, near) <= kMistyped)) {
       const std::string meant = join(section, near);
-      complain(path, "unknown key; did you mean {}?", meant);
+      add_error(path, "unknown key; did you mean {}?", meant);
       const Alias* alias = find_alias(meant);
       out_.bad.insert(std::string(
           alias != nullptr ? alias->path
@@ -78,37 +77,37 @@ class Checker {
       return;
     }
     if (top) {
-      const std::string_view kindred = near.empty() ? kindred_name(name) : near;
-      return ignore(path, kindred.empty()
+      const std::string_view related = near.empty() ? related_name(name) : near;
+      return ignore(path, related.empty()
                               ? "unknown key"
-                              : fmt::format("unknown key; the nearest known one is {}", kindred));
+                              : fmt::format("unknown key; the nearest known one is {}", related));
     }
-    for (const Key& key : keys()) {
+    for (const ConfigKey& key : keys()) {
       if (key.path == name) {
-        complain(path, "unknown key; did you mean {}, at the top level of the file?", name);
+        add_error(path, "unknown key; did you mean {}, at the top level of the file?", name);
         return;
       }
       if (key.path.ends_with("." + name)) {
-        complain(path, "unknown key; did you mean {}?", key.path);
+        add_error(path, "unknown key; did you mean {}?", key.path);
         return;
       }
     }
-    complain(path, "unknown key");
+    add_error(path, "unknown key");
   }
 
   // At the top level DeepSpeed ignores what it does not know.
   void ignore(const std::string& path, std::string_view text) {
-    if (++out_.num_unknown <= kMostComplaints) warn(out_.unknown, path, "{}", text);
+    if (++out_.num_unknown <= kMaxErrors) warn(out_.unknown, path, "{}", text);
   }
 
   // A key anywhere of that name, or one that has a word in common with it.
-  static std::string_view kindred_name(std::string_view name) {
+  static std::string_view related_name(std::string_view name) {
     const auto ends = [&](std::string_view path, std::string_view tail) {
       return path.size() > tail.size() && path.ends_with(tail) &&
              (path[path.size() - tail.size() - 1] == '.' ||
               path[path.size() - tail.size() - 1] == '_');
     };
-    for (const Key& key : keys()) {
+    for (const ConfigKey& key : keys()) {
       if (ends(key.path, name)) return key.path;
     }
     constexpr std::string_view kOfMany[] = {"size", "num", "max", "min"};
@@ -122,18 +121,18 @@ class Checker {
     return {};
   }
 
-  void check_known(const Json& value, const std::string& path, const Key& key) {
-    const size_t before = out_.complaints.size();
+  void check_known(const Json& value, const std::string& path, const ConfigKey& key) {
+    const size_t before = out_.errors.size();
     check_key(value, path, key);
-    const bool complained = out_.complaints.size() > before;
+    const bool has_error = out_.errors.size() > before;
     const std::string key_path(key.path);
-    if (complained && out_.values.count(key_path) == 0) out_.bad.insert(key_path);
+    if (has_error && out_.values.count(key_path) == 0) out_.bad.insert(key_path);
   }
 
   // cpu_offload: true, false or null.
-  void check_cpu_device(const Json& value, const std::string& path, const Key& key) {
+  void check_cpu_device(const Json& value, const std::string& path, const ConfigKey& key) {
     if (!value.is_boolean() && !value.is_null()) {
-      complain(path, "expected true or false, found {}", describe(value));
+      add_error(path, "expected true or false, found {}", describe(value));
     } else if (value == true) {
       const Json meant = {{"device", "cpu"}};
       warn(out_.notes, path, "{} true is the old form of {} {}", path, key.path, meant.dump());
@@ -141,7 +140,7 @@ class Checker {
     }
   }
 
-  void check_key(const Json& value, const std::string& path, const Key& key) {
+  void check_key(const Json& value, const std::string& path, const ConfigKey& key) {
     if (key.path == "zero_optimization" && value.is_boolean()) {
       const int stage = value.get<bool>() ? 1 : 0;
       out_.values["zero_optimization.stage"] = stage;
@@ -158,99 +157,99 @@ class Checker {
     }
   }
 
-  static bool may_be_null(const Key& key) {
+  static bool may_be_null(const ConfigKey& key) {
     const bool has_list = key.type == KeyType::kString;
-    return key.fallback == "null" || (has_list && is_one_of(nullptr, key.accepts));
+    return key.default_value == "null" || (has_list && is_one_of(nullptr, key.accepts));
   }
 
-  void check_auto(const std::string& path, const Key& key) {
-    if (key.automatic.empty()) {
-      complain(path, "\"auto\" has no meaning here: give a value (default {})", key.fallback);
-    } else if (key.state == KeyState::kHonoured) {
+  void check_auto(const std::string& path, const ConfigKey& key) {
+    if (key.auto_value.empty()) {
+      add_error(path, "\"auto\" has no meaning here: give a value (default {})", key.default_value);
+    } else if (key.state == KeyState::kHonored) {
       out_.values[std::string(key.path)] = "auto";
     }
   }
 
-  void check_value(const Json& value, const std::string& path, const Key& key) {
+  void check_value(const Json& value, const std::string& path, const ConfigKey& key) {
     const std::optional<Json> typed = typed_value(value, key);
     if (!typed) {
-      complain(path, "expected {}, found {}", type_name(key.type), describe(value));
-    } else if (key.type == KeyType::kSection && !key.inside.empty()) {
+      add_error(path, "expected {}, found {}", type_name(key.type), describe(value));
+    } else if (key.type == KeyType::kSection && !key.allowed_keys.empty()) {
       check_idle_section(value, path, key);
     } else if (key.type == KeyType::kSection) {
       out_.values[std::string(key.path)] = Json::object();
       check_section(value, path, std::string(key.path));
     } else if (!is_accepted(*typed, key)) {
-      complain(path, "expected {}, found {}", accepted_text(key), describe(value));
-    } else if (key.state == KeyState::kHonoured) {
+      add_error(path, "expected {}, found {}", describe_accepted(key), describe(value));
+    } else if (key.state == KeyState::kHonored) {
       out_.values[std::string(key.path)] = *typed;
-    } else if (value != own_json(key.fallback)) {
+    } else if (value != parse_trusted_json(key.default_value)) {
       note(out_.notes, path, "{} {} has no effect: {}", path, quoted(value), key.text);
     }
   }
 
-  void check_refused(const Json& value, const std::string& path, const Key& key) {
+  void check_refused(const Json& value, const std::string& path, const ConfigKey& key) {
     if (key.type == KeyType::kSection) {
       check_refused_section(value, path, key);
-    } else if (!is_one_of(value, key.fallback) && !is_one_of(value, key.accepts)) {
-      complain(path, "{} is refused: {}; accepted: {}{}", quoted(value), key.text, key.fallback,
-               key.accepts.empty() ? "" : fmt::format(" | {}", key.accepts));
+    } else if (!is_one_of(value, key.default_value) && !is_one_of(value, key.accepts)) {
+      add_error(path, "{} is refused: {}; accepted: {}{}", quoted(value), key.text,
+                key.default_value, key.accepts.empty() ? "" : fmt::format(" | {}", key.accepts));
     }
   }
 
-  void check_refused_section(const Json& value, const std::string& path, const Key& key) {
+  void check_refused_section(const Json& value, const std::string& path, const ConfigKey& key) {
     if (value.is_null()) return;
     if (!value.is_object()) {
-      complain(path, "expected {}, found {}", type_name(key.type), describe(value));
+      add_error(path, "expected {}, found {}", type_name(key.type), describe(value));
       return;
     }
-    const std::vector<Switch> switches = switches_of(key);
-    std::vector<std::string_view> inside = split_values(key.inside, ' ');
+    const std::vector<Switch> switches = parse_switches(key);
+    std::vector<std::string_view> allowed_keys = split_values(key.allowed_keys, ' ');
     const Switch* on = nullptr;
     for (const Switch& one : switches) {
-      inside.push_back(one.name);
+      allowed_keys.push_back(one.name);
       const auto found = value.find(one.name);
       if (found != value.end() && !is_one_of(*found, one.off)) on = &one;
     }
     if (on != nullptr || switches.empty()) {
-      complain(path, "refused: {}; leave the section out{}", key.text,
-               on == nullptr ? "" : fmt::format(" or set {} to {}", on->name, on->off));
+      add_error(path, "refused: {}; leave the section out{}", key.text,
+                on == nullptr ? "" : fmt::format(" or set {} to {}", on->name, on->off));
     }
-    check_names(value, path, "", inside);
+    check_names(value, path, "", allowed_keys);
   }
 
   // What switches it on is all that counts of it.
-  void check_idle_section(const Json& value, const std::string& path, const Key& key) {
-    std::vector<std::string_view> inside = split_values(key.inside, ' ');
-    for (const Switch& one : switches_of(key)) {
-      inside.push_back(one.name);
+  void check_idle_section(const Json& value, const std::string& path, const ConfigKey& key) {
+    std::vector<std::string_view> allowed_keys = split_values(key.allowed_keys, ' ');
+    for (const Switch& one : parse_switches(key)) {
+      allowed_keys.push_back(one.name);
       const auto found = value.find(one.name);
       if (found == value.end() || found->is_null() || *found == "auto") continue;
       if (found->is_boolean()) {
         out_.values[join(key.path, one.name)] = *found;
       } else {
-        complain(join(path, one.name), "expected true or false, found {}", describe(*found));
+        add_error(join(path, one.name), "expected true or false, found {}", describe(*found));
       }
     }
-    check_names(value, path, "", inside);
+    check_names(value, path, "", allowed_keys);
   }
 
   // Names only: what a section that is switched off says has no effect.
   void check_names(const Json& object, const std::string& path, const std::string& relative,
-                   const std::vector<std::string_view>& inside) {
+                   const std::vector<std::string_view>& allowed_keys) {
     for (const auto& [name, value] : object.items()) {
       if (is_comment(name)) continue;
       const std::string inner = join(relative, name);
-      const bool open = std::any_of(inside.begin(), inside.end(), [&](std::string_view known) {
-        return known == "*" || known == inner + ".*";
-      });
+      const bool open = std::any_of(
+          allowed_keys.begin(), allowed_keys.end(),
+          [&](std::string_view known) { return known == "*" || known == inner + ".*"; });
       if (open) continue;
-      if (std::find(inside.begin(), inside.end(), inner) == inside.end()) {
-        const std::string_view near = guesses_.another() ? nearest_name(inner, inside) : "";
-        complain(join(path, shortened(name)), "unknown key{}",
-                 near.empty() ? "" : fmt::format("; did you mean {}?", near));
+      if (std::find(allowed_keys.begin(), allowed_keys.end(), inner) == allowed_keys.end()) {
+        const std::string_view near = guesses_.take() ? nearest_name(inner, allowed_keys) : "";
+        add_error(join(path, shortened(name)), "unknown key{}",
+                  near.empty() ? "" : fmt::format("; did you mean {}?", near));
       } else if (value.is_object()) {
-        check_names(value, join(path, name), inner, inside);
+        check_names(value, join(path, name), inner, allowed_keys);
       }
     }
   }
@@ -258,7 +257,7 @@ class Checker {
   static constexpr size_t kMistyped = 2;  // letters, at the most, that a name was mistyped by
 
   CheckedKeys& out_;
-  Guesses guesses_;
+  SuggestionBudget guesses_;
   std::map<std::string, std::string> seen_;  // table path -> path in the file
 };
 
@@ -270,7 +269,7 @@ CheckedKeys check_keys(const Json& root, const std::string& name) {
   if (root.is_object()) {
     Checker(out).check_section(root, "", "");
   } else {
-    out.complaints.push_back("expected an object at the top level, found " + describe(root));
+    out.errors.push_back("expected an object at the top level, found " + describe(root));
   }
   return out;
 }

@@ -9,16 +9,16 @@
 #include <string>
 #include <vector>
 
-#include "configs/note.h"
+#include "configs/diagnostic.h"
 #include "configs/schema/key_value.h"
 #include "configs/schema/keys.h"
 
 namespace zeroth::configs {
 
 // A key that stands in a file.
-struct GivenKey {
-  std::string path;  // as the file spells it
-  const Key* key;    // null: unknown
+struct FileKey {
+  std::string path;      // as the file spells it
+  const ConfigKey* key;  // null: unknown
   nlohmann::ordered_json value;
 };
 
@@ -32,14 +32,14 @@ struct CheckedKeys {
   bool from_file = true;
   std::map<std::string, nlohmann::ordered_json> values = {};
   // All keys of the file in its order, but for those within a section that is refused or idle.
-  std::vector<GivenKey> given = {};
+  std::vector<FileKey> given = {};
   // Keys that stand in the file with a complaint: their value is unknown.
   std::set<std::string> bad = {};
-  std::vector<std::string> complaints = {};
-  Notes notes = {};
+  std::vector<std::string> errors = {};
+  Diagnostics notes = {};
   // Unknown names at the top level, which DeepSpeed ignores: the first ones, each by its path and
   // with what it may have been meant to be, and how many there are.
-  Notes unknown = {};
+  Diagnostics unknown = {};
   size_t num_unknown = 0;
   // DEEPSPEED_ELASTICITY_CONFIG where it is set: the section elasticity as whoever shares out
   // machines has it.

@@ -86,7 +86,7 @@ std::string plain_json(std::string text, const JsonSource& source) {
 ParsedJson parse_json(const std::string& text, const std::string& name) {
   const JsonSource source{.name = name, .limits = kConfigLimits};
   ParsedJson parsed;
-  parsed.root = parse_ordered_json(plain_json(text, source), source, &parsed.repeated);
+  parsed.root = parse_ordered_json(plain_json(text, source), source, &parsed.duplicate_keys);
   restore_specials(parsed.root);
   return parsed;
 }

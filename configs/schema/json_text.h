@@ -12,7 +12,7 @@ namespace zeroth::configs {
 
 struct ParsedJson {
   nlohmann::ordered_json root;
-  RepeatedKeys repeated;
+  DuplicateKeys duplicate_keys;
 };
 
 // Throws Error "name:line:column: ..." with the JSON path at which the syntax breaks.

@@ -22,17 +22,17 @@ bool same_text(const Json& left, const Json& right) {
 }
 
 // The spelling of the table.
-Json canonical(const Json& text, const Key& key) {
+Json canonical(const Json& text, const ConfigKey& key) {
   if (!key.any_case) return text;
   for (const std::string_view listed : split_values(key.accepts)) {
-    if (const Json value = own_json(listed); same_text(text, value)) return value;
+    if (const Json value = parse_trusted_json(listed); same_text(text, value)) return value;
   }
   return text;
 }
 
 // A path or a name would end there for the system, whatever follows.
-bool holds_nul(const Json& value) {
-  if (value.is_array()) return std::any_of(value.begin(), value.end(), holds_nul);
+bool has_nul(const Json& value) {
+  if (value.is_array()) return std::any_of(value.begin(), value.end(), has_nul);
   return value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos;
 }
 
@@ -61,16 +61,16 @@ std::string type_name(KeyType type) {
 }
 
 // "an integer > 0", "an integer in 0..3", "\"log\" | \"linear\"".
-std::string accepted_text(const Key& key) {
+std::string describe_accepted(const ConfigKey& key) {
   if (key.type == KeyType::kString) return std::string(key.accepts);
   return fmt::format("{} {}{}", type_name(key.type), key.accepts.starts_with(">") ? "" : "in ",
                      key.accepts);
 }
 
 // The value in the type of its key; nothing when it has another type, or a NUL in a text.
-std::optional<Json> typed_value(const Json& value, const Key& key) {
+std::optional<Json> typed_value(const Json& value, const ConfigKey& key) {
   constexpr double kInt64End = 9223372036854775808.0;
-  if (holds_nul(value)) return std::nullopt;
+  if (has_nul(value)) return std::nullopt;
   switch (key.type) {
     case KeyType::kBool:
       return value.is_boolean() ? std::optional(value) : std::nullopt;
@@ -110,10 +110,10 @@ std::optional<Json> typed_value(const Json& value, const Key& key) {
 bool is_one_of(const Json& value, std::string_view list) {
   const auto values = split_values(list);
   return std::any_of(values.begin(), values.end(),
-                     [&](std::string_view text) { return value == own_json(text); });
+                     [&](std::string_view text) { return value == parse_trusted_json(text); });
 }
 
-bool is_accepted(const Json& value, const Key& key) {
+bool is_accepted(const Json& value, const ConfigKey& key) {
   switch (key.type) {
     case KeyType::kInteger:
     case KeyType::kNumber:
@@ -131,7 +131,7 @@ bool is_accepted(const Json& value, const Key& key) {
 }
 
 std::string describe(const Json& value) {
-  const char* const nul = holds_nul(value) ? " with a NUL in it" : "";
+  const char* const nul = has_nul(value) ? " with a NUL in it" : "";
   if (value.is_string()) return fmt::format("the string {}{}", quoted(value), nul);
   if (value.is_object()) return "an object";
   if (value.is_array()) return fmt::format("the list {}{}", quoted(value), nul);

@@ -34,22 +34,22 @@ std::string_view last_of(std::string_view path) {
 
 }  // namespace
 
-std::vector<Key> joined(std::initializer_list<std::vector<Key>> parts) {
-  std::vector<Key> rows;
+std::vector<ConfigKey> joined(std::initializer_list<std::vector<ConfigKey>> parts) {
+  std::vector<ConfigKey> rows;
   for (const auto& part : parts) rows.insert(rows.end(), part.begin(), part.end());
   return rows;
 }
 
-const std::vector<Key>& keys() {
-  static const std::vector<Key> all =
+const std::vector<ConfigKey>& keys() {
+  static const std::vector<ConfigKey> all =
       joined({training_rows(), update_rows(), zero_rows(), offload_rows(), gradient_rows(),
               report_rows(), other_rows()});
   return all;
 }
 
-const Key* find_key(std::string_view path) {
-  const auto found =
-      std::find_if(keys().begin(), keys().end(), [&](const Key& key) { return key.path == path; });
+const ConfigKey* find_key(std::string_view path) {
+  const auto found = std::find_if(keys().begin(), keys().end(),
+                                  [&](const ConfigKey& key) { return key.path == path; });
   return found == keys().end() ? nullptr : &*found;
 }
 
@@ -64,7 +64,7 @@ std::vector<std::string_view> names_in(std::string_view section) {
   const auto add = [&](std::string_view path) {
     if (parent_of(path) == section) names.push_back(last_of(path));
   };
-  for (const Key& key : keys()) add(key.path);
+  for (const ConfigKey& key : keys()) add(key.path);
   for (const Alias& alias : aliases()) add(alias.other);
   return names;
 }
@@ -101,7 +101,7 @@ std::vector<std::string_view> split_values(std::string_view list, char separator
   return values;
 }
 
-std::vector<Switch> switches_of(const Key& key) {
+std::vector<Switch> parse_switches(const ConfigKey& key) {
   std::vector<Switch> switches;
   for (const std::string_view entry : split_values(key.accepts, ',')) {
     const auto parts = split_values(entry, '=');
@@ -114,8 +114,8 @@ std::vector<Switch> switches_of(const Key& key) {
 const std::vector<Alias>& aliases() {
   using enum Alias::Kind;
   static const std::vector<Alias> all = {
-      {"bfloat16", "bf16", kOldName},
-      {"allgather_size", "zero_optimization.allgather_bucket_size", kOldName},
+      {"bfloat16", "bf16", kDeprecated},
+      {"allgather_size", "zero_optimization.allgather_bucket_size", kDeprecated},
       {"zero_optimization.prefetch_bucket_size", "zero_optimization.stage3_prefetch_bucket_size"},
       {"zero_optimization.param_persistence_threshold",
        "zero_optimization.stage3_param_persistence_threshold"},
@@ -126,14 +126,14 @@ const std::vector<Alias>& aliases() {
       {"zero_optimization.gather_16bit_weights_on_model_save",
        "zero_optimization.stage3_gather_16bit_weights_on_model_save"},
       {"zero_optimization.stage3_gather_fp16_weights_on_model_save",
-       "zero_optimization.stage3_gather_16bit_weights_on_model_save", kOldName},
+       "zero_optimization.stage3_gather_16bit_weights_on_model_save", kDeprecated},
       {"zero_optimization.module_granularity_threshold",
        "zero_optimization.stage3_module_granularity_threshold"},
       {"zero_optimization.use_all_reduce_for_fetch_params",
        "zero_optimization.stage3_use_all_reduce_for_fetch_params"},
       {"zero_optimization.allgather_sequential", "zero_optimization.stage3_allgather_sequential"},
-      {"zero_optimization.aio", "aio", kOldName},
-      {"aio.thread_count", "aio.intra_op_parallelism", kOldName},
+      {"zero_optimization.aio", "aio", kDeprecated},
+      {"aio.thread_count", "aio.intra_op_parallelism", kDeprecated},
       {"tensor_parallel.tensor_parallel", "tensor_parallel.tp"},
       {"tensor_parallel.kernel_inject", "tensor_parallel.replace_with_kernel_inject"},
       {"zero_optimization.cpu_offload", "zero_optimization.offload_optimizer", kCpuDevice},

@@ -13,35 +13,35 @@ enum class KeyType { kBool, kInteger, kNumber, kString, kPair, kList, kIntegers,
 
 enum class KeyState {
   // Does what it does in DeepSpeed.
-  kHonoured,
+  kHonored,
   // Accepted; another value than the default is answered with one note.
   kNoEffect,
   // Would change the training, or is not supported yet: an error unless it is switched off.
   kRefused,
 };
 
-struct Key {
+struct ConfigKey {
   std::string_view path;  // "zero_optimization.stage"
   KeyType type = KeyType::kBool;
-  KeyState state = KeyState::kHonoured;
-  std::string_view fallback;  // the default as JSON; a key whose default is null may be null
+  KeyState state = KeyState::kHonored;
+  std::string_view default_value;  // the default as JSON; a key whose default is null may be null
   // Numbers: a range, "> 0", ">= 0", "0..3", "[0, 1)". Other honoured and refused keys: JSON values
   // separated by '|' that are accepted beside the default. Refused and idle sections: the entries,
   // with ',' between them, that switch them off, "enabled = false".
   std::string_view accepts;
-  std::string_view automatic;  // what "auto" becomes; empty: "auto" is an error
-  std::string_view text;       // meaning, or why it has no effect, or why it is refused
+  std::string_view auto_value;  // what "auto" becomes; empty: "auto" is an error
+  std::string_view text;        // meaning, or why it has no effect, or why it is refused
   // Refused sections: what may stand inside while it is off, idle ones: at all, as paths relative
   // to it, "a.*" meaning anything below a.
-  std::string_view inside = {};
+  std::string_view allowed_keys = {};
   bool any_case = false;  // honoured and idle strings: case of letters does not matter
 };
 
 struct Alias {
   enum class Kind {
     kSame,
-    kOldName,    // accepted with a warning
-    kCpuDevice,  // old: true means {"device": "cpu"}; accepted with a warning
+    kDeprecated,  // accepted with a warning
+    kCpuDevice,   // old: true means {"device": "cpu"}; accepted with a warning
   };
   std::string_view other;  // accepted spelling
   std::string_view path;   // the one in the table
@@ -49,18 +49,18 @@ struct Alias {
 };
 
 // In the order of docs/config.md: parents before children.
-const std::vector<Key>& keys();
+const std::vector<ConfigKey>& keys();
 const std::vector<Alias>& aliases();
 
 // Null when the table has no such path.
-const Key* find_key(std::string_view path);
+const ConfigKey* find_key(std::string_view path);
 const Alias* find_alias(std::string_view other);
 
 // Last components of the keys and aliases right below `section` ("" for the top level).
 std::vector<std::string_view> names_in(std::string_view section);
 
-// Whether a number lies in a range as spelled in Key::accepts; an empty range holds all finite
-// numbers.
+// Whether a number lies in a range as spelled in ConfigKey::accepts; an empty range holds all
+// finite numbers.
 bool in_range(double value, std::string_view range);
 
 // The entries that switch a refused or idle section off, each with the JSON texts that do, '|'
@@ -68,7 +68,7 @@ bool in_range(double value, std::string_view range);
 struct Switch {
   std::string_view name, off;
 };
-std::vector<Switch> switches_of(const Key& key);
+std::vector<Switch> parse_switches(const ConfigKey& key);
 
 // The JSON texts of a list separated by '|', trimmed.
 std::vector<std::string_view> split_values(std::string_view list, char separator = '|');

@@ -6,16 +6,16 @@ namespace {
 constexpr std::string_view kEnabled = "enabled = false";
 constexpr std::string_view kOwnFiles = "every rank writes files of its own, at the same time";
 
-std::vector<Key> tensor_rows() {
+std::vector<ConfigKey> tensor_rows() {
   constexpr std::string_view kPlaces = "autotp_size says which ranks split a layer: neighbours";
   constexpr std::string_view kDescribed =
       "the model's own description says how each weight is split";
   return {
       section("tensor_parallel", "split of every layer over ranks that draw the same samples"),
-      {"tensor_parallel.autotp_size", kInteger, kHonoured, "0", "0..1000000", "--tensor-parallel",
+      {"tensor_parallel.autotp_size", kInteger, kHonored, "0", "0..1000000", "--tensor-parallel",
        "ranks that every layer is split over; has to divide the number of ranks; 0 and 1: off"},
-      honoured("tensor_parallel.tp_overlap_comm", kBool, "false", "",
-               "sums over the ranks of a layer run beside compute"),
+      honored("tensor_parallel.tp_overlap_comm", kBool, "false", "",
+              "sums over the ranks of a layer run beside compute"),
       no_effect("tensor_parallel.dtype", kString, "null",
                 "layers are split in the precision of the run, which it has to equal", kDtypes),
       section("tensor_parallel.tp",
@@ -50,7 +50,7 @@ std::vector<Key> tensor_rows() {
   };
 }
 
-std::vector<Key> parallel_rows() {
+std::vector<ConfigKey> parallel_rows() {
   return {
       section("pipeline", "split of the model's blocks over ranks"),
       refused("pipeline.stages", "\"auto\"", "not supported yet: every rank holds every block",
@@ -69,7 +69,7 @@ std::vector<Key> parallel_rows() {
   };
 }
 
-std::vector<Key> service_rows() {
+std::vector<ConfigKey> service_rows() {
   return {
       section("checkpoint", "how checkpoints are written"),
       {"checkpoint.tag_validation",
@@ -112,32 +112,32 @@ std::vector<Key> service_rows() {
   };
 }
 
-std::vector<Key> elasticity_rows() {
+std::vector<ConfigKey> elasticity_rows() {
   constexpr std::string_view kRange = "1..1000000";
   return {
       section("elasticity", "chooses the three batch values by the number of ranks, see above"),
-      honoured("elasticity.enabled", kBool, "false", "", "the batch is chosen, none is given"),
-      {"elasticity.max_train_batch_size", kInteger, kHonoured, "null", "1..1000000000", "",
+      honored("elasticity.enabled", kBool, "false", "", "the batch is chosen, none is given"),
+      {"elasticity.max_train_batch_size", kInteger, kHonored, "null", "1..1000000000", "",
        "samples per step at most; needed while it is on"},
-      {"elasticity.micro_batch_sizes", kIntegers, kHonoured, "null", "1..1000000", "",
+      {"elasticity.micro_batch_sizes", kIntegers, kHonored, "null", "1..1000000", "",
        "micro-batches to choose from, at most 64; needed while it is on"},
-      {"elasticity.min_gpus", kInteger, kHonoured, "1", kRange, "", "data ranks that count, from"},
-      {"elasticity.max_gpus", kInteger, kHonoured, "10000", kRange, "", "and up to"},
-      {"elasticity.num_gpus_per_node", kInteger, kHonoured, "1", kRange, "",
+      {"elasticity.min_gpus", kInteger, kHonored, "1", kRange, "", "data ranks that count, from"},
+      {"elasticity.max_gpus", kInteger, kHonored, "10000", kRange, "", "and up to"},
+      {"elasticity.num_gpus_per_node", kInteger, kHonored, "1", kRange, "",
        "version 0.2: ranks of a node"},
-      {"elasticity.model_parallel_size", kInteger, kHonoured, "1", kRange, "",
+      {"elasticity.model_parallel_size", kInteger, kHonored, "1", kRange, "",
        "version 0.2: has to be tensor_parallel.autotp_size, and to divide num_gpus_per_node"},
       no_effect("elasticity.min_time", kNumber, "0", "nobody waits for more machines", ">= 0"),
-      honoured("elasticity.prefer_larger_batch", kBool, "true", "",
-               "of batches for as many numbers of ranks the larger; false: the smaller"),
-      honoured("elasticity.ignore_non_elastic_batch_info", kBool, "false", "",
-               "batch values that are given have no effect; false: they are an error"),
-      {"elasticity.version", kNumber, kHonoured, "0.2", "> 0", "",
+      honored("elasticity.prefer_larger_batch", kBool, "true", "",
+              "of batches for as many numbers of ranks the larger; false: the smaller"),
+      honored("elasticity.ignore_non_elastic_batch_info", kBool, "false", "",
+              "batch values that are given have no effect; false: they are an error"),
+      {"elasticity.version", kNumber, kHonored, "0.2", "> 0", "",
        "0.1: counts ranks; 0.2: counts whole nodes; no other"},
   };
 }
 
-std::vector<Key> legacy_rows() {
+std::vector<ConfigKey> legacy_rows() {
   constexpr std::string_view kGone = "not supported, by DeepSpeed neither";
   return {
       refused_section("curriculum_learning", kEnabled, "*", kGone),
@@ -153,7 +153,7 @@ std::vector<Key> legacy_rows() {
 
 }  // namespace
 
-std::vector<Key> other_rows() {
+std::vector<ConfigKey> other_rows() {
   return joined({parallel_rows(), tensor_rows(), service_rows(), elasticity_rows(), legacy_rows()});
 }
 

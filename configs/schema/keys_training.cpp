@@ -3,69 +3,69 @@
 namespace zeroth::configs {
 namespace {
 
-std::vector<Key> batch_rows() {
+std::vector<ConfigKey> batch_rows() {
   return {
-      {"train_batch_size", kInteger, kHonoured, "null", "1..1000000000000",
+      {"train_batch_size", kInteger, kHonored, "null", "1..1000000000000",
        "--global-batch, else the product",
        "samples per optimizer step over all ranks; always micro-batch * accumulation * ranks, "
        "of which those of a tensor_parallel group count as one"},
-      {"train_micro_batch_size_per_gpu", kInteger, kHonoured, "null", "1..1000000",
+      {"train_micro_batch_size_per_gpu", kInteger, kHonored, "null", "1..1000000",
        "--micro-batch, else from the other two, else 8",
        "samples that one rank runs at once; activation memory grows with it"},
-      {"gradient_accumulation_steps", kInteger, kHonoured, "null", "1..1000000",
+      {"gradient_accumulation_steps", kInteger, kHonored, "null", "1..1000000",
        "--accumulation, else from the other two, else 1",
        "micro-batches per optimizer step; more cost time but no activation memory"},
-      {"gradient_clipping", kNumber, kHonoured, "1.0", ">= 0", "--max-grad-norm",
+      {"gradient_clipping", kNumber, kHonored, "1.0", ">= 0", "--max-grad-norm",
        "global L2 norm to which gradients are clipped; 0 switches clipping off"},
-      honoured("dataloader_drop_last", kBool, "false", "",
-               "samples at the end of an epoch that fill no whole global batch are left out"),
+      honored("dataloader_drop_last", kBool, "false", "",
+              "samples at the end of an epoch that fill no whole global batch are left out"),
   };
 }
 
-std::vector<Key> precision_rows() {
+std::vector<ConfigKey> precision_rows() {
   return {
       section("fp16", "half precision with loss scaling and fp32 masters"),
-      {"fp16.enabled", kBool, kHonoured, "false", "", "--fp16", "computes in fp16"},
+      {"fp16.enabled", kBool, kHonored, "false", "", "--fp16", "computes in fp16"},
       no_effect("fp16.auto_cast", kBool, "false", "the inputs of the model are token ids"),
-      {"fp16.loss_scale", kNumber, kHonoured, "0", ">= 0", kDefault,
+      {"fp16.loss_scale", kNumber, kHonored, "0", ">= 0", kDefault,
        "fixed loss scale; 0 means dynamic"},
-      {"fp16.initial_scale_power", kInteger, kHonoured, "16", "0..62", kDefault,
+      {"fp16.initial_scale_power", kInteger, kHonored, "16", "0..62", kDefault,
        "the dynamic scale starts at 2 to this power"},
-      {"fp16.loss_scale_window", kInteger, kHonoured, "1000", "", kDefault,
+      {"fp16.loss_scale_window", kInteger, kHonored, "1000", "", kDefault,
        "clean steps after which the dynamic scale doubles; above 0 while it is in use"},
-      {"fp16.hysteresis", kInteger, kHonoured, "2", ">= 1", kDefault,
+      {"fp16.hysteresis", kInteger, kHonored, "2", ">= 1", kDefault,
        "overflows that are tolerated before the dynamic scale halves"},
-      {"fp16.consecutive_hysteresis", kBool, kHonoured, "false", "", kDefault,
+      {"fp16.consecutive_hysteresis", kBool, kHonored, "false", "", kDefault,
        "every clean step restores the hysteresis, not only a doubling"},
-      {"fp16.min_loss_scale", kInteger, kHonoured, "1", "", kDefault,
+      {"fp16.min_loss_scale", kInteger, kHonored, "1", "", kDefault,
        "floor of the dynamic scale; above 0 while it is in use; an overflow there ends the run"},
       refused("fp16.fp16_master_weights_and_grads", "false",
               "not supported yet: masters of an fp16 run are fp32"),
       section("bf16", "bfloat16 with fp32 masters (also spelled bfloat16)"),
-      {"bf16.enabled", kBool, kHonoured, "false", "", "--bf16", "computes in bfloat16"},
+      {"bf16.enabled", kBool, kHonored, "false", "", "--bf16", "computes in bfloat16"},
       no_effect("bf16.immediate_grad_update", kBool, "false",
                 "gradients are accumulated in fp32 as they are produced"),
-      honoured(
+      honored(
           "bf16.check_grad_overflow", kBool, "true", "",
           "a step with non-finite gradients is skipped; false: it is applied, and ends the run"),
-      honoured("bf16.bf16_master_weights_and_grads", kBool, "false", "",
-               "with offload_optimizer, from stage 1: masters rest in bf16, rounded "
-               "stochastically; gradients accumulate as data_types.grad_accum_dtype says"),
-      honoured("bf16.bf16_optimizer_states", kBool, "false", "",
-               "with bf16_master_weights_and_grads: moments rest in bf16, rounded stochastically"),
+      honored("bf16.bf16_master_weights_and_grads", kBool, "false", "",
+              "with offload_optimizer, from stage 1: masters rest in bf16, rounded "
+              "stochastically; gradients accumulate as data_types.grad_accum_dtype says"),
+      honored("bf16.bf16_optimizer_states", kBool, "false", "",
+              "with bf16_master_weights_and_grads: moments rest in bf16, rounded stochastically"),
   };
 }
 
-std::vector<Key> recompute_rows() {
+std::vector<ConfigKey> recompute_rows() {
   constexpr std::string_view kRecompute = "activation_checkpointing";
   return {
       section(kRecompute, "recompute: blocks run forward again in backward, to save memory"),
-      {"activation_checkpointing.number_checkpoints", kInteger, kHonoured, "null", ">= 0", "",
+      {"activation_checkpointing.number_checkpoints", kInteger, kHonored, "null", ">= 0", "",
        "keeps this many evenly spaced block inputs and recomputes everything between; null or 0: "
        "off"},
       no_effect("activation_checkpointing.partition_activations", kBool, "false",
                 "with tensor_parallel kept inputs are split over its ranks as it is"),
-      {"activation_checkpointing.cpu_checkpointing", kBool, kHonoured, "false", "", "",
+      {"activation_checkpointing.cpu_checkpointing", kBool, kHonored, "false", "", "",
        "kept inputs wait for their backward in host memory; a run on the CPU has them there "
        "anyway"},
       no_effect("activation_checkpointing.contiguous_memory_optimization", kBool, "false",
@@ -79,41 +79,41 @@ std::vector<Key> recompute_rows() {
 
 }  // namespace
 
-std::vector<Key> training_rows() {
+std::vector<ConfigKey> training_rows() {
   return joined({batch_rows(), precision_rows(), recompute_rows()});
 }
 
-std::vector<Key> gradient_rows() {
+std::vector<ConfigKey> gradient_rows() {
   return {
       refused("managed_gradient_accumulation", "true",
               "not supported yet: the engine counts the micro-batches"),
-      honoured("prescale_gradients", kBool, "false", "",
-               "an all-reduce divides by the number of ranks before the sum, not after; a "
-               "reduce-scatter does "
-               "so in any case"),
-      honoured("gradient_predivide_factor", kNumber, "1.0", "> 0",
-               "without prescale_gradients: the part of that division that comes before the sum; "
-               "other than 1 "
-               "it holds for a reduce-scatter too"),
-      in_any_case(
-          honoured("gradient_allreduce_op", kString, "\"mean\"", "\"mean\" | \"sum\"",
-                   "sum: every gradient is the number of ranks times the mean, at stage 3 too")),
-      in_any_case(
-          honoured("communication_data_type", kString, "null", "\"fp32\" | \"fp16\" | \"bf16\"",
-                   "precision in which gradients cross the wire; null: the working precision, in "
-                   "which NCCL rounds a sum at each hop from GPU to GPU")),
-      in_any_case({"seq_parallel_communication_data_type", kString, kNoEffect, "\"fp32\"",
-                   "\"fp32\" | \"fp16\" | \"bf16\" | null", kDefault,
-                   "sequences are not split over ranks"}),
+      honored("prescale_gradients", kBool, "false", "",
+              "an all-reduce divides by the number of ranks before the sum, not after; a "
+              "reduce-scatter does "
+              "so in any case"),
+      honored("gradient_predivide_factor", kNumber, "1.0", "> 0",
+              "without prescale_gradients: the part of that division that comes before the sum; "
+              "other than 1 "
+              "it holds for a reduce-scatter too"),
+      ignoring_case(
+          honored("gradient_allreduce_op", kString, "\"mean\"", "\"mean\" | \"sum\"",
+                  "sum: every gradient is the number of ranks times the mean, at stage 3 too")),
+      ignoring_case(
+          honored("communication_data_type", kString, "null", "\"fp32\" | \"fp16\" | \"bf16\"",
+                  "precision in which gradients cross the wire; null: the working precision, in "
+                  "which NCCL rounds a sum at each hop from GPU to GPU")),
+      ignoring_case({"seq_parallel_communication_data_type", kString, kNoEffect, "\"fp32\"",
+                     "\"fp32\" | \"fp16\" | \"bf16\" | null", kDefault,
+                     "sequences are not split over ranks"}),
       refused("sparse_gradients", "false", "not supported, by DeepSpeed neither"),
       no_effect("disable_allgather", kBool, "false",
                 "each stage uses the collective that it needs; the values are the same"),
       section("data_types", "precision of single kinds of tensors"),
-      honoured("data_types.grad_accum_dtype", kString, "null", kDtypes,
-               "precision in which micro-batches accumulate: fp32 or the working precision; null: "
-               "fp32 (DeepSpeed: the working precision)"),
-      honoured("data_types.param_dtype", kString, "null", kDtypes,
-               "has to equal the precision of the sections fp16 and bf16"),
+      honored("data_types.grad_accum_dtype", kString, "null", kDtypes,
+              "precision in which micro-batches accumulate: fp32 or the working precision; null: "
+              "fp32 (DeepSpeed: the working precision)"),
+      honored("data_types.param_dtype", kString, "null", kDtypes,
+              "has to equal the precision of the sections fp16 and bf16"),
       refused("data_types.buffer_dtype", "null",
               "rotary tables and other buffers are fp32: 16 bits cannot count positions",
               "\"fp32\" | \"float32\""),

@@ -3,56 +3,56 @@
 namespace zeroth::configs {
 namespace {
 
-std::vector<Key> optimizer_rows() {
+std::vector<ConfigKey> optimizer_rows() {
   return {
       section("optimizer", "without it: AdamW with the values of the flags"),
-      {"optimizer.type", kString, kHonoured, "null", "", "",
+      {"optimizer.type", kString, kHonored, "null", "", "",
        "Adam, AdamW, Lion, SGD, Adagrad or Lamb in any case; Adam is AdamW unless adam_w_mode is "
        "false; OneBitAdam, ZeroOneAdam and OneBitLamb with --accept-uncompressed, see above"},
       section("optimizer.params", "what is absent here has DeepSpeed's default"),
-      {"optimizer.params.lr", kNumber, kHonoured, "0.001", ">= 0", "--lr",
+      {"optimizer.params.lr", kNumber, kHonored, "0.001", ">= 0", "--lr",
        "learning rate; default of Adagrad: 0.01"},
-      {"optimizer.params.betas", kPair, kHonoured, "[0.9, 0.999]", "[0, 1)", "--betas",
+      {"optimizer.params.betas", kPair, kHonored, "[0.9, 0.999]", "[0, 1)", "--betas",
        "Adam, AdamW, Lamb: decay rates of the two moments; Lion: weights of the momentum in an "
        "update "
        "and "
        "in its own average"},
-      {"optimizer.params.eps", kNumber, kHonoured, "1e-08", ">= 0", "--eps",
+      {"optimizer.params.eps", kNumber, kHonored, "1e-08", ">= 0", "--eps",
        "Adam, AdamW, Adagrad, Lamb: added to the root; default of Adagrad: 1e-10"},
-      {"optimizer.params.weight_decay", kNumber, kHonoured, "0.0", ">= 0", "--weight-decay",
+      {"optimizer.params.weight_decay", kNumber, kHonored, "0.0", ">= 0", "--weight-decay",
        "weight decay: decoupled in AdamW and Lion, a part of the direction in Lamb, added to the "
        "gradient in the others"},
-      {"optimizer.params.adam_w_mode", kBool, kHonoured, "true", "", "",
+      {"optimizer.params.adam_w_mode", kBool, kHonored, "true", "", "",
        "false with type Adam: weight decay is added to the gradient"},
-      honoured("optimizer.params.bias_correction", kBool, "true", "",
-               "Adam, AdamW, Lamb: false: moments are not divided by 1 - beta^n at update n"),
-      honoured("optimizer.params.momentum", kNumber, "0.0", "[0, 1)",
-               "SGD: part of the last update direction that is kept"),
-      honoured("optimizer.params.dampening", kNumber, "0.0", "0..1",
-               "SGD: a gradient enters the momentum as 1 - dampening of it"),
-      honoured("optimizer.params.nesterov", kBool, "false", "",
-               "SGD: looks ahead along the momentum; needs momentum > 0 and dampening 0"),
-      honoured("optimizer.params.lr_decay", kNumber, "0.0", ">= 0",
-               "Adagrad: the rate of update s is lr / (1 + s * lr_decay)"),
-      honoured("optimizer.params.initial_accumulator_value", kNumber, "0.0", ">= 0",
-               "Adagrad: where the sums of squares start"),
-      honoured("optimizer.params.eps_inside_sqrt", kBool, "false", "",
-               "Lamb: eps is added to the second moment, not to its root"),
-      honoured("optimizer.params.max_coeff", kNumber, "10.0", ">= 0",
-               "Lamb: the ratio of a parameter's norm to its direction's is at most this"),
-      honoured("optimizer.params.min_coeff", kNumber, "0.01", ">= 0",
-               "Lamb: the ratio is at least this"),
+      honored("optimizer.params.bias_correction", kBool, "true", "",
+              "Adam, AdamW, Lamb: false: moments are not divided by 1 - beta^n at update n"),
+      honored("optimizer.params.momentum", kNumber, "0.0", "[0, 1)",
+              "SGD: part of the last update direction that is kept"),
+      honored("optimizer.params.dampening", kNumber, "0.0", "0..1",
+              "SGD: a gradient enters the momentum as 1 - dampening of it"),
+      honored("optimizer.params.nesterov", kBool, "false", "",
+              "SGD: looks ahead along the momentum; needs momentum > 0 and dampening 0"),
+      honored("optimizer.params.lr_decay", kNumber, "0.0", ">= 0",
+              "Adagrad: the rate of update s is lr / (1 + s * lr_decay)"),
+      honored("optimizer.params.initial_accumulator_value", kNumber, "0.0", ">= 0",
+              "Adagrad: where the sums of squares start"),
+      honored("optimizer.params.eps_inside_sqrt", kBool, "false", "",
+              "Lamb: eps is added to the second moment, not to its root"),
+      honored("optimizer.params.max_coeff", kNumber, "10.0", ">= 0",
+              "Lamb: the ratio of a parameter's norm to its direction's is at most this"),
+      honored("optimizer.params.min_coeff", kNumber, "0.01", ">= 0",
+              "Lamb: the ratio is at least this"),
   };
 }
 
-std::vector<Key> other_optimizer_rows() {
+std::vector<ConfigKey> other_optimizer_rows() {
   constexpr std::string_view kOne = "there is one implementation";
   return {
       refused("optimizer.params.amsgrad", "false", "not supported, by DeepSpeed neither"),
       refused("optimizer.params.maximize", "false", "a loss is made smaller"),
       refused("optimizer.params.fp32_optimizer_states", "true",
               "write bf16.bf16_optimizer_states; else moments are fp32"),
-      {"optimizer.params.max_grad_norm", kNumber, kHonoured, "null", ">= 0", "",
+      {"optimizer.params.max_grad_norm", kNumber, kHonored, "null", ">= 0", "",
        "taken as gradient_clipping, which it has to equal where both are given, with a warning; "
        "DeepSpeed refuses it"},
       no_effect("optimizer.params.torch_adam", kBool, "false", kOne),
@@ -67,7 +67,7 @@ std::vector<Key> other_optimizer_rows() {
 }
 
 // Of the 1-bit optimizers, which run uncompressed.
-std::vector<Key> compression_rows() {
+std::vector<ConfigKey> compression_rows() {
   constexpr std::string_view kNone = "concerns compression, and there is none";
   return {
       no_effect("optimizer.params.freeze_step", kInteger, "100000", kNone),
@@ -84,82 +84,82 @@ std::vector<Key> compression_rows() {
   };
 }
 
-std::vector<Key> warmup_rows() {
+std::vector<ConfigKey> warmup_rows() {
   return {
       section("scheduler",
               "without it: --lr_scheduler_type, or --warmup-steps linear steps from 0, then a "
               "constant rate"),
-      {"scheduler.type", kString, kHonoured, "null", "", "",
+      {"scheduler.type", kString, kHonored, "null", "", "",
        "WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle or LRRangeTest, spelled exactly so"},
       section("scheduler.params", "required beside a type"),
-      {"scheduler.params.warmup_min_lr", kNumber, kHonoured, "0.0", ">= 0", "0",
+      {"scheduler.params.warmup_min_lr", kNumber, kHonored, "0.0", ">= 0", "0",
        "WarmupLR, WarmupDecayLR: rate of the first update"},
-      {"scheduler.params.warmup_max_lr", kNumber, kHonoured, "null", ">= 0", "the optimizer's lr",
+      {"scheduler.params.warmup_max_lr", kNumber, kHonored, "null", ">= 0", "the optimizer's lr",
        "WarmupLR, WarmupDecayLR: rate after the warm-up; absent: the optimizer's lr in WarmupLR, "
        "--lr or 0.001 in WarmupDecayLR"},
-      {"scheduler.params.warmup_num_steps", kInteger, kHonoured, "1000", ">= 1",
+      {"scheduler.params.warmup_num_steps", kInteger, kHonored, "1000", ">= 1",
        "--warmup-steps or --warmup-ratio, else 1",
        "Warmup types: updates of the warm-up (DeepSpeed counts 1 as 2)"},
-      honoured("scheduler.params.warmup_type", kString, "\"log\"", "",
-               "Warmup types: shape of the warm-up, log or linear; for any other name log, as in "
-               "DeepSpeed"),
-      {"scheduler.params.total_num_steps", kInteger, kHonoured, "null", ">= 1",
+      honored("scheduler.params.warmup_type", kString, "\"log\"", "",
+              "Warmup types: shape of the warm-up, log or linear; for any other name log, as in "
+              "DeepSpeed"),
+      {"scheduler.params.total_num_steps", kInteger, kHonored, "null", ">= 1",
        "the steps of the run",
        "WarmupDecayLR, WarmupCosineLR: required; the update at which the rate reaches its end"},
-      {"scheduler.params.warmup_min_ratio", kNumber, kHonoured, "0.0", ">= 0", "",
+      {"scheduler.params.warmup_min_ratio", kNumber, kHonored, "0.0", ">= 0", "",
        "WarmupCosineLR: first rate as a ratio of the optimizer's lr"},
-      {"scheduler.params.cos_min_ratio", kNumber, kHonoured, "0.0001", ">= 0", "",
+      {"scheduler.params.cos_min_ratio", kNumber, kHonored, "0.0001", ">= 0", "",
        "WarmupCosineLR: last rate as a ratio of the optimizer's lr"},
   };
 }
 
-std::vector<Key> cycle_rows() {
+std::vector<ConfigKey> cycle_rows() {
   return {
-      {"scheduler.params.cycle_min_lr", kNumber, kHonoured, "null", ">= 0", "",
+      {"scheduler.params.cycle_min_lr", kNumber, kHonored, "null", ">= 0", "",
        "OneCycle: required; rate at both ends of the cycle"},
-      {"scheduler.params.cycle_max_lr", kNumber, kHonoured, "null", ">= 0", "",
+      {"scheduler.params.cycle_max_lr", kNumber, kHonored, "null", ">= 0", "",
        "OneCycle: required; rate at the top of the cycle"},
-      honoured("scheduler.params.cycle_first_step_size", kNumber, "2000", "> 0",
-               "OneCycle: updates of the rising half"),
-      honoured("scheduler.params.cycle_second_step_size", kNumber, "null", ">= 0",
-               "OneCycle: updates of the falling half; null: as many as of the rising one"),
-      honoured("scheduler.params.cycle_first_stair_count", kInteger, "0", ">= 0",
-               "OneCycle: stairs of the rising half; 0: none"),
-      honoured("scheduler.params.cycle_second_stair_count", kInteger, "null", ">= 0",
-               "OneCycle: stairs of the falling half; null: as many as of the rising one"),
-      honoured("scheduler.params.decay_step_size", kNumber, "0", ">= 0",
-               "OneCycle: updates per decay after the cycle; 0: no decay"),
-      honoured("scheduler.params.decay_lr_rate", kNumber, "0.0", ">= 0",
-               "OneCycle: decay of the rate after the cycle"),
-      honoured("scheduler.params.cycle_momentum", kBool, "true", "",
-               "OneCycle: the first beta moves against the rate, the second is 0.99; false where "
-               "the optimizer has no betas"),
-      honoured("scheduler.params.cycle_min_mom", kNumber, "0.8", "[0, 1)",
-               "OneCycle: first beta at the top of the cycle"),
-      honoured("scheduler.params.cycle_max_mom", kNumber, "0.9", "[0, 1)",
-               "OneCycle: first beta at its ends"),
-      honoured("scheduler.params.decay_mom_rate", kNumber, "0.0", ">= 0",
-               "OneCycle: growth of the first beta after the cycle"),
+      honored("scheduler.params.cycle_first_step_size", kNumber, "2000", "> 0",
+              "OneCycle: updates of the rising half"),
+      honored("scheduler.params.cycle_second_step_size", kNumber, "null", ">= 0",
+              "OneCycle: updates of the falling half; null: as many as of the rising one"),
+      honored("scheduler.params.cycle_first_stair_count", kInteger, "0", ">= 0",
+              "OneCycle: stairs of the rising half; 0: none"),
+      honored("scheduler.params.cycle_second_stair_count", kInteger, "null", ">= 0",
+              "OneCycle: stairs of the falling half; null: as many as of the rising one"),
+      honored("scheduler.params.decay_step_size", kNumber, "0", ">= 0",
+              "OneCycle: updates per decay after the cycle; 0: no decay"),
+      honored("scheduler.params.decay_lr_rate", kNumber, "0.0", ">= 0",
+              "OneCycle: decay of the rate after the cycle"),
+      honored("scheduler.params.cycle_momentum", kBool, "true", "",
+              "OneCycle: the first beta moves against the rate, the second is 0.99; false where "
+              "the optimizer has no betas"),
+      honored("scheduler.params.cycle_min_mom", kNumber, "0.8", "[0, 1)",
+              "OneCycle: first beta at the top of the cycle"),
+      honored("scheduler.params.cycle_max_mom", kNumber, "0.9", "[0, 1)",
+              "OneCycle: first beta at its ends"),
+      honored("scheduler.params.decay_mom_rate", kNumber, "0.0", ">= 0",
+              "OneCycle: growth of the first beta after the cycle"),
   };
 }
 
-std::vector<Key> range_test_rows() {
+std::vector<ConfigKey> range_test_rows() {
   return {
-      honoured("scheduler.params.lr_range_test_min_lr", kNumber, "0.001", ">= 0",
-               "LRRangeTest: rate of the first update"),
-      honoured("scheduler.params.lr_range_test_step_size", kInteger, "2000", ">= 1",
-               "LRRangeTest: updates in which the rate grows by step_rate times its first value"),
-      honoured("scheduler.params.lr_range_test_step_rate", kNumber, "1.0", ">= 0",
-               "LRRangeTest: growth"),
-      honoured("scheduler.params.lr_range_test_staircase", kBool, "false", "",
-               "LRRangeTest: grows in stairs"),
+      honored("scheduler.params.lr_range_test_min_lr", kNumber, "0.001", ">= 0",
+              "LRRangeTest: rate of the first update"),
+      honored("scheduler.params.lr_range_test_step_size", kInteger, "2000", ">= 1",
+              "LRRangeTest: updates in which the rate grows by step_rate times its first value"),
+      honored("scheduler.params.lr_range_test_step_rate", kNumber, "1.0", ">= 0",
+              "LRRangeTest: growth"),
+      honored("scheduler.params.lr_range_test_staircase", kBool, "false", "",
+              "LRRangeTest: grows in stairs"),
       refused("scheduler.params.last_batch_iteration", "-1", "the schedule starts with the run"),
   };
 }
 
 }  // namespace
 
-std::vector<Key> update_rows() {
+std::vector<ConfigKey> update_rows() {
   return joined({optimizer_rows(), other_optimizer_rows(), compression_rows(), warmup_rows(),
                  cycle_rows(), range_test_rows()});
 }

@@ -3,50 +3,50 @@
 namespace zeroth::configs {
 namespace {
 
-std::vector<Key> honoured_rows() {
+std::vector<ConfigKey> honored_rows() {
   return {
       section("zero_optimization",
               "what is sharded; true and false are accepted as stage 1 and stage 0"),
-      {"zero_optimization.stage", kInteger, kHonoured, "0", "0..3", "",
+      {"zero_optimization.stage", kInteger, kHonored, "0", "0..3", "",
        "0: nothing sharded; 1: optimizer state; 2: and gradients; 3: and parameters"},
-      {"zero_optimization.reduce_bucket_size", kInteger, kHonoured, "500000000", "> 0",
+      {"zero_optimization.reduce_bucket_size", kInteger, kHonored, "500000000", "> 0",
        "hidden size squared",
        "reductions under way together hold at most this many elements, or one block"},
-      {"zero_optimization.allgather_bucket_size", kInteger, kHonoured, "500000000", "> 0", kDefault,
+      {"zero_optimization.allgather_bucket_size", kInteger, kHonored, "500000000", "> 0", kDefault,
        "stages 1 and 2: updated parameters of whole blocks that fit in this many elements are "
        "gathered ahead of use"},
-      {"zero_optimization.overlap_comm", kBool, kHonoured, "true", "", kDefault,
+      {"zero_optimization.overlap_comm", kBool, kHonored, "true", "", kDefault,
        "gathers and reductions run beside compute; results are the same, so it is on at every "
        "stage (DeepSpeed: only at stage 3)"},
-      {"zero_optimization.overlap_step", kBool, kHonoured, "false", "", kDefault,
+      {"zero_optimization.overlap_step", kBool, kHonored, "false", "", kDefault,
        "not DeepSpeed's: a GPU updates what rests on it beside the next forward pass, each block "
        "before its first use; results are the same; on the CPU without effect"},
-      {"zero_optimization.stage3_prefetch_bucket_size", kInteger, kHonoured, "50000000", ">= 0",
+      {"zero_optimization.stage3_prefetch_bucket_size", kInteger, kHonored, "50000000", ">= 0",
        "0.9 * hidden size squared; below stage 3 the default",
        "stage 3: as many whole blocks as fit are gathered ahead of use, at least one unless 0"},
-      {"zero_optimization.stage3_param_persistence_threshold", kInteger, kHonoured, "100000",
-       ">= 0", "10 * hidden size; below stage 3 the default",
+      {"zero_optimization.stage3_param_persistence_threshold", kInteger, kHonored, "100000", ">= 0",
+       "10 * hidden size; below stage 3 the default",
        "stage 3: units of at most this many elements stay whole on every rank"},
-      {"zero_optimization.stage3_max_live_parameters", kInteger, kHonoured, "1000000000", ">= 0",
+      {"zero_optimization.stage3_max_live_parameters", kInteger, kHonored, "1000000000", ">= 0",
        kDefault,
        "stage 3: at most this many gathered elements at a time; has to hold two neighbouring "
        "blocks; 0: only the block in use"},
-      {"zero_optimization.zero_hpz_partition_size", kInteger, kHonoured, "1", ">= 0", kDefault,
+      {"zero_optimization.zero_hpz_partition_size", kInteger, kHonored, "1", ">= 0", kDefault,
        "stage 3: so many neighbouring data ranks hold all parameters between them and gather from "
        "each other alone; once after an update they are refreshed from the others; 0, 1: all "
        "ranks"},
-      {"zero_optimization.sub_group_size", kInteger, kHonoured, "1000000000", ">= 0", kDefault,
+      {"zero_optimization.sub_group_size", kInteger, kHonored, "1000000000", ">= 0", kDefault,
        "the optimizer updates a shard in tiles of at most this many elements; 0: the default"},
-      {"zero_optimization.reduce_scatter", kBool, kHonoured, "true", "", kDefault,
+      {"zero_optimization.reduce_scatter", kBool, kHonored, "true", "", kDefault,
        "stages 1, 2, 3: a rank receives only its shard of a sum; false: all of it"},
-      {"zero_optimization.ignore_unused_parameters", kBool, kHonoured, "true", "", kDefault,
+      {"zero_optimization.ignore_unused_parameters", kBool, kHonored, "true", "", kDefault,
        "false: a trainable parameter without a gradient is an error"},
-      {"zero_optimization.stage3_gather_16bit_weights_on_model_save", kBool, kHonoured, "false", "",
+      {"zero_optimization.stage3_gather_16bit_weights_on_model_save", kBool, kHonored, "false", "",
        kDefault, "a saved model holds the whole weights, at stage 3 also without it"},
   };
 }
 
-std::vector<Key> no_effect_rows() {
+std::vector<ConfigKey> no_effect_rows() {
   return {
       no_effect("zero_optimization.stage3_max_reuse_distance", kInteger, "1000000000",
                 "the order of use is known; stage3_max_live_parameters alone decides"),
@@ -94,7 +94,7 @@ std::vector<Key> no_effect_rows() {
   };
 }
 
-std::vector<Key> refused_rows() {
+std::vector<ConfigKey> refused_rows() {
   return {
       refused_section("zero_optimization.zenflow", "",
                       "topk_ratio select_strategy select_interval update_interval overlap_step "
@@ -123,32 +123,32 @@ std::vector<Key> refused_rows() {
 
 constexpr std::string_view kDevices = "\"none\" | \"cpu\" | \"nvme\"";
 
-std::vector<Key> optimizer_offload_rows() {
+std::vector<ConfigKey> optimizer_offload_rows() {
   return {
       section("zero_optimization.offload_optimizer",
               "where fp32 masters and optimizer states rest between updates, at every stage "
               "(DeepSpeed: not at stage 0)"),
-      honoured("zero_optimization.offload_optimizer.device", kString, "\"none\"", kDevices,
-               "none: where it is computed; cpu: host memory; nvme: a file, at stages 1 and 2 too "
-               "(DeepSpeed: host memory there)"),
-      honoured("zero_optimization.offload_optimizer.nvme_path", kString, "null", "",
-               "nvme: required; the folder that receives one file per rank, made where it is "
-               "missing"),
-      honoured("zero_optimization.offload_optimizer.buffer_count", kInteger, "4", ">= 0",
-               "nvme: tiles under way at a time; at least 1 + pipeline_read + pipeline_write"),
-      honoured("zero_optimization.offload_optimizer.pin_memory", kBool, "true", "",
-               "host memory that a GPU copies from or to is page-locked"),
-      honoured("zero_optimization.offload_optimizer.pipeline_read", kBool, "true", "",
-               "nvme: tiles are read ahead of their update (DeepSpeed: false)"),
-      honoured("zero_optimization.offload_optimizer.pipeline_write", kBool, "true", "",
-               "nvme: a tile is written while the next one is updated (DeepSpeed: false)"),
+      honored("zero_optimization.offload_optimizer.device", kString, "\"none\"", kDevices,
+              "none: where it is computed; cpu: host memory; nvme: a file, at stages 1 and 2 too "
+              "(DeepSpeed: host memory there)"),
+      honored("zero_optimization.offload_optimizer.nvme_path", kString, "null", "",
+              "nvme: required; the folder that receives one file per rank, made where it is "
+              "missing"),
+      honored("zero_optimization.offload_optimizer.buffer_count", kInteger, "4", ">= 0",
+              "nvme: tiles under way at a time; at least 1 + pipeline_read + pipeline_write"),
+      honored("zero_optimization.offload_optimizer.pin_memory", kBool, "true", "",
+              "host memory that a GPU copies from or to is page-locked"),
+      honored("zero_optimization.offload_optimizer.pipeline_read", kBool, "true", "",
+              "nvme: tiles are read ahead of their update (DeepSpeed: false)"),
+      honored("zero_optimization.offload_optimizer.pipeline_write", kBool, "true", "",
+              "nvme: a tile is written while the next one is updated (DeepSpeed: false)"),
       no_effect("zero_optimization.offload_optimizer.fast_init", kBool, "false",
                 "what was never written is zero: a fresh file needs no first write"),
-      honoured("zero_optimization.offload_optimizer.ratio", kNumber, "1.0", "0..1",
-               "share of the elements that rests at device, at every stage; the first units in "
-               "forward order, as far as it leaves them, stay where the model computes and are "
-               "updated there"),
-      {"zero_optimization.offload_optimizer.step", kString, kHonoured, "\"auto\"",
+      honored("zero_optimization.offload_optimizer.ratio", kNumber, "1.0", "0..1",
+              "share of the elements that rests at device, at every stage; the first units in "
+              "forward order, as far as it leaves them, stay where the model computes and are "
+              "updated there"),
+      {"zero_optimization.offload_optimizer.step", kString, kHonored, "\"auto\"",
        "\"auto\" | \"cpu\" | \"gpu\"",
        "both are timed when training starts, the faster one is taken",
        "not DeepSpeed's: who computes the update of what rests elsewhere; in a run on the CPU "
@@ -160,39 +160,39 @@ std::vector<Key> optimizer_offload_rows() {
   };
 }
 
-std::vector<Key> parameter_offload_rows() {
+std::vector<ConfigKey> parameter_offload_rows() {
   return {
       section("zero_optimization.offload_param",
               "where shards of parameters rest between uses; below stage 3 without effect, as in "
               "DeepSpeed"),
-      honoured("zero_optimization.offload_param.device", kString, "\"none\"", kDevices,
-               "none: where it is computed; cpu: host memory; nvme: a file"),
-      honoured("zero_optimization.offload_param.nvme_path", kString, "null", "",
-               "nvme: required; the folder that receives one file per rank, made where it is "
-               "missing"),
-      honoured("zero_optimization.offload_param.buffer_count", kInteger, "5", ">= 0",
-               "nvme: shards under way at a time; at least 2"),
-      {"zero_optimization.offload_param.buffer_size", kInteger, kHonoured, "null", ">= 0",
+      honored("zero_optimization.offload_param.device", kString, "\"none\"", kDevices,
+              "none: where it is computed; cpu: host memory; nvme: a file"),
+      honored("zero_optimization.offload_param.nvme_path", kString, "null", "",
+              "nvme: required; the folder that receives one file per rank, made where it is "
+              "missing"),
+      honored("zero_optimization.offload_param.buffer_count", kInteger, "5", ">= 0",
+              "nvme: shards under way at a time; at least 2"),
+      {"zero_optimization.offload_param.buffer_size", kInteger, kHonored, "null", ">= 0",
        "the largest shard",
        "nvme: elements of a buffer; at least those of the largest shard; null: as many as it has "
        "(DeepSpeed: 100000000)"},
-      honoured("zero_optimization.offload_param.max_in_cpu", kInteger, "1000000000", ">= 0",
-               "nvme: each rank keeps this many elements in host memory, whole units in forward "
-               "order"),
-      honoured("zero_optimization.offload_param.pin_memory", kBool, "true", "",
-               "host memory that a GPU copies from or to is page-locked"),
+      honored("zero_optimization.offload_param.max_in_cpu", kInteger, "1000000000", ">= 0",
+              "nvme: each rank keeps this many elements in host memory, whole units in forward "
+              "order"),
+      honored("zero_optimization.offload_param.pin_memory", kBool, "true", "",
+              "host memory that a GPU copies from or to is page-locked"),
   };
 }
 
-std::vector<Key> file_rows() {
+std::vector<ConfigKey> file_rows() {
   return {
       section("aio", "how files of offload to nvme are read and written"),
-      honoured("aio.block_size", kInteger, "1048576", "4096..1073741824",
-               "bytes of the pieces into which a transfer is cut; a multiple of 4096"),
-      honoured("aio.queue_depth", kInteger, "32", "1..32767",
-               "pieces under way at a time (DeepSpeed: 8)"),
-      honoured("aio.intra_op_parallelism", kInteger, "8", "1..1024",
-               "threads, each with one piece under way, where io_uring is refused (DeepSpeed: 1)"),
+      honored("aio.block_size", kInteger, "1048576", "4096..1073741824",
+              "bytes of the pieces into which a transfer is cut; a multiple of 4096"),
+      honored("aio.queue_depth", kInteger, "32", "1..32767",
+              "pieces under way at a time (DeepSpeed: 8)"),
+      honored("aio.intra_op_parallelism", kInteger, "8", "1..1024",
+              "threads, each with one piece under way, where io_uring is refused (DeepSpeed: 1)"),
       no_effect("aio.single_submit", kBool, "false",
                 "pieces that are ready go to the kernel together"),
       no_effect("aio.overlap_events", kBool, "true",
@@ -204,11 +204,11 @@ std::vector<Key> file_rows() {
 
 }  // namespace
 
-std::vector<Key> zero_rows() {
-  return joined({honoured_rows(), no_effect_rows(), refused_rows()});
+std::vector<ConfigKey> zero_rows() {
+  return joined({honored_rows(), no_effect_rows(), refused_rows()});
 }
 
-std::vector<Key> offload_rows() {
+std::vector<ConfigKey> offload_rows() {
   return joined({optimizer_offload_rows(), parameter_offload_rows(), file_rows()});
 }
 

@@ -16,12 +16,12 @@
 #include "base/standard_streams.h"
 #include "engine/engine.h"
 #include "engine/start.h"
-#include "engine/tensor_ranks.h"
+#include "engine/tensor_parallel_group.h"
 
 using namespace zeroth;
 using model::MicroBatch;
 using model::Splits;
-using model::TensorRanksPtr;
+using model::TensorParallelPtr;
 using torch::Tensor;
 
 constexpr const char* kUsage =
@@ -30,84 +30,88 @@ constexpr const char* kUsage =
     "evaluates it on the first tenth, and saves it into OUTPUT_FOLDER.\n";
 
 constexpr int64_t kVocab = 256, kContext = 8, kHidden = 128, kInner = 4 * kHidden, kLength = 64,
-                  kSteps = 200, kLeastText = 10'000;
+                  kSteps = 200, kMinTextBytes = 10'000;
 
 // With "tensor_parallel": {"autotp_size": N} in DS_CONFIG N ranks share every layer. Between blocks
 // each of them has a run of the flattened tokens then, and splits() says which parameters it holds
 // a box of; the others are whole on all, and what backward gives them is an addend. Without `ranks`
 // a block need not know of any of this.
-Tensor own_run(const Tensor& all, const TensorRanksPtr& ranks) {
-  if (!ranks) return all;
+Tensor local_shard(const Tensor& all, const TensorParallelPtr& tp) {
+  if (!tp) return all;
   const Tensor tokens = all.flatten(0, 1);
-  const model::TokenRun run = model::token_run(tokens.size(0), *ranks);
-  return model::filled_up(tokens, *ranks).narrow(0, run.first, run.rows);
+  const model::SequenceShard shard = model::sequence_shard(tokens.size(0), *tp);
+  return model::pad_to_shards(tokens, *tp).narrow(0, shard.first, shard.rows);
 }
 
-std::optional<Splits> nothing_split(const TensorRanksPtr& ranks) {
-  return ranks ? std::optional(Splits()) : std::nullopt;
+std::optional<Splits> no_splits(const TensorParallelPtr& tp) {
+  return tp ? std::optional(Splits()) : std::nullopt;
 }
 
 struct Embed : model::Block {
-  explicit Embed(TensorRanksPtr shared_by) : Block("embed"), ranks(std::move(shared_by)) {}
+  explicit Embed(TensorParallelPtr tensor_parallel)
+      : Block("embed"), tp(std::move(tensor_parallel)) {}
   Tensor forward(const Tensor&, const MicroBatch& batch) override {
     const Tensor padded = at::constant_pad_nd(batch.tokens, {kContext - 1, 0});
-    return own_run(table(padded.unfold(1, kContext, 1)).flatten(2), ranks);  // [batch, seq, hidden]
+    return local_shard(table(padded.unfold(1, kContext, 1)).flatten(2),
+                       tp);  // [batch, seq, hidden]
   }
-  std::optional<Splits> splits() const override { return nothing_split(ranks); }
-  TensorRanksPtr ranks;
+  std::optional<Splits> splits() const override { return no_splits(tp); }
+  TensorParallelPtr tp;
   torch::nn::Embedding table =
       register_module("table", torch::nn::Embedding(kVocab, kHidden / kContext));
 };
 
 struct Layer : model::Block {
-  Layer(int index, const TensorRanksPtr& shared_by)
+  Layer(int index, const TensorParallelPtr& tensor_parallel)
       : Block(fmt::format("layers.{}", index)),
-        ranks(shared_by),
-        own(kInner / model::size_of(ranks)),
-        first(ranks ? ranks->rank() * own : 0) {}
+        tp(tensor_parallel),
+        local_size(kInner / model::tp_size(tp)),
+        first(tp ? tp->rank() * local_size : 0) {}
   Tensor forward(const Tensor& x, const MicroBatch&) override {
-    if (!ranks) return x + down(at::gelu(up(x)));
-    const Tensor inner = at::gelu(up(model::gather_runs(x, ranks, label())));
-    return x + model::sum_runs(at::linear(inner, down->weight), ranks, label()) + down->bias;
+    if (!tp) return x + down(at::gelu(up(x)));
+    const Tensor inner = at::gelu(up(model::gather_sequence(x, tp, label())));
+    return x + model::reduce_scatter_sequence(at::linear(inner, down->weight), tp, label()) +
+           down->bias;
   }
   std::optional<Splits> splits() const override {
-    if (!ranks) return std::nullopt;
+    if (!tp) return std::nullopt;
     return Splits{{"up.weight", {"up.weight", {kInner, kHidden}, {first, 0}}},
                   {"up.bias", {"up.bias", {kInner}, {first}}},
                   {"down.weight", {"down.weight", {kHidden, kInner}, {0, first}}}};
   }
-  TensorRanksPtr ranks;
-  int64_t own, first;  // of the inner size
-  torch::nn::Linear up = register_module("up", torch::nn::Linear(kHidden, own));
-  torch::nn::Linear down = register_module("down", torch::nn::Linear(own, kHidden));
+  TensorParallelPtr tp;
+  int64_t local_size, first;  // of the inner size
+  torch::nn::Linear up = register_module("up", torch::nn::Linear(kHidden, local_size));
+  torch::nn::Linear down = register_module("down", torch::nn::Linear(local_size, kHidden));
 };
 
-struct Head : model::Block {
-  explicit Head(TensorRanksPtr shared_by) : Block("head"), ranks(std::move(shared_by)) {}
+struct ByteHead : model::Block {
+  explicit ByteHead(TensorParallelPtr tensor_parallel)
+      : Block("head"), tp(std::move(tensor_parallel)) {}
   Tensor forward(const Tensor& x, const MicroBatch& batch) override {
     const Tensor logits = out(x).flatten(0, -2).to(torch::kFloat);
     // Rows that fill up a run have no target, which is one below the first token.
-    const Tensor targets = own_run(batch.targets.unsqueeze(-1) + 1, ranks).flatten() - 1;
+    const Tensor targets = local_shard(batch.targets.unsqueeze(-1) + 1, tp).flatten() - 1;
     const Tensor sum = at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, -1);
-    if (!ranks) return sum / batch.loss_divisor;  // over all ranks and micro-batches: the mean
+    if (!tp) return sum / batch.loss_normalizer;  // over all ranks and micro-batches: the mean
     // All that share the layers return one loss; of its gradient each has its run's.
     const Tensor all = sum.detach().clone();
-    ranks->all_reduce(all, comm::Reduce::kSum, "loss");
-    return (sum + (all - sum.detach())) / batch.loss_divisor;
+    tp->all_reduce(all, comm::ReduceOp::kSum, "loss");
+    return (sum + (all - sum.detach())) / batch.loss_normalizer;
   }
-  std::optional<Splits> splits() const override { return nothing_split(ranks); }
-  TensorRanksPtr ranks;
+  std::optional<Splits> splits() const override { return no_splits(tp); }
+  TensorParallelPtr tp;
   torch::nn::Linear out = register_module("out", torch::nn::Linear(kHidden, kVocab));
 };
 
 // Windows of a text, dealt to micro-batches and ranks in turn, over and over.
-class Windows : public engine::Loader {
+class TextWindows : public engine::Loader {
  public:
-  Windows(Tensor text, engine::Engine& engine)
+  TextWindows(Tensor text, engine::Engine& engine)
       : text_(std::move(text)),
         rows_(engine.config().batch.micro_batch_size),
-        next_(engine.mesh().data().rank() * rows_),
-        stride_(engine.mesh().data().size() * rows_) {}
+        next_(engine.mesh().dp_group().rank() * rows_),
+        stride_(engine.mesh().dp_group().size() * rows_) {}
 
   MicroBatch next() override {
     MicroBatch batch;
@@ -134,37 +138,38 @@ int main(int argc, char** argv) {
   try {
     const std::string first = argc > 1 ? argv[1] : "";
     if (first == "--help" || first == "-h") {
-      print_answer(kUsage);
+      print_output(kUsage);
       return 0;
     }
     if (argc < 3 || argc > 4) throw Error("{}", kUsage);
     run = start(argv[1]);
-    const TensorRanksPtr ranks = engine::tensor_ranks(*run.mesh, run.config);
-    at::manual_seed(run.config.seed + (ranks ? ranks->rank() : 0));  // other boxes, other values
-    model::Blocks blocks = {std::make_shared<Embed>(ranks)};
-    for (int i = 0; i < 3; ++i) blocks.push_back(std::make_shared<Layer>(i, ranks));
-    blocks.push_back(std::make_shared<Head>(ranks));
+    const TensorParallelPtr tp = engine::tensor_parallel_group(*run.mesh, run.config);
+    at::manual_seed(run.config.seed + (tp ? tp->rank() : 0));  // other boxes, other values
+    model::Blocks blocks = {std::make_shared<Embed>(tp)};
+    for (int i = 0; i < 3; ++i) blocks.push_back(std::make_shared<Layer>(i, tp));
+    blocks.push_back(std::make_shared<ByteHead>(tp));
     engine = initialize(blocks, run.config, run.mesh);
 
     const int64_t size = static_cast<int64_t>(std::filesystem::file_size(argv[2]));
-    if (size < kLeastText) throw Error("{}: {} bytes, {} are the least", argv[2], size, kLeastText);
+    if (size < kMinTextBytes)
+      throw Error("{}: {} bytes, {} are the least", argv[2], size, kMinTextBytes);
     const Tensor text = at::from_file(argv[2], false, size, torch::kByte).to(torch::kLong);
-    Windows seen(text.narrow(0, size / 10, size - size / 10), *engine);
-    Windows unseen(text.narrow(0, 0, size / 10), *engine);
+    TextWindows train_data(text.narrow(0, size / 10, size - size / 10), *engine);
+    TextWindows eval_data(text.narrow(0, 0, size / 10), *engine);
     for (int64_t step = 1; step <= kSteps; ++step) {
-      const engine::StepStats stats = engine->train_batch(seen);
+      const engine::StepStats stats = engine->train_batch(train_data);
       if (run.mesh->rank() == 0 && (step == 1 || step % 50 == 0)) {
         std::puts(fmt::format("step {} | loss {:.4f}", step, stats.loss).c_str());
       }
     }
-    const engine::EvalStats stats = engine->eval_batch(unseen, /*micro_batches=*/10);
+    const engine::EvalStats stats = engine->eval_batch(eval_data, /*micro_batches=*/10);
     if (run.mesh->rank() == 0)
       std::puts(fmt::format("unseen text | loss {:.4f}", stats.loss).c_str());
     if (argc > 3) engine->save_model(argv[3]);
     return 0;
   } catch (const std::exception& error) {
     std::fflush(stdout);
-    say_last_words(printable_message(fmt::format("custom_model: error: {}\n", error.what())));
+    write_last_message(printable_message(fmt::format("custom_model: error: {}\n", error.what())));
     std::_Exit(1);  // not through destructors, which may wait for the other ranks
   }
 }

@@ -11,14 +11,14 @@
 #include <optional>
 #include <utility>
 
-#include "base/end_signals.h"
 #include "base/printable.h"
 #include "base/slow_wait.h"
 #include "base/standard_streams.h"
-#include "launcher/cluster/agent_lines.h"
+#include "base/termination_signals.h"
 #include "launcher/cluster/connect.h"
-#include "launcher/cluster/host_job.h"
-#include "launcher/cluster/watched_channel.h"
+#include "launcher/cluster/heartbeat_channel.h"
+#include "launcher/cluster/line_forwarder.h"
+#include "launcher/cluster/node_job.h"
 #include "launcher/run/find_program.h"
 #include "launcher/run/local_ranks.h"
 
@@ -27,65 +27,65 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kSilence{15'000};
+constexpr milliseconds kLivenessTimeout{15'000};
 // A launcher that waits for the disk to which it writes is silent, too; its end is seen at once.
-constexpr int kPatience = 4;
-constexpr milliseconds kGoodbye{5'000};  // for the launcher to take the last message
+constexpr int kLivenessFactor = 4;
+constexpr milliseconds kDrainedLimit{5'000};  // for the launcher to take the last message
 
-void say(const std::string& line) {
+void log_line(const std::string& line) {
   write_all(STDERR_FILENO, printable_message(fmt::format("zeroth agent: {}\n", line)));
 }
 
 class Agent final : public RanksListener {
  public:
   Agent(boost::asio::io_context& io, std::shared_ptr<Channel> channel, const HmacKey& secret,
-        std::filesystem::path own_folder);
+        std::filesystem::path zeroth_directory);
 
   int run(const Message& first);
   // Logs again and again that this host waits for its ranks to start: the launcher's own lines are
   // not seen here.
-  void say_that_it_waits();
+  void log_waiting();
 
-  void on_look(const RanksLookedAt& seen) override;
+  void on_ranks_polled(const RanksPolled& seen) override;
   void on_signal(int /*signal*/) override {}  // of other processes: there are none
-  void on_warning(const std::string& text) override { tell(Warning{text}); }
-  LineTarget& lines_of(int rank, bool error) override;
+  void on_warning(const std::string& text) override { send(Warning{text}); }
+  LineSink& line_sink(int rank, bool error) override;
 
  private:
   void on(const RemoteJob& job);
-  void on(const Start& start);
+  void on(const StartRanks& start);
   void on(const SignalRanks& message);
   void on(const Suspend& message);
-  void on(const Taken& message) { lines_.on_taken(message.bytes); }
-  void on(const FinishUp& message);
-  void on(const LetGo& message);
+  void on(const WindowUpdate& message) { lines_.on_window_update(message.bytes); }
+  void on(const Drain& message);
+  void on(const Shutdown& message);
   template <typename Other>
   void on(const Other& /*message*/) {
     throw Error("a message that is no launcher's");
   }
 
   void start_ranks(const RankPlan& plan);
-  void tell(const Message& message);
+  void send(const Message& message);
   void wait_for_signals();
-  void on_own_signal(int signal);
+  void on_local_signal(int signal);
   void on_lost(const std::string& why);
-  void say_goodbye();
+  void send_drained();
   void end(int status);
-  bool stays() const { return job_ && job_->job().requeue_code; }  // for another round
-  int status_of_lost() const { return stays() ? *job_->job().requeue_code : 1; }
+  bool stays_for_restart() const { return job_ && job_->job().requeue_code; }  // for another round
+  int lost_launcher_status() const { return stays_for_restart() ? *job_->job().requeue_code : 1; }
 
   boost::asio::io_context& io_;
   HmacKey secret_;
-  std::filesystem::path own_folder_;
+  std::filesystem::path zeroth_directory_;
   boost::asio::signal_set signals_;
-  RunningTimer timer_;
-  RunningTimer idle_timer_;
+  SuspendableTimer timer_;
+  SuspendableTimer idle_timer_;
   milliseconds idle_{0};
   SlowWait slow_;
-  AgentLines lines_;
-  WatchedChannel launcher_;
-  std::optional<HostJob> job_;
-  std::optional<Start> start_;
+  LineForwarder lines_;
+  HeartbeatChannel launcher_;
+  std::optional<NodeJob> job_;
+  std::optional<StartRanks> start_;
   std::optional<LocalRanks> ranks_;
   size_t running_ = 0;
   bool lost_ = false;
@@ -93,30 +93,30 @@ class Agent final : public RanksListener {
 };
 
 Agent::Agent(boost::asio::io_context& io, std::shared_ptr<Channel> channel, const HmacKey& secret,
-             std::filesystem::path own_folder)
+             std::filesystem::path zeroth_directory)
     : io_(io),
       secret_(secret),
-      own_folder_(std::move(own_folder)),
+      zeroth_directory_(std::move(zeroth_directory)),
       signals_(io),
       timer_(io),
       idle_timer_(io),
-      lines_(io, [this](const Lines& lines) { launcher_.send(lines); }),
-      launcher_(io, std::move(channel), kSilence,
+      lines_(io, [this](const OutputLines& lines) { launcher_.send(lines); }),
+      launcher_(io, std::move(channel), kLivenessTimeout,
                 {[this](const Message& message) {
                    std::visit([this](const auto& what) { on(what); }, message);
                  },
                  [this](const std::string& why) { on_lost(why); }}) {
-  for (const int signal : end_signals()) signals_.add(signal);
+  for (const int signal : termination_signals()) signals_.add(signal);
 }
 
 int Agent::run(const Message& first) {
   wait_for_signals();
-  tell(first);
+  send(first);
   io_.run();
   return status_;
 }
 
-void Agent::say_that_it_waits() {
+void Agent::log_waiting() {
   constexpr milliseconds kLook{1'000};
   idle_timer_.start(kLook, [this, kLook] {
     idle_ += kLook;
@@ -124,36 +124,36 @@ void Agent::say_that_it_waits() {
       idle_ = milliseconds(0);
       slow_ = SlowWait();
     } else if (slow_.due(idle_)) {
-      say(fmt::format(
+      log_line(fmt::format(
           "this host has joined and waits for the launcher to start ranks here: {} s by "
           "now, for as long as the run goes on",
           idle_.count() / 1000));
     }
-    say_that_it_waits();
+    log_waiting();
   });
 }
 
 // Lines that came before stay before.
-void Agent::tell(const Message& message) {
+void Agent::send(const Message& message) {
   lines_.flush();
   launcher_.send(message);
 }
 
 void Agent::on(const RemoteJob& job) {
-  if (job_ && (start_ || !stays())) throw Error("a second job");
-  launcher_.set_silence(job.silence, kPatience);
-  job_.emplace(job, own_folder_);
-  std::visit([this](const auto& answer) { tell(answer); }, job_->look_around());
+  if (job_ && (start_ || !stays_for_restart())) throw Error("a second job");
+  launcher_.set_liveness_timeout(job.liveness_timeout, kLivenessFactor);
+  job_.emplace(job, zeroth_directory_);
+  std::visit([this](const auto& answer) { send(answer); }, job_->check_readiness());
 }
 
-void Agent::on(const Start& start) {
+void Agent::on(const StartRanks& start) {
   if (!job_ || start_) throw Error("a start without its job");
   start_ = start;
   RankPlan plan;
   int status = 1;
   std::string reason;
   try {
-    plan = job_->plan(start, derive_rank_secret(secret_, start.round));
+    plan = job_->plan(start, derive_rank_secret(secret_, start.attempt));
     start_ranks(plan);
     return;
   } catch (const ProgramError& error) {
@@ -164,12 +164,12 @@ void Agent::on(const Start& start) {
   }
   ranks_.reset();  // those that had started
   running_ = 0;
-  RanksLookedAt failed;
+  RanksPolled failed;
   const int num_ranks = static_cast<int>(job_->job().slots.size());
   for (int i = 0; i < num_ranks; ++i)
     failed.ended.push_back(
-        {.rank = start.first_rank + i, .ending = {false, status}, .reason = reason});
-  tell(failed);
+        {.rank = start.first_rank + i, .exit_status = {false, status}, .reason = reason});
+  send(failed);
 }
 
 void Agent::start_ranks(const RankPlan& plan) {
@@ -178,14 +178,14 @@ void Agent::start_ranks(const RankPlan& plan) {
   ranks_->start(job_->program(), plan.ranks, *this);
 }
 
-LineTarget& Agent::lines_of(int rank, bool error) {
-  return lines_.of(rank, error, rank == 0 && !error && start_->terminal_columns);
+LineSink& Agent::line_sink(int rank, bool error) {
+  return lines_.sink_for(rank, error, rank == 0 && !error && start_->terminal_columns);
 }
 
-void Agent::on_look(const RanksLookedAt& seen) {
+void Agent::on_ranks_polled(const RanksPolled& seen) {
   running_ -= std::min(running_, seen.ended.size());
-  tell(seen);
-  if (lost_ && running_ == 0) end(status_of_lost());
+  send(seen);
+  if (lost_ && running_ == 0) end(lost_launcher_status());
 }
 
 void Agent::on(const SignalRanks& message) {
@@ -193,26 +193,26 @@ void Agent::on(const SignalRanks& message) {
 }
 
 void Agent::on(const Suspend& message) {
-  launcher_.excuse(message.stop);
+  launcher_.suspend_liveness(message.stop);
   if (!ranks_) return;
   message.stop ? ranks_->suspend() : ranks_->resume();
 }
 
-void Agent::on(const FinishUp& /*message*/) {
-  ranks_ ? ranks_->finish([this] { say_goodbye(); }) : say_goodbye();
+void Agent::on(const Drain& /*message*/) {
+  ranks_ ? ranks_->finish([this] { send_drained(); }) : send_drained();
 }
 
-void Agent::say_goodbye() {
-  tell(Finished{ranks_ ? ranks_->take_new_oom_kills() : std::nullopt});
+void Agent::send_drained() {
+  send(Drained{ranks_ ? ranks_->read_new_oom_kills() : std::nullopt});
   start_.reset();
-  if (stays()) return;
+  if (stays_for_restart()) return;
   status_ = 0;  // the launcher may be gone once it has this
-  timer_.start(kGoodbye, [this] { io_.stop(); });
+  timer_.start(kDrainedLimit, [this] { io_.stop(); });
 }
 
-void Agent::on(const LetGo& message) {
+void Agent::on(const Shutdown& message) {
   if (start_) throw Error("it lets a host go whose ranks run");
-  if (!message.why.empty()) say("the run goes on without this host: " + message.why);
+  if (!message.why.empty()) log_line("the run goes on without this host: " + message.why);
   status_ = message.status;
   io_.stop();
 }
@@ -220,14 +220,14 @@ void Agent::on(const LetGo& message) {
 void Agent::wait_for_signals() {
   signals_.async_wait([this](boost::system::error_code error, int signal) {
     if (error) return;
-    on_own_signal(signal);
+    on_local_signal(signal);
     wait_for_signals();
   });
 }
 
 // Whoever ends this process, as a batch system does, means the job.
-void Agent::on_own_signal(int signal) {
-  if (start_ && !lost_) return tell(Signalled{signal});  // the launcher says when to go
+void Agent::on_local_signal(int signal) {
+  if (start_ && !lost_) return send(SignalReceived{signal});  // the launcher says when to go
   if (running_ > 0) return ranks_->signal(SIGKILL);
   status_ = 128 + signal;
   io_.stop();
@@ -238,11 +238,12 @@ void Agent::on_lost(const std::string& why) {
   lost_ = true;
   lines_.drop_all();
   if (running_ == 0) {
-    say(start_ || stays() ? fmt::format("the launcher is lost: {}", why)
-                          : fmt::format("the launcher has let this host go: {}", why));
-    return end(status_of_lost());
+    log_line(start_ || stays_for_restart()
+                 ? fmt::format("the launcher is lost: {}", why)
+                 : fmt::format("the launcher has let this host go: {}", why));
+    return end(lost_launcher_status());
   }
-  say(fmt::format("the launcher is lost: {}; its ranks are ended", why));
+  log_line(fmt::format("the launcher is lost: {}; its ranks are ended", why));
   ranks_->resume();
   for (const int signal : {SIGTERM, SIGCONT}) ranks_->signal(signal);
   timer_.start(job_->job().failure_grace, [this] { ranks_->signal(SIGKILL); });
@@ -257,15 +258,16 @@ void Agent::end(int status) {
 
 }  // namespace
 
-int run_agent(const AgentOptions& options, const std::filesystem::path& own_folder) {
-  const HmacKey secret(take_secret(options));
+int run_agent(const AgentOptions& options, const std::filesystem::path& zeroth_directory) {
+  const HmacKey secret(consume_secret(options));
   // Ranks of several hosts have no input: that of their agents is the starter's.
   const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   ::dup2(null.get(), STDIN_FILENO);
   boost::asio::io_context io;
-  auto channel = connect_to_launcher(io, options.launcher, secret, options.patience, say);
-  Agent agent(io, std::move(channel), secret, own_folder);
-  if (options.join) agent.say_that_it_waits();
+  auto channel =
+      connect_to_launcher(io, options.launcher, secret, options.connect_timeout, log_line);
+  Agent agent(io, std::move(channel), secret, zeroth_directory);
+  if (options.join) agent.log_waiting();
   return agent.run(options.join ? Message(*options.join) : Hello{ZEROTH_VERSION, options.node});
 }
 

@@ -18,21 +18,21 @@
 namespace zeroth::launcher {
 namespace {
 
-constexpr size_t kLeastSecret = 16, kMostSecret = 4096;
+constexpr size_t kMinSecretBytes = 16, kMaxSecretBytes = 4096;
 // OpenMPI's own first: it sets those of PMI in some builds, and Slurm's are around it in a job.
-constexpr std::array<const char*, 4> kTaskNumbers = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
-                                                     "PMIX_RANK", "SLURM_PROCID"};
+constexpr std::array<const char*, 4> kTaskRankVariables = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                                           "PMIX_RANK", "SLURM_PROCID"};
 
-int number_of(const std::string& text, const std::string& name) {
+int parse_node(const std::string& text, const std::string& name) {
   const auto number = parse_number<int>(text);
   if (!number || *number < 0)
     throw UsageError("agent: {} is '{}', not a number of a host", name, shortened(text));
   return *number;
 }
 
-int task_number(const Lookup& lookup) {
-  for (const char* name : kTaskNumbers)
-    if (const auto text = lookup(name)) return number_of(*text, name);
+int task_rank(const Lookup& lookup) {
+  for (const char* name : kTaskRankVariables)
+    if (const auto text = lookup(name)) return parse_node(*text, name);
   throw UsageError(
       "agent: --node is not given, and neither OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK nor "
       "SLURM_PROCID is set");
@@ -41,7 +41,7 @@ int task_number(const Lookup& lookup) {
 std::string read_line(int fd, const std::string& source) {
   std::string line;
   char byte = 0;
-  while (line.size() <= kMostSecret) {  // no more than the line: the rest is somebody else's
+  while (line.size() <= kMaxSecretBytes) {  // no more than the line: the rest is somebody else's
     const ssize_t count = ::read(fd, &byte, 1);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw Error("the run's secret from {}: {}", source, system_reason(errno));
@@ -51,7 +51,7 @@ std::string read_line(int fd, const std::string& source) {
   return line;
 }
 
-std::string take_file(const std::string& path) {
+std::string read_secret_file(const std::string& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (file.get() < 0) throw Error("--secret-file {}: {}", path, system_reason(errno));
   struct stat status {};
@@ -69,8 +69,8 @@ std::string take_file(const std::string& path) {
   return secret;
 }
 
-std::string take_variable(const std::string& name) {
-  const auto value = own_variable(name);
+std::string read_secret_variable(const std::string& name) {
+  const auto value = read_variable(name);
   if (!value) throw Error("--secret-env {}: it is not set", shortened(name));
   ::unsetenv(name.c_str());
   return *value;
@@ -95,7 +95,7 @@ AgentOptions parse_agent_options(const std::vector<std::string>& arguments, cons
     if (i + 1 == arguments.size()) throw UsageError("agent: {} takes a value", flag);
     const std::string& value = arguments[++i];
     if (flag == "--launcher") options.launcher = value;
-    if (flag == "--node") node = number_of(value, flag);
+    if (flag == "--node") node = parse_node(value, flag);
     if (flag == "--secret-env") options.secret_variable = value;
     if (flag == "--secret-file") options.secret_file = value;
     if (flag.starts_with("--secret")) ++sources;
@@ -104,24 +104,24 @@ AgentOptions parse_agent_options(const std::vector<std::string>& arguments, cons
   if (sources != 1)
     throw UsageError("agent: one of --secret-stdin, --secret-env and --secret-file, not {}",
                      sources);
-  options.node = node ? *node : task_number(lookup);
+  options.node = node ? *node : task_rank(lookup);
   return options;
 }
 
-std::optional<std::string> own_variable(const std::string& name) {
+std::optional<std::string> read_variable(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
-std::string take_secret(const AgentOptions& options) {
+std::string consume_secret(const AgentOptions& options) {
   if (!options.secret.empty()) return options.secret;
   const std::string secret = options.secret_on_stdin ? read_line(STDIN_FILENO, "standard input")
                              : !options.secret_file.empty()
-                                 ? take_file(options.secret_file)
-                                 : take_variable(options.secret_variable);
-  if (secret.size() < kLeastSecret || secret.size() > kMostSecret)
+                                 ? read_secret_file(options.secret_file)
+                                 : read_secret_variable(options.secret_variable);
+  if (secret.size() < kMinSecretBytes || secret.size() > kMaxSecretBytes)
     throw Error("the run's secret has {} characters, expected {} to {}", secret.size(),
-                kLeastSecret, kMostSecret);
+                kMinSecretBytes, kMaxSecretBytes);
   return secret;
 }
 

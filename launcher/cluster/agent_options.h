@@ -21,8 +21,8 @@ struct AgentOptions {
   std::string secret_file;
   // Or this, of a host that joins.
   std::string secret = {};
-  std::chrono::milliseconds patience{60'000};  // with a launcher that does not answer
-  std::optional<Join> join = {};               // nobody has asked this host
+  std::chrono::milliseconds connect_timeout{60'000};  // with a launcher that does not answer
+  std::optional<Join> join = {};                      // nobody has asked this host
 };
 
 // The value of an environment variable; empty optional: not set.
@@ -33,11 +33,11 @@ using Lookup = std::function<std::optional<std::string>(const std::string& name)
 AgentOptions parse_agent_options(const std::vector<std::string>& arguments, const Lookup& lookup);
 
 // A variable of this process; for parse_agent_options().
-std::optional<std::string> own_variable(const std::string& name);
+std::optional<std::string> read_variable(const std::string& name);
 
 // Takes the secret from where it is: of standard input the first line; a variable is unset, a file
 // removed, so that neither ranks nor others find it. Throws Error where it is too short to be one,
 // and where the file is not one of this user that nobody else may read.
-std::string take_secret(const AgentOptions& options);
+std::string consume_secret(const AgentOptions& options);
 
 }  // namespace zeroth::launcher

@@ -16,19 +16,19 @@ using boost::asio::ip::tcp;
 
 constexpr size_t kReadBytes = size_t{64} << 10;
 
-std::string reason_of(const boost::system::error_code& error) {
+std::string close_reason(const boost::system::error_code& error) {
   if (error == boost::asio::error::eof) return "the connection ended";
   return "the connection ended: " + error.message();
 }
 
 }  // namespace
 
-void keep_from_children(int socket) {
+void set_close_on_exec(int socket) {
   ::fcntl(socket, F_SETFD, FD_CLOEXEC);
 }
 
-Channel::Channel(tcp::socket socket, Seals seals)
-    : socket_(std::move(socket)), seals_(std::move(seals)) {
+Channel::Channel(tcp::socket socket, MacPair macs)
+    : socket_(std::move(socket)), macs_(std::move(macs)) {
   boost::system::error_code ignored;
   local_ = socket_.local_endpoint(ignored).address();
   remote_ = socket_.remote_endpoint(ignored).address();
@@ -36,7 +36,7 @@ Channel::Channel(tcp::socket socket, Seals seals)
   socket_.set_option(tcp::no_delay(true), ignored);
 }
 
-void Channel::start(Handlers handlers) {
+void Channel::start(ChannelHandlers handlers) {
   handlers_ = std::move(handlers);
   read();
 }
@@ -46,19 +46,20 @@ void Channel::read() {
   socket_.async_wait(
       tcp::socket::wait_read, [self = shared_from_this()](boost::system::error_code error) {
         if (!self->is_open()) return;
-        if (error) return self->end(reason_of(error));
+        if (error) return self->end(close_reason(error));
         std::array<char, kReadBytes> buffer;
         const size_t count = self->socket_.read_some(boost::asio::buffer(buffer), error);
-        if (error && error != boost::asio::error::would_block) return self->end(reason_of(error));
-        self->take({buffer.data(), count});
+        if (error && error != boost::asio::error::would_block)
+          return self->end(close_reason(error));
+        self->on_bytes({buffer.data(), count});
         if (self->is_open()) self->read();
       });
 }
 
-void Channel::take(std::string_view bytes) {
+void Channel::on_bytes(std::string_view bytes) {
   std::string broken;
   try {
-    seals_.opener.feed(bytes, [this](std::string_view payload) {
+    macs_.reader.feed(bytes, [this](std::string_view payload) {
       if (is_open()) handlers_.on_message(payload);
     });
   } catch (const Error& error) {
@@ -69,7 +70,7 @@ void Channel::take(std::string_view bytes) {
 
 void Channel::send(std::string_view payload) {
   if (!is_open()) return;
-  pending_ += seals_.sealer.seal(payload);
+  pending_ += macs_.writer.make_frame(payload);
   if (!waiting_) flush();
 }
 

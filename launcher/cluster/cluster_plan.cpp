@@ -9,10 +9,10 @@
 
 #include "base/printable.h"
 #include "base/units.h"
-#include "launcher/cluster/elastic_plan.h"
-#include "launcher/cluster/joining.h"
+#include "launcher/cluster/join_run.h"
+#include "launcher/cluster/place_elastic.h"
+#include "launcher/cluster/scheduler_node.h"
 #include "launcher/cluster/shell_words.h"
-#include "launcher/cluster/started_by.h"
 #include "launcher/machine/this_machine.h"
 #include "launcher/run/find_program.h"
 
@@ -30,7 +30,7 @@ void note_unused(const HostOptions& flags, std::string_view reason, Placement& p
   note(flags.no_ssh_check, "--no_ssh_check");
 }
 
-void note_one_machine(const HostOptions& flags, Placement& placement) {
+void note_unused_on_one_node(const HostOptions& flags, Placement& placement) {
   if (flags.launcher) find_backend(*flags.launcher);  // no wrong name goes unseen
   const auto note = [&](bool given, std::string_view flag, std::string_view reason) {
     if (given) placement.notes.push_back(fmt::format("{} changes nothing: {}", flag, reason));
@@ -46,7 +46,7 @@ void check_node_rank(int node_rank, int num_nodes, std::string_view who) {
 }
 
 // A person starts zeroth on each of --num_nodes machines, which have equally many ranks.
-Placement by_hand_alike(const LaunchOptions& options) {
+Placement place_manual_uniform(const LaunchOptions& options) {
   const HostOptions& flags = options.hosts;
   const int num_nodes = *flags.num_nodes;
   if (!flags.node_rank)
@@ -60,15 +60,15 @@ Placement by_hand_alike(const LaunchOptions& options) {
         "--no_ssh needs --master_addr: the address of host 0, at which the other hosts reach rank "
         "0");
   Placement placement;
-  placement.part = {.host = *flags.node_rank, .num_hosts = num_nodes};
+  placement.node_ranks = {.node_rank = *flags.node_rank, .num_nodes = num_nodes};
   if (flags.launcher) find_backend(*flags.launcher);
   note_unused(flags, "with --no_ssh no host is reached", placement);
   return placement;
 }
 
-Placement without_hostfile(const LaunchOptions& options) {
+Placement place_without_hostfile(const LaunchOptions& options) {
   const HostOptions& flags = options.hosts;
-  if (flags.no_ssh && flags.num_nodes.value_or(1) > 1) return by_hand_alike(options);
+  if (flags.no_ssh && flags.num_nodes.value_or(1) > 1) return place_manual_uniform(options);
   const auto alone = [](std::string_view flag) {
     return UsageError(
         "{}: without a hostfile this machine is the only host; --hostfile FILE names others", flag);
@@ -81,26 +81,26 @@ Placement without_hostfile(const LaunchOptions& options) {
   Placement placement;
   if (flags.num_nodes)
     placement.notes.emplace_back("--num_nodes 1 changes nothing: this machine is the only host");
-  note_one_machine(flags, placement);
+  note_unused_on_one_node(flags, placement);
   return placement;
 }
 
-HostPart part_of(const std::vector<HostSlots>& hosts, int host) {
-  return {.host = host,
-          .num_hosts = static_cast<int>(hosts.size()),
+NodeRanks node_ranks_of(const std::vector<HostSlots>& hosts, int host) {
+  return {.node_rank = host,
+          .num_nodes = static_cast<int>(hosts.size()),
           .first_rank = first_rank_of(hosts, host),
           .world_size = count_ranks(hosts)};
 }
 
 // A person starts zeroth on each host.
-Placement by_hand(const LaunchOptions& options, const std::vector<HostSlots>& hosts) {
+Placement place_manual(const LaunchOptions& options, const std::vector<HostSlots>& hosts) {
   const HostOptions& flags = options.hosts;
   const int last = static_cast<int>(hosts.size()) - 1;
   if (!flags.node_rank)
     throw UsageError(
         "--no_ssh needs --node_rank: nobody else can tell which of the {} of the hostfile this "
         "machine is (0 to {}, as they stand there)",
-        counted(std::ssize(hosts), "host"), last);
+        pluralize(std::ssize(hosts), "host"), last);
   check_node_rank(*flags.node_rank, last + 1, "the hostfile and the flags leave");
   if (!options.master_addr && last > 0)
     throw UsageError(
@@ -109,23 +109,23 @@ Placement by_hand(const LaunchOptions& options, const std::vector<HostSlots>& ho
         hosts[0].host);
   Placement placement;
   placement.slots = hosts[static_cast<size_t>(*flags.node_rank)].slots;
-  placement.part = part_of(hosts, *flags.node_rank);
+  placement.node_ranks = node_ranks_of(hosts, *flags.node_rank);
   if (flags.launcher) find_backend(*flags.launcher);
   note_unused(flags, "with --no_ssh no host is reached", placement);
   return placement;
 }
 
 // Slurm, MPI or Kubernetes has started a zeroth on each node. `hosts`: of the hostfile, or none.
-Placement by_others(const LaunchOptions& options, const std::vector<HostSlots>& hosts,
-                    const StartedBy& by) {
+Placement place_by_scheduler(const LaunchOptions& options, const std::vector<HostSlots>& hosts,
+                             const SchedulerNode& by) {
   const HostOptions& flags = options.hosts;
-  const std::string who = fmt::format("{} has started zeroth on", by.starter);
-  const std::string nodes = counted(by.num_nodes, "node");
+  const std::string who = fmt::format("{} has started zeroth on", by.scheduler);
+  const std::string nodes = pluralize(by.num_nodes, "node");
   if (!hosts.empty() && std::ssize(hosts) != by.num_nodes)
     throw UsageError(
         "{} {}, but the hostfile and the flags leave {}: --no_ssh with --node_rank and "
         "--master_addr goes by these alone",
-        who, nodes, counted(std::ssize(hosts), "host"));
+        who, nodes, pluralize(std::ssize(hosts), "host"));
   if (hosts.empty() && flags.num_nodes.value_or(by.num_nodes) != by.num_nodes)
     throw UsageError("--num_nodes {}: {} {}", *flags.num_nodes, who, nodes);
   if (flags.force_multi) throw UsageError("--force_multi: {} {}, no agent is needed", who, nodes);
@@ -137,35 +137,35 @@ Placement by_others(const LaunchOptions& options, const std::vector<HostSlots>& 
         "MASTER_ADDR, must be the address of node 0, where rank 0 is",
         who, nodes);
   Placement placement;
-  placement.starter = by.starter;
+  placement.scheduler = by.scheduler;
   placement.master_addr = by.master_addr;
   placement.master_port = by.master_port;
   placement.num_ranks = by.ranks_per_node;
   placement.min_nodes = by.min_nodes;
   if (hosts.empty()) {
-    placement.part = {.host = node, .num_hosts = by.num_nodes};
+    placement.node_ranks = {.node_rank = node, .num_nodes = by.num_nodes};
   } else {
     placement.slots = hosts[static_cast<size_t>(node)].slots;
-    placement.part = part_of(hosts, node);
+    placement.node_ranks = node_ranks_of(hosts, node);
   }
   if (flags.launcher) find_backend(*flags.launcher);
   note_unused(flags, fmt::format("{} each node", who), placement);
   return placement;
 }
 
-Placement alone_here(const HostOptions& flags, const std::vector<HostSlots>& hosts) {
+Placement place_single_node(const HostOptions& flags, const std::vector<HostSlots>& hosts) {
   if (flags.node_rank.value_or(0) != 0)
     throw UsageError("--node_rank {}: the hostfile and the flags leave host 0 alone",
                      *flags.node_rank);
   Placement placement;
   placement.slots = hosts[0].slots;
-  placement.part = part_of(hosts, 0);
-  note_one_machine(flags, placement);
+  placement.node_ranks = node_ranks_of(hosts, 0);
+  note_unused_on_one_node(flags, placement);
   return placement;
 }
 
-Placement by_agents(const LaunchOptions& options, const std::vector<HostSlots>& hosts,
-                    bool has_pdsh) {
+Placement place_by_agents(const LaunchOptions& options, const std::vector<HostSlots>& hosts,
+                          bool has_pdsh) {
   const HostOptions& flags = options.hosts;
   Placement placement;
   const std::string backend = flags.launcher.value_or(has_pdsh ? "pdsh" : "ssh");
@@ -181,65 +181,66 @@ Placement by_agents(const LaunchOptions& options, const std::vector<HostSlots>& 
         "--no_ssh_check changes nothing: hosts are not tried before their agents are started");
   placement.cluster = {.hosts = hosts,
                        .backend = &find_backend(backend),
-                       .launcher_args = split_like_shell(flags.launcher_args, "--launcher_args")};
+                       .launcher_args = shell_split(flags.launcher_args, "--launcher_args")};
   return placement;
 }
 
-std::optional<std::string> variable(const char* name) {
+std::optional<std::string> get_variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
 bool is_installed(const std::string& tool) {
   try {
-    find_program(tool, "/nonexistent", variable("PATH").value_or(""));
+    find_program(tool, "/nonexistent", get_variable("PATH").value_or(""));
   } catch (const ProgramError&) {
     return false;
   }
   return true;
 }
 
-std::vector<HostEntry> hostfile_of(const HostOptions& flags) {
+std::vector<HostEntry> load_hostfile(const HostOptions& flags) {
   if (!flags.hostfile && !std::filesystem::exists(kDefaultHostfile)) return {};
   return read_hostfile(flags.hostfile.value_or(kDefaultHostfile));
 }
 
-void complete(Placement& placement, const LaunchOptions& options) {
+void fill_cluster_plan(Placement& placement, const LaunchOptions& options) {
   ClusterPlan& plan = *placement.cluster;
-  const Variables own = own_variables();
-  if (plan.backend == &own_backend()) {
-    const Join here = offer(options, placement);
+  const Variables own = process_environment();
+  if (plan.backend == &local_backend()) {
+    const Join here = make_join_offer(options, placement);
     plan.hosts[0].host = here.name;
     plan.hosts[0].slots = first_slots(here.num_ranks);
   }
-  plan.environment = carried_environment(own, variable("HOME"), std::filesystem::current_path());
-  for (const std::string& name : secrets_kept(own))
+  plan.environment =
+      forwarded_environment(own, get_variable("HOME"), std::filesystem::current_path());
+  for (const std::string& name : withheld_secrets(own))
     placement.notes.push_back(fmt::format(
         "{} is not carried to the hosts: it sounds like a secret; a line of {} carries it, "
         "unencrypted",
         shortened(name), kEnvironmentFile));
   plan.zeroth = std::filesystem::read_symlink("/proc/self/exe").string();
-  plan.pdsh_ssh_args = variable("PDSH_SSH_ARGS_APPEND").value_or("");
-  if (variable("DS_ACCELERATOR") != "cpu") plan.gpus_per_node = options.num_ranks;
+  plan.pdsh_ssh_args = get_variable("PDSH_SSH_ARGS_APPEND").value_or("");
+  if (get_variable("DS_ACCELERATOR") != "cpu") plan.gpus_per_node = options.num_ranks;
 }
 
-Placement place_fixed(const LaunchOptions& options, const Surroundings& surroundings) {
+Placement place_fixed(const LaunchOptions& options, const PlacementInputs& inputs) {
   const HostOptions& flags = options.hosts;
-  const bool has_hostfile = !surroundings.hostfile.empty();
+  const bool has_hostfile = !inputs.hostfile.empty();
   std::vector<HostSlots> hosts;
-  if (has_hostfile) hosts = choose_hosts(surroundings.hostfile, options);
-  std::optional<StartedBy> others;
+  if (has_hostfile) hosts = choose_hosts(inputs.hostfile, options);
+  std::optional<SchedulerNode> scheduled;
   if (!flags.no_ssh)
-    others = started_by(surroundings.variables, flags.num_nodes, has_hostfile,
-                        surroundings.is_this_machine);
-  if (others && others->num_nodes > 1) return by_others(options, hosts, *others);
+    scheduled = find_scheduler_node(inputs.variables, flags.num_nodes, has_hostfile,
+                                    inputs.is_this_machine);
+  if (scheduled && scheduled->num_nodes > 1) return place_by_scheduler(options, hosts, *scheduled);
   if (!has_hostfile) {
-    Placement placement = without_hostfile(options);
-    if (others) placement.num_ranks = others->ranks_per_node;
+    Placement placement = place_without_hostfile(options);
+    if (scheduled) placement.num_ranks = scheduled->ranks_per_node;
     const bool in_job =
-        std::any_of(surroundings.variables.begin(), surroundings.variables.end(),
+        std::any_of(inputs.variables.begin(), inputs.variables.end(),
                     [](const auto& variable) { return variable.first == "JOB_COMPLETION_INDEX"; });
-    if (!others && !flags.no_ssh && in_job)
+    if (!scheduled && !flags.no_ssh && in_job)
       placement.notes.emplace_back(
           "JOB_COMPLETION_INDEX is set, and this pod trains alone: --num_nodes N and MASTER_ADDR "
           "make the pods of an indexed Job nodes of one run");
@@ -247,46 +248,46 @@ Placement place_fixed(const LaunchOptions& options, const Surroundings& surround
   }
   const bool here = hosts.size() == 1 && !flags.force_multi &&
                     !(options.elastic.hosts && !flags.no_ssh) &&
-                    surroundings.is_this_machine(hosts[0].host);
-  if (here) return alone_here(flags, hosts);
-  if (flags.no_ssh) return by_hand(options, hosts);
-  return by_agents(options, hosts, surroundings.has_pdsh);
+                    inputs.is_this_machine(hosts[0].host);
+  if (here) return place_single_node(flags, hosts);
+  if (flags.no_ssh) return place_manual(options, hosts);
+  return place_by_agents(options, hosts, inputs.has_pdsh);
 }
 
 }  // namespace
 
-Placement place_ranks(const LaunchOptions& options, const Surroundings& surroundings) {
-  refuse_nested(surroundings.variables, options.hosts);
-  Placement placement = place_fixed(options, surroundings);
-  make_elastic(placement, options);
+Placement place_ranks(const LaunchOptions& options, const PlacementInputs& inputs) {
+  check_not_nested(inputs.variables, options.hosts);
+  Placement placement = place_fixed(options, inputs);
+  place_elastic(placement, options);
   return placement;
 }
 
-std::vector<HostSlots> hosts_of_file(const LaunchOptions& options) {
-  return choose_hosts(hostfile_of(options.hosts), options);
+std::vector<HostSlots> read_hosts(const LaunchOptions& options) {
+  return choose_hosts(load_hostfile(options.hosts), options);
 }
 
 Placement find_placement(const LaunchOptions& options) {
-  Placement placement = place_ranks(options, {.hostfile = hostfile_of(options.hosts),
+  Placement placement = place_ranks(options, {.hostfile = load_hostfile(options.hosts),
                                               .is_this_machine = is_this_machine,
                                               .has_pdsh = is_installed("pdsh"),
-                                              .variables = own_variables()});
-  if (placement.cluster) complete(placement, options);
+                                              .variables = process_environment()});
+  if (placement.cluster) fill_cluster_plan(placement, options);
   return placement;
 }
 
-HostPart with_ranks(const HostPart& part, int num_ranks) {
-  if (part.world_size > 0) return part;
-  if (part.num_hosts > std::numeric_limits<int>::max() / num_ranks)
-    throw UsageError("{} nodes with {} ranks each: too many", part.num_hosts, num_ranks);
-  HostPart whole = part;
-  whole.first_rank = part.host * num_ranks;
-  whole.world_size = part.num_hosts * num_ranks;
+NodeRanks with_num_ranks(const NodeRanks& node_ranks, int num_ranks) {
+  if (node_ranks.world_size > 0) return node_ranks;
+  if (node_ranks.num_nodes > std::numeric_limits<int>::max() / num_ranks)
+    throw UsageError("{} nodes with {} ranks each: too many", node_ranks.num_nodes, num_ranks);
+  NodeRanks whole = node_ranks;
+  whole.first_rank = node_ranks.node_rank * num_ranks;
+  whole.world_size = node_ranks.num_nodes * num_ranks;
   return whole;
 }
 
-AgentRequest agent_request(const LaunchOptions& options, const ClusterPlan& plan) {
-  AgentRequest request;
+AgentLaunchRequest make_agent_request(const LaunchOptions& options, const ClusterPlan& plan) {
+  AgentLaunchRequest request;
   request.hosts = plan.hosts;
   request.zeroth = plan.zeroth;
   request.launcher_args = plan.launcher_args;

@@ -24,16 +24,16 @@ using boost::asio::ip::tcp;
 using boost::system::error_code;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kAttempt{3000};  // a launcher that is there answers in a moment
+constexpr milliseconds kAttemptTimeout{3000};  // a launcher that is there answers in a moment
 constexpr milliseconds kPause{100};
 
-struct Endpoint {
+struct LauncherEndpoint {
   std::string text;
   std::string host;
   std::string port;
 };
 
-Endpoint parse_endpoint(const std::string& text) {
+LauncherEndpoint parse_endpoint(const std::string& text) {
   const size_t colon = text.rfind(':');
   if (colon != std::string::npos) {
     std::string host = text.substr(0, colon);
@@ -47,8 +47,9 @@ Endpoint parse_endpoint(const std::string& text) {
 }
 
 // A name may be known later than its host is wanted: that is asked each time.
-std::optional<tcp::endpoint> find(boost::asio::io_context& io, const Endpoint& endpoint,
-                                  std::string& reason) {
+std::optional<tcp::endpoint> resolve_endpoint(boost::asio::io_context& io,
+                                              const LauncherEndpoint& endpoint,
+                                              std::string& reason) {
   error_code error;
   const auto found = tcp::resolver(io).resolve(endpoint.host, endpoint.port, error);
   if (!error && !found.empty()) return found.begin()->endpoint();
@@ -56,8 +57,8 @@ std::optional<tcp::endpoint> find(boost::asio::io_context& io, const Endpoint& e
   return std::nullopt;
 }
 
-std::vector<Endpoint> parse_endpoints(const std::string& texts) {
-  std::vector<Endpoint> endpoints;
+std::vector<LauncherEndpoint> parse_endpoints(const std::string& texts) {
+  std::vector<LauncherEndpoint> endpoints;
   size_t begin = 0;
   for (size_t end = 0; end != std::string::npos; begin = end + 1) {
     end = texts.find(',', begin);
@@ -67,9 +68,9 @@ std::vector<Endpoint> parse_endpoints(const std::string& texts) {
 }
 
 // One attempt. Each step is asynchronous only so that it can be ended.
-class Attempt {
+class DialAttempt {
  public:
-  Attempt(boost::asio::io_context& io, const HmacKey& secret)
+  DialAttempt(boost::asio::io_context& io, const HmacKey& secret)
       : io_(io), socket_(io), secret_(secret) {}
 
   // Null with the reason where nobody answers as a launcher does.
@@ -80,7 +81,7 @@ class Attempt {
     if (reason.empty()) reason = step([&] { read(greeting); });
     if (!reason.empty()) return nullptr;
     try {
-      return shake_hands(AgentHandshake(secret_, greeting), reason);
+      return run_handshake(AgentHandshake(secret_, greeting), reason);
     } catch (const Error& error) {
       reason = error.what();
       return nullptr;
@@ -88,7 +89,7 @@ class Attempt {
   }
 
  private:
-  std::shared_ptr<Channel> shake_hands(const AgentHandshake& handshake, std::string& reason) {
+  std::shared_ptr<Channel> run_handshake(const AgentHandshake& handshake, std::string& reason) {
     std::string proof(kProofBytes, '\0');
     reason = step([&] {
       boost::asio::async_write(socket_, boost::asio::buffer(handshake.answer()),
@@ -99,10 +100,10 @@ class Attempt {
       reason += ", as where a launcher has another secret (ZEROTH_SECRET)";
       return nullptr;
     }
-    const auto seals = handshake.accept(proof);
-    if (seals) {
-      keep_from_children(socket_.native_handle());
-      return std::make_shared<Channel>(std::move(socket_), *seals);
+    const auto macs = handshake.accept(proof);
+    if (macs) {
+      set_close_on_exec(socket_.native_handle());
+      return std::make_shared<Channel>(std::move(socket_), *macs);
     }
     reason = "what answers there does not know the run's secret";
     return nullptr;
@@ -118,7 +119,7 @@ class Attempt {
     result_.reset();
     begin();
     io_.restart();
-    const auto end = std::chrono::steady_clock::now() + kAttempt;
+    const auto end = std::chrono::steady_clock::now() + kAttemptTimeout;
     while (!result_ && io_.run_one_until(end) > 0) {
     }
     if (result_) return *result_ ? result_->message() : "";
@@ -126,7 +127,7 @@ class Attempt {
     socket_.close(ignored);
     io_.restart();
     io_.run();  // what was waited for ends now
-    return fmt::format("no answer within {} s", kAttempt.count() / 1000);
+    return fmt::format("no answer within {} s", kAttemptTimeout.count() / 1000);
   }
 
   boost::asio::io_context& io_;
@@ -140,17 +141,17 @@ class Attempt {
 std::shared_ptr<Channel> connect_to_launcher(boost::asio::io_context& io,
                                              const std::string& endpoints, const HmacKey& secret,
                                              milliseconds limit,
-                                             const std::function<void(const std::string&)>& say) {
-  const std::vector<Endpoint> all = parse_endpoints(endpoints);
+                                             const std::function<void(const std::string&)>& log) {
+  const std::vector<LauncherEndpoint> all = parse_endpoints(endpoints);
   const auto begin = std::chrono::steady_clock::now();
   const auto end = begin + limit;
   SlowWait slow;
   while (true) {
     std::vector<std::string> reasons;
-    for (const Endpoint& endpoint : all) {
+    for (const LauncherEndpoint& endpoint : all) {
       std::string reason;
-      const auto where = find(io, endpoint, reason);
-      auto channel = where ? Attempt(io, secret).run(*where, reason) : nullptr;
+      const auto where = resolve_endpoint(io, endpoint, reason);
+      auto channel = where ? DialAttempt(io, secret).run(*where, reason) : nullptr;
       io.restart();
       if (channel) return channel;
       reasons.push_back(fmt::format("{}: {}", endpoint.text, reason));
@@ -158,8 +159,8 @@ std::shared_ptr<Channel> connect_to_launcher(boost::asio::io_context& io,
     const auto now = std::chrono::steady_clock::now();
     if (now >= end) throw Error("the launcher cannot be reached: {}", fmt::join(reasons, "; "));
     const auto waited = std::chrono::duration_cast<milliseconds>(now - begin);
-    if (say && slow.due(waited))
-      say(fmt::format(
+    if (log && slow.due(waited))
+      log(fmt::format(
           "the launcher cannot be reached yet: {}; trying again, {} s by now, up to {} s",
           fmt::join(reasons, "; "), waited.count() / 1000, limit.count() / 1000));
     std::this_thread::sleep_for(kPause);

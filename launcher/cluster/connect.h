@@ -17,6 +17,6 @@ namespace zeroth::launcher {
 // each endpoint said last; a wait that lasts it tells `say` (base/slow_wait.h).
 std::shared_ptr<Channel> connect_to_launcher(
     boost::asio::io_context& io, const std::string& endpoints, const HmacKey& secret,
-    std::chrono::milliseconds limit, const std::function<void(const std::string&)>& say = {});
+    std::chrono::milliseconds limit, const std::function<void(const std::string&)>& log = {});
 
 }  // namespace zeroth::launcher

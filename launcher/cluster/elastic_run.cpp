@@ -15,91 +15,91 @@
 #include <utility>
 #include <vector>
 
-#include "base/end_signals.h"
 #include "base/error.h"
 #include "base/slow_wait.h"
+#include "base/termination_signals.h"
 #include "base/units.h"
-#include "launcher/cluster/elastic_words.h"
-#include "launcher/cluster/host_round.h"
-#include "launcher/cluster/host_watch.h"
-#include "launcher/cluster/turnout.h"
-#include "launcher/run/committed.h"
-#include "launcher/run/round.h"
-#include "launcher/run/running_timer.h"
+#include "launcher/cluster/elastic_messages.h"
+#include "launcher/cluster/multi_node_attempt.h"
+#include "launcher/cluster/node_tracker.h"
+#include "launcher/cluster/rendezvous_state.h"
+#include "launcher/run/newest_checkpoint.h"
+#include "launcher/run/restart_policy.h"
+#include "launcher/run/suspendable_timer.h"
 
 namespace zeroth::launcher {
 namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kTick{100}, kStartersEnd{5'000};
-constexpr milliseconds kQuiet{3'000};  // in which nobody needs to be told of anything
+constexpr milliseconds kTick{100}, kLaunchExitLimit{5'000};
+constexpr milliseconds kQuietPeriod{3'000};  // in which nobody needs to be told of anything
 
 class ElasticRun {
  public:
-  explicit ElasticRun(const HostsLaunch& launch);
+  explicit ElasticRun(const MultiNodeConfig& config);
 
   JobOutcome run();
 
  private:
-  JobOutcome go_through_rounds();
-  bool gather();  // false: there are not enough hosts, or a signal came
-  void ask_all();
-  void consider();
+  JobOutcome run_attempts();
+  bool wait_for_quorum();  // false: there are not enough hosts, or a signal came
+  void recheck_all();
+  void update_state();
   void check_first_round() const;
-  JobOutcome run_round();
-  void regroup();
+  JobOutcome run_attempt();
+  void request_restart();
   bool on_leaving(const std::vector<int>& nodes, int signal);
   void drop_leaving();
-  std::optional<int> free_number(const std::string& name);
+  std::optional<int> find_free_index(const std::string& name);
 
   void tick();
   void give_up_silent();
-  void note_there();
-  void say_that_it_waits(bool enough);
-  void look_for_hosts();
-  void drop_unable();
+  void update_present();
+  void log_waiting(bool has_quorum);
+  void poll_hosts();
+  void drop_unusable();
   std::vector<int> usable() const;
-  Turnout turnout() const;
+  RendezvousState rendezvous_state() const;
   milliseconds last_call() const {
-    return rounds_.current().number == 0 ? plan_.last_call : plan_.next_call;
+    return policy_.current().index == 0 ? elastic_.last_call : elastic_.restart_last_call;
   }
-  std::vector<int> with_ranks() const;  // the usable ones that the next round has
-  JobOutcome too_few() const;
+  std::vector<int> next_attempt_nodes() const;  // the usable ones that the next round has
+  JobOutcome quorum_failure() const;
   JobOutcome stopped() const;
   void wait_for_signals();
 
-  const HostsLaunch& launch_;
-  const ElasticPlan& plan_;
+  const MultiNodeConfig& config_;
+  const ElasticConfig& elastic_;
   boost::asio::io_context io_;
   boost::asio::signal_set signals_;
-  RunningTimer timer_;
-  Agents agents_;
-  HostWatch watch_;
-  Rounds rounds_;
-  milliseconds waited_{0}, since_enough_{0}, since_look_{0};
+  SuspendableTimer timer_;
+  AgentPool agents_;
+  NodeTracker watch_;
+  RestartPolicy policy_;
+  milliseconds waited_{0}, since_quorum_{0}, since_poll_{0};
   SlowWait slow_;
-  std::optional<NextStep> step_;  // of the hosts that are waited for; empty: ranks run
-  std::unique_ptr<HostRound> round_;
-  std::string why_regrouped_;                // why a round without a failure is ended
-  std::map<int, int> leaving_;               // hosts that were sent a signal, and which
-  std::string saved_;                        // the newest checkpoint when the round began
-  std::map<std::string, std::string> told_;  // what is wrong, by the host's name
-  std::set<int> told_of_;                    // the same, by its number
-  std::map<int, milliseconds> silent_for_;   // hosts that have not answered yet
+  std::optional<RendezvousAction> action_;  // of the hosts that are waited for; empty: ranks run
+  std::unique_ptr<MultiNodeAttempt> attempt_;
+  std::string restart_reason_;                   // why a round without a failure is ended
+  std::map<int, int> leaving_;                   // hosts that were sent a signal, and which
+  std::string last_checkpoint_;                  // the newest checkpoint when the round began
+  std::map<std::string, std::string> reported_;  // what is wrong, by the host's name
+  std::set<int> reported_nodes_;                 // the same, by its number
+  std::map<int, milliseconds> silent_for_;       // hosts that have not answered yet
   int signal_ = 0;
 };
 
-ElasticRun::ElasticRun(const HostsLaunch& launch)
-    : launch_(launch),
-      plan_(*launch.elastic),
+ElasticRun::ElasticRun(const MultiNodeConfig& config)
+    : config_(config),
+      elastic_(*config.elastic),
       signals_(io_),
       timer_(io_),
-      agents_(io_, launch.agents, launch.hosts, [this] { consider(); }),
-      watch_(launch.hosts, plan_.try_again),
-      rounds_(make_run_id(), plan_.max_restarts) {
-  for (const int signal : end_signals()) signals_.add(signal);
-  agents_.set_free_number([this](const std::string& name) { return free_number(name); });
+      agents_(io_, config.agents, config.hosts, [this] { update_state(); }),
+      watch_(config.hosts, elastic_.retry_interval),
+      policy_(make_run_id(), elastic_.max_restarts) {
+  for (const int signal : termination_signals()) signals_.add(signal);
+  agents_.set_find_free_index([this](const std::string& name) { return find_free_index(name); });
 }
 
 JobOutcome ElasticRun::run() {
@@ -108,162 +108,167 @@ JobOutcome ElasticRun::run() {
   tick();
   JobOutcome outcome;
   try {
-    outcome = go_through_rounds();
+    outcome = run_attempts();
   } catch (...) {
     timer_.cancel();
-    round_.reset();
-    agents_.dismiss(1, "its launcher has failed");
-    agents_.let_go();
+    attempt_.reset();
+    agents_.shut_down_agents(1, "its launcher has failed");
+    agents_.shut_down();
     throw;
   }
   timer_.cancel();
   const std::string refused = agents_.refused();
-  if (!refused.empty()) agents_.say("warning: " + refused);
-  agents_.close_door();
-  agents_.dismiss(exit_status(outcome, plan_.requeue_code), "");
-  agents_.end_starters(kStartersEnd);
+  if (!refused.empty()) agents_.log("warning: " + refused);
+  agents_.stop_accepting();
+  agents_.shut_down_agents(to_exit_code(outcome, elastic_.requeue_code), "");
+  agents_.end_launch_processes(kLaunchExitLimit);
   return outcome;
 }
 
-JobOutcome ElasticRun::go_through_rounds() {
-  while (gather()) {
-    JobOutcome outcome = run_round();
-    if (signal_ != 0 && outcome.end == JobEnd::kRegrouped) return stopped();
-    if (has_saved_more(saved_, plan_.newest_checkpoint())) rounds_.forgive();
-    if (!rounds_.go_on(outcome, outcome.end == JobEnd::kRegrouped ? why_regrouped_ : "")) {
-      const std::string why = rounds_.why_no_more(outcome);
+JobOutcome ElasticRun::run_attempts() {
+  while (wait_for_quorum()) {
+    JobOutcome outcome = run_attempt();
+    if (signal_ != 0 && outcome.end == JobEnd::kRestartRequested) return stopped();
+    if (has_new_checkpoint(last_checkpoint_, elastic_.newest_checkpoint()))
+      policy_.reset_restarts();
+    if (!policy_.start_next(outcome,
+                            outcome.end == JobEnd::kRestartRequested ? restart_reason_ : "")) {
+      const std::string why = policy_.no_restart_reason(outcome);
       if (!why.empty()) outcome.message += "\nzeroth: " + why;
       return outcome;
     }
-    if (!outcome.message.empty()) launch_.tell(outcome.message);
-    why_regrouped_.clear();
+    if (!outcome.message.empty()) config_.log_outcome(outcome.message);
+    restart_reason_.clear();
   }
-  return signal_ != 0 ? stopped() : too_few();
+  return signal_ != 0 ? stopped() : quorum_failure();
 }
 
-bool ElasticRun::gather() {
-  step_ = NextStep::kWait;
-  slow_ = SlowWait(kQuiet);
+bool ElasticRun::wait_for_quorum() {
+  action_ = RendezvousAction::kWait;
+  slow_ = SlowWait(kQuietPeriod);
   drop_leaving();
-  waited_ = since_enough_ = milliseconds(0);
+  waited_ = since_quorum_ = milliseconds(0);
   io_.restart();
-  if (rounds_.current().number > 0) ask_all();
-  consider();
-  if (*step_ == NextStep::kWait && signal_ == 0) io_.run();
+  if (policy_.current().index > 0) recheck_all();
+  update_state();
+  if (*action_ == RendezvousAction::kWait && signal_ == 0) io_.run();
   check_first_round();
-  const bool enough = step_ == NextStep::kStart && signal_ == 0;
-  step_.reset();
-  return enough;
+  const bool has_quorum = action_ == RendezvousAction::kStart && signal_ == 0;
+  action_.reset();
+  return has_quorum;
 }
 
 // Those that ran ranks, and spares: whether they still can, and which port is free now.
-void ElasticRun::ask_all() {
-  const RollCall& roll = agents_.roll();
-  for (int node = 0; node < roll.num_hosts(); ++node) {
-    if (agents_.is_there(node))
-      agents_.ask_again(node);
-    else if (roll.is_ready(node) && told_of_.insert(node).second)  // the round's outcome says why
-      agents_.lose(node, "it was lost");
+void ElasticRun::recheck_all() {
+  const NodeReadiness& readiness = agents_.readiness();
+  for (int node = 0; node < readiness.num_nodes(); ++node) {
+    if (agents_.is_connected(node))
+      agents_.recheck_node(node);
+    else if (readiness.is_ready(node) &&
+             reported_nodes_.insert(node).second)  // the round's outcome says why
+      agents_.drop_agent(node, "it was lost");
   }
 }
 
 // After all that changes.
-void ElasticRun::consider() {
-  drop_unable();
-  if (round_) return regroup();
-  if (!step_) return;
-  step_ = next_step(plan_.hosts, turnout(), {last_call(), plan_.wait});
-  const bool hopeless = rounds_.current().number == 0 && !launch_.agents.join_port &&
-                        agents_.roll().is_complete() && !agents_.roll().complaint().empty() &&
-                        std::ssize(usable()) < plan_.hosts.min;
-  if (hopeless) step_ = NextStep::kGiveUp;
-  if (*step_ != NextStep::kWait) io_.stop();
+void ElasticRun::update_state() {
+  drop_unusable();
+  if (attempt_) return request_restart();
+  if (!action_) return;
+  action_ = next_action(elastic_.hosts, rendezvous_state(), {last_call(), elastic_.join_timeout});
+  const bool hopeless = policy_.current().index == 0 && !config_.agents.join_port &&
+                        agents_.readiness().is_complete() && !agents_.readiness().error().empty() &&
+                        std::ssize(usable()) < elastic_.hosts.min;
+  if (hopeless) action_ = RendezvousAction::kGiveUp;
+  if (*action_ != RendezvousAction::kWait) io_.stop();
 }
 
 void ElasticRun::check_first_round() const {
-  if (rounds_.current().number > 0 || *step_ != NextStep::kGiveUp || signal_ != 0) return;
-  const std::string complaint = agents_.roll().complaint();
-  if (!complaint.empty() && !launch_.agents.join_port) throw Error("{}", complaint);
+  if (policy_.current().index > 0 || *action_ != RendezvousAction::kGiveUp || signal_ != 0) return;
+  const std::string error = agents_.readiness().error();
+  if (!error.empty() && !config_.agents.join_port) throw Error("{}", error);
 }
 
 // An agent that cannot run ranks is let go, so that its host can be tried again.
-void ElasticRun::drop_unable() {
-  const RollCall& roll = agents_.roll();
-  for (int node = 0; node < roll.num_hosts(); ++node) {
+void ElasticRun::drop_unusable() {
+  const NodeReadiness& readiness = agents_.readiness();
+  for (int node = 0; node < readiness.num_nodes(); ++node) {
     // What has ranks was content when they began. Of two that are one machine the first may be lost
     // already, and the second be what has come back: that is seen once the round is over.
-    if (round_ && (round_->has(node) || roll.has_gpus_of_others(node))) continue;
-    const std::vector<std::string> problems = roll.problems(node);
-    if (problems.empty() || !told_of_.insert(node).second) continue;
+    if (attempt_ && (attempt_->has(node) || readiness.has_gpu_conflict(node))) continue;
+    const std::vector<std::string> problems = readiness.problems(node);
+    if (problems.empty() || !reported_nodes_.insert(node).second) continue;
     const std::string text = fmt::format("{}", fmt::join(problems, "; "));
-    if (std::exchange(told_[roll.name(node)], text) != text)
-      agents_.say_rarely(fmt::format("host {} takes no part: {}", roll.name(node), text));
-    if (agents_.is_there(node)) agents_.lose(node, text);
+    if (std::exchange(reported_[readiness.name(node)], text) != text)
+      agents_.log_throttled(fmt::format("host {} takes no part: {}", readiness.name(node), text));
+    if (agents_.is_connected(node)) agents_.drop_agent(node, text);
   }
 }
 
 std::vector<int> ElasticRun::usable() const {
   std::vector<int> nodes;
-  for (int node = 0; node < agents_.roll().num_hosts(); ++node)
-    if (agents_.is_there(node) && agents_.roll().is_usable(node) &&
-        watch_.is_wanted(agents_.host(node)))
+  for (int node = 0; node < agents_.readiness().num_nodes(); ++node)
+    if (agents_.is_connected(node) && agents_.readiness().is_usable(node) &&
+        watch_.is_eligible(agents_.host(node)))
       nodes.push_back(node);
   watch_.sort(nodes, agents_.hosts());
   return nodes;
 }
 
-Turnout ElasticRun::turnout() const {
-  const RollCall& roll = agents_.roll();
-  Turnout turnout{.usable = static_cast<int>(usable().size()),
-                  .awaited = static_cast<int>(roll.unanswered().size()),
-                  .waited = waited_,
-                  .since_enough = since_enough_};
-  if (rounds_.current().number == 0) {
-    const int to_come = static_cast<int>(launch_.hosts.size()) + plan_.expected - roll.num_hosts();
-    turnout.awaited += std::max(0, to_come);
+RendezvousState ElasticRun::rendezvous_state() const {
+  const NodeReadiness& readiness = agents_.readiness();
+  RendezvousState rendezvous_state{.num_usable = static_cast<int>(usable().size()),
+                                   .num_pending = static_cast<int>(readiness.unanswered().size()),
+                                   .waited = waited_,
+                                   .since_quorum = since_quorum_};
+  if (policy_.current().index == 0) {
+    const int to_come =
+        static_cast<int>(config_.hosts.size()) + elastic_.expected_joiners - readiness.num_nodes();
+    rendezvous_state.num_pending += std::max(0, to_come);
   }
-  return turnout;
+  return rendezvous_state;
 }
 
-std::vector<int> ElasticRun::with_ranks() const {
+std::vector<int> ElasticRun::next_attempt_nodes() const {
   std::vector<int> nodes = usable();
-  const auto is_restless = [this](int node) {
-    return watch_.is_restless(node) && !watch_.has_stayed(node, plan_.stay);
+  const auto is_flapping = [this](int node) {
+    return watch_.is_flapping(node) && !watch_.is_stable(node, elastic_.stable_time);
   };
-  const auto steady = std::ssize(nodes) - std::count_if(nodes.begin(), nodes.end(), is_restless);
-  if (steady >= plan_.hosts.min) std::erase_if(nodes, is_restless);
-  nodes.resize(std::min(nodes.size(), static_cast<size_t>(plan_.hosts.max)));
+  const auto steady = std::ssize(nodes) - std::count_if(nodes.begin(), nodes.end(), is_flapping);
+  if (steady >= elastic_.hosts.min) std::erase_if(nodes, is_flapping);
+  nodes.resize(std::min(nodes.size(), static_cast<size_t>(elastic_.hosts.max)));
   return nodes;
 }
 
-JobOutcome ElasticRun::run_round() {
-  const Round& current = rounds_.current();
-  round_ = std::make_unique<HostRound>(
-      io_, launch_, agents_, with_ranks(), current,
+JobOutcome ElasticRun::run_attempt() {
+  const RestartAttempt& current = policy_.current();
+  attempt_ = std::make_unique<MultiNodeAttempt>(
+      io_, config_, agents_, next_attempt_nodes(), current,
       [this](const std::vector<int>& nodes, int signal) { return on_leaving(nodes, signal); });
-  saved_ = plan_.newest_checkpoint();
-  if (current.number > 0)
-    agents_.note(fmt::format("round {} on {} with {} ({})", current.number,
-                             counted(std::ssize(round_->nodes()), "host"),
-                             counted(round_->num_ranks(), "rank"), rounds_.describe_restarts()));
-  agents_.compare_with(round_->nodes().front());
+  last_checkpoint_ = elastic_.newest_checkpoint();
+  if (current.index > 0)
+    agents_.log_note(fmt::format("round {} on {} with {} ({})", current.index,
+                                 pluralize(std::ssize(attempt_->nodes()), "host"),
+                                 pluralize(attempt_->num_ranks(), "rank"),
+                                 policy_.describe_restarts()));
+  agents_.compare_with(attempt_->nodes().front());
   io_.restart();
-  const JobOutcome outcome = round_->run();
-  round_.reset();
+  const JobOutcome outcome = attempt_->run();
+  attempt_.reset();
   io_.restart();
   return outcome;
 }
 
-void ElasticRun::regroup() {
-  if (!why_regrouped_.empty() || signal_ != 0) return;
+void ElasticRun::request_restart() {
+  if (!restart_reason_.empty() || signal_ != 0) return;
   std::vector<std::string> names;
-  for (const int node : with_ranks()) {
-    if (!round_->has(node) && watch_.has_stayed(node, plan_.stay))
+  for (const int node : next_attempt_nodes()) {
+    if (!attempt_->has(node) && watch_.is_stable(node, elastic_.stable_time))
       names.push_back(agents_.host(node).host);
   }
-  if (names.empty() || std::ssize(round_->nodes()) >= plan_.hosts.max) return;
-  why_regrouped_ = have_come(names);
-  round_->regroup(why_regrouped_ + ": the ranks save, and start again with it");
+  if (names.empty() || std::ssize(attempt_->nodes()) >= elastic_.hosts.max) return;
+  restart_reason_ = describe_joined(names);
+  attempt_->request_restart(restart_reason_ + ": the ranks save, and start again with it");
 }
 
 bool ElasticRun::on_leaving(const std::vector<int>& nodes, int signal) {
@@ -271,36 +276,36 @@ bool ElasticRun::on_leaving(const std::vector<int>& nodes, int signal) {
     return leaving_.count(node) == 0 && std::count(nodes.begin(), nodes.end(), node) == 0;
   };
   const std::vector<int> all = usable();
-  if (std::count_if(all.begin(), all.end(), stays) < plan_.hosts.min) return false;
+  if (std::count_if(all.begin(), all.end(), stays) < elastic_.hosts.min) return false;
   std::vector<std::string> names;
   for (const int node : nodes) {
     leaving_[node] = signal;
     names.push_back(agents_.host(node).host);
   }
-  const std::string why = were_sent(names, signal);
-  if (!why_regrouped_.empty()) {
-    agents_.note(why + ": the run goes on without it");
+  const std::string why = describe_signaled(names, signal);
+  if (!restart_reason_.empty()) {
+    agents_.log_note(why + ": the run goes on without it");
   } else {
-    why_regrouped_ = why;
-    round_->regroup(why + ", no other: the ranks save, and start again without it");
+    restart_reason_ = why;
+    attempt_->request_restart(why + ", no other: the ranks save, and start again without it");
   }
   return true;
 }
 
 void ElasticRun::drop_leaving() {
   for (const auto& [node, signal] : std::exchange(leaving_, {})) {
-    told_of_.insert(node);
-    agents_.lose(node, "it was sent " + signal_name(signal), 128 + signal);
+    reported_nodes_.insert(node);
+    agents_.drop_agent(node, "it was sent " + signal_name(signal), 128 + signal);
   }
 }
 
 // Of hosts that were added later: one that is gone, and has no ranks.
-std::optional<int> ElasticRun::free_number(const std::string& name) {
-  for (int node = static_cast<int>(launch_.hosts.size()); node < agents_.roll().num_hosts();
+std::optional<int> ElasticRun::find_free_index(const std::string& name) {
+  for (int node = static_cast<int>(config_.hosts.size()); node < agents_.readiness().num_nodes();
        ++node) {
-    if (agents_.host(node).host != name || agents_.is_there(node)) continue;
-    if (!agents_.roll().has_answered(node) || (round_ && round_->has(node))) continue;
-    told_of_.erase(node);
+    if (agents_.host(node).host != name || agents_.is_connected(node)) continue;
+    if (!agents_.readiness().has_answered(node) || (attempt_ && attempt_->has(node))) continue;
+    reported_nodes_.erase(node);
     silent_for_.erase(node);
     return node;
   }
@@ -311,65 +316,67 @@ void ElasticRun::tick() {
   timer_.start(kTick, [this] {
     tick();
     give_up_silent();
-    const bool enough = std::ssize(usable()) >= plan_.hosts.min;
+    const bool has_quorum = std::ssize(usable()) >= elastic_.hosts.min;
     waited_ += kTick;
-    since_enough_ = enough ? since_enough_ + kTick : milliseconds(0);
-    since_look_ += kTick;
-    note_there();
-    if (step_ && slow_.due(waited_)) say_that_it_waits(enough);
-    if (since_look_ >= plan_.look_again) look_for_hosts();
-    consider();
+    since_quorum_ = has_quorum ? since_quorum_ + kTick : milliseconds(0);
+    since_poll_ += kTick;
+    update_present();
+    if (action_ && slow_.due(waited_)) log_waiting(has_quorum);
+    if (since_poll_ >= elastic_.poll_interval) poll_hosts();
+    update_state();
   });
 }
 
 void ElasticRun::give_up_silent() {
-  for (int node = 0; node < agents_.roll().num_hosts(); ++node) {
-    if (agents_.roll().has_answered(node)) {
+  for (int node = 0; node < agents_.readiness().num_nodes(); ++node) {
+    if (agents_.readiness().has_answered(node)) {
       silent_for_.erase(node);
-    } else if ((silent_for_[node] += kTick) >= launch_.limit) {
-      agents_.lose(node, no_answer_within(launch_.limit));
+    } else if ((silent_for_[node] += kTick) >= config_.answer_timeout) {
+      agents_.drop_agent(node, describe_timeout(config_.answer_timeout));
     }
   }
 }
 
-void ElasticRun::note_there() {
+void ElasticRun::update_present() {
   std::map<int, std::string> nodes;
   for (const int node : usable())  // others may have the name of one that is there from the start
-    nodes[node] = fmt::format("{} {} {}", node < std::ssize(launch_.hosts), agents_.host(node).host,
-                              agents_.roll().ready(node).machine);
-  watch_.note_there(kTick, nodes);
+    nodes[node] = fmt::format("{} {} {}", node < std::ssize(config_.hosts), agents_.host(node).host,
+                              agents_.readiness().ready(node).machine);
+  watch_.update_present(kTick, nodes);
 }
 
-void ElasticRun::say_that_it_waits(bool enough) {
-  agents_.note(waits_for_more(usable().size(), plan_.hosts.min, enough ? last_call() : plan_.wait,
-                              agents_.roll().unanswered()));
+void ElasticRun::log_waiting(bool has_quorum) {
+  agents_.log_note(describe_waiting(usable().size(), elastic_.hosts.min,
+                                    has_quorum ? last_call() : elastic_.join_timeout,
+                                    agents_.readiness().unanswered()));
 }
 
 // Hosts that came to the hostfile, and those that are not there any more.
-void ElasticRun::look_for_hosts() {
+void ElasticRun::poll_hosts() {
   try {
-    if (plan_.look_for_hosts) watch_.set_wanted(plan_.look_for_hosts());
+    if (elastic_.poll_hosts) watch_.set_hostfile(elastic_.poll_hosts());
   } catch (const Error& error) {
     const std::string text = error.what();
-    if (std::exchange(told_[""], text) != text)
-      agents_.say(fmt::format("warning: hosts stay as they were: {}", text));
+    if (std::exchange(reported_[""], text) != text)
+      agents_.log(fmt::format("warning: hosts stay as they were: {}", text));
   }
-  const auto is_trying = [this](const HostSlots& host) {
-    for (int node = 0; node < agents_.roll().num_hosts(); ++node)
+  const auto is_pending = [this](const HostSlots& host) {
+    for (int node = 0; node < agents_.readiness().num_nodes(); ++node)
       if (agents_.host(node).host == host.host &&
-          (agents_.is_there(node) || !agents_.roll().has_answered(node)))
+          (agents_.is_connected(node) || !agents_.readiness().has_answered(node)))
         return true;
     return false;
   };
-  for (const HostSlots& host : watch_.to_try(since_look_, is_trying)) agents_.add(host);
-  since_look_ = milliseconds(0);
+  for (const HostSlots& host : watch_.hosts_to_retry(since_poll_, is_pending)) agents_.add(host);
+  since_poll_ = milliseconds(0);
 }
 
-JobOutcome ElasticRun::too_few() const {
+JobOutcome ElasticRun::quorum_failure() const {
   std::vector<std::string> there;
   for (const int node : usable()) there.push_back(agents_.host(node).host);
-  return {.status = plan_.requeue_code,
-          .message = too_few_hosts(there, plan_.hosts.min, plan_.wait, plan_.requeue_code),
+  return {.status = elastic_.requeue_code,
+          .message = describe_missing_quorum(there, elastic_.hosts.min, elastic_.join_timeout,
+                                             elastic_.requeue_code),
           .end = JobEnd::kFailed};
 }
 
@@ -385,15 +392,15 @@ void ElasticRun::wait_for_signals() {
   signals_.async_wait([this](boost::system::error_code error, int signal) {
     if (error) return;
     if (signal_ == 0) signal_ = signal;
-    round_ ? round_->on_signal(signal) : io_.stop();
+    attempt_ ? attempt_->on_signal(signal) : io_.stop();
     wait_for_signals();
   });
 }
 
 }  // namespace
 
-JobOutcome run_elastic(const HostsLaunch& launch) {
-  return ElasticRun(launch).run();
+JobOutcome run_elastic(const MultiNodeConfig& config) {
+  return ElasticRun(config).run();
 }
 
 }  // namespace zeroth::launcher

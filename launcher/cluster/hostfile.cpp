@@ -5,7 +5,7 @@
 #include <charconv>
 #include <map>
 
-#include "base/complaints.h"
+#include "base/diagnostics.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/regular_file.h"
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t\r\v\f";
 constexpr std::string_view kForm = "expected 'HOST slots=N'";
-constexpr size_t kMostNameBytes = 253, kMostLabelBytes = 63, kMostUserBytes = 64;
+constexpr size_t kMaxNameBytes = 253, kMaxLabelBytes = 63, kMaxUserBytes = 64;
 
 bool is_letter_or_digit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -31,14 +31,14 @@ bool is_plain(std::string_view text, std::string_view others) {
          std::all_of(text.begin(), text.end(), fits);
 }
 
-std::string_view without_brackets(std::string_view address) {
+std::string_view strip_brackets(std::string_view address) {
   const bool both = address.size() > 2 && address.front() == '[' && address.back() == ']';
   return both ? address.substr(1, address.size() - 2) : address;
 }
 
-std::string_view address_of(std::string_view host) {
+std::string_view host_address(std::string_view host) {
   const size_t at = host.rfind('@');
-  return without_brackets(at == std::string_view::npos ? host : host.substr(at + 1));
+  return strip_brackets(at == std::string_view::npos ? host : host.substr(at + 1));
 }
 
 // "fe80::1%eth0": the interface is no part of the address.
@@ -51,33 +51,33 @@ bool is_ipv6_address(std::string_view text) {
 }
 
 bool is_name(std::string_view text) {
-  if (!is_plain(text, "._-") || text.size() > kMostNameBytes) return false;
+  if (!is_plain(text, "._-") || text.size() > kMaxNameBytes) return false;
   size_t label = 0;
   for (const char c : text) {
     if (c == '.' && label == 0) return false;
     label = c == '.' ? 0 : label + 1;
-    if (label > kMostLabelBytes) return false;
+    if (label > kMaxLabelBytes) return false;
   }
   return true;
 }
 
-std::string_view cut_word(std::string_view& text) {
+std::string_view next_word(std::string_view& text) {
   const size_t end = std::min(text.find_first_of(kBlanks), text.size());
   const std::string_view word = text.substr(0, end);
   text.remove_prefix(std::min(text.find_first_not_of(kBlanks, end), text.size()));
   return word;
 }
 
-std::string_view without_ends(std::string_view text) {
+std::string_view trim_line(std::string_view text) {
   text = text.substr(0, text.find('#'));
   text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
   return text.substr(0, text.find_last_not_of(kBlanks) + 1);
 }
 
 // Reads what stands behind the host; says what is wrong with it.
-std::string read_slots(std::string_view rest, int& slots) {
+std::string parse_slots(std::string_view rest, int& slots) {
   constexpr std::string_view kKey = "slots=";
-  const std::string_view word = cut_word(rest);
+  const std::string_view word = next_word(rest);
   if (!word.starts_with(kKey))
     return word.empty() ? fmt::format("slots=N is missing; {}", kForm)
                         : fmt::format("'{}' in place of slots=N", shortened(word));
@@ -86,8 +86,8 @@ std::string read_slots(std::string_view rest, int& slots) {
   const auto [stop, error] = std::from_chars(digits.data(), end, slots);
   const bool number = !digits.empty() && digits.front() != '-' && stop == end;
   if (!number) return fmt::format("slots={}: must be a whole number", shortened(digits));
-  if (error != std::errc() || slots < 1 || slots > kMostSlots)
-    return fmt::format("slots={}: a host has 1 to {}", shortened(digits), kMostSlots);
+  if (error != std::errc() || slots < 1 || slots > kMaxSlots)
+    return fmt::format("slots={}: a host has 1 to {}", shortened(digits), kMaxSlots);
   if (!rest.empty())
     return fmt::format("'{}' behind slots={}: only a comment (#) may stand there", shortened(rest),
                        slots);
@@ -96,24 +96,24 @@ std::string read_slots(std::string_view rest, int& slots) {
 
 }  // namespace
 
-std::string complaint_about_host(std::string_view host) {
+std::string host_error(std::string_view host) {
   const size_t at = host.rfind('@');
   if (at != std::string_view::npos) {
     const std::string_view user = host.substr(0, at);
-    if (!is_plain(user, "._-") || user.size() > kMostUserBytes)
+    if (!is_plain(user, "._-") || user.size() > kMaxUserBytes)
       return fmt::format("'{}' is no user in '{}'", shortened(user), shortened(host));
   }
-  const std::string_view address = address_of(host);
+  const std::string_view address = host_address(host);
   if (is_name(address) || is_ipv6_address(address)) return "";
   return fmt::format("'{}' is neither a host's name nor an address", shortened(host));
 }
 
 bool is_ipv6(std::string_view host) {
-  return is_ipv6_address(address_of(host));
+  return is_ipv6_address(host_address(host));
 }
 
 std::string host_key(std::string_view host) {
-  std::string key(address_of(host));
+  std::string key(host_address(host));
   const size_t percent = key.find('%');
   boost::system::error_code error;
   const auto address = boost::asio::ip::make_address_v6(key.substr(0, percent), error);
@@ -127,40 +127,40 @@ std::string host_key(std::string_view host) {
 
 std::vector<HostEntry> parse_hostfile(std::string_view text, const std::string& name) {
   std::vector<HostEntry> hosts;
-  std::vector<std::string> complaints;
+  std::vector<std::string> errors;
   std::map<std::string, int> lines;  // by host_key
-  const auto complain = [&](int line, const std::string& reason) {
-    complaints.push_back(fmt::format("{}: line {}: {}", shortened(name), line, reason));
+  const auto add_error = [&](int line, const std::string& reason) {
+    errors.push_back(fmt::format("{}: line {}: {}", shortened(name), line, reason));
   };
   for (int line = 1; !text.empty(); ++line) {
     const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view rest = without_ends(text.substr(0, end));
+    std::string_view rest = trim_line(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
     if (rest.empty()) continue;
-    HostEntry entry{.host = std::string(cut_word(rest)), .line = line};
-    const std::string bad_host = complaint_about_host(entry.host);
-    const std::string bad_slots = read_slots(rest, entry.slots);
+    HostEntry entry{.host = std::string(next_word(rest)), .line = line};
+    const std::string bad_host = host_error(entry.host);
+    const std::string bad_slots = parse_slots(rest, entry.slots);
     if (!bad_slots.empty()) {
-      complain(line, bad_slots);
+      add_error(line, bad_slots);
     } else if (!bad_host.empty()) {
-      complain(line, bad_host);
+      add_error(line, bad_host);
     } else if (const auto [found, is_new] = lines.emplace(host_key(entry.host), line); !is_new) {
-      complain(line, fmt::format("host '{}' stands in line {} already", shortened(entry.host),
-                                 found->second));
+      add_error(line, fmt::format("host '{}' stands in line {} already", shortened(entry.host),
+                                  found->second));
     }
     std::erase_if(entry.host, [](char c) { return c == '[' || c == ']'; });
     hosts.push_back(std::move(entry));
   }
-  if (!complaints.empty()) throw UsageError("{}", listed(complaints));
+  if (!errors.empty()) throw UsageError("{}", listed(errors));
   if (hosts.empty()) throw UsageError("{}: no host in it; {} in a line", shortened(name), kForm);
-  if (hosts.size() > kMostHosts)
+  if (hosts.size() > kMaxHosts)
     throw UsageError("{}: {} hosts, at most {} are taken", shortened(name), hosts.size(),
-                     kMostHosts);
+                     kMaxHosts);
   return hosts;
 }
 
 std::vector<HostEntry> read_hostfile(const std::filesystem::path& path) {
-  return parse_hostfile(as_usage([&] { return read_file(path, kMostHostfileBytes); }),
+  return parse_hostfile(rethrow_as_usage_error([&] { return read_file(path, kMaxHostfileBytes); }),
                         path.string());
 }
 

@@ -10,9 +10,9 @@
 namespace zeroth::launcher {
 
 inline constexpr const char* kDefaultHostfile = "/job/hostfile";
-inline constexpr size_t kMostHostfileBytes = size_t{1} << 20;
-inline constexpr size_t kMostHosts = 8192;
-inline constexpr int kMostSlots = 1024;  // of one host
+inline constexpr size_t kMaxHostfileBytes = size_t{1} << 20;
+inline constexpr size_t kMaxHosts = 8192;
+inline constexpr int kMaxSlots = 1024;  // of one host
 
 struct HostEntry {
   std::string host;  // as ssh takes it: [USER@]NAME or [USER@]ADDRESS, an IPv6 one without brackets
@@ -24,9 +24,9 @@ struct HostEntry {
 
 // The lines of a hostfile in their order. Behind the number only a comment may stand; blank lines
 // and comments (from # on) are skipped. Throws one UsageError for all bad lines, each with its
-// number: what is no `HOST slots=N`, N of 0 or beyond kMostSlots, a host that no name can be, one
+// number: what is no `HOST slots=N`, N of 0 or beyond kMaxSlots, a host that no name can be, one
 // that stands twice (another case or user, or another spelling of an IPv6 address, is the same
-// host). So does a file without hosts or with more than kMostHosts. `name` is the file's, for
+// host). So does a file without hosts or with more than kMaxHosts. `name` is the file's, for
 // messages.
 std::vector<HostEntry> parse_hostfile(std::string_view text, const std::string& name);
 
@@ -35,7 +35,7 @@ std::vector<HostEntry> read_hostfile(const std::filesystem::path& path);
 
 // Empty where `host` is [USER@]NAME or [USER@]ADDRESS, else why it is not. What passes begins with
 // no '-' and holds nothing that a shell or ssh would take for something else.
-std::string complaint_about_host(std::string_view host);
+std::string host_error(std::string_view host);
 
 // Without the user and the brackets, in lower case, IPv6 addresses in one spelling: equal for names
 // that reach one host by one name.

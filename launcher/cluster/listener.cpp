@@ -25,9 +25,9 @@ constexpr std::chrono::milliseconds kPause{50};
 }  // namespace
 
 // Closing its socket ends what it waits for.
-struct Listener::Stranger {
-  Stranger(tcp::socket given, const HmacKey& secret)
-      : socket(std::move(given)), timer(socket.get_executor()), handshake(secret) {}
+struct Listener::PendingConnection {
+  PendingConnection(tcp::socket accepted, const HmacKey& secret)
+      : socket(std::move(accepted)), timer(socket.get_executor()), handshake(secret) {}
 
   tcp::socket socket;
   boost::asio::steady_timer timer;
@@ -35,18 +35,18 @@ struct Listener::Stranger {
   std::array<char, kAnswerBytes> answer{};
 };
 
-std::string describe(const Refused& refused) {
-  if (refused.all() == 0) return "";
+std::string describe(const RefusedConnections& refused) {
+  if (refused.total() == 0) return "";
   std::vector<std::string> parts;
   const auto add = [&](int64_t count, const char* what) {
     if (count > 0) parts.push_back(fmt::format("{} {}", count, what));
   };
-  add(refused.wrong, "did not know the run's secret");
-  add(refused.silent, "said nothing");
-  add(refused.crowded, "were too many at a time");
+  add(refused.unauthenticated, "did not know the run's secret");
+  add(refused.timed_out, "said nothing");
+  add(refused.evicted, "were too many at a time");
   return fmt::format("{} to the launcher's port {} refused: {}",
-                     counted(refused.all(), "connection"), refused.all() == 1 ? "was" : "were",
-                     fmt::join(parts, ", "));
+                     pluralize(refused.total(), "connection"),
+                     refused.total() == 1 ? "was" : "were", fmt::join(parts, ", "));
 }
 
 Listener::Listener(boost::asio::io_context& io,
@@ -54,12 +54,12 @@ Listener::Listener(boost::asio::io_context& io,
                    OnAgent on_agent, const ListenerOptions& options)
     : io_(io), secret_(secret), on_agent_(std::move(on_agent)), options_(options) {
   for (const auto& address : addresses) {
-    doors_.push_back({Acceptor(io_), boost::asio::steady_timer(io_)});
-    Acceptor& acceptor = doors_.back().acceptor;
+    sockets_.push_back({Acceptor(io_), boost::asio::steady_timer(io_)});
+    Acceptor& acceptor = sockets_.back().acceptor;
     const tcp::endpoint endpoint(address, static_cast<unsigned short>(options_.port));
     error_code error;
     acceptor.open(endpoint.protocol(), error);
-    if (!error) keep_from_children(acceptor.native_handle());
+    if (!error) set_close_on_exec(acceptor.native_handle());
     // A launcher that was started again finds connections of the one before in its port.
     if (!error && options_.port != 0) acceptor.set_option(Acceptor::reuse_address(true), error);
     if (!error) acceptor.bind(endpoint, error);
@@ -68,86 +68,89 @@ Listener::Listener(boost::asio::io_context& io,
       throw Error("the launcher cannot listen at its address {}{}: {}", address.to_string(),
                   options_.port == 0 ? "" : fmt::format(", port {}", options_.port),
                   error.message());
-    accept(doors_.back());
+    accept(sockets_.back());
   }
 }
 
 std::string Listener::endpoints() const {
   std::vector<std::string> texts;
-  for (const Door& door : doors_) {
+  for (const ListenSocket& listen_socket : sockets_) {
     std::ostringstream text;
-    text << door.acceptor.local_endpoint();
+    text << listen_socket.acceptor.local_endpoint();
     texts.push_back(text.str());
   }
   return fmt::format("{}", fmt::join(texts, ","));
 }
 
-void Listener::accept(Door& door) {
-  door.acceptor.async_accept([this, &door](error_code error, tcp::socket socket) {
-    if (!door.acceptor.is_open()) return;
+void Listener::accept(ListenSocket& listen_socket) {
+  listen_socket.acceptor.async_accept([this, &listen_socket](error_code error, tcp::socket socket) {
+    if (!listen_socket.acceptor.is_open()) return;
     if (!error) {
-      welcome(std::move(socket));
-      return accept(door);
+      start_handshake(std::move(socket));
+      return accept(listen_socket);
     }
-    door.pause.expires_after(kPause);  // as without descriptors: asking at once only burns time
-    door.pause.async_wait([this, &door](error_code stopped) {
-      if (!stopped && door.acceptor.is_open()) accept(door);
+    listen_socket.pause.expires_after(
+        kPause);  // as without descriptors: asking at once only burns time
+    listen_socket.pause.async_wait([this, &listen_socket](error_code stopped) {
+      if (!stopped && listen_socket.acceptor.is_open()) accept(listen_socket);
     });
   });
 }
 
-void Listener::welcome(tcp::socket socket) {
-  keep_from_children(socket.native_handle());
-  if (strangers_.size() >= options_.most_strangers) dismiss(*strangers_.front(), refused_.crowded);
-  const auto stranger = std::make_shared<Stranger>(std::move(socket), secret_);
-  strangers_.push_back(stranger);
+void Listener::start_handshake(tcp::socket socket) {
+  set_close_on_exec(socket.native_handle());
+  if (pending_.size() >= options_.max_pending) drop(*pending_.front(), refused_.evicted);
+  const auto connection = std::make_shared<PendingConnection>(std::move(socket), secret_);
+  pending_.push_back(connection);
   // It fits into the socket's buffer, which is empty: this does not block.
   error_code error;
-  boost::asio::write(stranger->socket, boost::asio::buffer(stranger->handshake.greeting()), error);
-  if (error) return dismiss(*stranger, refused_.silent);
-  stranger->timer.expires_after(options_.handshake_limit);
-  stranger->timer.async_wait([this, stranger](error_code stopped) {
-    if (!stopped && stranger->socket.is_open()) dismiss(*stranger, refused_.silent);
+  boost::asio::write(connection->socket, boost::asio::buffer(connection->handshake.greeting()),
+                     error);
+  if (error) return drop(*connection, refused_.timed_out);
+  connection->timer.expires_after(options_.handshake_limit);
+  connection->timer.async_wait([this, connection](error_code stopped) {
+    if (!stopped && connection->socket.is_open()) drop(*connection, refused_.timed_out);
   });
-  boost::asio::async_read(stranger->socket, boost::asio::buffer(stranger->answer),
-                          [this, stranger](error_code failed, size_t count) {
-                            if (!stranger->socket.is_open()) return;
-                            if (failed)
-                              return dismiss(*stranger,
-                                             count > 0 ? refused_.wrong : refused_.silent);
-                            judge(*stranger);
-                          });
+  boost::asio::async_read(
+      connection->socket, boost::asio::buffer(connection->answer),
+      [this, connection](error_code failed, size_t count) {
+        if (!connection->socket.is_open()) return;
+        if (failed)
+          return drop(*connection, count > 0 ? refused_.unauthenticated : refused_.timed_out);
+        check_answer(*connection);
+      });
 }
 
-void Listener::judge(Stranger& stranger) {
-  const auto accepted = stranger.handshake.accept({stranger.answer.data(), stranger.answer.size()});
-  if (!accepted) return dismiss(stranger, refused_.wrong);
+void Listener::check_answer(PendingConnection& connection) {
+  const auto accepted =
+      connection.handshake.accept({connection.answer.data(), connection.answer.size()});
+  if (!accepted) return drop(connection, refused_.unauthenticated);
   error_code error;
-  boost::asio::write(stranger.socket, boost::asio::buffer(accepted->proof), error);
-  if (error) return dismiss(stranger, refused_.silent);
-  const auto channel = std::make_shared<Channel>(std::move(stranger.socket), accepted->seals);
+  boost::asio::write(connection.socket, boost::asio::buffer(accepted->proof), error);
+  if (error) return drop(connection, refused_.timed_out);
+  const auto channel = std::make_shared<Channel>(std::move(connection.socket), accepted->macs);
   int64_t not_refused = 0;
-  dismiss(stranger, not_refused);
+  drop(connection, not_refused);
   on_agent_(channel);
 }
 
-void Listener::dismiss(Stranger& stranger, int64_t& count) {
+void Listener::drop(PendingConnection& connection, int64_t& count) {
   ++count;
   error_code ignored;
-  stranger.socket.close(ignored);
-  stranger.timer.cancel();
-  strangers_.remove_if([&](const auto& other) { return other.get() == &stranger; });
+  connection.socket.close(ignored);
+  connection.timer.cancel();
+  pending_.remove_if([&](const auto& other) { return other.get() == &connection; });
 }
 
 void Listener::close() {
   error_code ignored;
-  for (Door& door : doors_) {
-    door.acceptor.close(ignored);
-    door.pause.cancel();
+  for (ListenSocket& listen_socket : sockets_) {
+    listen_socket.acceptor.close(ignored);
+    listen_socket.pause.cancel();
   }
-  while (!strangers_.empty()) {
+  while (!pending_.empty()) {
     int64_t not_refused = 0;
-    dismiss(*strangers_.front(), not_refused);
+    drop(*pending_.front(), not_refused);
   }
 }
 

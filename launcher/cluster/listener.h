@@ -20,21 +20,21 @@ struct ListenerOptions {
   // For a connection to prove that it knows the secret.
   std::chrono::milliseconds handshake_limit{5000};
   // Connections that have not yet; one more ends the oldest. Nobody can take more than these.
-  size_t most_strangers = 64;
+  size_t max_pending = 64;
   int port = 0;  // of each address; 0: a free one
 };
 
 // How many connections were refused, by what they did.
-struct Refused {
-  int64_t wrong = 0;    // said something, but not what one says who knows the secret
-  int64_t silent = 0;   // went, or were sent away when their time was over
-  int64_t crowded = 0;  // were the oldest of too many
+struct RefusedConnections {
+  int64_t unauthenticated = 0;  // said something, but not what one says who knows the secret
+  int64_t timed_out = 0;        // went, or were sent away when their time was over
+  int64_t evicted = 0;          // were the oldest of too many
 
-  int64_t all() const { return wrong + silent + crowded; }
-  bool operator==(const Refused&) const = default;
+  int64_t total() const { return unauthenticated + timed_out + evicted; }
+  bool operator==(const RefusedConnections&) const = default;
 };
 // "3 connections to the launcher were refused: ..."; empty where none was.
-std::string describe(const Refused& refused);
+std::string describe(const RefusedConnections& refused);
 
 // Callbacks run in the io_context's thread. Listens until close(); `io` must not run after its end.
 class Listener {
@@ -51,31 +51,31 @@ class Listener {
 
   // "10.0.0.1:4711,[fd00::1]:4712"
   std::string endpoints() const;
-  const Refused& refused() const { return refused_; }
-  size_t num_strangers() const { return strangers_.size(); }
+  const RefusedConnections& refused() const { return refused_; }
+  size_t num_pending() const { return pending_.size(); }
 
   void close();
 
  private:
   using Acceptor = boost::asio::ip::tcp::acceptor;
-  struct Stranger;
-  struct Door {
+  struct PendingConnection;
+  struct ListenSocket {
     Acceptor acceptor;
     boost::asio::steady_timer pause;  // where no more descriptors are to be had
   };
 
-  void accept(Door& door);
-  void welcome(boost::asio::ip::tcp::socket socket);
-  void judge(Stranger& stranger);
-  void dismiss(Stranger& stranger, int64_t& count);
+  void accept(ListenSocket& listen_socket);
+  void start_handshake(boost::asio::ip::tcp::socket socket);
+  void check_answer(PendingConnection& connection);
+  void drop(PendingConnection& connection, int64_t& count);
 
   boost::asio::io_context& io_;
   HmacKey secret_;
   OnAgent on_agent_;
   ListenerOptions options_;
-  std::list<Door> doors_;
-  std::list<std::shared_ptr<Stranger>> strangers_;  // the oldest first
-  Refused refused_;
+  std::list<ListenSocket> sockets_;
+  std::list<std::shared_ptr<PendingConnection>> pending_;  // the oldest first
+  RefusedConnections refused_;
 };
 
 }  // namespace zeroth::launcher

@@ -17,29 +17,31 @@ void visit_fields(Record& r, Visit& visit) {
   if constexpr (std::same_as<T, Problems>) visit(r.texts);
   if constexpr (std::same_as<T, Ready>)
     visit(r.accelerator, r.model, r.master_port, r.notes, r.machine, r.gpus);
-  if constexpr (std::same_as<T, Lines>) visit(r.lines);
-  if constexpr (std::same_as<T, Lines::Line>) visit(r.rank, r.error, r.redraws, r.text);
+  if constexpr (std::same_as<T, OutputLines>) visit(r.lines);
+  if constexpr (std::same_as<T, OutputLines::OutputLine>) visit(r.rank, r.error, r.redraws, r.text);
   if constexpr (std::same_as<T, Warning>) visit(r.text);
-  if constexpr (std::same_as<T, Finished>) visit(r.oom_kills);
-  if constexpr (std::same_as<T, RanksLookedAt>) visit(r.ended, r.stopped);
-  if constexpr (std::same_as<T, RankEnded>) visit(r.rank, r.ending, r.reason);  // the host is known
-  if constexpr (std::same_as<T, Ending>) visit(r.by_signal, r.number);
-  if constexpr (std::same_as<T, StoppedRank>) visit(r.rank, r.pid);
-  if constexpr (std::same_as<T, Signalled>) visit(r.signal);
+  if constexpr (std::same_as<T, Drained>) visit(r.oom_kills);
+  if constexpr (std::same_as<T, RanksPolled>) visit(r.ended, r.stopped);
+  if constexpr (std::same_as<T, RankExit>)
+    visit(r.rank, r.exit_status, r.reason);  // the host is known
+  if constexpr (std::same_as<T, ExitStatus>) visit(r.by_signal, r.code);
+  if constexpr (std::same_as<T, SuspendedRank>) visit(r.rank, r.pid);
+  if constexpr (std::same_as<T, SignalReceived>) visit(r.signal);
   if constexpr (std::same_as<T, SignalRanks>) visit(r.signal);
   if constexpr (std::same_as<T, Suspend>) visit(r.stop);
-  if constexpr (std::same_as<T, Taken>) visit(r.bytes);
+  if constexpr (std::same_as<T, WindowUpdate>) visit(r.bytes);
   if constexpr (std::same_as<T, RemoteJob>) {
-    visit(r.command, r.folder, r.env, r.slots, r.share_gpus, r.oversubscribe, r.bind_cores);
+    visit(r.command, r.working_directory, r.env, r.slots, r.share_gpus, r.oversubscribe,
+          r.bind_cores);
     visit(r.bind_core_list);
-    visit(r.timeout_seconds, r.master_port, r.silence, r.failure_grace, r.requeue_code);
+    visit(r.timeout_seconds, r.master_port, r.liveness_timeout, r.failure_grace, r.requeue_code);
   }
-  if constexpr (std::same_as<T, Start>) {
-    visit(r.first_rank, r.world_size, r.host, r.num_hosts, r.master_addr, r.master_port);
-    visit(r.launch_time, r.terminal_columns, r.round);
+  if constexpr (std::same_as<T, StartRanks>) {
+    visit(r.first_rank, r.world_size, r.node_rank, r.num_nodes, r.master_addr, r.master_port);
+    visit(r.launch_time, r.terminal_columns, r.attempt);
   }
-  if constexpr (std::same_as<T, Round>) visit(r.run, r.number, r.cause);
-  if constexpr (std::same_as<T, LetGo>) visit(r.status, r.why);
+  if constexpr (std::same_as<T, RestartAttempt>) visit(r.run_id, r.index, r.cause);
+  if constexpr (std::same_as<T, Shutdown>) visit(r.status, r.why);
 }
 
 namespace {
@@ -82,7 +84,7 @@ class ShowableTexts {
   void visit(std::vector<Record>& records) {
     for (Record& record : records) visit_fields(record, *this);
   }
-  void visit(Round& round) { visit_fields(round, *this); }
+  void visit(RestartAttempt& attempt) { visit_fields(attempt, *this); }
   template <typename Other>
   void visit(Other& /*number*/) {}
 };
@@ -92,7 +94,7 @@ class ShowableTexts {
 void make_showable(Message& message) {
   std::visit(
       []<typename Kind>(Kind& what) {
-        if constexpr (!std::same_as<Kind, RemoteJob> && !std::same_as<Kind, Lines>) {
+        if constexpr (!std::same_as<Kind, RemoteJob> && !std::same_as<Kind, OutputLines>) {
           ShowableTexts texts;
           visit_fields(what, texts);
         }

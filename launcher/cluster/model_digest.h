@@ -11,8 +11,8 @@ namespace zeroth::launcher {
 std::string model_argument(const std::vector<std::string>& command);
 
 // Of config.json and the indices of its weights (*.index.json), by name and content; weights
-// themselves are left out, which would take minutes. Empty where `folder` is no folder, as with a
-// hub's name. Throws Error where one of the files cannot be read.
-std::string model_digest(const std::string& folder);
+// themselves are left out, which would take minutes. Empty where `directory` is no folder, as with
+// a hub's name. Throws Error where one of the files cannot be read.
+std::string model_digest(const std::string& directory);
 
 }  // namespace zeroth::launcher

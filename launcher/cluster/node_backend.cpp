@@ -11,41 +11,41 @@
 namespace zeroth::launcher {
 namespace {
 
-using Words = std::vector<std::string>;
+using Args = std::vector<std::string>;
 
-void append(Words& words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
+void append(Args& args, const Args& more) {
+  args.insert(args.end(), more.begin(), more.end());
 }
 
-Words names_of(const AgentRequest& request) {
-  Words names;
+Args host_names(const AgentLaunchRequest& request) {
+  Args names;
   for (const HostSlots& host : request.hosts) names.push_back(host.host);
   return names;
 }
 
-std::string joined_names(const AgentRequest& request) {
-  return fmt::format("{}", fmt::join(names_of(request), ","));
+std::string joined_host_names(const AgentLaunchRequest& request) {
+  return fmt::format("{}", fmt::join(host_names(request), ","));
 }
 
-std::string num_hosts(const AgentRequest& request) {
+std::string num_nodes(const AgentLaunchRequest& request) {
   return std::to_string(request.hosts.size());
 }
 
-std::vector<int> all_hosts(const AgentRequest& request) {
+std::vector<int> all_hosts(const AgentLaunchRequest& request) {
   std::vector<int> hosts(request.hosts.size());
   std::iota(hosts.begin(), hosts.end(), 0);
   return hosts;
 }
 
-Words agent_words(const AgentRequest& request, const Words& more) {
-  Words words = {request.zeroth, "agent", "--launcher", request.launcher};
-  append(words, more);
-  return words;
+Args agent_args(const AgentLaunchRequest& request, const Args& more) {
+  Args args = {request.zeroth, "agent", "--launcher", request.launcher};
+  append(args, more);
+  return args;
 }
 
 // One line for the shell of whoever logs in, whatever shell that is.
-std::string remote_line(const Words& words) {
-  return "exec " + joined_for_shell(words);
+std::string remote_command_line(const Args& args) {
+  return "exec " + shell_join(args);
 }
 
 // Shorter than the launcher waits for an agent, so that ssh's own reason comes.
@@ -53,9 +53,9 @@ constexpr const char* kConnectTimeout = "ConnectTimeout=30";
 
 // What runs `line` on one host with the secret as its input. BatchMode: a question would wait for
 // an answer that nobody can give.
-AgentCommand by_ssh(const AgentRequest& request, int host, const Words& args,
-                    const std::string& line) {
-  Words argv = {"ssh", "-o", "BatchMode=yes"};
+AgentCommand ssh_command(const AgentLaunchRequest& request, int host, const Args& args,
+                         const std::string& line) {
+  Args argv = {"ssh", "-o", "BatchMode=yes"};
   if (request.ssh_port) append(argv, {"-p", std::to_string(*request.ssh_port)});
   append(argv, args);  // the first of two ConnectTimeouts counts
   append(argv, {"-o", kConnectTimeout});
@@ -63,11 +63,12 @@ AgentCommand by_ssh(const AgentRequest& request, int host, const Words& args,
   return {.argv = argv, .input = request.secret + "\n", .hosts = {host}};
 }
 
-AgentStart start_by_ssh(const AgentRequest& request) {
-  AgentStart start;
+AgentCommands make_ssh_commands(const AgentLaunchRequest& request) {
+  AgentCommands start;
   for (const int host : all_hosts(request)) {
-    const Words words = agent_words(request, {"--node", std::to_string(host), "--secret-stdin"});
-    start.agents.push_back(by_ssh(request, host, request.launcher_args, remote_line(words)));
+    const Args args = agent_args(request, {"--node", std::to_string(host), "--secret-stdin"});
+    start.agents.push_back(
+        ssh_command(request, host, request.launcher_args, remote_command_line(args)));
   }
   return start;
 }
@@ -75,20 +76,20 @@ AgentStart start_by_ssh(const AgentRequest& request) {
 // pdsh hands on no input, and its command line is for everyone to see: the secret is in a file
 // before it comes. `set -C` makes the file anew or fails, so nobody can have laid one there. pdsh
 // puts the host's number for %n, and a % for %%.
-AgentStart start_by_pdsh(const AgentRequest& request) {
-  AgentStart start;
+AgentCommands make_pdsh_commands(const AgentLaunchRequest& request) {
+  AgentCommands start;
   const std::string file = fmt::format("/tmp/zeroth-{}-", request.token);
-  const Words user_args = split_like_shell(request.pdsh_ssh_args, "PDSH_SSH_ARGS_APPEND");
+  const Args user_args = shell_split(request.pdsh_ssh_args, "PDSH_SSH_ARGS_APPEND");
   for (const int host : all_hosts(request)) {
     const auto shell = [&](std::string_view script) {
-      const Words words = {"/bin/sh", "-c", fmt::format("{} {}{}", script, file, host)};
-      return by_ssh(request, host, user_args, remote_line(words));
+      const Args args = {"/bin/sh", "-c", fmt::format("{} {}{}", script, file, host)};
+      return ssh_command(request, host, user_args, remote_command_line(args));
     };
-    start.before.push_back(shell("umask 077 && set -C && cat >"));
+    start.setup.push_back(shell("umask 077 && set -C && cat >"));
     start.clean_up.push_back(shell("rm -f"));
     start.clean_up.back().input.clear();
   }
-  std::string line = remote_line(agent_words(request, {"--secret-file"}));
+  std::string line = remote_command_line(agent_args(request, {"--secret-file"}));
   for (size_t at = 0; (at = line.find('%', at)) != std::string::npos; at += 2) line.insert(at, "%");
   line += fmt::format(" {}%n --node %n", file);
   std::string ssh_args = request.pdsh_ssh_args + (request.pdsh_ssh_args.empty() ? "" : " ") +
@@ -96,7 +97,7 @@ AgentStart start_by_pdsh(const AgentRequest& request) {
   if (request.ssh_port) ssh_args += fmt::format(" -p {}", *request.ssh_port);
   AgentCommand command{.env = {{"PDSH_RCMD_TYPE", "ssh"}, {"PDSH_SSH_ARGS_APPEND", ssh_args}},
                        .hosts = all_hosts(request)};
-  command.argv = {"pdsh", "-S", "-f", "1024", "-w", joined_names(request)};
+  command.argv = {"pdsh", "-S", "-f", "1024", "-w", joined_host_names(request)};
   append(command.argv, request.launcher_args);
   command.argv.push_back(line);
   start.agents.push_back(std::move(command));
@@ -105,11 +106,11 @@ AgentStart start_by_pdsh(const AgentRequest& request) {
 
 // One agent on each host, in the order of the hosts: it takes its number from MPI or Slurm, and the
 // secret from a variable of which the command line has the name.
-AgentStart start_at_once(const AgentRequest& request, Words argv, const Words& own) {
+AgentCommands make_mpi_commands(const AgentLaunchRequest& request, Args argv, const Args& own) {
   append(argv, request.launcher_args);
   append(argv, own);
-  append(argv, agent_words(request, {"--secret-env", kRunSecretVariable}));
-  AgentStart start;
+  append(argv, agent_args(request, {"--secret-env", kRunSecretVariable}));
+  AgentCommands start;
   start.agents.push_back({.argv = std::move(argv),
                           .env = {{kRunSecretVariable, request.secret}},
                           .hosts = all_hosts(request)});
@@ -118,22 +119,22 @@ AgentStart start_at_once(const AgentRequest& request, Words argv, const Words& o
 
 // `seq` keeps the order: other mappings put this machine first. An agent that is bound to a core
 // would have no others for its ranks. DeepSpeed's settings of btl are for ranks that talk by MPI.
-AgentStart start_by_openmpi(const AgentRequest& request) {
-  return start_at_once(request,
-                       {"mpirun", "-n", num_hosts(request), "--host", joined_names(request),
-                        "--map-by", "seq", "--bind-to", "none"},
-                       {"-x", kRunSecretVariable});
+AgentCommands make_openmpi_commands(const AgentLaunchRequest& request) {
+  return make_mpi_commands(request,
+                           {"mpirun", "-n", num_nodes(request), "--host",
+                            joined_host_names(request), "--map-by", "seq", "--bind-to", "none"},
+                           {"-x", kRunSecretVariable});
 }
 
-AgentStart start_by_mpich(const AgentRequest& request) {
-  return start_at_once(request, {"mpirun", "-n", num_hosts(request), "-ppn", "1"},
-                       {"-genvlist", kRunSecretVariable, "-hosts", joined_names(request)});
+AgentCommands make_mpich_commands(const AgentLaunchRequest& request) {
+  return make_mpi_commands(request, {"mpirun", "-n", num_nodes(request), "-ppn", "1"},
+                           {"-genvlist", kRunSecretVariable, "-hosts", joined_host_names(request)});
 }
 
-AgentStart start_by_impi(const AgentRequest& request) {
-  return start_at_once(request, {"mpirun", "-n", num_hosts(request), "-ppn", "1"},
-                       {"-genv", "I_MPI_PIN", "0", "-genvlist", kRunSecretVariable, "-hosts",
-                        joined_names(request)});
+AgentCommands make_impi_commands(const AgentLaunchRequest& request) {
+  return make_mpi_commands(request, {"mpirun", "-n", num_nodes(request), "-ppn", "1"},
+                           {"-genv", "I_MPI_PIN", "0", "-genvlist", kRunSecretVariable, "-hosts",
+                            joined_host_names(request)});
 }
 
 // Slurm chooses the devices itself.
@@ -153,34 +154,34 @@ void check_slots_for_slurm(const std::vector<HostSlots>& hosts) {
 
 // `arbitrary` keeps the order, where Slurm has one of its own. Where an agent fails, the launcher
 // ends the others itself, with words.
-AgentStart start_by_slurm(const AgentRequest& request) {
+AgentCommands make_slurm_commands(const AgentLaunchRequest& request) {
   check_slots_for_slurm(request.hosts);
-  Words argv = {"srun", "-n", num_hosts(request), "--ntasks-per-node=1"};
-  append(argv, {"--nodes", num_hosts(request), "--nodelist", joined_names(request)});
+  Args argv = {"srun", "-n", num_nodes(request), "--ntasks-per-node=1"};
+  append(argv, {"--nodes", num_nodes(request), "--nodelist", joined_host_names(request)});
   append(argv, {"--distribution=arbitrary", "--cpu-bind=none", "--kill-on-bad-exit=0"});
   if (request.gpus_per_node)
     append(argv, {"--gpus-per-node", std::to_string(*request.gpus_per_node)});
-  return start_at_once(request, argv, {fmt::format("--export=ALL,{}", kRunSecretVariable)});
+  return make_mpi_commands(request, argv, {fmt::format("--export=ALL,{}", kRunSecretVariable)});
 }
 
-AgentStart start_here(const AgentRequest& request) {
-  AgentStart start;
+AgentCommands make_local_commands(const AgentLaunchRequest& request) {
+  AgentCommands start;
   for (const int host : all_hosts(request))
     start.agents.push_back(
-        {.argv = agent_words(request, {"--node", std::to_string(host), "--secret-stdin"}),
+        {.argv = agent_args(request, {"--node", std::to_string(host), "--secret-stdin"}),
          .input = request.secret + "\n",
          .hosts = {host}});
   return start;
 }
 
-constexpr NodeBackend kOwnBackend = {"", "", true, true, start_here};
+constexpr NodeBackend kLocalBackend = {"", "", true, true, make_local_commands};
 constexpr NodeBackend kBackends[] = {
-    {"ssh", "ssh", true, true, start_by_ssh},
-    {"pdsh", "pdsh", true, false, start_by_pdsh},
-    {"openmpi", "mpirun", false, false, start_by_openmpi},
-    {"mpich", "mpirun", false, false, start_by_mpich},
-    {"impi", "mpirun", false, false, start_by_impi},
-    {"slurm", "srun", false, false, start_by_slurm},
+    {"ssh", "ssh", true, true, make_ssh_commands},
+    {"pdsh", "pdsh", true, false, make_pdsh_commands},
+    {"openmpi", "mpirun", false, false, make_openmpi_commands},
+    {"mpich", "mpirun", false, false, make_mpich_commands},
+    {"impi", "mpirun", false, false, make_impi_commands},
+    {"slurm", "srun", false, false, make_slurm_commands},
 };
 
 void check_hosts(const NodeBackend& backend, const std::vector<HostSlots>& hosts) {
@@ -207,27 +208,27 @@ const NodeBackend& find_backend(std::string_view name) {
     throw UsageError(
         "--launcher mvapich: ranks do not talk by MPI here, so nothing of it would be used; "
         "--launcher mpich starts agents by the same kind of mpirun, --launcher ssh without any");
-  Words names;
+  Args names;
   for (const NodeBackend& backend : kBackends) names.emplace_back(backend.name);
   throw UsageError("--launcher {}: must be one of {}", shortened(name), fmt::join(names, ", "));
 }
 
-const NodeBackend& own_backend() {
-  return kOwnBackend;
+const NodeBackend& local_backend() {
+  return kLocalBackend;
 }
 
-AgentStart agent_commands(const NodeBackend& backend, const AgentRequest& request) {
+AgentCommands make_agent_commands(const NodeBackend& backend, const AgentLaunchRequest& request) {
   check_hosts(backend, request.hosts);
-  return backend.start(request);
+  return backend.make_commands(request);
 }
 
-std::string pasteable(const AgentCommand& command, std::string_view secret) {
+std::string to_shell_command(const AgentCommand& command, std::string_view secret) {
   const std::string placeholder = fmt::format("\"${}\"", kRunSecretVariable);
   std::string text;
   if (!command.input.empty()) text += fmt::format("printf '%s\\n' {} | ", placeholder);
   for (const auto& [name, value] : command.env)
-    text += fmt::format("{}={} ", name, value == secret ? placeholder : quoted_for_shell(value));
-  return text + joined_for_shell(command.argv);
+    text += fmt::format("{}={} ", name, value == secret ? placeholder : shell_quote(value));
+  return text + shell_join(command.argv);
 }
 
 }  // namespace zeroth::launcher

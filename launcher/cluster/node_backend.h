@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/cluster/nodes.h"
+#include "launcher/cluster/host_slots.h"
 
 namespace zeroth::launcher {
 
@@ -22,7 +22,7 @@ struct AgentCommand {                  // one process that the launcher starts t
   bool operator==(const AgentCommand&) const = default;
 };
 
-struct AgentRequest {
+struct AgentLaunchRequest {
   std::vector<HostSlots> hosts;
   std::string zeroth;    // the launcher's own file, absolute: where hosts have it too
   std::string launcher;  // ADDRESS:PORT[,ADDRESS:PORT] at which agents reach the launcher
@@ -34,10 +34,10 @@ struct AgentRequest {
   std::optional<int> gpus_per_node = {};  // to be asked of Slurm; unset: what the job has
 };
 
-// `before` has to end with 0 before `agents` start; where a host then has no agent that took its
-// secret, `clean_up` removes what `before` left there. Both are empty for all but pdsh.
-struct AgentStart {
-  std::vector<AgentCommand> before;
+// `setup` has to end with 0 before `agents` start; where a host then has no agent that took its
+// secret, `clean_up` removes what `setup` left there. Both are empty for all but pdsh.
+struct AgentCommands {
+  std::vector<AgentCommand> setup;
   std::vector<AgentCommand> agents;
   std::vector<AgentCommand> clean_up;
 };
@@ -47,7 +47,7 @@ struct NodeBackend {
   const char* tool;  // the program along PATH that it needs
   bool takes_users;  // USER@HOST
   bool takes_ipv6;   // addresses as hosts
-  AgentStart (*start)(const AgentRequest& request);
+  AgentCommands (*make_commands)(const AgentLaunchRequest& request);
 };
 
 // The variable that agents take the secret from where MPI or Slurm starts them.
@@ -58,12 +58,12 @@ const NodeBackend& find_backend(std::string_view name);
 
 // Starts agents as processes of this machine, which then is the only host that has one started; no
 // user names it.
-const NodeBackend& own_backend();
+const NodeBackend& local_backend();
 
 // Throws UsageError on hosts that the backend cannot reach as they are written.
-AgentStart agent_commands(const NodeBackend& backend, const AgentRequest& request);
+AgentCommands make_agent_commands(const NodeBackend& backend, const AgentLaunchRequest& request);
 
 // The command for a person's shell, in which $ZEROTH_RUN_SECRET stands for the secret.
-std::string pasteable(const AgentCommand& command, std::string_view secret);
+std::string to_shell_command(const AgentCommand& command, std::string_view secret);
 
 }  // namespace zeroth::launcher

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "launcher/cluster/agent_lines.h"
+#include "launcher/cluster/line_forwarder.h"
 #include "launcher/run/output.h"
 
 namespace zeroth::launcher {
@@ -15,167 +15,169 @@ namespace {
 
 constexpr std::chrono::milliseconds kFinishLimit{10'000};  // for orphans and last lines
 // A batch system that ends a job signals all of its hosts within it.
-constexpr std::chrono::milliseconds kMoment{2'000};
+constexpr std::chrono::milliseconds kSignalWindow{2'000};
 constexpr int64_t kMaxOomKills = 1'000'000;
 
-bool can_be(Ending ending) {
-  return ending.number >= 0 && ending.number < (ending.by_signal ? 128 : 256);
+bool is_valid_exit(ExitStatus exit_status) {
+  return exit_status.code >= 0 && exit_status.code < (exit_status.by_signal ? 128 : 256);
 }
 
 }  // namespace
 
-bool RemoteRanks::Host::end(int rank) {
-  const auto index = static_cast<size_t>(rank - at.first_rank);
+bool RemoteRanks::NodeStatus::mark_ended(int rank) {
+  const auto index = static_cast<size_t>(rank - node.first_rank);
   const bool had = ended[index];
   ended[index] = true;
   return !had;
 }
 
-RemoteRanks::RemoteRanks(boost::asio::io_context& io, std::vector<RemoteHost> hosts,
+RemoteRanks::RemoteRanks(boost::asio::io_context& io, std::vector<RemoteNode> hosts,
                          bool keep_agents, OnLeaving on_leaving)
     : finish_timer_(io),
-      moment_timer_(io),
+      signal_window_timer_(io),
       keep_agents_(keep_agents),
       on_leaving_(std::move(on_leaving)) {
-  for (RemoteHost& host : hosts) {
+  for (RemoteNode& host : hosts) {
     std::vector<bool> ended(static_cast<size_t>(host.num_ranks));
-    hosts_.push_back(std::make_unique<Host>(Host{std::move(host), std::move(ended)}));
+    hosts_.push_back(std::make_unique<NodeStatus>(NodeStatus{std::move(host), std::move(ended)}));
   }
 }
 
-void RemoteRanks::start(const std::vector<Start>& starts, RanksListener& listener) {
+void RemoteRanks::start(const std::vector<StartRanks>& starts, RanksListener& listener) {
   listener_ = &listener;
   for (size_t i = 0; i < hosts_.size(); ++i) {
-    Host& host = *hosts_[i];
-    host.at.agent->set_handlers(
+    NodeStatus& host = *hosts_[i];
+    host.node.agent->set_handlers(
         {[this, &host](const Message& message) { on_message(host, message); },
          [this, &host](const std::string& why) { on_lost(host, why); }});
-    host.at.agent->send(starts.at(i));
+    host.node.agent->send(starts.at(i));
   }
 }
 
-void RemoteRanks::on_message(Host& host, const Message& message) {
+void RemoteRanks::on_message(NodeStatus& host, const Message& message) {
   std::visit([&](const auto& what) { on(host, what); }, message);
 }
 
 template <typename Other>
-void RemoteRanks::on(Host& /*host*/, const Other& /*message*/) {
+void RemoteRanks::on(NodeStatus& /*host*/, const Other& /*message*/) {
   throw Error("its agent said what no agent says now");
 }
 
-void RemoteRanks::on(Host& host, const Lines& message) {
-  LineTarget* full = nullptr;
-  for (const Lines::Line& line : message.lines) {
+void RemoteRanks::on(NodeStatus& host, const OutputLines& message) {
+  LineSink* full = nullptr;
+  for (const OutputLines::OutputLine& line : message.lines) {
     if (!host.has(line.rank)) throw Error("lines of rank {}, which is not there", line.rank);
     if (line.text.find('\n') != std::string::npos || line.text.size() > LineSplitter::kMaxLineBytes)
       throw Error("a line of rank {} that is several, or too long", line.rank);
-    LineTarget& target = listener_->lines_of(line.rank, line.error);
-    target.take(line.text, line.redraws ? LineEnd::kReturn : LineEnd::kNewline);
-    if (target.full()) full = &target;
+    LineSink& target = listener_->line_sink(line.rank, line.error);
+    target.write(line.text, line.redraws ? LineEnd::kReturn : LineEnd::kNewline);
+    if (target.is_full()) full = &target;
   }
-  const auto thank = [agent = host.at.agent, bytes = size_in_window(message)] {
-    agent->send(Taken{bytes});
+  const auto send_update = [agent = host.node.agent, bytes = window_bytes(message)] {
+    agent->send(WindowUpdate{bytes});
   };
-  full == nullptr ? thank() : full->when_empty(thank);
+  full == nullptr ? send_update() : full->when_empty(send_update);
 }
 
-void RemoteRanks::on(Host& host, const RanksLookedAt& message) {
-  RanksLookedAt seen;
-  for (RankEnded ended : message.ended) {
+void RemoteRanks::on(NodeStatus& host, const RanksPolled& message) {
+  RanksPolled seen;
+  for (RankExit ended : message.ended) {
     if (!host.has(ended.rank)) throw Error("an end of rank {}, which is not there", ended.rank);
-    if (!can_be(ended.ending)) throw Error("an end of rank {} that cannot be", ended.rank);
-    ended.host = host.at.name;
-    if (host.end(ended.rank)) seen.ended.push_back(ended);
+    if (!is_valid_exit(ended.exit_status))
+      throw Error("an end of rank {} that cannot be", ended.rank);
+    ended.host = host.node.name;
+    if (host.mark_ended(ended.rank)) seen.ended.push_back(ended);
   }
   host.stopped = message.stopped;
-  for (StoppedRank& rank : host.stopped) rank.host = host.at.name;
-  seen.stopped = find_stopped();
-  listener_->on_look(seen);
+  for (SuspendedRank& rank : host.stopped) rank.host = host.node.name;
+  seen.stopped = find_suspended();
+  listener_->on_ranks_polled(seen);
 }
 
 // A batch system signals all agents, though not at the same moment: that is one signal to the job.
-void RemoteRanks::on(Host& host, const Signalled& message) {
+void RemoteRanks::on(NodeStatus& host, const SignalReceived& message) {
   if (message.signal != SIGINT && message.signal != SIGTERM && message.signal != SIGHUP)
     throw Error("its agent was sent signal {}, which it does not wait for", message.signal);
   ++host.signals;
   last_signal_ = message.signal;
-  if (host.leaves) return host.at.agent->send(SignalRanks{SIGKILL});  // a second one: at once
+  if (host.is_leaving) return host.node.agent->send(SignalRanks{SIGKILL});  // a second one: at once
   if (!was_signalled(host)) return;
   const bool all = std::all_of(hosts_.begin(), hosts_.end(), [this](const auto& other) {
-    return was_signalled(*other) || !other->at.agent->is_open();
+    return was_signalled(*other) || !other->node.agent->is_open();
   });
   if (!on_leaving_ || all) return end_job(message.signal);
-  if (std::exchange(waits_for_others_, true)) return;
-  moment_timer_.start(kMoment, [this] { start_leaving(); });
+  if (std::exchange(awaiting_signals_, true)) return;
+  signal_window_timer_.start(kSignalWindow, [this] { start_leaving(); });
 }
 
-void RemoteRanks::note_signal() {
+void RemoteRanks::record_signal() {
   signals_ = std::max(signals_, 1);
-  waits_for_others_ = false;
-  moment_timer_.cancel();
+  awaiting_signals_ = false;
+  signal_window_timer_.cancel();
 }
 
 void RemoteRanks::end_job(int signal) {
   for (const auto& host : hosts_) signals_ = std::max(signals_, host->signals);
-  waits_for_others_ = false;
-  moment_timer_.cancel();
+  awaiting_signals_ = false;
+  signal_window_timer_.cancel();
   listener_->on_signal(signal);
 }
 
 // The moment is over, and neither the other hosts nor the launcher were sent the signal: these
 // machines are to stop, not the job.
 void RemoteRanks::start_leaving() {
-  waits_for_others_ = false;
+  awaiting_signals_ = false;
   std::vector<size_t> leaving;
   for (size_t i = 0; i < hosts_.size(); ++i)
     if (was_signalled(*hosts_[i])) leaving.push_back(i);
   if (leaving.empty() || !on_leaving_(leaving, last_signal_)) return end_job(last_signal_);
-  for (const size_t i : leaving) hosts_[i]->leaves = true;
+  for (const size_t i : leaving) hosts_[i]->is_leaving = true;
 }
 
-void RemoteRanks::on(Host& host, const Warning& message) {
-  listener_->on_warning(fmt::format("host {}: {}", host.at.name, message.text));
+void RemoteRanks::on(NodeStatus& host, const Warning& message) {
+  listener_->on_warning(fmt::format("host {}: {}", host.node.name, message.text));
 }
 
-void RemoteRanks::on(Host& host, const Finished& message) {
+void RemoteRanks::on(NodeStatus& host, const Drained& message) {
   if (message.oom_kills && (*message.oom_kills < 0 || *message.oom_kills > kMaxOomKills))
     throw Error("a number of processes that cannot be");
   host.finished = true;
   if (message.oom_kills) oom_kills_ = oom_kills_.value_or(0) + *message.oom_kills;
-  if (!keep_agents_) host.at.agent->close();
+  if (!keep_agents_) host.node.agent->close();
   check_finished();
 }
 
-void RemoteRanks::on_lost(Host& host, const std::string& why) {
+void RemoteRanks::on_lost(NodeStatus& host, const std::string& why) {
   if (on_finished_) return give_up(host, why);
   host.stopped.clear();
-  RanksLookedAt seen;
-  for (int rank = host.at.first_rank; host.has(rank); ++rank) {
-    if (!host.end(rank)) continue;
-    seen.ended.push_back({.rank = rank, .ending = kLost, .host = host.at.name, .lost = why});
+  RanksPolled seen;
+  for (int rank = host.node.first_rank; host.has(rank); ++rank) {
+    if (!host.mark_ended(rank)) continue;
+    seen.ended.push_back(
+        {.rank = rank, .exit_status = kLostNodeExit, .host = host.node.name, .lost_reason = why});
   }
-  seen.stopped = find_stopped();
+  seen.stopped = find_suspended();
   if (seen.ended.empty())
     listener_->on_warning(
-        fmt::format("host {} is lost: {}; its ranks had ended", host.at.name, why));
-  listener_->on_look(seen);
+        fmt::format("host {} is lost: {}; its ranks had ended", host.node.name, why));
+  listener_->on_ranks_polled(seen);
 }
 
-void RemoteRanks::give_up(Host& host, const std::string& why) {
+void RemoteRanks::give_up(NodeStatus& host, const std::string& why) {
   if (host.finished) return;
   listener_->on_warning(
-      fmt::format("host {} is lost: {}; its last lines may be missing", host.at.name, why));
+      fmt::format("host {} is lost: {}; its last lines may be missing", host.node.name, why));
   host.finished = true;
-  host.at.agent->close();
+  host.node.agent->close();
   check_finished();
 }
 
-void RemoteRanks::tell_all(const Message& message) {
-  for (const auto& host : hosts_) host->at.agent->send(message);
+void RemoteRanks::send_to_all(const Message& message) {
+  for (const auto& host : hosts_) host->node.agent->send(message);
 }
 
-std::vector<StoppedRank> RemoteRanks::find_stopped() const {
-  std::vector<StoppedRank> all;
+std::vector<SuspendedRank> RemoteRanks::find_suspended() const {
+  std::vector<SuspendedRank> all;
   for (const auto& host : hosts_) all.insert(all.end(), host->stopped.begin(), host->stopped.end());
   return all;
 }
@@ -183,8 +185,8 @@ std::vector<StoppedRank> RemoteRanks::find_stopped() const {
 void RemoteRanks::finish(std::function<void()> done) {
   on_finished_ = std::move(done);
   for (const auto& host : hosts_)
-    if (!host->at.agent->is_open()) host->finished = true;  // it was lost
-  tell_all(FinishUp{});
+    if (!host->node.agent->is_open()) host->finished = true;  // it was lost
+  send_to_all(Drain{});
   finish_timer_.start(kFinishLimit, [this] {
     for (const auto& host : hosts_) give_up(*host, "it does not come to an end");
   });
@@ -198,7 +200,7 @@ void RemoteRanks::check_finished() {
   std::exchange(on_finished_, nullptr)();
 }
 
-std::optional<int64_t> RemoteRanks::take_new_oom_kills() {
+std::optional<int64_t> RemoteRanks::read_new_oom_kills() {
   return std::exchange(oom_kills_, std::nullopt);
 }
 

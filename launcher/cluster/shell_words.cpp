@@ -12,9 +12,9 @@ constexpr std::string_view kSafe =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
 constexpr std::string_view kBlanks = " \t\n";
 
-class Splitter {
+class ShellSplitter {
  public:
-  Splitter(std::string_view text, std::string_view flag) : text_(text), flag_(flag) {}
+  ShellSplitter(std::string_view text, std::string_view flag) : text_(text), flag_(flag) {}
 
   std::vector<std::string> split() {
     for (; at_ < text_.size(); ++at_) {
@@ -22,11 +22,11 @@ class Splitter {
       if (kBlanks.find(c) != std::string_view::npos) {
         end_word();
       } else if (c == '\'') {
-        take_single_quotes();
+        read_single_quotes();
       } else if (c == '"') {
-        take_double_quotes();
+        read_double_quotes();
       } else if (c == '\\') {
-        take_escaped();
+        read_escaped();
       } else {
         add(c);
       }
@@ -36,7 +36,7 @@ class Splitter {
   }
 
  private:
-  [[noreturn]] void refuse(std::string_view what) const {
+  [[noreturn]] void throw_unterminated(std::string_view what) const {
     throw UsageError("{} {}: {} has no end", flag_, shortened(text_), what);
   }
 
@@ -51,15 +51,15 @@ class Splitter {
     word_.clear();
   }
 
-  void take_single_quotes() {
+  void read_single_quotes() {
     const size_t end = text_.find('\'', at_ + 1);
-    if (end == std::string_view::npos) refuse("a single quote");
+    if (end == std::string_view::npos) throw_unterminated("a single quote");
     in_word_ = true;
     word_ += text_.substr(at_ + 1, end - at_ - 1);
     at_ = end;
   }
 
-  void take_double_quotes() {
+  void read_double_quotes() {
     in_word_ = true;
     for (++at_; at_ < text_.size() && text_[at_] != '"'; ++at_) {
       const std::string_view next = text_.substr(std::min(at_ + 1, text_.size()), 1);
@@ -68,11 +68,11 @@ class Splitter {
       if (escapes) ++at_;
       if (!(escapes && next == "\n")) add(text_[at_]);
     }
-    if (at_ >= text_.size()) refuse("a double quote");
+    if (at_ >= text_.size()) throw_unterminated("a double quote");
   }
 
-  void take_escaped() {
-    if (++at_ >= text_.size()) refuse("a backslash");
+  void read_escaped() {
+    if (++at_ >= text_.size()) throw_unterminated("a backslash");
     if (text_[at_] != '\n') add(text_[at_]);
   }
 
@@ -86,7 +86,7 @@ class Splitter {
 
 }  // namespace
 
-std::string quoted_for_shell(std::string_view word) {
+std::string shell_quote(std::string_view word) {
   const bool safe = !word.empty() && word.find_first_not_of(kSafe) == std::string_view::npos &&
                     word.front() != '=';  // zsh looks for a command behind it
   if (safe) return std::string(word);
@@ -101,15 +101,14 @@ std::string quoted_for_shell(std::string_view word) {
   return quoted + "'";
 }
 
-std::string joined_for_shell(const std::vector<std::string>& words) {
+std::string shell_join(const std::vector<std::string>& words) {
   std::string joined;
-  for (const std::string& word : words)
-    joined += (joined.empty() ? "" : " ") + quoted_for_shell(word);
+  for (const std::string& word : words) joined += (joined.empty() ? "" : " ") + shell_quote(word);
   return joined;
 }
 
-std::vector<std::string> split_like_shell(std::string_view text, std::string_view flag) {
-  return Splitter(text, flag).split();
+std::vector<std::string> shell_split(std::string_view text, std::string_view flag) {
+  return ShellSplitter(text, flag).split();
 }
 
 }  // namespace zeroth::launcher

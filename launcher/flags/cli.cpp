@@ -10,8 +10,8 @@
 #include <memory>
 #include <string_view>
 
-#include "base/complaints.h"
-#include "base/flag_words.h"
+#include "base/diagnostics.h"
+#include "base/flag_errors.h"
 #include "base/printable.h"
 #include "launcher/flags/foreign_commands.h"
 #include "launcher/flags/foreign_flags.h"
@@ -39,7 +39,7 @@ constexpr const char* kUsage =
 
 // Lines of a message behind its first are indented: no text within it can look like another
 // message.
-std::string indented(std::string text) {
+std::string indent_lines(std::string text) {
   for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 3) {
     text.replace(at, 1, "\n  ");
   }
@@ -112,7 +112,7 @@ void add_connection(CLI::App& app, LaunchOptions& options) {
       ->option_text("SECONDS");
 }
 
-Verbosity verbosity_of(const std::string& level) {
+Verbosity parse_verbosity(const std::string& level) {
   const auto found = kLevels.find(level);
   if (found != kLevels.end()) return found->second;
   throw UsageError("--log_level {}: must be one of debug, info, warning, error, critical",
@@ -121,7 +121,7 @@ Verbosity verbosity_of(const std::string& level) {
 
 void add_end(CLI::App& app, LaunchOptions& options) {
   app.option_defaults()->group("Output and end");
-  app.add_option("--enable_each_rank_log", options.rank_log_folder,
+  app.add_option("--enable_each_rank_log", options.rank_log_directory,
                  "Write what each rank prints also to DIR/<time>_rank<N>.log")
       ->option_text("DIR");
   app.add_flag("--save_pid", options.save_pid,
@@ -134,7 +134,8 @@ void add_end(CLI::App& app, LaunchOptions& options) {
          "300); a second signal ends them at once")
       ->option_text("SECONDS");
   app.add_option_function<std::string>(
-         "--log_level", [&](const std::string& level) { options.verbosity = verbosity_of(level); },
+         "--log_level",
+         [&](const std::string& level) { options.verbosity = parse_verbosity(level); },
          "What the launcher itself says: debug, info (default), warning, error or critical")
       ->option_text("LEVEL");
   app.add_flag_callback(
@@ -172,11 +173,11 @@ size_t program_position(const CLI::App& app, const std::vector<std::string>& arg
   return std::min(i, arguments.size());
 }
 
-std::string flag_of(const std::string& word) {
+std::string flag_name(const std::string& word) {
   return word.substr(0, word.find('='));
 }
 
-bool is_ours_alone(const CLI::App& app, const std::string& flag) {
+bool is_launcher_only_flag(const CLI::App& app, const std::string& flag) {
   if (!flag.starts_with("-")) return false;
   const CLI::Option* option = app.get_option_no_throw(flag);
   return option != nullptr && !option->get_group().empty() &&
@@ -188,8 +189,8 @@ std::vector<std::string> misplaced_flag_warnings(const CLI::App& app,
                                                  const std::vector<std::string>& command) {
   std::vector<std::string> warnings;
   for (size_t i = 1; i < command.size(); ++i) {
-    const std::string name = flag_of(command[i]);
-    if (!is_ours_alone(app, name)) continue;
+    const std::string name = flag_name(command[i]);
+    if (!is_launcher_only_flag(app, name)) continue;
     warnings.push_back(
         fmt::format("{0} after {1} is handed to {1}; to reach zeroth, put it before {1}", name,
                     shortened(command[0])));
@@ -208,9 +209,9 @@ void check_values(LaunchOptions& options) {
     throw UsageError("--timeout {}: at least one second is needed", *options.timeout_seconds);
   if (options.grace_seconds < 0)
     throw UsageError("--grace {}: seconds cannot be negative", options.grace_seconds);
-  if (options.rank_log_folder.size() >= PATH_MAX)
+  if (options.rank_log_directory.size() >= PATH_MAX)
     throw UsageError("--enable_each_rank_log {}: a path has at most {} bytes",
-                     shortened(options.rank_log_folder), PATH_MAX - 1);
+                     shortened(options.rank_log_directory), PATH_MAX - 1);
   if (!options.bind_core_list.empty() && options.bind_cores == false)
     throw UsageError("--bind_core_list {} contradicts --no_bind_cores_to_rank",
                      shortened(options.bind_core_list));
@@ -223,8 +224,9 @@ void check_program(const LaunchOptions& options) {
                      shortened(options.elastic.join), shortened(options.command[0]));
   }
   if (options.command.empty() || options.command[0].empty())
-    throw UsageError("no PROGRAM to start\n  {}zeroth --help lists the flags", indented(kUsage));
-  const std::string_view instead = instead_of(options.command[0]);
+    throw UsageError("no PROGRAM to start\n  {}zeroth --help lists the flags",
+                     indent_lines(kUsage));
+  const std::string_view instead = replacement_for(options.command[0]);
   if (options.command[0].ends_with(".py") && !instead.empty())
     throw UsageError("{} is DeepSpeed's: {}", shortened(options.command[0]), instead);
   if (options.command[0].ends_with(".py"))
@@ -236,7 +238,7 @@ void check_program(const LaunchOptions& options) {
 }
 
 // `report` is no program but a command of our own.
-void take_report(LaunchOptions& options, bool has_flags) {
+void parse_report(LaunchOptions& options, bool has_flags) {
   if (options.command.empty() || options.command[0] != "report") return;
   if (has_flags || options.command.size() > 1)
     throw UsageError(
@@ -247,7 +249,7 @@ void take_report(LaunchOptions& options, bool has_flags) {
 }
 
 // CLI11 sets groups apart by two empty lines.
-std::string without_double_gaps(std::string text) {
+std::string collapse_blank_lines(std::string text) {
   for (size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
   return text;
 }
@@ -265,20 +267,20 @@ LaunchOptions parse_command_line(const std::vector<std::string>& arguments) {
   const auto split = arguments.begin() + static_cast<std::ptrdiff_t>(program);
   std::vector<std::string> flags(arguments.begin(), split);
   // As DeepSpeed's own defaults have it: all slots, none.
-  if (const auto empty = empty_values(flags, {"--include", "--exclude", "-i", "-e"});
+  if (const auto empty = empty_value_errors(flags, {"--include", "--exclude", "-i", "-e"});
       !empty.empty())
     throw UsageError("{} (zeroth --help lists the flags)", listed(empty));
   std::reverse(flags.begin(), flags.end());  // the order that CLI11 takes
   try {
     app.parse(flags);
   } catch (const CLI::CallForHelp&) {
-    options.answer = without_double_gaps(app.help());
+    options.answer = collapse_blank_lines(app.help());
     return options;
   } catch (const CLI::CallForVersion& version) {
     options.answer = fmt::format("{}\n", version.what());
     return options;
   } catch (const CLI::ParseError& error) {
-    throw UsageError("{} (zeroth --help lists the flags)", flag_complaint(app, error));
+    throw UsageError("{} (zeroth --help lists the flags)", flag_error(app, error));
   }
   if (!foreign.refusals.empty()) throw UsageError("{}", listed(foreign.refusals));
   if (options.hosts.num_nodes && !(options.include + options.exclude).empty())
@@ -286,7 +288,7 @@ LaunchOptions parse_command_line(const std::vector<std::string>& arguments) {
   options.notes = foreign.notes;
   options.command.assign(split, arguments.end());
   check_values(options);
-  take_report(options, program > 0);
+  parse_report(options, program > 0);
   if (options.report) return options;
   check_program(options);
   options.warnings = misplaced_flag_warnings(app, options.command);

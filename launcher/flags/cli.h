@@ -27,9 +27,9 @@ struct LaunchOptions {
   std::optional<bool> bind_cores;      // unset: bound
   std::string bind_core_list;          // "0-3,8"; empty: all cores this process may use
   bool share_gpus = false;
-  bool oversubscribe = false;   // more CPU ranks than four for each core
-  int grace_seconds = 300;      // from a forwarded signal to SIGKILL
-  std::string rank_log_folder;  // empty: no logs
+  bool oversubscribe = false;      // more CPU ranks than four for each core
+  int grace_seconds = 300;         // from a forwarded signal to SIGKILL
+  std::string rank_log_directory;  // empty: no logs
   bool save_pid = false;
   bool dry_run = false;  // tells what would be started, and starts nothing
   Verbosity verbosity = Verbosity::kNotes;

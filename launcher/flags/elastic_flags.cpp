@@ -9,24 +9,26 @@
 namespace zeroth::launcher {
 namespace {
 
-constexpr int kMostHosts = 100'000;
+constexpr int kMaxNodes = 100'000;
 
-int count_of(const std::string& text, const std::string& whole) {
+int parse_node_count(const std::string& text, const std::string& full_text) {
   const auto count = parse_number<int>(text);
-  if (!count || *count < 1 || *count > kMostHosts)
-    throw UsageError("--elastic {}: must be MIN:MAX, numbers of hosts from 1 on", shortened(whole));
+  if (!count || *count < 1 || *count > kMaxNodes)
+    throw UsageError("--elastic {}: must be MIN:MAX, numbers of hosts from 1 on",
+                     shortened(full_text));
   return *count;
 }
 
-HostRange range_of(const std::string& text) {
+NodeRange parse_node_range(const std::string& text) {
   const size_t colon = text.find(':');
-  HostRange range;
-  range.min = count_of(text.substr(0, colon), text);
-  range.max = colon == std::string::npos ? range.min : count_of(text.substr(colon + 1), text);
+  NodeRange range;
+  range.min = parse_node_count(text.substr(0, colon), text);
+  range.max =
+      colon == std::string::npos ? range.min : parse_node_count(text.substr(colon + 1), text);
   return range;
 }
 
-void check_range(const HostRange& range) {
+void check_range(const NodeRange& range) {
   if (range.max != 0 && range.min > range.max)
     throw UsageError("--elastic {}:{}: no number of hosts is at least {} and at most {}", range.min,
                      range.max, range.min, range.max);
@@ -38,7 +40,7 @@ void check_nodes(std::optional<int> nodes, const char* flag) {
 }
 
 // -1 is DeepSpeed's default: one host at least, and those of the hostfile at most.
-void take_deepspeeds(ElasticOptions& options) {
+void apply_deepspeed_flags(ElasticOptions& options) {
   if (!options.elastic_training) {
     if (options.min_nodes || options.max_nodes)
       throw UsageError("--min_elastic_nodes and --max_elastic_nodes need --elastic_training");
@@ -49,7 +51,7 @@ void take_deepspeeds(ElasticOptions& options) {
   check_nodes(options.min_nodes, "--min_elastic_nodes");
   check_nodes(options.max_nodes, "--max_elastic_nodes");
   const int min = options.min_nodes.value_or(-1), max = options.max_nodes.value_or(-1);
-  options.hosts = HostRange{.min = min == -1 ? 1 : min, .max = max == -1 ? 0 : max};
+  options.hosts = NodeRange{.min = min == -1 ? 1 : min, .max = max == -1 ? 0 : max};
 }
 
 }  // namespace
@@ -57,7 +59,7 @@ void take_deepspeeds(ElasticOptions& options) {
 void add_elastic_flags(CLI::App& app, ElasticOptions& options) {
   app.option_defaults()->group("Runs that go on after a loss");
   app.add_option_function<std::string>(
-         "--elastic", [&](const std::string& text) { options.hosts = range_of(text); },
+         "--elastic", [&](const std::string& text) { options.hosts = parse_node_range(text); },
          "Hosts that the run may have: it goes on without those that are lost, and with those that "
          "come")
       ->option_text("MIN:MAX");
@@ -88,7 +90,7 @@ void add_elastic_flags(CLI::App& app, ElasticOptions& options) {
 }
 
 void check_elastic_values(ElasticOptions& options) {
-  take_deepspeeds(options);
+  apply_deepspeed_flags(options);
   if (options.hosts) check_range(*options.hosts);
   if (options.max_restarts && *options.max_restarts < 0)
     throw UsageError("--max-restarts {}: restarts cannot be negative", *options.max_restarts);

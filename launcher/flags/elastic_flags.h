@@ -10,14 +10,14 @@ class App;
 
 namespace zeroth::launcher {
 
-struct HostRange {
+struct NodeRange {
   int min = 1;
   int max = 0;  // 0: as many as the hostfile has at the start
-  bool operator==(const HostRange&) const = default;
+  bool operator==(const NodeRange&) const = default;
 };
 
 struct ElasticOptions {
-  std::optional<HostRange> hosts = {};  // how many a run may have; unset: those that it begins with
+  std::optional<NodeRange> hosts = {};  // how many a run may have; unset: those that it begins with
   std::optional<int> max_restarts = {};  // after failures; unset: 3 of an elastic run, else none
   int wait_seconds = 600;                // for as many hosts as there must be
   std::optional<int> requeue_code = {};  // unset: 75 of an elastic run, else none
@@ -29,9 +29,9 @@ struct ElasticOptions {
   std::optional<int> min_nodes = {};
   std::optional<int> max_nodes = {};
 
-  int restarts() const { return max_restarts.value_or(hosts ? 3 : 0); }
+  int effective_max_restarts() const { return max_restarts.value_or(hosts ? 3 : 0); }
   // The exit code that says: saved, start me again. EX_TEMPFAIL of sysexits.h by itself.
-  std::optional<int> code_to_requeue() const {
+  std::optional<int> effective_requeue_code() const {
     return requeue_code || !hosts ? requeue_code : std::optional(75);
   }
 };

@@ -3,12 +3,12 @@
 namespace zeroth::launcher {
 namespace {
 
-struct Row {
+struct CommandReplacement {
   std::string_view name;
-  std::string_view instead;
+  std::string_view replacement;
 };
 
-constexpr Row kCommands[] = {
+constexpr CommandReplacement kCommands[] = {
     {"deepspeed",
      "zeroth takes its place, with the same flags: 'zeroth --num_gpus 2 finetune ...'"},
     {"deepspeed.pt", "zeroth takes its place, with the same flags"},
@@ -26,12 +26,12 @@ constexpr Row kCommands[] = {
 
 }  // namespace
 
-std::string_view instead_of(std::string_view program) {
+std::string_view replacement_for(std::string_view program) {
   const size_t slash = program.rfind('/');
   if (slash != std::string_view::npos) program.remove_prefix(slash + 1);
   if (program.ends_with(".py")) program.remove_suffix(3);
-  for (const Row& row : kCommands)
-    if (row.name == program) return row.instead;
+  for (const CommandReplacement& row : kCommands)
+    if (row.name == program) return row.replacement;
   return {};
 }
 

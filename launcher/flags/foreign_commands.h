@@ -8,6 +8,6 @@ namespace zeroth::launcher {
 
 // What to type instead of this program of DeepSpeed, with or without ".py" and a path before it;
 // empty: it is none.
-std::string_view instead_of(std::string_view program);
+std::string_view replacement_for(std::string_view program);
 
 }  // namespace zeroth::launcher

@@ -5,22 +5,22 @@
 namespace zeroth::launcher {
 namespace {
 
-struct Row {
+struct ForeignFlag {
   const char* names;
   const char* reason;
 };
 
 // Without a value.
-constexpr Row kWithoutEffect[] = {
+constexpr ForeignFlag kWithoutEffect[] = {
     {"--no_python", "PROGRAM is always started as it is"},
     {"--no_local_rank", "no --local_rank is ever added to PROGRAM's arguments"},
 };
 
-constexpr Row kRefused[] = {
+constexpr ForeignFlag kRefused[] = {
     {"--module", "PROGRAM is started as it is; write 'zeroth python3 -m MODULE ...'"},
 };
 
-constexpr Row kRefusedWithValue[] = {
+constexpr ForeignFlag kRefusedWithValue[] = {
     {"--venv_script",
      "no shell stands before PROGRAM that could source it; name the program by its path, as "
      "'zeroth VENV/bin/python3 ...', or put what it exports into .deepspeed_env"},
@@ -39,18 +39,18 @@ std::string first_long_name(const std::string& names) {
 }  // namespace
 
 void add_foreign_flags(CLI::App& app, ForeignFlags& found) {
-  for (const Row& row : kWithoutEffect) {
+  for (const ForeignFlag& row : kWithoutEffect) {
     const auto note = [&found, row] {
       found.notes.push_back(fmt::format("{} changes nothing: {}", row.names, row.reason));
     };
     app.add_flag_callback(row.names, note, row.reason);
   }
-  const auto refuse = [&found](const Row& row) {
+  const auto refuse = [&found](const ForeignFlag& row) {
     found.refusals.push_back(fmt::format("{}: {}", first_long_name(row.names), row.reason));
   };
-  for (const Row& row : kRefused)
+  for (const ForeignFlag& row : kRefused)
     app.add_flag_callback(row.names, [refuse, row] { refuse(row); })->group("");
-  for (const Row& row : kRefusedWithValue)
+  for (const ForeignFlag& row : kRefusedWithValue)
     app.add_option_function<std::string>(row.names,
                                          [refuse, row](const std::string&) { refuse(row); })
         ->group("");

@@ -28,14 +28,14 @@ int parse_core(const std::string& digits, const std::string& list) {
 }
 
 namespace fs = std::filesystem;
-using Gpu = GpuReport::Gpu;
+using GpuInfo = GpuReport::GpuInfo;
 
 // Null if `id` names no GPU, or more than one.
-const Gpu* find_gpu(const std::string& id, const std::vector<Gpu>& gpus) {
+const GpuInfo* find_gpu(const std::string& id, const std::vector<GpuInfo>& gpus) {
   if (const auto index = parse_number<size_t>(id))
     return *index < gpus.size() ? &gpus[*index] : nullptr;
-  const Gpu* found = nullptr;
-  for (const Gpu& gpu : gpus) {
+  const GpuInfo* found = nullptr;
+  for (const GpuInfo& gpu : gpus) {
     if (!gpu.uuid.starts_with(id)) continue;
     if (found != nullptr) return nullptr;
     found = &gpu;
@@ -44,7 +44,7 @@ const Gpu* find_gpu(const std::string& id, const std::vector<Gpu>& gpus) {
 }
 
 // Of a machine with one node the kernel may say -1.
-int numa_node(const Gpu& gpu, const fs::path& root) {
+int numa_node(const GpuInfo& gpu, const fs::path& root) {
   std::ifstream in(root / "sys/bus/pci/devices" / gpu.pci_address / "numa_node");
   int node = -1;
   in >> node;
@@ -78,16 +78,16 @@ std::vector<int> parse_core_list(const std::string& text, const std::vector<int>
 }
 
 std::vector<std::vector<int>> split_cores(const std::vector<int>& cores,
-                                          const std::vector<std::vector<int>>& near) {
-  const size_t parts = near.size();
+                                          const std::vector<std::vector<int>>& preferred) {
+  const size_t parts = preferred.size();
   std::vector<std::vector<int>> split(parts, cores);
   if (cores.size() < parts) return split;
   for (std::vector<int>& part : split) part.clear();
   std::vector<int> left = cores;
-  const auto lacks = [&](size_t part) {
+  const auto num_missing = [&](size_t part) {
     return cores.size() / parts + (part < cores.size() % parts ? 1 : 0) - split[part].size();
   };
-  const auto give = [&](size_t part, const std::vector<int>& from, size_t count) {
+  const auto assign = [&](size_t part, const std::vector<int>& from, size_t count) {
     for (auto core = left.begin(); core != left.end() && count > 0;) {
       if (!contains(from, *core)) {
         ++core;
@@ -98,36 +98,37 @@ std::vector<std::vector<int>> split_cores(const std::vector<int>& cores,
       --count;
     }
   };
-  for (const std::vector<int>& group : std::set(near.begin(), near.end())) {
-    auto takers = static_cast<size_t>(std::count(near.begin(), near.end(), group));
+  for (const std::vector<int>& group : std::set(preferred.begin(), preferred.end())) {
+    auto num_sharing = static_cast<size_t>(std::count(preferred.begin(), preferred.end(), group));
     for (size_t part = 0; part < parts; ++part) {
-      if (near[part] != group) continue;
-      const size_t there = static_cast<size_t>(
+      if (preferred[part] != group) continue;
+      const size_t num_available = static_cast<size_t>(
           std::count_if(left.begin(), left.end(), [&](int core) { return contains(group, core); }));
-      give(part, group, std::min(lacks(part), (there + takers - 1) / takers));
-      --takers;
+      assign(part, group,
+             std::min(num_missing(part), (num_available + num_sharing - 1) / num_sharing));
+      --num_sharing;
     }
   }
-  for (size_t part = 0; part < parts; ++part) give(part, cores, lacks(part));
+  for (size_t part = 0; part < parts; ++part) assign(part, cores, num_missing(part));
   return split;
 }
 
-std::map<std::string, std::vector<int>> near_cores(const std::vector<std::string>& ids,
-                                                   const std::vector<Gpu>& gpus,
+std::map<std::string, std::vector<int>> numa_cores(const std::vector<std::string>& ids,
+                                                   const std::vector<GpuInfo>& gpus,
                                                    const std::vector<int>& cores,
                                                    const fs::path& root) {
-  std::map<std::string, std::vector<int>> near;
+  std::map<std::string, std::vector<int>> preferred;
   for (const std::string& id : ids) {
-    const Gpu* gpu = find_gpu(id, gpus);
+    const GpuInfo* gpu = find_gpu(id, gpus);
     const int node = gpu == nullptr ? -1 : numa_node(*gpu, root);
     if (node < 0) continue;
     std::error_code ignored;
     for (int core : cores)
       if (fs::exists(root / fmt::format("sys/devices/system/cpu/cpu{}/node{}", core, node),
                      ignored))
-        near[id].push_back(core);
+        preferred[id].push_back(core);
   }
-  return near;
+  return preferred;
 }
 
 }  // namespace zeroth::launcher

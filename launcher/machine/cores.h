@@ -19,7 +19,7 @@ std::vector<int> parse_core_list(const std::string& text, const std::vector<int>
 // lack comes from the rest. Without lists these are contiguous ranges of `cores`. With fewer cores
 // than parts each part gets all of them. Pure.
 std::vector<std::vector<int>> split_cores(const std::vector<int>& cores,
-                                          const std::vector<std::vector<int>>& near);
+                                          const std::vector<std::vector<int>>& preferred);
 
 // Cores of its NUMA node by the id of a GPU, in the order of `cores` and none but these. `ids` are
 // those of CUDA_VISIBLE_DEVICES: numbers count `gpus`, the beginning of a UUID names one. A GPU
@@ -28,8 +28,8 @@ std::vector<std::vector<int>> split_cores(const std::vector<int>& cores,
 //
 // CUDA may number unequal GPUs in another order than NVML unless CUDA_DEVICE_ORDER is PCI_BUS_ID:
 // cores are then those of another GPU, which costs time alone.
-std::map<std::string, std::vector<int>> near_cores(const std::vector<std::string>& ids,
-                                                   const std::vector<GpuReport::Gpu>& gpus,
+std::map<std::string, std::vector<int>> numa_cores(const std::vector<std::string>& ids,
+                                                   const std::vector<GpuReport::GpuInfo>& gpus,
                                                    const std::vector<int>& cores,
                                                    const std::filesystem::path& root = "/");
 

@@ -31,7 +31,7 @@ constexpr const char* kInstructions[] = {
 
 constexpr int64_t kEnoughLocked = int64_t{64} << 20;
 
-std::string trimmed(const std::string& text) {
+std::string trim(const std::string& text) {
   const size_t first = text.find_first_not_of(" \t");
   return first == std::string::npos ? ""
                                     : text.substr(first, text.find_last_not_of(" \t") + 1 - first);
@@ -39,31 +39,31 @@ std::string trimmed(const std::string& text) {
 
 std::vector<std::string> known_instructions(const std::string& flags) {
   std::istringstream words(flags);
-  std::set<std::string> there;
-  for (std::string word; words >> word;) there.insert(word);
+  std::set<std::string> present;
+  for (std::string word; words >> word;) present.insert(word);
   std::vector<std::string> known;
   for (const char* name : kInstructions)
-    if (there.count(name) > 0) known.emplace_back(name);
+    if (present.count(name) > 0) known.emplace_back(name);
   return known;
 }
 
-// Whether `path` lies in `folder`; both without a slash at the end, but the root.
-bool lies_in(const std::string& path, const std::string& folder) {
-  return folder == "/" || path == folder || path.starts_with(folder + "/");
+// Whether `path` lies in `directory`; both without a slash at the end, but the root.
+bool is_inside(const std::string& path, const std::string& directory) {
+  return directory == "/" || path == directory || path.starts_with(directory + "/");
 }
 
 }  // namespace
 
-Processor probe_processor(const fs::path& root) {
-  Processor processor;
+CpuInfo probe_cpu(const fs::path& root) {
+  CpuInfo processor;
   std::set<std::string> sockets, cores;
   std::string socket;
   std::ifstream in(root / "proc/cpuinfo");
   for (std::string line; std::getline(in, line);) {
     const size_t colon = line.find(':');
     if (colon == std::string::npos) continue;
-    const std::string key = trimmed(line.substr(0, colon));
-    const std::string value = trimmed(line.substr(colon + 1));
+    const std::string key = trim(line.substr(0, colon));
+    const std::string value = trim(line.substr(colon + 1));
     if (key == "processor") ++processor.threads;
     if (key == "model name" && processor.model.empty()) processor.model = value;
     if (key == "physical id") sockets.insert(socket = value);
@@ -77,29 +77,29 @@ Processor probe_processor(const fs::path& root) {
   return processor;
 }
 
-Space probe_space(const fs::path& path, const fs::path& root) {
+SpaceInfo probe_space(const fs::path& path, const fs::path& root) {
   struct statvfs status {};
   if (::statvfs(path.c_str(), &status) != 0) return {};
   const auto block = static_cast<int64_t>(status.f_frsize);
-  Space space{block * static_cast<int64_t>(status.f_blocks),
-              block * static_cast<int64_t>(status.f_bavail),
-              {}};
+  SpaceInfo space{block * static_cast<int64_t>(status.f_blocks),
+                  block * static_cast<int64_t>(status.f_bavail),
+                  {}};
   std::error_code ignored;
   const std::string real = fs::canonical(path, ignored).string();
   std::ifstream mounts(root / "proc/self/mounts");
   size_t longest = 0;
   for (std::string line; std::getline(mounts, line);) {
     std::istringstream words(line);
-    std::string source, folder, type;
-    words >> source >> folder >> type;
-    if (folder.size() < longest || !lies_in(real, folder)) continue;
-    longest = folder.size();
+    std::string source, directory, type;
+    words >> source >> directory >> type;
+    if (directory.size() < longest || !is_inside(real, directory)) continue;
+    longest = directory.size();
     space.type = type;
   }
   return space;
 }
 
-Finding probe_io_uring() {
+ProbeResult probe_io_uring() {
   io_uring_params parameters{};
   const FileDescriptor ring(static_cast<int>(::syscall(SYS_io_uring_setup, 1, &parameters)));
   if (ring.get() >= 0) return {true, "available"};
@@ -108,7 +108,7 @@ Finding probe_io_uring() {
   return {false, "fails: " + system_reason(errno)};
 }
 
-Finding probe_locked_memory() {
+ProbeResult probe_locked_memory() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return {false, "unknown"};
   if (limit.rlim_cur == RLIM_INFINITY) return {true, "no limit"};

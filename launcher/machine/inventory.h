@@ -9,32 +9,32 @@
 
 namespace zeroth::launcher {
 
-struct Processor {
+struct CpuInfo {
   std::string model;  // empty: unknown
   int threads = 0;    // of the whole machine
   int cores = 0;      // physical ones; 0: unknown
   int sockets = 0;
   std::vector<std::string> instructions;  // those that matter to matrix products
 };
-Processor probe_processor(const std::filesystem::path& root = "/");
+CpuInfo probe_cpu(const std::filesystem::path& root = "/");
 
-struct Space {
+struct SpaceInfo {
   int64_t total_bytes = 0;
   int64_t free_bytes = 0;  // to this user
   std::string type;        // of the file system, as "ext4"; empty: unknown
 };
 // Of the file system that holds `path`. Zeros where that cannot be asked.
-Space probe_space(const std::filesystem::path& path, const std::filesystem::path& root = "/");
+SpaceInfo probe_space(const std::filesystem::path& path, const std::filesystem::path& root = "/");
 
-struct Finding {
+struct ProbeResult {
   bool good = false;
   std::string text;
 };
 // Tries to make an io_uring.
-Finding probe_io_uring();
+ProbeResult probe_io_uring();
 
 // The limit on locked memory, which pinned buffers and io_uring need.
-Finding probe_locked_memory();
+ProbeResult probe_locked_memory();
 
 // PRETTY_NAME of os-release, kernel.
 std::string describe_system(const std::filesystem::path& root = "/");

@@ -57,7 +57,7 @@ std::vector<int> order_by_topology(const std::vector<int>& cores) {
 
 }  // namespace
 
-const char* name_of(Accelerator accelerator) {
+const char* to_string(Accelerator accelerator) {
   return accelerator == Accelerator::kCuda ? "cuda" : "cpu";
 }
 
@@ -75,10 +75,10 @@ LaunchEnvironment LaunchEnvironment::from_process() {
 Machine probe_machine(const LaunchEnvironment& environment) {
   Machine machine{order_by_topology(allowed_cores()), {}};
   if (environment.ds_accelerator == "cpu") return machine;
-  const auto report = report_gpus_by_nvml();
+  const auto report = query_nvml();
   const int count = report ? static_cast<int>(report->gpus.size()) : count_gpu_device_files();
   machine.gpus = visible_gpus(count, environment.cuda_visible_devices);
-  if (report) machine.near_cores = near_cores(machine.gpus, report->gpus, machine.cores);
+  if (report) machine.numa_cores = numa_cores(machine.gpus, report->gpus, machine.cores);
   return machine;
 }
 

@@ -10,12 +10,12 @@ namespace zeroth::launcher {
 
 enum class Accelerator { kCpu, kCuda };
 
-const char* name_of(Accelerator accelerator);  // "cpu", "cuda": the values of DS_ACCELERATOR
+const char* to_string(Accelerator accelerator);  // "cpu", "cuda": the values of DS_ACCELERATOR
 
 struct Machine {
   std::vector<int> cores;  // those this process may use, hardware threads of one core side by side
   std::vector<std::string> gpus;  // ids as in CUDA_VISIBLE_DEVICES, only visible ones
-  std::map<std::string, std::vector<int>> near_cores = {};  // to a GPU; absent: not known
+  std::map<std::string, std::vector<int>> numa_cores = {};  // to a GPU; absent: not known
 };
 
 // The launcher's own view of its environment; unset variables are empty optionals.

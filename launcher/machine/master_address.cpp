@@ -49,7 +49,7 @@ boost::system::error_code try_resolve(const std::string& address) {
 }  // namespace
 
 void wait_for_address(const std::string& address, std::chrono::milliseconds limit,
-                      const std::function<void(const std::string& line)>& say) {
+                      const std::function<void(const std::string& line)>& log) {
   const auto begin = std::chrono::steady_clock::now();
   SlowWait slow(std::chrono::milliseconds(0));  // logged at once
   while (const boost::system::error_code error = try_resolve(address)) {
@@ -58,23 +58,22 @@ void wait_for_address(const std::string& address, std::chrono::milliseconds limi
     if (waited > limit)
       throw Error("rank 0's host {} cannot be resolved: {}", shortened(address), error.message());
     if (slow.due(waited))
-      say(fmt::format("rank 0's host {} is not known yet ({}): waiting up to {} s",
+      log(fmt::format("rank 0's host {} is not known yet ({}): waiting up to {} s",
                       shortened(address), error.message(),
                       std::chrono::duration_cast<std::chrono::seconds>(limit).count()));
     std::this_thread::sleep_for(kPause);
   }
 }
 
-int resolve_master_port(std::optional<int> given) {
+int resolve_master_port(std::optional<int> port) {
   int bound_port = 0;
-  boost::system::error_code error = try_listen(tcp::v6(), given.value_or(0), bound_port);
-  if (means_no_ipv6(error)) error = try_listen(tcp::v4(), given.value_or(0), bound_port);
+  boost::system::error_code error = try_listen(tcp::v6(), port.value_or(0), bound_port);
+  if (means_no_ipv6(error)) error = try_listen(tcp::v4(), port.value_or(0), bound_port);
   if (!error) return bound_port;
-  if (!given) throw Error("no free port for rank 0: {}", system_reason(error.value()));
+  if (!port) throw Error("no free port for rank 0: {}", system_reason(error.value()));
   if (error == boost::asio::error::address_in_use)
-    throw Error("--master_port {} is taken by another program; leave it out for a free one",
-                *given);
-  throw Error("--master_port {} cannot be used: {}", *given, system_reason(error.value()));
+    throw Error("--master_port {} is taken by another program; leave it out for a free one", *port);
+  throw Error("--master_port {} cannot be used: {}", *port, system_reason(error.value()));
 }
 
 void check_master_addr(const std::string& address, bool all_ranks_here) {
@@ -83,8 +82,10 @@ void check_master_addr(const std::string& address, bool all_ranks_here) {
   const auto found = tcp::resolver(io).resolve(address, "", error);
   if (error)
     throw Error("--master_addr {} cannot be resolved: {}", shortened(address), error.message());
-  const auto own = [](const auto& entry) { return is_own_address(entry.endpoint().address()); };
-  if (std::any_of(found.begin(), found.end(), own)) return;
+  const auto is_local = [](const auto& entry) {
+    return is_local_address(entry.endpoint().address());
+  };
+  if (std::any_of(found.begin(), found.end(), is_local)) return;
   throw Error(
       "--master_addr {} is not an address of this machine, where {}", shortened(address),
       all_ranks_here ? "all ranks run; leave it out for 127.0.0.1" : "rank 0 runs: this is host 0");

@@ -48,8 +48,8 @@ class Nvml {
   bool works_ = false;
 };
 
-GpuReport::Gpu describe(const Nvml& nvml, unsigned index) {
-  GpuReport::Gpu gpu;
+GpuReport::GpuInfo describe(const Nvml& nvml, unsigned index) {
+  GpuReport::GpuInfo gpu;
   Device device = nullptr;
   if (!nvml.call("nvmlDeviceGetHandleByIndex_v2", index, &device)) return gpu;
   std::array<char, 96> text{};
@@ -68,7 +68,7 @@ GpuReport::Gpu describe(const Nvml& nvml, unsigned index) {
 
 }  // namespace
 
-std::optional<GpuReport> report_gpus_by_nvml() {
+std::optional<GpuReport> query_nvml() {
   const Nvml nvml;
   unsigned count = 0;
   if (!nvml.works() || !nvml.call("nvmlDeviceGetCount_v2", &count)) return std::nullopt;

@@ -9,19 +9,19 @@
 namespace zeroth::launcher {
 
 struct GpuReport {
-  struct Gpu {
+  struct GpuInfo {
     std::string name;
     std::string uuid;         // "GPU-1c8f..."
     std::string pci_address;  // "0000:3b:00.0", as sysfs names it
     int64_t memory_bytes = 0;
     int major = 0, minor = 0;  // compute capability
   };
-  std::string driver;     // "570.86.15"
-  int cuda_version = 0;   // newest that the driver runs, 12080 for 12.8
-  std::vector<Gpu> gpus;  // in NVML's order; what cannot be asked is empty or 0
+  std::string driver;         // "570.86.15"
+  int cuda_version = 0;       // newest that the driver runs, 12080 for 12.8
+  std::vector<GpuInfo> gpus;  // in NVML's order; what cannot be asked is empty or 0
 };
 
 // Empty without the library, or if it fails.
-std::optional<GpuReport> report_gpus_by_nvml();
+std::optional<GpuReport> query_nvml();
 
 }  // namespace zeroth::launcher

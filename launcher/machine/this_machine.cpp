@@ -19,7 +19,7 @@ bool same_name(const std::string& left, const std::string& right) {
 
 }  // namespace
 
-bool is_own_address(const boost::asio::ip::address& address) {
+bool is_local_address(const boost::asio::ip::address& address) {
   boost::asio::io_context io;
   tcp::acceptor probe(io);
   const tcp::endpoint endpoint(address, 0);
@@ -39,7 +39,7 @@ bool is_this_machine(const std::string& host) {
   boost::system::error_code error;
   const auto found = tcp::resolver(io).resolve(host, "", error);
   return !error && std::any_of(found.begin(), found.end(), [](const auto& entry) {
-    return is_own_address(entry.endpoint().address());
+    return is_local_address(entry.endpoint().address());
   });
 }
 

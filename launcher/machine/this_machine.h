@@ -7,7 +7,7 @@
 namespace zeroth::launcher {
 
 // The system binds to no address but its own.
-bool is_own_address(const boost::asio::ip::address& address);
+bool is_local_address(const boost::asio::ip::address& address);
 
 // "localhost", this machine's name as the kernel has it, whole or up to its first dot, an address
 // of it, or a name that resolves to one, for which name servers may take some seconds. Not with a

@@ -19,9 +19,11 @@ class ProgramError : public Error {
   int status_;
 };
 
-// A name with a slash is a path; any other is looked for in `own_folder` (that of zeroth itself),
-// then along `path`, a colon-separated list. Throws ProgramError that says where it looked.
-std::filesystem::path find_program(const std::string& name, const std::filesystem::path& own_folder,
+// A name with a slash is a path; any other is looked for in `zeroth_directory` (that of zeroth
+// itself), then along `path`, a colon-separated list. Throws ProgramError that says where it
+// looked.
+std::filesystem::path find_program(const std::string& name,
+                                   const std::filesystem::path& zeroth_directory,
                                    const std::string& path);
 
 }  // namespace zeroth::launcher

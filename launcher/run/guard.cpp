@@ -36,7 +36,7 @@ bool has_mark(const std::filesystem::path& process, const std::string& entry) {
   return ('\0' + environment).find('\0' + entry + '\0') != std::string::npos;
 }
 
-std::set<pid_t> marked(const std::string& mark) {
+std::set<pid_t> find_marked(const std::string& mark) {
   const std::string entry = std::string(Guard::kVariable) + "=" + mark;
   std::set<pid_t> found;
   std::error_code ignored;
@@ -49,23 +49,23 @@ std::set<pid_t> marked(const std::string& mark) {
 }
 
 // No handler of the launcher's may run in the guard, which would speak through its pipes.
-class SignalsHeldBack {
+class SignalBlocker {
  public:
-  SignalsHeldBack() {
+  SignalBlocker() {
     sigset_t all;
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
-  ~SignalsHeldBack() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsHeldBack(const SignalsHeldBack&) = delete;
-  SignalsHeldBack& operator=(const SignalsHeldBack&) = delete;
+  ~SignalBlocker() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalBlocker(const SignalBlocker&) = delete;
+  SignalBlocker& operator=(const SignalBlocker&) = delete;
 
  private:
   sigset_t before_;
 };
 
 // Holds nothing of the launcher's: whoever reads its outputs must see their end.
-void let_go_of_everything_but(int fd) {
+void detach_from_launcher(int fd) {
   ::setsid();
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGTSTP}) ::signal(signal, SIG_IGN);
   ::signal(SIGCHLD, SIG_DFL);
@@ -79,8 +79,8 @@ void let_go_of_everything_but(int fd) {
 }
 
 // A byte means that the launcher ended as it should, the end of the pipe that it was killed.
-[[noreturn]] void watch(int pipe, const std::string& mark) {
-  let_go_of_everything_but(pipe);
+[[noreturn]] void run_guard(int pipe, const std::string& mark) {
+  detach_from_launcher(pipe);
   char byte = 0;
   ssize_t count = 0;
   do {
@@ -102,17 +102,17 @@ void Guard::start() {
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("no pipe: {}", system_reason(errno));
   const FileDescriptor read_end(ends[0]);
   pipe_ = FileDescriptor(ends[1]);
-  const SignalsHeldBack held_back;
+  const SignalBlocker blocker;
   pid_ = ::fork();
   if (pid_ < 0) throw Error("no process to guard the ranks: {}", system_reason(errno));
-  if (pid_ == 0) watch(read_end.get(), mark_);
+  if (pid_ == 0) run_guard(read_end.get(), mark_);
 }
 
-std::string Guard::renew_if_ended() {
+std::string Guard::restart_if_exited() {
   if (pid_ < 0 || ::waitpid(pid_, nullptr, WNOHANG) != pid_) return "";
   pid_ = -1;
   try {
-    if (--renewals_left_ < 0) throw Error("somebody ends each one");
+    if (--restarts_left_ < 0) throw Error("somebody ends each one");
     start();
   } catch (const Error& error) {
     return fmt::format(
@@ -135,7 +135,7 @@ Guard::~Guard() {
 int kill_marked(const std::string& mark) {
   std::set<pid_t> killed;
   for (int i = 0; i < kMaxSearches; ++i) {
-    const std::set<pid_t> found = marked(mark);
+    const std::set<pid_t> found = find_marked(mark);
     if (found.empty()) break;
     for (const pid_t pid : found) {
       ::kill(pid, SIGKILL);

@@ -24,7 +24,7 @@ class Guard {
   // To be called when a child has ended. Where it was that process, which only somebody else can
   // have brought about, another one takes its place; not for ever, if each is ended. Returns what
   // to tell the user about it; empty where it lives.
-  std::string renew_if_ended();
+  std::string restart_if_exited();
 
   // The process that waits; -1: there is none.
   pid_t pid() const { return pid_; }
@@ -36,7 +36,7 @@ class Guard {
   void start();
 
   std::string mark_;
-  int renewals_left_ = 10;
+  int restarts_left_ = 10;
   FileDescriptor pipe_;
   pid_t pid_ = -1;
 };

@@ -7,23 +7,23 @@
 #include <cerrno>
 #include <string>
 
+#include "base/directory.h"
 #include "base/error.h"
 #include "base/file_descriptor.h"
-#include "base/folder.h"
 #include "base/process_limits.h"
 
 namespace zeroth::launcher {
 namespace {
 
-constexpr int kMostJobs = 100'000;  // in one second and one folder
+constexpr int kMaxJobsPerSecond = 100'000;  // in one second and one folder
 
 // Empty where one of the files exists, of which none is left then. Throws Error.
-std::vector<FileDescriptor> open_new_files(const std::filesystem::path& folder,
+std::vector<FileDescriptor> open_new_files(const std::filesystem::path& directory,
                                            const std::string& job, int num_ranks, int first_rank) {
   std::vector<FileDescriptor> logs;
   std::vector<std::string> files;
   for (int rank = first_rank; rank < first_rank + num_ranks; ++rank) {
-    const std::string file = (folder / fmt::format("{}_rank{}.log", job, rank)).string();
+    const std::string file = (directory / fmt::format("{}_rank{}.log", job, rank)).string();
     logs.emplace_back(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (logs.back().get() < 0 && errno != EEXIST)
       throw Error("--enable_each_rank_log: {} cannot be made: {}", file, system_reason(errno));
@@ -36,9 +36,9 @@ std::vector<FileDescriptor> open_new_files(const std::filesystem::path& folder,
   return logs;
 }
 
-void refuse_strangers_links(const std::filesystem::path& folder) {
+void check_links(const std::filesystem::path& directory) {
   try {
-    resolve_links(folder);
+    resolve_links(directory);
   } catch (const Error& error) {
     throw Error("--enable_each_rank_log {}", error.what());
   }
@@ -46,8 +46,8 @@ void refuse_strangers_links(const std::filesystem::path& folder) {
 
 }  // namespace
 
-PidFile::PidFile(pid_t pid, const std::filesystem::path& folder)
-    : path_(folder / fmt::format("{}.deepspeed", pid)) {
+PidFile::PidFile(pid_t pid, const std::filesystem::path& directory)
+    : path_(directory / fmt::format("{}.deepspeed", pid)) {
   ::unlink(path_.c_str());
   // Never through a link that somebody else put into a folder open to all.
   const FileDescriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
@@ -62,24 +62,25 @@ PidFile::~PidFile() {
   ::unlink(path_.c_str());
 }
 
-std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& folder, std::time_t now,
+std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& directory, std::time_t now,
                                            int num_ranks, int first_rank) {
-  refuse_strangers_links(folder);
+  check_links(directory);
   std::error_code error;
-  if (std::filesystem::exists(folder, error) && !std::filesystem::is_directory(folder, error))
-    throw Error("--enable_each_rank_log {}: it is a file, but should be a folder", folder.string());
-  std::filesystem::create_directories(folder, error);
+  if (std::filesystem::exists(directory, error) && !std::filesystem::is_directory(directory, error))
+    throw Error("--enable_each_rank_log {}: it is a file, but should be a folder",
+                directory.string());
+  std::filesystem::create_directories(directory, error);
   if (error)
-    throw Error("--enable_each_rank_log {}: the folder cannot be made: {}", folder.string(),
+    throw Error("--enable_each_rank_log {}: the folder cannot be made: {}", directory.string(),
                 system_reason(error.value()));
-  const std::string second = fmt::format("{:%Y%m%d%H%M%S}", fmt::localtime(now));
-  for (int job = 1; job <= kMostJobs; ++job) {
-    const std::string name = job == 1 ? second : fmt::format("{}-{}", second, job);
-    auto logs = open_new_files(folder, name, num_ranks, first_rank);
+  const std::string timestamp = fmt::format("{:%Y%m%d%H%M%S}", fmt::localtime(now));
+  for (int job = 1; job <= kMaxJobsPerSecond; ++job) {
+    const std::string name = job == 1 ? timestamp : fmt::format("{}-{}", timestamp, job);
+    auto logs = open_new_files(directory, name, num_ranks, first_rank);
     if (!logs.empty()) return logs;
   }
-  throw Error("--enable_each_rank_log {}: there are {} jobs of one second, {}", folder.string(),
-              kMostJobs, second);
+  throw Error("--enable_each_rank_log {}: there are {} jobs of one second, {}", directory.string(),
+              kMaxJobsPerSecond, timestamp);
 }
 
 }  // namespace zeroth::launcher

@@ -16,14 +16,14 @@ namespace zeroth::launcher {
 // does, in local time; where another job of that second was first, <YYYYmmddHHMMSS>-2_rank<N>.log
 // and so on. Makes the folder where it is missing; never writes over a file. Throws Error with the
 // path.
-std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& folder, std::time_t now,
+std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& directory, std::time_t now,
                                            int num_ranks, int first_rank = 0);
 
 // FOLDER/<pid>.deepspeed, DeepSpeed's name, with the pid in it, for as long as this object lives.
 // What an earlier process of this number left there is replaced. Throws Error.
 class PidFile {
  public:
-  explicit PidFile(pid_t pid, const std::filesystem::path& folder = "/tmp");
+  explicit PidFile(pid_t pid, const std::filesystem::path& directory = "/tmp");
   PidFile(const PidFile&) = delete;
   PidFile& operator=(const PidFile&) = delete;
   ~PidFile();

@@ -29,7 +29,7 @@ void LocalRanks::start(const Program& program, const std::vector<RankSpec>& spec
   listener_ = &listener;
   for (const RankSpec& spec : specs) start_rank(program, spec);
   wait_for_children();
-  look();
+  poll_children();
 }
 
 void LocalRanks::start_rank(const Program& program, const RankSpec& spec) {
@@ -38,8 +38,8 @@ void LocalRanks::start_rank(const Program& program, const RankSpec& spec) {
   ranks_.push_back(std::make_unique<Rank>(Rank{spec.rank, RankProcess::start(program, marked)}));
   Rank& rank = *ranks_.back();
   const auto open = [&](FileDescriptor& source, bool error) {
-    auto stream =
-        std::make_unique<RankStream>(io_, std::move(source), listener_->lines_of(spec.rank, error));
+    auto stream = std::make_unique<RankStream>(io_, std::move(source),
+                                               listener_->line_sink(spec.rank, error));
     stream->start([this] { finish_output(); });
     return stream;
   };
@@ -50,60 +50,61 @@ void LocalRanks::start_rank(const Program& program, const RankSpec& spec) {
 void LocalRanks::wait_for_children() {
   children_.async_wait([this](boost::system::error_code error, int) {
     if (error) return;
-    look();
+    poll_children();
     wait_for_children();
   });
 }
 
-void LocalRanks::look() {
-  if (std::none_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank->runs(); }))
+void LocalRanks::poll_children() {
+  if (std::none_of(ranks_.begin(), ranks_.end(),
+                   [](const auto& rank) { return rank->is_running(); }))
     return;
-  const std::string warning = guard_->renew_if_ended();
+  const std::string warning = guard_->restart_if_exited();
   if (!warning.empty()) listener_->on_warning(warning);
-  RanksLookedAt seen;
+  RanksPolled seen;
   std::vector<pid_t> known = {guard_->pid()};
   for (const auto& rank : ranks_) {
-    if (!rank->runs()) continue;
-    if (const auto ending = rank->process.poll_ending()) {
-      seen.ended.push_back(take_ending(*rank, *ending));
+    if (!rank->is_running()) continue;
+    if (const auto exit_status = rank->process.poll_exit()) {
+      seen.ended.push_back(collect_exit(*rank, *exit_status));
     } else {
       known.push_back(rank->process.pid());
     }
   }
   reap_orphans(known);
-  seen.stopped = find_stopped();
-  listener_->on_look(seen);
+  seen.stopped = find_suspended();
+  listener_->on_ranks_polled(seen);
 }
 
-RankEnded LocalRanks::take_ending(Rank& rank, Ending ending) {
+RankExit LocalRanks::collect_exit(Rank& rank, ExitStatus exit_status) {
   rank.process.kill_and_reap();
   rank.out->drain();
   rank.err->drain();
-  RankEnded ended{.rank = rank.number, .ending = ending};
-  if (ending.failed() && !killed_) ended.reason = oom_.explain(ending);
+  RankExit ended{.rank = rank.index, .exit_status = exit_status};
+  if (exit_status.failed() && !killed_) ended.reason = oom_.explain(exit_status);
   return ended;
 }
 
-std::vector<StoppedRank> LocalRanks::find_stopped() const {
-  std::vector<StoppedRank> stopped;
+std::vector<SuspendedRank> LocalRanks::find_suspended() const {
+  std::vector<SuspendedRank> stopped;
   for (const auto& rank : ranks_)
-    if (rank->runs() && rank->process.is_stopped())
-      stopped.push_back({rank->number, rank->process.pid()});
+    if (rank->is_running() && rank->process.is_stopped())
+      stopped.push_back({rank->index, rank->process.pid()});
   return stopped;
 }
 
-void LocalRanks::signal(int number) {
-  if (number == SIGKILL) killed_ = true;
+void LocalRanks::signal(int signum) {
+  if (signum == SIGKILL) killed_ = true;
   for (const auto& rank : ranks_) {
-    if (!rank->runs()) continue;
-    const bool handled = number != SIGHUP || rank->process.handles(SIGHUP);
-    rank->process.signal_group(handled ? number : SIGTERM);
+    if (!rank->is_running()) continue;
+    const bool handled = signum != SIGHUP || rank->process.handles(SIGHUP);
+    rank->process.signal_group(handled ? signum : SIGTERM);
   }
 }
 
 void LocalRanks::suspend() {
   for (const auto& rank : ranks_)
-    if (rank->runs() && !rank->process.is_stopped()) suspended_.push_back(&rank->process);
+    if (rank->is_running() && !rank->process.is_stopped()) suspended_.push_back(&rank->process);
   for (const RankProcess* process : suspended_) process->signal_group(SIGSTOP);
 }
 

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "launcher/run/guard.h"
+#include "launcher/run/job_ranks.h"
 #include "launcher/run/oom_watch.h"
 #include "launcher/run/rank_plan.h"
 #include "launcher/run/rank_process.h"
-#include "launcher/run/ranks.h"
-#include "launcher/run/running_timer.h"
+#include "launcher/run/suspendable_timer.h"
 
 namespace zeroth::launcher {
 
@@ -25,7 +25,7 @@ struct LocalRanksOptions {
 
 // Ranks die with the calling thread, which must be the main thread, and what they started with the
 // calling process, whose children all belong to the job. Its end ends them too.
-class LocalRanks final : public Ranks {
+class LocalRanks final : public JobRanks {
  public:
   LocalRanks(boost::asio::io_context& io, const LocalRanksOptions& options);
   LocalRanks(const LocalRanks&) = delete;
@@ -35,27 +35,27 @@ class LocalRanks final : public Ranks {
   // Once. Throws ProgramError or Error if a rank cannot be started.
   void start(const Program& program, const std::vector<RankSpec>& specs, RanksListener& listener);
 
-  void signal(int number) override;
-  std::vector<StoppedRank> find_stopped() const override;
+  void signal(int signum) override;
+  std::vector<SuspendedRank> find_suspended() const override;
   void suspend() override;
   void resume() override;
   void finish(std::function<void()> done) override;
-  std::optional<int64_t> take_new_oom_kills() override { return oom_.take_new_kills(); }
+  std::optional<int64_t> read_new_oom_kills() override { return oom_.read_new_kills(); }
 
  private:
   struct Rank {
-    int number;
+    int index;
     RankProcess process;
     std::unique_ptr<RankStream> out = {};
     std::unique_ptr<RankStream> err = {};
 
-    bool runs() const { return process.pid() > 0; }
+    bool is_running() const { return process.pid() > 0; }
   };
 
   void start_rank(const Program& program, const RankSpec& spec);
   void wait_for_children();
-  void look();
-  RankEnded take_ending(Rank& rank, Ending ending);
+  void poll_children();
+  RankExit collect_exit(Rank& rank, ExitStatus exit_status);
   void end_processes();
   void close_output();
   void finish_output();
@@ -65,7 +65,7 @@ class LocalRanks final : public Ranks {
   std::optional<Guard> guard_;
   OomWatch oom_;
   boost::asio::signal_set children_;
-  RunningTimer output_timer_;
+  SuspendableTimer output_timer_;
   RanksListener* listener_ = nullptr;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<const RankProcess*> suspended_;

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "launcher/run/verdict.h"
+#include "launcher/run/exit_status.h"
 
 namespace zeroth::launcher {
 
@@ -18,11 +18,11 @@ class OomWatch {
   explicit OomWatch(std::filesystem::path root = "/");
 
   // Processes that were ended since the last call, or since the start; empty where nothing counts.
-  std::optional<int64_t> take_new_kills();
+  std::optional<int64_t> read_new_kills();
 
   // Why a rank ended so that was not told to by the launcher, to stand behind "killed by SIGKILL";
   // empty where nothing is known. Of SIGKILL it takes new kills.
-  std::string explain(const Ending& ending);
+  std::string explain(const ExitStatus& exit_status);
 
   // Why a SIGKILL came.
   std::string explain_kill();
@@ -32,8 +32,8 @@ class OomWatch {
 
   std::filesystem::path root_;
   std::filesystem::path file_;
-  bool of_cgroup_ = false;
-  std::optional<int64_t> seen_;
+  bool is_cgroup_counter_ = false;
+  std::optional<int64_t> last_count_;
 };
 
 }  // namespace zeroth::launcher

@@ -27,7 +27,7 @@ bool has_children() {
 }
 
 // From /proc/PID/stat: "pid (name) state parent ...", where the name may hold anything.
-pid_t parent_of(const std::string& pid) {
+pid_t parent_pid(const std::string& pid) {
   std::string stat;
   std::getline(std::ifstream("/proc/" + pid + "/stat"), stat, '\0');
   const size_t name_end = stat.rfind(')');
@@ -43,7 +43,7 @@ std::vector<pid_t> children() {
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
     const std::string name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    if (parent_of(name) == ::getpid()) found.push_back(std::stoi(name));
+    if (parent_pid(name) == ::getpid()) found.push_back(std::stoi(name));
   }
   return found;
 }

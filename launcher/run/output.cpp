@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/one_file.h"
+#include "base/same_file.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -83,7 +83,7 @@ void OutputSink::flush() {
 
 Console::Console(boost::asio::io_context& io, const std::function<void(int, int)>& on_broken)
     : out_(io, STDOUT_FILENO, [on_broken](int error) { on_broken(STDOUT_FILENO, error); }) {
-  if (are_one_file(STDOUT_FILENO, STDERR_FILENO).value_or(false)) return;
+  if (is_same_file(STDOUT_FILENO, STDERR_FILENO).value_or(false)) return;
   err_.emplace(io, STDERR_FILENO, [on_broken](int error) { on_broken(STDERR_FILENO, error); });
 }
 
@@ -109,7 +109,7 @@ void Tail::add(std::string_view line, const OutputSink& sink) {
   if (lines_.size() > kTailLines) lines_.pop_front();
 }
 
-bool Tail::ends(const OutputSink& sink) const {
+bool Tail::is_last_in(const OutputSink& sink) const {
   return sink_ == &sink && line_number_ == sink.num_lines();
 }
 

@@ -57,7 +57,7 @@ class OutputSink {
   void write_line(std::string_view text);  // whole lines are counted
 
   size_t num_lines() const { return num_lines_; }
-  bool full() const { return pending_.size() > kMaxPendingBytes; }
+  bool is_full() const { return pending_.size() > kMaxPendingBytes; }
   bool empty() const { return pending_.empty(); }
   bool is_terminal() const { return is_terminal_; }
 
@@ -109,7 +109,7 @@ class Tail {
   const std::deque<std::string>& lines() const { return lines_; }
 
   // Whether a reader of `sink` has the last line before the eyes: nobody wrote a line since.
-  bool ends(const OutputSink& sink) const;
+  bool is_last_in(const OutputSink& sink) const;
 
  private:
   std::deque<std::string> lines_;

@@ -19,14 +19,14 @@ PrintingCommand printing_command(const std::vector<std::string>& command) {
   const bool finetune = std::filesystem::path(command[0]).filename() == "finetune";
   const bool asks = has_any(command, {"--help", "-h", "--version"});
   PrintingCommand found;
-  found.one_rank = asks && (finetune || command.size() == 2);
+  found.single_rank = asks && (finetune || command.size() == 2);
   const bool prints =
       has_any(command, {"--print-config"}) || (finetune && has_any(command, {"--inspect-samples"}));
-  found.bare_lines = finetune && prints;
+  found.unprefixed_lines = finetune && prints;
   // An evaluation of finetune has a loss that goes nowhere else.
   const bool evaluates =
       finetune && has_any(command, {"--eval-only"}) && !has_any(command, {"--metrics"});
-  found.output_is_all = asks || prints || evaluates;
+  found.output_required = asks || prints || evaluates;
   return found;
 }
 

@@ -7,9 +7,9 @@
 namespace zeroth::launcher {
 
 struct PrintingCommand {
-  bool output_is_all = false;  // without its output it has failed
-  bool one_rank = false;       // each rank would answer the same, or only the first one
-  bool bare_lines = false;     // for a file or another program: no rank's number before them
+  bool output_required = false;   // without its output it has failed
+  bool single_rank = false;       // each rank would answer the same, or only the first one
+  bool unprefixed_lines = false;  // for a file or another program: no rank's number before them
 };
 
 // `command`: the program and its arguments, as they are started. Of programs other than finetune

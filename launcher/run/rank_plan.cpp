@@ -11,21 +11,23 @@ namespace zeroth::launcher {
 namespace {
 
 int world_size(const PlanRequest& request) {
-  return request.part.world_size == 0 ? request.choice.num_ranks : request.part.world_size;
+  return request.node_ranks.world_size == 0 ? request.choice.num_ranks
+                                            : request.node_ranks.world_size;
 }
 
-void add_identity(RankSpec& spec, const PlanRequest& request) {
+void add_rank_variables(RankSpec& spec, const PlanRequest& request) {
   spec.env = {{"RANK", std::to_string(spec.rank)},
               {"LOCAL_RANK", std::to_string(spec.local_rank)},
               {"WORLD_SIZE", std::to_string(world_size(request))},
               {"LOCAL_SIZE", std::to_string(request.choice.num_ranks)},
-              {"CROSS_RANK", std::to_string(request.part.host)},
-              {"CROSS_SIZE", std::to_string(request.part.num_hosts)},
+              {"CROSS_RANK", std::to_string(request.node_ranks.node_rank)},
+              {"CROSS_SIZE", std::to_string(request.node_ranks.num_nodes)},
               {"MASTER_ADDR", request.master_addr},
               {"MASTER_PORT", std::to_string(request.master_port)},
-              {"DS_ACCELERATOR", name_of(request.accelerator)},
+              {"DS_ACCELERATOR", to_string(request.accelerator)},
               {"ZEROTH_LAUNCH_TIME", fmt::format("{:.6f}", request.launch_time)}};
-  if (!request.meeting.empty()) spec.env.emplace_back("ZEROTH_MEETING", request.meeting);
+  if (!request.bootstrap_ticket.empty())
+    spec.env.emplace_back("ZEROTH_MEETING", request.bootstrap_ticket);
 }
 
 void add_timeout(RankSpec& spec, const LaunchOptions& options) {
@@ -37,7 +39,7 @@ void add_device(RankSpec& spec, const PlanRequest& request) {
   if (request.accelerator != Accelerator::kCuda) return;
   spec.env.emplace_back("CUDA_VISIBLE_DEVICES",
                         fmt::format("{}", fmt::join(request.choice.slots, ",")));
-  if (!request.user_sets_nccl_socket && request.part.num_hosts == 1)
+  if (!request.user_sets_nccl_socket && request.node_ranks.num_nodes == 1)
     spec.env.emplace_back("NCCL_SOCKET_IFNAME", "lo");
   if (request.choice.shared) spec.env.emplace_back("ZEROTH_SHARE_GPUS", "1");
 }
@@ -52,20 +54,20 @@ void add_terminal(RankSpec& spec, const PlanRequest& request) {
 
 // For each rank the cores near to its GPU. As ranks choose their GPUs: the first rank has the first
 // slot, and so on in turns.
-std::vector<std::vector<int>> near_ranks(const PlanRequest& request) {
-  std::vector<std::vector<int>> near(static_cast<size_t>(request.choice.num_ranks));
-  if (request.accelerator != Accelerator::kCuda) return near;
+std::vector<std::vector<int>> numa_cores_by_rank(const PlanRequest& request) {
+  std::vector<std::vector<int>> numa_cores(static_cast<size_t>(request.choice.num_ranks));
+  if (request.accelerator != Accelerator::kCuda) return numa_cores;
   const std::vector<std::string>& slots = request.choice.slots;
-  for (size_t rank = 0; rank < near.size(); ++rank) {
-    const auto found = request.machine.near_cores.find(slots[rank % slots.size()]);
-    if (found != request.machine.near_cores.end()) near[rank] = found->second;
+  for (size_t rank = 0; rank < numa_cores.size(); ++rank) {
+    const auto found = request.machine.numa_cores.find(slots[rank % slots.size()]);
+    if (found != request.machine.numa_cores.end()) numa_cores[rank] = found->second;
   }
-  return near;
+  return numa_cores;
 }
 
 constexpr size_t kMaxRanksPerCore = 4;  // beyond, a mistake is likely
 
-std::vector<int> cores_of(const LaunchOptions& options, const PlanRequest& request) {
+std::vector<int> bindable_cores(const LaunchOptions& options, const PlanRequest& request) {
   return options.bind_core_list.empty()
              ? request.machine.cores
              : parse_core_list(options.bind_core_list, request.machine.cores);
@@ -73,23 +75,23 @@ std::vector<int> cores_of(const LaunchOptions& options, const PlanRequest& reque
 
 void check_enough_cores(const LaunchOptions& options, const PlanRequest& request) {
   if (request.accelerator != Accelerator::kCpu || options.oversubscribe) return;
-  const size_t cores = cores_of(options, request).size();
+  const size_t cores = bindable_cores(options, request).size();
   const auto num_ranks = static_cast<size_t>(request.choice.num_ranks);
   if (cores == 0 || num_ranks <= kMaxRanksPerCore * cores) return;
   throw UsageError(
       "{} CPU ranks on {}: more than {} for each, which would run in turns; --oversubscribe allows "
       "it, --num_gpus says how many ranks there are",
-      num_ranks, counted(static_cast<int64_t>(cores), "core"), kMaxRanksPerCore);
+      num_ranks, pluralize(static_cast<int64_t>(cores), "core"), kMaxRanksPerCore);
 }
 
 void bind_cores(RankPlan& plan, const LaunchOptions& options, const PlanRequest& request) {
-  const std::vector<int> cores = cores_of(options, request);
+  const std::vector<int> cores = bindable_cores(options, request);
   const int num_ranks = request.choice.num_ranks;
   const bool shared = num_ranks > static_cast<int>(cores.size());
   if (shared)
     plan.notes.push_back(fmt::format("warning: {} ranks share {}, so they run in turns", num_ranks,
-                                     counted(std::ssize(cores), "core")));
-  const std::vector<std::vector<int>> parts = split_cores(cores, near_ranks(request));
+                                     pluralize(std::ssize(cores), "core")));
+  const std::vector<std::vector<int>> parts = split_cores(cores, numa_cores_by_rank(request));
   for (RankSpec& spec : plan.ranks) {
     spec.cores = parts[static_cast<size_t>(spec.local_rank)];
     if (request.user_sets_threads) continue;
@@ -108,8 +110,8 @@ RankPlan plan_ranks(const LaunchOptions& options, const PlanRequest& request) {
   check_enough_cores(options, request);
   RankPlan plan;
   for (int local = 0; local < request.choice.num_ranks; ++local) {
-    RankSpec spec{request.part.first_rank + local, local, {}, {}};
-    add_identity(spec, request);
+    RankSpec spec{request.node_ranks.first_rank + local, local, {}, {}};
+    add_rank_variables(spec, request);
     add_timeout(spec, options);
     add_device(spec, request);
     add_terminal(spec, request);
@@ -119,7 +121,7 @@ RankPlan plan_ranks(const LaunchOptions& options, const PlanRequest& request) {
   if (request.choice.shared)
     plan.notes.push_back(fmt::format("{} ranks share {}: they exchange data through host memory",
                                      request.choice.num_ranks,
-                                     counted(std::ssize(request.choice.slots), "GPU")));
+                                     pluralize(std::ssize(request.choice.slots), "GPU")));
   return plan;
 }
 

@@ -26,9 +26,9 @@ struct RankPlan {
 };
 
 // The ranks of this machine among those of all hosts.
-struct HostPart {
-  int host = 0;
-  int num_hosts = 1;
+struct NodeRanks {
+  int node_rank = 0;
+  int num_nodes = 1;
   int first_rank = 0;
   int world_size = 0;  // 0: all ranks are here
 };
@@ -37,11 +37,11 @@ struct PlanRequest {
   Accelerator accelerator = Accelerator::kCpu;
   SlotChoice choice;
   Machine machine;
-  HostPart part = {};
+  NodeRanks node_ranks = {};
   std::string master_addr = "127.0.0.1";
-  int master_port = 0;     // the resolved one
-  std::string meeting;     // ticket of the memory in which the ranks meet; empty: they do not
-  double launch_time = 0;  // seconds since the epoch when the launcher began
+  int master_port = 0;           // the resolved one
+  std::string bootstrap_ticket;  // ticket of the memory in which the ranks meet; empty: they do not
+  double launch_time = 0;        // seconds since the epoch when the launcher began
   bool user_sets_threads = false;       // OMP_NUM_THREADS is in the environment: it stays
   bool user_sets_nccl_socket = false;   // NCCL_SOCKET_IFNAME is, likewise
   std::optional<int> terminal_columns;  // of the launcher's standard output; empty: not a terminal

@@ -35,9 +35,9 @@ Pipe make_pipe() {
 
 // Only rank 0 may read the launcher's input, and not from a terminal: a background group would be
 // stopped there.
-FileDescriptor open_input(int rank, int given) {
-  if (given >= 0 || (rank == 0 && ::isatty(STDIN_FILENO) == 0)) {
-    const int copy = ::fcntl(given >= 0 ? given : STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+FileDescriptor open_input(int rank, int input_fd) {
+  if (input_fd >= 0 || (rank == 0 && ::isatty(STDIN_FILENO) == 0)) {
+    const int copy = ::fcntl(input_fd >= 0 ? input_fd : STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
     if (copy >= 0) return FileDescriptor(copy);
   }
   FileDescriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -100,7 +100,7 @@ void restore_signals() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != plan.parent) ::raise(SIGKILL);  // the launcher died before the line above
   ::setpgid(0, 0);
-  StartFailure failure{StartFailure::kBind, plan.cores.empty() ? 0 : bind_to_cores(plan.cores)};
+  StartFailure failure{StartFailure::kBind, plan.cores.empty() ? 0 : set_affinity(plan.cores)};
   if (failure.error == 0) {
     ::dup2(plan.in, STDIN_FILENO);
     ::dup2(plan.out, STDOUT_FILENO);
@@ -129,12 +129,12 @@ void throw_if_failed(int failure_pipe, const Program& program, const RankSpec& s
 
 }  // namespace
 
-RankProcess RankProcess::start(const Program& program, const RankSpec& spec, int given_input) {
+RankProcess RankProcess::start(const Program& program, const RankSpec& spec, int input_fd) {
   std::vector<std::string> command = program.command;
   std::vector<std::string> environment = merged_environment(spec);
   const std::vector<char*> arguments = pointers(command);
   const std::vector<char*> variables = pointers(environment);
-  const FileDescriptor input = open_input(spec.rank, given_input);
+  const FileDescriptor input = open_input(spec.rank, input_fd);
   Pipe out = make_pipe();
   Pipe err = make_pipe();
   Pipe failure = make_pipe();
@@ -156,11 +156,11 @@ RankProcess::RankProcess(pid_t pid, FileDescriptor out_end, FileDescriptor err_e
 RankProcess::RankProcess(RankProcess&& other) noexcept
     : out(std::move(other.out)), err(std::move(other.err)), pid_(std::exchange(other.pid_, -1)) {}
 
-std::optional<Ending> RankProcess::poll_ending() const {
+std::optional<ExitStatus> RankProcess::poll_exit() const {
   siginfo_t info{};
   const int result = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
   if (result != 0 || info.si_pid == 0) return std::nullopt;
-  return Ending{info.si_code != CLD_EXITED, info.si_status};
+  return ExitStatus{info.si_code != CLD_EXITED, info.si_status};
 }
 
 bool RankProcess::is_stopped() const {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/file_descriptor.h"
+#include "launcher/run/exit_status.h"
 #include "launcher/run/rank_plan.h"
-#include "launcher/run/verdict.h"
 
 namespace zeroth::launcher {
 
@@ -34,7 +34,7 @@ class RankProcess {
   ~RankProcess() { kill_and_reap(); }
 
   // How the process ended; empty while it runs. Never blocks.
-  std::optional<Ending> poll_ending() const;
+  std::optional<ExitStatus> poll_exit() const;
 
   // Stopped by a signal (SIGSTOP, SIGTTIN, ...) or a debugger. Never blocks.
   bool is_stopped() const;

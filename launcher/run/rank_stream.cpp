@@ -10,11 +10,11 @@ namespace zeroth::launcher {
 
 using boost::asio::posix::stream_descriptor;
 
-RankStream::RankStream(boost::asio::io_context& io, FileDescriptor source, LineTarget& target)
-    : source_(io, source.give_away()),
-      target_(target),
-      splitter_(target.splits_returns()),
-      to_target_([this](std::string_view text, LineEnd end) { target_.take(text, end); }) {
+RankStream::RankStream(boost::asio::io_context& io, FileDescriptor source, LineSink& sink)
+    : source_(io, source.release()),
+      sink_(sink),
+      splitter_(sink.splits_returns()),
+      to_sink_([this](std::string_view text, LineEnd end) { sink_.write(text, end); }) {
   source_.non_blocking(true);
 }
 
@@ -30,10 +30,10 @@ void RankStream::wait() {
     if (error) return;
     read_some();
     if (!is_open()) return;
-    target_.full() ? target_.when_empty([this] {
+    sink_.is_full() ? sink_.when_empty([this] {
       if (is_open()) wait();
     })
-                   : wait();
+                    : wait();
   });
 }
 
@@ -46,7 +46,7 @@ bool RankStream::read_some() {
     close();
     return false;
   }
-  splitter_.feed({buffer.data(), static_cast<size_t>(count)}, to_target_);
+  splitter_.feed({buffer.data(), static_cast<size_t>(count)}, to_sink_);
   return true;
 }
 
@@ -59,7 +59,7 @@ void RankStream::drain() {
 
 void RankStream::close() {
   if (!is_open()) return;
-  splitter_.flush(to_target_);
+  splitter_.flush(to_sink_);
   source_.close();
   if (on_closed_) std::exchange(on_closed_, nullptr)();
 }

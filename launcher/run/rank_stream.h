@@ -12,14 +12,14 @@
 namespace zeroth::launcher {
 
 // Where the lines of one output of one rank go.
-class LineTarget {
+class LineSink {
  public:
-  virtual ~LineTarget() = default;
+  virtual ~LineSink() = default;
 
   // `text` is without its end and lives during the call only.
-  virtual void take(std::string_view text, LineEnd end) = 0;
+  virtual void write(std::string_view text, LineEnd end) = 0;
   // Nothing should come now; what comes all the same is kept.
-  virtual bool full() const = 0;
+  virtual bool is_full() const = 0;
   // Calls back once it is no longer full, which may be at once.
   virtual void when_empty(std::function<void()> callback) = 0;
   // '\r' ends a line too, see LineSplitter.
@@ -29,7 +29,7 @@ class LineTarget {
 // Reads whole lines. Reading pauses while the target is full, and then the rank does.
 class RankStream {
  public:
-  RankStream(boost::asio::io_context& io, FileDescriptor source, LineTarget& target);
+  RankStream(boost::asio::io_context& io, FileDescriptor source, LineSink& sink);
 
   // Reads until the end of the stream, then calls back once.
   void start(std::function<void()> on_closed);
@@ -43,9 +43,9 @@ class RankStream {
   bool read_some();  // false: nothing there now, or closed
 
   boost::asio::posix::stream_descriptor source_;
-  LineTarget& target_;
+  LineSink& sink_;
   LineSplitter splitter_;
-  LineSplitter::Sink to_target_;
+  LineSplitter::Sink to_sink_;
   std::function<void()> on_closed_;
 };
 

@@ -63,7 +63,7 @@ std::vector<std::string> filter_slots(const LaunchOptions& options,
   return chosen;
 }
 
-std::vector<std::string> slots_of(Accelerator accelerator, const Machine& machine) {
+std::vector<std::string> all_slots(Accelerator accelerator, const Machine& machine) {
   if (accelerator == Accelerator::kCuda) return machine.gpus;
   std::vector<std::string> slots;
   for (size_t i = 0; i < machine.cores.size(); ++i) slots.push_back(std::to_string(i));
@@ -106,7 +106,7 @@ SlotChoice choose_slots(const LaunchOptions& options, Accelerator accelerator,
                         const Machine& machine) {
   check_filters_agree(options);
   if (!options.include.empty() || !options.exclude.empty()) {
-    SlotChoice choice{filter_slots(options, slots_of(accelerator, machine)), 0, false};
+    SlotChoice choice{filter_slots(options, all_slots(accelerator, machine)), 0, false};
     choice.num_ranks = static_cast<int>(choice.slots.size());
     return choice;
   }
@@ -114,8 +114,8 @@ SlotChoice choose_slots(const LaunchOptions& options, Accelerator accelerator,
                                            : first_cpu_slots(options);
 }
 
-SlotChoice take_slots(const std::vector<int>& slots, Accelerator accelerator,
-                      const Machine& machine, bool share) {
+SlotChoice hostfile_slots(const std::vector<int>& slots, Accelerator accelerator,
+                          const Machine& machine, bool share_gpus) {
   SlotChoice choice{{}, static_cast<int>(slots.size()), false};
   const auto num_gpus = static_cast<int>(machine.gpus.size());
   for (const int slot : slots) {
@@ -123,7 +123,7 @@ SlotChoice take_slots(const std::vector<int>& slots, Accelerator accelerator,
       choice.slots.push_back(std::to_string(slot));
     } else if (slot < num_gpus) {
       choice.slots.push_back(machine.gpus[static_cast<size_t>(slot)]);
-    } else if (!share || num_gpus == 0) {
+    } else if (!share_gpus || num_gpus == 0) {
       throw UsageError(
           "slot {}, but only {} GPU{} visible on this host (--share-gpus lets several ranks use "
           "one)",

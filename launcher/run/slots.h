@@ -25,7 +25,7 @@ SlotChoice choose_slots(const LaunchOptions& options, Accelerator accelerator,
 
 // The slots that a hostfile gives this machine: on CUDA the numbers of visible GPUs. Throws
 // UsageError on one that is not there, unless `share` lets ranks take turns on those that are.
-SlotChoice take_slots(const std::vector<int>& slots, Accelerator accelerator,
-                      const Machine& machine, bool share);
+SlotChoice hostfile_slots(const std::vector<int>& slots, Accelerator accelerator,
+                          const Machine& machine, bool share_gpus);
 
 }  // namespace zeroth::launcher

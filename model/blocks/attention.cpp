@@ -5,8 +5,8 @@
 
 #include "device/gpu.h"
 #include "model/kernels/cpu_attention.h"
-#include "model/kernels/dropped_attention.h"
-#include "model/kernels/product.h"
+#include "model/kernels/dropout_attention.h"
+#include "model/kernels/matrix_product.h"
 
 namespace zeroth::model {
 
@@ -14,19 +14,19 @@ using torch::Tensor;
 
 namespace {
 
-WeightLayout layout_of(const ModelSpec& spec) {
+WeightLayout weight_layout(const ModelSpec& spec) {
   return spec.conv1d ? WeightLayout::kInOut : WeightLayout::kOutIn;
 }
 
 // Of the GPU of this rank, which has one.
-int capability_of(torch::Device device) {
+int gpu_capability(torch::Device device) {
   static const int capability = device::load_gpu().compute_capability(device.index());
   return capability;
 }
 
 }  // namespace
 
-bool shares_keys_on_gpu(const GpuAttention& call) {
+bool gpu_supports_gqa(const GpuAttention& call) {
   if (call.masked || call.dtype == torch::kFloat || call.capability < 80) return false;
   const bool small = (call.capability >= 86 && call.capability < 90) || call.capability >= 120;
   const bool has_backward = !small || call.head_dim <= 192 || call.head_dim > 224;
@@ -48,16 +48,16 @@ const Tensor& WindowMask::get(int64_t seq, const Tensor& like) {
 }
 
 Attention::Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<SequenceTables> tables,
-                     const DropSite& drop, TensorRanksPtr ranks)
-    : ranks_(std::move(ranks)),
+                     const DropoutSite& dropout, TensorParallelPtr tp)
+    : tp_(std::move(tp)),
       num_heads_(queries(spec).heads),
       first_head_(queries(spec).first),
-      all_heads_(spec.num_heads),
+      total_heads_(spec.num_heads),
       head_dim_(spec.head_dim),
       window_(spec.layer_window(layer)),
       scale_(spec.score_scale(layer)),
       rotary_(!spec.learned_positions),
-      drop_(drop),
+      dropout_(dropout),
       tables_(std::move(tables)) {
   register_inputs(spec);
   if (spec.qk_norm) {
@@ -67,57 +67,59 @@ Attention::Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<Seque
                               std::make_shared<Norm>(NormKind::kRms, spec.head_dim, spec.norm_eps));
   }
   const int64_t q_size = spec.num_heads * spec.head_dim;
-  LinearShape shape{q_size, spec.hidden_size, spec.o_bias, layout_of(spec), {}, ranks_};
-  if (ranks_) {
-    shape.cut = {Side::kIn, first_head_ * head_dim_, num_heads_ * head_dim_, q_size};
+  LinearShape shape{q_size, spec.hidden_size, spec.o_bias, weight_layout(spec), {}, tp_};
+  if (tp_) {
+    shape.shard = {ParallelStyle::kRowwise, first_head_ * head_dim_, num_heads_ * head_dim_,
+                   q_size};
   }
   o_ = register_module("o", std::make_shared<Linear>(shape));
 }
 
 // Megatron-LM's rule: whole heads, of keys and values each with its queries.
 Attention::HeadRange Attention::queries(const ModelSpec& spec) const {
-  const int64_t heads = spec.num_heads / size_of(ranks_);
-  return {ranks_ ? ranks_->rank() * heads : 0, heads, 1};
+  const int64_t heads = spec.num_heads / tp_size(tp_);
+  return {tp_ ? tp_->rank() * heads : 0, heads, 1};
 }
 
 Attention::HeadRange Attention::keys(const ModelSpec& spec) const {
-  const int64_t ranks = size_of(ranks_), all = spec.num_kv_heads;
-  if (!ranks_) return {0, all, 1};
-  if (all >= ranks) return {ranks_->rank() * (all / ranks), all / ranks, 1};
-  const int64_t copies = ranks / all;
-  return {ranks_->rank() / copies, 1, static_cast<int>(copies)};
+  const int64_t num_ranks = tp_size(tp_), all = spec.num_kv_heads;
+  if (!tp_) return {0, all, 1};
+  if (all >= num_ranks) return {tp_->rank() * (all / num_ranks), all / num_ranks, 1};
+  const int64_t num_replicas = num_ranks / all;
+  return {tp_->rank() / num_replicas, 1, static_cast<int>(num_replicas)};
 }
 
 void Attention::register_inputs(const ModelSpec& spec) {
   const int64_t q_size = spec.num_heads * spec.head_dim;
   const int64_t kv_size = spec.num_kv_heads * spec.head_dim;
-  const auto projection = [&](const char* name, int64_t out, const Cut& cut) {
+  const auto projection = [&](const char* name, int64_t out, const WeightShard& shard) {
     return register_module(
-        name, std::make_shared<Linear>(
-                  LinearShape{spec.hidden_size, out, spec.qkv_bias, layout_of(spec), cut, ranks_}));
+        name, std::make_shared<Linear>(LinearShape{spec.hidden_size, out, spec.qkv_bias,
+                                                   weight_layout(spec), shard, tp_}));
   };
   // One product where one rank has all of it; the parts of three are no part of it.
-  if (spec.conv1d && !ranks_) {
+  if (spec.conv1d && !tp_) {
     qkv_ = projection("qkv", q_size + 2 * kv_size, {});
     return;
   }
-  const auto cut = [&](const HeadRange& part, int64_t before, int64_t out) -> Cut {
-    if (!ranks_) return {};
+  const auto shard = [&](const HeadRange& part, int64_t before, int64_t out) -> WeightShard {
+    if (!tp_) return {};
     const int64_t begin = part.first * head_dim_, extent = part.heads * head_dim_;
-    if (!spec.conv1d) return {Side::kOut, begin, extent, out, part.copies};
-    return {Side::kOut, before + begin, extent, q_size + 2 * kv_size, part.copies, "qkv"};
+    if (!spec.conv1d) return {ParallelStyle::kColwise, begin, extent, out, part.num_replicas};
+    return {ParallelStyle::kColwise, before + begin,    extent,
+            q_size + 2 * kv_size,    part.num_replicas, "qkv"};
   };
   const HeadRange kv = keys(spec);
-  q_ = projection("q", q_size, cut(queries(spec), 0, q_size));
-  k_ = projection("k", kv_size, cut(kv, q_size, kv_size));
-  v_ = projection("v", kv_size, cut(kv, q_size + kv_size, kv_size));
+  q_ = projection("q", q_size, shard(queries(spec), 0, q_size));
+  k_ = projection("k", kv_size, shard(kv, q_size, kv_size));
+  v_ = projection("v", kv_size, shard(kv, q_size + kv_size, kv_size));
 }
 
 Attention::Heads Attention::project(const Tensor& x, const MicroBatch& batch) const {
-  const Tensor& like = ranks_ ? batch.tokens : x;
+  const Tensor& like = tp_ ? batch.tokens : x;
   const int64_t rows = like.size(0), seq = like.size(1);
   const auto heads = [&](const Tensor& y) {
-    return (ranks_ ? y.narrow(0, 0, rows * seq) : y).view({rows, seq, -1, head_dim_});
+    return (tp_ ? y.narrow(0, 0, rows * seq) : y).view({rows, seq, -1, head_dim_});
   };
   if (!qkv_) {
     const std::vector<Tensor> y = linear(x, *q_, *k_, *v_);
@@ -135,42 +137,42 @@ Attention::Heads Attention::Heads::widened() const {
 }
 
 Tensor Attention::attend(const Heads& heads) {
-  if (cpu_attention_takes(heads.q)) {
+  if (cpu_attention_supports(heads.q)) {
     return cpu_attention(heads.q, heads.k, heads.v, {.scale = scale_, .window = window_})
         .flatten(2);
   }
-  if (widens(heads.q)) return attend(heads.widened()).to(heads.q.scalar_type());
+  if (prefers_fp32(heads.q)) return attend(heads.widened()).to(heads.q.scalar_type());
   const int64_t seq = heads.q.size(1);
   std::optional<Tensor> mask;
   if (window_ > 0 && seq > window_) mask = tables_->window.get(seq, heads.q);
-  const int64_t sharing = num_heads_ / heads.k.size(2);
-  const bool copies =
-      sharing > 1 && heads.q.is_cuda() &&
-      !shares_keys_on_gpu({.dtype = heads.q.scalar_type(),
-                           .head_dim = head_dim_,
-                           .masked = mask.has_value(),
-                           .trains = heads.q.requires_grad() || heads.k.requires_grad(),
-                           .capability = capability_of(heads.q.device())});
+  const int64_t group_size = num_heads_ / heads.k.size(2);
+  const bool repeats_kv =
+      group_size > 1 && heads.q.is_cuda() &&
+      !gpu_supports_gqa({.dtype = heads.q.scalar_type(),
+                         .head_dim = head_dim_,
+                         .masked = mask.has_value(),
+                         .trains = heads.q.requires_grad() || heads.k.requires_grad(),
+                         .capability = gpu_capability(heads.q.device())});
   const auto keys = [&](const Tensor& x) {
-    return (copies ? x.repeat_interleave(sharing, 2) : x).transpose(1, 2);
+    return (repeats_kv ? x.repeat_interleave(group_size, 2) : x).transpose(1, 2);
   };
   const Tensor y = at::scaled_dot_product_attention(
       heads.q.transpose(1, 2), keys(heads.k), keys(heads.v), mask, /*dropout_p=*/0.0,
-      /*is_causal=*/!mask.has_value(), scale_, /*enable_gqa=*/sharing > 1 && !copies);
+      /*is_causal=*/!mask.has_value(), scale_, /*enable_gqa=*/group_size > 1 && !repeats_kv);
   return y.transpose(1, 2).flatten(2);
 }
 
-Tensor Attention::attend_dropping(const Heads& heads, const MicroBatch& batch) {
-  if (widens(heads.q)) {
-    return attend_dropping(heads.widened(), batch).to(heads.q.scalar_type());
+Tensor Attention::attend_with_dropout(const Heads& heads, const MicroBatch& batch) {
+  if (prefers_fp32(heads.q)) {
+    return attend_with_dropout(heads.widened(), batch).to(heads.q.scalar_type());
   }
   WindowMask& mask = window_ > 0 ? tables_->window : tables_->causal;
-  return dropped_attention(heads.q, heads.k, heads.v, mask.get(heads.q.size(1), heads.q),
+  return dropout_attention(heads.q, heads.k, heads.v, mask.get(heads.q.size(1), heads.q),
                            {.scale = scale_,
-                            .site = drop_,
+                            .site = dropout_,
                             .row_seeds = batch.row_seeds,
                             .first_head = first_head_,
-                            .all_heads = all_heads_})
+                            .total_heads = total_heads_})
       .flatten(2);
 }
 
@@ -187,8 +189,9 @@ Tensor Attention::forward(const Tensor& x, const MicroBatch& batch) {
     heads.q = rotate(heads.q, angles);
     heads.k = rotate(heads.k, angles);
   }
-  const Tensor y = drops(drop_, batch) ? attend_dropping(heads, batch) : attend(heads);
-  return linear(ranks_ ? filled_up(y.flatten(0, 1), *ranks_) : y, *o_);
+  const Tensor y =
+      applies_dropout(dropout_, batch) ? attend_with_dropout(heads, batch) : attend(heads);
+  return linear(tp_ ? pad_to_shards(y.flatten(0, 1), *tp_) : y, *o_);
 }
 
 }  // namespace zeroth::model

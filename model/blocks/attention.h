@@ -13,7 +13,7 @@
 #include "model/kernels/dropout.h"
 #include "model/micro_batch.h"
 #include "model/spec.h"
-#include "model/tensor_ranks.h"
+#include "model/tensor_parallel.h"
 
 namespace zeroth::model {
 
@@ -31,7 +31,7 @@ struct GpuAttention {
 // fill [heads, seq, seq]. The rule of LibTorch 2.11's sdp_utils.cpp: cuDNN and flash attention
 // share, for 16-bit types without a mask, from 8.0 on and up to a head size of 256. Flash attention
 // has no backward of head sizes 193 to 224 on 8.6, 8.9 and 12.x.
-bool shares_keys_on_gpu(const GpuAttention& call);
+bool gpu_supports_gqa(const GpuAttention& call);
 
 // The additive mask of a window, remembered for the last length asked for. Not thread-safe.
 class WindowMask {
@@ -64,7 +64,7 @@ class Attention : public torch::nn::Module {
  public:
   // `drop` is where probabilities are dropped. Several `ranks` share the heads.
   Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<SequenceTables> tables,
-            const DropSite& drop = {}, TensorRanksPtr ranks = nullptr);
+            const DropoutSite& dropout = {}, TensorParallelPtr tp = nullptr);
 
   // x [batch, seq, hidden], or this rank's run of tokens [rows, hidden] -> the same shape.
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch);
@@ -77,7 +77,7 @@ class Attention : public torch::nn::Module {
   // How a product's outputs, whole heads each, are cut: `heads` of them from `first` on.
   struct HeadRange {
     int64_t first, heads;
-    int copies;  // as Split::copies
+    int num_replicas;  // as Split::num_replicas
   };
   HeadRange queries(const ModelSpec& spec) const;
   HeadRange keys(const ModelSpec& spec) const;
@@ -85,17 +85,17 @@ class Attention : public torch::nn::Module {
   Heads project(const torch::Tensor& x, const MicroBatch& batch) const;
   // [batch, seq, heads * head_dim]
   torch::Tensor attend(const Heads& heads);
-  torch::Tensor attend_dropping(const Heads& heads, const MicroBatch& batch);
+  torch::Tensor attend_with_dropout(const Heads& heads, const MicroBatch& batch);
 
-  TensorRanksPtr ranks_;
+  TensorParallelPtr tp_;
   int64_t num_heads_;   // this rank's
   int64_t first_head_;  // of all
-  int64_t all_heads_;
+  int64_t total_heads_;
   int64_t head_dim_;
   int64_t window_;
   double scale_;
   bool rotary_;
-  DropSite drop_;
+  DropoutSite dropout_;
   std::shared_ptr<SequenceTables> tables_;
   std::shared_ptr<Linear> q_, k_, v_;  // or
   std::shared_ptr<Linear> qkv_;

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "model/block.h"
-#include "model/blocks/vocabulary.h"
+#include "model/blocks/vocab_shard.h"
 #include "model/kernels/dropout.h"
 #include "model/spec.h"
 
@@ -14,24 +14,24 @@ namespace zeroth::model {
 class Embedding : public Block {
  public:
   // Several `ranks` share the vocabulary; each returns its run of the tokens.
-  explicit Embedding(const ModelSpec& spec, TensorRanksPtr ranks = nullptr);
+  explicit Embedding(const ModelSpec& spec, TensorParallelPtr tp = nullptr);
 
   // Reads batch.tokens and batch.positions; x is not used. Throws an Error when a row is longer
   // than the position table.
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
-  bool delivers_gradients() const override { return true; }
+  bool accumulates_grads() const override { return true; }
   std::optional<Splits> splits() const override;
 
   const torch::Tensor& weight() const { return weight_; }  // [vocab, hidden]
 
  private:
   // The vectors of the positions of a run of tokens, [rows, hidden].
-  torch::Tensor positions_of(const MicroBatch& batch, const TokenRun& run) const;
-  torch::Tensor own_run(const MicroBatch& batch) const;
+  torch::Tensor position_embeddings(const MicroBatch& batch, const SequenceShard& shard) const;
+  torch::Tensor forward_local_shard(const MicroBatch& batch) const;
 
-  Vocabulary vocabulary_;
+  VocabShard vocab_shard_;
   int64_t padding_token_;
-  DropSite drop_;
+  DropoutSite dropout_;
   torch::Tensor weight_;
   torch::Tensor positions_;  // [max_positions, hidden]; undefined with rotary embeddings
 };

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "model/blocks/linear.h"
-#include "model/blocks/open_gradient.h"
+#include "model/blocks/main_grad.h"
 #include "model/kernels/fused.h"
-#include "model/kernels/product.h"
+#include "model/kernels/matrix_product.h"
 #include "model/micro_batch.h"
 
 namespace zeroth::model {
@@ -21,72 +21,72 @@ using torch::autograd::variable_list;
 
 // Of the rows of a chunk, [rows] fp32: log(sum(exp)) of their logits, and those at the targets.
 struct RowSums {
-  Tensor lse, chosen;
+  Tensor lse, target_logits;
   // Sum of negative log-likelihoods, fp64.
-  Tensor loss() const { return lse.sub(chosen).sum(torch::kFloat64); }
+  Tensor loss() const { return lse.sub(target_logits).sum(torch::kFloat64); }
 };
 
-RowSums sums_of(const Tensor& logits, const Tensor& targets) {
+RowSums row_sums(const Tensor& logits, const Tensor& targets) {
   return {log_sum_exp(logits), logits.gather(1, targets.unsqueeze(1)).squeeze(1)};
 }
 
 // The same over the parts of all ranks: each has summed its own, and one of them has the target.
-RowSums sums_of(const Tensor& logits, const Tensor& targets, const Vocabulary& vocabulary) {
-  const auto [rows, here] = vocabulary.rows_of(targets);
-  const Tensor own = log_sum_exp(logits);
-  const Tensor most = own.clone();
-  vocabulary.ranks->all_reduce(most, comm::Reduce::kMax, "largest logits");
-  const Tensor chosen = logits.gather(1, rows.unsqueeze(1)).squeeze(1).to(torch::kFloat32);
-  const Tensor sums = at::stack({own.sub(most).exp_(), chosen.mul(here)});
-  vocabulary.ranks->all_reduce(sums, comm::Reduce::kSum, "sums of logits");
-  return {sums[0].log().add_(most), sums[1]};
+RowSums row_sums(const Tensor& logits, const Tensor& targets, const VocabShard& vocabulary) {
+  const auto [rows, is_local] = vocabulary.local_rows(targets);
+  const Tensor local = log_sum_exp(logits);
+  const Tensor max_lse = local.clone();
+  vocabulary.tp->all_reduce(max_lse, comm::ReduceOp::kMax, "largest logits");
+  const Tensor target_logits = logits.gather(1, rows.unsqueeze(1)).squeeze(1).to(torch::kFloat32);
+  const Tensor sums = at::stack({local.sub(max_lse).exp_(), target_logits.mul(is_local)});
+  vocabulary.tp->all_reduce(sums, comm::ReduceOp::kSum, "sums of logits");
+  return {sums[0].log().add_(max_lse), sums[1]};
 }
 
-RowSums sums_of(const Tensor& logits, const Tensor& targets,
-                const std::optional<Vocabulary>& shared) {
-  return shared ? sums_of(logits, targets, *shared) : sums_of(logits, targets);
+RowSums row_sums(const Tensor& logits, const Tensor& targets,
+                 const std::optional<VocabShard>& vocab_shard) {
+  return vocab_shard ? row_sums(logits, targets, *vocab_shard) : row_sums(logits, targets);
 }
 
 // As rows of this rank's logits.
-Tensor own_targets(const Tensor& targets, const std::optional<Vocabulary>& shared) {
-  return shared ? targets - shared->begin : targets;
+Tensor local_targets(const Tensor& targets, const std::optional<VocabShard>& vocab_shard) {
+  return vocab_shard ? targets - vocab_shard->begin : targets;
 }
 
 // The same on all ranks that share the vocabulary.
 int64_t chunk_rows(const Tensor& x, const Tensor& weight, const HeadLossOptions& options) {
-  const int64_t vocab = options.shared ? options.shared->most : weight.size(0);
+  const int64_t vocab = options.vocab_shard ? options.vocab_shard->max_local_size : weight.size(0);
   if (options.max_logits > 0) return std::max<int64_t>(1, options.max_logits / vocab);
-  return usual_chunk_rows(x.device().type(), x.scalar_type(), vocab);
+  return default_chunk_rows(x.device().type(), x.scalar_type(), vocab);
 }
 
 // x [rows, hidden], weight [vocab, hidden] -> [rows, vocab]. On a GPU rows begin at multiples of 64
 // elements, whatever the vocabulary: its products and kernels are slow on others.
-Tensor logits_of(const Tensor& x, const Tensor& weight) {
+Tensor compute_logits(const Tensor& x, const Tensor& weight) {
   if (x.is_cpu()) return matrix_product(x, weight.t());
-  constexpr int64_t kMultiple = 64;
+  constexpr int64_t kRowAlignment = 64;
   const int64_t vocab = weight.size(0);
-  const int64_t padded = (vocab + kMultiple - 1) / kMultiple * kMultiple;
+  const int64_t padded = (vocab + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
   const Tensor logits = at::empty({x.size(0), padded}, x.options()).narrow(1, 0, vocab);
   write_matrix_product(logits, x, weight.t());
   return logits;
 }
 
-struct Wanted {
+struct HeadOutputMask {
   bool dx = false;
   bool dweight = false;
 };
 
 // The gradients of several chunks, each taken while its logits are there.
-struct Gradients {
+struct HeadGradients {
   Tensor dx, dweight;
   bool empty = true;
 
-  Gradients(const Tensor& x, const Tensor& weight, const Wanted& wanted) {
-    if (wanted.dx) dx = at::empty_like(x);
-    if (!wanted.dweight) return;
+  HeadGradients(const Tensor& x, const Tensor& weight, const HeadOutputMask& output_mask) {
+    if (output_mask.dx) dx = at::empty_like(x);
+    if (!output_mask.dweight) return;
     const Tensor wide = at::empty({0}, weight.options().dtype(torch::kFloat32));
-    const bool widens = adds_wider(wide, x);
-    dweight = at::empty(weight.sizes(), widens ? wide.options() : weight.options());
+    const bool is_wide = accumulates_in_fp32(wide, x);
+    dweight = at::empty(weight.sizes(), is_wide ? wide.options() : weight.options());
   }
 
   void add(const Tensor& dlogits, const Tensor& x, const Tensor& weight, int64_t begin) {
@@ -101,33 +101,33 @@ struct Gradients {
 struct HeadLoss : torch::autograd::Function<HeadLoss> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight,
                         const Tensor& targets, const HeadLossOptions& options,
-                        const Wanted& wanted) {
+                        const HeadOutputMask& output_mask) {
     const int64_t chunk = chunk_rows(x, weight, options);
-    const bool at_once =
-        (wanted.dx || wanted.dweight) && options.gradient != 0 && x.size(0) > chunk;
-    Gradients gradients(x, weight, at_once ? wanted : Wanted());
+    const bool in_forward =
+        (output_mask.dx || output_mask.dweight) && options.gradient != 0 && x.size(0) > chunk;
+    HeadGradients gradients(x, weight, in_forward ? output_mask : HeadOutputMask());
     const Tensor scale =
         torch::full({}, options.gradient / options.divisor, x.options().dtype(torch::kFloat32));
     Tensor sum = torch::zeros({}, x.options().dtype(torch::kFloat64));
-    Tensor kept;
+    Tensor saved_logits;
     Tensor lse = at::empty({x.size(0)}, x.options().dtype(torch::kFloat32));
     for (int64_t begin = 0; begin < x.size(0); begin += chunk) {
       const int64_t rows = std::min(chunk, x.size(0) - begin);
-      const Tensor part = x.narrow(0, begin, rows), of_rows = targets.narrow(0, begin, rows);
-      const Tensor logits = logits_of(part, weight);
-      const RowSums sums = sums_of(logits, of_rows, options.shared);
+      const Tensor part = x.narrow(0, begin, rows), row_targets = targets.narrow(0, begin, rows);
+      const Tensor logits = compute_logits(part, weight);
+      const RowSums sums = row_sums(logits, row_targets, options.vocab_shard);
       lse.narrow(0, begin, rows).copy_(sums.lse);
       sum += sums.loss();
-      if (rows == x.size(0)) kept = logits;
-      if (!at_once) continue;
-      logit_gradient_(logits, sums.lse, own_targets(of_rows, options.shared), scale);
+      if (rows == x.size(0)) saved_logits = logits;
+      if (!in_forward) continue;
+      logit_gradient_(logits, sums.lse, local_targets(row_targets, options.vocab_shard), scale);
       gradients.add(logits, part, weight, begin);
     }
-    ctx->save_for_backward({x, weight, own_targets(targets, options.shared), lse, kept,
-                            gradients.dx, gradients.dweight, options.entering});
+    ctx->save_for_backward({x, weight, local_targets(targets, options.vocab_shard), lse,
+                            saved_logits, gradients.dx, gradients.dweight, options.grad_output});
     ctx->saved_data["chunk"] = chunk;
     ctx->saved_data["divisor"] = options.divisor;
-    ctx->saved_data["gradient"] = at_once ? options.gradient : 0.0;
+    ctx->saved_data["gradient"] = in_forward ? options.gradient : 0.0;
     return (sum / options.divisor).to(torch::kFloat32);
   }
 
@@ -135,26 +135,28 @@ struct HeadLoss : torch::autograd::Function<HeadLoss> {
     const torch::NoGradGuard no_grad;
     const variable_list saved = ctx->get_saved_variables();
     const double expected = ctx->saved_data["gradient"].toDouble();
-    return expected != 0 ? deliver(saved, dys[0], expected) : visit_again(ctx, saved, dys[0]);
+    return expected != 0 ? deliver_saved(saved, dys[0], expected)
+                         : recompute_gradients(ctx, saved, dys[0]);
   }
 
  private:
   // The gradients were made for one that enters as `expected`, and `dy` enters.
-  static variable_list deliver(const variable_list& saved, const Tensor& dy, double expected) {
+  static variable_list deliver_saved(const variable_list& saved, const Tensor& dy,
+                                     double expected) {
     Tensor dx = saved[5], dweight = saved[6];
-    const Tensor& announced = saved[7];
-    if (!announced.defined() || announced.const_data_ptr() != dy.const_data_ptr()) {
+    const Tensor& expected_grad = saved[7];
+    if (!expected_grad.defined() || expected_grad.const_data_ptr() != dy.const_data_ptr()) {
       const Tensor factor = dy / expected;
       if (dx.defined()) dx.mul_(factor);
       if (dweight.defined()) dweight.mul_(factor);
     }
-    if (dweight.defined()) dweight = deliver_gradient(saved[1], dweight);
+    if (dweight.defined()) dweight = accumulate_grad(saved[1], dweight);
     return {dx, dweight, Tensor(), Tensor(), Tensor()};
   }
 
-  static variable_list visit_again(AutogradContext* ctx, const variable_list& saved,
-                                   const Tensor& dy) {
-    const Tensor &x = saved[0], &weight = saved[1], &targets = saved[2], &kept = saved[4];
+  static variable_list recompute_gradients(AutogradContext* ctx, const variable_list& saved,
+                                           const Tensor& dy) {
+    const Tensor &x = saved[0], &weight = saved[1], &targets = saved[2], &saved_logits = saved[4];
     const int64_t chunk = ctx->saved_data["chunk"].toInt();
     const Tensor scale = dy / ctx->saved_data["divisor"].toDouble();
     const Tensor dx = ctx->needs_input_grad(0) ? at::empty_like(x) : Tensor();
@@ -162,29 +164,29 @@ struct HeadLoss : torch::autograd::Function<HeadLoss> {
     for (int64_t begin = 0; begin < x.size(0); begin += chunk) {
       const int64_t rows = std::min(chunk, x.size(0) - begin);
       const Tensor part = x.narrow(0, begin, rows);
-      const Tensor logits = kept.defined() ? kept : logits_of(part, weight);
+      const Tensor logits = saved_logits.defined() ? saved_logits : compute_logits(part, weight);
       logit_gradient_(logits, saved[3].narrow(0, begin, rows), targets.narrow(0, begin, rows),
                       scale);
       if (dx.defined()) write_matrix_product(dx.narrow(0, begin, rows), logits, weight);
       if (!ctx->needs_input_grad(1)) continue;
-      const Tensor more = deliver_product(weight, logits, part);
+      const Tensor more = accumulate_wgrad(weight, logits, part);
       if (more.defined()) dweight = dweight.defined() ? dweight.add_(more) : more;
     }
     // The loss depends on the weight even where no row is trained: its gradient is zero, not
     // absent.
     if (x.size(0) == 0 && ctx->needs_input_grad(1)) {
-      dweight = deliver_gradient(weight, at::zeros({1, 1}, weight.options()).expand_as(weight));
+      dweight = accumulate_grad(weight, at::zeros({1, 1}, weight.options()).expand_as(weight));
     }
     return {dx, dweight, Tensor(), Tensor(), Tensor()};
   }
 };
 
-Tensor of_all(const Tensor& x, const Tensor& weight, const Tensor& targets,
-              const HeadLossOptions& options) {
+Tensor head_loss_of_rows(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                         const HeadLossOptions& options) {
   const bool records = torch::GradMode::is_enabled();
-  const Wanted wanted{.dx = records && x.requires_grad(),
-                      .dweight = records && weight.requires_grad()};
-  return HeadLoss::apply(x, weight, targets, options, wanted);
+  const HeadOutputMask output_mask{.dx = records && x.requires_grad(),
+                                   .dweight = records && weight.requires_grad()};
+  return HeadLoss::apply(x, weight, targets, options, output_mask);
 }
 
 }  // namespace
@@ -192,54 +194,55 @@ Tensor of_all(const Tensor& x, const Tensor& weight, const Tensor& targets,
 using torch::Tensor;
 
 Head::Head(const ModelSpec& spec, const Tensor& tied_weight, int64_t max_logits,
-           TensorRanksPtr ranks)
-    : Block("head"), vocabulary_(spec.vocab_size, std::move(ranks)), max_logits_(max_logits) {
+           TensorParallelPtr tp)
+    : Block("head"), vocab_shard_(spec.vocab_size, std::move(tp)), max_logits_(max_logits) {
   norm_ =
       register_module("norm", std::make_shared<Norm>(spec.norm, spec.hidden_size, spec.norm_eps));
   weight_ = tied_weight.defined()
                 ? tied_weight
-                : torch::empty({vocabulary_.own, spec.hidden_size},
+                : torch::empty({vocab_shard_.local_size, spec.hidden_size},
                                torch::dtype(torch::kFloat32).device(torch::kMeta));
   weight_ = register_parameter("weight", weight_);
 }
 
 std::optional<Splits> Head::splits() const {
-  if (!vocabulary_.ranks) return std::nullopt;
-  return Splits{{"weight", vocabulary_.split("weight", weight_.size(1))}};
+  if (!vocab_shard_.tp) return std::nullopt;
+  return Splits{{"weight", vocab_shard_.split("weight", weight_.size(1))}};
 }
 
-Tensor Head::all_logits(const Tensor& x) const {
+Tensor Head::gather_logits(const Tensor& x) const {
   const torch::NoGradGuard no_grad;  // all ranks have them: gradients would count more than once
-  const Tensor own = project(x, weight_).t();
-  const Tensor parts =
-      gather_runs(at::constant_pad_nd(own, {0, 0, 0, vocabulary_.most - vocabulary_.own}),
-                  vocabulary_.ranks, "logits");
-  return parts.narrow(0, 0, vocabulary_.all).t();
+  const Tensor local = project(x, weight_).t();
+  const Tensor parts = gather_sequence(
+      at::constant_pad_nd(local, {0, 0, 0, vocab_shard_.max_local_size - vocab_shard_.local_size}),
+      vocab_shard_.tp, "logits");
+  return parts.narrow(0, 0, vocab_shard_.full_size).t();
 }
 
 Tensor Head::forward(const Tensor& x, const MicroBatch& batch) {
   Tensor y = norm_->forward(x);
-  if (vocabulary_.ranks) {
-    y = gather_runs(y, vocabulary_.ranks, "inputs of the head").narrow(0, 0, batch.tokens.numel());
+  if (vocab_shard_.tp) {
+    y = gather_sequence(y, vocab_shard_.tp, "inputs of the head")
+            .narrow(0, 0, batch.tokens.numel());
   }
   if (!batch.targets.defined()) {
-    if (!vocabulary_.ranks) return project(y, weight_);
-    return all_logits(y).reshape({batch.tokens.size(0), batch.tokens.size(1), -1});
+    if (!vocab_shard_.tp) return project(y, weight_);
+    return gather_logits(y).reshape({batch.tokens.size(0), batch.tokens.size(1), -1});
   }
   HeadLossOptions options;
-  options.divisor = batch.loss_divisor;
+  options.divisor = batch.loss_normalizer;
   options.max_logits = max_logits_;
-  options.trained_rows = batch.trained_rows;
-  if (vocabulary_.ranks) options.shared = vocabulary_;
+  options.label_indices = batch.label_indices;
+  if (vocab_shard_.tp) options.vocab_shard = vocab_shard_;
   // On the CPU memory is worth more than a quarter of these products.
   if (x.is_cuda()) {
     options.gradient = batch.grad_scale;
-    options.entering = batch.loss_gradient;
+    options.grad_output = batch.loss_gradient;
   }
   return head_loss(y.flatten(0, -2), weight_, batch.targets.flatten(), options);
 }
 
-int64_t usual_chunk_rows(torch::DeviceType device, torch::Dtype dtype, int64_t vocab) {
+int64_t default_chunk_rows(torch::DeviceType device, torch::Dtype dtype, int64_t vocab) {
   constexpr int64_t kTile = 256;
   constexpr int64_t kBytesOnGpu = int64_t{512} << 20;
   if (device == torch::kCPU) return std::max<int64_t>(1, (int64_t{16} << 20) / vocab);
@@ -250,11 +253,12 @@ int64_t usual_chunk_rows(torch::DeviceType device, torch::Dtype dtype, int64_t v
 Tensor head_loss(const Tensor& x, const Tensor& weight, const Tensor& targets,
                  const HeadLossOptions& options) {
   ZEROTH_CHECK(options.divisor > 0, "a loss divided by {}", options.divisor);
-  const Tensor trained = options.trained_rows.defined()
-                             ? options.trained_rows
-                             : targets.ne(kUntrained).nonzero().squeeze(1);
-  if (trained.size(0) == targets.size(0)) return of_all(x, weight, targets, options);
-  return of_all(x.index_select(0, trained), weight, targets.index_select(0, trained), options);
+  const Tensor labels = options.label_indices.defined()
+                            ? options.label_indices
+                            : targets.ne(kIgnoreIndex).nonzero().squeeze(1);
+  if (labels.size(0) == targets.size(0)) return head_loss_of_rows(x, weight, targets, options);
+  return head_loss_of_rows(x.index_select(0, labels), weight, targets.index_select(0, labels),
+                           options);
 }
 
 }  // namespace zeroth::model

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "model/split.h"
-#include "model/tensor_ranks.h"
+#include "model/tensor_parallel.h"
 
 namespace zeroth::model {
 
@@ -19,15 +19,15 @@ enum class WeightLayout { kOutIn, kInOut };
 // Which side of a weight is cut over the ranks that share a layer: by outputs ("column" in
 // Megatron-LM's words) every rank needs all tokens and has a part of each one's result, by inputs
 // ("row") it has a part of each token and an addend of the result.
-enum class Side { kNone, kOut, kIn };
+enum class ParallelStyle { kNone, kColwise, kRowwise };
 
 // The part of that side which a rank holds.
-struct Cut {
-  Side side = Side::kNone;
-  int64_t begin = 0;   // in the whole weight
-  int64_t extent = 0;  // of this rank's
-  int64_t whole = 0;   // of the whole weight
-  int copies = 1;      // as Split::copies
+struct WeightShard {
+  ParallelStyle style = ParallelStyle::kNone;
+  int64_t begin = 0;      // in the whole weight
+  int64_t extent = 0;     // of this rank's
+  int64_t full_size = 0;  // of the whole weight
+  int num_replicas = 1;   // as Split::num_replicas
   // The product in a checkpoint that this one is a part of ("qkv"); empty: its own.
   std::string product = "";
 };
@@ -37,8 +37,8 @@ struct LinearShape {
   int64_t out = 0;
   bool bias = false;
   WeightLayout layout = WeightLayout::kOutIn;
-  Cut cut = {};
-  TensorRanksPtr ranks = nullptr;  // where it is cut
+  WeightShard shard = {};
+  TensorParallelPtr tp = nullptr;  // where it is cut
 };
 
 // Parameters only, on the meta device: `weight` [out, in] or [in, out], and `bias` [out] where
@@ -54,12 +54,12 @@ class Linear : public torch::nn::Module {
   torch::Tensor weight;
   torch::Tensor bias;  // undefined without a bias; not cut where the inputs are
   WeightLayout layout;
-  Cut cut;
-  TensorRanksPtr ranks;
+  WeightShard shard;
+  TensorParallelPtr tp;
 };
 
 // Of all products in a block.
-Splits splits_of_products(const torch::nn::Module& block);
+Splits linear_splits(const torch::nn::Module& block);
 
 // x [..., in] -> [..., out] = x W^T + b. The backward adds to open gradients of weight and bias in
 // place. Cut by outputs: x is this rank's run of tokens [rows, in], the result this rank's outputs

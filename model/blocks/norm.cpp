@@ -4,7 +4,7 @@
 
 #include <tuple>
 
-#include "model/blocks/open_gradient.h"
+#include "model/blocks/main_grad.h"
 #include "model/kernels/fused.h"
 
 namespace zeroth::model {
@@ -20,32 +20,32 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
                                const std::optional<Tensor>& addend, const Tensor& weight,
                                double eps) {
     ctx->set_materialize_grads(false);
-    NormOfSum of{x, Tensor(), Tensor()};
+    AddRmsNormOutput outputs{x, Tensor(), Tensor()};
     if (addend) {
-      of = add_rms_norm(x, *addend, weight, eps);
+      outputs = add_rms_norm(x, *addend, weight, eps);
     } else {
-      std::tie(of.y, of.scale) = rms_norm(x, weight, eps);
+      std::tie(outputs.y, outputs.scale) = rms_norm(x, weight, eps);
     }
     ctx->saved_data["adds"] = addend.has_value();
-    ctx->save_for_backward({of.sum, weight, of.scale});
-    return {of.sum, of.y};
+    ctx->save_for_backward({outputs.sum, weight, outputs.scale});
+    return {outputs.sum, outputs.y};
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
     const torch::NoGradGuard no_grad;
     const variable_list saved = ctx->get_saved_variables();
     const bool adds = ctx->saved_data["adds"].toBool();
-    const size_t of_weight = adds ? 2 : 1;  // of the inputs that are tensors
+    const size_t weight_index = adds ? 2 : 1;  // of the inputs that are tensors
     Tensor dsum = dys[0], dweight;
     if (dys[1].defined()) {
-      const RmsNormWanted wanted{
+      const RmsNormOutputMask output_mask{
           .dx = ctx->needs_input_grad(0) || (adds && ctx->needs_input_grad(1)),
-          .dweight = ctx->needs_input_grad(of_weight)};
+          .dweight = ctx->needs_input_grad(weight_index)};
       const std::optional<Tensor> residual = dsum.defined() ? std::optional(dsum) : std::nullopt;
       const RmsNormGradients gradients =
-          rms_norm_backward(dys[1], saved[0], saved[1], saved[2], wanted, residual);
+          rms_norm_backward(dys[1], saved[0], saved[1], saved[2], output_mask, residual);
       dsum = gradients.dx;
-      if (gradients.dweight.defined()) dweight = deliver_gradient(saved[1], gradients.dweight);
+      if (gradients.dweight.defined()) dweight = accumulate_grad(saved[1], gradients.dweight);
     }
     return {dsum, adds ? dsum : Tensor(), dweight, Tensor()};
   }
@@ -72,14 +72,14 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
     const variable_list saved = ctx->get_saved_variables();
     const Tensor& weight = saved[1];
     const Tensor& bias = saved[2];
-    const std::array<bool, 3> wanted = {ctx->needs_input_grad(0), ctx->needs_input_grad(1),
-                                        ctx->needs_input_grad(2)};
+    const std::array<bool, 3> output_mask = {ctx->needs_input_grad(0), ctx->needs_input_grad(1),
+                                             ctx->needs_input_grad(2)};
     auto [dx, dweight, dbias] = at::native_layer_norm_backward(
         wide_on_cpu(dys[0]).contiguous(), wide_on_cpu(saved[0]), weight.sizes(), saved[3], saved[4],
-        wide_on_cpu(weight), wide_on_cpu(bias), wanted);
+        wide_on_cpu(weight), wide_on_cpu(bias), output_mask);
     if (dx.defined()) dx = dx.to(saved[0].scalar_type());
-    if (dweight.defined()) dweight = deliver_gradient(weight, dweight);
-    if (dbias.defined()) dbias = deliver_gradient(bias, dbias);
+    if (dweight.defined()) dweight = accumulate_grad(weight, dweight);
+    if (dbias.defined()) dbias = accumulate_grad(bias, dbias);
     return {dx, dweight, dbias, Tensor()};
   }
 };

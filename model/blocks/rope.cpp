@@ -12,7 +12,7 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-struct Rotate : torch::autograd::Function<Rotate> {
+struct RotateFunction : torch::autograd::Function<RotateFunction> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& cos,
                         const Tensor& sin) {
     ctx->save_for_backward({cos, sin});
@@ -26,7 +26,7 @@ struct Rotate : torch::autograd::Function<Rotate> {
   }
 };
 
-bool are_like(const RopeTable::Angles& angles, const Tensor& like) {
+bool matches(const RopeTable::Angles& angles, const Tensor& like) {
   return angles.cos.defined() && angles.cos.scalar_type() == like.scalar_type() &&
          angles.cos.device() == like.device();
 }
@@ -49,7 +49,7 @@ RopeTable::Angles RopeTable::angles(const Tensor& positions, int64_t seq,
 }
 
 const RopeTable::Angles& RopeTable::sequence(int64_t seq, const Tensor& like) {
-  if (seq != cached_seq_ || !are_like(cached_, like)) {
+  if (seq != cached_seq_ || !matches(cached_, like)) {
     cached_ = angles(torch::arange(seq, torch::kInt64).unsqueeze(0), seq, like);
     cached_seq_ = seq;
   }
@@ -57,16 +57,16 @@ const RopeTable::Angles& RopeTable::sequence(int64_t seq, const Tensor& like) {
 }
 
 const RopeTable::Angles& RopeTable::at(const Tensor& positions, const Tensor& like) {
-  if (!positions.is_same(last_positions_) || !are_like(at_last_positions_, like)) {
+  if (!positions.is_same(last_positions_) || !matches(last_angles_, like)) {
     const int64_t seq = depends_on_length(spec_) ? positions.max().item<int64_t>() + 1 : 0;
-    at_last_positions_ = angles(positions, seq, like);
+    last_angles_ = angles(positions, seq, like);
     last_positions_ = positions;
   }
-  return at_last_positions_;
+  return last_angles_;
 }
 
 Tensor rotate(const Tensor& x, const RopeTable::Angles& angles) {
-  return Rotate::apply(x, angles.cos, angles.sin);
+  return RotateFunction::apply(x, angles.cos, angles.sin);
 }
 
 }  // namespace zeroth::model

@@ -36,7 +36,7 @@ class RopeTable {
   int64_t cached_seq_ = 0;
   Angles cached_;
   torch::Tensor last_positions_;
-  Angles at_last_positions_;
+  Angles last_angles_;
 };
 
 // x [batch, seq, heads, head_dim], rotated in pairs (i, i + head_dim / 2). Keeps only the angles

@@ -17,17 +17,17 @@ Tensor periods(double theta, int64_t head_dim) {
 }
 
 // NTK by parts: theta grows with the sequence beyond the model's positions.
-double stretch_theta(const RopeSpec& spec, int64_t head_dim, int64_t max_positions, int64_t seq) {
+double scale_theta(const RopeSpec& spec, int64_t head_dim, int64_t max_positions, int64_t seq) {
   const auto length = static_cast<double>(std::max(seq, max_positions));
-  const double stretch =
+  const double scale =
       spec.factor * length / static_cast<double>(max_positions) - (spec.factor - 1);
   const auto dim = static_cast<double>(head_dim);
-  return spec.theta * std::pow(stretch, dim / (dim - 2));
+  return spec.theta * std::pow(scale, dim / (dim - 2));
 }
 
 // Llama 3: long wavelengths are stretched by the factor, short ones stay, those between are
 // blended.
-Tensor stretch_llama3(const Tensor& frequencies, const RopeSpec& spec) {
+Tensor scale_llama3(const Tensor& frequencies, const RopeSpec& spec) {
   const auto context = static_cast<double>(spec.original_max_positions);
   const Tensor wavelength = 2 * std::numbers::pi / frequencies;
   const Tensor blend = (context / wavelength - spec.low_freq_factor) /
@@ -40,7 +40,7 @@ Tensor stretch_llama3(const Tensor& frequencies, const RopeSpec& spec) {
 
 // YaRN (arXiv 2309.00071): the share of stretching rises from 0 at the frequency that turns
 // beta_fast times in the original context to 1 at the one that turns beta_slow times.
-Tensor stretch_yarn(const Tensor& periods, const RopeSpec& spec, int64_t head_dim) {
+Tensor scale_yarn(const Tensor& periods, const RopeSpec& spec, int64_t head_dim) {
   const auto dim = static_cast<double>(head_dim);
   const auto context = static_cast<double>(spec.original_max_positions);
   const auto index_of = [&](double turns) {
@@ -59,7 +59,7 @@ Tensor stretch_yarn(const Tensor& periods, const RopeSpec& spec, int64_t head_di
   return 1 / (spec.factor * periods) * (1 - kept) + 1 / periods * kept;
 }
 
-Tensor stretch_each(const Tensor& periods, const std::vector<double>& factors) {
+Tensor scale_each(const Tensor& periods, const std::vector<double>& factors) {
   return 1 / (torch::tensor(factors, torch::kFloat32) * periods);
 }
 
@@ -67,21 +67,21 @@ Tensor stretch_each(const Tensor& periods, const std::vector<double>& factors) {
 
 Tensor rope_frequencies(const RopeSpec& spec, int64_t head_dim, int64_t max_positions,
                         int64_t seq) {
-  const Tensor usual = periods(spec.theta, head_dim);
+  const Tensor unscaled = periods(spec.theta, head_dim);
   switch (spec.scaling) {
     case RopeScaling::kNone:
-      return 1.0 / usual;
+      return 1.0 / unscaled;
     case RopeScaling::kLinear:
-      return 1.0 / usual / spec.factor;
+      return 1.0 / unscaled / spec.factor;
     case RopeScaling::kDynamic:
-      return 1.0 / periods(stretch_theta(spec, head_dim, max_positions, seq), head_dim);
+      return 1.0 / periods(scale_theta(spec, head_dim, max_positions, seq), head_dim);
     case RopeScaling::kLlama3:
-      return stretch_llama3(1.0 / usual, spec);
+      return scale_llama3(1.0 / unscaled, spec);
     case RopeScaling::kYarn:
-      return stretch_yarn(usual, spec, head_dim);
+      return scale_yarn(unscaled, spec, head_dim);
     case RopeScaling::kLongRope:
-      return stretch_each(
-          usual, seq > spec.original_max_positions ? spec.long_factors : spec.short_factors);
+      return scale_each(unscaled,
+                        seq > spec.original_max_positions ? spec.long_factors : spec.short_factors);
   }
   return {};
 }

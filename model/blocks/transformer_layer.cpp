@@ -47,11 +47,11 @@ struct SwiGlu : torch::autograd::Function<SwiGlu> {
 
 TransformerLayer::TransformerLayer(const ModelSpec& spec, int64_t index,
                                    std::shared_ptr<SequenceTables> tables,
-                                   const TensorRanksPtr& ranks)
+                                   const TensorParallelPtr& tp)
     : Block(fmt::format("layers.{}", index)),
-      ranks_(ranks),
-      drop_attention_(drop_site(spec.residual_dropout, label() + ".attention")),
-      drop_mlp_(drop_site(spec.residual_dropout, label() + ".mlp")) {
+      tp_(tp),
+      attention_dropout_(make_dropout_site(spec.residual_dropout, label() + ".attention")),
+      mlp_dropout_(make_dropout_site(spec.residual_dropout, label() + ".mlp")) {
   const auto norm = [&] {
     return std::make_shared<Norm>(spec.norm, spec.hidden_size, spec.norm_eps);
   };
@@ -60,32 +60,32 @@ TransformerLayer::TransformerLayer(const ModelSpec& spec, int64_t index,
       "attention",
       std::make_shared<Attention>(
           spec, index, std::move(tables),
-          drop_site(spec.attention_dropout, label() + ".attention.probabilities"), ranks));
+          make_dropout_site(spec.attention_dropout, label() + ".attention.probabilities"), tp));
   mlp_norm_ = register_module("mlp_norm", norm());
-  mlp_ = register_module("mlp", std::make_shared<Mlp>(spec, ranks));
+  mlp_ = register_module("mlp", std::make_shared<Mlp>(spec, tp));
 }
 
 torch::Tensor TransformerLayer::forward(const torch::Tensor& x, const MicroBatch& batch) {
-  const int64_t first = ranks_ ? token_run(batch.tokens.numel(), *ranks_).first : 0;
+  const int64_t first = tp_ ? sequence_shard(batch.tokens.numel(), *tp_).first : 0;
   const Norm::Residual before = attention_norm_->forward_residual(x);
   const Tensor attended =
-      dropout(attention_->forward(before.norm, batch), drop_attention_, batch, first);
+      dropout(attention_->forward(before.norm, batch), attention_dropout_, batch, first);
   const Norm::Residual after = mlp_norm_->forward_residual(before.stream, attended);
-  return after.stream + dropout(mlp_->forward(after.norm), drop_mlp_, batch, first);
+  return after.stream + dropout(mlp_->forward(after.norm), mlp_dropout_, batch, first);
 }
 
-Mlp::Mlp(const ModelSpec& spec, const TensorRanksPtr& ranks) : activation_(spec.activation) {
+Mlp::Mlp(const ModelSpec& spec, const TensorParallelPtr& tp) : activation_(spec.activation) {
   const WeightLayout layout = spec.conv1d ? WeightLayout::kInOut : WeightLayout::kOutIn;
-  const int64_t hidden = spec.hidden_size, all = spec.intermediate_size;
-  const int64_t own = all / size_of(ranks);
-  const auto projection = [&](const char* name, int64_t in, int64_t out, Side side) {
-    LinearShape shape{in, out, spec.mlp_bias, layout, {}, ranks};
-    if (ranks) shape.cut = {side, ranks->rank() * own, own, all};
+  const int64_t hidden = spec.hidden_size, full_size = spec.intermediate_size;
+  const int64_t local_size = full_size / tp_size(tp);
+  const auto projection = [&](const char* name, int64_t in, int64_t out, ParallelStyle style) {
+    LinearShape shape{in, out, spec.mlp_bias, layout, {}, tp};
+    if (tp) shape.shard = {style, tp->rank() * local_size, local_size, full_size};
     return register_module(name, std::make_shared<Linear>(shape));
   };
-  if (spec.gated_mlp) gate_ = projection("gate", hidden, all, Side::kOut);
-  up_ = projection("up", hidden, all, Side::kOut);
-  down_ = projection("down", all, hidden, Side::kIn);
+  if (spec.gated_mlp) gate_ = projection("gate", hidden, full_size, ParallelStyle::kColwise);
+  up_ = projection("up", hidden, full_size, ParallelStyle::kColwise);
+  down_ = projection("down", full_size, hidden, ParallelStyle::kRowwise);
 }
 
 Tensor Mlp::forward(const Tensor& x) const {

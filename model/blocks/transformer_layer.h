@@ -14,14 +14,14 @@
 #include "model/blocks/linear.h"
 #include "model/blocks/norm.h"
 #include "model/spec.h"
-#include "model/tensor_ranks.h"
+#include "model/tensor_parallel.h"
 
 namespace zeroth::model {
 
 class Mlp : public torch::nn::Module {
  public:
   // Several `ranks` share the intermediate size.
-  explicit Mlp(const ModelSpec& spec, const TensorRanksPtr& ranks = nullptr);
+  explicit Mlp(const ModelSpec& spec, const TensorParallelPtr& tp = nullptr);
 
   // x [..., hidden] -> the same shape.
   torch::Tensor forward(const torch::Tensor& x) const;
@@ -36,17 +36,17 @@ class Mlp : public torch::nn::Module {
 class TransformerLayer : public Block {
  public:
   TransformerLayer(const ModelSpec& spec, int64_t index, std::shared_ptr<SequenceTables> tables,
-                   const TensorRanksPtr& ranks = nullptr);
+                   const TensorParallelPtr& tp = nullptr);
 
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
-  bool delivers_gradients() const override { return true; }
+  bool accumulates_grads() const override { return true; }
   std::optional<Splits> splits() const override {
-    return ranks_ ? std::optional(splits_of_products(*this)) : std::nullopt;
+    return tp_ ? std::optional(linear_splits(*this)) : std::nullopt;
   }
 
  private:
-  TensorRanksPtr ranks_;
-  DropSite drop_attention_, drop_mlp_;  // of what the halves add to the residual stream
+  TensorParallelPtr tp_;
+  DropoutSite attention_dropout_, mlp_dropout_;  // of what the halves add to the residual stream
   std::shared_ptr<Norm> attention_norm_;
   std::shared_ptr<Attention> attention_;
   std::shared_ptr<Norm> mlp_norm_;

@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/usage_error.h"
-#include "model/blocks/build.h"
+#include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_map.h"
-#include "model/hf/dtype_word.h"
+#include "model/hf/dtype_name.h"
 #include "model/random_source.h"
 
 namespace zeroth::model {
@@ -21,7 +21,7 @@ namespace {
 // Elements converted and checked at once: they stay in the cache.
 constexpr int64_t kChunk = 1 << 18;
 
-std::string shape_text(const std::vector<int64_t>& shape) {
+std::string describe_shape(const std::vector<int64_t>& shape) {
   return shortened(fmt::format("{}", fmt::join(shape, ", ")));
 }
 
@@ -31,7 +31,7 @@ bool is_finite(const torch::Tensor& values) {
 }
 
 // Their bytes, one row behind the other; nothing in a file need be aligned.
-void copy_rows(std::span<const std::byte> tensor, const BoxRows& rows, size_t width,
+void copy_rows(std::span<const std::byte> tensor, const SliceRows& rows, size_t width,
                std::byte* to) {
   rows.for_each_run(0, rows.elements(), [&](int64_t at, int64_t whole, int64_t size) {
     std::memcpy(to + at * width, tensor.data() + whole * width, size * width);
@@ -39,14 +39,14 @@ void copy_rows(std::span<const std::byte> tensor, const BoxRows& rows, size_t wi
 }
 
 // What was read, with what lies between its rows.
-void forget(const SafetensorsFile& file, std::span<const std::byte> tensor, const Part& part,
-            int64_t count, size_t width) {
+void drop_pages(const SafetensorsFile& file, std::span<const std::byte> tensor,
+                const ParamSlice& part, int64_t count, size_t width) {
   if (count == 0) return;
-  const auto place_of = [&](int64_t element) {
-    return rows_of_box(part.box, element, 1, 1).front().whole * width;
+  const auto byte_offset = [&](int64_t element) {
+    return slice_rows(part.box, element, 1, 1).front().offset * width;
   };
-  const size_t begin = place_of(part.first);
-  file.forget(tensor.subspan(begin, place_of(part.first + count - 1) + width - begin));
+  const size_t begin = byte_offset(part.first);
+  file.drop_pages(tensor.subspan(begin, byte_offset(part.first + count - 1) + width - begin));
 }
 
 std::set<std::string> parameter_names(const ModelSpec& spec) {
@@ -61,8 +61,8 @@ std::set<std::string> parameter_names(const ModelSpec& spec) {
 
 }  // namespace
 
-CheckpointSource::CheckpointSource(const std::filesystem::path& folder, const ModelSpec& spec)
-    : spec_(spec), files_(folder) {
+CheckpointSource::CheckpointSource(const std::filesystem::path& directory, const ModelSpec& spec)
+    : spec_(spec), files_(directory) {
   const std::set<std::string> parameters = parameter_names(spec);
   for (const auto& [stored, entry] : files_.entries()) {
     if (is_ignored_buffer(spec, stored)) continue;
@@ -71,51 +71,51 @@ CheckpointSource::CheckpointSource(const std::filesystem::path& folder, const Mo
       throw Error("{} holds tensor {}, which a {} model of this config.json does not have",
                   entry.file->path().string(), shortened(stored), spec.family);
     }
-    const auto [it, added] = found_.try_emplace(*name, Found{stored, entry});
+    const auto [it, added] = found_.try_emplace(*name, StoredParameter{stored, entry});
     if (!added) {
-      throw Error("{} holds {} and {}, which are one parameter", folder.string(),
+      throw Error("{} holds {} and {}, which are one parameter", directory.string(),
                   shortened(it->second.stored_name), shortened(stored));
     }
   }
-  if (!spec.tied) return;
+  if (!spec.tie_word_embeddings) return;
   // A tied pair may be stored under either name or both.
   const auto head = found_.find("head.weight");
   if (head != found_.end()) found_.try_emplace("embedding.weight", head->second);
 }
 
-const CheckpointSource::Found& CheckpointSource::find(const std::string& name) const {
+const CheckpointSource::StoredParameter& CheckpointSource::find(const std::string& name) const {
   const auto it = found_.find(name);
   if (it == found_.end()) {
-    throw UsageError("{} lacks tensor {}", files_.folder().string(), stored_name(spec_, name));
+    throw UsageError("{} lacks tensor {}", files_.directory().string(), stored_name(spec_, name));
   }
   return it->second;
 }
 
 void CheckpointSource::check(const std::string& name, const std::vector<int64_t>& shape) {
-  const Found& found = find(name);
+  const StoredParameter& found = find(name);
   const StoredTensor& tensor = *found.entry.tensor;
   const std::string path = found.entry.file->path().string();
-  if (!dtype_of_word(tensor.dtype)) {
+  if (!parse_dtype(tensor.dtype)) {
     throw UsageError("{}: tensor {} is {}; supported are F32, F16, BF16", path, found.stored_name,
                      shortened(tensor.dtype));
   }
   if (tensor.shape != shape) {
     throw UsageError("{}: tensor {} is [{}], but config.json asks for [{}]", path,
-                     found.stored_name, shape_text(tensor.shape), shape_text(shape));
+                     found.stored_name, describe_shape(tensor.shape), describe_shape(shape));
   }
 }
 
-void CheckpointSource::read(const Part& part, torch::Tensor out) {
-  const Found& found = find(part.name);
+void CheckpointSource::read(const ParamSlice& part, torch::Tensor out) {
+  const StoredParameter& found = find(part.name);
   const SafetensorsFile& file = *found.entry.file;
-  const auto dtype = dtype_of_word(found.entry.tensor->dtype);
+  const auto dtype = parse_dtype(found.entry.tensor->dtype);
   ZEROTH_CHECK(dtype && found.entry.tensor->shape == part.box.shape, "{} was not checked",
                part.name);
   const size_t width = c10::elementSize(*dtype);
   const std::span<const std::byte> all = file.bytes(*found.entry.tensor);
   const torch::Tensor stored = torch::empty({std::min(kChunk, out.numel())}, *dtype);
   int64_t done = 0;
-  for (const BoxRows& rows : rows_of_box(part.box, part.first, out.numel(), kChunk)) {
+  for (const SliceRows& rows : slice_rows(part.box, part.first, out.numel(), kChunk)) {
     copy_rows(all, rows, width, static_cast<std::byte*>(stored.data_ptr()));
     torch::Tensor values = out.narrow(0, done, rows.elements());
     values.copy_(stored.narrow(0, 0, rows.elements()));
@@ -125,12 +125,12 @@ void CheckpointSource::read(const Part& part, torch::Tensor out) {
     }
     done += rows.elements();
   }
-  forget(file, all, part, out.numel(), width);
+  drop_pages(file, all, part, out.numel(), width);
 }
 
-std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& folder,
+std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& directory,
                                            const ModelSpec& spec, uint64_t seed) {
-  if (has_weights(folder)) return std::make_unique<CheckpointSource>(folder, spec);
+  if (has_weights(directory)) return std::make_unique<CheckpointSource>(directory, spec);
   return std::make_unique<RandomSource>(spec, seed);
 }
 

@@ -17,25 +17,25 @@ class CheckpointSource : public WeightSource {
  public:
   // Throws an Error when the files hold a tensor that is no parameter of the model: a layer too
   // many, a bias that config.json does not ask for.
-  CheckpointSource(const std::filesystem::path& folder, const ModelSpec& spec);
+  CheckpointSource(const std::filesystem::path& directory, const ModelSpec& spec);
 
   void check(const std::string& name, const std::vector<int64_t>& shape) override;
-  void read(const Part& part, torch::Tensor out) override;
+  void read(const ParamSlice& part, torch::Tensor out) override;
 
  private:
-  struct Found {
+  struct StoredParameter {
     std::string stored_name;
-    SafetensorsFolder::Entry entry;
+    SafetensorsDirectory::FileTensor entry;
   };
-  const Found& find(const std::string& name) const;
+  const StoredParameter& find(const std::string& name) const;
 
   ModelSpec spec_;
-  SafetensorsFolder files_;
-  std::map<std::string, Found> found_;  // by canonical name
+  SafetensorsDirectory files_;
+  std::map<std::string, StoredParameter> found_;  // by canonical name
 };
 
 // The folder's weights, or random ones seeded with `seed` when it holds none.
-std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& folder,
+std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& directory,
                                            const ModelSpec& spec, uint64_t seed);
 
 }  // namespace zeroth::model

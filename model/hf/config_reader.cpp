@@ -14,21 +14,21 @@ ConfigReader::ConfigReader(const nlohmann::json& object, std::string prefix)
     : object_(object), prefix_(std::move(prefix)) {}
 
 const nlohmann::json* ConfigReader::find(const std::string& key) {
-  named_.insert(key);
+  seen_keys_.insert(key);
   const auto it = object_.find(key);
   return it == object_.end() || it->is_null() ? nullptr : &*it;
 }
 
-int64_t ConfigReader::size(const std::string& key, std::optional<int64_t> fallback, int64_t most) {
+int64_t ConfigReader::size(const std::string& key, std::optional<int64_t> fallback, int64_t max) {
   const double value = number(key, fallback ? std::optional<double>(*fallback) : std::nullopt);
-  const auto given = object_.find(key);
-  if (given == object_.end() || !given->is_number()) return static_cast<int64_t>(value);
+  const auto entry = object_.find(key);
+  if (entry == object_.end() || !entry->is_number()) return static_cast<int64_t>(value);
   if (!(value >= 1) || value != std::floor(value)) {
-    complain(key, fmt::format("is {}, expected a whole number of at least 1", quoted(*given)));
+    add_error(key, fmt::format("is {}, expected a whole number of at least 1", quoted(*entry)));
     return 1;
   }
-  if (value > static_cast<double>(most)) {
-    complain(key, fmt::format("is {}, expected at most {}", quoted(*given), most));
+  if (value > static_cast<double>(max)) {
+    add_error(key, fmt::format("is {}, expected at most {}", quoted(*entry), max));
     return 1;
   }
   return static_cast<int64_t>(value);
@@ -37,11 +37,11 @@ int64_t ConfigReader::size(const std::string& key, std::optional<int64_t> fallba
 double ConfigReader::number(const std::string& key, std::optional<double> fallback) {
   const nlohmann::json* value = find(key);
   if (value == nullptr) {
-    if (!fallback) complain(key, "is missing");
+    if (!fallback) add_error(key, "is missing");
     return fallback.value_or(0);
   }
   if (!value->is_number()) {
-    complain(key, fmt::format("is {}, expected a number", quoted(*value)));
+    add_error(key, fmt::format("is {}, expected a number", quoted(*value)));
     return fallback.value_or(0);
   }
   return value->get<double>();
@@ -50,7 +50,7 @@ double ConfigReader::number(const std::string& key, std::optional<double> fallba
 double ConfigReader::positive(const std::string& key, std::optional<double> fallback) {
   const double value = number(key, fallback);
   if (object_.contains(key) && object_[key].is_number() && !(value > 0)) {
-    complain(key, fmt::format("is {}, expected more than 0", value));
+    add_error(key, fmt::format("is {}, expected more than 0", value));
   }
   return value;
 }
@@ -58,7 +58,7 @@ double ConfigReader::positive(const std::string& key, std::optional<double> fall
 std::vector<double> ConfigReader::positives(const std::string& key, int64_t count) {
   const nlohmann::json* value = find(key);
   if (value == nullptr) {
-    complain(key, "is missing");
+    add_error(key, "is missing");
     return {};
   }
   const auto is_positive = [](const nlohmann::json& number) {
@@ -66,7 +66,7 @@ std::vector<double> ConfigReader::positives(const std::string& key, int64_t coun
   };
   if (!value->is_array() || static_cast<int64_t>(value->size()) != count ||
       !std::all_of(value->begin(), value->end(), is_positive)) {
-    complain(key, fmt::format("is {}, expected {} numbers above 0", quoted(*value), count));
+    add_error(key, fmt::format("is {}, expected {} numbers above 0", quoted(*value), count));
     return {};
   }
   return value->get<std::vector<double>>();
@@ -76,7 +76,7 @@ bool ConfigReader::flag(const std::string& key, bool fallback) {
   const nlohmann::json* value = find(key);
   if (value == nullptr) return fallback;
   if (!value->is_boolean()) {
-    complain(key, fmt::format("is {}, expected true or false", quoted(*value)));
+    add_error(key, fmt::format("is {}, expected true or false", quoted(*value)));
     return fallback;
   }
   return value->get<bool>();
@@ -85,11 +85,11 @@ bool ConfigReader::flag(const std::string& key, bool fallback) {
 std::string ConfigReader::text(const std::string& key, std::optional<std::string> fallback) {
   const nlohmann::json* value = find(key);
   if (value == nullptr) {
-    if (!fallback) complain(key, "is missing");
+    if (!fallback) add_error(key, "is missing");
     return fallback.value_or("");
   }
   if (!value->is_string()) {
-    complain(key, fmt::format("is {}, expected a string", quoted(*value)));
+    add_error(key, fmt::format("is {}, expected a string", quoted(*value)));
     return fallback.value_or("");
   }
   return value->get<std::string>();
@@ -98,28 +98,29 @@ std::string ConfigReader::text(const std::string& key, std::optional<std::string
 void ConfigReader::require(const std::string& key, const nlohmann::json& harmless) {
   const nlohmann::json* value = find(key);
   if (value != nullptr && *value != harmless) {
-    complain(key, fmt::format("is {}; only {} is supported", quoted(*value), quoted(harmless)));
+    add_error(key, fmt::format("is {}; only {} is supported", quoted(*value), quoted(harmless)));
   }
 }
 
-void ConfigReader::refuse(const std::string& key) {
+void ConfigReader::reject(const std::string& key) {
   const nlohmann::json* value = find(key);
   if (value == nullptr || *value == false || *value == 0 || value->empty()) return;
-  complain(key, fmt::format("is {}, which is not supported", quoted(*value)));
+  add_error(key, fmt::format("is {}, which is not supported", quoted(*value)));
 }
 
-void ConfigReader::complain(const std::string& key, const std::string& reason) {
-  complaints_.push_back(fmt::format("{}{} {}", prefix_, key, reason));
+void ConfigReader::add_error(const std::string& key, const std::string& reason) {
+  errors_.push_back(fmt::format("{}{} {}", prefix_, key, reason));
 }
 
-void ConfigReader::add(const ConfigReader& part) {
-  complaints_.insert(complaints_.end(), part.complaints_.begin(), part.complaints_.end());
-  unknown_keys_.insert(unknown_keys_.end(), part.unknown_keys_.begin(), part.unknown_keys_.end());
+void ConfigReader::add(const ConfigReader& nested) {
+  errors_.insert(errors_.end(), nested.errors_.begin(), nested.errors_.end());
+  unknown_keys_.insert(unknown_keys_.end(), nested.unknown_keys_.begin(),
+                       nested.unknown_keys_.end());
 }
 
-void ConfigReader::note_unknown(const std::set<std::string>& harmless) {
+void ConfigReader::collect_unknown_keys(const std::set<std::string>& harmless) {
   for (const auto& [key, value] : object_.items()) {
-    if (!named_.contains(key) && !harmless.contains(key))
+    if (!seen_keys_.contains(key) && !harmless.contains(key))
       unknown_keys_.push_back(prefix_ + shortened(key));
   }
 }

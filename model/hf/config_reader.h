@@ -14,7 +14,7 @@ namespace zeroth::model {
 class ConfigReader {
  public:
   // Of anything that a model has. Products of three sizes are far from overflow.
-  static constexpr int64_t kMostSize = int64_t{1} << 31;
+  static constexpr int64_t kMaxSize = int64_t{1} << 31;
 
   // `object` must outlive the reader. `prefix` ("rope_scaling.") starts the names of keys in
   // messages.
@@ -22,7 +22,7 @@ class ConfigReader {
 
   // Absent or null: the fallback; without one, a complaint and 0.
   int64_t size(const std::string& key, std::optional<int64_t> fallback = std::nullopt,
-               int64_t most = kMostSize);  // in 1..most
+               int64_t max = kMaxSize);  // in 1..most
   double number(const std::string& key, std::optional<double> fallback = std::nullopt);
   double positive(const std::string& key, std::optional<double> fallback = std::nullopt);
   // `count` numbers above 0; otherwise a complaint and none.
@@ -36,21 +36,21 @@ class ConfigReader {
   // Complains unless the key is absent, null, or equal to `harmless`.
   void require(const std::string& key, const nlohmann::json& harmless);
   // Complains unless the key is absent, null, false, zero or empty.
-  void refuse(const std::string& key);
+  void reject(const std::string& key);
 
-  void complain(const std::string& key, const std::string& reason);
-  void add(const ConfigReader& part);  // its complaints and unknown keys
+  void add_error(const std::string& key, const std::string& reason);
+  void add(const ConfigReader& nested);  // its complaints and unknown keys
   // Keys that no call above has named.
-  void note_unknown(const std::set<std::string>& harmless);
+  void collect_unknown_keys(const std::set<std::string>& harmless);
 
-  const std::vector<std::string>& complaints() const { return complaints_; }
+  const std::vector<std::string>& errors() const { return errors_; }
   const std::vector<std::string>& unknown_keys() const { return unknown_keys_; }
 
  private:
   const nlohmann::json& object_;
   std::string prefix_;
-  std::set<std::string> named_;
-  std::vector<std::string> complaints_;
+  std::set<std::string> seen_keys_;
+  std::vector<std::string> errors_;
   std::vector<std::string> unknown_keys_;
 };
 

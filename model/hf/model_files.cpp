@@ -8,11 +8,11 @@ namespace zeroth::model {
 namespace {
 
 // What a run tells of the model that it has made.
-constexpr std::array<std::string_view, 4> kRecords = {"trainer_state.json", "all_results.json",
-                                                      "train_results.json", "eval_results.json"};
-constexpr std::array<std::string_view, 5> kCompanions = {"generation_config.json",
-                                                         "special_tokens_map.json", "vocab.json",
-                                                         "merges.txt", "added_tokens.json"};
+constexpr std::array<std::string_view, 4> kRunRecords = {"trainer_state.json", "all_results.json",
+                                                         "train_results.json", "eval_results.json"};
+constexpr std::array<std::string_view, 5> kAuxiliaryFiles = {
+    "generation_config.json", "special_tokens_map.json", "vocab.json", "merges.txt",
+    "added_tokens.json"};
 
 bool is_weights(const std::string& name) {
   return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json") ||
@@ -25,14 +25,14 @@ bool is_adapter(const std::string& name) {
 
 }  // namespace
 
-bool is_companion(const std::string& name) {
-  return std::find(kCompanions.begin(), kCompanions.end(), name) != kCompanions.end() ||
+bool is_auxiliary_file(const std::string& name) {
+  return std::find(kAuxiliaryFiles.begin(), kAuxiliaryFiles.end(), name) != kAuxiliaryFiles.end() ||
          name.starts_with("tokenizer") || name.starts_with("chat_template");
 }
 
 bool is_model_file(const std::string& name) {
-  return name == "config.json" || is_weights(name) || is_adapter(name) || is_companion(name) ||
-         std::find(kRecords.begin(), kRecords.end(), name) != kRecords.end();
+  return name == "config.json" || is_weights(name) || is_adapter(name) || is_auxiliary_file(name) ||
+         std::find(kRunRecords.begin(), kRunRecords.end(), name) != kRunRecords.end();
 }
 
 }  // namespace zeroth::model

@@ -6,7 +6,7 @@
 namespace zeroth::model {
 
 // Tokenizer, chat template and generation settings: what a new model takes over from its source.
-bool is_companion(const std::string& name);
+bool is_auxiliary_file(const std::string& name);
 
 // All that a model consists of: config.json, weights of any kind, adapters, companions, and what
 // Trainer and run_clm.py record of its training and evaluation.

@@ -10,10 +10,10 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/regular_file.h"
+#include "model/hf/auxiliary_files.h"
 #include "model/hf/checkpoint_map.h"
-#include "model/hf/companions.h"
-#include "model/hf/dtype_word.h"
-#include "model/hf/temporary_folder.h"
+#include "model/hf/dtype_name.h"
+#include "model/hf/temporary_directory.h"
 
 namespace zeroth::model {
 namespace {
@@ -25,27 +25,27 @@ const char* config_dtype(torch::ScalarType dtype) {
   return dtype == torch::kFloat32 ? "float32" : dtype == torch::kFloat16 ? "float16" : "bfloat16";
 }
 
-int64_t bytes_of(const PlannedTensor& tensor, torch::ScalarType dtype) {
+int64_t num_bytes(const PlannedTensor& tensor, torch::ScalarType dtype) {
   auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
   for (const int64_t extent : tensor.shape) bytes *= extent;
   return bytes;
 }
 
-std::string text_of(const Json& json) {
+std::string to_text(const Json& json) {
   return json.dump(2) + "\n";
 }
 
 std::string index_text(const ModelLayout& layout) {
   Json index;
   int64_t total = 0;
-  for (const ModelLayout::File& file : layout.files) {
-    for (const PlannedTensor& tensor : file.tensors) total += bytes_of(tensor, layout.dtype);
+  for (const ModelLayout::ShardFile& file : layout.files) {
+    for (const PlannedTensor& tensor : file.tensors) total += num_bytes(tensor, layout.dtype);
   }
   index["metadata"]["total_size"] = total;
-  for (const ModelLayout::File& file : layout.files) {
+  for (const ModelLayout::ShardFile& file : layout.files) {
     for (const PlannedTensor& tensor : file.tensors) index["weight_map"][tensor.name] = file.name;
   }
-  return text_of(index);
+  return to_text(index);
 }
 
 }  // namespace
@@ -57,9 +57,9 @@ SafetensorsLayout plan_safetensors(torch::ScalarType dtype,
   header["__metadata__"] = {{"format", "pt"}};
   int64_t offset = 0;
   for (const PlannedTensor& tensor : tensors) {
-    const int64_t end = offset + bytes_of(tensor, dtype);
+    const int64_t end = offset + num_bytes(tensor, dtype);
     header[tensor.name] = {
-        {"dtype", word_of(dtype)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+        {"dtype", dtype_name(dtype)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
     const bool added = layout.offsets.try_emplace(tensor.name, offset).second;
     ZEROTH_CHECK(added, "{} is planned twice", tensor.name);
     offset = end;
@@ -77,39 +77,39 @@ SafetensorsLayout plan_safetensors(torch::ScalarType dtype,
 
 int64_t ModelLayout::bytes() const {
   int64_t sum = std::ssize(index);
-  for (const File& file : files) sum += file.layout.size;
+  for (const ShardFile& file : files) sum += file.layout.size;
   return sum;
 }
 
 ModelLayout plan_model(const ModelSpec& spec, torch::ScalarType dtype,
                        const std::vector<PlannedTensor>& parameters, int64_t max_shard_bytes) {
-  ModelLayout layout{.dtype = dtype, .files = {{}}, .places = {}, .index = {}};
+  ModelLayout layout{.dtype = dtype, .files = {{}}, .locations = {}, .index = {}};
   int64_t filled = 0;
   for (const PlannedTensor& parameter : parameters) {
-    const int64_t bytes = bytes_of(parameter, dtype);
+    const int64_t bytes = num_bytes(parameter, dtype);
     if (filled > 0 && filled + bytes > max_shard_bytes) {
       layout.files.emplace_back();
       filled = 0;
     }
     filled += bytes;
     layout.files.back().tensors.push_back({stored_name(spec, parameter.name), parameter.shape});
-    layout.places[parameter.name] = {layout.files.size() - 1, 0};
+    layout.locations[parameter.name] = {layout.files.size() - 1, 0};
   }
   const size_t count = layout.files.size();
   for (size_t i = 0; i < count; ++i) {
-    ModelLayout::File& file = layout.files[i];
+    ModelLayout::ShardFile& file = layout.files[i];
     file.name = count == 1 ? "model.safetensors"
                            : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, count);
     file.layout = plan_safetensors(dtype, file.tensors);
   }
-  for (auto& [name, place] : layout.places) {
-    place.offset = layout.files[place.file].layout.offsets.at(stored_name(spec, name));
+  for (auto& [name, location] : layout.locations) {
+    location.offset = layout.files[location.file].layout.offsets.at(stored_name(spec, name));
   }
   if (count > 1) layout.index = index_text(layout);
   return layout;
 }
 
-void write_descriptions(const fs::path& source, const fs::path& output, torch::ScalarType dtype) {
+void write_model_metadata(const fs::path& source, const fs::path& output, torch::ScalarType dtype) {
   const std::string path = (source / "config.json").string();
   auto config = parse_ordered_json(read_file(path, kConfigLimits.bytes),
                                    {.name = path, .limits = kConfigLimits});
@@ -118,10 +118,10 @@ void write_descriptions(const fs::path& source, const fs::path& output, torch::S
   if (config.contains("torch_dtype")) config["torch_dtype"] = config_dtype(dtype);
   const fs::path target = output / "config.json";
   std::ofstream file(target, std::ios::binary);
-  file << text_of(config);
+  file << to_text(config);
   file.close();
   if (!file) throw_write_error(fmt::format("{} cannot be written", target.string()), errno, output);
-  copy_companions(source, output);
+  copy_auxiliary_files(source, output);
 }
 
 }  // namespace zeroth::model

@@ -30,22 +30,22 @@ SafetensorsLayout plan_safetensors(torch::ScalarType dtype,
                                    const std::vector<PlannedTensor>& tensors);
 
 // Shards end before they grow beyond this. One tensor may be larger.
-inline constexpr int64_t kMostShardBytes = 5'000'000'000;
+inline constexpr int64_t kMaxShardBytes = 5'000'000'000;
 
 struct ModelLayout {
-  struct File {
+  struct ShardFile {
     std::string name;                    // "model.safetensors"
     std::vector<PlannedTensor> tensors;  // by the names in files
     SafetensorsLayout layout;
   };
-  struct Place {
+  struct TensorLocation {
     size_t file = 0;
     int64_t offset = 0;  // of the first byte
   };
   torch::ScalarType dtype = torch::kFloat32;
-  std::vector<File> files;
-  std::map<std::string, Place> places;  // by canonical name
-  std::string index;                    // text of kIndexFile; empty: there is one file
+  std::vector<ShardFile> files;
+  std::map<std::string, TensorLocation> locations;  // by canonical name
+  std::string index;                                // text of kIndexFile; empty: there is one file
 
   int64_t bytes() const;  // of all files
 };
@@ -54,11 +54,11 @@ inline constexpr const char* kIndexFile = "model.safetensors.index.json";
 // `parameters`: by their canonical names, a tied weight once. Pure.
 ModelLayout plan_model(const ModelSpec& spec, torch::ScalarType dtype,
                        const std::vector<PlannedTensor>& parameters,
-                       int64_t max_shard_bytes = kMostShardBytes);
+                       int64_t max_shard_bytes = kMaxShardBytes);
 
 // What stands beside the weights: config.json of the folder `source` with this dtype, and its
 // companions. Throws an Error that names the file.
-void write_descriptions(const std::filesystem::path& source, const std::filesystem::path& output,
-                        torch::ScalarType dtype);
+void write_model_metadata(const std::filesystem::path& source, const std::filesystem::path& output,
+                          torch::ScalarType dtype);
 
 }  // namespace zeroth::model

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "model/hf/model_layout.h"
-#include "model/hf/output_folder.h"
+#include "model/hf/output_directory.h"
 #include "model/hf/safetensors_writer.h"
 #include "model/spec.h"
 
@@ -21,12 +21,12 @@ struct WriterOptions {
   std::filesystem::path output;
   ModelSpec spec;
   torch::ScalarType dtype = torch::kFloat32;  // precision on the disk
-  int64_t max_shard_bytes = kMostShardBytes;
+  int64_t max_shard_bytes = kMaxShardBytes;
   bool overwrite = false;
 };
 
-// Holds one tensor at a time. Nothing appears at the output before commit(); see OutputFolder. For
-// one rank only.
+// Holds one tensor at a time. Nothing appears at the output before commit(); see OutputDirectory.
+// For one rank only.
 class ModelWriter {
  public:
   // `parameters`: by their canonical names, a tied weight once.
@@ -38,13 +38,13 @@ class ModelWriter {
   void write(const std::string& name, const torch::Tensor& tensor);
 
   // Every parameter must have been written. Blocks until all is on the disk, and returns the model
-  // that was replaced, if any. `guard`: see OutputFolder.
-  std::unique_ptr<FormerModel> commit(const OutputGuard& guard = {});
+  // that was replaced, if any. `guard`: see OutputDirectory.
+  std::unique_ptr<PreviousModel> commit(const OutputGuard& guard = {});
 
  private:
   std::filesystem::path target_;
   ModelSpec spec_;
-  OutputFolder folder_;
+  OutputDirectory directory_;
   ModelLayout layout_;
   std::vector<std::unique_ptr<SafetensorsWriter>> shards_;
 };

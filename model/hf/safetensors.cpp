@@ -31,7 +31,7 @@ json read_header(const std::filesystem::path& path, std::span<const std::byte> b
                 bytes.size());
   }
   const auto* text = reinterpret_cast<const char*>(bytes.data()) + 8;
-  JsonSource source{.name = name + " (header)", .repeated = Repeated::kRefused};
+  JsonSource source{.name = name + " (header)", .duplicate_keys = DuplicateKeyPolicy::kReject};
   source.limits.bytes = kMaxHeader;
   json header = parse_json({text, length}, source);
   if (!header.is_object()) throw Error("{} is not a safetensors file: no object as header", name);
@@ -39,20 +39,21 @@ json read_header(const std::filesystem::path& path, std::span<const std::byte> b
 }
 
 StoredTensor parse_entry(const JsonView& entry, size_t data_begin) {
-  constexpr int64_t kMost = INT64_MAX / 2;  // a sum of two is none too large
+  constexpr int64_t kMaxValue = INT64_MAX / 2;  // a sum of two is none too large
   StoredTensor tensor;
   tensor.dtype = entry.at("dtype").text();
   const JsonView shape = entry.at("shape");
-  for (size_t i = 0; i < shape.size(); ++i) tensor.shape.push_back(shape.at(i).integer(0, kMost));
+  for (size_t i = 0; i < shape.size(); ++i)
+    tensor.shape.push_back(shape.at(i).integer(0, kMaxValue));
   const JsonView offsets = entry.at("data_offsets");
   if (offsets.size() != 2) offsets.refuse("two offsets");
-  tensor.begin = data_begin + static_cast<size_t>(offsets.at(0).integer(0, kMost));
-  tensor.end = data_begin + static_cast<size_t>(offsets.at(1).integer(0, kMost));
+  tensor.begin = data_begin + static_cast<size_t>(offsets.at(0).integer(0, kMaxValue));
+  tensor.end = data_begin + static_cast<size_t>(offsets.at(1).integer(0, kMaxValue));
   return tensor;
 }
 
 // Nothing when it is beyond any file.
-std::optional<size_t> bytes_of(const StoredTensor& tensor, int64_t element) {
+std::optional<size_t> num_bytes(const StoredTensor& tensor, int64_t element) {
   auto bytes = static_cast<size_t>(element);
   for (const int64_t extent : tensor.shape) {
     if (__builtin_mul_overflow(bytes, static_cast<size_t>(extent), &bytes)) return std::nullopt;
@@ -70,7 +71,8 @@ bool is_file_name(const std::string& text) {
 
 // File by tensor.
 std::map<std::string, std::string> read_index(const std::filesystem::path& path) {
-  const nlohmann::json index = read_json({.name = path.string(), .repeated = Repeated::kRefused});
+  const nlohmann::json index =
+      read_json({.name = path.string(), .duplicate_keys = DuplicateKeyPolicy::kReject});
   try {
     std::map<std::string, std::string> files;
     const JsonView map = JsonView(index).at("weight_map");
@@ -122,7 +124,7 @@ void SafetensorsFile::check_ranges(size_t data_begin) const {
     expected = tensor->end;
     const auto element = element_size(tensor->dtype);
     if (!element) continue;
-    const auto bytes = bytes_of(*tensor, *element);
+    const auto bytes = num_bytes(*tensor, *element);
     if (bytes != tensor->end - tensor->begin) {
       throw Error("{}: tensor {} has {} bytes, its shape and dtype {} need {}", path_.string(),
                   shortened(*name), tensor->end - tensor->begin, tensor->dtype,
@@ -139,26 +141,27 @@ std::span<const std::byte> SafetensorsFile::bytes(const StoredTensor& tensor) co
   return file_.bytes().subspan(tensor.begin, tensor.end - tensor.begin);
 }
 
-SafetensorsFolder::SafetensorsFolder(const std::filesystem::path& folder) : folder_(folder) {
-  if (std::filesystem::exists(folder / kSingle)) {
-    open(folder / kSingle);
+SafetensorsDirectory::SafetensorsDirectory(const std::filesystem::path& directory)
+    : directory_(directory) {
+  if (std::filesystem::exists(directory / kSingle)) {
+    open(directory / kSingle);
     return;
   }
-  if (!std::filesystem::exists(folder / kIndex)) {
-    throw Error("{} holds neither {} nor {}", folder.string(), kSingle, kIndex);
+  if (!std::filesystem::exists(directory / kIndex)) {
+    throw Error("{} holds neither {} nor {}", directory.string(), kSingle, kIndex);
   }
-  const auto weight_map = read_index(folder / kIndex);
+  const auto weight_map = read_index(directory / kIndex);
   std::set<std::string> names;
   for (const auto& [tensor, file] : weight_map) names.insert(file);
-  for (const std::string& name : names) open(folder / name);
+  for (const std::string& name : names) open(directory / name);
   check_index(weight_map);
 }
 
-void SafetensorsFolder::open(const std::filesystem::path& path) {
+void SafetensorsDirectory::open(const std::filesystem::path& path) {
   files_.push_back(std::make_unique<SafetensorsFile>(path));
   const SafetensorsFile& file = *files_.back();
   for (const auto& [name, tensor] : file.tensors()) {
-    const auto [it, added] = entries_.try_emplace(name, Entry{&file, &tensor});
+    const auto [it, added] = entries_.try_emplace(name, FileTensor{&file, &tensor});
     if (!added) {
       throw Error("tensor {} is in {} and in {}", shortened(name), it->second.file->path().string(),
                   path.string());
@@ -166,21 +169,21 @@ void SafetensorsFolder::open(const std::filesystem::path& path) {
   }
 }
 
-void SafetensorsFolder::check_index(const std::map<std::string, std::string>& weight_map) const {
+void SafetensorsDirectory::check_index(const std::map<std::string, std::string>& weight_map) const {
   for (const auto& [tensor, file] : weight_map) {
     const auto it = entries_.find(tensor);
     if (it == entries_.end() || it->second.file->path().filename() != file) {
-      throw Error("{} says that {} holds tensor {}, but it does not", (folder_ / kIndex).string(),
-                  file, shortened(tensor));
+      throw Error("{} says that {} holds tensor {}, but it does not",
+                  (directory_ / kIndex).string(), file, shortened(tensor));
     }
   }
 }
 
-bool has_weights(const std::filesystem::path& folder) {
-  if (std::filesystem::exists(folder / kSingle) || std::filesystem::exists(folder / kIndex)) {
+bool has_weights(const std::filesystem::path& directory) {
+  if (std::filesystem::exists(directory / kSingle) || std::filesystem::exists(directory / kIndex)) {
     return true;
   }
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     const std::string name = entry.path().filename().string();
     const std::string kind = entry.path().extension().string();
     if (kind == ".safetensors" || kind == ".pt" || kind == ".pth" || kind == ".gguf" ||
@@ -188,7 +191,7 @@ bool has_weights(const std::filesystem::path& folder) {
       throw Error(
           "{} holds {} but no {} or {}: weights are read from these only; transformers writes "
           "them: AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(CONVERTED)",
-          folder.string(), shortened(name), kSingle, kIndex);
+          directory.string(), shortened(name), kSingle, kIndex);
     }
   }
   return false;

@@ -32,7 +32,7 @@ class SafetensorsFile {
   const std::filesystem::path& path() const { return path_; }
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   std::span<const std::byte> bytes(const StoredTensor& tensor) const;
-  void forget(std::span<const std::byte> range) const { file_.forget(range); }
+  void drop_pages(std::span<const std::byte> range) const { file_.drop_pages(range); }
 
  private:
   void check_ranges(size_t data_begin) const;
@@ -42,31 +42,31 @@ class SafetensorsFile {
   std::map<std::string, StoredTensor> tensors_;
 };
 
-class SafetensorsFolder {
+class SafetensorsDirectory {
  public:
-  struct Entry {
+  struct FileTensor {
     const SafetensorsFile* file;
     const StoredTensor* tensor;
   };
 
   // Opens every file. Throws an Error when a shard is missing or lacks a tensor that the index says
   // it holds, when two shards hold one name, or when there are no weights.
-  explicit SafetensorsFolder(const std::filesystem::path& folder);
+  explicit SafetensorsDirectory(const std::filesystem::path& directory);
 
-  const std::map<std::string, Entry>& entries() const { return entries_; }
-  const std::filesystem::path& folder() const { return folder_; }
+  const std::map<std::string, FileTensor>& entries() const { return entries_; }
+  const std::filesystem::path& directory() const { return directory_; }
 
  private:
   void open(const std::filesystem::path& path);
   void check_index(const std::map<std::string, std::string>& weight_map) const;
 
-  std::filesystem::path folder_;
+  std::filesystem::path directory_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  std::map<std::string, Entry> entries_;
+  std::map<std::string, FileTensor> entries_;
 };
 
 // Whether the folder holds safetensors weights. Throws an Error when it holds weights in other
 // formats only.
-bool has_weights(const std::filesystem::path& folder);
+bool has_weights(const std::filesystem::path& directory);
 
 }  // namespace zeroth::model

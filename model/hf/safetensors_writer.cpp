@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "model/hf/temporary_folder.h"
+#include "model/hf/temporary_directory.h"
 
 namespace zeroth::model {
 namespace {
@@ -31,12 +31,12 @@ void require_finite(const std::filesystem::path& target, const std::string& name
   for (const double value : {low.item<double>(), high.item<double>()}) {
     if (!std::isfinite(value)) {
       throw Error("{} is not saved: parameter {} holds {}", target.string(), name,
-                  without_sign_of_nan(value));
+                  canonicalize_nan(value));
     }
   }
 }
 
-torch::Tensor in_saved_dtype(const std::string& name, const torch::Tensor& tensor,
+torch::Tensor to_saved_dtype(const std::string& name, const torch::Tensor& tensor,
                              torch::ScalarType dtype) {
   torch::Tensor saved = tensor.detach().to(torch::kCPU, dtype).contiguous();
   if (dtype == torch::kFloat16 && tensor.scalar_type() != torch::kFloat16) {
@@ -68,9 +68,9 @@ void SafetensorsWriter::reserve(int64_t size) {
     fail(fmt::format("reserving {} bytes", size));
 }
 
-void SafetensorsWriter::fail(const std::string& doing) const {
+void SafetensorsWriter::fail(const std::string& operation) const {
   const int reason = errno;
-  throw_write_error(fmt::format("{}: {} failed", path_.string(), doing), reason,
+  throw_write_error(fmt::format("{}: {} failed", path_.string(), operation), reason,
                     path_.parent_path());
 }
 
@@ -89,11 +89,11 @@ void SafetensorsWriter::write_bytes(const void* data, size_t size, int64_t offse
 void SafetensorsWriter::write(const std::string& name, const torch::Tensor& tensor) {
   const auto it = regions_.find(name);
   ZEROTH_CHECK(it != regions_.end(), "{} is not planned for {}", name, path_.string());
-  Region& region = it->second;
+  TensorRegion& region = it->second;
   ZEROTH_CHECK(!region.written, "{} is written twice", name);
   ZEROTH_CHECK(tensor.sizes() == torch::IntArrayRef(region.shape), "{} is [{}], planned [{}]", name,
                fmt::join(tensor.sizes(), ", "), fmt::join(region.shape, ", "));
-  const torch::Tensor bytes = in_saved_dtype(name, tensor, dtype_);
+  const torch::Tensor bytes = to_saved_dtype(name, tensor, dtype_);
   write_bytes(bytes.data_ptr(), bytes.nbytes(), region.offset);
   region.written = true;
 }
@@ -101,7 +101,7 @@ void SafetensorsWriter::write(const std::string& name, const torch::Tensor& tens
 void SafetensorsWriter::finish() {
   for (const auto& [name, region] : regions_)
     ZEROTH_CHECK(region.written, "{} was not written", name);
-  if (::fsync(fd_.get()) != 0 || ::close(fd_.give_away()) != 0) {
+  if (::fsync(fd_.get()) != 0 || ::close(fd_.release()) != 0) {
     throw_write_error(fmt::format("{} cannot be written", path_.string()), errno,
                       path_.parent_path());
   }

@@ -23,7 +23,7 @@ void require_finite(const std::filesystem::path& target, const std::string& name
 
 // A contiguous copy on the CPU as a file of this dtype has it. A finite value that float16 cannot
 // hold is an Error that names the parameter.
-torch::Tensor in_saved_dtype(const std::string& name, const torch::Tensor& tensor,
+torch::Tensor to_saved_dtype(const std::string& name, const torch::Tensor& tensor,
                              torch::ScalarType dtype);
 
 class SafetensorsWriter {
@@ -34,26 +34,26 @@ class SafetensorsWriter {
                     const std::vector<PlannedTensor>& tensors);
 
   // tensor: any floating dtype, strides and device, of the planned shape; each name once, in any
-  // order. Throws as in_saved_dtype().
+  // order. Throws as to_saved_dtype().
   void write(const std::string& name, const torch::Tensor& tensor);
 
   // Every planned tensor must have been written. Blocks until the bytes are on the disk.
   void finish();
 
  private:
-  struct Region {
+  struct TensorRegion {
     std::vector<int64_t> shape;
     int64_t offset = 0;
     bool written = false;
   };
   void reserve(int64_t size);
   // Throws, by errno.
-  [[noreturn]] void fail(const std::string& doing) const;
+  [[noreturn]] void fail(const std::string& operation) const;
   void write_bytes(const void* data, size_t size, int64_t offset);
 
   std::filesystem::path path_;
   torch::ScalarType dtype_;
-  std::map<std::string, Region> regions_;
+  std::map<std::string, TensorRegion> regions_;
   FileDescriptor fd_;
 };
 

@@ -4,13 +4,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/complaints.h"
+#include "base/diagnostics.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/regular_file.h"
 #include "model/hf/config_reader.h"
-#include "model/hf/model_folder.h"
+#include "model/hf/model_directory.h"
 #include "model/hf/spec_rope.h"
 #include "model/spec.h"
 
@@ -20,100 +20,100 @@ namespace {
 using nlohmann::json;
 
 // Far beyond any model that there is; with these, no size of a tensor overflows.
-constexpr int64_t kMostLayers = 1 << 10;
-constexpr int64_t kMostWidth = 1 << 20;
-constexpr int64_t kMostVocabulary = 1 << 24;
+constexpr int64_t kMaxLayers = 1 << 10;
+constexpr int64_t kMaxWidth = 1 << 20;
+constexpr int64_t kMaxVocabSize = 1 << 24;
 
 // Keys that transformers writes and that do not change training.
-const std::set<std::string> kHarmless = {"_name_or_path",
-                                         "_attn_implementation",
-                                         "_attn_implementation_autoset",
-                                         "architectures",
-                                         "auto_map",
-                                         "model_type",
-                                         "transformers_version",
-                                         "use_cache",
-                                         "bos_token_id",
-                                         "eos_token_id",
-                                         "pad_token_id",
-                                         "sep_token_id",
-                                         "cls_token_id",
-                                         "decoder_start_token_id",
-                                         "unk_token_id",
-                                         "prefix",
-                                         "return_dict",
-                                         "output_attentions",
-                                         "output_hidden_states",
-                                         "torchscript",
-                                         "finetuning_task",
-                                         "id2label",
-                                         "label2id",
-                                         "num_labels",
-                                         "problem_type",
-                                         "task_specific_params",
-                                         "tokenizer_class",
-                                         "n_ctx",
-                                         "predict_special_tokens",
-                                         "summary_activation",
-                                         "summary_first_dropout",
-                                         "summary_proj_to_labels",
-                                         "summary_type",
-                                         "summary_use_proj",
-                                         "gradient_checkpointing",
-                                         "keys_to_ignore_at_inference",
-                                         "unsloth_version",
-                                         "unsloth_fixed",
-                                         "max_length",
-                                         "min_length",
-                                         "do_sample",
-                                         "early_stopping",
-                                         "num_beams",
-                                         "temperature",
-                                         "top_k",
-                                         "top_p",
-                                         "typical_p",
-                                         "repetition_penalty",
-                                         "length_penalty",
-                                         "no_repeat_ngram_size",
-                                         "num_return_sequences",
-                                         "is_decoder",
-                                         "use_bfloat16",
-                                         "tf_legacy_loss",
-                                         "_commit_hash"};
+const std::set<std::string> kIgnoredKeys = {"_name_or_path",
+                                            "_attn_implementation",
+                                            "_attn_implementation_autoset",
+                                            "architectures",
+                                            "auto_map",
+                                            "model_type",
+                                            "transformers_version",
+                                            "use_cache",
+                                            "bos_token_id",
+                                            "eos_token_id",
+                                            "pad_token_id",
+                                            "sep_token_id",
+                                            "cls_token_id",
+                                            "decoder_start_token_id",
+                                            "unk_token_id",
+                                            "prefix",
+                                            "return_dict",
+                                            "output_attentions",
+                                            "output_hidden_states",
+                                            "torchscript",
+                                            "finetuning_task",
+                                            "id2label",
+                                            "label2id",
+                                            "num_labels",
+                                            "problem_type",
+                                            "task_specific_params",
+                                            "tokenizer_class",
+                                            "n_ctx",
+                                            "predict_special_tokens",
+                                            "summary_activation",
+                                            "summary_first_dropout",
+                                            "summary_proj_to_labels",
+                                            "summary_type",
+                                            "summary_use_proj",
+                                            "gradient_checkpointing",
+                                            "keys_to_ignore_at_inference",
+                                            "unsloth_version",
+                                            "unsloth_fixed",
+                                            "max_length",
+                                            "min_length",
+                                            "do_sample",
+                                            "early_stopping",
+                                            "num_beams",
+                                            "temperature",
+                                            "top_k",
+                                            "top_p",
+                                            "typical_p",
+                                            "repetition_penalty",
+                                            "length_penalty",
+                                            "no_repeat_ngram_size",
+                                            "num_return_sequences",
+                                            "is_decoder",
+                                            "use_bfloat16",
+                                            "tf_legacy_loss",
+                                            "_commit_hash"};
 
 // Keys of other models and of options that change the computation: fine only while they are off.
-const std::vector<std::string> kRefused = {"hidden_dropout",
-                                           "hidden_dropout_prob",
-                                           "residual_dropout",
-                                           "embedding_dropout",
-                                           "attention_probs_dropout_prob",
-                                           "classifier_dropout",
-                                           "quantization_config",
-                                           "pruned_heads",
-                                           "chunk_size_feed_forward",
-                                           "is_encoder_decoder",
-                                           "cross_attention_hidden_size",
-                                           "add_cross_attention",
-                                           "reorder_and_upcast_attn",
-                                           "num_experts",
-                                           "num_local_experts",
-                                           "n_routed_experts",
-                                           "num_experts_per_tok",
-                                           "moe_intermediate_size",
-                                           "attn_logit_softcapping",
-                                           "final_logit_softcapping",
-                                           "attention_chunk_size",
-                                           "no_rope_layers",
-                                           "kv_lora_rank",
-                                           "q_lora_rank",
-                                           "alibi",
-                                           "use_mrope",
-                                           "vision_config",
-                                           "audio_config",
-                                           "text_config",
-                                           "adapter_attn_dim",
-                                           "parallel_attn",
-                                           "query_pre_attn_scalar"};
+const std::vector<std::string> kUnsupportedKeys = {"hidden_dropout",
+                                                   "hidden_dropout_prob",
+                                                   "residual_dropout",
+                                                   "embedding_dropout",
+                                                   "attention_probs_dropout_prob",
+                                                   "classifier_dropout",
+                                                   "quantization_config",
+                                                   "pruned_heads",
+                                                   "chunk_size_feed_forward",
+                                                   "is_encoder_decoder",
+                                                   "cross_attention_hidden_size",
+                                                   "add_cross_attention",
+                                                   "reorder_and_upcast_attn",
+                                                   "num_experts",
+                                                   "num_local_experts",
+                                                   "n_routed_experts",
+                                                   "num_experts_per_tok",
+                                                   "moe_intermediate_size",
+                                                   "attn_logit_softcapping",
+                                                   "final_logit_softcapping",
+                                                   "attention_chunk_size",
+                                                   "no_rope_layers",
+                                                   "kv_lora_rank",
+                                                   "q_lora_rank",
+                                                   "alibi",
+                                                   "use_mrope",
+                                                   "vision_config",
+                                                   "audio_config",
+                                                   "text_config",
+                                                   "adapter_attn_dim",
+                                                   "parallel_attn",
+                                                   "query_pre_attn_scalar"};
 
 // Factors of other models: fine only at 1.
 const std::vector<std::string> kUnitFactors = {"pretraining_tp",      "logit_scale",
@@ -132,28 +132,28 @@ void read_activation(ConfigReader& config, ModelSpec& spec, const std::string& k
   } else if (name == "relu") {
     spec.activation = Activation::kRelu;
   } else {
-    config.complain(key, fmt::format("is \"{}\"; supported are silu, gelu, gelu_new, "
-                                     "gelu_pytorch_tanh, relu",
-                                     shortened(name)));
+    config.add_error(key, fmt::format("is \"{}\"; supported are silu, gelu, gelu_new, "
+                                      "gelu_pytorch_tanh, relu",
+                                      shortened(name)));
   }
 }
 
 double read_dropout(ConfigReader& config, const std::string& key, double fallback) {
   const double p = config.number(key, fallback);
-  if (p < 0 || p >= 1) config.complain(key, fmt::format("is {}, expected 0 <= p < 1", p));
+  if (p < 0 || p >= 1) config.add_error(key, fmt::format("is {}, expected 0 <= p < 1", p));
   return p;
 }
 
 void read_gpt2(ConfigReader& config, ModelSpec& spec) {
-  spec.hidden_size = config.size("n_embd", {}, kMostWidth);
-  spec.num_layers = config.size("n_layer", {}, kMostLayers);
-  spec.num_heads = spec.num_kv_heads = config.size("n_head", {}, kMostWidth);
-  spec.intermediate_size = config.size("n_inner", 4 * spec.hidden_size, 16 * kMostWidth);
+  spec.hidden_size = config.size("n_embd", {}, kMaxWidth);
+  spec.num_layers = config.size("n_layer", {}, kMaxLayers);
+  spec.num_heads = spec.num_kv_heads = config.size("n_head", {}, kMaxWidth);
+  spec.intermediate_size = config.size("n_inner", 4 * spec.hidden_size, 16 * kMaxWidth);
   spec.max_positions = config.size("n_positions");
   spec.head_dim = spec.num_heads > 0 ? spec.hidden_size / spec.num_heads : 0;
   if (spec.num_heads > 0 && spec.hidden_size % spec.num_heads != 0) {
-    config.complain("n_embd", fmt::format("is {}, not a multiple of n_head {}", spec.hidden_size,
-                                          spec.num_heads));
+    config.add_error("n_embd", fmt::format("is {}, not a multiple of n_head {}", spec.hidden_size,
+                                           spec.num_heads));
   }
   spec.norm = NormKind::kLayer;
   spec.norm_eps = config.positive("layer_norm_epsilon", 1e-5);
@@ -162,12 +162,12 @@ void read_gpt2(ConfigReader& config, ModelSpec& spec) {
   spec.conv1d = spec.learned_positions = true;
   spec.scale_scores = config.flag("scale_attn_weights", true);
   spec.scale_scores_by_layer = config.flag("scale_attn_by_inverse_layer_idx", false);
-  spec.tied = config.flag("tie_word_embeddings", true);
+  spec.tie_word_embeddings = config.flag("tie_word_embeddings", true);
   read_activation(config, spec, "activation_function", "gelu_new");
   spec.embedding_dropout = read_dropout(config, "embd_pdrop", 0.1);
   spec.attention_dropout = read_dropout(config, "attn_pdrop", 0.1);
   spec.residual_dropout = read_dropout(config, "resid_pdrop", 0.1);
-  config.refuse("attention_dropout");
+  config.reject("attention_dropout");
 }
 
 // Which layers see only a window: Mistral all, Qwen those that layer_types or max_window_layers
@@ -175,20 +175,20 @@ void read_gpt2(ConfigReader& config, ModelSpec& spec) {
 void read_window(ConfigReader& config, ModelSpec& spec) {
   spec.windowed_layers.assign(spec.num_layers, false);
   if (spec.family == "llama") {
-    config.refuse("sliding_window");
-    config.refuse("use_sliding_window");
+    config.reject("sliding_window");
+    config.reject("use_sliding_window");
     return;
   }
   const bool qwen = spec.family == "qwen2" || spec.family == "qwen3";
   const bool off = config.has("sliding_window") && config.find("sliding_window") == nullptr;
   const int64_t size = off ? 0 : config.size("sliding_window", 4096);
-  const double given_first = config.number("max_window_layers", 28);
-  const auto first =
-      static_cast<int64_t>(std::clamp(given_first, 0.0, static_cast<double>(spec.num_layers)));
+  const double first_window_layer = config.number("max_window_layers", 28);
+  const auto first = static_cast<int64_t>(
+      std::clamp(first_window_layer, 0.0, static_cast<double>(spec.num_layers)));
   if (!qwen) {
     spec.sliding_window = size;
     spec.windowed_layers.assign(spec.num_layers, true);
-    config.refuse("layer_types");
+    config.reject("layer_types");
     return;
   }
   if (config.flag("use_sliding_window", false)) spec.sliding_window = size;
@@ -196,53 +196,54 @@ void read_window(ConfigReader& config, ModelSpec& spec) {
   const json* types = config.find("layer_types");
   if (types == nullptr) return;
   if (!types->is_array() || static_cast<int64_t>(types->size()) != spec.num_layers) {
-    config.complain("layer_types",
-                    fmt::format("has not one entry for each of the {} layers", spec.num_layers));
+    config.add_error("layer_types",
+                     fmt::format("has not one entry for each of the {} layers", spec.num_layers));
     return;
   }
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
     const json& type = (*types)[layer];
     if (type != "full_attention" && type != "sliding_attention") {
-      config.complain("layer_types", fmt::format("has {}; supported are full_attention, "
-                                                 "sliding_attention",
-                                                 quoted(type)));
+      config.add_error("layer_types", fmt::format("has {}; supported are full_attention, "
+                                                  "sliding_attention",
+                                                  quoted(type)));
     } else if (type == "sliding_attention" && spec.sliding_window == 0) {
-      config.complain("layer_types", "has sliding_attention but there is no sliding_window in use");
+      config.add_error("layer_types",
+                       "has sliding_attention but there is no sliding_window in use");
     }
     spec.windowed_layers[layer] = type == "sliding_attention";
   }
 }
 
 void read_heads(ConfigReader& config, ModelSpec& spec) {
-  spec.num_heads = config.size("num_attention_heads", {}, kMostWidth);
-  spec.num_kv_heads = config.size("num_key_value_heads", spec.num_heads, kMostWidth);
+  spec.num_heads = config.size("num_attention_heads", {}, kMaxWidth);
+  spec.num_kv_heads = config.size("num_key_value_heads", spec.num_heads, kMaxWidth);
   const bool explicit_dim = config.find("head_dim") != nullptr || spec.family == "qwen3";
-  spec.head_dim = explicit_dim ? config.size("head_dim", 128, kMostWidth)
+  spec.head_dim = explicit_dim ? config.size("head_dim", 128, kMaxWidth)
                                : spec.hidden_size / std::max<int64_t>(spec.num_heads, 1);
   if (spec.num_heads == 0 || spec.num_kv_heads == 0) return;
   if (!explicit_dim && spec.hidden_size % spec.num_heads != 0) {
-    config.complain("hidden_size", fmt::format("is {}, not a multiple of num_attention_heads {}",
-                                               spec.hidden_size, spec.num_heads));
+    config.add_error("hidden_size", fmt::format("is {}, not a multiple of num_attention_heads {}",
+                                                spec.hidden_size, spec.num_heads));
   }
   if (spec.num_heads % spec.num_kv_heads != 0) {
-    config.complain("num_attention_heads",
-                    fmt::format("is {}, not a multiple of num_key_value_heads {}", spec.num_heads,
-                                spec.num_kv_heads));
+    config.add_error("num_attention_heads",
+                     fmt::format("is {}, not a multiple of num_key_value_heads {}", spec.num_heads,
+                                 spec.num_kv_heads));
   }
-  if (spec.num_heads * spec.head_dim > kMostWidth) {
-    config.complain("num_attention_heads", fmt::format("{} x head_dim {}, expected at most {}",
-                                                       spec.num_heads, spec.head_dim, kMostWidth));
+  if (spec.num_heads * spec.head_dim > kMaxWidth) {
+    config.add_error("num_attention_heads", fmt::format("{} x head_dim {}, expected at most {}",
+                                                        spec.num_heads, spec.head_dim, kMaxWidth));
   }
   if (spec.head_dim % 2 != 0) {
-    config.complain("head_dim",
-                    fmt::format("is {}, but rotary embeddings need an even number", spec.head_dim));
+    config.add_error(
+        "head_dim", fmt::format("is {}, but rotary embeddings need an even number", spec.head_dim));
   }
 }
 
 void read_rotary_family(ConfigReader& config, ModelSpec& spec) {
-  spec.hidden_size = config.size("hidden_size", {}, kMostWidth);
-  spec.intermediate_size = config.size("intermediate_size", {}, 16 * kMostWidth);
-  spec.num_layers = config.size("num_hidden_layers", {}, kMostLayers);
+  spec.hidden_size = config.size("hidden_size", {}, kMaxWidth);
+  spec.intermediate_size = config.size("intermediate_size", {}, 16 * kMaxWidth);
+  spec.num_layers = config.size("num_hidden_layers", {}, kMaxLayers);
   read_heads(config, spec);
   spec.max_positions = config.size("max_position_embeddings", spec.family == "llama"     ? 2048
                                                               : spec.family == "mistral" ? 131072
@@ -253,17 +254,17 @@ void read_rotary_family(ConfigReader& config, ModelSpec& spec) {
   if (spec.family == "llama" || spec.family == "qwen3") {
     spec.qkv_bias = spec.o_bias = config.flag("attention_bias", false);
   } else {
-    config.refuse("attention_bias");
+    config.reject("attention_bias");
     spec.qkv_bias = spec.family == "qwen2";
   }
   if (spec.family == "llama") {
     spec.mlp_bias = config.flag("mlp_bias", false);
   } else {
-    config.refuse("mlp_bias");
+    config.reject("mlp_bias");
   }
-  spec.tied = config.flag("tie_word_embeddings", false);
+  spec.tie_word_embeddings = config.flag("tie_word_embeddings", false);
   spec.attention_dropout = read_dropout(config, "attention_dropout", 0);
-  for (const char* key : {"attn_pdrop", "resid_pdrop", "embd_pdrop"}) config.refuse(key);
+  for (const char* key : {"attn_pdrop", "resid_pdrop", "embd_pdrop"}) config.reject(key);
   read_activation(config, spec, "hidden_act", "silu");
   read_window(config, spec);
 }
@@ -277,21 +278,21 @@ int64_t read_padding_token(ConfigReader& config, int64_t vocab_size) {
   const auto size = static_cast<double>(vocab_size);
   const double token = value->is_number_integer() ? value->get<double>() : size;
   if (token < -size || token >= size) {
-    config.complain(kKey, fmt::format("is {}, expected null or a whole number from {} to {}",
-                                      quoted(*value), -vocab_size, vocab_size - 1));
+    config.add_error(kKey, fmt::format("is {}, expected null or a whole number from {} to {}",
+                                       quoted(*value), -vocab_size, vocab_size - 1));
     return -1;
   }
   return static_cast<int64_t>(token < 0 ? token + size : token);
 }
 
 void read_common(ConfigReader& config, ModelSpec& spec) {
-  spec.vocab_size = config.size("vocab_size", {}, kMostVocabulary);
+  spec.vocab_size = config.size("vocab_size", {}, kMaxVocabSize);
   if (spec.family != "gpt2") spec.padding_token = read_padding_token(config, spec.vocab_size);
   spec.initializer_range = config.number("initializer_range", 0.02);
-  if (spec.initializer_range < 0) config.complain("initializer_range", "is negative");
+  if (spec.initializer_range < 0) config.add_error("initializer_range", "is negative");
   spec.dtype = config.text("torch_dtype", "");
   spec.dtype = config.text("dtype", spec.dtype);
-  for (const std::string& key : kRefused) config.refuse(key);
+  for (const std::string& key : kUnsupportedKeys) config.reject(key);
   for (const std::string& key : kUnitFactors) config.require(key, 1.0);
 }
 
@@ -311,8 +312,8 @@ ModelSpec parse_model_spec(const std::string& text, const std::string& origin) {
     read_rotary_family(config, spec);
   } else {
     const std::string found =
-        spec.family.empty() && !config.complaints().empty()
-            ? config.complaints().front() + ": write it in, as \"architectures\" says"
+        spec.family.empty() && !config.errors().empty()
+            ? config.errors().front() + ": write it in, as \"architectures\" says"
             : fmt::format("model_type is \"{}\"", shortened(spec.family));
     throw Error(
         "{}: {}; supported are llama, mistral, qwen2, qwen3, gpt2; for another kind of model "
@@ -320,18 +321,18 @@ ModelSpec parse_model_spec(const std::string& text, const std::string& origin) {
         origin, found);
   }
   read_common(config, spec);
-  config.note_unknown(kHarmless);
+  config.collect_unknown_keys(kIgnoredKeys);
   spec.unknown_keys = config.unknown_keys();
-  if (!config.complaints().empty()) throw Error("{}:\n  {}", origin, listed(config.complaints()));
+  if (!config.errors().empty()) throw Error("{}:\n  {}", origin, listed(config.errors()));
   return spec;
 }
 
-ModelSpec read_model_spec(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "config.json";
+ModelSpec read_model_spec(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / "config.json";
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     throw Error("{} cannot be read: a model folder needs a config.json{}", path.string(),
-                hint_at_config(folder));
+                missing_config_hint(directory));
   }
   return parse_model_spec(read_file(path, kConfigLimits.bytes), path.string());
 }

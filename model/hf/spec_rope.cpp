@@ -16,14 +16,15 @@ namespace {
 using nlohmann::json;
 
 // What the other kinds of scaling read; without influence on the kinds we have.
-const std::set<std::string> kOtherKinds = {"attention_factor", "beta_fast",
-                                           "beta_slow",        "short_factor",
-                                           "long_factor",      "mscale",
-                                           "mscale_all_dim",   "finetuned",
-                                           "low_freq_factor",  "high_freq_factor",
-                                           "factor",           "truncate",
-                                           "rope_type",        "type",
-                                           "rope_theta",       "original_max_position_embeddings"};
+const std::set<std::string> kOtherScalingKeys = {
+    "attention_factor", "beta_fast",
+    "beta_slow",        "short_factor",
+    "long_factor",      "mscale",
+    "mscale_all_dim",   "finetuned",
+    "low_freq_factor",  "high_freq_factor",
+    "factor",           "truncate",
+    "rope_type",        "type",
+    "rope_theta",       "original_max_position_embeddings"};
 
 RopeScaling read_kind(ConfigReader& rope) {
   const std::string old_kind = rope.text("type", "default");
@@ -34,7 +35,7 @@ RopeScaling read_kind(ConfigReader& rope) {
   if (kind == "llama3") return RopeScaling::kLlama3;
   if (kind == "yarn") return RopeScaling::kYarn;
   if (kind == "longrope") return RopeScaling::kLongRope;
-  rope.complain(
+  rope.add_error(
       "rope_type",
       fmt::format("is \"{}\"; supported are default, linear, dynamic, llama3, yarn, longrope",
                   shortened(kind)));
@@ -45,7 +46,7 @@ void read_llama3(ConfigReader& rope, RopeSpec& spec) {
   spec.low_freq_factor = rope.positive("low_freq_factor");
   spec.high_freq_factor = rope.positive("high_freq_factor");
   if (spec.high_freq_factor == spec.low_freq_factor) {
-    rope.complain(
+    rope.add_error(
         "high_freq_factor",
         fmt::format("is {} like low_freq_factor, expected another value", spec.high_freq_factor));
   }
@@ -58,17 +59,18 @@ double yarn_attention(double factor, double mscale) {
 // As transformers reads them: 0 is "not said" for all but the factors.
 void read_yarn(ConfigReader& rope, RopeSpec& spec) {
   if (spec.theta <= 1) {
-    rope.complain("rope_theta", fmt::format("is {}, expected more than 1 for yarn", spec.theta));
+    rope.add_error("rope_theta", fmt::format("is {}, expected more than 1 for yarn", spec.theta));
   }
   const double mscale = rope.number("mscale", 0.0);
   const double mscale_all = rope.number("mscale_all_dim", 0.0);
-  const double usual = mscale != 0 && mscale_all != 0 ? yarn_attention(spec.factor, mscale) /
-                                                            yarn_attention(spec.factor, mscale_all)
-                                                      : yarn_attention(spec.factor, 1);
-  spec.attention_factor = rope.positive("attention_factor", usual);
+  const double default_attention =
+      mscale != 0 && mscale_all != 0
+          ? yarn_attention(spec.factor, mscale) / yarn_attention(spec.factor, mscale_all)
+          : yarn_attention(spec.factor, 1);
+  spec.attention_factor = rope.positive("attention_factor", default_attention);
   const auto turns = [&](const char* key, double fallback) {
     const double value = rope.number(key, fallback);
-    if (value < 0) rope.complain(key, fmt::format("is {}, expected more than 0", value));
+    if (value < 0) rope.add_error(key, fmt::format("is {}, expected more than 0", value));
     return value > 0 ? value : fallback;
   };
   spec.beta_fast = turns("beta_fast", 32);
@@ -80,12 +82,12 @@ void read_longrope(ConfigReader& rope, int64_t head_dim, RopeSpec& spec) {
   spec.short_factors = rope.positives("short_factor", head_dim / 2);
   spec.long_factors = rope.positives("long_factor", head_dim / 2);
   if (spec.original_max_positions == 1) {
-    rope.complain("original_max_position_embeddings", "is 1, expected more");
+    rope.add_error("original_max_position_embeddings", "is 1, expected more");
   }
   const auto context = static_cast<double>(spec.original_max_positions);
-  const double usual =
+  const double default_attention =
       spec.factor <= 1 ? 1 : std::sqrt(1 + std::log(spec.factor) / std::log(context));
-  spec.attention_factor = rope.positive("attention_factor", usual);
+  spec.attention_factor = rope.positive("attention_factor", default_attention);
 }
 
 // The factor, and what only some kinds have.
@@ -122,18 +124,18 @@ RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions
   const std::string key = old_key ? "rope_scaling" : "rope_parameters";
   if (chosen == nullptr) return spec;
   if (!chosen->is_object()) {
-    config.complain(key, fmt::format("is {}, expected an object", quoted(*chosen)));
+    config.add_error(key, fmt::format("is {}, expected an object", quoted(*chosen)));
     return spec;
   }
   ConfigReader rope(*chosen, key + ".");
   spec.theta = rope.positive("rope_theta", spec.theta);
   rope.require("partial_rotary_factor", 1.0);
   for (const char* layer_type : {"full_attention", "sliding_attention", "mrope_section"}) {
-    rope.refuse(layer_type);
+    rope.reject(layer_type);
   }
   spec.scaling = read_kind(rope);
   read_scaling(rope, head_dim, max_positions, spec);
-  rope.note_unknown(kOtherKinds);
+  rope.collect_unknown_keys(kOtherScalingKeys);
   config.add(rope);
   return spec;
 }

@@ -34,13 +34,13 @@ Tensor with_dense_heads(const Tensor& x) {
   return dense ? x : x.contiguous();
 }
 
-struct Inputs {
+struct AttentionTensors {
   Tensor q, k, v, out, lse;  // lse [batch, kv_heads, group, seq]
 };
 
 template <typename T, typename Tile>
-cpu::AttentionHeads<T, Tile> heads_of(const Inputs& in, int64_t row, int64_t kv_head,
-                                      const CausalAttention& options) {
+cpu::AttentionHeads<T, Tile> make_heads(const AttentionTensors& in, int64_t row, int64_t kv_head,
+                                        const CausalAttention& options) {
   const int64_t seq = in.q.size(1), dim = in.q.size(3), group = in.q.size(2) / in.k.size(2);
   const auto at = [&](const Tensor& x, int64_t head) {
     return data<T>(x) + row * seq * x.stride(1) + head * dim;
@@ -65,7 +65,7 @@ cpu::AttentionHeads<T, Tile> heads_of(const Inputs& in, int64_t row, int64_t kv_
 // work(kernels) for these tensors' dtype, by tiles of it or of fp32.
 template <typename Work>
 void with_attention(torch::ScalarType dtype, const Work& work) {
-  if (dtype == torch::kBFloat16 && cpu::multiplies(dtype)) {
+  if (dtype == torch::kBFloat16 && cpu::has_fast_products(dtype)) {
     work(cpu::kernels().bf16_attention);
   } else {
     cpu::with_kernels(dtype, [&](const auto& kernels, auto) { work(kernels.attention); });
@@ -86,24 +86,24 @@ void for_each_key_head(const Tensor& k, int64_t scratch,
 }
 
 template <typename T, typename Tile>
-void attend(const cpu::AttentionKernels<T, Tile>& kernels, const Inputs& in,
+void attend(const cpu::AttentionKernels<T, Tile>& kernels, const AttentionTensors& in,
             const CausalAttention& options) {
   const int64_t scratch = kernels.scratch(in.k.size(1), in.k.size(3));
   for_each_key_head(in.k, scratch, [&](int64_t row, int64_t head, float* memory) {
-    kernels.forward(heads_of<T, Tile>(in, row, head, options), memory);
+    kernels.forward(make_heads<T, Tile>(in, row, head, options), memory);
   });
 }
 
-struct Gradients {
+struct AttentionGradTensors {
   Tensor dy, dq, dk, dv;
 };
 
 template <typename T, typename Tile>
-void attend_backward(const cpu::AttentionKernels<T, Tile>& kernels, const Inputs& in,
-                     const Gradients& to, const CausalAttention& options) {
+void attend_backward(const cpu::AttentionKernels<T, Tile>& kernels, const AttentionTensors& in,
+                     const AttentionGradTensors& to, const CausalAttention& options) {
   const int64_t scratch = kernels.scratch(in.k.size(1), in.k.size(3));
   for_each_key_head(in.k, scratch, [&](int64_t row, int64_t head, float* memory) {
-    const auto heads = heads_of<T, Tile>(in, row, head, options);
+    const auto heads = make_heads<T, Tile>(in, row, head, options);
     const auto at = [&](const Tensor& x, int64_t first) {
       return data<T>(x) + row * heads.seq * x.stride(1) + first * heads.dim;
     };
@@ -123,7 +123,7 @@ void attend_backward(const cpu::AttentionKernels<T, Tile>& kernels, const Inputs
 struct Attend : torch::autograd::Function<Attend> {
   static Tensor forward(AutogradContext* ctx, const Tensor& q, const Tensor& k, const Tensor& v,
                         const CausalAttention& options) {
-    const Inputs in{
+    const AttentionTensors in{
         with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
         at::empty(q.sizes(), q.options()),
         at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(torch::kFloat32))};
@@ -137,12 +137,12 @@ struct Attend : torch::autograd::Function<Attend> {
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
     const torch::NoGradGuard no_grad;
     const variable_list saved = ctx->get_saved_variables();
-    const Inputs in{saved[0], saved[1], saved[2], saved[3], saved[4]};
+    const AttentionTensors in{saved[0], saved[1], saved[2], saved[3], saved[4]};
     const CausalAttention options{ctx->saved_data["scale"].toDouble(),
                                   ctx->saved_data["window"].toInt()};
-    const Gradients to{with_dense_heads(dys[0]), at::empty(in.q.sizes(), in.q.options()),
-                       at::empty(in.k.sizes(), in.k.options()),
-                       at::empty(in.v.sizes(), in.v.options())};
+    const AttentionGradTensors to{with_dense_heads(dys[0]), at::empty(in.q.sizes(), in.q.options()),
+                                  at::empty(in.k.sizes(), in.k.options()),
+                                  at::empty(in.v.sizes(), in.v.options())};
     with_attention(in.q.scalar_type(),
                    [&](const auto& kernels) { attend_backward(kernels, in, to, options); });
     return {to.dq, to.dk, to.dv, Tensor()};
@@ -151,12 +151,12 @@ struct Attend : torch::autograd::Function<Attend> {
 
 }  // namespace
 
-bool cpu_attention_takes(const Tensor& q) {
+bool cpu_attention_supports(const Tensor& q) {
   const auto dtype = q.scalar_type();
   const bool has_kernels =
       dtype == torch::kFloat32 || dtype == torch::kBFloat16 || dtype == torch::kFloat16;
   return q.is_cpu() && has_kernels && q.size(3) % 16 == 0 && q.size(3) <= 256 &&
-         cpu::multiplies_tiles();
+         cpu::has_fast_tile_products();
 }
 
 Tensor cpu_attention(const Tensor& q, const Tensor& k, const Tensor& v,

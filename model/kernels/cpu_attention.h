@@ -15,7 +15,7 @@ struct CausalAttention {
 
 // Whether cpu_attention takes these: fp32, bf16 or fp16 on a CPU with AVX2, head_dim a multiple of
 // 16 of at most 256.
-bool cpu_attention_takes(const torch::Tensor& q);
+bool cpu_attention_supports(const torch::Tensor& q);
 
 // softmax(q k^T scale) v as [batch, seq, heads, head_dim]; q of that shape, k and v [batch, seq,
 // kv_heads, head_dim], of which the query heads share each by heads / kv_heads neighbours. Softmax

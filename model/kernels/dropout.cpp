@@ -48,29 +48,29 @@ int64_t threshold(double p) {
   return std::llround(p * (1 << 24));
 }
 
-Tensor mask_on_host(int64_t row_seed, const DropSite& site, const std::vector<int64_t>& lines,
-                    int64_t size) {
+Tensor mask_on_cpu(int64_t row_seed, const DropoutSite& site, const std::vector<int64_t>& lines,
+                   int64_t size) {
   Tensor mask = at::empty({static_cast<int64_t>(lines.size()), size}, torch::kBool);
   bool* out = mask.data_ptr<bool>();
-  const auto least = static_cast<uint32_t>(threshold(site.p));
+  const auto min_kept_hash = static_cast<uint32_t>(threshold(site.p));
   for (const int64_t line : lines) {
     const LineKey key = line_key(row_seed, site.key, line);
     for (uint32_t e = 0; e < static_cast<uint32_t>(size); ++e) {
-      *out++ = mix32(mix32(e + key.first) ^ key.second) >> 8 >= least;
+      *out++ = mix32(mix32(e + key.first) ^ key.second) >> 8 >= min_kept_hash;
     }
   }
   return mask;
 }
 
 // Which rows of the batch the rows of an x belong to.
-struct Tokens {
+struct TokenRows {
   std::vector<int64_t> row_seeds;
   int64_t seq = 0;    // tokens in each row of the batch
   int64_t first = 0;  // x's first row, of all tokens
 };
 
 // x [rows, size].
-Tensor apply_masks(const Tensor& x, const Tokens& tokens, const DropSite& site) {
+Tensor apply_masks(const Tensor& x, const TokenRows& tokens, const DropoutSite& site) {
   Tensor y = at::empty_like(x, at::MemoryFormat::Contiguous);
   const int64_t all = tokens.seq * std::ssize(tokens.row_seeds) - tokens.first;
   const int64_t rows = std::clamp<int64_t>(all, 0, x.size(0));
@@ -89,8 +89,8 @@ Tensor apply_masks(const Tensor& x, const Tokens& tokens, const DropSite& site) 
 }
 
 struct Dropout : torch::autograd::Function<Dropout> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tokens& tokens,
-                        const DropSite& site) {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const TokenRows& tokens,
+                        const DropoutSite& site) {
     ctx->saved_data["row_seeds"] = tokens.row_seeds;
     ctx->saved_data["seq"] = tokens.seq;
     ctx->saved_data["first"] = tokens.first;
@@ -101,11 +101,11 @@ struct Dropout : torch::autograd::Function<Dropout> {
 
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
     const torch::NoGradGuard no_grad;
-    const DropSite site{ctx->saved_data["p"].toDouble(),
-                        static_cast<uint64_t>(ctx->saved_data["key"].toInt())};
-    const Tokens tokens{.row_seeds = ctx->saved_data["row_seeds"].toIntVector(),
-                        .seq = ctx->saved_data["seq"].toInt(),
-                        .first = ctx->saved_data["first"].toInt()};
+    const DropoutSite site{ctx->saved_data["p"].toDouble(),
+                           static_cast<uint64_t>(ctx->saved_data["key"].toInt())};
+    const TokenRows tokens{.row_seeds = ctx->saved_data["row_seeds"].toIntVector(),
+                           .seq = ctx->saved_data["seq"].toInt(),
+                           .first = ctx->saved_data["first"].toInt()};
     const Tensor dy = dys[0].reshape({-1, dys[0].size(-1)});
     return {apply_masks(dy, tokens, site).view(dys[0].sizes()), Tensor(), Tensor()};
   }
@@ -113,12 +113,13 @@ struct Dropout : torch::autograd::Function<Dropout> {
 
 }  // namespace
 
-DropSite drop_site(double p, const std::string& name) {
+DropoutSite make_dropout_site(double p, const std::string& name) {
   return {p, mix64(fnv1a(name))};
 }
 
-Tensor keep_mask_by_tensors(int64_t row_seed, const DropSite& site,
-                            const std::vector<int64_t>& lines, int64_t size, torch::Device device) {
+Tensor keep_mask_from_tensors(int64_t row_seed, const DropoutSite& site,
+                              const std::vector<int64_t>& lines, int64_t size,
+                              torch::Device device) {
   std::vector<int64_t> first, second;
   for (const int64_t line : lines) {
     const LineKey key = line_key(row_seed, site.key, line);
@@ -133,14 +134,14 @@ Tensor keep_mask_by_tensors(int64_t row_seed, const DropSite& site,
   return mix32(inner.bitwise_xor(column(second))).bitwise_right_shift_(8).ge(threshold(site.p));
 }
 
-Tensor keep_mask(int64_t row_seed, const DropSite& site, const std::vector<int64_t>& lines,
+Tensor keep_mask(int64_t row_seed, const DropoutSite& site, const std::vector<int64_t>& lines,
                  int64_t size, torch::Device device) {
   const torch::NoGradGuard no_grad;
-  return device.is_cpu() ? mask_on_host(row_seed, site, lines, size)
-                         : keep_mask_by_tensors(row_seed, site, lines, size, device);
+  return device.is_cpu() ? mask_on_cpu(row_seed, site, lines, size)
+                         : keep_mask_from_tensors(row_seed, site, lines, size, device);
 }
 
-bool drops(const DropSite& site, const MicroBatch& batch) {
+bool applies_dropout(const DropoutSite& site, const MicroBatch& batch) {
   if (site.p == 0) return false;
   const auto rows = static_cast<int64_t>(batch.row_seeds.size());
   if (rows == 0 && !torch::GradMode::is_enabled()) return false;
@@ -151,11 +152,11 @@ bool drops(const DropSite& site, const MicroBatch& batch) {
   return true;
 }
 
-Tensor dropout(const Tensor& x, const DropSite& site, const MicroBatch& batch,
+Tensor dropout(const Tensor& x, const DropoutSite& site, const MicroBatch& batch,
                int64_t first_token) {
-  if (!drops(site, batch)) return x;
+  if (!applies_dropout(site, batch)) return x;
   const int64_t seq = x.dim() == 3 ? x.size(1) : batch.tokens.size(1);
-  return Dropout::apply(x, Tokens{batch.row_seeds, seq, first_token}, site);
+  return Dropout::apply(x, TokenRows{batch.row_seeds, seq, first_token}, site);
 }
 
 }  // namespace zeroth::model

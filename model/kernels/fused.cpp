@@ -53,18 +53,20 @@ std::pair<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double
   return {std::move(y), std::move(scale)};
 }
 
-NormOfSum add_rms_norm(const Tensor& x, const Tensor& addend, const Tensor& weight, double eps) {
+AddRmsNormOutput add_rms_norm(const Tensor& x, const Tensor& addend, const Tensor& weight,
+                              double eps) {
   static const auto op = find("zeroth::add_rms_norm", formula::add_rms_norm);
   auto [sum, y, scale] = op.call(x, addend, weight, eps);
   return {std::move(sum), std::move(y), std::move(scale)};
 }
 
 RmsNormGradients rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
-                                   const Tensor& scale, RmsNormWanted wanted,
+                                   const Tensor& scale, RmsNormOutputMask output_mask,
                                    const std::optional<Tensor>& residual) {
   static const auto op = find("zeroth::rms_norm_backward", formula::rms_norm_backward);
-  auto [dx, dweight] = op.call(dy, x, weight, scale, residual, {wanted.dx, wanted.dweight});
-  return {wanted.dx ? dx : Tensor(), wanted.dweight ? dweight : Tensor()};
+  auto [dx, dweight] =
+      op.call(dy, x, weight, scale, residual, {output_mask.dx, output_mask.dweight});
+  return {output_mask.dx ? dx : Tensor(), output_mask.dweight ? dweight : Tensor()};
 }
 
 Tensor rotate_pairs(const Tensor& x, const Tensor& cos, const Tensor& sin, double direction) {

@@ -17,13 +17,13 @@ std::pair<torch::Tensor, torch::Tensor> rms_norm(const torch::Tensor& x,
                                                  const torch::Tensor& weight, double eps);
 
 // The norm of x + addend, which is `sum` as x.
-struct NormOfSum {
+struct AddRmsNormOutput {
   torch::Tensor sum;
   torch::Tensor y;
   torch::Tensor scale;
 };
-NormOfSum add_rms_norm(const torch::Tensor& x, const torch::Tensor& addend,
-                       const torch::Tensor& weight, double eps);
+AddRmsNormOutput add_rms_norm(const torch::Tensor& x, const torch::Tensor& addend,
+                              const torch::Tensor& weight, double eps);
 
 // -> dx as x (undefined unless dx_wanted) and dweight [n] fp32 (undefined unless dweight_wanted).
 // A `residual` as x is added to dx: the other gradient of what was normalized.
@@ -31,13 +31,13 @@ struct RmsNormGradients {
   torch::Tensor dx;
   torch::Tensor dweight;
 };
-struct RmsNormWanted {
+struct RmsNormOutputMask {
   bool dx = true;
   bool dweight = true;
 };
 RmsNormGradients rms_norm_backward(const torch::Tensor& dy, const torch::Tensor& x,
                                    const torch::Tensor& weight, const torch::Tensor& scale,
-                                   RmsNormWanted wanted,
+                                   RmsNormOutputMask output_mask,
                                    const std::optional<torch::Tensor>& residual = std::nullopt);
 
 // x [batch, seq, heads, d], each head as two halves that turn as pairs by cos and sin

@@ -24,11 +24,11 @@ using torch::Tensor;
 // Elements below which a thread of its own does not pay.
 constexpr int64_t kGrain = 1 << 15;
 
-int64_t rows_of(int64_t size) {
+int64_t grain_rows(int64_t size) {
   return std::max<int64_t>(1, kGrain / std::max<int64_t>(size, 1));
 }
 
-bool one_dtype(const Tensor& a, const Tensor& b) {
+bool same_dtype(const Tensor& a, const Tensor& b) {
   return a.scalar_type() == b.scalar_type();
 }
 
@@ -37,7 +37,7 @@ bool one_dtype(const Tensor& a, const Tensor& b) {
 constexpr int64_t kSummedRows = 256;
 
 // The positions that come to each row, row by row, in their order.
-std::vector<int64_t> by_row(const Tensor& rows) {
+std::vector<int64_t> positions_by_row(const Tensor& rows) {
   const int64_t* const row = rows.const_data_ptr<int64_t>();
   std::vector<int64_t> positions(static_cast<size_t>(rows.numel()));
   std::iota(positions.begin(), positions.end(), int64_t{0});
@@ -60,17 +60,18 @@ template <typename T>
 void add_rows(const Tensor& table, const Tensor& rows, const Tensor& dy) {
   const int64_t width = table.size(1);
   const int64_t* const row = rows.const_data_ptr<int64_t>();
-  const std::vector<int64_t> positions = by_row(rows);
+  const std::vector<int64_t> positions = positions_by_row(rows);
   std::vector<size_t> starts;  // of runs of one row
   for (size_t i = 0; i < positions.size(); ++i) {
     if (i == 0 || row[positions[i]] != row[positions[i - 1]]) starts.push_back(i);
   }
   starts.push_back(positions.size());
-  parallel_for(std::ssize(starts) - 1, rows_of(width), [&](int64_t begin, int64_t end) {
+  parallel_for(std::ssize(starts) - 1, grain_rows(width), [&](int64_t begin, int64_t end) {
     for (auto run = static_cast<size_t>(begin); run < static_cast<size_t>(end); ++run) {
-      const auto of_row = std::span(positions).subspan(starts[run], starts[run + 1] - starts[run]);
-      add_to_row(table.data_ptr<T>() + row[of_row.front()] * width, of_row, dy.const_data_ptr<T>(),
-                 width);
+      const auto row_positions =
+          std::span(positions).subspan(starts[run], starts[run + 1] - starts[run]);
+      add_to_row(table.data_ptr<T>() + row[row_positions.front()] * width, row_positions,
+                 dy.const_data_ptr<T>(), width);
     }
   });
 }
@@ -80,12 +81,12 @@ std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, doubl
   const int64_t size = weight.size(0), rows = flat.numel() / size;
   Tensor y, scale;
   const bool done =
-      one_dtype(x, weight) && with_kernels(x.scalar_type(), [&](const auto& kernels, auto t) {
+      same_dtype(x, weight) && with_kernels(x.scalar_type(), [&](const auto& kernels, auto t) {
         using T = decltype(t);
         y = at::empty_like(flat);
         scale = at::empty({rows}, x.options().dtype(torch::kFloat32));
         const Tensor w = weight.contiguous();
-        parallel_for(rows, rows_of(size), [&](int64_t begin, int64_t end) {
+        parallel_for(rows, grain_rows(size), [&](int64_t begin, int64_t end) {
           const int64_t at = begin * size;
           kernels.rms_norm(
               {data<T>(flat) + at, data<T>(w), data<float>(scale) + begin, end - begin, size}, eps,
@@ -106,48 +107,48 @@ std::tuple<Tensor, Tensor, Tensor> add_rms_norm(const Tensor& x, const Tensor& a
 std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, const Tensor& x,
                                              const Tensor& weight, const Tensor& scale,
                                              const std::optional<Tensor>& residual,
-                                             std::array<bool, 2> wanted) {
+                                             std::array<bool, 2> output_mask) {
   Tensor dx = at::empty({0}, x.options()), dweight = at::empty({0}, scale.options());
-  const bool fits = one_dtype(x, weight) && one_dtype(x, dy);
+  const bool fits = same_dtype(x, weight) && same_dtype(x, dy);
   const bool done =
       fits && with_kernels(x.scalar_type(), [&](const auto& kernels, auto t) {
         using T = decltype(t);
         const Tensor flat = x.contiguous(), flat_dy = dy.contiguous(), w = weight.contiguous();
         const int64_t size = weight.size(0), rows = flat.numel() / size;
         const int64_t parts = (rows + kSummedRows - 1) / kSummedRows;
-        if (wanted[0]) dx = at::empty_like(flat);
+        if (output_mask[0]) dx = at::empty_like(flat);
         Tensor sums;
-        if (wanted[1]) sums = at::zeros({parts, size}, scale.options());
+        if (output_mask[1]) sums = at::zeros({parts, size}, scale.options());
         parallel_for(parts, 1, [&](int64_t first, int64_t last) {
           for (int64_t part = first; part < last; ++part) {
             const int64_t begin = part * kSummedRows, count = std::min(kSummedRows, rows - begin);
             const int64_t at = begin * size;
             kernels.rms_norm_backward(
                 {data<T>(flat) + at, data<T>(w), data<float>(scale) + begin, count, size},
-                data<T>(flat_dy) + at, wanted[0] ? data<T>(dx) + at : nullptr,
-                wanted[1] ? data<float>(sums) + part * size : nullptr);
+                data<T>(flat_dy) + at, output_mask[0] ? data<T>(dx) + at : nullptr,
+                output_mask[1] ? data<float>(sums) + part * size : nullptr);
           }
         });
-        if (wanted[1]) dweight = parts == 1 ? sums[0] : sums.sum(0);
+        if (output_mask[1]) dweight = parts == 1 ? sums[0] : sums.sum(0);
       });
   if (!done) {
-    return formula::rms_norm_backward(dy, x, weight, scale, residual, wanted);
+    return formula::rms_norm_backward(dy, x, weight, scale, residual, output_mask);
   }
-  if (wanted[0] && residual) dx.add_(*residual);
+  if (output_mask[0] && residual) dx.add_(*residual);
   return {dx, dweight};
 }
 
 Tensor rotate_pairs(const Tensor& x, const Tensor& cos, const Tensor& sin, double direction) {
   const int64_t batch = x.size(0), seq = x.size(1), heads = x.size(2), half = x.size(3) / 2;
   Tensor y;
-  const bool fits = one_dtype(x, cos) && cos.is_contiguous() && sin.is_contiguous();
+  const bool fits = same_dtype(x, cos) && cos.is_contiguous() && sin.is_contiguous();
   const bool done =
       fits && with_kernels(x.scalar_type(), [&](const auto& kernels, auto t) {
         using T = decltype(t);
         const Tensor flat = x.contiguous();
         y = at::empty_like(flat);
         const int64_t line = heads * 2 * half, angles = cos.size(0) == 1 ? seq : batch * seq;
-        parallel_for(batch * seq, rows_of(line), [&](int64_t begin, int64_t end) {
+        parallel_for(batch * seq, grain_rows(line), [&](int64_t begin, int64_t end) {
           for (int64_t token = begin; token < end; ++token) {
             const int64_t angle = token % angles * half;
             kernels.rotate({data<T>(flat) + token * line, data<T>(cos) + angle,
@@ -161,7 +162,7 @@ Tensor rotate_pairs(const Tensor& x, const Tensor& cos, const Tensor& sin, doubl
 
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
   Tensor y;
-  const bool fits = one_dtype(gate, up) && gate.is_contiguous() && up.is_contiguous();
+  const bool fits = same_dtype(gate, up) && gate.is_contiguous() && up.is_contiguous();
   const bool done = fits && with_kernels(gate.scalar_type(), [&](const auto& kernels, auto t) {
                       using T = decltype(t);
                       y = at::empty_like(gate);
@@ -175,7 +176,7 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
 
 std::tuple<Tensor, Tensor> swiglu_backward(const Tensor& dy, const Tensor& gate, const Tensor& up) {
   Tensor dgate, dup;
-  const bool fits = one_dtype(gate, up) && one_dtype(gate, dy) && gate.is_contiguous() &&
+  const bool fits = same_dtype(gate, up) && same_dtype(gate, dy) && gate.is_contiguous() &&
                     up.is_contiguous() && dy.is_contiguous();
   const bool done =
       fits && with_kernels(gate.scalar_type(), [&](const auto& kernels, auto t) {
@@ -193,7 +194,7 @@ std::tuple<Tensor, Tensor> swiglu_backward(const Tensor& dy, const Tensor& gate,
 
 void add_rows_(Tensor table, const Tensor& rows, const Tensor& dy) {
   const bool fits =
-      one_dtype(table, dy) && table.is_contiguous() && rows.is_contiguous() && dy.is_contiguous();
+      same_dtype(table, dy) && table.is_contiguous() && rows.is_contiguous() && dy.is_contiguous();
   if (fits && table.scalar_type() == torch::kBFloat16)
     return add_rows<c10::BFloat16>(table, rows, dy);
   if (fits && table.scalar_type() == torch::kHalf) return add_rows<c10::Half>(table, rows, dy);
@@ -208,7 +209,7 @@ Tensor log_sum_exp(const Tensor& logits) {
       with_kernels(logits.scalar_type(), [&](const auto& kernels, auto t) {
         using T = decltype(t);
         lse = at::empty({rows}, logits.options().dtype(torch::kFloat32));
-        parallel_for(rows, rows_of(size), [&](int64_t begin, int64_t end) {
+        parallel_for(rows, grain_rows(size), [&](int64_t begin, int64_t end) {
           for (int64_t row = begin; row < end; ++row) {
             data<float>(lse)[row] = kernels.log_sum_exp({data<T>(logits) + row * size, size});
           }
@@ -220,17 +221,18 @@ Tensor log_sum_exp(const Tensor& logits) {
 void logit_gradient_(Tensor logits, const Tensor& lse, const Tensor& targets, const Tensor& scale) {
   const int64_t size = logits.size(1);
   const bool fits = logits.is_contiguous() && targets.is_contiguous();
-  const bool done = fits && with_kernels(logits.scalar_type(), [&](const auto& kernels, auto t) {
-                      using T = decltype(t);
-                      const auto factor = scale.item<float>();
-                      const int64_t* const target = targets.data_ptr<int64_t>();
-                      parallel_for(logits.size(0), rows_of(size), [&](int64_t begin, int64_t end) {
-                        for (int64_t row = begin; row < end; ++row) {
-                          kernels.logit_gradient({data<T>(logits) + row * size, size},
-                                                 data<float>(lse)[row], target[row], factor);
-                        }
-                      });
-                    });
+  const bool done =
+      fits && with_kernels(logits.scalar_type(), [&](const auto& kernels, auto t) {
+        using T = decltype(t);
+        const auto factor = scale.item<float>();
+        const int64_t* const target = targets.data_ptr<int64_t>();
+        parallel_for(logits.size(0), grain_rows(size), [&](int64_t begin, int64_t end) {
+          for (int64_t row = begin; row < end; ++row) {
+            kernels.logit_gradient({data<T>(logits) + row * size, size}, data<float>(lse)[row],
+                                   target[row], factor);
+          }
+        });
+      });
   if (!done) formula::logit_gradient_(logits, lse, targets, scale);
 }
 

@@ -22,15 +22,15 @@ std::tuple<Tensor, Tensor, Tensor> add_rms_norm(const Tensor& x, const Tensor& a
 std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, const Tensor& x,
                                              const Tensor& weight, const Tensor& scale,
                                              const std::optional<Tensor>& residual,
-                                             std::array<bool, 2> wanted) {
+                                             std::array<bool, 2> output_mask) {
   const int64_t size = weight.size(0);
   const Tensor rows = x.to(torch::kFloat32).reshape({-1, size});
   const Tensor wide_dy = dy.to(torch::kFloat32).reshape({-1, size});
   const Tensor product = wide_dy * rows;
   Tensor dx = at::empty({0}, x.options());
   Tensor dweight = at::empty({0}, scale.options());
-  if (wanted[1]) dweight = at::mv(product.t(), scale);
-  if (wanted[0]) {
+  if (output_mask[1]) dweight = at::mv(product.t(), scale);
+  if (output_mask[0]) {
     const Tensor wide = weight.to(torch::kFloat32);
     const Tensor along = at::mv(product, wide).mul_(scale.pow(3)).div_(size);
     dx = (wide_dy * wide).mul_(scale.unsqueeze(1)).addcmul_(rows, along.unsqueeze(1), -1);

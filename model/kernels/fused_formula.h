@@ -21,7 +21,7 @@ std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_rms_norm(const torch
 std::tuple<torch::Tensor, torch::Tensor> rms_norm_backward(
     const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& weight,
     const torch::Tensor& scale, const std::optional<torch::Tensor>& residual,
-    std::array<bool, 2> wanted);
+    std::array<bool, 2> output_mask);
 torch::Tensor rotate_pairs(const torch::Tensor& x, const torch::Tensor& cos,
                            const torch::Tensor& sin, double direction);
 torch::Tensor swiglu(const torch::Tensor& gate, const torch::Tensor& up);

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <ctime>
 
-#include "model/kernels/product.h"
+#include "model/kernels/matrix_product.h"
 
 namespace zeroth::model {
 namespace {
@@ -15,15 +15,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kBudgetSeconds = 0.05;  // of a GPU's time, or of a processor's
-constexpr double kLongestSeconds = 0.5;  // of wall time, where other work takes the processor
-constexpr int64_t kSmallest = 256;
-constexpr int64_t kLargest = 8192;
+constexpr double kMaxWallSeconds = 0.5;  // of wall time, where other work takes the processor
+constexpr int64_t kMinSide = 256;
+constexpr int64_t kMaxSide = 8192;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-double seconds_of(clockid_t clock) {
+double clock_seconds(clockid_t clock) {
   timespec now{};
   clock_gettime(clock, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
@@ -31,25 +31,26 @@ double seconds_of(clockid_t clock) {
 
 // Time that the threads of a product have computed, by the processor's clock: it leaves out what
 // other processes compute meanwhile.
-class ComputeTime {
+class CpuTimer {
  public:
   // A thread that sleeps until the other threads of its product are done has computed less than
   // they have: then the mean of all threads counts.
   double seconds() const {
-    const double own = seconds_of(CLOCK_THREAD_CPUTIME_ID) - own_start_;
+    const double thread_seconds = clock_seconds(CLOCK_THREAD_CPUTIME_ID) - thread_start_;
     const int threads = at::get_num_threads();
-    if (threads == 1) return own;
-    return std::max(own, (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - all_start_) / threads);
+    if (threads == 1) return thread_seconds;
+    return std::max(thread_seconds,
+                    (clock_seconds(CLOCK_PROCESS_CPUTIME_ID) - process_start_) / threads);
   }
 
  private:
-  double own_start_ = seconds_of(CLOCK_THREAD_CPUTIME_ID);
-  double all_start_ = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+  double thread_start_ = clock_seconds(CLOCK_THREAD_CPUTIME_ID);
+  double process_start_ = clock_seconds(CLOCK_PROCESS_CPUTIME_ID);
 };
 
 // Seconds of one product a a on the CPU.
 double time_product(const torch::Tensor& a) {
-  const ComputeTime time;
+  const CpuTimer time;
   matrix_product(a, a);
   return time.seconds();
 }
@@ -69,7 +70,7 @@ double time_products(const torch::Tensor& a, int count) {
 double measure_gpu_peak(torch::ScalarType dtype, torch::Device device) {
   constexpr int kRepeat = 4;
   double best = 0;
-  for (int64_t size = kSmallest; size <= kLargest; size *= 2) {
+  for (int64_t size = kMinSide; size <= kMaxSide; size *= 2) {
     const torch::Tensor a = torch::rand({size, size}, torch::dtype(dtype).device(device));
     time_products(a, 1);
     const double time = time_products(a, kRepeat);
@@ -81,9 +82,9 @@ double measure_gpu_peak(torch::ScalarType dtype, torch::Device device) {
 
 double measure_cpu_peak(torch::ScalarType dtype) {
   const Clock::time_point start = Clock::now();
-  const ComputeTime spent;
+  const CpuTimer spent;
   double best = 0;
-  for (int64_t size = kSmallest; size <= kLargest; size *= 2) {
+  for (int64_t size = kMinSide; size <= kMaxSide; size *= 2) {
     const torch::Tensor values = torch::rand({size}, torch::dtype(dtype));
     const torch::Tensor a = at::outer(values, values);  // drawing size^2 numbers takes longer
     const double work = 2.0 * static_cast<double>(size * size) * static_cast<double>(size);
@@ -94,9 +95,9 @@ double measure_cpu_peak(torch::ScalarType dtype) {
     do {
       time = time_product(a);
       if (time > 0) best = std::max(best, work / time);
-    } while (spent.seconds() + time < until && seconds_since(start) < kLongestSeconds);
+    } while (spent.seconds() + time < until && seconds_since(start) < kMaxWallSeconds);
     const double next = 2 * 8 * time;
-    if (spent.seconds() + next > kBudgetSeconds || seconds_since(start) > kLongestSeconds) break;
+    if (spent.seconds() + next > kBudgetSeconds || seconds_since(start) > kMaxWallSeconds) break;
   }
   return best;
 }

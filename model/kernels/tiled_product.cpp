@@ -17,31 +17,31 @@
 namespace zeroth::model {
 namespace {
 
-using cpu::Part;
+using cpu::MatrixView;
 using torch::Tensor;
 
-// One call of oneDNN's kernel: [kSide, kDeep] times [kDeep, kSide], both within the second cache.
-// Rows and depth are filled up with zeros to kFill, so that the number of different calls, for each
-// of which oneDNN compiles a kernel, stays small.
-constexpr int64_t kSide = 64, kDeep = 512, kFill = 16;
+// One call of oneDNN's kernel: [kTileSide, kTileDepth] times [kTileDepth, kTileSide], both within
+// the second cache. Rows and depth are filled up with zeros to kPadMultiple, so that the number of
+// different calls, for each of which oneDNN compiles a kernel, stays small.
+constexpr int64_t kTileSide = 64, kTileDepth = 512, kPadMultiple = 16;
 // A block of the result, which one thread computes: at most so many of its rows and columns, and
-// fewer, down to kLeast, where threads would be left without work.
-constexpr int64_t kMost = 512, kLeast = 128;
-constexpr int64_t kThreadBlocks = 2;
+// fewer, down to kMinBlockSide, where threads would be left without work.
+constexpr int64_t kMaxBlockSide = 512, kMinBlockSide = 128;
+constexpr int64_t kBlocksPerThread = 2;
 
-constexpr int64_t parts(int64_t count, int64_t size) {
+constexpr int64_t ceil_div(int64_t count, int64_t size) {
   return (count + size - 1) / size;
 }
-constexpr int64_t filled(int64_t count, int64_t size) {
-  return parts(count, size) * size;
+constexpr int64_t round_up(int64_t count, int64_t size) {
+  return ceil_div(count, size) * size;
 }
 
-struct Range {
+struct IndexRange {
   int64_t begin, count;
 };
 
 // fp32 elements where they lie, row by row.
-struct InPlace {
+struct DirectView {
   float* data = nullptr;  // null: they are of another dtype, or turned
   int64_t stride = 0;
 
@@ -49,20 +49,21 @@ struct InPlace {
 };
 
 // A factor, as fp32 tiles are cut out of it.
-class Factor {
+class FactorMatrix {
  public:
-  explicit Factor(const Tensor& matrix) {
-    const bool turned = matrix.stride(1) != 1 && matrix.stride(0) == 1;
-    dense_ = turned || matrix.stride(1) == 1 ? matrix : matrix.contiguous();
+  explicit FactorMatrix(const Tensor& matrix) {
+    const bool transposed = matrix.stride(1) != 1 && matrix.stride(0) == 1;
+    dense_ = transposed || matrix.stride(1) == 1 ? matrix : matrix.contiguous();
     cpu::with_kernels(dense_.scalar_type(), [&](const auto& kernels, auto t) {
       using T = decltype(t);
       T* const data = cpu::data<T>(dense_);
-      const int64_t stride = dense_.stride(turned ? 1 : 0);
+      const int64_t stride = dense_.stride(transposed ? 1 : 0);
       if constexpr (std::is_same_v<T, float>) {
-        if (!turned) in_place_ = {data, stride};
+        if (!transposed) in_place_ = {data, stride};
       }
-      cut_ = [=, &kernels](const Range& rows, const Range& columns, float* to, int64_t to_stride) {
-        if (turned) {
+      cut_ = [=, &kernels](const IndexRange& rows, const IndexRange& columns, float* to,
+                           int64_t to_stride) {
+        if (transposed) {
           const T* const from = data + columns.begin * stride + rows.begin;
           kernels.widen_transposed({from, stride, columns.count, rows.count}, to, to_stride);
         } else {
@@ -73,10 +74,11 @@ class Factor {
     });
   }
 
-  const InPlace& in_place() const { return in_place_; }
+  const DirectView& in_place() const { return in_place_; }
 
   // to [tall, stride] = these rows and columns, zeros around them.
-  void cut(const Range& rows, const Range& columns, int64_t tall, float* to, int64_t stride) const {
+  void cut(const IndexRange& rows, const IndexRange& columns, int64_t tall, float* to,
+           int64_t stride) const {
     if (rows.count < tall || columns.count < stride) {
       std::memset(to, 0, static_cast<size_t>(tall * stride) * sizeof(float));
     }
@@ -85,62 +87,63 @@ class Factor {
 
  private:
   Tensor dense_;
-  InPlace in_place_;
-  std::function<void(const Range&, const Range&, float*, int64_t)> cut_;
+  DirectView in_place_;
+  std::function<void(const IndexRange&, const IndexRange&, float*, int64_t)> cut_;
 };
 
 // The blocks of a result [m, n]. One whose sums lie in place needs no memory for its rows, so it
 // has as many as there are: then each tile of `b` is cut once.
-struct Grid {
+struct BlockGrid {
   int64_t rows, columns;  // of a block
 
-  Grid(int64_t m, int64_t n, bool in_place, int64_t threads)
-      : rows(in_place ? filled(m, kSide) : std::min(filled(m, kSide), kMost)),
-        columns(std::min(filled(n, kSide), kMost)) {
-    while (threads > 1 && parts(m, rows) * parts(n, columns) < kThreadBlocks * threads &&
-           std::max(rows, columns) > kLeast) {
+  BlockGrid(int64_t m, int64_t n, bool in_place, int64_t threads)
+      : rows(in_place ? round_up(m, kTileSide) : std::min(round_up(m, kTileSide), kMaxBlockSide)),
+        columns(std::min(round_up(n, kTileSide), kMaxBlockSide)) {
+    while (threads > 1 && ceil_div(m, rows) * ceil_div(n, columns) < kBlocksPerThread * threads &&
+           std::max(rows, columns) > kMinBlockSide) {
       int64_t& side = rows >= columns ? rows : columns;
-      side = filled(side / 2, kLeast);
+      side = round_up(side / 2, kMinBlockSide);
     }
   }
 };
 
 // One block, by one thread.
-class Block {
+class ProductBlock {
  public:
   // `out`: where the sums lie in place; else they lie in tiles of the memory.
-  Block(const Factor& a, const Factor& b, const InPlace& out, const Range& rows,
-        const Range& columns)
+  ProductBlock(const FactorMatrix& a, const FactorMatrix& b, const DirectView& out,
+               const IndexRange& rows, const IndexRange& columns)
       : a_(a), b_(b), out_(out), rows_(rows), columns_(columns) {}
 
   static constexpr int64_t floats(int64_t rows, int64_t columns, bool in_place) {
-    return kSide * kDeep + columns * kDeep + (in_place ? 0 : rows * columns);
+    return kTileSide * kTileDepth + columns * kTileDepth + (in_place ? 0 : rows * columns);
   }
 
   // `start`: what is added to, or null.
-  void multiply(int64_t depth, const Factor* start, float* memory) {
+  void multiply(int64_t depth, const FactorMatrix* start, float* memory) {
     float* const left = memory;
-    float* const right = left + kSide * kDeep;
-    sums_ = right + tiles() * kSide * kDeep;
+    float* const right = left + kTileSide * kTileDepth;
+    sums_ = right + tiles() * kTileSide * kTileDepth;
     if (start != nullptr && out_.data == nullptr) {
-      for_each_tile([&](const Range& rows, const Range& columns, float* sums) {
-        start->cut(rows, columns, filled(rows.count, kFill), sums, kSide);
+      for_each_tile([&](const IndexRange& rows, const IndexRange& columns, float* sums) {
+        start->cut(rows, columns, round_up(rows.count, kPadMultiple), sums, kTileSide);
       });
     }
-    for (int64_t first = 0; first < depth; first += kDeep) {
-      const Range deep = {first, std::min(kDeep, depth - first)};
-      const int64_t fill = filled(deep.count, kFill);
+    for (int64_t first = 0; first < depth; first += kTileDepth) {
+      const IndexRange deep = {first, std::min(kTileDepth, depth - first)};
+      const int64_t fill = round_up(deep.count, kPadMultiple);
       for (int64_t tile = 0; tile < tiles(); ++tile) {
-        b_.cut(deep, wide(tile), fill, right + tile * kSide * kDeep, kSide);
+        b_.cut(deep, wide(tile), fill, right + tile * kTileSide * kTileDepth, kTileSide);
       }
-      for (int64_t row = 0; row < rows_.count; row += kSide) {
-        const int64_t high = filled(tall(row).count, kFill);
-        const InPlace rows = strip(tall(row), deep, left);
+      for (int64_t row = 0; row < rows_.count; row += kTileSide) {
+        const int64_t high = round_up(tall(row).count, kPadMultiple);
+        const DirectView rows = strip(tall(row), deep, left);
         for (int64_t tile = 0; tile < tiles(); ++tile) {
-          const InPlace to = sums(row, tile);
-          at::native::cpublas::brgemm(high, filled(wide(tile).count, kFill), fill, rows.stride,
-                                      kSide, to.stride, first > 0 || start != nullptr, rows.data,
-                                      right + tile * kSide * kDeep, to.data, /*is_vnni=*/false);
+          const DirectView to = sums(row, tile);
+          at::native::cpublas::brgemm(
+              high, round_up(wide(tile).count, kPadMultiple), fill, rows.stride, kTileSide,
+              to.stride, first > 0 || start != nullptr, rows.data,
+              right + tile * kTileSide * kTileDepth, to.data, /*is_vnni=*/false);
         }
       }
     }
@@ -148,56 +151,59 @@ class Block {
 
   // The sums, where they do not lie in place.
   template <typename T>
-  void write(const cpu::KernelsOf<T>& kernels, T* out, int64_t stride) const {
-    for_each_tile([&](const Range& rows, const Range& columns, const float* sums) {
-      kernels.narrow({sums, kSide, rows.count, columns.count},
+  void write(const cpu::DtypeKernels<T>& kernels, T* out, int64_t stride) const {
+    for_each_tile([&](const IndexRange& rows, const IndexRange& columns, const float* sums) {
+      kernels.narrow({sums, kTileSide, rows.count, columns.count},
                      out + rows.begin * stride + columns.begin, stride);
     });
   }
 
  private:
-  int64_t tiles() const { return parts(columns_.count, kSide); }
-  Range tall(int64_t row) const { return {rows_.begin + row, std::min(kSide, rows_.count - row)}; }
-  Range wide(int64_t tile) const {
-    const int64_t at = tile * kSide;
-    return {columns_.begin + at, std::min(kSide, columns_.count - at)};
+  int64_t tiles() const { return ceil_div(columns_.count, kTileSide); }
+  IndexRange tall(int64_t row) const {
+    return {rows_.begin + row, std::min(kTileSide, rows_.count - row)};
+  }
+  IndexRange wide(int64_t tile) const {
+    const int64_t at = tile * kTileSide;
+    return {columns_.begin + at, std::min(kTileSide, columns_.count - at)};
   }
   // Rows of the left factor, in place or cut.
-  InPlace strip(const Range& rows, const Range& deep, float* memory) const {
-    const int64_t high = filled(rows.count, kFill), fill = filled(deep.count, kFill);
-    const InPlace& factor = a_.in_place();
+  DirectView strip(const IndexRange& rows, const IndexRange& deep, float* memory) const {
+    const int64_t high = round_up(rows.count, kPadMultiple),
+                  fill = round_up(deep.count, kPadMultiple);
+    const DirectView& factor = a_.in_place();
     if (factor.data != nullptr && high == rows.count && fill == deep.count)
       return {factor.at(rows.begin, deep.begin), factor.stride};
     a_.cut(rows, deep, high, memory, fill);
     return {memory, fill};
   }
-  float* tile_of_sums(int64_t row, int64_t tile) const {
-    return sums_ + (row * tiles() + tile * kSide) * kSide;
+  float* sums_tile(int64_t row, int64_t tile) const {
+    return sums_ + (row * tiles() + tile * kTileSide) * kTileSide;
   }
-  InPlace sums(int64_t row, int64_t tile) const {
-    if (out_.data == nullptr) return {tile_of_sums(row, tile), kSide};
+  DirectView sums(int64_t row, int64_t tile) const {
+    if (out_.data == nullptr) return {sums_tile(row, tile), kTileSide};
     return {out_.at(tall(row).begin, wide(tile).begin), out_.stride};
   }
   template <typename Work>
   void for_each_tile(const Work& work) const {
-    for (int64_t row = 0; row < rows_.count; row += kSide) {
+    for (int64_t row = 0; row < rows_.count; row += kTileSide) {
       for (int64_t tile = 0; tile < tiles(); ++tile)
-        work(tall(row), wide(tile), tile_of_sums(row, tile));
+        work(tall(row), wide(tile), sums_tile(row, tile));
     }
   }
 
-  const Factor& a_;
-  const Factor& b_;
-  InPlace out_;
-  Range rows_, columns_;
+  const FactorMatrix& a_;
+  const FactorMatrix& b_;
+  DirectView out_;
+  IndexRange rows_, columns_;
   float* sums_ = nullptr;
 };
 
 // Of LibTorch's allocator, whose alignment brgemm wants, but no tensor: what a step's tensors take
 // is measured (engine/activation_probe.h) and scaled to more rows, with which this does not grow.
-class Scratch {
+class ScratchBuffer {
  public:
-  explicit Scratch(int64_t floats)
+  explicit ScratchBuffer(int64_t floats)
       : memory_(c10::alloc_cpu(static_cast<size_t>(floats) * sizeof(float)), &c10::free_cpu) {}
   float* get() const { return static_cast<float*>(memory_.get()); }
 
@@ -205,23 +211,26 @@ class Scratch {
   std::unique_ptr<void, decltype(&c10::free_cpu)> memory_;
 };
 
-static_assert(Block::floats(kMost, kMost, false) * sizeof(float) <= kTiledProductScratch);
+static_assert(ProductBlock::floats(kMaxBlockSide, kMaxBlockSide, false) * sizeof(float) <=
+              kMaxTiledProductScratch);
 
 // `out` has rows without gaps.
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, bool add) {
   const int64_t m = a.size(0), n = b.size(1);
-  const Factor left(a), right(b), start(out);
-  const bool in_place = start.in_place().data != nullptr && m % kFill == 0 && n % kFill == 0;
-  const Grid grid(m, n, in_place, at::get_num_threads());
-  const int64_t across = parts(n, grid.columns);
-  parallel_for(parts(m, grid.rows) * across, 1, [&](int64_t begin, int64_t end) {
+  const FactorMatrix left(a), right(b), start(out);
+  const bool in_place =
+      start.in_place().data != nullptr && m % kPadMultiple == 0 && n % kPadMultiple == 0;
+  const BlockGrid grid(m, n, in_place, at::get_num_threads());
+  const int64_t num_block_columns = ceil_div(n, grid.columns);
+  parallel_for(ceil_div(m, grid.rows) * num_block_columns, 1, [&](int64_t begin, int64_t end) {
     const torch::NoGradGuard no_grad;  // of this thread
-    const Scratch memory(Block::floats(grid.rows, grid.columns, in_place));
+    const ScratchBuffer memory(ProductBlock::floats(grid.rows, grid.columns, in_place));
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t row = i / across * grid.rows, column = i % across * grid.columns;
-      Block block(left, right, in_place ? start.in_place() : InPlace(),
-                  {row, std::min(grid.rows, m - row)},
-                  {column, std::min(grid.columns, n - column)});
+      const int64_t row = i / num_block_columns * grid.rows,
+                    column = i % num_block_columns * grid.columns;
+      ProductBlock block(left, right, in_place ? start.in_place() : DirectView(),
+                         {row, std::min(grid.rows, m - row)},
+                         {column, std::min(grid.columns, n - column)});
       block.multiply(a.size(1), add ? &start : nullptr, memory.get());
       if (in_place) continue;
       cpu::with_kernels(out.scalar_type(), [&](const auto& kernels, auto t) {
@@ -232,7 +241,7 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, bool add) {
   });
 }
 
-bool is_taken(const Tensor& x) {
+bool is_supported(const Tensor& x) {
   const auto dtype = x.scalar_type();
   return x.is_cpu() && x.dim() == 2 &&
          (dtype == torch::kFloat32 || dtype == torch::kBFloat16 || dtype == torch::kFloat16);
@@ -241,7 +250,7 @@ bool is_taken(const Tensor& x) {
 }  // namespace
 
 void tiled_product(const Tensor& out, const Tensor& a, const Tensor& b, bool add) {
-  ZEROTH_CHECK(is_taken(out) && is_taken(a) && is_taken(b) && a.size(1) == b.size(0) &&
+  ZEROTH_CHECK(is_supported(out) && is_supported(a) && is_supported(b) && a.size(1) == b.size(0) &&
                    out.size(0) == a.size(0) && out.size(1) == b.size(1),
                "{} = {} {} x {} {}", fmt::join(out.sizes(), "x"), c10::toString(a.scalar_type()),
                fmt::join(a.sizes(), "x"), c10::toString(b.scalar_type()),

@@ -10,12 +10,12 @@ namespace zeroth::model {
 
 // out = a b, or out += a b with `add`. a [m, k], b [k, n] and out [m, n] lie on the CPU, each in
 // fp32, bf16 or fp16 and with any strides. Sums are fp32, in an order that depends on k alone, and
-// are rounded once: equal bits for any number of threads. A thread takes kTiledProductScratch bytes
-// at most beside its arguments, of which those that have gaps in both directions are copied. Does
-// not record a graph. Throws an InternalError for sizes and dtypes that do not fit.
+// are rounded once: equal bits for any number of threads. A thread takes kMaxTiledProductScratch
+// bytes at most beside its arguments, of which those that have gaps in both directions are copied.
+// Does not record a graph. Throws an InternalError for sizes and dtypes that do not fit.
 void tiled_product(const torch::Tensor& out, const torch::Tensor& a, const torch::Tensor& b,
                    bool add);
 
-inline constexpr int64_t kTiledProductScratch = 2304 << 10;
+inline constexpr int64_t kMaxTiledProductScratch = 2304 << 10;
 
 }  // namespace zeroth::model

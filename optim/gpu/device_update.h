@@ -5,13 +5,13 @@
 
 namespace zeroth::optim::kernel {
 
-// Arrays of `count` elements on the device, as optim::UpdateRule::Tile.
+// Arrays of `count` elements on the device, as optim::UpdateRule::Chunk.
 struct DeviceUpdate {
   Constants constants = {};
   Constants undecayed = {};
-  Stretches stretches = {};
-  Numbers numbers = {};
-  Key keys[kArrays] = {};
+  DecayRanges decay_ranges = {};
+  ElementOffsets offsets = {};
+  RoundingKey keys[kNumArrays] = {};
   int64_t count = 0;
   void* master = nullptr;
   void* states[2] = {};
@@ -23,7 +23,7 @@ struct DeviceUpdate {
 };
 
 // Master and states in fp32, or the master, or both in bf16.
-struct Rest {
+struct StateFormat {
   bool bf16_master = false;
   bool bf16_states = false;
 };

@@ -20,27 +20,27 @@ bool aligned(const Tensor& x) {
 
 PackedUpdate pack_update(const Tensor& master, const Tensor& grad, at::TensorList states,
                          const std::optional<Tensor>& copy, at::IntArrayRef words) {
-  Words numbers;
-  ZEROTH_CHECK(words.size() == numbers.size() && states.size() <= 2, "{} words, {} states",
+  StepWords packed_words;
+  ZEROTH_CHECK(words.size() == packed_words.size() && states.size() <= 2, "{} words, {} states",
                words.size(), states.size());
-  std::copy(words.begin(), words.end(), numbers.begin());
-  const DeviceStep step = step_of(numbers);
-  ZEROTH_CHECK(states.size() == states_of(step.formula), "{} states of formula {}", states.size(),
+  std::copy(words.begin(), words.end(), packed_words.begin());
+  const DeviceStep step = unpack_step(packed_words);
+  ZEROTH_CHECK(states.size() == num_states(step.formula), "{} states of formula {}", states.size(),
                static_cast<int>(step.formula));
   PackedUpdate packed;
   packed.formula = step.formula;
-  packed.rest.bf16_master = format_of(master.scalar_type()) == kBf16;
-  packed.rest.bf16_states = !states.empty() && format_of(states[0].scalar_type()) == kBf16;
+  packed.state_format.bf16_master = to_format(master.scalar_type()) == kBf16;
+  packed.state_format.bf16_states = !states.empty() && to_format(states[0].scalar_type()) == kBf16;
   DeviceUpdate& update = packed.update;
   update.constants = step.constants;
   update.undecayed = step.undecayed;
-  update.stretches = step.stretches;
-  update.numbers = step.numbers;
+  update.decay_ranges = step.decay_ranges;
+  update.offsets = step.offsets;
   std::copy(std::begin(step.keys), std::end(step.keys), update.keys);
   update.count = master.numel();
   update.master = master.data_ptr();
   update.grad = grad.const_data_ptr();
-  update.grad_format = format_of(grad.scalar_type());
+  update.grad_format = to_format(grad.scalar_type());
   update.aligned = aligned(master) && aligned(grad);
   for (size_t i = 0; i < states.size(); ++i) {
     update.states[i] = states[i].data_ptr();
@@ -48,7 +48,7 @@ PackedUpdate pack_update(const Tensor& master, const Tensor& grad, at::TensorLis
   }
   if (copy) {
     update.copy = copy->data_ptr();
-    update.copy_format = format_of(copy->scalar_type());
+    update.copy_format = to_format(copy->scalar_type());
     update.aligned = update.aligned && aligned(*copy);
   }
   return packed;

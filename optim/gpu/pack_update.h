@@ -12,7 +12,7 @@ namespace zeroth::optim::kernel {
 
 struct PackedUpdate {
   Formula formula = kAdam;
-  Rest rest;
+  StateFormat state_format;
   DeviceUpdate update;  // of memory that the tensors keep
 };
 

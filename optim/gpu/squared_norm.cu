@@ -1,4 +1,4 @@
-// In the order of addition that optim/norm_kernels.h gives: a thread has kNormEach columns.
+// In the order of addition that optim/norm_kernels.h gives: a thread has kNormPerThread columns.
 #include "base/launch.cuh"
 #include "optim/gpu/lanes.cuh"
 #include "optim/gpu/squared_norm.h"
@@ -6,12 +6,12 @@
 namespace zeroth::optim::kernel {
 namespace {
 
-constexpr int kBlock = kNormColumns / kNormEach;
+constexpr int kBlock = kNormColumns / kNormPerThread;
 constexpr int kWarps = kBlock / kNormWarp;
 
 template <typename T>
 struct alignas(16) Columns {
-  T at[kNormEach];
+  T at[kNormPerThread];
 };
 
 // In lane 0.
@@ -41,12 +41,12 @@ __device__ float square(const T& x) {
 
 template <typename T>
 __global__ void __launch_bounds__(kBlock) square_kernel(NormArrays arrays, double* parts) {
-  constexpr int kRows = kNormRows, kRow = kNormColumns, kEach = kNormEach;
+  constexpr int kRows = kNormRows, kRow = kNormColumns, kEach = kNormPerThread;
   int array = 0;
-  while (blockIdx.x >= arrays.first_piece[array + 1]) ++array;
-  const int64_t begin = (blockIdx.x - arrays.first_piece[array]) * kNormPiece;
+  while (blockIdx.x >= arrays.first_chunk[array + 1]) ++array;
+  const int64_t begin = (blockIdx.x - arrays.first_chunk[array]) * kNormChunk;
   const T* const piece = static_cast<const T*>(arrays.at[array]) + begin;
-  const int count = static_cast<int>(min(arrays.count[array] - begin, kNormPiece));
+  const int count = static_cast<int>(min(arrays.count[array] - begin, kNormChunk));
   const bool aligned = reinterpret_cast<uintptr_t>(piece) % 16 == 0;
   double sums[kEach] = {};
   for (int rows = 0; rows < count; rows += kRows * kRow) {
@@ -75,9 +75,9 @@ __global__ void __launch_bounds__(kBlock) square_kernel(NormArrays arrays, doubl
 
 // A block, which is one warp, for each array.
 __global__ void sum_kernel(NormArrays arrays, const double* parts, double* sums) {
-  const int64_t end = arrays.first_piece[blockIdx.x + 1];
+  const int64_t end = arrays.first_chunk[blockIdx.x + 1];
   double own = 0;
-  for (int64_t i = arrays.first_piece[blockIdx.x] + threadIdx.x; i < end; i += kNormWarp) {
+  for (int64_t i = arrays.first_chunk[blockIdx.x] + threadIdx.x; i < end; i += kNormWarp) {
     own += parts[i];
   }
   own = sum_of_warp(own);
@@ -86,8 +86,8 @@ __global__ void sum_kernel(NormArrays arrays, const double* parts, double* sums)
 
 }  // namespace
 
-void square_pieces(Format format, const NormArrays& arrays, double* parts, cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(arrays.first_piece[arrays.arrays]);
+void square_chunks(Format format, const NormArrays& arrays, double* parts, cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>(arrays.first_chunk[arrays.arrays]);
   if (blocks == 0) return;
   const auto run = format == kFp32   ? square_kernel<float>
                    : format == kBf16 ? square_kernel<Bf16>

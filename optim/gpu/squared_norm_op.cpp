@@ -18,47 +18,47 @@ namespace {
 using torch::Tensor;
 
 // Arrays of one format that one launch takes.
-struct Group {
+struct NormLaunch {
   torch::ScalarType dtype;
   NormArrays arrays = {};
-  int64_t pieces() const { return arrays.first_piece[arrays.arrays]; }
+  int64_t chunks() const { return arrays.first_chunk[arrays.arrays]; }
 };
 
-std::vector<Group> groups_of(at::TensorList tensors) {
-  std::vector<Group> groups;
+std::vector<NormLaunch> make_launches(at::TensorList tensors) {
+  std::vector<NormLaunch> launches;
   for (const Tensor& tensor : tensors) {
     ZEROTH_CHECK(tensor.is_contiguous() && tensor.device() == tensors[0].device(),
                  "the norm of tensors on {} and {}", tensors[0].device().str(),
                  tensor.device().str());
-    const bool fits = !groups.empty() && groups.back().dtype == tensor.scalar_type() &&
-                      groups.back().arrays.arrays < kNormArrays;
-    if (!fits) groups.push_back({tensor.scalar_type()});
-    NormArrays& arrays = groups.back().arrays;
+    const bool fits = !launches.empty() && launches.back().dtype == tensor.scalar_type() &&
+                      launches.back().arrays.arrays < kMaxNormArrays;
+    if (!fits) launches.push_back({tensor.scalar_type()});
+    NormArrays& arrays = launches.back().arrays;
     arrays.at[arrays.arrays] = tensor.const_data_ptr();
     arrays.count[arrays.arrays] = tensor.numel();
-    const int64_t pieces = (tensor.numel() + kNormPiece - 1) / kNormPiece;
-    arrays.first_piece[arrays.arrays + 1] = arrays.first_piece[arrays.arrays] + pieces;
+    const int64_t chunks = (tensor.numel() + kNormChunk - 1) / kNormChunk;
+    arrays.first_chunk[arrays.arrays + 1] = arrays.first_chunk[arrays.arrays] + chunks;
     ++arrays.arrays;
   }
-  return groups;
+  return launches;
 }
 
 Tensor squared_norms_cuda(at::TensorList tensors) {
   const c10::cuda::CUDAGuard guard(tensors[0].device());
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(tensors[0].device().index()).stream();
-  const std::vector<Group> groups = groups_of(tensors);
-  int64_t pieces = 0;
-  for (const Group& group : groups) pieces += group.pieces();
+  const std::vector<NormLaunch> launches = make_launches(tensors);
+  int64_t chunks = 0;
+  for (const NormLaunch& launch : launches) chunks += launch.chunks();
   const auto options = tensors[0].options().dtype(torch::kFloat64);
-  const Tensor parts = at::empty({pieces}, options);
+  const Tensor parts = at::empty({chunks}, options);
   Tensor sums = at::empty({static_cast<int64_t>(tensors.size())}, options);
   auto* part = parts.data_ptr<double>();
   auto* sum = sums.data_ptr<double>();
-  for (const Group& group : groups) {
-    square_pieces(format_of(group.dtype), group.arrays, part, stream);
-    sum_parts(group.arrays, part, sum, stream);
-    part += group.pieces();
-    sum += group.arrays.arrays;
+  for (const NormLaunch& launch : launches) {
+    square_chunks(to_format(launch.dtype), launch.arrays, part, stream);
+    sum_parts(launch.arrays, part, sum, stream);
+    part += launch.chunks();
+    sum += launch.arrays.arrays;
   }
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return sums;

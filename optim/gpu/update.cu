@@ -16,33 +16,33 @@ __global__ void update_kernel(DeviceUpdate update) {
 }
 
 template <typename Rule>
-void launch(const Rest& rest, const DeviceUpdate& update, cudaStream_t stream) {
-  constexpr int64_t kOfBlock = int64_t{kBlock} * kFour;
-  const auto blocks = static_cast<unsigned>((update.count + kOfBlock - 1) / kOfBlock);
-  const auto run = !rest.bf16_master  ? update_kernel<Rule, float, float>
-                   : rest.bf16_states ? update_kernel<Rule, Bf16, Bf16>
-                                      : update_kernel<Rule, Bf16, float>;
+void launch(const StateFormat& state_format, const DeviceUpdate& update, cudaStream_t stream) {
+  constexpr int64_t kPerBlock = int64_t{kBlock} * kFour;
+  const auto blocks = static_cast<unsigned>((update.count + kPerBlock - 1) / kPerBlock);
+  const auto run = !state_format.bf16_master  ? update_kernel<Rule, float, float>
+                   : state_format.bf16_states ? update_kernel<Rule, Bf16, Bf16>
+                                              : update_kernel<Rule, Bf16, float>;
   launch_kernel(run, blocks, kBlock, stream, update);
 }
 
 }  // namespace
 
-static_assert(kFormulas == 5, "launch_update has a case for each formula");
+static_assert(kNumFormulas == 5, "launch_update has a case for each formula");
 
-void launch_update(Formula formula, const Rest& rest, const DeviceUpdate& update,
+void launch_update(Formula formula, const StateFormat& state_format, const DeviceUpdate& update,
                    cudaStream_t stream) {
   switch (formula) {
     case kAdam:
-      return launch<Adam>(rest, update, stream);
+      return launch<AdamFormula>(state_format, update, stream);
     case kLion:
-      return launch<Lion>(rest, update, stream);
+      return launch<LionFormula>(state_format, update, stream);
     case kAdagrad:
-      return launch<Adagrad>(rest, update, stream);
+      return launch<AdagradFormula>(state_format, update, stream);
     case kSgd:
-      return launch<Sgd>(rest, update, stream);
+      return launch<SgdFormula>(state_format, update, stream);
     case kSgdMomentum:
-      return launch<SgdMomentum>(rest, update, stream);
-    case kFormulas:  // their number
+      return launch<SgdMomentumFormula>(state_format, update, stream);
+    case kNumFormulas:  // their number
       break;
   }
 }

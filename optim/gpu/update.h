@@ -9,7 +9,7 @@
 namespace zeroth::optim::kernel {
 
 // Queued on `stream`.
-void launch_update(Formula formula, const Rest& rest, const DeviceUpdate& update,
+void launch_update(Formula formula, const StateFormat& state_format, const DeviceUpdate& update,
                    cudaStream_t stream);
 
 }  // namespace zeroth::optim::kernel

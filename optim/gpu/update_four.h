@@ -42,10 +42,10 @@ ZEROTH_INLINE void put_four(T* to, int left, bool wide, const Four<T>& four) {
 }
 
 // Of the four elements from `i` on.
-ZEROTH_INLINE bool decays(const Stretches& stretches, int64_t i) {
+ZEROTH_INLINE bool decays(const DecayRanges& decay_ranges, int64_t i) {
   int k = 0;
-  while (k + 1 < stretches.count && i >= stretches.ends[k]) ++k;
-  return (stretches.undecayed >> k & 1) == 0;
+  while (k + 1 < decay_ranges.count && i >= decay_ranges.ends[k]) ++k;
+  return (decay_ranges.undecayed >> k & 1) == 0;
 }
 
 template <typename Rule, typename Master, typename State>
@@ -55,7 +55,7 @@ ZEROTH_INLINE void update_four(const DeviceUpdate& update, int64_t i) {
   Master* const master = static_cast<Master*>(update.master) + i;
   Vec p[kFour], g[kFour], s[2][kFour] = {};
   load_four(master, left, wide, p);
-  for (int k = 0; k < Rule::kStates; ++k) {
+  for (int k = 0; k < Rule::kNumStates; ++k) {
     load_four(static_cast<const State*>(update.states[k]) + i, left, wide, s[k]);
   }
   if (update.grad_format == kFp32) {
@@ -66,21 +66,21 @@ ZEROTH_INLINE void update_four(const DeviceUpdate& update, int64_t i) {
     load_four(static_cast<const Fp16*>(update.grad) + i, left, wide, g);
   }
 
-  const Constants& constants = decays(update.stretches, i) ? update.constants : update.undecayed;
+  const Constants& constants = decays(update.decay_ranges, i) ? update.constants : update.undecayed;
   Four<Master> masters;
   Four<State> states[2];
-  Counter counter(update.numbers, i);
+  OffsetCounter counter(update.offsets, i);
   for (int j = 0; j < kFour; ++j) {
-    Vec of_element[2] = {s[0][j], s[1][j]};
-    Rule::update(constants, g[j], p[j], of_element);
-    const Ints number = counter.at(i + j);
-    keep(&masters.at[j], p[j], update.keys[0], number);
-    for (int k = 0; k < Rule::kStates; ++k) {
-      keep(&states[k].at[j], of_element[k], update.keys[k + 1], number);
+    Vec element_states[2] = {s[0][j], s[1][j]};
+    Rule::update(constants, g[j], p[j], element_states);
+    const Ints offset = counter.at(i + j);
+    keep(&masters.at[j], p[j], update.keys[0], offset);
+    for (int k = 0; k < Rule::kNumStates; ++k) {
+      keep(&states[k].at[j], element_states[k], update.keys[k + 1], offset);
     }
   }
   put_four(master, left, wide, masters);
-  for (int k = 0; k < Rule::kStates; ++k) {
+  for (int k = 0; k < Rule::kNumStates; ++k) {
     put_four(static_cast<State*>(update.states[k]) + i, left, wide, states[k]);
   }
 

@@ -21,7 +21,7 @@ void update_cuda(const Tensor& master, const Tensor& grad, at::TensorList states
   const PackedUpdate packed = pack_update(master, grad, states, copy, words);
   if (packed.update.count == 0) return;
   const c10::cuda::CUDAGuard guard(master.device());
-  launch_update(packed.formula, packed.rest, packed.update,
+  launch_update(packed.formula, packed.state_format, packed.update,
                 c10::cuda::getCurrentCUDAStream(master.device().index()).stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }

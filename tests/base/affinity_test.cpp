@@ -9,9 +9,9 @@ using Cores = std::vector<int>;
 TEST_CASE("binding narrows the process's own cores") {
   const Cores before = allowed_cores();
   REQUIRE_FALSE(before.empty());
-  REQUIRE(bind_to_cores({before.back()}) == 0);
+  REQUIRE(set_affinity({before.back()}) == 0);
   CHECK(allowed_cores() == Cores{before.back()});
-  REQUIRE(bind_to_cores(before) == 0);
+  REQUIRE(set_affinity(before) == 0);
   CHECK(allowed_cores() == before);
 }
 

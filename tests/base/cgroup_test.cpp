@@ -18,7 +18,7 @@ TEST_CASE("the memory group and its limit are found in version 1") {
   system.write("sys/fs/cgroup/memory/job/run/memory.limit_in_bytes", "2097152\n");
   const auto group = find_cgroup("memory", system.root());
   REQUIRE(group);
-  CHECK(group->folder == system.root() / "sys/fs/cgroup/memory/job/run");
+  CHECK(group->directory == system.root() / "sys/fs/cgroup/memory/job/run");
   CHECK_FALSE(group->unified);
   CHECK(memory_limit(system.root()) == 1048576);
 }
@@ -52,7 +52,7 @@ TEST_CASE("a container that sees its own group as the whole hierarchy finds it t
   system.make_unified("/docker/0123");
   std::filesystem::remove_all(system.root() / "sys/fs/cgroup/docker");
   system.write("sys/fs/cgroup/memory.max", "8388608\n");
-  CHECK(find_cgroup("memory", system.root())->folder == system.root() / "sys/fs/cgroup");
+  CHECK(find_cgroup("memory", system.root())->directory == system.root() / "sys/fs/cgroup");
   CHECK(memory_limit(system.root()) == 8388608);
 }
 

@@ -13,12 +13,12 @@
 namespace zeroth {
 namespace {
 
-constexpr CpuLevel kLevels[] = {CpuLevel::kPlain, CpuLevel::kAvx2, CpuLevel::kAvx512,
-                                CpuLevel::kAvx512Bf16, CpuLevel::kAvx512Fp16};
+constexpr CpuIsa kLevels[] = {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512,
+                              CpuIsa::kAvx512Bf16, CpuIsa::kAvx512Fp16};
 
-std::string text_of(const CpuProducts& products) {
-  return fmt::format("{} {} {}", name_of(products.fp32), name_of(products.bf16),
-                     name_of(products.fp16));
+std::string text_of(const MatmulBackends& products) {
+  return fmt::format("{} {} {}", to_string(products.fp32), to_string(products.bf16),
+                     to_string(products.fp16));
 }
 
 struct Example {
@@ -32,55 +32,55 @@ struct Example {
 const Example kExamples[] = {
     {"Intel Nehalem",
      {"GenuineIntel", 0x009ce3bd},
-     {CpuLevel::kPlain, true, false},
+     {CpuIsa::kBaseline, true, false},
      "libtorch tiles tiles"},
     {"Intel Haswell",
      {"GenuineIntel", 0x7ffafbff, 0x000037ab, 0, 0, 0x7},
-     {CpuLevel::kAvx2, true, false},
+     {CpuIsa::kAvx2, true, false},
      "libtorch tiles tiles"},
     {"Intel Alder Lake",
      {"GenuineIntel", 0x7ffafbff, 0x239ca7eb, 0xfc184410, 0x00400810, 0x207},
-     {CpuLevel::kAvx2, true, false},
+     {CpuIsa::kAvx2, true, false},
      "libtorch tiles tiles"},
     {"Intel Skylake-SP",
      {"GenuineIntel", 0x7ffefbff, 0xd39ffffb, 0x9c000400, 0, 0x2ff},
-     {CpuLevel::kAvx512, true, false},
+     {CpuIsa::kAvx512, true, false},
      "libtorch tiles tiles"},
     {"Skylake-SP under a kernel that saves no AVX-512",
      {"GenuineIntel", 0x7ffefbff, 0xd39ffffb, 0x9c000400, 0, 0x7},
-     {CpuLevel::kAvx2, true, false},
+     {CpuIsa::kAvx2, true, false},
      "libtorch tiles tiles"},
     {"Intel Cooper Lake",
      {"GenuineIntel", 0x7ffefbff, 0xd39ffffb, 0xbc000400, 0x20, 0x2ff},
-     {CpuLevel::kAvx512Bf16, true, false},
+     {CpuIsa::kAvx512Bf16, true, false},
      "libtorch tiles tiles"},
     {"Intel Sapphire Rapids",
      {"GenuineIntel", 0x7ffefbff, 0xf3bfbffb, 0xffdd4432, 0x1c30, 0x602e7},
-     {CpuLevel::kAvx512Fp16, true, true},
+     {CpuIsa::kAvx512Fp16, true, true},
      "libtorch libtorch libtorch"},
     {"Sapphire Rapids under a kernel that saves no AMX tiles",
      {"GenuineIntel", 0x7ffefbff, 0xf3bfbffb, 0xffdd4432, 0x1c30, 0x2e7},
-     {CpuLevel::kAvx512Fp16, true, false},
+     {CpuIsa::kAvx512Fp16, true, false},
      "libtorch tiles libtorch"},
     {"Sapphire Rapids whose AMX a virtual machine hides",
      {"GenuineIntel", 0xfffa3203, 0xf1bf2ffb, 0xbc814410, 0x1c30, 0x2e7},
-     {CpuLevel::kAvx512Fp16, true, false},
+     {CpuIsa::kAvx512Fp16, true, false},
      "libtorch tiles libtorch"},
     {"Sapphire Rapids that hides AMX and fp16",
      {"GenuineIntel", 0xfffa3203, 0xf1bf2ffb, 0xbc014410, 0x1c30, 0x2e7},
-     {CpuLevel::kAvx512Bf16, true, false},
+     {CpuIsa::kAvx512Bf16, true, false},
      "libtorch tiles tiles"},
     {"AMD Zen 3",
      {"AuthenticAMD", 0x7ef8320b, 0x219c97a9, 0x00000010, 0, 0x207},
-     {CpuLevel::kAvx2, false, false},
+     {CpuIsa::kAvx2, false, false},
      "onednn tiles tiles"},
     {"AMD Zen 4",
      {"AuthenticAMD", 0x7efa320b, 0xf1bf97a9, 0x10000010, 0x20, 0x2e7},
-     {CpuLevel::kAvx512Bf16, false, false},
+     {CpuIsa::kAvx512Bf16, false, false},
      "onednn libtorch tiles"},
     {"AMD Zen 5",
      {"AuthenticAMD", 0x7efa320b, 0xf1bf97a9, 0x10000110, 0x30, 0x2e7},
-     {CpuLevel::kAvx512Bf16, false, false},
+     {CpuIsa::kAvx512Bf16, false, false},
      "onednn libtorch tiles"},
 };
 
@@ -92,63 +92,65 @@ TEST_CASE("the processor's maker and level are those that the kernel names") {
   const std::string info = text.str();
   const auto named = [&](const char* flag) { return info.find(flag) != std::string::npos; };
   CHECK(cpu_is_intel() == named("GenuineIntel"));
-  CHECK((processor_level() >= CpuLevel::kAvx2) == named(" avx2"));
-  CHECK((processor_level() >= CpuLevel::kAvx512) == named(" avx512bw"));
-  CHECK((processor_level() >= CpuLevel::kAvx512Bf16) == named(" avx512_bf16"));
-  CHECK((processor_level() >= CpuLevel::kAvx512Fp16) == named(" avx512_fp16"));
-  const bool held = cpu_level() < processor_level();
+  CHECK((detected_cpu_isa() >= CpuIsa::kAvx2) == named(" avx2"));
+  CHECK((detected_cpu_isa() >= CpuIsa::kAvx512) == named(" avx512bw"));
+  CHECK((detected_cpu_isa() >= CpuIsa::kAvx512Bf16) == named(" avx512_bf16"));
+  CHECK((detected_cpu_isa() >= CpuIsa::kAvx512Fp16) == named(" avx512_fp16"));
+  const bool held = cpu_isa() < detected_cpu_isa();
   CHECK(cpu_features().has_amx == (!held && named(" amx_bf16") && named(" amx_tile")));
 }
 
 TEST_CASE("CPUID of several processors gives their levels and their fastest products") {
   for (const Example& example : kExamples) {
     CAPTURE(std::string(example.name));
-    const CpuFeatures features = features_of(example.id);
-    CHECK(name_of(features.level) == name_of(example.features.level));
+    const CpuFeatures features = detect_features(example.id);
+    CHECK(to_string(features.isa) == to_string(example.features.isa));
     CHECK(features.is_intel == example.features.is_intel);
     CHECK(features.has_amx == example.features.has_amx);
-    CHECK(text_of(fastest_products(features)) == example.products);
+    CHECK(text_of(fastest_matmul_backends(features)) == example.products);
   }
 }
 
 TEST_CASE("bf16 is multiplied in tiles where a processor of Intel's is held down below AMX") {
-  const CpuFeatures rapids{CpuLevel::kAvx512Fp16, /*is_intel=*/true, /*has_amx=*/true};
-  CHECK(fastest_products(held_down(rapids, "")).bf16 == CpuProduct::kLibTorch);
-  CHECK(fastest_products(held_down(rapids, "avx512_fp16")).bf16 == CpuProduct::kLibTorch);
-  const CpuFeatures zen5{CpuLevel::kAvx512Bf16, /*is_intel=*/false, /*has_amx=*/false};
-  for (const CpuLevel level : kLevels) {
-    const std::string name(name_of(level));
+  const CpuFeatures rapids{CpuIsa::kAvx512Fp16, /*is_intel=*/true, /*has_amx=*/true};
+  CHECK(fastest_matmul_backends(limit_cpu(rapids, "")).bf16 == MatmulBackend::kLibTorch);
+  CHECK(fastest_matmul_backends(limit_cpu(rapids, "avx512_fp16")).bf16 == MatmulBackend::kLibTorch);
+  const CpuFeatures zen5{CpuIsa::kAvx512Bf16, /*is_intel=*/false, /*has_amx=*/false};
+  for (const CpuIsa level : kLevels) {
+    const std::string name(to_string(level));
     CAPTURE(name);
-    const bool below = level < CpuLevel::kAvx512Fp16;
-    const CpuFeatures held = held_down(rapids, name);
+    const bool below = level < CpuIsa::kAvx512Fp16;
+    const CpuFeatures held = limit_cpu(rapids, name);
     CHECK(held.level == level);
     CHECK(held.has_amx == !below);
-    CHECK((fastest_products(held).bf16 == CpuProduct::kTiles) == below);
-    CHECK(fastest_products(held).fp32 == CpuProduct::kLibTorch);
-    const bool has_bf16 = level >= CpuLevel::kAvx512Bf16;
-    CHECK((fastest_products(held_down(zen5, name)).bf16 == CpuProduct::kLibTorch) == has_bf16);
+    CHECK((fastest_matmul_backends(held).bf16 == MatmulBackend::kTiles) == below);
+    CHECK(fastest_matmul_backends(held).fp32 == MatmulBackend::kLibTorch);
+    const bool has_bf16 = level >= CpuIsa::kAvx512Bf16;
+    CHECK((fastest_matmul_backends(limit_cpu(zen5, name)).bf16 == MatmulBackend::kLibTorch) ==
+          has_bf16);
   }
   // A Cooper Lake and a Sapphire Rapids that is held down to its level compute alike.
-  const CpuFeatures cooper{CpuLevel::kAvx512Bf16, /*is_intel=*/true, /*has_amx=*/false};
-  CHECK(fastest_products(held_down(rapids, "avx512_bf16")) == fastest_products(cooper));
+  const CpuFeatures cooper{CpuIsa::kAvx512Bf16, /*is_intel=*/true, /*has_amx=*/false};
+  CHECK(fastest_matmul_backends(limit_cpu(rapids, "avx512_bf16")) ==
+        fastest_matmul_backends(cooper));
 }
 
 #if defined(__x86_64__)
 
 TEST_CASE("a forced product is used for every dtype but in scalar loops of 16 bits") {
-  const CpuFeatures zen4{CpuLevel::kAvx512Bf16, /*is_intel=*/false, /*has_amx=*/false};
-  const CpuProducts fastest = fastest_products(zen4);
+  const CpuFeatures zen4{CpuIsa::kAvx512Bf16, /*is_intel=*/false, /*has_amx=*/false};
+  const MatmulBackends fastest = fastest_matmul_backends(zen4);
   const auto forced = [&](const CpuFeatures& features, const char* product) {
-    return text_of(forced_products(fastest, features, product));
+    return text_of(forced_matmul_backends(fastest, features, product));
   };
   CHECK(forced(zen4, "") == text_of(fastest));
   CHECK(forced(zen4, "libtorch") == "libtorch libtorch tiles");
   CHECK(forced(zen4, "onednn") == "onednn libtorch tiles");
   CHECK(forced(zen4, "tiles") == "tiles tiles tiles");
-  CHECK(forced({CpuLevel::kAvx2, true, false}, "onednn") == "onednn tiles tiles");
-  CHECK(forced({CpuLevel::kAvx512Fp16, true, false}, "onednn") == "onednn libtorch libtorch");
+  CHECK(forced({CpuIsa::kAvx2, true, false}, "onednn") == "onednn tiles tiles");
+  CHECK(forced({CpuIsa::kAvx512Fp16, true, false}, "onednn") == "onednn libtorch libtorch");
   for (const char* wrong : {"mkl", "Tiles", "1"}) {
-    CHECK_THROWS_WITH_AS(forced_products(fastest, zen4, wrong),
+    CHECK_THROWS_WITH_AS(forced_matmul_backends(fastest, zen4, wrong),
                          (std::string("environment variable ZEROTH_PRODUCT=") + wrong +
                           " is none of libtorch, onednn, tiles")
                              .c_str(),
@@ -157,45 +159,45 @@ TEST_CASE("a forced product is used for every dtype but in scalar loops of 16 bi
 }
 
 TEST_CASE("products are forced until the end of a scope") {
-  const CpuProducts before = cpu_products();
+  const MatmulBackends before = matmul_backends();
   {
-    const ForcedProducts tiles("tiles");
-    CHECK(text_of(cpu_products()) == "tiles tiles tiles");
+    const MatmulBackendGuard tiles("tiles");
+    CHECK(text_of(matmul_backends()) == "tiles tiles tiles");
     {
-      const ForcedProducts inner("onednn");
-      CHECK(cpu_products().fp32 == CpuProduct::kOneDnn);
+      const MatmulBackendGuard inner("onednn");
+      CHECK(matmul_backends().fp32 == MatmulBackend::kOneDnn);
     }
-    CHECK(cpu_products().fp32 == CpuProduct::kTiles);
+    CHECK(matmul_backends().fp32 == MatmulBackend::kTiles);
   }
-  CHECK(cpu_products() == before);
+  CHECK(matmul_backends() == before);
 }
 
 #endif
 
 TEST_CASE("a level holds a processor down and never up") {
-  for (const CpuLevel processor : kLevels) {
-    CHECK(held_down(processor, "") == processor);
-    for (const CpuLevel held : kLevels) {
-      CHECK(held_down(processor, std::string(name_of(held))) == std::min(processor, held));
+  for (const CpuIsa processor : kLevels) {
+    CHECK(limit_cpu(processor, "") == processor);
+    for (const CpuIsa held : kLevels) {
+      CHECK(limit_cpu(processor, std::string(to_string(held))) == std::min(processor, held));
     }
   }
-  CHECK(cpu_level() <= processor_level());
+  CHECK(cpu_isa() <= detected_cpu_isa());
 }
 
 TEST_CASE("tools/at_cpu_level --below runs a command at the levels below this process's only") {
-  for (const CpuLevel level : kLevels) {
-    const std::string name(name_of(level));
+  for (const CpuIsa level : kLevels) {
+    const std::string name(to_string(level));
     CAPTURE(name);
     const std::string held = ZEROTH_SOURCE_DIR "/tools/at_cpu_level --below " + name;
     const std::string looks = "sh -c 'test $ZEROTH_CPU = " + name + "'";
     const int status = std::system((held + " " + looks + " > /dev/null").c_str());
-    CHECK(WEXITSTATUS(status) == (level < cpu_level() ? 0 : 77));
+    CHECK(WEXITSTATUS(status) == (level < cpu_isa() ? 0 : 77));
   }
 }
 
 TEST_CASE("a level that does not exist is refused with those that do") {
   for (const char* wrong : {"avx", "AVX2", "avx2 ", "2"}) {
-    CHECK_THROWS_WITH_AS(held_down(CpuLevel::kAvx2, wrong),
+    CHECK_THROWS_WITH_AS(limit_cpu(CpuIsa::kAvx2, wrong),
                          (std::string("environment variable ZEROTH_CPU=") + wrong +
                           " is none of plain, avx2, avx512, avx512_bf16, avx512_fp16")
                              .c_str(),
@@ -204,8 +206,8 @@ TEST_CASE("a level that does not exist is refused with those that do") {
 }
 
 TEST_CASE("the level in words names the processor's where it is held down") {
-  CHECK(cpu_level_text(CpuLevel::kAvx512, CpuLevel::kAvx512) == "avx512");
-  CHECK(cpu_level_text(CpuLevel::kAvx2, CpuLevel::kAvx512) ==
+  CHECK(describe_cpu_isa(CpuIsa::kAvx512, CpuIsa::kAvx512) == "avx512");
+  CHECK(describe_cpu_isa(CpuIsa::kAvx2, CpuIsa::kAvx512) ==
         "avx2 (ZEROTH_CPU; the processor has avx512)");
 }
 

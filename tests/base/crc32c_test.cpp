@@ -88,7 +88,7 @@ TEST_CASE("a CRC goes on where another one ended, and two are combined") {
     Bytes copy(bytes.size() - cut);
     CHECK(copy_with_crc32c(copy, all.subspan(cut), first) == whole);
     CHECK(detail::crc32c_by_table(all.subspan(cut), first) == whole);
-    CHECK(crc32c_of_both(first, second, bytes.size() - cut) == whole);
+    CHECK(crc32c_combine(first, second, bytes.size() - cut) == whole);
   }
 }
 
@@ -97,17 +97,17 @@ TEST_CASE("combining is right for parts that are longer than 2^32 bytes") {
   const uint32_t first = crc32c("begin");
   const auto zeros = [](int power) {  // the CRC of 2^power zeros
     uint32_t crc = crc32c(std::string(1, '\0'));
-    for (int i = 0; i < power; ++i) crc = crc32c_of_both(crc, crc, uint64_t{1} << i);
+    for (int i = 0; i < power; ++i) crc = crc32c_combine(crc, crc, uint64_t{1} << i);
     return crc;
   };
   CHECK(zeros(12) == crc32c(std::string(4096, '\0')));
   const uint64_t half = uint64_t{1} << 33;
-  const uint32_t twice = crc32c_of_both(crc32c_of_both(first, zeros(33), half), zeros(33), half);
-  CHECK(twice == crc32c_of_both(first, zeros(34), 2 * half));
+  const uint32_t twice = crc32c_combine(crc32c_combine(first, zeros(33), half), zeros(33), half);
+  CHECK(twice == crc32c_combine(first, zeros(34), 2 * half));
 }
 
 TEST_CASE("a CRC is written as eight digits, and only those are read") {
-  CHECK(crc_text(0x1a2b) == "00001a2b");
+  CHECK(format_crc(0x1a2b) == "00001a2b");
   CHECK(parse_crc("00001a2b") == 0x1a2b);
   for (const char* const text :
        {"", "1a2b", "00001A2B", "0x001a2b", "00001a2b0", "+0001a2b", "zzzzzzzz"}) {

@@ -13,7 +13,7 @@ namespace {
 // Empty: none of these is refused.
 std::string refusal(const std::map<std::string, std::string>& variables) {
   try {
-    refuse_empty_variables([&](const char* name) {
+    reject_empty_variables([&](const char* name) {
       const auto found = variables.find(name);
       return found == variables.end() ? nullptr : found->second.c_str();
     });

@@ -31,7 +31,7 @@ TEST_CASE("what was freed is used again without asking the kernel") {
 #endif
   faults();
   CHECK(faults() > 1000);  // the default gives large blocks back
-  keep_freed_memory();
+  retain_freed_memory();
   faults();
   CHECK(faults() < 100);
 }

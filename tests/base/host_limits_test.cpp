@@ -20,10 +20,10 @@ struct Machine : FakeSystem {
 }  // namespace
 
 TEST_CASE("what this process has taken is in bytes") {
-  const OwnMemory own = own_memory();
+  const ProcessMemory own = process_memory();
   CHECK(own.resident > kMib / 4);
   CHECK(own.peak >= own.resident);
-  CHECK(own.peak_addresses > own.peak);
+  CHECK(own.peak_virtual > own.peak);
 }
 
 TEST_CASE("without control groups the machine's free memory rules") {
@@ -98,12 +98,12 @@ TEST_CASE("what is free is not known where a system tells nothing; here it is") 
 }
 
 TEST_CASE("a limit of addresses leaves what this process has not taken of it") {
-  CHECK_FALSE(free_addresses());
+  CHECK_FALSE(free_address_space());
   const pid_t child = ::fork();
   if (child == 0) {
     const rlimit limit{1 << 30, 1 << 30};
     const bool set = ::setrlimit(RLIMIT_AS, &limit) == 0;
-    const auto left = free_addresses();
+    const auto left = free_address_space();
     const bool right = left && left->bytes < (1 << 30) && left->limit == "ulimit -v: 1.00 GiB";
     ::_exit(set && right ? 0 : 1);
   }

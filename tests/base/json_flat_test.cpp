@@ -11,7 +11,7 @@ namespace {
 
 std::string flat(const char* text, const std::string& path = "") {
   std::vector<std::string> lines;
-  for (const FlatValue& value : flat_values(own_json(text), path)) {
+  for (const FlatValue& value : flat_values(parse_trusted_json(text), path)) {
     lines.push_back(value.path + "=" + value.text);
   }
   return fmt::format("{}", fmt::join(lines, " "));

@@ -48,19 +48,19 @@ TEST_CASE("a text comes back as the tree that it describes") {
 }
 
 TEST_CASE("an ordered tree keeps the file's order") {
-  RepeatedKeys repeated;
+  DuplicateKeys duplicate_keys;
   const auto tree =
-      parse_ordered_json(R"({"b": 1, "a": [{"z": 0, "y": {}}], "b": 2})", kSource, &repeated);
+      parse_ordered_json(R"({"b": 1, "a": [{"z": 0, "y": {}}], "b": 2})", kSource, &duplicate_keys);
   CHECK(tree.dump() == R"({"b":2,"a":[{"z":0,"y":{}}]})");
-  CHECK(repeated.paths == std::vector<std::string>{"b"});
-  CHECK(repeated.count == 1);
+  CHECK(duplicate_keys.paths == std::vector<std::string>{"b"});
+  CHECK(duplicate_keys.count == 1);
 }
 
 TEST_CASE("of a key that stands twice the last counts, or it is refused with its path") {
   const std::string text = R"({"l": [{}, {"x": 1, "x": 2}]})";
   CHECK(parse_json(text, kSource)["l"][1]["x"] == 2);
   JsonSource strict = kSource;
-  strict.repeated = Repeated::kRefused;
+  strict.duplicate_keys = DuplicateKeyPolicy::kReject;
   CHECK(error_of(text, strict) == "f.json:1: l[1].x stands twice in one object");
 }
 
@@ -70,11 +70,11 @@ TEST_CASE("of 200,000 keys that stand twice below a long path twenty are named, 
   text += "{\"x\":0";
   for (int i = 0; i < 200'000; ++i) text += ",\"x\":1";
   text += std::string(121, '}');
-  RepeatedKeys repeated;
-  CHECK(parse_ordered_json(text, kSource, &repeated).is_object());
-  CHECK(repeated.count == 200'000);
-  REQUIRE(repeated.paths.size() == 20);
-  CHECK(repeated.paths.back().size() < 150);
+  DuplicateKeys duplicate_keys;
+  CHECK(parse_ordered_json(text, kSource, &duplicate_keys).is_object());
+  CHECK(duplicate_keys.count == 200'000);
+  REQUIRE(duplicate_keys.paths.size() == 20);
+  CHECK(duplicate_keys.paths.back().size() < 150);
   CHECK(parse_json(text, kSource).is_object());
 }
 
@@ -142,16 +142,16 @@ TEST_CASE("60,000 keys and 3,000 long ones are read in linear time, ordered or n
   for (int i = 0; i < 60'000; ++i) many += fmt::format(", \"key{}\": {}", i, i);
   for (int i = 0; i < 3'000; ++i) longs += fmt::format(", \"{}{}\": 0", std::string(3'000, 'k'), i);
   for (const std::string& text : {many + "}", longs + "}"}) {
-    RepeatedKeys repeated;
+    DuplicateKeys duplicate_keys;
     CHECK(seconds_of([&] { parse_json(text, kSource); }) < 2);
-    CHECK(seconds_of([&] { parse_ordered_json(text, kSource, &repeated); }) < 2);
-    CHECK(repeated.count == 0);
+    CHECK(seconds_of([&] { parse_ordered_json(text, kSource, &duplicate_keys); }) < 2);
+    CHECK(duplicate_keys.count == 0);
   }
 }
 
 TEST_CASE("a file is read whole, and refused by what it is") {
-  const TempFolder folder;
-  const std::string path = (folder.path() / "a.json").string();
+  const TempFolder directory;
+  const std::string path = (directory.path() / "a.json").string();
   write_text(path, "{\"a\": 1}");
   CHECK(read_json({.name = path})["a"] == 1);
   CHECK_THROWS_WITH_AS(read_json({.name = path, .limits = {.bytes = 7}}),
@@ -173,8 +173,8 @@ TEST_CASE("a quotation is printable, short, and made in no more time than that t
 }
 
 TEST_CASE("a text of our own that is no JSON is a bug of ours") {
-  CHECK(own_json(R"({"b": 1, "a": "x"})").dump() == R"({"b":1,"a":"x"})");
-  CHECK_THROWS_AS(own_json("{"), InternalError);
+  CHECK(parse_trusted_json(R"({"b": 1, "a": "x"})").dump() == R"({"b":1,"a":"x"})");
+  CHECK_THROWS_AS(parse_trusted_json("{"), InternalError);
 }
 
 }  // namespace zeroth

@@ -23,11 +23,11 @@ int read_from(const std::byte* memory) {
 }  // namespace
 
 TEST_CASE("a mapped file that shrinks is an error with path and offset, not a signal") {
-  const TempFolder folder;
-  const auto path = folder.write("model.safetensors", std::string(3 * kPage, 'x'));
+  const TempFolder directory;
+  const auto path = directory.write("model.safetensors", std::string(3 * kPage, 'x'));
   const ChildResult result = in_child([&path] {
-    explain_memory_faults("test");
-    explain_memory_faults("test: rank 1");
+    install_sigbus_handler("test");
+    install_sigbus_handler("test: rank 1");
     const MappedFile file(path);
     if (::truncate(path.c_str(), 100) != 0) return 99;
     return read_from(file.bytes().data() + 2 * kPage + 8);
@@ -39,10 +39,10 @@ TEST_CASE("a mapped file that shrinks is an error with path and offset, not a si
 }
 
 TEST_CASE("what was cut is read up to there, and control bytes of a path are not shown") {
-  const TempFolder folder;
-  const auto path = folder.write("a\x1b[31m", std::string(2 * kPage, 'x'));
+  const TempFolder directory;
+  const auto path = directory.write("a\x1b[31m", std::string(2 * kPage, 'x'));
   const ChildResult result = in_child([&path] {
-    explain_memory_faults("test");
+    install_sigbus_handler("test");
     const MappedFile file(path);
     if (::truncate(path.c_str(), kPage) != 0) return 99;
     if (read_from(file.bytes().data() + kPage - 1) != 'x') return 98;
@@ -54,7 +54,7 @@ TEST_CASE("what was cut is read up to there, and control bytes of a path are not
 
 TEST_CASE("shared memory that cannot be had is named") {
   const ChildResult result = in_child([] {
-    explain_memory_faults("test");
+    install_sigbus_handler("test");
     const int fd = ::memfd_create("zeroth", MFD_CLOEXEC);
     void* memory = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     return read_from(static_cast<std::byte*>(memory));  // no byte of it was reserved
@@ -66,7 +66,7 @@ TEST_CASE("shared memory that cannot be had is named") {
 
 TEST_CASE("a fault that somebody sends, or that no mapping explains, ends by its signal, told") {
   const ChildResult result = in_child([] {
-    explain_memory_faults("test");
+    install_sigbus_handler("test");
     ::raise(SIGBUS);
     ::raise(SIGBUS);
     return 0;

@@ -36,7 +36,7 @@ std::string ticket_for(int fd) {
 
 TEST_CASE("who has the ticket opens the same memory, for as long as its holder keeps it") {
   MemoryFile file = MemoryFile::create("zeroth-test");
-  file.fix_size(4096);
+  file.seal_size(4096);
   const std::string ticket = file.ticket();
   const MemoryFile again = MemoryFile::open(ticket, "zeroth-test");
   REQUIRE(::pwrite(file.get(), "word", 4, 100) == 4);
@@ -51,10 +51,10 @@ TEST_CASE("who has the ticket opens the same memory, for as long as its holder k
 
 TEST_CASE("the size of shared memory cannot be changed once it is fixed, by nobody") {
   MemoryFile file = MemoryFile::create("zeroth-test");
-  CHECK_FALSE(file.has_fixed_size());
-  file.fix_size(4096);
+  CHECK_FALSE(file.has_sealed_size());
+  file.seal_size(4096);
   const MemoryFile again = MemoryFile::open(file.ticket(), "zeroth-test");
-  CHECK(again.has_fixed_size());
+  CHECK(again.has_sealed_size());
   for (const int size : {0, 8192}) {
     CHECK(::ftruncate(again.get(), size) == -1);
     CHECK(errno == EPERM);
@@ -62,7 +62,7 @@ TEST_CASE("the size of shared memory cannot be changed once it is fixed, by nobo
 }
 
 TEST_CASE("a ticket that names anything but this memory is refused, and nothing is opened by it") {
-  const TempFolder folder;
+  const TempFolder directory;
   const MemoryFile file = MemoryFile::create("zeroth-test");
   const std::string ticket = file.ticket();
   CHECK(refusal(ticket, "zeroth-other")
@@ -70,11 +70,11 @@ TEST_CASE("a ticket that names anything but this memory is refused, and nothing 
   CHECK(refusal(ticket + "1").find("is another process's memory") != std::string::npos);
   CHECK(refusal("another" + ticket.substr(ticket.find(':'))) == "its creator runs on another host");
 
-  const FileDescriptor plain(::open((folder.path() / "file").c_str(), O_RDWR | O_CREAT, 0600));
+  const FileDescriptor plain(::open((directory.path() / "file").c_str(), O_RDWR | O_CREAT, 0600));
   CHECK(refusal(ticket_for(plain.get())).find("is something else") != std::string::npos);
   // Opening a FIFO for reading and writing would disturb who listens there.
-  REQUIRE(::mkfifo((folder.path() / "fifo").c_str(), 0600) == 0);
-  const FileDescriptor fifo(::open((folder.path() / "fifo").c_str(), O_RDWR));
+  REQUIRE(::mkfifo((directory.path() / "fifo").c_str(), 0600) == 0);
+  const FileDescriptor fifo(::open((directory.path() / "fifo").c_str(), O_RDWR));
   CHECK(refusal(ticket_for(fifo.get())).find("is something else") != std::string::npos);
   const FileDescriptor device(::open("/dev/zero", O_RDWR));
   CHECK(refusal(ticket_for(device.get())) != "it was opened");
@@ -93,7 +93,7 @@ TEST_CASE("another user's memory is refused, and ours to another user" * in_neig
   if (!may_become_nobody()) return;
   const Nobody stranger([] {
     static MemoryFile file = MemoryFile::create("zeroth-test");
-    file.fix_size(4096);
+    file.seal_size(4096);
     return file.ticket();
   });
   CHECK(refusal(stranger.said()).find("belongs to user 65534, not to this process's user 0") !=

@@ -32,30 +32,30 @@ std::string refusal(const fs::path& target) {
 }  // namespace
 
 TEST_CASE("a second run is told who holds the output, and nothing is left behind") {
-  const TempFolder folder;
-  const fs::path out = folder / "deep/out";
+  const TempFolder directory;
+  const fs::path out = directory / "deep/out";
   {
     const OutputLock first(out);
-    CHECK(first.note().empty());
+    CHECK(first.warning().empty());
     char host[256] = {};
     REQUIRE(::gethostname(host, sizeof(host) - 1) == 0);
     const std::string said = refusal(out);
     CHECK(has(said, out.string() + " is the output of a run that goes on (process " +
                         std::to_string(::getpid()) + " on " + host + ", since 20"));
     CHECK(message_of<Error>([&] { OutputLock::require_free(out); }) == said);
-    fs::create_symlink("out", folder / "deep/link");
-    CHECK(has(refusal(folder / "deep/link"), "link is the output of a run that goes on"));
-    fs::remove(folder / "deep/link");
-    const OutputLock neighbour(folder / "deep/other");
+    fs::create_symlink("out", directory / "deep/link");
+    CHECK(has(refusal(directory / "deep/link"), "link is the output of a run that goes on"));
+    fs::remove(directory / "deep/link");
+    const OutputLock neighbour(directory / "deep/other");
   }
-  CHECK(fs::is_empty(folder.path()));
+  CHECK(fs::is_empty(directory.path()));
   OutputLock::require_free(out);
-  CHECK(fs::is_empty(folder.path()));
+  CHECK(fs::is_empty(directory.path()));
 }
 
 TEST_CASE("the lock of a killed run refuses nobody, and goes with the next one") {
-  const TempFolder folder;
-  const fs::path out = folder / "out";
+  const TempFolder directory;
+  const fs::path out = directory / "out";
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   const pid_t child = ::fork();
@@ -71,19 +71,19 @@ TEST_CASE("the lock of a killed run refuses nobody, and goes with the next one")
   REQUIRE(::waitpid(child, nullptr, 0) == child);
   ::close(ends[0]);
   ::close(ends[1]);
-  CHECK(fs::exists(folder / "out.zeroth-lock"));
+  CHECK(fs::exists(directory / "out.zeroth-lock"));
   CHECK_NOTHROW(OutputLock::require_free(out));
   {
     const OutputLock next(out);
     CHECK(has(refusal(out), "process " + std::to_string(::getpid())));
   }
-  CHECK(fs::is_empty(folder.path()));
+  CHECK(fs::is_empty(directory.path()));
 }
 
 TEST_CASE(
     "the next round of a run takes over from one that is stopped, which ends when it wakes up") {
-  const TempFolder folder;
-  const fs::path out = folder / "out";
+  const TempFolder directory;
+  const fs::path out = directory / "out";
   const std::string run = "0123456789abcdef";
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
@@ -107,7 +107,7 @@ TEST_CASE(
   REQUIRE(::waitpid(child, &status, WUNTRACED) == child);
   REQUIRE(WIFSTOPPED(status));
   // Another run does not, nor a round that says the same or nothing.
-  const auto refused = [&](const OutputRound& mine) {
+  const auto refused = [&](const OutputAttempt& mine) {
     const std::string said = message_of<Error>([&] { OutputLock{out, mine}; });
     CHECK(said == message_of<Error>([&] { OutputLock::require_free(out, mine); }));
     return has(said, "is the output of a run that goes on (process " + std::to_string(child));
@@ -130,58 +130,58 @@ TEST_CASE(
     CHECK_NOTHROW(next.check());
     CHECK(has(refusal(out), "process " + std::to_string(::getpid())));
   }
-  CHECK(fs::is_empty(folder.path()));
+  CHECK(fs::is_empty(directory.path()));
   ::close(ends[0]);
   ::close(ends[1]);
 }
 
 TEST_CASE("a round that is over neither begins behind the next one, nor goes on after its end") {
-  const TempFolder folder;
+  const TempFolder directory;
   const std::string run = "0123456789abcdef";
-  folder.write("out.zeroth-lock", "host 1 1 " + run + " 3\n");  // of a killed process
+  directory.write("out.zeroth-lock", "host 1 1 " + run + " 3\n");  // of a killed process
   CHECK(has(message_of<Error>([&] {
-              OutputLock(folder / "out", {run, 2});
+              OutputLock(directory / "out", {run, 2});
             }),
             "out is that of round 3 of this run (process 1 on host, since 1970"));
-  const OutputLock last(folder / "out", {run, 3});
+  const OutputLock last(directory / "out", {run, 3});
   CHECK_NOTHROW(last.check());
-  fs::remove(folder / "out.zeroth-lock");
+  fs::remove(directory / "out.zeroth-lock");
   CHECK(has(message_of<Error>([&] { last.check(); }), "was taken over by whoever it was: "));
-  const OutputLock plain(folder / "plain");
-  fs::remove(folder / "plain.zeroth-lock");
+  const OutputLock plain(directory / "plain");
+  fs::remove(directory / "plain.zeroth-lock");
   CHECK_NOTHROW(plain.check());
 }
 
 TEST_CASE("a round that ends leaves the lock of the next one, also where both are one file") {
-  const TempFolder folder;
+  const TempFolder directory;
   const std::string run = "0123456789abcdef";
   const std::string of_next = "host 1 1 " + run + " 1\n";
   {
-    const OutputLock lock(folder / "out", {run, 0});
-    folder.write("out.zeroth-lock", of_next);  // as where nothing can be locked
+    const OutputLock lock(directory / "out", {run, 0});
+    directory.write("out.zeroth-lock", of_next);  // as where nothing can be locked
     CHECK(has(message_of<Error>([&] { lock.check(); }), "was taken over by round 1 of this run"));
   }
-  CHECK(read_text(folder / "out.zeroth-lock") == of_next);
-  fs::remove(folder / "out.zeroth-lock");
+  CHECK(read_text(directory / "out.zeroth-lock") == of_next);
+  fs::remove(directory / "out.zeroth-lock");
   {
-    const OutputLock lock(folder / "out", {run, 0});
-    fs::remove(folder / "out.zeroth-lock");
-    folder.write("out.zeroth-lock", "");  // its round begins
+    const OutputLock lock(directory / "out", {run, 0});
+    fs::remove(directory / "out.zeroth-lock");
+    directory.write("out.zeroth-lock", "");  // its round begins
     CHECK(has(message_of<Error>([&] { lock.check(); }), "was taken over by whoever it was: "));
   }
-  CHECK(read_text(folder / "out.zeroth-lock").empty());
+  CHECK(read_text(directory / "out.zeroth-lock").empty());
 }
 
 TEST_CASE("of runs that start at the same time one has the output at any moment") {
-  const TempFolder folder;
-  folder.write("out.zeroth-lock", "of a killed run");
+  const TempFolder directory;
+  directory.write("out.zeroth-lock", "of a killed run");
   std::atomic<int> inside = 0, taken = 0, wrong = 0;
   std::vector<std::jthread> runs;
   for (int run = 0; run < 4; ++run) {
     runs.emplace_back([&] {
       for (int round = 0; round < 40; ++round) {
         try {
-          const OutputLock lock(folder / "out");
+          const OutputLock lock(directory / "out");
           if (++inside > 1) ++wrong;
           ++taken;
           std::this_thread::yield();
@@ -195,34 +195,34 @@ TEST_CASE("of runs that start at the same time one has the output at any moment"
   runs.clear();
   CHECK(wrong == 0);
   CHECK(taken >= 1);
-  CHECK(fs::is_empty(folder.path()));
+  CHECK(fs::is_empty(directory.path()));
 }
 
 TEST_CASE("what is no lock in the lock's place is neither followed nor waited for") {
-  const TempFolder folder;
-  const fs::path victim = folder.write("victim", "precious");
-  fs::create_symlink(victim, folder / "link.zeroth-lock");
-  fs::create_hard_link(victim, folder / "name.zeroth-lock");
-  fs::create_directory(folder / "folder.zeroth-lock");
-  REQUIRE(::mkfifo((folder / "fifo.zeroth-lock").c_str(), 0600) == 0);
-  CHECK(has(refusal(folder / "link"), "Too many levels of symbolic links"));
-  CHECK(has(refusal(folder / "name"), "name.zeroth-lock is no lock of ours"));
-  CHECK(has(refusal(folder / "folder"), "Is a directory"));
-  CHECK(has(refusal(folder / "fifo"), "fifo.zeroth-lock is no lock of ours"));
+  const TempFolder directory;
+  const fs::path victim = directory.write("victim", "precious");
+  fs::create_symlink(victim, directory / "link.zeroth-lock");
+  fs::create_hard_link(victim, directory / "name.zeroth-lock");
+  fs::create_directory(directory / "folder.zeroth-lock");
+  REQUIRE(::mkfifo((directory / "fifo.zeroth-lock").c_str(), 0600) == 0);
+  CHECK(has(refusal(directory / "link"), "Too many levels of symbolic links"));
+  CHECK(has(refusal(directory / "name"), "name.zeroth-lock is no lock of ours"));
+  CHECK(has(refusal(directory / "folder"), "Is a directory"));
+  CHECK(has(refusal(directory / "fifo"), "fifo.zeroth-lock is no lock of ours"));
   for (const char* name : {"link", "name", "folder", "fifo"}) {
-    CHECK_NOTHROW(OutputLock::require_free(folder / name));
+    CHECK_NOTHROW(OutputLock::require_free(directory / name));
   }
   CHECK(read_text(victim) == "precious");
 }
 
 TEST_CASE("a lock that says something else is a lock all the same, and not repeated") {
-  const TempFolder folder;
-  const fs::path file = folder.write("out.zeroth-lock", "host\x1b[2J 1 1");
+  const TempFolder directory;
+  const fs::path file = directory.write("out.zeroth-lock", "host\x1b[2J 1 1");
   const int fd = ::open(file.c_str(), O_RDWR);
   struct flock lock {};
   lock.l_type = F_WRLCK;
   REQUIRE(::fcntl(fd, F_OFD_SETLK, &lock) == 0);
-  const std::string said = refusal(folder / "out");
+  const std::string said = refusal(directory / "out");
   CHECK(has(said, "a run that goes on (which does not say who it is)"));
   CHECK_FALSE(has(said, "\x1b"));
   ::close(fd);

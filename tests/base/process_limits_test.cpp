@@ -42,7 +42,7 @@ TEST_CASE("a limit of the address space is told in bytes") {
 TEST_CASE("a low limit of open files is raised, or an error where it cannot be") {
   const ChildResult raised = in_child([] {
     limit_to(RLIMIT_NOFILE, 6, 40);
-    require_open_files(32);
+    raise_open_file_limit(32);
     rlimit limit{};
     ::getrlimit(RLIMIT_NOFILE, &limit);
     return limit.rlim_cur == 32 ? 0 : 1;
@@ -50,7 +50,7 @@ TEST_CASE("a low limit of open files is raised, or an error where it cannot be")
   CHECK(raised.status == 0);
   const ChildResult refused = in_child([] {
     limit_to(RLIMIT_NOFILE, 6, 6);
-    return message_of<Error>([] { require_open_files(32); }) ==
+    return message_of<Error>([] { raise_open_file_limit(32); }) ==
                    "this process may have 6 files open (ulimit -n), but needs 32"
                ? 0
                : 1;

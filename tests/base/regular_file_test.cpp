@@ -28,29 +28,29 @@ std::string error_of(const std::filesystem::path& path) {
 }  // namespace
 
 TEST_CASE("a file is read to its end, also one whose size the system does not know") {
-  const TempFolder folder;
-  write_text(folder.path() / "a", std::string("x\0y", 3));
-  CHECK(read_file(folder.path() / "a", 3) == std::string("x\0y", 3));
+  const TempFolder directory;
+  write_text(directory.path() / "a", std::string("x\0y", 3));
+  CHECK(read_file(directory.path() / "a", 3) == std::string("x\0y", 3));
   CHECK(read_file("/proc/self/statm", 4096).ends_with("\n"));
-  write_text(folder.path() / "empty", "");
-  CHECK(read_file(folder.path() / "empty", 0).empty());
+  write_text(directory.path() / "empty", "");
+  CHECK(read_file(directory.path() / "empty", 0).empty());
 }
 
 TEST_CASE("a file beyond the limit is refused with both sizes") {
-  const TempFolder folder;
-  write_text(folder.path() / "a", std::string(101, 'a'));
-  CHECK(error_of(folder.path() / "a") ==
-        (folder.path() / "a").string() + " has 101 bytes; at most 100 are read");
+  const TempFolder directory;
+  write_text(directory.path() / "a", std::string(101, 'a'));
+  CHECK(error_of(directory.path() / "a") ==
+        (directory.path() / "a").string() + " has 101 bytes; at most 100 are read");
 }
 
 TEST_CASE("what is no file is refused at once, by path and kind") {
-  const TempFolder folder;
-  const std::string fifo = (folder.path() / "fifo").string();
+  const TempFolder directory;
+  const std::string fifo = (directory.path() / "fifo").string();
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
   CHECK(error_of(fifo) == fifo + " is a FIFO, expected a file");
   CHECK(error_of("/dev/zero") == "/dev/zero is a device, expected a file");
-  CHECK(error_of(folder.path()) == folder.path().string() + " is a folder, expected a file");
-  const std::string name = (folder.path() / "s").string();
+  CHECK(error_of(directory.path()) == directory.path().string() + " is a folder, expected a file");
+  const std::string name = (directory.path() / "s").string();
   const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   std::strncpy(address.sun_path, name.c_str(), sizeof address.sun_path - 1);
@@ -64,9 +64,9 @@ TEST_CASE("a missing file is an error with the path and the reason") {
 }
 
 TEST_CASE("a file is seen as text, as bytes and as numbers") {
-  const TempFolder folder;
-  write_text(folder.path() / "n", std::string("\x01\x00\x03\x02", 4));
-  const MappedFile file(folder.path() / "n");
+  const TempFolder directory;
+  write_text(directory.path() / "n", std::string("\x01\x00\x03\x02", 4));
+  const MappedFile file(directory.path() / "n");
   CHECK(file.size() == 4);
   CHECK(file.as<uint16_t>()[1] == 515);
   CHECK(file.text().substr(2, 2) == "\x03\x02");
@@ -74,39 +74,39 @@ TEST_CASE("a file is seen as text, as bytes and as numbers") {
 }
 
 TEST_CASE("an empty file is empty memory") {
-  const TempFolder folder;
-  write_text(folder.path() / "empty", "");
-  const MappedFile file(folder.path() / "empty");
+  const TempFolder directory;
+  write_text(directory.path() / "empty", "");
+  const MappedFile file(directory.path() / "empty");
   CHECK(file.size() == 0);
   CHECK(file.text().empty());
 }
 
 TEST_CASE("a moved mapping stays where it is") {
-  const TempFolder folder;
-  write_text(folder.path() / "a", "abc");
-  MappedFile first(folder.path() / "a");
+  const TempFolder directory;
+  write_text(directory.path() / "a", "abc");
+  MappedFile first(directory.path() / "a");
   const MappedFile second(std::move(first));
   CHECK(second.text() == "abc");
 }
 
 TEST_CASE("forgotten pages are read again when they are touched") {
-  const TempFolder folder;
+  const TempFolder directory;
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  write_text(folder.path() / "x", std::string(3 * page + 5, 'z'));
-  const MappedFile file(folder.path() / "x");
+  write_text(directory.path() / "x", std::string(3 * page + 5, 'z'));
+  const MappedFile file(directory.path() / "x");
   const auto bytes = file.bytes();
   CHECK(bytes[2 * page] == std::byte{'z'});
-  file.forget(bytes.subspan(1));
+  file.drop_pages(bytes.subspan(1));
   CHECK(bytes[2 * page] == std::byte{'z'});
   CHECK(bytes.back() == std::byte{'z'});
 }
 
 TEST_CASE("a missing file and a folder are errors with the path and the reason") {
-  const TempFolder folder;
+  const TempFolder directory;
   CHECK_THROWS_WITH_AS(MappedFile("/nowhere/x"),
                        "cannot open /nowhere/x: No such file or directory", Error);
-  CHECK_THROWS_WITH_AS(MappedFile{folder.path()}, doctest::Contains("is a folder, expected a file"),
-                       Error);
+  CHECK_THROWS_WITH_AS(MappedFile{directory.path()},
+                       doctest::Contains("is a folder, expected a file"), Error);
 }
 
 }  // namespace zeroth

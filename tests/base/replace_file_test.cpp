@@ -21,43 +21,43 @@ std::string text_of(const std::filesystem::path& path) {
 }  // namespace
 
 TEST_CASE("a file is replaced whole, and nothing stays beside it") {
-  const TempFolder folder;
-  replace_file(folder / "a.json", "first");
-  replace_file(folder / "a.json", "the second");
-  CHECK(text_of(folder / "a.json") == "the second");
-  CHECK_FALSE(std::filesystem::exists(folder / "a.json.part"));
+  const TempFolder directory;
+  replace_file(directory / "a.json", "first");
+  replace_file(directory / "a.json", "the second");
+  CHECK(text_of(directory / "a.json") == "the second");
+  CHECK_FALSE(std::filesystem::exists(directory / "a.json.part"));
 }
 
 TEST_CASE("a link in the place of a file is replaced, not followed") {
-  const TempFolder folder;
-  replace_file(folder / "others", "theirs");
+  const TempFolder directory;
+  replace_file(directory / "others", "theirs");
   for (const char* name : {"a.json", "a.json.part"}) {
-    std::filesystem::create_symlink(folder / "others", folder / name);
+    std::filesystem::create_symlink(directory / "others", directory / name);
   }
-  replace_file(folder / "a.json", "mine");
-  CHECK(text_of(folder / "others") == "theirs");
-  CHECK(text_of(folder / "a.json") == "mine");
-  CHECK_FALSE(std::filesystem::is_symlink(folder / "a.json"));
+  replace_file(directory / "a.json", "mine");
+  CHECK(text_of(directory / "others") == "theirs");
+  CHECK(text_of(directory / "a.json") == "mine");
+  CHECK_FALSE(std::filesystem::is_symlink(directory / "a.json"));
 }
 
 TEST_CASE("who may no longer write leaves a file as it is, whatever was written by then") {
-  const TempFolder folder;
-  replace_file(folder / "a.json", "of the next round");
+  const TempFolder directory;
+  replace_file(directory / "a.json", "of the next round");
   const auto guard = [&] {
-    if (!std::filesystem::exists(folder / "a.json.part")) return;
-    CHECK(text_of(folder / "a.json.part") == "late");  // only the name is missing
+    if (!std::filesystem::exists(directory / "a.json.part")) return;
+    CHECK(text_of(directory / "a.json.part") == "late");  // only the name is missing
     throw OutputTakenOver("taken over");
   };
-  CHECK_THROWS_AS(replace_file(folder / "a.json", "late", guard), OutputTakenOver);
-  CHECK(text_of(folder / "a.json") == "of the next round");
-  CHECK_FALSE(std::filesystem::exists(folder / "a.json.part"));
+  CHECK_THROWS_AS(replace_file(directory / "a.json", "late", guard), OutputTakenOver);
+  CHECK(text_of(directory / "a.json") == "of the next round");
+  CHECK_FALSE(std::filesystem::exists(directory / "a.json.part"));
 }
 
 TEST_CASE("who may no longer write leaves alone what the next one is writing") {
-  const TempFolder folder;
+  const TempFolder directory;
   const auto of_next = [&] {
-    std::filesystem::remove(folder / "a.json.part");
-    std::ofstream(folder / "a.json.part") << "of the next round";
+    std::filesystem::remove(directory / "a.json.part");
+    std::ofstream(directory / "a.json.part") << "of the next round";
   };
   for (const int last : {1, 2}) {  // the question before anything is made, the one before the name
     int asked = 0;
@@ -66,17 +66,17 @@ TEST_CASE("who may no longer write leaves alone what the next one is writing") {
       of_next();
       throw OutputTakenOver("taken over");
     };
-    CHECK_THROWS_AS(replace_file(folder / "a.json", "late", guard), OutputTakenOver);
+    CHECK_THROWS_AS(replace_file(directory / "a.json", "late", guard), OutputTakenOver);
     CHECK(asked == last);
-    CHECK(text_of(folder / "a.json.part") == "of the next round");
-    std::filesystem::remove(folder / "a.json.part");
+    CHECK(text_of(directory / "a.json.part") == "of the next round");
+    std::filesystem::remove(directory / "a.json.part");
   }
 }
 
 TEST_CASE("a file that cannot be written is named with the reason") {
-  const TempFolder folder;
+  const TempFolder directory;
   CHECK_THROWS_WITH_AS(
-      replace_file(folder / "none/a.json", ""),
+      replace_file(directory / "none/a.json", ""),
       doctest::Contains("none/a.json cannot be written: No such file or directory"), Error);
 }
 

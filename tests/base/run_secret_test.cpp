@@ -11,8 +11,8 @@
 namespace zeroth {
 
 TEST_CASE("a run's secret is that of the variable or of the file, and not of both") {
-  const TempFolder folder;
-  const std::string path = folder.path() / "secret";
+  const TempFolder directory;
+  const std::string path = directory.path() / "secret";
   std::ofstream(path) << "correct horse battery\n";
   ::chmod(path.c_str(), 0600);
   CHECK(run_secret({}, {}) == "");

@@ -8,11 +8,11 @@ namespace zeroth {
 namespace {
 
 std::string hash(std::string_view text) {
-  return hex_of(Sha256::of(text));
+  return to_hex(Sha256::of(text));
 }
 
 std::string hmac(std::string_view key, std::string_view text) {
-  return hex_of(HmacKey(key).digest(text));
+  return to_hex(HmacKey(key).digest(text));
 }
 
 std::string counting_bytes(int first, int last) {
@@ -81,12 +81,12 @@ TEST_CASE("a key gives the same digest each time, and parts count as one text") 
 }
 
 TEST_CASE("secrets are the same only byte for byte") {
-  CHECK(same_secret("", ""));
-  CHECK(same_secret(std::string("a\0b", 3), std::string("a\0b", 3)));
-  CHECK_FALSE(same_secret("abc", "abd"));
-  CHECK_FALSE(same_secret("abc", "xbc"));
-  CHECK_FALSE(same_secret("abc", "abcd"));
-  CHECK_FALSE(same_secret("\xff", "\x7f"));
+  CHECK(constant_time_equal("", ""));
+  CHECK(constant_time_equal(std::string("a\0b", 3), std::string("a\0b", 3)));
+  CHECK_FALSE(constant_time_equal("abc", "abd"));
+  CHECK_FALSE(constant_time_equal("abc", "xbc"));
+  CHECK_FALSE(constant_time_equal("abc", "abcd"));
+  CHECK_FALSE(constant_time_equal("\xff", "\x7f"));
 }
 
 }  // namespace zeroth

@@ -18,7 +18,7 @@ namespace zeroth {
 namespace {
 
 int answer_fails_with(const std::string& reason) {
-  const std::string message = message_of<Error>([] { print_answer("an answer\n"); });
+  const std::string message = message_of<Error>([] { print_output("an answer\n"); });
   return message.find(reason) == std::string::npos ? 1 : 0;
 }
 
@@ -32,7 +32,7 @@ TEST_CASE("no file lands in a descriptor that was closed at the start") {
     char byte = 0;
     const bool empty = ::read(STDIN_FILENO, &byte, 1) == 0;
     const bool silent = write_all(STDOUT_FILENO, "a") && write_all(STDERR_FILENO, "b");
-    return file > STDERR_FILENO && empty && silent && standard_output_was_closed() ? 0 : 1;
+    return file > STDERR_FILENO && empty && silent && stdout_was_closed() ? 0 : 1;
   });
   CHECK(result.status == 0);
 }
@@ -62,7 +62,7 @@ TEST_CASE(
     ::dup2(ends[1], STDOUT_FILENO);
     open_standard_streams();
     if (write_all(STDOUT_FILENO, "step 1\n") || errno != EPIPE) return 98;
-    print_answer("an answer\n");
+    print_output("an answer\n");
     return 97;
   });
   CHECK(result.status == -SIGPIPE);
@@ -70,12 +70,12 @@ TEST_CASE(
 }
 
 TEST_CASE("a file beyond ulimit -f fails its write, and no signal ends the program") {
-  const TempFolder folder;
-  const ChildResult result = in_child([&folder] {
+  const TempFolder directory;
+  const ChildResult result = in_child([&directory] {
     open_standard_streams();
     const rlimit limit{10, 10};
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    const int file = ::open((folder / "file").c_str(), O_WRONLY | O_CREAT, 0600);
+    const int file = ::open((directory / "file").c_str(), O_WRONLY | O_CREAT, 0600);
     return !write_all(file, "more than ten bytes") && errno == EFBIG ? 0 : 1;
   });
   CHECK(result.status == 0);
@@ -85,13 +85,13 @@ TEST_CASE("last words do not wait for a reader that is asleep") {
   const auto start = std::chrono::steady_clock::now();
   const ChildResult result = in_child([] {
     fill_standard_error();
-    say_last_words("an error\n");
+    write_last_message("an error\n");
     return 0;
   });
   CHECK(result.status == 0);
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
   CHECK(in_child([] {
-          say_last_words(std::string(3000, 'x'));
+          write_last_message(std::string(3000, 'x'));
           return 0;
         }).err == std::string(3000, 'x'));
 }

@@ -30,9 +30,9 @@ TEST_CASE("durations keep the two largest units") {
 }
 
 TEST_CASE("a number that is none has no sign, all others keep theirs") {
-  CHECK(fmt::format("{}", without_sign_of_nan(-std::nan(""))) == "nan");
-  CHECK(fmt::format("{}", without_sign_of_nan(-INFINITY)) == "-inf");
-  CHECK(without_sign_of_nan(-1.5) == -1.5);
+  CHECK(fmt::format("{}", canonicalize_nan(-std::nan(""))) == "nan");
+  CHECK(fmt::format("{}", canonicalize_nan(-INFINITY)) == "-inf");
+  CHECK(canonicalize_nan(-1.5) == -1.5);
 }
 
 TEST_CASE("a signal has its name, or its number where it has none") {
@@ -41,9 +41,9 @@ TEST_CASE("a signal has its name, or its number where it has none") {
 }
 
 TEST_CASE("words are counted with or without an s") {
-  CHECK(counted(1, "rank") == "1 rank");
-  CHECK(counted(0, "rank") == "0 ranks");
-  CHECK(counted(12, "step") == "12 steps");
+  CHECK(pluralize(1, "rank") == "1 rank");
+  CHECK(pluralize(0, "rank") == "0 ranks");
+  CHECK(pluralize(12, "step") == "12 steps");
 }
 
 TEST_CASE("a number is the whole text, or none") {

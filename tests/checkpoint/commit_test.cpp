@@ -5,23 +5,24 @@
 #include <cerrno>
 
 #include "base/crc32c.h"
-#include "tests/checkpoint/fake_disk.h"
-#include "tests/checkpoint/rank_group.h"
+#include "tests/checkpoint/faulty_file_system.h"
 #include "tests/checkpoint/small_run.h"
+#include "tests/checkpoint/thread_rank_group.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::checkpoint {
 namespace {
 
 using Names = std::vector<std::string>;
-using Kind = FakeDisk::Fault::Kind;
+using Kind = FaultyFileSystem::Fault::Kind;
 
 // Both ranks of a run do this after taking the folder.
-Names run(const std::shared_ptr<FakeDisk>& disk, const std::function<void(Saver&, Ranks&)>& work,
+Names run(const std::shared_ptr<FaultyFileSystem>& file_system,
+          const std::function<void(Saver&, RankGroup&)>& work,
           const SaverOptions& options = {.run_id = "run"}) {
-  RankGroup group(2);
-  return group.run([&](Ranks& ranks) {
-    Saver saver(disk, ranks, options);
+  ThreadRankGroup group(2);
+  return group.run([&](RankGroup& ranks) {
+    Saver saver(file_system, ranks, options);
     work(saver, ranks);
   });
 }
@@ -35,18 +36,18 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("two ranks save a checkpoint, which has what both wrote") {
-  const auto disk = std::make_shared<FakeDisk>();
-  std::vector<Committed> done(2);
-  CHECK(run(disk, [&](Saver& saver, Ranks& ranks) {
+  const auto file_system = std::make_shared<FaultyFileSystem>();
+  std::vector<CommitResult> done(2);
+  CHECK(run(file_system, [&](Saver& saver, RankGroup& ranks) {
           done[static_cast<size_t>(ranks.rank())] = save(saver, ranks, 8, 3);
         }) == kBothWell);
   CHECK(done[0].name == "step-8");
   CHECK(done[0].crc == done[1].crc);
   CHECK(done[1].warnings.empty());
-  CHECK(names_in(*disk) == Names{".owner-1", "latest", "step-8"});
-  CHECK(disk->bytes_of("latest") == "step-8\n");
-  CHECK(load_newest(disk) == 3);
-  const Manifest manifest = Reader(disk, "step-8").manifest();
+  CHECK(names_in(*file_system) == Names{".owner-1", "latest", "step-8"});
+  CHECK(file_system->bytes_of("latest") == "step-8\n");
+  CHECK(load_newest(file_system) == 3);
+  const Manifest manifest = CheckpointReader(file_system, "step-8").manifest();
   CHECK(manifest.step == 8);
   CHECK(manifest.run_id == "run");
   CHECK(manifest.attempt == "1.1");
@@ -56,66 +57,66 @@ TEST_CASE("two ranks save a checkpoint, which has what both wrote") {
 }
 
 TEST_CASE("each save names the one before, and where the run went on from") {
-  const auto disk = std::make_shared<FakeDisk>();
-  Committed first, second;
-  run(disk, [&](Saver& saver, Ranks& ranks) {
-    const Committed one = save(saver, ranks, 8, 3), two = save(saver, ranks, 9, 4);
+  const auto file_system = std::make_shared<FaultyFileSystem>();
+  CommitResult first, second;
+  run(file_system, [&](Saver& saver, RankGroup& ranks) {
+    const CommitResult one = save(saver, ranks, 8, 3), two = save(saver, ranks, 9, 4);
     if (ranks.rank() == 0) first = one, second = two;
   });
-  CHECK(Reader(disk, "step-9").manifest().parent == Parent{8, first.crc});
-  CHECK(Reader(disk, "step-9").manifest_crc() == second.crc);
-  run(disk, [&](Saver& saver, Ranks& ranks) { save(saver, ranks, 10, 5); },
+  CHECK(CheckpointReader(file_system, "step-9").manifest().parent == Parent{8, first.crc});
+  CHECK(CheckpointReader(file_system, "step-9").manifest_crc() == second.crc);
+  run(file_system, [&](Saver& saver, RankGroup& ranks) { save(saver, ranks, 10, 5); },
       {.run_id = "again", .parent = Parent{9, second.crc}});
-  CHECK(Reader(disk, "step-10").manifest().parent == Parent{9, second.crc});
-  CHECK(Reader(disk, "step-10").manifest().attempt == "2.1");
+  CHECK(CheckpointReader(file_system, "step-10").manifest().parent == Parent{9, second.crc});
+  CHECK(CheckpointReader(file_system, "step-10").manifest().attempt == "2.1");
 }
 
 TEST_CASE("the newest ones stay, and those that are named") {
-  const auto disk = std::make_shared<FakeDisk>();
-  const auto work = [&](Saver& saver, Ranks& ranks) {
+  const auto file_system = std::make_shared<FaultyFileSystem>();
+  const auto work = [&](Saver& saver, RankGroup& ranks) {
     saver.keep(2, {2});
     for (const int64_t step : {1, 2, 3, 4, 5, 6}) save(saver, ranks, step, step);
   };
-  CHECK(run(disk, work) == kBothWell);
-  CHECK(names_in(*disk) == Names{".owner-1", "latest", "step-2", "step-5", "step-6"});
+  CHECK(run(file_system, work) == kBothWell);
+  CHECK(names_in(*file_system) == Names{".owner-1", "latest", "step-2", "step-5", "step-6"});
   // Steps that are smaller than those of an abandoned end are the newer ones all the same.
-  CHECK(run(disk, [&](Saver& saver, Ranks& ranks) { save(saver, ranks, 3, 33); },
+  CHECK(run(file_system, [&](Saver& saver, RankGroup& ranks) { save(saver, ranks, 3, 33); },
             {.run_id = "run", .parent = Parent{2, 0}}) == kBothWell);
-  CHECK(names_in(*disk) == Names{".owner-2", "latest", "step-3", "step-6"});
-  CHECK(load_newest(disk) == 33);
-  CHECK(run(disk, [&](Saver& saver, Ranks& ranks) { save(saver, ranks, 7, 7); },
+  CHECK(names_in(*file_system) == Names{".owner-2", "latest", "step-3", "step-6"});
+  CHECK(load_newest(file_system) == 33);
+  CHECK(run(file_system, [&](Saver& saver, RankGroup& ranks) { save(saver, ranks, 7, 7); },
             {.run_id = "run", .keep = 0}) == kBothWell);
-  CHECK(names_in(*disk).size() == 5);
+  CHECK(names_in(*file_system).size() == 5);
 }
 
 TEST_CASE("a step that is saved again replaces the one that was there, with or without exchange") {
   for (const bool has_exchange : {true, false}) {
-    const auto disk = std::make_shared<FakeDisk>();
-    disk->set_has_exchange(has_exchange);
-    CHECK(run(disk, [&](Saver& saver, Ranks& ranks) {
+    const auto file_system = std::make_shared<FaultyFileSystem>();
+    file_system->set_has_exchange(has_exchange);
+    CHECK(run(file_system, [&](Saver& saver, RankGroup& ranks) {
             save(saver, ranks, 8, 1);
             save(saver, ranks, 8, 2);
           }) == kBothWell);
-    CHECK(names_in(*disk) == Names{".owner-1", "latest", "step-8"});
-    CHECK(load_newest(disk) == 2);
+    CHECK(names_in(*file_system) == Names{".owner-1", "latest", "step-8"});
+    CHECK(load_newest(file_system) == 2);
   }
 }
 
 TEST_CASE("a rank that fails at any stage fails all by name, and nothing is committed") {
   const auto fails_on = [](std::vector<int> bad, const std::string& stage) {
-    const auto disk = std::make_shared<FakeDisk>();
-    run(disk, [](Saver& saver, Ranks& ranks) { save(saver, ranks, 4, 1); });
-    const auto results = run(disk, [&](Saver& saver, Ranks& ranks) {
+    const auto file_system = std::make_shared<FaultyFileSystem>();
+    run(file_system, [](Saver& saver, RankGroup& ranks) { save(saver, ranks, 4, 1); });
+    const auto results = run(file_system, [&](Saver& saver, RankGroup& ranks) {
       const bool is_bad = std::find(bad.begin(), bad.end(), ranks.rank()) != bad.end();
       Save attempt = saver.begin(8, 1000);
-      Contribution mine;
-      attempt.stage("planning", [&] {
+      RankManifest mine;
+      attempt.run_phase("planning", [&] {
         if (is_bad && stage == "planning") throw Error("no plan");
       });
-      attempt.stage("writing", [&] {
+      attempt.run_phase("writing", [&] {
         if (is_bad && stage == "writing") throw std::bad_alloc();
-        const auto pieces = pieces_of(small_model(), ranks.rank(), ranks.size());
-        mine.files.push_back(write_pieces(*disk, attempt.folder(), ranks.rank(), pieces));
+        const auto chunks = pieces_of(small_model(), ranks.rank(), ranks.size());
+        mine.files.push_back(write_pieces(*file_system, attempt.directory(), ranks.rank(), chunks));
       });
       Manifest facts;
       if (is_bad && stage == "listing what was written") facts.must_equal["x"] = "\xff";
@@ -127,8 +128,8 @@ TEST_CASE("a rank that fails at any stage fails all by name, and nothing is comm
       const bool named = contains(results[0], fmt::format("rank {}: ", rank));
       CHECK(named == (std::find(bad.begin(), bad.end(), rank) != bad.end()));
     }
-    CHECK(names_in(*disk) == Names{".owner-2", "latest", "step-4"});
-    CHECK(load_newest(disk) == 1);
+    CHECK(names_in(*file_system) == Names{".owner-2", "latest", "step-4"});
+    CHECK(load_newest(file_system) == 1);
   };
   for (const char* const stage : {"planning", "writing", "listing what was written"}) {
     fails_on({0}, stage);
@@ -139,32 +140,33 @@ TEST_CASE("a rank that fails at any stage fails all by name, and nothing is comm
 
 TEST_CASE("a rank that is lost without a word fails the others, and nothing of it stays") {
   for (const int lost : {0, 1}) {
-    const auto disk = std::make_shared<FakeDisk>();
-    run(disk, [](Saver& saver, Ranks& ranks) { save(saver, ranks, 4, 1); });
-    const auto results = run(disk, [&](Saver& saver, Ranks& ranks) {
+    const auto file_system = std::make_shared<FaultyFileSystem>();
+    run(file_system, [](Saver& saver, RankGroup& ranks) { save(saver, ranks, 4, 1); });
+    const auto results = run(file_system, [&](Saver& saver, RankGroup& ranks) {
       Save attempt = saver.begin(8, 1000);
       if (ranks.rank() == lost) throw MachineEnd{};
-      attempt.stage("writing", [] {});
+      attempt.run_phase("writing", [] {});
     });
     CHECK(results[static_cast<size_t>(lost)] == "lost");
     CHECK(results[static_cast<size_t>(1 - lost)] == fmt::format("rank {} is lost", lost));
-    CHECK(load_newest(disk) == 1);
-    CHECK(run(disk, [](Saver& saver, Ranks& ranks) { save(saver, ranks, 8, 2); }) == kBothWell);
-    CHECK(temporary_names(*disk).empty());
+    CHECK(load_newest(file_system) == 1);
+    CHECK(run(file_system, [](Saver& saver, RankGroup& ranks) { save(saver, ranks, 8, 2); }) ==
+          kBothWell);
+    CHECK(temporary_names(*file_system).empty());
   }
 }
 
 TEST_CASE("ranks that are not at the same step or configuration are told apart") {
   const auto results = [](auto step, auto model) {
-    const auto disk = std::make_shared<FakeDisk>();
-    return run(disk, [&](Saver& saver, Ranks& ranks) {
+    const auto file_system = std::make_shared<FaultyFileSystem>();
+    return run(file_system, [&](Saver& saver, RankGroup& ranks) {
       Save attempt = saver.begin(step(ranks.rank()), 1000);
-      Contribution mine;
-      attempt.stage("writing", [&] {
+      RankManifest mine;
+      attempt.run_phase("writing", [&] {
         // In rank 0's folder, whatever this rank believes.
-        const auto pieces = pieces_of(small_model(), ranks.rank(), ranks.size());
-        const std::string folder = temporary_name(step(0), {saver.epoch(), 1});
-        mine.files.push_back(write_pieces(*disk, folder, ranks.rank(), pieces));
+        const auto chunks = pieces_of(small_model(), ranks.rank(), ranks.size());
+        const std::string directory = temporary_name(step(0), {saver.generation(), 1});
+        mine.files.push_back(write_pieces(*file_system, directory, ranks.rank(), chunks));
       });
       attempt.commit(mine, {.must_equal = {{"model", model(ranks.rank())}}});
     })[1];
@@ -177,40 +179,40 @@ TEST_CASE("ranks that are not at the same step or configuration are told apart")
 }
 
 TEST_CASE("what is missing of the model, or written twice, is not committed") {
-  const auto disk = std::make_shared<FakeDisk>();
+  const auto file_system = std::make_shared<FaultyFileSystem>();
   const auto attempt = [&](auto change) {
-    return run(disk, [&](Saver& saver, Ranks& ranks) {
+    return run(file_system, [&](Saver& saver, RankGroup& ranks) {
       Save one = saver.begin(8, 1000);
-      Contribution mine;
-      one.stage("writing", [&] {
-        auto pieces = pieces_of(small_model(), ranks.rank(), ranks.size());
-        if (ranks.rank() == 1) change(pieces);
-        mine.files.push_back(write_pieces(*disk, one.folder(), ranks.rank(), pieces));
+      RankManifest mine;
+      one.run_phase("writing", [&] {
+        auto chunks = pieces_of(small_model(), ranks.rank(), ranks.size());
+        if (ranks.rank() == 1) change(chunks);
+        mine.files.push_back(write_pieces(*file_system, one.directory(), ranks.rank(), chunks));
       });
       one.commit(mine, {}, small_model());
     })[1];
   };
-  CHECK(contains(attempt([](auto& pieces) { pieces.pop_back(); }),
+  CHECK(contains(attempt([](auto& chunks) { chunks.pop_back(); }),
                  "exp_avg of b: its pieces hold 2 of 5 elements of [5]; the first that none has "
                  "is 2"));
-  CHECK(contains(attempt([](auto& pieces) { pieces[0].range.begin -= 1; }),
+  CHECK(contains(attempt([](auto& chunks) { chunks[0].range.begin -= 1; }),
                  "have elements in common"));
-  CHECK(load_newest(disk) == -1);
-  CHECK(temporary_names(*disk).empty());
+  CHECK(load_newest(file_system) == -1);
+  CHECK(temporary_names(*file_system).empty());
 }
 
 TEST_CASE("files that no rank reports are listed, and those that several ranks write") {
-  const auto disk = std::make_shared<FakeDisk>();
+  const auto file_system = std::make_shared<FaultyFileSystem>();
   const std::string text = "0123456789";
-  const auto work = [&](Saver& saver, Ranks& ranks) {
+  const auto work = [&](Saver& saver, RankGroup& ranks) {
     Save one = saver.begin(8, 1000);
-    Contribution mine;
-    one.stage("writing", [&] {
-      const auto pieces = pieces_of(small_model(), ranks.rank(), ranks.size());
-      mine.files.push_back(write_pieces(*disk, one.folder(), ranks.rank(), pieces));
+    RankManifest mine;
+    one.run_phase("writing", [&] {
+      const auto chunks = pieces_of(small_model(), ranks.rank(), ranks.size());
+      mine.files.push_back(write_pieces(*file_system, one.directory(), ranks.rank(), chunks));
       if (ranks.rank() == 0) {
-        write_text(*disk, joined(one.folder(), "config.json"), "{}\n");
-        write_text(*disk, joined(one.folder(), "model.safetensors"), text);
+        write_text(*file_system, join_path(one.directory(), "config.json"), "{}\n");
+        write_text(*file_system, join_path(one.directory(), "model.safetensors"), text);
       }
       const int64_t offset = ranks.rank() == 0 ? 4 : 0, size = ranks.rank() == 0 ? 6 : 4;
       mine.parts.push_back({"model.safetensors", offset, size,
@@ -219,91 +221,92 @@ TEST_CASE("files that no rank reports are listed, and those that several ranks w
     });
     one.commit(mine, {.counters = {{"salt", int64_t{0}}}});
   };
-  CHECK(run(disk, work) == kBothWell);
-  const auto files = Reader(disk, "step-8").manifest().files;
+  CHECK(run(file_system, work) == kBothWell);
+  const auto files = CheckpointReader(file_system, "step-8").manifest().files;
   REQUIRE(files.size() == 4);
   CHECK(files[0] == StoredFile{"config.json", 3, crc32c("{}\n")});
   CHECK(files[1] == StoredFile{"model.safetensors", 10, crc32c(text)});
-  CHECK(load_newest(disk) == 0);
+  CHECK(load_newest(file_system) == 0);
 }
 
 TEST_CASE("a file that is not as its rank says is not committed") {
-  const auto disk = std::make_shared<FakeDisk>();
+  const auto file_system = std::make_shared<FaultyFileSystem>();
   const auto attempt = [&](auto change) {
-    return run(disk, [&](Saver& saver, Ranks& ranks) {
+    return run(file_system, [&](Saver& saver, RankGroup& ranks) {
       Save one = saver.begin(8, 1000);
-      Contribution mine;
-      one.stage("writing", [&] {
-        const auto pieces = pieces_of(small_model(), ranks.rank(), ranks.size());
-        mine.files.push_back(write_pieces(*disk, one.folder(), ranks.rank(), pieces));
-        if (ranks.rank() == 1) change(joined(one.folder(), one.piece_file_name()));
+      RankManifest mine;
+      one.run_phase("writing", [&] {
+        const auto chunks = pieces_of(small_model(), ranks.rank(), ranks.size());
+        mine.files.push_back(write_pieces(*file_system, one.directory(), ranks.rank(), chunks));
+        if (ranks.rank() == 1) change(join_path(one.directory(), one.chunk_file_name()));
       });
       one.commit(mine, {}, small_model());
     })[0];
   };
-  CHECK(contains(attempt([&](const std::string& file) { disk->bytes_of(file) += "x"; }),
+  CHECK(contains(attempt([&](const std::string& file) { file_system->bytes_of(file) += "x"; }),
                  "pieces-00001.safetensors has "));
-  CHECK(contains(attempt([&](const std::string& file) { disk->remove_file(file); }),
+  CHECK(contains(attempt([&](const std::string& file) { file_system->remove_file(file); }),
                  "pieces-00001.safetensors is not there, a rank has written it"));
-  CHECK(load_newest(disk) == -1);
+  CHECK(load_newest(file_system) == -1);
 }
 
 TEST_CASE("room is looked for before anything is written") {
-  const auto disk = std::make_shared<FakeDisk>();
-  disk->set_free_bytes(int64_t{5} << 20);
-  const auto results = run(disk, [&](Saver& saver, Ranks&) { (void)saver.begin(8, 1 << 20); });
+  const auto file_system = std::make_shared<FaultyFileSystem>();
+  file_system->set_free_bytes(int64_t{5} << 20);
+  const auto results =
+      run(file_system, [&](Saver& saver, RankGroup&) { (void)saver.begin(8, 1 << 20); });
   CHECK(results[1] ==
         "saving step 8: beginning failed: rank 0: /fake: a checkpoint takes 6.00 MiB and 5.00 MiB "
         "are free there");
   CHECK(results[0] == results[1]);
-  CHECK(names_in(*disk) == Names{".owner-1"});
+  CHECK(names_in(*file_system) == Names{".owner-1"});
 }
 
 TEST_CASE("an owner that was taken for dead cannot commit any more") {
-  const auto disk = std::make_shared<FakeDisk>();
-  OneRank one;
-  Saver old(disk, one, {.run_id = "old"});
+  const auto file_system = std::make_shared<FaultyFileSystem>();
+  SingleRankGroup one;
+  Saver old(file_system, one, {.run_id = "old"});
   Save attempt = old.begin(8, 1000);
-  const auto pieces = pieces_of(small_model(), 0, 1);
-  const Contribution mine{{write_pieces(*disk, attempt.folder(), 0, pieces, 1)}};
-  Saver fresh(disk, one, {.run_id = "fresh", .who = "process 7 on host"});
+  const auto chunks = pieces_of(small_model(), 0, 1);
+  const RankManifest mine{{write_pieces(*file_system, attempt.directory(), 0, chunks, 1)}};
+  Saver fresh(file_system, one, {.run_id = "fresh", .description = "process 7 on host"});
   CHECK(message_of<Error>([&] { attempt.commit(mine, {}); }) != "no exception");  // cleared away
   save(fresh, one, 8, 2);
   CHECK(
       message_of<Error>([&] { save(old, one, 9, 3); }) ==
       "saving step 9: beginning failed: rank 0: /fake is another run's by now (epoch 2: process 7 "
       "on host; this one has 1): nothing is saved there");
-  CHECK(load_newest(disk) == 2);
+  CHECK(load_newest(file_system) == 2);
 }
 
 TEST_CASE("an owner that is fenced off between its last byte and the rename does not rename") {
   // The new owner comes while the old one writes its manifest, and clears nothing yet.
-  const auto disk = std::make_shared<FakeDisk>();
-  OneRank one;
-  Saver old(disk, one, {.run_id = "old"});
+  const auto file_system = std::make_shared<FaultyFileSystem>();
+  SingleRankGroup one;
+  Saver old(file_system, one, {.run_id = "old"});
   Save attempt = old.begin(8, 1000);
-  const Contribution mine{
-      {write_pieces(*disk, attempt.folder(), 0, pieces_of(small_model(), 0, 1))}};
-  (void)Owner::take(disk, "somebody");
+  const RankManifest mine{
+      {write_pieces(*file_system, attempt.directory(), 0, pieces_of(small_model(), 0, 1))}};
+  (void)Owner::claim(file_system, "somebody");
   CHECK(
       contains(message_of<Error>([&] { attempt.commit(mine, {}); }),
                "saving step 8: committing failed: rank 0: /fake is another run's by now (epoch 2: "
                "somebody; this one has 1)"));
-  CHECK(load_newest(disk) == -1);
+  CHECK(load_newest(file_system) == -1);
 }
 
 TEST_CASE("any call of a save that fails leaves what was there, and the next save is well") {
   for (const bool again : {false, true}) {  // onto a step that is there
     const int64_t step = again ? 4 : 8;
     const auto prepared = [] {
-      const auto disk = std::make_shared<FakeDisk>();
-      run(disk, [](Saver& saver, Ranks& ranks) { save(saver, ranks, 4, 1); });
-      return disk;
+      const auto file_system = std::make_shared<FaultyFileSystem>();
+      run(file_system, [](Saver& saver, RankGroup& ranks) { save(saver, ranks, 4, 1); });
+      return file_system;
     };
     // One rank, so that call k is always the same one.
-    const auto saves = [&](const std::shared_ptr<FakeDisk>& disk, int64_t salt) {
-      OneRank one;
-      Saver saver(disk, one, {.run_id = "run"});
+    const auto saves = [&](const std::shared_ptr<FaultyFileSystem>& file_system, int64_t salt) {
+      SingleRankGroup one;
+      Saver saver(file_system, one, {.run_id = "run"});
       return save(saver, one, step, salt);
     };
     auto counted = prepared();
@@ -313,48 +316,49 @@ TEST_CASE("any call of a save that fails leaves what was there, and the next sav
     CHECK(calls > 20);
     for (int64_t call = 1; call <= calls; ++call) {
       for (const int error : {ENOSPC, EDQUOT, EIO}) {
-        const auto disk = prepared();
-        disk->set_fault(FakeDisk::Fault{call, Kind::kError, error});
+        const auto file_system = prepared();
+        file_system->set_fault(FaultyFileSystem::Fault{call, Kind::kError, error});
         std::string said;
-        Committed done;
+        CommitResult done;
         try {
-          done = saves(disk, 2);
+          done = saves(file_system, 2);
         } catch (const Error& failed) {
           said = failed.what();
         }
-        disk->set_fault({});
+        file_system->set_fault({});
         // Either it says what failed, or it stands with a warning.
         CHECK((!said.empty() || !done.warnings.empty()));
-        const int64_t loaded = load_newest(disk);
+        const int64_t loaded = load_newest(file_system);
         if (said.empty()) CHECK(loaded == 2);
         CHECK((loaded == 1 || loaded == 2));
-        CHECK(saves(disk, 3).warnings.empty());
-        CHECK(load_newest(disk) == 3);
-        CHECK(temporary_names(*disk).empty());
+        CHECK(saves(file_system, 3).warnings.empty());
+        CHECK(load_newest(file_system) == 3);
+        CHECK(temporary_names(*file_system).empty());
       }
     }
   }
 }
 
 TEST_CASE("short writes change nothing") {
-  const auto disk = std::make_shared<FakeDisk>();
-  OneRank one;
-  Saver saver(disk, one, {.run_id = "run"});
+  const auto file_system = std::make_shared<FaultyFileSystem>();
+  SingleRankGroup one;
+  Saver saver(file_system, one, {.run_id = "run"});
   for (int64_t call = 1; call < 40; ++call) {
-    disk->set_fault(FakeDisk::Fault{call, Kind::kShort, 0});
+    file_system->set_fault(FaultyFileSystem::Fault{call, Kind::kShort, 0});
     save(saver, one, 8, call);
-    CHECK(load_newest(disk) == call);
+    CHECK(load_newest(file_system) == call);
   }
 }
 
 TEST_CASE("something in the way of a checkpoint's name is told") {
-  const auto disk = std::make_shared<FakeDisk>();
-  write_text(*disk, "step-8", "mine");
-  const auto results = run(disk, [&](Saver& saver, Ranks& ranks) { save(saver, ranks, 8, 1); });
+  const auto file_system = std::make_shared<FaultyFileSystem>();
+  write_text(*file_system, "step-8", "mine");
+  const auto results =
+      run(file_system, [&](Saver& saver, RankGroup& ranks) { save(saver, ranks, 8, 1); });
   CHECK(results[1] ==
         "saving step 8: committing failed: rank 0: /fake/step-8 is in the way: it is "
         "no folder");
-  CHECK(names_in(*disk) == Names{".owner-1", "step-8"});
+  CHECK(names_in(*file_system) == Names{".owner-1", "step-8"});
 }
 
 }  // namespace zeroth::checkpoint

@@ -16,35 +16,35 @@ Counters engines() {
           {"not_finite.in_one", int64_t{0}}};
 }
 
-std::string complaint(const std::string& key, const Counter& value) {
+std::string message(const std::string& key, const Counter& value) {
   Counters counters = engines();
   counters[key] = value;
-  return complaint_about(counters, 8);
+  return validation_error(counters, 8);
 }
 
 }  // namespace
 
 TEST_CASE("counters of an engine fit each other and the step") {
-  CHECK(complaint_about(engines(), 8).empty());
-  CHECK(complaint_about({}, 8).empty());
-  CHECK(complaint_about(engines(), 9) ==
+  CHECK(validation_error(engines(), 8).empty());
+  CHECK(validation_error({}, 8).empty());
+  CHECK(validation_error(engines(), 9) ==
         "counters.steps is 8, expected an integer in 9..9, as step is 9");
-  CHECK(complaint("applied_updates", int64_t{9}) ==
+  CHECK(message("applied_updates", int64_t{9}) ==
         "counters.applied_updates is 9, expected an integer in 0..8, as step is 8");
-  CHECK(complaint("applied_updates", std::numeric_limits<int64_t>::max())
+  CHECK(message("applied_updates", std::numeric_limits<int64_t>::max())
             .starts_with("counters.applied_updates is 9223372036854775807, expected"));
-  CHECK(complaint("applied_updates", std::string("7")) ==
+  CHECK(message("applied_updates", std::string("7")) ==
         "counters.applied_updates is \"7\", expected an integer in 0..8, as step is 8");
-  CHECK(complaint("loss_scale.last_overflow", int64_t{-2}) != "");
-  CHECK(complaint("not_finite.in_one", int64_t{2}) ==
+  CHECK(message("loss_scale.last_overflow", int64_t{-2}) != "");
+  CHECK(message("not_finite.in_one", int64_t{2}) ==
         "counters.not_finite.in_one is 2, expected an integer in 0..1");
-  CHECK(complaint("loss_scale.scale", 0.0) ==
+  CHECK(message("loss_scale.scale", 0.0) ==
         "counters.loss_scale.scale is 0, expected a number above 0");
 }
 
 TEST_CASE("what programs count may be anything") {
-  CHECK(complaint("client.steps", int64_t{-5}).empty());
-  CHECK(complaint("data.sample", std::numeric_limits<int64_t>::max()).empty());
+  CHECK(message("client.steps", int64_t{-5}).empty());
+  CHECK(message("data.sample", std::numeric_limits<int64_t>::max()).empty());
 }
 
 }  // namespace zeroth::checkpoint

@@ -10,17 +10,17 @@
 namespace zeroth::checkpoint {
 namespace {
 
-Piece part(const Shape& shape, const Box& box, const Range& range) {
+TensorChunk part(const Shape& shape, const ChunkBounds& box, const ElementRange& range) {
   return {"w", "master", "F32", shape, box, range};
 }
 
-std::vector<std::string> complaints(const std::vector<Piece>& pieces,
-                                    const std::vector<WholeState>& expected = {}) {
+std::vector<std::string> errors(const std::vector<TensorChunk>& chunks,
+                                const std::vector<ExpectedState>& expected = {}) {
   std::vector<StoredFile> files;
-  for (const Piece& piece : pieces) {
-    files.push_back({"file-" + std::to_string(files.size()), 0, 0, {{piece, 0, 0}}});
+  for (const TensorChunk& chunk : chunks) {
+    files.push_back({"file-" + std::to_string(files.size()), 0, 0, {{chunk, 0, 0}}});
   }
-  return coverage_complaints(files, expected);
+  return coverage_errors(files, expected);
 }
 
 using Lines = std::vector<std::string>;
@@ -29,66 +29,66 @@ using Lines = std::vector<std::string>;
 
 TEST_CASE("boxes and ranges that make up a tensor are complete") {
   const Shape shape{4, 6};
-  const Box left{{0, 0}, {4, 3}}, right{{0, 3}, {4, 6}}, whole = Box::whole(shape);
-  CHECK(complaints({part(shape, whole, {0, 24})}) == Lines{});
-  CHECK(complaints({part(shape, whole, {7, 24}), part(shape, whole, {0, 7})}) == Lines{});
-  CHECK(complaints({part(shape, left, {0, 12}), part(shape, right, {5, 12}),
-                    part(shape, right, {0, 5})}) == Lines{});
-  CHECK(complaints({part({}, {}, {0, 1})}) == Lines{});
-  CHECK(complaints({part({0, 3}, Box::whole({0, 3}), {0, 0})}) == Lines{});
+  const ChunkBounds left{{0, 0}, {4, 3}}, right{{0, 3}, {4, 6}}, whole = ChunkBounds::full(shape);
+  CHECK(errors({part(shape, whole, {0, 24})}) == Lines{});
+  CHECK(errors({part(shape, whole, {7, 24}), part(shape, whole, {0, 7})}) == Lines{});
+  CHECK(errors({part(shape, left, {0, 12}), part(shape, right, {5, 12}),
+                part(shape, right, {0, 5})}) == Lines{});
+  CHECK(errors({part({}, {}, {0, 1})}) == Lines{});
+  CHECK(errors({part({0, 3}, ChunkBounds::full({0, 3}), {0, 0})}) == Lines{});
 }
 
 TEST_CASE("pieces without elements are no hole and no overlap") {
   const Shape shape{12};
-  const Box whole = Box::whole(shape);
-  CHECK(complaints({part(shape, whole, {0, 5}), part(shape, whole, {5, 5}),
-                    part(shape, whole, {5, 12}), part(shape, whole, {12, 12})}) == Lines{});
+  const ChunkBounds whole = ChunkBounds::full(shape);
+  CHECK(errors({part(shape, whole, {0, 5}), part(shape, whole, {5, 5}), part(shape, whole, {5, 12}),
+                part(shape, whole, {12, 12})}) == Lines{});
 }
 
 TEST_CASE("a hole is told with the first element that is missing") {
   const Shape shape{4, 6};
-  const Box whole = Box::whole(shape), right{{0, 3}, {4, 6}};
-  CHECK(complaints({part(shape, whole, {0, 7}), part(shape, whole, {8, 24})}) ==
+  const ChunkBounds whole = ChunkBounds::full(shape), right{{0, 3}, {4, 6}};
+  CHECK(errors({part(shape, whole, {0, 7}), part(shape, whole, {8, 24})}) ==
         Lines{"master of w: its pieces hold 23 of 24 elements of [4, 6]; the first that none has "
               "is 7"});
-  CHECK(complaints({part(shape, right, {0, 12})}) ==
+  CHECK(errors({part(shape, right, {0, 12})}) ==
         Lines{"master of w: its pieces hold 12 of 24 elements of [4, 6]; the first that none has "
               "is 0"});
 }
 
 TEST_CASE("two pieces with one element are told with their files") {
   const Shape shape{4, 6};
-  const Box whole = Box::whole(shape), left{{0, 0}, {4, 3}}, middle{{1, 2}, {2, 5}};
-  CHECK(complaints({part(shape, whole, {0, 8}), part(shape, whole, {7, 24})}) ==
+  const ChunkBounds whole = ChunkBounds::full(shape), left{{0, 0}, {4, 3}}, middle{{1, 2}, {2, 5}};
+  CHECK(errors({part(shape, whole, {0, 8}), part(shape, whole, {7, 24})}) ==
         Lines{"master of w: [0:4,0:6](0:8) in file-0 and [0:4,0:6](7:24) in file-1 have elements "
               "in common"});
-  CHECK(complaints({part(shape, middle, {0, 3}), part(shape, left, {0, 12})}).size() == 1);
-  CHECK(complaints({part(shape, whole, {0, 24}), part(shape, whole, {0, 24})}).size() == 1);
+  CHECK(errors({part(shape, middle, {0, 3}), part(shape, left, {0, 12})}).size() == 1);
+  CHECK(errors({part(shape, whole, {0, 24}), part(shape, whole, {0, 24})}).size() == 1);
   // The boxes meet, the ranges do not.
-  CHECK(complaints({part(shape, middle, {1, 3}), part(shape, left, {0, 12})})[0].find("hold 14") !=
+  CHECK(errors({part(shape, middle, {1, 3}), part(shape, left, {0, 12})})[0].find("hold 14") !=
         std::string::npos);
 }
 
 TEST_CASE("pieces of one state with another shape or dtype are told") {
-  Piece other = part({4, 6}, Box::whole({4, 6}), {0, 24});
+  TensorChunk other = part({4, 6}, ChunkBounds::full({4, 6}), {0, 24});
   other.dtype = "BF16";
-  CHECK(complaints({part({4, 6}, Box::whole({4, 6}), {0, 12}), other}) ==
+  CHECK(errors({part({4, 6}, ChunkBounds::full({4, 6}), {0, 12}), other}) ==
         Lines{"master of w: F32 [4, 6] in file-0, BF16 [4, 6] in file-1"});
 }
 
 TEST_CASE("what the model has and no rank wrote is told, and what no model has") {
   const Shape shape{6};
-  const Piece master = part(shape, Box::whole(shape), {0, 6});
-  const std::vector<WholeState> model = {{"w", "master", "F32", shape},
-                                         {"w", "exp_avg", "F32", shape},
-                                         {"nothing", "master", "F32", {0}}};
-  CHECK(complaints({master}, model) == Lines{"exp_avg of w: no rank has a piece of it"});
-  Piece more = master;
+  const TensorChunk master = part(shape, ChunkBounds::full(shape), {0, 6});
+  const std::vector<ExpectedState> model = {{"w", "master", "F32", shape},
+                                            {"w", "exp_avg", "F32", shape},
+                                            {"nothing", "master", "F32", {0}}};
+  CHECK(errors({master}, model) == Lines{"exp_avg of w: no rank has a piece of it"});
+  TensorChunk more = master;
   more.state = "momentum";
-  CHECK(complaints({more}, {{"w", "master", "F32", shape}}) ==
+  CHECK(errors({more}, {{"w", "master", "F32", shape}}) ==
         Lines{"master of w: no rank has a piece of it",
               "momentum of w: [0:6](0:6) in file-0 is no piece of the model"});
-  CHECK(complaints({master}, {{"w", "master", "F32", {2, 3}}}) ==
+  CHECK(errors({master}, {{"w", "master", "F32", {2, 3}}}) ==
         Lines{"master of w: F32 [6], expected F32 [2, 3]"});
 }
 
@@ -100,22 +100,22 @@ TEST_CASE("any pieces of a small tensor are judged as by counting each element")
   int good = 0;
   for (int trial = 0; trial < 3000; ++trial) {
     const Shape shape{1 + below(3), 1 + below(3), 1 + below(3)};
-    std::vector<Piece> pieces;
+    std::vector<TensorChunk> chunks;
     std::vector<int> counts(static_cast<size_t>(shape[0] * shape[1] * shape[2]), 0);
     for (int64_t i = 0, number = 1 + below(4); i < number; ++i) {
-      Box box = Box::whole(shape);
+      ChunkBounds box = ChunkBounds::full(shape);
       const auto dimension = static_cast<size_t>(below(3));
       box.begin[dimension] = below(shape[dimension]);
       box.end[dimension] =
           box.begin[dimension] + 1 + below(shape[dimension] - box.begin[dimension]);
       const int64_t begin = below(box.elements());
-      pieces.push_back(part(shape, box, {begin, begin + 1 + below(box.elements() - begin)}));
-      for (int64_t e = pieces.back().range.begin; e < pieces.back().range.end; ++e) {
+      chunks.push_back(part(shape, box, {begin, begin + 1 + below(box.elements() - begin)}));
+      for (int64_t e = chunks.back().range.begin; e < chunks.back().range.end; ++e) {
         ++counts[static_cast<size_t>(global_of(shape, box, e))];
       }
     }
     const auto fault = std::find_if(counts.begin(), counts.end(), [](int n) { return n != 1; });
-    const Lines said = complaints(pieces);
+    const Lines said = errors(chunks);
     REQUIRE(said.size() == (fault == counts.end() ? 0 : 1));
     if (fault == counts.end()) {
       ++good;
@@ -130,19 +130,19 @@ TEST_CASE("any pieces of a small tensor are judged as by counting each element")
 
 TEST_CASE("verify_cost: columns, single elements and one huge column are judged in one look each") {
   constexpr int64_t kColumns = 20'000;
-  std::vector<Piece> columns, elements;
+  std::vector<TensorChunk> columns, elements;
   for (int64_t i = 0; i < kColumns; ++i) {
     columns.push_back(part({2, kColumns}, {{0, i}, {2, i + 1}}, {0, 2}));
     elements.push_back(part({kColumns}, {{0}, {kColumns}}, {i, i + 1}));
   }
-  CHECK(complaints(columns) == Lines{});
-  CHECK(complaints(elements) == Lines{});
+  CHECK(errors(columns) == Lines{});
+  CHECK(errors(elements) == Lines{});
   columns.pop_back();
-  CHECK(complaints(columns)[0].ends_with("the first that none has is 19999"));
+  CHECK(errors(columns)[0].ends_with("the first that none has is 19999"));
   columns.push_back(columns[7]);
-  CHECK(complaints(columns)[0].ends_with("[0:2,7:8](0:2) in file-19999 have elements in common"));
+  CHECK(errors(columns)[0].ends_with("[0:2,7:8](0:2) in file-19999 have elements in common"));
   constexpr int64_t kRows = int64_t{1} << 40;
-  CHECK(complaints({part({kRows, 2}, {{0, 0}, {kRows, 1}}, {0, kRows})})[0].ends_with(
+  CHECK(errors({part({kRows, 2}, {{0, 0}, {kRows, 1}}, {0, kRows})})[0].ends_with(
       "its pieces hold 1099511627776 of 2199023255552 elements of [1099511627776, 2]; the first "
       "that "
       "none has is 1"));

@@ -2,22 +2,22 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/checkpoint/fake_disk.h"
+#include "tests/checkpoint/faulty_file_system.h"
 
 namespace zeroth::checkpoint {
 namespace {
 
 std::string program_of(const std::vector<std::string>& names) {
-  FakeDisk disk;
-  disk.make_folder("c");
+  FaultyFileSystem file_system;
+  file_system.create_directory("c");
   for (const std::string& name : names) {
     if (name.ends_with('/')) {
-      disk.make_folder("c/" + name.substr(0, name.size() - 1));
+      file_system.create_directory("c/" + name.substr(0, name.size() - 1));
     } else {
-      write_text(disk, "c/" + name, "");
+      write_text(file_system, "c/" + name, "");
     }
   }
-  const auto found = find_foreign(disk, "c");
+  const auto found = find_foreign(file_system, "c");
   return found ? found->program : "none";
 }
 

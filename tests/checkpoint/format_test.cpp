@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "checkpoint/real_disk.h"
+#include "checkpoint/posix_file_system.h"
 #include "checkpoint/verify.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/temp_folder.h"
@@ -28,7 +28,7 @@ std::string python_of_page() {
 }
 
 // Of a whole state of the example in tests/checkpoint/fixtures.
-std::vector<float> read_example(Reader& reader, const std::string& state) {
+std::vector<float> read_example(CheckpointReader& reader, const std::string& state) {
   const auto bytes = reader.read_whole("w", state);
   std::vector<float> values(bytes.size() / sizeof(float));
   std::memcpy(values.data(), bytes.data(), bytes.size());
@@ -38,8 +38,8 @@ std::vector<float> read_example(Reader& reader, const std::string& state) {
 }  // namespace
 
 TEST_CASE("a checkpoint that a script wrote by the page alone is read") {
-  const fs::path folder = ZEROTH_SOURCE_DIR "/tests/checkpoint/fixtures/step-8";
-  Reader reader = Reader::open(folder);
+  const fs::path directory = ZEROTH_SOURCE_DIR "/tests/checkpoint/fixtures/step-8";
+  CheckpointReader reader = CheckpointReader::open(directory);
   std::vector<float> expected;
   for (int i = 0; i < 24; ++i) expected.push_back(static_cast<float>(i) + 0.5F);
   CHECK(read_example(reader, "master") == expected);
@@ -50,9 +50,9 @@ TEST_CASE("a checkpoint that a script wrote by the page alone is read") {
   CHECK(std::get<int64_t>(counters.at("samples")) == 64);
   CHECK(std::get<double>(counters.at("loss")) == 0.1);
   CHECK(std::isinf(std::get<double>(counters.at("best"))));
-  const auto disk = RealDisk::find(folder);
-  CHECK(verify(*disk, "").complaints.empty());
-  CHECK(verify(*disk, "").unlisted.empty());
+  const auto file_system = PosixFileSystem::find(directory);
+  CHECK(verify(*file_system, "").errors.empty());
+  CHECK(verify(*file_system, "").unlisted.empty());
 }
 
 TEST_CASE("the lines of Python in the page read what was saved, and check it") {
@@ -60,14 +60,14 @@ TEST_CASE("the lines of Python in the page read what was saved, and check it") {
     MESSAGE("skipped: there is no python3");
     return;
   }
-  const TempFolder folder;
-  OneRank one;
-  Saver saver(RealDisk::make(folder / "c"), one, {.run_id = "run"});
+  const TempFolder directory;
+  SingleRankGroup one;
+  Saver saver(PosixFileSystem::make(directory / "c"), one, {.run_id = "run"});
   save(saver, one, 8, 3);
   const std::string code = python_of_page();
   REQUIRE(code.find("def read_pieces") != code.npos);
   REQUIRE(code.find("def manifest_is_whole") != code.npos);
-  folder.write("page.py", code + R"(
+  directory.write("page.py", code + R"(
 folder = __import__("sys").argv[1]
 assert manifest_is_whole(folder)
 [(begin, end, part, numbers)] = read_pieces(folder, "a", "exp_avg")
@@ -84,13 +84,13 @@ for file in json.load(open(folder + "/zeroth/manifest.json"))["files"]:
     header = json.loads(data[8 : 8 + length])
     assert header["a|exp_avg|0:6,0:4|0:24"]["shape"] == [24]
 )");
-  const std::string python = "python3 -B " + (folder / "page.py").string() + " ";
-  CHECK(std::system((python + (folder / "c/step-8").string()).c_str()) == 0);
-  const std::string manifest = folder / "c/step-8/zeroth/manifest.json";
+  const std::string python = "python3 -B " + (directory / "page.py").string() + " ";
+  CHECK(std::system((python + (directory / "c/step-8").string()).c_str()) == 0);
+  const std::string manifest = directory / "c/step-8/zeroth/manifest.json";
   std::string text = zeroth::read_text(fs::path(manifest));
   text[10] = static_cast<char>(text[10] ^ 1);
   zeroth::write_text(manifest, text);
-  CHECK(std::system((python + (folder / "c/step-8").string() + " 2>/dev/null").c_str()) != 0);
+  CHECK(std::system((python + (directory / "c/step-8").string() + " 2>/dev/null").c_str()) != 0);
 }
 
 }  // namespace zeroth::checkpoint

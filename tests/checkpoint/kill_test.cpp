@@ -9,30 +9,34 @@
 #include <csignal>
 
 #include "checkpoint/commit.h"
-#include "checkpoint/real_disk.h"
-#include "tests/checkpoint/rank_group.h"
+#include "checkpoint/posix_file_system.h"
 #include "tests/checkpoint/small_run.h"
+#include "tests/checkpoint/thread_rank_group.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::checkpoint {
 namespace {
 
 // Counts the calls of this process that change or sync something, and kills it at one of them.
-class KillingDisk : public Disk {
+class KillingDisk : public FileSystem {
  public:
   KillingDisk(const std::filesystem::path& path, int64_t last, int64_t* calls)
-      : disk_(RealDisk::make(path)), last_(last), calls_(calls) {}
+      : file_system_(PosixFileSystem::make(path)), last_(last), calls_(calls) {}
 
-  const std::filesystem::path& path() const override { return disk_->path(); }
-  std::unique_ptr<NewFile> create(const std::string& name, int64_t size) override {
+  const std::filesystem::path& path() const override { return file_system_->path(); }
+  std::unique_ptr<WritableFile> create(const std::string& name, int64_t size) override {
     return std::make_unique<File>(*this, before()->create(name, size));
   }
-  std::unique_ptr<NewFile> join(const std::string& name) override {
-    return std::make_unique<File>(*this, disk_->join(name));
+  std::unique_ptr<WritableFile> open_shared(const std::string& name) override {
+    return std::make_unique<File>(*this, file_system_->open_shared(name));
   }
-  std::unique_ptr<OldFile> open(const std::string& name) override { return disk_->open(name); }
-  void make_folder(const std::string& name) override { before()->make_folder(name); }
-  std::vector<Entry> list(const std::string& folder) override { return disk_->list(folder); }
+  std::unique_ptr<RandomAccessFile> open(const std::string& name) override {
+    return file_system_->open(name);
+  }
+  void create_directory(const std::string& name) override { before()->create_directory(name); }
+  std::vector<DirectoryEntry> list(const std::string& directory) override {
+    return file_system_->list(directory);
+  }
   void rename(const std::string& from, const std::string& to) override {
     before()->rename(from, to);
   }
@@ -40,49 +44,50 @@ class KillingDisk : public Disk {
     return before()->exchange(one, other);
   }
   void remove_file(const std::string& name) override { before()->remove_file(name); }
-  void remove_folder(const std::string& name) override { before()->remove_folder(name); }
-  void sync_folder(const std::string& name) override { before()->sync_folder(name); }
+  void remove_directory(const std::string& name) override { before()->remove_directory(name); }
+  void sync_directory(const std::string& name) override { before()->sync_directory(name); }
   void sync_file(const std::string& name) override { before()->sync_file(name); }
-  int64_t free_bytes() override { return disk_->free_bytes(); }
+  int64_t free_bytes() override { return file_system_->free_bytes(); }
 
  private:
-  class File : public NewFile {
+  class File : public WritableFile {
    public:
-    File(KillingDisk& disk, std::unique_ptr<NewFile> file) : disk_(disk), file_(std::move(file)) {}
+    File(KillingDisk& file_system, std::unique_ptr<WritableFile> file)
+        : file_system_(file_system), file_(std::move(file)) {}
     // Killed in the middle of the bytes: half of them are written.
     size_t write(std::span<const std::byte> bytes, int64_t offset) override {
-      if (disk_.is_last()) (void)file_->write(bytes.first((bytes.size() + 1) / 2), offset);
-      disk_.before();
+      if (file_system_.is_last()) (void)file_->write(bytes.first((bytes.size() + 1) / 2), offset);
+      file_system_.before();
       return file_->write(bytes, offset);
     }
     void sync() override {
-      disk_.before();
+      file_system_.before();
       file_->sync();
     }
     void close() override {
-      disk_.before();
+      file_system_.before();
       file_->close();
     }
 
    private:
-    KillingDisk& disk_;
-    std::unique_ptr<NewFile> file_;
+    KillingDisk& file_system_;
+    std::unique_ptr<WritableFile> file_;
   };
 
   bool is_last() const { return *calls_ + 1 == last_; }
-  Disk* before() {
+  FileSystem* before() {
     if (is_last()) ::raise(SIGKILL);
     ++*calls_;
-    return disk_.get();
+    return file_system_.get();
   }
 
-  std::unique_ptr<RealDisk> disk_;
+  std::unique_ptr<PosixFileSystem> file_system_;
   int64_t last_;
   int64_t* calls_;
 };
 
 // Two processes that are connected.
-class ForkedRank : public Ranks {
+class ForkedRank : public RankGroup {
  public:
   ForkedRank(int rank, int socket) : rank_(rank), socket_(socket) {}
   int rank() const override { return rank_; }
@@ -129,10 +134,10 @@ Outcome save_forked(const std::filesystem::path& path, int64_t step, int64_t sal
     if (children[rank] != 0) continue;
     ::close(ends[1 - rank]);
     try {
-      const auto disk = std::make_shared<KillingDisk>(
+      const auto file_system = std::make_shared<KillingDisk>(
           path, static_cast<int>(rank) == victim ? call : 0, &calls[rank]);
       ForkedRank ranks(static_cast<int>(rank), ends[rank]);
-      Saver saver(disk, ranks, {.run_id = "run"});
+      Saver saver(file_system, ranks, {.run_id = "run"});
       save(saver, ranks, step, salt);
     } catch (const Error&) {
       ::_exit(1);
@@ -155,8 +160,8 @@ Outcome save_forked(const std::filesystem::path& path, int64_t step, int64_t sal
 }
 
 void prepare(const std::filesystem::path& path) {
-  OneRank one;
-  Saver saver(RealDisk::make(path), one, {.run_id = "run"});
+  SingleRankGroup one;
+  Saver saver(PosixFileSystem::make(path), one, {.run_id = "run"});
   save(saver, one, 4, 1);
   save(saver, one, 8, 2);
 }
@@ -174,19 +179,19 @@ TEST_CASE("either of two writing processes may be killed at any call of its own"
     CHECK(whole.calls[1] > 6);
     for (const int victim : {0, 1}) {
       for (int64_t call = 1; call <= whole.calls[static_cast<size_t>(victim)]; ++call) {
-        const TempFolder folder;
-        prepare(folder / "c");
-        const Outcome outcome = save_forked(folder / "c", step, 3, victim, call);
+        const TempFolder directory;
+        prepare(directory / "c");
+        const Outcome outcome = save_forked(directory / "c", step, 3, victim, call);
         CHECK(outcome.status[static_cast<size_t>(victim)] == -SIGKILL);
         CHECK(outcome.status[static_cast<size_t>(1 - victim)] == 1);
-        const std::shared_ptr<Disk> disk = RealDisk::find(folder / "c");
-        const int64_t loaded = load_newest(disk);
+        const std::shared_ptr<FileSystem> file_system = PosixFileSystem::find(directory / "c");
+        const int64_t loaded = load_newest(file_system);
         CHECK((loaded == 2 || (loaded == 3 && victim == 0)));
-        OneRank one;
-        Saver saver(disk, one, {.run_id = "run"});
+        SingleRankGroup one;
+        Saver saver(file_system, one, {.run_id = "run"});
         save(saver, one, step + 1, 4);
-        CHECK(load_newest(disk) == 4);
-        CHECK(temporary_names(*disk).empty());
+        CHECK(load_newest(file_system) == 4);
+        CHECK(temporary_names(*file_system).empty());
         ++kills;
       }
     }
@@ -196,15 +201,15 @@ TEST_CASE("either of two writing processes may be killed at any call of its own"
 
 TEST_CASE("two runs that save into one folder at once do not mix") {
   // Each believes that it is alone; the one that came first is told that it is not.
-  const TempFolder folder;
-  OneRank one;
-  Saver first(RealDisk::make(folder.path()), one, {.run_id = "first"});
+  const TempFolder directory;
+  SingleRankGroup one;
+  Saver first(PosixFileSystem::make(directory.path()), one, {.run_id = "first"});
   save(first, one, 8, 1);
-  Saver second(RealDisk::make(folder.path()), one, {.run_id = "second"});
+  Saver second(PosixFileSystem::make(directory.path()), one, {.run_id = "second"});
   save(second, one, 8, 2);
   CHECK(message_of<Error>([&] { save(first, one, 12, 3); }).find("is another run's by now") !=
         std::string::npos);
-  CHECK(load_newest(RealDisk::find(folder.path())) == 2);
+  CHECK(load_newest(PosixFileSystem::find(directory.path())) == 2);
 }
 
 }  // namespace zeroth::checkpoint

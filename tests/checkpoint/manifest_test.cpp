@@ -8,7 +8,7 @@
 
 #include "base/crc32c.h"
 #include "base/json.h"
-#include "tests/checkpoint/fake_disk.h"
+#include "tests/checkpoint/faulty_file_system.h"
 #include "tests/checkpoint/stored.h"
 #include "tests/support/temp_folder.h"
 
@@ -32,41 +32,41 @@ Manifest example() {
                                  {"schedule", "cosine"},
                                  {"least", std::numeric_limits<int64_t>::min() + 1}},
                     .layout = {{"stage", "3"}}};
-  const Piece piece{"w", "exp_avg", "F32", {5, 7}, {{1, 2}, {4, 6}}, {3, 11}};
+  const TensorChunk chunk{"w", "exp_avg", "F32", {5, 7}, {{1, 2}, {4, 6}}, {3, 11}};
   manifest.files.push_back({"config.json", 7, 0xabcdef01});
   manifest.files.push_back(
-      {"zeroth/pieces-00000.safetensors", 1000, 0x1, {{piece, 100, 0x2}, {piece, 200, 0x3}}});
+      {"zeroth/pieces-00000.safetensors", 1000, 0x1, {{chunk, 100, 0x2}, {chunk, 200, 0x3}}});
   return manifest;
 }
 
 // A manifest with another text in it, and the CRC that belongs to it.
 std::string changed(const std::string& what, const std::string& by) {
-  std::string text = text_of(example());
+  std::string text = to_string(example());
   const size_t at = text.find(what);
   REQUIRE(at != text.npos);
   text.replace(at, what.size(), by);
   text.resize(text.size() - 25);
-  return text + "  \"crc32c\": \"" + crc_text(crc32c(text)) + "\"\n}\n";
+  return text + "  \"crc32c\": \"" + format_crc(crc32c(text)) + "\"\n}\n";
 }
 
 std::string refused(const std::string& what, const std::string& by) {
-  return message_of<Damaged>([&] { (void)parse_manifest(changed(what, by), "M"); });
+  return message_of<CorruptCheckpoint>([&] { (void)parse_manifest(changed(what, by), "M"); });
 }
 
 }  // namespace
 
 TEST_CASE("a manifest comes back as it was, numbers bit by bit") {
   const Manifest manifest = example();
-  const std::string text = text_of(manifest);
+  const std::string text = to_string(manifest);
   const Manifest again = parse_manifest(text, "M");
   CHECK(again == manifest);
   CHECK(std::signbit(std::get<double>(again.counters.at("zero"))));
-  CHECK(text_of(again) == text);
+  CHECK(to_string(again) == text);
   Manifest nan = manifest;
   nan.counters = {{"nan", std::numeric_limits<double>::quiet_NaN()}};
-  CHECK(std::isnan(std::get<double>(parse_manifest(text_of(nan), "M").counters.at("nan"))));
+  CHECK(std::isnan(std::get<double>(parse_manifest(to_string(nan), "M").counters.at("nan"))));
   Manifest empty;
-  CHECK(parse_manifest(text_of(empty), "M") == empty);
+  CHECK(parse_manifest(to_string(empty), "M") == empty);
 }
 
 TEST_CASE("doubles come back bit by bit") {
@@ -78,35 +78,35 @@ TEST_CASE("doubles come back bit by bit") {
     std::memcpy(&value, &bits, sizeof(value));
     if (!std::isnan(value)) manifest.counters[std::to_string(i)] = value;
   }
-  CHECK(parse_manifest(text_of(manifest), "M") == manifest);
+  CHECK(parse_manifest(to_string(manifest), "M") == manifest);
 }
 
 TEST_CASE("a manifest is JSON whose last line but one is the CRC of all before it") {
-  const std::string text = text_of(example());
-  const auto tree = own_json(text);
+  const std::string text = to_string(example());
+  const auto tree = parse_trusted_json(text);
   CHECK(tree["format"] == "zeroth checkpoint");
   CHECK(tree["version"] == 1);
   CHECK(tree["files"][1]["pieces"][0]["tensor"] == "w");
   CHECK(tree["files"][1]["pieces"][0]["begin"][1] == 2);
-  CHECK(tree["crc32c"] == crc_text(crc32c(std::string_view(text).substr(0, text.size() - 25))));
+  CHECK(tree["crc32c"] == format_crc(crc32c(std::string_view(text).substr(0, text.size() - 25))));
   CHECK(manifest_crc(text) == parse_crc(tree["crc32c"].get<std::string>()));
 }
 
 TEST_CASE("any byte that changes, and any end that is missing, is noticed") {
-  const std::string text = text_of(example());
+  const std::string text = to_string(example());
   for (size_t i = 0; i < text.size(); ++i) {
     std::string other = text;
     other[i] = static_cast<char>(other[i] ^ 4);
-    CHECK_THROWS_AS((void)parse_manifest(other, "M"), Damaged);
-    CHECK_THROWS_AS((void)parse_manifest(text.substr(0, i), "M"), Damaged);
+    CHECK_THROWS_AS((void)parse_manifest(other, "M"), CorruptCheckpoint);
+    CHECK_THROWS_AS((void)parse_manifest(text.substr(0, i), "M"), CorruptCheckpoint);
   }
-  CHECK(message_of<Damaged>([&] { (void)parse_manifest("", "M"); }) ==
+  CHECK(message_of<CorruptCheckpoint>([&] { (void)parse_manifest("", "M"); }) ==
         "M does not end with the crc32c of a manifest: it is cut short");
   std::string other = text;
   other[5] ^= 1;
-  const std::string said = message_of<Damaged>([&] { (void)parse_manifest(other, "M"); });
-  CHECK(
-      said.starts_with("M: its crc32c is " + crc_text(*manifest_crc(text)) + ", its bytes have "));
+  const std::string said = message_of<CorruptCheckpoint>([&] { (void)parse_manifest(other, "M"); });
+  CHECK(said.starts_with("M: its crc32c is " + format_crc(*manifest_crc(text)) +
+                         ", its bytes have "));
 }
 
 TEST_CASE("what is wrong in a manifest is told by file, key and value") {
@@ -152,39 +152,41 @@ TEST_CASE("what is wrong with files and pieces of a manifest is told") {
 TEST_CASE("what cannot be written is refused") {
   Manifest manifest = example();
   manifest.must_equal["path"] = "\xff";
-  CHECK(message_of<Error>([&] { (void)text_of(manifest); }).find("is not UTF-8") !=
+  CHECK(message_of<Error>([&] { (void)to_string(manifest); }).find("is not UTF-8") !=
         std::string::npos);
   manifest = example();
   manifest.files[0].name = "../x";
   CHECK(message_of<Error>([&] {
-          (void)text_of(manifest);
+          (void)to_string(manifest);
         }).starts_with("the manifest to be written: files[0].name is"));
 }
 
 TEST_CASE("a checkpoint's files are looked for with its manifest, and their sizes") {
-  FakeDisk disk;
-  const Manifest written = write_checkpoint(disk, "c", {split("w", "m", {6}, {6}), {}});
-  const ManifestFile found = read_manifest(disk, "c");
+  FaultyFileSystem file_system;
+  const Manifest written = write_checkpoint(file_system, "c", {split("w", "m", {6}, {6}), {}});
+  const ManifestFile found = read_manifest(file_system, "c");
   CHECK(found.manifest == written);
-  CHECK(found.crc == *manifest_crc(text_of(written)));
-  const auto said = [&] { return message_of<Damaged>([&] { (void)read_manifest(disk, "c"); }); };
+  CHECK(found.crc == *manifest_crc(to_string(written)));
+  const auto said = [&] {
+    return message_of<CorruptCheckpoint>([&] { (void)read_manifest(file_system, "c"); });
+  };
   const std::string file = "c/zeroth/pieces-00000.safetensors";
-  const std::string bytes = disk.bytes_of(file);
-  disk.bytes_of(file).pop_back();
+  const std::string bytes = file_system.bytes_of(file);
+  file_system.bytes_of(file).pop_back();
   CHECK(said() == fmt::format("/fake/{} has {} bytes, zeroth/manifest.json lists it with {}", file,
                               bytes.size() - 1, bytes.size()));
-  disk.remove_file(file);
+  file_system.remove_file(file);
   CHECK(said() == fmt::format("/fake/{} is missing, zeroth/manifest.json lists it with {} bytes",
                               file, bytes.size()));
-  disk.make_folder(file);
+  file_system.create_directory(file);
   CHECK(said() == "/fake/" + file + " is no regular file");
-  disk.remove_file("c/zeroth/manifest.json");
+  file_system.remove_file("c/zeroth/manifest.json");
   CHECK(said() == "/fake/c is no complete checkpoint: it has no zeroth/manifest.json");
 }
 
 TEST_CASE("differences of two configurations are told by key, with both values") {
-  const Texts stored = {{"a", "1"}, {"b", "2"}, {"c", "3"}},
-              now = {{"a", "1"}, {"b", "4"}, {"d", "5"}};
+  const StringMap stored = {{"a", "1"}, {"b", "2"}, {"c", "3"}},
+                  now = {{"a", "1"}, {"b", "4"}, {"d", "5"}};
   const auto found = differences(stored, now);
   REQUIRE(found.size() == 3);
   CHECK((found[0].key == "b" && found[0].stored == "2" && found[0].now == "4"));
@@ -194,8 +196,8 @@ TEST_CASE("differences of two configurations are told by key, with both values")
 }
 
 TEST_CASE("files of ranks sort by rank") {
-  CHECK(piece_file_name(1) == "zeroth/pieces-00001.safetensors");
-  CHECK(piece_file_name(123456) == "zeroth/pieces-123456.safetensors");
+  CHECK(chunk_file_name(1) == "zeroth/pieces-00001.safetensors");
+  CHECK(chunk_file_name(123456) == "zeroth/pieces-123456.safetensors");
 }
 
 TEST_CASE("show_written: numbers of a manifest have limits, and fit each other") {
@@ -221,16 +223,16 @@ TEST_CASE("show_written: numbers of a manifest have limits, and fit each other")
 }
 
 TEST_CASE("show_written: a manifest of another step than its folder's name is refused") {
-  FakeDisk disk;
-  write_checkpoint(disk, "step-8", {split("w", "m", {6}, {6})});
-  CHECK(read_manifest(disk, "step-8").manifest.step == 8);
-  disk.rename("step-8", "step-9");
-  CHECK(message_of<Damaged>([&] { (void)read_manifest(disk, "step-9"); }) ==
+  FaultyFileSystem file_system;
+  write_checkpoint(file_system, "step-8", {split("w", "m", {6}, {6})});
+  CHECK(read_manifest(file_system, "step-8").manifest.step == 8);
+  file_system.rename("step-8", "step-9");
+  CHECK(message_of<CorruptCheckpoint>([&] { (void)read_manifest(file_system, "step-9"); }) ==
         "/fake/step-9/zeroth/manifest.json: step is 8, the name of its folder says 9");
-  disk.rename("step-9", ".old-step-9-1.1");
-  CHECK_THROWS_AS((void)read_manifest(disk, ".old-step-9-1.1"), Damaged);
-  disk.rename(".old-step-9-1.1", "kept");
-  CHECK(read_manifest(disk, "kept").manifest.step == 8);
+  file_system.rename("step-9", ".old-step-9-1.1");
+  CHECK_THROWS_AS((void)read_manifest(file_system, ".old-step-9-1.1"), CorruptCheckpoint);
+  file_system.rename(".old-step-9-1.1", "kept");
+  CHECK(read_manifest(file_system, "kept").manifest.step == 8);
 }
 
 }  // namespace zeroth::checkpoint

@@ -4,9 +4,9 @@
 #include <doctest/doctest.h>
 
 #include "checkpoint/commit.h"
-#include "tests/checkpoint/fake_disk.h"
-#include "tests/checkpoint/rank_group.h"
+#include "tests/checkpoint/faulty_file_system.h"
 #include "tests/checkpoint/small_run.h"
+#include "tests/checkpoint/thread_rank_group.h"
 
 namespace zeroth::checkpoint {
 namespace {
@@ -22,37 +22,38 @@ struct Scene {
 };
 
 SaverOptions options() {
-  return {.run_id = "run", .who = "test"};
+  return {.run_id = "run", .description = "test"};
 }
 
-Names save_all(const std::shared_ptr<FakeDisk>& disk, const std::vector<int64_t>& steps,
-               int64_t first_salt) {
-  RankGroup group(2);
-  return group.run([&](Ranks& ranks) {
-    Saver saver(disk, ranks, options());
+Names save_all(const std::shared_ptr<FaultyFileSystem>& file_system,
+               const std::vector<int64_t>& steps, int64_t first_salt) {
+  ThreadRankGroup group(2);
+  return group.run([&](RankGroup& ranks) {
+    Saver saver(file_system, ranks, options());
     for (size_t i = 0; i < steps.size(); ++i) {
       save(saver, ranks, steps[i], first_salt + static_cast<int64_t>(i));
     }
   });
 }
 
-std::shared_ptr<FakeDisk> prepared(const Scene& scene) {
-  auto disk = std::make_shared<FakeDisk>();
-  disk->set_has_exchange(scene.has_exchange);
-  save_all(disk, scene.before, 1);
-  disk->set_fault({});
-  return disk;
+std::shared_ptr<FaultyFileSystem> prepared(const Scene& scene) {
+  auto file_system = std::make_shared<FaultyFileSystem>();
+  file_system->set_has_exchange(scene.has_exchange);
+  save_all(file_system, scene.before, 1);
+  file_system->set_fault({});
+  return file_system;
 }
 
 // Returns what was wrong; empty: nothing.
-std::string outcome(const Scene& scene, const std::shared_ptr<FakeDisk>& after, bool returned) {
+std::string outcome(const Scene& scene, const std::shared_ptr<FaultyFileSystem>& after,
+                    bool returned) {
   const auto salt = static_cast<int64_t>(scene.before.size()) + 1;
   const int64_t least = returned ? salt : salt - 1;
   const int64_t loaded = load_newest(after);
   if (loaded != salt && loaded != least && !(scene.before.empty() && !returned && loaded == -1)) {
     return fmt::format("loads {}, saved were 1 to {}", loaded, salt);
   }
-  for (const Found& found : list_checkpoints(*after)) {
+  for (const CheckpointInfo& found : list_checkpoints(*after)) {
     if (!found.complete()) return "under a final name: " + found.fault;
   }
   const Names results = save_all(after, {scene.step + 1}, salt + 1);
@@ -76,13 +77,13 @@ TEST_CASE("the machine may end at any call of a save of two ranks") {
     CHECK(calls > 30);
     // One more than there are: the end comes right after the save.
     for (int64_t call = 1; call <= calls + 1; ++call) {
-      const auto disk = prepared(scene);
-      disk->set_fault(FakeDisk::Fault{call, FakeDisk::Fault::Kind::kEnd, 0});
-      const Names results = save_all(disk, {scene.step}, salt);
+      const auto file_system = prepared(scene);
+      file_system->set_fault(FaultyFileSystem::Fault{call, FaultyFileSystem::Fault::Kind::kEnd, 0});
+      const Names results = save_all(file_system, {scene.step}, salt);
       const bool returned = results[0].empty() && results[1].empty();
       CHECK(returned == (call > calls));
       for (uint32_t seed = 0; seed < kSeeds; ++seed) {
-        const std::string wrong = outcome(scene, disk->after_end(seed), returned);
+        const std::string wrong = outcome(scene, file_system->after_end(seed), returned);
         INFO("call ", call, " of ", calls, ", seed ", seed, ": ",
              call <= calls ? counted->log()[static_cast<size_t>(call - 1)] : "the end");
         CHECK(wrong == "");
@@ -99,15 +100,15 @@ TEST_CASE("a rank may end at any call of its own while the other goes on") {
   const auto salt = static_cast<int64_t>(scene.before.size()) + 1;
   for (const int victim : {0, 1}) {
     for (int64_t call = 1;; ++call) {
-      const auto disk = prepared(scene);
-      RankGroup group(2);
+      const auto file_system = prepared(scene);
+      ThreadRankGroup group(2);
       bool reached = false;
-      const Names results = group.run([&](Ranks& ranks) {
-        Saver saver(disk, ranks, options());
+      const Names results = group.run([&](RankGroup& ranks) {
+        Saver saver(file_system, ranks, options());
         Save one = saver.begin(scene.step, 1000);
-        Contribution mine;
-        one.stage("writing", [&] {
-          const auto pieces = pieces_of(small_model(), ranks.rank(), ranks.size());
+        RankManifest mine;
+        one.run_phase("writing", [&] {
+          const auto chunks = pieces_of(small_model(), ranks.rank(), ranks.size());
           int64_t done = 0;
           const auto passes = [&] {
             if (ranks.rank() == victim && ++done == call) {
@@ -116,14 +117,14 @@ TEST_CASE("a rank may end at any call of its own while the other goes on") {
             }
           };
           passes();
-          PieceFile file = one.piece_file(pieces);
-          for (size_t i = 0; i < pieces.size(); ++i) {
+          ChunkFile file = one.chunk_file(chunks);
+          for (size_t i = 0; i < chunks.size(); ++i) {
             passes();
-            const std::vector<float> values = values_of(pieces[i], salt);
+            const std::vector<float> values = values_of(chunks[i], salt);
             file.write(i, std::as_bytes(std::span(values)));
           }
           passes();
-          mine.files.push_back(file.finish(one.piece_file_name()));
+          mine.files.push_back(file.finish(one.chunk_file_name()));
           passes();
         });
         one.commit(mine, {.counters = {{"salt", salt}}}, small_model());
@@ -135,8 +136,8 @@ TEST_CASE("a rank may end at any call of its own while the other goes on") {
       }
       CHECK(results[static_cast<size_t>(victim)] == "lost");
       CHECK(results[static_cast<size_t>(1 - victim)] == fmt::format("rank {} is lost", victim));
-      CHECK(load_newest(disk) == salt - 1);
-      CHECK(outcome(scene, disk, false) == "");
+      CHECK(load_newest(file_system) == salt - 1);
+      CHECK(outcome(scene, file_system, false) == "");
     }
   }
 }

@@ -31,7 +31,7 @@ struct Log {
   }
 };
 
-class File : public OldFile {
+class File : public RandomAccessFile {
  public:
   File(int64_t size, Log& log) : size_(size), log_(log) {}
   int64_t size() const override { return size_; }
@@ -56,7 +56,7 @@ class File : public OldFile {
   Log& log_;
 };
 
-bool reads_right(OldFile& file, int64_t offset, int64_t size) {
+bool reads_right(RandomAccessFile& file, int64_t offset, int64_t size) {
   std::vector<std::byte> bytes(static_cast<size_t>(size));
   read_all(file, bytes, offset, "P");
   for (int64_t i = 0; i < size; ++i) {
@@ -125,7 +125,7 @@ TEST_CASE("what the file throws comes to the reads of its block alone; a file cu
   const auto file = read_ahead(std::move(inner));
   REQUIRE(reads_right(*file, 0, 2 * kBlock));
   std::vector<std::byte> bytes(100'000);
-  const auto message = [&](OldFile& from, int64_t offset) {
+  const auto message = [&](RandomAccessFile& from, int64_t offset) {
     return message_of<Error>([&] { read_all(from, bytes, offset, "P"); });
   };
   CHECK(message(*file, 2 * kBlock) == "byte 8388625");

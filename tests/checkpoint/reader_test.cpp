@@ -5,37 +5,38 @@
 #include <numeric>
 #include <random>
 
-#include "checkpoint/real_disk.h"
-#include "tests/checkpoint/fake_disk.h"
+#include "checkpoint/posix_file_system.h"
+#include "tests/checkpoint/faulty_file_system.h"
 #include "tests/checkpoint/stored.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::checkpoint {
 namespace {
 
-std::vector<float> read(Reader& reader, const Piece& wanted) {
+std::vector<float> read(CheckpointReader& reader, const TensorChunk& wanted) {
   std::vector<float> values(static_cast<size_t>(wanted.elements()), -1);
   reader.read(wanted.tensor, wanted.state, wanted.box, wanted.range,
               std::as_writable_bytes(std::span(values)));
   return values;
 }
 
-std::string refused(Reader& reader, const Piece& wanted) {
+std::string refused(CheckpointReader& reader, const TensorChunk& wanted) {
   return message_of<Error>([&] { (void)read(reader, wanted); });
 }
 
 // Counts what is read of the disk below.
-class CountingDisk : public FakeDisk {
+class CountingDisk : public FaultyFileSystem {
  public:
-  std::unique_ptr<OldFile> open(const std::string& name) override {
-    return std::make_unique<File>(FakeDisk::open(name), bytes_read);
+  std::unique_ptr<RandomAccessFile> open(const std::string& name) override {
+    return std::make_unique<File>(FaultyFileSystem::open(name), bytes_read);
   }
   int64_t bytes_read = 0;
 
  private:
-  class File : public OldFile {
+  class File : public RandomAccessFile {
    public:
-    File(std::unique_ptr<OldFile> file, int64_t& count) : file_(std::move(file)), count_(count) {}
+    File(std::unique_ptr<RandomAccessFile> file, int64_t& count)
+        : file_(std::move(file)), count_(count) {}
     int64_t size() const override { return file_->size(); }
     size_t read(std::span<std::byte> bytes, int64_t offset) override {
       const size_t done = file_->read(bytes, offset);
@@ -44,7 +45,7 @@ class CountingDisk : public FakeDisk {
     }
 
    private:
-    std::unique_ptr<OldFile> file_;
+    std::unique_ptr<RandomAccessFile> file_;
     int64_t& count_;
   };
 };
@@ -63,13 +64,13 @@ TEST_CASE("ragged splits are read in any other split, exactly") {
       const Counts& stored = turned ? to : from;
       const Counts& wanted = turned ? from : to;
       const int64_t all = std::accumulate(stored.begin(), stored.end(), int64_t{0});
-      const auto disk = std::make_shared<FakeDisk>();
-      std::vector<std::vector<Piece>> ranks;
-      for (const Piece& piece : split("w", "master", {all}, stored)) ranks.push_back({piece});
-      write_checkpoint(*disk, "c", ranks);
-      Reader reader(disk, "c");
-      for (const Piece& piece : split("w", "master", {all}, wanted)) {
-        CHECK(read(reader, piece) == values_of(piece));
+      const auto file_system = std::make_shared<FaultyFileSystem>();
+      std::vector<std::vector<TensorChunk>> ranks;
+      for (const TensorChunk& chunk : split("w", "master", {all}, stored)) ranks.push_back({chunk});
+      write_checkpoint(*file_system, "c", ranks);
+      CheckpointReader reader(file_system, "c");
+      for (const TensorChunk& chunk : split("w", "master", {all}, wanted)) {
+        CHECK(read(reader, chunk) == values_of(chunk));
       }
       CHECK(reader.unused().empty());
     }
@@ -79,22 +80,22 @@ TEST_CASE("ragged splits are read in any other split, exactly") {
 TEST_CASE("boxes of any tiling are read by boxes of any other") {
   // 2 x 2 x 1 boxes, each in two ranges, wanted as random boxes and ranges.
   const Shape shape{6, 10, 3};
-  std::vector<std::vector<Piece>> ranks(3);
+  std::vector<std::vector<TensorChunk>> ranks(3);
   size_t next = 0;
   for (const auto& [top, bottom] : {std::pair<int64_t, int64_t>{0, 2}, {2, 6}}) {
     for (const auto& [left, right] : {std::pair<int64_t, int64_t>{0, 7}, {7, 10}}) {
-      const Box box{{top, left, 0}, {bottom, right, 3}};
+      const ChunkBounds box{{top, left, 0}, {bottom, right, 3}};
       const int64_t half = box.elements() / 3;
       ranks[next++ % 3].push_back({"w", "exp_avg", "F32", shape, box, {0, half}});
       ranks[next++ % 3].push_back({"w", "exp_avg", "F32", shape, box, {half, box.elements()}});
     }
   }
-  const auto disk = std::make_shared<FakeDisk>();
-  write_checkpoint(*disk, "c", ranks);
+  const auto file_system = std::make_shared<FaultyFileSystem>();
+  write_checkpoint(*file_system, "c", ranks);
   std::mt19937 random(7);
   for (int trial = 0; trial < 300; ++trial) {
-    Reader reader(disk, "c");
-    Piece wanted = Piece::whole("w", "exp_avg", "F32", shape);
+    CheckpointReader reader(file_system, "c");
+    TensorChunk wanted = TensorChunk::full("w", "exp_avg", "F32", shape);
     for (size_t i = 0; i < shape.size(); ++i) {
       wanted.box.begin[i] = static_cast<int64_t>(random() % static_cast<uint64_t>(shape[i]));
       const auto rest = static_cast<uint64_t>(shape[i] - wanted.box.begin[i]);
@@ -111,12 +112,12 @@ TEST_CASE("boxes of any tiling are read by boxes of any other") {
 }
 
 TEST_CASE("a state is found with its dtype and shape, and read whole") {
-  const auto disk = std::make_shared<FakeDisk>();
-  write_checkpoint(
-      *disk, "c",
-      {{Piece::whole("w", "master", "F32", {2, 3})},
-       {Piece::whole("w", "exp_avg", "F32", {2, 3}), Piece::whole("model", "step", "F32", {})}});
-  Reader reader(disk, "c");
+  const auto file_system = std::make_shared<FaultyFileSystem>();
+  write_checkpoint(*file_system, "c",
+                   {{TensorChunk::full("w", "master", "F32", {2, 3})},
+                    {TensorChunk::full("w", "exp_avg", "F32", {2, 3}),
+                     TensorChunk::full("model", "step", "F32", {})}});
+  CheckpointReader reader(file_system, "c");
   CHECK(reader.path() == "/fake/c");
   CHECK(reader.manifest().step == 8);
   REQUIRE(reader.find("w", "master") != nullptr);
@@ -125,7 +126,7 @@ TEST_CASE("a state is found with its dtype and shape, and read whole") {
   CHECK(reader.find("w", "exp_avg_sq") == nullptr);
   CHECK(reader.states().size() == 3);
   const auto bytes = reader.read_whole("w", "master");
-  const auto values = values_of(Piece::whole("w", "master", "F32", {2, 3}));
+  const auto values = values_of(TensorChunk::full("w", "master", "F32", {2, 3}));
   CHECK(std::memcmp(bytes.data(), values.data(), bytes.size()) == 0);
   CHECK(reader.unused() ==
         std::vector<std::string>{"exp_avg of w [0:2,0:3](0:6) in zeroth/pieces-00001.safetensors",
@@ -133,46 +134,49 @@ TEST_CASE("a state is found with its dtype and shape, and read whole") {
 }
 
 TEST_CASE("a piece is read whole once, and later only what is wanted of it") {
-  const auto disk = std::make_shared<CountingDisk>();
+  const auto file_system = std::make_shared<CountingDisk>();
   const int64_t all = 3'000'000;  // several blocks of a file that is read ahead
-  const Manifest manifest = write_checkpoint(*disk, "c", {split("w", "master", {all}, {all})});
-  Reader reader(disk, "c");
-  disk->bytes_read = 0;
-  Piece wanted = Piece::whole("w", "master", "F32", {all});
+  const Manifest manifest =
+      write_checkpoint(*file_system, "c", {split("w", "master", {all}, {all})});
+  CheckpointReader reader(file_system, "c");
+  file_system->bytes_read = 0;
+  TensorChunk wanted = TensorChunk::full("w", "master", "F32", {all});
   for (const auto& [begin, end] : std::vector<std::pair<int64_t, int64_t>>{
            {5, 15}, {1'048'570, 1'048'580}, {all - 4, all}, {20, 20}}) {
     wanted.range = {begin, end};
     CHECK(read(reader, wanted) == values_of(wanted));
   }
-  CHECK(disk->bytes_read == manifest.files[0].size + 40 + 16);
+  CHECK(file_system->bytes_read == manifest.files[0].size + 40 + 16);
 }
 
 TEST_CASE("what is not stored, or not like this, is refused by name") {
-  const auto disk = std::make_shared<FakeDisk>();
-  write_checkpoint(*disk, "c", {{Piece::whole("w", "master", "F32", {2, 3})}});
-  Reader reader(disk, "c");
-  CHECK(refused(reader, Piece::whole("v", "master", "F32", {2, 3})) ==
+  const auto file_system = std::make_shared<FaultyFileSystem>();
+  write_checkpoint(*file_system, "c", {{TensorChunk::full("w", "master", "F32", {2, 3})}});
+  CheckpointReader reader(file_system, "c");
+  CHECK(refused(reader, TensorChunk::full("v", "master", "F32", {2, 3})) ==
         "/fake/c: master of v [0:2,0:3](0:6) is not stored");
-  CHECK(refused(reader, Piece::whole("w", "exp_avg", "F32", {2, 3})) ==
+  CHECK(refused(reader, TensorChunk::full("w", "exp_avg", "F32", {2, 3})) ==
         "/fake/c: exp_avg of w [0:2,0:3](0:6) is not stored");
-  CHECK(refused(reader, Piece::whole("w", "master", "F32", {2, 4})) ==
+  CHECK(refused(reader, TensorChunk::full("w", "master", "F32", {2, 4})) ==
         "/fake/c: master of w [0:2,0:4](0:8) cannot be read: its box has 0:4 of dimension 1, which "
         "has 3");
   CHECK(
-      refused(reader, Piece::whole("w", "master", "F32", {6})) ==
+      refused(reader, TensorChunk::full("w", "master", "F32", {6})) ==
       "/fake/c: master of w [0:6](0:6) cannot be read: its box has 1 and 1 dimensions, the tensor "
       "2");
 }
 
 TEST_CASE("a byte that changed is noticed by the piece it is in, and by no other") {
-  const auto disk = std::make_shared<FakeDisk>();
-  const Manifest manifest = write_checkpoint(*disk, "c", {split("w", "master", {100}, {60, 40})});
-  const StoredPiece& second = manifest.files[0].pieces[1];
-  disk->bytes_of("c/zeroth/pieces-00000.safetensors")[static_cast<size_t>(second.offset) + 17] ^= 1;
-  Reader reader(disk, "c");
-  Piece wanted = second.piece;
+  const auto file_system = std::make_shared<FaultyFileSystem>();
+  const Manifest manifest =
+      write_checkpoint(*file_system, "c", {split("w", "master", {100}, {60, 40})});
+  const StoredChunk& second = manifest.files[0].chunks[1];
+  file_system->bytes_of(
+      "c/zeroth/pieces-00000.safetensors")[static_cast<size_t>(second.offset) + 17] ^= 1;
+  CheckpointReader reader(file_system, "c");
+  TensorChunk wanted = second.chunk;
   wanted.range = {60, 61};  // another element of the piece
-  const std::string said = message_of<Damaged>([&] { (void)read(reader, wanted); });
+  const std::string said = message_of<CorruptCheckpoint>([&] { (void)read(reader, wanted); });
   CHECK(said.starts_with("/fake/c/zeroth/pieces-00000.safetensors is damaged: crc32c "));
   CHECK(said.ends_with(": master of w [0:100](60:100) in zeroth/pieces-00000.safetensors"));
   wanted.range = {0, 60};
@@ -180,52 +184,53 @@ TEST_CASE("a byte that changed is noticed by the piece it is in, and by no other
 }
 
 TEST_CASE("a file that shrinks or goes while it is read is damage with file and tensor") {
-  const auto disk = std::make_shared<FakeDisk>();
-  write_checkpoint(*disk, "c", {split("w", "master", {100}, {100})});
+  const auto file_system = std::make_shared<FaultyFileSystem>();
+  write_checkpoint(*file_system, "c", {split("w", "master", {100}, {100})});
   const std::string file = "c/zeroth/pieces-00000.safetensors";
   {
-    Reader reader(disk, "c");
-    disk->bytes_of(file).resize(200);
-    const std::string said =
-        message_of<Damaged>([&] { (void)read(reader, Piece::whole("w", "master", "F32", {100})); });
+    CheckpointReader reader(file_system, "c");
+    file_system->bytes_of(file).resize(200);
+    const std::string said = message_of<CorruptCheckpoint>(
+        [&] { (void)read(reader, TensorChunk::full("w", "master", "F32", {100})); });
     CHECK(said.find("pieces-00000.safetensors is cut short: ") != std::string::npos);
     CHECK(said.ends_with("it holds master of w [0:100](0:100) in zeroth/pieces-00000.safetensors"));
   }
-  CHECK_THROWS_AS(Reader(disk, "c"), Damaged);
+  CHECK_THROWS_AS(CheckpointReader(file_system, "c"), CorruptCheckpoint);
 }
 
 TEST_CASE("a manifest with a hole or an element in two pieces is damage") {
-  const auto disk = std::make_shared<FakeDisk>();
-  const auto wanted = Piece::whole("w", "master", "F32", {10});
-  write_checkpoint(*disk, "hole", {split("w", "master", {10}, {4, 3})});
-  Reader hole(disk, "hole");
-  CHECK(message_of<Damaged>([&] { (void)read(hole, wanted); }) ==
+  const auto file_system = std::make_shared<FaultyFileSystem>();
+  const auto wanted = TensorChunk::full("w", "master", "F32", {10});
+  write_checkpoint(*file_system, "hole", {split("w", "master", {10}, {4, 3})});
+  CheckpointReader hole(file_system, "hole");
+  CHECK(message_of<CorruptCheckpoint>([&] { (void)read(hole, wanted); }) ==
         "/fake/hole: master of w [0:10](0:10): element 7 stands in no piece");
-  auto pieces = split("w", "master", {10}, {4, 6});
-  pieces[1].range.begin = 3;
-  write_checkpoint(*disk, "twice", {pieces});
-  Reader twice(disk, "twice");
-  CHECK(message_of<Damaged>([&] { (void)read(twice, wanted); }) ==
+  auto chunks = split("w", "master", {10}, {4, 6});
+  chunks[1].range.begin = 3;
+  write_checkpoint(*file_system, "twice", {chunks});
+  CheckpointReader twice(file_system, "twice");
+  CHECK(message_of<CorruptCheckpoint>([&] { (void)read(twice, wanted); }) ==
         "/fake/twice: master of w [0:10](0:10): an element stands in two pieces");
   auto other = split("w", "master", {10}, {4, 6});
   other[1].dtype = "I32";
-  write_checkpoint(*disk, "dtype", {other});
-  CHECK(message_of<Damaged>([&] { Reader(disk, "dtype"); }) ==
+  write_checkpoint(*file_system, "dtype", {other});
+  CHECK(message_of<CorruptCheckpoint>([&] { CheckpointReader(file_system, "dtype"); }) ==
         "/fake/dtype/zeroth/manifest.json: master of w is F32 [10] in one piece and I32 [10] in "
         "another");
 }
 
 TEST_CASE("a folder is opened by its path") {
-  const TempFolder folder;
-  const auto disk = RealDisk::make(folder.path());
-  write_checkpoint(*disk, "step-8", {split("w", "master", {10}, {4, 6})});
-  Reader reader = Reader::open(folder / "step-8");
-  const auto wanted = Piece::whole("w", "master", "F32", {10});
+  const TempFolder directory;
+  const auto file_system = PosixFileSystem::make(directory.path());
+  write_checkpoint(*file_system, "step-8", {split("w", "master", {10}, {4, 6})});
+  CheckpointReader reader = CheckpointReader::open(directory / "step-8");
+  const auto wanted = TensorChunk::full("w", "master", "F32", {10});
   CHECK(read(reader, wanted) == values_of(wanted));
-  CHECK(message_of<Damaged>([&] { (void)Reader::open(folder / "step-9"); }) ==
-        (folder / "step-9").string() + ": there is no such folder");
-  CHECK(message_of<Damaged>([&] { (void)Reader::open(folder.path()); }) ==
-        folder.path().string() + " is no complete checkpoint: it has no zeroth/manifest.json");
+  CHECK(message_of<CorruptCheckpoint>([&] {
+          (void)CheckpointReader::open(directory / "step-9");
+        }) == (directory / "step-9").string() + ": there is no such folder");
+  CHECK(message_of<CorruptCheckpoint>([&] { (void)CheckpointReader::open(directory.path()); }) ==
+        directory.path().string() + " is no complete checkpoint: it has no zeroth/manifest.json");
 }
 
 }  // namespace zeroth::checkpoint

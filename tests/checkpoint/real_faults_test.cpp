@@ -1,7 +1,7 @@
 // What a real disk does to a save: it is full, read-only, or goes away.
 #include <doctest/doctest.h>
 
-#include "checkpoint/real_disk.h"
+#include "checkpoint/posix_file_system.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/offload/mount.h"
 #include "tests/support/temp_folder.h"
@@ -16,25 +16,25 @@ bool contains(const std::string& text, const std::string& part) {
 }
 
 // Saves a state of so many bytes, of which `told` are said to be needed.
-std::string save_bytes(const std::shared_ptr<Disk>& disk, int64_t step, int64_t bytes,
+std::string save_bytes(const std::shared_ptr<FileSystem>& file_system, int64_t step, int64_t bytes,
                        int64_t told) {
-  OneRank one;
+  SingleRankGroup one;
   return message_of<Error>([&] {
-    Saver saver(disk, one, {.run_id = "run"});
+    Saver saver(file_system, one, {.run_id = "run"});
     Save attempt = saver.begin(step, told);
-    Contribution mine;
-    attempt.stage("writing", [&] {
-      PieceFile file = attempt.piece_file({Piece::whole("w", "m", "U8", {bytes})});
+    RankManifest mine;
+    attempt.run_phase("writing", [&] {
+      ChunkFile file = attempt.chunk_file({TensorChunk::full("w", "m", "U8", {bytes})});
       file.write(0, std::vector<std::byte>(static_cast<size_t>(bytes)));
-      mine.files.push_back(file.finish(attempt.piece_file_name()));
+      mine.files.push_back(file.finish(attempt.chunk_file_name()));
     });
     attempt.commit(mine, {.counters = {{"salt", int64_t{1}}}});
   });
 }
 
-std::vector<std::string> steps_of(Disk& disk) {
+std::vector<std::string> steps_of(FileSystem& file_system) {
   std::vector<std::string> names;
-  for (const Found& found : list_checkpoints(disk)) {
+  for (const CheckpointInfo& found : list_checkpoints(file_system)) {
     if (found.complete()) names.push_back(found.name);
   }
   return names;
@@ -43,51 +43,51 @@ std::vector<std::string> steps_of(Disk& disk) {
 }  // namespace
 
 TEST_CASE("a full disk is told before it is written to, and leaves what is there") {
-  const TempFolder folder;
-  const offload::Mount mount(folder.path(), "tmpfs", "size=16m");
+  const TempFolder directory;
+  const offload::Mount mount(directory.path(), "tmpfs", "size=16m");
   if (!mount) return;
   constexpr int64_t kMib = int64_t{1} << 20;
-  const std::shared_ptr<Disk> disk = RealDisk::make(folder / "c");
-  CHECK(save_bytes(disk, 1, 6 * kMib, 6 * kMib) == "no exception");
-  const std::string told = save_bytes(disk, 2, 8 * kMib, 8 * kMib);
+  const std::shared_ptr<FileSystem> file_system = PosixFileSystem::make(directory / "c");
+  CHECK(save_bytes(file_system, 1, 6 * kMib, 6 * kMib) == "no exception");
+  const std::string told = save_bytes(file_system, 2, 8 * kMib, 8 * kMib);
   CHECK(contains(told, "saving step 2: beginning failed: rank 0: "));
   CHECK(contains(told, ": a checkpoint takes 12.0 MiB and "));
-  const std::string full = save_bytes(disk, 2, 11 * kMib, 0);
+  const std::string full = save_bytes(file_system, 2, 11 * kMib, 0);
   CHECK(contains(full, "saving step 2: writing failed: rank 0: "));
   CHECK(contains(full, "zeroth/pieces-00000.safetensors: setting aside 1153"));
   CHECK(contains(full, "failed: No space left on device; "));
   CHECK(contains(full, " bytes are free there"));
-  CHECK(steps_of(*disk) == std::vector<std::string>{"step-1"});
-  CHECK(temporary_names(*disk).empty());
-  CHECK(save_bytes(disk, 2, 2 * kMib, 2 * kMib) == "no exception");
+  CHECK(steps_of(*file_system) == std::vector<std::string>{"step-1"});
+  CHECK(temporary_names(*file_system).empty());
+  CHECK(save_bytes(file_system, 2, 2 * kMib, 2 * kMib) == "no exception");
 }
 
 TEST_CASE("a disk that became read-only is an error, and its checkpoints are read all the same") {
-  const TempFolder folder;
-  const offload::Mount mount(folder.path(), "tmpfs", "size=16m");
+  const TempFolder directory;
+  const offload::Mount mount(directory.path(), "tmpfs", "size=16m");
   if (!mount) return;
-  const std::shared_ptr<Disk> disk = RealDisk::make(folder / "c");
-  CHECK(save_bytes(disk, 1, 1000, 1000) == "no exception");
-  REQUIRE(::mount("test", folder.path().c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr) == 0);
-  CHECK(contains(save_bytes(disk, 2, 1000, 1000), "failed: Read-only file system"));
-  CHECK(steps_of(*disk) == std::vector<std::string>{"step-1"});
-  Reader reader = Reader::open(folder / "c/step-1");
+  const std::shared_ptr<FileSystem> file_system = PosixFileSystem::make(directory / "c");
+  CHECK(save_bytes(file_system, 1, 1000, 1000) == "no exception");
+  REQUIRE(::mount("test", directory.path().c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr) == 0);
+  CHECK(contains(save_bytes(file_system, 2, 1000, 1000), "failed: Read-only file system"));
+  CHECK(steps_of(*file_system) == std::vector<std::string>{"step-1"});
+  CheckpointReader reader = CheckpointReader::open(directory / "c/step-1");
   CHECK(reader.read_whole("w", "m").size() == 1000);
 }
 
 TEST_CASE("a folder that vanishes while a checkpoint is written is an error with its path") {
-  const TempFolder folder;
-  const std::shared_ptr<Disk> disk = RealDisk::make(folder / "c");
-  OneRank one;
-  Saver saver(disk, one, {.run_id = "run"});
+  const TempFolder directory;
+  const std::shared_ptr<FileSystem> file_system = PosixFileSystem::make(directory / "c");
+  SingleRankGroup one;
+  Saver saver(file_system, one, {.run_id = "run"});
   const std::string said = message_of<Error>([&] {
     Save attempt = saver.begin(8, 1000);
-    fs::remove_all(folder / "c");
-    attempt.stage("writing",
-                  [&] { (void)attempt.piece_file({Piece::whole("w", "m", "U8", {8})}); });
+    fs::remove_all(directory / "c");
+    attempt.run_phase("writing",
+                      [&] { (void)attempt.chunk_file({TensorChunk::full("w", "m", "U8", {8})}); });
   });
-  CHECK(contains(
-      said, "saving step 8: writing failed: rank 0: " + (folder / "c/.tmp-step-8-1.1").string()));
+  CHECK(contains(said, "saving step 8: writing failed: rank 0: " +
+                           (directory / "c/.tmp-step-8-1.1").string()));
   CHECK(contains(said, "No such file or directory"));
   CHECK(contains(message_of<Error>([&] { (void)saver.begin(9, 1000); }), "has lost .owner-1"));
 }

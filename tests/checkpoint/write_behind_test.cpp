@@ -23,7 +23,7 @@ struct Seen {
   std::vector<std::byte> bytes;
 };
 
-class File : public NewFile {
+class File : public WritableFile {
  public:
   explicit File(Seen& seen) : seen_(seen) {}
   size_t write(std::span<const std::byte> bytes, int64_t offset) override {
@@ -81,7 +81,7 @@ TEST_CASE("parts in any order come to the file as they are, at addresses like th
       if (i % 2 == 0) {
         write_all(*behind, part, cuts[i]);
       } else {
-        CHECK(write_and_sum_all(*behind, part, cuts[i]) == crc32c(part));
+        CHECK(write_all_with_crc(*behind, part, cuts[i]) == crc32c(part));
       }
     }
     behind->sync();

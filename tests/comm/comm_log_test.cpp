@@ -5,19 +5,19 @@
 
 #include <set>
 
-#include "comm/agreement.h"
+#include "comm/cpu_collectives.h"
 #include "tests/support/ranks.h"
 
 namespace zeroth::comm {
 namespace {
 
-using Key = CommLog::Key;
+using CollectiveKey = CommLog::CollectiveKey;
 
 // The counts of every rank are equal; rank 0's are returned.
-std::map<Key, int64_t> counts_of(const configs::CommsLoggerConfig& config,
-                                 const std::function<void(Mesh&)>& fn) {
-  std::map<Key, int64_t> counts;
-  testing::run_ranks(2, [&](std::shared_ptr<Mesh> mesh) {
+std::map<CollectiveKey, int64_t> counts_of(const configs::CommsLoggerConfig& config,
+                                           const std::function<void(DeviceMesh&)>& fn) {
+  std::map<CollectiveKey, int64_t> counts;
+  testing::run_ranks(2, [&](std::shared_ptr<DeviceMesh> mesh) {
     mesh->log_collectives(config);
     fn(*mesh);
     if (mesh->rank() != 0) return;
@@ -29,10 +29,10 @@ std::map<Key, int64_t> counts_of(const configs::CommsLoggerConfig& config,
   return counts;
 }
 
-void some_collectives(Mesh& mesh) {
+void some_collectives(DeviceMesh& mesh) {
   Group& group = mesh.world();
-  for (int i = 0; i < 3; ++i) group.all_reduce(torch::zeros({256}), Reduce::kSum, "sums").wait();
-  group.all_reduce(torch::zeros({1}), Reduce::kMax, "a norm").wait();
+  for (int i = 0; i < 3; ++i) group.all_reduce(torch::zeros({256}), ReduceOp::kSum, "sums").wait();
+  group.all_reduce(torch::zeros({1}), ReduceOp::kMax, "a norm").wait();
   group.all_gather(torch::zeros({512}), torch::zeros({256}), "parameters").wait();
   group.reduce_scatter(torch::zeros({256}), torch::zeros({512}), "gradients").wait();
   group.broadcast(torch::zeros({2}, torch::kLong), 0, "seeds").wait();
@@ -43,12 +43,12 @@ void some_collectives(Mesh& mesh) {
 
 TEST_CASE("the logger's totals are those of the collectives, by operation and size of the whole") {
   const auto counts = counts_of({.enabled = true}, some_collectives);
-  const std::map<Key, int64_t> expected = {{{"all_reduce", 1024, 2}, 3},
-                                           {{"all_reduce", 4, 2}, 1},
-                                           {{"all_gather_into_tensor", 2048, 2}, 1},
-                                           {{"reduce_scatter_tensor", 2048, 2}, 1},
-                                           {{"broadcast", 16, 2}, 1},
-                                           {{"barrier", 8, 2}, 1}};
+  const std::map<CollectiveKey, int64_t> expected = {{{"all_reduce", 1024, 2}, 3},
+                                                     {{"all_reduce", 4, 2}, 1},
+                                                     {{"all_gather_into_tensor", 2048, 2}, 1},
+                                                     {{"reduce_scatter_tensor", 2048, 2}, 1},
+                                                     {{"broadcast", 16, 2}, 1},
+                                                     {{"barrier", 8, 2}, 1}};
   CHECK((counts == expected));
 }
 
@@ -56,13 +56,13 @@ TEST_CASE("only the named operations are counted; debug names whose data it was"
   const auto counts =
       counts_of({.enabled = true, .prof_all = false, .prof_ops = {"all_reduce"}, .debug = true},
                 some_collectives);
-  const std::map<Key, int64_t> expected = {{{"all_reduce (sums)", 1024, 2}, 3},
-                                           {{"all_reduce (a norm)", 4, 2}, 1}};
+  const std::map<CollectiveKey, int64_t> expected = {{{"all_reduce (sums)", 1024, 2}, 3},
+                                                     {{"all_reduce (a norm)", 4, 2}, 1}};
   CHECK((counts == expected));
 }
 
 TEST_CASE("results are the same with the logger on, and a collective has ended when it returns") {
-  testing::run_ranks(2, [](std::shared_ptr<Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<DeviceMesh> mesh) {
     mesh->log_collectives({.enabled = true});
     const torch::Tensor sum = torch::full({3}, mesh->rank() + 1.0);
     CHECK(mesh->world().all_reduce(sum).done());

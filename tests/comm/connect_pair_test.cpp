@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "comm/rendezvous.h"
+#include "comm/rank_bootstrap.h"
 #include "tests/support/listeners.h"
 #include "tests/support/stranger.h"
 #include "tests/support/temp_folder.h"

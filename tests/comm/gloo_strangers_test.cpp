@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/agreement.h"
+#include "comm/cpu_collectives.h"
 #include "tests/support/listeners.h"
 #include "tests/support/ranks.h"
 #include "tests/support/stranger.h"
@@ -51,7 +51,7 @@ std::vector<FileDescriptor> annoy(int port) {
   return all;
 }
 
-void check_sums(Mesh& mesh) {
+void check_sums(DeviceMesh& mesh) {
   for (const int64_t n : {1, 1000, 1 << 20}) {
     const torch::Tensor sum = torch::full({n}, mesh.rank() + 1);
     mesh.world().all_reduce(sum).wait();
@@ -63,10 +63,10 @@ void check_sums(Mesh& mesh) {
 
 TEST_CASE("ranks of several machines listen at the address that was chosen alone") {
   testing::RankOptions options;
-  options.hosts = {"a", "a", "b", "b"};
+  options.nodes = {"a", "a", "b", "b"};
   testing::run_ranks(
       4,
-      [](std::shared_ptr<Mesh> mesh) {
+      [](std::shared_ptr<DeviceMesh> mesh) {
         barrier(*mesh);
         if (mesh->rank() == 0) {
           const auto listeners = testing::listeners_of("self");
@@ -84,10 +84,10 @@ TEST_CASE("ranks of several machines listen at the address that was chosen alone
 TEST_CASE("strangers at Gloo's ports do not change sums of a run that has begun") {
   std::atomic<size_t> came = 0;
   testing::RankOptions options{.timeout = std::chrono::seconds(20)};
-  options.hosts = {"a", "a", "b", "b"};
+  options.nodes = {"a", "a", "b", "b"};
   testing::run_ranks(
       4,
-      [&](std::shared_ptr<Mesh> mesh) {
+      [&](std::shared_ptr<DeviceMesh> mesh) {
         barrier(*mesh);
         std::vector<FileDescriptor> strangers;
         std::thread during;
@@ -115,10 +115,10 @@ TEST_CASE(
     "strangers at the ports of ranks that connect: the run begins, or ends with an error in time") {
   const std::vector<std::string> four = {"a", "b", "c", "d"}, two = {"a", "a", "b", "b"};
   size_t came = 0;
-  for (const auto& hosts : {four, two, four, two, four, two}) {  // some come at the right moment
-    CAPTURE(hosts.back());
+  for (const auto& nodes : {four, two, four, two, four, two}) {  // some come at the right moment
+    CAPTURE(nodes.back());
     testing::RankOptions options{.timeout = std::chrono::seconds(20)};
-    options.hosts = hosts;
+    options.nodes = nodes;
     std::atomic<bool> over = false;
     std::vector<FileDescriptor> strangers;
     std::thread during([&] {
@@ -133,7 +133,7 @@ TEST_CASE(
     const auto begun = std::chrono::steady_clock::now();
     try {
       testing::run_ranks(
-          4, [](std::shared_ptr<Mesh> mesh) { check_sums(*mesh); }, options);
+          4, [](std::shared_ptr<DeviceMesh> mesh) { check_sums(*mesh); }, options);
     } catch (const Error& error) {
       said = error.what();
     }

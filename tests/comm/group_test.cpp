@@ -23,16 +23,17 @@ void for_groups(const std::function<void(Group&, torch::TensorOptions on)>& fn) 
   for (const Transport transport : kTransports) {
     for (const int ranks : {1, 2, 3, 5}) {
       CAPTURE(ranks);
-      testing::run_ranks(ranks,
-                         [&](std::shared_ptr<Mesh> mesh) { fn(mesh->world(), mesh->device()); },
-                         {.transport = transport});
+      testing::run_ranks(
+          ranks, [&](std::shared_ptr<DeviceMesh> mesh) { fn(mesh->world(), mesh->device()); },
+          {.transport = transport});
     }
-    testing::run_ranks(6,
-                       [&](std::shared_ptr<Mesh> mesh) {
-                         fn(mesh->group({Axis::kTensor}), mesh->device());
-                         fn(*make_device_staged_group(mesh->world(), mesh->device()), torch::kCPU);
-                       },
-                       {.transport = transport, .grid = GridShape::data(2).with(Axis::kTensor, 3)});
+    testing::run_ranks(
+        6,
+        [&](std::shared_ptr<DeviceMesh> mesh) {
+          fn(mesh->group({MeshDim::kTp}), mesh->device());
+          fn(*make_device_staged_group(mesh->world(), mesh->device()), torch::kCPU);
+        },
+        {.transport = transport, .grid = MeshShape::data_parallel(2).with(MeshDim::kTp, 3)});
   }
 }
 
@@ -48,8 +49,8 @@ TEST_CASE("all-reduce sums, and takes the least and the most") {
       CHECK(at::equal(tensor, torch::full({5}, size * (size + 1) / 2, on.dtype(dtype))));
     }
     const torch::Tensor least = torch::full({1}, rank, on), most = torch::full({1}, rank, on);
-    group.all_reduce(least, Reduce::kMin).wait();
-    group.all_reduce(most, Reduce::kMax).wait();
+    group.all_reduce(least, ReduceOp::kMin).wait();
+    group.all_reduce(most, ReduceOp::kMax).wait();
     CHECK(least.item<double>() == 0);
     CHECK(most.item<double>() == size - 1);
   });
@@ -108,7 +109,7 @@ TEST_CASE("sizes that do not fit are a broken invariant") {
   for (const Transport transport : kTransports) {
     testing::run_ranks(
         2,
-        [](std::shared_ptr<Mesh> mesh) {
+        [](std::shared_ptr<DeviceMesh> mesh) {
           Group& group = mesh->world();
           CHECK_THROWS_AS(group.all_gather(torch::zeros({3}), torch::zeros({2})), InternalError);
           group.all_reduce(torch::zeros({1})).wait();  // nobody leaves while others connect
@@ -122,11 +123,11 @@ TEST_CASE("a collective whose peer is gone fails with its name, its ranks and wh
     std::string message;
     testing::run_ranks(
         2,
-        [&](std::shared_ptr<Mesh> mesh) {
-          mesh->world().all_reduce(torch::zeros({1}), Reduce::kSum, "a first sum").wait();
+        [&](std::shared_ptr<DeviceMesh> mesh) {
+          mesh->world().all_reduce(torch::zeros({1}), ReduceOp::kSum, "a first sum").wait();
           if (mesh->rank() == 1) return;  // leaves
           try {
-            mesh->world().all_reduce(torch::zeros({100}), Reduce::kSum, "a second sum").wait();
+            mesh->world().all_reduce(torch::zeros({100}), ReduceOp::kSum, "a second sum").wait();
           } catch (const Error& error) {
             message = error.what();
           }
@@ -147,8 +148,8 @@ TEST_CASE("a rank that does not come in time is named with what it did last") {
     std::atomic<bool> told = false;
     testing::run_ranks(
         2,
-        [&](std::shared_ptr<Mesh> mesh) {
-          mesh->world().all_reduce(torch::zeros({1}), Reduce::kSum, "a first sum").wait();
+        [&](std::shared_ptr<DeviceMesh> mesh) {
+          mesh->world().all_reduce(torch::zeros({1}), ReduceOp::kSum, "a first sum").wait();
           if (mesh->rank() == 1) {
             for (int tick = 0; tick < 6000 && !told; ++tick)
               std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -177,7 +178,7 @@ TEST_CASE("a rank that does not come in time is named with what it did last") {
 TEST_CASE("a group counts its collectives, their bytes and the time they take") {
   for (const Transport transport : kTransports) {
     testing::run_ranks(2,
-                       [](std::shared_ptr<Mesh> mesh) {
+                       [](std::shared_ptr<DeviceMesh> mesh) {
                          Group& group = mesh->world();
                          CHECK(group.times().collectives == 0);
                          group.all_reduce(torch::zeros({256})).wait();
@@ -185,8 +186,8 @@ TEST_CASE("a group counts its collectives, their bytes and the time they take") 
                          const CommTimes times = group.times();
                          CHECK(times.collectives == 2);
                          CHECK(times.bytes == 1024 + 2048);
-                         CHECK(times.under_way_s > 0);
-                         CHECK(times.working_s + times.waiting_s <= times.under_way_s * 1.01);
+                         CHECK(times.in_flight_s > 0);
+                         CHECK(times.working_s + times.waiting_s <= times.in_flight_s * 1.01);
                        },
                        {.transport = transport});
   }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/agreement.h"
+#include "comm/cpu_collectives.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
 
@@ -27,12 +27,12 @@ const std::vector<Names> kMachines = {{"a", "a", "b", "b"}, {"a", "a", "a", "b",
                                       {"a", "b", "c"},      {"a", "a", "b", "b", "c", "c"},
                                       {"a", "b", "a", "b"}, {"a", "a", "a", "b"}};
 
-void on_machines(const Names& hosts, const std::function<void(std::shared_ptr<Mesh>)>& fn,
-                 std::optional<GridShape> grid = {}) {
+void on_machines(const Names& nodes, const std::function<void(std::shared_ptr<DeviceMesh>)>& fn,
+                 std::optional<MeshShape> grid = {}) {
   RankOptions options{.timeout = std::chrono::seconds(30)};
-  options.hosts = hosts;
+  options.nodes = nodes;
   options.grid = grid;
-  run_ranks(static_cast<int>(hosts.size()), fn, options);
+  run_ranks(static_cast<int>(nodes.size()), fn, options);
 }
 
 // Whole numbers, whose sums are exact, other ones on each rank.
@@ -49,7 +49,7 @@ void check_sums(Group& group, torch::Dtype dtype, int64_t n) {
   const torch::Tensor added = numbers(n, group.rank(), dtype), highest = added.clone();
   group.all_reduce(added).wait();
   CHECK(at::equal(added, sum));
-  group.all_reduce(highest, Reduce::kMax).wait();
+  group.all_reduce(highest, ReduceOp::kMax).wait();
   CHECK(at::equal(highest, most));
 
   const int64_t all = n * group.size();
@@ -86,11 +86,11 @@ void check_copies(Group& group, torch::Dtype dtype, int64_t n) {
 }  // namespace
 
 TEST_CASE("every verb gives over machines what it gives on one, for all sizes and dtypes") {
-  for (const Names& hosts : kMachines) {
-    CAPTURE(fmt::format("{}", fmt::join(hosts, " ")));
-    on_machines(hosts, [&](std::shared_ptr<Mesh> mesh) {
+  for (const Names& nodes : kMachines) {
+    CAPTURE(fmt::format("{}", fmt::join(nodes, " ")));
+    on_machines(nodes, [&](std::shared_ptr<DeviceMesh> mesh) {
       CHECK(mesh->rank() == mesh->world().rank());
-      CHECK(mesh->world_size() == std::ssize(hosts));
+      CHECK(mesh->world_size() == std::ssize(nodes));
       for (const auto dtype : {torch::kFloat, torch::kBFloat16, torch::kHalf, torch::kDouble,
                                torch::kLong, torch::kInt}) {
         for (const int64_t n : {0, 1, 5, 4099}) {
@@ -110,17 +110,17 @@ TEST_CASE("every verb gives over machines what it gives on one, for all sizes an
 
 // In floats the order of a sum is seen: within each machine by rank, then by machine.
 TEST_CASE("a sum is ordered by rank within machines and then by machine, bit for bit") {
-  for (const Names& hosts : {Names{"a", "a", "b", "b"}, Names{"a", "a", "b", "b", "c", "c"},
+  for (const Names& nodes : {Names{"a", "a", "b", "b"}, Names{"a", "a", "b", "b", "c", "c"},
                              Names{"a", "b", "a", "b"}}) {
-    on_machines(hosts, [&](std::shared_ptr<Mesh> mesh) {
+    on_machines(nodes, [&](std::shared_ptr<DeviceMesh> mesh) {
       for (const int64_t n : {100, 100'003}) {
         const auto of_rank = [&](int rank) {
           return at::sin(torch::arange(n, torch::kFloat) * (rank + 1));
         };
         torch::Tensor expected;
-        for (const Host& host : mesh->hosts()) {
-          torch::Tensor sum = of_rank(host.ranks[0]);
-          for (size_t i = 1; i < host.ranks.size(); ++i) sum = sum + of_rank(host.ranks[i]);
+        for (const Node& node : mesh->nodes()) {
+          torch::Tensor sum = of_rank(node.ranks[0]);
+          for (size_t i = 1; i < node.ranks.size(); ++i) sum = sum + of_rank(node.ranks[i]);
           expected = expected.defined() ? expected + sum : sum;
         }
         const torch::Tensor sum = of_rank(mesh->rank());
@@ -132,26 +132,26 @@ TEST_CASE("a sum is ordered by rank within machines and then by machine, bit for
 }
 
 TEST_CASE("parts of the world stay on a machine or cross machines, as their ranks do") {
-  const GridShape grid = GridShape::data(2).with(Axis::kTensor, 2);
+  const MeshShape grid = MeshShape::data_parallel(2).with(MeshDim::kTp, 2);
   on_machines(
       {"a", "a", "b", "b"},
-      [](std::shared_ptr<Mesh> mesh) {
-        Group& tensor = mesh->group({Axis::kTensor});
+      [](std::shared_ptr<DeviceMesh> mesh) {
+        Group& tensor = mesh->group({MeshDim::kTp});
         check_sums(tensor, torch::kFloat, 5000);
         CHECK(tensor.times().bytes_sent == 0);
-        check_sums(mesh->data(), torch::kFloat, 5000);
-        check_copies(mesh->data(), torch::kFloat, 5000);
-        CHECK(mesh->data().times().bytes_sent > 0);
+        check_sums(mesh->dp_group(), torch::kFloat, 5000);
+        check_copies(mesh->dp_group(), torch::kFloat, 5000);
+        CHECK(mesh->dp_group().times().bytes_sent > 0);
         CHECK(mesh->notes().empty());
       },
       grid);
   // The other way round: shared layers cross, and both kinds of group have ranks everywhere.
   on_machines(
       {"a", "b", "a", "b"},
-      [](std::shared_ptr<Mesh> mesh) {
-        check_sums(mesh->group({Axis::kTensor}), torch::kFloat, 5000);
-        check_sums(mesh->data(), torch::kFloat, 5000);
-        CHECK(mesh->data().times().bytes_sent == 0);
+      [](std::shared_ptr<DeviceMesh> mesh) {
+        check_sums(mesh->group({MeshDim::kTp}), torch::kFloat, 5000);
+        check_sums(mesh->dp_group(), torch::kFloat, 5000);
+        CHECK(mesh->dp_group().times().bytes_sent == 0);
         REQUIRE(mesh->notes().size() == 1);
         CHECK(mesh->notes()[0] ==
               "ranks 0 and 1 share every layer and are on different machines (a, b): each layer "
@@ -159,19 +159,19 @@ TEST_CASE("parts of the world stay on a machine or cross machines, as their rank
               "for the network; an autotp_size of at most 2 keeps such ranks on one machine");
       },
       grid);
-  const GridShape wide = GridShape::data(3).with(Axis::kTensor, 2);
+  const MeshShape wide = MeshShape::data_parallel(3).with(MeshDim::kTp, 2);
   on_machines(
       {"a", "a", "a", "b", "b", "b"},
-      [](std::shared_ptr<Mesh> mesh) {
-        check_sums(mesh->group({Axis::kTensor}), torch::kFloat, 77);
-        check_sums(mesh->data(), torch::kFloat, 77);
-        check_sums(mesh->sharing_near(1, 1), torch::kFloat, 77);
+      [](std::shared_ptr<DeviceMesh> mesh) {
+        check_sums(mesh->group({MeshDim::kTp}), torch::kFloat, 77);
+        check_sums(mesh->dp_group(), torch::kFloat, 77);
+        check_sums(mesh->secondary_shard_group(1, 1), torch::kFloat, 77);
       },
       wide);
 }
 
 TEST_CASE("a large sum sends each byte to the other machine once") {
-  on_machines({"a", "a", "b", "b"}, [](std::shared_ptr<Mesh> mesh) {
+  on_machines({"a", "a", "b", "b"}, [](std::shared_ptr<DeviceMesh> mesh) {
     constexpr int64_t kBytes = 16 << 20;
     mesh->world().all_reduce(torch::ones({kBytes / 4})).wait();
     CHECK(mesh->times().bytes_sent == kBytes / 2);  // the other half by the other rank
@@ -187,19 +187,19 @@ TEST_CASE("a large sum sends each byte to the other machine once") {
 
 // Each rank is needed by one collective while it waits for another.
 TEST_CASE("collectives may be waited for in other orders on other ranks") {
-  const GridShape grid = GridShape::data(2).with(Axis::kTensor, 2);
-  for (const Names& hosts : {Names{"a", "a", "b", "b"}, Names{"a", "b", "a", "b"}}) {
+  const MeshShape grid = MeshShape::data_parallel(2).with(MeshDim::kTp, 2);
+  for (const Names& nodes : {Names{"a", "a", "b", "b"}, Names{"a", "b", "a", "b"}}) {
     on_machines(
-        hosts,
-        [](std::shared_ptr<Mesh> mesh) {
+        nodes,
+        [](std::shared_ptr<DeviceMesh> mesh) {
           constexpr int64_t kNumel = 4 << 20;
           const auto values = [&] { return torch::full({kNumel}, 1.0 + mesh->rank()); };
           const torch::Tensor all = values(), rows = values(), columns = values();
           const torch::Tensor gathered = torch::empty({4 * kNumel}), part = values();
-          std::vector<Pending> pending;
+          std::vector<CollectiveHandle> pending;
           pending.push_back(mesh->world().all_reduce(all));
-          pending.push_back(mesh->group({Axis::kTensor}).all_reduce(rows));
-          pending.push_back(mesh->data().all_reduce(columns));
+          pending.push_back(mesh->group({MeshDim::kTp}).all_reduce(rows));
+          pending.push_back(mesh->dp_group().all_reduce(columns));
           pending.push_back(mesh->world().all_gather(gathered, part));
           for (size_t i = 0; i < 4; ++i)
             pending[(i + static_cast<size_t>(mesh->rank())) % 4].wait();
@@ -216,10 +216,10 @@ TEST_CASE("a rank that does not come is named with its machine on all machines")
   std::vector<std::string> messages(4);
   std::atomic<int> told = 0;
   RankOptions options{.timeout = std::chrono::seconds(2)};
-  options.hosts = {"a", "a", "b", "b"};
+  options.nodes = {"a", "a", "b", "b"};
   run_ranks(
       4,
-      [&](std::shared_ptr<Mesh> mesh) {
+      [&](std::shared_ptr<DeviceMesh> mesh) {
         barrier(*mesh);
         if (mesh->rank() == 3) {
           for (int tick = 0; tick < 6000 && told < 3; ++tick)
@@ -227,7 +227,7 @@ TEST_CASE("a rank that does not come is named with its machine on all machines")
           return;
         }
         messages[static_cast<size_t>(mesh->rank())] = message_of<Error>([&] {
-          mesh->world().all_reduce(torch::ones({100'000}), Reduce::kSum, "gradients").wait();
+          mesh->world().all_reduce(torch::ones({100'000}), ReduceOp::kSum, "gradients").wait();
         });
         ++told;
       },
@@ -244,11 +244,11 @@ TEST_CASE("a rank that does not come is named with its machine on all machines")
 
 TEST_CASE("a rank that is gone ends the wait on all machines, and is named") {
   std::vector<std::string> messages(4);
-  on_machines({"a", "a", "b", "b"}, [&](std::shared_ptr<Mesh> mesh) {
+  on_machines({"a", "a", "b", "b"}, [&](std::shared_ptr<DeviceMesh> mesh) {
     barrier(*mesh);
     if (mesh->rank() == 3) return;
     messages[static_cast<size_t>(mesh->rank())] = message_of<Error>([&] {
-      mesh->world().all_reduce(torch::ones({100'000}), Reduce::kSum, "gradients").wait();
+      mesh->world().all_reduce(torch::ones({100'000}), ReduceOp::kSum, "gradients").wait();
     });
   });
   CHECK(messages[2].find("rank 3 on b is gone") != std::string::npos);

@@ -11,7 +11,7 @@ namespace {
 // Of this machine, towards an address that is for documentation only; "" without a default route.
 std::string address_by_default_route() {
   try {
-    return address_towards("192.0.2.7", 29500);
+    return source_address("192.0.2.7", 29500);
   } catch (const Error& error) {
     CHECK(std::string(error.what()).find("this machine has no route to it") != std::string::npos);
     return "";
@@ -21,9 +21,9 @@ std::string address_by_default_route() {
 }  // namespace
 
 TEST_CASE("towards this machine goes an address that others may reach, if there is one") {
-  const std::string address = address_towards("127.0.0.1", 29500);
+  const std::string address = source_address("127.0.0.1", 29500);
   CHECK_FALSE(address.empty());
-  CHECK(address_towards("localhost", 29500) == address);
+  CHECK(source_address("localhost", 29500) == address);
   const std::string by_route = address_by_default_route();
   CHECK((by_route == address || (by_route.empty() && is_loopback(address))));
 }
@@ -37,7 +37,7 @@ TEST_CASE("a master is reached where it is told to be, unless that is a loopback
 
 TEST_CASE("a master that has no address is named") {
   CHECK(message_of<Error>([] {
-          address_towards("no such name.invalid", 1);
+          source_address("no such name.invalid", 1);
         }).starts_with("MASTER_ADDR=no such name.invalid: "));
 }
 

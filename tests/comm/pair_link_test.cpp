@@ -49,11 +49,11 @@ void on_two(const std::function<void(C10dGroup&)>& fn, std::chrono::milliseconds
 TEST_CASE("two ranks get each other's tensors, in the order of the calls, of any size") {
   on_two([](C10dGroup& group) {
     std::vector<torch::Tensor> in, out;
-    std::vector<Pending> pending;
+    std::vector<CollectiveHandle> pending;
     for (const int64_t n : {1, 5, 100'000, 0, 4 << 20, 3}) {
       in.push_back(torch::full({n}, 10 * std::ssize(in) + group.rank()));
       out.push_back(torch::full({n}, -1));
-      pending.push_back(group.swap(out.back(), in.back(), {}));
+      pending.push_back(group.send_recv(out.back(), in.back(), {}));
     }
     for (size_t i = in.size(); i-- > 0;) {
       pending[i].wait();
@@ -67,7 +67,7 @@ TEST_CASE("a tensor may go in one direction alone") {
   on_two([](C10dGroup& group) {
     const torch::Tensor none = torch::empty({0}), tensor = torch::full({70'000}, group.rank() + 1);
     const bool sends = group.rank() == 1;
-    group.swap(sends ? none : tensor, sends ? tensor : none, {}).wait();
+    group.send_recv(sends ? none : tensor, sends ? tensor : none, {}).wait();
     CHECK(tensor.eq(2).all().item<bool>());
   });
 }
@@ -76,7 +76,7 @@ TEST_CASE("swaps and other collectives of a group do not disturb each other") {
   on_two([](C10dGroup& group) {
     const torch::Tensor in = torch::full({50'000}, group.rank() + 1), out = torch::empty_like(in);
     const torch::Tensor sum = in.clone();
-    Pending swapped = group.swap(out, in, {});
+    CollectiveHandle swapped = group.send_recv(out, in, {});
     group.all_reduce(sum).wait();
     swapped.wait();
     CHECK(sum.eq(3).all().item<bool>());
@@ -88,14 +88,14 @@ TEST_CASE("a swap with a rank that is gone, or does not come, ends with an error
   on_two([](C10dGroup& group) {
     if (group.rank() == 1) return;
     const torch::Tensor in = torch::ones({1000}), out = torch::empty_like(in);
-    Pending first = group.swap(out, in, "gradients");
-    Pending second = group.swap(torch::empty_like(in), in, "moments");
+    CollectiveHandle first = group.send_recv(out, in, "gradients");
+    CollectiveHandle second = group.send_recv(torch::empty_like(in), in, "moments");
     const std::string message = message_of<Error>([&] { first.wait(); });
     CAPTURE(message);
     CHECK(message.starts_with("rank 0 of 2: exchange of gradients (1000 elements) over "));
     CHECK(message.find("the connection ended") != std::string::npos);
     CHECK_FALSE(message_of<Error>([&] { second.wait(); }).empty());
-    Pending third = group.swap(out, in, {});
+    CollectiveHandle third = group.send_recv(out, in, {});
     CHECK_FALSE(message_of<Error>([&] { third.wait(); }).empty());
   });
 }
@@ -106,7 +106,7 @@ TEST_CASE("a rank that is there but does not take part in a swap is waited for u
     on_two(
         [&, future = ended.get_future().share()](C10dGroup& group) {
           if (group.rank() == 1) return future.wait();
-          Pending pending = group.swap(torch::empty({n}), torch::ones({n}), {});
+          CollectiveHandle pending = group.send_recv(torch::empty({n}), torch::ones({n}), {});
           const std::string message = message_of<Error>([&] { pending.wait(); });
           CHECK(message.find("the time limit (--timeout, DEEPSPEED_TIMEOUT)") != std::string::npos);
           ended.set_value();
@@ -119,7 +119,7 @@ TEST_CASE("ranks that swap tensors of unlike sizes are told so") {
   std::atomic<int> told = 0, failed = 0;
   on_two([&](C10dGroup& group) {
     const torch::Tensor in = torch::ones({group.rank() == 0 ? 10 : 20});
-    Pending pending = group.swap(torch::empty_like(in), in, {});
+    CollectiveHandle pending = group.send_recv(torch::empty_like(in), in, {});
     const std::string message = message_of<Error>([&] { pending.wait(); });
     failed += message.empty() ? 0 : 1;
     told += message.find("the other rank sends ") != std::string::npos ? 1 : 0;
@@ -130,7 +130,7 @@ TEST_CASE("ranks that swap tensors of unlike sizes are told so") {
 
 TEST_CASE("a group that is closed ends what is under way") {
   on_two([](C10dGroup& group) {
-    if (group.rank() == 0) group.swap(torch::empty({1000}), torch::ones({1000}), {});
+    if (group.rank() == 0) group.send_recv(torch::empty({1000}), torch::ones({1000}), {});
   });
 }
 

@@ -27,13 +27,13 @@ TEST_CASE("ranks that were bound take their own cores, those bound to a node its
 
 TEST_CASE("the number of threads is the user's, else a part of the rank's cores") {
   const int cores = static_cast<int>(allowed_cores().size());
-  testing::run_ranks(2, [&](std::shared_ptr<Mesh> mesh) {
+  testing::run_ranks(2, [&](std::shared_ptr<DeviceMesh> mesh) {
     RankEnv env;
     at::set_num_threads(cores);
     set_num_threads(env, *mesh);
     CHECK(at::get_num_threads() == std::max(1, cores / 2));
     // On a core of its own, as under a launcher that binds.
-    REQUIRE(bind_to_cores({allowed_cores()[static_cast<size_t>(mesh->rank() % cores)]}) == 0);
+    REQUIRE(set_affinity({allowed_cores()[static_cast<size_t>(mesh->rank() % cores)]}) == 0);
     at::set_num_threads(cores);
     set_num_threads(env, *mesh);
     CHECK(at::get_num_threads() == 1);
@@ -41,7 +41,7 @@ TEST_CASE("the number of threads is the user's, else a part of the rank's cores"
     set_num_threads(env, *mesh);
     CHECK(at::get_num_threads() == 3);
   });
-  testing::run_ranks(1, [&](std::shared_ptr<Mesh> mesh) {
+  testing::run_ranks(1, [&](std::shared_ptr<DeviceMesh> mesh) {
     at::set_num_threads(cores);
     set_num_threads({}, *mesh);
     CHECK(at::get_num_threads() == cores);

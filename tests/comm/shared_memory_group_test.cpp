@@ -80,7 +80,7 @@ TEST_CASE("a collective that waits long says for whom, and one rank says it") {
                [](Group& group) {
                  if (group.rank() == 0)
                    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-                 group.all_reduce(torch::zeros({4}), Reduce::kSum, "gradients").wait();
+                 group.all_reduce(torch::zeros({4}), ReduceOp::kSum, "gradients").wait();
                },
                {.log_after = std::chrono::milliseconds(500)});
     return 0;
@@ -120,10 +120,10 @@ TEST_CASE("integers, doubles and truth values are reduced exactly") {
     group.all_reduce(large).wait();
     CHECK(at::equal(large, torch::full({3000}, 3 * (int64_t{1} << 60) + 3, torch::kLong)));
     const torch::Tensor any = torch::full({5}, rank == 1, torch::kBool);
-    group.all_reduce(any, Reduce::kMax).wait();
+    group.all_reduce(any, ReduceOp::kMax).wait();
     CHECK(any.all().item<bool>());
     const torch::Tensor bytes = torch::full({5}, rank, torch::kByte);
-    group.all_reduce(bytes, Reduce::kMin).wait();
+    group.all_reduce(bytes, ReduceOp::kMin).wait();
     CHECK(bytes.sum().item<int64_t>() == 0);
   });
 }
@@ -144,7 +144,7 @@ TEST_CASE(
   with_group(3, [](Group& group) {
     constexpr int kCount = 12;
     std::vector<torch::Tensor> tensors;
-    std::vector<Pending> pending;
+    std::vector<CollectiveHandle> pending;
     for (int i = 0; i < kCount; ++i) {
       tensors.push_back(torch::full({int64_t{1} << i}, group.rank() + i));
       if (i % 3 == 2) {
@@ -166,7 +166,7 @@ TEST_CASE(
 TEST_CASE("tensors without elements take part") {
   with_group(2, [](Group& group) {
     group.all_gather(torch::empty({0}), torch::empty({0})).wait();
-    Pending empty = group.all_reduce(torch::empty({0}));
+    CollectiveHandle empty = group.all_reduce(torch::empty({0}));
     const torch::Tensor one = torch::ones({1});
     group.all_reduce(one).wait();
     empty.wait();
@@ -177,7 +177,7 @@ TEST_CASE("tensors without elements take part") {
 TEST_CASE("a collective that is refused leaves no trace: the next one is the same on all ranks") {
   with_group(2, [](Group& group) {
     if (group.rank() == 1)
-      CHECK_THROWS_AS(group.all_reduce(at::zeros({4, 4}).t(), Reduce::kSum), InternalError);
+      CHECK_THROWS_AS(group.all_reduce(at::zeros({4, 4}).t(), ReduceOp::kSum), InternalError);
     const torch::Tensor ones = at::ones({3});
     group.all_reduce(ones).wait();
     CHECK(at::equal(ones, at::full({3}, 2.0F)));
@@ -189,8 +189,8 @@ TEST_CASE("ranks that issue different collectives are told so") {
   with_group(2, [](Group& group) {
     std::string message;
     try {
-      if (group.rank() == 0) group.all_reduce(torch::zeros({5}), Reduce::kSum, "losses").wait();
-      if (group.rank() == 1) group.all_reduce(torch::zeros({6}), Reduce::kSum, "norms").wait();
+      if (group.rank() == 0) group.all_reduce(torch::zeros({5}), ReduceOp::kSum, "losses").wait();
+      if (group.rank() == 1) group.all_reduce(torch::zeros({6}), ReduceOp::kSum, "norms").wait();
     } catch (const Error& error) {
       message = error.what();
     }
@@ -208,7 +208,7 @@ TEST_CASE("a rank that does not come is named when the time limit has passed, wi
       3,
       [&](Group& group) {
         const torch::Tensor sum = torch::ones({1});
-        group.all_reduce(sum, Reduce::kSum, "the first sums").wait();
+        group.all_reduce(sum, ReduceOp::kSum, "the first sums").wait();
         if (group.rank() == 1) {
           for (int tick = 0; tick < 6000 && told < 2; ++tick)
             std::this_thread::sleep_for(std::chrono::milliseconds(10));

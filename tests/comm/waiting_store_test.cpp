@@ -41,17 +41,17 @@ TEST_CASE("silent_rendezvous: a wait is told of before ten seconds are over, the
 
 TEST_CASE("silent_rendezvous: the line says who waits for whom, why it is a rank and until when") {
   const RankEnv env = rank_of(0, 8);
-  CHECK(waiting_text(env, "ranks 1 to 7", milliseconds(8'100)) ==
+  CHECK(describe_wait(env, "ranks 1 to 7", milliseconds(8'100)) ==
         "rank 0 of 8 (by RANK=0, WORLD_SIZE=8) waits for ranks 1 to 7 at 127.0.0.1:29500: 8 s by "
         "now, up to 600 s (--timeout, DEEPSPEED_TIMEOUT); a process that is to run alone must not "
         "have these variables");
-  CHECK(ranks_text({3}) == "rank 3");
-  CHECK(ranks_text({1, 2}) == "ranks 1 and 2");
-  CHECK(ranks_text({1, 2, 3, 4}) == "ranks 1 to 4");
-  CHECK(ranks_text({1, 2, 5}) == "ranks 1, 2 and 5");
+  CHECK(describe_ranks({3}) == "rank 3");
+  CHECK(describe_ranks({1, 2}) == "ranks 1 and 2");
+  CHECK(describe_ranks({1, 2, 3, 4}) == "ranks 1 to 4");
+  CHECK(describe_ranks({1, 2, 5}) == "ranks 1, 2 and 5");
   std::vector<int> odd;
   for (int rank = 1; rank < 101; rank += 2) odd.push_back(rank);
-  CHECK(ranks_text(odd).ends_with("29, 31 and 34 more"));
+  CHECK(describe_ranks(odd).ends_with("29, 31 and 34 more"));
 }
 
 TEST_CASE("silent_rendezvous: a store that waits gives what the store below it does") {

@@ -38,8 +38,8 @@ struct Yard {
   }
 };
 
-Watchdog::Watched watched(const std::atomic<bool>& ended, const std::string& name) {
-  Watchdog::Watched watched;
+Watchdog::WatchedWork watched(const std::atomic<bool>& ended, const std::string& name) {
+  Watchdog::WatchedWork watched;
   watched.ended = [&ended] { return ended.load(); };
   watched.message = [name](const std::string& why) { return name + ": " + why; };
   return watched;
@@ -64,7 +64,7 @@ TEST_CASE("the limit counts from the end of the one before") {
   Yard yard(milliseconds(4000));  // of both together, and far more than of one
   for (const auto* ended : {&first, &second}) {
     auto item = watched(*ended, "item");
-    item.at_end = [&ends] { ++ends; };
+    item.on_done = [&ends] { ++ends; };
     yard.dog.watch(std::move(item));
   }
   std::this_thread::sleep_for(milliseconds(2200));
@@ -93,7 +93,7 @@ TEST_CASE("each thread of a watchdog selects its device before it asks or says a
     selected = true;
   };
   Yard yard(milliseconds(1000), select);
-  Watchdog::Watched item;
+  Watchdog::WatchedWork item;
   item.ended = [&] {
     look();
     return false;

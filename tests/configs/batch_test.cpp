@@ -149,8 +149,8 @@ TEST_CASE("a batch key that is bad is not also called missing") {
 TEST_CASE("a run that goes on keeps its global batch on any number of ranks") {
   const auto batch = [](const std::string& text, int64_t ranks, bool may_change = false) {
     FlagValues flags;
-    flags.batch_so_far = 24;
-    flags.batch_may_change = may_change;
+    flags.previous_batch = 24;
+    flags.allow_batch_change = may_change;
     return resolve_batch(parse_text(text, "test.json"), flags, ranks);
   };
   check_batch(batch(batch_text(0, 0, 0), 2), 24, 12, 1);
@@ -165,8 +165,8 @@ TEST_CASE("a run that goes on keeps its global batch on any number of ranks") {
 TEST_CASE(
     "a later round keeps the batch whatever is given, in no larger micro-batches than before") {
   FlagValues flags;
-  flags.batch_so_far = 24;
-  flags.micro_so_far = 6;
+  flags.previous_batch = 24;
+  flags.previous_micro_batch = 6;
   const auto batch = [&](const std::string& text, int64_t ranks) {
     return resolve_batch(parse_text(text, "test.json"), flags, ranks);
   };
@@ -176,15 +176,15 @@ TEST_CASE(
   check_batch(batch(batch_text(32, 0, 0), 2), 24, 6, 2);
   check_batch(batch(batch_text(48, 12, 2), 2), 24, 6, 2);
   check_batch(batch(batch_text(24, 0, 0), 1), 24, 6, 4);
-  flags.rank_batch_so_far = 12;
+  flags.previous_rank_batch = 12;
   const RunFacts facts{.world_size = 8, .hidden_size = 64, .total_steps = {}};
   CHECK(resolve(parse_text(batch_text(0, 6, 2), "test.json"), flags, facts).rank_batch == 12);
 }
 
 TEST_CASE("a run that goes on is refused another batch, unless only its ranks have changed") {
   FlagValues flags;
-  flags.batch_so_far = 24;
-  flags.rank_batch_so_far = 12;  // on two ranks
+  flags.previous_batch = 24;
+  flags.previous_rank_batch = 12;  // on two ranks
   const auto resolved = [&](int64_t micro, int64_t steps, int64_t ranks) {
     FlagValues now = flags;
     if (micro > 0) now.micro_batch = micro;
@@ -221,10 +221,10 @@ TEST_CASE("a run that goes on is refused another batch, unless only its ranks ha
                 {.world_size = 2, .hidden_size = 64, .total_steps = {}})
             .rank_batch == 0);
   // A run that named its global batch, on a line that does so no more.
-  flags.rank_batch_so_far = 0;
+  flags.previous_rank_batch = 0;
   check_batch(resolved(6, 2, 2).config.batch, 24, 6, 2);
   CHECK_FALSE(refusal(3, 2, 2).empty());
-  flags.batch_may_change = true;
+  flags.allow_batch_change = true;
   check_batch(resolved(2, 0, 2).config.batch, 4, 2, 1);
   CHECK(resolved(2, 0, 2).rank_batch == 2);
 }

@@ -30,14 +30,14 @@ std::string in_table(const std::string& path) {
 }
 
 // Within a section that is refused while it is on, or idle.
-bool is_inside(const Key& section, const std::string& path) {
-  if (section.inside.empty() && section.state != KeyState::kRefused) return false;
+bool is_inside(const ConfigKey& section, const std::string& path) {
+  if (section.allowed_keys.empty() && section.state != KeyState::kRefused) return false;
   if (!path.starts_with(std::string(section.path) + ".")) {
     return false;
   }
   const std::string below = path.substr(section.path.size() + 1);
-  std::vector<std::string_view> known = split_values(section.inside, ' ');
-  for (const Switch& one : switches_of(section)) known.push_back(one.name);
+  std::vector<std::string_view> known = split_values(section.allowed_keys, ' ');
+  for (const Switch& one : parse_switches(section)) known.push_back(one.name);
   return std::any_of(known.begin(), known.end(), [&](std::string_view name) {
     const bool all = name.ends_with("*") && below.starts_with(name.substr(0, name.size() - 1));
     return all || below == name || name == below + ".*";
@@ -45,12 +45,12 @@ bool is_inside(const Key& section, const std::string& path) {
 }
 
 Fate fate_of(const std::string& path) {
-  if (const Key* key = find_key(in_table(path))) {
-    return key->state == KeyState::kHonoured   ? Fate::kDoes
+  if (const ConfigKey* key = find_key(in_table(path))) {
+    return key->state == KeyState::kHonored    ? Fate::kDoes
            : key->state == KeyState::kNoEffect ? Fate::kNote
                                                : Fate::kRefused;
   }
-  const auto section = std::find_if(keys().begin(), keys().end(), [&](const Key& key) {
+  const auto section = std::find_if(keys().begin(), keys().end(), [&](const ConfigKey& key) {
     return key.type == KeyType::kSection && is_inside(key, in_table(path));
   });
   if (section == keys().end()) return Fate::kNone;
@@ -106,11 +106,11 @@ TEST_CASE("DeepSpeed's defaults may be written out, and are those of the table")
     const Json& value = row[1];
     const bool ours = path == "zero_optimization.overlap_comm";  // null: by the stage
     if (!ours && !is_on_by_itself(path)) CHECK(complaints_of(nested(path, value.dump())) == "");
-    const Key* key = find_key(in_table(path));
+    const ConfigKey* key = find_key(in_table(path));
     if (key == nullptr || key->type == KeyType::kSection) continue;
     const auto own = kOwnDefaults.find(path);
-    const Json expected = own == kOwnDefaults.end() ? value : own_json(own->second);
-    CHECK(own_json(key->fallback) == expected);
+    const Json expected = own == kOwnDefaults.end() ? value : parse_trusted_json(own->second);
+    CHECK(parse_trusted_json(key->default_value) == expected);
   }
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("what DeepSpeed has removed is refused, and said to be gone") {
   for (const std::string path : schema()["removed"]) {
     if (path == "elasticity") continue;  // its batch arithmetic is done here
     CAPTURE(path);
-    const Key* key = find_key(path);
+    const ConfigKey* key = find_key(path);
     REQUIRE(key != nullptr);
     CHECK(key->state == KeyState::kRefused);
     const std::string on =

@@ -21,8 +21,8 @@ TEST_CASE("a line for Trainer has its linear decay, and no decay of vectors with
   flags.no_decay = true;
   CHECK(config_of(R"({"optimizer": {"type": "AdamW"}})", flags).optimizer.no_decay);
   CHECK_FALSE(config_of("{}").optimizer.no_decay);
-  CHECK(defaults_of(flags).epochs == 3);
-  CHECK(defaults_of({}).epochs == 1);
+  CHECK(defaults_for(flags).epochs == 3);
+  CHECK(defaults_for({}).epochs == 1);
 }
 
 }  // namespace zeroth::configs

@@ -24,7 +24,7 @@ ElasticRule by_nodes(int64_t per_node, int64_t tensor) {
   ElasticRule rule = kLarge;
   rule.version = ElasticVersion::kWholeNodes;
   rule.ranks_per_node = per_node;
-  rule.tensor_ranks = tensor;
+  rule.tensor_parallel_size = tensor;
   return rule;
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("a common multiple that is larger than the batch may be is none") {
   const ElasticRule rule = any_ranks(4, {1, 2, 3, 4}, 1, 4);
   CHECK(elastic_batch(rule, 1).data_ranks == Counts{1, 2, 4});
   check_rows(rule, 4, {{4, 1, 1}, {3, 0, 0}});
-  const ElasticRule huge = any_ranks(kMostElasticBatch, {999'999'937, 999'999'929, 999'999'893});
+  const ElasticRule huge = any_ranks(kMaxElasticBatch, {999'999'937, 999'999'929, 999'999'893});
   CHECK(elastic_batch(huge, 1).batch == 999'999'937);
 }
 

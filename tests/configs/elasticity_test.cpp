@@ -192,13 +192,13 @@ TEST_CASE("check-config checks for ranks that the section allows") {
     return inspect(parse_text(text, "t.json"), {});
   };
   const Inspection small = found(file(with({{"min_gpus", 3}})));
-  CHECK(small.complaints.empty());
-  CHECK(holds(small.notes, "a global batch of 24, micro-batches of 2, 4 per step on 3 ranks") !=
-        holds(small.notes, "a global batch of 24, micro-batches of 1, 8 per step on 3 ranks"));
+  CHECK(small.errors.empty());
+  CHECK(contains(small.notes, "a global batch of 24, micro-batches of 2, 4 per step on 3 ranks") !=
+        contains(small.notes, "a global batch of 24, micro-batches of 1, 8 per step on 3 ranks"));
   const Inspection nodes = found(file(with({{"version", 0.2}, {"num_gpus_per_node", 4}})));
-  CHECK(nodes.complaints.empty());
-  CHECK(holds(nodes.notes, "on 4 ranks"));
-  CHECK(inspect(parse_text(file(kSmall), "t.json"), 7).complaints.size() == 1);
+  CHECK(nodes.errors.empty());
+  CHECK(contains(nodes.notes, "on 4 ranks"));
+  CHECK(inspect(parse_text(file(kSmall), "t.json"), 7).errors.size() == 1);
 }
 
 }  // namespace zeroth::configs

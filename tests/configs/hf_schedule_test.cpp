@@ -41,7 +41,7 @@ TEST_CASE("names stand in the order of the types") {
   for (size_t i = 0; i < kHfShapeNames.size(); ++i) {
     CHECK(static_cast<size_t>(kHfShapeNames[i].second) == i);
   }
-  CHECK(name_of(Type::kWarmupStableDecay) == "warmup_stable_decay");
+  CHECK(to_string(Type::kWarmupStableDecay) == "warmup_stable_decay");
 }
 
 TEST_CASE("a schedule of transformers takes warm-up and length from the flags and the run") {

@@ -22,19 +22,19 @@ TEST_CASE("comments of three kinds are accepted, and none within strings") {
       "f.json");
   CHECK(parsed.root["k"] == "# // /* kept \" */");
   CHECK(parsed.root["n"] == 1);
-  CHECK(parsed.repeated.count == 0);
+  CHECK(parsed.duplicate_keys.count == 0);
 }
 
 TEST_CASE("duplicate keys are found at any depth, with their path") {
   const ParsedJson parsed = parse_json(
       R"({"a": {"b": 1, "c": {"d": 1, "d": 2}, "b": 2}, "l": [{}, {"x": 1, "x": 1}], "a": 3})",
       "f.json");
-  CHECK(parsed.repeated.paths == std::vector<std::string>{"a.c.d", "a.b", "l[1].x", "a"});
+  CHECK(parsed.duplicate_keys.paths == std::vector<std::string>{"a.c.d", "a.b", "l[1].x", "a"});
 }
 
 TEST_CASE("the same key in different objects is no duplicate") {
   CHECK(parse_json(R"({"fp16": {"enabled": false}, "bf16": {"enabled": false}})", "f.json")
-            .repeated.count == 0);
+            .duplicate_keys.count == 0);
 }
 
 TEST_CASE("a syntax error names file, line, column and path") {

@@ -9,8 +9,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Key key_of(KeyType type, std::string_view accepts = "", bool any_case = false) {
-  return {"k", type, KeyState::kHonoured, "null", accepts, "", "", {}, any_case};
+ConfigKey key_of(KeyType type, std::string_view accepts = "", bool any_case = false) {
+  return {"k", type, KeyState::kHonored, "null", accepts, "", "", {}, any_case};
 }
 
 }  // namespace
@@ -27,7 +27,7 @@ TEST_CASE("integers may be integral floats, numbers may be integers, nothing els
 }
 
 TEST_CASE("a list of integers has nothing else in it, each in the range") {
-  const Key key = key_of(KeyType::kIntegers, "1..8");
+  const ConfigKey key = key_of(KeyType::kIntegers, "1..8");
   CHECK(typed_value(Json{1, 8}, key) == Json{1, 8});
   CHECK(is_accepted(Json{1, 8}, key));
   CHECK_FALSE(is_accepted(Json{1, 9}, key));
@@ -53,8 +53,8 @@ TEST_CASE("messages show values as they stand in the file") {
   CHECK(describe(Json(8.5)) == "8.5");
   CHECK(describe(Json(INFINITY)) == "inf");
   CHECK(describe(Json::object()) == "an object");
-  CHECK(accepted_text(key_of(KeyType::kInteger, "> 0")) == "an integer > 0");
-  CHECK(accepted_text(key_of(KeyType::kNumber, "[0, 1)")) == "a number in [0, 1)");
+  CHECK(describe_accepted(key_of(KeyType::kInteger, "> 0")) == "an integer > 0");
+  CHECK(describe_accepted(key_of(KeyType::kNumber, "[0, 1)")) == "a number in [0, 1)");
 }
 
 }  // namespace zeroth::configs

@@ -4,7 +4,7 @@
 namespace zeroth::configs {
 
 TEST_CASE("the other keys are idle or refused as the table says") {
-  for (const Key& key : other_rows()) check_row(key);
+  for (const ConfigKey& key : other_rows()) check_row(key);
 }
 
 TEST_CASE("a section that is off may say what it likes, under names that exist") {

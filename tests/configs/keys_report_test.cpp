@@ -4,7 +4,7 @@
 namespace zeroth::configs {
 
 TEST_CASE("report keys are honoured, idle or refused as the table says") {
-  for (const Key& key : report_rows()) check_row(key);
+  for (const ConfigKey& key : report_rows()) check_row(key);
 }
 
 }  // namespace zeroth::configs

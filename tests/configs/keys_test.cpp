@@ -12,7 +12,7 @@ namespace {
 
 const char* state_word(KeyState state) {
   switch (state) {
-    case KeyState::kHonoured:
+    case KeyState::kHonored:
       return "honoured";
     case KeyState::kNoEffect:
       return "no effect";
@@ -32,7 +32,7 @@ const char* alias_word(Alias::Kind kind) {
   switch (kind) {
     case Alias::Kind::kSame:
       return "";
-    case Alias::Kind::kOldName:
+    case Alias::Kind::kDeprecated:
       return "old: one line says so";
     case Alias::Kind::kCpuDevice:
       return "old: true means `{\"device\": \"cpu\"}`; one line says so";
@@ -41,13 +41,13 @@ const char* alias_word(Alias::Kind kind) {
 }
 
 // The row of docs/config.md that a row of the table asks for.
-std::string doc_row(const Key& key) {
-  const bool honoured_section = key.type == KeyType::kSection && key.state == KeyState::kHonoured;
+std::string doc_row(const ConfigKey& key) {
+  const bool honoured_section = key.type == KeyType::kSection && key.state == KeyState::kHonored;
   std::string text(key.text);
-  if (!key.inside.empty()) text += fmt::format("; inside: `{}`", key.inside);
+  if (!key.allowed_keys.empty()) text += fmt::format("; inside: `{}`", key.allowed_keys);
   return fmt::format("| `{}` | {} | {} | {} | {} | {} |", key.path,
-                     honoured_section ? "section" : state_word(key.state), cell(key.fallback),
-                     cell(key.accepts), key.automatic, text);
+                     honoured_section ? "section" : state_word(key.state), cell(key.default_value),
+                     cell(key.accepts), key.auto_value, text);
 }
 
 std::set<std::string> rows_of(const std::string& page, const std::string& start) {
@@ -63,13 +63,13 @@ std::set<std::string> rows_of(const std::string& page, const std::string& start)
 
 TEST_CASE("every path of the table stands once, below a section of the table") {
   std::set<std::string_view> seen;
-  for (const Key& key : keys()) {
+  for (const ConfigKey& key : keys()) {
     CAPTURE(key.path);
     CHECK(seen.insert(key.path).second);
     CHECK_FALSE(key.text.empty());
     const size_t dot = key.path.rfind('.');
     if (dot == std::string_view::npos) continue;
-    const Key* parent = find_key(key.path.substr(0, dot));
+    const ConfigKey* parent = find_key(key.path.substr(0, dot));
     REQUIRE(parent != nullptr);
     CHECK(parent->type == KeyType::kSection);
   }
@@ -83,7 +83,7 @@ TEST_CASE("every path of the table stands once, below a section of the table") {
 TEST_CASE("docs/config.md has the rows of the table and no others") {
   const std::string page = read_source("docs/config.md");
   std::set<std::string> expected;
-  for (const Key& key : keys()) expected.insert(doc_row(key));
+  for (const ConfigKey& key : keys()) expected.insert(doc_row(key));
   std::set<std::string> other_names;
   for (const Alias& alias : aliases()) {
     other_names.insert(
@@ -144,31 +144,32 @@ TEST_CASE("every other spelling reaches its key, and an old one is said") {
   for (const Alias& alias : aliases()) {
     if (alias.kind == Alias::Kind::kCpuDevice) continue;
     CAPTURE(alias.other);
-    const Key* key = find_key(alias.path);
+    const ConfigKey* key = find_key(alias.path);
     REQUIRE(key != nullptr);
-    const std::string value = key->type == KeyType::kSection ? "{}" : std::string(key->fallback);
+    const std::string value =
+        key->type == KeyType::kSection ? "{}" : std::string(key->default_value);
     const std::string text = nested(std::string(alias.other), value);
     CHECK(complaints_of(text) == "");
-    const bool old = alias.kind == Alias::Kind::kOldName;
+    const bool old = alias.kind == Alias::Kind::kDeprecated;
     CHECK(has_warning(resolve_text(text),
                       fmt::format("{} is the old name of {}", alias.other, alias.path)) == old);
   }
 }
 
 TEST_CASE("cpu_offload means offload_optimizer on the CPU, with a warning, and not both") {
-  const auto section = [](const char* inside) {
-    return fmt::format(R"({{"zero_optimization": {{"stage": 3, {}}}}})", inside);
+  const auto section = [](const char* allowed_keys) {
+    return fmt::format(R"({{"zero_optimization": {{"stage": 3, {}}}}})", allowed_keys);
   };
   const Resolved old = resolve_text(section(R"("cpu_offload": true)"));
-  CHECK(old.config.zero.offload_optimizer.device == RestingPlace::kCpu);
-  CHECK(old.config.zero.offload_param.device == RestingPlace::kDevice);
+  CHECK(old.config.zero.offload_optimizer.device == OffloadDevice::kCpu);
+  CHECK(old.config.zero.offload_param.device == OffloadDevice::kNone);
   CHECK(warnings_of(old) ==
         std::vector<std::string>{"zero_optimization.cpu_offload true is the old form of "
                                  "zero_optimization.offload_optimizer {\"device\":\"cpu\"}"});
   for (const char* name : {"cpu_offload_param", "cpu_offload_params"}) {
     const Resolved param = resolve_text(section(fmt::format("\"{}\": true", name).c_str()));
-    CHECK(param.config.zero.offload_param.device == RestingPlace::kCpu);
-    CHECK(param.config.zero.offload_optimizer.device == RestingPlace::kDevice);
+    CHECK(param.config.zero.offload_param.device == OffloadDevice::kCpu);
+    CHECK(param.config.zero.offload_optimizer.device == OffloadDevice::kNone);
     CHECK(warnings_of(param).size() == 1);
   }
   for (const char* off : {"false", "null"}) {

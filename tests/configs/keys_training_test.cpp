@@ -4,11 +4,11 @@
 namespace zeroth::configs {
 
 TEST_CASE("training keys are honoured, idle or refused as the table says") {
-  for (const Key& key : training_rows()) check_row(key);
+  for (const ConfigKey& key : training_rows()) check_row(key);
 }
 
 TEST_CASE("gradient and data type keys are honoured, idle or refused as the table says") {
-  for (const Key& key : gradient_rows()) check_row(key);
+  for (const ConfigKey& key : gradient_rows()) check_row(key);
 }
 
 }  // namespace zeroth::configs

@@ -4,7 +4,7 @@
 namespace zeroth::configs {
 
 TEST_CASE("optimizer and scheduler keys are honoured, idle or refused as the table says") {
-  for (const Key& key : update_rows()) check_row(key);
+  for (const ConfigKey& key : update_rows()) check_row(key);
 }
 
 }  // namespace zeroth::configs

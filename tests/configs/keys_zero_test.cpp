@@ -4,7 +4,7 @@
 namespace zeroth::configs {
 
 TEST_CASE("zero_optimization keys are honoured, idle or refused as the table says") {
-  for (const Key& key : zero_rows()) check_row(key);
+  for (const ConfigKey& key : zero_rows()) check_row(key);
 }
 
 TEST_CASE("what would change the training is refused by its key") {
@@ -15,7 +15,7 @@ TEST_CASE("what would change the training is refused by its key") {
 }
 
 TEST_CASE("keys of offload and of its files are honoured, idle or refused as the table says") {
-  for (const Key& key : offload_rows()) check_row(key);
+  for (const ConfigKey& key : offload_rows()) check_row(key);
 }
 
 TEST_CASE("an offload value of the wrong kind or range is an error with its path") {

@@ -79,7 +79,7 @@ TEST_CASE("a loss scale that is no finite number from zero up is refused with it
 TEST_CASE(
     "gradients are by default averaged after the sum, in the working precision, kept in fp32") {
   const GradientConfig gradients = config_of(R"({"bf16": {"enabled": true}})").gradients;
-  CHECK(gradients.reduce == GradientConfig::Reduce::kMean);
+  CHECK(gradients.reduce == GradientConfig::Reduction::kMean);
   CHECK_FALSE(gradients.prescale);
   CHECK(gradients.predivide_factor == 1.0);
   CHECK_FALSE(gradients.communication.has_value());
@@ -94,7 +94,7 @@ TEST_CASE("the gradient keys are read, in any case as DeepSpeed does") {
                                        .gradients;
   CHECK(gradients.prescale);
   CHECK(gradients.predivide_factor == 2);
-  CHECK(gradients.reduce == GradientConfig::Reduce::kSum);
+  CHECK(gradients.reduce == GradientConfig::Reduction::kSum);
   CHECK(gradients.communication == Precision::kBf16);
   CHECK(gradients.accumulation == Precision::kFp16);
 }

@@ -42,14 +42,14 @@ Config unusual(SchedulerConfig::Kind kind) {
                  .max_live_elements = 15,
                  .overlap_comm = false,
                  .overlap_step = true,
-                 .offload_optimizer = {.device = RestingPlace::kNvme,
+                 .offload_optimizer = {.device = OffloadDevice::kNvme,
                                        .nvme_path = "/fast",
                                        .pin_memory = false,
                                        .buffer_count = 2,
                                        .pipeline_read = false,
                                        .ratio = 0.25,
-                                       .step = OffloadOptimizerConfig::Step::kGpu},
-                 .offload_param = {.device = RestingPlace::kNvme,
+                                       .step = OffloadOptimizerConfig::UpdateDevice::kGpu},
+                 .offload_param = {.device = OffloadDevice::kNvme,
                                    .nvme_path = "/faster",
                                    .pin_memory = false,
                                    .buffer_count = 6,
@@ -112,7 +112,7 @@ TEST_CASE("what is printed loads back to the same configuration") {
     CHECK_FALSE(back.zero.overlap_comm);
     CHECK(back.zero.overlap_step);
     CHECK(back.zero.offload_optimizer.nvme_path == "/fast");
-    CHECK(back.zero.offload_optimizer.step == OffloadOptimizerConfig::Step::kGpu);
+    CHECK(back.zero.offload_optimizer.step == OffloadOptimizerConfig::UpdateDevice::kGpu);
     CHECK(back.zero.offload_param.max_in_cpu_elements == 17);
     CHECK(back.tensor_parallel.size == 2);
     CHECK(back.tensor_parallel.overlap_comm);
@@ -147,9 +147,9 @@ TEST_CASE("offload is printed with where its values come from, and loads back") 
       "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "nvme",
       "nvme_path": "swap", "pin_memory": "auto"}}, "aio": {"thread_count": 3}})");
   const std::string text = to_json(resolved.config, resolved.origins);
-  const std::string folder = resolved.config.zero.offload_optimizer.nvme_path;
-  CHECK(folder.starts_with("/"));
-  CHECK(text.find(fmt::format("\"nvme_path\": \"{}\",", folder)) != std::string::npos);
+  const std::string directory = resolved.config.zero.offload_optimizer.nvme_path;
+  CHECK(directory.starts_with("/"));
+  CHECK(text.find(fmt::format("\"nvme_path\": \"{}\",", directory)) != std::string::npos);
   const std::string optimizer = "zero_optimization.offload_optimizer.";
   CHECK(resolved.origins.at(optimizer + "nvme_path") == "file");
   CHECK(resolved.origins.at(optimizer + "pin_memory") == "auto: the default");
@@ -176,7 +176,7 @@ TEST_CASE("the keys that change are text to paste, without defaults, and load") 
   CHECK(changed_keys(before, before).empty());
   Config after = before;
   after.zero.stage = 3;
-  after.zero.offload_param = {.device = RestingPlace::kNvme,
+  after.zero.offload_param = {.device = OffloadDevice::kNvme,
                               .nvme_path = "/a \"b",
                               .buffer_size_elements = 7,
                               .max_in_cpu_elements = 0};
@@ -196,8 +196,8 @@ TEST_CASE("the keys that change are text to paste, without defaults, and load") 
 
 TEST_CASE("every honoured key is printed, with the default of its struct") {
   const std::vector<Json> defaults = printed_defaults();
-  for (const Key& key : keys()) {
-    if (key.state != KeyState::kHonoured || key.type == KeyType::kSection) continue;
+  for (const ConfigKey& key : keys()) {
+    if (key.state != KeyState::kHonored || key.type == KeyType::kSection) continue;
     if (key.path.starts_with("elasticity.")) continue;  // the batch that it chooses is printed
     if (key.path == "optimizer.params.max_grad_norm") continue;  // as gradient_clipping
     CAPTURE(key.path);
@@ -206,8 +206,8 @@ TEST_CASE("every honoured key is printed, with the default of its struct") {
       if (!json.contains(pointer(key.path))) continue;
       printed = true;
       const bool other_default = kByType.count(key.path) > 0;
-      if (key.fallback != "null" && !other_default) {
-        CHECK(json[pointer(key.path)] == Json::parse(key.fallback));
+      if (key.default_value != "null" && !other_default) {
+        CHECK(json[pointer(key.path)] == Json::parse(key.default_value));
       }
     }
     CHECK(printed);
@@ -223,9 +223,9 @@ TEST_CASE("everything that is printed is a honoured key") {
       if (name.starts_with("optimizer.params.betas")) name = "optimizer.params.betas";
       if (name.ends_with("prof_ops")) continue;
       CAPTURE(name);
-      const Key* key = find_key(name);
+      const ConfigKey* key = find_key(name);
       REQUIRE(key != nullptr);
-      CHECK(key->state == KeyState::kHonoured);
+      CHECK(key->state == KeyState::kHonored);
     }
   }
 }

@@ -33,9 +33,9 @@ TEST_CASE("every preset loads, on one rank and on several, with the flags' defau
       facts.world_size = ranks;
       const Config config = resolve(document, {}, facts).config;
       CHECK(config.zero.stage == stem[4] - '0');
-      CHECK((config.zero.offload_optimizer.device != RestingPlace::kDevice) ==
+      CHECK((config.zero.offload_optimizer.device != OffloadDevice::kNone) ==
             (stem.find("offload") != std::string::npos));
-      CHECK((config.zero.offload_param.device == RestingPlace::kNvme) ==
+      CHECK((config.zero.offload_param.device == OffloadDevice::kNvme) ==
             (stem.find("nvme") != std::string::npos));
       CHECK(config.batch.train_batch_size == 8 * ranks);
       CHECK((config.precision == Precision::kBf16) == (stem.find("bf16") != std::string::npos));
@@ -46,9 +46,9 @@ TEST_CASE("every preset loads, on one rank and on several, with the flags' defau
 }
 
 TEST_CASE("the presets differ in stage, offload and precision only") {
-  const std::string folder = std::string(ZEROTH_SOURCE_DIR) + "/configs/presets/";
+  const std::string directory = std::string(ZEROTH_SOURCE_DIR) + "/configs/presets/";
   const auto neutral = [&](const char* name) {
-    Config config = resolve(load(folder + name), {}, kFacts).config;
+    Config config = resolve(load(directory + name), {}, kFacts).config;
     config.precision = Precision::kFp32;
     config.zero = {};
     return to_json(config);

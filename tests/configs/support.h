@@ -38,7 +38,7 @@ inline std::string error_of(const std::string& text, const FlagValues& flags = {
   }
 }
 
-inline bool holds(const std::vector<std::string>& lines, const std::string& text) {
+inline bool contains(const std::vector<std::string>& lines, const std::string& text) {
   for (const std::string& line : lines) {
     if (line.find(text) != std::string::npos) return true;
   }
@@ -46,15 +46,15 @@ inline bool holds(const std::vector<std::string>& lines, const std::string& text
 }
 
 inline std::vector<std::string> warnings_of(const Resolved& resolved) {
-  return lines_of(resolved.notes, Note::Kind::kWarning);
+  return diagnostic_lines(resolved.notes, Diagnostic::Kind::kWarning);
 }
 
 inline bool has_note(const Resolved& resolved, const std::string& text) {
-  return holds(lines_of(resolved.notes, Note::Kind::kNote), text);
+  return contains(diagnostic_lines(resolved.notes, Diagnostic::Kind::kNote), text);
 }
 
 inline bool has_warning(const Resolved& resolved, const std::string& text) {
-  return holds(warnings_of(resolved), text);
+  return contains(warnings_of(resolved), text);
 }
 
 inline std::string read_source(const std::string& path) {
@@ -79,31 +79,30 @@ inline std::string nested(const std::string& path, const std::string& value) {
 
 // The complaints of the key check alone, one a line: no flags, no facts.
 inline std::string complaints_of(const std::string& text) {
-  return fmt::format("{}", fmt::join(parse_text(text, "test.json").complaints(), "\n"));
+  return fmt::format("{}", fmt::join(parse_text(text, "test.json").errors(), "\n"));
 }
 
 // A row of the table does what its state says, at its default, at what it accepts besides, and at
 // something else.
-inline void check_row(const Key& key) {
+inline void check_row(const ConfigKey& key) {
   const std::string path(key.path);
   CAPTURE(path);
-  CHECK(complaints_of(nested(path, std::string(key.fallback))) == "");
+  CHECK(complaints_of(nested(path, std::string(key.default_value))) == "");
   if (key.state != KeyState::kRefused) return;
   if (key.type != KeyType::kSection) {
     for (const std::string_view value : split_values(key.accepts)) {
       CHECK(complaints_of(nested(path, std::string(value))).empty());
     }
-    const std::string complaint = complaints_of(nested(path, "\"something else\""));
-    CHECK(
-        complaint.starts_with(path + ": \"something else\" is refused: " + std::string(key.text)));
-    CHECK(complaint.find('\n') == std::string::npos);
+    const std::string message = complaints_of(nested(path, "\"something else\""));
+    CHECK(message.starts_with(path + ": \"something else\" is refused: " + std::string(key.text)));
+    CHECK(message.find('\n') == std::string::npos);
     return;
   }
-  const std::vector<Switch> switches = switches_of(key);
+  const std::vector<Switch> switches = parse_switches(key);
   const auto check_on = [&](const std::string& section) {
-    const std::string complaint = complaints_of(nested(path, section));
-    CHECK(complaint.starts_with(path + ": refused: " + std::string(key.text)));
-    CHECK(complaint.find('\n') == std::string::npos);
+    const std::string message = complaints_of(nested(path, section));
+    CHECK(message.starts_with(path + ": refused: " + std::string(key.text)));
+    CHECK(message.find('\n') == std::string::npos);
   };
   if (switches.empty()) check_on("{}");
   for (const auto& [name, off] : switches) {

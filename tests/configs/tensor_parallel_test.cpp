@@ -7,8 +7,8 @@ namespace {
 constexpr RunFacts kFourRanks{.world_size = 4, .hidden_size = 64, .total_steps = 100};
 
 // The section, with more keys beside it.
-std::string tensor(const std::string& inside, const std::string& beside = "") {
-  return fmt::format(R"({{{}"tensor_parallel": {{{}}}}})", beside, inside);
+std::string tensor(const std::string& allowed_keys, const std::string& beside = "") {
+  return fmt::format(R"({{{}"tensor_parallel": {{{}}}}})", beside, allowed_keys);
 }
 
 FlagValues flag(int64_t size) {
@@ -135,7 +135,7 @@ TEST_CASE("dtype has to be the precision of the run") {
         "make them equal");
   CHECK(error_of(tensor(R"("autotp_size": 0, "dtype": "fp16")", bf16)) == "");
   const auto inspected = [](const std::string& text) {
-    return inspect(parse_text(text, "x"), {}).complaints.size();
+    return inspect(parse_text(text, "x"), {}).errors.size();
   };
   CHECK(inspected(tensor(R"("autotp_size": 2, "dtype": "fp16")", bf16)) == 1);
   CHECK(inspected(tensor(R"("autotp_size": 2, "dtype": "bf16")")) == 0);  // --bf16 may come
@@ -144,17 +144,18 @@ TEST_CASE("dtype has to be the precision of the run") {
 TEST_CASE("a file that splits layers is checked for as many ranks as fit it, and says so") {
   const std::string text = tensor(R"("autotp_size": 2)");
   const Inspection one = inspect(parse_text(text, "x"), {});
-  CHECK(one.complaints.empty());
-  CHECK(holds(one.notes, "tensor_parallel.autotp_size 2: checked for 2 ranks, data 1 x tensor 2"));
+  CHECK(one.errors.empty());
+  CHECK(
+      contains(one.notes, "tensor_parallel.autotp_size 2: checked for 2 ranks, data 1 x tensor 2"));
   const Inspection two = inspect(parse_text(tensor(R"("autotp_size": 2)", R"("train_batch_size": 16,
           "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2, )"),
                                             "x"),
                                  {});
-  CHECK(two.complaints.empty());
-  CHECK(holds(two.notes, "checked for 4 ranks, data 2 x tensor 2"));
+  CHECK(two.errors.empty());
+  CHECK(contains(two.notes, "checked for 4 ranks, data 2 x tensor 2"));
   const Inspection three = inspect(parse_text(text, "x"), 3);
-  CHECK(three.complaints.size() == 1);
-  CHECK_FALSE(holds(three.notes, "checked for"));
+  CHECK(three.errors.size() == 1);
+  CHECK_FALSE(contains(three.notes, "checked for"));
 }
 
 }  // namespace zeroth::configs

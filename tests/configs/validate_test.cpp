@@ -3,8 +3,8 @@
 namespace zeroth::configs {
 namespace {
 
-std::string zero(int stage, const std::string& inside) {
-  return fmt::format(R"({{"zero_optimization": {{"stage": {}, {}}}}})", stage, inside);
+std::string zero(int stage, const std::string& allowed_keys) {
+  return fmt::format(R"({{"zero_optimization": {{"stage": {}, {}}}}})", stage, allowed_keys);
 }
 
 std::string with_bf16(const std::string& bf16, int stage, const std::string& device) {
@@ -94,14 +94,14 @@ TEST_CASE("a file needs a folder") {
     const auto error = [&](const char* rest) {
       return error_of(zero(3, fmt::format(R"("{}": {{"device": "nvme"{}}})", name, rest)));
     };
-    const std::string complaint = fmt::format(
+    const std::string message = fmt::format(
         "test.json: zero_optimization.{0}.device: \"nvme\" needs zero_optimization.{0}.nvme_path, "
         "a folder on the disk to be used, found ",
         name);
-    CHECK(error("") == complaint + "null");
-    CHECK(error(R"(, "nvme_path": null)") == complaint + "null");
-    CHECK(error(R"(, "nvme_path": "auto")") == complaint + "\"auto\"");
-    CHECK(error(R"(, "nvme_path": "")") == complaint + "\"\"");
+    CHECK(error("") == message + "null");
+    CHECK(error(R"(, "nvme_path": null)") == message + "null");
+    CHECK(error(R"(, "nvme_path": "auto")") == message + "\"auto\"");
+    CHECK(error(R"(, "nvme_path": "")") == message + "\"\"");
     CHECK(error(R"(, "nvme_path": "/tmp")") == "");
   }
 }
@@ -112,7 +112,7 @@ TEST_CASE("parameters are offloaded at stage 3 only") {
       const Resolved resolved = resolve_text(zero(
           stage, fmt::format(R"("offload_param": {{"device": "{}", "buffer_count": 1}})", device)
                      .c_str()));
-      CHECK(resolved.config.zero.offload_param.device == RestingPlace::kDevice);
+      CHECK(resolved.config.zero.offload_param.device == OffloadDevice::kNone);
       CHECK(warnings_of(resolved) ==
             std::vector<std::string>{
                 fmt::format("zero_optimization.offload_param.device \"{}\" has no effect, as in "

@@ -10,10 +10,10 @@ constexpr char kAutoSizes[] = R"({"zero_optimization": {"stage": 3, "reduce_buck
     "stage3_prefetch_bucket_size": "auto", "stage3_param_persistence_threshold": "auto",
     "allgather_bucket_size": "auto", "overlap_comm": "auto"}})";
 
-using Step = OffloadOptimizerConfig::Step;
+using Step = OffloadOptimizerConfig::UpdateDevice;
 
-std::string section(const std::string& inside, int stage = 3) {
-  return fmt::format(R"({{"zero_optimization": {{"stage": {}, {}}}}})", stage, inside);
+std::string section(const std::string& allowed_keys, int stage = 3) {
+  return fmt::format(R"({{"zero_optimization": {{"stage": {}, {}}}}})", stage, allowed_keys);
 }
 
 }  // namespace
@@ -91,8 +91,8 @@ TEST_CASE("recompute comes from the file or from the flag") {
 
 TEST_CASE("without its sections nothing is offloaded") {
   const Config config = config_of(R"({"zero_optimization": {"stage": 3}})");
-  CHECK(config.zero.offload_optimizer.device == RestingPlace::kDevice);
-  CHECK(config.zero.offload_param.device == RestingPlace::kDevice);
+  CHECK(config.zero.offload_optimizer.device == OffloadDevice::kNone);
+  CHECK(config.zero.offload_param.device == OffloadDevice::kNone);
   CHECK_FALSE(config.recompute.cpu_checkpointing);
   CHECK(config.aio.block_size == 1 << 20);
 }
@@ -102,7 +102,7 @@ TEST_CASE("every value of offload_optimizer is read") {
       "device": "nvme", "nvme_path": "/fast/./disk/", "buffer_count": 2, "pin_memory": false,
       "pipeline_read": false, "pipeline_write": true, "ratio": 0.5, "step": "gpu"})"))
                                                .zero.offload_optimizer;
-  CHECK(optimizer.device == RestingPlace::kNvme);
+  CHECK(optimizer.device == OffloadDevice::kNvme);
   CHECK(optimizer.nvme_path == "/fast/disk");
   CHECK(optimizer.buffer_count == 2);
   CHECK_FALSE(optimizer.pin_memory);
@@ -119,7 +119,7 @@ TEST_CASE("every value of offload_param and of aio is read") {
       "intra_op_parallelism": 2, "single_submit": false, "overlap_events": true,
       "use_gds": false}})");
   const OffloadParamConfig& param = config.zero.offload_param;
-  CHECK(param.device == RestingPlace::kNvme);
+  CHECK(param.device == OffloadDevice::kNvme);
   CHECK(param.nvme_path == "/fast");
   CHECK(param.buffer_count == 2);
   CHECK(param.buffer_size_elements == 10'000'000);
@@ -198,9 +198,9 @@ TEST_CASE("a file of the kind in DeepSpeed's documentation loads as it is") {
       resolve(load(path), {}, {.world_size = 2, .hidden_size = 64, .total_steps = 100});
   const Config& config = resolved.config;
   CHECK(config.zero.stage == 3);
-  CHECK(config.zero.offload_optimizer.device == RestingPlace::kCpu);
+  CHECK(config.zero.offload_optimizer.device == OffloadDevice::kCpu);
   CHECK(config.zero.offload_optimizer.pin_memory);
-  CHECK(config.zero.offload_param.device == RestingPlace::kCpu);
+  CHECK(config.zero.offload_param.device == OffloadDevice::kCpu);
   CHECK(config.precision == Precision::kBf16);
   CHECK(config.batch.train_batch_size == 256);
   CHECK(config.batch.accumulation_steps == 4);

@@ -19,10 +19,10 @@ class Stairs : public Dataset {
   int64_t length(int64_t index) const override { return index + 1; }
   void fill(int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const override {
     std::fill(tokens.begin(), tokens.end(), 100 + index);
-    std::fill(targets.begin(), targets.end(), kUntrained);
+    std::fill(targets.begin(), targets.end(), kIgnoreIndex);
     targets[index] = 7;
   }
-  std::string name_of(int64_t index) const override { return std::to_string(index); }
+  std::string sample_name(int64_t index) const override { return std::to_string(index); }
   DatasetStats stats() const override { return {.samples = size_}; }
 
  private:
@@ -36,7 +36,7 @@ std::set<int64_t> lengths_of(const Dataset& dataset, DeviceKind device) {
   for (int64_t first = 0; first < dataset.size(); first += 4) {
     const auto samples = order.samples(first, 4);
     const int64_t length = padded_length(dataset, samples, device);
-    CHECK(length == make_batch(dataset, samples, device).length);
+    CHECK(length == collate(dataset, samples, device).length);
     lengths.insert(length);
   }
   return lengths;
@@ -48,13 +48,13 @@ TEST_CASE("Any world deals the same global batch, by micro-step, rank and row") 
   const SampleOrder order(1000, 42, true);
   for (const auto& [world, micro_steps] : {std::pair{1, 1}, {1, 6}, {2, 3}, {3, 4}, {4, 1}}) {
     std::vector<int64_t> dealt;
-    Deal deal{
+    BatchPartition partition{
         .micro_batch = 24 / (world * micro_steps), .micro_steps = micro_steps, .world = world};
     for (int64_t micro = 0; micro < micro_steps; ++micro) {
-      for (deal.rank = 0; deal.rank < world; ++deal.rank) {
-        const auto batch = order.samples(3 * deal.global_batch(), deal.global_batch());
-        const auto rows = deal.rows(batch, micro);
-        CHECK(rows[0] == batch[deal.index(micro, 0)]);
+      for (partition.rank = 0; partition.rank < world; ++partition.rank) {
+        const auto batch = order.samples(3 * partition.global_batch(), partition.global_batch());
+        const auto rows = partition.rows(batch, micro);
+        CHECK(rows[0] == batch[partition.index(micro, 0)]);
         dealt.insert(dealt.end(), rows.begin(), rows.end());
       }
     }
@@ -66,12 +66,12 @@ TEST_CASE("An evaluation pass sees every sample once and every rank runs the sam
   for (const int64_t samples : {1, 5, 12, 13, 200}) {
     for (const int64_t world : {1, 2, 3, 4}) {
       std::vector<int64_t> seen;
-      Deal deal{.micro_batch = 3, .world = world};
-      const int64_t rounds = eval_rounds(samples, deal);
+      BatchPartition partition{.micro_batch = 3, .world = world};
+      const int64_t rounds = num_eval_batches(samples, partition);
       for (int64_t round = 0; round < rounds; ++round) {
-        const auto batch = sequential_batch(samples, round, deal.global_batch());
-        for (deal.rank = 0; deal.rank < world; ++deal.rank) {
-          for (const int64_t row : deal.rows(batch, 0)) {
+        const auto batch = sequential_batch(samples, round, partition.global_batch());
+        for (partition.rank = 0; partition.rank < world; ++partition.rank) {
+          for (const int64_t row : partition.rows(batch, 0)) {
             if (row != kNoSample) seen.push_back(row);
           }
         }
@@ -79,16 +79,16 @@ TEST_CASE("An evaluation pass sees every sample once and every rank runs the sam
       CHECK(std::ssize(seen) == samples);
       CHECK(std::is_sorted(seen.begin(), seen.end()));
       CHECK(std::adjacent_find(seen.begin(), seen.end()) == seen.end());
-      CHECK(sequential_batch(samples, rounds - 1, deal.global_batch())[0] != kNoSample);
+      CHECK(sequential_batch(samples, rounds - 1, partition.global_batch())[0] != kNoSample);
     }
   }
 }
 
 TEST_CASE("Rows are padded to the longest, rounded up to 8 and at most the window") {
   const Stairs dataset(20);
-  CHECK(make_batch(dataset, std::vector<int64_t>{0, 4}).length == 8);
-  CHECK(make_batch(dataset, std::vector<int64_t>{0, 8}).length == 16);
-  CHECK(make_batch(dataset, std::vector<int64_t>{18}).length == 20);
+  CHECK(collate(dataset, std::vector<int64_t>{0, 4}).length == 8);
+  CHECK(collate(dataset, std::vector<int64_t>{0, 8}).length == 16);
+  CHECK(collate(dataset, std::vector<int64_t>{18}).length == 20);
 }
 
 TEST_CASE("A GPU is given few lengths, the longest of which is the window") {
@@ -98,14 +98,14 @@ TEST_CASE("A GPU is given few lengths, the longest of which is the window") {
   CHECK(on_cpu.size() > 150);
   CHECK(on_gpu.size() <= 2048 / 64);
   CHECK(std::all_of(on_gpu.begin(), on_gpu.end(), [](auto length) { return length % 64 == 0; }));
-  CHECK(longest_row(Stairs(2000, 2040), DeviceKind::kGpu) == 2040);
-  CHECK(longest_row(Stairs(2049, 8192), DeviceKind::kGpu) == 2048 + 128);
-  CHECK(longest_row(Stairs(2049, 8192), DeviceKind::kCpu) == 2048 + 8);
+  CHECK(max_row_length(Stairs(2000, 2040), DeviceKind::kGpu) == 2040);
+  CHECK(max_row_length(Stairs(2049, 8192), DeviceKind::kGpu) == 2048 + 128);
+  CHECK(max_row_length(Stairs(2049, 8192), DeviceKind::kCpu) == 2048 + 8);
 }
 
 TEST_CASE("A batch lays its rows one after the other") {
   const Stairs dataset(20);
-  const HostBatch batch = make_batch(dataset, std::vector<int64_t>{2, 0});
+  const CollatedBatch batch = collate(dataset, std::vector<int64_t>{2, 0});
   CHECK(batch.rows == 2);
   REQUIRE(batch.tokens.size() == 16);
   CHECK(batch.tokens[0] == 102);
@@ -113,14 +113,14 @@ TEST_CASE("A batch lays its rows one after the other") {
   CHECK(batch.targets[2] == 7);
   CHECK(batch.targets[8] == 7);
   CHECK(batch.samples == std::vector<int64_t>{2, 0});
-  CHECK(std::count(batch.targets.begin(), batch.targets.end(), kUntrained) == 14);
+  CHECK(std::count(batch.targets.begin(), batch.targets.end(), kIgnoreIndex) == 14);
 }
 
 TEST_CASE("Rows without a sample have no trained target, even if all are such") {
   const Stairs dataset(20);
-  const HostBatch batch = make_batch(dataset, std::vector<int64_t>{kNoSample, 1, kNoSample});
-  CHECK(std::count(batch.targets.begin(), batch.targets.end(), kUntrained) == 23);
-  const HostBatch empty = make_batch(dataset, std::vector<int64_t>{kNoSample, kNoSample});
+  const CollatedBatch batch = collate(dataset, std::vector<int64_t>{kNoSample, 1, kNoSample});
+  CHECK(std::count(batch.targets.begin(), batch.targets.end(), kIgnoreIndex) == 23);
+  const CollatedBatch empty = collate(dataset, std::vector<int64_t>{kNoSample, kNoSample});
   CHECK(empty.length == 8);
-  CHECK(std::count(empty.targets.begin(), empty.targets.end(), kUntrained) == 16);
+  CHECK(std::count(empty.targets.begin(), empty.targets.end(), kIgnoreIndex) == 16);
 }

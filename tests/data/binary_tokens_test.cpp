@@ -48,8 +48,8 @@ std::string index(uint8_t kind, uint32_t width, uint32_t first, uint32_t second)
 }  // namespace
 
 TEST_CASE("tokens_of_other_width: ids of 32 or 64 bits are not read in 16") {
-  TempFolder folder;
-  const auto wide = folder.write_numbers<uint32_t>("wide.bin", ids_from_3<uint32_t>());
+  TempFolder directory;
+  const auto wide = directory.write_numbers<uint32_t>("wide.bin", ids_from_3<uint32_t>());
   check_contains(
       refusal({.path = wide, .seq_len = 8, .vocab_size = 512}),
       "wide.bin looks like ids of 32 bits: --token-dtype uint32 reads them; --token-dtype "
@@ -60,25 +60,25 @@ TEST_CASE("tokens_of_other_width: ids of 32 or 64 bits are not read in 16") {
   CHECK(count_of(map_binary_tokens(
             {.path = wide, .seq_len = 8, .vocab_size = 512, .token_type = TokenType::kUint16})) ==
         400);
-  const auto wider = folder.write_numbers<uint64_t>("wider.bin", ids_from_3<uint64_t>());
+  const auto wider = directory.write_numbers<uint64_t>("wider.bin", ids_from_3<uint64_t>());
   for (const int64_t vocab_size : {512, 70000}) {
     check_contains(refusal({.path = wider, .seq_len = 8, .vocab_size = vocab_size}),
                    "looks like ids of 64 bits: python3 -c \"import numpy; numpy.fromfile(FILE, "
                    "'<i8')");
   }
-  const auto few = folder.write_numbers<uint32_t>("few.bin", {7, 8, 9, 8});
+  const auto few = directory.write_numbers<uint32_t>("few.bin", {7, 8, 9, 8});
   check_contains(refusal({.path = few, .seq_len = 8, .vocab_size = 512}), "ids of 32 bits");
 }
 
 TEST_CASE("tokens_of_other_width: the most significant byte first is not read last") {
-  TempFolder folder;
+  TempFolder directory;
   for (const int64_t vocab_size : {512, 65536}) {
-    const auto wide = folder.write_numbers<uint32_t>("b.bin", swapped(ids_from_3<uint32_t>()));
+    const auto wide = directory.write_numbers<uint32_t>("b.bin", swapped(ids_from_3<uint32_t>()));
     check_contains(refusal({.path = wide, .seq_len = 8, .vocab_size = vocab_size}),
                    "ids of 32 bits, most significant byte first: python3 -c \"import numpy; "
                    "numpy.fromfile(FILE, '>u4').astype('uint16')");
   }
-  const auto narrow = folder.write_numbers<uint16_t>("n.bin", swapped(ids_from_3<uint16_t>()));
+  const auto narrow = directory.write_numbers<uint16_t>("n.bin", swapped(ids_from_3<uint16_t>()));
   check_contains(refusal({.path = narrow, .seq_len = 8, .vocab_size = 512}),
                  "token 0 is 768, but the vocabulary has 512 ids; as ids of 16 bits, most "
                  "significant byte first its first ones are within");
@@ -88,16 +88,16 @@ TEST_CASE("tokens_of_other_width: the most significant byte first is not read la
   for (uint16_t& id : ids) {
     id = static_cast<uint16_t>(std::geometric_distribution<int>(0.001)(random) % 65536);
   }
-  const auto right = folder.write_numbers<uint16_t>("right.bin", ids);
+  const auto right = directory.write_numbers<uint16_t>("right.bin", ids);
   CHECK(count_of(map_binary_tokens({.path = right, .seq_len = 8, .vocab_size = 65536})) == 5000);
-  const auto wrong = folder.write_numbers<uint16_t>("wrong.bin", swapped(ids));
+  const auto wrong = directory.write_numbers<uint16_t>("wrong.bin", swapped(ids));
   check_contains(refusal({.path = wrong, .seq_len = 8, .vocab_size = 65536}),
                  "wrong.bin looks like ids of 16 bits, most significant byte first");
 }
 
 TEST_CASE("tokens_of_other_width: 16 bits for a larger vocabulary are refused with the way out") {
-  TempFolder folder;
-  const auto narrow = folder.write_numbers<uint16_t>("n.bin", ids_from_3<uint16_t>());
+  TempFolder directory;
+  const auto narrow = directory.write_numbers<uint16_t>("n.bin", ids_from_3<uint16_t>());
   check_contains(refusal({.path = narrow, .seq_len = 8, .vocab_size = 128256}),
                  "as ids of 16 bits its first ones are within: --token-dtype uint16");
   CHECK(count_of(map_binary_tokens({.path = narrow,
@@ -107,34 +107,34 @@ TEST_CASE("tokens_of_other_width: 16 bits for a larger vocabulary are refused wi
 }
 
 TEST_CASE("tokens_of_other_width: a header and text are not read as ids") {
-  TempFolder folder;
+  TempFolder directory;
   std::vector<uint32_t> header(300, 0);
   header[0] = 20240520;
-  const auto of_llm_c = folder.write_numbers<uint32_t>("c.bin", header);
+  const auto of_llm_c = directory.write_numbers<uint32_t>("c.bin", header);
   check_contains(refusal({.path = of_llm_c, .seq_len = 8, .vocab_size = 65536}),
                  "has a header as llm.c writes it: tail -c +1025");
-  const auto text = folder.write("t.bin", std::string(200, 'a') + "\n and more, of even length");
+  const auto text = directory.write("t.bin", std::string(200, 'a') + "\n and more, of even length");
   check_contains(refusal({.path = text, .seq_len = 8, .vocab_size = 65536}),
                  "looks like text: name it .txt");
 }
 
 TEST_CASE("tokens_of_other_width: Megatron's index says how wide the ids are") {
-  TempFolder folder;
-  const auto wide = folder.write_numbers<uint32_t>("w.bin", {1, 2, 3, 4, 5, 6});
-  folder.write("w.idx", index(4, 4, 4, 2));
+  TempFolder directory;
+  const auto wide = directory.write_numbers<uint32_t>("w.bin", {1, 2, 3, 4, 5, 6});
+  directory.write("w.idx", index(4, 4, 4, 2));
   CHECK(count_of(map_binary_tokens({.path = wide, .seq_len = 8, .vocab_size = 512})) == 6);
   check_contains(
       refusal({.path = wide, .seq_len = 8, .vocab_size = 512, .token_type = TokenType::kUint16}),
       "--token-dtype uint16, but its index (.idx) says uint32");
-  const auto narrow = folder.write_numbers<uint16_t>("n.bin", {1, 2, 3, 4, 5, 6});
-  folder.write("n.idx", index(8, 2, 4, 2));
+  const auto narrow = directory.write_numbers<uint16_t>("n.bin", {1, 2, 3, 4, 5, 6});
+  directory.write("n.idx", index(8, 2, 4, 2));
   CHECK(count_of(map_binary_tokens({.path = narrow, .seq_len = 8, .vocab_size = 128256})) == 6);
 }
 
 TEST_CASE("Ordinary files are read, whatever their ids") {
-  TempFolder folder;
+  TempFolder directory;
   const auto open = [&](const std::vector<uint16_t>& ids, int64_t vocab_size) {
-    const auto path = folder.write_numbers<uint16_t>("t.bin", ids);
+    const auto path = directory.write_numbers<uint16_t>("t.bin", ids);
     return count_of(map_binary_tokens({.path = path, .seq_len = 8, .vocab_size = vocab_size}));
   };
   CHECK(open(std::vector<uint16_t>(100, 0), 512) == 100);

@@ -66,9 +66,9 @@ TEST_CASE(
   CHECK(encode(bpe, "a\u00e9b") == Ids{3});
   CHECK(encode(bpe, "a\u00e9b") == Ids{3});
   CHECK(encode(bpe, "bb") == Ids{1, 1});
-  CHECK(bpe.left_out() == 2);
+  CHECK(bpe.num_dropped_chars() == 2);
   CHECK(encode(bpe, std::string(100, '?')) == Ids{});
-  CHECK(bpe.left_out() == 102);
+  CHECK(bpe.num_dropped_chars() == 102);
   json model = small_model();
   model["unk_token"] = "<unk>";  // is not in the vocabulary
   CHECK(encode(Bpe(model), "axb") == Ids{3});

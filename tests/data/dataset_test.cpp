@@ -15,20 +15,21 @@ std::string open_error(DatasetOptions options) {
 }  // namespace
 
 TEST_CASE("The extension decides the reader, and an unknown one is an Error") {
-  TempFolder folder;
-  check_contains(open_error({.path = folder.write("t.csv", "a,b")}), "unknown kind of data '.csv'");
-  check_contains(open_error({.path = folder.path() / "none.bin"}), "none.bin");
-  check_contains(open_error({.path = folder.path() / "none.jsonl"}), "none.jsonl: no such file");
+  TempFolder directory;
+  check_contains(open_error({.path = directory.write("t.csv", "a,b")}),
+                 "unknown kind of data '.csv'");
+  check_contains(open_error({.path = directory.path() / "none.bin"}), "none.bin");
+  check_contains(open_error({.path = directory.path() / "none.jsonl"}), "none.jsonl: no such file");
 }
 
 TEST_CASE("Text needs a tokenizer") {
-  TempFolder folder;
-  check_contains(open_error({.path = folder.write("t.txt", "abc")}), "tokenizer.json");
-  check_contains(open_error({.path = folder.write("t.jsonl", "{}")}), "tokenizer.json");
+  TempFolder directory;
+  check_contains(open_error({.path = directory.write("t.txt", "abc")}), "tokenizer.json");
+  check_contains(open_error({.path = directory.write("t.jsonl", "{}")}), "tokenizer.json");
 }
 
 TEST_CASE("Field names without .jsonl are an Error") {
-  TempFolder folder;
-  check_contains(open_error({.path = folder.write("t.bin", "abcd"), .prompt_field = "q"}),
+  TempFolder directory;
+  check_contains(open_error({.path = directory.write("t.bin", "abcd"), .prompt_field = "q"}),
                  "for .jsonl");
 }

@@ -22,7 +22,7 @@ Row fill(const Dataset& dataset, int64_t index, int64_t length) {
 
 int64_t trained_targets(const Dataset& dataset, int64_t index) {
   const Ids targets = fill(dataset, index, dataset.length(index)).targets;
-  return std::ssize(targets) - std::count(targets.begin(), targets.end(), kUntrained);
+  return std::ssize(targets) - std::count(targets.begin(), targets.end(), kIgnoreIndex);
 }
 
 // BOS in front: prefix {0}, end of text 1.
@@ -49,8 +49,8 @@ Ids operator+(Ids left, const Ids& right) {
 }
 
 void check_line_error(std::string_view content, const char* part) {
-  TempFolder folder;
-  const auto path = folder.write("t.jsonl", content);
+  TempFolder directory;
+  const auto path = directory.write("t.jsonl", content);
   check_contains(error_of([&] { open(path, 64); }), part);
 }
 
@@ -58,9 +58,9 @@ void check_line_error(std::string_view content, const char* part) {
 
 TEST_CASE(
     "A prompt and its completion are joined, and only the completion and the end are trained") {
-  TempFolder folder;
+  TempFolder directory;
   const auto path =
-      folder.write("t.jsonl", R"({"prompt": "the fox", "completion": " jumps", "other": 1})");
+      directory.write("t.jsonl", R"({"prompt": "the fox", "completion": " jumps", "other": 1})");
   const Ids prompt = Ids{0} + wide(llama().encode("the fox"));
   const Ids answer = wide(llama().encode(" jumps")) + Ids{1};
   const Ids all = prompt + answer;
@@ -70,12 +70,12 @@ TEST_CASE(
   CHECK(trained_targets(*dataset, 0) == std::ssize(answer));
   const Row row = fill(*dataset, 0, std::ssize(all) + 2);
   CHECK(row.tokens == Ids(all.begin(), all.end() - 1) + Ids{1, 1, 1});
-  CHECK(row.targets == Ids(prompt.size() - 1, kUntrained) + answer + Ids(3, kUntrained));
+  CHECK(row.targets == Ids(prompt.size() - 1, kIgnoreIndex) + answer + Ids(3, kIgnoreIndex));
 }
 
 TEST_CASE("A text is trained whole") {
-  TempFolder folder;
-  const auto dataset = open(folder.write("t.jsonl", R"({"text": "the fox"})"), 64);
+  TempFolder directory;
+  const auto dataset = open(directory.write("t.jsonl", R"({"text": "the fox"})"), 64);
   const Ids all = Ids{0} + wide(llama().encode("the fox")) + Ids{1};
   const Row row = fill(*dataset, 0, dataset->length(0));
   CHECK(row.tokens == Ids(all.begin(), all.end() - 1));
@@ -83,18 +83,18 @@ TEST_CASE("A text is trained whole") {
 }
 
 TEST_CASE("A template that ends with the end of text does not double it") {
-  TempFolder folder;
+  TempFolder directory;
   const Tokenizer spaced =
       Tokenizer::load(fixture("prefix_space"));  // <s> $A </s>, the latter ends a text
-  const auto dataset = open(folder.write("t.jsonl", R"({"text": "fox"})"), 64, spaced);
+  const auto dataset = open(directory.write("t.jsonl", R"({"text": "fox"})"), 64, spaced);
   const Ids all = Ids{0} + wide(spaced.encode("fox")) + Ids{1};
   CHECK(fill(*dataset, 0, dataset->length(0)).targets == Ids(all.begin() + 1, all.end()));
 }
 
 TEST_CASE("Named fields are used, and they go together") {
-  TempFolder folder;
+  TempFolder directory;
   DatasetOptions options{
-      .path = folder.write("t.jsonl", R"({"text": "x", "q": "the", "a": "fox"})"),
+      .path = directory.write("t.jsonl", R"({"text": "x", "q": "the", "a": "fox"})"),
       .tokenizer = &llama(),
       .seq_len = 64,
       .vocab_size = llama().vocab_size(),
@@ -110,9 +110,9 @@ TEST_CASE("Named fields are used, and they go together") {
 TEST_CASE(
     "Long samples are cut at the end, those without a completion left are dropped, both are "
     "counted") {
-  TempFolder folder;
-  const auto path = folder.write("t.jsonl",
-                                 R"({"prompt": "12", "completion": "3456789012"}
+  TempFolder directory;
+  const auto path = directory.write("t.jsonl",
+                                    R"({"prompt": "12", "completion": "3456789012"}
 {"prompt": "123456789012", "completion": "34"}
 {"prompt": "1", "completion": ""}
 )");
@@ -128,32 +128,32 @@ TEST_CASE(
                                             positions("123456789012") + positions("34"));
   CHECK(dataset->length(0) == prompt + 1);
   CHECK(trained_targets(*dataset, 0) == 2);
-  CHECK(dataset->stats().trained_tokens == 3);
-  CHECK(dataset->name_of(0) == path.string() + ":1");
-  CHECK(dataset->name_of(1) == path.string() + ":3");
+  CHECK(dataset->stats().num_label_tokens == 3);
+  CHECK(dataset->sample_name(0) == path.string() + ":1");
+  CHECK(dataset->sample_name(1) == path.string() + ":3");
   const Row row = fill(*dataset, 1, prompt + 1);
   CHECK(row.targets.at(0) == 0);  // the end of text is trained, padding of the same id is not
-  CHECK(row.targets.back() == kUntrained);
+  CHECK(row.targets.back() == kIgnoreIndex);
 }
 
 TEST_CASE("A sample that fits the window to the last id is not cut") {
-  TempFolder folder;
-  const auto path = folder.write("t.jsonl", R"({"text": "the fox"})");
+  TempFolder directory;
+  const auto path = directory.write("t.jsonl", R"({"text": "the fox"})");
   const int64_t ids = std::ssize(llama().encode("the fox")) + 2;
   CHECK(open(path, ids - 1)->stats().truncated == 0);
   CHECK(open(path, ids - 2)->stats().truncated == 1);
 }
 
 TEST_CASE("blank_line: what other readers let pass passes here, and messages keep the line") {
-  TempFolder folder;
+  TempFolder directory;
   const auto open_text = [&](std::string_view content) {
-    return open(folder.write("t.jsonl", content), 8);
+    return open(directory.write("t.jsonl", content), 8);
   };
   CHECK(open_text("{\"text\": \"a\"}\r\n{\"text\": \"b\"}\r\n\n  \n")->size() == 2);
   const auto between = open_text("{\"text\": \"a\"}\n\n{\"text\": \"b\"}\n \t\n{\"text\": \"c\"}");
   CHECK(between->size() == 3);
   CHECK(between->stats().blank_lines == 2);
-  CHECK(between->name_of(2).ends_with("t.jsonl:5"));
+  CHECK(between->sample_name(2).ends_with("t.jsonl:5"));
   const auto marked = open_text("\xef\xbb\xbf{\"text\": \"a\"}\r\n{\"text\": \"b\"}");
   CHECK(marked->size() == 2);
   CHECK(marked->stats().blank_lines == 0);
@@ -163,12 +163,12 @@ TEST_CASE("blank_line: what other readers let pass passes here, and messages kee
 }
 
 TEST_CASE("double_bos: a pair has one begin and one end token, where its parts bring them") {
-  TempFolder folder;
-  const std::string begin(llama().token(0)), end(llama().token(1));
+  TempFolder directory;
+  const std::string begin(llama().id_to_token(0)), end(llama().id_to_token(1));
   const auto rows = [&](const std::string& prompt, const std::string& completion) {
     const auto dataset =
-        open(folder.write("t.jsonl", "{\"prompt\": \"" + prompt + "\", \"completion\": \"" +
-                                         completion + "\"}"),
+        open(directory.write("t.jsonl", "{\"prompt\": \"" + prompt + "\", \"completion\": \"" +
+                                            completion + "\"}"),
              64);
     return fill(*dataset, 0, dataset->length(0));
   };
@@ -184,20 +184,21 @@ TEST_CASE("double_bos: a pair has one begin and one end token, where its parts b
   const Row ended = rows("the fox" + end, "");
   CHECK(ended.targets.back() == 1);
   CHECK(ended.tokens.back() == 1);
-  const auto counted = open(folder.write("t.jsonl", "{\"prompt\": \"" + begin +
-                                                        "a\", \"completion\": \"b\"}\n{\"prompt\": "
-                                                        "\"a\", \"completion\": \"b\"}"),
-                            64);
-  CHECK(counted->stats().own_tokens ==
+  const auto counted =
+      open(directory.write("t.jsonl", "{\"prompt\": \"" + begin +
+                                          "a\", \"completion\": \"b\"}\n{\"prompt\": "
+                                          "\"a\", \"completion\": \"b\"}"),
+           64);
+  CHECK(counted->stats().own_special_tokens ==
         "of 2 texts, 1 begin with the begin token " + begin + ": no second one is added to these");
 }
 
 TEST_CASE("A .json file holds records in an array, or one after the other, named by their lines") {
-  TempFolder folder;
+  TempFolder directory;
   const auto named = [&](std::string_view content) {
-    return open(folder.write("t.json", content), 8)->name_of(1);
+    return open(directory.write("t.json", content), 8)->sample_name(1);
   };
-  const std::string path = (folder / "t.json").string();
+  const std::string path = (directory / "t.json").string();
   CHECK(named("[{\"text\": \"a\"},\n {\"text\": \"b\"}]") == path + ":2");
   CHECK(named("{\"data\": [\n{\"text\": \"a\"},\n {\"text\": \"b\"}]}") == path + ":3");
   CHECK(named("{\"text\": \"a\"}\n{\"text\": \"b\"}\n") == path + ":2");
@@ -207,13 +208,14 @@ TEST_CASE("A .json file holds records in an array, or one after the other, named
 }
 
 TEST_CASE("A pair under usual names is trained as prompt and completion, and that is said") {
-  TempFolder folder;
-  const auto dataset = open(folder.write("t.jsonl", R"({"question": "the", "answer": "fox"})"), 64);
+  TempFolder directory;
+  const auto dataset =
+      open(directory.write("t.jsonl", R"({"question": "the", "answer": "fox"})"), 64);
   CHECK(trained_targets(*dataset, 0) == std::ssize(llama().encode("fox")) + 1);
-  CHECK(dataset->stats().guess == "'question' is the prompt, 'answer' is trained");
-  CHECK(dataset->stats().joint == "the\\nfox");
+  CHECK(dataset->stats().guessed_fields == "'question' is the prompt, 'answer' is trained");
+  CHECK(dataset->stats().joint_example == "the\\nfox");
   CHECK(dataset->stats().fields == "question|\n|answer");
-  CHECK(open(folder.write("t.jsonl", R"({"text": "fox"})"), 64)->stats().guess.empty());
+  CHECK(open(directory.write("t.jsonl", R"({"text": "fox"})"), 64)->stats().guessed_fields.empty());
 }
 
 TEST_CASE("A bad line is an Error with file, line and reason") {
@@ -244,22 +246,22 @@ TEST_CASE("A text beside a prompt and a completion is an Error that asks for the
 TEST_CASE("A key that is twice in one object is an Error, in two objects it is not") {
   check_line_error("{\"text\": \"a\"}\n{\"text\": \"a\", \"text\": \"b\"}",
                    "t.jsonl:2: text stands twice in one object");
-  TempFolder folder;
-  CHECK(open(folder.write("t.jsonl", R"({"text": "a", "meta": [{"text": 1}, {"text": 2}]})"), 8)
+  TempFolder directory;
+  CHECK(open(directory.write("t.jsonl", R"({"text": "a", "meta": [{"text": 1}, {"text": 2}]})"), 8)
             ->size() == 1);
 }
 
 TEST_CASE("A file without a sample to train is an Error") {
   check_line_error("", "t.jsonl has no records");
   check_line_error("\n  \n", "t.jsonl has no records");
-  TempFolder folder;
-  const auto path = folder.write("t.jsonl", R"({"prompt": "123456", "completion": "1"})");
+  TempFolder directory;
+  const auto path = directory.write("t.jsonl", R"({"prompt": "123456", "completion": "1"})");
   check_contains(error_of([&] { open(path, 1); }), "1 dropped");
 }
 
 TEST_CASE("A tokenizer that is larger than the model is an Error where it shows") {
-  TempFolder folder;
-  const auto path = folder.write("t.jsonl", R"({"text": "a"})");
+  TempFolder directory;
+  const auto path = directory.write("t.jsonl", R"({"text": "a"})");
   check_contains(
       error_of([&] {
         open_dataset({.path = path, .tokenizer = &llama(), .seq_len = 8, .vocab_size = 2});
@@ -269,41 +271,42 @@ TEST_CASE("A tokenizer that is larger than the model is an Error where it shows"
 
 TEST_CASE(
     "A newline separates fields of any names but prompt and completion, unless one is given") {
-  TempFolder folder;
-  DatasetOptions options{.path = folder / "t.jsonl",
+  TempFolder directory;
+  DatasetOptions options{.path = directory / "t.jsonl",
                          .tokenizer = &llama(),
                          .seq_len = 64,
                          .vocab_size = llama().vocab_size()};
-  const auto joint = [&](const char* record) {
-    options.path = folder.write("t.jsonl", record);
+  const auto joint_example = [&](const char* record) {
+    options.path = directory.write("t.jsonl", record);
     const auto dataset = open_dataset(options);
-    return dataset->stats().joint;
+    return dataset->stats().joint_example;
   };
   constexpr const char* kPair = R"({"prompt": "in May?", "completion": "Natalia"})";
   constexpr const char* kOther = R"({"question": "in May?", "answer": "Natalia"})";
-  CHECK(joint(kPair) == "in May?Natalia");  // TRL's format
-  CHECK(joint(kOther) == "in May?\\nNatalia");
+  CHECK(joint_example(kPair) == "in May?Natalia");  // TRL's format
+  CHECK(joint_example(kOther) == "in May?\\nNatalia");
   options.separator = "";
-  CHECK(joint(kOther) == "in May?Natalia");
+  CHECK(joint_example(kOther) == "in May?Natalia");
   options.separator = " => ";
-  CHECK(joint(kPair) == "in May? => Natalia");
+  CHECK(joint_example(kPair) == "in May? => Natalia");
   options.separator.reset();
   options.prompt_field = "question";
   options.completion_field = "answer";
-  CHECK(joint(kOther) == "in May?\\nNatalia");
+  CHECK(joint_example(kOther) == "in May?\\nNatalia");
   options.version = 1;
-  CHECK(joint(kOther) == "in May?Natalia");
+  CHECK(joint_example(kOther) == "in May?Natalia");
   CHECK(
-      joint(
+      joint_example(
           R"({"question": "\u00e9\u00e9\u00e9\u00e9\u00e9 twelve letters", "answer": "0123456789abcdefghij"})") ==
       "\u00e9 twelve letters0123456789abcdef");
 }
 
 TEST_CASE("A separator belongs to the prompt, as if it stood in the file") {
-  TempFolder folder;
+  TempFolder directory;
   const auto plain =
-      folder.write("plain.jsonl", R"({"prompt": "the fox\nA:", "completion": " jumps"})");
-  const auto pair = folder.write("pair.jsonl", R"({"prompt": "the fox", "completion": " jumps"})");
+      directory.write("plain.jsonl", R"({"prompt": "the fox\nA:", "completion": " jumps"})");
+  const auto pair =
+      directory.write("pair.jsonl", R"({"prompt": "the fox", "completion": " jumps"})");
   const auto separated = open_dataset({.path = pair,
                                        .tokenizer = &llama(),
                                        .seq_len = 64,
@@ -312,7 +315,7 @@ TEST_CASE("A separator belongs to the prompt, as if it stood in the file") {
   const auto expected = open(plain, 64);
   CHECK(fill(*separated, 0, 64).tokens == fill(*expected, 0, 64).tokens);
   CHECK(fill(*separated, 0, 64).targets == fill(*expected, 0, 64).targets);
-  const auto texts = folder.write("text.jsonl", R"({"text": "the fox"})");
+  const auto texts = directory.write("text.jsonl", R"({"text": "the fox"})");
   check_contains(error_of([&] {
                    open_dataset({.path = texts,
                                  .tokenizer = &llama(),

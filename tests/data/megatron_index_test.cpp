@@ -18,24 +18,24 @@ std::string one(uint8_t kind, int32_t length, int64_t begin = 0) {
 }  // namespace
 
 TEST_CASE("An index says how wide ids are; without one nothing is said") {
-  TempFolder folder;
-  const auto tokens = folder.path() / "t.bin";
+  TempFolder directory;
+  const auto tokens = directory.path() / "t.bin";
   CHECK_FALSE(megatron_token_type(tokens, 12));
-  folder.write("t.idx", "another kind of index");
+  directory.write("t.idx", "another kind of index");
   CHECK_FALSE(megatron_token_type(tokens, 12));
-  folder.write("t.idx", one(8, 6));
+  directory.write("t.idx", one(8, 6));
   CHECK(megatron_token_type(tokens, 12) == TokenType::kUint16);
-  folder.write("t.idx", one(4, 3));
+  directory.write("t.idx", one(4, 3));
   CHECK(megatron_token_type(tokens, 12) == TokenType::kUint32);
-  folder.write("t.idx", megatron_header(4, 0));
+  directory.write("t.idx", megatron_header(4, 0));
   CHECK(megatron_token_type(tokens, 0) == TokenType::kUint32);
 }
 
 TEST_CASE("An index of another file, of another kind or cut off is an Error") {
-  TempFolder folder;
+  TempFolder directory;
   const auto refusal = [&](const std::string& index) {
-    folder.write("t.idx", index);
-    return error_of([&] { megatron_token_type(folder.path() / "t.bin", 12); });
+    directory.write("t.idx", index);
+    return error_of([&] { megatron_token_type(directory.path() / "t.bin", 12); });
   };
   check_contains(refusal(one(8, 5)), "that has 12 bytes, and the index says 10");
   check_contains(refusal(one(5, 1, 4)), "t.idx says that the ids are int64; uint16 and int32");

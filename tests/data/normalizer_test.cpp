@@ -32,7 +32,9 @@ TEST_CASE("Without a normalizer a text stays as it is") {
 }
 
 TEST_CASE("Who may cut the beginning of a text off says so") {
-  const auto cuts = [](const char* text) { return Normalizer(json::parse(text)).cuts_beginning(); };
+  const auto cuts = [](const char* text) {
+    return Normalizer(json::parse(text)).strips_beginning();
+  };
   CHECK(cuts(R"({"type": "Strip", "strip_left": true, "strip_right": false})"));
   CHECK(cuts(R"({"type": "Replace", "pattern": {"Regex": "^ +"}, "content": ""})"));
   CHECK(!cuts(R"({"type": "Strip", "strip_left": false, "strip_right": true})"));

@@ -54,7 +54,7 @@ TEST_CASE("Without a pre-tokenizer a text is one word") {
 
 TEST_CASE("Only a text's beginning gets the mark of the scheme 'first'") {
   const Pretokenizer first(json::parse(R"({"type": "Metaspace", "prepend_scheme": "first"})"));
-  CHECK(first.needs_beginning());
+  CHECK(first.depends_on_beginning());
   for (const bool begins : {true, false}) {
     std::string words;
     first.split("a b", begins, [&](std::string_view word) { words += std::string(word) + "|"; });

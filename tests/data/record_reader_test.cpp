@@ -33,19 +33,19 @@ Ids document(const std::string& text) {
 }  // namespace
 
 TEST_CASE("Texts are joined, each as it is alone with its beginning and its end") {
-  TempFolder folder;
-  const auto path = folder.write("t.jsonl", "{\"text\": \"the fox\"}\n{\"text\": \"jumps\"}\n");
+  TempFolder directory;
+  const auto path = directory.write("t.jsonl", "{\"text\": \"the fox\"}\n{\"text\": \"jumps\"}\n");
   Ids all = document("the fox");
   for (const int32_t id : document("jumps")) all.push_back(id);
   const EncodedRecords read = read_records(chunks(path, 2));
-  CHECK(read.stats.joined);
+  CHECK(read.stats.packed);
   CHECK(read.ids == all);
   CHECK(read.records.empty());
 
   const auto dataset = open_dataset(chunks(path, 2));
   CHECK(dataset->size() == std::ssize(all) / 2);
-  CHECK(dataset->stats().joined);
-  CHECK(dataset->stats().trained_tokens == std::ssize(all) - 1);
+  CHECK(dataset->stats().packed);
+  CHECK(dataset->stats().num_label_tokens == std::ssize(all) - 1);
   std::vector<int64_t> inputs, outputs;
   for (int64_t i = 0; i < dataset->size(); ++i) {
     std::vector<int64_t> tokens(dataset->length(i)), targets(dataset->length(i));
@@ -58,38 +58,38 @@ TEST_CASE("Texts are joined, each as it is alone with its beginning and its end"
 }
 
 TEST_CASE("joined_tail_dropped: joined texts of less than a window are one short sample") {
-  TempFolder folder;
-  const auto path = folder.write("t.jsonl", R"({"text": "the fox"})");
+  TempFolder directory;
+  const auto path = directory.write("t.jsonl", R"({"text": "the fox"})");
   const auto dataset = open_dataset(chunks(path, 64));
   CHECK(dataset->size() == 1);
   CHECK(dataset->length(0) == std::ssize(document("the fox")) - 1);
 }
 
 TEST_CASE("double_bos: texts that are joined have one begin and one end token each") {
-  TempFolder folder;
-  const std::string begin(llama().token(0)), end(llama().token(1));
-  const auto plain = folder.write("a.jsonl", "{\"text\": \"the fox\"}\n{\"text\": \"jumps\"}\n");
+  TempFolder directory;
+  const std::string begin(llama().id_to_token(0)), end(llama().id_to_token(1));
+  const auto plain = directory.write("a.jsonl", "{\"text\": \"the fox\"}\n{\"text\": \"jumps\"}\n");
   const auto ready =
-      folder.write("b.jsonl", "{\"text\": \"" + begin + "the fox" + end + "\"}\n{\"text\": \"" +
-                                  begin + "jumps" + end + "\"}\n");
+      directory.write("b.jsonl", "{\"text\": \"" + begin + "the fox" + end + "\"}\n{\"text\": \"" +
+                                     begin + "jumps" + end + "\"}\n");
   CHECK(read_records(chunks(plain, 4)).ids == read_records(chunks(ready, 4)).ids);
-  CHECK(open_dataset(chunks(plain, 4))->stats().own_tokens.empty());
-  check_contains(open_dataset(chunks(ready, 4))->stats().own_tokens,
+  CHECK(open_dataset(chunks(plain, 4))->stats().own_special_tokens.empty());
+  check_contains(open_dataset(chunks(ready, 4))->stats().own_special_tokens,
                  "of 2 texts, 2 begin with the begin token " + begin + " and 2 end with");
 }
 
 TEST_CASE("Pairs stay samples of their own") {
-  TempFolder folder;
-  const auto path = folder.write("t.json", R"([{"prompt": "the", "completion": " fox"}])");
+  TempFolder directory;
+  const auto path = directory.write("t.json", R"([{"prompt": "the", "completion": " fox"}])");
   const auto dataset = open_dataset(chunks(path, 64));
   CHECK(dataset->size() == 1);
   CHECK(dataset->stats().pairs);
-  CHECK_FALSE(dataset->stats().joined);
+  CHECK_FALSE(dataset->stats().packed);
 }
 
 TEST_CASE("Texts that fill no window are an Error in version 1, which says what takes them") {
-  TempFolder folder;
-  const auto path = folder.write("t.jsonl", R"({"text": "the fox"})");
+  TempFolder directory;
+  const auto path = directory.write("t.jsonl", R"({"text": "the fox"})");
   DatasetOptions options = chunks(path, 64);
   options.version = 1;
   check_contains(
@@ -100,9 +100,9 @@ TEST_CASE("Texts that fill no window are an Error in version 1, which says what 
 }
 
 TEST_CASE("A joined file without records, or with a bad one, is an Error as any") {
-  TempFolder folder;
-  check_contains(error_of([&] { open_dataset(chunks(folder.write("t.jsonl", "\n"), 4)); }),
+  TempFolder directory;
+  check_contains(error_of([&] { open_dataset(chunks(directory.write("t.jsonl", "\n"), 4)); }),
                  "t.jsonl has no records");
-  const auto bad = folder.write("t.jsonl", "{\"text\": \"a\"}\n{\"txt\": \"b\"}");
+  const auto bad = directory.write("t.jsonl", "{\"text\": \"a\"}\n{\"txt\": \"b\"}");
   check_contains(error_of([&] { open_dataset(chunks(bad, 4)); }), "t.jsonl:2: no field 'text'");
 }

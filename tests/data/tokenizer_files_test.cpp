@@ -12,7 +12,7 @@ const char* const kBos = R"({"type": "TemplateProcessing",
   "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}],
   "special_tokens": {"<s>": {"id": "<s>", "ids": [7]}}})";
 
-std::optional<int32_t> id_of(const std::string& token) {
+std::optional<int32_t> token_to_id(const std::string& token) {
   if (token == "</s>") return 2;
   return std::nullopt;
 }
@@ -47,32 +47,32 @@ TEST_CASE("Other post-processors are refused by name") {
 }
 
 TEST_CASE("The end of text is taken from the first file that names it") {
-  TempFolder folder;
-  CHECK(find_end_of_text(folder.path(), id_of) == std::nullopt);
-  folder.write("config.json", R"({"eos_token_id": 9})");
-  CHECK(find_end_of_text(folder.path(), id_of) == 9);
-  folder.write("generation_config.json", R"({"eos_token_id": [5, 6]})");
-  CHECK(find_end_of_text(folder.path(), id_of) == 5);
-  folder.write("special_tokens_map.json", R"({"eos_token": {"content": "</s>"}})");
-  CHECK(find_end_of_text(folder.path(), id_of) == 2);
-  folder.write("tokenizer_config.json", R"({"eos_token": null})");
-  CHECK(find_end_of_text(folder.path(), id_of) == 2);
-  folder.write("tokenizer_config.json", R"({"eos_token": "<no>"})");
-  check_contains(error_of([&] { find_end_of_text(folder.path(), id_of); }), "'<no>'");
+  TempFolder directory;
+  CHECK(find_end_of_text(directory.path(), token_to_id) == std::nullopt);
+  directory.write("config.json", R"({"eos_token_id": 9})");
+  CHECK(find_end_of_text(directory.path(), token_to_id) == 9);
+  directory.write("generation_config.json", R"({"eos_token_id": [5, 6]})");
+  CHECK(find_end_of_text(directory.path(), token_to_id) == 5);
+  directory.write("special_tokens_map.json", R"({"eos_token": {"content": "</s>"}})");
+  CHECK(find_end_of_text(directory.path(), token_to_id) == 2);
+  directory.write("tokenizer_config.json", R"({"eos_token": null})");
+  CHECK(find_end_of_text(directory.path(), token_to_id) == 2);
+  directory.write("tokenizer_config.json", R"({"eos_token": "<no>"})");
+  check_contains(error_of([&] { find_end_of_text(directory.path(), token_to_id); }), "'<no>'");
 }
 
 TEST_CASE("A file that is no JSON is an Error with its path") {
-  TempFolder folder;
-  folder.write("config.json", "{");
-  check_contains(error_of([&] { find_end_of_text(folder.path(), id_of); }),
+  TempFolder directory;
+  directory.write("config.json", "{");
+  check_contains(error_of([&] { find_end_of_text(directory.path(), token_to_id); }),
                  "config.json:1:1: not JSON: it ends here");
 }
 
 TEST_CASE("An end of text that is no id is an Error with file, key and value") {
-  TempFolder folder;
+  TempFolder directory;
   for (const char* const id : {"-1", "100000000", "1e300", "2.5"}) {
-    folder.write("config.json", fmt::format(R"({{"eos_token_id": {}}})", id));
-    check_contains(error_of([&] { find_end_of_text(folder.path(), id_of); }),
+    directory.write("config.json", fmt::format(R"({{"eos_token_id": {}}})", id));
+    check_contains(error_of([&] { find_end_of_text(directory.path(), token_to_id); }),
                    "config.json: eos_token_id is ");
   }
 }

@@ -42,9 +42,9 @@ json gpt2_file() {
 }
 
 std::string load_error(const json& file) {
-  TempFolder folder;
-  folder.write("tokenizer.json", file.dump());
-  return error_of([&] { Tokenizer::load(folder.path()); });
+  TempFolder directory;
+  directory.write("tokenizer.json", file.dump());
+  return error_of([&] { Tokenizer::load(directory.path()); });
 }
 
 }  // namespace
@@ -164,20 +164,20 @@ TEST_CASE("A file that is not understood is refused with its path and the name")
 TEST_CASE("Characters that are left out are counted") {
   json file = gpt2_file();
   file["model"]["vocab"].erase("\u010b");  // of byte 11
-  TempFolder folder;
-  folder.write("tokenizer.json", file.dump());
-  const Tokenizer tokenizer = Tokenizer::load(folder.path());
+  TempFolder directory;
+  directory.write("tokenizer.json", file.dump());
+  const Tokenizer tokenizer = Tokenizer::load(directory.path());
   CHECK(tokenizer.encode("ab\vab") == tokenizer.encode("abab"));
-  CHECK(tokenizer.left_out() == 1);
+  CHECK(tokenizer.num_dropped_chars() == 1);
 }
 
 TEST_CASE("A folder with another kind of tokenizer is told how to convert it") {
   for (const char* const other : {"tokenizer.model", "vocab.json"}) {
-    TempFolder folder;
-    folder.write(other, "");
-    const std::string message = error_of([&] { Tokenizer::load(folder.path()); });
+    TempFolder directory;
+    directory.write(other, "");
+    const std::string message = error_of([&] { Tokenizer::load(directory.path()); });
     check_contains(message, fmt::format("no tokenizer.json, but {}; make it of", other));
     check_contains(message, fmt::format("T.from_pretrained('{0}').save_pretrained('{0}')",
-                                        folder.path().string()));
+                                        directory.path().string()));
   }
 }

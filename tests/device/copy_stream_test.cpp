@@ -10,12 +10,12 @@ namespace zeroth::device {
 TEST_CASE("on the CPU a copy has ended when it was begun") {
   const auto copies = make_copy_stream(torch::kCPU);
   const torch::Tensor from = torch::arange(10, torch::kFloat), to = torch::zeros({10});
-  const Point end = copies->copy(to, from, {copies->now()});
+  const StreamEvent end = copies->copy(to, from, {copies->record_event()});
   CHECK(at::equal(to, from));
-  CHECK(copies->reached(end));
-  copies->order(end);
+  CHECK(copies->is_complete(end));
+  copies->wait_event(end);
   copies->wait(end);
-  CHECK(copies->use().bytes_to_host == 0);  // nothing crossed a link
+  CHECK(copies->stats().bytes_to_host == 0);  // nothing crossed a link
 }
 
 TEST_CASE("a copy that would convert or cut is a broken invariant") {

@@ -11,7 +11,7 @@ TEST_CASE("on the CPU the host's side is plain memory, and copies end at once") 
     const torch::Tensor values = link->memory.zeros(100, torch::kFloat);
     CHECK(link->memory.locked_bytes() == 0);
     CHECK(link->memory.notes().empty());
-    CHECK(link->copies->reached(link->copies->copy(values, torch::ones({100}), {})));
+    CHECK(link->copies->is_complete(link->copies->copy(values, torch::ones({100}), {})));
     CHECK(at::equal(values, torch::ones({100})));
   }
 }

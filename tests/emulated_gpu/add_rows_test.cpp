@@ -8,7 +8,7 @@
 namespace zeroth::emulated {
 namespace {
 
-using model::gpu::Element;
+using model::gpu::ElementType;
 
 constexpr int64_t kFar = int64_t{1} << 31;
 constexpr int64_t kColumns = 128, kPositions = 32;  // of a block
@@ -104,7 +104,7 @@ struct Sums {
 };
 
 template <typename Table, typename Dy>
-void add(Shape& shape, Element table_kind, Element dy_kind) {
+void add(Shape& shape, ElementType table_kind, ElementType dy_kind) {
   // Far: rows of the table and of dy beyond 2^31, or positions.
   const bool many = shape.is_far() && shape.one_in(2), wide_apart = shape.is_far() && !many;
   const int64_t width = many              ? shape.from_to(1, 40)
@@ -149,7 +149,8 @@ void add(Shape& shape, Element table_kind, Element dy_kind) {
 
 TEST_CASE("sum_pieces and join_pieces add to each row what its positions have") {
   using Bf16 = __nv_bfloat16;
-  constexpr auto kWide = Element::kFloat, kBf16 = Element::kBfloat16, kHalf = Element::kHalf;
+  constexpr auto kWide = ElementType::kFloat, kBf16 = ElementType::kBfloat16,
+                 kHalf = ElementType::kHalf;
   run_shapes({{"fp32", [](Shape& shape) { add<float, float>(shape, kWide, kWide); }},
               {"bf16 to fp32", [](Shape& shape) { add<float, Bf16>(shape, kWide, kBf16); }},
               {"bf16", [](Shape& shape) { add<Bf16, Bf16>(shape, kBf16, kBf16); }},

@@ -8,7 +8,7 @@
 namespace zeroth::emulated {
 namespace {
 
-using model::gpu::Element;
+using model::gpu::ElementType;
 
 constexpr int64_t kFar = int64_t{1} << 31;
 
@@ -86,7 +86,7 @@ double log_of_sum(const T* row, int64_t vocab, double* range) {
 }
 
 template <typename T>
-void sum_logits(Shape& shape, Element kind) {
+void sum_logits(Shape& shape, ElementType kind) {
   const Logits<T> logits = drawn<T>(shape);
   float* const lse = logits.blocks.empty() ? shape.memory.array<float>(logits.rows)
                                            : shape.memory.far_array<float>(logits.rows);
@@ -107,7 +107,7 @@ void sum_logits(Shape& shape, Element kind) {
 }
 
 template <typename T>
-void turn_into_gradient(Shape& shape, Element kind) {
+void turn_into_gradient(Shape& shape, ElementType kind) {
   const Logits<T> logits = drawn<T>(shape);
   const bool few = logits.blocks.empty();
   float* const lse =
@@ -155,17 +155,19 @@ void turn_into_gradient(Shape& shape, Element kind) {
 }  // namespace
 
 TEST_CASE("log_sum_exp_kernel gives the logarithm of each row's sum of exponentials") {
-  run_shapes({{"fp32", [](Shape& shape) { sum_logits<float>(shape, Element::kFloat); }},
-              {"bf16", [](Shape& shape) { sum_logits<__nv_bfloat16>(shape, Element::kBfloat16); }},
-              {"fp16", [](Shape& shape) { sum_logits<__half>(shape, Element::kHalf); }}},
-             {"log_sum_exp_kernel"});
+  run_shapes(
+      {{"fp32", [](Shape& shape) { sum_logits<float>(shape, ElementType::kFloat); }},
+       {"bf16", [](Shape& shape) { sum_logits<__nv_bfloat16>(shape, ElementType::kBfloat16); }},
+       {"fp16", [](Shape& shape) { sum_logits<__half>(shape, ElementType::kHalf); }}},
+      {"log_sum_exp_kernel"});
 }
 
 TEST_CASE("logit_gradient_kernel gives each logit's share, less one at the target") {
   run_shapes(
-      {{"fp32", [](Shape& shape) { turn_into_gradient<float>(shape, Element::kFloat); }},
-       {"bf16", [](Shape& shape) { turn_into_gradient<__nv_bfloat16>(shape, Element::kBfloat16); }},
-       {"fp16", [](Shape& shape) { turn_into_gradient<__half>(shape, Element::kHalf); }}},
+      {{"fp32", [](Shape& shape) { turn_into_gradient<float>(shape, ElementType::kFloat); }},
+       {"bf16",
+        [](Shape& shape) { turn_into_gradient<__nv_bfloat16>(shape, ElementType::kBfloat16); }},
+       {"fp16", [](Shape& shape) { turn_into_gradient<__half>(shape, ElementType::kHalf); }}},
       {"logit_gradient_kernel"});
 }
 

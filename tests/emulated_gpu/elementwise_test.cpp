@@ -8,7 +8,7 @@
 namespace zeroth::emulated {
 namespace {
 
-using model::gpu::Element;
+using model::gpu::ElementType;
 
 constexpr int64_t kFar = int64_t{1} << 31;
 constexpr int64_t kThreads = 256;  // of a block, each with one vector
@@ -48,7 +48,7 @@ T* filled(Shape& shape, const Ranges& some, int64_t count) {
 }
 
 template <typename T>
-void rotate(Shape& shape, Element kind) {
+void rotate(Shape& shape, ElementType kind) {
   constexpr int64_t kVector = 16 / sizeof(T);
   int64_t batch = shape.from_to(1, 3), seq = shape.from_to(1, 9), heads = shape.from_to(1, 5);
   const int64_t half = kVector * shape.from_to(1, 64 / kVector);
@@ -163,7 +163,7 @@ T* gates(Shape& shape, const Ranges& some, int64_t count) {
 }
 
 template <typename T>
-void swiglu(Shape& shape, Element kind) {
+void swiglu(Shape& shape, ElementType kind) {
   const int64_t count = vectors_of<T>(shape);
   const Ranges some = ranges(shape, count, kThreads * 16 / static_cast<int64_t>(sizeof(T)));
   const auto rows = rows_of<T>(shape, count);
@@ -186,7 +186,7 @@ void swiglu(Shape& shape, Element kind) {
 }
 
 template <typename T>
-void swiglu_back(Shape& shape, Element kind) {
+void swiglu_back(Shape& shape, ElementType kind) {
   const int64_t count = vectors_of<T>(shape);
   const Ranges some = ranges(shape, count, kThreads * 16 / static_cast<int64_t>(sizeof(T)));
   const auto rows = rows_of<T>(shape, count);
@@ -218,24 +218,25 @@ void swiglu_back(Shape& shape, Element kind) {
 }  // namespace
 
 TEST_CASE("rotate_kernel turns pairs by their position's angles") {
-  run_shapes({{"fp32", [](Shape& shape) { rotate<float>(shape, Element::kFloat); }},
-              {"bf16", [](Shape& shape) { rotate<__nv_bfloat16>(shape, Element::kBfloat16); }},
-              {"fp16", [](Shape& shape) { rotate<__half>(shape, Element::kHalf); }}},
+  run_shapes({{"fp32", [](Shape& shape) { rotate<float>(shape, ElementType::kFloat); }},
+              {"bf16", [](Shape& shape) { rotate<__nv_bfloat16>(shape, ElementType::kBfloat16); }},
+              {"fp16", [](Shape& shape) { rotate<__half>(shape, ElementType::kHalf); }}},
              {"rotate_kernel"});
 }
 
 TEST_CASE("swiglu_kernel gives silu(gate) * up") {
-  run_shapes({{"fp32", [](Shape& shape) { swiglu<float>(shape, Element::kFloat); }},
-              {"bf16", [](Shape& shape) { swiglu<__nv_bfloat16>(shape, Element::kBfloat16); }},
-              {"fp16", [](Shape& shape) { swiglu<__half>(shape, Element::kHalf); }}},
+  run_shapes({{"fp32", [](Shape& shape) { swiglu<float>(shape, ElementType::kFloat); }},
+              {"bf16", [](Shape& shape) { swiglu<__nv_bfloat16>(shape, ElementType::kBfloat16); }},
+              {"fp16", [](Shape& shape) { swiglu<__half>(shape, ElementType::kHalf); }}},
              {"swiglu_kernel"});
 }
 
 TEST_CASE("swiglu_backward_kernel gives both gradients of silu(gate) * up") {
-  run_shapes({{"fp32", [](Shape& shape) { swiglu_back<float>(shape, Element::kFloat); }},
-              {"bf16", [](Shape& shape) { swiglu_back<__nv_bfloat16>(shape, Element::kBfloat16); }},
-              {"fp16", [](Shape& shape) { swiglu_back<__half>(shape, Element::kHalf); }}},
-             {"swiglu_backward_kernel"});
+  run_shapes(
+      {{"fp32", [](Shape& shape) { swiglu_back<float>(shape, ElementType::kFloat); }},
+       {"bf16", [](Shape& shape) { swiglu_back<__nv_bfloat16>(shape, ElementType::kBfloat16); }},
+       {"fp16", [](Shape& shape) { swiglu_back<__half>(shape, ElementType::kHalf); }}},
+      {"swiglu_backward_kernel"});
 }
 
 }  // namespace zeroth::emulated

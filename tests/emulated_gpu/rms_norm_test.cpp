@@ -8,7 +8,7 @@
 namespace zeroth::emulated {
 namespace {
 
-using model::gpu::Element;
+using model::gpu::ElementType;
 
 constexpr int64_t kFar = int64_t{1} << 31;
 
@@ -97,7 +97,7 @@ void describe(Shape& shape, const Rows& rows, int64_t width) {
 }
 
 template <typename T>
-void forward(Shape& shape, Element kind, const Widths& widths) {
+void forward(Shape& shape, ElementType kind, const Widths& widths) {
   const int64_t width = widths.draw(shape, 16 / sizeof(T));
   const Rows rows =
       shape.is_far() ? far_rows(shape, widths, kFar / width + shape.from_to(1, 99), INT64_MAX / 8)
@@ -178,7 +178,7 @@ void expect_row(Shape& shape, const Backward<T>& at, int64_t row, int64_t width,
 }
 
 template <typename T>
-void backward(Shape& shape, Element kind, const Widths& widths) {
+void backward(Shape& shape, ElementType kind, const Widths& widths) {
   const int64_t width = widths.draw(shape, 16 / sizeof(T));
   const bool some = shape.is_far() || shape.index % 50 == 9;  // where blocks take several rows
   const int64_t many =
@@ -234,8 +234,8 @@ void backward(Shape& shape, Element kind, const Widths& widths) {
 
 // One job for each instance of a kernel.
 template <typename T>
-void add_jobs(std::vector<Job>& jobs, const std::string& name, Element kind,
-              std::span<const Spread> spreads, void (*shape)(Shape&, Element, const Widths&)) {
+void add_jobs(std::vector<Job>& jobs, const std::string& name, ElementType kind,
+              std::span<const Spread> spreads, void (*shape)(Shape&, ElementType, const Widths&)) {
   constexpr int64_t kVector = 16 / sizeof(T);
   int64_t before = 0;
   for (const Spread& spread : spreads) {
@@ -251,17 +251,17 @@ void add_jobs(std::vector<Job>& jobs, const std::string& name, Element kind,
 
 TEST_CASE("forward_kernel of RMSNorm gives its formula's numbers for rows of any width") {
   std::vector<Job> jobs;
-  add_jobs<float>(jobs, "fp32", Element::kFloat, kForward, forward<float>);
-  add_jobs<__nv_bfloat16>(jobs, "bf16", Element::kBfloat16, kForward, forward<__nv_bfloat16>);
-  add_jobs<__half>(jobs, "fp16", Element::kHalf, kForward, forward<__half>);
+  add_jobs<float>(jobs, "fp32", ElementType::kFloat, kForward, forward<float>);
+  add_jobs<__nv_bfloat16>(jobs, "bf16", ElementType::kBfloat16, kForward, forward<__nv_bfloat16>);
+  add_jobs<__half>(jobs, "fp16", ElementType::kHalf, kForward, forward<__half>);
   run_shapes(jobs, {"forward_kernel"});
 }
 
 TEST_CASE("backward_kernel of RMSNorm gives both gradients of its formula") {
   std::vector<Job> jobs;
-  add_jobs<float>(jobs, "fp32", Element::kFloat, kBackward, backward<float>);
-  add_jobs<__nv_bfloat16>(jobs, "bf16", Element::kBfloat16, kBackward, backward<__nv_bfloat16>);
-  add_jobs<__half>(jobs, "fp16", Element::kHalf, kBackward, backward<__half>);
+  add_jobs<float>(jobs, "fp32", ElementType::kFloat, kBackward, backward<float>);
+  add_jobs<__nv_bfloat16>(jobs, "bf16", ElementType::kBfloat16, kBackward, backward<__nv_bfloat16>);
+  add_jobs<__half>(jobs, "fp16", ElementType::kHalf, kBackward, backward<__half>);
   run_shapes(jobs, {"backward_kernel"});
 }
 

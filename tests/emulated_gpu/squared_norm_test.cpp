@@ -10,7 +10,7 @@ namespace zeroth::emulated {
 namespace {
 
 using optim::kernel::Format;
-using optim::kernel::kNormPiece;
+using optim::kernel::kNormChunk;
 using optim::kernel::NormArrays;
 using optim::kernel::sum_parts;
 
@@ -29,13 +29,13 @@ void expect_part(Shape& shape, const T* from, int64_t count, int64_t piece, doub
 void add_array(NormArrays& arrays, const void* at, int64_t count) {
   arrays.at[arrays.arrays] = at;
   arrays.count[arrays.arrays] = count;
-  const int64_t pieces = (count + kNormPiece - 1) / kNormPiece;
-  arrays.first_piece[arrays.arrays + 1] = arrays.first_piece[arrays.arrays] + pieces;
+  const int64_t pieces = (count + kNormChunk - 1) / kNormChunk;
+  arrays.first_chunk[arrays.arrays + 1] = arrays.first_chunk[arrays.arrays] + pieces;
   ++arrays.arrays;
 }
 
 int64_t pieces_of(const NormArrays& arrays) {
-  return arrays.first_piece[arrays.arrays];
+  return arrays.first_chunk[arrays.arrays];
 }
 
 template <typename T>
@@ -46,16 +46,16 @@ void square_far(Shape& shape, Format format) {
     add_array(arrays, at, count);
     return at;
   };
-  T* const first = add(kFar + shape.from_to(1, kNormPiece - 1), shape.from_to(0, 9));
+  T* const first = add(kFar + shape.from_to(1, kNormChunk - 1), shape.from_to(0, 9));
   T* const second = add(shape.from_to(1, 1000), 0);
   shape.text = std::to_string(arrays.count[0]) + " elements";
-  const int64_t last = arrays.first_piece[1] - 1, rest = arrays.count[0] - last * kNormPiece;
-  shape.fill(first + last * kNormPiece, rest);
+  const int64_t last = arrays.first_chunk[1] - 1, rest = arrays.count[0] - last * kNormChunk;
+  shape.fill(first + last * kNormChunk, rest);
   shape.fill(second, arrays.count[1]);
   double* const parts = shape.memory.array<double>(pieces_of(arrays));
   const OnlyBlocks only({static_cast<uint64_t>(last), static_cast<uint64_t>(last + 1)});
-  square_pieces(format, arrays, parts, nullptr);
-  expect_part(shape, first + last * kNormPiece, rest, last, parts[last]);
+  square_chunks(format, arrays, parts, nullptr);
+  expect_part(shape, first + last * kNormChunk, rest, last, parts[last]);
   expect_part(shape, second, arrays.count[1], last + 1, parts[last + 1]);
 }
 
@@ -64,9 +64,9 @@ void square(Shape& shape, Format format) {
   if (shape.is_far()) return square_far<T>(shape, format);
   NormArrays arrays = {};
   const int64_t count_of_arrays =
-      shape.one_in(30) ? optim::kernel::kNormArrays : shape.from_to(1, 4);
+      shape.one_in(30) ? optim::kernel::kMaxNormArrays : shape.from_to(1, 4);
   for (int64_t k = 0; k < count_of_arrays; ++k) {
-    const int64_t count = shape.one_in(40)   ? kNormPiece + shape.from_to(-3, 5)
+    const int64_t count = shape.one_in(40)   ? kNormChunk + shape.from_to(-3, 5)
                           : shape.one_in(30) ? shape.from_to(15'000, 40'000)
                           : shape.one_in(3)  ? shape.from_to(0, 40)
                                              : shape.from_to(1, 6000);
@@ -79,13 +79,13 @@ void square(Shape& shape, Format format) {
   shape.text =
       std::to_string(arrays.arrays) + " arrays, the first of " + std::to_string(arrays.count[0]);
   double* const parts = shape.memory.array<double>(pieces_of(arrays));
-  shape.run([&] { square_pieces(format, arrays, parts, nullptr); },
+  shape.run([&] { square_chunks(format, arrays, parts, nullptr); },
             {bytes_of(parts, pieces_of(arrays))});
   for (int k = 0; k < arrays.arrays; ++k) {
     const T* const at = static_cast<const T*>(arrays.at[k]);
-    for (int64_t begin = 0; begin < arrays.count[k]; begin += kNormPiece) {
-      const int64_t piece = arrays.first_piece[k] + begin / kNormPiece;
-      expect_part(shape, at + begin, std::min(kNormPiece, arrays.count[k] - begin), piece,
+    for (int64_t begin = 0; begin < arrays.count[k]; begin += kNormChunk) {
+      const int64_t piece = arrays.first_chunk[k] + begin / kNormChunk;
+      expect_part(shape, at + begin, std::min(kNormChunk, arrays.count[k] - begin), piece,
                   parts[piece]);
     }
   }
@@ -95,7 +95,7 @@ void sum(Shape& shape) {
   NormArrays arrays = {};
   const int64_t count_of_arrays = shape.from_to(1, 5);
   for (int64_t k = 0; k < count_of_arrays; ++k) {
-    add_array(arrays, nullptr, shape.one_in(6) ? 0 : shape.from_to(1, 200) * kNormPiece);
+    add_array(arrays, nullptr, shape.one_in(6) ? 0 : shape.from_to(1, 200) * kNormChunk);
   }
   const int64_t count = pieces_of(arrays);
   double* const parts = shape.memory.array<double>(count, shape.offset(8));
@@ -108,7 +108,7 @@ void sum(Shape& shape) {
   shape.run([&] { sum_parts(arrays, parts, got, nullptr); }, {bytes_of(got, arrays.arrays)});
   for (int k = 0; k < arrays.arrays; ++k) {
     double expected = 0;
-    for (int64_t i = arrays.first_piece[k]; i < arrays.first_piece[k + 1]; ++i) {
+    for (int64_t i = arrays.first_chunk[k]; i < arrays.first_chunk[k + 1]; ++i) {
       expected += parts[i];
     }
     shape.expect("sums", k, got[k], expected, expected * 1e-12);

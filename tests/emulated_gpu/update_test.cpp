@@ -15,7 +15,7 @@ using namespace optim::kernel;
 constexpr int64_t kFar = int64_t{1} << 31;
 constexpr int64_t kOfBlock = 1024;
 constexpr size_t kStates[] = {2, 1, 1, 0, 1};  // of a formula
-static_assert(std::size(kStates) == kFormulas);
+static_assert(std::size(kStates) == kNumFormulas);
 
 // A number, and how far fp32 may be from it.
 struct About {
@@ -106,7 +106,7 @@ After after(Formula formula, const Constants& c, double wire, double p, const do
 }
 
 // The 16 bits by which element `number` of an array is rounded: update_formulas.h says whose hash.
-uint32_t rounding_bits(Key key, uint32_t number) {
+uint32_t rounding_bits(RoundingKey key, uint32_t number) {
   uint64_t x = number ^ key.first;
   x = ((x ^ (x >> 16)) * 0x7feb352d % (uint64_t{1} << 32)) ^ key.second;
   x = (x ^ (x >> 15)) * 0x846ca68b % (uint64_t{1} << 32);
@@ -118,11 +118,11 @@ uint16_t stochastic(double x, uint32_t random) {
   return static_cast<uint16_t>((uint64_t{bits} + random) >> 16);
 }
 
-uint32_t number_of(const Numbers& numbers, int64_t i) {
+uint32_t number_of(const ElementOffsets& offsets, int64_t i) {
   int64_t gaps = 0;
-  if (i >= numbers.left) gaps = 1 + (i - numbers.left) / numbers.length;
-  return static_cast<uint32_t>(static_cast<uint64_t>(numbers.first + i) +
-                               static_cast<uint64_t>(gaps) * static_cast<uint64_t>(numbers.gap));
+  if (i >= offsets.left) gaps = 1 + (i - offsets.left) / offsets.length;
+  return static_cast<uint32_t>(static_cast<uint64_t>(offsets.first + i) +
+                               static_cast<uint64_t>(gaps) * static_cast<uint64_t>(offsets.gap));
 }
 
 template <typename T>
@@ -224,24 +224,24 @@ class Update {
  private:
   void draw_stretches() {
     if (shape_.one_in(2)) return;
-    Stretches& stretches = update_.stretches;
-    stretches.count = static_cast<int>(shape_.from_to(1, optim::kernel::kStretches));
-    stretches.undecayed = static_cast<uint32_t>(shape_.next());
-    for (int k = 0; k < stretches.count; ++k) {
-      stretches.ends[k] = count_ * (k + 1) / stretches.count / 4 * 4;
+    DecayRanges& decay_ranges = update_.decay_ranges;
+    decay_ranges.count = static_cast<int>(shape_.from_to(1, optim::kernel::kMaxDecayRanges));
+    decay_ranges.undecayed = static_cast<uint32_t>(shape_.next());
+    for (int k = 0; k < decay_ranges.count; ++k) {
+      decay_ranges.ends[k] = count_ * (k + 1) / decay_ranges.count / 4 * 4;
     }
-    stretches.ends[stretches.count - 1] = count_;
+    decay_ranges.ends[decay_ranges.count - 1] = count_;
   }
 
   void draw_numbers() {
-    Numbers& numbers = update_.numbers;
-    numbers.first = static_cast<int64_t>(shape_.next() >> 20);
+    ElementOffsets& offsets = update_.offsets;
+    offsets.first = static_cast<int64_t>(shape_.next() >> 20);
     if (shape_.one_in(2)) {
-      numbers.left = shape_.from_to(1, 50);
-      numbers.length = shape_.from_to(1, 50);
-      numbers.gap = shape_.from_to(1, int64_t{1} << 33);
+      offsets.left = shape_.from_to(1, 50);
+      offsets.length = shape_.from_to(1, 50);
+      offsets.gap = shape_.from_to(1, int64_t{1} << 33);
     }
-    for (Key& key : update_.keys) {
+    for (RoundingKey& key : update_.keys) {
       key = {static_cast<uint32_t>(shape_.next()), static_cast<uint32_t>(shape_.next())};
     }
   }
@@ -284,8 +284,9 @@ class Update {
         }
       }
     }
-    const Rest rest = {!std::is_same_v<Master, float>, !std::is_same_v<State, float>};
-    const auto launch = [&] { launch_update(formula_, rest, update_, nullptr); };
+    const StateFormat state_format = {!std::is_same_v<Master, float>,
+                                      !std::is_same_v<State, float>};
+    const auto launch = [&] { launch_update(formula_, state_format, update_, nullptr); };
     if (blocks_.empty()) {
       std::vector<std::span<std::byte>> outputs = {bytes_of(master, count_)};
       for (size_t k = 0; k < kStates[formula_]; ++k) {
@@ -301,7 +302,7 @@ class Update {
       for (int64_t i = begin; i < end; ++i, ++at) {
         const double s[2] = {before[1][at], before[2][at]};
         const After expected = after(formula_, constants_at(i), wide(grad[i]), before[0][at], s);
-        const uint32_t number = number_of(update_.numbers, i);
+        const uint32_t number = number_of(update_.offsets, i);
         const auto random = [&](size_t k) { return rounding_bits(update_.keys[k], number); };
         expect_kept(shape_, "master", i, master[i], expected.of[0], random(0));
         for (size_t k = 0; k < kStates[formula_]; ++k) {
@@ -314,11 +315,11 @@ class Update {
   }
 
   const Constants& constants_at(int64_t i) const {
-    const Stretches& stretches = update_.stretches;
-    for (int k = 0; k < stretches.count; ++k) {
+    const DecayRanges& decay_ranges = update_.decay_ranges;
+    for (int k = 0; k < decay_ranges.count; ++k) {
       // A thread's four elements go by the first of them.
-      const bool here = i / 4 * 4 < stretches.ends[k];
-      if (here) return stretches.undecayed >> k & 1 ? update_.undecayed : update_.constants;
+      const bool here = i / 4 * 4 < decay_ranges.ends[k];
+      if (here) return decay_ranges.undecayed >> k & 1 ? update_.undecayed : update_.constants;
     }
     return update_.constants;
   }
@@ -332,10 +333,10 @@ class Update {
 };
 
 template <typename Master, typename State>
-void add_jobs(std::vector<Job>& jobs, const std::string& rest) {
+void add_jobs(std::vector<Job>& jobs, const std::string& state_format) {
   const char* const names[] = {"Adam", "Lion", "Adagrad", "SGD", "SGD with momentum"};
-  for (size_t formula = 0; formula < kFormulas; ++formula) {
-    jobs.push_back({names[formula] + rest, [formula](Shape& shape) {
+  for (size_t formula = 0; formula < kNumFormulas; ++formula) {
+    jobs.push_back({names[formula] + state_format, [formula](Shape& shape) {
                       Update<Master, State>(shape, static_cast<Formula>(formula)).run();
                     }});
   }

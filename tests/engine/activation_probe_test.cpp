@@ -44,21 +44,21 @@ TEST_CASE("what a block takes is told per token, apart from what does not grow")
   const double row = 4.0 * kWidth;  // bytes of a token
   CHECK(blocks[1].output.per_token == row);
   CHECK(blocks[1].output.fixed == 0);
-  CHECK(blocks[1].alone.per_token == 2 * row);  // the product, and its product
-  CHECK(blocks[1].alone.fixed == 4 * 1024);
+  CHECK(blocks[1].no_grad.per_token == 2 * row);  // the product, and its product
+  CHECK(blocks[1].no_grad.fixed == 4 * 1024);
   CHECK(blocks[1].kept.per_token >= row);
   CHECK(blocks[1].forward.per_token >= blocks[1].kept.per_token);
   CHECK(blocks[1].freed.per_token > 0);
   const auto evaluated = probe_blocks(make_blocks(kWidth), {.length = kLength, .trains = false});
-  CHECK(evaluated[1].alone.per_token == blocks[1].alone.per_token);
+  CHECK(evaluated[1].no_grad.per_token == blocks[1].no_grad.per_token);
   CHECK(evaluated[1].kept.per_token == 0);
 }
 
 TEST_CASE("a probe of one row counts all of it for each row") {
   constexpr int64_t kWidth = 512, kLength = 32;
-  const auto blocks = probe_blocks(make_blocks(kWidth), {.length = kLength, .most_operations = 0});
-  CHECK(blocks[1].alone.fixed == 0);
-  CHECK(blocks[1].alone.per_token == 2 * 4.0 * kWidth + 4.0 * 1024 / kLength);
+  const auto blocks = probe_blocks(make_blocks(kWidth), {.length = kLength, .max_operations = 0});
+  CHECK(blocks[1].no_grad.fixed == 0);
+  CHECK(blocks[1].no_grad.per_token == 2 * 4.0 * kWidth + 4.0 * 1024 / kLength);
 }
 
 TEST_CASE(
@@ -66,7 +66,7 @@ TEST_CASE(
   constexpr int64_t kWidth = 512, kLength = 32;
   constexpr double kFourRows = 4 * 6.0 * 3 * kWidth * kLength;
   struct Case {
-    double most_operations;
+    double max_operations;
     bool trains;
     int64_t forward, backward;  // rows of each block at most
   };
@@ -74,7 +74,7 @@ TEST_CASE(
                         Case{2 * kFourRows, true, 128, 64}, Case{1e12, true, 128, 64}}) {
     const model::Blocks blocks = make_blocks(kWidth);
     probe_blocks(blocks,
-                 {.length = kLength, .trains = c.trains, .most_operations = c.most_operations});
+                 {.length = kLength, .trains = c.trains, .max_operations = c.max_operations});
     for (const auto& block : blocks) {
       const auto& plain = static_cast<const Plain&>(*block);
       CHECK(plain.rows_forward > 0);
@@ -93,7 +93,7 @@ TEST_CASE("allocations are counted from where it is said") {
   torch::Tensor passing = torch::empty({500});
   passing = torch::Tensor();
   CHECK(count->now() == 0);
-  CHECK(count->most() == 2000);
+  CHECK(count->peak() == 2000);
 }
 
 }  // namespace zeroth::engine

@@ -8,7 +8,7 @@ namespace {
 // Bytes per token are small powers of ten, so that sums can be read.
 BlockBytes block(double output, double kept) {
   return {.output = {.per_token = output},
-          .alone = {.per_token = output + 3},
+          .no_grad = {.per_token = output + 3},
           .forward = {.per_token = kept + 0.5},
           .kept = {.per_token = kept},
           .backward = {.fixed = 7, .per_token = output},
@@ -55,7 +55,7 @@ TEST_CASE("blocks before the first trained one keep nothing") {
 TEST_CASE("logits that do not fit a chunk are made chunk by chunk, in backward again") {
   ChainBytes chunked = chain();
   chunked.chunked = {.output = {},
-                     .alone = {.per_token = 900},
+                     .no_grad = {.per_token = 900},
                      .forward = {.per_token = 900},
                      .kept = {.per_token = 900},
                      .backward = {.per_token = 30},

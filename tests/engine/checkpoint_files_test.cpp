@@ -37,7 +37,7 @@ struct Run {
 // The losses of rank 0.
 std::vector<double> train(const configs::Config& config, int ranks, const Run& run) {
   std::vector<double> losses;
-  testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain(run.chain), config, mesh);
     if (!run.from.empty()) {
       const auto loaded = engine->load_checkpoint(run.from);
@@ -61,10 +61,10 @@ std::vector<double> train(const configs::Config& config, int ranks, const Run& r
 }
 
 // The same for ranks of a grid and the chain that they share; without steps it saves what it took.
-std::vector<double> train_shared(const comm::GridShape& shape, int stage, const Run& run) {
+std::vector<double> train_shared(const comm::MeshShape& shape, int stage, const Run& run) {
   std::vector<double> losses;
-  const configs::Config config = config_of(stage, shape[comm::Axis::kData]);
-  run_split_chain(shape, config, [&](TrainEngine& engine, comm::Mesh& mesh) {
+  const configs::Config config = config_of(stage, shape[comm::MeshDim::kDp]);
+  run_split_chain(shape, config, [&](TrainEngine& engine, comm::DeviceMesh& mesh) {
     if (!run.from.empty()) REQUIRE(engine.load_checkpoint(run.from));
     testing::ChainLoader loader({.rank = 0, .world_size = 1});
     for (int i = 0; i < run.first; ++i) loader.next();
@@ -92,13 +92,13 @@ void damage(const fs::path& checkpoint, const char* file) {
 
 TEST_CASE(
     "a run goes on from its checkpoint with the same bits, on another layout with its states") {
-  const TempFolder folder;
-  const auto whole = train(config_of(2, 2), 2, {.steps = 5, .to = folder / "a"});
+  const TempFolder directory;
+  const auto whole = train(config_of(2, 2), 2, {.steps = 5, .to = directory / "a"});
   const std::vector<double> rest(whole.begin() + 3, whole.end());
-  CHECK(train(config_of(2, 2), 2, {3, 2, folder / "a/step-3"}) == rest);
+  CHECK(train(config_of(2, 2), 2, {3, 2, directory / "a/step-3"}) == rest);
   for (const int ranks : {1, 3, 4}) {
     for (const int stage : {0, 1, 3}) {
-      const auto seen = train(config_of(stage, ranks), ranks, {3, 2, folder / "a/step-3"});
+      const auto seen = train(config_of(stage, ranks), ranks, {3, 2, directory / "a/step-3"});
       for (size_t i = 0; i < rest.size(); ++i)
         CHECK(seen[i] == doctest::Approx(rest[i]).epsilon(2e-5));
     }
@@ -106,25 +106,25 @@ TEST_CASE(
 }
 
 TEST_CASE("a run goes on with the same bits from what ranks that share layers have saved") {
-  const TempFolder folder;
-  const comm::GridShape one = comm::GridShape::data(1);
-  const comm::GridShape grid = comm::GridShape::data(2).with(comm::Axis::kTensor, 2);
-  train_shared(one, 0, {.steps = 3, .to = folder / "a"});
-  const auto expected = train_shared(one, 0, {.first = 3, .steps = 2, .from = folder / "a"});
+  const TempFolder directory;
+  const comm::MeshShape one = comm::MeshShape::data_parallel(1);
+  const comm::MeshShape grid = comm::MeshShape::data_parallel(2).with(comm::MeshDim::kTp, 2);
+  train_shared(one, 0, {.steps = 3, .to = directory / "a"});
+  const auto expected = train_shared(one, 0, {.first = 3, .steps = 2, .from = directory / "a"});
   for (const int stage : {0, 2, 3}) {
-    const fs::path to = folder / ("b" + std::to_string(stage));
-    train_shared(grid, stage, {.from = folder / "a", .to = to});
+    const fs::path to = directory / ("b" + std::to_string(stage));
+    train_shared(grid, stage, {.from = directory / "a", .to = to});
     CHECK(train_shared(one, 1, {.first = 3, .steps = 2, .from = to}) == expected);
   }
 }
 
 TEST_CASE("an engine that awaits a checkpoint has no values before, and goes on from it the same") {
-  const TempFolder folder;
+  const TempFolder directory;
   for (const int stage : {0, 3}) {
     const configs::Config config = config_of(stage, 2);
-    const fs::path to = folder / std::to_string(stage);
+    const fs::path to = directory / std::to_string(stage);
     const auto whole = train(config, 2, {.steps = 3, .to = to});
-    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       const auto engine = initialize(testing::make_chain({.frozen = true}), config, mesh,
                                      {.awaits_checkpoint = true, .checks_memory = false});
       testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
@@ -140,10 +140,10 @@ TEST_CASE("an engine that awaits a checkpoint has no values before, and goes on 
 }
 
 TEST_CASE("a loader goes on where the one was that was saved with the run") {
-  const TempFolder folder;
+  const TempFolder directory;
   const configs::Config config = config_of(1, 2);
-  const auto whole = train(config, 2, {.steps = 4, .to = folder / "a"});
-  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+  const auto whole = train(config, 2, {.steps = 4, .to = directory / "a"});
+  testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto make = [&] {
       return testing::make_engine(testing::make_chain({.frozen = true}), config, mesh);
     };
@@ -151,35 +151,35 @@ TEST_CASE("a loader goes on where the one was that was saved with the run") {
     testing::ChainLoader first(split), second(split);
     auto engine = make();
     for (int i = 0; i < 3; ++i) engine->train_batch(first);
-    engine->save_checkpoint(folder / "b", {.data = &first});
+    engine->save_checkpoint(directory / "b", {.data = &first});
     engine = make();
-    REQUIRE(engine->load_checkpoint(folder / "b", {.data = &second}));
+    REQUIRE(engine->load_checkpoint(directory / "b", {.data = &second}));
     CHECK((second.position() == Loader::Position{.step = 3, .sample = 36}));
     CHECK(engine->train_batch(second).loss == whole[3]);
 
-    CHECK_THROWS_WITH_AS(engine->load_checkpoint(folder / "a/step-2", {.data = &second}),
+    CHECK_THROWS_WITH_AS(engine->load_checkpoint(directory / "a/step-2", {.data = &second}),
                          doctest::Contains("no position of a loader is saved there"), Error);
     struct Blind final : Loader {
       model::MicroBatch next() override { return {}; }
     } blind;
-    CHECK_THROWS_WITH_AS(engine->save_checkpoint(folder / "b", {.data = &blind}),
+    CHECK_THROWS_WITH_AS(engine->save_checkpoint(directory / "b", {.data = &blind}),
                          doctest::Contains("the loader has no position"), Error);
-    CHECK_THROWS_WITH_AS(engine->load_checkpoint(folder / "b", {.data = &blind}),
+    CHECK_THROWS_WITH_AS(engine->load_checkpoint(directory / "b", {.data = &blind}),
                          doctest::Contains("this loader has no position to seek"), Error);
   });
 }
 
 TEST_CASE("the newest checkpoint is taken; one that is damaged on one rank gives way on all") {
-  const TempFolder folder;
-  const auto whole = train(config_of(3, 2), 2, {.steps = 4, .to = folder.path()});
-  CHECK(train(config_of(3, 2), 2, {4, 1, folder.path()}).size() == 1);
-  damage(folder / "step-4", "pieces-00001.safetensors");
-  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+  const TempFolder directory;
+  const auto whole = train(config_of(3, 2), 2, {.steps = 4, .to = directory.path()});
+  CHECK(train(config_of(3, 2), 2, {4, 1, directory.path()}).size() == 1);
+  damage(directory / "step-4", "pieces-00001.safetensors");
+  testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine =
         testing::make_engine(testing::make_chain({.frozen = true}), config_of(3, 2), mesh);
-    const auto loaded = engine->load_checkpoint(folder.path());
+    const auto loaded = engine->load_checkpoint(directory.path());
     REQUIRE(loaded);
-    CHECK(loaded->path == folder / "step-3");
+    CHECK(loaded->path == directory / "step-3");
     REQUIRE(loaded->warnings.size() == 1);
     CHECK(loaded->warnings[0].starts_with("step-4: rank "));
     CHECK(loaded->warnings[0].find("pieces-00001.safetensors") != std::string::npos);
@@ -191,76 +191,76 @@ TEST_CASE("the newest checkpoint is taken; one that is damaged on one rank gives
 }
 
 TEST_CASE("without a checkpoint there is nothing to load; without a whole one it is an Error") {
-  const TempFolder folder;
-  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+  const TempFolder directory;
+  testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain(), config_of(1, 2), mesh);
-    CHECK_FALSE(engine->load_checkpoint(folder / "nowhere"));
-    CHECK_FALSE(engine->load_checkpoint(folder.path()));
+    CHECK_FALSE(engine->load_checkpoint(directory / "nowhere"));
+    CHECK_FALSE(engine->load_checkpoint(directory.path()));
   });
-  train(config_of(1, 2), 2, {.steps = 1, .to = folder.path(), .chain = {}});
-  damage(folder / "step-1", "pieces-00000.safetensors");
-  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+  train(config_of(1, 2), 2, {.steps = 1, .to = directory.path(), .chain = {}});
+  damage(directory / "step-1", "pieces-00000.safetensors");
+  testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain(), config_of(1, 2), mesh);
-    CHECK_THROWS_WITH_AS(engine->load_checkpoint(folder.path()),
+    CHECK_THROWS_WITH_AS(engine->load_checkpoint(directory.path()),
                          doctest::Contains("can be loaded:\n  step-1: rank "), Error);
   });
 }
 
 TEST_CASE("a checkpoint of another optimizer or model is refused with both") {
-  const TempFolder folder;
-  train(config_of(2, 1), 1, {.steps = 1, .to = folder.path(), .chain = {}});
-  testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+  const TempFolder directory;
+  train(config_of(2, 1), 1, {.steps = 1, .to = directory.path(), .chain = {}});
+  testing::run_ranks(1, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     configs::Config lion = config_of(2, 1);
     lion.optimizer.kind = configs::OptimizerConfig::Kind::kLion;
     const auto other = testing::make_engine(testing::make_chain(), lion, mesh);
-    CHECK_THROWS_WITH_AS(other->load_checkpoint(folder.path()),
+    CHECK_THROWS_WITH_AS(other->load_checkpoint(directory.path()),
                          doctest::Contains("optimizer.type is AdamW there, Lion here"), Error);
     const auto wide =
         testing::make_engine(testing::make_chain({.hidden = 8}), config_of(2, 1), mesh);
     CHECK_THROWS_WITH_AS(
-        wide->load_checkpoint(folder.path()),
+        wide->load_checkpoint(directory.path()),
         doctest::Contains(
             "master of embedding.weight has the shape [19, 6], the model's is [19, 8]"),
         Error);
     const auto low =
         testing::make_engine(testing::make_chain({.layers = 2}), config_of(2, 1), mesh);
-    CHECK_THROWS_WITH_AS(low->load_checkpoint(folder.path()),
+    CHECK_THROWS_WITH_AS(low->load_checkpoint(directory.path()),
                          doctest::Contains("which is no parameter of this model"), Error);
     const auto high =
         testing::make_engine(testing::make_chain({.layers = 4}), config_of(2, 1), mesh);
-    CHECK_THROWS_WITH_AS(high->load_checkpoint(folder.path()), doctest::Contains("is stored"),
+    CHECK_THROWS_WITH_AS(high->load_checkpoint(directory.path()), doctest::Contains("is stored"),
                          Error);
   });
 }
 
 TEST_CASE("weights alone, or with counters, leave the rest as it is") {
-  const TempFolder folder;
-  train(config_of(2, 1), 1, {.steps = 3, .to = folder.path()});
-  testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+  const TempFolder directory;
+  train(config_of(2, 1), 1, {.steps = 3, .to = directory.path()});
+  testing::run_ranks(1, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     configs::Config lion = config_of(2, 1);
     lion.optimizer.kind = configs::OptimizerConfig::Kind::kLion;
     const auto engine = testing::make_engine(testing::make_chain({.frozen = true}), lion, mesh);
-    REQUIRE(engine->load_checkpoint(folder.path(), {.parts = LoadedParts::kWeights}));
+    REQUIRE(engine->load_checkpoint(directory.path(), {.parts = LoadedParts::kWeights}));
     CHECK(engine->counters().steps == 0);
-    REQUIRE(engine->load_checkpoint(folder.path(), {.parts = LoadedParts::kWithoutOptimizer}));
+    REQUIRE(engine->load_checkpoint(directory.path(), {.parts = LoadedParts::kWithoutOptimizer}));
     CHECK(engine->counters().steps == 3);
     CHECK(engine->optimizer().state(0, 0).abs().max().item<double>() == 0);
   });
 }
 
 TEST_CASE("a disk that fails one rank fails all, and the run goes on") {
-  const TempFolder folder;
-  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+  const TempFolder directory;
+  testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain(), config_of(2, 2), mesh);
     testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
     engine->train_batch(loader);
     // Rank 1 has a file in the place of the folder.
-    const fs::path mine = folder / (mesh->rank() == 0 ? "good" : "bad/in");
-    if (mesh->rank() == 1) write_text(folder / "bad", "");
+    const fs::path mine = directory / (mesh->rank() == 0 ? "good" : "bad/in");
+    if (mesh->rank() == 1) write_text(directory / "bad", "");
     CHECK_THROWS_WITH_AS(engine->save_checkpoint(mine), doctest::Contains("rank 1: "),
-                         checkpoint::Refused);
+                         checkpoint::VoteFailed);
     CHECK(std::isfinite(engine->train_batch(loader).loss));
-    CHECK(engine->save_checkpoint(folder / "later").path == folder / "later/step-2");
+    CHECK(engine->save_checkpoint(directory / "later").path == directory / "later/step-2");
   });
 }
 

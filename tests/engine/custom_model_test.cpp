@@ -26,14 +26,14 @@ struct Outcome {
 };
 
 Outcome run_example(int ranks, const std::string& arguments) {
-  const TempFolder folder;
+  const TempFolder directory;
   const std::string command = fmt::format(
       "cd '{}' && DS_ACCELERATOR=cpu OMP_NUM_THREADS=1 timeout -k 5 120 '{}/zeroth' --num_gpus {} "
       "'{}/custom_model' {} > '{}' 2>&1 < /dev/null",
       ZEROTH_SOURCE_DIR, ZEROTH_BIN_DIR, ranks, ZEROTH_BIN_DIR, arguments,
-      (folder / "output").string());
+      (directory / "output").string());
   const int status = std::system(command.c_str());
-  std::ifstream file(folder / "output");
+  std::ifstream file(directory / "output");
   Outcome outcome{
       WIFEXITED(status) ? WEXITSTATUS(status) : -1, {std::istreambuf_iterator<char>(file), {}}, {}};
   const std::regex loss("loss ([0-9.]+)");
@@ -57,14 +57,14 @@ const Outcome& alone() {
 }  // namespace
 
 TEST_CASE("the example learns on two ranks, saves its model, and one rank sees the same losses") {
-  const TempFolder folder;
-  const Outcome two = run_example(2, fmt::format("{} '{}'", kRun, (folder / "out").string()));
+  const TempFolder directory;
+  const Outcome two = run_example(2, fmt::format("{} '{}'", kRun, (directory / "out").string()));
   REQUIRE_MESSAGE(two.code == 0, two.output);
   REQUIRE_MESSAGE(two.losses.size() == 6, two.output);
   CHECK(two.losses.front() == doctest::Approx(std::log(256.0)).epsilon(0.05));
   CHECK(two.losses[4] < 0.5 * two.losses.front());
   CHECK(two.losses[5] < 0.5 * std::log(256.0));
-  CHECK(fs::file_size(folder / "out/model.safetensors") > 1'000'000);
+  CHECK(fs::file_size(directory / "out/model.safetensors") > 1'000'000);
 
   for (size_t i = 0; i < 6; ++i) {
     CHECK(alone().losses[i] == doctest::Approx(two.losses[i]).epsilon(2e-3));
@@ -72,14 +72,14 @@ TEST_CASE("the example learns on two ranks, saves its model, and one rank sees t
 }
 
 TEST_CASE("the example learns the same where two ranks share every layer") {
-  const TempFolder folder;
+  const TempFolder directory;
   std::ifstream file(ZEROTH_SOURCE_DIR "/examples/custom_model/ds_config.json");
   std::string config{std::istreambuf_iterator<char>(file), {}};
   config.insert(config.find('{') + 1, "\"tensor_parallel\": {\"autotp_size\": 2},");
-  std::ofstream(folder / "config.json") << config;
+  std::ofstream(directory / "config.json") << config;
   const std::string run =
-      fmt::format("'{}' examples/quickstart/train.jsonl", (folder / "config.json").string());
-  const Outcome shared = run_example(2, fmt::format("{} '{}'", run, (folder / "out").string()));
+      fmt::format("'{}' examples/quickstart/train.jsonl", (directory / "config.json").string());
+  const Outcome shared = run_example(2, fmt::format("{} '{}'", run, (directory / "out").string()));
   REQUIRE_MESSAGE(shared.code == 0, shared.output);
   REQUIRE(shared.losses.size() == 6);
   CHECK(shared.losses.front() == doctest::Approx(std::log(256.0)).epsilon(0.05));
@@ -87,7 +87,7 @@ TEST_CASE("the example learns the same where two ranks share every layer") {
   CHECK(shared.losses[5] < 0.5 * std::log(256.0));
   // Other first values.
   CHECK(shared.losses[4] == doctest::Approx(alone().losses[4]).epsilon(0.05));
-  CHECK(fs::file_size(folder / "out/model.safetensors") > 1'000'000);
+  CHECK(fs::file_size(directory / "out/model.safetensors") > 1'000'000);
 }
 
 TEST_CASE("the example explains itself, once, and says what is wrong with its arguments") {

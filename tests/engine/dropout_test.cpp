@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/train_engine.h"
-#include "model/blocks/build.h"
+#include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
@@ -20,7 +20,7 @@ constexpr int kSteps = 3;
 // Rows that depend on (step, index in the global batch) only, and so do their seeds.
 class SeededRows final : public Loader {
  public:
-  SeededRows(int64_t rows, const comm::Mesh& mesh) : rows_(rows), mesh_(mesh) {}
+  SeededRows(int64_t rows, const comm::DeviceMesh& mesh) : rows_(rows), mesh_(mesh) {}
 
   model::MicroBatch next() override {
     model::MicroBatch batch;
@@ -38,7 +38,7 @@ class SeededRows final : public Loader {
 
  private:
   int64_t rows_;
-  const comm::Mesh& mesh_;
+  const comm::DeviceMesh& mesh_;
   int64_t drawn_ = 0;
 };
 
@@ -52,9 +52,9 @@ struct Way {
 // Rank 0's losses and norms of GPT-2's first steps.
 std::vector<double> run(const Way& way) {
   std::vector<double> seen;
-  testing::run_ranks(way.ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
-    const std::string folder = fmt::format("{}/tests/model/fixtures/gpt2", ZEROTH_SOURCE_DIR);
-    model::ModelSpec spec = model::read_model_spec(folder);
+  testing::run_ranks(way.ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
+    const std::string directory = fmt::format("{}/tests/model/fixtures/gpt2", ZEROTH_SOURCE_DIR);
+    model::ModelSpec spec = model::read_model_spec(directory);
     model::override_dropout(spec, way.p);
     configs::Config config;
     const int64_t rows = kGlobalBatch / (way.accumulation * way.ranks);
@@ -62,7 +62,7 @@ std::vector<double> run(const Way& way) {
     config.recompute = way.recompute;
     const auto engine =
         initialize(model::build_blocks(spec), config, mesh,
-                   {.weights = std::make_shared<model::CheckpointSource>(folder, spec)});
+                   {.weights = std::make_shared<model::CheckpointSource>(directory, spec)});
     SeededRows loader(rows, *mesh);
     for (int step = 0; step < kSteps; ++step) {
       const StepStats stats = engine->train_batch(loader);

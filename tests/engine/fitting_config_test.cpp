@@ -8,9 +8,9 @@ namespace zeroth::engine {
 namespace {
 
 using configs::Config;
+using configs::OffloadDevice;
 using configs::OffloadParamConfig;
-using configs::RestingPlace;
-using Lacks = MemoryFacts::Lacks;
+using Shortage = MemoryFacts::Shortage;
 
 std::vector<std::string> texts(const Config& config, const MemoryFacts& facts) {
   std::vector<std::string> texts;
@@ -26,7 +26,7 @@ bool offers(const Config& config, const MemoryFacts& facts, const std::string& s
 }
 
 bool in_file(const Config& config) {
-  return config.zero.offload_optimizer.device == RestingPlace::kNvme;
+  return config.zero.offload_optimizer.device == OffloadDevice::kNvme;
 }
 
 }  // namespace
@@ -49,11 +49,11 @@ TEST_CASE("what rests in host memory may rest in files") {
   CHECK(offers(config, {}, parameters));
   CHECK_FALSE(offers(config, {.trains = false}, optimizer));
   // Beside a GPU only what is offloaded lies in host memory.
-  CHECK_FALSE(offers(config, {.lacks = Lacks::kHost}, optimizer));
-  config.zero.offload_optimizer.device = RestingPlace::kCpu;
-  CHECK(offers(config, {.lacks = Lacks::kHost}, optimizer));
-  config.zero.offload_optimizer.device = RestingPlace::kNvme;
-  config.zero.offload_param.device = RestingPlace::kNvme;
+  CHECK_FALSE(offers(config, {.shortage = Shortage::kHost}, optimizer));
+  config.zero.offload_optimizer.device = OffloadDevice::kCpu;
+  CHECK(offers(config, {.shortage = Shortage::kHost}, optimizer));
+  config.zero.offload_optimizer.device = OffloadDevice::kNvme;
+  config.zero.offload_param.device = OffloadDevice::kNvme;
   CHECK_FALSE(offers(config, {}, optimizer));
   CHECK_FALSE(offers(config, {}, parameters));
   CHECK(offers(config, {}, "zero_optimization.offload_param {\"max_in_cpu\": 0}"));
@@ -79,8 +79,8 @@ TEST_CASE("the fewest changes that fit are chosen") {
 
 TEST_CASE("files that the disk cannot hold may rest in host memory") {
   Config config;
-  config.zero.offload_optimizer.device = RestingPlace::kNvme;
-  config.zero.offload_param.device = RestingPlace::kNvme;
+  config.zero.offload_optimizer.device = OffloadDevice::kNvme;
+  config.zero.offload_param.device = OffloadDevice::kNvme;
   const auto fit = fit_memory(config, {}, [](const Config& c) { return in_file(c) ? 1 : 0; });
   CHECK(fit.changes ==
         std::vector<std::string>{"zero_optimization.offload_optimizer.device \"cpu\""});
@@ -89,12 +89,12 @@ TEST_CASE("files that the disk cannot hold may rest in host memory") {
 TEST_CASE("a change that does not work with the model hides none behind it") {
   Config config;
   config.zero.stage = 3;
-  config.zero.offload_param.device = RestingPlace::kNvme;
+  config.zero.offload_param.device = OffloadDevice::kNvme;
   // Lacks the sum of what is not done; where all goes to the file nothing else may be small.
   const auto lacks = [](const Config& c) -> int64_t {
     const OffloadParamConfig& param = c.zero.offload_param;
     if (param.max_in_cpu_elements == 0 && c.zero.sub_group_size_elements < 200'000'000) {
-      return kDoesNotWork;
+      return kInvalidConfig;
     }
     return (param.max_in_cpu_elements > 0) + (param.buffer_count > 2);
   };
@@ -106,12 +106,12 @@ TEST_CASE("a change that does not work with the model hides none behind it") {
 TEST_CASE("more in the file needs other buffers: a given size is left out") {
   Config config;
   config.zero.stage = 3;
-  config.zero.offload_param.device = RestingPlace::kNvme;
+  config.zero.offload_param.device = OffloadDevice::kNvme;
   config.zero.offload_param.buffer_size_elements = 1000;
   const auto lacks = [](const Config& c) -> int64_t {
     const OffloadParamConfig& param = c.zero.offload_param;
     if (param.max_in_cpu_elements > 0) return 1;
-    return param.buffer_size_elements == 1000 ? kDoesNotWork : 0;
+    return param.buffer_size_elements == 1000 ? kInvalidConfig : 0;
   };
   const FittingConfig found = fit_memory(config, {}, lacks);
   CHECK(found.changes == std::vector<std::string>{"zero_optimization.offload_param "
@@ -121,7 +121,7 @@ TEST_CASE("more in the file needs other buffers: a given size is left out") {
 
 TEST_CASE("what would make things worse is left out, and what helps stays") {
   Config config;
-  config.zero.offload_optimizer.device = RestingPlace::kNvme;
+  config.zero.offload_optimizer.device = OffloadDevice::kNvme;
   const auto least = fit_memory(config, {.world_size = 2}, [](const Config& c) {
     return 10 - c.zero.stage + (in_file(c) ? 0 : 100);
   });

@@ -20,7 +20,7 @@ TEST_CASE("host memory is looked up, disks only where files will lie") {
 TEST_CASE("a disk is the one on which the folder of files will be made") {
   const FakeSystem system;
   configs::ZeroConfig config;
-  config.offload_optimizer.device = configs::RestingPlace::kNvme;
+  config.offload_optimizer.device = configs::OffloadDevice::kNvme;
   config.offload_optimizer.nvme_path = (system.root() / "not/there/yet").string();
   const FreeSpace left = free_space(config, {}, 1);
   REQUIRE(left.disks.size() == 1);

@@ -52,7 +52,7 @@ TEST_CASE("nothing is kept and nothing runs again below the first trained block"
     for (const int stage : {0, 3}) {
       CAPTURE(every_nth_block);
       CAPTURE(stage);
-      testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+      testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
         configs::Config config = chain_config(6, 1, 2);
         config.zero.stage = stage;
         config.recompute.every_nth_block = every_nth_block;
@@ -78,7 +78,7 @@ TEST_CASE("a frozen prefix trains to the same bits with and without recompute, i
     for (const configs::RecomputeConfig recompute :
          {configs::RecomputeConfig{}, configs::RecomputeConfig{.every_nth_block = 1},
           configs::RecomputeConfig{.number_checkpoints = 2}}) {
-      testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+      testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
         configs::Config config = chain_config(6, 1, 2);
         config.zero.stage = stage;
         config.recompute = recompute;
@@ -96,7 +96,7 @@ TEST_CASE("a frozen prefix trains to the same bits with and without recompute, i
 }
 
 TEST_CASE("a model without trained parameters can be evaluated and stepped without effect") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     Chain chain = make_chain(4);
     for (torch::Tensor& parameter : chain.blocks.back()->parameters())
       parameter.set_requires_grad(false);

@@ -22,7 +22,7 @@ struct Run {
 
 Run train(const configs::Config& config, int ranks, int steps) {
   Run run;
-  testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine =
         testing::make_engine(testing::make_chain({.hidden = 24, .tied = true}), config, mesh);
     testing::ChainLoader loader({.accumulation = config.batch.accumulation_steps,
@@ -136,7 +136,7 @@ TEST_CASE("a sum over ranks is the number of ranks times their mean") {
       config.optimizer.lr = 0.1 * ranks;
       const Run larger_steps = train(config, ranks, 6);
       config.optimizer.lr = 0.1;
-      config.gradients.reduce = configs::GradientConfig::Reduce::kSum;
+      config.gradients.reduce = configs::GradientConfig::Reduction::kSum;
       const Run sum = train(config, ranks, 6);
       CHECK(sum.losses.front() == doctest::Approx(mean.losses.front()));
       CHECK(sum.norms.front() == doctest::Approx(ranks * mean.norms.front()).epsilon(1e-5));

@@ -42,10 +42,10 @@ std::filesystem::path fresh_folder(const std::string& name) {
 
 TEST_CASE("an engine refuses ranks on an axis that it knows nothing of") {
   testing::RankOptions options;
-  options.grid = comm::GridShape::data(2).with(comm::Axis::kPipe, 2);
+  options.grid = comm::MeshShape::data_parallel(2).with(comm::MeshDim::kPp, 2);
   testing::run_ranks(
       4,
-      [](std::shared_ptr<comm::Mesh> mesh) {
+      [](std::shared_ptr<comm::DeviceMesh> mesh) {
         CHECK_THROWS_WITH_AS(
             initialize(testing::make_chain({}), stage_config(0), mesh),
             "an engine trains on ranks of axes data and tensor, not on pipe 2 x data 2", Error);
@@ -55,10 +55,10 @@ TEST_CASE("an engine refuses ranks on an axis that it knows nothing of") {
 
 TEST_CASE("blocks that do not say how ranks share them are refused by name where ranks would") {
   testing::RankOptions options;
-  options.grid = comm::GridShape().with(comm::Axis::kTensor, 2);
+  options.grid = comm::MeshShape().with(comm::MeshDim::kTp, 2);
   testing::run_ranks(
       2,
-      [](std::shared_ptr<comm::Mesh> mesh) {
+      [](std::shared_ptr<comm::DeviceMesh> mesh) {
         CHECK_THROWS_WITH_AS(initialize(testing::make_chain({}), stage_config(0), mesh),
                              doctest::Contains("block embedding does not say how 2 ranks"), Error);
       },
@@ -72,7 +72,7 @@ TEST_CASE(
     for (const int ranks : {1, 2, 3}) {
       CAPTURE(stage);
       CAPTURE(ranks);
-      testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+      testing::run_ranks(ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
         const model::Blocks fresh = testing::make_chain({.tied = true});
         const auto engine =
             initialize(testing::make_chain({.tied = true}), stage_config(stage), mesh);
@@ -98,24 +98,24 @@ TEST_CASE(
 }
 
 TEST_CASE("ranks that share layers save the model that one rank saves, in the same bytes") {
-  const auto saved = [](const comm::GridShape& shape, configs::Config config, SavedValues values) {
-    config.batch = {2 * shape[comm::Axis::kData], 2, 1};
+  const auto saved = [](const comm::MeshShape& shape, configs::Config config, SavedValues values) {
+    config.batch = {2 * shape[comm::MeshDim::kDp], 2, 1};
     Collected sink;
     testing::RankOptions options;
     options.grid = shape;
-    const auto folder = fresh_folder("zeroth_shared_");
+    const auto directory = fresh_folder("zeroth_shared_");
     testing::run_ranks(
         shape.ranks(),
-        [&](std::shared_ptr<comm::Mesh> mesh) {
+        [&](std::shared_ptr<comm::DeviceMesh> mesh) {
           const auto engine = initialize(make_split_chain(*mesh), config, mesh);
           Collected others;
           engine->save_model(mesh->rank() == 0 ? sink : others, values);
           CHECK(others.values.empty());
-          engine->save_model(folder);
+          engine->save_model(directory);
         },
         options);
-    const std::string bytes = read_file(folder / "model.safetensors", 1 << 20);
-    std::filesystem::remove_all(folder);
+    const std::string bytes = read_file(directory / "model.safetensors", 1 << 20);
+    std::filesystem::remove_all(directory);
     return std::pair(sink, bytes);
   };
   for (const int stage : {0, 2, 3}) {
@@ -123,11 +123,11 @@ TEST_CASE("ranks that share layers save the model that one rank saves, in the sa
       configs::Config config = stage_config(stage);
       config.precision = precision;
       for (const auto values : {SavedValues::kWorking, SavedValues::kMasters}) {
-        const auto [expected, file] = saved(comm::GridShape::data(1), config, values);
+        const auto [expected, file] = saved(comm::MeshShape::data_parallel(1), config, values);
         for (const auto& [data, tensor] : {std::pair{2, 2}, {1, 4}}) {
           CAPTURE(stage);
           CAPTURE(tensor);
-          const auto shape = comm::GridShape::data(data).with(comm::Axis::kTensor, tensor);
+          const auto shape = comm::MeshShape::data_parallel(data).with(comm::MeshDim::kTp, tensor);
           const auto [found, same_file] = saved(shape, config, values);
           CHECK(same_file == file);
           REQUIRE(found.values.size() == expected.values.size());
@@ -145,7 +145,7 @@ TEST_CASE("masters are saved as they are in fp32, frozen parameters widened, at 
     for (const int ranks : {1, 3}) {
       CAPTURE(stage);
       CAPTURE(ranks);
-      testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+      testing::run_ranks(ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
         const testing::ChainOptions options{.tied = true, .frozen = true};
         configs::Config config = stage_config(stage);
         config.precision = configs::Precision::kBf16;
@@ -186,13 +186,13 @@ TEST_CASE(
       for (const int ranks : {1, 2}) {
         CAPTURE(stage);
         CAPTURE(ranks);
-        testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+        testing::run_ranks(ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
           const testing::ChainOptions options{.tied = true, .frozen = true};
           configs::Config config = stage_config(stage);
           config.precision = precision;
           config.batch = {2 * ranks, 2, 1};
           const auto trains = initialize(testing::make_chain(options), config, mesh);
-          config.zero.offload_optimizer.device = configs::RestingPlace::kNvme;
+          config.zero.offload_optimizer.device = configs::OffloadDevice::kNvme;
           config.zero.offload_optimizer.nvme_path = "/proc/sys/x";  // not even root may write there
           const auto engine =
               initialize(testing::make_chain(options), config, mesh, {.trains = false});
@@ -218,18 +218,19 @@ TEST_CASE(
 }
 
 TEST_CASE("the reading of weights ends on all ranks when one of them wants it to") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     int asked = 0;
     const auto wish = [&] { return mesh->rank() == 1 && ++asked == 2; };
-    CHECK_THROWS_AS(initialize(testing::make_chain(), stage_config(3), mesh, {.wants_end = wish}),
-                    EndWanted);
+    CHECK_THROWS_AS(
+        initialize(testing::make_chain(), stage_config(3), mesh, {.stop_requested = wish}),
+        StopRequested);
     CHECK_NOTHROW(initialize(testing::make_chain(), stage_config(3), mesh,
-                             {.wants_end = [] { return false; }}));
+                             {.stop_requested = [] { return false; }}));
   });
 }
 
 TEST_CASE("blocks whose values differ between ranks start from rank 0's") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     model::Blocks blocks = testing::make_chain();
     const torch::Tensor first = blocks[1]->parameters()[0].detach();
     const torch::Tensor original = first.clone();
@@ -242,7 +243,7 @@ TEST_CASE("blocks whose values differ between ranks start from rank 0's") {
 }
 
 TEST_CASE("a value that is not finite is refused by the parameter's name") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     model::Blocks blocks = testing::make_chain();
     blocks[2]->parameters()[1].detach()[3] = NAN;
     CHECK_THROWS_WITH_AS(initialize(blocks, stage_config(0), mesh),
@@ -251,7 +252,7 @@ TEST_CASE("a value that is not finite is refused by the parameter's name") {
 }
 
 TEST_CASE("a value beyond fp16 is refused by the parameter's name") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     model::Blocks blocks = testing::make_chain();
     blocks[2]->parameters()[0].detach()[0][3] = 1e5;
     configs::Config config = stage_config(0);
@@ -263,7 +264,7 @@ TEST_CASE("a value beyond fp16 is refused by the parameter's name") {
 
 TEST_CASE("what this machine cannot hold is refused on every rank before anything is taken") {
   for (const int ranks : {1, 2}) {
-    testing::run_ranks(ranks, [](std::shared_ptr<comm::Mesh> mesh) {
+    testing::run_ranks(ranks, [](std::shared_ptr<comm::DeviceMesh> mesh) {
       const auto refusal = [&](const configs::Config& config, const InitOptions& options) {
         model::Blocks blocks = testing::make_chain();
         blocks[1]->register_parameter("huge", torch::empty({int64_t{1} << 40}, torch::kMeta));
@@ -281,7 +282,7 @@ TEST_CASE("what this machine cannot hold is refused on every rank before anythin
       CHECK(training.find("it does not fit with all sharding and offload either") !=
             std::string::npos);
       CHECK(refusal(config, {.trains = false}).starts_with("the run needs "));
-      config.zero.offload_optimizer.device = configs::RestingPlace::kNvme;
+      config.zero.offload_optimizer.device = configs::OffloadDevice::kNvme;
       config.zero.offload_optimizer.nvme_path = "/proc/sys/x";
       CHECK(refusal(config, {}).starts_with("zero_optimization.offload_optimizer.nvme_path: "));
       CHECK(refusal(config, {.trains = false}).starts_with("the run needs "));
@@ -290,11 +291,12 @@ TEST_CASE("what this machine cannot hold is refused on every rank before anythin
 }
 
 TEST_CASE("what one rank refuses ends the others too, which do not guess its reason") {
-  const auto folder = fresh_folder("zeroth_refused_");
-  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+  const auto directory = fresh_folder("zeroth_refused_");
+  testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     configs::Config config = stage_config(1);
-    config.zero.offload_optimizer.device = configs::RestingPlace::kNvme;
-    config.zero.offload_optimizer.nvme_path = mesh->rank() == 1 ? "/proc/sys/x" : folder.string();
+    config.zero.offload_optimizer.device = configs::OffloadDevice::kNvme;
+    config.zero.offload_optimizer.nvme_path =
+        mesh->rank() == 1 ? "/proc/sys/x" : directory.string();
     const std::string expected = mesh->rank() == 1
                                      ? "zero_optimization.offload_optimizer.nvme_path: "
                                      : "rank 1 refuses this run; its own message says why";
@@ -304,38 +306,38 @@ TEST_CASE("what one rank refuses ends the others too, which do not guess its rea
 }
 
 TEST_CASE("save_model writes a folder once") {
-  const auto folder = fresh_folder("zeroth_save_");
-  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+  const auto directory = fresh_folder("zeroth_save_");
+  testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = initialize(testing::make_chain(), stage_config(3), mesh);
-    engine->save_model(folder);
+    engine->save_model(directory);
   });
-  CHECK(std::filesystem::file_size(folder / "model.safetensors") > 1000);
-  testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+  CHECK(std::filesystem::file_size(directory / "model.safetensors") > 1000);
+  testing::run_ranks(1, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = initialize(testing::make_chain(), stage_config(0), mesh);
-    CHECK_THROWS_AS(engine->save_model(folder), Error);
+    CHECK_THROWS_AS(engine->save_model(directory), Error);
   });
-  std::filesystem::remove_all(folder);
+  std::filesystem::remove_all(directory);
 }
 
 TEST_CASE("save_model of a value that is not finite names the parameter and leaves no folder") {
-  const auto folder = fresh_folder("zeroth_not_finite_");
-  testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+  const auto directory = fresh_folder("zeroth_not_finite_");
+  testing::run_ranks(1, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const model::Blocks blocks = testing::make_chain();
     const auto engine = initialize(blocks, stage_config(0), mesh);
     blocks[2]->parameters()[1].detach()[3] = -NAN;
     const std::string expected =
-        folder.string() + " is not saved: parameter layers.1.bias holds nan";
-    CHECK_THROWS_WITH_AS(engine->save_model(folder), expected.c_str(), Error);
+        directory.string() + " is not saved: parameter layers.1.bias holds nan";
+    CHECK_THROWS_WITH_AS(engine->save_model(directory), expected.c_str(), Error);
   });
-  CHECK_FALSE(std::filesystem::exists(folder));
+  CHECK_FALSE(std::filesystem::exists(directory));
 }
 
 TEST_CASE("a chain without values needs a source of weights") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     model::Blocks blocks = testing::make_chain();
-    CHECK_FALSE(lacks_values(blocks));
+    CHECK_FALSE(has_meta_parameters(blocks));
     blocks[1]->register_parameter("extra", torch::empty({2}, torch::kMeta));
-    CHECK(lacks_values(blocks));
+    CHECK(has_meta_parameters(blocks));
     CHECK_THROWS_AS(initialize(blocks, stage_config(0), mesh), Error);
   });
 }

@@ -19,8 +19,8 @@
 namespace zeroth::engine {
 namespace {
 
-using configs::RestingPlace;
-using Step = configs::OffloadOptimizerConfig::Step;
+using configs::OffloadDevice;
+using Step = configs::OffloadOptimizerConfig::UpdateDevice;
 
 // How many calls are left before one throws; -1: none does.
 struct CallsLeft {
@@ -72,7 +72,7 @@ enum class Interrupted { kThrows, kSkipped };
 // Six steps, before three of which others and evaluations are interrupted in the middle of the
 // chain; or only drawn from the loader.
 Trained train(TrainEngine& engine, CallsLeft& calls_left, Interrupted interrupted) {
-  const comm::Mesh& mesh = engine.mesh();
+  const comm::DeviceMesh& mesh = engine.mesh();
   const int64_t accumulation = engine.config().batch.accumulation_steps;
   testing::ChainLoader loader(
       {.accumulation = accumulation, .rank = mesh.rank(), .world_size = mesh.world_size()});
@@ -115,21 +115,21 @@ struct Case {
   int stage = 0;
   configs::Precision precision = configs::Precision::kFp32;
   int64_t accumulation = 1;
-  RestingPlace optimizer = RestingPlace::kDevice;
+  OffloadDevice optimizer = OffloadDevice::kNone;
   Step step = Step::kCpu;
 };
 
-configs::Config config_of(const Case& c, int ranks, const std::string& folder) {
+configs::Config config_of(const Case& c, int ranks, const std::string& directory) {
   configs::Config config = chain_config(12 / (ranks * c.accumulation), c.accumulation, ranks);
   config.precision = c.precision;
   config.zero.stage = c.stage;
   config.zero.sub_group_size_elements = 64;
   config.zero.offload_optimizer.device = c.optimizer;
-  config.zero.offload_optimizer.nvme_path = folder;
+  config.zero.offload_optimizer.nvme_path = directory;
   config.zero.offload_optimizer.step = c.step;
-  const bool in_files = c.stage == 3 && c.optimizer == RestingPlace::kNvme;
-  if (in_files) config.zero.offload_param.device = RestingPlace::kNvme;
-  config.zero.offload_param.nvme_path = folder;
+  const bool in_files = c.stage == 3 && c.optimizer == OffloadDevice::kNvme;
+  if (in_files) config.zero.offload_param.device = OffloadDevice::kNvme;
+  config.zero.offload_param.nvme_path = directory;
   config.zero.offload_param.max_in_cpu_elements = 0;
   return config;
 }
@@ -147,23 +147,24 @@ void for_each_case(const std::function<void(const Case&)>& visit) {
   }
 }
 
-Trained train_plain(const Case& c, const std::shared_ptr<comm::Mesh>& mesh,
+Trained train_plain(const Case& c, const std::shared_ptr<comm::DeviceMesh>& mesh,
                     Interrupted interrupted) {
-  const TempFolder folder;
+  const TempFolder directory;
   CallsLeft calls_left;
-  const auto engine = testing::make_engine(chain_with_trap(calls_left),
-                                           config_of(c, mesh->world_size(), folder.path()), mesh);
+  const auto engine = testing::make_engine(
+      chain_with_trap(calls_left), config_of(c, mesh->world_size(), directory.path()), mesh);
   return train(*engine, calls_left, interrupted);
 }
 
 // What a GPU run does, on the CPU: gradients land on the host while the device goes on.
-std::unique_ptr<TrainEngine> make_apart(const Case& c, const std::shared_ptr<comm::Mesh>& mesh,
-                                        CallsLeft& calls_left, const std::string& folder,
+std::unique_ptr<TrainEngine> make_apart(const Case& c,
+                                        const std::shared_ptr<comm::DeviceMesh>& mesh,
+                                        CallsLeft& calls_left, const std::string& directory,
                                         const std::shared_ptr<device::HostLink>& link) {
-  const auto apart = std::make_shared<comm::Mesh>(testing::kFakeDevice,
-                                                  std::make_unique<testing::SameGroup>(mesh));
+  const auto apart = std::make_shared<comm::DeviceMesh>(testing::kFakeDevice,
+                                                        std::make_unique<testing::SameGroup>(mesh));
   auto engine = std::make_unique<TrainEngine>(
-      chain_with_trap(calls_left), config_of(c, mesh->world_size(), folder), apart, link);
+      chain_with_trap(calls_left), config_of(c, mesh->world_size(), directory), apart, link);
   CallsLeft unused;
   load_values(engine->plan(), *values_of_blocks(chain_with_trap(unused), *mesh), engine->store(),
               engine->optimizer());
@@ -181,11 +182,11 @@ void check_bits(const Trained& actual, const Trained& expected) {
 
 TEST_CASE("training with interrupted steps has the bits of training without them") {
   for_each_case([](const Case& c) {
-    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       const Trained expected = train_plain(c, mesh, Interrupted::kSkipped);
       check_bits(train_plain(c, mesh, Interrupted::kThrows), expected);
       Case in_files = c;
-      in_files.optimizer = RestingPlace::kNvme;
+      in_files.optimizer = OffloadDevice::kNvme;
       check_bits(train_plain(in_files, mesh, Interrupted::kThrows), expected);
     });
   });
@@ -194,14 +195,14 @@ TEST_CASE("training with interrupted steps has the bits of training without them
 TEST_CASE("gradients of an interrupted step that were on their way to the host are dropped") {
   for_each_case([](const Case& c) {
     for (const int ranks : {1, 2}) {
-      testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+      testing::run_ranks(ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
         const Trained expected = train_plain(c, mesh, Interrupted::kSkipped);
-        const TempFolder folder;
+        const TempFolder directory;
         Case on_host = c;
-        on_host.optimizer = RestingPlace::kCpu;
+        on_host.optimizer = OffloadDevice::kCpu;
         CallsLeft calls_left;
         const auto engine =
-            make_apart(on_host, mesh, calls_left, folder.path(), testing::late_link());
+            make_apart(on_host, mesh, calls_left, directory.path(), testing::late_link());
         check_bits(train(*engine, calls_left, Interrupted::kThrows), expected);
       });
     }
@@ -211,18 +212,18 @@ TEST_CASE("gradients of an interrupted step that were on their way to the host a
 TEST_CASE("an engine that an interrupted step ends keeps its memory until all copies have ended") {
   for_each_case([](const Case& c) {
     for (const auto& [place, step] :
-         {std::pair(RestingPlace::kCpu, Step::kCpu), std::pair(RestingPlace::kNvme, Step::kCpu),
-          std::pair(RestingPlace::kCpu, Step::kGpu)}) {
+         {std::pair(OffloadDevice::kCpu, Step::kCpu), std::pair(OffloadDevice::kNvme, Step::kCpu),
+          std::pair(OffloadDevice::kCpu, Step::kGpu)}) {
       for (const CallsLeft calls :
            {CallsLeft{.forward = 0}, CallsLeft{.backward = 0}, CallsLeft{.backward = 1}}) {
-        testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
-          const TempFolder folder;
+        testing::run_ranks(1, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
+          const TempFolder directory;
           Case away = c;
           away.optimizer = place;
           away.step = step;
           CallsLeft calls_left;
           const auto link = testing::late_link();
-          auto engine = make_apart(away, mesh, calls_left, folder.path(), link);
+          auto engine = make_apart(away, mesh, calls_left, directory.path(), link);
           testing::ChainLoader loader({.accumulation = c.accumulation});
           engine->train_batch(loader);
           calls_left = calls;

@@ -74,7 +74,7 @@ TEST_CASE("two folders of files on one disk share what is free there") {
   run.memory.parameters.file = 3 * kMib;
   run.free.disks["/disk/a"] = {.free = 8 * kMib, .device = 7};
   run.free.disks["/disk/b"] = {.free = 8 * kMib, .device = 7};
-  run.reckon = [&](const configs::Config&, const OutlineOptions&) { return run.memory; };
+  run.estimate = [&](const configs::Config&, const EstimateOptions&) { return run.memory; };
   CHECK_NOTHROW(require_memory(run));
   run.free.disks["/disk/a"].free = run.free.disks["/disk/b"].free = 8 * kMib - 1;
   CHECK_THROWS_WITH_AS(
@@ -101,7 +101,8 @@ TEST_CASE("LibTorch's own counts for each rank, its code once, and not what is t
   system.write("proc/meminfo", "MemAvailable: 1048576 kB\n");
   const model::Blocks blocks = testing::make_chain({.hidden = 4});
   const auto run_on = [&](int here) {
-    return run_memory(blocks, {}, {.shape = comm::GridShape::data(4)}, here, system.root());
+    return run_memory(blocks, {}, {.shape = comm::MeshShape::data_parallel(4)}, here,
+                      system.root());
   };
   CHECK(run_on(1).memory.runtime.device == 260 * kMib);
   CHECK(run_on(4).memory.runtime.device == 140 * kMib);
@@ -117,23 +118,23 @@ TEST_CASE("LibTorch's own counts for each rank, its code once, and not what is t
 }
 
 TEST_CASE("CUDA's context counts on each GPU, and NCCL's communicators where there are several") {
-  using comm::Axis;
+  using comm::MeshDim;
   constexpr int64_t kContext = 534 * kMib, kCommunicator = 688'000'000;
   const FakeSystem system;
-  const auto run_on = [&](const comm::GridShape& shape) {
-    return run_memory(make_split_chain(0, shape[Axis::kTensor]), {},
+  const auto run_on = [&](const comm::MeshShape& shape) {
+    return run_memory(make_split_chain(0, shape[MeshDim::kTp]), {},
                       {.shape = shape, .device = torch::kCUDA}, 1, system.root());
   };
-  const auto bytes = [&](const comm::GridShape& shape) {
+  const auto bytes = [&](const comm::MeshShape& shape) {
     return run_on(shape).memory.gpu_runtime.device;
   };
-  const auto data = comm::GridShape::data(4);
+  const auto data = comm::MeshShape::data_parallel(4);
   CHECK(bytes({}) == kContext);
   CHECK(bytes(data) == kContext + kCommunicator);
-  CHECK(bytes(comm::GridShape().with(Axis::kTensor, 2)) == kContext + kCommunicator);
-  CHECK(bytes(data.with(Axis::kTensor, 2)) == kContext + 3 * kCommunicator);
+  CHECK(bytes(comm::MeshShape().with(MeshDim::kTp, 2)) == kContext + kCommunicator);
+  CHECK(bytes(data.with(MeshDim::kTp, 2)) == kContext + 3 * kCommunicator);
   CHECK(connected_gpu_bytes({}) == kContext);
-  CHECK(connected_gpu_bytes(data.with(Axis::kTensor, 2)) == kContext + kCommunicator);
+  CHECK(connected_gpu_bytes(data.with(MeshDim::kTp, 2)) == kContext + kCommunicator);
   CHECK(memory_lines(run_on({}))[0].ends_with(", CUDA and NCCL 534 MiB"));
   const auto on_cpu = run_memory(make_split_chain(0, 1), {}, {.shape = data}, 1, system.root());
   CHECK(on_cpu.memory.gpu_runtime.total() == 0);
@@ -151,7 +152,8 @@ TEST_CASE("values that blocks hold count while weights are loaded, and are left 
   held -= static_cast<int64_t>(blocks[0]->parameters()[0].nbytes());  // the head has it too
   const auto run_beside = [&](const configs::Config& config, int64_t kib, int here = 2) {
     system.write("proc/meminfo", fmt::format("MemAvailable: {} kB\n", kib));
-    return run_memory(blocks, config, {.shape = comm::GridShape::data(2)}, here, system.root());
+    return run_memory(blocks, config, {.shape = comm::MeshShape::data_parallel(2)}, here,
+                      system.root());
   };
   configs::Config config;  // AdamW at stage 0: far more than what is held
   const zero::MemoryPlan training = plan_memory(zero::plan_units(blocks, 2), config, {});
@@ -162,7 +164,7 @@ TEST_CASE("values that blocks hold count while weights are loaded, and are left 
   CHECK_THROWS_AS(require_memory(run_beside(config, enough - 1)), Error);
   // With the other rank on another machine.
   CHECK_NOTHROW(require_memory(run_beside(config, (each + kCode + 1023) / 1024, /*here=*/1)));
-  CHECK(run_beside(config, enough).memory.held == zero::PlaceBytes{.device = held});
+  CHECK(run_beside(config, enough).memory.held == zero::TierBytes{.device = held});
 }
 
 }  // namespace zeroth::engine

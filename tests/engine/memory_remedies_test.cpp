@@ -6,8 +6,8 @@ namespace zeroth::engine {
 namespace {
 
 using configs::Config;
+using configs::OffloadDevice;
 using configs::Precision;
-using configs::RestingPlace;
 
 bool any_has(const std::vector<std::string>& remedies, std::string_view part) {
   for (const std::string& remedy : remedies) {
@@ -56,9 +56,9 @@ TEST_CASE("a remedy that is a key comes with the section to paste") {
                 "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/local_nvme\", "
                 "\"max_in_cpu\": 0}}"));
   Config files = config;
-  files.zero.offload_optimizer = {.device = RestingPlace::kNvme, .nvme_path = "/mine"};
+  files.zero.offload_optimizer = {.device = OffloadDevice::kNvme, .nvme_path = "/mine"};
   Config more = files;
-  more.zero.offload_param.device = RestingPlace::kNvme;
+  more.zero.offload_param.device = OffloadDevice::kNvme;
   CHECK(json_to_paste(files, more).find("{\"device\": \"nvme\", \"nvme_path\": \"/mine\"}}") !=
         std::string::npos);
   CHECK(json_to_paste(config, config).empty());
@@ -97,14 +97,14 @@ TEST_CASE("on the CPU, files take what host memory cannot hold") {
   config.precision = Precision::kBf16;
   config.zero.stage = 3;
   const MemoryFacts facts{.world_size = 2, .seq_len = 64};
-  for (const RestingPlace place : {RestingPlace::kDevice, RestingPlace::kCpu}) {
+  for (const OffloadDevice place : {OffloadDevice::kNone, OffloadDevice::kCpu}) {
     config.zero.offload_optimizer.device = config.zero.offload_param.device = place;
     const auto remedies = memory_remedies(config, facts);
     CHECK(remedies[0].starts_with("zero_optimization.offload_optimizer.device \"nvme\""));
     CHECK(remedies[1].starts_with("zero_optimization.offload_param.device \"nvme\""));
     CHECK(remedies[2].starts_with("--seq-len 32"));
   }
-  config.zero.offload_optimizer.device = config.zero.offload_param.device = RestingPlace::kNvme;
+  config.zero.offload_optimizer.device = config.zero.offload_param.device = OffloadDevice::kNvme;
   auto remedies = memory_remedies(config, facts);
   CHECK(remedies[0].starts_with("zero_optimization.offload_param.max_in_cpu below 1000000000"));
   config.zero.offload_param.max_in_cpu_elements = 0;
@@ -116,7 +116,7 @@ TEST_CASE("what a GPU cannot hold goes to host memory") {
   Config config;
   config.recompute.every_nth_block = 1;
   config.precision = Precision::kBf16;
-  const MemoryFacts facts{.seq_len = 64, .lacks = MemoryFacts::Lacks::kDevice};
+  const MemoryFacts facts{.seq_len = 64, .shortage = MemoryFacts::Shortage::kDevice};
   auto remedies = memory_remedies(config, facts);
   REQUIRE(remedies.size() == 3);
   CHECK(remedies[0].starts_with("zero_optimization.offload_optimizer.device \"cpu\""));
@@ -124,14 +124,14 @@ TEST_CASE("what a GPU cannot hold goes to host memory") {
   CHECK(remedies[2].starts_with(
       "zero_optimization.stage 3 and zero_optimization.offload_param.device \"cpu\""));
   config.zero.stage = 3;
-  config.zero.offload_optimizer.device = config.zero.offload_param.device = RestingPlace::kNvme;
+  config.zero.offload_optimizer.device = config.zero.offload_param.device = OffloadDevice::kNvme;
   config.recompute.cpu_checkpointing = true;
   remedies = memory_remedies(config, facts);
   CHECK_FALSE(any_starts(remedies, "zero_optimization.offload"));
   CHECK_FALSE(any_has(remedies, "cpu_checkpointing"));
   config = {};
-  remedies = memory_remedies(config,
-                             {.seq_len = 1, .trains = false, .lacks = MemoryFacts::Lacks::kDevice});
+  remedies = memory_remedies(
+      config, {.seq_len = 1, .trains = false, .shortage = MemoryFacts::Shortage::kDevice});
   CHECK(any_has(remedies, "--bf16"));
   CHECK(any_has(remedies, "offload_param.device \"cpu\""));
   CHECK_FALSE(any_has(remedies, "offload_optimizer"));
@@ -142,17 +142,17 @@ TEST_CASE("host memory of a run on GPUs is short of what was offloaded to it") {
   config.batch.micro_batch_size = 8;
   const auto lacking = [&](int64_t ranks) {
     return memory_remedies(
-        config, {.world_size = ranks, .seq_len = 64, .lacks = MemoryFacts::Lacks::kHost});
+        config, {.world_size = ranks, .seq_len = 64, .shortage = MemoryFacts::Shortage::kHost});
   };
   CHECK(lacking(2) == std::vector<std::string>{"a smaller model"});  // nothing is offloaded
-  config.zero.offload_optimizer.device = RestingPlace::kCpu;
+  config.zero.offload_optimizer.device = OffloadDevice::kCpu;
   auto remedies = lacking(2);
   REQUIRE(remedies.size() == 3);
   CHECK(remedies[0].starts_with("zero_optimization.stage 2 in place of 0"));
   CHECK(remedies[1].starts_with("zero_optimization.offload_optimizer.device \"nvme\""));
   CHECK(remedies[2].starts_with("zero_optimization.offload_optimizer.ratio below 1"));
   config.zero.stage = 3;
-  config.zero.offload_param.device = RestingPlace::kCpu;
+  config.zero.offload_param.device = OffloadDevice::kCpu;
   config.recompute = {.every_nth_block = 1, .cpu_checkpointing = true};
   remedies = lacking(2);
   REQUIRE(remedies.size() == 3);

@@ -9,7 +9,7 @@
 namespace zeroth::engine {
 
 TEST_CASE("texts of any length reach all ranks, byte by byte") {
-  testing::run_ranks(3, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(3, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     MeshRanks ranks(*mesh);
     CHECK(ranks.size() == 3);
     CHECK(ranks.gather("") == std::vector<std::string>(3));

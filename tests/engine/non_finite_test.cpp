@@ -48,7 +48,7 @@ configs::Config fp16_config(int64_t power, int64_t hysteresis) {
 TEST_CASE("a non-finite gradient on one rank skips the step on all and leaves all as it was") {
   for (const int stage : {0, 1, 2, 3}) {
     CAPTURE(stage);
-    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       double factor = 1;
       configs::Config config = chain_config(6, 1, 2);
       config.zero.stage = stage;
@@ -77,7 +77,7 @@ TEST_CASE("a non-finite gradient on one rank skips the step on all and leaves al
 }
 
 TEST_CASE("ten skipped steps in a row end the run and name block and parameter") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     double factor = NAN;
     model::Blocks blocks = testing::make_chain();
     blocks.insert(blocks.begin() + 2, std::make_shared<Factor>(&factor));
@@ -99,7 +99,7 @@ TEST_CASE("ten skipped steps in a row end the run and name block and parameter")
 }
 
 TEST_CASE("skips that are not in a row do not end the run") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     double factor = 1;
     model::Blocks blocks = testing::make_chain();
     blocks.insert(blocks.begin() + 2, std::make_shared<Factor>(&factor));
@@ -113,7 +113,7 @@ TEST_CASE("skips that are not in a row do not end the run") {
 }
 
 TEST_CASE("a fp16 run halves its scale at overflows and skips those steps only") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     configs::Config config = chain_config(6, 1, 2);
     config.precision = configs::Precision::kFp16;
     config.loss_scale.initial_scale_power =
@@ -137,7 +137,7 @@ TEST_CASE("a fp16 run halves its scale at overflows and skips those steps only")
 }
 
 TEST_CASE("the block that made a value that is not finite is found in any micro-batch") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     double factor = 1;
     model::Blocks blocks = testing::make_chain();
     blocks.insert(blocks.begin() + 2, std::make_shared<Factor>(&factor, /*bad_call_of_three=*/1));
@@ -151,7 +151,7 @@ TEST_CASE("the block that made a value that is not finite is found in any micro-
 }
 
 TEST_CASE("a dynamic scale may fall over more than ten steps in a row") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     double factor = NAN;
     const auto engine = testing::make_engine(chain_with(factor), fp16_config(20, 2), mesh);
     testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
@@ -169,7 +169,7 @@ TEST_CASE("a dynamic scale may fall over more than ten steps in a row") {
 TEST_CASE("an overflow at the floor of the dynamic scale ends the run where DeepSpeed ends it") {
   for (const configs::OnNonFinite wanted :
        {configs::OnNonFinite::kSkip, configs::OnNonFinite::kFail}) {
-    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       double factor = NAN;
       configs::Config config = fp16_config(3, 2);
       config.loss_scale.min_scale = 2;
@@ -194,7 +194,7 @@ TEST_CASE("an overflow at the floor of the dynamic scale ends the run where Deep
 }
 
 TEST_CASE("where it shall fail, the first gradient that is not finite ends the run") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     double factor = 1;
     configs::Config config = chain_config(6, 1, 2);
     config.on_non_finite = configs::OnNonFinite::kFail;
@@ -212,7 +212,7 @@ TEST_CASE("where it shall fail, the first gradient that is not finite ends the r
 TEST_CASE("an update that leaves parameters that are not finite ends the run and names the first") {
   for (const int stage : {0, 2, 3}) {
     CAPTURE(stage);
-    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       configs::Config config = chain_config(6, 1, 2);
       config.zero.stage = stage;
       config.optimizer.lr = 1e39;  // beyond fp32
@@ -229,7 +229,7 @@ TEST_CASE("an update that leaves parameters that are not finite ends the run and
 }
 
 TEST_CASE("a step tells where and since when gradients are not finite") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     double factor = 1;
     const auto engine = testing::make_engine(chain_with(factor), chain_config(6, 1, 2), mesh);
     testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
@@ -247,7 +247,7 @@ TEST_CASE("a step tells where and since when gradients are not finite") {
 TEST_CASE("bf16 applies what is not finite when it is told not to look") {
   for (const bool looks : {true, false}) {
     CAPTURE(looks);
-    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       double factor = 1;
       configs::Config config = chain_config(6, 1, 2);
       config.precision = configs::Precision::kBf16;

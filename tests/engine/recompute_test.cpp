@@ -57,7 +57,7 @@ model::Blocks sharing_chain() {
 
 // Every parameter after three steps.
 std::vector<Tensor> trained(model::Blocks blocks, const configs::Config& config,
-                            const std::shared_ptr<comm::Mesh>& mesh) {
+                            const std::shared_ptr<comm::DeviceMesh>& mesh) {
   const auto engine = testing::make_engine(blocks, config, mesh);
   testing::ChainLoader loader({.rank = mesh->rank(), .world_size = mesh->world_size()});
   for (int step = 0; step < 3; ++step) engine->train_batch(loader);
@@ -86,7 +86,7 @@ std::vector<configs::RecomputeConfig> ways() {
 TEST_CASE(
     "recompute changes no bit of a chain with frozen parameters, or with a module used twice") {
   for (const int stage : {0, 1}) {
-    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       for (const bool frozen : {true, false}) {
         std::vector<Tensor> plain;
         for (const configs::RecomputeConfig& recompute : ways()) {
@@ -105,7 +105,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a module used twice gets the gradients of both uses") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     configs::Config config = chain_config(12, 1, 1);
     config.recompute.every_nth_block = 1;
     const model::Blocks blocks = sharing_chain();
@@ -125,7 +125,7 @@ TEST_CASE("a module used twice gets the gradients of both uses") {
 TEST_CASE(
     "an exception in recompute leaves nothing gathered, and a new engine trains as if it had not "
     "been") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     configs::Config config = chain_config(12, 1, 1);
     config.zero.stage = 3;
     config.zero.param_persistence_threshold_elements = 0;

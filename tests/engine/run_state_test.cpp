@@ -31,7 +31,7 @@ struct Stretch {
 Losses train(const configs::Config& config, int ranks, const Stretch& stretch, SavedRun* from,
              SavedRun* to) {
   Losses seen;
-  testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain({.frozen = true}), config, mesh);
     if (from != nullptr) {
       SavedRun::Source source(*from);
@@ -86,7 +86,7 @@ void check_goes_on(const configs::Config& config, int ranks) {
 
 // What one rank has after some steps of the chain that ranks of axis tensor can share.
 void train_shared_chain(SavedRun& to) {
-  run_split_chain(comm::GridShape(), config_of(0, 1), [&](TrainEngine& engine, comm::Mesh&) {
+  run_split_chain(comm::MeshShape(), config_of(0, 1), [&](TrainEngine& engine, comm::DeviceMesh&) {
     testing::ChainLoader loader({.rank = 0, .world_size = 1});
     for (int i = 0; i < 3; ++i) engine.train_batch(loader);
     SavedRun::Sink sink(to);
@@ -96,9 +96,9 @@ void train_shared_chain(SavedRun& to) {
 }
 
 // Takes them over on other ranks and saves them again.
-void pass_on(SavedRun& from, SavedRun& to, int stage, const comm::GridShape& shape) {
-  const configs::Config config = config_of(stage, shape[comm::Axis::kData]);
-  run_split_chain(shape, config, [&](TrainEngine& engine, comm::Mesh&) {
+void pass_on(SavedRun& from, SavedRun& to, int stage, const comm::MeshShape& shape) {
+  const configs::Config config = config_of(stage, shape[comm::MeshDim::kDp]);
+  run_split_chain(shape, config, [&](TrainEngine& engine, comm::DeviceMesh&) {
     SavedRun::Source source(from);
     engine.load_states(source, {});
     SavedRun::Sink sink(to);
@@ -117,9 +117,10 @@ TEST_CASE("states go from one rank to ranks that share layers, and back, bit by 
       CAPTURE(stage);
       CAPTURE(tensor);
       SavedRun shared, back;
-      pass_on(one, shared, stage, comm::GridShape::data(data).with(comm::Axis::kTensor, tensor));
+      pass_on(one, shared, stage,
+              comm::MeshShape::data_parallel(data).with(comm::MeshDim::kTp, tensor));
       CHECK(shared == one);
-      pass_on(shared, back, 3 - stage, comm::GridShape::data(3));
+      pass_on(shared, back, 3 - stage, comm::MeshShape::data_parallel(3));
       CHECK(back == one);
     }
   }
@@ -149,7 +150,7 @@ TEST_CASE(
   for (const bool states : {false, true}) {
     configs::Config config = config_of(2, 2);
     config.precision = configs::Precision::kBf16;
-    config.zero.offload_optimizer.device = configs::RestingPlace::kCpu;
+    config.zero.offload_optimizer.device = configs::OffloadDevice::kCpu;
     config.optimizer.bf16_masters = true;
     config.optimizer.bf16_states = states;
     check_goes_on(config, 2);
@@ -157,13 +158,13 @@ TEST_CASE(
 }
 
 TEST_CASE("... from any resting place") {
-  const TempFolder folder;
-  for (const auto place : {configs::RestingPlace::kCpu, configs::RestingPlace::kNvme}) {
+  const TempFolder directory;
+  for (const auto place : {configs::OffloadDevice::kCpu, configs::OffloadDevice::kNvme}) {
     configs::Config config = config_of(3, 2);
     config.zero.offload_optimizer.device = place;
-    config.zero.offload_optimizer.nvme_path = folder.path().string();
+    config.zero.offload_optimizer.nvme_path = directory.path().string();
     config.zero.offload_param.device = place;
-    config.zero.offload_param.nvme_path = folder.path().string();
+    config.zero.offload_param.nvme_path = directory.path().string();
     check_goes_on(config, 2);
   }
 }
@@ -184,7 +185,7 @@ TEST_CASE("... with a rate that follows evaluations") {
   configs::Config config = config_of(1, 1);
   config.scheduler.hf = {.type = configs::HfSchedule::Type::kReduceOnPlateau,
                          .plateau = {.patience = 0}};
-  testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto first = testing::make_engine(testing::make_chain(), config, mesh);
     first->evaluated(1);
     first->evaluated(2);  // no better
@@ -216,7 +217,7 @@ TEST_CASE("states go on at another stage, number of ranks and resting place, bit
   SavedRun four, one, three;
   train(config_of(3, 4), 4, {0, 3}, nullptr, &four);
   configs::Config config = config_of(0, 1);
-  config.zero.offload_optimizer.device = configs::RestingPlace::kCpu;
+  config.zero.offload_optimizer.device = configs::OffloadDevice::kCpu;
   train(config, 1, {3, 0}, &four, &one);
   CHECK(one == four);
   train(config_of(1, 3), 3, {3, 0}, &one, &three);

@@ -20,19 +20,19 @@ class SavedRun {
   class Sink final : public StateSink {
    public:
     explicit Sink(SavedRun& run) : run_(run) {}
-    void begin(const std::vector<StatePiece>& pieces) override { pieces_ = pieces; }
+    void begin(const std::vector<StateSlice>& pieces) override { pieces_ = pieces; }
     void write(size_t index, int64_t first, const torch::Tensor& values) override {
       run_.put(pieces_.at(index), first, values);
     }
 
    private:
     SavedRun& run_;
-    std::vector<StatePiece> pieces_;
+    std::vector<StateSlice> pieces_;
   };
   class Source final : public StateSource {
    public:
     explicit Source(SavedRun& run) : run_(run) {}
-    void read(const StatePiece& piece, torch::Tensor values) override {
+    void read(const StateSlice& piece, torch::Tensor values) override {
       const std::lock_guard lock(run_.mutex_);
       const auto found = run_.values_.find(name_of(piece));
       if (found == run_.values_.end()) throw Error("nothing is saved of {}", name_of(piece));
@@ -61,24 +61,24 @@ class SavedRun {
   }
 
  private:
-  static std::string name_of(const StatePiece& piece) {
+  static std::string name_of(const StateSlice& piece) {
     return piece.parameter + ":" + piece.state;
   }
 
   // The piece's elements, as they are numbered in the whole parameter.
-  static at::Tensor elements_of(const StatePiece& piece, int64_t first, int64_t count) {
-    at::Tensor box = at::arange(piece.box.elements_of_whole()).view(piece.box.shape);
+  static at::Tensor elements_of(const StateSlice& piece, int64_t first, int64_t count) {
+    at::Tensor box = at::arange(piece.box.tensor_elements()).view(piece.box.shape);
     for (size_t i = 0; i < piece.box.shape.size(); ++i) {
-      box = box.narrow(static_cast<int64_t>(i), piece.box.begin[i], piece.box.extent[i]);
+      box = box.narrow(static_cast<int64_t>(i), piece.box.offsets[i], piece.box.sizes[i]);
     }
     return box.reshape(-1).narrow(0, piece.begin + first, count);
   }
 
-  void put(const StatePiece& piece, int64_t first, const torch::Tensor& values) {
+  void put(const StateSlice& piece, int64_t first, const torch::Tensor& values) {
     const std::lock_guard lock(mutex_);
     const std::string name = name_of(piece);
     if (!values_.contains(name)) {
-      values_[name] = at::zeros({piece.box.elements_of_whole()}, piece.dtype);
+      values_[name] = at::zeros({piece.box.tensor_elements()}, piece.dtype);
       written_[name] = at::zeros_like(values_[name]);
     }
     const at::Tensor elements = elements_of(piece, first, values.numel());

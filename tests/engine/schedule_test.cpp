@@ -32,13 +32,13 @@ TEST_CASE("K kept inputs are evenly spaced and cover the chain") {
 }
 
 TEST_CASE("visits are the blocks in the order in which micro-batches gather them") {
-  CHECK((visits(plan_segments(3, {}), 1) == std::vector<size_t>{0, 1, 2, 2, 1, 0}));
-  CHECK((visits(plan_segments(2, {}), 2) == std::vector<size_t>{0, 1, 1, 0, 0, 1, 1, 0}));
-  CHECK((visits(plan_segments(3, {.every_nth_block = 1}), 1) ==
+  CHECK((block_accesses(plan_segments(3, {}), 1) == std::vector<size_t>{0, 1, 2, 2, 1, 0}));
+  CHECK((block_accesses(plan_segments(2, {}), 2) == std::vector<size_t>{0, 1, 1, 0, 0, 1, 1, 0}));
+  CHECK((block_accesses(plan_segments(3, {.every_nth_block = 1}), 1) ==
          std::vector<size_t>{0, 1, 2, 2, 1, 0}));
   // Segment {0, 1, 2} runs forward again up to its last block, whose forward shares the visit of
   // its backward.
-  CHECK((visits(plan_segments(6, {.number_checkpoints = 2}), 1) ==
+  CHECK((block_accesses(plan_segments(6, {.number_checkpoints = 2}), 1) ==
          std::vector<size_t>{0, 1, 2, 3, 4, 5, 5, 4, 3, 0, 1, 2, 1, 0}));
 }
 

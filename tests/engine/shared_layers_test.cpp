@@ -15,8 +15,8 @@
 namespace zeroth::engine {
 namespace {
 
-using comm::Axis;
-using comm::GridShape;
+using comm::MeshDim;
+using comm::MeshShape;
 
 // A block that all ranks of axis tensor hold and run as a whole. The first of them gives all of its
 // gradient, and the others zeros: what each gives is an addend.
@@ -37,18 +37,18 @@ class Replica final : public model::Block {
   std::shared_ptr<model::Block> whole_;
 };
 
-std::unique_ptr<TrainEngine> engine_on(const std::shared_ptr<comm::Mesh>& mesh,
+std::unique_ptr<TrainEngine> engine_on(const std::shared_ptr<comm::DeviceMesh>& mesh,
                                        const configs::Config& config) {
   model::Blocks blocks;
-  const bool adds = mesh->coordinate(Axis::kTensor) == 0;
+  const bool adds = mesh->coordinate(MeshDim::kTp) == 0;
   for (const auto& block : testing::make_chain({.hidden = 20})) {
     blocks.push_back(std::make_shared<Replica>(block, adds));
   }
   return testing::make_engine(std::move(blocks), config, mesh);
 }
 
-testing::ChainLoader loader_on(const comm::Mesh& mesh) {
-  return testing::ChainLoader({.rank = mesh.coordinate(Axis::kData), .world_size = 2});
+testing::ChainLoader loader_on(const comm::DeviceMesh& mesh) {
+  return testing::ChainLoader({.rank = mesh.coordinate(MeshDim::kDp), .world_size = 2});
 }
 
 configs::Config config_of(int stage, configs::LossMean mean) {
@@ -60,9 +60,9 @@ configs::Config config_of(int stage, configs::LossMean mean) {
   return config;
 }
 
-void on_grid(int tensor, const std::function<void(std::shared_ptr<comm::Mesh>)>& run) {
+void on_grid(int tensor, const std::function<void(std::shared_ptr<comm::DeviceMesh>)>& run) {
   testing::RankOptions options;
-  options.grid = GridShape::data(2).with(Axis::kTensor, tensor);
+  options.grid = MeshShape::data_parallel(2).with(MeshDim::kTp, tensor);
   testing::run_ranks(2 * tensor, run, options);
 }
 
@@ -74,7 +74,7 @@ struct Told {
 // What each rank is told of three steps and an evaluation.
 std::vector<Told> train(int tensor, const configs::Config& config) {
   std::vector<Told> told(static_cast<size_t>(2 * tensor));
-  on_grid(tensor, [&](std::shared_ptr<comm::Mesh> mesh) {
+  on_grid(tensor, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = engine_on(mesh, config);
     testing::ChainLoader loader = loader_on(*mesh);
     Told& own = told[static_cast<size_t>(mesh->rank())];
@@ -98,10 +98,10 @@ TEST_CASE("losses, counts and norms are those of two data ranks, however many sh
           CHECK(own.loss == doctest::Approx(expected.loss).epsilon(1e-6));
           CHECK(own.grad_norm == doctest::Approx(expected.grad_norm).epsilon(1e-5));
           CHECK(own.tokens == expected.tokens);
-          CHECK(own.trained_tokens == expected.trained_tokens);
+          CHECK(own.num_label_tokens == expected.num_label_tokens);
         }
         CHECK(told.eval.loss == doctest::Approx(one.eval.loss).epsilon(1e-6));
-        CHECK(told.eval.trained_tokens == one.eval.trained_tokens);
+        CHECK(told.eval.num_label_tokens == one.eval.num_label_tokens);
       }
     }
   }
@@ -109,13 +109,13 @@ TEST_CASE("losses, counts and norms are those of two data ranks, however many sh
 
 TEST_CASE("the ranks of a grid save each element of masters and states once") {
   for (const int stage : {0, 3}) {
-    on_grid(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    on_grid(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       const auto engine = engine_on(mesh, config_of(stage, configs::LossMean::kToken));
-      const HeldValues held{engine->plan(), engine->store(), engine->optimizer()};
+      const ShardedState held{engine->plan(), engine->store(), engine->optimizer()};
       int64_t elements = 0;
-      for (const StatePiece& piece : pieces_to_save(held)) elements += piece.size();
+      for (const StateSlice& piece : slices_to_save(held)) elements += piece.size();
       const torch::Tensor all = torch::tensor({elements}, torch::kLong);
-      mesh->host().all_reduce(all).wait();
+      mesh->cpu_group().all_reduce(all).wait();
       CHECK(all.item<int64_t>() == 3 * engine->num_parameters());
     });
   }
@@ -126,12 +126,12 @@ TEST_CASE("a global batch without a trained token is told with each of its sampl
     explicit Untrained(testing::ChainLoader loader) : inner(std::move(loader)) {}
     model::MicroBatch next() override {
       model::MicroBatch batch = inner.next();
-      batch.targets.fill_(model::kUntrained);
+      batch.targets.fill_(model::kIgnoreIndex);
       return batch;
     }
     testing::ChainLoader inner;
   };
-  on_grid(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  on_grid(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = engine_on(mesh, config_of(2, configs::LossMean::kToken));
     Untrained loader(loader_on(*mesh));
     CHECK_THROWS_WITH_AS(engine->train_batch(loader),

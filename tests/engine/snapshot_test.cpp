@@ -18,7 +18,7 @@
 namespace zeroth::engine {
 namespace {
 
-using configs::RestingPlace;
+using configs::OffloadDevice;
 
 // How the thread gets on beside training.
 enum class Pace {
@@ -39,7 +39,7 @@ struct Case {
 class PacedSink final : public StateSink {
  public:
   PacedSink(SavedRun& to, Pace pace) : sink_(to), pace_(pace) {}
-  void begin(const std::vector<StatePiece>& pieces) override {
+  void begin(const std::vector<StateSlice>& pieces) override {
     if (pace_ == Pace::kHeld) opened_.get_future().wait();
     sink_.begin(pieces);
   }
@@ -58,11 +58,11 @@ class PacedSink final : public StateSink {
   std::promise<void> opened_;
 };
 
-HeldValues held_by(TrainEngine& engine) {
+ShardedState held_by(TrainEngine& engine) {
   return {engine.plan(), engine.store(), engine.optimizer()};
 }
 
-testing::ChainLoader loader_of(const comm::Mesh& mesh) {
+testing::ChainLoader loader_of(const comm::DeviceMesh& mesh) {
   return testing::ChainLoader({.rank = mesh.rank(), .world_size = mesh.world_size()});
 }
 
@@ -71,7 +71,7 @@ constexpr int kSteps = 6;
 // A run without saves: its losses on rank 0, and its end.
 std::vector<double> train(const Case& c, SavedRun& end) {
   std::vector<double> losses;
-  testing::run_ranks(c.ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(c.ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain(c.chain), c.config, mesh);
     testing::ChainLoader loader = loader_of(*mesh);
     for (int step = 0; step < kSteps; ++step) {
@@ -99,20 +99,20 @@ void train_beside(const Case& c, TrainEngine& engine, testing::ChainLoader& load
   bool finished = false;
   Snapshot snapshot(
       held_by(engine), sink, [&] { finished = true; }, memory);
-  engine.optimizer().set_watch(&snapshot);
+  engine.optimizer().set_observer(&snapshot);
   for (int step = 0; step < steps; ++step) {
     losses.push_back(engine.train_batch(loader).loss);
-    snapshot.hand_over();
+    snapshot.copy_remaining();
   }
   if (c.pace == Pace::kHeld) {
     CHECK_FALSE(snapshot.ended());
     sink.open();
   }
-  bring_up_to_date(held_by(engine));
+  apply_pending_updates(held_by(engine));
   CHECK_FALSE(snapshot.wait());
   CHECK(snapshot.ended());
   CHECK(finished);
-  engine.optimizer().set_watch(nullptr);
+  engine.optimizer().set_observer(nullptr);
 }
 
 void check_case(const Case& c) {
@@ -120,7 +120,7 @@ void check_case(const Case& c) {
   const std::vector<double> losses = train(c, end);
   std::vector<double> beside;
   std::vector<Saved> saved(3);
-  testing::run_ranks(c.ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(c.ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain(c.chain), c.config, mesh);
     testing::ChainLoader loader = loader_of(*mesh);
     std::vector<double> own;
@@ -179,9 +179,9 @@ TEST_CASE(
 }
 
 TEST_CASE("... from any resting place") {
-  const TempFolder folder;
+  const TempFolder directory;
   for (const int stage : {0, 2, 3}) {
-    for (const auto place : {RestingPlace::kCpu, RestingPlace::kNvme}) {
+    for (const auto place : {OffloadDevice::kCpu, OffloadDevice::kNvme}) {
       for (const auto precision : {configs::Precision::kFp32, configs::Precision::kBf16}) {
         CAPTURE(stage);
         CAPTURE(static_cast<int>(place));
@@ -189,10 +189,10 @@ TEST_CASE("... from any resting place") {
         Case c{.config = config_of(stage, 2), .ranks = 2};
         c.config.precision = precision;
         c.config.zero.offload_optimizer.device = place;
-        c.config.zero.offload_optimizer.nvme_path = folder.path().string();
+        c.config.zero.offload_optimizer.nvme_path = directory.path().string();
         if (stage == 3) {
           c.config.zero.offload_param.device = place;
-          c.config.zero.offload_param.nvme_path = folder.path().string();
+          c.config.zero.offload_param.nvme_path = directory.path().string();
         }
         check_paces(c);
       }
@@ -201,12 +201,12 @@ TEST_CASE("... from any resting place") {
 }
 
 TEST_CASE("... with a norm pass, whose first pass changes states already") {
-  const TempFolder folder;
-  for (const auto place : {RestingPlace::kDevice, RestingPlace::kNvme}) {
+  const TempFolder directory;
+  for (const auto place : {OffloadDevice::kNone, OffloadDevice::kNvme}) {
     Case c{.config = config_of(2, 2), .ranks = 2};
     c.config.optimizer.kind = configs::OptimizerConfig::Kind::kLamb;
     c.config.zero.offload_optimizer.device = place;
-    c.config.zero.offload_optimizer.nvme_path = folder.path().string();
+    c.config.zero.offload_optimizer.nvme_path = directory.path().string();
     check_paces(c);
   }
 }
@@ -225,7 +225,7 @@ TEST_CASE("a writer that fails on one rank says so at the end, and training goes
     Case c{.config = config_of(1, 2), .ranks = 2, .memory = memory};
     SavedRun end, end_beside, lost;
     const std::vector<double> losses = train(c, end);
-    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       const auto engine = testing::make_engine(testing::make_chain(c.chain), c.config, mesh);
       testing::ChainLoader loader = loader_of(*mesh);
       SnapshotMemory room(torch::kCPU, c.memory);
@@ -234,14 +234,14 @@ TEST_CASE("a writer that fails on one rank says so at the end, and training goes
       bool finished = false;
       Snapshot snapshot(
           held_by(*engine), sink, [&] { finished = true; }, room);
-      engine->optimizer().set_watch(&snapshot);
+      engine->optimizer().set_observer(&snapshot);
       for (int step = 0; step < kSteps; ++step) {
         CHECK(engine->train_batch(loader).loss == losses[static_cast<size_t>(step)]);
       }
       const auto failure = snapshot.wait();
       CHECK(finished == (mesh->rank() == 0));
       CHECK(failure.value_or("") == (mesh->rank() == 0 ? "" : "the disk says no"));
-      engine->optimizer().set_watch(nullptr);
+      engine->optimizer().set_observer(nullptr);
       SavedRun::Sink after(end_beside);
       engine->save_states(after);
     });
@@ -251,7 +251,7 @@ TEST_CASE("a writer that fails on one rank says so at the end, and training goes
 
 TEST_CASE("a snapshot that is left ends, and its memory serves the next one") {
   const Case c{.config = config_of(0, 1)};
-  testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain(c.chain), c.config, mesh);
     testing::ChainLoader loader = loader_of(*mesh);
     SnapshotMemory memory(torch::kCPU, 4096);
@@ -265,10 +265,10 @@ TEST_CASE("a snapshot that is left ends, and its memory serves the next one") {
       {
         Snapshot snapshot(
             held_by(*engine), sink, [&] { finished = true; }, memory);
-        engine->optimizer().set_watch(&snapshot);
+        engine->optimizer().set_observer(&snapshot);
         if (i > 1) engine->train_batch(loader);
         if (i == 4) CHECK_FALSE(snapshot.wait());
-        engine->optimizer().set_watch(nullptr);
+        engine->optimizer().set_observer(nullptr);
       }
       if (i == 4) CHECK(finished);
       CHECK((seen == expected) == finished);
@@ -283,13 +283,13 @@ TEST_CASE("buffers of copies are cut from slabs of 256 MiB, which are used again
   std::vector<torch::Tensor> buffers;
   const auto fill = [&](int64_t bytes) {
     while (memory.has_room(bytes)) {
-      buffers.push_back(memory.take(bytes));
+      buffers.push_back(memory.acquire(bytes));
       slabs.insert(buffers.back().storage().data());
     }
   };
   const auto give_all = [&](size_t step) {
     for (size_t first = 0; first < step; ++first) {
-      for (size_t i = first; i < buffers.size(); i += step) memory.give(std::move(buffers[i]));
+      for (size_t i = first; i < buffers.size(); i += step) memory.release(std::move(buffers[i]));
     }
     buffers.clear();
   };
@@ -315,14 +315,14 @@ TEST_CASE("buffers that are taken share no byte, whatever their sizes and order"
     const auto bytes = static_cast<int64_t>(1 + (draw >> 33) % 2500);
     REQUIRE((memory.has_room(bytes) || !taken.empty()));
     if (memory.has_room(bytes) && (taken.empty() || (draw >> 60) < 11)) {
-      taken.push_back(memory.take(bytes));
+      taken.push_back(memory.acquire(bytes));
       REQUIRE(taken.back().numel() == bytes);
       continue;
     }
     for (size_t k = 0; k < taken.size(); ++k) taken[k].fill_(values(k));
     for (size_t k = 0; k < taken.size(); ++k) CHECK(taken[k].eq(values(k)).all().item<bool>());
     const size_t gone = (draw >> 40) % taken.size();
-    memory.give(std::move(taken[gone]));
+    memory.release(std::move(taken[gone]));
     taken.erase(taken.begin() + static_cast<int64_t>(gone));
   }
 }

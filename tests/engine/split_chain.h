@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "comm/mesh.h"
+#include "comm/device_mesh.h"
 #include "model/block.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
@@ -113,8 +113,8 @@ class SplitHead final : public SplitBlock {
     const torch::Tensor logits = at::matmul(x, own("weight").t());
     const torch::Tensor sum =
         at::cross_entropy_loss(logits.flatten(0, 1).to(torch::kFloat), batch.targets.flatten(), {},
-                               at::Reduction::Sum, model::kUntrained);
-    return sum / batch.loss_divisor;
+                               at::Reduction::Sum, model::kIgnoreIndex);
+    return sum / batch.loss_normalizer;
   }
 };
 
@@ -124,19 +124,19 @@ inline model::Blocks make_split_chain(int rank, int ranks) {
           std::make_shared<SplitLayer>(1, rank, ranks), std::make_shared<SplitHead>(rank, ranks)};
 }
 
-inline model::Blocks make_split_chain(const comm::Mesh& mesh) {
-  return make_split_chain(mesh.coordinate(comm::Axis::kTensor),
-                          mesh.grid().shape()[comm::Axis::kTensor]);
+inline model::Blocks make_split_chain(const comm::DeviceMesh& mesh) {
+  return make_split_chain(mesh.coordinate(comm::MeshDim::kTp),
+                          mesh.layout().shape()[comm::MeshDim::kTp]);
 }
 
 // Calls use(engine, mesh) on every rank of a grid, of which each has an engine of that chain.
 template <typename Use>
-void run_split_chain(const comm::GridShape& shape, const configs::Config& config, const Use& use) {
+void run_split_chain(const comm::MeshShape& shape, const configs::Config& config, const Use& use) {
   testing::RankOptions options;
   options.grid = shape;
   testing::run_ranks(
       shape.ranks(),
-      [&](std::shared_ptr<comm::Mesh> mesh) {
+      [&](std::shared_ptr<comm::DeviceMesh> mesh) {
         const auto engine = testing::make_engine(make_split_chain(*mesh), config, mesh);
         use(*engine, *mesh);
       },

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/regular_file.h"
-#include "comm/agreement.h"
+#include "comm/cpu_collectives.h"
 #include "engine/train_engine.h"
 #include "tests/engine/chain_config.h"
 #include "tests/support/chain.h"
@@ -23,8 +23,8 @@ namespace zeroth::engine {
 namespace {
 
 namespace fs = std::filesystem;
+using configs::OffloadDevice;
 using configs::Precision;
-using configs::RestingPlace;
 
 constexpr testing::ChainOptions kChain = {.hidden = 20, .frozen = true};
 constexpr int kSteps = 8;
@@ -37,7 +37,7 @@ configs::Config config_of(int stage, int ranks) {
   return config;
 }
 
-testing::ChainLoader loader_of(const comm::Mesh& mesh) {
+testing::ChainLoader loader_of(const comm::DeviceMesh& mesh) {
   return testing::ChainLoader({.rank = mesh.rank(), .world_size = mesh.world_size()});
 }
 
@@ -52,7 +52,7 @@ enum class Saves { kAtOnce, kBeside, kBesideAndWaits };
 std::vector<double> train(const configs::Config& config, int ranks, Saves saves,
                           const fs::path& to) {
   std::vector<double> losses;
-  testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain(kChain), config, mesh);
     testing::ChainLoader loader = loader_of(*mesh);
     const CheckpointRequest request{.memory = 512};
@@ -68,31 +68,31 @@ std::vector<double> train(const configs::Config& config, int ranks, Saves saves,
         const bool first = i == 1;
         if (saves == Saves::kBesideAndWaits) CHECK(before.has_value() == !first);
         if (before) CHECK(before->path == to / ("step-" + std::to_string(stats.step - 2)));
-        CHECK(engine->checkpoint_under_way());
+        CHECK(engine->has_pending_checkpoint());
       }
     }
-    if (engine->checkpoint_under_way()) {
+    if (engine->has_pending_checkpoint()) {
       const SavedCheckpoint saved = engine->finish_checkpoint();
       CHECK(saved.path == to / ("step-" + std::to_string(kSteps)));
       CHECK(saved.warnings.empty());
-      CHECK(saved.held_up_s > 0);
+      CHECK(saved.blocked_s > 0);
     }
-    CHECK_FALSE(engine->checkpoint_under_way());
+    CHECK_FALSE(engine->has_pending_checkpoint());
   });
   return losses;
 }
 
 void check_same(const configs::Config& config, int ranks) {
-  const TempFolder folder;
-  const std::vector<double> losses = train(config, ranks, Saves::kAtOnce, folder / "at-once");
+  const TempFolder directory;
+  const std::vector<double> losses = train(config, ranks, Saves::kAtOnce, directory / "at-once");
   for (const Saves saves : {Saves::kBeside, Saves::kBesideAndWaits}) {
-    const fs::path beside = folder / (saves == Saves::kBeside ? "beside" : "waits");
+    const fs::path beside = directory / (saves == Saves::kBeside ? "beside" : "waits");
     CHECK(train(config, ranks, saves, beside) == losses);
     for (int step = 2; step <= kSteps; step += 2) {
       for (int rank = 0; rank < ranks; ++rank) {
         const std::string name =
             "step-" + std::to_string(step) + "/zeroth/pieces-0000" + std::to_string(rank);
-        const std::string expected = bytes_of(folder / "at-once" / (name + ".safetensors"));
+        const std::string expected = bytes_of(directory / "at-once" / (name + ".safetensors"));
         CHECK(expected.size() > 100);
         CHECK((bytes_of(beside / (name + ".safetensors")) == expected));
       }
@@ -101,9 +101,9 @@ void check_same(const configs::Config& config, int ranks) {
 }
 
 // Names in a folder that are checkpoints.
-int checkpoints_in(const fs::path& folder) {
+int checkpoints_in(const fs::path& directory) {
   int count = 0;
-  for (const auto& entry : fs::directory_iterator(folder)) {
+  for (const auto& entry : fs::directory_iterator(directory)) {
     count += entry.path().filename().string().starts_with("step-");
   }
   return count;
@@ -134,13 +134,13 @@ TEST_CASE("a checkpoint beside training is that of the step at which it was begu
 }
 
 TEST_CASE("... from any resting place, with a norm pass, and over steps that are skipped") {
-  const TempFolder folder;
-  for (const auto place : {RestingPlace::kCpu, RestingPlace::kNvme}) {
+  const TempFolder directory;
+  for (const auto place : {OffloadDevice::kCpu, OffloadDevice::kNvme}) {
     configs::Config config = config_of(3, 2);
     config.zero.offload_optimizer.device = place;
-    config.zero.offload_optimizer.nvme_path = folder.path().string();
+    config.zero.offload_optimizer.nvme_path = directory.path().string();
     config.zero.offload_param.device = place;
-    config.zero.offload_param.nvme_path = folder.path().string();
+    config.zero.offload_param.nvme_path = directory.path().string();
     check_same(config, 2);
     config.optimizer.kind = configs::OptimizerConfig::Kind::kLamb;
     check_same(config, 2);
@@ -152,46 +152,46 @@ TEST_CASE("... from any resting place, with a norm pass, and over steps that are
 }
 
 TEST_CASE("writing is timed without what training takes beside it") {
-  const TempFolder folder;
+  const TempFolder directory;
   using std::chrono::milliseconds;
-  for (const auto place : {RestingPlace::kDevice, RestingPlace::kNvme}) {
+  for (const auto place : {OffloadDevice::kNone, OffloadDevice::kNvme}) {
     CAPTURE(static_cast<int>(place));
     configs::Config config = config_of(2, 1);
     config.zero.offload_optimizer.device = place;
-    config.zero.offload_optimizer.nvme_path = folder.path().string();
-    testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+    config.zero.offload_optimizer.nvme_path = directory.path().string();
+    testing::run_ranks(1, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
       testing::ChainLoader loader = loader_of(*mesh);
       engine->train_batch(loader);
-      const SavedCheckpoint at_once = engine->save_checkpoint(folder.path());
-      CHECK(at_once.writing_s == at_once.held_up_s);
+      const SavedCheckpoint at_once = engine->save_checkpoint(directory.path());
+      CHECK(at_once.writing_s == at_once.blocked_s);
       engine->train_batch(loader);
       const auto begin = std::chrono::steady_clock::now();
-      engine->start_checkpoint(folder.path());
+      engine->start_checkpoint(directory.path());
       std::this_thread::sleep_for(milliseconds(600));  // no update hands over what is in a file
       while (!engine->train_batch(loader).checkpoint_written) continue;
       std::this_thread::sleep_for(milliseconds(300));  // nobody asks for the end
       const SavedCheckpoint beside = engine->finish_checkpoint();
       const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;
       CHECK(beside.writing_s > 0);
-      CHECK(beside.writing_s < all.count() - (place == RestingPlace::kDevice ? 0.29 : 0.4));
+      CHECK(beside.writing_s < all.count() - (place == OffloadDevice::kNone ? 0.29 : 0.4));
     });
   }
 }
 
 TEST_CASE("a run goes on from a checkpoint that was written beside it") {
-  const TempFolder folder;
-  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+  const TempFolder directory;
+  testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain(), config_of(2, 2), mesh);
     testing::ChainLoader loader = loader_of(*mesh);
     engine->train_batch(loader);
-    engine->start_checkpoint(folder.path(), {.client_state = {{"mine", "5"}}});
+    engine->start_checkpoint(directory.path(), {.client_state = {{"mine", "5"}}});
     const double loss = engine->train_batch(loader).loss;
     engine->train_batch(loader);
-    const auto loaded = engine->load_checkpoint(folder.path());  // ends what is under way
+    const auto loaded = engine->load_checkpoint(directory.path());  // ends what is under way
     REQUIRE(loaded);
-    CHECK_FALSE(engine->checkpoint_under_way());
-    CHECK(loaded->path == folder / "step-1");
+    CHECK_FALSE(engine->has_pending_checkpoint());
+    CHECK(loaded->path == directory / "step-1");
     CHECK((loaded->client_state == ClientState{{"mine", "5"}}));
     CHECK(engine->counters().steps == 1);
     testing::ChainLoader again = loader_of(*mesh);
@@ -201,13 +201,13 @@ TEST_CASE("a run goes on from a checkpoint that was written beside it") {
 }
 
 TEST_CASE("all ranks see in the same step that all is written, also what has failed") {
-  const TempFolder folder;
-  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+  const TempFolder directory;
+  testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain(), config_of(2, 2), mesh);
     testing::ChainLoader loader = loader_of(*mesh);
     CHECK_FALSE(engine->train_batch(loader).checkpoint_written);
     for (const bool fails : {false, true}) {
-      engine->start_checkpoint(folder.path(), fails ? failing_request() : CheckpointRequest());
+      engine->start_checkpoint(directory.path(), fails ? failing_request() : CheckpointRequest());
       // Nobody's clock counts: it is written some time.
       while (!engine->train_batch(loader).checkpoint_written) continue;
       if (fails) {
@@ -215,18 +215,18 @@ TEST_CASE("all ranks see in the same step that all is written, also what has fai
       } else {
         engine->finish_checkpoint();
       }
-      CHECK_FALSE(engine->checkpoint_under_way());
+      CHECK_FALSE(engine->has_pending_checkpoint());
       CHECK_FALSE(engine->train_batch(loader).checkpoint_written);
     }
   });
-  CHECK(checkpoints_in(folder.path()) == 1);
+  CHECK(checkpoints_in(directory.path()) == 1);
 }
 
 TEST_CASE("a disk that fails one rank's thread fails all in the end, and the run goes on") {
-  const TempFolder folder;
+  const TempFolder directory;
   for (const bool by_next : {false, true}) {
-    const fs::path to = folder / (by_next ? "next" : "finish");
-    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    const fs::path to = directory / (by_next ? "next" : "finish");
+    testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       const auto engine = testing::make_engine(testing::make_chain(), config_of(2, 2), mesh);
       testing::ChainLoader loader = loader_of(*mesh);
       engine->train_batch(loader);
@@ -237,7 +237,7 @@ TEST_CASE("a disk that fails one rank's thread fails all in the end, and the run
       } else {
         CHECK_THROWS_WITH_AS(engine->finish_checkpoint(), doctest::Contains("rank 1: "), Error);
       }
-      CHECK_FALSE(engine->checkpoint_under_way());
+      CHECK_FALSE(engine->has_pending_checkpoint());
       CHECK(std::isfinite(engine->train_batch(loader).loss));
       engine->start_checkpoint(to);
       engine->train_batch(loader);
@@ -249,38 +249,38 @@ TEST_CASE("a disk that fails one rank's thread fails all in the end, and the run
 
 TEST_CASE(
     "what fails at once is an Error of start_checkpoint on all ranks, and none is under way") {
-  const TempFolder folder;
-  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+  const TempFolder directory;
+  testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain(), config_of(2, 2), mesh);
     testing::ChainLoader loader = loader_of(*mesh);
     engine->train_batch(loader);
     const CheckpointRequest request{
         .write_files = [](const fs::path&) { throw Error("no tokenizer"); }};
-    CHECK_THROWS_WITH_AS(engine->start_checkpoint(folder.path(), request),
+    CHECK_THROWS_WITH_AS(engine->start_checkpoint(directory.path(), request),
                          doctest::Contains("rank 0: no tokenizer"), Error);
-    CHECK_FALSE(engine->checkpoint_under_way());
+    CHECK_FALSE(engine->has_pending_checkpoint());
     CHECK(std::isfinite(engine->train_batch(loader).loss));
   });
-  CHECK(checkpoints_in(folder.path()) == 0);
+  CHECK(checkpoints_in(directory.path()) == 0);
 }
 
 TEST_CASE("an engine that goes leaves the checkpoint that is under way: there is none then") {
-  const TempFolder folder;
-  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+  const TempFolder directory;
+  testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     for (const int steps : {0, 1}) {
       const auto engine = testing::make_engine(testing::make_chain(kChain), config_of(2, 2), mesh);
       testing::ChainLoader loader = loader_of(*mesh);
       engine->train_batch(loader);
-      engine->start_checkpoint(folder.path(), {.memory = 512});
+      engine->start_checkpoint(directory.path(), {.memory = 512});
       for (int i = 0; i < steps; ++i) engine->train_batch(loader);
     }
     comm::barrier(*mesh);
-    CHECK(checkpoints_in(folder.path()) == 0);
+    CHECK(checkpoints_in(directory.path()) == 0);
     comm::barrier(*mesh);
     const auto engine = testing::make_engine(testing::make_chain(kChain), config_of(2, 2), mesh);
-    engine->save_checkpoint(folder.path());  // clears away what may have been left
+    engine->save_checkpoint(directory.path());  // clears away what may have been left
   });
-  CHECK(checkpoints_in(folder.path()) == 1);
+  CHECK(checkpoints_in(directory.path()) == 1);
 }
 
 }  // namespace zeroth::engine

@@ -56,11 +56,11 @@ TEST_CASE("a program computes with as many threads as OMP_NUM_THREADS says") {
 
 TEST_CASE("ranks that split layers are neighbours") {
   configs::Config config;
-  CHECK(grid_shape(config, 4) == comm::GridShape::data(4));
+  CHECK(grid_shape(config, 4) == comm::MeshShape::data_parallel(4));
   config.tensor_parallel.size = 2;
-  const comm::RankGrid grid(grid_shape(config, 4));
+  const comm::MeshLayout grid(grid_shape(config, 4));
   CHECK(grid.shape().str() == "data 2 x tensor 2");
-  CHECK(grid.along({comm::Axis::kTensor}).part_of(3) == std::vector<int>{2, 3});
+  CHECK(grid.along({comm::MeshDim::kTp}).part_of(3) == std::vector<int>{2, 3});
 }
 
 TEST_CASE("what the file leaves open comes from the program") {

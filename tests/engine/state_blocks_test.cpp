@@ -18,7 +18,7 @@ namespace {
 // Hands a test what it is given.
 class Collected final : public StateSink {
  public:
-  void begin(const std::vector<StatePiece>&) override {}
+  void begin(const std::vector<StateSlice>&) override {}
   void write(size_t index, int64_t first, const torch::Tensor& values) override {
     for (int64_t i = 0; i < values.numel(); ++i) {
       CHECK(values_.try_emplace({index, first + i}, values[i].item<double>()).second);
@@ -34,16 +34,16 @@ TEST_CASE("blocks make up all pieces, each element once, and none crosses a tile
     for (const int64_t most : {256, 1 << 20}) {
       CAPTURE(stage);
       CAPTURE(most);
-      testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+      testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
         configs::Config config = chain_config(6, 1, 2);
         config.zero.stage = stage;
         config.zero.sub_group_size_elements = 192;
         const auto engine =
             testing::make_engine(testing::make_chain({.frozen = true}), config, mesh);
-        const HeldValues held{engine->plan(), engine->store(), engine->optimizer()};
-        const std::vector<StatePiece> pieces = pieces_to_save(held);
+        const ShardedState held{engine->plan(), engine->store(), engine->optimizer()};
+        const std::vector<StateSlice> pieces = slices_to_save(held);
         std::vector<std::vector<int>> times;
-        for (const StatePiece& piece : pieces) times.emplace_back(piece.size(), 0);
+        for (const StateSlice& piece : pieces) times.emplace_back(piece.size(), 0);
         size_t unit = 0;
         for (const StateBlock& block : blocks_to_save(held, most)) {
           CHECK(block.unit >= unit);
@@ -51,8 +51,8 @@ TEST_CASE("blocks make up all pieces, each element once, and none crosses a tile
           CHECK(block.bytes() <= most);
           CHECK(block.tile.begin <= block.range.begin);
           CHECK(block.range.end <= block.tile.end);
-          for (const StateBlock::Part& part : block.parts) {
-            const StatePiece& piece = pieces.at(part.piece);
+          for (const StateBlock::SliceRange& part : block.parts) {
+            const StateSlice& piece = pieces.at(part.piece);
             CHECK((piece.dtype == block.dtype));
             CHECK(piece.state == kept_arrays(held, block.unit).at(block.array).name);
             CHECK(part.begin + part.size <= block.range.size());
@@ -69,19 +69,19 @@ TEST_CASE("blocks make up all pieces, each element once, and none crosses a tile
 
 TEST_CASE("a block's values are the same in place and as its tile is lent") {
   for (const int stage : {0, 2, 3}) {
-    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       configs::Config config = chain_config(6, 1, 2);
       config.zero.stage = stage;
       config.zero.sub_group_size_elements = 192;
       const auto engine = testing::make_engine(testing::make_chain({.frozen = true}), config, mesh);
       testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
       engine->train_batch(loader);
-      const HeldValues held{engine->plan(), engine->store(), engine->optimizer()};
+      const ShardedState held{engine->plan(), engine->store(), engine->optimizer()};
       Collected there, lent;
       for (const StateBlock& block : blocks_to_save(held, 256)) {
         REQUIRE(in_place(held, block).defined());
         block.write(in_place(held, block), there);
-        const offload::TileLease tile = read_tile(held, block);
+        const offload::ChunkLease tile = read_tile(held, block);
         block.write(
             tile.tensor().narrow(0, block.range.begin - block.tile.begin, block.range.size()),
             lent);
@@ -93,14 +93,14 @@ TEST_CASE("a block's values are the same in place and as its tile is lent") {
 }
 
 TEST_CASE("what rests in files is not read in place") {
-  const TempFolder folder;
-  testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+  const TempFolder directory;
+  testing::run_ranks(1, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     configs::Config config = chain_config(12, 1, 1);
     config.zero.stage = 3;
-    config.zero.offload_optimizer.device = configs::RestingPlace::kNvme;
-    config.zero.offload_optimizer.nvme_path = folder.path().string();
+    config.zero.offload_optimizer.device = configs::OffloadDevice::kNvme;
+    config.zero.offload_optimizer.nvme_path = directory.path().string();
     const auto engine = testing::make_engine(testing::make_chain({.frozen = true}), config, mesh);
-    const HeldValues held{engine->plan(), engine->store(), engine->optimizer()};
+    const ShardedState held{engine->plan(), engine->store(), engine->optimizer()};
     for (const StateBlock& block : blocks_to_save(held)) {
       const bool weights = block.array == 0;  // in fp32 they are the master
       CHECK(in_place(held, block).defined() == weights);

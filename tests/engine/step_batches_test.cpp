@@ -18,7 +18,7 @@ class Counted final : public Loader {
     model::MicroBatch batch;
     batch.tokens = torch::zeros({1, 4}, torch::kLong);
     batch.targets = torch::zeros({1, 4}, torch::kLong);
-    batch.targets.narrow(1, trained, 4 - trained).fill_(model::kUntrained);
+    batch.targets.narrow(1, trained, 4 - trained).fill_(model::kIgnoreIndex);
     batch.samples = {static_cast<int64_t>(drawn_++)};
     return batch;
   }
@@ -37,20 +37,20 @@ TEST_CASE("positions, trained tokens and micro-batches that have one are counted
   Counted data({0, 3, 1});
   StepBatches step(data, 3, torch::kCPU);
   std::vector<int64_t> trained;
-  for (int i = 0; i < 3; ++i) trained.push_back(count_trained_tokens(step.next()));
+  for (int i = 0; i < 3; ++i) trained.push_back(count_label_tokens(step.next()));
   CHECK(trained == std::vector<int64_t>{0, 3, 1});
   CHECK(step.counts().tokens == 12);
-  CHECK(step.counts().trained_tokens == 4);
-  CHECK(step.counts().trained_micro_batches == 2);
+  CHECK(step.counts().num_label_tokens == 4);
+  CHECK(step.counts().num_label_micro_batches == 2);
   CHECK(step.first_samples() == std::vector<int64_t>{0, 1, 2});
 }
 
 TEST_CASE("which targets are trained is known before a device sees them") {
   Counted data({4, 1, 0});
   StepBatches step(data, 3, torch::kCPU);
-  CHECK(torch::equal(step.next().trained_rows, torch::arange(4)));
-  CHECK(torch::equal(step.next().trained_rows, torch::zeros({1}, torch::kLong)));
-  CHECK(step.next().trained_rows.numel() == 0);
+  CHECK(torch::equal(step.next().label_indices, torch::arange(4)));
+  CHECK(torch::equal(step.next().label_indices, torch::zeros({1}, torch::kLong)));
+  CHECK(step.next().label_indices.numel() == 0);
 }
 
 TEST_CASE("a loader that cannot count is taken to have micro-batches like its first one") {
@@ -67,13 +67,13 @@ TEST_CASE("what a step that throws has not drawn is skipped, but where the loade
   Counted data({4, 1, 0, 2});
   StepBatches interrupted(data, 3, torch::kCPU);
   interrupted.next();
-  interrupted.skip_rest();
+  interrupted.skip_remaining();
   CHECK(data.drawn() == 3);
   StepBatches step(data, 2, torch::kCPU);
   CHECK(step.next().samples == std::vector<int64_t>{3});
   CHECK_THROWS(step.next());  // Counted has no more
   const int64_t calls = data.calls();
-  step.skip_rest();
+  step.skip_remaining();
   CHECK(data.calls() == calls);
 }
 
@@ -87,45 +87,47 @@ TEST_CASE("the samples of a long step are listed up to a limit, and counted") {
 }
 
 TEST_CASE("ranks divide by what the first step has together, and correct it by what is trained") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     configs::Config config;
     config.batch.accumulation_steps = 2;
     config.loss_mean = configs::LossMean::kToken;
-    const LossDivisor by_token = agree_on_divisor(/*positions=*/8, config, *mesh);
-    CHECK(by_token.of(1) == 16);
-    CHECK(by_token.of(1) / by_token.correction({.trained_tokens = 8}) == 8);
-    CHECK(by_token.correction({.trained_tokens = 16}) == 1);
+    const LossNormalizer by_token = make_loss_normalizer(/*positions=*/8, config, *mesh);
+    CHECK(by_token.divisor(1) == 16);
+    CHECK(by_token.divisor(1) / by_token.normalization({.num_label_tokens = 8}) == 8);
+    CHECK(by_token.normalization({.num_label_tokens = 16}) == 1);
     config.loss_mean = configs::LossMean::kMicroBatch;
-    const LossDivisor by_micro_batch = agree_on_divisor(/*positions=*/8, config, *mesh);
+    const LossNormalizer by_micro_batch = make_loss_normalizer(/*positions=*/8, config, *mesh);
     // The mean of three means, one of them over 3 tokens.
-    CHECK(by_micro_batch.of(3) / by_micro_batch.correction({.trained_micro_batches = 3}) == 9);
-    CHECK(by_micro_batch.of(0) > 0);
+    CHECK(by_micro_batch.divisor(3) /
+              by_micro_batch.normalization({.num_label_micro_batches = 3}) ==
+          9);
+    CHECK(by_micro_batch.divisor(0) > 0);
   });
 }
 
 TEST_CASE("what the ranks tell each other at a step's end adds up, field by field") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const int64_t one = mesh->rank() + 1;
-    const StepSums own = {
-        .ends = one == 2,
-        .saves = one,
-        .writing = 5 * one,
-        .unused = one == 1,
-        .counts = {
-            .tokens = int64_t{1} << 50, .trained_tokens = 10 * one, .trained_micro_batches = one}};
+    const StepTotals own = {.stop_requests = one == 2,
+                            .save_requests = one,
+                            .writing = 5 * one,
+                            .unused = one == 1,
+                            .counts = {.tokens = int64_t{1} << 50,
+                                       .num_label_tokens = 10 * one,
+                                       .num_label_micro_batches = one}};
     const auto half = torch::full({}, 0.5, torch::kDouble), third = torch::full({}, one / 4.0);
-    const torch::Tensor told = to_tensor(half, third.to(torch::kFloat), own);
-    mesh->world().all_reduce(told).wait();
-    const StepSums sums = from_tensor(told);
+    const torch::Tensor totals = pack_totals(half, third.to(torch::kFloat), own);
+    mesh->world().all_reduce(totals).wait();
+    const StepTotals sums = unpack_totals(totals);
     CHECK(sums.loss == 1);
     CHECK(sums.squares == 0.75);
-    CHECK(sums.ends == 1);
-    CHECK(sums.saves == 3);
+    CHECK(sums.stop_requests == 1);
+    CHECK(sums.save_requests == 3);
     CHECK(sums.unused == 1);
     CHECK(sums.writing == 15);
     CHECK(sums.counts.tokens == int64_t{1} << 51);
-    CHECK(sums.counts.trained_tokens == 30);
-    CHECK(sums.counts.trained_micro_batches == 3);
+    CHECK(sums.counts.num_label_tokens == 30);
+    CHECK(sums.counts.num_label_micro_batches == 3);
   });
 }
 

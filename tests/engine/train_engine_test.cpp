@@ -25,7 +25,7 @@ class Untrained final : public Loader {
   explicit Untrained(int rank) : inner_({.rank = rank, .world_size = 2}) {}
   model::MicroBatch next() override {
     model::MicroBatch batch = inner_.next();
-    batch.targets.fill_(model::kUntrained);
+    batch.targets.fill_(model::kIgnoreIndex);
     return batch;
   }
 
@@ -44,7 +44,7 @@ class Narrowing final : public Loader {
       batch.tokens = batch.tokens.repeat({3, 1});
       batch.targets = batch.targets.repeat({3, 1});
     } else {
-      batch.targets.slice(1, 1).fill_(model::kUntrained);
+      batch.targets.slice(1, 1).fill_(model::kIgnoreIndex);
     }
     return batch;
   }
@@ -121,7 +121,7 @@ struct Dropping final : model::Block {
 }  // namespace
 
 TEST_CASE("a global batch without a trained token names the samples of all ranks") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain(), chain_config(6, 1, 2), mesh);
     Untrained loader(mesh->rank());
     CHECK_THROWS_WITH_AS(
@@ -134,7 +134,7 @@ TEST_CASE("a global batch without a trained token names the samples of all ranks
 
 TEST_CASE("a step's mean is over its own trained tokens, with the same bits whatever came first") {
   using configs::LossMean;
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     for (const LossMean mean : {LossMean::kToken, LossMean::kMicroBatch}) {
       configs::Config config = chain_config(6, 1, 2);
       config.optimizer.lr = 0;
@@ -146,8 +146,8 @@ TEST_CASE("a step's mean is over its own trained tokens, with the same bits what
         return engine->train_batch(loader);
       };
       const StepStats first = last_of(0), later = last_of(2);
-      CHECK(later.trained_tokens == first.trained_tokens);
-      CHECK(later.trained_tokens <= 12);
+      CHECK(later.num_label_tokens == first.num_label_tokens);
+      CHECK(later.num_label_tokens <= 12);
       CHECK(later.loss == first.loss);
       CHECK(later.grad_norm == first.grad_norm);
     }
@@ -157,7 +157,7 @@ TEST_CASE("a step's mean is over its own trained tokens, with the same bits what
 TEST_CASE("a step and an evaluation hold one micro-batch at a time, however many they have") {
   for (const int stage : {0, 2, 3}) {
     CAPTURE(stage);
-    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       constexpr int kMicroBatches = 50;
       configs::Config config = chain_config(1, kMicroBatches, 2);
       config.zero.stage = stage;
@@ -179,7 +179,7 @@ TEST_CASE("a step and an evaluation hold one micro-batch at a time, however many
 }
 
 TEST_CASE("a step has the same bits whether or not its loader can count what is to come") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     for (const auto precision : {configs::Precision::kFp32, configs::Precision::kBf16}) {
       const auto train = [&](bool counts) {
         configs::Config config = chain_config(4, 4, 1);
@@ -192,7 +192,7 @@ TEST_CASE("a step has the same bits whether or not its loader can count what is 
           numbers.push_back(stats.loss);
           numbers.push_back(stats.grad_norm);
         }
-        return std::pair(numbers, engine->counters().usual_divisor);
+        return std::pair(numbers, engine->counters().nominal_divisor);
       };
       const auto [counted, divisor] = train(true);
       const auto [guessed, other_divisor] = train(false);
@@ -204,7 +204,7 @@ TEST_CASE("a step has the same bits whether or not its loader can count what is 
 }
 
 TEST_CASE("ranks count a step's tokens in the collective of its loss") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     configs::Config config = chain_config(6, 1, 2);
     config.zero.ignore_unused_parameters = false;
     const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
@@ -217,7 +217,7 @@ TEST_CASE("ranks count a step's tokens in the collective of its loss") {
 }
 
 TEST_CASE("the gradient norm is the one before clipping, and clipping 0 is none") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto first_step = [&](double clipping) {
       configs::Config config = chain_config(12, 1, 1);
       config.gradient_clipping = clipping;
@@ -232,7 +232,7 @@ TEST_CASE("the gradient norm is the one before clipping, and clipping 0 is none"
 }
 
 TEST_CASE("evaluation changes nothing and equals the loss of the next step") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     for (const int stage : {0, 3}) {
       configs::Config config = chain_config(3, 2, 2);
       config.zero.stage = stage;
@@ -243,7 +243,7 @@ TEST_CASE("evaluation changes nothing and equals the loss of the next step") {
       const EvalStats eval = engine->eval_batch(evaluated, 2);
       CHECK(engine->store().buffers().live_elements() == 0);
       const StepStats step = engine->train_batch(trained);
-      CHECK(eval.trained_tokens == step.trained_tokens);
+      CHECK(eval.num_label_tokens == step.num_label_tokens);
       CHECK(eval.loss == doctest::Approx(step.loss).epsilon(1e-6));
     }
   });
@@ -254,13 +254,13 @@ TEST_CASE("an evaluation that one rank wants to end is left by all, and the next
     explicit Leaving(const testing::ChainLoader::Split& split, int calls)
         : loader(split), calls_left(calls) {}
     model::MicroBatch next() override { return loader.next(); }
-    bool wants_end() override { return calls_left-- <= 0; }
+    bool stop_requested() override { return calls_left-- <= 0; }
     testing::ChainLoader loader;
     int calls_left;
   };
   for (const int stage : {0, 2, 3}) {
     CAPTURE(stage);
-    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       const auto loss = [&](bool leaves) {
         configs::Config config = chain_config(3, 2, 2);
         config.zero.stage = stage;
@@ -273,9 +273,9 @@ TEST_CASE("an evaluation that one rank wants to end is left by all, and the next
         Leaving evaluated(split, mesh->rank() == 1 ? 1 : 1'000'000);
         if (leaves) {
           const EvalStats stats = engine->eval_batch(evaluated, 1000);
-          CHECK(stats.end_wanted);
-          CHECK(stats.trained_tokens == 0);
-          CHECK(engine->doing().empty());
+          CHECK(stats.stop_requested);
+          CHECK(stats.num_label_tokens == 0);
+          CHECK(engine->current_operation().empty());
         }
         return engine->train_batch(trained).loss;
       };
@@ -285,7 +285,7 @@ TEST_CASE("an evaluation that one rank wants to end is left by all, and the next
 }
 
 TEST_CASE("torch's own dropout drops nothing in an evaluation and is as before behind it") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto loss = [&](const model::Blocks& blocks) {
       const auto engine = testing::make_engine(blocks, chain_config(12, 1, 1), mesh);
       testing::ChainLoader loader({});
@@ -302,7 +302,7 @@ TEST_CASE("torch's own dropout drops nothing in an evaluation and is as before b
 }
 
 TEST_CASE("ranks that evaluate different numbers of micro-batches are told so at once") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain(), chain_config(6, 1, 2), mesh);
     testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
     CHECK_THROWS_WITH_AS(engine->eval_batch(loader, 1 + mesh->rank()),
@@ -312,7 +312,7 @@ TEST_CASE("ranks that evaluate different numbers of micro-batches are told so at
 }
 
 TEST_CASE("after a step of stage 3 a rank holds only its shard") {
-  testing::run_ranks(3, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(3, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     configs::Config config = chain_config(4, 1, 3);
     config.zero.stage = 3;
     const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
@@ -329,7 +329,7 @@ TEST_CASE("after a step of stage 3 a rank holds only its shard") {
 
 TEST_CASE("frozen parameters stay as they are in every stage while the others train") {
   for (const int stage : {0, 1, 2, 3}) {
-    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       configs::Config config = chain_config(6, 1, 2);
       config.zero.stage = stage;
       const auto engine =
@@ -354,7 +354,7 @@ TEST_CASE("frozen parameters stay as they are in every stage while the others tr
 TEST_CASE("parameters smaller than the world, some ranks with padding only, train as on one rank") {
   const auto losses = [](int ranks, int stage) {
     std::vector<double> result;
-    testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+    testing::run_ranks(ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       configs::Config config = chain_config(12 / ranks, 1, ranks);
       config.zero.stage = stage;
       const auto engine =

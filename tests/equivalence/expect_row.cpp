@@ -72,13 +72,13 @@ bool same_bits(const RowResult& a, const RowResult& b) {
 Row same_as(const Row& row) {
   Row same = plain(row);
   const configs::OffloadOptimizerConfig& optimizer = row.zero.offload_optimizer;
-  const bool on_device = optimizer.device == configs::RestingPlace::kDevice;
+  const bool on_device = optimizer.device == configs::OffloadDevice::kNone;
   if (on_device || testing::device_of_tests().is_cpu()) return same;
-  const bool gpu_step = optimizer.step == configs::OffloadOptimizerConfig::Step::kGpu;
+  const bool gpu_step = optimizer.step == configs::OffloadOptimizerConfig::UpdateDevice::kGpu;
   const bool sums_on_host =
       row.ranks == 1 && row.accumulation > 1 && row.precision != Precision::kFp32;
   if (gpu_step && !sums_on_host) return same;
-  same.zero.offload_optimizer.device = configs::RestingPlace::kCpu;
+  same.zero.offload_optimizer.device = configs::OffloadDevice::kCpu;
   same.zero.offload_optimizer.step = optimizer.step;
   same.zero.offload_optimizer.ratio = optimizer.ratio;
   return same;

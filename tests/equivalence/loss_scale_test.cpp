@@ -50,7 +50,7 @@ TEST_CASE("overflows on one rank move the dynamic scale of all as DeepSpeed's") 
     CAPTURE(stage);
     std::vector<std::vector<double>> scales(2);
     std::vector<std::string> skipped(2);
-    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       const auto rank = static_cast<size_t>(mesh->rank());
       bool overflow = false;
       model::Blocks blocks = testing::make_chain();

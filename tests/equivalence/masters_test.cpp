@@ -10,7 +10,7 @@
 
 #include "engine/initial_values.h"
 #include "engine/step_batches.h"
-#include "model/blocks/build.h"
+#include "model/blocks/build_blocks.h"
 #include "tests/equivalence/run_row.h"
 #include "tests/equivalence/samples.h"
 #include "tests/support/ranks.h"
@@ -23,7 +23,7 @@ constexpr double kRate = 1e-5;
 
 // An engine in parts, to see a step's gradients before they are applied. One micro-batch a step.
 struct Parts {
-  Parts(const Row& row, model::Blocks chain, std::shared_ptr<comm::Mesh> ranks)
+  Parts(const Row& row, model::Blocks chain, std::shared_ptr<comm::DeviceMesh> ranks)
       : config(config_of(row)),
         mesh(std::move(ranks)),
         blocks(std::move(chain)),
@@ -38,26 +38,26 @@ struct Parts {
   // them those of the step's mean, and clips them.
   double backward(engine::Loader& loader) {
     engine::StepBatches step(loader, 1, mesh->device());
-    if (!divisor) divisor = engine::agree_on_divisor(step.count_positions(), config, *mesh);
+    if (!divisor) divisor = engine::make_loss_normalizer(step.count_positions(), config, *mesh);
     model::MicroBatch batch = step.next();
-    batch.loss_divisor = divisor->of(engine::count_trained_tokens(batch));
+    batch.loss_normalizer = divisor->divisor(engine::count_label_tokens(batch));
     batch.loss_gradient = torch::ones({}, mesh->device());
     engine::Tape tape(blocks.size());
-    strategy.params->expect(engine::visits(segments, 1));
+    strategy.params->set_access_order(engine::block_accesses(segments, 1));
     runner.forward(batch, tape);
     runner.backward(batch, /*last=*/true, tape);
-    strategy.params->expect({});
-    torch::Tensor told = engine::to_tensor(torch::zeros({}, mesh->device()),
-                                           strategy.grads->finish(), {.counts = step.counts()});
-    mesh->world().all_reduce(told).wait();
-    const engine::StepSums sums = engine::from_tensor(told);
-    const double correction = divisor->correction(sums.counts);
-    const double norm = std::sqrt(sums.squares) * correction;
-    return std::min(1.0, config.gradient_clipping / (norm + 1e-6)) * correction;
+    strategy.params->set_access_order({});
+    torch::Tensor totals = engine::pack_totals(torch::zeros({}, mesh->device()),
+                                               strategy.grads->finish(), {.counts = step.counts()});
+    mesh->world().all_reduce(totals).wait();
+    const engine::StepTotals sums = engine::unpack_totals(totals);
+    const double normalization = divisor->normalization(sums.counts);
+    const double norm = std::sqrt(sums.squares) * normalization;
+    return std::min(1.0, config.gradient_clipping / (norm + 1e-6)) * normalization;
   }
 
   configs::Config config;
-  std::shared_ptr<comm::Mesh> mesh;
+  std::shared_ptr<comm::DeviceMesh> mesh;
   model::Blocks blocks;
   zero::UnitPlan plan;
   zero::Strategy strategy;
@@ -65,7 +65,7 @@ struct Parts {
   zero::ShardedOptimizer& optimizer;
   std::vector<engine::Segment> segments;
   engine::BlockRunner runner;
-  std::optional<engine::LossDivisor> divisor;
+  std::optional<engine::LossNormalizer> divisor;
 };
 
 // AdamW in fp32 on copies of a rank's masters, by the rule on whole tensors and by torch::optim.
@@ -110,7 +110,7 @@ class Twins {
   std::unique_ptr<torch::optim::AdamW> torch_;
 };
 
-SampleLoader loader_of(const comm::Mesh& mesh) {
+SampleLoader loader_of(const comm::DeviceMesh& mesh) {
   return SampleLoader({.rank = mesh.rank(), .world_size = mesh.world_size()});
 }
 
@@ -122,7 +122,7 @@ std::vector<torch::Tensor> masters(zero::ShardedOptimizer& optimizer, size_t uni
 
 // The masters after kUpdates, each step compared with the twins'.
 std::vector<torch::Tensor> train_beside_twins(const Row& row,
-                                              const std::shared_ptr<comm::Mesh>& mesh) {
+                                              const std::shared_ptr<comm::DeviceMesh>& mesh) {
   const model::ModelSpec spec = model::read_model_spec(checkpoint_of(row));
   Parts parts(row, model::build_blocks(spec), mesh);
   engine::load_values(parts.plan, *weights_of(row, spec), *parts.strategy.store, parts.optimizer);
@@ -130,10 +130,10 @@ std::vector<torch::Tensor> train_beside_twins(const Row& row,
   Twins twins(parts);
   SampleLoader loader = loader_of(*mesh);
   for (int64_t update = 1; update <= kUpdates; ++update) {
-    optim::UpdateStep step = optim::usual_step(parts.config.optimizer, update);
+    optim::UpdateStep step = optim::default_step(parts.config.optimizer, update);
     step.grad_factor = parts.backward(loader);
     twins.step(step);
-    parts.strategy.params->update(step);
+    parts.strategy.params->step(step);
     parts.strategy.grads->reset();
     twins.check_equal();
   }
@@ -152,7 +152,7 @@ TEST_CASE("50 small bf16 steps move the masters as fp32 AdamW does with the same
       CAPTURE(ranks);
       Row row = {.precision = configs::Precision::kBf16, .ranks = ranks, .lr = kRate};
       row.zero.stage = stage;
-      testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+      testing::run_ranks(ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
         const std::vector<torch::Tensor> expected = train_beside_twins(row, mesh);
         const auto engine = make_row_engine(row, mesh);
         SampleLoader loader = loader_of(*mesh);

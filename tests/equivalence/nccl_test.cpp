@@ -17,8 +17,8 @@
 namespace zeroth::equivalence {
 namespace {
 
-using configs::RestingPlace;
-using Step = configs::OffloadOptimizerConfig::Step;
+using configs::OffloadDevice;
+using Step = configs::OffloadOptimizerConfig::UpdateDevice;
 
 bool on_gpus() {
   const char* name = std::getenv("ZEROTH_TEST_DEVICE");
@@ -59,9 +59,9 @@ std::vector<Row> rows_of(int ranks) {
     row.ranks = ranks;
     row.tensor = 1;
     row.zero.sub_group_size_elements = 4096;
-    row.zero.offload_optimizer.device = RestingPlace::kCpu;
+    row.zero.offload_optimizer.device = OffloadDevice::kCpu;
     row.zero.offload_optimizer.step = stage % 2 == 0 ? Step::kGpu : Step::kCpu;
-    if (stage == 3) row.zero.offload_param.device = RestingPlace::kCpu;
+    if (stage == 3) row.zero.offload_param.device = OffloadDevice::kCpu;
     rows.push_back(row);
   }
   return rows;

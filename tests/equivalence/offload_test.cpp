@@ -14,9 +14,9 @@
 namespace zeroth::equivalence {
 namespace {
 
+using configs::OffloadDevice;
 using configs::Precision;
-using configs::RestingPlace;
-using Step = configs::OffloadOptimizerConfig::Step;
+using Step = configs::OffloadOptimizerConfig::UpdateDevice;
 
 constexpr std::array kPrecisions = {Precision::kFp32, Precision::kBf16, Precision::kFp16};
 constexpr std::array kModels = {"llama", "qwen3_tied"};
@@ -24,14 +24,14 @@ constexpr std::array kModels = {"llama", "qwen3_tied"};
 // recompute, ranks, model.
 constexpr std::array<size_t, 9> kValues = {4, 3, 3, kPrecisions.size(), 2, 2, 2, 3, kModels.size()};
 
-Row row_of(const Combination& values, const TempFolder& folder) {
+Row row_of(const Combination& values, const TempFolder& directory) {
   Row row;
   row.zero.stage = static_cast<int>(values[0]);
-  row.zero.offload_optimizer.device = static_cast<RestingPlace>(values[1]);
-  row.zero.offload_optimizer.nvme_path = folder.path();
+  row.zero.offload_optimizer.device = static_cast<OffloadDevice>(values[1]);
+  row.zero.offload_optimizer.nvme_path = directory.path();
   row.zero.offload_optimizer.step = Step::kCpu;
-  row.zero.offload_param.device = static_cast<RestingPlace>(values[2]);
-  row.zero.offload_param.nvme_path = folder.path();
+  row.zero.offload_param.device = static_cast<OffloadDevice>(values[2]);
+  row.zero.offload_param.nvme_path = directory.path();
   row.zero.offload_param.max_in_cpu_elements = 0;
   row.precision = kPrecisions[values[3]];
   row.accumulation = static_cast<int64_t>(values[4]) + 1;
@@ -51,33 +51,33 @@ std::vector<Combination> all_combinations() {
   return all;
 }
 
-Row nvme_row(const TempFolder& folder, int stage, int ranks) {
+Row nvme_row(const TempFolder& directory, int stage, int ranks) {
   Combination values(kValues.size(), 0);
   values[0] = static_cast<size_t>(stage);
-  values[1] = values[2] = static_cast<size_t>(RestingPlace::kNvme);
+  values[1] = values[2] = static_cast<size_t>(OffloadDevice::kNvme);
   if (stage < 3) values[2] = 0;
   values[7] = static_cast<size_t>(ranks - 1);
-  return row_of(values, folder);
+  return row_of(values, directory);
 }
 
 }  // namespace
 
 TEST_CASE("states and parameters on the host or in files train to the bits of those that stay") {
-  const TempFolder folder;
+  const TempFolder directory;
   std::vector<Combination> rows = pairwise(all_combinations());
   if (std::getenv("ZEROTH_TEST_FULL") != nullptr) rows = all_combinations();
   RowChecker checker;
-  for (const Combination& row : rows) checker.check(row_of(row, folder));
+  for (const Combination& row : rows) checker.check(row_of(row, directory));
   MESSAGE(checker.worst());
-  CHECK(std::filesystem::is_empty(folder.path()));
+  CHECK(std::filesystem::is_empty(directory.path()));
 }
 
 TEST_CASE("tiles, buffers, pipelines, ratio and what stays in memory change no bit") {
-  const TempFolder folder;
+  const TempFolder directory;
   RowChecker checker;
   for (const int ranks : {1, 2}) {
     for (const int stage : {2, 3}) {
-      Row row = nvme_row(folder, stage, ranks);
+      Row row = nvme_row(directory, stage, ranks);
       row.precision = Precision::kBf16;
       configs::OffloadOptimizerConfig& optimizer = row.zero.offload_optimizer;
       optimizer.buffer_count = 3;
@@ -101,12 +101,12 @@ TEST_CASE("tiles, buffers, pipelines, ratio and what stays in memory change no b
 }
 
 TEST_CASE("a GPU's step over states that rest elsewhere has the bits of states that stay") {
-  const TempFolder folder;
+  const TempFolder directory;
   RowChecker checker;
-  for (const RestingPlace place : {RestingPlace::kCpu, RestingPlace::kNvme}) {
+  for (const OffloadDevice place : {OffloadDevice::kCpu, OffloadDevice::kNvme}) {
     for (const int stage : {0, 2, 3}) {
       for (const int ranks : {1, 2}) {
-        Row row = nvme_row(folder, stage, ranks);
+        Row row = nvme_row(directory, stage, ranks);
         row.precision = stage == 2 ? Precision::kFp32 : Precision::kBf16;
         row.accumulation = ranks;
         row.zero.sub_group_size_elements = 4096;
@@ -132,7 +132,7 @@ TEST_CASE("a GPU's step beside the next forward pass has the bits of one before 
       checker.check(row);
       Row partly = row;
       partly.zero.offload_optimizer = {
-          .device = RestingPlace::kCpu, .ratio = 0.5, .step = Step::kGpu};
+          .device = OffloadDevice::kCpu, .ratio = 0.5, .step = Step::kGpu};
       checker.check(partly);
       row.training = Training::kLamb;
       row.precision = Precision::kFp32;  // that of Lamb's reference
@@ -143,12 +143,12 @@ TEST_CASE("a GPU's step beside the next forward pass has the bits of one before 
 }
 
 TEST_CASE("a GPU's step of Lamb, or its host's, takes the norms of whole parameters") {
-  const TempFolder folder;
+  const TempFolder directory;
   RowChecker checker;
   for (const Step step : {Step::kGpu, Step::kCpu}) {
-    for (const RestingPlace place : {RestingPlace::kCpu, RestingPlace::kNvme}) {
+    for (const OffloadDevice place : {OffloadDevice::kCpu, OffloadDevice::kNvme}) {
       for (const int stage : {0, 2, 3}) {
-        Row row = nvme_row(folder, stage, 2);
+        Row row = nvme_row(directory, stage, 2);
         row.training = Training::kLamb;
         row.zero.sub_group_size_elements = 4096;
         row.zero.offload_optimizer.device = place;
@@ -162,11 +162,11 @@ TEST_CASE("a GPU's step of Lamb, or its host's, takes the norms of whole paramet
 
 TEST_CASE(
     "ranges that do not decay have the same bits wherever masters rest, in tiles of any size") {
-  const TempFolder folder;
+  const TempFolder directory;
   RowChecker checker;
-  for (const RestingPlace place : {RestingPlace::kCpu, RestingPlace::kNvme}) {
+  for (const OffloadDevice place : {OffloadDevice::kCpu, OffloadDevice::kNvme}) {
     for (const int stage : {0, 1, 2, 3}) {
-      Row row = nvme_row(folder, stage, stage == 0 ? 1 : 2);
+      Row row = nvme_row(directory, stage, stage == 0 ? 1 : 2);
       row.training = Training::kNoDecay;
       row.model = "gpt2";
       row.zero.offload_optimizer.device = place;
@@ -178,12 +178,12 @@ TEST_CASE(
 }
 
 TEST_CASE("every optimizer's states rest in files") {
-  const TempFolder folder;
+  const TempFolder directory;
   RowChecker checker;
   for (const Training training :
        {Training::kAdamL2, Training::kLion, Training::kSgd, Training::kAdagrad, Training::kLamb,
         Training::kNoDecay, Training::kOneCycle}) {
-    Row row = nvme_row(folder, 3, 2);
+    Row row = nvme_row(directory, 3, 2);
     row.training = training;
     checker.check(row);
   }
@@ -192,11 +192,11 @@ TEST_CASE("every optimizer's states rest in files") {
 // Rounded stochastically they leave the reference; how far is a matter of chance, but the same one
 // on every run.
 TEST_CASE("states in bf16 train near the reference, to the same bits wherever they rest") {
-  const TempFolder folder;
+  const TempFolder directory;
   const nlohmann::json reference = load_fixture("llama").at("bf16").at("losses");
   for (const Training training : {Training::kBf16Masters, Training::kBf16States}) {
     for (const int ranks : {1, 2}) {
-      Row row = nvme_row(folder, 3, ranks);
+      Row row = nvme_row(directory, 3, ranks);
       row.precision = Precision::kBf16;
       row.training = training;
       RowChecker checker;

@@ -35,14 +35,14 @@ TEST_CASE("units under the persistence threshold stay whole and change no bit") 
   RowChecker checker;
   for (const char* model : {"llama", "qwen3_tied", "gpt2"}) {
     Row row = stage3(2, model);
-    const int64_t sharded = checker.result(row).resting_bytes;
+    const int64_t sharded = checker.result(row).persistent_bytes;
     int64_t before = sharded;
     // Tied models' norms and positions; also embeddings and heads; everything.
     for (const int64_t threshold : {1'000, 1'100, 100'000}) {
       row.zero.param_persistence_threshold_elements = threshold;
       checker.check(row);
-      CHECK(checker.result(row).resting_bytes >= before);
-      before = checker.result(row).resting_bytes;
+      CHECK(checker.result(row).persistent_bytes >= before);
+      before = checker.result(row).persistent_bytes;
     }
     CHECK(before > 1.9 * static_cast<double>(sharded));
     CHECK(checker.result(row).peak_live_elements == 0);

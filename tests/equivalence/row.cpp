@@ -41,7 +41,7 @@ std::string zero_name(const configs::ZeroConfig& zero) {
   return name;
 }
 
-const char* name_of(configs::RestingPlace place) {
+const char* name_of(configs::OffloadDevice place) {
   constexpr const char* kNames[] = {"device", "cpu", "nvme"};
   return kNames[static_cast<size_t>(place)];
 }
@@ -53,7 +53,8 @@ std::string offload_name(const configs::ZeroConfig& zero) {
   std::string name;
   if (optimizer.device != usual.offload_optimizer.device)
     name += fmt::format(", optimizer on {}", name_of(optimizer.device));
-  if (optimizer.step == configs::OffloadOptimizerConfig::Step::kGpu) name += " (a GPU's step)";
+  if (optimizer.step == configs::OffloadOptimizerConfig::UpdateDevice::kGpu)
+    name += " (a GPU's step)";
   if (optimizer.ratio != 1) name += fmt::format(" (ratio {})", optimizer.ratio);
   if (optimizer.buffer_count != usual.offload_optimizer.buffer_count || !optimizer.pipeline_read ||
       !optimizer.pipeline_write) {

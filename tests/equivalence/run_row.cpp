@@ -15,14 +15,14 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "engine/box_joiner.h"
-#include "engine/tensor_ranks.h"
-#include "model/blocks/build.h"
+#include "engine/slice_gatherer.h"
+#include "engine/tensor_parallel_group.h"
+#include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/equivalence/samples.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
-#include "zero/catalogue.h"
+#include "zero/parameter_index.h"
 
 namespace zeroth::equivalence {
 namespace {
@@ -47,7 +47,7 @@ class StoredInBf16 final : public model::WeightSource {
   void check(const std::string& name, const std::vector<int64_t>& shape) override {
     source_->check(name, shape);
   }
-  void read(const model::Part& part, torch::Tensor out) override {
+  void read(const model::ParamSlice& part, torch::Tensor out) override {
     source_->read(part, out);
     out.copy_(out.to(torch::kBFloat16));
   }
@@ -65,7 +65,7 @@ class Moved final : public model::WeightSource {
   void check(const std::string& name, const std::vector<int64_t>& shape) override {
     source_->check(name, shape);
   }
-  void read(const model::Part& part, torch::Tensor out) override {
+  void read(const model::ParamSlice& part, torch::Tensor out) override {
     source_->read(part, out);
     const uint64_t seed = mix64(seed_ ^ fnv1a(part.name)) + static_cast<uint64_t>(part.first);
     const torch::Tensor up =
@@ -99,9 +99,9 @@ bool only_shards(const Row& row, engine::TrainEngine& engine) {
   });
 }
 
-Split split_of(const Row& row, const comm::Mesh& mesh) {
+Split split_of(const Row& row, const comm::DeviceMesh& mesh) {
   return {.accumulation = row.accumulation,
-          .rank = mesh.coordinate(comm::Axis::kData),
+          .rank = mesh.coordinate(comm::MeshDim::kDp),
           .world_size = row.ranks,
           .masked = row.masked,
           .reversed = row.rounding.reversed};
@@ -123,7 +123,7 @@ Tensors own_state(engine::TrainEngine& engine, size_t index) {
     torch::Tensor whole = own;
     if (own.numel() < units[unit].layout.numel()) {
       whole = at::empty({units[unit].layout.numel()}, own.options());
-      engine.mesh().sharing(units[unit].copies).all_gather(whole, own, "states").wait();
+      engine.mesh().shard_group(units[unit].num_replicas).all_gather(whole, own, "states").wait();
     }
     whole = whole.cpu();
     ZEROTH_CHECK(has_clean_padding(units[unit].layout, whole), "padding of {} has a gradient",
@@ -136,14 +136,14 @@ Tensors own_state(engine::TrainEngine& engine, size_t index) {
 // Each state of the optimizer, whole, by the names of whole parameters. Collective.
 std::vector<Tensors> whole_states(engine::TrainEngine& engine) {
   const auto rule = optim::make_update_rule(engine.config().optimizer, engine.mesh().device());
-  const auto parameters = zero::whole_parameters(engine.plan());
-  const engine::BoxJoiner joiner(engine.plan(), parameters, engine.mesh());
+  const auto parameters = zero::global_parameters(engine.plan());
+  const engine::SliceGatherer joiner(engine.plan(), parameters, engine.mesh());
   std::vector<Tensors> states(rule->state_names().size());
   for (size_t i = 0; i < states.size(); ++i) {
     const Tensors own = own_state(engine, i);
     for (size_t p = 0; p < parameters.size(); ++p) {
       std::vector<torch::Tensor> boxes;
-      for (const auto& [unit, at] : parameters[p].boxes) {
+      for (const auto& [unit, at] : parameters[p].slices) {
         const zero::Slot& slot = engine.plan().units[unit].layout.slots()[at];
         boxes.push_back(own.at(slot.name).view(slot.shape).to(engine.mesh().device()));
       }
@@ -166,7 +166,7 @@ Update last_update(engine::TrainEngine& engine, double lr) {
   return update;
 }
 
-RowResult train(const Row& row, const std::shared_ptr<comm::Mesh>& mesh, const Split& split) {
+RowResult train(const Row& row, const std::shared_ptr<comm::DeviceMesh>& mesh, const Split& split) {
   const auto engine = make_row_engine(row, mesh);
   SampleLoader loader(split);
   const bool fp32 = row.precision == configs::Precision::kFp32;
@@ -185,14 +185,14 @@ RowResult train(const Row& row, const std::shared_ptr<comm::Mesh>& mesh, const S
   }
   if (fp32) result.states = whole_states(*engine);
   result.peak_live_elements = engine->store().buffers().peak_live_elements();
-  result.resting_bytes = engine->store().resting_bytes();
+  result.persistent_bytes = engine->store().persistent_bytes();
   Collected sink(result.parameters);
   engine->save_model(sink);
   return result;
 }
 
 // AdamW's first moment after one update is a known part of the gradient, whatever decays.
-Tensors step_gradients(const Row& row, const std::shared_ptr<comm::Mesh>& mesh,
+Tensors step_gradients(const Row& row, const std::shared_ptr<comm::DeviceMesh>& mesh,
                        const Split& split) {
   Row first = row;
   first.training = Training::kAdamW;
@@ -214,7 +214,7 @@ void merge(RowResult& all, RowResult rank) {
   all.only_shards = all.only_shards && rank.only_shards;
   all.skipped += rank.skipped;
   all.peak_live_elements = std::max(all.peak_live_elements, rank.peak_live_elements);
-  all.resting_bytes = std::max(all.resting_bytes, rank.resting_bytes);
+  all.persistent_bytes = std::max(all.persistent_bytes, rank.persistent_bytes);
   all.losses = std::move(rank.losses);
   all.grad_norms = std::move(rank.grad_norms);
   all.rates = std::move(rank.rates);
@@ -224,14 +224,14 @@ void merge(RowResult& all, RowResult rank) {
 }
 
 void on_ranks(const Row& row, testing::Transport transport,
-              const std::function<void(std::shared_ptr<comm::Mesh>)>& fn) {
-  std::optional<ForcedProducts> forced;
+              const std::function<void(std::shared_ptr<comm::DeviceMesh>)>& fn) {
+  std::optional<MatmulBackendGuard> forced;
   if (!row.rounding.product.empty()) forced.emplace(row.rounding.product);
-  const auto grid = comm::GridShape::data(row.ranks).with(comm::Axis::kTensor, row.tensor);
+  const auto grid = comm::MeshShape::data_parallel(row.ranks).with(comm::MeshDim::kTp, row.tensor);
   testing::run_ranks(grid.ranks(), fn,
                      {.transport = transport,
                       .grid = grid,
-                      .hosts = testing::on_machines(grid.ranks(), row.machines)});
+                      .nodes = testing::on_machines(grid.ranks(), row.machines)});
 }
 
 size_t bits_of(const Tensors& values) {
@@ -274,11 +274,11 @@ std::shared_ptr<model::WeightSource> weights_of(const Row& row, const model::Mod
 }
 
 std::unique_ptr<engine::TrainEngine> make_row_engine(const Row& row,
-                                                     std::shared_ptr<comm::Mesh> mesh) {
+                                                     std::shared_ptr<comm::DeviceMesh> mesh) {
   model::ModelSpec spec = model::read_model_spec(checkpoint_of(row));
   model::override_dropout(spec, row.dropout);
   const configs::Config config = config_of(row);
-  model::Blocks blocks = model::build_blocks(spec, engine::tensor_ranks(*mesh, config));
+  model::Blocks blocks = model::build_blocks(spec, engine::tensor_parallel_group(*mesh, config));
   auto engine = engine::initialize(std::move(blocks), config, std::move(mesh),
                                    {.weights = weights_of(row, spec)});
   return std::unique_ptr<engine::TrainEngine>(dynamic_cast<engine::TrainEngine*>(engine.release()));
@@ -287,7 +287,7 @@ std::unique_ptr<engine::TrainEngine> make_row_engine(const Row& row,
 RowResult run_row(const Row& row, testing::Transport transport) {
   RowResult all;
   std::mutex mutex;
-  on_ranks(row, transport, [&](std::shared_ptr<comm::Mesh> mesh) {
+  on_ranks(row, transport, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     RowResult own = train(row, mesh, split_of(row, *mesh));
     const std::lock_guard lock(mutex);
     merge(all, std::move(own));
@@ -298,15 +298,15 @@ RowResult run_row(const Row& row, testing::Transport transport) {
 
 RowResult run_row(const Row& row, const Split& split) {
   RowResult result;
-  testing::run_ranks(1,
-                     [&](std::shared_ptr<comm::Mesh> mesh) { result = train(row, mesh, split); });
+  testing::run_ranks(
+      1, [&](std::shared_ptr<comm::DeviceMesh> mesh) { result = train(row, mesh, split); });
   return result;
 }
 
 Tensors first_gradients(const Row& row) {
   Tensors gradients;
   std::mutex mutex;
-  on_ranks(row, testing::Transport::kSharedMemory, [&](std::shared_ptr<comm::Mesh> mesh) {
+  on_ranks(row, testing::Transport::kSharedMemory, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     Tensors own = step_gradients(row, mesh, split_of(row, *mesh));
     const std::lock_guard lock(mutex);
     gradients = std::move(own);
@@ -316,8 +316,9 @@ Tensors first_gradients(const Row& row) {
 
 Tensors first_gradients(const Row& row, const Split& split) {
   Tensors gradients;
-  testing::run_ranks(
-      1, [&](std::shared_ptr<comm::Mesh> mesh) { gradients = step_gradients(row, mesh, split); });
+  testing::run_ranks(1, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
+    gradients = step_gradients(row, mesh, split);
+  });
   return gradients;
 }
 

@@ -36,7 +36,7 @@ struct RowResult {
   int64_t skipped = 0;          // steps, summed over the ranks
   // Largest over the ranks.
   int64_t peak_live_elements = 0;
-  int64_t resting_bytes = 0;  // of parameters
+  int64_t persistent_bytes = 0;  // of parameters
 };
 
 RowResult run_row(const Row& row, testing::Transport transport = testing::Transport::kSharedMemory);
@@ -58,6 +58,6 @@ std::shared_ptr<model::WeightSource> weights_of(const Row& row, const model::Mod
 
 // The row's checkpoint under the row's config. Collective.
 std::unique_ptr<engine::TrainEngine> make_row_engine(const Row& row,
-                                                     std::shared_ptr<comm::Mesh> mesh);
+                                                     std::shared_ptr<comm::DeviceMesh> mesh);
 
 }  // namespace zeroth::equivalence

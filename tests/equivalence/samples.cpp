@@ -40,7 +40,7 @@ model::MicroBatch SampleLoader::next() {
     for (int64_t t = 0; t < kLength; ++t) {
       tokens[row][t] = token(sample, t);
       const bool trained = !split_.masked || is_trained(sample, t);
-      targets[row][t] = trained ? token(sample, t + 1) : model::kUntrained;
+      targets[row][t] = trained ? token(sample, t + 1) : model::kIgnoreIndex;
     }
   }
   return batch;

@@ -13,8 +13,8 @@
 
 #include "base/regular_file.h"
 #include "engine/engine.h"
-#include "engine/tensor_ranks.h"
-#include "model/blocks/build.h"
+#include "engine/tensor_parallel_group.h"
+#include "model/blocks/build_blocks.h"
 #include "model/random_source.h"
 #include "tests/equivalence/expect_row.h"
 #include "tests/equivalence/pairwise.h"
@@ -26,8 +26,8 @@
 namespace zeroth::equivalence {
 namespace {
 
+using configs::OffloadDevice;
 using configs::Precision;
-using configs::RestingPlace;
 using testing::all_products;
 
 constexpr std::array kTensor = {2, 4};
@@ -37,7 +37,7 @@ constexpr std::array<configs::RecomputeConfig, 3> kRecomputes = {
 constexpr std::array kModels = {"llama", "qwen2", "qwen3_tied", "gpt2"};
 constexpr std::array kDropouts = {0.0, 0.1};
 // Where optimizer states and, in stage 3, parameters rest.
-constexpr std::array kPlaces = {RestingPlace::kDevice, RestingPlace::kCpu, RestingPlace::kNvme};
+constexpr std::array kPlaces = {OffloadDevice::kNone, OffloadDevice::kCpu, OffloadDevice::kNvme};
 
 // Tensor, data, stage, precision, recompute, accumulation, dropout, place, model, product.
 std::array<size_t, 10> values() {
@@ -53,7 +53,7 @@ std::array<size_t, 10> values() {
           all_products().size() + 1};
 }
 
-Row row_of(const Combination& values, const std::string& folder = "") {
+Row row_of(const Combination& values, const std::string& directory = "") {
   Row row;
   row.tensor = kTensor[values[0]];
   row.ranks = static_cast<int>(values[1]) + 1;
@@ -65,10 +65,10 @@ Row row_of(const Combination& values, const std::string& folder = "") {
   row.model = kModels[values[8]];
   if (values[9] > 0) row.rounding.product = all_products()[values[9] - 1];
   row.zero.offload_optimizer.device = kPlaces[values[7]];
-  row.zero.offload_optimizer.nvme_path = folder;
+  row.zero.offload_optimizer.nvme_path = directory;
   if (row.zero.stage < 3) return row;
   row.zero.offload_param.device = kPlaces[values[7]];
-  row.zero.offload_param.nvme_path = folder;
+  row.zero.offload_param.nvme_path = directory;
   return row;
 }
 
@@ -106,17 +106,17 @@ std::vector<Combination> all_combinations() {
 }
 
 void save_first_values(const model::ModelSpec& spec, int tensor,
-                       const std::filesystem::path& folder) {
+                       const std::filesystem::path& directory) {
   configs::Config config;
   config.zero.stage = 3;
   config.tensor_parallel.size = tensor;
-  const auto grid = comm::GridShape::data(2).with(comm::Axis::kTensor, tensor);
-  const auto save = [&](std::shared_ptr<comm::Mesh> mesh) {
-    auto blocks = model::build_blocks(spec, engine::tensor_ranks(*mesh, config));
+  const auto grid = comm::MeshShape::data_parallel(2).with(comm::MeshDim::kTp, tensor);
+  const auto save = [&](std::shared_ptr<comm::DeviceMesh> mesh) {
+    auto blocks = model::build_blocks(spec, engine::tensor_parallel_group(*mesh, config));
     const auto engine =
         engine::initialize(std::move(blocks), config, mesh,
                            {.weights = std::make_shared<model::RandomSource>(spec, /*seed=*/3)});
-    engine->save_model(folder);
+    engine->save_model(directory);
   };
   testing::run_ranks(grid.ranks(), save, {.grid = grid});
 }
@@ -124,10 +124,10 @@ void save_first_values(const model::ModelSpec& spec, int tensor,
 }  // namespace
 
 TEST_CASE("ranks that share every layer train to the losses of one, with every other strategy") {
-  const TempFolder folder;
+  const TempFolder directory;
   RowChecker checker;
   for (const Combination& row : chosen(all_combinations())) {
-    checker.check(row_of(row, folder.path()));
+    checker.check(row_of(row, directory.path()));
   }
   MESSAGE(checker.worst());
 }
@@ -149,13 +149,13 @@ TEST_CASE("near ranks that gather from each other alone change no bit, with shar
       Row row = {.accumulation = accumulation, .ranks = 4, .tensor = tensor};
       row.zero.stage = 3;
       row.recompute.every_nth_block = accumulation - 1;
-      const int64_t sharded = checker.result(row).resting_bytes;
+      const int64_t sharded = checker.result(row).persistent_bytes;
       row.zero.hpz_partition_size = 2;
       checker.check(row);
-      CHECK(checker.result(row).resting_bytes > 2 * sharded);
+      CHECK(checker.result(row).persistent_bytes > 2 * sharded);
       row.zero.hpz_partition_size = 4;  // all ranks are near
       checker.check(row);
-      CHECK(checker.result(row).resting_bytes == sharded);
+      CHECK(checker.result(row).persistent_bytes == sharded);
     }
   }
 }
@@ -172,10 +172,10 @@ TEST_CASE("a model that is saved before its first step has the bytes of one rank
         spec.intermediate_size = 48;
         ranks = {2, 3, 4};
       }
-      const TempFolder folder;
+      const TempFolder directory;
       const auto bytes = [&](int tensor) {
-        save_first_values(spec, tensor, folder / fmt::format("{}", tensor));
-        return read_file(folder / fmt::format("{}/model.safetensors", tensor), 1 << 24);
+        save_first_values(spec, tensor, directory / fmt::format("{}", tensor));
+        return read_file(directory / fmt::format("{}/model.safetensors", tensor), 1 << 24);
       };
       const std::string whole = bytes(1);
       for (const int tensor : ranks) CHECK(bytes(tensor) == whole);

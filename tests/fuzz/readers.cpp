@@ -18,8 +18,8 @@
 #include "configs/schema/json_text.h"
 #include "data/dataset.h"
 #include "data/tokenizer.h"
-#include "launcher/cluster/carried_environment.h"
-#include "launcher/cluster/nodes.h"
+#include "launcher/cluster/forwarded_environment.h"
+#include "launcher/cluster/host_slots.h"
 #include "launcher/cluster/shell_words.h"
 #include "launcher/flags/cli.h"
 #include "launcher/machine/cores.h"
@@ -73,7 +73,8 @@ std::vector<std::string> lines_of(std::string_view bytes) {
 }
 
 void read_json_text(std::string_view bytes) {
-  const auto tree = parse_json(bytes, {.name = "x.json", .repeated = Repeated::kRefused});
+  const auto tree =
+      parse_json(bytes, {.name = "x.json", .duplicate_keys = DuplicateKeyPolicy::kReject});
   (void)quoted(tree);
   const auto ordered = parse_ordered_json(bytes, {.name = "x.json"});
   if (nlohmann::json::parse(ordered.dump()) != tree) throw Finding("two trees of one text");
@@ -115,17 +116,17 @@ void read_index(std::string_view bytes) {
                    std::string(reinterpret_cast<const char*>(&size), 8) + header);
   }
   const auto path = Scratch::write("index/model.safetensors.index.json", bytes);
-  const model::SafetensorsFolder folder(path.parent_path());
+  const model::SafetensorsDirectory directory(path.parent_path());
 }
 
 // Without its last two lines; the CRC in them is that of whatever stands before.
 void read_manifest(std::string_view bytes) {
   const std::string text =
-      fmt::format("{}  \"crc32c\": \"{}\"\n}}\n", bytes, crc_text(crc32c(bytes)));
+      fmt::format("{}  \"crc32c\": \"{}\"\n}}\n", bytes, format_crc(crc32c(bytes)));
   const checkpoint::Manifest manifest = checkpoint::parse_manifest(text, "manifest.json");
-  (void)checkpoint::coverage_complaints(manifest.files);
-  const std::string written = checkpoint::text_of(manifest);
-  if (checkpoint::text_of(checkpoint::parse_manifest(written, "again.json")) != written)
+  (void)checkpoint::coverage_errors(manifest.files);
+  const std::string written = checkpoint::to_string(manifest);
+  if (checkpoint::to_string(checkpoint::parse_manifest(written, "again.json")) != written)
     throw Finding("another manifest, once it is written and read");
 }
 
@@ -133,9 +134,9 @@ void read_curves(std::string_view bytes) {
   const auto tree = parse_json(bytes, {.name = "curves.json"});
   monitor::Curves curves({"loss", "lr"}, 8);
   curves.restore(JsonView(tree));
-  const auto saved = parse_json(curves.saved().dump(), {.name = "again.json"});
+  const auto saved = parse_json(curves.to_json().dump(), {.name = "again.json"});
   curves.restore(JsonView(saved));
-  if (curves.saved() != saved) throw Finding("other curves, once they are saved and restored");
+  if (curves.to_json() != saved) throw Finding("other curves, once they are saved and restored");
   for (int64_t step = 0; step < 100; ++step) curves.add(step, {1, 2});
   if (curves.size() > 8) throw Finding("too many points");
 }
@@ -221,7 +222,7 @@ void read_hosts(std::string_view bytes) {
   const size_t end = std::min(bytes.find('\n'), bytes.size());
   launcher::LaunchOptions options;
   options.include = bytes.substr(0, end);
-  (void)launcher::split_like_shell(bytes, "--launcher_args");
+  (void)launcher::shell_split(bytes, "--launcher_args");
   (void)launcher::choose_hosts(
       launcher::parse_hostfile(bytes.substr(std::min(end + 1, bytes.size())), "hosts"), options);
 }

@@ -9,7 +9,7 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "comm/host_staged_group.h"
+#include "comm/cpu_staged_group.h"
 #include "comm/nccl.h"
 #include "comm/shared_memory_group.h"
 #include "device/gpu.h"
@@ -44,7 +44,7 @@ TEST_CASE("NCCL's collectives of one rank give back what went in, for each dtype
     const torch::Tensor in = torch::arange(1000, kOn.dtype(dtype));
     const torch::Tensor sum = in.clone(), out = torch::zeros_like(in), part = torch::zeros_like(in);
     group->all_reduce(sum).wait();
-    group->all_reduce(sum, Reduce::kMax).wait();
+    group->all_reduce(sum, ReduceOp::kMax).wait();
     group->all_gather(out, in, "parameters").wait();
     group->reduce_scatter(part, in, "gradients").wait();
     group->broadcast(out, 0).wait();
@@ -57,7 +57,7 @@ TEST_CASE("a collective is ordered against work before and after it on the curre
   const torch::Tensor large = torch::ones({kBusy, kBusy}, kOn);
   torch::Tensor in = at::mm(large, large);  // takes a while
   const torch::Tensor out = torch::zeros_like(in);
-  Pending pending = group->all_gather(out.view(-1), in.view(-1));
+  CollectiveHandle pending = group->all_gather(out.view(-1), in.view(-1));
   pending.wait();
   in.zero_();  // after the collective has read it
   CHECK(at::equal(out, torch::full({kBusy, kBusy}, static_cast<double>(kBusy), kOn)));
@@ -90,9 +90,9 @@ TEST_CASE("the stream's waits for NCCL are measured when the device has come thr
   const CommTimes times = group->times();
   CHECK(times.collectives == 10);
   CHECK(times.bytes == 10 * (int64_t{4} << 22));
-  CHECK(times.under_way_s > 0);
-  CHECK(times.waiting_s <= times.under_way_s);
-  CHECK(times.under_way_s < 10);
+  CHECK(times.in_flight_s > 0);
+  CHECK(times.waiting_s <= times.in_flight_s);
+  CHECK(times.in_flight_s < 10);
 }
 
 TEST_CASE("ranks that share the GPU sum through host memory, in rank order") {
@@ -103,7 +103,7 @@ TEST_CASE("ranks that share the GPU sum through host memory, in rank order") {
   for (int rank = 0; rank < kRanks; ++rank) {
     ranks.emplace_back([&, rank] {
       device::load_gpu().select(0);
-      const auto group = make_host_staged_group(make_shared_memory_group(
+      const auto group = make_cpu_staged_group(make_shared_memory_group(
           segment, std::make_shared<RankTable>(segment, rank, kRanks), rank, kRanks,
           {.timeout = std::chrono::seconds(30), .ring = ring}));
       for (const auto dtype : {torch::kFloat, torch::kBFloat16, torch::kHalf}) {
@@ -111,7 +111,7 @@ TEST_CASE("ranks that share the GPU sum through host memory, in rank order") {
         const torch::Tensor in = torch::full({part * kRanks}, rank + 1, kOn.dtype(dtype));
         const torch::Tensor own = torch::empty({part}, kOn.dtype(dtype));
         const torch::Tensor whole = torch::empty({part * kRanks}, kOn.dtype(dtype));
-        Pending first = group->reduce_scatter(own, in);
+        CollectiveHandle first = group->reduce_scatter(own, in);
         first.wait();
         group->all_gather(whole, own * (rank + 1)).wait();
         CHECK(at::equal(whole.narrow(0, 0, part), torch::full({part}, 3, kOn.dtype(dtype))));

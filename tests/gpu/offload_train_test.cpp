@@ -17,20 +17,20 @@
 namespace zeroth::engine {
 namespace {
 
-using configs::RestingPlace;
-using Step = configs::OffloadOptimizerConfig::Step;
+using configs::OffloadDevice;
+using Step = configs::OffloadOptimizerConfig::UpdateDevice;
 
-constexpr auto kDevice = RestingPlace::kDevice;
-constexpr auto kCpu = RestingPlace::kCpu;
-constexpr auto kNvme = RestingPlace::kNvme;
+constexpr auto kDevice = OffloadDevice::kNone;
+constexpr auto kCpu = OffloadDevice::kCpu;
+constexpr auto kNvme = OffloadDevice::kNvme;
 // Of the optimizer, at which losses follow the gradients' rounding and do not amplify it.
 constexpr double kCalm = 1e-5;
 constexpr testing::ChainOptions kChain = {.hidden = 256, .layers = 6};
 
 struct Case {
-  RestingPlace optimizer = kDevice;
+  OffloadDevice optimizer = kDevice;
   Step step = Step::kCpu;
-  RestingPlace parameters = kDevice;
+  OffloadDevice parameters = kDevice;
   configs::Precision precision = configs::Precision::kFp32;
   int64_t accumulation = 1;
   configs::RecomputeConfig recompute = {};
@@ -46,18 +46,18 @@ struct Trained {
   int64_t collectives = 0;
 };
 
-std::shared_ptr<comm::Mesh> one_rank(bool nccl) {
+std::shared_ptr<comm::DeviceMesh> one_rank(bool nccl) {
   const torch::Device device(torch::kCUDA, 0);
-  if (!nccl) return std::make_shared<comm::Mesh>(device, comm::make_solo_group());
+  if (!nccl) return std::make_shared<comm::DeviceMesh>(device, comm::make_solo_group());
   auto world = comm::load_nccl().make_group(c10::make_intrusive<c10d::HashStore>(), 0, 1,
                                             {.timeout = std::chrono::seconds(60)});
-  comm::Mesh::Meeting meeting;
-  meeting.host = comm::make_device_staged_group(*world, device);
-  return std::make_shared<comm::Mesh>(device, std::move(meeting), std::move(world));
+  comm::DeviceMesh::BootstrapInfo info;
+  info.cpu_group = comm::make_device_staged_group(*world, device);
+  return std::make_shared<comm::DeviceMesh>(device, std::move(info), std::move(world));
 }
 
 Trained train(const Case& c) {
-  const TempFolder folder;
+  const TempFolder directory;
   configs::Config config = chain_config(12 / c.accumulation, c.accumulation, 1);
   config.precision = c.precision;
   config.gradient_clipping = 0.5;
@@ -66,9 +66,9 @@ Trained train(const Case& c) {
   config.zero.sub_group_size_elements = 8192;
   config.zero.offload_optimizer.device = c.optimizer;
   config.zero.offload_optimizer.step = c.step;
-  config.zero.offload_optimizer.nvme_path = folder.path();
+  config.zero.offload_optimizer.nvme_path = directory.path();
   config.zero.offload_param.device = c.parameters;
-  config.zero.offload_param.nvme_path = folder.path();
+  config.zero.offload_param.nvme_path = directory.path();
   config.zero.offload_param.max_in_cpu_elements = 0;
   config.recompute = c.recompute;
   const auto mesh = one_rank(c.nccl);
@@ -150,7 +150,7 @@ TEST_CASE("a rank whose world is a group of NCCL has the bits of a rank alone, i
 TEST_CASE("initial values come from page-locked memory") {
   struct Source final : model::WeightSource {
     void check(const std::string&, const std::vector<int64_t>&) override {}
-    void read(const model::Part&, torch::Tensor out) override {
+    void read(const model::ParamSlice&, torch::Tensor out) override {
       ++reads;
       pinned += out.is_pinned() ? 1 : 0;
       out.fill_(0.5);

@@ -1,5 +1,5 @@
 // Products on the GPU whose sum is wider than their factors.
-#include "model/kernels/product.h"
+#include "model/kernels/matrix_product.h"
 
 #include <doctest/doctest.h>
 #include <torch/torch.h>
@@ -16,7 +16,7 @@ TEST_CASE("products of 16-bit factors are summed into fp32 on the GPU") {
       const torch::Tensor exact =
           at::mm(a.to(torch::kFloat64).t(), b.to(torch::kFloat64)).to(torch::kFloat32);
       torch::Tensor out = torch::full({64, 96}, 3.f, options);
-      REQUIRE(adds_wider(out, a));
+      REQUIRE(accumulates_in_fp32(out, a));
       write_matrix_product(out, a.t(), b);
       CHECK(at::allclose(out, exact, 1e-5, 1e-4));
       add_matrix_product(out, a.t(), b);

@@ -16,15 +16,15 @@
 namespace zeroth::engine {
 namespace {
 
-using configs::RestingPlace;
-using Step = configs::OffloadOptimizerConfig::Step;
+using configs::OffloadDevice;
+using Step = configs::OffloadOptimizerConfig::UpdateDevice;
 
 constexpr testing::ChainOptions kChain = {.hidden = 64, .layers = 4, .frozen = true};
 
 struct Case {
-  RestingPlace optimizer = RestingPlace::kDevice;
+  OffloadDevice optimizer = OffloadDevice::kNone;
   Step step = Step::kCpu;
-  RestingPlace parameters = RestingPlace::kDevice;
+  OffloadDevice parameters = OffloadDevice::kNone;
   configs::Precision precision = configs::Precision::kFp32;
   int64_t memory = 16 << 10;  // of copies: much less than is saved
 };
@@ -32,7 +32,7 @@ struct Case {
 class SlowSink final : public StateSink {
  public:
   explicit SlowSink(SavedRun& to) : sink_(to) {}
-  void begin(const std::vector<StatePiece>& pieces) override { sink_.begin(pieces); }
+  void begin(const std::vector<StateSlice>& pieces) override { sink_.begin(pieces); }
   void write(size_t index, int64_t first, const torch::Tensor& values) override {
     REQUIRE(values.is_cpu());
     std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -50,25 +50,25 @@ struct Trained {
 };
 
 void train(const Case& c, bool saves, Trained& trained) {
-  const TempFolder folder;
+  const TempFolder directory;
   configs::Config config = chain_config(12, 1, 1);
   config.precision = c.precision;
-  config.zero.stage = c.parameters == RestingPlace::kDevice ? 2 : 3;
+  config.zero.stage = c.parameters == OffloadDevice::kNone ? 2 : 3;
   config.zero.sub_group_size_elements = 4096;
   config.zero.offload_optimizer.device = c.optimizer;
   config.zero.offload_optimizer.step = c.step;
-  config.zero.offload_optimizer.nvme_path = folder.path();
+  config.zero.offload_optimizer.nvme_path = directory.path();
   config.zero.offload_param.device = c.parameters;
-  config.zero.offload_param.nvme_path = folder.path();
+  config.zero.offload_param.nvme_path = directory.path();
   config.zero.offload_param.max_in_cpu_elements = 0;
   const torch::Device gpu(torch::kCUDA, 0);
-  const auto mesh = std::make_shared<comm::Mesh>(gpu, comm::make_solo_group());
+  const auto mesh = std::make_shared<comm::DeviceMesh>(gpu, comm::make_solo_group());
   const auto engine = testing::make_engine(testing::make_chain(kChain), config, mesh);
   testing::ChainLoader loader({.accumulation = 1});
   const auto step = [&] { trained.losses.push_back(engine->train_batch(loader).loss); };
   step();
   step();
-  const HeldValues held{engine->plan(), engine->store(), engine->optimizer()};
+  const ShardedState held{engine->plan(), engine->store(), engine->optimizer()};
   if (saves) {
     SavedRun::Sink expected(trained.expected);
     engine->save_states(expected);
@@ -76,13 +76,13 @@ void train(const Case& c, bool saves, Trained& trained) {
     SlowSink sink(trained.seen);
     Snapshot snapshot(
         held, sink, [] {}, memory);
-    engine->optimizer().set_watch(&snapshot);
+    engine->optimizer().set_observer(&snapshot);
     step();
-    snapshot.hand_over();
+    snapshot.copy_remaining();
     step();
-    bring_up_to_date(held);
+    apply_pending_updates(held);
     CHECK_FALSE(snapshot.wait());
-    engine->optimizer().set_watch(nullptr);
+    engine->optimizer().set_observer(nullptr);
   } else {
     step();
     step();
@@ -96,9 +96,9 @@ void train(const Case& c, bool saves, Trained& trained) {
 
 TEST_CASE(
     "a snapshot of a run on the GPU is what it held, and the run has the bits of one without") {
-  constexpr auto kDevice = RestingPlace::kDevice;
-  constexpr auto kCpu = RestingPlace::kCpu;
-  constexpr auto kNvme = RestingPlace::kNvme;
+  constexpr auto kDevice = OffloadDevice::kNone;
+  constexpr auto kCpu = OffloadDevice::kCpu;
+  constexpr auto kNvme = OffloadDevice::kNvme;
   for (const auto precision : {configs::Precision::kFp32, configs::Precision::kBf16}) {
     for (const Case& c :
          {Case{.precision = precision}, Case{.precision = precision, .memory = 1 << 24},

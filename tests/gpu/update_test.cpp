@@ -15,20 +15,20 @@ TEST_CASE("updates on the GPU give the bits of updates on the host") {
   REQUIRE(DeviceRule::runs_on(torch::kCUDA));
   // Not so many under a tool that makes kernels a hundred times slower.
   const bool few = std::getenv("ZEROTH_TEST_FEW") != nullptr;
-  expect_bits_of_host(torch::kCUDA, {0, 1, 7, 1000, few ? 1003 : 100'003});
+  expect_bits_match_cpu(torch::kCUDA, {0, 1, 7, 1000, few ? 1003 : 100'003});
 }
 
 TEST_CASE("stretches that do not decay have the bits of each by itself on the GPU") {
-  for (const OptimizerConfig& config : host_rules()) {
+  for (const OptimizerConfig& config : cpu_rules()) {
     const RuleCase what{config, torch::kBFloat16, torch::kBFloat16};
-    std::vector<Stretch> stretches;
+    std::vector<ParamGroupRange> param_groups;
     for (int64_t begin = 0; begin < 20'000; begin += 500) {
-      stretches.push_back({begin, begin + 500, begin / 500 % 2 == 0});
+      param_groups.push_back({begin, begin + 500, begin / 500 % 2 == 0});
     }
     RuleArrays host(what, 0, 20'000, torch::kCPU), gpu(what, 0, 20'000, torch::kCUDA);
     const Tensor grad = torch::randn({20'000}).to(torch::kBFloat16);
-    host.apply(HostRule(config), grad, 1, stretches);
-    gpu.apply(DeviceRule(config), grad.to(torch::kCUDA), 1, stretches);
+    host.apply(CpuRule(config), grad, 1, param_groups);
+    gpu.apply(DeviceRule(config), grad.to(torch::kCUDA), 1, param_groups);
     const auto expected = host.all(), got = gpu.all();
     for (size_t i = 0; i < expected.size(); ++i) {
       CHECK(torch::equal(got[i].to(torch::kCPU), expected[i]));
@@ -43,7 +43,7 @@ TEST_CASE("what is not finite reaches master, moments and copy on the GPU as on 
   grad[3] = INFINITY;
   grad[20] = -INFINITY;
   grad[40] = NAN;
-  host.apply(HostRule(what.config), grad, 1);
+  host.apply(CpuRule(what.config), grad, 1);
   gpu.apply(DeviceRule(what.config), grad.to(torch::kCUDA), 1);
   const auto expected = host.all(), got = gpu.all();
   for (size_t i = 0; i < expected.size(); ++i) {

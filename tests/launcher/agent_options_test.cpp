@@ -29,7 +29,7 @@ Lookup environment(std::map<std::string, std::string> variables) {
 std::string take_from_file(const std::string& path) {
   AgentOptions options;
   options.secret_file = path;
-  return take_secret(options);
+  return consume_secret(options);
 }
 
 }  // namespace
@@ -74,33 +74,33 @@ TEST_CASE("a secret in a variable is gone from the environment once it is taken"
   ::setenv("ZEROTH_TEST_SECRET", kSecret.c_str(), 1);
   AgentOptions options;
   options.secret_variable = "ZEROTH_TEST_SECRET";
-  CHECK(take_secret(options) == kSecret);
-  CHECK_FALSE(own_variable("ZEROTH_TEST_SECRET"));
-  CHECK_THROWS_WITH_AS(take_secret(options), "--secret-env ZEROTH_TEST_SECRET: it is not set",
+  CHECK(consume_secret(options) == kSecret);
+  CHECK_FALSE(read_variable("ZEROTH_TEST_SECRET"));
+  CHECK_THROWS_WITH_AS(consume_secret(options), "--secret-env ZEROTH_TEST_SECRET: it is not set",
                        Error);
 }
 
 TEST_CASE("a secret's file is removed once it is taken, and refused where others may read it") {
-  const TempFolder folder;
-  const std::string path = folder.path() / "secret";
+  const TempFolder directory;
+  const std::string path = directory.path() / "secret";
   std::ofstream(path) << kSecret << "\nmore\n";
   ::chmod(path.c_str(), 0640);
   CHECK_THROWS_WITH_AS(take_from_file(path),
                        doctest::Contains("others may use it (mode 640), expected 600"), Error);
   CHECK(std::filesystem::exists(path));
   ::chmod(path.c_str(), 0600);
-  const std::string link = folder.path() / "link";
+  const std::string link = directory.path() / "link";
   std::filesystem::create_symlink(path, link);
   CHECK_THROWS_AS(take_from_file(link), Error);
   CHECK(take_from_file(path) == kSecret);
   CHECK_FALSE(std::filesystem::exists(path));
   CHECK_THROWS_WITH_AS(take_from_file(path), doctest::Contains("No such file"), Error);
-  CHECK_THROWS_WITH_AS(take_from_file(folder.path()), doctest::Contains("not a file"), Error);
+  CHECK_THROWS_WITH_AS(take_from_file(directory.path()), doctest::Contains("not a file"), Error);
 }
 
 TEST_CASE("a secret that is too short to be one is refused") {
-  const TempFolder folder;
-  const std::string path = folder.path() / "secret";
+  const TempFolder directory;
+  const std::string path = directory.path() / "secret";
   std::ofstream(path) << "short\n";
   ::chmod(path.c_str(), 0600);
   CHECK_THROWS_WITH_AS(take_from_file(path),

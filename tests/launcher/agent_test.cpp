@@ -8,14 +8,14 @@
 
 #include "launcher/cluster/listener.h"
 #include "launcher/cluster/messages.h"
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 namespace {
 
 using std::chrono::milliseconds;
 
-const Start kStart{6, 8, 3, 4, "::1", 29500, 0, std::nullopt};
+const StartRanks kStart{6, 8, 3, 4, "::1", 29500, 0, std::nullopt};
 
 // A launcher of the test's own, that says what the test wants.
 class TestLauncher {
@@ -68,7 +68,7 @@ class TestLauncher {
     send(kStart);
   }
   void hang_up() { agent_->close(); }
-  Launched& process() { return agent_process_; }
+  LaunchedProcess& process() { return agent_process_; }
 
  private:
   void on_message(const Message& message) {
@@ -80,14 +80,14 @@ class TestLauncher {
   Listener listener_;
   std::shared_ptr<Channel> agent_;
   std::function<void(const Message&)> on_message_;
-  Launched agent_process_;
+  LaunchedProcess agent_process_;
 };
 
 RemoteJob job_of(const std::vector<std::string>& mode) {
   RemoteJob job;
   job.command = {rank_program()};
   job.command.insert(job.command.end(), mode.begin(), mode.end());
-  job.folder = "/";
+  job.working_directory = "/";
   job.slots = {0, 1};
   job.failure_grace = milliseconds(300);
   return job;
@@ -113,10 +113,10 @@ TEST_CASE("an agent says who it is, starts its ranks and tells of their lines an
   CHECK(ready.accelerator == "cpu");
   CHECK(ready.master_port > 0);
   launcher.send(kStart);
-  const Lines lines = launcher.wait_for<Lines>();
+  const OutputLines lines = launcher.wait_for<OutputLines>();
   CHECK(lines.lines.front().rank >= 6);
-  launcher.send(FinishUp{});
-  launcher.wait_for<Finished>();
+  launcher.send(Drain{});
+  launcher.wait_for<Drained>();
   launcher.hang_up();
   const auto result = launcher.process().wait();
   CHECK(result.status == 0);
@@ -138,7 +138,7 @@ TEST_CASE("an agent whose launcher is gone ends its ranks, also stubborn ones, a
 TEST_CASE("an agent whose launcher is silent does the same when its time is over") {
   TestLauncher launcher;  // it never sends a heartbeat
   RemoteJob job = job_of({"sleep"});
-  job.silence = milliseconds(1500);  // an agent has four times the patience
+  job.liveness_timeout = milliseconds(1500);  // an agent has four times the patience
   launcher.start_ranks(job);
   const auto pids = launcher.process().wait_for_pids(2);
   CHECK(launcher.count_heartbeats() > 4 * 4);  // several in the time that a launcher waits for one
@@ -151,7 +151,7 @@ TEST_CASE("an agent whose launcher is silent does the same when its time is over
 TEST_CASE("an agent does not miss a launcher that is stopped, until that goes on") {
   TestLauncher launcher;
   RemoteJob job = job_of({"sleep"});
-  job.silence = milliseconds(750);
+  job.liveness_timeout = milliseconds(750);
   launcher.start_ranks(job);
   launcher.send(Suspend{true});
   std::this_thread::sleep_for(milliseconds(4000));
@@ -165,7 +165,7 @@ TEST_CASE("an agent does not miss a launcher that is stopped, until that goes on
 TEST_CASE("an agent believes no launcher that says what none says") {
   TestLauncher launcher;
   launcher.wait_for<Hello>();
-  launcher.send(Finished{});
+  launcher.send(Drained{});
   const auto result = launcher.process().wait();
   CHECK(result.status == 1);
   CHECK(contains(result.err, "a message that is no launcher's"));
@@ -176,7 +176,7 @@ TEST_CASE("what a host lacks comes at once") {
   launcher.wait_for<Hello>();
   RemoteJob job = job_of({});
   job.command = {"no_such_program"};
-  job.folder = "/no/such/folder";
+  job.working_directory = "/no/such/folder";
   job.env = {{"DEEPSPEED_TIMEOUT", "soon"}};
   launcher.send(job);
   const Problems problems = launcher.wait_for<Problems>();

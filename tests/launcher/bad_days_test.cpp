@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "launcher/run/supervisor.h"
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 #include "tests/support/child_cgroup.h"
 #include "tests/support/fake_system.h"
 
@@ -55,7 +55,7 @@ TEST_CASE("a rank that memory's end kills is told from one that somebody kills")
   CHECK(contains(result.err,
                  "zeroth: rank 1 was killed by SIGKILL (out of memory: the kernel's out-of-memory "
                  "killer ended 1 process of this control group; the group may use 256 MiB; "));
-  Launched job(in_cgroup(group, on_ranks(1, {"sleep"})));
+  LaunchedProcess job(in_cgroup(group, on_ranks(1, {"sleep"})));
   ::kill(job.wait_for_pids(1)[0], SIGKILL);
   CHECK(contains(job.wait().err, "rank 0 was killed by SIGKILL (somebody sent it: "));
 }
@@ -107,7 +107,7 @@ TEST_CASE("a stopped rank, for which another one waited in vain, is named and ki
 }
 
 TEST_CASE("a stopped rank is continued so that it can obey a signal") {
-  Launched job(on_ranks(2, {"finish", "100"}));
+  LaunchedProcess job(on_ranks(2, {"finish", "100"}));
   const std::vector<pid_t> pids = job.wait_for_pids(2);
   ::kill(pids[0], SIGSTOP);
   job.signal(SIGTERM);
@@ -120,7 +120,7 @@ TEST_CASE("a stopped rank is continued so that it can obey a signal") {
 TEST_CASE("ranks that take their time to save after SIGTERM or SIGINT get it") {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     CAPTURE(signal);
-    Launched job(on_ranks(2, {"finish", "4000"}));
+    LaunchedProcess job(on_ranks(2, {"finish", "4000"}));
     job.wait_for_pids(2);
     job.signal(signal);
     const auto result = job.wait();
@@ -140,7 +140,7 @@ TEST_CASE("a signal that comes twice at once, as timeout(1) sends it, is one sig
   bool told = false;
   for (int attempt = 0; !told; ++attempt) {
     REQUIRE(attempt < 20);
-    Launched job(on_ranks(1, {"finish", "500"}));
+    LaunchedProcess job(on_ranks(1, {"finish", "500"}));
     job.wait_for_pids(1);
     job.signal(SIGTERM);
     std::this_thread::sleep_for(milliseconds(20));
@@ -155,7 +155,7 @@ TEST_CASE("a signal that comes twice at once, as timeout(1) sends it, is one sig
 TEST_CASE("--grace ends ranks that do not finish") {
   Words words = on_ranks(2, {"stubborn"});
   words.insert(words.begin(), "--grace=1");
-  Launched job(words);
+  LaunchedProcess job(words);
   const std::vector<pid_t> pids = job.wait_for_pids(2);
   job.signal(SIGTERM);
   const auto result = job.wait();
@@ -170,7 +170,7 @@ TEST_CASE("a rank that fails while it finishes is named, and nobody waits long f
   const std::string script = "exec " + rank_program() +
                              " $([ $RANK = 1 ] && echo fail-late || "
                              "echo finish 60000)";
-  Launched job({"--num_gpus=2", "/bin/sh", "-c", script});
+  LaunchedProcess job({"--num_gpus=2", "/bin/sh", "-c", script});
   const std::vector<pid_t> pids = job.wait_for_pids(2);
   job.signal(SIGTERM);
   const auto result = job.wait();
@@ -181,7 +181,7 @@ TEST_CASE("a rank that fails while it finishes is named, and nobody waits long f
 }
 
 TEST_CASE("what a rank started dies with the job, in whatever session: the rank is killed") {
-  Launched job(on_ranks(1, {"brood", "sleep"}));
+  LaunchedProcess job(on_ranks(1, {"brood", "sleep"}));
   const std::vector<pid_t> pids = job.wait_for_pids(kBrood);
   const pid_t rank = *std::min_element(pids.begin(), pids.end());
   ::kill(rank, SIGKILL);
@@ -192,7 +192,7 @@ TEST_CASE("what a rank started dies with the job, in whatever session: the rank 
 TEST_CASE("what a rank started dies with the job: the rank ends well, or badly") {
   for (const char* code : {"0", "3"}) {
     CAPTURE(code);
-    Launched job(on_ranks(1, {"brood", "exit", code}));
+    LaunchedProcess job(on_ranks(1, {"brood", "exit", code}));
     const std::vector<pid_t> pids = job.wait_for_pids(kBrood - 1);
     CHECK(job.wait().status == std::stoi(code));
     CHECK(none_alive(pids));
@@ -200,7 +200,7 @@ TEST_CASE("what a rank started dies with the job: the rank ends well, or badly")
 }
 
 TEST_CASE("what a rank started dies with the job: the launcher gets SIGTERM") {
-  Launched job(on_ranks(2, {"brood", "sleep"}));
+  LaunchedProcess job(on_ranks(2, {"brood", "sleep"}));
   const std::vector<pid_t> pids = job.wait_for_pids(2 * kBrood);
   job.signal(SIGTERM);
   CHECK(job.wait().status == 143);
@@ -208,7 +208,7 @@ TEST_CASE("what a rank started dies with the job: the launcher gets SIGTERM") {
 }
 
 TEST_CASE("what a rank started dies with the job: the launcher gets SIGKILL") {
-  Launched job(on_ranks(2, {"brood", "sleep"}));
+  LaunchedProcess job(on_ranks(2, {"brood", "sleep"}));
   const std::vector<pid_t> pids = job.wait_for_pids(2 * kBrood);
   job.signal(SIGKILL);
   CHECK(job.wait().status == -SIGKILL);
@@ -219,7 +219,7 @@ TEST_CASE("what a rank started in its own group dies with the rank, while others
   const std::string script = "[ $RANK = 1 ] && exec " + rank_program() + " sleep; " +
                              rank_program() +
                              " sleep & until [ $(ls $PID_DIR | wc -l) = 2 ]; do sleep 0.05; done";
-  Launched job({"--num_gpus=2", "/bin/sh", "-c", script});
+  LaunchedProcess job({"--num_gpus=2", "/bin/sh", "-c", script});
   const std::vector<pid_t> pids = job.wait_for_pids(2);
   CHECK(eventually([&] { return std::count_if(pids.begin(), pids.end(), is_alive) == 1; }));
   job.signal(SIGTERM);

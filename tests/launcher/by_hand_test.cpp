@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -18,20 +18,20 @@ Words sorted(Words lines) {
 
 class Hosts {
  public:
-  Hosts() { folder_.write("hosts", "127.0.0.1 slots=2\nlocalhost slots=1\n"); }
+  Hosts() { directory_.write("hosts", "127.0.0.1 slots=2\nlocalhost slots=1\n"); }
 
   // `zeroth` as it is typed on one of them.
   Words command(const std::string& node_rank, const Words& program) const {
-    Words words = {"-H",      folder_ / "hosts", "--no_ssh",  "--node_rank",
-                   node_rank, "--master_addr",   "127.0.0.1", "--master_port=23471"};
+    Words words = {"-H",      directory_ / "hosts", "--no_ssh",  "--node_rank",
+                   node_rank, "--master_addr",      "127.0.0.1", "--master_port=23471"};
     words.insert(words.end(), program.begin(), program.end());
     return words;
   }
 
-  std::string path() const { return folder_ / "hosts"; }
+  std::string path() const { return directory_ / "hosts"; }
 
  private:
-  TempFolder folder_;
+  TempFolder directory_;
 };
 
 }  // namespace
@@ -42,8 +42,8 @@ TEST_CASE("each host's zeroth starts its own ranks of all") {
       rank_program(), "env",         "WORLD_SIZE",  "LOCAL_RANK",     "LOCAL_SIZE",    "CROSS_RANK",
       "CROSS_SIZE",   "MASTER_ADDR", "MASTER_PORT", "ZEROTH_MEETING", "ZEROTH_SECRET", "RANK"};
   const Environment secret = {{"ZEROTH_SECRET", "of this user, as long"}};
-  Launched first(hosts.command("0", program), secret);
-  Launched second(hosts.command("1", program), secret);
+  LaunchedProcess first(hosts.command("0", program), secret);
+  LaunchedProcess second(hosts.command("1", program), secret);
   const auto lines = [](int rank, int local, int size, int host) {
     Words expected;
     for (const std::string& line :
@@ -69,15 +69,15 @@ TEST_CASE("each host's zeroth starts its own ranks of all") {
 
 TEST_CASE("a rank that fails is named by its number among all, and its log too") {
   const Hosts hosts;
-  const TempFolder folder;
-  Words command = {"--enable_each_rank_log", folder.path()};
+  const TempFolder directory;
+  Words command = {"--enable_each_rank_log", directory.path()};
   for (const std::string& word : hosts.command("1", {rank_program(), "exit", "7"}))
     command.push_back(word);
   const auto result = run_zeroth(command);
   CHECK(result.status == 7);
   CHECK(result.err.find("rank 2 ended with exit code 7") != std::string::npos);
-  REQUIRE(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
-  const auto log = std::filesystem::directory_iterator(folder.path())->path();
+  REQUIRE(std::distance(std::filesystem::directory_iterator(directory.path()), {}) == 1);
+  const auto log = std::filesystem::directory_iterator(directory.path())->path();
   CHECK(log.filename().string().ends_with("_rank2.log"));
   CHECK(read_text(log) == "leaving\n");
 }
@@ -113,9 +113,9 @@ TEST_CASE("what is missing is named with its flag") {
 }
 
 TEST_CASE("a hostfile with this machine alone runs as without one, on its slots") {
-  const TempFolder folder;
+  const TempFolder directory;
   for (const char* host : {"localhost", "127.0.0.1"}) {
-    const std::string file = folder.write("hosts", std::string(host) + " slots=2\n");
+    const std::string file = directory.write("hosts", std::string(host) + " slots=2\n");
     const auto result = run_zeroth({"-H", file, rank_program(), "env", "WORLD_SIZE"});
     CHECK(result.status == 0);
     CHECK(sorted(lines_of(result.out)) == Words{"[0] WORLD_SIZE=2", "[1] WORLD_SIZE=2"});

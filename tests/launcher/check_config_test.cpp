@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -27,8 +27,8 @@ std::string line_of(const std::string& text, const std::string& key) {
   return "";
 }
 
-std::string write(const TempFolder& folder, const std::string& text) {
-  const std::string file = folder.path() / "ds_config.json";
+std::string write(const TempFolder& directory, const std::string& text) {
+  const std::string file = directory.path() / "ds_config.json";
   std::ofstream(file) << text;
   return file;
 }
@@ -36,8 +36,8 @@ std::string write(const TempFolder& folder, const std::string& text) {
 }  // namespace
 
 TEST_CASE("check-config tells the state and value of every key and starts nothing") {
-  const TempFolder folder;
-  const std::string file = write(folder, R"({"train_batch_size": 8, // a comment
+  const TempFolder directory;
+  const std::string file = write(directory, R"({"train_batch_size": 8, // a comment
       "zero_optimization": {"stage": 2, "round_robin_gradients": true}, "bfloat16": {"enabled": true}})");
   const auto result = run_zeroth({"check-config", file});
   CHECK(result.status == 0);
@@ -54,8 +54,8 @@ TEST_CASE("check-config tells the state and value of every key and starts nothin
 }
 
 TEST_CASE("a file that a run would refuse ends check-config with 2, and every reason") {
-  const TempFolder folder;
-  const std::string file = write(folder, R"({"gradient_clipp1ng": 1, "sparse_gradients": true,
+  const TempFolder directory;
+  const std::string file = write(directory, R"({"gradient_clipp1ng": 1, "sparse_gradients": true,
       "zero_optimization": {"stage": 4}})");
   const auto result = run_zeroth({"check-config", file});
   CHECK(result.status == 2);
@@ -67,7 +67,7 @@ TEST_CASE("a file that a run would refuse ends check-config with 2, and every re
 }
 
 TEST_CASE("check-config tells what is offloaded, what that leaves idle, and what cannot be") {
-  const TempFolder folder;
+  const TempFolder directory;
   const auto good =
       run_zeroth({"check-config", std::string(ZEROTH_SOURCE_DIR) +
                                       "/tests/configs/fixtures/deepspeed_zero3_offload.json"});
@@ -78,7 +78,8 @@ TEST_CASE("check-config tells what is offloaded, what that leaves idle, and what
         "zero_optimization.offload_optimizer.pipeline_read honoured true default");
   CHECK(contains(good.out, "aio has no effect: neither "));
   CHECK(good.out.ends_with("The file is accepted.\n"));
-  const auto bad = run_zeroth({"check-config", write(folder, R"({"zero_optimization": {"stage": 2,
+  const auto bad =
+      run_zeroth({"check-config", write(directory, R"({"zero_optimization": {"stage": 2,
       "offload_optimizer": {"device": "nvme"}, "offload_param": {"device": "cpu"}}})")});
   CHECK(bad.status == 2);
   CHECK(line_of(bad.out, "zero_optimization.offload_optimizer.device") ==
@@ -90,8 +91,8 @@ TEST_CASE("check-config tells what is offloaded, what that leaves idle, and what
 }
 
 TEST_CASE("check-config takes what a run would need to accept a file, or to refuse it") {
-  const TempFolder folder;
-  const std::string file = write(folder, R"({"log": 1, "optimizer": {"type": "OneBitLamb"}})");
+  const TempFolder directory;
+  const std::string file = write(directory, R"({"log": 1, "optimizer": {"type": "OneBitLamb"}})");
   const ConfigCheck refused = check_config({file});
   CHECK(refused.status == 2);
   CHECK(contains(refused.text, "--accept-uncompressed runs it without that"));
@@ -111,8 +112,8 @@ TEST_CASE("check-config reads base64, and holds the batch against --ranks") {
 }
 
 TEST_CASE("check-config takes as many ranks as a file splits layers over, and says so") {
-  const TempFolder folder;
-  const std::string file = write(folder, R"({"tensor_parallel": {"autotp_size": 2}})");
+  const TempFolder directory;
+  const std::string file = write(directory, R"({"tensor_parallel": {"autotp_size": 2}})");
   const ConfigCheck two = check_config({file});
   CHECK(two.status == 0);
   CHECK(contains(two.text, "checked for 2 ranks, data 1 x tensor 2"));
@@ -123,14 +124,14 @@ TEST_CASE("check-config takes as many ranks as a file splits layers over, and sa
 }
 
 TEST_CASE("check-config shows control bytes of keys and values") {
-  const TempFolder folder;
+  const TempFolder directory;
   const std::string text = "{\"\\u001b[2J\": 1, \"optimizer\": {\"type\": \"\\u009b\\n\"}}";
-  const auto result = run_zeroth({"check-config", write(folder, text)});
+  const auto result = run_zeroth({"check-config", write(directory, text)});
   CHECK(result.status == 2);
   CHECK(contains(result.out, "\\u001b[2J"));
   CHECK(contains(result.out, "\\u009b"));
   CHECK(result.out.find_first_of("\x1b\x9b") == std::string::npos);
-  const auto unread = run_zeroth({"check-config", write(folder, "{\"\x1b[2J\": 1}")});
+  const auto unread = run_zeroth({"check-config", write(directory, "{\"\x1b[2J\": 1}")});
   CHECK(contains(unread.err, "ds_config.json:1:3: not JSON: a control byte"));
   CHECK(unread.err.find('\x1b') == std::string::npos);
 }
@@ -148,8 +149,8 @@ TEST_CASE("what check-config cannot understand or read is a usage error") {
   CHECK_THROWS_WITH_AS(check_config({"/no/such.json"}),
                        "/no/such.json: no such configuration file, and not base64 of one",
                        UsageError);
-  const TempFolder folder;
-  const auto broken = run_zeroth({"check-config", write(folder, "{\"a\": }")});
+  const TempFolder directory;
+  const auto broken = run_zeroth({"check-config", write(directory, "{\"a\": }")});
   CHECK(broken.status == 2);
   CHECK(contains(broken.err, "ds_config.json:1:7: a: "));
   CHECK(check_config({"--help"}).status == 0);

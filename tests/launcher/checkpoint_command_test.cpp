@@ -11,9 +11,9 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/output_lock.h"
-#include "checkpoint/real_disk.h"
+#include "checkpoint/posix_file_system.h"
 #include "tests/checkpoint/small_run.h"
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -30,14 +30,14 @@ bool contains(const std::string& text, const std::string& part) {
 class Output {
  public:
   Output() {
-    checkpoint::OneRank one;
-    checkpoint::Saver saver(checkpoint::RealDisk::make(checkpoints()), one,
+    checkpoint::SingleRankGroup one;
+    checkpoint::Saver saver(checkpoint::PosixFileSystem::make(checkpoints()), one,
                             {.run_id = "run-1", .keep = 0});
     for (const int64_t step : {4, 8, 12}) save(saver, one, step, step);
   }
 
-  std::string path() const { return folder_ / "out"; }
-  std::string checkpoints() const { return folder_ / "out/checkpoints"; }
+  std::string path() const { return directory_ / "out"; }
+  std::string checkpoints() const { return directory_ / "out/checkpoints"; }
   std::string pieces(int64_t step) const {
     return checkpoints() + "/step-" + std::to_string(step) + "/zeroth/pieces-00000.safetensors";
   }
@@ -50,7 +50,7 @@ class Output {
   Words steps() const {
     Words names;
     for (const auto& entry : fs::directory_iterator(checkpoints())) {
-      if (checkpoint::step_of(entry.path().filename().string()))
+      if (checkpoint::parse_step(entry.path().filename().string()))
         names.push_back(entry.path().filename());
     }
     std::sort(names.begin(), names.end());
@@ -58,7 +58,7 @@ class Output {
   }
 
  private:
-  TempFolder folder_;
+  TempFolder directory_;
 };
 
 std::string refused(const Words& words) {
@@ -188,12 +188,12 @@ TEST_CASE("prune removes nothing while a run holds the output, and says which ru
 }
 
 TEST_CASE("an output of models without states is told as such, and never pruned") {
-  const TempFolder folder;
+  const TempFolder directory;
   for (const char* const name : {"step-4", "step-8", "checkpoint-12"}) {
-    fs::create_directory(folder / name);
-    folder.write(std::string(name) + "/config.json", "{}");
+    fs::create_directory(directory / name);
+    directory.write(std::string(name) + "/config.json", "{}");
   }
-  const auto answer = checkpoint_command({"list", folder.path()});
+  const auto answer = checkpoint_command({"list", directory.path()});
   CHECK(answer.status == 0);
   const auto lines = lines_of(answer.text);
   REQUIRE(lines.size() == 5);
@@ -201,27 +201,28 @@ TEST_CASE("an output of models without states is told as such, and never pruned"
   CHECK(lines[1].ends_with("s  weights without states, from which no run goes on"));
   CHECK(lines[4] == "  checkpoint-12");
   CHECK(message_of<Error>([&] {
-          (void)checkpoint_command({"prune", folder.path(), "--damaged"});
+          (void)checkpoint_command({"prune", directory.path(), "--damaged"});
         }).ends_with("holds no complete checkpoint: nothing is removed"));
-  checkpoint::OneRank one;
-  checkpoint::Saver saver(checkpoint::RealDisk::make(folder.path()), one, {.run_id = "run"});
+  checkpoint::SingleRankGroup one;
+  checkpoint::Saver saver(checkpoint::PosixFileSystem::make(directory.path()), one,
+                          {.run_id = "run"});
   save(saver, one, 16, 1);
-  CHECK(checkpoint_command({"prune", folder.path(), "--damaged"}).text == "nothing to remove\n");
-  CHECK(fs::exists(folder / "step-4/config.json"));
+  CHECK(checkpoint_command({"prune", directory.path(), "--damaged"}).text == "nothing to remove\n");
+  CHECK(fs::exists(directory / "step-4/config.json"));
 }
 
 TEST_CASE("a folder that is no output has no checkpoints, whatever its files are called") {
-  const TempFolder folder;
+  const TempFolder directory;
   for (const char* const file : {"changed.ckpt", "step-9", "zero_to_fp32.py", "iter_notes",
                                  "global_step.txt", "pytorch_model_fsdp_notes"}) {
-    folder.write(file, "x");
+    directory.write(file, "x");
   }
   for (const char* const name : {"step-5", "step-7", "a.ckpt", "iter_old", "global_steps"}) {
-    fs::create_directory(folder / name);
+    fs::create_directory(directory / name);
   }
-  folder.write("step-7/notes.txt", "mine");
-  fs::create_directories(folder / "checkpoint-4/global_step4");
-  const auto answer = checkpoint_command({"list", folder.path()});
+  directory.write("step-7/notes.txt", "mine");
+  fs::create_directories(directory / "checkpoint-4/global_step4");
+  const auto answer = checkpoint_command({"list", directory.path()});
   CHECK(answer.status == 0);
   const std::string skipped =
       "skipped step-5: no checkpoint, as it has no zeroth/manifest.json\n"
@@ -229,24 +230,25 @@ TEST_CASE("a folder that is no output has no checkpoints, whatever its files are
       "skipped a.ckpt: no checkpoint, as it has no zeroth/manifest.json\n"
       "skipped changed.ckpt: no checkpoint, as it has no zeroth/manifest.json\n"
       "skipped checkpoint-4: no checkpoint, as it is of DeepSpeed (global_step4 is in it)\n";
-  CHECK(answer.text == folder.path().string() + "\n  no checkpoints\n" + skipped);
+  CHECK(answer.text == directory.path().string() + "\n  no checkpoints\n" + skipped);
   for (const char* const verb : {"show", "verify"}) {
     CHECK(message_of<Error>([&] {
-            (void)checkpoint_command({verb, folder.path()});
-          }) == folder.path().string() + " holds no checkpoints");
+            (void)checkpoint_command({verb, directory.path()});
+          }) == directory.path().string() + " holds no checkpoints");
   }
-  checkpoint::OneRank one;
-  checkpoint::Saver saver(checkpoint::RealDisk::make(folder.path()), one, {.run_id = "run"});
+  checkpoint::SingleRankGroup one;
+  checkpoint::Saver saver(checkpoint::PosixFileSystem::make(directory.path()), one,
+                          {.run_id = "run"});
   save(saver, one, 16, 1);
-  const auto verified = checkpoint_command({"verify", folder.path()});
+  const auto verified = checkpoint_command({"verify", directory.path()});
   CHECK(verified.status == 0);
   CHECK(verified.text.starts_with("step-16: good"));
   CHECK(verified.text.ends_with(skipped));
-  CHECK(checkpoint_command({"prune", folder.path(), "--damaged"}).text == "nothing to remove\n");
-  CHECK(fs::exists(folder / "step-7/notes.txt"));
-  fs::create_directories(folder / "step-8/zeroth");  // what a copy that was broken off leaves
-  CHECK(checkpoint_command({"list", folder.path()}).status == 1);
-  CHECK(checkpoint_command({"prune", folder.path(), "--damaged"}).text == "removed step-8\n");
+  CHECK(checkpoint_command({"prune", directory.path(), "--damaged"}).text == "nothing to remove\n");
+  CHECK(fs::exists(directory / "step-7/notes.txt"));
+  fs::create_directories(directory / "step-8/zeroth");  // what a copy that was broken off leaves
+  CHECK(checkpoint_command({"list", directory.path()}).status == 1);
+  CHECK(checkpoint_command({"prune", directory.path(), "--damaged"}).text == "removed step-8\n");
 }
 
 TEST_CASE("what cannot be meant is refused") {
@@ -275,37 +277,37 @@ TEST_CASE("what cannot be meant is refused") {
 }
 
 TEST_CASE("best_checkpoint_gone: prune keeps the run's best model, and says so") {
-  const TempFolder folder;
-  checkpoint::OneRank one;
-  checkpoint::Saver saver(checkpoint::RealDisk::make(folder / "out/checkpoints"), one,
+  const TempFolder directory;
+  checkpoint::SingleRankGroup one;
+  checkpoint::Saver saver(checkpoint::PosixFileSystem::make(directory / "out/checkpoints"), one,
                           {.run_id = "run-1", .keep = 0});
   for (const int64_t step : {2, 4, 6, 8}) {
     checkpoint::Save save = saver.begin(step, 1000);
-    checkpoint::PieceFile file =
-        save.piece_file({checkpoint::Piece::whole("w", "master", "F32", {1})});
+    checkpoint::ChunkFile file =
+        save.chunk_file({checkpoint::TensorChunk::full("w", "master", "F32", {1})});
     const float value = 1;
     file.write(0, std::as_bytes(std::span(&value, 1)));
-    checkpoint::Contribution mine;
-    mine.files.push_back(file.finish(save.piece_file_name()));
+    checkpoint::RankManifest mine;
+    mine.files.push_back(file.finish(save.chunk_file_name()));
     checkpoint::Manifest facts;
     facts.counters[std::string(checkpoint::kBestCounter)] = std::min<int64_t>(step, 4);
     save.commit(mine, facts);
   }
-  const std::string out = folder / "out";
+  const std::string out = directory / "out";
   CHECK(checkpoint_command({"prune", out, "--dry-run"}).text ==
         "would remove step-2\nkept step-4: it holds the best model of the run\n");
   CHECK(checkpoint_command({"prune", out}).text ==
         "removed step-2\nkept step-4: it holds the best model of the run\n");
   CHECK(checkpoint_command({"prune", out, "--keep", "3"}).text == "nothing to remove\n");
-  CHECK(fs::exists(folder / "out/checkpoints/step-4"));
+  CHECK(fs::exists(directory / "out/checkpoints/step-4"));
 }
 
 TEST_CASE("verify_beside_run: what a run removes meanwhile is no fault") {
   const Output output;
   std::atomic<bool> ends = false;
   std::jthread run([&] {
-    checkpoint::OneRank one;
-    checkpoint::Saver saver(checkpoint::RealDisk::make(output.checkpoints()), one,
+    checkpoint::SingleRankGroup one;
+    checkpoint::Saver saver(checkpoint::PosixFileSystem::make(output.checkpoints()), one,
                             {.run_id = "run-2", .keep = 1});
     for (int64_t step = 13; !ends; ++step) save(saver, one, step, step);
   });
@@ -322,17 +324,17 @@ TEST_CASE("verify_beside_run: what a run removes meanwhile is no fault") {
 }
 
 TEST_CASE("trainers_own_checkpoint: each verb calls another program's checkpoint by its name") {
-  const TempFolder folder;
-  folder.write("optimizer.pt", "x");
-  const std::string said =
-      folder.path().string() + " is a checkpoint of Hugging Face's Trainer (optimizer.pt is in it)";
-  CHECK(contains(checkpoint_command({"list", folder.path()}).text, said));
+  const TempFolder directory;
+  directory.write("optimizer.pt", "x");
+  const std::string said = directory.path().string() +
+                           " is a checkpoint of Hugging Face's Trainer (optimizer.pt is in it)";
+  CHECK(contains(checkpoint_command({"list", directory.path()}).text, said));
   for (const char* const verb : {"show", "verify"}) {
     CHECK(message_of<Error>([&] {
-            (void)checkpoint_command({verb, folder.path()});
+            (void)checkpoint_command({verb, directory.path()});
           }).starts_with(said));
   }
-  CHECK(contains(run_zeroth({"export", folder.path(), folder / "hf"}).err, said));
+  CHECK(contains(run_zeroth({"export", directory.path(), directory / "hf"}).err, said));
 }
 
 TEST_CASE("show_written: an empty path, or a time beyond all calendars, is told in our words") {
@@ -349,7 +351,7 @@ TEST_CASE("show_written: an empty path, or a time beyond all calendars, is told 
   const size_t at = text.find("\"written\": ") + 11;
   text.replace(at, text.find(',', at) - at, "4611686018427387903");
   text.resize(text.size() - 25);
-  write_text(manifest, text + "  \"crc32c\": \"" + crc_text(crc32c(text)) + "\"\n}\n");
+  write_text(manifest, text + "  \"crc32c\": \"" + format_crc(crc32c(text)) + "\"\n}\n");
   const auto shown = run_zeroth({"checkpoint", "show", output.checkpoints() + "/step-12"});
   CHECK(shown.status == 1);
   CHECK_MESSAGE(contains(shown.err, "step-12/zeroth/manifest.json: written is 4611686018427387903"),

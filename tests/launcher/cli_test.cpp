@@ -57,7 +57,7 @@ TEST_CASE("every other flag reaches its field") {
   CHECK(end.timeout_seconds == 90);
   CHECK(end.grace_seconds == 7);
   CHECK(end.save_pid);
-  CHECK(end.rank_log_folder == "logs");
+  CHECK(end.rank_log_directory == "logs");
 }
 
 TEST_CASE("how much the launcher says is DeepSpeed's choice of levels") {

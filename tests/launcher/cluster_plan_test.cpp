@@ -56,8 +56,8 @@ TEST_CASE("a single host is reached by an agent, unless it is this machine") {
   const Placement local = place({}, here);
   CHECK_FALSE(local.cluster);
   CHECK(local.slots == std::vector<int>{0, 1});
-  CHECK(local.part.num_hosts == 1);
-  CHECK(local.part.world_size == 2);
+  CHECK(local.node_ranks.num_nodes == 1);
+  CHECK(local.node_ranks.world_size == 2);
   CHECK(local.notes.empty());
   CHECK(place({"--include", "here:1"}, here).slots == std::vector<int>{1});
   CHECK(place({"--include", "here"}, {{"here", 1, 1}, {"there", 1, 2}}).slots ==
@@ -90,12 +90,12 @@ TEST_CASE("with --no_ssh this machine has the ranks of its host among all") {
     return place({"--no_ssh", "--master_addr=10.0.0.1", "--node_rank", rank});
   };
   CHECK_FALSE(part("1").cluster);
-  CHECK(part("0").part.first_rank == 0);
-  CHECK(part("1").part.first_rank == 2);
-  CHECK(part("1").part.host == 1);
-  CHECK(part("2").part.first_rank == 3);
-  CHECK(part("2").part.num_hosts == 3);
-  CHECK(part("2").part.world_size == 6);
+  CHECK(part("0").node_ranks.first_rank == 0);
+  CHECK(part("1").node_ranks.first_rank == 2);
+  CHECK(part("1").node_ranks.node_rank == 1);
+  CHECK(part("2").node_ranks.first_rank == 3);
+  CHECK(part("2").node_ranks.num_nodes == 3);
+  CHECK(part("2").node_ranks.world_size == 6);
   CHECK(part("2").slots == std::vector<int>{0, 1, 2});
   CHECK(place({"--no_ssh", "--master_addr=a", "--node_rank=0", "--ssh_port=22"}).notes ==
         Words{"--ssh_port changes nothing: with --no_ssh no host is reached"});
@@ -121,15 +121,15 @@ TEST_CASE("without a hostfile hosts by hand have equally many ranks") {
       place({"--no_ssh", "--num_nodes=3", "--node_rank=2", "--master_addr=a"}, {});
   CHECK_FALSE(placement.cluster);
   CHECK(placement.slots.empty());
-  CHECK(placement.starter.empty());
-  const HostPart part = with_ranks(placement.part, 4);
-  CHECK(part.host == 2);
-  CHECK(part.num_hosts == 3);
+  CHECK(placement.scheduler.empty());
+  const NodeRanks part = with_num_ranks(placement.node_ranks, 4);
+  CHECK(part.node_rank == 2);
+  CHECK(part.num_nodes == 3);
   CHECK(part.first_rank == 8);
   CHECK(part.world_size == 12);
-  CHECK(with_ranks(part, 5).world_size == 12);
-  CHECK(with_ranks({}, 4).world_size == 4);
-  CHECK_THROWS_AS(with_ranks({.host = 0, .num_hosts = 65'536}, 65'536), UsageError);
+  CHECK(with_num_ranks(part, 5).world_size == 12);
+  CHECK(with_num_ranks({}, 4).world_size == 4);
+  CHECK_THROWS_AS(with_num_ranks({.node_rank = 0, .num_nodes = 65'536}, 65'536), UsageError);
   CHECK(error_of({"--no_ssh", "--num_nodes=3", "--master_addr=a"}, {}) ==
         "--no_ssh needs --node_rank: nobody else can tell which of the 3 hosts this machine is (0 "
         "to 2)");
@@ -147,28 +147,28 @@ TEST_CASE("a zeroth that was started on each node has the ranks of its node") {
                          {"PET_NPROC_PER_NODE", "2"}};
   const auto in_pod = [&](const Words& flags, const std::vector<HostEntry>& hostfile,
                           const Variables& more = {}) {
-    return place(flags, hostfile, true, merged_variables(pod, more));
+    return place(flags, hostfile, true, merge_variables(pod, more));
   };
   const auto error_in_pod = [&](const Words& flags, const std::vector<HostEntry>& hostfile,
                                 const Variables& more = {}) {
     return message_of<UsageError>([&] { in_pod(flags, hostfile, more); });
   };
   const Placement alike = in_pod({"--num_nodes=3", "--ssh_port=22"}, {});
-  CHECK(alike.starter == "Kubeflow");
+  CHECK(alike.scheduler == "Kubeflow");
   CHECK(alike.master_addr == "m");
   CHECK(alike.master_port == 4000);
   CHECK(alike.num_ranks == 2);
-  CHECK(with_ranks(alike.part, 2).first_rank == 2);
-  CHECK(with_ranks(alike.part, 2).world_size == 6);
+  CHECK(with_num_ranks(alike.node_ranks, 2).first_rank == 2);
+  CHECK(with_num_ranks(alike.node_ranks, 2).world_size == 6);
   CHECK(alike.notes ==
         Words{"--ssh_port changes nothing: Kubeflow has started zeroth on each node"});
-  CHECK(in_pod({"--node_rank=2"}, {}).part.host == 2);
+  CHECK(in_pod({"--node_rank=2"}, {}).node_ranks.node_rank == 2);
   const Placement unequal = in_pod({}, kThree);
   CHECK_FALSE(unequal.cluster);
   CHECK(unequal.slots == std::vector<int>{0});
-  CHECK(unequal.part.first_rank == 2);
-  CHECK(unequal.part.world_size == 6);
-  CHECK(in_pod({"--no_ssh"}, {}).starter.empty());
+  CHECK(unequal.node_ranks.first_rank == 2);
+  CHECK(unequal.node_ranks.world_size == 6);
+  CHECK(in_pod({"--no_ssh"}, {}).scheduler.empty());
   CHECK(in_pod({}, {}, {{"PET_NNODES", "1"}, {"PET_NODE_RANK", "0"}}).num_ranks == 2);
   CHECK(error_in_pod({"--num_nodes=2"}, {}) ==
         "--num_nodes 2: Kubeflow has started zeroth on 3 nodes");
@@ -180,7 +180,7 @@ TEST_CASE("a zeroth that was started on each node has the ranks of its node") {
   CHECK(error_in_pod({"--force_multi"}, {}).starts_with("--force_multi: Kubeflow has started"));
   CHECK(error_in_pod({}, {}, {{"PET_MASTER_ADDR", ""}})
             .find("--master_addr, or environment variable MASTER_ADDR") != std::string::npos);
-  CHECK(in_pod({"--master_addr=a"}, {}, {{"PET_MASTER_ADDR", ""}}).part.num_hosts == 3);
+  CHECK(in_pod({"--master_addr=a"}, {}, {{"PET_MASTER_ADDR", ""}}).node_ranks.num_nodes == 3);
 }
 
 TEST_CASE("flags that mean nothing to agents are noted") {
@@ -192,8 +192,8 @@ TEST_CASE("flags that mean nothing to agents are noted") {
 
 TEST_CASE("the flags reach the commands of agents") {
   Placement placement = place({"--launcher=ssh", "--ssh_port=2222", "--launcher_args=-v"});
-  const AgentRequest request =
-      agent_request(parse_command_line({"--ssh_port=2222", "prog"}), *placement.cluster);
+  const AgentLaunchRequest request =
+      make_agent_request(parse_command_line({"--ssh_port=2222", "prog"}), *placement.cluster);
   CHECK(request.ssh_port == 2222);
   CHECK(request.launcher_args == Words{"-v"});
   CHECK(request.hosts.size() == 3);
@@ -203,9 +203,9 @@ TEST_CASE("the hosts of an elastic run are reached by an ssh each") {
   const Placement placement = place({"--elastic=2:4"});
   REQUIRE(placement.cluster);
   CHECK(placement.cluster->backend == &find_backend("ssh"));
-  CHECK(placement.cluster->elastic == HostRange{2, 4});
-  CHECK(placement.cluster->reads_hostfile);
-  CHECK(place({"--elastic_training"}).cluster->elastic == HostRange{1, 3});
+  CHECK(placement.cluster->elastic == NodeRange{2, 4});
+  CHECK(placement.cluster->watches_hostfile);
+  CHECK(place({"--elastic_training"}).cluster->elastic == NodeRange{1, 3});
   CHECK(place({"--elastic=1:2"}, {{"here", 2, 1}}).cluster);
   for (const char* backend : {"pdsh", "openmpi", "mpich", "impi", "slurm"}) {
     CAPTURE(backend);
@@ -218,9 +218,9 @@ TEST_CASE("the hosts of an elastic run are reached by an ssh each") {
 
 TEST_CASE("restarts alone keep the hosts, and on one machine need no agent") {
   const Placement placement = place({"--max-restarts=2"});
-  CHECK(placement.cluster->elastic == HostRange{3, 3});
+  CHECK(placement.cluster->elastic == NodeRange{3, 3});
   CHECK(placement.cluster->backend == &find_backend("ssh"));
-  CHECK_FALSE(placement.cluster->reads_hostfile);
+  CHECK_FALSE(placement.cluster->watches_hostfile);
   CHECK_FALSE(place({"--max-restarts=2"}, {}).cluster);
   CHECK_FALSE(place({"--max-restarts=2"}, {{"here", 2, 1}}).cluster);
   CHECK(error_of({"--no_ssh", "--node_rank=1", "--master_addr=a", "--max-restarts=2"})
@@ -234,11 +234,11 @@ TEST_CASE("of nodes that others have started the first is the launcher, and the 
   };
   const Placement first = node("0", {"--elastic=2:3"});
   REQUIRE(first.cluster);
-  CHECK(first.cluster->backend == &own_backend());
+  CHECK(first.cluster->backend == &local_backend());
   CHECK(first.cluster->hosts.size() == 1);
-  CHECK(first.cluster->join_port == kPortByHand);
+  CHECK(first.cluster->join_port == kDefaultMasterPort);
   CHECK(first.cluster->join_address == "m");
-  CHECK(first.cluster->joiners == 2);
+  CHECK(first.cluster->num_joiners == 2);
   CHECK(first.join.empty());
   const Placement third = node("2", {"--elastic=2:3", "--join-port=4000"});
   CHECK_FALSE(third.cluster);

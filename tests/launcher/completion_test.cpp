@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "launcher/flags/cli.h"
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -32,7 +32,7 @@ class Programs {
          "END\n");
   }
 
-  const std::filesystem::path& folder() const { return folder_.path(); }
+  const std::filesystem::path& directory() const { return directory_.path(); }
 
   // What bash offers for the last of these words; words are split at = as bash does.
   Words offered(const std::string& words, const std::string& path_of_zeroth = "zeroth") const {
@@ -40,9 +40,9 @@ class Programs {
         "cd {0}; PATH={0}:$PATH; source {1}/completions/zeroth.bash; COMP_WORDS=({2} {3}); "
         "COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMPREPLY=(); _$(basename {2}); "
         "printf '%s\\n' \"${{COMPREPLY[@]}}\"",
-        folder().string(), ZEROTH_SOURCE_DIR, path_of_zeroth, words);
-    std::ofstream(folder() / "script.bash") << script;
-    FILE* pipe = ::popen(("bash " + (folder() / "script.bash").string()).c_str(), "r");
+        directory().string(), ZEROTH_SOURCE_DIR, path_of_zeroth, words);
+    std::ofstream(directory() / "script.bash") << script;
+    FILE* pipe = ::popen(("bash " + (directory() / "script.bash").string()).c_str(), "r");
     REQUIRE(pipe != nullptr);
     std::string out;
     for (int byte; (byte = std::fgetc(pipe)) != EOF;) out += static_cast<char>(byte);
@@ -55,11 +55,11 @@ class Programs {
 
  private:
   void make(const std::string& name, const std::string& script) const {
-    std::ofstream(folder() / name) << "#!/bin/sh\n" << script;
-    std::filesystem::permissions(folder() / name, std::filesystem::perms::owner_all);
+    std::ofstream(directory() / name) << "#!/bin/sh\n" << script;
+    std::filesystem::permissions(directory() / name, std::filesystem::perms::owner_all);
   }
 
-  TempFolder folder_;
+  TempFolder directory_;
 };
 
 bool contains(const Words& words, const std::string& word) {
@@ -106,9 +106,9 @@ TEST_CASE("values are offered by their kind, after a space and after =") {
   CHECK(programs.offered("--log_level =") == levels);
   CHECK(programs.offered("--num_gpus ''").empty());
   CHECK(programs.offered("--launcher s") == Words{"slurm", "ssh"});
-  std::ofstream(programs.folder() / "hosts") << "worker-0 slots=1\n";
+  std::ofstream(programs.directory() / "hosts") << "worker-0 slots=1\n";
   CHECK(programs.offered("--hostfile ho") == Words{"hosts"});
-  std::filesystem::create_directory(programs.folder() / "logs");
+  std::filesystem::create_directory(programs.directory() / "logs");
   CHECK(programs.offered("--enable_each_rank_log lo") == Words{"logs"});
 }
 
@@ -126,8 +126,8 @@ TEST_CASE("flags of finetune are offered behind it, and for it alone") {
   CHECK(programs.offered("--num_gpus 2 finetune -") == flags);
   CHECK(programs.offered("finetune --model x --de") == Words{"--deepspeed"});
   CHECK(programs.offered("-", "finetune") == flags);
-  std::filesystem::create_directory(programs.folder() / "llama");
-  std::ofstream(programs.folder() / "llama.json") << "{}";
+  std::filesystem::create_directory(programs.directory() / "llama");
+  std::ofstream(programs.directory() / "llama.json") << "{}";
   CHECK(programs.offered("finetune --model lla") == Words{"llama"});
   CHECK(programs.offered("finetune --deepspeed lla") == Words{"llama", "llama.json"});
   CHECK(programs.offered("finetune --gradient-checkpointing --mod") == Words{"--model"});
@@ -137,8 +137,8 @@ TEST_CASE("checkpoint has its commands, folders and flags offered") {
   const Programs programs;
   CHECK(programs.offered("checkp") == Words{"checkpoint"});
   CHECK(programs.offered("checkpoint ve") == Words{"verify"});
-  std::filesystem::create_directory(programs.folder() / "out1");
-  std::ofstream(programs.folder() / "out2") << "";
+  std::filesystem::create_directory(programs.directory() / "out1");
+  std::ofstream(programs.directory() / "out2") << "";
   CHECK(programs.offered("checkpoint list ou") == Words{"out1"});
   CHECK(programs.offered("checkpoint prune out1 --k") == Words{"--keep"});
 }
@@ -146,7 +146,7 @@ TEST_CASE("checkpoint has its commands, folders and flags offered") {
 TEST_CASE("export has its folders, flags and precisions offered") {
   const Programs programs;
   CHECK(programs.offered("expo").front() == "export");
-  std::filesystem::create_directory(programs.folder() / "out1");
+  std::filesystem::create_directory(programs.directory() / "out1");
   CHECK(programs.offered("export ou") == Words{"out1"});
   CHECK(programs.offered("export out1 hf --ov") == Words{"--overwrite"});
   CHECK(programs.offered("export out1 hf --dtype b") == Words{"bf16"});

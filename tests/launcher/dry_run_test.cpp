@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -15,12 +15,12 @@ const std::string kZeroth = ZEROTH_BIN_DIR "/zeroth";
 // A hostfile of two hosts.
 class Hosts {
  public:
-  Hosts() { folder_.write("hosts", "worker-0 slots=2\nworker-1 slots=2\n"); }
-  std::string file() const { return folder_ / "hosts"; }
-  const TempFolder& folder() const { return folder_; }
+  Hosts() { directory_.write("hosts", "worker-0 slots=2\nworker-1 slots=2\n"); }
+  std::string file() const { return directory_ / "hosts"; }
+  const TempFolder& directory() const { return directory_; }
 
  private:
-  TempFolder folder_;
+  TempFolder directory_;
 };
 
 std::string output_of(const std::string& command) {
@@ -97,32 +97,32 @@ TEST_CASE("pdsh is the default where it is installed, else ssh with a word about
   const auto with = [&](const std::string& path) {
     return run_zeroth({"-H", hosts.file(), "--dry-run", "finetune"}, {{"PATH", path}});
   };
-  const auto without = with(hosts.folder().path());
+  const auto without = with(hosts.directory().path());
   CHECK(without.err ==
         "zeroth: pdsh is not installed: hosts are reached by ssh (--launcher ssh)\n");
   CHECK(without.out.find(" | ssh ") != std::string::npos);
-  std::filesystem::permissions(hosts.folder().write("pdsh", "#!/bin/sh\n"),
+  std::filesystem::permissions(hosts.directory().write("pdsh", "#!/bin/sh\n"),
                                std::filesystem::perms::owner_all);
-  const auto installed = with(hosts.folder().path());
+  const auto installed = with(hosts.directory().path());
   CHECK(installed.err.empty());
   CHECK(installed.out.find(" pdsh -S ") != std::string::npos);
 }
 
 TEST_CASE("a wrong hostfile, filter or launcher ends before anything is started") {
   const Hosts hosts;
-  const TempFolder folder;
-  const std::string bad = folder.write("bad", "worker-0 slots=2\nthis is bad\n");
+  const TempFolder directory;
+  const std::string bad = directory.write("bad", "worker-0 slots=2\nthis is bad\n");
   const auto line = run_zeroth({"-H", bad, "finetune"});
   CHECK(line.status == 2);
   CHECK(line.err == "zeroth: error: " + bad + ": line 2: 'is' in place of slots=N\n");
-  CHECK(run_zeroth({"-H", folder / "none", "finetune"}).status == 2);
+  CHECK(run_zeroth({"-H", directory / "none", "finetune"}).status == 2);
   const auto filter = run_zeroth({"-H", hosts.file(), "-i", "jeff", "finetune"});
   CHECK(filter.status == 2);
   CHECK(filter.err.find("unknown host 'jeff'") != std::string::npos);
   CHECK(run_zeroth({"-H", hosts.file(), "--launcher=mvapich", "finetune"}).status == 2);
-  folder.write(".deepspeed_env", "bad line\n");
+  directory.write(".deepspeed_env", "bad line\n");
   const auto environment =
-      run_zeroth({"-H", hosts.file(), "finetune"}, {{"HOME", folder.path().string()}});
+      run_zeroth({"-H", hosts.file(), "finetune"}, {{"HOME", directory.path().string()}});
   CHECK(environment.status == 2);
   CHECK(environment.err.find(".deepspeed_env: line 1: 'bad line' has no '='") != std::string::npos);
 }

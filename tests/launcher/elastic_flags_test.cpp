@@ -28,26 +28,26 @@ std::string error_of(const Words& flags) {
 TEST_CASE("without a flag nothing is started again, and no code is for that") {
   const ElasticOptions options = parse({});
   CHECK_FALSE(options.hosts);
-  CHECK(options.restarts() == 0);
-  CHECK_FALSE(options.code_to_requeue());
-  CHECK(parse({"--max-restarts", "2"}).restarts() == 2);
-  CHECK(parse({"--requeue-code=9"}).code_to_requeue() == 9);
+  CHECK(options.effective_max_restarts() == 0);
+  CHECK_FALSE(options.effective_requeue_code());
+  CHECK(parse({"--max-restarts", "2"}).effective_max_restarts() == 2);
+  CHECK(parse({"--requeue-code=9"}).effective_requeue_code() == 9);
 }
 
 TEST_CASE("an elastic run has a range of hosts, restarts and a code to be requeued") {
   const ElasticOptions options = parse({"--elastic", "2:8"});
-  CHECK(options.hosts == HostRange{2, 8});
-  CHECK(options.restarts() == 3);
-  CHECK(options.code_to_requeue() == 75);
-  CHECK(parse({"--elastic", "4"}).hosts == HostRange{4, 4});
-  CHECK(parse({"--elastic=1:2", "--max_restarts=0"}).restarts() == 0);
+  CHECK(options.hosts == NodeRange{2, 8});
+  CHECK(options.effective_max_restarts() == 3);
+  CHECK(options.effective_requeue_code() == 75);
+  CHECK(parse({"--elastic", "4"}).hosts == NodeRange{4, 4});
+  CHECK(parse({"--elastic=1:2", "--max_restarts=0"}).effective_max_restarts() == 0);
 }
 
 TEST_CASE("DeepSpeed's three flags say the same") {
-  CHECK(parse({"--elastic_training"}).hosts == HostRange{1, 0});
+  CHECK(parse({"--elastic_training"}).hosts == NodeRange{1, 0});
   CHECK(parse({"--elastic_training", "--min_elastic_nodes", "2", "--max_elastic_nodes", "-1"})
-            .hosts == HostRange{2, 0});
-  CHECK(parse({"--elastic_training", "--max_elastic_nodes=4"}).hosts == HostRange{1, 4});
+            .hosts == NodeRange{2, 0});
+  CHECK(parse({"--elastic_training", "--max_elastic_nodes=4"}).hosts == NodeRange{1, 4});
   CHECK(error_of({"--min_elastic_nodes=2"}).find("need --elastic_training") != std::string::npos);
   CHECK(error_of({"--elastic_training", "--elastic=1:2"}).find("one is enough") !=
         std::string::npos);

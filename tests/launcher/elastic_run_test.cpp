@@ -7,13 +7,13 @@
 #include <csignal>
 
 #include "launcher/machine/master_address.h"
-#include "tests/launcher/on_hosts.h"
+#include "tests/launcher/multi_host_process.h"
 
 namespace zeroth::launcher {
 namespace {
 
-Launched::Result run(const Words& words) {
-  return OnHosts(words).wait();
+LaunchedProcess::Result run(const Words& words) {
+  return MultiHostProcess(words).wait();
 }
 
 size_t count(const std::string& text, const std::string& part) {
@@ -23,7 +23,7 @@ size_t count(const std::string& text, const std::string& part) {
 }
 
 // Those of the processes that note their pids that live, once there are so many.
-std::vector<pid_t> wait_for_alive(const Launched& job, size_t number) {
+std::vector<pid_t> wait_for_alive(const LaunchedProcess& job, size_t number) {
   std::vector<pid_t> alive;
   REQUIRE(eventually([&] {
     alive = job.noted_pids();
@@ -64,7 +64,7 @@ TEST_CASE("who wants no notes hears of what failed, not of rounds") {
 }
 
 TEST_CASE("the run goes on without a host that is lost, and with it once it is back") {
-  OnHosts job(on_two_hosts(
+  MultiHostProcess job(on_two_hosts(
       {"--elastic", "1:2", "--restarts", "1", "--try-again", "6000"},
       {"by-round", "sleep", ",", "finish", "0", ",", "env", "WORLD_SIZE", "ZEROTH_ROUND_CAUSE"}));
   const auto pids = job.wait_for_pids(4);
@@ -82,9 +82,10 @@ TEST_CASE("the run goes on without a host that is lost, and with it once it is b
 }
 
 TEST_CASE("without as many hosts as there must be the run ends with the code to be requeued") {
-  OnHosts job(on_two_hosts({"--elastic", "2:2", "--restarts", "5", "--wait", "6000", "--try-again",
-                            "300", "--instead-from", "2", "--sh", "echo no route >&2; exit 255"},
-                           {"sleep"}));
+  MultiHostProcess job(
+      on_two_hosts({"--elastic", "2:2", "--restarts", "5", "--wait", "6000", "--try-again", "300",
+                    "--instead-from", "2", "--sh", "echo no route >&2; exit 255"},
+                   {"sleep"}));
   const auto pids = job.wait_for_pids(4);
   ::kill(parent_of(rank_of(pids, "0")), SIGKILL);
   const auto result = job.wait();
@@ -113,7 +114,7 @@ TEST_CASE("a command line that is wrong is not tried again") {
 TEST_CASE("SIGTERM ends an elastic run with the code to be requeued, others with their own") {
   for (const auto& [signal, status] :
        {std::pair{SIGTERM, 75}, std::pair{SIGINT, 130}, std::pair{SIGHUP, 129}}) {
-    OnHosts job(on_two_hosts({"--elastic", "1:2", "--restarts", "2"}, {"finish", "100"}));
+    MultiHostProcess job(on_two_hosts({"--elastic", "1:2", "--restarts", "2"}, {"finish", "100"}));
     const auto pids = job.wait_for_pids(4);
     job.signal(signal);
     const auto result = job.wait();
@@ -125,7 +126,7 @@ TEST_CASE("SIGTERM ends an elastic run with the code to be requeued, others with
 
 TEST_CASE("sigterm_of_one_host: a host that alone is told to go leaves, and the run goes on") {
   for (const auto& [signal, name] : {std::pair{SIGTERM, "SIGTERM"}, std::pair{SIGHUP, "SIGHUP"}}) {
-    OnHosts job(
+    MultiHostProcess job(
         on_two_hosts({"--elastic", "1:2", "--restarts", "0", "--try-again", "600000"},
                      {"by-round", "finish", "0", ",", "env", "WORLD_SIZE", "ZEROTH_ROUND_CAUSE"}));
     const auto pids = job.wait_for_pids(4);
@@ -144,7 +145,7 @@ TEST_CASE("sigterm_of_one_host: a host that alone is told to go leaves, and the 
 
 TEST_CASE("sigterm_of_one_host: all hosts, or one that is needed, mean the run") {
   for (const char* const hosts : {"1:2", "2:2"}) {
-    OnHosts job(on_two_hosts({"--elastic", hosts, "--restarts", "2"}, {"finish", "0"}));
+    MultiHostProcess job(on_two_hosts({"--elastic", hosts, "--restarts", "2"}, {"finish", "0"}));
     const auto pids = job.wait_for_pids(4);
     ::kill(parent_of(rank_of(pids, "2")), SIGTERM);
     if (hosts == std::string("1:2")) ::kill(parent_of(rank_of(pids, "0")), SIGTERM);
@@ -157,7 +158,7 @@ TEST_CASE("sigterm_of_one_host: all hosts, or one that is needed, mean the run")
 }
 
 TEST_CASE("a host that is stopped is expelled; when it wakes it ends, and the run has gone on") {
-  OnHosts job(on_two_hosts(
+  MultiHostProcess job(on_two_hosts(
       {"--elastic", "1:2", "--restarts", "2", "--silence", "4000", "--try-again", "600000"},
       {"by-round", "sleep", ",", "finish", "0"}));
   const auto pids = job.wait_for_pids(4);
@@ -175,13 +176,14 @@ TEST_CASE("a host that is stopped is expelled; when it wakes it ends, and the ru
 }
 
 TEST_CASE("hosts that are new in the hostfile are taken in, and not more than the run may have") {
-  const TempFolder folder;
-  const std::string file = folder.write("hosts", "127.0.0.1:1");
-  OnHosts job({"--hosts", "127.0.0.1:1", "--hosts-file", file, "--elastic", "1:2", "--restarts",
-               "0", "--", rank_program(), "by-round", "finish", "0", ",", "env", "WORLD_SIZE"});
+  const TempFolder directory;
+  const std::string file = directory.write("hosts", "127.0.0.1:1");
+  MultiHostProcess job({"--hosts", "127.0.0.1:1", "--hosts-file", file, "--elastic", "1:2",
+                        "--restarts", "0", "--", rank_program(), "by-round", "finish", "0", ",",
+                        "env", "WORLD_SIZE"});
   job.wait_for_pids(1);
   // At once, as it may be read at any time.
-  std::filesystem::rename(folder.write("more", "127.0.0.1:1,127.0.0.2:1,127.0.0.3:1"), file);
+  std::filesystem::rename(directory.write("more", "127.0.0.1:1,127.0.0.2:1,127.0.0.3:1"), file);
   const auto result = job.wait();
   CHECK(result.status == 0);
   CHECK(contains(result.err, " has come: the ranks save"));
@@ -192,15 +194,16 @@ TEST_CASE("hosts that are new in the hostfile are taken in, and not more than th
 TEST_CASE("a host that knows the secret joins, one that does not is refused") {
   const std::string port = std::to_string(resolve_master_port(std::nullopt));
   const Environment secret = {{"ZEROTH_SECRET", "0123456789abcdef of a test"}};
-  OnHosts job({"--hosts", "127.0.0.1:1", "--elastic", "2:3", "--restarts", "0", "--join-port", port,
-               "--", rank_program(), "env", "WORLD_SIZE", "LOCAL_SIZE"},
-              secret);
+  MultiHostProcess job(
+      {"--hosts", "127.0.0.1:1", "--elastic", "2:3", "--restarts", "0", "--join-port", port, "--",
+       rank_program(), "env", "WORLD_SIZE", "LOCAL_SIZE"},
+      secret);
   const auto at = "127.0.0.1:" + port;
-  Launched stranger({"--join", at, "--num_gpus", "2", "--elastic-wait", "0"},
-                    {{"ZEROTH_SECRET", "another secret of a test"}});
+  LaunchedProcess stranger({"--join", at, "--num_gpus", "2", "--elastic-wait", "0"},
+                           {{"ZEROTH_SECRET", "another secret of a test"}});
   const auto refused = stranger.wait();
   CHECK(refused.status == 1);
-  Launched joiner({"--join", at, "--num_gpus", "2"}, secret);
+  LaunchedProcess joiner({"--join", at, "--num_gpus", "2"}, secret);
   const auto result = job.wait();
   CHECK(result.status == 0);
   CHECK(count(result.out, "WORLD_SIZE=3\n") == 3);
@@ -211,10 +214,10 @@ TEST_CASE("a host that knows the secret joins, one that does not is refused") {
 TEST_CASE("the loss of the launcher ends a host that has joined with the code to be requeued") {
   const std::string port = std::to_string(resolve_master_port(std::nullopt));
   const Environment secret = {{"ZEROTH_SECRET", "0123456789abcdef of a test"}};
-  OnHosts job({"--hosts", "127.0.0.1:1", "--elastic", "2:2", "--restarts", "0", "--join-port", port,
-               "--", rank_program(), "sleep"},
-              secret);
-  Launched joiner({"--join", "127.0.0.1:" + port, "--num_gpus", "1"}, secret);
+  MultiHostProcess job({"--hosts", "127.0.0.1:1", "--elastic", "2:2", "--restarts", "0",
+                        "--join-port", port, "--", rank_program(), "sleep"},
+                       secret);
+  LaunchedProcess joiner({"--join", "127.0.0.1:" + port, "--num_gpus", "1"}, secret);
   const auto pids = job.wait_for_pids(2);
   job.signal(SIGKILL);
   CHECK(joiner.wait().status == 75);

@@ -4,8 +4,8 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
-#include "tests/launcher/exported.h"
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
+#include "tests/launcher/saved_model.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -21,14 +21,14 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("export tells what it made of which checkpoint") {
-  const TempFolder folder;
-  save_model(folder / "out/checkpoints", 8, model_of(1));
-  const std::string said = export_command({folder / "out", folder / "hf", "--dtype", "bf16"});
-  CHECK(said == (folder / "hf").string() + ": 4 tensors of 70 B, from " +
-                    (folder / "out/checkpoints/step-8").string() +
+  const TempFolder directory;
+  save_model(directory / "out/checkpoints", 8, model_of(1));
+  const std::string said = export_command({directory / "out", directory / "hf", "--dtype", "bf16"});
+  CHECK(said == (directory / "hf").string() + ": 4 tensors of 70 B, from " +
+                    (directory / "out/checkpoints/step-8").string() +
                     "\n  with config.json, tokenizer.json\n");
-  save_model(folder / "states/checkpoints", 8, model_of(1), /*with_config=*/false);
-  CHECK(contains(export_command({folder / "states", folder / "weights"}),
+  save_model(directory / "states/checkpoints", 8, model_of(1), /*with_config=*/false);
+  CHECK(contains(export_command({directory / "states", directory / "weights"}),
                  "without config.json, which the checkpoint does not have: only the weights\n"));
 }
 
@@ -42,32 +42,32 @@ TEST_CASE("a line that export cannot understand says what to write instead") {
 }
 
 TEST_CASE("the name of a file of weights is no name for the model's folder") {
-  const TempFolder folder;
-  save_model(folder / "out/checkpoints", 8, model_of(1));
-  std::filesystem::create_directories(folder / "hf/pytorch_model.bin");
+  const TempFolder directory;
+  save_model(directory / "out/checkpoints", 8, model_of(1));
+  std::filesystem::create_directories(directory / "hf/pytorch_model.bin");
   for (const char* const name :
        {"hf/pytorch_model.bin", "hf/pytorch_model.bin/", "hf/model.safetensors", "hf/model.pt"}) {
-    const std::string said = refused({folder / "out", folder / name});
+    const std::string said = refused({directory / "out", directory / name});
     CHECK_MESSAGE(said.starts_with("export: OUT "), said);
     CHECK(contains(said, " has the name of a file of weights"));
-    CHECK(said.ends_with(": name a folder instead, for example " + (folder / "hf").string()));
+    CHECK(said.ends_with(": name a folder instead, for example " + (directory / "hf").string()));
   }
-  CHECK(refused({folder / "out", "m.bin"}).ends_with(": name a folder instead, for example hf"));
-  CHECK(std::filesystem::is_empty(folder / "hf/pytorch_model.bin"));
-  CHECK(run_zeroth({"export", folder / "out", folder / "hf/pytorch_model.bin"}).status == 2);
-  CHECK(contains(export_command({folder / "out", folder / "v1.5"}), "4 tensors"));
+  CHECK(refused({directory / "out", "m.bin"}).ends_with(": name a folder instead, for example hf"));
+  CHECK(std::filesystem::is_empty(directory / "hf/pytorch_model.bin"));
+  CHECK(run_zeroth({"export", directory / "out", directory / "hf/pytorch_model.bin"}).status == 2);
+  CHECK(contains(export_command({directory / "out", directory / "v1.5"}), "4 tensors"));
 }
 
 TEST_CASE("zeroth export is a command of the program, with its status") {
-  const TempFolder folder;
-  save_model(folder / "out/checkpoints", 8, model_of(1));
-  const auto good = run_zeroth({"export", folder / "out", folder / "hf"});
+  const TempFolder directory;
+  save_model(directory / "out/checkpoints", 8, model_of(1));
+  const auto good = run_zeroth({"export", directory / "out", directory / "hf"});
   CHECK(good.status == 0);
   CHECK(contains(good.out, "4 tensors"));
-  const auto again = run_zeroth({"export", folder / "out", folder / "hf"});
+  const auto again = run_zeroth({"export", directory / "out", directory / "hf"});
   CHECK(again.status == 1);
-  CHECK(contains(again.err, "zeroth: error: " + (folder / "hf").string() + " is not empty"));
-  CHECK(run_zeroth({"export", folder / "out", folder / "hf", "--overwrite"}).status == 0);
+  CHECK(contains(again.err, "zeroth: error: " + (directory / "hf").string() + " is not empty"));
+  CHECK(run_zeroth({"export", directory / "out", directory / "hf", "--overwrite"}).status == 0);
   CHECK(run_zeroth({"export"}).status == 2);
 }
 

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "tests/launcher/exported.h"
+#include "tests/launcher/saved_model.h"
 #include "tests/trainer/disk.h"
 
 namespace zeroth::launcher {
@@ -50,9 +50,10 @@ std::vector<float> floats_of(const Tensor& tensor) {
   return values;
 }
 
-std::vector<std::string> names_in(const fs::path& folder) {
+std::vector<std::string> names_in(const fs::path& directory) {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
+  for (const auto& entry : fs::directory_iterator(directory))
+    names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -66,55 +67,56 @@ using Names = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("an exported model has the masters of the newest checkpoint, and its files beside them") {
-  const TempFolder folder;
-  save_model(folder / "out/checkpoints", 4, model_of(100));
-  save_model(folder / "out/checkpoints", 8, model_of(0.1F));
+  const TempFolder directory;
+  save_model(directory / "out/checkpoints", 4, model_of(100));
+  save_model(directory / "out/checkpoints", 8, model_of(0.1F));
   for (const char* from : {"out", "out/checkpoints", "out/checkpoints/step-8"}) {
-    const Exported done =
-        export_model({.from = folder / from, .to = folder / "hf", .overwrite = true});
+    const ExportResult done =
+        export_model({.from = directory / from, .to = directory / "hf", .overwrite = true});
     CHECK(done.tensors == 4);
     CHECK(done.bytes == 4 * (24 + 5 + 5 + 1));
     CHECK(done.from.filename() == "step-8");
     CHECK(done.copied == Names{"config.json", "tokenizer.json"});
-    CHECK(names_in(folder / "hf") == Names{"config.json", "model.safetensors", "tokenizer.json"});
-    const auto tensors = tensors_in(folder / "hf/model.safetensors");
+    CHECK(names_in(directory / "hf") ==
+          Names{"config.json", "model.safetensors", "tokenizer.json"});
+    const auto tensors = tensors_in(directory / "hf/model.safetensors");
     REQUIRE(tensors.size() == 4);
     for (const SavedTensor& saved : model_of(0.1F)) {
       CHECK(tensors.at(saved.name).dtype == "F32");
       CHECK(tensors.at(saved.name).shape == saved.shape);
       CHECK(floats_of(tensors.at(saved.name)) == saved.values);
     }
-    CHECK(read_text(folder / "hf/tokenizer.json") == "{\"model\": 1}");
-    CHECK(read_text(folder / "hf/config.json") ==
+    CHECK(read_text(directory / "hf/tokenizer.json") == "{\"model\": 1}");
+    CHECK(read_text(directory / "hf/config.json") ==
           "{\n  \"model_type\": \"llama\",\n  \"torch_dtype\": \"float32\",\n  \"vocab_size\": "
           "6\n}\n");
   }
-  const Exported older =
-      export_model({.from = folder / "out/checkpoints/step-4", .to = folder / "old"});
+  const ExportResult older =
+      export_model({.from = directory / "out/checkpoints/step-4", .to = directory / "old"});
   CHECK(older.from.filename() == "step-4");
-  CHECK(floats_of(tensors_in(folder / "old/model.safetensors").at("scale")) ==
+  CHECK(floats_of(tensors_in(directory / "old/model.safetensors").at("scale")) ==
         std::vector<float>{100});
-  CHECK(names_in(folder.path()) == Names{"hf", "old", "out"});
+  CHECK(names_in(directory.path()) == Names{"hf", "old", "out"});
 }
 
 TEST_CASE("an exported model is rounded to the nearest, and its config.json says so") {
-  const TempFolder folder;
-  save_model(folder / "out/checkpoints", 8, model_of(0.1F));
-  (void)export_model({.from = folder / "out", .to = folder / "hf", .dtype = Dtype::kBf16});
-  const auto tensors = tensors_in(folder / "hf/model.safetensors");
+  const TempFolder directory;
+  save_model(directory / "out/checkpoints", 8, model_of(0.1F));
+  (void)export_model({.from = directory / "out", .to = directory / "hf", .dtype = Dtype::kBf16});
+  const auto tensors = tensors_in(directory / "hf/model.safetensors");
   CHECK(tensors.at("scale").dtype == "BF16");
   CHECK(tensors.at("scale").bytes == "\xcd\x3d");
   CHECK(tensors.at("lm_head.weight").bytes.size() == 48);
-  const auto config = parse_json(read_text(folder / "hf/config.json"), {.name = "config.json"});
+  const auto config = parse_json(read_text(directory / "hf/config.json"), {.name = "config.json"});
   CHECK(config["torch_dtype"] == "bfloat16");
 }
 
 TEST_CASE("weights beyond the size of a file go to several, with an index") {
-  const TempFolder folder;
-  save_model(folder / "out/checkpoints", 8, model_of(1));
-  (void)export_model({.from = folder / "out", .to = folder / "hf", .most_bytes = 44});
+  const TempFolder directory;
+  save_model(directory / "out/checkpoints", 8, model_of(1));
+  (void)export_model({.from = directory / "out", .to = directory / "hf", .max_shard_bytes = 44});
   const auto index =
-      parse_json(read_text(folder / "hf/model.safetensors.index.json"), {.name = "i"});
+      parse_json(read_text(directory / "hf/model.safetensors.index.json"), {.name = "i"});
   CHECK(index["metadata"]["total_size"] == 140);
   const auto& map = index["weight_map"];
   REQUIRE(map.size() == 4);
@@ -123,62 +125,62 @@ TEST_CASE("weights beyond the size of a file go to several, with an index") {
   CHECK(map["lm_head.weight"] == "model-00002-of-00003.safetensors");
   CHECK(map["scale"] == "model-00003-of-00003.safetensors");
   for (const auto& [name, file] : map.items()) {
-    CHECK(tensors_in(folder / ("hf/" + file.get<std::string>())).contains(name));
+    CHECK(tensors_in(directory / ("hf/" + file.get<std::string>())).contains(name));
   }
 }
 
 TEST_CASE("a tensor larger than what is in memory at a time is whole") {
-  const TempFolder folder;
+  const TempFolder directory;
   std::vector<float> values((size_t{1} << 20) + 17);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
   SavedTensor large{"w", "master", {std::ssize(values)}, values};
-  checkpoint::OneRank one;
-  checkpoint::Saver saver(checkpoint::RealDisk::make(folder / "out/checkpoints"), one,
+  checkpoint::SingleRankGroup one;
+  checkpoint::Saver saver(checkpoint::PosixFileSystem::make(directory / "out/checkpoints"), one,
                           {.run_id = "run"});
   checkpoint::Save save = saver.begin(8, 1000);
-  checkpoint::Contribution mine;
-  save.stage("writing", [&] {
-    checkpoint::PieceFile file =
-        save.piece_file({checkpoint::Piece::whole("w", "master", "F32", large.shape)});
+  checkpoint::RankManifest mine;
+  save.run_phase("writing", [&] {
+    checkpoint::ChunkFile file =
+        save.chunk_file({checkpoint::TensorChunk::full("w", "master", "F32", large.shape)});
     file.write(0, std::as_bytes(std::span(values)));
-    mine.files.push_back(file.finish(save.piece_file_name()));
+    mine.files.push_back(file.finish(save.chunk_file_name()));
   });
   (void)save.commit(mine, {});
-  const Exported done = export_model({.from = folder / "out", .to = folder / "hf"});
+  const ExportResult done = export_model({.from = directory / "out", .to = directory / "hf"});
   CHECK(done.copied.empty());
-  CHECK(floats_of(tensors_in(folder / "hf/model.safetensors").at("w")) == values);
+  CHECK(floats_of(tensors_in(directory / "hf/model.safetensors").at("w")) == values);
 }
 
 TEST_CASE("what no model can hold is named with its tensor, and nothing is left") {
-  const TempFolder folder;
+  const TempFolder directory;
   const auto with = [&](float value) {
-    fs::remove_all(folder / "out");
+    fs::remove_all(directory / "out");
     std::vector<SavedTensor> model = model_of(1);
     model[2].values[4] = value;
-    save_model(folder / "out/checkpoints", 8, model);
+    save_model(directory / "out/checkpoints", 8, model);
   };
   with(70000);
-  CHECK(complaint({.from = folder / "out", .to = folder / "hf", .dtype = Dtype::kF16}) ==
+  CHECK(complaint({.from = directory / "out", .to = directory / "hf", .dtype = Dtype::kF16}) ==
         "layers.1.weight has a value of 70000, beyond what fp16 holds: export in bf16 or fp32");
-  CHECK(complaint({.from = folder / "out", .to = folder / "hf", .dtype = Dtype::kBf16}) ==
+  CHECK(complaint({.from = directory / "out", .to = directory / "hf", .dtype = Dtype::kBf16}) ==
         "no exception");
-  fs::remove_all(folder / "hf");
+  fs::remove_all(directory / "hf");
   with(-NAN);
-  CHECK(complaint({.from = folder / "out", .to = folder / "hf"}) ==
+  CHECK(complaint({.from = directory / "out", .to = directory / "hf"}) ==
         "layers.1.weight holds nan: such a model is not exported");
-  CHECK(names_in(folder.path()) == Names{"out"});
+  CHECK(names_in(directory.path()) == Names{"out"});
 }
 
 TEST_CASE("a checkpoint that is damaged or none is refused, and nothing is left") {
-  const TempFolder folder;
-  CHECK(complaint({.from = folder / "none", .to = folder / "hf"}) ==
-        (folder / "none").string() + ": there is no such folder");
-  fs::create_directories(folder / "out/checkpoints");
-  CHECK(complaint({.from = folder / "out", .to = folder / "hf"}) ==
-        (folder / "out/checkpoints").string() + " holds no complete checkpoint");
-  save_model(folder / "out/checkpoints", 8, model_of(1));
+  const TempFolder directory;
+  CHECK(complaint({.from = directory / "none", .to = directory / "hf"}) ==
+        (directory / "none").string() + ": there is no such folder");
+  fs::create_directories(directory / "out/checkpoints");
+  CHECK(complaint({.from = directory / "out", .to = directory / "hf"}) ==
+        (directory / "out/checkpoints").string() + " holds no complete checkpoint");
+  save_model(directory / "out/checkpoints", 8, model_of(1));
   const auto change = [&](const std::string& name) {
-    const fs::path path = folder / ("out/checkpoints/step-8/" + name);
+    const fs::path path = directory / ("out/checkpoints/step-8/" + name);
     std::string bytes = read_text(path);
     const std::string before = bytes;
     bytes.back() = static_cast<char>(bytes.back() ^ 1);
@@ -186,45 +188,44 @@ TEST_CASE("a checkpoint that is damaged or none is refused, and nothing is left"
     return before;
   };
   const std::string config = change("config.json");
-  CHECK(complaint({.from = folder / "out", .to = folder / "hf"})
+  CHECK(complaint({.from = directory / "out", .to = directory / "hf"})
             .find("config.json is damaged: crc32c ") != std::string::npos);
-  write_text(folder / "out/checkpoints/step-8/config.json", config);
+  write_text(directory / "out/checkpoints/step-8/config.json", config);
   (void)change("zeroth/pieces-00000.safetensors");
-  CHECK(complaint({.from = folder / "out", .to = folder / "hf"}).find("is damaged: crc32c") !=
+  CHECK(complaint({.from = directory / "out", .to = directory / "hf"}).find("is damaged: crc32c") !=
         std::string::npos);
-  CHECK(names_in(folder.path()) == Names{"out"});
+  CHECK(names_in(directory.path()) == Names{"out"});
 }
 
 TEST_CASE("a disk that has no room for a model stays as it was") {
-  const TempFolder folder;
-  save_model(folder / "out/checkpoints", 8,
+  const TempFolder directory;
+  save_model(directory / "out/checkpoints", 8,
              {{"w", "master", {50'000}, std::vector<float>(50'000)}});
-  const trainer::Disk disk(folder / "disk", "size=100k");
+  const trainer::Disk disk(directory / "disk", "size=100k");
   if (!disk.mounted()) return;
-  CHECK(complaint({.from = folder / "out", .to = folder / "disk/hf"})
+  CHECK(complaint({.from = directory / "out", .to = directory / "disk/hf"})
             .find("No space left on device") != std::string::npos);
-  CHECK(names_in(folder / "disk").empty());
-  CHECK(export_model({.from = folder / "out", .to = folder / "hf"}).bytes == 200'000);
+  CHECK(names_in(directory / "disk").empty());
+  CHECK(export_model({.from = directory / "out", .to = directory / "hf"}).bytes == 200'000);
   disk.make_read_only();
-  CHECK(
-      complaint({.from = folder / "out", .to = folder / "disk/hf"}).find("Read-only file system") !=
-      std::string::npos);
+  CHECK(complaint({.from = directory / "out", .to = directory / "disk/hf"})
+            .find("Read-only file system") != std::string::npos);
 }
 
 TEST_CASE("a checkpoint without states is none to export") {
-  const TempFolder folder;
-  save_model(folder / "out/checkpoints", 8, {});
-  const std::string path = (folder / "out/checkpoints/step-8").string();
-  CHECK(complaint({.from = path, .to = folder / "hf"}) ==
+  const TempFolder directory;
+  save_model(directory / "out/checkpoints", 8, {});
+  const std::string path = (directory / "out/checkpoints/step-8").string();
+  CHECK(complaint({.from = path, .to = directory / "hf"}) ==
         path + " holds no states: where it is a model, transformers loads it as it is");
 }
 
 TEST_CASE("a tensor of which neither masters nor weights are stored is named") {
-  const TempFolder folder;
+  const TempFolder directory;
   std::vector<SavedTensor> model = model_of(1);
   model.push_back({"ghost", "exp_avg_sq", {2}, {1, 2}});
-  save_model(folder / "out/checkpoints", 8, model);
-  CHECK(complaint({.from = folder / "out", .to = folder / "hf"})
+  save_model(directory / "out/checkpoints", 8, model);
+  CHECK(complaint({.from = directory / "out", .to = directory / "hf"})
             .ends_with("step-8: ghost has neither master nor weight"));
 }
 

@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 namespace {

@@ -3,17 +3,17 @@
 #include <doctest/doctest.h>
 
 #include "launcher/run/find_program.h"
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 
 TEST_CASE("DeepSpeed's commands are answered with the command of zeroth that does the same") {
-  CHECK(instead_of("ds_report") == "use 'zeroth report'");
-  CHECK(instead_of("out/zero_to_fp32.py") == "use 'zeroth export DIR OUT --dtype fp32'");
-  CHECK(instead_of("zero_to_fp32") == instead_of("zero_to_fp32.py"));
-  CHECK(instead_of("ds_bench").find("comm-bench") != std::string_view::npos);
-  CHECK(instead_of("finetune").empty());
-  CHECK(instead_of("train.py").empty());
+  CHECK(replacement_for("ds_report") == "use 'zeroth report'");
+  CHECK(replacement_for("out/zero_to_fp32.py") == "use 'zeroth export DIR OUT --dtype fp32'");
+  CHECK(replacement_for("zero_to_fp32") == replacement_for("zero_to_fp32.py"));
+  CHECK(replacement_for("ds_bench").find("comm-bench") != std::string_view::npos);
+  CHECK(replacement_for("finetune").empty());
+  CHECK(replacement_for("train.py").empty());
 }
 
 TEST_CASE("who types one of them is told so, whether it is a script or a program") {

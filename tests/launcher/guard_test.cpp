@@ -7,7 +7,7 @@
 
 #include <csignal>
 
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -68,10 +68,10 @@ TEST_CASE("a guard that somebody ends is replaced, a limited number of times, by
   const pid_t launcher = ::fork();
   if (launcher == 0) {
     Guard guard;
-    const bool lived = guard.renew_if_ended().empty();
+    const bool lived = guard.restart_if_exited().empty();
     const pid_t first = guard.pid();
     ::kill(first, SIGKILL);
-    const bool renewed = lived && eventually([&] { return !guard.renew_if_ended().empty(); }) &&
+    const bool renewed = lived && eventually([&] { return !guard.restart_if_exited().empty(); }) &&
                          guard.pid() != first;
     const pid_t marked = renewed ? sleeper(guard.mark()) : 0;
     [[maybe_unused]] const auto written = ::write(ends[1], &marked, sizeof(marked));
@@ -89,11 +89,11 @@ TEST_CASE("a guard that somebody ends is replaced, a limited number of times, by
   std::string told;
   for (int i = 0; guard.pid() > 0 && i < 100; ++i) {
     ::kill(guard.pid(), SIGKILL);
-    CHECK(eventually([&] { return !(told = guard.renew_if_ended()).empty(); }));
+    CHECK(eventually([&] { return !(told = guard.restart_if_exited()).empty(); }));
   }
   CHECK(told.find("there is no other one (somebody ends each one)") != std::string::npos);
   CHECK(guard.pid() == -1);
-  CHECK(guard.renew_if_ended().empty());
+  CHECK(guard.restart_if_exited().empty());
 }
 
 TEST_CASE("a guard whose launcher is killed kills what has the mark") {

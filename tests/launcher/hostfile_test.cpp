@@ -114,12 +114,12 @@ TEST_CASE("what no host can be called is refused: names reach the command line o
     CAPTURE(host);
     const std::string said = error_of(host + " slots=1");
     CHECK(said.starts_with("hosts: line 1: "));
-    CHECK_FALSE(complaint_about_host(host).empty());
+    CHECK_FALSE(host_error(host).empty());
   }
   CHECK(error_of("-oProxyCommand=id slots=1") ==
         "hosts: line 1: '-oProxyCommand=id' is neither a host's name nor an address");
   CHECK(error_of("-x@a slots=1") == "hosts: line 1: '-x' is no user in '-x@a'");
-  CHECK(complaint_about_host("worker-0.") == "");
+  CHECK(host_error("worker-0.") == "");
 }
 
 TEST_CASE("good lines do not excuse bad ones, and all bad ones are told") {
@@ -141,16 +141,16 @@ TEST_CASE("a file without hosts is refused, and one with too many") {
 }
 
 TEST_CASE("the file is read from disk, regular and of bounded size") {
-  const TempFolder folder;
-  const auto path = folder.write("hosts", "worker-0 slots=2\n");
+  const TempFolder directory;
+  const auto path = directory.write("hosts", "worker-0 slots=2\n");
   CHECK(read_hostfile(path) == std::vector<HostEntry>{{"worker-0", 2, 1}});
   const auto error = [](const std::filesystem::path& file) {
     return message_of<Error>([&] { read_hostfile(file); });
   };
-  CHECK(error(folder / "none").find("No such file") != std::string::npos);
-  CHECK(error(folder.path()).find(folder.path().string()) != std::string::npos);
+  CHECK(error(directory / "none").find("No such file") != std::string::npos);
+  CHECK(error(directory.path()).find(directory.path().string()) != std::string::npos);
   CHECK(error("/dev/null").find("/dev/null") != std::string::npos);
-  const auto large = folder.write("large", std::string((size_t{1} << 20) + 1, '\n'));
+  const auto large = directory.write("large", std::string((size_t{1} << 20) + 1, '\n'));
   CHECK(error(large).find("1048577") != std::string::npos);
 }
 

@@ -13,7 +13,7 @@
 #include <fstream>
 #include <optional>
 
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -78,9 +78,9 @@ class SshDaemon {
   unsigned short port() const { return port_; }
 
  private:
-  std::string file(const std::string& name) const { return (folder_.path() / name).string(); }
+  std::string file(const std::string& name) const { return (directory_.path() / name).string(); }
 
-  TempFolder folder_;
+  TempFolder directory_;
   unsigned short port_;
   pid_t pid_ = -1;
 };
@@ -97,8 +97,8 @@ Words on_hosts(const Words& mode) {
   return words;
 }
 
-Launched::Result run(const Words& words, const Environment& environment) {
-  return Launched(words, environment, -1, "tests/hosts_program").wait();
+LaunchedProcess::Result run(const Words& words, const Environment& environment) {
+  return LaunchedProcess(words, environment, -1, "tests/hosts_program").wait();
 }
 
 bool contains(const std::string& text, const std::string& part) {
@@ -134,7 +134,7 @@ TEST_CASE("ranks run on hosts that ssh reaches, and arguments arrive byte for by
 TEST_CASE("a rank that fails behind ssh ends all, and nothing is left") {
   if (there_is_none()) return;
   const SshDaemon daemon;
-  Launched job(on_hosts({"sleep"}), daemon.ssh(), -1, "tests/hosts_program");
+  LaunchedProcess job(on_hosts({"sleep"}), daemon.ssh(), -1, "tests/hosts_program");
   const auto pids = job.wait_for_pids(4);
   ::kill(pids[2], SIGKILL);
   const auto result = job.wait();
@@ -146,7 +146,7 @@ TEST_CASE("a rank that fails behind ssh ends all, and nothing is left") {
 TEST_CASE("nothing survives behind ssh when the launcher is killed") {
   if (there_is_none()) return;
   const SshDaemon daemon;
-  Launched job(on_hosts({"stubborn"}), daemon.ssh(), -1, "tests/hosts_program");
+  LaunchedProcess job(on_hosts({"stubborn"}), daemon.ssh(), -1, "tests/hosts_program");
   const auto pids = job.wait_for_pids(4);
   job.signal(SIGKILL);
   job.wait();
@@ -167,11 +167,11 @@ TEST_CASE("hosts that ssh may not enter are told with its own words") {
 TEST_CASE("zeroth itself runs ranks on the hosts of a hostfile") {
   if (there_is_none()) return;
   const SshDaemon daemon;
-  const TempFolder folder;
-  folder.write("hosts", "127.0.0.1 slots=4\n127.0.0.2 slots=4\n");
+  const TempFolder directory;
+  directory.write("hosts", "127.0.0.1 slots=4\n127.0.0.2 slots=4\n");
   const auto zeroth = [&](const Words& flags, const Words& mode) {
     Words words = {"-H",
-                   folder / "hosts",
+                   directory / "hosts",
                    "--launcher",
                    "ssh",
                    "--ssh_port",
@@ -182,7 +182,7 @@ TEST_CASE("zeroth itself runs ranks on the hosts of a hostfile") {
     words.insert(words.end(), flags.begin(), flags.end());
     words.push_back(rank_program());
     words.insert(words.end(), mode.begin(), mode.end());
-    return Launched(words, {}, -1).wait();
+    return LaunchedProcess(words, {}, -1).wait();
   };
   const auto two = zeroth({"--num_gpus", "2"}, {"env", "RANK", "LOCAL_RANK", "WORLD_SIZE"});
   CHECK(two.status == 0);

@@ -15,7 +15,7 @@
 #include <fstream>
 
 #include "base/file_descriptor.h"
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 #include "tests/support/listeners.h"
 
 namespace zeroth::launcher {
@@ -35,7 +35,7 @@ class Network {
     if (before_.get() < 0 || ::unshare(CLONE_NEWNET) != 0) return;
     is_there_ = succeeds("ip link set lo up");
     for (int host = 1; host <= 2 && is_there_; ++host) is_there_ = add(host);
-    std::ofstream(enter_) << "#!/bin/sh\nexec nsenter -t $(cat " << folder_.path().string()
+    std::ofstream(enter_) << "#!/bin/sh\nexec nsenter -t $(cat " << directory_.path().string()
                           << "/$1) -n sh -c \"$2\"\n";
     ::chmod(enter_.c_str(), 0755);
   }
@@ -68,7 +68,7 @@ class Network {
     tell.close();
     char byte = 0;
     [[maybe_unused]] const auto count = ::read(ready.get(), &byte, 1);
-    std::ofstream(folder_.path() / fmt::format("10.213.{}.2", host)) << pid;
+    std::ofstream(directory_.path() / fmt::format("10.213.{}.2", host)) << pid;
     return succeeds(
         fmt::format("ip link add v{0} type veth peer name e{0} && ip link set e{0} netns {1} && "
                     "ip addr add 10.213.{0}.1/24 dev v{0} && ip link set v{0} up && "
@@ -77,8 +77,8 @@ class Network {
                     host, pid));
   }
 
-  TempFolder folder_;
-  std::string enter_ = (folder_.path() / "enter").string();
+  TempFolder directory_;
+  std::string enter_ = (directory_.path() / "enter").string();
   FileDescriptor before_;
   std::vector<pid_t> holders_;
   bool is_there_ = false;
@@ -112,8 +112,8 @@ TEST_CASE(
     "theirs") {
   const Network network;
   if (lacks(network)) return;
-  const auto result = Launched(on_hosts({}, {"env", "MASTER_ADDR", "CROSS_RANK"}),
-                               network.environment(), -1, "tests/hosts_program")
+  const auto result = LaunchedProcess(on_hosts({}, {"env", "MASTER_ADDR", "CROSS_RANK"}),
+                                      network.environment(), -1, "tests/hosts_program")
                           .wait();
   CHECK(result.err ==
         "zeroth: warning: hosts 10.213.1.2 and 10.213.2.2 are one machine: their ranks share its "
@@ -128,8 +128,8 @@ TEST_CASE(
     "the launcher listens at the addresses that hosts reach, and nowhere once all are there") {
   const Network network;
   if (lacks(network)) return;
-  Launched late(on_hosts({"--instead", "1", "--sh", "exec sleep 60"}, {"sleep"}),
-                network.environment(), -1, "tests/hosts_program");
+  LaunchedProcess late(on_hosts({"--instead", "1", "--sh", "exec sleep 60"}, {"sleep"}),
+                       network.environment(), -1, "tests/hosts_program");
   Words found;
   CHECK(eventually([&] {
     found = testing::listeners_of(std::to_string(late.pid()));
@@ -141,7 +141,7 @@ TEST_CASE(
   CHECK(found[1].starts_with("0102D50A:"));
   late.signal(SIGTERM);
   CHECK(late.wait().status == 128 + SIGTERM);
-  Launched job(on_hosts({}, {"polite"}), network.environment(), -1, "tests/hosts_program");
+  LaunchedProcess job(on_hosts({}, {"polite"}), network.environment(), -1, "tests/hosts_program");
   const auto pids = job.wait_for_pids(4);
   CHECK(testing::listeners_of(std::to_string(job.pid())).empty());
   job.signal(SIGTERM);
@@ -152,8 +152,8 @@ TEST_CASE("a link that is down for good loses its host, on both of its ends") {
   const Network network;
   if (lacks(network)) return;
   // The launcher waits for the agent's last words, though not for long.
-  Launched job(on_hosts({"--silence", "1500"}, {"stubborn"}), network.environment(), -1,
-               "tests/hosts_program");
+  LaunchedProcess job(on_hosts({"--silence", "1500"}, {"stubborn"}), network.environment(), -1,
+                      "tests/hosts_program");
   const auto pids = job.wait_for_pids(4);
   network.cut(2);
   const auto result = job.wait();

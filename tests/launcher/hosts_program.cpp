@@ -9,8 +9,8 @@
 //     --instead-from NODE             and instead of those of all hosts behind it
 //     --sh COMMAND                    by a shell
 //     --one-machine yes               hosts say that they are; else they say that they are not
-//     --quiet yes                     see AgentsRequest and JobOptions
-//     --elastic MIN:MAX               in rounds, see ElasticPlan, as these:
+//     --quiet yes                     see AgentPoolOptions and JobOptions
+//     --elastic MIN:MAX               in rounds, see ElasticConfig, as these:
 //     --restarts N, --wait MS, --try-again MS, --join-port PORT, --hosts-file FILE (as --hosts)
 #include <fmt/format.h>
 #include <unistd.h>
@@ -25,9 +25,9 @@
 
 #include "base/error.h"
 #include "base/standard_streams.h"
-#include "launcher/cluster/joining.h"
-#include "launcher/cluster/launch_on_hosts.h"
-#include "launcher/run/round.h"
+#include "launcher/cluster/join_run.h"
+#include "launcher/cluster/launch_multi_node.h"
+#include "launcher/run/restart_policy.h"
 
 namespace {
 
@@ -36,7 +36,7 @@ using namespace zeroth::launcher;
 using Words = std::vector<std::string>;
 
 struct Options {
-  HostsLaunch launch;
+  MultiNodeConfig config;
   int instead = -1;
   int instead_from = 1 << 20;
   std::string sh;
@@ -61,15 +61,15 @@ std::vector<HostSlots> hosts_of(const std::string& text) {
   return hosts;
 }
 
-void parse_elastic(ElasticPlan& plan, const std::string& flag, const std::string& value) {
+void parse_elastic(ElasticConfig& plan, const std::string& flag, const std::string& value) {
   const auto time = [&] { return std::chrono::milliseconds(std::stoi(value)); };
   if (flag == "--elastic")
     plan.hosts = {std::stoi(value), std::stoi(value.substr(value.find(':') + 1))};
   if (flag == "--restarts") plan.max_restarts = std::stoi(value);
-  if (flag == "--wait") plan.wait = time();
-  if (flag == "--try-again") plan.try_again = time();
+  if (flag == "--wait") plan.join_timeout = time();
+  if (flag == "--try-again") plan.retry_interval = time();
   if (flag == "--hosts-file")
-    plan.look_for_hosts = [value] {
+    plan.poll_hosts = [value] {
       std::ifstream file(value);
       std::string text;
       std::getline(file, text);
@@ -79,46 +79,47 @@ void parse_elastic(ElasticPlan& plan, const std::string& flag, const std::string
 
 Options parse(const Words& words) {
   Options options;
-  RemoteJob& job = options.launch.agents.job;
-  job.folder = std::filesystem::current_path();
+  RemoteJob& job = options.config.agents.job;
+  job.working_directory = std::filesystem::current_path();
   job.bind_cores = false;
-  ElasticPlan plan;
-  plan.look_again = std::chrono::milliseconds(200);
-  plan.next_call = std::chrono::seconds(20);  // a busy machine's hosts are slow, not lost
+  ElasticConfig plan;
+  plan.poll_interval = std::chrono::milliseconds(200);
+  plan.restart_last_call = std::chrono::seconds(20);  // a busy machine's hosts are slow, not lost
   for (const char* name : {"DS_ACCELERATOR", "PID_DIR"})  // sshd hands on nothing
     if (const char* value = std::getenv(name)) job.env.emplace_back(name, value);
   size_t i = 1;
   for (; words.at(i) != "--"; i += 2) {
     const std::string& flag = words[i];
     const std::string& value = words.at(i + 1);
-    if (flag == "--hosts") options.launch.hosts = hosts_of(value);
-    if (flag == "--silence") job.silence = std::chrono::milliseconds(std::stoi(value));
-    if (flag == "--limit") options.launch.limit = std::chrono::milliseconds(std::stoi(value));
-    if (flag == "--folder") job.folder = value;
+    if (flag == "--hosts") options.config.hosts = hosts_of(value);
+    if (flag == "--silence") job.liveness_timeout = std::chrono::milliseconds(std::stoi(value));
+    if (flag == "--limit")
+      options.config.answer_timeout = std::chrono::milliseconds(std::stoi(value));
+    if (flag == "--folder") job.working_directory = value;
     if (flag == "--env")
       job.env.emplace_back(value.substr(0, value.find('=')), value.substr(value.find('=') + 1));
     if (flag == "--instead") options.instead = std::stoi(value);
     if (flag == "--instead-from") options.instead_from = std::stoi(value);
-    if (flag == "--join-port") options.launch.agents.join_port = std::stoi(value);
-    if (flag == "--elastic") options.launch.elastic.emplace();
+    if (flag == "--join-port") options.config.agents.join_port = std::stoi(value);
+    if (flag == "--elastic") options.config.elastic.emplace();
     parse_elastic(plan, flag, value);
     if (flag == "--sh") options.sh = value;
     if (flag == "--one-machine") options.one_machine = true;
-    if (flag == "--quiet") options.launch.agents.quiet = options.launch.shell.job.quiet = true;
+    if (flag == "--quiet") options.config.agents.quiet = options.config.runner.job.quiet = true;
   }
   job.command.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
-  if (!options.launch.elastic) return options;
-  options.launch.elastic = plan;
+  if (!options.config.elastic) return options;
+  options.config.elastic = plan;
   job.requeue_code = plan.requeue_code;
-  if (!options.launch.agents.join_port) return options;
-  options.launch.agents.secret = secret_of_joiners();
-  options.launch.agents.join_address = "127.0.0.1";
+  if (!options.config.agents.join_port) return options;
+  options.config.agents.secret = join_secret();
+  options.config.agents.join_address = "127.0.0.1";
   return options;
 }
 
-AgentStart agents(const Options& options, const std::vector<HostSlots>& hosts,
-                  const std::string& launcher, const std::string& secret) {
-  AgentStart start;
+AgentCommands agents(const Options& options, const std::vector<HostSlots>& hosts,
+                     const std::string& launcher, const std::string& secret) {
+  AgentCommands start;
   const char* ssh = std::getenv("HOSTS_SSH");
   for (size_t i = 0; i < hosts.size(); ++i) {
     const int node = static_cast<int>(i);
@@ -141,7 +142,7 @@ AgentStart agents(const Options& options, const std::vector<HostSlots>& hosts,
   return start;
 }
 
-void say(const std::string& line) {
+void log_line(const std::string& line) {
   write_all(STDERR_FILENO, fmt::format("zeroth: {}\n", line));
 }
 
@@ -151,16 +152,15 @@ int main(int argc, char** argv) {
   open_standard_streams();
   try {
     Options options = parse({argv, argv + argc});
-    options.launch.agents.say = options.launch.tell = say;
-    options.launch.agents.commands = [&](const std::vector<HostSlots>& hosts,
-                                         const std::string& launcher, const std::string& secret) {
-      return agents(options, hosts, launcher, secret);
-    };
-    const JobOutcome outcome = launch_on_hosts(options.launch);
-    if (!outcome.message.empty()) say(outcome.message);
-    return exit_status(outcome, options.launch.agents.job.requeue_code);
+    options.config.agents.log = options.config.log_outcome = log_line;
+    options.config.agents.make_commands =
+        [&](const std::vector<HostSlots>& hosts, const std::string& launcher,
+            const std::string& secret) { return agents(options, hosts, launcher, secret); };
+    const JobOutcome outcome = launch_multi_node(options.config);
+    if (!outcome.message.empty()) log_line(outcome.message);
+    return to_exit_code(outcome, options.config.agents.job.requeue_code);
   } catch (const std::exception& error) {
-    say(fmt::format("error: {}", error.what()));
+    log_line(fmt::format("error: {}", error.what()));
     return 1;
   }
 }

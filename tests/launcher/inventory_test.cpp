@@ -16,7 +16,7 @@ TEST_CASE("threads, cores, sockets and instructions are read from cpuinfo") {
         "flags\t\t: fpu sse avx2 amx_bf16 avx512f\n\n",
         thread, thread / 4, thread % 2);
   system.write("proc/cpuinfo", text);
-  const Processor processor = probe_processor(system.root());
+  const CpuInfo processor = probe_cpu(system.root());
   CHECK(processor.model == "Some CPU @ 2 GHz");
   CHECK(processor.threads == 8);
   CHECK(processor.cores == 4);
@@ -29,7 +29,7 @@ TEST_CASE("a file system's type is that of the deepest mount around the path") {
   const std::string real = std::filesystem::canonical(system.root()).string();
   system.write("proc/self/mounts",
                "a / ext4 rw 0 0\nb " + real + " xfs rw 0 0\nc " + real + "x tmpfs rw 0 0\n");
-  const Space space = probe_space(system.root(), system.root());
+  const SpaceInfo space = probe_space(system.root(), system.root());
   CHECK(space.type == "xfs");
   CHECK(space.total_bytes > 0);
   CHECK(space.free_bytes <= space.total_bytes);

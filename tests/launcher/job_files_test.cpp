@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 #include "tests/support/second_user.h"
 
 namespace zeroth::launcher {
@@ -26,10 +26,10 @@ std::time_t local_time(int year, int month, int day, int hour) {
 }  // namespace
 
 TEST_CASE("the pid stands in the file while its owner lives") {
-  const TempFolder folder;
-  const std::filesystem::path file = folder.path() / "4711.deepspeed";
+  const TempFolder directory;
+  const std::filesystem::path file = directory.path() / "4711.deepspeed";
   {
-    const PidFile pid_file(4711, folder.path());
+    const PidFile pid_file(4711, directory.path());
     CHECK(pid_file.path() == file);
     CHECK(read_text(file) == "4711");
   }
@@ -37,12 +37,12 @@ TEST_CASE("the pid stands in the file while its owner lives") {
 }
 
 TEST_CASE("what a former process left is replaced, and a link is not followed") {
-  const TempFolder folder;
-  const std::filesystem::path victim = folder.path() / "victim";
+  const TempFolder directory;
+  const std::filesystem::path victim = directory.path() / "victim";
   std::ofstream(victim) << "precious";
-  std::filesystem::create_symlink(victim, folder.path() / "7.deepspeed");
-  const PidFile pid_file(7, folder.path());
-  CHECK(read_text(folder.path() / "7.deepspeed") == "7");
+  std::filesystem::create_symlink(victim, directory.path() / "7.deepspeed");
+  const PidFile pid_file(7, directory.path());
+  CHECK(read_text(directory.path() / "7.deepspeed") == "7");
   CHECK(read_text(victim) == "precious");
 }
 
@@ -54,38 +54,38 @@ TEST_CASE("a folder that is not there is an error with the path") {
 }
 
 TEST_CASE("each rank gets a file with DeepSpeed's name, in a folder that is made") {
-  const TempFolder folder;
-  const auto logs = open_rank_logs(folder.path() / "a/b", local_time(2026, 3, 9, 7), 2);
+  const TempFolder directory;
+  const auto logs = open_rank_logs(directory.path() / "a/b", local_time(2026, 3, 9, 7), 2);
   REQUIRE(logs.size() == 2);
   CHECK(::write(logs[1].get(), "one\n", 4) == 4);
-  CHECK(read_text(folder.path() / "a/b/20260309070000_rank0.log").empty());
-  CHECK(read_text(folder.path() / "a/b/20260309070000_rank1.log") == "one\n");
+  CHECK(read_text(directory.path() / "a/b/20260309070000_rank0.log").empty());
+  CHECK(read_text(directory.path() / "a/b/20260309070000_rank1.log") == "one\n");
 }
 
 TEST_CASE("jobs of an array that start in one second share a folder, each with names of its own") {
-  const TempFolder folder;
+  const TempFolder directory;
   const std::time_t now = local_time(2026, 3, 9, 7);
-  const auto first = open_rank_logs(folder.path(), now, 1);
+  const auto first = open_rank_logs(directory.path(), now, 1);
   REQUIRE(::write(first[0].get(), "one\n", 4) == 4);
-  CHECK(open_rank_logs(folder.path(), now, 2).size() == 2);
-  CHECK(open_rank_logs(folder.path(), now, 1).size() == 1);
-  CHECK(read_text(folder.path() / "20260309070000_rank0.log") == "one\n");
+  CHECK(open_rank_logs(directory.path(), now, 2).size() == 2);
+  CHECK(open_rank_logs(directory.path(), now, 1).size() == 1);
+  CHECK(read_text(directory.path() / "20260309070000_rank0.log") == "one\n");
   for (const char* name : {"-2_rank0.log", "-2_rank1.log", "-3_rank0.log"})
-    CHECK(std::filesystem::exists(folder.path() / ("20260309070000" + std::string(name))));
+    CHECK(std::filesystem::exists(directory.path() / ("20260309070000" + std::string(name))));
 
-  std::ofstream(folder.path() / "20260309070000-4_rank1.log") << "somebody's";
-  CHECK(open_rank_logs(folder.path(), now, 2).size() == 2);
-  CHECK_FALSE(std::filesystem::exists(folder.path() / "20260309070000-4_rank0.log"));
-  CHECK(std::filesystem::exists(folder.path() / "20260309070000-5_rank1.log"));
+  std::ofstream(directory.path() / "20260309070000-4_rank1.log") << "somebody's";
+  CHECK(open_rank_logs(directory.path(), now, 2).size() == 2);
+  CHECK_FALSE(std::filesystem::exists(directory.path() / "20260309070000-4_rank0.log"));
+  CHECK(std::filesystem::exists(directory.path() / "20260309070000-5_rank1.log"));
 }
 
 TEST_CASE("a folder for logs that cannot be is refused") {
-  const TempFolder folder;
+  const TempFolder directory;
   const std::time_t now = local_time(2026, 3, 9, 7);
-  std::ofstream(folder.path() / "file") << "x";
-  CHECK_THROWS_WITH_AS(open_rank_logs(folder.path() / "file", now, 1),
+  std::ofstream(directory.path() / "file") << "x";
+  CHECK_THROWS_WITH_AS(open_rank_logs(directory.path() / "file", now, 1),
                        doctest::Contains("it is a file, but should be a folder"), Error);
-  CHECK_THROWS_WITH_AS(open_rank_logs(folder.path() / "file/below", now, 1),
+  CHECK_THROWS_WITH_AS(open_rank_logs(directory.path() / "file/below", now, 1),
                        doctest::Contains("the folder cannot be made"), Error);
 }
 

@@ -41,14 +41,14 @@ class Served {
   unsigned short port() const {
     return *parse_number<unsigned short>(endpoints_.substr(endpoints_.rfind(':') + 1));
   }
-  Refused refused() {
-    Refused now;
+  RefusedConnections refused() {
+    RefusedConnections now;
     on_thread([&] { now = listener_.refused(); });
     return now;
   }
-  size_t num_strangers() {
+  size_t num_pending() {
     size_t now = 0;
-    on_thread([&] { now = listener_.num_strangers(); });
+    on_thread([&] { now = listener_.num_pending(); });
     return now;
   }
 
@@ -129,7 +129,7 @@ TEST_CASE("an agent with the run's secret is let in, and messages go both ways")
   CHECK(talk(served, "the secret", "hello") == "you said hello");
   const std::string large(3'000'000, 'x');
   CHECK(talk(served, "the secret", large) == "you said " + large);
-  CHECK(served.refused() == Refused{});
+  CHECK(served.refused() == RefusedConnections{});
 }
 
 TEST_CASE("a wrong secret is refused and counted, and the agent says why it gave up") {
@@ -139,7 +139,7 @@ TEST_CASE("a wrong secret is refused and counted, and the agent says why it gave
                         ": End of file, as where a launcher has another secret (ZEROTH_SECRET)")
                            .c_str(),
                        Error);
-  CHECK(served.refused() == Refused{.wrong = 1});
+  CHECK(served.refused() == RefusedConnections{.unauthenticated = 1});
   CHECK(talk(served, "the secret", "hello") == "you said hello");
 }
 
@@ -157,7 +157,7 @@ TEST_CASE("garbage, half an answer and an answer of another connection are refus
   const std::string answer = AgentHandshake(HmacKey("the secret"), read_greeting(heard)).answer();
   boost::asio::write(replayed, boost::asio::buffer(answer));
   CHECK(is_sent_away(replayed));
-  CHECK(served.refused() == Refused{.wrong = 3});
+  CHECK(served.refused() == RefusedConnections{.unauthenticated = 3});
   CHECK(talk(served, "the secret", "hello") == "you said hello");
 }
 
@@ -169,9 +169,9 @@ TEST_CASE("frames that are forged end their connection only") {
   boost::asio::write(socket, boost::asio::buffer(handshake.answer()));
   std::string proof(kProofBytes, '\0');
   boost::asio::read(socket, boost::asio::buffer(proof));
-  auto seals = handshake.accept(proof);
-  REQUIRE(seals);
-  const std::string frame = seals->sealer.seal("hello");
+  auto macs = handshake.accept(proof);
+  REQUIRE(macs);
+  const std::string frame = macs->writer.make_frame("hello");
   boost::asio::write(socket, boost::asio::buffer(frame + frame));
   CHECK(is_sent_away(socket));
   CHECK(talk(served, "the secret", "hello") == "you said hello");
@@ -180,21 +180,21 @@ TEST_CASE("frames that are forged end their connection only") {
 TEST_CASE("who says nothing is sent away when the time is over") {
   Served served("the secret", {.handshake_limit = milliseconds(50)});
   boost::asio::io_context io;
-  tcp::socket silent = stranger(io, served);
-  CHECK(is_sent_away(silent));
-  CHECK(served.refused() == Refused{.silent = 1});
+  tcp::socket timed_out = stranger(io, served);
+  CHECK(is_sent_away(timed_out));
+  CHECK(served.refused() == RefusedConnections{.timed_out = 1});
 }
 
 TEST_CASE("of too many that say nothing the oldest is sent away, and an agent still gets in") {
-  Served served("the secret", {.handshake_limit = std::chrono::minutes(5), .most_strangers = 8});
+  Served served("the secret", {.handshake_limit = std::chrono::minutes(5), .max_pending = 8});
   boost::asio::io_context io;
   std::vector<tcp::socket> open;
   for (int i = 0; i < 20; ++i) {
     open.push_back(stranger(io, served));
     read_greeting(open.back());
   }
-  CHECK(served.num_strangers() == 8);
-  CHECK(served.refused() == Refused{.crowded = 12});
+  CHECK(served.num_pending() == 8);
+  CHECK(served.refused() == RefusedConnections{.evicted = 12});
   CHECK(is_sent_away(open.front()));
   CHECK(talk(served, "the secret", "hello") == "you said hello");
 }
@@ -208,8 +208,8 @@ TEST_CASE("10,000 connections are refused and counted, and an agent still gets i
     if (i % 2 == 0) boost::asio::write(socket, boost::asio::buffer(std::string(kAnswerBytes, 'x')));
     if (i % 1000 == 0) CHECK(talk(served, "the secret", "hello") == "you said hello");
   }
-  CHECK(soon([&] { return served.refused().all() == kMany; }));
-  CHECK(served.num_strangers() == 0);
+  CHECK(soon([&] { return served.refused().total() == kMany; }));
+  CHECK(served.num_pending() == 0);
   CHECK(talk(served, "the secret", "hello") == "you said hello");
 }
 
@@ -228,11 +228,11 @@ TEST_CASE("it listens at no address but those given, and at none once it is clos
 }
 
 TEST_CASE("connections that were refused are told by what they did") {
-  CHECK(describe(Refused{}) == "");
-  CHECK(describe(Refused{.wrong = 1}) ==
+  CHECK(describe(RefusedConnections{}) == "");
+  CHECK(describe(RefusedConnections{.unauthenticated = 1}) ==
         "1 connection to the launcher's port was refused: 1 did not know the run's secret");
   CHECK(
-      describe(Refused{.wrong = 2, .silent = 3, .crowded = 4}) ==
+      describe(RefusedConnections{.unauthenticated = 2, .timed_out = 3, .evicted = 4}) ==
       "9 connections to the launcher's port were refused: 2 did not know the run's secret, 3 said "
       "nothing, 4 were too many at a time");
 }

@@ -2,7 +2,7 @@
 // the run.
 #include <doctest/doctest.h>
 
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -13,7 +13,7 @@ bool contains(const std::string& text, const std::string& part) {
 
 // A shell's command with "zeroth" and "rank" for the two programs; "status N" of the last word goes
 // to the error output.
-Launched::Result shell(std::string script) {
+LaunchedProcess::Result shell(std::string script) {
   const std::string programs =
       "zeroth() { " ZEROTH_BIN_DIR "/zeroth \"$@\"; }; rank=" + rank_program() + "; exec 3>&2; ";
   return run_zeroth({"/bin/sh", "-c", programs + script});
@@ -22,8 +22,8 @@ Launched::Result shell(std::string script) {
 }  // namespace
 
 TEST_CASE("a reader that leaves does not end the job, whose exit code is that of its ranks") {
-  const TempFolder folder;
-  const std::string done = (folder.path() / "done").string();
+  const TempFolder directory;
+  const std::string done = (directory.path() / "done").string();
   const std::string lines = "$rank lines 20000; echo >'" + done + "'; exit ";
   for (const int code : {0, 5}) {
     CAPTURE(code);
@@ -39,8 +39,8 @@ TEST_CASE("a reader that leaves does not end the job, whose exit code is that of
 }
 
 TEST_CASE("full and closed outputs neither end a job nor change its exit code") {
-  const TempFolder folder;
-  const std::string done = (folder.path() / "done").string();
+  const TempFolder directory;
+  const std::string done = (directory.path() / "done").string();
   for (const char* outputs :
        {">/dev/full", "2>/dev/full", ">/dev/full 2>&1", ">&-", "2>&-", "<&- >&- 2>&-", "<&-"}) {
     for (const int code : {0, 5}) {
@@ -57,8 +57,8 @@ TEST_CASE("full and closed outputs neither end a job nor change its exit code") 
 }
 
 TEST_CASE("no file of the launcher's lands in an output that was closed") {
-  const TempFolder folder;
-  const std::string logs = (folder.path() / "logs").string();
+  const TempFolder directory;
+  const std::string logs = (directory.path() / "logs").string();
   const auto result = shell("zeroth --num_gpus=1 --enable_each_rank_log '" + logs +
                             "' /bin/sh -c 'echo out; echo err >&2; cat' <&- >&- 2>&-; "
                             "cat '" +
@@ -91,8 +91,8 @@ TEST_CASE("a command that only prints fails where that gets lost") {
 }
 
 TEST_CASE("an answer whose reader leaves ends as other commands do, without a word") {
-  const TempFolder folder;
-  const std::string left = (folder.path() / "left").string();
+  const TempFolder directory;
+  const std::string left = (directory.path() / "left").string();
   const auto result = shell("(until [ -e " + left + " ]; do sleep 0.05; done; zeroth report; " +
                             "echo status $? >&3) | { exec <&-; : >" + left + "; }");
   CHECK(contains(result.err, "status 141\n"));

@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "launcher/machine/machine.h"
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -117,22 +117,22 @@ TEST_CASE("--timeout is in the environment of the ranks") {
 }
 
 TEST_CASE("each rank's log holds both its outputs, the console has them as before") {
-  const TempFolder folder;
+  const TempFolder directory;
   const auto result =
-      run_zeroth({"--num_gpus=2", "--enable_each_rank_log", folder.path() / "logs", "/bin/sh", "-c",
-                  "echo out $RANK; sleep 0.5; echo err $RANK >&2; sleep $RANK; exit $RANK"});
+      run_zeroth({"--num_gpus=2", "--enable_each_rank_log", directory.path() / "logs", "/bin/sh",
+                  "-c", "echo out $RANK; sleep 0.5; echo err $RANK >&2; sleep $RANK; exit $RANK"});
   CHECK(result.status == 1);
   CHECK(sorted(lines_of(result.out)) == std::vector<std::string>{"[0] out 0", "[1] out 1"});
   CHECK(contains(result.err, "[0] err 0\n"));
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "logs"))
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path() / "logs"))
     names.push_back(entry.path().filename().string());
   names = sorted(names);
   REQUIRE(names.size() == 2);
   for (size_t rank = 0; rank < 2; ++rank) {
     CHECK(names[rank].size() == std::string("20260309070000_rank0.log").size());
     CHECK(names[rank].ends_with(fmt::format("_rank{}.log", rank)));
-    CHECK(read_text(folder.path() / "logs" / names[rank]) ==
+    CHECK(read_text(directory.path() / "logs" / names[rank]) ==
           fmt::format("out {0}\nerr {0}\n", rank));
   }
   const auto refused = run_zeroth({"--enable_each_rank_log", rank_program(), "/bin/true"});
@@ -141,14 +141,14 @@ TEST_CASE("each rank's log holds both its outputs, the console has them as befor
 }
 
 TEST_CASE("jobs of an array log into one folder in one second") {
-  const TempFolder folder;
+  const TempFolder directory;
   const std::string job = ZEROTH_BIN_DIR "/zeroth --num_gpus=2 --enable_each_rank_log '" +
-                          folder.path().string() + "' /bin/sh -c 'echo \"$0 $RANK\"' ";
+                          directory.path().string() + "' /bin/sh -c 'echo \"$0 $RANK\"' ";
   std::string script;
   for (const char* name : {"a", "b", "c", "d"}) script += job + name + " & ";
   CHECK(run_zeroth({"--num_gpus=1", "/bin/sh", "-c", script + "wait"}).status == 0);
   std::vector<std::string> logs;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path()))
     logs.push_back(read_text(entry.path()));
   CHECK(sorted(logs) == std::vector<std::string>{"a 0\n", "a 1\n", "b 0\n", "b 1\n", "c 0\n",
                                                  "c 1\n", "d 0\n", "d 1\n"});
@@ -233,8 +233,8 @@ TEST_CASE("a program that is not there or cannot run ends with 127 or 126") {
   CHECK(contains(missing.err, ZEROTH_BIN_DIR));
   CHECK(run_zeroth({"/no/such/program"}).status == 127);
   CHECK(run_zeroth({ZEROTH_SOURCE_DIR "/CMakeLists.txt"}).status == 126);
-  const TempFolder folder;
-  const std::string broken = folder.path() / "broken";
+  const TempFolder directory;
+  const std::string broken = directory.path() / "broken";
   std::ofstream(broken) << "\x7f"
                            "ELF, but no more";
   ::chmod(broken.c_str(), 0755);
@@ -323,9 +323,10 @@ TEST_CASE("empty_flag_value: a flag or a variable of zeroth that is empty ends w
 }
 
 TEST_CASE("what is wrong in a file of the user's ends with 2, as a wrong flag does") {
-  const TempFolder folder;
-  const std::string hosts = folder.write("hosts", "worker-0 slots=x\n");
-  for (const std::string& file : {hosts, std::string(folder / "missing"), folder.path().string()}) {
+  const TempFolder directory;
+  const std::string hosts = directory.write("hosts", "worker-0 slots=x\n");
+  for (const std::string& file :
+       {hosts, std::string(directory / "missing"), directory.path().string()}) {
     const auto result = run_zeroth({"--hostfile", file, rank_program(), "exit", "0"});
     CHECK(result.status == 2);
     CHECK(contains(result.err, "zeroth: error: "));

@@ -8,7 +8,7 @@
 #include <boost/asio/ip/tcp.hpp>
 
 #include "base/error.h"
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 

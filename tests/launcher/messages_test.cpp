@@ -15,37 +15,37 @@ const std::string kBytes("a 'quoted' \"text\"\n\0\xff\xfe", 22);
 RemoteJob some_job() {
   RemoteJob job;
   job.command = {"finetune", "--prompt", kBytes, ""};
-  job.folder = "/work/" + kBytes;
+  job.working_directory = "/work/" + kBytes;
   job.env = {{"NCCL_DEBUG", "INFO"}, {"PYTHONPATH", kBytes}};
   job.slots = {0, 3, 1};
   job.bind_cores = false;
   job.timeout_seconds = 60;
-  job.silence = std::chrono::milliseconds(1500);
+  job.liveness_timeout = std::chrono::milliseconds(1500);
   job.requeue_code = 75;
   return job;
 }
 
 std::vector<Message> examples() {
-  const RanksLookedAt seen{
-      .ended = {{.rank = 5, .ending = {true, SIGKILL}, .reason = "out of memory"},
-                {.rank = 0, .ending = {false, 3}}},
+  const RanksPolled seen{
+      .ended = {{.rank = 5, .exit_status = {true, SIGKILL}, .reason = "out of memory"},
+                {.rank = 0, .exit_status = {false, 3}}},
       .stopped = {{.rank = 2, .pid = 4711}}};
   return {Hello{"0.1.0", 7},
           Join{"0.1.0", kBytes, 4},
           Problems{{"no program", kBytes}},
           Ready{"cuda", "00ff", 29500, {"a note"}, "boot 4 7", {"0", "GPU-1"}},
-          Lines{{{3, true, false, kBytes}, {0, false, true, ""}}},
+          OutputLines{{{3, true, false, kBytes}, {0, false, true, ""}}},
           Warning{"careful"},
-          Finished{std::nullopt},
-          Finished{2},
+          Drained{std::nullopt},
+          Drained{2},
           seen,
-          Signalled{SIGTERM},
+          SignalReceived{SIGTERM},
           some_job(),
-          Start{4, 8, 1, 2, "10.0.0.1", 29500, 1.7e9 + 0.25, 120, {"00ff", 3, kBytes}},
+          StartRanks{4, 8, 1, 2, "10.0.0.1", 29500, 1.7e9 + 0.25, 120, {"00ff", 3, kBytes}},
           Suspend{true},
-          Taken{uint64_t{1} << 63},
-          FinishUp{},
-          LetGo{75, kBytes},
+          WindowUpdate{uint64_t{1} << 63},
+          Drain{},
+          Shutdown{75, kBytes},
           SignalRanks{SIGKILL},
           Heartbeat{}};
 }
@@ -67,9 +67,9 @@ TEST_CASE("each message arrives as it was sent") {
 TEST_CASE("arguments, paths and environment arrive byte for byte") {
   const Message got = decode(encode(some_job()));
   CHECK(std::get<RemoteJob>(got) == some_job());
-  const auto seen = std::get<RanksLookedAt>(decode(encode(examples()[8])));
+  const auto seen = std::get<RanksPolled>(decode(encode(examples()[8])));
   CHECK(seen.ended[0].reason == "out of memory");
-  CHECK(seen.ended[1].ending == Ending{false, 3});
+  CHECK(seen.ended[1].exit_status == ExitStatus{false, 3});
   CHECK(seen.stopped[0].pid == 4711);
 }
 
@@ -78,19 +78,20 @@ TEST_CASE("escape_from_host: every text that the other side says is printable an
       "\x1b[2J\x1b]0;mine\x07\nzeroth: fake\r\xc2\x9b"
       "31m\xff\xe2\x80\xae";
   const std::string huge(1'000'000, 'x');
-  const RanksLookedAt seen{.ended = {{.rank = 5, .ending = {true, SIGKILL}, .reason = evil}},
-                           .stopped = {}};
+  const RanksPolled seen{.ended = {{.rank = 5, .exit_status = {true, SIGKILL}, .reason = evil}},
+                         .stopped = {}};
   const std::vector<std::string> texts = {evil, huge};
-  const std::vector<Message> messages = {Hello{evil, 7},
-                                         Join{evil, evil, 4},
-                                         Problems{texts},
-                                         Ready{evil, evil, 29500, texts, evil, texts},
-                                         Warning{evil},
-                                         Warning{huge},
-                                         seen,
-                                         Start{4, 8, 1, 2, evil, 29500, 0, 120, {evil, 3, evil}},
-                                         LetGo{75, evil},
-                                         LetGo{75, huge}};
+  const std::vector<Message> messages = {
+      Hello{evil, 7},
+      Join{evil, evil, 4},
+      Problems{texts},
+      Ready{evil, evil, 29500, texts, evil, texts},
+      Warning{evil},
+      Warning{huge},
+      seen,
+      StartRanks{4, 8, 1, 2, evil, 29500, 0, 120, {evil, 3, evil}},
+      Shutdown{75, evil},
+      Shutdown{75, huge}};
   for (Message message : messages) {
     CAPTURE(message.index());
     make_showable(message);
@@ -125,7 +126,7 @@ TEST_CASE("a message that is cut anywhere, or has more behind it, is refused") {
 }
 
 TEST_CASE("lengths and numbers that cannot be are refused before memory is taken for them") {
-  std::string lines = encode(Lines{{{0, false, false, "text"}}});
+  std::string lines = encode(OutputLines{{{0, false, false, "text"}}});
   lines[8 + 6] = '\x7f';  // so many lines
   CHECK_THROWS_WITH_AS(decode(lines), "a message that cannot be understood", Error);
   std::string signal = encode(SignalRanks{SIGTERM});

@@ -20,11 +20,13 @@ TEST_CASE("the model's folder is found in the arguments in all spellings, the la
 
 TEST_CASE("models differ by what config.json and the indices say, and by nothing else") {
   const TempFolder one, two;
-  const auto write = [](const TempFolder& folder, const char* name, const char* text) {
-    std::ofstream(folder.path() / name) << text;
+  const auto write = [](const TempFolder& directory, const char* name, const char* text) {
+    std::ofstream(directory.path() / name) << text;
   };
-  const auto digest = [](const TempFolder& folder) { return model_digest(folder.path().string()); };
-  for (const TempFolder* folder : {&one, &two}) write(*folder, "config.json", "{}");
+  const auto digest = [](const TempFolder& directory) {
+    return model_digest(directory.path().string());
+  };
+  for (const TempFolder* directory : {&one, &two}) write(*directory, "config.json", "{}");
   CHECK(digest(one) == digest(two));
   write(one, "model.safetensors", "weights");
   CHECK(digest(one) == digest(two));

@@ -14,8 +14,8 @@ namespace {
 
 constexpr const char* kSecret = "0123456789abcdef-secret";
 
-AgentRequest two_hosts() {
-  AgentRequest request;
+AgentLaunchRequest two_hosts() {
+  AgentLaunchRequest request;
   request.hosts = {{"worker-1", {0, 1}}, {"worker-0", {0, 1}}};
   request.zeroth = "/opt/zeroth/bin/zeroth";
   request.launcher = "10.0.0.1:4000,[fd00::1]:4000";
@@ -24,20 +24,20 @@ AgentRequest two_hosts() {
   return request;
 }
 
-AgentStart start(const std::string& backend, const AgentRequest& request = two_hosts()) {
-  return agent_commands(find_backend(backend), request);
+AgentCommands start(const std::string& backend, const AgentLaunchRequest& request = two_hosts()) {
+  return make_agent_commands(find_backend(backend), request);
 }
 
 // All commands as a person would see them, a line each.
-std::string lines(const std::string& backend, const AgentRequest& request = two_hosts()) {
-  const AgentStart agents = start(backend, request);
+std::string lines(const std::string& backend, const AgentLaunchRequest& request = two_hosts()) {
+  const AgentCommands agents = start(backend, request);
   std::string text;
-  for (const auto* commands : {&agents.before, &agents.agents})
-    for (const AgentCommand& command : *commands) text += pasteable(command, kSecret) + "\n";
+  for (const auto* commands : {&agents.setup, &agents.agents})
+    for (const AgentCommand& command : *commands) text += to_shell_command(command, kSecret) + "\n";
   return text;
 }
 
-std::string error_of(const std::string& backend, const AgentRequest& request = two_hosts()) {
+std::string error_of(const std::string& backend, const AgentLaunchRequest& request = two_hosts()) {
   return message_of<UsageError>([&] { start(backend, request); });
 }
 
@@ -60,7 +60,7 @@ void write_program(const std::filesystem::path& path, const std::string& script)
 class Programs {
  public:
   Programs() {
-    write_program(folder_ / "ssh",
+    write_program(directory_ / "ssh",
                   "while [ \"$1\" != -- ] && [ \"$1\" != worker-1 ] && [ \"$1\" != worker-0 ]; do "
                   "shift; done\n"
                   "[ \"$1\" != -- ] || shift\nshift\nexec /bin/sh -c \"$*\"\n");
@@ -72,18 +72,18 @@ class Programs {
   }
 
   std::filesystem::path odd_folder() const {
-    return folder_ / "I am 6' \"tall\" $HOME `id` 100%n %h (x2) \\ &;";
+    return directory_ / "I am 6' \"tall\" $HOME `id` 100%n %h (x2) \\ &;";
   }
 
   // What a shell makes of the command, where only these programs and the system's are.
   std::string run(const AgentCommand& command, bool succeeds = true) const {
-    return output_of("PATH=" + folder_.path().string() + ":/usr/bin:/bin; ZEROTH_RUN_SECRET=" +
-                         kSecret + "; " + pasteable(command, kSecret) + " 2>&1",
+    return output_of("PATH=" + directory_.path().string() + ":/usr/bin:/bin; ZEROTH_RUN_SECRET=" +
+                         kSecret + "; " + to_shell_command(command, kSecret) + " 2>&1",
                      succeeds);
   }
 
  private:
-  TempFolder folder_;
+  TempFolder directory_;
 };
 
 }  // namespace
@@ -98,10 +98,10 @@ TEST_CASE("ssh: a process for each host, with the secret as its input") {
         "worker-0 'exec "
         "/opt/zeroth/bin/zeroth agent --launcher '\\''10.0.0.1:4000,[fd00::1]:4000'\\'' --node 1 "
         "--secret-stdin'\n");
-  AgentRequest request = two_hosts();
+  AgentLaunchRequest request = two_hosts();
   request.ssh_port = 2222;
   request.launcher_args = {"-i", "a key"};
-  const AgentStart agents = start("ssh", request);
+  const AgentCommands agents = start("ssh", request);
   REQUIRE(agents.agents.size() == 2);
   CHECK(agents.agents[1].argv ==
         std::vector<std::string>{"ssh", "-o", "BatchMode=yes", "-p", "2222", "-i", "a key", "-o",
@@ -111,12 +111,12 @@ TEST_CASE("ssh: a process for each host, with the secret as its input") {
   CHECK(agents.agents[1].input == std::string(kSecret) + "\n");
   CHECK(agents.agents[1].env.empty());
   CHECK(agents.agents[1].hosts == std::vector<int>{1});
-  CHECK(agents.before.empty());
+  CHECK(agents.setup.empty());
   CHECK(agents.clean_up.empty());
 }
 
 TEST_CASE("pdsh: one process for all hosts, after ssh has left the secret in a file on each") {
-  const std::string before =
+  const std::string setup =
       "printf '%s\\n' \"$ZEROTH_RUN_SECRET\" | ssh -o BatchMode=yes -p 22 -o ConnectTimeout=30 -- "
       "worker-1 'exec "
       "/bin/sh "
@@ -125,22 +125,22 @@ TEST_CASE("pdsh: one process for all hosts, after ssh has left the secret in a f
       "worker-0 'exec "
       "/bin/sh "
       "-c '\\''umask 077 && set -C && cat > /tmp/zeroth-f00d-1'\\'''\n";
-  AgentRequest request = two_hosts();
+  AgentLaunchRequest request = two_hosts();
   request.ssh_port = 22;
   request.launcher_args = {"-u", "30"};
   CHECK(
       lines("pdsh", request) ==
-      before +
+      setup +
           "PDSH_RCMD_TYPE=ssh PDSH_SSH_ARGS_APPEND='-o BatchMode=yes -o ConnectTimeout=30 -p 22' "
           "pdsh -S -f 1024 -w "
           "worker-1,worker-0 -u 30 'exec /opt/zeroth/bin/zeroth agent --launcher "
           "'\\''10.0.0.1:4000,[fd00::1]:4000'\\'' --secret-file /tmp/zeroth-f00d-%n --node %n'\n");
   request.pdsh_ssh_args = "-i 'a key'";
-  const AgentStart agents = start("pdsh", request);
+  const AgentCommands agents = start("pdsh", request);
   CHECK(agents.agents[0].env[1].second == "-i 'a key' -o BatchMode=yes -o ConnectTimeout=30 -p 22");
   CHECK(agents.agents[0].hosts == std::vector<int>{0, 1});
   CHECK(agents.agents[0].input.empty());
-  CHECK(agents.before[0].argv[6] == "a key");
+  CHECK(agents.setup[0].argv[6] == "a key");
   REQUIRE(agents.clean_up.size() == 2);
   CHECK(agents.clean_up[1].argv.back() == "exec /bin/sh -c 'rm -f /tmp/zeroth-f00d-1'");
   CHECK(agents.clean_up[1].input.empty());
@@ -163,16 +163,16 @@ TEST_CASE("MPI: one agent for each host in their order, with the secret by a var
 }
 
 TEST_CASE("a user's arguments stand behind those of DeepSpeed's defaults and before the agent") {
-  AgentRequest request = two_hosts();
+  AgentLaunchRequest request = two_hosts();
   request.launcher_args = {"--mca", "btl_tcp_if_include", "eth1"};
   const auto argv = start("openmpi", request).agents[0].argv;
-  CHECK(joined_for_shell(argv).find("--bind-to none --mca btl_tcp_if_include eth1 -x") !=
+  CHECK(shell_join(argv).find("--bind-to none --mca btl_tcp_if_include eth1 -x") !=
         std::string::npos);
-  CHECK(joined_for_shell(argv).find("eth0") == std::string::npos);
+  CHECK(shell_join(argv).find("eth0") == std::string::npos);
 }
 
 TEST_CASE("Slurm: one task for each node, by the rules of DeepSpeed 0.19.8") {
-  AgentRequest request = two_hosts();
+  AgentLaunchRequest request = two_hosts();
   CHECK(
       lines("slurm") ==
       "ZEROTH_RUN_SECRET=\"$ZEROTH_RUN_SECRET\" srun -n 2 --ntasks-per-node=1 --nodes 2 --nodelist "
@@ -199,9 +199,9 @@ TEST_CASE("Slurm: one task for each node, by the rules of DeepSpeed 0.19.8") {
 TEST_CASE("no command line holds the secret, and each agent is started once") {
   for (const char* name : {"ssh", "pdsh", "openmpi", "mpich", "impi", "slurm"}) {
     CAPTURE(name);
-    const AgentStart agents = start(name);
+    const AgentCommands agents = start(name);
     std::vector<int> hosts;
-    for (const auto* commands : {&agents.before, &agents.agents, &agents.clean_up})
+    for (const auto* commands : {&agents.setup, &agents.agents, &agents.clean_up})
       for (const AgentCommand& command : *commands)
         for (const std::string& word : command.argv) CHECK(word.find(kSecret) == std::string::npos);
     for (const AgentCommand& command : agents.agents)
@@ -212,7 +212,7 @@ TEST_CASE("no command line holds the secret, and each agent is started once") {
 }
 
 TEST_CASE("hosts that a backend cannot reach as they are written are refused") {
-  AgentRequest request = two_hosts();
+  AgentLaunchRequest request = two_hosts();
   request.hosts[1].host = "alice@worker-0";
   for (const char* name : {"openmpi", "mpich", "impi", "slurm"})
     CHECK(error_of(name, request).find("takes no user with a host, as in alice@worker-0") !=
@@ -236,7 +236,7 @@ TEST_CASE("an unknown launcher is refused, and mvapich with what to use instead"
 
 TEST_CASE("through ssh and the shell on a host an agent gets its words byte for byte") {
   const Programs programs;
-  AgentRequest request = two_hosts();
+  AgentLaunchRequest request = two_hosts();
   request.zeroth = (programs.odd_folder() / "zeroth").string();
   for (int node = 0; node < 2; ++node)
     CHECK(programs.run(start("ssh", request).agents[static_cast<size_t>(node)]) ==
@@ -247,17 +247,17 @@ TEST_CASE("through ssh and the shell on a host an agent gets its words byte for 
 
 TEST_CASE("before pdsh a secret's file is made anew for this user alone, and can be removed") {
   const Programs programs;
-  AgentRequest request = two_hosts();
+  AgentLaunchRequest request = two_hosts();
   const TempFolder unique;  // a name that no other run has
   request.token = unique.path().filename().string();
   const std::string file = "/tmp/zeroth-" + request.token + "-0";
-  const AgentStart agents = start("pdsh", request);
-  CHECK(programs.run(agents.before[0]).empty());
+  const AgentCommands agents = start("pdsh", request);
+  CHECK(programs.run(agents.setup[0]).empty());
   CHECK(read_text(file) == std::string(kSecret) + "\n");
   struct stat status {};
   REQUIRE(::stat(file.c_str(), &status) == 0);
   CHECK((status.st_mode & 0777) == 0600);
-  CHECK(programs.run(agents.before[0], false).find(file) != std::string::npos);
+  CHECK(programs.run(agents.setup[0], false).find(file) != std::string::npos);
   CHECK(read_text(file) == std::string(kSecret) + "\n");
   CHECK(programs.run(agents.clean_up[0]).empty());
   CHECK_FALSE(std::filesystem::exists(file));
@@ -269,7 +269,7 @@ TEST_CASE("through pdsh an agent gets its words byte for byte, and its number") 
     return;
   }
   const Programs programs;
-  AgentRequest request = two_hosts();
+  AgentLaunchRequest request = two_hosts();
   request.zeroth = (programs.odd_folder() / "zeroth").string();
   const std::string out = programs.run(start("pdsh", request).agents[0]);
   for (int node = 0; node < 2; ++node)

@@ -39,10 +39,10 @@ TEST_CASE("of what else ends a rank only a limit of the address space is told") 
     if (!watch.explain({true, SIGABRT}).empty()) return 1;
     const rlimit limit{rlim_t{1} << 40, rlim_t{1} << 40};
     ::setrlimit(RLIMIT_AS, &limit);
-    for (const Ending ending : {Ending{true, SIGABRT}, Ending{false, 127}})
-      if (!contains(watch.explain(ending), "1.00 TiB of address space: ulimit -v")) return 2;
-    for (const Ending ending : {Ending{true, SIGTERM}, Ending{false, 1}})
-      if (!watch.explain(ending).empty()) return 3;
+    for (const ExitStatus exit_status : {ExitStatus{true, SIGABRT}, ExitStatus{false, 127}})
+      if (!contains(watch.explain(exit_status), "1.00 TiB of address space: ulimit -v")) return 2;
+    for (const ExitStatus exit_status : {ExitStatus{true, SIGTERM}, ExitStatus{false, 1}})
+      if (!watch.explain(exit_status).empty()) return 3;
     return contains(watch.explain({true, SIGKILL}), "by somebody, or out of memory") ? 0 : 4;
   });
   CHECK(result.status == 0);
@@ -55,10 +55,10 @@ TEST_CASE("version 1 counts in memory.oom_control") {
   const std::string file = "sys/fs/cgroup/memory/memory.oom_control";
   system.write(file, "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n");
   OomWatch watch(system.root());
-  CHECK(watch.take_new_kills() == 0);
+  CHECK(watch.read_new_kills() == 0);
   system.write(file, "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
-  CHECK(watch.take_new_kills() == 2);
-  CHECK(watch.take_new_kills() == 0);
+  CHECK(watch.read_new_kills() == 2);
+  CHECK(watch.read_new_kills() == 0);
 }
 
 TEST_CASE("a root group has no counter of its own, so the machine's is taken") {
@@ -73,7 +73,7 @@ TEST_CASE("a root group has no counter of its own, so the machine's is taken") {
 TEST_CASE("where nothing counts, nothing is claimed") {
   const FakeSystem system;
   OomWatch watch(system.root());
-  CHECK_FALSE(watch.take_new_kills());
+  CHECK_FALSE(watch.read_new_kills());
   CHECK(watch.explain_kill() == "by somebody, or out of memory: nothing tells here, but dmesg may");
 }
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 namespace {

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -28,7 +28,7 @@ std::string show_on_terminal(const std::vector<std::string>& arguments,
   std::vector<std::string> words = {"env", "-u", "TERM", ZEROTH_BIN_DIR "/zeroth"};
   if (term != nullptr) words.insert(words.begin() + 3, fmt::format("TERM={}", term));
   words.insert(words.end(), arguments.begin(), arguments.end());
-  Launched job(Launched::Program{words}, {}, far_end);
+  LaunchedProcess job(LaunchedProcess::Program{words}, {}, far_end);
   ::close(far_end);
   CHECK(job.wait().status == 0);
   std::string shown;
@@ -86,7 +86,7 @@ TEST_CASE("lines of ranks are whole under heavy output, in files and in one shar
 
   std::array<int, 2> ends{};
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
-  Launched job(command, {}, ends[1]);
+  LaunchedProcess job(command, {}, ends[1]);
   ::close(ends[1]);
   std::string text;
   std::array<char, 1000> buffer;
@@ -123,7 +123,7 @@ TEST_CASE("term_dumb: a terminal without control codes gets plain lines, as a fi
 TEST_CASE("a reader that sleeps stops neither signals nor the death of ranks") {
   std::array<int, 2> ends{};
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
-  Launched job({"--num_gpus=2", rank_program(), "lines", "1000000"}, {}, ends[1]);
+  LaunchedProcess job({"--num_gpus=2", rank_program(), "lines", "1000000"}, {}, ends[1]);
   ::close(ends[1]);
   const std::vector<pid_t> pids = job.wait_for_pids(2);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -152,14 +152,14 @@ TEST_CASE("a rank's last line is known to stand last in an output until somebody
   boost::asio::io_context io;
   OutputSink out(io, STDOUT_FILENO, {}), err(io, STDERR_FILENO, {});
   Tail tail;
-  CHECK_FALSE(tail.ends(err));
+  CHECK_FALSE(tail.is_last_in(err));
   err.write_line("mine");
   tail.add("mine", err);
   out.write_line("elsewhere");
-  CHECK(tail.ends(err));
-  CHECK_FALSE(tail.ends(out));
+  CHECK(tail.is_last_in(err));
+  CHECK_FALSE(tail.is_last_in(out));
   err.write_line("another's");
-  CHECK_FALSE(tail.ends(err));
+  CHECK_FALSE(tail.is_last_in(err));
 }
 
 TEST_CASE("lines are whole whatever the chunks, and a last partial one is flushed") {

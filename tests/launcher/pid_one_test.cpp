@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -57,7 +57,7 @@ TEST_CASE("as process 1 zeroth ends with its rank's exit code") {
 
 TEST_CASE("as process 1 zeroth forwards SIGTERM, and what ranks left behind ends with it") {
   if (!has_namespaces()) return;
-  Launched run(Launched::Program{zeroth({rank_program(), "brood", "finish", "100"})});
+  LaunchedProcess run(LaunchedProcess::Program{zeroth({rank_program(), "brood", "finish", "100"})});
   const auto pids = run.wait_for_pids(4);
   ::kill(first_process(run.pid()), SIGTERM);
   const auto result = run.wait();
@@ -67,8 +67,8 @@ TEST_CASE("as process 1 zeroth forwards SIGTERM, and what ranks left behind ends
 
 TEST_CASE("as process 1 zeroth ends by SIGTERM while it waits for a name") {
   if (!has_namespaces()) return;
-  Launched run(
-      Launched::Program{zeroth({rank_program(), "env", "RANK"})},
+  LaunchedProcess run(
+      LaunchedProcess::Program{zeroth({rank_program(), "env", "RANK"})},
       {{"PET_NNODES", "2"}, {"PET_NODE_RANK", "1"}, {"PET_MASTER_ADDR", "no.such.invalid"}});
   run.wait_for_words("rank 0's host no.such.invalid is not known yet");
   ::kill(first_process(run.pid()), SIGTERM);

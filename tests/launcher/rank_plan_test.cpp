@@ -54,7 +54,7 @@ TEST_CASE("ranks of one host among several are numbered behind those before it")
   PlanRequest request = cpu_request(2);
   request.accelerator = Accelerator::kCuda;
   request.choice = {{"0", "1"}, 2, false};
-  request.part = {.host = 1, .num_hosts = 3, .first_rank = 4, .world_size = 7};
+  request.node_ranks = {.node_rank = 1, .num_nodes = 3, .first_rank = 4, .world_size = 7};
   request.master_addr = "10.0.0.1";
   request.terminal_columns = 80;
   const RankPlan plan = plan_ranks(options_of({}), request);
@@ -135,7 +135,7 @@ TEST_CASE("all ranks on GPUs see the same list of devices") {
 TEST_CASE("every rank is told where the ranks meet") {
   PlanRequest request = cpu_request(2);
   CHECK(value(plan_ranks(options_of({}), request).ranks[1], "ZEROTH_MEETING") == "unset");
-  request.meeting = "kernel:1:2:3";
+  request.bootstrap_ticket = "kernel:1:2:3";
   for (const RankSpec& spec : plan_ranks(options_of({}), request).ranks)
     CHECK(value(spec, "ZEROTH_MEETING") == "kernel:1:2:3");
 }
@@ -161,7 +161,7 @@ TEST_CASE("a rank on a GPU runs on the cores near to it") {
   PlanRequest request = cpu_request(2);
   request.accelerator = Accelerator::kCuda;
   request.choice = {{"4", "GPU-7"}, 2, false};
-  request.machine.near_cores = {{"0", {0, 1, 2, 3}}, {"4", {1, 3}}, {"GPU-7", {0, 2}}};
+  request.machine.numa_cores = {{"0", {0, 1, 2, 3}}, {"4", {1, 3}}, {"GPU-7", {0, 2}}};
   const RankPlan plan = plan_ranks(options_of({}), request);
   CHECK(plan.ranks[0].cores == std::vector<int>{1, 3});
   CHECK(plan.ranks[1].cores == std::vector<int>{0, 2});
@@ -176,7 +176,7 @@ TEST_CASE("ranks that share GPUs are near to theirs in turns") {
   PlanRequest request = cpu_request(4);
   request.accelerator = Accelerator::kCuda;
   request.choice = {{"0", "1"}, 4, true};
-  request.machine.near_cores = {{"0", {2, 3}}, {"1", {0, 1}}};
+  request.machine.numa_cores = {{"0", {2, 3}}, {"1", {0, 1}}};
   const RankPlan plan = plan_ranks(options_of({}), request);
   CHECK(plan.ranks[0].cores == std::vector<int>{2});
   CHECK(plan.ranks[1].cores == std::vector<int>{0});

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "launcher/run/find_program.h"
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 #include "tests/support/child_process.h"
 
 namespace zeroth::launcher {
@@ -29,10 +29,10 @@ RankProcess start(const std::vector<std::string>& mode, const RankSpec& spec = {
   return RankProcess::start(program, spec);
 }
 
-Ending wait_for_ending(const RankProcess& process) {
-  std::optional<Ending> ending;
-  REQUIRE(eventually([&] { return (ending = process.poll_ending()).has_value(); }));
-  return *ending;
+ExitStatus wait_for_ending(const RankProcess& process) {
+  std::optional<ExitStatus> exit_status;
+  REQUIRE(eventually([&] { return (exit_status = process.poll_exit()).has_value(); }));
+  return *exit_status;
 }
 
 using std::chrono::milliseconds;
@@ -63,23 +63,23 @@ TEST_CASE("a rank sees the launcher's environment with its own on top") {
 
 TEST_CASE("endings are seen once they happen, and stay") {
   const RankProcess coded = start({"exit", "5"});
-  CHECK(wait_for_ending(coded) == Ending{false, 5});
-  CHECK(coded.poll_ending() == Ending{false, 5});
-  CHECK(wait_for_ending(start({"raise", std::to_string(SIGUSR1)})) == Ending{true, SIGUSR1});
+  CHECK(wait_for_ending(coded) == ExitStatus{false, 5});
+  CHECK(coded.poll_exit() == ExitStatus{false, 5});
+  CHECK(wait_for_ending(start({"raise", std::to_string(SIGUSR1)})) == ExitStatus{true, SIGUSR1});
   RankProcess sleeping = start({"sleep"});
-  CHECK_FALSE(sleeping.poll_ending());
+  CHECK_FALSE(sleeping.poll_exit());
   sleeping.signal_group(SIGINT);
-  CHECK(wait_for_ending(sleeping) == Ending{true, SIGINT});
+  CHECK(wait_for_ending(sleeping) == ExitStatus{true, SIGINT});
   sleeping.kill_and_reap();
   sleeping.kill_and_reap();
 }
 
 TEST_CASE("a signal is handled where it is caught or blocked, unless all are for a moment") {
   const auto handles = [](const std::vector<std::string>& mode, int signal) {
-    const TempFolder folder;
-    const RankSpec spec{0, 0, {{"PID_DIR", folder.path().string()}}, {}};
+    const TempFolder directory;
+    const RankSpec spec{0, 0, {{"PID_DIR", directory.path().string()}}, {}};
     const RankProcess process = start(mode, spec);
-    REQUIRE(eventually([&] { return !std::filesystem::is_empty(folder.path()); }));
+    REQUIRE(eventually([&] { return !std::filesystem::is_empty(directory.path()); }));
     return process.handles(signal);
   };
   CHECK(handles({"finish", "0"}, SIGTERM));
@@ -91,13 +91,13 @@ TEST_CASE("a signal is handled where it is caught or blocked, unless all are for
 }
 
 TEST_CASE("a rank that goes out of scope is gone") {
-  const TempFolder folder;
+  const TempFolder directory;
   pid_t pid = 0;
   {
-    const RankSpec spec{0, 0, {{"PID_DIR", folder.path().string()}}, {}};
+    const RankSpec spec{0, 0, {{"PID_DIR", directory.path().string()}}, {}};
     const RankProcess process = start({"stubborn"}, spec);
-    REQUIRE(eventually([&] { return !std::filesystem::is_empty(folder.path()); }));
-    pid = std::stoi(std::filesystem::directory_iterator(folder.path())->path().filename());
+    REQUIRE(eventually([&] { return !std::filesystem::is_empty(directory.path()); }));
+    pid = std::stoi(std::filesystem::directory_iterator(directory.path())->path().filename());
     CHECK(is_alive(pid));
   }
   CHECK_FALSE(is_alive(pid));
@@ -116,12 +116,12 @@ TEST_CASE("a rank that cannot start throws") {
 TEST_CASE("Ctrl-Z stops the ranks too, fg continues them, and what they had left to do they do") {
   // As the job of a shell; fg answers with how it ended, where bash's wait may with how it stopped.
   const std::string start = ZEROTH_BIN_DIR "/zeroth --num_gpus=2 --grace 4 " + rank_program();
-  Launched job({"--num_gpus=1", "/bin/bash", "-c",
-                "set -m; " + start +
-                    " finish 2500 & job=$!; "
-                    "while [ $(ls $PID_DIR | wc -l) != 2 ]; do sleep 0.05; done; "
-                    "kill -TERM $job; sleep 0.3; kill -TSTP $job; sleep 5; "
-                    "grep State /proc/$job/status; fg %1 >/dev/null; echo status $?"});
+  LaunchedProcess job({"--num_gpus=1", "/bin/bash", "-c",
+                       "set -m; " + start +
+                           " finish 2500 & job=$!; "
+                           "while [ $(ls $PID_DIR | wc -l) != 2 ]; do sleep 0.05; done; "
+                           "kill -TERM $job; sleep 0.3; kill -TSTP $job; sleep 5; "
+                           "grep State /proc/$job/status; fg %1 >/dev/null; echo status $?"});
   const std::vector<pid_t> pids = job.wait_for_pids(2);
   CHECK(eventually([&] { return all_stopped(pids); }));
   CHECK(eventually([&] { return none_stopped(pids); }));
@@ -135,16 +135,16 @@ TEST_CASE("Ctrl-Z stops the ranks too, fg continues them, and what they had left
 }
 
 TEST_CASE("a job that nobody could continue is not stopped by SIGTSTP") {
-  Launched job({"--num_gpus=1", "/bin/sh", "-c",
-                "setsid " ZEROTH_BIN_DIR "/zeroth --num_gpus=1 " + rank_program() +
-                    " polite & until [ $(ls $PID_DIR | wc -l) = 1 ]; do sleep 0.05; done; "
-                    "kill -TSTP $!; sleep 0.5; kill $!; wait $!; echo status $?"});
+  LaunchedProcess job({"--num_gpus=1", "/bin/sh", "-c",
+                       "setsid " ZEROTH_BIN_DIR "/zeroth --num_gpus=1 " + rank_program() +
+                           " polite & until [ $(ls $PID_DIR | wc -l) = 1 ]; do sleep 0.05; done; "
+                           "kill -TSTP $!; sleep 0.5; kill $!; wait $!; echo status $?"});
   const auto result = job.wait();
   CHECK(result.out == "status 0\n");
 }
 
 TEST_CASE("ranks that somebody stops are named, and that they go on") {
-  Launched job({"--num_gpus=2", rank_program(), "polite"});
+  LaunchedProcess job({"--num_gpus=2", rank_program(), "polite"});
   const std::vector<pid_t> pids = job.wait_for_pids(2);
   for (const pid_t pid : pids) ::kill(pid, SIGSTOP);
   job.wait_for_words(
@@ -160,7 +160,7 @@ TEST_CASE("ranks that somebody stops are named, and that they go on") {
 
 TEST_CASE(
     "a job that is suspended as a whole, launcher and ranks, says nothing and loses nothing") {
-  Launched job({"--num_gpus=2", "--grace=3", rank_program(), "finish", "1000"});
+  LaunchedProcess job({"--num_gpus=2", "--grace=3", rank_program(), "finish", "1000"});
   std::vector<pid_t> all = job.wait_for_pids(2);
   all.push_back(job.pid());
   job.signal(SIGTERM);
@@ -177,7 +177,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a guard that somebody kills is replaced, and the new one guards") {
-  Launched job({"--num_gpus=1", rank_program(), "brood", "sleep"});
+  LaunchedProcess job({"--num_gpus=1", rank_program(), "brood", "sleep"});
   const std::vector<pid_t> pids = job.wait_for_pids(4);
   const auto guard = [&] {
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {

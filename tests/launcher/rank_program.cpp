@@ -55,8 +55,9 @@ void print(const std::string& line) {
 }
 
 void note_pid() {
-  const std::string folder = variable("PID_DIR");
-  if (!folder.empty()) std::ofstream(std::filesystem::path(folder) / std::to_string(::getpid()));
+  const std::string directory = variable("PID_DIR");
+  if (!directory.empty())
+    std::ofstream(std::filesystem::path(directory) / std::to_string(::getpid()));
 }
 
 int do_mode(const Arguments& args);
@@ -118,8 +119,8 @@ int have_brood(const Arguments& then) {
   sleep_apart(false, false);
   sleep_apart(true, false);
   sleep_apart(true, true);
-  const std::filesystem::path folder = variable("PID_DIR");
-  while (std::distance(std::filesystem::directory_iterator(folder), {}) < 3) ::usleep(1000);
+  const std::filesystem::path directory = variable("PID_DIR");
+  while (std::distance(std::filesystem::directory_iterator(directory), {}) < 3) ::usleep(1000);
   return do_mode(then);
 }
 

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -65,8 +65,8 @@ TEST_CASE("what will fail a run is warned of at the end") {
 }
 
 TEST_CASE("a small /dev/shm is warned of where NCCL connects several GPUs, and only there") {
-  const Space small{.total_bytes = 64 << 20, .free_bytes = 64 << 20, .type = "tmpfs"};
-  const Space large{.total_bytes = 1 << 30, .free_bytes = 0, .type = "tmpfs"};
+  const SpaceInfo small{.total_bytes = 64 << 20, .free_bytes = 64 << 20, .type = "tmpfs"};
+  const SpaceInfo large{.total_bytes = 1 << 30, .free_bytes = 0, .type = "tmpfs"};
   CHECK(shared_memory_warning(0, small).empty());
   CHECK(shared_memory_warning(1, small).empty());
   CHECK(shared_memory_warning(2, large).empty());

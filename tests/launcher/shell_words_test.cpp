@@ -14,9 +14,9 @@ using Words = std::vector<std::string>;
 
 // What /bin/sh makes of a line: each word behind the first as <word>.
 std::string by_shell(const std::string& line) {
-  const TempFolder folder;
-  folder.write("script", "show() { for word; do printf '<%s>' \"$word\"; done; }\nshow " + line);
-  FILE* pipe = ::popen(("/bin/sh " + (folder / "script").string()).c_str(), "r");
+  const TempFolder directory;
+  directory.write("script", "show() { for word; do printf '<%s>' \"$word\"; done; }\nshow " + line);
+  FILE* pipe = ::popen(("/bin/sh " + (directory / "script").string()).c_str(), "r");
   REQUIRE(pipe != nullptr);
   std::string out;
   for (int byte; (byte = std::fgetc(pipe)) != EOF;) out += static_cast<char>(byte);
@@ -53,19 +53,19 @@ TEST_CASE("a shell reads back exactly the words that were quoted for it") {
                        "''",
                        "=ls",
                        "-n"};
-  CHECK(by_shell(joined_for_shell(words)) == shown(words));
-  for (const std::string& word : words) CHECK(by_shell(quoted_for_shell(word)) == shown({word}));
+  CHECK(by_shell(shell_join(words)) == shown(words));
+  for (const std::string& word : words) CHECK(by_shell(shell_quote(word)) == shown({word}));
 }
 
 TEST_CASE("words that need no quotes have none") {
   for (const char* word : {"worker-0", "/opt/zeroth/bin/zeroth", "10.0.0.1:29500,[", "a@b"})
-    CHECK((quoted_for_shell(word) == word) == (std::string(word).find('[') == std::string::npos));
-  CHECK(quoted_for_shell("it's") == "'it'\\''s'");
-  CHECK(quoted_for_shell("") == "''");
+    CHECK((shell_quote(word) == word) == (std::string(word).find('[') == std::string::npos));
+  CHECK(shell_quote("it's") == "'it'\\''s'");
+  CHECK(shell_quote("") == "''");
 }
 
 TEST_CASE("a text is grouped into words as a shell does it, but nothing is expanded") {
-  const auto split = [](const std::string& text) { return split_like_shell(text, "--flag"); };
+  const auto split = [](const std::string& text) { return shell_split(text, "--flag"); };
   CHECK(split("").empty());
   CHECK(split(" \t\n ").empty());
   CHECK(split("-x  A=b\t-v") == Words{"-x", "A=b", "-v"});
@@ -80,12 +80,12 @@ TEST_CASE("a text is grouped into words as a shell does it, but nothing is expan
 
 TEST_CASE("the same text gives the words of a shell") {
   for (const char* text : {"a 'b c' d", "a\"b 'c' \\\" \\a\"d", "\\'a\\\" 'x\\y'", "a''b \"\" c"})
-    CHECK(shown(split_like_shell(text, "--flag")) == by_shell(text));
+    CHECK(shown(shell_split(text, "--flag")) == by_shell(text));
 }
 
 TEST_CASE("a quote without an end is refused with the flag") {
   const auto error = [](const std::string& text) {
-    return message_of<UsageError>([&] { split_like_shell(text, "--launcher_args"); });
+    return message_of<UsageError>([&] { shell_split(text, "--launcher_args"); });
   };
   CHECK(error("a 'b") == "--launcher_args a 'b: a single quote has no end");
   CHECK(error("a \"b") == "--launcher_args a \"b: a double quote has no end");

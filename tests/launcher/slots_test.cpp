@@ -76,7 +76,7 @@ TEST_CASE("include and exclude select slots in the machine's order") {
 
 TEST_CASE("the slots of a hostfile are numbers of visible GPUs, on the CPU just numbers") {
   const auto take = [](const std::vector<int>& slots, bool share = false) {
-    return take_slots(slots, Accelerator::kCuda, Machine{{0}, {"4", "GPU-7", "6"}}, share);
+    return hostfile_slots(slots, Accelerator::kCuda, Machine{{0}, {"4", "GPU-7", "6"}}, share);
   };
   CHECK(take({0, 2}).slots == Slots{"4", "6"});
   CHECK(take({0, 2}).num_ranks == 2);
@@ -89,7 +89,7 @@ TEST_CASE("the slots of a hostfile are numbers of visible GPUs, on the CPU just 
   CHECK(take({0, 1, 2, 3}, true).num_ranks == 4);
   CHECK(take({0, 1, 2, 3}, true).shared);
   CHECK(take({7, 8}, true).slots == Slots{"4", "GPU-7", "6"});
-  const SlotChoice cpu = take_slots({0, 9}, Accelerator::kCpu, kTwoCores, false);
+  const SlotChoice cpu = hostfile_slots({0, 9}, Accelerator::kCpu, kTwoCores, false);
   CHECK(cpu.num_ranks == 2);
   CHECK(cpu.slots == Slots{"0", "9"});
 }

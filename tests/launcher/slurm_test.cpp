@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "launcher/machine/master_address.h"
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -32,9 +32,9 @@ class SlurmCluster {
     REQUIRE(::gethostname(name.data(), name.size() - 1) == 0);
     std::string host = name.data();
     host = host.substr(0, host.find('.'));
-    const std::string folder = folder_.path().string();
-    std::filesystem::create_directory(folder_ / "state");
-    const std::string conf = folder_.write(
+    const std::string directory = directory_.path().string();
+    std::filesystem::create_directory(directory_ / "state");
+    const std::string conf = directory_.write(
         "slurm.conf",
         fmt::format("ClusterName=test\nSlurmctldHost={0}(127.0.0.1)\nSlurmctldPort={2}\n"
                     "SlurmUser=root\nSlurmdUser=root\nAuthType=auth/none\nCredType=cred/none\n"
@@ -46,7 +46,7 @@ class SlurmCluster {
                     "NodeName=n1 NodeHostname={0} NodeAddr=127.0.0.1 Port={3} State=UNKNOWN\n"
                     "NodeName=n2 NodeHostname={0} NodeAddr=127.0.0.1 Port={4} State=UNKNOWN\n"
                     "PartitionName=main Nodes=ALL Default=YES State=UP\n",
-                    host, folder, resolve_master_port({}), resolve_master_port({}),
+                    host, directory, resolve_master_port({}), resolve_master_port({}),
                     resolve_master_port({})));
     environment_ = {{"SLURM_CONF", conf}};
     start({"slurmctld", "-D", "-f", conf});
@@ -74,7 +74,7 @@ class SlurmCluster {
   }
 
   // With a task on each node.
-  Launched::Result srun(const Words& command) const {
+  LaunchedProcess::Result srun(const Words& command) const {
     Words words = {"srun", "--nodes=2", "--ntasks-per-node=1", "--kill-on-bad-exit=1", "--time=1"};
     words.insert(words.end(), command.begin(), command.end());
     return run_program(words, environment_);
@@ -82,12 +82,13 @@ class SlurmCluster {
 
  private:
   void start(const Words& words) {
-    daemons_.push_back(std::make_unique<Launched>(Launched::Program{words}, environment_));
+    daemons_.push_back(
+        std::make_unique<LaunchedProcess>(LaunchedProcess::Program{words}, environment_));
   }
 
-  TempFolder folder_;
+  TempFolder directory_;
   Environment environment_;
-  std::vector<std::unique_ptr<Launched>> daemons_;
+  std::vector<std::unique_ptr<LaunchedProcess>> daemons_;
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 #include "launcher/machine/master_address.h"
 #include "launcher/run/find_program.h"
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -68,14 +68,14 @@ bool is_installed(const std::string& tool) {
 
 // What mpirun takes for ssh: [-x] HOST COMMAND..., here on the same machine. Each host has its own
 // TMPDIR: Open MPI's daemons make folders and files there that two on one machine fight over.
-std::string remote_shell(const TempFolder& folder) {
-  const auto path = folder.write("shell", fmt::format("#!/bin/sh\n"
-                                                      "[ \"$1\" = -x ] && shift\n"
-                                                      "export TMPDIR=\"{}/$1\"\n"
-                                                      "mkdir -p \"$TMPDIR\"\n"
-                                                      "shift\n"
-                                                      "exec /bin/sh -c \"$*\"\n",
-                                                      folder.path().string()));
+std::string remote_shell(const TempFolder& directory) {
+  const auto path = directory.write("shell", fmt::format("#!/bin/sh\n"
+                                                         "[ \"$1\" = -x ] && shift\n"
+                                                         "export TMPDIR=\"{}/$1\"\n"
+                                                         "mkdir -p \"$TMPDIR\"\n"
+                                                         "shift\n"
+                                                         "exec /bin/sh -c \"$*\"\n",
+                                                         directory.path().string()));
   ::chmod(path.c_str(), 0700);
   return path;
 }
@@ -84,8 +84,8 @@ std::string remote_shell(const TempFolder& folder) {
 
 TEST_CASE("a zeroth on each node of a step of Slurm starts its node's ranks of all") {
   const Words command = with_program({"--num_gpus=2"});
-  Launched first(command, step_of_slurm(0));
-  Launched second(command, step_of_slurm(1));
+  LaunchedProcess first(command, step_of_slurm(0));
+  LaunchedProcess second(command, step_of_slurm(1));
   const auto zero = first.wait();
   const auto one = second.wait();
   CHECK(zero.status == 0);
@@ -127,8 +127,8 @@ TEST_CASE("without a hostfile nodes by hand are alike") {
                  rank,          "--master_addr=127.0.0.1", "--master_port=23478",
                  "--num_gpus=2"};
   };
-  Launched first(with_program(node("0")));
-  Launched second(with_program(node("1")));
+  LaunchedProcess first(with_program(node("0")));
+  LaunchedProcess second(with_program(node("1")));
   Words all = lines_of(first.wait().out);
   for (const std::string& line : lines_of(second.wait().out)) all.push_back(line);
   CHECK(sorted(all) == lines_of_all(23478));
@@ -145,8 +145,8 @@ TEST_CASE("a pod with several ranks starts so many") {
 }
 
 TEST_CASE("a zeroth on each node under mpirun, once for each kind that is installed") {
-  const TempFolder folder;
-  const std::string shell = remote_shell(folder);
+  const TempFolder directory;
+  const std::string shell = remote_shell(directory);
   struct Kind {
     Words mpirun;
     std::string name;

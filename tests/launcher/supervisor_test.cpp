@@ -8,7 +8,7 @@
 #include <csignal>
 #include <thread>
 
-#include "tests/launcher/launched.h"
+#include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -67,12 +67,12 @@ TEST_CASE("a rank's last words are not repeated right below themselves") {
 }
 
 TEST_CASE("a rank's last words are repeated when others spoke since, or they went elsewhere") {
-  const TempFolder folder;
+  const TempFolder directory;
   const std::string script =
       "trap 'echo over >&2; exit 1' TERM; [ $RANK = 1 ] && { : > \"$TRAPS\"; sleep 60 & wait; }; "
       "until [ -e \"$TRAPS\" ]; do sleep 0.01; done; echo 'bad flag' >&2; exit 1";
   const auto pair = run_zeroth({"--num_gpus=2", "--no_bind_cores_to_rank", "/bin/sh", "-c", script},
-                               {{"TRAPS", (folder.path() / "traps").string()}});
+                               {{"TRAPS", (directory.path() / "traps").string()}});
   CHECK(pair.err ==
         "[0] bad flag\n[1] over\nzeroth: rank 0 ended with exit code 1; its last lines:\n"
         "  | bad flag\n");
@@ -81,7 +81,7 @@ TEST_CASE("a rank's last words are repeated when others spoke since, or they wen
 }
 
 TEST_CASE("a killed rank is reported by number and signal name") {
-  Launched job(on_ranks(2, {"sleep"}));
+  LaunchedProcess job(on_ranks(2, {"sleep"}));
   const std::vector<pid_t> pids = job.wait_for_pids(2);
   ::kill(pids[0], SIGKILL);
   const auto result = job.wait();
@@ -98,7 +98,7 @@ TEST_CASE("a rank's own signal gives 128 + signal, with what it said last") {
 }
 
 TEST_CASE("a rank that ignores SIGTERM is killed when its 3 seconds are over") {
-  Launched job(on_ranks(2, {"stubborn"}));
+  LaunchedProcess job(on_ranks(2, {"stubborn"}));
   const std::vector<pid_t> pids = job.wait_for_pids(2);
   job.signal(0);  // only starts the clock
   ::kill(pids[1], SIGKILL);
@@ -111,7 +111,7 @@ TEST_CASE("a rank that ignores SIGTERM is killed when its 3 seconds are over") {
 }
 
 TEST_CASE("a rank that ends with 0 leaves the others alone") {
-  Launched job(on_ranks(3, {"except", "2", "env", "RANK"}));
+  LaunchedProcess job(on_ranks(3, {"except", "2", "env", "RANK"}));
   const std::vector<pid_t> pids = job.wait_for_pids(1);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   CHECK(is_alive(pids[0]));
@@ -122,7 +122,7 @@ TEST_CASE("a rank that ends with 0 leaves the others alone") {
 TEST_CASE("SIGTERM and SIGINT to the launcher leave no process") {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     CAPTURE(signal);
-    Launched job(on_ranks(2, {"sleep"}));
+    LaunchedProcess job(on_ranks(2, {"sleep"}));
     const std::vector<pid_t> pids = job.wait_for_pids(2);
     job.signal(signal);
     const auto result = job.wait();
@@ -141,7 +141,7 @@ TEST_CASE("ranks get the signal that came, and SIGTERM where they do nothing abo
     CAPTURE(trap);
     std::string text = script;
     text.replace(text.find("$TRAP"), 5, trap);
-    Launched job({"--num_gpus=2", "sh", "-c", text});
+    LaunchedProcess job({"--num_gpus=2", "sh", "-c", text});
     job.wait_for_words("[0] waits");
     job.wait_for_words("[1] waits");
     job.signal(SIGHUP);
@@ -155,7 +155,7 @@ TEST_CASE("ranks get the signal that came, and SIGTERM where they do nothing abo
 }
 
 TEST_CASE("ranks that end well on SIGTERM make the launcher end well") {
-  Launched job(on_ranks(2, {"polite"}));
+  LaunchedProcess job(on_ranks(2, {"polite"}));
   job.wait_for_pids(2);
   job.signal(SIGTERM);
   const auto result = job.wait();
@@ -164,7 +164,7 @@ TEST_CASE("ranks that end well on SIGTERM make the launcher end well") {
 }
 
 TEST_CASE("a second signal kills ranks that ignore the first") {
-  Launched job(on_ranks(2, {"stubborn"}));
+  LaunchedProcess job(on_ranks(2, {"stubborn"}));
   const std::vector<pid_t> pids = job.wait_for_pids(2);
   job.signal(SIGINT);
   job.wait_for_words("SIGINT: ranks have");
@@ -196,20 +196,20 @@ TEST_CASE("ranks that outstay the grace after a signal are killed") {
 }
 
 TEST_CASE("a rank log on a full disk is given up with a warning, the job goes on") {
-  const TempFolder folder;
+  const TempFolder directory;
   SupervisorOptions options;
   options.rank_logs = {::open("/dev/full", O_WRONLY | O_CLOEXEC)};
   REQUIRE(options.rank_logs[0] >= 0);
   const Program program{rank_program(), {"rank", "text", "one\\ntwo\\n"}};
-  const Redirected output(folder.path() / "output");
+  const Redirected output(directory.path() / "output");
   CHECK(supervise(program, {RankSpec{}}, options).status == 0);
-  CHECK(read_text(folder.path() / "output") ==
+  CHECK(read_text(directory.path() / "output") ==
         "one\nzeroth: warning: the log of rank 0 ends here: No space left on device\ntwo\n");
   ::close(options.rank_logs[0]);
 }
 
 TEST_CASE("no rank survives the SIGKILL of the launcher") {
-  Launched job(on_ranks(3, {"stubborn"}));
+  LaunchedProcess job(on_ranks(3, {"stubborn"}));
   const std::vector<pid_t> pids = job.wait_for_pids(3);
   job.signal(SIGKILL);
   CHECK(job.wait().status == -SIGKILL);
@@ -217,7 +217,7 @@ TEST_CASE("no rank survives the SIGKILL of the launcher") {
 }
 
 TEST_CASE("what a rank started is gone with it, at the end of the job") {
-  Launched failing({"--num_gpus=1", rank_program(), "parent"});
+  LaunchedProcess failing({"--num_gpus=1", rank_program(), "parent"});
   const std::vector<pid_t> pids = failing.wait_for_pids(2);
   ::kill(std::min(pids[0], pids[1]), SIGKILL);
   const auto result = failing.wait();

@@ -25,8 +25,8 @@ TEST_CASE("other addresses, names that nobody has and another user's login are n
 }
 
 TEST_CASE("the system tells its own addresses") {
-  CHECK(is_own_address(boost::asio::ip::make_address("127.0.0.1")));
-  CHECK_FALSE(is_own_address(boost::asio::ip::make_address("192.0.2.1")));
+  CHECK(is_local_address(boost::asio::ip::make_address("127.0.0.1")));
+  CHECK_FALSE(is_local_address(boost::asio::ip::make_address("192.0.2.1")));
 }
 
 }  // namespace zeroth::launcher

@@ -87,19 +87,19 @@ TEST_CASE("a window mask follows length and dtype") {
 TEST_CASE("keys are shared where a GPU's kernel for the case shares them") {
   for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
     for (const int capability : {80, 86, 89, 90, 100, 120}) {
-      CHECK(shares_keys_on_gpu({dtype, 128, false, true, capability}));
-      CHECK(shares_keys_on_gpu({dtype, 256, false, true, capability}));
-      CHECK(shares_keys_on_gpu({dtype, 208, false, false, capability}));
-      CHECK_FALSE(shares_keys_on_gpu({dtype, 128, true, true, capability}));
-      CHECK_FALSE(shares_keys_on_gpu({dtype, 264, false, false, capability}));
-      CHECK_FALSE(shares_keys_on_gpu({torch::kFloat, 128, false, true, capability}));
+      CHECK(gpu_supports_gqa({dtype, 128, false, true, capability}));
+      CHECK(gpu_supports_gqa({dtype, 256, false, true, capability}));
+      CHECK(gpu_supports_gqa({dtype, 208, false, false, capability}));
+      CHECK_FALSE(gpu_supports_gqa({dtype, 128, true, true, capability}));
+      CHECK_FALSE(gpu_supports_gqa({dtype, 264, false, false, capability}));
+      CHECK_FALSE(gpu_supports_gqa({torch::kFloat, 128, false, true, capability}));
     }
-    CHECK_FALSE(shares_keys_on_gpu({dtype, 128, false, false, 75}));
+    CHECK_FALSE(gpu_supports_gqa({dtype, 128, false, false, 75}));
     for (const int64_t head_dim : {200, 224}) {
       for (const int capability : {86, 89, 120, 121})
-        CHECK_FALSE(shares_keys_on_gpu({dtype, head_dim, false, true, capability}));
+        CHECK_FALSE(gpu_supports_gqa({dtype, head_dim, false, true, capability}));
       for (const int capability : {80, 90, 100})
-        CHECK(shares_keys_on_gpu({dtype, head_dim, false, true, capability}));
+        CHECK(gpu_supports_gqa({dtype, head_dim, false, true, capability}));
     }
   }
 }

@@ -20,17 +20,17 @@ using Stored = std::map<std::string, Tensor>;
 ModelSpec llama(bool tied = false) {
   ModelSpec spec;
   spec.family = "llama";
-  spec.tied = tied;
+  spec.tie_word_embeddings = tied;
   spec.num_layers = 2;
   spec.windowed_layers = {false, false};
   return spec;
 }
 
-void save(const std::filesystem::path& folder, const Stored& tensors,
+void save(const std::filesystem::path& directory, const Stored& tensors,
           torch::ScalarType dtype = torch::kFloat32) {
   std::vector<PlannedTensor> plan;
   for (const auto& [name, tensor] : tensors) plan.push_back({name, tensor.sizes().vec()});
-  SafetensorsWriter writer(folder / "model.safetensors", dtype, plan);
+  SafetensorsWriter writer(directory / "model.safetensors", dtype, plan);
   for (const auto& [name, tensor] : tensors) writer.write(name, tensor);
   writer.finish();
 }
@@ -38,50 +38,50 @@ void save(const std::filesystem::path& folder, const Stored& tensors,
 }  // namespace
 
 TEST_CASE("a range is read, converted, without the rest of the tensor") {
-  const TempFolder folder;
+  const TempFolder directory;
   const Tensor weight = torch::randn({600, 1000});  // more than one chunk
   for (const auto dtype : {torch::kFloat32, torch::kFloat16, torch::kBFloat16}) {
-    save(folder.path(), {{"model.norm.weight", weight}}, dtype);
-    CheckpointSource source(folder.path(), llama());
+    save(directory.path(), {{"model.norm.weight", weight}}, dtype);
+    CheckpointSource source(directory.path(), llama());
     source.check("head.norm.weight", {600, 1000});
     Tensor out = torch::empty({590'000});
-    source.read({"head.norm.weight", TensorBox::whole({600, 1000}), 5000}, out);
+    source.read({"head.norm.weight", TensorSlice::full({600, 1000}), 5000}, out);
     CHECK(
         torch::equal(out, weight.to(dtype).to(torch::kFloat32).view(-1).narrow(0, 5000, 590'000)));
     Tensor narrow = torch::empty({3}, torch::kBFloat16);
-    source.read({"head.norm.weight", TensorBox::whole({600, 1000}), 599'997}, narrow);
+    source.read({"head.norm.weight", TensorSlice::full({600, 1000}), 599'997}, narrow);
     CHECK(
         torch::equal(narrow, weight.view(-1).narrow(0, 599'997, 3).to(dtype).to(torch::kBFloat16)));
   }
 }
 
 // The box of a matrix, as it stands in memory.
-Tensor slice_of(const Tensor& matrix, const TensorBox& box) {
-  return matrix.narrow(0, box.begin[0], box.extent[0])
-      .narrow(1, box.begin[1], box.extent[1])
+Tensor slice_of(const Tensor& matrix, const TensorSlice& box) {
+  return matrix.narrow(0, box.offsets[0], box.sizes[0])
+      .narrow(1, box.offsets[1], box.sizes[1])
       .reshape(-1);
 }
 
 TEST_CASE("a box of a matrix is read, from any element on, and nothing beside it") {
-  const TempFolder folder;
+  const TempFolder directory;
   constexpr int64_t kRows = 701, kColumns = 1500;
-  const std::vector<TensorBox> boxes = {
+  const std::vector<TensorSlice> boxes = {
       {{kRows, kColumns}, {0, 0}, {351, kColumns}},    // rows: an uneven half of a vocabulary
       {{kRows, kColumns}, {351, 0}, {350, kColumns}},  // and the other one
       {{kRows, kColumns}, {0, 750}, {kRows, 750}},     // columns, more than one chunk
       {{kRows, kColumns}, {0, 500}, {kRows, 1}},       // one of them
       {{kRows, kColumns}, {100, 1499}, {600, 1}}};
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
-    for (const TensorBox& box : boxes) {
+    for (const TensorSlice& box : boxes) {
       Tensor weight = torch::randn({kRows, kColumns});
       const Tensor expected = slice_of(weight.to(dtype).to(torch::kFloat32), box);
       const Tensor outside = torch::ones({kRows, kColumns}, torch::kBool);
-      outside.narrow(0, box.begin[0], box.extent[0])
-          .narrow(1, box.begin[1], box.extent[1])
+      outside.narrow(0, box.offsets[0], box.sizes[0])
+          .narrow(1, box.offsets[1], box.sizes[1])
           .fill_(false);
       weight.masked_fill_(outside, std::nanf(""));  // an Error, were it read
-      save(folder.path(), {{"model.norm.weight", weight}}, dtype);
-      CheckpointSource source(folder.path(), llama());
+      save(directory.path(), {{"model.norm.weight", weight}}, dtype);
+      CheckpointSource source(directory.path(), llama());
       source.check("head.norm.weight", {kRows, kColumns});
       for (const int64_t first : {int64_t{0}, int64_t{333}, box.elements() - 1}) {
         for (const int64_t count : {box.elements() - first, int64_t{1}}) {
@@ -95,14 +95,14 @@ TEST_CASE("a box of a matrix is read, from any element on, and nothing beside it
 }
 
 TEST_CASE("GPT-2's queries, keys and values are boxes of one matrix and one bias") {
-  const TempFolder folder;
+  const TempFolder directory;
   ModelSpec spec = llama();
   spec.family = "gpt2";
   const Tensor weight = torch::randn({64, 192}), bias = torch::randn({192});
   const std::string in_file = "transformer.h.0.attn.c_attn.";
-  save(folder.path(), {{in_file + "weight", weight}, {in_file + "bias", bias}});
+  save(directory.path(), {{in_file + "weight", weight}, {in_file + "bias", bias}});
   spec.conv1d = spec.qkv_bias = true;
-  CheckpointSource source(folder.path(), spec);
+  CheckpointSource source(directory.path(), spec);
   for (const int64_t begin : {32, 96, 160}) {  // of the second of two ranks
     const Tensor out = torch::empty({64 * 32}), of_bias = torch::empty({32});
     source.read({"layers.0.attention.qkv.weight", {{64, 192}, {0, begin}, {64, 32}}}, out);
@@ -113,9 +113,9 @@ TEST_CASE("GPT-2's queries, keys and values are boxes of one matrix and one bias
 }
 
 TEST_CASE("missing and misshaped tensors are named as the file names them") {
-  const TempFolder folder;
-  save(folder.path(), {{"model.layers.1.mlp.up_proj.weight", torch::zeros({4, 3})}});
-  CheckpointSource source(folder.path(), llama());
+  const TempFolder directory;
+  save(directory.path(), {{"model.layers.1.mlp.up_proj.weight", torch::zeros({4, 3})}});
+  CheckpointSource source(directory.path(), llama());
   const std::string missing = message_of<Error>([&] {
     source.check("layers.0.mlp.up.weight", {4, 3});
   });
@@ -128,15 +128,15 @@ TEST_CASE("missing and misshaped tensors are named as the file names them") {
 }
 
 TEST_CASE("NaN, infinity and what a narrow precision cannot hold are refused where they are read") {
-  const TempFolder folder;
+  const TempFolder directory;
   const float inf = std::numeric_limits<float>::infinity();
   for (const float bad : {std::nanf(""), inf, -inf, 1e6F}) {
     Tensor weight = torch::zeros({8});
     weight[5] = bad;
-    save(folder.path(), {{"model.norm.weight", weight}});
-    CheckpointSource source(folder.path(), llama());
+    save(directory.path(), {{"model.norm.weight", weight}});
+    CheckpointSource source(directory.path(), llama());
     Tensor out = torch::empty({8}, torch::kFloat16);
-    const Part part{"head.norm.weight", TensorBox::whole({8})};
+    const ParamSlice part{"head.norm.weight", TensorSlice::full({8})};
     const std::string said = message_of<Error>([&] { source.read(part, out); });
     CHECK(said.find("tensor model.norm.weight has a value that is NaN") != std::string::npos);
     Tensor before = torch::empty({5}, torch::kFloat16);
@@ -145,48 +145,48 @@ TEST_CASE("NaN, infinity and what a narrow precision cannot hold are refused whe
 }
 
 TEST_CASE("a tensor that the model does not have is named, old buffers are not") {
-  const TempFolder folder;
+  const TempFolder directory;
   for (const char* name : {"score.weight", "model.layers.2.mlp.up_proj.weight",
                            "model.layers.0.self_attn.q_proj.bias"}) {
-    save(folder.path(), {{name, torch::zeros({2})}});
+    save(directory.path(), {{name, torch::zeros({2})}});
     const std::string said =
-        message_of<Error>([&] { CheckpointSource source(folder.path(), llama()); });
+        message_of<Error>([&] { CheckpointSource source(directory.path(), llama()); });
     CHECK_MESSAGE(
         said.find(fmt::format("holds tensor {}, which a llama model", name)) != std::string::npos,
         said);
   }
-  save(folder.path(), {{"model.layers.0.self_attn.rotary_emb.inv_freq", torch::zeros({2})}});
-  CHECK_NOTHROW(CheckpointSource(folder.path(), llama()));
+  save(directory.path(), {{"model.layers.0.self_attn.rotary_emb.inv_freq", torch::zeros({2})}});
+  CHECK_NOTHROW(CheckpointSource(directory.path(), llama()));
 }
 
 TEST_CASE("a tied weight is found under either name") {
-  const TempFolder folder;
+  const TempFolder directory;
   const Tensor table = torch::randn({4, 2});
   for (const Stored& stored :
        {Stored{{"lm_head.weight", table}}, Stored{{"model.embed_tokens.weight", table}},
         Stored{{"lm_head.weight", table}, {"model.embed_tokens.weight", table}}}) {
-    save(folder.path(), stored);
-    CheckpointSource source(folder.path(), llama(true));
+    save(directory.path(), stored);
+    CheckpointSource source(directory.path(), llama(true));
     Tensor out = torch::empty({8});
     source.check("embedding.weight", {4, 2});
-    source.read({"embedding.weight", TensorBox::whole({4, 2})}, out);
+    source.read({"embedding.weight", TensorSlice::full({4, 2})}, out);
     CHECK(torch::equal(out.view({4, 2}), table));
   }
-  save(folder.path(), {{"model.embed_tokens.weight", table}});
-  CheckpointSource untied(folder.path(), llama());
+  save(directory.path(), {{"model.embed_tokens.weight", table}});
+  CheckpointSource untied(directory.path(), llama());
   CHECK(message_of<Error>([&] {
           untied.check("head.weight", {4, 2});
         }).find("lm_head.weight") != std::string::npos);
 }
 
 TEST_CASE("integers are refused by name where a parameter needs them") {
-  const TempFolder folder;
+  const TempFolder directory;
   const std::string header =
       R"({"model.norm.weight":{"dtype":"I32","shape":[1],"data_offsets":[0,4]}})";
   const uint64_t length = header.size();
-  write_text(folder.path() / "model.safetensors",
+  write_text(directory.path() / "model.safetensors",
              std::string(reinterpret_cast<const char*>(&length), 8) + header + "abcd");
-  CheckpointSource source(folder.path(), llama());
+  CheckpointSource source(directory.path(), llama());
   CHECK(message_of<Error>([&] {
           source.check("head.norm.weight", {1});
         }).find("tensor model.norm.weight is I32; supported are F32, F16, BF16") !=
@@ -194,11 +194,11 @@ TEST_CASE("integers are refused by name where a parameter needs them") {
 }
 
 TEST_CASE("a folder without weights starts from random ones") {
-  const TempFolder folder;
+  const TempFolder directory;
   ModelSpec spec = llama();
-  const auto source = open_weights(folder.path(), spec, 7);
+  const auto source = open_weights(directory.path(), spec, 7);
   Tensor out = torch::zeros({16});
-  source->read({"layers.0.mlp.up.weight", TensorBox::whole({16})}, out);
+  source->read({"layers.0.mlp.up.weight", TensorSlice::full({16})}, out);
   CHECK(out.abs().min().item<float>() > 0);
 }
 

@@ -21,7 +21,7 @@ TEST_CASE("values are read by type, with a fallback for absent and null keys") {
   CHECK(reader.text("absent", "b") == "b");
   CHECK(reader.has("none"));
   CHECK(reader.find("none") == nullptr);
-  CHECK(reader.complaints().empty());
+  CHECK(reader.errors().empty());
 }
 
 TEST_CASE("complaints name key, value and what was expected, and none hides another") {
@@ -33,7 +33,7 @@ TEST_CASE("complaints name key, value and what was expected, and none hides anot
   reader.positive("zero");
   reader.flag("on", true);
   reader.text("name");
-  CHECK(reader.complaints() ==
+  CHECK(reader.errors() ==
         Texts{"part.n is 2.5, expected a whole number of at least 1", "part.absent is missing",
               "part.x is \"1\", expected a number", "part.zero is 0, expected more than 0",
               "part.on is 1, expected true or false", "part.name is 2, expected a string"});
@@ -43,11 +43,11 @@ TEST_CASE("what is off is not refused") {
   const json object = {{"a", false},          {"b", 0.0}, {"c", nullptr},
                        {"d", json::object()}, {"e", 0.1}, {"f", "on"}};
   ConfigReader reader(object);
-  for (const char* key : {"a", "b", "c", "d", "absent"}) reader.refuse(key);
-  CHECK(reader.complaints().empty());
-  reader.refuse("e");
-  reader.refuse("f");
-  CHECK(reader.complaints() ==
+  for (const char* key : {"a", "b", "c", "d", "absent"}) reader.reject(key);
+  CHECK(reader.errors().empty());
+  reader.reject("e");
+  reader.reject("f");
+  CHECK(reader.errors() ==
         Texts{"e is 0.1, which is not supported", "f is \"on\", which is not supported"});
 }
 
@@ -56,9 +56,9 @@ TEST_CASE("a required value is compared as a number") {
   ConfigReader reader(object);
   reader.require("a", 1.0);
   reader.require("absent", 1.0);
-  CHECK(reader.complaints().empty());
+  CHECK(reader.errors().empty());
   reader.require("b", 1.0);
-  CHECK(reader.complaints() == Texts{"b is 2; only 1.0 is supported"});
+  CHECK(reader.errors() == Texts{"b is 2; only 1.0 is supported"});
 }
 
 TEST_CASE("keys that nobody named and that are not harmless are unknown") {
@@ -67,9 +67,9 @@ TEST_CASE("keys that nobody named and that are not harmless are unknown") {
   ConfigReader reader(object);
   reader.size("read");
   ConfigReader part(inner, "part.");
-  part.note_unknown({});
+  part.collect_unknown_keys({});
   reader.add(part);
-  reader.note_unknown({"harmless"});
+  reader.collect_unknown_keys({"harmless"});
   CHECK(reader.unknown_keys() == Texts{"part.odd", "other"});
 }
 
@@ -79,10 +79,10 @@ TEST_CASE("a size beyond what is computed with is a complaint with both numbers"
   CHECK(reader.size("layers", {}, 4096) == 1);
   CHECK(reader.size("rows") == 1);
   reader.size("text");
-  REQUIRE(reader.complaints().size() == 3);
-  CHECK(reader.complaints()[0] == "layers is 10000000.0, expected at most 4096");
-  CHECK(reader.complaints()[1] == "rows is 1e+300, expected at most 2147483648");
-  CHECK(reader.complaints()[2].size() < 120);
+  REQUIRE(reader.errors().size() == 3);
+  CHECK(reader.errors()[0] == "layers is 10000000.0, expected at most 4096");
+  CHECK(reader.errors()[1] == "rows is 1e+300, expected at most 2147483648");
+  CHECK(reader.errors()[2].size() < 120);
 }
 
 }  // namespace zeroth::model

@@ -50,7 +50,7 @@ void check(const Sizes4& sizes, const CausalAttention& options, torch::ScalarTyp
   CAPTURE(sizes.seq);
   CAPTURE(options.window);
   const std::vector<Tensor> x = inputs(sizes, dtype);
-  REQUIRE(cpu_attention_takes(x[0]));
+  REQUIRE(cpu_attention_supports(x[0]));
   std::vector<Tensor> wide;
   for (const Tensor& t : x) wide.push_back(t.detach().to(torch::kFloat64).requires_grad_());
   const Tensor y = cpu_attention(x[0], x[1], x[2], options);
@@ -68,7 +68,7 @@ void check(const Sizes4& sizes, const CausalAttention& options, torch::ScalarTyp
 
 // Whether this processor has the kernel at all; the tests are empty elsewhere.
 bool here(torch::ScalarType dtype) {
-  return cpu_attention_takes(torch::zeros({1, 1, 1, 16}, torch::dtype(dtype)));
+  return cpu_attention_supports(torch::zeros({1, 1, 1, 16}, torch::dtype(dtype)));
 }
 
 }  // namespace
@@ -97,9 +97,9 @@ TEST_CASE("attention in tiles takes every grouping of heads and many sizes of a 
       check({1, 100, 2, 2, dim}, {.scale = 0.1}, dtype, tolerance(dtype));
     }
   }
-  CHECK(!cpu_attention_takes(torch::zeros({1, 8, 2, 24})));
-  CHECK(!cpu_attention_takes(torch::zeros({1, 8, 2, 272})));
-  CHECK(!cpu_attention_takes(torch::zeros({1, 8, 2, 64}, torch::kFloat64)));
+  CHECK(!cpu_attention_supports(torch::zeros({1, 8, 2, 24})));
+  CHECK(!cpu_attention_supports(torch::zeros({1, 8, 2, 272})));
+  CHECK(!cpu_attention_supports(torch::zeros({1, 8, 2, 64}, torch::kFloat64)));
 }
 
 TEST_CASE("queries, keys and values may be parts of one product") {

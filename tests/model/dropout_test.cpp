@@ -19,7 +19,7 @@ std::vector<int64_t> first_lines(int64_t count) {
   return lines;
 }
 
-Tensor mask(int64_t row_seed, const DropSite& site, int64_t lines = 64, int64_t size = 512) {
+Tensor mask(int64_t row_seed, const DropoutSite& site, int64_t lines = 64, int64_t size = 512) {
   return keep_mask(row_seed, site, first_lines(lines), size, torch::kCPU).to(torch::kFloat64);
 }
 
@@ -40,7 +40,7 @@ double correlation(const Tensor& a, const Tensor& b) {
 TEST_CASE("each element is dropped with the chance asked for, and variance is that of a coin") {
   for (const double p : {0.01, 0.1, 0.5, 0.9}) {
     CAPTURE(p);
-    const Tensor keep = mask(7, drop_site(p, "layers.0"), 256, 4096);
+    const Tensor keep = mask(7, make_dropout_site(p, "layers.0"), 256, 4096);
     const double deviation = std::sqrt(p * (1 - p) / static_cast<double>(keep.numel()));
     CHECK(std::abs(keep.mean().item<double>() - (1 - p)) < 4 * deviation);
     // Sums of 4096 vary as binomial ones do: within 4 deviations of a variance over 256 sums.
@@ -52,13 +52,14 @@ TEST_CASE("each element is dropped with the chance asked for, and variance is th
 }
 
 TEST_CASE("masks of other samples, steps, sites, lines and neighbours are independent") {
-  const DropSite site = drop_site(0.5, "layers.0.mlp");
+  const DropoutSite site = make_dropout_site(0.5, "layers.0.mlp");
   const Tensor first = mask(7, site);
   const double chance = 4 / std::sqrt(static_cast<double>(first.numel()));
   CHECK(std::abs(correlation(first, mask(8, site))) < chance);
   CHECK(std::abs(correlation(first, mask(7 + (int64_t{1} << 40), site))) < chance);
-  CHECK(std::abs(correlation(first, mask(7, drop_site(0.5, "layers.1.mlp")))) < chance);
-  CHECK(std::abs(correlation(first, mask(7, drop_site(0.5, "layers.0.attention")))) < chance);
+  CHECK(std::abs(correlation(first, mask(7, make_dropout_site(0.5, "layers.1.mlp")))) < chance);
+  CHECK(std::abs(correlation(first, mask(7, make_dropout_site(0.5, "layers.0.attention")))) <
+        chance);
   for (const int64_t shift : {1, 2, 8, 63}) {
     CHECK(std::abs(correlation(first, first.roll(shift, 1))) < chance);
     CHECK(std::abs(correlation(first, first.roll(shift, 0))) < chance);
@@ -67,17 +68,17 @@ TEST_CASE("masks of other samples, steps, sites, lines and neighbours are indepe
 
 TEST_CASE("tensor operations give the bits of the loop") {
   for (const double p : {0.1, 0.5}) {
-    const DropSite site = drop_site(p, "embedding");
+    const DropoutSite site = make_dropout_site(p, "embedding");
     const std::vector<int64_t> lines = {0, 1, 5, 100000, int64_t{1} << 40};
     for (const int64_t seed : {int64_t{3}, int64_t{-1}, std::numeric_limits<int64_t>::min()}) {
       CHECK(torch::equal(keep_mask(seed, site, lines, 1001, torch::kCPU),
-                         keep_mask_by_tensors(seed, site, lines, 1001, torch::kCPU)));
+                         keep_mask_from_tensors(seed, site, lines, 1001, torch::kCPU)));
     }
   }
 }
 
 TEST_CASE("a shorter line, fewer lines and a smaller batch see the same mask") {
-  const DropSite site = drop_site(0.3, "layers.2");
+  const DropoutSite site = make_dropout_site(0.3, "layers.2");
   const Tensor whole = mask(5, site, 64, 512);
   CHECK(torch::equal(mask(5, site, 9, 40), whole.narrow(0, 0, 9).narrow(1, 0, 40)));
   const Tensor x = torch::randn({3, 5, 7});
@@ -89,7 +90,7 @@ TEST_CASE("a shorter line, fewer lines and a smaller batch see the same mask") {
 
 TEST_CASE("what stays is divided by 1 - p, and so is its gradient") {
   torch::manual_seed(1);
-  const DropSite site = drop_site(0.25, "head");
+  const DropoutSite site = make_dropout_site(0.25, "head");
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
     const Tensor x = torch::randn({2, 6, 33}).to(dtype).requires_grad_();
     const Tensor y = dropout(x, site, batch({1, 2}));
@@ -106,19 +107,19 @@ TEST_CASE("what stays is divided by 1 - p, and so is its gradient") {
 }
 
 TEST_CASE("evaluation drops nothing; training without row seeds is an error") {
-  const DropSite site = drop_site(0.5, "x");
+  const DropoutSite site = make_dropout_site(0.5, "x");
   const Tensor x = torch::randn({2, 3, 4});
   MicroBatch eval = batch({1, 2});
   eval.row_seeds.clear();
   CHECK_THROWS_AS(dropout(x, site, eval), Error);
-  CHECK_THROWS_AS(dropout(x, drop_site(0.5, "x"),
+  CHECK_THROWS_AS(dropout(x, make_dropout_site(0.5, "x"),
                           [] {
                             MicroBatch short_of_one = batch({1, 2});
                             short_of_one.row_seeds.pop_back();
                             return short_of_one;
                           }()),
                   Error);
-  CHECK(torch::equal(dropout(x, drop_site(0, "x"), eval), x));
+  CHECK(torch::equal(dropout(x, make_dropout_site(0, "x"), eval), x));
   const torch::NoGradGuard no_grad;
   CHECK(torch::equal(dropout(x, site, eval), x));
 }

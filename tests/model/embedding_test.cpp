@@ -33,7 +33,7 @@ TEST_CASE("a token's vector is its row; a row used twice gets both gradients") {
   for (const bool open : {false, true}) {
     Embedding embedding(small(false));
     Parameters parameters = randomise(embedding);
-    if (open) open_gradients(parameters);
+    if (open) define_main_grads(parameters);
     const Tensor y = embedding.forward({}, batch(torch::tensor({{1, 4, 1}})));
     CHECK(torch::equal(y[0][1].detach(), embedding.weight()[4].detach()));
     const Tensor dy = torch::randn({1, 3, 3});
@@ -50,7 +50,7 @@ TEST_CASE("the gradient of a token seen 400 times keeps growing in 16 bits") {
     Embedding embedding(small(false));
     Parameters parameters = randomise(embedding);
     give_memory(parameters["weight"], parameters["weight"].detach().to(dtype));
-    open_gradients(parameters, dtype);
+    define_main_grads(parameters, dtype);
     const Tensor y = embedding.forward({}, batch(torch::full({4, 100}, 3)));
     y.backward(torch::ones_like(y));
     const Tensor gradient = parameters["weight"].grad();
@@ -67,7 +67,7 @@ TEST_CASE("pad_token_id: the padding token's row gets no gradient from the looku
       Embedding embedding(spec);
       Parameters parameters = randomise(embedding);
       give_memory(parameters["weight"], parameters["weight"].detach().to(dtype));
-      if (open) open_gradients(parameters, dtype);
+      if (open) define_main_grads(parameters, dtype);
       Tensor dy = torch::ones({1, 3, 3}, dtype);
       dy[0][1][0] = std::numeric_limits<float>::quiet_NaN();
       for (const int64_t micro_batch : {1, 2}) {

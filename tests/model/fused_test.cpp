@@ -73,7 +73,7 @@ TEST_CASE("the norm of a sum has the bits of a sum and its norm, forth and back"
     for (const int64_t size : {7, 512}) {
       const Tensor x = random({3, size}, dtype), addend = random({3, size}, dtype);
       const Tensor dy = random({3, size}, dtype), weight = random({size}, dtype);
-      const NormOfSum of = add_rms_norm(x, addend, weight, 1e-5);
+      const AddRmsNormOutput of = add_rms_norm(x, addend, weight, 1e-5);
       const auto [y, scale] = rms_norm(x + addend, weight, 1e-5);
       CHECK(torch::equal(of.sum, x + addend));
       CHECK(torch::equal(of.y, y));
@@ -196,7 +196,7 @@ TEST_CASE("every fp16 number is read, and rounded to nearest even, as LibTorch d
   const Tensor all = torch::arange(1 << 16, torch::kInt32).to(torch::kInt16).view(torch::kHalf);
   const Tensor finite = all.masked_select(all.isfinite());
   const Tensor wide = torch::empty(finite.sizes(), torch::kFloat32);
-  const cpu::KernelsOf<Fp16>& kernels = cpu::kernels().of_fp16;
+  const cpu::DtypeKernels<Fp16>& kernels = cpu::kernels().fp16;
   const int64_t count = finite.size(0);
   kernels.widen({cpu::data<Fp16>(finite), count, 1, count}, cpu::data<float>(wide), count);
   CHECK(torch::equal(wide, finite.to(torch::kFloat32)));

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "model/blocks/open_gradient.h"
+#include "model/blocks/main_grad.h"
 #include "model/micro_batch.h"
 #include "tests/model/materialize.h"
 
@@ -31,8 +31,8 @@ struct Case {
 Case make_case() {
   torch::manual_seed(6);
   Case c{torch::randn({10, 4}), torch::randn({7, 4}), torch::randint(0, 7, {10})};
-  c.targets[3] = kUntrained;
-  c.targets[9] = kUntrained;
+  c.targets[3] = kIgnoreIndex;
+  c.targets[9] = kIgnoreIndex;
   return c;
 }
 
@@ -41,16 +41,16 @@ Result ours(const Case& c, const HeadLossOptions& options, bool open, double gra
   const Tensor weight = c.weight.clone().requires_grad_();
   if (open) weight.mutable_grad() = torch::zeros_like(c.weight, torch::kFloat32);
   const Tensor loss = head_loss(x, weight, c.targets, options);
-  loss.backward(options.entering.defined() ? options.entering : torch::full({}, gradient));
+  loss.backward(options.grad_output.defined() ? options.grad_output : torch::full({}, gradient));
   return {loss.detach(), x.grad(), weight.grad()};
 }
 
-Result theirs(const Case& c, double trained_tokens) {
+Result theirs(const Case& c, double num_label_tokens) {
   const Tensor x = c.x.to(torch::kFloat64).requires_grad_();
   const Tensor weight = c.weight.to(torch::kFloat64).requires_grad_();
-  const Tensor loss =
-      at::cross_entropy_loss(at::mm(x, weight.t()), c.targets, {}, at::Reduction::Sum, kUntrained) /
-      trained_tokens;
+  const Tensor loss = at::cross_entropy_loss(at::mm(x, weight.t()), c.targets, {},
+                                             at::Reduction::Sum, kIgnoreIndex) /
+                      num_label_tokens;
   loss.backward();
   return {loss.detach(), x.grad(), weight.grad()};
 }
@@ -65,10 +65,10 @@ TEST_CASE("the loss is the cross-entropy of the logits over the step's trained t
   MicroBatch batch;
   const Tensor logits = head.forward(x, batch);
   CHECK(logits.sizes().vec() == Sizes{2, 3, 9});
-  batch.targets = torch::tensor({1L, 2L, kUntrained, 8L, 0L, 3L}).view({2, 3});
-  batch.loss_divisor = 40;
+  batch.targets = torch::tensor({1L, 2L, kIgnoreIndex, 8L, 0L, 3L}).view({2, 3});
+  batch.loss_normalizer = 40;
   const Tensor sum = at::cross_entropy_loss(logits.view({6, 9}), batch.targets.view(-1), {},
-                                            at::Reduction::Sum, kUntrained);
+                                            at::Reduction::Sum, kIgnoreIndex);
   CHECK(difference(head.forward(x, batch).detach(), (sum / 40).detach()) < 1e-6);
 }
 
@@ -119,7 +119,7 @@ TEST_CASE("the announced tensor that enters scales nothing, and another one with
     c.weight = c.weight.to(dtype);
     HeadLossOptions options{.divisor = 20, .max_logits = 21, .gradient = 512};
     const Result expected = ours(c, options, true, 512);
-    options.entering = torch::full({}, 512.);
+    options.grad_output = torch::full({}, 512.);
     const Result result = ours(c, options, true);
     CHECK(torch::equal(result.dx, expected.dx));
     CHECK(torch::equal(result.dweight, expected.dweight));
@@ -146,7 +146,7 @@ TEST_CASE("trained rows that are given are not looked for") {
   const Case c = make_case();
   const Result expected = ours(c, {20}, true);
   HeadLossOptions options{.divisor = 20};
-  options.trained_rows = torch::tensor({0, 1, 2, 4, 5, 6, 7, 8});
+  options.label_indices = torch::tensor({0, 1, 2, 4, 5, 6, 7, 8});
   const Result result = ours(c, options, true);
   CHECK(torch::equal(result.loss, expected.loss));
   CHECK(torch::equal(result.dweight, expected.dweight));
@@ -163,7 +163,7 @@ TEST_CASE("the gradient that enters scales the gradients, not the loss") {
 
 TEST_CASE("without a trained token the loss is exactly 0 and so are the gradients") {
   Case c = make_case();
-  c.targets.fill_(kUntrained);
+  c.targets.fill_(kIgnoreIndex);
   c.x.fill_(std::numeric_limits<float>::infinity());
   const Result result = ours(c, {20}, true);
   CHECK(result.loss.item<float>() == 0);
@@ -173,11 +173,11 @@ TEST_CASE("without a trained token the loss is exactly 0 and so are the gradient
 
 TEST_CASE("without a trained token the weight's gradient is zero, not absent") {
   Case c = make_case();
-  c.targets.fill_(kUntrained);
+  c.targets.fill_(kIgnoreIndex);
   for (const bool fresh : {true, false}) {
     const Tensor weight = c.weight.clone().requires_grad_();
     const Tensor sum = torch::full_like(c.weight, fresh ? NAN : 3);
-    weight.mutable_grad() = make_open_gradient(sum, fresh);
+    weight.mutable_grad() = make_main_grad(sum, fresh);
     head_loss(c.x.clone().requires_grad_(), weight, c.targets, {20}).backward();
     CHECK(was_written(weight.grad(), fresh));
     CHECK(torch::equal(sum, torch::full_like(c.weight, fresh ? 0 : 3)));

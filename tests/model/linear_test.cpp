@@ -31,7 +31,7 @@ TEST_CASE("both layouts give x W and its gradients, with open gradients and with
       const Linear layer = make({5, 7, true, layout});
       const Tensor x = torch::randn({2, 3, 5}).requires_grad_();
       const Tensor dy = torch::randn({2, 3, 7});
-      if (open) open_gradients({{"w", layer.weight}, {"b", layer.bias}});
+      if (open) define_main_grads({{"w", layer.weight}, {"b", layer.bias}});
       const Tensor y = linear(x, layer);
       CHECK(difference(y.detach(), reference(x.detach(), layer)) < 1e-6);
       y.backward(dy);
@@ -57,7 +57,7 @@ TEST_CASE("an open gradient keeps its memory and what it holds") {
 
 TEST_CASE("an fp32 gradient view of a bf16 weight keeps what bf16 would lose") {
   const Linear layer = make({1, 1, true}, torch::kBFloat16);
-  open_gradients({{"w", layer.weight}, {"b", layer.bias}});
+  define_main_grads({{"w", layer.weight}, {"b", layer.bias}});
   layer.weight.mutable_grad().fill_(256);
   layer.bias.mutable_grad().fill_(256);
   const Tensor one = torch::ones({1, 1}, torch::kBFloat16);

@@ -20,7 +20,7 @@ Parameters materialize(const Blocks& blocks, WeightSource& source, torch::Scalar
       const std::string name = block->label() + "." + item.key();
       const Tensor memory = torch::empty(parameter.sizes(), dtype);
       source.check(name, parameter.sizes().vec());
-      source.read({name, TensorBox::whole(parameter.sizes().vec())}, memory.view(-1));
+      source.read({name, TensorSlice::full(parameter.sizes().vec())}, memory.view(-1));
       give_memory(parameter, memory);
       parameters[name] = parameter;
     }
@@ -41,7 +41,7 @@ Parameters randomise(const torch::nn::Module& module) {
   return parameters;
 }
 
-void open_gradients(const Parameters& parameters, torch::ScalarType dtype) {
+void define_main_grads(const Parameters& parameters, torch::ScalarType dtype) {
   for (const auto& [name, parameter] : parameters) {
     parameter.mutable_grad() = torch::zeros(parameter.sizes(), dtype);
   }

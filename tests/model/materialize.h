@@ -28,7 +28,7 @@ void give_memory(const torch::Tensor& parameter, const torch::Tensor& memory);
 Parameters randomise(const torch::nn::Module& module);
 
 // Defines zero gradients of `dtype` for every parameter, as the engine opens them.
-void open_gradients(const Parameters& parameters, torch::ScalarType dtype = torch::kFloat32);
+void define_main_grads(const Parameters& parameters, torch::ScalarType dtype = torch::kFloat32);
 
 // Loss, or logits where the batch has no targets; no graph.
 torch::Tensor run(const Blocks& blocks, const MicroBatch& batch);

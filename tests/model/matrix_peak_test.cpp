@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "model/kernels/product.h"
+#include "model/kernels/matrix_product.h"
 
 namespace zeroth::model {
 namespace {

@@ -8,7 +8,7 @@ TEST_CASE("a model's files are told from others by their names") {
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "tokenizer.model",
                            "chat_template.jinja", "generation_config.json", "vocab.json"}) {
     CAPTURE(name);
-    CHECK(is_companion(name));
+    CHECK(is_auxiliary_file(name));
     CHECK(is_model_file(name));
   }
   for (const char* name :
@@ -17,7 +17,7 @@ TEST_CASE("a model's files are told from others by their names") {
         "pytorch_model-00001-of-00002.bin", "adapter_config.json", "adapter_model.safetensors",
         "adapter_model.bin", "trainer_state.json", "eval_results.json"}) {
     CAPTURE(name);
-    CHECK_FALSE(is_companion(name));
+    CHECK_FALSE(is_auxiliary_file(name));
     CHECK(is_model_file(name));
   }
   for (const char* name :

@@ -26,12 +26,12 @@ const std::vector<PlannedTensor> kParameters = {{"embedding.weight", {5, 2}},
 }  // namespace
 
 TEST_CASE("a planned file has the bytes that a written one has") {
-  const TempFolder folder;
-  SafetensorsWriter writer(folder / "x", torch::kBFloat16, {{"a", {2, 3}}, {"b", {}}});
+  const TempFolder directory;
+  SafetensorsWriter writer(directory / "x", torch::kBFloat16, {{"a", {2, 3}}, {"b", {}}});
   writer.write("a", torch::ones({2, 3}));
   writer.write("b", torch::ones({}));
   writer.finish();
-  const std::string written = read_file((folder / "x").string(), 1 << 20);
+  const std::string written = read_file((directory / "x").string(), 1 << 20);
   const SafetensorsLayout planned = plan_safetensors(torch::kBFloat16, {{"a", {2, 3}}, {"b", {}}});
   CHECK(planned.size == std::ssize(written));
   CHECK(written.starts_with(planned.header));
@@ -46,9 +46,9 @@ TEST_CASE("a model that fits into one file has no index") {
   CHECK(layout.index.empty());
   CHECK(layout.bytes() == layout.files[0].layout.size);
   const int64_t begin = std::ssize(layout.files[0].layout.header);
-  CHECK(layout.places.at("embedding.weight").offset == begin);
-  CHECK(layout.places.at("layers.0.attention.q.weight").offset == begin + 40);
-  CHECK(layout.places.at("head.norm.weight").offset == begin + 56);
+  CHECK(layout.locations.at("embedding.weight").offset == begin);
+  CHECK(layout.locations.at("layers.0.attention.q.weight").offset == begin + 40);
+  CHECK(layout.locations.at("head.norm.weight").offset == begin + 56);
   CHECK(layout.files[0].tensors[1].name == "model.layers.0.self_attn.q_proj.weight");
 }
 
@@ -56,8 +56,8 @@ TEST_CASE("shards end before they grow beyond the limit, and the index names the
   const ModelLayout layout = plan_model(llama(), torch::kFloat32, kParameters, 40);
   REQUIRE(layout.files.size() == 2);
   CHECK(layout.files[0].name == "model-00001-of-00002.safetensors");
-  CHECK(layout.places.at("head.norm.weight").file == 1);
-  CHECK(layout.places.at("head.norm.weight").offset ==
+  CHECK(layout.locations.at("head.norm.weight").file == 1);
+  CHECK(layout.locations.at("head.norm.weight").offset ==
         std::ssize(layout.files[1].layout.header) + 16);
   const auto index = nlohmann::json::parse(layout.index);
   CHECK(index["metadata"]["total_size"] == 64);
@@ -68,15 +68,17 @@ TEST_CASE("shards end before they grow beyond the limit, and the index names the
 }
 
 TEST_CASE("descriptions take over the dtype, and name what is wrong") {
-  const TempFolder folder;
-  std::ofstream(folder / "config.json") << R"({"model_type": "llama", "torch_dtype": "float32"})";
-  std::filesystem::create_directory(folder / "out");
-  write_descriptions(folder.path(), folder / "out", torch::kBFloat16);
+  const TempFolder directory;
+  std::ofstream(directory / "config.json")
+      << R"({"model_type": "llama", "torch_dtype": "float32"})";
+  std::filesystem::create_directory(directory / "out");
+  write_model_metadata(directory.path(), directory / "out", torch::kBFloat16);
   const auto config =
-      nlohmann::json::parse(read_file((folder / "out/config.json").string(), 1 << 20));
+      nlohmann::json::parse(read_file((directory / "out/config.json").string(), 1 << 20));
   CHECK(config == nlohmann::json{{"model_type", "llama"}, {"torch_dtype", "bfloat16"}});
-  CHECK_THROWS_WITH_AS(write_descriptions(folder.path(), folder / "nowhere", torch::kFloat32),
-                       doctest::Contains("cannot be written: No such file or directory"), Error);
+  CHECK_THROWS_WITH_AS(
+      write_model_metadata(directory.path(), directory / "nowhere", torch::kFloat32),
+      doctest::Contains("cannot be written: No such file or directory"), Error);
 }
 
 }  // namespace zeroth::model

@@ -1,7 +1,7 @@
 // Every family and variant against transformers.
 #include <doctest/doctest.h>
 
-#include "model/blocks/build.h"
+#include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/model/materialize.h"
 
@@ -25,7 +25,7 @@ Loaded load(const std::string& name, torch::ScalarType dtype = torch::kFloat32) 
   loaded.expected = load_tensors(fixture(name) + "/expected.safetensors");
   loaded.batch.tokens = loaded.expected["ids"];
   loaded.batch.targets = loaded.expected["targets"];
-  loaded.batch.loss_divisor = loaded.batch.targets.ne(kUntrained).sum().item<double>();
+  loaded.batch.loss_normalizer = loaded.batch.targets.ne(kIgnoreIndex).sum().item<double>();
   return loaded;
 }
 
@@ -69,7 +69,7 @@ TEST_CASE("loss and gradients equal those of transformers") {
   for (const std::string name : kVariants) {
     CAPTURE(name);
     Loaded model = load(name);
-    open_gradients(model.parameters);
+    define_main_grads(model.parameters);
     const torch::Tensor loss = train(model.blocks, model.batch);
     CHECK((loss.scalar_type() == torch::kFloat32));
     CHECK(difference(loss, model.expected["loss"]) < 2e-6);
@@ -84,7 +84,7 @@ TEST_CASE("open gradients receive exactly what autograd would accumulate") {
   for (const std::string name : {"llama_head_dim", "qwen3_tied", "gpt2"}) {
     CAPTURE(name);
     Loaded open = load(name);
-    open_gradients(open.parameters);
+    define_main_grads(open.parameters);
     train(open.blocks, open.batch);
     Loaded closed = load(name);
     train(closed.blocks, closed.batch);
@@ -97,7 +97,7 @@ TEST_CASE("open gradients receive exactly what autograd would accumulate") {
 
 TEST_CASE("a second micro-batch adds to the open gradients") {
   Loaded model = load("llama");
-  open_gradients(model.parameters);
+  define_main_grads(model.parameters);
   train(model.blocks, model.batch);
   const torch::Tensor once = model.parameters["layers.1.mlp.up.weight"].grad().clone();
   train(model.blocks, model.batch);
@@ -129,7 +129,7 @@ TEST_CASE("bf16 stays as close to fp32 as transformers does") {
     return (rounded - model.expected["logits"]).abs().mean().item<double>();
   };
   CHECK(noise(logits) < 1.1 * noise(theirs));
-  open_gradients(model.parameters);  // wider than the parameters
+  define_main_grads(model.parameters);  // wider than the parameters
   const torch::Tensor loss = train(model.blocks, model.batch);
   CHECK(difference(loss, model.expected["loss"]) < 0.01);
   CHECK(difference(model.parameters["embedding.weight"].grad(), model.expected["grad_embedding"]) <
@@ -175,8 +175,8 @@ TEST_CASE("dropout changes a training loss, by its seeds; evaluation runs withou
 
 TEST_CASE("dropout does not depend on how a batch is split into micro-batches") {
   Loaded whole = dropping(), split = dropping();
-  open_gradients(whole.parameters);
-  open_gradients(split.parameters);
+  define_main_grads(whole.parameters);
+  define_main_grads(split.parameters);
   const torch::Tensor loss = train(whole.blocks, whole.batch);
   torch::Tensor sum = torch::zeros({});
   for (const int64_t i : {0, 1}) sum += train(split.blocks, row(split.batch, i));

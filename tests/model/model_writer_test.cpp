@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "model/blocks/build.h"
+#include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/model/materialize.h"
 #include "tests/support/temp_folder.h"
@@ -15,9 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Parameters load(const fs::path& folder) {
-  const ModelSpec spec = read_model_spec(folder);
-  CheckpointSource source(folder, spec);
+Parameters load(const fs::path& directory) {
+  const ModelSpec spec = read_model_spec(directory);
+  CheckpointSource source(directory, spec);
   return materialize(build_blocks(spec), source);
 }
 
@@ -47,9 +47,9 @@ TEST_CASE("a saved model loads bit-equal, whole or in shards, tied weights once"
   for (const std::string name : {"qwen3_tied", "gpt2_no_prefix", "llama_head_dim"}) {
     for (const int64_t shard_bytes : {int64_t{1} << 30, int64_t{5000}}) {
       CAPTURE(name);
-      const TempFolder folder;
+      const TempFolder directory;
       const Parameters parameters = load(fixture(name));
-      WriterOptions wanted = options(name, folder.path() / "out/model");
+      WriterOptions wanted = options(name, directory.path() / "out/model");
       wanted.max_shard_bytes = shard_bytes;
       save(wanted, parameters);
       const bool sharded = fs::exists(wanted.output / "model.safetensors.index.json");
@@ -63,8 +63,8 @@ TEST_CASE("a saved model loads bit-equal, whole or in shards, tied weights once"
 }
 
 TEST_CASE("config.json names the saved precision and keeps the rest") {
-  const TempFolder folder;
-  WriterOptions wanted = options("llama", folder.path() / "out");
+  const TempFolder directory;
+  WriterOptions wanted = options("llama", directory.path() / "out");
   wanted.dtype = torch::kBFloat16;
   save(wanted, load(fixture("llama")));
   auto expected = nlohmann::json::parse(read_text(fixture("llama") + "/config.json"));
@@ -75,14 +75,14 @@ TEST_CASE("config.json names the saved precision and keeps the rest") {
 }
 
 TEST_CASE("tokenizer and templates are copied, weights of the source are not") {
-  const TempFolder folder;
-  const fs::path source = folder.path() / "source";
+  const TempFolder directory;
+  const fs::path source = directory.path() / "source";
   fs::copy(fixture("llama"), source);
   write_text(source / "tokenizer.json", "{}");
   write_text(source / "chat_template.jinja", "hi");
   write_text(source / "merges.txt", "a b");
   write_text(source / "pytorch_model.bin", "x");
-  WriterOptions wanted = options("llama", folder.path() / "out");
+  WriterOptions wanted = options("llama", directory.path() / "out");
   wanted.source = source;
   save(wanted, load(fixture("llama")));
   CHECK(read_text(wanted.output / "tokenizer.json") == "{}");
@@ -93,14 +93,14 @@ TEST_CASE("tokenizer and templates are copied, weights of the source are not") {
 }
 
 TEST_CASE("without commit nothing stays") {
-  const TempFolder folder;
+  const TempFolder directory;
   {
     const Parameters parameters = load(fixture("llama"));
-    ModelWriter writer(options("llama", folder.path() / "out"), plan(parameters));
-    CHECK_FALSE(fs::exists(folder.path() / "out"));
+    ModelWriter writer(options("llama", directory.path() / "out"), plan(parameters));
+    CHECK_FALSE(fs::exists(directory.path() / "out"));
     CHECK_THROWS_AS(writer.commit(), InternalError);  // nothing was written
   }
-  CHECK(fs::is_empty(folder.path()));
+  CHECK(fs::is_empty(directory.path()));
 }
 
 }  // namespace zeroth::model

@@ -23,7 +23,7 @@ TEST_CASE("norms and their gradients equal the formula") {
     for (const bool open : {false, true}) {
       const Norm norm(kind, 8, 1e-5);
       Parameters parameters = randomise(norm);
-      if (open) open_gradients(parameters);
+      if (open) define_main_grads(parameters);
       const Tensor x = torch::randn({2, 3, 8}).requires_grad_();
       const Tensor dy = torch::randn({2, 3, 8});
       const Tensor y = norm.forward(x);

@@ -16,7 +16,7 @@ Tensor read(const std::string& name, int64_t begin, int64_t count, uint64_t seed
   spec.num_layers = 8;
   RandomSource source(spec, seed);
   Tensor out = torch::empty({count}, dtype);
-  source.read({name, TensorBox::whole({begin + count}), begin}, out);
+  source.read({name, TensorSlice::full({begin + count}), begin}, out);
   return out;
 }
 
@@ -56,33 +56,33 @@ TEST_CASE("the padding token's row of the embedding is zero, also in a part of i
   RandomSource plain(spec, 3);
   spec.padding_token = 2;
   RandomSource source(spec, 3);
-  const auto read = [](RandomSource& from, const std::string& name, const TensorBox& box) {
+  const auto read = [](RandomSource& from, const std::string& name, const TensorSlice& box) {
     const Tensor out = torch::empty({box.elements()});
     from.read({name, box, 0}, out);
-    return out.view(box.extent);
+    return out.view(box.sizes);
   };
-  const TensorBox whole = TensorBox::whole({5, 4});
+  const TensorSlice whole = TensorSlice::full({5, 4});
   Tensor expected = read(plain, "embedding.weight", whole).clone();
   expected[2].zero_();
   CHECK(torch::equal(read(source, "embedding.weight", whole), expected));
-  const TensorBox part{{5, 4}, {1, 0}, {3, 4}};
+  const TensorSlice part{{5, 4}, {1, 0}, {3, 4}};
   CHECK(torch::equal(read(source, "embedding.weight", part), expected.narrow(0, 1, 3)));
   CHECK(torch::equal(read(source, "head.weight", whole), read(plain, "head.weight", whole)));
 }
 
 TEST_CASE("a box has the values of the whole parameter") {
   RandomSource source({}, 3);
-  const auto read = [&](const TensorBox& box, int64_t first, int64_t count, torch::Dtype dtype) {
+  const auto read = [&](const TensorSlice& box, int64_t first, int64_t count, torch::Dtype dtype) {
     const Tensor out = torch::empty({count}, dtype);
     source.read({"layers.0.mlp.down.weight", box, first}, out);
     return out;
   };
   constexpr int64_t kRows = 300, kColumns = 411;
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
-    const Tensor whole = read(TensorBox::whole({kRows, kColumns}), 0, kRows * kColumns, dtype);
+    const Tensor whole = read(TensorSlice::full({kRows, kColumns}), 0, kRows * kColumns, dtype);
     for (const int64_t begin : {0, 137, 274}) {
       const Tensor slice = whole.view({kRows, kColumns}).narrow(1, begin, 137).reshape(-1);
-      const TensorBox box{{kRows, kColumns}, {0, begin}, {kRows, 137}};
+      const TensorSlice box{{kRows, kColumns}, {0, begin}, {kRows, 137}};
       CHECK(torch::equal(read(box, 0, slice.numel(), dtype), slice));
       CHECK(torch::equal(read(box, 200, 30'000, dtype), slice.narrow(0, 200, 30'000)));
     }

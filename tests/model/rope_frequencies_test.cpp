@@ -19,7 +19,7 @@ TEST_CASE("frequencies of every kind are those of transformers, to a rounding of
     const int64_t head_dim = config["head_dim"], positions = config["max_position_embeddings"];
     ConfigReader reader(config);
     const RopeSpec spec = read_rope(reader, head_dim, positions);
-    CHECK(reader.complaints().empty());
+    CHECK(reader.errors().empty());
     const torch::Tensor expected =
         torch::tensor(row["frequencies"].get<std::vector<double>>(), torch::kFloat64);
     const torch::Tensor got = rope_frequencies(spec, head_dim, positions, row["seq"]);

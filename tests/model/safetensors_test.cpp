@@ -12,8 +12,8 @@ namespace zeroth::model {
 namespace {
 
 std::string refusal(const std::string& content) {
-  const TempFolder folder;
-  const auto path = folder.path() / "x.safetensors";
+  const TempFolder directory;
+  const auto path = directory.path() / "x.safetensors";
   write_text(path, content);
   return message_of<Error>([&] { SafetensorsFile file(path); });
 }
@@ -21,8 +21,8 @@ std::string refusal(const std::string& content) {
 }  // namespace
 
 TEST_CASE("a header gives dtype, shape and bytes of each tensor") {
-  const TempFolder folder;
-  const auto path = folder.path() / "x.safetensors";
+  const TempFolder directory;
+  const auto path = directory.path() / "x.safetensors";
   const std::string header = "{\"__metadata__\":{\"format\":\"pt\"}," + entry("a", "[1,2]", 0, 8) +
                              "," + entry("b", "[]", 8, 12) + "}";
   write_text(path, with_header(header, 12));
@@ -74,39 +74,39 @@ TEST_CASE("malformed files are refused with file and tensor") {
 }
 
 TEST_CASE("a missing shard, a wrong index and a tensor in two shards are named") {
-  const TempFolder folder;
+  const TempFolder directory;
   const auto refused = [&] {
-    return message_of<Error>([&] { SafetensorsFolder files(folder.path()); });
+    return message_of<Error>([&] { SafetensorsDirectory files(directory.path()); });
   };
   CHECK(refused().find("holds neither model.safetensors nor") != std::string::npos);
-  const auto index = folder.path() / "model.safetensors.index.json";
+  const auto index = directory.path() / "model.safetensors.index.json";
   write_text(index, R"({"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}})");
   const std::string one = with_header("{" + entry("a", "[2]", 0, 8) + "}", 8);
-  write_text(folder.path() / "1.safetensors", one);
+  write_text(directory.path() / "1.safetensors", one);
   CHECK(refused().find("cannot open ") == 0);
   CHECK(refused().find("2.safetensors: No such file") != std::string::npos);
-  write_text(folder.path() / "2.safetensors", with_header("{}", 0));
+  write_text(directory.path() / "2.safetensors", with_header("{}", 0));
   CHECK(refused().find("says that 2.safetensors holds tensor b") != std::string::npos);
-  write_text(folder.path() / "2.safetensors", one);
+  write_text(directory.path() / "2.safetensors", one);
   CHECK(refused().find("tensor a is in ") == 0);
   write_text(index, "[]");
   CHECK(refused().find("has no readable weight_map") != std::string::npos);
 }
 
 TEST_CASE("weights are read through links that lead out of the folder, whole or in shards") {
-  const TempFolder elsewhere, folder, sharded;
+  const TempFolder elsewhere, directory, sharded;
   const std::string header = "{" + entry("a", "[2]", 0, 8) + "}";
   const auto blob = elsewhere.write("blob", with_header(header, 0) + "12345678");
   const auto link = elsewhere / "link";
   std::filesystem::create_symlink(blob, link);
-  std::filesystem::create_symlink(link, folder / "model.safetensors");
+  std::filesystem::create_symlink(link, directory / "model.safetensors");
   std::filesystem::create_symlink(
       elsewhere.write("index", R"({"weight_map": {"a": "1.safetensors"}})"),
       sharded / "model.safetensors.index.json");
   std::filesystem::create_symlink(blob, sharded / "1.safetensors");
-  for (const TempFolder* const of : {&folder, &sharded}) {
+  for (const TempFolder* const of : {&directory, &sharded}) {
     CHECK(has_weights(of->path()));
-    const SafetensorsFolder files(of->path());
+    const SafetensorsDirectory files(of->path());
     const auto& [file, tensor] = files.entries().at("a");
     const auto bytes = file->bytes(*tensor);
     CHECK(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()) == "12345678");
@@ -114,18 +114,18 @@ TEST_CASE("weights are read through links that lead out of the folder, whole or 
 }
 
 TEST_CASE("weights in another format are not taken for none") {
-  const TempFolder folder;
-  CHECK_FALSE(has_weights(folder.path()));
-  write_text(folder.path() / "pytorch_model.bin", "x");
-  CHECK_THROWS_AS(has_weights(folder.path()), Error);
+  const TempFolder directory;
+  CHECK_FALSE(has_weights(directory.path()));
+  write_text(directory.path() / "pytorch_model.bin", "x");
+  CHECK_THROWS_AS(has_weights(directory.path()), Error);
 }
 
 TEST_CASE("an index that names files elsewhere, or anything but files, is refused by the tensor") {
-  const TempFolder folder;
-  const auto path = folder.path() / "model.safetensors.index.json";
+  const TempFolder directory;
+  const auto path = directory.path() / "model.safetensors.index.json";
   const auto refused = [&](const std::string& file) {
     write_text(path, "{\"weight_map\": {\"a\": " + file + "}}");
-    return message_of<Error>([&] { SafetensorsFolder files(folder.path()); });
+    return message_of<Error>([&] { SafetensorsDirectory files(directory.path()); });
   };
   for (const char* const file :
        {R"("../x")", R"("/etc/passwd")", R"("..")", R"("")", R"("a\u0000")"}) {
@@ -135,7 +135,7 @@ TEST_CASE("an index that names files elsewhere, or anything but files, is refuse
   CHECK(refused("5").find("weight_map.a is 5, expected a text") != std::string::npos);
   write_text(path, std::string(1'000'000, '['));
   CHECK(message_of<Error>([&] {
-          SafetensorsFolder files(folder.path());
+          SafetensorsDirectory files(directory.path());
         }).find("index.json:1:129: nested deeper") != std::string::npos);
 }
 

@@ -11,8 +11,8 @@
 namespace zeroth::model {
 
 TEST_CASE("what the writer writes is what the reader reads, in any order of writing") {
-  const TempFolder folder;
-  const auto path = folder.path() / "x.safetensors";
+  const TempFolder directory;
+  const auto path = directory.path() / "x.safetensors";
   const torch::Tensor a = torch::randn({2, 3}), b = torch::randn({4}), c = torch::randn({1, 0});
   SafetensorsWriter writer(path, torch::kFloat32, {{"a", {2, 3}}, {"b", {4}}, {"c", {1, 0}}});
   writer.write("b", b.to(torch::kFloat64));
@@ -26,8 +26,8 @@ TEST_CASE("what the writer writes is what the reader reads, in any order of writ
 }
 
 TEST_CASE("a writer that lacks a tensor does not finish") {
-  const TempFolder folder;
-  SafetensorsWriter writer(folder.path() / "x", torch::kBFloat16, {{"a", {2}}});
+  const TempFolder directory;
+  SafetensorsWriter writer(directory.path() / "x", torch::kBFloat16, {{"a", {2}}});
   CHECK_THROWS_AS(writer.finish(), InternalError);
   CHECK_THROWS_AS(writer.write("a", torch::zeros({3})), InternalError);
   CHECK_THROWS_AS(writer.write("b", torch::zeros({2})), InternalError);
@@ -49,8 +49,8 @@ TEST_CASE("a full disk is an error") {
 }
 
 TEST_CASE("a value that fp16 cannot hold is an error with the tensor's name") {
-  const TempFolder folder;
-  SafetensorsWriter writer(folder.path() / "x", torch::kFloat16, {{"a", {2}}, {"b", {2}}});
+  const TempFolder directory;
+  SafetensorsWriter writer(directory.path() / "x", torch::kFloat16, {{"a", {2}}, {"b", {2}}});
   CHECK_NOTHROW(writer.write("b", torch::tensor({65504.0, -HUGE_VAL})));
   CHECK(message_of<Error>([&] {
           writer.write("a", torch::tensor({1.0, -70000.0}));

@@ -2,7 +2,7 @@
 // test of what a kill leaves. `saving_program SOURCE OUTPUT`; writes a byte after each model.
 #include <unistd.h>
 
-#include "model/blocks/build.h"
+#include "model/blocks/build_blocks.h"
 #include "model/hf/model_writer.h"
 
 namespace {

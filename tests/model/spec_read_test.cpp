@@ -50,7 +50,7 @@ TEST_CASE("a Llama config gives a gated, bias-free layer with rotary embeddings"
   CHECK(spec.norm_eps == 1e-5);
   CHECK(spec.gated_mlp);
   CHECK_FALSE(spec.qkv_bias);
-  CHECK_FALSE(spec.tied);
+  CHECK_FALSE(spec.tie_word_embeddings);
   CHECK(spec.rope.theta == 10000);
   CHECK(spec.layer_window(2) == 0);
   CHECK(spec.unknown_keys.empty());
@@ -64,7 +64,7 @@ TEST_CASE("a GPT-2 config gives LayerNorm, Conv1D products and trained positions
   CHECK(spec.learned_positions);
   CHECK(spec.qkv_bias);
   CHECK(spec.mlp_bias);
-  CHECK(spec.tied);
+  CHECK(spec.tie_word_embeddings);
   CHECK(spec.activation == Activation::kGeluTanh);
 }
 

@@ -9,13 +9,13 @@ using nlohmann::json;
 
 struct Read {
   RopeSpec rope;
-  std::vector<std::string> complaints;
+  std::vector<std::string> errors;
 };
 
 Read read(const json& object) {
   ConfigReader config(object);
   const RopeSpec rope = read_rope(config, 8, 128);
-  return {rope, config.complaints()};
+  return {rope, config.errors()};
 }
 
 json with(json factors, const std::string& key, const json& value) {
@@ -42,7 +42,7 @@ TEST_CASE("old and new rope keys mean the same") {
       {"rope_parameters", with(with(kFactors, "rope_type", "llama3"), "rope_theta", 5e5)}};
   for (const json& object : {old, now}) {
     const Read result = read(object);
-    CHECK(result.complaints.empty());
+    CHECK(result.errors.empty());
     CHECK(result.rope.theta == 5e5);
     CHECK(result.rope.scaling == RopeScaling::kLlama3);
     CHECK(result.rope.factor == 8);
@@ -92,7 +92,7 @@ TEST_CASE("what the rotary embedding lacks or has too much is named") {
        "rope_scaling.original_max_position_embeddings is 1, expected more"},
   };
   for (const auto& [object, message] : cases) {
-    const std::vector<std::string> said = read(object).complaints;
+    const std::vector<std::string> said = read(object).errors;
     REQUIRE(!said.empty());
     CHECK(said.front() == message);
   }

@@ -1,283 +1,123 @@
-// One model on several ranks that share every layer, against the same on one.
+#include "model/tensor_parallel.h"
+
 #include <doctest/doctest.h>
 
-#include <mutex>
-
-#include "base/error.h"
-#include "model/blocks/build.h"
-#include "model/blocks/head.h"
-#include "model/blocks/vocabulary.h"
-#include "model/random_source.h"
+#include "model/blocks/linear.h"
 #include "tests/model/materialize.h"
 #include "tests/support/ranks.h"
 
 namespace zeroth::model {
 namespace {
 
-using comm::Axis;
 using torch::Tensor;
 
-// Four heads that share two key/value heads; sizes that do not divide evenly where they need not.
-ModelSpec llama() {
-  ModelSpec spec;
-  spec.family = "llama";
-  spec.vocab_size = 61;
-  spec.hidden_size = 16;
-  spec.intermediate_size = 24;
-  spec.num_layers = 2;
-  spec.num_heads = 4;
-  spec.num_kv_heads = 2;
-  spec.head_dim = 6;
-  spec.max_positions = 16;
-  spec.initializer_range = 0.3;
-  return spec;
-}
-
-ModelSpec variant(const std::string& name) {
-  ModelSpec spec = llama();
-  if (name == "qwen2") spec.qkv_bias = true;
-  if (name == "qwen3") spec.qk_norm = spec.tied = true;
-  if (name == "padding" || name == "padding_tied") spec.padding_token = 40;
-  if (name == "padding_tied") spec.tied = true;
-  if (name == "window") {
-    spec.sliding_window = 3;
-    spec.windowed_layers = {true, false};
-  }
-  if (name != "gpt2") return spec;
-  spec.family = "gpt2";
-  spec.num_kv_heads = spec.num_heads;
-  spec.head_dim = 4;
-  spec.norm = NormKind::kLayer;
-  spec.activation = Activation::kGeluTanh;
-  spec.gated_mlp = false;
-  spec.qkv_bias = spec.o_bias = spec.mlp_bias = true;
-  spec.conv1d = spec.learned_positions = spec.tied = true;
-  return spec;
-}
-
-const char* const kVariants[] = {"llama",  "qwen2",   "qwen3",       "gpt2",
-                                 "window", "padding", "padding_tied"};
-
-// 21 tokens: no two or four ranks have as many of them.
-MicroBatch batch_of(const ModelSpec& spec) {
-  torch::manual_seed(3);
-  MicroBatch batch;
-  batch.tokens = torch::randint(spec.vocab_size, {3, 7}, torch::kLong);
-  batch.targets = torch::randint(spec.vocab_size, {3, 7}, torch::kLong);
-  if (spec.padding_token >= 0) batch.tokens.select(1, 2).fill_(spec.padding_token);
-  batch.targets[1][2] = kUntrained;
-  batch.targets[2][6] = kUntrained;
-  batch.loss_divisor = 19;
-  batch.row_seeds = {11, 22, 33};
-  return batch;
-}
-
-// No bias is zero and no norm's weight one: a missing gradient would not show.
-struct Values final : WeightSource {
-  void check(const std::string&, const std::vector<int64_t>&) override {}
-  void read(const Part& part, Tensor out) override {
-    torch::manual_seed(static_cast<uint64_t>(std::hash<std::string>()(part.name)));
-    out.copy_(torch::randn(out.sizes()).mul_(0.3).add_(part.name.ends_with("norm.weight") ? 1 : 0));
-  }
-};
-
-struct Whole {
-  Tensor loss, logits;
-  Parameters values, gradients;
-};
-
-Whole on_one_rank(const ModelSpec& spec, const MicroBatch& batch) {
-  Values values;
-  const Blocks blocks = build_blocks(spec);
-  Whole whole;
-  for (const auto& [name, parameter] : materialize(blocks, values)) {
-    whole.values[name] = parameter.detach().clone();
-    whole.gradients[name] = parameter;
-  }
-  whole.loss = train(blocks, batch);
-  for (auto& [name, tensor] : whole.gradients) tensor = tensor.grad();
-  MicroBatch asked = batch;
-  asked.targets = torch::Tensor();
-  whole.logits = run(blocks, asked);
-  return whole;
-}
-
-struct Held {
-  std::string name;  // of the whole parameter
-  Split split;
-  Tensor parameter;
-
-  Tensor of(const Tensor& whole) const {
-    Tensor box = whole;
-    for (int64_t dim = 0; dim < whole.dim(); ++dim) {
-      box = box.narrow(dim, split.begin[static_cast<size_t>(dim)], parameter.size(dim));
-    }
-    return box;
-  }
-};
-
-// A rank's parameters, with the values that the whole ones have there.
-std::vector<Held> fill(const Blocks& blocks, const Parameters& values, int ranks) {
-  std::vector<Held> parts;
-  for (const auto& block : blocks) {
-    const auto splits = block->splits();
-    REQUIRE(splits);
-    for (const auto& item : block->named_parameters()) {
-      if (!item.value().is_meta()) continue;  // tied and done
-      Held part{block->label() + "." + item.key(), {}, item.value()};
-      const auto split = splits->find(item.key());
-      if (split == splits->end()) {
-        const std::vector<int64_t> shape = item.value().sizes().vec();
-        part.split = {item.key(), shape, std::vector<int64_t>(shape.size(), 0), ranks};
-      } else {
-        part.split = split->second;
-        part.name = block->label() + "." + part.split.whole;
-      }
-      const Tensor& whole = values.at(part.name);
-      CHECK(whole.sizes().vec() == part.split.shape);
-      give_memory(item.value(), part.of(whole).clone().contiguous());
-      parts.push_back(std::move(part));
-    }
-  }
-  return parts;
-}
-
-TensorRanksPtr ranks_of(const comm::Mesh& mesh, bool overlap = false) {
-  return c10::make_intrusive<TensorRanks>(
-      mesh.coordinate(Axis::kTensor), mesh.grid().shape()[Axis::kTensor],
-      TensorRanks::Options{.group = &mesh.group({Axis::kTensor}), .overlap = overlap});
-}
-
-void on_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn) {
-  testing::run_ranks(count, fn, {.grid = comm::GridShape().with(Axis::kTensor, count)});
-}
-
-// Loss, logits and every gradient are those of one rank.
-void expect_equal(const ModelSpec& spec, int count, bool overlap) {
-  const MicroBatch batch = batch_of(spec);
-  const Whole whole = on_one_rank(spec, batch);
-  std::mutex lock;
-  double worst = 0, loss = 0, logits = 0;
-  std::string where;
-  on_ranks(count, [&](std::shared_ptr<comm::Mesh> mesh) {
-    const Blocks blocks = build_blocks(spec, ranks_of(*mesh, overlap));
-    const std::vector<Held> parts = fill(blocks, whole.values, count);
-    const Tensor own = train(blocks, batch);
-    MicroBatch asked = batch;
-    asked.targets = torch::Tensor();
-    const Tensor own_logits = run(blocks, asked);
-    std::vector<Tensor> sums;
-    for (const Held& part : parts) {
-      sums.push_back(part.parameter.grad().contiguous());
-      mesh->sharing(part.split.copies).all_reduce(sums.back()).wait();
-    }
-    const std::lock_guard guard(lock);
-    loss = std::max(loss, difference(own, whole.loss));
-    logits = std::max(logits, difference(own_logits, whole.logits));
-    for (size_t i = 0; i < parts.size(); ++i) {
-      const Tensor expected = whole.gradients.at(parts[i].name);
-      const double gap = (sums[i] - parts[i].of(expected)).abs().max().item<double>() /
-                         expected.abs().max().item<double>();
-      if (gap > worst) where = parts[i].name;
-      worst = std::max(worst, gap);
-    }
-  });
-  CHECK(loss < 1e-6);
-  CHECK(logits < 1e-5);
-  CAPTURE(where);
-  CHECK(worst < 1e-5);
+TensorParallelPtr fake_tensor_parallel(int rank, int size) {
+  return c10::make_intrusive<TensorParallel>(rank, size, TensorParallel::CommOptions{});
 }
 
 }  // namespace
 
-TEST_CASE("loss, logits and every gradient on ranks that share layers are those of one rank") {
-  for (const std::string name : kVariants) {
-    for (const int count : {2, 4}) {
-      for (const bool overlap : {false, true}) {
-        CAPTURE(name);
-        CAPTURE(count);
-        CAPTURE(overlap);
-        expect_equal(variant(name), count, overlap);
-      }
-    }
-  }
+TEST_CASE("tokens are cut into equal runs, of which the last ones are filled up") {
+  const auto run = [](int64_t tokens, int rank) {
+    return sequence_shard(tokens, *fake_tensor_parallel(rank, 4));
+  };
+  CHECK(run(8, 3).first == 6);
+  CHECK(run(8, 3).tokens == 2);
+  CHECK(run(9, 2).rows == 3);
+  CHECK(run(9, 2).tokens == 3);
+  CHECK(run(9, 3).tokens == 0);
+  CHECK(run(1, 0).tokens == 1);
+  CHECK(run(1, 1).tokens == 0);
+  const Tensor x = torch::ones({5, 2});
+  CHECK(pad_to_shards(x, *fake_tensor_parallel(0, 2)).size(0) == 6);
+  CHECK(pad_to_shards(x, *fake_tensor_parallel(0, 2))[5].abs().sum().item<double>() == 0);
+  CHECK(pad_to_shards(x, *fake_tensor_parallel(0, 5)).is_same(x));
 }
 
-TEST_CASE("vocabularies that no number of ranks divides are not padded: 701 on 2, 3 and 4 ranks") {
-  ModelSpec spec = llama();
-  spec.vocab_size = 701;
-  spec.num_heads = 12;
-  spec.num_kv_heads = 12;
-  for (const int count : {2, 3, 4}) {
-    CAPTURE(count);
-    expect_equal(spec, count, false);
-  }
-}
-
-TEST_CASE("what is dropped does not depend on how many ranks share a layer") {
-  for (const std::string name : {"llama", "gpt2"}) {
-    ModelSpec spec = variant(name);
-    override_dropout(spec, 0.25);
-    for (const int count : {2, 4}) {
-      CAPTURE(name);
-      CAPTURE(count);
-      expect_equal(spec, count, false);
-    }
-  }
-}
-
-TEST_CASE("ranks of a shared layer exchange what Megatron-LM's do that keep their run alone") {
-  const ModelSpec spec = llama();
-  MicroBatch batch = batch_of(spec);
-  const Whole whole = on_one_rank(spec, batch);
+TEST_CASE("gathering runs and summing them are each other's backward") {
   for (const int count : {2, 4}) {
-    on_ranks(count, [&](std::shared_ptr<comm::Mesh> mesh) {
-      const Blocks blocks = build_blocks(spec, ranks_of(*mesh));
-      fill(blocks, whole.values, count);
-      const int64_t before = mesh->times().bytes;
-      train(blocks, batch);
-      const int64_t rows = (21 + count - 1) / count * count;
-      const int64_t all = rows * spec.hidden_size * int64_t{sizeof(float)};
-      // Of each layer four in forward and six in backward; embedding and head two each, and three
-      // numbers of each of the 19 trained tokens.
-      CHECK(mesh->times().bytes - before ==
-            10 * all * spec.num_layers + 4 * all + 3 * 19 * int64_t{sizeof(float)});
+    testing::run_ranks(count, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
+      const auto tp = c10::make_intrusive<TensorParallel>(
+          mesh->rank(), count, TensorParallel::CommOptions{.group = &mesh->world()});
+      const Tensor own = torch::full({2, 3}, mesh->rank() + 1.0).requires_grad_();
+      const Tensor all = gather_sequence(own, tp, "runs");
+      for (int rank = 0; rank < count; ++rank) CHECK(all[2 * rank][1].item<double>() == rank + 1);
+      all.backward(torch::full({2 * count, 3}, mesh->rank() + 1.0));
+      CHECK(own.grad()[0][0].item<double>() == count * (count + 1) / 2);
+      CHECK(own.grad().sizes() == own.sizes());
+
+      const Tensor addend = torch::full({2 * count, 3}, mesh->rank() + 1.0).requires_grad_();
+      const Tensor sum = reduce_scatter_sequence(addend, tp, "addends");
+      CHECK(sum[1][2].item<double>() == count * (count + 1) / 2);
+      sum.backward(torch::full({2, 3}, mesh->rank() + 1.0));
+      for (int rank = 0; rank < count; ++rank)
+        CHECK(addend.grad()[2 * rank][1].item<double>() == rank + 1);
     });
   }
 }
 
-TEST_CASE("the loss of a shared vocabulary has the values that Megatron-LM's test expects") {
-  // Each of four ranks has 0 .. 7 four times as logits, of a vocabulary of 128.
-  on_ranks(4, [&](std::shared_ptr<comm::Mesh> mesh) {
-    const Vocabulary vocabulary(128, ranks_of(*mesh));
-    const Tensor weight = torch::arange(8, torch::kFloat32).repeat({4}).unsqueeze(1);
-    const Tensor x = torch::ones({1, 1});
-    const double expected[] = {10.2309, 8.2309, 6.2309, 4.2309};
-    for (int64_t target = 0; target < 32; target += 2) {
-      const Tensor loss =
-          head_loss(x, weight, torch::full({1}, target, torch::kLong), {.shared = vocabulary});
-      CHECK(loss.item<double>() == doctest::Approx(expected[target / 2 % 4]).epsilon(1e-5));
-    }
-  });
+TEST_CASE("a rehearsal has the shapes of one rank and asks nobody") {
+  const auto tp = fake_tensor_parallel(1, 3);
+  const Tensor own = torch::ones({2, 4});
+  CHECK(tp->all_gather(own, "x").sizes().vec() == Sizes{6, 4});
+  const Tensor addend = torch::arange(12, torch::kFloat32).view({6, 2});
+  CHECK(at::equal(tp->reduce_scatter(addend, "x"), addend.narrow(0, 2, 2)));
+  const Tensor sum = torch::ones({3});
+  tp->all_reduce(sum, comm::ReduceOp::kSum, "x");
+  CHECK(at::equal(sum, torch::ones({3})));
 }
 
-TEST_CASE("what cannot be split is told in one message") {
-  ModelSpec spec = llama();
-  CHECK_NOTHROW(require_split(spec, 2));
-  CHECK_NOTHROW(require_split(spec, 4));
-  CHECK_THROWS_WITH_AS(
-      require_split(spec, 5),
-      "tensor_parallel.autotp_size (--tensor-parallel) 5: this llama model cannot be split over 5 "
-      "ranks: 4 attention heads are no multiple of it; 2 key/value heads are neither a multiple "
-      "nor "
-      "a divisor of it; 24 as intermediate size is no multiple of it",
-      Error);
-  spec.vocab_size = 3;
-  CHECK_THROWS_WITH_AS(
-      require_split(spec, 4),
-      "tensor_parallel.autotp_size (--tensor-parallel) 4: this llama model cannot be split over 4 "
-      "ranks: 3 tokens of the vocabulary leave a rank without any",
-      Error);
+TEST_CASE("a product cut by outputs and one by inputs behind it are two whole products") {
+  torch::manual_seed(5);
+  const Tensor first = torch::randn({12, 6}), second = torch::randn({5, 12});
+  const Tensor biases[] = {torch::randn({12}), torch::randn({5})};
+  const Tensor x = torch::randn({8, 6}).requires_grad_();
+  const Tensor y = at::addmm(biases[1], at::addmm(biases[0], x, first.t()), second.t());
+  const Tensor dy = torch::randn({8, 5});
+  y.backward(dy);
+  for (const int count : {2, 4}) {
+    testing::run_ranks(count, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
+      const auto tp = c10::make_intrusive<TensorParallel>(
+          mesh->rank(), count,
+          TensorParallel::CommOptions{.group = &mesh->world(), .overlap = count == 4});
+      const int64_t part = 12 / count, at = mesh->rank() * part, rows = 8 / count;
+      const WeightShard out{ParallelStyle::kColwise, at, part, 12},
+          in{ParallelStyle::kRowwise, at, part, 12};
+      Linear a({6, 12, true, WeightLayout::kOutIn, out, tp});
+      Linear b({12, 5, true, WeightLayout::kOutIn, in, tp});
+      give_memory(a.weight, first.narrow(0, at, part).clone());
+      give_memory(a.bias, biases[0].narrow(0, at, part).clone());
+      give_memory(b.weight, second.narrow(1, at, part).contiguous());
+      give_memory(b.bias, biases[1].clone());
+      const auto own = [&](const Tensor& all) {
+        return all.detach().narrow(0, mesh->rank() * rows, rows);
+      };
+      const Tensor input = own(x).clone().requires_grad_();
+      const Tensor output = linear(linear(input, a), b);
+      CHECK(difference(output, own(y)) < 1e-5);
+      output.backward(own(dy).contiguous());
+      CHECK(difference(input.grad(), own(x.grad())) < 1e-5);
+      CHECK(difference(b.bias.grad(), own(dy).sum({0})) < 1e-5);
+    });
+  }
+}
+
+TEST_CASE("products say which box of a whole weight they are") {
+  const auto tp = fake_tensor_parallel(1, 2);
+  Splits splits;
+  const WeightShard shard{ParallelStyle::kColwise, 36, 4, 96, 2, "qkv"};
+  Linear({6, 16, true, WeightLayout::kInOut, shard, tp}).add_splits("attention.k", splits);
+  Linear({8, 6, true, WeightLayout::kOutIn, {ParallelStyle::kRowwise, 4, 4, 8}, tp})
+      .add_splits("o", splits);
+  CHECK(splits.size() == 3);
+  const Split& k = splits.at("attention.k.weight");
+  CHECK(k.full_name == "attention.qkv.weight");
+  CHECK(k.shape == Sizes{6, 96});
+  CHECK(k.begin == Sizes{0, 36});
+  CHECK(k.num_replicas == 2);
+  CHECK(splits.at("attention.k.bias").begin == Sizes{36});
+  CHECK(splits.at("o.weight").shape == Sizes{6, 8});
+  CHECK(splits.at("o.weight").begin == Sizes{0, 4});
 }
 
 }  // namespace zeroth::model

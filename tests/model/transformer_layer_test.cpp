@@ -52,7 +52,7 @@ TEST_CASE("the input stays untouched and a recomputed forward gives bit-equal gr
   const Tensor dy = torch::randn({2, 5, 8});
   std::vector<Tensor> dx, dw;
   for (int repeat = 0; repeat < 2; ++repeat) {
-    open_gradients(layer.parameters);
+    define_main_grads(layer.parameters);
     const Tensor input = x.detach().requires_grad_();
     layer.block->forward(input, {}).backward(dy);
     dx.push_back(input.grad());

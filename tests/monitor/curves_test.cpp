@@ -15,7 +15,7 @@ namespace {
 
 // As a later program gets them.
 Curves restored(const Curves& curves, std::vector<std::string> names, size_t most) {
-  const auto tree = parse_json(curves.saved().dump(), {.name = "curves"});
+  const auto tree = parse_json(curves.to_json().dump(), {.name = "curves"});
   Curves again(std::move(names), most);
   again.restore(JsonView(tree));
   return again;
@@ -75,9 +75,9 @@ TEST_CASE("curves that are saved and restored anywhere go on as if nothing had b
     for (int64_t step = 1; step <= 200; ++step) add_step(whole, step);
     for (int64_t step = 1; step <= until; ++step) add_step(before, step);
     Curves after = restored(before, {"loss", "lr"}, 8);
-    CHECK(after.saved() == before.saved());
+    CHECK(after.to_json() == before.to_json());
     for (int64_t step = until + 1; step <= 200; ++step) add_step(after, step);
-    CHECK(after.saved().dump() == whole.saved().dump());
+    CHECK(after.to_json().dump() == whole.to_json().dump());
     CHECK(after.xs() == whole.xs());
     for (size_t i = 0; i < whole.size(); ++i) {
       CHECK(std::bit_cast<uint64_t>(after.value(0, i)) ==
@@ -99,7 +99,7 @@ TEST_CASE("a curve that a saved run did not have begins where it goes on") {
 TEST_CASE("curves that nobody saved are refused by what is wrong, and nothing of them is taken") {
   Curves curves({"loss"}, 4);
   curves.add(1, {2.5});
-  const nlohmann::json good = curves.saved();
+  const nlohmann::json good = curves.to_json();
   const auto refused = [&](const char* patch) {
     const nlohmann::json tree = good.patch(parse_json(patch, {.name = "patch"}));
     return message_of<Error>([&] { curves.restore(JsonView(tree, "steps")); });
@@ -121,7 +121,7 @@ TEST_CASE("curves that nobody saved are refused by what is wrong, and nothing of
         "steps.curves.loss.sums[0] is null, expected a number, inf or nan");
   CHECK(refused(R"([{"op": "replace", "path": "", "value": 7}])") ==
         "steps is 7, expected an object");
-  CHECK(curves.saved() == good);
+  CHECK(curves.to_json() == good);
 }
 
 }  // namespace zeroth::monitor

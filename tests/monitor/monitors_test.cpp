@@ -35,9 +35,9 @@ Events both(const std::vector<Event>& deepspeed) {
 }
 
 // The bytes of the only event file in a folder.
-std::string event_bytes(const fs::path& folder) {
+std::string event_bytes(const fs::path& directory) {
   std::string bytes;
-  for (const auto& entry : fs::directory_iterator(folder)) bytes += read_text(entry.path());
+  for (const auto& entry : fs::directory_iterator(directory)) bytes += read_text(entry.path());
   return bytes;
 }
 
@@ -48,16 +48,18 @@ bool holds(const std::string& bytes, std::string_view tag) {
 }  // namespace
 
 TEST_CASE("event files of the section and of --report_to stand side by side, each with its names") {
-  const TempFolder folder;
+  const TempFolder directory;
   configs::Config config;
-  config.tensorboard = {.enabled = true, .output_path = folder.path().string(), .job_name = "ds"};
+  config.tensorboard = {
+      .enabled = true, .output_path = directory.path().string(), .job_name = "ds"};
   std::vector<std::string> warnings;
-  Monitors monitors(config, {.folder = folder / "hf", .origin = "--report_to tensorboard"},
+  Monitors monitors(config, {.directory = directory / "hf", .origin = "--report_to tensorboard"},
                     collect(warnings));
   CHECK(monitors.lines().size() == 2);
-  monitors.go_on_from(1, 8);
+  monitors.resume_from(1, 8);
   monitors.write(both({{"Train/Samples/lr", 0.5, 16}}));
-  const std::string deepspeed = event_bytes(folder / "ds"), trainer = event_bytes(folder / "hf");
+  const std::string deepspeed = event_bytes(directory / "ds"),
+                    trainer = event_bytes(directory / "hf");
   CHECK(holds(deepspeed, "Train/Samples/lr"));
   CHECK_FALSE(holds(deepspeed, "train/loss"));
   CHECK(holds(trainer, "train/loss"));
@@ -70,22 +72,23 @@ TEST_CASE("event files of the section and of --report_to stand side by side, eac
   CHECK(step_of_start(trainer) == 2);
   CHECK(warnings.empty());
   CHECK(message_of<Error>([&] {
-          Monitors({}, {.folder = "/proc/x", .origin = "--report_to tensorboard"}, {});
+          Monitors({}, {.directory = "/proc/x", .origin = "--report_to tensorboard"}, {});
         }).starts_with("--report_to tensorboard: nothing can be written to /proc/x: "));
 }
 
 TEST_CASE("those that are on write into output_path/job_name, which is made for them") {
-  const TempFolder folder;
-  configs::Config config = with_csv(folder.path() / "a/b");
-  config.tensorboard = {.enabled = true, .output_path = folder.path().string(), .job_name = "tb"};
+  const TempFolder directory;
+  configs::Config config = with_csv(directory.path() / "a/b");
+  config.tensorboard = {
+      .enabled = true, .output_path = directory.path().string(), .job_name = "tb"};
   std::vector<std::string> warnings;
   Monitors monitors(config, {}, collect(warnings));
   CHECK(monitors.lines() ==
-        std::vector<std::string>{"csv_monitor in " + (folder.path() / "a/b/job").string(),
-                                 "tensorboard in " + (folder.path() / "tb").string()});
+        std::vector<std::string>{"csv_monitor in " + (directory.path() / "a/b/job").string(),
+                                 "tensorboard in " + (directory.path() / "tb").string()});
   monitors.write(both(fixture_events()));
-  CHECK(fs::exists(folder.path() / "a/b/job/Train_Samples_lr.csv"));
-  CHECK_FALSE(fs::is_empty(folder.path() / "tb"));
+  CHECK(fs::exists(directory.path() / "a/b/job/Train_Samples_lr.csv"));
+  CHECK_FALSE(fs::is_empty(directory.path() / "tb"));
   CHECK(warnings.empty());
 }
 
@@ -97,10 +100,10 @@ TEST_CASE("off by default: no folder is made") {
 }
 
 TEST_CASE("a place where nothing can be written is an error with key and path") {
-  const TempFolder folder;
-  write_text(folder.path() / "file", "");
-  configs::Config config = with_csv(folder.path() / "file");
-  const std::string path = (folder.path() / "file").string();
+  const TempFolder directory;
+  write_text(directory.path() / "file", "");
+  configs::Config config = with_csv(directory.path() / "file");
+  const std::string path = (directory.path() / "file").string();
   CHECK(message_of<Error>([&] { Monitors(config, {}, {}); }) ==
         "csv_monitor.output_path \"" + path + "\": nothing can be written to " + path +
             "/job: Not a directory");
@@ -112,25 +115,26 @@ TEST_CASE("a place where nothing can be written is an error with key and path") 
 }
 
 TEST_CASE("a disk that is full is one warning, and the other monitors go on") {
-  const TempFolder folder;
-  configs::Config config = with_csv(folder.path());
-  config.tensorboard = {.enabled = true, .output_path = folder.path().string(), .job_name = "tb"};
+  const TempFolder directory;
+  configs::Config config = with_csv(directory.path());
+  config.tensorboard = {
+      .enabled = true, .output_path = directory.path().string(), .job_name = "tb"};
   std::vector<std::string> warnings;
   Monitors monitors(config, {}, collect(warnings));
-  fs::create_symlink("/dev/full", folder.path() / "job/Train_Samples_lr.csv");
+  fs::create_symlink("/dev/full", directory.path() / "job/Train_Samples_lr.csv");
   for (int step = 1; step <= 3; ++step) monitors.write(both(fixture_events()));
   REQUIRE(warnings.size() == 1);
-  CHECK(warnings[0] == "csv_monitor: " + (folder.path() / "job/Train_Samples_lr.csv").string() +
+  CHECK(warnings[0] == "csv_monitor: " + (directory.path() / "job/Train_Samples_lr.csv").string() +
                            ": write failed: No space left on device; it is off from here on, "
                            "training goes on");
   CHECK(monitors.lines().size() == 1);
 }
 
 TEST_CASE("a file beyond ulimit -f is a warning that names the limit") {
-  const TempFolder folder;
-  const ChildResult result = in_child([&folder] {
+  const TempFolder directory;
+  const ChildResult result = in_child([&directory] {
     std::vector<std::string> warnings;
-    Monitors monitors(with_csv(folder.path()), {}, collect(warnings));
+    Monitors monitors(with_csv(directory.path()), {}, collect(warnings));
     limit_file_size(10);
     for (int step = 1; step <= 3; ++step) monitors.write(both(fixture_events()));
     const std::string expected =
@@ -142,58 +146,60 @@ TEST_CASE("a file beyond ulimit -f is a warning that names the limit") {
 }
 
 TEST_CASE("a monitor that cannot go on says so and is off, and the others go on") {
-  const TempFolder folder;
-  configs::Config config = with_csv(folder.path());
-  config.tensorboard = {.enabled = true, .output_path = folder.path().string(), .job_name = "tb"};
+  const TempFolder directory;
+  configs::Config config = with_csv(directory.path());
+  config.tensorboard = {
+      .enabled = true, .output_path = directory.path().string(), .job_name = "tb"};
   std::vector<std::string> warnings;
   Monitors monitors(config, {}, collect(warnings));
-  fs::remove_all(folder / "job");
-  monitors.go_on_from(2, 16);
+  fs::remove_all(directory / "job");
+  monitors.resume_from(2, 16);
   REQUIRE(warnings.size() == 1);
-  CHECK(warnings[0] == "csv_monitor: " + (folder / "job").string() +
+  CHECK(warnings[0] == "csv_monitor: " + (directory / "job").string() +
                            ": No such file or directory; it is off from here on, training goes on");
   CHECK(monitors.lines().size() == 1);
 }
 
 TEST_CASE("a run that goes on writes where it did, and what was made for the new one goes") {
-  const TempFolder folder;
+  const TempFolder directory;
   const auto config_in = [&](const char* job) {
     configs::Config config;
-    config.csv_monitor = {.enabled = true, .output_path = folder.path().string(), .job_name = job};
+    config.csv_monitor = {
+        .enabled = true, .output_path = directory.path().string(), .job_name = job};
     config.tensorboard = config.csv_monitor;
     return config;
   };
   std::vector<std::string> warnings;
   Monitors(config_in("old"), {}, collect(warnings)).write(both(fixture_events()));
   Monitors monitors(config_in("new"), {}, collect(warnings));
-  REQUIRE(fs::exists(folder / "new"));
-  monitors.go_on_in(folder / "old", folder / "new");
-  CHECK_FALSE(fs::exists(folder / "new"));
-  CHECK(monitors.lines()[1] == "tensorboard in " + (folder / "old").string());
+  REQUIRE(fs::exists(directory / "new"));
+  monitors.resume_in(directory / "old", directory / "new");
+  CHECK_FALSE(fs::exists(directory / "new"));
+  CHECK(monitors.lines()[1] == "tensorboard in " + (directory / "old").string());
   const auto events = [&] {
-    return std::count_if(fs::directory_iterator(folder / "old"), fs::directory_iterator(),
+    return std::count_if(fs::directory_iterator(directory / "old"), fs::directory_iterator(),
                          [](const fs::directory_entry& entry) {
                            return entry.path().filename().string().starts_with(kEventFile);
                          });
   };
   CHECK(events() == 2);
-  monitors.go_on_in(folder / "elsewhere", folder / "no monitor's");
+  monitors.resume_in(directory / "elsewhere", directory / "no monitor's");
   monitors.write(both({{"Train/Samples/lr", 0.5, 4'000'000'000}}));
-  CHECK(read_text(folder / "old/Train_Samples_lr.csv").ends_with("4000000000,0.5\r\n"));
+  CHECK(read_text(directory / "old/Train_Samples_lr.csv").ends_with("4000000000,0.5\r\n"));
   CHECK(warnings.empty());
 }
 
 TEST_CASE("begins_anew_doubles: only monitors that write where the try before did take it back") {
-  const TempFolder folder;
+  const TempFolder directory;
   std::vector<std::string> warnings;
-  const std::string csv = (folder / "job/Train_Samples_lr.csv").string();
+  const std::string csv = (directory / "job/Train_Samples_lr.csv").string();
   const std::vector<Event> rows = {{"Train/Samples/lr", 0.5, 4}};
-  Monitors(with_csv(folder.path()), {}, collect(warnings)).write(both(rows));
-  Monitors next(with_csv(folder.path()), {}, collect(warnings));
-  CHECK(next.folders() == std::vector<std::string>{(folder / "job").string()});
-  next.begin_anew({"elsewhere"}, 0);
+  Monitors(with_csv(directory.path()), {}, collect(warnings)).write(both(rows));
+  Monitors next(with_csv(directory.path()), {}, collect(warnings));
+  CHECK(next.directories() == std::vector<std::string>{(directory / "job").string()});
+  next.start_over({"elsewhere"}, 0);
   CHECK(read_text(csv) == "step,lr\r\n4,0.5\r\n");
-  next.begin_anew(next.folders(), 0);
+  next.start_over(next.directories(), 0);
   CHECK(read_text(csv) == "step,lr\r\n");
   next.write(both(rows));
   CHECK(read_text(csv) == "step,lr\r\n4,0.5\r\n");

@@ -85,11 +85,11 @@ long points_drawn(const std::string& dom, const std::string& id) {
 }  // namespace
 
 TEST_CASE("the page holds the numbers, and text that cannot leave its place") {
-  const TempFolder folder;
-  RunPage page(folder.path() / "out/train_log.html", facts(), kNoWarning);
+  const TempFolder directory;
+  RunPage page(directory.path() / "out/train_log.html", facts(), kNoWarning);
   train(page, 8);
   page.evaluation(4, 5.25);
-  const std::string text = page.html(RunPage::State::kRunning, 99);
+  const std::string text = page.html(RunPage::Status::kRunning, 99);
   const auto data = data_of(text);
   CHECK(data["title"] == "tiny </script><b>llama</b>");
   CHECK(data["state"] == "running");
@@ -104,23 +104,23 @@ TEST_CASE("the page holds the numbers, and text that cannot leave its place") {
 }
 
 TEST_CASE("the page shows control bytes of names and texts") {
-  const TempFolder folder;
+  const TempFolder directory;
   PageFacts evil = facts();
   evil.title = "a\x1b[2J\xff";
   evil.summary = {{"model", "x\u202ey\n"}};
   evil.config = {{"nvme_path", "/\x7f", "file"}};
-  const RunPage page(folder.path() / "train_log.html", evil, kNoWarning);
-  const auto data = data_of(page.html(RunPage::State::kRunning, 99));
+  const RunPage page(directory.path() / "train_log.html", evil, kNoWarning);
+  const auto data = data_of(page.html(RunPage::Status::kRunning, 99));
   CHECK(data["title"] == "a\\u001b[2J\\xff");
   CHECK(data["summary"][0][1] == "x\\u202ey\\n");
   CHECK(data["config"][0][1] == "/\\u007f");
 }
 
 TEST_CASE("the page asks for nothing from elsewhere and stays small in a long run") {
-  const TempFolder folder;
-  RunPage page(folder.path() / "train_log.html", facts(), kNoWarning);
+  const TempFolder directory;
+  RunPage page(directory.path() / "train_log.html", facts(), kNoWarning);
   train(page, 20'000);
-  const std::string text = page.html(RunPage::State::kFinished, 0);
+  const std::string text = page.html(RunPage::Status::kFinished, 0);
   for (const char* outside : {"src=", "href=", "@import", "url(", "fetch(", "https:"}) {
     CHECK_MESSAGE(text.find(outside) == std::string::npos, outside);
   }
@@ -128,30 +128,30 @@ TEST_CASE("the page asks for nothing from elsewhere and stays small in a long ru
 }
 
 TEST_CASE("the file is there from the start and is replaced whole") {
-  const TempFolder folder;
-  const fs::path path = folder.path() / "out/train_log.html";
+  const TempFolder directory;
+  const fs::path path = directory.path() / "out/train_log.html";
   RunPage page(path, facts(), kNoWarning);
   CHECK(data_of(read_text(path))["steps"]["step"].empty());
   train(page, 3);
-  page.write(RunPage::State::kStopped);
+  page.write(RunPage::Status::kStopped);
   CHECK(data_of(read_text(path))["steps"]["step"].size() == 3);
   CHECK(data_of(read_text(path))["state"] == "stopped");
   CHECK(std::distance(fs::directory_iterator(path.parent_path()), fs::directory_iterator()) == 1);
 }
 
 TEST_CASE("a page that cannot be written is an error at the start and one warning later") {
-  const TempFolder folder;
-  write_text(folder.path() / "file", "");
-  const fs::path wrong = folder.path() / "file/train_log.html";
+  const TempFolder directory;
+  write_text(directory.path() / "file", "");
+  const fs::path wrong = directory.path() / "file/train_log.html";
   CHECK(message_of<Error>([&] { RunPage(wrong, facts(), kNoWarning); }) ==
         wrong.string() + " cannot be written: " + wrong.parent_path().string() +
             ": Not a directory");
   std::vector<std::string> warnings;
-  const fs::path path = folder.path() / "out/train_log.html";
+  const fs::path path = directory.path() / "out/train_log.html";
   RunPage page(path, facts(), [&](const std::string& text) { warnings.push_back(text); });
   fs::remove_all(path.parent_path());
-  page.write(RunPage::State::kRunning);
-  page.write(RunPage::State::kFinished);
+  page.write(RunPage::Status::kRunning);
+  page.write(RunPage::Status::kFinished);
   REQUIRE(warnings.size() == 1);
   CHECK(warnings[0] == path.string() +
                            " cannot be written: No such file or directory; the page stays as it "
@@ -159,43 +159,43 @@ TEST_CASE("a page that cannot be written is an error at the start and one warnin
 }
 
 TEST_CASE("a page whose output was taken over stays that of the other, without a warning") {
-  const TempFolder folder;
-  const fs::path path = folder.path() / "train_log.html";
+  const TempFolder directory;
+  const fs::path path = directory.path() / "train_log.html";
   bool is_ours = true;
   RunPage page(path, facts(), kNoWarning, nullptr, [&] {
     if (!is_ours) throw OutputTakenOver("taken over");
   });
-  page.write(RunPage::State::kRunning);
-  folder.write("train_log.html", "of the next round");
+  page.write(RunPage::Status::kRunning);
+  directory.write("train_log.html", "of the next round");
   is_ours = false;
-  CHECK_THROWS_AS(page.write(RunPage::State::kStopped), OutputTakenOver);
+  CHECK_THROWS_AS(page.write(RunPage::Status::kStopped), OutputTakenOver);
   CHECK(read_text(path) == "of the next round");
-  CHECK_FALSE(fs::exists(folder.path() / "train_log.html.part"));
+  CHECK_FALSE(fs::exists(directory.path() / "train_log.html.part"));
 }
 
 TEST_CASE("what stands in the place of the page's next version is not written through") {
-  const TempFolder folder;
-  const fs::path victim = folder.write("victim", "precious");
-  const fs::path path = folder.path() / "train_log.html";
+  const TempFolder directory;
+  const fs::path victim = directory.write("victim", "precious");
+  const fs::path path = directory.path() / "train_log.html";
   for (const char* name : {"train_log.html", "train_log.html.part"}) {
-    fs::create_symlink(victim, folder.path() / name);
+    fs::create_symlink(victim, directory.path() / name);
   }
   RunPage page(path, facts(), kNoWarning);
-  fs::create_symlink(victim, folder.path() / "train_log.html.part");
-  page.write(RunPage::State::kFinished);
+  fs::create_symlink(victim, directory.path() / "train_log.html.part");
+  page.write(RunPage::Status::kFinished);
   CHECK(read_text(victim) == "precious");
   CHECK_FALSE(fs::is_symlink(path));
   CHECK(data_of(read_text(path))["state"] == "finished");
-  CHECK_FALSE(fs::exists(folder.path() / "train_log.html.part"));
+  CHECK_FALSE(fs::exists(directory.path() / "train_log.html.part"));
 }
 
 TEST_CASE("a browser tells times in units that fit") {
-  const TempFolder folder;
-  RunPage page(folder.path() / "train_log.html", facts(), kNoWarning);
-  const double started = data_of(page.html(RunPage::State::kRunning, 0))["started"];
+  const TempFolder directory;
+  RunPage page(directory.path() / "train_log.html", facts(), kNoWarning);
+  const double started = data_of(page.html(RunPage::Status::kRunning, 0))["started"];
   const auto time_after = [&](double seconds) {
     const auto path =
-        folder.write("after.html", page.html(RunPage::State::kRunning, started + seconds));
+        directory.write("after.html", page.html(RunPage::Status::kRunning, started + seconds));
     const std::string dom = rendered(path);
     const std::regex tile("<span>Time</span><b>([^<]*)</b>");
     std::smatch match;
@@ -209,13 +209,13 @@ TEST_CASE("a browser tells times in units that fit") {
 }
 
 TEST_CASE("a browser draws the curves") {
-  const TempFolder folder;
-  const fs::path path = folder.path() / "train_log.html";
+  const TempFolder directory;
+  const fs::path path = directory.path() / "train_log.html";
   RunPage page(path, facts(), kNoWarning);
   train(page, 60);
   page.evaluation(30, 5.25);
   page.evaluation(60, 4.25);
-  page.write(RunPage::State::kFinished);
+  page.write(RunPage::Status::kFinished);
   const std::string dom = rendered(path);
   if (dom.empty()) {
     MESSAGE("no chromium on this machine: what a browser makes of the page is not tested");
@@ -235,18 +235,18 @@ TEST_CASE("a browser draws the curves") {
 }
 
 TEST_CASE("a browser marks where a run went on, and leaves the time between out") {
-  const TempFolder folder;
-  const fs::path path = folder / "train_log.html";
+  const TempFolder directory;
+  const fs::path path = directory / "train_log.html";
   RunPage before(path, facts(), kNoWarning);
   train(before, 30);
-  const double started = data_of(before.html(RunPage::State::kRunning, 0))["started"];
+  const double started = data_of(before.html(RunPage::Status::kRunning, 0))["started"];
   nlohmann::json history = before.history(started + 5);
   history["away"] = 20;
-  const RunPage::Former former{.history = JsonView(history), .step = 30};
-  RunPage page(path, facts(), kNoWarning, &former);
+  const RunPage::PreviousRun previous{.history = JsonView(history), .step = 30};
+  RunPage page(path, facts(), kNoWarning, &previous);
   train(page, 60, 31);
-  const std::string dom =
-      rendered(folder.write("after.html", page.html(RunPage::State::kFinished, started + 27.5)));
+  const std::string dom = rendered(
+      directory.write("after.html", page.html(RunPage::Status::kFinished, started + 27.5)));
   if (dom.empty()) {
     MESSAGE("no chromium on this machine: what a browser makes of the page is not tested");
     return;
@@ -258,8 +258,8 @@ TEST_CASE("a browser marks where a run went on, and leaves the time between out"
 }
 
 TEST_CASE("a browser shows a page without a step, too") {
-  const TempFolder folder;
-  const fs::path path = folder.path() / "train_log.html";
+  const TempFolder directory;
+  const fs::path path = directory.path() / "train_log.html";
   const RunPage page(path, facts(), kNoWarning);
   const std::string dom = rendered(path);
   if (dom.empty()) {
@@ -271,9 +271,9 @@ TEST_CASE("a browser shows a page without a step, too") {
 
 TEST_CASE(
     "the page of a run that goes on is that of one that was never interrupted, but for times") {
-  const TempFolder folder;
-  const fs::path path = folder / "train_log.html";
-  RunPage whole(folder / "whole.html", facts(), kNoWarning);
+  const TempFolder directory;
+  const fs::path path = directory / "train_log.html";
+  RunPage whole(directory / "whole.html", facts(), kNoWarning);
   train(whole, 2500);
   whole.evaluation(1000, 5.25);
   whole.evaluation(2000, 4.25);
@@ -283,17 +283,17 @@ TEST_CASE(
     RunPage page(path, facts(), kNoWarning);
     train(page, 1300);
     page.evaluation(1000, 5.25);
-    const double written = data_of(page.html(RunPage::State::kRunning, 0))["started"];
+    const double written = data_of(page.html(RunPage::Status::kRunning, 0))["started"];
     started = written;
     history = parse_json(page.history(started - 40).dump(), {.name = "history"});
   }
-  const RunPage::Former former{.history = JsonView(history), .step = 1300};
-  RunPage page(path, facts(), kNoWarning, &former);
+  const RunPage::PreviousRun previous{.history = JsonView(history), .step = 1300};
+  RunPage page(path, facts(), kNoWarning, &previous);
   CHECK(data_of(read_text(path))["steps"]["step"].size() > 500);
   train(page, 2500, 1301);
   page.evaluation(2000, 4.25);
-  auto data = data_of(page.html(RunPage::State::kFinished, started));
-  auto expected = data_of(whole.html(RunPage::State::kFinished, started));
+  auto data = data_of(page.html(RunPage::Status::kFinished, started));
+  auto expected = data_of(whole.html(RunPage::Status::kFinished, started));
   CHECK(data["started"] == started);
   CHECK(data["away"].get<double>() >= 40);
   CHECK(data["away"].get<double>() < 100);
@@ -307,42 +307,42 @@ TEST_CASE(
 }
 
 TEST_CASE("a page that nobody saved is refused, and what stands there stays") {
-  const TempFolder folder;
-  const fs::path path = folder.write("train_log.html", "the page before");
-  const nlohmann::json good = RunPage(folder / "other.html", facts(), kNoWarning).history();
+  const TempFolder directory;
+  const fs::path path = directory.write("train_log.html", "the page before");
+  const nlohmann::json good = RunPage(directory / "other.html", facts(), kNoWarning).history();
   const auto refused = [&](const char* key, const nlohmann::json& value) {
     nlohmann::json history = good;
     history[key] = value;
-    const RunPage::Former former{.history = JsonView(history, "page"), .step = 3};
-    return message_of<Error>([&] { RunPage(path, facts(), kNoWarning, &former); });
+    const RunPage::PreviousRun previous{.history = JsonView(history, "page"), .step = 3};
+    return message_of<Error>([&] { RunPage(path, facts(), kNoWarning, &previous); });
   };
   CHECK(refused("started", "inf") == "page.started is \"inf\", expected a time in seconds");
   CHECK(refused("away", -1) == "page.away is -1, expected a time in seconds");
   CHECK(refused("resumed", {4}) == "page.resumed[0] is 4, expected an integer in 0..3");
   CHECK(refused("steps", 3) == "page.steps is 3, expected an object");
   CHECK(read_text(path) == "the page before");
-  const RunPage::Former unknown{.history = {}, .step = 3};
+  const RunPage::PreviousRun unknown{.history = {}, .step = 3};
   const RunPage page(path, facts(), kNoWarning, &unknown);
   CHECK(data_of(read_text(path))["resumed"] == nlohmann::json{3});
 }
 
 TEST_CASE("begins_anew_doubles: a page tells the next try where it wrote, and whether it ended") {
-  const TempFolder folder;
-  const fs::path path = folder / "train_log.html";
+  const TempFolder directory;
+  const fs::path path = directory / "train_log.html";
   CHECK(!read_page(path));
   PageFacts known = facts();
   known.run_name = "Nov23_13-36-30_host";
   known.monitors = {"logs/j", "out/runs/<b>\"x\""};
   RunPage page(path, known, kNoWarning);
   train(page, 20);
-  page.write(RunPage::State::kStopped);
+  page.write(RunPage::Status::kStopped);
   const auto stopped = read_page(path);
   REQUIRE(stopped);
   CHECK(!stopped->is_finished);
   CHECK(stopped->started > 1.6e9);
   CHECK(stopped->run_name == known.run_name);
   CHECK(stopped->monitors == known.monitors);
-  page.write(RunPage::State::kFinished);
+  page.write(RunPage::Status::kFinished);
   CHECK(read_page(path)->is_finished);
   for (const char* const other : {"", "<html></html>", "[1, 2]"}) {
     write_text(path, other);

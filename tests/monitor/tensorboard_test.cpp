@@ -27,9 +27,9 @@ TEST_CASE("records are those of TensorBoard's own writer, to the byte") {
 }
 
 TEST_CASE("a run's file has the name that TensorBoard looks for, and its events at once") {
-  const TempFolder folder;
-  TensorBoard monitor(folder.path());
-  const auto path = std::filesystem::directory_iterator(folder.path())->path();
+  const TempFolder directory;
+  TensorBoard monitor(directory.path());
+  const auto path = std::filesystem::directory_iterator(directory.path())->path();
   CHECK(path.filename().string().starts_with("events.out.tfevents."));
   const size_t before = read_text(path).size();
   CHECK(before == version_record(0).size());
@@ -55,10 +55,10 @@ TEST_CASE("checksums are those of RFC 3720, B.4") {
 }
 
 TEST_CASE("a file that goes on begins with a start behind the samples, which TensorBoard heeds") {
-  const TempFolder folder;
-  TensorBoard monitor(folder.path());
-  monitor.go_on_from(16);
-  const auto path = std::filesystem::directory_iterator(folder.path())->path();
+  const TempFolder directory;
+  TensorBoard monitor(directory.path());
+  monitor.resume_from(16);
+  const auto path = std::filesystem::directory_iterator(directory.path())->path();
   const std::string bytes = read_text(path), start = start_record(17, 0);
   REQUIRE(bytes.size() == version_record(0).size() + 2 * start.size());
   // wall_time's nine bytes, then the step and the session log; between CRCs of four bytes.
@@ -68,14 +68,14 @@ TEST_CASE("a file that goes on begins with a start behind the samples, which Ten
 }
 
 TEST_CASE("of the files in a folder the newest is the last by its name, whatever the clock says") {
-  const TempFolder folder;
+  const TempFolder directory;
   std::vector<std::string> names;
-  folder.write("events.out.tfevents.3999999998.elsewhere.1.0", "");
-  folder.write("events.out.tfevents.99999999999999.nonsense", "");
-  folder.write("events.out.tfevents.x", "");
-  const TensorBoard one(folder.path());
-  CHECK(std::filesystem::exists(folder.path()));
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+  directory.write("events.out.tfevents.3999999998.elsewhere.1.0", "");
+  directory.write("events.out.tfevents.99999999999999.nonsense", "");
+  directory.write("events.out.tfevents.x", "");
+  const TensorBoard one(directory.path());
+  CHECK(std::filesystem::exists(directory.path()));
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path())) {
     names.push_back(entry.path().filename().string());
   }
   CHECK(std::count_if(names.begin(), names.end(), [](const std::string& name) {

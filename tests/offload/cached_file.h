@@ -13,53 +13,53 @@
 #include <utility>
 #include <vector>
 
-#include "offload/tile_cache.h"
-#include "tests/offload/faulty_lane.h"
+#include "offload/chunk_cache.h"
+#include "tests/offload/faulty_worker.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::offload {
 
-inline constexpr size_t kTileBytes = 4 * kFileAlignment;
-inline constexpr size_t kNumTiles = 12;
+inline constexpr size_t kChunkBytes = 4 * kFileAlignment;
+inline constexpr size_t kNumChunks = 12;
 
-inline std::optional<int64_t> no_fault(const FilePiece&) {
+inline std::optional<int64_t> no_fault(const IoOperation&) {
   return std::nullopt;
 }
 
 struct CachedFile {
-  CachedFile(Engine engine, size_t buffers, TileCacheOptions options = {},
+  CachedFile(IoEngine engine, size_t buffers, ChunkCacheOptions options = {},
              FaultRule rule = no_fault)
-      : pool(buffers, kTileBytes),
-        io(file, faulty(make_file_lanes(lane_options(file, engine)), std::move(rule)),
+      : pool(buffers, kChunkBytes),
+        io(file, faulty(make_io_workers(worker_options(file, engine)), std::move(rule)),
            kFileAlignment),
         cache(io, pool, options) {}
 
-  TempFolder folder;
-  SwapFile file{{folder.path(), "test", 0}, kNumTiles* kTileBytes};
+  TempFolder directory;
+  SwapFile file{{directory.path(), "test", 0}, kNumChunks* kChunkBytes};
   FileBuffers pool;
   FileIo io;
-  TileCache cache;
+  ChunkCache cache;
 };
 
 // The last tile ends within a block.
-inline Extent tile_at(size_t i) {
-  return {i * kTileBytes, i + 1 < kNumTiles ? kTileBytes : kTileBytes - 1000};
+inline Extent chunk_at(size_t i) {
+  return {i * kChunkBytes, i + 1 < kNumChunks ? kChunkBytes : kChunkBytes - 1000};
 }
 
-inline std::vector<Extent> tiles_at(std::initializer_list<size_t> places) {
-  std::vector<Extent> tiles;
-  for (const size_t i : places) tiles.push_back(tile_at(i));
-  return tiles;
+inline std::vector<Extent> chunks_at(std::initializer_list<size_t> places) {
+  std::vector<Extent> chunks;
+  for (const size_t i : places) chunks.push_back(chunk_at(i));
+  return chunks;
 }
 
-inline std::vector<Extent> all_tiles() {
-  std::vector<Extent> tiles;
-  for (size_t i = 0; i < kNumTiles; ++i) tiles.push_back(tile_at(i));
-  return tiles;
+inline std::vector<Extent> all_chunks() {
+  std::vector<Extent> chunks;
+  for (size_t i = 0; i < kNumChunks; ++i) chunks.push_back(chunk_at(i));
+  return chunks;
 }
 
-inline void put(TileCache& cache, size_t i, uint64_t seed) {
-  const TileCache::Lease lease = cache.borrow(tile_at(i), Access::kWrite);
+inline void put(ChunkCache& cache, size_t i, uint64_t seed) {
+  const ChunkCache::Lease lease = cache.acquire(chunk_at(i), Access::kWrite);
   fill_randomly(lease.bytes(), seed);
 }
 
@@ -69,8 +69,8 @@ inline bool holds(std::span<const std::byte> bytes, uint64_t seed) {
   return same(bytes, expected);
 }
 
-inline bool holds(TileCache& cache, size_t i, uint64_t seed) {
-  return holds(cache.borrow(tile_at(i), Access::kRead).bytes(), seed);
+inline bool holds(ChunkCache& cache, size_t i, uint64_t seed) {
+  return holds(cache.acquire(chunk_at(i), Access::kRead).bytes(), seed);
 }
 
 inline bool are_zero(std::span<const std::byte> bytes) {
@@ -80,10 +80,10 @@ inline bool are_zero(std::span<const std::byte> bytes) {
 
 // Tile i from seed i. Each is on the file before the next one comes, so that the buffers hold the
 // last tiles, clean, however fast which write is.
-inline void fill_file(TileCache& cache) {
-  for (size_t i = 0; i < kNumTiles; ++i) {
+inline void fill_file(ChunkCache& cache) {
+  for (size_t i = 0; i < kNumChunks; ++i) {
     put(cache, i, i);
-    cache.settle();
+    cache.flush();
   }
 }
 

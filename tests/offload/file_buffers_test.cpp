@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/error.h"
-#include "offload/file_lane.h"
+#include "offload/io_worker.h"
 
 namespace zeroth::offload {
 

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "offload/file_buffers.h"
-#include "tests/offload/faulty_lane.h"
+#include "tests/offload/faulty_worker.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::offload {
@@ -26,14 +26,14 @@ constexpr size_t kFile = 256 * kBlock;  // 1 MiB
 
 // A file, what is to lie in it, and a place to read to.
 struct Fixture {
-  TempFolder folder;
-  SwapFile file{{folder.path(), "test", 3}, kFile};
+  TempFolder directory;
+  SwapFile file{{directory.path(), "test", 3}, kFile};
   FileBuffers pool{2, kFile};
   std::span<std::byte> written = pool[0], back = pool[1];
 
   Fixture() { fill_randomly(written, 7); }
 
-  FileLanes lanes(Engine engine) const { return make_file_lanes(lane_options(file, engine)); }
+  IoWorkers workers(IoEngine engine) const { return make_io_workers(worker_options(file, engine)); }
 
   void write_all(FileIo& io) { io.wait(io.write(0, written)); }
   void read_all(FileIo& io) { io.wait(io.read(0, back)); }
@@ -44,15 +44,16 @@ struct Fixture {
 TEST_CASE("bytes come back as they were written, whatever order requests end and are waited in") {
   Fixture f;
   for (const auto engine : engines()) {
-    FileIo io(f.file, f.lanes(engine), kPiece);
+    FileIo io(f.file, f.workers(engine), kPiece);
     INFO(io.engine());
     std::fill(f.back.begin(), f.back.end(), std::byte{0});
-    std::vector<FileIo::Ticket> tickets;
+    std::vector<FileIo::RequestId> tickets;
     for (size_t at = 0, blocks = 1; at < kFile; at += blocks * kBlock, blocks = blocks % 13 + 1) {
       blocks = std::min(blocks, (kFile - at) / kBlock);
       tickets.push_back(io.write(at, f.written.subspan(at, blocks * kBlock)));
     }
-    for (auto ticket = tickets.rbegin(); ticket != tickets.rend(); ++ticket) io.wait(*ticket);
+    for (auto request_id = tickets.rbegin(); request_id != tickets.rend(); ++request_id)
+      io.wait(*request_id);
     const auto second = io.read(kFile / 2, f.back.subspan(kFile / 2));
     const auto first = io.read(0, f.back.first(kFile / 2));
     io.wait(second);
@@ -66,7 +67,7 @@ TEST_CASE("bytes come back as they were written, whatever order requests end and
 TEST_CASE("requests of several threads do not disturb each other") {
   Fixture f;
   for (const auto engine : engines()) {
-    FileIo io(f.file, f.lanes(engine), kBlock);
+    FileIo io(f.file, f.workers(engine), kBlock);
     std::fill(f.back.begin(), f.back.end(), std::byte{0});
     std::vector<std::jthread> callers;
     for (size_t i = 0; i < 4; ++i) {
@@ -87,7 +88,7 @@ TEST_CASE("a short transfer is continued and an interrupted one repeated") {
   for (const auto engine : engines()) {
     // 5000 bytes end within a block; 12288 with one.
     size_t calls = 0;
-    const auto rule = [&](const FilePiece& piece) -> std::optional<int64_t> {
+    const auto rule = [&](const IoOperation& piece) -> std::optional<int64_t> {
       switch (++calls % 5) {
         case 0:
           return -EINTR;
@@ -101,7 +102,7 @@ TEST_CASE("a short transfer is continued and an interrupted one repeated") {
           return std::nullopt;
       }
     };
-    FileIo io(f.file, faulty(f.lanes(engine), rule), kPiece);
+    FileIo io(f.file, faulty(f.workers(engine), rule), kPiece);
     std::fill(f.back.begin(), f.back.end(), std::byte{0});
     f.write_all(io);
     f.read_all(io);
@@ -114,12 +115,12 @@ TEST_CASE("a short transfer is continued and an interrupted one repeated") {
 TEST_CASE("an error names path, offset, length and reason, and leaves other requests alone") {
   Fixture f;
   for (const auto engine : engines()) {
-    const auto rule = [](const FilePiece& piece) -> std::optional<int64_t> {
+    const auto rule = [](const IoOperation& piece) -> std::optional<int64_t> {
       if (piece.op == FileOp::kRead && piece.offset == 2 * kPiece) return -EIO;
       if (piece.op == FileOp::kWrite && piece.offset == 8 * kPiece) return -ENOSPC;
       return std::nullopt;
     };
-    FileIo io(f.file, faulty(f.lanes(engine), rule), kPiece);
+    FileIo io(f.file, faulty(f.workers(engine), rule), kPiece);
     const auto bad = io.write(4 * kPiece, f.written.subspan(4 * kPiece, 6 * kPiece));
     const auto good = io.write(0, f.written.first(4 * kPiece));
     CHECK(message_of<Error>([&] { io.wait(bad); }) ==
@@ -138,11 +139,11 @@ TEST_CASE("a request that failed has nothing under way when its error is thrown"
   Fixture f;
   for (const auto engine : engines()) {
     size_t started = 0;
-    const auto rule = [&](const FilePiece&) -> std::optional<int64_t> {
+    const auto rule = [&](const IoOperation&) -> std::optional<int64_t> {
       if (++started == 3) return -EIO;
       return std::nullopt;
     };
-    FileIo io(f.file, faulty(f.lanes(engine), rule), kBlock);
+    FileIo io(f.file, faulty(f.workers(engine), rule), kBlock);
     CHECK_THROWS_WITH_AS(f.read_all(io), doctest::Contains("Input/output error"), Error);
     // What came later was not even begun: 8 pieces are under way at most.
     CHECK(started < 64);
@@ -156,11 +157,11 @@ TEST_CASE("a transfer that makes no progress for ever is an error") {
   Fixture f;
   for (const auto engine : engines()) {
     for (const int64_t result : {int64_t{-EAGAIN}, int64_t{-EINTR}, int64_t{0}, int64_t{100}}) {
-      const auto rule = [&](const FilePiece& piece) -> std::optional<int64_t> {
+      const auto rule = [&](const IoOperation& piece) -> std::optional<int64_t> {
         if (piece.offset == kPiece) return result;
         return std::nullopt;
       };
-      FileIo io(f.file, faulty(f.lanes(engine), rule), kPiece);
+      FileIo io(f.file, faulty(f.workers(engine), rule), kPiece);
       CHECK_THROWS_WITH_AS(f.write_all(io), doctest::Contains("at offset 16384 of"), Error);
     }
   }
@@ -169,7 +170,7 @@ TEST_CASE("a transfer that makes no progress for ever is an error") {
 TEST_CASE("a truncated file is an error that says where it ends") {
   Fixture f;
   for (const auto engine : engines()) {
-    FileIo io(f.file, f.lanes(engine), kPiece);
+    FileIo io(f.file, f.workers(engine), kPiece);
     REQUIRE(::ftruncate(f.file.descriptor(), kFile / 2 + 100) == 0);
     CHECK(message_of<Error>([&] { f.read_all(io); }).find("of " + f.file.path() + ": only ") !=
           std::string::npos);
@@ -185,39 +186,39 @@ TEST_CASE("whether a request has ended is known without waiting, and how long an
   for (const auto engine : engines()) {
     std::atomic<bool> hold = true;
     FileIo io(f.file,
-              faulty(f.lanes(engine),
-                     [&](const FilePiece&) -> std::optional<int64_t> {
+              faulty(f.workers(engine),
+                     [&](const IoOperation&) -> std::optional<int64_t> {
                        while (hold) std::this_thread::yield();
                        return std::nullopt;
                      }),
               kPiece);
     CHECK(io.busy().any == 0);
-    const auto ticket = io.write(0, f.written.first(kPiece));
-    CHECK_FALSE(io.ended(ticket));
+    const auto request_id = io.write(0, f.written.first(kPiece));
+    CHECK_FALSE(io.ended(request_id));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     CHECK(io.busy().any >= 0.02);
     hold = false;
-    for (int i = 0; i < 5000 && !io.ended(ticket); ++i) {
+    for (int i = 0; i < 5000 && !io.ended(request_id); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    REQUIRE(io.ended(ticket));
+    REQUIRE(io.ended(request_id));
     const double until_then = io.busy().any;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     CHECK(io.busy().any == until_then);
     CHECK(io.busy().writes > 0);
     CHECK(io.busy().reads == 0);
-    io.wait(ticket);
-    CHECK_THROWS_AS(io.ended(ticket), InternalError);
+    io.wait(request_id);
+    CHECK_THROWS_AS(io.ended(request_id), InternalError);
   }
 }
 
 TEST_CASE("requests that nobody waited for end before the memory they use") {
-  TempFolder folder;
-  const SwapFile file({folder.path(), "test", 0}, kFile);
+  TempFolder directory;
+  const SwapFile file({directory.path(), "test", 0}, kFile);
   for (const auto engine : engines()) {
     for (int round = 0; round < 20; ++round) {
       const FileBuffers pool(1, kFile);
-      FileIo io(file, make_file_lanes(lane_options(file, engine)), kBlock);
+      FileIo io(file, make_io_workers(worker_options(file, engine)), kBlock);
       io.write(0, pool.memory());
       io.read(0, pool.memory());
     }
@@ -228,13 +229,13 @@ TEST_CASE("requests that were not begun are dropped with the object") {
   Fixture f;
   for (const auto engine : engines()) {
     size_t started = 0;
-    const auto slowly = [&](const FilePiece&) -> std::optional<int64_t> {
+    const auto slowly = [&](const IoOperation&) -> std::optional<int64_t> {
       ++started;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       return std::nullopt;
     };
     {
-      FileIo io(f.file, faulty(f.lanes(engine), slowly), kBlock);
+      FileIo io(f.file, faulty(f.workers(engine), slowly), kBlock);
       io.read(0, f.back);
     }
     CHECK(started < kFile / kBlock);
@@ -250,17 +251,17 @@ TEST_CASE("no file descriptor is left behind") {
   const auto before = open_descriptors();
   for (const auto engine : engines()) {
     for (int round = 0; round < 10; ++round) {
-      FileIo io(f.file, f.lanes(engine), kPiece);
+      FileIo io(f.file, f.workers(engine), kPiece);
       f.write_all(io);
     }
   }
-  { const SwapFile another({f.folder.path(), "test", 4}, kFile); }
+  { const SwapFile another({f.directory.path(), "test", 4}, kFile); }
   CHECK(open_descriptors() == before);
 }
 
 TEST_CASE("requests that are not aligned or leave the file are bugs") {
   Fixture f;
-  FileIo io(f.file, f.lanes(Engine::kThreads), kPiece);
+  FileIo io(f.file, f.workers(IoEngine::kThreads), kPiece);
   CHECK_THROWS_AS(io.read(1, f.back.first(kBlock)), InternalError);
   CHECK_THROWS_AS(io.read(0, f.back.first(100)), InternalError);
   CHECK_THROWS_AS(io.read(0, f.back.subspan(8, kBlock)), InternalError);

@@ -15,8 +15,8 @@
 namespace zeroth::offload {
 namespace {
 
-constexpr int64_t kTile = 2 * kTileGrid;
-constexpr int64_t kShard = 9 * kTileGrid + 100;  // the last tile is short
+constexpr int64_t kChunk = 2 * kChunkAlignment;
+constexpr int64_t kShard = 9 * kChunkAlignment + 100;  // the last tile is short
 
 // One suite over every resting place.
 struct MemoryPlace {
@@ -24,13 +24,15 @@ struct MemoryPlace {
 };
 
 struct FilePlace {
-  TempFolder folder;
-  std::unique_ptr<ShardStore> store = make_file_store(
-      {.place = {folder.path(), "test", 0}, .aio = {}, .buffers = 3, .buffer_bytes = kTile * 4});
+  TempFolder directory;
+  std::unique_ptr<ShardStore> store = make_file_store({.place = {directory.path(), "test", 0},
+                                                       .aio = {},
+                                                       .buffers = 3,
+                                                       .buffer_bytes = kChunk * 4});
 };
 
 struct HostPlace {
-  std::unique_ptr<ShardStore> store = make_host_store(testing::late_link());
+  std::unique_ptr<ShardStore> store = make_cpu_store(testing::late_link());
 };
 
 // Whatever device is asked for, it is lent to the fake one, through copies.
@@ -38,11 +40,11 @@ class OnFakeDevice final : public ShardStore {
  public:
   explicit OnFakeDevice(std::unique_ptr<ShardStore> store) : store_(std::move(store)) {}
   size_t add(int64_t numel, torch::Dtype dtype) override { return store_->add(numel, dtype); }
-  void expect(std::vector<Tile> tiles) override { store_->expect(std::move(tiles)); }
-  TileLease borrow(const Tile& tile, torch::Device, Access access) override {
-    return store_->borrow(tile, testing::kFakeDevice, access);
+  void prefetch(std::vector<ShardChunk> chunks) override { store_->prefetch(std::move(chunks)); }
+  ChunkLease acquire(const ShardChunk& chunk, torch::Device, Access access) override {
+    return store_->acquire(chunk, testing::kFakeDevice, access);
   }
-  void settle() override { store_->settle(); }
+  void flush() override { store_->flush(); }
   StoreBytes bytes() const override { return store_->bytes(); }
 
  private:
@@ -50,31 +52,31 @@ class OnFakeDevice final : public ShardStore {
 };
 
 struct StagedFilePlace {
-  TempFolder folder;
+  TempFolder directory;
   std::unique_ptr<ShardStore> store = std::make_unique<OnFakeDevice>(make_staging_store(
-      make_file_store({.place = {folder.path(), "test", 0},
+      make_file_store({.place = {directory.path(), "test", 0},
                        .aio = {},
                        .buffers = 4,
-                       .buffer_bytes = kTile * 4}),
+                       .buffer_bytes = kChunk * 4}),
       testing::late_link(1), testing::kFakeDevice, {.depth = 1, .inner_leases = 3}));
 };
 
-std::vector<Tile> tiles_of(size_t shard, int64_t numel) {
-  std::vector<Tile> tiles;
-  for (int64_t begin = 0; begin < numel; begin += kTile) {
-    tiles.push_back({shard, begin, std::min(begin + kTile, numel)});
+std::vector<ShardChunk> chunks_of(size_t shard, int64_t numel) {
+  std::vector<ShardChunk> chunks;
+  for (int64_t begin = 0; begin < numel; begin += kChunk) {
+    chunks.push_back({shard, begin, std::min(begin + kChunk, numel)});
   }
-  return tiles;
+  return chunks;
 }
 
-TileLease borrow(ShardStore& store, const Tile& tile, Access access) {
-  return store.borrow(tile, torch::kCPU, access);
+ChunkLease acquire(ShardStore& store, const ShardChunk& chunk, Access access) {
+  return store.acquire(chunk, torch::kCPU, access);
 }
 
 // What element i of a shard becomes in round `round`.
-torch::Tensor values(const Tile& tile, int64_t round, torch::Dtype dtype) {
-  const auto i = torch::arange(tile.begin, tile.end, torch::kLong);
-  return (i * 7 + static_cast<int64_t>(tile.shard) * 31 + round * 13).remainder(251).to(dtype);
+torch::Tensor values(const ShardChunk& chunk, int64_t round, torch::Dtype dtype) {
+  const auto i = torch::arange(chunk.begin, chunk.end, torch::kLong);
+  return (i * 7 + static_cast<int64_t>(chunk.shard) * 31 + round * 13).remainder(251).to(dtype);
 }
 
 }  // namespace
@@ -84,9 +86,9 @@ TEST_CASE_TEMPLATE("a new shard holds zeros", Place, MemoryPlace, HostPlace, Fil
   Place place;
   CHECK(place.store->add(10) == 0);
   CHECK(place.store->add(kShard) == 1);
-  for (const Tile& tile : tiles_of(1, kShard)) {
-    const TileLease lease = borrow(*place.store, tile, Access::kRead);
-    CHECK(at::equal(lease.tensor(), torch::zeros({tile.end - tile.begin})));
+  for (const ShardChunk& chunk : chunks_of(1, kShard)) {
+    const ChunkLease lease = acquire(*place.store, chunk, Access::kRead);
+    CHECK(at::equal(lease.tensor(), torch::zeros({chunk.end - chunk.begin})));
   }
 }
 
@@ -95,28 +97,28 @@ TEST_CASE_TEMPLATE("what is written through a lease is read through the next, ti
   Place place;
   const std::vector<torch::Dtype> dtypes = {torch::kFloat, torch::kBFloat16, torch::kHalf,
                                             torch::kFloat};
-  std::vector<Tile> order;
+  std::vector<ShardChunk> order;
   for (size_t shard = 0; shard < dtypes.size(); ++shard) {
     place.store->add(kShard, dtypes[shard]);
-    for (const Tile& tile : tiles_of(shard, kShard)) order.push_back(tile);
+    for (const ShardChunk& chunk : chunks_of(shard, kShard)) order.push_back(chunk);
   }
   for (int64_t round = 0; round < 3; ++round) {
-    place.store->expect(order);
-    for (const Tile& tile : order) {
-      const torch::Dtype dtype = dtypes[tile.shard];
-      const TileLease lease = borrow(*place.store, tile, Access::kReadWrite);
+    place.store->prefetch(order);
+    for (const ShardChunk& chunk : order) {
+      const torch::Dtype dtype = dtypes[chunk.shard];
+      const ChunkLease lease = acquire(*place.store, chunk, Access::kReadWrite);
       REQUIRE((lease.tensor().scalar_type() == dtype));
       const auto before =
-          round == 0 ? torch::zeros_like(lease.tensor()) : values(tile, round - 1, dtype);
+          round == 0 ? torch::zeros_like(lease.tensor()) : values(chunk, round - 1, dtype);
       CHECK(at::equal(lease.tensor(), before));
-      lease.tensor().copy_(values(tile, round, dtype));
+      lease.tensor().copy_(values(chunk, round, dtype));
     }
     std::reverse(order.begin(), order.end());
   }
-  place.store->settle();
-  for (const Tile& tile : order) {
-    const TileLease lease = borrow(*place.store, tile, Access::kRead);
-    CHECK(at::equal(lease.tensor(), values(tile, 2, dtypes[tile.shard])));
+  place.store->flush();
+  for (const ShardChunk& chunk : order) {
+    const ChunkLease lease = acquire(*place.store, chunk, Access::kRead);
+    CHECK(at::equal(lease.tensor(), values(chunk, 2, dtypes[chunk.shard])));
   }
 }
 
@@ -125,14 +127,16 @@ TEST_CASE_TEMPLATE("a lease to write needs nothing of what was there, and many m
   Place place;
   place.store->add(kShard);
   for (int64_t round = 0; round < 2; ++round) {
-    for (const Tile& tile : tiles_of(0, kShard)) {
-      borrow(*place.store, tile, Access::kWrite).tensor().copy_(values(tile, round, torch::kFloat));
+    for (const ShardChunk& chunk : chunks_of(0, kShard)) {
+      acquire(*place.store, chunk, Access::kWrite)
+          .tensor()
+          .copy_(values(chunk, round, torch::kFloat));
     }
   }
-  const Tile tile = {0, kTile, 2 * kTile};
-  const TileLease one = borrow(*place.store, tile, Access::kRead);
-  const TileLease two = borrow(*place.store, tile, Access::kRead);
-  CHECK(at::equal(one.tensor(), values(tile, 1, torch::kFloat)));
+  const ShardChunk chunk = {0, kChunk, 2 * kChunk};
+  const ChunkLease one = acquire(*place.store, chunk, Access::kRead);
+  const ChunkLease two = acquire(*place.store, chunk, Access::kRead);
+  CHECK(at::equal(one.tensor(), values(chunk, 1, torch::kFloat)));
   CHECK(at::equal(one.tensor(), two.tensor()));
 }
 
@@ -140,19 +144,19 @@ TEST_CASE_TEMPLATE("an empty shard and an empty tile are lent as empty tensors",
                    HostPlace, FilePlace, StagedFilePlace) {
   Place place;
   place.store->add(0, torch::kBFloat16);
-  place.store->expect({{0, 0, 0}});
-  const TileLease lease = borrow(*place.store, {0, 0, 0}, Access::kReadWrite);
+  place.store->prefetch({{0, 0, 0}});
+  const ChunkLease lease = acquire(*place.store, {0, 0, 0}, Access::kReadWrite);
   CHECK(lease.tensor().numel() == 0);
   CHECK((lease.tensor().scalar_type() == torch::kBFloat16));
-  place.store->settle();
+  place.store->flush();
 }
 
 TEST_CASE_TEMPLATE("tiles outside a shard and unknown shards are broken invariants", Place,
                    MemoryPlace, HostPlace, FilePlace, StagedFilePlace) {
   Place place;
   place.store->add(10);
-  CHECK_THROWS_AS(borrow(*place.store, {0, 5, 11}, Access::kRead), InternalError);
-  CHECK_THROWS_AS(borrow(*place.store, {1, 0, 1}, Access::kRead), InternalError);
+  CHECK_THROWS_AS(acquire(*place.store, {0, 5, 11}, Access::kRead), InternalError);
+  CHECK_THROWS_AS(acquire(*place.store, {1, 0, 1}, Access::kRead), InternalError);
 }
 
 TEST_CASE("bytes in plain memory are those of the elements") {
@@ -167,17 +171,17 @@ TEST_CASE("a shard is there to read where it rests in plain memory of the CPU, a
   for (const auto& store : {MemoryPlace().store.release(), HostPlace().store.release()}) {
     const std::unique_ptr<ShardStore> owner(store);
     const size_t shard = store->add(kShard, torch::kFloat);
-    store->borrow({shard, 0, kShard}, torch::kCPU, Access::kWrite).tensor().fill_(3);
+    store->acquire({shard, 0, kShard}, torch::kCPU, Access::kWrite).tensor().fill_(3);
     const torch::Tensor held = store->in_place(shard);
     CHECK(held.numel() == kShard);
     CHECK(held.eq(3).all().item<bool>());
-    store->borrow({shard, kTile, kShard}, torch::kCPU, Access::kReadWrite).tensor().fill_(4);
-    CHECK(held.eq(4).sum().item<int64_t>() == kShard - kTile);
+    store->acquire({shard, kChunk, kShard}, torch::kCPU, Access::kReadWrite).tensor().fill_(4);
+    CHECK(held.eq(4).sum().item<int64_t>() == kShard - kChunk);
   }
   const FilePlace file;
   CHECK_FALSE(file.store->in_place(file.store->add(kShard, torch::kFloat)).defined());
   const auto staged =
-      make_staging_store(make_host_store(nullptr), testing::late_link(), testing::kFakeDevice);
+      make_staging_store(make_cpu_store(nullptr), testing::late_link(), testing::kFakeDevice);
   CHECK_FALSE(staged->in_place(staged->add(kShard, torch::kFloat)).defined());
 }
 

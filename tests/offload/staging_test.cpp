@@ -32,8 +32,8 @@ TEST_CASE("the host reads and changes a device's tensors tile by tile through a 
     Staging staging(link, kFakeDevice);
     const torch::Tensor resting = torch::arange(1000, torch::kFloat);
     for (int64_t begin = 0; begin < 1000; begin += 100) {
-      const TileLease lease = staging.lease(resting.narrow(0, begin, 100), torch::kCPU,
-                                            Access::kReadWrite, staging.now());
+      const ChunkLease lease = staging.lease(resting.narrow(0, begin, 100), torch::kCPU,
+                                             Access::kReadWrite, staging.record_event());
       CHECK(lease.tensor().data_ptr() != resting.narrow(0, begin, 100).data_ptr());
       CHECK(lease.tensor()[0].item<float>() == static_cast<float>(begin));
       lease.tensor().mul_(2);
@@ -61,7 +61,7 @@ TEST_CASE("a host tensor is read on the device and not changed there") {
   Staging staging(link, kFakeDevice);
   const torch::Tensor resting = torch::arange(10, torch::kFloat);
   {
-    const TileLease lease = staging.lease(resting, kFakeDevice, Access::kRead, {});
+    const ChunkLease lease = staging.lease(resting, kFakeDevice, Access::kRead, {});
     CHECK(at::equal(lease.tensor(), resting));
     lease.tensor().zero_();
   }

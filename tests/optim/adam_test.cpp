@@ -95,7 +95,7 @@ TEST_CASE("betas and decay may change from update to update") {
   torch::Tensor weight = initial(65).set_requires_grad(true);
   const auto reference = torch_optimizer(config, weight);
   for (int64_t update = 1; update <= 20; ++update) {
-    UpdateStep step = usual_step(config, update);
+    UpdateStep step = default_step(config, update);
     step.betas = {0.8 + 0.005 * static_cast<double>(update), 0.99};
     step.weight_decay = 0.01 * static_cast<double>(update % 3);
     auto& options =

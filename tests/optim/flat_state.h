@@ -44,20 +44,20 @@ struct FlatState {
   }
 
   UpdateStep step(int64_t update, double factor) const {
-    UpdateStep step = usual_step(config, update);
+    UpdateStep step = default_step(config, update);
     step.grad_factor = factor;
     return step;
   }
 
   void apply(torch::Tensor grad, int64_t update, double factor = 1) {
-    update_whole(*rule, {master, std::move(grad), states}, step(update, factor));
+    update_parameter(*rule, {master, std::move(grad), states}, step(update, factor));
   }
 
   // Elements [begin, end), sharing memory.
-  void apply_tile(const torch::Tensor& grad, int64_t update, int64_t begin, int64_t end) {
-    std::vector<torch::Tensor> tile_states;
-    for (const torch::Tensor& state : states) tile_states.push_back(state.slice(0, begin, end));
-    rule->apply({master.slice(0, begin, end), grad.slice(0, begin, end), tile_states},
+  void apply_chunk(const torch::Tensor& grad, int64_t update, int64_t begin, int64_t end) {
+    std::vector<torch::Tensor> chunk_states;
+    for (const torch::Tensor& state : states) chunk_states.push_back(state.slice(0, begin, end));
+    rule->apply({master.slice(0, begin, end), grad.slice(0, begin, end), chunk_states},
                 step(update, /*factor=*/0.3));
   }
 };

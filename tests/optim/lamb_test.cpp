@@ -23,7 +23,7 @@ struct Updated {
 
 // Three parameters, of which the second does not decay, after three updates in tiles.
 constexpr int64_t kCount = 70'000;
-const std::vector<Stretch> kParameters = {
+const std::vector<ParamGroupRange> kParameters = {
     {0, 30'000, true, 0}, {30'016, 30'100, false, 1}, {30'144, kCount, true, 2}};
 
 Updated updated(const UpdateRule& rule, const std::vector<int64_t>& bounds) {
@@ -32,26 +32,28 @@ Updated updated(const UpdateRule& rule, const std::vector<int64_t>& bounds) {
     for (size_t i = 0; i + 1 < bounds.size(); ++i) {
       const auto part = [&](const Tensor& x) { return x.slice(0, bounds[i], bounds[i + 1]); };
       std::vector<Tensor> states = {part(all.first), part(all.second)};
-      std::vector<Stretch> stretches;
+      std::vector<ParamGroupRange> param_groups;
       for (const auto& [begin, end, decays, parameter] : kParameters) {
         const int64_t from = std::max(begin, bounds[i]), to = std::min(end, bounds[i + 1]);
-        if (from < to) stretches.push_back({from - bounds[i], to - bounds[i], decays, parameter});
+        if (from < to)
+          param_groups.push_back({from - bounds[i], to - bounds[i], decays, parameter});
       }
-      UpdateRule::Tile tile = {part(all.master), part(gradient(kCount, update)), states};
-      tile.ratios = ratios;
-      use(tile, stretches);
+      UpdateRule::Chunk chunk = {part(all.master), part(gradient(kCount, update)), states};
+      chunk.ratios = ratios;
+      use(chunk, param_groups);
     }
   };
   for (int64_t update = 1; update <= 3; ++update) {
-    UpdateStep step = usual_step(kLamb, update);
+    UpdateStep step = default_step(kLamb, update);
     step.grad_factor = 0.3;
     const Tensor sums = at::zeros({3, 2}, torch::kDouble);
-    visit(update, {}, [&](const UpdateRule::Tile& tile, const std::vector<Stretch>& stretches) {
-      rule.norm_pass()->sum(tile, step, stretches, sums);
-    });
+    visit(update, {},
+          [&](const UpdateRule::Chunk& chunk, const std::vector<ParamGroupRange>& param_groups) {
+            rule.norm_pass()->sum(chunk, step, param_groups, sums);
+          });
     visit(update, rule.norm_pass()->ratios(sums),
-          [&](const UpdateRule::Tile& tile, const std::vector<Stretch>& stretches) {
-            rule.apply_stretches(tile, step, stretches);
+          [&](const UpdateRule::Chunk& chunk, const std::vector<ParamGroupRange>& param_groups) {
+            rule.apply_param_groups(chunk, step, param_groups);
           });
   }
   return all;
@@ -115,13 +117,13 @@ TEST_CASE("a step without ratios, and norms once there are ratios, are refused")
   for (const RuleMaker make : kRuleMakers) {
     const auto rule = make(kLamb);
     FlatState state(kLamb, initial(8), make);
-    const UpdateStep step = usual_step(kLamb, 1);
-    const Stretch whole{0, 8};
-    UpdateRule::Tile tile = {state.master, gradient(8, 1), state.states};
-    CHECK_THROWS_AS(rule->apply(tile, step), InternalError);
-    tile.ratios = torch::ones({1});
+    const UpdateStep step = default_step(kLamb, 1);
+    const ParamGroupRange whole{0, 8};
+    UpdateRule::Chunk chunk = {state.master, gradient(8, 1), state.states};
+    CHECK_THROWS_AS(rule->apply(chunk, step), InternalError);
+    chunk.ratios = torch::ones({1});
     CHECK_THROWS_AS(
-        rule->norm_pass()->sum(tile, step, {&whole, 1}, at::zeros({1, 2}, torch::kDouble)),
+        rule->norm_pass()->sum(chunk, step, {&whole, 1}, at::zeros({1, 2}, torch::kDouble)),
         InternalError);
     CHECK(state.master.equal(initial(8)));
     CHECK(rule->state_names().size() == 2);

@@ -21,8 +21,8 @@ TEST_CASE("after each evaluation the rate is that of torch's ReduceLROnPlateau")
       CAPTURE(i);
       const nlohmann::json& loss = fixture["losses"][i];
       const double before = schedule.at(0);
-      schedule.evaluated(loss.is_null() ? std::numeric_limits<double>::quiet_NaN()
-                                        : loss.get<double>());
+      schedule.record_evaluation(loss.is_null() ? std::numeric_limits<double>::quiet_NaN()
+                                                : loss.get<double>());
       CHECK(schedule.at(static_cast<int64_t>(i)) == fixture["rates"][i]);
       if (schedule.at(0) < before) ++reductions;
     }

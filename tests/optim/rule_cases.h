@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "optim/cpu_rule.h"
 #include "optim/device_rule.h"
-#include "optim/host_rule.h"
-#include "tests/optim/host_arrays.h"
+#include "tests/optim/cpu_arrays.h"
 
 namespace zeroth::optim {
 
@@ -23,7 +23,7 @@ struct RuleCase {
 
 inline std::vector<RuleCase> rule_cases() {
   std::vector<RuleCase> all;
-  for (OptimizerConfig config : host_rules()) {
+  for (OptimizerConfig config : cpu_rules()) {
     for (const auto grad : {torch::kFloat32, torch::kBFloat16, torch::kFloat16}) {
       all.push_back({config, grad, {}});
       all.push_back({config, grad, torch::kBFloat16});
@@ -49,7 +49,7 @@ struct RuleArrays {
 
   RuleArrays(const RuleCase& rule_case, int64_t begin, int64_t count, torch::Device where)
       : what(rule_case), first(begin), device(where) {
-    const HostRule rule(what.config);
+    const CpuRule rule(what.config);
     at::manual_seed(3);
     master = placed(at::randn({count}), rule.master_dtype());
     for (size_t i = 0; i < rule.state_names().size(); ++i) {
@@ -65,17 +65,18 @@ struct RuleArrays {
   }
 
   void apply(const UpdateRule& rule, const torch::Tensor& grad, int64_t update,
-             std::span<const Stretch> stretches = {}) {
-    UpdateStep step = usual_step(what.config, update);
+             std::span<const ParamGroupRange> param_groups = {}) {
+    UpdateStep step = default_step(what.config, update);
     step.weight_decay = 0.1;
     step.grad_factor = 0.37;
     step.rounding_seed = 5;
     // Columns of a matrix, whose elements' numbers wrap around in their lower half, then others.
-    const std::vector<NumberedPart> numbers = {
+    const std::vector<OffsetSpan> offsets = {
         {0, {.first = (int64_t{7} << 32) - 30, .left = 20, .length = 37, .gap = 6}},
         {704, {.first = 5}}};
-    const UpdateRule::Tile tile{master, grad, states, copy, 0, numbers};
-    stretches.empty() ? rule.apply(tile, step) : rule.apply_stretches(tile, step, stretches);
+    const UpdateRule::Chunk chunk{master, grad, states, copy, 0, offsets};
+    param_groups.empty() ? rule.apply(chunk, step)
+                         : rule.apply_param_groups(chunk, step, param_groups);
   }
 
   std::vector<torch::Tensor> all() const {
@@ -86,10 +87,10 @@ struct RuleArrays {
   }
 };
 
-// Three updates of every case by DeviceRule on `device` and by HostRule.
-inline void expect_bits_of_host(torch::Device device, std::initializer_list<int64_t> counts) {
+// Three updates of every case by DeviceRule on `device` and by CpuRule.
+inline void expect_bits_match_cpu(torch::Device device, std::initializer_list<int64_t> counts) {
   for (const RuleCase& what : rule_cases()) {
-    const HostRule on_host(what.config);
+    const CpuRule on_host(what.config);
     const DeviceRule on_device(what.config);
     for (const int64_t first : {0, 3}) {
       for (const int64_t count : counts) {

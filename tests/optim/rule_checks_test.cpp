@@ -19,7 +19,7 @@ TEST_CASE("a gradient factor becomes a divisor, or a pass where no divisor can h
 
 TEST_CASE("states of another length, dtype or number are refused") {
   FlatState state({}, initial(8));
-  const UpdateStep step = usual_step({}, 1);
+  const UpdateStep step = default_step({}, 1);
   CHECK_NOTHROW(check_arguments(*state.rule, {state.master, gradient(8, 1), state.states}, step));
   state.states[1] = at::zeros({7});
   CHECK_THROWS_AS(check_arguments(*state.rule, {state.master, gradient(8, 1), state.states}, step),

@@ -11,8 +11,8 @@
 namespace zeroth::optim {
 namespace {
 
+using kernel::kNormChunk;
 using kernel::kNormColumns;
-using kernel::kNormPiece;
 using kernel::kNormRows;
 using kernel::kNormWarp;
 
@@ -35,7 +35,7 @@ double plain_sum_of_piece(const float* from, int64_t count) {
       columns[static_cast<size_t>(column)] += static_cast<double>(some);
     }
   }
-  while (columns.size() > kNormColumns / kernel::kNormEach) {
+  while (columns.size() > kNormColumns / kernel::kNormPerThread) {
     for (size_t i = 0; i < columns.size() / 2; ++i)
       columns[i] = columns[2 * i] + columns[2 * i + 1];
     columns.resize(columns.size() / 2);
@@ -50,9 +50,9 @@ double plain_sum_of_piece(const float* from, int64_t count) {
 double plain_sum(const std::vector<float>& values) {
   std::vector<double> lanes(kNormWarp);
   const auto count = static_cast<int64_t>(values.size());
-  for (int64_t piece = 0; piece * kNormPiece < count; ++piece) {
+  for (int64_t piece = 0; piece * kNormChunk < count; ++piece) {
     lanes[static_cast<size_t>(piece % kNormWarp)] += plain_sum_of_piece(
-        values.data() + piece * kNormPiece, std::min(kNormPiece, count - piece * kNormPiece));
+        values.data() + piece * kNormChunk, std::min(kNormChunk, count - piece * kNormChunk));
   }
   return kernel::sum_by_halves(lanes.data());
 }

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "optim/host_rule.h"
+#include "optim/cpu_rule.h"
 #include "tests/optim/flat_state.h"
 
 namespace zeroth::optim {
@@ -11,7 +11,7 @@ TEST_CASE("ranges on the CPU are updated in one pass, those on a GPU by LibTorch
   for (const auto kind :
        {configs::OptimizerConfig::Kind::kAdamW, configs::OptimizerConfig::Kind::kLion}) {
     const configs::OptimizerConfig config{.kind = kind};
-    CHECK(dynamic_cast<HostRule*>(make_update_rule(config, torch::kCPU).get()) != nullptr);
+    CHECK(dynamic_cast<CpuRule*>(make_update_rule(config, torch::kCPU).get()) != nullptr);
     CHECK(dynamic_cast<TensorRule*>(make_update_rule(config, torch::kCUDA).get()) != nullptr);
   }
 }

@@ -49,7 +49,7 @@ FlatState run_in_tiles(const Rule& rule, const std::vector<int64_t>& bounds) {
   for (int64_t update = 1; update <= 10; ++update) {
     const torch::Tensor grad = gradient(count, update);
     for (size_t i = 0; i + 1 < bounds.size(); ++i) {
-      state.apply_tile(grad, update, bounds[i], bounds[i + 1]);
+      state.apply_chunk(grad, update, bounds[i], bounds[i + 1]);
     }
   }
   return state;
@@ -58,7 +58,7 @@ FlatState run_in_tiles(const Rule& rule, const std::vector<int64_t>& bounds) {
 }  // namespace
 
 TEST_CASE("a range gives the same bits whole and in aligned tiles") {
-  const int64_t align = UpdateRule::kTileAlignment;
+  const int64_t align = UpdateRule::kChunkAlignment;
   for (const Rule& rule : all_rules()) {
     const FlatState whole = run_in_tiles(rule, {0, 65537});
     CHECK(!whole.master.equal(initial(65537)));

@@ -10,8 +10,8 @@
 namespace zeroth::resume {
 namespace {
 
+using configs::OffloadDevice;
 using configs::Precision;
-using configs::RestingPlace;
 
 constexpr double kFp32 = 2e-5, kBf16 = 2.5e-3;
 
@@ -34,7 +34,7 @@ std::multiset<int64_t> all_samples(const Seen& first, int64_t until, const Seen&
 
 // Every state, whole, by its name.
 std::map<std::string, std::vector<std::byte>> states_of(const std::filesystem::path& checkpoint) {
-  auto reader = checkpoint::Reader::open(checkpoint);
+  auto reader = checkpoint::CheckpointReader::open(checkpoint);
   std::map<std::string, std::vector<std::byte>> states;
   for (const checkpoint::StoredState& one : reader.states()) {
     states[one.state + " of " + one.tensor] = reader.read_whole(one.tensor, one.state);
@@ -53,16 +53,16 @@ TEST_CASE("a run goes on with other ranks, in another stage, from another place"
       {{.stage = 3, .ranks = 2}, {.stage = 1, .ranks = 2}},
       {{.stage = 1, .ranks = 2}, {.stage = 3, .ranks = 2}},
       {{.stage = 0, .ranks = 2}, {.stage = 2, .ranks = 2}},
-      {{.stage = 2, .ranks = 2}, {.stage = 2, .rests = RestingPlace::kNvme, .ranks = 2}},
-      {{.stage = 3, .rests = RestingPlace::kNvme, .ranks = 2},
-       {.stage = 3, .rests = RestingPlace::kCpu, .ranks = 2}},
+      {{.stage = 2, .ranks = 2}, {.stage = 2, .rests = OffloadDevice::kNvme, .ranks = 2}},
+      {{.stage = 3, .rests = OffloadDevice::kNvme, .ranks = 2},
+       {.stage = 3, .rests = OffloadDevice::kCpu, .ranks = 2}},
       {{.stage = 3, .ranks = 2}, {.stage = 3, .ranks = 5}},  // 24 samples, not 25
       {{.stage = 0, .ranks = 1}, {.stage = 2, .accumulation = 2, .ranks = 5}},
       {{.stage = 2, .ranks = 2}, {.stage = 2, .ranks = 1, .tensor = 2}},
       {{.stage = 1, .ranks = 1, .tensor = 4}, {.stage = 3, .ranks = 3, .tensor = 2}},
       {{.stage = 3, .ranks = 2, .tensor = 2}, {.stage = 0, .ranks = 1}},
       {{.stage = 3, .ranks = 3, .tensor = 2},
-       {.stage = 2, .rests = RestingPlace::kNvme, .ranks = 1, .tensor = 4}},
+       {.stage = 2, .rests = OffloadDevice::kNvme, .ranks = 1, .tensor = 4}},
       {{.stage = 0, .dropout = 0.1, .ranks = 2, .tensor = 2},
        {.stage = 1, .dropout = 0.1, .ranks = 3}},
   };
@@ -70,9 +70,9 @@ TEST_CASE("a run goes on with other ranks, in another stage, from another place"
   for (const auto& [before, after] : ways) {
     CAPTURE(name_of(before));
     CAPTURE(name_of(after));
-    const TempFolder folder;
-    const Seen whole = run(before, {.save = folder / "a"});
-    const Seen rest = run(after, {.from = 3, .load = folder / "a/step-3"});
+    const TempFolder directory;
+    const Seen whole = run(before, {.save = directory / "a"});
+    const Seen rest = run(after, {.from = 3, .load = directory / "a/step-3"});
     CHECK(worst(rest, whole) <= kFp32);
     most = std::max(most, worst(rest, whole));
     CHECK((all_samples(whole, 3, rest) == all_samples(whole, 6)));
@@ -81,16 +81,16 @@ TEST_CASE("a run goes on with other ranks, in another stage, from another place"
 }
 
 TEST_CASE("a run in bf16 goes on from one in fp32, and back, from the same masters and moments") {
-  const TempFolder folder;
+  const TempFolder directory;
   const Row fp32 = {.stage = 2, .ranks = 2};
   const Row bf16 = {.stage = 3, .precision = Precision::kBf16, .ranks = 2};
-  const Seen whole = run(fp32, {.save = folder / "a"});
-  run(bf16, {.from = 3, .to = 3, .load = folder / "a/step-3", .save = folder / "again"});
-  CHECK((states_of(folder / "a/step-3") == states_of(folder / "again/step-3")));
+  const Seen whole = run(fp32, {.save = directory / "a"});
+  run(bf16, {.from = 3, .to = 3, .load = directory / "a/step-3", .save = directory / "again"});
+  CHECK((states_of(directory / "a/step-3") == states_of(directory / "again/step-3")));
   const Seen other =
-      run(bf16, {.from = 3, .load = folder / "a/step-3", .save = folder / "b", .save_at = 4});
+      run(bf16, {.from = 3, .load = directory / "a/step-3", .save = directory / "b", .save_at = 4});
   CHECK(worst(other, whole) <= kBf16);
-  const Seen back = run(fp32, {.from = 4, .load = folder / "b/step-4", .save = folder / "c"});
+  const Seen back = run(fp32, {.from = 4, .load = directory / "b/step-4", .save = directory / "c"});
   for (size_t i = 0; i < back.losses.size(); ++i) {
     CHECK(back.losses[i] == doctest::Approx(whole.losses[i + 4]).epsilon(kBf16));
   }

@@ -6,8 +6,8 @@
 
 #include "base/regular_file.h"
 #include "engine/engine.h"
-#include "engine/tensor_ranks.h"
-#include "model/blocks/build.h"
+#include "engine/tensor_parallel_group.h"
+#include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
@@ -18,8 +18,8 @@ namespace zeroth::resume {
 namespace {
 
 namespace fs = std::filesystem;
+using configs::OffloadDevice;
 using configs::Precision;
-using configs::RestingPlace;
 
 constexpr uint64_t kSeed = 7;
 
@@ -74,22 +74,22 @@ class NotingLoader : public engine::Loader {
 };
 
 Seen run_rank(const Row& row, const Part& part, const TempFolder& disk,
-              const std::shared_ptr<comm::Mesh>& mesh) {
-  const fs::path folder =
+              const std::shared_ptr<comm::DeviceMesh>& mesh) {
+  const fs::path directory =
       fs::path(ZEROTH_SOURCE_DIR "/tests/model/fixtures") / (row.dropout > 0 ? "gpt2" : "llama");
-  model::ModelSpec spec = model::read_model_spec(folder);
+  model::ModelSpec spec = model::read_model_spec(directory);
   model::override_dropout(spec, row.dropout);
   const configs::Config config = config_of(row, disk);
   const auto engine = engine::initialize(
-      model::build_blocks(spec, engine::tensor_ranks(*mesh, config)), config, mesh,
-      {.weights = model::open_weights(folder, spec, /*seed=*/0),
+      model::build_blocks(spec, engine::tensor_parallel_group(*mesh, config)), config, mesh,
+      {.weights = model::open_weights(directory, spec, /*seed=*/0),
        .saved_model = engine::SavedModel{spec}});
   const trainer::CountingDataset dataset(kSamples, 12);
   trainer::TrainLoader loader(dataset, data::SampleOrder(kSamples, kSeed, /*shuffle=*/true),
                               {.micro_batch = config.batch.micro_batch_size,
                                .micro_steps = row.accumulation,
                                .world = row.ranks,
-                               .rank = mesh->coordinate(comm::Axis::kData),
+                               .rank = mesh->coordinate(comm::MeshDim::kDp),
                                .step_samples = kGlobalBatch},
                               kSeed);
   if (!part.load.empty()) {
@@ -100,7 +100,7 @@ Seen run_rank(const Row& row, const Part& part, const TempFolder& disk,
   loader.seek({.step = part.from, .sample = part.from * kGlobalBatch});
   Seen seen;
   Seen again;  // by ranks that share layers with another one
-  NotingLoader noting(loader, mesh->coordinate(comm::Axis::kTensor) == 0 ? seen : again);
+  NotingLoader noting(loader, mesh->coordinate(comm::MeshDim::kTp) == 0 ? seen : again);
   for (int64_t step = part.from + 1; step <= part.to; ++step) {
     const engine::StepStats stats = engine->train_batch(noting);
     seen.losses.push_back(stats.loss);
@@ -110,7 +110,7 @@ Seen run_rank(const Row& row, const Part& part, const TempFolder& disk,
     if (step == part.to) engine->save_checkpoint(part.save);  // ends the other one
     if (step == part.save_at) engine->start_checkpoint(part.save);
   }
-  if (engine->checkpoint_under_way()) engine->finish_checkpoint();
+  if (engine->has_pending_checkpoint()) engine->finish_checkpoint();
   if (part.from == part.to) engine->save_checkpoint(part.save);
   return seen;
 }
@@ -134,8 +134,8 @@ Seen run(const Row& row, const Part& part) {
   Seen all;
   std::mutex mutex;
   const TempFolder disk;
-  const auto grid = comm::GridShape::data(row.ranks).with(comm::Axis::kTensor, row.tensor);
-  const auto one_rank = [&](std::shared_ptr<comm::Mesh> mesh) {
+  const auto grid = comm::MeshShape::data_parallel(row.ranks).with(comm::MeshDim::kTp, row.tensor);
+  const auto one_rank = [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     Seen own = run_rank(row, part, disk, mesh);
     const std::lock_guard lock(mutex);
     for (const auto& [step, samples] : own.samples) {

@@ -11,11 +11,11 @@
 namespace zeroth::resume {
 namespace {
 
+using configs::OffloadDevice;
 using configs::Precision;
-using configs::RestingPlace;
 using equivalence::Combination;
 
-constexpr std::array kPlaces = {RestingPlace::kDevice, RestingPlace::kCpu, RestingPlace::kNvme};
+constexpr std::array kPlaces = {OffloadDevice::kNone, OffloadDevice::kCpu, OffloadDevice::kNvme};
 constexpr std::array kPrecisions = {Precision::kFp32, Precision::kBf16, Precision::kFp16};
 // Stage, place, precision, accumulation, recompute, dropout, ranks.
 constexpr std::array<size_t, 7> kValues = {4, 3, 3, 2, 2, 2, 3};
@@ -34,7 +34,7 @@ Row row_of(const Combination& values) {
 std::vector<Combination> all_combinations() {
   std::vector<Combination> all = equivalence::combinations(kValues);
   std::erase_if(all, [](const Combination& values) {
-    return row_of(values).stage == 0 && row_of(values).rests != RestingPlace::kDevice;
+    return row_of(values).stage == 0 && row_of(values).rests != OffloadDevice::kNone;
   });
   return all;
 }
@@ -47,7 +47,7 @@ TEST_CASE("losses, samples, weights and states go on bit by bit") {
   // Some whose layers are shared, too.
   std::vector<Row> rows = {
       {.stage = 2, .precision = Precision::kBf16, .recompute = true, .ranks = 2, .tensor = 2},
-      {.stage = 3, .rests = RestingPlace::kNvme, .dropout = 0.1, .ranks = 1, .tensor = 4},
+      {.stage = 3, .rests = OffloadDevice::kNvme, .dropout = 0.1, .ranks = 1, .tensor = 4},
       {.stage = 0, .precision = Precision::kFp16, .accumulation = 2, .ranks = 1, .tensor = 2}};
   for (const Combination& values : full ? all : equivalence::pairwise(all)) {
     rows.push_back(row_of(values));
@@ -55,9 +55,10 @@ TEST_CASE("losses, samples, weights and states go on bit by bit") {
   int64_t skips_before_the_end = 0;
   for (const Row& row : rows) {
     CAPTURE(name_of(row));
-    const TempFolder folder;
-    const Seen whole = run(row, {.save = folder / "a"});
-    const Seen rest = run(row, {.from = 3, .load = folder / "a/step-3", .save = folder / "b"});
+    const TempFolder directory;
+    const Seen whole = run(row, {.save = directory / "a"});
+    const Seen rest =
+        run(row, {.from = 3, .load = directory / "a/step-3", .save = directory / "b"});
     for (int64_t step = 3; step < 6; ++step) {
       const auto at = static_cast<size_t>(step);
       CHECK(rest.losses[at - 3] == whole.losses[at]);
@@ -65,10 +66,10 @@ TEST_CASE("losses, samples, weights and states go on bit by bit") {
       CHECK((rest.samples.at(step) == whole.samples.at(step)));
       CHECK(whole.samples.at(step).size() == static_cast<size_t>(kGlobalBatch));
     }
-    const auto one = bytes_of(folder / "a/step-6"), other = bytes_of(folder / "b/step-6");
+    const auto one = bytes_of(directory / "a/step-6"), other = bytes_of(directory / "b/step-6");
     CHECK(one.size() == static_cast<size_t>(row.ranks * row.tensor) + 1);
     CHECK((one == other));
-    CHECK((bytes_of(folder / "a/step-3") != one));
+    CHECK((bytes_of(directory / "a/step-3") != one));
     if (row.precision == Precision::kFp16) skips_before_the_end += whole.skipped[2];
   }
   CHECK(skips_before_the_end > 0);

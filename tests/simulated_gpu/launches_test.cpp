@@ -10,10 +10,10 @@
 #include "device/events.h"
 #include "device/host_link.h"
 #include "engine/engine.h"
-#include "model/blocks/build.h"
+#include "model/blocks/build_blocks.h"
 #include "model/blocks/head.h"
 #include "model/blocks/linear.h"
-#include "model/blocks/open_gradient.h"
+#include "model/blocks/main_grad.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/engine/chain_config.h"
 #include "tests/simulated_gpu/call_observer.h"
@@ -128,7 +128,7 @@ struct Products {
       if (frozen && i == 0) {
         weight.set_requires_grad(false);
       } else {
-        weight.mutable_grad() = model::make_open_gradient(view(sums), fresh);
+        weight.mutable_grad() = model::make_main_grad(view(sums), fresh);
       }
       gradients.push_back(view(sums));
       offset += kOut[i] * kIn + gap;
@@ -188,7 +188,7 @@ std::vector<Calls::Call> calls_in_step(const char* name, const Step& step) {
   configs::Config config = engine::chain_config(4, 1, 1);
   config.optimizer.weight_decay = 0.1;
   config.optimizer.no_decay = step.no_decay;
-  const auto mesh = std::make_shared<comm::Mesh>(kGpu, comm::make_solo_group());
+  const auto mesh = std::make_shared<comm::DeviceMesh>(kGpu, comm::make_solo_group());
   model::Blocks blocks = model::build_blocks(spec);
   blocks.back() = std::make_shared<model::Head>(spec, Tensor(), step.max_logits);
   const auto engine = engine::initialize(
@@ -309,14 +309,16 @@ TEST_CASE("the events of copies are used again, however many copies there are") 
   const Tensor device = torch::zeros({1000}, torch::device(kGpu));
   const int64_t before = events();
   for (int i = 0; i < 100; ++i) {
-    const device::Point there = link->copies->copy(device, host, {link->copies->now()});
-    link->copies->order(there);
-    const device::Point back = link->copies->copy(host, device, {link->copies->now()});
+    const device::StreamEvent there =
+        link->copies->copy(device, host, {link->copies->record_event()});
+    link->copies->wait_event(there);
+    const device::StreamEvent back =
+        link->copies->copy(host, device, {link->copies->record_event()});
     link->copies->wait(back);
     torch::cuda::synchronize();
   }
-  // Held at most, when the device is late: two of now(), and the begin and end of both copies, of
-  // the wait between them, and of the next round's first copy.
+  // Held at most, when the device is late: two of record_event(), and the begin and end of both
+  // copies, of the wait between them, and of the next round's first copy.
   CHECK(events() - before <= 2 + 2 * 4);
   CHECK(events() > before);
 }

@@ -34,7 +34,7 @@ namespace {
 
 using at::Tensor;
 using comm::Collective;
-using Kind = Collective::Kind;
+using Kind = Collective::OpType;
 
 constexpr int kPoison = 0xff;  // as in DeviceMemory
 
@@ -222,7 +222,7 @@ class Work final : public c10d::Work {
 };
 
 // The ring of a group: of its rank 0 for the others, which are threads of the same process.
-std::shared_ptr<Ring> connect(const comm::NcclPlace& place) {
+std::shared_ptr<Ring> connect(const comm::NcclGroupSpec& place) {
   static std::mutex mutex;
   static std::map<std::string, std::weak_ptr<Ring>> rings;
   static int64_t made = 0;
@@ -248,7 +248,7 @@ std::shared_ptr<Ring> connect(const comm::NcclPlace& place) {
 
 class Backend final : public c10d::Backend {
  public:
-  explicit Backend(const comm::NcclPlace& place)
+  explicit Backend(const comm::NcclGroupSpec& place)
       : c10d::Backend(place.rank, place.size),
         device_(place.device),
         ring_(connect(place)),
@@ -331,7 +331,7 @@ class SimulatedNccl final : public comm::Nccl {
   int version() const override { return 22800; }
   std::unique_ptr<comm::Group> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                           int size, const comm::NcclOptions& options) override {
-    return comm::make_nccl_group(store, rank, size, options, [](const comm::NcclPlace& place) {
+    return comm::make_nccl_group(store, rank, size, options, [](const comm::NcclGroupSpec& place) {
       return c10::make_intrusive<Backend>(place);
     });
   }

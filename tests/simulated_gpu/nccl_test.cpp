@@ -21,7 +21,7 @@
 namespace zeroth::simulated {
 namespace {
 
-using comm::Reduce;
+using comm::ReduceOp;
 using torch::Tensor;
 
 const testing::RankOptions kNccl{.transport = testing::Transport::kNccl};
@@ -48,7 +48,7 @@ std::string message_about(bool leaves, bool on_two_machines = false) {
   std::promise<void> named;
   std::atomic<bool> once = false;
   const auto reports_of = [&](int rank) {
-    return std::make_shared<comm::HostReports>(store, rank, comm::Hosts{{"a", {0}}, {"b", {1}}},
+    return std::make_shared<comm::PeerReports>(store, rank, comm::Nodes{{"a", {0}}, {"b", {1}}},
                                                std::chrono::seconds(5));
   };
   const auto rank_thread = [&](int rank) {
@@ -63,16 +63,16 @@ std::string message_about(bool leaves, bool on_two_machines = false) {
                                       : std::make_shared<comm::RankTable>(segment, rank, 2);
              },
          .reports = on_two_machines ? reports_of(rank) : nullptr,
-         .on_stuck =
+         .on_hang =
              [&](const std::string& why) {
                if (!once.exchange(true)) stuck.set_value(why);
              }});
     const Tensor x = torch::ones({8}, torch::device(gpu));
-    group->all_reduce(x, Reduce::kSum, "losses").wait();
+    group->all_reduce(x, ReduceOp::kSum, "losses").wait();
     CHECK(x.sum().item<double>() == 16);  // waits for the GPU
     if (rank == 1 && leaves) return;
     if (rank == 1) named.get_future().wait();
-    group->all_reduce(x, Reduce::kSum, "gradients").wait();
+    group->all_reduce(x, ReduceOp::kSum, "gradients").wait();
     if (rank == 1) return;
     auto future = stuck.get_future();
     if (future.wait_for(std::chrono::minutes(1)) == std::future_status::ready)
@@ -90,13 +90,14 @@ std::string message_about(bool leaves, bool on_two_machines = false) {
 TEST_CASE("a group's stream has high priority, which NCCL is asked for") {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   device::load_gpu().select(0);
-  std::optional<comm::NcclPlace> place;
+  std::optional<comm::NcclGroupSpec> place;
   CHECK_THROWS_WITH_AS(
-      comm::make_nccl_group(store, 0, 1, {},
-                            [&](const comm::NcclPlace& given) -> c10::intrusive_ptr<c10d::Backend> {
-                              place = given;
-                              throw Error("no backend here");
-                            }),
+      comm::make_nccl_group(
+          store, 0, 1, {},
+          [&](const comm::NcclGroupSpec& given) -> c10::intrusive_ptr<c10d::Backend> {
+            place = given;
+            throw Error("no backend here");
+          }),
       doctest::Contains("no backend here"), Error);
   REQUIRE(place.has_value());
   CHECK(place->high_priority);
@@ -110,20 +111,20 @@ TEST_CASE("events of collectives are used again, also where nobody asks how long
   const int64_t before = events();
   constexpr int kCollectives = 100;
   for (int i = 0; i < kCollectives; ++i) {
-    group->all_reduce(x, Reduce::kMax, "x").wait();
+    group->all_reduce(x, ReduceOp::kMax, "x").wait();
     torch::cuda::synchronize();
   }
   // One of the simulated NCCL for each, and those of two collectives.
   CHECK(events() - before <= kCollectives + 2 * 3);
   CHECK(group->times().collectives == kCollectives);
-  CHECK(group->times().under_way_s > 0);
+  CHECK(group->times().in_flight_s > 0);
 }
 
 TEST_CASE("each collective gives every GPU what it is to have, for each dtype") {
   for (const int count : {1, 2, 3, 4}) {
     testing::run_ranks(
         count,
-        [&](std::shared_ptr<comm::Mesh> mesh) {
+        [&](std::shared_ptr<comm::DeviceMesh> mesh) {
           comm::Group& group = mesh->world();
           constexpr int64_t kPart = 5;
           for (const auto dtype :
@@ -148,7 +149,7 @@ TEST_CASE("each collective gives every GPU what it is to have, for each dtype") 
             CHECK(at::equal(own.cpu(), sum.narrow(0, mesh->rank() * kPart, kPart)));
             group.all_reduce(whole).wait();
             CHECK(at::equal(whole.cpu(), sum));
-            group.all_reduce(part, Reduce::kMax).wait();
+            group.all_reduce(part, ReduceOp::kMax).wait();
             CHECK(at::equal(part.cpu(), of(count - 1, kPart)));
             group.broadcast(out, count - 1).wait();
             CHECK(at::equal(out.narrow(0, 0, 1).cpu(),
@@ -163,15 +164,15 @@ TEST_CASE("each collective gives every GPU what it is to have, for each dtype") 
 TEST_CASE("a result that nobody waited for is not there while streams are late") {
   testing::run_ranks(
       2,
-      [](std::shared_ptr<comm::Mesh> mesh) {
+      [](std::shared_ptr<comm::DeviceMesh> mesh) {
         const auto on = torch::device(mesh->device());
         const Tensor out = torch::zeros({1000}, on);
-        comm::Pending pending =
+        comm::CollectiveHandle pending =
             mesh->world().all_gather(out, torch::full({500}, 1.0 + mesh->rank(), on));
         const double too_early = out.sum().item<double>();
         if (streams_are_late()) CHECK_FALSE(too_early == 1500);
         // Whoever waits for the collective runs it for both ranks.
-        mesh->host().all_reduce(torch::zeros({1})).wait();
+        mesh->cpu_group().all_reduce(torch::zeros({1})).wait();
         pending.wait();
         CHECK(out.sum().item<double>() == 1500);
       },
@@ -180,16 +181,16 @@ TEST_CASE("a result that nobody waited for is not there while streams are late")
 
 TEST_CASE("groups of a grid's axes have streams of their own on each GPU") {
   testing::RankOptions options = kNccl;
-  options.grid = comm::GridShape::data(2).with(comm::Axis::kTensor, 2);
+  options.grid = comm::MeshShape::data_parallel(2).with(comm::MeshDim::kTp, 2);
   testing::run_ranks(
       4,
-      [](std::shared_ptr<comm::Mesh> mesh) {
+      [](std::shared_ptr<comm::DeviceMesh> mesh) {
         const Tensor x = torch::full({4}, 1.0 + mesh->rank(), torch::device(mesh->device()));
         const Tensor y = x.clone(), z = x.clone();
-        comm::Pending first = mesh->group({comm::Axis::kData}).all_reduce(x);
-        comm::Pending second = mesh->group({comm::Axis::kTensor}).all_reduce(y);
-        comm::Pending third = mesh->world().all_reduce(z);
-        for (comm::Pending* pending : {&third, &second, &first}) pending->wait();
+        comm::CollectiveHandle first = mesh->group({comm::MeshDim::kDp}).all_reduce(x);
+        comm::CollectiveHandle second = mesh->group({comm::MeshDim::kTp}).all_reduce(y);
+        comm::CollectiveHandle third = mesh->world().all_reduce(z);
+        for (comm::CollectiveHandle* pending : {&third, &second, &first}) pending->wait();
         const int across = mesh->rank() ^ 2, beside = mesh->rank() ^ 1;
         CHECK(x[0].item<double>() == 2 + mesh->rank() + across);
         CHECK(y[0].item<double>() == 2 + mesh->rank() + beside);

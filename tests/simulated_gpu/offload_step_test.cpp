@@ -12,7 +12,7 @@
 #include "device/events.h"
 #include "device/host_link.h"
 #include "engine/engine.h"
-#include "model/blocks/build.h"
+#include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/engine/chain_config.h"
 #include "tests/simulated_gpu/call_observer.h"
@@ -23,8 +23,8 @@
 namespace zeroth::simulated {
 namespace {
 
-using configs::RestingPlace;
-using Step = configs::OffloadOptimizerConfig::Step;
+using configs::OffloadDevice;
+using Step = configs::OffloadOptimizerConfig::UpdateDevice;
 
 const torch::Device kGpu(torch::kCUDA, 0);
 constexpr int64_t kMain = 0;  // stream
@@ -56,13 +56,13 @@ constexpr const char* kSmallLlama = R"({
     "max_position_embeddings": 2048, "tie_word_embeddings": false})";
 
 struct Case {
-  RestingPlace optimizer = RestingPlace::kDevice;
+  OffloadDevice optimizer = OffloadDevice::kNone;
   Step step = Step::kGpu;
-  RestingPlace parameters = RestingPlace::kDevice;
+  OffloadDevice parameters = OffloadDevice::kNone;
   int64_t accumulation = 1;
   bool overlap_step = false;
 };
-constexpr auto kHost = RestingPlace::kCpu;
+constexpr auto kHost = OffloadDevice::kCpu;
 
 int64_t count_of(const char* name) {
   return std::count_if(calls.begin(), calls.end(),
@@ -71,9 +71,9 @@ int64_t count_of(const char* name) {
 
 // Notes the calls of a step, the third.
 void run_step(const Case& c) {
-  const TempFolder folder;
-  folder.write("config.json", kSmallLlama);
-  const model::ModelSpec spec = model::read_model_spec(folder.path());
+  const TempFolder directory;
+  directory.write("config.json", kSmallLlama);
+  const model::ModelSpec spec = model::read_model_spec(directory.path());
   configs::Config config = engine::chain_config(4, c.accumulation, 1);
   config.precision = configs::Precision::kBf16;
   config.zero.stage = c.parameters == kHost ? 3 : 2;
@@ -83,10 +83,10 @@ void run_step(const Case& c) {
   config.zero.offload_optimizer.device = c.optimizer;
   config.zero.offload_optimizer.step = c.step;
   config.zero.offload_param.device = c.parameters;
-  const auto mesh = std::make_shared<comm::Mesh>(kGpu, comm::make_solo_group());
+  const auto mesh = std::make_shared<comm::DeviceMesh>(kGpu, comm::make_solo_group());
   const auto engine =
       engine::initialize(model::build_blocks(spec), config, mesh,
-                         {.weights = model::open_weights(folder.path(), spec, config.seed)});
+                         {.weights = model::open_weights(directory.path(), spec, config.seed)});
   Tokens data(/*masked=*/false);
   for (int step = 0; step < 2; ++step) engine->train_batch(data);
   const auto observe = of_library<void(CallObserver)>("zeroth_simulated_observe");
@@ -132,14 +132,14 @@ TEST_CASE("work beside the main stream waits for the points it is given, and for
   const auto link = device::make_host_link(kGpu, /*pin_memory=*/true);
   device::CopyStream& copies = *link->copies;
   const torch::Tensor x = torch::ones({1000}, torch::device(kGpu));
-  const device::Point before = copies.now();
+  const device::StreamEvent before = copies.record_event();
   const torch::Tensor main = x * 5;
-  const device::Point after = copies.now();
+  const device::StreamEvent after = copies.record_event();
   torch::Tensor y;
-  const device::Point done = copies.beside({before}, [&] { y = x + 2; });
+  const device::StreamEvent done = copies.run_on_side_stream({before}, [&] { y = x + 2; });
   copies.wait(done);
-  if (is_late()) CHECK_FALSE(copies.reached(after));
-  copies.order(done);
+  if (is_late()) CHECK_FALSE(copies.is_complete(after));
+  copies.wait_event(done);
   CHECK((y + main).sum().item<double>() == 8000);
 }
 

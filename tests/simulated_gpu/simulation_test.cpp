@@ -131,9 +131,9 @@ TEST_CASE("a value that comes too early from a copy to the host is the old one")
   const auto link = device::make_host_link(kGpu, /*pin_memory=*/true);
   const Tensor host = link->memory.zeros(1000, torch::kFloat);
   const Tensor device = on_gpu(5);
-  const device::Point end = link->copies->copy(host, device, {link->copies->now()});
+  const device::StreamEvent end = link->copies->copy(host, device, {link->copies->record_event()});
   if (paced("late") || paced("default-first")) {
-    CHECK_FALSE(link->copies->reached(end));
+    CHECK_FALSE(link->copies->is_complete(end));
     CHECK(host.sum().item<double>() == 0);
   }
   link->copies->wait(end);

@@ -8,11 +8,11 @@
 #include <functional>
 #include <thread>
 
-#include "comm/host_staged_group.h"
+#include "comm/cpu_staged_group.h"
 #include "comm/shared_memory_group.h"
 #include "device/gpu.h"
 #include "engine/engine.h"
-#include "model/blocks/build.h"
+#include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/engine/chain_config.h"
 #include "tests/simulated_gpu/of_library.h"
@@ -27,7 +27,7 @@ int64_t waits() {
 }
 
 // Ranks that share the GPU, as threads.
-void share_gpu(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn) {
+void share_gpu(int count, const std::function<void(std::shared_ptr<comm::DeviceMesh>)>& fn) {
   const auto ring = comm::RingSize::for_ranks(count);
   const auto segment = comm::SharedSegment::create(comm::shared_memory_group_bytes(count, ring));
   std::vector<std::thread> ranks;
@@ -37,8 +37,8 @@ void share_gpu(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>
       auto group = comm::make_shared_memory_group(
           segment, std::make_shared<comm::RankTable>(segment, rank, count), rank, count,
           {.timeout = std::chrono::seconds(60), .ring = ring});
-      fn(std::make_shared<comm::Mesh>(torch::Device(torch::kCUDA, 0),
-                                      comm::make_host_staged_group(std::move(group))));
+      fn(std::make_shared<comm::DeviceMesh>(torch::Device(torch::kCUDA, 0),
+                                            comm::make_cpu_staged_group(std::move(group))));
     });
   }
   for (std::thread& rank : ranks) rank.join();
@@ -47,15 +47,15 @@ void share_gpu(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>
 }  // namespace
 
 TEST_CASE("in a step of one rank the host waits for the device once, at its end") {
-  const std::string folder = ZEROTH_SOURCE_DIR "/tests/model/fixtures/llama";
-  const model::ModelSpec spec = model::read_model_spec(folder);
+  const std::string directory = ZEROTH_SOURCE_DIR "/tests/model/fixtures/llama";
+  const model::ModelSpec spec = model::read_model_spec(directory);
   for (const bool masked : {false, true}) {
     const configs::Config config = engine::chain_config(4, masked ? 3 : 1, 1);
     const auto mesh =
-        std::make_shared<comm::Mesh>(torch::Device(torch::kCUDA, 0), comm::make_solo_group());
+        std::make_shared<comm::DeviceMesh>(torch::Device(torch::kCUDA, 0), comm::make_solo_group());
     const auto engine =
         engine::initialize(model::build_blocks(spec), config, mesh,
-                           {.weights = model::open_weights(folder, spec, config.seed)});
+                           {.weights = model::open_weights(directory, spec, config.seed)});
     Tokens data(masked);
     for (int step = 0; step < 3; ++step) {
       const int64_t before = waits();
@@ -68,19 +68,19 @@ TEST_CASE("in a step of one rank the host waits for the device once, at its end"
 // What they exchange crosses the host; nothing else waits but the end of the step.
 TEST_CASE("ranks that share a GPU wait for it once a collective, and once at the end of a step") {
   constexpr int kRanks = 2;
-  const std::string folder = ZEROTH_SOURCE_DIR "/tests/model/fixtures/llama";
-  const model::ModelSpec spec = model::read_model_spec(folder);
+  const std::string directory = ZEROTH_SOURCE_DIR "/tests/model/fixtures/llama";
+  const model::ModelSpec spec = model::read_model_spec(directory);
   for (const int stage : {0, 1, 2, 3}) {
     CAPTURE(stage);
     std::barrier together(kRanks);
     std::atomic<int64_t> collectives = 0;
-    share_gpu(kRanks, [&](std::shared_ptr<comm::Mesh> mesh) {
+    share_gpu(kRanks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       configs::Config config = engine::chain_config(4, 1, kRanks);
       config.zero.stage = stage;
       config.zero.ignore_unused_parameters = false;
       const auto engine =
           engine::initialize(model::build_blocks(spec), config, mesh,
-                             {.weights = model::open_weights(folder, spec, config.seed)});
+                             {.weights = model::open_weights(directory, spec, config.seed)});
       Tokens data(/*masked=*/true);
       for (int step = 0; step < 3; ++step) {
         together.arrive_and_wait();

@@ -1,4 +1,5 @@
-// The products of matrices that tests force, one after the other (ForcedProducts in base/cpu.h).
+// The products of matrices that tests force, one after the other (MatmulBackendGuard in
+// base/cpu.h).
 #pragma once
 
 #include <string>

@@ -58,8 +58,8 @@ class Head final : public model::Block {
     if (!batch.targets.defined()) return logits;
     const torch::Tensor sum =
         at::cross_entropy_loss(logits.flatten(0, 1).to(torch::kFloat), batch.targets.flatten(), {},
-                               at::Reduction::Sum, model::kUntrained);
-    return sum / batch.loss_divisor;
+                               at::Reduction::Sum, model::kIgnoreIndex);
+    return sum / batch.loss_normalizer;
   }
 
  private:
@@ -80,13 +80,13 @@ model::Blocks make_chain(const ChainOptions& options) {
 
 std::unique_ptr<engine::TrainEngine> make_engine(model::Blocks blocks,
                                                  const configs::Config& config,
-                                                 std::shared_ptr<comm::Mesh> mesh) {
+                                                 std::shared_ptr<comm::DeviceMesh> mesh) {
   auto engine = engine::initialize(std::move(blocks), config, std::move(mesh));
   return std::unique_ptr<engine::TrainEngine>(dynamic_cast<engine::TrainEngine*>(engine.release()));
 }
 
 torch::Tensor shard_of(engine::TrainEngine& engine, size_t unit) {
-  return engine.params().share(unit).tensor().clone();
+  return engine.params().acquire_shard(unit).tensor().clone();
 }
 
 model::MicroBatch ChainLoader::next() {
@@ -104,7 +104,7 @@ model::MicroBatch ChainLoader::next() {
     for (int64_t t = 0; t < kLength; ++t) {
       batch.tokens[row][t] = (sample * 31 + t * 7) % vocab_;
       batch.targets[row][t] =
-          (sample + t) % 7 == 0 ? model::kUntrained : (sample * 31 + t * 7 + 7) % vocab_;
+          (sample + t) % 7 == 0 ? model::kIgnoreIndex : (sample * 31 + t * 7 + 7) % vocab_;
     }
   }
   return batch;

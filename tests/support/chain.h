@@ -25,7 +25,7 @@ model::Blocks make_chain(const ChainOptions& options = {});
 // zeroth::initialize, with the inside to look at.
 std::unique_ptr<engine::TrainEngine> make_engine(model::Blocks blocks,
                                                  const configs::Config& config,
-                                                 std::shared_ptr<comm::Mesh> mesh);
+                                                 std::shared_ptr<comm::DeviceMesh> mesh);
 
 // A copy of this rank's shard of a unit's parameters after the updates so far.
 torch::Tensor shard_of(engine::TrainEngine& engine, size_t unit);

@@ -26,28 +26,28 @@ ChildCgroup::ChildCgroup(int64_t limit_bytes) {
     obstacle_ = "no memory control group";
     return;
   }
-  const auto folder = own->folder / fmt::format("zeroth_test_{}", ::getpid());
+  const auto directory = own->directory / fmt::format("zeroth_test_{}", ::getpid());
   std::error_code error;
-  std::filesystem::create_directory(folder, error);
+  std::filesystem::create_directory(directory, error);
   if (error) {
-    obstacle_ = folder.string() + ": " + error.message();
+    obstacle_ = directory.string() + ": " + error.message();
     return;
   }
-  folder_ = folder;
+  directory_ = directory;
   const char* limit = own->unified ? "memory.max" : "memory.limit_in_bytes";
-  if (!put(folder / limit, std::to_string(limit_bytes))) {
-    obstacle_ = fmt::format("{}/{} cannot be written", folder.string(), limit);
+  if (!put(directory / limit, std::to_string(limit_bytes))) {
+    obstacle_ = fmt::format("{}/{} cannot be written", directory.string(), limit);
     return;
   }
   if (own->unified)
-    put(folder / "memory.swap.max", "0");  // not there without swap
+    put(directory / "memory.swap.max", "0");  // not there without swap
   else
-    put(folder / "memory.swappiness", "0");
+    put(directory / "memory.swappiness", "0");
 }
 
 ChildCgroup::~ChildCgroup() {
-  if (folder_.empty()) return;
-  for (int i = 0; i < 1000 && ::rmdir(folder_.c_str()) != 0; ++i) {
+  if (directory_.empty()) return;
+  for (int i = 0; i < 1000 && ::rmdir(directory_.c_str()) != 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }

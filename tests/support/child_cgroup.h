@@ -16,10 +16,10 @@ class ChildCgroup {
   ~ChildCgroup();  // once no process is in it
 
   const std::string& obstacle() const { return obstacle_; }
-  std::filesystem::path processes() const { return folder_ / "cgroup.procs"; }
+  std::filesystem::path processes() const { return directory_ / "cgroup.procs"; }
 
  private:
-  std::filesystem::path folder_;
+  std::filesystem::path directory_;
   std::string obstacle_;
 };
 

@@ -11,7 +11,7 @@ namespace zeroth {
 
 class FakeSystem {
  public:
-  const std::filesystem::path& root() const { return folder_.path(); }
+  const std::filesystem::path& root() const { return directory_.path(); }
 
   void write(const std::string& file, const std::string& text) const {
     std::filesystem::create_directories((root() / file).parent_path());
@@ -26,7 +26,7 @@ class FakeSystem {
   }
 
  private:
-  TempFolder folder_;
+  TempFolder directory_;
 };
 
 }  // namespace zeroth

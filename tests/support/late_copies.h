@@ -28,10 +28,10 @@ class LateCopies final : public device::CopyStream {
   explicit LateCopies(uint64_t seed = 0) : random_(seed), only_when_waited_for_(seed == 0) {}
   ~LateCopies() override { LateCopies::drain(); }
 
-  device::Point now() override { return {}; }  // the CPU has always done all
+  device::StreamEvent record_event() override { return {}; }  // the CPU has always done all
 
-  device::Point copy(const torch::Tensor& to, const torch::Tensor& from,
-                     const std::vector<device::Point>& after) override {
+  device::StreamEvent copy(const torch::Tensor& to, const torch::Tensor& from,
+                           const std::vector<device::StreamEvent>& after) override {
     REQUIRE(to.is_contiguous());
     REQUIRE(from.is_contiguous());
     REQUIRE((to.scalar_type() == from.scalar_type()));
@@ -46,12 +46,12 @@ class LateCopies final : public device::CopyStream {
     }
     return copy;
   }
-  void order(const device::Point& point) override { end(point); }
-  void wait(const device::Point& point) override {
-    if (!reached(point)) ++waits_;
+  void wait_event(const device::StreamEvent& point) override { end(point); }
+  void wait(const device::StreamEvent& point) override {
+    if (!is_complete(point)) ++waits_;
     end(point);
   }
-  bool reached(const device::Point& point) override {
+  bool is_complete(const device::StreamEvent& point) override {
     return !point || std::static_pointer_cast<Copy>(point)->done;
   }
   void drain() noexcept override {
@@ -85,16 +85,16 @@ class LateCopies final : public device::CopyStream {
   struct Copy {
     Place to, from;
     size_t bytes = 0;
-    std::vector<device::Point> after;
+    std::vector<device::StreamEvent> after;
     bool done = false;
   };
 
-  void end(const device::Point& point) {
+  void end(const device::StreamEvent& point) {
     if (point) perform(*std::static_pointer_cast<Copy>(point));
   }
   void perform(Copy& copy) {
     if (copy.done) return;
-    for (const device::Point& point : copy.after) end(point);
+    for (const device::StreamEvent& point : copy.after) end(point);
     copy.done = true;
     if (!copy.to.there() || !copy.from.there()) {
       FAIL_CHECK("memory was given back while a copy was under way");

@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/find_hosts.h"
+#include "comm/cpu_staged_group.h"
+#include "comm/discover_nodes.h"
 #include "comm/gloo_group.h"
+#include "comm/group_segment.h"
 #include "comm/hierarchical_group.h"
-#include "comm/host_staged_group.h"
-#include "comm/join_host.h"
 #include "comm/nccl.h"
-#include "comm/share_segment.h"
+#include "comm/node_segment.h"
 #include "comm/shared_memory_group.h"
 #include "device/gpu.h"
 
@@ -27,9 +27,9 @@ std::unique_ptr<comm::Group> connect(const c10::intrusive_ptr<c10d::Store>& stor
                                      int count, const RankOptions& options) {
   if (count == 1) return comm::make_solo_group();
   const auto ring = comm::RingSize::for_ranks(count);
-  auto host =
-      comm::join_host(*store, "host", rank, count, comm::shared_memory_group_bytes(count, ring));
-  if (!host.segment) throw Error("the ranks cannot share memory: {}", host.why_not);
+  auto host = comm::join_node_segment(*store, "host", rank, count,
+                                      comm::shared_memory_group_bytes(count, ring));
+  if (!host.segment) throw Error("the ranks cannot share memory: {}", host.failure_reason);
   auto table = std::make_shared<comm::RankTable>(host.segment, rank, count);
   if (options.transport == Transport::kGloo) {
     return comm::make_gloo_group(
@@ -41,7 +41,7 @@ std::unique_ptr<comm::Group> connect(const c10::intrusive_ptr<c10d::Store>& stor
 
 std::vector<std::string> hosts_of(int count, const RankOptions& options) {
   const char* text = std::getenv("ZEROTH_TEST_HOSTS");
-  if (!options.hosts.empty() || text == nullptr) return options.hosts;
+  if (!options.nodes.empty() || text == nullptr) return options.nodes;
   const int machines = std::atoi(text);
   const bool fits = machines > 0 && count >= machines && count % machines == 0;
   if (!fits || options.transport != Transport::kSharedMemory) return {};
@@ -49,7 +49,7 @@ std::vector<std::string> hosts_of(int count, const RankOptions& options) {
 }
 
 struct Joined {
-  comm::Hosts hosts = {};
+  comm::Nodes nodes = {};
   std::unique_ptr<comm::Group> host = nullptr;  // where the world takes no tensors of the CPU
   std::unique_ptr<comm::Group> world = nullptr;
 };
@@ -58,15 +58,16 @@ Joined connect_hosts(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                      const std::vector<std::string>& names, const RankOptions& options) {
   const auto count = static_cast<int>(names.size());
   Joined joined;
-  joined.hosts =
-      comm::find_hosts(*store, rank, count, comm::this_machine(names[static_cast<size_t>(rank)]));
-  const auto sharing =
-      comm::share_memory(store, "host", rank, joined.hosts, comm::RingSize::for_ranks);
-  if (!sharing.why_not.empty()) throw Error("the ranks cannot share memory: {}", sharing.why_not);
-  joined.world = comm::make_hierarchical_group(store, sharing.segment, rank,
-                                               {.hosts = sharing.hosts,
+  joined.nodes = comm::discover_nodes(*store, rank, count,
+                                      comm::local_node_identity(names[static_cast<size_t>(rank)]));
+  const auto node_memory =
+      comm::share_node_memory(store, "host", rank, joined.nodes, comm::RingSize::for_ranks);
+  if (!node_memory.failure_reason.empty())
+    throw Error("the ranks cannot share memory: {}", node_memory.failure_reason);
+  joined.world = comm::make_hierarchical_group(store, node_memory.segment, rank,
+                                               {.nodes = node_memory.nodes,
                                                 .timeout = options.timeout,
-                                                .ring = sharing.ring,
+                                                .ring = node_memory.ring,
                                                 .run = "host",
                                                 .address = "127.0.0.1",
                                                 .interface = {}});
@@ -78,7 +79,7 @@ Joined connect_gpus(const c10::intrusive_ptr<c10d::Store>& store, int rank, int 
   Joined joined;
   joined.host = connect(store, rank, count, options);
   const auto tables = [host = joined.host.get()](const comm::Partition& partition) {
-    return comm::share_table(*host, partition, "host");
+    return comm::make_group_table(*host, partition, "host");
   };
   joined.world = comm::load_nccl().make_group(store, rank, count,
                                               {.timeout = options.timeout, .tables = tables});
@@ -95,7 +96,7 @@ Joined join(const c10::intrusive_ptr<c10d::Store>& store, int rank, int count,
   } else {
     joined = connect_hosts(store, rank, names, options);
   }
-  if (!device.is_cpu()) joined.world = comm::make_host_staged_group(std::move(joined.world));
+  if (!device.is_cpu()) joined.world = comm::make_cpu_staged_group(std::move(joined.world));
   return joined;
 }
 
@@ -127,7 +128,7 @@ void renew_thread_pool() {
   at::set_num_threads(at::get_num_threads());
 }
 
-void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn,
+void run_ranks(int count, const std::function<void(std::shared_ptr<comm::DeviceMesh>)>& fn,
                const RankOptions& options) {
   // c10d's flight recorder is one per process and not safe with several ranks in it.
   setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
@@ -144,14 +145,14 @@ void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>
         const torch::Device device =
             options.transport == Transport::kNccl ? select_gpu(rank) : device_of_tests(rank);
         Joined joined = join(store, rank, count, options, device);
-        comm::Mesh::Meeting meeting;
-        meeting.host = std::move(joined.host);
-        meeting.hosts = joined.hosts;
-        if (!joined.hosts.empty())
-          meeting.local_size = static_cast<int>(comm::host_of(joined.hosts, rank).ranks.size());
+        comm::DeviceMesh::BootstrapInfo info;
+        info.cpu_group = std::move(joined.host);
+        info.nodes = joined.nodes;
+        if (!joined.nodes.empty())
+          info.local_size = static_cast<int>(comm::node_of(joined.nodes, rank).ranks.size());
         const auto mesh =
-            std::make_shared<comm::Mesh>(device, std::move(meeting), std::move(joined.world));
-        if (options.grid) mesh->arrange(*options.grid);
+            std::make_shared<comm::DeviceMesh>(device, std::move(info), std::move(joined.world));
+        if (options.grid) mesh->set_shape(*options.grid);
         fn(mesh);
       } catch (...) {
         const std::lock_guard lock(mutex);

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/mesh.h"
+#include "comm/device_mesh.h"
 
 namespace zeroth::testing {
 
@@ -19,10 +19,10 @@ struct RankOptions {
   Transport transport = Transport::kSharedMemory;
   std::chrono::milliseconds timeout{60'000};  // of a collective
   std::function<void(int rank)> before_joining = {};
-  std::optional<comm::GridShape> grid = {};  // else all ranks are on axis data
+  std::optional<comm::MeshShape> grid = {};  // else all ranks are on axis data
   // The machine of each rank, as they are told. Empty: one; or with ZEROTH_TEST_HOSTS=N, over
   // shared memory, N of them with equally many ranks, where there are so many.
-  std::vector<std::string> hosts = {};
+  std::vector<std::string> nodes = {};
 };
 
 // Where run_ranks() lets its ranks compute: the CPU, or with ZEROTH_TEST_DEVICE=cuda the GPUs in
@@ -40,7 +40,7 @@ std::vector<std::string> on_machines(int count, int machines);
 void renew_thread_pool();
 
 // Calls fn on `count` ranks at once and waits for all; rethrows the first exception of any of them.
-void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn,
+void run_ranks(int count, const std::function<void(std::shared_ptr<comm::DeviceMesh>)>& fn,
                const RankOptions& options = {});
 
 }  // namespace zeroth::testing

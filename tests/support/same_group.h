@@ -4,16 +4,16 @@
 #include <memory>
 #include <utility>
 
-#include "comm/mesh.h"
+#include "comm/device_mesh.h"
 
 namespace zeroth::testing {
 
 class SameGroup final : public comm::Group {
  public:
-  explicit SameGroup(std::shared_ptr<comm::Mesh> mesh) : mesh_(std::move(mesh)) {}
+  explicit SameGroup(std::shared_ptr<comm::DeviceMesh> mesh) : mesh_(std::move(mesh)) {}
   int rank() const override { return mesh_->rank(); }
   int size() const override { return mesh_->world_size(); }
-  comm::Pending issue(const comm::Collective& collective) override {
+  comm::CollectiveHandle issue(const comm::Collective& collective) override {
     return mesh_->world().issue(collective);
   }
   std::unique_ptr<comm::Group> split(const comm::Partition& partition) override {
@@ -21,7 +21,7 @@ class SameGroup final : public comm::Group {
   }
 
  private:
-  std::shared_ptr<comm::Mesh> mesh_;
+  std::shared_ptr<comm::DeviceMesh> mesh_;
 };
 
 }  // namespace zeroth::testing

@@ -91,7 +91,7 @@ template <typename T>
 void stream(T* p, Vec x) {
   *p = narrow(x, T{});
 }
-inline void end_stream() {}
+inline void store_fence() {}
 
 }  // namespace
 }  // namespace zeroth::optim::kernel

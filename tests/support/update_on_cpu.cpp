@@ -11,11 +11,11 @@ namespace zeroth::optim::kernel {
 namespace {
 
 template <typename Rule>
-void run(const Rest& rest, const DeviceUpdate& update) {
+void run(const StateFormat& state_format, const DeviceUpdate& update) {
   for (int64_t i = 0; i < update.count; i += kFour) {
-    if (!rest.bf16_master) {
+    if (!state_format.bf16_master) {
       update_four<Rule, float, float>(update, i);
-    } else if (rest.bf16_states) {
+    } else if (state_format.bf16_states) {
       update_four<Rule, Bf16, Bf16>(update, i);
     } else {
       update_four<Rule, Bf16, float>(update, i);
@@ -24,12 +24,12 @@ void run(const Rest& rest, const DeviceUpdate& update) {
 }
 
 void run(const PackedUpdate& packed) {
-  const auto with = packed.formula == kAdam      ? run<Adam>
-                    : packed.formula == kLion    ? run<Lion>
-                    : packed.formula == kAdagrad ? run<Adagrad>
-                    : packed.formula == kSgd     ? run<Sgd>
-                                                 : run<SgdMomentum>;
-  with(packed.rest, packed.update);
+  const auto with = packed.formula == kAdam      ? run<AdamFormula>
+                    : packed.formula == kLion    ? run<LionFormula>
+                    : packed.formula == kAdagrad ? run<AdagradFormula>
+                    : packed.formula == kSgd     ? run<SgdFormula>
+                                                 : run<SgdMomentumFormula>;
+  with(packed.state_format, packed.update);
 }
 
 }  // namespace

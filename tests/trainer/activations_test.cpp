@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "engine/activation_probe.h"
 #include "engine/engine.h"
-#include "model/blocks/build.h"
+#include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/support/ranks.h"
 #include "tests/trainer/flag_line.h"
@@ -44,17 +44,17 @@ engine::RunMemory foretold(const RunPlan& plan) {
 // Bytes that the second step allocates at most, beside what rests from the first one.
 int64_t measured(const RunPlan& plan) {
   int64_t most = 0;
-  testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto count = std::make_shared<engine::Allocations>();
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, count);
     const auto engine = engine::initialize(
         model::build_blocks(plan.spec), plan.config, mesh,
         {.weights = model::open_weights(plan.flags.model, plan.spec, plan.config.seed)});
-    TrainLoader loader(*plan.samples.train, plan.sample_order(), plan.train_deal(0), 1);
+    TrainLoader loader(*plan.samples.train, plan.sample_order(), plan.train_partition(0), 1);
     engine->train_batch(loader);
     count->begin();
     engine->train_batch(loader);
-    most = count->most();
+    most = count->peak();
   });
   return most;
 }
@@ -76,7 +76,7 @@ int64_t products_of_estimate(RunPlan& plan) {
 
 double ratio(const RunPlan& plan) {
   const zero::MemoryPlan memory = foretold(plan).memory;
-  return static_cast<double>(memory.activations.device + memory.kept_inputs.device) /
+  return static_cast<double>(memory.activations.device + memory.saved_inputs.device) /
          static_cast<double>(measured(plan));
 }
 
@@ -114,7 +114,8 @@ TEST_CASE("activations are foretold for any micro-batch and recompute, logits in
 
 TEST_CASE(
     "what the estimate costs depends neither on the number of layers nor on the micro-batch") {
-  const ForcedProducts forced("libtorch");  // whose products are operators, which can be counted
+  const MatmulBackendGuard forced(
+      "libtorch");  // whose products are operators, which can be counted
   const Workbench bench;
   write_model(bench, 448);
   RunPlan plan = plan_of(bench, "--micro-batch 1"), large = plan_of(bench, "--micro-batch 500");

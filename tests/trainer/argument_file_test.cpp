@@ -21,8 +21,8 @@ constexpr const char* kArguments = R"({
 }  // namespace
 
 TEST_CASE("a JSON file in place of flags says the same as they") {
-  const TempFolder folder;
-  const std::string file = folder.write("args.json", kArguments);
+  const TempFolder directory;
+  const std::string file = directory.write("args.json", kArguments);
   for (const Arguments& arguments : {Arguments{file}, Arguments{"--local_rank=1", file}}) {
     const Flags flags = parse_flags(arguments);
     CHECK(flags.model == "m");
@@ -39,19 +39,19 @@ TEST_CASE("a JSON file in place of flags says the same as they") {
 }
 
 TEST_CASE("a file of flags has the complaints of a command line") {
-  const TempFolder folder;
+  const TempFolder directory;
   const std::string file =
-      folder.write("args.json", R"({"model_name_or_path": "m", "learning_rat": 1})");
+      directory.write("args.json", R"({"model_name_or_path": "m", "learning_rat": 1})");
   const std::string said = message_of<Error>([&] { parse_flags({file}); });
   CHECK(has(said, "--learning_rat: no such flag; did you mean --learning_rate?"));
   CHECK(has(said, "--data is missing"));
 }
 
 TEST_CASE("what is no file of flags is told with its name") {
-  const TempFolder folder;
+  const TempFolder directory;
   const auto said = [&](const std::string& name, const char* text) {
-    const std::string file = folder.write(name, text);
-    return message_of<Error>([&] { with_argument_file({file}); });
+    const std::string file = directory.write(name, text);
+    return message_of<Error>([&] { expand_argument_file({file}); });
   };
   CHECK(has(said("list.json", "[1]"), "list.json: expected an object of flags, found [1]"));
   CHECK(has(said("twice.json", R"({"bf16": true, "bf16": false})"), "bf16 stands twice: keep one"));
@@ -61,9 +61,9 @@ TEST_CASE("what is no file of flags is told with its name") {
 
 TEST_CASE("several arguments are no file of flags") {
   const Arguments two = {"a.json", "--bf16"};
-  CHECK(with_argument_file(two) == two);
-  CHECK(with_argument_file({"stray"}) == Arguments{"stray"});
-  CHECK(with_argument_file({"--help"}) == Arguments{"--help"});
+  CHECK(expand_argument_file(two) == two);
+  CHECK(expand_argument_file({"stray"}) == Arguments{"stray"});
+  CHECK(expand_argument_file({"--help"}) == Arguments{"--help"});
 }
 
 }  // namespace zeroth::trainer

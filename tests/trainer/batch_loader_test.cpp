@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
-#include "model/blocks/build.h"
+#include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/engine/chain_config.h"
 #include "tests/trainer/counting_dataset.h"
@@ -16,11 +16,12 @@ namespace {
 
 using Samples = std::vector<int64_t>;
 
-data::Deal deal(int64_t micro_batch, int64_t micro_steps, int64_t world, int64_t rank) {
+data::BatchPartition partition(int64_t micro_batch, int64_t micro_steps, int64_t world,
+                               int64_t rank) {
   return {.micro_batch = micro_batch, .micro_steps = micro_steps, .world = world, .rank = rank};
 }
 
-TrainLoader in_order(const data::Dataset& dataset, data::Deal dealt) {
+TrainLoader in_order(const data::Dataset& dataset, data::BatchPartition dealt) {
   return {dataset, data::SampleOrder(dataset.size(), 1, false), dealt, 1};
 }
 
@@ -28,7 +29,7 @@ TrainLoader in_order(const data::Dataset& dataset, data::Deal dealt) {
 
 TEST_CASE("training batches are int64 tensors of rows by the longest length") {
   const CountingDataset dataset(20, 32);
-  TrainLoader loader = in_order(dataset, deal(2, 1, 1, 0));
+  TrainLoader loader = in_order(dataset, partition(2, 1, 1, 0));
   loader.next();
   const model::MicroBatch batch = loader.next();  // samples 2 and 3, of 3 and 4 positions
   CHECK(batch.samples == Samples{2, 3});
@@ -37,7 +38,7 @@ TEST_CASE("training batches are int64 tensors of rows by the longest length") {
   CHECK(batch.targets.dtype() == torch::kInt64);
   CHECK(batch.tokens[1][3].item<int64_t>() == 3);
   CHECK(batch.targets[1][3].item<int64_t>() == 4);
-  CHECK(batch.targets[1][4].item<int64_t>() == data::kUntrained);
+  CHECK(batch.targets[1][4].item<int64_t>() == data::kIgnoreIndex);
 }
 
 TEST_CASE("without shuffling step s takes samples s*B .. s*B+B-1, whatever the ranks") {
@@ -45,7 +46,7 @@ TEST_CASE("without shuffling step s takes samples s*B .. s*B+B-1, whatever the r
   for (const int64_t world : {1, 2, 4}) {
     std::vector<TrainLoader> loaders;
     for (int64_t rank = 0; rank < world; ++rank) {
-      loaders.push_back(in_order(dataset, deal(2, 8 / 2 / world, world, rank)));
+      loaders.push_back(in_order(dataset, partition(2, 8 / 2 / world, world, rank)));
     }
     for (int64_t step = 0; step < 3; ++step) {
       std::multiset<int64_t> seen;
@@ -63,7 +64,7 @@ TEST_CASE("without shuffling step s takes samples s*B .. s*B+B-1, whatever the r
 
 TEST_CASE("the data repeats where an epoch ends inside a batch") {
   const CountingDataset dataset(5, 8);
-  TrainLoader loader = in_order(dataset, deal(4, 1, 1, 0));
+  TrainLoader loader = in_order(dataset, partition(4, 1, 1, 0));
   loader.next();
   CHECK(loader.next().samples == Samples{4, 0, 1, 2});
 }
@@ -72,7 +73,8 @@ TEST_CASE(
     "a step in which the order ends has its rest, and a row that is not trained where none is") {
   const CountingDataset dataset(5, 8);
   const auto ending = [&](int64_t rank) {
-    return TrainLoader(dataset, data::SampleOrder(5, 1, false, {.end = 5}), deal(2, 1, 2, rank), 1);
+    return TrainLoader(dataset, data::SampleOrder(5, 1, false, {.end = 5}),
+                       partition(2, 1, 2, rank), 1);
   };
   TrainLoader first = ending(0);
   TrainLoader second = ending(1);
@@ -83,13 +85,13 @@ TEST_CASE(
   CHECK(rest.tokens.size(0) == 1);
   const model::MicroBatch none = second.next();
   CHECK(none.samples == Samples{data::kNoSample});
-  CHECK((none.targets == data::kUntrained).all().item<bool>());
+  CHECK((none.targets == data::kIgnoreIndex).all().item<bool>());
 }
 
 TEST_CASE("what a step's micro-batches have together is known before they are made") {
   const CountingDataset dataset(50, 32);
   for (const int64_t rank : {0, 1}) {
-    data::Deal dealt = deal(3, 4, 2, rank);
+    data::BatchPartition dealt = partition(3, 4, 2, rank);
     dealt.step_samples = 17;  // of 24 rows
     TrainLoader loader(dataset, data::SampleOrder(50, 7, true, {.end = 30}), dealt, 1);
     for (int step = 0; step < 2; ++step) {  // the order ends in the second one
@@ -107,8 +109,8 @@ TEST_CASE("what a step's micro-batches have together is known before they are ma
 
 TEST_CASE("seeds of random operations differ by step and row, not by world size") {
   const CountingDataset dataset(100, 8);
-  TrainLoader alone = in_order(dataset, deal(2, 2, 1, 0));
-  TrainLoader second = in_order(dataset, deal(2, 1, 2, 1));
+  TrainLoader alone = in_order(dataset, partition(2, 2, 1, 0));
+  TrainLoader second = in_order(dataset, partition(2, 1, 2, 1));
   const Samples first = alone.next().row_seeds;
   const Samples other = alone.next().row_seeds;
   CHECK(first.size() == 2);
@@ -119,24 +121,24 @@ TEST_CASE("seeds of random operations differ by step and row, not by world size"
 
 TEST_CASE("a loader wants training to end when it is told so") {
   const CountingDataset dataset(20, 8);
-  CHECK_FALSE(in_order(dataset, deal(1, 1, 1, 0)).wants_end());
+  CHECK_FALSE(in_order(dataset, partition(1, 1, 1, 0)).stop_requested());
   bool told = false;
-  TrainLoader loader(dataset, data::SampleOrder(20, 1, false), deal(1, 1, 1, 0), 1,
-                     {.wants_end = [&] { return told; }});
-  CHECK_FALSE(loader.wants_end());
+  TrainLoader loader(dataset, data::SampleOrder(20, 1, false), partition(1, 1, 1, 0), 1,
+                     {.stop_requested = [&] { return told; }});
+  CHECK_FALSE(loader.stop_requested());
   told = true;
-  CHECK(loader.wants_end());
+  CHECK(loader.stop_requested());
 }
 
 TEST_CASE("a loader says which micro-batch begins") {
   const CountingDataset dataset(20, 8);
   std::vector<int64_t> begun;
-  const LoaderHooks hooks{.begins = [&](int64_t micro) { begun.push_back(micro); }};
-  TrainLoader trained(dataset, data::SampleOrder(20, 1, false), deal(1, 2, 1, 0), 1, hooks);
+  const LoaderHooks hooks{.on_micro_batch = [&](int64_t micro) { begun.push_back(micro); }};
+  TrainLoader trained(dataset, data::SampleOrder(20, 1, false), partition(1, 2, 1, 0), 1, hooks);
   trained.count_positions(2);
   for (int i = 0; i < 3; ++i) trained.next();
-  EvalLoader evaluated(dataset, 20, deal(8, 1, 1, 0), hooks);
-  for (int64_t round = 0; round < evaluated.rounds(); ++round) evaluated.next();
+  EvalLoader evaluated(dataset, 20, partition(8, 1, 1, 0), hooks);
+  for (int64_t round = 0; round < evaluated.num_batches(); ++round) evaluated.next();
   CHECK(begun == std::vector<int64_t>{0, 1, 0, 0, 1, 2});
 }
 
@@ -146,15 +148,15 @@ TEST_CASE("an evaluation pass sees each sample once and fills up the last rounds
   for (const int64_t world : {1, 2, 3}) {
     std::multiset<int64_t> seen;
     for (int64_t rank = 0; rank < world; ++rank) {
-      EvalLoader loader(dataset, kSamples, deal(4, 1, world, rank));
-      for (int64_t round = 0; round < loader.rounds(); ++round) {
+      EvalLoader loader(dataset, kSamples, partition(4, 1, world, rank));
+      for (int64_t round = 0; round < loader.num_batches(); ++round) {
         const model::MicroBatch batch = loader.next();
         CHECK(batch.tokens.size(0) == 4);
         for (int64_t row = 0; row < 4; ++row) {
           if (batch.samples[row] != data::kNoSample) {
             seen.insert(batch.samples[row]);
           } else {
-            CHECK((batch.targets[row] == data::kUntrained).all().item<bool>());
+            CHECK((batch.targets[row] == data::kIgnoreIndex).all().item<bool>());
           }
         }
       }
@@ -169,7 +171,7 @@ TEST_CASE("rows behind a step's samples do not count, on ranks that do not divid
   const CountingDataset dataset(100, 8);
   std::multiset<int64_t> seen;
   for (int64_t rank = 0; rank < 5; ++rank) {
-    data::Deal dealt = deal(5, 1, 5, rank);
+    data::BatchPartition dealt = partition(5, 1, 5, rank);
     dealt.step_samples = 24;
     TrainLoader loader = in_order(dataset, dealt);
     loader.next();
@@ -185,7 +187,7 @@ TEST_CASE("rows behind a step's samples do not count, on ranks that do not divid
 
 TEST_CASE("a loader goes on where another one was, between two steps") {
   const CountingDataset dataset(10, 8);
-  TrainLoader one = in_order(dataset, deal(2, 2, 1, 0)), other = one;
+  TrainLoader one = in_order(dataset, partition(2, 2, 1, 0)), other = one;
   for (int i = 0; i < 6; ++i) one.next();
   other.seek(one.position().value());
   const model::MicroBatch first = one.next(), again = other.next();
@@ -200,11 +202,11 @@ TEST_CASE("training has the same losses on batches that are padded for a GPU") {
   const auto train = [&](data::DeviceKind device, std::set<int64_t>& lengths) {
     const model::ModelSpec spec = model::read_model_spec(llama);
     const configs::Config config = engine::chain_config(2, 2, 1);
-    const auto mesh = std::make_shared<comm::Mesh>(torch::kCPU, comm::make_solo_group());
+    const auto mesh = std::make_shared<comm::DeviceMesh>(torch::kCPU, comm::make_solo_group());
     const auto engine =
         engine::initialize(model::build_blocks(spec), config, mesh,
                            {.weights = model::open_weights(llama, spec, config.seed)});
-    data::Deal dealt = deal(2, 2, 1, 0);
+    data::BatchPartition dealt = partition(2, 2, 1, 0);
     dealt.device = device;
     TrainLoader loader = in_order(dataset, dealt), lengths_ahead = loader;
     std::vector<double> losses;

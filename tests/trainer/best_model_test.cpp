@@ -7,75 +7,76 @@
 #include <limits>
 
 #include "checkpoint/commit.h"
-#include "checkpoint/real_disk.h"
+#include "checkpoint/posix_file_system.h"
 #include "tests/support/temp_folder.h"
 #include "trainer/report/history.h"
 
 namespace zeroth::trainer {
 namespace {
 
-Cadences tracked(bool greater_is_better = false) {
-  Cadences cadences;
-  cadences.tracks_best = true;
-  cadences.greater_is_better = greater_is_better;
-  return cadences;
+Intervals tracked(bool greater_is_better = false) {
+  Intervals intervals;
+  intervals.tracks_best = true;
+  intervals.greater_is_better = greater_is_better;
+  return intervals;
 }
 
 }  // namespace
 
 TEST_CASE("the best model is the one with the lowest loss so far, or the greatest where asked") {
   BestModel lowest(tracked());
-  CHECK(lowest.evaluated(5, 2.0));
-  CHECK_FALSE(lowest.evaluated(10, 2.0));
-  CHECK(lowest.evaluated(15, 1.5));
+  CHECK(lowest.observe_evaluation(5, 2.0));
+  CHECK_FALSE(lowest.observe_evaluation(10, 2.0));
+  CHECK(lowest.observe_evaluation(15, 1.5));
   CHECK(lowest.loss() == 1.5);
   CHECK(lowest.step() == 15);
   BestModel greatest(tracked(true));
-  CHECK(greatest.evaluated(5, 2.0));
-  CHECK(greatest.evaluated(10, 3.0));
-  CHECK_FALSE(greatest.evaluated(15, 2.5));
+  CHECK(greatest.observe_evaluation(5, 2.0));
+  CHECK(greatest.observe_evaluation(10, 3.0));
+  CHECK_FALSE(greatest.observe_evaluation(15, 2.5));
 }
 
 TEST_CASE("a loss that is not a number is never the best, and nothing is where nobody asks") {
   BestModel best(tracked());
-  CHECK_FALSE(best.evaluated(5, std::numeric_limits<double>::quiet_NaN()));
+  CHECK_FALSE(best.observe_evaluation(5, std::numeric_limits<double>::quiet_NaN()));
   CHECK_FALSE(best.loss());
-  CHECK(best.evaluated(10, 9.0));
-  BestModel untracked{Cadences{}};
-  CHECK_FALSE(untracked.evaluated(5, 1.0));
+  CHECK(best.observe_evaluation(10, 9.0));
+  BestModel untracked{Intervals{}};
+  CHECK_FALSE(untracked.observe_evaluation(5, 1.0));
   CHECK_FALSE(untracked.step());
 }
 
 TEST_CASE("the best model that is on the disk is the best at the time of a save") {
   BestModel best(tracked());
-  best.evaluated(5, 2.0);
-  best.saved(5, "out/checkpoint-5");
-  best.evaluated(10, 3.0);
-  best.saved(10, "out/checkpoint-10");
-  CHECK(best.folder() == "out/checkpoint-5");
-  best.evaluated(12, 1.0);  // is not saved
-  CHECK(best.folder() == "out/checkpoint-5");
+  best.observe_evaluation(5, 2.0);
+  best.observe_checkpoint(5, "out/checkpoint-5");
+  best.observe_evaluation(10, 3.0);
+  best.observe_checkpoint(10, "out/checkpoint-10");
+  CHECK(best.directory() == "out/checkpoint-5");
+  best.observe_evaluation(12, 1.0);  // is not saved
+  CHECK(best.directory() == "out/checkpoint-5");
   CHECK(best.saved_step() == 5);
   CHECK(best.step() == 12);
 }
 
 TEST_CASE("a run that goes on compares with the best of before") {
   BestModel before(tracked());
-  before.evaluated(5, 2.0);
-  before.saved(5, "out/step-5");
+  before.observe_evaluation(5, 2.0);
+  before.observe_checkpoint(5, "out/step-5");
   BestModel best(tracked());
   best.restore(before.state());
-  CHECK_FALSE(best.evaluated(10, 2.5));
-  CHECK(best.folder() == "out/step-5");
+  CHECK_FALSE(best.observe_evaluation(10, 2.5));
+  CHECK(best.directory() == "out/step-5");
   CHECK(best.saved_step() == 5);
-  CHECK(best.evaluated(15, 1.0));
+  CHECK(best.observe_evaluation(15, 1.0));
 }
 
 namespace {
 
-void save(const std::filesystem::path& folder, const std::vector<int64_t>& steps) {
-  checkpoint::OneRank one;
-  checkpoint::Saver saver(checkpoint::RealDisk::make(folder), one, {.run_id = "run", .keep = 0});
+void save(const std::filesystem::path& directory, const std::vector<int64_t>& steps) {
+  checkpoint::SingleRankGroup one;
+  checkpoint::Saver saver(checkpoint::PosixFileSystem::make(directory), one,
+                          {.run_id = "run", .keep = 0});
   for (const int64_t step : steps) saver.begin(step, 1000).commit({}, {});
 }
 
@@ -90,29 +91,29 @@ nlohmann::json loss(double value) {
 }  // namespace
 
 TEST_CASE("best_checkpoint_gone: of those that are there the best one is found by its evaluation") {
-  const TempFolder folder;
-  save(folder / "own", {4, 6, 8});
-  save(folder / "source", {2, 10});
-  WantedBest wanted{.folders = {folder / "own", folder / "source"},
-                    .wanted = {.loss = 1.0, .step = 2, .saved_step = 2, .folder = "x"},
-                    .step = 8};
+  const TempFolder directory;
+  save(directory / "own", {4, 6, 8});
+  save(directory / "source", {2, 10});
+  BestModelQuery wanted{.directories = {directory / "own", directory / "source"},
+                        .previous = {.loss = 1.0, .step = 2, .saved_step = 2, .directory = "x"},
+                        .step = 8};
   const std::string text = history({{2, loss(1)}, {4, loss(3)}, {6, loss(2)}, {8, loss(4)}});
-  const FoundBest there = find_best(wanted, text);
+  const BestModelResult there = find_best_model(wanted, text);
   CHECK(there.warning.empty());
-  CHECK(there.state.folder == folder / "source/step-2");
-  wanted.folders.pop_back();
-  const FoundBest lowest = find_best(wanted, text);
+  CHECK(there.state.directory == directory / "source/step-2");
+  wanted.directories.pop_back();
+  const BestModelResult lowest = find_best_model(wanted, text);
   CHECK(lowest.state.saved_step == 6);
   CHECK(lowest.state.loss == 2);
-  CHECK(lowest.state.folder == folder / "own/step-6");
+  CHECK(lowest.state.directory == directory / "own/step-6");
   CHECK(lowest.warning ==
         fmt::format("{}/step-2 is gone, which held the best model so far: of those "
                     "that are there {}/step-6 is the best, with a loss of 2.0000",
-                    (folder / "own").string(), (folder / "own").string()));
+                    (directory / "own").string(), (directory / "own").string()));
   wanted.greater_is_better = true;
-  CHECK(find_best(wanted, text).state.saved_step == 8);
+  CHECK(find_best_model(wanted, text).state.saved_step == 8);
   for (const std::string& none : {history({{2, loss(1)}}), to_text({.step = 8})}) {
-    const FoundBest nothing = find_best(wanted, none);
+    const BestModelResult nothing = find_best_model(wanted, none);
     CHECK(!nothing.state.saved_step);
     CHECK(nothing.warning.ends_with("the best of the models that follow counts, or the last"));
   }

@@ -49,9 +49,9 @@ void make_model(const Workbench& bench, const Json& run) {
   bench.write("model/generation_config.json", run["generation_config"].dump());
 }
 
-std::set<std::string> files_in(const fs::path& folder) {
+std::set<std::string> files_in(const fs::path& directory) {
   std::set<std::string> files;
-  for (const auto& entry : fs::directory_iterator(folder)) {
+  for (const auto& entry : fs::directory_iterator(directory)) {
     if (entry.is_regular_file()) files.insert(entry.path().filename().string());
   }
   return files;
@@ -68,9 +68,9 @@ double projection(std::span<const std::byte> bytes, const std::string& dtype) {
 
 // Names, dtypes and shapes, and with them the bytes behind the first step and the values behind the
 // last one. Returns the largest difference of a value.
-double compare_tensors(const fs::path& folder, int64_t step, const Json& run,
+double compare_tensors(const fs::path& directory, int64_t step, const Json& run,
                        const Bounds& bounds) {
-  const model::SafetensorsFolder saved(folder);
+  const model::SafetensorsDirectory saved(directory);
   std::set<std::string> names;
   double largest = 0;
   for (const auto& [name, entry] : saved.entries()) {
@@ -81,7 +81,8 @@ double compare_tensors(const fs::path& folder, int64_t step, const Json& run,
     CHECK(entry.tensor->dtype == expected["dtype"].get<std::string>());
     CHECK(entry.tensor->shape == expected["shape"].get<std::vector<int64_t>>());
     const auto bytes = entry.file->bytes(*entry.tensor);
-    if (step == 1) CHECK(crc_text(crc32c(bytes)) == expected["crc32c_of_first"].get<std::string>());
+    if (step == 1)
+      CHECK(format_crc(crc32c(bytes)) == expected["crc32c_of_first"].get<std::string>());
     if (step != kSteps) continue;
     const double off = std::abs(projection(bytes, entry.tensor->dtype) -
                                 expected["projection_of_last"].get<double>());
@@ -92,10 +93,10 @@ double compare_tensors(const fs::path& folder, int64_t step, const Json& run,
   return largest;
 }
 
-// In fp32, of the model in `folder`.
-double loss_by_program(const Workbench& bench, const std::string& folder) {
+// In fp32, of the model in `directory`.
+double loss_by_program(const Workbench& bench, const std::string& directory) {
   fs::remove(bench / "e.jsonl");
-  const auto done = bench.finetune("--model " + folder +
+  const auto done = bench.finetune("--model " + directory +
                                    " --eval-only --data train.bin --seq-len 16 --metrics e.jsonl");
   REQUIRE_MESSAGE(done.code == 0, done.out << done.err);
   return bench.evaluations("e.jsonl").at(0)["eval_loss"];
@@ -111,7 +112,7 @@ Largest compare_step(const Workbench& bench, const Json& run, int64_t step, doub
   const Bounds& bounds = bounds_of(run);
   const std::string name = fmt::format("out/checkpoints/step-{}", step);
   CHECK(files_in(bench / name) == run["files"].get<std::set<std::string>>());
-  CHECK(crc_text(crc32c(bench.read(name + "/config.json"))) ==
+  CHECK(format_crc(crc32c(bench.read(name + "/config.json"))) ==
         run["config_crc32c"].get<std::string>());
   for (const char* file : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"}) {
     CHECK_MESSAGE(

@@ -33,7 +33,7 @@ TEST_CASE("a buffer size that the file leaves out is printed as what the model n
   RunPlan plan;
   plan.config.zero.offload_param.buffer_size_elements = configs::kBufferSizeAsNeeded;
   CHECK(has(config_text(plan), "\"buffer_size\": null"));
-  plan.outline.param_buffer_elements = 811776;
+  plan.estimate.param_buffer_elements = 811776;
   const std::string text = config_text(plan);
   const size_t at = text.find("\"buffer_size\": 811776,");
   REQUIRE(at != std::string::npos);

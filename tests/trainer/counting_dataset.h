@@ -18,15 +18,15 @@ class CountingDataset : public data::Dataset {
   int64_t length(int64_t index) const override { return 1 + index % seq_len_; }
   void fill(int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const override {
     std::fill(tokens.begin(), tokens.end(), 0);
-    std::fill(targets.begin(), targets.end(), data::kUntrained);
+    std::fill(targets.begin(), targets.end(), data::kIgnoreIndex);
     std::fill_n(tokens.begin(), length(index), index);
     std::fill_n(targets.begin(), length(index), index + 1);
   }
-  std::string name_of(int64_t index) const override { return std::to_string(index); }
+  std::string sample_name(int64_t index) const override { return std::to_string(index); }
   data::DatasetStats stats() const override {
     data::DatasetStats stats{.samples = size_};
     for (int64_t i = 0; i < size_; ++i) stats.tokens += length(i);
-    stats.trained_tokens = stats.tokens;
+    stats.num_label_tokens = stats.tokens;
     return stats;
   }
 

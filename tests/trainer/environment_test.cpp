@@ -14,7 +14,7 @@ TEST_CASE("a command is told as a shell would take it") {
 }
 
 TEST_CASE("the environment names versions, machine, ranks, folder and command") {
-  const comm::Mesh mesh(torch::kCPU, comm::make_solo_group());
+  const comm::DeviceMesh mesh(torch::kCPU, comm::make_solo_group());
   const TitledLines lines = environment_lines(mesh, 2);
   std::vector<std::string> titles;
   for (const auto& [title, text] : lines) {
@@ -23,8 +23,8 @@ TEST_CASE("the environment names versions, machine, ranks, folder and command") 
   }
   CHECK(titles ==
         std::vector<std::string>{"Zeroth", "LibTorch", "machine", "ranks", "folder", "command"});
-  CHECK(lines[3].second == "1 on cpu, 2 threads each, " + cpu_level_text());
-  CHECK(ranks_text(mesh, 1) == "1 on cpu, 1 thread each, " + cpu_level_text());
+  CHECK(lines[3].second == "1 on cpu, 2 threads each, " + describe_cpu_isa());
+  CHECK(ranks_text(mesh, 1) == "1 on cpu, 1 thread each, " + describe_cpu_isa());
   CHECK(lines[4].second == std::filesystem::current_path().string());
   CHECK(lines[5].second.find("trainer_test") != std::string::npos);
 }

@@ -21,25 +21,25 @@ TEST_CASE("an error of the user is told as it is, with the rank when there are s
 
 TEST_CASE(
     "what the user wrote has its own exit code, in the first round and where nobody else ends") {
-  const auto code = [](const comm::Round& round, const auto& thrown) {
+  const auto code = [](const comm::RestartAttempt& round, const auto& thrown) {
     try {
-      as_written(round, [&]() -> int { throw thrown; });
+      rethrow_as_usage_error(round, [&]() -> int { throw thrown; });
     } catch (...) {
       return describe(std::current_exception(), 0, 1).code;
     }
     return 0;
   };
-  comm::Round later;
-  later.number = 1;
+  comm::RestartAttempt later;
+  later.index = 1;
   CHECK(code({}, Error("no file {}", "x")) == 2);
   CHECK(code(later, Error("no file {}", "x")) == 1);
   CHECK(code(later, UsageError("no flag {}", "x")) == 2);
-  CHECK(code({}, OutputHeld("{} is taken", "out")) == 1);
+  CHECK(code({}, OutputInUse("{} is taken", "out")) == 1);
   const auto too_long = std::make_error_code(std::errc::filename_too_long);
   CHECK(code({}, std::filesystem::filesystem_error("status", "out", too_long)) == 2);
   CHECK(code({}, InternalError("a.cpp:3: x")) == 70);
   CHECK(code({}, std::bad_alloc()) == 1);
-  CHECK(as_written({}, [] { return 7; }) == 7);
+  CHECK(rethrow_as_usage_error({}, [] { return 7; }) == 7);
 }
 
 TEST_CASE("no control byte of a name reaches the terminal, and nothing within it begins a line") {

@@ -158,10 +158,10 @@ TEST_CASE("begins_anew_doubles: a run into another output takes nothing of what 
 
 TEST_CASE("a plan without a checkpoint, or whose run has steps left, is not finished") {
   RunPlan plan;
-  CHECK(finished_text(plan).empty());
-  plan.resumed.emplace();
+  CHECK(finished_message(plan).empty());
+  plan.resume_plan.emplace();
   plan.flags.output = "/no/such";
-  CHECK(finished_text(plan).empty());
+  CHECK(finished_message(plan).empty());
 }
 
 }  // namespace zeroth::trainer

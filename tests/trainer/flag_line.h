@@ -22,7 +22,7 @@ inline Flags parse(const std::string& line) {
 }
 
 // Empty if the line is accepted.
-inline std::string complaint_line(const std::string& line) {
+inline std::string usage_error_line(const std::string& line) {
   try {
     parse_line(line);
   } catch (const Error& error) {
@@ -31,8 +31,8 @@ inline std::string complaint_line(const std::string& line) {
   return "";
 }
 
-inline std::string complaint(const std::string& line) {
-  return complaint_line("--model m --data d.bin " + line);
+inline std::string usage_error(const std::string& line) {
+  return usage_error_line("--model m --data d.bin " + line);
 }
 
 }  // namespace zeroth::trainer

@@ -11,15 +11,15 @@ TEST_CASE("the configuration is named in Hugging Face's way and in DeepSpeed's")
   CHECK(parse("--deepspeed ds.json").config == "ds.json");
   CHECK(parse("--deepspeed_config ds.json").config == "ds.json");
   CHECK(parse("--deepspeed --deepspeed_config ds.json").config == "ds.json");
-  CHECK(has(complaint("--deepspeed"), "--deepspeed needs the name"));
-  CHECK(has(complaint("--deepspeed a --deepspeed_config b"), "give one of them"));
+  CHECK(has(usage_error("--deepspeed"), "--deepspeed needs the name"));
+  CHECK(has(usage_error("--deepspeed a --deepspeed_config b"), "give one of them"));
 }
 
 TEST_CASE("recompute takes every block unless a number follows") {
   CHECK(parse("--gradient-checkpointing").values.gradient_checkpointing == 1);
   CHECK(parse("--gradient-checkpointing=3").values.gradient_checkpointing == 3);
-  CHECK(has(complaint("--gradient-checkpointing=0"), "above 0"));
-  CHECK(has(complaint("--gradient-checkpointing=two"), "two"));
+  CHECK(has(usage_error("--gradient-checkpointing=0"), "above 0"));
+  CHECK(has(usage_error("--gradient-checkpointing=two"), "two"));
 }
 
 TEST_CASE("a flag with few values lists them when another one is given") {
@@ -29,11 +29,12 @@ TEST_CASE("a flag with few values lists them when another one is given") {
   CHECK(parse("--loss-mean micro-batch").values.loss_mean == LossMean::kMicroBatch);
   CHECK(parse("--on-non-finite fail").values.on_non_finite == OnNonFinite::kFail);
   CHECK(parse("--output o --save-dtype bf16").save_dtype == torch::kBFloat16);
-  CHECK(complaint("--loss-mean tokens") == "--loss-mean tokens: must be one of token, micro-batch");
-  CHECK(complaint("--on-non-finite x") == "--on-non-finite x: must be one of skip, fail");
-  CHECK(has(complaint("--output o --save-dtype int8"), "must be one of fp32, bf16, fp16"));
-  CHECK(complaint("--save-dtype fp32") == "--save-dtype needs --output");
-  CHECK(complaint("--save-every 3") == "--save-every needs --output");
+  CHECK(usage_error("--loss-mean tokens") ==
+        "--loss-mean tokens: must be one of token, micro-batch");
+  CHECK(usage_error("--on-non-finite x") == "--on-non-finite x: must be one of skip, fail");
+  CHECK(has(usage_error("--output o --save-dtype int8"), "must be one of fp32, bf16, fp16"));
+  CHECK(usage_error("--save-dtype fp32") == "--save-dtype needs --output");
+  CHECK(usage_error("--save-every 3") == "--save-every needs --output");
 }
 
 TEST_CASE("flags about the file alone reach its reader") {
@@ -51,27 +52,27 @@ TEST_CASE("a separator knows the escapes that a shell hands over") {
   CHECK(parse_line("--model m --data d.jsonl --separator= --steps 1").separator == "");
   CHECK(parse_flags({"--model", "m", "--data", "d.jsonl", "--separator", ""}).separator == "");
   CHECK(line(R"(\n\tA:\\)").separator == "\n\tA:\\");
-  CHECK(has(complaint_line(R"(--model m --data d.jsonl --separator \x)"), "before n, t or"));
-  CHECK(has(complaint(R"(--separator x)"), "of .jsonl or .json data"));
+  CHECK(has(usage_error_line(R"(--model m --data d.jsonl --separator \x)"), "before n, t or"));
+  CHECK(has(usage_error(R"(--separator x)"), "of .jsonl or .json data"));
 }
 
 TEST_CASE("flags that contradict each other are refused") {
-  CHECK(has(complaint("--steps 3 --epochs 1"), "--steps and --epochs"));
-  CHECK(has(complaint("--bf16 --fp32"), "--bf16, --fp16 and --fp32 exclude each other"));
-  CHECK(has(complaint("--prompt-field q"), "given together"));
-  CHECK(has(complaint("--overwrite"), "--overwrite needs --output"));
-  CHECK(has(complaint("--eval-only --steps 3"), "leave --steps out"));
-  CHECK(has(complaint("--eval-only --save-every 3 --output o"), "leave --save-every out"));
-  CHECK(complaint("--eval-only --output o") == "");
-  CHECK(has(complaint("--max-eval-samples 3"), "needs --eval-data"));
+  CHECK(has(usage_error("--steps 3 --epochs 1"), "--steps and --epochs"));
+  CHECK(has(usage_error("--bf16 --fp32"), "--bf16, --fp16 and --fp32 exclude each other"));
+  CHECK(has(usage_error("--prompt-field q"), "given together"));
+  CHECK(has(usage_error("--overwrite"), "--overwrite needs --output"));
+  CHECK(has(usage_error("--eval-only --steps 3"), "leave --steps out"));
+  CHECK(has(usage_error("--eval-only --save-every 3 --output o"), "leave --save-every out"));
+  CHECK(usage_error("--eval-only --output o") == "");
+  CHECK(has(usage_error("--max-eval-samples 3"), "needs --eval-data"));
 }
 
 TEST_CASE("counts must be above 0 and the seed not below it") {
-  CHECK(has(complaint("--steps 0"), "--steps 0: must be above 0"));
-  CHECK(has(complaint("--epochs -1"), "--epochs -1: must be above 0"));
-  CHECK(has(complaint("--epochs nan"), "--epochs nan: must be above 0"));
-  CHECK(has(complaint("--seq-len -5"), "--seq-len -5: must be above 0"));
-  CHECK(has(complaint("--seed -1"), "--seed -1: must be at least 0"));
+  CHECK(has(usage_error("--steps 0"), "--steps 0: must be above 0"));
+  CHECK(has(usage_error("--epochs -1"), "--epochs -1: must be above 0"));
+  CHECK(has(usage_error("--epochs nan"), "--epochs nan: must be above 0"));
+  CHECK(has(usage_error("--seq-len -5"), "--seq-len -5: must be above 0"));
+  CHECK(has(usage_error("--seed -1"), "--seed -1: must be at least 0"));
 }
 
 TEST_CASE("evaluation alone takes its data from either flag") {
@@ -80,12 +81,12 @@ TEST_CASE("evaluation alone takes its data from either flag") {
   const Flags both = parse("--eval-only --eval-data e");
   REQUIRE(both.notes.size() == 1);
   CHECK(has(both.notes[0].text, "--data is not read"));
-  CHECK(has(complaint_line("--model m --eval-only"), "--data is missing"));
+  CHECK(has(usage_error_line("--model m --eval-only"), "--data is missing"));
 }
 
 TEST_CASE("printing the configuration needs no data") {
   CHECK(parse_line("--model m --print-config").print_config);
-  CHECK(has(complaint_line("--model m"), "--data is missing"));
+  CHECK(has(usage_error_line("--model m"), "--data is missing"));
 }
 
 TEST_CASE(
@@ -97,37 +98,37 @@ TEST_CASE(
   CHECK(from("--resume_from_checkpoint True").from == From::kNewest);
   CHECK(from("--resume_from_checkpoint False").from == From::kNothing);
   CHECK(from("--resume auto").from == From::kNewestOrNothing);
-  CHECK(from("--resume out/checkpoints/step-8").folder == "out/checkpoints/step-8");
-  CHECK(from("--resume_from_checkpoint out/checkpoint-8").folder == "out/checkpoint-8");
+  CHECK(from("--resume out/checkpoints/step-8").directory == "out/checkpoints/step-8");
+  CHECK(from("--resume_from_checkpoint out/checkpoint-8").directory == "out/checkpoint-8");
   CHECK(parse("--resume other").resume.from == From::kNamed);
   const ResumeFlags all =
       from("--resume --allow-batch-change --allow-change scheduler --allow-change dropout");
-  CHECK(all.batch_may_change);
+  CHECK(all.allow_batch_change);
   CHECK(all.may_change == std::vector<std::string>{"scheduler", "dropout"});
-  CHECK(has(complaint("--resume"), "--resume needs --output"));
-  CHECK(has(complaint("--allow-batch-change"), "--allow-batch-change needs --resume"));
-  CHECK(has(complaint("--allow-change lr"), "--allow-change needs --resume"));
-  CHECK(has(complaint("--eval-only --output o --resume"), "leave --resume out"));
+  CHECK(has(usage_error("--resume"), "--resume needs --output"));
+  CHECK(has(usage_error("--allow-batch-change"), "--allow-batch-change needs --resume"));
+  CHECK(has(usage_error("--allow-change lr"), "--allow-change needs --resume"));
+  CHECK(has(usage_error("--eval-only --output o --resume"), "leave --resume out"));
 }
 
 TEST_CASE("how a state is saved is said by flags of its own") {
   const StateFlags usual = parse("--output o --save-every 5").state;
   CHECK_FALSE(usual.only_model);
   CHECK_FALSE(usual.sync);
-  CHECK(usual.most_failures == 3);
+  CHECK(usual.max_save_failures == 3);
   const StateFlags all = parse(
                              "--output o --save-every 5 --save_only_model true --save-sync "
                              "--save-failures 1 --grace 30 --save-minutes 0.5")
                              .state;
   CHECK(all.only_model);
   CHECK(all.sync);
-  CHECK(all.most_failures == 1);
+  CHECK(all.max_save_failures == 1);
   CHECK(all.grace_s == 30);
   CHECK(all.every_minutes == 0.5);
-  CHECK(has(complaint("--output o --save-failures 0"), "--save-failures 0: must be at least 1"));
-  CHECK(has(complaint("--grace 0"), "--grace 0: must be above 0"));
-  CHECK(has(complaint("--output o --save-minutes 0"), "--save-minutes 0: must be above 0"));
-  CHECK(has(complaint("--save-minutes 5"), "--save-minutes needs --output"));
+  CHECK(has(usage_error("--output o --save-failures 0"), "--save-failures 0: must be at least 1"));
+  CHECK(has(usage_error("--grace 0"), "--grace 0: must be above 0"));
+  CHECK(has(usage_error("--output o --save-minutes 0"), "--save-minutes 0: must be above 0"));
+  CHECK(has(usage_error("--save-minutes 5"), "--save-minutes needs --output"));
 }
 
 }  // namespace zeroth::trainer

@@ -37,14 +37,14 @@ TEST_CASE("every flag of the run arrives where it belongs") {
   CHECK(flags.steps == 20);
   CHECK(flags.seq_len == 64);
   CHECK_FALSE(flags.shuffle);
-  CHECK(flags.cadences.evaluate == Cadence{Cadence::At::kSteps, 10});
+  CHECK(flags.intervals.evaluate == Interval{Interval::Mode::kSteps, 10});
   CHECK(flags.max_eval_samples == 9);
   CHECK(flags.prompt_field == "q");
   CHECK(flags.completion_field == "a");
   CHECK(parse("--epochs 2.5").epochs == 2.5);
   const Flags more =
       parse("--output o --save-every 5 --timeout 9 --drop-last --eval-micro-batch 3");
-  CHECK(more.cadences.save == Cadence{Cadence::At::kSteps, 5});
+  CHECK(more.intervals.save == Interval{Interval::Mode::kSteps, 5});
   CHECK(more.timeout_s == 9);
   CHECK(more.values.drop_last == true);
   CHECK(more.eval_micro_batch == 3);
@@ -80,12 +80,12 @@ TEST_CASE("the rank that DeepSpeed's launcher passes is ignored") {
 }
 
 TEST_CASE("an unknown flag is answered with the nearest known one") {
-  CHECK(has(complaint("--frobnicate 1"), "--frobnicate: no such flag; --help lists all"));
-  CHECK(has(complaint("--seqlen 64"), "--seqlen: no such flag; did you mean --seq-len?"));
-  CHECK(has(complaint("--micro_batc=2"), "did you mean --micro-batch?"));
-  CHECK(has(complaint("args.json --steps 3"), "'args.json': unexpected; a file of flags stands"));
-  CHECK(has(complaint("stray"), "'stray': unexpected"));
-  CHECK_FALSE(has(complaint("--seqlen 64"), "'64'"));
+  CHECK(has(usage_error("--frobnicate 1"), "--frobnicate: no such flag; --help lists all"));
+  CHECK(has(usage_error("--seqlen 64"), "--seqlen: no such flag; did you mean --seq-len?"));
+  CHECK(has(usage_error("--micro_batc=2"), "did you mean --micro-batch?"));
+  CHECK(has(usage_error("args.json --steps 3"), "'args.json': unexpected; a file of flags stands"));
+  CHECK(has(usage_error("stray"), "'stray': unexpected"));
+  CHECK_FALSE(has(usage_error("--seqlen 64"), "'64'"));
 }
 
 TEST_CASE("words of a flag are joined by dashes or underscores, as it is typed") {
@@ -94,17 +94,18 @@ TEST_CASE("words of a flag are joined by dashes or underscores, as it is typed")
       "--inspect_samples 4 --completion_only_loss True");
   CHECK(flags.values.micro_batch == 2);
   CHECK_FALSE(flags.shuffle);
-  CHECK(flags.cadences.save.every == 5);
-  CHECK(flags.cadences.kept == 3);
-  CHECK(flags.inspected == 4);
-  CHECK(has(complaint("--micro_batch 2 --micro-batch 3"), "--micro-batch"));
-  CHECK(complaint("--token_dtype int8 --eval_every 0").starts_with("--token_dtype int8: must be"));
-  CHECK(parse("--eval_every 5 --eval-data e.bin").cadences.evaluate.is_on());  // no eval_steps
+  CHECK(flags.intervals.save.every == 5);
+  CHECK(flags.intervals.kept == 3);
+  CHECK(flags.inspect_samples == 4);
+  CHECK(has(usage_error("--micro_batch 2 --micro-batch 3"), "--micro-batch"));
+  CHECK(
+      usage_error("--token_dtype int8 --eval_every 0").starts_with("--token_dtype int8: must be"));
+  CHECK(parse("--eval_every 5 --eval-data e.bin").intervals.evaluate.is_on());  // no eval_steps
 }
 
 TEST_CASE("all complaints come in one error") {
   const std::string text =
-      complaint_line("--data d --bf16 --fp16 --step 3 --epochs 0 --eval-every 1");
+      usage_error_line("--data d --bf16 --fp16 --step 3 --epochs 0 --eval-every 1");
   CHECK(has(text, "--model is missing"));
   CHECK(has(text, "--bf16, --fp16 and --fp32 exclude each other"));
   CHECK(has(text, "--step: no such flag; did you mean --steps?"));
@@ -142,31 +143,31 @@ TEST_CASE("what is long on a command line is cut in every complaint about it") {
                                           "--output "};
   for (const std::string& flag : flags) {
     CAPTURE(flag);
-    const std::string said = complaint(flag + text);
+    const std::string said = usage_error(flag + text);
     CHECK(has(said, "... (100"));
     CHECK(said.size() < 500);
   }
 }
 
 TEST_CASE("values that do not parse name their flag") {
-  CHECK(has(complaint("--lr fast"), "--lr"));
-  CHECK(has(complaint("--steps 1e3"), "--steps"));
-  CHECK(has(complaint("--betas 0.9"), "--betas"));
-  CHECK(has(complaint_line("--model m --data --lr"), "--data needs a value before --lr"));
+  CHECK(has(usage_error("--lr fast"), "--lr"));
+  CHECK(has(usage_error("--steps 1e3"), "--steps"));
+  CHECK(has(usage_error("--betas 0.9"), "--betas"));
+  CHECK(has(usage_error_line("--model m --data --lr"), "--data needs a value before --lr"));
 }
 
 TEST_CASE("a flag without its value and a repeated flag are told in plain words") {
-  CHECK(complaint("--steps --lr 3") == "--steps needs a value before --lr");
-  CHECK(complaint("--betas --lr 3") == "--betas needs a value before --lr");
-  CHECK(complaint("--steps") == "--steps needs a value");
-  CHECK(complaint("--betas 0.9") == "--betas needs 2 values");
-  CHECK(complaint("--betas") == "--betas needs a value");
-  CHECK(complaint("--steps 3 --steps 4") == "--steps is given twice");
-  CHECK(complaint("--local_rank x") == "--local_rank x: must be a whole number");
-  CHECK(complaint("--local_rank --steps") == "--local_rank needs a value before --steps");
-  CHECK(complaint("--deterministic=maybe") == "--deterministic=maybe: takes no value");
-  CHECK(complaint("--betas 0.9 x") == "--betas 0.9 x: must be a number");
-  CHECK(complaint_line("--model m --model n --data d.bin") == "--model is given twice");
+  CHECK(usage_error("--steps --lr 3") == "--steps needs a value before --lr");
+  CHECK(usage_error("--betas --lr 3") == "--betas needs a value before --lr");
+  CHECK(usage_error("--steps") == "--steps needs a value");
+  CHECK(usage_error("--betas 0.9") == "--betas needs 2 values");
+  CHECK(usage_error("--betas") == "--betas needs a value");
+  CHECK(usage_error("--steps 3 --steps 4") == "--steps is given twice");
+  CHECK(usage_error("--local_rank x") == "--local_rank x: must be a whole number");
+  CHECK(usage_error("--local_rank --steps") == "--local_rank needs a value before --steps");
+  CHECK(usage_error("--deterministic=maybe") == "--deterministic=maybe: takes no value");
+  CHECK(usage_error("--betas 0.9 x") == "--betas 0.9 x: must be a number");
+  CHECK(usage_error_line("--model m --model n --data d.bin") == "--model is given twice");
 }
 
 TEST_CASE("help calls float32 the default") {
@@ -194,9 +195,9 @@ TEST_CASE("empty_flag_value: a flag of finetune, or a key of its file, that is e
           std::vector<std::string>{"--model", "m", fmt::format("{}=", flag), "--steps", "2"}})
       CHECK(message_of<Error>([&] { parse_flags(words); }) == text);
   }
-  const TempFolder folder;
+  const TempFolder directory;
   const std::string file =
-      folder.write("args.json", R"({"model_name_or_path": "m", "output_dir": "", "fsdp": ""})");
+      directory.write("args.json", R"({"model_name_or_path": "m", "output_dir": "", "fsdp": ""})");
   CHECK(message_of<Error>([&] { parse_flags({file}); }) == "--output_dir needs a value");
 }
 

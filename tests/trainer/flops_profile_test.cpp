@@ -100,8 +100,8 @@ TEST_CASE("recomputed blocks count again in backward, or by the factor of the fi
 }
 
 TEST_CASE("the profile's file is named when it cannot be written") {
-  const TempFolder folder;
-  const std::string path = (folder.path() / "new/profile.txt").string();
+  const TempFolder directory;
+  const std::string path = (directory.path() / "new/profile.txt").string();
   write_profile(path, "");
   write_profile(path, "one\n");
   write_profile(path, "two\n");

@@ -21,7 +21,8 @@ TEST_CASE("a spelling of Hugging Face stands for a flag that there is, or says w
     CAPTURE(flag.name);
     CHECK(names.insert(flag.name).second);
     CHECK(flag.name.find('-') == std::string_view::npos);
-    const bool explained = flag.kind == HfFlag::Kind::kIdle || flag.kind == HfFlag::Kind::kWished ||
+    const bool explained = flag.kind == HfFlag::Kind::kIgnored ||
+                           flag.kind == HfFlag::Kind::kRequest ||
                            flag.kind == HfFlag::Kind::kRefused;
     const bool alias = !explained && flag.kind != HfFlag::Kind::kBeta;
     if (alias) CHECK(has(help, "  " + std::string(flag.target)));
@@ -45,7 +46,7 @@ TEST_CASE("every field of TrainingArguments and of run_clm.py is honoured, noted
     const bool in_table = std::any_of(known.begin(), known.end(),
                                       [&](const HfFlag& flag) { return flag.name == name; });
     CHECK((in_table || name == "deepspeed" || name == "local_rank"));
-    CHECK_FALSE(has(complaint_line("--" + name + " 1"), "no such flag"));
+    CHECK_FALSE(has(usage_error_line("--" + name + " 1"), "no such flag"));
   }
 }
 
@@ -57,7 +58,7 @@ TEST_CASE("the values that Trainer has by itself are never refused, but for thos
         "--model_revision main", "--max_steps -1", "--push_to_hub False", "--debug",
         "--torch_compile False", "--do_predict False", "--bf16_full_eval False"}) {
     CAPTURE(line);
-    CHECK(complaint(line) == "");
+    CHECK(usage_error(line) == "");
   }
 }
 

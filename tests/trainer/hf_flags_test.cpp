@@ -37,10 +37,10 @@ TEST_CASE("a command line of Hugging Face's scripts is understood") {
   CHECK(flags.values.precision == configs::Precision::kBf16);
   CHECK(flags.values.gradient_checkpointing == 1);
   CHECK(flags.values.seed == 7);
-  CHECK(flags.cadences.save == Cadence{Cadence::At::kSteps, 50});
-  CHECK(flags.cadences.evaluate == Cadence{Cadence::At::kSteps, 25});
-  CHECK(flags.cadences.log == Cadence{Cadence::At::kSteps, 1});
-  CHECK(flags.cadences.kept == 2);
+  CHECK(flags.intervals.save == Interval{Interval::Mode::kSteps, 50});
+  CHECK(flags.intervals.evaluate == Interval{Interval::Mode::kSteps, 25});
+  CHECK(flags.intervals.log == Interval{Interval::Mode::kSteps, 1});
+  CHECK(flags.intervals.kept == 2);
   CHECK(flags.max_length == 64);
   CHECK(flags.values.drop_last == true);
   CHECK(flags.timeout_s == 60);
@@ -64,27 +64,28 @@ TEST_CASE("two spellings of one flag agree, or are an error") {
   CHECK(parse("--lr 5e-5 --learning_rate 0.00005").values.lr == 5e-5);
   CHECK(parse("--learning_rate 5e-5 --lr 5e-5").values.lr == 5e-5);
   CHECK(parse("--bf16 --bf16 True").values.precision == configs::Precision::kBf16);
-  CHECK(complaint("--learning_rate 1e-3 --lr 2e-3") ==
+  CHECK(usage_error("--learning_rate 1e-3 --lr 2e-3") ==
         "--learning_rate 1e-3 and --lr 2e-3 are one flag: give it once");
-  CHECK(complaint("--lr 2e-3 --learning_rate 1e-3") ==
+  CHECK(usage_error("--lr 2e-3 --learning_rate 1e-3") ==
         "--lr 2e-3 and --learning_rate 1e-3 are one flag: give it once");
-  CHECK(complaint("--lr 1 --lr 1") == "--lr is given twice");
-  CHECK(complaint("--betas 0.9 0.95 --adam_beta1 0.8") ==
+  CHECK(usage_error("--lr 1 --lr 1") == "--lr is given twice");
+  CHECK(usage_error("--betas 0.9 0.95 --adam_beta1 0.8") ==
         "--adam_beta1 and --betas are one flag: give one of them");
 }
 
 TEST_CASE(
     "what would change the training and is not there is refused, unless it asks for nothing") {
-  CHECK(has(complaint("--optim adafactor"),
+  CHECK(has(usage_error("--optim adafactor"),
             "AdamW is the default, and \"optimizer\" in ds_config.json chooses another"));
-  CHECK(has(complaint("--push_to_hub"), "--push_to_hub: refused: "));
-  CHECK(has(complaint("--lr_scheduler_type exponential"),
+  CHECK(has(usage_error("--push_to_hub"), "--push_to_hub: refused: "));
+  CHECK(has(usage_error("--lr_scheduler_type exponential"),
             "must be one of constant, constant_with_warmup, linear, cosine, cosine_with_restarts, "
             "polynomial, inverse_sqrt, cosine_with_min_lr, cosine_warmup_with_min_lr, "
             "warmup_stable_decay, reduce_lr_on_plateau"));
-  CHECK(has(complaint("--lr_scheduler_type greedy"), "reduce_lr_on_plateau, which only lowers it"));
-  CHECK(complaint("--optim adamw_torch --push_to_hub False --label_smoothing_factor 0.0") == "");
-  CHECK(has(complaint("--bf16 --fp16 True --load_in_4bit"), "quantised"));
+  CHECK(
+      has(usage_error("--lr_scheduler_type greedy"), "reduce_lr_on_plateau, which only lowers it"));
+  CHECK(usage_error("--optim adamw_torch --push_to_hub False --label_smoothing_factor 0.0") == "");
+  CHECK(has(usage_error("--bf16 --fp16 True --load_in_4bit"), "quantised"));
 }
 
 TEST_CASE("a schedule of transformers comes with its arguments") {
@@ -97,11 +98,11 @@ TEST_CASE("a schedule of transformers comes with its arguments") {
 }
 
 TEST_CASE("a rate that follows evaluations needs some, and keeps account of the best") {
-  CHECK(complaint("--lr_scheduler_type reduce_lr_on_plateau") ==
+  CHECK(usage_error("--lr_scheduler_type reduce_lr_on_plateau") ==
         "--lr_scheduler_type reduce_lr_on_plateau needs --eval_strategy steps or epoch: it follows "
         "the loss of evaluations");
   CHECK(parse("--lr_scheduler_type reduce_lr_on_plateau --eval-every 5 --eval-data e.bin")
-            .cadences.tracks_best);
+            .intervals.tracks_best);
 }
 
 TEST_CASE("warm-up steps below 1 are a part of the run") {
@@ -109,7 +110,7 @@ TEST_CASE("warm-up steps below 1 are a part of the run") {
   CHECK_FALSE(parse("--warmup_steps 0.1").values.warmup_steps);
   CHECK(parse("--warmup_steps 3.0").values.warmup_steps == 3);
   CHECK(parse("--warmup-steps 0").values.warmup_steps == 0);
-  CHECK(complaint("--warmup_steps 2.5") ==
+  CHECK(usage_error("--warmup_steps 2.5") ==
         "--warmup_steps 2.5: must be a whole number of steps, or below 1 as a part of all steps");
   // As in transformers 4.
   CHECK(parse("--warmup_steps 0 --warmup_ratio 0.03").values.warmup_ratio == 0.03);
@@ -121,14 +122,14 @@ TEST_CASE("warm-up steps below 1 are a part of the run") {
 }
 
 TEST_CASE("what is wrong is told of the flag that was typed") {
-  CHECK(complaint("--learning_rate") == "--learning_rate needs a value");
-  CHECK(complaint("--learning_rate --bf16") == "--learning_rate needs a value before --bf16");
-  CHECK(complaint("--steps -1") == "--steps -1: must be above 0");
-  CHECK(complaint("--max_steps -2") == "--max_steps -2: must be above 0");
-  CHECK(complaint("--learning_rate fast") == "--learning_rate fast: must be a number");
-  CHECK(complaint("--max_train_samples 0") == "--max_train_samples 0: must be above 0");
-  CHECK(complaint("--overwrite_output_dir maybe --output o") == "'maybe': unexpected");
-  CHECK(has(complaint("--learning_rat 1"), "did you mean --learning_rate?"));
+  CHECK(usage_error("--learning_rate") == "--learning_rate needs a value");
+  CHECK(usage_error("--learning_rate --bf16") == "--learning_rate needs a value before --bf16");
+  CHECK(usage_error("--steps -1") == "--steps -1: must be above 0");
+  CHECK(usage_error("--max_steps -2") == "--max_steps -2: must be above 0");
+  CHECK(usage_error("--learning_rate fast") == "--learning_rate fast: must be a number");
+  CHECK(usage_error("--max_train_samples 0") == "--max_train_samples 0: must be above 0");
+  CHECK(usage_error("--overwrite_output_dir maybe --output o") == "'maybe': unexpected");
+  CHECK(has(usage_error("--learning_rat 1"), "did you mean --learning_rate?"));
 }
 
 TEST_CASE("a flag without effect is noted with the reason, with all of its values") {
@@ -147,13 +148,13 @@ TEST_CASE("beside --max_steps epochs do not count, as in Trainer") {
   REQUIRE(flags.notes.size() == 1);
   CHECK(flags.notes[0].text == "--num_train_epochs 3: no effect beside --max_steps 20");
   CHECK(parse("--num_train_epochs 3 --max_steps -1").epochs == 3);
-  CHECK(has(complaint("--epochs 3 --steps 20"), "exclude each other"));
+  CHECK(has(usage_error("--epochs 3 --steps 20"), "exclude each other"));
 }
 
 TEST_CASE("--use_cpu and --no_cuda keep a run on the CPU") {
-  CHECK(parse("--use_cpu").on_cpu);
-  CHECK(parse("--no_cuda True").on_cpu);
-  CHECK_FALSE(parse("--use_cpu False").on_cpu);
+  CHECK(parse("--use_cpu").use_cpu);
+  CHECK(parse("--no_cuda True").use_cpu);
+  CHECK_FALSE(parse("--use_cpu False").use_cpu);
 }
 
 }  // namespace zeroth::trainer

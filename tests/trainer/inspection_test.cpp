@@ -9,13 +9,13 @@ namespace zeroth::trainer {
 
 TEST_CASE("the first samples are printed token by token, with how the data was understood") {
   const Workbench bench;
-  const auto inspected = [&](const std::string& more) {
+  const auto inspect_samples = [&](const std::string& more) {
     return inspection(
         make_plan(parse_line("--model " + (bench / "model").string() + " --data " +
                              (bench / "qa.jsonl").string() + " --micro-batch 1 " + more),
                   1));
   };
-  const std::string text = inspected("--inspect-samples 2");
+  const std::string text = inspect_samples("--inspect-samples 2");
   CHECK(text.starts_with("qa.jsonl: 13 samples of at most 128 positions"));
   CHECK(has(text,
             "'question' is the prompt, 'answer' is trained, and they meet as in "
@@ -26,8 +26,8 @@ TEST_CASE("the first samples are printed token by token, with how the data was u
   CHECK(has(text, "trained  \"<|endoftext|>\"\n"));
   CHECK(has(text, "-        \"\\n\"\n"));  // the separator
   // More than there are, and those that are evaluated.
-  CHECK(has(inspected("--inspect-samples 99"), "qa.jsonl:13: "));
-  CHECK(has(inspected("--inspect-samples 1 --eval-only"), "qa.jsonl:1: "));
+  CHECK(has(inspect_samples("--inspect-samples 99"), "qa.jsonl:13: "));
+  CHECK(has(inspect_samples("--inspect-samples 1 --eval-only"), "qa.jsonl:1: "));
 }
 
 TEST_CASE("inspecting trains and writes nothing, on any number of ranks") {

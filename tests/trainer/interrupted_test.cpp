@@ -9,7 +9,7 @@
 #include "model/hf/safetensors.h"
 #include "tests/trainer/free_port.h"
 #include "tests/trainer/workbench.h"
-#include "trainer/step_folder.h"
+#include "trainer/step_directory.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -69,7 +69,7 @@ void check_saved(const Workbench& bench, const Workbench::Result& result, const 
   CAPTURE(result.err);
   CHECK(has(result.out, fmt::format("interrupted by {} after step ", signal)));
   CHECK(has(result.out, "saved out in "));
-  CHECK(model::SafetensorsFolder(bench / "out").entries().size() > 10);
+  CHECK(model::SafetensorsDirectory(bench / "out").entries().size() > 10);
   const auto rows = bench.rows("m.jsonl", "interrupted");
   REQUIRE(rows.size() == 1);
   CHECK(rows[0]["interrupted"] == signal);
@@ -124,7 +124,7 @@ TEST_CASE(
     CAPTURE(result.err);
     CHECK(has(result.out, "codes 143 143"));
     CHECK(has(bench.read("said0"), "interrupted by SIGTERM after step 2/2; the model is saved"));
-    CHECK(model::SafetensorsFolder(bench / "out").entries().size() > 10);
+    CHECK(model::SafetensorsDirectory(bench / "out").entries().size() > 10);
     CHECK(bench.evaluations("m.jsonl").empty());
     CHECK(bench.rows("m.jsonl", "interrupted").size() == 1);
   }
@@ -147,7 +147,7 @@ TEST_CASE(
                   train, kLongEvaluation));
   CHECK(has(bench.read("beside"), "out.zeroth-tmp-"));
   CHECK_FALSE((bench.read("out/model.safetensors") == former));
-  CHECK(model::SafetensorsFolder(bench / "out").entries().size() > 10);
+  CHECK(model::SafetensorsDirectory(bench / "out").entries().size() > 10);
   CHECK(bench.finetune(train + "--overwrite").code == 0);
   CHECK(has(bench.shell("ls").out, "out"));
   CHECK_FALSE(has(bench.shell("ls").out, ".zeroth-"));
@@ -305,8 +305,8 @@ TEST_CASE(
   std::set<int64_t> steps;
   for (const auto& entry : fs::directory_iterator(bench / "out/checkpoints")) {
     const std::string name = entry.path().filename();
-    if (!is_step_folder(name)) continue;
-    CHECK(model::SafetensorsFolder(entry.path()).entries().size() > 10);
+    if (!is_step_directory(name)) continue;
+    CHECK(model::SafetensorsDirectory(entry.path()).entries().size() > 10);
     CHECK(fs::exists(entry.path() / "tokenizer.json"));
     steps.insert(std::stoll(name.substr(5)));
   }

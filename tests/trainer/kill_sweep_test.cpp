@@ -25,8 +25,8 @@ std::string killing(const std::string& setting) {
 // All checkpoints that can be found are.
 void check_whole(const Workbench& bench) {
   const auto place = checkpoint::locate(bench / "out");
-  if (!place.disk) return;
-  for (const auto& one : checkpoint::list_checkpoints(*place.disk)) {
+  if (!place.file_system) return;
+  for (const auto& one : checkpoint::list_checkpoints(*place.file_system)) {
     CHECK_MESSAGE(one.complete(), one.fault);
   }
 }

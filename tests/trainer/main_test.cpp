@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 constexpr const char* kGood = "--model model --data train.bin --seq-len 16 --steps 1 ";
 
 // The complaint of a run that must fail with exit code 2.
-std::string complaint(const Workbench& bench, const std::string& arguments) {
+std::string usage_error(const Workbench& bench, const std::string& arguments) {
   const auto result = bench.finetune(arguments);
   CHECK_MESSAGE(result.code == 2, arguments << "\n" << result.out << result.err);
   CHECK_MESSAGE(result.err.starts_with("finetune: error: "), result.err);
@@ -28,24 +28,24 @@ TEST_CASE("flags, paths and configuration that are wrong are named") {
   const Workbench bench;
   bench.write("bad.json", R"({"zero_optimisation": {"stage": 2}})");
   bench.write("broken.jsonl", "{\"text\": \"fine\"}\n{\"text\": 3}\n");
-  CHECK(has(complaint(bench, "--modle model"), "did you mean --model?"));
-  const auto paths = complaint(bench, "--model nowhere --data none.bin --deepspeed none.json");
+  CHECK(has(usage_error(bench, "--modle model"), "did you mean --model?"));
+  const auto paths = usage_error(bench, "--model nowhere --data none.bin --deepspeed none.json");
   for (const char* path : {"nowhere", "none.bin", "none.json"})
     CHECK_MESSAGE(has(paths, path), path);
-  const auto config = complaint(bench, "--model model --data none.jsonl --deepspeed bad.json");
+  const auto config = usage_error(bench, "--model model --data none.jsonl --deepspeed bad.json");
   CHECK(has(config, "none.jsonl"));
   CHECK(has(config, "zero_optimization"));
-  CHECK(has(complaint(bench, "--model model --data broken.jsonl"), "broken.jsonl:2"));
-  CHECK(has(complaint(bench, std::string(kGood) + "--metrics none/m.jsonl"), "none/m.jsonl"));
+  CHECK(has(usage_error(bench, "--model model --data broken.jsonl"), "broken.jsonl:2"));
+  CHECK(has(usage_error(bench, std::string(kGood) + "--metrics none/m.jsonl"), "none/m.jsonl"));
 }
 
 TEST_CASE("the metrics of an earlier run outlive one that does not start") {
   const Workbench bench;
   bench.write("m.jsonl", "old\n");
-  complaint(bench, std::string(kGood) + "--metrics m.jsonl --deepspeed none.json");
+  usage_error(bench, std::string(kGood) + "--metrics m.jsonl --deepspeed none.json");
   CHECK(bench.read("m.jsonl") == "old\n");
   bench.write("model/model.safetensors", "broken");
-  complaint(bench, std::string(kGood) + "--metrics m.jsonl");
+  usage_error(bench, std::string(kGood) + "--metrics m.jsonl");
   CHECK(bench.read("m.jsonl") == "old\n");
 }
 

@@ -48,7 +48,7 @@ int64_t need_with(const RunPlan& plan, int stage) {
   const engine::RunMemory run = run_memory(plan, 2);
   configs::Config config = plan.config;
   config.zero.stage = stage;
-  return run.reckon(config, run.options).peak().device * 2;
+  return run.estimate(config, run.options).peak().device * 2;
 }
 
 // Turns the workbench's model into one of which only a description is there.
@@ -117,7 +117,7 @@ TEST_CASE("a run whose files the disk cannot hold is refused") {
   const Workbench bench;
   RunPlan plan = two_ranks(bench);
   engine::FreeSpace left = of_two_ranks();
-  plan.config.zero.offload_optimizer.device = configs::RestingPlace::kNvme;
+  plan.config.zero.offload_optimizer.device = configs::OffloadDevice::kNvme;
   plan.config.zero.offload_optimizer.nvme_path = "/nvme";
   const int64_t files = memory_need(beside(plan, left)).files.at("/nvme");
   CHECK(files == 2 * run_memory(plan, 2).memory.states.file);

@@ -56,9 +56,9 @@ TEST_CASE("a step's line holds exactly the documented keys in their order") {
 TEST_CASE("a step's time is what its rank computed, moved and waited for") {
   StepRow row = sample_row(2);  // 0.485 s
   row.stats.comm = {
-      .working_s = 0.05, .waiting_s = 0.035, .under_way_s = 0.34, .bytes = 9, .collectives = 3};
-  row.peak_share = 0.25;
-  const StepSplit split = split_of(row.stats);
+      .working_s = 0.05, .waiting_s = 0.035, .in_flight_s = 0.34, .bytes = 9, .collectives = 3};
+  row.mfu = 0.25;
+  const StepSplit split = split_step_time(row.stats);
   CHECK(split.compute_s == doctest::Approx(0.4));
   CHECK(split.communication_s == 0.05);
   CHECK(split.waiting_s == 0.035);
@@ -66,8 +66,8 @@ TEST_CASE("a step's time is what its rank computed, moved and waited for") {
   const auto json = nlohmann::json::parse(to_json(row));
   CHECK(json["overlap"].get<double>() == split.overlap);
   CHECK(json["peak_share"] == 0.25);
-  row.stats.comm.under_way_s = 0.01;  // clocks of several threads need not agree
-  CHECK(split_of(row.stats).overlap == 0);
+  row.stats.comm.in_flight_s = 0.01;  // clocks of several threads need not agree
+  CHECK(split_step_time(row.stats).overlap == 0);
 }
 
 TEST_CASE("losses survive the way through JSON to the last bit") {
@@ -97,8 +97,8 @@ TEST_CASE("an evaluation's line never carries a loss") {
 }
 
 TEST_CASE("the metrics file keeps its old lines until the first one and is whole after each") {
-  const TempFolder folder;
-  const auto path = folder / "metrics.jsonl";
+  const TempFolder directory;
+  const auto path = directory / "metrics.jsonl";
   std::ofstream(path) << "old\n";
   MetricsFile file(path.string(), no_warning);
   CHECK(read(path) == "old\n");
@@ -125,8 +125,8 @@ TEST_CASE("a metrics file whose disk is full says so once and writes no more") {
 }
 
 TEST_CASE("a metrics file beyond ulimit -f is a warning that names the limit") {
-  const TempFolder folder;
-  const std::string path = (folder / "m.jsonl").string();
+  const TempFolder directory;
+  const std::string path = (directory / "m.jsonl").string();
   const ChildResult result = in_child([&path] {
     limit_file_size(10);
     std::string warning;
@@ -149,13 +149,13 @@ TEST_CASE("without a path nothing is written") {
 TEST_CASE("the peak grows with touched memory and never falls") {
   // Its own: that of this process may stem from a larger test.
   const ChildResult child = in_child([] {
-    const double before = own_peak_memory(torch::kCPU).rss_mib;
+    const double before = local_peak_memory(torch::kCPU).rss_mib;
     if (before <= 1) return 2;
     {
       const std::vector<char> touched(64 << 20, 1);
       if (touched.back() != 1) return 3;
     }
-    const PeakMemory after = own_peak_memory(torch::kCPU);
+    const PeakMemory after = local_peak_memory(torch::kCPU);
     if (after.rss_mib < before + 32) return 4;
     return after.gpu_mib == 0 ? 0 : 5;
   });
@@ -163,18 +163,18 @@ TEST_CASE("the peak grows with touched memory and never falls") {
 }
 
 TEST_CASE("in a world of one the largest rank is this one") {
-  comm::Mesh mesh(torch::kCPU, comm::make_solo_group());
-  const double own = own_peak_memory(torch::kCPU).rss_mib;
-  CHECK(largest_peak_memory(mesh).rss_mib == doctest::Approx(own).epsilon(0.01));
+  comm::DeviceMesh mesh(torch::kCPU, comm::make_solo_group());
+  const double own = local_peak_memory(torch::kCPU).rss_mib;
+  CHECK(max_peak_memory(mesh).rss_mib == doctest::Approx(own).epsilon(0.01));
 }
 
 TEST_CASE(
     "metrics that go on lose what a former try did beyond the checkpoint, and no other line") {
-  const TempFolder folder;
+  const TempFolder directory;
   const auto goes_on = [&](const std::string& text, std::optional<double> loss) {
-    const auto path = folder.write("m.jsonl", text);
+    const auto path = directory.write("m.jsonl", text);
     MetricsFile file(path.string(), no_warning);
-    file.go_on_from(2, loss);
+    file.resume_from(2, loss);
     file.write("{}");
     return read(path);
   };
@@ -205,18 +205,18 @@ TEST_CASE(
 }
 
 TEST_CASE("metrics that go on take nothing from a file that is not this run's, and say so once") {
-  const TempFolder folder;
+  const TempFolder directory;
   std::vector<std::string> warnings;
   const auto goes_on = [&](const std::string& text) {
     warnings.clear();
-    const auto path = folder.write("m.jsonl", text);
+    const auto path = directory.write("m.jsonl", text);
     MetricsFile file(path.string(), [&](const std::string& said) { warnings.push_back(said); });
-    file.go_on_from(2, 0.1);
+    file.resume_from(2, 0.1);
     file.write("{}");
     CHECK(warnings.size() == 1);
     return read(path);
   };
-  const std::string named = "--metrics " + (folder / "m.jsonl").string() + ": ";
+  const std::string named = "--metrics " + (directory / "m.jsonl").string() + ": ";
   const std::string stays = named +
                             "it does not hold step 2 as this run has it, and stays; it gets "
                             "the lines from step 3 on";
@@ -231,29 +231,29 @@ TEST_CASE("metrics that go on take nothing from a file that is not this run's, a
   CHECK(warnings.back() ==
         named + "there is nothing of the steps before; it gets the lines from step 3 on");
   MetricsFile nowhere("/dev/null", no_warning);
-  nowhere.go_on_from(2, 0.1);
+  nowhere.resume_from(2, 0.1);
 }
 
 TEST_CASE("metrics whose output was taken over stay as they are") {
-  const TempFolder folder;
+  const TempFolder directory;
   const std::string lines = to_json(sample_row(2)) + "\n" + to_json(sample_row(3)) + "\n";
-  const auto path = folder.write("m.jsonl", lines);
+  const auto path = directory.write("m.jsonl", lines);
   bool is_ours = false;
   MetricsFile file(path.string(), no_warning, [&] {
     if (!is_ours) throw OutputTakenOver("taken over");
   });
-  CHECK_THROWS_AS(file.go_on_from(2, sample_row(2).stats.loss), OutputTakenOver);
+  CHECK_THROWS_AS(file.resume_from(2, sample_row(2).stats.loss), OutputTakenOver);
   CHECK_THROWS_AS(file.write("{}"), OutputTakenOver);
   CHECK(read(path) == lines);
   is_ours = true;
-  file.go_on_from(2, sample_row(2).stats.loss);
+  file.resume_from(2, sample_row(2).stats.loss);
   file.write("{}");
   CHECK(read(path) == to_json(sample_row(2)) + "\n{}\n");
-  const auto others = folder.write("n.jsonl", "a line of another's, without its end");
+  const auto others = directory.write("n.jsonl", "a line of another's, without its end");
   {
     MetricsFile late(
         others.string(), [](const std::string&) {}, [] { throw OutputTakenOver(""); });
-    late.go_on_from(2, 0.1);
+    late.resume_from(2, 0.1);
     CHECK_THROWS_AS(late.write("{}"), OutputTakenOver);
   }
   CHECK(read(others) == "a line of another's, without its end");

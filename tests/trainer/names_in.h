@@ -7,9 +7,9 @@
 
 namespace zeroth::trainer {
 
-inline std::set<std::string> names_in(const std::filesystem::path& folder) {
+inline std::set<std::string> names_in(const std::filesystem::path& directory) {
   std::set<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     names.insert(entry.path().filename().string());
   }
   return names;

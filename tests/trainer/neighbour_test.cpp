@@ -15,9 +15,9 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "comm/bootstrap.h"
-#include "comm/mesh.h"
-#include "tests/launcher/launched.h"
+#include "comm/device_mesh.h"
+#include "comm/rank_env.h"
+#include "tests/launcher/launched_process.h"
 #include "tests/support/listeners.h"
 #include "tests/support/second_user.h"
 #include "tests/trainer/workbench.h"
@@ -53,7 +53,7 @@ class EndlessRun {
                     "--num_gpus 2 --timeout 60 --enable_each_rank_log {0}logs finetune --model "
                     "{0}model --data {0}train.bin --seq-len 16 --global-batch 2 --micro-batch 1 "
                     "--steps 1000000 --metrics {0}m.jsonl --output {0}out --deepspeed {1}",
-                    folder().string(), configured().string())),
+                    directory().string(), configured().string())),
                 environment) {
     REQUIRE(makes_steps());
     std::istringstream children(text_of(fmt::format("/proc/{0}/task/{0}/children", zeroth_.pid())));
@@ -73,8 +73,8 @@ class EndlessRun {
 
   const std::vector<pid_t>& all() const { return all_; }  // launcher and guard, too
   const std::vector<pid_t>& ranks() const { return ranks_; }
-  launcher::Launched& zeroth() { return zeroth_; }
-  fs::path folder() const { return bench_ / ""; }  // in which it writes all its files
+  launcher::LaunchedProcess& zeroth() { return zeroth_; }
+  fs::path directory() const { return bench_ / ""; }  // in which it writes all its files
 
  private:
   // A file with all that makes a run tell more.
@@ -87,7 +87,7 @@ class EndlessRun {
   }
 
   Workbench bench_;
-  launcher::Launched zeroth_;
+  launcher::LaunchedProcess zeroth_;
   std::vector<pid_t> all_;
   std::vector<pid_t> ranks_;
 };
@@ -122,7 +122,7 @@ std::string join(const std::string& meeting) {
   comm::RankEnv env;
   env.rank = env.local_rank = 1;
   env.world_size = env.local_size = 2;
-  env.meeting = meeting;
+  env.bootstrap_ticket = meeting;
   env.accelerator = "cpu";
   env.timeout = std::chrono::seconds(1);
   comm::make_mesh(env);
@@ -158,7 +158,7 @@ TEST_CASE("the secret of a run is in no output and no file of it, and on no comm
     CHECK(has(result.out, "dump_state"));
     CHECK_FALSE(has(result.out + result.err, secret));
     int files = 0;
-    for (const auto& entry : fs::recursive_directory_iterator(run.folder())) {
+    for (const auto& entry : fs::recursive_directory_iterator(run.directory())) {
       if (!entry.is_regular_file()) continue;
       ++files;
       CHECK_MESSAGE(!has(text_of(entry.path()), secret), entry.path());

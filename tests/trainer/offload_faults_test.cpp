@@ -77,7 +77,7 @@ TEST_CASE("SIGTERM in the middle of a step on NVMe saves the model and leaves no
   INFO(result.out, result.err);
   CHECK(result.code == 143);
   CHECK(has(result.out, "interrupted by SIGTERM after step "));
-  CHECK(model::SafetensorsFolder(bench / "out").entries().size() > 10);
+  CHECK(model::SafetensorsDirectory(bench / "out").entries().size() > 10);
   CHECK(bench.is_clean());
 }
 

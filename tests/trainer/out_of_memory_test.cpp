@@ -41,7 +41,8 @@ TEST_CASE("the CPU's allocator is understood with its real message") {
   REQUIRE(failed);
   CHECK_FALSE(failed->on_gpu);
   CHECK(failed->requested == int64_t{1} << 60);
-  CHECK(failed->free == doctest::Approx(static_cast<double>(free_host().bytes)).epsilon(0.5));
+  CHECK(failed->free ==
+        doctest::Approx(static_cast<double>(free_host_memory().bytes)).epsilon(0.5));
 }
 
 TEST_CASE("host memory for offloaded state that is not given is known with its size") {
@@ -86,13 +87,13 @@ TEST_CASE("a rank that reaches its limit says where, how much, and what needs le
 }
 
 TEST_CASE("the message names place, bytes and remedies") {
-  CHECK(out_of_memory_text({.on_gpu = true, .requested = 1048576, .free = 1024},
-                           "backward of block layers.3", {"a", "b"}) ==
+  CHECK(out_of_memory_message({.on_gpu = true, .requested = 1048576, .free = 1024},
+                              "backward of block layers.3", {"a", "b"}) ==
         "out of GPU memory in backward of block layers.3: 1.00 MiB (1048576 bytes) asked for, 1.00 "
         "KiB (1024 bytes) free; what needs less:\n  a\n  b");
-  CHECK(has(out_of_memory_text({.limit = "ulimit -v: 1.00 GiB"}, "", {}),
+  CHECK(has(out_of_memory_message({.limit = "ulimit -v: 1.00 GiB"}, "", {}),
             " free (ulimit -v: 1.00 GiB)"));
-  CHECK(has(out_of_memory_text({}, "", {}), "out of host memory: an unknown number asked for"));
+  CHECK(has(out_of_memory_message({}, "", {}), "out of host memory: an unknown number asked for"));
 }
 
 }  // namespace zeroth::trainer

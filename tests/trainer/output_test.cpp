@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "checkpoint/owner.h"
-#include "checkpoint/real_disk.h"
-#include "model/blocks/build.h"
+#include "checkpoint/posix_file_system.h"
+#include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/support/ranks.h"
 #include "tests/trainer/disk.h"
@@ -174,37 +174,37 @@ TEST_CASE("full_disk: a read-only model's folder gives no read-only files in the
 }
 
 TEST_CASE("an output that another run holds is refused on all ranks, and locked by rank 0 alone") {
-  const TempFolder folder;
+  const TempFolder directory;
   RunPlan plan;
-  plan.flags.output = (folder / "out").string();
+  plan.flags.output = (directory / "out").string();
   const std::string said = plan.flags.output + " is the output of a run that goes on (process ";
   {
     const OutputLock first(plan.flags.output);
-    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       const std::string heard = message_of<Error>([&] { lock_output(plan, *mesh); });
       CHECK(heard.starts_with(mesh->rank() == 0 ? said : "rank 0 failed: " + said));
     });
   }
-  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto lock = lock_output(plan, *mesh);
     CHECK((lock != nullptr) == (mesh->rank() == 0));
   });
-  CHECK(names_in(folder.path()).empty());
+  CHECK(names_in(directory.path()).empty());
 }
 
 TEST_CASE(
     "the next round takes the checkpoints over with the output: the one before commits none") {
-  const TempFolder folder;
+  const TempFolder directory;
   RunPlan plan;
-  plan.flags.output = (folder / "out").string();
-  plan.round.number = 1;
-  plan.round.goes_on = true;
-  plan.round.run = "0123456789abcdef";
-  const std::shared_ptr<checkpoint::Disk> disk =
-      checkpoint::RealDisk::make(folder / "out/checkpoints");
-  const checkpoint::Owner before = checkpoint::Owner::take(disk, "the round before");
-  disk->make_folder(".tmp-step-8.1.1");
-  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+  plan.flags.output = (directory / "out").string();
+  plan.attempt.index = 1;
+  plan.attempt.resumes = true;
+  plan.attempt.run = "0123456789abcdef";
+  const std::shared_ptr<checkpoint::FileSystem> file_system =
+      checkpoint::PosixFileSystem::make(directory / "out/checkpoints");
+  const checkpoint::Owner before = checkpoint::Owner::claim(file_system, "the round before");
+  file_system->create_directory(".tmp-step-8.1.1");
+  testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto lock = lock_output(plan, *mesh);
     CHECK((lock != nullptr) == (mesh->rank() == 0));
   });
@@ -228,7 +228,7 @@ TEST_CASE("what the engine hands over becomes a folder that is read again") {
   const fs::path out = bench / "out";
   const auto spec = model::read_model_spec(bench / "model");
   const auto infos = parameters_of(spec);
-  HfOutput output({.source = bench / "model", .output = out, .spec = spec}, std::nullopt);
+  HfModelSink output({.source = bench / "model", .output = out, .spec = spec}, std::nullopt);
   output.begin(infos);
   for (const auto& info : infos) output.write(info.name, torch::full(info.shape, 0.25));
   CHECK_FALSE(fs::exists(out));
@@ -240,14 +240,14 @@ TEST_CASE("what the engine hands over becomes a folder that is read again") {
   for (const auto& info : infos) {
     saved->check(info.name, info.shape);
     const torch::Tensor values = torch::zeros({4});
-    saved->read({info.name, TensorBox::whole(info.shape), 2}, values);
+    saved->read({info.name, TensorSlice::full(info.shape), 2}, values);
     CHECK_MESSAGE((values == 0.25).all().item<bool>(), info.name);
   }
 }
 
 TEST_CASE("a rank that is not asked writes nothing") {
   const Workbench bench;
-  HfOutput output({.source = "", .output = bench / "out", .spec = {}}, std::nullopt);
+  HfModelSink output({.source = "", .output = bench / "out", .spec = {}}, std::nullopt);
   CHECK_FALSE(output.finish());
   CHECK_FALSE(fs::exists(bench / "out"));
 }
@@ -256,8 +256,8 @@ TEST_CASE("what goes wrong waits for the end, and leaves nothing") {
   const Workbench bench;
   const auto spec = model::read_model_spec(bench / "model");
   const auto infos = parameters_of(spec);
-  HfOutput output({.source = bench / "model", .output = bench / "out", .spec = spec},
-                  torch::kFloat16);
+  HfModelSink output({.source = bench / "model", .output = bench / "out", .spec = spec},
+                     torch::kFloat16);
   output.begin(infos);
   for (const auto& info : infos) output.write(info.name, torch::full(info.shape, 1e6));
   const auto failure = output.finish();
@@ -268,7 +268,7 @@ TEST_CASE("what goes wrong waits for the end, and leaves nothing") {
 }
 
 TEST_CASE("what rank 0 complains about is thrown on all ranks, and nothing where it does not") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const bool first = mesh->rank() == 0;
     CHECK_NOTHROW(throw_if_rank_0_failed(*mesh, std::nullopt));
     CHECK_NOTHROW(throw_if_rank_0_failed(*mesh, first ? "" : "only rank 0 counts"));

@@ -29,7 +29,7 @@ struct Shown {
   PhaseProgress phases{progress, clock()};
 };
 
-Phase evaluation() {
+ProgressPhase evaluation() {
   return {.name = "evaluation at step 3", .total = 2000, .counts = "{} of {} samples"};
 }
 

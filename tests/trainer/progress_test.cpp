@@ -32,8 +32,8 @@ TEST_CASE("the progress line shows loss, rate, norm, speed and time left") {
 
 TEST_CASE("the share of the matrix peak and the overlap stand in the line once they are known") {
   StepRow row = sample_row(12);
-  row.peak_share = 0.414;
-  row.stats.comm = {.working_s = 0.05, .waiting_s = 0.035, .under_way_s = 0.34, .collectives = 3};
+  row.mfu = 0.414;
+  row.stats.comm = {.working_s = 0.05, .waiting_s = 0.035, .in_flight_s = 0.34, .collectives = 3};
   CHECK(progress_text(row, 200, 185) ==
         "step 12/200 | loss 2.5000 | lr 5.00e-05 | norm 1.25 | 2.00K tok/s | 41% of peak | overlap "
         "75% | 3m05s left");
@@ -77,8 +77,8 @@ TEST_CASE("plain lines come for the first ten steps, then two seconds apart, and
 
 TEST_CASE("a narrow line loses whole parts, overlap and peak first, step and time left last") {
   StepRow row = sample_row(1234567);
-  row.peak_share = 0.414;
-  row.stats.comm = {.working_s = 0.05, .waiting_s = 0.035, .under_way_s = 0.34, .collectives = 3};
+  row.mfu = 0.414;
+  row.stats.comm = {.working_s = 0.05, .waiting_s = 0.035, .in_flight_s = 0.34, .collectives = 3};
   const auto line = [&](size_t width) { return progress_text(row, 2000000, 185, width); };
   const std::string end = " | 3m05s left";
   const std::string all =
@@ -161,7 +161,7 @@ TEST_CASE("the breakdown of a step's time goes to plain lines, also on a termina
   progress.step(sample_row(1));
   CHECK(screen.has("| data 0.001 forward 0.200 backward 0.250 reduce 0.030 update 0.004 s\n"));
   StepRow row = sample_row(2);
-  row.stats.comm = {.working_s = 0.05, .waiting_s = 0.035, .under_way_s = 0.34, .collectives = 3};
+  row.stats.comm = {.working_s = 0.05, .waiting_s = 0.035, .in_flight_s = 0.34, .collectives = 3};
   progress.step(row);
   CHECK(screen.has(" update 0.004 s = compute 0.400 communication 0.050 waiting 0.035 s\n"));
 }
@@ -214,7 +214,7 @@ TEST_CASE("debug output splits the time of every step") {
 TEST_CASE("a run that goes on begins anew with its plain lines and its time left") {
   Screen screen;
   Progress progress({.total_steps = 100}, screen.output());
-  progress.go_on_from(50);
+  progress.resume_from(50);
   for (int step = 51; step <= 60; ++step) {
     progress.step(sample_row(step, step == 51 ? 60 : 1, 1000 + 0.1 * step));
   }

@@ -23,7 +23,7 @@ std::vector<std::filesystem::path> files_that_load() {
   flags.accept_uncompressed = true;
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
-    const bool loads = configs::inspect(configs::load(entry.path()), {}, flags).complaints.empty();
+    const bool loads = configs::inspect(configs::load(entry.path()), {}, flags).errors.empty();
     if (loads) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());

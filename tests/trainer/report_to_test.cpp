@@ -11,7 +11,7 @@ TEST_CASE("--report_to switches files on: those of TensorBoard, or all that ther
   const Flags tensorboard = parse("--report_to tensorboard --logging_dir logs");
   CHECK(tensorboard.report_to.tensorboard);
   CHECK_FALSE(tensorboard.report_to.csv);
-  CHECK(tensorboard.report_to.folder == "logs");
+  CHECK(tensorboard.report_to.directory == "logs");
   CHECK(tensorboard.notes.empty());
   const Flags all = parse("--report_to all");
   CHECK(all.report_to.tensorboard);
@@ -32,7 +32,7 @@ TEST_CASE("a service becomes files: its name is kept for the warning") {
 }
 
 TEST_CASE("a name that nobody knows is refused") {
-  CHECK(complaint("--report_to wanbd") ==
+  CHECK(usage_error("--report_to wanbd") ==
         "--report_to wanbd: must be all, none, tensorboard or the name of a service");
 }
 

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "engine/memory_check.h"
-#include "model/blocks/build.h"
+#include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/fuzz/mutant.h"
 #include "tests/trainer/flag_line.h"
@@ -44,9 +44,10 @@ struct Stage {
             "--metrics {0}/m.jsonl",
             (bench / ".").string(), kSteps)),
         1);
-    engine = engine::initialize(model::build_blocks(plan.spec), plan.config,
-                                std::make_shared<comm::Mesh>(torch::kCPU, comm::make_solo_group()),
-                                {.weights = model::open_weights(plan.flags.model, plan.spec, 1)});
+    engine =
+        engine::initialize(model::build_blocks(plan.spec), plan.config,
+                           std::make_shared<comm::DeviceMesh>(torch::kCPU, comm::make_solo_group()),
+                           {.weights = model::open_weights(plan.flags.model, plan.spec, 1)});
   }
 
   std::unique_ptr<Reporter> reporter() const {
@@ -61,21 +62,22 @@ struct Stage {
       stats.loss = wrong + 2.5 + std::sin(static_cast<double>(step)) / 3;
       stats.grad_norm = step == 5 ? INFINITY : 0.1;
       stats.lr = 1e-3 / static_cast<double>(step);
-      stats.tokens = stats.trained_tokens = 128;
+      stats.tokens = stats.num_label_tokens = 128;
       reporter.step(stats);
-      if (step % 10 == 0) reporter.evaluated(step, {.loss = wrong + 0.3, .trained_tokens = 7});
+      if (step % 10 == 0)
+        reporter.log_evaluation(step, {.loss = wrong + 0.3, .num_label_tokens = 7});
     }
   }
 
   void end(Reporter& reporter) const {
-    reporter.record(BestModel(plan.flags.cadences), kSteps);
-    reporter.finished();
+    reporter.write_records(BestModel(plan.flags.intervals), kSteps);
+    reporter.finish();
   }
 
   std::string text(const std::string& name) const { return bench.read(name); }
 
   comm::RankEnv env;
-  RunClock clock{std::nullopt};
+  RunTimer clock{std::nullopt};
 };
 
 void erase_times(Json& json) {
@@ -124,7 +126,7 @@ void append(const fs::path& path, const std::string& text) {
 // A run that has saved at kSaved and gone on for eight steps until it was killed.
 std::string history_of_killed_run(const Stage& stage) {
   const auto reporter = stage.reporter();
-  reporter->started(*stage.engine);
+  reporter->start(*stage.engine);
   stage.tell(*reporter, 1, kSaved);
   const std::string history = reporter->history();
   stage.tell(*reporter, kSaved + 1, kSaved + 8, 1.5);
@@ -137,7 +139,7 @@ TEST_CASE(
     "a run that goes on from a checkpoint leaves what one that was never interrupted leaves") {
   const Stage whole, stage;
   const auto reporter = whole.reporter();
-  reporter->started(*whole.engine);
+  reporter->start(*whole.engine);
   whole.tell(*reporter, 1, kSteps);
   whole.end(*reporter);
 
@@ -145,9 +147,9 @@ TEST_CASE(
   append(stage.bench / "m.jsonl", R"({"step":26,"lo)");
   append(stage.bench / "csv/Train_Samples_lr.csv", "208,0.0");
   const auto again = stage.reporter();
-  again->will_go_on();
-  again->started(*stage.engine);
-  again->go_on_from(history, kSaved);
+  again->expect_resume();
+  again->start(*stage.engine);
+  again->resume_from(history, kSaved);
   CHECK(Json::parse(again->history())["record"]["loss_sum"] ==
         Json::parse(history)["record"]["loss_sum"]);
   stage.tell(*again, kSaved + 1, kSteps);
@@ -167,15 +169,15 @@ TEST_CASE(
 TEST_CASE("a run goes on twice, the second time where the first one had gone on") {
   const Stage whole, stage;
   const auto reporter = whole.reporter();
-  reporter->started(*whole.engine);
+  reporter->start(*whole.engine);
   whole.tell(*reporter, 1, kSteps);
   whole.end(*reporter);
   std::string history = history_of_killed_run(stage);
   for (const bool last : {false, true}) {
     const auto again = stage.reporter();
-    again->will_go_on();
-    again->started(*stage.engine);
-    again->go_on_from(history, kSaved);
+    again->expect_resume();
+    again->start(*stage.engine);
+    again->resume_from(history, kSaved);
     history = again->history();
     stage.tell(*again, kSaved + 1, last ? kSteps : kSaved + 3, last ? 0 : 0.5);
     if (last) stage.end(*again);
@@ -196,23 +198,23 @@ TEST_CASE("what a run that is to go on finds stays as it is until it does") {
   };
   {
     const auto reporter = stage.reporter();
-    reporter->will_go_on();
-    reporter->interrupted({.signal = "SIGTERM"}, "nothing is saved");
+    reporter->expect_resume();
+    reporter->log_interruption({.signal = "SIGTERM"}, "nothing is saved");
   }
   untouched();
   for (const std::string& wrong : {std::string("{"), history.substr(0, history.size() / 2)}) {
     const auto reporter = stage.reporter();
-    reporter->will_go_on();
-    reporter->started(*stage.engine);
+    reporter->expect_resume();
+    reporter->start(*stage.engine);
     CHECK(message_of<Error>([&] {
-            reporter->go_on_from(wrong, kSaved);
+            reporter->resume_from(wrong, kSaved);
           }).starts_with("zeroth/history.json:1:"));
   }
   untouched();
   const auto reporter = stage.reporter();
-  reporter->will_go_on();
-  reporter->started(*stage.engine);
-  CHECK(message_of<Error>([&] { reporter->go_on_from(history, kSaved + 1); }) ==
+  reporter->expect_resume();
+  reporter->start(*stage.engine);
+  CHECK(message_of<Error>([&] { reporter->resume_from(history, kSaved + 1); }) ==
         "zeroth/history.json is of step 17, the checkpoint of step 18");
   untouched();
 }
@@ -221,9 +223,9 @@ TEST_CASE("without a history the files go on, and what was told before is not kn
   const Stage stage;
   (void)history_of_killed_run(stage);
   const auto again = stage.reporter();
-  again->will_go_on();
-  again->started(*stage.engine);
-  again->go_on_from("", kSaved);
+  again->expect_resume();
+  again->start(*stage.engine);
+  again->resume_from("", kSaved);
   stage.tell(*again, kSaved + 1, kSteps);
   stage.end(*again);
   const auto rows = stage.bench.steps("m.jsonl");
@@ -239,13 +241,13 @@ TEST_CASE("a folder that --report_to names by time is that of the first try") {
   const auto runs = [&](const std::string& name) { return stage.bench / ("out/runs/" + name); };
   const auto go = [&](const std::string& name, const std::string& history) {
     stage.plan.monitors = {
-        .tensorboard = {.folder = runs(name), .origin = "--report_to tensorboard"},
+        .tensorboard = {.directory = runs(name), .origin = "--report_to tensorboard"},
         .run_name = name};
     const auto reporter = stage.reporter();
-    reporter->will_go_on();
-    reporter->started(*stage.engine);
+    reporter->expect_resume();
+    reporter->start(*stage.engine);
     CHECK(fs::exists(runs(name)));
-    reporter->go_on_from(history, history.empty() ? 0 : kSaved);
+    reporter->resume_from(history, history.empty() ? 0 : kSaved);
     if (history.empty()) stage.tell(*reporter, 1, kSaved);
     return reporter->history();
   };
@@ -268,10 +270,10 @@ TEST_CASE("mutants of a history are taken or refused by the file's name") {
   for (uint64_t seed = 0; seed < 400; ++seed) {
     const std::string text = fuzz::mutant({good}, seed);
     const auto reporter = stage.reporter();
-    reporter->will_go_on();
-    reporter->started(*stage.engine);
+    reporter->expect_resume();
+    reporter->start(*stage.engine);
     try {
-      reporter->go_on_from(text, kSaved);
+      reporter->resume_from(text, kSaved);
       CHECK_FALSE(reporter->history().empty());
       ++taken;
     } catch (const Error& error) {

@@ -227,9 +227,9 @@ TEST_CASE(
       run));
   CAPTURE(stopped.err);
   CHECK(stopped.code == 143);
-  const auto disk = checkpoint::locate(bench / "out").disk;
-  REQUIRE(disk);
-  CHECK(checkpoint::list_checkpoints(*disk).size() == 1);
+  const auto file_system = checkpoint::locate(bench / "out").file_system;
+  REQUIRE(file_system);
+  CHECK(checkpoint::list_checkpoints(*file_system).size() == 1);
   CHECK_FALSE(fs::exists(bench / "out/model.safetensors"));
   good(bench, 1, "--steps 10 --save-every 1000 --output out --metrics m.jsonl --resume auto");
   CHECK(steps_of(bench.steps("m.jsonl")) == std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
@@ -250,7 +250,7 @@ TEST_CASE("a checkpoint is saved whenever so much time has passed") {
   const Workbench bench;
   const auto result = good(bench, 2, "--steps 30 --save-minutes 0.0001 --output out");
   CHECK(has(result.out, "saved out/checkpoints/step-"));
-  CHECK(checkpoint::list_checkpoints(*checkpoint::locate(bench / "out").disk).size() == 2);
+  CHECK(checkpoint::list_checkpoints(*checkpoint::locate(bench / "out").file_system).size() == 2);
   CHECK(fs::exists(bench / "out/checkpoints/step-30"));
 }
 

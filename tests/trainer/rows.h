@@ -14,7 +14,7 @@ inline StepRow sample_row(int64_t step, double step_s = 0.5, double since_start_
   row.stats.next_lr = 4e-5;
   row.stats.next_betas = {0.9, 0.95};
   row.stats.tokens = 1000;
-  row.stats.trained_tokens = 700;
+  row.stats.num_label_tokens = 700;
   row.stats.times = {
       .data = 0.001, .forward = 0.2, .backward = 0.25, .reduce = 0.03, .update = 0.004};
   row.step_s = step_s;

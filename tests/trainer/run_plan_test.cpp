@@ -34,7 +34,7 @@ std::string complaint_of(Action action) {
 
 bool notes_have(const RunPlan& plan, std::string_view part) {
   return std::any_of(plan.notes.begin(), plan.notes.end(),
-                     [&](const configs::Note& note) { return has(note.text, part); });
+                     [&](const configs::Diagnostic& note) { return has(note.text, part); });
 }
 
 }  // namespace
@@ -43,11 +43,11 @@ TEST_CASE("a run that saves checkpoints knows in its plan what makes it the same
   const Workbench bench;
   const std::string line = "--model @model --data @train.bin --seq-len 16 --global-batch 4 ";
   const RunPlan saves = plan(bench, line + "--output @out --save-every 2", 2);
-  CHECK(saves.identity.must_equal.contains("data.crc32c"));
-  CHECK(saves.identity.may_change.at("ranks") == "2");
+  CHECK(saves.fingerprint.must_equal.contains("data.crc32c"));
+  CHECK(saves.fingerprint.may_change.at("ranks") == "2");
   for (const char* more : {"", "--output @out", "--output @out --save-every 2 --print-config",
                            "--eval-only --eval-data @train.bin"}) {
-    CHECK_MESSAGE(plan(bench, line + more).identity.must_equal.empty(), more);
+    CHECK_MESSAGE(plan(bench, line + more).fingerprint.must_equal.empty(), more);
   }
 }
 
@@ -56,7 +56,7 @@ TEST_CASE("silent_no_output: a run that keeps nothing warns of that, and no othe
   const std::string data = "--model @model --data @train.bin --seq-len 16 ";
   const auto warned = [&](const std::string& more) {
     const RunPlan made = plan(bench, data + more);
-    const auto warnings = lines_of(made.notes, configs::Note::Kind::kWarning);
+    const auto warnings = diagnostic_lines(made.notes, configs::Diagnostic::Kind::kWarning);
     return std::any_of(warnings.begin(), warnings.end(), [](const std::string& text) {
       return has(text, "the trained model will not be kept: there is no --output. ");
     });
@@ -71,11 +71,11 @@ TEST_CASE("silent_no_output: a run that keeps nothing warns of that, and no othe
 }
 
 TEST_CASE("epochs count in samples, to the nearest one") {
-  CHECK(samples_of_epochs(1, 41) == 41);
-  CHECK(samples_of_epochs(2, 41) == 82);
-  CHECK(samples_of_epochs(0.5, 40) == 20);
-  CHECK(samples_of_epochs(1.1, 10) == 11);
-  CHECK(samples_of_epochs(0.01, 40) == 1);
+  CHECK(samples_in_epochs(1, 41) == 41);
+  CHECK(samples_in_epochs(2, 41) == 82);
+  CHECK(samples_in_epochs(0.5, 40) == 20);
+  CHECK(samples_in_epochs(1.1, 10) == 11);
+  CHECK(samples_in_epochs(0.01, 40) == 1);
 }
 
 TEST_CASE("a live limit that cannot hold two blocks is found before the ranks connect") {
@@ -91,7 +91,7 @@ TEST_CASE("a live limit that cannot hold two blocks is found before the ranks co
 }
 
 TEST_CASE("epochs beyond any run are an error, not one step") {
-  CHECK_THROWS_WITH_AS(samples_of_epochs(1e30, 40),
+  CHECK_THROWS_WITH_AS(samples_in_epochs(1e30, 40),
                        "--epochs 1e+30: 40 samples each make more than 1000000000000000 samples",
                        Error);
 }
@@ -123,13 +123,13 @@ TEST_CASE("epochs of a line for Trainer are three, each of whole steps, the last
   const data::SampleOrder order = three.sample_order();
   CHECK(std::ranges::count(order.samples(32, 16), data::kNoSample) == 8);
   CHECK(std::ranges::count(order.samples(48, 16), data::kNoSample) == 0);
-  CHECK(three.occasions({.at = Cadence::At::kEpochs}).at(3));
-  CHECK(three.occasions({.at = Cadence::At::kEpochs}).on_the_way() == 2);
+  CHECK(three.trigger({.mode = Interval::Mode::kEpochs}).is_due(3));
+  CHECK(three.trigger({.mode = Interval::Mode::kEpochs}).num_before_end() == 2);
   CHECK(plan(bench, ragged + "--num_train_epochs 1.5").samples.total_steps == 5);  // of 4.5
   CHECK(plan(bench, ragged + "--num_train_epochs 1.5").samples.train_samples == 72);
   CHECK(plan(bench, ragged + "--max_steps 7").samples.total_steps == 7);
   CHECK(plan(bench, ragged + "--max_steps 7").samples_after(7) == 96);
-  CHECK(three.eval_deal(0).micro_batch == 8);
+  CHECK(three.eval_partition(0).micro_batch == 8);
   // Left out is what fills no micro-batch of all ranks; accumulation may still end short.
   const RunPlan drops = plan(bench, ragged + "--dataloader_drop_last True", 3);
   CHECK(drops.samples.epoch_samples == 36);
@@ -203,8 +203,8 @@ TEST_CASE("--dropout overrides config.json, --eval-micro-batch deals evaluations
   CHECK(plan(bench, line).spec.attention_dropout == 0);
   const RunPlan made = plan(bench, line + "--dropout 0.25 --eval-micro-batch 5");
   CHECK(made.spec.attention_dropout == 0.25);
-  CHECK(made.train_deal(0).micro_batch == 2);
-  CHECK(made.eval_deal(0).micro_batch == 5);
+  CHECK(made.train_partition(0).micro_batch == 2);
+  CHECK(made.eval_partition(0).micro_batch == 5);
 }
 
 TEST_CASE("what a killed run left in the output is cleared away before the next") {
@@ -243,9 +243,9 @@ TEST_CASE("a plan knows data, steps and batch of the run") {
   CHECK(made.samples.eval_samples == 5);
   CHECK(made.samples.total_steps == 5);
   CHECK(made.samples.seq_len == 16);
-  CHECK(made.train_deal(1).global_batch() == 8);
-  CHECK(made.train_deal(1).micro_steps == 2);
-  CHECK(made.eval_deal(1).micro_steps == 1);
+  CHECK(made.train_partition(1).global_batch() == 8);
+  CHECK(made.train_partition(1).micro_steps == 2);
+  CHECK(made.eval_partition(1).micro_steps == 1);
   CHECK(made.config.batch.accumulation_steps == 2);
 }
 
@@ -256,11 +256,11 @@ TEST_CASE("ranks that split layers draw the same samples") {
   const RunPlan made = plan(bench, line, 4);
   CHECK(made.config.tensor_parallel.size == 2);
   CHECK(made.num_ranks == 4);
-  CHECK(made.data_ranks() == 2);
+  CHECK(made.data_parallel_size() == 2);
   CHECK(made.config.batch.train_batch_size == 4);
   CHECK(made.samples.total_steps == 10);
-  CHECK(made.train_deal(1).world == 2);
-  CHECK(made.eval_deal(1).global_batch() == 4);
+  CHECK(made.train_partition(1).world == 2);
+  CHECK(made.eval_partition(1).global_batch() == 4);
   CHECK_THROWS_WITH_AS(plan(bench, line, 3),
                        doctest::Contains("--tensor-parallel: 2 does not divide the number of "
                                          "ranks, 3: set it to 1, or start 4 ranks"),

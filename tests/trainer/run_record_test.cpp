@@ -63,8 +63,8 @@ void retell(RunRecord& record, BestModel& best) {
     record.step(told);
     if (!evaluated.contains(step)) continue;
     const double loss = evaluated[step]["eval_loss"];
-    record.evaluated({.step = step, .eval_loss = loss, .eval_s = 0.25});
-    best.evaluated(step, loss);
+    record.add_evaluation({.step = step, .eval_loss = loss, .eval_s = 0.25});
+    best.observe_evaluation(step, loss);
   }
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("the files beside a model have the keys, types and values that Trainer
   const RunPlan plan = plan_of(bench, kTrain);
   REQUIRE(plan.samples.total_steps == 12);
   RunRecord record(plan);
-  BestModel best(plan.flags.cadences);
+  BestModel best(plan.flags.intervals);
   retell(record, best);
   record.write(best, 12);
   for (const char* name : {"all_results.json", "train_results.json", "eval_results.json"}) {
@@ -124,7 +124,7 @@ TEST_CASE("what is recorded of an evaluation is that of the model in the output"
   const Workbench bench;
   const RunPlan plan = plan_of(bench, kTrain);
   RunRecord record(plan);
-  BestModel best(plan.flags.cadences);
+  BestModel best(plan.flags.intervals);
   retell(record, best);
   record.write(best, 10);
   const Json ours = Json::parse(bench.read("out/eval_results.json"));
@@ -138,8 +138,8 @@ TEST_CASE("an evaluation alone adds to what is recorded, a training begins anew"
   bench.write("out/all_results.json", R"({"train_loss": 2.5, "eval_loss": 9.0})");
   const RunPlan plan = plan_of(bench, "--do_train False --do_eval");
   RunRecord record(plan);
-  record.evaluated({.step = 0, .eval_loss = 2.0, .eval_s = 0.5});
-  record.write(BestModel(Cadences{}), 0);
+  record.add_evaluation({.step = 0, .eval_loss = 2.0, .eval_s = 0.5});
+  record.write(BestModel(Intervals{}), 0);
   const Json all = Json::parse(bench.read("out/all_results.json"));
   CHECK(all["train_loss"] == 2.5);
   CHECK(all["eval_loss"] == 2.0);
@@ -152,7 +152,7 @@ TEST_CASE("a folder that cannot be made is named") {
   const RunPlan plan = plan_of(bench, "--do_train False");
   bench.write("out", "a file");
   RunRecord record(plan);
-  CHECK_THROWS_WITH_AS(record.write(BestModel(Cadences{}), 0), doctest::Contains("out"), Error);
+  CHECK_THROWS_WITH_AS(record.write(BestModel(Intervals{}), 0), doctest::Contains("out"), Error);
 }
 
 TEST_CASE("a record that goes on is that of a run that was never interrupted") {
@@ -168,7 +168,7 @@ TEST_CASE("a record that goes on is that of a run that was never interrupted") {
       row.step_s = 0.5;
       row.since_start_s = 10 + 0.5 * static_cast<double>(step);
       record.step(row);
-      if (step % 5 == 0) record.evaluated({.step = step, .eval_loss = 0.7, .eval_s = 0.25});
+      if (step % 5 == 0) record.add_evaluation({.step = step, .eval_loss = 0.7, .eval_s = 0.25});
     }
   };
   for (const int64_t until : {0, 1, 4, 5, 6, 11}) {
@@ -177,12 +177,12 @@ TEST_CASE("a record that goes on is that of a run that was never interrupted") {
     told(whole, 1, 12);
     told(before, 1, until);
     const Json history = parse_json(before.history(10 + 0.5 * until).dump(), {.name = "history"});
-    after.go_on_from(JsonView(history));
+    after.resume_from(JsonView(history));
     CHECK(after.history(0) == history);
     told(after, until + 1, 12);
     CHECK(after.history(16).dump() == whole.history(16).dump());
     const auto written = [&](RunRecord& record) {
-      record.write(BestModel(plan.flags.cadences), 12);
+      record.write(BestModel(plan.flags.intervals), 12);
       return bench.read("out/trainer_state.json") + bench.read("out/all_results.json");
     };
     const std::string expected = written(whole);
@@ -199,7 +199,7 @@ TEST_CASE("a record that nobody made is refused by what is wrong, and nothing of
   const auto refused = [&](const char* key, const Json& value) {
     Json history = good;
     history[key] = value;
-    return message_of<Error>([&] { record.go_on_from(JsonView(history, "record")); });
+    return message_of<Error>([&] { record.resume_from(JsonView(history, "record")); });
   };
   CHECK(refused("log_history", {{{"loss", "<script>"}}}) ==
         "record.log_history[0].loss is \"<script>\", expected a number or null");

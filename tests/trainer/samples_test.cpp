@@ -25,15 +25,15 @@ RunPlan plan(const Workbench& bench, std::string line) {
 // Those about samples: that nothing is kept without --output is another one.
 Lines warnings_of(const RunPlan& plan) {
   Lines lines;
-  for (const configs::Note& note : plan.notes) {
+  for (const configs::Diagnostic& note : plan.notes) {
     const bool of_samples = note.key != "--output";
-    if (note.kind == configs::Note::Kind::kWarning && of_samples) lines.push_back(note.text);
+    if (note.kind == configs::Diagnostic::Kind::kWarning && of_samples) lines.push_back(note.text);
   }
   return lines;
 }
 
 bool has_note(const RunPlan& plan, const std::string& part) {
-  for (const std::string& note : lines_of(plan.notes, configs::Note::Kind::kNote)) {
+  for (const std::string& note : diagnostic_lines(plan.notes, configs::Diagnostic::Kind::kNote)) {
     if (has(note, part)) return true;
   }
   return false;
@@ -133,17 +133,17 @@ TEST_CASE("a line spelled for run_clm.py joins texts as that does, unless --long
   write_texts(bench);
   const std::string line = "--model_name_or_path @model --per_device_train_batch_size 1 ";
   const RunPlan joined = plan(bench, line + "--data @texts.jsonl --block_size 16");
-  CHECK(joined.samples.train->stats().joined);
+  CHECK(joined.samples.train->stats().packed);
   CHECK(has_note(joined,
                  "texts.jsonl: the texts are joined and cut into windows, as run_clm.py does; "
                  "--long-text cut takes each alone"));
-  CHECK(plan(bench, line + "--train_file @texts.jsonl --seq-len 16").samples.train->stats().joined);
+  CHECK(plan(bench, line + "--train_file @texts.jsonl --seq-len 16").samples.train->stats().packed);
   const RunPlan cut =
       plan(bench, line + "--train-file @texts.jsonl --block-size 16 --long-text cut");
-  CHECK_FALSE(cut.samples.train->stats().joined);
+  CHECK_FALSE(cut.samples.train->stats().packed);
   CHECK(cut.samples.train->size() == 2);
   CHECK_FALSE(
-      plan(bench, line + "--data @texts.jsonl --max_seq_length 16").samples.train->stats().joined);
+      plan(bench, line + "--data @texts.jsonl --max_seq_length 16").samples.train->stats().packed);
 }
 
 TEST_CASE("a note shows where prompt and completion meet, and what separates them") {
@@ -188,7 +188,7 @@ TEST_CASE("joined_tail_dropped: every token of the windows is trained") {
     const data::DatasetStats apart =
         plan(bench, "--model @model --data @texts.jsonl --micro-batch 1").samples.train->stats();
     CHECK(stats.tokens == apart.tokens + 1);  // the first token of the second text is a target, too
-    CHECK(stats.trained_tokens == stats.tokens);
+    CHECK(stats.num_label_tokens == stats.tokens);
     CHECK(stats.lost_tokens == 0);
   }
 }
@@ -205,9 +205,9 @@ TEST_CASE("--max_length counts tokens, as TRL does, --seq-len positions") {
   }
   CHECK(plan(bench, line + "--block_size 16").samples.seq_len == 16);
   CHECK(plan(bench, line + "--max_length 17 --seq-len 16").samples.seq_len == 16);
-  CHECK(has(complaint_line("--model m --data d.bin --max_length 16 --seq-len 16"),
+  CHECK(has(usage_error_line("--model m --data d.bin --max_length 16 --seq-len 16"),
             "--seq-len 16 and --max_length 16 differ: give one of them"));
-  CHECK(has(complaint_line("--model m --data d.bin --max_length 1"),
+  CHECK(has(usage_error_line("--model m --data d.bin --max_length 1"),
             "--max_length 1: must be at least 2"));
   const RunPlan beyond = plan(bench, line + "--max_length 200");
   CHECK(has_note(beyond, "--max_length 200 is beyond the 128 positions"));
@@ -222,13 +222,13 @@ TEST_CASE("a run that goes on from an earlier version's checkpoint makes its sam
     Samples samples;
     samples.version = version;
     samples.seq_len = 16;
-    configs::Notes notes;
+    configs::Diagnostics notes;
     open_samples(flags, 448, samples, notes);
-    tell_of_samples(flags, samples, notes);
-    return std::pair(samples.train->stats(), lines_of(notes));
+    add_dataset_notes(flags, samples, notes);
+    return std::pair(samples.train->stats(), diagnostic_lines(notes));
   };
-  CHECK(open("qa.jsonl", 1).first.joint == "count to 0: 0");
-  CHECK(open("qa.jsonl", 2).first.joint == "count to 0:\\n 0");
+  CHECK(open("qa.jsonl", 1).first.joint_example == "count to 0: 0");
+  CHECK(open("qa.jsonl", 2).first.joint_example == "count to 0:\\n 0");
   bench.write("short.bin", std::string(2 * 20, '\1').substr(0, 40));
   const auto [stats, notes] = open("short.bin", 1);
   CHECK(stats.lost_tokens == 3);

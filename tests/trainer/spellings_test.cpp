@@ -13,8 +13,8 @@ TEST_CASE("a message names the flags that were typed, as whole words") {
   CHECK(spellings.as_typed("--lr_scheduler_type, x--lr, --lr=1 (--save-every)") ==
         "--lr_scheduler_type, x--lr, --learning_rate=1 (--save_steps)");
   CHECK(spellings.as_typed("--steps -- --") == "--steps -- --");
-  CHECK(spellings.of("--save-every") == "--save_steps");
-  CHECK(spellings.of("--steps") == "--steps");
+  CHECK(spellings.lookup("--save-every") == "--save_steps");
+  CHECK(spellings.lookup("--steps") == "--steps");
   CHECK(spellings.is_typed_as("--save-every", "save_steps"));
   CHECK_FALSE(spellings.is_typed_as("--steps", "max_steps"));
 }

@@ -28,8 +28,8 @@ int status_of(Body body) {
 int seen(const StopSignal& stop) {
   using std::chrono::steady_clock;
   const auto end = steady_clock::now() + std::chrono::minutes(1);
-  while (stop.number() == 0 && steady_clock::now() < end) ::usleep(1000);
-  return stop.number();
+  while (stop.signal() == 0 && steady_clock::now() < end) ::usleep(1000);
+  return stop.signal();
 }
 
 }  // namespace
@@ -38,8 +38,8 @@ TEST_CASE("the first signal is remembered once it is heeded") {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     const int status = status_of([signal] {
       StopSignal stop;
-      stop.heed();
-      if (stop.number() != 0) return 1;
+      stop.enable();
+      if (stop.signal() != 0) return 1;
       ::kill(::getpid(), signal);
       return seen(stop);
     });
@@ -52,7 +52,7 @@ TEST_CASE("a run that is to outlive its terminal does not end by SIGHUP") {
   const int status = status_of([] {
     ::signal(SIGHUP, SIG_IGN);
     StopSignal stop;
-    stop.heed();
+    stop.enable();
     ::kill(::getpid(), SIGHUP);
     ::kill(::getpid(), SIGTERM);
     return seen(stop);
@@ -65,7 +65,7 @@ TEST_CASE("the second signal ends the process at once, with its number in the ex
   for (const auto& [second, wait_us] : {std::pair{SIGINT, 0}, std::pair{SIGTERM, 1'000'000}}) {
     const int status = status_of([second = second, wait_us = wait_us] {
       StopSignal stop;
-      stop.heed();
+      stop.enable();
       ::kill(::getpid(), SIGTERM);
       if (seen(stop) != SIGTERM) return 1;
       ::usleep(wait_us);
@@ -87,7 +87,7 @@ TEST_CASE("a signal that comes twice at the same moment, to process and group, i
     const auto start = std::chrono::steady_clock::now();
     const int status = status_of([] {
       StopSignal stop;
-      stop.heed();
+      stop.enable();
       ::kill(::getpid(), SIGTERM);
       if (seen(stop) != SIGTERM) return 1;
       ::kill(::getpid(), SIGTERM);
@@ -114,8 +114,8 @@ TEST_CASE("before it is heeded a signal ends the process as ever") {
 TEST_CASE("without a signal it ends without a trace") {
   const int status = status_of([] {
     StopSignal stop;
-    stop.heed();
-    return stop.number();
+    stop.enable();
+    return stop.signal();
   });
   CHECK(status == 0);
 }

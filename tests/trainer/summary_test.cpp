@@ -22,7 +22,7 @@ Samples small_samples() {
   return samples;
 }
 
-using configs::RestingPlace;
+using configs::OffloadDevice;
 using Notes = std::vector<std::string>;
 
 engine::RunMemory training_run() {
@@ -49,15 +49,15 @@ TEST_CASE("the batch line is the equation, with steps and epochs") {
 }
 
 TEST_CASE("ranks that split layers are drawn, and count as one in the batch") {
-  using comm::Axis, comm::GridShape;
+  using comm::MeshDim, comm::MeshShape;
   configs::Config config = batch_of_8();
   config.tensor_parallel.size = 2;
   CHECK(batch_line(config, small_samples(), 4) ==
         "8 samples = 2 per micro-batch x 2 accumulated x 2 data ranks; 6 steps = 1.5 epochs");
-  const GridShape four = engine::grid_shape(config, 4);
+  const MeshShape four = engine::grid_shape(config, 4);
   CHECK(mesh_line(four) == "data 2 x tensor 2: tensor groups {0 1} {2 3}");
-  CHECK(mesh_line(GridShape().with(Axis::kTensor, 4)) == "tensor 4: tensor group {0 1 2 3}");
-  CHECK(mesh_line(four.with(Axis::kData, 11)).ends_with(" {14 15} and 3 more"));
+  CHECK(mesh_line(MeshShape().with(MeshDim::kTp, 4)) == "tensor 4: tensor group {0 1 2 3}");
+  CHECK(mesh_line(four.with(MeshDim::kDp, 11)).ends_with(" {14 15} and 3 more"));
 }
 
 TEST_CASE("epochs are rounded to two places and one is singular") {
@@ -177,8 +177,8 @@ TEST_CASE("the evaluation's line names the file it takes and how much of it") {
 TEST_CASE("host memory as a resting place is said to move nothing in a run on the CPU") {
   engine::RunMemory run = training_run();
   CHECK(offload_notes(run).empty());
-  run.config.zero.offload_optimizer.device = RestingPlace::kCpu;
-  run.config.zero.offload_param.device = RestingPlace::kCpu;
+  run.config.zero.offload_optimizer.device = OffloadDevice::kCpu;
+  run.config.zero.offload_param.device = OffloadDevice::kCpu;
   run.config.recompute = {.every_nth_block = 1, .cpu_checkpointing = true};
   const std::string why = " moves nothing: this run computes in host memory";
   CHECK(offload_notes(run) == Notes{"zero_optimization.offload_optimizer.device \"cpu\"" + why,
@@ -193,9 +193,9 @@ TEST_CASE("host memory as a resting place is said to move nothing in a run on th
 TEST_CASE("a step on a GPU is asked for in vain on the CPU, wherever states rest") {
   engine::RunMemory run = training_run();
   run.memory.states.file = 4096;
-  run.config.zero.offload_optimizer.step = configs::OffloadOptimizerConfig::Step::kGpu;
+  run.config.zero.offload_optimizer.step = configs::OffloadOptimizerConfig::UpdateDevice::kGpu;
   CHECK(offload_notes(run).empty());
-  for (const auto place : {RestingPlace::kCpu, RestingPlace::kNvme}) {
+  for (const auto place : {OffloadDevice::kCpu, OffloadDevice::kNvme}) {
     run.config.zero.offload_optimizer.device = place;
     REQUIRE_FALSE(offload_notes(run).empty());
     CHECK(offload_notes(run).back() ==
@@ -208,7 +208,7 @@ TEST_CASE("a step on a GPU is asked for in vain on the CPU, wherever states rest
 
 TEST_CASE("a file in which nothing rests is told with the keys that keep it empty") {
   engine::RunMemory run = training_run();
-  run.config.zero.offload_param = {.device = RestingPlace::kNvme, .max_in_cpu_elements = 5000};
+  run.config.zero.offload_param = {.device = OffloadDevice::kNvme, .max_in_cpu_elements = 5000};
   run.memory.parameters.device = 4096;
   CHECK(offload_notes(run) ==
         Notes{"zero_optimization.offload_param.device \"nvme\": nothing rests in a file: "
@@ -219,7 +219,7 @@ TEST_CASE("a file in which nothing rests is told with the keys that keep it empt
 
 TEST_CASE("an optimizer's file that stays empty is told with the reason") {
   engine::RunMemory run = training_run();
-  run.config.zero.offload_optimizer = {.device = RestingPlace::kNvme, .ratio = 0.25};
+  run.config.zero.offload_optimizer = {.device = OffloadDevice::kNvme, .ratio = 0.25};
   const std::string start =
       "zero_optimization.offload_optimizer.device \"nvme\": nothing rests in a file: ";
   CHECK(offload_notes(run) == Notes{start + "this optimizer has no state"});

@@ -112,8 +112,8 @@ TEST_CASE("the best model takes the place of the last one where that is asked fo
   CHECK(state["best_model_checkpoint"] == fmt::format("out/checkpoints/step-{}", best));
   CHECK(
       has(out, fmt::format("out holds the best model now, that of out/checkpoints/step-{}", best)));
-  const std::string folder = fmt::format("out/checkpoints/step-{}/model.safetensors", best);
-  CHECK((bench.read("out/model.safetensors") == bench.read(folder)));
+  const std::string directory = fmt::format("out/checkpoints/step-{}/model.safetensors", best);
+  CHECK((bench.read("out/model.safetensors") == bench.read(directory)));
   CHECK(fs::exists(bench / "out/checkpoints/step-9"));  // the newest stays beside the best
   CHECK(read_json(bench, "out/eval_results.json")["eval_loss"] == state["best_metric"]);
 }
@@ -172,9 +172,9 @@ TEST_CASE("--report_to tensorboard writes Trainer's tags over steps, beside the 
   const Workbench bench;
   bench.write("ds.json", R"({"tensorboard": {"enabled": true, "output_path": "ds"}})");
   train(bench, "--max_steps 4 --logging_steps 2 --report_to tensorboard --deepspeed ds.json");
-  const auto bytes_in = [&](const char* folder) {
+  const auto bytes_in = [&](const char* directory) {
     std::string bytes;
-    for (const auto& entry : fs::recursive_directory_iterator(bench / folder)) {
+    for (const auto& entry : fs::recursive_directory_iterator(bench / directory)) {
       if (entry.is_regular_file()) bytes += read_text(entry.path());
     }
     return bytes;

@@ -54,10 +54,10 @@ std::string end_of(const std::string& text) {
 }  // namespace
 
 Workbench::Workbench() {
-  fs::create_directory(folder_ / "model");
+  fs::create_directory(directory_ / "model");
   const fs::path tokenizer = fs::path(ZEROTH_SOURCE_DIR) / "tests/data/fixtures/gpt2";
   for (const char* file : {"tokenizer.json", "tokenizer_config.json"}) {
-    fs::copy(tokenizer / file, folder_ / "model" / file);
+    fs::copy(tokenizer / file, directory_ / "model" / file);
   }
   write("model/config.json", kConfig);
   write("train.bin", token_file());
@@ -65,11 +65,11 @@ Workbench::Workbench() {
 }
 
 void Workbench::write(const std::string& name, const std::string& text) const {
-  std::ofstream(folder_ / name, std::ios::binary) << text;
+  std::ofstream(directory_ / name, std::ios::binary) << text;
 }
 
 std::string Workbench::read(const std::string& name) const {
-  std::ifstream file(folder_ / name, std::ios::binary);
+  std::ifstream file(directory_ / name, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
@@ -89,7 +89,7 @@ Workbench::Result Workbench::shell(const std::string& command, std::chrono::seco
                                   ZEROTH_BIN_DIR, command));
   const std::string whole =
       fmt::format("cd '{}' && timeout -s KILL {} sh command.sh > stdout 2> stderr < /dev/null",
-                  folder_.string(), limit.count());
+                  directory_.string(), limit.count());
   const auto start = std::chrono::steady_clock::now();
   const int status = std::system(whole.c_str());
   Result result{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("stdout"), read("stderr")};
@@ -102,7 +102,7 @@ Workbench::Result Workbench::shell(const std::string& command, std::chrono::seco
 
 Workbench::Rows Workbench::rows(const std::string& file, const std::string& key) const {
   Rows found;
-  std::ifstream lines(folder_ / file);
+  std::ifstream lines(directory_ / file);
   for (std::string line; std::getline(lines, line);) {
     auto row = nlohmann::json::parse(line);
     if (row.contains(key)) found.push_back(std::move(row));

@@ -25,7 +25,7 @@ class Workbench {
   // positions and qa.jsonl of 13 lines of unequal length.
   Workbench();
 
-  std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
+  std::filesystem::path operator/(const std::string& name) const { return directory_ / name; }
   void write(const std::string& name, const std::string& text) const;
   std::string read(const std::string& name) const;
 
@@ -47,7 +47,7 @@ class Workbench {
 
  private:
   TempFolder temporary_;
-  const std::filesystem::path& folder_ = temporary_.path();
+  const std::filesystem::path& directory_ = temporary_.path();
 };
 
 // Words before a program: its process gets `signal` as soon as it has written `text`, or where that

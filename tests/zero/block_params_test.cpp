@@ -10,14 +10,15 @@
 #include "base/error.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
-#include "tests/zero/elsewhere.h"
+#include "tests/zero/fake_store.h"
 
 namespace zeroth::zero {
 namespace {
 
-UnitPlan chain_units(const model::Blocks& blocks, const comm::Mesh& mesh, Retention retention) {
+UnitPlan chain_units(const model::Blocks& blocks, const comm::DeviceMesh& mesh,
+                     GatherPolicy gather_policy) {
   UnitPlan plan = plan_units(blocks, mesh);
-  for (Unit& unit : plan.units) unit.retention = retention;
+  for (Unit& unit : plan.units) unit.gather_policy = gather_policy;
   return plan;
 }
 
@@ -25,14 +26,15 @@ const std::vector<size_t> kStep = {0, 1, 2, 3, 4, 4, 3, 2, 1, 0};
 
 // The chain's parameters in bf16, all ones at first; an update halves them.
 struct Chain {
-  Chain(comm::Mesh& mesh, Retention retention, const BlockParams::Options& options,
+  Chain(comm::DeviceMesh& mesh, GatherPolicy gather_policy, const BlockParams::Options& options,
         std::vector<offload::ShardStore*> rests = {})
-      : plan(chain_units(blocks, mesh, retention)),
-        store(plan, mesh, torch::kCPU, {.dtype = torch::kBFloat16, .rests = std::move(rests)}),
-        grads(retention == Retention::kWhole ? make_whole_reducer(plan, mesh, {})
-                                             : make_scatter_reducer(plan, mesh, {})),
+      : plan(chain_units(blocks, mesh, gather_policy)),
+        store(plan, mesh, torch::kCPU,
+              {.dtype = torch::kBFloat16, .shard_stores = std::move(rests)}),
+        grads(gather_policy == GatherPolicy::kNever ? make_full_reducer(plan, mesh, {})
+                                                    : make_scatter_reducer(plan, mesh, {})),
         optimizer(plan, store, *grads,
-                  std::vector(plan.units.size(), UpdatePlace{&states, rule.get()}), {}),
+                  std::vector(plan.units.size(), OptimizerPlacement{&states, rule.get()}), {}),
         params(plan, store, optimizer, options) {
     for (size_t unit = 0; unit < plan.units.size(); ++unit) {
       optimizer.set_master(unit, torch::ones({store.range(unit).size()}));
@@ -44,7 +46,7 @@ struct Chain {
       grads->add(block, /*last=*/true);
     }
     (void)grads->finish();  // zeros
-    params.update(optim::usual_step(config, ++updates));
+    params.step(optim::default_step(config, ++updates));
   }
   bool holds(size_t block, double value) const {
     for (const size_t unit : plan.block_units[block]) {
@@ -59,7 +61,7 @@ struct Chain {
   model::Blocks blocks = testing::make_chain();
   UnitPlan plan;
   std::unique_ptr<optim::UpdateRule> rule = optim::make_update_rule(config, torch::kCPU);
-  Elsewhere states;
+  FakeStore states;
   ParamStore store;
   std::unique_ptr<GradReducer> grads;
   ShardedOptimizer optimizer;
@@ -67,9 +69,9 @@ struct Chain {
   int64_t updates = 0;
 };
 
-std::vector<size_t> shards_of(const std::vector<offload::Tile>& tiles) {
+std::vector<size_t> shards_of(const std::vector<offload::ShardChunk>& tiles) {
   std::vector<size_t> shards;
-  for (const offload::Tile& tile : tiles) shards.push_back(tile.shard);
+  for (const offload::ShardChunk& tile : tiles) shards.push_back(tile.shard);
   return shards;
 }
 
@@ -77,24 +79,24 @@ std::vector<size_t> shards_of(const std::vector<offload::Tile>& tiles) {
 
 TEST_CASE("every retention gives whole, updated parameters on every rank") {
   for (const int ranks : {1, 2, 3}) {
-    for (const Retention retention :
-         {Retention::kWhole, Retention::kRefresh, Retention::kRelease}) {
+    for (const GatherPolicy gather_policy :
+         {GatherPolicy::kNever, GatherPolicy::kAfterUpdate, GatherPolicy::kBeforeUse}) {
       for (const int64_t prefetch : {0, 40, 100000}) {
         for (const bool before_use : {false, true}) {
           CAPTURE(ranks);
           CAPTURE(prefetch);
           CAPTURE(before_use);
-          testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+          testing::run_ranks(ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
             Chain chain(
-                *mesh, retention,
+                *mesh, gather_policy,
                 {.limits = {.prefetch_elements = prefetch}, .update_before_use = before_use});
             for (const double value : {1.0, 0.5, 0.25}) {
-              chain.params.expect(kStep);
+              chain.params.set_access_order(kStep);
               for (const size_t block : kStep) {
                 const Lease lease = chain.params.gather(block);
                 CHECK(chain.holds(block, value));
               }
-              chain.params.expect({});
+              chain.params.set_access_order({});
               chain.update();
             }
           });
@@ -105,17 +107,17 @@ TEST_CASE("every retention gives whole, updated parameters on every rank") {
 }
 
 TEST_CASE("prefetch takes at least one block and never more than the live limit") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
-    Chain small(*mesh, Retention::kRelease, {.limits = {.prefetch_elements = 1}});
-    small.params.expect(kStep);
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
+    Chain small(*mesh, GatherPolicy::kBeforeUse, {.limits = {.prefetch_elements = 1}});
+    small.params.set_access_order(kStep);
     const Lease first = small.params.gather(0);
     const auto numel = [&](size_t unit) { return small.plan.units[unit].layout.numel(); };
     CHECK(small.store.buffers().live_elements() == numel(0) + numel(1));
 
     const int64_t tight = numel(3) + numel(4);
-    Chain limited(*mesh, Retention::kRelease,
+    Chain limited(*mesh, GatherPolicy::kBeforeUse,
                   {.limits = {.prefetch_elements = 100000, .max_live_elements = tight}});
-    limited.params.expect(kStep);
+    limited.params.set_access_order(kStep);
     for (const size_t block : kStep) {
       const Lease lease = limited.params.gather(block);
       CHECK(limited.store.buffers().live_elements() <= tight);
@@ -125,10 +127,10 @@ TEST_CASE("prefetch takes at least one block and never more than the live limit"
 }
 
 TEST_CASE("a live limit of 0 gathers no block ahead") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
-    Chain chain(*mesh, Retention::kRelease,
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
+    Chain chain(*mesh, GatherPolicy::kBeforeUse,
                 {.limits = {.prefetch_elements = 100000, .max_live_elements = 0}});
-    chain.params.expect(kStep);
+    chain.params.set_access_order(kStep);
     for (const size_t block : kStep) {
       const Lease lease = chain.params.gather(block);
       int64_t own = 0;
@@ -142,20 +144,20 @@ TEST_CASE("a live limit of 0 gathers no block ahead") {
 }
 
 TEST_CASE("reads of what rests elsewhere are expected, also where other units rest on the device") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
-    Elsewhere elsewhere;
-    Chain chain(*mesh, Retention::kRelease, {},
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
+    FakeStore elsewhere;
+    Chain chain(*mesh, GatherPolicy::kBeforeUse, {},
                 {nullptr, &elsewhere, nullptr, &elsewhere, nullptr});
-    chain.params.expect(kStep);
+    chain.params.set_access_order(kStep);
     CHECK(shards_of(elsewhere.expected) == std::vector<size_t>{0, 1, 1, 0});
   });
 }
 
 TEST_CASE("a share that an update will overwrite is not read ahead before it") {
   for (const int64_t prefetch : {0, 40, 100000}) {
-    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
-      Elsewhere elsewhere;
-      Chain chain(*mesh, Retention::kRelease,
+    testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
+      FakeStore elsewhere;
+      Chain chain(*mesh, GatherPolicy::kBeforeUse,
                   {.limits = {.prefetch_elements = prefetch}, .update_before_use = true},
                   std::vector<offload::ShardStore*>(5, &elsewhere));
       chain.update();
@@ -163,9 +165,10 @@ TEST_CASE("a share that an update will overwrite is not read ahead before it") {
       CHECK(chain.states.expected.size() == 15);
       CHECK(std::is_sorted(chain.states.expected.begin(), chain.states.expected.end(),
                            [](const auto& a, const auto& b) { return a.shard < b.shard; }));
-      chain.params.expect(kStep);
+      chain.params.set_access_order(kStep);
       const auto waits = [&] {
-        return GatherAhead::Now{chain.store.present(), chain.optimizer.updates()}.waits();
+        return GatherPrefetcher::GatherState{chain.store.present(), chain.optimizer.updates()}
+            .has_pending();
       };
       for (const size_t block : kStep) {
         CHECK((!waits() || elsewhere.expected.empty()));
@@ -174,20 +177,20 @@ TEST_CASE("a share that an update will overwrite is not read ahead before it") {
       }
       CHECK_FALSE(waits());
       CHECK_FALSE(elsewhere.expected.empty());  // backward's reads
-      CHECK(chain.params.waiting_update_seconds() > 0);
+      CHECK(chain.params.pending_update_seconds() > 0);
     });
   }
 }
 
 TEST_CASE("a share that is read has the update that waited for it") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
-    Chain chain(*mesh, Retention::kRelease, {.update_before_use = true});
+  testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
+    Chain chain(*mesh, GatherPolicy::kBeforeUse, {.update_before_use = true});
     chain.update();
-    CHECK(chain.optimizer.updates()[2] == Update::kOverwrites);
-    CHECK(chain.params.share(2).tensor()[0].item<float>() == 0.5F);
-    CHECK(chain.optimizer.updates()[2] == Update::kNone);
-    CHECK(chain.optimizer.updates()[3] == Update::kOverwrites);
-    chain.params.expect({0, 1});
+    CHECK(chain.optimizer.updates()[2] == PendingUpdate::kOverwrite);
+    CHECK(chain.params.acquire_shard(2).tensor()[0].item<float>() == 0.5F);
+    CHECK(chain.optimizer.updates()[2] == PendingUpdate::kNone);
+    CHECK(chain.optimizer.updates()[3] == PendingUpdate::kOverwrite);
+    chain.params.set_access_order({0, 1});
     CHECK_THROWS_AS((void)chain.params.gather(1), InternalError);
   });
 }

@@ -72,22 +72,22 @@ TEST_CASE("a range is cut into runs of matrices and of norm weights and biases")
   layout.add("norm", {70});          // 320 .. 448
   layout.add("scale", {});           // 448 .. 512
   layout.add("c.weight", {1, 1});    // 512 .. 640, with the padding of the last shard
-  CHECK((layout.stretches({0, layout.numel()}) ==
-         std::vector<optim::Stretch>{{0, 256, true}, {256, 512, false}, {512, 640, true}}));
-  CHECK((layout.stretches(layout.shard(0)) ==
-         std::vector<optim::Stretch>{{0, 256, true}, {256, 320, false}}));
-  CHECK((layout.stretches(layout.shard(1)) ==
-         std::vector<optim::Stretch>{{0, 192, false}, {192, 320, true}}));
-  CHECK(
-      (layout.parameters({0, layout.numel()}) == std::vector<optim::Stretch>{{0, 100, true, 0},
-                                                                             {128, 256, true, 1},
-                                                                             {256, 258, false, 2},
-                                                                             {320, 390, false, 3},
-                                                                             {448, 449, false, 4},
-                                                                             {512, 513, true, 5}}));
-  CHECK(
-      (layout.parameters(layout.shard(1)) ==
-       std::vector<optim::Stretch>{{0, 70, false, 3}, {128, 129, false, 4}, {192, 193, true, 5}}));
+  CHECK((layout.param_group_ranges({0, layout.numel()}) ==
+         std::vector<optim::ParamGroupRange>{{0, 256, true}, {256, 512, false}, {512, 640, true}}));
+  CHECK((layout.param_group_ranges(layout.shard(0)) ==
+         std::vector<optim::ParamGroupRange>{{0, 256, true}, {256, 320, false}}));
+  CHECK((layout.param_group_ranges(layout.shard(1)) ==
+         std::vector<optim::ParamGroupRange>{{0, 192, false}, {192, 320, true}}));
+  CHECK((layout.parameter_ranges({0, layout.numel()}) ==
+         std::vector<optim::ParamGroupRange>{{0, 100, true, 0},
+                                             {128, 256, true, 1},
+                                             {256, 258, false, 2},
+                                             {320, 390, false, 3},
+                                             {448, 449, false, 4},
+                                             {512, 513, true, 5}}));
+  CHECK((layout.parameter_ranges(layout.shard(1)) ==
+         std::vector<optim::ParamGroupRange>{
+             {0, 70, false, 3}, {128, 129, false, 4}, {192, 193, true, 5}}));
 }
 
 }  // namespace zeroth::zero

@@ -3,25 +3,25 @@
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
-#include "model/blocks/open_gradient.h"
+#include "model/blocks/main_grad.h"
 #include "tests/support/chain.h"
 #include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"
-#include "zero/grad_landing.h"
 #include "zero/grad_views.h"
+#include "zero/gradient_offload.h"
 #include "zero/param_store.h"
 
 namespace zeroth::zero {
 namespace {
 
-using Make = std::unique_ptr<GradReducer> (*)(const UnitPlan&, const comm::Mesh&,
+using Make = std::unique_ptr<GradReducer> (*)(const UnitPlan&, const comm::DeviceMesh&,
                                               const GradReducerOptions&);
 
 struct Case {
   const char* name;
   Make make;
 };
-const Case kCases[] = {{"whole", make_whole_reducer},
+const Case kCases[] = {{"whole", make_full_reducer},
                        {"late scatter", make_late_scatter_reducer},
                        {"scatter", make_scatter_reducer}};
 
@@ -35,8 +35,8 @@ GradReducerOptions options_of(const OptionsCase& options, int rank) {
   GradReducerOptions result = options.options;
   if (!options.lands) return result;
   const auto link = testing::late_link(static_cast<uint64_t>(rank));
-  const GradLanding::Options pieces = {.piece_bytes = 400};
-  result.landing = std::make_shared<GradLanding>(link, pieces);
+  const GradientOffload::Options pieces = {.chunk_bytes = 400};
+  result.gradient_offload = std::make_shared<GradientOffload>(link, pieces);
   return result;
 }
 // Pieces as small as they get; smaller than a unit and no divisor of it; a unit at a time; all.
@@ -75,7 +75,7 @@ void run_step(const UnitPlan& plan, GradReducer& grads, int rank, int64_t micros
       for (const size_t unit : plan.block_units[block]) {
         for (const torch::Tensor& param : plan.units[unit].params) {
           if (!plan.units[unit].trainable) continue;
-          model::deliver_gradient(param, contribution(param, rank, micro));
+          model::accumulate_grad(param, contribution(param, rank, micro));
         }
       }
       grads.add(block, micro + 1 == micros);
@@ -109,7 +109,7 @@ TEST_CASE("every reducer gives the sum over ranks and micro-batches, step after 
           CAPTURE(options.name);
           CAPTURE(ranks);
           CAPTURE(tied);
-          testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+          testing::run_ranks(ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
             const model::Blocks blocks =
                 testing::make_chain({.hidden = 20, .tied = tied, .frozen = true});
             UnitPlan plan = plan_units(blocks, *mesh);
@@ -135,7 +135,7 @@ TEST_CASE("every reducer gives the sum over ranks and micro-batches, step after 
                 squares += sum.square().sum().item<double>();
               }
               const torch::Tensor norm = torch::tensor({owned}, torch::kDouble);
-              mesh->data().all_reduce(norm).wait();
+              mesh->dp_group().all_reduce(norm).wait();
               CHECK(norm.item<double>() == doctest::Approx(squares).epsilon(1e-6));
               grads->reset();
             }
@@ -151,7 +151,7 @@ TEST_CASE("a parameter that backward leaves out has a gradient of zero and is kn
     for (const bool begins : {false, true}) {
       CAPTURE(reducer.name);
       CAPTURE(begins);
-      testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+      testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
         const torch::NoGradGuard no_grad;
         const model::Blocks blocks = testing::make_chain({.layers = 1});
         UnitPlan plan = plan_units(blocks, *mesh);
@@ -162,8 +162,8 @@ TEST_CASE("a parameter that backward leaves out has a gradient of zero and is kn
           for (size_t block = 3; block-- > 0;) {
             grads->open(block);
             const std::vector<torch::Tensor>& own = plan.units[block].params;
-            model::deliver_gradient(own[0], torch::ones_like(own[0]));
-            if (bias_used && block == 1) model::deliver_gradient(own[1], torch::ones_like(own[1]));
+            model::accumulate_grad(own[0], torch::ones_like(own[0]));
+            if (bias_used && block == 1) model::accumulate_grad(own[1], torch::ones_like(own[1]));
             grads->add(block, true);
           }
           grads->finish();
@@ -188,7 +188,7 @@ TEST_CASE("a parameter that backward leaves out has a gradient of zero and is kn
 }
 
 TEST_CASE("two ranks sum to the same bits in pieces of any size, scattered or not") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const model::Blocks blocks = testing::make_chain({.hidden = 24});
     const UnitPlan plan = plan_units(blocks, *mesh);
     ParamStore params(plan, *mesh, torch::kCPU, {});
@@ -217,11 +217,11 @@ TEST_CASE("two ranks sum to the same bits in pieces of any size, scattered or no
 }
 
 TEST_CASE("a gradient that accumulates keeps small additions that bf16 would lose") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const model::Blocks blocks = testing::make_chain();
     const UnitPlan plan = plan_units(blocks, *mesh);
     ParamStore params(plan, *mesh, torch::kCPU, {.dtype = torch::kBFloat16});
-    const auto grads = make_whole_reducer(plan, *mesh, {});
+    const auto grads = make_full_reducer(plan, *mesh, {});
     const torch::NoGradGuard no_grad;
     for (int micro = 0; micro < 3; ++micro) {
       grads->open(1);
@@ -235,7 +235,7 @@ TEST_CASE("a gradient that accumulates keeps small additions that bf16 would los
 }
 
 TEST_CASE("the scatter reducer holds whole gradients for a few blocks only") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const model::Blocks blocks = testing::make_chain({.layers = 40});
     const UnitPlan plan = plan_units(blocks, *mesh);
     ParamStore params(plan, *mesh, torch::kCPU, {});
@@ -243,7 +243,7 @@ TEST_CASE("the scatter reducer holds whole gradients for a few blocks only") {
     const auto late = make_late_scatter_reducer(plan, *mesh, {});
     run_step(plan, *scatter, mesh->rank(), 1);
     scatter->finish();
-    CHECK(scatter->resting_bytes() < late->resting_bytes() * 3 / 4);
+    CHECK(scatter->persistent_bytes() < late->persistent_bytes() * 3 / 4);
   });
 }
 

@@ -8,11 +8,11 @@ namespace zeroth::zero {
 namespace {
 
 // What was retired after each of the pushes 0, 1, 2, ... of `elements` elements.
-std::vector<int> retired_after(size_t most, int64_t most_elements,
+std::vector<int> retired_after(size_t max_reductions, int64_t max_elements,
                                const std::vector<int64_t>& elements) {
   std::vector<int> counts;
   int retired = 0;
-  InFlight<int> in_flight(most, most_elements, [&](int id) { CHECK(id == retired++); });
+  InFlight<int> in_flight(max_reductions, max_elements, [&](int id) { CHECK(id == retired++); });
   for (size_t id = 0; id < elements.size(); ++id) {
     in_flight.push(static_cast<int>(id), elements[id]);
     counts.push_back(retired);

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "model/blocks/open_gradient.h"
+#include "model/blocks/main_grad.h"
 #include "offload/shard_store.h"
 #include "tests/support/chain.h"
 #include "tests/support/late_copies.h"
@@ -18,23 +18,23 @@
 namespace zeroth::zero {
 namespace {
 
+using configs::OffloadDevice;
 using configs::Precision;
-using configs::RestingPlace;
 
 // The blocks of a step, forward and backward for every micro-batch.
 std::vector<size_t> visits_of(size_t blocks, int64_t micros) {
-  std::vector<size_t> visits;
+  std::vector<size_t> accesses;
   for (int64_t micro = 0; micro < micros; ++micro) {
-    for (size_t block = 0; block < blocks; ++block) visits.push_back(block);
-    for (size_t block = blocks; block-- > 0;) visits.push_back(block);
+    for (size_t block = 0; block < blocks; ++block) accesses.push_back(block);
+    for (size_t block = blocks; block-- > 0;) accesses.push_back(block);
   }
-  return visits;
+  return accesses;
 }
 
 void run_step(const UnitPlan& plan, Strategy& strategy, int64_t micros) {
   const torch::NoGradGuard no_grad;
   const size_t blocks = plan.block_units.size();
-  strategy.params->expect(visits_of(blocks, micros));
+  strategy.params->set_access_order(visits_of(blocks, micros));
   for (int64_t micro = 0; micro < micros; ++micro) {
     for (size_t block = 0; block < blocks; ++block) {
       const Lease lease = strategy.params->gather(block);
@@ -44,21 +44,21 @@ void run_step(const UnitPlan& plan, Strategy& strategy, int64_t micros) {
       strategy.grads->open(block);
       for (const size_t unit : plan.block_units[block]) {
         for (const torch::Tensor& param : plan.units[unit].params) {
-          if (plan.units[unit].trainable) model::deliver_gradient(param, torch::ones_like(param));
+          if (plan.units[unit].trainable) model::accumulate_grad(param, torch::ones_like(param));
         }
       }
       strategy.grads->add(block, micro + 1 == micros);
     }
   }
   strategy.grads->finish();
-  strategy.params->update({});
+  strategy.params->step({});
   strategy.grads->reset();
 }
 
 // The stores of optimizer state, each once.
 std::set<offload::ShardStore*> update_stores(const Strategy& strategy) {
   std::set<offload::ShardStore*> stores;
-  for (const UpdatePlace& place : strategy.resting.updates) stores.insert(place.states);
+  for (const OptimizerPlacement& place : strategy.shard_stores.updates) stores.insert(place.states);
   return stores;
 }
 
@@ -70,12 +70,12 @@ struct Case {
 
 // Trains two steps and holds what is allocated then against the plan.
 void check_case(const Case& row) {
-  testing::run_ranks(row.ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(row.ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const model::Blocks blocks = testing::make_chain(row.chain);
     UnitPlan plan = plan_units(blocks, *mesh);
     const int64_t micros = row.config.batch.accumulation_steps;
     const MemoryPlan memory =
-        plan_memory(plan, row.config, torch::kCPU, {.visits = visits_of(blocks.size(), micros)});
+        plan_memory(plan, row.config, torch::kCPU, {.accesses = visits_of(blocks.size(), micros)});
     Strategy strategy = make_strategy(plan, row.config, *mesh);
     for (size_t unit = 0; unit < plan.units.size(); ++unit) {
       if (plan.units[unit].trainable) {
@@ -92,14 +92,14 @@ void check_case(const Case& row) {
     CHECK(memory.gathered.device == strategy.store->buffers().pooled_bytes());
     CHECK(memory.gradient_buffers.device == strategy.grads->buffer_bytes());
     CHECK(memory.gradients.device ==
-          strategy.grads->resting_bytes() - strategy.grads->buffer_bytes());
+          strategy.grads->persistent_bytes() - strategy.grads->buffer_bytes());
     CHECK(memory.masters.file + memory.states.file == updates.file);
     int64_t files = 0;
-    for (const auto& store : strategy.resting.stores) files += store->bytes().file;
+    for (const auto& store : strategy.shard_stores.stores) files += store->bytes().file;
     CHECK(memory.parameters.file == files - updates.file);
     CHECK(memory.parameters.device + memory.file_buffers.device + updates_in_memory ==
-          strategy.store->resting_bytes() + updates.host);
-    CHECK(memory.kept_inputs.total() == 0);
+          strategy.store->persistent_bytes() + updates.host);
+    CHECK(memory.saved_inputs.total() == 0);
   });
 }
 
@@ -112,15 +112,15 @@ std::string name_of(const Case& row) {
       config.batch.accumulation_steps);
 }
 
-configs::Config config_of(int stage, RestingPlace optimizer, RestingPlace parameters,
-                          const TempFolder& folder) {
+configs::Config config_of(int stage, OffloadDevice optimizer, OffloadDevice parameters,
+                          const TempFolder& directory) {
   configs::Config config;
   config.zero.stage = stage;
   config.zero.param_persistence_threshold_elements = 0;
   config.zero.offload_optimizer.device = optimizer;
-  config.zero.offload_optimizer.nvme_path = folder.path().string();
+  config.zero.offload_optimizer.nvme_path = directory.path().string();
   config.zero.offload_param.device = parameters;
-  config.zero.offload_param.nvme_path = folder.path().string();
+  config.zero.offload_param.nvme_path = directory.path().string();
   config.zero.offload_param.max_in_cpu_elements = 0;
   return config;
 }
@@ -128,24 +128,24 @@ configs::Config config_of(int stage, RestingPlace optimizer, RestingPlace parame
 }  // namespace
 
 TEST_CASE("shares that near ranks keep are planned") {
-  const TempFolder folder;
+  const TempFolder directory;
   for (const int64_t near : {2, 4}) {
-    Case row{4, config_of(3, RestingPlace::kDevice, RestingPlace::kDevice, folder)};
+    Case row{4, config_of(3, OffloadDevice::kNone, OffloadDevice::kNone, directory)};
     row.config.zero.hpz_partition_size = near;
     check_case(row);
   }
 }
 
 TEST_CASE("what is planned is what training allocates, wherever it rests") {
-  const TempFolder folder;
+  const TempFolder directory;
   for (const int ranks : {1, 2, 3}) {
     for (const int stage : {0, 1, 2, 3}) {
       for (const auto optimizer :
-           {RestingPlace::kDevice, RestingPlace::kCpu, RestingPlace::kNvme}) {
-        for (const auto parameters : {RestingPlace::kDevice, RestingPlace::kNvme}) {
-          if (stage < 3 && parameters != RestingPlace::kDevice) continue;
+           {OffloadDevice::kNone, OffloadDevice::kCpu, OffloadDevice::kNvme}) {
+        for (const auto parameters : {OffloadDevice::kNone, OffloadDevice::kNvme}) {
+          if (stage < 3 && parameters != OffloadDevice::kNone) continue;
           for (const auto precision : {Precision::kFp32, Precision::kBf16}) {
-            Case row{ranks, config_of(stage, optimizer, parameters, folder)};
+            Case row{ranks, config_of(stage, optimizer, parameters, directory)};
             row.config.precision = precision;
             row.config.batch.accumulation_steps = precision == Precision::kBf16 ? 2 : 1;
             INFO(name_of(row));
@@ -161,11 +161,11 @@ TEST_CASE("what is planned is what training allocates, wherever it rests") {
 }
 
 TEST_CASE("the plan follows tied and frozen weights, buckets, persistence, ratio and max_in_cpu") {
-  const TempFolder folder;
+  const TempFolder directory;
   const auto check = [&](const char* what, int ranks, const auto& change) {
     for (const int stage : {1, 3}) {
-      const auto parameters = stage == 3 ? RestingPlace::kNvme : RestingPlace::kDevice;
-      Case row{ranks, config_of(stage, RestingPlace::kNvme, parameters, folder)};
+      const auto parameters = stage == 3 ? OffloadDevice::kNvme : OffloadDevice::kNone;
+      Case row{ranks, config_of(stage, OffloadDevice::kNvme, parameters, directory)};
       row.config.precision = Precision::kBf16;
       row.config.batch.accumulation_steps = 2;
       change(row);
@@ -198,87 +198,89 @@ TEST_CASE("the plan follows tied and frozen weights, buckets, persistence, ratio
 
 TEST_CASE(
     "a run that only evaluates holds parameters and nothing else, wherever states would rest") {
-  const TempFolder folder;
-  for (const auto place : {RestingPlace::kDevice, RestingPlace::kCpu, RestingPlace::kNvme}) {
+  const TempFolder directory;
+  for (const auto place : {OffloadDevice::kNone, OffloadDevice::kCpu, OffloadDevice::kNvme}) {
     for (const auto precision : {Precision::kFp32, Precision::kBf16}) {
-      testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+      testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
         const model::Blocks blocks = testing::make_chain({.hidden = 40});
         UnitPlan plan = plan_units(blocks, *mesh, /*trains=*/false);
-        configs::Config config = config_of(3, place, RestingPlace::kDevice, folder);
+        configs::Config config = config_of(3, place, OffloadDevice::kNone, directory);
         config.precision = precision;
         config.batch.accumulation_steps = 2;
         config.optimizer.kind =
             configs::OptimizerConfig::Kind::kAdagrad;  // whose states are filled
         config.optimizer.initial_accumulator_value = 0.1;
         for (const auto device : {torch::kCPU, torch::kCUDA}) {
-          const MemoryPlan memory = plan_memory(plan, config, device, {.visits = {0, 1, 2, 3, 4}});
+          const MemoryPlan memory =
+              plan_memory(plan, config, device, {.accesses = {0, 1, 2, 3, 4}});
           MemoryPlan rest = memory;
           rest.parameters = rest.gathered = rest.loading = {};
-          CHECK(rest.peak() == PlaceBytes{});
+          CHECK(rest.peak() == TierBytes{});
         }
         const Strategy strategy = make_strategy(plan, config, *mesh);
-        CHECK(strategy.grads->resting_bytes() == 0);
-        for (const auto& store : strategy.resting.stores) CHECK(store->bytes().host == 0);
+        CHECK(strategy.grads->persistent_bytes() == 0);
+        for (const auto& store : strategy.shard_stores.stores) CHECK(store->bytes().host == 0);
       });
     }
   }
-  CHECK(std::filesystem::is_empty(folder.path()));
+  CHECK(std::filesystem::is_empty(directory.path()));
 }
 
 TEST_CASE("beside a GPU what is offloaded rests in pinned or other host memory") {
-  const TempFolder folder;
+  const TempFolder directory;
   const model::Blocks blocks = testing::make_chain();
   const UnitPlan plan = plan_units(blocks, 2);
-  const configs::Config on_gpu = config_of(3, RestingPlace::kDevice, RestingPlace::kDevice, folder);
-  configs::Config away = config_of(3, RestingPlace::kCpu, RestingPlace::kCpu, folder);
-  const StepOutline step{.visits = visits_of(blocks.size(), 1)};
+  const configs::Config on_gpu =
+      config_of(3, OffloadDevice::kNone, OffloadDevice::kNone, directory);
+  configs::Config away = config_of(3, OffloadDevice::kCpu, OffloadDevice::kCpu, directory);
+  const StepEstimate step{.accesses = visits_of(blocks.size(), 1)};
   const MemoryPlan here = plan_memory(plan, on_gpu, torch::kCUDA, step);
   MemoryPlan there = plan_memory(plan, away, torch::kCUDA, step);
   CHECK(here.parameters.host + here.parameters.pinned == 0);
-  CHECK(there.parameters == PlaceBytes{.pinned = here.parameters.device});
-  CHECK(there.states == PlaceBytes{.pinned = here.states.device});
+  CHECK(there.parameters == TierBytes{.pinned = here.parameters.device});
+  CHECK(there.states == TierBytes{.pinned = here.states.device});
   CHECK(there.gathered == here.gathered);
-  CHECK(there.gradients == PlaceBytes{.pinned = here.gradients.device});
+  CHECK(there.gradients == TierBytes{.pinned = here.gradients.device});
   CHECK(there.staging.device > 0);
-  CHECK(here.staging == PlaceBytes{});
-  CHECK(here.measuring == PlaceBytes{});
+  CHECK(here.staging == TierBytes{});
+  CHECK(here.measuring == TierBytes{});
   CHECK(there.measuring.pinned > 0);
   away.zero.offload_optimizer.pin_memory = false;
   there = plan_memory(plan, away, torch::kCUDA, step);
-  CHECK(there.states == PlaceBytes{.host = here.states.device});
+  CHECK(there.states == TierBytes{.host = here.states.device});
   CHECK(plan_memory(plan, away, torch::kCPU, step).states == here.states);
-  away.zero.offload_optimizer.device = RestingPlace::kNvme;
+  away.zero.offload_optimizer.device = OffloadDevice::kNvme;
   CHECK(plan_memory(plan, away, torch::kCUDA, step).file_buffers.host > 0);
   away.zero.offload_optimizer.pin_memory = true;
   CHECK(plan_memory(plan, away, torch::kCUDA, step).file_buffers.pinned > 0);
   // No copy touches what the host updates, but its gradients come through the link.
-  away.zero.offload_optimizer.step = configs::OffloadOptimizerConfig::Step::kCpu;
+  away.zero.offload_optimizer.step = configs::OffloadOptimizerConfig::UpdateDevice::kCpu;
   CHECK(plan_memory(plan, away, torch::kCUDA, step).file_buffers.pinned == 0);
-  away.zero.offload_optimizer.device = RestingPlace::kCpu;
+  away.zero.offload_optimizer.device = OffloadDevice::kCpu;
   there = plan_memory(plan, away, torch::kCUDA, step);
-  CHECK(there.states == PlaceBytes{.host = here.states.device});
-  CHECK(there.gradients == PlaceBytes{.pinned = here.gradients.device});
-  CHECK(there.measuring == PlaceBytes{});
+  CHECK(there.states == TierBytes{.host = here.states.device});
+  CHECK(there.gradients == TierBytes{.pinned = here.gradients.device});
+  CHECK(there.measuring == TierBytes{});
 }
 
 TEST_CASE("tiles that stream through a GPU take the memory that is planned for them") {
-  const TempFolder folder;
+  const TempFolder directory;
   for (const auto precision : {Precision::kFp32, Precision::kBf16}) {
-    configs::Config config = config_of(2, RestingPlace::kCpu, RestingPlace::kDevice, folder);
+    configs::Config config = config_of(2, OffloadDevice::kCpu, OffloadDevice::kNone, directory);
     config.precision = precision;
-    config.zero.offload_optimizer.step = configs::OffloadOptimizerConfig::Step::kGpu;
-    config.zero.sub_group_size_elements = offload::kTileGrid;
+    config.zero.offload_optimizer.step = configs::OffloadOptimizerConfig::UpdateDevice::kGpu;
+    config.zero.sub_group_size_elements = offload::kChunkAlignment;
     const model::Blocks blocks = testing::make_chain({.hidden = 256});  // of 17 tiles
     UnitPlan plan = plan_units(blocks, 1);
     const MemoryPlan memory = plan_memory(plan, config, torch::kCUDA, {});
-    comm::Mesh mesh(testing::kFakeDevice, comm::make_solo_group());
+    comm::DeviceMesh mesh(testing::kFakeDevice, comm::make_solo_group());
     Strategy strategy = make_strategy(plan, config, mesh, testing::late_link());
     for (int step = 0; step < 2; ++step) run_step(plan, strategy, 1);
-    strategy.params->expect({});
+    strategy.params->set_access_order({});
     for (size_t unit = 0; unit < plan.units.size(); ++unit) strategy.optimizer->master(unit);
     int64_t tiles = -memory.masters.pinned - memory.states.pinned;
     for (offload::ShardStore* store : update_stores(strategy)) tiles += store->bytes().host;
-    const int64_t tile = offload::kTileGrid * static_cast<int64_t>(sizeof(float));
+    const int64_t tile = offload::kChunkAlignment * static_cast<int64_t>(sizeof(float));
     const int64_t arrays = precision == Precision::kBf16 ? 3 : 2;
     CHECK(tiles == 5 * arrays * tile);  // one use, and four ahead
     CHECK(memory.staging.device == tiles + 2 * tile);
@@ -286,9 +288,9 @@ TEST_CASE("tiles that stream through a GPU take the memory that is planned for t
 }
 
 TEST_CASE("each key for page-locked memory speaks of its own kind; gradients follow either") {
-  const TempFolder folder;
+  const TempFolder directory;
   const UnitPlan plan = plan_units(testing::make_chain(), 2);
-  configs::Config config = config_of(3, RestingPlace::kCpu, RestingPlace::kCpu, folder);
+  configs::Config config = config_of(3, OffloadDevice::kCpu, OffloadDevice::kCpu, directory);
   config.zero.offload_optimizer.pin_memory = false;
   const MemoryPlan memory = plan_memory(plan, config, torch::kCUDA, {});
   CHECK(memory.states.pinned == 0);
@@ -301,22 +303,22 @@ TEST_CASE("the peak is training's, or that of loading or measuring where these n
   memory.parameters.device = 100;
   memory.states.device = 50;
   memory.loading.host = 30;
-  CHECK(memory.peak() == PlaceBytes{.device = 150, .host = 30});
+  CHECK(memory.peak() == TierBytes{.device = 150, .host = 30});
   memory.loading.device = 60;
-  CHECK(memory.peak() == PlaceBytes{.device = 160, .host = 30});
+  CHECK(memory.peak() == TierBytes{.device = 160, .host = 30});
   memory.states.file = 7;
   CHECK(memory.peak().total() == 197);
   memory.measuring = {.device = 170, .host = 20};  // before there are parameters
-  CHECK(memory.peak() == PlaceBytes{.device = 170, .host = 30, .file = 7});
+  CHECK(memory.peak() == TierBytes{.device = 170, .host = 30, .file = 7});
   memory.held.host = 15;
-  CHECK(memory.peak() == PlaceBytes{.device = 170, .host = 45, .file = 7});
+  CHECK(memory.peak() == TierBytes{.device = 170, .host = 45, .file = 7});
 }
 
 TEST_CASE("a buffer smaller than the largest shard of parameters is refused with the smallest") {
-  const TempFolder folder;
+  const TempFolder directory;
   const model::Blocks blocks = testing::make_chain({.hidden = 40});
   const UnitPlan plan = plan_units(blocks, 2);
-  configs::Config config = config_of(3, RestingPlace::kDevice, RestingPlace::kNvme, folder);
+  configs::Config config = config_of(3, OffloadDevice::kNone, OffloadDevice::kNvme, directory);
   config.zero.offload_param.buffer_size_elements = 100;
   int64_t largest = 0;
   for (const Unit& unit : plan.units) largest = std::max(largest, unit.layout.shard_numel());

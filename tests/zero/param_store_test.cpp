@@ -8,14 +8,14 @@
 #include "tests/support/chain.h"
 #include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"
-#include "tests/zero/elsewhere.h"
+#include "tests/zero/fake_store.h"
 
 namespace zeroth::zero {
 namespace {
 
-UnitPlan released_units(const model::Blocks& blocks, const comm::Mesh& mesh) {
+UnitPlan released_units(const model::Blocks& blocks, const comm::DeviceMesh& mesh) {
   UnitPlan plan = plan_units(blocks, mesh);
-  for (Unit& unit : plan.units) unit.retention = Retention::kRelease;
+  for (Unit& unit : plan.units) unit.gather_policy = GatherPolicy::kBeforeUse;
   return plan;
 }
 
@@ -29,7 +29,7 @@ Lease gather(const UnitPlan& plan, ParamStore& store, size_t block) {
 }  // namespace
 
 TEST_CASE("a released unit has no memory between uses") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const model::Blocks blocks = testing::make_chain();
     const UnitPlan plan = released_units(blocks, *mesh);
     ParamStore store(plan, *mesh, torch::kCPU, {});
@@ -48,18 +48,18 @@ TEST_CASE("a released unit has no memory between uses") {
 }
 
 TEST_CASE("a share is gathered whole, from wherever it rests") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const torch::NoGradGuard no_grad;
     const model::Blocks blocks = testing::make_chain();
     const UnitPlan plan = released_units(blocks, *mesh);
-    Elsewhere elsewhere;
+    FakeStore elsewhere;
     ParamStore store(plan, *mesh, torch::kCPU,
-                     {.rests = {nullptr, &elsewhere, nullptr, &elsewhere, nullptr}});
+                     {.shard_stores = {nullptr, &elsewhere, nullptr, &elsewhere, nullptr}});
     for (const size_t unit : {0, 1}) {
-      store.share(unit, torch::kCPU, offload::Access::kWrite)
+      store.acquire_shard(unit, torch::kCPU, offload::Access::kWrite)
           .tensor()
           .fill_(static_cast<double>(mesh->rank() + 1));
-      store.updated(unit);
+      store.mark_updated(unit);
       const Lease lease = gather(plan, store, unit);
       const torch::Tensor& whole = store.buffers().whole(unit);
       const int64_t half = whole.numel() / 2;
@@ -71,12 +71,12 @@ TEST_CASE("a share is gathered whole, from wherever it rests") {
 
 TEST_CASE(
     "near ranks gather from each other, and are refreshed from the others once after an update") {
-  testing::run_ranks(4, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(4, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const torch::NoGradGuard no_grad;
     const model::Blocks blocks = testing::make_chain();
     const UnitPlan plan = released_units(blocks, *mesh);
-    ParamStore store(plan, *mesh, torch::kCPU, {.near_ranks = 2});
-    const int64_t share = store.range(1).size(), width = sizeof(float);
+    ParamStore store(plan, *mesh, torch::kCPU, {.hpz_partition_size = 2});
+    const int64_t shard = store.range(1).size(), width = sizeof(float);
     const auto crossed = [&](const auto& action) {
       const int64_t before = mesh->times().bytes;
       action();
@@ -84,17 +84,19 @@ TEST_CASE(
     };
     for (int update = 0; update < 2; ++update) {
       const double first = 10.0 * update;
-      store.share(1, torch::kCPU, offload::Access::kWrite).tensor().fill_(first + mesh->rank());
-      store.updated(1);
+      store.acquire_shard(1, torch::kCPU, offload::Access::kWrite)
+          .tensor()
+          .fill_(first + mesh->rank());
+      store.mark_updated(1);
       // Two shares across, and all four within the run; then only the latter.
       for (const int64_t shares : {6, 4}) {
         CHECK(crossed([&] {
                 const Lease lease = gather(plan, store, 1);
                 const torch::Tensor whole = store.buffers().whole(1);
                 for (int rank = 0; rank < 4; ++rank) {
-                  CHECK(whole.narrow(0, rank * share, share).eq(first + rank).all().item<bool>());
+                  CHECK(whole.narrow(0, rank * shard, shard).eq(first + rank).all().item<bool>());
                 }
-              }) == shares * share * width);
+              }) == shares * shard * width);
         store.release_all_but({});
       }
     }
@@ -102,18 +104,18 @@ TEST_CASE(
 }
 
 TEST_CASE("reads are told to every store, in order") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const model::Blocks blocks = testing::make_chain();
     const UnitPlan plan = released_units(blocks, *mesh);
-    Elsewhere elsewhere;
+    FakeStore elsewhere;
     const ParamStore store(plan, *mesh, torch::kCPU,
-                           {.rests = {nullptr, &elsewhere, nullptr, &elsewhere, nullptr}});
+                           {.shard_stores = {nullptr, &elsewhere, nullptr, &elsewhere, nullptr}});
     const Reads reads = store.reads({3, 0, 1});
     REQUIRE(reads.size() == 2);
-    const std::vector<offload::Tile>& tiles = reads.at(&elsewhere);
+    const std::vector<offload::ShardChunk>& tiles = reads.at(&elsewhere);
     REQUIRE(tiles.size() == 2);
     CHECK(tiles[0].shard == 1);
-    CHECK(tiles[0].end == plan.units[3].share().size());
+    CHECK(tiles[0].end == plan.units[3].owned_range().size());
     CHECK(tiles[1].shard == 0);
     const ParamStore here(plan, *mesh, torch::kCPU, {});
     CHECK(here.reads({3, 0, 1}).empty());
@@ -121,12 +123,12 @@ TEST_CASE("reads are told to every store, in order") {
 }
 
 TEST_CASE("a gather that failed counts nothing, and can be made again") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const model::Blocks blocks = testing::make_chain();
     const UnitPlan plan = released_units(blocks, *mesh);
-    Elsewhere elsewhere;
+    FakeStore elsewhere;
     ParamStore store(plan, *mesh, torch::kCPU,
-                     {.rests = {nullptr, &elsewhere, nullptr, &elsewhere, nullptr}});
+                     {.shard_stores = {nullptr, &elsewhere, nullptr, &elsewhere, nullptr}});
     elsewhere.fails_in = 0;
     CHECK_THROWS_AS(gather(plan, store, 1), Error);
     CHECK(store.buffers().live_elements() == 0);
@@ -138,21 +140,21 @@ TEST_CASE("a gather that failed counts nothing, and can be made again") {
 
 TEST_CASE(
     "the use of a unit waits for its copy to the device, that of the one before it does not") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const torch::NoGradGuard no_grad;
     const model::Blocks blocks = testing::make_chain();
     const UnitPlan plan = released_units(blocks, *mesh);
     const auto link = testing::late_link();
-    const auto rests = offload::make_staging_store(offload::make_host_store(link), link,
+    const auto rests = offload::make_staging_store(offload::make_cpu_store(link), link,
                                                    testing::kFakeDevice, {.depth = 1});
     ParamStore store(plan, *mesh, testing::kFakeDevice,
-                     {.rests = std::vector(plan.units.size(), rests.get()),
+                     {.shard_stores = std::vector(plan.units.size(), rests.get()),
                       .staging = std::make_shared<offload::Staging>(link, testing::kFakeDevice)});
     for (const size_t unit : {1, 2}) {
-      store.share(unit, torch::kCPU, offload::Access::kWrite)
+      store.acquire_shard(unit, torch::kCPU, offload::Access::kWrite)
           .tensor()
           .fill_(static_cast<double>(unit));
-      store.updated(unit);
+      store.mark_updated(unit);
     }
     const testing::LateCopies& copies = testing::copies_of(*link);
     for (const size_t unit : {1, 2}) store.begin_gather(unit);
@@ -166,7 +168,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a unit that the host has written on the device is waited for where it is used") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const torch::NoGradGuard no_grad;
     const model::Blocks blocks = testing::make_chain();
     const UnitPlan plan = plan_units(blocks, *mesh);
@@ -176,10 +178,10 @@ TEST_CASE("a unit that the host has written on the device is waited for where it
     const testing::LateCopies& copies = testing::copies_of(*link);
     for (int step = 0; step < 2; ++step) {
       for (const size_t unit : {1, 2}) {
-        store.share(unit, torch::kCPU, offload::Access::kWrite)
+        store.acquire_shard(unit, torch::kCPU, offload::Access::kWrite)
             .tensor()
             .fill_(static_cast<double>(unit) + step);
-        store.updated(unit);
+        store.mark_updated(unit);
         store.begin_gather(unit);
       }
       CHECK(copies.under_way() == 2);
@@ -190,24 +192,28 @@ TEST_CASE("a unit that the host has written on the device is waited for where it
       }
     }
     // What nobody has used meanwhile is there for who reads the share.
-    store.share(1, torch::kCPU, offload::Access::kWrite).tensor().fill_(7.0);
-    store.updated(1);
-    CHECK(store.share(1, torch::kCPU, offload::Access::kRead).tensor().eq(7).all().item<bool>());
+    store.acquire_shard(1, torch::kCPU, offload::Access::kWrite).tensor().fill_(7.0);
+    store.mark_updated(1);
+    CHECK(store.acquire_shard(1, torch::kCPU, offload::Access::kRead)
+              .tensor()
+              .eq(7)
+              .all()
+              .item<bool>());
     CHECK(copies.under_way() == 0);
-    store.share(1, torch::kCPU, offload::Access::kWrite).tensor().fill_(8.0);
-    store.updated(1);
-    const auto share = store.share(1, testing::kFakeDevice, offload::Access::kRead);
-    CHECK(share.tensor().eq(8).all().item<bool>());
+    store.acquire_shard(1, torch::kCPU, offload::Access::kWrite).tensor().fill_(8.0);
+    store.mark_updated(1);
+    const auto shard = store.acquire_shard(1, testing::kFakeDevice, offload::Access::kRead);
+    CHECK(shard.tensor().eq(8).all().item<bool>());
   });
 }
 
 TEST_CASE("a unit that is updated while leased is a broken invariant") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const model::Blocks blocks = testing::make_chain();
     const UnitPlan plan = released_units(blocks, *mesh);
     ParamStore store(plan, *mesh, torch::kCPU, {});
     const Lease lease = gather(plan, store, 1);
-    CHECK_THROWS_AS(store.updated(1), InternalError);
+    CHECK_THROWS_AS(store.mark_updated(1), InternalError);
   });
 }
 

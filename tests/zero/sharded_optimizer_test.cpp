@@ -10,7 +10,7 @@
 #include "engine/train_engine.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
-#include "tests/zero/elsewhere.h"
+#include "tests/zero/fake_store.h"
 #include "zero/block_params.h"
 
 namespace zeroth::zero {
@@ -19,7 +19,7 @@ TEST_CASE("after every step each working weight equals its master rounded") {
   for (const configs::Precision precision :
        {configs::Precision::kBf16, configs::Precision::kFp16}) {
     for (const int stage : {0, 1, 2, 3}) {
-      testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+      testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
         configs::Config config;
         config.batch = {.train_batch_size = 12, .micro_batch_size = 6, .accumulation_steps = 1};
         config.precision = precision;
@@ -46,7 +46,7 @@ using Kind = configs::OptimizerConfig::Kind;
 
 // This rank's masters and states after five steps of a chain whose sizes fill no vector.
 std::vector<torch::Tensor> after_training(const configs::Config& config,
-                                          const std::shared_ptr<comm::Mesh>& mesh) {
+                                          const std::shared_ptr<comm::DeviceMesh>& mesh) {
   const auto engine =
       testing::make_engine(testing::make_chain({.vocab = 19, .hidden = 37}), config, mesh);
   testing::ChainLoader loader({.rank = mesh->rank(), .world_size = mesh->world_size()});
@@ -70,7 +70,7 @@ TEST_CASE("tiles of any size give the bits of a whole shard, with and without de
         CAPTURE(static_cast<int>(kind));
         CAPTURE(static_cast<int>(precision));
         CAPTURE(no_decay);
-        testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+        testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
           configs::Config config;
           config.batch = {.train_batch_size = 12, .micro_batch_size = 6, .accumulation_steps = 1};
           config.precision = precision;
@@ -96,7 +96,7 @@ TEST_CASE("tiles of any size give the bits of a whole shard, with and without de
 
 TEST_CASE("decay that leaves norms and biases out shrinks matrices only") {
   for (const int stage : {0, 3}) {
-    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       const auto bias_and_matrix = [&](double decay, bool no_decay) {
         configs::Config config;
         config.batch = {.train_batch_size = 12, .micro_batch_size = 6, .accumulation_steps = 1};
@@ -125,23 +125,24 @@ TEST_CASE("decay that leaves norms and biases out shrinks matrices only") {
 }
 
 TEST_CASE("a tile never gets an update twice: one that failed in between is not begun again") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const model::Blocks blocks = testing::make_chain({.hidden = 64});
     const UnitPlan plan = plan_units(blocks, *mesh);
     ParamStore shares(plan, *mesh, torch::kCPU, {});
-    const auto grads = make_whole_reducer(plan, *mesh, {});
+    const auto grads = make_full_reducer(plan, *mesh, {});
     const configs::OptimizerConfig config = {.lr = 0.5, .weight_decay = 1};
     const auto rule = optim::make_update_rule(config, torch::kCPU);
-    Elsewhere store;
-    ShardedOptimizer optimizer(plan, shares, *grads,
-                               std::vector(plan.units.size(), UpdatePlace{&store, rule.get()}),
-                               {.tile_elements = 256});
+    FakeStore store;
+    ShardedOptimizer optimizer(
+        plan, shares, *grads,
+        std::vector(plan.units.size(), OptimizerPlacement{&store, rule.get()}),
+        {.tile_elements = 256});
     BlockParams params(plan, shares, optimizer, {.update_before_use = true});
     for (size_t unit = 0; unit < plan.units.size(); ++unit) {
       optimizer.set_master(unit, torch::ones({shares.range(unit).size()}));
     }
     (void)grads->finish();  // zeros
-    params.update(optim::usual_step(config, 1));
+    params.update(optim::default_step(config, 1));
 
     store.fails_in = 2;  // two states per tile: the second tile's first
     CHECK_THROWS_AS((void)params.gather(0), Error);
@@ -155,7 +156,7 @@ TEST_CASE("a tile never gets an update twice: one that failed in between is not 
 namespace {
 
 // Notes what it is asked for, and holds it against what the optimizer still has in place.
-class Notes final : public OverwriteWatch {
+class Notes final : public OverwriteObserver {
  public:
   explicit Notes(ShardedOptimizer& optimizer) : optimizer_(optimizer) {}
   void before_update(size_t unit, const Range& tile,
@@ -184,7 +185,7 @@ TEST_CASE("a watch sees each tile before it changes: once, and twice where there
   for (const Kind kind : {Kind::kAdam, Kind::kSgd, Kind::kLamb}) {
     for (const auto precision : {configs::Precision::kFp32, configs::Precision::kBf16}) {
       for (const int stage : {0, 2, 3}) {
-        testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+        testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
           configs::Config config;
           config.batch = {.train_batch_size = 12, .micro_batch_size = 6, .accumulation_steps = 1};
           config.precision = precision;
@@ -203,9 +204,9 @@ TEST_CASE("a watch sees each tile before it changes: once, and twice where there
             }
           }
           Notes notes(optimizer);
-          optimizer.set_watch(&notes);
+          optimizer.set_observer(&notes);
           engine->train_batch(loader);
-          optimizer.set_watch(nullptr);
+          optimizer.set_observer(nullptr);
           engine->train_batch(loader);
           for (size_t unit = 0; unit < before.size(); ++unit) {
             std::vector<Range> expected = optimizer.tiles(unit);

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "comm/mesh.h"
+#include "comm/device_mesh.h"
 #include "model/block.h"
 
 namespace zeroth::zero {
@@ -23,9 +23,9 @@ class SplitBlock final : public model::Block {
         {{12, 7}, {12 * copies / ranks * (tensor / copies), 0}, copies});
     register_parameter("norm", torch::zeros({9}));
   }
-  SplitBlock(std::string label, const comm::Mesh& mesh)
-      : SplitBlock(std::move(label), mesh.coordinate(comm::Axis::kTensor),
-                   mesh.grid().shape()[comm::Axis::kTensor]) {}
+  SplitBlock(std::string label, const comm::DeviceMesh& mesh)
+      : SplitBlock(std::move(label), mesh.coordinate(comm::MeshDim::kTp),
+                   mesh.layout().shape()[comm::MeshDim::kTp]) {}
   std::optional<model::Splits> splits() const override { return splits_; }
   torch::Tensor forward(const torch::Tensor& x, const model::MicroBatch&) override { return x; }
 

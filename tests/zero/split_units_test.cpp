@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/blocks/open_gradient.h"
+#include "model/blocks/main_grad.h"
 #include "tests/support/ranks.h"
 #include "tests/zero/split_block.h"
 #include "zero/memory_plan.h"
@@ -16,22 +16,22 @@
 namespace zeroth::zero {
 namespace {
 
-using comm::Axis;
-using comm::GridShape;
+using comm::MeshDim;
+using comm::MeshShape;
 using Kind = configs::OptimizerConfig::Kind;
 
-const GridShape kGrids[] = {GridShape::data(2).with(Axis::kTensor, 2),
-                            GridShape::data(2).with(Axis::kTensor, 4),
-                            GridShape().with(Axis::kTensor, 4)};
+const MeshShape kGrids[] = {MeshShape::data_parallel(2).with(MeshDim::kTp, 2),
+                            MeshShape::data_parallel(2).with(MeshDim::kTp, 4),
+                            MeshShape().with(MeshDim::kTp, 4)};
 
-void on_grid(const GridShape& shape, const std::function<void(const comm::Mesh&)>& run) {
+void on_grid(const MeshShape& shape, const std::function<void(const comm::DeviceMesh&)>& run) {
   testing::RankOptions options;
   options.grid = shape;
   testing::run_ranks(
-      shape.ranks(), [&](std::shared_ptr<comm::Mesh> mesh) { run(*mesh); }, options);
+      shape.ranks(), [&](std::shared_ptr<comm::DeviceMesh> mesh) { run(*mesh); }, options);
 }
 
-model::Blocks blocks_on(const comm::Mesh& mesh) {
+model::Blocks blocks_on(const comm::DeviceMesh& mesh) {
   return {std::make_shared<SplitBlock>("first", mesh), std::make_shared<SplitBlock>("last", mesh)};
 }
 
@@ -44,12 +44,13 @@ configs::Config config_of(int stage, int64_t micros) {
 }
 
 // The unit's whole buffer, of which `value_of` gives each whole parameter.
-torch::Tensor flat(const Unit& unit, const std::function<torch::Tensor(const Whole&)>& value_of) {
+torch::Tensor flat(const Unit& unit,
+                   const std::function<torch::Tensor(const GlobalTensor&)>& value_of) {
   const torch::Tensor buffer = torch::zeros({unit.layout.numel()});
   for (const Slot& slot : unit.layout.slots()) {
-    torch::Tensor box = value_of(slot.whole);
+    torch::Tensor box = value_of(slot.global);
     for (size_t d = 0; d < slot.shape.size(); ++d) {
-      box = box.narrow(static_cast<int64_t>(d), slot.whole.begin[d], slot.shape[d]);
+      box = box.narrow(static_cast<int64_t>(d), slot.global.begin[d], slot.shape[d]);
     }
     buffer.narrow(0, slot.offset, slot.numel).copy_(box.flatten());
   }
@@ -57,13 +58,13 @@ torch::Tensor flat(const Unit& unit, const std::function<torch::Tensor(const Who
 }
 
 // Each element another value; those of one parameter near to each other.
-torch::Tensor weights_of(const Whole& whole) {
+torch::Tensor weights_of(const GlobalTensor& whole) {
   const auto salt = static_cast<double>(whole.name.size());
   return (torch::arange(whole.numel(), torch::kFloat) / 512 + salt).reshape(whole.shape);
 }
 
 // Exact in every order of sums.
-torch::Tensor gradient_of(const Whole& whole) {
+torch::Tensor gradient_of(const GlobalTensor& whole) {
   return (torch::arange(whole.numel(), torch::kFloat) % 13 - 4).reshape(whole.shape);
 }
 
@@ -80,7 +81,7 @@ void run_step(const UnitPlan& plan, const Strategy& strategy, int64_t micros) {
         for (size_t i = 0; i < unit.params.size(); ++i) {
           const Slot& slot = unit.layout.slots()[i];
           const torch::Tensor own = whole.narrow(0, slot.offset, slot.numel).view(slot.shape);
-          model::deliver_gradient(unit.params[i], own);
+          model::accumulate_grad(unit.params[i], own);
         }
       }
       strategy.grads->add(block, micro + 1 == micros);
@@ -104,7 +105,7 @@ std::map<std::string, torch::Tensor> gathered(const UnitPlan& plan, const Strate
   for (const size_t u : plan.block_units[block]) {
     const Unit& unit = plan.units[u];
     for (size_t i = 0; i < unit.params.size(); ++i) {
-      values[unit.layout.slots()[i].whole.name] = unit.params[i].detach().clone();
+      values[unit.layout.slots()[i].global.name] = unit.params[i].detach().clone();
     }
   }
   return values;
@@ -127,7 +128,7 @@ struct Updated {
 
 Updated updated_whole(const configs::Config& config) {
   Updated updated;
-  on_grid(GridShape(), [&](const comm::Mesh& mesh) {
+  on_grid(MeshShape(), [&](const comm::DeviceMesh& mesh) {
     // Its parameters have the names of the whole ones on the grid.
     struct WholeBlock final : model::Block {
       explicit WholeBlock(const std::string& label) : Block(label) {
@@ -144,14 +145,14 @@ Updated updated_whole(const configs::Config& config) {
     set_weights(plan, strategy);
     run_step(plan, strategy, config.batch.accumulation_steps);
     strategy.grads->finish();
-    strategy.params->update(optim::usual_step(config.optimizer, 1));
+    strategy.params->step(optim::default_step(config.optimizer, 1));
     updated.values = gathered(plan, strategy, 1);
     for (size_t u = 0; u < plan.units.size(); ++u) {
       const std::vector<torch::Tensor> arrays = arrays_of(strategy, u);
       updated.arrays.resize(arrays.size());
       for (const Slot& slot : plan.units[u].layout.slots()) {
         for (size_t i = 0; i < arrays.size(); ++i) {
-          updated.arrays[i][slot.whole.name] =
+          updated.arrays[i][slot.global.name] =
               arrays[i].narrow(0, slot.offset, slot.numel).view(slot.shape);
         }
       }
@@ -163,11 +164,11 @@ Updated updated_whole(const configs::Config& config) {
 }  // namespace
 
 TEST_CASE("a gather brings the whole box from the ranks that hold it, at every stage") {
-  for (const GridShape& grid : kGrids) {
+  for (const MeshShape& grid : kGrids) {
     for (const int stage : {0, 1, 2, 3}) {
       CAPTURE(grid.str());
       CAPTURE(stage);
-      on_grid(grid, [&](const comm::Mesh& mesh) {
+      on_grid(grid, [&](const comm::DeviceMesh& mesh) {
         const model::Blocks blocks = blocks_on(mesh);
         UnitPlan plan = plan_units(blocks, mesh);
         const Strategy strategy = make_strategy(plan, config_of(stage, 1), mesh);
@@ -185,13 +186,13 @@ TEST_CASE("a gather brings the whole box from the ranks that hold it, at every s
 }
 
 TEST_CASE("gradients are sums over the ranks that hold the same, and squares count once") {
-  for (const GridShape& grid : kGrids) {
+  for (const MeshShape& grid : kGrids) {
     for (const int stage : {0, 1, 2, 3}) {
       for (const int64_t micros : {1, 2}) {
         CAPTURE(grid.str());
         CAPTURE(stage);
         CAPTURE(micros);
-        on_grid(grid, [&](const comm::Mesh& mesh) {
+        on_grid(grid, [&](const comm::DeviceMesh& mesh) {
           const model::Blocks blocks = blocks_on(mesh);
           UnitPlan plan = plan_units(blocks, mesh);
           const Strategy strategy = make_strategy(plan, config_of(stage, micros), mesh);
@@ -205,7 +206,8 @@ TEST_CASE("gradients are sums over the ranks that hold the same, and squares cou
           }
           mesh.world().all_reduce(squares).wait();
           double once = 0;
-          for (const Whole& whole : {Whole{"", {5, 16}, {}}, {"", {12, 7}, {}}, {"", {9}, {}}}) {
+          for (const GlobalTensor& whole :
+               {GlobalTensor{"", {5, 16}, {}}, {"", {12, 7}, {}}, {"", {9}, {}}}) {
             once += 2 * gradient_of(whole).square().sum().item<double>();  // of two blocks
           }
           CHECK(squares.item<double>() == doctest::Approx(once).epsilon(1e-6));
@@ -223,21 +225,21 @@ TEST_CASE("an update is that of one rank which holds all, norms of whole paramet
       config.optimizer.lr = 0.1;
       config.optimizer.weight_decay = 0.1;
       const auto whole = updated_whole(config).values;
-      for (const GridShape& grid : kGrids) {
+      for (const MeshShape& grid : kGrids) {
         CAPTURE(static_cast<int>(kind));
         CAPTURE(stage);
         CAPTURE(grid.str());
-        on_grid(grid, [&](const comm::Mesh& mesh) {
+        on_grid(grid, [&](const comm::DeviceMesh& mesh) {
           const model::Blocks blocks = blocks_on(mesh);
           UnitPlan plan = plan_units(blocks, mesh);
           const Strategy strategy = make_strategy(plan, config, mesh);
           set_weights(plan, strategy);
           run_step(plan, strategy, 1);
           strategy.grads->finish();
-          strategy.params->update(optim::usual_step(config.optimizer, 1));
+          strategy.params->step(optim::default_step(config.optimizer, 1));
           const Lease lease = strategy.params->gather(1);
           for (const size_t unit : plan.block_units[1]) {
-            const auto updated = [&](const Whole& of) { return whole.at(of.name); };
+            const auto updated = [&](const GlobalTensor& of) { return whole.at(of.name); };
             const torch::Tensor values = strategy.store->buffers().whole(unit);
             const torch::Tensor expected = flat(plan.units[unit], updated);
             for (const Slot& slot : plan.units[unit].layout.slots()) {
@@ -260,34 +262,35 @@ TEST_CASE("masters and moments in bf16 are rounded as those of one rank, bit by 
       config.optimizer.bf16_masters = config.optimizer.bf16_states = true;
       config.zero.sub_group_size_elements = 64;
       const auto expected = updated_whole(config).arrays;
-      for (const GridShape& grid : kGrids) {
+      for (const MeshShape& grid : kGrids) {
         CAPTURE(static_cast<int>(kind));
         CAPTURE(stage);
         CAPTURE(grid.str());
-        on_grid(grid, [&](const comm::Mesh& mesh) {
+        on_grid(grid, [&](const comm::DeviceMesh& mesh) {
           const model::Blocks blocks = blocks_on(mesh);
           UnitPlan plan = plan_units(blocks, mesh);
           const Strategy strategy = make_strategy(plan, config, mesh);
           set_weights(plan, strategy);
           run_step(plan, strategy, 1);
           strategy.grads->finish();
-          strategy.params->update(optim::usual_step(config.optimizer, 1));
+          strategy.params->step(optim::default_step(config.optimizer, 1));
           for (size_t block = 0; block < blocks.size(); ++block) {
             const Lease lease = strategy.params->gather(block);  // brings it up to date
           }
           for (size_t unit = 0; unit < plan.units.size(); ++unit) {
             const FlatLayout& layout = plan.units[unit].layout;
-            const Range share = strategy.store->range(unit);
+            const Range owned_range = strategy.store->range(unit);
             const std::vector<torch::Tensor> arrays = arrays_of(strategy, unit);
             for (size_t i = 0; i < arrays.size(); ++i) {
-              const torch::Tensor whole = flat(
-                  plan.units[unit], [&](const Whole& of) { return expected.at(i).at(of.name); });
+              const torch::Tensor whole = flat(plan.units[unit], [&](const GlobalTensor& of) {
+                return expected.at(i).at(of.name);
+              });
               CHECK((arrays[i].scalar_type() == torch::kBFloat16));
               for (size_t slot = 0; slot < layout.slots().size(); ++slot) {
-                const Range own = layout.overlap(slot, share);
+                const Range own = layout.overlap(slot, owned_range);
                 if (own.size() == 0) continue;
                 const int64_t offset = layout.slots()[slot].offset + own.begin;
-                CHECK(at::equal(arrays[i].narrow(0, offset - share.begin, own.size()),
+                CHECK(at::equal(arrays[i].narrow(0, offset - owned_range.begin, own.size()),
                                 whole.narrow(0, offset, own.size()).to(torch::kBFloat16)));
               }
             }
@@ -301,37 +304,38 @@ TEST_CASE("masters and moments in bf16 are rounded as those of one rank, bit by 
 TEST_CASE("what is planned is what a rank of a grid holds") {
   for (const int stage : {0, 1, 2, 3}) {
     CAPTURE(stage);
-    on_grid(kGrids[1], [&](const comm::Mesh& mesh) {
+    on_grid(kGrids[1], [&](const comm::DeviceMesh& mesh) {
       const model::Blocks blocks = blocks_on(mesh);
       UnitPlan plan = plan_units(blocks, mesh);
       const configs::Config config = config_of(stage, 2);
-      const MemoryPlan memory = plan_memory(plan, config, torch::kCPU, {.visits = {0, 1, 1, 0}});
+      const MemoryPlan memory = plan_memory(plan, config, torch::kCPU, {.accesses = {0, 1, 1, 0}});
       const Strategy strategy = make_strategy(plan, config, mesh);
       run_step(plan, strategy, 2);
       strategy.grads->finish();
-      CHECK(memory.parameters.device == strategy.store->resting_bytes());
+      CHECK(memory.parameters.device == strategy.store->persistent_bytes());
       CHECK(memory.gradients.device ==
-            strategy.grads->resting_bytes() - strategy.grads->buffer_bytes());
+            strategy.grads->persistent_bytes() - strategy.grads->buffer_bytes());
       CHECK(memory.gradient_buffers.device == strategy.grads->buffer_bytes());
     });
   }
 }
 
 TEST_CASE("what a rank holds alone is whole there, while what others hold too is cut") {
-  on_grid(kGrids[2], [](const comm::Mesh& mesh) {
+  on_grid(kGrids[2], [](const comm::DeviceMesh& mesh) {
     const model::Blocks blocks = blocks_on(mesh);
     UnitPlan plan = plan_units(blocks, mesh);
     const Strategy strategy = make_strategy(plan, config_of(3, 1), mesh);
     CHECK(strategy.description.find("(one rank)") == std::string::npos);
     for (const Unit& unit : plan.units) {
-      CHECK(unit.retention == (unit.copies == 1 ? Retention::kWhole : Retention::kRelease));
+      CHECK(unit.gather_policy ==
+            (unit.num_replicas == 1 ? GatherPolicy::kNever : GatherPolicy::kBeforeUse));
     }
     CHECK(strategy.factors.before == 1);
   });
 }
 
 TEST_CASE("gradients are divided by the ranks that have a loss of their own") {
-  on_grid(kGrids[1], [](const comm::Mesh& mesh) {
+  on_grid(kGrids[1], [](const comm::DeviceMesh& mesh) {
     const model::Blocks blocks = blocks_on(mesh);
     UnitPlan plan = plan_units(blocks, mesh);
     CHECK(make_strategy(plan, config_of(0, 1), mesh).factors.before == 2);

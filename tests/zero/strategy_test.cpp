@@ -17,7 +17,7 @@ struct Rest {
 // Bytes that rest on a rank of two under the given stage, with two micro-batches to a step.
 Rest rest(int stage, int64_t persistence_threshold) {
   Rest result{};
-  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     configs::Config config;
     config.zero.stage = stage;
     config.zero.param_persistence_threshold_elements = persistence_threshold;
@@ -26,7 +26,7 @@ Rest rest(int stage, int64_t persistence_threshold) {
     UnitPlan plan = plan_units(blocks, *mesh);
     const Strategy strategy = make_strategy(plan, config, *mesh);
     if (mesh->rank() == 0) {
-      result = {strategy.store->resting_bytes(), strategy.grads->resting_bytes(),
+      result = {strategy.store->persistent_bytes(), strategy.grads->persistent_bytes(),
                 strategy.store->buffers().live_elements()};
     }
   });
@@ -56,7 +56,7 @@ TEST_CASE("units up to the persistence threshold stay whole") {
 TEST_CASE("the dtype that is told of opened gradients is that of what backward writes into") {
   using configs::Precision;
   for (const int ranks : {1, 2}) {
-    testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+    testing::run_ranks(ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       const model::Blocks blocks = testing::make_chain();
       for (const int stage : {0, 1, 2, 3}) {
         for (const int64_t micro_batches : {1, 2}) {
@@ -67,7 +67,7 @@ TEST_CASE("the dtype that is told of opened gradients is that of what backward w
             config.batch.accumulation_steps = micro_batches;
             config.gradients.accumulation = accumulation;
             const torch::Dtype told =
-                opened_gradient_dtype(plan_units(blocks, *mesh), config, torch::kCPU);
+                grad_buffer_dtype(plan_units(blocks, *mesh), config, torch::kCPU);
             UnitPlan plan = plan_units(blocks, *mesh);
             const Strategy strategy = make_strategy(plan, config, *mesh);
             strategy.grads->open(0);
@@ -83,7 +83,7 @@ TEST_CASE("the dtype that is told of opened gradients is that of what backward w
 }
 
 TEST_CASE("gradients are divided before or after they cross four ranks as DeepSpeed divides them") {
-  testing::run_ranks(4, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(4, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const model::Blocks blocks = testing::make_chain();
     UnitPlan plan = plan_units(blocks, *mesh);
     const auto check = [&](const configs::GradientConfig& gradients, bool scatter,
@@ -96,7 +96,7 @@ TEST_CASE("gradients are divided before or after they cross four ranks as DeepSp
         const GradientFactors factors = make_strategy(plan, config, *mesh).factors;
         CAPTURE(stage);
         CHECK(factors.before == (stage == 0 ? all_reduced : scattered));
-        const bool sums = gradients.reduce == configs::GradientConfig::Reduce::kSum;
+        const bool sums = gradients.reduce == configs::GradientConfig::Reduction::kSum;
         CHECK(factors.before * factors.after == (sums ? 4 : 1));
       }
     };
@@ -106,12 +106,12 @@ TEST_CASE("gradients are divided before or after they cross four ranks as DeepSp
     check({.prescale = true}, false, 1, 1);
     check({.predivide_factor = 2}, true, 2, 2);
     check({.predivide_factor = 2}, false, 2, 2);
-    check({.reduce = configs::GradientConfig::Reduce::kSum}, true, 4, 4);
+    check({.reduce = configs::GradientConfig::Reduction::kSum}, true, 4, 4);
   });
 }
 
 TEST_CASE("one rank is not sharded whatever the stage") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+  testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     configs::Config config;
     config.zero.stage = 3;
     const model::Blocks blocks = testing::make_chain();

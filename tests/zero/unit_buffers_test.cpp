@@ -10,19 +10,20 @@ namespace zeroth::zero {
 TEST_CASE("a block's parameters are views of its units' buffers, released ones without memory") {
   const model::Blocks blocks = testing::make_chain();
   UnitPlan plan = plan_units(blocks, 2);
-  plan.units[1].retention = Retention::kRelease;
+  plan.units[1].gather_policy = GatherPolicy::kBeforeUse;
   UnitBuffers buffers(plan, torch::kFloat, torch::kCPU);
   const torch::NoGradGuard no_grad;
   const torch::Tensor kept = plan.units[0].params[0], released = plan.units[1].params[0];
   buffers.whole(0).fill_(3);
   CHECK(kept.eq(3).all().item<bool>());
-  CHECK(buffers.kept_bytes() == 4 * (plan.units[0].layout.numel() + plan.units[2].layout.numel() +
-                                     plan.units[3].layout.numel() + plan.units[4].layout.numel()));
+  CHECK(buffers.persistent_bytes() ==
+        4 * (plan.units[0].layout.numel() + plan.units[2].layout.numel() +
+             plan.units[3].layout.numel() + plan.units[4].layout.numel()));
   CHECK(released.data_ptr() == nullptr);
   CHECK(buffers.live_elements() == 0);
 
   const int64_t numel = plan.units[1].layout.numel();
-  buffers.fill(1);
+  buffers.allocate(1);
   buffers.whole(1).fill_(5);
   CHECK(released.eq(5).all().item<bool>());
   CHECK(buffers.live_elements() == numel);
@@ -32,11 +33,11 @@ TEST_CASE("a block's parameters are views of its units' buffers, released ones w
   CHECK(released.data_ptr() == nullptr);
 
   const torch::Tensor others = torch::full({numel}, 7.0F);
-  buffers.fill_with(1, others.data_ptr());
+  buffers.alias_memory(1, others.data_ptr());
   CHECK(released.eq(7).all().item<bool>());
   buffers.release(1);
   CHECK(others.eq(7).all().item<bool>());
-  buffers.fill(1);
+  buffers.allocate(1);
   CHECK(buffers.whole(1).data_ptr() != others.data_ptr());  // it did not reach the pool
   CHECK(buffers.pooled_bytes() == pooled);
   CHECK(buffers.peak_live_elements() == numel);

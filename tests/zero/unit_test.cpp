@@ -49,8 +49,8 @@ TEST_CASE(
 }
 
 TEST_CASE("parameters of a block are units by which ranks hold the same") {
-  using comm::Axis;
-  const comm::RankGrid grid(comm::GridShape::data(2).with(Axis::kTensor, 4));
+  using comm::MeshDim;
+  const comm::MeshLayout grid(comm::MeshShape::data_parallel(2).with(MeshDim::kTp, 4));
   const int rank = 6;  // data 1, tensor 2
   const model::Blocks blocks = {std::make_shared<SplitBlock>("layer", /*tensor=*/2, /*ranks=*/4)};
   const UnitPlan plan = plan_units(blocks, grid, rank);
@@ -58,18 +58,18 @@ TEST_CASE("parameters of a block are units by which ranks hold the same") {
   const Unit &columns = plan.units[0], &keys = plan.units[1], &norm = plan.units[2];
   CHECK(columns.name == "layer");
   CHECK(columns.layout.num_shards() == 2);
-  CHECK(columns.holder == 1);  // of ranks 2 and 6
+  CHECK(columns.shard_index == 1);  // of ranks 2 and 6
   CHECK(columns.layout.slots()[0].name == "layer.columns");
-  CHECK(columns.layout.slots()[0].whole.name == "layer.whole_columns");
-  CHECK((columns.layout.slots()[0].whole.begin == std::vector<int64_t>{0, 8}));
+  CHECK(columns.layout.slots()[0].global.name == "layer.whole_columns");
+  CHECK((columns.layout.slots()[0].global.begin == std::vector<int64_t>{0, 8}));
   CHECK(keys.name == "layer (on 2 ranks)");
   CHECK(keys.layout.num_shards() == 4);
-  CHECK(keys.holder == 2);  // of ranks 2, 3, 6 and 7
-  CHECK((keys.layout.slots()[0].whole.begin == std::vector<int64_t>{6, 0}));
+  CHECK(keys.shard_index == 2);  // of ranks 2, 3, 6 and 7
+  CHECK((keys.layout.slots()[0].global.begin == std::vector<int64_t>{6, 0}));
   CHECK(norm.name == "layer (on 4 ranks)");
   CHECK(norm.layout.num_shards() == 8);
-  CHECK(norm.holder == 6);
-  CHECK((norm.layout.slots()[0].whole.shape == std::vector<int64_t>{9}));
+  CHECK(norm.shard_index == 6);
+  CHECK((norm.layout.slots()[0].global.shape == std::vector<int64_t>{9}));
 }
 
 TEST_CASE("where no rank shares layers, what a block says of it counts nothing") {
@@ -77,11 +77,11 @@ TEST_CASE("where no rank shares layers, what a block says of it counts nothing")
   const UnitPlan plan = plan_units(blocks, 3);
   REQUIRE(plan.units.size() == 1);
   CHECK(plan.units[0].layout.num_shards() == 3);
-  CHECK(plan.units[0].layout.slots()[0].whole.name == "layer.columns");
+  CHECK(plan.units[0].layout.slots()[0].global.name == "layer.columns");
 }
 
 TEST_CASE("a part that lies beside the whole parameter is refused") {
-  const comm::RankGrid grid(comm::GridShape().with(comm::Axis::kTensor, 4));
+  const comm::MeshLayout grid(comm::MeshShape().with(comm::MeshDim::kTp, 4));
   const model::Blocks blocks = {std::make_shared<SplitBlock>("layer", /*tensor=*/4, /*ranks=*/4)};
   CHECK_THROWS_WITH_AS(
       plan_units(blocks, grid, 0),
@@ -90,7 +90,7 @@ TEST_CASE("a part that lies beside the whole parameter is refused") {
 }
 
 TEST_CASE("a block that does not say how ranks share it is refused by name where they would") {
-  const comm::RankGrid grid(comm::GridShape().with(comm::Axis::kTensor, 2));
+  const comm::MeshLayout grid(comm::MeshShape().with(comm::MeshDim::kTp, 2));
   CHECK_THROWS_WITH_AS(plan_units(testing::make_chain(), grid, 0),
                        "block embedding does not say how 2 ranks of a tensor-parallel group share "
                        "it (Block::splits); tensor_parallel.autotp_size: 1 trains it",

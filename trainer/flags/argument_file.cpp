@@ -15,35 +15,35 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // As it is typed behind a flag.
-std::string text_of(const Json& value) {
+std::string argument_text(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-std::vector<std::string> flags_of(const std::string& path) {
-  RepeatedKeys repeated;
+std::vector<std::string> read_flags(const std::string& path) {
+  DuplicateKeys duplicate_keys;
   const Json file = parse_ordered_json(read_file(path, kConfigLimits.bytes),
-                                       {.name = path, .limits = kConfigLimits}, &repeated);
-  if (repeated.count > 0)
-    throw Error("{}: {} stands twice: keep one", path, repeated.paths.front());
+                                       {.name = path, .limits = kConfigLimits}, &duplicate_keys);
+  if (duplicate_keys.count > 0)
+    throw Error("{}: {} stands twice: keep one", path, duplicate_keys.paths.front());
   if (!file.is_object())
     throw Error("{}: expected an object of flags, found {}", path, quoted(file));
   std::vector<std::string> flags;
   for (const auto& [key, value] : file.items()) {
     if (value.is_null()) continue;
     if (!value.is_array()) {
-      flags.push_back(fmt::format("--{}={}", key, text_of(value)));
+      flags.push_back(fmt::format("--{}={}", key, argument_text(value)));
       continue;
     }
     if (value.empty()) continue;
     flags.push_back("--" + key);
-    for (const Json& entry : value) flags.push_back(text_of(entry));
+    for (const Json& entry : value) flags.push_back(argument_text(entry));
   }
   return flags;
 }
 
 }  // namespace
 
-std::vector<std::string> with_argument_file(std::vector<std::string> arguments) {
+std::vector<std::string> expand_argument_file(std::vector<std::string> arguments) {
   const auto is_rank = [](const std::string& argument) {
     return argument.starts_with("--local_rank=") || argument.starts_with("--local-rank=");
   };
@@ -53,7 +53,7 @@ std::vector<std::string> with_argument_file(std::vector<std::string> arguments) 
   if (others[0].ends_with(".yaml") || others[0].ends_with(".yml")) {
     throw Error("{}: YAML is not read: write the flags as a .json file", others[0]);
   }
-  return others[0].ends_with(".json") ? flags_of(others[0]) : arguments;
+  return others[0].ends_with(".json") ? read_flags(others[0]) : arguments;
 }
 
 }  // namespace zeroth::trainer

@@ -10,6 +10,6 @@ namespace zeroth::trainer {
 // holds, "--key=value" each; else the arguments as they are. null is as if the key were not there,
 // a list is several values, an object is handed on as JSON. Throws an Error that names file and
 // place.
-std::vector<std::string> with_argument_file(std::vector<std::string> arguments);
+std::vector<std::string> expand_argument_file(std::vector<std::string> arguments);
 
 }  // namespace zeroth::trainer

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "trainer/flags/cadence_rules.h"
 #include "trainer/flags/flags.h"
+#include "trainer/flags/interval_rules.h"
 
 namespace zeroth::trainer {
 
@@ -32,18 +32,18 @@ struct RawFlags {
   std::string loss_mean;
   std::string on_non_finite;
   std::string save_dtype;
-  RawCadences cadences;
+  RawIntervals intervals;
   std::vector<std::string> resume;  // "" of a bare one
   std::optional<int64_t> save_failures;
   std::optional<bool> do_train;
   std::optional<bool> do_eval;
   std::vector<std::string> report_to;
   std::string logging_dir;
-  std::vector<std::string> complaints;  // about values that do not parse
-  int local_rank = 0;  // passed by DeepSpeed's launcher; the environment says the same
+  std::vector<std::string> errors;  // about values that do not parse
+  int local_rank = 0;               // passed by DeepSpeed's launcher; the environment says the same
 };
 
-// The flags for the run. What is wrong is appended to `complaints`, one line each.
-Flags settle(RawFlags raw, std::vector<std::string>& complaints);
+// The flags for the run. What is wrong is appended to `errors`, one line each.
+Flags resolve_flags(RawFlags raw, std::vector<std::string>& errors);
 
 }  // namespace zeroth::trainer

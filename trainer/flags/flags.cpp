@@ -9,9 +9,9 @@
 #include <string_view>
 #include <utility>
 
-#include "base/complaints.h"
+#include "base/diagnostics.h"
 #include "base/error.h"
-#include "base/flag_words.h"
+#include "base/flag_errors.h"
 #include "base/printable.h"
 #include "trainer/flags/argument_file.h"
 #include "trainer/flags/flag_rules.h"
@@ -75,47 +75,47 @@ void add_files(CLI::App& app, RawFlags& raw) {
 
 void add_saving(CLI::App& app, RawFlags& raw) {
   Flags& flags = raw.flags;
-  NumberOptions numbers(app, raw.complaints);
+  NumberOptions numbers(app, raw.errors);
   app.option_defaults()->group("Saving");
   app.add_option("--output", flags.output, "where the fine-tuned model goes")->option_text("DIR");
   app.add_flag("--deterministic", flags.deterministic,
                "a GPU repeats a run bit by bit, with a slower attention; a CPU does so anyway");
   app.add_flag("--overwrite", flags.overwrite, "replace an --output that is not empty");
-  RawCadences& cadences = raw.cadences;
-  numbers.add("--save-every", cadences.save_every,
+  RawIntervals& intervals = raw.intervals;
+  numbers.add("--save-every", intervals.save_every,
               "save a checkpoint, DIR/checkpoints/step-N, every so many steps, or that part (below "
               "1) of all steps");
-  numbers.add("--save-minutes", cadences.save_minutes,
+  numbers.add("--save-minutes", intervals.save_minutes,
               "and whenever so many minutes have passed since the last one");
-  add_word(app, "--save_strategy", cadences.save_strategy, "no, steps, epoch or best");
-  numbers.add("--save_total_limit", cadences.save_total_limit, kMostSteps,
+  add_word(app, "--save_strategy", intervals.save_strategy, "no, steps, epoch or best");
+  numbers.add("--save_total_limit", intervals.save_total_limit, kMaxSteps,
               "checkpoints that stay, the newest and the best (2; 0: all)");
   add_truth(app, "--save_only_model", flags.state.only_model,
             "they hold the model alone, and no run goes on from them");
   app.add_flag("--save-sync", flags.state.sync,
                "training waits while a checkpoint is written: no memory for copies");
-  app.add_flag("--allow-small-disk", flags.state.small_disk,
+  app.add_flag("--allow-small-disk", flags.state.allow_small_disk,
                "start with less room in DIR than the run writes there; the model waits for room");
-  numbers.add("--save-failures", raw.save_failures, kMostSteps,
+  numbers.add("--save-failures", raw.save_failures, kMaxSteps,
               "saves in a row that may fail before the run does (3)");
   numbers.add("--grace", flags.state.grace_s,
               "seconds from SIGTERM, SIGINT or SIGHUP to the end: a checkpoint that takes longer "
               "to write, as the last one did, is not begun");
-  add_truth(app, "--load_best_model_at_end", cadences.load_best_model_at_end,
+  add_truth(app, "--load_best_model_at_end", intervals.load_best_model_at_end,
             "DIR gets the model whose evaluation was best");
   app.add_option("--resume", raw.resume,
                  "go on from the newest checkpoint of --output; auto: begin anew where there is "
                  "none; or from that in FOLDER")
       ->expected(0, 1)
       ->option_text("[auto|FOLDER]");
-  app.add_flag("--allow-batch-change", flags.resume.batch_may_change,
+  app.add_flag("--allow-batch-change", flags.resume.allow_batch_change,
                "where a run goes on its global batch may be another one; the samples go on");
   app.add_option("--allow-change", flags.resume.may_change,
                  "so may this key of the optimizer or the schedule: optimizer.params.lr")
       ->allow_extra_args(false)
       ->option_text("KEY");
-  add_word(app, "--metric_for_best_model", cadences.metric_for_best_model, "loss");
-  app.add_option("--greater_is_better", cadences.greater_is_better,
+  add_word(app, "--metric_for_best_model", intervals.metric_for_best_model, "loss");
+  app.add_option("--greater_is_better", intervals.greater_is_better,
                  "the greater loss is the better")
       ->option_text("BOOL");
   app.add_option("--save-dtype", raw.save_dtype,
@@ -125,16 +125,16 @@ void add_saving(CLI::App& app, RawFlags& raw) {
 
 void add_length(CLI::App& app, RawFlags& raw) {
   Flags& flags = raw.flags;
-  NumberOptions numbers(app, raw.complaints);
+  NumberOptions numbers(app, raw.errors);
   app.option_defaults()->group("Length");
-  numbers.add("--steps", flags.steps, kMostSteps, "optimizer steps; the data repeats as needed");
-  numbers.add("--max_train_samples", flags.max_train_samples, kMostSteps,
+  numbers.add("--steps", flags.steps, kMaxSteps, "optimizer steps; the data repeats as needed");
+  numbers.add("--max_train_samples", flags.max_train_samples, kMaxSteps,
               "only the first so many samples of --data");
   numbers.add("--epochs", flags.epochs,
               "passes over the data (1); the last step takes what is left of them");
-  numbers.add("--seq-len", flags.seq_len, kMostRows,
+  numbers.add("--seq-len", flags.seq_len, kMaxRows,
               "positions per sample (as many as the model has, at most 1024)");
-  numbers.add("--max-length", flags.max_length, kMostRows,
+  numbers.add("--max-length", flags.max_length, kMaxRows,
               "tokens per sample, of which the first is no target: --seq-len and one more");
   app.add_flag("--no-shuffle", raw.no_shuffle, "take the samples in file order");
   app.add_flag("--drop-last", raw.drop_last,
@@ -145,12 +145,12 @@ void add_length(CLI::App& app, RawFlags& raw) {
 
 void add_batch(CLI::App& app, RawFlags& raw) {
   auto& values = raw.flags.values;
-  NumberOptions numbers(app, raw.complaints);
+  NumberOptions numbers(app, raw.errors);
   app.option_defaults()->group("Batch and memory");
-  numbers.add("--micro-batch", values.micro_batch, kMostRows, "samples that a rank runs at once");
-  numbers.add("--accumulation", values.accumulation, kMostRows, "micro-batches per step and rank");
-  numbers.add("--global-batch", values.global_batch, kMostRows, "samples per step over all ranks");
-  numbers.add("--tensor-parallel", values.tensor_parallel, kMostRows,
+  numbers.add("--micro-batch", values.micro_batch, kMaxRows, "samples that a rank runs at once");
+  numbers.add("--accumulation", values.accumulation, kMaxRows, "micro-batches per step and rank");
+  numbers.add("--global-batch", values.global_batch, kMaxRows, "samples per step over all ranks");
+  numbers.add("--tensor-parallel", values.tensor_parallel, kMaxRows,
               "neighbouring ranks that every layer is split over (1)");
   app.add_flag("--gradient-checkpointing", raw.gradient_checkpointing,
                "every N-th block (1) keeps only its input and runs again")
@@ -162,7 +162,7 @@ void add_batch(CLI::App& app, RawFlags& raw) {
 
 void add_optimizer(CLI::App& app, RawFlags& raw) {
   auto& values = raw.flags.values;
-  NumberOptions numbers(app, raw.complaints);
+  NumberOptions numbers(app, raw.errors);
   app.option_defaults()->group("Optimizer");
   numbers.add("--lr", values.lr, "learning rate (5e-5)");
   numbers.add("--weight-decay", values.weight_decay, "weight decay (0)");
@@ -195,46 +195,46 @@ void add_optimizer(CLI::App& app, RawFlags& raw) {
 
 void add_evaluation(CLI::App& app, RawFlags& raw) {
   Flags& flags = raw.flags;
-  RawCadences& cadences = raw.cadences;
-  NumberOptions numbers(app, raw.complaints);
+  RawIntervals& intervals = raw.intervals;
+  NumberOptions numbers(app, raw.errors);
   app.option_defaults()->group("Evaluation");
-  numbers.add("--eval-every", cadences.eval_every,
+  numbers.add("--eval-every", intervals.eval_every,
               "evaluate also every so many steps, or that part (below 1) of all steps");
-  add_word(app, "--eval_strategy", cadences.eval_strategy, "no, steps or epoch");
-  numbers.add("--eval_delay", cadences.eval_delay, "not before so many steps, or epochs");
-  add_truth(app, "--eval_on_start", cadences.eval_on_start, "evaluate before the first step, too");
+  add_word(app, "--eval_strategy", intervals.eval_strategy, "no, steps or epoch");
+  numbers.add("--eval_delay", intervals.eval_delay, "not before so many steps, or epochs");
+  add_truth(app, "--eval_on_start", intervals.eval_on_start, "evaluate before the first step, too");
   app.add_option("--do_train", raw.do_train, "false: evaluate only")->option_text("BOOL");
   app.add_option("--do_eval", raw.do_eval, "false: leave --eval-data out")->option_text("BOOL");
   app.add_flag("--eval-only", flags.eval_only, "evaluate on --eval-data (or --data), and end");
-  numbers.add("--max-eval-samples", flags.max_eval_samples, kMostSteps,
+  numbers.add("--max-eval-samples", flags.max_eval_samples, kMaxSteps,
               "only the first so many samples");
-  numbers.add("--eval-micro-batch", flags.eval_micro_batch, kMostRows,
+  numbers.add("--eval-micro-batch", flags.eval_micro_batch, kMaxRows,
               "samples that a rank evaluates at once (--micro-batch)");
 }
 
 void add_reports(CLI::App& app, RawFlags& raw) {
-  RawCadences& cadences = raw.cadences;
-  NumberOptions numbers(app, raw.complaints);
+  RawIntervals& intervals = raw.intervals;
+  NumberOptions numbers(app, raw.errors);
   app.option_defaults()->group("Reports");
   app.add_option("--report_to", raw.report_to, "tensorboard, all or none, as in Trainer")
       ->delimiter(',')
       ->option_text("NAME");
   app.add_option("--logging_dir", raw.logging_dir, "where they write (runs/ in --output)")
       ->option_text("DIR");
-  add_word(app, "--logging_strategy", cadences.logging_strategy,
+  add_word(app, "--logging_strategy", intervals.logging_strategy,
            "when trainer_state.json notes the loss: no, steps or epoch");
-  numbers.add("--logging_steps", cadences.logging_steps,
+  numbers.add("--logging_steps", intervals.logging_steps,
               "every so many steps, or that part (below 1) of all steps (500)");
-  add_truth(app, "--logging_first_step", cadences.logging_first_step, "and after the first one");
+  add_truth(app, "--logging_first_step", intervals.logging_first_step, "and after the first one");
 }
 
 void add_other(CLI::App& app, RawFlags& raw) {
   app.option_defaults()->group("Other");
-  add_truth(app, "--use_cpu", raw.flags.on_cpu, "compute on the CPU, as DS_ACCELERATOR=cpu");
-  NumberOptions numbers(app, raw.complaints);
-  numbers.add("--timeout", raw.flags.timeout_s, kMostSeconds,
+  add_truth(app, "--use_cpu", raw.flags.use_cpu, "compute on the CPU, as DS_ACCELERATOR=cpu");
+  NumberOptions numbers(app, raw.errors);
+  numbers.add("--timeout", raw.flags.timeout_s, kMaxSeconds,
               "seconds that a collective may wait for a rank (600)");
-  numbers.add("--inspect-samples", raw.flags.inspected, kMostRows,
+  numbers.add("--inspect-samples", raw.flags.inspect_samples, kMaxRows,
               "print the first so many samples token by token, trained or not, and end");
   app.add_flag("--print-config", raw.flags.print_config, "print the resolved values, and end");
   app.set_version_flag("--version", "finetune (Zeroth) " ZEROTH_VERSION, "print it, and end");
@@ -275,14 +275,14 @@ void respell(std::vector<std::string>& arguments, const CLI::App& app, Spellings
 
 // One complaint per argument that no flag took; the value after an unknown flag, or after the first
 // flag when another one took it for a value, belongs to it.
-void refuse(const CLI::App& app, bool flag_taken, std::vector<std::string>& complaints) {
+void check_unknown_flags(const CLI::App& app, bool flag_taken, std::vector<std::string>& errors) {
   const std::vector<std::string> known = known_names(app);
   bool value_may_follow = flag_taken;
-  Guesses guesses;
+  SuggestionBudget guesses;
   for (const std::string& argument : app.remaining()) {
     if (!argument.starts_with("-")) {
       if (!value_may_follow) {
-        complaints.push_back(
+        errors.push_back(
             fmt::format("'{}': unexpected{}", shortened(argument),
                         argument.ends_with(".json")
                             ? "; a file of flags stands alone: write the other flags into it"
@@ -294,8 +294,8 @@ void refuse(const CLI::App& app, bool flag_taken, std::vector<std::string>& comp
     const std::string name = argument.substr(0, argument.find('='));
     value_may_follow = name == argument;
     const auto near =
-        guesses.another() ? nearest_name(name, {known.begin(), known.end()}) : std::string_view();
-    complaints.push_back(
+        guesses.take() ? nearest_name(name, {known.begin(), known.end()}) : std::string_view();
+    errors.push_back(
         fmt::format("{}: no such flag; {}", shortened(name),
                     near.empty() ? "--help lists all" : fmt::format("did you mean {}?", near)));
   }
@@ -303,7 +303,7 @@ void refuse(const CLI::App& app, bool flag_taken, std::vector<std::string>& comp
 
 // CLI11 takes the next argument as a value whatever it looks like, and ends at the first flag that
 // is repeated. True if a flag was taken for a value.
-bool refuse_uses(const CLI::App& app, std::vector<std::string>& complaints) {
+bool check_flag_uses(const CLI::App& app, std::vector<std::string>& errors) {
   bool flag_taken = false;
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = flag_name(*option);
@@ -311,10 +311,10 @@ bool refuse_uses(const CLI::App& app, std::vector<std::string>& complaints) {
     const auto flag = std::find_if(values.begin(), values.end(),
                                    [](const auto& value) { return value.starts_with("--"); });
     if (flag != values.end()) {
-      complaints.push_back(fmt::format("{} needs a value before {}", name, shortened(*flag)));
+      errors.push_back(fmt::format("{} needs a value before {}", name, shortened(*flag)));
       flag_taken = true;
-    } else if (std::string count = miscounted(*option); !count.empty()) {
-      complaints.push_back(std::move(count));
+    } else if (std::string count = value_count_error(*option); !count.empty()) {
+      errors.push_back(std::move(count));
     }
   }
   return flag_taken;
@@ -337,14 +337,14 @@ std::string tidy(std::string text) {
 
 Flags parse_flags(std::vector<std::string> arguments) {
   RawFlags raw;
-  arguments = with_argument_file(std::move(arguments));
-  if (const auto empty = empty_values(arguments, flags_that_may_be_empty()); !empty.empty())
+  arguments = expand_argument_file(std::move(arguments));
+  if (const auto empty = empty_value_errors(arguments, flags_that_may_be_empty()); !empty.empty())
     throw Error("{}", listed(empty));
-  HfTranslation translated = translate_hf_flags(arguments, raw.complaints);
-  const size_t of_translation = raw.complaints.size();  // they name both spellings
+  HfTranslation translated = translate_hf_flags(arguments, raw.errors);
+  const size_t num_translation_errors = raw.errors.size();  // they name both spellings
   arguments = std::move(translated.arguments);
   raw.flags.notes = std::move(translated.notes);
-  raw.flags.wishes = std::move(translated.wishes);
+  raw.flags.hf_requests = std::move(translated.hf_requests);
   raw.flags.values.for_trainer = translated.for_trainer;
   CLI::App app(kIntroduction, "finetune");
   app.footer(hf_flags_help());
@@ -368,20 +368,21 @@ Flags parse_flags(std::vector<std::string> arguments) {
   } catch (const CLI::CallForVersion& version) {
     return answer(fmt::format("{}\n", version.what()));
   } catch (const CLI::ParseError& error) {
-    unparsed = flag_complaint(app, error);
+    unparsed = flag_error(app, error);
   }
-  std::vector<std::string> complaints = std::move(raw.complaints);
-  const size_t before = complaints.size();
-  const bool flag_taken = refuse_uses(app, complaints);
-  if (!unparsed.empty() && complaints.size() == before) complaints.push_back(unparsed);
-  refuse(app, flag_taken, complaints);
-  Flags flags = unparsed.empty() ? settle(std::move(raw), complaints) : Flags{};
+  std::vector<std::string> errors = std::move(raw.errors);
+  const size_t before = errors.size();
+  const bool flag_taken = check_flag_uses(app, errors);
+  if (!unparsed.empty() && errors.size() == before) errors.push_back(unparsed);
+  check_unknown_flags(app, flag_taken, errors);
+  Flags flags = unparsed.empty() ? resolve_flags(std::move(raw), errors) : Flags{};
   const Spellings& spellings = translated.spellings;
-  for (size_t i = of_translation; i < complaints.size(); ++i) {
-    complaints[i] = spellings.as_typed(std::move(complaints[i]));
+  for (size_t i = num_translation_errors; i < errors.size(); ++i) {
+    errors[i] = spellings.as_typed(std::move(errors[i]));
   }
-  if (!complaints.empty()) throw Error("{}", listed(complaints));
-  for (configs::Note& note : flags.notes) note.text = spellings.as_typed(std::move(note.text));
+  if (!errors.empty()) throw Error("{}", listed(errors));
+  for (configs::Diagnostic& note : flags.notes)
+    note.text = spellings.as_typed(std::move(note.text));
   return flags;
 }
 

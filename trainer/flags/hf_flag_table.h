@@ -9,14 +9,15 @@ namespace zeroth::trainer {
 
 struct HfFlag {
   enum class Kind {
-    kValue,   // is `target` with the same value
-    kSwitch,  // is `target`, which has no value, where True follows or nothing
-    kTruth,   // is `target` with true or false
-    kBeta,    // is the first or the second value of --betas
-    kIdle,    // changes nothing here; `text` says why
-    // Asks for something that cannot be chosen, but that a run may do by itself (trainer/wishes.h).
-    // `target`: which values it may do, empty: any; others are refused. `text` says what it does.
-    kWished,
+    kValue,    // is `target` with the same value
+    kSwitch,   // is `target`, which has no value, where True follows or nothing
+    kBool,     // is `target` with true or false
+    kBeta,     // is the first or the second value of --betas
+    kIgnored,  // changes nothing here; `text` says why
+    // Asks for something that cannot be chosen, but that a run may do by itself
+    // (trainer/hf_requests.h). `target`: which values it may do, empty: any; others are refused.
+    // `text` says what it does.
+    kRequest,
     kRefused  // would change the training and does not exist; `text` says what to do
   };
   std::string_view name;  // without "--", with underscores
@@ -24,13 +25,13 @@ struct HfFlag {
   std::string_view target = "";
   std::string_view text = "";
   // Values, with commas between, that ask for nothing: as if the flag were not given.
-  std::string_view neutral = "";
-  bool several = false;  // takes all values up to the next flag
+  std::string_view no_op_values = "";
+  bool takes_list = false;  // takes all values up to the next flag
 };
 
-// One of kWished as it was typed, which is compared with the run once that is known, or of
+// One of kRequest as it was typed, which is compared with the run once that is known, or of
 // kRefused.
-struct Wish {
+struct HfRequest {
   const HfFlag* flag = nullptr;  // of the table
   std::string typed;
   std::string value;  // empty: none was given

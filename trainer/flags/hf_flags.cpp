@@ -25,7 +25,7 @@ std::string lower(std::string text) {
 }
 
 // What Hugging Face's parser takes for a truth value; 1 and 0 may be numbers, too.
-std::optional<bool> truth(const std::string& text) {
+std::optional<bool> parse_bool(const std::string& text) {
   const std::string word = lower(text);
   for (const char* yes : {"true", "t", "yes", "y", "1"}) {
     if (word == yes) return true;
@@ -36,17 +36,17 @@ std::optional<bool> truth(const std::string& text) {
   return std::nullopt;
 }
 
-bool is_word_of_truth(const std::string& text) {
-  return text.size() > 1 && truth(text);
+bool is_bool_word(const std::string& text) {
+  return text.size() > 1 && parse_bool(text);
 }
 
-bool listed(std::string_view list, const std::string& value) {
+bool is_listed(std::string_view list, const std::string& value) {
   const std::string all = fmt::format(",{},", list);
   return !list.empty() && all.find(fmt::format(",{},", lower(value))) != std::string::npos;
 }
 
 // A line that names its model, output or data so is one for Trainer.
-bool tells_whose(const HfFlag& flag) {
+bool is_trainer_marker(const HfFlag& flag) {
   return flag.name == "model_name_or_path" || flag.name == "output_dir" ||
          flag.name == "train_file";
 }
@@ -57,35 +57,35 @@ bool same_value(const std::string& a, const std::string& b) {
 }
 
 // An argument that begins with "--", taken apart.
-struct Typed {
+struct TypedFlag {
   std::string spelling;  // "--learning-rate"
   std::string name;      // "learning_rate"
   std::optional<std::string> value;
   size_t arguments = 1;  // how many of the command line it is
 };
 
-class Translator {
+class FlagTranslator {
  public:
-  explicit Translator(std::vector<std::string>& complaints) : complaints_(complaints) {}
+  explicit FlagTranslator(std::vector<std::string>& errors) : errors_(errors) {}
 
   HfTranslation run(const std::vector<std::string>& arguments) {
     for (size_t at = 0; at < arguments.size();) {
-      Typed typed = take_apart(arguments, at);
+      TypedFlag typed = split_argument(arguments, at);
       const HfFlag* const flag = find(typed);
       if (flag == nullptr) {
         result_.arguments.push_back(arguments[at++]);
         continue;
       }
-      const bool truth_value = flag->kind == Kind::kSwitch || flag->kind == Kind::kTruth;
-      if (truth_value && typed.arguments == 2 && !truth(*typed.value)) {
+      const bool is_bool = flag->kind == Kind::kSwitch || flag->kind == Kind::kBool;
+      if (is_bool && typed.arguments == 2 && !parse_bool(*typed.value)) {
         typed.value.reset();  // what follows belongs to nobody
         typed.arguments = 1;
       }
       at += typed.arguments;
-      while (flag->several && typed.value && at < arguments.size() && !is_flag(arguments[at])) {
+      while (flag->takes_list && typed.value && at < arguments.size() && !is_flag(arguments[at])) {
         *typed.value += "," + arguments[at++];
       }
-      take(*flag, typed);
+      handle(*flag, typed);
     }
     finish_betas();
     return std::move(result_);
@@ -94,9 +94,9 @@ class Translator {
  private:
   static bool is_flag(const std::string& argument) { return argument.starts_with("--"); }
 
-  static Typed take_apart(const std::vector<std::string>& arguments, size_t at) {
+  static TypedFlag split_argument(const std::vector<std::string>& arguments, size_t at) {
     const std::string& argument = arguments[at];
-    Typed typed;
+    TypedFlag typed;
     if (!is_flag(argument)) return typed;
     const size_t equals = argument.find('=');
     typed.spelling = argument.substr(0, equals);
@@ -112,7 +112,7 @@ class Translator {
   }
 
   // The flag by its own name or by ours.
-  static const HfFlag* find(const Typed& typed) {
+  static const HfFlag* find(const TypedFlag& typed) {
     const auto flags = hf_flags();
     const auto found = std::find_if(flags.begin(), flags.end(), [&](const HfFlag& flag) {
       return flag.name == typed.name || (!flag.target.empty() && flag.target == typed.spelling);
@@ -120,68 +120,68 @@ class Translator {
     return found == flags.end() || typed.name.empty() ? nullptr : &*found;
   }
 
-  void take(const HfFlag& flag, const Typed& typed) {
+  void handle(const HfFlag& flag, const TypedFlag& typed) {
     const bool ours = typed.spelling == flag.target;
-    result_.for_trainer = result_.for_trainer || (!ours && tells_whose(flag));
+    result_.for_trainer = result_.for_trainer || (!ours && is_trainer_marker(flag));
     const bool theirs = !ours || flag.name == typed.name;  // or both
-    if (theirs && typed.value && listed(flag.neutral, *typed.value)) return;
+    if (theirs && typed.value && is_listed(flag.no_op_values, *typed.value)) return;
     if (flag.target.starts_with("--")) result_.spellings.add(flag.target, typed.spelling);
     switch (flag.kind) {
-      case Kind::kIdle:
+      case Kind::kIgnored:
         note(result_.notes, typed.spelling, "{}: no effect here: {}", typed.spelling, flag.text);
         return;
       case Kind::kRefused:
-        complaints_.push_back(Wish{&flag, typed.spelling, typed.value.value_or("")}.refusal());
+        errors_.push_back(HfRequest{&flag, typed.spelling, typed.value.value_or("")}.refusal());
         return;
-      case Kind::kWished:
-        return take_wish(flag, typed);
+      case Kind::kRequest:
+        return handle_request(flag, typed);
       case Kind::kBeta:
         betas_[flag.target == "1"] = typed;
         return;
       case Kind::kSwitch:
-      case Kind::kTruth:
-        return take_switch(flag, typed);
+      case Kind::kBool:
+        return handle_switch(flag, typed);
       case Kind::kValue:
-        return take_value(flag, typed);
+        return handle_value(flag, typed);
     }
   }
 
-  void take_switch(const HfFlag& flag, const Typed& typed) {
+  void handle_switch(const HfFlag& flag, const TypedFlag& typed) {
     const bool ours = typed.spelling == flag.target;
-    const bool number = typed.value && typed.arguments == 1 && !is_word_of_truth(*typed.value);
+    const bool number = typed.value && typed.arguments == 1 && !is_bool_word(*typed.value);
     if (ours && flag.kind == Kind::kSwitch && number) {  // --gradient-checkpointing=4
-      if (agrees(flag, typed, *typed.value)) {
+      if (is_new_or_same(flag, typed, *typed.value)) {
         result_.arguments.push_back(fmt::format("{}={}", flag.target, *typed.value));
       }
       return;
     }
-    if (typed.value && !truth(*typed.value)) {
-      complaints_.push_back(
+    if (typed.value && !parse_bool(*typed.value)) {
+      errors_.push_back(
           fmt::format("{} {}: must be True or False", typed.spelling, shortened(*typed.value)));
       return;
     }
-    const bool yes = !typed.value || *truth(*typed.value);
-    if (!agrees(flag, typed, yes ? "True" : "False")) return;
-    if (flag.kind == Kind::kTruth) {
+    const bool yes = !typed.value || *parse_bool(*typed.value);
+    if (!is_new_or_same(flag, typed, yes ? "True" : "False")) return;
+    if (flag.kind == Kind::kBool) {
       result_.arguments.push_back(fmt::format("{}={}", flag.target, yes));
     } else if (yes) {
       result_.arguments.emplace_back(flag.target);
     }
   }
 
-  void take_wish(const HfFlag& flag, const Typed& typed) {
-    Wish wish{&flag, typed.spelling, typed.value.value_or("True")};
-    if (!flag.target.empty() && !listed(flag.target, wish.value)) {
-      complaints_.push_back(wish.refusal());
+  void handle_request(const HfFlag& flag, const TypedFlag& typed) {
+    HfRequest request{&flag, typed.spelling, typed.value.value_or("True")};
+    if (!flag.target.empty() && !is_listed(flag.target, request.value)) {
+      errors_.push_back(request.refusal());
     } else {
-      result_.wishes.push_back(std::move(wish));
+      result_.hf_requests.push_back(std::move(request));
     }
   }
 
-  void take_value(const HfFlag& flag, const Typed& typed) {
+  void handle_value(const HfFlag& flag, const TypedFlag& typed) {
     if (!typed.value) {  // our parser says that a value is missing
       result_.arguments.emplace_back(flag.target);
-    } else if (agrees(flag, typed, *typed.value)) {
+    } else if (is_new_or_same(flag, typed, *typed.value)) {
       result_.arguments.emplace_back(flag.target);
       result_.arguments.push_back(*typed.value);
     }
@@ -189,14 +189,14 @@ class Translator {
 
   // Whether it is to be handed on: it is the first of its flag, or repeats a spelling of ours,
   // about which our parser complains.
-  bool agrees(const HfFlag& flag, const Typed& typed, const std::string& value) {
-    const auto [earlier, first] = given_.try_emplace(flag.target, typed.spelling, value);
+  bool is_new_or_same(const HfFlag& flag, const TypedFlag& typed, const std::string& value) {
+    const auto [earlier, first] = seen_.try_emplace(flag.target, typed.spelling, value);
     if (first) return true;
     const auto& [spelling, other] = earlier->second;
     if (spelling == typed.spelling && spelling == flag.target) return true;
     if (!same_value(other, value)) {
-      complaints_.push_back(fmt::format("{} {} and {} {} are one flag: give it once", spelling,
-                                        shortened(other), typed.spelling, shortened(value)));
+      errors_.push_back(fmt::format("{} {} and {} {} are one flag: give it once", spelling,
+                                    shortened(other), typed.spelling, shortened(value)));
     }
     return false;
   }
@@ -208,8 +208,8 @@ class Translator {
       return argument == "--betas" || argument.starts_with("--betas=");
     });
     if (twice) {
-      complaints_.push_back(fmt::format("{} and --betas are one flag: give one of them",
-                                        (betas_[0] ? betas_[0] : betas_[1])->spelling));
+      errors_.push_back(fmt::format("{} and --betas are one flag: give one of them",
+                                    (betas_[0] ? betas_[0] : betas_[1])->spelling));
       return;
     }
     result_.spellings.add("--betas", betas_[0] && betas_[1]
@@ -221,23 +221,23 @@ class Translator {
     result_.arguments.push_back(fmt::format("--betas={},{}", beta(0, "0.9"), beta(1, "0.999")));
   }
 
-  std::vector<std::string>& complaints_;
+  std::vector<std::string>& errors_;
   HfTranslation result_;
-  std::map<std::string_view, std::pair<std::string, std::string>> given_;  // by our name
-  std::array<std::optional<Typed>, 2> betas_;
+  std::map<std::string_view, std::pair<std::string, std::string>> seen_;  // by our name
+  std::array<std::optional<TypedFlag>, 2> betas_;
 };
 
 }  // namespace
 
 HfTranslation translate_hf_flags(const std::vector<std::string>& arguments,
-                                 std::vector<std::string>& complaints) {
-  return Translator(complaints).run(arguments);
+                                 std::vector<std::string>& errors) {
+  return FlagTranslator(errors).run(arguments);
 }
 
 std::string hf_flags_help() {
   std::string text = "Hugging Face Trainer's spellings:\n";
   for (const HfFlag& flag : hf_flags()) {
-    if (flag.kind == Kind::kIdle || flag.kind == Kind::kWished || flag.kind == Kind::kRefused) {
+    if (flag.kind == Kind::kIgnored || flag.kind == Kind::kRequest || flag.kind == Kind::kRefused) {
       continue;
     }
     const bool own = flag.target.substr(0, 2) == "--" && flag.target.substr(2) == flag.name;

@@ -13,7 +13,7 @@ namespace {
 
 // The error is invalid_argument also where something follows the number.
 template <typename T>
-std::errc parse_whole(std::string_view text, T& value) {
+std::errc parse_full(std::string_view text, T& value) {
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   return rest == end ? error : std::errc::invalid_argument;
@@ -26,19 +26,19 @@ bool is_flag(const std::string& text) {
 
 }  // namespace
 
-void NumberOptions::add(const std::string& name, std::optional<int64_t>& value, int64_t most,
+void NumberOptions::add(const std::string& name, std::optional<int64_t>& value, int64_t max,
                         const std::string& help) {
-  const auto read = [&complaints = complaints_, name, &value, most](const CLI::results_t& results) {
+  const auto read = [&errors = errors_, name, &value, max](const CLI::results_t& results) {
     const std::string& text = results.front();
     int64_t number = 0;
-    const std::errc error = parse_whole(text, number);
+    const std::errc error = parse_full(text, number);
     if (is_flag(text)) return true;
     if (error == std::errc::invalid_argument) {
-      complaints.push_back(fmt::format("{} {}: must be a whole number", name, shortened(text)));
-    } else if ((error == std::errc::result_out_of_range && text[0] != '-') || number > most) {
-      complaints.push_back(fmt::format("{} {}: must be at most {}", name, shortened(text), most));
+      errors.push_back(fmt::format("{} {}: must be a whole number", name, shortened(text)));
+    } else if ((error == std::errc::result_out_of_range && text[0] != '-') || number > max) {
+      errors.push_back(fmt::format("{} {}: must be at most {}", name, shortened(text), max));
     } else if (error != std::errc{}) {
-      complaints.push_back(fmt::format("{} {}: is too small", name, shortened(text)));
+      errors.push_back(fmt::format("{} {}: is too small", name, shortened(text)));
     } else {
       value = number;
     }
@@ -49,14 +49,14 @@ void NumberOptions::add(const std::string& name, std::optional<int64_t>& value, 
 
 void NumberOptions::add(const std::string& name, std::optional<double>& value,
                         const std::string& help) {
-  const auto read = [&complaints = complaints_, name, &value](const CLI::results_t& results) {
+  const auto read = [&errors = errors_, name, &value](const CLI::results_t& results) {
     const std::string& text = results.front();
     double number = 0;
-    const std::errc error = parse_whole(text, number);
+    const std::errc error = parse_full(text, number);
     if (error == std::errc{}) {
       value = number;
     } else if (!is_flag(text)) {
-      complaints.push_back(fmt::format("{} {}: must be a number", name, shortened(text)));
+      errors.push_back(fmt::format("{} {}: must be a number", name, shortened(text)));
     }
     return true;
   };

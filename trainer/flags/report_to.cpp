@@ -23,16 +23,16 @@ bool is_service(const std::string& name) {
 
 }  // namespace
 
-void settle_report_to(const std::vector<std::string>& names, const std::string& logging_dir,
-                      Flags& flags, std::vector<std::string>& complaints) {
+void resolve_report_to(const std::vector<std::string>& names, const std::string& logging_dir,
+                       Flags& flags, std::vector<std::string>& errors) {
   ReportTo& report = flags.report_to;
-  report.folder = logging_dir;
+  report.directory = logging_dir;
   for (const std::string& name : names) {
     if (name == "none") continue;
     const bool service = is_service(name);
     if (!service && name != "all" && name != "tensorboard") {
       if (!name.starts_with("--")) {
-        complaints.push_back(
+        errors.push_back(
             fmt::format("--report_to {}: must be all, none, tensorboard or the name of a service",
                         shortened(name)));
       }

@@ -14,13 +14,13 @@ bool in_name(char c) {
 
 }  // namespace
 
-std::string Spellings::of(std::string_view ours) const {
+std::string Spellings::lookup(std::string_view ours) const {
   const auto found = typed_.find(ours);
   return found == typed_.end() ? std::string(ours) : found->second;
 }
 
 bool Spellings::is_typed_as(std::string_view ours, std::string_view name) const {
-  std::string typed = of(ours);
+  std::string typed = lookup(ours);
   std::replace(typed.begin(), typed.end(), '-', '_');
   return typed == fmt::format("__{}", name);
 }
@@ -30,7 +30,7 @@ std::string Spellings::as_typed(std::string text) const {
     size_t end = at;
     while (end < text.size() && in_name(text[end])) ++end;
     const bool whole = at == 0 || !in_name(text[at - 1]);
-    const std::string typed = of(std::string_view(text).substr(at, end - at));
+    const std::string typed = lookup(std::string_view(text).substr(at, end - at));
     if (whole) text.replace(at, end - at, typed);
     at = whole ? at + typed.size() : end;
   }

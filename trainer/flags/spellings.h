@@ -16,7 +16,7 @@ class Spellings {
   }
 
   // "--learning_rate" for "--lr" where that was typed, else the flag itself.
-  std::string of(std::string_view ours) const;
+  std::string lookup(std::string_view ours) const;
   // Whether it was typed with this name of Trainer's, in hyphens or underscores.
   bool is_typed_as(std::string_view ours, std::string_view name) const;
   // A message with its flags as they were typed.

@@ -3,29 +3,29 @@
 #include <algorithm>
 
 #include "engine/activation_probe.h"
-#include "engine/tensor_ranks.h"
-#include "model/blocks/build.h"
+#include "engine/tensor_parallel_group.h"
+#include "model/blocks/build_blocks.h"
 #include "model/blocks/head.h"
-#include "model/blocks/vocabulary.h"
+#include "model/blocks/vocab_shard.h"
 #include "zero/dtype.h"
 
 namespace zeroth::trainer {
 namespace {
 
 // Embedding and head grow evenly with the vocabulary, so that two small ones tell of the whole.
-constexpr int64_t kVocabulary = 1024;
+constexpr int64_t kProbeVocabulary = 1024;
 
-int64_t longest_row(const std::unique_ptr<data::Dataset>& data, const RunPlan& plan) {
-  return data ? data::longest_row(*data, plan.train_deal(0).device) : 0;
+int64_t max_row_length(const std::unique_ptr<data::Dataset>& data, const RunPlan& plan) {
+  return data ? data::max_row_length(*data, plan.train_partition(0).device) : 0;
 }
 
-class Estimate {
+class ActivationProbe {
  public:
-  explicit Estimate(const RunPlan& plan) : plan_(plan) {
-    options_ = {.length = std::max(longest_row(plan.samples.train, plan),
-                                   longest_row(plan.samples.eval, plan)),
-                .dtype = zero::dtype_of(plan.config.precision),
-                .gradients = plan.outline.opened_gradients,
+  explicit ActivationProbe(const RunPlan& plan) : plan_(plan) {
+    options_ = {.length = std::max(max_row_length(plan.samples.train, plan),
+                                   max_row_length(plan.samples.eval, plan)),
+                .dtype = zero::torch_dtype(plan.config.precision),
+                .gradients = plan.estimate.grad_buffer_dtype,
                 .trains = plan.samples.train != nullptr};
   }
 
@@ -34,38 +34,41 @@ class Estimate {
     // As many as any number of ranks can share evenly.
     const int64_t ranks = plan_.config.tensor_parallel.size;
     const auto even = [ranks](int64_t size) { return (size + ranks - 1) / ranks * ranks; };
-    const int64_t large = even(std::min(vocabulary, kVocabulary)), small = even((large + 1) / 2);
-    const auto whole = engine::probe_blocks(blocks(large, 1), options_);
-    const auto ends = engine::probe_blocks(blocks(small, 0), options_);
+    const int64_t large = even(std::min(vocabulary, kProbeVocabulary)),
+                  small = even((large + 1) / 2);
+    const auto large_probe = engine::probe_blocks(blocks(large, 1), options_);
+    const auto small_probe = engine::probe_blocks(blocks(small, 0), options_);
     engine::ChainBytes chain;
-    chain.first = whole.front();
-    chain.middle = whole[1];
+    chain.first = large_probe.front();
+    chain.middle = large_probe[1];
     for (engine::Growth engine::BlockBytes::*bytes : kAll) {
-      const engine::Growth &least = ends.back().*bytes, &most = whole.back().*bytes;
+      const engine::Growth &min_growth = small_probe.back().*bytes,
+                           &max_growth = large_probe.back().*bytes;
       const auto steps = static_cast<double>(std::max<int64_t>(1, large - small));
-      const engine::Growth each{.fixed = (most.fixed - least.fixed) / steps,
-                                .per_token = (most.per_token - least.per_token) / steps};
+      const engine::Growth each{.fixed = (max_growth.fixed - min_growth.fixed) / steps,
+                                .per_token = (max_growth.per_token - min_growth.per_token) / steps};
       const auto above = static_cast<double>(vocabulary - small);
       chain.last.*
-          bytes = {.fixed = least.fixed + each.fixed * above,
-                   .per_token = least.per_token - each.per_token * static_cast<double>(small)};
+          bytes = {.fixed = min_growth.fixed + each.fixed * above,
+                   .per_token = min_growth.per_token - each.per_token * static_cast<double>(small)};
       (chain.chunked.*bytes).per_token = each.per_token * static_cast<double>(vocabulary);
     }
-    const model::Vocabulary own(vocabulary, engine::rehearsed_tensor_ranks(plan_.config));
-    chain.chunk_tokens = model::usual_chunk_rows(plan_.device, options_.dtype, own.most);
+    const model::VocabShard own(vocabulary, engine::fake_tensor_parallel(plan_.config));
+    chain.chunk_tokens =
+        model::default_chunk_rows(plan_.device, options_.dtype, own.max_local_size);
     return chain;
   }
 
  private:
   static constexpr engine::Growth engine::BlockBytes::*kAll[] = {
-      &engine::BlockBytes::output, &engine::BlockBytes::alone,    &engine::BlockBytes::forward,
+      &engine::BlockBytes::output, &engine::BlockBytes::no_grad,  &engine::BlockBytes::forward,
       &engine::BlockBytes::kept,   &engine::BlockBytes::backward, &engine::BlockBytes::freed};
 
   model::Blocks blocks(int64_t vocabulary, int64_t layers) const {
     model::ModelSpec spec = plan_.spec;
     spec.vocab_size = vocabulary;
     spec.num_layers = layers;
-    return model::build_blocks(spec, engine::rehearsed_tensor_ranks(plan_.config));
+    return model::build_blocks(spec, engine::fake_tensor_parallel(plan_.config));
   }
 
   const RunPlan& plan_;
@@ -75,9 +78,10 @@ class Estimate {
 }  // namespace
 
 engine::MicroBatchSize measure_activations(const RunPlan& plan) {
-  return {.chain = Estimate(plan).chain(),
-          .row_tokens = longest_row(plan.samples.train, plan),
-          .eval_tokens = plan.eval_deal(0).micro_batch * longest_row(plan.samples.eval, plan)};
+  return {
+      .chain = ActivationProbe(plan).chain(),
+      .row_tokens = max_row_length(plan.samples.train, plan),
+      .eval_tokens = plan.eval_partition(0).micro_batch * max_row_length(plan.samples.eval, plan)};
 }
 
 }  // namespace zeroth::trainer

@@ -1,7 +1,7 @@
 // What a run's activations will take.
 #pragma once
 
-#include "engine/outline.h"
+#include "engine/memory_estimate.h"
 #include "trainer/run_plan.h"
 
 namespace zeroth::trainer {

@@ -30,7 +30,7 @@ std::string_view origin(bool given, std::string_view otherwise = "default") {
   return given ? "command line" : otherwise;
 }
 
-constexpr std::string_view kTrainers = "Trainer's default";
+constexpr std::string_view kTrainerDefault = "Trainer's default";
 
 std::string flags_without_key(const RunPlan& plan) {
   const configs::Config& config = plan.config;
@@ -42,16 +42,17 @@ std::string flags_without_key(const RunPlan& plan) {
     lines.add("--steps ", plan.samples.total_steps,
               origin(flags.steps.has_value(), "epochs of the data"));
   }
-  if (const std::string folder = plan.monitors.tensorboard.folder.string(); !folder.empty()) {
-    lines.add("--logging_dir ", folder,
-              origin(!flags.report_to.folder.empty(), "a folder of this run, for --report_to"));
+  if (const std::string directory = plan.monitors.tensorboard.directory.string();
+      !directory.empty()) {
+    lines.add("--logging_dir ", directory,
+              origin(!flags.report_to.directory.empty(), "a folder of this run, for --report_to"));
   }
   const int64_t every = config.recompute.every_nth_block;
   if (every > 0) lines.add("--gradient-checkpointing=", every, origin(true));
   if (config.scheduler.kind == configs::SchedulerConfig::Kind::kHuggingFace) {
     const configs::HfSchedule& schedule = config.scheduler.hf;
-    lines.add("--lr_scheduler_type ", name_of(schedule.type),
-              origin(flags.values.schedule.has_value(), kTrainers));
+    lines.add("--lr_scheduler_type ", to_string(schedule.type),
+              origin(flags.values.schedule.has_value(), kTrainerDefault));
     if (!flags.values.schedule_kwargs.empty()) {
       lines.add("--lr_scheduler_kwargs ", flags.values.schedule_kwargs, origin(true));
     }
@@ -59,7 +60,7 @@ std::string flags_without_key(const RunPlan& plan) {
               origin(flags.values.warmup_steps || flags.values.warmup_ratio));
   }
   if (config.optimizer.no_decay) {
-    lines.add("--no-decay", "", origin(flags.values.no_decay.has_value(), kTrainers));
+    lines.add("--no-decay", "", origin(flags.values.no_decay.has_value(), kTrainerDefault));
   }
   const model::ModelSpec& spec = plan.spec;
   const double dropout =
@@ -86,8 +87,8 @@ void add_comment(std::string& text, std::string_view title, const std::string& l
 RunConfig run_config(const RunPlan& plan) {
   RunConfig run{plan.config, plan.origins};
   int64_t& size = run.config.zero.offload_param.buffer_size_elements;
-  if (size != configs::kBufferSizeAsNeeded || plan.outline.param_buffer_elements == 0) return run;
-  size = plan.outline.param_buffer_elements;
+  if (size != configs::kBufferSizeAsNeeded || plan.estimate.param_buffer_elements == 0) return run;
+  size = plan.estimate.param_buffer_elements;
   run.origins["zero_optimization.offload_param.buffer_size"] = "the model's largest shard";
   return run;
 }
@@ -96,10 +97,11 @@ std::string config_text(const RunPlan& plan, const std::vector<std::string>& not
   const RunConfig run = run_config(plan);
   std::string text = fmt::format("// Flags without a key here:\n{}{}\n", flags_without_key(plan),
                                  configs::to_json(run.config, run.origins));
-  using Kind = configs::Note::Kind;
-  for (const std::string& note : lines_of(plan.notes, Kind::kNote)) add_comment(text, "note", note);
+  using Kind = configs::Diagnostic::Kind;
+  for (const std::string& note : diagnostic_lines(plan.notes, Kind::kNote))
+    add_comment(text, "note", note);
   for (const std::string& note : notes) add_comment(text, "note", note);
-  for (const std::string& warning : lines_of(plan.notes, Kind::kWarning)) {
+  for (const std::string& warning : diagnostic_lines(plan.notes, Kind::kWarning)) {
     add_comment(text, "warning", warning);
   }
   return text;

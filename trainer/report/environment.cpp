@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // What follows "key ... : " in a file of /proc; empty where there is none.
-std::string field(const fs::path& path, const std::string& key) {
+std::string proc_field(const fs::path& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     const size_t colon = line.find(':');
@@ -33,15 +33,15 @@ std::string field(const fs::path& path, const std::string& key) {
 std::string machine_text() {
   utsname names{};
   ::uname(&names);
-  std::string processor = field("/proc/cpuinfo", "model name");
+  std::string processor = proc_field("/proc/cpuinfo", "model name");
   if (processor.empty()) processor = names.machine;
-  const int64_t kib = std::atoll(field("/proc/meminfo", "MemTotal").c_str());
+  const int64_t kib = std::atoll(proc_field("/proc/meminfo", "MemTotal").c_str());
   return fmt::format("{}: {}, {} cores, {}, {} {}", names.nodename, processor,
                      std::thread::hardware_concurrency(), format_bytes(kib * 1024), names.sysname,
                      names.release);
 }
 
-std::vector<std::string> own_arguments() {
+std::vector<std::string> process_arguments() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> arguments;
   for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
@@ -53,7 +53,7 @@ std::string gpus_text() {
   std::string text;
   std::error_code none;
   for (const auto& gpu : fs::directory_iterator("/proc/driver/nvidia/gpus", none)) {
-    const std::string model = field(gpu.path() / "information", "Model");
+    const std::string model = proc_field(gpu.path() / "information", "Model");
     text += (text.empty() ? "" : ", ") + model;
   }
   return text;
@@ -84,20 +84,20 @@ std::string command_text(const std::vector<std::string>& arguments) {
   return text;
 }
 
-std::string ranks_text(const comm::Mesh& mesh, int threads) {
+std::string ranks_text(const comm::DeviceMesh& mesh, int threads) {
   return fmt::format("{} on {}, {} each{}", mesh.world_size(), mesh.device().str(),
-                     counted(threads, "thread"),
-                     mesh.device().is_cpu() ? ", " + cpu_level_text() : "");
+                     pluralize(threads, "thread"),
+                     mesh.device().is_cpu() ? ", " + describe_cpu_isa() : "");
 }
 
-TitledLines environment_lines(const comm::Mesh& mesh, int threads) {
+TitledLines environment_lines(const comm::DeviceMesh& mesh, int threads) {
   std::error_code gone;
   TitledLines lines = {{"Zeroth", ZEROTH_VERSION},
                        {"LibTorch", TORCH_VERSION},
                        {"machine", machine_text()},
                        {"ranks", ranks_text(mesh, threads)},
                        {"folder", fs::current_path(gone).string()},
-                       {"command", command_text(own_arguments())}};
+                       {"command", command_text(process_arguments())}};
   if (mesh.device().is_cuda()) lines.insert(lines.begin() + 3, {"GPUs", gpus_text()});
   return lines;
 }

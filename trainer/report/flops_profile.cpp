@@ -18,12 +18,12 @@ namespace zeroth::trainer {
 namespace {
 
 // A row of the table: a block, or several of one type.
-struct Part {
+struct ProfileRow {
   std::string name;
   int64_t count = 1;
   int64_t parameters = 0;
-  double flops = 0;  // forward
-  double again = 0;  // of these, those that backward runs again
+  double flops = 0;            // forward
+  double recompute_flops = 0;  // of these, those that backward runs again
   double forward = 0;
   double backward = 0;
 };
@@ -44,35 +44,35 @@ std::string rate(double flops, double seconds) {
   return seconds > 0 ? scaled(flops / seconds, "FLOPS") : "-";
 }
 
-std::vector<Part> block_parts(const engine::StepStats& stats, const ProfileFacts& facts) {
+std::vector<ProfileRow> block_rows(const engine::StepStats& stats, const ProfileFacts& facts) {
   const std::vector<double> flops = model::block_flops_per_token(facts.spec, facts.seq_len);
   ZEROTH_CHECK(flops.size() == stats.blocks.size(), "{} blocks, {} known", stats.blocks.size(),
                flops.size());
   const double tokens = static_cast<double>(stats.tokens) / static_cast<double>(facts.world_size);
-  std::vector<Part> parts;
+  std::vector<ProfileRow> rows;
   for (size_t i = 0; i < flops.size(); ++i) {
     const engine::BlockTime& block = stats.blocks[i];
-    parts.push_back({.name = block.label,
-                     .parameters = block.parameters,
-                     .flops = flops[i] * tokens,
-                     .forward = block.forward,
-                     .backward = block.backward});
+    rows.push_back({.name = block.label,
+                    .parameters = block.parameters,
+                    .flops = flops[i] * tokens,
+                    .forward = block.forward,
+                    .backward = block.backward});
   }
-  return parts;
+  return rows;
 }
 
 // "layers.3" is of type "layers".
-std::vector<Part> by_type(const std::vector<Part>& blocks) {
-  std::vector<Part> types;
-  for (const Part& block : blocks) {
+std::vector<ProfileRow> by_type(const std::vector<ProfileRow>& blocks) {
+  std::vector<ProfileRow> types;
+  for (const ProfileRow& block : blocks) {
     const std::string type = block.name.substr(0, block.name.find('.'));
     auto found = std::find_if(types.begin(), types.end(),
-                              [&](const Part& part) { return part.name == type; });
+                              [&](const ProfileRow& row) { return row.name == type; });
     if (found == types.end()) found = types.insert(found, {.name = type, .count = 0});
     ++found->count;
     found->parameters += block.parameters;
     found->flops += block.flops;
-    found->again += block.again;
+    found->recompute_flops += block.recompute_flops;
     found->forward += block.forward;
     found->backward += block.backward;
   }
@@ -80,35 +80,37 @@ std::vector<Part> by_type(const std::vector<Part>& blocks) {
 }
 
 // What backward runs again of each block, or by the factor of the file.
-void count_recompute(std::vector<Part>& blocks, const configs::Config& config) {
+void count_recompute(std::vector<ProfileRow>& blocks, const configs::Config& config) {
   const double factor = config.flops_profiler.recompute_fwd_factor;
   for (const auto& segment : engine::plan_segments(blocks.size(), config.recompute)) {
     for (size_t i = segment.first; i < segment.end; ++i) {
-      blocks[i].again = blocks[i].flops * (factor > 0 ? factor : segment.recompute ? 1 : 0);
+      blocks[i].recompute_flops = blocks[i].flops * (factor > 0          ? factor
+                                                     : segment.recompute ? 1
+                                                                         : 0);
     }
   }
 }
 
-// Rows, the costliest first, at most `most` of them.
-std::string table(std::vector<Part> parts, size_t most) {
-  std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+// Rows, the costliest first, at most `max_rows` of them.
+std::string table(std::vector<ProfileRow> rows, size_t max_rows) {
+  std::stable_sort(rows.begin(), rows.end(), [](const ProfileRow& a, const ProfileRow& b) {
     return a.forward + a.backward > b.forward + b.backward;
   });
   double time = 0;
-  for (const Part& part : parts) time += part.forward + part.backward;
-  const size_t shown = std::min(most, parts.size());
+  for (const ProfileRow& row : rows) time += row.forward + row.backward;
+  const size_t shown = std::min(max_rows, rows.size());
   std::string text =
       fmt::format("  {:<16} {:>6} {:>11} {:>13} {:>12} {:>12} {:>7} {:>14}\n", "block", "count",
                   "parameters", "fwd FLOPs", "forward", "backward", "time", "achieved");
-  for (const Part& part : std::vector<Part>(parts.begin(), parts.begin() + shown)) {
-    const double seconds = part.forward + part.backward;
-    text += fmt::format("  {:<16} {:>6} {:>11} {:>13} {:>12} {:>12} {:>6.1f}% {:>14}\n", part.name,
-                        part.count, format_count(part.parameters), scaled(part.flops, "FLOPs"),
-                        milliseconds(part.forward), milliseconds(part.backward),
+  for (const ProfileRow& row : std::vector<ProfileRow>(rows.begin(), rows.begin() + shown)) {
+    const double seconds = row.forward + row.backward;
+    text += fmt::format("  {:<16} {:>6} {:>11} {:>13} {:>12} {:>12} {:>6.1f}% {:>14}\n", row.name,
+                        row.count, format_count(row.parameters), scaled(row.flops, "FLOPs"),
+                        milliseconds(row.forward), milliseconds(row.backward),
                         time > 0 ? 100 * seconds / time : 0,
-                        rate(3 * part.flops + part.again, seconds));
+                        rate(3 * row.flops + row.recompute_flops, seconds));
   }
-  if (shown < parts.size()) text += fmt::format("  ({} more)\n", parts.size() - shown);
+  if (shown < rows.size()) text += fmt::format("  ({} more)\n", rows.size() - shown);
   return text;
 }
 
@@ -139,14 +141,14 @@ std::string totals(const engine::StepStats& stats, const ProfileFacts& facts, do
 std::string profile_text(const engine::StepStats& stats, const ProfileFacts& facts) {
   const configs::FlopsProfilerConfig& config = facts.config.flops_profiler;
   const configs::BatchConfig& batch = facts.config.batch;
-  std::vector<Part> blocks = block_parts(stats, facts);
+  std::vector<ProfileRow> blocks = block_rows(stats, facts);
   count_recompute(blocks, facts.config);
-  double forward = 0, again = 0;
-  for (const Part& block : blocks) {
+  double forward = 0, recompute_flops = 0;
+  for (const ProfileRow& block : blocks) {
     forward += block.flops;
-    again += block.again;
+    recompute_flops += block.recompute_flops;
   }
-  const double factor = 2 + (forward > 0 ? again / forward : 0);
+  const double factor = 2 + (forward > 0 ? recompute_flops / forward : 0);
   std::string text = fmt::format(
       "flops profile of step {}, of one of {} ranks: {} x {} samples of at most {} positions\n",
       stats.step, facts.world_size, batch.accumulation_steps, batch.micro_batch_size,
@@ -161,9 +163,9 @@ std::string profile_text(const engine::StepStats& stats, const ProfileFacts& fac
 }
 
 void write_profile(const std::string& path, const std::string& text) {
-  const auto folder = std::filesystem::path(path).parent_path();
+  const auto directory = std::filesystem::path(path).parent_path();
   std::error_code failure;
-  if (!folder.empty()) std::filesystem::create_directories(folder, failure);
+  if (!directory.empty()) std::filesystem::create_directories(directory, failure);
   errno = 0;
   std::ofstream file(path, text.empty() ? std::ios::app : std::ios::trunc);
   file << text << std::flush;

@@ -22,7 +22,7 @@ std::string inspection(const RunPlan& plan) {
       samples.train ? train_line(flags.data, samples)
                     : eval_line(flags.eval_data.empty() ? flags.data : flags.eval_data, samples);
   text = printable(text) + '\n';
-  for (const configs::Note& note : plan.notes) {
+  for (const configs::Diagnostic& note : plan.notes) {
     const bool of_data =
         note.key == "--data" || note.key == "--seq-len" || note.key == "--long-text";
     if (of_data) text += printable(note.text) + '\n';
@@ -32,7 +32,7 @@ std::string inspection(const RunPlan& plan) {
   if (std::filesystem::exists(std::filesystem::path(flags.model) / "tokenizer.json", unknown)) {
     tokenizer.emplace(data::Tokenizer::load(flags.model));
   }
-  const int64_t count = std::min(flags.inspected.value_or(0), dataset.size());
+  const int64_t count = std::min(flags.inspect_samples.value_or(0), dataset.size());
   for (int64_t i = 0; i < count; ++i) {
     text += '\n' + data::describe_sample(dataset, i, tokenizer ? &*tokenizer : nullptr);
   }

@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/file_lines.h"
 #include "base/process_limits.h"
-#include "comm/agreement.h"
+#include "comm/cpu_collectives.h"
 #include "device/memory_use.h"
 
 namespace zeroth::trainer {
@@ -47,49 +47,49 @@ std::optional<int64_t> step_of(std::string_view line) {
 }
 
 // Looks for the place behind which a metrics file holds what a run that goes on does anew.
-class Cut {
+class ResumeCut {
  public:
-  Cut(int64_t step, std::optional<double> loss) : step_(step) {
+  ResumeCut(int64_t step, std::optional<double> loss) : step_(step) {
     last_step_ = fmt::format(R"({{"step":{},"loss":)", step);
     if (loss) last_step_ += finite(*loss).dump() + ",";
   }
 
-  void see(const FileLine& line) {
+  void scan(const FileLine& line) {
     size_ = line.end;
     ends_ = line.whole;
     if (line.whole && line.text.starts_with(last_step_)) {
-      known_ = true;
-      place_.reset();
-    } else if (!place_ && (!line.whole || step_of(line.text).value_or(0) > step_)) {
-      place_ = line.begin;
+      is_own_ = true;
+      cut_offset_.reset();
+    } else if (!cut_offset_ && (!line.whole || step_of(line.text).value_or(0) > step_)) {
+      cut_offset_ = line.begin;
     }
   }
 
-  bool is_known() const { return known_; }  // the run's own
+  bool is_own() const { return is_own_; }  // the run's own
   bool is_empty() const { return size_ == 0; }
-  bool needs_end() const { return !ends_; }
-  std::optional<int64_t> place() const { return place_; }
+  bool needs_newline() const { return !ends_; }
+  std::optional<int64_t> cut_offset() const { return cut_offset_; }
 
  private:
   int64_t step_;
   std::string last_step_;
-  bool known_ = false;
+  bool is_own_ = false;
   bool ends_ = true;
   int64_t size_ = 0;
-  std::optional<int64_t> place_;
+  std::optional<int64_t> cut_offset_;
 };
 
 }  // namespace
 
-StepSplit split_of(const engine::StepStats& stats) {
+StepSplit split_step_time(const engine::StepStats& stats) {
   const engine::StepTimes& times = stats.times;
   const comm::CommTimes& comm = stats.comm;
   const double all = times.data + times.forward + times.backward + times.reduce + times.update;
   StepSplit split{.compute_s = std::max(0.0, all - comm.working_s - comm.waiting_s),
                   .communication_s = comm.working_s,
                   .waiting_s = comm.waiting_s};
-  if (comm.under_way_s > 0) {
-    const double beside = 1 - (comm.working_s + comm.waiting_s) / comm.under_way_s;
+  if (comm.in_flight_s > 0) {
+    const double beside = 1 - (comm.working_s + comm.waiting_s) / comm.in_flight_s;
     split.overlap = std::clamp(beside, 0.0, 1.0);
   }
   return split;
@@ -98,7 +98,7 @@ StepSplit split_of(const engine::StepStats& stats) {
 std::string to_json(const StepRow& row) {
   const engine::StepStats& stats = row.stats;
   const engine::StepTimes& times = stats.times;
-  const StepSplit split = split_of(stats);
+  const StepSplit split = split_step_time(stats);
   const double rate = static_cast<double>(stats.tokens) / row.step_s;
   Json bytes = Json::object();
   for (const auto& [group, comm] : stats.comm_by_group) bytes[group] = comm.bytes;
@@ -109,13 +109,13 @@ std::string to_json(const StepRow& row) {
               {"loss_scale", finite(stats.loss_scale)},
               {"skipped", stats.skipped},
               {"tokens", stats.tokens},
-              {"trained_tokens", stats.trained_tokens},
+              {"trained_tokens", stats.num_label_tokens},
               {"tokens_per_s", finite(rate)},
               {"step_s", finite(row.step_s)},
               {"since_start_s", finite(row.since_start_s)},
               {"peak_rss_mib", finite(row.peak.rss_mib)},
               {"peak_gpu_mib", finite(row.peak.gpu_mib)},
-              {"peak_share", finite(row.peak_share)},
+              {"peak_share", finite(row.mfu)},
               {"data_s", finite(times.data)},
               {"forward_s", finite(times.forward)},
               {"backward_s", finite(times.backward)},
@@ -130,7 +130,7 @@ std::string to_json(const StepRow& row) {
               {"offload_written_bytes", stats.offload.traffic.bytes_written},
               {"offload_reading_s", finite(stats.offload.traffic.reading_s)},
               {"offload_writing_s", finite(stats.offload.traffic.writing_s)},
-              {"offload_under_way_s", finite(stats.offload.traffic.under_way_s)},
+              {"offload_under_way_s", finite(stats.offload.traffic.in_flight_s)},
               {"offload_waited_s", finite(stats.offload.traffic.waited_s)},
               {"offload_hidden", finite(stats.offload.hidden())}}
       .dump();
@@ -165,14 +165,14 @@ MetricsFile::MetricsFile(const std::string& path, Warn warn, OutputGuard guard)
 
 void MetricsFile::write(const std::string& line) {
   if (path_.empty()) return;
-  require_ours();
-  const std::string failure = failure_of(line);
+  require_ownership();
+  const std::string failure = try_write(line);
   if (failure.empty()) return;
   warn_(fmt::format("--metrics {}: {}; it ends here, training goes on", path_, failure));
   path_.clear();
 }
 
-std::string MetricsFile::failure_of(const std::string& line) {
+std::string MetricsFile::try_write(const std::string& line) {
   std::error_code refused;
   if (!started_ && std::filesystem::is_regular_file(path_)) {
     std::filesystem::resize_file(path_, 0, refused);
@@ -180,20 +180,20 @@ std::string MetricsFile::failure_of(const std::string& line) {
   if (refused) return system_reason(refused.value());
   started_ = true;
   errno = 0;
-  file_ << (std::exchange(needs_end_, false) ? "\n" : "") << line << '\n' << std::flush;
+  file_ << (std::exchange(needs_newline_, false) ? "\n" : "") << line << '\n' << std::flush;
   return file_ ? "" : fmt::format("write failed: {}", system_reason(errno));
 }
 
-void MetricsFile::go_on_from(int64_t step, std::optional<double> loss) {
+void MetricsFile::resume_from(int64_t step, std::optional<double> loss) {
   started_ = true;
   if (path_.empty() || !std::filesystem::is_regular_file(path_)) return;
   try {
-    Cut cut(step, loss);
-    for_each_line(path_, [&](const FileLine& line) { cut.see(line); });
-    needs_end_ = !cut.is_known() && cut.needs_end();
-    if (!cut.is_known()) return add_behind_others(step, cut.is_empty());
-    require_ours();
-    if (cut.place()) cut_file(path_, *cut.place());
+    ResumeCut cut(step, loss);
+    for_each_line(path_, [&](const FileLine& line) { cut.scan(line); });
+    needs_newline_ = !cut.is_own() && cut.needs_newline();
+    if (!cut.is_own()) return append_to_other_run(step, cut.is_empty());
+    require_ownership();
+    if (cut.cut_offset()) truncate_file(path_, *cut.cut_offset());
   } catch (const OutputTakenOver&) {
     throw;
   } catch (const Error& error) {
@@ -201,11 +201,11 @@ void MetricsFile::go_on_from(int64_t step, std::optional<double> loss) {
   }
 }
 
-void MetricsFile::require_ours() const {
+void MetricsFile::require_ownership() const {
   if (guard_) guard_();
 }
 
-void MetricsFile::add_behind_others(int64_t step, bool empty) {
+void MetricsFile::append_to_other_run(int64_t step, bool empty) {
   warn_(fmt::format(
       "--metrics {}: {}; it gets the lines from step {} on", path_,
       empty ? "there is nothing of the steps before"
@@ -213,16 +213,16 @@ void MetricsFile::add_behind_others(int64_t step, bool empty) {
       step + 1));
 }
 
-PeakMemory own_peak_memory(torch::Device device) {
+PeakMemory local_peak_memory(torch::Device device) {
   const device::MemoryUse use = device::memory_use(device);
   return {.rss_mib = static_cast<double>(use.host_peak) / kMib,
           .gpu_mib = static_cast<double>(use.device_peak) / kMib};
 }
 
-PeakMemory largest_peak_memory(comm::Mesh& mesh) {
-  const PeakMemory own = own_peak_memory(mesh.device());
+PeakMemory max_peak_memory(comm::DeviceMesh& mesh) {
+  const PeakMemory own = local_peak_memory(mesh.device());
   std::array largest = {own.rss_mib, own.gpu_mib};
-  comm::agree(largest, comm::Reduce::kMax, "peak memory", mesh);
+  comm::all_reduce_values(largest, comm::ReduceOp::kMax, "peak memory", mesh);
   return {.rss_mib = largest[0], .gpu_mib = largest[1]};
 }
 

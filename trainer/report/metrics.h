@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/output_guard.h"
-#include "comm/mesh.h"
+#include "comm/device_mesh.h"
 #include "engine/engine.h"
 
 namespace zeroth::trainer {
@@ -21,10 +21,10 @@ struct PeakMemory {
 };
 
 // Of this process since its start.
-PeakMemory own_peak_memory(torch::Device device);
+PeakMemory local_peak_memory(torch::Device device);
 
 // Of the largest rank. Collective over the mesh.
-PeakMemory largest_peak_memory(comm::Mesh& mesh);
+PeakMemory max_peak_memory(comm::DeviceMesh& mesh);
 
 // A training step as metrics and progress show it.
 struct StepRow {
@@ -34,7 +34,7 @@ struct StepRow {
   PeakMemory peak;           // of the largest rank
   // Work done by all ranks as a part of the matrix products that they could do in that time; a NaN
   // until that was measured.
-  double peak_share = std::numeric_limits<double>::quiet_NaN();
+  double mfu = std::numeric_limits<double>::quiet_NaN();
 };
 
 // What one rank was busy with in a step; the seconds add up to its StepTimes.
@@ -45,7 +45,7 @@ struct StepSplit {
   // The part of its collectives' time that passed beside other work; a NaN without collectives.
   double overlap = std::numeric_limits<double>::quiet_NaN();
 };
-StepSplit split_of(const engine::StepStats& stats);
+StepSplit split_step_time(const engine::StepStats& stats);
 
 struct EvalRow {
   int64_t step = 0;  // training steps done
@@ -91,20 +91,20 @@ class MetricsFile {
   // not known). Lines of later steps and one without its end are cut, where the file holds that
   // step with that loss and so is this run's. No other file loses anything: lines are added behind
   // what it has, and a warning says so.
-  void go_on_from(int64_t step, std::optional<double> loss);
+  void resume_from(int64_t step, std::optional<double> loss);
 
  private:
-  void add_behind_others(int64_t step, bool empty);
-  void require_ours() const;
+  void append_to_other_run(int64_t step, bool empty);
+  void require_ownership() const;
   // Empty when all went well.
-  std::string failure_of(const std::string& line);
+  std::string try_write(const std::string& line);
 
   std::string path_;  // empty: nothing is written (any more)
   Warn warn_;
   OutputGuard guard_;
   std::ofstream file_;
-  bool started_ = false;    // the file is this run's
-  bool needs_end_ = false;  // its last line, which is another's
+  bool started_ = false;        // the file is this run's
+  bool needs_newline_ = false;  // its last line, which is another's
 };
 
 }  // namespace zeroth::trainer

@@ -17,7 +17,7 @@ namespace {
 constexpr double kMib = 1024.0 * 1024.0;
 
 // The output's name: what tells runs of one model apart.
-std::string title_of(const Flags& flags) {
+std::string page_title(const Flags& flags) {
   const auto path = std::filesystem::absolute(flags.output).lexically_normal();
   const auto name = path.has_filename() ? path.filename() : path.parent_path().filename();
   return name.string();
@@ -27,7 +27,7 @@ std::string title_of(const Flags& flags) {
 
 monitor::PageFacts page_facts(const RunPlan& plan, const SummaryLines& summary,
                               TitledLines environment) {
-  monitor::PageFacts facts{.title = title_of(plan.flags),
+  monitor::PageFacts facts{.title = page_title(plan.flags),
                            .total_steps = plan.samples.total_steps,
                            .summary = {},
                            .config = {},
@@ -35,7 +35,7 @@ monitor::PageFacts page_facts(const RunPlan& plan, const SummaryLines& summary,
                            .rounds = {}};
   for (const SummaryLine& line : summary) facts.summary.emplace_back(line.title, line.text);
   const RunConfig run = run_config(plan);
-  for (FlatValue& value : flat_values(own_json(configs::to_json(run.config)))) {
+  for (FlatValue& value : flat_values(parse_trusted_json(configs::to_json(run.config)))) {
     const auto origin = run.origins.find(value.path);
     facts.config.push_back({.key = value.path,
                             .value = std::move(value.text),
@@ -46,13 +46,13 @@ monitor::PageFacts page_facts(const RunPlan& plan, const SummaryLines& summary,
 
 monitor::PageStep page_step(const StepRow& row, const device::MemoryUse& memory) {
   const engine::StepStats& stats = row.stats;
-  const StepSplit split = split_of(stats);
+  const StepSplit split = split_step_time(stats);
   return {.step = stats.step,
           .loss = stats.loss,
           .lr = stats.lr,
           .grad_norm = stats.grad_norm,
           .tokens_per_s = static_cast<double>(stats.tokens) / row.step_s,
-          .peak_share = row.peak_share,
+          .peak_share = row.mfu,
           .memory_mib = static_cast<double>(memory.host) / kMib,
           .gpu_mib = static_cast<double>(memory.device_peak) / kMib,
           .data_s = stats.times.data,

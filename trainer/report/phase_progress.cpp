@@ -21,7 +21,7 @@ double seconds_between(double elapsed_s, bool redraws) {
 
 }  // namespace
 
-std::string phase_text(const Phase& phase, int64_t done, double elapsed_s) {
+std::string phase_text(const ProgressPhase& phase, int64_t done, double elapsed_s) {
   std::string text = phase.name + ":";
   if (phase.total > 0) {
     const int64_t shown = std::min(done + phase.first, phase.total);
@@ -51,7 +51,7 @@ void PhaseProgress::start_ticking() {
   });
 }
 
-PhaseProgress::Scope PhaseProgress::begin(Phase phase) {
+PhaseProgress::Scope PhaseProgress::begin(ProgressPhase phase) {
   const std::lock_guard lock(mutex_);
   const double now = clock_();
   const double due = now + phase.shown_after_s;

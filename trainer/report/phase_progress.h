@@ -15,7 +15,7 @@
 
 namespace zeroth::trainer {
 
-struct Phase {
+struct ProgressPhase {
   std::string name;           // "evaluation at step 3"
   int64_t total = 0;          // units of its work; 0: not known, or not yet
   std::string counts = {};    // "{} of {} samples": how done and total are shown; empty: per cent
@@ -25,7 +25,7 @@ struct Phase {
 
 // "evaluation at step 3: 480 of 2000 samples, 1m20s left", "reading weights: 43 %, 25s left",
 // "saving out: 20s so far"
-std::string phase_text(const Phase& phase, int64_t done, double elapsed_s);
+std::string phase_text(const ProgressPhase& phase, int64_t done, double elapsed_s);
 
 class PhaseProgress {
  public:
@@ -58,7 +58,7 @@ class PhaseProgress {
     PhaseProgress* progress_;
   };
   // Ends the one before, if that has not ended.
-  Scope begin(Phase phase);
+  Scope begin(ProgressPhase phase);
   // Of the present phase; without one nothing happens. From the thread that began it. `total`:
   // where it was not known before.
   void advance(int64_t done, std::optional<int64_t> total = std::nullopt);
@@ -67,7 +67,7 @@ class PhaseProgress {
 
  private:
   struct Current {
-    Phase phase;
+    ProgressPhase phase;
     double begin_s = 0;
     double next_s = 0;  // when it is due
     int64_t done = 0;

@@ -22,7 +22,7 @@ constexpr double kSecondsBetween = 2;  // of the plain lines after them
 std::string momentum_text(const engine::StepStats& stats,
                           const configs::OptimizerConfig& optimizer) {
   using Kind = configs::OptimizerConfig::Kind;
-  if (optimizer.kind == Kind::kSgd) return monitor::python_number(optimizer.momentum);
+  if (optimizer.kind == Kind::kSgd) return monitor::format_python_float(optimizer.momentum);
   if (optimizer.kind == Kind::kAdagrad) return "0.0";
   return fmt::format("({}, {})", stats.next_betas[0], stats.next_betas[1]);
 }
@@ -32,41 +32,42 @@ std::string momentum_text(const engine::StepStats& stats,
 std::string deepspeed_text(const engine::StepStats& stats,
                            const configs::OptimizerConfig& optimizer) {
   return fmt::format("step={}, skipped={}, lr=[{}], mom=[{}]", stats.step, stats.skipped_total,
-                     monitor::python_number(stats.next_lr), momentum_text(stats, optimizer));
+                     monitor::format_python_float(stats.next_lr), momentum_text(stats, optimizer));
 }
 
 // A part of the progress line. Where they do not all fit, those of the highest rank go first.
-struct Part {
+struct ProgressPart {
   int rank;
   std::string text;
 };
 
-std::vector<Part> progress_parts(const StepRow& row, int64_t total_steps, double seconds_left) {
+std::vector<ProgressPart> progress_parts(const StepRow& row, int64_t total_steps,
+                                         double seconds_left) {
   const engine::StepStats& stats = row.stats;
-  std::vector<Part> parts;
+  std::vector<ProgressPart> parts;
   const auto add = [&]<typename... Values>(int rank, fmt::format_string<Values...> text,
                                            Values&&... values) {
     parts.push_back({rank, fmt::format(text, std::forward<Values>(values)...)});
   };
   add(0, "step {}/{}", stats.step, total_steps);
-  add(2, "loss {:.4f}", without_sign_of_nan(stats.loss));
+  add(2, "loss {:.4f}", canonicalize_nan(stats.loss));
   add(6, "lr {:.2e}", stats.lr);
-  add(5, "norm {:#.3g}", without_sign_of_nan(stats.grad_norm));
+  add(5, "norm {:#.3g}", canonicalize_nan(stats.grad_norm));
   if (stats.skipped) {
     add(3, "skipped ({} so far), loss scale {}", stats.skipped_total, stats.loss_scale);
   }
   const double rate = static_cast<double>(stats.tokens) / row.step_s;
   add(4, "{} tok/s", format_count(std::llround(rate)));
-  if (std::isfinite(row.peak_share)) add(7, "{:.0f}% of peak", 100 * row.peak_share);
-  const double overlap = split_of(stats).overlap;
+  if (std::isfinite(row.mfu)) add(7, "{:.0f}% of peak", 100 * row.mfu);
+  const double overlap = split_step_time(stats).overlap;
   if (std::isfinite(overlap)) add(8, "overlap {:.0f}%", 100 * overlap);
   if (stats.step < total_steps) add(1, "{} left", format_duration(seconds_left));
   return parts;
 }
 
-std::string joined(const std::vector<Part>& parts) {
+std::string join_parts(const std::vector<ProgressPart>& parts) {
   std::string line;
-  for (const Part& part : parts) line += (line.empty() ? "" : " | ") + part.text;
+  for (const ProgressPart& part : parts) line += (line.empty() ? "" : " | ") + part.text;
   return line;
 }
 
@@ -85,12 +86,13 @@ std::string by_group_text(const engine::StepStats& stats) {
 
 std::string progress_text(const StepRow& row, int64_t total_steps, double seconds_left,
                           size_t width) {
-  std::vector<Part> parts = progress_parts(row, total_steps, seconds_left);
-  while (joined(parts).size() > width && parts.size() > 1) {
-    parts.erase(std::max_element(parts.begin(), parts.end(),
-                                 [](const Part& a, const Part& b) { return a.rank < b.rank; }));
+  std::vector<ProgressPart> parts = progress_parts(row, total_steps, seconds_left);
+  while (join_parts(parts).size() > width && parts.size() > 1) {
+    parts.erase(std::max_element(
+        parts.begin(), parts.end(),
+        [](const ProgressPart& a, const ProgressPart& b) { return a.rank < b.rank; }));
   }
-  return joined(parts).substr(0, width);
+  return join_parts(parts).substr(0, width);
 }
 
 std::string breakdown_text(const engine::StepStats& stats) {
@@ -99,16 +101,16 @@ std::string breakdown_text(const engine::StepStats& stats) {
       fmt::format("data {:.3f} forward {:.3f} backward {:.3f} reduce {:.3f} update {:.3f} s",
                   times.data, times.forward, times.backward, times.reduce, times.update);
   if (stats.comm.collectives > 0) {
-    const StepSplit split = split_of(stats);
+    const StepSplit split = split_step_time(stats);
     text += fmt::format(" = compute {:.3f} communication {:.3f} waiting {:.3f} s", split.compute_s,
                         split.communication_s, split.waiting_s);
     text += by_group_text(stats);
   }
   const offload::Traffic& traffic = stats.offload.traffic;
-  if (traffic.under_way_s > 0) {
+  if (traffic.in_flight_s > 0) {
     text += fmt::format("; read {} wrote {} in {:.3f} s, {:.0f}% hidden",
                         format_bytes(traffic.bytes_read), format_bytes(traffic.bytes_written),
-                        traffic.under_way_s, 100 * stats.offload.hidden());
+                        traffic.in_flight_s, 100 * stats.offload.hidden());
   }
   return text;
 }
@@ -143,7 +145,7 @@ void Progress::step(const StepRow& row) {
   if (redraws()) {
     const auto width = static_cast<size_t>(*options_.columns);
     redraw(progress_text(row, options_.total_steps, left, width));
-  } else if (plain_due(row)) {
+  } else if (is_line_due(row)) {
     std::string text = progress_text(row, options_.total_steps, left);
     if (options_.wall_clock_breakdown || shows(configs::LogLevel::kDebug)) {
       text += " | " + breakdown_text(row.stats);
@@ -159,17 +161,17 @@ void Progress::step(const StepRow& row) {
 void Progress::evaluation(const EvalRow& row) {
   const std::string when = row.step > 0 ? fmt::format(" at step {}", row.step) : "";
   line(fmt::format("eval{} | loss {:.6f} | perplexity {:.2f} | {} tokens", when,
-                   without_sign_of_nan(row.eval_loss), without_sign_of_nan(std::exp(row.eval_loss)),
+                   canonicalize_nan(row.eval_loss), canonicalize_nan(std::exp(row.eval_loss)),
                    row.eval_tokens));
 }
 
 void Progress::line(std::string_view text, configs::LogLevel level) {
   if (!shows(level)) return;
-  put(printable(text));
+  write_line(printable(text));
 }
 
 void Progress::lines(std::string_view text) {
-  if (shows(configs::LogLevel::kInfo)) put(text);
+  if (shows(configs::LogLevel::kInfo)) write_line(text);
 }
 
 void Progress::status(std::string_view text) {
@@ -185,7 +187,7 @@ void Progress::redraw(std::string_view text) {
 }
 
 // A redrawn line gives way and comes back with the next step.
-void Progress::put(std::string_view text) {
+void Progress::write_line(std::string_view text) {
   const std::lock_guard lock(mutex_);
   output_(fmt::format("{}{}\n", line_open_ ? "\r\x1b[K" : "", text));
   line_open_ = false;
@@ -195,7 +197,7 @@ void Progress::warning(std::string_view text) {
   line(fmt::format("warning: {}", text), configs::LogLevel::kWarning);
 }
 
-bool Progress::plain_due(const StepRow& row) {
+bool Progress::is_line_due(const StepRow& row) {
   const bool due = shows(configs::LogLevel::kDebug) ||
                    row.stats.step - steps_before_ <= kFirstLines ||
                    row.stats.step == options_.total_steps || row.stats.skipped ||

@@ -35,7 +35,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   // The first step that is shown comes behind `step`.
-  void go_on_from(int64_t step) { steps_before_ = step; }
+  void resume_from(int64_t step) { steps_before_ = step; }
   void step(const StepRow& row);
   void evaluation(const EvalRow& row);
   // A line that stays; `text` without its end. It may hold anything: it is made printable.
@@ -50,10 +50,10 @@ class Progress {
   bool redraws() const;
 
  private:
-  void put(std::string_view text);
+  void write_line(std::string_view text);
   void redraw(std::string_view text);
   bool shows(configs::LogLevel level) const { return level >= options_.level; }
-  bool plain_due(const StepRow& row);
+  bool is_line_due(const StepRow& row);
   double seconds_left(const StepRow& row);
 
   ProgressOptions options_;

@@ -9,11 +9,11 @@
 #include <limits>
 #include <utility>
 
+#include "base/directory.h"
 #include "base/error.h"
-#include "base/folder.h"
 #include "base/process_limits.h"
 #include "base/standard_streams.h"
-#include "comm/agreement.h"
+#include "comm/cpu_collectives.h"
 #include "trainer/failure.h"
 #include "trainer/report/config_text.h"
 #include "trainer/report/flops_profile.h"
@@ -40,7 +40,7 @@ ProgressOptions progress_options(const RunPlan& plan, const comm::RankEnv& env) 
 }
 
 // Of an evaluation whose loss goes nowhere else.
-bool output_is_all(const Flags& flags) {
+bool only_writes_stdout(const Flags& flags) {
   return flags.eval_only && flags.metrics.empty();
 }
 
@@ -51,24 +51,25 @@ std::string page_path(const RunPlan& plan) {
 }  // namespace
 
 Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const comm::RankEnv& env,
-                   const RunClock& clock)
+                   const RunTimer& clock)
     : plan_(plan),
       memory_(memory),
       clock_(clock),
       writes_(env.rank == 0),
-      metrics_(as_written(plan.round,
-                          [&] {
-                            return MetricsFile(
-                                writes_ ? plan.flags.metrics : "",
-                                [this](const std::string& text) { progress_.warning(text); },
-                                [this] { require_ours(); });
-                          })),
+      metrics_(
+          rethrow_as_usage_error(plan.attempt,
+                                 [&] {
+                                   return MetricsFile(
+                                       writes_ ? plan.flags.metrics : "",
+                                       [this](const std::string& text) { progress_.warning(text); },
+                                       [this] { require_ownership(); });
+                                 })),
       progress_(progress_options(plan, env), [this](std::string_view text) { print(text); }),
-      peak_share_(plan.spec, plan.config.batch.train_batch_size),
+      mfu_meter_(plan.spec, plan.config.batch.train_batch_size),
       run_name_(plan.monitors.run_name),
       record_(plan),
-      rounds_(plan, writes_, run_name_) {
-  if (writes_ && output_is_all(plan.flags) && standard_output_was_closed()) {
+      attempts_(plan, writes_, run_name_) {
+  if (writes_ && only_writes_stdout(plan.flags) && stdout_was_closed()) {
     throw Error("standard output is closed");
   }
   if (writes_) phases_.start_ticking();
@@ -81,7 +82,7 @@ Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const c
 
 Reporter::~Reporter() {
   try {
-    if (page_) page_->write(monitor::RunPage::State::kStopped);
+    if (page_) page_->write(monitor::RunPage::Status::kStopped);
   } catch (const OutputTakenOver&) {  // then the page is another one's
   }
 }
@@ -90,30 +91,30 @@ Reporter::~Reporter() {
 void Reporter::print(std::string_view text) {
   if (!writes_ || write_all(STDOUT_FILENO, text) || output_error_ != 0) return;
   output_error_ = errno;
-  if (output_is_all(plan_.flags)) return;
-  say_last_words(
+  if (only_writes_stdout(plan_.flags)) return;
+  write_last_message(
       fmt::format("finetune: warning: standard output is lost from here on: {}; "
                   "the run goes on\n",
                   system_reason(output_error_)));
 }
 
 void Reporter::require_output() const {
-  if (output_error_ != 0 && output_is_all(plan_.flags)) fail_for_output(output_error_);
+  if (output_error_ != 0 && only_writes_stdout(plan_.flags)) throw_output_error(output_error_);
 }
 
 void Reporter::note(const std::string& text) {
   summary_.push_back(note_line(text));
 }
 
-void Reporter::planned(comm::Mesh& mesh, const comm::RankEnv& env, int threads) {
+void Reporter::print_summary(comm::DeviceMesh& mesh, const comm::RankEnv& env, int threads) {
   const SummaryLines known = summary(plan_, memory_, mesh, env, threads);
   summary_.insert(summary_.begin(), known.begin(), known.end());
   environment_ = environment_lines(mesh, threads);
-  if (!plan_.resumed) {  // else its checkpoint says where they go on
+  if (!plan_.resume_plan) {  // else its checkpoint says where they go on
     for (const std::string& line : monitors_.lines()) summary_.push_back({kMonitor, line});
   }
-  rounds_.begin(static_cast<int64_t>(mesh.hosts().size()), mesh.world_size());
-  if (rounds_.any()) summary_.push_back({"round", rounds_.line()});
+  attempts_.begin(static_cast<int64_t>(mesh.nodes().size()), mesh.world_size());
+  if (attempts_.any()) summary_.push_back({"round", attempts_.line()});
   show_summary();
   require_output();
 }
@@ -126,46 +127,46 @@ void Reporter::show_summary() {
   std::for_each(warnings, summary_.end(), [this](const SummaryLine& line) { show(line); });
 }
 
-void Reporter::started(engine::Engine& engine) {
+void Reporter::start(engine::Engine& engine) {
   engine_ = &engine;
-  tell_notes();
-  if (!waits_) begin_anew();
-  resume();
+  log_notes();
+  if (!awaits_resume_) start_over();
+  reset_step_timer();
 }
 
 // Also in a later round, where the one before came to no checkpoint: of what it told only its own
 // row stays.
-void Reporter::begin_anew() {
-  rounds_.go_on_from(0);
-  for (const std::string& line : rounds_.lines()) metrics_.write(line);
-  if (plan_.round.goes_on) {
-    (void)go_on_in(rounds_.former_run_name());
-    monitors_.go_on_from(0, 0);
+void Reporter::start_over() {
+  attempts_.resume_from(0);
+  for (const std::string& line : attempts_.lines()) metrics_.write(line);
+  if (plan_.attempt.resumes) {
+    (void)resume_in(attempts_.previous_run_name());
+    monitors_.resume_from(0, 0);
   } else if (plan_.flags.resume.is_on()) {
-    take_back_former_try();
+    reclaim_previous_attempt();
   }
   open_page(nullptr);
 }
 
 // --resume auto begins anew where a try was killed before its first checkpoint.
-void Reporter::take_back_former_try() {
+void Reporter::reclaim_previous_attempt() {
   if (!writes_ || !plan_.samples.train || plan_.flags.output.empty()) return;
   const auto former = monitor::read_page(page_path(plan_));
   if (!former || former->is_finished) return;
-  (void)go_on_in(former->run_name);
-  monitors_.begin_anew(former->monitors, former->started);
+  (void)resume_in(former->run_name);
+  monitors_.start_over(former->monitors, former->started);
 }
 
-void Reporter::open_page(const monitor::RunPage::Former* former) {
+void Reporter::open_page(const monitor::RunPage::PreviousRun* former) {
   if (!writes_ || !plan_.samples.train || plan_.flags.output.empty()) return;
   monitor::PageFacts facts = page_facts(plan_, summary_, environment_);
-  facts.rounds = rounds_.rows();
+  facts.rounds = attempts_.rows();
   facts.run_name = run_name_;
-  facts.monitors = monitors_.folders();
+  facts.monitors = monitors_.directories();
   page_.emplace(
       page_path(plan_), std::move(facts),
       [this](const std::string& text) { progress_.warning(text); }, former,
-      [this] { require_ours(); });
+      [this] { require_ownership(); });
 }
 
 std::string Reporter::history() const {
@@ -178,7 +179,7 @@ std::string Reporter::history() const {
                   .page = page_ ? page_->history() : nlohmann::json()});
 }
 
-void Reporter::go_on_from(const std::string& text, int64_t step) {
+void Reporter::resume_from(const std::string& text, int64_t step) {
   History history{.step = step};
   if (!text.empty()) history = parse_history(text);
   const auto view = [](const nlohmann::json& tree, const char* name) {
@@ -186,44 +187,44 @@ void Reporter::go_on_from(const std::string& text, int64_t step) {
                ? std::nullopt
                : std::optional(JsonView(tree, fmt::format("{}: {}", kHistoryFile, name)));
   };
-  require_ours();
+  require_ownership();
   if (history.step != step) {
     throw Error("{} is of step {}, the checkpoint of step {}", kHistoryFile, history.step, step);
   }
-  if (const auto record = view(history.record, "record")) record_.go_on_from(*record);
-  if (!go_on_in(history.run_name)) {
+  if (const auto record = view(history.record, "record")) record_.resume_from(*record);
+  if (!resume_in(history.run_name)) {
     progress_.warning(
         fmt::format("{}/runs/{} is not there, to which the run wrote before: its curves "
                     "go on in {}, from step {} on",
                     plan_.flags.output, history.run_name, run_name_, step + 1));
   }
   show_monitors();
-  rounds_.go_on_from(step);
-  const monitor::RunPage::Former former{.history = view(history.page, "page"), .step = step};
+  attempts_.resume_from(step);
+  const monitor::RunPage::PreviousRun former{.history = view(history.page, "page"), .step = step};
   open_page(&former);
-  waits_ = false;
+  awaits_resume_ = false;
   step_ = step;
   loss_ = history.loss;
-  earlier_s_ = history.seconds;
-  progress_.go_on_from(step);
+  earlier_seconds_ = history.seconds;
+  progress_.resume_from(step);
   if (step > 0) {
-    metrics_.go_on_from(step, loss_);
+    metrics_.resume_from(step, loss_);
     metrics_.write(to_json(ResumeRow{.step = step, .since_start_s = now()}));
   }
-  for (const std::string& line : rounds_.lines()) metrics_.write(line);
-  monitors_.go_on_from(step, plan_.samples_after(step));
-  resume();
+  for (const std::string& line : attempts_.lines()) metrics_.write(line);
+  monitors_.resume_from(step, plan_.samples_after(step));
+  reset_step_timer();
 }
 
 // The folder that --report_to names by time is that of the first try.
-bool Reporter::go_on_in(const std::string& run_name) {
+bool Reporter::resume_in(const std::string& run_name) {
   if (!writes_ || run_name.empty() || run_name_.empty() || run_name == run_name_) return true;
   const auto runs = std::filesystem::path(plan_.flags.output) / "runs";
-  const auto folder = Folder::find(runs);
-  if (!folder || !folder->inside(run_name)) return false;
-  monitors_.go_on_in(runs / run_name, runs / run_name_);
+  const auto directory = Directory::find(runs);
+  if (!directory || !directory->open_subdirectory(run_name)) return false;
+  monitors_.resume_in(runs / run_name, runs / run_name_);
   run_name_ = run_name;
-  if (!plan_.resumed) show_monitors();
+  if (!plan_.resume_plan) show_monitors();
   return true;
 }
 
@@ -237,7 +238,7 @@ void Reporter::show(const SummaryLine& line) {
   progress_.line(fmt::format("{:<10} {}", line.title, line.text), line.level);
 }
 
-void Reporter::tell_notes() {
+void Reporter::log_notes() {
   for (const std::string& note : engine_->notes()) {
     const SummaryLine line = note_line(note);
     if (std::find(summary_.begin(), summary_.end(), line) != summary_.end()) continue;
@@ -248,13 +249,13 @@ void Reporter::tell_notes() {
 
 PhaseProgress::Scope Reporter::begin_step(int64_t step) {
   const int64_t micro_batches = plan_.config.batch.accumulation_steps;
-  Phase phase{.name = fmt::format("step {}", step)};
+  ProgressPhase phase{.name = fmt::format("step {}", step)};
   if (micro_batches > 1) {
     phase.total = micro_batches;
     phase.counts = "micro-batch {} of {}";
     phase.first = 1;
   }
-  if (!first_) {
+  if (!is_first_step_) {
     phase.shown_after_s = micro_batches > 1 ? kLongStep : std::numeric_limits<double>::infinity();
   } else if (clock_.seconds() >= phase.shown_after_s) {
     progress_.line(fmt::format("{} begins", phase.name));
@@ -263,23 +264,23 @@ PhaseProgress::Scope Reporter::begin_step(int64_t step) {
 }
 
 void Reporter::step(const engine::StepStats& stats) {
-  require_ours();
+  require_ownership();
   const double end = now();
   const double step_s = end - last_end_s_;
-  const bool first = std::exchange(first_, false);
+  const bool first = std::exchange(is_first_step_, false);
   step_ = stats.step;
   loss_ = stats.loss;
   const StepRow row{
       .stats = stats,
       .step_s = step_s,
       .since_start_s = end,
-      .peak = plan_.flags.metrics.empty() ? PeakMemory{} : largest_peak_memory(engine_->mesh()),
-      .peak_share = peak_share_.of(stats, step_s)};
+      .peak = plan_.flags.metrics.empty() ? PeakMemory{} : max_peak_memory(engine_->mesh()),
+      .mfu = mfu_meter_.measure_step(stats, step_s)};
   metrics_.write(to_json(row));
-  rounds_.step(stats.step);
+  attempts_.step(stats.step);
   const nlohmann::json logged = record_.step(row);
   progress_.step(row);
-  if (first) tell_notes();
+  if (first) log_notes();
   if (comm::CommLog* log = engine_->mesh().comm_log()) {
     for (const std::string& line : log->take_lines()) progress_.line(line);
   }
@@ -293,8 +294,8 @@ void Reporter::step(const engine::StepStats& stats) {
     if (first || end - last_page_s_ >= kSecondsBetweenPages) update_page();
   }
   if (first && stats.step < plan_.samples.total_steps) {
-    peak_share_.measure(plan_.config.precision, engine_->mesh());
-    resume();
+    mfu_meter_.measure(plan_.config.precision, engine_->mesh());
+    reset_step_timer();
   } else {
     last_end_s_ = end;
   }
@@ -314,46 +315,46 @@ void Reporter::profile(const engine::StepStats& stats) {
   }
 }
 
-void Reporter::evaluated(int64_t step, const engine::EvalStats& stats) {
-  require_ours();
+void Reporter::log_evaluation(int64_t step, const engine::EvalStats& stats) {
+  require_ownership();
   const double end = now();
   const EvalRow row{.step = step,
                     .eval_loss = stats.loss,
-                    .eval_tokens = stats.trained_tokens,
+                    .eval_tokens = stats.num_label_tokens,
                     .since_start_s = end,
                     .eval_s = end - last_end_s_};
   metrics_.write(to_json(row));
-  const nlohmann::json logged = record_.evaluated(row);
+  const nlohmann::json logged = record_.add_evaluation(row);
   progress_.evaluation(row);
   require_output();
   monitors_.write({.deepspeed = eval_events(row, plan_.samples_after(step)),
                    .trainer = trainer_events(logged)});
   if (page_) page_->evaluation(step, stats.loss);
   update_page();
-  resume();
+  reset_step_timer();
 }
 
-void Reporter::interrupted(const StopRow& row, std::string_view outcome) {
-  require_ours();
-  StopRow told = row;
-  told.since_start_s += earlier_s_;
-  if (!waits_) metrics_.write(to_json(told));
+void Reporter::log_interruption(const StopRow& row, std::string_view outcome) {
+  require_ownership();
+  StopRow total_row = row;
+  total_row.since_start_s += earlier_seconds_;
+  if (!awaits_resume_) metrics_.write(to_json(total_row));
   std::string when = plan_.samples.train ? "before the first step" : "before the end";
   if (row.step > 0) when = fmt::format("after step {}/{}", row.step, plan_.samples.total_steps);
   progress_.line(fmt::format("interrupted by {} {}{}{}", row.signal, when,
                              outcome.empty() ? "" : "; ", outcome));
 }
 
-void Reporter::saved(std::string_view text) {
-  require_ours();
+void Reporter::log_saved(std::string_view text) {
+  require_ownership();
   progress_.line(text);
   update_page();
-  resume();
+  reset_step_timer();
 }
 
 // A full disk does not end a run whose model is saved.
 template <typename Action>
-void Reporter::or_warn(Action action) {
+void Reporter::warn_on_error(Action action) {
   if (!writes_ || plan_.flags.output.empty()) return;
   try {
     action();
@@ -366,33 +367,33 @@ void Reporter::or_warn(Action action) {
 
 bool Reporter::has_evaluation(int64_t step) const {
   const int64_t has = record_.has_eval_loss(step) ? 1 : 0;  // only rank 0 read the history
-  return comm::greatest_over_ranks(has, "whether a step was evaluated", engine_->mesh()) == 1;
+  return comm::max_over_ranks(has, "whether a step was evaluated", engine_->mesh()) == 1;
 }
 
-void Reporter::record(const BestModel& best, int64_t final_step) {
-  if (monitors_.any() && !first_ && step_ == plan_.samples.total_steps) {
-    monitors_.write({.deepspeed = {}, .trainer = trainer_events(record_.ended())});
+void Reporter::write_records(const BestModel& best, int64_t final_step) {
+  if (monitors_.any() && !is_first_step_ && step_ == plan_.samples.total_steps) {
+    monitors_.write({.deepspeed = {}, .trainer = trainer_events(record_.final_row())});
   }
-  or_warn([&] { record_.write(best, final_step, [this] { require_ours(); }); });
+  warn_on_error([&] { record_.write(best, final_step, [this] { require_ownership(); }); });
 }
 
-void Reporter::record_into(const std::filesystem::path& folder, const BestModel& best) {
-  require_ours();
-  or_warn([&] { record_.write_state(folder, best); });
+void Reporter::write_state_to(const std::filesystem::path& directory, const BestModel& best) {
+  require_ownership();
+  warn_on_error([&] { record_.write_state(directory, best); });
 }
 
-void Reporter::finished() {
-  require_ours();
+void Reporter::finish() {
+  require_ownership();
   if (const comm::CommLog* log = engine_->mesh().comm_log()) {
     for (const std::string& line : log->table()) progress_.line(line);
   }
-  if (page_) page_->write(monitor::RunPage::State::kFinished);
+  if (page_) page_->write(monitor::RunPage::Status::kFinished);
   page_.reset();
 }
 
 void Reporter::update_page() {
   if (!page_) return;
-  page_->write(monitor::RunPage::State::kRunning);
+  page_->write(monitor::RunPage::Status::kRunning);
   last_page_s_ = now();
 }
 

@@ -25,7 +25,7 @@ class RunRecord {
   nlohmann::json history(double now) const;
   // Before the first step. Throws an Error that names what is wrong with `history`, of which
   // nothing is taken then.
-  void go_on_from(const JsonView& history);
+  void resume_from(const JsonView& history);
 
   // Whether there was an evaluation after `step` steps, with a finite loss.
   bool has_eval_loss(int64_t step) const;
@@ -33,12 +33,12 @@ class RunRecord {
   // Each gives the row of log_history as monitors of Trainer's kind show it. That of a step is null
   // where --logging_steps, or another flag about it, says that it is not logged.
   nlohmann::json step(const StepRow& row);
-  nlohmann::json evaluated(const EvalRow& row);
+  nlohmann::json add_evaluation(const EvalRow& row);
   // The last row, of the whole training.
-  nlohmann::json ended() const;
+  nlohmann::json final_row() const;
 
   // trainer_state.json in a folder that was saved on the way. So as write() for errors.
-  void write_state(const std::filesystem::path& folder, const BestModel& best,
+  void write_state(const std::filesystem::path& directory, const BestModel& best,
                    const OutputGuard& guard = {}) const;
   // All files, into --output, which is made if it is missing. `final_step`: whose model stands
   // there; its evaluation is the one in eval_results.json. An evaluation alone adds to the
@@ -48,13 +48,13 @@ class RunRecord {
 
  private:
   // What all tries have told.
-  struct Told {
+  struct RunTotals {
     nlohmann::json log_history = nlohmann::json::array();
     std::map<int64_t, nlohmann::json> evaluations;  // by step
     int64_t steps = 0;
     int64_t tokens = 0;
     double loss_sum = 0;
-    int64_t summed = 0;       // steps in it
+    int64_t num_summed = 0;   // steps in it
     double unlogged_sum = 0;  // of those since the loss was noted
     int64_t unlogged = 0;
     double earlier_s = 0;  // that the tries before this one have trained
@@ -64,11 +64,13 @@ class RunRecord {
   nlohmann::json log_row(const StepRow& row, double loss) const;
   nlohmann::json train_metrics() const;
   double total_flos() const;
-  double trained_s() const { return told_.earlier_s + (started_s_ ? ended_s_ - *started_s_ : 0); }
+  double trained_seconds() const {
+    return totals_.earlier_s + (started_s_ ? ended_s_ - *started_s_ : 0);
+  }
 
   const RunPlan& plan_;
-  Occasions log_;
-  Told told_;
+  StepTrigger log_trigger_;
+  RunTotals totals_;
   std::optional<double> started_s_;  // this try's first step
   double ended_s_ = 0;
 };

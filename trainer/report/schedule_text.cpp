@@ -19,14 +19,14 @@ std::string_view shape_text(HfSchedule::Shape shape) {
 
 std::string plateau_text(const configs::PlateauConfig& plateau) {
   return fmt::format("times {:g} after {} in a row that are no better", plateau.factor,
-                     counted(plateau.patience + 1, "evaluation"));
+                     pluralize(plateau.patience + 1, "evaluation"));
 }
 
 // Behind the warm-up.
-std::string course_text(const HfSchedule& schedule) {
+std::string decay_text(const HfSchedule& schedule) {
   using Type = HfSchedule::Type;
-  const auto to = [&](const std::string& course) {
-    return fmt::format("{} at step {}", course, schedule.total_steps);
+  const auto to = [&](const std::string& decay) {
+    return fmt::format("{} at step {}", decay, schedule.total_steps);
   };
   switch (schedule.type) {
     case Type::kConstant:
@@ -49,8 +49,8 @@ std::string course_text(const HfSchedule& schedule) {
       return to(fmt::format("cosine to {:g} of the rate", schedule.min_lr_rate));
     case Type::kWarmupStableDecay:
       return fmt::format("constant for {}, then {} to {:g} of the rate over {}",
-                         counted(schedule.stable_steps, "step"), shape_text(schedule.decay_shape),
-                         schedule.min_lr_rate, counted(schedule.decay_steps, "step"));
+                         pluralize(schedule.stable_steps, "step"), shape_text(schedule.decay_shape),
+                         schedule.min_lr_rate, pluralize(schedule.decay_steps, "step"));
     case Type::kReduceOnPlateau:
       return plateau_text(schedule.plateau);
   }
@@ -58,12 +58,12 @@ std::string course_text(const HfSchedule& schedule) {
 }
 
 std::string hf_text(const HfSchedule& schedule) {
-  const std::string course = course_text(schedule);
+  const std::string decay = decay_text(schedule);
   if (schedule.warmup_steps == 0 || schedule.type == HfSchedule::Type::kReduceOnPlateau) {
-    return course;
+    return decay;
   }
-  return fmt::format("{} after a {} warm-up over {}", course, shape_text(schedule.warmup_shape),
-                     counted(schedule.warmup_steps, "step"));
+  return fmt::format("{} after a {} warm-up over {}", decay, shape_text(schedule.warmup_shape),
+                     pluralize(schedule.warmup_steps, "step"));
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ std::string schedule_text(const configs::SchedulerConfig& scheduler) {
   using Kind = configs::SchedulerConfig::Kind;
   const bool linear = scheduler.warmup_type == configs::SchedulerConfig::Warmup::kLinear;
   const std::string warmup = fmt::format("{} warm-up over {}", linear ? "linear" : "logarithmic",
-                                         counted(scheduler.warmup_num_steps, "step"));
+                                         pluralize(scheduler.warmup_num_steps, "step"));
   switch (scheduler.kind) {
     case Kind::kConstant:
       return "constant rate";
@@ -100,23 +100,23 @@ std::string schedule_text(const configs::SchedulerConfig& scheduler) {
 std::string defaults_line(const RunPlan& plan) {
   const Flags& flags = plan.flags;
   if (!flags.values.for_trainer || !plan.trains()) return "";
-  std::vector<std::string> taken;
+  std::vector<std::string> defaults;
   if (!flags.steps && !flags.epochs) {
-    taken.push_back(fmt::format("{:g} epochs", configs::defaults_of(flags.values).epochs));
+    defaults.push_back(fmt::format("{:g} epochs", configs::defaults_for(flags.values).epochs));
   }
   const configs::SchedulerConfig& scheduler = plan.config.scheduler;
   if (!flags.values.schedule && scheduler.kind == configs::SchedulerConfig::Kind::kHuggingFace) {
-    taken.push_back(fmt::format("{} decay of the rate", name_of(scheduler.hf.type)));
+    defaults.push_back(fmt::format("{} decay of the rate", to_string(scheduler.hf.type)));
   }
   if (plan.config.optimizer.no_decay && !flags.values.no_decay) {
-    taken.emplace_back("no weight decay of norms and biases");
+    defaults.emplace_back("no weight decay of norms and biases");
   }
   if (plan.samples.epoch_positions > plan.samples.epoch_samples) {
-    taken.emplace_back("a short step at the end of an epoch");
+    defaults.emplace_back("a short step at the end of an epoch");
   }
-  if (taken.empty()) return "";
+  if (defaults.empty()) return "";
   return fmt::format("Hugging Face Trainer's, for which the command line is spelled: {}",
-                     fmt::join(taken, ", "));
+                     fmt::join(defaults, ", "));
 }
 
 }  // namespace zeroth::trainer

@@ -8,9 +8,9 @@
 #include <filesystem>
 
 #include "base/units.h"
-#include "comm/bootstrap.h"
+#include "comm/inter_node_interface.h"
 #include "comm/link_speed.h"
-#include "comm/way_across.h"
+#include "comm/rank_env.h"
 #include "device/memory_use.h"
 #include "engine/memory_check.h"
 #include "engine/start.h"
@@ -68,31 +68,32 @@ std::string recompute_text(const configs::RecomputeConfig& recompute) {
 }
 
 // Empty: not before the end of the run.
-std::string when_text(const RunPlan& plan, const Cadence& cadence) {
-  const Occasions occasions = plan.occasions(cadence);
-  if (cadence.at == Cadence::At::kBest) return "where it is the best so far";
-  if (occasions.on_the_way() == 0) return "";
-  if (cadence.at == Cadence::At::kEpochs) return "every epoch";
-  return occasions.every() == 1 ? "every step" : fmt::format("every {} steps", occasions.every());
+std::string when_text(const RunPlan& plan, const Interval& interval) {
+  const StepTrigger trigger = plan.trigger(interval);
+  if (interval.mode == Interval::Mode::kBest) return "where it is the best so far";
+  if (trigger.num_before_end() == 0) return "";
+  if (interval.mode == Interval::Mode::kEpochs) return "every epoch";
+  return trigger.interval_steps() == 1 ? "every step"
+                                       : fmt::format("every {} steps", trigger.interval_steps());
 }
 
-using configs::RestingPlace;
+using configs::OffloadDevice;
 
-std::vector<std::string> notes_of_cpu_run(const engine::RunMemory& run) {
+std::vector<std::string> cpu_offload_notes(const engine::RunMemory& run) {
   const configs::ZeroConfig& zero = run.config.zero;
   std::vector<std::string> notes;
   const auto add = [&](std::string_view setting) {
     notes.push_back(fmt::format("{} moves nothing: this run computes in host memory", setting));
   };
   const configs::OffloadOptimizerConfig& optimizer = zero.offload_optimizer;
-  if (run.options.trains && optimizer.device == RestingPlace::kCpu) {
+  if (run.options.trains && optimizer.device == OffloadDevice::kCpu) {
     add("zero_optimization.offload_optimizer.device \"cpu\"");
   }
-  if (run.options.trains && optimizer.device != RestingPlace::kDevice &&
-      optimizer.step == configs::OffloadOptimizerConfig::Step::kGpu) {
+  if (run.options.trains && optimizer.device != OffloadDevice::kNone &&
+      optimizer.step == configs::OffloadOptimizerConfig::UpdateDevice::kGpu) {
     add("zero_optimization.offload_optimizer.step \"gpu\"");
   }
-  if (zero.offload_param.device == RestingPlace::kCpu) {
+  if (zero.offload_param.device == OffloadDevice::kCpu) {
     add("zero_optimization.offload_param.device \"cpu\"");
   }
   const configs::RecomputeConfig& recompute = run.config.recompute;
@@ -113,33 +114,34 @@ SummaryLine warning_line(const std::string& text) {
   return {"warning", text, configs::LogLevel::kWarning};
 }
 
-std::string model_line(const std::string& folder, const model::ModelSpec& spec,
+std::string model_line(const std::string& directory, const model::ModelSpec& spec,
                        int64_t parameters) {
-  return fmt::format("{} ({}): {} parameters, {}, hidden {}, vocabulary {}{}", file_name(folder),
-                     spec.family, format_count(parameters), counted(spec.num_layers, "layer"),
-                     spec.hidden_size, spec.vocab_size, spec.tied ? ", tied" : "");
+  return fmt::format("{} ({}): {} parameters, {}, hidden {}, vocabulary {}{}", file_name(directory),
+                     spec.family, format_count(parameters), pluralize(spec.num_layers, "layer"),
+                     spec.hidden_size, spec.vocab_size, spec.tie_word_embeddings ? ", tied" : "");
 }
 
 std::string data_line(const std::string& path, const data::Dataset& dataset) {
   const data::DatasetStats stats = dataset.stats();
   std::string text =
       fmt::format("{}: {} of at most {} positions, {} tokens, {} trained", file_name(path),
-                  counted(stats.samples, "sample"), dataset.seq_len(), format_count(stats.tokens),
-                  format_count(stats.trained_tokens));
-  if (stats.joined) text += "; texts joined";
+                  pluralize(stats.samples, "sample"), dataset.seq_len(), format_count(stats.tokens),
+                  format_count(stats.num_label_tokens));
+  if (stats.packed) text += "; texts joined";
   if (stats.truncated > 0) text += fmt::format("; {} cut at the end", stats.truncated);
   if (stats.dropped > 0) text += fmt::format("; {} dropped: nothing to train", stats.dropped);
   if (stats.lost_tokens > 0) {
-    text += fmt::format("; {} left out", counted(stats.lost_tokens, "token"));
+    text += fmt::format("; {} left out", pluralize(stats.lost_tokens, "token"));
   }
-  if (stats.blank_lines > 0) text += fmt::format("; {}", counted(stats.blank_lines, "blank line"));
+  if (stats.blank_lines > 0)
+    text += fmt::format("; {}", pluralize(stats.blank_lines, "blank line"));
   return text;
 }
 
-std::string mesh_line(const comm::GridShape& shape) {
-  constexpr size_t kMostShown = 8;
-  const auto groups = comm::RankGrid(shape).along({comm::Axis::kTensor}).parts;
-  const size_t shown = std::min(groups.size(), kMostShown);
+std::string mesh_line(const comm::MeshShape& shape) {
+  constexpr size_t kMaxShown = 8;
+  const auto groups = comm::MeshLayout(shape).along({comm::MeshDim::kTp}).parts;
+  const size_t shown = std::min(groups.size(), kMaxShown);
   std::string text = fmt::format("{}: tensor group{}", shape.str(), groups.size() == 1 ? "" : "s");
   for (size_t i = 0; i < shown; ++i) text += fmt::format(" {{{}}}", fmt::join(groups[i], " "));
   return shown == groups.size() ? text : fmt::format("{} and {} more", text, groups.size() - shown);
@@ -148,19 +150,19 @@ std::string mesh_line(const comm::GridShape& shape) {
 std::string batch_line(const configs::Config& config, const Samples& samples, int64_t num_ranks) {
   const configs::BatchConfig& batch = config.batch;
   const int64_t data_ranks = configs::data_ranks(config, num_ranks);
-  const std::string ranks = counted(data_ranks, data_ranks == num_ranks ? "rank" : "data rank");
+  const std::string ranks = pluralize(data_ranks, data_ranks == num_ranks ? "rank" : "data rank");
   if (!samples.train) {
     return fmt::format("{} = {} per micro-batch x {}",
-                       counted(batch.micro_batch_size * data_ranks, "sample"),
+                       pluralize(batch.micro_batch_size * data_ranks, "sample"),
                        batch.micro_batch_size, ranks);
   }
   std::string text = fmt::format("{} = {} per micro-batch x {} accumulated x {}",
-                                 counted(batch.train_batch_size, "sample"), batch.micro_batch_size,
-                                 batch.accumulation_steps, ranks);
-  const auto taken =
-      static_cast<double>(samples.among(samples.total_steps * batch.train_batch_size));
-  text += fmt::format("; {} = {}", counted(samples.total_steps, "step"),
-                      epochs_text(taken / static_cast<double>(samples.train_size())));
+                                 pluralize(batch.train_batch_size, "sample"),
+                                 batch.micro_batch_size, batch.accumulation_steps, ranks);
+  const auto num_samples =
+      static_cast<double>(samples.num_samples_in(samples.total_steps * batch.train_batch_size));
+  text += fmt::format("; {} = {}", pluralize(samples.total_steps, "step"),
+                      epochs_text(num_samples / static_cast<double>(samples.train_size())));
   return text;
 }
 
@@ -208,9 +210,9 @@ std::string loss_line(configs::LossMean mean, const model::ModelSpec& spec) {
   const std::string text = mean == configs::LossMean::kToken
                                ? "mean over the trained tokens of a step"
                                : "mean of the micro-batches' means";
-  const double most =
+  const double max_dropout =
       std::max({spec.embedding_dropout, spec.attention_dropout, spec.residual_dropout});
-  if (most == 0) return text + "; no dropout";
+  if (max_dropout == 0) return text + "; no dropout";
   return fmt::format("{}; dropout: embedding {:g}, attention {:g}, residual {:g}", text,
                      spec.embedding_dropout, spec.attention_dropout, spec.residual_dropout);
 }
@@ -232,15 +234,16 @@ std::string eval_line(const std::string& path, const Samples& samples) {
 }
 
 // How fast data moves, and by which interface.
-std::string links_line(const comm::Mesh& mesh, const comm::RankEnv& env) {
-  const std::string speed = comm::text_of(comm::measure_links(mesh));
-  const std::string way = comm::way_across(env, mesh.device().is_cuda() && !env.share_gpus);
+std::string links_line(const comm::DeviceMesh& mesh, const comm::RankEnv& env) {
+  const std::string speed = comm::to_string(comm::measure_links(mesh));
+  const std::string way =
+      comm::inter_node_interface(env, mesh.device().is_cuda() && !env.share_gpus);
   return way.empty() ? speed : fmt::format("{} by {}", speed, way);
 }
 
 // Warnings about what only the ranks together know, or several keys.
-void add_warnings(const RunPlan& plan, const engine::RunMemory& memory, const comm::Mesh& mesh,
-                  SummaryLines& lines) {
+void add_warnings(const RunPlan& plan, const engine::RunMemory& memory,
+                  const comm::DeviceMesh& mesh, SummaryLines& lines) {
   const configs::FlopsProfilerConfig& profiler = plan.config.flops_profiler;
   if (profiler.enabled && plan.samples.train && profiler.profile_step >= plan.samples.total_steps) {
     lines.push_back(warning_line(fmt::format(
@@ -255,22 +258,22 @@ void add_warnings(const RunPlan& plan, const engine::RunMemory& memory, const co
   if (warning) lines.push_back(warning_line(*warning));
 }
 
-SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const comm::Mesh& mesh,
-                     const comm::RankEnv& env, int threads) {
+SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory,
+                     const comm::DeviceMesh& mesh, const comm::RankEnv& env, int threads) {
   SummaryLines lines;
   const auto add = [&](const std::string& title, const std::string& text) {
     lines.push_back({title, text});
   };
   const Flags& flags = plan.flags;
   const Samples& samples = plan.samples;
-  add("model", model_line(flags.model, plan.spec, plan.outline.num_parameters));
+  add("model", model_line(flags.model, plan.spec, plan.estimate.num_parameters));
   if (samples.train) add("data", train_line(flags.data, samples));
   if (samples.eval) {
     add("eval", eval_line(flags.eval_data.empty() ? flags.data : flags.eval_data, samples));
   }
   add("ranks", ranks_text(mesh, threads));
-  if (mesh.hosts().size() > 1) {
-    add("hosts", comm::list_of(mesh.hosts()));
+  if (mesh.nodes().size() > 1) {
+    add("hosts", comm::describe_nodes(mesh.nodes()));
     add("links", links_line(mesh, env));
   }
   if (plan.config.tensor_parallel.size > 1) {
@@ -278,21 +281,21 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const
   }
   add("batch", batch_line(plan.config, samples, mesh.world_size()));
   add("precision", precision_line(plan.config, plan.trains()));
-  add("strategy", plan.outline.strategy);
+  add("strategy", plan.estimate.strategy);
   for (const std::string& line : engine::memory_lines(memory)) add("memory", line);
   if (plan.trains()) {
     const auto found = plan.origins.find("gradient_clipping");
     const std::string origin = found == plan.origins.end() ? "" : found->second;
-    add("optimizer", optimizer_line(plan.config, plan.outline.decay, origin));
+    add("optimizer", optimizer_line(plan.config, plan.estimate.decay, origin));
   }
   if (const std::string text = defaults_line(plan); !text.empty()) add("defaults", text);
-  if (const std::string text = way_line(plan); !text.empty()) add("on the way", text);
+  if (const std::string text = interval_line(plan); !text.empty()) add("on the way", text);
   if (plan.trains()) add("loss", loss_line(plan.config.loss_mean, plan.spec));
-  using Kind = configs::Note::Kind;
-  for (const std::string& note : lines_of(plan.notes, Kind::kNote)) add("note", note);
+  using Kind = configs::Diagnostic::Kind;
+  for (const std::string& note : diagnostic_lines(plan.notes, Kind::kNote)) add("note", note);
   for (const std::string& note : offload_notes(memory)) add("note", note);
   for (const std::string& note : mesh.notes()) add("note", note);
-  for (const std::string& warning : lines_of(plan.notes, Kind::kWarning)) {
+  for (const std::string& warning : diagnostic_lines(plan.notes, Kind::kWarning)) {
     lines.push_back(warning_line(warning));
   }
   add_warnings(plan, memory, mesh, lines);
@@ -305,30 +308,30 @@ SummaryLines::iterator put_warnings_last(SummaryLines& lines) {
   });
 }
 
-std::string way_line(const RunPlan& plan) {
+std::string interval_line(const RunPlan& plan) {
   if (!plan.trains()) return "";
-  const Cadences& cadences = plan.flags.cadences;
+  const Intervals& intervals = plan.flags.intervals;
   std::vector<std::string> parts;
-  if (const std::string when = when_text(plan, cadences.evaluate); !when.empty()) {
+  if (const std::string when = when_text(plan, intervals.evaluate); !when.empty()) {
     parts.push_back("evaluated " + when);
   }
-  if (const std::string when = when_text(plan, cadences.save); !when.empty()) {
-    parts.push_back(
-        fmt::format("saved {} ({}){}", when,
-                    cadences.kept ? fmt::format("the newest {} kept", *cadences.kept) : "all kept",
-                    plan.flags.state.only_model ? ": the model alone" : ""));
+  if (const std::string when = when_text(plan, intervals.save); !when.empty()) {
+    parts.push_back(fmt::format(
+        "saved {} ({}){}", when,
+        intervals.kept ? fmt::format("the newest {} kept", *intervals.kept) : "all kept",
+        plan.flags.state.only_model ? ": the model alone" : ""));
   }
-  if (cadences.ends_with_best) parts.emplace_back("the best model at the end");
+  if (intervals.ends_with_best) parts.emplace_back("the best model at the end");
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 std::vector<std::string> offload_notes(const engine::RunMemory& run) {
   std::vector<std::string> notes;
-  if (run.options.device == torch::kCPU) notes = notes_of_cpu_run(run);
+  if (run.options.device == torch::kCPU) notes = cpu_offload_notes(run);
   const configs::ZeroConfig& zero = run.config.zero;
   const zero::MemoryPlan& memory = run.memory;
   const int64_t updated_in_file = memory.masters.file + memory.states.file;
-  if (run.options.trains && zero.offload_optimizer.device == RestingPlace::kNvme &&
+  if (run.options.trains && zero.offload_optimizer.device == OffloadDevice::kNvme &&
       updated_in_file == 0) {
     notes.push_back(fmt::format(
         "zero_optimization.offload_optimizer.device \"nvme\": nothing rests in a file: {}",
@@ -336,7 +339,7 @@ std::vector<std::string> offload_notes(const engine::RunMemory& run) {
             ? fmt::format("ratio {:g} leaves no unit for it", zero.offload_optimizer.ratio)
             : "this optimizer has no state"));
   }
-  if (zero.offload_param.device == RestingPlace::kNvme && memory.parameters.file == 0) {
+  if (zero.offload_param.device == OffloadDevice::kNvme && memory.parameters.file == 0) {
     notes.push_back(fmt::format(
         "zero_optimization.offload_param.device \"nvme\": nothing rests in a file: "
         "max_in_cpu {} and stage3_param_persistence_threshold {} keep all in memory",

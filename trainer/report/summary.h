@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/mesh.h"
+#include "comm/device_mesh.h"
 #include "engine/memory_check.h"
 #include "trainer/report/environment.h"
 #include "trainer/run_plan.h"
@@ -29,21 +29,22 @@ SummaryLine note_line(const std::string& text);
 SummaryLine warning_line(const std::string& text);
 
 // About ten lines, then notes, then warnings. `threads`: of this rank.
-SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const comm::Mesh& mesh,
-                     const comm::RankEnv& env, int threads);
+SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory,
+                     const comm::DeviceMesh& mesh, const comm::RankEnv& env, int threads);
 
 // Moves the warnings to the end, and returns where they begin.
 SummaryLines::iterator put_warnings_last(SummaryLines& lines);
 
 // Its parts, each one line.
-std::string model_line(const std::string& folder, const model::ModelSpec& spec, int64_t parameters);
+std::string model_line(const std::string& directory, const model::ModelSpec& spec,
+                       int64_t parameters);
 std::string data_line(const std::string& path, const data::Dataset& dataset);
 std::string train_line(const std::string& path, const Samples& samples);
 std::string eval_line(const std::string& path, const Samples& samples);
 // When it is evaluated and saved before the end; empty: never.
-std::string way_line(const RunPlan& plan);
+std::string interval_line(const RunPlan& plan);
 // Where ranks split layers: how many there are on each axis, and which ranks do so together.
-std::string mesh_line(const comm::GridShape& shape);
+std::string mesh_line(const comm::MeshShape& shape);
 std::string batch_line(const configs::Config& config, const Samples& samples, int64_t num_ranks);
 // `decay`: parameters that weight decay acts on, and does not. `clipping`: who says the norm to
 // which gradients are clipped; empty: nobody.

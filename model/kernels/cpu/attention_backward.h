@@ -9,7 +9,7 @@ namespace {
 
 // What the backward of all query tiles shares.
 template <typename T, typename Tile>
-struct Backward {
+struct AttentionBackward {
   const AttentionHeads<T, Tile>& heads;
   const AttentionGradients<T>& gradients;
   Tile *k_transposed, *k, *v_transposed;  // packed right operands of all tiles
@@ -18,7 +18,7 @@ struct Backward {
 
 // out . dout of each query of the tile: what the softmax's gradient subtracts.
 template <typename T>
-void dot_rows(const Part<T>& out, const Part<T>& dout, float* dots) {
+void dot_rows(const MatrixView<T>& out, const MatrixView<T>& dout, float* dots) {
   for (int64_t row = 0; row < kTile; ++row) {
     Vec total = {};
     for (int64_t i = 0; row < out.rows && i < out.columns; i += kLanes) {
@@ -41,16 +41,17 @@ inline void softmax_gradient(float scale, const float* lse, const float* dots, f
 }
 
 template <typename T, typename Tile>
-void backward_tile(const Backward<T, Tile>& b, int64_t head, int64_t query_tile, Arena arena) {
+void backward_tile(const AttentionBackward<T, Tile>& b, int64_t head, int64_t query_tile,
+                   Arena arena) {
   const AttentionHeads<T, Tile>& heads = b.heads;
   const int64_t dim = heads.dim, size = kTile * dim, area = kTile * kTile;
   const auto part = [&](const T* data, int64_t stride) {
-    return tile_part(data + head * dim, stride, query_tile, heads.seq, dim);
+    return tile_view(data + head * dim, stride, query_tile, heads.seq, dim);
   };
-  const Part<T> q_part = part(heads.q, heads.q_stride);
-  const Part<T> dout_part = part(b.gradients.dout, b.gradients.dout_stride);
-  Tile *q = arena.take<Tile>(size), *q_transposed = arena.take<Tile>(size);
-  Tile *dout = arena.take<Tile>(size), *dout_transposed = arena.take<Tile>(size);
+  const MatrixView<T> q_part = part(heads.q, heads.q_stride);
+  const MatrixView<T> dout_part = part(b.gradients.dout, b.gradients.dout_stride);
+  Tile *q = arena.allocate<Tile>(size), *q_transposed = arena.allocate<Tile>(size);
+  Tile *dout = arena.allocate<Tile>(size), *dout_transposed = arena.allocate<Tile>(size);
   copy_tile(q_part, q);
   transpose_tile(q_part, q_transposed);
   copy_tile(dout_part, dout);
@@ -60,14 +61,14 @@ void backward_tile(const Backward<T, Tile>& b, int64_t head, int64_t query_tile,
   for (int64_t row = 0; row < q_part.rows; ++row) {
     lse[row] = heads.lse[head * heads.seq + query_tile * kTile + row];
   }
-  float *scores = arena.take<float>(area), *dp = arena.take<float>(area);
-  Tile *left = arena.take<Tile>(area), *right = arena.take<Tile>(area);
-  float* dq = arena.take<float>(size);
-  const Sight sight{heads.seq, heads.window};
-  const int64_t first = sight.first_tile(query_tile);
+  float *scores = arena.allocate<float>(area), *dp = arena.allocate<float>(area);
+  Tile *left = arena.allocate<Tile>(area), *right = arena.allocate<Tile>(area);
+  float* dq = arena.allocate<float>(size);
+  const CausalWindow causal{heads.seq, heads.window};
+  const int64_t first = causal.first_tile(query_tile);
   for (int64_t tile = first; tile <= query_tile; ++tile) {
     heads.multiply({kTile, kTile, dim, false}, q, b.k_transposed + tile * size, scores);
-    mask_tile(sight, query_tile, tile, scores);
+    mask_tile(causal, query_tile, tile, scores);
     heads.multiply({kTile, kTile, dim, false}, dout, b.v_transposed + tile * size, dp);
     softmax_gradient(heads.scale, lse, dots, scores, dp);
     heads.multiply({dim, kTile, kTile, true}, dout_transposed, pack_tile(scores, right),
@@ -85,21 +86,21 @@ void attention_backward(const AttentionHeads<T, Tile>& heads,
                         const AttentionGradients<T>& gradients, float* scratch) {
   Arena arena(scratch);
   const int64_t dim = heads.dim, size = kTile * dim;
-  const int64_t tiles = tiles_of(heads.seq), all = tiles * size;
-  const Backward<T, Tile> b{heads,
-                            gradients,
-                            arena.take<Tile>(all),
-                            arena.take<Tile>(all),
-                            arena.take<Tile>(all),
-                            arena.take<float>(all),
-                            arena.take<float>(all)};
+  const int64_t tiles = num_tiles(heads.seq), all = tiles * size;
+  const AttentionBackward<T, Tile> b{heads,
+                                     gradients,
+                                     arena.allocate<Tile>(all),
+                                     arena.allocate<Tile>(all),
+                                     arena.allocate<Tile>(all),
+                                     arena.allocate<float>(all),
+                                     arena.allocate<float>(all)};
   std::memset(b.dk, 0, static_cast<size_t>(all) * sizeof(float));
   std::memset(b.dv, 0, static_cast<size_t>(all) * sizeof(float));
   for (int64_t tile = 0; tile < tiles; ++tile) {
-    const auto k = tile_part(heads.k, heads.k_stride, tile, heads.seq, dim);
+    const auto k = tile_view(heads.k, heads.k_stride, tile, heads.seq, dim);
     pack_transposed(k, b.k_transposed + tile * size);
     pack_rows(k, b.k + tile * size);
-    pack_transposed(tile_part(heads.v, heads.v_stride, tile, heads.seq, dim),
+    pack_transposed(tile_view(heads.v, heads.v_stride, tile, heads.seq, dim),
                     b.v_transposed + tile * size);
   }
   for (int64_t head = 0; head < heads.group; ++head) {

@@ -13,27 +13,27 @@ template <typename T, typename Tile>
 void attend_tile(const AttentionHeads<T, Tile>& heads, int64_t head, int64_t query_tile,
                  Tile* const* packed, Arena arena) {
   const int64_t dim = heads.dim, area = kTile * kTile;
-  const Sight sight{heads.seq, heads.window};
-  const int64_t first = sight.first_tile(query_tile), count = query_tile - first + 1;
-  Tile* q = arena.take<Tile>(kTile * dim);
-  Tile* p = arena.take<Tile>(area);
-  float* out = arena.take<float>(kTile * dim);
-  float* scores = arena.take<float>(count * area);
-  const auto part = tile_part(heads.q + head * dim, heads.q_stride, query_tile, heads.seq, dim);
+  const CausalWindow causal{heads.seq, heads.window};
+  const int64_t first = causal.first_tile(query_tile), count = query_tile - first + 1;
+  Tile* q = arena.allocate<Tile>(kTile * dim);
+  Tile* p = arena.allocate<Tile>(area);
+  float* out = arena.allocate<float>(kTile * dim);
+  float* scores = arena.allocate<float>(count * area);
+  const auto part = tile_view(heads.q + head * dim, heads.q_stride, query_tile, heads.seq, dim);
   copy_tile(part, q);
   for (int64_t i = 0; i < count; ++i) {
     float* tile = scores + i * area;
     heads.multiply({kTile, kTile, dim, false}, q, packed[0] + (first + i) * kTile * dim, tile);
-    mask_tile(sight, query_tile, first + i, tile);
+    mask_tile(causal, query_tile, first + i, tile);
   }
   float inverse[kTile];
   for (int64_t row = 0; row < kTile; ++row) {
-    Vec most = spread(kHidden);
+    Vec maximum = spread(kMaskedScore);
     for (int64_t i = 0; i < count; ++i) {
       const float* line = scores + i * area + row * kTile;
-      for (int64_t j = 0; j < kTile; j += kLanes) most = larger(load(line + j), most);
+      for (int64_t j = 0; j < kTile; j += kLanes) maximum = lane_max(load(line + j), maximum);
     }
-    const float top = largest(most) * heads.scale;
+    const float top = horizontal_max(maximum) * heads.scale;
     Vec total = {};
     for (int64_t i = 0; i < count; ++i) {
       float* line = scores + i * area + row * kTile;
@@ -59,12 +59,12 @@ void attend_tile(const AttentionHeads<T, Tile>& heads, int64_t head, int64_t que
 template <typename T, typename Tile>
 void attention(const AttentionHeads<T, Tile>& heads, float* scratch) {
   Arena arena(scratch);
-  const int64_t tiles = tiles_of(heads.seq), size = kTile * heads.dim;
-  Tile* const packed[2] = {arena.take<Tile>(tiles * size), arena.take<Tile>(tiles * size)};
+  const int64_t tiles = num_tiles(heads.seq), size = kTile * heads.dim;
+  Tile* const packed[2] = {arena.allocate<Tile>(tiles * size), arena.allocate<Tile>(tiles * size)};
   for (int64_t tile = 0; tile < tiles; ++tile) {
-    pack_transposed(tile_part(heads.k, heads.k_stride, tile, heads.seq, heads.dim),
+    pack_transposed(tile_view(heads.k, heads.k_stride, tile, heads.seq, heads.dim),
                     packed[0] + tile * size);
-    pack_rows(tile_part(heads.v, heads.v_stride, tile, heads.seq, heads.dim),
+    pack_rows(tile_view(heads.v, heads.v_stride, tile, heads.seq, heads.dim),
               packed[1] + tile * size);
   }
   for (int64_t head = 0; head < heads.group; ++head) {

@@ -18,18 +18,19 @@ void rms_norm(const NormRows<T>& rows, double eps, T* y) {
       squares[turn] += v * v;
       turn ^= 1;
     };
-    sweep(
+    for_each_vector(
         n, [&](int64_t i) { square(load(x + i)); },
-        [&](int64_t i, int64_t count) { square(load_part(x + i, count)); });
+        [&](int64_t i, int64_t count) { square(load_partial(x + i, count)); });
     const float mean = sum(squares[0] + squares[1]) / static_cast<float>(n);
     const float scale = 1 / __builtin_sqrtf(mean + static_cast<float>(eps));
     rows.scale[row] = scale;
     const auto scaled = [&](Vec v, Vec weight) { return rounded(v * scale, x) * weight; };
-    sweep(
+    for_each_vector(
         n, [&](int64_t i) { store(out + i, scaled(load(x + i), load(rows.weight + i))); },
         [&](int64_t i, int64_t count) {
-          store_part(out + i, scaled(load_part(x + i, count), load_part(rows.weight + i, count)),
-                     count);
+          store_partial(out + i,
+                        scaled(load_partial(x + i, count), load_partial(rows.weight + i, count)),
+                        count);
         });
   }
 }
@@ -46,7 +47,7 @@ void rms_norm_backward(const NormRows<T>& rows, const T* all_dy, T* all_dx, floa
       dots += g * v * weight;
       return more + g * v * scale;
     };
-    sweep(
+    for_each_vector(
         n,
         [&](int64_t i) {
           const Vec old = dweight ? load(dweight + i) : Vec{};
@@ -54,23 +55,23 @@ void rms_norm_backward(const NormRows<T>& rows, const T* all_dy, T* all_dx, floa
           if (dweight) store(dweight + i, next);
         },
         [&](int64_t i, int64_t count) {
-          const Vec old = dweight ? load_part(dweight + i, count) : Vec{};
-          const Vec next = first(load_part(dy + i, count), load_part(x + i, count),
-                                 load_part(rows.weight + i, count), old);
-          if (dweight) store_part(dweight + i, next, count);
+          const Vec old = dweight ? load_partial(dweight + i, count) : Vec{};
+          const Vec next = first(load_partial(dy + i, count), load_partial(x + i, count),
+                                 load_partial(rows.weight + i, count), old);
+          if (dweight) store_partial(dweight + i, next, count);
         });
     if (!all_dx) continue;
     T* dx = all_dx + row * n;
     const float along = sum(dots) / static_cast<float>(n) * scale * scale * scale;
     const auto second = [&](Vec g, Vec v, Vec weight) { return g * weight * scale - v * along; };
-    sweep(
+    for_each_vector(
         n,
         [&](int64_t i) { store(dx + i, second(load(dy + i), load(x + i), load(rows.weight + i))); },
         [&](int64_t i, int64_t count) {
-          store_part(dx + i,
-                     second(load_part(dy + i, count), load_part(x + i, count),
-                            load_part(rows.weight + i, count)),
-                     count);
+          store_partial(dx + i,
+                        second(load_partial(dy + i, count), load_partial(x + i, count),
+                               load_partial(rows.weight + i, count)),
+                        count);
         });
   }
 }
@@ -81,7 +82,7 @@ void rotate(const HeadPairs<T>& pairs, float direction) {
   for (int64_t line = 0; line < pairs.lines; ++line) {
     const T *x = pairs.x + line * 2 * half, *x2 = x + half;
     T *y = pairs.y + line * 2 * half, *y2 = y + half;
-    sweep(
+    for_each_vector(
         half,
         [&](int64_t i) {
           const Vec a = load(x + i), b = load(x2 + i);
@@ -90,11 +91,11 @@ void rotate(const HeadPairs<T>& pairs, float direction) {
           store(y2 + i, b * cos + a * sin);
         },
         [&](int64_t i, int64_t count) {
-          const Vec a = load_part(x + i, count), b = load_part(x2 + i, count);
-          const Vec cos = load_part(pairs.cos + i, count);
-          const Vec sin = load_part(pairs.sin + i, count) * direction;
-          store_part(y + i, a * cos - b * sin, count);
-          store_part(y2 + i, b * cos + a * sin, count);
+          const Vec a = load_partial(x + i, count), b = load_partial(x2 + i, count);
+          const Vec cos = load_partial(pairs.cos + i, count);
+          const Vec sin = load_partial(pairs.sin + i, count) * direction;
+          store_partial(y + i, a * cos - b * sin, count);
+          store_partial(y2 + i, b * cos + a * sin, count);
         });
   }
 }
@@ -106,10 +107,11 @@ inline Vec sigmoid(Vec x) {
 template <typename T>
 void swiglu(const T* gate, const T* up, T* y, int64_t size) {
   const auto value = [&](Vec g, Vec u) { return rounded(g * sigmoid(g), gate) * u; };
-  sweep(
+  for_each_vector(
       size, [&](int64_t i) { store(y + i, value(load(gate + i), load(up + i))); },
       [&](int64_t i, int64_t count) {
-        store_part(y + i, value(load_part(gate + i, count), load_part(up + i, count)), count);
+        store_partial(y + i, value(load_partial(gate + i, count), load_partial(up + i, count)),
+                      count);
       });
 }
 
@@ -122,7 +124,7 @@ void swiglu_backward(const T* dy, const T* gate, const T* up, T* dgate, T* dup, 
     const Vec s = sigmoid(g);
     return Both{rounded(d * u, gate) * s * (1.0F + g * (1.0F - s)), rounded(g * s, gate) * d};
   };
-  sweep(
+  for_each_vector(
       size,
       [&](int64_t i) {
         const Both both = value(load(dy + i), load(gate + i), load(up + i));
@@ -130,29 +132,29 @@ void swiglu_backward(const T* dy, const T* gate, const T* up, T* dgate, T* dup, 
         store(dup + i, both.dup);
       },
       [&](int64_t i, int64_t count) {
-        const Both both =
-            value(load_part(dy + i, count), load_part(gate + i, count), load_part(up + i, count));
-        store_part(dgate + i, both.dgate, count);
-        store_part(dup + i, both.dup, count);
+        const Both both = value(load_partial(dy + i, count), load_partial(gate + i, count),
+                                load_partial(up + i, count));
+        store_partial(dgate + i, both.dgate, count);
+        store_partial(dup + i, both.dup, count);
       });
 }
 
 template <typename T>
 float log_sum_exp(const LogitRow<T>& row) {
   const T* x = row.logits;
-  Vec most = spread(-__builtin_inff());
+  Vec maximum = spread(-__builtin_inff());
   const auto padded = [&](int64_t i, int64_t count) {  // zeros behind the end would count
     float part[kLanes];
-    store(part, load_part(x + i, count));
+    store(part, load_partial(x + i, count));
     for (int64_t lane = count; lane < kLanes; ++lane) part[lane] = -__builtin_inff();
     return load(part);
   };
-  sweep(
-      row.size, [&](int64_t i) { most = larger(load(x + i), most); },
-      [&](int64_t i, int64_t count) { most = larger(padded(i, count), most); });
-  const float top = largest(most);
+  for_each_vector(
+      row.size, [&](int64_t i) { maximum = lane_max(load(x + i), maximum); },
+      [&](int64_t i, int64_t count) { maximum = lane_max(padded(i, count), maximum); });
+  const float top = horizontal_max(maximum);
   Vec total = {};
-  sweep(
+  for_each_vector(
       row.size, [&](int64_t i) { total += exponential(load(x + i) - top); },
       [&](int64_t i, int64_t count) { total += exponential(padded(i, count) - top); });
   return top + __builtin_logf(sum(total));
@@ -167,10 +169,10 @@ void logit_gradient(const LogitRow<T>& row, float lse, int64_t target, float sca
     if (i == start) p[target - start] -= 1;
     return p * scale;
   };
-  sweep(
+  for_each_vector(
       row.size, [&](int64_t i) { store(x + i, value(i, load(x + i))); },
       [&](int64_t i, int64_t count) {
-        store_part(x + i, value(i, load_part(x + i, count)), count);
+        store_partial(x + i, value(i, load_partial(x + i, count)), count);
       });
 }
 

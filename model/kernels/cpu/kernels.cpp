@@ -9,14 +9,14 @@ namespace zeroth::model::cpu {
 namespace {
 
 template <typename T, typename Tile>
-constexpr AttentionKernels<T, Tile> attention_of() {
+constexpr AttentionKernels<T, Tile> make_attention_kernels() {
   return {.scratch = attention_scratch,
           .forward = attention<T, Tile>,
           .backward = attention_backward<T, Tile>};
 }
 
 template <typename T>
-constexpr KernelsOf<T> kernels_of() {
+constexpr DtypeKernels<T> make_kernels() {
   return {.rms_norm = rms_norm<T>,
           .rms_norm_backward = rms_norm_backward<T>,
           .rotate = rotate<T>,
@@ -24,7 +24,7 @@ constexpr KernelsOf<T> kernels_of() {
           .swiglu_backward = swiglu_backward<T>,
           .log_sum_exp = log_sum_exp<T>,
           .logit_gradient = logit_gradient<T>,
-          .attention = attention_of<T, float>(),
+          .attention = make_attention_kernels<T, float>(),
           .widen = widen<T>,
           .widen_transposed = widen_transposed<T>,
           .narrow = narrow<T>};
@@ -34,11 +34,11 @@ constexpr KernelsOf<T> kernels_of() {
 
 namespace ZEROTH_ISA {
 
-constexpr Kernels kAll = {.of_float = kernels_of<float>(),
-                          .of_bf16 = kernels_of<Bf16>(),
-                          .of_fp16 = kernels_of<Fp16>(),
-                          .bf16_attention = attention_of<Bf16, Bf16>()};
-const Kernels kKernels = kAll;
+constexpr CpuKernels kAll = {.fp32 = make_kernels<float>(),
+                             .bf16 = make_kernels<Bf16>(),
+                             .fp16 = make_kernels<Fp16>(),
+                             .bf16_attention = make_attention_kernels<Bf16, Bf16>()};
+const CpuKernels kKernels = kAll;
 
 }  // namespace ZEROTH_ISA
 

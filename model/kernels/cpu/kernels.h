@@ -10,7 +10,7 @@ namespace zeroth::model::cpu {
 
 // A part of a matrix in memory: `rows` rows of `columns` elements, `stride` apart.
 template <typename T>
-struct Part {
+struct MatrixView {
   const T* data;
   int64_t stride;
   int64_t rows, columns;
@@ -90,7 +90,7 @@ struct AttentionKernels {
 };
 
 template <typename T>
-struct KernelsOf {
+struct DtypeKernels {
   void (*rms_norm)(const NormRows<T>& rows, double eps, T* y);
   // dx may be null. Adds to dweight [size], which may be null.
   void (*rms_norm_backward)(const NormRows<T>& rows, const T* dy, T* dx, float* dweight);
@@ -103,26 +103,27 @@ struct KernelsOf {
   void (*logit_gradient)(const LogitRow<T>& row, float lse, int64_t target, float scale);
   AttentionKernels<T, float> attention;
   // to [rows, columns] = from, its transpose, and back; rows of `to` are `stride` apart.
-  void (*widen)(const Part<T>& from, float* to, int64_t stride);
-  void (*widen_transposed)(const Part<T>& from, float* to, int64_t stride);  // [columns, rows]
-  void (*narrow)(const Part<float>& from, T* to, int64_t stride);
+  void (*widen)(const MatrixView<T>& from, float* to, int64_t stride);
+  void (*widen_transposed)(const MatrixView<T>& from, float* to,
+                           int64_t stride);  // [columns, rows]
+  void (*narrow)(const MatrixView<float>& from, T* to, int64_t stride);
 };
 
-struct Kernels {
-  KernelsOf<float> of_float;
-  KernelsOf<Bf16> of_bf16;
-  KernelsOf<Fp16> of_fp16;
+struct CpuKernels {
+  DtypeKernels<float> fp32;
+  DtypeKernels<Bf16> bf16;
+  DtypeKernels<Fp16> fp16;
   AttentionKernels<Bf16, Bf16> bf16_attention;  // by products of bf16 tiles
 };
 
 namespace plain {
-extern const Kernels kKernels;
+extern const CpuKernels kKernels;
 }
 namespace avx2 {
-extern const Kernels kKernels;
+extern const CpuKernels kKernels;
 }
 namespace avx512 {
-extern const Kernels kKernels;
+extern const CpuKernels kKernels;
 }
 
 }  // namespace zeroth::model::cpu

@@ -8,24 +8,28 @@ namespace zeroth::model::cpu {
 namespace {
 
 template <typename T>
-void widen(const Part<T>& from, float* to, int64_t stride) {
+void widen(const MatrixView<T>& from, float* to, int64_t stride) {
   for (int64_t row = 0; row < from.rows; ++row) {
     const T* in = from.data + row * from.stride;
     float* out = to + row * stride;
-    sweep(
+    for_each_vector(
         from.columns, [&](int64_t i) { store(out + i, load(in + i)); },
-        [&](int64_t i, int64_t count) { store_part(out + i, load_part(in + i, count), count); });
+        [&](int64_t i, int64_t count) {
+          store_partial(out + i, load_partial(in + i, count), count);
+        });
   }
 }
 
 template <typename T>
-void narrow(const Part<float>& from, T* to, int64_t stride) {
+void narrow(const MatrixView<float>& from, T* to, int64_t stride) {
   for (int64_t row = 0; row < from.rows; ++row) {
     const float* in = from.data + row * from.stride;
     T* out = to + row * stride;
-    sweep(
+    for_each_vector(
         from.columns, [&](int64_t i) { store(out + i, load(in + i)); },
-        [&](int64_t i, int64_t count) { store_part(out + i, load_part(in + i, count), count); });
+        [&](int64_t i, int64_t count) {
+          store_partial(out + i, load_partial(in + i, count), count);
+        });
   }
 }
 
@@ -55,7 +59,7 @@ using Vec8 = float __attribute__((vector_size(32)));
   }
 }
 
-inline void transpose(const Part<float>& from, float* to, int64_t stride) {
+inline void transpose(const MatrixView<float>& from, float* to, int64_t stride) {
   const int64_t rows = from.rows / 8 * 8, columns = from.columns / 8 * 8;
   for (int64_t column = 0; column < columns; column += 8) {
     for (int64_t row = 0; row < rows; row += 8) {
@@ -74,13 +78,14 @@ inline void transpose(const Part<float>& from, float* to, int64_t stride) {
 constexpr int64_t kSquare = 64;
 
 template <typename T>
-void widen_transposed(const Part<T>& from, float* to, int64_t stride) {
+void widen_transposed(const MatrixView<T>& from, float* to, int64_t stride) {
   float square[kSquare * kSquare];
   for (int64_t row = 0; row < from.rows; row += kSquare) {
     for (int64_t column = 0; column < from.columns; column += kSquare) {
-      const Part<T> part = {from.data + row * from.stride + column, from.stride,
-                            from.rows - row < kSquare ? from.rows - row : kSquare,
-                            from.columns - column < kSquare ? from.columns - column : kSquare};
+      const MatrixView<T> part = {
+          from.data + row * from.stride + column, from.stride,
+          from.rows - row < kSquare ? from.rows - row : kSquare,
+          from.columns - column < kSquare ? from.columns - column : kSquare};
       float* const out = to + column * stride + row;
       if constexpr (sizeof(T) == sizeof(float)) {
         transpose(part, out, stride);

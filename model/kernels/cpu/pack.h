@@ -16,11 +16,11 @@ void clear(Tile* tile, int64_t count) {
 
 // [kTile, columns] as it is: the left operand.
 template <typename T>
-void copy_tile(const Part<T>& part, float* tile) {
+void copy_tile(const MatrixView<T>& part, float* tile) {
   widen(part, tile, part.columns);
   clear(tile + part.rows * part.columns, (kTile - part.rows) * part.columns);
 }
-inline void copy_tile(const Part<Bf16>& part, Bf16* tile) {
+inline void copy_tile(const MatrixView<Bf16>& part, Bf16* tile) {
   for (int64_t row = 0; row < part.rows; ++row) {
     std::memcpy(tile + row * part.columns, part.data + row * part.stride,
                 static_cast<size_t>(part.columns) * sizeof(Bf16));
@@ -30,11 +30,11 @@ inline void copy_tile(const Part<Bf16>& part, Bf16* tile) {
 
 // [columns, kTile]: the transposed tile as left operand.
 template <typename T>
-void transpose_tile(const Part<T>& part, float* tile) {
+void transpose_tile(const MatrixView<T>& part, float* tile) {
   if (part.rows < kTile) clear(tile, part.columns * kTile);
   widen_transposed(part, tile, kTile);
 }
-inline void transpose_tile(const Part<Bf16>& part, Bf16* tile) {
+inline void transpose_tile(const MatrixView<Bf16>& part, Bf16* tile) {
   for (int64_t row = 0; row < kTile; ++row) {
     for (int64_t i = 0; i < part.columns; ++i) {
       tile[i * kTile + row] = row < part.rows ? part.data[row * part.stride + i] : Bf16{0};
@@ -44,10 +44,10 @@ inline void transpose_tile(const Part<Bf16>& part, Bf16* tile) {
 
 // The tile as right operand: [kTile, columns] in the order of its dtype.
 template <typename T>
-void pack_rows(const Part<T>& part, float* tile) {
+void pack_rows(const MatrixView<T>& part, float* tile) {
   copy_tile(part, tile);
 }
-inline void pack_rows(const Part<Bf16>& part, Bf16* tile) {
+inline void pack_rows(const MatrixView<Bf16>& part, Bf16* tile) {
   for (int64_t row = 0; row < kTile; ++row) {
     Bf16* out = tile + row / 2 * 2 * part.columns + row % 2;
     for (int64_t i = 0; i < part.columns; ++i) {
@@ -58,10 +58,10 @@ inline void pack_rows(const Part<Bf16>& part, Bf16* tile) {
 
 // The transposed tile as right operand: [columns, kTile].
 template <typename T>
-void pack_transposed(const Part<T>& part, float* tile) {
+void pack_transposed(const MatrixView<T>& part, float* tile) {
   transpose_tile(part, tile);
 }
-inline void pack_transposed(const Part<Bf16>& part, Bf16* tile) {
+inline void pack_transposed(const MatrixView<Bf16>& part, Bf16* tile) {
   for (int64_t row = 0; row < kTile; ++row) {
     for (int64_t i = 0; i < part.columns; i += 2) {
       Bf16* out = tile + (i / 2 * kTile + row) * 2;
@@ -115,11 +115,11 @@ template <typename T>
 void write_transposed(const float* in, int64_t columns, T* out, int64_t stride, int64_t rows) {
   constexpr int64_t kStrip = 16;
   for (int64_t first = 0; first < columns; first += kStrip) {
-    float turned[kTile * kStrip];
-    transpose({in + first * kTile, kTile, kStrip, rows}, turned, kStrip);
+    float transposed[kTile * kStrip];
+    transpose({in + first * kTile, kTile, kStrip, rows}, transposed, kStrip);
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t i = 0; i < kStrip; i += kLanes) {
-        store(out + row * stride + first + i, load(turned + row * kStrip + i));
+        store(out + row * stride + first + i, load(transposed + row * kStrip + i));
       }
     }
   }

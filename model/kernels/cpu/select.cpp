@@ -4,19 +4,19 @@
 
 namespace zeroth::model::cpu {
 
-const Kernels& kernels() {
-  if (cpu_level() >= CpuLevel::kAvx512) return avx512::kKernels;
-  if (cpu_level() >= CpuLevel::kAvx2) return avx2::kKernels;
+const CpuKernels& kernels() {
+  if (cpu_isa() >= CpuIsa::kAvx512) return avx512::kKernels;
+  if (cpu_isa() >= CpuIsa::kAvx2) return avx2::kKernels;
   return plain::kKernels;
 }
 
-bool multiplies(torch::ScalarType dtype) {
-  if (dtype == torch::kBFloat16) return cpu_products().bf16 != CpuProduct::kTiles;
-  return dtype != torch::kFloat16 || cpu_products().fp16 != CpuProduct::kTiles;
+bool has_fast_products(torch::ScalarType dtype) {
+  if (dtype == torch::kBFloat16) return matmul_backends().bf16 != MatmulBackend::kTiles;
+  return dtype != torch::kFloat16 || matmul_backends().fp16 != MatmulBackend::kTiles;
 }
 
-bool multiplies_tiles() {
-  return cpu_level() >= CpuLevel::kAvx2;
+bool has_fast_tile_products() {
+  return cpu_isa() >= CpuIsa::kAvx2;
 }
 
 }  // namespace zeroth::model::cpu

@@ -7,13 +7,13 @@
 
 namespace zeroth::model::cpu {
 
-const Kernels& kernels();
+const CpuKernels& kernels();
 
 // Whether LibTorch multiplies this dtype (base/cpu.h). Where its products of 16-bit floats are
 // scalar loops, or slower than those of fp32, factors are widened to fp32 in tiles instead.
-bool multiplies(torch::ScalarType dtype);
+bool has_fast_products(torch::ScalarType dtype);
 
 // Whether attention in tiles of fp32 pays: products of small tiles are slow without AVX2.
-bool multiplies_tiles();
+bool has_fast_tile_products();
 
 }  // namespace zeroth::model::cpu

@@ -3,15 +3,15 @@
 
 namespace zeroth::model::cpu {
 
-const Kernels& kernels() {
+const CpuKernels& kernels() {
   return plain::kKernels;
 }
 
-bool multiplies(torch::ScalarType) {
+bool has_fast_products(torch::ScalarType) {
   return true;
 }
 
-bool multiplies_tiles() {
+bool has_fast_tile_products() {
   return false;
 }
 

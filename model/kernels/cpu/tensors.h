@@ -13,11 +13,11 @@ namespace zeroth::model::cpu {
 template <typename Work>
 bool with_kernels(torch::ScalarType dtype, const Work& work) {
   if (dtype == torch::kFloat32) {
-    work(kernels().of_float, float{});
+    work(kernels().fp32, float{});
   } else if (dtype == torch::kBFloat16) {
-    work(kernels().of_bf16, Bf16{});
+    work(kernels().bf16, Bf16{});
   } else if (dtype == torch::kFloat16) {
-    work(kernels().of_fp16, Fp16{});
+    work(kernels().fp16, Fp16{});
   } else {
     return false;
   }

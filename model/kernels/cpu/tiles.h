@@ -7,12 +7,12 @@
 namespace zeroth::model::cpu {
 namespace {
 
-inline int64_t tiles_of(int64_t seq) {
+inline int64_t num_tiles(int64_t seq) {
   return (seq + kTile - 1) / kTile;
 }
 
 // Which keys the queries of one tile see.
-struct Sight {
+struct CausalWindow {
   int64_t seq, window;
 
   int64_t first_key(int64_t query) const {
@@ -20,23 +20,24 @@ struct Sight {
   }
   int64_t first_tile(int64_t query_tile) const { return first_key(query_tile * kTile) / kTile; }
   // Whether every query of the tile sees every key of the other.
-  bool whole(int64_t query_tile, int64_t key_tile) const {
+  bool sees_all(int64_t query_tile, int64_t key_tile) const {
     const int64_t last_query = query_tile * kTile + kTile - 1;
     return key_tile < query_tile && first_key(last_query) <= key_tile * kTile;
   }
 };
 
 // A score that no query sees: its exponential is 0.
-constexpr float kHidden = -1e30F;
+constexpr float kMaskedScore = -1e30F;
 
-// kHidden where a query does not see a key.
-inline void mask_tile(const Sight& sight, int64_t query_tile, int64_t key_tile, float* tile) {
-  if (sight.whole(query_tile, key_tile)) return;
+// kMaskedScore where a query does not see a key.
+inline void mask_tile(const CausalWindow& causal, int64_t query_tile, int64_t key_tile,
+                      float* tile) {
+  if (causal.sees_all(query_tile, key_tile)) return;
   for (int64_t row = 0; row < kTile; ++row) {
     const int64_t query = query_tile * kTile + row, key = key_tile * kTile;
     float* line = tile + row * kTile;
-    for (int64_t i = 0; i < kTile && key + i < sight.first_key(query); ++i) line[i] = kHidden;
-    for (int64_t i = query < key ? 0 : query - key + 1; i < kTile; ++i) line[i] = kHidden;
+    for (int64_t i = 0; i < kTile && key + i < causal.first_key(query); ++i) line[i] = kMaskedScore;
+    for (int64_t i = query < key ? 0 : query - key + 1; i < kTile; ++i) line[i] = kMaskedScore;
   }
 }
 
@@ -46,7 +47,7 @@ class Arena {
   explicit Arena(float* memory) : next_(memory) {}
 
   template <typename T>
-  T* take(int64_t count) {
+  T* allocate(int64_t count) {
     T* const memory = reinterpret_cast<T*>(next_);
     const auto floats = (count * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 16;
     next_ += floats;
@@ -58,7 +59,7 @@ class Arena {
 };
 
 template <typename T>
-Part<T> tile_part(const T* data, int64_t stride, int64_t tile, int64_t seq, int64_t dim) {
+MatrixView<T> tile_view(const T* data, int64_t stride, int64_t tile, int64_t seq, int64_t dim) {
   const int64_t first = tile * kTile;
   return {data + first * stride, stride, seq - first < kTile ? seq - first : kTile, dim};
 }
@@ -66,7 +67,7 @@ Part<T> tile_part(const T* data, int64_t stride, int64_t tile, int64_t seq, int6
 // Enough for either direction: packed tiles and sums of all keys, scores of one tile of queries
 // against all keys, and a dozen tiles.
 inline int64_t attention_scratch(int64_t seq, int64_t dim) {
-  const int64_t tiles = tiles_of(seq);
+  const int64_t tiles = num_tiles(seq);
   return tiles * kTile * (5 * dim + kTile) + 12 * kTile * (dim > kTile ? dim : kTile) + 512;
 }
 

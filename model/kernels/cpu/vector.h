@@ -24,19 +24,19 @@ ZEROTH_INLINE Vec rounded(Vec x, const Bf16*) {
   return reinterpret_cast<Vec>(simd::bf16_bits(x) << 16);
 }
 ZEROTH_INLINE Vec rounded(Vec x, const Fp16*) {
-  return simd::widened(simd::narrowed(x, Fp16{}), Fp16{});
+  return simd::widen(simd::narrow(x, Fp16{}), Fp16{});
 }
 
 // The first `count` < kLanes elements, zeros behind them.
 template <typename T>
-ZEROTH_INLINE Vec load_part(const T* p, int64_t count) {
+ZEROTH_INLINE Vec load_partial(const T* p, int64_t count) {
   T part[kLanes] = {};
   std::memcpy(part, p, static_cast<size_t>(count) * sizeof(T));
   return load(part);
 }
 
 template <typename T>
-ZEROTH_INLINE void store_part(T* p, Vec x, int64_t count) {
+ZEROTH_INLINE void store_partial(T* p, Vec x, int64_t count) {
   T part[kLanes];
   store(part, x);
   std::memcpy(p, part, static_cast<size_t>(count) * sizeof(T));
@@ -48,14 +48,14 @@ ZEROTH_INLINE float sum(Vec x) {
   return total;
 }
 
-ZEROTH_INLINE Vec larger(Vec a, Vec b) {
+ZEROTH_INLINE Vec lane_max(Vec a, Vec b) {
   return a > b ? a : b;
 }
 
-ZEROTH_INLINE float largest(Vec x) {
-  float most = x[0];
-  for (int64_t i = 1; i < kLanes; ++i) most = x[i] > most ? x[i] : most;
-  return most;
+ZEROTH_INLINE float horizontal_max(Vec x) {
+  float maximum = x[0];
+  for (int64_t i = 1; i < kLanes; ++i) maximum = x[i] > maximum ? x[i] : maximum;
+  return maximum;
 }
 
 // e^x within 2 ulp: 2^n e^r with |r| <= ln 2 / 2 and a polynomial of degree 6. 0 below -87; NaN
@@ -82,8 +82,8 @@ ZEROTH_INLINE Vec exponential(Vec x) {
 }
 
 // Calls body(index) for whole vectors and part(index, count) for the rest.
-template <typename Body, typename Part>
-ZEROTH_INLINE void sweep(int64_t count, const Body& body, const Part& part) {
+template <typename Body, typename Tail>
+ZEROTH_INLINE void for_each_vector(int64_t count, const Body& body, const Tail& part) {
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) body(i);
   if (i < count) part(i, count - i);

@@ -11,18 +11,18 @@ namespace {
 constexpr int kColumns = 128;       // of a block, one a thread
 constexpr int64_t kPositions = 32;  // of a piece
 
-int64_t pieces_of(int64_t count) {
+int64_t num_pieces(int64_t count) {
   return (count + kPositions - 1) / kPositions;
 }
 
 // Of a piece: the positions [begin, end), and where the sums of its first and last row go if their
 // positions reach beyond it.
-struct Piece {
+struct PositionChunk {
   int64_t begin, end;
   float* from_before;
   float* to_next;
 
-  __device__ Piece(const AddRows& call, int64_t number, int64_t column)
+  __device__ PositionChunk(const AddRows& call, int64_t number, int64_t column)
       : begin(number * kPositions),
         end(min(begin + kPositions, call.count)),
         from_before(call.parts + 2 * number * call.width + column),
@@ -45,7 +45,7 @@ template <typename Table, typename Dy>
 __global__ void sum_pieces(AddRows call) {
   const int64_t column = int64_t{blockIdx.y} * kColumns + threadIdx.x;
   if (column >= call.width) return;
-  const Piece piece(call, blockIdx.x, column);
+  const PositionChunk piece(call, blockIdx.x, column);
   const Dy* const dy = static_cast<const Dy*>(call.dy) + column;
   float sum = 0;
   for (int64_t i = piece.begin; i < piece.end; ++i) {
@@ -68,12 +68,12 @@ template <typename Table>
 __global__ void join_pieces(AddRows call) {
   const int64_t column = int64_t{blockIdx.y} * kColumns + threadIdx.x;
   if (column >= call.width) return;
-  const Piece first(call, blockIdx.x, column);
+  const PositionChunk first(call, blockIdx.x, column);
   const int64_t row = call.rows[first.end - 1];
   if (!first.goes_on(call, row) || first.begins_before(call, row)) return;
   float sum = *first.to_next;
   for (int64_t number = int64_t{blockIdx.x} + 1; number * kPositions < call.count; ++number) {
-    const Piece piece(call, number, column);
+    const PositionChunk piece(call, number, column);
     if (call.rows[piece.begin] != row) break;
     sum += *piece.from_before;
   }
@@ -82,7 +82,7 @@ __global__ void join_pieces(AddRows call) {
 
 template <typename Table, typename Dy>
 void launch(const AddRows& call, cudaStream_t stream) {
-  const dim3 blocks(static_cast<unsigned>(pieces_of(call.count)),
+  const dim3 blocks(static_cast<unsigned>(num_pieces(call.count)),
                     static_cast<unsigned>((call.width + kColumns - 1) / kColumns));
   launch_kernel(sum_pieces<Table, Dy>, blocks, kColumns, stream, call);
   launch_kernel(join_pieces<Table>, blocks, kColumns, stream, call);
@@ -91,18 +91,18 @@ void launch(const AddRows& call, cudaStream_t stream) {
 }  // namespace
 
 int64_t add_rows_parts(int64_t count) {
-  return 2 * pieces_of(count);
+  return 2 * num_pieces(count);
 }
 
-void add_rows(Element table, Element dy, const AddRows& call, cudaStream_t stream) {
-  const bool wide = table == Element::kFloat;
+void add_rows(ElementType table, ElementType dy, const AddRows& call, cudaStream_t stream) {
+  const bool wide = table == ElementType::kFloat;
   switch (dy) {
-    case Element::kFloat:
+    case ElementType::kFloat:
       return launch<float, float>(call, stream);
-    case Element::kBfloat16:
+    case ElementType::kBfloat16:
       return wide ? launch<float, __nv_bfloat16>(call, stream)
                   : launch<__nv_bfloat16, __nv_bfloat16>(call, stream);
-    case Element::kHalf:
+    case ElementType::kHalf:
       return wide ? launch<float, __half>(call, stream) : launch<__half, __half>(call, stream);
   }
 }

@@ -24,8 +24,8 @@ namespace {
 constexpr int kBlock = 512;
 constexpr int kWarp = 32;
 
-__device__ ExponentialSum of_neighbour(const ExponentialSum& own, int offset) {
-  return {__shfl_xor_sync(0xffffffff, own.most, offset),
+__device__ ExponentialSum neighbor_sum(const ExponentialSum& own, int offset) {
+  return {__shfl_xor_sync(0xffffffff, own.maximum, offset),
           __shfl_xor_sync(0xffffffff, own.sum, offset)};
 }
 
@@ -35,11 +35,11 @@ template <typename T, typename Whole, typename Take>
 __device__ void each_element(const T* row, int64_t vocab, bool vectors, Whole&& whole,
                              Take&& take) {
   constexpr int kSize = Vector<T>::kSize;
-  const int64_t in_vectors = vectors ? vocab / kSize * kSize : 0;
-  for (int64_t i = int64_t{threadIdx.x} * kSize; i < in_vectors; i += int64_t{kBlock} * kSize) {
+  const int64_t vectorized = vectors ? vocab / kSize * kSize : 0;
+  for (int64_t i = int64_t{threadIdx.x} * kSize; i < vectorized; i += int64_t{kBlock} * kSize) {
     whole(i, load(row + i));
   }
-  for (int64_t i = in_vectors + threadIdx.x; i < vocab; i += kBlock) take(i);
+  for (int64_t i = vectorized + threadIdx.x; i < vocab; i += kBlock) take(i);
 }
 
 template <typename T>
@@ -53,15 +53,15 @@ __global__ void log_sum_exp_kernel(LogSumExp call) {
         for (int k = 0; k < Vector<T>::kSize; ++k) own.add(widen(values.at[k]));
       },
       [&](int64_t i) { own.add(widen(row[i])); });
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) own.add(of_neighbour(own, offset));
-  __shared__ float most[kBlock / kWarp], sum[kBlock / kWarp];
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) own.add(neighbor_sum(own, offset));
+  __shared__ float maximum[kBlock / kWarp], sum[kBlock / kWarp];
   if (threadIdx.x % kWarp == 0) {
-    most[threadIdx.x / kWarp] = own.most;
+    maximum[threadIdx.x / kWarp] = own.maximum;
     sum[threadIdx.x / kWarp] = own.sum;
   }
   __syncthreads();
   if (threadIdx.x != 0) return;
-  for (int warp = 1; warp < kBlock / kWarp; ++warp) own.add({most[warp], sum[warp]});
+  for (int warp = 1; warp < kBlock / kWarp; ++warp) own.add({maximum[warp], sum[warp]});
   call.lse[blockIdx.x] = own.log();
 }
 
@@ -86,26 +86,26 @@ __global__ void logit_gradient_kernel(LogitGradient call) {
 
 }  // namespace
 
-void log_sum_exp(Element element, const LogSumExp& call, cudaStream_t stream) {
+void log_sum_exp(ElementType element, const LogSumExp& call, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(call.rows);
   switch (element) {
-    case Element::kFloat:
+    case ElementType::kFloat:
       return launch_kernel(log_sum_exp_kernel<float>, blocks, kBlock, stream, call);
-    case Element::kBfloat16:
+    case ElementType::kBfloat16:
       return launch_kernel(log_sum_exp_kernel<__nv_bfloat16>, blocks, kBlock, stream, call);
-    case Element::kHalf:
+    case ElementType::kHalf:
       return launch_kernel(log_sum_exp_kernel<__half>, blocks, kBlock, stream, call);
   }
 }
 
-void logit_gradient(Element element, const LogitGradient& call, cudaStream_t stream) {
+void logit_gradient(ElementType element, const LogitGradient& call, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(call.rows);
   switch (element) {
-    case Element::kFloat:
+    case ElementType::kFloat:
       return launch_kernel(logit_gradient_kernel<float>, blocks, kBlock, stream, call);
-    case Element::kBfloat16:
+    case ElementType::kBfloat16:
       return launch_kernel(logit_gradient_kernel<__nv_bfloat16>, blocks, kBlock, stream, call);
-    case Element::kHalf:
+    case ElementType::kHalf:
       return launch_kernel(logit_gradient_kernel<__half>, blocks, kBlock, stream, call);
   }
 }

@@ -17,7 +17,7 @@ __device__ int64_t this_thread() {
 }
 
 template <typename T>
-__global__ void rotate_kernel(Rotate call, int64_t threads) {
+__global__ void rotate_kernel(RotatePairs call, int64_t threads) {
   constexpr int kSize = Vector<T>::kSize;
   if (this_thread() >= threads) return;
   const int64_t per_head = call.half / kSize;
@@ -34,15 +34,15 @@ __global__ void rotate_kernel(Rotate call, int64_t threads) {
   const Vector<T> sin = load(static_cast<const T*>(call.sin) + angle);
   const Vector<T> a = load(x);
   const Vector<T> b = load(x + call.half);
-  Vector<T> turned_a, turned_b;
+  Vector<T> rotated_a, rotated_b;
 #pragma unroll
   for (int i = 0; i < kSize; ++i) {
     const float c = widen(cos.at[i]), s = call.direction * widen(sin.at[i]);
-    turned_a.at[i] = narrow<T>(widen(a.at[i]) * c - widen(b.at[i]) * s);
-    turned_b.at[i] = narrow<T>(widen(b.at[i]) * c + widen(a.at[i]) * s);
+    rotated_a.at[i] = narrow<T>(widen(a.at[i]) * c - widen(b.at[i]) * s);
+    rotated_b.at[i] = narrow<T>(widen(b.at[i]) * c + widen(a.at[i]) * s);
   }
-  store(static_cast<T*>(call.y) + first, turned_a);
-  store(static_cast<T*>(call.y) + first + call.half, turned_b);
+  store(static_cast<T*>(call.y) + first, rotated_a);
+  store(static_cast<T*>(call.y) + first + call.half, rotated_b);
 }
 
 __device__ float sigmoid(float x) {
@@ -90,7 +90,7 @@ __global__ void swiglu_backward_kernel(SwiGluBackward call, int64_t threads) {
 }
 
 template <typename T>
-void launch_rotate(const Rotate& call, cudaStream_t stream) {
+void launch_rotate(const RotatePairs& call, cudaStream_t stream) {
   const int64_t threads = call.batch * call.seq * call.heads * call.half / Vector<T>::kSize;
   launch_kernel(rotate_kernel<T>, blocks_of(threads), kBlock, stream, call, threads);
 }
@@ -109,35 +109,35 @@ void launch_swiglu_backward(const SwiGluBackward& call, cudaStream_t stream) {
 
 }  // namespace
 
-void rotate(Element element, const Rotate& call, cudaStream_t stream) {
+void rotate(ElementType element, const RotatePairs& call, cudaStream_t stream) {
   switch (element) {
-    case Element::kFloat:
+    case ElementType::kFloat:
       return launch_rotate<float>(call, stream);
-    case Element::kBfloat16:
+    case ElementType::kBfloat16:
       return launch_rotate<__nv_bfloat16>(call, stream);
-    case Element::kHalf:
+    case ElementType::kHalf:
       return launch_rotate<__half>(call, stream);
   }
 }
 
-void swiglu_forward(Element element, const SwiGluForward& call, cudaStream_t stream) {
+void swiglu_forward(ElementType element, const SwiGluForward& call, cudaStream_t stream) {
   switch (element) {
-    case Element::kFloat:
+    case ElementType::kFloat:
       return launch_swiglu<float>(call, stream);
-    case Element::kBfloat16:
+    case ElementType::kBfloat16:
       return launch_swiglu<__nv_bfloat16>(call, stream);
-    case Element::kHalf:
+    case ElementType::kHalf:
       return launch_swiglu<__half>(call, stream);
   }
 }
 
-void swiglu_backward(Element element, const SwiGluBackward& call, cudaStream_t stream) {
+void swiglu_backward(ElementType element, const SwiGluBackward& call, cudaStream_t stream) {
   switch (element) {
-    case Element::kFloat:
+    case ElementType::kFloat:
       return launch_swiglu_backward<float>(call, stream);
-    case Element::kBfloat16:
+    case ElementType::kBfloat16:
       return launch_swiglu_backward<__nv_bfloat16>(call, stream);
-    case Element::kHalf:
+    case ElementType::kHalf:
       return launch_swiglu_backward<__half>(call, stream);
   }
 }

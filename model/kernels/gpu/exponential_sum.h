@@ -9,26 +9,26 @@ namespace zeroth::model::gpu {
 namespace {
 
 struct ExponentialSum {
-  float most = -INFINITY;
+  float maximum = -INFINITY;
   float sum = 0;  // of exp(x - most)
 
   // A masked logit, -inf, is no share of the sum, even where it comes first.
   ZEROTH_INLINE void add(float x) {
     if (x == -INFINITY) return;
-    if (x <= most) {
-      sum += exponential(x - most);
+    if (x <= maximum) {
+      sum += exponential(x - maximum);
     } else {
-      sum = sum * exponential(most - x) + 1;
-      most = x;
+      sum = sum * exponential(maximum - x) + 1;
+      maximum = x;
     }
   }
   ZEROTH_INLINE void add(const ExponentialSum& other) {
     if (other.sum == 0) return;  // nothing, or masked logits only
-    const float larger = most < other.most ? other.most : most;
-    sum = sum * exponential(most - larger) + other.sum * exponential(other.most - larger);
-    most = larger;
+    const float larger = maximum < other.maximum ? other.maximum : maximum;
+    sum = sum * exponential(maximum - larger) + other.sum * exponential(other.maximum - larger);
+    maximum = larger;
   }
-  ZEROTH_INLINE float log() const { return most + logf(sum); }
+  ZEROTH_INLINE float log() const { return maximum + logf(sum); }
 };
 
 }  // namespace

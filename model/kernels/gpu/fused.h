@@ -8,7 +8,7 @@
 
 namespace zeroth::model::gpu {
 
-enum class Element { kFloat, kBfloat16, kHalf };
+enum class ElementType { kFloat, kBfloat16, kHalf };
 
 // x, y [rows, width]; weight [width]; scale [rows] fp32, one over the root of the mean square. With
 // an addend [rows, width] it is the norm of x + addend, which is written to `sum`.
@@ -40,17 +40,17 @@ struct RmsNormBackward {
 };
 
 // Whether rows of this width can be taken: whole vectors of 16 bytes, at most 2048 of them.
-bool rms_norm_fits(Element element, int64_t width);
+bool rms_norm_fits(ElementType element, int64_t width);
 // Rows of dweight_parts. The same for the same arguments: sums do not depend on the device's load.
-int64_t rms_norm_parts(Element element, int64_t rows, int64_t width);
+int64_t rms_norm_parts(ElementType element, int64_t rows, int64_t width);
 
-void rms_norm_forward(Element element, const RmsNormForward& call, cudaStream_t stream);
-void rms_norm_backward(Element element, const RmsNormBackward& call, cudaStream_t stream);
+void rms_norm_forward(ElementType element, const RmsNormForward& call, cudaStream_t stream);
+void rms_norm_backward(ElementType element, const RmsNormBackward& call, cudaStream_t stream);
 
 // x, y [batch, seq, heads, 2 * half], each head as two halves that turn as pairs; cos, sin
 // [batch or 1, seq, half] with `table_batch_stride` elements from one sample to the next (0 for 1).
 // `token_stride` elements of x lie from one token to the next, of all samples; y has no gaps.
-struct Rotate {
+struct RotatePairs {
   const void* x;
   const void* cos;
   const void* sin;
@@ -61,7 +61,7 @@ struct Rotate {
   float direction;  // -1 turns back
 };
 
-void rotate(Element element, const Rotate& call, cudaStream_t stream);
+void rotate(ElementType element, const RotatePairs& call, cudaStream_t stream);
 
 // Rows of `width` elements, whole vectors of 16 bytes, of which `stride` elements lie from one to
 // the next.
@@ -79,7 +79,7 @@ struct SwiGluForward {
   StridedRows inputs;
 };
 
-void swiglu_forward(Element element, const SwiGluForward& call, cudaStream_t stream);
+void swiglu_forward(ElementType element, const SwiGluForward& call, cudaStream_t stream);
 
 // dgate and dup have the stride of gate and up; dy has no gaps.
 struct SwiGluBackward {
@@ -91,7 +91,7 @@ struct SwiGluBackward {
   StridedRows inputs;
 };
 
-void swiglu_backward(Element element, const SwiGluBackward& call, cudaStream_t stream);
+void swiglu_backward(ElementType element, const SwiGluBackward& call, cudaStream_t stream);
 
 // table [.., width] += the sums of dy [count, width] over the positions of each row: `rows` [count]
 // ascending, `order` [count] their places in dy. `parts` [add_rows_parts(count), width] is scratch.
@@ -107,7 +107,7 @@ struct AddRows {
 };
 
 int64_t add_rows_parts(int64_t count);
-void add_rows(Element table, Element dy, const AddRows& call, cudaStream_t stream);
+void add_rows(ElementType table, ElementType dy, const AddRows& call, cudaStream_t stream);
 
 // logits [rows, vocab], `row_stride` elements from one row to the next; lse [rows] fp32 =
 // log(sum(exp(row))), written. `vectors`: every row begins at a multiple of 16 bytes.
@@ -120,7 +120,7 @@ struct LogSumExp {
   bool vectors;
 };
 
-void log_sum_exp(Element element, const LogSumExp& call, cudaStream_t stream);
+void log_sum_exp(ElementType element, const LogSumExp& call, cudaStream_t stream);
 
 // In place: (exp(logit - lse) - 1 at the target) * scale; targets [rows], scale one fp32 on the
 // device.
@@ -135,6 +135,6 @@ struct LogitGradient {
   bool vectors;
 };
 
-void logit_gradient(Element element, const LogitGradient& call, cudaStream_t stream);
+void logit_gradient(ElementType element, const LogitGradient& call, cudaStream_t stream);
 
 }  // namespace zeroth::model::gpu

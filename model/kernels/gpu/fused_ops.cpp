@@ -14,14 +14,14 @@ namespace {
 
 using torch::Tensor;
 
-std::optional<Element> element_of(const Tensor& x) {
+std::optional<ElementType> element_type(const Tensor& x) {
   switch (x.scalar_type()) {
     case torch::kFloat32:
-      return Element::kFloat;
+      return ElementType::kFloat;
     case torch::kBFloat16:
-      return Element::kBfloat16;
+      return ElementType::kBfloat16;
     case torch::kHalf:
-      return Element::kHalf;
+      return ElementType::kHalf;
     default:
       return std::nullopt;
   }
@@ -39,14 +39,14 @@ cudaStream_t stream_of(const Tensor& x) {
   return c10::cuda::getCurrentCUDAStream(x.device().index()).stream();
 }
 
-bool rms_norm_takes(const Tensor& x, const Tensor& weight) {
-  const auto element = element_of(x);
+bool rms_norm_supports(const Tensor& x, const Tensor& weight) {
+  const auto element = element_type(x);
   return element && x.numel() > 0 && x.scalar_type() == weight.scalar_type() && aligned(weight) &&
          rms_norm_fits(*element, weight.size(0));
 }
 
 // Whether rows of this tensor can be read beside those of x.
-bool is_like(const Tensor& other, const Tensor& x) {
+bool has_same_layout(const Tensor& other, const Tensor& x) {
   return aligned(other) && other.scalar_type() == x.scalar_type() && other.sizes() == x.sizes();
 }
 
@@ -58,7 +58,7 @@ std::tuple<Tensor, Tensor> run_rms_norm(const Tensor& x, const Tensor& weight, d
   const int64_t rows = x.numel() / width;
   Tensor y = at::empty_like(x);
   Tensor scale = at::empty({rows}, x.options().dtype(torch::kFloat32));
-  rms_norm_forward(*element_of(x),
+  rms_norm_forward(*element_type(x),
                    {.x = x.const_data_ptr(),
                     .weight = weight.const_data_ptr(),
                     .y = y.data_ptr(),
@@ -75,14 +75,14 @@ std::tuple<Tensor, Tensor> run_rms_norm(const Tensor& x, const Tensor& weight, d
 
 std::tuple<Tensor, Tensor> rms_norm_cuda(const Tensor& any_x, const Tensor& weight, double eps) {
   const Tensor x = any_x.contiguous();
-  if (!rms_norm_takes(x, weight) || !aligned(x)) return formula::rms_norm(x, weight, eps);
+  if (!rms_norm_supports(x, weight) || !aligned(x)) return formula::rms_norm(x, weight, eps);
   return run_rms_norm(x, weight, eps, Tensor(), Tensor());
 }
 
 std::tuple<Tensor, Tensor, Tensor> add_rms_norm_cuda(const Tensor& any_x, const Tensor& any_addend,
                                                      const Tensor& weight, double eps) {
   const Tensor x = any_x.contiguous(), addend = any_addend.contiguous();
-  if (!rms_norm_takes(x, weight) || !aligned(x) || !is_like(addend, x)) {
+  if (!rms_norm_supports(x, weight) || !aligned(x) || !has_same_layout(addend, x)) {
     return formula::add_rms_norm(x, addend, weight, eps);
   }
   Tensor sum = at::empty_like(x);
@@ -93,19 +93,19 @@ std::tuple<Tensor, Tensor, Tensor> add_rms_norm_cuda(const Tensor& any_x, const 
 std::tuple<Tensor, Tensor> rms_norm_backward_cuda(const Tensor& any_dy, const Tensor& any_x,
                                                   const Tensor& weight, const Tensor& scale,
                                                   const std::optional<Tensor>& any_residual,
-                                                  std::array<bool, 2> wanted) {
+                                                  std::array<bool, 2> output_mask) {
   const Tensor x = any_x.contiguous(), dy = any_dy.contiguous();
   const Tensor residual = any_residual ? any_residual->contiguous() : Tensor();
-  if (!rms_norm_takes(x, weight) || !aligned(x) || !is_like(dy, x) ||
-      (residual.defined() && !is_like(residual, x))) {
-    return formula::rms_norm_backward(dy, x, weight, scale, any_residual, wanted);
+  if (!rms_norm_supports(x, weight) || !aligned(x) || !has_same_layout(dy, x) ||
+      (residual.defined() && !has_same_layout(residual, x))) {
+    return formula::rms_norm_backward(dy, x, weight, scale, any_residual, output_mask);
   }
   const c10::cuda::CUDAGuard guard(x.device());
   const int64_t width = weight.size(0);
   const int64_t rows = x.numel() / width;
   Tensor dx = at::empty_like(x);
-  const Element element = *element_of(x);
-  const int64_t count = wanted[1] ? rms_norm_parts(element, rows, width) : 0;
+  const ElementType element = *element_type(x);
+  const int64_t count = output_mask[1] ? rms_norm_parts(element, rows, width) : 0;
   Tensor parts = at::empty({count, width}, scale.options());
   rms_norm_backward(element,
                     {.dy = dy.const_data_ptr(),
@@ -113,13 +113,13 @@ std::tuple<Tensor, Tensor> rms_norm_backward_cuda(const Tensor& any_dy, const Te
                      .weight = weight.const_data_ptr(),
                      .scale = scale.const_data_ptr<float>(),
                      .dx = dx.data_ptr(),
-                     .dweight_parts = wanted[1] ? parts.data_ptr<float>() : nullptr,
+                     .dweight_parts = output_mask[1] ? parts.data_ptr<float>() : nullptr,
                      .rows = rows,
                      .width = width,
                      .residual = residual.defined() ? residual.const_data_ptr() : nullptr},
                     stream_of(x));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
-  return {dx, wanted[1] ? parts.sum(0) : parts};
+  return {dx, output_mask[1] ? parts.sum(0) : parts};
 }
 
 // Elements from one token of x [batch, seq, heads, d] to the next, where all lie in one distance
@@ -130,24 +130,24 @@ int64_t token_stride(const Tensor& x) {
   return one && x.size(1) > 1 ? x.stride(1) : 0;
 }
 
-bool in_vectors(const Tensor& x, int64_t stride) {
+bool is_vectorizable(const Tensor& x, int64_t stride) {
   return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0 && stride % vector_size(x) == 0;
 }
 
 Tensor rotate_pairs_cuda(const Tensor& any_x, const Tensor& cos, const Tensor& sin,
                          double direction) {
   const int64_t stride = token_stride(any_x);
-  const bool in_place = stride != 0 && in_vectors(any_x, stride);
+  const bool in_place = stride != 0 && is_vectorizable(any_x, stride);
   const Tensor x = in_place ? any_x : any_x.contiguous();
   const int64_t half = x.size(-1) / 2;
-  const bool fits = element_of(x) && x.numel() > 0 && x.size(-1) % 2 == 0 &&
+  const bool fits = element_type(x) && x.numel() > 0 && x.size(-1) % 2 == 0 &&
                     half % vector_size(x) == 0 && (in_place || aligned(x)) && aligned(cos) &&
                     aligned(sin) && cos.scalar_type() == x.scalar_type() &&
                     sin.scalar_type() == x.scalar_type();
   if (!fits) return formula::rotate_pairs(x, cos, sin, direction);
   const c10::cuda::CUDAGuard guard(x.device());
   Tensor y = at::empty(x.sizes(), x.options());
-  rotate(*element_of(x),
+  rotate(*element_type(x),
          {.x = x.const_data_ptr(),
           .cos = cos.const_data_ptr(),
           .sin = sin.const_data_ptr(),
@@ -165,8 +165,8 @@ Tensor rotate_pairs_cuda(const Tensor& any_x, const Tensor& cos, const Tensor& s
 }
 
 // The last dimension as rows in one distance of each other, if they lie so.
-std::optional<StridedRows> rows_of(const Tensor& x) {
-  if (!element_of(x) || x.numel() == 0) return std::nullopt;
+std::optional<StridedRows> strided_rows(const Tensor& x) {
+  if (!element_type(x) || x.numel() == 0) return std::nullopt;
   if (x.is_contiguous()) return StridedRows{1, x.numel(), x.numel()};
   if (x.stride(-1) != 1) return std::nullopt;
   for (int64_t dim = 0; dim + 2 < x.dim(); ++dim) {
@@ -177,11 +177,11 @@ std::optional<StridedRows> rows_of(const Tensor& x) {
 
 // gate and up as rows that a kernel takes.
 std::optional<StridedRows> swiglu_rows(const Tensor& gate, const Tensor& up) {
-  const auto rows = rows_of(gate);
+  const auto rows = strided_rows(gate);
   const bool fits = rows && rows->width % vector_size(gate) == 0 &&
                     gate.scalar_type() == up.scalar_type() && gate.sizes() == up.sizes() &&
-                    gate.strides() == up.strides() && in_vectors(gate, rows->stride) &&
-                    in_vectors(up, rows->stride);
+                    gate.strides() == up.strides() && is_vectorizable(gate, rows->stride) &&
+                    is_vectorizable(up, rows->stride);
   return fits ? rows : std::nullopt;
 }
 
@@ -192,7 +192,7 @@ Tensor swiglu_cuda(const Tensor& any_gate, const Tensor& any_up) {
   if (!rows) return formula::swiglu(gate, up);
   const c10::cuda::CUDAGuard guard(gate.device());
   Tensor y = at::empty(gate.sizes(), gate.options());
-  swiglu_forward(*element_of(gate),
+  swiglu_forward(*element_type(gate),
                  {.gate = gate.const_data_ptr(),
                   .up = up.const_data_ptr(),
                   .y = y.data_ptr(),
@@ -204,7 +204,7 @@ Tensor swiglu_cuda(const Tensor& any_gate, const Tensor& any_up) {
 
 // Two tensors like gate and up. Where these are parts of one, so are they: it is what the gradient
 // of one product comes as.
-std::pair<Tensor, Tensor> like_parts(const Tensor& gate, const Tensor& up) {
+std::pair<Tensor, Tensor> empty_like_pair(const Tensor& gate, const Tensor& up) {
   const int64_t width = gate.size(-1);
   const bool beside = !gate.is_contiguous() && gate.stride(-2) == 2 * width &&
                       gate.is_alias_of(up) && up.storage_offset() == gate.storage_offset() + width;
@@ -228,8 +228,8 @@ std::tuple<Tensor, Tensor> swiglu_backward_cuda(const Tensor& any_dy, const Tens
     return formula::swiglu_backward(dy, gate, up);
   }
   const c10::cuda::CUDAGuard guard(gate.device());
-  const auto [dgate, dup] = like_parts(gate, up);
-  swiglu_backward(*element_of(gate),
+  const auto [dgate, dup] = empty_like_pair(gate, up);
+  swiglu_backward(*element_type(gate),
                   {.dy = dy.const_data_ptr(),
                    .gate = gate.const_data_ptr(),
                    .up = up.const_data_ptr(),
@@ -241,23 +241,23 @@ std::tuple<Tensor, Tensor> swiglu_backward_cuda(const Tensor& any_dy, const Tens
   return {dgate, dup};
 }
 
-bool add_rows_takes(const Tensor& table, const Tensor& rows, const Tensor& dy) {
+bool add_rows_supports(const Tensor& table, const Tensor& rows, const Tensor& dy) {
   const bool kinds =
-      element_of(table) && element_of(dy) &&
+      element_type(table) && element_type(dy) &&
       (table.scalar_type() == dy.scalar_type() || table.scalar_type() == torch::kFloat32);
   return kinds && table.dim() == 2 && dy.dim() == 2 && rows.dim() == 1 && dy.numel() > 0 &&
          table.is_contiguous();
 }
 
 void add_rows_cuda(Tensor table, const Tensor& rows, const Tensor& any_dy) {
-  if (!add_rows_takes(table, rows, any_dy)) return formula::add_rows_(table, rows, any_dy);
+  if (!add_rows_supports(table, rows, any_dy)) return formula::add_rows_(table, rows, any_dy);
   const c10::cuda::CUDAGuard guard(table.device());
   const Tensor dy = any_dy.contiguous();
   const auto [sorted, order] =
       at::sort(rows, std::optional<bool>(true), /*dim=*/0, /*descending=*/false);
   const Tensor parts =
       at::empty({add_rows_parts(dy.size(0)), dy.size(1)}, dy.options().dtype(torch::kFloat32));
-  add_rows(*element_of(table), *element_of(dy),
+  add_rows(*element_type(table), *element_type(dy),
            {.table = table.data_ptr(),
             .dy = dy.const_data_ptr(),
             .rows = sorted.const_data_ptr<int64_t>(),
@@ -271,20 +271,20 @@ void add_rows_cuda(Tensor table, const Tensor& rows, const Tensor& any_dy) {
 
 // Rows of logits whose elements lie side by side.
 bool is_2d(const Tensor& logits) {
-  return element_of(logits) && logits.dim() == 2 && logits.numel() > 0 && logits.stride(1) == 1;
+  return element_type(logits) && logits.dim() == 2 && logits.numel() > 0 && logits.stride(1) == 1;
 }
 
 Tensor log_sum_exp_cuda(const Tensor& logits) {
   if (!is_2d(logits)) return formula::log_sum_exp(logits);
   const c10::cuda::CUDAGuard guard(logits.device());
   Tensor lse = at::empty({logits.size(0)}, logits.options().dtype(torch::kFloat32));
-  log_sum_exp(*element_of(logits),
+  log_sum_exp(*element_type(logits),
               {.logits = logits.const_data_ptr(),
                .lse = lse.data_ptr<float>(),
                .rows = logits.size(0),
                .vocab = logits.size(1),
                .row_stride = logits.stride(0),
-               .vectors = in_vectors(logits, logits.stride(0))},
+               .vectors = is_vectorizable(logits, logits.stride(0))},
               stream_of(logits));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return lse;
@@ -296,7 +296,7 @@ void logit_gradient_cuda(Tensor logits, const Tensor& lse, const Tensor& targets
     return formula::logit_gradient_(logits, lse, targets, scale);
   }
   const c10::cuda::CUDAGuard guard(logits.device());
-  logit_gradient(*element_of(logits),
+  logit_gradient(*element_type(logits),
                  {.logits = logits.data_ptr(),
                   .lse = lse.const_data_ptr<float>(),
                   .targets = targets.const_data_ptr<int64_t>(),
@@ -304,7 +304,7 @@ void logit_gradient_cuda(Tensor logits, const Tensor& lse, const Tensor& targets
                   .rows = logits.size(0),
                   .vocab = logits.size(1),
                   .row_stride = logits.stride(0),
-                  .vectors = in_vectors(logits, logits.stride(0))},
+                  .vectors = is_vectorizable(logits, logits.stride(0))},
                  stream_of(logits));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr int kWarpsBlock = 128;               // threads, where a row belongs to a warp
-constexpr int64_t kMostVectors = 2048;         // of a row
+constexpr int64_t kMaxVectors = 2048;          // of a row
 constexpr int64_t kBackwardThreads = 1 << 16;  // of all blocks at most: they take rows in turn
 
 // How a row is spread: `kThreads` threads with up to `kVectors` vectors of 16 bytes each, and how
@@ -82,12 +82,12 @@ __device__ void sum_rows(float (&values)[S::kRows], int turn) {
 
 // A thread's vectors of one row, and zeros beyond its end.
 template <typename T, typename S>
-struct Lane {
+struct ThreadRow {
   static constexpr int kSize = Vector<T>::kSize;
   int64_t first = int64_t{threadIdx.x % S::kThreads} * kSize;  // column
   int64_t width;
 
-  __device__ explicit Lane(int64_t of_row) : width(of_row) {}
+  __device__ explicit ThreadRow(int64_t of_row) : width(of_row) {}
   __device__ bool has(int v) const { return first + v * S::kThreads * kSize < width; }
   __device__ Words load(const void* array, int64_t row, bool there, int v) const {
     Words words = {};
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(S::kBlock) forward_kernel(RmsNormForward call)
   constexpr int kSize = Vector<T>::kSize;
   const int64_t row = int64_t{blockIdx.x} * S::kGroups + threadIdx.x / S::kThreads;
   if (row >= call.rows) return;
-  const Lane<T, S> lane(call.width);
+  const ThreadRow<T, S> lane(call.width);
   Words x[S::kVectors], weight[S::kVectors];
   lane.load_row(call.x, row, true, x);
   if (call.addend != nullptr) {
@@ -205,7 +205,7 @@ __device__ Words gradient(const Words& x, const Words& dy, const Words& weight,
 template <typename T, typename S>
 __global__ void __launch_bounds__(S::kBlock) backward_kernel(RmsNormBackward call) {
   constexpr bool kKeepsResidual = S::kVectors < 4;  // there are registers for it
-  const Lane<T, S> lane(call.width);
+  const ThreadRow<T, S> lane(call.width);
   const int64_t part = int64_t{blockIdx.x} * S::kGroups + threadIdx.x / S::kThreads;
   const int64_t step = int64_t{gridDim.x} * S::kOfBlock;
   Words weight[S::kVectors];
@@ -252,60 +252,60 @@ __global__ void __launch_bounds__(S::kBlock) backward_kernel(RmsNormBackward cal
 }
 
 template <typename S>
-int64_t blocks_of(int64_t rows) {
+int64_t num_blocks(int64_t rows) {
   return (rows + S::kOfBlock - 1) / S::kOfBlock;
 }
 
 template <typename S>
 int64_t backward_blocks(int64_t rows) {
-  constexpr int64_t kMost = kBackwardThreads / S::kBlock;
-  return blocks_of<S>(rows) < kMost ? blocks_of<S>(rows) : kMost;
+  constexpr int64_t kMaxBlocks = kBackwardThreads / S::kBlock;
+  return num_blocks<S>(rows) < kMaxBlocks ? num_blocks<S>(rows) : kMaxBlocks;
 }
 
 // Calls launch(T()) for the element's type.
 template <typename Launch>
-void by_element(Element element, Launch&& launch) {
+void dispatch_element(ElementType element, Launch&& launch) {
   switch (element) {
-    case Element::kFloat:
+    case ElementType::kFloat:
       return launch(float());
-    case Element::kBfloat16:
+    case ElementType::kBfloat16:
       return launch(__nv_bfloat16());
-    case Element::kHalf:
+    case ElementType::kHalf:
       return launch(__half());
   }
 }
 
-int64_t vectors_of(Element element, int64_t width) {
-  return width / (element == Element::kFloat ? 4 : 8);
+int64_t num_vectors(ElementType element, int64_t width) {
+  return width / (element == ElementType::kFloat ? 4 : 8);
 }
 
 }  // namespace
 
-bool rms_norm_fits(Element element, int64_t width) {
-  const int64_t size = element == Element::kFloat ? 4 : 8;
-  return width % size == 0 && width / size <= kMostVectors;
+bool rms_norm_fits(ElementType element, int64_t width) {
+  const int64_t size = element == ElementType::kFloat ? 4 : 8;
+  return width % size == 0 && width / size <= kMaxVectors;
 }
 
-int64_t rms_norm_parts(Element element, int64_t rows, int64_t width) {
-  return backward_spread(vectors_of(element, width), [&](auto spread) {
+int64_t rms_norm_parts(ElementType element, int64_t rows, int64_t width) {
+  return backward_spread(num_vectors(element, width), [&](auto spread) {
     using S = decltype(spread);
     return backward_blocks<S>(rows) * S::kGroups;
   });
 }
 
-void rms_norm_forward(Element element, const RmsNormForward& call, cudaStream_t stream) {
-  by_element(element, [&](auto t) {
-    forward_spread(vectors_of(element, call.width), [&](auto spread) {
+void rms_norm_forward(ElementType element, const RmsNormForward& call, cudaStream_t stream) {
+  dispatch_element(element, [&](auto t) {
+    forward_spread(num_vectors(element, call.width), [&](auto spread) {
       using S = decltype(spread);
-      const auto blocks = static_cast<unsigned>(blocks_of<S>(call.rows));
+      const auto blocks = static_cast<unsigned>(num_blocks<S>(call.rows));
       launch_kernel(forward_kernel<decltype(t), S>, blocks, S::kBlock, stream, call);
     });
   });
 }
 
-void rms_norm_backward(Element element, const RmsNormBackward& call, cudaStream_t stream) {
-  by_element(element, [&](auto t) {
-    backward_spread(vectors_of(element, call.width), [&](auto spread) {
+void rms_norm_backward(ElementType element, const RmsNormBackward& call, cudaStream_t stream) {
+  dispatch_element(element, [&](auto t) {
+    backward_spread(num_vectors(element, call.width), [&](auto spread) {
       using S = decltype(spread);
       const auto blocks = static_cast<unsigned>(backward_blocks<S>(call.rows));
       launch_kernel(backward_kernel<decltype(t), S>, blocks, S::kBlock, stream, call);

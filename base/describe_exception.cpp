@@ -1,0 +1,35 @@
+#include "base/describe_exception.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <new>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/process_limits.h"
+
+namespace zeroth {
+
+std::string describe_exception(const std::exception& error) {
+  if (dynamic_cast<const Error*>(&error) != nullptr ||
+      dynamic_cast<const InternalError*>(&error) != nullptr) {
+    return error.what();
+  }
+  if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
+    const std::string path = file->path1().string();
+    return fmt::format("{}: {}", path.empty() ? "the working folder" : path,
+                       system_reason(file->code().value()));
+  }
+  if (const auto* system = dynamic_cast<const std::system_error*>(&error)) {
+    return system_reason(system->code().value());
+  }
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    const std::string limit = address_space_limit();
+    return limit.empty() ? "out of memory" : fmt::format("out of memory ({})", limit);
+  }
+  return fmt::format("an unexpected failure: {}", quotation(error.what()));
+}
+
+}  // namespace zeroth

@@ -1,0 +1,168 @@
+#include "checkpoint/file_system.h"
+
+#include <limits.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/crc32c.h"
+#include "base/process_limits.h"
+
+namespace zeroth::checkpoint {
+
+FileSystemError::FileSystemError(const std::filesystem::path& path, std::string_view what,
+                                 int reason, std::string_view more)
+    : Error("{}: {} failed: {}{}", path.string(), what, system_reason(reason), more),
+      reason_(reason) {}
+
+bool FileSystemError::is_full() const {
+  return reason_ == ENOSPC || reason_ == EDQUOT;
+}
+
+void write_all(WritableFile& file, std::span<const std::byte> bytes, int64_t offset) {
+  while (!bytes.empty()) {
+    const size_t done = file.write(bytes, offset);
+    bytes = bytes.subspan(done);
+    offset += static_cast<int64_t>(done);
+  }
+}
+
+size_t WritableFile::write_with_crc(std::span<const std::byte> bytes, int64_t offset,
+                                    uint32_t& crc) {
+  const size_t done = write(bytes, offset);
+  crc = crc32c(bytes.first(done), crc);
+  return done;
+}
+
+uint32_t write_all_with_crc(WritableFile& file, std::span<const std::byte> bytes, int64_t offset) {
+  uint32_t crc = 0;
+  while (!bytes.empty()) {
+    const size_t done = file.write_with_crc(bytes, offset, crc);
+    bytes = bytes.subspan(done);
+    offset += static_cast<int64_t>(done);
+  }
+  return crc;
+}
+
+void read_all(RandomAccessFile& file, std::span<std::byte> bytes, int64_t offset,
+              const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const size_t done = file.read(bytes, offset);
+    if (done == 0) {
+      throw Error("{} is cut short: {} bytes are missing at byte {}", path.string(), bytes.size(),
+                  offset);
+    }
+    bytes = bytes.subspan(done);
+    offset += static_cast<int64_t>(done);
+  }
+}
+
+std::string read_text(FileSystem& file_system, const std::string& name, int64_t max_bytes) {
+  const auto file = file_system.open(name);
+  const std::filesystem::path path = file_system.path() / name;
+  if (file->size() > max_bytes) {
+    throw Error("{} has {} bytes; at most {} are read", path.string(), file->size(), max_bytes);
+  }
+  std::string text(static_cast<size_t>(file->size()), '\0');
+  read_all(*file, std::as_writable_bytes(std::span(text)), 0, path);
+  return text;
+}
+
+void write_text(FileSystem& file_system, const std::string& name, std::string_view text) {
+  const auto file = file_system.create(name, static_cast<int64_t>(text.size()));
+  write_all(*file, std::as_bytes(std::span(text)), 0);
+  file->sync();
+  file->close();
+}
+
+namespace {
+
+// Removes what is in the folder `name`, and moves what lies deeper than `levels` from there into
+// `root`, under names that are free there.
+class TreeRemover {
+ public:
+  TreeRemover(FileSystem& file_system, const std::string& root)
+      : file_system_(file_system), root_(root) {}
+
+  void remove_all() {
+    do {
+      moved_ = false;
+      remove_inside(root_, kMaxDepth);
+    } while (moved_);
+  }
+
+ private:
+  void remove_inside(const std::string& name, size_t levels) {
+    for (const DirectoryEntry& entry : file_system_.list(name)) {
+      const std::string inner = join_path(name, entry.name);
+      if (entry.kind != DirectoryEntry::Kind::kDirectory) {
+        file_system_.remove_file(inner);
+      } else if (levels > 0) {
+        remove_inside(inner, levels - 1);
+        file_system_.remove_directory(inner);
+      } else {
+        move_up(inner);
+      }
+    }
+  }
+  void move_up(const std::string& name) {
+    std::string free;
+    do {
+      free = fmt::format("moved-{}", ++num_names_);
+    } while (exists(file_system_, root_, free));
+    file_system_.rename(name, join_path(root_, free));
+    moved_ = true;
+  }
+
+  FileSystem& file_system_;
+  const std::string& root_;
+  int64_t num_names_ = 0;
+  bool moved_ = false;
+};
+
+}  // namespace
+
+void remove_tree(FileSystem& file_system, const std::string& name) {
+  const size_t slash = name.rfind('/');
+  const std::string directory = slash == name.npos ? "" : name.substr(0, slash);
+  const std::string last = slash == name.npos ? name : name.substr(slash + 1);
+  const std::vector<DirectoryEntry> entries = file_system.list(directory);
+  const auto found = std::find_if(entries.begin(), entries.end(),
+                                  [&](const DirectoryEntry& entry) { return entry.name == last; });
+  if (found == entries.end()) return;
+  if (found->kind != DirectoryEntry::Kind::kDirectory) return file_system.remove_file(name);
+  TreeRemover(file_system, name).remove_all();
+  file_system.remove_directory(name);
+}
+
+bool exists(FileSystem& file_system, const std::string& directory, const std::string& name) {
+  const auto entries = file_system.list(directory);
+  return std::any_of(entries.begin(), entries.end(),
+                     [&](const DirectoryEntry& entry) { return entry.name == name; });
+}
+
+std::string join_path(const std::string& directory, const std::string& name) {
+  return directory.empty() ? name : directory + "/" + name;
+}
+
+std::filesystem::path full_path(const FileSystem& file_system, const std::string& name) {
+  return name.empty() ? file_system.path() : file_system.path() / name;
+}
+
+bool is_safe_path(std::string_view text) {
+  if (text.find_first_of(std::string_view("\\\0", 2)) != text.npos) return false;
+  while (true) {
+    const size_t slash = text.find('/');
+    const std::string_view part = text.substr(0, slash);
+    if (part.empty() || part == "." || part == "..") return false;
+    if (slash == text.npos) return true;
+    text.remove_prefix(slash + 1);
+  }
+}
+
+bool is_too_deep(std::string_view path) {
+  return path.size() >= PATH_MAX ||
+         std::count(path.begin(), path.end(), '/') > static_cast<ptrdiff_t>(kMaxDepth);
+}
+
+}  // namespace zeroth::checkpoint

@@ -1,0 +1,220 @@
+#include "checkpoint/tensor_chunk.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/element_size.h"
+#include "base/error.h"
+#include "base/printable.h"
+
+namespace zeroth::checkpoint {
+namespace {
+
+constexpr int64_t kMaxElementBytes = 8;
+
+// Two boxes and what they share, dimension by dimension, with as few dimensions as show all that
+// is contiguous: where both have the same part of a dimension it is folded into the one before.
+struct Overlap {
+  Shape wanted, wanted_extent;  // begin within the wanted box, extent of that box
+  Shape stored, stored_extent;
+  Shape extent;  // of what they share
+};
+
+struct DimensionRange {
+  int64_t begin, end;
+  int64_t extent() const { return end - begin; }
+};
+
+// False where they share nothing.
+bool add_dimension(const DimensionRange& wanted, const DimensionRange& stored, Overlap& overlap) {
+  const int64_t begin = std::max(wanted.begin, stored.begin);
+  const int64_t extent = std::min(wanted.end, stored.end) - begin;
+  if (extent <= 0) return false;
+  const bool same = wanted.begin == stored.begin && wanted.end == stored.end;
+  if (same && !overlap.extent.empty()) {
+    for (Shape* part : {&overlap.wanted, &overlap.wanted_extent, &overlap.stored,
+                        &overlap.stored_extent, &overlap.extent}) {
+      part->back() *= extent;
+    }
+    return true;
+  }
+  overlap.wanted.push_back(begin - wanted.begin);
+  overlap.wanted_extent.push_back(wanted.extent());
+  overlap.stored.push_back(begin - stored.begin);
+  overlap.stored_extent.push_back(stored.extent());
+  overlap.extent.push_back(extent);
+  return true;
+}
+
+std::optional<Overlap> overlap_bounds(const ChunkBounds& wanted, const ChunkBounds& stored) {
+  Overlap overlap;
+  for (size_t i = 0; i < wanted.begin.size(); ++i) {
+    const DimensionRange left{wanted.begin[i], wanted.end[i]},
+        right{stored.begin[i], stored.end[i]};
+    if (!add_dimension(left, right, overlap)) return std::nullopt;
+  }
+  if (overlap.extent.empty()) add_dimension({0, 1}, {0, 1}, overlap);  // scalars
+  return overlap;
+}
+
+Shape strides_of(const Shape& extents) {
+  Shape strides(extents.size(), 1);
+  for (size_t i = extents.size(); i-- > 1;) strides[i - 1] = strides[i] * extents[i];
+  return strides;
+}
+
+int64_t divide_round_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Rows of the outermost dimension in which both ranges have elements.
+DimensionRange rows_of(const Overlap& overlap, int64_t wanted_stride, const ElementRange& wanted,
+                       int64_t stored_stride, const ElementRange& stored) {
+  const int64_t first = std::max(wanted.begin / wanted_stride - overlap.wanted[0],
+                                 stored.begin / stored_stride - overlap.stored[0]);
+  const int64_t last = std::min(divide_round_up(wanted.end, wanted_stride) - overlap.wanted[0],
+                                divide_round_up(stored.end, stored_stride) - overlap.stored[0]);
+  return {std::max<int64_t>(first, 0), std::min(last, overlap.extent[0])};
+}
+
+// `wanted` and `stored` are where the row begins in either box.
+void add_row(const ElementRun& row, const ElementRange& wanted, const ElementRange& stored,
+             std::vector<ElementRun>& runs) {
+  const int64_t from = std::max({int64_t{0}, wanted.begin - row.wanted, stored.begin - row.stored});
+  const int64_t to = std::min({row.count, wanted.end - row.wanted, stored.end - row.stored});
+  if (from >= to) return;
+  const ElementRun run{row.wanted + from - wanted.begin, row.stored + from - stored.begin,
+                       to - from};
+  if (!runs.empty()) {
+    ElementRun& last = runs.back();
+    if (last.wanted + last.count == run.wanted && last.stored + last.count == run.stored) {
+      last.count += run.count;
+      return;
+    }
+  }
+  runs.push_back(run);
+}
+
+}  // namespace
+
+int64_t ChunkBounds::elements() const {
+  int64_t count = 1;
+  for (size_t i = 0; i < begin.size(); ++i) count *= end[i] - begin[i];
+  return count;
+}
+
+TensorChunk TensorChunk::full(std::string tensor, std::string state, std::string dtype,
+                              Shape shape) {
+  ChunkBounds box = ChunkBounds::full(shape);
+  const ElementRange all{0, box.elements()};
+  return {std::move(tensor), std::move(state), std::move(dtype),
+          std::move(shape),  std::move(box),   all};
+}
+
+int64_t TensorChunk::bytes() const {
+  const auto size = element_size(dtype);
+  ZEROTH_CHECK(size, "{} has the dtype {}", tensor, dtype);
+  return elements() * *size;
+}
+
+std::optional<int64_t> element_count(const Shape& shape) {
+  int64_t bytes = kMaxElementBytes;
+  bool empty = false;
+  for (const int64_t extent : shape) {
+    if (extent < 0) return std::nullopt;
+    if (extent == 0) {
+      empty = true;  // the others may be as large as they like
+    } else if (__builtin_mul_overflow(bytes, extent, &bytes)) {
+      return std::nullopt;
+    }
+  }
+  return empty ? 0 : bytes / kMaxElementBytes;
+}
+
+std::string validation_error(const TensorChunk& chunk) {
+  if (chunk.tensor.empty()) return "a tensor without a name";
+  if (chunk.state.empty()) return "a state without a name";
+  if (!element_size(chunk.dtype)) {
+    return fmt::format("dtype {} is not known", shortened(chunk.dtype));
+  }
+  if (chunk.shape.size() > kMaxDimensions) {
+    return fmt::format("its tensor has {} dimensions; at most {} are supported", chunk.shape.size(),
+                       kMaxDimensions);
+  }
+  if (!element_count(chunk.shape)) {
+    return fmt::format("shape [{}] is beyond any tensor's", fmt::join(chunk.shape, ", "));
+  }
+  const ChunkBounds& box = chunk.box;
+  if (box.begin.size() != chunk.shape.size() || box.end.size() != chunk.shape.size()) {
+    return fmt::format("its box has {} and {} dimensions, the tensor {}", box.begin.size(),
+                       box.end.size(), chunk.shape.size());
+  }
+  for (size_t i = 0; i < chunk.shape.size(); ++i) {
+    if (box.begin[i] < 0 || box.begin[i] > box.end[i] || box.end[i] > chunk.shape[i]) {
+      return fmt::format("its box has {}:{} of dimension {}, which has {}", box.begin[i],
+                         box.end[i], i, chunk.shape[i]);
+    }
+  }
+  const ElementRange& range = chunk.range;
+  if (range.begin < 0 || range.begin > range.end || range.end > box.elements()) {
+    return fmt::format("its range {}:{} is not within the {} elements of its box", range.begin,
+                       range.end, box.elements());
+  }
+  return "";
+}
+
+std::string to_string(const ChunkBounds& box, const ElementRange& range) {
+  std::string text;
+  for (size_t i = 0; i < box.begin.size(); ++i) {
+    text += fmt::format("{}{}:{}", i == 0 ? "" : ",", box.begin[i], box.end[i]);
+  }
+  return fmt::format("[{}]({}:{})", text, range.begin, range.end);
+}
+
+std::string chunk_key(const TensorChunk& chunk) {
+  std::string box;
+  for (size_t i = 0; i < chunk.box.begin.size(); ++i) {
+    box += fmt::format("{}{}:{}", i == 0 ? "" : ",", chunk.box.begin[i], chunk.box.end[i]);
+  }
+  return fmt::format("{}|{}|{}|{}:{}", chunk.tensor, chunk.state, box, chunk.range.begin,
+                     chunk.range.end);
+}
+
+std::vector<ElementRun> common_element_runs(const ChunkBounds& wanted_box,
+                                            const ElementRange& wanted,
+                                            const ChunkBounds& stored_box,
+                                            const ElementRange& stored) {
+  ZEROTH_CHECK(wanted_box.begin.size() == stored_box.begin.size(), "{} and {} dimensions",
+               wanted_box.begin.size(), stored_box.begin.size());
+  std::vector<ElementRun> runs;
+  const auto overlap = overlap_bounds(wanted_box, stored_box);
+  if (!overlap || wanted.elements() <= 0 || stored.elements() <= 0) return runs;
+  const Shape wanted_strides = strides_of(overlap->wanted_extent);
+  const Shape stored_strides = strides_of(overlap->stored_extent);
+  const size_t last = overlap->extent.size() - 1;
+  if (last == 0) {
+    add_row({overlap->wanted[0], overlap->stored[0], overlap->extent[0]}, wanted, stored, runs);
+    return runs;
+  }
+  const DimensionRange rows =
+      rows_of(*overlap, wanted_strides[0], wanted, stored_strides[0], stored);
+  Shape at(last, 0);  // of the row, within what they share
+  for (at[0] = rows.begin; at[0] < rows.end;) {
+    ElementRun row{overlap->wanted[last], overlap->stored[last], overlap->extent[last]};
+    for (size_t i = 0; i < last; ++i) {
+      row.wanted += (overlap->wanted[i] + at[i]) * wanted_strides[i];
+      row.stored += (overlap->stored[i] + at[i]) * stored_strides[i];
+    }
+    add_row(row, wanted, stored, runs);
+    for (size_t i = last; i-- > 0;) {
+      if (++at[i] < overlap->extent[i] || i == 0) break;
+      at[i] = 0;
+    }
+  }
+  return runs;
+}
+
+}  // namespace zeroth::checkpoint

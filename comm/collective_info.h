@@ -1,0 +1,86 @@
+// What messages say about a collective.
+#pragma once
+
+#include <fmt/format.h>
+#include <torch/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "comm/group.h"
+
+namespace zeroth::comm {
+
+inline const char* to_string(Collective::OpType kind) {
+  switch (kind) {
+    case Collective::OpType::kAllReduce:
+      return "all-reduce";
+    case Collective::OpType::kAllGather:
+      return "all-gather";
+    case Collective::OpType::kReduceScatter:
+      return "reduce-scatter";
+    case Collective::OpType::kBroadcast:
+      return "broadcast";
+    case Collective::OpType::kAllToAll:
+      return "all-to-all";
+  }
+  return "";
+}
+
+// That sizes and dtypes fit in a group of `ranks`.
+inline void check_tensor_shapes(const Collective& collective, int ranks) {
+  const torch::Tensor& whole = collective.whole();
+  const bool in_parts = collective.kind == Collective::OpType::kAllGather ||
+                        collective.kind == Collective::OpType::kReduceScatter;
+  const torch::Tensor& part =
+      collective.kind == Collective::OpType::kReduceScatter ? collective.out : collective.in;
+  ZEROTH_CHECK(whole.numel() == part.numel() * (in_parts ? ranks : 1) &&
+                   whole.scalar_type() == part.scalar_type(),
+               "whole {} {}, part {} {}, {} ranks", whole.numel(), whole.toString(), part.numel(),
+               part.toString(), ranks);
+  ZEROTH_CHECK(collective.kind != Collective::OpType::kAllToAll || whole.numel() % ranks == 0,
+               "{} elements to {} ranks", whole.numel(), ranks);
+}
+
+struct CollectiveInfo {
+  explicit CollectiveInfo(const Collective& collective)
+      : kind(to_string(collective.kind)),
+        what(collective.what),
+        elements(collective.whole().numel()),
+        bytes(collective.whole().nbytes()) {}
+
+  // "all-gather of parameters of block 3 (layers.2) (1024 elements)"
+  std::string describe() const {
+    if (what.empty()) return fmt::format("{} of {} elements", kind, elements);
+    return fmt::format("{} of {} ({} elements)", kind, what, elements);
+  }
+
+  const char* kind;
+  std::string what;
+  int64_t elements;  // of the whole tensor
+  int64_t bytes;
+};
+
+// An Error of ours as it is; of what c10d says the first line, quoted: its stack trace follows.
+inline std::string error_message(const std::exception& cause) {
+  const bool ours = dynamic_cast<const Error*>(&cause) != nullptr;
+  return ours ? cause.what() : quotation(cause.what());
+}
+
+// Seconds since it was made.
+class Timer {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace zeroth::comm

@@ -1,0 +1,33 @@
+// Ranks of one host find each other's memory.
+#pragma once
+
+#include <torch/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/shared_segment.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace zeroth::comm {
+
+struct NodeSegment {
+  std::shared_ptr<SharedSegment> segment;  // null when the ranks cannot share memory
+  std::string failure_reason;              // the same text on every rank
+};
+
+// One segment of `bytes` bytes for all ranks of the group, or for none of them. `run` is the same
+// on all ranks; the store's keys that begin with "host/" are unused. Nothing that a stranger writes
+// into the store makes a rank use memory of another user, run or size: it can only make ranks fail.
+// Collective. Throws an Error that names a rank that does not come in time.
+// `global_ranks`: what messages call the ranks; empty: as they are numbered here.
+NodeSegment join_node_segment(c10d::Store& store, const std::string& run, int rank, int size,
+                              size_t bytes, const std::vector<int>& global_ranks = {});
+
+}  // namespace zeroth::comm

@@ -1,0 +1,24 @@
+#include "engine/tensor_parallel_group.h"
+
+namespace zeroth::engine {
+
+using comm::MeshDim;
+using model::TensorParallel;
+
+model::TensorParallelPtr tensor_parallel_group(const comm::DeviceMesh& mesh,
+                                               const configs::Config& config) {
+  const int size = mesh.layout().shape()[MeshDim::kTp];
+  if (size == 1) return {};
+  return c10::make_intrusive<TensorParallel>(
+      mesh.coordinate(MeshDim::kTp), size,
+      TensorParallel::CommOptions{.group = &mesh.group({MeshDim::kTp}),
+                                  .overlap = config.tensor_parallel.overlap_comm});
+}
+
+model::TensorParallelPtr fake_tensor_parallel(const configs::Config& config) {
+  const auto size = static_cast<int>(config.tensor_parallel.size);
+  if (size == 1) return {};
+  return c10::make_intrusive<TensorParallel>(0, size, TensorParallel::CommOptions{});
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,294 @@
+#include "launcher/cluster/agent_pool.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/run_path.h"
+#include "base/units.h"
+#include "launcher/cluster/join_run.h"
+#include "launcher/run/suspendable_timer.h"
+
+namespace zeroth::launcher {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLaunchExitLimit{5'000}, kShutdownLimit{1'000};
+constexpr int kMaxOfferedRanks = 1 << 16;  // that a host may offer
+constexpr int kMaxPort = 65'535;
+
+std::vector<std::string> host_names(const std::vector<HostSlots>& hosts) {
+  std::vector<std::string> names;
+  for (const HostSlots& host : hosts) names.push_back(host.host);
+  return names;
+}
+
+HostSlots offered_slots(const Join& join) {
+  if (join.num_ranks < 1 || join.num_ranks > kMaxOfferedRanks)
+    throw Error("it offers {} ranks", join.num_ranks);
+  return {shortened(join.name), first_slots(join.num_ranks)};
+}
+
+}  // namespace
+
+AgentPool::AgentPool(boost::asio::io_context& io, const AgentPoolOptions& request,
+                     std::vector<HostSlots> hosts, std::function<void()> on_change)
+    : io_(io),
+      request_(request),
+      hosts_(std::move(hosts)),
+      on_change_(std::move(on_change)),
+      readiness_(host_names(hosts_), ZEROTH_VERSION),
+      launch_processes_(io, host_names(hosts_), program_directory(),
+                        {[this](const std::string& line) { log_throttled(line); },
+                         [this](const auto& ended, bool failed, const std::string& how) {
+                           on_launch_exit(ended, failed, how);
+                         }}) {}
+
+LocalAddresses AgentPool::listen_addresses() const {
+  if (request_.join_port && request_.join_address.empty()) return {all_local_addresses(), {}};
+  std::vector<std::string> names = host_names(hosts_);
+  if (request_.join_port) names.push_back(request_.join_address);
+  return local_addresses_for(names);
+}
+
+void AgentPool::start() {
+  const LocalAddresses own = listen_addresses();
+  if (own.addresses.empty())
+    throw Error("no address of this machine reaches the hosts: {}",
+                fmt::join(host_names(hosts_), ", "));
+  if (!own.unknown.empty())
+    log_note(
+        fmt::format("note: this machine does not know the address of {}: the launcher listens at "
+                    "all of its own",
+                    fmt::join(own.unknown, ", ")));
+  listener_ = std::make_unique<Listener>(
+      io_, own.addresses, HmacKey(request_.secret),
+      [this](std::shared_ptr<Channel> channel) { on_agent(std::move(channel)); },
+      ListenerOptions{.port = request_.join_port.value_or(0)});
+  commands_ = request_.make_commands(hosts_, listener_->endpoints(), request_.secret);
+  num_setup_left_ = commands_.setup.size();
+  start(num_setup_left_ > 0 ? commands_.setup : commands_.agents);
+}
+
+void AgentPool::log_throttled(const std::string& line) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  if (const auto text =
+          throttle_.pass(line, std::chrono::duration_cast<std::chrono::milliseconds>(now)))
+    request_.log(*text);
+}
+
+int AgentPool::index_for(const HostSlots& host) {
+  const auto free = find_free_index_ ? find_free_index_(host.host) : std::nullopt;
+  if (!free) {
+    hosts_.push_back(host);
+    launch_processes_.add_host(host.host);
+    return readiness_.add(host.host);
+  }
+  hosts_.at(static_cast<size_t>(*free)) = host;
+  readiness_.reset(*free);
+  agents_.erase(*free);
+  shutting_down_.erase(*free);
+  return *free;
+}
+
+int AgentPool::add(const HostSlots& host) {
+  const int node = index_for(host);
+  for (const AgentCommand& command :
+       request_.make_commands(hosts_, listener_->endpoints(), request_.secret).agents)
+    if (command.hosts == std::vector<int>{node}) start({command});
+  return node;
+}
+
+void AgentPool::start(const std::vector<AgentCommand>& commands) {
+  for (const AgentCommand& command : commands) {
+    try {
+      launch_processes_.start(command);
+    } catch (const Error& error) {
+      on_launch_exit(command.hosts, true, error.what());
+    }
+  }
+}
+
+void AgentPool::on_launch_exit(const std::vector<int>& hosts, bool failed, const std::string& how) {
+  if (num_setup_left_ > 0) {
+    --num_setup_left_;
+    setup_failed_ |= failed;
+    for (const int node : hosts)
+      if (failed) readiness_.on_lost(node, how);
+    if (num_setup_left_ > 0) return;
+    return setup_failed_ ? on_change_() : start(commands_.agents);
+  }
+  for (const int node : hosts)
+    if (!readiness_.has_connected(node)) readiness_.on_lost(node, how);
+  on_change_();
+}
+
+void AgentPool::on_agent(std::shared_ptr<Channel> channel) {
+  const auto node = std::make_shared<int>(-1);
+  const auto agent =
+      std::make_shared<HeartbeatChannel>(io_, std::move(channel), request_.job.liveness_timeout,
+                                         HeartbeatChannel::HeartbeatHandlers{});
+  agent->set_handlers({[this, node, plain = std::weak_ptr(agent)](const Message& message) {
+                         if (const auto known = plain.lock()) on_message(known, *node, message);
+                       },
+                       [](const std::string&) {}});
+  std::erase_if(connections_, [](const auto& other) { return !other->is_open(); });
+  connections_.push_back(agent);
+}
+
+void AgentPool::watch(int node) {
+  const auto& agent = agents_.at(node);
+  agent->set_handlers({[this, node, plain = std::weak_ptr(agent)](const Message& message) {
+                         int known = node;
+                         if (const auto self = plain.lock()) on_message(self, known, message);
+                       },
+                       [this, node](const std::string& why) {
+                         readiness_.on_lost(node, "its agent is lost: " + why);
+                         on_change_();
+                       }});
+}
+
+void AgentPool::on_message(const std::shared_ptr<HeartbeatChannel>& agent, int& node,
+                           const Message& message) {
+  if (const auto* hello = std::get_if<Hello>(&message); hello != nullptr && node < 0)
+    return on_hello(agent, node, *hello);
+  if (const auto* join = std::get_if<Join>(&message); join != nullptr && node < 0)
+    return on_join(agent, node, *join);
+  const auto* ready = std::get_if<Ready>(&message);
+  const auto* problems = std::get_if<Problems>(&message);
+  if (node < 0 || (ready == nullptr && problems == nullptr))
+    throw Error("it said what no agent says now");
+  if (ready != nullptr && (ready->master_port < 0 || ready->master_port > kMaxPort))
+    throw Error("it offers port {}", ready->master_port);
+  agent->suspend_liveness(false);
+  if (ready != nullptr) readiness_.on_ready(node, *ready);
+  if (problems != nullptr) readiness_.on_problems(node, *problems);
+  on_change_();
+}
+
+void AgentPool::on_hello(const std::shared_ptr<HeartbeatChannel>& agent, int& node,
+                         const Hello& hello) {
+  const std::string refusal = readiness_.on_hello(hello);
+  if (refusal.empty()) {
+    node = hello.node;
+    agents_[node] = agent;
+    watch(node);
+    send_job(node);
+  } else {
+    log_throttled(fmt::format("warning: an agent is sent away: {}", refusal));
+    agent->close();
+  }
+  on_change_();
+}
+
+void AgentPool::on_join(const std::shared_ptr<HeartbeatChannel>& agent, int& node,
+                        const Join& join) {
+  if (!request_.join_port) throw Error("it joins, but this run takes no hosts in (--join-port)");
+  on_hello(agent, node, {.version = join.version, .node = index_for(offered_slots(join))});
+}
+
+void AgentPool::send_job(int node) {
+  RemoteJob job = request_.job;
+  job.slots = host(node).slots;
+  agents_.at(node)->send(job);
+  // It looks around, and says nothing meanwhile; whoever waits for all answers has an end.
+  agents_.at(node)->suspend_liveness(true);
+}
+
+void AgentPool::recheck_node(int node) {
+  readiness_.recheck(node);
+  watch(node);
+  send_job(node);
+}
+
+void AgentPool::drop_agent(int node, const std::string& why, int status) {
+  if (is_connected(node)) {
+    agents_.at(node)->set_handlers({[](const Message&) {}, [](const std::string&) {}});
+    agents_.at(node)->send(Shutdown{.status = status, .why = why});  // upon which it closes
+    shutting_down_.insert(node);
+  }
+  readiness_.on_lost(node, why);
+}
+
+bool AgentPool::is_connected(int node) const {
+  const auto found = agents_.find(node);
+  return found != agents_.end() && found->second->is_open() && shutting_down_.count(node) == 0;
+}
+
+void AgentPool::give_up(const std::string& why) {
+  for (int node = 0; node < readiness_.num_nodes(); ++node)
+    if (is_connected(node) && !readiness_.has_answered(node)) agents_.at(node)->close();
+  readiness_.give_up(why);
+  on_change_();
+}
+
+void AgentPool::stop_accepting() {
+  if (listener_) listener_->close();
+}
+
+std::string AgentPool::refused() const {
+  return listener_ ? describe(listener_->refused()) : "";
+}
+
+void AgentPool::close_unidentified() {
+  for (const auto& agent : connections_) {
+    const auto is_known = [&](const auto& entry) { return entry.second == agent; };
+    if (std::none_of(agents_.begin(), agents_.end(), is_known)) agent->close();
+  }
+}
+
+void AgentPool::shut_down_agents(int status, const std::string& why) {
+  std::vector<std::shared_ptr<HeartbeatChannel>> open;
+  for (const auto& [node, agent] : agents_)
+    if (agent->is_open()) open.push_back(agent);
+  size_t left = open.size();
+  for (const auto& agent : open) {
+    agent->set_handlers({[](const Message&) {},
+                         [&](const std::string&) {
+                           if (--left == 0) io_.stop();
+                         }});
+    agent->send(Shutdown{status, why});
+  }
+  SuspendableTimer limit(io_);
+  limit.start(kShutdownLimit, [this] { io_.stop(); });
+  io_.restart();
+  if (left > 0) io_.run();
+  for (const auto& agent : connections_) agent->close();
+}
+
+void AgentPool::shut_down() {
+  for (const auto& agent : connections_) agent->close();
+  set_log([](const std::string&) {});  // that they are let go
+  end_launch_processes(kShutdownLimit);
+  clean_up();
+}
+
+// Best effort: the error that is on its way says more than that this failed too.
+void AgentPool::clean_up() {
+  for (const AgentCommand& command : commands_.clean_up) {
+    const auto& of = command.hosts;
+    const bool needed =
+        std::any_of(of.begin(), of.end(), [this](int node) { return agents_.count(node) == 0; });
+    if (needed) start({command});
+  }
+  end_launch_processes(kLaunchExitLimit);
+}
+
+void AgentPool::ignore_launch_exits() {
+  launch_processes_.set_handlers({[this](const std::string& line) { request_.log(line); },
+                                  [](const auto&, bool, const auto&) {}});
+}
+
+void AgentPool::end_launch_processes(milliseconds limit) {
+  ignore_launch_exits();
+  io_.restart();
+  launch_processes_.when_ended(limit, [this] { io_.stop(); });
+  io_.run();
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,103 @@
+#include "launcher/cluster/multi_node_attempt.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/diagnostics.h"
+#include "launcher/cluster/local_addresses.h"
+#include "launcher/machine/machine.h"
+
+namespace zeroth::launcher {
+
+MultiNodeAttempt::MultiNodeAttempt(boost::asio::io_context& io, const MultiNodeConfig& config,
+                                   AgentPool& agents, std::vector<int> nodes,
+                                   const RestartAttempt& attempt, const OnLeaving& on_leaving)
+    : config_(config),
+      agents_(agents),
+      nodes_(std::move(nodes)),
+      attempt_(attempt),
+      hosts_(assign_ranks()),
+      ranks_(io, hosts_, config.elastic.has_value(), by_node(on_leaving)) {
+  JobRunnerOptions options = config.runner;
+  options.first_rank = 0;
+  options.num_ranks = options.world_size = num_ranks();
+  if (config.rank_logs) options.rank_logs = config.rank_logs(num_ranks());
+  runner_ = std::make_unique<JobRunner>(io, ranks_, options);
+}
+
+MultiNodeAttempt::~MultiNodeAttempt() {
+  agents_.set_log(config_.agents.log);  // no longer by the shell
+}
+
+int MultiNodeAttempt::num_ranks() const {
+  return hosts_.back().first_rank + hosts_.back().num_ranks;
+}
+
+JobOutcome MultiNodeAttempt::run() {
+  if (attempt_.index == 0) log_notes();
+  for (const std::string& text : agents_.readiness().same_machine_notes(nodes_))
+    agents_.warn_once(text);
+  agents_.set_log([this](const std::string& line) { runner_->log(line); });
+  ranks_.start(make_starts(), *runner_);
+  return runner_->run();
+}
+
+void MultiNodeAttempt::log_notes() const {
+  for (const int node : nodes_) {
+    const std::vector<std::string>& notes = agents_.readiness().ready(node).notes;
+    for (size_t i = 0; i < std::min(notes.size(), kMaxErrors); ++i)
+      agents_.log_note(fmt::format("host {}: {}", agents_.host(node).host, notes[i]));
+  }
+}
+
+std::vector<RemoteNode> MultiNodeAttempt::assign_ranks() const {
+  std::vector<RemoteNode> hosts;
+  int first_rank = 0;
+  for (const int node : nodes_) {
+    const HostSlots& host = agents_.host(node);
+    const int num_ranks = static_cast<int>(host.slots.size());
+    hosts.push_back({host.host, first_rank, num_ranks, agents_.agent(node)});
+    first_rank += num_ranks;
+  }
+  return hosts;
+}
+
+RemoteRanks::OnLeaving MultiNodeAttempt::by_node(const OnLeaving& on_leaving) const {
+  if (!on_leaving) return {};
+  return [this, on_leaving](const std::vector<size_t>& hosts, int signal) {
+    std::vector<int> nodes;
+    for (const size_t host : hosts) nodes.push_back(nodes_.at(host));
+    return on_leaving(nodes, signal);
+  };
+}
+
+std::vector<StartRanks> MultiNodeAttempt::make_starts() const {
+  StartRanks start;
+  start.world_size = num_ranks();
+  start.num_nodes = static_cast<int>(hosts_.size());
+  start.master_addr = find_master_addr();
+  start.master_port = agents_.readiness().ready(nodes_.front()).master_port;
+  start.launch_time = attempt_.index == 0 ? config_.launch_time : seconds_since_epoch();
+  start.attempt = attempt_;
+  std::vector<StartRanks> starts;
+  for (const RemoteNode& host : hosts_) {
+    start.node_rank = static_cast<int>(starts.size());
+    start.first_rank = host.first_rank;
+    start.terminal_columns = host.first_rank == 0 ? config_.terminal_columns : std::nullopt;
+    starts.push_back(start);
+  }
+  return starts;
+}
+
+std::string MultiNodeAttempt::find_master_addr() const {
+  if (!config_.master_addr.empty()) return config_.master_addr;
+  std::vector<boost::asio::ip::address> agent_addresses, launcher_addresses;
+  for (const RemoteNode& host : hosts_) {
+    agent_addresses.push_back(host.agent->channel().remote_address());
+    launcher_addresses.push_back(host.agent->channel().local_address());
+  }
+  return choose_master_addr(agent_addresses, launcher_addresses);
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,177 @@
+#include "launcher/run/job_runner.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <utility>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/process_limits.h"
+#include "base/termination_signals.h"
+#include "launcher/run/exit_status.h"
+#include "launcher/run/rank_plan.h"
+
+namespace zeroth::launcher {
+namespace {
+
+// As SIGTSTP does by default, not where nobody could continue this process. Returns when somebody
+// has.
+void suspend_self() {
+  struct sigaction by_default {
+  }, ours{};
+  by_default.sa_handler = SIG_DFL;
+  ::sigaction(SIGTSTP, &by_default, &ours);
+  ::raise(SIGTSTP);
+  ::sigaction(SIGTSTP, &ours, nullptr);
+}
+
+}  // namespace
+
+JobRunner::JobRunner(boost::asio::io_context& io, JobRanks& ranks, const JobRunnerOptions& options)
+    : io_(io),
+      ranks_(ranks),
+      options_(options),
+      job_(static_cast<size_t>(options.num_ranks), options.job),
+      signals_(io),
+      grace_timer_(io),
+      stopped_timer_(io),
+      console_(io, [this](int fd, int error) {
+        if (fd == STDOUT_FILENO) handle_event(OutputLost{error});
+      }) {
+  for (const int signal : termination_signals()) signals_.add(signal);
+  if (!is_ignored(SIGTSTP)) signals_.add(SIGTSTP);
+  ::signal(SIGPIPE, SIG_IGN);
+  for (int i = 0; i < options_.num_ranks; ++i) outputs_.push_back(make_output(i));
+}
+
+std::unique_ptr<JobRunner::RankOutput> JobRunner::make_output(int index) {
+  const int rank = options_.first_rank + index;
+  auto output = std::make_unique<RankOutput>();
+  if (!options_.rank_logs.empty()) {
+    const int log_fd = options_.rank_logs[static_cast<size_t>(index)];
+    output->log = std::make_unique<OutputSink>(io_, log_fd, [this, rank](int error) {
+      on_warning(fmt::format("the log of rank {} ends here: {}", rank, system_reason(error)));
+    });
+  }
+  const std::string prefix =
+      options_.unprefixed_lines ? "" : line_prefix(rank, options_.world_size);
+  const auto lines = [&](OutputSink& sink, bool progress) {
+    return std::make_unique<ConsoleLineSink>(
+        console_, ConsoleLineSink::Route{sink, output->tail, prefix, progress, output->log.get()});
+  };
+  output->out = lines(console_.out(), options_.progress_on_terminal && rank == 0);
+  output->err = lines(console_.err(), false);
+  return output;
+}
+
+JobOutcome JobRunner::run() {
+  wait_for_signals();
+  io_.run();
+  ZEROTH_CHECK(finished_, "somebody else has stopped the loop of a job that goes on");
+  JobOutcome outcome =
+      job_.outcome([this](const RankFailure& failure) { return describe_with_tail(failure); },
+                   ranks_.read_new_oom_kills());
+  if (const RankFailure* const cause = job_.cause();
+      cause != nullptr && outcome.end == JobEnd::kFailed)
+    outcome.cause = describe_root_cause(with_global_rank(*cause), rank_tail(*cause).lines());
+  return outcome;
+}
+
+void JobRunner::wait_for_signals() {
+  signals_.async_wait(
+      [this, alive = std::weak_ptr(alive_)](boost::system::error_code error, int signal) {
+        if (error || alive.expired()) return;
+        if (signal != SIGTSTP) ranks_.record_signal();
+        signal == SIGTSTP ? suspend() : handle_event(SignalReceived{signal});
+        wait_for_signals();
+      });
+}
+
+// Ranks are in groups of their own, which a terminal does not reach.
+void JobRunner::suspend() {
+  ranks_.suspend();
+  suspend_self();
+  ranks_.resume();
+}
+
+void JobRunner::on_ranks_polled(const RanksPolled& seen) {
+  RanksPolled local = seen;
+  for (RankExit& ended : local.ended) ended.rank -= options_.first_rank;
+  handle_event(local);
+}
+
+LineSink& JobRunner::line_sink(int rank, bool error) {
+  const RankOutput& output = *outputs_.at(static_cast<size_t>(rank - options_.first_rank));
+  return error ? *output.err : *output.out;
+}
+
+void JobRunner::handle_event(const JobEvent& event) {
+  const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now().time_since_epoch());
+  for (const JobAction& action : job_.on(event, now)) {
+    std::visit([this](const auto& what) { execute(what); }, action);
+  }
+}
+
+void JobRunner::execute(const LogLine& action) {
+  console_.write_line(console_.err(), "zeroth: " + printable_message(action.text));
+}
+
+void JobRunner::execute(const SignalRanks& action) {
+  ranks_.signal(action.signal);
+}
+
+void JobRunner::execute(const StartGracePeriod& action) {
+  grace_timer_.start(action.time, [this] { handle_event(GracePeriodOver{}); });
+}
+
+void JobRunner::execute(const PollSuspendedRanks& action) {
+  stopped_timer_.start(action.time,
+                       [this] { handle_event(SuspendedRanksPolled{ranks_.find_suspended()}); });
+}
+
+void JobRunner::execute(const DrainOutput& /*action*/) {
+  grace_timer_.cancel();
+  ranks_.finish([this] { end_output(); });
+}
+
+void JobRunner::execute(const ExitNow& /*action*/) {
+  stop();
+}
+
+void JobRunner::stop() {
+  finished_ = true;
+  io_.stop();
+}
+
+// Once all is written, the loop has nothing left to wait for.
+void JobRunner::end_output() {
+  console_.keep_progress();
+  console_.out().when_empty([this] { console_.err().when_empty([this] { stop(); }); });
+}
+
+// With the number that the rank has in the whole job.
+RankFailure JobRunner::with_global_rank(const RankFailure& failure) const {
+  RankFailure global = failure;
+  global.rank += options_.first_rank;
+  return global;
+}
+
+const Tail& JobRunner::rank_tail(const RankFailure& failure) const {
+  return outputs_[static_cast<size_t>(failure.rank)]->tail;
+}
+
+// Unless they are what stands right above on the same screen. Peers of a rank that was killed print
+// on without a word of it, so there they are always repeated.
+std::string JobRunner::describe_with_tail(const RankFailure& failure) {
+  const Tail& tail = rank_tail(failure);
+  const bool repeat = failure.exit_status.by_signal && outputs_.size() > 1;
+  const bool shown = !repeat && tail.is_last_in(console_.err());
+  return describe_failure(with_global_rank(failure)) +
+         (shown ? "" : describe_last_lines(tail.lines()));
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,52 @@
+#include "model/blocks/build_blocks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "model/blocks/embedding.h"
+#include "model/blocks/head.h"
+#include "model/blocks/transformer_layer.h"
+
+namespace zeroth::model {
+
+Blocks build_blocks(const ModelSpec& spec, const TensorParallelPtr& tp) {
+  if (tp) require_divisible(spec, tp->size());
+  const auto tables = std::make_shared<SequenceTables>(spec);
+  const auto embedding = std::make_shared<Embedding>(spec, tp);
+  Blocks blocks = {embedding};
+  for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
+    blocks.push_back(std::make_shared<TransformerLayer>(spec, layer, tables, tp));
+  }
+  blocks.push_back(
+      std::make_shared<Head>(spec, spec.tie_word_embeddings ? embedding->weight() : torch::Tensor(),
+                             /*max_logits=*/0, tp));
+  return blocks;
+}
+
+void require_divisible(const ModelSpec& spec, int64_t ranks) {
+  std::vector<std::string> reasons;
+  const auto require = [&](bool holds, const char* what, int64_t size, const char* rule) {
+    if (!holds) reasons.push_back(fmt::format("{} {} {}", size, what, rule));
+  };
+  require(spec.num_heads % ranks == 0, "attention heads", spec.num_heads, "are no multiple of it");
+  require(spec.num_kv_heads % ranks == 0 || ranks % spec.num_kv_heads == 0, "key/value heads",
+          spec.num_kv_heads, "are neither a multiple nor a divisor of it");
+  require(spec.intermediate_size % ranks == 0, "as intermediate size", spec.intermediate_size,
+          "is no multiple of it");
+  const int64_t part = (spec.vocab_size + ranks - 1) / ranks;
+  require((ranks - 1) * part < spec.vocab_size, "tokens of the vocabulary", spec.vocab_size,
+          "leave a rank without any");
+  if (reasons.empty()) return;
+  throw Error(
+      "tensor_parallel.autotp_size (--tensor-parallel) {}: this {} model cannot be split over {} "
+      "ranks: {}",
+      ranks, spec.family, ranks, fmt::join(reasons, "; "));
+}
+
+}  // namespace zeroth::model

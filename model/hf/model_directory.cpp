@@ -1,0 +1,195 @@
+#include "model/hf/model_directory.h"
+
+#include <fmt/format.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <string_view>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/regular_file.h"
+#include "model/hf/model_files.h"
+#include "model/hf/safetensors.h"
+
+namespace zeroth::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxPointerBytes = 1024;  // git-lfs makes none that is longer
+constexpr std::string_view kPointerStart = "version https://git-lfs.github.com/spec/";
+constexpr size_t kCommitDigits = 40;
+
+std::string env_value(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// As Python's expanduser("~"): HOME, else what the user database says; empty: neither.
+fs::path home_directory() {
+  if (!env_value("HOME").empty()) return env_value("HOME");
+  std::array<char, 16'384> buffer{};
+  passwd entry{};
+  passwd* found = nullptr;
+  const int error = ::getpwuid_r(::getuid(), &entry, buffer.data(), buffer.size(), &found);
+  return error == 0 && found != nullptr ? fs::path(found->pw_dir) : fs::path();
+}
+
+// Empty where no variable names it and this user has no home.
+fs::path hub_cache() {
+  for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
+    if (!env_value(name).empty()) return env_value(name);
+  }
+  if (!env_value("HF_HOME").empty()) return fs::path(env_value("HF_HOME")) / "hub";
+  const std::string caches = env_value("XDG_CACHE_HOME");
+  if (!caches.empty()) return fs::path(caches) / "huggingface" / "hub";
+  const fs::path home = home_directory();
+  return home.empty() ? home : home / ".cache" / "huggingface" / "hub";
+}
+
+bool is_hub_name_part(std::string_view word) {
+  const auto fits = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+  };
+  return !word.empty() && word.front() != '.' && word.front() != '-' &&
+         std::all_of(word.begin(), word.end(), fits);
+}
+
+// "org/model", or "model" alone for a few old ones.
+bool is_hub_name(const std::string& name) {
+  const size_t slash = name.find('/');
+  if (slash == std::string::npos) return is_hub_name_part(name);
+  return is_hub_name_part(name.substr(0, slash)) && is_hub_name_part(name.substr(slash + 1));
+}
+
+bool is_commit(std::string_view text) {
+  const auto is_digit = [](unsigned char c) { return std::isxdigit(c) != 0; };
+  return text.size() == kCommitDigits && std::all_of(text.begin(), text.end(), is_digit);
+}
+
+// Empty: there is none.
+fs::path find_snapshot(const fs::path& cache, std::string name) {
+  if (const size_t slash = name.find('/'); slash != std::string::npos) name.replace(slash, 1, "--");
+  const fs::path entry = cache / ("models--" + name), main = entry / "refs" / "main";
+  std::error_code ignored;
+  if (!fs::exists(main, ignored)) return {};
+  std::string commit = read_file(main, kMaxPointerBytes);
+  commit.erase(commit.find_last_not_of(" \r\n") + 1);
+  if (!is_commit(commit)) {
+    throw Error("{} is \"{}\", expected a commit's {} hexadecimal digits", main.string(),
+                shortened(commit), kCommitDigits);
+  }
+  const fs::path snapshot = entry / "snapshots" / commit;
+  return fs::exists(snapshot / "config.json", ignored) ? snapshot : fs::path();
+}
+
+constexpr const char* kFromGguf =
+    "transformers converts it: AutoModelForCausalLM.from_pretrained(FOLDER, gguf_file=NAME)"
+    ".save_pretrained(CONVERTED), and AutoTokenizer alike";
+
+// A file where a folder is expected.
+[[noreturn]] void reject_file(const fs::path& path) {
+  const std::string kind = path.extension().string();
+  const std::string directory = path.has_parent_path() ? path.parent_path().string() : ".";
+  if (kind == ".gguf") {
+    throw Error("{} is a file in the format GGUF, expected a folder in Hugging Face's: {}",
+                path.string(), kFromGguf);
+  }
+  if (kind == ".zip" || kind == ".gz" || kind == ".tar" || kind == ".tgz") {
+    throw Error("{} is an archive, expected a folder: unpack it and name the folder",
+                path.string());
+  }
+  throw Error(
+      "{} is a file, expected the folder that holds config.json, weights and tokenizer.json: "
+      "--model {}, if these are there",
+      path.string(), directory);
+}
+
+// The first folder in this one, by name, that has a config.json; empty: none has.
+fs::path directory_with_config(const fs::path& directory) {
+  fs::path first;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    if (!fs::exists(entry.path() / "config.json", ignored)) continue;
+    if (first.empty() || entry.path() < first) first = entry.path();
+  }
+  return first;
+}
+
+bool is_pointer(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored) || fs::file_size(path, ignored) > kMaxPointerBytes) {
+    return false;
+  }
+  return read_file(path, kMaxPointerBytes).starts_with(kPointerStart);
+}
+
+}  // namespace
+
+fs::path find_model_directory(const std::string& name) {
+  std::error_code ignored;
+  if (fs::exists(name, ignored) || !is_hub_name(name)) return name;
+  const fs::path cache = hub_cache();
+  if (cache.empty()) {
+    throw Error(
+        "{} is no folder here, and HOME is not set: HF_HUB_CACHE names Hugging Face's cache", name);
+  }
+  const fs::path snapshot = find_snapshot(cache, name);
+  if (!snapshot.empty()) return snapshot;
+  throw Error(
+      "{} is no folder here, and Hugging Face's cache {} holds no whole model of that name; "
+      "nothing is fetched at run time: `hf download {}` does it",
+      name, cache.string(), name);
+}
+
+void check_model_directory(const fs::path& directory) {
+  std::error_code ignored;
+  if (fs::is_regular_file(directory, ignored)) reject_file(directory);
+  if (!fs::is_directory(directory, ignored)) return;  // who reads it says so
+  if (fs::exists(directory / "adapter_config.json", ignored)) {
+    throw Error(
+        "{} holds an adapter (adapter_config.json), not a whole model; merge it into its base "
+        "model first, in Python: peft.AutoPeftModelForCausalLM.from_pretrained(FOLDER)"
+        ".merge_and_unload().save_pretrained(MERGED), and its tokenizer too",
+        directory.string());
+  }
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    if (!is_model_file(name) || !is_pointer(entry.path())) continue;
+    throw Error("{} is a git-lfs pointer of {} bytes, not the file: `git lfs pull` in {} brings it",
+                entry.path().string(), entry.file_size(), directory.string());
+  }
+  has_weights(directory);
+}
+
+std::string missing_config_hint(const fs::path& directory) {
+  std::error_code ignored;
+  if (!fs::is_directory(directory, ignored)) return "; there is no such folder";
+  if (fs::exists(directory / "params.json", ignored)) {
+    return "; params.json is of Meta's or Mistral's own format: transformers' "
+           "convert_llama_weights_to_hf.py converts it, and the hub has most models in both";
+  }
+  if (const fs::path inner = directory_with_config(directory); !inner.empty()) {
+    return fmt::format("; {} has one", inner.string());
+  }
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() == ".gguf") {
+      return fmt::format("; {} is a model in the format GGUF: {}", shortened(name), kFromGguf);
+    }
+    if (is_model_file(name)) {
+      return fmt::format("; {} is a model's: copy config.json from where it comes from",
+                         shortened(name));
+    }
+  }
+  return fmt::format("; `hf download ORG/MODEL --local-dir {}` fetches a whole model",
+                     directory.string());
+}
+
+}  // namespace zeroth::model

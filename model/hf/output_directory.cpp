@@ -1,0 +1,192 @@
+#include "model/hf/output_directory.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <system_error>
+
+#include "base/directory.h"
+#include "base/error.h"
+#include "base/file_descriptor.h"
+#include "base/process_limits.h"
+#include "model/hf/model_files.h"
+
+namespace zeroth::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kRunPage = "train_log.html";
+constexpr const char* kPartialRunPage = "train_log.html.part";  // of a run that was killed
+
+bool is_mount_point(const fs::path& path) {
+  struct statx facts {};
+  return ::statx(AT_FDCWD, path.c_str(), 0, STATX_BASIC_STATS, &facts) == 0 &&
+         (facts.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+// The page of a run that was stopped is no reason to refuse the next one.
+bool is_reusable(const fs::path& directory) {
+  return std::all_of(fs::directory_iterator(directory), fs::directory_iterator(),
+                     [](const auto& entry) {
+                       const fs::path name = entry.path().filename();
+                       return name == kRunPage || name == kPartialRunPage;
+                     });
+}
+
+// In a folder like /tmp another user could put anything in the place of what is theirs.
+void check_owner(const fs::path& target) {
+  struct stat target_stat {};
+  struct stat around {};
+  if (::stat(target.c_str(), &target_stat) != 0 ||
+      ::stat(target.parent_path().c_str(), &around) != 0)
+    return;
+  const bool trusted = target_stat.st_uid == ::geteuid() || target_stat.st_uid == 0 ||
+                       target_stat.st_uid == around.st_uid;
+  if (trusted || (around.st_mode & S_IWOTH) == 0) return;
+  throw Error(
+      "{} belongs to another user (uid {}), in a folder to which all may write: choose "
+      "another place",
+      target.string(), target_stat.st_uid);
+}
+
+void check_existing(const fs::path& target, bool overwrite) {
+  if (!fs::is_directory(target)) throw Error("{} is not a folder", target.string());
+  if (!overwrite && !is_reusable(target)) {
+    throw Error(
+        "{} is not empty: choose another folder, or overwrite (--overwrite) to replace the model "
+        "in it{}",
+        target.string(),
+        fs::is_directory(target / "checkpoints") ? "; --resume goes on from its checkpoints" : "");
+  }
+  if (is_mount_point(target)) {
+    throw Error("{} is where a disk is mounted and cannot be replaced: choose a folder in it",
+                target.string());
+  }
+}
+
+// Makes a folder where the first missing part of `path` will be made, and removes it. `path` is
+// clean; `target` is how the user wrote it.
+void check_can_be_made(const fs::path& path, const fs::path& target) {
+  fs::path nearest = path.parent_path();
+  while (!fs::exists(nearest)) nearest = nearest.parent_path();
+  if (!fs::is_directory(nearest)) {
+    throw Error("{} cannot be made: {} is not a folder", target.string(), nearest.string());
+  }
+  std::string probe = (nearest / path.filename()).string() + ".zeroth-tmp-XXXXXX";
+  if (::mkdtemp(probe.data()) == nullptr) {
+    const int reason = errno;
+    const bool there = fs::is_directory(path);
+    throw Error("{} cannot be {}: no folder can be made in {}: {}{}", target.string(),
+                there ? "replaced" : "made", nearest.string(), system_reason(reason),
+                there ? "; choose a folder in it" : "");
+  }
+  ::rmdir(probe.c_str());
+}
+
+void sync(const fs::path& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0 || ::fsync(file.get()) != 0) {
+    throw_write_error(fmt::format("{} cannot be written", path.string()), errno,
+                      path.parent_path());
+  }
+}
+
+bool holds_model(const fs::path& directory) {
+  return std::any_of(
+      fs::directory_iterator(directory), fs::directory_iterator(),
+      [](const auto& entry) { return is_model_file(entry.path().filename().string()); });
+}
+
+}  // namespace
+
+void OutputDirectory::check(const fs::path& target, bool overwrite) {
+  with_path_errors([&] {
+    const fs::path path = resolve_links(target);
+    if (fs::exists(path)) {
+      check_owner(path);
+      check_existing(target, overwrite);
+    } else if (fs::is_symlink(target)) {
+      throw Error("{} is a link to nothing", target.string());
+    }
+    check_can_be_made(path, target);
+  });
+}
+
+void OutputDirectory::clear_leftovers(const fs::path& target) {
+  const fs::path target_path = resolve_links(target);
+  const std::string target_name = target_path.filename().string();
+  model::clear_leftovers(target_path.parent_path(),
+                         [&](const auto& name) { return name == target_name; });
+}
+
+OutputDirectory::OutputDirectory(const fs::path& target, bool overwrite)
+    : target_(resolve_links(target)), overwrite_(overwrite) {
+  with_path_errors([&] { check_can_be_made(target_, target_); });
+  temporary_.emplace(target_);
+}
+
+std::unique_ptr<PreviousModel> OutputDirectory::install() {
+  const fs::path& fresh = temporary_->path();
+  if (fs::is_symlink(target_)) throw Error("{} is a link by now", target_.string());
+  if (!fs::exists(target_) || fs::is_empty(target_)) {
+    if (::rename(fresh.c_str(), target_.c_str()) != 0) {  // also onto an empty folder
+      throw Error("{} cannot be renamed to {}: {}", fresh.string(), target_.string(),
+                  system_reason(errno));
+    }
+    installed_ = true;
+    return nullptr;
+  }
+  if (!overwrite_ && holds_model(target_)) {
+    throw Error("{} holds another model by now", target_.string());
+  }
+  const fs::path old = exchange(fresh, target_);
+  installed_ = true;
+  move_user_files(old, target_);  // before anything of it may be removed
+  auto previous = std::make_unique<PreviousModel>(old, target_);
+  return holds_model(old) ? std::move(previous) : nullptr;
+}
+
+std::unique_ptr<PreviousModel> OutputDirectory::commit(const OutputGuard& guard) {
+  with_path_errors([&] {
+    for (const auto& entry : fs::recursive_directory_iterator(path())) sync(entry.path());
+    sync(path());
+  });
+  if (guard) guard();
+  temporary_->keep();
+  std::unique_ptr<PreviousModel> previous;
+  try {
+    with_path_errors([&] { previous = install(); });
+  } catch (const Error& error) {
+    if (installed_) throw;
+    throw Error("{}: the new model is complete and stays in {}", error.what(),
+                temporary_->move_aside().string());
+  }
+  sync(target_);
+  sync(target_.parent_path());
+  return previous;
+}
+
+PreviousModel::~PreviousModel() {
+  std::error_code ignored;  // what stays is a leftover
+  if (!kept_) fs::remove_all(directory_, ignored);
+}
+
+fs::path PreviousModel::restore() {
+  kept_ = true;
+  fs::path other = directory_;
+  try {
+    other = exchange(directory_, target_);
+    move_user_files(other, target_);
+  } catch (const Error& error) {
+    throw Error("{}: the other model is in {}", error.what(), move_aside(other, target_).string());
+  }
+  return move_aside(other, target_);
+}
+
+}  // namespace zeroth::model

@@ -1,0 +1,131 @@
+#include "model/kernels/dropout_attention.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace zeroth::model {
+namespace {
+
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// One row of the batch; the queries of the heads that share keys stand below each other, so that
+// no key is copied: q [kv_heads, group * seq, head_dim], k and v [kv_heads, seq, head_dim].
+class AttentionRow {
+ public:
+  AttentionRow(const Tensor& q, const Tensor& k, const Tensor& v,
+               const DropoutAttentionOptions& options)
+      : seq_(q.size(0)),
+        heads_(q.size(1)),
+        options_(options),
+        q_(grouped(q, k.size(1))),
+        k_(k.transpose(0, 1)),
+        v_(v.transpose(0, 1)) {}
+
+  // [heads, seq, seq] fp32
+  Tensor probabilities(const Tensor& mask) const {
+    const Tensor scores = at::bmm(q_, k_.transpose(1, 2)).mul_(options_.scale);
+    return at::softmax(scores.view({heads_, seq_, seq_}).add_(mask), -1, torch::kFloat);
+  }
+
+  // [heads, seq, seq] bool
+  Tensor keep(int64_t row_seed) const {
+    const int64_t all = options_.total_heads > 0 ? options_.total_heads : heads_;
+    std::vector<int64_t> lines;
+    for (int64_t head = options_.first_head; head < options_.first_head + heads_; ++head) {
+      for (int64_t t = 0; t < seq_; ++t) lines.push_back(t * all + head);
+    }
+    return keep_mask(row_seed, options_.site, lines, seq_, q_.device()).view({heads_, seq_, seq_});
+  }
+
+  // What multiplies v, [kv_heads, group * seq, seq].
+  Tensor weights(const Tensor& probabilities, const Tensor& keep) const {
+    return at::mul(probabilities, keep).mul_(factor()).to(q_.scalar_type()).view(weights_shape());
+  }
+
+  Tensor output(const Tensor& weights) const { return separate(at::bmm(weights, v_)); }
+
+  // Gradients of q, k, v, each [seq, its heads, head_dim].
+  variable_list backward(const Tensor& dy, const Tensor& mask, int64_t row_seed) const {
+    const Tensor p = probabilities(mask), kept = keep(row_seed);
+    const Tensor dout = grouped(dy, k_.size(0));
+    const Tensor dv = at::bmm(weights(p, kept).transpose(1, 2), dout);
+    const Tensor dweights = at::bmm(dout, v_.transpose(1, 2)).view(p.sizes());
+    const Tensor dp = dweights.to(torch::kFloat).mul_(kept).mul_(factor());
+    const Tensor ds = at::_softmax_backward_data(dp, p, -1, torch::kFloat)
+                          .mul_(options_.scale)
+                          .to(q_.scalar_type())
+                          .view(weights_shape());
+    return {separate(at::bmm(ds, k_)), at::bmm(ds.transpose(1, 2), q_).transpose(0, 1),
+            dv.transpose(0, 1)};
+  }
+
+ private:
+  double factor() const { return 1 / (1 - options_.site.p); }
+  std::vector<int64_t> weights_shape() const { return {k_.size(0), q_.size(1), seq_}; }
+
+  // [seq, heads, head_dim] <-> [kv_heads, group * seq, head_dim]
+  Tensor grouped(const Tensor& x, int64_t kv_heads) const {
+    return x.transpose(0, 1).reshape({kv_heads, heads_ / kv_heads * seq_, x.size(2)});
+  }
+  Tensor separate(const Tensor& x) const {
+    return x.view({heads_, seq_, x.size(2)}).transpose(0, 1);
+  }
+
+  int64_t seq_;
+  int64_t heads_;
+  const DropoutAttentionOptions& options_;
+  Tensor q_, k_, v_;
+};
+
+struct DropoutAttention : torch::autograd::Function<DropoutAttention> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& q, const Tensor& k, const Tensor& v,
+                        const Tensor& mask, const DropoutAttentionOptions& options) {
+    ctx->save_for_backward({q, k, v, mask});
+    ctx->saved_data["scale"] = options.scale;
+    ctx->saved_data["p"] = options.site.p;
+    ctx->saved_data["key"] = static_cast<int64_t>(options.site.key);
+    ctx->saved_data["row_seeds"] = options.row_seeds;
+    ctx->saved_data["first_head"] = options.first_head;
+    ctx->saved_data["all_heads"] = options.total_heads;
+    Tensor y = at::empty(q.sizes(), q.options());
+    for (int64_t b = 0; b < q.size(0); ++b) {
+      const AttentionRow row(q[b], k[b], v[b], options);
+      const Tensor weights =
+          row.weights(row.probabilities(mask), row.keep(options.row_seeds[static_cast<size_t>(b)]));
+      y[b].copy_(row.output(weights));
+    }
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list dys) {
+    const torch::NoGradGuard no_grad;
+    const variable_list saved = ctx->get_saved_variables();
+    const Tensor &q = saved[0], &k = saved[1], &v = saved[2];
+    const DropoutAttentionOptions options{
+        .scale = ctx->saved_data["scale"].toDouble(),
+        .site = {ctx->saved_data["p"].toDouble(),
+                 static_cast<uint64_t>(ctx->saved_data["key"].toInt())},
+        .row_seeds = ctx->saved_data["row_seeds"].toIntVector(),
+        .first_head = ctx->saved_data["first_head"].toInt(),
+        .total_heads = ctx->saved_data["all_heads"].toInt()};
+    variable_list gradients = {at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
+                               at::empty(v.sizes(), v.options()), Tensor(), Tensor()};
+    for (int64_t b = 0; b < q.size(0); ++b) {
+      const AttentionRow row(q[b], k[b], v[b], options);
+      const variable_list of_row =
+          row.backward(dys[0][b], saved[3], options.row_seeds[static_cast<size_t>(b)]);
+      for (size_t i = 0; i < of_row.size(); ++i) gradients[i][b].copy_(of_row[i]);
+    }
+    return gradients;
+  }
+};
+
+}  // namespace
+
+Tensor dropout_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                         const DropoutAttentionOptions& options) {
+  return DropoutAttention::apply(q, k, v, mask, options);
+}
+
+}  // namespace zeroth::model

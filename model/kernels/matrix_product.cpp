@@ -1,0 +1,126 @@
+#include "model/kernels/matrix_product.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include "base/cpu.h"
+#include "model/kernels/cpu/select.h"
+#include "model/kernels/tiled_product.h"
+
+namespace zeroth::model {
+namespace {
+
+using torch::Tensor;
+
+// x [m, k], weight [n, k] -> x weight^T.
+using LinearOp = Tensor(const Tensor&, const Tensor&, const std::optional<Tensor>&,
+                        c10::string_view, c10::List<std::optional<at::Scalar>>,
+                        std::optional<c10::string_view>);
+
+std::optional<c10::TypedOperatorHandle<LinearOp>> find_onednn() {
+  const auto op = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+  if (!op) return std::nullopt;
+  return op->typed<LinearOp>();
+}
+
+MatmulBackend select_fp32_product(const Tensor& a, const Tensor& b) {
+  const bool small = a.size(0) * a.size(1) * b.size(1) < kSmallMatmul;
+  return small ? matmul_backends().small_fp32 : matmul_backends().fp32;
+}
+
+// Undefined where LibTorch's own product shall run.
+Tensor onednn_product(const Tensor& a, const Tensor& b) {
+  static const auto op = find_onednn();
+  const bool fits = op && a.is_cpu() && a.scalar_type() == torch::kFloat &&
+                    select_fp32_product(a, b) == MatmulBackend::kOneDnn;
+  if (!fits) return {};
+  return op->call(a, b.t(), std::nullopt, "none", c10::List<std::optional<at::Scalar>>(), "");
+}
+
+bool uses_tiles(const Tensor& a, const Tensor& b) {
+  const bool fp32 = a.is_cpu() && a.scalar_type() == torch::kFloat;
+  return fp32 ? select_fp32_product(a, b) == MatmulBackend::kTiles : prefers_fp32(a);
+}
+
+Tensor product_in_tiles(const Tensor& a, const Tensor& b) {
+  Tensor product = at::empty({a.size(0), b.size(1)}, a.options());
+  tiled_product(product, a, b, /*add=*/false);
+  return product;
+}
+
+}  // namespace
+
+bool prefers_fp32(const Tensor& a) {
+  return a.is_cpu() && !cpu::has_fast_products(a.scalar_type());
+}
+
+bool accumulates_in_fp32(const Tensor& out, const Tensor& a) {
+  return out.scalar_type() == torch::kFloat && a.element_size() == 2 &&
+         (a.is_cuda() || prefers_fp32(a));
+}
+
+Tensor matrix_product(const Tensor& a, const Tensor& b) {
+  const torch::NoGradGuard no_grad;
+  if (uses_tiles(a, b)) return product_in_tiles(a, b);
+  Tensor product = onednn_product(a, b);
+  return product.defined() ? product : at::mm(a, b);
+}
+
+Tensor matrix_product_with_bias(const Tensor& bias, const Tensor& a, const Tensor& b) {
+  const torch::NoGradGuard no_grad;
+  if (uses_tiles(a, b)) {
+    Tensor sum = bias.expand({a.size(0), b.size(1)}).contiguous();
+    tiled_product(sum, a, b, /*add=*/true);
+    return sum;
+  }
+  Tensor product = onednn_product(a, b);
+  return product.defined() ? product.add_(bias) : at::addmm(bias, a, b);
+}
+
+Tensor concatenated_view(at::TensorList parts, int64_t dim) {
+  const Tensor& first = parts[0];
+  std::vector<int64_t> sizes = first.sizes().vec();
+  int64_t& extent = sizes[static_cast<size_t>(dim)];
+  for (const Tensor& part : parts.slice(1)) {
+    const bool is_next =
+        part.is_alias_of(first) && part.scalar_type() == first.scalar_type() &&
+        part.strides() == first.strides() &&
+        part.storage_offset() == first.storage_offset() + extent * first.stride(dim);
+    std::vector<int64_t> part_sizes = part.sizes().vec();
+    part_sizes[static_cast<size_t>(dim)] = extent;  // the others are to be the same
+    if (!is_next || part_sizes != sizes) return {};
+    extent += part.size(dim);
+  }
+  return at::as_strided(first, sizes, first.strides(), first.storage_offset());
+}
+
+void write_matrix_product(Tensor out, const Tensor& a, const Tensor& b) {
+  const torch::NoGradGuard no_grad;
+  if (uses_tiles(a, b)) return tiled_product(out, a, b, /*add=*/false);
+  if (accumulates_in_fp32(out, a)) {
+    at::mm_out(out, a, b, torch::kFloat);
+    return;
+  }
+  const Tensor product = onednn_product(a, b);
+  if (product.defined()) {
+    out.copy_(product);
+  } else {
+    at::mm_out(out, a, b);
+  }
+}
+
+void add_matrix_product(Tensor out, const Tensor& a, const Tensor& b) {
+  const torch::NoGradGuard no_grad;
+  if (uses_tiles(a, b)) return tiled_product(out, a, b, /*add=*/true);
+  if (accumulates_in_fp32(out, a)) {
+    at::addmm_out(out, out, a, b, torch::kFloat);
+    return;
+  }
+  const Tensor product = onednn_product(a, b);
+  if (product.defined()) {
+    out.add_(product);
+  } else {
+    out.addmm_(a, b);
+  }
+}
+
+}  // namespace zeroth::model

@@ -1,0 +1,115 @@
+#include "model/tensor_parallel.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace zeroth::model {
+namespace {
+
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+Tensor with_rows(const Tensor& like, int64_t rows) {
+  std::vector<int64_t> sizes = like.sizes().vec();
+  sizes.front() = rows;
+  return at::empty(sizes, like.options());
+}
+
+// Gathering and summing are each other's backward.
+template <bool kGathers>
+struct SequenceCollective : torch::autograd::Function<SequenceCollective<kGathers>> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const TensorParallelPtr& tp,
+                        const std::string& what) {
+    save_tensor_parallel(ctx, tp);
+    ctx->saved_data["what"] = what;
+    return kGathers ? tp->all_gather(x, what) : tp->reduce_scatter(copy_addend(x), what);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list dys) {
+    const torch::NoGradGuard no_grad;
+    const TensorParallelPtr tp = saved_tensor_parallel(ctx);
+    const std::string what = "gradients of " + ctx->saved_data["what"].toStringRef();
+    const Tensor dx =
+        kGathers ? tp->reduce_scatter(copy_addend(dys[0]), what) : tp->all_gather(dys[0], what);
+    return {dx, Tensor(), Tensor()};
+  }
+
+ private:
+  // A sum may overwrite its addend, which others may keep.
+  static Tensor copy_addend(const Tensor& addend) {
+    return addend.clone(at::MemoryFormat::Contiguous);
+  }
+};
+
+}  // namespace
+
+TensorParallelPtr saved_tensor_parallel(AutogradContext* ctx) {
+  return c10::static_intrusive_pointer_cast<TensorParallel>(ctx->saved_data["ranks"].toCapsule());
+}
+
+void save_tensor_parallel(AutogradContext* ctx, const TensorParallelPtr& tp) {
+  ctx->saved_data["ranks"] = c10::IValue::make_capsule(tp);
+}
+
+AsyncCollectiveTensor TensorParallel::wait_unless_overlapped(AsyncCollectiveTensor begun) const {
+  if (!options_.overlap) begun.wait();
+  return begun;
+}
+
+AsyncCollectiveTensor TensorParallel::all_gather_async(const Tensor& local,
+                                                       std::string_view what) const {
+  const Tensor sent = local.contiguous();
+  if (options_.group == nullptr)
+    return {with_rows(sent, size_ * sent.size(0)).zero_(), Tensor(), comm::CollectiveHandle()};
+  const Tensor all = with_rows(sent, size_ * sent.size(0));
+  return wait_unless_overlapped({all, sent, options_.group->all_gather(all, sent, what)});
+}
+
+AsyncCollectiveTensor TensorParallel::reduce_scatter_async(const Tensor& addend,
+                                                           std::string_view what) const {
+  const Tensor sent = addend.contiguous();
+  const int64_t rows = sent.size(0) / size_;
+  if (options_.group == nullptr)
+    return {sent.narrow(0, rank_ * rows, rows).clone(), Tensor(), comm::CollectiveHandle()};
+  const Tensor sum = with_rows(sent, rows);
+  return wait_unless_overlapped({sum, sent, options_.group->reduce_scatter(sum, sent, what)});
+}
+
+Tensor TensorParallel::all_gather(const Tensor& local, std::string_view what) const {
+  return all_gather_async(local, what).wait();
+}
+
+Tensor TensorParallel::reduce_scatter(const Tensor& addend, std::string_view what) const {
+  return reduce_scatter_async(addend, what).wait();
+}
+
+void TensorParallel::all_reduce(const Tensor& tensor, comm::ReduceOp op,
+                                std::string_view what) const {
+  if (options_.group != nullptr) options_.group->all_reduce(tensor, op, what).wait();
+}
+
+SequenceShard sequence_shard(int64_t tokens, const TensorParallel& tp) {
+  const int64_t rows = (tokens + tp.size() - 1) / tp.size();
+  const int64_t first = tp.rank() * rows;
+  return {.first = first, .rows = rows, .tokens = std::clamp<int64_t>(tokens - first, 0, rows)};
+}
+
+Tensor pad_to_shards(const Tensor& x, const TensorParallel& tp) {
+  const int64_t missing = sequence_shard(x.size(0), tp).rows * tp.size() - x.size(0);
+  return missing == 0 ? x : at::constant_pad_nd(x, {0, 0, 0, missing});
+}
+
+Tensor gather_sequence(const Tensor& x, const TensorParallelPtr& tp, const std::string& what) {
+  return SequenceCollective<true>::apply(x, tp, what);
+}
+
+Tensor reduce_scatter_sequence(const Tensor& addend, const TensorParallelPtr& tp,
+                               const std::string& what) {
+  return SequenceCollective<false>::apply(addend, tp, what);
+}
+
+}  // namespace zeroth::model

@@ -1,0 +1,33 @@
+// How long at least one of several things was under way.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace zeroth::offload {
+
+// Not thread-safe.
+class BusyTimer {
+ public:
+  void begin() {
+    if (active_++ == 0) since_ = Clock::now();
+  }
+  void end() {
+    if (--active_ == 0) accumulated_ += Clock::now() - since_;
+  }
+  // Up to now, what is under way included.
+  double seconds() const {
+    auto total = accumulated_;
+    if (active_ > 0) total += Clock::now() - since_;
+    return total.count();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  size_t active_ = 0;
+  Clock::time_point since_;
+  std::chrono::duration<double> accumulated_{0};
+};
+
+}  // namespace zeroth::offload

@@ -1,0 +1,277 @@
+#include "offload/chunk_cache.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <iterator>
+#include <limits>
+
+#include "base/error.h"
+
+namespace zeroth::offload {
+namespace {
+
+constexpr size_t kNever = std::numeric_limits<size_t>::max();
+
+}  // namespace
+
+ChunkCache::ChunkCache(FileIo& io, const FileBuffers& buffers, const ChunkCacheOptions& options)
+    : io_(io), options_(options) {
+  for (size_t i = 0; i < buffers.count(); ++i) buffers_.push_back({.bytes = buffers[i]});
+  ZEROTH_CHECK(!buffers_.empty(), "a tile cache without buffers");
+}
+
+ChunkCache::~ChunkCache() {
+  for (CacheBuffer& buffer : buffers_) {
+    if (buffer.pending_io != PendingIo::kNone) wait(buffer);
+  }
+}
+
+void ChunkCache::prefetch(const std::vector<Extent>& extents) {
+  const std::lock_guard lock(mutex_);
+  for (CachedChunk* const chunk : prefetch_list_) chunk->next_uses.clear();
+  prefetch_list_.clear();
+  next_ = 0;
+  for (const Extent& extent : extents) prefetch_list_.push_back(&chunk_at(extent));
+  for (size_t i = prefetch_list_.size(); i-- > 0;) prefetch_list_[i]->next_uses.push_back(i);
+  read_ahead();
+}
+
+ChunkCache::Lease ChunkCache::acquire(const Extent& extent, Access access) {
+  const std::lock_guard lock(mutex_);
+  finish_writes();
+  throw_if_failed();
+  CachedChunk& chunk = chunk_at(extent);
+  advance(chunk);
+  if (chunk.buffer == nullptr) assign(evict_buffer(), chunk, access != Access::kWrite);
+  CacheBuffer& buffer = *chunk.buffer;
+  ZEROTH_CHECK(!buffer.writer && (access == Access::kRead || buffer.readers == 0),
+               "the tile at {} is borrowed already: {} readers, writer: {}", extent.offset,
+               buffer.readers, buffer.writer);
+  buffer.last_used = ++use_count_;
+  buffer.writer = access != Access::kRead;
+  buffer.readers += buffer.writer ? 0 : 1;
+  read_ahead();  // so that the disk has something to do while this waits
+  const std::string error = load(buffer, access);
+  if (error.empty()) return {*this, chunk, access, buffer.bytes.first(extent.bytes)};
+  buffer.readers -= buffer.writer ? 0 : 1;
+  buffer.writer = false;
+  if (buffer.pending_io == PendingIo::kNone && buffer.readers == 0) evict(buffer);
+  throw Error(error);
+}
+
+void ChunkCache::release(CachedChunk& chunk, Access access) noexcept {
+  const std::lock_guard lock(mutex_);
+  try {
+    CacheBuffer& buffer = *chunk.buffer;
+    if (access == Access::kRead) {
+      --buffer.readers;
+    } else {
+      buffer.writer = false;
+      chunk.written = true;
+      buffer.request_id =
+          io_.write(chunk.extent.offset, buffer.bytes.first(file_aligned(chunk.extent.bytes)));
+      buffer.pending_io = PendingIo::kWrite;
+      if (!options_.pipeline_write) wait_for_write(buffer);
+    }
+    read_ahead();
+  } catch (const std::exception& error) {
+    if (error_.empty()) error_ = error.what();
+  }
+}
+
+bool ChunkCache::ready(const Extent& extent) {
+  const std::lock_guard lock(mutex_);
+  read_ahead();
+  const CachedChunk& chunk = chunk_at(extent);
+  if (chunk.buffer != nullptr) {
+    return chunk.buffer->pending_io == PendingIo::kNone || io_.ended(chunk.buffer->request_id);
+  }
+  const CacheBuffer* const buffer = find_evictable(false);
+  return !chunk.written && buffer != nullptr && next_use(*buffer) == kNever;
+}
+
+void ChunkCache::flush() {
+  const std::lock_guard lock(mutex_);
+  for (CacheBuffer& buffer : buffers_) {
+    if (buffer.pending_io == PendingIo::kWrite) wait_for_write(buffer);
+  }
+  throw_if_failed();
+}
+
+Traffic ChunkCache::traffic() const {
+  const std::lock_guard lock(mutex_);
+  const FileIo::BusySeconds busy = io_.busy();
+  return {.bytes_read = static_cast<int64_t>(io_.bytes_read()),
+          .bytes_written = static_cast<int64_t>(io_.bytes_written()),
+          .reading_s = busy.reads,
+          .writing_s = busy.writes,
+          .in_flight_s = busy.any,
+          .waited_s = waited_s_};
+}
+
+ChunkCache::CachedChunk& ChunkCache::chunk_at(const Extent& extent) {
+  const auto next = chunks_.lower_bound(extent.offset);
+  if (next != chunks_.end() && next->first == extent.offset) {
+    ZEROTH_CHECK(next->second.extent.bytes == extent.bytes,
+                 "a tile at {} of {} bytes, before it had {}", extent.offset, extent.bytes,
+                 next->second.extent.bytes);
+    return next->second;
+  }
+  const size_t max_bytes = buffers_.front().bytes.size();
+  ZEROTH_CHECK(extent.bytes > 0 && extent.bytes <= max_bytes && extent.offset % kFileAlignment == 0,
+               "a tile at {} of {} bytes, buffers have {}", extent.offset, extent.bytes, max_bytes);
+  if (next != chunks_.end()) {
+    ZEROTH_CHECK(extent.offset + extent.bytes <= next->first,
+                 "a tile at {} of {} bytes, another begins at {}", extent.offset, extent.bytes,
+                 next->first);
+  }
+  if (next != chunks_.begin()) {
+    const Extent& before = std::prev(next)->second.extent;
+    ZEROTH_CHECK(before.offset + before.bytes <= extent.offset,
+                 "a tile at {}, another begins at {} and has {} bytes", extent.offset,
+                 before.offset, before.bytes);
+  }
+  return chunks_.emplace_hint(next, extent.offset, CachedChunk{.extent = extent})->second;
+}
+
+// Where the buffer's tile stands next in the list of what is expected; kNever where it does not.
+size_t ChunkCache::next_use(const CacheBuffer& buffer) {
+  if (buffer.chunk == nullptr) return kNever;
+  std::vector<size_t>& next_uses = buffer.chunk->next_uses;
+  while (!next_uses.empty() && next_uses.back() < next_) next_uses.pop_back();
+  return next_uses.empty() ? kNever : next_uses.back();
+}
+
+// The caller has come to `chunk` in the list of what is expected. A tile that stands there only
+// behind the window is borrowed once more: the caller has not come as far as that.
+void ChunkCache::advance(CachedChunk& chunk) {
+  const size_t window = std::min(prefetch_list_.size(), next_ + buffers_.size());
+  for (size_t i = next_; i < window; ++i) {
+    if (prefetch_list_[i] != &chunk) continue;
+    next_ = i + 1;
+    return;
+  }
+}
+
+void ChunkCache::read_ahead() {
+  finish_writes();
+  if (!options_.pipeline_read || !error_.empty()) return;
+  for (size_t i = next_; i < prefetch_list_.size(); ++i) {
+    if (prefetch_list_[i]->buffer != nullptr) continue;
+    CacheBuffer* const buffer = find_evictable(false);
+    if (buffer == nullptr || next_use(*buffer) < i) return;
+    assign(*buffer, *prefetch_list_[i], true);
+  }
+}
+
+// Of the buffers that are free, clean, or read ahead (and ended, unless one may wait) the one that
+// is needed last; none if there is no such buffer.
+ChunkCache::CacheBuffer* ChunkCache::find_evictable(bool may_wait) {
+  CacheBuffer* best = nullptr;
+  for (CacheBuffer& buffer : buffers_) {
+    if (buffer.writer || buffer.readers > 0 || buffer.pending_io == PendingIo::kWrite) continue;
+    if (buffer.pending_io == PendingIo::kRead && !may_wait && !io_.ended(buffer.request_id))
+      continue;
+    if (best != nullptr) {
+      const size_t use = next_use(buffer), best_use = next_use(*best);
+      if (use < best_use) continue;
+      if (use == best_use && buffer.last_used > best->last_used) continue;
+    }
+    best = &buffer;
+  }
+  return best;
+}
+
+ChunkCache::CacheBuffer& ChunkCache::evict_buffer() {
+  for (;;) {
+    CacheBuffer* const buffer = find_evictable(false);
+    if (buffer != nullptr && next_use(*buffer) == kNever) return *buffer;
+    CacheBuffer* oldest = nullptr;
+    for (CacheBuffer& writing : buffers_) {
+      if (writing.pending_io != PendingIo::kWrite) continue;
+      if (oldest == nullptr || writing.request_id < oldest->request_id) oldest = &writing;
+    }
+    if (oldest == nullptr) break;
+    wait_for_write(*oldest);
+    throw_if_failed();
+  }
+  CacheBuffer* const buffer = find_evictable(true);
+  if (buffer == nullptr) {
+    const auto writers = std::count_if(buffers_.begin(), buffers_.end(),
+                                       [](const CacheBuffer& lent) { return lent.writer; });
+    ZEROTH_CHECK(buffer != nullptr, "all {} buffers are borrowed, {} of them to be written",
+                 buffers_.size(), writers);
+  }
+  return *buffer;
+}
+
+void ChunkCache::assign(CacheBuffer& buffer, CachedChunk& chunk, bool read) {
+  evict(buffer);
+  if (read && chunk.written) {
+    buffer.request_id =
+        io_.read(chunk.extent.offset, buffer.bytes.first(file_aligned(chunk.extent.bytes)));
+    buffer.pending_io = PendingIo::kRead;
+  }
+  buffer.needs_zeroing = !chunk.written;
+  buffer.last_used = ++use_count_;
+  buffer.chunk = &chunk;
+  chunk.buffer = &buffer;
+}
+
+// A tile read ahead in vain may have failed: its next borrow reads it again and will say so.
+void ChunkCache::evict(CacheBuffer& buffer) {
+  if (buffer.pending_io == PendingIo::kRead) wait(buffer);
+  if (buffer.chunk != nullptr) buffer.chunk->buffer = nullptr;
+  buffer.chunk = nullptr;
+}
+
+// Makes the buffer what the lease needs; returns why it cannot.
+std::string ChunkCache::load(CacheBuffer& buffer, Access access) {
+  if (buffer.pending_io == PendingIo::kRead) {
+    const std::string error = wait(buffer);
+    if (access != Access::kWrite && !error.empty()) return error;
+  }
+  if (buffer.pending_io == PendingIo::kWrite && access != Access::kRead) {
+    wait_for_write(buffer);
+    if (!error_.empty()) return error_;
+  }
+  if (buffer.needs_zeroing && access != Access::kWrite) {
+    std::memset(buffer.bytes.data(), 0, buffer.chunk->extent.bytes);
+  }
+  buffer.needs_zeroing = false;
+  return {};
+}
+
+// Ends the buffer's transfer; returns its error.
+std::string ChunkCache::wait(CacheBuffer& buffer) {
+  const auto start = std::chrono::steady_clock::now();
+  std::string error;
+  try {
+    io_.wait(buffer.request_id);
+  } catch (const Error& failed) {
+    error = failed.what();
+  }
+  buffer.pending_io = PendingIo::kNone;
+  waited_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return error;
+}
+
+void ChunkCache::wait_for_write(CacheBuffer& buffer) {
+  const std::string error = wait(buffer);
+  if (error_.empty()) error_ = error;
+}
+
+void ChunkCache::finish_writes() {
+  for (CacheBuffer& buffer : buffers_) {
+    if (buffer.pending_io == PendingIo::kWrite && io_.ended(buffer.request_id))
+      wait_for_write(buffer);
+  }
+}
+
+void ChunkCache::throw_if_failed() const {
+  if (!error_.empty()) throw Error(error_);
+}
+
+}  // namespace zeroth::offload

@@ -1,0 +1,89 @@
+// What update_formulas.h computes with on the host: a register of floats. Included by
+// host_kernels.cpp, lamb_kernels.cpp and norm_kernels.cpp alone, which are compiled without
+// contraction: which products are fused is written down, so that all instruction sets give the same
+// bits.
+#pragma once
+
+#include "base/simd.h"
+
+namespace zeroth::optim::kernel {
+namespace {
+
+using simd::kLanes;
+using simd::load;
+using simd::spread;
+using simd::store;
+using simd::Vec;
+using Ints = simd::Bits;
+
+#if defined(__AVX512F__)
+ZEROTH_INLINE Vec fma(Vec a, Vec b, Vec c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+ZEROTH_INLINE Vec root(Vec x) {
+  return _mm512_sqrt_ps(x);
+}
+#elif defined(__AVX2__)
+ZEROTH_INLINE Vec fma(Vec a, Vec b, Vec c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
+ZEROTH_INLINE Vec root(Vec x) {
+  return _mm256_sqrt_ps(x);
+}
+#else
+ZEROTH_INLINE Vec fma(Vec a, Vec b, Vec c) {
+  float lanes[3][kLanes];
+  simd::store(lanes[0], a);
+  simd::store(lanes[1], b);
+  simd::store(lanes[2], c);
+  for (int64_t i = 0; i < kLanes; ++i) {
+    lanes[2][i] = __builtin_fmaf(lanes[0][i], lanes[1][i], lanes[2][i]);
+  }
+  return simd::load(lanes[2]);
+}
+ZEROTH_INLINE Vec root(Vec x) {
+  for (int64_t i = 0; i < kLanes; ++i) x[i] = __builtin_sqrtf(x[i]);
+  return x;
+}
+#endif
+
+// `magnitude` >= +0 with the sign of x.
+ZEROTH_INLINE Vec with_sign(Vec magnitude, Vec x) {
+  return reinterpret_cast<Vec>(reinterpret_cast<Ints>(magnitude) |
+                               (reinterpret_cast<Ints>(x) & 0x80000000));
+}
+
+// first, first + 1, ...
+ZEROTH_INLINE Ints counted(uint32_t first) {
+  Ints offsets;
+  for (int64_t i = 0; i < kLanes; ++i) offsets[i] = first + static_cast<uint32_t>(i);
+  return offsets;
+}
+
+// Stochastically, by numbers below 2^16: of size with the probability that makes the mean x.
+ZEROTH_INLINE void store(Bf16* p, Vec x, Ints random) {
+  const auto halves = simd::narrow(simd::upper_halves(reinterpret_cast<Ints>(x) + random, x));
+  std::memcpy(p, &halves, sizeof(halves));
+}
+
+// Past the caches; p is aligned to the size of what is stored.
+template <typename T>
+ZEROTH_INLINE void stream(T* p, Vec x) {
+#if defined(__AVX512F__)
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(p),
+                      reinterpret_cast<__m256i>(simd::narrow(x, T{})));
+#elif defined(__AVX2__)
+  _mm_stream_si128(reinterpret_cast<__m128i*>(p), reinterpret_cast<__m128i>(simd::narrow(x, T{})));
+#else
+  store(p, x);
+#endif
+}
+// Orders stream() before what this thread stores later.
+ZEROTH_INLINE void store_fence() {
+#if defined(__AVX2__)
+  _mm_sfence();
+#endif
+}
+
+}  // namespace
+}  // namespace zeroth::optim::kernel

@@ -1,0 +1,78 @@
+#include "data/sample_file_error.h"
+
+#include <sys/stat.h>
+
+#include "tests/data/data_test_support.h"
+
+using namespace zeroth::data;
+
+TEST_CASE("what_is_no_data_file: files of samples are fine") {
+  TempFolder directory;
+  for (const char* name : {"t.txt", "t.bin", "t.jsonl", "t.json"}) {
+    CHECK(sample_file_error(directory.write(name, "{\"text\": \"a\"}")).empty());
+    CHECK(sample_file_error(directory.write(name, "")).empty());
+  }
+  CHECK(sample_file_error(directory.write("mark.bin", "\xff\xfe\x01\x02")).empty());
+}
+
+TEST_CASE("what_is_no_data_file: what lies there is named, with what to do") {
+  TempFolder directory;
+  check_contains(sample_file_error(directory.path()),
+                 " is a folder, expected a file: name one in it");
+  const auto fifo = directory.path() / "pipe.jsonl";
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  check_contains(sample_file_error(fifo),
+                 " is a FIFO, expected a file: each rank reads the samples");
+  check_contains(sample_file_error("/dev/null"), " is a device, expected a file");
+  for (const char* name : {"-", "/dev/stdin"}) {
+    check_contains(sample_file_error(name), " is standard input: each rank reads the samples");
+  }
+}
+
+TEST_CASE("what_is_no_data_file: a name that is no file's says what it looks like") {
+  const std::pair<const char*, const char*> cases[] = {
+      {"nowhere/*.jsonl", ": no such file; patterns are not read"},
+      {"nowhere/t?.jsonl", ": no such file; patterns are not read"},
+      {"a.jsonl,b.jsonl", ": no such file; a list is not read"},
+      {"https://example.org/t.jsonl", ": nothing is fetched from an address"},
+      {"~/t.jsonl", ": no such file; ~ is the shell's"},
+      {"tatsu-lab/alpaca", ": no such file; data sets of Hugging Face's hub are not fetched"}};
+  for (const auto& [name, why] : cases) check_contains(sample_file_error(name), why);
+  CHECK(sample_file_error("nowhere/t.jsonl") == ": no such file");
+}
+
+TEST_CASE("what_is_no_data_file: a file of another kind is known by its bytes or its name") {
+  TempFolder directory;
+  const std::tuple<const char*, std::string_view, const char*> cases[] = {
+      {"z.jsonl", "\x1f\x8b\x08 and more", " is compressed (gzip): unpack it first"},
+      {"z.json", "\x28\xb5\x2f\xfd", " is compressed (Zstandard): unpack"},
+      {"z.txt", "BZh91AY&SY", " is compressed (bzip2): unpack"},
+      {"x.txt",
+       std::string_view("\xfd"
+                        "7zXZ\0",
+                        6),
+       " is compressed (xz): unpack"},
+      {"z.bin", "PK\x03\x04", " is a ZIP archive"},
+      {"p.jsonl", "PAR1", " is a Parquet table: write its rows as lines of JSON"},
+      {"a.bin", "ARROW1", " is an Arrow table"},
+      {"n.bin", "\x93NUMPY\x01",
+       " is an array of NumPy's, with a header: a .bin file is token ids"},
+      {"s.bin", std::string_view("\x09\0\0\0\0\0\0\0{\"a", 11),
+       " is a file of tensors (safetensors)"},
+      {"i.bin", "MMIDIDX", " is the index of Megatron's token files: name the .bin file"},
+      {"u.txt",
+       "\xff\xfe"
+       "a",
+       " is UTF-16, expected UTF-8: iconv"},
+      {"t.csv", "a,b",
+       ": unknown kind of data '.csv'; .txt, .bin, .jsonl and .json are known; write"},
+      {"t.jsonl.gz", "not packed at all", ": unknown kind of data '.gz'"},
+      {"t.ndjson", "{}", "a file with an object a line is named .jsonl"},
+      {"t.JSONL", "{}", ": the name has to end in .jsonl, in small letters"},
+      {"plain", "{}", ": unknown kind of data ''"}};
+  for (const auto& [name, bytes, why] : cases) {
+    check_contains(sample_file_error(directory.write(name, bytes)), why);
+  }
+  // A text may begin so.
+  CHECK(sample_file_error(directory.write("t.txt", "BZh is no word")).empty());
+}

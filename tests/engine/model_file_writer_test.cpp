@@ -1,0 +1,165 @@
+#include "engine/model_file_writer.h"
+
+#include <ATen/ATen.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "base/regular_file.h"
+#include "checkpoint/posix_file_system.h"
+#include "checkpoint/reader.h"
+#include "model/hf/safetensors_writer.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::engine {
+namespace {
+
+const std::vector<model::PlannedTensor> kParameters = {{"embedding.weight", {4, 3}},
+                                                       {"head.norm.weight", {5}}};
+
+model::ModelLayout layout_of(torch::Dtype dtype) {
+  model::ModelSpec spec;
+  spec.family = "llama";
+  return model::plan_model(spec, dtype, kParameters);
+}
+
+struct Part {
+  size_t parameter;
+  int64_t begin, end;
+  std::string state = "master";
+};
+
+// What a rank writes of `values`, in two portions each, the later one first.
+std::vector<checkpoint::FileSegment> write(const checkpoint::Save& save,
+                                           const model::ModelLayout& layout,
+                                           const std::vector<torch::Tensor>& values,
+                                           const std::vector<Part>& parts) {
+  ModelFileWriter ranges(save, layout);
+  std::vector<StateSlice> pieces;
+  for (const Part& part : parts) {
+    const auto& [name, shape] = kParameters[part.parameter];
+    pieces.push_back(
+        {name, part.state, torch::kFloat, TensorSlice::full(shape), part.begin, part.end});
+  }
+  ranges.begin(pieces);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const torch::Tensor own = values[parts[i].parameter].slice(0, parts[i].begin, parts[i].end);
+    ranges.write(i, 1, own.slice(0, 1));
+    ranges.write(i, 0, own.slice(0, 0, 1));
+  }
+  return ranges.finish();
+}
+
+void append(std::vector<checkpoint::FileSegment>& all,
+            const std::vector<checkpoint::FileSegment>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+struct Fixture {
+  TempFolder directory;
+  checkpoint::SingleRankGroup ranks;
+  checkpoint::Saver saver{
+      checkpoint::PosixFileSystem::make(directory / "c"), ranks, {.run_id = "run"}};
+};
+
+}  // namespace
+
+TEST_CASE("ranges of several ranks make up the file that one writer makes") {
+  Fixture at;
+  const std::vector<torch::Tensor> values = {torch::randn({12}), torch::randn({5})};
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16, torch::kFloat16}) {
+    const model::ModelLayout layout = layout_of(dtype);
+    checkpoint::Save save = at.saver.begin(3, layout.bytes());
+    checkpoint::RankManifest all;
+    all.parts = make_model_files(save, layout);
+    append(all.parts, write(save, layout, values, {{1, 2, 5, "weight"}, {0, 0, 7, "exp_avg"}}));
+    append(all.parts, write(save, layout, values, {{0, 0, 7}, {0, 7, 12}, {1, 0, 2, "weight"}}));
+    save.commit(all, {});
+
+    model::SafetensorsWriter alone(at.directory / "alone", dtype, layout.files[0].tensors);
+    for (size_t i = 0; i < values.size(); ++i) {
+      alone.write(layout.files[0].tensors[i].name, values[i].view(kParameters[i].shape));
+    }
+    alone.finish();
+    CHECK(read_file(at.directory / "c/step-3/model.safetensors", 1 << 20) ==
+          read_file(at.directory / "alone", 1 << 20));
+    checkpoint::CheckpointReader reader =
+        checkpoint::CheckpointReader::open(at.directory / "c/step-3");
+    CHECK(reader.read_text("model.safetensors", 1 << 20).size() ==
+          static_cast<size_t>(layout.bytes()));
+  }
+}
+
+TEST_CASE("boxes of ranks that share a matrix make up the file of one writer") {
+  Fixture at;
+  const std::vector<int64_t> shape = {9, 7};
+  model::ModelSpec spec;
+  spec.family = "llama";
+  const std::string name = "layers.0.attention.o.weight";
+  const torch::Tensor matrix = torch::randn(shape);
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+    const model::ModelLayout layout = model::plan_model(spec, dtype, {{name, shape}});
+    checkpoint::Save save = at.saver.begin(3, layout.bytes());
+    checkpoint::RankManifest all;
+    all.parts = make_model_files(save, layout);
+    for (const auto& [column, columns] : {std::pair{0, 4}, {4, 3}}) {
+      const torch::Tensor own = matrix.narrow(1, column, columns).reshape(-1);
+      // Two shards, of which each ends within a row; written in uneven portions.
+      for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 10}, {10, own.numel()}}) {
+        ModelFileWriter ranges(save, layout);
+        ranges.begin(
+            {{name, "master", torch::kFloat, {shape, {0, column}, {9, columns}}, begin, end}});
+        for (int64_t first = 0; first < end - begin; first += 6) {
+          const int64_t last = std::min(begin + first + 6, end);
+          ranges.write(0, first, own.slice(0, begin + first, last));
+        }
+        append(all.parts, ranges.finish());
+      }
+    }
+    save.commit(all, {});
+
+    model::SafetensorsWriter alone(at.directory / "alone", dtype, layout.files[0].tensors);
+    alone.write(layout.files[0].tensors[0].name, matrix);
+    alone.finish();
+    CHECK(read_file(at.directory / "c/step-3/model.safetensors", 1 << 20) ==
+          read_file(at.directory / "alone", 1 << 20));
+  }
+}
+
+TEST_CASE("a part that no rank wrote, or that is written twice, is refused") {
+  Fixture at;
+  const std::vector<torch::Tensor> values = {torch::randn({12}), torch::randn({5})};
+  const model::ModelLayout layout = layout_of(torch::kFloat32);
+  const auto commit = [&](const std::vector<Part>& parts) {
+    checkpoint::Save save = at.saver.begin(3, layout.bytes());
+    checkpoint::RankManifest all;
+    all.parts = make_model_files(save, layout);
+    append(all.parts, write(save, layout, values, parts));
+    save.commit(all, {});
+  };
+  CHECK_THROWS_WITH_AS(commit({{0, 0, 7}, {1, 0, 5}}), doctest::Contains("expected from"), Error);
+  CHECK_THROWS_WITH_AS(commit({{0, 0, 7}, {0, 6, 12}, {1, 0, 5}}),
+                       doctest::Contains("expected from"), Error);
+  CHECK_NOTHROW(commit({{0, 0, 7}, {0, 7, 12}, {1, 0, 5}}));
+}
+
+TEST_CASE("a value that is no use is refused with its parameter's name") {
+  Fixture at;
+  const auto refused = [&](torch::Dtype dtype, double value) {
+    const model::ModelLayout layout = layout_of(dtype);
+    const checkpoint::Save save = at.saver.begin(3, layout.bytes());
+    make_model_files(save, layout);
+    std::vector<torch::Tensor> values = {torch::randn({12}), torch::randn({5})};
+    values[1][3] = value;
+    return message_of<Error>([&] { write(save, layout, values, {{0, 0, 12}, {1, 0, 5}}); });
+  };
+  const std::string step = (at.directory / "c/step-3").string();
+  CHECK(refused(torch::kFloat32, std::numeric_limits<double>::infinity()) ==
+        step + " is not saved: parameter head.norm.weight holds inf");
+  CHECK(refused(torch::kFloat16, 70000).starts_with("head.norm.weight has a value of 70000"));
+  CHECK(refused(torch::kFloat32, 70000) == "no exception");
+}
+
+}  // namespace zeroth::engine

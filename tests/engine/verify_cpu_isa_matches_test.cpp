@@ -1,0 +1,56 @@
+#include "engine/verify_cpu_isa_matches.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "tests/support/ranks.h"
+
+namespace zeroth::engine {
+
+TEST_CASE("ranks of one CPU level go on, of two are refused with both and with the remedy") {
+  testing::run_ranks(3, [](std::shared_ptr<comm::DeviceMesh> mesh) {
+    for (const CpuIsa level : {CpuIsa::kBaseline, CpuIsa::kAvx512Bf16}) {
+      for (const bool is_intel : {true, false})
+        CHECK_NOTHROW(verify_cpu_isa_matches({level, is_intel, {}}, *mesh));
+    }
+    const CpuIsa own = mesh->rank() == 1 ? CpuIsa::kAvx2 : CpuIsa::kAvx512Bf16;
+    CHECK_THROWS_WITH_AS(verify_cpu_isa_matches({.level = own}, *mesh),
+                         "rank 1 computes by avx2, rank 0 by avx512_bf16: their results would "
+                         "differ. Set ZEROTH_CPU=avx2 in the environment of all ranks",
+                         Error);
+  });
+}
+
+TEST_CASE("ranks on processors of two makers, whose libraries differ, are refused with both") {
+  testing::run_ranks(3, [](std::shared_ptr<comm::DeviceMesh> mesh) {
+    const CpuProfile own{.level = CpuIsa::kAvx2, .is_intel = mesh->rank() == 2};
+    CHECK_THROWS_WITH_AS(verify_cpu_isa_matches(own, *mesh),
+                         "rank 2 computes on a processor of Intel's, rank 0 on another maker's: "
+                         "libraries choose their products by it, and results would differ. Run all "
+                         "ranks on processors of one maker",
+                         Error);
+  });
+}
+
+TEST_CASE("ranks of one level that multiply by different products are refused with both") {
+  testing::run_ranks(3, [](std::shared_ptr<comm::DeviceMesh> mesh) {
+    const auto found = [&](bool has_amx) {
+      const CpuFeatures features{CpuIsa::kAvx512Fp16, /*is_intel=*/true, has_amx};
+      return CpuProfile{features.level, features.is_intel, fastest_matmul_backends(features)};
+    };
+    CHECK_NOTHROW(verify_cpu_isa_matches(found(/*has_amx=*/false), *mesh));
+    CHECK_THROWS_WITH_AS(
+        verify_cpu_isa_matches(found(mesh->rank() != 1), *mesh),
+        "rank 0 multiplies bf16 by libtorch, rank 1 by tiles: their results would differ. Set "
+        "ZEROTH_CPU=avx512_bf16, and no ZEROTH_PRODUCT, in the environment of all ranks",
+        Error);
+    const MatmulBackend fp32 = mesh->rank() == 2 ? MatmulBackend::kTiles : MatmulBackend::kOneDnn;
+    CHECK_THROWS_WITH_AS(verify_cpu_isa_matches({.products = {.fp32 = fp32}}, *mesh),
+                         "rank 0 multiplies fp32 by onednn, rank 2 by tiles: their results would "
+                         "differ. Set ZEROTH_CPU=avx512_bf16, and no ZEROTH_PRODUCT, in the "
+                         "environment of all ranks",
+                         Error);
+  });
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,153 @@
+#include "trainer/rank_run.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <exception>
+#include <memory>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/standard_streams.h"
+#include "base/units.h"
+#include "comm/cpu_collectives.h"
+#include "comm/rank_threads.h"
+#include "engine/memory_remedies.h"
+#include "engine/start.h"
+#include "engine/tensor_parallel_group.h"
+#include "model/blocks/build_blocks.h"
+#include "model/hf/checkpoint_source.h"
+#include "trainer/failure.h"
+#include "trainer/finished_run.h"
+#include "trainer/out_of_memory.h"
+#include "trainer/output.h"
+#include "trainer/report/reporter.h"
+#include "trainer/trainer.h"
+
+namespace zeroth::trainer {
+namespace {
+
+// LibTorch then takes other kernels where the usual ones add in the order in which they finish, and
+// refuses what has none. What it does for the sake of tests, filling new memory, is left out.
+void enable_determinism() {
+  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+}
+
+// Null for a run that goes on: its weights are in a checkpoint.
+std::shared_ptr<model::WeightSource> open_weights(const RunPlan& plan) {
+  if (plan.resume_plan) return nullptr;
+  return rethrow_as_usage_error(plan.attempt, [&] {
+    return model::open_weights(plan.flags.model, plan.spec, plan.config.seed);
+  });
+}
+
+// Rank 0 checks it, and prints that nothing is left to do.
+bool is_finished(const RunPlan& plan, comm::DeviceMesh& mesh) {
+  if (!plan.resume_plan) return false;
+  const std::string text = mesh.rank() == 0 ? finished_message(plan) : "";
+  const int64_t finished = text.empty() ? 0 : 1;
+  if (comm::max_over_ranks(finished, "whether anything is left to do", mesh) == 0) return false;
+  if (!text.empty()) {
+    (void)write_all(STDOUT_FILENO, printable_message(fmt::format("{:<10} {}\n", "finished", text)));
+  }
+  return true;
+}
+
+// Names the phase before the first step, or before a checkpoint is read.
+std::string preparation_phase(const RunPlan& plan) {
+  if (plan.resume_plan) return "making room for the model";
+  const configs::ZeroConfig& zero = plan.config.zero;
+  const auto in_files = [](const auto& offload) {
+    return offload.device == configs::OffloadDevice::kNvme;
+  };
+  std::string text = "reading weights";
+  if (in_files(zero.offload_param))
+    return text + " and writing them to " + zero.offload_param.nvme_path;
+  if (plan.trains() && in_files(zero.offload_optimizer)) {
+    text += " and writing them to " + zero.offload_optimizer.nvme_path;
+  }
+  return text;
+}
+
+}  // namespace
+
+int RankRun::execute(const RunPlan& plan, const engine::RunMemory& memory, const comm::RankEnv& env,
+                     const RunTimer& clock, StopSignal& stop) {
+  try {
+    return run_steps(plan, memory, env, clock, stop);
+  } catch (...) {
+    const auto failed = failed_allocation(std::current_exception());
+    if (!failed) throw;
+    using Shortage = engine::MemoryFacts::Shortage;
+    const bool on_gpus = mesh_ != nullptr && mesh_->device().is_cuda();
+    const Shortage shortage = failed->on_gpu ? Shortage::kDevice
+                              : on_gpus      ? Shortage::kHost
+                                             : Shortage::kShared;
+    const auto remedies =
+        engine::memory_remedies(plan.config, {.world_size = plan.data_parallel_size(),
+                                              .seq_len = plan.samples.seq_len,
+                                              .trains = plan.trains(),
+                                              .shortage = shortage});
+    const std::string doing = engine_ ? engine_->current_operation() : "the building of the model";
+    throw Error("{}", out_of_memory_message(*failed, doing, remedies));
+  }
+}
+
+// Whether the weights are read; false: a signal came before they were.
+bool RankRun::load_model(const RunPlan& plan, const StopSignal& stop, Reporter& reporter) {
+  auto phase = reporter.begin({.name = preparation_phase(plan)});
+  try {
+    engine_ = engine::initialize(
+        model::build_blocks(plan.spec, engine::tensor_parallel_group(*mesh_, plan.config)),
+        plan.config, mesh_,
+        {.weights = open_weights(plan),
+         .awaits_checkpoint = plan.resume_plan.has_value(),
+         .trains = plan.trains(),
+         .checks_memory = false,  // main has, before the ranks connected
+         .stop_requested = [&stop] { return stop.signal() != 0; },
+         .on_read = [&](int64_t done, int64_t all) { reporter.advance(done, all); },
+         .saves_beside_training = plan.saves_async(),
+         .saved_model = engine::SavedModel{plan.spec, plan.flags.save_dtype}});
+    phase.finish();
+    return true;
+  } catch (const engine::StopRequested&) {
+    return false;
+  }
+}
+
+int RankRun::run_steps(const RunPlan& plan, const engine::RunMemory& memory,
+                       const comm::RankEnv& env, const RunTimer& clock, StopSignal& stop) {
+  if (plan.flags.deterministic) enable_determinism();
+  mesh_ = comm::make_mesh(env, on_hang_);
+  engine::arrange(*mesh_, plan.config);
+  comm::set_num_threads(env, *mesh_);
+  // As many as before: sums of another number of threads may have other bits.
+  if (const int64_t threads = plan.kept_numerics.threads; threads > 0 && !env.num_threads) {
+    at::set_num_threads(static_cast<int>(threads));
+  }
+  const auto lock = lock_output(plan, *mesh_);  // before any file is opened, which is another run's
+  if (is_finished(plan, *mesh_)) return 0;
+  Reporter reporter(plan, memory, env, clock);
+  reporter.guard(lock.get());
+  if (lock && !lock->warning().empty()) reporter.note(lock->warning());
+  if (plan.resume_plan) reporter.expect_resume();
+  reporter.print_summary(*mesh_, env, at::get_num_threads());
+  stop.enable();
+  if (!load_model(plan, stop, reporter)) {
+    const auto signal = stop.signal_of_any_rank(*mesh_);
+    reporter.log_interruption({.signal = signal_name(signal), .since_start_s = clock.seconds()},
+                              "nothing is saved");
+    return signal;
+  }
+  reporter.start(*engine_);
+  const int signal = Trainer(plan, *engine_, reporter, stop).run();
+  if (signal == 0) reporter.finish();
+  return signal;
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,351 @@
+#include "trainer/resume_plan.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "base/diagnostics.h"
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/units.h"
+#include "checkpoint/find.h"
+#include "checkpoint/foreign.h"
+#include "checkpoint/names.h"
+#include "checkpoint/posix_file_system.h"
+#include "model/hf/safetensors.h"
+
+namespace zeroth::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kBatch[] = "data.batch";
+constexpr char kPositions[] = "data.positions";
+constexpr char kSamples[] = "data.samples";
+constexpr char kEpochSamples[] = "data.epoch_samples";
+constexpr char kEpochPositions[] = "data.epoch_positions";
+constexpr char kRankBatch[] = "data.rank_batch";
+constexpr char kThreads[] = "threads";
+constexpr char kStep[] = "offload_optimizer.step";
+constexpr char kRun[] = "run";
+constexpr int64_t kMaxThreads = 65'536;          // of a rank
+constexpr std::string_view kClient = "client.";  // engine's mark of a program's own counters
+
+// A program's own number or text. Null where there is none.
+const checkpoint::Counter* find_counter(const checkpoint::Manifest& manifest, const char* name) {
+  const auto found = manifest.counters.find(std::string(kClient) + name);
+  return found == manifest.counters.end() ? nullptr : &found->second;
+}
+
+int64_t counter_value(const checkpoint::Manifest& manifest, const char* name, const fs::path& path,
+                      int64_t max = checkpoint::kMaxCount) {
+  const int64_t* const value = std::get_if<int64_t>(find_counter(manifest, name));
+  if (value == nullptr || *value < 0) {
+    throw Error("{}: has no {}: it was not saved by finetune", path.string(), name);
+  }
+  if (*value > max) {
+    throw Error("{}: counters.{}{} is {}, expected an integer in 0..{}",
+                (path / checkpoint::kManifest).string(), kClient, name, *value, max);
+  }
+  return *value;
+}
+
+// Checks the counts of the steps before, which a forged manifest can set to any value.
+void check_progress(const checkpoint::Manifest& manifest, const ResumePlan& found) {
+  const fs::path file = found.checkpoint / checkpoint::kManifest;
+  if (found.samples > found.positions || found.step > found.positions) {
+    throw Error("{}: {}{} is {}, fewer than the samples ({}) or steps ({}) that it stands for",
+                file.string(), kClient, kPositions, found.positions, found.samples, found.step);
+  }
+  for (const char* const name : {kBestStep, kBestSaved}) {
+    if (find_counter(manifest, name) != nullptr) {
+      (void)counter_value(manifest, name, found.checkpoint, found.step);
+    }
+  }
+}
+
+// A number that earlier versions did not save: 0 there.
+int64_t counter_or_zero(const checkpoint::Manifest& manifest, const char* name,
+                        const fs::path& path) {
+  return find_counter(manifest, name) != nullptr ? counter_value(manifest, name, path) : 0;
+}
+
+// What a rank was asked for, of a run whose earlier version did not save it: what it ran.
+std::optional<int64_t> parse_rank_batch(const checkpoint::StringMap& texts) {
+  int64_t product = 1;
+  for (const char* key : {"train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}) {
+    const auto found = texts.find(key);
+    const auto value = found == texts.end() ? std::nullopt : parse_number<int64_t>(found->second);
+    if (!value || *value < 1 || *value > kMaxRows) return std::nullopt;
+    product *= *value;
+  }
+  return product;
+}
+
+// A program's own text among the counters; empty where there is none.
+std::string text_counter(const checkpoint::Manifest& manifest, const char* name) {
+  const auto* const text = std::get_if<std::string>(find_counter(manifest, name));
+  return text == nullptr ? "" : *text;
+}
+
+std::string step_device_name(NumericSettings::Step step) {
+  return step == NumericSettings::Step::kGpu ? "gpu" : "cpu";
+}
+
+std::optional<NumericSettings::Step> parse_step_device(const checkpoint::Manifest& manifest) {
+  const std::string stored = text_counter(manifest, kStep);
+  for (const NumericSettings::Step step :
+       {NumericSettings::Step::kCpu, NumericSettings::Step::kGpu}) {
+    if (stored == step_device_name(step)) return step;
+  }
+  return std::nullopt;  // it is measured again
+}
+
+// Why nothing in `path` can be gone on from.
+std::string unusable_reasons(const std::vector<checkpoint::CheckpointInfo>& found,
+                             const fs::path& path) {
+  std::vector<std::string> lines;
+  for (const checkpoint::CheckpointInfo& one : found) {
+    lines.push_back(one.complete() ? one.name + " is a model without states" : one.fault);
+  }
+  std::reverse(lines.begin(), lines.end());
+  for (const checkpoint::WeightsDirectory& one : checkpoint::list_weights_directories(path)) {
+    lines.push_back(
+        fmt::format("{} holds weights only, as an earlier version or --save_only_model saved them",
+                    (path / one.name).string()));
+  }
+  return listed(lines);
+}
+
+// Of the folder itself, or else of the newest checkpoint that Trainer has left in it; empty:
+// neither is another program's.
+std::string describe_foreign_checkpoint(const fs::path& path) {
+  const auto file_system = checkpoint::PosixFileSystem::find(path);
+  if (!file_system) return "";
+  if (const auto found = checkpoint::find_foreign(*file_system, "")) {
+    return checkpoint::describe(*found, path);
+  }
+  std::map<int64_t, std::string> theirs;
+  for (const checkpoint::DirectoryEntry& entry : file_system->list("")) {
+    if (entry.kind != checkpoint::DirectoryEntry::Kind::kDirectory) continue;
+    const auto step = checkpoint::parse_trainer_step(entry.name);
+    if (step) theirs[*step] = entry.name;
+  }
+  if (theirs.empty()) return "";
+  const auto found = checkpoint::find_foreign(*file_system, theirs.rbegin()->second);
+  return found ? checkpoint::describe(*found, path / theirs.rbegin()->second) : "";
+}
+
+ResumePlan read_checkpoint(checkpoint::FileSystem& file_system, const std::string& name) {
+  const fs::path path = checkpoint::full_path(file_system, name);
+  return parse_resume_plan(path, checkpoint::read_manifest(file_system, name).manifest);
+}
+
+ResumePlan open_named(const checkpoint::CheckpointLocation& place, const fs::path& path) {
+  ResumePlan one = read_checkpoint(*place.file_system, *place.checkpoint);
+  one.from = path;
+  return one;
+}
+
+// The newest complete one in a folder; nothing where there is no checkpoint at all.
+std::optional<ResumePlan> find_newest(const fs::path& path) {
+  const checkpoint::CheckpointLocation place = checkpoint::locate(path);
+  if (place.file_system != nullptr && place.checkpoint) return open_named(place, path);
+  std::vector<checkpoint::CheckpointInfo> found;
+  if (place.file_system != nullptr) found = checkpoint::list_checkpoints(*place.file_system);
+  if (const checkpoint::CheckpointInfo* best = checkpoint::newest(found)) {
+    ResumePlan one = read_checkpoint(*place.file_system, best->name);
+    one.from = path;
+    return one;
+  }
+  if (found.empty()) {
+    if (const std::string foreign = describe_foreign_checkpoint(path); !foreign.empty())
+      throw Error("{}", foreign);
+  }
+  if (const std::string why = unusable_reasons(found, path); !why.empty()) {
+    throw Error("no run goes on from {}: {}", path.string(), why);
+  }
+  return std::nullopt;
+}
+
+// Whether the key, or one above it, was allowed to differ: "optimizer" is above
+// "optimizer.params.lr".
+bool is_allowed(const std::string& key, const std::vector<std::string>& allowed) {
+  return std::any_of(allowed.begin(), allowed.end(), [&](const std::string& one) {
+    return key == one || key.starts_with(one + ".");
+  });
+}
+
+// The flag that sets a key which no flag lets differ. The first row counts whose key is a prefix.
+struct KeyFlag {
+  std::string_view key, flag;
+};
+constexpr KeyFlag kKeyFlags[] = {
+    {"data.positions", "--seq-len"},
+    {"data.samples", "--data or --max_train_samples"},
+    {"data.shuffled", "--no-shuffle"},
+    {"data.fields", "--prompt-field, --completion-field and --separator"},
+    {"data.long_text", "--long-text"},
+    {"data.", "the samples have changed: --data"},
+    {"tokenizer.", "the samples have changed: tokenizer.json in --model"},
+    {"model.", "--model"},
+    {"seed", "--seed"},
+    {"", "the flag or the configuration's key"},
+};
+
+std::string remedy(const std::string& key) {
+  if (key == "train_batch_size") return "; --allow-batch-change goes on with another one";
+  if (is_changeable(key)) return fmt::format("; --allow-change {} lets it differ", key);
+  const auto key_flag = std::find_if(std::begin(kKeyFlags), std::end(kKeyFlags),
+                                     [&](const KeyFlag& one) { return key.starts_with(one.key); });
+  return fmt::format("; {} has to be as before", key_flag->flag);
+}
+
+// What to do where a key differs that no flag lets differ.
+std::string restart_hint(const fs::path& checkpoint) {
+  return fmt::format("\n  a run that begins anew from its weights takes --model {} and no --resume",
+                     checkpoint.string());
+}
+
+// " (--lr)" where a flag gives the key its value.
+std::string flag_suffix(const std::string& key, const configs::Origins& origins) {
+  constexpr std::string_view kAuto = "auto: ";
+  constexpr std::pair<std::string_view, std::string_view> kWithoutKey[] = {
+      {"dropout", "--dropout"},
+      {"loss_mean", "--loss-mean"},
+      {"optimizer.decays_vectors", "--no-decay"}};
+  for (const auto& [name, flag] : kWithoutKey) {
+    if (key == name) return fmt::format(" ({})", flag);
+  }
+  const auto found = origins.find(key);
+  if (found == origins.end()) return "";
+  std::string_view origin = found->second;
+  if (origin.starts_with(kAuto)) origin.remove_prefix(kAuto.size());
+  return origin.starts_with("--") ? fmt::format(" ({})", origin) : "";
+}
+
+std::string describe_difference(const checkpoint::Difference& one,
+                                const configs::Origins& origins) {
+  return fmt::format("{}{} is {} there, {} here", one.key, flag_suffix(one.key, origins),
+                     shortened(one.stored.value_or("not set")),
+                     shortened(one.now.value_or("not set")));
+}
+
+void check_allowed(const ResumeFlags& flags) {
+  for (const std::string& key : flags.may_change) {
+    if (is_changeable(key)) continue;
+    throw Error(
+        "--allow-change {}: must be gradient_clipping, dropout, loss_mean, or a key of the "
+        "scheduler or of optimizer.params",
+        shortened(key));
+  }
+}
+
+}  // namespace
+
+void save_progress(const SavedProgress& progress, checkpoint::Counters& state) {
+  state[kBatch] = progress.batch;
+  state[kPositions] = progress.positions;
+  state[kSamples] = progress.samples;
+  state[kEpochSamples] = progress.epochs.samples;
+  state[kEpochPositions] = progress.epochs.positions;
+  state[kRankBatch] = progress.rank_batch;
+  state[kThreads] = progress.numerics.threads;
+  if (progress.numerics.step) state[kStep] = step_device_name(*progress.numerics.step);
+  if (!progress.run.empty()) state[kRun] = progress.run;
+}
+
+ResumePlan parse_resume_plan(const fs::path& checkpoint, const checkpoint::Manifest& manifest) {
+  ResumePlan found{
+      .from = checkpoint,
+      .checkpoint = checkpoint,
+      .step = manifest.step,
+      .batch = std::max<int64_t>(1, counter_value(manifest, kBatch, checkpoint)),
+      .positions = counter_value(manifest, kPositions, checkpoint),
+      .samples = counter_value(manifest, kSamples, checkpoint),
+      .epochs = {.samples = counter_or_zero(manifest, kEpochSamples, checkpoint),
+                 .positions = counter_or_zero(manifest, kEpochPositions, checkpoint)},
+      .rank_batch = find_counter(manifest, kRankBatch) != nullptr
+                        ? counter_value(manifest, kRankBatch, checkpoint)
+                        : parse_rank_batch(manifest.may_change),
+      .numerics = {.threads = counter_value(manifest, kThreads, checkpoint, kMaxThreads),
+                   .step = parse_step_device(manifest)},
+      .run = text_counter(manifest, kRun),
+      .fingerprint = {manifest.must_equal, manifest.may_change}};
+  check_progress(manifest, found);
+  return found;
+}
+
+std::optional<ResumePlan> find_resume_plan(const Flags& flags) {
+  using From = ResumeFlags::From;
+  const ResumeFlags& resume = flags.resume;
+  if (!resume.is_on()) return std::nullopt;
+  check_allowed(resume);
+  const fs::path path = fs::path(resume.from == From::kNamed ? resume.directory : flags.output);
+  auto found = find_newest(path);
+  if (found || resume.from == From::kNewestOrNothing) return found;
+  std::error_code unknown;
+  const bool has_model = fs::exists(path / "config.json", unknown) && model::has_weights(path);
+  throw Error("--resume: there is no checkpoint in {}{}{}", path.string(),
+              resume.from == From::kNamed ? "" : "; --resume auto begins anew there",
+              has_model ? fmt::format("; it holds a model alone, from whose weights --model {} and "
+                                      "no --resume begin",
+                                      path.string())
+                        : "");
+}
+
+std::optional<ResumePlan> find_restart_resume_plan(const Flags& flags, const std::string& run) {
+  using From = ResumeFlags::From;
+  check_allowed(flags.resume);
+  const bool named = flags.resume.from == From::kNamed;
+  const checkpoint::CheckpointLocation place = checkpoint::locate(flags.output);
+  const bool any =
+      place.file_system != nullptr && checkpoint::newest(list_checkpoints(*place.file_system));
+  if (any) {
+    auto newest = find_newest(flags.output);
+    if (run.empty() || newest->run == run) return newest;
+  }
+  if (flags.resume.from == From::kNothing && !run.empty()) return std::nullopt;
+  return find_newest(named ? flags.resume.directory : flags.output);
+}
+
+NumericSettings numerics_to_keep(const ResumePlan& before, int64_t ranks,
+                                 const std::string& processor) {
+  const auto was = [&](const char* key, const std::string& here) {
+    const auto stored = before.fingerprint.may_change.find(key);
+    return stored != before.fingerprint.may_change.end() && stored->second == here;
+  };
+  const bool same = was("ranks", fmt::format("{}", ranks)) && was("processor", processor);
+  return same ? before.numerics : NumericSettings{};
+}
+
+std::string compare_fingerprints(const ResumePlan& before, const RunFingerprint& now,
+                                 const ResumeFlags& flags, const configs::Origins& origins) {
+  std::vector<std::string> blocked, refused, reported;  // what nothing lets differ comes first
+  for (const auto& one : checkpoint::differences(before.fingerprint.must_equal, now.must_equal)) {
+    const bool batch = one.key == "train_batch_size";
+    const std::string text = describe_difference(one, origins);
+    if (batch ? flags.allow_batch_change : is_allowed(one.key, flags.may_change)) {
+      reported.push_back(text);
+    } else if (batch || is_changeable(one.key)) {
+      refused.push_back(text + remedy(one.key));
+    } else {
+      blocked.push_back(text + remedy(one.key));
+    }
+  }
+  if (const std::string hint = blocked.empty() ? "" : restart_hint(before.checkpoint);
+      !blocked.empty() || !refused.empty()) {
+    blocked.insert(blocked.end(), refused.begin(), refused.end());
+    throw Error("{} is of another run: {}{}", before.checkpoint.string(), listed(blocked), hint);
+  }
+  for (const auto& one : checkpoint::differences(before.fingerprint.may_change, now.may_change)) {
+    reported.push_back(describe_difference(one, origins));
+  }
+  return fmt::format("{}", fmt::join(reported, ", "));
+}
+
+}  // namespace zeroth::trainer

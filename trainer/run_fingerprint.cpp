@@ -1,0 +1,176 @@
+#include "trainer/run_fingerprint.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/cpu.h"
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/file_descriptor.h"
+#include "base/json.h"
+#include "base/json_flat.h"
+#include "base/printable.h"
+#include "base/process_limits.h"
+#include "base/regular_file.h"
+#include "configs/resolve.h"
+#include "trainer/report/schedule_text.h"
+#include "trainer/run_plan.h"
+
+namespace zeroth::trainer {
+namespace {
+
+using checkpoint::StringMap;
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kMaxFullReadBytes = int64_t{64} << 20;
+constexpr int64_t kNumParts = 1024;
+constexpr int64_t kPartBytes = int64_t{64} << 10;
+
+// Of config.json, without effect on what is trained.
+constexpr std::string_view kIgnoredModelKeys[] = {"torch_dtype", "dtype", "transformers_version",
+                                                  "use_cache"};
+
+// Of the configuration, what decides an update of given samples. All the rest is about where and
+// how fast it is made, or told.
+constexpr std::string_view kUpdateKeys[] = {"train_batch_size", "gradient_clipping",
+                                            "dataloader_drop_last", "optimizer", "scheduler"};
+// Where it ends, which a run that goes on may move.
+constexpr std::string_view kTotalStepsKey = "scheduler.params.total_num_steps";
+
+constexpr char kDataVersion[] = "data.version";
+
+bool is_key_under(std::string_view key, std::string_view above) {
+  return key.starts_with(above) && (key.size() == above.size() || key[above.size()] == '.');
+}
+
+void add_model(const RunPlan& plan, StringMap& must_equal) {
+  const std::string path = (std::filesystem::path(plan.flags.model) / "config.json").string();
+  Json config = parse_ordered_json(read_file(path, kConfigLimits.bytes),
+                                   {.name = path, .limits = kConfigLimits});
+  for (const std::string_view key : kIgnoredModelKeys) config.erase(std::string(key));
+  for (auto item = config.begin(); item != config.end();) {
+    item = item.key().starts_with('_') ? config.erase(item) : std::next(item);
+  }
+  for (const FlatValue& value : flat_values(config, "model")) {
+    must_equal[printable(value.path)] = printable(value.text);
+  }
+  must_equal["dropout"] = plan.config.dropout ? fmt::format("{}", *plan.config.dropout) : "model's";
+}
+
+void add_data(const RunPlan& plan, StringMap& must_equal) {
+  const Flags& flags = plan.flags;
+  const FileDigest digest = digest_file(flags.data);
+  must_equal["data.bytes"] = fmt::format("{}", digest.bytes);
+  must_equal["data.crc32c"] = format_crc(digest.crc);
+  must_equal["data.samples"] = fmt::format("{}", plan.samples.train_size());
+  must_equal["data.positions"] = fmt::format("{}", plan.samples.seq_len);
+  must_equal["data.shuffled"] = flags.shuffle ? "yes" : "no";
+  if (plan.samples.version == 1) {  // what the flags say, whatever the file has
+    must_equal["data.fields"] = printable(fmt::format(
+        "{}|{}|{}", flags.prompt_field, flags.separator.value_or(""), flags.completion_field));
+    must_equal["data.long_text"] = flags.long_text == data::LongText::kChunk ? "chunk" : "cut";
+  } else {
+    const data::DatasetStats stats = plan.samples.train->stats();
+    must_equal[kDataVersion] = fmt::format("{}", plan.samples.version);
+    must_equal["data.fields"] = printable(stats.fields);
+    must_equal["data.long_text"] = stats.packed ? "chunk" : "cut";
+  }
+  must_equal["seed"] = fmt::format("{}", plan.config.seed);
+  const auto tokenizer = std::filesystem::path(flags.model) / "tokenizer.json";
+  if (!flags.data.ends_with(".bin") && std::filesystem::exists(tokenizer)) {
+    must_equal["tokenizer.crc32c"] = format_crc(digest_file(tokenizer).crc);
+  }
+}
+
+// What no key of a file says.
+void add_update(const RunPlan& plan, StringMap& must_equal) {
+  configs::SchedulerConfig scheduler = plan.config.scheduler;
+  must_equal["loss_mean"] =
+      plan.config.loss_mean == configs::LossMean::kToken ? "token" : "micro-batch";
+  must_equal["optimizer.decays_vectors"] = plan.config.optimizer.no_decay ? "no" : "yes";
+  if (scheduler.kind != configs::SchedulerConfig::Kind::kHuggingFace) return;
+  scheduler.hf.total_steps = 0;
+  must_equal["scheduler"] = schedule_text(scheduler);
+}
+
+uint32_t crc_part(int fd, int64_t begin, std::span<char> buffer, uint32_t before,
+                  const std::filesystem::path& path) {
+  size_t done = 0;
+  while (done < buffer.size()) {
+    const ssize_t count =
+        ::pread(fd, buffer.data() + done, buffer.size() - done, begin + static_cast<int64_t>(done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw Error("{}: read failed: {}", path.string(), system_reason(errno));
+    if (count == 0) throw Error("{} has grown shorter while it was read", path.string());
+    done += static_cast<size_t>(count);
+  }
+  return crc32c(std::string_view(buffer.data(), buffer.size()), before);
+}
+
+}  // namespace
+
+FileDigest digest_file(const std::filesystem::path& path) {
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (fd.get() < 0 || ::fstat(fd.get(), &status) != 0) {
+    throw Error("{} cannot be read: {}", path.string(), system_reason(errno));
+  }
+  if (!S_ISREG(status.st_mode)) throw Error("{} is no regular file", path.string());
+  FileDigest digest{.bytes = status.st_size};
+  std::vector<char> buffer(static_cast<size_t>(std::min(kPartBytes, digest.bytes)));
+  const bool whole = digest.bytes <= kMaxFullReadBytes;
+  const int64_t parts = whole ? (digest.bytes + kPartBytes - 1) / kPartBytes : kNumParts;
+  for (int64_t i = 0; i < parts; ++i) {
+    const int64_t begin =
+        whole ? i * kPartBytes : (digest.bytes - kPartBytes) / (kNumParts - 1) * i;
+    const bool last = i + 1 == parts;
+    const int64_t first = last && !whole ? digest.bytes - kPartBytes : begin;
+    const auto size = static_cast<size_t>(std::min(kPartBytes, digest.bytes - first));
+    digest.crc = crc_part(fd.get(), first, std::span(buffer).first(size), digest.crc, path);
+  }
+  return digest;
+}
+
+RunFingerprint compute_fingerprint(const RunPlan& plan) {
+  RunFingerprint fingerprint;
+  for (const FlatValue& value : flat_values(parse_trusted_json(configs::to_json(plan.config)))) {
+    const auto is_here = [&](std::string_view above) { return is_key_under(value.path, above); };
+    const bool is_update_key = value.path != kTotalStepsKey &&
+                               std::any_of(std::begin(kUpdateKeys), std::end(kUpdateKeys), is_here);
+    (is_update_key ? fingerprint.must_equal : fingerprint.may_change)[value.path] =
+        printable(value.text);
+  }
+  add_model(plan, fingerprint.must_equal);
+  add_data(plan, fingerprint.must_equal);
+  add_update(plan, fingerprint.must_equal);
+  fingerprint.may_change["ranks"] = fmt::format("{}", plan.num_ranks);
+  fingerprint.may_change["processor"] = describe_cpu_isa();
+  fingerprint.may_change["steps"] = fmt::format("{}", plan.samples.total_steps);
+  fingerprint.may_change["data"] = printable(plan.flags.data);
+  return fingerprint;
+}
+
+int read_data_version(const RunFingerprint& fingerprint) {
+  const auto found = fingerprint.must_equal.find(kDataVersion);
+  if (found == fingerprint.must_equal.end()) return 1;
+  return found->second == "1" ? 1 : data::kDataVersion;
+}
+
+bool is_changeable(const std::string& key) {
+  constexpr std::string_view kKeys[] = {"optimizer.params", "optimizer.decays_vectors",
+                                        "scheduler",        "gradient_clipping",
+                                        "dropout",          "loss_mean"};
+  return std::any_of(std::begin(kKeys), std::end(kKeys),
+                     [&](std::string_view above) { return is_key_under(key, above); });
+}
+
+}  // namespace zeroth::trainer

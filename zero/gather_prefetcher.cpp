@@ -1,0 +1,126 @@
+#include "zero/gather_prefetcher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace zeroth::zero {
+namespace {
+
+bool holds(const std::vector<size_t>& units, size_t unit) {
+  return std::find(units.begin(), units.end(), unit) != units.end();
+}
+
+// Elements that a unit's whole buffer adds to what is live.
+int64_t live_elements(const Unit& unit) {
+  return unit.is_gathered_before_use() ? unit.layout.numel() : 0;
+}
+
+}  // namespace
+
+void check_max_live(const UnitPlan& plan, const GatherLimits& limits) {
+  int64_t needed = 0;
+  size_t where = 0;
+  for (size_t block = 0; block < plan.block_units.size(); ++block) {
+    std::vector<size_t> both = plan.block_units[block];
+    if (block + 1 < plan.block_units.size()) {
+      const auto& next = plan.block_units[block + 1];
+      both.insert(both.end(), next.begin(), next.end());
+    }
+    std::sort(both.begin(), both.end());
+    both.erase(std::unique(both.begin(), both.end()), both.end());
+    int64_t sum = 0;
+    for (const size_t unit : both) sum += live_elements(plan.units[unit]);
+    if (sum > needed) {
+      needed = sum;
+      where = block;
+    }
+  }
+  if (limits.max_live_elements > 0 && needed > limits.max_live_elements) {
+    throw Error(
+        "zero_optimization.stage3_max_live_parameters is {}, but block {} and the one after it "
+        "hold {} elements together: 0 gathers no block ahead, else the smallest value that works "
+        "is {}",
+        limits.max_live_elements, plan.block_labels[where], needed, needed);
+  }
+}
+
+bool GatherPrefetcher::GatherState::has_pending() const {
+  return std::any_of(updates.begin(), updates.end(),
+                     [](PendingUpdate update) { return update != PendingUpdate::kNone; });
+}
+
+GatherPrefetcher::GatherPrefetcher(const UnitPlan& plan, const GatherLimits& limits)
+    : plan_(plan), limits_(limits) {
+  check_max_live(plan, limits);
+}
+
+void GatherPrefetcher::set_access_order(std::vector<size_t> accesses) {
+  accesses_ = std::move(accesses);
+  position_ = 0;
+}
+
+std::vector<size_t> GatherPrefetcher::access(size_t block, const GatherState& now) {
+  if (position_ == accesses_.size()) return plan_.block_units[block];
+  ZEROTH_CHECK(accesses_[position_] == block, "block {} is visited, {} was expected", block,
+               accesses_[position_]);
+  return units_to_gather(position_++, now);
+}
+
+std::vector<size_t> GatherPrefetcher::units_to_gather(size_t position,
+                                                      const GatherState& now) const {
+  std::vector<size_t> units = plan_.block_units[accesses_[position]];
+  int64_t live = 0;
+  for (const size_t unit : units) live += live_elements(plan_.units[unit]);
+  int64_t ahead = 0;
+  for (size_t p = position + 1; p < accesses_.size() && limits_.prefetch_elements > 0; ++p) {
+    if (units.size() == plan_.units.size()) break;
+    std::vector<size_t> more;
+    int64_t elements = 0;
+    int64_t added_live = 0;
+    bool updates = false;
+    for (const size_t unit : plan_.block_units[accesses_[p]]) {
+      if (holds(units, unit)) continue;
+      more.push_back(unit);
+      added_live += live_elements(plan_.units[unit]);
+      const bool waits = now.updates[unit] != PendingUpdate::kNone;
+      updates = updates || waits;
+      if (plan_.units[unit].is_gathered_before_use() || !now.present[unit] || waits) {
+        elements += plan_.units[unit].layout.numel();
+      }
+    }
+    // Compute need not wait for more updates than those of the next block.
+    const bool fits = ahead == 0 || (!updates && ahead + elements <= limits_.prefetch_elements);
+    if (!fits || live + added_live > limits_.max_live_elements) break;
+    ahead += elements;
+    live += added_live;
+    units.insert(units.end(), more.begin(), more.end());
+  }
+  return units;
+}
+
+std::vector<size_t> GatherPrefetcher::reads(GatherState now) const {
+  std::vector<size_t> reads;
+  // Behind the last update it would be too early for what is updated before it, and push that out.
+  const auto ends = [&, updates = now.has_pending()] { return updates && !now.has_pending(); };
+  std::vector<size_t> kept;
+  for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
+    if (now.present[unit]) kept.push_back(unit);
+  }
+  for (size_t position = position_; position < accesses_.size() && !ends(); ++position) {
+    std::vector<size_t> units = units_to_gather(position, now);
+    for (const size_t unit : units) {
+      if (ends()) break;
+      // What an update has just written is still at hand.
+      const bool written =
+          std::exchange(now.updates[unit], PendingUpdate::kNone) == PendingUpdate::kOverwrite;
+      if (!holds(kept, unit) && !written && plan_.units[unit].is_gathered_before_use())
+        reads.push_back(unit);
+    }
+    kept = std::move(units);
+  }
+  return reads;
+}
+
+}  // namespace zeroth::zero

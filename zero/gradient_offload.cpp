@@ -1,0 +1,163 @@
+#include "zero/gradient_offload.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/parallel.h"
+
+namespace zeroth::zero {
+
+// Adds what has come, one piece after the other. Its thread asks no device for anything, holds no
+// tensor, and begins with the first piece.
+class GradientOffload::Adder {
+ public:
+  Adder() = default;
+  ~Adder() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_requested_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+  Adder(const Adder&) = delete;
+  Adder& operator=(const Adder&) = delete;
+
+  // It stays until it is added().
+  void add(const Arrival& arrival) {
+    {
+      const std::lock_guard lock(mutex_);
+      queue_.push_back(&arrival);
+    }
+    changed_.notify_all();
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  }
+  // Pieces so far, those that failed too: throws for these, once.
+  int64_t added() {
+    const std::lock_guard lock(mutex_);
+    failure_.rethrow();
+    return added_;
+  }
+  void wait_until_added(int64_t chunks) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return added_ >= chunks; });
+    failure_.rethrow();
+  }
+
+ private:
+  void run() {
+    (void)at::get_num_threads();
+    reserve_one_thread();  // to who gives the device its work
+    const torch::NoGradGuard no_grad;
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return stop_requested_ || !queue_.empty(); });
+      if (stop_requested_) return;
+      const Arrival& arrival = *queue_.front();
+      queue_.pop_front();
+      lock.unlock();
+      offload::DeferredError failure;
+      failure.guard([&] {
+        const torch::Tensor& values = arrival.buffer.values;
+        arrival.add ? arrival.to.add_(values) : arrival.to.copy_(values);
+      });
+      lock.lock();
+      failure_.guard([&] { failure.rethrow(); });
+      ++added_;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<const Arrival*> queue_;
+  int64_t added_ = 0;
+  offload::DeferredError failure_;
+  bool stop_requested_ = false;
+  std::thread thread_;
+};
+
+GradientOffload::GradientOffload(std::shared_ptr<device::HostLink> link)
+    : GradientOffload(std::move(link), Options()) {}
+
+GradientOffload::GradientOffload(std::shared_ptr<device::HostLink> link, const Options& options)
+    : options_(options),
+      adder_(std::make_unique<Adder>()),
+      buffers_(std::move(link), options.host, /*max_buffers=*/1) {
+  // All of one size, so that none is replaced by a larger one.
+  buffers_.reserve(options.chunk_bytes);
+}
+
+GradientOffload::~GradientOffload() = default;
+
+torch::Tensor GradientOffload::allocate_shard(int64_t numel, torch::Dtype dtype) {
+  shard_bytes_ += numel * static_cast<int64_t>(c10::elementSize(dtype));
+  if (options_.host.is_cpu()) return buffers_.link().memory.zeros(numel, dtype);
+  return at::zeros({numel}, torch::TensorOptions(options_.host).dtype(dtype));
+}
+
+void GradientOffload::begin_gradient() {
+  wait_until_added(earlier_);
+  earlier_ = in_buffers_;
+}
+
+device::StreamEvent GradientOffload::start_copy(const torch::Tensor& from, const torch::Tensor& to,
+                                                bool add, const device::StreamEvent& after) {
+  device::StreamEvent end;
+  if (!add && from.scalar_type() == to.scalar_type()) {
+    end = copies().copy(to, from, {after});
+    arrivals_.push_back({.buffer = {.free = end}, .from = from, .to = to});
+  } else {
+    const int64_t step =
+        std::max(options_.chunk_bytes / static_cast<int64_t>(from.element_size()), int64_t{1});
+    for (int64_t begin = 0; begin < from.numel(); begin += step) {
+      const int64_t length = std::min(step, from.numel() - begin);
+      const torch::Tensor chunk = from.narrow(0, begin, length);
+      arrivals_.push_back({.buffer = buffers_.fetch(chunk, {after, end}),
+                           .from = chunk,
+                           .to = to.narrow(0, begin, length),
+                           .add = add});
+      end = arrivals_.back().buffer.free;
+      ++in_buffers_;
+    }
+  }
+  while (!arrivals_.empty() && copies().is_complete(arrivals_.front().buffer.free)) accept_oldest();
+  release_added();
+  return end;
+}
+
+void GradientOffload::accept_oldest() {
+  copies().wait(arrivals_.front().buffer.free);
+  Arrival arrival = std::move(arrivals_.front());
+  arrivals_.pop_front();
+  if (!arrival.buffer.values.defined()) return;
+  adding_.push_back(std::move(arrival));
+  adder_->add(adding_.back());
+  ++accepted_;
+}
+
+void GradientOffload::release_added() {
+  for (const int64_t added = adder_->added(); released_ < added; ++released_) {
+    buffers_.release(std::move(adding_.front().buffer));
+    adding_.pop_front();
+  }
+}
+
+void GradientOffload::wait_until_added(int64_t chunks) {
+  while (accepted_ < chunks) accept_oldest();
+  adder_->wait_until_added(chunks);
+  release_added();
+}
+
+void GradientOffload::finish() {
+  while (!arrivals_.empty()) accept_oldest();
+  wait_until_added(in_buffers_);
+}
+
+}  // namespace zeroth::zero

@@ -1,0 +1,198 @@
+#include "zero/offload_plan.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "offload/io_worker.h"
+#include "offload/shard_store.h"
+#include "zero/dtype.h"
+
+namespace zeroth::zero {
+namespace {
+
+using offload::file_aligned;
+using OffloadDevice = OffloadPlan::OffloadDevice;
+using ShardPlacement = OffloadPlan::ShardPlacement;
+using UnitPlacement = OffloadPlan::UnitPlacement;
+using OptimizerDevice = OffloadPlan::OptimizerDevice;
+
+// Read ahead of an update and written behind it: long enough for a disk's full rate.
+constexpr int64_t kFileTile = int64_t{4} << 20;
+constexpr int64_t kMaxElementBytes = sizeof(float);
+// Tiles of host memory that a GPU updates are copied to it so many uses ahead: beside a block's
+// work the link brings several. A file is slower.
+constexpr int64_t kPrefetchUses = 4;
+
+class OffloadPlanner {
+ public:
+  OffloadPlanner(const UnitPlan& plan, const configs::Config& config, bool separate_device)
+      : zero_(config.zero), separate_device_(separate_device) {
+    for (const Unit& unit : plan.units) {
+      const int64_t owned_range = unit.owned_range().size();
+      plan_.units.push_back(
+          {.updates = {.elements = unit.trainable ? owned_range : 0},
+           .parameters = {.elements = unit.is_gathered_before_use() ? owned_range : 0}});
+    }
+    plan_.working = torch_dtype(config.precision);
+    plan_.wire = wire_dtype(config);
+    plan_.gradient = gradient_dtype(config);
+    plan_.arrays =
+        update_arrays(*optim::make_update_rule(config.optimizer, torch::kCPU), plan_.working);
+    plan_.host = resolve(OffloadDevice::kCpu);
+    plan_.overlaps_step = separate_device_ && zero_.overlap_step;
+  }
+
+  OffloadPlan make() {
+    place_shards();
+    plan_updates();
+    plan_parameters();
+    plan_.link_pinned =
+        separate_device_ && ((plan_.updates.any && zero_.offload_optimizer.pin_memory) ||
+                             (plan_.parameters.any && zero_.offload_param.pin_memory));
+    return std::move(plan_);
+  }
+
+ private:
+  using PlacementField = ShardPlacement UnitPlacement::*;
+
+  OffloadDevice resolve(OffloadDevice device) const {
+    return device == OffloadDevice::kCpu && !separate_device_ ? OffloadDevice::kNone : device;
+  }
+
+  // `first` for the units in forward order that hold at most `elements` together, `later` for those
+  // behind them.
+  void split(PlacementField field, double elements, OffloadDevice first, OffloadDevice later) {
+    double sum = 0;
+    for (UnitPlacement& unit : plan_.units) {
+      sum += static_cast<double>((unit.*field).elements);
+      if ((unit.*field).elements == 0) continue;
+      (unit.*field).device = resolve(sum <= elements ? first : later);
+    }
+  }
+
+  void place_shards() {
+    double all = 0;
+    for (const UnitPlacement& unit : plan_.units) all += static_cast<double>(unit.updates.elements);
+    split(&UnitPlacement::updates, (1 - zero_.offload_optimizer.ratio) * all, OffloadDevice::kNone,
+          zero_.offload_optimizer.device);
+    const configs::OffloadParamConfig& params = zero_.offload_param;
+    const bool file = params.device == OffloadDevice::kNvme;
+    split(&UnitPlacement::parameters, file ? static_cast<double>(params.max_in_cpu_elements) : 0,
+          file ? OffloadDevice::kCpu : params.device, params.device);
+  }
+
+  bool any_offloaded(PlacementField field) const {
+    return std::any_of(plan_.units.begin(), plan_.units.end(), [&](const UnitPlacement& unit) {
+      return (unit.*field).device != OffloadDevice::kNone;
+    });
+  }
+
+  // Elements of the largest share, of those in a file or of all.
+  int64_t largest(PlacementField field, bool in_file) const {
+    int64_t largest = 0;
+    for (const UnitPlacement& unit : plan_.units) {
+      const ShardPlacement& placement = unit.*field;
+      if (!in_file || placement.device == OffloadDevice::kNvme)
+        largest = std::max(largest, placement.elements);
+    }
+    return largest;
+  }
+
+  void plan_updates() {
+    const int64_t limit = std::min(zero_.sub_group_size_elements, kFileTile);
+    plan_.tile_elements =
+        std::max(limit / offload::kChunkAlignment, int64_t{1}) * offload::kChunkAlignment;
+    plan_.max_updated_elements = largest(&UnitPlacement::updates, /*in_file=*/false);
+    const UpdateArrays& arrays = plan_.arrays;
+    TensorOffload& offloaded = plan_.updates;
+    // fp32 SGD without momentum has nothing to rest.
+    offloaded.any = arrays.count() > 0 && any_offloaded(&UnitPlacement::updates);
+    if (!offloaded.any) return;
+    offloaded.tiles_in_use = offloaded.depth = arrays.count();
+    if (separate_device_) plan_gradient_offload();
+    const int64_t elements = largest(&UnitPlacement::updates, /*in_file=*/true);
+    if (elements == 0) {
+      if (separate_device_ && plan_.optimizer_device != OptimizerDevice::kCpu)
+        offloaded.depth *= kPrefetchUses;
+      return;
+    }
+    offloaded.buffers = zero_.offload_optimizer.buffer_count * arrays.count();
+    const int64_t width =
+        std::max(arrays.master_bytes(), arrays.states > 0 ? element_bytes(arrays.state) : 0);
+    offloaded.buffer_bytes =
+        std::min(file_aligned(std::min(plan_.tile_elements, elements) * kMaxElementBytes),
+                 file_aligned(elements * width));
+  }
+
+  // Beside a GPU, which sends gradients and, if it updates, takes tiles of states.
+  void plan_gradient_offload() {
+    using Step = configs::OffloadOptimizerConfig::UpdateDevice;
+    const Step step = zero_.offload_optimizer.step;
+    plan_.offload_gradients = true;
+    plan_.optimizer_device = step == Step::kAuto  ? OptimizerDevice::kMeasured
+                             : step == Step::kCpu ? OptimizerDevice::kCpu
+                                                  : OptimizerDevice::kDevice;
+    // What the host alone works on is not page-locked. Where a measurement is to tell, it is
+    // planned as if it were copied.
+    plan_.updates.pinned =
+        zero_.offload_optimizer.pin_memory && plan_.optimizer_device != OptimizerDevice::kCpu;
+    plan_.updates.tile_bytes =
+        std::min(plan_.tile_elements, plan_.max_updated_elements) * kMaxElementBytes;
+  }
+
+  void plan_parameters() {
+    const configs::OffloadParamConfig& offload = zero_.offload_param;
+    TensorOffload& offloaded = plan_.parameters;
+    offloaded.any = any_offloaded(&UnitPlacement::parameters);
+    if (!offloaded.any) return;
+    const int64_t width = element_bytes(plan_.working);
+    offloaded.pinned = separate_device_ && offload.pin_memory;
+    offloaded.tiles_in_use = offloaded.depth = 1;
+    if (separate_device_)
+      offloaded.tile_bytes = largest(&UnitPlacement::parameters, /*in_file=*/false) * width;
+    const int64_t elements = largest(&UnitPlacement::parameters, /*in_file=*/true);
+    if (elements == 0) return;
+    if (offload.buffer_size_elements < elements) {
+      throw Error(
+          "zero_optimization.offload_param.buffer_size is {}, but the largest shard of parameters "
+          "has {} elements: the smallest value that works is {}",
+          offload.buffer_size_elements, elements, elements);
+    }
+    plan_.param_buffer_elements = elements;
+    offloaded.buffers = offload.buffer_count;
+    offloaded.buffer_bytes = file_aligned(elements * width);
+  }
+
+  const configs::ZeroConfig& zero_;
+  bool separate_device_;
+  OffloadPlan plan_;
+};
+
+}  // namespace
+
+UpdateArrays update_arrays(const optim::UpdateRule& rule, torch::Dtype working) {
+  UpdateArrays arrays{.states = static_cast<int64_t>(rule.state_names().size()),
+                      .state = rule.state_dtype(),
+                      .read_twice = rule.norm_pass() != nullptr};
+  if (rule.master_dtype() != working) arrays.master = rule.master_dtype();
+  return arrays;
+}
+
+int64_t UpdateArrays::master_bytes() const {
+  return master ? element_bytes(*master) : 0;
+}
+
+int64_t UpdateArrays::state_bytes() const {
+  return states * element_bytes(state);
+}
+
+size_t TensorOffload::leases() const {
+  return buffers > 0 ? static_cast<size_t>(buffers - tiles_in_use) : SIZE_MAX;
+}
+
+OffloadPlan plan_offload(const UnitPlan& plan, const configs::Config& config,
+                         bool separate_device) {
+  return OffloadPlanner(plan, config, separate_device).make();
+}
+
+}  // namespace zeroth::zero
