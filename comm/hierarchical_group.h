@@ -35,7 +35,7 @@ size_t hierarchical_segment_bytes(int local_size, int world_size, const RingSize
 // address when the ranks do not connect in time.
 //
 // Machines with unequally many ranks of a group exchange as if each rank were a machine of its own.
-// hierarchical_steps.h says in which order sums are taken.
+// stage_plan.h says in which order sums are taken.
 std::unique_ptr<Group> make_hierarchical_group(const c10::intrusive_ptr<c10d::Store>& store,
                                                std::shared_ptr<SharedSegment> segment, int rank,
                                                const HierarchicalOptions& options);

@@ -1,4 +1,4 @@
-// Stands in for file_lane_uring.cpp in a build without liburing.
+// Stands in for io_worker_uring.cpp in a build without liburing.
 #include "offload/io_worker.h"
 
 namespace zeroth::offload {

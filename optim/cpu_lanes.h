@@ -1,5 +1,5 @@
 // What update_formulas.h computes with on the host: a register of floats. Included by
-// host_kernels.cpp, lamb_kernels.cpp and norm_kernels.cpp alone, which are compiled without
+// cpu_kernels.cpp, lamb_kernels.cpp and norm_kernels.cpp alone, which are compiled without
 // contraction: which products are fused is written down, so that all instruction sets give the same
 // bits.
 #pragma once

@@ -22,7 +22,7 @@ enum Format : size_t { kFp32, kBf16, kFp16, kNumFormats };  // of a gradient or 
 Formula select_formula(const configs::OptimizerConfig& config);
 size_t num_states(Formula formula);
 
-// Factors of one step, by where they stand in the formulas of host_update.h.
+// Factors of one step, by where they stand in the formulas of cpu_update.h.
 struct Constants {
   float factor = 1, divisor = 1;  // g = wire * factor / divisor: one of the two is 1
   float decay = 0;                // of g = fma(p, decay, g)

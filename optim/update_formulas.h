@@ -1,4 +1,4 @@
-// The formulas of host_update.h on vectors of floats. Whoever includes this has defined, in
+// The formulas of cpu_update.h on vectors of floats. Whoever includes this has defined, in
 // zeroth::optim::kernel, the vectors Vec and Ints with their operations (optim/cpu_lanes.h,
 // optim/gpu/lanes.cuh), and ZEROTH_INLINE: how functions are inlined.
 #pragma once

@@ -1,4 +1,4 @@
-// One float of a GPU's thread, with the operations of host_lanes.h: all rounded to nearest,
+// One float of a GPU's thread, with the operations of cpu_lanes.h: all rounded to nearest,
 // so that a GPU gives the host's bits, NaN payloads aside. Compiled with --fmad=false.
 #pragma once
 
