@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMaxCores = 8192;  // the kernel's own limit on x86-64
 
-// As many cpu_set_t as kMaxCores bits need: one alone ends at 1024.
+// A CoreMask has as many cpu_set_t as kMaxCores bits need; a single one ends at 1024.
 struct CoreMask {
   std::array<cpu_set_t, kMaxCores / CPU_SETSIZE> sets{};
 

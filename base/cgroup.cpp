@@ -10,14 +10,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Limits above this are the "none" of version 1: the largest number of pages.
+// Version 1 reports the largest number of pages if there is no limit. Larger values than this mean
+// "none".
 constexpr int64_t kNoLimit = int64_t{1} << 62;
 
 bool contains_item(const std::string& list, const std::string& item) {
   return ("," + list + ",").find("," + item + ",") != std::string::npos;
 }
 
-// The path of this process's group, as /proc/self/cgroup has it: lines "number:controllers:path".
+// Returns the path of this process's group from /proc/self/cgroup: lines "number:controllers:path".
 std::optional<std::string> cgroup_path(const std::string& controller, bool unified,
                                        const fs::path& root) {
   std::ifstream groups(root / "proc/self/cgroup");
@@ -50,13 +51,13 @@ std::optional<Cgroup> find(const std::string& controller, bool unified, const fs
   const auto mount = mount_point(controller, unified, root);
   const auto path = cgroup_path(controller, unified, root);
   if (!mount || !path) return std::nullopt;
-  // A container may see its own group as the whole hierarchy, under a path that lies outside.
+  // A container may see its own group as the full hierarchy, under a path outside of it.
   const fs::path directory = (*mount / fs::path(*path).relative_path()).lexically_normal();
   std::error_code ignored;
   return Cgroup{fs::is_directory(directory, ignored) ? directory : *mount, *mount, unified};
 }
 
-// The group and those around it, inside out.
+// Returns the directories of the group and the groups that enclose it, innermost first.
 std::vector<fs::path> ancestor_directories(const Cgroup& group) {
   std::vector<fs::path> directories;
   for (fs::path directory = group.directory;; directory = directory.parent_path()) {
@@ -76,7 +77,7 @@ std::optional<double> read_quota(const fs::path& directory, bool unified) {
   double quota = 0, period = 0;
   if (unified) {
     std::ifstream in(directory / "cpu.max");
-    in >> quota >> period;  // "max 100000" is no number, so no quota
+    in >> quota >> period;  // "max 100000" is no number: no quota
   } else {
     quota = static_cast<double>(read_number(directory / "cpu.cfs_quota_us").value_or(-1));
     period = static_cast<double>(read_number(directory / "cpu.cfs_period_us").value_or(0));
@@ -85,11 +86,11 @@ std::optional<double> read_quota(const fs::path& directory, bool unified) {
   return quota / period;
 }
 
-// Bytes of the group and the groups in it, but for the page cache. Names of both versions in
-// Documentation/admin-guide of Linux: cgroup-v2.rst and cgroup-v1/memory.rst.
+// Returns the bytes that the group and its descendants use, without page cache. The names of both
+// versions are in Linux's Documentation/admin-guide: cgroup-v2.rst and cgroup-v1/memory.rst.
 int64_t used_bytes(const fs::path& directory, bool unified) {
   const auto held = read_number(directory / (unified ? "memory.current" : "memory.usage_in_bytes"));
-  const std::string prefix = unified ? "" : "total_";  // of the whole hierarchy
+  const std::string prefix = unified ? "" : "total_";  // total of the group's subtree
   int64_t cache = 0;
   for (const char* list : {"active_file", "inactive_file"}) {
     cache += read_counter(directory / "memory.stat", prefix + list).value_or(0);

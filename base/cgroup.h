@@ -1,5 +1,5 @@
-// What the control groups of this process allow, version 1 or 2. `root` is "/" but in tests, where
-// a folder plays proc and sys.
+// The limits that the control groups (version 1 or 2) of this process set. `root` is "/" in
+// production; in tests it is a directory with fake proc and sys trees.
 #pragma once
 
 #include <cstdint>
@@ -10,34 +10,37 @@
 
 namespace zeroth {
 
-// One controller's group of this process.
+// A Cgroup is the control group of this process for one controller.
 struct Cgroup {
-  std::filesystem::path directory;  // its files
-  std::filesystem::path mount;      // where the hierarchy begins
-  bool unified = false;             // version 2
+  std::filesystem::path directory;  // that holds the group's files
+  std::filesystem::path mount;      // of the root of the hierarchy
+  bool unified = false;             // whether the hierarchy is version 2
 };
 
-// `controller` is "memory" or "cpu". Empty without such a hierarchy.
+// Returns the group of `controller`, "memory" or "cpu". Returns nullopt if there is no such
+// hierarchy.
 std::optional<Cgroup> find_cgroup(const std::string& controller,
                                   const std::filesystem::path& root = "/");
 
-// The memory that one group around this process may hold.
+// A MemoryLimit is the memory limit of one group that encloses this process.
 struct MemoryLimit {
-  std::filesystem::path file;  // that says so
+  std::filesystem::path file;  // that contains the limit
   int64_t bytes = 0;
-  int64_t used = 0;  // by its processes; page cache, which would make way, is not counted
+  int64_t used = 0;  // by the group's processes, without page cache, which the kernel can reclaim
 };
 
-// Of the groups that have a limit, inside out.
+// Returns the limits of all enclosing groups that have one, innermost first.
 std::vector<MemoryLimit> memory_limits(const std::filesystem::path& root = "/");
 
-// Bytes, the least of these limits; empty: not limited.
+// Returns the smallest of these limits in bytes, or nullopt if the memory is not limited.
 std::optional<int64_t> memory_limit(const std::filesystem::path& root = "/");
 
-// Processors' worth of time, the least of all groups around; empty: not limited.
+// Returns the smallest CPU quota of all enclosing groups in CPUs' worth of time, or nullopt if
+// there is none.
 std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
 
-// The number after `key` in a file of lines "key number ...", as memory.events and meminfo are.
+// Returns the number after `key` in a file of "key number ..." lines, such as memory.events and
+// meminfo.
 std::optional<int64_t> read_counter(const std::filesystem::path& file, const std::string& key);
 
 }  // namespace zeroth

@@ -17,8 +17,7 @@
 namespace zeroth {
 namespace {
 
-// x^(8 * 2^i): what a byte, two, four, ... behind a text make of its CRC. One for each bit of a
-// size.
+// The factors x^(8 * 2^i) that append 1, 2, 4, ... zero bytes to a CRC, one for each bit of a size.
 constexpr auto kPowers = [] {
   std::array<uint32_t, 64> powers{};
   powers[0] = uint32_t{1} << 23;
@@ -34,7 +33,7 @@ constexpr uint32_t append_zeros(uint32_t crc, uint64_t bytes) {
   return crc;
 }
 
-// Eight tables: the CRC of a byte with that many zeros behind it.
+// Eight tables: entry [i] is the CRC of a byte followed by i zeros.
 constexpr auto kTables = [] {
   std::array<std::array<uint32_t, 256>, 8> tables{};
   for (uint32_t byte = 0; byte < 256; ++byte) {
@@ -57,10 +56,11 @@ uint32_t one_byte(uint32_t crc, std::byte byte) {
 
 #if defined(__x86_64__)
 
-// Three CRCs at a time hide the latency of the instruction; each goes over so many bytes.
+// Bytes of each of the three CRCs that are computed at a time to hide the latency of the
+// instruction.
 constexpr size_t kStream = 4096;
 
-// The effect of kStream bytes behind a CRC, by its four bytes.
+// The change of a CRC when kStream zero bytes are appended, by its four bytes.
 constexpr auto kSkip = [] {
   std::array<std::array<uint32_t, 256>, 4> skip{};
   const uint32_t power = append_zeros(uint32_t{1} << 31, kStream);
@@ -144,8 +144,8 @@ bool has_crc_instruction() {
 
 namespace {
 
-// Of as many bytes as can be folded, which it takes away; they are copied to `to` unless it is
-// null.
+// Returns the CRC continued over as many bytes as can be folded, and removes these from `bytes`.
+// Also copies them to `to` unless it is null.
 uint32_t fold_prefix(std::span<const std::byte>& bytes, std::byte* to, uint32_t before) {
   const size_t size = bytes.size() / kCrcFoldBytes * kCrcFoldBytes;
   if (size < 2 * kCrcFoldBytes || !can_fold_crc()) return before;
@@ -179,7 +179,7 @@ uint32_t copy_with_crc32c(std::span<std::byte> to, std::span<const std::byte> fr
   uint32_t crc = copy_some(std::min(unaligned, from.size()), before);
   crc = fold_prefix(from, to.data(), crc);
   to = to.last(from.size());
-  // A part at a time, so that it is copied while it is in the cache.
+  // Processes one part at a time, so that it is copied while it is in the cache.
   constexpr size_t kPart = size_t{24} << 10;
   while (!from.empty()) crc = copy_some(std::min(kPart, from.size()), crc);
   return crc;

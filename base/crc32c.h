@@ -1,4 +1,4 @@
-// CRC32C (Castagnoli), as iSCSI, ext4 and object stores have it: of files that others can check.
+// CRC32C (Castagnoli), as in iSCSI, ext4 and object stores, for files that other tools can check.
 #pragma once
 
 #include <cstddef>
@@ -10,25 +10,28 @@
 
 namespace zeroth {
 
-// Of `bytes` behind others whose CRC is `before`. By the processor's instructions where it has any.
+// Returns the CRC of `bytes` that follow others whose CRC is `before`. Uses the CPU's CRC
+// instructions if it has any.
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
 uint32_t crc32c(std::string_view text, uint32_t before = 0);
 
-// The same of `from`, which is copied to `to`, of its size and elsewhere: in one pass over memory,
-// and past the caches where the processor can, for a device that reads the copy.
+// Copies `from` to `to`, which has the same size and does not overlap, and returns the CRC as
+// crc32c() does. Passes over memory once, and bypasses the caches if the CPU can, for a device that
+// reads the copy.
 uint32_t copy_with_crc32c(std::span<std::byte> to, std::span<const std::byte> from,
                           uint32_t before = 0);
 
-// Of two parts that stand behind each other, from the CRC of each and the length of the second: so
-// that parts are read once, in any order.
+// Returns the CRC of two consecutive parts from the CRC of each and the length of the second. Parts
+// can thus be read once and in any order.
 uint32_t crc32c_combine(uint32_t first, uint32_t second, uint64_t second_bytes);
 
-// "0a1b2c3d", always eight digits, and back; nothing where the text is something else.
+// Formats a CRC as "0a1b2c3d", always eight digits, and parses one. Returns nullopt for any other
+// text.
 std::string format_crc(uint32_t crc);
 std::optional<uint32_t> parse_crc(std::string_view text);
 
 namespace detail {
-// What crc32c() chooses from besides crc32c_fold.h; the second one only where
+// The implementations that crc32c() chooses from, besides crc32c_fold.h. The second one requires
 // has_crc_instruction().
 uint32_t crc32c_by_table(std::span<const std::byte> bytes, uint32_t before);
 uint32_t crc32c_by_instruction(std::span<const std::byte> bytes, uint32_t before);

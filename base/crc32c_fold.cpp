@@ -21,11 +21,11 @@ namespace {
 using Vector = __m256i;
 constexpr size_t kVectors = kCrcFoldBytes / sizeof(Vector);
 
-// What an accumulator is multiplied by to stand for bytes that are kCrcFoldBytes further back: one
-// for each half of 16 bytes, of which the first one is 64 bits more from the end. 33 of the
-// exponent are in the product itself: 32 as the factor fills half of its 64 bits, and one as the
-// product of reflected polynomials comes out shifted. (Gopal et al., Fast CRC Computation for
-// Generic Polynomials Using PCLMULQDQ, Intel, 2009.)
+// Factors that advance an accumulator by kCrcFoldBytes: one for each half of 16 bytes, of which the
+// first is 64 bits further from the end. The product itself contributes 33 of the exponent: 32
+// because the factor fills half of its 64 bits, and one because the product of reflected
+// polynomials is shifted by one bit. (Gopal et al., Fast CRC Computation for Generic Polynomials
+// Using PCLMULQDQ, Intel, 2009.)
 constexpr uint64_t kFirstHalf = power_of_x(8 * kCrcFoldBytes + 64 - 33);
 constexpr uint64_t kSecondHalf = power_of_x(8 * kCrcFoldBytes - 33);
 
@@ -50,7 +50,7 @@ ZEROTH_FOLDS uint32_t fold(std::span<const std::byte> bytes, std::byte* to, uint
     }
   }
   if (kCopies) _mm_sfence();
-  // What is left has the same remainder as all that came before.
+  // The accumulators have the same remainder as all bytes before.
   std::array<uint64_t, kCrcFoldBytes / 8> rest{};
   std::memcpy(rest.data(), sums, sizeof(rest));
   uint64_t remainder = 0;

@@ -1,5 +1,5 @@
-// CRC32C by carry-less products of vectors, where the processor has them (VPCLMULQDQ, 2019 and
-// later): two to three times as fast as its CRC instruction, which memory can be faster than.
+// CRC32C by carry-less products of vectors on CPUs that have them (VPCLMULQDQ, 2019 and later). It
+// is two to three times as fast as the CRC instruction, which can be slower than memory.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 
 namespace zeroth {
 
-// Bytes that are folded at a time: what is given has a multiple of these, two at least.
+// Bytes that are folded at a time. An input is a multiple of it, and at least two of them.
 constexpr size_t kCrcFoldBytes = 256;
-// Of an address to which is copied.
+// Alignment of the destination of a copy, in bytes.
 constexpr size_t kCrcFoldAlignment = 32;
 
 bool can_fold_crc();
 
-// `crc` as the register has it, not inverted, taken on over `bytes`; these are also copied to `to`
-// unless it is null, past the caches. Only where can_fold_crc().
+// Returns `crc`, in the register's form (not inverted), continued over `bytes`. Also copies them to
+// `to`, bypassing the caches, unless it is null. Requires can_fold_crc().
 uint32_t fold_crc(std::span<const std::byte> bytes, std::byte* to, uint32_t crc);
 
 }  // namespace zeroth

@@ -1,5 +1,5 @@
-// The arithmetic behind CRC32C: polynomials over two elements, modulo Castagnoli's. Bits are
-// reflected: the highest one is the coefficient of x^0.
+// The arithmetic of CRC32C: polynomials over GF(2) modulo Castagnoli's. Bits are reflected: the
+// highest one is the coefficient of x^0.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What an exception says to a user: never a text of the standard library's own.
+// Messages for exceptions. A user never sees the standard library's own text.
 #pragma once
 
 #include <exception>
@@ -6,8 +6,9 @@
 
 namespace zeroth {
 
-// Of an Error or InternalError what it says; of a file system's or the system's failure the path
-// and the system's reason; of anything else a quotation, as of an unexpected failure.
+// Returns the message of an Error or InternalError, and the path and the system's reason of a
+// failure of a file system or the system. Quotes the text of any other exception as that of an
+// unexpected failure.
 std::string describe_exception(const std::exception& error);
 
 }  // namespace zeroth

@@ -59,7 +59,7 @@ std::string_view nearest_name(std::string_view name,
   for (const std::string_view candidate : candidates) {
     const auto [shorter, longer] = std::minmax({name.size(), candidate.size()});
     const size_t max_distance = std::max<size_t>(1, longer / 3);
-    if (longer - shorter > max_distance) continue;  // at least that many insertions
+    if (longer - shorter > max_distance) continue;  // needs at least that many insertions
     const size_t distance = edit_distance(name, candidate);
     if (distance <= max_distance && distance < best_distance) {
       best = candidate;

@@ -1,5 +1,5 @@
-// What is wrong with an input, for messages: many complaints in one, and what a misspelled name was
-// meant to be.
+// Error messages about an input: a list of errors in one message, and suggestions for a misspelled
+// name.
 #pragma once
 
 #include <cstddef>
@@ -9,23 +9,25 @@
 
 namespace zeroth {
 
-// Of all that is wrong with one input, so much is shown: a file or a command line of some other
-// kind has thousands of mistakes.
+// Maximum number of errors about one input that a message shows. A file or command line of another
+// kind has thousands of errors.
 inline constexpr size_t kMaxErrors = 20;
 
-// The first complaints, printable, each but the first on an indented line of its own, and "and 3
-// more".
+// Returns the first errors, printable, each but the first on its own indented line, followed by
+// "and 3 more" if there are more.
 std::string listed(const std::vector<std::string>& errors, size_t max_shown = kMaxErrors);
 
-// Insertions, deletions, substitutions and swaps of neighbours between two texts, ignoring case.
+// Returns the number of insertions, deletions, substitutions and swaps of neighbors between two
+// texts, ignoring case.
 size_t edit_distance(std::string_view left, std::string_view right);
 
-// The candidate nearest to `name`, the first of equals; empty when none is near enough to be meant.
+// Returns the candidate nearest to `name`, the first of equals. Returns an empty name if none is
+// near enough.
 std::string_view nearest_name(std::string_view name,
                               const std::vector<std::string_view>& candidates);
 
-// How often nearest_name() is asked about one input. A file of some other kind has thousands of
-// unknown names, and what the first few were meant to be is enough.
+// A SuggestionBudget limits the calls of nearest_name() for one input. A file of another kind has
+// thousands of unknown names, for which a few suggestions are enough.
 class SuggestionBudget {
  public:
   static constexpr int kMax = 20;

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMaxLinks = 40;  // as the kernel
+constexpr int kMaxLinks = 40;  // same as the kernel's
 constexpr int kOpenDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
 struct stat file_status(int fd) {
@@ -27,7 +27,7 @@ struct stat file_status(int fd) {
   return status;
 }
 
-// A path on its way from the root, part by part.
+// A PathWalk resolves a path from the root, component by component.
 class PathWalk {
  public:
   explicit PathWalk(const fs::path& path) : full_path_(path), path_("/") {
@@ -40,7 +40,7 @@ class PathWalk {
   }
 
   bool done() const { return remaining_.empty(); }
-  // Takes the next part. False where it is missing, or what it should lie in is no folder.
+  // Enters the next component. Returns false if it is missing, or if its parent is no directory.
   bool step() {
     const std::string part = remaining_.front();
     FileDescriptor next(::openat(at_.get(), part.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
@@ -58,13 +58,14 @@ class PathWalk {
     }
     return true;
   }
-  // The next part, which was missing, as a folder. False where others did so at the same time.
+  // Creates the next component as a directory. Returns false if another process created it
+  // meanwhile.
   bool make() {
     if (::mkdirat(at_.get(), remaining_.front().c_str(), 0777) == 0) return true;
     if (errno != EEXIST) fail(errno);
     return false;
   }
-  // Readable, unlike what a walk needs on its way.
+  // Opens the current directory for reading; the walk itself uses O_PATH descriptors.
   FileDescriptor open() const { return FileDescriptor(::openat(at_.get(), ".", kOpenDirectory)); }
   const fs::path& path() const { return path_; }
   fs::path remaining_path() const {

@@ -1,4 +1,4 @@
-// Types of elements as safetensors files call them.
+// Sizes of the element types of safetensors files.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace zeroth {
 
-// Bytes of an element of "F32", "BF16", "U8", ...; nothing where the word is not known.
+// Returns the bytes of one element of "F32", "BF16", "U8", ..., or nullopt if `dtype` is unknown.
 std::optional<int64_t> element_size(std::string_view dtype);
 
 }  // namespace zeroth

@@ -1,6 +1,6 @@
-// Two kinds of failure. `Error` is the user's world going wrong (config, file, peer): the message
-// names the key or path, the rank where one is known, and both values. `InternalError`, raised by
-// ZEROTH_CHECK, is a bug of ours. Only `main` catches to print.
+// Two kinds of failure. `Error` is a failure outside this program (config, file, peer). Its message
+// names the key or path, the rank if one is known, and both values. `InternalError`, which
+// ZEROTH_CHECK throws, is a bug of this program. Only `main` catches them to print.
 #pragma once
 
 #include <fmt/format.h>
@@ -33,7 +33,8 @@ namespace detail {
 
 }  // namespace zeroth
 
-// A broken invariant of this program. The message, formatted as by fmt, should hold both operands.
+// Throws an InternalError if an invariant of this program is broken. The message, formatted as by
+// fmt, should contain both operands.
 #define ZEROTH_CHECK(condition, ...)                                                              \
   do {                                                                                            \
     if (!(condition)) {                                                                           \

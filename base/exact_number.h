@@ -1,4 +1,4 @@
-// Doubles in JSON that come back bit by bit, those that JSON lacks too.
+// Doubles in JSON that survive a round trip bit by bit, including those that JSON does not have.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,11 +7,11 @@
 
 namespace zeroth {
 
-// A number with as many digits as it takes; or the text "inf", "-inf", "nan" or "-nan". What else
-// the bits of a NaN may hold is lost.
+// Returns a number with as many digits as it needs, or the text "inf", "-inf", "nan" or "-nan".
+// Other bits of a NaN are lost.
 nlohmann::json exact_number(double value);
 
-// Throws as JsonView for all else.
+// Returns the double that exact_number() wrote. Throws like JsonView for any other value.
 double exact_number(const JsonView& view);
 
 }  // namespace zeroth

@@ -1,4 +1,4 @@
-// An open file with an owner.
+// Ownership of an open file.
 #pragma once
 
 #include <unistd.h>
@@ -9,12 +9,13 @@
 
 namespace zeroth {
 
-// What takes a path then works on the file that is open, wherever its name leads by now.
+// Returns a path to the open file, for functions that accept paths. It stays valid even if the
+// file's name is changed.
 inline std::filesystem::path proc_fd_path(int fd) {
   return "/proc/self/fd/" + std::to_string(fd);
 }
 
-// A file descriptor that is closed by its owner's end.
+// A FileDescriptor owns a file descriptor and closes it in its destructor.
 class FileDescriptor {
  public:
   explicit FileDescriptor(int fd = -1) : fd_(fd) {}

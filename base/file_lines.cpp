@@ -13,7 +13,7 @@
 namespace zeroth {
 namespace {
 
-// Puts parts of a file together to lines.
+// A LineSplitter assembles parts of a file to lines.
 class LineSplitter {
  public:
   explicit LineSplitter(const std::function<void(const FileLine&)>& visit) : visit_(visit) {}

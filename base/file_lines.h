@@ -1,4 +1,4 @@
-// Text files that grow by whole lines, looked through to cut those at their end again.
+// Text files that grow by whole lines: reading them line by line, and truncating them.
 #pragma once
 
 #include <cstddef>
@@ -9,23 +9,23 @@
 
 namespace zeroth {
 
-// Of a longer line only so much is shown.
+// Maximum bytes of a line that are passed to a visitor. A longer line is truncated.
 inline constexpr size_t kMaxLineBytes = size_t{1} << 16;
 
 struct FileLine {
   std::string_view text;  // without "\n" or "\r\n"
-  int64_t begin = 0;      // where it stands in the file, its end included
+  int64_t begin = 0;      // [begin, end) in the file, the "\n" included
   int64_t end = 0;
-  bool whole = true;  // the last line of a file may lack its end
+  bool whole = true;  // false: the last line of the file has no "\n"
 };
 
-// All lines of a regular file from the first to the last, in little memory. Throws an Error that
+// Calls `visit` for each line of a regular file in order, in little memory. Throws an Error that
 // names the path and the reason.
 void for_each_line(const std::filesystem::path& path,
                    const std::function<void(const FileLine&)>& visit);
 
-// The file keeps its first `bytes`: in one call to the system, so that a kill leaves it as it was
-// or cut. So for errors.
+// Truncates the file to its first `bytes` in one system call, so that a kill leaves it either
+// unchanged or truncated. Throws an Error like for_each_line().
 void truncate_file(const std::filesystem::path& path, int64_t bytes);
 
 }  // namespace zeroth

@@ -14,7 +14,7 @@
 namespace zeroth {
 namespace {
 
-// "--num_gpu: unknown flag; did you mean --num_gpus?"
+// Returns, for example, "--num_gpu: unknown flag; did you mean --num_gpus?".
 std::string unknown_flag(const CLI::App& app) {
   const std::vector<std::string> words = app.remaining();
   const auto flag_of = [](const std::string& word) { return word.substr(0, word.find('=')); };
@@ -34,8 +34,9 @@ std::string unknown_flag(const CLI::App& app) {
                      near.empty() ? "" : fmt::format("; did you mean {}?", near));
 }
 
-// The option whose name stands first in `text`, of several there the longest. CLI11 names none that
-// is hidden: then the hidden one that was given. Null: there is none of these.
+// Returns the option whose name appears first in `text`; of several at that position, the longest.
+// If there is none, returns a hidden option that was given, because CLI11 does not name those.
+// Returns null if there is none either.
 const CLI::Option* find_meant_option(const CLI::App& app, std::string_view text) {
   const CLI::Option* found = nullptr;
   const CLI::Option* hidden = nullptr;
@@ -76,8 +77,8 @@ std::vector<std::string> empty_value_errors(std::vector<std::string>& words,
     return std::find(may_be_empty.begin(), may_be_empty.end(), flag) != may_be_empty.end();
   };
   std::vector<std::string> errors, kept;
-  std::string flag;          // the last one
-  bool takes_empty = false;  // the word before was one whose value may be empty
+  std::string flag;          // the last flag seen
+  bool takes_empty = false;  // the previous word was a flag that accepts an empty value
   for (const std::string& word : words) {
     const size_t equals = word.find('=');
     const bool is_flag = word.size() > 1 && word.front() == '-';
@@ -97,7 +98,7 @@ std::vector<std::string> empty_value_errors(std::vector<std::string>& words,
 std::string flag_error(const CLI::App& app, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return unknown_flag(app);
   const CLI::Option* const option = find_meant_option(app, error.what());
-  if (option == nullptr) return "the last flag needs a value";  // none has one that is wrong
+  if (option == nullptr) return "the last flag needs a value";  // no other option can be wrong
   const std::string name = flag_name(*option);
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) return name + " is missing";
   const std::string count = value_count_error(*option);
@@ -118,7 +119,7 @@ std::string parse_subcommand(CLI::App& app, std::vector<std::string> words) {
                      command);
   };
   if (const auto empty = empty_value_errors(words, {}); !empty.empty()) refuse(listed(empty));
-  std::reverse(words.begin(), words.end());  // the order that CLI11 takes
+  std::reverse(words.begin(), words.end());  // CLI11 expects the arguments in reverse order
   try {
     app.parse(words);
   } catch (const CLI::CallForHelp&) {

@@ -1,4 +1,4 @@
-// What is wrong with a command line, in words of ours instead of those of CLI11, which reads it.
+// Error messages about a command line, which replace those of CLI11, the parser.
 #pragma once
 
 #include <string>
@@ -13,26 +13,26 @@ class ParseError;
 
 namespace zeroth {
 
-// "--steps", also where --help hides it; "FILE" for a positional argument.
+// Returns "--steps", also if --help hides the flag, or "FILE" for a positional argument.
 std::string flag_name(const CLI::Option& option);
 
-// "--steps is given twice", "--betas needs 2 values"; empty where the option has as many values as
-// it takes, or none.
+// Returns an error such as "--steps is given twice" or "--betas needs 2 values". Returns an empty
+// text if the option has as many values as it accepts, or none.
 std::string value_count_error(const CLI::Option& option);
 
-// The complaints about flags of a command line whose value is empty, as behind `--output ""` and
-// `--output=`: "--output needs a value". A variable of a script that was not set looks like that.
-// Emptiness has a meaning for the flags `may_be_empty`; their `--flag=` becomes two words in
-// `words`, for CLI11 would take the word behind it for the value.
+// Returns errors such as "--output needs a value" for flags with an empty value (`--output ""`,
+// `--output=`), which a script that expands an unset variable passes. The flags `may_be_empty`
+// accept an empty value. Splits their `--flag=` into two entries of `words`, because CLI11 would
+// consume the next word as the value.
 std::vector<std::string> empty_value_errors(std::vector<std::string>& words,
                                             const std::vector<std::string_view>& may_be_empty);
 
-// Why `app` could not read its arguments: the flag, what was given to it and what it takes.
+// Returns why `app` cannot parse its arguments: the flag, its value and what it accepts.
 std::string flag_error(const CLI::App& app, const CLI::ParseError& error);
 
-// Parses the arguments of the subcommand `app`, whose name is as "zeroth export". Returns its help
-// where they ask for it, else "". Throws a UsageError where a value is empty or an argument is
-// invalid.
+// Parses the arguments of the subcommand `app`, whose name is, for example, "zeroth export".
+// Returns its help if the arguments ask for it, otherwise "". Throws a UsageError if a value is
+// empty or an argument is invalid.
 std::string parse_subcommand(CLI::App& app, std::vector<std::string> words);
 
 }  // namespace zeroth

@@ -1,4 +1,4 @@
-// Bits of 16-bit floats in memory.
+// Storage types of 16-bit floats.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Hashes of texts and numbers. They are the same on every machine and for ever: drawn values depend
-// on them.
+// Hashes of texts and numbers. They must never change and are the same on every machine, because
+// random draws depend on them.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace zeroth {
 
-// FNV-1a, by the bytes of a text or by words.
+// Returns the FNV-1a hash, continued by one word or over the bytes of a text.
 constexpr uint64_t fnv1a(uint64_t hash, uint64_t word) {
   return (hash ^ word) * 0x100000001b3;
 }
@@ -17,8 +17,8 @@ constexpr uint64_t fnv1a(std::string_view text) {
   return hash;
 }
 
-// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators): states are
-// kGolden apart, and each goes through a bijection whose output looks random.
+// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators). Consecutive
+// states differ by kGolden, and mix64() maps each one to output that looks random.
 inline constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
 constexpr uint64_t mix64(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;

@@ -1,11 +1,11 @@
-// The process's heap.
+// Settings of the process's heap.
 #pragma once
 
 namespace zeroth {
 
-// From now on freed memory stays with the process for the next allocation. A step frees what it
-// allocates; by default large blocks go back to the kernel each time and their pages are zeroed
-// again. Peak memory stays what it is. Without effect where the C library is not glibc.
+// Makes the process keep freed memory for later allocations. A training step frees what it
+// allocates; by default large blocks return to the kernel each time and their pages are zeroed
+// again. Does not change peak memory. Has no effect if the C library is not glibc.
 void retain_freed_memory();
 
 }  // namespace zeroth

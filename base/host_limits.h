@@ -1,4 +1,4 @@
-// Host memory: what this process has taken, and what may still be taken.
+// CPU memory: how much this process uses, and how much it can still allocate.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +11,30 @@
 namespace zeroth {
 
 struct FreeMemory {
-  int64_t bytes = 0;  // that this process and its siblings may take together before others suffer
-  std::string limit;  // what rules, for a message: "MemAvailable in /proc/meminfo"
+  int64_t bytes = 0;  // that this process and its siblings can allocate together
+  std::string limit;  // source of the limit, for a message: "MemAvailable in /proc/meminfo"
 };
 
-// What the machine has free (page cache that would make way included, swap not) or what the control
-// groups around this process still allow (version 1 or 2), whichever is less. Empty where nothing
-// tells. `root` is "/" but in tests, where a folder plays proc and sys.
+// Returns the memory that is available on the machine (with reclaimable page cache, without swap)
+// or within the control groups (version 1 or 2) of this process, whichever is less. Returns nullopt
+// if neither is known. `root` is "/" in production; in tests it is a directory with fake proc and
+// sys trees.
 std::optional<FreeMemory> free_memory(const std::filesystem::path& root = "/");
 
-// Bytes of this process, by /proc/self/status; 0 where the kernel does not say.
+// ProcessMemory contains bytes of this process from /proc/self/status, 0 where the kernel reports
+// none.
 struct ProcessMemory {
-  int64_t resident = 0;      // mapped files and shared memory included
-  int64_t peak = 0;          // of that, since the process started
-  int64_t peak_virtual = 0;  // of its address space
+  int64_t resident = 0;      // with mapped files and shared memory
+  int64_t peak = 0;          // of `resident` since the process started
+  int64_t peak_virtual = 0;  // of the address space
 };
 ProcessMemory process_memory();
 
-// What `ulimit -v` leaves of its addresses to this process at its largest so far; empty without
-// such a limit.
+// Returns the address space that `ulimit -v` leaves beyond the peak of this process, or nullopt if
+// there is no such limit.
 std::optional<FreeMemory> free_address_space();
 
-// Host memory that was asked for and not given.
+// OutOfHostMemory reports a failed allocation of CPU memory.
 class OutOfHostMemory : public Error {
  public:
   // `message` names the bytes and the system's reason.

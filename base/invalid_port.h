@@ -1,12 +1,13 @@
-// What a variable that is to be a port may hold instead.
+// An explanation for an invalid value of a port variable.
 #pragma once
 
 #include <string_view>
 
 namespace zeroth {
 
-// Why MASTER_PORT with this value is no port, to be put behind the variable; empty: nothing is
-// known. Kubernetes sets MASTER_PORT=tcp://10.0.0.1:29500 in each pod beside a service "master".
+// Returns why this value of MASTER_PORT is no port, as the rest of a sentence about the variable.
+// Returns an empty text if the cause is unknown. Kubernetes sets MASTER_PORT=tcp://10.0.0.1:29500
+// in each pod if a service "master" exists.
 inline std::string_view explain_invalid_port(std::string_view value) {
   if (value.substr(0, 6) != "tcp://" && value.substr(0, 6) != "udp://") return "";
   return "is what Kubernetes says of a service that is called 'master': set MASTER_PORT to the "

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
 
-// Before anything is built, so that what is too deep or too large never is a tree.
+// Throws if the text exceeds the limits. Runs before parsing, so that no tree is built from such a
+// text.
 void check_limits(std::string_view text, const JsonSource& source) {
   if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
     throw_json_error(text, 0, source, "not JSON: the text is UTF-16, expected UTF-8");
@@ -34,7 +35,7 @@ void check_limits(std::string_view text, const JsonSource& source) {
       if (byte == '"') in_string = false;
     } else if (byte == '"') {
       in_string = true;
-    } else if (byte == '\0') {  // the parser takes it for the end
+    } else if (byte == '\0') {  // the parser treats it as the end
       throw_json_error(text, i, source, "not JSON: a NUL byte");
     } else if (byte == '}' || byte == ']') {
       depth -= depth > 0 ? 1 : 0;
@@ -55,8 +56,8 @@ bool is_word(char byte) {
   return std::isalnum(static_cast<uint8_t>(byte)) != 0 || byte == '_' || (byte & 0x80) != 0;
 }
 
-// What the parser stopped at. Of texts and numbers it knows the beginning; of all else, where it
-// stands.
+// Returns the token at which the parser stopped. It reports texts and numbers with their length;
+// any other token is found by the position.
 std::string_view offending_token(std::string_view text, const detail::JsonParseFailure& failure) {
   size_t end = std::min(failure.position, text.size());
   if (failure.is("unexpected string literal") || failure.is("unexpected number literal")) {
@@ -69,7 +70,7 @@ std::string_view offending_token(std::string_view text, const detail::JsonParseF
   return text.substr(begin, end - begin);
 }
 
-// What may stand behind `before`.
+// Returns a description of the tokens that may follow `before`.
 template <typename Json>
 std::string expected(std::string_view before, const detail::JsonTree<Json>& tree) {
   const size_t last = before.find_last_not_of(kBlank);
@@ -130,11 +131,11 @@ detail::JsonTree<Json> parse(std::string_view text, const JsonSource& source) {
 std::string quoted_text(std::string_view text, size_t max_bytes) {
   if (text.size() > max_bytes) text = text.substr(0, max_bytes);
   using Handler = nlohmann::json::error_handler_t;
-  // A character that the cut has halved goes.
+  // Drops a character that the truncation split.
   return printable(nlohmann::json(text).dump(-1, ' ', false, Handler::ignore));
 }
 
-// Stops once there is enough.
+// Appends the value and stops once `out` has more than `max_bytes` bytes.
 template <typename Json>
 void append(const Json& value, size_t max_bytes, std::string& out) {
   if (out.size() > max_bytes) return;
@@ -161,7 +162,7 @@ std::string quote(const Json& value, size_t max_bytes) {
   append(value, max_bytes, out);
   if (out.size() <= max_bytes) return out;
   size_t end = max_bytes;
-  while (end > 0 && (out[end] & 0xC0) == 0x80) --end;  // no half of a character
+  while (end > 0 && (out[end] & 0xC0) == 0x80) --end;  // do not split a character
   return out.substr(0, end) + "...";
 }
 

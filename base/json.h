@@ -1,6 +1,6 @@
-// The one door for JSON: from a text or a file to a tree, or to an Error in our words that begins
-// with "file:line:column: ". No message of the library below reaches a user, and whatever stands in
-// the text, the tree is small enough to be copied, printed and taken down.
+// The only entry point for JSON: it parses a text or a file to a tree, or throws an Error that
+// begins with "file:line:column: ". No message of the underlying library reaches a user. Whatever
+// the text contains, the tree is small enough to copy, print and destroy.
 #pragma once
 
 #include <cstddef>
@@ -13,60 +13,62 @@
 
 namespace zeroth {
 
-// Levels of nesting, as serde_json has it, with which Hugging Face reads the same files.
+// Maximum levels of nesting, the same as serde_json's, with which Hugging Face reads the same
+// files.
 inline constexpr size_t kMaxJsonDepth = 128;
 
 struct JsonLimits {
   size_t bytes = size_t{64} << 20;
-  // Objects, lists, numbers, texts: a large vocabulary with its merges has two million. A tree
-  // takes about 100 bytes for each.
+  // Maximum number of objects, lists, numbers and texts. A large vocabulary with its merges has two
+  // million of them. A tree uses about 100 bytes for each.
   size_t values = 2'500'000;
 };
-// For files that people write.
+// Limits for files that people write.
 inline constexpr JsonLimits kConfigLimits = {.bytes = size_t{16} << 20, .values = 300'000};
 
-// A key that stands twice in one object.
+// DuplicateKeyPolicy selects the treatment of a key that appears twice in one object.
 enum class DuplicateKeyPolicy {
   kLastWins,  // as in Python
   kReject,
 };
 
-// Keys that stand twice in one object. A text may have hundreds of thousands, each with a long
-// path: the first ones are named, the others counted.
+// DuplicateKeys lists the keys that appear twice in one object. A text can have hundreds of
+// thousands of them, each with a long path, so only the first ones are named and the others are
+// counted.
 struct DuplicateKeys {
   std::vector<std::string> paths;  // at most kMaxErrors
   size_t count = 0;
 };
 
-// What messages call the text, and how it is read.
+// JsonSource describes a text: its name in messages, and how to parse it.
 struct JsonSource {
   std::string name;  // of the file
-  int64_t line = 1;  // of the text's start in it
+  int64_t line = 1;  // at which the text starts in the file
   JsonLimits limits = {};
   DuplicateKeyPolicy duplicate_keys = DuplicateKeyPolicy::kLastWins;
 };
 
-// UTF-8, with or without a byte order mark. Throws Error for all else, for a number that a double
-// does not hold, and beyond the limits.
+// Parses UTF-8 text with or without a byte order mark. Throws an Error for any other text, for a
+// number that does not fit a double, and beyond the limits.
 nlohmann::json parse_json(std::string_view text, const JsonSource& source);
 
-// The file at `source.name`. Throws Error also when it cannot be read or is no regular file.
+// Parses the file `source.name`. Also throws an Error if it cannot be read or is no regular file.
 nlohmann::json read_json(const JsonSource& source);
 
-// The same with members in the file's order. `duplicate_keys`, where it is given, becomes the keys
-// that stand twice in one object, of which the last counts.
+// Parses like parse_json() and keeps members in the file's order. Stores the keys that appear twice
+// in one object in `duplicate_keys` unless it is null; the last value of such a key wins.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonSource& source,
                                           DuplicateKeys* duplicate_keys = nullptr);
 
-// A text of our own, as in the table of keys, or one that we have just written: what is wrong with
-// it is an InternalError.
+// Parses a text that this program contains, such as the table of keys, or has just written. Throws
+// an InternalError if it is invalid.
 nlohmann::ordered_json parse_trusted_json(std::string_view text);
 
-// [[noreturn]] "name:line:column: reason", for the byte at `offset`.
+// Throws an Error "name:line:column: reason" for the byte at `offset`.
 [[noreturn]] void throw_json_error(std::string_view text, size_t offset, const JsonSource& source,
                                    const std::string& reason);
 
-// JSON for messages: printable, and cut behind `max_bytes` bytes.
+// Returns JSON for messages: printable, and truncated after `max_bytes` bytes.
 std::string quoted(const nlohmann::json& value, size_t max_bytes = 80);
 std::string quoted(const nlohmann::ordered_json& value, size_t max_bytes = 80);
 

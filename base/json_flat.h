@@ -1,4 +1,4 @@
-// A tree of JSON as a list.
+// Flattening of a JSON tree to a list.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,11 +9,12 @@ namespace zeroth {
 
 struct FlatValue {
   std::string path;  // "optimizer.params.lr"
-  std::string text;  // of a text itself, of all else JSON in one line
+  std::string text;  // a string's own text, or any other value as JSON in one line
 };
 
-// Every value below the object `json` that is no object itself, in its order; `path`: where `json`
-// stands, before those of its members. A byte that is not UTF-8 becomes U+FFFD. Not printable().
+// Returns every value below the object `json` that is not an object itself, in order. `path` is the
+// path of `json` itself and becomes the prefix of all paths. Bytes that are not UTF-8 become
+// U+FFFD. The texts are not printable().
 std::vector<FlatValue> flat_values(const nlohmann::ordered_json& json,
                                    const std::string& path = "");
 

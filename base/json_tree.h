@@ -1,5 +1,5 @@
-// Follows nlohmann's parser through a text and builds the tree: with the path to what it reads, and
-// in linear time for ordered objects too. Part of base/json.cpp.
+// A SAX handler that follows nlohmann's parser through a text and builds the tree. It knows the
+// path of the current value, and needs linear time for ordered objects too. Part of base/json.cpp.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -16,17 +16,17 @@
 
 namespace zeroth::detail {
 
-// What nlohmann's parser says when it stops.
+// JsonParseFailure describes where and why nlohmann's parser stops.
 struct JsonParseFailure {
-  size_t position = 0;  // bytes read, the offending one included
-  std::string token;    // what it read last: exact for texts and numbers
+  size_t position = 0;  // bytes read, with the offending one
+  std::string token;    // last token read; exact for texts and numbers
   int id = 0;
-  std::string reason;  // to tell kinds apart, not for users
+  std::string reason;  // nlohmann's text, to distinguish kinds; not for users
 
   bool is(std::string_view kind) const { return reason.find(kind) != reason.npos; }
 };
 
-// Nlohmann's handler of SAX events.
+// JsonTree handles nlohmann's SAX events.
 template <typename Json>
 class JsonTree {
  public:
@@ -63,7 +63,8 @@ class JsonTree {
     return false;
   }
 
-  // "zero_optimization.stage", "merges[12]": where the parser is. Cut where it is long.
+  // Returns the parser's current path, "zero_optimization.stage" or "merges[12]", shortened if it
+  // is long.
   std::string path() const {
     std::string text;
     for (const Level& level : levels_) {
@@ -90,9 +91,9 @@ class JsonTree {
 
   struct Level {
     Json* container;
-    size_t index = 0;                                        // in an array: values before this one
-    std::string key = {};                                    // in an object: of this one
-    bool awaits_value = false;                               // in an object: the key was read
+    size_t index = 0;                                        // in an array: of the current value
+    std::string key = {};                                    // in an object: of the current member
+    bool awaits_value = false;                               // in an object: its key was read
     std::unordered_map<std::string, size_t> positions = {};  // in an ordered object, by key
   };
 
@@ -101,7 +102,8 @@ class JsonTree {
     return level.container->contains(level.key);
   }
 
-  // Where the value went. Only the innermost container grows, so it stays there while it is open.
+  // Stores the value and returns where it is. The reference is valid while the container is open,
+  // because only the innermost container grows.
   Json& put(Json value) {
     if (levels_.empty()) return root = std::move(value);
     Level& level = levels_.back();

@@ -1,5 +1,4 @@
-// A value of a parsed file together with its path, so that whatever is wrong with it is told by
-// key.
+// A value of a parsed file together with its path, so that errors about it name the key.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +9,22 @@
 
 namespace zeroth {
 
-// Cheap to copy; the tree must outlive it. All but `json`, `path` and `find` throw an Error
-// "PATH is VALUE, expected KIND" or "PATH is missing"; who knows the file puts its name before.
+// A JsonView is cheap to copy; the tree must outlive it. All methods except `json`, `path` and
+// `find` throw an Error "PATH is VALUE, expected KIND" or "PATH is missing". The caller, which
+// knows the file, adds its name.
 class JsonView {
  public:
-  // `path`: what messages call the value; empty: "the file".
+  // `path` is the name of the value in messages; an empty one means "the file".
   explicit JsonView(const nlohmann::json& value, std::string path = "");
 
   const nlohmann::json& json() const { return *value_; }
   const std::string& path() const { return path_; }
 
-  // A member of this object.
+  // Returns a member of this object.
   JsonView at(std::string_view key) const;
-  // Nothing when it is absent or null, or this is null itself.
+  // Returns a member, or nullopt if it is absent or null, or if this value itself is null.
   std::optional<JsonView> find(std::string_view key) const;
-  // An element of this list.
+  // Returns an element of this list.
   JsonView at(size_t index) const;
   size_t size() const;  // of this list
 
@@ -32,7 +32,7 @@ class JsonView {
   bool flag() const;
   int64_t integer(int64_t min_value, int64_t max_value) const;
 
-  // Of a member that may be absent or null.
+  // Returns the value of a member, or `default_value` if it is absent or null.
   std::string text(std::string_view key, const std::string& default_value) const;
   bool flag(std::string_view key, bool default_value) const;
 

@@ -1,4 +1,4 @@
-// Which machine this process runs on.
+// Identification of the machine on which this process runs.
 #pragma once
 
 #include <optional>
@@ -6,14 +6,15 @@
 
 namespace zeroth {
 
-// As its kernel has it, for people; "unknown" where it does not say.
+// Returns the machine's host name for messages, or "unknown" if the kernel does not report one.
 std::string machine_name();
 
-// Of the running kernel, until the machine starts anew; empty where a sandbox hides it.
+// Returns the id of the current boot, which changes at each restart of the machine. Returns an
+// empty text if a sandbox hides it.
 std::string boot_id();
 
-// The same for processes that find each other in /proc, by their kernel and the namespace of their
-// numbers; or by `override_id` (ZEROTH_HOST_ID), where somebody says which machine this is.
+// Returns an id that is equal for processes that can find each other in /proc, made of the boot id
+// and the PID namespace. Returns one made of `override_id` (ZEROTH_HOST_ID) if a user sets it.
 std::string machine_id(const std::optional<std::string>& override_id = std::nullopt);
 
 }  // namespace zeroth

@@ -1,5 +1,5 @@
-// All below handle_sigbus() runs inside a signal handler: no locks, no memory of the heap. fmt
-// keeps to that where it formats numbers and texts into an array.
+// Everything that handle_sigbus() calls runs inside a signal handler: no locks, no heap. fmt
+// satisfies that when it formats numbers and texts into an array.
 #include "base/memory_faults.h"
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@ constexpr int kExitCode = 1;
 
 std::array<char, 100> program_name = {};
 
-// A line of /proc/self/maps: "55e0-55f0 r--p 00001000 08:01 1234   /path".
+// A MemoryMapping is a line of /proc/self/maps: "55e0-55f0 r--p 00001000 08:01 1234   /path".
 struct MemoryMapping {
   uintptr_t begin = 0;
   uintptr_t end = 0;
@@ -34,7 +34,8 @@ struct MemoryMapping {
 
 class ProcMapsReader {
  public:
-  // The next line without its end, cut where it is longer than any path; false: there is none.
+  // Reads the next line without its "\n", truncated if it is longer than any path. Returns false at
+  // the end.
   bool next(std::string_view& line) {
     size_t size = 0;
     char letter = 0;
@@ -63,7 +64,7 @@ class ProcMapsReader {
   size_t at_ = 0, size_ = 0;
 };
 
-// Cuts off what stands before `separator`, and that.
+// Returns the text before `separator` and removes both from `text`.
 std::string_view next_field(std::string_view& text, char separator) {
   const std::string_view word = text.substr(0, text.find(separator));
   text.remove_prefix(std::min(text.size(), word.size() + 1));
@@ -81,7 +82,7 @@ MemoryMapping parse(std::string_view line) {
   MemoryMapping mapping;
   mapping.begin = hexadecimal<uintptr_t>(next_field(line, '-'));
   mapping.end = hexadecimal<uintptr_t>(next_field(line, ' '));
-  next_field(line, ' ');  // what may be done with it
+  next_field(line, ' ');  // permissions
   mapping.offset = hexadecimal<uint64_t>(next_field(line, ' '));
   next_field(line, ' ');  // device
   next_field(line, ' ');  // inode
@@ -89,7 +90,8 @@ MemoryMapping parse(std::string_view line) {
   return mapping;
 }
 
-// The path of the mapping that holds the address is copied to `text`, with an end that stat takes.
+// A Fault is the location of a faulting address: the path of its mapping, terminated for stat, and
+// the offset.
 struct Fault {
   std::array<char, 4300> path = {};
   uint64_t offset = 0;
@@ -143,7 +145,7 @@ void handle_sigbus(int, siginfo_t* info, void*) {
   if (!fault.is_file()) {
     write_last_message(format(text, "{}: error: the memory at {} cannot be used: {}\n", who,
                               info->si_addr, reason_of(fault, info->si_code, reason)));
-    ::signal(SIGBUS, SIG_DFL);  // comes again where this returns to
+    ::signal(SIGBUS, SIG_DFL);  // the instruction faults again after the return
     return;
   }
   write_last_message(format(text, "{}: error: cannot {} {} at offset {}: {}\n", who,

@@ -19,10 +19,11 @@
 namespace zeroth {
 namespace {
 
-constexpr unsigned kNoCode = 8;  // MFD_NOEXEC_SEAL, which some systems insist on, from Linux 6.3 on
+constexpr unsigned kNoCode = 8;  // MFD_NOEXEC_SEAL, which some systems require; since Linux 6.3
 constexpr int kFixed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-// The running kernel, which a sandbox may hide: a ticket means nothing to another one.
+// Returns the id of the running kernel, which a sandbox may hide. A ticket is valid for one kernel
+// only.
 std::string kernel_id() {
   const std::string id = boot_id();
   return id.empty() ? "hidden" : id;
@@ -35,7 +36,7 @@ struct Ticket {
   uint64_t inode = 0;
 };
 
-// Takes what stands before the next ':' off `text`.
+// Returns the text before the next ':' and removes both from `text`.
 std::string_view next_field(std::string_view& text) {
   const std::string_view field = text.substr(0, text.find(':'));
   text.remove_prefix(std::min(text.size(), field.size() + 1));
@@ -64,7 +65,7 @@ struct stat status_of(int fd) {
   return status;
 }
 
-// What the kernel calls the open file.
+// Returns the kernel's name of the open file.
 std::string link_of(int fd) {
   std::array<char, PATH_MAX> target{};
   const std::string link = fmt::format("/proc/self/fd/{}", fd);
@@ -98,8 +99,8 @@ MemoryFile MemoryFile::open(const std::string& ticket, const std::string& name) 
   const Ticket wanted = parse(ticket);
   if (wanted.kernel != kernel_id()) throw Error("its creator runs on another host");
   const std::string path = fmt::format("/proc/{}/fd/{}", wanted.pid, wanted.fd);
-  // O_PATH: looked at before it is opened, because opening alone may do something (FIFO, device);
-  // what is opened then is what was looked at, whoever has the number `pid` by now.
+  // Opens with O_PATH and inspects the file first, because a full open may have side effects (FIFO,
+  // device). The file opened afterwards is the one inspected, even if `pid` is reused meanwhile.
   const FileDescriptor seen(::open(path.c_str(), O_PATH | O_CLOEXEC));
   if (seen.get() < 0) throw Error("cannot open {}: {}", path, system_reason(errno));
   check_is_ours(seen.get(), wanted, name, path);
@@ -123,8 +124,8 @@ uint64_t MemoryFile::size() const {
 }
 
 void MemoryFile::seal_size(uint64_t bytes) {
-  // Takes the memory now: later its lack would be a SIGBUS of whoever touches it. Any signal ends
-  // the call, and what it has got is given back.
+  // Allocates the memory now. Otherwise a shortage later is a SIGBUS in any process that touches
+  // it. Any signal interrupts the call and releases what it has allocated.
   int status = -1;
   do {
     status = ::fallocate(get(), 0, 0, static_cast<off_t>(bytes));

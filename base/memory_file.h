@@ -1,5 +1,5 @@
-// Files that are nothing but memory (memfd). They have no name in any file system: nobody finds
-// them by a path, nothing is left behind however processes end, and no other user may open them.
+// Files in memory only (memfd). They have no name in any file system. No process finds them by a
+// path, nothing is left however processes exit, and no other user can open them.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,26 @@
 
 namespace zeroth {
 
+// A MemoryFile owns the descriptor of a memfd.
 class MemoryFile {
  public:
-  // Empty. `name` is what open() asks for, at most 249 bytes. Throws an Error.
+  // Creates an empty file. open() requires the same `name`, at most 249 bytes. Throws an Error on
+  // failure.
   static MemoryFile create(const std::string& name);
 
-  // The file that another process of this machine holds, for reading and writing. `ticket` may come
-  // from anybody: nothing is opened but a memory file called `name` that this process's user made.
-  // Throws an Error that says what the ticket names instead.
+  // Opens the file that another process of this machine holds, for reading and writing. `ticket`
+  // may be untrusted: only a memory file with the name `name` that this process's user created is
+  // opened. Throws an Error that names what the ticket refers to otherwise.
   static MemoryFile open(const std::string& ticket, const std::string& name);
 
-  // "<kernel>:<pid>:<descriptor>:<inode>": what open() needs, while this process holds the file.
+  // Returns "<kernel>:<pid>:<descriptor>:<inode>" for open(). It is valid while this process holds
+  // the file.
   std::string ticket() const;
-  uint64_t inode() const;  // of no other memory file of this machine that somebody holds
+  uint64_t inode() const;  // unique among the open memory files of this machine
   uint64_t size() const;
 
-  // Sets the size and takes that memory, or throws an Error. From then on nobody changes the size:
-  // a mapping of it cannot lose its pages.
+  // Sets the size and allocates the memory, or throws an Error. Seals the size, so that no process
+  // can change it and a mapping cannot lose its pages.
   void seal_size(uint64_t bytes);
   bool has_sealed_size() const;
 

@@ -10,7 +10,7 @@
 namespace zeroth {
 namespace {
 
-constexpr size_t kMaxEntries = 65'536;  // as Slurm's own
+constexpr size_t kMaxEntries = 65'536;  // same as Slurm's own
 constexpr size_t kMaxNameBytes = 255;
 
 [[noreturn]] void refuse(std::string_view list, const std::string& why) {
@@ -22,7 +22,7 @@ bool is_name_character(char c) {
          c == '_' || c == '.' || c == ':';
 }
 
-// At the commas that stand outside of brackets.
+// Splits a list at the commas outside of brackets.
 std::vector<std::string_view> split_entries(std::string_view list) {
   std::vector<std::string_view> entries;
   size_t begin = 0;
@@ -45,7 +45,7 @@ uint32_t parse_node_number(std::string_view list, std::string_view digits) {
   return *number;
 }
 
-// "1-3,07" -> 1, 2, 3, 07
+// Expands "1-3,07" to 1, 2, 3, 07.
 std::vector<std::string> expand_ranges(std::string_view list, std::string_view ranges) {
   std::vector<std::string> numbers;
   for (const std::string_view range : split_entries(ranges)) {

@@ -1,4 +1,5 @@
-// An output has one run that writes there, and of that run one round.
+// Errors and a check for exclusive access to an output: one run, and one restart attempt of it, may
+// write there.
 #pragma once
 
 #include <functional>
@@ -7,20 +8,23 @@
 
 namespace zeroth {
 
-// Another run writes into an output. It may end at any time: trying again may mend this one.
+// OutputInUse reports that another run writes to an output. That run may exit at any time, so a
+// retry can succeed.
 class OutputInUse : public Error {
  public:
   using Error::Error;
 };
 
-// A later round of this process's run writes there by now: nothing of this process may appear.
+// OutputTakenOver reports that a later restart attempt of this run now writes to the output, so
+// this process must publish nothing.
 class OutputTakenOver : public Error {
  public:
   using Error::Error;
 };
 
-// Throws an OutputTakenOver where that is so. Asked as late as can be: when all is written and
-// nothing is left to do but to give it its name. Empty: nobody else can come.
+// An OutputGuard throws an OutputTakenOver if this process has lost the output. Callers invoke it
+// as late as possible: after all data is written, just before the final rename. An empty guard
+// means that no other process can write there.
 using OutputGuard = std::function<void()>;
 
 }  // namespace zeroth

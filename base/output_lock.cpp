@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kOpenFlags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;  // no link, and no wait for a FIFO
+constexpr int kOpenFlags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;  // no link, no blocking on a FIFO
 
 std::string lock_file_name(const fs::path& target) {
   return target.filename().string() + ".zeroth-lock";
@@ -48,10 +48,11 @@ std::string describe_self(const OutputAttempt& mine) {
 }
 
 struct LockHolder {
-  std::string who;  // for people; empty: it does not say
+  std::string who;  // description for users; empty: unknown
   OutputAttempt attempt = {};
 
-  // Whether it is of the run of `mine`, and of a round that was before.
+  // Returns whether the holder belongs to the run of `mine`. is_before() also requires an earlier
+  // attempt.
   bool is_of(const OutputAttempt& mine) const {
     return !mine.run.empty() && attempt.run == mine.run;
   }
@@ -60,7 +61,7 @@ struct LockHolder {
   }
 };
 
-// Empty: it cannot be read.
+// Returns the start of the file, or nullopt if it cannot be read.
 std::optional<std::string> try_read(int file) {
   char text[512] = {};
   const ssize_t size = ::pread(file, text, sizeof(text) - 1, 0);
@@ -72,7 +73,7 @@ std::string read_text(int file) {
   return try_read(file).value_or("");
 }
 
-// From what describe_self() wrote, by whatever hand.
+// Parses the text of describe_self(). Does not trust it, because any process may have written it.
 LockHolder parse_holder(const std::string& text) {
   std::istringstream words(text);
   std::string host;
@@ -93,7 +94,7 @@ LockHolder parse_holder(const std::string& text) {
 
 [[noreturn]] void refuse(const fs::path& target, int file) {
   std::string holder = parse_holder(read_text(file)).who;
-  for (int attempt = 0; holder.empty() && attempt < 20; ++attempt) {  // it may have just begun
+  for (int attempt = 0; holder.empty() && attempt < 20; ++attempt) {  // it may have just started
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     holder = parse_holder(read_text(file)).who;
   }
@@ -124,7 +125,7 @@ OutputLock::OutputLock(const fs::path& target, OutputAttempt mine)
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (!open_file() || !try_lock()) continue;
     write_holder();
-    if (is_current()) return;  // no later round came while the file told of the run before
+    if (is_current()) return;  // no later attempt came while the file named an earlier one
   }
   throw Error("{} cannot be locked: others make and remove it again and again", path());
 }
@@ -133,7 +134,7 @@ std::string OutputLock::path() const {
   return (directory_.path() / name_).string();
 }
 
-// False where the file came or went meanwhile, with a run that holds or held it.
+// Returns false if another process created or removed the file meanwhile; a run holds or held it.
 bool OutputLock::open_file() {
   const auto open = [&](int how) {
     return FileDescriptor(::openat(directory_.get(), name_.c_str(), how | kOpenFlags, 0644));
@@ -148,7 +149,7 @@ bool OutputLock::open_file() {
     throw Error("{} cannot be made: {}", path(), system_reason(errno));
   }
   if (status.st_nlink == 0) return false;
-  // What has a second name may be any file.
+  // A file with a second name may be any file.
   const bool ours = S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && status.st_nlink == 1;
   if (ours) return true;
   if (is_locked(file_.get())) refuse(target_, file_.get());
@@ -156,7 +157,8 @@ bool OutputLock::open_file() {
               path(), status.st_uid);
 }
 
-// False where what is locked by now has lost its name, also by this hand: that of a round before.
+// Returns false if the locked file has lost its name. This function itself removes the file of an
+// earlier attempt.
 bool OutputLock::try_lock() {
   const struct flock lock = whole_file_lock(F_WRLCK);
   if (::fcntl(file_.get(), F_OFD_SETLK, &lock) != 0) {
@@ -181,8 +183,8 @@ void OutputLock::check() const {
   const FileDescriptor file(::openat(directory_.get(), name_.c_str(), O_RDONLY | kOpenFlags));
   const bool is_gone = file.get() < 0 && errno == ENOENT;
   const std::optional<std::string> text = is_gone ? "" : try_read(file.get());
-  // What cannot be read now, as over a network that fails, tells of nobody; a file that is not ours
-  // and says nothing yet is that of a round that begins.
+  // A file that cannot be read now, as on a failing network, names no owner. Another file that is
+  // still empty belongs to an attempt that is starting.
   if (!text || *text == holder_) return;
   if (text->empty() && !is_gone && is_same_file(file.get(), file_.get()).value_or(true)) return;
   const LockHolder holder = parse_holder(*text);
@@ -195,7 +197,7 @@ void OutputLock::check() const {
       mine_.index);
 }
 
-// Whether the name is still that of our file.
+// Returns whether the name still refers to our file.
 bool OutputLock::is_current() const {
   return names_file(file_.get(), directory_.get(), name_.c_str());
 }
@@ -213,7 +215,7 @@ void OutputLock::write_holder() {
 }
 
 OutputLock::~OutputLock() {
-  // Where nothing can be locked a later round writes into the same file: then it is that one's.
+  // If the file system has no locks, a later attempt writes to the same file and then owns it.
   if (is_current() && read_text(file_.get()) == holder_)
     ::unlinkat(directory_.get(), name_.c_str(), 0);
   fs::path directory = directory_.path();

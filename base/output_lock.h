@@ -1,4 +1,4 @@
-// One run at a time for an output.
+// A lock that gives an output to one run at a time.
 #pragma once
 
 #include <cstdint>
@@ -9,41 +9,43 @@
 
 namespace zeroth {
 
-// Which life of a run a process is of, where its ranks are started more than once.
+// OutputAttempt identifies the restart attempt of a run that a process belongs to, if its ranks can
+// be started more than once.
 struct OutputAttempt {
-  std::string run;    // the same in all rounds of a run, and in no other one; empty: unknown
-  int64_t index = 0;  // later attempts have larger ones
+  std::string run;    // id of the run, equal in all of its attempts; empty: unknown
+  int64_t index = 0;  // index of the attempt; later ones have larger indices
 };
 
-// A locked file beside the output, "out.zeroth-lock", which says who writes there. It goes with
-// this object. What a kill leaves of it is locked by nobody, and the next run's: the lock is the
-// kernel's and ends with its process.
+// An OutputLock holds a locked file beside the output, "out.zeroth-lock", which names its owner.
+// The destructor removes the file. A file that a killed process leaves is unlocked and goes to the
+// next run: the kernel releases the lock when the process exits.
 //
-// A process that is stopped, or whose machine was cut off, does not end and keeps its lock. The
-// next round of its run must not wait for it: so the file also says run and round, and a later
-// round of the same run removes it and makes its own. The one of before, should it wake up, finds
-// another file in its place, or none: check(), which it asks right before it changes anything
-// there. Between that question and the calls to the system that follow it nothing can be guarded,
-// as another machine cannot take back such a call; what has a second guard is the commit of a
-// checkpoint (checkpoint/owner.h). Other runs have another name and are refused, whatever their
-// round.
+// A process that is suspended, or whose machine was disconnected, does not exit and keeps its lock.
+// The next restart attempt of its run must not wait for it. So the file also contains run and
+// attempt, and a later attempt of the same run removes the file and creates its own. If the earlier
+// process wakes up, it finds another file or none: it calls check() right before each change of the
+// output. Nothing can guard the time between that check and the system calls that follow, since
+// another machine cannot revoke such a call; only a checkpoint's commit has a second guard
+// (checkpoint/owner.h). Other runs have another id and are rejected, whatever their attempt.
 class OutputLock {
  public:
-  // Throws an Error when another process holds the lock of `target`, but for one of a round before
-  // `mine`: with its number, its host and since when. Leaves everything as it is.
+  // Throws an Error that names the process, its host and its start time if another process holds
+  // the lock of `target`, unless that process belongs to an earlier attempt of the run of `mine`.
+  // Changes nothing.
   static void require_free(const std::filesystem::path& target, const OutputAttempt& mine = {});
 
-  // Makes the folders above it too. Throws as require_free(), when the file cannot be made, and
-  // when a later round was here.
+  // Acquires the lock and creates missing parent directories. Throws like require_free(), if the
+  // file cannot be created, and if a later attempt has owned the output.
   explicit OutputLock(const std::filesystem::path& target, OutputAttempt mine = {});
   ~OutputLock();
   OutputLock(const OutputLock&) = delete;
   OutputLock& operator=(const OutputLock&) = delete;
 
-  // Why another run would not notice this one; empty where it would.
+  // Returns why another run would not notice this lock, or an empty text if it would.
   const std::string& warning() const { return warning_; }
-  // Throws an OutputTakenOver that says by whom. Opens the file by its name, so that a
-  // network's file system asks its server. Never where the run is unknown.
+  // Throws an OutputTakenOver that names the new owner if this process has lost the lock. Opens the
+  // file by its name, so that a network file system asks its server. Never throws if the run is
+  // unknown.
   void check() const;
 
  private:
@@ -57,7 +59,7 @@ class OutputLock {
   OutputAttempt mine_;
   Directory directory_;
   std::string name_;
-  std::string holder_;  // what the file says of this process
+  std::string holder_;  // contents of the file while this process owns it
   FileDescriptor file_;
   std::string warning_;
 };

@@ -1,4 +1,4 @@
-// Loops over all threads of this process that LibTorch may use too.
+// Parallel loops over the threads that this process shares with LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -6,18 +6,19 @@
 
 namespace zeroth {
 
-// Calls work(begin, end) on ranges that cover [0, count) once, each of at least `grain` elements
-// but the last, at the same time on the threads of OpenMP's pool, which is LibTorch's: at most
-// at::get_num_threads(). Within another such loop, or below two grains, the caller does all of it.
-// Rethrows the first exception. at::parallel_for does the same only in sources compiled for OpenMP;
-// in others it is a plain loop.
+// Calls work(begin, end) for ranges that cover [0, count) once, each of at least `grain` elements
+// but the last. They run concurrently on OpenMP's thread pool, which is LibTorch's, on at most
+// at::get_num_threads() threads. Runs serially in the caller inside another such loop or below two
+// grains. Rethrows the first exception. at::parallel_for does the same only in sources that are
+// compiled for OpenMP; in others it is a serial loop.
 void parallel_for(int64_t count, int64_t grain,
                   const std::function<void(int64_t begin, int64_t end)>& work);
 
-// Such loops of the calling thread, and LibTorch's, are plain ones from now on.
-// at::get_num_threads() comes before: its first call in a thread sets the number.
+// Makes these loops of the calling thread, and LibTorch's, serial from this call on. The caller
+// must call at::get_num_threads() before: its first call in a thread sets the number.
 void set_single_threaded();
-// They have one thread less from now on, if that leaves one: another thread works beside them.
+// Reduces the threads of these loops by one from this call on, but not below one, to leave a core
+// for another thread.
 void reserve_one_thread();
 
 }  // namespace zeroth

@@ -17,7 +17,7 @@ bool is_continuation(char byte) {
   return (static_cast<uint8_t>(byte) & 0xC0) == 0x80;
 }
 
-// The character at the text's start.
+// Returns the character at the text's start.
 Character first_character(std::string_view text) {
   const auto lead = static_cast<uint8_t>(text[0]);
   if (lead < 0x80) return {1, lead};
@@ -91,7 +91,7 @@ std::string shortened(std::string_view text, size_t max_bytes) {
   for (size_t back = 1; back <= std::min<size_t>(max_bytes, 3); ++back) {
     const std::string_view last = text.substr(max_bytes - back);
     if (is_continuation(last[0])) continue;
-    if (first_character(last).length > back) end = max_bytes - back;  // the cut would halve it
+    if (first_character(last).length > back) end = max_bytes - back;  // the cut would split it
     break;
   }
   return fmt::format("{}... ({} bytes)", printable(text.substr(0, end)), text.size());

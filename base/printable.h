@@ -1,4 +1,4 @@
-// Text from files, folders and peers, made fit for a terminal, a log or a page.
+// Conversion of text from files, directories and peers for a terminal, a log or a page.
 #pragma once
 
 #include <string>
@@ -6,20 +6,21 @@
 
 namespace zeroth {
 
-// Control characters (C0, DEL, C1), marks that reorder text and line separators as JSON escapes
-// ("\n", "\u001b"), bytes that are not UTF-8 as "\xff"; all else stays. Printable text comes back
-// as it is, so that it may pass twice.
+// Returns `text` with control characters (C0, DEL, C1), bidirectional marks and line separators as
+// JSON escapes ("\n", "\u001b"), and bytes that are not UTF-8 as "\xff". All else is unchanged.
+// Printable text is returned unchanged, so that it can be converted twice.
 std::string printable(std::string_view text);
 
-// The same for a message of several lines: a line break stays where the next line is indented by
-// two spaces or more, as ours are. No text within a message can begin a line of its own.
+// Returns a message of several lines, printable. A line break is kept if two spaces or more indent
+// the next line, as in messages of this program. Text inside a message thus cannot begin a line of
+// its own.
 std::string printable_message(std::string_view text);
 
-// printable, and of a text beyond `max_bytes` bytes only its beginning and its size.
+// Returns the printable text; beyond `max_bytes` bytes only its beginning and its size.
 std::string shortened(std::string_view text, size_t max_bytes = 80);
 
-// What a library says of its own failure, as a quotation behind words of ours: its first line,
-// shortened, in quotation marks.
+// Returns the first line of a library's error text, shortened and in quotation marks, for use
+// inside a message.
 std::string quotation(std::string_view text);
 
 }  // namespace zeroth

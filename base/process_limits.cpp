@@ -21,7 +21,7 @@ std::optional<rlim_t> soft_limit_of(Resource resource) {
   return limit.rlim_cur;
 }
 
-// Empty where the error has nothing to do with a limit.
+// Returns the limit that causes this error, or an empty text if none does.
 std::string describe_limit(int error) {
   if (error == EMFILE) return " (ulimit -n)";
   if (const auto soft_limit = soft_limit_of(RLIMIT_FSIZE); error == EFBIG && soft_limit)

@@ -1,4 +1,4 @@
-// What `ulimit` allows this process, in the words of its messages.
+// Limits that `ulimit` sets on this process, and their messages.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +7,21 @@
 
 namespace zeroth {
 
-// The system's words for an errno; where a limit is the reason, with its name: "Too many open files
-// (ulimit -n)".
+// Returns the system's text for an errno, with the name of the limit if one is the cause: "Too many
+// open files (ulimit -n)".
 std::string system_reason(int error);
 
-// The largest file that this process may write, in bytes (ulimit -f); empty where that is not
-// limited.
+// Returns the maximum size of a file that this process can write, in bytes (ulimit -f), or nullopt
+// if it is not limited.
 std::optional<int64_t> file_size_limit();
 
-// "each process may use 391 MiB of address space: ulimit -v"; empty where that is not limited.
+// Returns "each process may use 391 MiB of address space: ulimit -v", or an empty text if it is not
+// limited.
 std::string address_space_limit();
 
-// Sees to it that this process and what it starts may have so many files open: raises the limit as
-// far as the system lets it. Throws an Error that names the limit. With fewer, a file that cannot
-// be opened would look like one that is not there.
+// Raises the limit of open files of this process and its children to at least `needed`, if the
+// system allows it. Throws an Error that names the limit otherwise. With a lower limit a file that
+// cannot be opened would look like a missing one.
 void raise_open_file_limit(int needed);
 
 }  // namespace zeroth

@@ -1,4 +1,4 @@
-// Random numbers that nobody can guess.
+// Cryptographically secure random bytes.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace zeroth {
 
-// Of the kernel. Throws an Error where it has none.
+// Returns `count` bytes from the kernel. Throws an Error if the kernel provides none.
 std::string random_bytes(size_t count);
 
 }  // namespace zeroth

@@ -28,7 +28,7 @@ const char* describe_file_type(mode_t mode) {
   throw Error("{} is {}, expected a file", path.string(), describe_file_type(mode));
 }
 
-// A socket cannot even be opened.
+// Throws the error of a failed open. A socket fails there already, so its type is checked here too.
 [[noreturn]] void throw_open_error(const std::filesystem::path& path, int reason) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) refuse(path, status.st_mode);
@@ -37,7 +37,7 @@ const char* describe_file_type(mode_t mode) {
 
 }  // namespace
 
-// O_NONBLOCK: a FIFO without a writer opens, too. It means nothing to a regular file.
+// O_NONBLOCK lets open() return for a FIFO without a writer. It has no effect on a regular file.
 RegularFile::RegularFile(const std::filesystem::path& path)
     : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
   if (file_.get() < 0) throw_open_error(path, errno);
@@ -54,8 +54,8 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
   if (file.size() > max_bytes) {
     throw Error("{} has {} bytes; at most {} are read", path.string(), file.size(), max_bytes);
   }
-  // One byte more than it has, to see its end: it may have grown since, and a file of /proc has no
-  // size.
+  // Reads one byte more than the size to detect the end: the file may have grown since, and files
+  // of /proc report no size.
   std::string text(file.size() + 1, '\0');
   size_t done = 0;
   while (true) {
@@ -74,7 +74,7 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  const RegularFile file(path);  // the mapping outlives it
+  const RegularFile file(path);  // the mapping stays valid after it is closed
   if (file.size() == 0) return;
   void* const memory = ::mmap(nullptr, file.size(), PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
   if (memory == MAP_FAILED) throw Error("cannot map {}: {}", path.string(), system_reason(errno));

@@ -1,4 +1,4 @@
-// Files that are read whole or mapped: regular ones only.
+// Regular files that are read completely or mapped.
 #pragma once
 
 #include <cstddef>
@@ -11,29 +11,29 @@
 
 namespace zeroth {
 
-// A file open for reading. A folder, FIFO, device or socket in its place is an Error at once that
-// names path and kind; nothing is read from it or waited for.
+// A RegularFile is a file open for reading. The constructor throws an Error that names path and
+// type for a directory, FIFO, device or socket, without reading from it or blocking.
 class RegularFile {
  public:
   explicit RegularFile(const std::filesystem::path& path);
 
   int descriptor() const { return file_.get(); }
-  size_t size() const { return size_; }  // bytes, when it was opened
+  size_t size() const { return size_; }  // bytes at the time of opening
 
  private:
   FileDescriptor file_;
   size_t size_ = 0;
 };
 
-// The bytes of a file. Throws an Error that names the path and both sizes beyond `max_bytes`, or
-// the path and the system's reason.
+// Returns the bytes of a file. Throws an Error that names the path and both sizes if it exceeds
+// `max_bytes`, and one with the path and the system's reason if it cannot be read.
 std::string read_file(const std::filesystem::path& path, size_t max_bytes);
 
-// A whole file as read-only memory. Pages are read as they are touched. If the file shrinks
-// meanwhile: base/memory_faults.h tells.
+// A MappedFile maps a whole file as read-only memory. Pages are read on first access. If the file
+// shrinks meanwhile, the handler of base/memory_faults.h reports it.
 class MappedFile {
  public:
-  // Throws an Error with the path and the system's reason.
+  // Throws an Error with the path and the system's reason on failure.
   explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
@@ -44,12 +44,12 @@ class MappedFile {
   std::string_view text() const {
     return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
   }
-  // The file as numbers; its size must be a multiple of theirs.
+  // Returns the file as an array of T. Its size must be a multiple of sizeof(T).
   template <typename T>
   std::span<const T> as() const {
     return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)};
   }
-  // Takes whole pages inside the range out of this process's memory; a later access reads them
+  // Drops the full pages inside the range from this process's memory. A later access reads them
   // again.
   void drop_pages(std::span<const std::byte> range) const;
 

@@ -19,7 +19,7 @@ namespace {
   throw Error("{} cannot be written: {}", path.string(), system_reason(reason));
 }
 
-// The file without its name. It goes with this object, unless it was given the name.
+// A TemporaryFile is the file before the rename. The destructor removes it unless it was renamed.
 class TemporaryFile {
  public:
   TemporaryFile(const std::filesystem::path& path, std::string_view text)
@@ -45,10 +45,10 @@ class TemporaryFile {
   }
 
  private:
-  // A network's file system may refuse what was written only when a descriptor is closed.
+  // A network file system may report a failed write only when a descriptor is closed.
   bool is_flushed() const { return ::close(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0)) == 0; }
 
-  // By now another process may have put its own in the place of this one.
+  // Removes the file unless another process has replaced it with its own.
   void remove() const {
     if (names_file(file_.get(), AT_FDCWD, temporary_path_.c_str()))
       ::unlink(temporary_path_.c_str());
@@ -56,7 +56,7 @@ class TemporaryFile {
 
   const std::filesystem::path& path_;
   std::string temporary_path_;
-  FileDescriptor file_;  // stays open: a file's number is given away again when it is closed
+  FileDescriptor file_;  // stays open: the kernel reuses a file's inode number after it is closed
   bool committed_ = false;
 };
 
@@ -64,7 +64,7 @@ class TemporaryFile {
 
 void replace_file(const std::filesystem::path& path, std::string_view text,
                   const OutputGuard& guard) {
-  if (guard) guard();  // or this would remove what another writes
+  if (guard) guard();  // otherwise this would remove another process's file
   TemporaryFile file(path, text);
   if (guard) guard();
   file.commit();

@@ -1,4 +1,4 @@
-// A file that a reader sees whole: as it was, or as it is.
+// Atomic replacement of a file: a reader sees the complete old or the complete new contents.
 #pragma once
 
 #include <filesystem>
@@ -8,10 +8,9 @@
 
 namespace zeroth {
 
-// Writes "path.part" beside it and gives it the name. No link in the place of either is followed.
-// Throws an Error that names the path and the system's reason, and what `guard` throws, which is
-// asked before anything is made and once nothing but the name is missing; what stood there stays
-// then.
+// Writes "path.part" and renames it to `path`. Follows no link at either path. Throws an Error that
+// names the path and the system's reason. Calls `guard` before it creates anything and again just
+// before the rename; if `guard` throws, passes its exception on and keeps the old file.
 void replace_file(const std::filesystem::path& path, std::string_view text,
                   const OutputGuard& guard = {});
 

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kOrigin = "$ORIGIN";
 
-// What was linked into the program as its run path.
+// Returns the run path that was linked into the program.
 std::string run_path() {
   link_map* program = nullptr;
   if (dlinfo(dlopen(nullptr, RTLD_LAZY), RTLD_DI_LINKMAP, &program) != 0) return "";

@@ -1,3 +1,4 @@
+// Paths of this program and of its libraries.
 #pragma once
 
 #include <filesystem>
@@ -5,11 +6,11 @@
 
 namespace zeroth {
 
-// The folder that holds this program.
+// Returns the directory that contains this program.
 std::filesystem::path program_directory();
 
-// The folders of this program's run path, in their order: where the loader looks for its libraries.
-// Entries that are not absolute are left out; no variable of the environment is part of it.
+// Returns the directories of this program's run path, in which the loader searches its libraries,
+// in order. Omits entries that are not absolute. Environment variables do not contribute.
 std::vector<std::filesystem::path> run_path_directories();
 
 }  // namespace zeroth

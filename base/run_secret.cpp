@@ -44,7 +44,7 @@ std::string run_secret(const std::optional<std::string>& value,
 }
 
 std::string read_secret_file(const std::string& path) {
-  // Does not wait where the path is a FIFO.
+  // O_NONBLOCK: does not block if the path is a FIFO.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) throw Error("ZEROTH_SECRET_FILE={}: {}", path, system_reason(errno));
   check_secret_file(path, file.get());

@@ -1,4 +1,4 @@
-// The secret that all processes of a run on several machines share, as users give it.
+// The secret that all processes of a run on several nodes share.
 #pragma once
 
 #include <optional>
@@ -6,14 +6,14 @@
 
 namespace zeroth {
 
-// Of ZEROTH_SECRET or ZEROTH_SECRET_FILE, whose values these are; empty where neither is set.
-// Throws an Error, never with the secret, where both are, where it is shorter than 16 characters,
-// and as read_secret_file.
+// Returns the secret from the values of ZEROTH_SECRET and ZEROTH_SECRET_FILE, or an empty text if
+// neither is set. Throws an Error if both are set, if the secret is shorter than 16 characters, and
+// like read_secret_file(). The message never contains the secret.
 std::string run_secret(const std::optional<std::string>& value,
                        const std::optional<std::string>& file);
 
-// The text of a file without white space at its end. Throws an Error unless it is one of this user,
-// or of root, that nobody else may read.
+// Returns the text of a file without trailing white space. Throws an Error unless the file belongs
+// to this user or root and no other user can access it.
 std::string read_secret_file(const std::string& path);
 
 }  // namespace zeroth

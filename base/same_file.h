@@ -1,4 +1,4 @@
-// Whether two open files, or an open file and a name, are one.
+// Comparisons of two open files, or of an open file and a name.
 #pragma once
 
 #include <fcntl.h>
@@ -12,7 +12,8 @@ inline bool is_same_file(const struct stat& first, const struct stat& second) {
   return first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
-// Empty: the system does not tell.
+// Returns whether two descriptors refer to the same file, or nullopt if the system cannot report
+// it.
 inline std::optional<bool> is_same_file(int first, int second) {
   struct stat one {};
   struct stat other {};
@@ -20,8 +21,8 @@ inline std::optional<bool> is_same_file(int first, int second) {
   return is_same_file(one, other);
 }
 
-// Whether `name` in `directory` (AT_FDCWD: a path) is one of the open file `fd`: nobody has
-// replaced or removed it. No link is followed.
+// Returns whether `name` in `directory` (AT_FDCWD: a path) still refers to the open file `fd`, that
+// is, no process has replaced or removed it. Follows no link.
 inline bool names_file(int fd, int directory, const char* name) {
   struct stat file {};
   struct stat named {};

@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4) and HMAC with it (RFC 2104), for what must be known to be whole and from
-// whom. Where only speed counts: base/hash.h and base/crc32c.h.
+// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104), for integrity and authentication. base/hash.h
+// and base/crc32c.h are faster where neither is needed.
 #pragma once
 
 #include <array>
@@ -10,6 +10,7 @@
 
 namespace zeroth {
 
+// A Sha256 computes one digest incrementally.
 class Sha256 {
  public:
   using Digest = std::array<uint8_t, 32>;
@@ -29,13 +30,13 @@ class Sha256 {
   uint64_t num_bytes_ = 0;
 };
 
-// A key for HMAC over SHA-256; it has been mixed in once for all messages.
+// An HmacKey is a key for HMAC-SHA-256, mixed into the hash state once for all messages.
 class HmacKey {
  public:
   explicit HmacKey(std::string_view key);
 
-  // Of all parts behind each other; whoever has several must see to it that they cannot be cut
-  // otherwise.
+  // Returns the HMAC of the concatenation of all parts. A caller with several parts must ensure
+  // that their boundaries are unambiguous.
   template <typename... Parts>
   Sha256::Digest digest(const Parts&... parts) const {
     Sha256 inner = inner_;
@@ -50,11 +51,11 @@ class HmacKey {
   Sha256 outer_;
 };
 
-// A digest as the bytes that it is, and as 64 hexadecimal digits.
+// Returns the bytes of a digest, or its 64 hexadecimal digits.
 std::string_view digest_bytes(const Sha256::Digest& digest);
 std::string to_hex(const Sha256::Digest& digest);
 
-// Compares them in a time that does not tell where they differ.
+// Returns whether two texts are equal, in a time that does not depend on where they differ.
 bool constant_time_equal(std::string_view one, std::string_view other);
 
 }  // namespace zeroth

@@ -1,6 +1,7 @@
-// As many floats at once as a register holds, in the vectors of gcc and clang. Included only by
-// sources that are compiled for one instruction set; all is local to them. Conversions to 16-bit
-// floats round to nearest even, with the same bits on every instruction set.
+// SIMD vectors of floats, one register wide, by the vector extensions of gcc and clang. Only
+// sources that are compiled for one instruction set include this header; everything is local to
+// them. Conversions to 16-bit floats round to nearest even, with the same bits on every instruction
+// set.
 #pragma once
 
 #if defined(__F16C__) || defined(__AVX512F__)
@@ -17,7 +18,7 @@
 namespace zeroth::simd {
 namespace {
 
-// Of a register: vectors of several registers gcc compares number by number.
+// Floats per register. gcc compares vectors that span several registers element by element.
 #if defined(__AVX512F__)
 constexpr int64_t kLanes = 16;
 #elif defined(__AVX2__)
@@ -34,7 +35,7 @@ ZEROTH_INLINE Vec spread(float x) {
   return x - Vec{};
 }
 
-// By instructions where gcc does not find them itself.
+// Intrinsics replace conversions that gcc does not vectorize itself.
 #if defined(__AVX512F__)
 ZEROTH_INLINE Bits widen(HalfVec x) {
   return reinterpret_cast<Bits>(_mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(x)));
@@ -64,7 +65,7 @@ ZEROTH_INLINE Vec widen(HalfVec halves, Bf16) {
   return reinterpret_cast<Vec>(widen(halves) << 16);
 }
 
-// The upper halves of sums, 0x7fc0 where x is a NaN.
+// Returns the upper halves of `sums`, or 0x7fc0 where x is a NaN.
 ZEROTH_INLINE Bits upper_halves(Bits sums, Vec x) {
   return x == x ? sums >> 16 : Bits{} + 0x7fc0;
 }
@@ -76,8 +77,8 @@ ZEROTH_INLINE HalfVec narrow(Vec x, Bf16) {
   return narrow(bf16_bits(x));
 }
 
-// By instructions where there are any: by arithmetic on the bits elsewhere. A NaN becomes a quiet
-// one and keeps its sign and the top of its payload.
+// These conversions use instructions where the CPU has them, and arithmetic on the bits elsewhere.
+// A NaN becomes quiet and keeps its sign and the top of its payload.
 #if defined(__AVX512F__)
 ZEROTH_INLINE Vec widen(HalfVec halves, Fp16) {
   return reinterpret_cast<Vec>(_mm512_cvtph_ps(reinterpret_cast<__m256i>(halves)));
@@ -110,7 +111,7 @@ ZEROTH_INLINE HalfVec narrow(Vec x, Fp16) {
   const Bits small =
       reinterpret_cast<Bits>(reinterpret_cast<Vec>(size) + 0.5F) - uint32_t{0x3f000000};
   Bits fp16 = size < 0x38800000 ? small : usual;
-  fp16 = size >= 0x477ff000 ? Bits{} + 0x7c00 : fp16;  // from 65520 on: infinity
+  fp16 = size >= 0x477ff000 ? Bits{} + 0x7c00 : fp16;  // 65520 and above become infinity
   fp16 = size > 0x7f800000 ? 0x7e00 | ((size >> 13) & 0x3ff) : fp16;
   return narrow(fp16 | ((bits >> 16) & 0x8000));
 }

@@ -21,7 +21,7 @@ constexpr std::chrono::milliseconds kLastMessageTimeout{2000};
 
 bool output_was_closed = false;
 
-// Writes at most `size` bytes; -1 with errno.
+// Writes at most `size` bytes. Returns -1 and sets errno on failure.
 ssize_t write_some(int fd, const char* data, size_t size) {
   ssize_t count = 0;
   do {
@@ -30,7 +30,8 @@ ssize_t write_some(int fd, const char* data, size_t size) {
   return count;
 }
 
-// Also where the descriptor does not block, which it may share with another program.
+// Waits until the descriptor is writable. Also works for a non-blocking one, which another program
+// may share.
 bool wait_writable(int fd, std::chrono::milliseconds limit) {
   pollfd room{fd, POLLOUT, 0};
   return ::poll(&room, 1, static_cast<int>(limit.count())) > 0;
@@ -48,7 +49,7 @@ void open_standard_streams() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;
     if (fd == STDOUT_FILENO) output_was_closed = true;
-    ::open("/dev/null", O_RDWR);  // takes the lowest that is free, which is this one
+    ::open("/dev/null", O_RDWR);  // opens as the lowest free descriptor, which is this one
   }
   for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
 }
@@ -86,7 +87,7 @@ void write_last_message(std::string_view text) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         end - std::chrono::steady_clock::now());
     if (left.count() <= 0 || !wait_writable(STDERR_FILENO, left)) return;
-    // A pipe with any room takes so much without a wait.
+    // A pipe with any room accepts this many bytes without blocking.
     const ssize_t count =
         write_some(STDERR_FILENO, text.data(), std::min<size_t>(text.size(), PIPE_BUF));
     if (count < 0 && errno != EAGAIN) return;

@@ -14,8 +14,8 @@ int64_t product(const std::vector<int64_t>& extents) {
   return all;
 }
 
-// The same box with as few dimensions as show all that is contiguous: one that it has all of is
-// folded into the one before.
+// Returns the slice with as few dimensions as possible: a dimension that it covers fully is folded
+// into the previous one, so that contiguous elements are one row.
 TensorSlice fold_contiguous(const TensorSlice& slice) {
   TensorSlice folded;
   for (size_t i = 0; i < slice.shape.size(); ++i) {
@@ -32,7 +32,7 @@ TensorSlice fold_contiguous(const TensorSlice& slice) {
   return folded.shape.empty() ? TensorSlice::full({1}) : folded;
 }
 
-// Where row `row` of the box begins in the whole tensor.
+// Returns the offset of row `row` of the slice in the full tensor.
 int64_t row_offset(const TensorSlice& slice, int64_t row) {
   int64_t stride = slice.shape.back();
   int64_t begin = slice.offsets.back();

@@ -1,5 +1,4 @@
-// Where the elements of a box lie in the tensor that it is a part of, both counted row by row. Pure
-// arithmetic.
+// The location of a slice's elements in its tensor, both in row-major order. Pure arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -7,29 +6,30 @@
 
 namespace zeroth {
 
-// A part of a tensor, from `offsets` on and of `sizes` in each dimension; without dimensions: the
-// one element of a scalar.
+// A TensorSlice is a rectangular part of a tensor with an offset and a size per dimension. Without
+// dimensions it is the single element of a scalar.
 struct TensorSlice {
-  std::vector<int64_t> shape;  // of the whole tensor
+  std::vector<int64_t> shape;  // of the full tensor
   std::vector<int64_t> offsets, sizes;
 
-  // All of it.
+  // Returns the slice that covers the full tensor.
   static TensorSlice full(std::vector<int64_t> shape);
   int64_t elements() const;
   int64_t tensor_elements() const;
   bool operator==(const TensorSlice&) const = default;
 };
 
-// So many rows, which follow each other in the box and begin `stride` apart in the whole tensor.
+// SliceRows are `count` rows that are consecutive in the slice and begin `stride` elements apart in
+// the full tensor.
 struct SliceRows {
-  int64_t offset = 0;  // the first element in the whole tensor
+  int64_t offset = 0;  // of the first element in the full tensor
   int64_t count = 0;
-  int64_t length = 0;  // of each, in elements
+  int64_t length = 0;  // elements of each row
   int64_t stride = 0;
 
   int64_t elements() const { return count * length; }
-  // Where the elements [begin, end) of these rows lie: calls visit(at, offset, size) for each run
-  // of them, `at` counted from the first element of the rows.
+  // Calls visit(at, offset, size) for each contiguous run of the elements [begin, end) of these
+  // rows: `at` counts from the first element of the rows, `offset` from that of the full tensor.
   template <typename Visit>
   void for_each_run(int64_t begin, int64_t end, const Visit& visit) const {
     for (int64_t at = begin; at < end;) {
@@ -42,9 +42,8 @@ struct SliceRows {
   bool operator==(const SliceRows&) const = default;
 };
 
-// The elements [first, first + count) of the box, in their order and as few entries as dimensions
-// and ragged ends make of them, none of more than `max_elements` elements. What is contiguous is
-// one row.
+// Returns the elements [first, first + count) of the slice, in order, as few entries as dimensions
+// and ragged ends allow, none of more than `max_elements` elements. A contiguous range is one row.
 std::vector<SliceRows> slice_rows(const TensorSlice& slice, int64_t first, int64_t count,
                                   int64_t max_elements);
 

@@ -1,12 +1,12 @@
-// The signals that ask a process to end.
+// The signals that ask a process to exit.
 #pragma once
 
 #include <vector>
 
 namespace zeroth {
 
-// SIGINT and SIGTERM; and SIGHUP, as of a terminal that closes, unless it is ignored: then, as
-// under nohup, the process is to outlive its terminal.
+// Returns SIGINT, SIGTERM, and SIGHUP (sent when a terminal closes) unless it is ignored. If it is,
+// as under nohup, the process must outlive its terminal.
 std::vector<int> termination_signals();
 
 bool is_ignored(int signal);

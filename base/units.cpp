@@ -9,7 +9,7 @@
 namespace zeroth {
 namespace {
 
-// Three significant digits of `value` after dividing by `base` until it is below it.
+// Formats `value` with three significant digits after dividing it by `base` until it is smaller.
 std::string scaled(double value, double base, const std::array<const char*, 5>& suffixes) {
   size_t unit = 0;
   while (std::abs(value) >= base && unit + 1 < suffixes.size()) {

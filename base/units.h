@@ -1,4 +1,4 @@
-// Numbers as a person reads and writes them.
+// Formatting and parsing of numbers for people.
 #pragma once
 
 #include <charconv>
@@ -9,22 +9,22 @@
 
 namespace zeroth {
 
-// "512 B", "1.5 KiB", "35.2 MiB", "1.10 GiB".
+// Returns "512 B", "1.5 KiB", "35.2 MiB" or "1.10 GiB".
 std::string format_bytes(int64_t bytes);
 
-// "950", "31.6K", "31.6M", "1.10B": counts of parameters and tokens.
+// Returns "950", "31.6K", "31.6M" or "1.10B", for counts of parameters and tokens.
 std::string format_count(int64_t count);
 
-// "0.8s", "42s", "3m05s", "2h07m".
+// Returns "0.8s", "42s", "3m05s" or "2h07m".
 std::string format_duration(double seconds);
 
-// "1 rank", "3 ranks": of words that take an s.
+// Returns "1 rank" or "3 ranks", for words with a regular plural.
 std::string pluralize(int64_t count, std::string_view word);
 
-// "SIGTERM"; "signal 36" of those without a name.
+// Returns "SIGTERM", or "signal 36" for a signal without a name.
 std::string signal_name(int signal);
 
-// The number that the whole text is; nothing where it is none, or one that the type does not hold.
+// Parses the whole text as a number. Returns nullopt if it is none or does not fit the type.
 template <typename Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number number{};
@@ -33,8 +33,8 @@ std::optional<Number> parse_number(std::string_view text) {
   return error == std::errc{} && rest == end ? std::optional(number) : std::nullopt;
 }
 
-// A NaN prints as "nan" then on every processor: which sign one has depends on the instruction that
-// made it, and means nothing.
+// Returns a NaN that prints as "nan" on every CPU for any NaN, and other values unchanged. The sign
+// of a NaN depends on the instruction that produced it and has no meaning.
 double canonicalize_nan(double value);
 
 }  // namespace zeroth

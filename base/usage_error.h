@@ -1,18 +1,17 @@
-// What a person wrote is wrong: a command line, or a file that it names. Trying again mends
-// nothing.
+// Errors in what a user wrote: a command line, or a file that it names. A retry cannot succeed.
 #pragma once
 
 #include "base/error.h"
 
 namespace zeroth {
 
-// The message says what to write instead.
+// A UsageError reports invalid user input. Its message says what to write instead.
 class UsageError : public Error {
  public:
   using Error::Error;
 };
 
-// What `read` returns; an Error that it throws becomes one of these: it reads what a person wrote.
+// Returns the result of `read`, which parses user input, and rethrows its Errors as UsageErrors.
 template <typename Read>
 auto rethrow_as_usage_error(const Read& read) {
   try {
@@ -22,7 +21,8 @@ auto rethrow_as_usage_error(const Read& read) {
   }
 }
 
-// The exit code that says so, as argparse and many others have it: no further round begins.
+// Exit code of a usage error, the same as argparse's. The launcher starts no further restart
+// attempt.
 inline constexpr int kUsageExitCode = 2;
 
 }  // namespace zeroth

@@ -14,13 +14,13 @@
 namespace zeroth::checkpoint {
 namespace {
 
-// Consecutive bytes that are written, with their CRC.
+// A WrittenRange is consecutive bytes that are written, with their CRC.
 struct WrittenRange {
   int64_t begin = 0, end = 0;
   uint32_t crc = 0;
 };
 
-// Parts that follow each other become one. Sorted by where they begin.
+// Merges adjacent ranges. Returns them sorted by their start.
 std::vector<WrittenRange> merge_ranges(std::vector<WrittenRange> parts) {
   std::sort(parts.begin(), parts.end(), [](const WrittenRange& a, const WrittenRange& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
@@ -45,13 +45,13 @@ struct ChunkFile::Impl {
   struct ChunkProgress {
     int64_t offset = 0;  // in the file
     int64_t bytes = 0;
-    int64_t next = 0;  // of write()
+    int64_t next = 0;  // position of write()
     std::vector<WrittenRange> parts;
   };
 
   std::filesystem::path path;
   std::vector<TensorChunk> chunks;
-  std::vector<ChunkProgress> written;  // by piece
+  std::vector<ChunkProgress> written;  // by index in chunks
   std::string header;
   int64_t size = 0;
   std::unique_ptr<WritableFile> file;

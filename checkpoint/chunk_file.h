@@ -1,5 +1,5 @@
-// A file of pieces: a safetensors file in which each piece is an entry of one dimension, whose name
-// is chunk_key(piece). One rank writes it. docs/checkpoint.md has the format.
+// A chunk file is a safetensors file in which each chunk is an entry of one dimension, named
+// chunk_key(chunk). One rank writes it. docs/checkpoint.md describes the format.
 #pragma once
 
 #include <cstddef>
@@ -14,34 +14,36 @@
 
 namespace zeroth::checkpoint {
 
-// A piece and where it lies.
+// A StoredChunk is a chunk and its position in a file.
 struct StoredChunk {
   TensorChunk chunk;
-  int64_t offset = 0;  // bytes from the begin of the file
-  uint32_t crc = 0;    // CRC32C of its bytes
+  int64_t offset = 0;  // bytes from the start of the file
+  uint32_t crc = 0;    // CRC32C of the chunk's bytes
   bool operator==(const StoredChunk&) const = default;
 };
 
-// One file of a checkpoint; those of Hugging Face's have no pieces.
+// A StoredFile is one file of a checkpoint. Hugging Face's files have no chunks.
 struct StoredFile {
-  std::string name;  // relative to the checkpoint's folder
+  std::string name;  // relative to the checkpoint's directory
   int64_t size = 0;
-  uint32_t crc = 0;  // CRC32C of all its bytes
+  uint32_t crc = 0;  // CRC32C of all bytes of the file
   std::vector<StoredChunk> chunks = {};
   bool operator==(const StoredFile&) const = default;
 };
 
-// The safetensors header of these pieces with its length before it: the begin of the file. Pieces
-// follow in this order, without gaps. Throws an Error where one is no piece or stands twice. Pure.
+// Returns the safetensors header of these chunks, preceded by its length: the start of the file.
+// The chunks follow in this order without gaps. Throws an Error if one is invalid or a duplicate.
+// Pure.
 std::string safetensors_header(const std::vector<TensorChunk>& chunks);
 
-// Pieces are known up front and come in any order and in parts; their CRCs are of what was handed
-// over, so that each byte is looked at once. Calls for different pieces may come from several
-// threads at once. After a FileSystemError the file is to be given up.
+// ChunkFile writes chunks that are known up front; they arrive in any order and in parts. It
+// computes CRCs from the bytes that it is given, so it reads each byte once. Several threads may
+// write different chunks at once. Discard the file after a FileSystemError.
 class ChunkFile {
  public:
-  // `name`: of the file, relative to the disk; must not be there. Throws a FileSystemError, also
-  // where the disk has no room for all of it and can tell.
+  // Creates the file `name`, relative to the file system's directory; the name must not exist.
+  // Throws a FileSystemError on failure, also if the disk reports that it has no space for the
+  // whole file.
   ChunkFile(FileSystem& file_system, std::string name, std::vector<TensorChunk> chunks);
   ~ChunkFile();
   ChunkFile(ChunkFile&&) noexcept;
@@ -49,13 +51,13 @@ class ChunkFile {
   const std::vector<TensorChunk>& chunks() const;
   int64_t size() const;  // of the whole file
 
-  // Behind what was written of this piece before.
+  // Appends `bytes` to what is already written of this chunk.
   void write(size_t index, std::span<const std::byte> bytes);
-  // At a byte of the piece. No byte may be written twice.
+  // Writes `bytes` at a byte offset within the chunk. No byte may be written twice.
   void write_at(size_t index, int64_t offset, std::span<const std::byte> bytes);
 
-  // All must have been written. Returns once the file is on the disk. `name` is relative to the
-  // checkpoint's folder.
+  // Returns after the file is on disk. All chunks must be complete. `name` is relative to the
+  // checkpoint's directory.
   StoredFile finish(std::string name);
 
  private:

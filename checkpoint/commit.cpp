@@ -14,9 +14,10 @@ namespace zeroth::checkpoint {
 namespace {
 
 constexpr int64_t kChunk = int64_t{4} << 20;
-constexpr int64_t kMargin = int64_t{4} << 20;  // manifest, folders, blocks that are not full
+constexpr int64_t kMargin = int64_t{4} << 20;  // manifest, directories, partially filled blocks
 
-// Files below a folder, relative to it, with their sizes; and the folders, the innermost first.
+// A FileTree lists the files below a directory, relative to it, with their sizes, and the
+// directories, the innermost first.
 struct FileTree {
   std::map<std::string, int64_t> files;
   std::vector<std::string> directories;
@@ -38,8 +39,8 @@ void list_tree(FileSystem& file_system, const std::string& root, const std::stri
   }
 }
 
-// What ranks say and what is there is the same, and on the disk: a file of pieces was synced by
-// its writer, others are here.
+// Checks that the file exists as the ranks report it, and makes it durable. A chunk file was
+// already synced by its writer; other files are synced here.
 void check_and_sync(FileSystem& file_system, const std::string& directory, const FileTree& tree,
                     const StoredFile& file) {
   const auto there = tree.files.find(file.name);
@@ -51,7 +52,7 @@ void check_and_sync(FileSystem& file_system, const std::string& directory, const
   if (file.chunks.empty()) file_system.sync_file(join_path(directory, file.name));
 }
 
-// Only a hint: a save need not wait until it is on the disk.
+// Writes `latest`. It is only a hint, so a save need not wait until it is on disk.
 void write_latest(FileSystem& file_system, const std::string& name) {
   const std::string fresh = std::string(kTemporary) + std::string(kLatest);
   remove_tree(file_system, fresh);
@@ -62,7 +63,7 @@ void write_latest(FileSystem& file_system, const std::string& name) {
   file_system.rename(fresh, std::string(kLatest));
 }
 
-// What rank 0 tells of its commit.
+// Serializes rank 0's commit for the other ranks.
 std::string to_json_text(const CommitResult& done) {
   return nlohmann::json{{"crc", done.crc}, {"warnings", done.warnings}}.dump(
       -1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -161,7 +162,7 @@ std::vector<std::string> Saver::clean_up(const Save& save) const {
   };
   attempt([&] { write_latest(*file_system_, step_name(save.step_)); });
   attempt([&] {
-    // The one that was replaced, under whichever name.
+    // Remove the replaced checkpoint, under whichever name it has.
     remove_tree(*file_system_, save.directory_);
     if (exists(*file_system_, "", save.old_name()))
       remove_checkpoints(*file_system_, {save.old_name()});
@@ -195,7 +196,7 @@ Save::~Save() {
   if (saver_ == nullptr || !removes_on_exit_ || !saver_->is_committer()) return;
   try {
     remove_tree(*saver_->file_system_, directory_);
-  } catch (...) {  // the next save clears it away
+  } catch (...) {  // the next save removes it
   }
 }
 
@@ -266,7 +267,7 @@ CommitResult Save::commit(const RankManifest& mine, Manifest facts,
   run_phase("writing the manifest", [&] {
     if (saver_->is_committer()) done.crc = write_manifest(reports, std::move(facts), expected);
   });
-  // All ranks are there, and all is on the disk: one rename is left.
+  // All ranks have voted and all files are on disk; one rename remains.
   bool committed = false;
   const auto failure = capture_failure([&] {
     if (!saver_->is_committer()) return;

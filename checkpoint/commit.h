@@ -1,6 +1,6 @@
-// A save: ranks write into a folder of its own, one of them makes it a checkpoint.
+// A save: ranks write into a temporary directory, and one of them commits it as a checkpoint.
 //
-//   Saver saver(disk, ranks, {.run_id = id});          // once in a run
+//   Saver saver(file_system, ranks, {.run_id = id});   // once in a run
 //   Save save = saver.begin(step, bytes_of_this_rank);
 //   RankManifest mine;
 //   save.run_phase("writing", [&] {
@@ -10,8 +10,8 @@
 //   });
 //   const CommitResult done = save.commit(mine, manifest);
 //
-// A kill at any moment leaves the checkpoints of before, or these and the new one. Whatever fails
-// on one rank is the same Error on all, and nothing is committed.
+// A kill at any moment leaves the earlier checkpoints, with or without the new one. A failure on
+// one rank throws the same Error on all ranks, and nothing is committed.
 #pragma once
 
 #include <cstdint>
@@ -36,37 +36,40 @@ namespace zeroth::checkpoint {
 
 struct SaverOptions {
   std::string run_id;
-  int64_t keep = 2;  // newest ones; 0: all
-  // What the run goes on from. Later saves have the one before as parent.
+  int64_t keep = 2;  // number of newest checkpoints to keep; 0: all
+  // The checkpoint that the run resumes from. Each later save has the previous one as its parent.
   std::optional<Parent> parent = {};
-  std::string description = describe_this_process();  // for whoever finds the folder taken
+  // Shown to other processes that find the directory in use.
+  std::string description = describe_this_process();
 };
 
 struct CommitResult {
-  std::string name;  // "step-8", on the disk
-  uint32_t crc = 0;  // of its manifest: what the next one calls its parent
-  // What went wrong behind the commit, which stands: `latest`, old ones that could not be removed.
+  std::string name;  // "step-8", in the file system
+  uint32_t crc = 0;  // of its manifest; the next checkpoint stores it as its parent's
+  // Failures after the commit, which remains valid: `latest`, old checkpoints that were not
+  // removed.
   std::vector<std::string> warnings = {};
 };
 
 class Save;
 
-// Saves of one run into one folder. The calls of ranks are collective, one save at a time.
+// Saver makes the saves of one run in one directory. Ranks call it collectively, one save at a
+// time.
 class Saver {
  public:
-  // Each rank has a disk of its own for the same folder, which is there. Takes the folder over, and
-  // clears away what dead runs left in it. Collective.
+  // Takes ownership of the directory, which must exist, and removes what dead runs left in it. Each
+  // rank passes a FileSystem of its own for the same directory. Collective.
   Saver(std::shared_ptr<FileSystem> file_system, RankGroup& ranks, SaverOptions options);
 
   int64_t generation() const { return generation_; }
-  // From now on so many of the newest stay (0: all), and these steps whatever their age, the best
-  // one's for instance.
+  // Sets how many of the newest checkpoints stay (0: all) and which steps stay whatever their age,
+  // for example the best one.
   void keep(int64_t newest, std::set<int64_t> steps);
-  // Removes the others, as each commit does, but for `steps`. For rank 0 alone.
+  // Removes all other checkpoints, as each commit does, except `steps`. Called on rank 0 only.
   void remove_old(std::set<int64_t> steps = {}) const;
 
-  // `bytes`: of all that this rank will write. Throws an Error where they do not fit: then nothing
-  // was written. Collective.
+  // Starts a save. `bytes` is the total that this rank will write. Throws an Error before anything
+  // is written if the bytes do not fit. Collective.
   Save begin(int64_t step, int64_t bytes);
 
  private:
@@ -78,37 +81,37 @@ class Saver {
   std::shared_ptr<FileSystem> file_system_;
   RankGroup& ranks_;
   SaverOptions options_;
-  std::optional<Owner> owner_;  // rank 0
+  std::optional<Owner> owner_;  // on rank 0 only
   int64_t generation_ = 0;
   int64_t attempts_ = 0;
   std::set<int64_t> kept_steps_;
 };
 
-// May move to another thread. What is not committed goes away with it.
+// A Save may move to another thread. Its destructor removes the directory if it is not committed.
 class Save {
  public:
   ~Save();
   Save(Save&&) noexcept;
 
   int64_t step() const { return step_; }
-  // Where to write: relative to the disk, and for those who write by a path.
+  // Directory to write to, relative to the file system; path() is for callers that write by path.
   const std::string& directory() const { return directory_; }
   std::filesystem::path path() const;
   FileSystem& file_system() const;
-  // Of this rank: relative to directory(), and the file.
+  // Name of this rank's chunk file, relative to directory(); chunk_file() creates it.
   std::string chunk_file_name() const;
   ChunkFile chunk_file(std::vector<TensorChunk> chunks) const;
 
-  // A part of the save: what `action` throws on any rank becomes an Error on all. Collective.
+  // Runs a phase of the save. If `action` throws on any rank, all ranks throw an Error. Collective.
   template <typename Action>
   void run_phase(std::string_view what, Action action) const {
     run_on_all_ranks(saver_->ranks_, phase_name(what), action);
   }
 
-  // `facts` of rank 0 is what the manifest will say; step, run, attempt, time, parent and files are
-  // filled in. All ranks must have the same must_equal. `expected`, where it is given on rank 0:
-  // all states that there must be. Files in directory() that no rank reports are read and listed,
-  // too. Collective.
+  // Commits the save. The manifest is rank 0's `facts` with step, run, attempt, time, parent and
+  // files filled in. All ranks must pass the same must_equal. `expected`, if rank 0 passes it,
+  // lists all states that must exist. Files in directory() that no rank reports are read and
+  // listed, too. Collective.
   CommitResult commit(const RankManifest& mine, Manifest facts,
                       const std::vector<ExpectedState>& expected = {});
 
@@ -116,8 +119,8 @@ class Save {
   friend class Saver;
   Save(Saver& saver, int64_t step, const SaveAttempt& attempt);
   std::string phase_name(std::string_view what) const;
-  std::string old_name() const;  // of what it replaces, where that takes two steps
-  // Returns its CRC.
+  std::string old_name() const;  // of the replaced checkpoint, if replacing takes two steps
+  // Returns the CRC of the manifest.
   uint32_t write_manifest(const std::vector<std::string>& reports, Manifest facts,
                           const std::vector<ExpectedState>& expected) const;
 
@@ -125,10 +128,10 @@ class Save {
   int64_t step_;
   SaveAttempt attempt_;
   std::string directory_;
-  bool removes_on_exit_ = true;  // whether what is in directory_ is to be removed
+  bool removes_on_exit_ = true;  // whether the destructor removes directory_
 };
 
-// A file of a checkpoint as it is on the disk, read whole and synced. `name` relative to
+// Reads a whole file of a checkpoint, syncs it and returns its description. `name` is relative to
 // `directory`.
 StoredFile describe_file(FileSystem& file_system, const std::string& directory,
                          const std::string& name);

@@ -10,7 +10,7 @@
 namespace zeroth::checkpoint {
 namespace {
 
-// Limits of an integer. kStep means the step of the checkpoint.
+// Limits of an integer counter. kStep stands for the step of the checkpoint.
 constexpr int64_t kStep = -2;
 struct Limits {
   std::string_view key;

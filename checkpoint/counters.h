@@ -1,4 +1,4 @@
-// The numbers that an engine keeps in a manifest, and how they have to fit each other. Pure.
+// The counters that an engine keeps in a manifest, and their consistency rules. Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace zeroth::checkpoint {
 
-// A number as it is printed, or the text itself.
+// Returns a printed number, or the text itself.
 std::string to_string(const Counter& counter);
 
-// What is wrong with the counters of a checkpoint of `step` that are an engine's own, with the key
-// and the values: "counters.applied_updates is 9, expected an integer in 0..8". Empty: nothing.
-// Other counters, those of programs among them, may be anything.
+// Returns what is invalid in the engine's own counters of a checkpoint of `step`, with key and
+// values: "counters.applied_updates is 9, expected an integer in 0..8". Returns an empty text if
+// all are valid. Accepts any other counter, including those of programs.
 std::string validation_error(const Counters& counters, int64_t step);
 
 }  // namespace zeroth::checkpoint

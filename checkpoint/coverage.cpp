@@ -27,11 +27,11 @@ std::string to_string(const PlacedChunk& placed) {
                      *placed.file);
 }
 
-// A random measure on the elements of a tensor: that of a box is the product, over its dimensions,
-// of differences of random numbers that belong to where it begins and ends. Pieces that cover the
-// same elements equally often have the same sum of measures; others have another one but with a
-// probability of about 2^-55, because the writer of the pieces does not know the random numbers. So
-// n pieces cost n looks and no memory, whatever their boxes.
+// CoverageHash is a random measure on the elements of a tensor. The measure of a box is the
+// product, over its dimensions, of differences of random numbers that belong to its begin and end.
+// Chunks that cover the same elements equally often have the same sum of measures. Others differ
+// except with a probability of about 2^-55, because the writer of the chunks does not know the
+// random numbers. So n chunks take n steps and no memory, whatever their boxes.
 class CoverageHash {
  public:
   CoverageHash() {
@@ -45,7 +45,7 @@ class CoverageHash {
   static uint64_t plus(uint64_t a, uint64_t b) { return reduced(a + b); }
 
  private:
-  static constexpr uint64_t kPrime = (uint64_t{1} << 61) - 1;  // all numbers are below it
+  static constexpr uint64_t kPrime = (uint64_t{1} << 61) - 1;  // all values are below it
 
   static uint64_t reduced(uint64_t number) { return number >= kPrime ? number - kPrime : number; }
   static uint64_t minus(uint64_t a, uint64_t b) { return reduced(a + kPrime - b); }
@@ -55,7 +55,8 @@ class CoverageHash {
                    static_cast<uint64_t>(product >> 61));
   }
 
-  // Of a position in a dimension: a keyed hash, which mixes as splitmix64 does.
+  // Returns the random number of a position in a dimension: a keyed hash that mixes as splitmix64
+  // does.
   uint64_t number(size_t dimension, int64_t at) const {
     uint64_t bits = seed_[0];
     for (const uint64_t word :
@@ -71,11 +72,11 @@ class CoverageHash {
     return minus(number(dimension, end), number(dimension, begin));
   }
 
-  // Of the first `count` elements of a box, row by row.
+  // Returns the measure of the first `count` elements of a box in row-major order.
   uint64_t of_first(const ChunkBounds& box, int64_t count) const {
     const size_t dimensions = box.begin.size();
     if (dimensions == 0) return static_cast<uint64_t>(count);
-    std::array<uint64_t, kMaxDimensions + 1> inner{};  // of a whole row from a dimension on
+    std::array<uint64_t, kMaxDimensions + 1> inner{};  // of a whole row, from a dimension on
     inner[dimensions] = 1;
     for (size_t i = dimensions; i-- > 0;) {
       inner[i] = times(inner[i + 1], between(i, box.begin[i], box.end[i]));
@@ -95,8 +96,8 @@ class CoverageHash {
   std::array<uint64_t, 2> seed_{};
 };
 
-// How many elements of a piece, which has some, are among the first `count` of its tensor: row by
-// row, those of a box follow each other as those of the tensor do.
+// Returns how many elements of a nonempty chunk are among the first `count` of its tensor in
+// row-major order. A box's elements are in the same order as the tensor's.
 int64_t count_in_first(const TensorChunk& chunk, int64_t count) {
   int64_t row = ChunkBounds::full(chunk.shape).elements(), row_of_box = chunk.box.elements(),
           found = 0;
@@ -113,7 +114,7 @@ int64_t count_in_first(const TensorChunk& chunk, int64_t count) {
   return std::clamp(found, chunk.range.begin, chunk.range.end) - chunk.range.begin;
 }
 
-// Whether each of the first `count` elements is in exactly one piece.
+// Returns whether each of the first `count` elements is in exactly one chunk.
 bool is_covered_once(const CoverageHash& measure, const Shape& shape,
                      const std::vector<PlacedChunk>& chunks, int64_t count) {
   uint64_t sum = 0;
@@ -126,10 +127,10 @@ bool is_covered_once(const CoverageHash& measure, const Shape& shape,
   return sum == measure.of(ChunkBounds::full(shape), {0, count});
 }
 
-// The first element, row by row, that no piece or more than one has.
+// Returns the first element, in row-major order, that no chunk or more than one covers.
 int64_t first_fault(const CoverageHash& measure, const Shape& shape,
                     const std::vector<PlacedChunk>& chunks, int64_t all) {
-  int64_t good = 0, bad = all;  // so many elements at the begin
+  int64_t good = 0, bad = all;  // counts of leading elements
   while (bad - good > 1) {
     const int64_t middle = good + (bad - good) / 2;
     (is_covered_once(measure, shape, chunks, middle) ? good : bad) = middle;
@@ -137,7 +138,7 @@ int64_t first_fault(const CoverageHash& measure, const Shape& shape,
   return good;
 }
 
-// `chunks`: those of the tensor that have elements.
+// Returns the error of one state, or an empty text. `chunks` are its chunks that have elements.
 std::string coverage_error(const Shape& shape, const std::vector<PlacedChunk>& chunks) {
   const int64_t all = ChunkBounds::full(shape).elements();
   if (all == 0) return "";

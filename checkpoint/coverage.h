@@ -1,4 +1,4 @@
-// Whether pieces make up whole tensors. Pure.
+// Checks that chunks cover whole tensors. Pure.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace zeroth::checkpoint {
 
-// A state that a checkpoint must hold in full.
+// An ExpectedState is a state that a checkpoint must contain in full.
 struct ExpectedState {
   std::string tensor, state, dtype;
   Shape shape;
 };
 
-// Every element of each tensor and state that has a piece stands in exactly one; so do all of
-// `expected`, and there is nothing else where that is given. One complaint for each state that is
-// otherwise, with the pieces, their files, and where the first hole is.
+// Checks that exactly one chunk covers each element of every stored state and of every state in
+// `expected`, and that no other state exists if `expected` is given. Returns one error for each
+// state that violates this, with its chunks, their files, and the first gap.
 std::vector<std::string> coverage_errors(const std::vector<StoredFile>& files,
                                          const std::vector<ExpectedState>& expected = {});
 

@@ -77,8 +77,8 @@ void write_text(FileSystem& file_system, const std::string& name, std::string_vi
 
 namespace {
 
-// Removes what is in the folder `name`, and moves what lies deeper than `levels` from there into
-// `root`, under names that are free there.
+// TreeRemover removes the contents of the directory `root`. It moves entries that are nested too
+// deep to recurse into up to `root`, under free names.
 class TreeRemover {
  public:
   TreeRemover(FileSystem& file_system, const std::string& root)

@@ -1,6 +1,7 @@
-// The calls by which checkpoints reach a disk, one each, so that tests can make any of them fail,
-// count them, and forget what was not synced. Names are relative to the folder that a FileSystem is
-// opened for, as "step-8/zeroth/manifest.json"; no part of one is "..", and no link is followed.
+// The system calls by which checkpoints reach a disk, one method each, so that tests can make any
+// of them fail, count them, and discard what was not synced. Names are relative to the directory
+// that a FileSystem is opened for, as "step-8/zeroth/manifest.json". No part of a name is "..", and
+// no link is followed.
 #pragma once
 
 #include <cstddef>
@@ -16,27 +17,30 @@
 
 namespace zeroth::checkpoint {
 
-// What a call failed with: the message has the path, and what the disk lacked where it was full.
+// A FileSystemError is a failed call. Its message has the path, and the missing space if the disk
+// is full.
 class FileSystemError : public Error {
  public:
-  // "PATH: WHAT failed: REASON".
+  // Formats the message as "PATH: WHAT failed: REASON".
   FileSystemError(const std::filesystem::path& path, std::string_view what, int reason,
                   std::string_view more = "");
   int reason() const { return reason_; }  // an errno
-  // Full, or beyond a quota: as good as any other place later, once somebody makes room.
+  // Returns whether the disk is full or a quota is exceeded. A retry can succeed once space is
+  // freed.
   bool is_full() const;
 
  private:
   int reason_;
 };
 
-// A file that this process made. Closed without a word when it goes before close().
+// A WritableFile is a file that this process created. Its destructor closes it without reporting
+// errors.
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
-  // Returns how many bytes were written: at least one, perhaps fewer than given.
+  // Returns how many bytes were written: at least one, possibly fewer than given.
   virtual size_t write(std::span<const std::byte> bytes, int64_t offset) = 0;
-  // As write(); `crc` goes on over what was written (base/crc32c.h).
+  // Writes as write() does, and extends `crc` over the bytes that were written (base/crc32c.h).
   virtual size_t write_with_crc(std::span<const std::byte> bytes, int64_t offset, uint32_t& crc);
   virtual void sync() = 0;
   virtual void close() = 0;
@@ -46,75 +50,75 @@ class RandomAccessFile {
  public:
   virtual ~RandomAccessFile() = default;
   virtual int64_t size() const = 0;
-  // Returns how many bytes were read, at least one; none behind the end.
+  // Returns how many bytes were read: at least one before the end of the file, none after it.
   virtual size_t read(std::span<std::byte> bytes, int64_t offset) = 0;
 };
 
 struct DirectoryEntry {
-  enum class Kind { kFile, kDirectory, kOther };  // a link is something other
+  enum class Kind { kFile, kDirectory, kOther };  // a link is kOther
   std::string name;
   Kind kind = Kind::kOther;
-  int64_t size = 0;      // of a file
+  int64_t size = 0;      // for a file only
   int64_t modified = 0;  // seconds since 1970
-  bool ours = true;      // belongs to this user
+  bool ours = true;      // owned by this user
 };
 
-// Each call throws a FileSystemError. May be used by several threads at once.
+// FileSystem's calls each throw a FileSystemError on failure. Several threads may use it at once.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  // The folder that names are relative to: for messages, and for those who write by a path.
+  // Directory that names are relative to, for messages and for callers that write by path.
   virtual const std::filesystem::path& path() const = 0;
 
-  // A file that must not be there. `size`, where it is known, is set aside if the disk can do so.
+  // Creates a file that must not exist. Reserves `size`, if it is known and the disk can do so.
   virtual std::unique_ptr<WritableFile> create(const std::string& name, int64_t size) = 0;
-  // One that another rank has made, for bytes of this rank's own.
+  // Opens a file that another rank created, to write this rank's own bytes.
   virtual std::unique_ptr<WritableFile> open_shared(const std::string& name) = 0;
   virtual std::unique_ptr<RandomAccessFile> open(const std::string& name) = 0;  // a regular file
-  virtual void create_directory(const std::string& name) = 0;                   // must not be there
-  // What is in a folder, by name.
+  virtual void create_directory(const std::string& name) = 0;                   // must not exist
+  // Returns the entries of a directory, sorted by name.
   virtual std::vector<DirectoryEntry> list(const std::string& directory) = 0;
-  // Onto a file that is there, or where there is nothing; a folder only onto nothing.
+  // Renames a file onto an existing file or a free name, or a directory onto a free name only.
   virtual void rename(const std::string& from, const std::string& to) = 0;
-  // Two names change their meaning in one step. False where the file system cannot do that.
+  // Swaps two names atomically. Returns false if the file system does not support that.
   virtual bool exchange(const std::string& one, const std::string& other) = 0;
   virtual void remove_file(const std::string& name) = 0;       // or a link
   virtual void remove_directory(const std::string& name) = 0;  // an empty one
-  // The names in a folder outlive the machine's end from here on; "": the disk's own folder.
+  // Makes the names in a directory durable across a crash of the machine; "" is the root directory.
   virtual void sync_directory(const std::string& name) = 0;
-  // What was written to a file, by whomever.
+  // Makes the bytes of a file durable, whichever process wrote them.
   virtual void sync_file(const std::string& name) = 0;
   virtual int64_t free_bytes() = 0;
 };
 
-// Of several calls each.
+// Writes all bytes, in several calls if necessary.
 void write_all(WritableFile& file, std::span<const std::byte> bytes, int64_t offset);
-// The same. Returns the CRC of `bytes`.
+// Writes all bytes, in several calls if necessary. Returns the CRC of `bytes`.
 uint32_t write_all_with_crc(WritableFile& file, std::span<const std::byte> bytes, int64_t offset);
-// Throws where the file ends before.
+// Reads bytes.size() bytes, in several calls if necessary. Throws if the file ends before.
 void read_all(RandomAccessFile& file, std::span<std::byte> bytes, int64_t offset,
               const std::filesystem::path& path);
 std::string read_text(FileSystem& file_system, const std::string& name, int64_t max_bytes);
-// Made, written, synced and closed.
+// Creates, writes, syncs and closes a file.
 void write_text(FileSystem& file_system, const std::string& name, std::string_view text);
-// A file, or a folder with all that is in it. Nothing happens where there is none.
+// Removes a file, or a directory with all of its contents. Does nothing if the name does not exist.
 void remove_tree(FileSystem& file_system, const std::string& name);
-// Whether the folder `directory` holds this name, whatever it is.
+// Returns whether `directory` has an entry of this name, of any kind.
 bool exists(FileSystem& file_system, const std::string& directory, const std::string& name);
 
-// "a/b" of "a" and "b"; "b" of "" and "b".
+// Returns "a/b" for "a" and "b", and "b" for "" and "b".
 std::string join_path(const std::string& directory, const std::string& name);
-// Of a name on this disk; of "": of its folder.
+// Returns the absolute path of a name in this file system, or of its root directory for "".
 std::filesystem::path full_path(const FileSystem& file_system, const std::string& name);
-// A name or several with a slash between them; none is empty, "." or "..", has a backslash or a
-// NUL.
+// Returns whether `text` is one name or several separated by slashes, none of them empty, "." or
+// "..", or with a backslash or a NUL.
 bool is_safe_path(std::string_view text);
 
-// How many folders a checkpoint may have within each other. What lies deeper is not ours and is not
-// entered, so that no folder of another program costs more than its number of entries.
+// Maximum nesting of directories in a checkpoint. Anything deeper is foreign and is not entered, so
+// that another program's directory costs no more than its number of entries.
 inline constexpr size_t kMaxDepth = 16;
-// Whether a path is longer than the system accepts, or lies in more folders than kMaxDepth.
+// Returns whether a path exceeds the system's length limit or is nested deeper than kMaxDepth.
 bool is_too_deep(std::string_view path);
 
 }  // namespace zeroth::checkpoint

@@ -12,10 +12,10 @@
 namespace zeroth::checkpoint {
 namespace {
 
-constexpr int kTries = 20;  // beside a run that saves all the time
+constexpr int kTries = 20;  // while a run saves continuously
 constexpr int64_t kMaxLatestBytes = 100;
 
-// Folders deeper than kMaxDepth are not counted.
+// Returns the bytes of all files in a directory. Ignores directories deeper than kMaxDepth.
 int64_t directory_bytes(FileSystem& file_system, const std::string& directory,
                         size_t levels = kMaxDepth) {
   int64_t bytes = 0;
@@ -24,12 +24,13 @@ int64_t directory_bytes(FileSystem& file_system, const std::string& directory,
     if (entry.kind == DirectoryEntry::Kind::kFile) more = entry.size;
     if (entry.kind == DirectoryEntry::Kind::kDirectory && levels > 0)
       more = directory_bytes(file_system, join_path(directory, entry.name), levels - 1);
-    if (__builtin_add_overflow(bytes, more, &bytes)) return INT64_MAX;  // sparse files
+    if (__builtin_add_overflow(bytes, more, &bytes)) return INT64_MAX;  // sparse files overflow
   }
   return bytes;
 }
 
-// What a folder holds of a checkpoint: states, or a model and nothing of ours.
+// DirectoryContent is what a directory has of a checkpoint: states, or weights without Zeroth's
+// files.
 enum class DirectoryContent { kNothing, kWeights, kStates };
 DirectoryContent classify_directory(FileSystem& file_system, const std::string& directory) {
   bool weights = false;
@@ -73,14 +74,14 @@ CheckpointInfo inspect_once(FileSystem& file_system, const DirectoryEntry& entry
     found.weights_only = content == DirectoryContent::kWeights;
     found.is_unrelated = content == DirectoryContent::kNothing;
   } catch (const Error&) {
-    // What is not complete may be not readable, too.
+    // An incomplete checkpoint may be unreadable, too.
   }
   if (found.weights_only) found.fault = describe_weights_only(file_system, entry.name);
   return found;
 }
 
-// Nothing where a run has removed it. Files of two checkpoints may be seen while a run replaces
-// one, so that one with a fault is read a second time.
+// Returns nothing if a run has removed the checkpoint. Reads an incomplete one a second time,
+// because files of two checkpoints can be visible while a run replaces one.
 std::optional<CheckpointInfo> inspect_checkpoint(FileSystem& file_system,
                                                  const DirectoryEntry& entry, int64_t step) {
   CheckpointInfo found = inspect_once(file_system, entry, step);
@@ -91,7 +92,7 @@ std::optional<CheckpointInfo> inspect_checkpoint(FileSystem& file_system,
   return found;
 }
 
-// The checkpoints that one pass finds. Sets `left` where one was removed while it was read.
+// Returns the checkpoints found in one pass. Sets `left` if one was removed while it was read.
 std::vector<CheckpointInfo> list_once(FileSystem& file_system, bool& left) {
   const std::vector<DirectoryEntry> entries = file_system.list("");
   std::vector<CheckpointInfo> found;
@@ -118,8 +119,8 @@ std::vector<CheckpointInfo> list_once(FileSystem& file_system, bool& left) {
 
 }  // namespace
 
-// A run that keeps one checkpoint removes it once there is a newer one, which a look may have
-// missed.
+// Retries if a pass finds none: a run that keeps one checkpoint removes it once there is a newer
+// one, which the pass may have missed.
 std::vector<CheckpointInfo> list_checkpoints(FileSystem& file_system) {
   bool left = false;
   std::vector<CheckpointInfo> found = list_once(file_system, left);
@@ -150,7 +151,8 @@ bool was_removed(FileSystem& file_system, const CheckpointInfo& found) {
 
 namespace {
 
-// The newest one of a folder, or an Error that says what is there instead.
+// Returns the newest checkpoint in a directory. Throws an Error that describes the contents if
+// there is none.
 CheckpointInfo newest_in(FileSystem& file_system) {
   std::vector<CheckpointInfo> found = list_checkpoints(file_system);
   if (const CheckpointInfo* best = newest(found)) return *best;
@@ -188,7 +190,7 @@ void with_selected_checkpoint(const CheckpointLocation& place,
 
 namespace {
 
-// "out/checkpoint-8", as Trainer names what is out/checkpoints/step-8 here.
+// Resolves "out/checkpoint-8", Trainer's name for out/checkpoints/step-8.
 std::filesystem::path resolve_trainer_name(const std::filesystem::path& named) {
   const std::filesystem::path path = named.has_filename() ? named : named.parent_path();
   const auto step = parse_trainer_step(path.filename().string());
@@ -229,7 +231,7 @@ std::vector<WeightsDirectory> list_weights_directories(const std::filesystem::pa
       if (classify_directory(*file_system, entry.name) == DirectoryContent::kWeights)
         found.push_back({entry.name, *step});
     } catch (const Error&) {
-      // Somebody else's.
+      // Another program's directory.
     }
   }
   std::sort(found.begin(), found.end(), [](const WeightsDirectory& a, const WeightsDirectory& b) {

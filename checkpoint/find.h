@@ -1,4 +1,4 @@
-// Which checkpoints a folder holds, and which of them are complete.
+// Finds the checkpoints in a directory and determines which of them are complete.
 #pragma once
 
 #include <cstdint>
@@ -14,61 +14,60 @@
 namespace zeroth::checkpoint {
 
 struct CheckpointInfo {
-  std::string name;  // of its folder on the disk
+  std::string name;  // of its directory in the file system
   int64_t step = 0;
-  int64_t bytes = 0;         // of all files; of one that is not complete, as far as they are there
+  int64_t bytes = 0;         // of all files; of those that exist if it is incomplete
   int64_t written = 0;       // seconds since 1970
-  SaveAttempt attempt = {};  // {0, 0} of one that is not complete
+  SaveAttempt attempt = {};  // {0, 0} if it is incomplete
   uint32_t crc = 0;          // of its manifest
-  std::string fault = {};    // why it is not complete: file, and what is wrong; empty: it is
+  std::string fault = {};    // why it is incomplete: file and error; empty if it is complete
 
-  std::optional<int64_t> best_step = {};  // of the run's best model as this one knew it
+  std::optional<int64_t> best_step = {};  // of the run's best model when this one was saved
 
-  bool weights_only = false;  // a model without states, of which no run goes on
-  // It has the name of a checkpoint and nothing that one consists of: somebody else's.
+  bool weights_only = false;  // a model without states, which no run can resume from
+  // Set if it has a checkpoint's name but none of its contents: it belongs to another program.
   bool is_unrelated = false;
 
   bool complete() const { return fault.empty(); }
 };
 
-// Those of a folder of checkpoints, by step. Manifests and sizes are looked at; `latest` is not. A
-// checkpoint that was about to be replaced when the machine ended is found under its other name.
-// One that a run removes or replaces meanwhile is left out, or found as it is then.
+// Returns the checkpoints in a directory, sorted by step. Reads manifests and sizes, but not
+// `latest`. Finds a checkpoint that a crash interrupted in its replacement under its other name.
+// Omits a checkpoint that a run removes or replaces meanwhile, or returns its new state.
 std::vector<CheckpointInfo> list_checkpoints(FileSystem& file_system);
 
-// The one that was saved last of all that are complete and have states, whatever its step; null
-// where none is.
+// Returns the checkpoint that was saved last, whatever its step, of those that are complete and
+// have states. Returns null if there is none.
 const CheckpointInfo* newest(const std::vector<CheckpointInfo>& found);
 
-// Whether there is nothing of this name any more, or another checkpoint than the one that was
-// found: a run that saves there keeps only its newest ones, and may save a step again.
+// Returns whether this checkpoint is gone or replaced by another of the same name: a run that saves
+// there keeps only its newest ones, and may save a step again.
 bool was_removed(FileSystem& file_system, const CheckpointInfo& found);
 
-// What a path of the user leads to.
+// A CheckpointLocation is what a path given by the user refers to.
 struct CheckpointLocation {
-  std::shared_ptr<FileSystem>
-      file_system;                        // of the folder of checkpoints; null where there is none
-  std::optional<std::string> checkpoint;  // the name on it where the path is that of one checkpoint
+  std::shared_ptr<FileSystem> file_system;  // of the checkpoints' directory; null if none exists
+  std::optional<std::string> checkpoint;    // its name, if the path is that of one checkpoint
 };
-// `path`: an output with checkpoints/ in it, that folder itself, or one of the checkpoints, also by
-// the name that Hugging Face's Trainer would give it ("out/checkpoint-8").
+// Resolves `path`: an output directory with checkpoints/ in it, that directory itself, or one
+// checkpoint, also by the name that Hugging Face's Trainer gives it ("out/checkpoint-8").
 CheckpointLocation locate(const std::filesystem::path& path);
 
-// Calls `action` with the name of the checkpoint that `place` is, or of the newest one there. Where
-// that one has left meanwhile it is called again, with the newest one of then. Throws an Error
-// where there is none, or where the only one that is meant has left.
+// Calls `action` with the name of the checkpoint at `place`, or of the newest one there. If that
+// one disappears meanwhile, calls `action` again with the newest one at that time. Throws an Error
+// if there is none, or if `place` names one checkpoint and it disappears.
 void with_selected_checkpoint(const CheckpointLocation& place,
                               const std::function<void(const std::string& name)>& action);
 
-// Folders of an output that hold a model without states: "step-N" beside checkpoints/, as earlier
-// versions saved them, and "checkpoint-N". By step.
+// A WeightsDirectory holds a model without states in an output directory: "step-N" beside
+// checkpoints/, as earlier versions saved it, or "checkpoint-N". The list is sorted by step.
 struct WeightsDirectory {
   std::string name;
   int64_t step = 0;
 };
 std::vector<WeightsDirectory> list_weights_directories(const std::filesystem::path& output);
 
-// What `latest` says; nothing where that is not the name of a checkpoint.
+// Returns the step that `latest` names; nothing if it does not name a checkpoint.
 std::optional<int64_t> read_latest(FileSystem& file_system);
 
 }  // namespace zeroth::checkpoint

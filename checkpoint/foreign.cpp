@@ -20,8 +20,8 @@ constexpr std::string_view kPyTorch = "PyTorch (torch.distributed.checkpoint, FS
 
 using Kind = DirectoryEntry::Kind;
 
-// A file or folder with such a prefix and suffix, and a number between them where one is expected,
-// belongs to another program. `beside`: only where this name is there, too. The first row that
+// A ForeignMarker matches a file or directory of another program with this prefix and suffix, and a
+// number between them if `numbered`. `beside` is a name that must exist as well. The first row that
 // matches decides.
 struct ForeignMarker {
   std::string_view prefix, suffix, program;

@@ -1,4 +1,4 @@
-// Checkpoints of other programs, known by what is in their folders.
+// Recognizes checkpoints of other programs by the contents of their directories.
 #pragma once
 
 #include <filesystem>
@@ -11,15 +11,16 @@ namespace zeroth::checkpoint {
 
 struct ForeignCheckpoint {
   std::string program;     // "Hugging Face's Trainer"
-  std::string marker;      // the name in the folder by which it is known: "optimizer.pt"
-  bool has_model = false;  // config.json and safetensors, from which a run can begin
+  std::string marker;      // file name that identifies it: "optimizer.pt"
+  bool has_model = false;  // config.json and safetensors, which a run can start from
 };
 
-// What the folder is; nothing where it has no mark of another program, or has this one's.
+// Returns what the directory holds; nothing if it has no other program's marker, or has Zeroth's
+// own.
 std::optional<ForeignCheckpoint> find_foreign(FileSystem& file_system,
                                               const std::string& directory);
 
-// "out/checkpoint-5 is a checkpoint of ... : its states are not read. ..." with what to do.
+// Returns "out/checkpoint-5 is a checkpoint of ... : its states are not read. ..." with advice.
 std::string describe(const ForeignCheckpoint& foreign, const std::filesystem::path& path);
 
 }  // namespace zeroth::checkpoint

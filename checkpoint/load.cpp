@@ -13,7 +13,8 @@
 namespace zeroth::checkpoint {
 namespace {
 
-// What rank 0 has found: those that are complete, the newest first, and why others are not.
+// LoadCandidates are rank 0's complete checkpoints, the newest first, and why others are
+// incomplete.
 struct LoadCandidates {
   std::vector<LoadedCheckpoint> complete;
   std::vector<std::string> faults;
@@ -68,8 +69,8 @@ void open_and_load(const std::shared_ptr<FileSystem>& file_system, const LoadedC
   load(reader);
 }
 
-// Why ranks could not read it; empty: all have loaded it. Throws an Error where it was something
-// else.
+// Returns why ranks could not read the checkpoint; empty if all have loaded it. Throws an Error for
+// any other failure.
 std::vector<std::string> try_to_load(const std::shared_ptr<FileSystem>& file_system,
                                      const LoadedCheckpoint& one, RankGroup& ranks,
                                      const std::function<void(CheckpointReader&)>& load) {

@@ -1,4 +1,4 @@
-// Ranks load one checkpoint, all the same, or go back to the one before together.
+// All ranks load the same checkpoint, or fall back to the previous one together.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,23 @@
 namespace zeroth::checkpoint {
 
 struct LoadedCheckpoint {
-  std::string name;  // on the disk
+  std::string name;  // in the file system
   int64_t step = 0;
   uint32_t crc = 0;                       // of its manifest
-  std::vector<std::string> skipped = {};  // newer ones and why they were not taken, a line each
+  std::vector<std::string> skipped = {};  // newer ones and why each was skipped, one line each
 };
 
-// Rank 0 chooses the newest complete checkpoint of the folder, all ranks open it, see that it has
-// the same manifest, and call `load`. Where any rank throws CorruptCheckpoint all go on with the
-// one before, so that `load` has to be able to begin again. What else a rank throws is an Error on
-// all. Nothing where there are no checkpoints; an Error with the reasons where there are, and none
-// can be loaded. Collective.
+// Loads the newest complete checkpoint. Rank 0 chooses it; all ranks open it, verify that they see
+// the same manifest, and call `load`. If any rank throws CorruptCheckpoint, all ranks retry with
+// the previous checkpoint, so `load` must be able to restart. Any other exception on one rank is an
+// Error on all. Returns nothing if there are no checkpoints. Throws an Error with the reasons if
+// none of the existing ones can be loaded. Collective.
 std::optional<LoadedCheckpoint> load_newest(std::shared_ptr<FileSystem> file_system,
                                             RankGroup& ranks,
                                             const std::function<void(CheckpointReader&)>& load);
 
-// The same for one that is named; there is none to go back to. `name`: on the disk. Collective.
+// Loads the checkpoint `name`, a name in the file system, as load_newest() does but without a
+// fallback. Collective.
 LoadedCheckpoint load_named(std::shared_ptr<FileSystem> file_system, const std::string& name,
                             RankGroup& ranks, const std::function<void(CheckpointReader&)>& load);
 

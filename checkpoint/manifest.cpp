@@ -26,13 +26,13 @@ constexpr std::string_view kFormat = "zeroth checkpoint";
 constexpr int64_t kMaxTime = 253'402'300'799;    // the last second of the year 9999
 constexpr int64_t kMaxBytes = int64_t{1} << 60;  // of all files of a checkpoint
 constexpr JsonLimits kLimits = {.bytes = size_t{256} << 20, .values = 10'000'000};
-// The end of every manifest, with the CRC of all that stands before it.
+// End of every manifest, with the CRC of all bytes before it.
 constexpr std::string_view kCrcKey = "  \"crc32c\": \"";
 constexpr std::string_view kEnd = "\"\n}\n";
 constexpr size_t kCrcDigits = 8;
 constexpr size_t kTail = kCrcKey.size() + kCrcDigits + kEnd.size();
 
-// Numbers that JSON lacks are objects.
+// Returns the JSON of a counter; values that JSON cannot represent become objects.
 ordered_json json_of(const Counter& counter) {
   if (const auto* number = std::get_if<double>(&counter)) {
     if (std::isfinite(*number)) return *number;
@@ -78,7 +78,7 @@ ordered_json json_of(const StoredChunk& stored) {
           {"crc32c", format_crc(stored.crc)}};
 }
 
-// A file on a line of its own, and each of its pieces.
+// Returns one line for the file and one for each of its chunks.
 std::string to_string(const StoredFile& file) {
   std::string text =
       fmt::format("    {{\"name\": {}, \"size\": {}, \"crc32c\": \"{}\", \"pieces\": [",
@@ -105,9 +105,8 @@ int64_t parse_count(const JsonView& view) {
   return view.integer(0, kMaxCount);
 }
 
-// Bytes or elements.
 int64_t parse_size(const JsonView& view) {
-  return view.integer(0, kMaxBytes);
+  return view.integer(0, kMaxBytes);  // bytes or elements
 }
 
 uint32_t parse_crc_field(const JsonView& view) {
@@ -144,7 +143,7 @@ StoredChunk parse_chunk(const JsonView& view, int64_t file_size) {
   return stored;
 }
 
-// Pieces that share bytes would be read as often as there are pieces.
+// Throws if chunks share bytes, which would be read once for each chunk.
 void require_disjoint(const JsonView& view, const std::vector<StoredChunk>& chunks) {
   std::vector<size_t> order(chunks.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -228,7 +227,7 @@ Manifest parse_fields(const JsonView& view) {
   return manifest;
 }
 
-// By folder: what is in it. Folders that are not there are empty.
+// DirectoryListings caches the entries of each directory. A missing directory is empty.
 class DirectoryListings {
  public:
   DirectoryListings(FileSystem& file_system, std::string directory)
@@ -258,7 +257,7 @@ class DirectoryListings {
   std::map<std::string, std::map<std::string, DirectoryEntry>> listings_;
 };
 
-// A folder that the user has given another name is as good as before.
+// Throws if the directory's name has another step. A user may rename it to any other name.
 void require_matching_step(const FileSystem& file_system, const std::string& directory,
                            int64_t step) {
   const std::filesystem::path path = full_path(file_system, directory);
@@ -331,7 +330,7 @@ std::string to_string(const Manifest& manifest) {
   } catch (const json::exception&) {
     throw Error("the manifest cannot be written: a name or value in it is not UTF-8");
   }
-  (void)parse_manifest(text, "the manifest to be written");  // with its limits
+  (void)parse_manifest(text, "the manifest to be written");  // verifies its limits
   return text;
 }
 

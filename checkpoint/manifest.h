@@ -1,5 +1,5 @@
-// The list of all that a checkpoint consists of, with which it is complete: what is listed is there
-// in this size, and what is not listed does not belong to it.
+// The list of a checkpoint's contents, which makes it complete: each listed file exists with the
+// listed size, and other files do not belong to it.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,22 @@ inline constexpr int64_t kVersion = 1;
 inline constexpr std::string_view kChunkDirectory = "zeroth";
 inline constexpr std::string_view kManifest = "zeroth/manifest.json";
 
-// "zeroth/pieces-00001.safetensors": what the rank writes.
+// Returns "zeroth/pieces-00001.safetensors", the file that the rank writes.
 std::string chunk_file_name(int64_t rank);
 
-// A checkpoint whose bytes are not those that were written. Whoever loads takes the one before.
+// A CorruptCheckpoint reports bytes that differ from those written. Loaders try the previous
+// checkpoint.
 class CorruptCheckpoint : public Error {
  public:
   using Error::Error;
 };
 
-// Doubles come back bit by bit, but for the payload of a NaN.
+// A Counter's double round-trips bit by bit, except for the payload of a NaN.
 using Counter = std::variant<int64_t, double, std::string>;
 using Counters = std::map<std::string, Counter>;
 using StringMap = std::map<std::string, std::string>;
 
-// The checkpoint that a run continued from.
+// A Parent is the checkpoint that a run resumed from.
 struct Parent {
   int64_t step = 0;
   uint32_t crc = 0;  // of its manifest
@@ -44,27 +45,28 @@ struct Parent {
 struct Manifest {
   int64_t step = 0;
   std::string run_id = {};
-  std::string attempt = {};  // to save; unique in a folder of checkpoints
+  std::string attempt = {};  // to save; unique in a directory of checkpoints
   int64_t written = 0;       // seconds since 1970
   std::optional<Parent> parent = {};
-  StringMap must_equal = {};  // of the configuration: what resuming refuses to differ, by key
-  StringMap may_change = {};  // and what it tells
-  Counters counters = {};     // all that is no tensor
-  StringMap layout = {};      // ranks, stage: for people
+  StringMap must_equal = {};  // configuration, by key; a difference refuses a resume
+  StringMap may_change = {};  // configuration, by key; a difference is reported
+  Counters counters = {};     // all values that are not tensors
+  StringMap layout = {};      // ranks and ZeRO stage, informational
   std::vector<StoredFile> files = {};
 
   bool operator==(const Manifest&) const = default;
 };
 
-// Throws an Error where it would not be read again: beyond the limits of a reader, or no piece.
+// Throws an Error if it could not be parsed back: it exceeds a reader's limits, or a chunk is
+// invalid.
 std::string to_string(const Manifest& manifest);
 
-// Throws CorruptCheckpoint, which begins with `name`, then has the key: for another format or
-// version too.
+// Throws CorruptCheckpoint if the text is invalid or of another format or version. The message
+// begins with `name` and has the key.
 Manifest parse_manifest(std::string_view text, const std::string& name);
 
-// Of the text, its last line but one left out: what the text itself says at its end. Nothing where
-// the text does not end as a manifest does.
+// Returns the CRC of the text without its last line but one, which is the CRC that the text stores
+// near its end. Returns nothing if the text does not end as a manifest does.
 std::optional<uint32_t> manifest_crc(std::string_view text);
 
 struct ManifestFile {
@@ -73,11 +75,11 @@ struct ManifestFile {
   int64_t size = 0;
 };
 
-// Of the checkpoint in `directory` ("": the disk's own). Also looks for all its files and their
-// sizes. Throws CorruptCheckpoint.
+// Reads the manifest of the checkpoint in `directory` ("" is the file system's root). Checks that
+// all its files exist with their sizes. Throws CorruptCheckpoint otherwise.
 ManifestFile read_manifest(FileSystem& file_system, const std::string& directory);
 
-// Keys whose value is not the same, and keys that only one side has: "lr: 0.1 there, 0.2 here".
+// A Difference is a key with unequal values, or on one side only: "lr: 0.1 there, 0.2 here".
 struct Difference {
   std::string key;
   std::optional<std::string> stored, now;

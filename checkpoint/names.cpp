@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kStep = "step-";
 constexpr std::string_view kTrainerStep = "checkpoint-";
 
-// Of a number as it is printed, up to kMaxCount: no sign, no zeros before it.
+// Parses a number up to kMaxCount in its canonical form: no sign, no leading zeros.
 std::optional<int64_t> parse_natural(std::string_view text) {
   const auto number = parse_number<int64_t>(text);
   if (!number || *number < 0 || *number > kMaxCount) return std::nullopt;

@@ -34,9 +34,9 @@ std::string owner_name(int64_t generation) {
   return fmt::format("{}{}", kOwner, generation);
 }
 
-// The epoch of the next owner, larger than those of all owners and of all complete checkpoints: a
-// copied folder may have no owner's file. Throws an Error that names what has to go where there is
-// no larger one.
+// Returns the generation of the next owner, larger than those of all owners and of all complete
+// checkpoints, because a copied directory may have no owner's file. Throws an Error that names the
+// file to remove if there is no larger generation.
 int64_t next_generation(FileSystem& file_system) {
   const int64_t owner = newest_generation(file_system);
   int64_t newest = owner;
@@ -66,13 +66,13 @@ Owner Owner::claim(std::shared_ptr<FileSystem> file_system, const std::string& d
     try {
       write_text(*file_system, owner_name(generation), description);
     } catch (const FileSystemError& error) {
-      if (error.reason() == EEXIST) continue;  // another one was first
+      if (error.reason() == EEXIST) continue;  // another process was first
       throw;
     }
-    file_system->sync_directory("");  // before anything is saved under this epoch
+    file_system->sync_directory("");  // before anything is saved under this generation
     const std::vector<DirectoryEntry> entries = file_system->list("");
-    // A later owner removes the file of an earlier one, whose epoch could then be given a second
-    // time.
+    // A later owner removes the file of an earlier one, whose generation could then be assigned a
+    // second time.
     if (newest_generation(entries) > generation) continue;
     for (const DirectoryEntry& entry : entries) {
       if (parse_owner_generation(entry.name).value_or(generation) < generation)
@@ -89,7 +89,7 @@ void Owner::check() const {
   try {
     description = read_text(*file_system_, owner_name(newest), kMostWords);
   } catch (const Error&) {
-    // It says nothing of itself.
+    // The owner's file has no readable description.
   }
   if (newest < generation_) {
     throw Error("{} has lost {}: somebody removes what lies there", file_system_->path().string(),

@@ -1,5 +1,6 @@
-// Who saves into a folder of checkpoints. Each owner has a larger epoch than those before it, so
-// that one that was taken for dead, and wakes up, sees that it is no longer the one.
+// The owner of a directory of checkpoints: the process that saves into it. Each owner has a larger
+// generation than its predecessors, so one that was presumed dead and wakes up detects its
+// successor.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +13,13 @@ namespace zeroth::checkpoint {
 
 class Owner {
  public:
-  // From here on those before do not commit. `description` is for their messages. Other processes
-  // may take the folder at the same time: each gets an epoch of its own.
+  // Claims the directory: from now on, earlier owners cannot commit. `description` appears in their
+  // error messages. Other processes may claim it at the same time: each gets a generation of its
+  // own.
   static Owner claim(std::shared_ptr<FileSystem> file_system, const std::string& description);
 
   int64_t generation() const { return generation_; }
-  // Throws an Error with both epochs where the folder has a later owner.
+  // Throws an Error with both generations if the directory has a later owner.
   void check() const;
 
  private:
@@ -28,7 +30,7 @@ class Owner {
   int64_t generation_;
 };
 
-// "process 17 on host, since 2026-01-31 12:00:00 UTC"
+// Returns "process 17 on host, since 2026-01-31 12:00:00 UTC".
 std::string describe_this_process();
 
 }  // namespace zeroth::checkpoint

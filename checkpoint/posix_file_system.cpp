@@ -32,7 +32,7 @@ int64_t free_bytes_at(int fd) {
   return static_cast<int64_t>(space.f_bavail) * static_cast<int64_t>(space.f_frsize);
 }
 
-// A message about a full disk says how full it is.
+// Throws a FileSystemError. The message about a full disk includes its free bytes.
 [[noreturn]] void fail(const fs::path& path, std::string_view what, int reason, int fd = -1) {
   const bool full = reason == ENOSPC || reason == EDQUOT;
   throw FileSystemError(
@@ -40,16 +40,16 @@ int64_t free_bytes_at(int fd) {
       full && fd >= 0 ? fmt::format("; {} bytes are free there", free_bytes_at(fd)) : "");
 }
 
-// Large transfers of aligned memory pass by the page cache: nobody reads a checkpoint again soon,
-// and pages for it are taken from those who compute. Where the file system refuses that, they do
-// not.
+// DirectIo bypasses the page cache for large transfers of aligned memory: a checkpoint is rarely
+// read again soon, and its pages would displace those of the computation. It falls back to cached
+// transfers if the file system refuses.
 class DirectIo {
  public:
-  // `flags`: of the access.
+  // Opens `file` again with O_DIRECT. `flags` is the access mode.
   DirectIo(const FileDescriptor& file, int flags)
       : fd_(::open(proc_fd_path(file.get()).c_str(), flags | O_DIRECT | O_CLOEXEC)) {}
 
-  // What ::pwrite or ::pread did, at least a byte; none where it cannot be done.
+  // Returns the bytes that ::pwrite or ::pread transferred; 0 if direct I/O is not possible.
   template <typename Transfer, typename Byte>
   size_t operator()(Transfer transfer, std::span<Byte> bytes, int64_t offset) {
     if (!works_ || !TransferBuffer::is_aligned(bytes, offset)) return 0;
@@ -69,7 +69,7 @@ class PosixWritableFile : public WritableFile {
       : fd_(std::move(fd)), direct_io_(fd_, O_WRONLY), path_(std::move(path)) {}
 
   size_t write(std::span<const std::byte> bytes, int64_t offset) override {
-    // Up to a page's begin, and from there on.
+    // Write up to a page boundary first, then from there on.
     constexpr size_t kPage = TransferBuffer::kAlignment;
     const size_t head = static_cast<size_t>(-offset) % kPage;
     if (bytes.size() < kLarge + head) return write_cached(bytes, offset);
@@ -129,7 +129,7 @@ class PosixRandomAccessFile : public RandomAccessFile {
 
 void sync_descriptor(int fd, const fs::path& path) {
   if (::fsync(fd) == 0) return;
-  // Some network file systems have nothing to sync of a folder, and say so.
+  // Some network file systems cannot sync a directory and report it.
   if (errno != EINVAL && errno != EROFS) fail(path, "fsync", errno, fd);
 }
 
@@ -175,7 +175,7 @@ std::unique_ptr<WritableFile> PosixFileSystem::create(const std::string& name, i
   FileDescriptor fd(::openat(directory.get(), last_name(name).c_str(),
                              O_WRONLY | O_CREAT | O_EXCL | kOpenFile, 0644));
   if (fd.get() < 0) fail(path() / name, "making the file", errno, directory.get());
-  // A full disk shows before the first byte, where the file system can tell.
+  // Detects a full disk before the first byte, if the file system can tell.
   if (size > 0 && ::fallocate(fd.get(), 0, 0, size) != 0 &&
       (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
     fail(path() / name, fmt::format("setting aside {} bytes", size), errno, fd.get());
@@ -185,7 +185,7 @@ std::unique_ptr<WritableFile> PosixFileSystem::create(const std::string& name, i
 
 FileDescriptor PosixFileSystem::open_file(const std::string& name, int flags, int64_t& size) const {
   const FileDescriptor directory = open_parent(name);
-  // O_NONBLOCK: no wait for the other end of a FIFO.
+  // O_NONBLOCK: do not wait for the other end of a FIFO.
   FileDescriptor fd(
       ::openat(directory.get(), last_name(name).c_str(), flags | O_NONBLOCK | kOpenFile));
   if (fd.get() < 0) fail(path() / name, "opening the file", errno);

@@ -1,4 +1,4 @@
-// The disk of the machine.
+// The machine's file system.
 #pragma once
 
 #include <memory>
@@ -10,13 +10,13 @@
 
 namespace zeroth::checkpoint {
 
-// All names are opened part by part from the descriptor of the folder, and no link within is
-// followed: what others rename or link there meanwhile redirects nothing.
+// PosixFileSystem opens each name part by part from the directory's descriptor and follows no link
+// within, so that renames or links by other processes meanwhile redirect nothing.
 class PosixFileSystem : public FileSystem {
  public:
-  // Makes what is missing of the path, and syncs what it has made.
+  // Creates the missing parts of the path, and syncs those it creates.
   static std::unique_ptr<PosixFileSystem> make(const std::filesystem::path& path);
-  // Null where there is no such folder.
+  // Returns null if the directory does not exist.
   static std::unique_ptr<PosixFileSystem> find(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const override { return root_.path(); }
@@ -35,10 +35,10 @@ class PosixFileSystem : public FileSystem {
 
  private:
   explicit PosixFileSystem(Directory root) : root_(std::move(root)) {}
-  // The open folder in which the last part of a name lies.
+  // Returns the open directory that contains the last part of a name.
   FileDescriptor open_parent(const std::string& name) const;
   FileDescriptor open_directory(const std::string& name) const;
-  // Throws where it is no regular file. The size that it has, too.
+  // Returns the file, and its size in `size`. Throws if it is not a regular file.
   FileDescriptor open_file(const std::string& name, int flags, int64_t& size) const;
 
   Directory root_;

@@ -1,4 +1,4 @@
-// How the ranks of a save tell each other what they have done.
+// Communication among the ranks of a save about their results.
 #pragma once
 
 #include <exception>
@@ -17,11 +17,12 @@ class RankGroup {
   virtual ~RankGroup() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // What each rank gave, by rank, on all of them. Throws an Error where a rank is lost. Collective.
+  // Returns what each rank passed, by rank, on all ranks. Throws an Error if a rank is lost.
+  // Collective.
   virtual std::vector<std::string> gather(const std::string& mine) = 0;
 };
 
-// A program of one rank.
+// A SingleRankGroup is a program of one rank.
 class SingleRankGroup : public RankGroup {
  public:
   int rank() const override { return 0; }
@@ -29,19 +30,21 @@ class SingleRankGroup : public RankGroup {
   std::vector<std::string> gather(const std::string& mine) override { return {mine}; }
 };
 
-// The same on all ranks, none of which waits for another one: they may go on with something else.
+// VoteFailed is thrown alike on all ranks and leaves none waiting: they can continue with other
+// work.
 class VoteFailed : public Error {
  public:
   using Error::Error;
 };
 
-// Each rank says why it failed, if it did. Where one has, all throw VoteFailed, which names `what`,
-// each such rank and its reason. Returns what each rank had to tell otherwise. Collective.
+// Exchanges failures. Throws VoteFailed on all ranks if any rank passes a `failure`; the message
+// names `what`, each failed rank and its reason. Otherwise returns each rank's `answer`.
+// Collective.
 std::vector<std::string> commit_vote(RankGroup& ranks, std::string_view what,
                                      const std::optional<std::string>& failure,
                                      const std::string& answer = "");
 
-// What `action` throws, in words; nothing where it throws nothing.
+// Returns the message of what `action` throws; nothing if it does not throw.
 template <typename Action>
 std::optional<std::string> capture_failure(Action action) {
   try {
@@ -52,7 +55,7 @@ std::optional<std::string> capture_failure(Action action) {
   }
 }
 
-// Does `action` on this rank, then votes. What it throws counts as its failure. Collective.
+// Runs `action` on this rank, then votes. An exception counts as this rank's failure. Collective.
 template <typename Action>
 void run_on_all_ranks(RankGroup& ranks, std::string_view what, Action action) {
   (void)commit_vote(ranks, what, capture_failure(action));

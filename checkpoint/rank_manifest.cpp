@@ -59,7 +59,7 @@ bool have_equal_stride(const FileSegment& first, const FileSegment& second,
          third.offset - second.offset == second.offset - first.offset;
 }
 
-// Behind `first`, those of its file and size that are as far apart as the first two.
+// Returns the end of the segments from `first` on that share its file, size and first stride.
 size_t end_of_stride(const std::vector<FileSegment>& parts, size_t first) {
   size_t end = first + 1;
   if (end == parts.size() || parts[end].file != parts[first].file ||
@@ -72,8 +72,8 @@ size_t end_of_stride(const std::vector<FileSegment>& parts, size_t first) {
   return end;
 }
 
-// [file, offset, size, crc], or of many that a matrix's rows make up, [file, offset, size, stride,
-// "crcs"]: a rank that has some of its columns has millions in a large model.
+// Returns [file, offset, size, crc], or for many equidistant segments of a matrix's rows [file,
+// offset, size, stride, "crcs"]: a rank that has some of its columns has millions in a large model.
 nlohmann::json segments_json(const std::vector<FileSegment>& parts) {
   nlohmann::json list = nlohmann::json::array();
   for (size_t i = 0; i < parts.size();) {
@@ -127,7 +127,7 @@ std::vector<FileSegment> parse_segments(const JsonView& list) {
 
 }  // namespace
 
-// The parts on a line, then what a manifest has of the rest.
+// Returns the segments on one line, then a manifest with the other fields.
 std::string to_string(const RankReport& report) {
   return segments_json(report.rank_manifest.parts).dump() + "\n" +
          to_string(Manifest{.step = report.step,

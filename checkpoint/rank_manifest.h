@@ -1,4 +1,4 @@
-// What each rank has written of a checkpoint, and how that becomes one list. Pure.
+// Reports of what each rank has written of a checkpoint, and their merge into one list. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace zeroth::checkpoint {
 
-// Bytes of a file that several ranks write, each its own.
+// A FileSegment is one rank's bytes of a file that several ranks write.
 struct FileSegment {
-  std::string file;  // its name, relative to the checkpoint's folder
+  std::string file;  // name, relative to the checkpoint's directory
   int64_t offset = 0;
   int64_t size = 0;
   uint32_t crc = 0;
@@ -21,11 +21,11 @@ struct FileSegment {
 };
 
 struct RankManifest {
-  std::vector<StoredFile> files = {};  // that this rank alone wrote
+  std::vector<StoredFile> files = {};  // written by this rank alone
   std::vector<FileSegment> parts = {};
 };
 
-// A rank's contribution, and what all must have in common.
+// A RankReport is a rank's manifest and the values that all ranks must share.
 struct RankReport {
   int64_t step = 0;
   std::string attempt;
@@ -36,9 +36,9 @@ struct RankReport {
 std::string to_string(const RankReport& report);
 RankReport parse_report(std::string_view text);
 
-// The files of all ranks, with those that came in parts. Throws an Error that names the ranks and
-// both values where they are not of one save, and what coverage_errors() says. Parts must make
-// up their file from its first byte on.
+// Returns the files of all ranks, including those written in segments. Throws an Error that names
+// the ranks and both values if the reports are not of one save, and an Error with coverage_errors()
+// if there are any. Segments must cover their file from its first byte on.
 std::vector<StoredFile> merge_reports(const std::vector<RankReport>& reports,
                                       const std::vector<ExpectedState>& expected);
 

@@ -27,8 +27,8 @@ class ReadAhead final : public RandomAccessFile {
  private:
   struct CachedBlock {
     TransferBuffer memory;
-    int64_t begin = -1;  // in the file; -1: has not come
-    size_t size = 0;     // less than a block at the file's end
+    int64_t begin = -1;  // offset in the file; -1: not read yet
+    size_t size = 0;     // less than a block at the end of the file
     std::exception_ptr failure;
   };
 
@@ -44,13 +44,13 @@ class ReadAhead final : public RandomAccessFile {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::array<CachedBlock, 3>
-      blocks_;             // those before wanted_, and what has not come, are the thread's
-  int64_t wanted_ = 0;     // where the block begins that the reader is in
-  int64_t fetch_ = 0;      // and the one that is fetched next
-  int64_t fetch_end_ = 0;  // no further
+  // The thread owns the blocks before wanted_ and those not read yet.
+  std::array<CachedBlock, 3> blocks_;
+  int64_t wanted_ = 0;     // start of the reader's current block
+  int64_t fetch_ = 0;      // start of the block to fetch next
+  int64_t fetch_end_ = 0;  // fetch no further
   bool stop_requested_ = false;
-  std::thread thread_;  // from the first block on
+  std::thread thread_;  // started with the first block
 };
 
 ReadAhead::ReadAhead(std::unique_ptr<RandomAccessFile> file) : file_(std::move(file)) {}
@@ -107,7 +107,7 @@ void ReadAhead::run() {
     lock.unlock();
     fill(block, begin);
     lock.lock();
-    // Unless the reader has gone elsewhere meanwhile.
+    // Discard the block if the reader has moved elsewhere meanwhile.
     if (begin >= wanted_ && begin < fetch_) block.begin = begin;
     changed_.notify_all();
   }

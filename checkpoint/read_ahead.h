@@ -1,4 +1,4 @@
-// Fetches what follows of a file while its reader looks at what it has.
+// Reads ahead in a file while its reader processes the current bytes.
 #pragma once
 
 #include <memory>
@@ -7,10 +7,10 @@
 
 namespace zeroth::checkpoint {
 
-// `file` for one thread that reads it from its begin towards its end, whole or with gaps. Another
-// thread reads it block by block (TransferBuffer::kBytes): the one that is asked for and, where
-// reads follow each other, the next ones, too. A small read elsewhere goes to `file`. What `file`
-// throws for a block, the reads of it throw. A file of one block stays as it is.
+// Wraps `file` for one thread that reads it from start to end, with or without gaps. Another thread
+// reads it block by block (TransferBuffer::kBytes): the requested block and, if reads are
+// sequential, the next ones. A small read elsewhere goes directly to `file`. A read of a block
+// throws what `file` threw for it. Returns a file of one block unchanged.
 std::unique_ptr<RandomAccessFile> read_ahead(std::unique_ptr<RandomAccessFile> file);
 
 }  // namespace zeroth::checkpoint

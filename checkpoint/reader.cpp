@@ -17,8 +17,8 @@
 namespace zeroth::checkpoint {
 namespace {
 
-constexpr int64_t kChunk = int64_t{256} << 10;  // which its CRC finds in the cache
-constexpr size_t kMaxOpenFiles = 8;             // files, each with what it reads ahead
+constexpr int64_t kChunk = int64_t{256} << 10;  // still cached when its CRC is computed
+constexpr size_t kMaxOpenFiles = 8;             // open files, each with its read-ahead
 
 struct ChunkSource {
   const StoredFile* file;
@@ -33,12 +33,12 @@ std::string to_string(const ChunkSource& source) {
                      checkpoint::to_string(chunk.box, chunk.range), source.file->name);
 }
 
-// Elements of a run, and where they go. All in bytes.
+// A ByteCopy is an element run in bytes: source, destination and size.
 struct ByteCopy {
   int64_t from, to, size;
 };
 
-// Copies what of [begin, begin + bytes) is wanted; `next` is the first copy that is not done.
+// Copies the wanted parts of [begin, begin + bytes). `next` is the first unfinished copy.
 void copy_out(std::span<const std::byte> bytes, int64_t begin, const std::vector<ByteCopy>& copies,
               size_t& next, std::span<std::byte> out) {
   const int64_t end = begin + std::ssize(bytes);
@@ -50,7 +50,7 @@ void copy_out(std::span<const std::byte> bytes, int64_t begin, const std::vector
       std::memcpy(out.data() + copy.to + (first - copy.from), bytes.data() + (first - begin),
                   static_cast<size_t>(last - first));
     }
-    if (copy.from + copy.size > end) return;  // the rest comes with the next bytes
+    if (copy.from + copy.size > end) return;  // the next bytes complete it
   }
 }
 
@@ -63,8 +63,8 @@ std::vector<ByteCopy> to_byte_copies(const std::vector<ElementRun>& runs, int64_
   return copies;
 }
 
-// Whether runs cover `count` elements, each once. Returns the first that they do not; -1: a run
-// begins before the one before it ends.
+// Checks that runs cover each of `count` elements once. Returns the first missing element, or -1 if
+// runs overlap.
 std::optional<int64_t> first_gap(std::vector<ElementRun> runs, int64_t count) {
   std::sort(runs.begin(), runs.end(),
             [](const ElementRun& a, const ElementRun& b) { return a.wanted < b.wanted; });
@@ -91,7 +91,7 @@ struct CheckpointReader::Impl {
   };
   std::map<std::pair<std::string, std::string>, StoredEntry> states;
   std::vector<ChunkSource> sources;
-  // The last one used comes last.
+  // Sorted by last use, the most recent at the end.
   std::vector<std::pair<const StoredFile*, std::unique_ptr<RandomAccessFile>>> open;
   std::vector<std::byte> buffer;
 
@@ -151,7 +151,7 @@ void CheckpointReader::Impl::read_bytes(const ChunkSource& source, int64_t offse
   }
 }
 
-// Returns the CRC of what it has read.
+// Returns the CRC of the bytes that it reads.
 uint32_t CheckpointReader::Impl::stream(const ChunkSource& source, int64_t begin, int64_t end,
                                         const std::vector<ByteCopy>& copies,
                                         std::span<std::byte> out) {

@@ -1,4 +1,4 @@
-// Reads a checkpoint: any part of any state, from whatever pieces it was stored in.
+// Reads any part of any state of a checkpoint, whatever chunks it was stored in.
 #pragma once
 
 #include <cstddef>
@@ -13,21 +13,21 @@
 
 namespace zeroth::checkpoint {
 
-// A state of a tensor, as it is stored.
+// A StoredState describes a state of a tensor as it is stored.
 struct StoredState {
   std::string tensor, state, dtype;
   Shape shape;
 };
 
-// For one thread. A piece is read whole the first time that any of it is wanted, and its CRC
-// checked; later reads of it take only their own bytes. What is wrong with the stored bytes throws
-// CorruptCheckpoint with file, tensor and box; then nothing that was read counts.
+// CheckpointReader is for one thread. The first read from a chunk reads the whole chunk and checks
+// its CRC; later reads fetch only their own bytes. Invalid stored bytes throw CorruptCheckpoint
+// with file, tensor and box; discard everything that was read then.
 class CheckpointReader {
  public:
-  // The checkpoint in a folder of the disk; "": in the disk's own. Its manifest is read, and all
-  // files are there in their sizes, or it throws CorruptCheckpoint.
+  // Opens the checkpoint in a directory of the file system; "" is its root. Reads the manifest.
+  // Throws CorruptCheckpoint unless all files exist with their sizes.
   CheckpointReader(std::shared_ptr<FileSystem> file_system, std::string directory);
-  // The checkpoint in the folder `path`. Throws CorruptCheckpoint where there is none.
+  // Opens the checkpoint in the directory `path`. Throws CorruptCheckpoint if there is none.
   static CheckpointReader open(const std::filesystem::path& path);
   ~CheckpointReader();
   CheckpointReader(CheckpointReader&&) noexcept;
@@ -36,24 +36,24 @@ class CheckpointReader {
   const Manifest& manifest() const;
   uint32_t manifest_crc() const;
 
-  // All that is stored, by tensor, then by state.
+  // Returns all stored states, sorted by tensor, then by state.
   std::vector<StoredState> states() const;
-  // Null where there is none.
+  // Returns null if the state is not stored.
   const StoredState* find(const std::string& tensor, const std::string& state) const;
 
-  // The elements `range` of `box`, row by row, in the stored dtype; `out` has exactly their bytes.
-  // An Error says what is not stored, and that a box is beyond the stored shape.
+  // Reads the elements `range` of `box`, row by row, in the stored dtype. `out` has exactly their
+  // size. Throws an Error if a part is not stored, or if the box exceeds the stored shape.
   void read(const std::string& tensor, const std::string& state, const ChunkBounds& box,
             const ElementRange& range, std::span<std::byte> out);
 
-  // A whole state. For what is small.
+  // Reads a whole state. Intended for small ones.
   std::vector<std::byte> read_whole(const std::string& tensor, const std::string& state);
 
-  // A file without pieces, by its name in the manifest. Throws CorruptCheckpoint where its bytes
-  // are others, and an Error where none is listed or it has more than `max_bytes`.
+  // Reads a file without chunks by its name in the manifest. Throws CorruptCheckpoint if its bytes
+  // have changed, and an Error if the file is not listed or has more than `max_bytes`.
   std::string read_text(const std::string& name, int64_t max_bytes);
 
-  // Pieces of which nothing has been read: "exp_avg of model.norm.weight [0:64](0:64) in
+  // Returns the chunks that were never read from: "exp_avg of model.norm.weight [0:64](0:64) in
   // zeroth/pieces-00001.safetensors".
   std::vector<std::string> unused() const;
 

@@ -45,11 +45,11 @@ void remove_checkpoints(FileSystem& file_system, const std::vector<std::string>&
   std::vector<std::string> trash;
   for (const std::string& name : names) {
     std::string gone = std::string(kTrash) + name;
-    remove_tree(file_system, gone);  // of an end in the middle of this
+    remove_tree(file_system, gone);  // left by a crash in the middle of a removal
     file_system.rename(name, gone);
     trash.push_back(std::move(gone));
   }
-  // The new names are on the disk before the first byte goes.
+  // Make the new names durable before the first byte is removed.
   if (!trash.empty()) file_system.sync_directory("");
   for (const std::string& name : trash) remove_tree(file_system, name);
 }

@@ -1,4 +1,4 @@
-// What goes from a folder of checkpoints: what dead tries to save left, and what is old.
+// Removes old checkpoints, and leftovers of failed saves, from a directory.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,23 @@
 
 namespace zeroth::checkpoint {
 
-// Removes what tries that did not come to their end left of this user's; a checkpoint that was
-// about to be replaced gets its name back. Only for who owns the folder, and saves nothing just
-// now.
+// Removes what unfinished saves left that this user owns, and restores the name of a checkpoint
+// that was about to be replaced. Called only by the owner of the directory, while no save is
+// running.
 void clear_leftovers(FileSystem& file_system);
 
 struct RetentionPolicy {
-  int64_t newest = 2;                  // so many complete ones stay; 0: all
-  std::set<int64_t> steps = {};        // these stay, too
-  std::set<std::string> damaged = {};  // names of those that count as not complete
+  int64_t newest = 2;                  // number of newest complete ones to keep; 0: all
+  std::set<int64_t> steps = {};        // also kept
+  std::set<std::string> damaged = {};  // names of those that count as incomplete
 };
 
-// Complete checkpoints that are neither among the newest nor named. Those that are not complete
-// stay: what they hold may be all that is left of something.
+// Returns the complete checkpoints that are neither among the newest nor listed. Keeps incomplete
+// ones, because they may hold the only remaining copy of some data.
 std::vector<std::string> expired_checkpoints(FileSystem& file_system,
                                              const RetentionPolicy& retention);
 
-// At no moment does a part of one stand under its name.
+// Removes checkpoints. A partially removed checkpoint never appears under its name.
 void remove_checkpoints(FileSystem& file_system, const std::vector<std::string>& names);
 
 }  // namespace zeroth::checkpoint

@@ -15,12 +15,12 @@ namespace {
 
 constexpr int64_t kMaxElementBytes = 8;
 
-// Two boxes and what they share, dimension by dimension, with as few dimensions as show all that
-// is contiguous: where both have the same part of a dimension it is folded into the one before.
+// An Overlap is the intersection of two boxes by dimension, with the fewest dimensions that show
+// all contiguity: a dimension that both boxes cover alike is folded into the one before.
 struct Overlap {
-  Shape wanted, wanted_extent;  // begin within the wanted box, extent of that box
+  Shape wanted, wanted_extent;  // start within the wanted box, extent of that box
   Shape stored, stored_extent;
-  Shape extent;  // of what they share
+  Shape extent;  // of the intersection
 };
 
 struct DimensionRange {
@@ -28,7 +28,7 @@ struct DimensionRange {
   int64_t extent() const { return end - begin; }
 };
 
-// False where they share nothing.
+// Returns false if the intersection is empty.
 bool add_dimension(const DimensionRange& wanted, const DimensionRange& stored, Overlap& overlap) {
   const int64_t begin = std::max(wanted.begin, stored.begin);
   const int64_t extent = std::min(wanted.end, stored.end) - begin;
@@ -70,7 +70,7 @@ int64_t divide_round_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Rows of the outermost dimension in which both ranges have elements.
+// Returns the rows of the outermost dimension in which both ranges have elements.
 DimensionRange rows_of(const Overlap& overlap, int64_t wanted_stride, const ElementRange& wanted,
                        int64_t stored_stride, const ElementRange& stored) {
   const int64_t first = std::max(wanted.begin / wanted_stride - overlap.wanted[0],
@@ -80,7 +80,8 @@ DimensionRange rows_of(const Overlap& overlap, int64_t wanted_stride, const Elem
   return {std::max<int64_t>(first, 0), std::min(last, overlap.extent[0])};
 }
 
-// `wanted` and `stored` are where the row begins in either box.
+// Appends a row's elements that both ranges contain. row.wanted and row.stored are the starts of
+// the row in the boxes.
 void add_row(const ElementRun& row, const ElementRange& wanted, const ElementRange& stored,
              std::vector<ElementRun>& runs) {
   const int64_t from = std::max({int64_t{0}, wanted.begin - row.wanted, stored.begin - row.stored});
@@ -126,7 +127,7 @@ std::optional<int64_t> element_count(const Shape& shape) {
   for (const int64_t extent : shape) {
     if (extent < 0) return std::nullopt;
     if (extent == 0) {
-      empty = true;  // the others may be as large as they like
+      empty = true;  // the other extents may have any size
     } else if (__builtin_mul_overflow(bytes, extent, &bytes)) {
       return std::nullopt;
     }
@@ -201,7 +202,7 @@ std::vector<ElementRun> common_element_runs(const ChunkBounds& wanted_box,
   }
   const DimensionRange rows =
       rows_of(*overlap, wanted_strides[0], wanted, stored_strides[0], stored);
-  Shape at(last, 0);  // of the row, within what they share
+  Shape at(last, 0);  // position of the row within the intersection
   for (at[0] = rows.begin; at[0] < rows.end;) {
     ElementRun row{overlap->wanted[last], overlap->stored[last], overlap->extent[last]};
     for (size_t i = 0; i < last; ++i) {

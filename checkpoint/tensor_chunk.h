@@ -1,6 +1,6 @@
-// What a checkpoint stores of a model: pieces. A piece is a run of elements, row by row, of a box
-// in one state of one tensor. RankGroup, stages, padding and fused buffers do not appear: any
-// layout writes pieces and any other one reads them. Pure.
+// A checkpoint stores a model as chunks. A chunk is a range of elements, in row-major order, of a
+// box in one state of one tensor. It is independent of ranks, stages, padding and fused buffers:
+// any layout can read chunks that any other layout wrote. Pure.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace zeroth::checkpoint {
 using Shape = std::vector<int64_t>;
 inline constexpr size_t kMaxDimensions = 64;  // as in PyTorch
 
-// A part of a tensor, half open in each dimension; without dimensions: the one element of a scalar.
+// ChunkBounds is a box within a tensor, half open in each dimension. With no dimensions: a scalar.
 struct ChunkBounds {
   Shape begin, end;
 
@@ -23,7 +23,7 @@ struct ChunkBounds {
   bool operator==(const ChunkBounds&) const = default;
 };
 
-// Of the elements of a box, counted row by row; half open.
+// An ElementRange counts elements of a box in row-major order; half open.
 struct ElementRange {
   int64_t begin = 0, end = 0;
 
@@ -34,38 +34,39 @@ struct ElementRange {
 struct TensorChunk {
   std::string tensor;  // Hugging Face's name
   std::string state;   // "master", "exp_avg", ...
-  std::string dtype;   // in safetensors' words: "F32", "BF16", ...
+  std::string dtype;   // safetensors' name: "F32", "BF16", ...
   Shape shape;         // of the whole tensor
   ChunkBounds box;
   ElementRange range;
 
-  // All of the tensor.
+  // Returns a chunk that covers the whole tensor.
   static TensorChunk full(std::string tensor, std::string state, std::string dtype, Shape shape);
   int64_t elements() const { return range.elements(); }
   int64_t bytes() const;
   bool operator==(const TensorChunk&) const = default;
 };
 
-// Their number; nothing where it, times the largest element, is beyond 64 bits, or an extent is
-// negative.
+// Returns the number of elements. Returns nothing if it, times the largest element size, exceeds 64
+// bits, or if an extent is negative.
 std::optional<int64_t> element_count(const Shape& shape);
 
-// Why this is no piece; empty where it is one. What is read or planned has passed this.
+// Returns why a chunk is invalid; empty if it is valid. Every chunk read or planned passes this
+// check.
 std::string validation_error(const TensorChunk& chunk);
 
-// "[0:64,128:256](0:4096)", "[](0:1)".
+// Returns "[0:64,128:256](0:4096)", "[](0:1)".
 std::string to_string(const ChunkBounds& box, const ElementRange& range);
-// "model.norm.weight|exp_avg|0:64,128:256|0:4096": its name in the file; no two pieces share one.
+// Returns the chunk's unique name in the file: "model.norm.weight|exp_avg|0:64,128:256|0:4096".
 std::string chunk_key(const TensorChunk& chunk);
 
-// Elements that stand behind each other on both sides: counted from the begin of either's range.
+// An ElementRun is contiguous on both sides. Its offsets count from the start of each side's range.
 struct ElementRun {
   int64_t wanted = 0, stored = 0, count = 0;
   bool operator==(const ElementRun&) const = default;
 };
 
-// What two parts of one tensor have in common, in the order of the wanted one. Boxes have the same
-// number of dimensions, ranges lie in their boxes.
+// Returns the elements that two chunks of one tensor share, in the order of the wanted one. Both
+// boxes have the same number of dimensions, and each range lies within its box.
 std::vector<ElementRun> common_element_runs(const ChunkBounds& wanted_box,
                                             const ElementRange& wanted,
                                             const ChunkBounds& stored_box,

@@ -1,4 +1,4 @@
-// Memory from which, and into which, files are transferred past the page cache.
+// Memory for file transfers that bypass the page cache.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,9 @@
 
 namespace zeroth::checkpoint {
 
-// Of so many bytes, aligned for O_DIRECT, in huge pages where the system gives any: from small ones
-// a transfer has many more segments, which halves the rate of some disks. Empty where there is no
-// memory.
+// A TransferBuffer has kBytes bytes, aligned for O_DIRECT, in huge pages if the system provides
+// them: with small pages a transfer has many more segments, which halves the rate of some disks. It
+// is empty if memory is exhausted.
 class TransferBuffer {
  public:
   static constexpr size_t kBytes = size_t{4} << 20;
@@ -22,7 +22,7 @@ class TransferBuffer {
 
   std::span<std::byte> bytes() const { return bytes_; }
 
-  // Whether a transfer may pass by the page cache.
+  // Returns whether a transfer can bypass the page cache.
   static bool is_aligned(std::span<const std::byte> bytes, int64_t offset);
 
  private:

@@ -12,7 +12,7 @@
 namespace zeroth::checkpoint {
 namespace {
 
-constexpr int64_t kChunk = int64_t{256} << 10;  // which its CRC finds in the cache
+constexpr int64_t kChunk = int64_t{256} << 10;  // still cached when its CRC is computed
 
 uint32_t read_crc(RandomAccessFile& file, int64_t begin, int64_t end,
                   const std::filesystem::path& path, std::vector<std::byte>& buffer) {
@@ -26,8 +26,8 @@ uint32_t read_crc(RandomAccessFile& file, int64_t begin, int64_t end,
   return crc;
 }
 
-// The CRC of the file comes from those of its pieces and of what lies between them, so that each
-// byte is read once. No two pieces of a manifest share a byte.
+// A FileCheck computes the CRC of a file from those of its chunks and of the bytes between them, so
+// that each byte is read once. No two chunks of a manifest share a byte.
 struct FileCheck {
   std::vector<std::string> bad_chunks;
   uint32_t crc = 0;
@@ -62,7 +62,8 @@ FileCheck check_file(RandomAccessFile& file, const StoredFile& stored,
   return check;
 }
 
-// A folder `levels` below the first one is listed in place of all that is in it.
+// Lists all files in a directory. Lists a directory nested deeper than `levels` instead of its
+// contents.
 void list_files(FileSystem& file_system, const std::string& directory, const std::string& below,
                 size_t levels, std::vector<std::string>& files) {
   for (const DirectoryEntry& entry :

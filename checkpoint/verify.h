@@ -1,4 +1,4 @@
-// Every byte of a checkpoint, looked at once.
+// Verifies every byte of a checkpoint, reading each once.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 namespace zeroth::checkpoint {
 
 struct VerifyResult {
-  // One for each file that is not as it was written, with the pieces in it that are not, and one
-  // for each state whose pieces do not make up a tensor. Empty: all is well.
+  // One error for each file that differs from what was written, with its corrupt chunks, and one
+  // for each state whose chunks do not cover a tensor. Empty if the checkpoint is valid.
   std::vector<std::string> errors = {};
-  std::vector<std::string> unlisted = {};  // files that the manifest does not know
-  int64_t bytes = 0;                       // that were read
+  std::vector<std::string> unlisted = {};  // files that the manifest does not list
+  int64_t bytes = 0;                       // read
 };
 
-// Of the checkpoint in a folder of the disk; "": in the disk's own. Throws CorruptCheckpoint where
-// already its manifest or the size of a file says that it is not complete.
+// Verifies the checkpoint in a directory of the file system; "" is its root. Throws
+// CorruptCheckpoint if its manifest or the size of a file already shows that it is incomplete.
 VerifyResult verify(FileSystem& file_system, const std::string& directory);
 
 }  // namespace zeroth::checkpoint

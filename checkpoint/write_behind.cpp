@@ -27,8 +27,8 @@ class WriteBehind final : public WritableFile {
   void close() override;
 
  private:
-  // Consecutive bytes of one block of the file, at the same place of the buffer, so that they are
-  // aligned there as they are in the file.
+  // A FillBuffer holds consecutive bytes of one block of the file, at the same offset in its memory
+  // as in the block, so that their alignment is the same.
   struct FillBuffer {
     TransferBuffer memory;
     int64_t begin = 0;
@@ -47,8 +47,8 @@ class WriteBehind final : public WritableFile {
 
   const std::unique_ptr<WritableFile> file_;
   std::mutex writers_;
-  std::array<FillBuffer, 2>
-      parts_;  // one is filled; the other one is the thread's while it is handed
+  // One part is filled; the thread owns the other one while it is in handed_.
+  std::array<FillBuffer, 2> parts_;
   size_t filled_ = 0;
 
   std::mutex mutex_;
@@ -56,7 +56,7 @@ class WriteBehind final : public WritableFile {
   FillBuffer* handed_ = nullptr;  // null: the thread has nothing to write
   std::exception_ptr failure_;
   bool stop_requested_ = false;
-  std::thread thread_;  // from the first whole block on
+  std::thread thread_;  // started with the first full block
 };
 
 WriteBehind::~WriteBehind() {
@@ -68,7 +68,8 @@ WriteBehind::~WriteBehind() {
   if (thread_.joinable()) thread_.join();
 }
 
-// Where bytes at `offset` of the file go: up to `max_size`, at least one. Of who holds writers_.
+// Returns the buffer space for bytes at `offset` of the file: up to `max_size`, at least one byte.
+// The caller holds writers_.
 std::span<std::byte> WriteBehind::room_for(size_t max_size, int64_t offset) {
   if (filled().size > 0 && offset != filled().begin + static_cast<int64_t>(filled().size)) {
     submit();
@@ -79,7 +80,7 @@ std::span<std::byte> WriteBehind::room_for(size_t max_size, int64_t offset) {
   return part.memory.bytes().subspan(at, std::min(max_size, kBlock - at));
 }
 
-// What room_for() gave has been filled.
+// Marks `size` bytes of the space from room_for() as filled.
 void WriteBehind::advance(size_t size) {
   FillBuffer& part = filled();
   part.size += size;
@@ -105,7 +106,7 @@ size_t WriteBehind::write_with_crc(std::span<const std::byte> bytes, int64_t off
   return room.size();
 }
 
-// Waits until the other part is written.
+// Hands the filled part to the thread. Blocks until the other part is written.
 void WriteBehind::submit() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return handed_ == nullptr; });

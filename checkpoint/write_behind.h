@@ -1,4 +1,4 @@
-// Writes a file while its writer prepares what comes next.
+// Writes a file while its writer prepares the next bytes.
 #pragma once
 
 #include <memory>
@@ -7,11 +7,11 @@
 
 namespace zeroth::checkpoint {
 
-// `file`, which will have `size` bytes, for who writes it mostly from one byte to the next. What is
-// written is copied and gathered up to the end of a block (TransferBuffer::kBytes), which another
-// thread then writes. What `file` throws is thrown by a later call, at the latest by sync() and
-// close(), which then do nothing else. What is given up before these may be written or not. A file
-// of one block stays as it is.
+// Wraps `file`, which will have `size` bytes, for a writer that writes mostly sequentially. Copies
+// the bytes and collects them up to the end of a block (TransferBuffer::kBytes), which another
+// thread then writes. A later call throws what `file` threw, at the latest sync() or close(), which
+// then do nothing else. If the file is destroyed before that, pending bytes may or may not be
+// written. Returns a file of one block unchanged.
 std::unique_ptr<WritableFile> write_behind(std::unique_ptr<WritableFile> file, int64_t size);
 
 }  // namespace zeroth::checkpoint

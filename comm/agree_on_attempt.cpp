@@ -31,7 +31,7 @@ std::string attempt_key(int64_t attempt, const char* what) {
   return fmt::format("zeroth/round/{}/{}", attempt, what);
 }
 
-// Two processes never draw the same one.
+// Returns a random id: no two processes draw the same one.
 std::string random_id() {
   std::random_device source;
   return fmt::format("{:08x}{:08x}", source(), source());
@@ -46,7 +46,7 @@ void set(c10d::Store& store, const std::string& key, const std::string& value) {
   store.set(key, std::vector<uint8_t>(value.begin(), value.end()));
 }
 
-// What a rank has left: its number, the world that it knows, its restarts.
+// A rank's entry in the store: its nonce, its world size, its restart count.
 struct JoinEntry {
   std::string nonce;
   int64_t world_size = 0;
@@ -64,7 +64,7 @@ JoinEntry parse_join_entry(const std::string& text) {
   return one;
 }
 
-// Rank 0's list: run, round, restarts, what each rank drew.
+// Rank 0's list: run, attempt index, restarts, and each rank's nonce.
 struct AttemptList {
   std::string run;
   int64_t index = -1;
@@ -122,7 +122,7 @@ class AttemptAgreement {
     if (joined.front() != mine_) {
       throw Error("another rank 0 has come in the place of this one: its round is over");
     }
-    // A list of a rank 0 before this one may hide ours: the others look at the newest alone.
+    // The list of an earlier rank 0 may hide ours: the other ranks read only the newest.
     if (joined != listed_ || store_.add(kCounter, 0) != attempt_) list(joined);
     const int64_t others = store_.add(attempt_key(attempt_, "others"), 0);
     if (others < me_.world_size - 1) return std::nullopt;
@@ -146,7 +146,7 @@ class AttemptAgreement {
     return std::nullopt;
   }
 
-  // Of this world; empty while one is missing.
+  // Returns the entries of this world; empty while one is missing.
   std::vector<JoinEntry> read_join_entries() {
     std::vector<JoinEntry> joined;
     for (int rank = 0; rank < me_.world_size; ++rank) {
@@ -185,7 +185,7 @@ class AttemptAgreement {
   JoinEntry mine_;
   std::vector<JoinEntry> listed_;  // rank 0
   std::optional<int64_t> begun_;   // rank 0
-  int64_t attempt_ = 0;            // of the newest list that this rank stands in
+  int64_t attempt_ = 0;            // index of the newest list that contains this rank
   AttemptList list_;
 };
 

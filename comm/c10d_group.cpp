@@ -28,8 +28,8 @@ c10d::ReduceOp to_c10d(ReduceOp op) {
   }
 }
 
-// How long a device's stream waits for collectives, by events on the stream; no call waits for the
-// device.
+// A DeviceWaitTimer measures how long a device's stream waits for collectives, by events on the
+// stream; no call waits for the device.
 class DeviceWaitTimer {
  public:
   struct WaitSpan {
@@ -37,20 +37,19 @@ class DeviceWaitTimer {
     device::Event issued, before, after;
   };
 
-  // The collective is issued now, from the current stream of the device.
+  // Called when the collective is issued, from the current stream of the device.
   WaitSpan issue(c10::Device device) { return {device, record(device), nullptr, nullptr}; }
-  // The current stream waits for it between these two.
+  // begin_wait() and end_wait() enclose the current stream's wait for the collective.
   void begin_wait(WaitSpan& span) { span.before = record(span.device); }
-  // Collects, too: an evaluation or a save issues thousands of collectives, and their
-  // times are asked for when it has ended.
+  // Ends the wait. Collects, too, because an evaluation or a save issues thousands of collectives,
+  // whose times are read only when it has ended.
   void end_wait(WaitSpan span, CommTimes& times) {
     span.after = record(span.device);
     spans_.push_back(std::move(span));
     collect(times);
   }
 
-  // Adds the waits that the device has come through since the last call to waiting_s and
-  // in_flight_s.
+  // Adds the waits that the device has completed since the last call to waiting_s and in_flight_s.
   void collect(CommTimes& times) {
     while (!spans_.empty() && spans_.front().after->query()) {
       const WaitSpan& span = spans_.front();
@@ -67,10 +66,10 @@ class DeviceWaitTimer {
   }
 
   std::deque<WaitSpan> spans_;
-  std::optional<device::EventPool> events_;  // of the device that was seen first
+  std::optional<device::EventPool> events_;  // for the device that was seen first
 };
 
-// What a group and its collectives under way share.
+// State that a group shares with its collectives in progress.
 struct BackendState {
   c10::intrusive_ptr<c10d::Backend> backend;
   C10dGroupOptions options;
@@ -121,7 +120,7 @@ std::string work_error(c10d::Work& work) {
   }
 }
 
-// The host waits in wait().
+// A CpuWaitHandle blocks the CPU in wait().
 class CpuWaitHandle final : public CollectiveHandle::Impl {
  public:
   CpuWaitHandle(std::shared_ptr<BackendState> state, c10::intrusive_ptr<c10d::Work> work,
@@ -152,7 +151,7 @@ class CpuWaitHandle final : public CollectiveHandle::Impl {
   }
 
  private:
-  // Ends with the backend's own time limit at the latest.
+  // Drives progress; ends with the backend's own time limit at the latest.
   void drive_progress() {
     ProgressEngine& progress = *state_->options.progress;
     SuspendAwareTimer time;
@@ -166,14 +165,15 @@ class CpuWaitHandle final : public CollectiveHandle::Impl {
 
   std::shared_ptr<BackendState> state_;
   c10::intrusive_ptr<c10d::Work> work_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;  // where waits move others
+  c10::intrusive_ptr<c10::ivalue::Future> future_;  // set if waits drive other transfers
   CollectiveInfo info_;
   uint64_t sequence_;
   Timer since_issue_;
 };
 
-// The current stream waits; the watchdog sees the end. Holds the collective's tensors until then:
-// what the current stream does with their memory after wait() comes after the collective.
+// A DeviceWaitHandle makes the current stream wait; the watchdog observes the end. Holds the
+// collective's tensors until then: what the current stream does with their memory after wait()
+// comes after the collective.
 class DeviceWaitHandle final : public CollectiveHandle::Impl {
  public:
   DeviceWaitHandle(std::shared_ptr<BackendState> state, c10::intrusive_ptr<c10d::Work> work,
@@ -188,7 +188,7 @@ class DeviceWaitHandle final : public CollectiveHandle::Impl {
     watch();
   }
 
-  // An exception may drop it without wait(). Its memory is then reused, too.
+  // An exception may drop the handle without wait(). Its memory is then reused, too.
   ~DeviceWaitHandle() override {
     if (waited_) return;
     try {
@@ -218,13 +218,14 @@ class DeviceWaitHandle final : public CollectiveHandle::Impl {
     return state_->options.reports ? state_->options.members.name() : std::string();
   }
 
-  // What the watchdog's thread calls must not keep the state alive: this thread ends the watchdog.
+  // The functions that the watchdog's thread calls must not keep the state alive, as its destructor
+  // would end the watchdog on that thread.
   void watch() const {
     const std::weak_ptr<BackendState> state = state_;
     const auto table = state_->options.table;
     Watchdog::WatchedWork work_item;
     work_item.ended = [work = work_] { return work->isCompleted() && work_error(*work).empty(); };
-    // Asked while no collective before it is under way.
+    // Called only while no earlier collective is in progress.
     work_item.lost = [work = work_, table, sequence = sequence_, reports = state_->options.reports,
                       info = info_, over = reported_group(),
                       waiting = SuspendAwareTimer()]() mutable {
@@ -255,9 +256,9 @@ class DeviceWaitHandle final : public CollectiveHandle::Impl {
   bool waited_ = false;
 };
 
-// The same elements, whose memory it does not keep. c10d's Work keeps its outputs as long as the
-// watchdog keeps the Work: until the device has run the collective, which may be many collectives
-// after wait(). The outputs of all of these would stay allocated.
+// Returns a view of the elements that does not keep their memory alive. c10d's Work keeps its
+// outputs as long as the watchdog keeps the Work: until the device has run the collective, which
+// may be many collectives after wait(). The outputs of all of these would stay allocated.
 torch::Tensor non_owning_view(const torch::Tensor& tensor) {
   return at::for_blob(tensor.data_ptr(), tensor.sizes())
       .options(tensor.options())
@@ -265,7 +266,7 @@ torch::Tensor non_owning_view(const torch::Tensor& tensor) {
       .make_tensor();
 }
 
-// The tensors as c10d takes them.
+// Launches the collective with the tensors in the form that c10d expects.
 c10::intrusive_ptr<c10d::Work> launch(const Collective& collective, c10d::Backend& backend) {
   torch::Tensor out = collective.out, in = collective.in;
   std::vector<torch::Tensor> tensors = {out};
@@ -285,7 +286,7 @@ c10::intrusive_ptr<c10d::Work> launch(const Collective& collective, c10d::Backen
       return backend.broadcast(tensors, options);
     }
     case Collective::OpType::kAllToAll: {
-      std::vector<int64_t> equal;  // parts
+      std::vector<int64_t> equal;  // equal parts
       return backend.alltoall_base(out, in, equal, equal);
     }
   }
@@ -300,7 +301,7 @@ class BackendGroup final : public C10dGroup {
     state_->options = std::move(options);
   }
 
-  // Other ranks may hold it up: the watchdog sees to it that it ends.
+  // Other ranks may delay this destructor: the watchdog makes sure that it ends.
   ~BackendGroup() override {
     const auto watchdog = state_->options.watchdog;
     if (!watchdog) return;
@@ -311,7 +312,7 @@ class BackendGroup final : public C10dGroup {
         });
     try {
       state_->backend->shutdown();
-    } catch (const std::exception&) {  // what it held is freed with the process
+    } catch (const std::exception&) {  // its resources are freed with the process
     }
   }
 

@@ -1,4 +1,4 @@
-// What messages say about a collective.
+// Descriptions of a collective for messages.
 #pragma once
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ inline const char* to_string(Collective::OpType kind) {
   return "";
 }
 
-// That sizes and dtypes fit in a group of `ranks`.
+// Throws an InternalError unless sizes and dtypes fit a group of `ranks` ranks.
 inline void check_tensor_shapes(const Collective& collective, int ranks) {
   const torch::Tensor& whole = collective.whole();
   const bool in_parts = collective.kind == Collective::OpType::kAllGather ||
@@ -54,7 +54,7 @@ struct CollectiveInfo {
         elements(collective.whole().numel()),
         bytes(collective.whole().nbytes()) {}
 
-  // "all-gather of parameters of block 3 (layers.2) (1024 elements)"
+  // Returns "all-gather of parameters of block 3 (layers.2) (1024 elements)", for example.
   std::string describe() const {
     if (what.empty()) return fmt::format("{} of {} elements", kind, elements);
     return fmt::format("{} of {} ({} elements)", kind, what, elements);
@@ -62,17 +62,18 @@ struct CollectiveInfo {
 
   const char* kind;
   std::string what;
-  int64_t elements;  // of the whole tensor
+  int64_t elements;  // elements of the whole tensor
   int64_t bytes;
 };
 
-// An Error of ours as it is; of what c10d says the first line, quoted: its stack trace follows.
+// Returns the message of our own Error unchanged; of c10d's message only the first line, quoted,
+// because a stack trace follows it.
 inline std::string error_message(const std::exception& cause) {
   const bool ours = dynamic_cast<const Error*>(&cause) != nullptr;
   return ours ? cause.what() : quotation(cause.what());
 }
 
-// Seconds since it was made.
+// A Timer counts the seconds since its construction.
 class Timer {
  public:
   double seconds() const {

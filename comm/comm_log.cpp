@@ -18,7 +18,7 @@ void finish_queued_work(torch::Device device) {
     c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
 
-// As DeepSpeed's logger names it.
+// Returns the name of the operation in DeepSpeed's logger.
 const char* deepspeed_name(const Collective& collective) {
   switch (collective.kind) {
     case Collective::OpType::kAllReduce:

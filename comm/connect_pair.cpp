@@ -30,12 +30,12 @@
 namespace zeroth::comm {
 namespace {
 
-//   listener: nonce            other: nonce, proof            listener: proof
+// listener: nonce            other: nonce, proof            listener: proof
 // A proof is an HMAC over its maker's role, the pair's name and both nonces.
 constexpr size_t kNonceBytes = 32, kProofBytes = 32, kAnswerBytes = kNonceBytes + kProofBytes;
 constexpr std::chrono::seconds kHandshakeTimeout{5};
 constexpr std::chrono::milliseconds kPause{20};
-constexpr size_t kMaxCandidates = 64;  // one more ends the oldest
+constexpr size_t kMaxCandidates = 64;  // one more closes the oldest
 constexpr const char* kKey = "pair";
 
 class HandshakeProofs {
@@ -69,7 +69,7 @@ bool send_all(int fd, std::string_view text) {
   return ::send(fd, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
 }
 
-// "10.0.0.1 4711"
+// Returns "10.0.0.1 4711", for example.
 std::string socket_address(int socket) {
   sockaddr_storage own{};
   socklen_t size = sizeof(own);
@@ -82,7 +82,7 @@ std::string socket_address(int socket) {
   return fmt::format("{} {}", host.data(), port.data());
 }
 
-// Listens until the other rank has come.
+// A PairListener listens until the other rank has connected.
 class PairListener {
  public:
   explicit PairListener(const PairOptions& options)
@@ -121,13 +121,13 @@ class PairListener {
     ::poll(all.data(), all.size(), static_cast<int>(kPollInterval.count()));
   }
 
-  // Also those who go before they are welcome.
+  // Accepts all pending connections, also those that close before they are authenticated.
   void accept_all() {
     for (;;) {
       FileDescriptor socket(
           ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (socket.get() < 0) {
-        if (errno != EAGAIN) std::this_thread::sleep_for(kPause);  // no descriptor is left, say
+        if (errno != EAGAIN) std::this_thread::sleep_for(kPause);  // e.g. no free descriptor
         return;
       }
       std::string nonce = random_bytes(kNonceBytes);
@@ -137,7 +137,7 @@ class PairListener {
     }
   }
 
-  // Whether it is the other rank; empty: it is not known yet.
+  // Returns whether the client is the other rank; empty: not known yet.
   std::optional<bool> authenticate(Candidate& candidate) const {
     std::array<char, kAnswerBytes> bytes{};
     const int fd = candidate.socket.get();
@@ -157,11 +157,11 @@ class PairListener {
   const PairOptions& options_;
   HandshakeProofs proofs_;
   FileDescriptor listener_;
-  std::list<Candidate> candidates_;  // the oldest first
+  std::list<Candidate> candidates_;  // oldest first
 };
 
-// One attempt to connect, which takes kHandshakeTimeout at most and has an end when `time`, the
-// caller's, is at `limit`. It waits in glances, so that `time` sees all of it.
+// A ConnectAttempt is one attempt to connect. It takes kHandshakeTimeout at most and ends when the
+// caller's `time` reaches `limit`. It waits in short polls, so that `time` counts all of it.
 class ConnectAttempt {
  public:
   ConnectAttempt(const addrinfo& address, SuspendAwareTimer& time, std::chrono::milliseconds limit)
@@ -170,10 +170,10 @@ class ConnectAttempt {
         end_(std::min<std::chrono::milliseconds>(time.elapsed() + kHandshakeTimeout, limit)),
         error_(connect(address)) {}
 
-  // Empty: connected.
+  // Returns the reason of the failure; empty: connected.
   std::string failure_reason() const { return error_ == 0 ? "" : system_reason(error_); }
 
-  // Whether each knows that the other is the rank that it looks for.
+  // Returns whether each side has proved to the other that it is the expected rank.
   bool handshake(const HandshakeProofs& proofs) {
     const std::string theirs = read(kNonceBytes), own = random_bytes(kNonceBytes);
     return theirs.size() == kNonceBytes &&
@@ -187,7 +187,7 @@ class ConnectAttempt {
   }
 
  private:
-  // 0, or an error of the system's.
+  // Returns 0 or an errno value.
   int connect(const addrinfo& address) {
     const int fd = socket_.get();
     if (fd < 0) return errno;
@@ -207,7 +207,7 @@ class ConnectAttempt {
     return false;
   }
 
-  // The bytes that come, or fewer when it ends or takes too long.
+  // Returns the bytes received, or fewer than `size` if the connection ends or is too slow.
   std::string read(size_t size) {
     std::string text(size, '\0');
     size_t num_received = 0;

@@ -1,4 +1,4 @@
-// Two ranks of different machines get a connection of their own.
+// A dedicated connection between two ranks of different nodes.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -15,16 +15,17 @@ class Store;
 namespace zeroth::comm {
 
 struct PairOptions {
-  std::string address;  // of this machine, which the other rank reaches
-  std::string name;     // of the two, the same on both and another for each two of a run
-  std::string secret;   // of the run; with an empty one everybody is believed
+  std::string address;  // this node's address, reachable by the other rank
+  std::string name;     // the pair's name: the same on both ranks, unique within a run
+  std::string secret;   // the run's secret; if empty, every peer is accepted
   std::chrono::milliseconds timeout{600'000};
 };
 
-// `rank`: 0, which listens at its address until the other has come, or 1, which finds the address
-// in `store` and connects. Each proves to the other by an HMAC that it knows the secret; whoever
-// cannot, or says nothing for some seconds, is sent away and holds nothing up. Collective. Throws
-// an Error that names address and reason when they are not connected in time.
+// Connects the two ranks. `rank` is 0, which listens at its address until the other rank connects,
+// or 1, which reads the address from `store` and connects. Each proves to the other by an HMAC that
+// it knows the secret. A client that cannot prove it, or is silent for some seconds, is rejected
+// and delays no other client. Collective. Throws an Error that names address and reason if the
+// ranks are not connected in time.
 FileDescriptor connect_pair(c10d::Store& store, int rank, const PairOptions& options);
 
 }  // namespace zeroth::comm

@@ -13,7 +13,7 @@ namespace {
 template <typename Value>
 void all_reduce_span(std::span<Value> values, ReduceOp op, std::string_view what,
                      const DeviceMesh& mesh) {
-  // Not the caller's memory, which is gone where the wait throws.
+  // A copy, because the caller's memory is gone if the wait throws.
   const torch::Tensor tensor = torch::tensor(at::ArrayRef<Value>(values.data(), values.size()),
                                              torch::CppTypeToScalarType<Value>::value);
   mesh.cpu_group().all_reduce(tensor, op, what).wait();
@@ -42,7 +42,7 @@ int64_t max_over_ranks(int64_t value, std::string_view what, const DeviceMesh& m
   return value;
 }
 
-// Texts of unequal length travel in rows as long as the longest.
+// Strings of unequal length are gathered in rows as long as the longest.
 std::vector<std::string> all_gather_strings(const std::string& own, std::string_view what,
                                             Group& group) {
   const auto ranks = static_cast<size_t>(group.size());

@@ -1,6 +1,6 @@
-// What ranks agree on: a few numbers or words, on the host. No device is waited for, and none
-// waits. All of it is collective over all ranks of the mesh; `what` names the values in the message
-// of a rank that waits in vain.
+// Agreement of ranks on a few numbers or strings, on the CPU: no call waits for a device, and no
+// device waits. Every function is collective over all ranks of the mesh, unless it says otherwise;
+// `what` names the values in the message of a rank that times out.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@
 
 namespace zeroth::comm {
 
-// Each value becomes the sum, the least or the greatest of all ranks'.
+// Replaces each value by the sum, minimum or maximum over all ranks.
 void all_reduce_values(std::span<double> values, ReduceOp op, std::string_view what,
                        const DeviceMesh& mesh);
 void all_reduce_values(std::span<int64_t> values, ReduceOp op, std::string_view what,
                        const DeviceMesh& mesh);
 
-// The least and the greatest of the values of all ranks.
+// Returns the minimum or maximum of the values of all ranks.
 int64_t min_over_ranks(int64_t value, std::string_view what, const DeviceMesh& mesh);
 int64_t max_over_ranks(int64_t value, std::string_view what, const DeviceMesh& mesh);
 
-// The texts of the ranks of a group, in their order. Collective over the group, which takes tensors
-// of the CPU.
+// Returns the strings of the group's ranks, in rank order. Collective over the group, which accepts
+// CPU tensors.
 std::vector<std::string> all_gather_strings(const std::string& own, std::string_view what,
                                             Group& group);
 
-// How barrier() names its collective.
+// Name of the collective of barrier().
 inline constexpr std::string_view kBarrier = "a barrier";
 
-// Returns when every rank of the mesh has called it. Devices may still be at work.
+// Returns when every rank of the mesh has called it. Devices may still be busy.
 void barrier(const DeviceMesh& mesh);
 
 }  // namespace zeroth::comm

@@ -12,7 +12,7 @@ torch::Tensor pinned(const torch::Tensor& like) {
 }
 
 torch::Tensor to_cpu(const torch::Tensor& tensor) {
-  return pinned(tensor).copy_(tensor);  // returns when it is there
+  return pinned(tensor).copy_(tensor);  // returns when the copy is complete
 }
 
 class CpuStagedHandle final : public CollectiveHandle::Impl {

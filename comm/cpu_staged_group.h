@@ -1,4 +1,4 @@
-// Lets a group of CPU tensors serve device tensors.
+// A group of CPU tensors made to accept device tensors.
 #pragma once
 
 #include <memory>
@@ -7,9 +7,9 @@
 
 namespace zeroth::comm {
 
-// Tensors of a device go to pinned host memory when a collective is issued, which waits for the
-// current stream, and their results come back on the stream that is current in wait(). CPU tensors
-// pass as they are.
+// Returns a group that copies device tensors to pinned host memory when a collective is issued,
+// which waits for the current stream, and copies the results back on the stream that is current in
+// wait(). CPU tensors pass unchanged.
 std::unique_ptr<Group> make_cpu_staged_group(std::unique_ptr<Group> cpu);
 
 }  // namespace zeroth::comm

@@ -1,5 +1,4 @@
-// The ranks of a run: who I am, on which device, where I stand among the others and which groups
-// we form.
+// The ranks of a run: this rank's device, its place in the mesh and the groups of ranks.
 #pragma once
 
 #include <torch/types.h>
@@ -29,93 +28,95 @@ class DeviceMesh {
  public:
   DeviceMesh(torch::Device device, std::unique_ptr<Group> world);
 
-  // How the ranks met: `store` lives as long as the mesh, because rank 0 may serve it to the
-  // others.
+  // Result of the bootstrap. `store` lives as long as the mesh, because rank 0 may serve it to the
+  // other ranks.
   struct BootstrapInfo {
     c10::intrusive_ptr<c10d::Store> store;
-    std::string run_id = "1";  // the same on all ranks
-    int local_size = 0;        // ranks of this machine; 0: all are
+    std::string run_id = "1";  // identical on all ranks
+    int local_size = 0;        // ranks of this node; 0: all are
     std::vector<std::string> notes;
-    // All ranks, for tensors of the CPU, where `world` takes only those of the device.
+    // Group of all ranks for CPU tensors; set if `world` accepts only device tensors.
     std::unique_ptr<Group> cpu_group;
-    Nodes nodes = {};  // empty: all ranks are on this one
+    Nodes nodes = {};  // empty: all ranks are on this node
   };
   DeviceMesh(torch::Device device, BootstrapInfo info, std::unique_ptr<Group> world);
   ~DeviceMesh();
 
   torch::Device device() const { return device_; }
-  // All ranks.
+  // Returns the group of all ranks.
   Group& world() const { return *world_; }
   int rank() const { return world_->rank(); }
   int world_size() const { return world_->size(); }
-  // All ranks, for tensors of the CPU: where these share memory, no device is waited for.
+  // Returns the group of all ranks for CPU tensors. If it shares memory, no call waits for a
+  // device.
   Group& cpu_group() const { return info_->cpu_group ? *info_->cpu_group : *world_; }
 
-  // Gives the ranks their places; without it they are all on axis data. The same on all ranks, and
-  // before group() is asked for any. Throws an Error unless the shape has as many ranks as the
-  // world. Adds a note where ranks that share layers are on several machines.
+  // Places the ranks in the mesh; without this call all are on dimension dp. Every rank passes the
+  // same shape, before the first call of group(). Throws an Error unless the shape has as many
+  // ranks as the world. Adds a note if ranks that share layers are on several nodes.
   void set_shape(const MeshShape& shape);
   const MeshLayout& layout() const { return layout_; }
   int coordinate(MeshDim dim) const { return layout_.coordinate(rank(), dim); }
-  // The ranks that differ from this one on these axes alone. Collective when it is first asked for
-  // these axes, over all ranks.
+  // Returns the group of the ranks that differ from this one in these dimensions only. The first
+  // call for a set of dimensions is collective over all ranks.
   Group& group(MeshDims dims) const;
-  // Ranks that see different samples.
+  // Returns the data-parallel group: ranks that see different samples.
   Group& dp_group() const { return group({MeshDim::kDp}); }
-  // Ranks that hold the same parameters, over which these, gradients and optimizer state shard
-  // (MeshLayout::shard_group). Collective as group().
+  // Returns the group of the ranks that hold the same parameters; parameters, gradients and
+  // optimizer state shard over them (MeshLayout::shard_group). Collective like group().
   Group& shard_group(int num_replicas) const;
-  // Of these the ones near this rank, and those that stand where it does further off
-  // (MeshLayout::secondary_shard_group, secondary_replica_group). Collective as group().
+  // Return the members of shard_group() near this rank, and those with the same index in the other
+  // secondary shard groups (MeshLayout::secondary_shard_group, secondary_replica_group). Collective
+  // like group().
   Group& secondary_shard_group(int num_replicas, int dp_ranks) const;
   Group& secondary_replica_group(int num_replicas, int dp_ranks) const;
-  // Of all groups together but a cpu_group() of its own, which no device waits for.
+  // Returns the sum over all groups, except a separate cpu_group(), which no device waits for.
   CommTimes times() const;
-  // The same of each group that was asked for, by its name: "world", "tensor", "data x tensor".
+  // Returns the times of each group in use, by name: "world", "tensor", "data x tensor".
   std::map<std::string, CommTimes> times_by_group() const;
-  // The machines of the run, and who is where.
+  // Returns the nodes of the run with their ranks.
   const Nodes& nodes() const { return info_->nodes; }
-  // Ranks of this machine, this one included.
+  // Returns the number of ranks of this node, this one included.
   int local_size() const { return info_->local_size > 0 ? info_->local_size : world_size(); }
-  // From now on collectives are written down, and none of them overlaps with compute. To be called
-  // before anything keeps a reference to a group; a second call changes nothing.
+  // Starts to log collectives; from then on none of them overlaps with compute. Must be called
+  // before any object keeps a reference to a group; a second call has no effect.
   void log_collectives(const configs::CommsLoggerConfig& config);
-  CommLog* comm_log() const { return log_.get(); }  // null unless collectives are written down
-  // Names the run among those of this machine.
+  CommLog* comm_log() const { return log_.get(); }  // null unless collectives are logged
+  // Returns the name of the run, unique among the runs of this node.
   const std::string& run_id() const { return info_->run_id; }
-  // What the user should know about the connections, one line each.
+  // Returns notes for the user about the connections, one line each.
   const std::vector<std::string>& notes() const { return info_->notes; }
 
  private:
   Group& part(const Partition& partition) const;
 
   torch::Device device_;
-  // What is made later refers to what is made before it.
+  // The order of the members matters: later ones refer to earlier ones.
   std::unique_ptr<BootstrapInfo> info_;
   std::unique_ptr<CommLog> log_;
   std::unique_ptr<Group> world_;
   MeshLayout layout_;
-  // Parts of the world that were asked for.
+  // Parts of the world that were requested.
   mutable std::map<MeshDims, std::unique_ptr<Group>> parts_;
   mutable std::map<std::string, std::unique_ptr<Group>>
-      shard_groups_;  // that no axes make up, by name
+      shard_groups_;  // groups that are no set of dimensions, by name
 };
 
 struct RankEnv;
 
-// Loads the GPU library where make_mesh will want it. For programs that use torch before they
-// connect: to be called first.
+// Loads the GPU library if make_mesh will need it. A program that uses torch before it connects
+// must call this first.
 void load_device(const RankEnv& env);
 
-// What make_mesh will compute on: kCPU or kCUDA. To be called as load_device. Throws an Error where
-// a machine has a driver whose GPUs cannot be used, and neither the launcher nor
-// CUDA_VISIBLE_DEVICES asks for the CPU.
+// Returns the device type that make_mesh will use: kCPU or kCUDA. A program that uses torch before
+// it connects must call this first. Throws an Error if a node has a driver whose GPUs cannot be
+// used, and neither the launcher nor CUDA_VISIBLE_DEVICES selects the CPU.
 torch::DeviceType device_type(const RankEnv& env);
-// The same on a machine with this GPU library and a driver.
+// Returns the device type on a node with this GPU library and a driver.
 torch::DeviceType device_type(const RankEnv& env, const device::Gpu& gpu);
 
-// Connects the ranks. Throws an Error that names rank, address and port when that does not succeed
-// in time. `on_hang`: how to leave when a GPU waits longer than env.timeout for other ranks,
+// Connects the ranks. Throws an Error that names rank, address and port if that does not succeed in
+// time. `on_hang` ends the process if a GPU waits longer than env.timeout for other ranks. It is
 // called on another thread; by default the process is terminated with the message.
 std::unique_ptr<DeviceMesh> make_mesh(const RankEnv& env, const HangHandler& on_hang = {});
 

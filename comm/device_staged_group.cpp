@@ -12,7 +12,7 @@ class DeviceStagedHandle final : public CollectiveHandle::Impl {
 
   void wait() override {
     pending_.wait();
-    cpu_.copy_(device_);  // returns when it is there
+    cpu_.copy_(device_);  // returns when the copy is complete
   }
 
  private:

@@ -1,4 +1,4 @@
-// Tensors of the CPU over ranks whose group takes only those of a device.
+// CPU tensors over a group that accepts only device tensors.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace zeroth::comm {
 
-// Copies to the device and back. Keeps a reference to `group`.
+// Returns a group that copies tensors to the device and back. Keeps a reference to `group`.
 std::unique_ptr<Group> make_device_staged_group(Group& group, torch::Device device);
 
 }  // namespace zeroth::comm

@@ -69,7 +69,7 @@ std::shared_ptr<SharedSegment> private_segment(int world_size) {
   return SharedSegment::create_private(hierarchical_segment_bytes(1, world_size, RingSize()));
 }
 
-// What the first rank of each machine says of its memory; "" of those that share it.
+// Returns the report of each node's first rank about its memory; "" for nodes that share it.
 std::vector<std::string> verdicts(c10d::Store& store, int rank, const Nodes& all_nodes,
                                   const std::string& own) {
   std::vector<std::string> all;
@@ -93,7 +93,7 @@ NodeIdentity local_node_identity(const std::optional<std::string>& host_id) {
   return {machine_id(host_id), host_id.value_or(machine_name())};
 }
 
-// Rank 0 gathers, and hands all cards to all.
+// Rank 0 gathers all identities and sends them to all ranks.
 Nodes discover_nodes(c10d::Store& store, int rank, int size, const NodeIdentity& identity) {
   const char* const all_key = "hosts/all";
   if (rank != 0) set(store, identity_key(rank), to_string(identity));

@@ -12,7 +12,7 @@
 namespace zeroth::comm {
 namespace {
 
-// Peers are mostly nearly in step: a look for so long is cheaper than to sleep and be woken.
+// Peers are usually nearly in step: spinning this long is cheaper than sleeping and being woken.
 constexpr std::chrono::microseconds kSpin{20};
 
 // Sleeps while the word is `value`, at most `limit`.
@@ -37,7 +37,7 @@ Doorbells::Doorbells(std::shared_ptr<SharedSegment> segment, size_t offset, int 
                "{} bytes from {} on for {} ranks", segment_->size(), offset, ranks);
 }
 
-// Sequentially consistent here and in wait(): either the sleeper sees what was stored or this rank
+// Sequentially consistent here and in wait(): either the sleeper sees what was stored, or this rank
 // sees the sleeper.
 void Doorbells::notify(int rank) {
   if (rank != rank_) notify(doorbells_[static_cast<size_t>(rank)]);

@@ -1,4 +1,4 @@
-// Bells in shared memory, one for each rank of a host: who waits for others sleeps on his own.
+// Doorbells in shared memory, one for each rank of a node: a rank that waits sleeps on its own.
 #pragma once
 
 #include <atomic>
@@ -17,22 +17,22 @@ class Doorbells {
  public:
   static size_t bytes(int ranks);
 
-  // Uses bytes() bytes of the segment (which the bells keep alive) from `offset` on.
+  // Uses bytes() bytes of the segment (which the doorbells keep alive), starting at `offset`.
   Doorbells(std::shared_ptr<SharedSegment> segment, size_t offset, int rank, int ranks);
 
-  // Wakes `rank` if it sleeps. What this rank stored before, sequentially consistent, it will see.
+  // Wakes `rank` if it sleeps. It then sees what this rank stored before (sequentially consistent).
   void notify(int rank);
 
-  // Wakes this rank itself. From any thread of its process.
+  // Wakes this rank itself. Safe to call from any thread of its process.
   void wake();
 
-  // Returns ready(), true as soon as it is so, false after `limit`. ready() looks at what others
-  // store before they ring.
+  // Blocks until ready() returns true, and returns true; returns false after `limit`. ready() reads
+  // what peers store before they notify.
   bool wait(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
 
  private:
   struct alignas(64) Doorbell {
-    std::atomic<uint32_t> signal;  // the word that the rank sleeps on
+    std::atomic<uint32_t> signal;  // the word on which the rank sleeps
     std::atomic<bool> is_sleeping;
   };
 

@@ -13,7 +13,7 @@ namespace zeroth::comm {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// Below it every rank reduces everything for itself: one round instead of two.
+// Up to this size every rank reduces all elements itself: one phase instead of two.
 constexpr size_t kSmallBytes = 16 << 10;
 
 void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
@@ -25,7 +25,7 @@ uint64_t num_chunks(int64_t elements, int64_t per_chunk) {
   return static_cast<uint64_t>((elements + per_chunk - 1) / per_chunk);
 }
 
-// A contiguous tensor as memory.
+// The memory of a contiguous tensor.
 struct TensorBytes {
   explicit TensorBytes(const torch::Tensor& source)
       : tensor(source),
@@ -50,11 +50,12 @@ struct ElementRange {
   int64_t size;
 };
 
-// What all-reduce and reduce-scatter share: each rank reduces one slice of a piece, which it finds
-// in the peers' slots (in the lane of its rank) and in its own tensor.
+// A ReducingExchange is the common part of all-reduce and reduce-scatter: each rank reduces one
+// slice of a chunk, which it reads from the peers' slots (in the ring section of its rank) and from
+// its own tensor.
 class ReducingExchange : public Exchange {
  protected:
-  // `num_sections`: ranks, or one less where a rank needs none for itself.
+  // `num_sections`: the ranks, or one less if a rank needs none for itself.
   ReducingExchange(SharedRing& ring, uint64_t first, ReduceOp op, const torch::Tensor& source,
                    int num_sections)
       : Exchange(ring, first),
@@ -71,7 +72,7 @@ class ReducingExchange : public Exchange {
     const int index = of - (sections_ < ring_.ranks() && of > rank ? 1 : 0);
     return ring_.slot(rank, chunk) + section_bytes_ * static_cast<size_t>(index);
   }
-  // Elements of `source_` that `rank` reduces in the piece.
+  // Returns the elements of `source_` that `rank` reduces in the chunk.
   virtual ElementRange slice(uint64_t chunk, int rank) const = 0;
 
   void publish(uint64_t chunk) override {
@@ -187,7 +188,7 @@ class ReduceScatter final : public ReducingExchange {
   TensorBytes out_;
 };
 
-// All-gather, and broadcast as its case of one source.
+// A CopyExchange is an all-gather, or a broadcast as its case of one source.
 class CopyExchange final : public Exchange {
  public:
   static constexpr int kAllRanks = -1;
@@ -234,7 +235,7 @@ class CopyExchange final : public Exchange {
   int64_t per_chunk_;
 };
 
-// A lane of its slot for each peer.
+// An AllToAll divides each slot into one section per peer.
 class AllToAll final : public Exchange {
  public:
   AllToAll(SharedRing& ring, uint64_t first, const torch::Tensor& out, const torch::Tensor& in)
@@ -275,7 +276,7 @@ class AllToAll final : public Exchange {
   }
 
   TensorBytes out_, in_;
-  int64_t part_;  // elements of each rank for each
+  int64_t part_;  // elements from each rank to each rank
   size_t section_bytes_;
   int64_t per_chunk_;
 };

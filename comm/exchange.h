@@ -1,5 +1,5 @@
-// A collective between the ranks of a host, cut into pieces that pass through the slots of a
-// SharedRing. Knows what is copied where, nothing of waiting.
+// A collective between the ranks of a node, cut into chunks that pass through the slots of a
+// SharedRing. An Exchange knows which bytes are copied where, but nothing of waiting.
 #pragma once
 
 #include <torch/types.h>
@@ -12,15 +12,16 @@
 
 namespace zeroth::comm {
 
-// For each piece: publish() on every rank, then consume(), then, with two rounds, finish().
+// An Exchange processes each chunk by publish() on every rank, then consume(), then, if it has two
+// phases, finish().
 class Exchange {
  public:
   virtual ~Exchange() = default;
 
   uint64_t end_chunk() const { return end_; }
-  // consume() reads the slot of `peer`.
+  // Returns whether consume() reads the slot of `peer`.
   virtual bool reads_from(int /*peer*/) const { return true; }
-  // finish() reads what every consume() has left in the slots.
+  // Returns whether finish() reads the results that every consume() leaves in the slots.
   virtual bool has_two_phases() const { return false; }
 
   virtual void publish(uint64_t chunk) = 0;
@@ -35,7 +36,8 @@ class Exchange {
   uint64_t end_;
 };
 
-// Of contiguous CPU tensors, which it keeps alive. `first` is the first piece's number in the ring.
+// Makes the exchange for contiguous CPU tensors, which it keeps alive. `first` is the index of the
+// first chunk in the ring.
 std::unique_ptr<Exchange> make_exchange(SharedRing& ring, uint64_t first,
                                         const Collective& collective);
 

@@ -1,4 +1,4 @@
-// The only source that sees Gloo's own headers.
+// The only source that includes Gloo's own headers.
 #include "comm/gloo_group.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>

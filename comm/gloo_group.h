@@ -1,4 +1,4 @@
-// Groups over Gloo (TCP): ranks that cannot share memory. CPU tensors.
+// Groups over Gloo (TCP), for ranks that cannot share memory. CPU tensors.
 #pragma once
 
 #include <chrono>
@@ -17,17 +17,18 @@ namespace zeroth::comm {
 
 struct GlooOptions {
   Members members = {};
-  // An address of this host that the other ranks reach; empty: the one that the host's name
-  // resolves to.
+  // Address of this node that the other ranks reach; empty: the one to which the node's name
+  // resolves.
   std::string address;
   std::chrono::milliseconds timeout{600'000};
-  std::string interface = "";  // whose address it is, before `address`; empty: none is named
+  std::string interface = "";  // with this address, overrides `address`; empty: none
   std::shared_ptr<RankTable> table = nullptr;          // for errors; may be null
-  std::shared_ptr<ProgressEngine> progress = nullptr;  // as C10dGroupOptions
-  std::shared_ptr<PairLink> link = nullptr;            // as C10dGroupOptions
+  std::shared_ptr<ProgressEngine> progress = nullptr;  // see C10dGroupOptions
+  std::shared_ptr<PairLink> link = nullptr;            // see C10dGroupOptions
 };
 
-// Collective. Throws an Error that names rank and address when the ranks do not connect in time.
+// Connects the ranks. Collective. Throws an Error that names rank and address if the ranks do not
+// connect in time.
 std::unique_ptr<C10dGroup> make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                            int size, const GlooOptions& options);
 

@@ -1,5 +1,5 @@
-// Ranks that exchange tensors. Every collective is issued by all ranks of the group, in the same
-// order, from one thread, which is also that of all groups that were split off one another.
+// Groups of ranks that exchange tensors. All ranks of a group issue the same collectives in the
+// same order, each from one thread, which also serves all groups split from one another.
 #pragma once
 
 #include <torch/types.h>
@@ -14,52 +14,52 @@ namespace zeroth::comm {
 
 enum class ReduceOp { kSum, kMax, kMin };
 
-// A collective under way. Its tensors must live, and must not be written, until wait() has
-// returned.
+// A CollectiveHandle is a collective in progress. Its tensors must live, and must not be written,
+// until wait() has returned.
 class CollectiveHandle {
  public:
   class Impl {
    public:
     virtual ~Impl() = default;
     virtual void wait() = 0;
-    // As CollectiveHandle::block_current_stream(); false where there is only wait().
+    // Implements CollectiveHandle::block_current_stream(); false if only wait() is supported.
     virtual bool block_current_stream() { return false; }
-    // As CollectiveHandle::ready(); false where only wait() finds out.
+    // Implements CollectiveHandle::ready(); false if only wait() can find out.
     virtual bool ready() { return false; }
   };
 
   CollectiveHandle() = default;  // done
   explicit CollectiveHandle(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-  // On the CPU: blocks until the result is there. On CUDA: makes the current stream wait. Throws an
-  // Error that names the collective and the rank when a peer is lost or the time limit has passed:
-  // mostly of this one, else of one in another group whose bytes the wait has moved.
-  // A second call does nothing.
+  // Blocks until the result is available (CPU), or makes the current stream wait (CUDA). Throws an
+  // Error that names the collective and the rank if a peer is lost or the time limit has passed:
+  // usually of this collective, else of one in another group that the wait has driven. A second
+  // call has no effect.
   void wait() {
     if (!impl_) return;
     auto impl = std::move(impl_);
     impl->wait();
   }
-  // On CUDA: makes the current stream wait, which may be another one than the stream that will call
-  // wait(): that is still to be done. Elsewhere wait().
+  // Makes the current stream wait (CUDA). The caller must still call wait(), which may be on
+  // another stream. Calls wait() on other devices.
   void block_current_stream() {
     if (impl_ && !impl_->block_current_stream()) wait();
   }
   bool done() const { return impl_ == nullptr; }
-  // Whether wait() is known to return, or throw, at once. Moves nothing.
+  // Returns whether wait() is known to return, or throw, at once. Moves no data.
   bool ready() const { return done() || impl_->ready(); }
 
  private:
   std::shared_ptr<Impl> impl_;
 };
 
-// What a group has done since it was made. Differences of two readings tell about a step.
+// Statistics of a group since its construction. The difference of two readings covers a step.
 struct CommTimes {
-  double working_s = 0;    // this thread, moving and reducing bytes
-  double waiting_s = 0;    // this thread, blocked until the peers' bytes are there
+  double working_s = 0;    // time in which this thread moved and reduced bytes
+  double waiting_s = 0;    // time in which this thread was blocked until the peers' bytes arrived
   double in_flight_s = 0;  // from issue to the end of wait(), summed over collectives
-  int64_t bytes = 0;       // of the whole tensors: reduced, gathered into, scattered from
-  int64_t bytes_sent = 0;  // by this rank to other machines, where the group knows of several
+  int64_t bytes = 0;       // bytes of the whole tensors: reduced, gathered, scattered
+  int64_t bytes_sent = 0;  // bytes from this rank to other nodes, if the group spans several
   int64_t collectives = 0;
 
   CommTimes& operator+=(const CommTimes& other) {
@@ -73,32 +73,32 @@ struct CommTimes {
   }
 };
 
-// What a collective does with the tensors of the ranks. Those of one kind have one meaning; the
-// verbs of Group say it.
+// A Collective describes an operation on the tensors of the ranks. The functions of Group define
+// what each type does.
 struct Collective {
   enum class OpType { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kAllToAll };
 
   OpType kind;
-  torch::Tensor out;             // where the result will be
-  torch::Tensor in;              // this rank's part of it; `out` itself where it is in place
-  std::string_view what;         // names the data for messages; only read while it is issued
-  ReduceOp op = ReduceOp::kSum;  // of an all-reduce
-  int root = 0;                  // of a broadcast
+  torch::Tensor out;             // receives the result
+  torch::Tensor in;              // this rank's input; `out` itself for an in-place collective
+  std::string_view what;         // names the data for messages; read only during issue
+  ReduceOp op = ReduceOp::kSum;  // for an all-reduce
+  int root = 0;                  // for a broadcast
 
-  // The longer of the two: all that the ranks hold together.
+  // Returns the longer of the two: the data of all ranks together.
   const torch::Tensor& whole() const { return kind == OpType::kReduceScatter ? in : out; }
 };
 
-// The ranks of a group in parts: each of them is in one.
+// A Partition divides the ranks of a group into parts; each rank is in one.
 struct Partition {
-  std::string name;                     // of each part, for messages: "tensor"
+  std::string name;                     // name of each part, for messages: "tensor"
   std::vector<std::vector<int>> parts;  // ranks, ascending
 
   const std::vector<int>& part_of(int rank) const;
 };
 
-// Tensors are contiguous and of one dtype. `what` names the data for messages ("parameters of block
-// 3 (layers.2)").
+// A Group issues collectives on contiguous tensors of one dtype. `what` names the data for messages
+// ("parameters of block 3 (layers.2)").
 class Group {
  public:
   virtual ~Group() = default;
@@ -106,45 +106,46 @@ class Group {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // In place, element-wise over the ranks.
+  // Reduces `tensor` in place, element-wise over the ranks.
   CollectiveHandle all_reduce(const torch::Tensor& tensor, ReduceOp op = ReduceOp::kSum,
                               std::string_view what = {}) {
     return issue({Collective::OpType::kAllReduce, tensor, tensor, what, op});
   }
-  // out [size * n] = the ranks' in [n] one after the other; `in` may be this rank's own part of
-  // `out`.
+  // Sets out [size * n] to the concatenation of the ranks' in [n]; `in` may be this rank's own part
+  // of `out`.
   CollectiveHandle all_gather(const torch::Tensor& out, const torch::Tensor& in,
                               std::string_view what = {}) {
     return issue({Collective::OpType::kAllGather, out, in, what});
   }
-  // out [n] = this rank's part of the sum of all ranks' in [size * n]. `in` may be overwritten.
+  // Sets out [n] to this rank's part of the sum of all ranks' in [size * n]. `in` may be
+  // overwritten.
   CollectiveHandle reduce_scatter(const torch::Tensor& out, const torch::Tensor& in,
                                   std::string_view what = {}) {
     return issue({Collective::OpType::kReduceScatter, out, in, what});
   }
-  // tensor of `root` to all.
+  // Copies `tensor` of `root` to all ranks.
   CollectiveHandle broadcast(const torch::Tensor& tensor, int root, std::string_view what = {}) {
     return issue({Collective::OpType::kBroadcast, tensor, tensor, what, ReduceOp::kSum, root});
   }
-  // out [size * n] = the n elements for this rank of each rank's `in` [size * n], one after the
-  // other. They share no memory.
+  // Sets out [size * n] to the concatenation of the n elements for this rank from each rank's `in`
+  // [size * n]. `out` and `in` share no memory.
   CollectiveHandle all_to_all(const torch::Tensor& out, const torch::Tensor& in,
                               std::string_view what = {}) {
     return issue({Collective::OpType::kAllToAll, out, in, what});
   }
-  // What the verbs above come to. Throws an InternalError where sizes or dtypes do not fit.
+  // Implements the functions above. Throws an InternalError if sizes or dtypes do not fit.
   virtual CollectiveHandle issue(const Collective& collective) = 0;
 
-  // The group of this rank's part, in which its ranks are numbered from 0 in their order. To be
-  // asked of a group of all ranks, whose numbers messages use, and once for a name. Collective over
+  // Returns the group of this rank's part, whose ranks are numbered from 0 in their order. Must be
+  // called on a group of all ranks, whose ranks messages use, and once per name. Collective over
   // all parts. Throws an Error that names the part.
   virtual std::unique_ptr<Group> split(const Partition& partition) = 0;
 
-  // All zero where nothing crosses ranks.
+  // Returns the statistics; all zero if nothing crosses ranks.
   virtual CommTimes times() const { return {}; }
 };
 
-// The group of one rank: nothing moves but what a result needs.
+// Makes the group of one rank, which only copies data that a result needs.
 std::unique_ptr<Group> make_solo_group();
 
 }  // namespace zeroth::comm

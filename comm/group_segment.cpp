@@ -9,7 +9,7 @@
 namespace zeroth::comm {
 namespace {
 
-// What an Error says of a step that every rank takes; "" where it went well.
+// Returns the message of an Error in a step that every rank runs; "" if it succeeds.
 template <typename Step>
 std::string error_of(Step&& step) {
   try {

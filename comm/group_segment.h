@@ -11,13 +11,15 @@
 
 namespace zeroth::comm {
 
-// A segment of `bytes` for each part of `partition`: this rank's, made by the first of its ranks;
-// null where it is alone in it. `group`: of all ranks, on one host, for CPU tensors. `run`: as
-// SharedSegment. Collective over `group`. Throws an Error on all ranks where one cannot share.
+// Creates a segment of `bytes` bytes for each part of `partition`, by the part's first rank.
+// Returns the one of this rank's part; null if the part has one rank. `group` has all ranks, on one
+// node, and accepts CPU tensors. `run` is that of SharedSegment. Collective over `group`. Throws an
+// Error on all ranks if one cannot share.
 std::shared_ptr<SharedSegment> make_group_segment(Group& group, const Partition& partition,
                                                   size_t bytes, const std::string& run);
 
-// A table of the ranks of this rank's part, on such a segment; null where it is alone.
+// Creates a table of the ranks of this rank's part in such a segment; null if the part has one
+// rank.
 std::shared_ptr<RankTable> make_group_table(Group& group, const Partition& partition,
                                             const std::string& run);
 

@@ -19,13 +19,13 @@
 namespace zeroth::comm {
 namespace {
 
-// What the groups of a rank have in common.
+// State that the groups of a rank share.
 struct NodeContext {
   c10::intrusive_ptr<c10d::Store> store;
   int rank;
   HierarchicalOptions options;
   std::shared_ptr<ProgressEngine> progress;
-  std::shared_ptr<Group> node;  // the ranks of this machine
+  std::shared_ptr<Group> node;  // the ranks of this node
 
   const Node& here() const { return node_of(options.nodes, rank); }
   SharedMemoryOptions shared_memory() const {
@@ -104,8 +104,8 @@ class HierarchicalGroup final : public Group {
   std::shared_ptr<CommTimes> times_ = std::make_shared<CommTimes>();
 };
 
-// The ranks of this machine in the parts of a group that share its memory, by their numbers on the
-// machine. Those of a part that counts each rank as a machine are by themselves.
+// Returns the ranks of this node, by their local indices, in the parts of a group that share its
+// memory. Ranks of a part that counts each rank as a node are parts of one rank.
 Partition local_partition(const NodeContext& context, const Partition& partition) {
   const std::vector<int>& here = context.here().ranks;
   Partition local{fmt::format("{} on {}", partition.name, context.here().name), {}};
@@ -127,8 +127,8 @@ Partition local_partition(const NodeContext& context, const Partition& partition
   return local;
 }
 
-// Whether a part with ranks of this machine has others, so that what shares memory here needs two
-// groups.
+// Returns whether a part with ranks of this node has ranks on others, so that shared memory here
+// needs two groups.
 bool spans_nodes(const NodeContext& context, const Partition& partition) {
   const std::vector<int>& here = context.here().ranks;
   return std::any_of(here.begin(), here.end(), [&](int rank) {
@@ -146,7 +146,7 @@ std::unique_ptr<Group> intra_node_group(const NodeContext& context, const Partit
   return make_shared_memory_part(*context.node, local, member, context.shared_memory());
 }
 
-// Two machines exchange over connections of their own what Gloo has no quick way for.
+// Connects two nodes by dedicated connections, for the exchanges that Gloo has no fast way for.
 std::shared_ptr<PairLink> connect_nodes(c10d::Store& store, int node, const std::string& name,
                                         const GlooOptions& gloo, const std::string& secret) {
   PairOptions options{gloo.address, name, secret, gloo.timeout};
@@ -238,7 +238,7 @@ std::unique_ptr<Group> make_hierarchical_group(const c10::intrusive_ptr<c10d::St
   stages->layout = node_layout(world.parts[0], options.nodes, rank);
   ZEROTH_CHECK(stages->layout.num_nodes() > 1, "{} ranks on one host", world_size);
   const Partition local = local_partition(*context, world);
-  // First steps begin as soon as they are issued: they keep the order of what is done on the host.
+  // First steps begin as soon as they are issued, so they keep the order of work on the CPU.
   stages->intra_first = stages->layout.ranks_per_node() > 1 ? context->node : make_solo_group();
   stages->intra_last = intra_node_group(*context, local);
   stages->inter_node = inter_node_group(*context, world, stages->layout);

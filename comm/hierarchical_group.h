@@ -1,4 +1,4 @@
-// Ranks of several machines: shared memory among those of each, TCP between machines. CPU tensors.
+// Groups over several nodes: shared memory within a node, TCP between nodes. CPU tensors.
 #pragma once
 
 #include <chrono>
@@ -17,25 +17,25 @@ class Store;
 namespace zeroth::comm {
 
 struct HierarchicalOptions {
-  Nodes nodes;  // of all ranks: who is on one of them shares memory
+  Nodes nodes;  // nodes of all ranks; ranks of one node share memory
   std::chrono::milliseconds timeout{600'000};
-  RingSize ring;         // the same on all ranks of a machine
-  std::string run = "";  // as SharedSegment
-  std::string address;   // as GlooOptions
+  RingSize ring;         // identical on all ranks of a node
+  std::string run = "";  // see SharedSegment
+  std::string address;   // see GlooOptions
   std::string interface;
-  std::string secret = "";  // of the run, as PairOptions
+  std::string secret = "";  // the run's secret, see PairOptions
 };
 
-// Bytes of the segment that the ranks of a machine have to share, `local_size` of `world_size`.
+// Returns the bytes of the segment that a node with `local_size` of `world_size` ranks shares.
 size_t hierarchical_segment_bytes(int local_size, int world_size, const RingSize& ring);
 
-// The group of all ranks, two machines at least. `segment`: of this rank's machine; where it is
-// alone, memory of its own. `store`: of the run; as long as the group lives it is used where a part
-// of it connects or a collective does not end. Collective. Throws an Error that names rank and
-// address when the ranks do not connect in time.
+// Makes the group of all ranks, on two nodes or more. `segment` is that of this rank's node, or
+// private memory if the node has one rank. `store` is the run's store: as long as the group lives,
+// it is used when a part of the group connects or a collective times out. Collective. Throws an
+// Error that names rank and address if the ranks do not connect in time.
 //
-// Machines with unequally many ranks of a group exchange as if each rank were a machine of its own.
-// stage_plan.h says in which order sums are taken.
+// If the nodes have unequal numbers of a group's ranks, these exchange as if each rank were a node.
+// stage_plan.h documents the order of sums.
 std::unique_ptr<Group> make_hierarchical_group(const c10::intrusive_ptr<c10d::Store>& store,
                                                std::shared_ptr<SharedSegment> segment, int rank,
                                                const HierarchicalOptions& options);

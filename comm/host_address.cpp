@@ -17,7 +17,7 @@
 namespace zeroth::comm {
 namespace {
 
-// An address of documentation (RFC 5737): no machine has it, so that the default route is taken.
+// An address for documentation (RFC 5737): no machine has it, so the default route is used.
 constexpr const char* kAnywhere = "192.0.2.1";
 
 std::optional<std::string> numeric_address(const sockaddr& address, socklen_t size) {

@@ -1,5 +1,4 @@
-// The address and the network interface by which ranks of this machine and of others reach each
-// other.
+// The address and the network interface by which ranks of different nodes reach each other.
 #pragma once
 
 #include <string>
@@ -8,25 +7,25 @@ namespace zeroth::comm {
 
 struct RankEnv;
 
-// That of an address of this machine; empty: it has none.
+// Returns the interface with this address of this node; empty if none has it.
 std::string interface_with_address(const std::string& address);
 
-// This machine's, at which ranks of others reach its own: MASTER_ADDR where that is a loopback
-// address, else the one of the route to it. Throws an Error as source_address().
+// Returns this node's address for ranks of other nodes: MASTER_ADDR if that is a loopback address,
+// else the address of the route to it. Throws an Error like source_address().
 std::string inter_node_address(const RankEnv& env);
 
-// Of a run on several machines: as NCCL_SOCKET_IFNAME, or the interface that the user has named for
-// all others (GLOO_SOCKET_IFNAME), in NCCL's notation for exactly that one. Empty where NCCL
-// chooses by itself.
+// Returns NCCL_SOCKET_IFNAME for a run on several nodes, or the interface that the user has set for
+// all other traffic (GLOO_SOCKET_IFNAME), in NCCL's notation for an exact match. Empty if NCCL
+// chooses.
 std::string nccl_interface(const RankEnv& env);
 
-// Sets NCCL_SOCKET_IFNAME to that for NCCL, which reads it when its first group is made. What the
-// user has set there stands.
+// Sets NCCL_SOCKET_IFNAME to nccl_interface(), unless the user has set it. NCCL reads it when its
+// first group is made.
 void set_nccl_interface(const RankEnv& env);
 
-// Of a run on several machines, for people: nccl_interface() where `by_nccl`, else what the user
-// has named, or that of the route to the master. Empty where NCCL chooses by itself, and where
-// nobody knows.
+// Returns the interface of a run on several nodes for a person: nccl_interface() if `by_nccl`, else
+// the user's setting, or the interface of the route to the master. Empty if NCCL chooses or if it
+// is unknown.
 std::string inter_node_interface(const RankEnv& env, bool by_nccl);
 
 }  // namespace zeroth::comm

@@ -21,7 +21,7 @@ std::string format_rate(double bytes_per_second) {
   return fmt::format("{:.3g} MB/s", bytes_per_second / 1e6);
 }
 
-// Of the slowest of all ranks of the world.
+// Returns the maximum of `seconds` over all ranks of the world.
 double slowest(const DeviceMesh& mesh, double seconds) {
   const torch::Tensor max_seconds =
       at::full({1}, seconds, torch::TensorOptions(torch::kFloat).device(mesh.device()));
@@ -29,9 +29,9 @@ double slowest(const DeviceMesh& mesh, double seconds) {
   return max_seconds.item<double>();
 }
 
-// Bytes a second of the whole tensor of the largest all-gather, the better of two: the first one
-// may find neither threads nor connections awake. Small ones fit into what a switch lets pass at
-// once. Groups of one rank take no time, but part.
+// Returns the bytes of the whole tensor per second for the largest all-gather, the better of two:
+// the first may find neither threads nor connections awake. Small ones fit into the burst that a
+// switch lets pass. Groups of one rank take no time, but participate.
 double all_gather_rate(const DeviceMesh& mesh, Group& group) {
   double rate = 0;
   for (int64_t bytes = kFirstBytes; bytes > 0;) {
@@ -43,7 +43,7 @@ double all_gather_rate(const DeviceMesh& mesh, Group& group) {
       slowest(mesh, 0);
       const Timer time;
       group.all_gather(whole, part, "the speed of links").wait();
-      whole.narrow(0, 0, 1).item<float>();  // a device has ended, too
+      whole.narrow(0, 0, 1).item<float>();  // waits for a device, too
       return slowest(mesh, time.seconds());
     };
     const double first = once(), seconds = std::min(first, once());

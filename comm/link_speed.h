@@ -1,4 +1,4 @@
-// How fast tensors move within a machine of a run and between its machines.
+// The bandwidth within a node and between the nodes of a run.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,21 @@
 
 namespace zeroth::comm {
 
-// In bytes a second; 0: no machine has several ranks.
+// Bandwidths in bytes per second; 0: no node has several ranks.
 struct LinkSpeed {
-  double intra_node = 0;  // what a rank gets from the others of its machine, all of them at once
-  double inter_node = 0;  // what a machine sends to the others, all of its ranks together
+  double intra_node = 0;  // received by a rank from its node's other ranks, all of them at once
+  double inter_node = 0;  // sent by a node to the others, all of its ranks together
 };
 
-// "within a host 4.1 GB/s to each rank, across 118 MB/s from each host"
+// Returns "within a host 4.1 GB/s to each rank, across 118 MB/s from each host", for example.
 std::string to_string(const LinkSpeed& speed);
 
-// How large the next probe is after one of `bytes` took so long; 0: that one tells.
+// Returns the bytes of the next probe after one of `bytes` took `seconds`; 0: that probe suffices.
 int64_t next_probe_bytes(int64_t bytes, double seconds);
 
-// By all-gathers that grow until the next one might take more than 0.08 s: under 0.5 s together
-// where 64 KiB take less than that. Of several machines. Collective. Throws as these do.
+// Measures all-gathers that grow until the next one might take more than 0.08 s: under 0.5 s in all
+// if 64 KiB take less than that. Requires several nodes. Collective. Throws an Error like these
+// collectives.
 LinkSpeed measure_links(const DeviceMesh& mesh);
 
 }  // namespace zeroth::comm

@@ -27,22 +27,24 @@
 namespace zeroth::comm {
 namespace {
 
-// By the launcher's word, or because nobody else reaches the master. Else the ranks find out.
+// Returns whether all ranks are on one node, because the launcher says so or because no other node
+// reaches the master. Otherwise the ranks discover it.
 bool is_single_node(const RankEnv& env) {
   if (env.host_id || env.local_size != env.world_size) return false;
   return env.has_local_size || env.bootstrap_ticket || is_loopback(env.master_addr);
 }
 
-// The ranks before they are a group.
+// State of the ranks before they form a group.
 struct BootstrappedRanks {
   const RankEnv& env;
   RankBootstrap bootstrap;
-  NodeSegment node_segment = {};  // shared memory of all ranks, where they are on one host
-  Nodes nodes = {};               // several; else empty
-  NodeMemory node_memory = {};    // of several
+  NodeSegment node_segment = {};  // shared memory of all ranks, if they are on one node
+  Nodes nodes = {};               // the nodes, if several; else empty
+  NodeMemory node_memory = {};    // memory of several nodes
 };
 
-// Waits for other ranks: each for the others, and then for rank 0, which waits for all.
+// Runs `join`, which waits for other ranks: each for the others, and then for rank 0, which waits
+// for all.
 template <typename Join>
 auto within_bootstrap(const RankEnv& env, const RankBootstrap& bootstrap, Join join) {
   return run_with_timeout(
@@ -109,7 +111,7 @@ DeviceMesh::BootstrapInfo bootstrap_info(const BootstrappedRanks& ranks) {
           .nodes = ranks.nodes};
 }
 
-// Over several hosts; the key store is still asked for.
+// Makes the group over several nodes, which keeps using the key-value store.
 std::unique_ptr<Group> over_nodes(const BootstrappedRanks& ranks, DeviceMesh::BootstrapInfo& info) {
   const RankEnv& env = ranks.env;
   HierarchicalOptions options{.nodes = ranks.node_memory.nodes,
@@ -135,7 +137,7 @@ std::unique_ptr<Group> over_nodes(const BootstrappedRanks& ranks, DeviceMesh::Bo
                                  options);
 }
 
-// A stranger's word in the store does not decide over what data goes over the network.
+// A stranger's value in the store must not make data go over the network.
 void check_tcp_allowed(const BootstrappedRanks& ranks) {
   if (!ranks.env.shared_memory || !ranks.bootstrap.open_to_all) return;
   throw Error(
@@ -154,7 +156,7 @@ std::unique_ptr<Group> over_tcp(const BootstrappedRanks& ranks, DeviceMesh::Boot
   return gloo(ranks);
 }
 
-// No rank asks the store any more: rank 0's port is closed for the rest of the run.
+// Closes the store, when no rank uses it any more: rank 0's port is closed for the rest of the run.
 void close_store(const RankBootstrap& bootstrap, Group& group, DeviceMesh::BootstrapInfo& info) {
   if (bootstrap.served_by_rank_0)
     group.all_reduce(torch::zeros({1}), ReduceOp::kSum, "the end of the meeting").wait();
@@ -172,7 +174,7 @@ std::unique_ptr<Group> over_shared_memory(const BootstrappedRanks& ranks, const 
 
 struct CpuGroup {
   DeviceMesh::BootstrapInfo info;
-  std::unique_ptr<Group> group;  // of CPU tensors
+  std::unique_ptr<Group> group;  // a group of CPU tensors
 };
 
 CpuGroup make_cpu_group(const RankEnv& env) {
@@ -205,7 +207,7 @@ bool uses_nccl(const RankEnv& env) {
   return env.nccl_shares_gpus && load_nccl().version() >= kNcclSharesGpus;
 }
 
-// A few numbers and words go through it: what ranks agree on.
+// This ring is small, as it only carries the few numbers and strings that ranks agree on.
 constexpr RingSize kSmallRing{.slot_bytes = 64 << 10, .slots = 4};
 
 std::unique_ptr<DeviceMesh> nccl_mesh(const RankEnv& env, torch::Device device,
@@ -240,7 +242,8 @@ std::unique_ptr<DeviceMesh> gpu_mesh(const RankEnv& env, torch::Device device,
                                       make_cpu_staged_group(std::move(cpu.group)));
 }
 
-// Without a launcher's word: the GPU where the machine has one and this build can use it.
+// Returns whether to use the CPU. Without a launcher's setting: the GPU if the node has one and
+// this build can use it.
 bool use_cpu(const RankEnv& env) {
   if (env.accelerator) return *env.accelerator == "cpu";
   return !std::filesystem::exists("/dev/nvidiactl") || !device::gpu_library();

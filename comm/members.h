@@ -1,4 +1,4 @@
-// The ranks of a group, as messages call them.
+// The ranks of a group as messages name them.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,20 +14,20 @@ namespace zeroth::comm {
 
 struct Members {
   std::string group = "world";
-  std::vector<int> ranks = {};  // their numbers in the world; empty: they are the world
-  std::string node = "";        // whose ranks they are; empty: of the only one, or of several
+  std::vector<int> ranks = {};  // global ranks of the group; empty: the world
+  std::string node = "";        // node of the ranks; empty: the only node, or several
 
   int global_rank(int rank) const {
     return ranks.empty() ? rank : ranks[static_cast<size_t>(rank)];
   }
-  // "rank 0 of 2"; in a part of the world, whose size says nothing of the run, "rank 0".
+  // Returns "rank 0 of 2"; in a part of the world, whose size is not the run's, "rank 0".
   std::string rank_name(int rank, int size) const {
     return ranks.empty() ? fmt::format("rank {} of {}", rank, size)
                          : fmt::format("rank {}", global_rank(rank));
   }
-  // " on node2"
+  // Returns " on node2", for example; empty if `node` is.
   std::string on_node() const { return node.empty() ? "" : " on " + node; }
-  // "'world'", "'tensor' (ranks 2, 3)", "'tensor' (ranks 2, 3 on node2)"
+  // Returns "'world'", "'tensor' (ranks 2, 3)" or "'tensor' (ranks 2, 3 on node2)".
   std::string name() const {
     return ranks.empty()
                ? fmt::format("'{}'", group)
@@ -35,9 +35,9 @@ struct Members {
   }
 };
 
-// Where a rank is in its part.
+// A GroupMember is the position of a rank in its part of a partition.
 struct GroupMember {
-  int rank = 0;  // among its ranks
+  int rank = 0;  // index within the part
   int size = 1;
   Members members;
 };

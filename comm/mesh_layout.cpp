@@ -70,7 +70,7 @@ std::string MeshLayout::to_string(MeshDims dims) {
 
 Partition MeshLayout::along(MeshDims dims) const {
   Partition partition{to_string(dims), {}};
-  std::map<std::vector<int>, std::vector<int>> parts;  // by where they stand on the other axes
+  std::map<std::vector<int>, std::vector<int>> parts;  // by coordinates in the other dimensions
   for (int rank = 0; rank < shape_.ranks(); ++rank) {
     std::vector<int> others;
     for (const MeshDim dim : kAllMeshDims) {
@@ -100,7 +100,7 @@ Partition MeshLayout::shard_group(int num_replicas) const {
 
 namespace {
 
-// Parts of `whole` in which rank number i of a part comes to part `key(i)`.
+// Returns `whole` cut so that the rank at index i of each part goes to part `key(i)`.
 template <typename Key>
 Partition cut(const Partition& whole, const std::string& name, const Key& key) {
   Partition partition{name, {}};

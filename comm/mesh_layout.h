@@ -1,4 +1,4 @@
-// The ranks of a run as a grid: which axes there are and where each rank stands. Pure.
+// The ranks of a run as a grid: its dimensions and each rank's coordinates. Pure.
 #pragma once
 
 #include <array>
@@ -11,15 +11,15 @@
 
 namespace zeroth::comm {
 
-// Outermost first: ranks that differ on the last axis alone are neighbours.
+// Mesh dimensions, outermost first: ranks that differ in the last one only are neighbors.
 enum class MeshDim { kPp, kDp, kCp, kEp, kTp };
 inline constexpr std::array kAllMeshDims = {MeshDim::kPp, MeshDim::kDp, MeshDim::kCp, MeshDim::kEp,
                                             MeshDim::kTp};
 
-// "tensor"
+// Returns the name of a dimension, such as "tensor".
 const char* to_string(MeshDim dim);
 
-// A set of axes.
+// MeshDims is a set of mesh dimensions.
 class MeshDims {
  public:
   constexpr MeshDims(std::initializer_list<MeshDim> dims) {
@@ -32,7 +32,7 @@ class MeshDims {
   uint32_t bits_ = 0;
 };
 
-// How many ranks there are on each axis.
+// MeshShape is the number of ranks in each dimension.
 class MeshShape {
  public:
   MeshShape() { sizes_.fill(1); }
@@ -42,7 +42,7 @@ class MeshShape {
   int operator[](MeshDim dim) const { return sizes_[static_cast<size_t>(dim)]; }
   int ranks() const;
   int ranks_along(MeshDims dims) const;
-  // "data 2 x tensor 4": axes of one rank are left out; "data 1" where all are.
+  // Returns "data 2 x tensor 4": omits dimensions of one rank; returns "data 1" if all have one.
   std::string str() const;
   bool operator==(const MeshShape&) const = default;
 
@@ -50,22 +50,25 @@ class MeshShape {
   std::array<int, kAllMeshDims.size()> sizes_;
 };
 
-// Ranks are numbered row by row: the last axis counts fastest.
+// MeshLayout numbers ranks in row-major order: the last dimension varies fastest.
 class MeshLayout {
  public:
   explicit MeshLayout(const MeshShape& shape) : shape_(shape) {}
 
   const MeshShape& shape() const { return shape_; }
   int coordinate(int rank, MeshDim dim) const;
-  // "data x tensor"
+  // Returns "data x tensor", for example.
   static std::string to_string(MeshDims dims);
-  // The ranks in groups of those that differ on `dims` alone, each ascending; named after the axes.
+  // Partitions the ranks into groups that differ in `dims` only, each ascending; the name lists the
+  // dimensions.
   Partition along(MeshDims dims) const;
-  // The ranks that hold the same parameters where `num_replicas` neighbours of axis tensor do: they
-  // differ on data, and on tensor within a run of `num_replicas`, which divides the axis.
+  // Partitions the ranks into those that hold the same parameters if `num_replicas` neighbors of
+  // dimension tp do: they differ in dp, and in tp within a run of `num_replicas` ranks, which
+  // divides the dimension.
   Partition shard_group(int num_replicas) const;
-  // The same cut into runs of `dp_ranks` neighbours on axis data, which divide it: the ranks of
-  // one run, and those that stand at one place of their runs.
+  // Cut the groups of shard_group() into runs of `dp_ranks` neighbors in dimension dp, which divide
+  // it. The first returns the ranks of each run, the second the ranks with the same index in their
+  // runs.
   Partition secondary_shard_group(int num_replicas, int dp_ranks) const;
   Partition secondary_replica_group(int num_replicas, int dp_ranks) const;
 

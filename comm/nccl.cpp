@@ -1,5 +1,5 @@
-// Groups over NCCL, as far as they need nothing of CUDA: a simulation of NCCL makes its groups
-// here, too. Part of the libraries of the GPU side, not of the programs.
+// Groups over NCCL, as far as they need nothing of CUDA: the NCCL simulation makes its groups here,
+// too. Part of the GPU libraries, not of the programs.
 #include "comm/nccl.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -18,7 +18,7 @@
 namespace zeroth::comm {
 namespace {
 
-// A rank of the world, as groups of it are made.
+// A rank of the world, as its groups are made.
 struct World {
   c10::intrusive_ptr<c10d::Store> store;
   int rank;
@@ -26,7 +26,7 @@ struct World {
   NcclBackend make_backend;
 };
 
-// The group of this rank's part. Collective over all parts.
+// Makes the group of this rank's part. Collective over all parts.
 std::unique_ptr<Group> connect(const World& world, const Partition& partition) {
   const auto [rank, size, members] = group_member(partition, world.rank);
   const auto table = world.options.tables ? world.options.tables(partition) : nullptr;

@@ -1,4 +1,4 @@
-// NCCL, which is in the library of the GPU side (device/gpu.h).
+// NCCL, which is in the GPU library (device/gpu.h).
 #pragma once
 
 #include <torch/types.h>
@@ -22,10 +22,10 @@ namespace zeroth::comm {
 
 struct NcclOptions {
   std::chrono::milliseconds timeout{600'000};
-  // For errors: a table of the ranks of this rank's part. Collective over all ranks. May be empty,
-  // or find none.
+  // Returns a table of the ranks of this rank's part, for errors. Collective over all ranks. May be
+  // empty, or return null.
   std::function<std::shared_ptr<RankTable>(const Partition&)> tables = {};
-  // Of ranks on several machines, which no table has: what they tell each other. May be null.
+  // Status reports of ranks on several nodes, which no table covers. May be null.
   std::shared_ptr<PeerReports> reports = nullptr;
   HangHandler on_hang = {};  // see Watchdog
 };
@@ -33,27 +33,27 @@ struct NcclOptions {
 class Nccl {
  public:
   virtual ~Nccl() = default;
-  // As NCCL_VERSION_CODE: 23004 for 2.30.4.
+  // Returns NCCL's version as NCCL_VERSION_CODE: 23004 for 2.30.4.
   virtual int version() const = 0;
-  // A group of ranks, this one with the GPU that is selected. Collective. Throws an Error that
-  // names rank and cause.
+  // Makes a group of ranks, this one with the selected GPU. Collective. Throws an Error that names
+  // rank and cause.
   virtual std::unique_ptr<Group> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                             int size, const NcclOptions& options) = 0;
 };
 
-// What c10d needs of one rank to connect it with the other ranks of its group.
+// An NcclGroupSpec is c10d's input to connect one rank with the other ranks of its group.
 struct NcclGroupSpec {
-  c10::intrusive_ptr<c10d::Store> store;  // of this group alone
+  c10::intrusive_ptr<c10d::Store> store;  // a store for this group only
   int rank, size;
   torch::Device device;
   std::chrono::milliseconds timeout;
-  // Of the group's stream: the few blocks of a collective begin before those of a product's kernel
-  // that is queued already, and not when that has come to its end.
+  // Priority of the group's stream: with it, the few thread blocks of a collective start before
+  // those of a matmul kernel that is already queued, and not only after that has finished.
   bool high_priority = true;
 };
 using NcclBackend = std::function<c10::intrusive_ptr<c10d::Backend>(const NcclGroupSpec&)>;
 
-// Nccl::make_group() over such backends, for the libraries of the GPU side.
+// Implements Nccl::make_group() over such backends, for the GPU libraries.
 std::unique_ptr<Group> make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                        int size, const NcclOptions& options,
                                        const NcclBackend& make_backend);
@@ -61,7 +61,7 @@ std::unique_ptr<Group> make_nccl_group(const c10::intrusive_ptr<c10d::Store>& st
 using NcclEntry = Nccl* (*)();
 inline constexpr const char* kNcclEntry = "zeroth_nccl_entry";
 
-// Throws as device::load_gpu().
+// Loads NCCL. Throws an Error like device::load_gpu().
 inline Nccl& load_nccl() {
   return *reinterpret_cast<NcclEntry>(device::gpu_entry(kNcclEntry))();
 }

@@ -10,7 +10,7 @@
 namespace zeroth::comm {
 namespace {
 
-constexpr size_t kMaxTextBytes = 1000;  // a stranger's may be as long as he likes
+constexpr size_t kMaxTextBytes = 1000;  // limit, because a stranger's text can have any length
 constexpr const char* kOk = "ok";
 constexpr const char* kTicket = "host/ticket";
 constexpr const char* kVerdict = "host/verdict";
@@ -19,7 +19,7 @@ std::string rank_key(int rank) {
   return fmt::format("host/{}", rank);
 }
 
-// A rank of the group and what it knows.
+// A rank of the group and its arguments.
 struct JoinContext {
   c10d::Store& store;
   const std::string& run;
@@ -46,7 +46,8 @@ void set(c10d::Store& store, const std::string& key, const std::string& value) {
   store.set(key, std::vector<uint8_t>(value.begin(), value.end()));
 }
 
-// Rank 0 creates, asks the others whether they could open, and tells all.
+// Rank 0 creates the segment, asks the other ranks whether they could open it, and tells the
+// result.
 NodeSegment lead(const JoinContext& join, int size) {
   NodeSegment node;
   std::string ticket;
@@ -67,7 +68,8 @@ NodeSegment lead(const JoinContext& join, int size) {
   return node;
 }
 
-// What this rank has found itself says more than that rank 0, told of it, is gone by now.
+// Returns rank 0's verdict. If rank 0 is gone by now, returns this rank's own failure, which
+// explains more.
 std::string read_verdict(const JoinContext& join, const std::string& answer) {
   try {
     return get(join, kVerdict, 0);

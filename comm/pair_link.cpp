@@ -22,7 +22,8 @@
 namespace zeroth::comm {
 namespace {
 
-// Before the bytes of each tensor. As memory has it: the ranks of a run are of one kind of machine.
+// The header before the bytes of each tensor, in memory layout: the ranks of a run have one
+// architecture.
 struct Header {
   uint64_t sequence;
   uint64_t bytes;
@@ -33,16 +34,17 @@ void set(int fd, int level, int option, const void* value, socklen_t size) {
     throw Error("a connection of two ranks cannot be set up: {}", system_reason(errno));
 }
 
-// A machine that vanishes without a word (power, cable) resets no connection. Its kernel is asked
-// whether it is there, so that the wait ends after a minute, and not only with the time limit of a
+// A node that vanishes silently (power, cable) resets no connection. TCP keepalive asks its kernel
+// whether it is alive, so that the wait ends after a minute, and not only with the time limit of a
 // collective. That limit cannot be as short: a rank that computes, or is suspended, sends nothing
-// for long, but its kernel answers. No TCP_USER_TIMEOUT, which would also end the connection to a
-// rank that does not read for as long: with bytes under way the limit of the collective holds.
+// for long, but its kernel answers. TCP_USER_TIMEOUT is not set, as it would also end the
+// connection to a rank that does not read for as long: with bytes in flight the limit of the
+// collective applies.
 constexpr int kKeepAliveIdleSeconds = 30;
 constexpr int kKeepAliveIntervalSeconds = 10;
 constexpr int kMaxProbes = 3;
 
-// Waits of a moment, between which the time limit is looked at.
+// Sets socket options, with short timeouts between which the time limit is checked.
 void set_up(int fd) {
   const int yes = 1;
   set(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
@@ -56,12 +58,12 @@ void set_up(int fd) {
   set(fd, SOL_SOCKET, SO_SNDTIMEO, &poll_interval, sizeof(poll_interval));
 }
 
-// What is left of the time in which some byte has to move.
+// An IdleTimeout is the remaining time in which some byte has to move.
 class IdleTimeout {
  public:
   explicit IdleTimeout(std::chrono::milliseconds limit) : limit_(limit) {}
 
-  // `moved`: what a system call returned. Throws an Error where there will be no more.
+  // Observes `moved`, the result of a system call. Throws an Error if no more bytes will move.
   void observe(ssize_t moved) {
     if (moved > 0) {
       time_ = SuspendAwareTimer();
@@ -116,7 +118,7 @@ class PairLink::SendRecv final : public c10d::Work {
   const torch::Tensor& out() const { return out_; }
   const torch::Tensor& in() const { return in_; }
 
-  // Sent, or received: with the second of these it has ended.
+  // Completes the send or the receive; the operation ends with the second of them.
   void complete_half() {
     if (--halves_left_ == 0) ended_->markCompleted();
   }
@@ -142,7 +144,7 @@ PairLink::PairLink(FileDescriptor socket, std::chrono::milliseconds limit)
   send_thread_ = std::thread([this] { serve(to_send_, &PairLink::send); });
   try {
     receive_thread_ = std::thread([this] { serve(to_receive_, &PairLink::receive); });
-  } catch (...) {  // a limit of the system's on threads
+  } catch (...) {  // a system limit on threads
     fail(std::current_exception());
     send_thread_.join();
     throw;
@@ -215,7 +217,7 @@ void PairLink::receive(SendRecv& send_recv, uint64_t sequence) {
   receive_all(socket_.get(), send_recv.out().data_ptr(), header.bytes, idle_timeout);
 }
 
-// The first reason is the one that counts.
+// Fails all operations; the first reason is the one that counts.
 void PairLink::fail(const std::exception_ptr& why) {
   Queue all;
   {

@@ -1,4 +1,4 @@
-// Tensors exchanged by two ranks of different machines, over a connection of their own.
+// Tensors exchanged by two ranks of different nodes over a dedicated connection.
 #pragma once
 
 #include <torch/types.h>
@@ -19,29 +19,30 @@ class Work;
 
 namespace zeroth::comm {
 
-// One thread sends and one receives, and both sleep in the kernel while nothing moves. Gloo lets a
-// rank send only once the other has said where to receive, and its thread spins while another of
-// the rank holds a connection: with as many ranks as cores it then spins on the core that the other
-// needs (bench/README.md).
+// A PairLink has one thread that sends and one that receives; both sleep in the kernel while no
+// data moves. Gloo lets a rank send only after the other has said where to receive, and its thread
+// spins while another thread of the rank holds a connection: with as many ranks as cores it then
+// spins on the core that the other rank needs (bench/README.md).
 class PairLink {
  public:
-  // `socket`: connected to the other rank's, both with nothing on the way. `limit`: in which the
-  // other rank lets some byte through.
+  // Takes over `socket`, which is connected to the other rank's, with no data in flight. `limit`:
+  // the time within which the other rank must let some byte through.
   PairLink(FileDescriptor socket, std::chrono::milliseconds limit);
-  // What is under way ends, with an error.
+  // Ends operations in progress with an error.
   ~PairLink();
   PairLink(const PairLink&) = delete;
   PairLink& operator=(const PairLink&) = delete;
 
-  // out = the other rank's `in`, which has as many bytes; CPU, contiguous, each may be empty. Ends
-  // in the order of these calls; after one that failed all do. To be called on one thread.
+  // Sets `out` to the other rank's `in`, which has as many bytes. Tensors are contiguous CPU
+  // tensors; each may be empty. Operations complete in the order of the calls; after a failure all
+  // fail. All calls must come from one thread.
   c10::intrusive_ptr<c10d::Work> send_recv(const torch::Tensor& out, const torch::Tensor& in);
 
  private:
   class SendRecv;
   using Queue = std::deque<c10::intrusive_ptr<SendRecv>>;
 
-  // A thread: `move`s the bytes of each swap in its queue, one after the other.
+  // Runs a thread that `move`s the bytes of each operation in its queue, one after the other.
   void serve(Queue& queue, void (PairLink::*move)(SendRecv&, uint64_t sequence));
   void send(SendRecv& send_recv, uint64_t sequence);
   void receive(SendRecv& send_recv, uint64_t sequence);

@@ -16,10 +16,10 @@ namespace zeroth::comm {
 namespace {
 
 constexpr std::chrono::milliseconds kMaxReportInterval{5000};
-constexpr std::chrono::milliseconds kStoreLimit{2000};  // rank 0, which serves it, may be stopped
-constexpr std::chrono::milliseconds kGrace{2000};       // in which others may still tell something
+constexpr std::chrono::milliseconds kStoreLimit{2000};  // rank 0, which serves it, may be suspended
+constexpr std::chrono::milliseconds kGrace{2000};  // time in which other ranks may still report
 constexpr std::chrono::milliseconds kPause{50};
-constexpr size_t kMaxTextBytes = 1500;  // a stranger's may be as long as he likes
+constexpr size_t kMaxTextBytes = 1500;  // limit, because a stranger's text can have any length
 
 std::string report_key(int rank) {
   return fmt::format("told/{}", rank);
@@ -65,7 +65,7 @@ void PeerReports::report(const std::string& text) {
       return true;
     };
     run_with_timeout(kStoreLimit, "the store of the run does not answer", set);
-  } catch (const std::exception&) {  // that the run fails is told anyway, here
+  } catch (const std::exception&) {  // the failure of the run is logged anyway, by this rank
     store_answers_ = false;
   }
 }

@@ -1,5 +1,6 @@
-// Who is missing on other machines: ranks whose wait lasts tell the others what they wait for,
-// through the run's store. A run in which nobody waits long writes nothing, and no thread runs.
+// Peer status reports: ranks whose wait lasts publish what they wait for through the run's store,
+// so that other nodes see who is missing. Without long waits nothing is written, and no thread
+// runs.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -18,31 +19,32 @@ class Store;
 
 namespace zeroth::comm {
 
-// Safe to call from any thread.
+// PeerReports is safe to call from any thread.
 class PeerReports {
  public:
-  // `limit` of a collective. The store's keys that begin with "told/" are unused.
+  // `limit` is the time limit of a collective. The store's keys that begin with "told/" must be
+  // unused.
   PeerReports(c10::intrusive_ptr<c10d::Store> store, int rank, Nodes nodes,
               std::chrono::milliseconds limit);
 
   const Nodes& nodes() const { return nodes_; }
 
-  // This rank has waited so long. After a quarter of the limit, at most 5 s, the others can read
-  // `text`, which is told again as often.
+  // Reports that this rank has waited for `waited`. Publishes `text` after a quarter of the limit,
+  // at most 5 s, and again at that interval.
   void report_wait(std::chrono::milliseconds waited, const std::function<std::string()>& text);
-  // The wait has ended well: what was told is taken back.
+  // Withdraws this rank's report, because the wait has ended well.
   void clear();
-  // The rank gives up.
+  // Reports that this rank gives up.
   void report_failure(const std::string& text);
 
-  // What these ranks (by their numbers in the run) have told, and of those that tell nothing what
-  // the other ranks of their machine did, for a person. Waits up to 2 s for it.
+  // Returns for a person what these global ranks have reported and, for silent ones, what the other
+  // ranks of their node have reported. Waits up to 2 s for it.
   std::string reports_from(const std::vector<int>& ranks);
 
  private:
-  // Under the mutex.
+  // Writes this rank's report. The caller holds mutex_.
   void report(const std::string& text);
-  // Empty: nothing. Text of others, made fit for a message.
+  // Returns the report of `rank`, sanitized for a message; empty if there is none.
   std::string read(int rank);
 
   std::mutex mutex_;
@@ -50,7 +52,7 @@ class PeerReports {
   int rank_;
   Nodes nodes_;
   std::chrono::milliseconds report_interval_;
-  std::chrono::milliseconds next_;  // told again after so long a wait
+  std::chrono::milliseconds next_;  // wait after which the rank reports again
   bool has_reported_ = false;
   bool store_answers_ = true;
 };

@@ -1,7 +1,7 @@
-// What moves the bytes of one rank's shared-memory groups. They move only inside the rank's calls:
-// whoever waits on one of his groups moves the bytes of all. Else two ranks that wait on different
-// groups would starve each other, each needing what the other has not put into its slots yet. With
-// several machines it also drives what goes between them.
+// The progress engine of one rank's shared-memory groups. Bytes move only inside the rank's calls:
+// a rank that waits on one of its groups moves the bytes of all. Otherwise two ranks that wait on
+// different groups would starve each other, as each needs data that the other has not put into its
+// slots. In a run on several nodes it also drives the traffic between them.
 #pragma once
 
 #include <algorithm>
@@ -18,16 +18,16 @@ namespace zeroth::comm {
 
 class ProgressEngine {
  public:
-  // Of one group.
+  // A ProgressClient is one group of the rank.
   class ProgressClient {
    public:
     virtual ~ProgressClient() = default;
     virtual bool can_work() = 0;
-    // Does one piece of work; false when there is none that could be done now.
+    // Does one unit of work; returns false if none can be done now.
     virtual bool work() = 0;
   };
 
-  // `reports`: of a run on several machines; null: it has one.
+  // `reports`: those of a run on several nodes; null: the run has one node.
   explicit ProgressEngine(Doorbells doorbells, std::shared_ptr<PeerReports> reports = nullptr)
       : doorbells_(std::move(doorbells)), reports_(std::move(reports)) {}
 
@@ -36,20 +36,21 @@ class ProgressEngine {
   void add(ProgressClient& client) { clients_.push_back(&client); }
   void remove(ProgressClient& client) { std::erase(clients_, &client); }
 
-  // A piece of work of any group; false when none has one.
+  // Does one unit of work of any group; returns false if no group has any.
   bool work() {
     return std::any_of(clients_.begin(), clients_.end(),
                        [](ProgressClient* client) { return client->work(); });
   }
-  // Sleeps until a group has work to do; false after `limit`.
+  // Sleeps until a group has work to do; returns false after `limit`.
   bool wait(std::chrono::nanoseconds limit) {
     return doorbells_.wait([this] { return can_work(); }, limit);
   }
-  // The same, or until ready().
+  // Sleeps until ready() returns true or a group has work to do; returns false after `limit`.
   bool wait_or(const std::function<bool()>& ready, std::chrono::nanoseconds limit) {
     return doorbells_.wait([&] { return ready() || can_work(); }, limit);
   }
-  // Ends such a sleep of this rank. May be called on any thread, and after this is gone.
+  // Returns a function that ends such a sleep of this rank. It may be called on any thread, also
+  // after this object is destroyed.
   std::function<void()> waker() const {
     return [doorbells = doorbells_]() mutable { doorbells.wake(); };
   }
@@ -57,7 +58,7 @@ class ProgressEngine {
     return std::any_of(clients_.begin(), clients_.end(),
                        [](ProgressClient* m) { return m->can_work(); });
   }
-  // `rank` of the host has more to do now.
+  // Notifies `rank` of this node that it has more to do.
   void wake(int rank) { doorbells_.notify(rank); }
 
  private:

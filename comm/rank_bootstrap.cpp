@@ -33,7 +33,7 @@ using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 constexpr const char* kBootstrapFileName = "zeroth-meeting";  // the launcher's name for it
 constexpr std::chrono::milliseconds kPause{1}, kMaxPause{10};
-constexpr std::chrono::seconds kGrace{1};  // for c10d's own limit, whose message says more
+constexpr std::chrono::seconds kGrace{1};  // after c10d's own limit, whose message says more
 
 class OpenBootstrapFile {
  protected:
@@ -43,8 +43,8 @@ class OpenBootstrapFile {
   MemoryFile file_;
 };
 
-// A file store opens its path for each access, also in its destructor: its file is a base that
-// outlives it. And it looks for a key every 10 ms only, because its file may be on a network.
+// A file store opens its path for each access, also in its destructor, so its file is a base class
+// that outlives it. FileStore polls for a key only every 10 ms, as its file may be on a network.
 class BootstrapFileStore final : private OpenBootstrapFile, public c10d::FileStore {
  public:
   explicit BootstrapFileStore(MemoryFile file)
@@ -88,8 +88,8 @@ RankBootstrap from_memory(const RankEnv& env) {
   }
 }
 
-// Where rank 0 serves the store. On several machines not at a loopback address that the master's
-// name may have on its own.
+// Returns the address where rank 0 serves the store. In a run on several nodes this is not a
+// loopback address to which the master's name may resolve on its own node.
 std::string store_address(const RankEnv& env) {
   const bool several_machines = env.has_local_size && env.local_size < env.world_size;
   if (env.agent_store || !several_machines) return env.master_addr;
@@ -102,7 +102,7 @@ c10d::TCPStoreOptions tcp_options(const RankEnv& env, const std::string& address
   options.isServer = env.rank == 0 && !env.agent_store;
   options.waitWorkers = false;
   options.timeout = env.timeout;
-  // The store takes the descriptor over.
+  // The store takes ownership of the descriptor.
   if (options.isServer) options.masterListenFd = listen_at(address, env.master_port).release();
   return options;
 }
@@ -118,7 +118,7 @@ bool is_open(const std::string& address, int port) {
   return false;
 }
 
-// Most ranks come before rank 0 listens, and c10d then waits a second before it tries again.
+// Most ranks arrive before rank 0 listens, and c10d would then wait a second before it retries.
 void wait_until_open(const RankEnv& env, const std::string& address) {
   SlowWait slow;
   for (SuspendAwareTimer time; !is_open(address, env.master_port);
@@ -129,9 +129,9 @@ void wait_until_open(const RankEnv& env, const std::string& address) {
   }
 }
 
-// c10d warns of each address that has no name and of each connection that ends, with its stack;
-// what goes wrong it throws. From here on the process logs no warning of LibTorch's C++ code, but
-// for one that asks for more than warnings (TORCH_CPP_LOG_LEVEL=INFO).
+// c10d warns of each address that has no name and of each connection that ends, with its stack
+// trace; it throws real errors anyway. After this call the process logs no warning of LibTorch's
+// C++ code, unless TORCH_CPP_LOG_LEVEL=INFO asks for more than warnings.
 void log_errors_only() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -188,7 +188,8 @@ struct BootstrapResult {
   std::optional<AgreedAttempt> agreed;
 };
 
-// What an earlier round or an earlier program of the same ranks left there is not for this one.
+// Bootstraps the ranks, and ignores what an earlier attempt or program of the same ranks left in
+// the store.
 BootstrapResult bootstrap_attempt(const RankEnv& env) {
   BootstrapResult result{env.bootstrap_ticket ? from_memory(env) : from_tcp(env), std::nullopt};
   StorePtr& store = result.bootstrap.store;
@@ -204,7 +205,7 @@ BootstrapResult bootstrap_attempt(const RankEnv& env) {
   return result;
 }
 
-// -1 with errno when it cannot be.
+// Returns a listening socket; -1 with errno on failure.
 FileDescriptor try_listen(const addrinfo& address) {
   FileDescriptor fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int yes = 1;
@@ -233,7 +234,7 @@ void resolve_attempt(RankEnv& env) {
   if (env.attempt.is_global) return;
   env.attempt.index = result.agreed->index;
   env.attempt.resumes = result.agreed->restarts > 0;
-  // A store that rank 0 serves is another one in each round.
+  // A store that rank 0 serves is a new one in each attempt.
   if (env.agent_store && env.attempt.run.empty()) env.attempt.run = result.agreed->run;
 }
 

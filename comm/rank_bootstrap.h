@@ -1,4 +1,4 @@
-// Where ranks meet before they are a group.
+// The bootstrap: how ranks find each other before they form a group.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -15,25 +15,26 @@ class Store;
 namespace zeroth::comm {
 
 struct RankBootstrap {
-  // Where ranks leave each other values by key, as c10d has it.
+  // Key-value store through which ranks exchange values.
   c10::intrusive_ptr<c10d::Store> store;
-  std::string run;        // names the run among those of this user and machine; same on all ranks
-  bool open_to_all;       // strangers may write what is read from `store`
-  bool served_by_rank_0;  // rank 0 has to outlive what the others ask the key store for
+  std::string run;        // unique among the runs of this user and node; same on all ranks
+  bool open_to_all;       // strangers can write what is read from `store`
+  bool served_by_rank_0;  // rank 0 must outlive the other ranks' use of the store
 };
 
-// Ranks of `zeroth` meet in memory that their launcher holds: there is no port. Others meet at
-// MASTER_ADDR:MASTER_PORT, where rank 0 listens at that address only, or torchrun's agent does.
-// Throws an Error that names rank, address and port when that does not succeed in env.timeout.
+// Bootstraps the ranks. Ranks of `zeroth` use memory that their launcher holds, without a port.
+// Others use MASTER_ADDR:MASTER_PORT, where rank 0 listens at that address only, or torchrun's
+// agent does. Throws an Error that names rank, address and port if that does not succeed within
+// env.timeout.
 RankBootstrap bootstrap_ranks(const RankEnv& env);
 
-// Where elastic agents count rounds (env.agent_restart_counts), and only there: the ranks meet,
-// which make_mesh then need not do, and env.attempt becomes what all of them have agreed on. Blocks
-// for the others. Throws an Error as bootstrap_ranks() does.
+// Bootstraps the ranks if elastic agents count restarts (env.agent_restart_counts), so that
+// make_mesh need not do it, and sets env.attempt to what all ranks have agreed on. Does nothing
+// otherwise. Blocks until all ranks have joined. Throws an Error like bootstrap_ranks().
 void resolve_attempt(RankEnv& env);
 
-// A socket that listens on `port` of `address` (a number or a name of this machine) and of nothing
-// else. Throws an Error that names both.
+// Returns a socket that listens on `port` of `address` (a number or a name of this node) only.
+// Throws an Error that names both.
 FileDescriptor listen_at(const std::string& address, int port);
 
 }  // namespace zeroth::comm

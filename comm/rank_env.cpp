@@ -19,7 +19,7 @@
 namespace zeroth::comm {
 namespace {
 
-// As ZEROTH_TIMEOUT's most: an int of minutes may have more nanoseconds than an int64 holds.
+// Equals the maximum of ZEROTH_TIMEOUT: an int of minutes may exceed an int64 of nanoseconds.
 constexpr std::chrono::seconds kMaxTimeout{std::numeric_limits<int>::max()};
 
 std::optional<std::string> get_variable(const char* name) {
@@ -57,13 +57,13 @@ bool is_true(const char* name) {
   return value == "True" || value == "true" || value == "1";
 }
 
-// What `accelerate launch` hands on beside torchrun's variables. On the CPU, and wherever no flag
-// of its own says otherwise, it starts one process, with an address and a port for the others, and
-// tells it neither RANK nor WORLD_SIZE.
+// Returns warnings about variables that `accelerate launch` sets beside torchrun's. On the CPU, and
+// unless one of its own flags says otherwise, it starts one process, with an address and a port for
+// the others, and sets neither RANK nor WORLD_SIZE.
 std::vector<std::string> accelerate_warnings(bool has_rank) {
   std::vector<std::string> warnings;
   const auto precision = get_variable("ACCELERATE_MIXED_PRECISION");
-  if (!precision) return warnings;  // which it always sets
+  if (!precision) return warnings;  // accelerate always sets it
   if (!has_rank && get_variable("MASTER_ADDR") && get_variable("MASTER_PORT")) {
     warnings.push_back(
         "accelerate launch was asked for several processes and has started one, as it does without "
@@ -90,8 +90,7 @@ std::vector<std::string> accelerate_warnings(bool has_rank) {
 
 RankEnv RankEnv::from_environment() {
   reject_empty_variables(std::getenv);
-  matmul_backends();  // says what is wrong with ZEROTH_CPU and ZEROTH_PRODUCT while nothing has
-                      // begun
+  matmul_backends();  // reports errors in ZEROTH_CPU and ZEROTH_PRODUCT early
   RankEnv env;
   const SchedulerEnv scheduler = read_scheduler_env(read_variables(scheduler_variables()));
   env.rank = scheduler.rank;
@@ -120,7 +119,7 @@ RankEnv RankEnv::from_environment() {
     throw Error("environment variable DS_ACCELERATOR={} is neither cpu nor cuda", *env.accelerator);
   }
   if (!env.accelerator && is_true("ACCELERATE_USE_CPU")) env.accelerator = "cpu";
-  // What follows the first device that is not there is hidden.
+  // CUDA hides all devices after the first one that does not exist.
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   const std::string_view first = visible == nullptr ? "0" : visible;
   env.hides_gpus = first.empty() || first.starts_with('-') || first == "NoDevFiles";
@@ -133,7 +132,7 @@ RankEnv RankEnv::from_environment() {
   if (const auto seconds = number_variable<int>("ZEROTH_TIMEOUT", 1))
     env.timeout = std::chrono::seconds(*seconds);
   env.launch_time = number_variable<double>("ZEROTH_LAUNCH_TIME", 0);
-  // The launcher knows where rank 0's output ends; without one it is standard output itself.
+  // The launcher knows where rank 0's output ends; without a launcher it is standard output.
   env.terminal_columns = get_variable("ZEROTH_TTY") == "1"
                              ? number_variable<int>("ZEROTH_COLUMNS", 1).value_or(80)
                              : zeroth::terminal_columns(STDOUT_FILENO, std::getenv("TERM"));

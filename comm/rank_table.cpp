@@ -21,8 +21,8 @@ int64_t now_ns() {
 
 constexpr char kUnknown = '?';
 
-// The state letter of /proc/PID/stat: R, S, T (stopped), Z (ended), ...; 0: no such process. That
-// the file cannot be read (too many are open) says nothing about the process.
+// Returns the state letter of /proc/PID/stat: R, S, T (stopped), Z (ended), ...; 0: no such
+// process. A failure to read the file (too many are open) does not mean that the process is gone.
 char process_state(int pid) {
   std::string line;
   std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), line);

@@ -15,7 +15,7 @@
 namespace zeroth::comm {
 namespace {
 
-// The same for all processes of this host that may run on the same cores.
+// Returns an id that is the same for all processes of this node that may run on the same cores.
 int64_t core_set_id(const std::vector<int>& cores) {
   const auto name = fmt::format("{} {}", boot_id(), fmt::join(cores, ","));
   return static_cast<int64_t>(std::hash<std::string>()(name));

@@ -1,4 +1,4 @@
-// How many threads a rank computes with.
+// The number of compute threads of a rank.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace zeroth::comm {
 
-// `core_sets[r]` names the set of cores that rank r may run on. Out of its `cores`, which it shares
-// with all who have the same set, rank `rank` takes an equal part: at least one, and not more than
-// `max_threads`, what it would take by itself. Pure.
+// Returns the number of threads of `rank`. `core_sets[r]` identifies the set of cores on which rank
+// r may run. The rank gets an equal part of its `cores`, which it shares with all ranks of the same
+// set: at least one thread, and at most `max_threads`, its number if it ran by itself. Pure.
 int fair_threads(std::span<const int64_t> core_sets, int rank, int cores, int max_threads);
 
-// Sets LibTorch's number of threads in this process: OMP_NUM_THREADS where that is given; else this
-// rank's part of the cores that its launcher left to it, or bound it to. A rank by itself keeps
-// LibTorch's own. Collective.
+// Sets LibTorch's number of threads in this process: OMP_NUM_THREADS if that is set; else this
+// rank's part of the cores that its launcher assigned or bound to it. A single rank keeps
+// LibTorch's default. Collective.
 void set_num_threads(const RankEnv& env, const DeviceMesh& mesh);
 
 }  // namespace zeroth::comm

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kMaxPort = 65'535;
 
-// What one kind of launcher calls what it says.
+// The variable names of one kind of launcher.
 struct SchedulerVariables {
   std::string_view launcher;
   const char *rank, *size, *local_rank, *local_size;
@@ -36,7 +36,7 @@ constexpr SchedulerVariables kSchedulers[] = {
     {kPals, "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"},
     {"MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
 };
-constexpr const char* kLocalSizeOfTorchrun = "LOCAL_WORLD_SIZE";  // `zeroth` says LOCAL_SIZE
+constexpr const char* kLocalSizeOfTorchrun = "LOCAL_WORLD_SIZE";  // `zeroth` sets LOCAL_SIZE
 
 class VariableReader {
  public:
@@ -66,12 +66,12 @@ class VariableReader {
     return number;
   }
 
-  // "RANK=3"
+  // Returns "RANK=3", for example.
   std::string quote(const std::string& name) const {
     return name + "=" + shortened(text(name).value_or(""));
   }
 
-  // What `read` makes of the variable's text; its Error with the variable's name before it.
+  // Returns read(text of the variable); puts the variable's name before the message of its Error.
   template <typename Read>
   auto read(const std::string& name, Read&& read) const {
     try {
@@ -102,7 +102,7 @@ int tasks_on_node(const VariableReader& reader) {
   return counts[static_cast<size_t>(node)];
 }
 
-// "RANK=0, WORLD_SIZE=2"
+// Returns "RANK=0, WORLD_SIZE=2", for example.
 std::string rank_variables(const VariableReader& reader, const SchedulerVariables& names) {
   const std::string rank = reader.has(names.rank) ? reader.quote(names.rank) : "";
   const std::string size = reader.has(names.size) ? reader.quote(names.size) : "";
@@ -154,8 +154,8 @@ SchedulerEnv from_variables(const VariableReader& reader, const SchedulerVariabl
   return env;
 }
 
-// A pod of Kubeflow's torch runtime says what its machine is among machines: a rank is that only
-// where each machine has one.
+// A pod of Kubeflow's torch runtime knows its node's index among nodes, which is a rank only if
+// each node has one rank.
 SchedulerEnv from_kubeflow(const VariableReader& reader) {
   SchedulerEnv env;
   env.launcher = kKubeflow.launcher;
@@ -195,7 +195,7 @@ SchedulerEnv detect_scheduler(const VariableReader& reader) {
   return none;
 }
 
-// What a person wrote beside what a launcher says, as many scripts for Slurm do.
+// Checks WORLD_SIZE set by a person beside the launcher's variables, as many scripts for Slurm do.
 void check_world_size(const VariableReader& reader, const SchedulerEnv& env) {
   const auto world_size = reader.number(kTorchrun.size, 1);
   if (!world_size || reader.has(kTorchrun.rank) || *world_size == env.world_size) return;

@@ -27,7 +27,7 @@ struct IssuedCollective {
   bool done = false;
 };
 
-// What all ranks must agree on.
+// Returns a hash of the properties on which all ranks must agree.
 uint64_t collective_hash(const IssuedCollective& op) {
   uint64_t hash = fnv1a(op.info.kind);
   hash = fnv1a(hash, static_cast<uint64_t>(op.info.bytes));
@@ -35,8 +35,9 @@ uint64_t collective_hash(const IssuedCollective& op) {
   return fnv1a(hash, op.sequence);
 }
 
-// The jobs under way, in the order of issue. A job may be put into slots, taken from them and
-// finished at different times; each of these three runs through the jobs in order.
+// A CollectiveWorker runs the operations in progress, in the order of issue. The chunks of an
+// operation may be published, consumed and finished at different times; each of these three phases
+// processes the operations in order.
 class CollectiveWorker final : public ProgressEngine::ProgressClient {
  public:
   CollectiveWorker(SharedRing ring, std::shared_ptr<RankTable> table,
@@ -58,7 +59,7 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
   template <typename MakeExchange>
   std::shared_ptr<IssuedCollective> issue(CollectiveInfo info, MakeExchange&& make) {
     const Timer working;
-    // Nothing is counted before what may throw: a collective that was refused leaves no trace.
+    // Count nothing before what may throw: a rejected collective leaves no trace.
     auto exchange = make(ring_, next_chunk_);
     auto op = std::make_shared<IssuedCollective>(
         IssuedCollective{std::move(info), issued_ + 1, std::move(exchange), working, false});
@@ -68,7 +69,7 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
     times_.bytes += op->info.bytes;
     ++times_.collectives;
     table_->issue(op->sequence, op->info.describe());
-    retire();  // where it has no elements
+    retire();  // retires it at once if it has no elements
     while (work()) {
     }
     times_.working_s += working.seconds();
@@ -112,10 +113,10 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
   }
 
  private:
-  // How far the sequence of pieces of all jobs has come.
+  // Progress in the sequence of chunks of all operations.
   struct ChunkCursor {
     uint64_t chunk = 0;
-    uint64_t op = 0;  // number - 1
+    uint64_t op = 0;  // sequence - 1
   };
 
   IssuedCollective* at(ChunkCursor& cursor) {
@@ -176,9 +177,9 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
     }
   }
 
-  // Sleeps until there is something to do, in any group of the rank; seconds slept. Throws when a
-  // peer that is needed is lost, or the time limit has passed, which stands still while the job is
-  // suspended.
+  // Sleeps until there is work in any group of the rank; returns the seconds slept. Throws an Error
+  // if a peer that is needed is lost, or the time limit has passed, which does not advance while
+  // the job is suspended.
   double block() {
     const Timer blocked;
     const auto poll_interval = std::min(kPollInterval, options_.timeout);
@@ -202,7 +203,8 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
     return blocked.seconds();
   }
 
-  // Whether this is the lowest rank that does not hold the collective up: it alone logs a wait.
+  // Returns whether this is the lowest rank that does not delay the collective: it alone logs a
+  // wait.
   bool is_first_on_time(const std::vector<int>& late) const {
     for (int peer = 0; peer < rank(); ++peer)
       if (std::find(late.begin(), late.end(), peer) == late.end()) return false;
@@ -218,7 +220,7 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
             std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count())));
   }
 
-  // Whom the oldest job waits for.
+  // Returns the ranks for which the oldest operation waits.
   std::vector<int> late_ranks() {
     std::vector<int> late;
     const IssuedCollective* taking = take_.chunk < put_.chunk ? at(take_) : nullptr;
@@ -303,7 +305,7 @@ class SharedMemoryGroup final : public Group {
   std::unique_ptr<Group> split(const Partition& partition) override;
 
  private:
-  std::shared_ptr<ProgressEngine> progress_;  // of all groups of this rank
+  std::shared_ptr<ProgressEngine> progress_;  // engine of all groups of this rank
   SharedMemoryOptions options_;
   std::shared_ptr<CollectiveWorker> worker_;
 };

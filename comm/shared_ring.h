@@ -1,6 +1,6 @@
-// Slots of shared memory through which the ranks of a host hand each other pieces of tensors. Piece
-// p of the run uses slot p % slots of every rank. Ranks count how far they are, in pieces, with
-// three counters each.
+// A ring of shared-memory slots through which the ranks of a node exchange chunks of tensors. Chunk
+// c of the run uses slot c % slots of every rank. Each rank counts its progress, in chunks, with
+// three counters.
 #pragma once
 
 #include <array>
@@ -18,22 +18,21 @@ struct RingSize {
   size_t slot_bytes = 256 << 10;
   size_t slots = 32;
 
-  // About 16 MiB together for up to 16 ranks: it stays in the cache.
+  // Returns a size of about 16 MiB in all for up to 16 ranks, which stays in the cache.
   static RingSize for_ranks(int ranks);
 };
 
 class SharedRing {
  public:
   enum Counter {
-    kPublished,  // the rank's slot holds what the others need of the piece
-    kConsumed,   // the rank has read the others' slots, and written its part of a result into its
-                 // own
-    kDone        // the rank needs nobody's slot for this piece any more
+    kPublished,  // the rank's slot holds the data that the others need of the chunk
+    kConsumed,  // the rank has read the others' slots and written its part of a result into its own
+    kDone       // the rank needs no other rank's slot for this chunk any more
   };
 
   static size_t bytes(int ranks, const RingSize& size);
 
-  // Uses bytes() bytes of the segment (which the ring keeps alive) from `offset` on.
+  // Uses bytes() bytes of the segment (which the ring keeps alive), starting at `offset`.
   SharedRing(std::shared_ptr<SharedSegment> segment, size_t offset, int rank, int ranks,
              const RingSize& size);
 
@@ -43,19 +42,19 @@ class SharedRing {
   uint64_t slots() const { return size_.slots; }
 
   std::byte* slot(int rank, uint64_t chunk) const;
-  // A number beside the slot: says what it holds.
+  // Returns a word beside the slot, which identifies its content.
   uint64_t& label(int rank, uint64_t chunk) const;
 
-  // Pieces that `rank` is through with; what the rank wrote before can be read.
+  // Returns the number of chunks that `rank` has completed; what the rank wrote before is visible.
   uint64_t count(int rank, Counter counter) const;
-  // The least of all ranks.
+  // Returns the minimum over all ranks.
   uint64_t min_count(Counter counter) const;
-  // This rank is through with pieces below `count`. Sequentially consistent, as
+  // Marks chunks below `count` as completed by this rank. Sequentially consistent, like
   // Doorbells::notify().
   void advance(Counter counter, uint64_t count);
 
  private:
-  // Of one rank, which alone writes it.
+  // Counters of one rank, which alone writes them.
   struct alignas(64) RankCounters {
     std::array<std::atomic<uint64_t>, 3> counts;
   };

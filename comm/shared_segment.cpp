@@ -10,8 +10,8 @@
 namespace zeroth::comm {
 namespace {
 
-// A memory file's name has at most 249 bytes; what is cut off a long address can only make two runs
-// of one user look alike.
+// A memory file's name has at most 249 bytes; truncating a long address can only make two runs of
+// one user look alike.
 std::string memory_file_name(const std::string& run) {
   return ("zeroth:" + run).substr(0, 249);
 }

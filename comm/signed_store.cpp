@@ -61,7 +61,7 @@ class SignedStore final : public c10d::Store {
   }
 
  private:
-  // A value that was signed for another key or another run does not fit.
+  // Computes the HMAC. A value that was signed for another key or another run does not match.
   Sha256::Digest digest_of(const std::string& key, const Value& value) const {
     const std::string head = fmt::format("{}\n{}\n{}:", run_, key, value.size());
     return key_.digest(head,

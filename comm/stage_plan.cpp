@@ -13,12 +13,12 @@
 namespace zeroth::comm {
 namespace {
 
-// Below it each rank of a machine sends the whole sum of its machine: one step less.
+// Up to this size each rank of a node sends the whole sum of its node: one step less.
 constexpr int64_t kSmallBytes = 16 << 10;
-// A large sum goes in pieces of about this size, so that memory and network are busy at once.
+// A larger sum is cut into chunks of about this size, so that memory and network are busy at once.
 constexpr int64_t kChunkBytes = 2 << 20;
 
-// Builds the steps of one collective.
+// A StagePlanBuilder builds the steps of one collective.
 class StagePlanBuilder {
  public:
   StagePlanBuilder(const Collective& collective, std::shared_ptr<const StageGroups> stages)
@@ -52,7 +52,7 @@ class StagePlanBuilder {
   }
 
  private:
-  // The number of the step.
+  // Adds a step and returns its index.
   int add(HierarchicalStage stage, int after, const Collective& part,
           std::function<void()> end = {}) {
     const auto begin = [stages = stages_, what = what_, stage, part = Collective(part)]() mutable {
@@ -72,7 +72,7 @@ class StagePlanBuilder {
     if (stage == HierarchicalStage::kInterNode) plan_.bytes_sent += bytes(in) * (num_nodes_ - 1);
     return add(stage, after, {Collective::OpType::kAllGather, out, in, {}}, std::move(end));
   }
-  // Between two machines: out = the other's `in`; each may be empty.
+  // Adds an exchange between two nodes: out = the other's `in`; each may be empty.
   int send_recv(int after, const torch::Tensor& out, const torch::Tensor& in) {
     plan_.bytes_sent += bytes(in);
     const auto begin = [=, stages = stages_, what = what_] {
@@ -90,8 +90,8 @@ class StagePlanBuilder {
     };
     return last;
   }
-  // Between two machines: out = the sum of `own` and the other's `sent`, in the order of machines.
-  // What comes in has memory only while it is on its way: that stays in the cache.
+  // Adds an exchange between two nodes: out = the sum of `own` and the other's `sent`, in node
+  // order. Received data has memory only while it is in flight, so it stays in the cache.
   int send_recv_sum(int after, const torch::Tensor& out, const torch::Tensor& own,
                     const torch::Tensor& sent) {
     plan_.bytes_sent += bytes(sent);
@@ -126,7 +126,7 @@ class StagePlanBuilder {
     };
     return last;
   }
-  // Between machines: `tensor` becomes what it is on the machine `node`.
+  // Adds a broadcast between nodes: `tensor` becomes what it is on node `node`.
   int inter_node_broadcast(const torch::Tensor& tensor, int node) {
     if (num_nodes_ == 2) {
       const torch::Tensor none = tensor.narrow(0, 0, 0);
@@ -142,14 +142,14 @@ class StagePlanBuilder {
   static torch::Tensor row(const torch::Tensor& rows, int index, int64_t elements) {
     return rows.narrow(0, index * elements, elements);
   }
-  // out = the rows reduced in their order.
+  // Sets out to the rows reduced in their order.
   static void reduce_rows(ReduceOp op, const torch::Tensor& out, const torch::Tensor& rows) {
     std::vector<torch::Tensor> parts = rows.split(out.numel());
     torch::Tensor scratch;
     reduce_parts(op, out, parts, scratch);
   }
 
-  // The sum over machines of `part`, which holds the one over this machine.
+  // Adds the sum over nodes of `part`, which holds the sum over this node.
   int inter_node_reduce(int after, const torch::Tensor& part) {
     const int64_t numel = part.numel(), share = numel / num_nodes_;
     if (num_nodes_ == 2 || bytes(part) <= kSmallBytes || share == 0)
@@ -162,7 +162,8 @@ class StagePlanBuilder {
     if (main.numel() == numel) return last;
     return inter_node_reduce_full(after, part.narrow(0, main.numel(), numel - main.numel()));
   }
-  // Each machine sends all of it to each other: with two of them no more than any other way.
+  // Adds a sum in which each node sends all of it to each other: with two nodes no other way sends
+  // less.
   int inter_node_reduce_full(int after, const torch::Tensor& part) {
     if (num_nodes_ == 2) return send_recv_sum(after, part, part, part);
     const torch::Tensor rows = torch::empty({num_nodes_ * part.numel()}, part.options());
@@ -203,7 +204,7 @@ class StagePlanBuilder {
     gather(HierarchicalStage::kIntraLast, across, chunk, own);
   }
 
-  // Rows of the ranks, machine by machine, from or into rows by rank.
+  // Returns the ranks node by node, to order rows from or into rank order.
   std::vector<int64_t> rank_order() const {
     std::vector<int64_t> rank_order;
     for (const auto& ranks : stages_->layout.nodes)
@@ -242,8 +243,8 @@ class StagePlanBuilder {
     plan_.steps.back().end = into_ranks(collective_.out, rows, n);
   }
 
-  // The rows of other machines, of which each rank hands on those of its number. `rows`: [machine,
-  // number, elements], each row contiguous.
+  // Gathers the rows of other nodes, of which each rank forwards those of its local index. `rows`:
+  // [node, local index, elements], each row contiguous.
   void gather_chunk(const torch::Tensor& rows, const torch::Tensor& in) {
     if (num_nodes_ == 2) {
       const torch::Tensor of_node = rows[1 - node_];
@@ -271,7 +272,7 @@ class StagePlanBuilder {
     const torch::Tensor out = collective_.out.view(-1);
     const int64_t n = out.numel();
     const torch::Tensor in = order_by_node(collective_.in, n);
-    torch::Tensor own = in;  // the sums over this machine, for each machine
+    torch::Tensor own = in;  // the sums over this node, for each node
     int after = -1;
     if (ranks_per_node_ > 1) {
       own = torch::empty({num_nodes_ * n}, out.options());
@@ -319,7 +320,7 @@ class StagePlanBuilder {
     }
   }
 
-  // First to the rank of this machine that has the number of the one it is for on its own.
+  // Sends rows first to the rank of this node that has the local index of their target rank.
   void all_to_all() {
     const int64_t n = collective_.in.numel() / (num_nodes_ * ranks_per_node_);
     const torch::Tensor in = order_by_node(collective_.in, n);
@@ -333,7 +334,7 @@ class StagePlanBuilder {
     }
     const torch::Tensor by_local =
         in.view({num_nodes_, ranks_per_node_, n}).transpose(0, 1).contiguous();
-    const torch::Tensor from_mates = torch::empty_like(by_local);  // [from, machine, n]
+    const torch::Tensor from_mates = torch::empty_like(by_local);  // [from, node, n]
     const torch::Tensor to_nodes = torch::empty_like(in);
     const int within =
         add(HierarchicalStage::kIntraFirst, -1,

@@ -1,6 +1,5 @@
-// Collectives over ranks of several machines as steps among the ranks of each machine and between
-// machines, so that no byte goes to another machine twice. What goes where; knows nothing of
-// waiting.
+// Collectives over several nodes as steps among the ranks of each node and between nodes, so that
+// no byte goes to another node twice. Decides which data goes where; knows nothing of waiting.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +14,9 @@
 
 namespace zeroth::comm {
 
-// The groups of a rank. `intra_first` and `intra_last` are both of the group's ranks on its
-// machine; `inter_node` is of the ranks with its number on all machines. Where it is alone they are
-// solo groups.
+// The groups of a rank. `intra_first` and `intra_last` both consist of the group's ranks on its
+// node; `inter_node` consists of the ranks with its local index on all nodes. A group of one rank
+// is a solo group.
 struct StageGroups {
   std::shared_ptr<Group> intra_first, intra_last;
   std::shared_ptr<C10dGroup> inter_node;
@@ -26,13 +25,14 @@ struct StageGroups {
 
 struct StagePlan {
   std::vector<StageStep> steps;
-  int64_t bytes_sent = 0;  // by this rank to other machines
+  int64_t bytes_sent = 0;  // by this rank to other nodes
 };
 
-// Of CPU tensors, at least one element. Keeps tensors and legs alive.
+// Plans the steps of a collective of CPU tensors with at least one element. The plan keeps the
+// tensors and `stages` alive.
 //
-// A sum is ordered by rank within each machine and then by machine, in the order of their first
-// ranks; sums of 16-bit floats are rounded once for each of these two.
+// A sum is ordered by rank within each node and then by node, in the order of their first ranks;
+// sums of 16-bit floats are rounded once in each of these two stages.
 StagePlan plan_stages(const Collective& collective,
                       const std::shared_ptr<const StageGroups>& stages);
 

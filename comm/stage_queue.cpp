@@ -13,7 +13,7 @@ class StageQueue::Operation : public std::enable_shared_from_this<StageQueue::Op
   struct StepState {
     CollectiveHandle pending;
     bool begun = false;
-    bool is_awaited = false;  // by a call that blocks, which will end it
+    bool is_awaited = false;  // by a blocking call, which will end it
     bool ended = false;
   };
 
@@ -105,7 +105,7 @@ void StageQueue::begin(StepQueue& queue) {
   queue.begun.push_back(item);
 }
 
-// Its wait may block, and move others meanwhile.
+// Ends a step. Its wait may block, and drives other transfers meanwhile.
 void StageQueue::end(StepQueue& queue, const QueuedStep& item) {
   Operation::StepState& state = item.operation->states[item.step];
   state.pending.wait();
@@ -114,7 +114,7 @@ void StageQueue::end(StepQueue& queue, const QueuedStep& item) {
   });
   StageStep& step = item.operation->steps[item.step];
   if (step.end) step.end();
-  step.begin = {};  // with the tensors that it holds
+  step.begin = {};  // releases the tensors that it holds
   step.end = {};
   state.ended = true;
 }
@@ -124,7 +124,7 @@ StageQueue::QueuedStep StageQueue::blocking_step(Operation& operation) {
   for (;;) {
     const size_t step = of->first_left();
     if (of->states[step].begun) return {std::move(of), step};
-    // What it waits for is in the same lane, before it, and belongs to an earlier job.
+    // The step that it waits for is earlier in the same queue and belongs to an earlier operation.
     const StepQueue& queue = queues_[static_cast<size_t>(of->steps[step].stage)];
     if (!queue.begun.empty()) return queue.begun.front();
     ZEROTH_CHECK(!queue.queued.empty() && queue.queued.front().operation != of,

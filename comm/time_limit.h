@@ -1,4 +1,4 @@
-// Waits with an end. Time in which the process is suspended does not count.
+// Waits with a time limit. Time in which the process is suspended does not count.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 
 namespace zeroth::comm {
 
-// How often to ask at least.
+// Maximum time between two polls.
 inline constexpr std::chrono::milliseconds kPollInterval{200};
 
-// Time since it was made, without that in which the process was suspended (Ctrl-Z, a batch system):
-// what lies between two questions counts as one glance at most.
+// A SuspendAwareTimer counts the time since its construction, without that in which the process was
+// suspended (Ctrl-Z, a batch system): the time between two polls counts as at most one interval.
 class SuspendAwareTimer {
  public:
   std::chrono::milliseconds elapsed() {
@@ -34,15 +34,15 @@ class SuspendAwareTimer {
   Clock::duration elapsed_{0};
 };
 
-// Why a collective is given up that has waited so long.
+// Returns why a collective that has waited for `waited` is given up.
 inline std::string timeout_message(std::chrono::milliseconds waited) {
   return fmt::format("waited {:.3g} s, the time limit (--timeout, DEEPSPEED_TIMEOUT)",
                      std::chrono::duration<double>(waited).count());
 }
 
-// For waits that have no end of their own: what `work` returns or throws; an Error with `late` and
-// the seconds when it is not over after `limit`, which stands still while the process is suspended.
-// Then its thread stays behind, so `work` must own all that it uses. While it waits, it calls
+// Returns or throws the result of `work`, which has no time limit of its own. Throws an Error with
+// `late` and the seconds if it has not finished after `limit`, which does not advance while the
+// process is suspended. Its thread continues then, so `work` must own all that it uses. Calls
 // `on_poll` at each poll with the time that has passed.
 template <typename Work>
 auto run_with_timeout(std::chrono::milliseconds limit, const std::string& late, Work work,
@@ -58,7 +58,7 @@ auto run_with_timeout(std::chrono::milliseconds limit, const std::string& late, 
     thread.detach();
     throw Error("{}: {}", late, timeout_message(waited));
   }
-  thread.join();  // holds nothing of `work` any more
+  thread.join();  // it holds nothing of `work` any more
   return result.get();
 }
 

@@ -21,8 +21,8 @@ using Keys = std::vector<std::string>;
 using Value = std::vector<uint8_t>;
 using std::chrono::milliseconds;
 
-// Between two questions: a small part of the time that the wait has lasted, as thousands of ranks
-// may ask one store.
+// The pause between two polls is a small part of the time waited, as thousands of ranks may poll
+// one store.
 constexpr milliseconds kMinPause{1}, kMaxPause{200};
 constexpr int kPart = 20;
 constexpr int kMaxChecked = 4096;  // ranks
@@ -138,7 +138,7 @@ c10::intrusive_ptr<c10d::Store> make_waiting_store(c10::intrusive_ptr<c10d::Stor
                                                    const RankEnv& env) {
   store->set(arrival_key(env.rank), Value{'1'});
   RankEnv plain = env;
-  plain.bootstrap = nullptr;  // which may hold the store itself
+  plain.bootstrap = nullptr;  // it may hold the store itself
   return c10::make_intrusive<WaitingStore>(std::move(store), std::move(plain));
 }
 

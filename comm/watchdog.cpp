@@ -12,10 +12,10 @@
 namespace zeroth::comm {
 namespace {
 
-// A peer that is gone may have ended well, with its last data still on the way.
+// A lost peer may have exited normally, with its last data still in flight.
 constexpr std::chrono::seconds kGrace{2};
 
-// In which somebody may read the message.
+// Time for a reader of the message.
 constexpr std::chrono::seconds kMessageGrace{5};
 
 [[noreturn]] void terminate(const std::string& message) {
@@ -23,7 +23,7 @@ constexpr std::chrono::seconds kMessageGrace{5};
     std::this_thread::sleep_for(kMessageGrace);
     ::raise(SIGABRT);
   }).detach();
-  // Passes every handler, also that of poll(), and names the message.
+  // This skips every handler, also that of poll(), and prints the message.
   std::thread([&] { throw Error(message); }).join();
   std::terminate();
 }
@@ -91,7 +91,7 @@ void Watchdog::poll() {
     } else if (Clock::now() - lost_since_ >= std::min<Clock::duration>(kGrace, limit_)) {
       give_up(*first, lost);
     }
-  } catch (const std::exception&) {  // the device has failed, which the host will meet itself
+  } catch (const std::exception&) {  // the device has failed, which the CPU will notice itself
     const std::lock_guard lock(mutex_);
     queue_.clear();
   }

@@ -1,7 +1,7 @@
-// Ends a run whose device waits for ever. A host thread that waits can give up by itself; a GPU's
-// collective cannot be called back, and the host only learns of it when it waits for the GPU. So
-// one thread asks whether what is under way has ended (the question may block while another thread
-// waits for the device), and a second one watches the time.
+// The watchdog, which ends a run whose device waits forever. A CPU thread that waits can give up by
+// itself; a GPU's collective cannot be cancelled, and the CPU only notices it when it waits for the
+// GPU. So one thread polls whether the work in progress has ended (a poll may block while another
+// thread waits for the device), and a second one checks the time limit.
 #pragma once
 
 #include <atomic>
@@ -17,32 +17,33 @@
 
 namespace zeroth::comm {
 
-// Ends the process, which cannot go on. Called once, on a thread of the watchdog.
+// Ends the process, which cannot continue. Called once, on a thread of the watchdog.
 using HangHandler = std::function<void(const std::string& message)>;
 
 class Watchdog {
  public:
-  // Things end in the order in which they were handed over. Called on the watchdog's threads.
+  // WatchedWork ends in the order of watch() calls. Its functions run on the watchdog's threads.
   struct WatchedWork {
     std::function<bool()> ended;
-    // Why it cannot end any more ("rank 1 is gone"); empty while it may.
+    // Returns why it can never end ("rank 1 is gone"); empty while it can.
     std::function<std::string()> lost = [] { return std::string(); };
     std::function<std::string(const std::string& why)> message;
     std::function<void()> on_done = [] {};
   };
 
-  // `limit`: for each thing, since it was handed over and the one before it has ended. Time in
-  // which the process was suspended does not count. Without `on_hang` the process is terminated
-  // with the message as an exception that nobody catches, and soon also where nobody reads that.
-  // `on_thread_start` is called on each of its threads before anything else. CUDA needs it: a new
-  // thread's device is GPU 0, on which its first question would open a context.
+  // `limit` applies to each work item, from the later of its watch() call and the end of the
+  // previous item. Time in which the process was suspended does not count. Without `on_hang` the
+  // process is terminated with the message as an uncaught exception, and after a few seconds even
+  // if nothing reads the message. `on_thread_start` is called first on each of the watchdog's
+  // threads. CUDA needs it: a new thread's device is GPU 0, on which its first query would create a
+  // context.
   Watchdog(std::chrono::milliseconds limit, HangHandler on_hang,
            std::function<void()> on_thread_start = {});
   ~Watchdog();
 
   void watch(WatchedWork work_item);
 
-  // Something that the calling thread does itself ("connecting over NCCL"), for as long as the
+  // Watches an operation of the calling thread itself ("connecting over NCCL"), for as long as the
   // result lives.
   [[nodiscard]] std::shared_ptr<void> guard(std::function<std::string(const std::string&)> message);
 
@@ -50,10 +51,10 @@ class Watchdog {
   using Clock = std::chrono::steady_clock;
 
   std::shared_ptr<WatchedWork> front();
-  void poll();  // takes what has ended off the queue
+  void poll();  // removes ended work from the queue
   void check_time();
   void give_up(const WatchedWork& work_item, const std::string& why);
-  // Calls `task` again and again until the end.
+  // Starts a thread that calls `task` repeatedly until it is stopped.
   std::jthread repeat(void (Watchdog::*task)());
 
   std::chrono::milliseconds limit_, poll_interval_;
@@ -62,7 +63,7 @@ class Watchdog {
   std::mutex mutex_;
   std::deque<std::shared_ptr<WatchedWork>> queue_;
   SuspendAwareTimer front_time_;
-  Clock::time_point lost_since_ = Clock::time_point::max();  // of poll() alone
+  Clock::time_point lost_since_ = Clock::time_point::max();  // used by poll() only
   std::atomic<bool> given_up_ = false;
   std::jthread poll_thread_, timeout_thread_;
 };

@@ -1,4 +1,4 @@
-// What a command line leaves out: whose defaults it has.
+// Defaults of flags that a command line omits.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@ namespace zeroth::configs {
 
 struct FlagValues;
 
-// A line that is spelled for Hugging Face's Trainer (FlagValues::for_trainer) has Trainer's, so
-// that it means here what it means there. Those that are the same, the rate, betas, the batch, the
-// seed, stand where they are used.
+// Defaults has one set of values for each spelling of the command line. A line for Hugging Face's
+// Trainer (FlagValues::for_trainer) has Trainer's defaults, so that it means the same here.
+// Defaults that both share (rate, betas, batch, seed) are defined where they are used.
 struct Defaults {
   double epochs = 1;
-  // An epoch ends with a step of what is left of it; else steps go on across its end, and only the
-  // last one of the run may be short.
+  // True: an epoch ends with a step over its remaining samples. False: steps continue across the
+  // end of an epoch, and only the last step of the run may be short.
   bool whole_epochs = false;
-  // Samples that a rank evaluates at once; unset: as many as it trains at once.
+  // Samples that a rank evaluates at once. Unset: as many as it trains at once.
   std::optional<int64_t> eval_micro_batch = {};
-  // Where the file has no scheduler; unset: a constant rate, or --warmup-steps of DeepSpeed's
-  // warm-up before it.
+  // Schedule if the file has no scheduler. Unset: a constant rate, after DeepSpeed's warm-up if
+  // --warmup-steps is set.
   std::optional<HfSchedule::Type> schedule = {};
-  // Where the file has no optimizer, norm weights and biases are not decayed. One of the file
-  // decays all parameters, under Trainer too: transformers hands them over in one group.
+  // True: norm weights and biases are not decayed if the file has no optimizer. A file's optimizer
+  // decays all parameters, under Trainer too: transformers passes them in one group.
   bool no_decay = false;
 };
 

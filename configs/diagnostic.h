@@ -1,4 +1,4 @@
-// What a user should know of a configuration or a run.
+// Notes and warnings for the user about a configuration or a run.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,19 +10,20 @@
 
 namespace zeroth::configs {
 
+// A Diagnostic is one note or warning.
 struct Diagnostic {
   enum class Kind {
     kNote,
-    kWarning,  // it may have been meant otherwise: a key without effect, values that do not fit
+    kWarning,  // possible mistake: a key without effect, inconsistent values
   };
   Kind kind = Kind::kNote;
-  std::string key;   // that it is about, as files or command lines spell it; empty: none
-  std::string text;  // one line, with the key where it needs one
+  std::string key;   // key or flag, as files or command lines spell it; empty: none
+  std::string text;  // one line, including the key if needed
 };
 
 using Diagnostics = std::vector<Diagnostic>;
 
-// Appends one of either kind; the text as by fmt.
+// Appends a note or a warning. Formats the text as by fmt.
 template <typename... Args>
 void note(Diagnostics& notes, std::string_view key, fmt::format_string<Args...> format,
           Args&&... args) {
@@ -36,7 +37,7 @@ void warn(Diagnostics& notes, std::string_view key, fmt::format_string<Args...> 
                    fmt::format(format, std::forward<Args>(args)...)});
 }
 
-// The lines of one kind.
+// Returns the texts of one kind.
 inline std::vector<std::string> diagnostic_lines(const Diagnostics& notes, Diagnostic::Kind kind) {
   std::vector<std::string> lines;
   for (const Diagnostic& note : notes) {
@@ -45,7 +46,7 @@ inline std::vector<std::string> diagnostic_lines(const Diagnostics& notes, Diagn
   return lines;
 }
 
-// All of them, warnings first.
+// Returns the texts of all diagnostics, warnings first.
 inline std::vector<std::string> diagnostic_lines(const Diagnostics& notes) {
   std::vector<std::string> lines = diagnostic_lines(notes, Diagnostic::Kind::kWarning);
   const std::vector<std::string> others = diagnostic_lines(notes, Diagnostic::Kind::kNote);

@@ -1,5 +1,5 @@
-// Hugging Face's rate schedules, as transformers has them: --lr_scheduler_type and its
-// --lr_scheduler_kwargs, resolved.
+// Hugging Face's learning-rate schedules as in transformers: resolved --lr_scheduler_type and
+// --lr_scheduler_kwargs.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 namespace zeroth::configs {
 
-// torch's ReduceLROnPlateau: after more than `patience` evaluations in a row without an improvement
-// the rate is multiplied by `factor`.
+// PlateauConfig configures torch's ReduceLROnPlateau: it multiplies the rate by `factor` after more
+// than `patience` evaluations in a row without an improvement.
 struct PlateauConfig {
   bool greater_is_better = false;  // mode "max"
   bool relative = true;            // threshold_mode "rel"
@@ -20,11 +20,12 @@ struct PlateauConfig {
   double threshold = 1e-4;
   int64_t cooldown = 0;  // evaluations after a reduction that do not count as bad
   double min_lr = 0;
-  double eps = 1e-8;  // a reduction by less is left out
+  double eps = 1e-8;  // a smaller reduction is skipped
 };
 
-// With n the update counted from 0: in all but kConstant, kCosineWarmupWithMinLr and
-// kReduceOnPlateau the rate of update n < warmup_steps is n / warmup_steps of the optimizer's lr.
+// HfSchedule is one schedule. n is the index of an update, from 0. Except for kConstant,
+// kCosineWarmupWithMinLr and kReduceOnPlateau the rate of update n < warmup_steps is n /
+// warmup_steps of the optimizer's lr.
 struct HfSchedule {
   enum class Type {
     kConstant,
@@ -43,16 +44,16 @@ struct HfSchedule {
 
   Type type = Type::kConstant;
   int64_t warmup_steps = 0;
-  // Updates of the run: the end of kLinear, the kCosine... and kPolynomial.
+  // Updates of the run: the end of kLinear, kCosine... and kPolynomial.
   int64_t total_steps = 0;
-  double num_cycles = 0.5;  // the cosines; kCosineWithRestarts: 1
-  double lr_end = 1e-7;     // kPolynomial: the last rate, above which it falls by `power`
+  double num_cycles = 0.5;  // of the cosines; kCosineWithRestarts: 1
+  double lr_end = 1e-7;     // kPolynomial: the last rate, to which it falls by `power`
   double power = 1;
   int64_t timescale = 10'000;  // kInverseSqrt
-  // kCosineWithMinLr, kCosineWarmupWithMinLr, kWarmupStableDecay: of the optimizer's lr.
+  // Ratio to the optimizer's lr: kCosineWithMinLr, kCosineWarmupWithMinLr, kWarmupStableDecay.
   double min_lr_rate = 0;
-  std::optional<double> warmup_lr_rate = {};  // kCosineWarmupWithMinLr: the first rate, of lr
-  // kWarmupStableDecay: lr after the warm-up for so many updates, then down for so many.
+  std::optional<double> warmup_lr_rate = {};  // kCosineWarmupWithMinLr: first rate / lr
+  // kWarmupStableDecay: updates at lr after the warm-up, then updates of the decay.
   int64_t stable_steps = 0;
   int64_t decay_steps = 0;
   Shape warmup_shape = Shape::kLinear;
@@ -60,7 +61,7 @@ struct HfSchedule {
   PlateauConfig plateau = {};
 };
 
-// By transformers' names.
+// Names of the types in transformers.
 inline constexpr std::array<std::pair<std::string_view, HfSchedule::Type>, 11> kHfScheduleNames = {{
     {"constant", HfSchedule::Type::kConstant},
     {"constant_with_warmup", HfSchedule::Type::kConstantWithWarmup},
@@ -79,7 +80,7 @@ constexpr std::string_view to_string(HfSchedule::Type type) {
   return kHfScheduleNames[static_cast<size_t>(type)].first;
 }
 
-// By transformers' names, in --lr_scheduler_kwargs.
+// Names of the shapes in transformers, used in --lr_scheduler_kwargs.
 inline constexpr std::array<std::pair<std::string_view, HfSchedule::Shape>, 3> kHfShapeNames = {{
     {"linear", HfSchedule::Shape::kLinear},
     {"cosine", HfSchedule::Shape::kCosine},

@@ -11,7 +11,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Where the batch fits some number of ranks, that one; at least what a layer is split over.
+// Returns the number of ranks that elasticity or the batch sizes imply, otherwise the
+// tensor-parallel size.
 int64_t assumed_ranks(const CheckedKeys& keys) {
   const int64_t tensor =
       std::max<int64_t>(1, keys.get<int64_t>("tensor_parallel.autotp_size").value_or(1));
@@ -104,7 +105,7 @@ class Inspector {
     report.state = refused ? "refused" : on ? "no effect" : "off";
   }
 
-  // Only what needs neither flags, model nor run is known here.
+  // Resolves only values of "auto" that depend on neither flags, model nor run.
   std::string origin_of_auto(const ConfigKey& key, std::string& value) const {
     const std::string path(key.path);
     if (key.auto_value == "the default") value = value_at(resolved_, path);

@@ -1,5 +1,5 @@
-// What a configuration file says, key by key, for `zeroth check-config`: nothing is thrown about
-// its contents, and nothing needs a model or ranks.
+// A report on a configuration file, key by key, for `zeroth check-config`. Errors in the contents
+// are reported, not thrown, and neither a model nor ranks are needed.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@ namespace zeroth::configs {
 struct KeyReport {
   std::string path;    // as the file spells it
   std::string state;   // "honoured", "no effect", "refused", "off", "unknown"
-  std::string value;   // JSON; of an "auto" what it comes to where that is known
-  std::string origin;  // honoured keys: see Origins; else why it has no effect or is refused, or
-                       // that an unknown one is ignored
+  std::string value;   // JSON; for "auto" its resolved value if that is known
+  std::string origin;  // honored keys: see Origins; others: why the key has no effect, is refused
+                       // or is ignored
 };
 
 struct Inspection {
   std::vector<KeyReport> given;       // keys of the file, in its order
-  std::vector<KeyReport> by_default;  // honoured keys that the file leaves out
+  std::vector<KeyReport> by_default;  // honored keys that the file omits
   std::vector<std::string> notes;
-  std::vector<std::string> errors;  // empty: a run would accept the file
+  std::vector<std::string> errors;  // empty: a run accepts the file
 };
 
-// Without `ranks`: as many as the three batch sizes come to where all of them are given, else one,
-// each of them times tensor_parallel.autotp_size.
-// Of the flags only `strict` and `accept_uncompressed` count.
+// Inspects a document. Without `ranks` it assumes the number that the three batch sizes imply if
+// all of them are given, otherwise one, times tensor_parallel.autotp_size. Uses only `strict` and
+// `accept_uncompressed` of the flags.
 Inspection inspect(const Document& document, std::optional<int64_t> ranks,
                    const FlagValues& flags = {});
 

@@ -1,5 +1,5 @@
-// The resolved offload: which parts of a rank's training state rest outside its device, and how the
-// file behind NVMe is read and written.
+// The resolved offload configuration: which parts of a rank's training state are stored outside its
+// device, and how NVMe swap files are read and written.
 #pragma once
 
 #include <cstdint>
@@ -8,61 +8,61 @@
 
 namespace zeroth::configs {
 
+// OffloadDevice is the storage of offloaded state, with DeepSpeed's names.
 enum class OffloadDevice {
-  kNone,  // where it is computed with
-  kCpu,   // host memory
+  kNone,  // on the device that computes
+  kCpu,   // CPU memory
   kNvme   // a file
 };
 
 struct OffloadOptimizerConfig {
-  // Where fp32 masters and optimizer states rest between updates, at every stage.
+  // Storage of fp32 masters and optimizer states between updates, at every stage.
   OffloadDevice device = OffloadDevice::kNone;
-  // kNvme: the folder that receives one file per rank.
+  // kNvme: the directory in which each rank creates one file.
   std::string nvme_path = {};
-  // Host memory that a GPU copies from or to is page-locked.
+  // Page-locks the CPU memory that a GPU copies from or to.
   bool pin_memory = true;
-  // kNvme: tiles under way at a time, those read ahead, updated and written back together; at least
-  // 1 + pipeline_read + pipeline_write.
+  // kNvme: shard chunks in flight at a time, including those that are prefetched, updated and
+  // written back; at least 1 + pipeline_read + pipeline_write.
   int64_t buffer_count = 4;
-  // kNvme: tiles are read ahead of their update; written while the next one is updated. Changes no
-  // result.
+  // kNvme: shard chunks are prefetched before their update, and written while the next one is
+  // updated. Changes no result.
   bool pipeline_read = true;
   bool pipeline_write = true;
-  // Share of the elements, in [0, 1], that is kept at `device`; the first units in forward order
-  // stay on the device that computes and are updated there.
+  // Fraction of the elements, in [0, 1], that is stored on `device`; the first units in forward
+  // order stay on the device that computes and are updated there.
   double ratio = 1.0;
   enum class UpdateDevice { kAuto, kCpu, kGpu };
-  // Who computes the update of what rests on the host or in a file. kGpu streams states through the
-  // GPU; kAuto measures both ways when training starts. On a CPU run all mean kCpu.
+  // Device that updates state in CPU memory or in a file. kGpu streams states through the GPU;
+  // kAuto measures both when training starts. On a CPU run all values mean kCpu.
   UpdateDevice step = UpdateDevice::kAuto;
 };
 
-// OffloadParamConfig::buffer_size_elements: as many as the model needs.
+// Value of OffloadParamConfig::buffer_size_elements that means as many as the model needs.
 inline constexpr int64_t kBufferSizeAsNeeded = std::numeric_limits<int64_t>::max();
 
-// Stage 3 only.
+// OffloadParamConfig applies to stage 3 only.
 struct OffloadParamConfig {
-  // Where the shards of parameters rest between uses.
+  // Storage of the shards of parameters between uses.
   OffloadDevice device = OffloadDevice::kNone;
   std::string nvme_path = {};
   bool pin_memory = true;
-  // kNvme: shards of units under way at a time (read ahead, gathered, written back); at least 2.
+  // kNvme: shards of units in flight at a time (prefetched, gathered, written back); at least 2.
   int64_t buffer_count = 5;
-  // kNvme: elements that a buffer holds; at least those of the largest shard, and no more are taken
-  // than it has.
+  // kNvme: maximum elements of a buffer; at least those of the largest shard, and no more than
+  // those are allocated.
   int64_t buffer_size_elements = kBufferSizeAsNeeded;
-  // kNvme: each rank keeps this many elements in host memory all the time, whole units in forward
-  // order.
+  // kNvme: elements that each rank keeps in CPU memory permanently, as full units in forward order.
   int64_t max_in_cpu_elements = 1'000'000'000;
 };
 
-// How files are read and written.
+// AioConfig configures file I/O.
 struct AioConfig {
-  // A transfer is cut into pieces of this many bytes; a multiple of 4096.
+  // Bytes of one I/O request, into which a transfer is split; a multiple of 4096.
   int64_t block_size = 1 << 20;
-  // Pieces under way at a time.
+  // Maximum I/O requests in flight.
   int64_t queue_depth = 32;
-  // Where io_uring is refused: threads, each with one piece under way.
+  // Worker threads if io_uring is not available, each with one request in flight.
   int64_t threads = 8;
 };
 

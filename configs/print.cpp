@@ -120,7 +120,7 @@ Json profilers_json(const Config& config) {
   return json;
 }
 
-// JSON that any terminal shows. A path may be no UTF-8.
+// Returns JSON that any terminal can show. A path may contain bytes that are not UTF-8.
 std::string printed(const Json& value) {
   return printable(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
@@ -238,7 +238,7 @@ Json optimizer_json(const OptimizerConfig& optimizer) {
   return {};
 }
 
-// Null for a constant rate and for what only a flag can ask for.
+// Returns null for a constant rate and for schedules that only a flag can request.
 Json scheduler_json(const SchedulerConfig& scheduler) {
   using Kind = SchedulerConfig::Kind;
   const auto of = [](const char* type, Json params) {
@@ -247,7 +247,7 @@ Json scheduler_json(const SchedulerConfig& scheduler) {
   switch (scheduler.kind) {
     case Kind::kConstant:
     case Kind::kHuggingFace:
-      break;  // no type of a file
+      break;  // has no type in a file
     case Kind::kWarmupLr:
       return of("WarmupLR", warmup_params(scheduler));
     case Kind::kWarmupDecayLr:
@@ -295,7 +295,7 @@ Json json_of(const Config& config) {
   return json;
 }
 
-// Members that differ from those of `usual`; objects likewise.
+// Returns the members that differ from those of `usual`, recursively for objects.
 Json without_defaults(const Json& object, const Json& usual) {
   Json kept = Json::object();
   for (const auto& [name, value] : object.items()) {

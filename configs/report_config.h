@@ -1,5 +1,5 @@
-// What a run tells about itself: the resolved monitors, profilers and log level. Nothing here
-// changes the training.
+// The resolved logging of a run: monitors, profilers and log level. Nothing here changes the
+// training.
 #pragma once
 
 #include <cstdint>
@@ -8,50 +8,52 @@
 
 namespace zeroth::configs {
 
-// csv_monitor and tensorboard: rank 0 writes Train/Samples/* events, their x the samples trained so
-// far, into output_path/job_name/.
+// MonitorConfig configures csv_monitor or tensorboard: rank 0 writes Train/Samples/* events, with
+// the number of samples trained so far as x, into output_path/job_name/.
 struct MonitorConfig {
-  // Whether it writes at all.
+  // Enables the monitor.
   bool enabled = false;
-  // Folder above job_name; empty: the working folder.
+  // Directory that contains job_name; empty: the working directory.
   std::string output_path = "";
   std::string job_name = "DeepSpeedJobName";
 };
 
-// Counts, sizes and times of collectives, summed per operation and size; printed when a run ends.
+// CommsLoggerConfig configures the statistics of collectives: counts, sizes and times, summed per
+// operation and size, printed at the end of a run.
 struct CommsLoggerConfig {
-  // Whether anything is counted.
+  // Enables the statistics.
   bool enabled = false;
-  // Also prints a line for every collective.
+  // Prints a line for every collective, too.
   bool verbose = false;
-  // All operations are counted, or only those of prof_ops (named as DeepSpeed does: all_reduce,
+  // True: counts all operations. False: only those of prof_ops (named as in DeepSpeed: all_reduce,
   // all_gather_into_tensor, reduce_scatter_tensor, broadcast, barrier).
   bool prof_all = true;
   std::vector<std::string> prof_ops = {};
-  // Names an operation together with who issued it.
+  // Names an operation together with its caller.
   bool debug = false;
 };
 
-// Rank 0 tells the operations, parameters and times of one step, once.
+// FlopsProfilerConfig configures the profile of one step: rank 0 reports its operations, parameters
+// and times once.
 struct FlopsProfilerConfig {
-  // Whether a step is profiled.
+  // Enables the profile.
   bool enabled = false;
-  // The step, counted from 0 as DeepSpeed's global_steps: 1 is the second one.
+  // Index of the step, from 0 as DeepSpeed's global_steps: 1 is the second one.
   int64_t profile_step = 1;
   // Levels of the model that are broken down; -1: all.
   int64_t module_depth = -1;
-  // Parts that are listed per level, the costliest first.
+  // Modules that are listed per level, the most expensive first.
   int64_t top_modules = 1;
-  // A line for every block beside the sums.
+  // Adds a line for every block to the totals.
   bool detailed = true;
-  // Where the profile goes; empty: standard output.
+  // Path of the profile; empty: standard output.
   std::string output_file = "";
-  // Forward cost counted again for recompute, as a factor; 0: taken from the recompute in use.
+  // Factor by which forward cost counts again for recompute; 0: derived from the recompute in use.
   double recompute_fwd_factor = 0;
 };
 
-// What the program prints: everything of this importance and above. kInfo is the usual output;
-// kDebug adds detail; kWarning leaves warnings, kError and kCritical only what ends the run.
+// LogLevel is the lowest level that the program prints. kInfo is the usual output; kDebug adds
+// detail; kWarning keeps warnings, kError and kCritical only errors that end the run.
 enum class LogLevel { kDebug, kInfo, kWarning, kError, kCritical };
 
 }  // namespace zeroth::configs

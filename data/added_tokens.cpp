@@ -55,12 +55,13 @@ AddedTokenSplitter::AddedTokenSplitter(std::vector<AddedToken> tokens)
                    [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; });
   const auto same = [](const AddedToken& a, const AddedToken& b) { return a.content == b.content; };
   tokens_.erase(std::unique(tokens_.begin(), tokens_.end(), same),
-                tokens_.end());  // the first stays
+                tokens_.end());  // keeps the first
   std::erase_if(tokens_, [](const AddedToken& token) { return token.content.empty(); });
   for (const AddedToken& token : tokens_) begins_[static_cast<uint8_t>(token.content[0])] = true;
 }
 
-// The tokens that share what was read are neighbours; their range gets narrower byte by byte.
+// Returns the longest match. The tokens that share the bytes read so far are adjacent; each byte
+// narrows their range.
 const AddedToken* AddedTokenSplitter::match_at(std::string_view input, size_t at) const {
   if (!begins_[static_cast<uint8_t>(input[at])]) return nullptr;
   const AddedToken* longest = nullptr;
@@ -80,7 +81,7 @@ const AddedToken* AddedTokenSplitter::match_at(std::string_view input, size_t at
 
 void AddedTokenSplitter::split(std::string_view input, const TokenSink& token,
                                const TextSink& text) const {
-  size_t done = 0;  // everything before is given out
+  size_t done = 0;  // everything before is output
   for (size_t at = 0; at < input.size();) {
     const AddedToken* const match = match_at(input, at);
     if (match == nullptr) {
@@ -93,7 +94,7 @@ void AddedTokenSplitter::split(std::string_view input, const TokenSink& token,
     if (match->single_word && touches_word(input, begin, end)) continue;
     if (match->lstrip) begin = std::max(skip_space_before(input, begin, done), done);
     if (match->rstrip) end = skip_space_after(input, end);
-    if (begin >= end) continue;  // itself white space that the token before has taken
+    if (begin >= end) continue;  // white space that the previous token has consumed
     if (done < begin) text(input.substr(done, begin - done));
     token(match->id);
     done = end;

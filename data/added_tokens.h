@@ -1,5 +1,5 @@
-// The tokens that stand beside the model's vocabulary (special ones and others): cut out of a text
-// before BPE sees it.
+// Added tokens: tokens in addition to the model's vocabulary (special ones and others), which are
+// split off a text before BPE.
 #pragma once
 
 #include <array>
@@ -15,21 +15,22 @@ namespace zeroth::data {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;  // only where no letter, digit or underscore touches it
-  bool lstrip = false;       // takes the white space before it
-  bool rstrip = false;       // takes the white space after it
-  bool normalized = false;   // looked for in the normalised text, not in the raw one
+  bool single_word = false;  // only if no letter, digit or underscore is adjacent
+  bool lstrip = false;       // includes the white space before it
+  bool rstrip = false;       // includes the white space after it
+  bool normalized = false;   // matched in the normalized text, not in the raw one
 };
 
-// tokenizer.json's `added_tokens`, which may be null. Throws Error naming the key that is wrong.
+// Parses tokenizer.json's `added_tokens`, which may be null. Throws an Error that names the wrong
+// key.
 std::vector<AddedToken> parse_added_tokens(const nlohmann::json& added_tokens);
 
-// Finds a set of added tokens: from left to right, the longest at each place.
+// AddedTokenSplitter finds a set of added tokens: from left to right, the longest at each position.
 class AddedTokenSplitter {
  public:
   explicit AddedTokenSplitter(std::vector<AddedToken> tokens);
 
-  // Calls `token` for each token found and `text` for each non-empty stretch between, in order.
+  // Calls `token` for each token found and `text` for each non-empty range between, in order.
   using TokenSink = std::function<void(int32_t)>;
   using TextSink = std::function<void(std::string_view)>;
   void split(std::string_view input, const TokenSink& token, const TextSink& text) const;
@@ -37,8 +38,8 @@ class AddedTokenSplitter {
  private:
   const AddedToken* match_at(std::string_view input, size_t at) const;
 
-  std::vector<AddedToken> tokens_;  // in the order of their bytes
-  std::array<bool, 256> begins_{};  // whether a token begins with this byte
+  std::vector<AddedToken> tokens_;  // sorted by their bytes
+  std::array<bool, 256> begins_{};  // by byte: whether a token begins with it
 };
 
 }  // namespace zeroth::data

@@ -8,7 +8,7 @@ namespace zeroth::data {
 namespace {
 
 int64_t length_multiple(int64_t longest, DeviceKind device) {
-  if (device == DeviceKind::kCpu) return 8;  // what matrix units like
+  if (device == DeviceKind::kCpu) return 8;  // alignment for matrix units
   return longest <= 2048 ? 64 : 128;
 }
 

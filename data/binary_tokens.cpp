@@ -13,14 +13,14 @@ namespace zeroth::data {
 namespace {
 
 constexpr int64_t kUint16Ids = 65536;
-constexpr size_t kIdsPerCheck = size_t{1} << 20;  // ids that are looked through at once
-constexpr size_t kProbeBytes = size_t{1} << 20;   // bytes by which a file is judged
-constexpr size_t kMinIds = 4;                     // of a wider kind, to be no accident
+constexpr size_t kIdsPerCheck = size_t{1} << 20;  // ids checked at once
+constexpr size_t kProbeBytes = size_t{1} << 20;   // bytes that determine a file's format
+constexpr size_t kMinIds = 4;                     // of a wider format, to exclude a coincidence
 
-// A way to read bytes as ids.
+// An IdFormat is a format of bytes as ids.
 struct IdFormat {
   size_t width;     // bytes
-  bool big_endian;  // the most significant byte comes first
+  bool big_endian;  // most significant byte first
   const char* numpy;
 };
 constexpr IdFormat kWiderFormats[] = {
@@ -45,7 +45,7 @@ uint64_t value_at(std::span<const uint8_t> bytes, size_t at, const IdFormat& id_
   return value;
 }
 
-// Whether all ids would be in the vocabulary, and not all the same.
+// Returns whether all ids would be in the vocabulary, and not all equal.
 bool fits(std::span<const uint8_t> bytes, const IdFormat& id_format, int64_t vocab_size) {
   const size_t count = bytes.size() / id_format.width;
   if (count < kMinIds) return false;
@@ -59,7 +59,7 @@ bool fits(std::span<const uint8_t> bytes, const IdFormat& id_format, int64_t voc
   return differ;
 }
 
-// Whether 16-bit ids have the most significant byte first, by the frequency of bytes. A tokenizer's
+// Returns whether 16-bit ids are big-endian, judged by the frequency of bytes. A tokenizer's
 // frequent ids are small: the more significant byte has few values, the less significant one all.
 bool looks_swapped(std::span<const uint8_t> bytes) {
   constexpr size_t kEnough = 512;
@@ -85,7 +85,8 @@ bool looks_like_text(std::span<const uint8_t> bytes) {
          });
 }
 
-// The beginning of llm.c's files: 256 numbers of 32 bits, the first of which is one of these.
+// Returns whether a file begins like llm.c's files: with 256 numbers of 32 bits, the first of which
+// is one of these.
 bool has_llm_c_header(std::span<const uint8_t> bytes) {
   constexpr size_t kHeader = 1024;
   if (bytes.size() < kHeader) return false;
@@ -105,7 +106,7 @@ std::string describe(const IdFormat& id_format) {
                      id_format.big_endian ? ", most significant byte first" : "");
 }
 
-// What else the bytes seem to be, and what to do; empty: nothing.
+// Returns what other format the bytes appear to have, and what to do; empty if they have none.
 std::string other_format(std::span<const uint8_t> bytes, TokenType type, int64_t vocab_size) {
   if (has_llm_c_header(bytes)) {
     return "has a header as llm.c writes it: tail -c +1025 FILE > NEW cuts it off";
@@ -127,7 +128,7 @@ std::string other_format(std::span<const uint8_t> bytes, TokenType type, int64_t
   return "";
 }
 
-// Where an id is outside the vocabulary: how the file could be read instead.
+// Returns how the file could be read instead, after an id outside the vocabulary.
 std::string format_hint(std::span<const uint8_t> bytes, TokenType type, int64_t vocab_size) {
   const IdFormat& swapped = type == TokenType::kUint16 ? kSwapped16 : kSwapped32;
   if (type == TokenType::kUint32 && fits(bytes, kNarrower, vocab_size)) {

@@ -1,15 +1,15 @@
-// Files of token ids, without text and without a header.
+// Reader of files of token ids, without text and without a header.
 #pragma once
 
 #include "data/token_windows.h"
 
 namespace zeroth::data {
 
-// .bin: the ids themselves, mapped; read through once, a part at a time. Their width is that of
-// Megatron's index beside the file, or of DatasetOptions::token_type, or follows from the
-// vocabulary. A file that looks as if it had ids of another width or byte order, a header or text
-// is an Error, unless its index or token_type says how to read it; so is an id outside the
-// vocabulary, with file, position and value.
+// Maps a .bin file of token ids; reads it once, chunk by chunk, to check it. The width of the ids
+// comes from Megatron's index beside the file, or from DatasetOptions::token_type, or follows from
+// the vocabulary. Throws an Error for a file that appears to have ids of another width or byte
+// order, a header or text, unless its index or token_type states the format; and for an id outside
+// the vocabulary, with file, position and value.
 TokenStream map_binary_tokens(const DatasetOptions& options);
 
 }  // namespace zeroth::data

@@ -16,7 +16,7 @@ using nlohmann::json;
 
 constexpr size_t kCachedWords = 1 << 16;
 constexpr size_t kCachedWordBytes = 64;
-constexpr size_t kMaxUnsplitBytes = 16;  // a word, and not a whole text
+constexpr size_t kMaxUnsplitBytes = 16;  // of a word, not of a full text
 
 void require_disabled(const JsonView& model, const char* key) {
   const auto found = model.find(key);
@@ -26,7 +26,7 @@ void require_disabled(const JsonView& model, const char* key) {
   throw Error("model: {} = {} is not supported", key, quoted(value));
 }
 
-// A merge is written as ["a", "b"] or, in older files, as "a b".
+// Parses a merge, which is ["a", "b"] or, in older files, "a b".
 std::pair<std::string_view, std::string_view> parse_merge(const json& merge, int32_t rank) {
   const bool pair = merge.is_array() && merge.size() == 2 && merge[0].is_string();
   if (pair && merge[1].is_string()) {
@@ -57,7 +57,7 @@ std::string_view char_bytes(std::string_view text, size_t at) {
 
 Bpe::Bpe(const json& config) {
   const JsonView model(config, "model");
-  const auto type = model.text("type", "BPE");  // old files leave it out
+  const auto type = model.text("type", "BPE");  // old files omit it
   if (type != "BPE") {
     throw Error("model type '{}' is not supported, only BPE; train on a .bin file of token ids",
                 shortened(type));
@@ -123,9 +123,9 @@ void Bpe::encode(std::string_view word, std::vector<int32_t>& ids) const {
   }
 }
 
-// Where no merge joins the character before to the one behind, no token can lie across: the parts
-// of a long word are encoded each for itself, most of them from the cache. Unknown characters stay
-// with their neighbours, with which they may be fused.
+// Returns the end of the word's next part. No token crosses two characters that no merge joins, so
+// the parts of a long word are encoded separately, most of them from the cache. Unknown characters
+// stay with their neighbors, with which they may be fused.
 size_t Bpe::next_split(std::string_view word, size_t begin) const {
   char32_t left = char_at(word, begin);
   size_t at = begin + utf8_length(word[begin]);
@@ -152,12 +152,12 @@ void Bpe::encode_part(std::string_view part, std::vector<int32_t>& ids) const {
   const int64_t num_dropped_chars = num_dropped_chars_;
   auto merged = merge_word(part);
   append(merged);
-  if (num_dropped_chars_ != num_dropped_chars) return;  // each time is counted
+  if (num_dropped_chars_ != num_dropped_chars) return;  // each occurrence is counted
   if (cache_.size() >= kCachedWords) cache_.clear();
   cache_.emplace(part, std::move(merged));
 }
 
-// Of all neighbours that merge, the pair of lowest rank goes first; of equal ones the leftmost.
+// Merges the neighbors of a word: the pair of lowest rank first, and of equal ones the leftmost.
 std::vector<int32_t> Bpe::merge_word(std::string_view word) const {
   std::vector<int32_t> ids = char_ids(word);
   std::vector<Symbol> symbols;
@@ -195,8 +195,8 @@ bool Bpe::has_lower_priority(const Candidate& a, const Candidate& b) {
   return std::tie(a.merge.rank, a.left) > std::tie(b.merge.rank, b.left);
 }
 
-// Before anything is merged. An unknown token waits for those that it is fused with, and so comes
-// behind bytes that stand between, as `tokenizers` has it.
+// Returns the ids of the characters before merges. An unknown token is delayed until those fused
+// with it are known, so it follows byte tokens in between, as in `tokenizers`.
 std::vector<int32_t> Bpe::char_ids(std::string_view word) const {
   std::vector<int32_t> ids;
   ids.reserve(word.size());

@@ -16,7 +16,7 @@
 
 namespace zeroth::data {
 
-// Larger than any vocabulary: a table by id stays small.
+// Exceeds any vocabulary, but keeps a table by id small.
 inline constexpr int32_t kMaxTokenId = (1 << 22) - 1;
 
 struct StringHash {
@@ -25,19 +25,19 @@ struct StringHash {
 };
 using Vocabulary = std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>>;
 
-// Immutable but for a count and a cache of words behind a lock.
+// Bpe encodes words. It is immutable except for a counter, and a cache of words behind a mutex.
 class Bpe {
  public:
-  // tokenizer.json's `model`. Throws Error naming a type or setting that is not supported, a key
-  // with a value of the wrong kind, or a merge that is not in the vocabulary.
+  // Loads tokenizer.json's `model`. Throws an Error that names a type or setting that is not
+  // supported, a key with a value of the wrong type, or a merge that is not in the vocabulary.
   explicit Bpe(const nlohmann::json& config);
 
-  // Appends the ids of a word, which is valid UTF-8. A character that has no token, and no tokens
-  // for its bytes, becomes the unknown token; where there is none it is left out, as `tokenizers`
-  // does, and counted.
+  // Appends the ids of a word, which must be valid UTF-8. A character without a token, and without
+  // tokens for its bytes, becomes the unknown token; if there is no such token it is dropped, as in
+  // `tokenizers`, and counted.
   void encode(std::string_view word, std::vector<int32_t>& ids) const;
 
-  // Characters left out until now.
+  // Returns the number of characters dropped so far.
   int64_t num_dropped_chars() const { return num_dropped_chars_; }
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
@@ -48,7 +48,7 @@ class Bpe {
     int32_t id = 0;
   };
   struct Symbol {
-    int32_t id = 0;  // kNoToken once merged into the one before
+    int32_t id = 0;  // kNoToken once merged into the previous one
     int32_t previous = -1;
     int32_t next = -1;
   };
@@ -74,14 +74,14 @@ class Bpe {
   void push_candidate(const std::vector<Symbol>& symbols, int32_t left,
                       std::vector<Candidate>& heap) const;
 
-  bool ignore_merges_ = false;  // a word of the vocabulary is taken whole
-  bool byte_fallback_ = false;  // a character that is no token is written in tokens like <0xE2>
-  bool fuse_unknown_ = false;   // neighbours that are no tokens become one unknown token
+  bool ignore_merges_ = false;  // a word of the vocabulary is one token
+  bool byte_fallback_ = false;  // a character without a token is encoded as tokens like <0xE2>
+  bool fuse_unknown_ = false;   // adjacent characters without tokens become one unknown token
   std::optional<int32_t> unknown_id_;
   Vocabulary vocabulary_;
-  std::array<int32_t, 256> byte_ids_{};  // of tokens like <0xE2>; kNoToken where there is none
+  std::array<int32_t, 256> byte_ids_{};  // of tokens like <0xE2>; kNoToken if missing
   PairTable<Merge> merges_;              // by left id and right id
-  PairTable<bool> mergeable_chars_;      // by characters between which a merge joins two tokens
+  PairTable<bool> mergeable_chars_;      // by the characters between which a merge joins two tokens
 
   mutable std::atomic<int64_t> num_dropped_chars_ = 0;
   mutable std::mutex cache_mutex_;

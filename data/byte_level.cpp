@@ -13,7 +13,8 @@ struct ByteAlphabet {
   std::array<int16_t, kByteCharLimit> to_byte{};
 };
 
-// Printable Latin-1 characters stand for themselves, the other bytes follow from U+0100 on.
+// Returns the alphabet: printable Latin-1 characters represent themselves, the other bytes follow
+// from U+0100 on.
 constexpr ByteAlphabet make_alphabet() {
   ByteAlphabet alphabet;
   for (auto& byte : alphabet.to_byte) byte = -1;

@@ -33,7 +33,7 @@ Tokens decode_bytes(const Tokens& tokens) {
   return {to_valid_utf8(bytes)};
 }
 
-// The byte of a token like <0x0A>.
+// Returns the byte of a token like <0x0A>; nullopt for other tokens.
 std::optional<char> named_byte(const std::string& token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
   uint8_t byte = 0;
@@ -43,7 +43,7 @@ std::optional<char> named_byte(const std::string& token) {
   return static_cast<char>(byte);
 }
 
-// Bytes in a row make text together, or each of them U+FFFD.
+// Joins consecutive byte tokens to text, or replaces each of them by U+FFFD if they are invalid.
 Tokens decode_named_bytes(const Tokens& tokens) {
   Tokens decoded;
   std::string row;

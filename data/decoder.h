@@ -1,4 +1,4 @@
-// Tokens back to text, as tokenizer.json's `decoder` says.
+// Decoder: converts tokens to text, as tokenizer.json's `decoder` specifies.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,12 @@ namespace zeroth::data {
 
 class Decoder {
  public:
-  // `decoder` may be null: the tokens are joined by spaces. Throws Error naming the key that is
-  // wrong.
+  // `decoder` may be null: the tokens are then joined by spaces. Throws an Error that names the
+  // wrong key.
   explicit Decoder(const nlohmann::json& decoder);
 
-  // Bytes that are no UTF-8 become U+FFFD. Throws Error naming a type that is not supported, which
-  // stands in nobody's way before.
+  // Returns the text. Bytes that are not valid UTF-8 become U+FFFD. Throws an Error that names an
+  // unsupported type, which the constructor accepts.
   std::string run(std::vector<std::string> tokens) const;
 
  private:

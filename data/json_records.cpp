@@ -9,9 +9,9 @@ namespace zeroth::data {
 namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
-constexpr std::string_view kBlankLine = " \t\r\n\v\f";  // more than JSON passes over within a line
+constexpr std::string_view kBlankLine = " \t\r\n\v\f";  // includes blanks that JSON does not allow
 
-// A place in a text that goes on value by value.
+// A JsonCursor is a position in a text, which advances value by value.
 class JsonCursor {
  public:
   JsonCursor(std::string_view text, int64_t line, const std::string& path)
@@ -19,7 +19,7 @@ class JsonCursor {
 
   int64_t line() const { return line_; }
 
-  // Whether only blanks are left; else it stands on what comes behind them.
+  // Skips blanks; returns whether the text ends there.
   bool at_end() {
     while (at_ < text_.size() && kBlank.find(text_[at_]) != std::string_view::npos) advance();
     return at_ == text_.size();
@@ -32,7 +32,7 @@ class JsonCursor {
     return true;
   }
 
-  // An object, an array or a text to its end; of anything else what stands before a separator.
+  // Consumes an object, array or string to its end, or anything else up to a separator.
   std::string_view consume_value() {
     if (at_end()) return {};
     const size_t begin = at_;
@@ -71,7 +71,8 @@ class JsonCursor {
     if (at_ < text_.size()) advance();
   }
 
-  // Of a number or a literal: the byte before and the next one are neither blank nor of structure.
+  // Returns whether the position is within a number or a literal: neither the byte before nor the
+  // next one is blank or structural.
   bool is_inside_word() const {
     constexpr std::string_view kStructure = " \t\r\n{}[],:\"";
     return kStructure.find(text_[at_]) == std::string_view::npos &&
@@ -97,7 +98,7 @@ void for_each_array_element(JsonCursor& cursor, const OnRecord& on_record) {
   if (!cursor.consume(']')) cursor.throw_expected("',' or ']' behind a record");
 }
 
-// Whether `object` has "data": [...], whose elements were visited then.
+// Calls `on_record` for the elements of `object`'s "data": [...]; returns whether it has that.
 bool for_each_data_element(std::string_view object, int64_t line, const std::string& path,
                            const OnRecord& on_record) {
   JsonCursor cursor(object, line, path);

@@ -1,4 +1,4 @@
-// The records of a file of samples: one a line, or the elements of one JSON array.
+// Records of a file of samples: one per line, or the elements of one JSON array.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,18 @@
 
 namespace zeroth::data {
 
-// A record's text, and the line of the file, from 1, on which it begins.
+// OnRecord is called with a record's text, and the line of the file, from 1, on which it begins.
 using OnRecord = std::function<void(std::string_view record, int64_t line)>;
 
-// Each line of `file` that is not blank, and returns how many are. A line ends with a newline, or
-// with the file; a byte order mark before the first one belongs to none.
+// Calls `on_record` for each line of `file` that is not blank; returns the number of blank lines. A
+// line ends with a newline, or at the end of the file; a byte order mark before the first line
+// belongs to none.
 int64_t for_each_line(std::string_view file, const OnRecord& on_record);
 
-// The elements of an array, [...] or {"data": [...], ...}, as they stand there; else values one
-// after the other, as on lines. Only as much is looked at as cuts them: whether a record is JSON,
-// its reader finds out. Throws an Error that names `path` and line where an array does not go on or
-// end.
+// Calls `on_record` for the elements of an array, [...] or {"data": [...], ...}, as written;
+// otherwise for consecutive values, as on lines. Parses only as much as separating them needs: the
+// record's reader checks that it is JSON. Throws an Error that names `path` and line if an array is
+// malformed or does not end.
 void for_each_element(std::string_view file, const std::string& path, const OnRecord& on_record);
 
 }  // namespace zeroth::data

@@ -1,5 +1,5 @@
-// One sample per record of a .jsonl or .json file: a text, or a prompt and a completion of which
-// only the latter is trained.
+// JsonlSamples: one sample per record of a .jsonl or .json file: a text, or a prompt and a
+// completion, of which only the latter has labels.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace zeroth::data {
 
 class JsonlSamples : public Dataset {
  public:
-  // `encoded`: what read_records made of these options, not joined.
+  // `encoded` is the result of read_records for these options, not packed.
   JsonlSamples(const DatasetOptions& options, EncodedRecords encoded);
 
   int64_t size() const override { return std::ssize(encoded_.records); }

@@ -12,8 +12,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
-// After the magic bytes: version (8 bytes), kind of ids (1), number of sequences and of documents
-// (8 each). Then come the sequences' lengths (4 bytes each) and where they begin (8 bytes each).
+// Layout after the magic bytes: version (8 bytes), type of ids (1), number of sequences and of
+// documents (8 each). The sequences' lengths (4 bytes each) and offsets (8 bytes each) follow.
 constexpr size_t kTypeOffset = 17, kNumSequencesOffset = 18, kHeaderBytes = 34;
 
 struct IndexTokenType {
@@ -35,7 +35,8 @@ T read_number_at(std::string_view text, size_t at) {
   return value;
 }
 
-// Bytes of the token file, by where its last sequence ends; -1: the index is cut off.
+// Returns the bytes of the token file, computed from the end of its last sequence; -1 if the index
+// is truncated.
 int64_t token_file_bytes(std::string_view index, int64_t width) {
   const auto sequences = read_number_at<uint64_t>(index, kNumSequencesOffset);
   if (sequences == 0) return 0;

@@ -1,4 +1,4 @@
-// What tokenizer.json's `normalizer` does to a text before it is cut into words.
+// Normalizer: applies tokenizer.json's `normalizer` to a text before it is split into words.
 #pragma once
 
 #include <functional>
@@ -12,14 +12,14 @@ namespace zeroth::data {
 
 class Normalizer {
  public:
-  // `normalizer` may be null. Throws Error naming a type that is not supported, or the key that is
-  // wrong.
+  // `normalizer` may be null. Throws an Error that names an unsupported type, or the wrong key.
   explicit Normalizer(const nlohmann::json& normalizer);
 
-  // Of valid UTF-8. Throws Error if a text grows beyond all measure.
+  // Returns the normalized text; `text` must be valid UTF-8. Throws an Error if the text exceeds
+  // max_output_bytes().
   std::string run(std::string_view text) const;
 
-  // Whether it may take something off the beginning of a text.
+  // Returns whether a step may remove the beginning of a text.
   bool strips_beginning() const { return strips_beginning_; }
 
  private:

@@ -1,5 +1,5 @@
-// The parts of Oniguruma's syntax that tokenizers use, rewritten for PCRE2. What is not known to
-// mean the same in both is refused, so no tokenizer splits differently in silence.
+// Translator of the parts of Oniguruma's syntax that tokenizers use to PCRE2's. It rejects what is
+// not known to have the same meaning in both, so that no tokenizer silently splits differently.
 #include <algorithm>
 #include <cctype>
 #include <vector>
@@ -12,7 +12,7 @@
 namespace zeroth::data {
 namespace {
 
-constexpr size_t kShown = 500;  // bytes of an expression in a message
+constexpr size_t kShown = 500;  // max bytes of an expression in a message
 
 class RegexTranslator {
  public:
@@ -53,7 +53,7 @@ class RegexTranslator {
     }
   }
 
-  // PCRE2's \s also takes U+180E, which is no white space since Unicode 6.3.
+  // Translates an escape. PCRE2's \s includes U+180E, which is not white space since Unicode 6.3.
   void escape() {
     const char kind = at_ + 1 < source_.size() ? source_[at_ + 1] : '\0';
     const auto is_one_of = [&](std::string_view set) { return set.find(kind) != set.npos; };
@@ -71,8 +71,8 @@ class RegexTranslator {
     }
   }
 
-  // \p{L} and \p{Lu} are the same in both; a long name is a script, for PCRE2 without its
-  // extensions.
+  // Translates \p{...}. \p{L} and \p{Lu} are the same in both; a long name is a script, for PCRE2
+  // without its extensions.
   void property() {
     const size_t close = source_.find('}', at_);
     if (!source_.substr(at_ + 2).starts_with('{') || close == source_.npos) {
@@ -107,7 +107,8 @@ class RegexTranslator {
     }
   }
 
-  // {2}, {1,3} or {1,}. A + after it repeats the whole here, where PCRE2 would read "possessive".
+  // Translates {2}, {1,3} or {1,}. A following + repeats all of it in Oniguruma, but would mean
+  // "possessive" in PCRE2.
   void interval() {
     const size_t close = source_.find('}', at_);
     const std::string_view body =
@@ -137,8 +138,8 @@ class RegexTranslator {
   size_t at_ = 0;
   bool in_class_ = false;
   std::string out_;
-  size_t atom_ = 0;             // in out_: where begins what a quantifier would repeat
-  std::vector<size_t> groups_;  // the same for each open group
+  size_t atom_ = 0;             // in out_: begin of what a quantifier would repeat
+  std::vector<size_t> groups_;  // atom_ of each open group
 };
 
 }  // namespace

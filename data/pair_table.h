@@ -1,5 +1,5 @@
-// Values by pairs of numbers below 2^31, filled once and read often: open addressing, no more than
-// half full.
+// PairTable: a map from pairs of numbers below 2^31, filled once and read often. It uses open
+// addressing, and is at most half full.
 #pragma once
 
 #include <bit>
@@ -16,12 +16,12 @@ class PairTable {
   explicit PairTable(size_t count = 0)
       : slots_(std::bit_ceil(2 * count + 2)), shift_(64 - std::countr_zero(slots_.size())) {}
 
-  // At most as many different pairs as were announced; a later value replaces an earlier one.
+  // Sets a pair's value; a later value replaces an earlier one. At most `count` different pairs.
   void set(uint32_t left, uint32_t right, Value value) {
     slots_[slot_index(make_key(left, right))] = {make_key(left, right), value};
   }
 
-  // Null if the pair was never set.
+  // Returns null if the pair was never set.
   const Value* find(uint32_t left, uint32_t right) const {
     const TableSlot& slot = slots_[slot_index(make_key(left, right))];
     return slot.key == kFree ? nullptr : &slot.value;
@@ -44,7 +44,7 @@ class PairTable {
     return (static_cast<uint64_t>(random()) << 32) | random() | 1;
   }
 
-  // Where the key is, or else would be.
+  // Returns the slot that holds the key, or would hold it.
   size_t slot_index(uint64_t key) const {
     size_t at = (key * factor_) >> shift_;
     while (slots_[at].key != key && slots_[at].key != kFree) at = (at + 1) & (slots_.size() - 1);
@@ -53,7 +53,7 @@ class PairTable {
 
   std::vector<TableSlot> slots_;
   int shift_;
-  uint64_t factor_ = random_odd();  // so that no file can choose pairs that collide
+  uint64_t factor_ = random_odd();  // prevents files that choose pairs that collide
 };
 
 }  // namespace zeroth::data

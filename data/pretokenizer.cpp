@@ -17,7 +17,7 @@ using nlohmann::json;
 constexpr const char* kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr const char* kPunctuation = R"([\p{P}!-\/:-@\[-`\{-~])";
-constexpr size_t kMaxStages = 100;      // each works inside the one before
+constexpr size_t kMaxStages = 100;      // each runs inside the previous one
 constexpr int kMaxByteLevelStages = 4;  // each makes a text up to twice as long
 constexpr const char* kNumber = R"(\p{N})";
 
@@ -69,7 +69,7 @@ void Pretokenizer::add_byte_level(const JsonView& part) {
   stages_.emplace_back(ByteLevelStage{});
 }
 
-// Old files say "add_prefix_space": false for the scheme "never".
+// Adds a Metaspace step. Old files use "add_prefix_space": false for the scheme "never".
 void Pretokenizer::add_metaspace(const JsonView& part) {
   const auto mark = part.text("replacement", "\u2581");
   if (mark.empty() || utf8_length(mark[0]) != mark.size()) {
@@ -139,7 +139,7 @@ void Pretokenizer::run(size_t stage, StageInput part, const WordSink& word) cons
   }
 }
 
-// The whole text as pieces that match and pieces between matches.
+// Returns the full text as matches and the spans between them.
 std::vector<Pretokenizer::MatchSpan> Pretokenizer::split_at_matches(const SplitStage& split,
                                                                     std::string_view text) {
   std::vector<MatchSpan> spans;
@@ -158,7 +158,7 @@ std::vector<Pretokenizer::MatchSpan> Pretokenizer::merge_spans(const std::vector
                                                                Behavior behavior) {
   if (behavior == Behavior::kIsolated) return spans;
   std::vector<MatchSpan> merged;
-  bool previous = false;  // whether the piece before was a match
+  bool previous = false;  // whether the previous span was a match
   for (const MatchSpan& span : spans) {
     const bool joins = (behavior == Behavior::kContiguous && span.match == previous) ||
                        (behavior == Behavior::kMergedWithPrevious && span.match && !previous) ||

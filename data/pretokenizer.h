@@ -1,4 +1,5 @@
-// Cuts a text into the words that BPE works on, as tokenizer.json's `pre_tokenizer` says.
+// Pretokenizer: splits a text into the words that BPE encodes, as tokenizer.json's `pre_tokenizer`
+// specifies.
 #pragma once
 
 #include <functional>
@@ -15,22 +16,22 @@ namespace zeroth::data {
 
 class Pretokenizer {
  public:
-  // `pre_tokenizer` may be null: the whole text is one word. Throws Error naming a type, behaviour
-  // or pattern that is not supported.
+  // `pre_tokenizer` may be null: the full text is one word. Throws an Error that names an
+  // unsupported type, behavior or pattern.
   explicit Pretokenizer(const nlohmann::json& pre_tokenizer);
 
-  // Calls `word` for each word of valid UTF-8 text; the view lives during the call. `is_beginning`:
-  // whether this part of a text is its beginning.
+  // Calls `word` for each word of valid UTF-8 text; the view is valid during the call.
+  // `is_beginning`: whether `text` is the beginning of the complete text.
   using WordSink = std::function<void(std::string_view)>;
   void split(std::string_view text, bool is_beginning, const WordSink& word) const;
 
-  // Whether words depend on `is_beginning`.
+  // Returns whether words depend on `is_beginning`.
   bool depends_on_beginning() const;
 
  private:
   enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
-  // Puts `text` before a text that does not begin with it.
+  // PrefixStage prepends `text` to a text that does not begin with it.
   struct PrefixStage {
     std::string text;
     bool only_at_beginning;

@@ -54,7 +54,7 @@ void check_ids(const std::vector<int32_t>& ids, int64_t vocab_size) {
   }
 }
 
-// Where the prompt and the completion meet, with some characters on both sides.
+// Returns the boundary of the prompt and the completion, with some characters on both sides.
 std::string make_joint_example(const std::string& prompt, const std::string& separator,
                                const std::string& completion) {
   constexpr int kShown = 16;
@@ -107,7 +107,7 @@ class RecordReader {
  private:
   json parse(std::string_view text, int64_t line) const {
     JsonSource source{.name = path_, .line = line, .duplicate_keys = DuplicateKeyPolicy::kReject};
-    source.limits.bytes = text.size();  // a text may be as long as it likes
+    source.limits.bytes = text.size();  // no limit on the length of a text
     return parse_json(text, source);
   }
 
@@ -161,7 +161,7 @@ class RecordReader {
     size_t begin = 0;
     ids = special_tokens_->add_special_tokens(ids, prompt_size, last, begin);
     check_ids(ids, options_.vocab_size);
-    // Targets are one ahead.
+    // Targets are shifted by one.
     const auto first_label =
         fields_.text.empty() ? std::max<int64_t>(static_cast<int64_t>(begin + prompt_size) - 1, 0)
                              : 0;

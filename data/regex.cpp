@@ -11,9 +11,9 @@ namespace zeroth::data {
 namespace {
 
 constexpr size_t kMaxPatternBytes = size_t{64} << 10;
-constexpr size_t kShown = 500;  // bytes of a pattern in a message
+constexpr size_t kShown = 500;  // max bytes of a pattern in a message
 
-// PCRE2's own words are about its functions and options.
+// Describes an error; PCRE2's own messages are about its functions and options.
 std::string match_error(int code) {
   if (code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_DEPTHLIMIT) {
     return "it can match there in too many ways to try them all";
@@ -59,7 +59,7 @@ Regex::Regex(const std::string& oniguruma) : source_(oniguruma) {
         "regular expression '{}' is not understood at offset {} of '{}' (error {} of PCRE2)",
         shortened(oniguruma, kShown), offset, shortened(pattern, kShown), error);
   }
-  pcre2_jit_compile(as_code(code_), PCRE2_JIT_COMPLETE);  // without JIT, matching is only slower
+  pcre2_jit_compile(as_code(code_), PCRE2_JIT_COMPLETE);  // on failure matching is only slower
 }
 
 Regex::Matches::Matches(const Regex& regex, std::string_view text)
@@ -84,7 +84,8 @@ std::optional<TextRange> Regex::Matches::find(size_t from) {
   return TextRange{range[0], range[1]};
 }
 
-// An empty match right behind the last one does not count: the search goes on one character later.
+// Returns the next match. An empty match directly after the last one does not count: the search
+// continues one character later.
 std::optional<TextRange> Regex::Matches::next() {
   while (from_ <= text_.size()) {
     const auto range = find(from_);

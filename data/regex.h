@@ -1,5 +1,4 @@
-// Regular expressions as tokenizer.json writes them, with the meaning they have there (Oniguruma's,
-// on Unicode text).
+// Regular expressions of tokenizer.json, with their meaning there (Oniguruma's, on Unicode text).
 #pragma once
 
 #include <memory>
@@ -14,18 +13,20 @@ struct TextRange {
   size_t end = 0;
 };
 
-// The same expression in PCRE2's dialect. Throws Error for what the two would read differently.
+// Returns the expression in PCRE2's dialect. Throws an Error for syntax whose meaning differs
+// between the two.
 std::string to_pcre2(std::string_view oniguruma);
 
-// An expression that matches just this text.
+// Returns an expression that matches exactly this text.
 std::string escape_regex(std::string_view text);
 
-// Immutable after construction; several threads may match with one.
+// A Regex is immutable after construction; several threads may match with one.
 class Regex {
  public:
   explicit Regex(const std::string& oniguruma);
 
-  // The matches in a text (valid UTF-8, which must outlive this), from left to right.
+  // Matches iterates over the matches in a text (valid UTF-8, which must outlive this), from left
+  // to right.
   class Matches {
    public:
     Matches(const Regex& regex, std::string_view text);

@@ -27,7 +27,7 @@ Replacement::Replacement(const JsonView& part) : content_(part.at("content").tex
 
 std::string Replacement::run(std::string_view text, size_t max_bytes) const {
   std::string replaced;
-  if (text.empty()) return replaced;  // not even an empty match
+  if (text.empty()) return replaced;  // there is not even an empty match
   size_t done = 0;
   const auto replace = [&](size_t begin, size_t end) {
     replaced += text.substr(done, begin - done);

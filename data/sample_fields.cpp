@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 4> kCompletions = {"completion", "answer"
                                                           "response"};
 constexpr size_t kMaxShown = 12;
 
-// Records that are known by a field of theirs and are not trained on yet.
+// RecordKind is a kind of record that is recognized by a field, and not supported for training yet.
 struct RecordKind {
   std::string_view field;
   std::string_view name;

@@ -31,12 +31,12 @@ constexpr std::string_view kIds =
 constexpr std::string_view kModel = "--data names samples, --model a model";
 constexpr std::string_view kOneFile = "name one file, cat FILE... > all.jsonl makes one of several";
 
-// Files that are known by their first bytes, whatever their name.
+// Magic describes a format that is recognized by its first bytes, with any file name.
 struct Magic {
   std::string_view bytes;
   std::string_view kind;
   std::string_view remedy;
-  size_t at = 0;  // of the bytes in the file
+  size_t at = 0;  // offset of the bytes in the file
 };
 constexpr Magic kMagics[] = {
     {"\x1f\x8b\x08", "compressed (gzip)", kUnpack},
@@ -63,12 +63,12 @@ constexpr Magic kMagics[] = {
     {std::string_view("\0\0\0\0{\"", 6), "a file of tensors (safetensors)", kModel, 4},
     {"%PDF", "a PDF document", "write its text to a .txt file"},
 };
-// Of texts alone: a file of token ids may begin with these.
+// Byte order marks of UTF-16, checked in text files only: a file of token ids may begin with them.
 constexpr std::string_view kUtf16[] = {"\xff\xfe"sv, "\xfe\xff"sv};
 constexpr std::string_view kFromUtf16 =
     " is UTF-16, expected UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW converts it";
 
-// Files that are known by their names only.
+// KnownExtension describes a format that is recognized by its extension only.
 struct KnownExtension {
   std::string_view extension;
   std::string_view remedy;

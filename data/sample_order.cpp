@@ -11,7 +11,7 @@ namespace {
 constexpr int kRounds = 6;
 constexpr uint64_t kGolden = 0x9E3779B97F4A7C15ULL;
 
-// splitmix64's output function.
+// Applies splitmix64's output function.
 uint64_t mix(uint64_t value) {
   value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
   value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
@@ -22,8 +22,8 @@ uint64_t combine(uint64_t key, uint64_t value) {
   return mix(key + kGolden * (value + 1));
 }
 
-// A keyed permutation of [0, n) that needs no table: a Feistel network over the next power of four,
-// walked until the value falls below n (under four tries on average).
+// Applies a keyed permutation of [0, n) without a table: a Feistel network over the next power of
+// four, repeated until the value is below n (under four tries on average).
 uint64_t permute(uint64_t index, uint64_t n, uint64_t key) {
   const auto half_bits = std::max<uint64_t>(1, (std::bit_width(n - 1) + 1) / 2);
   const uint64_t half_mask = (uint64_t{1} << half_bits) - 1;

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::string_view kUnknownBytes = "\ufffd";
 
-// The part of a text that comes from `id`: decoders look at what comes before, and a token may be
-// only a part of a character.
+// Returns the part of a text that comes from `id`. Decoders depend on the tokens before, and a
+// token may be only a part of a character.
 std::string decode_next(const Tokenizer& tokenizer, const std::vector<int32_t>& before,
                         int32_t id) {
   if (id >= tokenizer.vocab_size()) return "";  // the model's vocabulary is larger
@@ -35,7 +35,7 @@ std::string describe_sample(const Dataset& dataset, int64_t index, const Tokeniz
   const int64_t length = dataset.length(index);
   std::vector<int64_t> tokens(length), targets(length);
   dataset.fill(index, tokens, targets);
-  // The last token is a target alone.
+  // The last token is a target only.
   if (targets.back() != kIgnoreIndex) tokens.push_back(targets.back());
   std::string lines;
   int64_t num_labels = 0;

@@ -1,4 +1,4 @@
-// A sample as a person reads it: token by token, and which of them are trained.
+// Description of a sample for a user: token by token, with its labels.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@ namespace zeroth::data {
 
 class Tokenizer;
 
-// A line that names the sample, and a line for each of its tokens: position, id, whether it is a
-// target of the loss, and its text in quotation marks, printable. `tokenizer` may be null: there is
-// no text then.
+// Returns a line that names the sample, and a line for each of its tokens: position, id, whether it
+// is a label, and its text in quotation marks, printable. `tokenizer` may be null: there is no text
+// then.
 std::string describe_sample(const Dataset& dataset, int64_t index, const Tokenizer* tokenizer);
 
 }  // namespace zeroth::data

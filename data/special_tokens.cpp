@@ -11,7 +11,7 @@
 namespace zeroth::data {
 namespace {
 
-// Templates write a line break after the end token; no tokenizer makes more ids of it.
+// Templates add a line break after the end token; no tokenizer encodes it as more ids.
 constexpr size_t kMaxBlankIds = 8;
 
 void append(std::vector<int32_t>& ids, std::span<const int32_t> more) {
@@ -35,7 +35,7 @@ bool SpecialTokens::has_begin(std::span<const int32_t> ids) const {
   return !allow_duplicates_ && !prefix_.empty() && !ids.empty() && ids.front() == prefix_.front();
 }
 
-// The end token is the last one, but for white space.
+// Returns whether the end token is the last one, except for white space.
 bool SpecialTokens::has_end(std::span<const int32_t> ids, std::string_view text) const {
   if (allow_duplicates_) return false;
   if (!ids.empty() && ids.back() == end_of_text_) return true;

@@ -1,5 +1,5 @@
-// The begin and end tokens around a text: one of each, also where the text has its own, as one with
-// its chat template applied has.
+// SpecialTokens: adds begin and end tokens to a text, except those that the text has already, for
+// example from a chat template.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ class Tokenizer;
 
 class SpecialTokens {
  public:
-  // Keeps a reference to the tokenizer. `end_of_text`: the token that ends a text.
+  // Keeps a reference to the tokenizer. `end_of_text` is the token that ends a text.
   // `allow_duplicates`: all tokens are added to every text, as in version 1 of the samples
   // (data/dataset.h).
   SpecialTokens(const Tokenizer& tokenizer, int32_t end_of_text, bool allow_duplicates = false);
 
-  // `ids` with the tokens before and after them that they do not bring themselves: at their
-  // beginning, or at the end of their last part, which begins at `last` and encodes `text`. `begin`
-  // becomes how many tokens come before them.
+  // Returns `ids` with the tokens before and after them that are not there already: at their
+  // beginning, or at the end of their last part, which begins at `last` and encodes `text`. Sets
+  // `begin` to the number of tokens added before them.
   std::vector<int32_t> add_special_tokens(std::span<const int32_t> ids, size_t last,
                                           std::string_view text, size_t& begin);
 
-  // How many texts brought their own, in words; empty: none did.
+  // Returns a message with the number of texts that have their own; empty if none has.
   std::string own_special_tokens() const;
 
  private:
@@ -37,7 +37,7 @@ class SpecialTokens {
   std::string end_token_;
   std::vector<int32_t> prefix_, suffix_;
   bool allow_duplicates_;
-  bool suffix_has_end_;  // the suffix has the end of text among its tokens
+  bool suffix_has_end_;  // the suffix includes the end of text
   int64_t num_texts_ = 0, num_with_begin_ = 0, num_with_end_ = 0;
 };
 

@@ -87,7 +87,7 @@ void TokenWindows::fill(int64_t index, std::span<int64_t> tokens,
     const int64_t first = index * seq_len_;
     for (int64_t i = 0; i <= length; ++i) {
       const auto id = static_cast<int64_t>(ids[first + i]);
-      // Seen when it was opened; the file may have changed since.
+      // Ids are checked at opening, but the file may have changed since.
       if (id < 0 || id >= vocab_size_) throw_invalid_token_id({path_, first + i, id, vocab_size_});
       if (i < length) tokens[i] = id;
       if (i > 0) targets[i - 1] = id;

@@ -1,5 +1,5 @@
-// One long stream of tokens cut into windows that overlap by one token: sample i = tokens[i*T ..
-// i*T+T], the last one with what is left.
+// TokenWindows: one long stream of tokens cut into windows that overlap by one token: sample i =
+// tokens[i*T .. i*T+T]; the last one holds the remaining tokens.
 #pragma once
 
 #include <memory>
@@ -12,25 +12,26 @@
 
 namespace zeroth::data {
 
-// Ids as they lie in memory, with what keeps that memory.
+// A TokenStream is ids in memory, with the owner of that memory.
 struct TokenStream {
   std::shared_ptr<const void> owner;
   std::variant<std::span<const int32_t>, std::span<const uint16_t>, std::span<const uint32_t>> ids;
-  DatasetStats stats = {};  // what is known of records whose texts were joined
+  DatasetStats stats = {};  // known statistics of records whose texts are packed
 };
 
-// An id outside the vocabulary, for messages: its file, its position and the id.
+// InvalidTokenId is an id outside the vocabulary, for messages: its file, its position and the id.
 struct InvalidTokenId {
   std::string path;
   int64_t position = 0, id = 0, vocab_size = 0;
 };
 [[noreturn]] void throw_invalid_token_id(const InvalidTokenId& found, const std::string& hint = "");
 
-// .txt: the whole file encoded, nothing put before, between or after. Throws an Error for an id
+// Reads a .txt file: encodes the full file, without special tokens. Throws an Error for an id
 // outside the vocabulary.
 TokenStream read_text_tokens(const DatasetOptions& options);
 
-// Ids that are known to be in the vocabulary: texts one after the other, each with its end.
+// Returns the stream of packed texts, one after the other, each with its end. The ids must be in
+// the vocabulary.
 TokenStream packed_tokens(EncodedRecords encoded);
 
 class TokenWindows : public Dataset {

@@ -30,7 +30,7 @@ std::vector<AddedToken> pick_raw(std::vector<AddedToken> tokens) {
   return tokens;
 }
 
-// As they stand in a normalised text.
+// Returns the tokens to match in a normalized text, with normalized contents.
 std::vector<AddedToken> pick_normalized(std::vector<AddedToken> tokens,
                                         const Normalizer& normalizer) {
   std::erase_if(tokens, [](const AddedToken& token) { return !token.normalized; });
@@ -38,7 +38,8 @@ std::vector<AddedToken> pick_normalized(std::vector<AddedToken> tokens,
   return tokens;
 }
 
-// Other files that hold a tokenizer: what transformers makes tokenizer.json of.
+// Throws an Error for a missing tokenizer.json that names other tokenizer files, from which
+// transformers can make it.
 [[noreturn]] void explain_missing(const fs::path& model_dir) {
   for (const char* const other : {"tokenizer.model", "vocab.json", "spiece.model", "tekken.json"}) {
     if (!fs::exists(model_dir / other)) continue;
@@ -105,7 +106,7 @@ struct Tokenizer::Parts {
   Decoder decoder;
   TextTemplate text_template;
   Vocabulary added_ids;
-  std::vector<std::string> tokens;  // by id; empty where there is none
+  std::vector<std::string> tokens;  // by id; empty if there is none
   std::optional<int32_t> end_of_text;
 };
 

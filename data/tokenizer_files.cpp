@@ -14,7 +14,8 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-// Nobody puts more text_template each text; together they would be moved again and again.
+// No real template adds more. The limit bounds the cost of nested processors, which copy the ids
+// repeatedly.
 constexpr size_t kMaxTemplateTokens = 1000;
 
 void require_few_tokens(const TextTemplate& text_template) {
@@ -24,7 +25,7 @@ void require_few_tokens(const TextTemplate& text_template) {
   }
 }
 
-// "single" is a list of special tokens with the text ("A") once among them.
+// Parses "single", a list of special tokens with the text ("A") once among them.
 TextTemplate parse_single(const JsonView& processor) {
   TextTemplate text_template;
   bool text_seen = false;
@@ -66,7 +67,7 @@ TextTemplate parse_processor(const JsonView& processor) {
   return text_template;
 }
 
-// The value under a key of a file that may be missing; null if there is none.
+// Returns the value under a key of a file; null if the file or the key is missing.
 json lookup(const fs::path& path, const char* key) {
   if (!fs::exists(path)) return nullptr;
   const json file = read_json({.name = path.string()});

@@ -1,4 +1,4 @@
-// What the files beside tokenizer.json and its `post_processor` say about special ids.
+// Special ids from the files beside tokenizer.json, and from its `post_processor`.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace zeroth::data {
 
-// Ids that stand around a whole text; a thousand at most.
+// TextTemplate is the ids around a full text, at most a thousand.
 struct TextTemplate {
   std::vector<int32_t> prefix;
   std::vector<int32_t> suffix;
 };
 
-// Throws Error naming a post-processor type that is not supported, or what is wrong by its key.
+// Parses a post-processor. Throws an Error that names an unsupported type, or the wrong key.
 TextTemplate parse_text_template(const nlohmann::json& post_processor);
 
-// See Tokenizer::end_of_text. `token_to_id` gives the id of a token's text; a named token without
-// one is an Error.
+// Returns Tokenizer::end_of_text(). `token_to_id` returns the id of a token's text; a named token
+// without an id is an Error.
 std::optional<int32_t> find_end_of_text(
     const std::filesystem::path& model_dir,
     const std::function<std::optional<int32_t>(const std::string&)>& token_to_id);

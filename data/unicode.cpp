@@ -25,7 +25,7 @@ Codes decompose(std::string_view text, bool compatible) {
   codes.reserve(text.size());
   for (size_t at = 0; at < text.size(); at += utf8_length(text[at])) {
     const auto code = static_cast<utf8proc_int32_t>(char_at(text, at));
-    std::array<utf8proc_int32_t, 18> parts{};  // U+FDFA has that many
+    std::array<utf8proc_int32_t, 18> parts{};  // the maximum, of U+FDFA
     const auto count = utf8proc_decompose_char(code, parts.data(), std::ssize(parts),
                                                static_cast<utf8proc_option_t>(options), nullptr);
     ZEROTH_CHECK(count > 0 && count <= std::ssize(parts), "U+{:04X} has {} parts", code, count);
@@ -34,8 +34,8 @@ Codes decompose(std::string_view text, bool compatible) {
   return codes;
 }
 
-// Canonical order of combining marks. utf8proc_map has its own, which takes quadratic time in a
-// long row of them.
+// Sorts combining marks canonically. utf8proc_map does so too, but in quadratic time for a long
+// sequence of them.
 void sort_marks(Codes& codes) {
   const auto mark_class = [](utf8proc_int32_t code) {
     return utf8proc_get_property(code)->combining_class;
@@ -56,7 +56,8 @@ void compose(Codes& codes) {
   codes.resize(static_cast<size_t>(count));
 }
 
-// Other_Alphabetic beyond letters and marks: letters in circles and squares.
+// Returns whether a character is in Other_Alphabetic beyond letters and marks: circled and squared
+// letters.
 bool is_enclosed_letter(char32_t c) {
   return (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
          (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);

@@ -21,7 +21,7 @@ bool continues(std::string_view text, size_t at) {
   return at < text.size() && (byte_at(text, at) & 0xC0) == 0x80;
 }
 
-// Whether the byte at `at` can follow the first one: not if that makes an overlong form, a
+// Returns whether the byte at `at` can follow the first one: not if that makes an overlong form, a
 // surrogate or a character above U+10FFFF.
 bool follows_first(std::string_view text, size_t at) {
   if (!continues(text, at)) return false;
@@ -41,7 +41,7 @@ bool follows_first(std::string_view text, size_t at) {
   }
 }
 
-// Bytes at an invalid place that are the beginning of one character, at least 1.
+// Returns the bytes at an invalid position that begin one character, at least 1.
 size_t broken_length(std::string_view text, size_t at) {
   if (!follows_first(text, at + 1)) return 1;
   const bool third = utf8_length(text[at]) == 4 && continues(text, at + 2);

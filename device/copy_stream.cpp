@@ -50,7 +50,7 @@ class DeviceCopyStream final : public CopyStream {
     }
   }
 
-  // This and record_after() are waited for and never timed.
+  // Events of record_event() and record_after() are waited for and never timed.
   StreamEvent record_event() override { return untimed_.record(current()); }
 
   StreamEvent record_after(const std::function<void()>& wait) override {

@@ -1,4 +1,4 @@
-// Points in the queues of a device, to be waited for or timed.
+// Events in the queues of a device, to wait for or to time.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,16 +12,17 @@ namespace zeroth::device {
 
 using Event = std::shared_ptr<c10::Event>;
 
-// Events of one kind. They are used again when nobody holds them any more: to make one takes the
-// driver longer than to record it. What waits for an earlier use of an event keeps waiting for that
-// when it is recorded again. Neither the pool nor its events are for several threads at a time.
+// EventPool recycles events of one kind once they have no owner, because the driver takes longer to
+// create one than to record it. A waiter for an earlier use of an event is unaffected when it is
+// recorded again. Neither the pool nor its events are thread-safe.
 class EventPool {
  public:
-  // BACKEND_DEFAULT: they can be timed; PYTORCH_DEFAULT: only waited for.
+  // Creates a pool. BACKEND_DEFAULT makes events that can be timed; PYTORCH_DEFAULT ones do not
+  // time.
   EventPool(c10::DeviceType device, c10::EventFlag flag)
       : device_(device), flag_(flag), spare_(std::make_shared<Spare>()) {}
 
-  // Behind what the stream was given so far.
+  // Records an event after all work that the stream has so far.
   Event record(const c10::Stream& stream);
 
  private:
@@ -29,13 +30,13 @@ class EventPool {
 
   c10::DeviceType device_;
   c10::EventFlag flag_;
-  std::shared_ptr<Spare> spare_;  // there for events that outlive this
+  std::shared_ptr<Spare> spare_;  // shared with events that outlive the pool
 };
 
-// The stream to which this thread gives its work.
+// Returns the current stream of this thread.
 c10::Stream current_stream(c10::Device device);
 
-// Between two events that can be timed and that the device has come through.
+// Returns the time between two events, which must be complete and of the kind that can be timed.
 double seconds_between(const Event& from, const Event& to);
 
 }  // namespace zeroth::device

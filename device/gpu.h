@@ -1,5 +1,5 @@
-// The GPU side, behind one door: a shared library of its own that is loaded only when a GPU is
-// used, so that a CPU run maps no CUDA library.
+// The interface to the GPU side, a shared library of its own that is loaded only if a GPU is used,
+// so that a CPU run maps no CUDA library.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,12 @@
 
 namespace zeroth::device {
 
-// What CUDA says of the driver. Versions are CUDA's: 12040 for 12.4, 0 where there is none.
+// GpuDriver is CUDA's report on the driver. Versions are CUDA's: 12040 for 12.4, 0 if there is
+// none.
 struct GpuDriver {
-  std::string error;  // why no GPU is visible; empty where one is
-  int supported = 0;  // the highest that the driver knows
-  int needed = 0;     // that the library was built for
+  std::string error;  // why no GPU is visible; empty if one is
+  int supported = 0;  // the highest version that the driver supports
+  int needed = 0;     // the version that the library was built for
 };
 
 class Gpu {
@@ -23,40 +24,42 @@ class Gpu {
   virtual ~Gpu() = default;
   virtual int device_count() const = 0;
   virtual GpuDriver driver() const = 0;
-  // 90 for 9.0.
+  // Returns 90 for compute capability 9.0.
   virtual int compute_capability(int index) const = 0;
   // Makes `index` the current device of this thread.
   virtual void select(int index) = 0;
-  // Page-locks memory for copies from and to the GPUs. Returns an empty text, or why not.
+  // Page-locks memory for copies from and to the GPUs. Returns an empty text, or the reason of a
+  // failure.
   virtual std::string lock_pages(std::span<std::byte> memory) = 0;
-  // Of exactly what lock_pages() took; no copy uses it any more.
+  // Unlocks exactly a range that lock_pages() has locked. No copy may still use it.
   virtual void unlock_pages(std::span<std::byte> memory) noexcept = 0;
 };
 
-// Where libzeroth_gpu.so lies: in the folder of the running program, its sibling lib/ or an
-// absolute folder of the run path that was linked into it; empty in a CPU-only build. Neither
-// LD_LIBRARY_PATH nor the current folder is looked at.
+// Returns the path of libzeroth_gpu.so: in the directory of the running program, in its sibling
+// lib/, or in an absolute directory of the linked run path. Returns nothing in a CPU-only build.
+// Ignores LD_LIBRARY_PATH and the working directory.
 std::optional<std::filesystem::path> gpu_library();
 
-// Sets the variables of the environment that LibTorch's CUDA side reads when it is first used, but
-// those that are set already: the user's values stand.
+// Sets the environment variables that LibTorch's CUDA side reads at its first use. Keeps variables
+// that the user has set.
 void set_gpu_variables();
 
-// Loads libzeroth_gpu.so, after set_gpu_variables(). The first call must come before any other use
-// of torch in the process. Throws an Error that says what is missing (a CPU-only build, a driver),
-// or that the library is of another build (device/gpu_stamp.h). The object lives as long as the
-// process.
+// Loads libzeroth_gpu.so, after set_gpu_variables(). The first call must precede any other use of
+// torch in the process. Throws an Error if something is missing (a CPU-only build, a driver), which
+// it names, or if the library is of another build (device/gpu_stamp.h). The object lives until the
+// process exits.
 Gpu& load_gpu();
 
-// Why no GPU is visible, for a user: the driver's version, what it lacks, and what to do. `module`:
-// what /proc/driver/nvidia/version says; may be empty.
+// Returns why no GPU is visible, for users: the driver's version, its shortcoming, and advice.
+// `module` is the content of /proc/driver/nvidia/version; it may be empty.
 std::string no_gpu_message(const GpuDriver& driver, const std::string& module);
 
-// The address of an exported function of libzeroth_gpu.so, which is loaded where it is not. Throws
-// as load_gpu().
+// Returns the address of an exported function of libzeroth_gpu.so, and loads the library first if
+// necessary. Throws as load_gpu() does.
 void* gpu_entry(const char* name);
 
-// The exported entries of the library: its door, and the kGpuStamp that it was built with.
+// Exported entries of the library: the factory of its Gpu, and the kGpuStamp that it was built
+// with.
 using GpuEntry = Gpu* (*)();
 using GpuStamp = const char* (*)();
 inline constexpr const char* kGpuEntry = "zeroth_gpu_entry";

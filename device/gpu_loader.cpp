@@ -30,18 +30,19 @@ struct VariableDefault {
   const char *name, *value;
 };
 constexpr VariableDefault kDefaults[] = {
-    // After a GPU fault every CUDA call fails. The rank's own thread reports that, with its rank
-    // and collective; c10d's watchdog would end the process by SIGABRT before.
+    // After a GPU fault every CUDA call fails. The rank's own thread reports that with its rank and
+    // collective; c10d's watchdog would end the process by SIGABRT before.
     {"TORCH_NCCL_RETHROW_CUDA_ERRORS", "0"},
-    // c10d would write traces into the system's temporary folder.
+    // c10d would write traces into the system's temporary directory.
     {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"},
-    // c10d would kill a process that was suspended, or was locking pages, for eight minutes.
+    // c10d would kill a process that is suspended, or locks pages, for eight minutes.
     {"TORCH_NCCL_ENABLE_MONITORING", "0"},
 };
 constexpr VariableDefault kSegments = {"PYTORCH_ALLOC_CONF", "expandable_segments:True"};
 constexpr const char* kOldSegments = "PYTORCH_CUDA_ALLOC_CONF";
 
-// Before anything of it is called: its functions are found by their index in a table, not by name.
+// Throws if the library is of another build. Must precede its first call: functions are found by
+// their index in a table, not by name.
 void require_same_build(void* library, const fs::path& path) {
   const auto stamp = reinterpret_cast<GpuStamp>(dlsym(library, kGpuStampEntry));
   const std::string found = stamp == nullptr ? "nothing" : fmt::format("\"{}\"", stamp());
@@ -66,7 +67,7 @@ std::optional<fs::path> gpu_library() {
 
 void set_gpu_variables() {
   for (const VariableDefault& variable : kDefaults) ::setenv(variable.name, variable.value, 0);
-  // Batches of many lengths would else leave holes that no later batch fits into.
+  // Otherwise batches of varying lengths leave holes that no later batch fits into.
   if (std::getenv(kOldSegments) == nullptr) ::setenv(kSegments.name, kSegments.value, 0);
 }
 

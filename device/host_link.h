@@ -1,4 +1,4 @@
-// The host's side of a device: memory to copy from and to, and what copies.
+// The CPU side of a device: host memory to copy from and to, and the stream of copies.
 #pragma once
 
 #include <torch/types.h>
@@ -15,8 +15,8 @@ struct HostLink {
   std::unique_ptr<CopyStream> copies;  // destroyed first: it waits for its copies
 };
 
-// On a GPU: memory that is page-locked when `pin_memory`, and copies on streams of their own. On
-// the CPU: plain memory, and copies that have ended when they are begun.
+// Makes the link. On a GPU the memory is page-locked if `pin_memory`, and copies run on streams of
+// their own. On the CPU the memory is pageable, and each copy ends before its call returns.
 std::shared_ptr<HostLink> make_host_link(torch::Device device, bool pin_memory);
 
 }  // namespace zeroth::device

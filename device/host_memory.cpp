@@ -23,7 +23,7 @@ size_t round_to_pages(size_t bytes) {
   return (std::max<size_t>(bytes, 1) + page_size() - 1) / page_size() * page_size();
 }
 
-// Makes the pages of fresh memory by all threads: locking would make them by one.
+// Faults in the pages of fresh memory with all threads; locking would do so with one.
 void touch(std::span<std::byte> memory) {
   constexpr int64_t kGrain = int64_t{64} << 20;  // whole huge pages
   parallel_for(std::ssize(memory), kGrain, [&](int64_t begin, int64_t end) {
@@ -38,7 +38,7 @@ struct HostMemory::Accounting {
   std::shared_ptr<PageLocker> locker;
   int64_t bytes = 0;
   int64_t locked_bytes = 0;
-  std::string refused;  // why the locker did not agree
+  std::string refused;  // why the locker failed
 
   std::span<std::byte> allocate(size_t wanted);
   bool lock(std::span<std::byte> memory);

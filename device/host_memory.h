@@ -1,4 +1,4 @@
-// Host memory from and to which a device copies at full speed.
+// Host memory that a device copies from and to at full speed.
 #pragma once
 
 #include <torch/types.h>
@@ -12,35 +12,36 @@
 
 namespace zeroth::device {
 
-// Keeps pages in place, which a device needs for copies that run beside the host.
+// A PageLocker pins pages, which a device requires for copies that overlap with CPU work.
 class PageLocker {
  public:
   virtual ~PageLocker() = default;
-  // Empty, or why this memory stays pageable.
+  // Returns an empty text, or the reason why this memory stays pageable.
   virtual std::string lock(std::span<std::byte> memory) = 0;
-  // Of memory that lock() took and that no copy uses any more.
+  // Unlocks memory that lock() has locked. No copy may still use it.
   virtual void unlock(std::span<std::byte> memory) noexcept = 0;
 };
 
-// Tensors of exactly the bytes that were asked for, page-locked where there is a locker and it
-// agrees. After the first refusal everything else stays pageable too: slower, and as right.
+// HostMemory makes tensors of exactly the requested bytes, page-locked if there is a locker and it
+// succeeds. After the first failure all later memory stays pageable too: slower, but equally
+// correct.
 class HostMemory {
  public:
   explicit HostMemory(std::shared_ptr<PageLocker> locker = nullptr);
 
-  // [numel] zeros on the CPU. Given back when the last tensor on this memory is gone, which may be
-  // after this object; copies from and to it have ended by then. Throws an OutOfHostMemory with the
-  // bytes and the system's reason.
+  // Returns [numel] zeros on the CPU. The memory is freed with the last tensor on it, possibly
+  // after this object; copies from and to it must have ended by then. Throws OutOfHostMemory with
+  // the bytes and the system's reason.
   torch::Tensor zeros(int64_t numel, torch::Dtype dtype);
 
-  // Locks memory of somebody else, who keeps it longer than the handle. Null where the locker
-  // refuses or has refused.
+  // Locks memory that the caller owns and keeps longer than the handle. Returns null if the locker
+  // fails or has failed before.
   std::shared_ptr<void> lock(std::span<std::byte> memory);
 
-  // Of the tensors that live now.
+  // Returns the bytes of all live tensors.
   int64_t bytes() const;
-  int64_t locked_bytes() const;  // and of memory that lock() took
-  // At most one line: that memory is pageable, and why.
+  int64_t locked_bytes() const;  // includes memory locked by lock()
+  // Returns at most one line: that memory is pageable, and why.
   std::vector<std::string> notes() const;
 
  private:

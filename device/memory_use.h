@@ -1,4 +1,4 @@
-// What this process holds in memory right now.
+// Current memory use of this process.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -7,18 +7,18 @@
 
 namespace zeroth::device {
 
-// Bytes. The device's are 0 on the CPU.
+// MemoryUse is in bytes. The device's values are 0 on the CPU.
 struct MemoryUse {
-  int64_t host = 0;       // resident set: mapped files and shared memory included
+  int64_t host = 0;       // resident set, including mapped files and shared memory
   int64_t host_peak = 0;  // since the process started
   int64_t device_allocated = 0;
-  int64_t device_reserved = 0;  // allocated, and kept by LibTorch for the next tensors
-  int64_t device_peak = 0;      // of the allocated ones
+  int64_t device_reserved = 0;  // allocated, plus what LibTorch caches for later tensors
+  int64_t device_peak = 0;      // peak of device_allocated
 };
 
 MemoryUse memory_use(c10::Device device);
 
-// Bytes of a GPU that nobody holds now.
+// Returns the bytes of a GPU that are free now.
 int64_t free_device_bytes(c10::Device device);
 
 }  // namespace zeroth::device

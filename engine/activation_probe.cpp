@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kMaxRows = 16;
 
-// Reads as zeros, and takes memory only where it is written.
+// Returns memory that reads as zeros, and occupies pages only once they are written.
 torch::Tensor map_zeros(at::IntArrayRef shape, torch::Dtype dtype) {
   const auto bytes = static_cast<size_t>(std::max<int64_t>(
       1, c10::multiply_integers(shape) * static_cast<int64_t>(c10::elementSize(dtype))));
@@ -36,7 +36,7 @@ torch::Tensor map_zeros(at::IntArrayRef shape, torch::Dtype dtype) {
 
 void allocate_parameters(const model::Block& block, torch::Dtype dtype) {
   for (const torch::Tensor& parameter : block.parameters()) {
-    if (!parameter.is_meta()) continue;  // tied, and has some
+    if (!parameter.is_meta()) continue;  // tied, and has values already
     const torch::Tensor memory = map_zeros(parameter.sizes(), dtype);
     parameter.unsafeGetTensorImpl()->shallow_copy_from(memory.getIntrusivePtr());
   }
@@ -110,14 +110,14 @@ class BlockProbe {
   std::shared_ptr<Allocations> count_ = std::make_shared<Allocations>();
 };
 
-// Samples of so many rows, and of twice as many.
+// ProbePair holds samples of `rows` rows, and of twice as many.
 struct ProbePair {
   BlockSamples single, doubled;
   int64_t rows = 1;
 };
 
 ProbePair run_twice(BlockProbe& probe, int64_t rows) {
-  probe.run(rows);  // fills what blocks remember: tables of positions and masks
+  probe.run(rows);  // fills the blocks' caches: tables of positions and masks
   return {.single = probe.run(rows), .doubled = probe.run(2 * rows), .rows = rows};
 }
 
@@ -149,7 +149,7 @@ BlockBytes block_bytes(const ProbePair& pair, size_t block, int64_t length) {
           .freed = growth(&BlockSample::freed)};
 }
 
-// Of forward and backward of one row: 2 and 4 for each parameter and position.
+// Returns the operations of forward and backward of one row: 2 and 4 per parameter and position.
 double operations_of_row(const model::Blocks& blocks, int64_t length) {
   double parameters = 0;
   for (const auto& block : blocks) {
@@ -160,10 +160,10 @@ double operations_of_row(const model::Blocks& blocks, int64_t length) {
   return 6 * parameters * static_cast<double>(length);
 }
 
-// So many rows that the last block's products are large ones, 0 where one row's are: of small
-// 16-bit products LibTorch copies a factor, which those of a run would not need.
+// Returns the number of rows that make the last block's products large, 0 if one row's are.
+// LibTorch copies a factor of small 16-bit products, which it would not do in a real run.
 int64_t rows_of_large_products(const model::Block& last, int64_t length) {
-  constexpr int64_t kLarge = int64_t{1} << 25;  // multiplications; copies were seen up to 2^24.2
+  constexpr int64_t kLarge = int64_t{1} << 25;  // multiplications; copies observed up to 2^24.2
   int64_t row_products = 0;
   for (const torch::Tensor& parameter : last.parameters())
     row_products += parameter.numel() * length;

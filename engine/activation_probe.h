@@ -1,4 +1,5 @@
-// Runs a few blocks for real, on a row or two of a batch, to learn what activations take.
+// Probe that runs a few blocks for real, on one or several rows of a batch, to measure the memory
+// of their activations.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -19,19 +20,19 @@ struct ProbeOptions {
   torch::Dtype dtype = torch::kFloat;  // working precision
   torch::Dtype gradients = torch::kFloat;
   bool trains = true;  // false: no graph, no backward
-  // For all: with fewer than this for four rows, as many and twice as many rows are run as that
-  // allows, so that what does not grow with their number is told apart. Else one row is, and all of
-  // it counts for each row.
+  // Limits the operations of the whole probe. If four rows take fewer, the probe runs as many rows
+  // as the limit allows, and twice as many, to separate the bytes that do not grow with the rows.
+  // Otherwise it runs one row, and all of its bytes count per row.
   double max_operations = 1e9;
 };
 
-// Of each block, which are a chain by themselves; their parameters lie on the meta device, and get
-// memory that reads as zeros and takes none, with gradients as the engine opens them. On the CPU,
-// by its allocator's count; other devices hold the same tensors.
+// Measures each block of a chain. The blocks' parameters are on the meta device; the probe gives
+// them memory that reads as zeros and occupies none, with gradients as the engine opens them. It
+// runs on the CPU and uses the count of the CPU's allocator; other devices hold the same tensors.
 std::vector<BlockBytes> probe_blocks(const model::Blocks& blocks, const ProbeOptions& options);
 
-// Counts while a c10::DebugInfoGuard of kind PROFILER_STATE holds it, what is freed meanwhile too.
-// What was allocated before is not known to it, and warned of by LibTorch when it is freed.
+// Allocations counts bytes, freed ones included, while a c10::DebugInfoGuard of kind PROFILER_STATE
+// holds it. It does not know earlier allocations; LibTorch warns when these are freed.
 class Allocations final : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
@@ -40,7 +41,7 @@ class Allocations final : public c10::MemoryReportingInfoBase {
   }
   bool memoryProfilingEnabled() const override { return true; }
 
-  // now() and peak() are bytes counted from here on.
+  // Restarts the count: now() and peak() are bytes counted after this call.
   void begin() { begin_ = peak_ = now_; }
   int64_t now() const { return now_ - begin_; }
   int64_t peak() const { return peak_ - begin_; }

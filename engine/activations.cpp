@@ -5,7 +5,7 @@
 namespace zeroth::engine {
 namespace {
 
-// BlockBytes of a number of tokens.
+// BlockTotals is BlockBytes for a given number of tokens.
 struct BlockTotals {
   double output = 0, no_grad = 0, forward = 0, kept = 0, backward = 0, freed = 0;
 };
@@ -31,7 +31,7 @@ BlockTotals last_block_at(const ChainBytes& chain, int64_t tokens) {
   return last;
 }
 
-// What there is while BlockRunner goes its way.
+// PeakTracker follows the memory in use while BlockRunner runs.
 class PeakTracker {
  public:
   PeakTracker(const ChainBytes& chain, const std::vector<Segment>& segments, int64_t tokens)
@@ -58,7 +58,8 @@ class PeakTracker {
     return segments_[segment_index].trained && !segments_[segment_index].recompute;
   }
 
-  // What the segment before hands to this one and nothing else holds: no graph, no kept input.
+  // Returns the bytes that the previous segment passes to this one and that nothing else holds, as
+  // they are in no graph and no saved input.
   double input_bytes(size_t segment_index) const {
     const bool no_grad = segment_index > 0 && !keeps_graphs(segment_index - 1) &&
                          !segments_[segment_index].recompute;

@@ -1,5 +1,5 @@
-// The memory that a micro-batch takes on its way through a chain, foretold from what single blocks
-// took.
+// Estimate of the memory that a micro-batch needs in a chain, computed from the measured bytes of
+// single blocks.
 #pragma once
 
 #include <cstdint>
@@ -10,36 +10,36 @@
 
 namespace zeroth::engine {
 
-// Bytes as a function of a micro-batch's tokens.
+// Growth is a number of bytes as a function of a micro-batch's tokens.
 struct Growth {
   double fixed = 0;
   double per_token = 0;
   double at(int64_t tokens) const { return fixed + per_token * static_cast<double>(tokens); }
 };
 
-// What a block adds to what there is when it begins. Its parameters and their gradients, which are
-// there before, are not in it.
+// BlockBytes is what a block adds to the memory in use when it begins. It excludes the block's
+// parameters and their gradients, which exist before.
 struct BlockBytes {
-  Growth output;    // what it hands on
-  Growth no_grad;   // most in a forward that keeps nothing, its output included
-  Growth forward;   // most in one that keeps its graph
-  Growth kept;      // what stays of that forward: graph and output
-  Growth backward;  // most in its backward, over what there is when that begins
-  Growth freed;     // what there is less when its backward is over
+  Growth output;    // the block's output
+  Growth no_grad;   // peak of a forward without a graph, its output included
+  Growth forward;   // peak of a forward that keeps its graph
+  Growth kept;      // remains after that forward: graph and output
+  Growth backward;  // peak of its backward, above what is in use when that begins
+  Growth freed;     // decrease from the begin of its backward to the end
 };
 
-// A chain whose blocks between the first and the last are alike.
+// ChainBytes describes a chain whose blocks between the first and the last are alike.
 struct ChainBytes {
   BlockBytes first, middle, last;
-  // What the last block takes beside that for tokens that it works on at once, at most so many:
-  // logits and copies of them. With more tokens that is made chunk by chunk, not kept, and made
-  // again in backward.
+  // Additional bytes of the last block for the tokens that it processes at once, at most
+  // `chunk_tokens`: logits and copies of them. With more tokens the block computes these chunk by
+  // chunk, keeps none of them, and computes them again in backward.
   BlockBytes chunked;
   int64_t chunk_tokens = std::numeric_limits<int64_t>::max();
 };
 
-// The most that forward and backward of one micro-batch take at a time, or its evaluation; the kept
-// inputs of recomputed segments (zero::StepEstimate) are not counted.
+// Return the peak bytes of forward and backward of one micro-batch, and of an evaluation of one.
+// They exclude the saved inputs of recomputed segments (zero::StepEstimate).
 int64_t activation_bytes(const ChainBytes& chain, const std::vector<Segment>& segments,
                          int64_t tokens);
 int64_t evaluation_bytes(const ChainBytes& chain, int64_t tokens);

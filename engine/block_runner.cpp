@@ -9,14 +9,15 @@
 namespace zeroth::engine {
 namespace {
 
-// A block's modules are in evaluation while it lives: torch's own, as Dropout, know no row_seeds.
+// EvalModeGuard keeps a block's modules in evaluation mode while it exists: torch's own modules,
+// such as Dropout, do not use row_seeds.
 class EvalModeGuard {
  public:
   explicit EvalModeGuard(model::Block& block) : modules_(block.modules()) {
     for (const auto& module : modules_) were_training_.push_back(module->is_training());
     block.eval();
   }
-  // Each as it was: modules come before those in them, which train() sets too.
+  // Restores each module's mode. Modules come before their submodules, which train() also sets.
   ~EvalModeGuard() {
     for (size_t i = 0; i < modules_.size(); ++i) modules_[i]->train(were_training_[i]);
   }
@@ -48,7 +49,7 @@ torch::Tensor BlockRunner::run_forward(const Segment& segment, torch::Tensor x,
     const bool keeps_graph = segment.trained && !segment.recompute;
     x = keeps_graph ? tape.forward(*blocks_[i], i, x, batch)
                     : tape.forward_without_graph(*blocks_[i], x, batch);
-    record_time(i, params_.pending_update_seconds() - updates);  // as StepTimes has them
+    record_time(i, params_.pending_update_seconds() - updates);  // see StepTimes::update
     if (inspecting_) inspect(i, x);
   }
   return x;
@@ -101,15 +102,15 @@ std::string BlockRunner::current_operation() const {
                                                       blocks_[position_.block]->label());
 }
 
-// The next input that backward brings back comes while it works on another segment.
+// Starts to bring back backward's next saved input while backward works on another segment.
 void BlockRunner::prefetch_input(std::vector<Segment>::const_reverse_iterator next, Tape& tape) {
   const auto kept = std::find_if(next, segments_.rend(),
                                  [](const Segment& segment) { return segment.recompute; });
   if (kept != segments_.rend() && kept->trained) tape.prefetch(kept->first);
 }
 
-// Rebuilds the graphs of all blocks of the segment but the last, whose own input it leaves on the
-// tape.
+// Rebuilds the graphs of all blocks of the segment except the last, whose own input it leaves on
+// the tape.
 void BlockRunner::recompute_segment(const Segment& segment, const model::MicroBatch& batch,
                                     Tape& tape) {
   for (size_t i = segment.first; i + 1 < segment.end; ++i) {

@@ -1,4 +1,4 @@
-// The only loops over blocks.
+// BlockRunner: the only loops over blocks.
 #pragma once
 
 #include <torch/types.h>
@@ -20,19 +20,19 @@ namespace zeroth::engine {
 
 class BlockRunner {
  public:
-  // Keeps references to all of them.
+  // Keeps references to all arguments.
   BlockRunner(const model::Blocks& blocks, zero::BlockParams& params, zero::GradReducer& grads,
               const std::vector<Segment>& segments)
       : blocks_(blocks), params_(params), grads_(grads), segments_(segments) {}
 
-  // The last block's output: the loss, or logits. Leaves on the tape what backward needs.
+  // Returns the last block's output: the loss, or logits. Leaves on the tape what backward needs.
   torch::Tensor forward(const model::MicroBatch& batch, Tape& tape);
-  // The output without a tape, of blocks in evaluation (torch::nn::Module::eval). Asks `ends`
-  // before each of them; undefined where that ended it.
+  // Returns the output without a tape, with blocks in evaluation mode (torch::nn::Module::eval).
+  // Calls `should_stop` before each block; returns an undefined tensor once that returns true.
   torch::Tensor evaluate(const model::MicroBatch& batch, const std::function<bool()>& should_stop);
-  // From the loss back to the first block; gradients reach the reducer block by block.
+  // Runs from the loss back to the first block; passes gradients to the reducer block by block.
   void backward(const model::MicroBatch& batch, bool last, Tape& tape);
-  // Gives every block's parameters to `visit(block)` while they are whole. `way`: see
+  // Calls `visit(block)` for every block while its parameters are gathered. `operation` is for
   // current_operation().
   template <typename Visit>
   void for_each_gathered(const char* operation, Visit&& visit) {
@@ -44,19 +44,19 @@ class BlockRunner {
     position_ = {};
   }
 
-  // The block that runs, and which way: "backward of block layers.3"; empty where none does. Stays
-  // when a block throws.
+  // Returns the running block and its operation, "backward of block layers.3", or an empty string
+  // if none runs. Keeps the last one if a block throws.
   std::string current_operation() const;
 
-  // Looks at every block's output from now on (one pass over it each): which is the first that is
-  // not finite?
+  // Turns on or off the check of every later block output (one pass over each), which finds the
+  // first output that is not finite.
   void inspect_outputs(bool on) {
     inspecting_ = on;
     first_bad_output_.reset();
   }
   std::optional<size_t> first_bad_output() const { return first_bad_output_; }
-  // Marks a lap after each block from now on: part `block` in forward, number of blocks + `block`
-  // in backward. Null: none.
+  // Sets the timer that ends a phase after each block: part `block` in forward, number of blocks +
+  // `block` in backward. Null turns timing off.
   void set_block_timer(PhaseTimer* timer) { timer_ = timer; }
 
  private:

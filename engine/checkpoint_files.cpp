@@ -21,9 +21,9 @@
 namespace zeroth::engine {
 namespace {
 
-constexpr char kClientState[] = "client.";  // before the names of these counters
+constexpr char kClientState[] = "client.";  // prefix of the names of these counters
 
-// The blocks' own names stand in files.
+// Returns the name in files if these use the blocks' own names.
 std::string identity_name(const std::string& parameter) {
   return parameter;
 }
@@ -72,7 +72,7 @@ std::vector<checkpoint::ExpectedState> expected_states(const ShardedState& held,
   return expected;
 }
 
-// Where a checkpoint is of another model or optimizer than the engine's.
+// Throws an Error if the checkpoint belongs to another model or optimizer than the engine's.
 void verify_compatible(const checkpoint::CheckpointReader& reader, const EngineValues& values,
                        LoadedParts parts, const StoredName& stored_name) {
   const auto& stored = reader.manifest().must_equal;
@@ -103,10 +103,11 @@ class SaveTimer {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-// What a rank writes of a save.
+// RankFiles is the files that a rank writes for a save.
 class RankFiles : public StateSink {
  public:
-  // Keeps references to `save` and `layout`. Without one there is no model.
+  // Keeps references to `save` and `layout`. Writes no model without a layout, and no states if
+  // `stored_name` is null.
   RankFiles(const checkpoint::Save& save, const std::optional<model::ModelLayout>& layout,
             const StoredName* stored_name) {
     if (stored_name != nullptr) states_.emplace(save, *stored_name);
@@ -162,14 +163,14 @@ checkpoint::Saver& CheckpointFiles::saver(const std::filesystem::path& directory
   return *saver;
 }
 
-// A save that is neither committed nor given up.
+// A PreparedSave is a save that is neither committed nor abandoned.
 struct CheckpointFiles::PreparedSave {
   checkpoint::Save save;
   std::optional<model::ModelLayout> layout;
-  std::vector<checkpoint::FileSegment> headers;  // that rank 0 has written
+  std::vector<checkpoint::FileSegment> headers;  // written by rank 0
   checkpoint::Manifest facts;
   std::vector<checkpoint::ExpectedState> expected;
-  std::optional<StoredName> stored_name;                          // where states are saved
+  std::optional<StoredName> stored_name;                          // set if states are saved
   std::function<void(const std::filesystem::path&)> write_files;  // on rank 0
 
   RankFiles files() const { return RankFiles(save, layout, stored_name ? &*stored_name : nullptr); }
@@ -189,8 +190,8 @@ struct CheckpointFiles::AsyncSave {
   PreparedSave prepared;
   ShardedState held;
   RankFiles files;
-  checkpoint::RankManifest mine;  // once the snapshot has ended
-  double begin_s = 0;             // that it took to begin
+  checkpoint::RankManifest mine;  // set once the snapshot has ended
+  double begin_s = 0;             // duration of start()
   Snapshot snapshot;
 };
 
@@ -287,7 +288,7 @@ SavedCheckpoint CheckpointFiles::finish() {
   const SaveTimer timer;
   const std::unique_ptr<AsyncSave> save = std::move(async_save_);
   const double waited = save->snapshot.waited_seconds();  // before this call
-  // Ranks do this together, or none does.
+  // `written_` is the same on all ranks, so that all call this or none does.
   if (!written_) apply_pending_updates(save->held);
   const auto failure = save->snapshot.wait();
   checkpoint::run_on_all_ranks(ranks_, "writing " + save->prepared.save.directory(), [&] {
@@ -341,8 +342,8 @@ std::optional<CheckpointFiles::LoadResult> CheckpointFiles::load(const std::file
   };
   const checkpoint::CheckpointLocation place = locate(path);
   if (place.file_system == nullptr) return std::nullopt;
-  apply_pending_updates(
-      values.held);  // what ranks do together: one that throws keeps nobody waiting
+  // The ranks apply updates together, before reading, so that a rank that throws blocks no other.
+  apply_pending_updates(values.held);
   std::optional<checkpoint::LoadedCheckpoint> done;
   if (place.checkpoint) {
     done = checkpoint::load_named(place.file_system, *place.checkpoint, ranks_, take);
@@ -353,7 +354,7 @@ std::optional<CheckpointFiles::LoadResult> CheckpointFiles::load(const std::file
   if (options.data != nullptr) options.data->seek(position);
   loaded.checkpoint.warnings = done->skipped;
   parent_ = {done->step, done->crc};
-  savers_.clear();  // those of before do not know the parent
+  savers_.clear();  // earlier ones do not know the parent
   return loaded;
 }
 

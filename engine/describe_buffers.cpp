@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of the bytes, with their dtype. Values that are still to come have none.
+// Returns a checksum of the bytes, with their dtype; empty if the values are not set yet.
 std::string checksum(const torch::Tensor& value) {
   if (value.is_meta()) return "";
   const torch::Tensor bytes = value.detach().cpu().contiguous();

@@ -1,4 +1,4 @@
-// What a rank has of its blocks' buffers where ranks share every layer.
+// Description of a rank's block buffers, for ranks that share every layer.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,9 +7,10 @@
 
 namespace zeroth::engine {
 
-// A list of {"name", "shape", "boxes"} as verify_sharding_matches() has of parameters: boxes of
-// whole buffers by Block::splits(), any other whole and in as many copies as `ranks` share layers.
-// Such a buffer has a "crc32c" of its values, which may not differ, too. All blocks have splits().
+// Returns a list of {"name", "shape", "boxes"}, in the format of the parameters of
+// verify_sharding_matches(). Buffers in Block::splits() are listed as slices of the global buffer;
+// any other is full, with `ranks` replicas, and has a "crc32c" of its values, which must match on
+// all ranks. All blocks must have splits().
 nlohmann::json describe_buffers(const model::Blocks& blocks, int ranks);
 
 }  // namespace zeroth::engine

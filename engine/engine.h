@@ -1,4 +1,5 @@
-// Trains a chain of blocks: zeroth::initialize(blocks, config), then train_batch again and again.
+// Engine: trains a chain of blocks. Call zeroth::initialize(blocks, config), then train_batch
+// repeatedly.
 #pragma once
 
 #include <cstdint>
@@ -24,126 +25,131 @@
 
 namespace zeroth::engine {
 
-// Which values of the parameters are saved.
+// SavedValues selects the values of the parameters that are saved.
 enum class SavedValues { kWorking, kMasters };
 
 struct InitOptions {
-  // First values of parameters on the meta device; not needed when the blocks' own parameters hold
+  // Initial values of parameters on the meta device; not needed if the blocks' own parameters hold
   // values.
   std::shared_ptr<model::WeightSource> weights = nullptr;
-  // True: load_checkpoint() brings all values before anything else is asked for, and `weights` is
-  // not read.
+  // True: load_checkpoint() loads all values before any other call, and `weights` is not read.
   bool awaits_checkpoint = false;
-  // False: it is only evaluated and saved. The engine has no gradients, masters and optimizer state
-  // then, wherever these would rest.
+  // False: the engine only evaluates and saves. It has no gradients, masters and optimizer states
+  // then, on any device.
   bool trains = true;
-  // False: the caller has done require_memory (engine/memory_check.h) on every rank.
+  // False: the caller has called require_memory (engine/memory_check.h) on every rank.
   bool checks_memory = true;
-  // Asked while weights are read: should this rank's run end? Then initialize throws StopRequested
-  // on all ranks. All pass one or none does.
+  // Called while weights are read: returns whether this rank requests a stop. Then initialize
+  // throws StopRequested on all ranks. Either all ranks pass a function or none does.
   std::function<bool()> stop_requested = nullptr;
   // Called while weights are read, on this rank's thread.
   OnRead on_read = nullptr;
-  // True: there will be calls of start_checkpoint(), whose memory is counted.
+  // True: start_checkpoint() will be called, so its memory is counted.
   bool saves_beside_training = false;
-  // Of checkpoints; unset: they have the blocks' own names for parameters, and hold no model.
+  // Model saved in checkpoints; unset: they use the blocks' own parameter names, and hold no model.
   std::optional<SavedModel> saved_model = {};
 };
 
-// What InitOptions::stop_requested asked for. The ranks agree: nobody waits for another one.
+// StopRequested is thrown when InitOptions::stop_requested returned true on some rank. The ranks
+// agree on it, so that no rank waits for another.
 class StopRequested : public Error {
  public:
   StopRequested() : Error("the reading of weights was ended as some rank wished") {}
 };
 
-// After an Error the ranks no longer agree on what comes next: end the process without destroying
-// the engine or the mesh, whose connections would wait for peers.
+// Engine trains, evaluates and saves one model. After an Error the ranks no longer agree on the
+// next operation: end the process without destroying the engine or the mesh, whose connections
+// would wait for peers.
 class Engine {
  public:
   virtual ~Engine() = default;
 
-  // One optimizer step over gradient_accumulation_steps micro-batches. Collective: all ranks call
-  // it. Throws an Error when the global batch has no trained token, a peer is lost, the step before
-  // ended the run (StepStats::failure), or the engine was not made to train (InitOptions::trains).
-  // Where all ranks throw at the same block the step has not taken place, but its batch is drawn.
+  // Runs one optimizer step over gradient_accumulation_steps micro-batches. Collective over all
+  // ranks. Throws an Error if the global batch has no label token, a peer is lost, the previous
+  // step ended the run (StepStats::failure), or the engine was not made to train
+  // (InitOptions::trains). If all ranks throw at the same block, the step has not taken place, but
+  // its batch is consumed.
   virtual StepStats train_batch(Loader& data) = 0;
 
-  // Loss without training over `micro_batches` micro-batches of every rank (all ranks pass the same
-  // number). Blocks are in evaluation meanwhile, as by torch::nn::Module::eval().
+  // Returns the loss, without training, over `micro_batches` micro-batches of every rank (all ranks
+  // pass the same number). Blocks are in evaluation mode meanwhile, as by
+  // torch::nn::Module::eval().
   virtual EvalStats eval_batch(Loader& data, int64_t micro_batches) = 0;
 
-  // For a rate that follows evaluations (reduce_lr_on_plateau): one of what is trained came to
-  // `loss`, the same on all ranks.
+  // Reports an evaluation's loss, the same on all ranks, to a schedule that follows evaluations
+  // (reduce_lr_on_plateau).
   virtual void evaluated(double loss) = 0;
 
-  // Every parameter once, whole, in working precision, block by block: `sink` is called on rank 0
-  // only, the other ranks take part in the gathers. Collective.
-  // With kMasters in fp32: the masters of what is trained, the rest widened.
+  // Saves every full parameter once, in working precision, block by block. Calls `sink` on rank 0
+  // only; the other ranks take part in the gathers. Collective. With kMasters values are in fp32:
+  // masters of trainable parameters, and the other parameters widened.
   virtual void save_model(ModelSink& sink, SavedValues values = SavedValues::kWorking) = 0;
-  // DIR/model.safetensors with the blocks' own parameter names. Collective; the file is there when
-  // any rank returns. Values that are not finite are never saved: rank 0 throws an Error.
+  // Writes DIR/model.safetensors with the blocks' own parameter names. Collective; the file exists
+  // when any rank returns. Rank 0 throws an Error if a value is not finite, and saves nothing.
   virtual void save_model(const std::filesystem::path& dir) = 0;
 
-  // What a run goes on from, between two steps. Every rank gives its part of masters and states;
-  // collective. On a GPU it waits for what is queued.
+  // Saves the states from which a run resumes, between two steps. Every rank writes its part of
+  // masters and states. Collective. On a GPU it waits for queued work.
   virtual void save_states(StateSink& sink) = 0;
   virtual RunCounters counters() const = 0;
-  // A checkpoint of all that, DIR/step-N after N steps (docs/checkpoint.md), and what the request
-  // adds. It is there whole, or not at all, whenever the machine ends. Folders of former steps
-  // stay. Collective; what fails on one rank is an Error on all, and the run may go on.
+  // Saves states, counters and what the request adds as checkpoint DIR/step-N after N steps
+  // (docs/checkpoint.md). The commit is atomic, even if the machine crashes. Directories of earlier
+  // steps stay. Collective; a failure on one rank is an Error on all, and the run may continue.
   virtual SavedCheckpoint save_checkpoint(const std::filesystem::path& dir,
                                           const CheckpointRequest& request = {}) = 0;
-  // The same while training goes on: it returns once what is saved cannot change any more, and
-  // updates make copies of what is not written yet (CheckpointRequest::memory); where these have
-  // no more room, updates wait. Not a bit of the run changes. What fails now is an Error on all
-  // ranks; what fails later is one of finish_checkpoint(). One that is under way is ended first,
-  // and returned; its Error leaves none under way. So do save_checkpoint(), load_checkpoint() and
-  // load_states(). An engine that goes leaves it: there is no such checkpoint then. Collective.
+  // Starts a checkpoint that is written while training continues. Returns once later updates cannot
+  // change what is saved: they copy values that are not written yet (CheckpointRequest::memory),
+  // and wait while there is no room for copies. The run's results do not change by a bit. An
+  // immediate failure is an Error on all ranks; finish_checkpoint() throws a later one. A pending
+  // checkpoint is finished first, and returned; if that throws, none is pending. save_checkpoint(),
+  // load_checkpoint() and load_states() finish it likewise. Destroying the engine abandons it: no
+  // checkpoint results. Collective.
   virtual std::optional<SavedCheckpoint> start_checkpoint(
       const std::filesystem::path& dir, const CheckpointRequest& request = {}) = 0;
-  // Waits for what is not written yet, and makes it a checkpoint. Collective; what failed on one
-  // rank is an Error on all, and the run may go on.
+  // Waits until everything is written, and commits the checkpoint. Collective; a failure on one
+  // rank is an Error on all, and the run may continue.
   virtual SavedCheckpoint finish_checkpoint() = 0;
   virtual bool has_pending_checkpoint() const = 0;
-  // Of the checkpoints in `dir` keeps `newest` and `steps`. Rank 0 returns what went wrong.
+  // Removes the checkpoints in `dir` except the `newest` ones and `steps`. Rank 0 returns the
+  // failures.
   virtual std::vector<std::string> keep_checkpoints(const std::filesystem::path& dir,
                                                     int64_t newest,
                                                     const std::set<int64_t>& steps) = 0;
-  // The newest one in `path` that is complete, or the one that `path` is. One whose bytes are not
-  // those that were written gives way to the one before it, on all ranks. Nothing where there is
-  // none. Ranks, stage, resting place and precision may be others. Collective.
-  // Throws an Error where it is of another model or optimizer, or none can be loaded; then the
-  // engine is of no use.
+  // Loads the newest complete checkpoint in `path`, or the one that `path` is. All ranks fall back
+  // to the previous checkpoint if one's bytes are corrupt. Returns nullopt if there is none. Number
+  // of ranks, stage, offload device and precision may differ from the saved run's. Collective.
+  // Throws an Error if the checkpoint belongs to another model or optimizer, or none can be loaded;
+  // the engine is unusable then.
   virtual std::optional<LoadedCheckpoint> load_checkpoint(const std::filesystem::path& path,
                                                           const LoadOptions& options = {}) = 0;
 
-  // Takes over the states and counters of a run of the same model and optimizer: the next step is
-  // the one that would have followed there. Collective. After an Error the engine is of no use.
+  // Loads the states and counters of a run of the same model and optimizer: the next step is the
+  // one that would have followed there. Collective. After an Error the engine is unusable.
   virtual void load_states(StateSource& source, const RunCounters& counters) = 0;
 
   virtual const configs::Config& config() const = 0;
   virtual comm::DeviceMesh& mesh() const = 0;
-  // What this rank holds, as planned.
+  // Returns this rank's planned memory.
   virtual zero::MemoryPlan memory() const = 0;
-  virtual int64_t num_parameters() const = 0;  // whole model, tied weights once
+  virtual int64_t num_parameters() const = 0;  // of the full model, tied weights once
   virtual DecayCounts decay_counts() const = 0;
-  // What the user should know of this rank's resting places, one line each.
+  // Returns notes for the user on this rank's offload devices, one line each.
   virtual std::vector<std::string> notes() const = 0;
-  // What this rank is doing, or was when it threw: "backward of block layers.3"; empty between
-  // calls.
+  // Returns this rank's operation, or the one during which it threw: "backward of block layers.3";
+  // empty between calls.
   virtual std::string current_operation() const = 0;
-  // One line for the start-up summary: "ZeRO stage 2: parameters replicated, gradients and
+  // Returns one line for the start-up summary: "ZeRO stage 2: parameters replicated, gradients and
   // optimizer state sharded".
   virtual std::string strategy() const = 0;
-  // What a measurement at the start chose where offload_optimizer.step is kAuto: kCpu or kGpu. A
-  // run that goes on with the same bits is told it.
+  // Returns what a measurement at the start chose if offload_optimizer.step is kAuto: kCpu or kGpu.
+  // A run that resumes with the same bits gets this value.
   virtual std::optional<configs::OffloadOptimizerConfig::UpdateDevice> measured_step() const = 0;
 };
 
 // Takes over the blocks: their parameters become views of the engine's buffers, in working
-// precision on mesh's device. Collective. Throws an Error that names the key or the parameter; and
-// before anything is taken, one that says what would fit when this machine has too little host
-// memory or disk left.
+// precision on the mesh's device. Collective. Throws an Error that names the key or the parameter.
+// Throws one that suggests a fitting configuration, before it allocates anything, if this node has
+// too little CPU memory or disk space left.
 std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& config,
                                    std::shared_ptr<comm::DeviceMesh> mesh,
                                    const InitOptions& options = {});

@@ -18,7 +18,7 @@ bool is_explicit(const OffloadParamConfig& param) {
          param.buffer_size_elements != configs::kBufferSizeAsNeeded;
 }
 
-// Each part adds the changes of one kind.
+// ChangeList builds the list of changes. Each member function adds the changes of one kind.
 class ChangeList {
  public:
   ChangeList(const Config& config, const MemoryFacts& facts) : config_(config), facts_(facts) {}
@@ -72,7 +72,8 @@ class ChangeList {
     parameter_files();
   }
 
-  // Without a buffer_size, which may be too small for what comes into the file.
+  // The changes reset buffer_size, which may be too small for the parameters that move into the
+  // file.
   void parameter_files() {
     const OffloadParamConfig& param = config_.zero.offload_param;
     const char* const size = is_explicit(param) ? " without buffer_size" : "";
@@ -106,7 +107,7 @@ class ChangeList {
     }
   }
 
-  // Where the disk is short and host memory is not.
+  // Adds changes for a lack of disk space while CPU memory suffices.
   void back_to_host() {
     if (config_.zero.offload_optimizer.device == OffloadDevice::kNvme) {
       add("zero_optimization.offload_optimizer.device \"cpu\"",

@@ -1,5 +1,4 @@
-// Changes to a configuration after which a run takes less memory, and the fewest of them with which
-// it fits.
+// Configuration changes that reduce a run's memory, and the fewest of them with which it fits.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +12,14 @@
 namespace zeroth::engine {
 
 struct MemoryChange {
-  std::string text;  // what to write into ds_config.json
+  std::string text;  // for the user: the setting to change
   std::function<void(configs::Config&)> apply;
 };
 
-// Only what this configuration does not do already, what costs least first: less of a batch at once
-// and recompute where activations are counted, sharding, then resting in files, then smaller
-// buffers; and, for want of disk, files given up. None changes a result beyond the order of sums.
+// Returns the changes that this configuration does not make already, the cheapest first: smaller
+// micro-batches and recompute if activations are counted, sharding, then offload to files, then
+// smaller buffers; and, for lack of disk space, files given up. None changes a result beyond the
+// order of sums.
 std::vector<MemoryChange> memory_changes(const configs::Config& config, const MemoryFacts& facts);
 
 struct FittingConfig {
@@ -29,9 +29,10 @@ struct FittingConfig {
 
 inline constexpr int64_t kInvalidConfig = INT64_MAX;
 
-// The first changes of the list until nothing is lacking, without those that turn out to be
-// needless. Where something always is: those that help. `lacks`: bytes that the machine lacks for a
-// configuration, 0 when it fits, kInvalidConfig where the model cannot be trained with it.
+// Returns the first changes of the list until the shortfall is zero, without those that turn out to
+// be unnecessary. If the shortfall never reaches zero, returns those that reduce it. `shortfall`
+// returns the bytes that the node is missing for a configuration, 0 if it fits, kInvalidConfig if
+// the model cannot be trained with it.
 FittingConfig fit_memory(const configs::Config& config, const MemoryFacts& facts,
                          const std::function<int64_t(const configs::Config&)>& shortfall);
 

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The directory, or the one in which it will be made.
+// Returns the directory, or the existing one in which it will be made.
 fs::path nearest_existing(fs::path directory) {
   std::error_code ignored;
   while (!fs::exists(directory, ignored) && directory.has_relative_path())

@@ -1,4 +1,4 @@
-// What this machine has left for a run, before anything of it is allocated.
+// Free memory and disk space of this node, measured before a run allocates anything.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@
 namespace zeroth::engine {
 
 struct FreeSpace {
-  int ranks = 1;                   // of the run, on this machine: they share what follows
-  std::optional<FreeMemory> host;  // none where the system does not tell
+  int ranks = 1;                   // of the run on this node, which share the space below
+  std::optional<FreeMemory> host;  // unset if the system does not report it
   struct DiskSpace {
     int64_t free = 0;        // bytes
-    bool in_memory = false;  // tmpfs: what lies there takes host memory
-    uint64_t device = 0;     // of the file system: folders with the same one share what is free
+    bool in_memory = false;  // tmpfs: its files use CPU memory
+    uint64_t device = 0;     // file system id: directories with the same one share its space
   };
-  std::map<std::string, DiskSpace> disks;  // by nvme_path, also one that is not in use yet
+  std::map<std::string, DiskSpace> disks;  // by nvme_path, even if it is not in use yet
 };
 
-// For a run of `ranks` with `memory` each. `root` is "/" but in tests. Throws an Error that names
-// the key for a directory that cannot be made or written to and is to hold files, and one for a
-// directory that cannot be looked at.
+// Returns the free space for a run of `ranks` with `memory` each. `root` is "/" except in tests.
+// Throws an Error that names the key for a directory that is to hold files and cannot be made or
+// written to, and one for a directory that cannot be inspected.
 FreeSpace free_space(const configs::ZeroConfig& config, const zero::MemoryPlan& memory, int ranks,
                      const std::filesystem::path& root = "/");
 
-// Free bytes of the disk on which `directory` is, or will be made. Empty where the system does not
-// report them.
+// Returns the free bytes of the disk that holds `directory`, or will hold it; nullopt if the system
+// does not report them.
 std::optional<int64_t> free_disk_bytes(const std::filesystem::path& directory);
 
 }  // namespace zeroth::engine

@@ -10,7 +10,7 @@
 namespace zeroth::engine {
 namespace {
 
-// Of the boxes that this rank's blocks hold, and no others.
+// BlockValues provides the slices that this rank's blocks hold, and no others.
 class BlockValues final : public model::WeightSource {
  public:
   void put(const zero::Slot& slot, const torch::Tensor& value) {
@@ -41,7 +41,7 @@ class BlockValues final : public model::WeightSource {
     return same->value;
   }
 
-  std::map<std::string, std::vector<Held>> values_;  // by the whole parameter's name
+  std::map<std::string, std::vector<Held>> values_;  // by the global parameter's name
 };
 
 void require_range(const std::string& name, const torch::Tensor& values, torch::Dtype working) {
@@ -83,8 +83,8 @@ bool load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::
                  zero::ShardedOptimizer& optimizer, const std::function<bool()>& should_stop,
                  const OnRead& on_read) {
   const torch::NoGradGuard no_grad;
-  // One piece of memory for all: what lies between pieces that come and go would tear holes into
-  // the heap. A GPU copies from it ten times as fast as from pages that may move.
+  // One buffer serves all units: allocations between buffers that come and go would fragment the
+  // heap. A GPU copies ten times as fast from page-locked memory.
   int64_t largest = 0, done = 0, all = 0;
   for (size_t u = 0; u < plan.units.size(); ++u) {
     largest = std::max(largest, store.range(u).size());

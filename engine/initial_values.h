@@ -1,5 +1,5 @@
-// A model's first values: from a source for parameters on the meta device, else from the blocks
-// themselves.
+// Initial values of a model: from a source for parameters on the meta device, otherwise from the
+// blocks themselves.
 #pragma once
 
 #include <functional>
@@ -15,17 +15,18 @@
 
 namespace zeroth::engine {
 
-// The blocks' own values, made equal to those of the first rank that holds the same, which is rank
-// 0 but where ranks share layers: there a block holds this rank's boxes. For blocks whose
-// parameters hold values. Collective. To be called before a ParamStore takes the parameters over.
+// Returns the blocks' own values, broadcast from the first rank that holds the same ones: rank 0,
+// unless ranks share layers, where a block holds this rank's slices. The blocks' parameters must
+// hold values. Collective. Call it before a ParamStore takes over the parameters.
 std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& blocks,
                                                       comm::DeviceMesh& mesh);
 
-// Whether any parameter lies on the meta device, that is without values.
+// Returns whether any parameter is on the meta device, and so has no values.
 bool has_meta_parameters(const model::Blocks& blocks);
 
-// Reads this rank's range of every unit, and nothing else, into masters and parameters. Asks
-// `ends` before each unit, on all ranks alike, and returns false where `ends` did.
+// Reads only this rank's range of every unit, into masters and parameters. Calls `should_stop`
+// before each unit, and returns false once it returns true; its results must be the same on all
+// ranks.
 bool load_values(
     const zero::UnitPlan& plan, model::WeightSource& source, zero::ParamStore& store,
     zero::ShardedOptimizer& optimizer,

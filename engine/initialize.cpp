@@ -12,7 +12,7 @@
 namespace zeroth::engine {
 namespace {
 
-// No rank takes anything before each of them has looked.
+// Checks the memory on every rank before any rank allocates.
 void require_memory_on_all(const model::Blocks& blocks, const configs::Config& config,
                            const comm::DeviceMesh& mesh, const InitOptions& init) {
   const EstimateOptions options{.shape = mesh.layout().shape(),
@@ -44,8 +44,8 @@ void check_mesh_dims(const comm::MeshShape& shape, const configs::Config& config
       size, shape.str());
 }
 
-// Buffers keep their dtype; like parameters they start from the values of the first rank that holds
-// the same.
+// Broadcasts buffers. They keep their dtype; like parameters they get the values of the first rank
+// that holds the same ones.
 void broadcast_buffers(const model::Blocks& blocks, comm::DeviceMesh& mesh) {
   const bool shares = mesh.layout().shape()[comm::MeshDim::kTp] > 1;
   for (const auto& block : blocks) {

@@ -36,18 +36,19 @@ constexpr MemoryKind kKinds[] = {{"parameters", &MemoryPlan::parameters},
                                  {"LibTorch", &MemoryPlan::runtime},
                                  {"CUDA and NCCL", &MemoryPlan::gpu_runtime}};
 
-// The memory of a rank that trains next to nothing (measured: 95 MiB on the CPU, 240 to 260 MiB
-// with the pages of its program and libraries, which the ranks of a machine have in common).
+// Memory of a rank that trains almost nothing (measured: 95 MiB on the CPU, 240 to 260 MiB with the
+// pages of its program and libraries, which the ranks of a node share).
 constexpr int64_t kRuntimeBytes = int64_t{100} << 20;
 constexpr int64_t kCodeBytes = int64_t{160} << 20;
 
-// A context of CUDA 12 on an H100: 534 MiB, measured in pull request 777 of
-// meta-pytorch/torchcomms. A communicator of NCCL between more than two A100s with NVLink: 688 MB,
-// measured in issue 964 of NVIDIA/nccl; it grows with the channels, of which an H100 has more.
+// Memory of a CUDA 12 context on an H100: 534 MiB, measured in pull request 777 of
+// meta-pytorch/torchcomms. Memory of an NCCL communicator between more than two A100s with NVLink:
+// 688 MB, measured in issue 964 of NVIDIA/nccl; it grows with the channels, of which an H100 has
+// more.
 constexpr int64_t kContextBytes = int64_t{534} << 20;
 constexpr int64_t kCommunicatorBytes = 688'000'000;
 
-// Of this rank, in a run of the shape: that of all ranks, and those of its axes.
+// Returns the number of this rank's communicators: that of all ranks, and those of mesh dims.
 int num_communicators(const comm::MeshShape& shape) {
   const int all = shape.ranks();
   if (all == 1) return 0;
@@ -56,7 +57,7 @@ int num_communicators(const comm::MeshShape& shape) {
                  std::count_if(comm::kAllMeshDims.begin(), comm::kAllMeshDims.end(), is_part));
 }
 
-// "parameters 2.00 GiB, masters 4.00 GiB"; empty where nothing lies there.
+// Returns "parameters 2.00 GiB, masters 4.00 GiB"; empty if there are no bytes.
 std::string describe_kinds(const MemoryPlan& memory, const std::vector<TierField>& fields) {
   const auto at = [&](const TierBytes& bytes) {
     int64_t sum = 0;
@@ -114,7 +115,7 @@ MemoryNeed compute_need(const RunMemory& run, const MemoryPlan& memory,
   return need;
 }
 
-// What folders on one file system need of it together.
+// DiskNeed is the bytes that directories on one file system need together.
 struct DiskNeed {
   std::vector<std::string> directories;
   int64_t bytes = 0;
@@ -134,8 +135,8 @@ std::map<uint64_t, DiskNeed> disk_needs(const FreeSpace& left, const MemoryNeed&
   return needs;
 }
 
-// Bytes that the machine lacks, and why it does in words; 0 where it can hold the run, as far as is
-// known.
+// Shortfall is the bytes that the node is missing, and the reason as text; 0 if it can hold the
+// run, as far as is known.
 struct Shortfall {
   int64_t bytes = 0;
   std::string why;
@@ -171,7 +172,7 @@ int64_t total_of(const std::map<std::string, int64_t>& files) {
   return sum;
 }
 
-// A configuration that does not work with the model needs more than there is.
+// Returns nullopt for a configuration that does not work with the model.
 std::optional<MemoryNeed> need_with(const RunMemory& run, const configs::Config& config) {
   try {
     return compute_need(run, run.estimate(config, run.options), config);
@@ -180,7 +181,7 @@ std::optional<MemoryNeed> need_with(const RunMemory& run, const configs::Config&
   }
 }
 
-// Of `value`, those below `most`; the largest first.
+// Returns the factors of `value` below `max`, the largest first.
 std::vector<int64_t> factors_below(int64_t value, int64_t max) {
   std::vector<int64_t> factors;
   for (int64_t factor = 1; factor <= value / factor; ++factor) {
@@ -193,7 +194,8 @@ std::vector<int64_t> factors_below(int64_t value, int64_t max) {
   return factors;
 }
 
-// The largest micro-batch below the run's with which it fits, at the same global batch.
+// Returns a suggestion for the largest micro-batch below the run's that fits, with the same global
+// batch.
 std::optional<std::string> smaller_micro_batch(const RunMemory& run) {
   const configs::BatchConfig& batch = run.config.batch;
   if (!has_activations(run.memory) || !run.options.trains) return std::nullopt;
@@ -238,7 +240,7 @@ std::string suggest_fit(const RunMemory& run) {
   return "it does not fit with all sharding and offload either; what takes least is\n  " + text;
 }
 
-// Bytes in host memory.
+// Returns the parameters' bytes in CPU memory.
 int64_t parameter_bytes(const model::Blocks& blocks) {
   std::set<const void*> seen;  // a tied weight counts once
   int64_t bytes = 0;
@@ -251,8 +253,8 @@ int64_t parameter_bytes(const model::Blocks& blocks) {
   return bytes;
 }
 
-// How much of kRuntimeBytes this process, and so each rank, uses already: it is not free memory of
-// the machine. Code is page cache, which counts as free.
+// Returns how much of kRuntimeBytes this process, and so each rank, uses already, which is not in
+// the node's free memory. Code is page cache, which counts as free.
 int64_t runtime_in_use(const std::filesystem::path& root, int64_t held) {
   const auto kib = read_counter(root / "proc/self/status", "RssAnon:");
   return std::clamp<int64_t>(kib.value_or(0) * 1024 - held, 0, kRuntimeBytes);

@@ -12,16 +12,16 @@
 namespace zeroth::engine {
 namespace {
 
-// Backward keeps the inputs of those segments that it runs again; the first block has none.
+// Returns the number of saved inputs: those of recomputed segments. The first block has none.
 int64_t count_saved_inputs(const std::vector<Segment>& segments) {
   return std::count_if(segments.begin(), segments.end(), [](const Segment& segment) {
     return segment.recompute && segment.trained && segment.first > 0;
   });
 }
 
-// A micro-batch has a copy while it is made.
+// Returns the bytes of a micro-batch's tokens. A copy of them exists while it is made.
 int64_t token_bytes(int64_t tokens) {
-  constexpr int64_t kPerToken = 2 * sizeof(int64_t);  // itself and its target
+  constexpr int64_t kPerToken = 2 * sizeof(int64_t);  // token and target
   return 2 * kPerToken * tokens;
 }
 
@@ -34,7 +34,7 @@ int64_t activation_bytes(const MicroBatchSize& size, const std::vector<Segment>&
   return std::max(evaluating, activation_bytes(size.chain, segments, tokens) + token_bytes(tokens));
 }
 
-// That a checkpoint holds: in a rank's shards, and of the whole model.
+// StateBytes is the bytes of a checkpoint: in a rank's shards, and of the full model.
 struct StateBytes {
   int64_t shard = 0, whole = 0;
 };
@@ -90,7 +90,7 @@ zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& 
                              const EstimateOptions& options) {
   const auto segments =
       plan_segments(plan.block_units.size(), config.recompute, zero::first_trained_block(plan));
-  // The third micro-batch and those after it visit blocks as the second one does.
+  // The third and later micro-batches access blocks as the second one does.
   const int64_t micros = std::min<int64_t>(config.batch.accumulation_steps, 2);
   const int64_t rows = std::min(config.batch.micro_batch_size, options.max_rows);
   zero::StepEstimate step{

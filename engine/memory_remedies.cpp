@@ -28,12 +28,13 @@ int64_t smallest_factor(int64_t value) {
   return value;
 }
 
-// Each part adds what helps; the order of the calls is that of the cost.
+// Remedies builds the list of suggestions. Each member function adds what helps; the calls are in
+// order of cost.
 class Remedies {
  public:
   Remedies(const Config& config, const MemoryFacts& facts) : config_(config), facts_(facts) {}
 
-  // Where the model computes.
+  // Returns suggestions for the memory of the computing device.
   std::vector<std::string> for_device() {
     micro_batch();
     recompute();
@@ -53,7 +54,7 @@ class Remedies {
     return finish();
   }
 
-  // Where only what is offloaded rests.
+  // Returns suggestions for CPU memory that holds offloaded data only.
   std::vector<std::string> for_host() {
     const OffloadOptimizerConfig& optimizer = config_.zero.offload_optimizer;
     const bool states = facts_.trains && optimizer.device == OffloadDevice::kCpu;
@@ -78,7 +79,7 @@ class Remedies {
     remedies_.push_back(fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // The text ends with what `change` makes of the file.
+  // Adds a suggestion that ends with the JSON of `change`.
   void add_change(const std::string& text, const std::function<void(Config&)>& change) {
     Config after = config_;
     change(after);
@@ -130,7 +131,7 @@ class Remedies {
     }
   }
 
-  // One place further away from what computes: cpu where that is another memory, then nvme.
+  // Moves the optimizer one offload device further: cpu if that is another memory, then nvme.
   void offload_optimizer() {
     if (!facts_.trains) return;
     const OffloadDevice now = config_.zero.offload_optimizer.device;

@@ -1,4 +1,4 @@
-// The ranks of a mesh as those of a checkpoint.
+// Adapter of a mesh's ranks to a checkpoint's RankGroup.
 #pragma once
 
 #include <string>

@@ -17,7 +17,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
-// Those that stand behind each other as one.
+// Merges adjacent segments of a file.
 std::vector<checkpoint::FileSegment> merge_adjacent(std::vector<checkpoint::FileSegment> parts) {
   using checkpoint::FileSegment;
   std::sort(parts.begin(), parts.end(), [](const FileSegment& a, const FileSegment& b) {

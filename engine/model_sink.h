@@ -1,4 +1,4 @@
-// Receives a model's parameters when it is saved.
+// Receiver of a model's parameters when the model is saved.
 #pragma once
 
 #include <torch/types.h>
@@ -18,9 +18,9 @@ struct ParameterInfo {
 class ModelSink {
  public:
   virtual ~ModelSink() = default;
-  // All parameters that will come, in that order.
+  // Announces all parameters that will follow, in that order.
   virtual void begin(const std::vector<ParameterInfo>& parameters) = 0;
-  // `value` has the announced shape and dtype and is valid during the call only; it may lie on a
+  // Receives a value of the announced shape and dtype, valid during the call only; it may be on a
   // GPU.
   virtual void write(const std::string& name, const torch::Tensor& value) = 0;
 };

@@ -17,8 +17,8 @@ bool is_finite(const torch::Tensor& values) {
   return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
 }
 
-// In `values`, which are `range` of a unit's flat buffer: the order of the last parameter with one
-// that is not finite.
+// Returns the order of the last parameter with a value that is not finite in `values`, which are
+// `range` of a unit's flat buffer.
 int64_t first_bad(const zero::UnitPlan& plan, size_t unit, const torch::Tensor& values,
                   const zero::Range& range) {
   if (is_finite(values)) return kNone;

@@ -1,4 +1,4 @@
-// How long the parts of a step take, by the clock of the device that works on them.
+// Timer of the phases of a step, by the clock of the device that runs them.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -11,8 +11,9 @@
 
 namespace zeroth::engine {
 
-// On the CPU laps are host time. A GPU works behind the host: there each call queues an event
-// behind the work so far, and laps are told when the device has reached them. No call waits for it.
+// PhaseTimer measures phases. On the CPU it uses the CPU's clock. A GPU runs after the CPU: there
+// each call records an event on the stream, and phases are reported once the device has reached
+// their events. No call waits for the device.
 class PhaseTimer {
  public:
   struct PhaseTime {
@@ -23,13 +24,14 @@ class PhaseTimer {
   explicit PhaseTimer(c10::Device device)
       : device_(device), events_(device.type(), c10::EventFlag::BACKEND_DEFAULT) {}
 
-  // The time until the next lap() starts here; what came since the last one belongs to nobody.
+  // Starts a phase. The time since the last end_phase() belongs to none.
   void begin() { mark(kUnattributed); }
-  // The time since the last begin() or lap() belongs to `part`, but for so many seconds of the
-  // host's, which are counted elsewhere; a GPU's clock does not see these.
+  // Ends a phase: the time since the last begin() or end_phase() belongs to `part`, less
+  // `excluded_seconds` of CPU time, which are counted elsewhere; a GPU's clock does not see these.
   void end_phase(size_t part, double excluded_seconds = 0) { mark(part, excluded_seconds); }
-  // The laps that have ended since the last call, in order. Those that the device is still at stay
-  // for a later call: after a wait for the device none of the laps before it is left.
+  // Returns the phases that have ended since the last call, in order. Phases that the device is
+  // still running stay for a later call; none of the earlier ones is left after a wait for the
+  // device.
   std::vector<PhaseTime> take_finished();
 
  private:
@@ -49,7 +51,7 @@ class PhaseTimer {
 
   c10::Device device_;
   device::EventPool events_;
-  std::deque<Timestamp> timestamps_;  // the first one was taken already, but starts the next lap
+  std::deque<Timestamp> timestamps_;  // the first one starts the next phase
 };
 
 }  // namespace zeroth::engine

@@ -32,7 +32,7 @@ StateSlice make_slice(const zero::Slot& slot, const zero::ShardedOptimizer::Arra
           .end = part.end};
 }
 
-// Into where it rests, where that is plain memory of the CPU; else through `spare`.
+// Loads into the array's store directly if that is plain CPU memory, otherwise through `spare`.
 void load_array(const ShardedState& held, StateSource& source, size_t u, size_t index,
                 torch::Tensor& spare) {
   const zero::Unit& unit = held.plan.units[u];
@@ -45,7 +45,7 @@ void load_array(const ShardedState& held, StateSource& source, size_t u, size_t 
     values = spare.narrow(0, 0, bytes).view(array.dtype);
   }
   int64_t filled = 0;
-  const auto fill_to = [&](int64_t begin) {  // with padding
+  const auto fill_to = [&](int64_t begin) {  // zeroes padding
     if (begin > filled) values.narrow(0, filled, begin - filled).zero_();
   };
   for_each_part(unit, owned_range, [&](const zero::Slot& slot, const zero::Range& part) {

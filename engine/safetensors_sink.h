@@ -1,4 +1,4 @@
-// A saved model as one file of a directory.
+// Sink that saves a model as one file of a directory.
 #pragma once
 
 #include <filesystem>
@@ -12,8 +12,8 @@
 
 namespace zeroth::engine {
 
-// DIR/model.safetensors; the directory appears, whole, in commit(). An existing directory that is
-// not empty is an Error, and so is a value that is not finite.
+// SafetensorsSink writes DIR/model.safetensors; commit() makes the complete directory visible.
+// Throws an Error if the directory exists and is not empty, or a value is not finite.
 class SafetensorsSink final : public ModelSink {
  public:
   explicit SafetensorsSink(std::filesystem::path dir) : dir_(std::move(dir)) {}

@@ -48,14 +48,14 @@ class InputsOnCpu final : public SavedInputs {
     OffloadedInput& input = inputs_[block];
     if (!input.buffer) return;
     const auto leaving = find_leaving(block);
-    if (leaving != leaving_.end()) {  // it need not come back
+    if (leaving != leaving_.end()) {  // the values are still on the device
       input.values = leaving->values;
       input.usable = leaving->end;
       leaving_.erase(leaving);
     } else {
       input.values = at::empty(input.buffer->values.sizes(),
                                input.buffer->values.options().device(input.device));
-      // The allocator's memory may be in use by earlier work of the current stream.
+      // Earlier work of the current stream may still use the allocator's memory.
       buffers_.send(*input.buffer, input.values, copies().record_event());
       input.usable = input.buffer->free;
     }
@@ -75,10 +75,10 @@ class InputsOnCpu final : public SavedInputs {
   static constexpr size_t kMaxLeaving = 2;
 
   struct OffloadedInput {
-    std::optional<offload::StagingBuffers::Buffer> buffer = {};  // until it is on its way back
-    torch::Device device = torch::kCPU;                          // from which it left
-    torch::Tensor values = {};  // before it leaves and when it is back
-    StreamEvent usable = {};    // behind it they are there
+    std::optional<offload::StagingBuffers::Buffer> buffer = {};  // unset once it comes back
+    torch::Device device = torch::kCPU;                          // source device
+    torch::Tensor values = {};  // set before it leaves and once it is back
+    StreamEvent usable = {};    // after this event `values` are valid
   };
   struct LeavingInput {
     size_t block;
@@ -93,8 +93,8 @@ class InputsOnCpu final : public SavedInputs {
 
   device::CopyStream& copies() { return buffers_.copies(); }
 
-  // Begins the way of an input that is still in place, if there is one: only when another one
-  // follows it, as backward begins with the last one.
+  // Starts to offload an input that is still in place, if there is one. It waits for the next
+  // save(), as backward begins with the last input.
   void send(size_t block) {
     OffloadedInput& input = inputs_[block];
     if (!input.values.defined()) return;
@@ -105,7 +105,7 @@ class InputsOnCpu final : public SavedInputs {
     leaving_.pop_front();
   }
 
-  // After a step that failed there may be one.
+  // Drops an input that a failed step has left.
   void discard(size_t block) {
     OffloadedInput old = std::exchange(inputs_[block], {});
     if (old.buffer) buffers_.release(std::move(*old.buffer));
@@ -117,7 +117,7 @@ class InputsOnCpu final : public SavedInputs {
   }
 
   std::vector<OffloadedInput> inputs_;  // [block]
-  size_t last_saved_ = 0;               // the block whose input was kept last
+  size_t last_saved_ = 0;               // block of the latest save()
   std::deque<LeavingInput> leaving_;
   offload::StagingBuffers buffers_;
 };

@@ -1,4 +1,4 @@
-// Where the inputs of recomputed segments wait for their backward.
+// Storage of the inputs of recomputed segments between forward and backward.
 #pragma once
 
 #include <torch/types.h>
@@ -17,29 +17,31 @@ namespace zeroth::engine {
 class SavedInputs {
  public:
   virtual ~SavedInputs() = default;
-  // Block `block`'s input, possibly undefined, until it is taken; replaces one that was not.
+  // Saves block `block`'s input, which may be undefined, until restore(); replaces one that was not
+  // restored.
   virtual void save(size_t block, const torch::Tensor& x) = 0;
-  // The input will be taken soon: it may come back beside other work.
+  // Starts to bring the input back, concurrently with other work, as restore() will follow soon.
   virtual void prefetch(size_t block) = 0;
-  // The same values, ordered on the current stream. Frees what held them.
+  // Returns the saved values, ordered on the current stream. Frees their storage.
   virtual torch::Tensor restore(size_t block) = 0;
 
-  // What the user should know, one line each.
+  // Returns notes for the user, one line each.
   virtual std::vector<std::string> notes() const { return {}; }
 };
 
-// Kept inputs stay where they are.
+// Returns a storage that keeps inputs where they are.
 std::unique_ptr<SavedInputs> save_in_place(size_t num_blocks);
 
-// Kept inputs leave for host memory, which stays for the next step's, and come back. The last
-// input, which backward takes first, never leaves. The two before it are copied to the host, but
-// their memory on the device stays, so that backward need not wait for them. Until it begins no
-// more than three inputs are on the device: where the link is slower than what computes, the
-// current stream waits. The host waits for the device only where an input needs more host memory
-// than the one before in its buffer, and where host memory cannot be page-locked.
+// Returns a storage that offloads inputs to CPU memory, which it reuses for the next step's. The
+// last input, which backward needs first, is never offloaded. The two before it are copied to the
+// CPU, but keep their device memory, so that backward need not wait for them. Until backward
+// begins, at most three inputs are on the device: if the link is slower than the computation, the
+// current stream waits. The CPU waits for the device only if an input needs more CPU memory than
+// the previous one in its buffer, or if CPU memory cannot be page-locked.
 std::unique_ptr<SavedInputs> save_on_cpu(size_t num_blocks, std::shared_ptr<device::HostLink> link);
 
-// As recompute.cpu_checkpointing says: on the host only if there is a device beside it.
+// Returns the storage that recompute.cpu_checkpointing selects: on the CPU only if the blocks run
+// on another device.
 std::unique_ptr<SavedInputs> make_saved_inputs(size_t num_blocks,
                                                const configs::RecomputeConfig& config,
                                                torch::Device device);

@@ -24,7 +24,7 @@ RankSlices local_slices(const zero::UnitPlan& plan,
   return slices;
 }
 
-// Names and shapes are the same on all ranks, where boxes begin and end are not.
+// Serializes the begins and extents of slices; names and shapes are the same on all ranks.
 std::string to_string(const RankSlices& slices) {
   std::string text;
   for (const auto& of_parameter : slices) {
@@ -36,7 +36,8 @@ std::string to_string(const RankSlices& slices) {
   return text;
 }
 
-// `alike`: this rank's own, of which all but begins and extents is kept.
+// Parses to_string()'s result. `like` is this rank's own slices, which provide all but begins and
+// extents.
 RankSlices parse(const std::string& text, const RankSlices& like) {
   RankSlices slices = like;
   std::istringstream words(text);
@@ -74,7 +75,7 @@ SliceGatherer::SliceGatherer(const zero::UnitPlan& plan,
   for (const int rank : along.part_of(mesh.rank())) {
     group_slices_.push_back(parse(texts[static_cast<size_t>(rank)], own));
   }
-  mesh.group({comm::MeshDim::kTp});  // all ranks make it together
+  mesh.group({comm::MeshDim::kTp});  // collective creation of the group
 }
 
 torch::Tensor SliceGatherer::gather(size_t index, const std::vector<torch::Tensor>& own) const {
@@ -87,7 +88,7 @@ torch::Tensor SliceGatherer::gather(size_t index, const std::vector<torch::Tenso
   for (size_t b = 0; b < own.size(); ++b) {
     for (size_t rank = 0; rank < group_slices_.size(); ++rank) {
       const TensorSlice& box = group_slices_[rank][index][b];
-      if (rank > 0 && box == group_slices_[rank - 1][index][b]) continue;  // copies are neighbours
+      if (rank > 0 && box == group_slices_[rank - 1][index][b]) continue;  // replicas are neighbors
       const bool mine = static_cast<int>(rank) == group.rank();
       const torch::Tensor values =
           mine ? own[b].contiguous() : at::empty(box.sizes, own[b].options());
@@ -98,7 +99,7 @@ torch::Tensor SliceGatherer::gather(size_t index, const std::vector<torch::Tenso
   return whole;
 }
 
-// Mesh dim tp is the last one: ranks that share layers are neighbours.
+// Mesh dim tp is the last one, so that ranks that share layers are neighbors.
 bool SliceGatherer::gathers_for_rank_0() const {
   return mesh_.rank() == mesh_.coordinate(comm::MeshDim::kTp);
 }

@@ -1,4 +1,4 @@
-// Whole parameters out of the boxes that the ranks of axis tensor hold.
+// SliceGatherer: full parameters from the slices that the ranks of mesh dim tp hold.
 #pragma once
 
 #include <torch/types.h>
@@ -13,23 +13,25 @@ namespace zeroth::engine {
 
 class SliceGatherer {
  public:
-  // Tells all ranks of the mesh which boxes this one holds, and learns theirs; nothing where axis
-  // tensor has one rank.
+  // Exchanges, with all ranks of the mesh, which slices each one holds; does nothing if mesh dim tp
+  // has one rank.
   SliceGatherer(const zero::UnitPlan& plan, const std::vector<zero::GlobalParameter>& parameters,
                 const comm::DeviceMesh& mesh);
 
-  // Parameter number `index` of those: `own` are its slices() of this rank, on the mesh's device.
-  // Collective over this rank's group of axis tensor, of which all get it.
+  // Returns the full parameter number `index` of `parameters` on all ranks of this rank's
+  // tensor-parallel group. `own` are this rank's slices() of it, on the mesh's device. Collective
+  // over that group.
   torch::Tensor gather(size_t index, const std::vector<torch::Tensor>& own) const;
-  // Whether this rank is rank 0 or shares layers with it, which asks the others of its group alone.
+  // Returns whether this rank is rank 0 or in its tensor-parallel group, whose ranks alone must
+  // call gather() for rank 0.
   bool gathers_for_rank_0() const;
 
  private:
-  using RankSlices = std::vector<std::vector<TensorSlice>>;  // of a rank: by parameter
+  using RankSlices = std::vector<std::vector<TensorSlice>>;  // of a rank, by parameter
 
   const std::vector<zero::GlobalParameter>& parameters_;
   const comm::DeviceMesh& mesh_;
-  std::vector<RankSlices> group_slices_;  // of that group; empty: it is one rank
+  std::vector<RankSlices> group_slices_;  // of the tensor-parallel group; empty: it has one rank
 };
 
 }  // namespace zeroth::engine

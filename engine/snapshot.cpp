@@ -15,13 +15,13 @@ namespace {
 constexpr int64_t kMinMemory = int64_t{64} << 20;
 constexpr int64_t kSlabBytes = int64_t{256} << 20;
 
-// What a buffer takes of its slab: its values begin where those of any type may.
+// Returns the size of a buffer in its slab, aligned for values of any type.
 int64_t align_to_slab(int64_t bytes) {
   constexpr int64_t kAlignment = 64;
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Adds the time until it goes.
+// ScopedTimer adds its lifetime to `seconds`.
 class ScopedTimer {
  public:
   explicit ScopedTimer(double& seconds) : seconds_(seconds) {}
@@ -64,7 +64,7 @@ bool SnapshotMemory::has_room(int64_t bytes) const {
 torch::Tensor SnapshotMemory::acquire(int64_t bytes) {
   auto place = find(bytes);
   if (!place) {
-    if (next_slab() < align_to_slab(bytes)) {  // no buffer is taken, and no slab is large enough
+    if (next_slab() < align_to_slab(bytes)) {  // no buffer is in use, and no slab is large enough
       slabs_.clear();
       slab_bytes_ = 0;
     }
@@ -134,7 +134,7 @@ torch::Tensor Snapshot::SnapshotBlock::copy() const {
 void Snapshot::run() {
   const torch::NoGradGuard no_grad;
   (void)at::get_num_threads();
-  set_single_threaded();  // the others compute
+  set_single_threaded();  // the other CPUs compute
   std::optional<std::string> failure;
   double seconds = 0;
   try {
@@ -171,7 +171,7 @@ bool Snapshot::can_proceed() const {
   return stop_requested_ || remaining_ == 0 || !copies_.empty() || next_in_place_ < blocks_.size();
 }
 
-// Copies first: updates may wait for their memory.
+// Returns the next block to write: copies first, as updates may wait for their memory.
 std::optional<size_t> Snapshot::next() {
   std::unique_lock lock(mutex_);
   const auto passes = [&](const SnapshotBlock& block) {
@@ -206,8 +206,8 @@ void Snapshot::written(size_t block) {
   changed_.notify_all();
 }
 
-// Whether the block is the caller's to copy, with a buffer for it. Otherwise its values are not
-// needed any more.
+// Returns whether the caller must copy the block, with a buffer for it. Otherwise its values are no
+// longer needed.
 bool Snapshot::claim(size_t block) {
   std::unique_lock lock(mutex_);
   SnapshotBlock& own = blocks_[block];
@@ -252,7 +252,7 @@ void Snapshot::finish_copies(bool wait_for_first) {
   }
 }
 
-// `tile`: the values of the block's tile.
+// Copies the block from `tile`, the values of its tile.
 void Snapshot::copy_block(size_t block, const torch::Tensor& tile) {
   if (!claim(block)) return;
   const SnapshotBlock& own = blocks_[block];

@@ -1,5 +1,5 @@
-// Saves what a rank holds at the edge of a step while training goes on: a thread writes block by
-// block, and an update that comes to a block before the thread has a copy of it made first.
+// Snapshot: saves a rank's state as it is between two steps while training continues. A thread
+// writes block by block; an update copies each block that it reaches before the thread does.
 #pragma once
 
 #include <torch/types.h>
@@ -25,27 +25,29 @@
 
 namespace zeroth::engine {
 
-// Bytes of copies that a save of so many bytes may make at a time, where nobody asks for another
-// limit.
+// Returns the default limit, in bytes, of the copies that a save of `bytes_to_save` may hold at a
+// time.
 int64_t snapshot_memory(int64_t bytes_to_save);
 
-// Buffers for copies, cut from slabs that are made as they are needed and kept for the next save:
-// to page-lock a slab takes one call, whatever the number of its buffers.
+// SnapshotMemory allocates buffers for copies from slabs, which it creates as needed and keeps for
+// the next save. Page-locking a slab takes one call, for any number of buffers.
 class SnapshotMemory {
  public:
-  // `device`: where what is copied may lie; its host memory is page-locked then.
+  // `device` is where the source values may be; the buffers' CPU memory is page-locked if that is a
+  // GPU.
   SnapshotMemory(torch::Device device, int64_t max_bytes);
 
   int64_t max_bytes() const { return max_bytes_; }
-  // Of one that is asked for at most, so that some are filled while others are written.
+  // Returns the maximum bytes of one buffer. Several fit, so that some are filled while others are
+  // written.
   int64_t max_buffer_bytes() const {
     return std::clamp(max_bytes_ / 4, int64_t{256}, int64_t{4} << 20);
   }
-  // Always where no buffer is taken.
+  // Returns whether a buffer of `bytes` is available; always true if no buffer is in use.
   bool has_room(int64_t bytes) const;
-  torch::Tensor acquire(int64_t bytes);  // [bytes] uint8; there is room
+  torch::Tensor acquire(int64_t bytes);  // [bytes] uint8; requires has_room()
   void release(torch::Tensor buffer);
-  // Between the device and its host; null where these are one.
+  // Returns the link between the device and the CPU; null if the device is the CPU.
   device::HostLink* link() const { return link_.get(); }
 
  private:
@@ -54,9 +56,9 @@ class SnapshotMemory {
     std::map<int64_t, int64_t> free;  // begin: end
   };
 
-  // The first free range of so many bytes, if there is one.
+  // Returns the first free range of at least `bytes`: slab and begin; nullopt if there is none.
   std::optional<std::pair<size_t, int64_t>> find(int64_t bytes) const;
-  // Of the slab that would be made next.
+  // Returns the bytes of the next slab.
   int64_t next_slab() const;
 
   std::shared_ptr<device::HostLink> link_;
@@ -66,66 +68,68 @@ class SnapshotMemory {
   std::vector<Slab> slabs_;
 };
 
-// The thread reads what rests in plain memory of the CPU itself. What rests on a GPU or in a file
-// the training thread hands over when an update lends it, and at the end what none came to.
+// Snapshot's thread itself reads values in plain CPU memory. The training thread copies values on a
+// GPU or in a file when an update acquires them, and at the end those that no update reached.
 class Snapshot final : public zero::OverwriteObserver {
  public:
-  // `held` is up to date. The thread calls `sink`, and `finish` behind the last value. All of them
-  // stay as long as the snapshot; nobody else uses `memory` meanwhile.
+  // `held` has no pending updates. The thread calls `sink`, and `finish` after the last value. All
+  // arguments must outlive the snapshot; `memory` must not be used by others meanwhile.
   Snapshot(const ShardedState& held, StateSink& sink, std::function<void()> finish,
            SnapshotMemory& memory);
-  // Leaves what is not written.
+  // Abandons what is not written.
   ~Snapshot() override;
   Snapshot(const Snapshot&) = delete;
   Snapshot& operator=(const Snapshot&) = delete;
 
-  // The methods below are the training thread's.
+  // Only the training thread calls the methods below.
 
   void before_update(size_t unit, const zero::Range& tile,
                      const std::vector<torch::Tensor>& arrays) override;
-  // Hands over what no update comes to, as far as there is room. Between two steps.
+  // Copies blocks that no update reaches, as far as there is room. Called between two steps.
   void copy_remaining();
-  // Whether the thread has finished, or failed.
+  // Returns whether the thread has finished, or failed.
   bool ended();
-  // Waits until it has. Returns why it failed, if it did. What waits for an update must not be
-  // left: see apply_pending_updates().
+  // Blocks until the thread has ended. Returns its failure, if any. No update may be pending: see
+  // apply_pending_updates().
   std::optional<std::string> wait();
 
-  // Seconds in the calls above, those of copies included.
+  // Returns the seconds spent in the calls above, copies included.
   double waited_seconds() const { return waited_seconds_; }
-  // Once it has ended: of the thread, without its waiting for what updates are to hand over.
+  // Returns the thread's seconds, once it has ended, without its waits for copies by the training
+  // thread.
   double writing_seconds();
 
  private:
   enum class BlockState {
-    kPending,  // as it was, where it rests
+    kPending,  // not saved yet; the values are in their store
     kCopying,
     kCopied,
-    kWriting,  // from either place
+    kWriting,  // from the store or the copy
     kWritten
   };
   struct SnapshotBlock {
     StateBlock what;
-    torch::Tensor in_place;     // defined: the thread may read it there
-    torch::Tensor buffer = {};  // defined: its copy is there, or will be
+    torch::Tensor in_place;     // defined: the thread may read the values there
+    torch::Tensor buffer = {};  // defined: holds the copy, or will hold it
     BlockState state = BlockState::kPending;
     torch::Tensor copy() const;
   };
 
-  // Of the thread.
+  // Called by the snapshot's thread.
   void run();
   void write_all();
   std::optional<size_t> next();
   bool can_proceed() const;
   void written(size_t block);
 
-  // Of the training thread.
+  // Called by the training thread.
   bool claim(size_t block);
   void copy_block(size_t block, const torch::Tensor& tile);
   void copy_remaining(size_t block);
   bool is_pending(size_t block);
   void copied(size_t block);
-  // Looks after copies from the device; waits for the first one that has not come.
+  // Publishes finished copies from the device; waits for the first unfinished one if
+  // `wait_for_first`.
   void finish_copies(bool wait_for_first);
 
   const ShardedState held_;
@@ -133,17 +137,17 @@ class Snapshot final : public zero::OverwriteObserver {
   const std::function<void()> finish_;
   SnapshotMemory& memory_;
   std::map<std::pair<size_t, int64_t>, std::pair<size_t, size_t>> tiles_;  // (unit, begin): blocks
-  std::vector<size_t> not_in_place_;  // blocks that cannot be read in place
+  std::vector<size_t> not_in_place_;  // blocks that the thread cannot read in place
   std::deque<std::pair<size_t, device::StreamEvent>> arriving_;
   double waited_seconds_ = 0;
-  double idle_seconds_ = 0;  // the thread's
+  double idle_seconds_ = 0;  // of the thread
 
-  std::mutex mutex_;  // of all that follows, and of memory_
+  std::mutex mutex_;  // guards all that follows, and memory_
   std::condition_variable changed_;
   std::vector<SnapshotBlock> blocks_;
-  std::deque<size_t> copies_;  // to be written
-  size_t next_in_place_ = 0;   // no block before it rests and can be read in place
-  size_t remaining_ = 0;       // not written
+  std::deque<size_t> copies_;  // ready to be written
+  size_t next_in_place_ = 0;   // earlier blocks are not pending, or not readable in place
+  size_t remaining_ = 0;       // blocks not written yet
   bool stop_requested_ = false;
   bool ended_ = false;
   double writing_seconds_ = 0;

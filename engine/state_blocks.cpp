@@ -24,13 +24,13 @@ class StateBlockBuilder {
   }
 
  private:
-  // Where every rank owns all, each saves its shard.
+  // Returns the range that this rank saves: its shard, even if every rank owns the full unit.
   zero::Range saved(const zero::Unit& unit) const { return unit.shard(); }
 
   void add(size_t index) {
     const zero::Unit& unit = held_.plan.units[index];
     const auto arrays = kept_arrays(held_, index);
-    size_t parameters = 0;  // of which this rank saves some
+    size_t parameters = 0;  // parameters of which this rank saves a part
     for_each_part(unit, saved(unit), [&](const zero::Slot&, const zero::Range&) { ++parameters; });
     const std::vector<zero::Range> whole = {{0, unit.owned_range().size()}};
     for (const zero::Range& tile : unit.trainable ? held_.optimizer.tiles(index) : whole) {
@@ -57,7 +57,7 @@ class StateBlockBuilder {
     }
   }
 
-  // Pieces of an array follow each other as slots do.
+  // Returns the ranges of slices in a range of the unit. The slices of an array are in slot order.
   std::vector<StateBlock::SliceRange> parts_of(const zero::Unit& unit, const zero::Range& in_unit,
                                                size_t piece) const {
     std::vector<StateBlock::SliceRange> parts;
@@ -78,7 +78,7 @@ class StateBlockBuilder {
   const ShardedState& held_;
   int64_t max_bytes_;
   std::vector<StateBlock> blocks_;
-  size_t pieces_ = 0;  // of the units before
+  size_t pieces_ = 0;  // number of slices of earlier units
 };
 
 }  // namespace

@@ -34,7 +34,7 @@ std::span<std::byte> bytes_of(const torch::Tensor& values) {
   return {static_cast<std::byte*>(values.data_ptr()), static_cast<size_t>(values.nbytes())};
 }
 
-// One counter of a checkpoint.
+// Returns one counter of a checkpoint.
 template <typename T>
 T counter(const checkpoint::Counters& counters, const std::string& name) {
   const auto found = counters.find(name);

@@ -1,5 +1,5 @@
-// A run's states in a checkpoint: the engine's pieces under the names that files have for
-// parameters, and its counters.
+// Files of a run's states in a checkpoint: the engine's slices under the parameter names of the
+// files, and its counters.
 #pragma once
 
 #include <functional>
@@ -16,15 +16,16 @@
 
 namespace zeroth::engine {
 
-// From a parameter's name to the one in files.
+// StoredName maps a parameter's name to its name in files.
 using StoredName = std::function<std::string(const std::string& parameter)>;
 
 checkpoint::TensorChunk stored_piece(const StateSlice& piece, const StoredName& stored_name);
 
-// Writes this rank's pieces into a file of its own.
+// StateFile writes this rank's slices into a file of its own.
 class StateFile : public StateSink {
  public:
-  // The file's bytes on the disk, or an Error, are there once finish() returns.
+  // Keeps a reference to `save`. finish() returns once the bytes are on the disk, or throws an
+  // Error.
   StateFile(const checkpoint::Save& save, StoredName stored_name);
 
   void begin(const std::vector<StateSlice>& pieces) override;
@@ -37,8 +38,8 @@ class StateFile : public StateSink {
   std::optional<checkpoint::ChunkFile> file_;
 };
 
-// Reads what this rank holds out of all files. What was saved in another precision is widened or
-// rounded.
+// StateReader reads what this rank holds from the files of all ranks. Values saved in another
+// precision are widened or rounded.
 class StateReader : public StateSource {
  public:
   StateReader(checkpoint::CheckpointReader& reader, StoredName stored_name);
@@ -49,12 +50,13 @@ class StateReader : public StateSource {
   StoredName stored_name_;
 };
 
-// A loader's position among them. An Error says where it has none, or none was saved.
+// Save a loader's position among the counters, and read it back. They throw an Error if the loader
+// has no position, or none was saved.
 void put_position(const Loader& data, checkpoint::Counters& counters);
 Loader::Position position_of(const checkpoint::Counters& counters);
 
-// The engine's counters as a manifest holds them, and back. The latter throws
-// checkpoint::CorruptCheckpoint that names a counter which is not there, or of another kind.
+// Convert the engine's counters to those of a manifest, and back. from_counters() throws a
+// checkpoint::CorruptCheckpoint that names a counter that is missing or of another type.
 checkpoint::Counters to_counters(const RunCounters& counters);
 RunCounters from_counters(const checkpoint::Counters& counters);
 

@@ -15,14 +15,14 @@
 namespace zeroth::engine {
 namespace {
 
-// From page-locked memory, whose copy nobody waits for, and which no two rows can share.
+// Copies to the device from page-locked memory, so that nothing waits for the copy.
 torch::Tensor to_device(const torch::Tensor& tensor, torch::Device device) {
   if (!tensor.defined() || device.is_cpu()) return tensor;
   return (tensor.is_cpu() ? tensor.contiguous().pin_memory() : tensor)
       .to(device, /*non_blocking=*/true);
 }
 
-// The first samples of all ranks, in rank order.
+// Returns the first samples of all ranks, in rank order.
 std::vector<int64_t> gather_samples(std::vector<int64_t> own, comm::DeviceMesh& mesh) {
   if (!reports_loss(mesh)) own.clear();
   const int64_t most = comm::max_over_ranks(std::ssize(own), "a number of samples", mesh);
@@ -62,7 +62,7 @@ model::MicroBatch StepBatches::next() {
 
 model::MicroBatch StepBatches::fetch() {
   ZEROTH_CHECK(num_fetched_ < count_, "all {} micro-batches are drawn", count_);
-  const int64_t index = std::exchange(num_fetched_, count_);  // where the loader throws
+  const int64_t index = std::exchange(num_fetched_, count_);  // remains if the loader throws
   model::MicroBatch batch = data_.next();
   ZEROTH_CHECK(batch.tokens.defined(), "micro-batch {} has no tokens", index);
   num_fetched_ = index + 1;
@@ -83,7 +83,7 @@ model::MicroBatch StepBatches::fetch() {
 void StepBatches::skip_remaining() noexcept {
   try {
     for (; num_fetched_ < count_; ++num_fetched_) data_.next();
-  } catch (...) {  // the exception that ended the step is reported
+  } catch (...) {  // the caller reports the exception that ended the step
     num_fetched_ = count_;
   }
 }
@@ -93,7 +93,7 @@ LossNormalizer::LossNormalizer(configs::LossMean mean, int64_t nominal)
 
 double LossNormalizer::divisor(int64_t num_label_tokens) const {
   if (mean_ == configs::LossMean::kToken) return nominal_;
-  // One without trained tokens has no mean, and its sum is 0: any divisor will do.
+  // A micro-batch without label tokens has no mean and a sum of 0: any divisor works.
   return static_cast<double>(std::max<int64_t>(num_label_tokens, 1)) * nominal_;
 }
 

@@ -6,7 +6,7 @@
 namespace zeroth::engine {
 namespace {
 
-// By StepPhase.
+// Fields of StepTimes, by StepPhase.
 constexpr double StepTimes::*kTimes[] = {&StepTimes::data, &StepTimes::forward,
                                          &StepTimes::backward, &StepTimes::reduce,
                                          &StepTimes::update};
@@ -33,7 +33,7 @@ StepProfiler::StepProfiler(const configs::Config& config, const comm::DeviceMesh
     : config_(config), mesh_(mesh), phases_(mesh.device()), blocks_(mesh.device()) {}
 
 void StepProfiler::begin(int64_t steps_done) {
-  // Laps of a step that threw belong to no step.
+  // Discard the phases of a step that threw.
   if (std::exchange(pending_, true)) {
     phases_ = PhaseTimer(mesh_.device());
     blocks_ = PhaseTimer(mesh_.device());
@@ -50,7 +50,7 @@ void StepProfiler::end_phase(StepPhase phase) {
   phases_.end_phase(static_cast<size_t>(phase));
   if (phase == StepPhase::kBackward) add_phase_times();
   if (!config_.memory_breakdown) return;
-  // Of several micro-batches the last one's.
+  // Keep only the last micro-batch's memory.
   const char* name = kNames[static_cast<size_t>(phase)];
   std::erase_if(memory_, [&](const MemoryPoint& point) { return point.name == name; });
   memory_.push_back({name, device::memory_use(mesh_.device())});

@@ -1,5 +1,5 @@
-// Looks on while a step runs: how long its phases take, on a profiled step also each block, what
-// memory they leave, what crossed the ranks.
+// Profiler of a step: the time of its phases and, in a profiled step, of each block; the memory in
+// use after each phase; and the communication.
 #pragma once
 
 #include <map>
@@ -20,20 +20,20 @@ class StepProfiler {
  public:
   StepProfiler(const configs::Config& config, const comm::DeviceMesh& mesh);
 
-  // `steps_done`: before this one.
+  // `steps_done` excludes this step.
   void begin(int64_t steps_done);
-  // The time since the last phase (or begin) belongs to this one.
+  // Ends a phase: the time since the previous phase (or begin) belongs to it.
   void end_phase(StepPhase phase);
-  // Fills times, memory, comm and blocks. To be called when the step's work is queued and the
-  // gradients have been waited for.
+  // Fills times, memory, comm and blocks of `stats`. Call it when the step's work is queued and the
+  // reductions of gradients have finished.
   void report(const model::Blocks& blocks, StepStats& stats);
 
-  // Where the runner marks its blocks in this step: forward at its index, backward behind all of
-  // them. Null unless the step is profiled.
+  // Returns the timer of the step's blocks: a block's index is its forward, number of blocks +
+  // index its backward. Null unless the step is profiled.
   PhaseTimer* block_timer() { return profiled_ ? &blocks_ : nullptr; }
 
  private:
-  // Adds up the laps that have ended: a step of many micro-batches leaves no list of them.
+  // Adds up the phases that have ended, so that a step of many micro-batches keeps no list of them.
   void add_phase_times();
 
   const configs::Config& config_;
@@ -43,7 +43,7 @@ class StepProfiler {
   StepTimes times_;
   std::map<size_t, double> block_seconds_;  // by part
   bool profiled_ = false;
-  bool pending_ = false;                                // the step that has begun
+  bool pending_ = false;                                // a step has begun
   std::map<std::string, comm::CommTimes> comm_before_;  // by group
   std::vector<MemoryPoint> memory_;
 };

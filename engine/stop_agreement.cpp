@@ -10,8 +10,8 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-constexpr double kAskIntervalSeconds = 0.1;  // seconds
-constexpr int64_t kMaxGrowth = 4;            // a stride grows at most so much at a time
+constexpr double kAskIntervalSeconds = 0.1;
+constexpr int64_t kMaxGrowth = 4;  // a stride grows at most by this factor at a time
 
 }  // namespace
 

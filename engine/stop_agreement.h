@@ -1,4 +1,4 @@
-// One rank's wish to end what all ranks are at becomes the wish of all, at the same point of it.
+// Agreement of all ranks to stop an operation at the same point once one rank requests it.
 #pragma once
 
 #include <chrono>
@@ -11,14 +11,15 @@ namespace zeroth::engine {
 
 class StopAgreement {
  public:
-  // `wish`: this rank's, asked often and from the calling thread; empty: it has none.
+  // `stop_requested` is this rank's, called often and from the calling thread; empty: it never
+  // requests a stop.
   StopAgreement(const comm::DeviceMesh& mesh, std::function<bool()> stop_requested)
       : mesh_(mesh), stop_requested_(std::move(stop_requested)) {}
 
-  // To be called at the same points on all ranks. True, on all of them alike and from then on: some
-  // rank wished it. Ranks ask each other at the first points and then every tenth of a second or
-  // so, by the pace of the slowest: where points follow quickly most of them cost nothing.
-  // Collective.
+  // Returns whether some rank has requested a stop: the same on all ranks, and true forever once it
+  // is true. Call it at the same points on all ranks. Ranks exchange requests at the first points
+  // and then about every tenth of a second, at the pace of the slowest, so that most calls cost
+  // nothing if points follow quickly. Collective.
   bool stop_agreed();
 
  private:
@@ -28,8 +29,8 @@ class StopAgreement {
   const comm::DeviceMesh& mesh_;
   std::function<bool()> stop_requested_;
   bool agreed_ = false;
-  int64_t stride_ = 1;       // points between two questions
-  int64_t points_left_ = 0;  // until the next one
+  int64_t stride_ = 1;       // points between two exchanges
+  int64_t points_left_ = 0;  // until the next exchange
   std::chrono::steady_clock::time_point asked_ = std::chrono::steady_clock::now();
 };
 

@@ -1,5 +1,5 @@
-// What forward leaves for backward: per block its input and, unless it is recomputed, its autograd
-// graph.
+// Tape: what forward leaves for backward. Per block it holds the input and, unless the block is
+// recomputed, its autograd graph.
 #pragma once
 
 #include <torch/types.h>
@@ -16,30 +16,31 @@ namespace zeroth::engine {
 
 class Tape {
  public:
-  // Inputs of blocks before `first_with_input_gradient` get none: nothing behind them is trained.
-  // `kept`: where offload() leaves inputs; null: in place.
+  // Blocks before `first_with_input_gradient` get no gradient of their input, as no parameter
+  // before them is trained. `kept` stores the inputs of offload(); null: in place.
   explicit Tape(size_t num_blocks, size_t first_with_input_gradient = 0,
                 std::shared_ptr<SavedInputs> kept = nullptr)
       : records_(num_blocks),
         saved_inputs_(kept ? std::move(kept) : save_in_place(num_blocks)),
         first_with_input_gradient_(first_with_input_gradient) {}
 
-  // Runs the block on x and keeps its graph until backward(); x is cut off from whatever made it.
+  // Runs the block on x and keeps its graph until backward(); detaches x from the graph that made
+  // it.
   torch::Tensor forward(model::Block& block, size_t index, const torch::Tensor& x,
                         const model::MicroBatch& batch);
-  // Runs the block and keeps nothing: keep_input() keeps what it runs on.
+  // Runs the block and keeps nothing; keep_input() keeps an input.
   torch::Tensor forward_without_graph(model::Block& block, const torch::Tensor& x,
                                       const model::MicroBatch& batch);
   void keep_input(size_t index, const torch::Tensor& x) { records_[index].input = x; }
   const torch::Tensor& input(size_t index) const { return records_[index].input; }
-  // The same for an input that is not needed for long; call restore() before input(), and, for
-  // it to come back beside other work, prefetch() before that.
+  // Offloads an input that is not needed soon. Call restore() before input(), and prefetch()
+  // earlier to overlap the transfer with other work.
   void offload(size_t index, const torch::Tensor& x) { saved_inputs_->save(index, x); }
   void prefetch(size_t index) { saved_inputs_->prefetch(index); }
   void restore(size_t index) { keep_input(index, saved_inputs_->restore(index)); }
 
-  // Gradient of the block's input (undefined where it has none); parameter gradients are added to
-  // the open views. Frees the block's record. An undefined dy means that nothing behind the block
+  // Returns the gradient of the block's input (undefined if it has none); adds parameter gradients
+  // to the open views. Frees the block's record. An undefined dy means that nothing after the block
   // needs a gradient.
   torch::Tensor backward(size_t index, const torch::Tensor& dy);
 

@@ -1,4 +1,4 @@
-// Which ranks share every layer, as model::build_blocks asks for them.
+// Tensor-parallel group of a mesh, for model::build_blocks.
 #pragma once
 
 #include "comm/device_mesh.h"
@@ -7,12 +7,12 @@
 
 namespace zeroth::engine {
 
-// This rank among them; null where each layer is on one rank. Keeps a reference to the mesh's
-// group. Collective where no one has asked for that yet.
+// Returns this rank in its tensor-parallel group; null if each layer is on one rank. Keeps a
+// reference to the mesh's group. Collective if that group does not exist yet.
 model::TensorParallelPtr tensor_parallel_group(const comm::DeviceMesh& mesh,
                                                const configs::Config& config);
 
-// The first of them without the others, to know shapes and to count memory.
+// Returns the first rank of the group without the others, to compute shapes and memory.
 model::TensorParallelPtr fake_tensor_parallel(const configs::Config& config);
 
 }  // namespace zeroth::engine

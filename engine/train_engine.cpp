@@ -42,7 +42,7 @@ StepStats TrainEngine::train_batch(Loader& data) {
   require_values("train_batch");
   StepStats stats;
   profiler_.begin(steps_);
-  strategy_.grads->reset();  // a step that threw has left some, too
+  strategy_.grads->reset();  // also after a step that threw
   const OffloadTimes offload_before = offload_times();
   StepBatches step(data, config_.batch.accumulation_steps, mesh_->device());
   runner_.inspect_outputs(skips_.in_a_row());
@@ -93,7 +93,7 @@ OffloadTimes TrainEngine::offload_times() const {
 void TrainEngine::report_offload(const OffloadTimes& before, StepStats& stats) const {
   const OffloadTimes now = offload_times();
   stats.offload = {.update = now.update - before.update, .traffic = now.traffic - before.traffic};
-  // A GPU's clock does not see what the host does beside it.
+  // A GPU's clock does not include concurrent work of the CPU.
   if (!mesh_->device().is_cpu()) return;
   stats.times.forward -= stats.offload.update;
   stats.times.update += stats.offload.update;
@@ -106,7 +106,7 @@ torch::Tensor TrainEngine::run_micro_batches(StepBatches& step) try {
   const bool verifies = !std::exchange(batches_verified_, true);
   for (int64_t left = config_.batch.accumulation_steps; left > 0; --left) {
     const model::MicroBatch batch = next_batch(step, verifies);
-    // Gathers look no further ahead than to the next micro-batch, which visits every block.
+    // Gathers prefetch no further than the next micro-batch, which accesses every block.
     strategy_.params->set_access_order(block_accesses(segments_, std::min<int64_t>(left, 2)));
     loss += runner_.forward(batch, tape).to(torch::kDouble);
     profiler_.end_phase(StepPhase::kForward);
@@ -158,8 +158,8 @@ void TrainEngine::finish_step(StepStats& stats, double grad_factor) {
 }
 
 void TrainEngine::apply_update(const StepStats& stats, double grad_factor) {
-  // As torch's clip_grad_norm_ and DeepSpeed: a factor of clip / (norm + 1e-6) where that is below
-  // 1. There is none for a norm that is not finite and that the configuration ignores.
+  // Clip as torch's clip_grad_norm_ and DeepSpeed do: by a factor of clip / (norm + 1e-6) if that
+  // is below 1. Do not clip if the norm is not finite, which the configuration ignores here.
   const bool clips = config_.gradient_clipping > 0 && std::isfinite(stats.grad_norm);
   const double clip =
       clips ? std::min(1.0, config_.gradient_clipping / (stats.grad_norm + 1e-6)) : 1.0;
@@ -172,7 +172,8 @@ void TrainEngine::apply_update(const StepStats& stats, double grad_factor) {
   ++applied_updates_;
 }
 
-// Ranks that run another number of micro-batches would wait for each other until the time limit.
+// Throws an Error if ranks pass different numbers, as they would wait for each other until the
+// timeout.
 void TrainEngine::verify_micro_batches_match(int64_t micro_batches) const {
   std::array least = {micro_batches, -micro_batches};
   comm::all_reduce_values(least, comm::ReduceOp::kMin, "numbers of micro-batches", *mesh_);
@@ -209,8 +210,8 @@ EvalStats TrainEngine::eval_batch(Loader& data, int64_t micro_batches) {
     model::MicroBatch batch = drawn.next();
     if (i == 0) verify_batches_match(batch, steps_, *mesh_);
     strategy_.params->set_access_order(forward_accesses(std::min<int64_t>(micro_batches - i, 2)));
-    batch.row_seeds.clear();    // nothing is dropped
-    batch.loss_normalizer = 1;  // the sum over tokens, to be divided once at the end
+    batch.row_seeds.clear();    // disables dropout
+    batch.loss_normalizer = 1;  // sum over tokens, divided once at the end
     const torch::Tensor loss = runner_.evaluate(batch, [&] { return ended = end.stop_agreed(); });
     if (ended) break;
     if (!reports_loss(*mesh_)) continue;

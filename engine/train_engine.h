@@ -1,5 +1,5 @@
-// The engine behind zeroth::initialize: one step is a list of named phases, none of which knows a
-// strategy.
+// TrainEngine: the engine that zeroth::initialize returns. One step is a list of named phases, none
+// of which depends on a strategy.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ namespace zeroth::engine {
 
 class TrainEngine final : public Engine {
  public:
-  // `link`: as in zero::make_strategy; `trains`: as InitOptions::trains.
+  // `link` is passed to zero::make_strategy; `trains` is InitOptions::trains.
   TrainEngine(model::Blocks blocks, const configs::Config& config,
               std::shared_ptr<comm::DeviceMesh> mesh,
               std::shared_ptr<device::HostLink> link = nullptr, bool trains = true);
@@ -58,7 +58,7 @@ class TrainEngine final : public Engine {
     return strategy_.shard_stores.measured_step;
   }
 
-  // For set-up and for tests that look inside.
+  // Methods for set-up, and for tests that inspect the engine.
   void await_checkpoint() { has_values_ = false; }
   void set_saved_model(std::optional<SavedModel> model, bool beside_training) {
     checkpoints_.set_saved_model(std::move(model));
@@ -71,27 +71,29 @@ class TrainEngine final : public Engine {
   zero::ShardedOptimizer& optimizer() { return *strategy_.optimizer; }
 
  private:
-  // Forward and backward of the whole step; returns this rank's addend of the loss, fp64 scalar.
+  // Runs forward and backward of the whole step; returns this rank's addend of the loss, fp64
+  // scalar.
   torch::Tensor run_micro_batches(StepBatches& step);
-  // Of those micro-batches the next one.
+  // Returns the step's next micro-batch; if `verifies`, checks that ranks sharing layers got the
+  // same one.
   model::MicroBatch next_batch(StepBatches& step, bool verifies);
   void verify_micro_batches_match(int64_t micro_batches) const;
-  // The blocks that so many passes without backward gather, in order.
+  // Returns the blocks that `count` passes without backward gather, in order.
   std::vector<size_t> forward_accesses(int64_t count) const;
   void require_values(std::string_view call) const;
-  // The unit's whole buffer in fp32. Collective over its holders.
+  // Returns the unit's full buffer in fp32. Collective over its shard group.
   torch::Tensor whole_master(size_t unit);
   ShardedState sharded_state();
   EngineValues values() { return {sharded_state(), config_, strategy_.description}; }
   std::optional<SavedCheckpoint> end_checkpoint();
   void take_over(const RunCounters& counters);
-  // What this rank tells the others beside its loss and norm.
+  // Returns this rank's totals other than its loss and norm.
   StepTotals local_totals(const StepBatches& step, Loader& data);
-  // Skips, or clips and updates; fills what the stats say of it. `grad_factor`: from the sum over
-  // the ranks to the gradient.
+  // Skips the step, or clips and updates; fills the related stats. `grad_factor` is from the sum
+  // over the ranks to the gradient.
   void finish_step(StepStats& stats, double grad_factor);
   void apply_update(const StepStats& stats, double grad_factor);
-  // Since the engine was made.
+  // Returns the times since the engine was made.
   OffloadTimes offload_times() const;
   void report_offload(const OffloadTimes& before, StepStats& stats) const;
 
@@ -102,20 +104,20 @@ class TrainEngine final : public Engine {
   zero::Strategy strategy_;
   optim::LrSchedule lr_;
   optim::LossScaler scaler_;
-  size_t first_trained_;  // block; before it there is no backward
+  size_t first_trained_;  // block; backward stops there
   std::vector<Segment> segments_;
   std::shared_ptr<SavedInputs> saved_inputs_;
   BlockRunner runner_;
-  std::optional<LossNormalizer> normalizer_;  // from the first step on
+  std::optional<LossNormalizer> normalizer_;  // set in the first step
   bool batches_verified_ = false;             // since the start, or since a checkpoint was loaded
   StepProfiler profiler_;
-  CheckpointFiles checkpoints_;  // goes before what it reads
-  bool saves_beside_ = false;    // for those who count memory
+  CheckpointFiles checkpoints_;  // destroyed before what it reads
+  bool saves_beside_ = false;    // for memory()
   NonFiniteSkips skips_;
-  std::string failure_;          // why there is no next step
-  bool has_values_ = true;       // false: until a checkpoint brings them
-  int64_t steps_ = 0;            // train_batch calls that ended
-  int64_t applied_updates_ = 0;  // of these, the ones that were not skipped
+  std::string failure_;          // why the next step cannot run
+  bool has_values_ = true;       // false: until a checkpoint is loaded
+  int64_t steps_ = 0;            // completed train_batch calls
+  int64_t applied_updates_ = 0;  // steps that were not skipped
 };
 
 }  // namespace zeroth::engine

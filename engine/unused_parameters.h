@@ -1,4 +1,4 @@
-// Parameters that a step leaves without a gradient.
+// Detection of parameters that a step leaves without a gradient.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace zeroth::engine {
 
-// Whether a trainable parameter that has elements got no gradient on this rank in this step. To be
-// called before the reducer's reset(), as throw_unused_parameter().
+// Returns whether a trainable parameter with elements got no gradient on this rank in this step.
+// Call it, and throw_unused_parameter(), before the reducer's reset().
 bool has_unused_parameters(const zero::UnitPlan& plan, const zero::GradReducer& grads);
 
-// Throws an Error with the parameter and the rank: the first of them, on some rank there is one.
+// Throws an Error that names the first unused parameter and its rank. Some rank must have one.
 // Collective.
 [[noreturn]] void throw_unused_parameter(const zero::UnitPlan& plan, const zero::GradReducer& grads,
                                          int64_t step, const comm::DeviceMesh& mesh);

@@ -36,7 +36,7 @@ void verify_batches_match(int64_t fingerprint, int64_t step, const comm::DeviceM
       .wait();
   const int64_t* const hashes = all.const_data_ptr<int64_t>();
   for (int rank = 0; rank < mesh.world_size(); ++rank) {
-    // Mesh dim tp is the last one: ranks that share layers are neighbours.
+    // Mesh dim tp is the last one, so that ranks that share layers are neighbors.
     const int first = rank / group_size * group_size;
     if (hashes[rank] == hashes[first]) continue;
     throw Error(

@@ -1,4 +1,4 @@
-// Ranks that share every layer have to run the same samples.
+// Check that ranks that share every layer run the same samples.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace zeroth::engine {
 
-// A hash of all tokens, targets and sample numbers of a micro-batch. Waits for a GPU.
+// Returns a hash of all tokens, targets and sample indices of a micro-batch. Waits for a GPU.
 int64_t fingerprint(const model::MicroBatch& batch);
 
-// Throws an Error on every rank where some have drawn otherwise than the first of those that share
-// their layers. It names both, and both hashes. Collective.
+// Throws an Error on every rank if a rank's fingerprint differs from that of the first rank in its
+// tensor-parallel group. The Error names both ranks and both hashes. Collective.
 void verify_batches_match(int64_t fingerprint, int64_t step, const comm::DeviceMesh& mesh);
-// The same of what this rank has drawn; nothing where no ranks share layers.
+// Verifies this rank's micro-batch; does nothing if no ranks share layers.
 void verify_batches_match(const model::MicroBatch& batch, int64_t step,
                           const comm::DeviceMesh& mesh);
 

@@ -11,7 +11,7 @@ namespace {
 
 struct RankValue {
   int64_t value;
-  int64_t rank;  // the first that has it
+  int64_t rank;  // first rank with this value
 };
 
 struct MinMax {
@@ -29,7 +29,8 @@ MinMax min_max(int64_t value, std::string_view what, const comm::DeviceMesh& mes
   return {smallest, {-largest_negated.value, largest_negated.rank}};
 }
 
-// Processors of one level and maker differ in AMX, or the ranks in ZEROTH_PRODUCT.
+// Compares the matmul backends: processors of one level and maker may differ in AMX, or ranks in
+// ZEROTH_PRODUCT.
 void verify_products_match(const MatmulBackends& own, const comm::DeviceMesh& mesh) {
   const std::pair<const char*, MatmulBackend> products[] = {
       {"fp32", own.fp32},

@@ -1,4 +1,4 @@
-// Ranks on the CPU compute alike: by the same kernels and libraries, which give the same bits.
+// Check that ranks on the CPU use the same kernels and libraries, which give the same bits.
 #pragma once
 
 #include "base/cpu.h"
@@ -6,15 +6,15 @@
 
 namespace zeroth::engine {
 
-// What decides over kernels and libraries.
+// CpuProfile is what selects kernels and libraries.
 struct CpuProfile {
   CpuIsa level = cpu_isa();
   bool is_intel = cpu_is_intel();
   MatmulBackends products = matmul_backends();
 };
 
-// Throws an Error on all ranks that names two whose levels, processors' makers or products differ,
-// unless the ranks compute on GPUs. `own`: this rank's. Collective.
+// Throws an Error on all ranks that names two ranks whose ISA levels, processor makers or matmul
+// backends differ, unless the ranks compute on GPUs. `own` is this rank's profile. Collective.
 void verify_cpu_isa_matches(const CpuProfile& own, const comm::DeviceMesh& mesh);
 
 }  // namespace zeroth::engine

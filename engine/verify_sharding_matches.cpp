@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What a rank says of its blocks: {"refused": why} where they cannot be planned.
+// Returns the description of a rank's blocks: {"refused": why} if they cannot be planned.
 Json describe(const model::Blocks& blocks, const comm::DeviceMesh& mesh) {
   zero::UnitPlan plan;
   try {
@@ -52,7 +52,7 @@ std::string dump(const Json& tree) {
   return tree.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// A box with the rank that holds it.
+// A RankSlice is a slice with the rank that holds it.
 struct RankSlice {
   int rank = 0;
   TensorSlice box;
@@ -74,7 +74,8 @@ bool overlap(const TensorSlice& one, const TensorSlice& other) {
 
 class ShardingCheck {
  public:
-  // `told` is what the ranks say that share layers, the first of which is rank `first` of all.
+  // `descriptions` are of the ranks of one tensor-parallel group, the first of which is rank
+  // `first` of the mesh.
   ShardingCheck(const std::vector<Json>& descriptions, int first)
       : descriptions_(descriptions), first_(first) {}
 
@@ -215,7 +216,7 @@ void verify_sharding_matches(const model::Blocks& blocks, const comm::DeviceMesh
     if (refused == descriptions[rank].end()) continue;
     throw Error("rank {}: {}", rank, refused->get<std::string>());
   }
-  // Mesh dim tp is the last one: ranks that share layers are neighbours.
+  // Mesh dim tp is the last one, so that ranks that share layers are neighbors.
   for (int first = 0; first < mesh.world_size(); first += group_size) {
     ShardingCheck({descriptions.begin() + first, descriptions.begin() + first + group_size}, first)
         .check();

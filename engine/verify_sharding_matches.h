@@ -1,4 +1,5 @@
-// Ranks that share every layer have to agree on how: a block says it for its own rank alone.
+// Check that ranks that share every layer agree on the sharding, which a block states for its own
+// rank alone.
 #pragma once
 
 #include "comm/device_mesh.h"
@@ -6,10 +7,11 @@
 
 namespace zeroth::engine {
 
-// Throws an Error on every rank unless those that share layers hold each whole parameter together,
-// every element of it once (or in as many copies as each says), lay out alike what they gather
-// together, and have the same buffers, but for boxes of them. It names two ranks, the parameter,
-// and what each says of it. Collective over all ranks; nothing where none share layers.
+// Throws an Error on every rank unless the ranks of each tensor-parallel group hold each global
+// parameter together, every element once (or with the number of replicas that each rank states),
+// use the same layout for what they gather together, and have the same buffers, except for slices
+// of them. The Error names two ranks, the parameter, and each rank's statement. Collective over all
+// ranks; does nothing if no ranks share layers.
 void verify_sharding_matches(const model::Blocks& blocks, const comm::DeviceMesh& mesh);
 
 }  // namespace zeroth::engine

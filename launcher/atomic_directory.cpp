@@ -18,7 +18,7 @@ namespace {
 
 using checkpoint::DirectoryEntry;
 
-constexpr std::string_view kMark = ".zeroth-tmp-";  // as finetune's own
+constexpr std::string_view kMark = ".zeroth-tmp-";  // the same as finetune's
 constexpr size_t kSuffixLetters = 6;
 
 std::string random_letters() {
@@ -44,7 +44,7 @@ bool is_model_entry(const DirectoryEntry& entry) {
   return entry.kind == DirectoryEntry::Kind::kFile && is_model_file(entry.name);
 }
 
-// Of "out.zeroth-tmp-Ab3dEf", for "out".
+// Returns whether `name` is like "out.zeroth-tmp-Ab3dEf", for the target "out".
 bool is_temporary(const std::string& name, const std::string& target) {
   const std::string begin = target + std::string(kMark);
   return name.size() == begin.size() + kSuffixLetters && name.starts_with(begin) &&
@@ -74,7 +74,7 @@ AtomicDirectory::~AtomicDirectory() {
   try {
     remove_tree(*file_system_, name_);
   } catch (const Error&) {
-    return;  // what stays is a leftover
+    return;  // the directory remains as a leftover
   }
 }
 
@@ -112,7 +112,7 @@ void AtomicDirectory::clear_leftovers() const {
     if (!is_temporary(name, target_.filename().string())) continue;
     const auto directory = siblings->open_subdirectory(name);
     if (!directory || !directory->is_owned_by_this_user()) continue;
-    if (::flock(directory->get(), LOCK_EX | LOCK_NB) != 0) continue;  // somebody writes it
+    if (::flock(directory->get(), LOCK_EX | LOCK_NB) != 0) continue;  // in use by another process
     const auto names = directory->names();
     if (std::all_of(names.begin(), names.end(), is_model_file)) siblings->remove(name, *directory);
   }
@@ -120,18 +120,18 @@ void AtomicDirectory::clear_leftovers() const {
 
 void AtomicDirectory::commit() {
   file_system_->sync_directory(name_);
-  check_target();  // somebody may have put something there meanwhile
+  check_target();  // another process may have created the target meanwhile
   const std::string name = target_.filename().string();
   const bool replaces = exists(*file_system_, "", name) && !file_system_->list(name).empty();
   if (!replaces) {
-    file_system_->rename(name_, name);  // also onto an empty folder
+    file_system_->rename(name_, name);  // also replaces an empty directory
     name_.clear();
   } else if (!file_system_->exchange(name_, name)) {
     throw Error("{} cannot be replaced in one step on this file system: remove it first",
                 target_.string());
   }
   file_system_->sync_directory("");
-  if (!name_.empty()) remove_tree(*file_system_, std::exchange(name_, ""));  // the old one
+  if (!name_.empty()) remove_tree(*file_system_, std::exchange(name_, ""));  // the old content
 }
 
 }  // namespace zeroth::launcher

@@ -1,4 +1,4 @@
-// A model's folder that appears whole or not at all.
+// A model's directory that appears completely or not at all.
 #pragma once
 
 #include <filesystem>
@@ -10,25 +10,25 @@
 
 namespace zeroth::launcher {
 
-// Files go to a folder beside `target`, as "out.zeroth-tmp-Ab3dEf"; commit() gives it the name. A
-// kill leaves at `target` what stood there, or all of the new one, and perhaps that folder, which
-// the next one removes.
+// AtomicDirectory writes files to a directory beside `target`, as "out.zeroth-tmp-Ab3dEf"; commit()
+// renames it. After a kill `target` has either its old content or all of the new one. The temporary
+// directory may remain; the next AtomicDirectory for this target removes it.
 class AtomicDirectory {
  public:
-  // Throws an Error where `target` is not an empty folder, unless it may be overwritten and holds
-  // nothing but a model.
+  // Throws an Error if `target` exists and is not an empty directory, unless `overwrite` is set and
+  // it holds nothing but a model.
   AtomicDirectory(const std::filesystem::path& target, bool overwrite);
-  // What is not committed goes.
+  // Removes the directory if it is not committed.
   ~AtomicDirectory();
   AtomicDirectory(const AtomicDirectory&) = delete;
   AtomicDirectory& operator=(const AtomicDirectory&) = delete;
 
   checkpoint::FileSystem& file_system() { return *file_system_; }
-  // On the disk, of a file of the new folder.
+  // Returns the path, on the disk, of a file in the new directory.
   std::string file_path(const std::string& file) const;
   const std::filesystem::path& target() const { return target_; }
 
-  // Its files are synced. Returns when the folder has its name for good.
+  // Publishes the directory. Its files must be synced. Returns when the rename is durable.
   void commit();
 
  private:
@@ -37,9 +37,9 @@ class AtomicDirectory {
 
   std::filesystem::path target_;  // without links
   bool overwrite_;
-  std::unique_ptr<checkpoint::PosixFileSystem> file_system_;  // of the folder around it
-  std::string name_;     // of the folder beside it; empty: none any more
-  FileDescriptor lock_;  // nobody takes it for what a kill has left
+  std::unique_ptr<checkpoint::PosixFileSystem> file_system_;  // of the parent directory
+  std::string name_;     // of the temporary directory; empty: committed or removed
+  FileDescriptor lock_;  // keeps other processes from removing the directory as a leftover
 };
 
 }  // namespace zeroth::launcher

@@ -46,7 +46,7 @@ CheckConfigArguments parse(const std::vector<std::string>& words) {
 
 void add_keys(const std::string& title, const std::vector<configs::KeyReport>& keys,
               std::string& text) {
-  constexpr size_t kLongest = 40;  // of what is shown of a value
+  constexpr size_t kLongest = 40;  // characters of a value to show
   size_t path = 0, value = 0;
   for (const configs::KeyReport& key : keys) {
     path = std::max(path, shortened(key.path).size());
@@ -65,7 +65,7 @@ void add_lines(const std::string& title, const std::vector<std::string>& lines, 
   if (!lines.empty()) text += fmt::format("{}\n  {}\n", title, listed(lines, max_lines));
 }
 
-// What cannot be read at all is refused like a bad command line.
+// Inspects the file. Rejects an unreadable one like a bad command line.
 configs::Inspection inspect(const CheckConfigArguments& arguments) {
   try {
     return configs::inspect(configs::load(arguments.file), arguments.ranks, arguments.flags);

@@ -1,5 +1,5 @@
-// `zeroth check-config FILE [--ranks N] [--strict] [--accept-uncompressed]`: what a ds_config.json
-// says, key by key. Starts nothing.
+// `zeroth check-config FILE [--ranks N] [--strict] [--accept-uncompressed]` explains a
+// ds_config.json key by key. It starts nothing.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@ namespace zeroth::launcher {
 
 struct ConfigCheck {
   std::string text;  // to be printed
-  int status = 0;    // 2: a run would refuse the file
+  int status = 0;    // 2: a run would reject the file
 };
 
-// `arguments` behind check-config. Throws UsageError for those it cannot understand, and for a file
-// that cannot be read or is no JSON.
+// Runs check-config with the `arguments` that follow it. Throws UsageError if they are invalid, or
+// if the file cannot be read or is not JSON.
 ConfigCheck check_config(const std::vector<std::string>& arguments);
 
 }  // namespace zeroth::launcher

@@ -47,7 +47,7 @@ CheckpointLocation locate_checkpoints(const CheckpointArguments& arguments) {
   return place;
 }
 
-// What DIR means: one checkpoint, or all, and beside these what only has the name of one.
+// ListedCheckpoints are those that DIR selects. `strays` only have a checkpoint's name.
 struct ListedCheckpoints {
   std::vector<CheckpointInfo> found;
   std::vector<std::string> strays = {};
@@ -74,12 +74,12 @@ std::string no_checkpoint_reason(checkpoint::FileSystem& file_system, const std:
       return fmt::format("it is of {} ({} is in it)", foreign->program, shortened(foreign->mark));
     }
   } catch (const Error&) {
-    // A file, or somebody else's.
+    // It is a file, or another user's directory.
   }
   return "it has no zeroth/manifest.json";
 }
 
-// A line for each that is not shown among the weights.
+// Returns a line for each skipped directory that is not listed among the weights.
 std::string skipped_lines(const CheckpointLocation& place, const std::vector<std::string>& strays,
                           const std::vector<checkpoint::WeightsDirectory>& weights) {
   std::string text;
@@ -101,7 +101,7 @@ std::string skipped_lines(const CheckpointLocation& place, const std::vector<std
   throw Error("{} holds no checkpoints", place.file_system->path().string());
 }
 
-// A file system may hold any number for the time of a file.
+// Returns the age. A file system may report any modification time, so it is clamped.
 std::string format_age(const CheckpointInfo& found) {
   constexpr double kMaxAge = 1e12;
   const double age = static_cast<double>(std::time(nullptr)) - static_cast<double>(found.written);
@@ -133,7 +133,7 @@ Answer list(const CheckpointArguments& arguments) {
   const bool is_below = place.file_system->path().filename() == "checkpoints";
   auto weights = checkpoint::list_weights_directories(
       is_below ? place.file_system->path().parent_path() : place.file_system->path());
-  if (!is_below) {  // those are listed above, but for Trainer's
+  if (!is_below) {  // those are listed above, except Trainer's
     std::erase_if(weights, [](const auto& one) { return checkpoint::parse_step(one.name); });
   }
   if (!place.checkpoint && !weights.empty()) {
@@ -154,7 +154,7 @@ void add_texts(const std::string& title, const checkpoint::StringMap& texts, std
   }
 }
 
-// By tensor: its shape and the states that there are of it.
+// Appends each tensor with its shape and its stored states.
 void add_tensors(const std::vector<checkpoint::StoredState>& states, std::string& text) {
   struct Tensor {
     std::string shape;
@@ -224,7 +224,7 @@ Answer show(const CheckpointArguments& arguments) {
   return answer;
 }
 
-// What is wrong with one; empty: nothing. `bytes` grows by what was read.
+// Returns the errors of a checkpoint; empty: none. Adds the bytes read to `bytes`.
 std::vector<std::string> find_faults(checkpoint::FileSystem& file_system,
                                      const CheckpointInfo& found, int64_t& bytes) {
   if (!found.complete()) return {"not complete: " + found.fault};
@@ -241,7 +241,7 @@ Answer verify(const CheckpointArguments& arguments) {
   const CheckpointLocation place = locate_checkpoints(arguments);
   auto [found, strays] = list_matching(place);
   if (place.checkpoint && found.empty())
-    found.push_back({.name = *place.checkpoint});  // of another name
+    found.push_back({.name = *place.checkpoint});  // a directory with another name
   if (found.empty()) throw_no_checkpoints(place);
   Answer answer;
   for (const CheckpointInfo& one : found) {
@@ -264,7 +264,7 @@ Answer verify(const CheckpointArguments& arguments) {
   return answer;
 }
 
-// The --output whose checkpoints these are, as a run that holds it knows it.
+// Returns the --output that contains these checkpoints; a run locks this directory.
 std::filesystem::path find_output(const CheckpointArguments& arguments,
                                   const CheckpointLocation& place) {
   std::error_code unknown;
@@ -273,7 +273,7 @@ std::filesystem::path find_output(const CheckpointArguments& arguments,
   return path.filename() == "checkpoints" ? path.parent_path() : path;
 }
 
-// Where the best model stays although it is not among the newest `keep`.
+// Returns a note if the best model is kept although it is not among the newest `keep`.
 std::string best_model_note(checkpoint::FileSystem& file_system, int64_t keep,
                             const CheckpointInfo* newest) {
   const std::string name = checkpoint::step_name(newest->best_step.value_or(0));
@@ -282,8 +282,8 @@ std::string best_model_note(checkpoint::FileSystem& file_system, int64_t keep,
   return fmt::format("kept {}: it holds the best model of the run\n", name);
 }
 
-// What is to go so that the newest stay, all of which are read: one whose bytes are not those that
-// were written must not stay in the place of a good one. With --damaged it goes, too.
+// Returns the checkpoints to remove. Reads all of the newest that stay: a corrupt one must not
+// replace a good one. Removes damaged ones too with --damaged.
 std::vector<std::string> select_prunable(const CheckpointArguments& arguments,
                                          const CheckpointLocation& place,
                                          const std::vector<CheckpointInfo>& found,
@@ -334,7 +334,7 @@ Answer prune(const CheckpointArguments& arguments) {
     throw UsageError("checkpoint prune: {} is one checkpoint; name the folder that holds them",
                      arguments.directory);
   }
-  // What a run goes on from, or has just written, is its own to remove.
+  // The lock excludes a run: only the run removes what it resumes from or has just written.
   std::optional<OutputLock> lock;
   if (!arguments.dry_run) lock.emplace(find_output(arguments, place));
   const std::vector<CheckpointInfo> found = checkpoint::list_checkpoints(*place.file_system);

@@ -1,5 +1,5 @@
-// `zeroth checkpoint list|show|verify|prune DIR`: what lies in a folder of checkpoints. Starts
-// nothing.
+// `zeroth checkpoint list|show|verify|prune DIR` lists, shows, verifies or removes the checkpoints
+// of a directory. It starts nothing.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@ namespace zeroth::launcher {
 
 struct CheckpointAnswer {
   std::string text;  // to be printed
-  int status = 0;    // 1: something is not complete or damaged
+  int status = 0;    // 1: a checkpoint is incomplete or damaged
 };
 
-// `arguments` behind checkpoint. Throws UsageError for those it cannot understand, Error for a
-// folder that is not there or has no checkpoint of the kind that is asked for.
+// Runs checkpoint with the `arguments` that follow it. Throws UsageError if they are invalid, Error
+// if the directory is missing or has no checkpoint of the requested kind.
 CheckpointAnswer checkpoint_command(const std::vector<std::string>& arguments);
 
 }  // namespace zeroth::launcher

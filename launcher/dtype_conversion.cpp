@@ -34,7 +34,7 @@ float to_float(Bf16 value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
 }
 
-// Sign, five bits of exponent, ten of fraction.
+// Converts from a sign, five bits of exponent, and ten of fraction.
 float to_float(Fp16 value) {
   const uint32_t exponent = value.bits >> 10 & 0x1f, fraction = value.bits & 0x3ff;
   const auto size = static_cast<float>(exponent == 0 ? fraction : fraction + 0x400);
@@ -47,14 +47,14 @@ void round_to(float value, float& result) {
   result = value;
 }
 
-// Where the half that is cut off is a tie, the last bit that stays decides. Of finite values.
+// Rounds to nearest; in a tie, the last remaining bit decides. Requires a finite value.
 void round_to(float value, Bf16& result) {
   const auto bits = std::bit_cast<uint32_t>(value);
   result.bits = static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 void round_to(float value, Fp16& result) {
-  constexpr float kBeyond = 65520;  // half a step above the largest one: rounds to infinity
+  constexpr float kBeyond = 65520;  // half a step above the maximum: rounds to infinity
   const auto sign = static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16 & 0x8000);
   const float size = std::fabs(value);
   uint32_t bits = 0x7c00;

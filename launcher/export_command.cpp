@@ -37,8 +37,8 @@ std::string describe_result(const ExportResult& exported) {
   return printable_message(text);
 }
 
-// DeepSpeed's zero_to_fp32.py has examples with the name of a file there. In a folder of that name
-// transformers would not find the model.
+// Throws UsageError if `path` has the name of a file. Examples of DeepSpeed's zero_to_fp32.py pass
+// a file name; transformers would not find the model in a directory of that name.
 void require_directory_name(std::filesystem::path path) {
   if (!path.has_filename()) path = path.parent_path();
   constexpr std::string_view kWeights[] = {".bin", ".safetensors", ".pt", ".pth", ".ckpt"};

@@ -1,4 +1,4 @@
-// `zeroth export DIR OUT`: a model out of a checkpoint. Starts nothing.
+// `zeroth export DIR OUT` exports a model from a checkpoint. It starts nothing.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace zeroth::launcher {
 
-// `arguments` behind export. Returns what is to be printed. Throws UsageError for those it cannot
-// understand, and Error as export_model().
+// Runs export with the `arguments` that follow it. Returns the text to print. Throws UsageError if
+// they are invalid, Error as export_model().
 std::string export_command(const std::vector<std::string>& arguments);
 
 }  // namespace zeroth::launcher

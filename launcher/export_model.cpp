@@ -27,11 +27,11 @@ using checkpoint::StoredFile;
 using checkpoint::StoredState;
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kChunkElements = int64_t{1} << 18;     // elements that are in memory at a time
+constexpr int64_t kChunkElements = int64_t{1} << 18;     // elements in memory at a time
 constexpr int64_t kMaxCopiedBytes = int64_t{256} << 20;  // bytes of a file beside the weights
 constexpr std::string_view kConfig = "config.json";
 
-// Some tensors' file.
+// ExportShard is one file of weights with its tensors.
 struct ExportShard {
   std::string name;
   std::vector<StoredState> tensors;
@@ -42,7 +42,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
-// A model's, but for its weights and what tells of its training.
+// Returns whether the file belongs to the model, except weights and training results.
 bool is_copied(const StoredFile& file) {
   const std::string& name = file.name;
   return file.chunks.empty() && name.find('/') == name.npos && !name.ends_with(".safetensors") &&
@@ -51,7 +51,7 @@ bool is_copied(const StoredFile& file) {
          !name.ends_with(".html");
 }
 
-// Masters of what is trained, weights of what is frozen.
+// Returns the master weights of trained tensors, and the weights of frozen ones.
 std::vector<StoredState> list_tensors(const CheckpointReader& reader) {
   std::map<std::string, StoredState> found;
   for (const StoredState& state : reader.states()) {
@@ -100,7 +100,7 @@ std::vector<ExportShard> split_shards(const std::vector<StoredState>& tensors,
   return shards;
 }
 
-// The header of a safetensors file, with its length before it.
+// Returns the header of a safetensors file, preceded by its length.
 std::string safetensors_header(const ExportShard& shard, Dtype dtype) {
   Json header;
   header["__metadata__"] = {{"format", "pt"}};
@@ -128,7 +128,7 @@ std::string safetensors_header(const ExportShard& shard, Dtype dtype) {
               dtype == Dtype::kF16 ? "bf16 or fp32" : "fp32");
 }
 
-// Reads, rounds and writes a chunk after the other.
+// ShardWriter reads, rounds and writes one chunk at a time.
 class ShardWriter {
  public:
   ShardWriter(CheckpointReader& reader, AtomicDirectory& directory, Dtype dtype)
@@ -205,7 +205,8 @@ std::vector<std::string> copy_files(CheckpointReader& reader, AtomicDirectory& d
 }
 
 ExportResult export_one(CheckpointReader reader, const ExportRequest& request) {
-  // Or what a forged manifest says of a tensor's size would be written before a piece is missing.
+  // Check first: a forged manifest's tensor size would be written before a missing chunk is
+  // detected.
   const auto errors = checkpoint::coverage_errors(reader.manifest().files);
   if (!errors.empty()) {
     throw Error("{} is damaged: {}", reader.path().string(), listed(errors));

@@ -1,6 +1,7 @@
-// `zeroth [flags] PROGRAM arguments...`: one rank of PROGRAM per GPU, or per group of CPU cores.
-// `zeroth report`: what there is. `zeroth check-config FILE`: what a configuration says. `zeroth
-// checkpoint list DIR`: what a run has saved. `zeroth export DIR OUT`: a model out of it.
+// `zeroth [flags] PROGRAM arguments...` runs one rank of PROGRAM per GPU, or per group of CPU
+// cores. `zeroth report` describes the machine. `zeroth check-config FILE` explains a
+// configuration. `zeroth checkpoint list DIR` lists a run's checkpoints. `zeroth export DIR OUT`
+// exports a model.
 #include <fmt/ranges.h>
 #include <unistd.h>
 
@@ -50,7 +51,7 @@ namespace {
 using namespace zeroth;
 using namespace zeroth::launcher;
 
-// What the launcher has open at most, with room.
+// Maximum number of the launcher's open files, with a reserve.
 constexpr int kOpenFiles = 24, kOpenFilesPerRank = 4;
 
 void log_line(const std::string& line) {
@@ -69,13 +70,13 @@ int run_checkpoint_command(const std::vector<std::string>& arguments) {
   return answer.status;
 }
 
-// The model stands, whoever reads this.
+// Succeeds even if its output has no reader: the model is complete.
 int run_export_command(const std::vector<std::string>& arguments) {
   write_all(STDOUT_FILENO, export_command(arguments));
   return 0;
 }
 
-// What a launcher starts on each of several hosts.
+// Runs the command that a launcher starts on each of several nodes.
 int run_agent_command(const std::vector<std::string>& arguments) {
   return run_agent(parse_agent_options(arguments, read_variable), program_directory());
 }
@@ -86,11 +87,11 @@ int run_report() {
   return 0;
 }
 
-// How long the name of rank 0's host may be unknown where others start the hosts: those of
-// Kubernetes come late.
+// Time for the name of rank 0's node to become known if a scheduler starts the nodes: Kubernetes
+// publishes names late.
 constexpr std::chrono::minutes kResolveTimeout{2};
 
-// Where rank 0 listens, if that is here; else what the user has given, or who started zeroth.
+// Sets rank 0's address: the local one if rank 0 is here, otherwise the user's or the scheduler's.
 void resolve_master(const LaunchOptions& options, const Placement& placement,
                     PlanRequest& request) {
   const NodeRanks& node_ranks = request.node_ranks;
@@ -124,7 +125,7 @@ PlanRequest make_plan_request(const LaunchOptions& options, const Placement& pla
   request.launch_time = launch_time;
   request.user_sets_nccl_socket = environment.nccl_socket_ifname.has_value();
   request.user_sets_threads = environment.omp_num_threads.has_value();
-  if (placement.scheduler.empty())  // which joins the outputs of all nodes, maybe from terminals
+  if (placement.scheduler.empty())  // the scheduler merges the outputs of all nodes
     request.terminal_columns = terminal_columns(STDOUT_FILENO, std::getenv("TERM"));
   return request;
 }
@@ -147,14 +148,14 @@ JobOptions job_options(const LaunchOptions& options, const PrintingCommand& prin
           .signal_grace = std::chrono::seconds(options.grace_seconds)};
 }
 
-// Files that the flags ask for, for as long as the job runs.
+// JobFiles owns the files that the flags request, for as long as the job runs.
 class JobFiles {
  public:
   JobFiles(const LaunchOptions& options, double launch_time, int first_rank)
       : directory_(options.rank_log_directory), launch_time_(launch_time), first_rank_(first_rank) {
     if (options.save_pid) pid_file_.emplace(::getpid());
   }
-  // Of so many ranks, which may become more from round to round; none where none are asked for.
+  // Returns a log per rank, whose number may grow between attempts; empty if none are requested.
   std::vector<int> rank_logs(int num_ranks) {
     if (directory_.empty()) return {};
     const int known = static_cast<int>(logs_.size());
@@ -176,7 +177,7 @@ class JobFiles {
   std::optional<PidFile> pid_file_;
 };
 
-// Lines of our own, and the last ones of a rank as they stand above.
+// Writes the message verbatim: its lines are the launcher's own and the last ones of a rank.
 void log_outcome(const std::string& message) {
   if (!message.empty()) write_all(STDERR_FILENO, fmt::format("zeroth: {}\n", message));
 }
@@ -189,8 +190,7 @@ int report_outcome(const LaunchOptions& options, const JobOutcome& outcome) {
 // Runs the ranks of this machine, once.
 JobOutcome run_attempt(const LaunchOptions& options, const Program& program, PlanRequest request,
                        const RestartAttempt& attempt, SupervisorOptions supervision) {
-  const MemoryFile bootstrap_memory =
-      MemoryFile::create("zeroth-meeting");  // open for as long as ranks run
+  const MemoryFile bootstrap_memory = MemoryFile::create("zeroth-meeting");  // open while ranks run
   if (request.choice.num_ranks > 1 && request.node_ranks.num_nodes == 1)
     request.bootstrap_ticket = bootstrap_memory.ticket();
   RankPlan plan = plan_ranks(options, request);
@@ -201,7 +201,7 @@ JobOutcome run_attempt(const LaunchOptions& options, const Program& program, Pla
   return supervise(program, plan.ranks, supervision);
 }
 
-// The signals that ask for the end between two rounds, while no supervisor handles them.
+// IdleSignals receives termination signals between two attempts, while no supervisor handles them.
 class IdleSignals {
  public:
   IdleSignals() : signals_(io_) {
@@ -221,7 +221,7 @@ class IdleSignals {
   int signal_ = 0;
 };
 
-// The same, and again while restarts are left.
+// Runs the ranks of this machine, and again while restarts are left.
 int run_ranks(const LaunchOptions& options, const Program& program, PlanRequest request,
               const PrintingCommand& prints) {
   const int num_ranks = request.choice.num_ranks;
@@ -255,7 +255,7 @@ int run_ranks(const LaunchOptions& options, const Program& program, PlanRequest 
   }
 }
 
-// Each host looks for it by itself, and may have it where this machine has not.
+// Warns only: each node finds the program by itself, and may have it if this machine does not.
 void warn_if_program_missing(const LaunchOptions& options) {
   try {
     (void)find_program(options.command[0], program_directory(),
@@ -266,7 +266,7 @@ void warn_if_program_missing(const LaunchOptions& options) {
   }
 }
 
-// Ranks on hosts, started by agents.
+// Runs ranks on several nodes, started by agents.
 int run_multi_node(const LaunchOptions& options, const ClusterPlan& plan, double launch_time,
                    const PrintingCommand& prints) {
   if (options.dry_run) {
@@ -295,7 +295,7 @@ void log_notes(const LaunchOptions& options, const Placement& placement) {
     for (const std::string& line : *notes) log_line(line);
 }
 
-// Which of several nodes this is, where others have started all of them.
+// Logs the index of this node, if a scheduler has started all nodes.
 void log_node(const LaunchOptions& options, const Placement& placement,
               const PlanRequest& request) {
   if (options.verbosity < Verbosity::kNotes || placement.scheduler.empty()) return;
@@ -349,8 +349,8 @@ int run_launch(LaunchOptions options, double launch_time) {
   return 0;
 }
 
-// To the first process of a container a signal without a handler means nothing. Until ranks run,
-// and the supervisor has handlers.
+// Installs handlers until the supervisor does: the first process of a container ignores signals
+// without a handler.
 void install_signal_handlers() {
   for (const int signal : termination_signals())
     std::signal(signal, [](int number) { ::_exit(128 + number); });

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kEnoughShared = int64_t{512} << 20;  // DeepSpeed's own threshold
-constexpr int kOldestCapability = 70;                  // what current LibTorch builds still run on
+constexpr int kOldestCapability = 70;                  // minimum of current LibTorch builds
 
 using Warnings = std::vector<std::string>;
 
@@ -41,8 +41,8 @@ std::string cuda_version(int version) {
   return version == 0 ? "unknown" : fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-// Where finetune, which has the run path of this program, finds LibTorch; empty where it does not.
-// As the loader, looks along LD_LIBRARY_PATH first.
+// Returns the directory where finetune, which has the run path of this program, finds LibTorch;
+// empty if it does not. Searches LD_LIBRARY_PATH first, like the loader.
 fs::path libtorch_directory(const std::string& library_path) {
   std::vector<fs::path> directories;
   std::istringstream along(library_path);

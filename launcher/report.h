@@ -1,4 +1,4 @@
-// `zeroth report`: what this build and this machine offer, as DeepSpeed's ds_report tells it.
+// `zeroth report` describes this build and this machine, like DeepSpeed's ds_report.
 #pragma once
 
 #include <filesystem>
@@ -15,16 +15,17 @@ struct ReportSection {
   std::vector<std::pair<std::string, std::string>> lines;  // name, value
 };
 
-// `zeroth_directory` is that of zeroth itself. Fails on nothing: what cannot be found is said to be
-// so. The last section, where there is one, lists what will slow a run or make it fail.
+// Makes the report. `zeroth_directory` is the directory of the zeroth executable. Never fails:
+// reports what cannot be found as such. The last section, if present, lists what will slow down a
+// run or make it fail.
 std::vector<ReportSection> make_report(const std::filesystem::path& zeroth_directory,
                                        const LaunchEnvironment& environment);
 
-// That /dev/shm (`shared`) is too small for NCCL, the only one that uses it, and only between
-// several GPUs; empty where it is not. Pure.
+// Returns a warning if /dev/shm (`shared`) is too small for NCCL, the only user of it, and only
+// between several GPUs; empty otherwise. Pure.
 std::string shared_memory_warning(size_t gpus, const SpaceInfo& shared);
 
-// Names and values in two columns, under their titles. Pure.
+// Formats names and values in two columns, under their titles. Pure.
 std::string format_report(const std::vector<ReportSection>& sections);
 
 }  // namespace zeroth::launcher

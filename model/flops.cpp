@@ -6,7 +6,8 @@
 namespace zeroth::model {
 namespace {
 
-// Tokens that a token sees, itself included; the mean over a sequence. window 0: all before it.
+// Returns the tokens that a token sees, itself included, as the mean over a sequence. window 0
+// means all before it.
 double mean_attended_tokens(int64_t seq, int64_t window) {
   const auto length = static_cast<double>(seq);
   const auto max_attended = static_cast<double>(window > 0 ? std::min(window, seq) : seq);

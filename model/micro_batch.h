@@ -1,4 +1,4 @@
-// What one rank runs forward and backward at once.
+// A MicroBatch is what one rank runs forward and backward at once.
 #pragma once
 
 #include <torch/types.h>
@@ -8,7 +8,7 @@
 
 namespace zeroth::model {
 
-// A target that is not trained: it adds neither loss nor gradient and is not counted. PyTorch's
+// Target that is not trained: it adds neither loss nor gradient and is not counted. It is PyTorch's
 // `ignore_index`.
 inline constexpr int64_t kIgnoreIndex = -100;
 
@@ -17,25 +17,26 @@ struct MicroBatch {
   torch::Tensor targets;  // [batch, seq] int64, token t's successor or kIgnoreIndex; undefined: the
                           // head returns logits
   torch::Tensor positions;  // [batch, seq] int64; undefined: 0 .. seq-1 in every row
-  // [n] int64: which of all targets, counted row by row, are trained. The engine fills it, so that
-  // nobody has to look on a device, which would wait for it; undefined elsewhere.
+  // [n] int64: indices of the label tokens among all targets, counted row by row. The engine fills
+  // it, so that the head need not search for them on a device, which would wait for it; undefined
+  // elsewhere.
   torch::Tensor label_indices;
 
-  // The head's loss is the sum over this micro-batch's trained tokens divided by it, so that losses
-  // and gradients of a step, over all ranks and micro-batches, simply add up to its mean, but for a
+  // Divisor of the sum over this micro-batch's label tokens in the head's loss. It makes losses and
+  // gradients of a step, over all ranks and micro-batches, add up to the step's mean, except for a
   // factor that the engine knows at the step's end (engine/step_batches.h). 1 in an evaluation.
   double loss_normalizer = 1;
-  // Factor on the gradient that enters the head (the fp16 loss scale, the number of ranks where
-  // gradients are divided after they were summed). The loss itself is not scaled.
+  // Factor on the gradient that enters the head (the fp16 loss scale, or the number of ranks if
+  // gradients are divided after they are summed). The loss itself is not scaled.
   double grad_scale = 1;
   // [] fp32 on the device: grad_scale as the tensor with which the backward starts. The head
   // recognizes it by its memory and then multiplies by no factor. The engine fills it; undefined
   // elsewhere.
   torch::Tensor loss_gradient;
   // Per row hash(seed, step, index in the global batch), as bits: random operations are functions
-  // of it and draw from no generator. Empty: an evaluation, nothing is random.
+  // of it and use no generator. Empty in an evaluation, where nothing is random.
   std::vector<int64_t> row_seeds;
-  // Global sample numbers of the rows, for messages.
+  // Global sample indices of the rows, for messages.
   std::vector<int64_t> samples;
 };
 

@@ -59,7 +59,7 @@ void RandomSource::read(const ParamSlice& part, torch::Tensor out) {
   }
   const uint64_t key = stream_key(seed_, part.name);
   const auto scale = static_cast<float>(deviation(part.name));
-  // Elements of the row that stays zero.
+  // The padding token's row stays zero.
   const bool padded = padding_token_ >= 0 && part.name == "embedding.weight";
   const int64_t zeros_end = padded ? (padding_token_ + 1) * part.box.shape.back() : 0;
   const int64_t zeros_begin = padded ? zeros_end - part.box.shape.back() : 0;

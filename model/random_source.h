@@ -1,4 +1,4 @@
-// First values without a checkpoint.
+// RandomSource gives initial values without a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace zeroth::model {
 
-// normal(0, initializer_range); norms' weights 1, biases 0; the padding token's row of the
-// embedding 0; GPT-2's products into the residual stream divided by sqrt(2 layers). A value depends
-// on seed, parameter name and element index in the whole parameter alone, not on how it is read or
-// split.
+// A RandomSource draws normal(0, initializer_range); weights of norms are 1, biases 0, the padding
+// token's row of the embedding 0; GPT-2's products into the residual stream are divided by sqrt(2
+// layers). A value depends on seed, parameter name and element index in the full parameter alone,
+// not on how it is read or split.
 class RandomSource : public WeightSource {
  public:
   RandomSource(const ModelSpec& spec, uint64_t seed);

@@ -1,5 +1,5 @@
-// What a Hugging Face config.json says about the computation: one description of a transformer
-// layer for all families.
+// A ModelSpec holds what a Hugging Face config.json says about the computation: one description of
+// a transformer layer for all families.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ struct RopeSpec {
   double factor = 1;                   // not read by kLongRope
   double attention_factor = 1;         // cosines and sines are multiplied by it
   int64_t original_max_positions = 0;  // kLlama3, kYarn, kLongRope: before the context was extended
-  // kLlama3.
+  // Read by kLlama3.
   double low_freq_factor = 1;
   double high_freq_factor = 4;
-  // kYarn: turns over the original context, between which frequencies are blended.
+  // Read by kYarn: turns over the original context, between which frequencies are blended.
   double beta_fast = 32;
   double beta_slow = 1;
-  bool truncate = true;  // the blend's ends are whole numbers of frequencies
-  // kLongRope: divide each of the head_dim / 2 frequencies, in sequences up to the original context
-  // and in longer ones.
+  bool truncate = true;  // the blend's ends are integer frequency indices
+  // Read by kLongRope: divisors of the head_dim / 2 frequencies, in sequences up to the original
+  // context and in longer ones.
   std::vector<double> short_factors = {};
   std::vector<double> long_factors = {};
 };
@@ -59,36 +59,36 @@ struct ModelSpec {
 
   // Weights are stored [in, out], and q, k, v as one product (GPT-2's Conv1D).
   bool conv1d = false;
-  // A trained table of max_positions rows added to the embedding; else rotary embeddings.
+  // A trained table of max_positions rows is added to the embedding; otherwise rotary embeddings.
   bool learned_positions = false;
   RopeSpec rope;
 
-  // A token sees itself and the sliding_window - 1 before it, in the layers whose flag is set. 0:
+  // Number of tokens that a token sees, itself included, in the layers whose flag is set. 0 means
   // no layer.
   int64_t sliding_window = 0;
   std::vector<bool> windowed_layers;
 
-  // Chances of an element to become 0 in training: of the embedding's output, of attention's
-  // probabilities, of what attention and MLP add to the residual stream.
+  // Probabilities that an element becomes 0 in training: of the embedding's output, of attention's
+  // probabilities, of the outputs of attention and MLP that are added to the residual stream.
   double embedding_dropout = 0;
   double attention_dropout = 0;
   double residual_dropout = 0;
 
-  // The token whose row of the embedding gets no gradient from the lookup, as nn.Embedding's
+  // Token whose row of the embedding gets no gradient from the lookup, as nn.Embedding's
   // padding_idx; -1: none.
   int64_t padding_token = -1;
 
   bool tie_word_embeddings = false;  // the head's weight is the embedding's
   double initializer_range = 0.02;
-  // Precision of the checkpoint as config.json names it ("bfloat16"); empty: not said.
+  // Precision of the checkpoint as config.json names it ("bfloat16"); empty if not given.
   std::string dtype;
 
-  // Keys with no influence known to us: worth one printed line.
+  // Keys with no known influence, which are worth one printed line.
   std::vector<std::string> unknown_keys;
 
-  // 0: the layer sees everything before it.
+  // Returns the layer's window; 0 if the layer sees everything before a token.
   int64_t layer_window(int64_t layer) const;
-  // What the layer's products of q and k are multiplied by.
+  // Returns the factor on the layer's products of q and k.
   double score_scale(int64_t layer) const;
 };
 
@@ -99,7 +99,8 @@ void override_dropout(ModelSpec& spec, double p);
 // or would change the computation in a way that is not supported.
 ModelSpec read_model_spec(const std::filesystem::path& directory);
 
-// The same from text; `origin` names it in messages.
+// Reads a spec from the text of a config.json, with the errors of read_model_spec(); `origin` names
+// the text in messages.
 ModelSpec parse_model_spec(const std::string& text, const std::string& origin);
 
 }  // namespace zeroth::model

@@ -19,7 +19,7 @@ Tensor with_rows(const Tensor& like, int64_t rows) {
   return at::empty(sizes, like.options());
 }
 
-// Gathering and summing are each other's backward.
+// SequenceCollective gathers or sums a sequence; each is the other's backward.
 template <bool kGathers>
 struct SequenceCollective : torch::autograd::Function<SequenceCollective<kGathers>> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const TensorParallelPtr& tp,
@@ -39,7 +39,7 @@ struct SequenceCollective : torch::autograd::Function<SequenceCollective<kGather
   }
 
  private:
-  // A sum may overwrite its addend, which others may keep.
+  // Returns a copy: a reduce-scatter may overwrite its input, which other owners may keep.
   static Tensor copy_addend(const Tensor& addend) {
     return addend.clone(at::MemoryFormat::Contiguous);
   }

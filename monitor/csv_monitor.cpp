@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kStep = "step,";
 
-// The number before the comma.
+// Returns the number before the comma.
 std::optional<int64_t> parse_samples(std::string_view row) {
   int64_t samples = 0;
   const auto [end, failure] = std::from_chars(row.data(), row.data() + row.size(), samples);
@@ -28,14 +28,15 @@ std::optional<int64_t> parse_samples(std::string_view row) {
   return samples;
 }
 
-// Where the rows beyond begin; nothing where there are none, or the file is not ours.
+// Returns the offset of the first row to remove; nothing if there is none, or if the file is not
+// ours.
 std::optional<int64_t> find_truncation_offset(const std::filesystem::path& path, int64_t samples) {
   bool ours = false;
   std::optional<int64_t> cut;
   int64_t before = 0;
   for_each_line(path, [&](const FileLine& line) {
     if (line.begin == 0) {
-      // "lr" is the end of "Train_Samples_lr", as of the tag.
+      // "lr" must end the file's name "Train_Samples_lr", as it ends the tag.
       ours = line.whole && line.text.starts_with(kStep) &&
              path.stem().string().ends_with(line.text.substr(kStep.size()));
       return;
@@ -43,7 +44,7 @@ std::optional<int64_t> find_truncation_offset(const std::filesystem::path& path,
     const auto row = parse_samples(line.text);
     const bool beyond = !line.whole || (row && *row > samples);
     if (!beyond) cut.reset();
-    // An earlier run's end is no part of this one's.
+    // The end of an earlier run is no part of this one.
     if (beyond && (!cut || (line.whole && *row <= before))) cut = line.begin;
     before = row.value_or(before);
   });
@@ -93,7 +94,7 @@ void CsvMonitor::start_over(double since) {
   truncate_rows_after(-1, since);
 }
 
-// Of files that were changed since then.
+// Truncates the files that were changed after `since`.
 void CsvMonitor::truncate_rows_after(int64_t samples, double since) {
   std::error_code failure;
   std::filesystem::directory_iterator files(directory_, failure);

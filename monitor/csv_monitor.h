@@ -1,4 +1,4 @@
-// DeepSpeed's csv_monitor: one file per tag, one row per event.
+// CSV files as DeepSpeed's csv_monitor writes them: one file per tag, one row per event.
 #pragma once
 
 #include <filesystem>
@@ -10,20 +10,21 @@
 
 namespace zeroth::monitor {
 
-// FOLDER/Train_Samples_lr.csv with the header "step,lr"; its step counts samples. Bytes as Python's
-// csv module writes them. A file that is there already is continued, under the header it has.
-// Nothing is quoted or escaped: tags are names in our own code, all else is numbers.
+// A CsvMonitor writes DIRECTORY/Train_Samples_lr.csv with the header "step,lr"; the step column
+// counts samples. The bytes are those of Python's csv module. An existing file is continued under
+// its own header. Nothing is quoted or escaped: tags are names in our own code, all else is
+// numbers.
 class CsvMonitor final : public Monitor {
  public:
-  // `directory` exists.
+  // Requires that `directory` exists.
   explicit CsvMonitor(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
   void write(std::span<const Event> events) override;
-  // Of the files with such a name and header loses each the rows at its end that are beyond: those
-  // of one run, whose samples rise; and a row that was cut in the middle. What is no such file
-  // stays.
+  // Removes the rows after `samples` from the end of each file with such a name and header: rows of
+  // one run, whose samples increase, and an incomplete last row. Other files stay unchanged.
   void resume_from(int64_t samples) override;
-  // Those that were written since then, of all their rows since the samples last began to rise.
+  // Removes, from each file written after `since`, all rows since its samples last began to
+  // increase.
   void start_over(double since) override;
 
  private:
@@ -38,7 +39,7 @@ class CsvMonitor final : public Monitor {
   std::map<std::string, TagFile> files_;
 };
 
-// As Python's str() of a float: "0.1", "1.0", "5e-05", "nan".
+// Returns `value` as Python's str() formats a float: "0.1", "1.0", "5e-05", "nan".
 std::string format_python_float(double value);
 
 }  // namespace zeroth::monitor

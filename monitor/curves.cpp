@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMaxSteps = int64_t{1} << 40;  // that anybody trains for
+constexpr int64_t kMaxSteps = int64_t{1} << 40;  // more than any run trains
 
 }  // namespace
 

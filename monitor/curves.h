@@ -1,4 +1,4 @@
-// The numbers of a run's steps, kept small however long the run is.
+// Curves over a run's steps, kept small however long the run is.
 #pragma once
 
 #include <cstddef>
@@ -11,27 +11,27 @@
 
 namespace zeroth::monitor {
 
-// Rows of numbers under one x each. Beyond `max_points` rows, neighbours are merged: what is kept
-// is the mean of 2, 4, 8 ... steps at the last one's x. Values that are not finite do not enter a
-// mean; where all of them are not, it is a NaN.
+// Curves holds rows of numbers, each at one x. Neighbors are merged if there are more than
+// `max_points` rows: a row is then the mean of 2, 4, 8 ... steps at the x of the last one. Values
+// that are not finite do not enter a mean; a mean without any finite value is a NaN.
 class Curves {
  public:
   explicit Curves(std::vector<std::string> names, size_t max_points = 1024);
 
-  // `values`: one per name.
+  // Adds a row. `values`: one per name.
   void add(int64_t x, const std::vector<double>& values);
 
   const std::vector<std::string>& names() const { return names_; }
   size_t size() const { return xs_.size(); }
   int64_t steps_per_point() const { return stride_; }
-  // The last point may stand for fewer steps than the others.
+  // Returns the x of each point. The last point may represent fewer steps than the others.
   const std::vector<int64_t>& xs() const { return xs_; }
   double value(size_t name, size_t point) const;
 
-  // All of it, to the bit, for restore() of a later program.
+  // Returns the full state, exact to the bit, for restore() in a later process.
   nlohmann::json to_json() const;
-  // Takes the place of what is there. Throws an Error that names what is wrong with it. A curve
-  // that is not in it has no numbers up to there; one that has gone is left out.
+  // Replaces the current state. Throws an Error that describes what is invalid in `saved`. A curve
+  // missing in `saved` has no numbers up to there; a curve that no longer exists is ignored.
   void restore(const JsonView& saved);
 
  private:

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Makes the folder, and a file in it for a moment. `origin` names what asks for it in errors.
+// Creates the directory, and a temporary file in it. `origin` names the flag or key in errors.
 void require_directory(const fs::path& directory, const std::string& origin) {
   const auto refuse = [&](const std::string& reason) {
     throw Error("{}: nothing can be written to {}: {}", origin, directory.string(), reason);
@@ -93,7 +93,7 @@ void Monitors::resume_in(const fs::path& previous, const fs::path& created) {
     open.monitor = make_monitor(open.key, previous);
     open.directory = previous.string();
   });
-  std::error_code ignored;  // what stays shows as a run without a step
+  std::error_code ignored;  // remaining files show as a run without a step
   for (const auto& entry : fs::directory_iterator(created, ignored)) {
     if (entry.path().filename().string().starts_with(kEventFile)) fs::remove(entry, ignored);
   }

@@ -1,4 +1,4 @@
-// The monitors of a run, together.
+// The set of all monitors of a run.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace zeroth::monitor {
 
-// Points of one moment, under either kind of names.
+// Points of one moment, under both naming schemes.
 struct Events {
   std::vector<Event> deepspeed;
   std::vector<Event> trainer;
@@ -20,43 +20,44 @@ struct Events {
 
 // Event files for TensorBoard with Trainer's names.
 struct TrainerEventFiles {
-  std::filesystem::path directory;  // empty: there are none
-  std::string origin;               // what asks for them, for messages: "--report_to tensorboard"
+  std::filesystem::path directory;  // empty: no event files
+  std::string origin;  // flag that requests them, for messages: "--report_to tensorboard"
 };
 
-// A monitor that fails while the run goes on says so once and is left out from then on: a full disk
-// does not end a training.
+// Monitors owns a run's monitors. A monitor that fails during the run is reported once and then
+// dropped: a full disk does not end a training run.
 class Monitors {
  public:
   using Warn = std::function<void(const std::string&)>;
 
-  // No monitor at all.
+  // Constructs an empty set.
   Monitors() = default;
-  // Those that `config` switches on have DeepSpeed's names. Makes the folders and tries to write
-  // there. Throws an Error that names key or flag and the path.
+  // Opens the monitors that `config` enables, with DeepSpeed's names, and those of `trainer`.
+  // Creates their directories and tests that they are writable. Throws an Error that names the key
+  // or flag and the path.
   Monitors(const configs::Config& config, const TrainerEventFiles& trainer, Warn warn);
 
   void write(const Events& events);
-  // Those that write into the folder `created`, which was made for this process, write into
-  // `previous`, which is there, from now on. What they have begun in `created` goes. So for
-  // failures.
+  // Moves each monitor that writes into `created`, a directory made for this process, to the
+  // existing directory `previous`, and deletes its event files in `created`. A monitor that fails
+  // is reported once and dropped.
   void resume_in(const std::filesystem::path& previous, const std::filesystem::path& created);
-  // The run resumes after `step`, where it had trained on `samples`.
+  // Resumes after `step`, at which the run had trained on `samples` samples.
   void resume_from(int64_t step, int64_t samples);
-  // The run begins anew after a try that began at `since` and saved no checkpoint. Of the monitors
-  // those are meant that write where that one did, into one of its `directories`.
+  // Starts over after an attempt that began at `since` and saved no checkpoint. Affects only the
+  // monitors that write into one of that attempt's `directories`.
   void start_over(const std::vector<std::string>& directories, double since);
   std::vector<std::string> directories() const;
   bool any() const { return !open_.empty(); }
-  // "csv_monitor in logs/job", one per monitor.
+  // Returns "csv_monitor in logs/job", one line per monitor.
   std::vector<std::string> lines() const;
 
  private:
   struct OpenMonitor {
     std::string key;     // "csv_monitor"
-    std::string origin;  // what asks for it
+    std::string origin;  // key or flag that requests it
     EventNames names;
-    std::string directory;  // where it writes
+    std::string directory;  // directory to which it writes
     std::unique_ptr<Monitor> monitor;
   };
 

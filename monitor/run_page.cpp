@@ -25,9 +25,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kDataMark = "__DATA__";
 constexpr size_t kMaxPageBytes = size_t{16} << 20;
-constexpr size_t kMaxMarks = 1000;  // of steps behind which a run went on
+constexpr size_t kMaxMarks = 1000;  // resume steps to keep
 
-// Since 1970, to the millisecond.
+// Returns the seconds since 1970, to the millisecond.
 double seconds_now() {
   using namespace std::chrono;
   return static_cast<double>(
@@ -35,7 +35,7 @@ double seconds_now() {
          1000;
 }
 
-// Seconds since 1970 or of a run's time, as a page can show them.
+// Parses seconds since 1970, or of a run's time, in the range that a page can show.
 double parse_time(const JsonView& view) {
   const double seconds = exact_number(view);
   if (!(seconds >= 0 && seconds < 1e11)) view.refuse("a time in seconds");
@@ -54,7 +54,7 @@ const char* status_name(RunPage::Status state) {
   return "unknown";
 }
 
-// Six digits are more than a curve shows.
+// Rounds to six digits, which are more than a curve shows.
 Json number(double value) {
   if (!std::isfinite(value)) return nullptr;
   return std::strtod(fmt::format("{:.6g}", value).c_str(), nullptr);
@@ -85,7 +85,7 @@ Json attempts_json(const PageFacts& facts) {
   return rounds;
 }
 
-// What came from files and folders is shown as on a terminal.
+// Makes text from files and directories printable, as on a terminal.
 PageFacts printable_facts(PageFacts facts) {
   const auto make = [](std::string& text) { text = printable(text); };
   make(facts.title);
@@ -97,7 +97,8 @@ PageFacts printable_facts(PageFacts facts) {
   return facts;
 }
 
-// Text inside a script element: no "<" that could end it. Bytes that are not UTF-8 are replaced.
+// Returns text for a script element: no "<" that could end it. Bytes that are not UTF-8 are
+// replaced.
 std::string script_text(const Json& json) {
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string safe;
@@ -235,7 +236,5 @@ std::optional<PreviousPage> read_page(const std::filesystem::path& path) {
     return std::nullopt;
   }
 }
-
-// What a killed run left goes; what somebody else puts in its place is neither opened nor followed.
 
 }  // namespace zeroth::monitor

@@ -23,7 +23,7 @@ double wall_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Least significant byte first.
+// Encodes the least significant byte first.
 template <typename Bits>
 std::string fixed(Bits bits) {
   std::string bytes;
@@ -31,14 +31,14 @@ std::string fixed(Bits bits) {
   return bytes;
 }
 
-// Seven bits a byte, the least significant first; the top bit says that more follow.
+// Encodes seven bits per byte, the least significant first; the top bit marks that more follow.
 std::string varint(uint64_t value) {
   std::string bytes;
   for (; value >= 0x80; value >>= 7) bytes += static_cast<char>((value & 0x7f) | 0x80);
   return bytes + static_cast<char>(value);
 }
 
-// Fields of a protocol buffer: a key of number and wire type, then the value.
+// Wire types of a protocol buffer. A field is a key of number and wire type, then the value.
 enum Wire { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
 std::string key(int number, Wire wire) {
@@ -49,7 +49,7 @@ std::string bytes_field(int number, const std::string& bytes) {
   return key(number, kBytes) + varint(bytes.size()) + bytes;
 }
 
-// length, checksum of the length, data, checksum of the data.
+// Returns a frame: length, checksum of the length, data, checksum of the data.
 std::string frame(const std::string& data) {
   const auto masked_crc = [](const std::string& bytes) {
     return fixed<uint32_t>(std::rotr(crc32c(bytes), 15) + 0xa282ead8U);
@@ -66,8 +66,8 @@ std::string step_field(int64_t x) {
   return x == 0 ? "" : key(2, kVarint) + varint(static_cast<uint64_t>(x));
 }
 
-// The largest TIME of the files in `directory`; 0 without one. Not of those that claim to be of
-// another century.
+// Returns the largest TIME of the files in `directory`; 0 without one. Ignores times of another
+// century.
 int64_t newest_time(const std::filesystem::path& directory) {
   int64_t newest = 0;
   std::error_code failure;
@@ -133,7 +133,7 @@ void TensorBoard::write(std::span<const Event> events) {
   append(bytes);
 }
 
-// The first start that TensorBoard sees in a folder takes nothing back: it stands twice.
+// Writes the record twice, since TensorBoard ignores the first start that it sees in a directory.
 void TensorBoard::resume_from(int64_t x) {
   const std::string start = start_record(x + 1, wall_now());
   append(start + start);

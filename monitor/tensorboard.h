@@ -13,15 +13,16 @@ namespace zeroth::monitor {
 
 inline constexpr std::string_view kEventFile = "events.out.tfevents.";
 
-// FOLDER/events.out.tfevents.TIME.HOST.PID.0, a new one for each run. TensorBoard reads a folder's
-// files by name: TIME is larger than in those that are there.
+// A TensorBoard monitor writes DIRECTORY/events.out.tfevents.TIME.HOST.PID.0, a new file for each
+// run. TensorBoard reads the files of a directory by name, so TIME is larger than in existing
+// files.
 class TensorBoard final : public Monitor {
  public:
-  // `directory` exists. Throws an Error that names the file when it cannot be written.
+  // Requires that `directory` exists. Throws an Error that names the file if it cannot be written.
   explicit TensorBoard(const std::filesystem::path& directory);
 
   void write(std::span<const Event> events) override;
-  // TensorBoard drops what it has read of later points.
+  // Makes TensorBoard drop the later points that it has read.
   void resume_from(int64_t x) override;
   void start_over(double) override { resume_from(-1); }
 
@@ -32,14 +33,14 @@ class TensorBoard final : public Monitor {
   std::ofstream stream_;
 };
 
-// The records of such a file, framed (TFRecord) and encoded (the protocol buffer
+// Returns a record of such a file, framed (TFRecord) and encoded (the protocol buffer
 // tensorflow.Event). Times are seconds since 1970.
 std::string version_record(double wall_time);
 std::string scalar_record(const Event& event, double wall_time);
-// A session starts at `x`.
+// Returns the record of a session that starts at `x`.
 std::string start_record(int64_t x, double wall_time);
 
-// The checksum of such a record: the Castagnoli polynomial (RFC 3720, B.4).
+// Returns the checksum of such a record: the Castagnoli polynomial (RFC 3720, B.4).
 uint32_t crc32c(std::string_view bytes);
 
 }  // namespace zeroth::monitor

@@ -1,4 +1,4 @@
-// How what rests is used, and what moving it takes. Needs no LibTorch.
+// How offloaded data is accessed, and what its transfers cost. Independent of LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@ namespace zeroth::offload {
 enum class Access {
   kRead,
   kReadWrite,
-  kWrite  // every element will be written: what rests there is not read
+  kWrite  // every element will be overwritten: the stored values are not read
 };
 
-// Since the store was made; differences of two readings tell about a step.
+// Traffic counts since the store was made; the difference of two readings covers a step.
 struct Traffic {
-  int64_t bytes_read = 0;     // from the resting place
-  int64_t bytes_written = 0;  // to it
-  double reading_s = 0;       // during which at least one read was under way
+  int64_t bytes_read = 0;     // from the backing storage
+  int64_t bytes_written = 0;  // to the backing storage
+  double reading_s = 0;       // time during which at least one read was in flight
   double writing_s = 0;
   double in_flight_s = 0;  // at least one of the two
-  double waited_s = 0;     // of that, callers were blocked
+  double waited_s = 0;     // part of in_flight_s during which callers were blocked
 
   Traffic& operator+=(const Traffic& other) {
     bytes_read += other.bytes_read;

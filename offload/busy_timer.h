@@ -1,4 +1,4 @@
-// How long at least one of several things was under way.
+// Measures how long at least one of several operations was in flight.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 
 namespace zeroth::offload {
 
-// Not thread-safe.
+// BusyTimer is not thread-safe.
 class BusyTimer {
  public:
   void begin() {
@@ -15,7 +15,7 @@ class BusyTimer {
   void end() {
     if (--active_ == 0) accumulated_ += Clock::now() - since_;
   }
-  // Up to now, what is under way included.
+  // Returns the time up to now, including operations still in flight.
   double seconds() const {
     auto total = accumulated_;
     if (active_ > 0) total += Clock::now() - since_;

@@ -52,7 +52,7 @@ ChunkCache::Lease ChunkCache::acquire(const Extent& extent, Access access) {
   buffer.last_used = ++use_count_;
   buffer.writer = access != Access::kRead;
   buffer.readers += buffer.writer ? 0 : 1;
-  read_ahead();  // so that the disk has something to do while this waits
+  read_ahead();  // keeps the disk busy while this call waits
   const std::string error = load(buffer, access);
   if (error.empty()) return {*this, chunk, access, buffer.bytes.first(extent.bytes)};
   buffer.readers -= buffer.writer ? 0 : 1;
@@ -136,7 +136,7 @@ ChunkCache::CachedChunk& ChunkCache::chunk_at(const Extent& extent) {
   return chunks_.emplace_hint(next, extent.offset, CachedChunk{.extent = extent})->second;
 }
 
-// Where the buffer's tile stands next in the list of what is expected; kNever where it does not.
+// Returns the next index of the buffer's chunk in prefetch_list_; kNever if it is not in the list.
 size_t ChunkCache::next_use(const CacheBuffer& buffer) {
   if (buffer.chunk == nullptr) return kNever;
   std::vector<size_t>& next_uses = buffer.chunk->next_uses;
@@ -144,8 +144,8 @@ size_t ChunkCache::next_use(const CacheBuffer& buffer) {
   return next_uses.empty() ? kNever : next_uses.back();
 }
 
-// The caller has come to `chunk` in the list of what is expected. A tile that stands there only
-// behind the window is borrowed once more: the caller has not come as far as that.
+// Advances in prefetch_list_ to `chunk`. If the list has it only after the window, this is an
+// additional acquire(): the caller has not advanced that far.
 void ChunkCache::advance(CachedChunk& chunk) {
   const size_t window = std::min(prefetch_list_.size(), next_ + buffers_.size());
   for (size_t i = next_; i < window; ++i) {
@@ -166,8 +166,8 @@ void ChunkCache::read_ahead() {
   }
 }
 
-// Of the buffers that are free, clean, or read ahead (and ended, unless one may wait) the one that
-// is needed last; none if there is no such buffer.
+// Returns the buffer whose next use is last, of those that are free, clean, or prefetched (with
+// their read complete, unless `may_wait`); null if there is none.
 ChunkCache::CacheBuffer* ChunkCache::find_evictable(bool may_wait) {
   CacheBuffer* best = nullptr;
   for (CacheBuffer& buffer : buffers_) {
@@ -220,14 +220,15 @@ void ChunkCache::assign(CacheBuffer& buffer, CachedChunk& chunk, bool read) {
   chunk.buffer = &buffer;
 }
 
-// A tile read ahead in vain may have failed: its next borrow reads it again and will say so.
+// Frees the buffer. Ignores the error of an unused prefetch: the chunk's next acquire() reads it
+// again and reports it.
 void ChunkCache::evict(CacheBuffer& buffer) {
   if (buffer.pending_io == PendingIo::kRead) wait(buffer);
   if (buffer.chunk != nullptr) buffer.chunk->buffer = nullptr;
   buffer.chunk = nullptr;
 }
 
-// Makes the buffer what the lease needs; returns why it cannot.
+// Prepares the buffer for the lease; returns the reason if it fails.
 std::string ChunkCache::load(CacheBuffer& buffer, Access access) {
   if (buffer.pending_io == PendingIo::kRead) {
     const std::string error = wait(buffer);
@@ -244,7 +245,7 @@ std::string ChunkCache::load(CacheBuffer& buffer, Access access) {
   return {};
 }
 
-// Ends the buffer's transfer; returns its error.
+// Blocks until the buffer's transfer has ended; returns its error.
 std::string ChunkCache::wait(CacheBuffer& buffer) {
   const auto start = std::chrono::steady_clock::now();
   std::string error;

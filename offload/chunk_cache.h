@@ -1,5 +1,5 @@
-// Tiles of a file in a few buffers of host memory: read ahead of their use, written behind it.
-// Needs no LibTorch.
+// A cache of file chunks in a few buffers of host memory, with read-ahead and write-behind.
+// Independent of LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -18,33 +18,33 @@
 
 namespace zeroth::offload {
 
-// Where a tile rests: `offset` is a multiple of kFileAlignment. On the file `bytes`, at least 1,
-// are rounded up to one, too.
+// An Extent is a chunk's position in the file. `offset` is a multiple of kFileAlignment; `bytes`,
+// at least 1, is rounded up to one in the file.
 struct Extent {
   uint64_t offset = 0;
   size_t bytes = 0;
 };
 
 struct ChunkCacheOptions {
-  bool pipeline_read = true;   // else a tile is read when it is borrowed
-  bool pipeline_write = true;  // else the end of a lease waits until its tile is written
+  bool pipeline_read = true;   // otherwise a chunk is read when it is acquired
+  bool pipeline_write = true;  // otherwise the end of a lease waits until its chunk is written
 };
 
-// A buffer is free, or holds a tile that is being read, borrowed, being written, or clean: equal to
-// the file. Tiles in buffers are borrowed without a read, so also those whose write is under way.
-// Reading ahead takes free and clean buffers in the order of prefetch(), of the clean ones first
-// what is expected last. A borrow that finds none waits for the oldest write, or gives up the tile
-// read ahead that is expected last.
+// ChunkCache's buffers are free, or hold a chunk that is being read, leased, being written, or
+// clean: equal to the file. Acquiring a cached chunk needs no read, also while its write is in
+// flight. Read-ahead fills free and clean buffers in the order of prefetch(); of the clean ones it
+// first evicts the chunk whose next use is last. acquire(), if no buffer is available, waits for
+// the oldest write or evicts the prefetched chunk whose next use is last.
 //
-// Tiles do not overlap: each is cut as when it was seen first, else an invariant is broken. All
-// methods may be called from any thread; a call waits for another that blocks.
+// Chunks do not overlap: each keeps the bounds of its first use, otherwise an invariant is broken.
+// All methods may be called from any thread; a call waits for another one that blocks.
 class ChunkCache {
  private:
   struct CachedChunk;
 
  public:
-  // A borrowed tile, to whose bytes the holder has the access that he asked for. Its end begins the
-  // write of what was borrowed to be written. The cache must outlive it.
+  // A Lease gives access to a chunk's bytes, in the mode that acquire() was called with. Its
+  // destructor starts the write if that mode can write. The cache must outlive it.
   class Lease {
    public:
     Lease(Lease&& other) noexcept
@@ -63,31 +63,31 @@ class ChunkCache {
     Lease(ChunkCache& cache, CachedChunk& chunk, Access access, std::span<std::byte> bytes)
         : cache_(&cache), chunk_(&chunk), access_(access), bytes_(bytes) {}
 
-    ChunkCache* cache_;  // none once moved from
+    ChunkCache* cache_;  // null once moved from
     CachedChunk* chunk_;
     Access access_;
     std::span<std::byte> bytes_;
   };
 
-  // Uses all of `buffers`. Both outlive this object.
+  // Uses all of `buffers`. `io` and `buffers` must outlive this object.
   ChunkCache(FileIo& io, const FileBuffers& buffers, const ChunkCacheOptions& options = {});
-  // Waits for what is under way.
+  // Waits for transfers in flight.
   ~ChunkCache();
   ChunkCache(const ChunkCache&) = delete;
   ChunkCache& operator=(const ChunkCache&) = delete;
 
-  // The tiles that will be borrowed next, in this order, instead of those expected before. Never
-  // blocks. A borrow of one of the first of them, as many as there are buffers, drops those before
-  // it; any other borrow leaves the list as it is.
+  // Replaces the list of chunks that will be acquired next, in this order. Never blocks. acquire()
+  // of one of the first of them, as many as there are buffers, drops those before it; any other
+  // acquire() leaves the list unchanged.
   void prefetch(const std::vector<Extent>& extents);
 
-  // A tile that was never written is zeros. Several may read a tile at a time, or one write. Blocks
-  // until a read has arrived; throws its Error, or the first of a write from the moment on at which
-  // it is known. All buffers borrowed is a broken invariant.
+  // Leases a chunk. A chunk that was never written is zeros. Several readers or one writer may hold
+  // a chunk at a time. Blocks until its read is complete. Throws the read's Error, or the first
+  // Error of a write once it is known. Breaks an invariant if all buffers are leased.
   Lease acquire(const Extent& extent, Access access);
-  // Whether a borrow would return, or throw, at once, whatever the access. Reads ahead, too.
+  // Returns whether acquire() would return or throw at once, whatever the access. Also reads ahead.
   bool ready(const Extent& extent);
-  // Waits until all that was written has arrived. Throws the first Error of a write.
+  // Blocks until all writes are complete. Throws the first Error of a write.
   void flush();
 
   Traffic traffic() const;
@@ -96,19 +96,19 @@ class ChunkCache {
   enum class PendingIo { kNone, kRead, kWrite };
   struct CacheBuffer {
     std::span<std::byte> bytes;
-    CachedChunk* chunk = nullptr;  // none while it is free
+    CachedChunk* chunk = nullptr;  // null while the buffer is free
     PendingIo pending_io = PendingIo::kNone;
-    FileIo::RequestId request_id = 0;  // of the transfer, until it is waited for
+    FileIo::RequestId request_id = 0;  // of the transfer, until it was waited for
     size_t readers = 0;
     bool writer = false;
-    bool needs_zeroing = false;  // the tile is zeros, the bytes are not yet
-    uint64_t last_used = 0;      // by use_count_
+    bool needs_zeroing = false;  // the chunk is zeros, but the bytes are not yet
+    uint64_t last_used = 0;      // value of use_count_
   };
   struct CachedChunk {
     Extent extent;
     bool written = false;  // a lease to write it has ended
     CacheBuffer* buffer = nullptr;
-    std::vector<size_t> next_uses = {};  // in prefetch_list_, the next one at the back
+    std::vector<size_t> next_uses = {};  // indices in prefetch_list_, the next one at the back
   };
 
   void release(CachedChunk& chunk, Access access) noexcept;
@@ -129,14 +129,14 @@ class ChunkCache {
   FileIo& io_;
   const ChunkCacheOptions options_;
   mutable std::mutex mutex_;
-  // Under the mutex.
+  // Fields below are guarded by mutex_.
   std::vector<CacheBuffer> buffers_;
-  std::map<uint64_t, CachedChunk> chunks_;  // by offset; all that were ever named
+  std::map<uint64_t, CachedChunk> chunks_;  // by offset; all that were ever used
   std::vector<CachedChunk*> prefetch_list_;
-  size_t next_ = 0;  // in prefetch_list_
+  size_t next_ = 0;  // index in prefetch_list_
   uint64_t use_count_ = 0;
   double waited_s_ = 0;
-  std::string error_;  // the first of a write; the store is useless then
+  std::string error_;  // of the first failed write; the store is unusable then
 };
 
 }  // namespace zeroth::offload

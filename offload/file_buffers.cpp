@@ -25,7 +25,7 @@ FileBuffers::FileBuffers(size_t num_buffers, size_t buffer_bytes) : buffer_bytes
         bytes, fmt::format("cannot have {} of host memory ({} file buffers of {} bytes): {}",
                            format_bytes(bytes), num_buffers, buffer_bytes, system_reason(errno)));
   }
-  // From small pages a transfer has many more segments, which halves the rate of some disks.
+  // With small pages a transfer has many more segments, which halves the rate of some disks.
   ::madvise(memory, size, MADV_HUGEPAGE);
   memory_ = {static_cast<std::byte*>(memory), size};
 }

@@ -6,12 +6,12 @@
 
 namespace zeroth::offload {
 
-// Some buffers of one size in one piece of zeroed memory, aligned to kFileAlignment. The system
-// provides a page, a huge one where it can, when it is touched or registered.
+// FileBuffers are buffers of one size in one block of zeroed memory, aligned to kFileAlignment. The
+// system provides each page, a huge one if it can, when it is touched or registered.
 class FileBuffers {
  public:
-  // `buffer_bytes` is a multiple of kFileAlignment. Throws an Error with the bytes and the system's
-  // reason.
+  // Allocates the buffers. `buffer_bytes` is a multiple of kFileAlignment. Throws an Error with the
+  // bytes and the system's reason.
   FileBuffers(size_t num_buffers, size_t buffer_bytes);
   ~FileBuffers();
   FileBuffers(const FileBuffers&) = delete;
@@ -21,7 +21,7 @@ class FileBuffers {
   std::span<std::byte> operator[](size_t i) const {
     return memory_.subspan(i * buffer_bytes_, buffer_bytes_);
   }
-  // All buffers, for those who register or pin them.
+  // Returns all buffers, for callers that register or pin them.
   std::span<std::byte> memory() const { return memory_; }
 
  private:

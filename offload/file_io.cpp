@@ -12,10 +12,10 @@
 namespace zeroth::offload {
 namespace {
 
-constexpr size_t kMaxOperationBytes = size_t{1}
-                                      << 30;  // the kernel transfers less than 2 GiB at once
+// The kernel transfers less than 2 GiB at once.
+constexpr size_t kMaxOperationBytes = size_t{1} << 30;
 
-// A piece is interrupted, or the kernel short of memory for it, at most so often.
+// Maximum retries of an operation that is interrupted or that the kernel has too little memory for.
 constexpr int kMaxRetries = 1000;
 
 const char* to_string(FileOp op) {
@@ -85,7 +85,7 @@ FileIo::RequestId FileIo::begin(const IoOperation& whole) {
   return request_id;
 }
 
-// Fills the lane, hears what ended, until there is nothing left after stop_.
+// Starts operations on the worker and handles completions until nothing is left after stop_.
 void FileIo::run(IoWorker& worker) {
   std::vector<QueuedOperation> in_flight(worker.depth());
   std::vector<size_t> free(worker.depth());
@@ -101,7 +101,7 @@ void FileIo::run(IoWorker& worker) {
       worker.start(free.back(), in_flight[free.back()]);
       free.pop_back();
     }
-    if (free.size() == in_flight.size()) continue;  // another lane was faster
+    if (free.size() == in_flight.size()) continue;  // another worker was faster
     ended.clear();
     worker.wait(ended);
     for (const auto& result : ended) {
@@ -111,7 +111,7 @@ void FileIo::run(IoWorker& worker) {
   }
 }
 
-// The next piece of a request that has not failed.
+// Fetches the next operation of a request that has not failed. Returns false if there is none.
 bool FileIo::next_operation(QueuedOperation& operation) {
   const std::lock_guard lock(mutex_);
   while (!queue_.empty()) {
@@ -126,13 +126,13 @@ bool FileIo::next_operation(QueuedOperation& operation) {
 void FileIo::finish(QueuedOperation operation, int64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (bytes == -EINTR || bytes == -EAGAIN) {
-    // No limit of the process is the reason here, whatever system_reason makes of EAGAIN.
+    // The cause is not a limit of the process, as system_reason would explain EAGAIN.
     if (++operation.retries > kMaxRetries)
       return fail(operation, std::strerror(static_cast<int>(-bytes)));
     return stop_ ? end(operation.request_id) : queue_.push_front(operation);
   }
   if (bytes < 0) return fail(operation, system_reason(static_cast<int>(-bytes)));
-  // What follows must be aligned again, so the last part of a block is transferred twice.
+  // Continue at an aligned offset, so the last part of a block is transferred twice.
   const size_t transferred = std::min(static_cast<size_t>(bytes), operation.length);
   const size_t kept = transferred / kFileAlignment * kFileAlignment;
   (operation.op == FileOp::kRead ? bytes_read_ : bytes_written_) += kept;

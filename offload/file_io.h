@@ -1,4 +1,4 @@
-// Reads and writes of a swap file that go on while the caller computes. Needs no LibTorch.
+// Asynchronous reads and writes of a swap file. Independent of LibTorch.
 #pragma once
 
 #include <atomic>
@@ -20,42 +20,42 @@
 
 namespace zeroth::offload {
 
-// Requests are cut into pieces, of which the lanes keep as many under way as they can, begun in the
-// order of the requests and ended in any: a request that overlaps one not yet waited for finds old
-// or new bytes. All methods may be called from any thread.
+// FileIo splits requests into operations. The I/O workers keep as many in flight as they can; these
+// start in the order of the requests and end in any order. A request that overlaps one not yet
+// waited for sees old or new bytes. All methods may be called from any thread.
 //
-// Failure: a piece that came short is continued, one that was interrupted repeated; anything else
-// fails its request with an Error that holds path, offset, length and the system's reason. Other
-// requests are not touched by it. There is no time limit: the kernel ends what a device does not
-// answer, by its own limits, with EIO.
+// An operation that transfers too little is continued, an interrupted one is repeated. Any other
+// failure fails its request with an Error that has path, offset, length and the system's reason,
+// and affects no other request. There is no timeout: if a device does not respond, the kernel ends
+// the operation with EIO after its own limits.
 class FileIo {
  public:
   using RequestId = uint64_t;
 
-  // The file, and the memory of requests, must outlive this object. Pieces are a multiple of
-  // kFileAlignment and at most 1 GiB.
+  // Starts the workers. The file, and the memory of requests, must outlive this object.
+  // `max_operation_bytes` is a multiple of kFileAlignment and at most 1 GiB.
   FileIo(const SwapFile& file, IoWorkers workers, size_t max_operation_bytes = size_t{1} << 20);
-  // Waits for what is under way; what was not begun is dropped.
+  // Waits for operations in flight and drops those not yet started.
   ~FileIo();
   FileIo(const FileIo&) = delete;
   FileIo& operator=(const FileIo&) = delete;
 
-  // Begin a transfer of bytes [offset, offset + size) of the file and return at once. The memory
-  // belongs to the transfer until its ticket was waited for. Offset, size (not 0) and address are
-  // multiples of kFileAlignment; the range lies within the file.
+  // Start a transfer of bytes [offset, offset + size) of the file and return at once. The transfer
+  // owns the memory until wait() returns for its id. Offset, size (not 0) and address are multiples
+  // of kFileAlignment; the range lies within the file.
   RequestId read(uint64_t offset, std::span<std::byte> into);
   RequestId write(uint64_t offset, std::span<const std::byte> from);
 
-  // Blocks until nothing of the request is under way; then throws its Error if it failed. Each
-  // ticket is waited for once.
+  // Blocks until the request has no operation in flight, then throws its Error if it failed. Call
+  // it once for each id.
   void wait(RequestId request_id);
-  // Whether wait() would return at once.
+  // Returns whether wait() would return at once.
   bool ended(RequestId request_id);
 
-  const std::string& engine() const { return engine_; }  // for the user, as in IoWorkers
+  const std::string& engine() const { return engine_; }  // for users, as in IoWorkers
   uint64_t bytes_read() const { return bytes_read_; }    // since the start
   uint64_t bytes_written() const { return bytes_written_; }
-  struct BusySeconds {  // during which at least one request was begun and not ended
+  struct BusySeconds {  // during which at least one request was in flight
     double any = 0;
     double reads = 0;
     double writes = 0;
@@ -70,7 +70,7 @@ class FileIo {
   struct Request {
     FileOp op = FileOp::kRead;
     size_t operations_left = 0;
-    std::string error;  // the first; empty if none
+    std::string error;  // of the first failure; empty if none
   };
 
   RequestId begin(const IoOperation& whole);
@@ -88,20 +88,20 @@ class FileIo {
   const std::vector<std::unique_ptr<IoWorker>> workers_;
 
   std::mutex mutex_;
-  std::condition_variable work_;      // something to do, or stop_
-  std::condition_variable finished_;  // a request has no pieces left
-  // Under the mutex.
+  std::condition_variable work_;      // signaled on new operations or stop_
+  std::condition_variable finished_;  // signaled when a request has no operations left
+  // Fields below are guarded by mutex_.
   std::deque<QueuedOperation> queue_;
   std::map<RequestId, Request> requests_;  // until waited for
   RequestId next_request_id_ = 0;
-  BusyTimer any_;  // requests with pieces left
+  BusyTimer any_;  // requests with operations left
   BusyTimer reads_;
   BusyTimer writes_;
   bool stop_ = false;
 
   std::atomic<uint64_t> bytes_read_ = 0;
   std::atomic<uint64_t> bytes_written_ = 0;
-  std::vector<std::jthread> threads_;  // one for each lane
+  std::vector<std::jthread> threads_;  // one for each worker
 };
 
 }  // namespace zeroth::offload

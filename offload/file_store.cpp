@@ -31,7 +31,7 @@ std::vector<std::string> concat(std::vector<std::string> first,
   return first;
 }
 
-// A file in use, its buffers, and what moves bytes between the two.
+// An OpenFile is a file in use, its buffers, and the objects that transfer bytes between the two.
 struct OpenFile {
   OpenFile(const FileStoreOptions& options, uint64_t file_bytes, uint64_t buffer_bytes)
       : file(options.place, file_bytes),
@@ -44,7 +44,7 @@ struct OpenFile {
 
   SwapFile file;
   FileBuffers buffers;
-  std::shared_ptr<void> locked;  // the buffers' pages
+  std::shared_ptr<void> locked;  // lock on the buffers' pages
   IoWorkers workers;
   std::vector<std::string> notes;
   FileIo io;
@@ -83,7 +83,7 @@ class FileStore final : public ShardStore {
     const Extent extent = extent_of(chunk);
     const auto options = torch::TensorOptions().dtype(shards_[chunk.shard].dtype);
     if (extent.bytes == 0) return ChunkLease(at::empty({0}, options));
-    // std::function copies what it holds.
+    // std::function requires a copyable capture.
     auto lease = std::make_shared<ChunkCache::Lease>(cache().acquire(extent, access));
     return ChunkLease(at::from_blob(lease->bytes().data(), {chunk.end - chunk.begin}, options),
                       [lease]() mutable { lease.reset(); });
@@ -145,7 +145,7 @@ class FileStore final : public ShardStore {
   const FileStoreOptions options_;
   std::vector<FileShard> shards_;
   uint64_t file_bytes_ = 0;
-  uint64_t largest_bytes_ = 0;  // of a shard
+  uint64_t largest_bytes_ = 0;  // of the largest shard
   std::unique_ptr<OpenFile> open_;
 };
 

@@ -1,5 +1,5 @@
-// Shards that rest in a file on NVMe: tiles are read ahead of their use and written behind it,
-// through a few buffers of host memory.
+// A store of shards in a file on NVMe: it reads chunks ahead of their use and writes them behind
+// it, through a few buffers of host memory.
 #pragma once
 
 #include <cstddef>
@@ -16,25 +16,25 @@ namespace zeroth::offload {
 struct FileStoreOptions {
   SwapLocation place;
   configs::AioConfig aio;
-  // At least as many as tiles are borrowed at a time; each beyond that is a tile read ahead or
-  // written behind.
+  // Number of buffers, at least the number of chunks leased at a time. Each additional one can hold
+  // a chunk that is read ahead or written behind.
   size_t buffers = 0;
-  // A tile has at most so many; rounded up to kFileAlignment. No more are taken than the largest
-  // shard has.
+  // Maximum bytes of a chunk, rounded up to kFileAlignment. The store uses no more than the largest
+  // shard needs.
   int64_t buffer_bytes = 0;
-  bool pipeline_read = true;   // else a tile is read when it is borrowed
-  bool pipeline_write = true;  // else its release waits until it is written
-  std::shared_ptr<device::HostLink> link =
-      nullptr;  // of the device that copies from and to the buffers
+  bool pipeline_read = true;   // otherwise a chunk is read when it is acquired
+  bool pipeline_write = true;  // otherwise the end of a lease waits until its chunk is written
+  // Link of the device that copies from and to the buffers.
+  std::shared_ptr<device::HostLink> link = nullptr;
 };
 
-// The file and the buffers are made at the first prefetch() or acquire() of a tile that is not
-// empty, which may throw an Error with path, needed and free bytes. A tile that was never written
-// is zeros and not read. Leases are for the CPU, and each ends before the store does. A tile is
-// borrowed as it was cut the first time; other cuts and tiles off the grid are broken invariants,
-// and so is a borrow while all buffers are borrowed.
+// Makes the store. The first prefetch() or acquire() of a chunk that is not empty creates the file
+// and the buffers; it throws an Error with path, needed and free bytes on failure. A chunk that was
+// never written is zeros and is not read. Leases are for the CPU, and each ends before the store
+// does. A chunk keeps the bounds of its first use. Other bounds, unaligned chunks, and acquire()
+// while all buffers are leased break an invariant.
 //
-// When a tile could not be written, every later acquire() and flush() throws that Error.
+// After a chunk's write has failed, every later acquire() and flush() throws that Error.
 std::unique_ptr<ShardStore> make_file_store(FileStoreOptions options);
 
 }  // namespace zeroth::offload

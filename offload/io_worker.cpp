@@ -10,7 +10,7 @@
 namespace zeroth::offload {
 namespace {
 
-// pread and pwrite in the thread that starts the piece.
+// A BlockingWorker calls pread and pwrite in the thread that starts the operation.
 class BlockingWorker : public IoWorker {
  public:
   explicit BlockingWorker(int descriptor) : descriptor_(descriptor) {}

@@ -29,7 +29,7 @@ constexpr int kFile = 0;  // its index in the ring's table
 
 class UringIoWorker : public IoWorker {
  public:
-  // Takes over the ring, which has room for depth + 1 entries and knows the file.
+  // Takes ownership of the ring, which has depth + 1 entries and has the file registered.
   UringIoWorker(const io_uring& ring, size_t depth, std::vector<iovec> registered)
       : ring_(ring),
         depth_(depth),
@@ -105,7 +105,7 @@ class UringIoWorker : public IoWorker {
     ::io_uring_sqe_set_data(entry, reinterpret_cast<void*>(kWake));
   }
 
-  // The registered buffer that holds the piece, or -1.
+  // Returns the index of the registered buffer that contains the operation's memory, or -1.
   int buffer_of(const IoOperation& operation) const {
     auto after = std::upper_bound(
         registered_.begin(), registered_.end(), operation.data,
@@ -119,7 +119,7 @@ class UringIoWorker : public IoWorker {
 
   io_uring ring_;
   size_t depth_;
-  std::vector<iovec> registered_;  // by address
+  std::vector<iovec> registered_;  // sorted by address
   FileDescriptor event_;
 };
 
@@ -154,7 +154,7 @@ std::string registration_failure(int error, const std::vector<iovec>& buffers) {
       format_bytes(needed), std::strerror(error), locked_memory());
 }
 
-// Registers what is allowed; empty when nothing is.
+// Registers the buffers if the kernel allows it; returns them, or an empty list.
 std::vector<iovec> register_buffers(io_uring& ring, const IoWorkerOptions& options,
                                     std::vector<std::string>& notes) {
   std::vector<iovec> buffers = as_buffers(options.registered);
@@ -168,7 +168,7 @@ std::vector<iovec> register_buffers(io_uring& ring, const IoWorkerOptions& optio
   return {};
 }
 
-// Why the kernel gives no ring.
+// Returns why the kernel refuses a ring.
 std::string describe_refusal(int error) {
   std::string reason = fmt::format("io_uring: {}", system_reason(error));
   int disabled = 0;

@@ -1,4 +1,4 @@
-// Stands in for io_worker_uring.cpp in a build without liburing.
+// Replaces io_worker_uring.cpp in a build without liburing.
 #include "offload/io_worker.h"
 
 namespace zeroth::offload {

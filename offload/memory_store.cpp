@@ -13,7 +13,7 @@ namespace {
 
 class MemoryStore final : public ShardStore {
  public:
-  // In `host` memory, or else in memory that LibTorch takes on `device`.
+  // Stores shards in `host` memory, or in memory that LibTorch allocates on `device` without it.
   explicit MemoryStore(torch::Device device, std::optional<device::HostMemory> host = {})
       : device_(device), host_(std::move(host)) {}
 
@@ -55,7 +55,7 @@ class MemoryStore final : public ShardStore {
   struct MemoryShard {
     int64_t numel;
     torch::Dtype dtype;
-    torch::Tensor values;  // from the first borrow on: a run that only evaluates has no moments
+    torch::Tensor values;  // allocated at first acquire: a run that only evaluates has no moments
   };
 
   const torch::Tensor& values(MemoryShard& shard) {

@@ -21,7 +21,8 @@ double time_call(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Not the best: that may be a call for which the others happened to wait.
+// Returns the median, not the minimum: that may be a call during which other ranks happened to
+// wait.
 double median_seconds(const std::function<void()>& work, const RankBarrier& barrier) {
   work();
   std::array<double, kNumSamples> seconds{};

@@ -1,5 +1,5 @@
-// Who updates what rests on the host: the host where it rests, or the GPU, through which it is
-// streamed.
+// Chooses which device updates state that is offloaded to the CPU: the CPU in place, or the GPU,
+// through which the state is streamed.
 #pragma once
 
 #include <torch/types.h>
@@ -15,45 +15,45 @@ namespace zeroth::offload {
 struct UpdateRates {
   double to_device_bytes_per_s = 0;
   double to_host_bytes_per_s = 0;
-  double host_elements_per_s = 0;  // of the optimizer's rule in host memory
+  double host_elements_per_s = 0;  // of the optimizer's rule in CPU memory
 };
 
-// That cross the link for one element of a rank's shards.
+// UpdateBytes cross the link for each element of a rank's shards.
 struct UpdateBytes {
-  int64_t parameter = 0;  // back to the device, when the host updates
-  int64_t to_device = 0;  // when the device does: masters, states, gradient
-  int64_t to_host = 0;    // when the device does: masters and states, parameters that rest there
+  int64_t parameter = 0;  // back to the device, if the CPU updates
+  int64_t to_device = 0;  // if the device updates: masters, states, gradient
+  int64_t to_host = 0;    // if the device updates: masters, states, offloaded parameters
 };
 
 struct OptimizerDeviceChoice {
   bool on_device = false;
-  double host_s = 0;    // for a thousand million elements
-  double device_s = 0;  // for a thousand million elements
-  std::string why;      // one line for a person
+  double host_s = 0;    // for 10^9 elements
+  double device_s = 0;  // for 10^9 elements
+  std::string why;      // one line for users
 };
 
-// Pure. Both ways are pipelines, as slow as their slowest part: on the host the update itself or
-// the parameters' way back; on the device the ways there and back, which go on at once. On a tie
-// the host, which leaves the link to others. What a forward hides is not counted, as its length is
-// not known before the first one: updates on the host pass beside it, those on the device between
-// its blocks. So where the host is slower by less than a forward takes, the device is chosen and
-// the host would have been as good or better. Ranks have to agree: give each the least rates of
-// all.
+// Chooses the faster device. Pure. Both ways are pipelines, as slow as their slowest stage: on the
+// CPU the update itself or the parameters' transfer back; on the device the transfers in both
+// directions, which overlap. A tie goes to the CPU, which leaves the link to other traffic. The
+// forward's overlap is not counted, because its length is unknown before the first one: CPU updates
+// overlap with it, device updates run between its blocks. So if the CPU is slower by less than a
+// forward takes, the function chooses the device, although the CPU is as good or better. Ranks must
+// agree: pass the minimum rates of all ranks.
 OptimizerDeviceChoice choose_optimizer_device(const UpdateRates& rates, const UpdateBytes& bytes);
 
-// Called before each measurement that counts: returns on all ranks that share the machine at about
-// the same time, so that each has the rate that is left to it beside the others.
+// A RankBarrier is called before each measurement that counts. It returns on all ranks of the node
+// at about the same time, so that each measures the rate that it gets beside the others.
 using RankBarrier = std::function<void()>;
 
 inline constexpr int64_t kLinkProbeBytes = int64_t{64} << 20;
 
-// The link's rates with copies of `bytes` bytes, each way alone: the median of a few after one that
-// warms up. Takes twice so much memory of the host and so much of the device while it measures.
+// Measures the link's rates with copies of `bytes` bytes, each direction alone: the median of a few
+// after a warm-up. Allocates 2 * `bytes` of CPU memory and `bytes` of device memory meanwhile.
 UpdateRates measure_link(
     device::HostLink& link, torch::Device device, const RankBarrier& barrier = [] {},
     int64_t bytes = kLinkProbeBytes);
-// Elements per second of `update`, which works on `elements` elements each time it is called; more
-// than caches hold. Measured as the link is.
+// Returns the elements per second of `update`, which processes `elements` elements in each call,
+// more than fit into caches. Measures as measure_link() does.
 double measure_rate(
     int64_t elements, const std::function<void()>& update, const RankBarrier& barrier = [] {});
 

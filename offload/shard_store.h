@@ -1,5 +1,5 @@
-// Where shards of optimizer state (master, moments) or of parameters lie between uses. Who borrows
-// tiles names the device on which it computes, and need not know where the bytes rest.
+// Stores of shards of optimizer state (master, moments) or of parameters between uses. A user that
+// acquires chunks names the device that it computes on, and need not know the backing storage.
 #pragma once
 
 #include <torch/types.h>
@@ -17,9 +17,9 @@
 
 namespace zeroth::offload {
 
-// Elements [begin, end) of the shard that add() returned. In stores that are not plain memory tiles
-// lie on a grid: they begin at multiples of kChunkAlignment and end at one or with the shard, and a
-// shard is cut in the same way each time.
+// A ShardChunk is elements [begin, end) of the shard that add() returned. In stores other than
+// plain memory, chunks are aligned: they begin at multiples of kChunkAlignment and end at one or
+// with the shard, and a shard is always divided in the same way.
 struct ShardChunk {
   size_t shard = 0;
   int64_t begin = 0;
@@ -28,8 +28,8 @@ struct ShardChunk {
 };
 inline constexpr int64_t kChunkAlignment = 4096;
 
-// A tile's values on the device that was asked for. A lease that may write is the tile's only one;
-// its changes reach the resting place when it is destroyed.
+// A ChunkLease holds a chunk's values on the requested device. A lease that can write is the only
+// one of its chunk; its destructor starts the transfer of the changes to the backing storage.
 class ChunkLease {
  public:
   ChunkLease() = default;
@@ -51,8 +51,8 @@ class ChunkLease {
   }
 
   const torch::Tensor& tensor() const { return tensor_; }  // 1-D
-  // The values are there for what the current stream is given from now on. Does not block. Of
-  // leases of acquire() that holds from the start.
+  // Orders all later work of the current stream after the arrival of the values. Does not block.
+  // Has no effect on leases of acquire(), whose values are ordered already.
   void block_current_stream() {
     if (order_) std::exchange(order_, nullptr)();
   }
@@ -62,10 +62,10 @@ class ChunkLease {
   std::function<void()> release_, order_;
 };
 
-// Bytes that a store takes, by place.
+// StoreBytes is the memory use of a store, by location.
 struct StoreBytes {
   int64_t device = 0;
-  int64_t host = 0;  // page-locked ones included
+  int64_t host = 0;  // page-locked memory included
   int64_t file = 0;
 };
 
@@ -73,40 +73,42 @@ class ShardStore {
  public:
   virtual ~ShardStore() = default;
 
-  // A new shard of `numel` zeros; returns its number (0, 1, ...). Not after the first borrow.
+  // Adds a shard of `numel` zeros; returns its index (0, 1, ...). Not allowed after the first
+  // acquire().
   virtual size_t add(int64_t numel, torch::Dtype dtype = torch::kFloat) = 0;
-  // The tiles that will be borrowed next, in this order; replaces what was expected before. The
-  // store reads ahead as deep as its memory allows. Never blocks. A tile that is borrowed out of
-  // this order is right all the same, only later.
+  // Sets the chunks that will be acquired next, in this order; replaces the earlier list. The store
+  // reads ahead as deep as its memory allows. Never blocks. Acquiring out of this order is correct,
+  // only slower.
   virtual void prefetch(std::vector<ShardChunk> chunks) = 0;
-  // Blocks until the values are there (or ordered on the current stream of a GPU). Throws an Error
-  // that names path, offset and reason when they cannot be read, or an earlier tile could not be
-  // written.
+  // Blocks until the values are available (or ordered on the current stream of a GPU). Throws an
+  // Error that names path, offset and reason if they cannot be read, or if an earlier chunk could
+  // not be written.
   virtual ChunkLease acquire(const ShardChunk& chunk, torch::Device device, Access access) = 0;
-  // As acquire() to read, before the values are used: what uses them on a GPU is queued behind
-  // ChunkLease::block_current_stream(), and what is queued before that waits for nothing.
+  // Acquires for reading without ordering the current stream. Work on a GPU that uses the values
+  // must be queued after ChunkLease::block_current_stream(); work queued before that waits for
+  // nothing.
   virtual ChunkLease acquire_async(const ShardChunk& chunk, torch::Device device) {
     return acquire(chunk, device, Access::kRead);
   }
-  // Whether a borrow for the CPU, to read or to write, would return at once.
+  // Returns whether acquire() for the CPU, to read or to write, would return at once.
   virtual bool ready(const ShardChunk&) const { return true; }
-  // The shard itself where it rests in plain memory of the CPU: other threads may read it while
-  // nobody has a lease that writes. Undefined elsewhere.
+  // Returns the shard itself if it is stored in plain CPU memory: other threads may read it while
+  // no lease can write. Returns an undefined tensor otherwise.
   virtual torch::Tensor in_place(size_t) { return {}; }
-  // Waits until all that was written has arrived. Throws as borrow.
+  // Blocks until all writes are complete. Throws as acquire() does.
   virtual void flush() = 0;
 
   virtual StoreBytes bytes() const = 0;
   virtual Traffic traffic() const { return {}; }
-  // What the user should know, one line each: notes on slower ways taken.
+  // Returns notes for users on slower paths that are in use, one line each.
   virtual std::vector<std::string> notes() const { return {}; }
 };
 
-// Shards rest in the device's own memory (for the CPU: host memory); borrowing is taking a view.
-// Borrowing for another device is a broken invariant.
+// Makes a store in the device's own memory (on the CPU: CPU memory); a lease is a view. Acquiring
+// for another device breaks an invariant.
 std::unique_ptr<ShardStore> make_memory_store(torch::Device device);
-// The same in memory of the CPU of exactly a shard's size. `link`: of the device that copies from
-// and to it; null: none does.
+// Makes a store in CPU memory of exactly the shards' sizes; a lease is a view. `link` is that of
+// the device that copies from and to the memory; null if none does.
 std::unique_ptr<ShardStore> make_cpu_store(std::shared_ptr<device::HostLink> link);
 
 }  // namespace zeroth::offload

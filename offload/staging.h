@@ -1,4 +1,4 @@
-// Tensors of a device for the host to compute on, and the other way round.
+// Stages a device's tensors for computation on the CPU, and CPU tensors for the device.
 #pragma once
 
 #include <torch/types.h>
@@ -14,38 +14,38 @@ namespace zeroth::offload {
 
 class Staging {
  public:
-  // Buffers on each side while their copies go on.
+  // Number of buffers on each side while their copies are in flight.
   static constexpr int64_t kMaxBuffers = 2;
 
-  // `device` is the one that is not the host. Where that is the CPU, as in tests, tensors do not
-  // tell on which side they are, and each is copied.
+  // `device` is the accelerator. If it is the CPU, as in tests, a tensor does not show which side
+  // it is on, so each one is copied.
   Staging(const std::shared_ptr<device::HostLink>& link, torch::Device device);
 
-  // What the current stream holds by now.
+  // Returns an event after all work that the current stream has so far.
   device::StreamEvent record_event() { return copies().record_event(); }
-  // What the current stream is given from now on runs behind the point.
+  // Orders all later work of the current stream after `point`.
   void wait_event(const device::StreamEvent& point) { copies().wait_event(point); }
-  // Calls `work` for a stream of its own: device::CopyStream::run_on_side_stream().
+  // Calls `work` with a stream of its own: device::CopyStream::run_on_side_stream().
   device::StreamEvent run_on_side_stream(const std::vector<device::StreamEvent>& after,
                                          const std::function<void()>& work) {
     return copies().run_on_side_stream(after, work);
   }
 
-  // Blocks until all that was given to the device has ended: device::CopyStream::drain().
+  // Blocks until all work of the device has ended: device::CopyStream::drain().
   void drain() noexcept { copies().drain(); }
 
-  // Up to so many bytes will be leased at a time on `device`: see StagingBuffers.
+  // Announces the maximum size of a lease on `device`: see StagingBuffers::reserve().
   void reserve(torch::Device device, int64_t bytes) { buffers(device).reserve(bytes); }
 
-  // Throws what went wrong when an earlier lease ended.
-  // The values of `resting`, 1-D and contiguous, on `device`: itself where it rests there.
-  // - A tensor of the device for the host: read behind `idle`, where the current stream's earlier
-  //   work on it ends (record_event() if in doubt); blocks until the copy has ended. Written back
-  //   behind `idle` when the lease is destroyed: `written` is then the end of that, behind which
-  //   the caller orders those who read it; null: the current stream is ordered behind it.
-  // - A tensor of the host for the device, kRead only: read behind `idle`, ordered on the current
-  //   stream, does not block. Used there by what is queued before the lease is destroyed; `resting`
-  //   keeps its values until the current stream has come past that.
+  // Returns the values of `resting`, 1-D and contiguous, on `device`: the tensor itself if it is
+  // stored there. Throws the failure of an earlier lease's end.
+  // - A device tensor on the CPU: its read waits for `idle`, the end of the current stream's
+  //   earlier work on it (record_event() if in doubt). Blocks until the copy has ended. The lease's
+  //   destructor writes it back after `idle`. `written` then receives the end of that copy, after
+  //   which the caller must order readers; if null, the current stream waits for it.
+  // - A CPU tensor on the device, kRead only: its read waits for `idle` and is ordered on the
+  //   current stream; does not block. Work queued before the lease is destroyed may use it;
+  //   `resting` must keep its values until the current stream has completed that work.
   ChunkLease lease(const torch::Tensor& resting, torch::Device device, Access access,
                    const device::StreamEvent& idle, device::StreamEvent* written = nullptr);
 
@@ -59,7 +59,7 @@ class Staging {
   bool always_copies_;
   StagingBuffers on_host_;
   StagingBuffers on_device_;
-  DeferredError failure_;  // of the end of a lease, for the next one
+  DeferredError failure_;  // from the end of a lease; the next lease() throws it
 };
 
 }  // namespace zeroth::offload

@@ -1,4 +1,4 @@
-// The one way between a device and its host: buffers on one side, copies to them and back.
+// Transfers between a device and the CPU: buffers on one side, and copies to them and back.
 #pragma once
 
 #include <torch/types.h>
@@ -15,41 +15,43 @@
 
 namespace zeroth::offload {
 
-// Who stands on this says what is copied when, in which order, and who waits for it.
+// StagingBuffers leaves to its user what is copied when, in which order, and who waits for it.
 class StagingBuffers {
  public:
-  // Buffers on `side`, or in the link's host memory. While one that is free is still waited for, up
-  // to `max_buffers` are made before it is taken again.
+  // Makes buffers on `side`, or in the link's host memory. If the free ones are still in use by
+  // copies, makes up to `max_buffers` before it reuses one.
   StagingBuffers(std::shared_ptr<device::HostLink> link, torch::Device side, size_t max_buffers);
-  // Waits for the link's copies. A user's last member: the memory of both ends stays until then.
+  // Waits for the link's copies. Declare it as the last member, so that the memory of both ends
+  // lives on.
   ~StagingBuffers() { copies().drain(); }
   StagingBuffers(const StagingBuffers&) = delete;
   StagingBuffers& operator=(const StagingBuffers&) = delete;
 
   struct Buffer {
     torch::Tensor memory = {};  // [bytes] uint8
-    torch::Tensor values = {};  // in it: of shape and dtype of what it was taken for
-    device::StreamEvent free =
-        {};  // until then somebody is at it: copy behind it, or wait or order
+    torch::Tensor values = {};  // view into memory, with the shape and dtype it was acquired for
+    // Event until which it is in use: copy after it, or wait or order.
+    device::StreamEvent free = {};
   };
 
-  // Buffers made from now on have at least so many bytes: who knows the largest that will be asked
-  // for spares the wait for a small one that has to be replaced.
+  // Sets the minimum size of later buffers. A caller that knows its largest request avoids the wait
+  // for a small buffer that must be replaced.
   void reserve(int64_t bytes) { min_bytes_ = std::max(min_bytes_, bytes); }
 
-  // For a tensor like this one: of the free buffers the smallest that has room. Blocks only where
-  // all are too small and one is replaced, until that one is free.
+  // Returns the smallest free buffer that is large enough for a tensor like this one. Blocks only
+  // if all are too small and one must be replaced, until that one is free.
   Buffer acquire(const torch::Tensor& like);
-  // One to which `from`, contiguous and of the other side, is copied behind `after`; free at the
-  // copy's end.
+  // Returns a buffer to which `from`, contiguous and on the other side, is copied after `after`. It
+  // is free at the copy's end.
   Buffer fetch(const torch::Tensor& from, std::vector<device::StreamEvent> after);
-  // Copies the values to `to` of the other side, behind `after`; the buffer is free at the end.
+  // Copies the values to `to` on the other side after `after`; the buffer is free at the copy's
+  // end.
   void send(Buffer& buffer, const torch::Tensor& to, const device::StreamEvent& after);
   void release(Buffer buffer) { free_.push_back(std::move(buffer)); }
 
   device::HostLink& link() const { return *link_; }
   device::CopyStream& copies() const { return *link_->copies; }
-  int64_t bytes() const { return bytes_; }  // of all buffers, taken ones included
+  int64_t bytes() const { return bytes_; }  // of all buffers, acquired ones included
 
  private:
   Buffer acquire_memory(int64_t bytes);
@@ -58,13 +60,14 @@ class StagingBuffers {
   std::shared_ptr<device::HostLink> link_;
   torch::Device side_;
   size_t max_buffers_;
-  std::deque<Buffer> free_;  // in the order in which they were given back
+  std::deque<Buffer> free_;  // in the order of their release
   size_t count_ = 0;
   int64_t bytes_ = 0;
-  int64_t min_bytes_ = 0;  // of a buffer that is made
+  int64_t min_bytes_ = 0;  // of a new buffer
 };
 
-// What goes wrong where nothing may be thrown, as at the end of a lease, until the next call.
+// DeferredError keeps an error that cannot be thrown, as at the end of a lease, until the next
+// call.
 class DeferredError {
  public:
   template <typename Body>

@@ -11,7 +11,7 @@
 namespace zeroth::offload {
 namespace {
 
-// Two uses of a tile may be there at once when both only read.
+// A ChunkUse is one access to a chunk. Two uses can overlap if both only read.
 struct ChunkUse {
   ShardChunk chunk;
   Access access;
@@ -80,14 +80,14 @@ class StagingStore final : public ShardStore {
   std::vector<std::string> notes() const override { return inner_->notes(); }
 
  private:
-  struct StagedChunk : ChunkUse {   // a tile on the device, with the access of its inner lease
-    ChunkLease inner;               // none when it only reads: see PendingRelease
-    StagingBuffers::Buffer buffer;  // free: the copy back of what was written before, if any
-    device::StreamEvent arrived;    // the buffer may be used behind it
-    bool ordered = false;           // the current stream was, behind `arrived`
+  struct StagedChunk : ChunkUse {   // a chunk on the device, with the access of its inner lease
+    ChunkLease inner;               // empty if it only reads: see PendingRelease
+    StagingBuffers::Buffer buffer;  // its free event is the copy back of an earlier write, if any
+    device::StreamEvent arrived;    // event after which the buffer can be used
+    bool ordered = false;           // whether the current stream waits for `arrived`
   };
-  struct PendingRelease
-      : ChunkUse {  // the inner lease goes back when the last copy from or to it has ended
+  // A PendingRelease keeps the inner lease until the last copy from or to it has ended.
+  struct PendingRelease : ChunkUse {
     ChunkLease inner;
     device::StreamEvent end;
   };
@@ -167,8 +167,8 @@ class StagingStore final : public ShardStore {
     written_ = StagedChunk{{held.chunk, Access::kRead}, {}, std::move(held.buffer), used, false};
   }
 
-  // Of a tile that was not written: `end` of the last copy from it, `used` behind which the buffer
-  // is free.
+  // Releases the buffer of a chunk that was not written. `end` is the end of the last copy from the
+  // inner lease; the buffer is free after `used`.
   void release_buffer(StagedChunk& held, const device::StreamEvent& end,
                       const device::StreamEvent& used) {
     release_inner(held, end);
@@ -194,8 +194,8 @@ class StagingStore final : public ShardStore {
     }
   }
 
-  // So that the inner store may lend the tile: what was copied ahead of it goes, and is expected
-  // once more; copies from and to it end, and others until there is a lease to spare.
+  // Makes the chunk available in the inner store. Drops its prefetched copies, which are queued
+  // again; waits for copies from and to it, and for others until an inner lease is available.
   void release_conflicts(const ChunkUse& use) {
     drop_prefetched([&](const StagedChunk& held) {
       if (held.conflicts_with(use)) prefetch_queue_.push_front(held.chunk);
@@ -222,8 +222,8 @@ class StagingStore final : public ShardStore {
     });
   }
 
-  // Copies the next tiles to the device as far as that blocks nobody; what goes wrong is told by
-  // the next acquire().
+  // Copies the next chunks to the device as far as that does not block. The next acquire() throws
+  // any failure.
   void read_ahead() {
     failure_.guard([this] {
       while (prefetched_.size() < options_.depth && !prefetch_queue_.empty()) {
@@ -253,11 +253,11 @@ class StagingStore final : public ShardStore {
   std::vector<int64_t> element_sizes_;  // [shard]
   std::deque<ShardChunk> prefetch_queue_;
   std::vector<StagedChunk> prefetched_;
-  std::optional<StagedChunk> written_;  // by the last lease, where reads are expected
-  std::vector<ChunkUse> leased_;        // on the device and on the host
+  std::optional<StagedChunk> written_;  // by the last lease, if reads are expected
+  std::vector<ChunkUse> leased_;        // on the device and on the CPU
   std::deque<PendingRelease> pending_releases_;
-  size_t inner_held_ =
-      0;  // inner leases in prefetched_ and with those that may write on the device
+  // Number of inner leases in prefetched_ and with leases that can write on the device.
+  size_t inner_held_ = 0;
   DeferredError failure_;
   StagingBuffers buffers_;
 };

@@ -21,7 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What another user has put there, and what cannot be read or removed, stays.
+// Removes swap files that killed runs left. Keeps other users' entries and those that cannot be
+// read or removed.
 void remove_stale_files(const Directory& nvme) {
   for (const std::string& name : nvme.names()) {
     const auto run = name.starts_with("zeroth-") ? nvme.open_subdirectory(name) : std::nullopt;
@@ -32,8 +33,8 @@ void remove_stale_files(const Directory& nvme) {
       had_files = true;
       ::unlinkat(run->get(), file.c_str(), 0);
     }
-    // An empty one is of a run that was killed before it made its file, or after it removed the
-    // name, if it is as closed as ours are.
+    // An empty directory whose mode is Zeroth's 0700 is of a run that was killed before it created
+    // its file, or after it removed the name.
     struct stat status {};
     const bool closed = ::fstat(run->get(), &status) == 0 && (status.st_mode & 0777) == 0700;
     if (had_files || closed) ::unlinkat(nvme.get(), name.c_str(), AT_REMOVEDIR);
@@ -92,14 +93,15 @@ void SwapFile::fail(const char* action, int error) {
   throw Error("cannot {} {}: {}", action, path_, system_reason(error));
 }
 
-// Other ranks of this node make and remove the same folder at the same time.
+// Creates the file and removes its name. Other ranks of this node create and remove the same
+// directory at the same time.
 void SwapFile::make(const Directory& nvme, const std::string& run, const std::string& name) {
   for (int attempt = 0; attempt < 1000 && descriptor() < 0; ++attempt) {
     if (::mkdirat(nvme.get(), run.c_str(), 0700) != 0 && errno != EEXIST) {
       fail("make the folder of", errno);
     }
     const auto directory = nvme.open_subdirectory(run);
-    // Another rank has removed it, and a third one may have made it again by now.
+    // Another rank has removed it, and a third one may have created it again by now.
     if (!directory && errno == ENOENT) continue;
     if (!directory) fail("make the folder of", errno);
     if (!directory->is_owned_by_this_user()) {
@@ -110,7 +112,7 @@ void SwapFile::make(const Directory& nvme, const std::string& run, const std::st
         ::openat(directory->get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     const int error = descriptor() < 0 ? errno : 0;
     if (error == ENOENT) continue;
-    ::unlinkat(directory->get(), name.c_str(), 0);  // this file's name, or one that was left over
+    ::unlinkat(directory->get(), name.c_str(), 0);  // this file's name, or one left by another run
     if (error == EEXIST) continue;
     ::unlinkat(nvme.get(), run.c_str(), AT_REMOVEDIR);
     if (error != 0) fail("make", error);
@@ -134,12 +136,12 @@ void SwapFile::reserve(const fs::path& nvme_path) {
     throw Error("{} needs {} ({} bytes): {}", path_,
                 format_bytes(static_cast<int64_t>(size_bytes_)), size_bytes_, system_reason(error));
   }
-  // Not every file system reserves; a full disk is then an error of the write that finds it.
+  // Some file systems cannot reserve; a full disk then fails the write that meets it.
   if (error != EOPNOTSUPP && error != ENOSYS) fail("reserve the bytes of", error);
   if (::ftruncate(descriptor(), length) != 0) fail("set the size of", errno);
 }
 
-// Some file systems refuse the flag, others the first transfer.
+// Sets O_DIRECT. Some file systems refuse the flag, others the first transfer.
 void SwapFile::set_direct() {
   const int flags = ::fcntl(descriptor(), F_GETFL);
   int error = ::fcntl(descriptor(), F_SETFL, flags | O_DIRECT) == 0 ? 0 : errno;

@@ -6,8 +6,8 @@
 
 namespace zeroth::optim {
 
-// Equals torch.optim.Adagrad: weight decay is added to the gradient, the rate of update n (from 1)
-// is lr / (1 + (n - 1) * lr_decay), eps is added to the root of the sum of squares.
+// Adagrad equals torch.optim.Adagrad: weight decay is added to the gradient, the rate of update n
+// (from 1) is lr / (1 + (n - 1) * lr_decay), eps is added to the root of the sum of squares.
 class Adagrad : public TensorRule {
  public:
   explicit Adagrad(const configs::OptimizerConfig& config) : config_(config) {}

@@ -6,8 +6,9 @@
 
 namespace zeroth::optim {
 
-// Equals torch.optim.Adam / AdamW with fused=True: bias-corrected moments, eps outside the square
-// root, weight decay decoupled (kAdamW: master *= 1 - lr * decay) or added to the gradient (kAdam).
+// Adam equals torch.optim.Adam / AdamW with fused=True: bias-corrected moments, eps outside the
+// square root, weight decay decoupled (kAdamW: master *= 1 - lr * decay) or added to the gradient
+// (kAdam).
 class Adam : public TensorRule {
  public:
   explicit Adam(const configs::OptimizerConfig& config) : config_(config) {}

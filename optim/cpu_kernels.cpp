@@ -1,4 +1,4 @@
-// Compiled once per instruction set, which ZEROTH_ISA names (CMakeLists.txt).
+// This file is compiled once per instruction set, which ZEROTH_ISA names (CMakeLists.txt).
 #include "optim/cpu_kernels.h"
 
 #include <cstring>
@@ -10,7 +10,7 @@
 namespace zeroth::optim::kernel {
 namespace {
 
-struct None {};  // type of a copy that is not wanted
+struct None {};  // type of a copy that is not required
 
 template <typename G, typename M, typename S, typename C>
 struct Types {
@@ -41,14 +41,14 @@ ZEROTH_INLINE void update_vector(const Constants& c, const UpdateArrays& arrays,
   }
 }
 
-// The numbers of a vector's elements from `i` on, wherever rows end.
+// Returns the offsets of a vector's elements from `i` on, wherever rows end.
 ZEROTH_INLINE Ints offsets_at(OffsetCounter& counter, int64_t i) {
   Ints offsets;
   for (int64_t k = 0; k < kLanes; ++k) offsets[k] = counter.at(i + k);
   return offsets;
 }
 
-// The last elements, short of a vector: the same operations on a copy that is filled up.
+// Updates the last elements, fewer than a vector: the same operations on a padded copy.
 template <typename Rule, typename T>
 void update_remainder(const Constants& c, const UpdateArrays& arrays, int64_t begin, int64_t count,
                       Ints offsets) {
@@ -80,7 +80,7 @@ void update_remainder(const Constants& c, const UpdateArrays& arrays, int64_t be
 
 template <typename Rule, typename T>
 void update(const Constants& constants, const UpdateArrays& arrays, int64_t count) {
-  const Constants c = constants;  // of this function alone: not reloaded after each store
+  const Constants c = constants;  // local to this function, so it is not reloaded after each store
   const UpdateArrays a = arrays;
   int64_t i = 0;
   OffsetCounter counter(a.offsets, 0);

@@ -13,7 +13,7 @@ namespace {
 
 using torch::Tensor;
 
-// Elements of which a thread adds up the squares; threads get at least kGrain times as many.
+// Elements whose squares one thread sums up; threads get at least kGrain times as many.
 constexpr int64_t kBlock = 2048;
 constexpr int64_t kGrain = 8;
 
@@ -25,12 +25,12 @@ const kernel::LambKernels& select_kernels(CpuIsa level) {
   return kernel::plain::kLamb;
 }
 
-// kFp32 of what is not there: no copy.
+// Returns the tensor's format; kFp32 for an undefined one, which means no copy.
 kernel::Format to_format(const Tensor& tensor) {
   return tensor.defined() ? kernel::to_format(tensor.scalar_type()) : kernel::kFp32;
 }
 
-// Of elements from `begin` on; null for what is not there.
+// Returns the elements from `begin` on; null for an undefined tensor.
 template <typename T>
 T* data_at(const Tensor& tensor, int64_t begin) {
   if (!tensor.defined()) return nullptr;
@@ -38,7 +38,7 @@ T* data_at(const Tensor& tensor, int64_t begin) {
   return reinterpret_cast<T*>(bytes + begin * static_cast<int64_t>(tensor.element_size()));
 }
 
-// Calls work(block, arrays, count) for blocks of the part, on all threads.
+// Calls work(block, arrays, count) for blocks of the slice, on all threads.
 template <typename LambSlice, typename Work>
 void for_each_block(const LambSlice& slice, const Work& work) {
   ZEROTH_CHECK(slice.master.is_cpu(), "a tile on {}", slice.master.device().str());

@@ -1,4 +1,4 @@
-// Lamb on host memory.
+// Lamb in CPU memory.
 #pragma once
 
 #include "base/cpu.h"
@@ -6,14 +6,14 @@
 
 namespace zeroth::optim {
 
-// Each pass is one over memory, on the threads of base/parallel.h, and blocks until it is done:
-// fma(a, b, c) rounds a * b + c once, and
+// CpuLamb makes each of Lamb's two passes one loop over memory, on the threads of base/parallel.h,
+// and blocks until it is done. With fma(a, b, c), which rounds a * b + c once:
 //   m = fma(1 - b1, g, m * b1),  v = fma((1 - b2) * g, g, v * b2)
 //   u = fma(p, decay, m / (sqrt(v) + eps)),  p = fma(-(rate * c), u, p)
-// Bits do not depend on threads or the level. The gradient is left as it is.
+// Bits do not depend on threads or the level. The gradient is not changed.
 class CpuLamb : public Lamb {
  public:
-  // `level` says which loops run, and is at most the processor's.
+  // `level` selects the loops that run; it must not exceed the processor's.
   explicit CpuLamb(const configs::OptimizerConfig& config, CpuIsa level = cpu_isa());
 
  private:

@@ -1,6 +1,6 @@
-// What update_formulas.h computes with on the host: a register of floats. Included by
+// The registers of floats with which update_formulas.h computes on the CPU. Included by
 // cpu_kernels.cpp, lamb_kernels.cpp and norm_kernels.cpp alone, which are compiled without
-// contraction: which products are fused is written down, so that all instruction sets give the same
+// contraction: fused products are written explicitly, so that all instruction sets give the same
 // bits.
 #pragma once
 
@@ -47,26 +47,27 @@ ZEROTH_INLINE Vec root(Vec x) {
 }
 #endif
 
-// `magnitude` >= +0 with the sign of x.
+// Returns `magnitude` >= +0 with the sign of x.
 ZEROTH_INLINE Vec with_sign(Vec magnitude, Vec x) {
   return reinterpret_cast<Vec>(reinterpret_cast<Ints>(magnitude) |
                                (reinterpret_cast<Ints>(x) & 0x80000000));
 }
 
-// first, first + 1, ...
+// Returns first, first + 1, ...
 ZEROTH_INLINE Ints counted(uint32_t first) {
   Ints offsets;
   for (int64_t i = 0; i < kLanes; ++i) offsets[i] = first + static_cast<uint32_t>(i);
   return offsets;
 }
 
-// Stochastically, by numbers below 2^16: of size with the probability that makes the mean x.
+// Stores x rounded stochastically, with random numbers below 2^16: to the neighbor larger in
+// magnitude with the probability that keeps the mean x.
 ZEROTH_INLINE void store(Bf16* p, Vec x, Ints random) {
   const auto halves = simd::narrow(simd::upper_halves(reinterpret_cast<Ints>(x) + random, x));
   std::memcpy(p, &halves, sizeof(halves));
 }
 
-// Past the caches; p is aligned to the size of what is stored.
+// Stores past the caches; p is aligned to the size of what is stored.
 template <typename T>
 ZEROTH_INLINE void stream(T* p, Vec x) {
 #if defined(__AVX512F__)

@@ -1,4 +1,4 @@
-// Every optimizer on host memory, through optim/cpu_update.h.
+// CpuRule runs every optimizer in CPU memory, through optim/cpu_update.h.
 #pragma once
 
 #include "optim/cpu_update.h"
@@ -6,8 +6,8 @@
 
 namespace zeroth::optim {
 
-// One pass over a tile on the CPU: gradient in, master and states updated, copy out. Blocks until
-// done; leaves the gradient as it is.
+// CpuRule makes one pass over a chunk on the CPU: it reads the gradient, updates master and states,
+// and writes the copy. Blocks until done; does not change the gradient.
 class CpuRule : public KernelRule {
  public:
   explicit CpuRule(const configs::OptimizerConfig& config) : KernelRule(config), update_(config) {}

@@ -13,7 +13,7 @@ namespace {
 using configs::OptimizerConfig;
 using Kind = OptimizerConfig::Kind;
 
-// Threads begin at multiples of this, and each gets at least kGrain of them.
+// Threads begin at multiples of kBlock, and each gets at least kGrain blocks.
 constexpr int64_t kBlock = 2048;
 constexpr int64_t kGrain = 8;
 // A smaller copy is left in the caches, where the next reader finds it.
@@ -70,7 +70,7 @@ Pointer moved(Pointer pointer, int64_t elements, bool wide) {
                  : nullptr;
 }
 
-// The arrays from element `begin` on.
+// Returns the arrays from element `begin` on.
 kernel::UpdateArrays arrays_from(const OptimizerConfig& config, const CpuChunk& chunk,
                                  int64_t begin) {
   const bool wide_states = !config.bf16_states;

@@ -20,7 +20,8 @@ c10::OperatorHandle find_update_operator() {
   return c10::Dispatcher::singleton().findSchemaOrThrow("zeroth::update_", "");
 }
 
-// Of the elements [begin, limit) as many as one call takes, into `taken`; returns their end.
+// Packs as many of the elements [begin, limit) as one call accepts into `packed`; returns their
+// end.
 int64_t pack_decay_ranges(std::span<const ParamGroupRange> param_groups, int64_t begin,
                           int64_t limit, kernel::DecayRanges& packed) {
   constexpr int64_t kPerThread = 4;
@@ -43,7 +44,7 @@ struct ElementRange {
   int64_t begin, end;
 };
 
-// One call of the operator.
+// Calls the operator once.
 void call(const UpdateRule::Chunk& chunk, const ElementRange& elements,
           const kernel::StepWords& words) {
   static const auto op = find_update_operator().typed<Update>();
@@ -84,7 +85,7 @@ void DeviceRule::apply_param_groups(const Chunk& chunk, const UpdateStep& step,
   device_step.constants = kernel::make_constants(config(), step);
   device_step.undecayed = kernel::make_constants(config(), undecayed);
   device_step.formula = kernel::select_formula(config());
-  // One call, but for each run of numbers where these are read.
+  // Make one call, or one for each run of offsets if these are read.
   const int64_t numel = chunk.master.numel();
   for (int64_t begin = 0, end = 0; begin < numel; begin = end) {
     int64_t limit = numel;

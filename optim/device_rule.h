@@ -1,22 +1,23 @@
-// Every optimizer on a GPU: the operator zeroth::update_ of torch's dispatcher, whose CUDA kernel
-// is in optim/gpu.
+// DeviceRule runs every optimizer on a GPU: the operator zeroth::update_ of torch's dispatcher,
+// whose CUDA kernel is in optim/gpu.
 #pragma once
 
 #include "optim/kernel_rule.h"
 
 namespace zeroth::optim {
 
-// One kernel over a tile: gradient in, master and states updated, copy out, with the operations of
-// optim/cpu_update.h in their order, bf16 rounded alike. Leaves the gradient as it is.
+// DeviceRule runs one kernel over a chunk: it reads the gradient, updates master and states, and
+// writes the copy, with the operations of optim/cpu_update.h in their order and the same bf16
+// rounding. Does not change the gradient.
 class DeviceRule : public KernelRule {
  public:
   explicit DeviceRule(const configs::OptimizerConfig& config) : KernelRule(config) {}
 
-  // Whether the GPU library that is loaded has such a kernel.
+  // Returns whether the loaded GPU library has such a kernel.
   static bool runs_on(torch::Device device);
 
   void apply(const Chunk& chunk, const UpdateStep& step) const override;
-  // As many stretches at once as fit into a call.
+  // Applies as many parameter groups at once as fit into one call of the kernel.
   void apply_param_groups(const Chunk& chunk, const UpdateStep& step,
                           std::span<const ParamGroupRange> param_groups) const override;
 };

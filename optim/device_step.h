@@ -1,5 +1,5 @@
-// What an update's kernel on a GPU is told, and how that passes through torch's dispatcher. Plain
-// types only; the program and the GPU library are built of one tree.
+// The step's arguments of an update's kernel on a GPU, and how they pass through torch's
+// dispatcher. Plain types only; the program and the GPU library are built from one tree.
 #pragma once
 
 #include <array>
@@ -15,13 +15,13 @@ struct DeviceStep {
   Constants undecayed = {};
   DecayRanges decay_ranges = {};
   Formula formula = kAdam;
-  ElementOffsets offsets = {};        // of the elements, alike in their upper halves
-  RoundingKey keys[kNumArrays] = {};  // like `numbers` read for what rests in bf16
+  ElementOffsets offsets = {};        // of the elements, equal in their upper halves
+  RoundingKey keys[kNumArrays] = {};  // like `offsets`, read for bf16 results alone
 };
 
 static_assert(std::is_trivially_copyable_v<DeviceStep>);
 
-// The operator's `step`.
+// The operator's argument `step`.
 using StepWords = std::array<int64_t, (sizeof(DeviceStep) + 7) / 8>;
 
 inline StepWords pack_words(const DeviceStep& step) {

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kHalf = int64_t{1} << 32;
 
-// How many elements have numbers below `limit`, which is above the first's. Offsets ascend.
+// Returns how many elements have offsets below `limit`, which is above the first's. Offsets ascend.
 int64_t count_below(const kernel::ElementOffsets& offsets, int64_t limit) {
   const int64_t first_row = offsets.first + offsets.left;
   if (limit <= first_row) return limit - offsets.first;

@@ -17,13 +17,13 @@ double to_double(int64_t count) {
   return static_cast<double>(count);
 }
 
-// Where all types agree: a straight line from 0.
+// Returns the warm-up that all types share: a straight line from 0.
 double linear_warmup(const HfSchedule& schedule, int64_t update) {
   return to_double(update) / to_double(std::max<int64_t>(1, schedule.warmup_steps));
 }
 
-// Of the way from the end of the warm-up to the end of the run, where cosines stay: transformers'
-// would rise again.
+// Returns the fraction of the way from the end of the warm-up to the end of the run, where cosines
+// stay; transformers' would rise again.
 double progress(const HfSchedule& schedule, int64_t update) {
   const int64_t length = schedule.total_steps - schedule.warmup_steps;
   return std::min(
@@ -36,7 +36,7 @@ double linear(const HfSchedule& schedule, int64_t update) {
       0.0, to_double(schedule.total_steps - update) / to_double(std::max<int64_t>(1, length)));
 }
 
-// Between min_lr_rate and 1; num_cycles 0.5 is one way down.
+// Returns a factor between min_lr_rate and 1; num_cycles 0.5 is one descent.
 double cosine(const HfSchedule& schedule, double progress) {
   const double wave =
       0.5 * (1.0 + std::cos(std::numbers::pi * schedule.num_cycles * 2.0 * progress));
@@ -61,7 +61,8 @@ double inverse_sqrt(const HfSchedule& schedule, int64_t update) {
   return 1.0 / std::sqrt(to_double(update + shift) / to_double(schedule.timescale));
 }
 
-// Its warm-up ends one update earlier and does not begin at 0.
+// Returns the factor of cosine_warmup_with_min_lr, whose warm-up ends one update earlier and does
+// not begin at 0.
 double cosine_warmup_with_min_lr(const HfSchedule& schedule, int64_t update) {
   if (update < schedule.warmup_steps) {
     const double warmup = to_double(schedule.warmup_steps);
@@ -76,7 +77,7 @@ double with_min_lr(const HfSchedule& schedule, double share) {
   return std::max(0.0, share * (1.0 - schedule.min_lr_rate) + schedule.min_lr_rate);
 }
 
-// 0 at its beginning, 1 at its end.
+// Returns a factor that is 0 at the warm-up's beginning and 1 at its end.
 double warmup_curve(Shape shape, double progress) {
   switch (shape) {
     case Shape::kLinear:

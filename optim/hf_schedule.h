@@ -1,4 +1,4 @@
-// The rates of Hugging Face's schedules, but for the one that follows evaluations (plateau.h).
+// The rates of Hugging Face's schedules, except for the one that follows evaluations (plateau.h).
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace zeroth::optim {
 
-// Of update `update`, counted from 0, with the optimizer's rate `lr`: transformers' LambdaLR, by
-// its formulas to the bit but for the library's cosine.
+// Returns the rate of update `update`, counted from 0, with the optimizer's rate `lr`:
+// transformers' LambdaLR, by its formulas, bit for bit except for the library's cosine.
 double hf_lr(const configs::HfSchedule& schedule, double lr, int64_t update);
 
 }  // namespace zeroth::optim

@@ -1,4 +1,4 @@
-// What the rules over our own kernels, for the host and for a GPU, have in common.
+// KernelRule is the common base of the rules that use our own kernels, for the CPU and for a GPU.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace zeroth::optim {
 
-// Any formula; masters and states rest as the configuration says.
+// A KernelRule supports any formula; masters and states are stored in the configured dtypes.
 class KernelRule : public UpdateRule {
  public:
   explicit KernelRule(const configs::OptimizerConfig& config)
@@ -26,7 +26,7 @@ class KernelRule : public UpdateRule {
   static torch::Dtype format(bool bf16) { return bf16 ? torch::kBFloat16 : torch::kFloat32; }
 
   configs::OptimizerConfig config_;
-  std::unique_ptr<UpdateRule> names_;  // the same formula on tensors knows its states
+  std::unique_ptr<UpdateRule> names_;  // the same formula on tensors, which knows its states
 };
 
 }  // namespace zeroth::optim

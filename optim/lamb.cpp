@@ -33,7 +33,7 @@ std::span<const std::string_view> Lamb::state_names() const {
   return kNames;
 }
 
-// Calls visit(part, constants, parameter).
+// Calls visit(slice, constants, parameter) for each slice.
 template <typename Visit>
 void Lamb::for_each_slice(const Chunk& chunk, const UpdateStep& step,
                           std::span<const ParamGroupRange> param_groups, const Visit& visit) const {

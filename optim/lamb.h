@@ -1,4 +1,4 @@
-// Lamb: Adam's direction, by parameter as long as the ratio of two norms says.
+// Lamb steps in Adam's direction, scaled per parameter by the ratio of two norms.
 #pragma once
 
 #include "configs/config.h"
@@ -7,12 +7,13 @@
 
 namespace zeroth::optim {
 
-// DeepSpeed's FusedLamb (csrc/lamb/fused_lamb_cuda_kernel.cu), by LibTorch's operators:
+// Lamb is DeepSpeed's FusedLamb (csrc/lamb/fused_lamb_cuda_kernel.cu), by LibTorch's operators:
 //   m = b1 * m + (1 - b1) * g,  v = b2 * v + (1 - b2) * g * g
 //   u = m / (sqrt(v) + eps) + decay * p, or m / sqrt(v + eps) + decay * p
-//   p = p - lr * sqrt(1 - b2^n) / (1 - b1^n) * c * u, with c = norm(p) / norm(u) of all of the
-//   parameter, at most max_coeff, at least min_coeff, and 1 where either norm is 0
-// in fp32, its constants too, and norms summed in fp64. Weights and moments are fp32.
+//   p = p - lr * sqrt(1 - b2^n) / (1 - b1^n) * c * u
+// The ratio is c = norm(p) / norm(u) of the full parameter, at most max_coeff, at least min_coeff,
+// and 1 if either norm is 0. All is in fp32, constants too, and norms are summed in fp64. Weights
+// and moments are fp32.
 class Lamb : public UpdateRule, private UpdateRule::NormPass {
  public:
   explicit Lamb(const configs::OptimizerConfig& config) : config_(config) {}
@@ -24,7 +25,8 @@ class Lamb : public UpdateRule, private UpdateRule::NormPass {
                           std::span<const ParamGroupRange> param_groups) const override;
 
  protected:
-  // Of one parameter; the gradient in the first pass, the copy, if there is one, in the second.
+  // A LambSlice is a slice of one parameter. The gradient is set in the first pass, the copy, if
+  // there is one, in the second.
   struct LambSlice {
     torch::Tensor master, grad, first, second, copy;
   };
@@ -36,7 +38,7 @@ class Lamb : public UpdateRule, private UpdateRule::NormPass {
            std::span<const ParamGroupRange> param_groups, const torch::Tensor& sums) const override;
   torch::Tensor ratios(const torch::Tensor& sums) const override;
 
-  // `sums` [2] and `ratio` [] are the parameter's.
+  // Run the two passes over one slice. `sums` [2] and `ratio` [] are the parameter's.
   virtual void sum_slice(const LambSlice& slice, const Constants& constants,
                          const torch::Tensor& sums) const;
   virtual void step_slice(const LambSlice& slice, const Constants& constants,

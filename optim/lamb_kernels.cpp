@@ -1,4 +1,4 @@
-// Compiled once per instruction set, which ZEROTH_ISA names (CMakeLists.txt).
+// This file is compiled once per instruction set, which ZEROTH_ISA names (CMakeLists.txt).
 #include "optim/lamb_kernels.h"
 
 #include <cstring>
@@ -10,11 +10,11 @@
 namespace zeroth::optim::kernel {
 namespace {
 
-// Squares are added in so many places side by side, whatever a register holds.
+// Number of parallel sums of squares, whatever a register holds.
 constexpr int64_t kSumLanes = 16;
 constexpr int64_t kVectors = kSumLanes / kLanes;
 
-constexpr int64_t kDoubles = kLanes / 2;  // of a register
+constexpr int64_t kDoubles = kLanes / 2;  // doubles in a register
 using Wide = double __attribute__((vector_size(8 * kDoubles)));
 using Narrow = float __attribute__((vector_size(4 * kDoubles)));
 
@@ -46,7 +46,7 @@ struct LambSums {
   Squares squares() const { return {weights.sum(), direction.sum()}; }
 };
 
-// kSumLanes elements, from element i on.
+// Updates the moments of kSumLanes elements, from element i on, and adds their squares.
 template <typename Grad>
 ZEROTH_INLINE void sum_lanes(const Constants& c, const LambArrays& arrays, int64_t i,
                              LambSums& sums) {
@@ -76,7 +76,7 @@ ZEROTH_INLINE void step_lanes(const Constants& c, const LambArrays& arrays, int6
   }
 }
 
-// The last elements, fewer than kSumLanes: the same operations on copies that are filled up.
+// Processes the last elements, fewer than kSumLanes: the same operations on padded copies.
 template <typename Grad, typename Copy>
 class LambRemainder {
  public:
@@ -119,7 +119,7 @@ class LambRemainder {
 
 template <typename Grad>
 Squares sum(const Constants& constants, const LambArrays& arrays, int64_t count) {
-  const Constants c = constants;  // of this function alone: not reloaded after each store
+  const Constants c = constants;  // local to this function, so it is not reloaded after each store
   const LambArrays a = arrays;
   LambSums sums;
   int64_t i = 0;

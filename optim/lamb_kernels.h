@@ -1,4 +1,4 @@
-// The loops of Lamb's two passes (optim/cpu_lamb.h), compiled as those of optim/cpu_kernels.h.
+// The loops of Lamb's two passes (optim/cpu_lamb.h), compiled like those of optim/cpu_kernels.h.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,17 @@ struct LambArrays {
   void* copy = nullptr;        // written by the second
 };
 
-// Sums of squares, the same bits on every instruction set.
+// Squares holds sums of squares, which have the same bits on every instruction set.
 struct Squares {
   double weights = 0, direction = 0;
 };
 
 struct LambKernels {
-  // First pass, by the gradient's format: moments updated, what they make of the weights summed.
+  // First pass, by the gradient's format: updates the moments and sums the squares of weights and
+  // direction.
   Squares (*sum[kNumFormats])(const Constants& constants, const LambArrays& arrays, int64_t count);
-  // Second pass, by the copy's format; kFp32: no copy. minus_rate has been multiplied by the ratio.
+  // Second pass, by the copy's format; kFp32 means no copy. minus_rate has been multiplied by the
+  // ratio.
   void (*step[kNumFormats])(const Constants& constants, const LambArrays& arrays, int64_t count);
 };
 

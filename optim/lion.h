@@ -5,11 +5,12 @@
 
 namespace zeroth::optim {
 
-// DeepSpeed's formula (csrc/lion): with gradient g, momentum m and update
+// Lion is DeepSpeed's formula (csrc/lion): with gradient g, momentum m and update
 //   c = beta1 * m + (1 - beta1) * g
 //   master = master * (1 - lr * weight_decay) - copysign(lr, c)
 //   m = beta2 * m + (1 - beta2) * g
-// An element whose c is +0, as one that never had a gradient, moves by -lr, as on DeepSpeed's CPU.
+// An element whose c is +0, such as one that never had a gradient, moves by -lr, as on DeepSpeed's
+// CPU.
 class Lion : public TensorRule {
  public:
   std::span<const std::string_view> state_names() const override;

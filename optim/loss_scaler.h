@@ -1,4 +1,5 @@
-// The factor that lifts fp16 gradients off the underflow range. Pure: the engine multiplies.
+// LossScaler computes the factor that lifts fp16 gradients out of the underflow range. Pure: the
+// engine multiplies.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +8,14 @@
 
 namespace zeroth::optim {
 
-// Static when static_scale is not 0, otherwise dynamic: doubles after `window` clean steps, halves
-// on an overflow once the hysteresis is used up. Every rank must report the same overflows.
+// A LossScaler is static when static_scale is not 0, otherwise dynamic: it doubles after `window`
+// clean steps and halves on an overflow once the hysteresis is used up. Every rank must report the
+// same overflows.
 class LossScaler {
  public:
   explicit LossScaler(const configs::LossScaleConfig& config);
 
-  // What a checkpoint keeps of it.
+  // ScaleState is what a checkpoint keeps of a scaler.
   struct ScaleState {
     double scale = 1;
     int64_t hysteresis_left = 1;
@@ -22,17 +24,18 @@ class LossScaler {
     bool operator==(const ScaleState&) const = default;
   };
   ScaleState state() const { return state_; }
-  // Goes on from another scaler's state. A static scale stays as configured.
+  // Continues from another scaler's state. A static scale stays as configured.
   void restore(const ScaleState& state);
 
-  // The scale of the next step.
+  // Returns the scale of the next step.
   double scale() const { return state_.scale; }
 
-  // Tells what came of a step with this scale. At the floor an overflow leaves the scale as it is.
+  // Records the result of a step with this scale. At the floor an overflow does not change the
+  // scale.
   void update(bool overflow);
 
-  // Whether a dynamic scale would fall no further at one more overflow, the one at which DeepSpeed
-  // ends the run. To do the same, ask after an overflow and before update(true).
+  // Returns whether a dynamic scale would not fall at one more overflow, the one at which DeepSpeed
+  // ends the run. A caller that does the same must ask after an overflow and before update(true).
   bool at_floor() const;
 
  private:
@@ -44,7 +47,8 @@ class LossScaler {
   ScaleState state_;
 };
 
-// The scaler of a run: `config`'s for fp16, a static scale of 1 for the precisions that need none.
+// Returns the scaler of a run: `config`'s for fp16, a static scale of 1 for the precisions that
+// need none.
 LossScaler make_loss_scaler(configs::Precision precision, const configs::LossScaleConfig& config);
 
 }  // namespace zeroth::optim

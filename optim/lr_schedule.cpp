@@ -72,7 +72,7 @@ double LrSchedule::range_test_lr(int64_t applied_updates) const {
   return test.min_lr * (1 + test.step_rate * (test.staircase ? std::floor(interval) : interval));
 }
 
-// 0 at the first schedule step, 1 from the end of the warm-up on.
+// Returns a fraction that is 0 at the first schedule step and 1 from the end of the warm-up on.
 double LrSchedule::warmup_fraction(int64_t schedule_step) const {
   if (schedule_step < 0) return 0.0;
   if (schedule_step >= warmup_steps_) return 1.0;

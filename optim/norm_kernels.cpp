@@ -1,4 +1,4 @@
-// Compiled once per instruction set, which ZEROTH_ISA names (CMakeLists.txt).
+// This file is compiled once per instruction set, which ZEROTH_ISA names (CMakeLists.txt).
 #include "optim/norm_kernels.h"
 
 #include <cstring>
@@ -20,8 +20,8 @@ ZEROTH_INLINE void add(double* columns, Vec x) {
   std::memcpy(columns, sums, sizeof(sums));
 }
 
-// Adds the squares of a row to fp32 sums by column. A row after the other, as memory is read
-// fastest.
+// Adds the squares of a row to fp32 sums by column. Rows are added one after the other, because
+// memory is read fastest that way.
 template <typename T>
 ZEROTH_INLINE void add_row(const T* row, float* row_sums) {
   for (int64_t column = 0; column < kNormColumns; column += kLanes) {
@@ -51,7 +51,7 @@ double sum_chunk(const void* chunk, int64_t count) {
     float row_sums[kNormColumns] = {};
     for (int64_t row = 0; row < kNormRows && count > 0; ++row) {
       T last[kNormColumns];
-      if (count < kNormColumns) {  // filled up
+      if (count < kNormColumns) {  // padded
         std::memcpy(last, from, static_cast<size_t>(count) * sizeof(T));
         std::memset(last + count, 0, static_cast<size_t>(kNormColumns - count) * sizeof(T));
       }

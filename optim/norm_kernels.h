@@ -1,6 +1,6 @@
-// The loops of optim/squared_norm.h on the host, compiled as those of optim/cpu_kernels.h, and the
-// order in which squares are added there and on a GPU alike: a norm has the same bits wherever
-// gradients rest.
+// The loops of optim/squared_norm.h on the CPU, compiled like those of optim/cpu_kernels.h, and the
+// order in which squares are added on the CPU and on a GPU alike: a norm has the same bits wherever
+// gradients are stored.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,16 @@
 
 namespace zeroth::optim::kernel {
 
-// A tensor is cut into pieces, and a piece into rows of kNormColumns elements. A column adds the
+// A tensor is split into chunks, and a chunk into rows of kNormColumns elements. A column adds the
 // squares of kNormRows rows in fp32, and these sums in fp64. Then neighbors are added, three times:
-// 0 + 1, 2 + 3, ...; and of each kNormWarp of these sums the upper half to the lower, until one is
-// left; and what is left in its order. The sums of a tensor's pieces: lane i of kNormWarp adds
-// piece i, i + kNormWarp, ..., and the lanes are added by halves.
+// 0 + 1, 2 + 3, ...; then, among each kNormWarp of these sums, the upper half is added to the lower
+// until one is left; then the remaining sums are added in order. The sums of a tensor's chunks are
+// added likewise: lane i of kNormWarp adds chunk i, i + kNormWarp, ..., and the lanes are added by
+// halves.
 constexpr int64_t kNormChunk = int64_t{1} << 16, kNormColumns = 2048, kNormRows = 8;
 constexpr int64_t kNormPerThread = 8, kNormWarp = 32;
 
-// Of kNormWarp values; they are overwritten.
+// Returns the sum of kNormWarp values, which it overwrites.
 inline double sum_by_halves(double* values) {
   for (int64_t half = kNormWarp / 2; half > 0; half /= 2) {
     for (int64_t i = 0; i < half; ++i) values[i] += values[i + half];
@@ -26,7 +27,7 @@ inline double sum_by_halves(double* values) {
 }
 
 struct NormKernels {
-  // The sum of squares of a piece of at most kNormChunk elements.
+  // Returns the sum of squares of a chunk of at most kNormChunk elements.
   double (*sum_chunk[kNumFormats])(const void* chunk, int64_t count);
 };
 

@@ -7,19 +7,21 @@
 namespace zeroth::optim {
 namespace {
 
-constexpr double kSecondBeta = 0.99;  // DeepSpeed's, whatever the optimizer's is
+constexpr double kSecondBeta = 0.99;  // DeepSpeed's constant, whatever the optimizer's is
 
 double length(const configs::OneCycleConfig& config) {
   return config.first_step_size + config.second_step_size;
 }
 
-// DeepSpeed's last step of the cycle is the one that update `length` sees.
+// Returns whether the update is within the cycle; DeepSpeed's last step of the cycle is the one
+// that update `length` sees.
 bool in_cycle(const configs::OneCycleConfig& config, int64_t update) {
   return static_cast<double>(update - 1) < length(config);
 }
 
-// How far the rate is from its minimum (0) to its maximum (1). In fp64 as DeepSpeed computes it,
-// rounding included; stairs come from the whole number of updates, so that no stair is missed.
+// Returns the position of the rate between its minimum (0) and its maximum (1). It is computed in
+// fp64 as in DeepSpeed, rounding included; stairs use the integer number of updates, so that no
+// stair is missed.
 double cycle_position(const configs::OneCycleConfig& config, int64_t update) {
   const double total = length(config);
   const double first_fraction = config.first_step_size / total;
@@ -36,7 +38,7 @@ double cycle_position(const configs::OneCycleConfig& config, int64_t update) {
   return std::floor(position) / static_cast<double>(stairs);
 }
 
-// 1 + rate * (updates after the cycle) / decay_step_size; 1 where either is 0.
+// Returns 1 + rate * (updates after the cycle) / decay_step_size; 1 if either is 0.
 double decay(const configs::OneCycleConfig& config, double rate, int64_t update) {
   if (config.decay_step_size == 0 || rate == 0) return 1;
   const double after = static_cast<double>(update) - length(config);

@@ -1,4 +1,5 @@
-// DeepSpeed's OneCycle: rate and momentum rise and fall against each other once, then decay. Pure.
+// DeepSpeed's OneCycle: rate and momentum rise and fall in opposite directions once, then decay.
+// Pure.
 #pragma once
 
 #include <array>
@@ -8,9 +9,9 @@
 
 namespace zeroth::optim {
 
-// The values that update `update` (from 0) sees; see configs::OneCycleConfig.
+// Returns the rate that update `update` (from 0) uses; see configs::OneCycleConfig.
 double one_cycle_lr(const configs::OneCycleConfig& config, int64_t update);
-// Needs config.cycle_momentum.
+// Returns the betas of an update. Requires config.cycle_momentum.
 std::array<double, 2> one_cycle_betas(const configs::OneCycleConfig& config, int64_t update);
 
 }  // namespace zeroth::optim

@@ -1,4 +1,4 @@
-// A rate that falls when evaluations stop getting better: torch's ReduceLROnPlateau.
+// Plateau is torch's ReduceLROnPlateau: a rate that falls when evaluations stop improving.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@ namespace zeroth::optim {
 
 class Plateau {
  public:
-  // `lr`: the rate of the first update.
+  // `lr` is the rate of the first update.
   Plateau(const configs::PlateauConfig& config, double lr);
 
-  // What a checkpoint keeps of it.
+  // PlateauState is what a checkpoint keeps of a Plateau.
   struct PlateauState {
     double rate = 0;
     double best = 0;
-    int64_t num_bad = 0;   // evaluations in a row that were no better
+    int64_t num_bad = 0;   // consecutive evaluations without improvement
     int64_t cooldown = 0;  // evaluations that will not count as bad
     bool operator==(const PlateauState&) const = default;
   };
@@ -24,7 +24,7 @@ class Plateau {
   void restore(const PlateauState& state) { state_ = state; }
 
   double rate() const { return state_.rate; }
-  // The next evaluation came to `metric`. One that is not a number is no improvement.
+  // Records the metric of the next evaluation. A NaN is no improvement.
   void record_evaluation(double metric);
 
  private:

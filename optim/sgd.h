@@ -6,9 +6,9 @@
 
 namespace zeroth::optim {
 
-// Equals torch.optim.SGD: weight decay is added to the gradient; with momentum
-// buffer = momentum * buffer + (1 - dampening) * gradient, where update 1 sets buffer = gradient;
-// Nesterov steps along gradient + momentum * buffer. Without momentum it keeps no state.
+// Sgd equals torch.optim.SGD: weight decay is added to the gradient; with momentum buffer =
+// momentum * buffer + (1 - dampening) * gradient, where update 1 sets buffer = gradient; Nesterov
+// steps along gradient + momentum * buffer. Without momentum it keeps no state.
 class Sgd : public TensorRule {
  public:
   explicit Sgd(const configs::OptimizerConfig& config) : config_(config) {}

@@ -17,7 +17,7 @@ namespace {
 using torch::Tensor;
 using SquaredNorms = Tensor(at::TensorList tensors);
 
-constexpr int64_t kGrain = 4;  // pieces
+constexpr int64_t kGrain = 4;  // chunks
 
 struct NormChunk {
   const void* from;

@@ -1,4 +1,4 @@
-// The norm of gradients.
+// Norms of gradients.
 #pragma once
 
 #include <torch/types.h>
@@ -7,13 +7,14 @@
 
 namespace zeroth::optim {
 
-// For each tensor the sum of its squares: [tensors], fp64, on `device`. The tensors are contiguous,
-// fp32, bf16 or fp16, and all on one device, which may be the host where `device` is a GPU. The
-// order of addition is one everywhere (optim/norm_kernels.h), so that a tensor has the same bits on
-// the host, at any instruction set, and on a GPU, where two kernels take all of them at once.
+// Returns for each tensor the sum of its squares: [tensors], fp64, on `device`. The tensors are
+// contiguous, fp32, bf16 or fp16, and all on one device, which may be the CPU if `device` is a GPU.
+// The order of addition is the same everywhere (optim/norm_kernels.h), so that a tensor gives the
+// same bits on the CPU, at any instruction set, and on a GPU, where two kernels process all of them
+// at once.
 torch::Tensor squared_norms(const std::vector<torch::Tensor>& tensors, torch::Device device);
 
-// The sum of these, an fp64 scalar.
+// Returns the sum of squared_norms(), an fp64 scalar.
 torch::Tensor squared_norm(const std::vector<torch::Tensor>& tensors, torch::Device device);
 
 }  // namespace zeroth::optim

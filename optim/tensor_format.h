@@ -1,4 +1,4 @@
-// The format of a tensor's elements, for the kernels on the host and on a GPU.
+// Converts a tensor's dtype to the Format of the kernels on the CPU and on a GPU.
 #pragma once
 
 #include <torch/types.h>

@@ -55,7 +55,7 @@ void set_sgd(const OptimizerConfig& config, const UpdateStep& step, Constants& c
   constants.nesterov = config.nesterov;
 }
 
-// In fp32 like DeepSpeed's kernel, for which 1 - 0.999 is 0.00099998713.
+// Sets Lamb's constants, in fp32 like DeepSpeed's kernel, for which 1 - 0.999 is 0.00099998713.
 void set_lamb(const OptimizerConfig& config, const UpdateStep& step, Constants& constants) {
   const double update = bias_correction_step(config, step.update);
   const auto correction = [&](float beta) { return narrow(1 - std::pow(double{beta}, update)); };
@@ -82,7 +82,7 @@ Formula select_formula(const OptimizerConfig& config) {
       return kAdagrad;
     case Kind::kSgd:
       return config.momentum == 0 ? kSgd : kSgdMomentum;
-    case Kind::kLamb:  // takes two passes: optim/lamb_kernels.h
+    case Kind::kLamb:  // runs two passes: optim/lamb_kernels.h
       break;
   }
   throw InternalError(fmt::format("optimizer kind {}", static_cast<int>(config.kind)));

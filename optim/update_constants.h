@@ -1,5 +1,5 @@
-// What the kernels of an update on the host and on a GPU need to know of a step. Plain types only:
-// this is compiled for processors that may not be there, and for GPUs.
+// The constants of a step that an update's kernels on the CPU and on a GPU need. Plain types only:
+// this is compiled for instruction sets that the processor may not have, and for GPUs.
 #pragma once
 
 #include <cstddef>
@@ -22,12 +22,12 @@ enum Format : size_t { kFp32, kBf16, kFp16, kNumFormats };  // of a gradient or 
 Formula select_formula(const configs::OptimizerConfig& config);
 size_t num_states(Formula formula);
 
-// Factors of one step, by where they stand in the formulas of cpu_update.h.
+// Constants are the factors of one step, by their place in the formulas of cpu_update.h.
 struct Constants {
   float factor = 1, divisor = 1;  // g = wire * factor / divisor: one of the two is 1
   float decay = 0;                // of g = fma(p, decay, g)
   float keep = 1;                 // 1 - lr * decay
-  float minus_rate = 0;           // of the last line
+  float minus_rate = 0;           // in the formula's last line
   float magnitude = 0;            // Lion: lr
   float keep_first = 0;           // m * this (Lion, Lamb: beta1), b * this
   float add_first = 0;            // w or w - 1, (1 - beta1) * f, 1 - dampening, 1 - beta1
@@ -35,43 +35,45 @@ struct Constants {
   float add_second = 0;           // 1 - beta2, Lion: times f
   float root_divisor = 1;         // sqrt(1 - beta2^n)
   float eps = 0;
-  bool eps_inside = false;     // Lamb: of the root
+  bool eps_inside = false;     // Lamb: eps is inside the root
   bool from_gradient = false;  // Adam: w >= 0.5; SGD: update 1
   bool nesterov = false;
 };
 
-// The update's number in 1 - beta^n. Without bias correction it is infinite, which makes that 1.
+// Returns the update's number n in 1 - beta^n. Without bias correction it is infinite, which makes
+// that expression 1.
 double bias_correction_step(const configs::OptimizerConfig& config, int64_t update);
 
 Constants make_constants(const configs::OptimizerConfig& config, const UpdateStep& step);
 
-// Which numbers the elements of an array have, by which what rests in bf16 is rounded. They follow
-// each other, but for a gap at the end of each row: an array may hold some columns of a matrix.
+// ElementOffsets gives the global offsets of an array's elements, which seed the rounding to bf16.
+// They are consecutive, except for a gap at the end of each row: an array may hold some columns of
+// a matrix.
 struct ElementOffsets {
   static constexpr int64_t kEndless = int64_t{1} << 61;
   int64_t first = 0;          // of the first element
   int64_t left = kEndless;    // elements up to the first gap, at least one
   int64_t length = kEndless;  // elements from a gap to the next one
-  int64_t gap = 0;            // so many numbers are left out
+  int64_t gap = 0;            // offsets that are skipped at each gap
 };
 
-// Of the random numbers that round one array to bf16 in one update; see random_bits() in
-// update_formulas.h.
+// A RoundingKey seeds the random numbers that round one array to bf16 in one update; see
+// random_bits() in update_formulas.h.
 struct RoundingKey {
   uint32_t first = 0, second = 0;
 };
 constexpr size_t kNumArrays = 3;  // the master, then the states
 
-// Elements whose weights do not decay. Ranges follow each other from the first element on, each
-// a multiple of the four elements that a thread takes, but for the last.
+// DecayRanges mark elements whose weights do not decay. Ranges follow each other from the first
+// element on; each except the last is a multiple of the four elements that a thread updates.
 constexpr int kMaxDecayRanges = 16;
 struct DecayRanges {
   int count = 0;           // 0: all decay
-  uint32_t undecayed = 0;  // bit k: stretch k
+  uint32_t undecayed = 0;  // bit k: range k
   int64_t ends[kMaxDecayRanges] = {};
 };
 
-// For the elements that share the upper 32 bits of `element`.
+// Returns the key for the elements whose offsets share the upper 32 bits of `element`.
 RoundingKey rounding_key(const UpdateStep& step, size_t array, int64_t element);
 
 }  // namespace kernel

@@ -1,4 +1,4 @@
-// The formulas of cpu_update.h on vectors of floats. Whoever includes this has defined, in
+// The formulas of cpu_update.h on vectors of floats. The includer must define, in
 // zeroth::optim::kernel, the vectors Vec and Ints with their operations (optim/cpu_lanes.h,
 // optim/gpu/lanes.cuh), and ZEROTH_INLINE: how functions are inlined.
 #pragma once
@@ -8,7 +8,8 @@
 namespace zeroth::optim::kernel {
 namespace {
 
-// `wire` is a gradient as it came: clipping, unscaling and the like are the factor.
+// Returns the gradient `wire`, as it was received, times the factor, which includes clipping,
+// unscaling and the like.
 ZEROTH_INLINE Vec scaled(const Constants& c, Vec wire) {
   const Vec g = wire * spread(c.factor);
   return c.divisor == 1 ? g : g / spread(c.divisor);
@@ -18,7 +19,7 @@ ZEROTH_INLINE Vec decayed(const Constants& c, Vec p, Vec g) {
   return c.decay == 0 ? g : fma(p, spread(c.decay), g);
 }
 
-// Each formula updates p and its states s with the gradient of the wire.
+// Each formula updates p and its states s with the received gradient.
 struct AdamFormula {
   static constexpr int kNumStates = 2;
   ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[2]) {
@@ -64,7 +65,8 @@ struct SgdMomentumFormula {
   }
 };
 
-// In two passes: the step is a multiple of the direction that is known when all directions are.
+// LambFormula runs in two passes: the step is a multiple of the direction that is known only after
+// all directions are computed.
 struct LambFormula {
   ZEROTH_INLINE static void moments(const Constants& c, Vec wire, Vec (&s)[2]) {
     const Vec g = scaled(c, wire);
@@ -78,14 +80,14 @@ struct LambFormula {
   }
 };
 
-// Finds the numbers of elements, their lower halves, one after the other.
+// An OffsetCounter finds the lower halves of elements' offsets, one after the other.
 struct OffsetCounter {
-  uint32_t shift;  // of the row's: an element's number less its index
+  uint32_t shift;  // of the row: an element's offset minus its index
   int64_t end;     // of the row
   int64_t length;
   uint32_t gap;
 
-  // From element i on.
+  // Starts at element i.
   ZEROTH_INLINE OffsetCounter(const ElementOffsets& offsets, int64_t i)
       : shift(static_cast<uint32_t>(offsets.first)),
         end(offsets.left),
@@ -96,7 +98,7 @@ struct OffsetCounter {
     shift += static_cast<uint32_t>(gaps) * gap;
     end += gaps * length;
   }
-  // Of the element that was asked for before, or of the one behind it.
+  // Returns the offset of an element: the same as in the previous call, or the next one.
   ZEROTH_INLINE uint32_t at(int64_t i) {
     if (i == end) {
       shift += gap;
@@ -106,9 +108,9 @@ struct OffsetCounter {
   }
 };
 
-// 16 random bits for each number: the upper half of lowbias32, the integer hash of least bias that
-// Chris Wellons's hash-prospector found (nullprogram.com/blog/2018/07/31), keyed before each
-// multiplication.
+// Returns 16 random bits for each offset: the upper half of lowbias32, the integer hash of least
+// bias that Chris Wellons's hash-prospector found (nullprogram.com/blog/2018/07/31), keyed before
+// each multiplication.
 ZEROTH_INLINE Ints random_bits(RoundingKey key, Ints offset) {
   Ints x = offset ^ key.first;
   x = (x ^ x >> 16) * 0x7feb352dU ^ key.second;
@@ -116,7 +118,7 @@ ZEROTH_INLINE Ints random_bits(RoundingKey key, Ints offset) {
   return x >> 16;
 }
 
-// A master or a state is stored, in bf16 rounded by the random numbers of these elements.
+// Stores a master or a state; bf16 is rounded by the random numbers of these elements.
 ZEROTH_INLINE void keep(float* p, Vec x, RoundingKey, Ints) {
   store(p, x);
 }

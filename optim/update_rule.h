@@ -1,4 +1,5 @@
-// An optimizer's formula on one tile of flat arrays, wherever these rest and whoever shards them.
+// UpdateRule is an optimizer's formula on one chunk of flat arrays, on any device and with any
+// sharding.
 #pragma once
 
 #include <torch/types.h>
@@ -19,75 +20,77 @@ class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
 
-  // The states that each element carries, by their names in checkpoints ("exp_avg"). Each is of
-  // state_dtype(), as long as the master, and starts at initial_state().
+  // Returns the names in checkpoints ("exp_avg") of the states that each element has. Each state is
+  // of state_dtype(), as long as the master, and starts at initial_state().
   virtual std::span<const std::string_view> state_names() const = 0;
   virtual double initial_state() const { return 0; }
-  // fp32, or bf16 where the configuration says so: such a master is the working weight.
+  // Return fp32, or bf16 if the configuration says so: such a master is the working weight.
   virtual torch::Dtype state_dtype() const { return torch::kFloat32; }
   virtual torch::Dtype master_dtype() const { return torch::kFloat32; }
 
-  // All 1-D, contiguous, of one length and on one device, without autograd history; states in the
-  // order of state_names().
+  // A Chunk holds tensors that are all 1-D, contiguous, of one length and on one device, without
+  // autograd history; states are in the order of state_names().
   struct Chunk {
     torch::Tensor master;
     torch::Tensor grad;  // fp32, bf16 or fp16 (fp16: for an fp32 master only)
     std::span<torch::Tensor> states;
-    // bf16 or fp16: receives the new master, rounded; or undefined. Never of a bf16 master.
+    // Receives the new master, rounded to bf16 or fp16; may be undefined. Undefined for a bf16
+    // master.
     torch::Tensor copy = {};
-    // What rests in bf16 is rounded by an element's number among all of the model, the same on any
-    // ranks. Of the first element it is this, or what `numbers` have at this place.
+    // Values stored in bf16 are rounded by an element's global offset in the model, which is equal
+    // on any ranks. For the first element it is this, or the entry of `offsets` at this index.
     int64_t first_element = 0;
     std::span<const OffsetSpan> offsets = {};
-    // With a NormPass, which has read the gradient: what it gave. `grad` is undefined then.
+    // Result of the NormPass, if there is one. `grad` is then undefined: the pass has read it.
     torch::Tensor ratios = {};
   };
 
-  // What goes before apply_param_groups() where a rate depends on norms of whole parameters, which
-  // tiles and ranks cut: a pass over all of a parameter's tiles.
+  // A NormPass is a pass over all chunks of a parameter before apply_param_groups(), for a rate
+  // that depends on norms of full parameters, which chunks and ranks split.
   class NormPass {
    public:
     virtual ~NormPass() = default;
 
-    // Brings the states up to date, and adds to row ParamGroupRange::parameter of `sums`, fp64
-    // [parameters, 2] on the tile's device, the squares of the stretch's weights and of its
-    // direction. Queued, and the gradient read, as by apply(). However tiles cut a parameter, its
-    // sums differ in the rounding of fp64 alone; cut alike, in no bit.
+    // Updates the states, and adds the squares of the group's weights and of its direction to row
+    // ParamGroupRange::parameter of `sums`, fp64 [parameters, 2] on the chunk's device. It queues
+    // work and reads the gradient like apply(). If chunks split a parameter differently, its sums
+    // differ in the rounding of fp64 alone; if they split it equally, in no bit.
     virtual void sum(const Chunk& chunk, const UpdateStep& step,
                      std::span<const ParamGroupRange> param_groups,
                      const torch::Tensor& sums) const = 0;
-    // Chunk::ratios [parameters], fp32, on the device of `sums`: those of whole parameters.
+    // Returns Chunk::ratios [parameters], fp32, on the device of `sums`, from sums over full
+    // parameters.
     virtual torch::Tensor ratios(const torch::Tensor& sums) const = 0;
   };
-  // Null: there are no norms, and apply() is all.
+  // Returns null if the rule needs no norms and apply() is enough.
   virtual const NormPass* norm_pass() const { return nullptr; }
 
   // Applies an update to master and states, in place, queued on the device's current stream. The
   // gradient is first multiplied by the step's grad_factor and may be overwritten. Elements are
-  // independent: a tile gives the same bits whole, on any number of threads, or in parts that begin
-  // at multiples of kChunkAlignment.
+  // independent: a chunk gives the same bits in one call, on any number of threads, or in parts
+  // that begin at multiples of kChunkAlignment.
   virtual void apply(const Chunk& chunk, const UpdateStep& step) const = 0;
 
-  // apply() to stretches that follow each other and cover the tile, with the same bits as to each
-  // by itself.
+  // Applies an update to parameter groups that follow each other and cover the chunk, with the same
+  // bits as apply() to each by itself.
   virtual void apply_param_groups(const Chunk& chunk, const UpdateStep& step,
                                   std::span<const ParamGroupRange> param_groups) const;
 
-  // In elements; a multiple of every vector length. The last elements of a tile, short of a vector,
-  // are rounded differently by vectorised kernels.
+  // In elements; a multiple of every vector length. The last elements of a chunk, fewer than a
+  // vector, are rounded differently by vectorized kernels.
   static constexpr int64_t kChunkAlignment = 64;
 };
 
-// An update of a tile that is all of one parameter, with a norm pass before it if there is one.
+// Updates a chunk that is a full parameter, with a norm pass before it if there is one.
 void update_parameter(const UpdateRule& rule, UpdateRule::Chunk chunk, const UpdateStep& step);
 
-// The step's rates as `config` sets them, for update `update`.
+// Returns the step's rates as `config` sets them, for update `update`.
 UpdateStep default_step(const configs::OptimizerConfig& config, int64_t update);
 
-// For tiles on `device`: one pass for every formula, on the CPU (optim/cpu_rule.h) as on a GPU
-// (optim/device_rule.h), of the same numbers; Lamb, of two passes, on the CPU alone. Elsewhere, or
-// where the GPU library has no such kernel, LibTorch's operators: then an Error for what should
-// rest in bf16.
+// Returns the rule for chunks on `device`: one pass for every formula, on the CPU
+// (optim/cpu_rule.h) and on a GPU (optim/device_rule.h), with the same results; Lamb, in two
+// passes, on the CPU alone. On other devices, or if the GPU library has no such kernel, returns
+// LibTorch's operators, and throws an Error if the configuration stores anything in bf16.
 std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& config,
                                              torch::Device device);
 

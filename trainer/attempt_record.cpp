@@ -27,7 +27,7 @@ constexpr size_t kMaxAttempts = 1000;
 constexpr int64_t kMaxCount = std::numeric_limits<int64_t>::max() / 4;
 constexpr JsonLimits kLimits = {.bytes = size_t{4} << 20, .values = 20'000};
 
-// The number of steps stands last and has so many places, so that it can be written in place.
+// The number of steps is last and has a fixed width, so that it can be overwritten in place.
 constexpr int kStepDigits = 19;
 constexpr std::string_view kEnd = "}\n";
 
@@ -71,7 +71,7 @@ std::string AttemptRecord::text() const {
                              {"train_batch_size", batch}, {"micro_batch", micro_batch},
                              {"run_name", run_name},      {"rounds", std::move(rows)}}
           .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  all.pop_back();  // its closing brace
+  all.pop_back();  // remove the closing brace
   return fmt::format("{},\"step\":{:{}}{}", all, step, kStepDigits, kEnd);
 }
 

@@ -32,8 +32,8 @@ TrainLoader::TrainLoader(const data::Dataset& dataset, data::SampleOrder order,
       seed_(seed),
       hooks_(std::move(hooks)) {}
 
-// Without the rows past the end of the order, of an epoch or of the step, which stand last; at
-// least one row.
+// Omits the rows past the end of the order, of an epoch or of the step, which are the last ones;
+// returns at least one row.
 std::vector<int64_t> TrainLoader::samples() const {
   const int64_t first = partition_.index(micro_, 0);
   const int64_t rows = std::clamp<int64_t>(partition_.samples() - first, 0, partition_.micro_batch);

@@ -1,4 +1,4 @@
-// From a dataset to what the engine asks for: this rank's micro-batches as tensors.
+// Loaders that turn a dataset into what the engine requests: this rank's micro-batches as tensors.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,18 @@ namespace zeroth::trainer {
 
 // Callbacks of a run between micro-batches.
 struct LoaderHooks {
-  // Whether this rank requests that training, or an evaluation, ends; and that training is saved.
+  // Return whether this rank requests that training, or an evaluation, stops; and that training is
+  // saved.
   std::function<bool()> stop_requested = [] { return false; };
   std::function<bool()> save_requested = [] { return false; };
   // Called before a micro-batch is made, with its index in the step or the evaluation.
   std::function<void(int64_t micro_batch)> on_micro_batch = [](int64_t) {};
 };
 
-// Step s takes positions s*B .. s*B+B-1 of the sample order, or those from where seek() begins.
-// Where these have no sample, and behind the step's last one, micro-batches have fewer rows, and
-// one that would have none has a single row that is not trained. The dataset is not owned.
+// TrainLoader makes the micro-batches of step s from positions s*B .. s*B+B-1 of the sample order,
+// or from the position set by seek(). Micro-batches have fewer rows where the order has no sample,
+// and after the step's last sample; a micro-batch without a sample has a single row without labels.
+// The dataset is not owned.
 class TrainLoader : public engine::Loader {
  public:
   TrainLoader(const data::Dataset& dataset, data::SampleOrder order, data::BatchPartition partition,
@@ -39,7 +41,7 @@ class TrainLoader : public engine::Loader {
   void seek(const Position& position) override;
 
  private:
-  // Of the next micro-batch.
+  // Returns the samples of the next micro-batch.
   std::vector<int64_t> samples() const;
   void advance();
 
@@ -52,11 +54,11 @@ class TrainLoader : public engine::Loader {
   int64_t micro_ = 0;  // next micro-batch of the step
 };
 
-// One pass in file order over the first `num_samples`. Every rank gets rounds() micro-batches; what
-// the last ones lack is filled up with rows that are not trained.
+// EvalLoader makes one pass in file order over the first `num_samples`. Every rank gets
+// num_batches() micro-batches; missing rows of the last ones are filled with rows without labels.
 class EvalLoader : public engine::Loader {
  public:
-  // deal.micro_steps is 1.
+  // Requires that partition.micro_steps is 1.
   EvalLoader(const data::Dataset& dataset, int64_t num_samples, data::BatchPartition partition,
              LoaderHooks hooks = {});
 

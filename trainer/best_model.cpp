@@ -28,7 +28,7 @@ void BestModel::observe_checkpoint(int64_t step, const std::filesystem::path& di
 
 namespace {
 
-// Steps of complete checkpoints with a model, and where they are.
+// Returns the steps of complete checkpoints with a model, and their paths.
 std::map<int64_t, std::filesystem::path> models_in(
     const std::vector<std::filesystem::path>& directories) {
   std::map<int64_t, std::filesystem::path> models;

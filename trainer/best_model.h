@@ -1,4 +1,4 @@
-// Which of a run's models is the best by its evaluations, as Hugging Face's Trainer keeps account.
+// The best model of a run by its evaluations, tracked as Hugging Face's Trainer does.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,21 @@ class BestModel {
   explicit BestModel(const Intervals& intervals)
       : tracked_(intervals.tracks_best), greater_(intervals.greater_is_better) {}
 
-  // Whether the loss of the evaluation after `step` steps is better than all before it. Always
-  // false where nobody asked for the best.
+  // Returns whether the loss of the evaluation after `step` steps is better than all before it.
+  // Returns false if no flag requests the best model.
   bool observe_evaluation(int64_t step, double loss);
-  // The model of `step` stands in `directory`. Counts where it is the best so far.
+  // Records that the model of `step` is saved in `directory`. Has no effect unless it is the best
+  // so far.
   void observe_checkpoint(int64_t step, const std::filesystem::path& directory);
 
   std::optional<double> loss() const { return state_.loss; }
   std::optional<int64_t> step() const { return state_.step; }
   // The newest saved model that was the best when it was saved; empty: none.
   const std::filesystem::path& directory() const { return state_.directory; }
-  // Of that model.
+  // Returns the step of the model in directory().
   std::optional<int64_t> saved_step() const { return state_.saved_step; }
 
-  // What a run that goes on takes over.
+  // State that a resumed run restores.
   struct TrackedState {
     std::optional<double> loss;
     std::optional<int64_t> step;
@@ -46,19 +47,19 @@ class BestModel {
   TrackedState state_;
 };
 
-// What a run that resumes looks for.
+// Query of a resumed run for its best model.
 struct BestModelQuery {
-  std::vector<std::filesystem::path> directories;  // of checkpoints, the first one first
-  BestModel::TrackedState previous;                // as the run before knew it
+  std::vector<std::filesystem::path> directories;  // of checkpoints, the preferred one first
+  BestModel::TrackedState previous;                // as the previous run saved it
   bool greater_is_better = false;
-  int64_t step = 0;  // after which the run resumes
+  int64_t step = 0;  // step after which the run resumes
 };
 struct BestModelResult {
-  BestModel::TrackedState state;  // empty: the best of what follows will count
-  std::string warning = {};       // empty: it is where it was
+  BestModel::TrackedState state;  // empty: the best of later evaluations will count
+  std::string warning = {};       // empty: the model is where it was
 };
-// The best model of the run before, by the folders' checkpoints as they are now; where its own is
-// gone, the best one of those that are there, by the evaluations in `history` (report/history.h).
+// Returns the best model of the previous run, located among the checkpoints that exist now. If that
+// model is gone, returns the best existing one by the evaluations in `history` (report/history.h).
 BestModelResult find_best_model(const BestModelQuery& query, const std::string& history);
 
 }  // namespace zeroth::trainer

@@ -85,8 +85,8 @@ void CheckpointManager::restore(const engine::ClientState& state) {
                  .directory = saved ? checkpoint_directory(*saved) : fs::path()});
 }
 
-// Looks before the first step: a run that found out only after its last one would be lost. The best
-// model is in a checkpoint of this output, or beside the one from which the run resumes.
+// Searches before the first step: a run that failed only after its last step would be lost. The
+// best model is in a checkpoint of this output, or beside the one from which the run resumes.
 void CheckpointManager::locate_best_model(ResumedCheckpoint& loaded) {
   const BestModel::TrackedState before = best_.state();
   if (!before.saved_step || !plan_.flags.intervals.tracks_best) return;
@@ -118,7 +118,7 @@ void CheckpointManager::locate_best_model(ResumedCheckpoint& loaded) {
        .directory = (numbers[3] != 0 ? source : directory_) / checkpoint::step_name(saved)});
 }
 
-// One that is made up for comes after its step was saved.
+// Updates the best model's checkpoint too: a pending evaluation runs after its step was saved.
 void CheckpointManager::record_evaluation(int64_t step, double loss) {
   best_.observe_evaluation(step, loss);
   if (std::find(good_steps_.begin(), good_steps_.end(), step) != good_steps_.end())
@@ -178,7 +178,7 @@ engine::CheckpointRequest CheckpointManager::request(
 
 std::vector<std::string> CheckpointManager::save(int64_t step,
                                                  const WriteExtraFiles& write_extra_files) {
-  last_start_ = last_end_ = std::chrono::steady_clock::now();  // of one that fails, too
+  last_start_ = last_end_ = std::chrono::steady_clock::now();  // also if the save fails
   const engine::SavedCheckpoint done =
       engine_.save_checkpoint(directory_, request(step, write_extra_files));
   last_saved_ = step;
@@ -238,7 +238,8 @@ fs::path CheckpointManager::checkpoint_directory(int64_t step) const {
   return directory_ / checkpoint::step_name(step);
 }
 
-// Of the newest, where the best one is among those that are to be kept; 0: all.
+// Returns how many of the newest checkpoints to keep: one less if the best is not among them; 0:
+// all.
 int64_t CheckpointManager::max_kept() const {
   const int64_t kept = plan_.flags.intervals.kept.value_or(0);
   const auto best = best_.saved_step();

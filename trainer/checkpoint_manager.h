@@ -18,19 +18,18 @@
 
 namespace zeroth::trainer {
 
-// Saving, loading and confirm() are collective.
+// CheckpointManager saves and loads a run's checkpoints. Saving, loading and confirm() are
+// collective.
 class CheckpointManager {
  public:
-  // What belongs beside the states of a checkpoint: written into its folder, on rank 0. `best`: as
-  // it is once this one is saved.
+  // Writes auxiliary files beside the states of a checkpoint into its directory, on rank 0. `best`:
+  // the best model once this checkpoint is saved.
   using WriteExtraFiles =
       std::function<void(const std::filesystem::path& directory, const BestModel& best)>;
 
   CheckpointManager(const RunPlan& plan, engine::Engine& engine);
 
-  // Goes on from plan.resume_plan, or from the newest one before it whose bytes are those that were
-  // written. To be called once, before all else. Throws an Error where
-  // it is of another run.
+  // Result of load().
   struct ResumedCheckpoint {
     int64_t step = 0;
     std::filesystem::path path;
@@ -39,38 +38,42 @@ class CheckpointManager {
     std::vector<std::string> warnings;
     std::string best_warning = {};  // rank 0: the best model's checkpoint is not where it was
   };
+  // Loads plan.resume_plan, or the newest checkpoint before it whose bytes are undamaged. Must be
+  // called once, before all else. Throws an Error if the checkpoint is of another run.
   ResumedCheckpoint load(engine::OnRead on_read = {});
 
-  // Whether one is to be saved after this step.
+  // Returns whether a checkpoint is due after this step; never after the last one.
   bool due(int64_t step) const;
-  // The same for the last step, after which a longer run may go on.
+  // Returns whether a checkpoint is due after the last step, from which a longer run can resume.
   bool due_at_end() const;
-  // For the time since the last one (--save-minutes), as this rank's clock has it.
+  // Returns whether --save-minutes have passed since the last save, by this rank's clock.
   bool is_interval_over() const;
-  // Takes note of an evaluation; comes before due() of its step.
+  // Records an evaluation; must be called before due() of its step.
   void record_evaluation(int64_t step, double loss);
-  // A signal has left out the evaluation that was due: the run that goes on makes up for it.
+  // Records that a signal skipped a due evaluation: a resumed run makes up for it.
   void set_evaluation_pending() { evaluation_pending_ = true; }
 
-  // Returns what to tell. The checkpoint is good once confirm() is called: the model may be what
-  // nobody can train on, and until that is known those before it stay. An Error where it could not
-  // be saved; the run may go on. None is under way.
+  // Saves a checkpoint and returns messages to report. The checkpoint counts as good after
+  // confirm(): its model may be unusable, and until that is known the earlier ones are kept. Throws
+  // an Error if it cannot be saved; the run may continue. Requires that no save is in progress.
   std::vector<std::string> save(int64_t step, const WriteExtraFiles& write_extra_files);
-  // The same while training goes on, up to finish(), which returns what to tell.
+  // Starts a save that continues during training; finish() completes it and returns messages to
+  // report.
   void start(int64_t step, const WriteExtraFiles& write_extra_files);
   std::vector<std::string> finish();
   bool save_in_progress() const { return engine_.has_pending_checkpoint(); }
-  // A later step had a finite loss. Of the good ones the newest stay, as many as are to be kept,
-  // and the best. Returns what went wrong.
+  // Confirms that a later step had a finite loss. Keeps the configured number of the newest good
+  // checkpoints, and the best one. Returns warnings.
   std::vector<std::string> confirm();
 
-  // Also one that is under way.
+  // Returns whether `step` is saved, or being saved.
   bool is_saved(int64_t step) const { return last_saved_ == step; }
-  // What the last one that was saved took to write, beside training or not, rather than what it
-  // held training up, or the time until training came to its end; 0: none was.
+  // Returns the seconds that writing the last checkpoint took, during training or not; this is
+  // neither the time that training was blocked nor the time until training ended. Returns 0 if none
+  // was saved.
   double writing_seconds() const { return writing_seconds_; }
   const BestModel& best() const { return best_; }
-  // "; the newest good model is out/checkpoints/step-8", or empty.
+  // Returns "; the newest good model is out/checkpoints/step-8", or an empty text.
   std::string newest_good_note() const;
   std::filesystem::path checkpoint_directory(int64_t step) const;
 
@@ -87,10 +90,10 @@ class CheckpointManager {
   std::filesystem::path directory_;  // "out/checkpoints"
   StepTrigger save_trigger_;
   BestModel best_;
-  std::deque<int64_t> good_steps_;  // steps
+  std::deque<int64_t> good_steps_;  // steps of good checkpoints
   std::vector<int64_t> unconfirmed_steps_;
   std::optional<int64_t> last_saved_;
-  bool confirm_after_save_ = false;  // the one that is under way
+  bool confirm_after_save_ = false;  // confirm() was called during the current save
   bool evaluation_pending_ = false;
   double writing_seconds_ = 0;
   std::chrono::steady_clock::time_point last_start_, last_end_;

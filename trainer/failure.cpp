@@ -26,7 +26,8 @@ std::string limit_in_parentheses() {
   return limit.empty() ? "" : fmt::format(" ({})", limit);
 }
 
-// "could not execute a primitive": oneDNN's errors have a type that no header of LibTorch's tells.
+// Returns whether oneDNN wrote the text ("could not execute a primitive"): no header of LibTorch
+// declares the type of its errors.
 bool is_onednn_error(std::string_view text) {
   return text.starts_with("could not ");
 }
@@ -45,7 +46,7 @@ Failure explain(const std::exception_ptr& error) {
             fmt::format("error: LibTorch gave up: {}", quotation(torch.what_without_backtrace()))};
   } catch (const std::filesystem::filesystem_error& file) {
     return {kUserErrorCode, fmt::format("error: {}", describe_exception(file))};
-  } catch (const std::system_error& system) {  // a thread that cannot be started, mostly
+  } catch (const std::system_error& system) {  // mostly a thread that cannot be started
     return {kUserErrorCode, fmt::format("error: {}{}", system_reason(system.code().value()),
                                         limit_in_parentheses())};
   } catch (const std::bad_alloc&) {

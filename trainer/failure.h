@@ -1,4 +1,4 @@
-// What `main` tells when a run ends early.
+// The message and exit code of `main` when a run ends early.
 #pragma once
 
 #include <exception>
@@ -17,15 +17,16 @@ inline constexpr int kInternalErrorCode = 70;  // EX_SOFTWARE of sysexits.h
 
 struct Failure {
   int code = 0;
-  std::string message;  // with its line end; "finetune: error: ..."
+  std::string message;  // with its newline; "finetune: error: ..."
 };
 
-// `rank` starts the message when the world has more than one.
+// Describes `error`. The message begins with `rank` if the world has more than one.
 Failure describe(std::exception_ptr error, int rank, int world_size);
 
-// What `read` returns, which looks at what the user wrote: its Error is a UsageError, for it would
-// be found again. Not where another run may end, nor in a later round, where the same was right
-// before: there something else has changed, and may change back.
+// Returns the result of `read`, which reads the user's input. Rethrows its Error as a UsageError,
+// since a restart would find it again. Does not do so if another run uses the output, nor in a
+// later restart attempt: the same input was valid before, so something else has changed, and may
+// change back.
 template <typename Read>
 auto rethrow_as_usage_error(const comm::RestartAttempt& attempt, const Read& read) {
   try {

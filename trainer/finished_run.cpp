@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The last file that a run writes.
+// Returns whether trainer_state.json, the last file that a run writes, covers all `steps`.
 bool has_results_for(const fs::path& output, int64_t steps, bool evaluated) {
   const fs::path path = output / "trainer_state.json";
   std::error_code unknown;
@@ -54,7 +54,7 @@ std::string finished_message(const RunPlan& plan) {
     const bool evaluates = plan.samples.eval != nullptr;
     if (!holds_model || !has_results_for(output, steps, evaluates)) return "";
   } catch (const Error&) {
-    return "";  // then they are written again
+    return "";  // they are written again then
   }
   return fmt::format(
       "{} holds the model and the results of all {} steps: nothing is left to do. More steps "

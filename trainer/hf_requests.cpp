@@ -22,7 +22,8 @@
 namespace zeroth::trainer {
 namespace {
 
-// What the run does, as the end of the flag's text, where that is not what the value asks for.
+// A description of what the run does, which ends the flag's text; unset if the request is
+// fulfilled.
 using Mismatch = std::optional<std::string>;
 
 bool equals_ignoring_case(const std::string& value, const char* word) {
@@ -53,18 +54,18 @@ Mismatch same_model_directory(const RunPlan& plan, const std::string& value) {
     const auto directory = model::find_model_directory(value);
     if (std::filesystem::equivalent(directory, plan.flags.model, unknown)) return std::nullopt;
   } catch (const Error&) {
-    // Then it is another one.
+    // The value names another directory.
   }
   return plan.flags.model;
 }
 
-// run_clm.py cuts the training data only where no other is there to evaluate on.
+// Fulfilled with evaluation data: run_clm.py splits the training data only without it.
 Mismatch split(const RunPlan& plan, const std::string& /*value*/) {
   if (!plan.flags.eval_data.empty()) return std::nullopt;
   return "";
 }
 
-// For run_clm.py line breaks are a matter of text files.
+// Fulfilled without text files: for run_clm.py line breaks only matter in those.
 Mismatch joined_lines(const RunPlan& plan, const std::string& /*value*/) {
   const auto is_text = [](const std::string& path) { return path.ends_with(".txt"); };
   if (!is_text(plan.flags.data) && !is_text(plan.flags.eval_data)) return std::nullopt;
@@ -81,7 +82,7 @@ Mismatch optimizer(const RunPlan& plan, const std::string& value) {
   return fmt::format("; here it is {}", line.substr(0, line.find(' ')));
 }
 
-// Of one rank, or of micro-batches that are a rank's whole part, the means are the same.
+// Fulfilled if the means are equal: with one rank, or if a micro-batch is all that a rank has.
 Mismatch means_of_ranks(const RunPlan& plan, const std::string& /*value*/) {
   const bool of_micro_batches = plan.config.loss_mean == configs::LossMean::kMicroBatch;
   const bool one_micro_batch = plan.config.batch.accumulation_steps == 1;

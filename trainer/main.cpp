@@ -1,4 +1,4 @@
-// Program `finetune`: one rank of a fine-tuning run.
+// The program `finetune`: one rank of a fine-tuning run.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -39,11 +39,11 @@ namespace {
 
 using namespace zeroth;
 
-// What was wrong before the ranks were connected, every rank has found on its own. Rank 0 says it;
-// by the time that another one would, a launcher has ended it.
+// Delay before another rank reports an error. Every rank finds an error before the connection on
+// its own, and rank 0 reports it; a launcher ends the others within this time.
 constexpr std::chrono::seconds kRankZeroDelay{2};
 
-// What a rank without a GPU has open at most, with room.
+// Maximum number of files that a rank without a GPU has open, with a margin.
 constexpr int kMaxOpenFiles = 32;
 
 int print_on_rank_zero(const std::string& text, const comm::RankEnv& env) {
@@ -51,7 +51,7 @@ int print_on_rank_zero(const std::string& text, const comm::RankEnv& env) {
   return 0;
 }
 
-// Rank 0 shows a phase that lasts, as the reading of data.
+// Makes the plan. Rank 0 shows a phase that takes long, such as reading data.
 trainer::RunPlan plan_run(trainer::Flags flags, const comm::RankEnv& env,
                           const trainer::RunTimer& clock) {
   trainer::Progress progress({.columns = env.terminal_columns},
@@ -65,7 +65,8 @@ trainer::RunPlan plan_run(trainer::Flags flags, const comm::RankEnv& env,
   });
 }
 
-// For --print-config. A machine that cannot write to nvme_path need not be one of the run.
+// Returns notes for --print-config. A machine that cannot write to nvme_path need not be a node of
+// the run.
 std::vector<std::string> collect_offload_notes(const trainer::RunPlan& plan,
                                                const comm::RankEnv& env) {
   try {
@@ -75,7 +76,7 @@ std::vector<std::string> collect_offload_notes(const trainer::RunPlan& plan,
   }
 }
 
-// From any thread, and without the destructors of what connects the ranks.
+// Exits from any thread, without the destructors of what connects the ranks.
 [[noreturn]] void exit_with_error(const std::exception_ptr& error, const comm::RankEnv& env,
                                   bool all_ranks, const trainer::Spellings& spellings = {}) {
   const auto failure = trainer::describe(error, env.rank, all_ranks ? 1 : env.world_size);
@@ -83,11 +84,11 @@ std::vector<std::string> collect_offload_notes(const trainer::RunPlan& plan,
   std::_Exit(failure.code);
 }
 
-// The end of a run whose own objects are gone. LibTorch's tables of operators are left to the
-// system: taking them apart costs a quarter of a short run. A sanitizer looks at what is left.
+// Exits from a run whose own objects are destroyed. LibTorch's tables of operators are left to the
+// system: destroying them takes a quarter of a short run. A sanitizer checks what is left.
 [[noreturn]] void exit_process(int code) {
   if constexpr (ZEROTH_SANITIZED) std::exit(code);
-  std::fflush(nullptr);  // what libraries have printed
+  std::fflush(nullptr);  // output of libraries
   std::quick_exit(code);
 }
 
@@ -97,7 +98,7 @@ int run_rank(int argc, char** argv) {
   retain_freed_memory();
   std::optional<trainer::StopSignal> stop;
   comm::RankEnv env;
-  trainer::Spellings spellings;  // of this command line, for what is said of it
+  trainer::Spellings spellings;  // of this command line, for messages
   trainer::RankRun run([&env](const std::string& message) {
     exit_with_error(std::make_exception_ptr(Error(message)), env, /*everybodys=*/false);
   });
@@ -131,7 +132,7 @@ int run_rank(int argc, char** argv) {
     }
     engine::RunMemory memory = trainer::run_memory(plan, env.local_size);
     engine::require_memory(memory);
-    if (env.rank == 0) {  // the only one that tells what activations take
+    if (env.rank == 0) {  // only rank 0 reports the memory of activations
       memory = engine::with_activations(std::move(memory), trainer::measure_activations(plan));
       engine::require_memory(memory);
     }

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
-// "20.00 MiB" or "4096 bytes" behind `mark`, as LibTorch writes sizes.
+// Parses "20.00 MiB" or "4096 bytes" after `mark`, as LibTorch writes sizes.
 std::optional<int64_t> parse_size_after(const std::string& text, std::string_view mark) {
   const size_t at = text.find(mark);
   if (at == std::string::npos) return std::nullopt;

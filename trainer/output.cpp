@@ -26,28 +26,28 @@
 namespace zeroth::trainer {
 namespace {
 
-// Of one saved model.
+// Returns the bytes of one saved model.
 int64_t model_bytes(const RunPlan& plan) {
   return plan.estimate.num_parameters * static_cast<int64_t>(c10::elementSize(saved_dtype(plan)));
 }
 
-// CheckpointManager that stand beside each other, at most.
+// Returns the maximum number of checkpoints that exist at once.
 int64_t max_checkpoints(const RunPlan& plan) {
   if (!plan.saves_checkpoints()) return 0;
   const Intervals& intervals = plan.flags.intervals;
   const bool best = intervals.save.mode == Interval::Mode::kBest;
-  // Those on the way, that of the last step, and by the clock nobody knows how many.
+  // Count periodic saves and that of the last step; saves by the clock are unlimited.
   const int64_t saves =
       plan.flags.state.every_minutes && intervals.kept
           ? std::numeric_limits<int64_t>::max()
           : plan.trigger(best ? intervals.evaluate : intervals.save).num_before_end() + 1;
-  // One more while the newest is not known to be good.
+  // One more exists while the newest is not known to be good.
   const int64_t kept =
       intervals.kept ? *intervals.kept + 1 + (intervals.ends_with_best ? 1 : 0) : saves;
   return std::min(saves, kept);
 }
 
-// Of those that are already there, whose room the run uses again as it saves.
+// Returns the bytes of existing checkpoints, whose room the run reuses as it saves.
 int64_t existing_checkpoint_bytes(const std::string& output) {
   const auto file_system =
       checkpoint::PosixFileSystem::find(std::filesystem::path(output) / "checkpoints");
@@ -59,8 +59,8 @@ int64_t existing_checkpoint_bytes(const std::string& output) {
   return bytes;
 }
 
-// Of a run that begins anew in a folder where another one has saved checkpoints: what becomes of
-// them. Empty where there are none.
+// Returns a warning about what happens to the checkpoints of another run if this run starts from
+// scratch in its directory. Returns an empty text if there are none.
 std::string earlier_checkpoints_warning(const RunPlan& plan) {
   if (plan.resume_plan) return "";
   const auto directory = std::filesystem::path(plan.flags.output) / "checkpoints";
@@ -77,7 +77,7 @@ std::string earlier_checkpoints_warning(const RunPlan& plan) {
       found.size() == 1 ? "it" : fmt::format("all {} there", found.size()));
 }
 
-// That the run writes there.
+// Returns the size of the largest file that the run writes there.
 int64_t max_file_bytes(const RunPlan& plan) {
   const int64_t of_model = std::min(model_bytes(plan), model::kMaxShardBytes);
   const bool has_states = plan.saves_checkpoints() && !plan.flags.state.only_model;
@@ -91,14 +91,14 @@ struct OutputSpace {
   bool is_enough() const { return free >= needed(); }
 };
 
-// Empty where the system does not report what is free.
+// Returns nothing if the system does not report free space.
 std::optional<OutputSpace> output_space(const RunPlan& plan) {
   const auto free = engine::free_disk_bytes(plan.flags.output);
   if (!free) return std::nullopt;
   OutputSpace space{.model = model_bytes(plan), .free = *free};
   const int64_t one = space.model + (plan.flags.state.only_model ? 0 : plan.estimate.state_bytes);
   space.checkpoints = max_checkpoints(plan) * one;
-  if (space.checkpoints > 0 && !space.is_enough()) {  // else those that are there need no look
+  if (space.checkpoints > 0 && !space.is_enough()) {  // otherwise existing ones do not matter
     space.checkpoints =
         std::max(one, space.checkpoints - existing_checkpoint_bytes(plan.flags.output));
   }
@@ -115,7 +115,8 @@ std::string describe(const RunPlan& plan, const OutputSpace& space) {
                      format_bytes(space.free));
 }
 
-// A folder above --output, which is made where it is missing before --metrics is opened.
+// Returns whether `directory` is missing and contains --output, so that it is created before
+// --metrics is opened.
 bool is_created_for(const std::filesystem::path& output, const std::filesystem::path& directory) {
   std::error_code unknown;
   if (output.empty() || std::filesystem::exists(directory, unknown)) return false;
@@ -255,7 +256,7 @@ std::string FinalModel::save(const std::string& suffix) {
 }
 
 bool FinalModel::has_disk_space() const {
-  constexpr int64_t kMargin = int64_t{4} << 20;  // of what lies beside the weights
+  constexpr int64_t kMargin = int64_t{4} << 20;  // for the files beside the weights
   const auto free = engine::free_disk_bytes(plan_.flags.output);
   return !free || *free >= model_bytes(plan_) + kMargin;
 }
@@ -304,7 +305,7 @@ void HfModelSink::run_unless_failed(Action action) {
   } catch (const Error& error) {
     failure_ = error.what();
     out_of_space_ = dynamic_cast<const model::OutOfSpace*>(&error) != nullptr;
-    writer_.reset();  // and its temporary folder
+    writer_.reset();  // deletes its temporary directory, too
   }
 }
 

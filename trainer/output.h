@@ -1,4 +1,4 @@
-// What becomes of --output: who may write there, and the model at the end.
+// The --output directory: which process may write there, and the final model.
 #pragma once
 
 #include <cstdint>
@@ -20,50 +20,50 @@
 
 namespace zeroth::trainer {
 
-// What a user should know about --output before training, one line each: a disk with less room than
-// the models need, folders of an earlier run.
+// Returns warnings about --output to show before training, one line each: less free disk space than
+// the models need, directories of an earlier run.
 std::vector<std::string> output_warnings(const RunPlan& plan);
 
-// Throws an Error where a file of --output is larger than `ulimit -f` allows, and where it has less
-// room than the run writes there, unless --allow-small-disk says otherwise; not in a later round,
-// whose earlier ones had room.
+// Throws an Error if a file of --output is larger than `ulimit -f` allows, or if the disk has less
+// room than the run writes and --allow-small-disk is not given. Does nothing in a later restart
+// attempt, since the earlier ones had room.
 void require_disk_space(const RunPlan& plan);
 
-// Throws an Error where --metrics, or what lies in --output by now, cannot be written: before ranks
-// are connected. Makes nothing.
+// Throws an Error if --metrics, or what exists of --output, cannot be written; called before ranks
+// are connected. Creates nothing.
 void require_writable(const RunPlan& plan);
 
-// Rank 0 takes the lock of --output, so that another run into it is refused until this one ends; in
-// a later round of a run also from a process of a round before, and then the checkpoints too: one
-// that wakes up in the midst of a save cannot commit it any more.
-// Null on the other ranks, and without --output. What rank 0 throws, all ranks throw. Collective.
+// Acquires the lock of --output on rank 0, so that another run into it is rejected until this one
+// ends. A later restart attempt also locks out processes of earlier attempts, and claims the
+// checkpoints: a process that wakes up during a save can no longer commit it. Returns null on the
+// other ranks and without --output. Throws rank 0's Error on all ranks. Collective.
 std::unique_ptr<OutputLock> lock_output(const RunPlan& plan, comm::DeviceMesh& mesh);
 
-// The precision of a saved model.
+// Returns the precision of a saved model.
 torch::Dtype saved_dtype(const RunPlan& plan);
 
-// The model in --output. All calls are collective: what goes wrong on rank 0, which writes, is the
-// same Error on all ranks, and what was saved before stays as it was. A parameter that is not
-// finite is such an Error.
+// FinalModel saves the model in --output. All calls that change it are collective: an error on rank
+// 0, which writes, is the same Error on all ranks, and the model saved before stays unchanged. A
+// parameter that is not finite is such an Error.
 class FinalModel {
  public:
-  // `guard` is asked on rank 0 before anything takes its place in the output.
+  // `guard` is called on rank 0 before anything is replaced in the output.
   FinalModel(const RunPlan& plan, engine::Engine& engine, OutputGuard guard = {})
       : plan_(plan), engine_(engine), guard_(std::move(guard)) {}
 
-  // The model that it replaces stays beside it for as long as this object lives. `suffix`: to be
-  // said behind what went wrong. A full disk is no Error: returns the message about it, the same on
-  // all ranks, and saves nothing. Empty: the model is saved.
+  // Saves the model, and keeps the replaced one beside it for the lifetime of this object. `suffix`
+  // is appended to the message of an Error. A full disk is no Error: returns the message about it,
+  // the same on all ranks, and saves nothing. Returns an empty text if the model is saved.
   std::string save(const std::string& suffix);
   bool is_saved() const { return saved_; }
-  // Whether there is as much room as the model takes. Of rank 0's disk.
+  // Returns whether the disk has enough room for the model; rank 0's answer counts.
   bool has_disk_space() const;
-  // "1.2 GiB in out, where 3.1 MiB are free".
+  // Returns "1.2 GiB in out, where 3.1 MiB are free".
   std::string disk_space_text() const;
-  // The model of another folder takes its place.
+  // Replaces the model by that of another directory.
   void replace_with(const std::filesystem::path& directory);
-  // It has shown to be no good. Puts the one before back in its place, if there was one, and throws
-  // an Error with `why`, where the models are, and `suffix`.
+  // Rejects the saved model: restores the previous one, if any, and throws an Error with `why`, the
+  // locations of the models, and `suffix`.
   void roll_back(const std::string& why, const std::string& suffix);
 
  private:
@@ -76,23 +76,25 @@ class FinalModel {
   std::unique_ptr<model::PreviousModel> previous_;
 };
 
-// The folder appears, whole, in finish(). On ranks whose sink is never called nothing happens. An
-// Error waits for finish(): the gathers that feed the sink are collective and must go on.
+// HfModelSink writes a model directory, which appears atomically in finish(). Nothing happens on
+// ranks whose sink is never called. An Error is held until finish(): the gathers that feed the sink
+// are collective and must continue.
 class HfModelSink : public engine::ModelSink {
  public:
-  // `dtype` on the disk; unset: that of the parameters.
-  // `guard` is asked before the folder appears, where this is called.
+  // `dtype`: precision on disk; unset: that of the parameters. `guard` is called before the
+  // directory appears, on ranks whose sink is called.
   HfModelSink(model::WriterOptions options, std::optional<torch::Dtype> dtype,
               OutputGuard guard = {})
       : options_(std::move(options)), dtype_(dtype), guard_(std::move(guard)) {}
 
   void begin(const std::vector<engine::ParameterInfo>& parameters) override;
   void write(const std::string& name, const torch::Tensor& value) override;
-  // What went wrong, if anything.
+  // Commits the directory. Returns the error, if any.
   std::optional<std::string> finish();
-  // After finish(): whether the disk is full.
+  // Returns whether the disk is full; valid after finish().
   bool is_out_of_space() const { return out_of_space_; }
-  // After finish(): the model that was replaced, if any. It goes when the result does.
+  // Returns the replaced model, if any; valid after finish(). The model is deleted when the result
+  // is destroyed.
   std::unique_ptr<model::PreviousModel> take_previous() { return std::move(previous_); }
 
  private:
@@ -108,8 +110,8 @@ class HfModelSink : public engine::ModelSink {
   std::unique_ptr<model::PreviousModel> previous_;
 };
 
-// Returns when every rank has come here, and throws rank 0's complaint on all of them if it has
-// one: so that no rank waits for a peer that has given up. Collective.
+// Blocks until every rank has called it, and throws rank 0's error on all of them if it has one, so
+// that no rank waits for a peer that has given up. Collective.
 void throw_if_rank_0_failed(comm::DeviceMesh& mesh, const std::optional<std::string>& failure);
 
 }  // namespace zeroth::trainer

@@ -30,15 +30,15 @@
 namespace zeroth::trainer {
 namespace {
 
-// LibTorch then takes other kernels where the usual ones add in the order in which they finish, and
-// refuses what has none. What it does for the sake of tests, filling new memory, is left out.
+// Makes LibTorch use other kernels for those that add in the order in which they finish, and reject
+// operations without such a kernel. Filling of new memory, which serves tests, stays off.
 void enable_determinism() {
   setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
-// Null for a run that goes on: its weights are in a checkpoint.
+// Returns null for a run that resumes: its weights are in a checkpoint.
 std::shared_ptr<model::WeightSource> open_weights(const RunPlan& plan) {
   if (plan.resume_plan) return nullptr;
   return rethrow_as_usage_error(plan.attempt, [&] {
@@ -46,7 +46,7 @@ std::shared_ptr<model::WeightSource> open_weights(const RunPlan& plan) {
   });
 }
 
-// Rank 0 checks it, and prints that nothing is left to do.
+// Returns whether nothing is left to do; rank 0 checks that and prints the message.
 bool is_finished(const RunPlan& plan, comm::DeviceMesh& mesh) {
   if (!plan.resume_plan) return false;
   const std::string text = mesh.rank() == 0 ? finished_message(plan) : "";
@@ -98,7 +98,7 @@ int RankRun::execute(const RunPlan& plan, const engine::RunMemory& memory, const
   }
 }
 
-// Whether the weights are read; false: a signal came before they were.
+// Returns whether the weights are read; false if a signal came first.
 bool RankRun::load_model(const RunPlan& plan, const StopSignal& stop, Reporter& reporter) {
   auto phase = reporter.begin({.name = preparation_phase(plan)});
   try {
@@ -126,11 +126,11 @@ int RankRun::run_steps(const RunPlan& plan, const engine::RunMemory& memory,
   mesh_ = comm::make_mesh(env, on_hang_);
   engine::arrange(*mesh_, plan.config);
   comm::set_num_threads(env, *mesh_);
-  // As many as before: sums of another number of threads may have other bits.
+  // Use as many threads as before: sums with another number may differ in bits.
   if (const int64_t threads = plan.kept_numerics.threads; threads > 0 && !env.num_threads) {
     at::set_num_threads(static_cast<int>(threads));
   }
-  const auto lock = lock_output(plan, *mesh_);  // before any file is opened, which is another run's
+  const auto lock = lock_output(plan, *mesh_);  // before any file of another run is opened
   if (is_finished(plan, *mesh_)) return 0;
   Reporter reporter(plan, memory, env, clock);
   reporter.guard(lock.get());

@@ -14,7 +14,7 @@ namespace zeroth::trainer {
 
 class Reporter;
 
-// Owns what connects the ranks, so that an error can leave execute() without destroying it:
+// RankRun owns what connects the ranks, so that an error can leave execute() without destroying it:
 // destructors of process groups may wait for peers that wait for this rank.
 class RankRun {
  public:
@@ -23,7 +23,7 @@ class RankRun {
 
   // Connects the ranks, builds the model, trains, evaluates and saves as planned. Collective. Rank
   // 0 writes to stdout. Returns 0, or the signal that ended training early (Trainer::run). Throws
-  // Errors that this rank alone may have met; where memory was lacking, with what needs less.
+  // Errors that may occur on this rank only; an Error about a lack of memory lists what needs less.
   int execute(const RunPlan& plan, const engine::RunMemory& memory, const comm::RankEnv& env,
               const RunTimer& clock, StopSignal& stop);
 

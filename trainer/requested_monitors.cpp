@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "Nov23_13-36-30_node7"
+// Returns a name like "Nov23_13-36-30_node7".
 std::string new_run_name() {
   utsname names{};
   ::uname(&names);
@@ -35,7 +35,7 @@ void enable_csv(const configs::MonitorConfig& requested, configs::Resolved& reso
   }
 }
 
-// How a service imports what was written into `directory`.
+// Returns how a service imports the files in `directory`.
 std::string import_hint(const std::vector<std::string>& services, const fs::path& directory) {
   const auto names_service = [&](const char* name) {
     return std::find(services.begin(), services.end(), name) != services.end();
@@ -56,7 +56,7 @@ std::string import_hint(const std::vector<std::string>& services, const fs::path
                      fmt::join(import_commands, " and "));
 }
 
-// `source`: "--report_to wandb mlflow", or the key.
+// Warns that no service is reached. `source`: "--report_to wandb mlflow", or the key.
 void warn_about_services(const std::string& source, const std::vector<std::string>& services,
                          const fs::path& directory, configs::Diagnostics& notes) {
   warn(notes, source.starts_with("--") ? "--report_to" : source,
@@ -65,8 +65,8 @@ void warn_about_services(const std::string& source, const std::vector<std::strin
        source, import_hint(services, directory));
 }
 
-// One warning for what --report_to names, and one for each section that it does not name. Trainer's
-// name for the section "comet" is comet_ml.
+// Adds one warning about the services that --report_to names, and one for each section that it does
+// not name. Trainer's name for the section "comet" is comet_ml.
 void warn_about_services(const Flags& flags, const fs::path& directory,
                          configs::Resolved& resolved) {
   const std::vector<std::string>& named = flags.report_to.services;

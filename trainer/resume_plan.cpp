@@ -33,9 +33,9 @@ constexpr char kThreads[] = "threads";
 constexpr char kStep[] = "offload_optimizer.step";
 constexpr char kRun[] = "run";
 constexpr int64_t kMaxThreads = 65'536;          // of a rank
-constexpr std::string_view kClient = "client.";  // engine's mark of a program's own counters
+constexpr std::string_view kClient = "client.";  // the engine's prefix of a program's own counters
 
-// A program's own number or text. Null where there is none.
+// Returns a program's own number or text; null if there is none.
 const checkpoint::Counter* find_counter(const checkpoint::Manifest& manifest, const char* name) {
   const auto found = manifest.counters.find(std::string(kClient) + name);
   return found == manifest.counters.end() ? nullptr : &found->second;
@@ -54,7 +54,7 @@ int64_t counter_value(const checkpoint::Manifest& manifest, const char* name, co
   return *value;
 }
 
-// Checks the counts of the steps before, which a forged manifest can set to any value.
+// Checks the counts of earlier steps, which a forged manifest can set to any value.
 void check_progress(const checkpoint::Manifest& manifest, const ResumePlan& found) {
   const fs::path file = found.checkpoint / checkpoint::kManifest;
   if (found.samples > found.positions || found.step > found.positions) {
@@ -68,13 +68,14 @@ void check_progress(const checkpoint::Manifest& manifest, const ResumePlan& foun
   }
 }
 
-// A number that earlier versions did not save: 0 there.
+// Returns a number that earlier versions did not save; 0 if it is missing.
 int64_t counter_or_zero(const checkpoint::Manifest& manifest, const char* name,
                         const fs::path& path) {
   return find_counter(manifest, name) != nullptr ? counter_value(manifest, name, path) : 0;
 }
 
-// What a rank was asked for, of a run whose earlier version did not save it: what it ran.
+// Returns the batch that a rank ran, for a checkpoint of an earlier version, which did not save the
+// requested one.
 std::optional<int64_t> parse_rank_batch(const checkpoint::StringMap& texts) {
   int64_t product = 1;
   for (const char* key : {"train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}) {
@@ -86,7 +87,7 @@ std::optional<int64_t> parse_rank_batch(const checkpoint::StringMap& texts) {
   return product;
 }
 
-// A program's own text among the counters; empty where there is none.
+// Returns a program's own text among the counters; empty if there is none.
 std::string text_counter(const checkpoint::Manifest& manifest, const char* name) {
   const auto* const text = std::get_if<std::string>(find_counter(manifest, name));
   return text == nullptr ? "" : *text;
@@ -105,7 +106,7 @@ std::optional<NumericSettings::Step> parse_step_device(const checkpoint::Manifes
   return std::nullopt;  // it is measured again
 }
 
-// Why nothing in `path` can be gone on from.
+// Returns why no run can resume from `path`.
 std::string unusable_reasons(const std::vector<checkpoint::CheckpointInfo>& found,
                              const fs::path& path) {
   std::vector<std::string> lines;
@@ -121,8 +122,8 @@ std::string unusable_reasons(const std::vector<checkpoint::CheckpointInfo>& foun
   return listed(lines);
 }
 
-// Of the folder itself, or else of the newest checkpoint that Trainer has left in it; empty:
-// neither is another program's.
+// Describes a checkpoint of another program: the directory itself, or else the newest checkpoint
+// that Trainer has left in it. Returns an empty text if neither is one.
 std::string describe_foreign_checkpoint(const fs::path& path) {
   const auto file_system = checkpoint::PosixFileSystem::find(path);
   if (!file_system) return "";
@@ -151,7 +152,7 @@ ResumePlan open_named(const checkpoint::CheckpointLocation& place, const fs::pat
   return one;
 }
 
-// The newest complete one in a folder; nothing where there is no checkpoint at all.
+// Returns the newest complete checkpoint in a directory; nothing if there is no checkpoint at all.
 std::optional<ResumePlan> find_newest(const fs::path& path) {
   const checkpoint::CheckpointLocation place = checkpoint::locate(path);
   if (place.file_system != nullptr && place.checkpoint) return open_named(place, path);
@@ -172,7 +173,7 @@ std::optional<ResumePlan> find_newest(const fs::path& path) {
   return std::nullopt;
 }
 
-// Whether the key, or one above it, was allowed to differ: "optimizer" is above
+// Returns whether the key, or one above it, is allowed to differ: "optimizer" is above
 // "optimizer.params.lr".
 bool is_allowed(const std::string& key, const std::vector<std::string>& allowed) {
   return std::any_of(allowed.begin(), allowed.end(), [&](const std::string& one) {
@@ -180,7 +181,7 @@ bool is_allowed(const std::string& key, const std::vector<std::string>& allowed)
   });
 }
 
-// The flag that sets a key which no flag lets differ. The first row counts whose key is a prefix.
+// The flag that sets a key which must not differ. The first row applies whose key is a prefix.
 struct KeyFlag {
   std::string_view key, flag;
 };
@@ -205,13 +206,13 @@ std::string remedy(const std::string& key) {
   return fmt::format("; {} has to be as before", key_flag->flag);
 }
 
-// What to do where a key differs that no flag lets differ.
+// Returns what to do if a key differs that no flag allows to differ.
 std::string restart_hint(const fs::path& checkpoint) {
   return fmt::format("\n  a run that begins anew from its weights takes --model {} and no --resume",
                      checkpoint.string());
 }
 
-// " (--lr)" where a flag gives the key its value.
+// Returns " (--lr)" if a flag gives the key its value.
 std::string flag_suffix(const std::string& key, const configs::Origins& origins) {
   constexpr std::string_view kAuto = "auto: ";
   constexpr std::pair<std::string_view, std::string_view> kWithoutKey[] = {
@@ -325,7 +326,7 @@ NumericSettings numerics_to_keep(const ResumePlan& before, int64_t ranks,
 
 std::string compare_fingerprints(const ResumePlan& before, const RunFingerprint& now,
                                  const ResumeFlags& flags, const configs::Origins& origins) {
-  std::vector<std::string> blocked, refused, reported;  // what nothing lets differ comes first
+  std::vector<std::string> blocked, refused, reported;  // blocked ones are listed first
   for (const auto& one : checkpoint::differences(before.fingerprint.must_equal, now.must_equal)) {
     const bool batch = one.key == "train_batch_size";
     const std::string text = describe_difference(one, origins);

@@ -35,15 +35,15 @@ constexpr int64_t kMaxFullReadBytes = int64_t{64} << 20;
 constexpr int64_t kNumParts = 1024;
 constexpr int64_t kPartBytes = int64_t{64} << 10;
 
-// Of config.json, without effect on what is trained.
+// Keys of config.json without effect on what is trained.
 constexpr std::string_view kIgnoredModelKeys[] = {"torch_dtype", "dtype", "transformers_version",
                                                   "use_cache"};
 
-// Of the configuration, what decides an update of given samples. All the rest is about where and
-// how fast it is made, or told.
+// Keys of the configuration that determine an update from given samples. All others are about where
+// and how fast it is computed, or about reports.
 constexpr std::string_view kUpdateKeys[] = {"train_batch_size", "gradient_clipping",
                                             "dataloader_drop_last", "optimizer", "scheduler"};
-// Where it ends, which a run that goes on may move.
+// The end of the schedule, which a resumed run may move.
 constexpr std::string_view kTotalStepsKey = "scheduler.params.total_num_steps";
 
 constexpr char kDataVersion[] = "data.version";
@@ -74,7 +74,7 @@ void add_data(const RunPlan& plan, StringMap& must_equal) {
   must_equal["data.samples"] = fmt::format("{}", plan.samples.train_size());
   must_equal["data.positions"] = fmt::format("{}", plan.samples.seq_len);
   must_equal["data.shuffled"] = flags.shuffle ? "yes" : "no";
-  if (plan.samples.version == 1) {  // what the flags say, whatever the file has
+  if (plan.samples.version == 1) {  // from the flags, whatever the file has
     must_equal["data.fields"] = printable(fmt::format(
         "{}|{}|{}", flags.prompt_field, flags.separator.value_or(""), flags.completion_field));
     must_equal["data.long_text"] = flags.long_text == data::LongText::kChunk ? "chunk" : "cut";
@@ -91,7 +91,7 @@ void add_data(const RunPlan& plan, StringMap& must_equal) {
   }
 }
 
-// What no key of a file says.
+// Adds what no key of a file determines.
 void add_update(const RunPlan& plan, StringMap& must_equal) {
   configs::SchedulerConfig scheduler = plan.config.scheduler;
   must_equal["loss_mean"] =

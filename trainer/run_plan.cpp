@@ -31,8 +31,8 @@ namespace {
 
 constexpr int64_t kMaxDefaultLength = 1024;
 
-// Positions of a sample. A sample of N tokens has N - 1: each but the first is a target. A run that
-// goes on as version 1 of the samples began it takes N.
+// Returns the positions of a sample. A sample of N tokens has N - 1, since each token but the first
+// is a target. A resumed run with version 1 of the samples uses N.
 std::optional<int64_t> requested_length(const Flags& flags, int version) {
   if (flags.seq_len || !flags.max_length) return flags.seq_len;
   return *flags.max_length - (version > 1 ? 1 : 0);
@@ -66,20 +66,20 @@ void require_samples(std::string_view flag, const std::string& path) {
   if (!why.empty()) throw Error("{} {}{}", flag, path, why);
 }
 
-// Whether a ragged batch at the end of an epoch is left out. That a flag and a file disagree is
-// found by resolve().
+// Returns whether an incomplete batch at the end of an epoch is left out. resolve() finds a
+// conflict between flag and file.
 bool drops_last(const Flags& flags, const configs::Document& document) {
   return flags.values.drop_last.value_or(
       document.keys().get<bool>("dataloader_drop_last").value_or(false));
 }
 
-// As "log_level" in the file asks, before it is resolved.
+// Returns whether "log_level" in the file shows information, before the file is resolved.
 bool shows_info(const configs::Document& document) {
   const auto level = document.keys().get<std::string>("log_level").value_or("info");
   return level == "info" || level == "debug";
 }
 
-// Tries what does not depend on each other, so that everything that is wrong comes in one Error.
+// ErrorCollector runs independent actions, so that all of their errors come in one Error.
 class ErrorCollector {
  public:
   template <typename Action>
@@ -113,7 +113,8 @@ void note_unknown_keys(RunPlan& plan) {
        keys.size() > kShown ? fmt::format(" and {} more", keys.size() - kShown) : "");
 }
 
-// What becomes of the trained model, and what of the model's folder does not get into --output.
+// Adds notes about what happens to the trained model, and about files of the model's directory that
+// are not copied to --output.
 void note_output(RunPlan& plan) {
   if (plan.flags.eval_only) return;
   if (plan.flags.output.empty()) {
@@ -131,7 +132,7 @@ void note_output(RunPlan& plan) {
   }
 }
 
-// What the configuration says of a batch and an update, where an evaluation alone has neither.
+// Returns whether the note is about a batch or an update, which an evaluation alone does not have.
 bool is_training_note(const configs::Diagnostic& note) {
   return note.kind == configs::Diagnostic::Kind::kNote &&
          (note.key == "train_micro_batch_size_per_gpu" ||
@@ -143,7 +144,7 @@ void set_fingerprint(RunPlan& plan) {
   if (plan.trains() && (saves || plan.resume_plan)) plan.fingerprint = compute_fingerprint(plan);
 }
 
-// What differs from the run before: refused, or told.
+// Compares with the previous run: a difference is rejected or reported.
 void compare_with_previous_run(RunPlan& plan) {
   if (!plan.resume_plan || !plan.trains()) return;
   const std::string differences =
@@ -153,7 +154,7 @@ void compare_with_previous_run(RunPlan& plan) {
        differences.empty() ? "" : "; ", differences);
 }
 
-// NumericSettings again, it might come out in another way, and with it the bits.
+// Keeps the numeric settings: measured again, they might differ, and the bits with them.
 void keep_numerics(RunPlan& plan) {
   if (!plan.resume_plan) return;
   plan.kept_numerics = numerics_to_keep(*plan.resume_plan, plan.num_ranks, describe_cpu_isa());
@@ -167,7 +168,7 @@ struct ValidatedInputs {
   configs::BatchConfig batch;
 };
 
-// From a name on Hugging Face's hub to the folder in its cache.
+// Replaces a name on Hugging Face's hub by the directory in its cache.
 void resolve_model_path(RunPlan& plan) {
   std::string& model = plan.flags.model;
   const std::string found = model::find_model_directory(model).string();
@@ -176,7 +177,7 @@ void resolve_model_path(RunPlan& plan) {
   model::check_model_directory(model);
 }
 
-// What can be checked before the data is read.
+// Checks all that does not depend on the data.
 ValidatedInputs validate_inputs(RunPlan& plan, int64_t world_size) {
   const Flags& flags = plan.flags;
   ValidatedInputs inputs;
@@ -200,7 +201,7 @@ ValidatedInputs validate_inputs(RunPlan& plan, int64_t world_size) {
   return inputs;
 }
 
-// Of the first rank, whose part is as large as any.
+// Builds the blocks of the first rank, whose part is as large as any.
 model::Blocks plan_blocks(const RunPlan& plan) {
   return model::build_blocks(plan.spec, engine::fake_tensor_parallel(plan.config));
 }

@@ -1,4 +1,4 @@
-// Everything about a run that is known before ranks are connected and weights are read.
+// The plan of a run: everything that is known before ranks are connected and weights are read.
 #pragma once
 
 #include <algorithm>
@@ -29,69 +29,70 @@ namespace zeroth::trainer {
 struct RunPlan {
   Flags flags;
   comm::RestartAttempt attempt;
-  std::optional<AttemptRecord> previous_attempts;  // what the rounds before have left
+  std::optional<AttemptRecord> previous_attempts;  // record that earlier attempts have left
   configs::Config config;
-  configs::Origins origins;    // of its values, by key
-  configs::Diagnostics notes;  // of the flags, the configuration and the rest
+  configs::Origins origins;    // of config's values, by key
+  configs::Diagnostics notes;  // of the flags, the configuration and other inputs
   model::ModelSpec spec;
   Samples samples;
-  std::optional<ResumePlan> resume_plan;  // what it goes on from
-  NumericSettings kept_numerics;          // of it; config has the step
-  // Of a run that saves checkpoints or goes on from one; else empty. It takes reading the samples.
+  std::optional<ResumePlan> resume_plan;  // checkpoint from which it resumes
+  NumericSettings kept_numerics;          // of resume_plan; config has the step
+  // Set if the run saves checkpoints or resumes from one; otherwise empty. Computing it reads the
+  // samples.
   RunFingerprint fingerprint;
-  // Behind s steps stand s * train_batch_size + offset positions of the sample order: not 0 where
-  // batches of another size came before.
+  // The run is at position s * train_batch_size + offset of the sample order after s steps. The
+  // offset is not 0 if earlier batches had another size.
   int64_t offset = 0;
   int64_t rank_batch = 0;  // configs::Resolved::rank_batch
   int num_ranks = 1;
-  torch::DeviceType device = torch::kCPU;  // on which ranks compute
+  torch::DeviceType device = torch::kCPU;  // device on which ranks compute
   engine::MemoryEstimate estimate;
-  RequestedMonitors monitors;  // beside those of config
+  RequestedMonitors monitors;  // in addition to those of config
 
   bool trains() const { return samples.train != nullptr; }
   OutputAttempt output_attempt() const { return {attempt.run, attempt.index}; }
-  // Those that draw different samples.
+  // Returns the number of ranks that draw different samples.
   int data_parallel_size() const {
     return static_cast<int>(configs::data_ranks(config, num_ranks));
   }
-  // Whether the run saves checkpoints on its way, and whether training goes on meanwhile.
+  // Return whether the run saves checkpoints before its end, and whether it trains during a save.
   bool saves_checkpoints() const;
   bool saves_async() const { return saves_checkpoints() && !flags.state.sync; }
-  // How batches are dealt to those that stand there on axis data.
+  // Return the part of a batch that data-parallel rank `data_rank` gets.
   data::BatchPartition train_partition(int64_t data_rank) const;
   data::BatchPartition eval_partition(int64_t data_rank) const;
   data::SampleOrder sample_order() const;
-  // Micro-batches of an evaluation on each rank.
+  // Returns the number of micro-batches of an evaluation on each rank.
   int64_t num_eval_batches() const {
     return data::num_eval_batches(samples.eval_samples, eval_partition(0));
   }
-  // When something happens on the way of this run.
+  // Returns when an action with this interval is due during the run.
   StepTrigger trigger(const Interval& interval) const;
-  // Of the sample order, and samples there, that `step` steps have taken.
+  // Return the positions of the sample order, and the samples there, that `step` steps consume.
   int64_t positions_after(int64_t step) const {
     return step * config.batch.train_batch_size + offset;
   }
   int64_t samples_after(int64_t step) const {
     return samples.num_samples_in(positions_after(step));
   }
-  // Passes over the data after `step` steps; 0 where nothing is trained. Where epochs end with a
-  // short step, Trainer's: by micro-batches.
+  // Returns the passes over the data after `step` steps; 0 without training. Counts micro-batches,
+  // as Trainer does, if epochs end with a short step.
   double epochs_after(int64_t step) const;
 };
 
-// Reads the configuration, config.json, tokenizer and data. Every rank calls it on its own and
-// finds the same Errors: what a user can get wrong is found here, before anything expensive. With
+// Reads the configuration, config.json, tokenizer and data. Every rank calls it independently and
+// finds the same Errors: mistakes of a user are found here, before anything expensive. With
 // --print-config and no --data, the datasets stay null.
 //
-// In a later round than the first what was begun goes on, as with --resume auto, and with the batch
-// of the rounds before.
+// Resumes the run in a later restart attempt, as with --resume auto, and with the batch of the
+// earlier attempts.
 //
-// That it reads data is shown as a phase of `phases`, where there is one.
+// Shows the reading of data as a phase of `phases`, unless that is null.
 RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device = torch::kCPU,
                   comm::RestartAttempt attempt = {}, PhaseProgress* phases = nullptr);
 
-// What it takes, activations not counted, on a machine with `here` of its ranks. Throws an Error as
-// engine::run_memory.
+// Returns the memory that the run requires, without activations, on a node with `local_ranks` of
+// its ranks. Throws an Error as engine::run_memory.
 engine::RunMemory run_memory(const RunPlan& plan, int local_ranks);
 
 }  // namespace zeroth::trainer

@@ -10,7 +10,7 @@
 namespace zeroth::trainer {
 namespace {
 
-// Opens datasets of one run; they share a tokenizer that is read when the first one needs it.
+// DatasetOpener opens the datasets of one run; they share a tokenizer, which is read on first use.
 class DatasetOpener {
  public:
   DatasetOpener(const Flags& flags, const Samples& samples, int64_t vocab_size,
@@ -33,7 +33,7 @@ class DatasetOpener {
                                  .long_text = flags_.long_text,
                                  .token_type = flags_.token_type,
                                  .version = version_};
-    // The fields are meant for those files that have any.
+    // The fields apply to the files that have any.
     const bool elsewhere = data::has_records(flags_.data) || data::has_records(flags_.eval_data);
     if (data::has_records(path) || !elsewhere) {
       options.prompt_field = flags_.prompt_field;
@@ -47,7 +47,7 @@ class DatasetOpener {
     return dataset;
   }
 
-  // Characters of all texts, see data::Tokenizer.
+  // Returns the dropped characters of all texts, see data::Tokenizer.
   int64_t num_dropped_chars() const { return tokenizer_ ? tokenizer_->num_dropped_chars() : 0; }
 
  private:
@@ -59,9 +59,9 @@ class DatasetOpener {
   std::optional<data::Tokenizer> tokenizer_;
 };
 
-constexpr double kMaxLostFraction = 0.01;  // of all tokens, in silence
+constexpr double kMaxLostFraction = 0.01;  // of all tokens, without a warning
 
-// What --seq-len took away.
+// Warns about the samples and tokens that --seq-len removes.
 void warn_about_truncation(configs::Diagnostics& notes, const std::string& path,
                            const data::Dataset& samples) {
   const data::DatasetStats stats = samples.stats();
@@ -83,7 +83,7 @@ void warn_about_truncation(configs::Diagnostics& notes, const std::string& path,
        stats.pairs ? "" : "--long-text chunk keeps all, or ");
 }
 
-// How the records of a file were understood where nobody said it.
+// Adds notes about a format of records that was inferred, not given.
 void note_inferred_format(const Flags& flags, configs::Diagnostics& notes, const std::string& path,
                           const data::Dataset& samples) {
   const data::DatasetStats stats = samples.stats();

@@ -1,4 +1,4 @@
-// What a run trains and evaluates on.
+// The samples on which a run trains and evaluates.
 #pragma once
 
 #include <algorithm>
@@ -13,38 +13,37 @@
 
 namespace zeroth::trainer {
 
-// The datasets, and how much of them a run takes.
+// The datasets, and how much of them a run uses.
 struct Samples {
-  int version = data::kDataVersion;  // how they are made; of a run that goes on, as it began
+  int version = data::kDataVersion;  // version of the samples; a resumed run keeps its own
   int64_t seq_len = 0;
-  std::unique_ptr<data::Dataset>
-      train;  // null with --eval-only, and where nothing but the plan is wanted
-  std::unique_ptr<data::Dataset> eval;  // null when nothing is evaluated
-  int64_t total_steps = 0;              // 0 with --eval-only
-  // Samples of the whole run, repeated ones included: epochs end within the last step. With --steps
-  // there is no such end.
+  std::unique_ptr<data::Dataset> train;  // null with --eval-only, and if only the plan is needed
+  std::unique_ptr<data::Dataset> eval;   // null without evaluation
+  int64_t total_steps = 0;               // 0 with --eval-only
+  // Samples of the whole run, repeated ones included: epochs end within the last step. There is no
+  // such end with --steps.
   int64_t train_samples = std::numeric_limits<int64_t>::max();
-  // Of one epoch: all, but for those that dataloader_drop_last leaves out.
+  // Samples of one epoch: all but those that dataloader_drop_last leaves out.
   int64_t epoch_samples = 0;
-  // Of the sample order that an epoch takes: more where it ends with a short step.
+  // Positions of the sample order in one epoch: more than its samples if it ends with a short step.
   int64_t epoch_positions = 0;
-  bool whole_epochs = false;  // epochs end with a short step, as Trainer's
+  bool whole_epochs = false;  // epochs end with a short step, as in Trainer
   int64_t eval_samples = 0;
   int64_t max_train_samples = std::numeric_limits<int64_t>::max();  // --max_train_samples
 
-  // Of `train`: the first ones that count.
+  // Returns the number of samples of `train` in use, which are the first ones.
   int64_t train_size() const { return std::min(train->size(), max_train_samples); }
-  // That so many positions of the sample order, from the first one, have.
+  // Returns the number of samples at the first `positions` positions of the sample order.
   int64_t num_samples_in(int64_t positions) const;
 };
 
-// Opens what the flags name as training and evaluation samples of `samples.seq_len` positions; what
-// is not named stays null. `vocab_size`: of the model. Throws an Error as data::open_dataset.
-// What is read is shown as a phase of `phases`, or not, where that is null.
+// Opens the training and evaluation samples that the flags name, with `samples.seq_len` positions
+// each; a dataset that is not named stays null. `vocab_size`: of the model. Throws an Error as
+// data::open_dataset. Shows the reading as a phase of `phases`, unless that is null.
 void open_samples(const Flags& flags, int64_t vocab_size, Samples& samples,
                   configs::Diagnostics& notes, PhaseProgress* phases = nullptr);
 
-// Notes and warnings about how the files were understood and what of them is lost.
+// Adds notes and warnings about how the files were interpreted and what is left out of them.
 void add_dataset_notes(const Flags& flags, const Samples& samples, configs::Diagnostics& notes);
 
 }  // namespace zeroth::trainer

@@ -20,7 +20,8 @@ void clear_output(const RunPlan& plan) {
   model::clear_leftovers(flags.output, is_step_directory);
 }
 
-// One that cannot be read must not end the run for ever: its rounds then are not known.
+// Reads the record. One that cannot be read is only a warning, since it must not block the run
+// forever; earlier attempts are unknown then.
 std::optional<AttemptRecord> read_attempts_or_warn(RunPlan& plan) {
   try {
     return read_attempts(plan.flags.output);
@@ -30,14 +31,14 @@ std::optional<AttemptRecord> read_attempts_or_warn(RunPlan& plan) {
   }
 }
 
-// Whether it is a later round of a run that has begun in this output. An agent of torchrun that
-// came or went counts as no restart; that rounds were before is then known by their record.
+// Returns whether this is a later attempt of a run that has begun in this output. torchrun does not
+// count an agent that joins or leaves as a restart; the record reveals earlier attempts then.
 bool is_restart(RunPlan& plan) {
   comm::RestartAttempt& attempt = plan.attempt;
   if (attempt.index == 0 || plan.flags.output.empty() || plan.flags.eval_only) return false;
   auto record = read_attempts_or_warn(plan);
   if (!record || record->run != attempt.run) {
-    // A run that is known leaves its record before all else: nothing of it is in this output.
+    // A known run writes its record before all else, so this output holds nothing of it.
     if (!attempt.run.empty()) attempt.resumes = false;
     return attempt.resumes;
   }
@@ -64,7 +65,7 @@ void inherit_batch(RunPlan& plan) {
   values.allow_batch_change = plan.flags.resume.allow_batch_change;
   const bool of_this_run = !plan.attempt.run.empty() && plan.resume_plan->run == plan.attempt.run;
   if (plan.attempt.resumes && of_this_run)
-    values.previous_micro_batch = plan.resume_plan->batch;  // any
+    values.previous_micro_batch = plan.resume_plan->batch;  // no limit
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace zeroth::trainer {
 namespace {
 
-// Leaves out what fills no whole `batch` at the end of every epoch.
+// Leaves out an incomplete `batch` at the end of every epoch.
 void drop_incomplete_batch(RunPlan& plan, int64_t batch) {
   const int64_t samples = plan.samples.train_size();
   plan.samples.epoch_samples = samples / batch * batch;
@@ -30,8 +30,8 @@ void set_offset(RunPlan& plan, int64_t global_batch) {
   if (plan.resume_plan) plan.offset = resume_offset(*plan.resume_plan, plan.samples, global_batch);
 }
 
-// How epochs end, and how many samples they have, decides which sample is where: both stay as the
-// run began, however its line is spelled now.
+// Keeps the ends of epochs and their number of samples, which decide the place of each sample: both
+// stay as the run began, however its command line is spelled now.
 void keep_epoch_layout(RunPlan& plan, int64_t global_batch) {
   Samples& samples = plan.samples;
   if (!plan.resume_plan || plan.resume_plan->epochs.samples == 0) return;
@@ -52,14 +52,15 @@ int64_t steps_to_cover(int64_t positions, int64_t global_batch) {
   return (positions + global_batch - 1) / global_batch;
 }
 
-// Epochs as Trainer's: each of as many steps as it fills, the last of them of what is left.
+// Counts the steps of epochs as in Trainer: an epoch has full steps and a last one with the
+// remaining samples.
 int64_t count_whole_epochs(RunPlan& plan, const configs::BatchConfig& batch, double epochs) {
   Samples& samples = plan.samples;
   const int64_t steps = (samples.epoch_samples - 1) / batch.train_batch_size + 1;
   samples.epoch_positions = steps * batch.train_batch_size;
   set_offset(plan, batch.train_batch_size);
   if (plan.flags.steps) return *plan.flags.steps;
-  samples_in_epochs(epochs, samples.epoch_positions);  // not too many
+  samples_in_epochs(epochs, samples.epoch_positions);  // throws if there are too many
   const auto all = static_cast<int64_t>(std::ceil(epochs * static_cast<double>(steps)));
   const int64_t positions = all * batch.train_batch_size;
   samples.train_samples = samples.num_samples_in(positions);

@@ -1,4 +1,4 @@
-// How many steps a run has, and where its epochs end in the sample order.
+// The number of steps of a run, and the ends of its epochs in the sample order.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@ namespace zeroth::trainer {
 
 struct RunPlan;
 
-// RunPlan::offset of a run that resumes from there: the samples that were consumed, in epochs as
-// they were cut then, on the positions of now.
+// Returns RunPlan::offset of a run that resumes from `from`: places the consumed samples, in epochs
+// as they were laid out then, on current positions.
 int64_t resume_offset(const ResumePlan& from, const Samples& samples, int64_t global_batch);
 
-// Samples that `epochs` passes take: to the nearest one, at least one. Throws an Error beyond
-// kMaxSteps.
+// Returns the samples in `epochs` passes, rounded to the nearest number, at least one. Throws an
+// Error above kMaxSteps.
 int64_t samples_in_epochs(double epochs, int64_t samples);
 
-// The run's steps by its flags, and into the plan how its samples lie in epochs. `drops`: what
-// fills no batch is left out. Unset when neither flags nor data say it (--print-config without
-// --data).
+// Returns the run's steps by its flags, and stores the layout of its epochs in the plan. `drops`:
+// whether an incomplete batch is left out. Returns nothing if neither flags nor data determine it
+// (--print-config without --data).
 std::optional<int64_t> count_steps(RunPlan& plan, const configs::BatchConfig& batch, bool drops);
 
 }  // namespace zeroth::trainer

@@ -1,11 +1,11 @@
-// The names of folders in --output that earlier versions saved on the way.
+// Names of directories in --output that earlier versions saved during a run.
 #pragma once
 
 #include <string>
 
 namespace zeroth::trainer {
 
-// "step-N", or as Hugging Face's Trainer has it "checkpoint-N".
+// Returns whether the name is "step-N", or as in Hugging Face's Trainer "checkpoint-N".
 bool is_step_directory(const std::string& name);
 
 }  // namespace zeroth::trainer

@@ -1,4 +1,4 @@
-// The steps of one run at which something happens on the way.
+// The steps of one run at which a periodic action is due.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace zeroth::trainer {
 struct RunLength {
   int64_t steps = 0;
   int64_t global_batch = 1;
-  int64_t epoch_positions = 0;  // as in Samples; 0: no epochs are known
+  int64_t epoch_positions = 0;  // as in Samples; 0: unknown
   int64_t offset = 0;           // as in RunPlan
 };
 
@@ -18,12 +18,13 @@ class StepTrigger {
  public:
   StepTrigger(const Interval& interval, const RunLength& length);
 
-  // After `step` steps, the last one included. An epoch ends with the step that takes its last
-  // sample. Never where somebody else decides (Interval::Mode::kBest).
+  // Returns whether the action is due after `step` steps, the last one included. An epoch ends with
+  // the step that consumes its last sample. Returns false if evaluations decide
+  // (Interval::Mode::kBest).
   bool is_due(int64_t step) const;
-  // Before the last step.
+  // Returns how often the action is due before the last step.
   int64_t num_before_end() const;
-  // Steps from one to the next, of a ratio too; 0 where steps do not count.
+  // Returns the interval in steps, of a ratio too; 0 if steps do not count.
   int64_t interval_steps() const { return every_; }
 
  private:

@@ -32,7 +32,7 @@ sigset_t stop_signals() {
   return set;
 }
 
-// Which of the two descriptors can be read; blocks until one can.
+// Blocks until one of the descriptors can be read. Returns whether only the first one can.
 bool is_first_ready(int first, int second) {
   std::array<pollfd, 2> both = {{{first, POLLIN, 0}, {second, POLLIN, 0}}};
   while (::poll(both.data(), both.size(), -1) < 0 && errno == EINTR) {
@@ -57,7 +57,7 @@ StopSignal::~StopSignal() {
   if (::write(shutdown_event_.get(), &one, sizeof(one)) == sizeof(one)) watcher_.join();
 }
 
-// Waits for the next signal; 0: the end of the watcher came first.
+// Blocks until the next signal; returns 0 if the watcher is stopped first.
 int StopSignal::wait_for_signal() const {
   signalfd_siginfo info{};
   if (!is_first_ready(signal_fd_.get(), shutdown_event_.get())) return 0;
@@ -71,7 +71,7 @@ void StopSignal::watch() {
   if (!enabled_) {
     const sigset_t set = stop_signals();
     ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-    ::kill(::getpid(), first);  // does what it does to any process
+    ::kill(::getpid(), first);  // has its default effect
   }
   const auto since = Clock::now();
   received_at_ = since;

@@ -1,6 +1,5 @@
-// SIGTERM, SIGINT and SIGHUP, which is left alone where it is ignored, as a request: finish the
-// step, save, end. The second one ends the process at once, wherever it is: what was saved before
-// stays whole.
+// SIGTERM, SIGINT and SIGHUP (unless it is ignored) as a request to finish the step, save and exit.
+// The second signal ends the process at once, in any state: what was saved before stays intact.
 #pragma once
 
 #include <atomic>
@@ -15,22 +14,22 @@ namespace zeroth::trainer {
 
 class StopSignal {
  public:
-  // Takes these signals from the calling thread and from those it starts later: to be made before
-  // any other thread. Until enable() they still end the process.
+  // Blocks these signals in the calling thread and in those it starts later; must be called before
+  // any other thread starts. The signals still end the process until enable().
   StopSignal();
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
-  // From now on the first signal is only remembered, and the second one exits with kSignalCode and
-  // its number. The same one again within a quarter of a second is no second one: timeout(1) and
-  // others send theirs to the process and to its group.
+  // Makes the first signal a request only, and the second one an exit with kSignalCode plus its
+  // number. A repetition of the same signal within a quarter of a second is ignored: timeout(1) and
+  // others signal both the process and its group.
   void enable() { enabled_ = true; }
-  // The one that came, or 0: none came. From any thread.
+  // Returns the received signal, or 0. Can be called from any thread.
   int signal() const { return signal_; }
-  // Since it came to this rank; 0 where none has.
+  // Returns the time since this rank received it; 0 if it has not.
   double seconds_since_signal() const;
-  // That of any rank; 0 where none has come to one. Collective.
+  // Returns the signal of any rank; 0 if no rank has received one. Collective.
   int signal_of_any_rank(const comm::DeviceMesh& mesh) const;
 
  private:
@@ -39,7 +38,7 @@ class StopSignal {
 
   std::atomic<bool> enabled_ = false;
   std::atomic<int> signal_ = 0;
-  std::atomic<std::chrono::steady_clock::time_point> received_at_{};  // set before the number
+  std::atomic<std::chrono::steady_clock::time_point> received_at_{};  // set before signal_
   FileDescriptor signal_fd_;                                          // a signalfd
   FileDescriptor shutdown_event_;  // an eventfd that ends the watcher
   std::jthread watcher_;

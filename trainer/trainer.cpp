@@ -50,7 +50,7 @@ int Trainer::run() {
   if (saves && !stopped && checkpoints_.due_at_end()) save_periodic(total);
   finish_save();
   if (saves && !stopped) confirm_checkpoints();
-  // One that came while the model was saved counts too.
+  // A signal that came while the model was saved counts, too.
   const int signal = stop_.signal_of_any_rank(engine_.mesh());
   if (plan_.trains() && !stopped && signal == 0) place_best_model();
   reporter_.write_records(checkpoints_.best(),
@@ -99,7 +99,7 @@ bool Trainer::train() {
     steps_done_ = stats.step;
     reporter_.step(stats);
     if (!stats.failure.empty()) {
-      finish_save();  // of values from before
+      finish_save();  // a save of earlier values
       throw Error("{}{}", stats.failure, checkpoints_.newest_good_note());
     }
     observe_loss(stats);
@@ -158,13 +158,13 @@ void Trainer::report_stop(int64_t step, std::string_view outcome) {
       outcome);
 }
 
-// Where training stops now.
+// Returns what happens to the model if training stops now.
 std::string_view Trainer::model_outcome() const {
   if (plan_.flags.output.empty()) return "without --output nothing is saved";
   return loss_problem_.empty() ? "saving" : "nothing is saved";
 }
 
-// The last step's evaluation belongs to run().
+// Returns false for the last step, which run() evaluates.
 bool Trainer::is_evaluation_due(int64_t step) const {
   return step != plan_.samples.total_steps && eval_trigger_.is_due(step);
 }
@@ -226,7 +226,7 @@ void Trainer::with_failure_limit(Action action) {
     action();
   } catch (const checkpoint::VoteFailed& error) {
     const int64_t max_failures = plan_.flags.state.max_save_failures;
-    // Mode the end the model itself comes first.
+    // The model itself is saved first at the end.
     const bool model_is_next = steps_done_ == plan_.samples.total_steps && !final_model_.is_saved();
     if (++failed_saves_ >= max_failures && !model_is_next) {
       throw Error("{}; {} in a row{}", error.what(), pluralize(failed_saves_, "save"),
@@ -270,7 +270,7 @@ bool Trainer::fits_grace_period(int64_t step) {
   return false;
 }
 
-// Where a signal has ended the run.
+// Saves after a signal has ended the run.
 void Trainer::save_on_interrupt(int64_t step) {
   if (step == 0 || checkpoints_.is_saved(step) || !fits_grace_period(step)) return;
   const auto phase = reporter_.begin({.name = fmt::format("saving step {}", step)});
@@ -310,8 +310,8 @@ bool Trainer::save_final_model() {
   return true;
 }
 
-// Where the system reports free room all the time, as it does within a quota, only another try
-// shows whether there is any.
+// Polls the free space. If the system always reports free room, as it does within a quota, only
+// another try shows whether there is any.
 bool Trainer::wait_for_disk_space(const std::string& why) {
   constexpr auto kPollInterval = std::chrono::seconds(1);
   constexpr int kPollsPerWarning = 30;

@@ -1,4 +1,4 @@
-// Reducers that keep the whole gradient of every unit from the first micro-batch to the last.
+// Reducers that keep the full gradient of every unit from the first micro-batch to the last.
 #include "optim/squared_norm.h"
 #include "zero/buffer_pool.h"
 #include "zero/grad_exchange.h"
@@ -42,7 +42,7 @@ class AccumulatingReducer final : public GradReducer {
       FullGradient& state = units_[unit];
       close_grad_views(plan_.units[unit], state.whole, state.holds_sum, state.got);
       state.holds_sum = true;
-      // Backward comes to the first user of a tied weight last.
+      // Backward reaches the first user of a tied weight last.
       if (!last || plan_.units[unit].blocks.front() != block) continue;
       exchange_.start({.shard_group = mesh_.shard_group(plan_.units[unit].num_replicas),
                        .whole = state.whole,
@@ -101,8 +101,8 @@ class AccumulatingReducer final : public GradReducer {
 
  private:
   struct FullGradient {
-    torch::Tensor host;      // [range().size()], where the range lands; or undefined
-    torch::Tensor whole;     // sum of this rank's micro-batches so far, then over the holders
+    torch::Tensor host;      // [range().size()], the range on the CPU; or undefined
+    torch::Tensor whole;     // sum of this rank's micro-batches so far, then over the shard group
     bool holds_sum = false;  // whole has this step's content
     std::vector<bool> got;   // [slot]: a gradient in this step
   };

@@ -1,5 +1,5 @@
-// A block's parameters as the loop over blocks uses them: with the update that waits for them,
-// whole, and gathered ahead of use.
+// A block's parameters as the loop over blocks uses them: updated before use, gathered, and
+// prefetched.
 #pragma once
 
 #include <cstdint>
@@ -15,39 +15,39 @@ class BlockParams {
  public:
   struct Options {
     GatherLimits limits = {};
-    // update() only begins to read; a unit is updated when it is next used, so that transfers, and
-    // a GPU's updates, pass beside the forward pass. Changes no bit.
+    // step() then only starts reads; a unit is updated when it is next used, so that transfers, and
+    // a GPU's updates, overlap with the forward pass. Results are bitwise the same.
     bool update_before_use = false;
   };
 
-  // Keeps references to all of them. Throws an Error as check_max_live.
+  // Keeps references to all arguments but `options`. Throws an Error like check_max_live.
   BlockParams(const UnitPlan& plan, ParamStore& store, ShardedOptimizer& optimizer,
               const Options& options);
 
-  // The block visits to come, in order; gathers run ahead along them, and reads of what rests
-  // elsewhere ahead of these. An empty list releases every kBeforeUse unit that
-  // is not leased.
+  // Sets the block accesses to come, in order. Gathers are prefetched along them, and reads of
+  // offloaded shards are prefetched ahead of the gathers. An empty list releases every kBeforeUse
+  // unit that is not leased.
   void set_access_order(std::vector<size_t> accesses);
-  // Whole, updated parameters of every unit of the block, ordered on the current stream. With
-  // expected visits left, `block` must be the next of them. Collective when something has to be
-  // gathered. Throws what the stores throw; when that interrupts an update, every later use of a
-  // unit that waits for one is an Error.
+  // Gathers the full, updated parameters of every unit of the block, ordered on the current stream.
+  // If accesses are left in the order, `block` must be the next of them. Collective if a unit has
+  // to be gathered. Throws the errors of the stores; if one interrupts an update, every later use
+  // of a unit with a pending update throws an Error.
   [[nodiscard]] Lease gather(size_t block);
-  // Updates every trainable unit in forward order, at once or before its next use. Throws as
+  // Updates every trainable unit in forward order, at once or before its next use. Throws like
   // gather().
   void step(const optim::UpdateStep& step);
 
-  // This rank's share of a unit to read, on the device.
+  // Acquires this rank's shard of a unit for reading, on the device.
   offload::ChunkLease acquire_shard(size_t unit);
 
-  // Seconds of this thread in updates that waited for the next use, waits for tiles included, since
-  // the start.
+  // Returns the seconds of this thread in updates deferred to the next use, waits for chunks
+  // included, since the start.
   double pending_update_seconds() const { return update_seconds_; }
 
  private:
   GatherPrefetcher::GatherState gather_state() const;
   void apply_pending_update(size_t unit);
-  // Reads are announced here only.
+  // Starts reads; reads are prefetched only here.
   static void prefetch(Reads reads);
 
   const UnitPlan& plan_;

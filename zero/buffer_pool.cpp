@@ -8,8 +8,8 @@
 namespace zeroth::zero {
 namespace {
 
-// Rounds up by at most an eighth: buffers of nearly the same size (an embedding, a head with its
-// norm) share memory.
+// Returns `bytes` rounded up by at most an eighth: buffers of nearly the same size (an embedding, a
+// head with its norm) share memory.
 size_t size_class(size_t bytes) {
   const size_t step = std::max<size_t>(std::bit_floor(bytes) / 8, 64);
   return (bytes + step - 1) / step * step;

@@ -1,5 +1,5 @@
-// Memory of gathered parameters and open gradients, reused from step to step: on the CPU fresh
-// pages are dear, on a GPU the allocator's synchronisation is.
+// A pool of memory for gathered parameters and full gradients, reused from step to step: fresh
+// pages are expensive on the CPU, and the allocator's synchronization is expensive on a GPU.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -15,13 +15,13 @@ class BufferPool {
  public:
   explicit BufferPool(torch::Device device) : device_(device) {}
 
-  // Memory of at least `bytes` bytes with unspecified content, from the pool where it has some.
+  // Returns memory of at least `bytes` bytes with unspecified content, from the pool if possible.
   c10::DataPtr acquire(size_t bytes);
-  // The caller has waited for everything that reads or writes the memory (or queued that wait on
-  // the current stream).
+  // Returns memory to the pool. The caller has waited for all reads and writes of the memory, or
+  // has queued that wait on the current stream.
   void release(size_t bytes, c10::DataPtr memory);
 
-  // The same as a 1-D tensor.
+  // Returns such memory as a 1-D tensor.
   torch::Tensor acquire_tensor(int64_t numel, torch::Dtype dtype);
   void release_tensor(torch::Tensor tensor);
 

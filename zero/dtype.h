@@ -1,4 +1,4 @@
-// What the configuration calls a precision, as LibTorch calls it.
+// LibTorch's dtypes for the precisions of the configuration.
 #pragma once
 
 #include <torch/types.h>
@@ -20,19 +20,19 @@ inline torch::Dtype torch_dtype(configs::Precision precision) {
   }
 }
 
-// Of gradients on their way between ranks ...
+// Returns the dtype of gradients in communication between ranks.
 inline torch::Dtype wire_dtype(const configs::Config& config) {
   return torch_dtype(config.gradients.communication.value_or(config.precision));
 }
 
-// ... and where they rest until the update. Without a sum over micro-batches they stay as they were
-// sent.
+// Returns the dtype of gradients until the update. Without a sum over micro-batches they keep the
+// dtype of communication.
 inline torch::Dtype gradient_dtype(const configs::Config& config) {
   return config.batch.accumulation_steps > 1 ? torch_dtype(config.gradients.accumulation)
                                              : wire_dtype(config);
 }
 
-// Bytes of an element.
+// Returns the bytes of an element.
 inline int64_t element_bytes(torch::Dtype dtype) {
   return static_cast<int64_t>(c10::elementSize(dtype));
 }

@@ -8,8 +8,8 @@ namespace {
 using optim::OffsetSpan;
 using optim::kernel::ElementOffsets;
 
-// [unit][slot]: the number of the first element of its whole parameter. One rank that shares
-// nothing has these as offsets in its units, one behind the other.
+// Returns per [unit][slot] the offset of the first element of its global parameter. In a single
+// unsharded rank these are the offsets in its units, concatenated.
 std::vector<std::vector<int64_t>> first_offsets(const UnitPlan& plan) {
   std::vector<std::vector<int64_t>> firsts;
   for (const Unit& unit : plan.units) firsts.emplace_back(unit.layout.slots().size());
@@ -27,7 +27,7 @@ ElementOffsets row_offsets(const SliceRows& rows, int64_t before) {
   return {before + rows.offset, rows.length, rows.length, rows.stride - rows.length};
 }
 
-// Appends `size` elements; which numbers padding has between them does not matter.
+// Appends `size` elements; the offsets of padding between them do not matter.
 void append(std::vector<OffsetSpan>& parts, const OffsetSpan& part, int64_t size) {
   if (parts.empty()) return parts.push_back(part);
   ElementOffsets& last = parts.back().offsets;
@@ -36,7 +36,7 @@ void append(std::vector<OffsetSpan>& parts, const OffsetSpan& part, int64_t size
   const ElementOffsets& offsets = part.offsets;
   const bool continues = expected.first == offsets.first;
   if (continues && offsets.gap == 0 && (expected.gap == 0 || size <= expected.left)) return;
-  // What came before is the end of the row before these.
+  // The last span is the end of the row before these.
   if (last.gap == 0 && offsets.gap > 0 && expected.first + offsets.gap == offsets.first) {
     last = {last.first, elements, offsets.length, offsets.gap};
     return;

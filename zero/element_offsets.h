@@ -1,5 +1,6 @@
-// The numbers by which what rests in bf16 is rounded: an element's place in its whole parameter,
-// behind those of all parameters before it. The same on any ranks, however they share the model.
+// Global element offsets, which seed the rounding of values kept in bf16: an element's offset in
+// its global parameter, plus the sizes of all parameters before it. They do not depend on the
+// number of ranks or on how these shard the model.
 #pragma once
 
 #include <vector>
@@ -9,7 +10,8 @@
 
 namespace zeroth::zero {
 
-// [unit]: of the elements of Unit::share(). One part where the rank has all of every parameter.
+// Returns, per [unit], the offsets of the elements of Unit::owned_range(). One span if the rank
+// owns every parameter in full.
 std::vector<std::vector<optim::OffsetSpan>> element_offsets(const UnitPlan& plan);
 
 }  // namespace zeroth::zero

@@ -34,7 +34,7 @@ void FlatLayout::add(std::string name, std::vector<int64_t> shape,
 }
 
 int64_t FlatLayout::shard_numel() const {
-  // Parameters without elements have a shard too: no collective is about nothing.
+  // Parameters without elements have a shard too, because no collective is empty.
   const int64_t needed = slots_.empty() ? used_ : std::max<int64_t>(used_, 1);
   return round_up(needed, kAlignment * num_shards_) / num_shards_;
 }

@@ -12,7 +12,7 @@ bool holds(const std::vector<size_t>& units, size_t unit) {
   return std::find(units.begin(), units.end(), unit) != units.end();
 }
 
-// Elements that a unit's whole buffer adds to what is live.
+// Returns the elements that a unit's full buffer adds to the live ones.
 int64_t live_elements(const Unit& unit) {
   return unit.is_gathered_before_use() ? unit.layout.numel() : 0;
 }
@@ -90,7 +90,7 @@ std::vector<size_t> GatherPrefetcher::units_to_gather(size_t position,
         elements += plan_.units[unit].layout.numel();
       }
     }
-    // Compute need not wait for more updates than those of the next block.
+    // Compute must not wait for more updates than those of the next block.
     const bool fits = ahead == 0 || (!updates && ahead + elements <= limits_.prefetch_elements);
     if (!fits || live + added_live > limits_.max_live_elements) break;
     ahead += elements;
@@ -102,7 +102,7 @@ std::vector<size_t> GatherPrefetcher::units_to_gather(size_t position,
 
 std::vector<size_t> GatherPrefetcher::reads(GatherState now) const {
   std::vector<size_t> reads;
-  // Behind the last update it would be too early for what is updated before it, and push that out.
+  // A read past the last update is too early for units updated before it, and would evict them.
   const auto ends = [&, updates = now.has_pending()] { return updates && !now.has_pending(); };
   std::vector<size_t> kept;
   for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
@@ -112,7 +112,7 @@ std::vector<size_t> GatherPrefetcher::reads(GatherState now) const {
     std::vector<size_t> units = units_to_gather(position, now);
     for (const size_t unit : units) {
       if (ends()) break;
-      // What an update has just written is still at hand.
+      // The values that an update has just written are still in memory.
       const bool written =
           std::exchange(now.updates[unit], PendingUpdate::kNone) == PendingUpdate::kOverwrite;
       if (!holds(kept, unit) && !written && plan_.units[unit].is_gathered_before_use())

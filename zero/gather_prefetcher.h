@@ -1,5 +1,5 @@
-// Which units are whole when a block is visited: its own, and those that are gathered ahead of use.
-// It moves nothing.
+// The choice of units that are gathered when a block is accessed: the block's own, and those to
+// prefetch. It moves no data.
 #pragma once
 
 #include <cstdint>
@@ -10,40 +10,40 @@
 namespace zeroth::zero {
 
 struct GatherLimits {
-  // Gathered ahead of use: whole blocks that fit, at least one unless 0.
+  // Limit of the prefetch, in whole blocks; at least one unit unless 0.
   int64_t prefetch_elements = 0;
-  // Of kBeforeUse units whose whole buffers are present; 0: only those of the block in use.
+  // Limit for kBeforeUse units that are gathered; 0: only those of the block in use.
   int64_t max_live_elements = INT64_MAX;
 };
 
-// Throws an Error that names the key and the smallest value that works when max_live_elements
-// is not 0 and cannot hold two neighbouring blocks.
+// Throws an Error that names the key and the smallest valid value if max_live_elements is not 0 and
+// cannot hold two neighboring blocks.
 void check_max_live(const UnitPlan& plan, const GatherLimits& limits);
 
-// The update that a unit waits for: none, one of its present values, one that overwrites them.
+// The pending update of a unit: none, one of its present values, or one that overwrites them.
 enum class PendingUpdate { kNone, kInPlace, kOverwrite };
 
 class GatherPrefetcher {
  public:
-  // [unit]
+  // State of each unit, [unit].
   struct GatherState {
-    std::vector<bool> present;  // the whole buffer holds, or is about to hold, the parameters
+    std::vector<bool> present;  // the full buffer holds, or will hold, the parameters
     std::vector<PendingUpdate> updates;
 
-    bool has_pending() const;  // whether any unit waits for an update
+    bool has_pending() const;  // true if any unit has a pending update
   };
 
-  // Keeps a reference to `plan`. Throws an Error as check_max_live.
+  // Keeps a reference to `plan`. Throws an Error like check_max_live.
   GatherPrefetcher(const UnitPlan& plan, const GatherLimits& limits);
 
-  // The block visits to come, in order.
+  // Sets the block accesses to come, in order.
   void set_access_order(std::vector<size_t> accesses);
-  // The units that shall be present while `block` is in use, in the order in which they are
-  // gathered: its own, then those that fit ahead of it. With expected visits left, `block` must be
-  // the next of them, which is then behind.
+  // Returns the units that must be present while `block` is in use, in gather order: its own, then
+  // those prefetched with it. If accesses are left in the order, `block` must be the next of them;
+  // the position moves past it.
   std::vector<size_t> access(size_t block, const GatherState& now);
-  // The kBeforeUse units whose shares the gathers of the visits to come read, in order: up to the
-  // last update that waits, or all when none does.
+  // Returns the kBeforeUse units whose shards the gathers of coming accesses read, in order: up to
+  // the last pending update, or all if none is pending.
   std::vector<size_t> reads(GatherState now) const;
 
  private:
@@ -52,7 +52,7 @@ class GatherPrefetcher {
   const UnitPlan& plan_;
   GatherLimits limits_;
   std::vector<size_t> accesses_;
-  size_t position_ = 0;  // of the next visit
+  size_t position_ = 0;  // index of the next access
 };
 
 }  // namespace zeroth::zero

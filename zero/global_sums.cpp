@@ -14,7 +14,7 @@ namespace {
 
 using comm::MeshDim;
 
-// Each row becomes the sum of all whose slots hold boxes of one parameter.
+// Returns rows of which each is the sum over all slots that hold slices of its parameter.
 torch::Tensor sum_slices(const FlatLayout& layout, const torch::Tensor& rows) {
   std::map<std::string, int64_t> first_of;
   std::vector<int64_t> first;  // [slot]
@@ -37,7 +37,8 @@ torch::Tensor global_sums(const Unit& unit, torch::Tensor own, const comm::Devic
       mesh.shard_group(unit.num_replicas).all_reduce(sums, comm::ReduceOp::kSum, what).wait();
     return sums;
   }
-  // Where shares are not cut each holder has the sum of the box: one of its copies tells it.
+  // If parameters are not cut over dp, every replica has the slice's sum: one of them contributes
+  // it.
   if (!cut && mesh.coordinate(MeshDim::kTp) % unit.num_replicas != 0) sums.zero_();
   comm::Group& ranks =
       mesh.group(cut ? comm::MeshDims{MeshDim::kDp, MeshDim::kTp} : comm::MeshDims{MeshDim::kTp});

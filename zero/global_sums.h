@@ -1,4 +1,5 @@
-// Sums over the elements of whole parameters, which ranks and slots hold in parts.
+// Sums over the elements of global parameters, whose parts are on several ranks and in several
+// slots.
 #pragma once
 
 #include <torch/types.h>
@@ -8,10 +9,11 @@
 
 namespace zeroth::zero {
 
-// `own`: [slots, n] on the mesh's device, each row summed over what this rank owns of the slot;
-// written to. Returns each row summed over the slot's GlobalTensor: over ranks, and over the unit's
-// other slots that hold a box of it. What several ranks hold counts once. The same on all ranks
-// that hold a part. Collective where another rank holds one.
+// Returns each row of `own` summed over the slot's GlobalTensor: over ranks, and over the unit's
+// other slots that hold a slice of it. `own` is [slots, n] on the mesh's device, each row summed
+// over the part of the slot that this rank owns; it is overwritten. Elements with replicas on
+// several ranks count once. The result is the same on all ranks that hold a part. Collective if
+// another rank holds a part.
 torch::Tensor global_sums(const Unit& unit, torch::Tensor own, const comm::DeviceMesh& mesh);
 
 }  // namespace zeroth::zero

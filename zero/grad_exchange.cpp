@@ -36,7 +36,7 @@ void GradExchange::start(const GradTransfer& transfer) {
                  target.numel());
   }
   const bool scatters = options_.reduce_scatter && transfer.range.size() < numel;
-  // A scattered piece has columns of every rank's shard.
+  // A reduce-scattered bucket has columns of every rank's shard.
   const int64_t ranks = scatters ? transfer.shard_group.size() : 1;
   const int64_t length = numel / ranks;
   constexpr int64_t kAlignment = FlatLayout::kAlignment;
@@ -49,7 +49,7 @@ void GradExchange::start(const GradTransfer& transfer) {
                                : all_reduce_bucket(transfer, {begin, end}));
     buckets.back().add = transfer.add;
     if (transfer.return_to_pool && end == length) buckets.back().borrowed.push_back(transfer.whole);
-    // Without overlap a piece's copy makes room for the next one.
+    // Without overlap a bucket's copy makes room for the next one.
     if (options_.max_in_flight == 0) push(std::exchange(buckets, {}));
     begin = end;
   }
@@ -58,7 +58,7 @@ void GradExchange::start(const GradTransfer& transfer) {
 
 void GradExchange::push(std::vector<GradBucket> buckets) {
   const auto ended = [](const GradBucket& bucket) { return bucket.pending.done(); };
-  // A sum that is there is taken at once where its buffers are free only when it has landed.
+  // Retire a finished sum at once, as its buffers are free only after the copy to the CPU.
   if (options_.gradient_offload && in_flight_.empty() &&
       std::all_of(buckets.begin(), buckets.end(), ended)) {
     return retire(std::move(buckets));
@@ -79,7 +79,7 @@ GradExchange::GradBucket GradExchange::scatter_bucket(const GradTransfer& transf
     bucket.sent.view({ranks, -1})
         .copy_(transfer.whole.view({ranks, -1}).narrow(1, columns.begin, columns.size()));
   }
-  // The sum lands in the target itself where it may.
+  // Reduce into the target itself if possible.
   const bool direct = !transfer.add && bucket.target.defined() &&
                       bucket.target.scalar_type() == options_.wire &&
                       !bucket.target.is_alias_of(bucket.sent);
@@ -127,13 +127,14 @@ void GradExchange::retire(std::vector<GradBucket> buckets) {
     if (bucket.target.defined() || bucket.squared.defined()) accumulate_sum(bucket, summed);
   }
   if (!options_.gradient_offload) return return_to_pool(std::move(buckets));
-  // In this order also what did not land: it may share memory with what did.
+  // Keep this order also for buckets without a copy: they may share memory with those that have
+  // one.
   const int64_t numel = elements(buckets);
   offloading_.push(std::move(buckets), numel);
 }
 
 device::StreamEvent GradExchange::start_offload(GradBucket& bucket) {
-  // The copy waits for the sum, and not for what the device has been given meanwhile.
+  // The copy waits for the sum, and not for work queued on the device meanwhile.
   device::CopyStream& copies = options_.gradient_offload->copies();
   const bool done = bucket.pending.done();
   const device::StreamEvent summed =

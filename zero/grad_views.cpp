@@ -9,7 +9,7 @@ torch::Tensor slot_view(const torch::Tensor& flat, const Slot& slot) {
   return at::as_strided(flat, slot.shape, c10::contiguous_strides(slot.shape), slot.offset);
 }
 
-// What lies between the parameters.
+// Zeroes the gaps between the parameters.
 void zero_padding(const FlatLayout& layout, const torch::Tensor& flat) {
   const std::vector<Slot>& slots = layout.slots();
   for (size_t i = 0; i < slots.size(); ++i) {

@@ -9,13 +9,14 @@
 
 namespace zeroth::zero {
 
-// mutable_grad() of every parameter becomes its slot of `flat` [layout.numel()], any floating
-// dtype. With `holds_sum` backward adds to what lies there; otherwise the content is unspecified,
-// and only parameters whose blocks begin their gradients themselves find it so, others find zeros.
+// Sets mutable_grad() of every parameter to its slot of `flat` [layout.numel()], any floating
+// dtype. With `holds_sum` backward adds to the content. Otherwise the content is unspecified: only
+// parameters whose blocks initialize their gradients themselves see it, the others see zeros.
 void open_grad_views(const Unit& unit, const torch::Tensor& flat, bool holds_sum);
 
-// Ends what open_grad_views began with the same arguments: all of `flat` holds the sum, with zeros
-// where there is none. Sets `got[slot]` for the parameters that backward gave a gradient.
+// Ends what open_grad_views began with the same arguments: afterwards all of `flat` holds the sum,
+// with zeros where there is none. Sets `got[slot]` for the parameters that backward gave a
+// gradient.
 void close_grad_views(const Unit& unit, const torch::Tensor& flat, bool holds_sum,
                       std::vector<bool>& got);
 

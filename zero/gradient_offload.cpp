@@ -13,8 +13,8 @@
 
 namespace zeroth::zero {
 
-// Adds what has come, one piece after the other. Its thread asks no device for anything, holds no
-// tensor, and begins with the first piece.
+// An Adder adds arrived chunks one after the other. Its thread calls no device, keeps no tensor
+// alive, and starts with the first chunk.
 class GradientOffload::Adder {
  public:
   Adder() = default;
@@ -29,7 +29,7 @@ class GradientOffload::Adder {
   Adder(const Adder&) = delete;
   Adder& operator=(const Adder&) = delete;
 
-  // It stays until it is added().
+  // Queues an arrival, which must live until added() has counted it.
   void add(const Arrival& arrival) {
     {
       const std::lock_guard lock(mutex_);
@@ -38,7 +38,7 @@ class GradientOffload::Adder {
     changed_.notify_all();
     if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   }
-  // Pieces so far, those that failed too: throws for these, once.
+  // Returns the number of chunks so far, failed ones included; throws their error, once.
   int64_t added() {
     const std::lock_guard lock(mutex_);
     failure_.rethrow();
@@ -53,7 +53,7 @@ class GradientOffload::Adder {
  private:
   void run() {
     (void)at::get_num_threads();
-    reserve_one_thread();  // to who gives the device its work
+    reserve_one_thread();  // for the thread that queues work on the device
     const torch::NoGradGuard no_grad;
     std::unique_lock lock(mutex_);
     while (true) {
@@ -90,7 +90,7 @@ GradientOffload::GradientOffload(std::shared_ptr<device::HostLink> link, const O
     : options_(options),
       adder_(std::make_unique<Adder>()),
       buffers_(std::move(link), options.host, /*max_buffers=*/1) {
-  // All of one size, so that none is replaced by a larger one.
+  // All have one size, so that none is replaced by a larger one.
   buffers_.reserve(options.chunk_bytes);
 }
 

@@ -1,4 +1,4 @@
-// Where reduced gradients come to rest on the host while backward goes on.
+// The offload of reduced gradients to the CPU while backward continues.
 #pragma once
 
 #include <torch/types.h>
@@ -13,34 +13,34 @@
 
 namespace zeroth::zero {
 
-// Gradients cross the link once, in the dtype in which they crossed the ranks. Where that is also
-// the shard's dtype and there is nothing to add to, they land in the shard itself; else in buffers,
-// from which a thread adds them when they have come, while the caller gives the device its work.
-// Sums have the order, and the bits, of those on a device. What goes wrong in them is thrown by a
-// later begin(), start_copy() or finish().
+// A GradientOffload copies gradients over the link once, in the dtype of their communication. If
+// that is also the shard's dtype and there is nothing to add to, it copies into the shard itself.
+// Otherwise it copies into buffers, from which a thread adds them after they arrive, while the
+// caller queues work on the device. Sums have the order, and the bits, of those on a device. Errors
+// of the thread are thrown by a later begin_gradient(), start_copy() or finish().
 class GradientOffload {
  public:
   struct Options {
-    int64_t chunk_bytes = int64_t{16} << 20;  // of a buffer: what passes through one is cut
-    torch::Device host = torch::kCPU;         // kMeta: only counts what landing takes
+    int64_t chunk_bytes = int64_t{16} << 20;  // bytes of a buffer; larger copies are cut
+    torch::Device host = torch::kCPU;         // kMeta: only counts the memory
   };
 
   explicit GradientOffload(std::shared_ptr<device::HostLink> link);
   GradientOffload(std::shared_ptr<device::HostLink> link, const Options& options);
-  ~GradientOffload();  // drops what is not yet added
+  ~GradientOffload();  // drops values not yet added
 
-  // Host memory for a shard, zeros.
+  // Allocates CPU memory for a shard, zeroed.
   torch::Tensor allocate_shard(int64_t numel, torch::Dtype dtype);
 
-  // The next gradient begins to land. Buffers hold two gradients, so this waits until all before
-  // the last one have been added; the device goes on meanwhile with what it has been given.
+  // Begins the next gradient. Buffers hold two gradients, so this waits until all before the last
+  // one have been added; the device continues with its queued work meanwhile.
   void begin_gradient();
-  // Starts to copy `from`, of the device, to `to`, or to add it; behind `after`. `to` has the
-  // result after finish(). Returns the point from which `from` is free. Waits for nothing; what has
-  // come is added from now on.
+  // Starts to copy or add `from`, on the device, to `to`, after event `after`. `to` has the result
+  // after finish(). Returns the event after which `from` is free. Does not wait; data that has
+  // arrived is added from now on.
   device::StreamEvent start_copy(const torch::Tensor& from, const torch::Tensor& to, bool add,
                                  const device::StreamEvent& after);
-  // Waits until all has landed, and has been added.
+  // Waits until all data has arrived and has been added.
   void finish();
 
   device::CopyStream& copies() const { return buffers_.copies(); }
@@ -48,28 +48,28 @@ class GradientOffload {
   int64_t buffer_bytes() const { return buffers_.bytes(); }
 
  private:
-  // A piece on its way, which has come when its buffer is free.
+  // A chunk in flight, which has arrived when its buffer is free.
   struct Arrival {
-    offload::StagingBuffers::Buffer buffer;  // without values where the piece lands in place
+    offload::StagingBuffers::Buffer buffer;  // without values for a copy in place
     torch::Tensor from, to;
     bool add = false;
   };
 
   class Adder;
 
-  // When it has come it is the adder's, if it is in a buffer.
+  // Waits for the oldest arrival and passes it to the adder if it is in a buffer.
   void accept_oldest();
   void release_added();
-  // Of the pieces in buffers the first so many, counted from the start.
+  // Waits until the first `chunks` chunks in buffers have been added, counted from the start.
   void wait_until_added(int64_t chunks);
 
   Options options_;
-  std::deque<Arrival> arrivals_;  // on their way
-  std::deque<Arrival> adding_;    // the adder's, or added
-  int64_t in_buffers_ = 0;        // pieces that went into buffers so far
-  int64_t earlier_ = 0;           // of these, the ones of gradients before this one
-  int64_t accepted_ = 0;          // of these, the ones that the adder was given
-  int64_t released_ = 0;          // of these, the ones whose buffers are free again
+  std::deque<Arrival> arrivals_;  // in flight
+  std::deque<Arrival> adding_;    // with the adder, or added
+  int64_t in_buffers_ = 0;        // chunks copied into buffers so far
+  int64_t earlier_ = 0;           // chunks of earlier gradients in in_buffers_
+  int64_t accepted_ = 0;          // chunks passed to the adder so far
+  int64_t released_ = 0;          // chunks whose buffers are free again
   int64_t shard_bytes_ = 0;
   std::unique_ptr<Adder> adder_;
   offload::StagingBuffers buffers_;

@@ -1,4 +1,4 @@
-// Reductions under way, oldest first, as many as may overlap with compute.
+// The queue of reductions in flight, oldest first, as many as may overlap with compute.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@ namespace zeroth::zero {
 template <typename Reduction>
 class InFlight {
  public:
-  // After push() at most `most` reductions are under way, and together they hold at most
-  // `max_elements` elements unless it is one. `retire` waits for a reduction and takes its result;
-  // it is called in the order of push().
+  // Limits the queue: after push() at most `max_reductions` reductions are in flight, and together
+  // they hold at most `max_elements` elements unless there is only one. `retire` waits for a
+  // reduction and consumes its result; it is called in the order of push().
   InFlight(size_t max_reductions, int64_t max_elements, std::function<void(Reduction)> retire)
       : max_reductions_(max_reductions), max_elements_(max_elements), retire_(std::move(retire)) {}
 

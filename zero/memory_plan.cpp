@@ -20,8 +20,8 @@ namespace {
 
 using configs::OffloadDevice;
 
-// The first of `size` ranks, whose collectives move nothing and, if there are others, last until
-// somebody waits.
+// A FakeGroup is the group of the first of `size` ranks. Its collectives move nothing and, if there
+// are other ranks, last until a caller waits.
 class FakeGroup final : public comm::Group {
  public:
   explicit FakeGroup(int size) : size_(size) {}
@@ -43,7 +43,7 @@ class FakeGroup final : public comm::Group {
   int size_;
 };
 
-// Copies that move nothing and last until somebody waits.
+// A FakeCopyStream makes copies that move nothing and last until a caller waits.
 class FakeCopyStream final : public device::CopyStream {
  public:
   device::StreamEvent record_event() override { return {}; }
@@ -61,7 +61,7 @@ class FakeCopyStream final : public device::CopyStream {
   void drain() noexcept override {}
 };
 
-// The same units with parameters that have no memory and belong to no block.
+// Returns the same units with parameters that have no memory and belong to no block.
 UnitPlan make_meta_copy(const UnitPlan& plan) {
   UnitPlan copy = plan;
   for (Unit& unit : copy.units) {
@@ -72,11 +72,11 @@ UnitPlan make_meta_copy(const UnitPlan& plan) {
   return copy;
 }
 
-// What the pools of a step come to is found by running its gathers and reductions on tensors
-// without memory.
+// Returns the bytes of a step's gather pool. Runs the gathers on tensors without memory, as
+// gradient_bytes() runs the reductions.
 int64_t gathered_bytes(const UnitPlan& plan, const GatherLimits& limits, torch::Dtype dtype,
                        const std::vector<size_t>& accesses, const comm::DeviceMesh& mesh) {
-  ParamStore store(plan, mesh, torch::kMeta, {.dtype = dtype});  // near shares are counted apart
+  ParamStore store(plan, mesh, torch::kMeta, {.dtype = dtype});  // without secondary shards
   GatherPrefetcher ahead(plan, limits);
   ahead.set_access_order(accesses);
   const std::vector<PendingUpdate> none(plan.units.size(), PendingUpdate::kNone);
@@ -168,7 +168,7 @@ class MemoryPlanner {
     }
   }
 
-  // That near ranks keep beside their shares.
+  // Returns the elements of a unit's secondary shard.
   int64_t secondary_elements(const Unit& unit, int secondary_size) const {
     return unit.layout.shard_numel() * (plan_.shape[comm::MeshDim::kDp] / secondary_size);
   }
@@ -186,14 +186,15 @@ class MemoryPlanner {
     }
   }
 
-  // A file's buffers; and on the device what is used and what is next, and two gradients' tiles.
+  // Adds a file's buffers; and on the device the chunks in use, the prefetched ones and two
+  // gradients' chunks.
   void add_offload(const TensorOffload& offloaded) {
     put(result_.file_buffers, offload_plan_.host, offloaded.pinned,
         offloaded.buffers * offloaded.buffer_bytes);
     result_.staging.device += (offloaded.tiles_in_use + offloaded.depth + 2) * offloaded.tile_bytes;
   }
 
-  // Of those that leave for the host one stays, and two more are on their way.
+  // Adds saved inputs. If they are offloaded to the CPU, one stays and two more are in flight.
   void add_saved_inputs(const StepEstimate& step) {
     const bool leave = config_.recompute.cpu_checkpointing && separate_device_;
     const int64_t left = leave ? std::max<int64_t>(step.saved_inputs - 1, 0) : 0;
@@ -229,7 +230,7 @@ class MemoryPlanner {
     if (separate_device_) result_.loading.host = result_.loading.device;
   }
 
-  bool separate_device_;  // the host's memory is not the device's
+  bool separate_device_;  // CPU memory is not the device's
   UnitPlan plan_;
   const configs::Config& config_;
   OffloadPlan offload_plan_;
@@ -260,7 +261,7 @@ TierBytes& TierBytes::operator+=(const TierBytes& other) {
 }
 
 TierBytes MemoryPlan::peak() const {
-  // From the first value that is loaded to the end.
+  // allocated from the first loaded value to the end
   const TierBytes persistent = sum_of({runtime, gpu_runtime, parameters, masters, file_buffers});
   const TierBytes before_training =
       max_of(sum_of({runtime, gpu_runtime, held, measuring}), sum_of({held, persistent, loading}));

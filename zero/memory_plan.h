@@ -1,4 +1,4 @@
-// What a rank's training state takes, by what it is and by where it lies: known before any of it is
+// The memory of a rank's training state by purpose and tier, computed before any of it is
 // allocated.
 #pragma once
 
@@ -12,11 +12,11 @@
 
 namespace zeroth::zero {
 
-// Bytes of one rank. On a CPU run all host memory is the device's.
+// Bytes of one rank. On a CPU run all CPU memory counts as the device's.
 struct TierBytes {
   int64_t device = 0;
-  int64_t pinned = 0;  // host memory that a GPU copies from and to
-  int64_t host = 0;    // other host memory
+  int64_t pinned = 0;  // host memory from which a GPU copies, and to which
+  int64_t host = 0;    // other CPU memory
   int64_t file = 0;
 
   int64_t total() const { return device + pinned + host + file; }
@@ -25,37 +25,37 @@ struct TierBytes {
 };
 
 struct MemoryPlan {
-  TierBytes parameters;        // in working precision: shards, and what is kept whole
-  TierBytes gathered;          // whole parameters of the blocks in use and of the next ones
+  TierBytes parameters;        // in working precision: shards, and full parameters that are kept
+  TierBytes gathered;          // full parameters of the blocks in use and the prefetched ones
   TierBytes gradients;         // until the update
-  TierBytes gradient_buffers;  // on their way to where they are kept
-  TierBytes masters;           // where they are no copy of the parameters
+  TierBytes gradient_buffers;  // between backward and where gradients are kept
+  TierBytes masters;           // unless the parameters are the master
   TierBytes states;            // moments
-  TierBytes file_buffers;      // through which files are read and written
-  TierBytes staging;           // copies between a GPU and its host; at most about this
-  TierBytes saved_inputs;      // of blocks that run again in backward
-  TierBytes saving;            // copies of what a checkpoint has yet to write
-  TierBytes activations;       // estimated; none where a micro-batch's size is not known
-  TierBytes runtime;           // LibTorch's own, and a part of the code that ranks share
+  TierBytes file_buffers;      // for reads and writes of files
+  TierBytes staging;           // copies between a GPU and the CPU; at most about this
+  TierBytes saved_inputs;      // inputs of blocks with activation recomputation
+  TierBytes saving;            // copies of values that a checkpoint has yet to write
+  TierBytes activations;       // estimated; 0 if a micro-batch's size is unknown
+  TierBytes runtime;           // LibTorch's own, and part of the code that ranks share
   TierBytes gpu_runtime;       // a GPU's: CUDA's context and NCCL's communicators
-  TierBytes held;              // by the blocks that are taken over, until weights are loaded
-  TierBytes measuring;         // only before there is anything of the above: who updates
-  TierBytes loading;           // only before the first step: fp32 values of a unit
+  TierBytes held;              // memory of the caller's blocks, until weights are loaded
+  TierBytes measuring;         // before any of the above exists: choice of optimizer device
+  TierBytes loading;           // before the first step only: fp32 values of a unit
 
-  // The most that there is at a time, while the updater is measured or weights are loaded, or in
-  // training, place by place.
+  // Returns the maximum at any time, tier by tier: while the optimizer device is measured or
+  // weights are loaded, or in training.
   TierBytes peak() const;
 };
 
 struct StepEstimate {
   std::vector<size_t> accesses;   // the blocks that a step gathers, in order
-  int64_t saved_inputs = 0;       // of one micro-batch
-  int64_t saved_input_bytes = 0;  // of one of them, as far as known
-  int64_t activation_bytes = 0;   // as far as known
+  int64_t saved_inputs = 0;       // inputs that one micro-batch saves
+  int64_t saved_input_bytes = 0;  // bytes of one saved input, as far as known
+  int64_t activation_bytes = 0;   // bytes of activations, as far as known
 };
 
-// Of the plan's rank on a device of this type; what blocks hold is not known here. Throws an Error
-// as check_sizes.
+// Computes the memory of the plan's rank on a device of this type; `held` is not known here. Throws
+// an Error like check_sizes.
 MemoryPlan plan_memory(const UnitPlan& plan, const configs::Config& config,
                        torch::DeviceType device, const StepEstimate& step);
 

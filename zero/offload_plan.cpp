@@ -16,11 +16,11 @@ using ShardPlacement = OffloadPlan::ShardPlacement;
 using UnitPlacement = OffloadPlan::UnitPlacement;
 using OptimizerDevice = OffloadPlan::OptimizerDevice;
 
-// Read ahead of an update and written behind it: long enough for a disk's full rate.
+// Elements of a read or write of a file around an update: enough for a disk's full rate.
 constexpr int64_t kFileTile = int64_t{4} << 20;
 constexpr int64_t kMaxElementBytes = sizeof(float);
-// Tiles of host memory that a GPU updates are copied to it so many uses ahead: beside a block's
-// work the link brings several. A file is slower.
+// Number of uses by which a GPU's copies of CPU memory run ahead: the link copies several chunks
+// during a block's work. A file is slower.
 constexpr int64_t kPrefetchUses = 4;
 
 class OffloadPlanner {
@@ -59,8 +59,8 @@ class OffloadPlanner {
     return device == OffloadDevice::kCpu && !separate_device_ ? OffloadDevice::kNone : device;
   }
 
-  // `first` for the units in forward order that hold at most `elements` together, `later` for those
-  // behind them.
+  // Places units on `first`, in forward order, as long as they hold at most `elements` in total,
+  // and the units after them on `later`.
   void split(PlacementField field, double elements, OffloadDevice first, OffloadDevice later) {
     double sum = 0;
     for (UnitPlacement& unit : plan_.units) {
@@ -87,7 +87,7 @@ class OffloadPlanner {
     });
   }
 
-  // Elements of the largest share, of those in a file or of all.
+  // Returns the elements of the largest range, of those in a file or of all.
   int64_t largest(PlacementField field, bool in_file) const {
     int64_t largest = 0;
     for (const UnitPlacement& unit : plan_.units) {
@@ -105,7 +105,7 @@ class OffloadPlanner {
     plan_.max_updated_elements = largest(&UnitPlacement::updates, /*in_file=*/false);
     const UpdateArrays& arrays = plan_.arrays;
     TensorOffload& offloaded = plan_.updates;
-    // fp32 SGD without momentum has nothing to rest.
+    // fp32 SGD without momentum has nothing to offload.
     offloaded.any = arrays.count() > 0 && any_offloaded(&UnitPlacement::updates);
     if (!offloaded.any) return;
     offloaded.tiles_in_use = offloaded.depth = arrays.count();
@@ -124,7 +124,8 @@ class OffloadPlanner {
                  file_aligned(elements * width));
   }
 
-  // Beside a GPU, which sends gradients and, if it updates, takes tiles of states.
+  // Plans the offload beside a GPU, which sends gradients and, if it updates, copies tiles of
+  // states.
   void plan_gradient_offload() {
     using Step = configs::OffloadOptimizerConfig::UpdateDevice;
     const Step step = zero_.offload_optimizer.step;
@@ -132,8 +133,8 @@ class OffloadPlanner {
     plan_.optimizer_device = step == Step::kAuto  ? OptimizerDevice::kMeasured
                              : step == Step::kCpu ? OptimizerDevice::kCpu
                                                   : OptimizerDevice::kDevice;
-    // What the host alone works on is not page-locked. Where a measurement is to tell, it is
-    // planned as if it were copied.
+    // Values that only the CPU uses are not pinned. If a measurement will decide, plan them as if
+    // they were copied.
     plan_.updates.pinned =
         zero_.offload_optimizer.pin_memory && plan_.optimizer_device != OptimizerDevice::kCpu;
     plan_.updates.tile_bytes =

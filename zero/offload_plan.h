@@ -1,6 +1,6 @@
-// What a rank keeps between uses: where, of which type, and through which memory it comes and goes.
-// Reckoned from the units and the configuration alone, and read by all who allocate, count or
-// measure. Pure arithmetic; which of two updaters is the faster one is left to a measurement.
+// The plan of a rank's values between uses: device, dtype, and the memory they pass through.
+// Computed from the units and the configuration alone; all code that allocates, counts or measures
+// reads it. Pure arithmetic; a measurement chooses the faster of two optimizer devices.
 #pragma once
 
 #include <torch/types.h>
@@ -15,70 +15,67 @@
 
 namespace zeroth::zero {
 
-// The optimizer's arrays, each with an element for every trained one.
+// The optimizer's arrays, each with one element per trained element.
 struct UpdateArrays {
   int64_t states = 0;
   torch::Dtype state = torch::kFloat;
-  std::optional<torch::Dtype> master = {};  // none: the parameters are the master
-  bool read_twice = false;                  // by a norm pass, too
+  std::optional<torch::Dtype> master = {};  // unset: the parameters are the master
+  bool read_twice = false;                  // a norm pass reads them, too
 
   int64_t count() const { return states + (master ? 1 : 0); }
-  int64_t master_bytes() const;  // for one element, as those that follow
-  int64_t state_bytes() const;   // of all states
+  int64_t master_bytes() const;  // bytes of the master, for one element
+  int64_t state_bytes() const;   // bytes of all states, for one element
 };
 
-// Of a rule on parameters of type `working`.
+// Returns the arrays of a rule on parameters of type `working`.
 UpdateArrays update_arrays(const optim::UpdateRule& rule, torch::Dtype working);
 
-// What rests away from the device, of one kind.
+// The offload of one kind of values.
 struct TensorOffload {
-  bool any = false;          // there is some
-  bool pinned = false;       // the host memory in which it rests, or the file's buffers
-  int64_t tiles_in_use = 0;  // that one use takes at a time: one of each array
-  int64_t depth = 0;         // tiles that are copied to the device ahead of their use
-  int64_t tile_bytes = 0;    // of a tile on the device; 0: the host's memory is the device's
-  int64_t buffers = 0;       // of host memory in front of a file; 0: there is none
-  int64_t buffer_bytes = 0;  // no more than the largest share in the file needs
+  bool any = false;          // true if any values are offloaded
+  bool pinned = false;       // true if their memory, or the file's buffers, are pinned
+  int64_t tiles_in_use = 0;  // chunks that one use needs at a time: one of each array
+  int64_t depth = 0;         // chunks that are prefetched to the device
+  int64_t tile_bytes = 0;    // bytes of a chunk on the device; 0: no separate device
+  int64_t buffers = 0;       // CPU buffers in front of a file; 0: no file
+  int64_t buffer_bytes = 0;  // at most what the largest shard in the file needs
 
-  // Tiles that the device's side borrows at a time at most: a use's buffers are left to the host.
+  // Returns the maximum number of chunks that the device's side leases at a time: the buffers of
+  // one use are left to the CPU.
   size_t leases() const;
 };
 
 struct OffloadPlan {
-  // kCpu is host memory beside a GPU; where the CPU computes, its memory is the device's.
+  // kCpu is CPU memory beside a GPU; if the CPU computes, its memory is the device's (kNone).
   using OffloadDevice = configs::OffloadDevice;
-  // Elements of one rank's share; 0: nothing of this unit rests.
+  // Elements of one rank's range; 0: nothing of this unit is offloadable.
   struct ShardPlacement {
     int64_t elements = 0;
     OffloadDevice device = OffloadDevice::kNone;
   };
   struct UnitPlacement {
-    ShardPlacement updates;  // masters and states: of what is trained
+    ShardPlacement updates;  // masters and states of trained elements
     ShardPlacement
-        parameters;  // of what is released between uses; the rest of them is whole on the device
+        parameters;  // released between uses; other parameters are kept in full on the device
   };
   std::vector<UnitPlacement> units;
 
-  torch::Dtype working = torch::kFloat;   // of parameters
-  torch::Dtype wire = torch::kFloat;      // of gradients on their way between ranks
-  torch::Dtype gradient = torch::kFloat;  // of gradients until the update
+  torch::Dtype working = torch::kFloat;   // dtype of parameters
+  torch::Dtype wire = torch::kFloat;      // dtype of gradients in communication
+  torch::Dtype gradient = torch::kFloat;  // dtype of gradients until the update
   UpdateArrays arrays;
 
   TensorOffload updates;
   TensorOffload parameters;
-  int64_t param_buffer_elements = 0;  // of the largest share of these in a file
-  int64_t tile_elements = 0;          // of `updates`, where they come by tiles
-  int64_t max_updated_elements = 0;   // elements of the largest share of these
-  enum class OptimizerDevice {
-    kDevice,
-    kCpu,
-    kMeasured
-  };  // the last: of the others the faster one
-  OptimizerDevice optimizer_device = OptimizerDevice::kDevice;  // of what rests away
-  bool offload_gradients = false;             // on the host, which is then not the device
-  bool link_pinned = false;                   // host memory through which they pass
-  OffloadDevice host = OffloadDevice::kNone;  // its memory: kDevice where it is the device's
-  bool overlaps_step = false;  // a GPU updates beside the forward pass what rests on it, too
+  int64_t param_buffer_elements = 0;  // elements of the largest parameter shard in a file
+  int64_t tile_elements = 0;          // elements of a tile of `updates`
+  int64_t max_updated_elements = 0;   // elements of the largest updated range
+  enum class OptimizerDevice { kDevice, kCpu, kMeasured };  // the faster of the two, by measurement
+  OptimizerDevice optimizer_device = OptimizerDevice::kDevice;  // updates offloaded values
+  bool offload_gradients = false;             // gradients go to the CPU, which is not the device
+  bool link_pinned = false;                   // pins the CPU memory of copies
+  OffloadDevice host = OffloadDevice::kNone;  // CPU memory; kNone if the CPU is the device
+  bool overlaps_step = false;  // a GPU's updates of values on it overlap with forward, too
 
   bool needs_link() const {
     return host == OffloadDevice::kCpu && (updates.any || parameters.any || overlaps_step);
@@ -86,8 +83,9 @@ struct OffloadPlan {
   bool update_before_use() const { return updates.any || parameters.buffers > 0 || overlaps_step; }
 };
 
-// `plan`: with its units' retention. `apart`: the host's memory is not the device's. Throws an
-// Error that names the key and the smallest value that works when a buffer is too small.
+// Makes the plan. `plan` has its units' gather policies. `separate_device`: CPU memory is not the
+// device's. Throws an Error that names the key and the smallest valid value if a buffer is too
+// small.
 OffloadPlan plan_offload(const UnitPlan& plan, const configs::Config& config, bool separate_device);
 
 }  // namespace zeroth::zero

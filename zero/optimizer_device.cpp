@@ -11,7 +11,7 @@
 namespace zeroth::zero {
 namespace {
 
-// More than the caches of a processor hold.
+// Exceeds the caches of a processor.
 constexpr int64_t kTrialElements = int64_t{1} << 24;
 
 double host_rate(const OffloadPlan& plan, const configs::OptimizerConfig& optimizer,
@@ -69,7 +69,7 @@ offload::OptimizerDeviceChoice measure_optimizer_device(const OffloadPlan& plan,
   return offload::choose_optimizer_device(least_over_ranks(rates, mesh), bytes_per_element(plan));
 }
 
-// The link's tensors are gone when the host's are made.
+// The link's tensors are freed before the CPU's are allocated.
 TierBytes calibration_bytes(const OffloadPlan& plan) {
   if (plan.optimizer_device != OffloadPlan::OptimizerDevice::kMeasured) return {};
   const int64_t there_and_back = 2 * offload::kLinkProbeBytes;

@@ -1,4 +1,4 @@
-// Who updates what rests on the host of a GPU, where a measurement is to tell.
+// The measurement that chooses the optimizer device of a GPU's offloaded values.
 #pragma once
 
 #include "comm/device_mesh.h"
@@ -9,17 +9,17 @@
 
 namespace zeroth::zero {
 
-// That cross the link for an element.
+// Returns the bytes that cross the link for an element.
 offload::UpdateBytes bytes_per_element(const OffloadPlan& plan);
 
-// Measures the link's rates and the host's, on all ranks at a time, which takes a part of a second.
-// The same on every rank. Collective.
+// Measures the rates of the link and of the CPU, on all ranks at the same time, which takes a
+// fraction of a second. Returns the same choice on every rank. Collective.
 offload::OptimizerDeviceChoice measure_optimizer_device(const OffloadPlan& plan,
                                                         const configs::Config& config,
                                                         const comm::DeviceMesh& mesh,
                                                         device::HostLink& link);
-// What that takes at most, in each place, given back when it returns; nothing where another updater
-// is planned.
+// Returns the maximum memory of that measurement in each tier, freed when it returns; zero if the
+// plan names an optimizer device.
 TierBytes calibration_bytes(const OffloadPlan& plan);
 
 }  // namespace zeroth::zero

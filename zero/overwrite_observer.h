@@ -1,4 +1,4 @@
-// Who has to know before an update changes what a checkpoint keeps.
+// An observer that is called before an update changes values that a checkpoint saves.
 #pragma once
 
 #include <torch/types.h>
@@ -13,10 +13,10 @@ namespace zeroth::zero {
 class OverwriteObserver {
  public:
   virtual ~OverwriteObserver() = default;
-  // Elements `tile` of this rank's range of the unit change once this returns; on a GPU, what is
-  // queued on the current stream from then on changes them. `arrays`: the values that they still
-  // have, as ShardedOptimizer::arrays(), where the unit is updated. A rule with a norm pass asks
-  // once more before the second one, when states have changed already.
+  // Called before elements `tile` of this rank's range of the unit change; on a GPU, work queued on
+  // the current stream after this call changes them. `arrays`: the values that they still have, in
+  // the order of ShardedOptimizer::arrays(), on the device that updates the unit. A rule with a
+  // norm pass causes a second call before its second pass, when states have changed already.
   virtual void before_update(size_t unit, const Range& tile,
                              const std::vector<torch::Tensor>& arrays) = 0;
 };

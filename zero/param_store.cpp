@@ -48,7 +48,7 @@ bool ParamStore::on_device(size_t unit) const {
   return !is_gathered_before_use(unit) || options_.shard_stores[unit] == on_device_.get();
 }
 
-// With one holder a share is all: what was copied to the device for the lease is the unit.
+// With one rank a shard is the full unit: the copy on the device for the lease serves as the unit.
 bool ParamStore::aliases_store(size_t unit) const {
   return plan_.units[unit].is_unsharded() && options_.staging && !on_device(unit);
 }
@@ -72,7 +72,7 @@ offload::ChunkLease ParamStore::acquire_shard(size_t unit, torch::Device device,
 }
 
 torch::Tensor ParamStore::in_place(size_t unit) const {
-  // With staging, an update on the host is written back to the device later.
+  // With staging, an update on the CPU is written back to the device later.
   if (on_device(unit) && (!device_.is_cpu() || options_.staging)) return {};
   if (is_gathered_before_use(unit))
     return options_.shard_stores[unit]->in_place(states_[unit].store_index);
@@ -114,8 +114,8 @@ bool ParamStore::order_written(size_t unit) {
   return true;
 }
 
-// What has to wait for an update, or for a copy, does so beside the current stream: only who uses
-// the unit waits for its gather.
+// Gathers that have to wait for an update or a copy are issued beside the current stream: only uses
+// of the unit wait for its gather.
 void ParamStore::issue(size_t unit, const std::function<void()>& gather) {
   ParamState& state = states_[unit];
   const auto ordered = [&] {
@@ -142,8 +142,8 @@ void ParamStore::gather_from_all(size_t unit) {
   });
 }
 
-// The first gather behind an update refreshes the near shares; all of them, that one too, go to
-// near ranks alone. The shares of a run of holders lie behind each other in the unit.
+// The first gather after an update refreshes the secondary shards. All gathers, that one too, then
+// use the secondary shard group only. The shards of a run of ranks are adjacent in the unit.
 void ParamStore::gather_secondary(size_t unit) {
   const std::string label = plan_.units[unit].label();
   SecondaryShard& secondary = states_[unit].secondary;
@@ -164,14 +164,14 @@ void ParamStore::gather_secondary(size_t unit) {
   }
 }
 
-// Gives the buffer memory; `gathered` has what the gather reads.
+// Allocates the buffer; `gathered` holds the input of the gather.
 torch::Tensor ParamStore::read_shard(size_t unit) {
   if (reading_.size() >= options_.max_reads) end_gather(reading_.front());
-  // What can fail comes before anything is counted.
+  // Operations that can fail come before any change of state.
   offload::ChunkLease gathered = options_.shard_stores[unit]->acquire_async(tile(unit), device_);
   const torch::Tensor own = gathered.tensor();
   if (aliases_store(unit)) {
-    buffers_.alias_memory(unit, own.data_ptr());  // ordered where it is leased
+    buffers_.alias_memory(unit, own.data_ptr());  // ordered by lease()
   } else {
     buffers_.allocate(unit);
     reading_.push_back(unit);
@@ -188,7 +188,7 @@ void ParamStore::end_gather(size_t unit) {
 
 Lease ParamStore::lease(size_t block) {
   for (const size_t unit : plan_.block_units[block]) {
-    order_written(unit);  // not a wait for other ranks
+    order_written(unit);  // does not wait for other ranks
     end_gather(unit);
     states_[unit].gathered.block_current_stream();
     ++states_[unit].leases;

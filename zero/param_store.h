@@ -1,4 +1,4 @@
-// Where a unit's working-precision parameters come from: this rank's share of each, and whole ones
+// The working-precision parameters of the units: this rank's shard of each, and full parameters
 // while they are leased.
 #pragma once
 
@@ -23,7 +23,7 @@ namespace zeroth::zero {
 
 class ParamStore;
 
-// A block's parameters are whole while it lives.
+// A Lease keeps a block's parameters gathered while it lives.
 class Lease {
  public:
   Lease(ParamStore& store, size_t block) : store_(&store), block_(block) {}
@@ -37,85 +37,87 @@ class Lease {
   size_t block_;
 };
 
-// Tiles that will be borrowed, in order.
+// Chunks that will be acquired, in order.
 using Reads = std::map<offload::ShardStore*, std::vector<offload::ShardChunk>>;
 
 struct ParamStoreOptions {
   torch::Dtype dtype = torch::kFloat;  // working precision
-  // Gathers under way read at most so many shares at a time.
+  // Maximum number of shards that gathers in flight read at a time.
   size_t max_reads = SIZE_MAX;
-  // Per unit: where the share of a kBeforeUse unit rests between uses; null: on the device. Empty:
-  // all on the device.
+  // Per unit: the store of a kBeforeUse unit's shard between uses; null: on the device. Empty: all
+  // on the device.
   std::vector<offload::ShardStore*> shard_stores = {};
-  // Lends to the host what rests on the device; null where they are one.
+  // Leases values on the device to the CPU; null if they are one.
   std::shared_ptr<offload::Staging> staging = nullptr;
-  // So many neighbouring data ranks keep every kBeforeUse unit between them and gather from each
-  // other alone: hybrid sharding (ZeRO++, arXiv 2306.10209). 1: none. Shares rest on the device
-  // then.
+  // Number of neighboring data-parallel ranks that keep a full copy of every kBeforeUse unit
+  // between them and gather from each other only: hybrid sharding (ZeRO++, arXiv 2306.10209). 1:
+  // none. Requires shards on the device.
   int hpz_partition_size = 1;
 };
 
 class ParamStore {
  public:
-  // Turns the plan's parameters into views of flat buffers (contents undefined until shares are
-  // written and `updated`). Keeps references to `plan`, `mesh` and the stores. Collective.
+  // Turns the plan's parameters into views of flat buffers (contents undefined until shards are
+  // written and mark_updated() is called). Keeps references to `plan`, `mesh` and the stores.
+  // Collective.
   ParamStore(const UnitPlan& plan, const comm::DeviceMesh& mesh, torch::Device device,
              ParamStoreOptions options);
   ~ParamStore();
 
-  // Begins to make a unit whole; does nothing where it is whole. Collective when it has to be
-  // gathered.
+  // Begins to gather a unit; does nothing if it is present. Collective if it has to be gathered.
   void begin_gather(size_t unit);
-  // Whole parameters of every unit of the block, whose gathers have begun, ordered on the current
-  // stream.
+  // Leases the full parameters of every unit of the block, whose gathers have begun, ordered on the
+  // current stream.
   [[nodiscard]] Lease lease(size_t block);
-  // Releases the kBeforeUse units that are whole and neither leased nor among `kept`.
+  // Releases the kBeforeUse units that are present and neither leased nor among `kept`.
   void release_all_but(const std::vector<size_t>& kept);
-  // [unit]: the whole buffer holds, or is about to hold, the parameters.
+  // Returns per [unit] whether the full buffer holds, or will hold, the parameters.
   std::vector<bool> present() const;
-  // The tiles that gathers of these kBeforeUse units read, in order. Every store has an entry, of
-  // which an empty one voids what that store expected; there is none where all shares are on the
-  // device.
+  // Returns the chunks that gathers of these kBeforeUse units read, in order. Every store has an
+  // entry; an empty one cancels the store's expected reads. There are no entries if all shards are
+  // on the device.
   Reads reads(const std::vector<size_t>& units) const;
 
-  // This rank's share of a unit, 1-D, working precision, on `device`. Writers call mark_updated()
-  // when the lease is gone. `idle`: behind it nobody uses what rests on the device; by default now.
-  // What the host writes there reaches those who gather, lease or share the unit next.
+  // Acquires this rank's shard of a unit, 1-D, working precision, on `device`. Writers call
+  // mark_updated() after the lease has ended. `idle`: event after which no work uses the values on
+  // the device; by default now. Values that the CPU writes reach the next gather, lease or acquire
+  // of the unit.
   offload::ChunkLease acquire_shard(size_t unit, torch::Device device, offload::Access access,
                                     const std::optional<device::StreamEvent>& idle = std::nullopt);
-  // The same for other threads to read, as offload::ShardStore::in_place().
+  // Returns the shard for other threads to read, like offload::ShardStore::in_place().
   torch::Tensor in_place(size_t unit) const;
-  // Range of the flat buffer that acquire_shard() is.
+  // Returns the range of the flat buffer that acquire_shard() covers.
   Range range(size_t unit) const { return plan_.units[unit].owned_range(); }
-  // `written`: behind it what rests on the device has its new values; null: it has them now.
+  // Marks a unit as updated. `written`: event after which values on the device are new; null: they
+  // are now.
   void mark_updated(size_t unit, const device::StreamEvent& written = {});
   torch::Dtype dtype() const { return options_.dtype; }
   torch::Device device() const { return device_; }
   const comm::DeviceMesh& mesh() const { return mesh_; }
 
   const UnitBuffers& buffers() const { return buffers_; }
-  // Bytes of shares and of kept buffers, in files not counted.
+  // Returns the bytes of shards and of kept buffers; files are not counted.
   int64_t persistent_bytes() const;
 
  private:
   friend class Lease;
 
-  // What near ranks keep of a unit: the shares of all ranks that stand at this one's place of their
-  // run, so that a run has all of them.
+  // The secondary shard of a unit (hpZ): the shards of all ranks with this rank's index in their
+  // runs of neighboring ranks, so that each run has all shards.
   struct SecondaryShard {
-    comm::Group* shard_group = nullptr;    // the near ranks; null: all holders are gathered from
-    comm::Group* replica_group = nullptr;  // those whose shares are kept
-    torch::Tensor shards;                  // of `across`, one after the other
-    bool up_to_date = false;               // they are those of the last update
+    comm::Group* shard_group = nullptr;    // group that gathers use; null: they use all ranks
+    comm::Group* replica_group = nullptr;  // ranks whose shards are kept
+    torch::Tensor shards;                  // shards of `replica_group`, concatenated
+    bool up_to_date = false;               // true if they have the last update
   };
 
   struct ParamState {
-    comm::Group* shard_group = nullptr;  // of the unit
+    comm::Group* shard_group = nullptr;  // shard group of the unit
     SecondaryShard secondary;
-    size_t store_index = 0;                       // a kBeforeUse unit's share in its store
-    std::vector<comm::CollectiveHandle> pending;  // the gather under way
-    offload::ChunkLease gathered;                 // what it reads
-    device::StreamEvent written;  // what rests on the device has its values behind it; null: now
+    size_t store_index = 0;                       // index of a kBeforeUse unit's shard in its store
+    std::vector<comm::CollectiveHandle> pending;  // the gather in flight
+    offload::ChunkLease gathered;                 // input of the gather
+    device::StreamEvent written;  // event after which values on the device are current; null: now
     bool present = false;
     int leases = 0;
   };
@@ -125,13 +127,13 @@ class ParamStore {
     return plan_.units[unit].is_gathered_before_use();
   }
   std::set<offload::ShardStore*> stores() const;
-  bool on_device(size_t unit) const;  // the share
+  bool on_device(size_t unit) const;  // true if the shard is on the device
   bool aliases_store(size_t unit) const;
   offload::ShardChunk tile(size_t unit) const;
   torch::Tensor read_shard(size_t unit);
   void gather_from_all(size_t unit);
   void issue(size_t unit, const std::function<void()>& gather);
-  // Orders the current stream after what was written to the unit. Returns whether that was needed.
+  // Orders the current stream after the last writes to the unit. Returns whether that was needed.
   bool order_written(size_t unit);
   void end_gather(size_t unit);
   void release(size_t unit);

@@ -7,7 +7,8 @@
 namespace zeroth::zero {
 namespace {
 
-// The unit that would hold all of its block's were none of them shared. A tied weight is alone.
+// Returns the unit that would hold its block's parameters if none were sharded; a tied weight's
+// own.
 size_t first_unit_like(const UnitPlan& plan, size_t unit) {
   const Unit& own = plan.units[unit];
   if (own.blocks.size() > 1) return unit;

@@ -1,5 +1,5 @@
-// The parameters of the whole model, each once, whatever ranks share it: what is counted, saved and
-// planned in files.
+// The index of the full model's parameters, each once, however ranks share it; counts, checkpoints
+// and files are planned from it.
 #pragma once
 
 #include <cstddef>
@@ -12,23 +12,23 @@
 
 namespace zeroth::zero {
 
-// What a slot holds of its whole parameter.
+// Returns the slice of its global parameter that a slot holds.
 TensorSlice slice_of(const Slot& slot);
 
 struct GlobalParameter {
   std::string name;
   std::vector<int64_t> shape;
   bool trainable = true;
-  size_t block = 0;               // the first that uses it
-  std::vector<SlotIndex> slices;  // this rank's of it: one, or those of a fused matrix
+  size_t block = 0;               // first block that uses it
+  std::vector<SlotIndex> slices;  // slices on this rank: one, or those of a fused matrix
 
   int64_t numel() const;
-  // As GlobalTensor: with two dimensions or more.
+  // Returns whether it has two dimensions or more, like GlobalTensor.
   bool is_matrix() const { return shape.size() > 1; }
 };
 
-// In the order in which one rank that shares nothing has them, unit by unit. The same on all ranks,
-// but for what the boxes are.
+// Returns the parameters in the order of one unsharded rank, unit by unit. The same on all ranks,
+// except for the slices.
 std::vector<GlobalParameter> global_parameters(const UnitPlan& plan);
 
 }  // namespace zeroth::zero

@@ -43,7 +43,7 @@ class ScatterReducer final : public GradReducer {
       if (!plan_.units[unit].trainable) continue;
       ShardGradient& state = units_[unit];
       close_grad_views(plan_.units[unit], state.open, /*holds_sum=*/false, state.got);
-      // What lands once a step is squared before it leaves the device.
+      // A gradient that is offloaded once per step is squared before it leaves the device.
       const bool once = last && !state.holds_sum && plan_.units[unit].blocks.size() == 1;
       if (options_.gradient_offload && once) {
         state.squared = torch::zeros({}, state.open.options().dtype(torch::kDouble));
@@ -63,7 +63,7 @@ class ScatterReducer final : public GradReducer {
 
   torch::Tensor finish() override {
     exchange_.drain();
-    std::vector<torch::Tensor> squares;  // by unit: undefined where the shard is yet to be squared
+    std::vector<torch::Tensor> squares;  // by unit; undefined if the shard is yet to be squared
     std::vector<torch::Tensor> whole;
     for (ShardGradient& unit : units_) {
       if (!unit.shard.defined()) continue;
@@ -73,7 +73,7 @@ class ScatterReducer final : public GradReducer {
     }
     const torch::Tensor of_whole = optim::squared_norms(whole, options_.device);
     if (whole.size() == squares.size()) return of_whole.sum();
-    // In the units' order, which gives the bits of those that are squared at once.
+    // Sum in unit order, which gives the bits of squaring all at once.
     int64_t next = 0;
     for (torch::Tensor& square : squares) {
       if (!square.defined()) square = of_whole[next++];
@@ -111,8 +111,8 @@ class ScatterReducer final : public GradReducer {
  private:
   struct ShardGradient {
     torch::Tensor shard;     // sum over the step's micro-batches so far
-    torch::Tensor squared;   // of the shard, while it is on its way to the host; or undefined
-    torch::Tensor open;      // whole gradient of the micro-batch, wire dtype
+    torch::Tensor squared;   // squared norm of a shard on its way to the CPU; or undefined
+    torch::Tensor open;      // full gradient of the micro-batch, wire dtype
     bool holds_sum = false;  // shard has, or is about to have, this step's content
     std::vector<bool> got;   // [slot]: a gradient in this step
   };

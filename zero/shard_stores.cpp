@@ -37,7 +37,7 @@ class StoreBuilder {
     return result_.stores.back().get();
   }
 
-  // What no copy touches is not page-locked.
+  // Memory without copies is not pinned.
   std::shared_ptr<device::HostLink> page_lock_link(bool pinned) const {
     return pinned ? result_.link : nullptr;
   }
@@ -126,7 +126,7 @@ class StoreBuilder {
     }
   }
 
-  // Parameters for the device; the host writes them in place.
+  // Makes a store of parameters for the device; the CPU writes them in place.
   offload::ShardStore* offloaded_param_store(OffloadDevice device) {
     const TensorOffload& params = plan_.parameters;
     const bool in_file = device == OffloadDevice::kNvme;
@@ -161,7 +161,7 @@ offload::Traffic ShardStores::traffic() const {
   sum.reading_s = use.to_device_s;
   sum.writing_s = use.to_host_s;
   sum.in_flight_s = std::max(use.to_device_s, use.to_host_s);
-  if (sum.in_flight_s > 0) sum.waited_s = use.waited_s;  // else of updates alone
+  if (sum.in_flight_s > 0) sum.waited_s = use.waited_s;  // else it covers updates only
   return sum;
 }
 

@@ -1,4 +1,4 @@
-// The stores in which a run's values rest, and which unit's rest in which.
+// The stores of a run's offloaded values, and the store of each unit.
 #pragma once
 
 #include <memory>
@@ -17,29 +17,29 @@
 namespace zeroth::zero {
 
 struct ShardStores {
-  // Null where the host is the device, or nothing rests on it.
+  // Null if the CPU is the device, or no value is offloaded to it.
   std::shared_ptr<device::HostLink> link;
   std::shared_ptr<offload::Staging> staging;
-  std::shared_ptr<GradientOffload> gradient_offload;  // null: gradients rest on the device
+  std::shared_ptr<GradientOffload> gradient_offload;  // null: gradients stay on the device
   std::vector<std::unique_ptr<offload::ShardStore>> stores;
   std::vector<std::unique_ptr<optim::UpdateRule>> rules;
-  std::vector<offload::ShardStore*> params;  // as ParamStoreOptions::rests
+  std::vector<offload::ShardStore*> params;  // see ParamStoreOptions::shard_stores
   std::vector<OptimizerPlacement> updates;   // [unit]
   ShardedOptimizer::Options options;
 
-  std::vector<std::string> choices;  // made at the start, for the user
-  // Who updates what rests on the host, where that was measured: kCpu or kGpu.
+  std::vector<std::string> choices;  // decisions made at the start, for the user
+  // The optimizer device of values on the CPU, if it was measured: kCpu or kGpu.
   std::optional<configs::OffloadOptimizerConfig::UpdateDevice> measured_step;
 
-  // Of all stores together; of the link where none has any of its own.
+  // Returns the traffic of all stores together; that of the link if no store has its own.
   offload::Traffic traffic() const;
-  // What the user should know, one line each.
+  // Returns notes for the user, one line each.
   std::vector<std::string> notes() const;
 };
 
-// As `plan` of this configuration says. `link`: the host's side of the mesh's device; null where
-// they are one. No file is made yet: that is when the first tile is asked for. Collective where the
-// updater is measured.
+// Makes the stores of `plan` for this configuration. `link` connects the CPU to the mesh's device;
+// null if they are one. Files are created only when the first chunk is requested. Collective if the
+// optimizer device is measured.
 ShardStores make_shard_stores(const OffloadPlan& plan, const configs::Config& config,
                               const comm::DeviceMesh& mesh,
                               std::shared_ptr<device::HostLink> link = nullptr);

@@ -26,7 +26,7 @@ torch::Tensor part(const torch::Tensor& tensor, const Range& range) {
   return tensor.narrow(0, range.begin, range.size());
 }
 
-// `values` may be what is lent.
+// Copies `values`, which may be the leased memory itself.
 void write_values(const offload::ChunkLease& lease, const torch::Tensor& values) {
   const torch::Tensor target = lease.tensor();
   if (target.const_data_ptr() != values.const_data_ptr()) target.copy_(values);
@@ -76,7 +76,8 @@ ShardedOptimizer::~ShardedOptimizer() {
   if (staging_) staging_->drain();
 }
 
-// What an update brings to where it is made: parameters whole, gradients by tiles.
+// Reserves staging for what an update copies to its device: full shards of parameters, tiles of
+// gradients.
 void ShardedOptimizer::reserve_staging() {
   if (!staging_) return;
   const auto width = static_cast<int64_t>(c10::elementSize(params_.dtype()));
@@ -104,7 +105,7 @@ void ShardedOptimizer::add(size_t unit) {
   if (arrays.master) shards_[unit].master = store->add(numel, *arrays.master);
 }
 
-// Stores hold zeros at first.
+// Stores hold zeros initially.
 void ShardedOptimizer::fill_states(size_t unit) {
   if (shards_[unit].states.empty() || places_[unit].rule->initial_state() == 0) return;
   for_each_tile(unit, [&](const Range& tile) {
@@ -136,7 +137,7 @@ void ShardedOptimizer::set_master(size_t unit, const torch::Tensor& values) {
     for_each_tile(unit, [&](const Range& tile) {
       const offload::ChunkLease master = acquire(unit, *shard, tile, Access::kWrite);
       write_values(master, part(values, tile));
-      // Rounded where the update is made: LibTorch would round the host's values on the host, into
+      // Round where the update is made: LibTorch would round the CPU's values on the CPU, into
       // pageable memory, from which a GPU copies slowly.
       part(lease.tensor(), tile).copy_(master.tensor());
     });
@@ -201,7 +202,7 @@ void ShardedOptimizer::apply_pending_update(size_t unit) {
   device::StreamEvent written;
   if (staging_ && places_[unit].device == params_.device()) {
     written =
-        staging_->run_on_side_stream({idle_}, work);  // tiles come and go beside the forward pass
+        staging_->run_on_side_stream({idle_}, work);  // tiles are copied beside the forward pass
   } else {
     work();
   }
@@ -283,7 +284,8 @@ ShardedOptimizer::AcquiredTile ShardedOptimizer::acquire_tile(size_t unit, const
 offload::ChunkLease ShardedOptimizer::gradient(size_t unit, const Range& tile) {
   const torch::Tensor grad = part(grads_.grad(unit), tile);
   if (!staging_) return offload::ChunkLease(grad);
-  // It has landed; what rests on the device is updated there.
+  // A gradient on the CPU is complete, so it needs no idle event; one on the device is updated
+  // there.
   return staging_->lease(grad, places_[unit].device, Access::kRead, /*idle=*/{});
 }
 

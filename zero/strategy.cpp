@@ -15,7 +15,7 @@ struct StagePolicy {
   GatherPolicy gather_policy;
   int64_t configs::ZeroConfig::*prefetch_limit;  // elements
   MakeReducer with_accumulation;
-  // A step has one reduction then: the whole gradient need not be kept for it.
+  // A step then has one reduction: the full gradient need not be kept for it.
   MakeReducer single_micro_batch;
   const char* description;
 };
@@ -37,9 +37,9 @@ const StagePolicy& stage_policy(int stage) {
   return kTable[stage];
 }
 
-// What a rank holds alone it has nobody to share with: that is stage 0 whatever the config says.
-// Parameters that rest on the host or in a file are gathered from there all the same
-// (parameter_stage).
+// Returns the stage in effect. A rank that holds its units alone shards with no other: that is
+// stage 0 whatever the config says. Parameters that are offloaded to the CPU or a file are gathered
+// from there all the same (parameter_stage).
 int effective_stage(bool unsharded, const configs::Config& config) {
   return unsharded ? 0 : config.zero.stage;
 }
@@ -52,10 +52,10 @@ int parameter_stage(bool unsharded, const configs::Config& config, bool separate
   return on_device ? effective_stage(unsharded, config) : config.zero.stage;
 }
 
-// One for all units. Each does what a unit of one holder needs, too.
+// Returns one factory for all units. Each reducer also supports units on one rank.
 MakeReducer reducer_factory(const UnitPlan& plan, const configs::Config& config,
                             const OffloadPlan& offload_plan) {
-  // What lands on the host need not be whole on the device of a single holder, whose shard is all.
+  // With CPU offload, a single rank needs no full gradient on the device: its shard is all.
   if (offload_plan.offload_gradients && plan.is_unsharded()) return make_scatter_reducer;
   const StagePolicy& policy = stage_policy(effective_stage(plan.is_unsharded(), config));
   return config.batch.accumulation_steps > 1 ? policy.with_accumulation : policy.single_micro_batch;
@@ -66,7 +66,7 @@ GradReducerOptions reducer_options(const UnitPlan& plan, const configs::Config& 
   GradReducerOptions options;
   const bool accumulates = config.batch.accumulation_steps > 1;
   options.accumulation = offload_plan.gradient;
-  // What is sent nowhere, nor to the host, is summed as it comes.
+  // Gradients that are neither communicated nor offloaded are summed as they are.
   const bool stays = plan.is_unsharded() && !offload_plan.offload_gradients;
   options.wire = stays && accumulates ? offload_plan.gradient : offload_plan.wire;
   options.reduce_scatter = config.zero.reduce_scatter;
@@ -75,10 +75,10 @@ GradReducerOptions reducer_options(const UnitPlan& plan, const configs::Config& 
   return options;
 }
 
-// As DeepSpeed: a reduce-scatter sums what was divided by the number of ranks, unless
-// gradient_predivide_factor asks for another division; an all-reduce divides by that factor before
-// and by the rest after, or by all before with prescale_gradients. `ranks`: of axis data. Those
-// that share a layer have one loss, of which each gives its addend.
+// Returns factors like DeepSpeed's: a reduce-scatter sums gradients that were divided by the number
+// of ranks, unless gradient_predivide_factor asks for another division; an all-reduce divides by
+// that factor before and by the remainder after, or by all before with prescale_gradients. `ranks`:
+// of dimension dp. Ranks that share a layer have one loss, of which each contributes its addend.
 GradientFactors gradient_factors(const configs::Config& config, int ranks, bool scatters) {
   const configs::GradientConfig& gradients = config.gradients;
   if (gradients.reduce == configs::GradientConfig::Reduction::kSum) {
@@ -154,7 +154,7 @@ void check_sizes(UnitPlan plan, const configs::Config& config, torch::DeviceType
 
 Strategy make_strategy(UnitPlan& plan, const configs::Config& config, const comm::DeviceMesh& mesh,
                        std::shared_ptr<device::HostLink> link) {
-  // With a link the host is another place than the device, also where both are the CPU.
+  // With a link the CPU is separate from the device, even if both are the CPU.
   const bool separate_device = link || !mesh.device().is_cpu();
   const OffloadPlan offload_plan = assign_placement(plan, config, separate_device);
   if (!link && offload_plan.needs_link())

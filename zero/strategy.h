@@ -1,5 +1,6 @@
-// The table from the ZeRO stage to the objects that act on it. No other file of zero/, engine/ and
-// trainer/ acts on the stage; engine/fitting_config and engine/memory_remedies advise on its key.
+// The table from the ZeRO stage to the objects that implement it. No other file of zero/, engine/
+// and trainer/ depends on the stage; engine/fitting_config and engine/memory_remedies advise on its
+// key.
 #pragma once
 
 #include <memory>
@@ -15,15 +16,16 @@
 
 namespace zeroth::zero {
 
-// Gradients are sums over ranks and micro-batches of what adds up to the mean. So that they neither
-// overflow nor vanish on the wire, and for gradient_allreduce_op sum, a factor goes with them.
+// Factors of the gradients, which are sums over ranks and micro-batches whose addends add up to the
+// mean. The factors keep them from overflow and underflow on the wire, and implement
+// gradient_allreduce_op sum.
 struct GradientFactors {
-  double before = 1;  // on every rank's gradients, before they cross the group
-  double after = 1;   // on their sum
+  double before = 1;  // factor on every rank's gradients, before communication
+  double after = 1;   // factor on their sum
 };
 
 struct Strategy {
-  ShardStores shard_stores;  // the others refer to them
+  ShardStores shard_stores;  // the other members refer to them
   std::unique_ptr<ParamStore> store;
   std::unique_ptr<GradReducer> grads;
   std::unique_ptr<ShardedOptimizer> optimizer;
@@ -32,34 +34,36 @@ struct Strategy {
   std::string description;  // one line for a person
 };
 
-// What the table says of parameters and gradients, without stores and ranks, to count what they
-// take. `apart`: as for plan_offload. What becomes of the plan's units, and where they rest ...
+// Applies the table to parameters and gradients without stores and ranks, to count their memory:
+// sets the gather policies of the plan's units and returns their offload plan. `separate_device`:
+// as for plan_offload.
 OffloadPlan assign_placement(UnitPlan& plan, const configs::Config& config, bool separate_device);
-// ... what is gathered ahead of use ...
+// Returns the limits of gathers and of their prefetch.
 GatherLimits gather_limits(const UnitPlan& plan, const configs::Config& config,
                            bool separate_device);
-// ... from how many ranks (ParamStoreOptions::hpz_partition_size) ...
+// Returns ParamStoreOptions::hpz_partition_size.
 int hpz_partition_size(const UnitPlan& plan, const configs::Config& config);
-// ... and where gradients go. `landing`: as in GradReducerOptions; it is there where `rest` says
-// so.
+// Makes the reducer of gradients. `gradient_offload` is that of GradReducerOptions; it is set if
+// `offload_plan` requires it.
 std::unique_ptr<GradReducer> make_reducer(
     const UnitPlan& plan, const configs::Config& config, const OffloadPlan& offload_plan,
     const comm::DeviceMesh& mesh, std::shared_ptr<GradientOffload> gradient_offload = nullptr);
 
-// Of the buffers into which backward writes gradients: what GradReducer::open() points at.
+// Returns the dtype of the buffers into which backward writes gradients, which GradReducer::open()
+// sets.
 torch::Dtype grad_buffer_dtype(UnitPlan plan, const configs::Config& config,
                                torch::DeviceType device);
 
-// Strategy::description.
+// Returns Strategy::description.
 std::string describe(const UnitPlan& plan, const configs::Config& config);
 
-// Throws an Error that names the key for sizes that cannot work with these units on such a device.
+// Throws an Error that names the key for sizes that are invalid for these units on such a device.
 void check_sizes(UnitPlan plan, const configs::Config& config, torch::DeviceType device);
 
-// Takes the plan's parameters over (see ParamStore), and decides what becomes of its units. Keeps
-// references to `plan` and to the mesh. Collective. Throws an Error that names the key for sizes
-// that cannot work. `link`: the host's side of the device, for tests that run both sides on the
-// CPU; by default a GPU's is made where something rests on the host.
+// Makes the strategy. Takes over the plan's parameters (see ParamStore), and sets its units' gather
+// policies. Keeps references to `plan` and to the mesh. Collective. Throws an Error that names the
+// key for invalid sizes. `link` connects the CPU to the device, for tests that run both sides on
+// the CPU; by default a GPU's link is made if values are offloaded to the CPU.
 Strategy make_strategy(UnitPlan& plan, const configs::Config& config, const comm::DeviceMesh& mesh,
                        std::shared_ptr<device::HostLink> link = nullptr);
 

@@ -36,7 +36,7 @@ void check_slice(const std::string& name, const std::vector<int64_t>& own,
               fmt::join(own, ", "), fmt::join(whole.begin, ", "), fmt::join(whole.shape, ", "));
 }
 
-// Where the rank's tensor lies in the whole parameter; `splits` are those of its block.
+// Locates the rank's tensor in the global parameter; `splits` are those of its block.
 UnitParameter make_parameter(const model::Block& block, const std::string& key,
                              const torch::Tensor& tensor, const model::Splits& splits,
                              int tensor_ranks) {
@@ -64,7 +64,7 @@ model::Splits splits_of(const model::Block& block, int tensor_ranks) {
       block.label(), tensor_ranks);
 }
 
-// A split under a wrong name would leave its parameter whole on every rank.
+// Checks names: a split under a wrong name would leave its parameter unsplit on every rank.
 void check_splits(const model::Block& block, const model::Splits& splits) {
   const auto parameters = block.named_parameters(), buffers = block.named_buffers();
   for (const auto& [key, split] : splits) {
@@ -115,7 +115,7 @@ bool delivered_by_all(const model::Blocks& blocks, const std::vector<size_t>& us
                      [&](size_t b) { return blocks[b]->accumulates_grads(); });
 }
 
-// Units of one owner differ in what stands behind its name.
+// Returns a unit's name. Units of one owner differ in the suffix.
 std::string unit_name(const std::string& owner, int num_replicas, bool frozen) {
   std::string name = owner;
   if (num_replicas > 1) name += fmt::format(" (on {} ranks)", num_replicas);
@@ -162,7 +162,7 @@ UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, i
     plan.block_labels.push_back(block->label());
   }
   const int tensor_ranks = grid.shape()[comm::MeshDim::kTp];
-  std::map<std::tuple<std::string, bool, int>, size_t> unit_of;  // (owner, trainable, copies)
+  std::map<std::tuple<std::string, bool, int>, size_t> unit_of;  // (owner, trainable, replicas)
   for (UnitParameter& parameter : collect(blocks, tensor_ranks)) {
     const bool tied = parameter.blocks.size() > 1;
     const bool trainable = trains && parameter.tensor.requires_grad();

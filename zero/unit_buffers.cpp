@@ -10,7 +10,7 @@ size_t byte_size(const torch::Tensor& tensor) {
   return static_cast<size_t>(tensor.numel()) * tensor.element_size();
 }
 
-// A 1-D tensor whose storage gets its memory later.
+// Returns a 1-D tensor whose storage gets its memory later.
 torch::Tensor without_memory(int64_t numel, torch::Dtype dtype, torch::Device device) {
   const size_t bytes = static_cast<size_t>(numel) * c10::elementSize(dtype);
   const torch::Tensor tensor = torch::empty({0}, torch::TensorOptions(device).dtype(dtype));
@@ -41,9 +41,9 @@ UnitBuffers::UnitBuffers(const UnitPlan& plan, torch::Dtype dtype, torch::Device
   }
 }
 
-// The blocks keep their tensor objects; only what these refer to changes. shallow_copy_from also
-// gives the parameter a version counter of its own, so that a gather into the buffer does not upset
-// a kept graph.
+// Binds the parameters. The blocks keep their tensor objects; only their storage changes.
+// shallow_copy_from also gives the parameter a version counter of its own, so that a gather into
+// the buffer does not invalidate a kept graph.
 void UnitBuffers::bind_parameters(size_t unit) {
   const Unit& described = plan_.units[unit];
   for (size_t i = 0; i < described.params.size(); ++i) {

@@ -1,4 +1,4 @@
-// The whole buffers of all units, of which the blocks' parameters are views.
+// The full buffers of all units, of which the blocks' parameters are views.
 #pragma once
 
 #include <torch/types.h>
@@ -17,28 +17,28 @@ class UnitBuffers {
   // zeros. Keeps a reference to `plan`.
   UnitBuffers(const UnitPlan& plan, torch::Dtype dtype, torch::Device device);
 
-  // [numel] of the unit.
+  // Returns the full buffer of the unit, [numel].
   const torch::Tensor& whole(size_t unit) const { return buffers_[unit].whole; }
 
-  // Gives a kBeforeUse unit's buffer memory of the pool, with unspecified content ...
+  // Gives a kBeforeUse unit's buffer memory of the pool, with unspecified content.
   void allocate(size_t unit);
-  // ... or memory that others own and that lasts until release().
+  // Makes such a buffer an alias of memory with another owner, which lasts until release().
   void alias_memory(size_t unit, void* memory);
-  // Takes either away again.
+  // Takes either memory away again.
   void release(size_t unit);
 
-  // Elements of kBeforeUse units' buffers with memory now, and the most there ever were.
+  // Return the elements of kBeforeUse units' buffers with memory now, and their maximum so far.
   int64_t live_elements() const { return live_elements_; }
   int64_t peak_live_elements() const { return peak_live_elements_; }
-  // Bytes that the pool took at most; they are kept for the next allocate().
+  // Returns the maximum bytes that the pool has used; they are kept for the next allocate().
   int64_t pooled_bytes() const { return pool_.allocated_bytes(); }
-  // Bytes of the buffers that are never released.
+  // Returns the bytes of the buffers that are never released.
   int64_t persistent_bytes() const;
 
  private:
   struct UnitBuffer {
     torch::Tensor whole;
-    bool aliased = false;  // others own the memory
+    bool aliased = false;  // the memory has another owner
   };
 
   void bind_parameters(size_t unit);

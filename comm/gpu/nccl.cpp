@@ -1,4 +1,4 @@
-// What libzeroth_gpu.so knows of NCCL.
+// The NCCL part of libzeroth_gpu.so.
 #include "comm/nccl.h"
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
@@ -7,7 +7,7 @@ namespace zeroth::comm {
 namespace {
 
 // Our watchdog names block and ranks, and does not count time in which the job is suspended. c10d's
-// own, which kills with a stack trace, counts it, and so must never come first.
+// own counts it and kills with a stack trace, and so must never fire first.
 constexpr std::chrono::hours kBackstop{24 * 365};
 
 c10::intrusive_ptr<c10d::Backend> make_backend(const NcclGroupSpec& spec) {
@@ -15,14 +15,14 @@ c10::intrusive_ptr<c10d::Backend> make_backend(const NcclGroupSpec& spec) {
   options->timeout = spec.timeout + kBackstop;
   auto backend =
       c10::make_intrusive<c10d::ProcessGroupNCCL>(spec.store, spec.rank, spec.size, options);
-  // Since then c10d's send and receive use the group's one communicator and its stream, too, in
-  // line with its collectives. NCCL ends a send only with its receive, and c10d records the streams
-  // of their tensors in the allocator. So what adds them (pipelines) has three rules to keep. The
-  // pairs of one tick are started together, between startCoalescing and endCoalescing: two
-  // neighbors that each send first and then receive would wait for each other for ever. They have a
-  // communicator of their own along the pipeline's axis, so that they do not queue behind gathers
-  // and reductions. Their tensors come from a pool that outlives the sends: memory of the allocator
-  // would come back only when it sees that NCCL's stream has passed them.
+  // After this call c10d's send and receive use the group's one communicator and its stream, too,
+  // in order with its collectives. NCCL ends a send only with its receive, and c10d records the
+  // streams of their tensors in the allocator. So code that adds them (pipelines) has three rules
+  // to keep. The pairs of one tick are started together, between startCoalescing and endCoalescing:
+  // two neighbors that each send first and then receive would wait for each other forever. They
+  // have a communicator of their own along mesh dimension pp, so that they do not queue after
+  // gathers and reductions. Their tensors come from a pool that outlives the sends: the allocator
+  // would reuse its memory only when it sees that NCCL's stream has passed them.
   backend->eagerConnectSingleDevice(spec.device);
   return backend;
 }

@@ -11,13 +11,14 @@ namespace {
 constexpr char kBatch[] = "train_batch_size";
 constexpr char kMicro[] = "train_micro_batch_size_per_gpu";
 constexpr char kSteps[] = "gradient_accumulation_steps";
-constexpr int64_t kDefaultMicro = 8;  // as Hugging Face's Trainer
+constexpr int64_t kDefaultMicro = 8;  // same as Hugging Face's Trainer
 
 struct RequestedBatch {
   std::optional<int64_t> batch, micro, steps;
 };
 
-// What the batch is dealt over, in words: all ranks, where no two of them split a layer.
+// Returns the name of the ranks over which the batch is partitioned: "ranks" if none of them split
+// a layer.
 const char* ranks_word(const Context& context) {
   return context.data_ranks == context.facts.world_size ? "ranks" : "data ranks";
 }
@@ -60,7 +61,7 @@ void record_origins(Context& context, const RequestedBatch& requested) {
   }
 }
 
-// The micro-batch and accumulation nearest to the given ones whose product is `samples`.
+// Returns the micro-batch and accumulation nearest to the given ones whose product is `samples`.
 std::pair<int64_t, int64_t> nearest_pair(const RequestedBatch& requested, int64_t samples) {
   std::pair<int64_t, int64_t> best{samples, 1};
   const auto distance = [&](const std::pair<int64_t, int64_t>& pair) {
@@ -76,7 +77,7 @@ std::pair<int64_t, int64_t> nearest_pair(const RequestedBatch& requested, int64_
   return best;
 }
 
-// What to do where neither value alone can be changed to fit the global batch.
+// Returns a remedy if no single value can be changed to fit the global batch.
 std::string pair_remedy(const Context& context, const RequestedBatch& requested) {
   const int64_t ranks = context.data_ranks;
   if (*requested.batch % ranks != 0) {
@@ -93,7 +94,7 @@ std::string pair_remedy(const Context& context, const RequestedBatch& requested)
   return text;
 }
 
-// "set train_batch_size to 36, or train_micro_batch_size_per_gpu to 16"
+// Returns, for example, "set train_batch_size to 36, or train_micro_batch_size_per_gpu to 16".
 std::string remedies(const Context& context, const RequestedBatch& requested,
                      const BatchConfig& batch) {
   const int64_t ranks = context.data_ranks;
@@ -114,14 +115,14 @@ std::string remedies(const Context& context, const RequestedBatch& requested,
       single.empty() ? pair_remedy(context, requested) : single);
 }
 
-// What file and flags alone come to on these ranks.
+// Returns the global batch that file and flags imply on these ranks.
 int64_t derived_batch(RequestedBatch requested, int64_t ranks) {
   if (!requested.batch && !requested.micro) requested.micro = kDefaultMicro;
   return fill_missing(requested, ranks).train_batch_size;
 }
 
-// Whether a resumed run would have another batch on as many ranks as it had, too: file and flags
-// ask for another batch per rank. Complains then.
+// Returns whether file and flags request another batch per rank than a resumed run had, so that its
+// global batch changes even on the same number of ranks. Adds an error then.
 bool reject_batch_change(Context& context, const RequestedBatch& requested) {
   const FlagValues& flags = context.flags;
   const bool only_steps = !requested.micro && context.keys.get<int64_t>(kSteps).has_value();
@@ -144,8 +145,8 @@ bool reject_batch_change(Context& context, const RequestedBatch& requested) {
   return true;
 }
 
-// Samples of a step that file and flags ask for on a rank, 0 where they name the global batch. A
-// resumed run keeps what it began with, unless they ask for a batch again.
+// Returns the samples per step that file and flags request for each rank; 0 if they name the global
+// batch. A resumed run keeps its initial value unless they request a batch again.
 int64_t derive_rank_batch(const Context& context, const RequestedBatch& requested) {
   const FlagValues& flags = context.flags;
   const bool asks = requested.batch || requested.micro || requested.steps;
@@ -154,7 +155,7 @@ int64_t derive_rank_batch(const Context& context, const RequestedBatch& requeste
   return requested.batch ? 0 : derived_batch(requested, context.data_ranks) / context.data_ranks;
 }
 
-// That of the rounds before, in micro-batches that have shown to fit.
+// Keeps the batch of the previous restart attempts, in micro-batches that are known to fit.
 void keep_batch(Context& context, RequestedBatch& requested) {
   const FlagValues& flags = context.flags;
   const int64_t derived = derived_batch(requested, context.data_ranks);
@@ -170,8 +171,8 @@ void keep_batch(Context& context, RequestedBatch& requested) {
   context.origins[kBatch] = context.origins[kMicro] = context.origins[kSteps] = "the round before";
 }
 
-// Micro-batches no larger than before, as few as they can be, and of these the smallest: where they
-// do not make up the batch some rows of the last ones do not count.
+// Splits the batch into the fewest micro-batches that are no larger than before, of the smallest
+// size. If they exceed the batch, some rows of the last ones do not count.
 void split_batch(Context& context, const RequestedBatch& requested, BatchConfig& batch) {
   const int64_t ranks = context.data_ranks, all = batch.train_batch_size;
   const auto rounded_up = [](int64_t value, int64_t by) { return (value + by - 1) / by; };

@@ -1,5 +1,5 @@
-// What the parts of resolve share: the checked file, the flags, the facts, and what they found to
-// say.
+// Shared state and functions of the parts of resolve: the checked file, the flags, the facts, and
+// the diagnostics found.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,22 +15,23 @@
 
 namespace zeroth::configs {
 
-inline constexpr double kDefaultLr = 5e-5;  // the rate of the command line where nobody gives one
+inline constexpr double kDefaultLr = 5e-5;  // default of --lr
 
+// A Context collects inputs, errors, notes and origins of one resolution.
 struct Context {
   const CheckedKeys& keys;
   const FlagValues& flags;
   RunFacts facts;
-  // False: hidden_size and total_steps come later, and nobody may miss them.
+  // False: hidden_size and total_steps are not known yet, and their absence is no error.
   bool facts_known = true;
   std::vector<std::string> errors = {};
   Diagnostics notes = {};
-  // Where values come from that are neither in the file nor the key's default, by path.
+  // Origins, by path, of values that come neither from the file nor from the key's default.
   Origins origins = {};
-  // Sections of an unknown type, and keys of one that is off: what the check said of them is not
-  // shown.
+  // Prefixes of errors of the key check that are not reported: those about sections of an unknown
+  // type, and about keys of a disabled section.
   std::vector<std::string> suppressed = {};
-  // As data_ranks(), once tensor_parallel is filled. 0: unknown, which is complained of.
+  // The value of data_ranks(), set once tensor_parallel is filled. 0: unknown after an error.
   int64_t data_ranks = 0;
   int64_t rank_batch = 0;  // Resolved::rank_batch
 
@@ -39,7 +40,7 @@ struct Context {
     errors.push_back(fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // The file's value, else the flag's. Both, and different: a complaint.
+  // Returns the file's value, otherwise the flag's. Adds an error if both are given and differ.
   template <typename T>
   std::optional<T> resolve_value(const std::string& path, const std::optional<T>& flag,
                                  const char* flag_name) {
@@ -54,12 +55,12 @@ struct Context {
     return value ? value : flag;
   }
 
-  // Where a user changes a value: its key, or the flag that gave it.
+  // Returns where a user changes a value: its key, or the flag that gave it.
   const char* key_or_flag(const char* path, const char* flag) const {
     return keys.get<int64_t>(path) ? path : flag;
   }
 
-  // The file's value where it has one.
+  // Reads the file's value into `into` if the file has one.
   template <typename T>
   void read(const std::string& path, T& into) {
     into = keys.get<T>(path).value_or(into);
@@ -73,75 +74,76 @@ struct Context {
 
 using TypeNames = std::vector<std::string_view>;
 
-// The "type" at `path` in the spelling of `known`; nothing after a complaint or where it is bad.
+// Returns the "type" at `path` in the spelling of `known`. Returns nullopt if it is absent or
+// invalid, or after it adds an error.
 std::optional<std::string> parse_type(Context& context, const std::string& path,
                                       const TypeNames& known, const TypeNames& unsupported,
                                       bool any_case);
 
-// "bf16", "warning", "cpu".
+// Return names such as "bf16", "warning" and "cpu".
 const char* to_string(Precision precision);
 const char* to_string(LogLevel level);
 const char* to_string(OffloadDevice device);
 
-// Complains about keys of the section's params that the type does not take.
+// Adds an error for each key in the section's params that the type does not accept.
 void check_params(Context& context, const std::string& section, std::string_view type,
                   std::string_view takes);
 
-// "fp16" and "float16" alike; the key table admits nothing else.
+// Parses a dtype; "fp16" and "float16" are equal. The key table accepts no other names.
 Precision parse_precision(const std::string& name);
 
-// Complains where the ranks cannot be dealt into groups of that size.
+// Fills the section. Adds an error if the ranks cannot be partitioned into groups of its size.
 void fill_tensor_parallel(Context& context, Config& config);
 
-// "2 ranks", "1 data rank": what the batch is dealt over.
+// Returns "2 ranks" or "1 data rank": the ranks over which the batch is partitioned.
 std::string describe_ranks(const Context& context);
 
-// The three batch values by DeepSpeed's rules; complains where they do not fit together.
-BatchConfig fill_batch(Context& context);  // after tensor_parallel
+// Returns the three batch values by DeepSpeed's rules. Adds an error if they do not fit together.
+BatchConfig fill_batch(Context& context);  // call after fill_tensor_parallel()
 
-// Whether the section elasticity chooses the batch.
+// Returns whether the section elasticity chooses the batch.
 bool is_elastic(const CheckedKeys& keys);
-// A number of ranks that it allows; nothing where it allows none, or is off.
+// Returns a number of ranks that elasticity allows, or nullopt if it allows none or is disabled.
 std::optional<int64_t> elastic_ranks(const CheckedKeys& keys, int64_t tensor_parallel_size);
-// The batch that it chooses; complains where it is wrong, does not allow the ranks, or stands
-// beside a batch that is given, or differs from a scheduler's copy.
+// Returns the batch that elasticity chooses. Adds an error if the section is invalid, does not
+// allow the ranks, conflicts with an explicit batch, or differs from a scheduler's copy.
 BatchConfig fill_elastic_batch(Context& context, int64_t tensor_parallel_size);
-// While it is off the section may say what it likes, under names that exist.
+// Suppresses errors about values in the disabled section elasticity. Unknown names remain errors.
 void ignore_disabled_elasticity(Context& context);
 
-// The other sections, each into its part of the Config.
+// Each function below fills its part of the Config from a section.
 void fill_precision(Context& context, Config& config);
 void fill_optimizer(Context& context, Config& config);
-void fill_scheduler(Context& context, Config& config);  // after the optimizer
-// Of the flags; `lr`: the optimizer's.
+void fill_scheduler(Context& context, Config& config);  // call after fill_optimizer()
+// Returns the schedule of the flags. `lr` is the optimizer's.
 HfSchedule resolve_hf_schedule(Context& context, HfSchedule::Type type, int64_t warmup_steps,
                                double lr);
 void fill_gradients(Context& context, Config& config);
 void fill_zero(Context& context, Config& config);
-void fill_offload(Context& context, Config& config);  // after zero
+void fill_offload(Context& context, Config& config);  // call after fill_zero()
 void fill_recompute(Context& context, Config& config);
-// See Resolved.
+// Returns Resolved::services.
 std::vector<std::string> enabled_services(const CheckedKeys& keys);
 void fill_report(Context& context, Config& config);  // printing, monitors, profilers
 
-// All of it: every value that can be known. What is wrong stands in the context and in its keys.
+// Fills every value that can be known. Errors are in the context and in its keys.
 Config fill(Context& context);
 
-// The complaints about the file and about how its values fit, in this order.
+// Returns the errors of the file, followed by those about inconsistent values.
 std::vector<std::string> all_errors(const Context& context);
 
-// Whether the stage leaves offload_param without effect.
+// Returns whether the stage leaves offload_param without effect.
 bool ignores_offload_param(const Context& context, const ZeroConfig& zero);
 
-// Of every honoured key.
+// Returns the origin of every honored key.
 Origins all_origins(const Context& context);
 
-// Ranges of the flags.
+// Checks the ranges of the flags.
 void check_flags(Context& context);
 
-// Rules that join several keys.
+// Checks rules that join several keys.
 void validate(Context& context, const Config& config);
-void check_offload(Context& context, const Config& config);  // its part of them
+void check_offload(Context& context, const Config& config);  // part of validate()
 void check_tensor_parallel(Context& context, const Config& config);
 
 }  // namespace zeroth::configs

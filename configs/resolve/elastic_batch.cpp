@@ -10,7 +10,7 @@
 namespace zeroth::configs {
 namespace {
 
-// Highly composite numbers, as far as DeepSpeed has them.
+// Highly composite numbers, as far as DeepSpeed lists them.
 constexpr int64_t kHighlyComposite[] = {
     1,      2,      4,      6,      12,     24,     36,     48,    60,    120,
     180,    240,    360,    720,    840,    1260,   1680,   2520,  5040,  7560,
@@ -21,7 +21,7 @@ struct CountBounds {
   int64_t max_batch, min_count, max_count;
 };
 
-// Nothing above `most`.
+// Returns the least common multiple, or `limit` + 1 if it exceeds `limit`.
 int64_t least_common_multiple(const std::vector<int64_t>& values, int64_t limit) {
   int64_t multiple = 1;
   for (const int64_t value : values) {
@@ -45,7 +45,8 @@ std::set<int64_t> candidate_batches(const std::vector<int64_t>& micro_batches, i
   return found;
 }
 
-// Over how many a batch can be dealt: the divisors of its number of micro-batches, for each size.
+// Returns the numbers of ranks or nodes over which a batch can be partitioned: for each micro-batch
+// size, the divisors of the number of micro-batches.
 std::set<int64_t> valid_counts(int64_t batch, const std::vector<int64_t>& micro_batches,
                                const CountBounds& bounds) {
   std::set<int64_t> counts;
@@ -77,7 +78,7 @@ ElasticBatch best_candidate(const ElasticRule& rule, const CountBounds& bounds) 
   std::set<int64_t> best_counts;
   for (const int64_t batch : candidate_batches(rule.micro_batches, bounds.max_batch)) {
     std::set<int64_t> counts = valid_counts(batch, rule.micro_batches, bounds);
-    // They come in rising order.
+    // The candidates are in ascending order.
     if (counts.empty() || counts.size() < best_counts.size()) continue;
     if (counts.size() == best_counts.size() && !rule.prefer_larger) continue;
     best.batch = batch;
@@ -94,7 +95,7 @@ int64_t largest_micro_batch(const ElasticRule& rule, int64_t samples) {
   return largest;
 }
 
-// What fills these ranks, however many.
+// Returns the best batch for exactly these ranks.
 ElasticBatch fit_ranks(const ElasticRule& rule, int64_t data_ranks) {
   ElasticBatch best;
   for (const int64_t micro : rule.micro_batches) {

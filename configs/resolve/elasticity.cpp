@@ -1,4 +1,4 @@
-// The section elasticity: the batch is chosen, not given.
+// Resolution of the section elasticity, which chooses the batch.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -64,7 +64,8 @@ void check_rule(Context& context, const ElasticRule& rule, int64_t tensor_parall
                       tensor_parallel_size);
 }
 
-// Whoever shares out machines has chosen them by its own copy of the section.
+// Adds an error if the cluster scheduler, which chose the machines by its own copy of the section,
+// has other values.
 void check_scheduler(Context& context, const ElasticRule& rule) {
   constexpr char kName[] = "environment variable DEEPSPEED_ELASTICITY_CONFIG";
   if (!context.keys.scheduler_elasticity) return;
@@ -89,7 +90,7 @@ void check_scheduler(Context& context, const ElasticRule& rule) {
   check("version", context.keys.get<double>(kVersion).value_or(0.2), 0.2);
 }
 
-// Where a batch is given as well.
+// Reports batch values that are given although elasticity chooses them.
 void check_explicit_batch(Context& context) {
   struct ExplicitValue {
     const char *path, *flag;
@@ -174,7 +175,7 @@ std::optional<int64_t> elastic_ranks(const CheckedKeys& keys, int64_t tensor_par
   try {
     const ElasticBatch chosen = elastic_batch(rule, 1);
     if (chosen.batch > 0) return chosen.data_ranks.front() * tensor_parallel_size;
-  } catch (const Error&) {  // resolve tells it
+  } catch (const Error&) {  // resolve reports the error
   }
   return std::nullopt;
 }

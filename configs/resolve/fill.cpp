@@ -7,9 +7,9 @@ namespace zeroth::configs {
 namespace {
 
 constexpr double kClippingOfFile = 1.0;  // DeepSpeed's default since June 2026; none before
-constexpr double kClippingOfFlag = 1.0;  // of --max-grad-norm, and Trainer's
+constexpr double kClippingOfFlag = 1.0;  // of --max-grad-norm; same as Trainer's
 
-// What has no key in the file.
+// Fills the values without a key in the file.
 void fill_from_flags(const FlagValues& flags, Config& config) {
   config.seed = flags.seed.value_or(config.seed);
   config.loss_mean = flags.loss_mean.value_or(config.loss_mean);
@@ -17,8 +17,8 @@ void fill_from_flags(const FlagValues& flags, Config& config) {
   config.dropout = flags.dropout;
 }
 
-// Checked against gradient_clipping and --max-grad-norm: the optimizer's own norm says the same in
-// another place, where DeepSpeed refuses it.
+// Returns the optimizer's own norm, which DeepSpeed refuses there. Checks it against
+// gradient_clipping and --max-grad-norm, which have the same meaning.
 std::optional<double> optimizer_clipping(Context& context) {
   constexpr char kPath[] = "optimizer.params.max_grad_norm";
   const auto norm = context.keys.get<double>(kPath);
@@ -42,8 +42,8 @@ std::optional<double> optimizer_clipping(Context& context) {
   return norm;
 }
 
-// Global L2 norm of gradients. What a file leaves out is DeepSpeed's default, also for Trainer,
-// which writes its own number into "auto" alone.
+// Returns the global L2 norm for clipping. A value that the file omits is DeepSpeed's default, also
+// for Trainer, which replaces only "auto" by its own value.
 double resolve_clipping(Context& context) {
   constexpr char kPath[] = "gradient_clipping";
   constexpr char kFlag[] = "--max-grad-norm";
@@ -68,7 +68,7 @@ double resolve_clipping(Context& context) {
   return norm;
 }
 
-// Names that DeepSpeed ignores.
+// Reports names that DeepSpeed ignores.
 void report_unknown_keys(Context& context) {
   const CheckedKeys& keys = context.keys;
   const size_t more = keys.num_unknown - keys.unknown.size();

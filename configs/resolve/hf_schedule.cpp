@@ -1,4 +1,4 @@
-// --lr_scheduler_type and --lr_scheduler_kwargs, where the file has no scheduler.
+// Resolution of --lr_scheduler_type and --lr_scheduler_kwargs, used if the file has no scheduler.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -16,7 +16,8 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kFlag = "--lr_scheduler_kwargs";
 
-// The arguments of transformers' get_..._schedule functions and of torch's ReduceLROnPlateau.
+// ScheduleArguments lists the arguments of transformers' get_..._schedule functions and of torch's
+// ReduceLROnPlateau.
 struct ScheduleArguments {
   Type type;
   std::string_view arguments;
@@ -36,7 +37,7 @@ constexpr ScheduleArguments kArguments[] = {
     {Type::kReduceOnPlateau, "mode factor patience threshold threshold_mode cooldown min_lr eps"},
 };
 
-// Reads arguments of the flag, and complains about those that it cannot read.
+// ScheduleKwargs reads the flag's arguments and adds an error for each one that is invalid.
 class ScheduleKwargs {
  public:
   ScheduleKwargs(Context& context, Type type) : context_(context), type_(type) {
@@ -56,7 +57,7 @@ class ScheduleKwargs {
 
   bool has(std::string_view name) const { return value(name) != nullptr; }
 
-  // At least `min_value`.
+  // Reads a number that is at least `min_value`.
   std::optional<double> number(std::string_view name, double min_value = 0) {
     const Json* const found = value(name);
     if (found == nullptr) return std::nullopt;
@@ -93,7 +94,7 @@ class ScheduleKwargs {
     context_.add_error("{}: {} needs {}", kFlag, to_string(type_), what);
   }
 
-  // About what the type does not take.
+  // Adds an error for each argument that the type does not accept.
   void reject_unknown() {
     const auto* const row =
         std::find_if(std::begin(kArguments), std::end(kArguments),
@@ -109,7 +110,7 @@ class ScheduleKwargs {
   }
 
  private:
-  // Null where it is absent or null itself.
+  // Returns null if the argument is absent or null itself.
   const Json* value(std::string_view name) const {
     const auto found = given_.find(name);
     return found == given_.end() || found->is_null() ? nullptr : &*found;
@@ -127,7 +128,7 @@ class ScheduleKwargs {
   Json given_ = Json::object();
 };
 
-// By min_lr or as a part of `lr`; one of the two is needed.
+// Fills the minimum rate from min_lr or from its ratio to `lr`. One of the two is required.
 void fill_min_lr(ScheduleKwargs& arguments, double lr, HfSchedule& schedule) {
   const auto min_value = arguments.number("min_lr");
   const auto rate = arguments.number("min_lr_rate");

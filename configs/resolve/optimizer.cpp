@@ -12,7 +12,7 @@ struct OptimizerType {
   Kind kind;
   double lr, eps;          // defaults within a section
   std::string_view takes;  // keys of optimizer.params
-  // Of a type that compresses what ranks exchange: what it is without that.
+  // For a type that compresses communication: the equivalent type without compression.
   std::string_view uncompressed = {};
 };
 
@@ -20,7 +20,7 @@ constexpr std::string_view kAdamTakes =
     "lr bias_correction betas eps weight_decay adam_w_mode torch_adam set_grad_none";
 
 // DeepSpeed's FusedAdam, FusedLion and FusedLamb, and torch.optim's SGD and Adagrad, which it
-// takes.
+// accepts.
 constexpr OptimizerType kTypes[] = {
     {"AdamW", Kind::kAdamW, 1e-3, 1e-8, kAdamTakes},
     {"Adam", Kind::kAdamW, 1e-3, 1e-8, kAdamTakes},
@@ -31,8 +31,8 @@ constexpr OptimizerType kTypes[] = {
      "lr lr_decay weight_decay initial_accumulator_value eps foreach fused differentiable"},
     {"Lamb", Kind::kLamb, 1e-3, 1e-8,
      "lr bias_correction betas eps eps_inside_sqrt weight_decay max_coeff min_coeff"},
-    // Until they compress, and DeepSpeed's (to 0.19.6) then do, none of them corrects its moments
-    // or knows an eps inside the root, whatever a file says.
+    // DeepSpeed's types (to 0.19.6) compress only later in a run. Before that none of them corrects
+    // its moments or uses an eps inside the root, whatever a file requests.
     {"OneBitAdam", Kind::kAdamW, 1e-3, 1e-8,
      "lr bias_correction betas eps eps_inside_sqrt weight_decay freeze_step cuda_aware "
      "comm_backend_name",
@@ -47,7 +47,7 @@ constexpr OptimizerType kTypes[] = {
      "Lamb"},
 };
 
-// DeepSpeed's others, and those of torch.optim, of which it takes each.
+// DeepSpeed's other optimizers, and those of torch.optim, each of which it accepts.
 const TypeNames kUnsupported = {"Muon",     "MuAdam",  "MuAdamW", "MuSGD",     "Adafactor",
                                 "Adadelta", "Adamax",  "ASGD",    "LBFGS",     "NAdam",
                                 "RAdam",    "RMSprop", "Rprop",   "SparseAdam"};
@@ -57,7 +57,7 @@ bool takes(const OptimizerType& type, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// AdamW where there is no section, or none of a known type.
+// Returns the type in the file, or AdamW if there is no section or its type is unknown.
 const OptimizerType& type_of(Context& context) {
   if (context.keys.values.count("optimizer") == 0) return kTypes[0];
   TypeNames names;
@@ -78,8 +78,8 @@ const OptimizerType& type_of(Context& context) {
   return *type;
 }
 
-// The file's value, the flag's, or what the struct holds; a complaint about a flag that the type
-// does not take.
+// Fills a value from the file or the flag, otherwise keeps the struct's. Adds an error for a flag
+// that the type does not accept.
 template <typename T>
 void fill(Context& context, const OptimizerType& type, std::string_view name,
           const std::optional<T>& flag, const char* flag_name, T& into) {
@@ -120,7 +120,7 @@ void fill_optimizer(Context& context, Config& config) {
   if (type.name == "Adam" && context.keys.get<bool>("optimizer.params.adam_w_mode") == false) {
     optimizer.kind = Kind::kAdam;
   }
-  // Without a section, and for "auto", the flag's default; DeepSpeed's within a section.
+  // Without a section, and for "auto", the flag's default applies; within a section, DeepSpeed's.
   const bool by_flag =
       !context.keys.has("optimizer") || context.keys.is_auto("optimizer.params.lr");
   optimizer.lr = by_flag ? kDefaultLr : type.lr;

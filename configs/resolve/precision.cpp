@@ -15,7 +15,7 @@ const char* flag_of(Precision precision) {
   return "--fp32";
 }
 
-// A switch in the file that says something else than the flag.
+// Adds an error if a switch in the file contradicts the flag.
 void compare(Context& context, const char* path, Precision precision) {
   const std::optional<bool> enabled = context.keys.get<bool>(path);
   const Precision flag = *context.flags.precision;

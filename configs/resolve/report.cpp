@@ -11,7 +11,7 @@ namespace {
 constexpr std::array<std::string_view, 5> kLevels = {"debug", "info", "warning", "error",
                                                      "critical"};  // in the order of LogLevel
 
-// As they are named in what the logger tells.
+// Names of the operations in the communication logger's output.
 constexpr std::array<std::string_view, 5> kOperations = {
     "all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "broadcast", "barrier"};
 

@@ -14,7 +14,7 @@ struct SchedulerType {
   std::string_view takes, required;  // keys of scheduler.params
 };
 
-// DeepSpeed's lr_schedules.py.
+// Types of DeepSpeed's lr_schedules.py.
 constexpr SchedulerType kTypes[] = {
     {"WarmupLR", Kind::kWarmupLr, "warmup_min_lr warmup_max_lr warmup_num_steps warmup_type", ""},
     {"WarmupDecayLR", Kind::kWarmupDecayLr,
@@ -60,8 +60,8 @@ const SchedulerType* type_of(Context& context) {
   return type;
 }
 
-// The warm-up steps that the flags ask for. A part of the run is rounded up, as in Hugging Face's
-// Trainer.
+// Returns the warm-up steps that the flags request. A ratio of the run is rounded up, as in Hugging
+// Face's Trainer.
 std::optional<int64_t> flag_steps(Context& context) {
   const FlagValues& flags = context.flags;
   if (!flags.warmup_ratio) return flags.warmup_steps;
@@ -79,8 +79,8 @@ std::optional<int64_t> flag_steps(Context& context) {
   return std::nullopt;
 }
 
-// Without a section. Our own spellings have DeepSpeed's warm-up then a constant rate, where they
-// name no schedule.
+// Returns the schedule without a section. Our own flags have DeepSpeed's warm-up and then a
+// constant rate if they name no schedule.
 SchedulerConfig from_flags(Context& context, double lr) {
   const FlagValues& flags = context.flags;
   SchedulerConfig scheduler;
@@ -104,7 +104,7 @@ SchedulerConfig from_flags(Context& context, double lr) {
   return scheduler;
 }
 
-// The schedule of the same shape, if a file has one.
+// Returns the file's schedule of the same shape, or nullopt if a file has none.
 std::optional<Kind> same_shape(HfSchedule::Type type) {
   switch (type) {
     case HfSchedule::Type::kConstant:
@@ -119,8 +119,8 @@ std::optional<Kind> same_shape(HfSchedule::Type type) {
   }
 }
 
-// Beside a section, Trainer does not look at its flags, but for the warm-up steps of an "auto";
-// ours have to mean the same shape.
+// Compares the flags with the section. Trainer ignores its flags beside a section, except for the
+// warm-up steps of an "auto"; our flags must have the same shape.
 void compare_flags(Context& context, const SchedulerType& type) {
   const FlagValues& flags = context.flags;
   const auto report = [&](const std::string& flag, const std::string& otherwise) {
@@ -162,7 +162,8 @@ void fill_total(Context& context, SchedulerConfig& scheduler) {
   }
 }
 
-// DeepSpeed takes names that it does not know for log, "cosine" among them, and "Linear".
+// Reads the warm-up's shape. DeepSpeed treats unknown names as log, "cosine" and "Linear" among
+// them.
 void fill_shape(Context& context, SchedulerConfig& scheduler) {
   const std::string path = param("warmup_type");
   const std::string shape = context.keys.get<std::string>(path).value_or("log");
@@ -176,7 +177,8 @@ void fill_shape(Context& context, SchedulerConfig& scheduler) {
   }
 }
 
-// A schedule knows no warm-up of 0 steps; 1 is its shortest, as DeepSpeed takes any number below 2.
+// Reads the warm-up steps. The shortest warm-up has 1 step, since DeepSpeed treats any number below
+// 2 like that.
 void fill_warmup(Context& context, SchedulerConfig& scheduler) {
   const std::string path = "scheduler.params.warmup_num_steps";
   const char* flag = context.flags.warmup_ratio ? "--warmup-ratio comes to" : "--warmup-steps";

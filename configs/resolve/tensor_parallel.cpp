@@ -1,4 +1,4 @@
-// How many ranks split a layer, and how many draw samples of their own.
+// Resolution of the tensor-parallel size and of the number of data-parallel ranks.
 #include <algorithm>
 
 #include "configs/resolve/context.h"
@@ -10,12 +10,12 @@ namespace {
 constexpr char kSize[] = "tensor_parallel.autotp_size";
 constexpr char kFlag[] = "--tensor-parallel";
 
-// 0 and 1 alike.
+// Returns whether the size is 0 or 1, which both mean off.
 bool is_off(const std::optional<int64_t>& size) {
   return size && *size <= 1;
 }
 
-// While it is off the section may say what it likes, under names that exist.
+// Suppresses errors about values in the disabled section. Unknown names remain errors.
 void ignore_disabled_keys(Context& context) {
   for (const FileKey& given : context.keys.given) {
     if (given.key == nullptr || given.key->state != KeyState::kRefused) continue;
@@ -24,14 +24,14 @@ void ignore_disabled_keys(Context& context) {
   }
 }
 
-// The largest divisor of `ranks` up to `max_divisor`.
+// Returns the largest divisor of `ranks` that is at most `max_divisor`.
 int64_t largest_divisor(int64_t max_divisor, int64_t ranks) {
   int64_t divisor = std::min(ranks, max_divisor);
   while (ranks % divisor != 0) --divisor;
   return divisor;
 }
 
-// A key that has no effect, where the file gives it a value of its type.
+// Returns a key without effect if the file gives it a value of its type, otherwise null.
 const FileKey* find_file_key(const Context& context, const std::string& path) {
   const auto& all = context.keys.given;
   const auto found = std::find_if(all.begin(), all.end(), [&](const FileKey& given) {

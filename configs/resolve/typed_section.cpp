@@ -1,4 +1,4 @@
-// What optimizer and scheduler share: a type, and params that depend on it.
+// Functions that optimizer and scheduler share: a type, and params that depend on it.
 #include <algorithm>
 
 #include "base/diagnostics.h"
@@ -45,7 +45,7 @@ void check_params(Context& context, const std::string& section, std::string_view
     if (given.key == nullptr) continue;
     const std::string path(given.key->path);
     if (!path.starts_with(prefix) || given.key->state == KeyState::kRefused) continue;
-    if (path == "optimizer.params.max_grad_norm") continue;  // means clipping, beside any type
+    if (path == "optimizer.params.max_grad_norm") continue;  // means clipping; valid with any type
     if (std::find(names.begin(), names.end(), path.substr(prefix.size())) != names.end()) continue;
     context.add_error("{}: {} takes no such value; it takes {}", given.path, type,
                       fmt::join(names, ", "));

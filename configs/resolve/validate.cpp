@@ -50,7 +50,7 @@ void check_optimizer(Context& context, const Config& config) {
   }
 }
 
-// A rate with which hardly anything trains, as 2e5 where 2e-5 was meant.
+// Warns about a rate with which hardly anything trains, such as 2e5 instead of 2e-5.
 void check_rates(Context& context, const Config& config) {
   const double max_rate = config.optimizer.kind == OptimizerConfig::Kind::kSgd ? 100 : 1;
   const auto check = [&](const std::string& name, double rate) {
@@ -110,7 +110,7 @@ void check_optimizer(Context& context, const OffloadOptimizerConfig& optimizer) 
 
 void check_param(Context& context, const ZeroConfig& zero) {
   const OffloadParamConfig& param = zero.offload_param;
-  constexpr int64_t kMinBuffers = 2;  // one in use, one read or written meanwhile
+  constexpr int64_t kMinBuffers = 2;  // one in use while another is read or written
   if (param.device == OffloadDevice::kNvme && param.buffer_count < kMinBuffers) {
     context.add_error("{}.buffer_count: {} is too small: the smallest that works is {}", kParam,
                       param.buffer_count, kMinBuffers);
@@ -125,7 +125,7 @@ void check_block_size(Context& context, int64_t bytes) {
   }
 }
 
-// A value other than its default that the device of its section leaves without effect.
+// Warns about values other than the default that the device of their section leaves without effect.
 void warn_unused_offload_keys(Context& context, const std::string& section, OffloadDevice device,
                               std::string_view only_nvme) {
   if (device == OffloadDevice::kNvme || context.keys.is_bad(section + ".device")) return;
@@ -144,8 +144,8 @@ void warn_unused_offload_keys(Context& context, const std::string& section, Offl
   }
 }
 
-// DeepSpeed's rules, but that it keeps bf16 states without offload too; and bf16 masters have been
-// updated on the host only, not yet on a GPU.
+// Checks DeepSpeed's rules for bf16 states, except that DeepSpeed also keeps them without offload.
+// bf16 masters can be updated on the CPU only, not yet on a GPU.
 void check_bf16(Context& context, const Config& config) {
   constexpr char kMasters[] = "bf16.bf16_master_weights_and_grads";
   constexpr char kStates[] = "bf16.bf16_optimizer_states";
@@ -161,7 +161,7 @@ void check_bf16(Context& context, const Config& config) {
   };
   const auto of_optimizer = [](const char* name) { return fmt::format("{}.{}", kOptimizer, name); };
   const bool bf16 = config.precision == Precision::kBf16 ||
-                    (!context.facts_known && !keys.get<bool>("bf16.enabled"));  // --bf16 may come
+                    (!context.facts_known && !keys.get<bool>("bf16.enabled"));  // --bf16 may follow
   need("bf16.enabled", bf16, true, fmt::format("a run in {}", to_string(config.precision)));
   need("zero_optimization.stage", config.zero.stage > 0, "1, 2 or 3", config.zero.stage);
   need(of_optimizer("device"), optimizer.device != OffloadDevice::kNone, "\"cpu\" or \"nvme\"",
@@ -196,7 +196,7 @@ void check_hybrid_shard(Context& context, const ZeroConfig& zero) {
   }
 }
 
-// One line: such sections are often copied whole.
+// Warns in one line, because such sections are often copied as a whole.
 void warn_unused_aio(Context& context, const ZeroConfig& zero) {
   const auto is_file = [](OffloadDevice device) { return device == OffloadDevice::kNvme; };
   if (is_file(zero.offload_optimizer.device) || is_file(zero.offload_param.device)) return;

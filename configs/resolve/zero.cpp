@@ -8,7 +8,7 @@
 namespace zeroth::configs {
 namespace {
 
-// Hugging Face's formulas for "auto", of the model's hidden size.
+// An AutoFormula is Hugging Face's formula for an "auto", of the model's hidden size.
 struct AutoFormula {
   double factor;
   bool squared;
@@ -34,7 +34,7 @@ void read_size(Context& context, const std::string& path, const AutoFormula& for
   }
 }
 
-// Hugging Face resolves these at stage 3 only; DeepSpeed takes its default for "auto".
+// Reads a size. Hugging Face resolves "auto" at stage 3 only; DeepSpeed uses its default otherwise.
 void read_stage3_size(Context& context, const std::string& path, const AutoFormula& formula,
                       const ZeroConfig& zero, int64_t& into) {
   if (zero.stage == 3) return read_size(context, path, formula, into);
@@ -49,8 +49,9 @@ OffloadDevice parse_offload_device(const std::optional<std::string>& name) {
   return name == "nvme" ? OffloadDevice::kNvme : OffloadDevice::kNone;
 }
 
-// Without links. Empty where it is relative and the working folder is gone. Throws an Error for one
-// that cannot be looked at or leads through a link of another user.
+// Returns an absolute path without links. Returns an empty text if the path is relative and the
+// working directory was removed. Throws an Error if the path is inaccessible or leads through a
+// link of another user.
 std::string absolute(const std::string& given) {
   std::error_code failed;
   const fs::path absolute_path = fs::absolute(given, failed);
@@ -71,7 +72,8 @@ void check_nvme_directory(Context& context, const std::string& path, const std::
   }
 }
 
-// Absolute, so that it is one folder wherever a rank works.
+// Returns an absolute path, so that it is the same directory whatever a rank's working directory
+// is.
 std::string read_nvme_directory(Context& context, const std::string& section,
                                 OffloadDevice device) {
   const std::string path = section + ".nvme_path";
@@ -96,7 +98,7 @@ std::string read_nvme_directory(Context& context, const std::string& section,
   }
 }
 
-// What both sections say in the same words.
+// Reads the keys that both sections have.
 template <typename Section>
 void read_section(Context& context, const std::string& path, Section& section) {
   section.device = parse_offload_device(context.keys.get<std::string>(path + ".device"));

@@ -17,7 +17,7 @@ std::string join(std::string_view section, std::string_view name) {
   return section.empty() ? std::string(name) : fmt::format("{}.{}", section, name);
 }
 
-// What people and templates write into files beside keys.
+// Returns whether a name is a comment, as people and templates write them among keys.
 bool is_comment(std::string_view name) {
   return name.starts_with('_') || name.starts_with('#') || name.starts_with("//");
 }
@@ -73,7 +73,7 @@ class Checker {
       const Alias* alias = find_alias(meant);
       out_.bad.insert(std::string(
           alias != nullptr ? alias->path
-                           : std::string_view(meant)));  // probably given: not to be missed later
+                           : std::string_view(meant)));  // probably the intended key: not missing
       return;
     }
     if (top) {
@@ -95,12 +95,12 @@ class Checker {
     add_error(path, "unknown key");
   }
 
-  // At the top level DeepSpeed ignores what it does not know.
+  // Records an unknown key at the top level, where DeepSpeed ignores it.
   void ignore(const std::string& path, std::string_view text) {
     if (++out_.num_unknown <= kMaxErrors) warn(out_.unknown, path, "{}", text);
   }
 
-  // A key anywhere of that name, or one that has a word in common with it.
+  // Returns a key of that name in any section, or one that shares a word with it.
   static std::string_view related_name(std::string_view name) {
     const auto ends = [&](std::string_view path, std::string_view tail) {
       return path.size() > tail.size() && path.ends_with(tail) &&
@@ -129,7 +129,7 @@ class Checker {
     if (has_error && out_.values.count(key_path) == 0) out_.bad.insert(key_path);
   }
 
-  // cpu_offload: true, false or null.
+  // Checks cpu_offload: true, false or null.
   void check_cpu_device(const Json& value, const std::string& path, const ConfigKey& key) {
     if (!value.is_boolean() && !value.is_null()) {
       add_error(path, "expected true or false, found {}", describe(value));
@@ -218,7 +218,7 @@ class Checker {
     check_names(value, path, "", allowed_keys);
   }
 
-  // What switches it on is all that counts of it.
+  // Checks an idle section. Only the entries that enable it are read.
   void check_idle_section(const Json& value, const std::string& path, const ConfigKey& key) {
     std::vector<std::string_view> allowed_keys = split_values(key.allowed_keys, ' ');
     for (const Switch& one : parse_switches(key)) {
@@ -234,7 +234,7 @@ class Checker {
     check_names(value, path, "", allowed_keys);
   }
 
-  // Names only: what a section that is switched off says has no effect.
+  // Checks names only: values in a disabled section have no effect.
   void check_names(const Json& object, const std::string& path, const std::string& relative,
                    const std::vector<std::string_view>& allowed_keys) {
     for (const auto& [name, value] : object.items()) {
@@ -254,11 +254,11 @@ class Checker {
     }
   }
 
-  static constexpr size_t kMistyped = 2;  // letters, at the most, that a name was mistyped by
+  static constexpr size_t kMistyped = 2;  // maximum letters by which a name is mistyped
 
   CheckedKeys& out_;
   SuggestionBudget guesses_;
-  std::map<std::string, std::string> seen_;  // table path -> path in the file
+  std::map<std::string, std::string> seen_;  // path in the table -> path in the file
 };
 
 }  // namespace

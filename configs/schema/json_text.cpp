@@ -12,8 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Python writes numbers that JSON does not have. They go through the parser as strings of the same
-// length, with a byte in front that no text has.
+// A Special is a number that Python writes and JSON does not have. It passes through the parser as
+// a string of the same length, with a first byte that occurs in no text.
 struct Special {
   std::string_view text;
   std::string_view stand_in;
@@ -38,7 +38,7 @@ void restore_specials(Json& value) {
   }
 }
 
-// Replaces a special number at `position`; returns how many bytes it is long, or 0.
+// Replaces a special number at `position`. Returns its length in bytes, or 0 if there is none.
 size_t hide_special(std::string& text, size_t position) {
   for (const Special& special : kSpecials) {
     if (text.compare(position, special.text.size(), special.text) != 0) continue;
@@ -48,10 +48,11 @@ size_t hide_special(std::string& text, size_t position) {
   return 0;
 }
 
-// Blanks comments, hides special numbers and leaves every other byte, so that positions stay true.
+// Blanks comments, hides special numbers and keeps every other byte, so that positions stay
+// correct.
 std::string plain_json(std::string text, const JsonSource& source) {
   enum class In { kCode, kString, kLine, kBlock } in = In::kCode;
-  size_t comment = 0;  // where it began
+  size_t comment = 0;  // its start
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     const char next = i + 1 < text.size() ? text[i + 1] : '\0';

@@ -1,5 +1,5 @@
 // JSON as people and Python write it in a ds_config.json: with //, /**/ and # comments, NaN and
-// Infinity, and strict about keys that stand twice.
+// Infinity. Duplicate keys are reported.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,10 +15,10 @@ struct ParsedJson {
   DuplicateKeys duplicate_keys;
 };
 
-// Throws Error "name:line:column: ..." with the JSON path at which the syntax breaks.
+// Parses a text. Throws an Error "name:line:column: ..." with the JSON path of a syntax error.
 ParsedJson parse_json(const std::string& text, const std::string& name);
 
-// The bytes behind base64 in either alphabet, with or without padding; nothing when the text is not
+// Decodes base64 in either alphabet, with or without padding. Returns nullopt if the text is not
 // base64.
 std::optional<std::string> decode_base64(const std::string& text);
 

@@ -1,4 +1,4 @@
-// The rows of the key table, one function per part of the file. Only keys.cpp joins them.
+// The rows of the key table, one function per part of the file. Only keys.cpp concatenates them.
 #pragma once
 
 #include <initializer_list>
@@ -24,7 +24,7 @@ inline constexpr std::string_view kDefault = "the default";
 inline constexpr std::string_view kDtypes =
     "\"fp32\" | \"fp16\" | \"bf16\" | \"float32\" | \"float16\" | \"bfloat16\"";
 
-// One after the other.
+// Returns the concatenation of all parts.
 std::vector<ConfigKey> joined(std::initializer_list<std::vector<ConfigKey>> parts);
 
 constexpr ConfigKey section(std::string_view path, std::string_view text) {
@@ -51,13 +51,13 @@ constexpr ConfigKey refused_section(std::string_view path, std::string_view off,
   return {path, kSection, kRefused, "null", off, {}, text, allowed_keys};
 }
 
-// A section that is accepted while it is on, too. Its values are not read.
+// Returns a section that is accepted even when it is enabled. Its values are not read.
 constexpr ConfigKey idle_section(std::string_view path, std::string_view off,
                                  std::string_view allowed_keys, std::string_view text) {
   return {path, kSection, kNoEffect, "null", off, {}, text, allowed_keys};
 }
 
-// The case of letters does not matter.
+// Returns `key` with a value whose case does not matter.
 constexpr ConfigKey ignoring_case(ConfigKey key) {
   key.any_case = true;
   return key;

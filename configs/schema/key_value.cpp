@@ -21,7 +21,7 @@ bool same_text(const Json& left, const Json& right) {
   });
 }
 
-// The spelling of the table.
+// Returns the text in the table's spelling.
 Json canonical(const Json& text, const ConfigKey& key) {
   if (!key.any_case) return text;
   for (const std::string_view listed : split_values(key.accepts)) {
@@ -30,7 +30,7 @@ Json canonical(const Json& text, const ConfigKey& key) {
   return text;
 }
 
-// A path or a name would end there for the system, whatever follows.
+// Returns whether a text contains NUL. The system would end a path or name there, whatever follows.
 bool has_nul(const Json& value) {
   if (value.is_array()) return std::any_of(value.begin(), value.end(), has_nul);
   return value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos;
@@ -60,14 +60,15 @@ std::string type_name(KeyType type) {
   return {};
 }
 
-// "an integer > 0", "an integer in 0..3", "\"log\" | \"linear\"".
+// Returns, for example, "an integer > 0", "an integer in 0..3" or "\"log\" | \"linear\"".
 std::string describe_accepted(const ConfigKey& key) {
   if (key.type == KeyType::kString) return std::string(key.accepts);
   return fmt::format("{} {}{}", type_name(key.type), key.accepts.starts_with(">") ? "" : "in ",
                      key.accepts);
 }
 
-// The value in the type of its key; nothing when it has another type, or a NUL in a text.
+// Returns the value in the type of its key, or nullopt if it has another type or a text contains
+// NUL.
 std::optional<Json> typed_value(const Json& value, const ConfigKey& key) {
   constexpr double kInt64End = 9223372036854775808.0;
   if (has_nul(value)) return std::nullopt;

@@ -66,7 +66,7 @@ std::vector<ConfigKey> other_optimizer_rows() {
   };
 }
 
-// Of the 1-bit optimizers, which run uncompressed.
+// Returns the keys of the 1-bit optimizers, which run uncompressed.
 std::vector<ConfigKey> compression_rows() {
   constexpr std::string_view kNone = "concerns compression, and there is none";
   return {

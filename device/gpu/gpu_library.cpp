@@ -1,4 +1,4 @@
-// libzeroth_gpu.so: all that is CUDA. The programs do not link it, they load it when a GPU is used
+// All CUDA code of libzeroth_gpu.so. The programs do not link it; they load it if a GPU is used
 // (gpu_loader.cpp).
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -42,7 +42,7 @@ class CudaGpu final : public Gpu {
     const cudaError_t error =
         cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterPortable);
     if (error == cudaSuccess) return "";
-    (void)cudaGetLastError();  // else the next call that looks would report it as its own
+    (void)cudaGetLastError();  // otherwise the next call that checks reports it as its own
     return fmt::format("{} bytes: {}", memory.size(), cudaGetErrorString(error));
   }
 

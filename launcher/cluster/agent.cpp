@@ -28,9 +28,9 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLivenessTimeout{15'000};
-// A launcher that waits for the disk to which it writes is silent, too; its end is seen at once.
+// A launcher that waits for its disk is silent, too; its exit is detected at once.
 constexpr int kLivenessFactor = 4;
-constexpr milliseconds kDrainedLimit{5'000};  // for the launcher to take the last message
+constexpr milliseconds kDrainedLimit{5'000};  // for the launcher to receive the last message
 
 void log_line(const std::string& line) {
   write_all(STDERR_FILENO, printable_message(fmt::format("zeroth agent: {}\n", line)));
@@ -42,12 +42,12 @@ class Agent final : public RanksListener {
         std::filesystem::path zeroth_directory);
 
   int run(const Message& first);
-  // Logs again and again that this host waits for its ranks to start: the launcher's own lines are
-  // not seen here.
+  // Logs periodically that this node waits for its ranks to start: the launcher's own log is not
+  // visible here.
   void log_waiting();
 
   void on_ranks_polled(const RanksPolled& seen) override;
-  void on_signal(int /*signal*/) override {}  // of other processes: there are none
+  void on_signal(int /*signal*/) override {}  // there are no other processes that start ranks
   void on_warning(const std::string& text) override { send(Warning{text}); }
   LineSink& line_sink(int rank, bool error) override;
 
@@ -71,7 +71,7 @@ class Agent final : public RanksListener {
   void on_lost(const std::string& why);
   void send_drained();
   void end(int status);
-  bool stays_for_restart() const { return job_ && job_->job().requeue_code; }  // for another round
+  bool stays_for_restart() const { return job_ && job_->job().requeue_code; }  // to restart
   int lost_launcher_status() const { return stays_for_restart() ? *job_->job().requeue_code : 1; }
 
   boost::asio::io_context& io_;
@@ -133,7 +133,7 @@ void Agent::log_waiting() {
   });
 }
 
-// Lines that came before stay before.
+// Flushes earlier lines first, so that the order is kept.
 void Agent::send(const Message& message) {
   lines_.flush();
   launcher_.send(message);
@@ -162,7 +162,7 @@ void Agent::on(const StartRanks& start) {
   } catch (const Error& error) {
     reason = error.what();
   }
-  ranks_.reset();  // those that had started
+  ranks_.reset();  // ends the ranks that had started
   running_ = 0;
   RanksPolled failed;
   const int num_ranks = static_cast<int>(job_->job().slots.size());
@@ -206,7 +206,7 @@ void Agent::send_drained() {
   send(Drained{ranks_ ? ranks_->read_new_oom_kills() : std::nullopt});
   start_.reset();
   if (stays_for_restart()) return;
-  status_ = 0;  // the launcher may be gone once it has this
+  status_ = 0;  // the launcher may exit once it has received this
   timer_.start(kDrainedLimit, [this] { io_.stop(); });
 }
 
@@ -225,9 +225,9 @@ void Agent::wait_for_signals() {
   });
 }
 
-// Whoever ends this process, as a batch system does, means the job.
+// A signal to this process, as from a batch system, applies to the job.
 void Agent::on_local_signal(int signal) {
-  if (start_ && !lost_) return send(SignalReceived{signal});  // the launcher says when to go
+  if (start_ && !lost_) return send(SignalReceived{signal});  // the launcher decides when to exit
   if (running_ > 0) return ranks_->signal(SIGKILL);
   status_ = 128 + signal;
   io_.stop();
@@ -260,7 +260,8 @@ void Agent::end(int status) {
 
 int run_agent(const AgentOptions& options, const std::filesystem::path& zeroth_directory) {
   const HmacKey secret(consume_secret(options));
-  // Ranks of several hosts have no input: that of their agents is the starter's.
+  // Ranks of several nodes have no input: the agents' input belongs to the process that started
+  // them.
   const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   ::dup2(null.get(), STDIN_FILENO);
   boost::asio::io_context io;

@@ -19,7 +19,7 @@ namespace zeroth::launcher {
 namespace {
 
 constexpr size_t kMinSecretBytes = 16, kMaxSecretBytes = 4096;
-// OpenMPI's own first: it sets those of PMI in some builds, and Slurm's are around it in a job.
+// OpenMPI's own variable is first: some builds also set PMI's, and a job of Slurm sets Slurm's.
 constexpr std::array<const char*, 4> kTaskRankVariables = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
                                                            "PMIX_RANK", "SLURM_PROCID"};
 
@@ -41,7 +41,8 @@ int task_rank(const Lookup& lookup) {
 std::string read_line(int fd, const std::string& source) {
   std::string line;
   char byte = 0;
-  while (line.size() <= kMaxSecretBytes) {  // no more than the line: the rest is somebody else's
+  while (line.size() <= kMaxSecretBytes) {  // read no more than the line: the following bytes
+                                            // belong to another reader
     const ssize_t count = ::read(fd, &byte, 1);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw Error("the run's secret from {}: {}", source, system_reason(errno));

@@ -1,4 +1,4 @@
-// The command line of `zeroth agent`, which launchers write and no user does, and the run's secret.
+// The command line of `zeroth agent`, which launchers write and users do not, and the run's secret.
 #pragma once
 
 #include <chrono>
@@ -13,31 +13,32 @@
 namespace zeroth::launcher {
 
 struct AgentOptions {
-  std::string launcher;  // where it is reached: ADDRESS:PORT[,ADDRESS:PORT...]
-  int node = 0;          // which host of the job this is
-  // One of the three:
+  std::string launcher;  // the launcher's endpoints: ADDRESS:PORT[,ADDRESS:PORT...]
+  int node = 0;          // index of this node in the job
+  // Exactly one of these three sources of the secret is set, except on a node that joins.
   bool secret_on_stdin = false;
   std::string secret_variable;
   std::string secret_file;
-  // Or this, of a host that joins.
+  // The secret itself, on a node that joins.
   std::string secret = {};
-  std::chrono::milliseconds connect_timeout{60'000};  // with a launcher that does not answer
-  std::optional<Join> join = {};                      // nobody has asked this host
+  std::chrono::milliseconds connect_timeout{60'000};  // for a launcher that does not answer
+  std::optional<Join> join = {};  // set on a node that joins without being started by the launcher
 };
 
-// The value of an environment variable; empty optional: not set.
+// Returns the value of an environment variable; empty if it is not set.
 using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
 
-// `arguments` behind "agent". Without --node it is the task's number, as OpenMPI, MPICH, Intel MPI
-// or Slurm tells it. Throws UsageError. Pure but for `lookup`.
+// Parses the `arguments` that follow "agent". Without --node the node index is the task's rank that
+// OpenMPI, MPICH, Intel MPI or Slurm provides. Throws UsageError. Pure except for `lookup`.
 AgentOptions parse_agent_options(const std::vector<std::string>& arguments, const Lookup& lookup);
 
-// A variable of this process; for parse_agent_options().
+// Returns a variable of this process; a Lookup for parse_agent_options().
 std::optional<std::string> read_variable(const std::string& name);
 
-// Takes the secret from where it is: of standard input the first line; a variable is unset, a file
-// removed, so that neither ranks nor others find it. Throws Error where it is too short to be one,
-// and where the file is not one of this user that nobody else may read.
+// Reads the secret from its source: the first line of standard input, a variable, which is then
+// unset, or a file, which is then removed, so that neither ranks nor other processes find it.
+// Throws Error if it is too short for a secret, or if the file is not owned by this user or is
+// readable by others.
 std::string consume_secret(const AgentOptions& options);
 
 }  // namespace zeroth::launcher

@@ -19,7 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLaunchExitLimit{5'000}, kShutdownLimit{1'000};
-constexpr int kMaxOfferedRanks = 1 << 16;  // that a host may offer
+constexpr int kMaxOfferedRanks = 1 << 16;  // that a node may offer
 constexpr int kMaxPort = 65'535;
 
 std::vector<std::string> host_names(const std::vector<HostSlots>& hosts) {
@@ -196,7 +196,8 @@ void AgentPool::send_job(int node) {
   RemoteJob job = request_.job;
   job.slots = host(node).slots;
   agents_.at(node)->send(job);
-  // It looks around, and says nothing meanwhile; whoever waits for all answers has an end.
+  // The agent checks the node without sending heartbeats; the wait for all answers has a timeout of
+  // its own.
   agents_.at(node)->suspend_liveness(true);
 }
 
@@ -209,7 +210,7 @@ void AgentPool::recheck_node(int node) {
 void AgentPool::drop_agent(int node, const std::string& why, int status) {
   if (is_connected(node)) {
     agents_.at(node)->set_handlers({[](const Message&) {}, [](const std::string&) {}});
-    agents_.at(node)->send(Shutdown{.status = status, .why = why});  // upon which it closes
+    agents_.at(node)->send(Shutdown{.status = status, .why = why});  // which closes it
     shutting_down_.insert(node);
   }
   readiness_.on_lost(node, why);
@@ -263,12 +264,12 @@ void AgentPool::shut_down_agents(int status, const std::string& why) {
 
 void AgentPool::shut_down() {
   for (const auto& agent : connections_) agent->close();
-  set_log([](const std::string&) {});  // that they are let go
+  set_log([](const std::string&) {});  // suppresses messages about the agents' shutdown
   end_launch_processes(kShutdownLimit);
   clean_up();
 }
 
-// Best effort: the error that is on its way says more than that this failed too.
+// Removes secrets as best effort: the error being reported matters more than a failure here.
 void AgentPool::clean_up() {
   for (const AgentCommand& command : commands_.clean_up) {
     const auto& of = command.hosts;

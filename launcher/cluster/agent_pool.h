@@ -1,5 +1,5 @@
-// The agents of a run's hosts: starts them, lets them in, and finds out whether each host can run
-// its ranks.
+// The agents of a run's nodes: AgentPool starts them, accepts their connections, and checks whether
+// each node can run its ranks.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -25,81 +25,84 @@
 namespace zeroth::launcher {
 
 struct AgentPoolOptions {
-  RemoteJob job;  // but for the slots
-  // What starts the agents of hosts, given where they reach the launcher and the secret.
+  RemoteJob job;  // without the slots
+  // Returns the commands that start the agents of `hosts`, given the launcher's endpoints and the
+  // secret.
   std::function<AgentCommands(const std::vector<HostSlots>& hosts, const std::string& launcher,
                               const std::string& secret)>
       make_commands;
-  std::function<void(const std::string&)> log;  // lines for the user
-  bool quiet = false;                           // notes are none of these
+  std::function<void(const std::string&)> log;  // receives lines for the user
+  bool quiet = false;                           // suppresses notes
   std::string secret = make_secret();           // of the run
-  std::optional<int> join_port = {};            // where hosts come by themselves
-  std::string join_address = {};                // the same; empty: all of this machine's
+  std::optional<int> join_port = {};            // port at which nodes join by themselves
+  std::string join_address = {};  // address for `join_port`; empty: all addresses of this machine
 };
 
-// Hosts have numbers in the order in which they are added; one that comes again has a new one, or
-// one that `set_find_free_index` finds.
-// Callbacks run in the io_context's thread.
+// AgentPool indexes nodes in the order in which they are added. A node that returns gets a new
+// index, or the one that `set_find_free_index` finds. Callbacks run in the io_context's thread.
 class AgentPool {
  public:
-  // `on_change`: after anything that `roll` tells of.
+  // Calls `on_change` after every change of readiness().
   AgentPool(boost::asio::io_context& io, const AgentPoolOptions& request,
             std::vector<HostSlots> hosts, std::function<void()> on_change);
   AgentPool(const AgentPool&) = delete;
   AgentPool& operator=(const AgentPool&) = delete;
 
-  // Listens, and starts the agents of all hosts. Throws Error.
+  // Listens, and starts the agents of all nodes. Throws Error.
   void start();
-  // Finds the number of a host of this name that is gone for good, which the one that comes gets:
-  // otherwise memory would grow with each try. Nothing: there is none.
+  // Returns the index of a node of this name that is lost for good, for reuse by the node that
+  // joins; without reuse memory would grow with each attempt. Empty: there is none.
   using FindFreeIndex = std::function<std::optional<int>(const std::string& name)>;
   void set_find_free_index(FindFreeIndex find) { find_free_index_ = std::move(find); }
-  // One more host, whose agent is started. The command that does it must be for this host alone.
+  // Adds a node and starts its agent. The backend must start this node's agent with a command of
+  // its own.
   int add(const HostSlots& host);
-  // Whether the host that came can still run its ranks is asked of its agent again.
+  // Asks the agent of a connected node again whether the node can still run its ranks.
   void recheck_node(int node);
-  // What must run before agents are started has failed: these are not.
+  // Returns whether a setup command failed, so that no agents are started.
   bool has_setup_failed() const { return setup_failed_ && num_setup_left_ == 0; }
-  // Agents of hosts that have not come are not let in any more.
+  // Stops accepting agents of nodes that have not connected.
   void stop_accepting();
-  // What becomes of the processes that start agents changes nothing any more: hosts are told of by
-  // their agents. Not within a callback.
+  // Ignores from now on how the processes that start agents exit; only the agents report about
+  // nodes. Must not be called within a callback.
   void ignore_launch_exits();
 
   const NodeReadiness& readiness() const { return readiness_; }
   const HostSlots& host(int node) const { return hosts_.at(static_cast<size_t>(node)); }
   const std::vector<HostSlots>& hosts() const { return hosts_; }
-  // Of a host that has come.
+  // Returns the agent of a node that has connected.
   const std::shared_ptr<HeartbeatChannel>& agent(int node) const { return agents_.at(node); }
-  bool is_connected(int node) const;  // it has come, and its connection stands
-  // It was lost while somebody else watched it, or it is not wanted any more.
-  void drop_agent(int node, const std::string& why, int status = 1);  // the agent's
-  void give_up(const std::string& why);  // those that have not answered
+  bool is_connected(int node) const;  // its agent has connected, and the connection is open
+  // Shuts down the agent, which exits with `status`, and marks the node as lost. For a node that
+  // another object observed as lost, or that the run no longer needs.
+  void drop_agent(int node, const std::string& why, int status = 1);
+  void give_up(const std::string& why);  // marks nodes that have not answered as lost
   void log(const std::string& line) const { request_.log(line); }
-  // The same, unless nobody wants to hear of what is no warning.
+  // Logs the line unless notes are suppressed.
   void log_note(const std::string& line) const {
     if (!request_.quiet) log(line);
   }
-  // A line that may come again and again: see LogThrottle.
+  // Logs a line that may repeat many times; see LogThrottle.
   void log_throttled(const std::string& line);
-  // The same line once in a run.
+  // Logs a warning once in a run.
   void warn_once(const std::string& warning) {
     if (warned_.insert(warning).second) log("warning: " + warning);
   }
   void set_log(std::function<void(const std::string&)> log) { request_.log = std::move(log); }
 
-  // What to tell of connections that were refused; empty: none was.
+  // Describes the connections that were refused; empty if none was.
   std::string refused() const;
-  // Agents that never said which host they are.
+  // Closes connections of agents that never identified their node.
   void close_unidentified();
-  // Hosts must from now on be like this one, once it has answered.
+  // Requires all nodes to match this one from now on, once it has answered.
   void compare_with(int node) { readiness_.compare_with(node); }
-  // Each agent ends by itself with this exit code, and says why where there is something to say;
-  // waits for that, not for long.
+  // Tells each agent to exit with this status and to log `why` if it is not empty. Waits a short
+  // time until they have exited.
   void shut_down_agents(int status, const std::string& why);
-  // Ends all: connections are closed, and what started agents and secrets on hosts are removed.
+  // Closes all connections, ends the processes that start agents, and removes secrets on nodes.
   void shut_down();
-  // Once agents have been let go: waits for the processes that started them, then kills them.
+  // Waits up to `limit` for the processes that started agents, then kills them. The agents must
+  // have been shut down before.
   void end_launch_processes(std::chrono::milliseconds limit);
 
  private:
@@ -128,7 +131,7 @@ class AgentPool {
   std::unique_ptr<Listener> listener_;
   std::vector<std::shared_ptr<HeartbeatChannel>> connections_;
   std::map<int, std::shared_ptr<HeartbeatChannel>> agents_;
-  std::set<int> shutting_down_;  // whose agents have been told to end
+  std::set<int> shutting_down_;  // nodes whose agents have received Shutdown
   std::set<std::string> warned_;
   FindFreeIndex find_free_index_;
   LogThrottle throttle_;

@@ -33,7 +33,8 @@ size_t read_length(std::string_view bytes) {
   return length;
 }
 
-// Labels and nonces are of fixed lengths for each use: no two uses share a text.
+// Labels and nonces have fixed lengths for each use, so that no two uses authenticate the same
+// text.
 std::string make_proof(const HmacKey& secret, std::string_view role,
                        std::string_view launcher_nonce, std::string_view agent_nonce) {
   return std::string(digest_bytes(secret.digest(role, launcher_nonce, agent_nonce)));

@@ -1,12 +1,13 @@
-// Launcher and agent prove to each other that they know the run's secret, without telling it, and
-// then seal what they send. Pure: no socket. Nothing is encrypted; nobody without the secret can
-// forge, change, repeat, reorder or leave out a frame.
+// Mutual authentication and authenticated framing: launcher and agent prove to each other that they
+// know the run's secret without sending it, then authenticate each frame with a MAC. Pure: no
+// socket. Nothing is encrypted; without the secret no process can forge, change, repeat, reorder or
+// omit a frame.
 //
 //   launcher: "zeroth 1", nonce            agent: nonce, proof            launcher: proof
 //
-// A proof is an HMAC over its maker's role and both nonces, so one can neither be played back to
-// its maker nor used in another connection. Each direction has a key of its own. The launcher
-// computes nothing and tells nothing to one who has not proved himself.
+// A proof is an HMAC over its sender's role and both nonces, so it can neither be replayed to its
+// sender nor used in another connection. Each direction has a key of its own. The launcher computes
+// and reveals nothing for a peer that has not proved its identity.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +25,16 @@ inline constexpr size_t kNonceBytes = 32, kProofBytes = 32;
 inline constexpr size_t kGreetingBytes = 8 + kNonceBytes;
 inline constexpr size_t kAnswerBytes = kNonceBytes + kProofBytes;
 
-// A run's secret: 64 hexadecimal digits, new each time.
+// Returns a new random secret for a run: 64 hexadecimal digits.
 std::string make_secret();
-// What all rounds of a run have in common: 16 hexadecimal digits, new each time.
+// Returns a new random id that all attempts of a run share: 16 hexadecimal digits.
 std::string make_run_id();
-// What ranks get as ZEROTH_SECRET: it does not tell the run's secret, and each round has its own,
-// so that one rank that outlives its round is a stranger in the next.
+// Returns the value of ZEROTH_SECRET for ranks. It does not reveal the run's secret, and differs
+// between attempts, so that a rank that outlives its attempt cannot connect in the next one.
 std::string derive_rank_secret(const HmacKey& secret, const RestartAttempt& attempt);
 
-// Frames of one direction, as they are sent: the payload's length (4 bytes, big-endian), the
-// payload, an HMAC over number, length and payload.
+// MacWriter makes the frames of one direction: the payload's length (4 bytes, big-endian), the
+// payload, and an HMAC over sequence number, length and payload.
 class MacWriter {
  public:
   explicit MacWriter(const HmacKey& key) : key_(key) {}
@@ -44,12 +45,13 @@ class MacWriter {
   uint64_t sequence_ = 0;
 };
 
-// The same, as they come, in whatever pieces. Holds one frame at most.
+// MacReader verifies frames of one direction, which may arrive in pieces of any size. It holds one
+// frame at most.
 class MacReader {
  public:
   explicit MacReader(const HmacKey& key) : key_(key) {}
-  // Hands out each payload that is complete; it lives during the call only. Throws Error on the
-  // first frame that is too long or not sealed with the key, or not the next one.
+  // Passes on each complete payload, which is valid during the call only. Throws Error on the first
+  // frame that is too long, not authenticated with the key, or out of sequence.
   void feed(std::string_view bytes, const std::function<void(std::string_view)>& on_payload);
 
  private:
@@ -58,7 +60,7 @@ class MacReader {
   std::string buffer_;
 };
 
-// A program's arguments and environment must fit: Linux takes 6 MiB of them.
+// A program's arguments and environment must fit: Linux accepts 6 MiB of them.
 inline constexpr size_t kMaxPayloadBytes = size_t{8} << 20;
 
 struct MacPair {
@@ -75,7 +77,7 @@ class LauncherHandshake {
     std::string proof;  // to be sent
     MacPair macs;
   };
-  // `answer`: kAnswerBytes. Empty: from one who does not know the secret.
+  // `answer` has kAnswerBytes. Returns empty if the peer does not know the secret.
   std::optional<Accepted> accept(std::string_view answer) const;
 
  private:
@@ -85,11 +87,11 @@ class LauncherHandshake {
 
 class AgentHandshake {
  public:
-  // `greeting`: kGreetingBytes. Throws Error if it is none of this protocol.
+  // `greeting` has kGreetingBytes. Throws Error if it does not belong to this protocol.
   AgentHandshake(const HmacKey& secret, std::string_view greeting);
 
   const std::string& answer() const { return answer_; }
-  // `proof`: kProofBytes. Empty: from one who does not know the secret.
+  // `proof` has kProofBytes. Returns empty if the peer does not know the secret.
   std::optional<MacPair> accept(std::string_view proof) const;
 
  private:

@@ -41,7 +41,7 @@ void Channel::start(ChannelHandlers handlers) {
   read();
 }
 
-// Waits and then reads itself, so that no buffer rests with a connection that is silent.
+// Waits for readiness and then reads itself, so that a silent connection holds no buffer.
 void Channel::read() {
   socket_.async_wait(
       tcp::socket::wait_read, [self = shared_from_this()](boost::system::error_code error) {
@@ -81,7 +81,7 @@ void Channel::flush() {
     written += socket_.write_some(
         boost::asio::buffer(pending_.data() + written, pending_.size() - written), error);
   pending_.erase(0, written);
-  // Another failure is told by the reader, once it has read what came before.
+  // The reader reports other errors, once it has read the earlier data.
   if (error && error != boost::asio::error::would_block) pending_.clear();
   if (pending_.empty()) return;
   waiting_ = true;

@@ -1,5 +1,5 @@
-// An authenticated connection between launcher and agent: messages in order, whole, each once, or
-// an end that is told.
+// An authenticated connection between launcher and agent. It delivers complete messages in order,
+// each once, or reports that it has ended.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -12,27 +12,28 @@
 
 namespace zeroth::launcher {
 
-// Keeps a socket from the processes that are started here: one that held it would hold the
-// connection too. Asio does not.
+// Keeps a socket from processes that this one starts: an inherited socket would keep the connection
+// open. Asio does not set this flag.
 void set_close_on_exec(int socket);
 
-// Callbacks run in the io_context's thread, and none after close().
+// A Channel sends and receives messages. Callbacks run in the io_context's thread, and none after
+// close().
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
-  // `socket` has shaken hands; what comes on it from now on are frames.
+  // `socket` has completed the handshake; all further bytes on it are frames.
   Channel(boost::asio::ip::tcp::socket socket, MacPair macs);
 
   struct ChannelHandlers {
-    // The text lives during the call only. An Error that it throws ends the connection, and says
-    // why: what came is no message.
+    // The text is valid during the call only. An Error thrown here means that the text is not a
+    // message; it ends the connection and becomes the reason.
     std::function<void(std::string_view)> on_message;
-    // Once, when the connection ends or something comes that is not the peer's; says why.
+    // Called once with the reason, when the connection ends or when invalid data arrives.
     std::function<void(const std::string&)> on_end;
   };
   void start(ChannelHandlers handlers);
 
-  // Never blocks: what the connection does not take now is kept. Messages of one who does not read
-  // are bounded by whoever sends them.
+  // Never blocks: buffers what the connection cannot accept now. The sender must bound the messages
+  // for a peer that does not read.
   void send(std::string_view payload);
 
   void close();

@@ -19,7 +19,7 @@
 namespace zeroth::launcher {
 namespace {
 
-// Flags by which hosts are reached, where none is.
+// Notes flags for reaching nodes if the launcher reaches none.
 void note_unused(const HostOptions& flags, std::string_view reason, Placement& placement) {
   const auto note = [&](bool given, std::string_view flag) {
     if (given) placement.notes.push_back(fmt::format("{} changes nothing: {}", flag, reason));
@@ -31,7 +31,7 @@ void note_unused(const HostOptions& flags, std::string_view reason, Placement& p
 }
 
 void note_unused_on_one_node(const HostOptions& flags, Placement& placement) {
-  if (flags.launcher) find_backend(*flags.launcher);  // no wrong name goes unseen
+  if (flags.launcher) find_backend(*flags.launcher);  // reports a wrong name
   const auto note = [&](bool given, std::string_view flag, std::string_view reason) {
     if (given) placement.notes.push_back(fmt::format("{} changes nothing: {}", flag, reason));
   };
@@ -45,7 +45,8 @@ void check_node_rank(int node_rank, int num_nodes, std::string_view who) {
     throw UsageError("--node_rank {}: {} hosts 0 to {}", node_rank, who, num_nodes - 1);
 }
 
-// A person starts zeroth on each of --num_nodes machines, which have equally many ranks.
+// Places ranks if a person starts zeroth on each of --num_nodes machines, which have equally many
+// ranks.
 Placement place_manual_uniform(const LaunchOptions& options) {
   const HostOptions& flags = options.hosts;
   const int num_nodes = *flags.num_nodes;
@@ -92,7 +93,7 @@ NodeRanks node_ranks_of(const std::vector<HostSlots>& hosts, int host) {
           .world_size = count_ranks(hosts)};
 }
 
-// A person starts zeroth on each host.
+// Places ranks if a person starts zeroth on each host.
 Placement place_manual(const LaunchOptions& options, const std::vector<HostSlots>& hosts) {
   const HostOptions& flags = options.hosts;
   const int last = static_cast<int>(hosts.size()) - 1;
@@ -115,7 +116,8 @@ Placement place_manual(const LaunchOptions& options, const std::vector<HostSlots
   return placement;
 }
 
-// Slurm, MPI or Kubernetes has started a zeroth on each node. `hosts`: of the hostfile, or none.
+// Places ranks if Slurm, MPI or Kubernetes has started a zeroth on each node. `hosts` are the
+// hostfile's, or empty.
 Placement place_by_scheduler(const LaunchOptions& options, const std::vector<HostSlots>& hosts,
                              const SchedulerNode& by) {
   const HostOptions& flags = options.hosts;

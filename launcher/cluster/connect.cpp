@@ -24,7 +24,7 @@ using boost::asio::ip::tcp;
 using boost::system::error_code;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kAttemptTimeout{3000};  // a launcher that is there answers in a moment
+constexpr milliseconds kAttemptTimeout{3000};  // a running launcher answers within milliseconds
 constexpr milliseconds kPause{100};
 
 struct LauncherEndpoint {
@@ -46,7 +46,7 @@ LauncherEndpoint parse_endpoint(const std::string& text) {
   throw Error("the launcher's '{}' is not ADDRESS:PORT", shortened(text));
 }
 
-// A name may be known later than its host is wanted: that is asked each time.
+// Resolves the name at each attempt: it may become known only later.
 std::optional<tcp::endpoint> resolve_endpoint(boost::asio::io_context& io,
                                               const LauncherEndpoint& endpoint,
                                               std::string& reason) {
@@ -67,13 +67,13 @@ std::vector<LauncherEndpoint> parse_endpoints(const std::string& texts) {
   return endpoints;
 }
 
-// One attempt. Each step is asynchronous only so that it can be ended.
+// DialAttempt makes one attempt. Its steps are asynchronous only to allow a timeout.
 class DialAttempt {
  public:
   DialAttempt(boost::asio::io_context& io, const HmacKey& secret)
       : io_(io), socket_(io), secret_(secret) {}
 
-  // Null with the reason where nobody answers as a launcher does.
+  // Returns null with the reason if no launcher answers.
   std::shared_ptr<Channel> run(const tcp::endpoint& endpoint, std::string& reason) {
     std::string greeting(kGreetingBytes, '\0');
     reason = step(
@@ -114,7 +114,7 @@ class DialAttempt {
                             [this](error_code error, size_t) { result_ = error; });
   }
 
-  // What went wrong; empty: nothing.
+  // Runs one step. Returns the error; empty: none.
   std::string step(const std::function<void()>& begin) {
     result_.reset();
     begin();
@@ -126,7 +126,7 @@ class DialAttempt {
     error_code ignored;
     socket_.close(ignored);
     io_.restart();
-    io_.run();  // what was waited for ends now
+    io_.run();  // completes the cancelled operation
     return fmt::format("no answer within {} s", kAttemptTimeout.count() / 1000);
   }
 

@@ -1,4 +1,4 @@
-// What an elastic run says of its hosts. Pure.
+// Messages of an elastic run about its nodes. Pure.
 #pragma once
 
 #include <chrono>
@@ -7,17 +7,17 @@
 
 namespace zeroth::launcher {
 
-// "host b has come", "hosts b, c have come"
+// Returns "host b has come", "hosts b, c have come".
 std::string describe_joined(const std::vector<std::string>& hosts);
 
-// "host b was sent SIGTERM"
+// Returns "host b was sent SIGTERM".
 std::string describe_signaled(const std::vector<std::string>& hosts, int signal);
 
-// "1 host of at least 2 are there: the run waits up to 600 s for more; no answer yet of b"
+// Returns "1 host of at least 2 are there: the run waits up to 600 s for more; no answer yet of b".
 std::string describe_waiting(size_t num_there, int min_nodes, std::chrono::milliseconds limit,
                              const std::vector<std::string>& silent);
 
-// Why a run ends for which too few hosts are there: `there`.
+// Explains why a run ends without a quorum; `there` are the nodes that are present.
 std::string describe_missing_quorum(const std::vector<std::string>& there, int min_nodes,
                                     std::chrono::milliseconds waited, int requeue_code);
 

@@ -33,7 +33,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{100}, kLaunchExitLimit{5'000};
-constexpr milliseconds kQuietPeriod{3'000};  // in which nobody needs to be told of anything
+constexpr milliseconds kQuietPeriod{3'000};  // wait without log lines
 
 class ElasticRun {
  public:
@@ -43,9 +43,9 @@ class ElasticRun {
 
  private:
   JobOutcome run_attempts();
-  bool wait_for_quorum();  // false: there are not enough hosts, or a signal came
-  void recheck_all();
-  void update_state();
+  bool wait_for_quorum();  // false: no quorum, or a signal came
+  void recheck_all();      // of connected nodes: readiness and a free port
+  void update_state();     // called after every change
   void check_first_round() const;
   JobOutcome run_attempt();
   void request_restart();
@@ -57,17 +57,17 @@ class ElasticRun {
   void give_up_silent();
   void update_present();
   void log_waiting(bool has_quorum);
-  void poll_hosts();
-  void drop_unusable();
+  void poll_hosts();     // re-reads the hostfile and retries missing hosts
+  void drop_unusable();  // shuts down unusable agents, so that their nodes can be retried
   std::vector<int> usable() const;
   RendezvousState rendezvous_state() const;
   milliseconds last_call() const {
     return policy_.current().index == 0 ? elastic_.last_call : elastic_.restart_last_call;
   }
-  std::vector<int> next_attempt_nodes() const;  // the usable ones that the next round has
+  std::vector<int> next_attempt_nodes() const;  // usable nodes of the next attempt
   JobOutcome quorum_failure() const;
   JobOutcome stopped() const;
-  void wait_for_signals();
+  void wait_for_signals();  // also passes signals to running ranks, which ends the job
 
   const MultiNodeConfig& config_;
   const ElasticConfig& elastic_;
@@ -79,14 +79,14 @@ class ElasticRun {
   RestartPolicy policy_;
   milliseconds waited_{0}, since_quorum_{0}, since_poll_{0};
   SlowWait slow_;
-  std::optional<RendezvousAction> action_;  // of the hosts that are waited for; empty: ranks run
+  std::optional<RendezvousAction> action_;  // of the current rendezvous; empty: ranks run
   std::unique_ptr<MultiNodeAttempt> attempt_;
-  std::string restart_reason_;                   // why a round without a failure is ended
-  std::map<int, int> leaving_;                   // hosts that were sent a signal, and which
-  std::string last_checkpoint_;                  // the newest checkpoint when the round began
-  std::map<std::string, std::string> reported_;  // what is wrong, by the host's name
-  std::set<int> reported_nodes_;                 // the same, by its number
-  std::map<int, milliseconds> silent_for_;       // hosts that have not answered yet
+  std::string restart_reason_;                   // why an attempt ends without a failure
+  std::map<int, int> leaving_;                   // nodes that received a signal, and which
+  std::string last_checkpoint_;                  // the newest checkpoint when the attempt began
+  std::map<std::string, std::string> reported_;  // last problems by host name
+  std::set<int> reported_nodes_;                 // nodes whose problems were reported
+  std::map<int, milliseconds> silent_for_;       // nodes that have not answered yet
   int signal_ = 0;
 };
 
@@ -158,19 +158,16 @@ bool ElasticRun::wait_for_quorum() {
   return has_quorum;
 }
 
-// Those that ran ranks, and spares: whether they still can, and which port is free now.
 void ElasticRun::recheck_all() {
   const NodeReadiness& readiness = agents_.readiness();
   for (int node = 0; node < readiness.num_nodes(); ++node) {
     if (agents_.is_connected(node))
       agents_.recheck_node(node);
-    else if (readiness.is_ready(node) &&
-             reported_nodes_.insert(node).second)  // the round's outcome says why
+    else if (readiness.is_ready(node) && reported_nodes_.insert(node).second)  // outcome reports it
       agents_.drop_agent(node, "it was lost");
   }
 }
 
-// After all that changes.
 void ElasticRun::update_state() {
   drop_unusable();
   if (attempt_) return request_restart();
@@ -189,12 +186,11 @@ void ElasticRun::check_first_round() const {
   if (!error.empty() && !config_.agents.join_port) throw Error("{}", error);
 }
 
-// An agent that cannot run ranks is let go, so that its host can be tried again.
 void ElasticRun::drop_unusable() {
   const NodeReadiness& readiness = agents_.readiness();
   for (int node = 0; node < readiness.num_nodes(); ++node) {
-    // What has ranks was content when they began. Of two that are one machine the first may be lost
-    // already, and the second be what has come back: that is seen once the round is over.
+    // Nodes with ranks were ready at the start. In a GPU conflict the first node may be lost, and
+    // the second the same machine that has returned: this is visible after the attempt.
     if (attempt_ && (attempt_->has(node) || readiness.has_gpu_conflict(node))) continue;
     const std::vector<std::string> problems = readiness.problems(node);
     if (problems.empty() || !reported_nodes_.insert(node).second) continue;
@@ -299,7 +295,7 @@ void ElasticRun::drop_leaving() {
   }
 }
 
-// Of hosts that were added later: one that is gone, and has no ranks.
+// Returns a node that was added later, is gone, and has no ranks.
 std::optional<int> ElasticRun::find_free_index(const std::string& name) {
   for (int node = static_cast<int>(config_.hosts.size()); node < agents_.readiness().num_nodes();
        ++node) {
@@ -339,7 +335,7 @@ void ElasticRun::give_up_silent() {
 
 void ElasticRun::update_present() {
   std::map<int, std::string> nodes;
-  for (const int node : usable())  // others may have the name of one that is there from the start
+  for (const int node : usable())  // later nodes may share the name of an initial one
     nodes[node] = fmt::format("{} {} {}", node < std::ssize(config_.hosts), agents_.host(node).host,
                               agents_.readiness().ready(node).machine);
   watch_.update_present(kTick, nodes);
@@ -351,7 +347,6 @@ void ElasticRun::log_waiting(bool has_quorum) {
                                     agents_.readiness().unanswered()));
 }
 
-// Hosts that came to the hostfile, and those that are not there any more.
 void ElasticRun::poll_hosts() {
   try {
     if (elastic_.poll_hosts) watch_.set_hostfile(elastic_.poll_hosts());
@@ -387,7 +382,6 @@ JobOutcome ElasticRun::stopped() const {
           .signal = signal_};
 }
 
-// While ranks run these go to them, too; a job then ends as it does by a signal.
 void ElasticRun::wait_for_signals() {
   signals_.async_wait([this](boost::system::error_code error, int signal) {
     if (error) return;

@@ -20,24 +20,25 @@ namespace {
 
 constexpr std::string_view kPrefixes[] = {"MLFLOW",     "PYTHON",  "MV2",   "UCX",  "NCCL", "DS_",
                                           "DEEPSPEED_", "ZEROTH_", "GLOO_", "OMP_", "KMP_", "MKL_"};
-// What a launcher sets for its own ranks.
+// Variables that a launcher sets for its own ranks.
 constexpr std::string_view kLauncherVariables[] = {
     "RANK",       "LOCAL_RANK",        "WORLD_SIZE",  "LOCAL_SIZE",     "CROSS_RANK",
     "CROSS_SIZE", "MASTER_ADDR",       "MASTER_PORT", "ZEROTH_MEETING", "ZEROTH_LAUNCH_TIME",
     "ZEROTH_JOB", "ZEROTH_SHARE_GPUS", "ZEROTH_TTY",  "ZEROTH_COLUMNS"};
 constexpr std::string_view kHostIdVariable = "ZEROTH_HOST_ID";
-// A name that has one of these anywhere, in any case, sounds like a secret,
+// A name that contains one of these, in any case, sounds like a secret.
 constexpr std::string_view kSecretParts[] = {"PASSW",  "PASSPHRASE", "PASSCODE", "PWD",
                                              "SECRET", "CREDENTIAL", "CREDS",    "TOKEN",
                                              "AUTH",   "BEARER",     "COOKIE",   "KEY"};
-// and so does one that has one of these as a word.
+// A name with one of these as a word sounds like a secret, too.
 constexpr std::string_view kSecretWords[] = {"PASS", "PW", "CRED", "JWT"};
-// Words that have such a part by accident.
+// Words that contain such a part by accident.
 constexpr std::string_view kHarmlessParts[] = {
     "TOKENIZ",  "AUTHOR", "KEYBOARD", "KEYWORD", "KEYPOINT", "KEYFRAME", "KEYRING", "KEYNOTE",
     "KEYSTROK", "MONKEY", "DONKEY",   "TURKEY",  "HOCKEY",   "JOCKEY",   "WHISKEY", "IB_PKEY"};
-constexpr std::string_view kNotHarmless[] = {"AUTHORIZ", "AUTHORIS"};  // which begin with AUTHOR
-// Beside one of these TOKENS and KEYS are things to count.
+constexpr std::string_view kNotHarmless[] = {"AUTHORIZ",
+                                             "AUTHORIS"};  // although they begin with AUTHOR
+// TOKENS and KEYS beside one of these words are a count.
 constexpr std::string_view kCountingWords[] = {
     "MAX", "MIN", "NUM", "N", "NEW", "COUNT", "TOTAL", "PER", "LIMIT", "LENGTH", "BUDGET", "BATCH"};
 
@@ -82,8 +83,8 @@ bool is_count_of(std::string_view word, std::string_view things) {
   return word == "MAX" || word == "MIN" || word == "NUM";
 }
 
-// `name`, which is in upper case, without the words that only contain a part that sounds like a
-// secret.
+// Returns `name`, which is in upper case, without words that sound like a secret only by a part of
+// them.
 std::string remove_harmless_words(std::string name) {
   const std::vector<std::string> words = split_words(name);
   const bool has_counting_word =
@@ -144,8 +145,8 @@ std::string line_error(std::string_view line, std::string_view name) {
   return "";
 }
 
-// Empty where there is none. What stands in it becomes the environment of ranks, so it has to be
-// this user's or root's.
+// Reads the file; empty if there is none. Its contents become the environment of ranks, so it must
+// belong to this user or root.
 std::optional<Variables> read_environment_file(const std::filesystem::path& directory,
                                                const std::string& name) {
   const std::filesystem::path path = directory / name;

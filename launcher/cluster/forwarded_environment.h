@@ -1,5 +1,5 @@
-// Variables that go from the launcher's environment, and from .deepspeed_env, to the ranks on other
-// hosts. They travel over the agents' connection, never on a command line.
+// Variables forwarded from the launcher's environment, and from .deepspeed_env, to the ranks on
+// other nodes. They travel over the agents' connection, never on a command line.
 #pragma once
 
 #include <cstddef>
@@ -17,38 +17,39 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 inline constexpr const char* kEnvironmentFile = ".deepspeed_env";
 inline constexpr size_t kMaxEnvironmentFileBytes = size_t{1} << 20;
 
-// Of `own` those that are carried over: names that begin with MLFLOW, PYTHON, MV2, UCX or NCCL, as
-// DeepSpeed has it, or with DS_, DEEPSPEED_, ZEROTH_, GLOO_, OMP_, KMP_ or MKL_, by which this
-// machine's ranks are steered. Not a launcher's own (ZEROTH_MEETING, ...), nor secrets:
-// ZEROTH_SECRET and what sounds like one in any case and anywhere in the name (PASSWD, apiKey,
-// AUTH, CREDENTIALS, TOKEN; not TOKENIZERS, MAX_TOKENS, AUTHOR, KEYBOARD), for the connection is
-// signed but not encrypted. Where AISC_JOB_NAME is set, NCCL_IB_HCA and UCX_NET_DEVICES belong to
-// each host alone.
+// Selects the variables of `own` that are forwarded: names that begin with MLFLOW, PYTHON, MV2, UCX
+// or NCCL, as DeepSpeed has it, or with DS_, DEEPSPEED_, ZEROTH_, GLOO_, OMP_, KMP_ or MKL_, which
+// control this machine's ranks. Excludes a launcher's own variables (ZEROTH_MEETING, ...) and
+// secrets, because the connection is authenticated but not encrypted: ZEROTH_SECRET, and names that
+// sound like a secret in any case and anywhere in the name (PASSWD, apiKey, AUTH, CREDENTIALS,
+// TOKEN; not TOKENIZERS, MAX_TOKENS, AUTHOR, KEYBOARD). Excludes NCCL_IB_HCA and UCX_NET_DEVICES,
+// which are specific to each node, if AISC_JOB_NAME is set.
 Variables select_forwarded(const Variables& own);
 
-// The names that would be carried over, did they not sound like a secret; not those of Zeroth's own
-// secrets. A user may put them into .deepspeed_env.
+// Returns the names that would be forwarded if they did not sound like a secret, without Zeroth's
+// own secrets. A user may put them into .deepspeed_env.
 std::vector<std::string> withheld_secrets(const Variables& own);
 
-// Lines NAME=VALUE; the value is what stands behind the first '=', byte for byte. Blank lines and
-// lines that begin with # are skipped. Throws one UsageError for all bad lines, each with its
-// number: without '=' or with a name that is none, with a byte of 0 or a carriage return, with a
-// name that stands twice or that the launcher itself sets for each rank, or a secret of the run.
-// `name` is the file's, for messages.
+// Parses lines NAME=VALUE; the value is the text after the first '=', byte for byte. Skips blank
+// lines and lines that begin with #. Throws one UsageError for all bad lines, each with its line
+// number: a missing '=' or invalid name, a zero byte or carriage return, a duplicate name, a name
+// that the launcher itself sets for each rank, or a secret of the run. `name` is the file's, for
+// messages.
 Variables parse_environment_file(std::string_view text, const std::string& name);
 
-// Later ones win; each name once, in the order of its first mention.
+// Merges both lists: later values win, and each name appears once, in the order of its first
+// mention.
 Variables merge_variables(const Variables& first, const Variables& later);
 
-// The variables that reach all hosts: those chosen of `own`, then those of the file in `home`, then
-// of the one in `here`. The file's name is .deepspeed_env or, where it is set, DS_ENV_FILE in
-// `own`, which may be a path. Throws a UsageError where DS_ENV_FILE names a file that is in neither
-// folder, or where others than this user and root may have written it.
+// Returns the variables that reach all nodes: those selected from `own`, then those of the file in
+// `home`, then those of the file in `here`. The file's name is .deepspeed_env or, if set,
+// DS_ENV_FILE in `own`, which may be a path. Throws a UsageError if DS_ENV_FILE names a file that
+// is in neither directory, or if users other than this one and root can write the file.
 Variables forwarded_environment(const Variables& own,
                                 const std::optional<std::filesystem::path>& home,
                                 const std::filesystem::path& here);
 
-// This process's variables in their order; what is no NAME=VALUE is left out.
+// Returns this process's variables in their order, without entries that are not NAME=VALUE.
 Variables process_environment();
 
 }  // namespace zeroth::launcher

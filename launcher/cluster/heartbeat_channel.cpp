@@ -31,7 +31,7 @@ HeartbeatChannel::HeartbeatChannel(boost::asio::io_context& io, std::shared_ptr<
                      Message message = decode(bytes);
                      make_showable(message);
                      if (std::holds_alternative<Heartbeat>(message)) return;
-                     const auto kept = handlers_;  // whatever the callback does to this
+                     const auto kept = handlers_;  // a callback may replace `handlers_`
                      kept->on_message(message);
                    },
                    [this](const std::string& why) { on_connection_lost(why); }});

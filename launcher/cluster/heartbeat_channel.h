@@ -1,5 +1,5 @@
-// A channel whose other side is known to live: a word each second both ways, and an end that says
-// why where none comes.
+// A channel that monitors its peer's liveness: both sides send a heartbeat each second, and the
+// connection ends with a reason if none arrives.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -17,12 +17,12 @@ namespace zeroth::launcher {
 class HeartbeatChannel {
  public:
   struct HeartbeatHandlers {
-    std::function<void(const Message&)> on_message;   // heartbeats are left out
-    std::function<void(const std::string&)> on_lost;  // once; says why
+    std::function<void(const Message&)> on_message;   // without heartbeats
+    std::function<void(const std::string&)> on_lost;  // called once, with the reason
   };
 
-  // Time in which this process is stopped does not count. Callbacks run in the io_context's thread,
-  // none within a call of this, and none after close(). Lives as long as `io` runs.
+  // Does not count time in which this process is stopped. Callbacks run in the io_context's thread,
+  // none within a call of this object, and none after close(). Must live as long as `io` runs.
   HeartbeatChannel(boost::asio::io_context& io, std::shared_ptr<Channel> channel,
                    std::chrono::milliseconds liveness_timeout, HeartbeatHandlers handlers);
   HeartbeatChannel(const HeartbeatChannel&) = delete;
@@ -32,10 +32,10 @@ class HeartbeatChannel {
   void set_handlers(HeartbeatHandlers handlers) {
     handlers_ = std::make_shared<HeartbeatHandlers>(std::move(handlers));
   }
-  // `silence`: after which the other side gives this one up, so that this one speaks as often as
-  // that needs. Here it takes `patience` times as long.
+  // Sets the peer's `liveness_timeout`, which determines how often this side sends heartbeats. This
+  // side's own timeout is `factor` times as long.
   void set_liveness_timeout(std::chrono::milliseconds liveness_timeout, int factor);
-  // The other side is known to be stopped, or no longer is.
+  // Suspends the liveness check while the peer is known to be stopped.
   void suspend_liveness(bool suspended);
 
   void send(const Message& message) { channel_->send(encode(message)); }

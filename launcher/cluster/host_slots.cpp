@@ -17,7 +17,8 @@
 namespace zeroth::launcher {
 namespace {
 
-// For each host of the hostfile the slots that a filter names; empty: it is not named.
+// NamedSlots has, for each host of the hostfile, the slots that a filter names; empty: the host is
+// not named.
 using NamedSlots = std::vector<std::set<int>>;
 
 std::vector<int> first_slots(int count) {
@@ -50,8 +51,8 @@ class HostFilter {
                      fmt::format(format, std::forward<Values>(values)...));
   }
 
-  // Where the slots begin that stand behind a name: its ':', or the end. Colons belong to an IPv6
-  // address in brackets, and to one that stands alone.
+  // Returns where the slots after a name begin: its ':', or the end. Colons inside brackets, and in
+  // a term that is an IPv6 address, belong to the address.
   static size_t end_of_name(std::string_view term) {
     const size_t bracket = term.rfind(']');
     const bool bare = bracket == std::string_view::npos && is_ipv6(term);
@@ -59,7 +60,8 @@ class HostFilter {
     return std::min(term.find(':', bracket == std::string_view::npos ? 0 : bracket), term.size());
   }
 
-  // An '@' parts terms, unless it is that of a user's name in the hostfile.
+  // Returns the end of a term: an '@' separates terms, unless it belongs to a USER@HOST of the
+  // hostfile.
   size_t end_of_term(std::string_view rest) const {
     const size_t at = std::min(rest.find('@'), rest.size());
     if (at == rest.size()) return at;

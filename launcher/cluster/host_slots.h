@@ -1,4 +1,4 @@
-// Which hosts and slots of a hostfile are used. Pure.
+// The hosts and slots of a hostfile that a run uses. Pure.
 #pragma once
 
 #include <string>
@@ -9,25 +9,25 @@
 
 namespace zeroth::launcher {
 
-// A host that runs ranks: as many as it has slots, which are the numbers of its visible GPUs, or
-// on the CPU just numbers.
+// HostSlots is a host with its slots, one per rank: indices of its visible GPUs, or plain numbers
+// on the CPU.
 struct HostSlots {
   std::string host;        // see HostEntry
-  std::vector<int> slots;  // at least one, rising
+  std::vector<int> slots;  // at least one, ascending
 
   bool operator==(const HostSlots&) const = default;
 };
 
-// Applies --include, --exclude, --num_nodes and --num_gpus; hosts stay in the hostfile's order, and
+// Applies --include, --exclude, --num_nodes and --num_gpus. Hosts stay in the hostfile's order;
 // those without a slot left are dropped. A filter is NAME[:S[,S...]][@NAME...]: a name without
-// slots means all of them, what is named twice counts once. A name of the hostfile may be written
-// without its user; an IPv6 address with slots stands in brackets, as [::1]:0. Throws UsageError on
-// flags that clash, on an unknown host or slot, and where nothing is left; beyond a host's slots,
+// slots means all of them, and duplicates count once. A name of the hostfile may be written without
+// its user; an IPv6 address with slots needs brackets, as [::1]:0. Throws UsageError on conflicting
+// flags, on an unknown host or slot, if no host is left, and if --num_gpus exceeds a host's slots,
 // unless --share-gpus allows it.
 std::vector<HostSlots> choose_hosts(const std::vector<HostEntry>& hosts,
                                     const LaunchOptions& options);
 
-// Of all hosts, and of those before `host`.
+// Counts the ranks of all hosts, or of those before `host`.
 int count_ranks(const std::vector<HostSlots>& hosts);
 int first_rank_of(const std::vector<HostSlots>& hosts, int host);
 

@@ -22,7 +22,8 @@ bool is_letter_or_digit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-// Of letters, digits and `others`, the first a letter, a digit or '_'.
+// Returns whether `text` consists of letters, digits and `others`, and begins with a letter, a
+// digit or '_'.
 bool is_plain(std::string_view text, std::string_view others) {
   const auto fits = [&](char c) {
     return is_letter_or_digit(c) || others.find(c) != std::string_view::npos;
@@ -41,7 +42,7 @@ std::string_view host_address(std::string_view host) {
   return strip_brackets(at == std::string_view::npos ? host : host.substr(at + 1));
 }
 
-// "fe80::1%eth0": the interface is no part of the address.
+// Accepts "fe80::1%eth0": the interface is not part of the address.
 bool is_ipv6_address(std::string_view text) {
   const size_t percent = text.find('%');
   if (percent != std::string_view::npos && !is_plain(text.substr(percent + 1), "._-")) return false;
@@ -74,7 +75,7 @@ std::string_view trim_line(std::string_view text) {
   return text.substr(0, text.find_last_not_of(kBlanks) + 1);
 }
 
-// Reads what stands behind the host; says what is wrong with it.
+// Parses the text after the host; returns the error.
 std::string parse_slots(std::string_view rest, int& slots) {
   constexpr std::string_view kKey = "slots=";
   const std::string_view word = next_word(rest);

@@ -1,4 +1,4 @@
-// This machine as a host that goes to a run by itself, rather than being asked.
+// This machine as a node that joins a run by itself, instead of being started by the launcher.
 #pragma once
 
 #include <vector>
@@ -8,19 +8,19 @@
 
 namespace zeroth::launcher {
 
-// Its name, and how many ranks the flags, the hostfile and what is there leave it. Throws
-// UsageError.
+// Returns the node's name and the number of ranks that the flags, the hostfile and the hardware
+// allow. Throws UsageError.
 Join make_join_offer(const LaunchOptions& options, const Placement& placement);
 
-// Slots 0 to count - 1.
+// Returns slots 0 to count - 1.
 std::vector<int> first_slots(int count);
 
-// Goes to the run at `placement.join` with the secret of ZEROTH_SECRET, and is its agent to the end
-// (agent.h), whose status it returns. Throws a UsageError where there is no secret, an Error where
-// the run's launcher cannot be reached within --elastic-wait.
+// Joins the run at `placement.join` with the secret of ZEROTH_SECRET and runs as its agent until
+// the end (agent.h). Returns the agent's status. Throws a UsageError if there is no secret, an
+// Error if the run's launcher cannot be reached within --elastic-wait.
 int join_run(const LaunchOptions& options, const Placement& placement);
 
-// Of ZEROTH_SECRET. Throws a UsageError where it is not set.
+// Returns the secret of ZEROTH_SECRET. Throws a UsageError if it is not set.
 std::string join_secret();
 
 }  // namespace zeroth::launcher

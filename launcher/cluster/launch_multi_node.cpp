@@ -12,9 +12,10 @@
 namespace zeroth::launcher {
 namespace {
 
-// What the launcher has open at most, with room: strangers at its port among them.
+// Maximum number of the launcher's open files, with a reserve for unauthenticated connections.
 constexpr int kOpenFiles = 128, kOpenFilesPerNode = 8;
-constexpr int kMaxReservedNodes = 64;  // that may come, for which there is room from the start
+constexpr int kMaxReservedNodes =
+    64;  // nodes that may join, for which files are reserved at the start
 constexpr std::chrono::milliseconds kLaunchExitLimit{5'000};
 
 JobOutcome run_once(const MultiNodeConfig& config) try {

@@ -19,7 +19,7 @@
 namespace zeroth::launcher {
 namespace {
 
-// The read end of a pipe that holds `text`, which must fit into it.
+// Returns the read end of a pipe that contains `text`, which must fit into it.
 FileDescriptor input_with(const std::string& text) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("no pipe: {}", system_reason(errno));
@@ -49,7 +49,7 @@ class LaunchProcesses::Output final : public LineSink {
 struct LaunchProcesses::LaunchProcess {
   std::string name;  // of the program
   std::vector<int> hosts;
-  std::string host;  // the name of a single one
+  std::string host;  // the name, if there is a single host
   std::optional<RankProcess> rank_process = {};
   std::unique_ptr<Output> output = {};
   std::unique_ptr<RankStream> out = {};
@@ -59,7 +59,7 @@ struct LaunchProcesses::LaunchProcess {
 };
 
 void LaunchProcesses::Output::write(std::string_view text, LineEnd /*end*/) {
-  if (text.ends_with('\r')) text.remove_suffix(1);  // as ssh ends its lines
+  if (text.ends_with('\r')) text.remove_suffix(1);  // ssh ends its lines with it
   if (text.empty()) return;
   process_.last_line = shortened(text, 400);
   const std::string prefix = process_.host.empty() ? process_.name : process_.host;
@@ -125,7 +125,7 @@ void LaunchProcesses::poll_children() {
     handlers_.on_end(process.hosts, exit_status->failed(),
                      fmt::format("{} {}{}", process.name, describe(*exit_status), last));
   }
-  // There may be thousands in the life of a run.
+  // A run may start thousands of processes.
   std::erase_if(processes_, [](const auto& process) { return process->ended; });
   if (!when_ended_ || !processes_.empty()) return;
   limit_.cancel();

@@ -1,5 +1,5 @@
-// The processes that start agents: ssh, pdsh, mpirun, srun. What they print is shown, and where one
-// ends its last line says why.
+// The processes that start agents: ssh, pdsh, mpirun, srun. Their output is shown; when one exits,
+// its last line gives the reason.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -18,30 +18,32 @@
 
 namespace zeroth::launcher {
 
-// Callbacks run in the io_context's thread. They die with the calling thread, and by the end of
-// this.
+// LaunchProcesses owns these processes. They die with the calling thread, and at the latest with
+// this object. Callbacks run in the io_context's thread.
 class LaunchProcesses {
  public:
   struct LaunchHandlers {
-    // A line of one of them, with its host before it where it has a single one.
+    // Receives an output line, prefixed with the host if the process serves a single one.
     std::function<void(const std::string&)> on_line;
-    // One has ended: whose agents it should have started, whether it failed, and how it ended.
+    // Called when a process exits, with the nodes whose agents it was to start and how it ended.
     std::function<void(const std::vector<int>& hosts, bool failed, const std::string& how)> on_end;
   };
 
-  // `hosts`: their names. `zeroth_directory`: that of zeroth itself.
+  // `hosts` are the names of the nodes. `zeroth_directory` is the directory of the zeroth
+  // executable.
   LaunchProcesses(boost::asio::io_context& io, std::vector<std::string> hosts,
                   std::filesystem::path zeroth_directory, LaunchHandlers handlers);
   LaunchProcesses(const LaunchProcesses&) = delete;
   LaunchProcesses& operator=(const LaunchProcesses&) = delete;
   ~LaunchProcesses();
 
-  // Throws ProgramError where a program is not there.
+  // Throws ProgramError if a program is missing.
   void start(const AgentCommand& command);
-  // One more, numbered behind those that are known.
+  // Adds a node with the next index.
   void add_host(const std::string& name) { hosts_.push_back(name); }
   void set_handlers(LaunchHandlers handlers) { handlers_ = std::move(handlers); }
-  // Calls back when none runs, or after `limit`, when those that do are ended by SIGKILL.
+  // Calls back when no process runs, or after `limit`, when the remaining ones are killed by
+  // SIGKILL.
   void when_ended(std::chrono::milliseconds limit, std::function<void()> callback);
 
  private:

@@ -1,5 +1,5 @@
-// What the ranks of a host print, on its way to the launcher: never more than a window of it, so
-// that a network that is slower than the ranks stops the ranks, not the heartbeats, and takes no
+// Forwards the output of a node's ranks to the launcher, at most one flow-control window at a time.
+// A network slower than the ranks therefore blocks the ranks, not the heartbeats, and uses no
 // memory.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace zeroth::launcher {
 
-// What a line counts in the window: its text, and what there is beside it.
+// Overhead of a line in the window, in addition to its text.
 inline constexpr uint64_t kLineBytes = 64;
 uint64_t window_bytes(const OutputLines& lines);
 
@@ -25,20 +25,20 @@ class LineForwarder {
   static constexpr uint64_t kWindowBytes = uint64_t{1} << 20;
   static constexpr uint64_t kMessageBytes = uint64_t{64} << 10;
 
-  // `send` gets lines in bundles: those of one turn of the io_context.
+  // `send` receives lines in batches: those of one iteration of the io_context.
   LineForwarder(boost::asio::io_context& io, std::function<void(const OutputLines&)> send);
   LineForwarder(const LineForwarder&) = delete;
   LineForwarder& operator=(const LineForwarder&) = delete;
   ~LineForwarder();
 
-  // Lives as long as this. `progress`: see LineSink::splits_returns.
+  // Returns a sink that lives as long as this object. `progress`: see LineSink::splits_returns.
   LineSink& sink_for(int rank, bool error, bool progress);
 
-  // Sends what waits for the end of this turn.
+  // Sends the lines that wait for the end of this iteration.
   void flush();
-  // So much has reached the launcher's own output.
+  // Reopens the window by the bytes that have reached the launcher's own output.
   void on_window_update(uint64_t bytes);
-  // Nobody takes lines any more: what comes is dropped, so that ranks do not wait.
+  // Drops all lines from now on, as no process receives them any more, so that ranks do not block.
   void drop_all();
 
  private:

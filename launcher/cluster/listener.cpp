@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds kPause{50};
 
 }  // namespace
 
-// Closing its socket ends what it waits for.
+// PendingConnection is an unauthenticated connection. Closing its socket cancels its operations.
 struct Listener::PendingConnection {
   PendingConnection(tcp::socket accepted, const HmacKey& secret)
       : socket(std::move(accepted)), timer(socket.get_executor()), handshake(secret) {}
@@ -60,7 +60,7 @@ Listener::Listener(boost::asio::io_context& io,
     error_code error;
     acceptor.open(endpoint.protocol(), error);
     if (!error) set_close_on_exec(acceptor.native_handle());
-    // A launcher that was started again finds connections of the one before in its port.
+    // The port may still have connections of an earlier launcher process.
     if (!error && options_.port != 0) acceptor.set_option(Acceptor::reuse_address(true), error);
     if (!error) acceptor.bind(endpoint, error);
     if (!error) acceptor.listen(Acceptor::max_listen_connections, error);
@@ -89,8 +89,7 @@ void Listener::accept(ListenSocket& listen_socket) {
       start_handshake(std::move(socket));
       return accept(listen_socket);
     }
-    listen_socket.pause.expires_after(
-        kPause);  // as without descriptors: asking at once only burns time
+    listen_socket.pause.expires_after(kPause);  // no descriptors: retrying at once would spin
     listen_socket.pause.async_wait([this, &listen_socket](error_code stopped) {
       if (!stopped && listen_socket.acceptor.is_open()) accept(listen_socket);
     });
@@ -102,7 +101,7 @@ void Listener::start_handshake(tcp::socket socket) {
   if (pending_.size() >= options_.max_pending) drop(*pending_.front(), refused_.evicted);
   const auto connection = std::make_shared<PendingConnection>(std::move(socket), secret_);
   pending_.push_back(connection);
-  // It fits into the socket's buffer, which is empty: this does not block.
+  // This does not block: the greeting fits into the socket's empty buffer.
   error_code error;
   boost::asio::write(connection->socket, boost::asio::buffer(connection->handshake.greeting()),
                      error);

@@ -1,4 +1,4 @@
-// Where agents reach the launcher.
+// The launcher's listening sockets, at which agents connect.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -17,39 +17,41 @@
 namespace zeroth::launcher {
 
 struct ListenerOptions {
-  // For a connection to prove that it knows the secret.
+  // Time for a connection to prove that it knows the secret.
   std::chrono::milliseconds handshake_limit{5000};
-  // Connections that have not yet; one more ends the oldest. Nobody can take more than these.
+  // Maximum number of unauthenticated connections; one more closes the oldest. They bound what
+  // strangers can use up.
   size_t max_pending = 64;
   int port = 0;  // of each address; 0: a free one
 };
 
-// How many connections were refused, by what they did.
+// RefusedConnections counts the refused connections by reason.
 struct RefusedConnections {
-  int64_t unauthenticated = 0;  // said something, but not what one says who knows the secret
-  int64_t timed_out = 0;        // went, or were sent away when their time was over
-  int64_t evicted = 0;          // were the oldest of too many
+  int64_t unauthenticated = 0;  // sent an answer that does not prove knowledge of the secret
+  int64_t timed_out = 0;        // disconnected, or exceeded the time limit
+  int64_t evicted = 0;          // were the oldest when there were too many
 
   int64_t total() const { return unauthenticated + timed_out + evicted; }
   bool operator==(const RefusedConnections&) const = default;
 };
-// "3 connections to the launcher were refused: ..."; empty where none was.
+// Returns "3 connections to the launcher were refused: ..."; empty if none was.
 std::string describe(const RefusedConnections& refused);
 
-// Callbacks run in the io_context's thread. Listens until close(); `io` must not run after its end.
+// A Listener listens until close(). Callbacks run in the io_context's thread; `io` must not run
+// after the Listener's end.
 class Listener {
  public:
   using OnAgent = std::function<void(std::shared_ptr<Channel>)>;
 
-  // Listens at a port of each address; throws Error with both. `on_agent` gets every
-  // connection that has proved itself.
+  // Listens on a port of each address; throws Error with address and port. `on_agent` receives
+  // every authenticated connection.
   Listener(boost::asio::io_context& io, const std::vector<boost::asio::ip::address>& addresses,
            const HmacKey& secret, OnAgent on_agent, const ListenerOptions& options = {});
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
   ~Listener() { close(); }
 
-  // "10.0.0.1:4711,[fd00::1]:4712"
+  // Returns "10.0.0.1:4711,[fd00::1]:4712".
   std::string endpoints() const;
   const RefusedConnections& refused() const { return refused_; }
   size_t num_pending() const { return pending_.size(); }
@@ -61,7 +63,7 @@ class Listener {
   struct PendingConnection;
   struct ListenSocket {
     Acceptor acceptor;
-    boost::asio::steady_timer pause;  // where no more descriptors are to be had
+    boost::asio::steady_timer pause;  // while no file descriptors are available
   };
 
   void accept(ListenSocket& listen_socket);
@@ -74,7 +76,7 @@ class Listener {
   OnAgent on_agent_;
   ListenerOptions options_;
   std::list<ListenSocket> sockets_;
-  std::list<std::shared_ptr<PendingConnection>> pending_;  // the oldest first
+  std::list<std::shared_ptr<PendingConnection>> pending_;  // oldest first
   RefusedConnections refused_;
 };
 

@@ -16,7 +16,7 @@ namespace {
 using boost::asio::ip::address;
 using boost::asio::ip::udp;
 
-constexpr const char* kAnyPort = "9";  // nothing is sent there
+constexpr const char* kAnyPort = "9";  // nothing is sent to it
 
 std::optional<address> local_address_for(boost::asio::io_context& io, const udp::endpoint& host) {
   udp::socket probe(io);
@@ -79,7 +79,7 @@ LocalAddresses local_addresses_for(const std::vector<std::string>& hosts) {
 std::string choose_master_addr(const std::vector<address>& agent_addresses,
                                const std::vector<address>& launcher_addresses) {
   if (!agent_addresses.front().is_loopback()) return agent_addresses.front().to_string();
-  for (const address& seen : launcher_addresses)  // rank 0 is beside the launcher
+  for (const address& seen : launcher_addresses)  // rank 0 is on the launcher's node
     if (!seen.is_loopback()) return seen.to_string();
   return agent_addresses.front().to_string();
 }

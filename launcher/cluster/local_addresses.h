@@ -1,4 +1,4 @@
-// At which of its addresses hosts reach this machine.
+// The addresses at which other nodes reach this machine.
 #pragma once
 
 #include <boost/asio/ip/address.hpp>
@@ -10,21 +10,21 @@ namespace zeroth::launcher {
 
 struct LocalAddresses {
   std::vector<boost::asio::ip::address> addresses;  // each once
-  std::vector<std::string>
-      unknown;  // hosts whose name is not known here, as ssh's configuration may
+  std::vector<std::string> unknown;  // hosts whose names this machine cannot resolve, such as
+                                     // aliases of ssh's configuration
 };
 
-// For each host the local end of the route to it; loopback for this machine by such a name. Sends
-// nothing but questions to name servers, which may take some seconds. For hosts that are unknown:
-// all addresses of this machine but loopback and those of one link only. `hosts` may be USER@HOST.
+// Returns for each host the local end of the route to it; loopback if the name means this machine.
+// Sends nothing except queries to name servers, which may take some seconds. Unknown hosts add all
+// addresses of this machine except loopback and link-local ones. `hosts` may be USER@HOST.
 LocalAddresses local_addresses_for(const std::vector<std::string>& hosts);
 
-// All of this machine but loopback and those of one link only.
+// Returns all addresses of this machine except loopback and link-local ones.
 std::vector<boost::asio::ip::address> all_local_addresses();
 
-// MASTER_ADDR: where other hosts reach rank 0's host. `agent_addresses`: each host's agent as the
-// launcher sees it, rank 0's first; `launcher_addresses`: the launcher as each of these sees it.
-// Pure.
+// Returns MASTER_ADDR: the address at which other nodes reach rank 0's node. `agent_addresses` has
+// each node's agent as seen by the launcher, rank 0's first; `launcher_addresses` has the launcher
+// as seen by each of them. Pure.
 std::string choose_master_addr(const std::vector<boost::asio::ip::address>& agent_addresses,
                                const std::vector<boost::asio::ip::address>& launcher_addresses);
 

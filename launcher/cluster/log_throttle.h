@@ -1,4 +1,4 @@
-// Lines that say the same again and again.
+// Throttling of log lines that repeat.
 #pragma once
 
 #include <chrono>
@@ -8,12 +8,12 @@
 
 namespace zeroth::launcher {
 
-// Lets a line through, and the same one again only after a pause, which doubles from a minute to an
-// hour. Reads no clock: the caller passes the time.
+// LogThrottle passes a line, and passes the same one again only after a pause, which doubles from a
+// minute to an hour. It reads no clock: the caller passes the time.
 class LogThrottle {
  public:
-  // Returns the line to log at the time `now`, with how often it was held back since the last one;
-  // nothing where it has come too soon.
+  // Returns the line to log at the time `now`, with the number of times it was suppressed since the
+  // last one; empty if it repeats too soon.
   std::optional<std::string> pass(const std::string& line, std::chrono::milliseconds now);
 
  private:

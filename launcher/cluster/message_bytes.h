@@ -1,4 +1,4 @@
-// Values as bytes and back, for messages. A message lists its fields once, for both ways. Pure.
+// Serialization of values for messages. A message lists its fields once, for both directions. Pure.
 #pragma once
 
 #include <chrono>
@@ -16,8 +16,8 @@
 
 namespace zeroth::launcher {
 
-// Writes fields behind each other: numbers in 8 bytes, little-endian, texts and lists behind their
-// lengths.
+// ByteWriter writes fields one after the other: numbers in 8 bytes, little-endian; strings and
+// lists after their lengths.
 class ByteWriter {
  public:
   template <typename... Fields>
@@ -64,8 +64,8 @@ class ByteWriter {
   std::string bytes_;
 };
 
-// Reads them again. Throws Error where the bytes are not such fields: too short, a number that its
-// type does not hold, a longer list than the bytes can be.
+// ByteReader reads what ByteWriter has written. Throws Error if the bytes are invalid: too short, a
+// number outside its type's range, or a list longer than the remaining bytes.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : rest_(bytes) {}
@@ -86,7 +86,7 @@ class ByteReader {
     rest_.remove_prefix(8);
     return word;
   }
-  // Whatever a list holds, an entry takes a word at least.
+  // Every entry of a list takes one word or more.
   size_t get_length(size_t bytes_each) {
     const uint64_t length = get_word();
     if (length > rest_.size() / bytes_each) refuse();

@@ -8,7 +8,7 @@
 
 namespace zeroth::launcher {
 
-// The fields of each message, in the order of their bytes. `Record` is const where they are read.
+// Visits the fields of each message, in the order of their bytes. `Record` is const for writing.
 template <typename Record, typename Visit>
 void visit_fields(Record& r, Visit& visit) {
   using T = std::remove_const_t<Record>;
@@ -23,7 +23,7 @@ void visit_fields(Record& r, Visit& visit) {
   if constexpr (std::same_as<T, Drained>) visit(r.oom_kills);
   if constexpr (std::same_as<T, RanksPolled>) visit(r.ended, r.stopped);
   if constexpr (std::same_as<T, RankExit>)
-    visit(r.rank, r.exit_status, r.reason);  // the host is known
+    visit(r.rank, r.exit_status, r.reason);  // the receiver knows the host
   if constexpr (std::same_as<T, ExitStatus>) visit(r.by_signal, r.code);
   if constexpr (std::same_as<T, SuspendedRank>) visit(r.rank, r.pid);
   if constexpr (std::same_as<T, SignalReceived>) visit(r.signal);
@@ -65,7 +65,7 @@ std::string showable(const std::string& text) {
   return shown;
 }
 
-// Visits all fields, those of records within them too.
+// ShowableTexts visits all fields, including those of nested records.
 class ShowableTexts {
  public:
   template <typename... Fields>

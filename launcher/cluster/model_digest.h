@@ -1,4 +1,4 @@
-// Whether hosts have the same model: a digest of the files that say what it is.
+// A digest of the files that define a model, for checking that nodes have the same one.
 #pragma once
 
 #include <string>
@@ -6,13 +6,13 @@
 
 namespace zeroth::launcher {
 
-// The folder that a program's arguments name by --model or --model_name_or_path, the last one;
-// empty: none. Pure.
+// Returns the directory that a program's arguments name by --model or --model_name_or_path, the
+// last one; empty: none. Pure.
 std::string model_argument(const std::vector<std::string>& command);
 
-// Of config.json and the indices of its weights (*.index.json), by name and content; weights
-// themselves are left out, which would take minutes. Empty where `directory` is no folder, as with
-// a hub's name. Throws Error where one of the files cannot be read.
+// Returns the digest of config.json and the indices of its weights (*.index.json), by name and
+// content. Skips the weights themselves, which would take minutes. Empty if `directory` is not a
+// directory, as with a hub's name. Throws Error if one of the files cannot be read.
 std::string model_digest(const std::string& directory);
 
 }  // namespace zeroth::launcher

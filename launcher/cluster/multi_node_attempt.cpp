@@ -27,7 +27,7 @@ MultiNodeAttempt::MultiNodeAttempt(boost::asio::io_context& io, const MultiNodeC
 }
 
 MultiNodeAttempt::~MultiNodeAttempt() {
-  agents_.set_log(config_.agents.log);  // no longer by the shell
+  agents_.set_log(config_.agents.log);  // instead of the JobRunner's
 }
 
 int MultiNodeAttempt::num_ranks() const {

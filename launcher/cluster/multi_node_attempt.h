@@ -1,4 +1,4 @@
-// One round of a run on hosts whose agents are there.
+// One restart attempt of a run on nodes whose agents are connected.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,12 @@ namespace zeroth::launcher {
 
 class MultiNodeAttempt {
  public:
-  // These nodes alone were sent a signal; returns whether the run can go on without them.
+  // Called when only these nodes received a signal; returns whether the run can continue without
+  // them.
   using OnLeaving = std::function<bool(const std::vector<int>& nodes, int signal)>;
 
-  // `nodes`: hosts that are ready, in the order of their ranks. `on_leaving` may be empty: then a
-  // signal to one of them means the job.
+  // `nodes` are ready, in the order of their ranks. `on_leaving` may be empty: then a signal to one
+  // node applies to the whole job.
   MultiNodeAttempt(boost::asio::io_context& io, const MultiNodeConfig& config, AgentPool& agents,
                    std::vector<int> nodes, const RestartAttempt& attempt,
                    const OnLeaving& on_leaving = {});
@@ -29,12 +30,12 @@ class MultiNodeAttempt {
   MultiNodeAttempt(const MultiNodeAttempt&) = delete;
   MultiNodeAttempt& operator=(const MultiNodeAttempt&) = delete;
 
-  // Starts the ranks and runs `io` until none is left on any host that is not lost.
+  // Starts the ranks and runs `io` until none is left on any node that is not lost.
   JobOutcome run();
-  // Within run(): the ranks save and end, as on SIGTERM, to be started again.
+  // Asks the ranks, during run(), to save and exit as on SIGTERM, in order to be restarted.
   void request_restart(const std::string& why) { runner_->request_restart(why); }
 
-  // The same, where a signal has come to somebody else in this process.
+  // Handles a signal that another object in this process has received during run().
   void on_signal(int signal) { runner_->on_signal(signal); }
 
   const std::vector<int>& nodes() const { return nodes_; }
@@ -42,7 +43,7 @@ class MultiNodeAttempt {
   int num_ranks() const;
 
  private:
-  void log_notes() const;  // of the hosts
+  void log_notes() const;  // logs the nodes' notes
   std::vector<RemoteNode> assign_ranks() const;
   RemoteRanks::OnLeaving by_node(const OnLeaving& on_leaving) const;
   std::vector<StartRanks> make_starts() const;

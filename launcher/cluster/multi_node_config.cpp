@@ -59,7 +59,7 @@ MultiNodeConfig make_multi_node_config(const LaunchOptions& options, const Clust
   config.agents.job.requeue_code = config.elastic->requeue_code;
   config.agents.join_port = plan.join_port;
   config.agents.join_address = plan.join_address.value_or("");
-  config.master_addr.clear();  // where rank 0 is changes from round to round
+  config.master_addr.clear();  // rank 0's node changes between attempts
   if (plan.join_port) config.agents.job.master_port.reset();
   return config;
 }

@@ -1,4 +1,4 @@
-// A run on hosts as the flags ask for it.
+// The configuration of a multi-node run, made from the flags.
 #pragma once
 
 #include "launcher/cluster/cluster_plan.h"
@@ -7,8 +7,8 @@
 
 namespace zeroth::launcher {
 
-// Keeps copies of both. What is left to set are the time, the terminal, rank logs, where lines for
-// the user go, and the secret where hosts join.
+// Makes the configuration, which keeps copies of both arguments. The caller sets the time, the
+// terminal, rank logs, the log callback, and the secret if nodes join.
 MultiNodeConfig make_multi_node_config(const LaunchOptions& options, const ClusterPlan& plan);
 
 }  // namespace zeroth::launcher

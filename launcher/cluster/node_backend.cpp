@@ -43,21 +43,21 @@ Args agent_args(const AgentLaunchRequest& request, const Args& more) {
   return args;
 }
 
-// One line for the shell of whoever logs in, whatever shell that is.
+// Returns one line for the remote user's login shell, whatever shell that is.
 std::string remote_command_line(const Args& args) {
   return "exec " + shell_join(args);
 }
 
-// Shorter than the launcher waits for an agent, so that ssh's own reason comes.
+// Shorter than the launcher's timeout for agents, so that ssh reports its own reason.
 constexpr const char* kConnectTimeout = "ConnectTimeout=30";
 
-// What runs `line` on one host with the secret as its input. BatchMode: a question would wait for
-// an answer that nobody can give.
+// Returns the command that runs `line` on one host with the secret as its input. BatchMode: no user
+// can answer a prompt.
 AgentCommand ssh_command(const AgentLaunchRequest& request, int host, const Args& args,
                          const std::string& line) {
   Args argv = {"ssh", "-o", "BatchMode=yes"};
   if (request.ssh_port) append(argv, {"-p", std::to_string(*request.ssh_port)});
-  append(argv, args);  // the first of two ConnectTimeouts counts
+  append(argv, args);  // ssh uses the first of two ConnectTimeouts
   append(argv, {"-o", kConnectTimeout});
   append(argv, {"--", request.hosts[static_cast<size_t>(host)].host, line});
   return {.argv = argv, .input = request.secret + "\n", .hosts = {host}};
@@ -73,9 +73,9 @@ AgentCommands make_ssh_commands(const AgentLaunchRequest& request) {
   return start;
 }
 
-// pdsh hands on no input, and its command line is for everyone to see: the secret is in a file
-// before it comes. `set -C` makes the file anew or fails, so nobody can have laid one there. pdsh
-// puts the host's number for %n, and a % for %%.
+// Makes pdsh's commands. pdsh forwards no input, and its command line is visible to all users: ssh
+// puts the secret into a file beforehand. `set -C` creates the file or fails, so that no other user
+// can have created it. pdsh replaces %n by the host's index, and %% by %.
 AgentCommands make_pdsh_commands(const AgentLaunchRequest& request) {
   AgentCommands start;
   const std::string file = fmt::format("/tmp/zeroth-{}-", request.token);
@@ -104,8 +104,8 @@ AgentCommands make_pdsh_commands(const AgentLaunchRequest& request) {
   return start;
 }
 
-// One agent on each host, in the order of the hosts: it takes its number from MPI or Slurm, and the
-// secret from a variable of which the command line has the name.
+// Makes a command that starts one agent on each host, in the order of the hosts. An agent gets its
+// index from MPI or Slurm, and the secret from a variable whose name is on the command line.
 AgentCommands make_mpi_commands(const AgentLaunchRequest& request, Args argv, const Args& own) {
   append(argv, request.launcher_args);
   append(argv, own);
@@ -117,8 +117,9 @@ AgentCommands make_mpi_commands(const AgentLaunchRequest& request, Args argv, co
   return start;
 }
 
-// `seq` keeps the order: other mappings put this machine first. An agent that is bound to a core
-// would have no others for its ranks. DeepSpeed's settings of btl are for ranks that talk by MPI.
+// Makes Open MPI's command. `seq` keeps the order: other mappings put this machine first. An agent
+// bound to a core would have no others for its ranks. DeepSpeed's btl settings are for ranks that
+// communicate over MPI.
 AgentCommands make_openmpi_commands(const AgentLaunchRequest& request) {
   return make_mpi_commands(request,
                            {"mpirun", "-n", num_nodes(request), "--host",
@@ -137,7 +138,8 @@ AgentCommands make_impi_commands(const AgentLaunchRequest& request) {
                             joined_host_names(request)});
 }
 
-// Slurm chooses the devices itself.
+// Throws UsageError unless the slots are the first ones and equally many: Slurm selects the devices
+// itself.
 void check_slots_for_slurm(const std::vector<HostSlots>& hosts) {
   for (const HostSlots& host : hosts) {
     if (host.slots.back() != static_cast<int>(host.slots.size()) - 1)
@@ -152,8 +154,8 @@ void check_slots_for_slurm(const std::vector<HostSlots>& hosts) {
   }
 }
 
-// `arbitrary` keeps the order, where Slurm has one of its own. Where an agent fails, the launcher
-// ends the others itself, with words.
+// Makes Slurm's command. `arbitrary` keeps the order, which Slurm would change. If an agent fails,
+// the launcher itself ends the others and reports why.
 AgentCommands make_slurm_commands(const AgentLaunchRequest& request) {
   check_slots_for_slurm(request.hosts);
   Args argv = {"srun", "-n", num_nodes(request), "--ntasks-per-node=1"};

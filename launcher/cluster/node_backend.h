@@ -1,6 +1,6 @@
-// How agents are started on other hosts: the command lines of ssh, pdsh, MPI's starters and Slurm.
-// Pure. None of them starts the program itself, and no argument of it stands here: an agent gets
-// these over its own connection.
+// Backends that start agents on other nodes: the command lines of ssh, pdsh, MPI launchers and
+// Slurm. Pure. No backend starts the program itself, and no argument of it appears here: an agent
+// receives these over its own connection.
 #pragma once
 
 #include <optional>
@@ -13,29 +13,30 @@
 
 namespace zeroth::launcher {
 
-struct AgentCommand {                  // one process that the launcher starts to start agents
+struct AgentCommand {                  // one process of the launcher that starts agents
   std::vector<std::string> argv = {};  // no shell
   std::vector<std::pair<std::string, std::string>> env = {};  // on top of the launcher's own
-  std::string input = {};       // for its standard input (the secret), may be empty
-  std::vector<int> hosts = {};  // whose agents it starts
+  std::string input = {};       // standard input (the secret), may be empty
+  std::vector<int> hosts = {};  // nodes whose agents it starts
 
   bool operator==(const AgentCommand&) const = default;
 };
 
 struct AgentLaunchRequest {
   std::vector<HostSlots> hosts;
-  std::string zeroth;    // the launcher's own file, absolute: where hosts have it too
+  std::string zeroth;    // the launcher's own executable, absolute; nodes have it at the same path
   std::string launcher;  // ADDRESS:PORT[,ADDRESS:PORT] at which agents reach the launcher
-  std::string secret;    // of the run, without a line's end
-  std::string token;     // random, of letters and digits: what names a secret's file on the hosts
+  std::string secret;    // of the run, without a newline
+  std::string token;     // random letters and digits, for the name of a secret's file on the nodes
   std::vector<std::string> launcher_args = {};
   std::optional<int> ssh_port = {};
-  std::string pdsh_ssh_args = {};         // PDSH_SSH_ARGS_APPEND, as the user has it
-  std::optional<int> gpus_per_node = {};  // to be asked of Slurm; unset: what the job has
+  std::string pdsh_ssh_args = {};         // PDSH_SSH_ARGS_APPEND as set by the user
+  std::optional<int> gpus_per_node = {};  // requested from Slurm; empty: those of the job
 };
 
-// `setup` has to end with 0 before `agents` start; where a host then has no agent that took its
-// secret, `clean_up` removes what `setup` left there. Both are empty for all but pdsh.
+// AgentCommands holds the commands in three phases. `setup` must exit with 0 before `agents` start.
+// If a node then has no agent that consumed its secret, `clean_up` removes the files of `setup`
+// there. Both are empty except for pdsh.
 struct AgentCommands {
   std::vector<AgentCommand> setup;
   std::vector<AgentCommand> agents;
@@ -43,27 +44,29 @@ struct AgentCommands {
 };
 
 struct NodeBackend {
-  const char* name;  // as --launcher has it
-  const char* tool;  // the program along PATH that it needs
-  bool takes_users;  // USER@HOST
-  bool takes_ipv6;   // addresses as hosts
+  const char* name;  // value of --launcher
+  const char* tool;  // the program in PATH that it requires
+  bool takes_users;  // supports USER@HOST
+  bool takes_ipv6;   // supports IPv6 addresses as hosts
   AgentCommands (*make_commands)(const AgentLaunchRequest& request);
 };
 
-// The variable that agents take the secret from where MPI or Slurm starts them.
+// The variable from which agents read the secret if MPI or Slurm starts them.
 inline constexpr const char* kRunSecretVariable = "ZEROTH_RUN_SECRET";
 
-// Throws UsageError on a name that none has; of mvapich with what to use instead.
+// Returns the backend of this name. Throws UsageError on an unknown one; for mvapich, the message
+// names alternatives.
 const NodeBackend& find_backend(std::string_view name);
 
-// Starts agents as processes of this machine, which then is the only host that has one started; no
-// user names it.
+// Returns the backend that starts agents as processes of this machine, which must be the only host
+// whose agent the launcher starts. It is not available as a flag.
 const NodeBackend& local_backend();
 
-// Throws UsageError on hosts that the backend cannot reach as they are written.
+// Makes the commands that start the agents. Throws UsageError on host names that the backend does
+// not support.
 AgentCommands make_agent_commands(const NodeBackend& backend, const AgentLaunchRequest& request);
 
-// The command for a person's shell, in which $ZEROTH_RUN_SECRET stands for the secret.
+// Returns the command for a person's shell, with $ZEROTH_RUN_SECRET in place of the secret.
 std::string to_shell_command(const AgentCommand& command, std::string_view secret);
 
 }  // namespace zeroth::launcher

@@ -18,7 +18,7 @@
 namespace zeroth::launcher {
 namespace {
 
-constexpr int kOpenFiles = 24, kOpenFilesPerRank = 4;  // of an agent, at most, with room
+constexpr int kOpenFiles = 24, kOpenFilesPerRank = 4;  // of an agent, at most, with a reserve
 
 }  // namespace
 
@@ -99,7 +99,7 @@ RankPlan NodeJob::plan(const StartRanks& start, const std::string& secret) {
     request_.bootstrap_ticket = bootstrap_memory_->ticket();
   }
   RankPlan plan = plan_ranks(options_, request_);
-  ::unsetenv("ZEROTH_SECRET_FILE");  // of a secret that this run does not have
+  ::unsetenv("ZEROTH_SECRET_FILE");  // it would name a secret of another run
   for (RankSpec& spec : plan.ranks) {
     spec.env.emplace_back("ZEROTH_SECRET", secret);
     for (auto& variable : restart_variables(start.attempt)) spec.env.push_back(std::move(variable));

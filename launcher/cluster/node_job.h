@@ -1,4 +1,4 @@
-// A host's part of a job, as its agent finds it: whether it can run here, and its ranks.
+// A node's part of a job, on the agent's side: whether it can run here, and its ranks.
 #pragma once
 
 #include <filesystem>
@@ -16,14 +16,15 @@ namespace zeroth::launcher {
 
 class NodeJob {
  public:
-  // Takes the job's environment and working folder for this process. `zeroth_directory`: that of
-  // zeroth itself.
+  // Applies the job's environment and working directory to this process. `zeroth_directory` is the
+  // directory of the zeroth executable.
   NodeJob(const RemoteJob& job, std::filesystem::path zeroth_directory);
 
-  // Ready, or all that is wrong.
+  // Returns Ready, or all problems.
   std::variant<Ready, Problems> check_readiness();
 
-  // Once check_readiness() was content. `secret`: ZEROTH_SECRET of this round's ranks.
+  // Plans the ranks after check_readiness() has returned Ready. `secret` is ZEROTH_SECRET of this
+  // attempt's ranks.
   RankPlan plan(const StartRanks& start, const std::string& secret);
 
   const RemoteJob& job() const { return job_; }
@@ -34,7 +35,7 @@ class NodeJob {
   void resolve_program();
   void resolve_slots();
   template <typename Step>
-  void collect_problem(const Step& step);  // what it throws is a problem
+  void collect_problem(const Step& step);  // records an exception of `step` as a problem
 
   RemoteJob job_;
   std::filesystem::path zeroth_directory_;
@@ -42,7 +43,7 @@ class NodeJob {
   PlanRequest request_;
   LaunchOptions options_;
   Problems problems_;
-  std::optional<MemoryFile> bootstrap_memory_;  // open for as long as ranks run
+  std::optional<MemoryFile> bootstrap_memory_;  // open while ranks run
 };
 
 }  // namespace zeroth::launcher

@@ -58,7 +58,7 @@ void NodeReadiness::on_problems(int node, const Problems& problems) {
 
 void NodeReadiness::on_lost(int node, const std::string& why) {
   NodeCheck& host = at(node);
-  host.connected = true;  // it will not come any more
+  host.connected = true;  // it will not connect any more
   host.ready.reset();
   if (host.problems.empty()) host.problems.push_back(why);
 }
@@ -88,7 +88,7 @@ std::vector<std::string> NodeReadiness::differences(const NodeCheck& host) const
                                   [](const NodeCheck& other) { return other.ready; });
   std::vector<std::string> found;
   if (!host.ready || first == hosts_.end()) return found;
-  if (reference_ && !at(*reference_).answered()) return found;  // nobody knows yet
+  if (reference_ && !at(*reference_).answered()) return found;  // the reference is not known yet
   const NodeCheck& other = reference_ && at(*reference_).ready ? at(*reference_) : *first;
   const Ready& its = *host.ready;
   const Ready& theirs = *other.ready;

@@ -1,5 +1,5 @@
-// Whether all hosts can run their part of a job, and if not, which and why: all that is wrong comes
-// in one message, before any rank starts. Pure.
+// The node readiness check: whether all nodes can run their part of a job, and if not, which and
+// why. One message lists all problems before any rank starts. Pure.
 #pragma once
 
 #include <chrono>
@@ -13,54 +13,54 @@ namespace zeroth::launcher {
 
 class NodeReadiness {
  public:
-  // `hosts`: their names. `version`: of Zeroth here.
+  // `hosts` are the nodes' names. `version` is Zeroth's version here.
   NodeReadiness(std::vector<std::string> hosts, std::string version);
 
-  // One more host; its number.
+  // Adds a node; returns its index.
   int add(const std::string& name);
 
-  // Forgets what is known of this host but its name: it is tried again.
+  // Forgets all about this node except its name, for another attempt to connect.
   void reset(int node) { at(node) = {name(node)}; }
 
-  // Hosts are compared with this one, as long as it is ready; else with the first that is.
+  // Compares nodes with this one while it is ready, otherwise with the first node that is.
   void compare_with(int node) { reference_ = node; }
 
-  // An agent that has come. Returns why it is sent away; empty: it may stay.
+  // Records an agent that has connected. Returns why it is rejected; empty if it is accepted.
   std::string on_hello(const Hello& hello);
   void on_ready(int node, const Ready& ready);
   void on_problems(int node, const Problems& problems);
-  // What started its agent has ended, or its connection has. One that has already told of problems
-  // keeps these.
+  // Records that the process that started the node's agent has exited, or that the connection has
+  // ended. A node that has already reported problems keeps them.
   void on_lost(int node, const std::string& why);
-  // It is asked once more.
+  // Expects a new answer of this node.
   void recheck(int node);
-  // Those that have not answered by now are lost too.
+  // Marks the nodes that have not answered yet as lost.
   void give_up(const std::string& why);
 
   bool has_connected(int node) const { return at(node).connected; }
-  bool all_connected() const;  // or never will
-  bool is_complete() const;    // each host is ready or has failed
+  bool all_connected() const;  // or lost
+  bool is_complete() const;    // each node is ready or has failed
   bool is_ready(int node) const { return at(node).ready.has_value(); }
   bool has_answered(int node) const { return at(node).answered(); }
-  std::vector<std::string> unanswered() const;  // names of the hosts that have not answered yet
-  // Ready, and able to run beside the first that is.
+  std::vector<std::string> unanswered() const;  // names of the nodes that have not answered yet
+  // Returns whether the node is ready and has no problems(), conflicts with other nodes included.
   bool is_usable(int node) const;
   int num_nodes() const { return static_cast<int>(hosts_.size()); }
   const std::string& name(int node) const { return at(node).name; }
-  // Of all ready hosts.
+  // Returns the answer of a node that is ready.
   const Ready& ready(int node) const { return *at(node).ready; }
 
-  // While it is not complete: "waiting for an agent on b, c: 8 s by now, up to 60 s; 1 of 3 hosts
-  // has answered".
+  // Returns, until all nodes have answered: "waiting for an agent on b, c: 8 s by now, up to 60 s;
+  // 1 of 3 hosts has answered".
   std::string describe_waiting(std::chrono::milliseconds waited,
                                std::chrono::milliseconds limit) const;
-  // When it is complete: what is wrong with which hosts; empty: nothing.
+  // Returns the problems of all nodes once the check is complete; empty: none.
   std::string error() const;
-  // The same of one host.
+  // Returns the problems of one node.
   std::vector<std::string> problems(int node) const;
-  // Whether one of these is that it is the machine of a host before it, and would use its GPUs.
+  // Returns whether the node is the same machine as a node before it and would use its GPUs.
   bool has_gpu_conflict(int node) const { return !gpu_conflicts(at(node)).empty(); }
-  // Of hosts that are ready: which are one machine, a line for each such machine.
+  // Returns a line for each machine that several of these nodes share. The nodes must be ready.
   std::vector<std::string> same_machine_notes(const std::vector<int>& nodes) const;
 
  private:
@@ -75,9 +75,9 @@ class NodeReadiness {
 
   NodeCheck& at(int node) { return hosts_.at(static_cast<size_t>(node)); }
   const NodeCheck& at(int node) const { return hosts_.at(static_cast<size_t>(node)); }
-  // How it differs from the first host that is ready.
+  // Returns how the node differs from the reference node.
   std::vector<std::string> differences(const NodeCheck& host) const;
-  // Whose GPUs it would have, where one before it is the same machine.
+  // Returns the GPUs that the node would share with a node before it on the same machine.
   std::vector<std::string> gpu_conflicts(const NodeCheck& host) const;
 
   std::vector<NodeCheck> hosts_;
@@ -85,7 +85,7 @@ class NodeReadiness {
   std::optional<int> reference_;
 };
 
-// What is wrong with a host that does not answer.
+// Describes a node that does not answer in time.
 std::string describe_timeout(std::chrono::milliseconds limit);
 
 }  // namespace zeroth::launcher

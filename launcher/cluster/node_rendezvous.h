@@ -1,4 +1,4 @@
-// Waits for all hosts of a run, each of which must be able to run its ranks.
+// The rendezvous of all nodes of a run, each of which must be able to run its ranks.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -12,7 +12,7 @@
 
 namespace zeroth::launcher {
 
-// A signal has ended it.
+// RendezvousInterrupted reports that a signal has ended the rendezvous.
 class RendezvousInterrupted : public Error {
  public:
   explicit RendezvousInterrupted(int signal);
@@ -24,13 +24,13 @@ class RendezvousInterrupted : public Error {
 
 class NodeRendezvous {
  public:
-  // `limit`: for all hosts to answer.
+  // `limit` is the time for all nodes to answer.
   NodeRendezvous(boost::asio::io_context& io, const AgentPoolOptions& request,
                  const std::vector<HostSlots>& hosts, std::chrono::milliseconds limit);
 
-  // Runs `io` until all hosts are ready. Throws an Error that names all that are not and why, and
-  // RendezvousInterrupted on one of termination_signals(); then no agent is left, nor a secret on a
-  // host.
+  // Runs `io` until all nodes are ready. Throws an Error that names all nodes that are not and why,
+  // and RendezvousInterrupted on one of termination_signals(); then no agent is left, nor a secret
+  // on a node.
   AgentPool& run();
 
  private:
@@ -38,7 +38,7 @@ class NodeRendezvous {
   void tick();
 
   boost::asio::io_context& io_;
-  boost::asio::signal_set signals_;  // before anybody can be reached
+  boost::asio::signal_set signals_;  // constructed before agents are started
   AgentPool agents_;
   std::chrono::milliseconds limit_;
   SuspendableTimer ticks_;

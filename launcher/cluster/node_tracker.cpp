@@ -10,8 +10,8 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr int kMaxDoublings = 4;
-constexpr int kStableFactor = 10;     // times the pause between two tries
-constexpr size_t kMaxKnown = 10'000;  // nodes come by any name
+constexpr int kStableFactor = 10;     // times the pause between two attempts
+constexpr size_t kMaxKnown = 10'000;  // nodes may join under any name
 
 int backoff_factor(int times) {
   return 1 << std::clamp(times, 0, kMaxDoublings);
@@ -27,7 +27,7 @@ NodeTracker::NodeTracker(const std::vector<HostSlots>& hosts, milliseconds retry
 void NodeTracker::set_hostfile(const std::vector<HostSlots>& hosts) {
   for (const HostSlots& host : hosts)
     if (ever_listed_.insert(host.host).second && !hostfile_hosts_.empty())
-      retries_[host.host].missing = retry_interval_;  // new ones at once
+      retries_[host.host].missing = retry_interval_;  // retries new hosts at once
   hostfile_hosts_ = hosts;
 }
 

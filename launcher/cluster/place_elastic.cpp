@@ -7,7 +7,8 @@
 namespace zeroth::launcher {
 namespace {
 
-// mpirun and srun end all agents when one ends, and one pdsh serves all hosts.
+// Throws UsageError for other backends: mpirun and srun end all agents when one ends, and one pdsh
+// serves all hosts.
 void require_ssh(ClusterPlan& plan, const LaunchOptions& options, std::string_view flag) {
   if (options.hosts.launcher && *options.hosts.launcher != "ssh")
     throw UsageError(
@@ -47,7 +48,7 @@ std::string join_endpoint(const std::string& address, int port) {
   return fmt::format("{}:{}", is_ipv6 ? fmt::format("[{}]", address) : address, port);
 }
 
-// zeroth was started on each node, or here alone.
+// Makes this machine the launcher: zeroth was started on each node, or here alone.
 void place_launcher_here(Placement& placement, const LaunchOptions& options) {
   const NodeRanks& node_ranks = placement.node_ranks;
   const bool alone = node_ranks.num_nodes == 1;

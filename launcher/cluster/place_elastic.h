@@ -1,15 +1,15 @@
-// What --elastic and --max-restarts make of where ranks run. Pure.
+// The effect of --elastic and --max-restarts on where ranks run. Pure.
 #pragma once
 
 #include "launcher/cluster/cluster_plan.h"
 
 namespace zeroth::launcher {
 
-// Hosts of a hostfile are reached by ssh, each by its own. Where zeroth was started on each of
-// several nodes, the one on node 0 becomes the launcher, which has an agent of its own, and the
-// others join it. Without a hostfile this machine begins alone, and others join it. A host of this
-// machine has no slots yet. Restarts alone keep the hosts as they are; on one machine they need
-// nothing here. Throws UsageError on flags that contradict that.
+// Adapts the placement of an elastic run. The launcher reaches each host of a hostfile by an ssh of
+// its own. If zeroth was started on each of several nodes, the one on node 0 becomes the launcher,
+// with an agent of its own, and the others join it. Without a hostfile this machine starts alone,
+// and others join. A host entry of this machine has no slots yet. Restarts alone keep the hosts as
+// they are; on one machine they need nothing here. Throws UsageError on flags that contradict this.
 void place_elastic(Placement& placement, const LaunchOptions& options);
 
 }  // namespace zeroth::launcher

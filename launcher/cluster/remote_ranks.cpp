@@ -13,8 +13,8 @@
 namespace zeroth::launcher {
 namespace {
 
-constexpr std::chrono::milliseconds kFinishLimit{10'000};  // for orphans and last lines
-// A batch system that ends a job signals all of its hosts within it.
+constexpr std::chrono::milliseconds kFinishLimit{10'000};  // for orphans and the last lines
+// Time within which a batch system that ends a job signals all of its nodes.
 constexpr std::chrono::milliseconds kSignalWindow{2'000};
 constexpr int64_t kMaxOomKills = 1'000'000;
 
@@ -94,13 +94,14 @@ void RemoteRanks::on(NodeStatus& host, const RanksPolled& message) {
   listener_->on_ranks_polled(seen);
 }
 
-// A batch system signals all agents, though not at the same moment: that is one signal to the job.
+// Counts the signals of all agents as one signal to the job: a batch system signals them at
+// different times.
 void RemoteRanks::on(NodeStatus& host, const SignalReceived& message) {
   if (message.signal != SIGINT && message.signal != SIGTERM && message.signal != SIGHUP)
     throw Error("its agent was sent signal {}, which it does not wait for", message.signal);
   ++host.signals;
   last_signal_ = message.signal;
-  if (host.is_leaving) return host.node.agent->send(SignalRanks{SIGKILL});  // a second one: at once
+  if (host.is_leaving) return host.node.agent->send(SignalRanks{SIGKILL});  // the second: kill
   if (!was_signalled(host)) return;
   const bool all = std::all_of(hosts_.begin(), hosts_.end(), [this](const auto& other) {
     return was_signalled(*other) || !other->node.agent->is_open();
@@ -123,8 +124,8 @@ void RemoteRanks::end_job(int signal) {
   listener_->on_signal(signal);
 }
 
-// The moment is over, and neither the other hosts nor the launcher were sent the signal: these
-// machines are to stop, not the job.
+// Handles the end of the signal window: neither the other nodes nor the launcher received the
+// signal, so these nodes are to stop, not the job.
 void RemoteRanks::start_leaving() {
   awaiting_signals_ = false;
   std::vector<size_t> leaving;

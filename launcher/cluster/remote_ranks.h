@@ -1,4 +1,4 @@
-// The ranks of several hosts, behind the connections of these hosts' agents.
+// The ranks of several nodes, reached through the nodes' agents.
 #pragma once
 
 #include <algorithm>
@@ -20,21 +20,22 @@ struct RemoteNode {
   std::shared_ptr<HeartbeatChannel> agent = {};
 };
 
-// A host is lost when its agent's connection ends or is silent: its ranks then count as ended.
+// RemoteRanks controls ranks through agents. A node is lost when its agent's connection ends or is
+// silent; its ranks then count as ended.
 class RemoteRanks final : public JobRanks {
  public:
-  // Hosts of these numbers, and no others nor the launcher, were sent this signal. Returns whether
-  // the job can go on without them.
+  // Called when the nodes of these indices, but not the others or the launcher, received this
+  // signal. Returns whether the job can continue without them.
   using OnLeaving = std::function<bool(const std::vector<size_t>& hosts, int signal)>;
 
-  // `keep_agents`: for another round; else each is let go when its host is done. `on_leaving` may
-  // be empty: then a signal to one host means the job.
+  // `keep_agents` keeps the agents for another attempt; otherwise each is shut down when its node
+  // is finished. `on_leaving` may be empty: then a signal to one node applies to the whole job.
   RemoteRanks(boost::asio::io_context& io, std::vector<RemoteNode> hosts, bool keep_agents = false,
               OnLeaving on_leaving = {});
   RemoteRanks(const RemoteRanks&) = delete;
   RemoteRanks& operator=(const RemoteRanks&) = delete;
 
-  // `starts`: one for each host.
+  // Starts the ranks; `starts` has one entry per node.
   void start(const std::vector<StartRanks>& starts, RanksListener& listener);
 
   void signal(int signum) override { send_to_all(SignalRanks{signum}); }
@@ -48,16 +49,16 @@ class RemoteRanks final : public JobRanks {
  private:
   struct NodeStatus {
     RemoteNode node;
-    std::vector<bool> ended;  // by rank
+    std::vector<bool> ended;  // by rank of the node
     std::vector<SuspendedRank> stopped = {};
-    int signals = 0;  // that its agent was sent
+    int signals = 0;  // number of signals that its agent received
     bool is_leaving = false;
     bool finished = false;
 
     bool has(int rank) const {
       return rank >= node.first_rank && rank < node.first_rank + node.num_ranks;
     }
-    bool mark_ended(int rank);  // false: it had
+    bool mark_ended(int rank);  // false: it was marked before
   };
 
   void on_message(NodeStatus& host, const Message& message);
@@ -83,9 +84,9 @@ class RemoteRanks final : public JobRanks {
   bool keep_agents_;
   RanksListener* listener_ = nullptr;
   OnLeaving on_leaving_;
-  bool awaiting_signals_ = false;  // to see whether they are sent the signal, too
+  bool awaiting_signals_ = false;  // whether the same signal reaches other nodes, too
   int last_signal_ = 0;
-  int signals_ = 0;  // that have been told of
+  int signals_ = 0;  // number of signals already reported
   std::optional<int64_t> oom_kills_;
   std::function<void()> on_finished_;
 };

@@ -1,4 +1,4 @@
-// When a round of an elastic run starts. Pure.
+// The rule for starting an attempt of an elastic run. Pure.
 #pragma once
 
 #include <chrono>
@@ -8,22 +8,21 @@
 namespace zeroth::launcher {
 
 struct RendezvousState {
-  int num_usable = 0;                   // hosts that could run ranks now
-  int num_pending = 0;                  // that have not answered yet
-  std::chrono::milliseconds waited{0};  // since the round before ended, or the launcher began
-  std::chrono::milliseconds since_quorum{
-      0};  // since there were as many usable ones as there must be
+  int num_usable = 0;                   // nodes that could run ranks now
+  int num_pending = 0;                  // nodes that have not answered yet
+  std::chrono::milliseconds waited{0};  // since the previous attempt ended, or the launcher started
+  std::chrono::milliseconds since_quorum{0};  // since there was a quorum
 };
 
 struct RendezvousTimeouts {
-  std::chrono::milliseconds last_call;     // for those awaited, once enough are there
-  std::chrono::milliseconds join_timeout;  // for enough
+  std::chrono::milliseconds last_call;     // for pending nodes, once there is a quorum
+  std::chrono::milliseconds join_timeout;  // for a quorum
 };
 
 enum class RendezvousAction { kWait, kStart, kGiveUp };
 
-// As torch's rendezvous has it: at once with the most hosts, or when nobody is awaited; with enough
-// of them after the last call. Those beyond the most stay as spares.
+// Decides as torch's rendezvous does: starts at once with the maximum number of nodes or if none is
+// pending; starts with a quorum after the last call. Nodes beyond the maximum are spares.
 RendezvousAction next_action(const NodeRange& range, const RendezvousState& rendezvous_state,
                              const RendezvousTimeouts& timeouts);
 

@@ -42,7 +42,7 @@ class EnvReader {
     throw UsageError("environment variable {} is not a number of {} to {}", quote(name), min, max);
   }
 
-  // "RANK=3"
+  // Returns "RANK=3".
   std::string quote(std::string_view name) const {
     return fmt::format("{}={}", name, shortened(text(name).value_or("")));
   }
@@ -56,7 +56,7 @@ std::optional<int> to_int(std::optional<int64_t> number) {
   return static_cast<int>(*number);
 }
 
-// What one kind of MPI calls what it says.
+// MpiVariables are the names of one MPI's variables.
 struct MpiVariables {
   std::string_view scheduler, rank, size, one_per_node;
   std::string_view local_size = {};
@@ -122,7 +122,7 @@ std::optional<SchedulerNode> find_slurm_node(const EnvReader& reader) {
   return by;
 }
 
-// "3", or "1:3" of an elastic job.
+// Parses "3", or "1:3" of an elastic job.
 NodeRange kubeflow_nodes(const EnvReader& reader) {
   const std::string text = *reader.text("PET_NNODES");
   const size_t colon = text.find(':');
@@ -140,7 +140,7 @@ struct RendezvousEndpoint {
   std::optional<int> port = {};
 };
 
-// "job-worker-0:23456", "[fd00::1]:23456", or an address without a port.
+// Parses "job-worker-0:23456", "[fd00::1]:23456", or an address without a port.
 std::optional<RendezvousEndpoint> kubeflow_endpoint(const EnvReader& reader) {
   constexpr std::string_view kName = "PET_RDZV_ENDPOINT";
   const auto text = reader.text(kName);
@@ -151,7 +151,7 @@ std::optional<RendezvousEndpoint> kubeflow_endpoint(const EnvReader& reader) {
   if (text->front() == '[' && close != std::string::npos) {
     endpoint.host = text->substr(1, close - 1);
     rest = text->substr(close + 1);
-  } else if (std::count(text->begin(), text->end(), ':') == 1) {  // more: an IPv6 address alone
+  } else if (std::count(text->begin(), text->end(), ':') == 1) {  // more: an IPv6 address only
     endpoint.host = text->substr(0, text->find(':'));
     rest = text->substr(text->find(':'));
   }
@@ -162,7 +162,7 @@ std::optional<RendezvousEndpoint> kubeflow_endpoint(const EnvReader& reader) {
   return endpoint;
 }
 
-// Whether nodes get their numbers by meeting, rather than by the pod's own.
+// Returns whether nodes get their ranks by rendezvous, instead of from the pod.
 bool uses_rendezvous(const EnvReader& reader) {
   return !reader.has("PET_NODE_RANK") && reader.has("PET_RDZV_ENDPOINT");
 }
@@ -209,7 +209,7 @@ std::optional<SchedulerNode> find_kubeflow_node(
   }
   check_below(reader, "PET_NODE_RANK", "PET_NNODES", by);
   const std::string ranks = reader.text("PET_NPROC_PER_NODE").value_or("auto");
-  if (ranks == "auto" || ranks == "gpu" || ranks == "cpu") return by;  // as without a word
+  if (ranks == "auto" || ranks == "gpu" || ranks == "cpu") return by;  // as if it were unset
   by.ranks_per_node = to_int(reader.number("PET_NPROC_PER_NODE", 1, kMaxRanksPerNode));
   return by;
 }
@@ -251,7 +251,7 @@ void set_slurm_master(const EnvReader& reader, SchedulerNode& by) {
   if (job) by.master_port = step_port(*job, step);
 }
 
-// Who has made this process a rank.
+// Returns the launcher that has made this process a rank.
 std::string_view rank_launcher(const EnvReader& reader) {
   if (reader.has("ZEROTH_LAUNCH_TIME")) return "zeroth";
   if (reader.has("TORCHELASTIC_RUN_ID")) return "torchrun";
@@ -262,7 +262,7 @@ std::string_view rank_launcher(const EnvReader& reader) {
 void refuse_rank(const EnvReader& reader, const HostOptions& flags) {
   constexpr int64_t kMaxRanks = kMaxNodes * kMaxRanksPerNode;
   const int64_t size = reader.number("WORLD_SIZE", 1, kMaxRanks).value_or(1);
-  if (size == 1) return;  // alone, or a variable that is left over
+  if (size == 1) return;  // single rank, or a leftover variable
   const auto local = reader.number("LOCAL_RANK", 0, kMaxRanks);
   const int64_t rank = reader.number("RANK", 0, kMaxRanks).value_or(local.value_or(0));
   auto on_node = reader.number("LOCAL_SIZE", 1, kMaxRanks);
@@ -281,7 +281,7 @@ void refuse_rank(const EnvReader& reader, const HostOptions& flags) {
       rank, size, rank_launcher(reader), fmt::join(names, " "), fmt::join(unset, " "));
 }
 
-// Those that do not say how many ranks a node has.
+// MPI implementations that do not provide the number of ranks on a node.
 constexpr MpiVariables kWithoutNodes[] = {
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun --map-by ppr:1:node"},
     {"an MPI", "PMI_RANK", "PMI_SIZE", "mpirun -ppn 1"},

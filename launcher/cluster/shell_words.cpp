@@ -88,7 +88,7 @@ class ShellSplitter {
 
 std::string shell_quote(std::string_view word) {
   const bool safe = !word.empty() && word.find_first_not_of(kSafe) == std::string_view::npos &&
-                    word.front() != '=';  // zsh looks for a command behind it
+                    word.front() != '=';  // zsh expands =NAME to the path of a command
   if (safe) return std::string(word);
   std::string quoted = "'";
   for (const char c : word) {

@@ -1,4 +1,4 @@
-// Words for a POSIX shell, and out of a text that is written as for one. Pure.
+// Quoting of words for a POSIX shell, and splitting of a text written for one. Pure.
 #pragma once
 
 #include <string>
@@ -7,16 +7,17 @@
 
 namespace zeroth::launcher {
 
-// The word so that a shell reads exactly it: as it is where that is safe, else in single quotes.
+// Returns the word so that a shell reads exactly it: unchanged if that is safe, otherwise in single
+// quotes.
 std::string shell_quote(std::string_view word);
 
-// Words with a space between them, each quoted.
+// Joins words by spaces, each quoted.
 std::string shell_join(const std::vector<std::string>& words);
 
-// `text` as a POSIX shell groups it: blanks part words, '...' holds anything, in "..." a backslash
-// quotes $, `, ", \ and a line's end, elsewhere any character. Nothing is expanded, and no
-// character but these means anything: $HOME, *, ; and # stay as they stand. Throws a UsageError
-// that begins with `flag` where a quote has no end.
+// Splits `text` as a POSIX shell groups it: blanks separate words, '...' holds anything, in "..." a
+// backslash quotes $, `, ", \ and a newline, elsewhere any character. Nothing is expanded, and no
+// other character is special: $HOME, *, ; and # stay as they are. Throws a UsageError that begins
+// with `flag` if a quote is not closed.
 std::vector<std::string> shell_split(std::string_view text, std::string_view flag);
 
 }  // namespace zeroth::launcher

@@ -19,14 +19,14 @@
 namespace zeroth::launcher {
 namespace {
 
-// DeepSpeed's levels.
+// DeepSpeed's log levels.
 const std::map<std::string, Verbosity> kLevels = {{"debug", Verbosity::kDebug},
                                                   {"info", Verbosity::kNotes},
                                                   {"warning", Verbosity::kWarnings},
                                                   {"error", Verbosity::kErrors},
                                                   {"critical", Verbosity::kErrors}};
 
-// Programs often have flags of these names themselves.
+// Flags that programs often have themselves.
 constexpr std::string_view kCommonNames[] = {"-h",      "--help",      "--version", "-q",
                                              "--quiet", "--log_level", "--timeout", "--grace"};
 
@@ -37,7 +37,7 @@ constexpr const char* kUsage =
     "       zeroth checkpoint list|show|verify|prune DIR\n"
     "       zeroth export DIR OUT\n";
 
-// Lines of a message behind its first are indented: no text within it can look like another
+// Indents the lines after the first one, so that no text within a message looks like another
 // message.
 std::string indent_lines(std::string text) {
   for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 3) {
@@ -161,7 +161,7 @@ void add_flags(CLI::App& app, LaunchOptions& options, ForeignFlags& foreign) {
       "ZEROTH_CPU=plain|avx2|avx512|avx512_bf16|avx512_fp16 holds the CPU's kernels down.");
 }
 
-// Where PROGRAM stands: the first word that is neither a flag nor the value of one.
+// Returns the position of PROGRAM: the first word that is neither a flag nor a flag's value.
 size_t program_position(const CLI::App& app, const std::vector<std::string>& arguments) {
   size_t i = 0;
   while (i < arguments.size() && arguments[i].size() > 1 && arguments[i][0] == '-') {
@@ -237,7 +237,7 @@ void check_program(const LaunchOptions& options) {
         shortened(options.command[0]));
 }
 
-// `report` is no program but a command of our own.
+// Parses `report`, which is not a program but a command of zeroth.
 void parse_report(LaunchOptions& options, bool has_flags) {
   if (options.command.empty() || options.command[0] != "report") return;
   if (has_flags || options.command.size() > 1)
@@ -248,7 +248,7 @@ void parse_report(LaunchOptions& options, bool has_flags) {
   options.command.clear();
 }
 
-// CLI11 sets groups apart by two empty lines.
+// Removes one of the two empty lines between CLI11's groups.
 std::string collapse_blank_lines(std::string text) {
   for (size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
   return text;
@@ -266,11 +266,11 @@ LaunchOptions parse_command_line(const std::vector<std::string>& arguments) {
   const size_t program = program_position(app, arguments);
   const auto split = arguments.begin() + static_cast<std::ptrdiff_t>(program);
   std::vector<std::string> flags(arguments.begin(), split);
-  // As DeepSpeed's own defaults have it: all slots, none.
+  // DeepSpeed's defaults for these are empty: all slots, none.
   if (const auto empty = empty_value_errors(flags, {"--include", "--exclude", "-i", "-e"});
       !empty.empty())
     throw UsageError("{} (zeroth --help lists the flags)", listed(empty));
-  std::reverse(flags.begin(), flags.end());  // the order that CLI11 takes
+  std::reverse(flags.begin(), flags.end());  // CLI11 expects the reverse order
   try {
     app.parse(flags);
   } catch (const CLI::CallForHelp&) {

@@ -39,7 +39,7 @@ void check_nodes(std::optional<int> nodes, const char* flag) {
     throw UsageError("{} {}: at least one host is needed", flag, *nodes);
 }
 
-// -1 is DeepSpeed's default: one host at least, and those of the hostfile at most.
+// Converts DeepSpeed's flags. Its default is -1: at least one host, at most those of the hostfile.
 void apply_deepspeed_flags(ElasticOptions& options) {
   if (!options.elastic_training) {
     if (options.min_nodes || options.max_nodes)

@@ -1,4 +1,4 @@
-// Flags about runs that outlive the loss of a rank or a host.
+// Flags for runs that survive the loss of a rank or a node.
 #pragma once
 
 #include <optional>
@@ -17,20 +17,20 @@ struct NodeRange {
 };
 
 struct ElasticOptions {
-  std::optional<NodeRange> hosts = {};  // how many a run may have; unset: those that it begins with
-  std::optional<int> max_restarts = {};  // after failures; unset: 3 of an elastic run, else none
-  int wait_seconds = 600;                // for as many hosts as there must be
-  std::optional<int> requeue_code = {};  // unset: 75 of an elastic run, else none
-  std::optional<int> join_port = {};     // where hosts come by themselves; unset: nowhere
+  std::optional<NodeRange> hosts = {};   // number of nodes; unset: that of the start
+  std::optional<int> max_restarts = {};  // after failures; unset: 3 if elastic, else 0
+  int wait_seconds = 600;                // for a quorum of nodes
+  std::optional<int> requeue_code = {};  // unset: 75 if elastic, else none
+  std::optional<int> join_port = {};     // port at which nodes join by themselves; unset: none
   std::string join = {};  // ADDRESS:PORT of the run that this machine joins; empty: none
 
-  // DeepSpeed's way to say the same; check_elastic_values makes `hosts` of them.
+  // DeepSpeed's flags for elasticity; check_elastic_values converts them to `hosts`.
   bool elastic_training = false;
   std::optional<int> min_nodes = {};
   std::optional<int> max_nodes = {};
 
   int effective_max_restarts() const { return max_restarts.value_or(hosts ? 3 : 0); }
-  // The exit code that says: saved, start me again. EX_TEMPFAIL of sysexits.h by itself.
+  // Returns the exit code that means: saved, restart me. The default is EX_TEMPFAIL of sysexits.h.
   std::optional<int> effective_requeue_code() const {
     return requeue_code || !hosts ? requeue_code : std::optional(75);
   }
@@ -38,7 +38,7 @@ struct ElasticOptions {
 
 void add_elastic_flags(CLI::App& app, ElasticOptions& options);
 
-// Throws UsageError.
+// Validates the options and converts DeepSpeed's. Throws UsageError.
 void check_elastic_values(ElasticOptions& options);
 
 }  // namespace zeroth::launcher

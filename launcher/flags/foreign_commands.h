@@ -1,4 +1,4 @@
-// Commands of DeepSpeed, which people type by habit behind `zeroth`.
+// DeepSpeed's commands, which users may type after `zeroth` by habit.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace zeroth::launcher {
 
-// What to type instead of this program of DeepSpeed, with or without ".py" and a path before it;
-// empty: it is none.
+// Returns the replacement for this DeepSpeed program, with or without ".py" and a path before it;
+// empty: it is not one.
 std::string_view replacement_for(std::string_view program);
 
 }  // namespace zeroth::launcher

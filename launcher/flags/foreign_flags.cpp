@@ -10,7 +10,7 @@ struct ForeignFlag {
   const char* reason;
 };
 
-// Without a value.
+// Flags without a value.
 constexpr ForeignFlag kWithoutEffect[] = {
     {"--no_python", "PROGRAM is always started as it is"},
     {"--no_local_rank", "no --local_rank is ever added to PROGRAM's arguments"},

@@ -1,5 +1,5 @@
-// Flags of DeepSpeed's and torchrun's launchers that do not fit this one: none is ignored in
-// silence.
+// Flags of DeepSpeed's and torchrun's launchers that this one does not support: none is silently
+// ignored.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,13 +8,13 @@
 
 namespace zeroth::launcher {
 
-// What came of them on a command line. Must outlive the parse.
+// ForeignFlags collects those found on a command line. It must outlive the parse.
 struct ForeignFlags {
-  std::vector<std::string> notes;     // of flags that change nothing here: why
-  std::vector<std::string> refusals;  // of flags that would: what to do instead
+  std::vector<std::string> notes;     // of flags that have no effect here: why
+  std::vector<std::string> refusals;  // of unsupported flags: the alternative
 };
 
-// Adds them, hidden where they are refused.
+// Adds the flags; unsupported ones are hidden from the help.
 void add_foreign_flags(CLI::App& app, ForeignFlags& found);
 
 }  // namespace zeroth::launcher

@@ -19,7 +19,7 @@ bool contains(const std::vector<int>& cores, int core) {
   return std::find(cores.begin(), cores.end(), core) != cores.end();
 }
 
-// `list`: as messages show it.
+// `list` is the text for messages.
 int parse_core(const std::string& digits, const std::string& list) {
   const auto core = parse_number<int>(digits);
   if (!core || *core < 0)
@@ -30,7 +30,7 @@ int parse_core(const std::string& digits, const std::string& list) {
 namespace fs = std::filesystem;
 using GpuInfo = GpuReport::GpuInfo;
 
-// Null if `id` names no GPU, or more than one.
+// Returns null if `id` names no GPU, or several.
 const GpuInfo* find_gpu(const std::string& id, const std::vector<GpuInfo>& gpus) {
   if (const auto index = parse_number<size_t>(id))
     return *index < gpus.size() ? &gpus[*index] : nullptr;
@@ -43,7 +43,7 @@ const GpuInfo* find_gpu(const std::string& id, const std::vector<GpuInfo>& gpus)
   return found;
 }
 
-// Of a machine with one node the kernel may say -1.
+// Returns the node or -1, which the kernel may report on a machine with one node.
 int numa_node(const GpuInfo& gpu, const fs::path& root) {
   std::ifstream in(root / "sys/bus/pci/devices" / gpu.pci_address / "numa_node");
   int node = -1;

@@ -1,4 +1,4 @@
-// CPU cores: lists of them, those that are near to a GPU, and their division over ranks.
+// CPU cores: lists of them, the cores local to a GPU, and their partition over ranks.
 #pragma once
 
 #include <filesystem>
@@ -10,24 +10,24 @@
 
 namespace zeroth::launcher {
 
-// "0-3,8" -> 0 1 2 3 8. Throws UsageError on bad syntax, a repeated core and a core outside
+// Parses "0-3,8" to 0 1 2 3 8. Throws UsageError on bad syntax, a duplicate core, or a core outside
 // `allowed`. Pure.
 std::vector<int> parse_core_list(const std::string& text, const std::vector<int>& allowed);
 
-// One part for each list of `near`, whose cores the part had best run on (empty: none is better
-// than another). Sizes differ by at most one. Parts of one list share its cores; what they then
-// lack comes from the rest. Without lists these are contiguous ranges of `cores`. With fewer cores
-// than parts each part gets all of them. Pure.
+// Splits `cores` into one part per list of `preferred`, the cores on which that part runs best
+// (empty: no preference). Sizes differ by at most one. Parts with the same list divide its cores;
+// what they then miss comes from the other cores. Without lists the parts are contiguous ranges of
+// `cores`. If there are fewer cores than parts, each part gets all of them. Pure.
 std::vector<std::vector<int>> split_cores(const std::vector<int>& cores,
                                           const std::vector<std::vector<int>>& preferred);
 
-// Cores of its NUMA node by the id of a GPU, in the order of `cores` and none but these. `ids` are
-// those of CUDA_VISIBLE_DEVICES: numbers count `gpus`, the beginning of a UUID names one. A GPU
-// whose node or whose cores are not known is absent. `root` is "/" but in tests, where a folder
-// plays sys.
+// Returns the cores of a GPU's NUMA node by the GPU's id, restricted to `cores` and in their order.
+// `ids` are those of CUDA_VISIBLE_DEVICES: a number is an index of `gpus`, a prefix of a UUID names
+// a GPU. A GPU with an unknown node or unknown cores is absent. `root` is "/" except in tests,
+// where a directory replaces sys.
 //
-// CUDA may number unequal GPUs in another order than NVML unless CUDA_DEVICE_ORDER is PCI_BUS_ID:
-// cores are then those of another GPU, which costs time alone.
+// CUDA may number unequal GPUs in another order than NVML unless CUDA_DEVICE_ORDER is PCI_BUS_ID.
+// The cores are then those of another GPU, which only costs time.
 std::map<std::string, std::vector<int>> numa_cores(const std::vector<std::string>& ids,
                                                    const std::vector<GpuReport::GpuInfo>& gpus,
                                                    const std::vector<int>& cores,

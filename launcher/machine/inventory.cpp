@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As /proc/cpuinfo names them, x86 and Arm.
+// Names as in /proc/cpuinfo, x86 and Arm.
 constexpr const char* kInstructions[] = {
     "avx",         "avx2",        "fma",         "f16c",     "avx_vnni", "avx512f",  "avx512bw",
     "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8", "asimd",
@@ -47,7 +47,7 @@ std::vector<std::string> known_instructions(const std::string& flags) {
   return known;
 }
 
-// Whether `path` lies in `directory`; both without a slash at the end, but the root.
+// Returns whether `path` is in `directory`; neither ends with a slash, except the root.
 bool is_inside(const std::string& path, const std::string& directory) {
   return directory == "/" || path == directory || path.starts_with(directory + "/");
 }

@@ -43,7 +43,7 @@ int read_topology(int core, const char* file) {
   return in ? value : -1;
 }
 
-// Contiguous ranges of the result share as few physical cores and sockets as possible.
+// Orders cores so that contiguous ranges share as few physical cores and sockets as possible.
 std::vector<int> order_by_topology(const std::vector<int>& cores) {
   std::vector<std::tuple<int, int, int>> keyed;
   for (int core : cores)

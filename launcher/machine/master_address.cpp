@@ -17,7 +17,7 @@ namespace {
 
 using boost::asio::ip::tcp;
 
-// Listens on every address for a moment, which also fails if a single address is taken.
+// Listens briefly on every address, which also fails if the port is in use at a single address.
 boost::system::error_code try_listen(const tcp& protocol, int port, int& bound_port) {
   boost::asio::io_context io;
   tcp::acceptor acceptor(io);

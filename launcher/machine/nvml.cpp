@@ -35,7 +35,7 @@ class Nvml {
 
   bool works() const { return works_; }
 
-  // Whether the function is there and returns NVML_SUCCESS.
+  // Returns whether the function exists and returns NVML_SUCCESS.
   template <typename... Arguments>
   bool call(const char* function, Arguments... arguments) const {
     if (library_ == nullptr) return false;

@@ -1,4 +1,4 @@
-// Whether a host of a hostfile is the machine on which this process runs.
+// Tests whether a host of a hostfile is the machine on which this process runs.
 #pragma once
 
 #include <boost/asio/ip/address.hpp>
@@ -6,12 +6,12 @@
 
 namespace zeroth::launcher {
 
-// The system binds to no address but its own.
+// Returns whether the address belongs to this machine: the system binds to no other address.
 bool is_local_address(const boost::asio::ip::address& address);
 
-// "localhost", this machine's name as the kernel has it, whole or up to its first dot, an address
-// of it, or a name that resolves to one, for which name servers may take some seconds. Not with a
-// user before it, and not what cannot be resolved.
+// Returns whether `host` is "localhost", this machine's name as in the kernel, in full or up to its
+// first dot, an address of it, or a name that resolves to one, for which name servers may take some
+// seconds. Returns false for a host with a user before it and for one that cannot be resolved.
 bool is_this_machine(const std::string& host);
 
 }  // namespace zeroth::launcher

@@ -1,5 +1,5 @@
-// What a rank prints, shown to a person: on the launcher's outputs with the rank before it, and in
-// the rank's log.
+// The display of a rank's output: on the launcher's outputs with the rank before it, and in the
+// rank's log.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ class ConsoleLineSink final : public LineSink {
     Tail& tail;
     std::string prefix;
     bool progress = false;      // '\r' redraws a progress line
-    OutputSink* log = nullptr;  // gets every line too, without the prefix
+    OutputSink* log = nullptr;  // also receives every line, without the prefix
   };
 
   ConsoleLineSink(Console& console, Route route) : console_(console), route_(std::move(route)) {}

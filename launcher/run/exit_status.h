@@ -1,4 +1,4 @@
-// Why a job ended: which death was the cause, and how it is told. Pure.
+// The root cause of a job's end, and its message. Pure.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace zeroth::launcher {
 
-// How a process ended: with an exit code, or by a signal.
+// ExitStatus is how a process ended: with an exit code, or by a signal.
 struct ExitStatus {
   bool by_signal = false;
   int code = 0;
@@ -21,36 +21,37 @@ struct RankFailure {
   int rank = 0;
   ExitStatus exit_status;  // failed
   std::chrono::milliseconds since_first{0};
-  bool by_launcher = false;      // by SIGTERM or SIGKILL, which the launcher had sent by then
-  std::string reason = {};       // of the ending, where more is known than its number
-  std::string host = {};         // where it ran; empty: here
-  std::string lost_reason = {};  // not empty: why its host is lost, and nothing known of the ending
+  bool by_launcher = false;      // by a SIGTERM or SIGKILL that the launcher had sent
+  std::string reason = {};       // of the exit, if more is known than its code
+  std::string host = {};         // where it ran; empty: this machine
+  std::string lost_reason = {};  // not empty: why its node is lost, and the exit is unknown
 };
 
-// The death to report, out of at least one in order of time. Peers of a dead rank often fail too,
-// within milliseconds and sometimes seen first: within `window` of the first death a signal beats
-// an exit code, except one of our own.
+// Returns the failure to report, out of at least one in order of time. Peers of a dead rank often
+// fail too, within milliseconds, and may be seen first: within `window` of the first failure a
+// signal takes precedence over an exit code, except a signal sent by the launcher.
 const RankFailure& find_root_cause(std::span<const RankFailure> failures,
                                    std::chrono::milliseconds window);
 
 std::string describe(ExitStatus exit_status);  // "ended with exit code 3", "was killed by SIGKILL"
-int to_exit_code(ExitStatus exit_status);      // as a shell has it: the code, or 128 + signal
+int to_exit_code(ExitStatus exit_status);      // as in a shell: the code, or 128 + signal
 
-// Whether a rank that was told to end by `signal` did so: with 0, by that signal, or with the exit
-// code that a shell has for it. Anything else is a failure on the way.
+// Returns whether a rank that was sent `signal` exited accordingly: with 0, by that signal, or with
+// a shell's exit code for it. Anything else is a failure.
 bool is_requested_exit(ExitStatus exit_status, int signal);
 
-// What a rank on a lost host counts as ended with.
+// The exit status that a rank on a lost node is assigned.
 inline constexpr ExitStatus kLostNodeExit{false, 1};
 
-// The message for a person: rank, host and how.
+// Returns the message for a person: rank, node and how it ended.
 std::string describe_failure(const RankFailure& failure);
 
-// The same with the line among the rank's last ones that says most of the reason: the last one with
-// "error" in it, else the last one. Without any where others ended the rank, or its host is lost.
+// Returns describe_failure() with the rank's last line that explains most: the last one with
+// "error" in it, otherwise the last one. Omits it if another process ended the rank, or if its node
+// is lost.
 std::string describe_root_cause(const RankFailure& failure, const std::deque<std::string>& lines);
 
-// What the rank said last, to be put behind describe_failure().
+// Returns the rank's last lines, to be appended to describe_failure().
 std::string describe_last_lines(const std::deque<std::string>& lines);
 
 }  // namespace zeroth::launcher

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kNotFound = 127;
 constexpr int kNotExecutable = 126;
-constexpr size_t kMaxShownPath = 1000;  // of what messages show
+constexpr size_t kMaxShownPath = 1000;  // characters shown in messages
 
 bool is_executable(const std::filesystem::path& file) {
   std::error_code ignored;
@@ -61,11 +61,11 @@ std::string did_you_mean(std::string_view name) {
   return name.empty() ? "" : fmt::format("; did you mean {}?", name);
 }
 
-// "; did you mean finetune?" where a command of zeroth's own or a program beside it has a name like
-// it. Of the many along PATH only one that is a slip of the finger away.
+// Returns "; did you mean finetune?" if a command of zeroth or a program beside it has a similar
+// name. Of the many programs in PATH it suggests only one with a single typo.
 std::string suggestion(const std::string& name,
                        const std::vector<std::filesystem::path>& directories) {
-  constexpr size_t kShortest = 4;  // two of three letters are like any other three
+  constexpr size_t kShortest = 4;  // shorter names resemble too many others
   const std::filesystem::path& own = directories.front();
   std::vector<std::string> names = {"report", "check-config", "checkpoint", "export"};
   const bool is_in_path =

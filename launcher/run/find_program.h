@@ -1,4 +1,4 @@
-// The file behind PROGRAM.
+// Finds the file of PROGRAM.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace zeroth::launcher {
 
-// PROGRAM cannot be started; `status` is what a shell would exit with: 127 not found, 126 not
-// executable.
+// ProgramError reports that PROGRAM cannot be started; `status` is the exit code of a shell: 127
+// not found, 126 not executable.
 class ProgramError : public Error {
  public:
   ProgramError(int status, const std::string& message) : Error(message), status_(status) {}
@@ -19,9 +19,9 @@ class ProgramError : public Error {
   int status_;
 };
 
-// A name with a slash is a path; any other is looked for in `zeroth_directory` (that of zeroth
-// itself), then along `path`, a colon-separated list. Throws ProgramError that says where it
-// looked.
+// Finds a program: a name with a slash is a path; any other is searched for in `zeroth_directory`
+// (the directory of the zeroth executable), then along `path`, a colon-separated list. Throws a
+// ProgramError that lists the searched places.
 std::filesystem::path find_program(const std::string& name,
                                    const std::filesystem::path& zeroth_directory,
                                    const std::string& path);

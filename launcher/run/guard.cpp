@@ -48,7 +48,8 @@ std::set<pid_t> find_marked(const std::string& mark) {
   return found;
 }
 
-// No handler of the launcher's may run in the guard, which would speak through its pipes.
+// SignalBlocker blocks all signals during the fork: no handler of the launcher may run in the
+// guard, where it would write to the launcher's pipes.
 class SignalBlocker {
  public:
   SignalBlocker() {
@@ -64,7 +65,7 @@ class SignalBlocker {
   sigset_t before_;
 };
 
-// Holds nothing of the launcher's: whoever reads its outputs must see their end.
+// Releases all resources of the launcher: readers of its outputs must see their end.
 void detach_from_launcher(int fd) {
   ::setsid();
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGTSTP}) ::signal(signal, SIG_IGN);
@@ -73,12 +74,13 @@ void detach_from_launcher(int fd) {
   ::sigemptyset(&none);
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
   ::dup2(fd, STDIN_FILENO);
-  if (::close_range(STDIN_FILENO + 1, ~0U, 0) != 0)  // a kernel before 5.9
+  if (::close_range(STDIN_FILENO + 1, ~0U, 0) != 0)  // kernels before 5.9
     for (int other = STDIN_FILENO + 1; other < kUsualFiles; ++other) ::close(other);
   ::prctl(PR_SET_NAME, "zeroth-guard");
 }
 
-// A byte means that the launcher ended as it should, the end of the pipe that it was killed.
+// Waits for the launcher. A byte means a regular exit, the end of the pipe that the launcher was
+// killed.
 [[noreturn]] void run_guard(int pipe, const std::string& mark) {
   detach_from_launcher(pipe);
   char byte = 0;
@@ -96,7 +98,7 @@ Guard::Guard() : mark_(unique_mark()) {
   start();
 }
 
-// Ranks that run already do not hold the pipe: it is closed when they execute.
+// Running ranks do not hold the pipe: exec closes it.
 void Guard::start() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("no pipe: {}", system_reason(errno));
@@ -125,7 +127,7 @@ std::string Guard::restart_if_exited() {
 
 Guard::~Guard() {
   if (pid_ < 0) return;
-  // Were it gone already, this write would be a SIGPIPE of our own: the launcher ignores it.
+  // If the guard has exited, this write raises SIGPIPE, which the launcher ignores.
   [[maybe_unused]] const auto written = ::write(pipe_.get(), "", 1);
   pipe_.close();
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {

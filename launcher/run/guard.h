@@ -1,4 +1,4 @@
-// A second process that ends the job's processes when the launcher itself is killed.
+// A guard process that ends the job's processes when the launcher itself is killed.
 #pragma once
 
 #include <sys/types.h>
@@ -9,9 +9,9 @@
 
 namespace zeroth::launcher {
 
-// While this lives, a small process waits for the end of the launcher. If that ends without this
-// destructor (SIGKILL), it kills whatever carries the mark in its environment: the ranks' own
-// descendants too, in whatever session.
+// A Guard owns a small process that waits for the end of the launcher. If the launcher ends without
+// running the destructor (SIGKILL), the process kills every process with the mark in its
+// environment: also the ranks' descendants, in any session.
 class Guard {
  public:
   static constexpr const char* kVariable = "ZEROTH_JOB";
@@ -19,17 +19,17 @@ class Guard {
   Guard();  // throws Error
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
-  ~Guard();  // sends it home and reaps it
+  ~Guard();  // stops the guard process and reaps it
 
-  // To be called when a child has ended. Where it was that process, which only somebody else can
-  // have brought about, another one takes its place; not for ever, if each is ended. Returns what
-  // to tell the user about it; empty where it lives.
+  // Starts a new guard process if the current one has exited, which only an outside process can
+  // cause. Must be called when a child has ended. The number of restarts is limited. Returns the
+  // message for the user; empty if the guard is running.
   std::string restart_if_exited();
 
-  // The process that waits; -1: there is none.
+  // Returns the pid of the guard process; -1: there is none.
   pid_t pid() const { return pid_; }
 
-  // Value of kVariable in the environment of each rank; no other job has the same.
+  // Returns the value of kVariable in each rank's environment; unique to this job.
   const std::string& mark() const { return mark_; }
 
  private:
@@ -41,8 +41,8 @@ class Guard {
   pid_t pid_ = -1;
 };
 
-// SIGKILL to every process of this user whose environment has kVariable=mark, until a search finds
-// none. Returns how many.
+// Sends SIGKILL to every process of this user whose environment has kVariable=mark, until a search
+// finds none. Returns the number killed.
 int kill_marked(const std::string& mark);
 
 }  // namespace zeroth::launcher

@@ -15,9 +15,9 @@
 namespace zeroth::launcher {
 namespace {
 
-constexpr int kMaxJobsPerSecond = 100'000;  // in one second and one folder
+constexpr int kMaxJobsPerSecond = 100'000;  // in one second and one directory
 
-// Empty where one of the files exists, of which none is left then. Throws Error.
+// Opens new files. Returns empty, and leaves none, if one of them exists. Throws Error.
 std::vector<FileDescriptor> open_new_files(const std::filesystem::path& directory,
                                            const std::string& job, int num_ranks, int first_rank) {
   std::vector<FileDescriptor> logs;
@@ -49,7 +49,7 @@ void check_links(const std::filesystem::path& directory) {
 PidFile::PidFile(pid_t pid, const std::filesystem::path& directory)
     : path_(directory / fmt::format("{}.deepspeed", pid)) {
   ::unlink(path_.c_str());
-  // Never through a link that somebody else put into a folder open to all.
+  // Never follow a link that another user put into a world-writable directory.
   const FileDescriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   const std::string text = std::to_string(pid);
   const bool written = file.get() >= 0 && ::write(file.get(), text.data(), text.size()) ==

@@ -1,5 +1,5 @@
-// Files that a job leaves for others to read: all that each rank prints (--enable_each_rank_log),
-// and the number of the launcher's process (--save_pid).
+// Files that a job leaves for others: each rank's output (--enable_each_rank_log) and the
+// launcher's pid (--save_pid).
 #pragma once
 
 #include <sys/types.h>
@@ -12,15 +12,15 @@
 
 namespace zeroth::launcher {
 
-// Opens FOLDER/<YYYYmmddHHMMSS>_rank<N>.log for each rank, N from `first_rank`, named as DeepSpeed
-// does, in local time; where another job of that second was first, <YYYYmmddHHMMSS>-2_rank<N>.log
-// and so on. Makes the folder where it is missing; never writes over a file. Throws Error with the
-// path.
+// Opens `directory`/<YYYYmmddHHMMSS>_rank<N>.log for each rank, N from `first_rank`, named as in
+// DeepSpeed, in local time. If another job of the same second was first, the name is
+// <YYYYmmddHHMMSS>-2_rank<N>.log and so on. Creates the directory if it is missing; never
+// overwrites a file. Throws Error with the path.
 std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& directory, std::time_t now,
                                            int num_ranks, int first_rank = 0);
 
-// FOLDER/<pid>.deepspeed, DeepSpeed's name, with the pid in it, for as long as this object lives.
-// What an earlier process of this number left there is replaced. Throws Error.
+// PidFile owns `directory`/<pid>.deepspeed, DeepSpeed's name, which contains the pid, while this
+// object lives. It replaces the file of an earlier process with this pid. Throws Error.
 class PidFile {
  public:
   explicit PidFile(pid_t pid, const std::filesystem::path& directory = "/tmp");

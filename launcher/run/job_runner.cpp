@@ -17,8 +17,8 @@
 namespace zeroth::launcher {
 namespace {
 
-// As SIGTSTP does by default, not where nobody could continue this process. Returns when somebody
-// has.
+// Stops this process as SIGTSTP does by default, except if no process could continue it. Returns
+// when it is continued.
 void suspend_self() {
   struct sigaction by_default {
   }, ours{};
@@ -90,7 +90,7 @@ void JobRunner::wait_for_signals() {
       });
 }
 
-// Ranks are in groups of their own, which a terminal does not reach.
+// Suspends ranks explicitly: a terminal's signals do not reach their process groups.
 void JobRunner::suspend() {
   ranks_.suspend();
   suspend_self();
@@ -147,13 +147,13 @@ void JobRunner::stop() {
   io_.stop();
 }
 
-// Once all is written, the loop has nothing left to wait for.
+// Stops the loop once all is written.
 void JobRunner::end_output() {
   console_.keep_progress();
   console_.out().when_empty([this] { console_.err().when_empty([this] { stop(); }); });
 }
 
-// With the number that the rank has in the whole job.
+// Returns the failure with the rank's number in the whole job.
 RankFailure JobRunner::with_global_rank(const RankFailure& failure) const {
   RankFailure global = failure;
   global.rank += options_.first_rank;
@@ -164,8 +164,9 @@ const Tail& JobRunner::rank_tail(const RankFailure& failure) const {
   return outputs_[static_cast<size_t>(failure.rank)]->tail;
 }
 
-// Unless they are what stands right above on the same screen. Peers of a rank that was killed print
-// on without a word of it, so there they are always repeated.
+// Describes the failure, with the rank's last lines unless they are directly above on the same
+// screen. If a rank was killed, its peers' output follows without mentioning it, so its lines are
+// always repeated.
 std::string JobRunner::describe_with_tail(const RankFailure& failure) {
   const Tail& tail = rank_tail(failure);
   const bool repeat = failure.exit_status.by_signal && outputs_.size() > 1;

@@ -1,5 +1,5 @@
-// The shell of a JobStateMachine: tells it what happens to its ranks and to the launcher, and does
-// what it says.
+// JobRunner connects a JobStateMachine to its ranks and to the launcher: it passes events to it and
+// executes its actions.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -18,9 +18,9 @@ namespace zeroth::launcher {
 
 struct JobRunnerOptions {
   JobOptions job = {};
-  int first_rank = 0;                 // of those that this job has
-  int num_ranks = 0;                  // that this job has, from that one on
-  int world_size = 0;                 // of all that run together
+  int first_rank = 0;                 // of this job's ranks
+  int num_ranks = 0;                  // of this job
+  int world_size = 0;                 // of all ranks that run together
   bool unprefixed_lines = false;      // without the ranks' numbers before them
   bool progress_on_terminal = false;  // rank 0 redraws its progress line with '\r'
   std::vector<int> rank_logs = {};    // an open file per rank, not owned; empty: none
@@ -28,19 +28,19 @@ struct JobRunnerOptions {
 
 class JobRunner final : public RanksListener {
  public:
-  // From now on signals to this process mean the job.
+  // Handles signals to this process, which apply to the job, from now on.
   JobRunner(boost::asio::io_context& io, JobRanks& ranks, const JobRunnerOptions& options);
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
 
-  // When the ranks have been started, which may have told of endings already: runs `io` until the
-  // job is over.
+  // Runs `io` until the job is over. The ranks must have been started; they may have reported exits
+  // already.
   JobOutcome run();
 
-  // See job_state_machine.h.
+  // Requests a restart; see job_state_machine.h.
   void request_restart(const std::string& why) { handle_event(RestartRequest{why}); }
 
-  // A line of the launcher's own.
+  // Logs a line of the launcher's own.
   void log(const std::string& text) { execute(LogLine{text}); }
 
   void on_ranks_polled(const RanksPolled& seen) override;
@@ -74,7 +74,7 @@ class JobRunner final : public RanksListener {
   std::string describe_with_tail(const RankFailure& failure);
   void stop();
 
-  // A signal may be on its way through `io` that runs on when this has ended.
+  // A signal callback may still be pending in `io`, which runs on after this object's end.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   boost::asio::io_context& io_;
   JobRanks& ranks_;

@@ -17,9 +17,10 @@ using std::chrono::milliseconds;
 
 namespace {
 
-// timeout(1) and others send a signal to the process and to its group: nobody means the second one.
+// timeout(1) and other tools send a signal to the process and to its group: the second one is a
+// duplicate.
 constexpr milliseconds kSameSignal{250};
-// Whoever suspends a whole job stops one process after the other, the launcher among them.
+// A tool that suspends a whole job stops its processes one by one, including the launcher.
 constexpr milliseconds kSuspendedLimit{1000};
 
 std::string describe_suspended(const std::vector<SuspendedRank>& stopped) {
@@ -72,7 +73,7 @@ void JobStateMachine::record_exit(const RankExit& ended, milliseconds now) {
                        .lost_reason = ended.lost_reason});
 }
 
-// While ranks finish on a signal, one that fails leaves the others waiting for it.
+// Shortens the grace period: a rank that fails while ranks stop leaves its peers waiting for it.
 JobStateMachine::JobActions JobStateMachine::on_failures(
     std::span<const RankFailure> fresh, const std::vector<SuspendedRank>& stopped) {
   if (phase_ == JobPhase::kRunning) {
@@ -107,14 +108,14 @@ JobStateMachine::JobActions JobStateMachine::handle(const SignalReceived& event,
       fmt::format("{}: ranks have {} s to finish and save; a second signal ends them at once",
                   signal_name(event.signal), options_.signal_grace.count() / 1000);
   if (!restarting) return stop_ranks(event.signal, text);
-  JobActions actions;  // they save already: one more signal would be their second
+  JobActions actions;  // they are already saving: another signal would be their second
   if (!options_.quiet) actions.emplace_back(LogLine{text});
   return actions;
 }
 
 JobStateMachine::JobActions JobStateMachine::handle(const RestartRequest& event,
                                                     milliseconds /*now*/) {
-  if (finishing_ || phase_ != JobPhase::kRunning) return {};  // it comes to its end anyway
+  if (finishing_ || phase_ != JobPhase::kRunning) return {};  // the job ends anyway
   restart_requested_ = true;
   return stop_ranks(SIGTERM, event.why);
 }
@@ -126,7 +127,7 @@ JobStateMachine::JobActions JobStateMachine::stop_ranks(int signal, const std::s
   if (!options_.quiet) actions.emplace_back(LogLine{text});
   actions.emplace_back(SignalRanks{sent_signal_});
   actions.emplace_back(StartGracePeriod{options_.signal_grace});
-  actions.emplace_back(SignalRanks{SIGCONT});  // one that is stopped could not obey
+  actions.emplace_back(SignalRanks{SIGCONT});  // a suspended rank could not exit
   return actions;
 }
 
@@ -136,7 +137,7 @@ JobStateMachine::JobActions JobStateMachine::handle(const GracePeriodOver& /*eve
   return kill();
 }
 
-// How a run ends does not depend on who watches it.
+// Continues without output: the outcome of a run does not depend on its reader.
 JobStateMachine::JobActions JobStateMachine::handle(const OutputLost& event, milliseconds /*now*/) {
   output_error_ = event.error;
   if (options_.output_required) return {};
@@ -154,9 +155,9 @@ bool JobStateMachine::is_from_launcher(ExitStatus exit_status) const {
          (phase_ == JobPhase::kKilled && exit_status == ExitStatus{true, SIGKILL});
 }
 
-// Neither what the ranks were told to do nor what we did to them.
+// Returns whether the ranks were neither asked to exit this way nor killed by the launcher.
 bool JobStateMachine::is_unexpected(const RankFailure& failure) const {
-  // A rank that does nothing about SIGHUP was sent SIGTERM: JobRanks::signal().
+  // A rank that does not handle SIGHUP was sent SIGTERM: JobRanks::signal().
   const bool by_term = sent_signal_ == SIGHUP && is_requested_exit(failure.exit_status, SIGTERM);
   return !(failure.by_launcher && failure.exit_status.code == SIGKILL) &&
          !is_requested_exit(failure.exit_status, sent_signal_) && !by_term;
@@ -170,7 +171,8 @@ JobOutcome JobStateMachine::outcome(
     const std::function<std::string(const RankFailure&)>& to_message,
     std::optional<int64_t> oom_kills) const {
   if (failures_.empty() && output_error_ != 0 && options_.output_required) return output_lost();
-  // A program of one's own may end with 0 once it has saved; one that was done finds that out.
+  // A user's program may exit with 0 once it has saved; the next attempt of a finished one detects
+  // that.
   if (failures_.empty())
     return {.end = restart_requested_ ? JobEnd::kRestartRequested : JobEnd::kFinished};
   const auto is_bad = [this](const RankFailure& failure) { return is_unexpected(failure); };
@@ -189,7 +191,7 @@ const RankFailure* JobStateMachine::cause() const {
   return failures_.empty() ? nullptr : &find_root_cause(failures_, options_.cause_window);
 }
 
-// A reader that leaves is no error: other commands end by SIGPIPE then, without a word.
+// Does not treat a closed reader (EPIPE) as an error: other commands then end by SIGPIPE, silently.
 JobOutcome JobStateMachine::output_lost() const {
   if (output_error_ == EPIPE) return {.status = 128 + SIGPIPE, .end = JobEnd::kFailed};
   return {.status = 1,

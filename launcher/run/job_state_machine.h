@@ -1,5 +1,5 @@
-// The course of one job, from its first rank to its last: what is to be done when
-// something happens. Pure: it knows no process, no clock and no terminal (supervisor.h has these).
+// The state machine of one job, from its first rank to its last: it maps events to actions. Pure:
+// it accesses no process, clock or terminal (supervisor.h does).
 #pragma once
 
 #include <sys/types.h>
@@ -21,15 +21,16 @@ namespace zeroth::launcher {
 struct SuspendedRank {  // by SIGSTOP or a debugger
   int rank = 0;
   pid_t pid = 0;
-  std::string host = {};  // where it runs; empty: here
+  std::string host = {};  // where it runs; empty: this machine
 
   bool operator==(const SuspendedRank&) const = default;
 };
 
-// A job that stands still must not look like one that works.
+// SuspendedRanksReporter reports suspended ranks, so that a suspended job does not look like a
+// working one.
 class SuspendedRanksReporter {
  public:
-  // What to say of those that are stopped now, out of `running` ranks; empty where nothing has
+  // Describes the ranks that are suspended now, out of `running` ranks; empty if nothing has
   // changed since the last call.
   std::string report(const std::vector<SuspendedRank>& stopped, size_t running);
 
@@ -40,78 +41,78 @@ class SuspendedRanksReporter {
 };
 
 struct JobOptions {
-  bool quiet = false;                             // no word while it waits for ranks after a signal
-  bool output_required = false;                   // ranks only print: it must not get lost
-  std::chrono::milliseconds cause_window{200};    // deaths this close to the first may be its cause
+  bool quiet = false;            // no message while it waits for ranks after a signal
+  bool output_required = false;  // the output is all that ranks produce: it must not be lost
+  std::chrono::milliseconds cause_window{200};  // failures this close to the first may be its cause
   std::chrono::milliseconds failure_grace{3000};  // from SIGTERM to SIGKILL after a rank has failed
   std::chrono::milliseconds signal_grace{300'000};  // from a forwarded signal to SIGKILL
 };
 
-// How a job came to its end.
+// JobEnd is how a job ended.
 enum class JobEnd {
   kFinished,          // all ranks ended with 0
-  kFailed,            // a rank did not, or what they print was all, and is lost
+  kFailed,            // a rank failed, or required output is lost
   kStopped,           // by a signal to the launcher
-  kRestartRequested,  // as RestartRequest asks for
+  kRestartRequested,  // see RestartRequest
 };
 
 struct JobOutcome {
-  int status = 0;            // to exit with
-  std::string message = {};  // for a person; empty where there is nothing to say
+  int status = 0;            // exit status
+  std::string message = {};  // for a person; may be empty
   JobEnd end = JobEnd::kFinished;
-  int signal = 0;          // that stopped it, or came when it was ending anyway; 0: none
+  int signal = 0;          // that stopped it, or arrived while it was ending; 0: none
   std::string cause = {};  // of a failure, in one line: describe_root_cause()
 };
 
-// What happens.
+// The events follow.
 struct RankExit {
   int rank = 0;
   ExitStatus exit_status;
-  std::string reason = {};  // as RankFailure has it, and these
+  std::string reason = {};  // this and the members below: as in RankFailure
   std::string host = {};
   std::string lost_reason = {};
 };
-struct RanksPolled {  // some have ended, or been stopped, or go on; either list may be empty
+struct RanksPolled {  // ranks ended, were stopped or resumed; either list may be empty
   std::vector<RankExit> ended;
-  std::vector<SuspendedRank> stopped;  // those that are now
+  std::vector<SuspendedRank> stopped;  // suspended now
 };
-struct SuspendedRanksPolled {  // looked at again, after PollSuspendedRanks's time
+struct SuspendedRanksPolled {  // polled after PollSuspendedRanks's time
   std::vector<SuspendedRank> stopped;
 };
 struct SignalReceived {
   int signal = 0;
 };
-struct RestartRequest {  // the ranks are to run anew, on other hosts: they save and end
+struct RestartRequest {  // ranks save and exit, to be restarted on other nodes
   std::string why;
 };
-struct GracePeriodOver {};  // StartGracePeriod's time
+struct GracePeriodOver {};  // StartGracePeriod's time is over
 struct OutputLost {
   int error = 0;  // errno
 };
 using JobEvent = std::variant<RanksPolled, SuspendedRanksPolled, SignalReceived, RestartRequest,
                               GracePeriodOver, OutputLost>;
 
-// What is to be done then, in order.
+// The actions follow; they are executed in order.
 struct LogLine {
   std::string text;
   bool operator==(const LogLine&) const = default;
 };
-struct SignalRanks {  // those that run
+struct SignalRanks {  // the running ranks
   int signal = 0;
   bool operator==(const SignalRanks&) const = default;
 };
-struct StartGracePeriod {  // GracePeriodOver after it; the one granted before is void
+struct StartGracePeriod {  // GracePeriodOver follows; replaces an earlier period
   std::chrono::milliseconds time;
   bool operator==(const StartGracePeriod&) const = default;
 };
-struct PollSuspendedRanks {  // SuspendedRanksPolled after it; what was asked for before is void
+struct PollSuspendedRanks {  // SuspendedRanksPolled follows; replaces an earlier request
   std::chrono::milliseconds time;
   bool operator==(const PollSuspendedRanks&) const = default;
 };
-struct DrainOutput {  // no rank is left: what they printed goes out yet
+struct DrainOutput {  // no rank is left: pass on their remaining output
   bool operator==(const DrainOutput&) const = default;
 };
-struct ExitNow {  // nobody wants to wait for that
+struct ExitNow {  // skip the remaining output
   bool operator==(const ExitNow&) const = default;
 };
 using JobAction =
@@ -121,29 +122,29 @@ class JobStateMachine {
  public:
   JobStateMachine(size_t num_ranks, const JobOptions& options);
 
-  // `now`: of any clock that only goes forward.
+  // Handles an event at the time `now` of a monotonic clock; returns the actions.
   std::vector<JobAction> on(const JobEvent& event, std::chrono::milliseconds now);
 
   bool is_running(int rank) const { return !endings_[static_cast<size_t>(rank)]; }
-  // Ranks that end from now on were killed by us.
+  // Returns whether ranks that end from now on were killed by the launcher.
   bool is_killing() const { return phase_ == JobPhase::kKilled; }
-  // No rank is left.
+  // Returns whether no rank is left.
   bool is_finishing() const { return finishing_; }
 
-  // When all ranks have ended. `to_message`: a death with what the rank said last. `oom_kills`:
-  // processes that the kernel ended for want of memory and that no reason has named yet; empty
-  // where nothing counts them.
+  // Returns the outcome after all ranks have ended. `to_message` describes a failure with the
+  // rank's last lines. `oom_kills` is the number of processes killed by the kernel's OOM killer
+  // that no exit reason mentions; empty if nothing counts them.
   JobOutcome outcome(const std::function<std::string(const RankFailure&)>& to_message,
                      std::optional<int64_t> oom_kills) const;
-  // The death to report; null where no rank failed.
+  // Returns the failure to report; null if no rank failed.
   const RankFailure* cause() const;
 
  private:
-  // Each has less time than the one before.
+  // Each phase allows less time than the one before.
   enum class JobPhase {
     kRunning,
-    kStopping,  // all ranks have been told to end, and may take signal_grace
-    kHurried,   // failure_grace
+    kStopping,  // all ranks received a signal to exit, within signal_grace
+    kHurried,   // within failure_grace
     kKilled,
   };
   using JobActions = std::vector<JobAction>;
@@ -175,12 +176,12 @@ class JobStateMachine {
   std::vector<RankFailure> failures_;
   std::chrono::milliseconds first_failure_{0};
   SuspendedRanksReporter suspended_reporter_;
-  std::string suspended_note_;  // ranks that could not take part when another one failed
-  int stop_signal_ = 0;         // from outside; 0: none came before a rank failed
-  int last_signal_ = 0;         // the same, at any time
+  std::string suspended_note_;  // ranks that were suspended when another one failed
+  int stop_signal_ = 0;         // from outside, before a rank failed; 0: none
+  int last_signal_ = 0;         // from outside, at any time; 0: none
   bool restart_requested_ = false;
   std::chrono::milliseconds stop_time_{0};
-  int sent_signal_ = 0;   // what ranks were last told to end by
+  int sent_signal_ = 0;   // the last signal sent to end ranks
   int output_error_ = 0;  // 0: all was written
 };
 

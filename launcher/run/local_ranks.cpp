@@ -9,7 +9,8 @@
 namespace zeroth::launcher {
 namespace {
 
-constexpr std::chrono::milliseconds kOrphanLimit{1000};  // only one stuck in the kernel takes it
+constexpr std::chrono::milliseconds kOrphanLimit{
+    1000};  // only a process stuck in the kernel takes so long
 
 }  // namespace
 
@@ -134,7 +135,7 @@ void LocalRanks::close_output() {
   }
 }
 
-// Once all is read.
+// Calls back once all output is read.
 void LocalRanks::finish_output() {
   const auto is_open = [](const auto& rank) {
     return rank->out->is_open() || rank->err->is_open();

@@ -23,8 +23,9 @@ struct LocalRanksOptions {
   std::chrono::milliseconds output_grace{500};  // for output that a process holds open
 };
 
-// Ranks die with the calling thread, which must be the main thread, and what they started with the
-// calling process, whose children all belong to the job. Its end ends them too.
+// LocalRanks owns the rank processes. Ranks die with the calling thread, which must be the main
+// thread; their descendants die with the calling process, whose children must all belong to the
+// job. The destructor ends them too.
 class LocalRanks final : public JobRanks {
  public:
   LocalRanks(boost::asio::io_context& io, const LocalRanksOptions& options);
@@ -32,7 +33,8 @@ class LocalRanks final : public JobRanks {
   LocalRanks& operator=(const LocalRanks&) = delete;
   ~LocalRanks() override { end_processes(); }
 
-  // Once. Throws ProgramError or Error if a rank cannot be started.
+  // Starts the ranks; must be called once. Throws ProgramError or Error if a rank cannot be
+  // started.
   void start(const Program& program, const std::vector<RankSpec>& specs, RanksListener& listener);
 
   void signal(int signum) override;
@@ -69,7 +71,7 @@ class LocalRanks final : public JobRanks {
   RanksListener* listener_ = nullptr;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<const RankProcess*> suspended_;
-  bool killed_ = false;  // ranks that end from now on were killed by us
+  bool killed_ = false;  // ranks that end from now on were killed by the launcher
   std::function<void()> on_finished_;
 };
 

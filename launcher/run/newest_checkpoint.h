@@ -1,4 +1,4 @@
-// Whether a program that is restarted saves new checkpoints.
+// Tests whether a restarted program saves new checkpoints.
 #pragma once
 
 #include <string>
@@ -11,12 +11,14 @@ namespace zeroth::launcher {
 std::string find_argument(const std::vector<std::string>& command,
                           const std::vector<std::string_view>& flags);
 
-// Identifies the newest complete checkpoint of the folder that the program's --output or
-// --output_dir names, on the command line or in its only argument, a .json file: the text changes
-// when another checkpoint is committed. Empty where there is none, or this machine cannot read it.
+// Returns a text that identifies the newest complete checkpoint of the directory that the program's
+// --output or --output_dir names, on the command line or in its only argument, a .json file. The
+// text changes when another checkpoint is committed. Empty if there is none, or if this machine
+// cannot read it.
 std::string newest_checkpoint(const std::vector<std::string>& command);
 
-// Whether another checkpoint was committed between these two results of newest_checkpoint().
+// Returns whether another checkpoint was committed between these two results of
+// newest_checkpoint().
 inline bool has_new_checkpoint(const std::string& before, const std::string& after) {
   return !after.empty() && after != before;
 }

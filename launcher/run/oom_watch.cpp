@@ -35,8 +35,8 @@ std::optional<int64_t> OomWatch::read_new_kills() {
   return *now - *std::exchange(last_count_, now);
 }
 
-// The loader, and libraries before main, end a process that gets no memory by one of these, with
-// words that only they understand.
+// Explains an exit. The loader, and libraries before main, end a process that gets no memory by one
+// of these, with cryptic messages.
 std::string OomWatch::explain(const ExitStatus& exit_status) {
   constexpr int kNotLoaded = 127;
   if (exit_status == ExitStatus{true, SIGKILL}) return explain_kill();

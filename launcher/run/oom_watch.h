@@ -1,5 +1,5 @@
-// Whether memory was lacking when a rank ended: whether the kernel's out-of-memory killer was at
-// work, by its counters before and after, or address space is limited.
+// Detects whether a rank ended for lack of memory: by the counters of the kernel's out-of-memory
+// killer before and after, or by a limit on the address space.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,18 @@ namespace zeroth::launcher {
 class OomWatch {
  public:
   // Reads the counter now: that of this process's memory cgroup (version 1 or 2), or the machine's
-  // where the group has none. `root` as in cgroup.h.
+  // if the cgroup has none. `root` is as in cgroup.h.
   explicit OomWatch(std::filesystem::path root = "/");
 
-  // Processes that were ended since the last call, or since the start; empty where nothing counts.
+  // Returns the number of processes killed since the last call, or since the start; empty if
+  // nothing counts them.
   std::optional<int64_t> read_new_kills();
 
-  // Why a rank ended so that was not told to by the launcher, to stand behind "killed by SIGKILL";
-  // empty where nothing is known. Of SIGKILL it takes new kills.
+  // Explains an exit that the launcher did not request, to follow "killed by SIGKILL"; empty if
+  // nothing is known. A SIGKILL consumes new kills.
   std::string explain(const ExitStatus& exit_status);
 
-  // Why a SIGKILL came.
+  // Explains a SIGKILL.
   std::string explain_kill();
 
  private:

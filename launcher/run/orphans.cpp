@@ -26,7 +26,7 @@ bool has_children() {
   return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-// From /proc/PID/stat: "pid (name) state parent ...", where the name may hold anything.
+// Parses /proc/PID/stat: "pid (name) state parent ...", where the name may contain any character.
 pid_t parent_pid(const std::string& pid) {
   std::string stat;
   std::getline(std::ifstream("/proc/" + pid + "/stat"), stat, '\0');

@@ -1,4 +1,4 @@
-// What ranks started and left behind.
+// The orphan reaper: ends processes that ranks started and left behind.
 #pragma once
 
 #include <sys/types.h>
@@ -8,15 +8,15 @@
 
 namespace zeroth::launcher {
 
-// From now on a descendant whose parent ends becomes a child of this process, not of init. Throws
-// Error.
+// Makes descendants whose parent ends children of this process, instead of init, from now on.
+// Throws Error.
 void adopt_orphans();
 
 // Reaps dead children that are not in `ranks`. Never blocks.
 void reap_orphans(const std::vector<pid_t>& ranks);
 
-// SIGKILL to every child of this process and to the children that it gets by that, until none is
-// left or `limit` has passed. Returns whether none is.
+// Sends SIGKILL to every child of this process, and to children that it adopts thereby, until none
+// is left or `limit` has passed. Returns whether none is left.
 bool kill_orphans(std::chrono::milliseconds limit);
 
 }  // namespace zeroth::launcher

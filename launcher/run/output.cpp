@@ -20,8 +20,7 @@ constexpr size_t kTailLines = 20;
 constexpr size_t kTailLineBytes = 1000;
 constexpr std::string_view kClearLine = "\r\x1b[K";
 
-// O_NONBLOCK belongs to the open file, which other programs share: opening it again gives a flag of
-// our own.
+// Reopens the file: O_NONBLOCK belongs to the open file description, which other programs share.
 int reopen_without_blocking(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return -1;

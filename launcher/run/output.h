@@ -1,5 +1,5 @@
-// What ranks print, on its way to the launcher's own output: whole lines, prefixed, never blocking
-// the launcher.
+// The path of ranks' output to the launcher's own output: complete lines, prefixed, without
+// blocking the launcher.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -17,23 +17,23 @@ namespace zeroth::launcher {
 
 enum class LineEnd { kNewline, kReturn };
 
-// Cuts a stream of bytes into lines.
+// LineSplitter splits a stream of bytes into lines.
 class LineSplitter {
  public:
-  // `text` is without its end and lives during the call only.
+  // `text` is without its line end and is valid during the call only.
   using Sink = std::function<void(std::string_view text, LineEnd end)>;
 
-  // A line that grows beyond this is cut there.
+  // Longer lines are split at this size.
   static constexpr size_t kMaxLineBytes = size_t{1} << 20;
 
-  // With `split_returns` a '\r' ends a line too (kReturn), as progress lines on a terminal do;
-  // empty ones are left out, and a '\n' right after it hands the same text out as a line. Otherwise
+  // `split_returns` makes '\r' end a line too (kReturn), as for progress lines on a terminal: empty
+  // ones are skipped, and a '\n' directly after it passes on the same text as a line. Otherwise
   // '\r' is an ordinary character.
   explicit LineSplitter(bool split_returns) : split_returns_(split_returns) {}
 
   void feed(std::string_view bytes, const Sink& sink);
 
-  // Hands out what has no end yet, as a line.
+  // Passes on the last partial line.
   void flush(const Sink& sink);
 
  private:
@@ -45,23 +45,23 @@ class LineSplitter {
   std::string returned_;  // the last kReturn text, until anything follows it
 };
 
-// One of the launcher's outputs. Text that a pipe or terminal cannot take now is kept and written
-// when it can; files are written at once. Callbacks run in the io_context's thread.
+// OutputSink is one of the launcher's outputs. It buffers text that a pipe or terminal cannot
+// accept now; it writes to files at once. Callbacks run in the io_context's thread.
 class OutputSink {
  public:
-  // `on_broken(errno)` is called once when writing fails (EPIPE: nobody reads any more); later text
-  // is dropped.
+  // Calls `on_broken(errno)` once when writing fails (EPIPE: there is no reader); later text is
+  // dropped.
   OutputSink(boost::asio::io_context& io, int fd, std::function<void(int)> on_broken);
 
   void write(std::string_view text);
-  void write_line(std::string_view text);  // whole lines are counted
+  void write_line(std::string_view text);  // counts complete lines
 
   size_t num_lines() const { return num_lines_; }
   bool is_full() const { return pending_.size() > kMaxPendingBytes; }
   bool empty() const { return pending_.empty(); }
   bool is_terminal() const { return is_terminal_; }
 
-  // Calls back once all text is written, which may be at once.
+  // Calls back once all text is written, possibly at once.
   void when_empty(std::function<void()> callback);
 
  private:
@@ -71,25 +71,24 @@ class OutputSink {
 
   int fd_;
   bool is_terminal_;
-  std::optional<boost::asio::posix::stream_descriptor>
-      reopened_;  // a non-blocking twin, where there is one
+  std::optional<boost::asio::posix::stream_descriptor> reopened_;  // non-blocking; may be empty
   bool waiting_ = false;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // a wait may end behind this
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // a wait may outlive this
   size_t num_lines_ = 0;
   std::string pending_;
   std::vector<std::function<void()>> callbacks_;
   std::function<void(int)> on_broken_;
 };
 
-// Both outputs of the launcher, and the progress line that may stand on a terminal.
+// Console owns both outputs of the launcher, and the progress line on a terminal.
 class Console {
  public:
-  // `on_broken(fd, errno)`: of STDOUT_FILENO or STDERR_FILENO, see OutputSink.
+  // `on_broken(fd, errno)` receives STDOUT_FILENO or STDERR_FILENO; see OutputSink.
   Console(boost::asio::io_context& io, const std::function<void(int, int)>& on_broken);
 
   void write_line(OutputSink& sink, std::string_view text);
   void write_progress(std::string_view text);  // to `out`; the next line or progress replaces it
-  void keep_progress();                        // what stands there stays
+  void keep_progress();                        // keeps the current progress line
 
   OutputSink& out() { return out_; }
   OutputSink& err() { return err_ ? *err_ : out_; }
@@ -97,18 +96,18 @@ class Console {
  private:
   OutputSink out_;
   std::optional<OutputSink>
-      err_;  // none if both are one file: two writers would cut each other's lines
+      err_;  // empty if both are one file: two writers would split each other's lines
   bool progress_shown_ = false;
 };
 
-// The last lines of a rank, of both its outputs.
+// Tail keeps the last lines of a rank, of both its outputs.
 class Tail {
  public:
-  // To be called right after the line was written to `sink`.
+  // Adds a line. Must be called directly after it was written to `sink`.
   void add(std::string_view line, const OutputSink& sink);
   const std::deque<std::string>& lines() const { return lines_; }
 
-  // Whether a reader of `sink` has the last line before the eyes: nobody wrote a line since.
+  // Returns whether the rank's last line is also the last line of `sink`.
   bool is_last_in(const OutputSink& sink) const;
 
  private:

@@ -23,7 +23,7 @@ PrintingCommand printing_command(const std::vector<std::string>& command) {
   const bool prints =
       has_any(command, {"--print-config"}) || (finetune && has_any(command, {"--inspect-samples"}));
   found.unprefixed_lines = finetune && prints;
-  // An evaluation of finetune has a loss that goes nowhere else.
+  // Evaluation by finetune without --metrics only prints its loss.
   const bool evaluates =
       finetune && has_any(command, {"--eval-only"}) && !has_any(command, {"--metrics"});
   found.output_required = asks || prints || evaluates;

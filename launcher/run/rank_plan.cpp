@@ -52,8 +52,8 @@ void add_terminal(RankSpec& spec, const PlanRequest& request) {
                         std::to_string(std::max(1, *request.terminal_columns - prefix)));
 }
 
-// For each rank the cores near to its GPU. As ranks choose their GPUs: the first rank has the first
-// slot, and so on in turns.
+// Returns for each rank the cores local to its GPU. Ranks are assigned to slots round-robin, as
+// ranks choose their GPUs.
 std::vector<std::vector<int>> numa_cores_by_rank(const PlanRequest& request) {
   std::vector<std::vector<int>> numa_cores(static_cast<size_t>(request.choice.num_ranks));
   if (request.accelerator != Accelerator::kCuda) return numa_cores;
@@ -65,7 +65,7 @@ std::vector<std::vector<int>> numa_cores_by_rank(const PlanRequest& request) {
   return numa_cores;
 }
 
-constexpr size_t kMaxRanksPerCore = 4;  // beyond, a mistake is likely
+constexpr size_t kMaxRanksPerCore = 4;  // more are likely a mistake
 
 std::vector<int> bindable_cores(const LaunchOptions& options, const PlanRequest& request) {
   return options.bind_core_list.empty()

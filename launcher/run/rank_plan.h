@@ -1,4 +1,4 @@
-// From what was asked and what is there to one description per rank. Pure.
+// Makes one description per rank from the request and the available hardware. Pure.
 #pragma once
 
 #include <optional>
@@ -15,9 +15,8 @@ namespace zeroth::launcher {
 struct RankSpec {
   int rank = 0;
   int local_rank = 0;
-  std::vector<std::pair<std::string, std::string>>
-      env;                 // set on top of the launcher's own environment
-  std::vector<int> cores;  // empty: not bound
+  std::vector<std::pair<std::string, std::string>> env;  // on top of the launcher's own environment
+  std::vector<int> cores;                                // empty: not bound
 };
 
 struct RankPlan {
@@ -25,7 +24,7 @@ struct RankPlan {
   std::vector<std::string> notes;  // to be shown, one line each
 };
 
-// The ranks of this machine among those of all hosts.
+// NodeRanks are the ranks of this node among those of all nodes.
 struct NodeRanks {
   int node_rank = 0;
   int num_nodes = 1;
@@ -39,25 +38,24 @@ struct PlanRequest {
   Machine machine;
   NodeRanks node_ranks = {};
   std::string master_addr = "127.0.0.1";
-  int master_port = 0;           // the resolved one
-  std::string bootstrap_ticket;  // ticket of the memory in which the ranks meet; empty: they do not
-  double launch_time = 0;        // seconds since the epoch when the launcher began
-  bool user_sets_threads = false;       // OMP_NUM_THREADS is in the environment: it stays
-  bool user_sets_nccl_socket = false;   // NCCL_SOCKET_IFNAME is, likewise
+  int master_port = 0;                  // the resolved one
+  std::string bootstrap_ticket;         // ticket of the ranks' bootstrap memory; empty: not used
+  double launch_time = 0;               // start of the launcher in seconds since the epoch
+  bool user_sets_threads = false;       // OMP_NUM_THREADS is set: keep it
+  bool user_sets_nccl_socket = false;   // NCCL_SOCKET_IFNAME is set: keep it
   std::optional<int> terminal_columns;  // of the launcher's standard output; empty: not a terminal
 };
 
-// "[3] " before each line of rank 3; nothing when a rank is alone.
+// Returns "[3] ", the prefix of each line of rank 3; empty if there is a single rank.
 std::string line_prefix(int rank, int num_ranks);
 
-// Throws UsageError on a bad --bind_core_list. Variables of each rank: RANK, LOCAL_RANK,
-// WORLD_SIZE, LOCAL_SIZE, CROSS_RANK, CROSS_SIZE, MASTER_ADDR, MASTER_PORT, DS_ACCELERATOR,
-// ZEROTH_LAUNCH_TIME (seconds since the epoch); ZEROTH_MEETING, unless it is empty; ZEROTH_TIMEOUT
-// (seconds) with
-// --timeout; on CUDA CUDA_VISIBLE_DEVICES (all chosen GPUs, the same for each rank) and
-// NCCL_SOCKET_IFNAME=lo, where all ranks are here; OMP_NUM_THREADS when bound, one thread when
-// cores are shared; ZEROTH_SHARE_GPUS=1 when ranks share GPUs; ZEROTH_TTY=1 and ZEROTH_COLUMNS for
-// rank 0 on a terminal.
+// Plans the ranks. Throws UsageError on a bad --bind_core_list. Each rank's variables: RANK,
+// LOCAL_RANK, WORLD_SIZE, LOCAL_SIZE, CROSS_RANK, CROSS_SIZE, MASTER_ADDR, MASTER_PORT,
+// DS_ACCELERATOR, ZEROTH_LAUNCH_TIME (seconds since the epoch); ZEROTH_MEETING, unless it is empty;
+// ZEROTH_TIMEOUT (seconds) with --timeout; on CUDA CUDA_VISIBLE_DEVICES (all chosen GPUs, the same
+// for each rank) and NCCL_SOCKET_IFNAME=lo, if all ranks are here; OMP_NUM_THREADS when bound, one
+// thread when cores are shared; ZEROTH_SHARE_GPUS=1 when ranks share GPUs; ZEROTH_TTY=1 and
+// ZEROTH_COLUMNS for rank 0 on a terminal.
 RankPlan plan_ranks(const LaunchOptions& options, const PlanRequest& request);
 
 }  // namespace zeroth::launcher

@@ -33,8 +33,8 @@ Pipe make_pipe() {
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
-// Only rank 0 may read the launcher's input, and not from a terminal: a background group would be
-// stopped there.
+// Opens the rank's input. Only rank 0 may read the launcher's input, and not from a terminal, which
+// would stop a background group.
 FileDescriptor open_input(int rank, int input_fd) {
   if (input_fd >= 0 || (rank == 0 && ::isatty(STDIN_FILENO) == 0)) {
     const int copy = ::fcntl(input_fd >= 0 ? input_fd : STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -45,7 +45,7 @@ FileDescriptor open_input(int rank, int input_fd) {
   return null;
 }
 
-// What a launcher around this one told its own ranks.
+// Returns whether the variable is one that an outer launcher set for its own ranks.
 bool is_stale(std::string_view name) {
   return name == "ZEROTH_TTY" || name == "ZEROTH_COLUMNS" || name == "ZEROTH_SHARE_GPUS" ||
          name == "ZEROTH_MEETING";
@@ -71,7 +71,8 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
-// All that the child needs, ready before the fork: after it nothing is allocated.
+// ChildPlan holds all that the child needs, prepared before the fork: nothing is allocated after
+// it.
 struct ChildPlan {
   const char* file;
   char* const* arguments;
@@ -81,8 +82,8 @@ struct ChildPlan {
   int in, out, err, failure;
 };
 
-// What went wrong between fork and exec, as the child tells it through a pipe that a successful
-// exec closes.
+// StartFailure is an error between fork and exec. The child sends it through a pipe that a
+// successful exec closes.
 struct StartFailure {
   enum Step : int { kBind, kExecute } step;
   int error;
@@ -98,7 +99,7 @@ void restore_signals() {
 [[noreturn]] void become_rank(const ChildPlan& plan) {
   restore_signals();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != plan.parent) ::raise(SIGKILL);  // the launcher died before the line above
+  if (::getppid() != plan.parent) ::raise(SIGKILL);  // the launcher died before prctl
   ::setpgid(0, 0);
   StartFailure failure{StartFailure::kBind, plan.cores.empty() ? 0 : set_affinity(plan.cores)};
   if (failure.error == 0) {

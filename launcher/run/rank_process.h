@@ -1,4 +1,4 @@
-// One rank as a process: its start, its end, its process group.
+// One rank as a process: its start, its exit, its process group.
 #pragma once
 
 #include <sys/types.h>
@@ -19,39 +19,40 @@ struct Program {
   std::vector<std::string> command;  // argv: PROGRAM as it was typed, and its arguments
 };
 
-// Owns the process and its group. The process dies with the thread that started it, so that must be
-// the main thread. The pid stays taken (a zombie) until kill_and_reap(), so the group's number
-// never means somebody else.
+// RankProcess owns the process and its group. The process dies with the thread that started it,
+// which must therefore be the main thread. The pid stays in use (a zombie) until kill_and_reap(),
+// so the group's id never belongs to another process.
 class RankProcess {
  public:
   // Returns once the program runs. Its input is `input`, not owned; without one rank 0 has the
-  // launcher's, unless that is a terminal, and the others none. Throws ProgramError if it cannot be
-  // executed, Error if the rank cannot be set up.
+  // launcher's input, unless that is a terminal, and the other ranks have none. Throws ProgramError
+  // if the program cannot be executed, Error if the rank cannot be set up.
   static RankProcess start(const Program& program, const RankSpec& spec, int input = -1);
 
   RankProcess(RankProcess&& other) noexcept;
   RankProcess& operator=(RankProcess&&) = delete;
   ~RankProcess() { kill_and_reap(); }
 
-  // How the process ended; empty while it runs. Never blocks.
+  // Returns how the process ended; empty while it runs. Never blocks.
   std::optional<ExitStatus> poll_exit() const;
 
-  // Stopped by a signal (SIGSTOP, SIGTTIN, ...) or a debugger. Never blocks.
+  // Returns whether the process is stopped by a signal (SIGSTOP, SIGTTIN, ...) or a debugger. Never
+  // blocks.
   bool is_stopped() const;
 
-  // Whether the process catches this signal, or blocks it, but not all signals, to wait for it.
-  // Never blocks.
+  // Returns whether the process catches this signal, or blocks it (but not all signals) to wait for
+  // it. Never blocks.
   bool handles(int signal) const;
 
   void signal_group(int signal) const;
 
-  // SIGKILL to what is left of the group, then waits for the process (not for its descendants).
-  // Once is enough.
+  // Sends SIGKILL to the rest of the group, then waits for the process (not for its descendants).
+  // Has no effect after the first call.
   void kill_and_reap();
 
   pid_t pid() const { return pid_; }  // -1 once reaped
 
-  // Read ends; the caller may take them over.
+  // Read ends; the caller may move them out.
   FileDescriptor out;
   FileDescriptor err;
 

@@ -24,8 +24,8 @@ void RankStream::start(std::function<void()> on_closed) {
 }
 
 void RankStream::wait() {
-  // Waits and then reads itself: with no read of Asio's own in flight, drain() keeps the bytes in
-  // order.
+  // Waits for readiness and then reads itself: without a pending read of Asio's, drain() keeps the
+  // bytes in order.
   source_.async_wait(stream_descriptor::wait_read, [this](boost::system::error_code error) {
     if (error) return;
     read_some();
@@ -52,7 +52,7 @@ bool RankStream::read_some() {
 
 void RankStream::drain() {
   constexpr int kMaxReads =
-      32;  // above any pipe's capacity: a process that still writes must not hold us here
+      32;  // exceeds any pipe's capacity; bounds the time for a process that still writes
   for (int i = 0; i < kMaxReads && read_some(); ++i) {
   }
 }

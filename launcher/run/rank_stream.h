@@ -1,4 +1,4 @@
-// One output of one rank, from its pipe to whoever takes its lines.
+// One output of one rank, from its pipe to its LineSink.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -11,22 +11,22 @@
 
 namespace zeroth::launcher {
 
-// Where the lines of one output of one rank go.
+// LineSink receives the lines of one output of one rank.
 class LineSink {
  public:
   virtual ~LineSink() = default;
 
-  // `text` is without its end and lives during the call only.
+  // `text` is without its line end and is valid during the call only.
   virtual void write(std::string_view text, LineEnd end) = 0;
-  // Nothing should come now; what comes all the same is kept.
+  // Returns whether the caller should pause; lines that arrive nevertheless are kept.
   virtual bool is_full() const = 0;
-  // Calls back once it is no longer full, which may be at once.
+  // Calls back once the sink is no longer full, possibly at once.
   virtual void when_empty(std::function<void()> callback) = 0;
-  // '\r' ends a line too, see LineSplitter.
+  // Returns whether '\r' ends a line too; see LineSplitter.
   virtual bool splits_returns() const { return false; }
 };
 
-// Reads whole lines. Reading pauses while the target is full, and then the rank does.
+// RankStream reads complete lines. It pauses reading while the sink is full, which blocks the rank.
 class RankStream {
  public:
   RankStream(boost::asio::io_context& io, FileDescriptor source, LineSink& sink);
@@ -34,13 +34,13 @@ class RankStream {
   // Reads until the end of the stream, then calls back once.
   void start(std::function<void()> on_closed);
 
-  void drain();  // takes what is there now, even if the target is full
-  void close();  // ends the stream, its last partial line included
+  void drain();  // reads the available bytes, even if the sink is full
+  void close();  // ends the stream, including its last partial line
   bool is_open() const { return source_.is_open(); }
 
  private:
   void wait();
-  bool read_some();  // false: nothing there now, or closed
+  bool read_some();  // false: nothing available, or closed
 
   boost::asio::posix::stream_descriptor source_;
   LineSink& sink_;

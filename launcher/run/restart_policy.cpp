@@ -19,7 +19,7 @@ std::string first_line(const std::string& text) {
   std::string line = printable(text.substr(0, text.find('\n')));
   if (line.size() <= kMaxCauseBytes) return line;
   size_t end = kMaxCauseBytes - kCut.size();
-  while ((line[end] & 0xc0) == 0x80) --end;  // within a character
+  while ((line[end] & 0xc0) == 0x80) --end;  // inside a UTF-8 character
   line.replace(end, std::string::npos, kCut);
   return line;
 }
@@ -43,7 +43,7 @@ RestartPolicy::RestartPolicy(std::string run, int max_restarts) : max_restarts_(
 }
 
 bool RestartPolicy::start_next(const JobOutcome& outcome, const std::string& cause) {
-  if (outcome.signal != 0) return false;  // somebody wants it to end
+  if (outcome.signal != 0) return false;  // the signal asks for the end of the run
   const bool restart_requested = outcome.end == JobEnd::kRestartRequested;
   if (!restart_requested && (outcome.end != JobEnd::kFailed || is_usage_error(outcome)))
     return false;

@@ -24,7 +24,7 @@ bool contains(const std::vector<std::string>& list, const std::string& item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-// The slots that `NODE[:slot,slot]` names; a node without slots means all of them.
+// Parses `NODE[:slot,slot]` to the named slots; a node without slots means all of them.
 std::vector<std::string> parse_filter(std::string_view flag, const std::string& text,
                                       const std::vector<std::string>& node_slots) {
   const std::vector<std::string> nodes = split(text, '@');

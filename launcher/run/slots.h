@@ -1,4 +1,4 @@
-// Which slots of this machine are used, and by how many ranks. Pure.
+// Chooses the slots of this machine and the number of ranks on them. Pure.
 #pragma once
 
 #include <string>
@@ -15,16 +15,17 @@ struct SlotChoice {
   bool shared = false;  // more ranks than GPUs, as --share-gpus allows
 };
 
-// Throws UsageError where --include, --exclude and --num_gpus contradict each other.
+// Throws UsageError if --include, --exclude and --num_gpus contradict each other.
 void check_filters_agree(const LaunchOptions& options);
 
-// Applies --num_gpus, --include and --exclude. A GPU machine's slots are its visible GPUs, a CPU
+// Applies --num_gpus, --include and --exclude. A GPU machine's slots are its visible GPUs; a CPU
 // machine has one per core. Throws UsageError on flags that contradict each other or the machine.
 SlotChoice choose_slots(const LaunchOptions& options, Accelerator accelerator,
                         const Machine& machine);
 
-// The slots that a hostfile gives this machine: on CUDA the numbers of visible GPUs. Throws
-// UsageError on one that is not there, unless `share` lets ranks take turns on those that are.
+// Returns the slots that a hostfile assigns to this machine: on CUDA indices of visible GPUs.
+// Throws UsageError on one that does not exist, unless `share_gpus` lets ranks share the existing
+// ones.
 SlotChoice hostfile_slots(const std::vector<int>& slots, Accelerator accelerator,
                           const Machine& machine, bool share_gpus);
 

@@ -1,4 +1,4 @@
-// A timer that stands still while the process is stopped.
+// A timer that pauses while the process is suspended.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -10,14 +10,14 @@
 
 namespace zeroth::launcher {
 
-// Counts short naps instead of looking at the clock: whoever suspends the launcher (Ctrl-Z, a batch
-// system) suspends its ranks too, and the time that these have been given is not over when they
-// wake.
+// SuspendableTimer counts short sleeps instead of reading the clock. A user or batch system that
+// suspends the launcher (Ctrl-Z) suspends its ranks too; their remaining time does not elapse
+// meanwhile.
 class SuspendableTimer {
  public:
   explicit SuspendableTimer(boost::asio::io_context& io) : timer_(io) {}
 
-  // Calls back after `limit`, in the io_context's thread; what it waited for before is forgotten.
+  // Calls back after `limit`, in the io_context's thread. Replaces an earlier timeout.
   void start(std::chrono::milliseconds limit, std::function<void()> callback);
   void cancel() {
     ++*generation_;
@@ -29,9 +29,9 @@ class SuspendableTimer {
 
   boost::asio::steady_timer timer_;
   std::chrono::milliseconds left_{0};
-  // Shared: a nap may end when its timer has gone.
-  std::shared_ptr<int64_t> generation_ = std::make_shared<int64_t>(
-      0);  // a nap of an earlier one may be over already, and cannot be cancelled then
+  // Shared, because a sleep may end after its timer. A different value marks a sleep that has
+  // already ended and cannot be cancelled as obsolete.
+  std::shared_ptr<int64_t> generation_ = std::make_shared<int64_t>(0);
   std::function<void()> callback_;
 };
 

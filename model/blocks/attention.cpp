@@ -18,7 +18,7 @@ WeightLayout weight_layout(const ModelSpec& spec) {
   return spec.conv1d ? WeightLayout::kInOut : WeightLayout::kOutIn;
 }
 
-// Of the GPU of this rank, which has one.
+// Returns the compute capability of this rank's GPU, which must exist.
 int gpu_capability(torch::Device device) {
   static const int capability = device::load_gpu().compute_capability(device.index());
   return capability;
@@ -75,7 +75,7 @@ Attention::Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<Seque
   o_ = register_module("o", std::make_shared<Linear>(shape));
 }
 
-// Megatron-LM's rule: whole heads, of keys and values each with its queries.
+// Megatron-LM's rule: a rank has full heads, and keys and values together with their queries.
 Attention::HeadRange Attention::queries(const ModelSpec& spec) const {
   const int64_t heads = spec.num_heads / tp_size(tp_);
   return {tp_ ? tp_->rank() * heads : 0, heads, 1};
@@ -97,7 +97,7 @@ void Attention::register_inputs(const ModelSpec& spec) {
         name, std::make_shared<Linear>(LinearShape{spec.hidden_size, out, spec.qkv_bias,
                                                    weight_layout(spec), shard, tp_}));
   };
-  // One product where one rank has all of it; the parts of three are no part of it.
+  // A single rank has one product; a rank's parts of q, k and v are not contiguous in it.
   if (spec.conv1d && !tp_) {
     qkv_ = projection("qkv", q_size + 2 * kv_size, {});
     return;

@@ -18,8 +18,9 @@ using torch::autograd::variable_list;
 constexpr const char* kPadding = "padding";
 constexpr int64_t kNoPadding = -1;
 
-// Rows of a table. The gradient of a row is added where it lies, its sum rounded once: no
-// table-sized temporary when a gradient view is open. The row `padding` gets none.
+// EmbeddingLookup returns rows of a table. The backward adds the gradient of a row in place and
+// rounds its sum once: there is no table-sized temporary if a gradient view is open. The row
+// `padding` gets none.
 struct EmbeddingLookup : torch::autograd::Function<EmbeddingLookup> {
   static Tensor forward(AutogradContext* ctx, const Tensor& table, const Tensor& rows,
                         int64_t padding) {
@@ -37,12 +38,12 @@ struct EmbeddingLookup : torch::autograd::Function<EmbeddingLookup> {
     return {add_to_rows(saved[0], rows, dy), Tensor(), Tensor()};
   }
 
-  // dy, but zeros where `excluded` is set, also in place of what is not finite.
+  // Returns dy, with zeros where `excluded` is set, also in place of values that are not finite.
   static Tensor zero_excluded(const Tensor& dy, const Tensor& excluded) {
     return dy.masked_fill(excluded.unsqueeze(-1), 0);
   }
 
-  // Delivers the gradient of these rows of a table, or returns it.
+  // Delivers the gradient of these rows of a table, or returns it if no view is open.
   static Tensor add_to_rows(const Tensor& table, const Tensor& rows, const Tensor& dy) {
     const Tensor grad_view = main_grad(table);
     Tensor gradient = grad_view.defined() ? grad_view : at::zeros(table.sizes(), dy.options());
@@ -52,8 +53,8 @@ struct EmbeddingLookup : torch::autograd::Function<EmbeddingLookup> {
   }
 };
 
-// Tokens [n] of a vocabulary that ranks share -> this rank's run of their vectors, each from the
-// one rank that has it.
+// VocabParallelLookup maps tokens [n] of a split vocabulary to this rank's shard of their vectors,
+// each from the one rank that has it.
 struct VocabParallelLookup : torch::autograd::Function<VocabParallelLookup> {
   static constexpr const char* kWhat = "embeddings";
 
@@ -127,7 +128,7 @@ Tensor Embedding::forward_local_shard(const MicroBatch& batch) const {
   return dropout(y, dropout_, batch, shard.first);
 }
 
-// Rows that fill the run up have the last token's position: any will do.
+// Rows that pad the shard get the last token's position: any position will do.
 Tensor Embedding::position_embeddings(const MicroBatch& batch, const SequenceShard& shard) const {
   const int64_t last = batch.tokens.numel() - 1;
   const Tensor tokens =

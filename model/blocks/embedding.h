@@ -1,5 +1,5 @@
-// The first block: token ids to vectors, plus a trained vector per position where the family has
-// them.
+// The first block maps token ids to vectors and adds a trained vector per position in families that
+// have them.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace zeroth::model {
 
 class Embedding : public Block {
  public:
-  // Several `ranks` share the vocabulary; each returns its run of the tokens.
+  // The ranks of `tp` split the vocabulary; each returns its shard of the tokens.
   explicit Embedding(const ModelSpec& spec, TensorParallelPtr tp = nullptr);
 
   // Reads batch.tokens and batch.positions; x is not used. Throws an Error when a row is longer
@@ -25,7 +25,7 @@ class Embedding : public Block {
   const torch::Tensor& weight() const { return weight_; }  // [vocab, hidden]
 
  private:
-  // The vectors of the positions of a run of tokens, [rows, hidden].
+  // Returns the vectors of the positions of a shard of the tokens, [rows, hidden].
   torch::Tensor position_embeddings(const MicroBatch& batch, const SequenceShard& shard) const;
   torch::Tensor forward_local_shard(const MicroBatch& batch) const;
 

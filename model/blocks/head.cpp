@@ -19,10 +19,11 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Of the rows of a chunk, [rows] fp32: log(sum(exp)) of their logits, and those at the targets.
+// RowSums holds, for the rows of a chunk, [rows] fp32: log(sum(exp)) of their logits, and the
+// logits at the targets.
 struct RowSums {
   Tensor lse, target_logits;
-  // Sum of negative log-likelihoods, fp64.
+  // Returns the sum of negative log-likelihoods, fp64.
   Tensor loss() const { return lse.sub(target_logits).sum(torch::kFloat64); }
 };
 
@@ -30,7 +31,8 @@ RowSums row_sums(const Tensor& logits, const Tensor& targets) {
   return {log_sum_exp(logits), logits.gather(1, targets.unsqueeze(1)).squeeze(1)};
 }
 
-// The same over the parts of all ranks: each has summed its own, and one of them has the target.
+// Returns the sums over the vocabulary parts of all ranks: each rank has summed its own, and one of
+// them has the target. Collective.
 RowSums row_sums(const Tensor& logits, const Tensor& targets, const VocabShard& vocabulary) {
   const auto [rows, is_local] = vocabulary.local_rows(targets);
   const Tensor local = log_sum_exp(logits);
@@ -47,20 +49,20 @@ RowSums row_sums(const Tensor& logits, const Tensor& targets,
   return vocab_shard ? row_sums(logits, targets, *vocab_shard) : row_sums(logits, targets);
 }
 
-// As rows of this rank's logits.
+// Returns the targets as indices into this rank's logits.
 Tensor local_targets(const Tensor& targets, const std::optional<VocabShard>& vocab_shard) {
   return vocab_shard ? targets - vocab_shard->begin : targets;
 }
 
-// The same on all ranks that share the vocabulary.
+// Returns the rows of a chunk, equal on all ranks that split the vocabulary.
 int64_t chunk_rows(const Tensor& x, const Tensor& weight, const HeadLossOptions& options) {
   const int64_t vocab = options.vocab_shard ? options.vocab_shard->max_local_size : weight.size(0);
   if (options.max_logits > 0) return std::max<int64_t>(1, options.max_logits / vocab);
   return default_chunk_rows(x.device().type(), x.scalar_type(), vocab);
 }
 
-// x [rows, hidden], weight [vocab, hidden] -> [rows, vocab]. On a GPU rows begin at multiples of 64
-// elements, whatever the vocabulary: its products and kernels are slow on others.
+// Returns [rows, vocab] from x [rows, hidden] and weight [vocab, hidden]. On a GPU rows begin at
+// multiples of 64 elements, whatever the vocabulary: products and kernels are slow on others.
 Tensor compute_logits(const Tensor& x, const Tensor& weight) {
   if (x.is_cpu()) return matrix_product(x, weight.t());
   constexpr int64_t kRowAlignment = 64;
@@ -76,7 +78,8 @@ struct HeadOutputMask {
   bool dweight = false;
 };
 
-// The gradients of several chunks, each taken while its logits are there.
+// HeadGradients accumulates the gradients of several chunks, each computed while its logits are in
+// memory.
 struct HeadGradients {
   Tensor dx, dweight;
   bool empty = true;
@@ -140,7 +143,7 @@ struct HeadLoss : torch::autograd::Function<HeadLoss> {
   }
 
  private:
-  // The gradients were made for one that enters as `expected`, and `dy` enters.
+  // Delivers gradients that were computed for `expected`, scaled if `dy` differs from it.
   static variable_list deliver_saved(const variable_list& saved, const Tensor& dy,
                                      double expected) {
     Tensor dx = saved[5], dweight = saved[6];
@@ -172,8 +175,8 @@ struct HeadLoss : torch::autograd::Function<HeadLoss> {
       const Tensor more = accumulate_wgrad(weight, logits, part);
       if (more.defined()) dweight = dweight.defined() ? dweight.add_(more) : more;
     }
-    // The loss depends on the weight even where no row is trained: its gradient is zero, not
-    // absent.
+    // The loss depends on the weight even if there are no label tokens: its gradient is then zero,
+    // not absent.
     if (x.size(0) == 0 && ctx->needs_input_grad(1)) {
       dweight = accumulate_grad(weight, at::zeros({1, 1}, weight.options()).expand_as(weight));
     }
@@ -211,7 +214,8 @@ std::optional<Splits> Head::splits() const {
 }
 
 Tensor Head::gather_logits(const Tensor& x) const {
-  const torch::NoGradGuard no_grad;  // all ranks have them: gradients would count more than once
+  const torch::NoGradGuard
+      no_grad;  // every rank has all logits: gradients would count more than once
   const Tensor local = project(x, weight_).t();
   const Tensor parts = gather_sequence(
       at::constant_pad_nd(local, {0, 0, 0, vocab_shard_.max_local_size - vocab_shard_.local_size}),
@@ -234,7 +238,7 @@ Tensor Head::forward(const Tensor& x, const MicroBatch& batch) {
   options.max_logits = max_logits_;
   options.label_indices = batch.label_indices;
   if (vocab_shard_.tp) options.vocab_shard = vocab_shard_;
-  // On the CPU memory is worth more than a quarter of these products.
+  // On the CPU, memory matters more than a quarter of these products.
   if (x.is_cuda()) {
     options.gradient = batch.grad_scale;
     options.grad_output = batch.loss_gradient;

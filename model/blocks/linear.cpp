@@ -28,13 +28,13 @@ Tensor product(const Tensor& x, const Tensor& weight, const Tensor& bias, Weight
   return at::_unsafe_view(y, sizes);
 }
 
-// Weights [out, in] as one, where one product with it takes the place of theirs: on a GPU, which
-// small products do not fill, where they lie side by side. Undefined elsewhere.
+// Returns weights [out, in] as one, if a single product can replace theirs: on a GPU, which small
+// products do not fill, if they are adjacent in memory. Returns undefined otherwise.
 Tensor fused_weight(const Tensor& x, at::TensorList weights) {
   return x.is_cuda() && weights.size() > 1 ? concatenated_view(weights, 0) : Tensor();
 }
 
-// What the products of one input have in common.
+// LinearForm holds what the products of one input have in common.
 struct LinearForm {
   WeightLayout layout = WeightLayout::kOutIn;
   bool bias = false;
@@ -46,8 +46,8 @@ struct LinearForm {
   }
 };
 
-// Any number of products of one input: `parameters` is weight, weight, ... or weight, bias, weight,
-// bias, ...
+// LinearFunction computes any number of products of one input: `parameters` is weight, weight, ...
+// or weight, bias, weight, bias, ...
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static variable_list forward(AutogradContext* ctx, const Tensor& x, at::TensorList parameters,
                                const LinearForm& form) {
@@ -87,7 +87,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     variable_list gradients(saved.size() + 1);  // x, parameters ..., form
     if (ctx->saved_data["joins"].toBool() && fused_backward(ctx, saved, dys, gradients[0]))
       return gradients;
-    // Of a rank's run of tokens where inputs are cut: a bias is added to that.
+    // Split by inputs, a bias is added to this rank's shard of the tokens, so its gradient is of
+    // that shard.
     for (size_t i = 0; stride == 2 && i < dys.size(); ++i) {
       const size_t at = 2 + 2 * i;
       if (dys[i].defined() && ctx->needs_input_grad(at))
@@ -96,7 +97,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     if (style == ParallelStyle::kRowwise && dys[0].defined()) {
       dys[0] = saved_tensor_parallel(ctx)->all_gather(rows(dys[0]), kOutputGradients);
     }
-    AsyncCollectiveTensor gathered_input;  // the input, of which this rank has kept its own run
+    AsyncCollectiveTensor gathered_input;  // full input, of which this rank has kept its own shard
     if (style == ParallelStyle::kColwise && needs_weight_grad(ctx, dys, stride)) {
       gathered_input = saved_tensor_parallel(ctx)->all_gather_async(saved[0], kInputs);
     }
@@ -116,7 +117,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   }
 
  private:
-  // How messages call what crosses the ranks.
+  // Names of the exchanged tensors in messages.
   static constexpr const char* kInputs = "inputs of products";
   static constexpr const char* kOutputs = "outputs of products";
   static constexpr const char* kInputGradients = "gradients of inputs of products";
@@ -130,7 +131,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
                                        -1);
   }
 
-  // Returns whether the products were one, and their gradients too.
+  // Computes the gradients as those of one product. Returns false, with nothing delivered, if it
+  // cannot.
   static bool fused_backward(AutogradContext* ctx, const variable_list& saved,
                              const variable_list& dys, Tensor& dx) {
     const auto weights = at::TensorList(saved).slice(1);
@@ -148,7 +150,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     return true;
   }
 
-  // Whether any of the weights gets a gradient.
+  // Returns whether any of the weights gets a gradient.
   static bool needs_weight_grad(AutogradContext* ctx, const variable_list& dys, size_t stride) {
     for (size_t i = 0; i < dys.size(); ++i) {
       if (dys[i].defined() && ctx->needs_input_grad(1 + i * stride)) return true;

@@ -6,13 +6,13 @@ namespace zeroth::model {
 
 namespace {
 
-// The version of a fresh gradient: none that a tensor has by itself.
+// The version of an unwritten gradient: no tensor reaches it by itself.
 constexpr uint32_t kUnwrittenVersion = uint32_t{1} << 30;
 
 }  // namespace
 
 torch::Tensor make_main_grad(const torch::Tensor& view, bool unwritten) {
-  torch::Tensor grad_view = view.variable_data();  // counts its own versions
+  torch::Tensor grad_view = view.variable_data();  // has a version counter of its own
   if (unwritten)
     grad_view.unsafeGetTensorImpl()->set_version_counter(c10::VariableVersion(kUnwrittenVersion));
   return grad_view;

@@ -14,7 +14,7 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Returns x, or x + addend, and its norm.
+// RmsNorm returns x, or x + addend, and its norm.
 struct RmsNorm : torch::autograd::Function<RmsNorm> {
   static variable_list forward(AutogradContext* ctx, const Tensor& x,
                                const std::optional<Tensor>& addend, const Tensor& weight,
@@ -35,7 +35,7 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
     const torch::NoGradGuard no_grad;
     const variable_list saved = ctx->get_saved_variables();
     const bool adds = ctx->saved_data["adds"].toBool();
-    const size_t weight_index = adds ? 2 : 1;  // of the inputs that are tensors
+    const size_t weight_index = adds ? 2 : 1;  // among the inputs that are tensors
     Tensor dsum = dys[0], dweight;
     if (dys[1].defined()) {
       const RmsNormOutputMask output_mask{
@@ -51,8 +51,9 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
   }
 };
 
-// On a CPU torch's LayerNorm sums the gradients of weight and bias over the rows in the dtype of x,
-// where a sum in 16 bits soon stops growing, and keeps the rows' means in the dtype of the weight.
+// Widens 16-bit tensors on a CPU. There torch's LayerNorm sums the gradients of weight and bias
+// over the rows in the dtype of x, where a sum in 16 bits soon stops growing, and keeps the rows'
+// means in the dtype of the weight.
 Tensor wide_on_cpu(const Tensor& tensor) {
   const bool is_16_bit = at::isReducedFloatingType(tensor.scalar_type());
   return tensor.is_cpu() && is_16_bit ? tensor.to(torch::kFloat) : tensor;

@@ -1,4 +1,4 @@
-// Normalisation over the last dimension.
+// Norm normalizes over the last dimension.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -15,11 +15,12 @@ class Norm : public torch::nn::Module {
  public:
   Norm(NormKind kind, int64_t size, double eps);
 
-  // x [..., size], any floating dtype; computed in fp32, returned in x's dtype.
+  // Returns x [..., size] normalized. x has any floating dtype; the result is computed in fp32 and
+  // returned in x's dtype.
   torch::Tensor forward(const torch::Tensor& x) const;
 
-  // A residual stream: x, or x + addend, and its norm. The two gradients that come back are summed
-  // where the norm's is made.
+  // A `Residual` is a residual stream (x, or x + addend) and its norm. The two gradients that come
+  // back are summed by the kernel that computes the norm's gradient.
   struct Residual {
     torch::Tensor stream;
     torch::Tensor norm;
@@ -31,7 +32,7 @@ class Norm : public torch::nn::Module {
   NormKind kind_;
   double eps_;
   torch::Tensor weight_;  // [size]
-  torch::Tensor bias_;    // [size]; kLayer only
+  torch::Tensor bias_;    // [size]; NormKind::kLayer only
 };
 
 }  // namespace zeroth::model

@@ -9,8 +9,9 @@
 
 namespace zeroth::model {
 
-// Angles of the positions of a sequence. One table serves all layers of a chain; it remembers the
-// last length and the last positions asked for. Not thread-safe.
+// A RopeTable computes the angles of the positions of a sequence. One table serves all layers of a
+// chain; it caches the angles of the last length and of the last positions requested. Not
+// thread-safe.
 class RopeTable {
  public:
   struct Angles {
@@ -20,11 +21,11 @@ class RopeTable {
 
   RopeTable(const RopeSpec& spec, int64_t head_dim, int64_t max_positions);
 
-  // Angles of positions 0 .. seq-1, in the dtype and on the device of `like`.
+  // Returns the angles of positions 0 .. seq-1, in the dtype and on the device of `like`.
   const Angles& sequence(int64_t seq, const torch::Tensor& like);
 
-  // Angles of given positions [batch, seq] int64. They are made once for a micro-batch: all layers
-  // ask with the same tensor, whose values stay.
+  // Returns the angles of the given positions [batch, seq] int64. They are computed once per
+  // micro-batch: all layers pass the same tensor, whose values must not change.
   const Angles& at(const torch::Tensor& positions, const torch::Tensor& like);
 
  private:
@@ -39,8 +40,8 @@ class RopeTable {
   Angles last_angles_;
 };
 
-// x [batch, seq, heads, head_dim], rotated in pairs (i, i + head_dim / 2). Keeps only the angles
-// for the backward.
+// Returns x [batch, seq, heads, head_dim], rotated in pairs (i, i + head_dim / 2). Keeps only the
+// angles for the backward.
 torch::Tensor rotate(const torch::Tensor& x, const RopeTable::Angles& angles);
 
 }  // namespace zeroth::model

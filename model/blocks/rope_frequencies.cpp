@@ -9,14 +9,14 @@ namespace {
 
 using torch::Tensor;
 
-// [head_dim / 2]: positions per radian.
+// Returns positions per radian, [head_dim / 2].
 Tensor periods(double theta, int64_t head_dim) {
   const Tensor exponent =
       torch::arange(0, head_dim, 2, torch::kFloat32) / static_cast<double>(head_dim);
   return at::pow(theta, exponent);
 }
 
-// NTK by parts: theta grows with the sequence beyond the model's positions.
+// NTK by parts: theta grows with the sequence once that is longer than the model's positions.
 double scale_theta(const RopeSpec& spec, int64_t head_dim, int64_t max_positions, int64_t seq) {
   const auto length = static_cast<double>(std::max(seq, max_positions));
   const double scale =
@@ -25,7 +25,7 @@ double scale_theta(const RopeSpec& spec, int64_t head_dim, int64_t max_positions
   return spec.theta * std::pow(scale, dim / (dim - 2));
 }
 
-// Llama 3: long wavelengths are stretched by the factor, short ones stay, those between are
+// Llama 3: long wavelengths are multiplied by the factor, short ones stay, those between are
 // blended.
 Tensor scale_llama3(const Tensor& frequencies, const RopeSpec& spec) {
   const auto context = static_cast<double>(spec.original_max_positions);
@@ -38,7 +38,7 @@ Tensor scale_llama3(const Tensor& frequencies, const RopeSpec& spec) {
   return at::where(is_long, frequencies / spec.factor, at::where(is_short, frequencies, blended));
 }
 
-// YaRN (arXiv 2309.00071): the share of stretching rises from 0 at the frequency that turns
+// YaRN (arXiv 2309.00071): the share of interpolation rises from 0 at the frequency that turns
 // beta_fast times in the original context to 1 at the one that turns beta_slow times.
 Tensor scale_yarn(const Tensor& periods, const RopeSpec& spec, int64_t head_dim) {
   const auto dim = static_cast<double>(head_dim);

@@ -1,4 +1,5 @@
-// How fast each pair of a head's elements turns from position to position.
+// Frequencies of the rotary embedding: how fast each pair of a head's elements turns from position
+// to position.
 #pragma once
 
 #include <torch/types.h>
@@ -9,13 +10,13 @@
 
 namespace zeroth::model {
 
-// [head_dim / 2] fp32 on the CPU: radians per position, in sequences of `seq` positions of a model
-// that was made for `max_positions`. Every kind as transformers 5.17 has it
+// Returns radians per position, [head_dim / 2] fp32 on the CPU, for sequences of `seq` positions of
+// a model that was trained for `max_positions`. Every kind follows transformers 5.17
 // (modeling_rope_utils.py).
 torch::Tensor rope_frequencies(const RopeSpec& spec, int64_t head_dim, int64_t max_positions,
                                int64_t seq);
 
-// Whether sequences of different lengths turn differently.
+// Returns whether the frequencies depend on the length of the sequence.
 bool depends_on_length(const RopeSpec& spec);
 
 }  // namespace zeroth::model

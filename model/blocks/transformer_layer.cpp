@@ -28,7 +28,7 @@ Tensor activate(const Tensor& x, Activation activation) {
   return {};
 }
 
-// silu(gate) * up, which keeps only its inputs: silu(gate) is computed again in the backward.
+// SwiGlu computes silu(gate) * up and keeps only its inputs: the backward recomputes silu(gate).
 struct SwiGlu : torch::autograd::Function<SwiGlu> {
   static Tensor forward(AutogradContext* ctx, const Tensor& gate, const Tensor& up) {
     ctx->save_for_backward({gate, up});

@@ -1,5 +1,5 @@
-// One layer of the transformer: attention and MLP, each on a normalised input and added to the
-// residual stream.
+// One layer of the transformer: attention and MLP, each applied to a normalized input and added to
+// the residual stream.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -20,15 +20,15 @@ namespace zeroth::model {
 
 class Mlp : public torch::nn::Module {
  public:
-  // Several `ranks` share the intermediate size.
+  // The ranks of `tp` split the intermediate size.
   explicit Mlp(const ModelSpec& spec, const TensorParallelPtr& tp = nullptr);
 
-  // x [..., hidden] -> the same shape.
+  // Returns a tensor in the shape of x [..., hidden].
   torch::Tensor forward(const torch::Tensor& x) const;
 
  private:
   Activation activation_;
-  std::shared_ptr<Linear> gate_;  // null: not gated
+  std::shared_ptr<Linear> gate_;  // null if the MLP is not gated
   std::shared_ptr<Linear> up_;
   std::shared_ptr<Linear> down_;
 };
@@ -46,7 +46,7 @@ class TransformerLayer : public Block {
 
  private:
   TensorParallelPtr tp_;
-  DropoutSite attention_dropout_, mlp_dropout_;  // of what the halves add to the residual stream
+  DropoutSite attention_dropout_, mlp_dropout_;  // of each half's output, before the residual sum
   std::shared_ptr<Norm> attention_norm_;
   std::shared_ptr<Attention> attention_;
   std::shared_ptr<Norm> mlp_norm_;

@@ -1,4 +1,5 @@
-// A vocabulary over the ranks that share it: each has a run of its rows in embedding and head.
+// A VocabShard splits a vocabulary over the tensor-parallel ranks: each has a range of its rows in
+// embedding and head.
 #pragma once
 
 #include <torch/types.h>
@@ -10,22 +11,23 @@
 
 namespace zeroth::model {
 
-// ceil(vocab / ranks) rows for each, and for the last what is left: nothing is padded, so that
-// nothing has to be masked.
+// VocabShard assigns ceil(vocab / ranks) rows to each rank, and the remaining ones to the last:
+// nothing is padded, so nothing has to be masked.
 struct VocabShard {
   explicit VocabShard(int64_t size, TensorParallelPtr tensor_parallel = nullptr);
 
   int64_t full_size;       // tokens
-  int64_t begin;           // the first of this rank's
-  int64_t local_size;      // so many
-  int64_t max_local_size;  // the most that a rank has
+  int64_t begin;           // first token of this rank's range
+  int64_t local_size;      // tokens of this rank's range
+  int64_t max_local_size;  // max over all ranks
   TensorParallelPtr tp;
 
-  // Of a parameter [own, width].
+  // Returns the split of a parameter [local_size, width].
   Split split(const std::string& full_name, int64_t width) const;
 
-  // Rows of this rank's part, 0 where another rank has the token, and [n] bool: which are here. On
-  // the CPU an Error where no rank has one, as on one rank.
+  // LocalRows maps tokens to rows of this rank's part: 0 where another rank has the token, and [n]
+  // bool that marks the local ones. On the CPU, local_rows() throws an Error for a token that no
+  // rank has, with a single rank too.
   struct LocalRows {
     torch::Tensor rows, is_local;
   };

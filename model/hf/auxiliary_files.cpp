@@ -19,11 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// An open file, and what may be said of it.
+// An AuxiliaryFile is an open file, and the reason not to copy it, if there is one.
 struct AuxiliaryFile {
-  fs::path name;  // from the source on
+  fs::path name;  // relative to the source
   FileDescriptor file;
-  std::string skip_reason;  // why, or empty
+  std::string skip_reason;  // empty if the file is copied
 };
 using FileVisitor = std::function<void(const AuxiliaryFile&)>;
 
@@ -33,7 +33,7 @@ bool is_inside(const fs::path& directory, const fs::path& file) {
   return directory_end == directory.end() && file_rest != file.end();
 }
 
-// `source` has no links.
+// Returns whether `file` is part of the model in `source`, which contains no symbolic links.
 bool belongs_to(const fs::path& source, const fs::path& file) {
   if (is_inside(source, file)) return true;
   const fs::path entry = source.parent_path().parent_path();
@@ -41,7 +41,7 @@ bool belongs_to(const fs::path& source, const fs::path& file) {
          entry.filename().string().starts_with("models--") && is_inside(entry / "blobs", file);
 }
 
-// Opened first and looked at then, so that it is the file that was looked at.
+// Opens the file first and checks it then, so that the checked file is the one that is copied.
 AuxiliaryFile open_auxiliary_file(const fs::path& source, const fs::path& name) {
   AuxiliaryFile found{
       name,
@@ -91,8 +91,8 @@ void copy_auxiliary_files(const fs::path& source, const fs::path& output) {
     const fs::path to = output / auxiliary.name;
     std::error_code failed;
     fs::create_directories(to.parent_path(), failed);
-    // Made first, so that it has the mode of a new file: the model's folder may be read-only, or
-    // another user's.
+    // Create the file first, so that it has the mode of a new file: the model's directory may be
+    // read-only, or another user's.
     if (!failed && !std::ofstream(to)) failed = std::error_code(errno, std::generic_category());
     if (!failed) {
       const fs::perms mode = fs::status(to).permissions();

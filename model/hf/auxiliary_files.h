@@ -1,5 +1,5 @@
-// What a new model takes over from its source as it is: tokenizer, chat template, generation
-// settings.
+// Auxiliary files are copied unchanged from a model's source directory to a new model: tokenizer,
+// chat template, generation settings.
 #pragma once
 
 #include <filesystem>
@@ -8,14 +8,15 @@
 
 namespace zeroth::model {
 
-// Copies all companions (is_auxiliary_file) of the folder `source` to the folder `output`. One that
-// is a link counts only if it leads to a file in `source`, or in the blobs of the same entry where
-// `source` is one of Hugging Face's cache (models--X/snapshots/HASH): a model's folder is somebody
-// else's work, and what it points to on this machine is not for others to read. Throws an Error
-// that names file, reason and free bytes.
+// Copies all auxiliary files (is_auxiliary_file) of the directory `source` to the directory
+// `output`. A symbolic link counts only if it leads to a file in `source`, or in the blobs of the
+// same entry if `source` is one of Hugging Face's cache (models--X/snapshots/HASH): a model's
+// directory comes from another author, and its links must not publish other files of this node.
+// Throws an Error that names file, reason and free bytes.
 void copy_auxiliary_files(const std::filesystem::path& source, const std::filesystem::path& output);
 
-// Companions that copy_auxiliary_files() leaves out, one line each with the reason.
+// Returns the auxiliary files that copy_auxiliary_files() leaves out, one line each with the
+// reason.
 std::vector<std::string> skipped_auxiliary_files(const std::filesystem::path& source);
 
 }  // namespace zeroth::model

@@ -10,8 +10,8 @@
 namespace zeroth::model {
 namespace {
 
-// '#' stands for the layer's number. The end (".weight", ".bias") is the same on both sides, but
-// for whole names.
+// In a NamePair '#' is a placeholder for the layer's index. The suffix (".weight", ".bias") is
+// equal on both sides, unless the pair contains full names.
 struct NamePair {
   std::string_view canonical;
   std::string_view stored;
@@ -56,8 +56,8 @@ std::string_view prefix(const ModelSpec& spec) {
   return spec.family == "gpt2" ? "transformer." : "model.";
 }
 
-// Rewrites `name` when it begins with pattern `from`: the number is carried over, and so is what
-// follows the pattern.
+// Rewrites `name` if it begins with pattern `from`: the index is kept, and so is what follows the
+// pattern.
 std::optional<std::string> rewrite(std::string_view name, std::string_view from,
                                    std::string_view to) {
   const size_t mark = from.find('#');

@@ -30,7 +30,7 @@ bool is_finite(const torch::Tensor& values) {
   return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
 }
 
-// Their bytes, one row behind the other; nothing in a file need be aligned.
+// Copies the rows' bytes, one row after the other; data in a file may be unaligned.
 void copy_rows(std::span<const std::byte> tensor, const SliceRows& rows, size_t width,
                std::byte* to) {
   rows.for_each_run(0, rows.elements(), [&](int64_t at, int64_t whole, int64_t size) {
@@ -38,7 +38,7 @@ void copy_rows(std::span<const std::byte> tensor, const SliceRows& rows, size_t 
   });
 }
 
-// What was read, with what lies between its rows.
+// Drops the pages of what was read, including the gaps between its rows.
 void drop_pages(const SafetensorsFile& file, std::span<const std::byte> tensor,
                 const ParamSlice& part, int64_t count, size_t width) {
   if (count == 0) return;

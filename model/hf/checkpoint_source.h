@@ -1,4 +1,4 @@
-// First values from a folder of safetensors.
+// CheckpointSource reads initial values from a directory of safetensors files.
 #pragma once
 
 #include <filesystem>
@@ -34,7 +34,7 @@ class CheckpointSource : public WeightSource {
   std::map<std::string, StoredParameter> found_;  // by canonical name
 };
 
-// The folder's weights, or random ones seeded with `seed` when it holds none.
+// Returns the directory's weights, or random ones seeded with `seed` when it holds none.
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& directory,
                                            const ModelSpec& spec, uint64_t seed);
 

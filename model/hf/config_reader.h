@@ -1,5 +1,5 @@
-// Typed access to the keys of a config.json that collects complaints instead of throwing at the
-// first.
+// A ConfigReader gives typed access to the keys of a config.json. It collects errors instead of
+// throwing at the first.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +13,35 @@ namespace zeroth::model {
 
 class ConfigReader {
  public:
-  // Of anything that a model has. Products of three sizes are far from overflow.
+  // Max of any size of a model. Products of three sizes are far from overflow.
   static constexpr int64_t kMaxSize = int64_t{1} << 31;
 
-  // `object` must outlive the reader. `prefix` ("rope_scaling.") starts the names of keys in
-  // messages.
+  // `object` must outlive the reader. `prefix` ("rope_scaling.") is prepended to the names of keys
+  // in messages.
   explicit ConfigReader(const nlohmann::json& object, std::string prefix = "");
 
-  // Absent or null: the fallback; without one, a complaint and 0.
+  // Returns the value, or the fallback if the key is absent or null; adds an error and returns 0 if
+  // there is no fallback.
   int64_t size(const std::string& key, std::optional<int64_t> fallback = std::nullopt,
-               int64_t max = kMaxSize);  // in 1..most
+               int64_t max = kMaxSize);  // in 1..max
   double number(const std::string& key, std::optional<double> fallback = std::nullopt);
   double positive(const std::string& key, std::optional<double> fallback = std::nullopt);
-  // `count` numbers above 0; otherwise a complaint and none.
+  // Returns `count` numbers above 0; otherwise adds an error and returns none.
   std::vector<double> positives(const std::string& key, int64_t count);
   bool flag(const std::string& key, bool fallback);
   std::string text(const std::string& key, std::optional<std::string> fallback = std::nullopt);
   bool has(const std::string& key) const { return object_.contains(key); }  // also when null
-  // Null when the key is absent or null.
+  // Returns null when the key is absent or null.
   const nlohmann::json* find(const std::string& key);
 
-  // Complains unless the key is absent, null, or equal to `harmless`.
+  // Adds an error unless the key is absent, null, or equal to `harmless`.
   void require(const std::string& key, const nlohmann::json& harmless);
-  // Complains unless the key is absent, null, false, zero or empty.
+  // Adds an error unless the key is absent, null, false, zero or empty.
   void reject(const std::string& key);
 
   void add_error(const std::string& key, const std::string& reason);
-  void add(const ConfigReader& nested);  // its complaints and unknown keys
-  // Keys that no call above has named.
+  void add(const ConfigReader& nested);  // adds its errors and unknown keys
+  // Adds the keys that no call above has named to unknown_keys().
   void collect_unknown_keys(const std::set<std::string>& harmless);
 
   const std::vector<std::string>& errors() const { return errors_; }

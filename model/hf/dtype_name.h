@@ -1,4 +1,4 @@
-// Precisions in which models and states are saved, by safetensors' words.
+// Names that safetensors uses for the precisions in which models and states are saved.
 #pragma once
 
 #include <torch/types.h>
@@ -8,9 +8,10 @@
 
 namespace zeroth::model {
 
-// "F32", "BF16" or "F16" of float32, bfloat16 or float16; any other one is an InternalError.
+// Returns "F32", "BF16" or "F16" for float32, bfloat16 or float16. Throws an InternalError for any
+// other dtype.
 std::string_view dtype_name(torch::Dtype dtype);
-// And back; nothing for other words.
+// Returns the dtype with this name; nullopt for other names.
 std::optional<torch::Dtype> parse_dtype(std::string_view name);
 
 }  // namespace zeroth::model

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxPointerBytes = 1024;  // git-lfs makes none that is longer
+constexpr size_t kMaxPointerBytes = 1024;  // git-lfs writes none that is longer
 constexpr std::string_view kPointerStart = "version https://git-lfs.github.com/spec/";
 constexpr size_t kCommitDigits = 40;
 
@@ -31,7 +31,8 @@ std::string env_value(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// As Python's expanduser("~"): HOME, else what the user database says; empty: neither.
+// Returns the directory of Python's expanduser("~"): HOME, otherwise the entry of the user
+// database; empty if there is neither.
 fs::path home_directory() {
   if (!env_value("HOME").empty()) return env_value("HOME");
   std::array<char, 16'384> buffer{};
@@ -41,7 +42,7 @@ fs::path home_directory() {
   return error == 0 && found != nullptr ? fs::path(found->pw_dir) : fs::path();
 }
 
-// Empty where no variable names it and this user has no home.
+// Returns the hub's cache; empty if no variable names it and this user has no home.
 fs::path hub_cache() {
   for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
     if (!env_value(name).empty()) return env_value(name);
@@ -61,7 +62,7 @@ bool is_hub_name_part(std::string_view word) {
          std::all_of(word.begin(), word.end(), fits);
 }
 
-// "org/model", or "model" alone for a few old ones.
+// Returns whether the name is "org/model", or "model" alone as for a few old ones.
 bool is_hub_name(const std::string& name) {
   const size_t slash = name.find('/');
   if (slash == std::string::npos) return is_hub_name_part(name);
@@ -73,7 +74,7 @@ bool is_commit(std::string_view text) {
   return text.size() == kCommitDigits && std::all_of(text.begin(), text.end(), is_digit);
 }
 
-// Empty: there is none.
+// Returns the snapshot's directory; empty if there is none.
 fs::path find_snapshot(const fs::path& cache, std::string name) {
   if (const size_t slash = name.find('/'); slash != std::string::npos) name.replace(slash, 1, "--");
   const fs::path entry = cache / ("models--" + name), main = entry / "refs" / "main";
@@ -93,7 +94,7 @@ constexpr const char* kFromGguf =
     "transformers converts it: AutoModelForCausalLM.from_pretrained(FOLDER, gguf_file=NAME)"
     ".save_pretrained(CONVERTED), and AutoTokenizer alike";
 
-// A file where a folder is expected.
+// Throws an Error for a file in the place of a directory.
 [[noreturn]] void reject_file(const fs::path& path) {
   const std::string kind = path.extension().string();
   const std::string directory = path.has_parent_path() ? path.parent_path().string() : ".";
@@ -111,7 +112,7 @@ constexpr const char* kFromGguf =
       path.string(), directory);
 }
 
-// The first folder in this one, by name, that has a config.json; empty: none has.
+// Returns the first subdirectory, by name, that has a config.json; empty if none has.
 fs::path directory_with_config(const fs::path& directory) {
   fs::path first;
   std::error_code ignored;
@@ -151,7 +152,7 @@ fs::path find_model_directory(const std::string& name) {
 void check_model_directory(const fs::path& directory) {
   std::error_code ignored;
   if (fs::is_regular_file(directory, ignored)) reject_file(directory);
-  if (!fs::is_directory(directory, ignored)) return;  // who reads it says so
+  if (!fs::is_directory(directory, ignored)) return;  // the reader of the directory reports it
   if (fs::exists(directory / "adapter_config.json", ignored)) {
     throw Error(
         "{} holds an adapter (adapter_config.json), not a whole model; merge it into its base "

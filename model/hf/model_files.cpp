@@ -7,7 +7,7 @@
 namespace zeroth::model {
 namespace {
 
-// What a run tells of the model that it has made.
+// Files in which a run records facts about the model that it has made.
 constexpr std::array<std::string_view, 4> kRunRecords = {"trainer_state.json", "all_results.json",
                                                          "train_results.json", "eval_results.json"};
 constexpr std::array<std::string_view, 5> kAuxiliaryFiles = {

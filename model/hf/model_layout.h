@@ -1,5 +1,5 @@
-// The files of a saved model, and where in them each value lies: known before any of it is written,
-// so that several ranks can write their own bytes.
+// The files of a saved model and the position of each value in them, computed before any of it is
+// written, so that several ranks can write their own bytes.
 #pragma once
 
 #include <torch/types.h>
@@ -19,23 +19,23 @@ struct PlannedTensor {
   std::vector<int64_t> shape;
 };
 
-// Of one safetensors file whose tensors follow each other in their order. Pure.
+// SafetensorsLayout describes one safetensors file whose tensors follow each other in their order.
 struct SafetensorsLayout {
-  std::string header;                      // the first bytes, its length included
+  std::string header;                      // the first bytes, with the header's length
   std::map<std::string, int64_t> offsets;  // of each tensor's first byte
-  int64_t size = 0;                        // of the whole file
+  int64_t size = 0;                        // of the full file
 };
-// dtype: float32, float16 or bfloat16, of all tensors.
+// Returns the layout of a file. `dtype` is that of all tensors: float32, float16 or bfloat16. Pure.
 SafetensorsLayout plan_safetensors(torch::ScalarType dtype,
                                    const std::vector<PlannedTensor>& tensors);
 
-// Shards end before they grow beyond this. One tensor may be larger.
+// A shard file ends before it grows beyond this size. A single tensor may be larger.
 inline constexpr int64_t kMaxShardBytes = 5'000'000'000;
 
 struct ModelLayout {
   struct ShardFile {
     std::string name;                    // "model.safetensors"
-    std::vector<PlannedTensor> tensors;  // by the names in files
+    std::vector<PlannedTensor> tensors;  // by their names in files
     SafetensorsLayout layout;
   };
   struct TensorLocation {
@@ -45,19 +45,19 @@ struct ModelLayout {
   torch::ScalarType dtype = torch::kFloat32;
   std::vector<ShardFile> files;
   std::map<std::string, TensorLocation> locations;  // by canonical name
-  std::string index;                                // text of kIndexFile; empty: there is one file
+  std::string index;  // text of kIndexFile; empty if there is one file
 
   int64_t bytes() const;  // of all files
 };
 inline constexpr const char* kIndexFile = "model.safetensors.index.json";
 
-// `parameters`: by their canonical names, a tied weight once. Pure.
+// Returns the layout of a model. `parameters` have their canonical names, a tied weight once. Pure.
 ModelLayout plan_model(const ModelSpec& spec, torch::ScalarType dtype,
                        const std::vector<PlannedTensor>& parameters,
                        int64_t max_shard_bytes = kMaxShardBytes);
 
-// What stands beside the weights: config.json of the folder `source` with this dtype, and its
-// companions. Throws an Error that names the file.
+// Writes the files beside the weights: config.json of the directory `source` with this dtype, and
+// its auxiliary files. Throws an Error that names the file.
 void write_model_metadata(const std::filesystem::path& source, const std::filesystem::path& output,
                           torch::ScalarType dtype);
 

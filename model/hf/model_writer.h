@@ -1,4 +1,4 @@
-// Writes a model folder that transformers loads.
+// ModelWriter writes a model directory that transformers can load.
 #pragma once
 
 #include <torch/types.h>
@@ -17,28 +17,28 @@
 namespace zeroth::model {
 
 struct WriterOptions {
-  std::filesystem::path source;  // the folder whose config.json, tokenizer and templates are copied
+  std::filesystem::path source;  // directory with the config.json, tokenizer and templates to copy
   std::filesystem::path output;
   ModelSpec spec;
-  torch::ScalarType dtype = torch::kFloat32;  // precision on the disk
+  torch::ScalarType dtype = torch::kFloat32;  // precision on disk
   int64_t max_shard_bytes = kMaxShardBytes;
   bool overwrite = false;
 };
 
-// Holds one tensor at a time. Nothing appears at the output before commit(); see OutputDirectory.
-// For one rank only.
+// A `ModelWriter` holds one tensor at a time. Nothing appears at the output before commit(); see
+// OutputDirectory. For one rank only.
 class ModelWriter {
  public:
-  // `parameters`: by their canonical names, a tied weight once.
+  // `parameters` have their canonical names, a tied weight once.
   ModelWriter(const WriterOptions& options, const std::vector<PlannedTensor>& parameters);
 
-  // Any order, each once; any floating dtype and device. Throws an Error that names the parameter
-  // when it holds a value that is not finite: such a model is no use, and would replace one that
-  // is.
+  // Writes one parameter, in any order, each once, of any floating dtype and device. Throws an
+  // Error that names the parameter when it holds a value that is not finite: such a model would be
+  // of no use and would replace a good one.
   void write(const std::string& name, const torch::Tensor& tensor);
 
-  // Every parameter must have been written. Blocks until all is on the disk, and returns the model
-  // that was replaced, if any. `guard`: see OutputDirectory.
+  // Blocks until everything is on disk, and returns the model that was replaced, if any. Requires
+  // that every parameter has been written. `guard`: see OutputDirectory.
   std::unique_ptr<PreviousModel> commit(const OutputGuard& guard = {});
 
  private:

@@ -30,7 +30,8 @@ bool is_mount_point(const fs::path& path) {
          (facts.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
-// The page of a run that was stopped is no reason to refuse the next one.
+// Returns whether a new run may use the directory: the page of a run that was stopped is no reason
+// to refuse it.
 bool is_reusable(const fs::path& directory) {
   return std::all_of(fs::directory_iterator(directory), fs::directory_iterator(),
                      [](const auto& entry) {
@@ -39,7 +40,8 @@ bool is_reusable(const fs::path& directory) {
                      });
 }
 
-// In a folder like /tmp another user could put anything in the place of what is theirs.
+// Throws an Error for a target of another user in a directory like /tmp, where that user could
+// replace files of this one.
 void check_owner(const fs::path& target) {
   struct stat target_stat {};
   struct stat around {};
@@ -70,8 +72,8 @@ void check_existing(const fs::path& target, bool overwrite) {
   }
 }
 
-// Makes a folder where the first missing part of `path` will be made, and removes it. `path` is
-// clean; `target` is how the user wrote it.
+// Creates a directory where the first missing part of `path` will be created, and removes it.
+// `path` is normalized; `target` is how the user wrote it.
 void check_can_be_made(const fs::path& path, const fs::path& target) {
   fs::path nearest = path.parent_path();
   while (!fs::exists(nearest)) nearest = nearest.parent_path();
@@ -135,7 +137,7 @@ std::unique_ptr<PreviousModel> OutputDirectory::install() {
   const fs::path& fresh = temporary_->path();
   if (fs::is_symlink(target_)) throw Error("{} is a link by now", target_.string());
   if (!fs::exists(target_) || fs::is_empty(target_)) {
-    if (::rename(fresh.c_str(), target_.c_str()) != 0) {  // also onto an empty folder
+    if (::rename(fresh.c_str(), target_.c_str()) != 0) {  // also onto an empty directory
       throw Error("{} cannot be renamed to {}: {}", fresh.string(), target_.string(),
                   system_reason(errno));
     }
@@ -173,7 +175,7 @@ std::unique_ptr<PreviousModel> OutputDirectory::commit(const OutputGuard& guard)
 }
 
 PreviousModel::~PreviousModel() {
-  std::error_code ignored;  // what stays is a leftover
+  std::error_code ignored;  // clear_leftovers() removes what stays
   if (!kept_) fs::remove_all(directory_, ignored);
 }
 

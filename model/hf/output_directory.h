@@ -1,4 +1,4 @@
-// A folder that appears whole or not at all.
+// An OutputDirectory appears complete or not at all.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +11,8 @@
 
 namespace zeroth::model {
 
-// The model that a commit() replaced: on the disk, beside the new one, for as long as this object
-// lives. What a kill leaves of it is cleared away.
+// A PreviousModel is the model that a commit() replaced. It stays on disk, beside the new one, as
+// long as this object lives. clear_leftovers() removes what a killed process leaves of it.
 class PreviousModel {
  public:
   PreviousModel(std::filesystem::path directory, std::filesystem::path target)
@@ -21,9 +21,9 @@ class PreviousModel {
   PreviousModel(const PreviousModel&) = delete;
   PreviousModel& operator=(const PreviousModel&) = delete;
 
-  // Puts the former model back, with the other files that stand at the target by now, and returns
-  // where the new model stays. To be called once. Throws an Error that says where the one of the
-  // two is that does not stand at the target.
+  // Puts the previous model back, together with the other files that are at the target by now, and
+  // returns the path at which the new model remains. Must be called once. On failure throws an
+  // Error that says where the model that is not at the target can be found.
   std::filesystem::path restore();
 
  private:
@@ -31,29 +31,30 @@ class PreviousModel {
   bool kept_ = false;
 };
 
-// Files go to a temporary folder beside `target`; commit() puts it in target's place. Without
-// commit() the temporary folder is removed. At no moment does a part of a model stand at `target`:
-// a kill leaves there the old one or the new one. Errors name the path and the system's reason.
+// An OutputDirectory collects files in a temporary directory beside `target`; commit() puts it in
+// target's place. Without commit() the temporary directory is removed. A partial model never exists
+// at `target`: a killed process leaves either the old one or the new one there. Errors name the
+// path and the system's reason.
 class OutputDirectory {
  public:
-  // Throws an Error when `target` is not an empty folder, unless it may be overwritten, and when it
-  // cannot be made: so that nobody learns it after training. Tries that in the nearest folder there
-  // is, and leaves no trace.
+  // Throws an Error when `target` is not an empty directory, unless it may be overwritten, and when
+  // it cannot be created, so that a user learns it before training. Tries to create a directory in
+  // the nearest existing one, and leaves no trace.
   static void check(const std::filesystem::path& target, bool overwrite);
-  // Removes what a killed process left beside `target`. To be called before check().
+  // Removes what a killed process left beside `target`. Must be called before check().
   static void clear_leftovers(const std::filesystem::path& target);
 
-  // What becomes of a target that exists, commit() decides.
+  // Accepts a target that exists; commit() decides about it.
   OutputDirectory(const std::filesystem::path& target, bool overwrite);
 
-  // Where to write.
+  // Returns the directory to write to.
   const std::filesystem::path& path() const { return temporary_->path(); }
 
-  // Blocks until all is on the disk. A former model in `target` is replaced with all its files
-  // (is_model_file), if it may be overwritten; other files (logs, notes) stay. What cannot be put
-  // in place, because somebody put a model there meanwhile or the system refuses, throws; then the
-  // new model is kept beside it. `guard` is asked once all is on the disk, and where it throws
-  // nothing is left of the new one. Returns the former model; null where there was none.
+  // Blocks until everything is on disk. Replaces a previous model in `target` with all its files
+  // (is_model_file), if it may be overwritten; other files (logs, notes) stay. Throws if the model
+  // cannot be put in place, because another process put one there meanwhile or the system refuses;
+  // the new model is then kept beside it. Calls `guard` once everything is on disk; if it throws,
+  // the new model is removed. Returns the previous model, or null if there was none.
   std::unique_ptr<PreviousModel> commit(const OutputGuard& guard = {});
 
  private:
@@ -62,7 +63,7 @@ class OutputDirectory {
   std::filesystem::path target_;
   std::optional<TemporaryDirectory> temporary_;
   bool overwrite_;
-  bool installed_ = false;  // the new model stands at target_
+  bool installed_ = false;  // the new model is at target_
 };
 
 }  // namespace zeroth::model

@@ -39,7 +39,7 @@ json read_header(const std::filesystem::path& path, std::span<const std::byte> b
 }
 
 StoredTensor parse_entry(const JsonView& entry, size_t data_begin) {
-  constexpr int64_t kMaxValue = INT64_MAX / 2;  // a sum of two is none too large
+  constexpr int64_t kMaxValue = INT64_MAX / 2;  // a sum of two does not overflow
   StoredTensor tensor;
   tensor.dtype = entry.at("dtype").text();
   const JsonView shape = entry.at("shape");
@@ -52,7 +52,7 @@ StoredTensor parse_entry(const JsonView& entry, size_t data_begin) {
   return tensor;
 }
 
-// Nothing when it is beyond any file.
+// Returns nullopt if the size overflows.
 std::optional<size_t> num_bytes(const StoredTensor& tensor, int64_t element) {
   auto bytes = static_cast<size_t>(element);
   for (const int64_t extent : tensor.shape) {
@@ -69,7 +69,7 @@ bool is_file_name(const std::string& text) {
          text.find('\0') == text.npos;
 }
 
-// File by tensor.
+// Returns the file of each tensor.
 std::map<std::string, std::string> read_index(const std::filesystem::path& path) {
   const nlohmann::json index =
       read_json({.name = path.string(), .duplicate_keys = DuplicateKeyPolicy::kReject});

@@ -1,5 +1,5 @@
-// The safetensors file format: 8 bytes of header length, a JSON header, the tensors' bytes without
-// gaps; and a folder of such files.
+// The safetensors file format (8 bytes of header length, a JSON header, the tensors' bytes without
+// gaps) and a directory of such files.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,9 @@ struct StoredTensor {
   size_t end = 0;
 };
 
-// One file, mapped: opening reads the header only. Throws an Error that names the file, and the
-// tensor where one is at fault, when the header is malformed, ranges overlap or leave gaps, or the
-// file is cut short.
+// A SafetensorsFile maps one file into memory; opening reads the header only. Throws an Error that
+// names the file, and the tensor at fault if there is one, when the header is malformed, ranges
+// overlap or leave gaps, or the file is truncated.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
@@ -49,8 +49,8 @@ class SafetensorsDirectory {
     const StoredTensor* tensor;
   };
 
-  // Opens every file. Throws an Error when a shard is missing or lacks a tensor that the index says
-  // it holds, when two shards hold one name, or when there are no weights.
+  // Opens every file. Throws an Error when a shard is missing or misses a tensor that the index
+  // assigns to it, when two shards hold one name, or when there are no weights.
   explicit SafetensorsDirectory(const std::filesystem::path& directory);
 
   const std::map<std::string, FileTensor>& entries() const { return entries_; }
@@ -65,8 +65,8 @@ class SafetensorsDirectory {
   std::map<std::string, FileTensor> entries_;
 };
 
-// Whether the folder holds safetensors weights. Throws an Error when it holds weights in other
-// formats only.
+// Returns whether the directory holds safetensors weights. Throws an Error when it holds weights in
+// other formats only.
 bool has_weights(const std::filesystem::path& directory);
 
 }  // namespace zeroth::model

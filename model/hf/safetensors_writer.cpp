@@ -15,7 +15,7 @@
 namespace zeroth::model {
 namespace {
 
-// What fp16 cannot hold would be infinite for whoever loads the file.
+// Throws an Error for a value that fp16 cannot hold: it would be infinite when the file is loaded.
 void require_in_range(const std::string& name, const torch::Tensor& from, const torch::Tensor& to) {
   if (!at::isinf(to).any().item<bool>() || at::isinf(from).any().item<bool>()) return;
   throw Error("{} has a value of {:g}, beyond the 65504 that fp16 holds: save in bf16 or fp32",
@@ -61,7 +61,8 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, torch::S
   write_bytes(layout.header.data(), layout.header.size(), 0);
 }
 
-// A full disk shows before the first tensor is written, where the file system can tell.
+// Reserves the file's space, so that a full disk is found before the first tensor is written, if
+// the file system supports it.
 void SafetensorsWriter::reserve(int64_t size) {
   if (::fallocate(fd_.get(), 0, 0, size) == 0) return;
   if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)

@@ -1,5 +1,5 @@
-// Writes one safetensors file tensor by tensor: the header is planned first, so no tensor waits for
-// another.
+// A SafetensorsWriter writes one safetensors file tensor by tensor. The header is planned first, so
+// tensors may come in any order.
 #pragma once
 
 #include <torch/types.h>
@@ -16,28 +16,29 @@
 
 namespace zeroth::model {
 
-// Throws an Error that names both where a value of the parameter is not finite: such a model would
-// replace a good one. `target` is what the user calls the model, `tensor` has any floating dtype.
+// Throws an Error that names both the target and the parameter if a value of it is not finite: such
+// a model would replace a good one. `target` is what the user calls the model; `tensor` has any
+// floating dtype.
 void require_finite(const std::filesystem::path& target, const std::string& name,
                     const torch::Tensor& tensor);
 
-// A contiguous copy on the CPU as a file of this dtype has it. A finite value that float16 cannot
-// hold is an Error that names the parameter.
+// Returns a contiguous copy on the CPU, in the form that a file of this dtype stores. Throws an
+// Error that names the parameter for a finite value that float16 cannot hold.
 torch::Tensor to_saved_dtype(const std::string& name, const torch::Tensor& tensor,
                              torch::ScalarType dtype);
 
 class SafetensorsWriter {
  public:
-  // dtype: float32, float16 or bfloat16, of all tensors. Throws an Error with the path, the bytes
-  // and the system's reason, as write() and finish() do.
+  // `dtype` is that of all tensors: float32, float16 or bfloat16. Throws an Error with the path,
+  // the bytes and the system's reason, as write() and finish() do.
   SafetensorsWriter(const std::filesystem::path& path, torch::ScalarType dtype,
                     const std::vector<PlannedTensor>& tensors);
 
-  // tensor: any floating dtype, strides and device, of the planned shape; each name once, in any
-  // order. Throws as to_saved_dtype().
+  // Writes a tensor of any floating dtype, strides and device, of the planned shape; each name
+  // once, in any order. Throws as to_saved_dtype() does.
   void write(const std::string& name, const torch::Tensor& tensor);
 
-  // Every planned tensor must have been written. Blocks until the bytes are on the disk.
+  // Blocks until the bytes are on disk. Requires that every planned tensor has been written.
   void finish();
 
  private:
@@ -47,7 +48,7 @@ class SafetensorsWriter {
     bool written = false;
   };
   void reserve(int64_t size);
-  // Throws, by errno.
+  // Throws an Error with the reason from errno.
   [[noreturn]] void fail(const std::string& operation) const;
   void write_bytes(const void* data, size_t size, int64_t offset);
 

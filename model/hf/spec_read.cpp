@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// Far beyond any model that there is; with these, no size of a tensor overflows.
+// Limits far beyond any existing model; with these, no size of a tensor overflows.
 constexpr int64_t kMaxLayers = 1 << 10;
 constexpr int64_t kMaxWidth = 1 << 20;
 constexpr int64_t kMaxVocabSize = 1 << 24;
@@ -81,7 +81,8 @@ const std::set<std::string> kIgnoredKeys = {"_name_or_path",
                                             "tf_legacy_loss",
                                             "_commit_hash"};
 
-// Keys of other models and of options that change the computation: fine only while they are off.
+// Keys of other models and of options that change the computation: accepted only while they are
+// off.
 const std::vector<std::string> kUnsupportedKeys = {"hidden_dropout",
                                                    "hidden_dropout_prob",
                                                    "residual_dropout",
@@ -115,7 +116,7 @@ const std::vector<std::string> kUnsupportedKeys = {"hidden_dropout",
                                                    "parallel_attn",
                                                    "query_pre_attn_scalar"};
 
-// Factors of other models: fine only at 1.
+// Factors of other models: accepted only at 1.
 const std::vector<std::string> kUnitFactors = {"pretraining_tp",      "logit_scale",
                                                "logits_scaling",      "embedding_multiplier",
                                                "residual_multiplier", "attention_multiplier"};
@@ -170,8 +171,8 @@ void read_gpt2(ConfigReader& config, ModelSpec& spec) {
   config.reject("attention_dropout");
 }
 
-// Which layers see only a window: Mistral all, Qwen those that layer_types or max_window_layers
-// says.
+// Reads which layers see only a window: in Mistral all, in Qwen those that layer_types or
+// max_window_layers selects.
 void read_window(ConfigReader& config, ModelSpec& spec) {
   spec.windowed_layers.assign(spec.num_layers, false);
   if (spec.family == "llama") {
@@ -269,8 +270,9 @@ void read_rotary_family(ConfigReader& config, ModelSpec& spec) {
   read_window(config, spec);
 }
 
-// Counted from the end where it is negative, as nn.Embedding does. transformers gives it to the
-// embedding in every family but GPT-2; where the key is missing, no class has one of its own.
+// Returns the padding token, counted from the end if it is negative, as in nn.Embedding.
+// transformers passes it to the embedding in every family except GPT-2; if the key is missing, no
+// class has a default of its own.
 int64_t read_padding_token(ConfigReader& config, int64_t vocab_size) {
   constexpr const char* kKey = "pad_token_id";
   const json* const value = config.find(kKey);

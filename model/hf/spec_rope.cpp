@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// What the other kinds of scaling read; without influence on the kinds we have.
+// Keys that the other kinds of scaling read; they have no influence on the supported kinds.
 const std::set<std::string> kOtherScalingKeys = {
     "attention_factor", "beta_fast",
     "beta_slow",        "short_factor",
@@ -56,7 +56,7 @@ double yarn_attention(double factor, double mscale) {
   return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
 }
 
-// As transformers reads them: 0 is "not said" for all but the factors.
+// Reads them as transformers does: 0 means "not given" for all except the factors.
 void read_yarn(ConfigReader& rope, RopeSpec& spec) {
   if (spec.theta <= 1) {
     rope.add_error("rope_theta", fmt::format("is {}, expected more than 1 for yarn", spec.theta));
@@ -90,7 +90,7 @@ void read_longrope(ConfigReader& rope, int64_t head_dim, RopeSpec& spec) {
   spec.attention_factor = rope.positive("attention_factor", default_attention);
 }
 
-// The factor, and what only some kinds have.
+// Reads the factor, and the keys of the scaling's kind.
 void read_scaling(ConfigReader& rope, int64_t head_dim, int64_t max_positions, RopeSpec& spec) {
   if (spec.scaling == RopeScaling::kNone) return;
   const bool extends =
@@ -98,7 +98,7 @@ void read_scaling(ConfigReader& rope, int64_t head_dim, int64_t max_positions, R
   if (extends) {
     spec.original_max_positions = rope.size("original_max_position_embeddings", max_positions);
   }
-  // Left out (longrope) or null (yarn), it is the ratio of the two contexts.
+  // If it is left out (longrope) or null (yarn), it is the ratio of the two contexts.
   const bool has_ratio = spec.scaling == RopeScaling::kLongRope ||
                          (spec.scaling == RopeScaling::kYarn && rope.has("factor"));
   const double ratio = static_cast<double>(max_positions) /
@@ -116,7 +116,7 @@ RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions
   spec.theta = config.positive("rope_theta", 10000.0);
   config.require("partial_rotary_factor", 1.0);
 
-  // As transformers does: the old key wins over the new one.
+  // The old key wins over the new one, as in transformers.
   const json* parameters = config.find("rope_parameters");
   const json* scaling = config.find("rope_scaling");
   const bool old_key = scaling != nullptr && !scaling->empty();

@@ -1,4 +1,4 @@
-// The rotary part of config.json, in its old and its new spelling.
+// Reads the rotary part of config.json, in its old and its new spelling.
 #pragma once
 
 #include "model/hf/config_reader.h"
@@ -6,7 +6,7 @@
 
 namespace zeroth::model {
 
-// Reads rope_theta, rope_scaling and rope_parameters; complaints go to `config`.
+// Reads rope_theta, rope_scaling and rope_parameters; errors are added to `config`.
 RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions);
 
 }  // namespace zeroth::model

@@ -24,8 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// No user's folder has such a name. The first is written or, after an exchange, the old one; the
-// second is the old one where there is no exchange; the third goes away.
+// Marks in names of directories, which no user's directory has. kTemporary marks the directory
+// being written or, after an exchange, the old one; kOld the old one if exchange is not supported;
+// kRemoved one that is being removed.
 constexpr std::string_view kTemporary = ".zeroth-tmp-";
 constexpr std::string_view kOld = ".zeroth-old-";
 constexpr std::string_view kRemoved = ".zeroth-del-";
@@ -48,19 +49,19 @@ void move_to(const fs::path& from, const fs::path& to) {
   }
 }
 
-// A descriptor that holds the folder's lock, if there is one to be had here.
+// Returns a descriptor that holds the directory's lock, if the lock is available.
 FileDescriptor lock(const fs::path& directory) {
   FileDescriptor fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (fd.get() >= 0) ::flock(fd.get(), LOCK_EX | LOCK_NB);
   return fd;
 }
 
-// NFS and others lack the exchange.
+// Returns whether the error means that the file system, such as NFS, does not support the exchange.
 bool is_exchange_unsupported(int reason) {
   return reason == EINVAL || reason == ENOSYS || reason == ENOTSUP || reason == EXDEV;
 }
 
-// The name of the target, where `name` is one with `mark`; empty otherwise.
+// Returns the name of the target if `name` is one with `mark`; empty otherwise.
 std::string leftover_target(const std::string& name, std::string_view mark) {
   if (name.size() <= mark.size() + kRandom) return "";
   const size_t at = name.size() - kRandom - mark.size();
@@ -74,7 +75,7 @@ bool has_only_model_files(const Directory& directory) {
   return std::all_of(names.begin(), names.end(), is_model_file);
 }
 
-// Never onto something that came there meanwhile, where the file system can tell.
+// Moves an entry without replacing one that appeared meanwhile, if the file system can prevent it.
 int move_within(const Directory& from, const std::string& name, const Directory& to,
                 const std::string& new_name) {
   const auto move = [&](unsigned flags) {
@@ -103,7 +104,7 @@ struct Leftover {
 void clear(const Directory& parent, const Leftover& left) {
   const auto directory = parent.open_subdirectory(left.name);
   if (!directory || !directory->is_owned_by_this_user()) return;
-  if (::flock(directory->get(), LOCK_EX | LOCK_NB) != 0) return;  // somebody writes it
+  if (::flock(directory->get(), LOCK_EX | LOCK_NB) != 0) return;  // a process is writing it
   auto target = parent.open_subdirectory(left.target);
   if (target && !target->is_owned_by_this_user() && target->owner() != parent.owner())
     target.reset();
@@ -114,18 +115,18 @@ void clear(const Directory& parent, const Leftover& left) {
                 system_reason(errno));
   }
   if (left.mark != kRemoved && target) move_user_files(*directory, *target);
-  // Without its target, what is not a model's in it is the user's.
+  // Without its target, files in it that belong to no model are the user's.
   const bool is_ours_to_remove = left.mark == kRemoved || target;
   if (is_ours_to_remove || has_only_model_files(*directory)) parent.remove(left.name, *directory);
 }
 
-// Gives `directory`, which mkdtemp made for this user alone, the group and the mode of the folder
-// that it will replace, or those of a new folder.
+// Gives `directory`, which mkdtemp created for this user alone, the group and the mode of the
+// directory that it will replace, or those of a new directory.
 void copy_permissions(const fs::path& directory, const fs::path& target) {
   struct stat target_stat {};
   const fs::path probe = directory / "mode";
   if (::stat(target.c_str(), &target_stat) == 0) {
-    // One that cannot have the group must not be open to another.
+    // If it cannot have the group, it must not be open to another.
     if (::chown(directory.c_str(), static_cast<uid_t>(-1), target_stat.st_gid) != 0)
       target_stat.st_mode &= static_cast<mode_t>(~(S_IRWXG | S_ISGID));
   } else if (::mkdir(probe.c_str(), 0777) != 0 || ::stat(probe.c_str(), &target_stat) != 0 ||

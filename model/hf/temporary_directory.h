@@ -1,5 +1,5 @@
-// The folder in which something is written before it takes its final name, and what a kill leaves
-// of it.
+// A TemporaryDirectory holds an output until it gets its final name. This file also cleans up what
+// a killed process leaves of one.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace zeroth::model {
 
-// What the standard library throws becomes an Error that names the path.
+// Calls `action` and turns an exception of std::filesystem into an Error that names the path.
 template <typename Action>
 auto with_path_errors(Action action) {
   try {
@@ -22,21 +22,23 @@ auto with_path_errors(Action action) {
   }
 }
 
-// Beside `target`, so that a rename stays within one file system: "out.zeroth-tmp-Ab3dEf". Locked
-// while this object lives: what is not locked was left behind. `target` has no links.
+// A TemporaryDirectory is created beside `target`, so that a rename stays within one file system:
+// "out.zeroth-tmp-Ab3dEf". It is locked while this object lives; an unlocked one was left behind by
+// a killed process. `target` contains no symbolic links.
 class TemporaryDirectory {
  public:
-  // Makes the folders above it too. It has the group and mode of `target`, or where there is none
-  // those that the umask gives a new folder. Errors name the path and the system's reason.
+  // Creates the parent directories too. The directory gets the group and mode of `target`, or, if
+  // there is none, those that the umask gives a new directory. Errors name the path and the
+  // system's reason.
   explicit TemporaryDirectory(const std::filesystem::path& target);
-  // Removes what stands at path(), unless it is kept.
+  // Removes the directory at path(), unless it is kept.
   ~TemporaryDirectory();
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
   void keep() { kept_ = true; }
-  // Keeps it under another name, which it returns.
+  // Keeps the directory under another name, which it returns.
   std::filesystem::path move_aside();
 
  private:
@@ -46,40 +48,43 @@ class TemporaryDirectory {
   bool kept_ = false;
 };
 
-// Gives `directory`, made here for `target`, a name that clear_leftovers passes by:
-// "out.new-Ab3dEf". Returns that name, or `directory` where the system refuses.
+// Renames `directory`, created here for `target`, to a name that clear_leftovers() ignores:
+// "out.new-Ab3dEf". Returns that name, or `directory` if the system refuses.
 std::filesystem::path move_aside(const std::filesystem::path& directory,
                                  const std::filesystem::path& target);
 
-// A write that failed because the disk or a quota is full: as good as any later, once there is
-// room.
+// OutOfSpace reports a write that failed because the disk or a quota is full. The same write can
+// succeed later, once there is space.
 class OutOfSpace : public Error {
  public:
   using Error::Error;
 };
 
-// Throws an Error for a write into `directory` that failed, OutOfSpace where it lacked room:
-// `what`, the system's reason and, where the disk may be it, what is free: "No space left on
+// Throws an Error for a write into `directory` that failed, OutOfSpace if space was missing:
+// `what`, the system's reason and, if the disk may be the cause, the free space: "No space left on
 // device; 4096 bytes are free there".
 [[noreturn]] void throw_write_error(const std::string& what, int error,
                                     const std::filesystem::path& directory);
 
-// Puts `fresh` in the place of the folder `target` in one step, where the file system can, and
-// returns where the old one is now. Elsewhere in two, between which a kill leaves only the old one,
-// to which clear_leftovers gives its name back.
+// Puts `fresh` in the place of the directory `target` in one step, if the file system can, and
+// returns the path of the old one. Otherwise uses two steps; a process killed between them leaves
+// only the old directory, which clear_leftovers() renames back.
 std::filesystem::path exchange(const std::filesystem::path& fresh,
                                const std::filesystem::path& target);
 
-// Moves files that are no model's (is_model_file) from the folder `old` to the folder `target`,
-// where they are missing. Of what others put in place of either, nothing is touched.
+// Moves files that belong to no model (is_model_file) from the directory `old` to the directory
+// `target`, if they are missing there. Touches nothing that other processes put in the place of
+// either.
 void move_user_files(const std::filesystem::path& old, const std::filesystem::path& target);
 
-// At no moment does a part of `directory` stand under its name. A link in its place is an Error.
+// Removes `directory`. A partial one never exists under its name. Throws an Error if a symbolic
+// link is in its place.
 void remove_directory(const std::filesystem::path& directory);
 
-// Ends in `directory` what killed processes of this user had begun, for targets whose name is
-// `ours`: temporary folders go, except for what they hold of the user's. Links and what belongs to
-// other users stay as they are. Does nothing where `directory` is none.
+// Finishes in `directory` what killed processes of this user had begun, for targets whose name
+// satisfies `ours`: removes temporary directories, except for the user's own files in them.
+// Symbolic links and files of other users are not touched. Does nothing if `directory` is not a
+// directory.
 void clear_leftovers(const std::filesystem::path& directory,
                      const std::function<bool(const std::string& name)>& ours);
 

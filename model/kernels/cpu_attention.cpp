@@ -16,7 +16,7 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// oneDNN's kernel for products of small tiles.
+// Calls oneDNN's kernel for products of small tiles.
 void multiply(const cpu::TileProduct& p, const float* a, const float* b, float* c) {
   at::native::cpublas::brgemm(p.m, p.n, p.k, p.k, p.n, p.n, p.add, a, b, c, /*is_vnni=*/false);
 }
@@ -27,7 +27,8 @@ void multiply(const cpu::TileProduct& p, const Bf16* a, const Bf16* b, float* c)
                               reinterpret_cast<const at::BFloat16*>(b), c, /*is_vnni=*/true);
 }
 
-// Heads and channels without gaps: what the kernels read. A view of a wider product is fine.
+// Returns x with heads and channels without gaps, as the kernels require. A view of a wider product
+// is fine.
 Tensor with_dense_heads(const Tensor& x) {
   const bool dense = x.stride(3) == 1 && x.stride(2) == x.size(3) &&
                      (x.size(0) == 1 || x.stride(0) == x.size(1) * x.stride(1));
@@ -62,7 +63,7 @@ cpu::AttentionHeads<T, Tile> make_heads(const AttentionTensors& in, int64_t row,
           .multiply = multiply};
 }
 
-// work(kernels) for these tensors' dtype, by tiles of it or of fp32.
+// Calls work(kernels) for the dtype, with tiles of it or of fp32.
 template <typename Work>
 void with_attention(torch::ScalarType dtype, const Work& work) {
   if (dtype == torch::kBFloat16 && cpu::has_fast_products(dtype)) {
@@ -72,11 +73,11 @@ void with_attention(torch::ScalarType dtype, const Work& work) {
   }
 }
 
-// work(row of the batch, head of keys, scratch memory) for all of them.
+// Calls work(row of the batch, key head, scratch memory) for all of them, on all threads.
 void for_each_key_head(const Tensor& k, int64_t scratch,
                        const std::function<void(int64_t, int64_t, float*)>& work) {
   parallel_for(k.size(0) * k.size(2), 1, [&](int64_t begin, int64_t end) {
-    const torch::NoGradGuard no_grad;  // of this thread
+    const torch::NoGradGuard no_grad;  // for this thread
     const Tensor memory = at::empty({scratch}, torch::kFloat32);
     for (int64_t i = begin; i < end; ++i) {
       work(i / k.size(2), i % k.size(2), memory.data_ptr<float>());

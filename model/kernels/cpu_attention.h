@@ -1,4 +1,4 @@
-// Attention on processors that multiply small tiles fast: nothing of the size [seq, seq] stands in
+// Attention on processors that multiply small tiles fast: no tensor of size [seq, seq] is in
 // memory, and neither keys nor the mask of a window are copied.
 #pragma once
 
@@ -10,16 +10,16 @@ namespace zeroth::model {
 
 struct CausalAttention {
   double scale = 1;
-  int64_t window = 0;  // how many tokens a token sees, itself included; 0: all before it
+  int64_t window = 0;  // number of tokens that a token sees, itself included; 0: all before it
 };
 
-// Whether cpu_attention takes these: fp32, bf16 or fp16 on a CPU with AVX2, head_dim a multiple of
-// 16 of at most 256.
+// Returns whether cpu_attention() supports q: fp32, bf16 or fp16 on a CPU with AVX2, head_dim a
+// multiple of 16 and at most 256.
 bool cpu_attention_supports(const torch::Tensor& q);
 
-// softmax(q k^T scale) v as [batch, seq, heads, head_dim]; q of that shape, k and v [batch, seq,
-// kv_heads, head_dim], of which the query heads share each by heads / kv_heads neighbours. Softmax
-// and sums in fp32. Bit-equal for any number of threads.
+// Returns softmax(q k^T scale) v as [batch, seq, heads, head_dim]. q has that shape, k and v are
+// [batch, seq, kv_heads, head_dim]; heads / kv_heads neighboring query heads share each of theirs.
+// Softmax and sums are in fp32. The result is bit-equal for any number of threads.
 torch::Tensor cpu_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                             const CausalAttention& options);
 

@@ -19,8 +19,8 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kLow32 = 0xffffffff;
 
-// A 32-bit finaliser of low bias (Wellons, "Prospecting for Hash Functions"), for numbers and for
-// int64 tensors of 32-bit values alike.
+// Hashes 32-bit values with a finalizer of low bias (Wellons, "Prospecting for Hash Functions"): a
+// number here, an int64 tensor of 32-bit values below.
 uint32_t mix32(uint32_t x) {
   x = (x ^ (x >> 16)) * 0x7feb352dU;
   x = (x ^ (x >> 15)) * 0x846ca68bU;
@@ -43,7 +43,7 @@ LineKey line_key(int64_t row_seed, uint64_t site, int64_t line) {
   return {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
 }
 
-// 24 bits of the hash are compared with it.
+// Returns the threshold with which 24 bits of the hash are compared.
 int64_t threshold(double p) {
   return std::llround(p * (1 << 24));
 }
@@ -62,14 +62,14 @@ Tensor mask_on_cpu(int64_t row_seed, const DropoutSite& site, const std::vector<
   return mask;
 }
 
-// Which rows of the batch the rows of an x belong to.
+// TokenRows maps the rows of an x to rows of the batch.
 struct TokenRows {
   std::vector<int64_t> row_seeds;
   int64_t seq = 0;    // tokens in each row of the batch
-  int64_t first = 0;  // x's first row, of all tokens
+  int64_t first = 0;  // index of x's first row among all tokens
 };
 
-// x [rows, size].
+// Applies the site's masks to x [rows, size].
 Tensor apply_masks(const Tensor& x, const TokenRows& tokens, const DropoutSite& site) {
   Tensor y = at::empty_like(x, at::MemoryFormat::Contiguous);
   const int64_t all = tokens.seq * std::ssize(tokens.row_seeds) - tokens.first;

@@ -9,8 +9,8 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// One row of the batch; the queries of the heads that share keys stand below each other, so that
-// no key is copied: q [kv_heads, group * seq, head_dim], k and v [kv_heads, seq, head_dim].
+// An AttentionRow is one row of the batch. The queries of the heads that share keys are stacked, so
+// that no key is copied: q [kv_heads, group * seq, head_dim], k and v [kv_heads, seq, head_dim].
 class AttentionRow {
  public:
   AttentionRow(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -22,13 +22,13 @@ class AttentionRow {
         k_(k.transpose(0, 1)),
         v_(v.transpose(0, 1)) {}
 
-  // [heads, seq, seq] fp32
+  // Returns [heads, seq, seq] fp32.
   Tensor probabilities(const Tensor& mask) const {
     const Tensor scores = at::bmm(q_, k_.transpose(1, 2)).mul_(options_.scale);
     return at::softmax(scores.view({heads_, seq_, seq_}).add_(mask), -1, torch::kFloat);
   }
 
-  // [heads, seq, seq] bool
+  // Returns [heads, seq, seq] bool.
   Tensor keep(int64_t row_seed) const {
     const int64_t all = options_.total_heads > 0 ? options_.total_heads : heads_;
     std::vector<int64_t> lines;
@@ -38,14 +38,14 @@ class AttentionRow {
     return keep_mask(row_seed, options_.site, lines, seq_, q_.device()).view({heads_, seq_, seq_});
   }
 
-  // What multiplies v, [kv_heads, group * seq, seq].
+  // Returns the matrix that multiplies v, [kv_heads, group * seq, seq].
   Tensor weights(const Tensor& probabilities, const Tensor& keep) const {
     return at::mul(probabilities, keep).mul_(factor()).to(q_.scalar_type()).view(weights_shape());
   }
 
   Tensor output(const Tensor& weights) const { return separate(at::bmm(weights, v_)); }
 
-  // Gradients of q, k, v, each [seq, its heads, head_dim].
+  // Returns gradients of q, k, v, each [seq, its heads, head_dim].
   variable_list backward(const Tensor& dy, const Tensor& mask, int64_t row_seed) const {
     const Tensor p = probabilities(mask), kept = keep(row_seed);
     const Tensor dout = grouped(dy, k_.size(0));
@@ -64,7 +64,7 @@ class AttentionRow {
   double factor() const { return 1 / (1 - options_.site.p); }
   std::vector<int64_t> weights_shape() const { return {k_.size(0), q_.size(1), seq_}; }
 
-  // [seq, heads, head_dim] <-> [kv_heads, group * seq, head_dim]
+  // Convert between [seq, heads, head_dim] and [kv_heads, group * seq, head_dim].
   Tensor grouped(const Tensor& x, int64_t kv_heads) const {
     return x.transpose(0, 1).reshape({kv_heads, heads_ / kv_heads * seq_, x.size(2)});
   }

@@ -1,4 +1,4 @@
-// Attention whose probabilities are dropped: by formula, one row of the batch at a time.
+// Attention whose probabilities are dropped, by formula, one row of the batch at a time.
 #pragma once
 
 #include <torch/types.h>
@@ -14,16 +14,16 @@ struct DropoutAttentionOptions {
   double scale = 1;
   DropoutSite site;
   std::vector<int64_t> row_seeds;  // one per row of the batch
-  // Those of q where other ranks have the rest; 0: they are all.
+  // The range that q's heads are in, if other ranks have the rest; total_heads is 0 if q has all.
   int64_t first_head = 0;
   int64_t total_heads = 0;
 };
 
-// q [batch, seq, heads, head_dim], k and v [batch, seq, kv_heads, head_dim], mask [seq, seq] added
-// to the scores, in q's dtype. dropout(softmax(q k^T scale + mask)) v as [batch, seq, heads,
-// head_dim]; the softmax in fp32. Line t * heads + h of the site's mask belongs to query t of head
-// h of all heads. Keeps its inputs only; scores of one row of the batch [heads, seq, seq] stand in
-// memory at once.
+// Returns dropout(softmax(q k^T scale + mask)) v as [batch, seq, heads, head_dim]; the softmax is
+// in fp32. q is [batch, seq, heads, head_dim], k and v are [batch, seq, kv_heads, head_dim], mask
+// [seq, seq] is added to the scores, in q's dtype. Line t * heads + h of the site's mask belongs to
+// query t of head h of all heads. Keeps its inputs only; the scores of one row of the batch [heads,
+// seq, seq] are in memory at once.
 torch::Tensor dropout_attention(const torch::Tensor& q, const torch::Tensor& k,
                                 const torch::Tensor& v, const torch::Tensor& mask,
                                 const DropoutAttentionOptions& options);

@@ -10,7 +10,7 @@ namespace {
 
 using torch::Tensor;
 
-// The operator `name` with the signature of its formula.
+// Returns the operator `name` with the signature of its formula.
 template <typename Signature>
 c10::TypedOperatorHandle<Signature> find(const char* name, const Signature&) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();

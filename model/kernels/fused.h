@@ -1,6 +1,7 @@
 // The elementwise passes of a transformer layer and their gradients, each one operator of the
-// library `zeroth` in torch's dispatcher: a device brings a kernel that makes one pass over memory,
-// any other gets the formulas of fused_formula.cpp. No autograd: the caller's Function is that.
+// library `zeroth` in torch's dispatcher. A device may register a kernel that makes one pass over
+// memory; any other device uses the formulas of fused_formula.cpp. The operators have no autograd:
+// the caller's Function provides it.
 #pragma once
 
 #include <torch/types.h>
@@ -10,13 +11,13 @@
 
 namespace zeroth::model {
 
-// x [..., n], weight [n] of one dtype -> y as x, and scale [rows] fp32: one over the root of the
-// mean square plus eps. As in transformers: normalised in fp32, rounded to x's dtype, then times
-// the weight.
+// Returns y in the shape of x, and scale [rows] fp32: one over the root of the mean square plus
+// eps. x is [..., n], weight [n] of the same dtype. As in transformers, y is normalized in fp32,
+// rounded to x's dtype, then multiplied by the weight.
 std::pair<torch::Tensor, torch::Tensor> rms_norm(const torch::Tensor& x,
                                                  const torch::Tensor& weight, double eps);
 
-// The norm of x + addend, which is `sum` as x.
+// AddRmsNormOutput holds the norm of x + addend, and `sum`, which is x + addend in the shape of x.
 struct AddRmsNormOutput {
   torch::Tensor sum;
   torch::Tensor y;
@@ -25,8 +26,9 @@ struct AddRmsNormOutput {
 AddRmsNormOutput add_rms_norm(const torch::Tensor& x, const torch::Tensor& addend,
                               const torch::Tensor& weight, double eps);
 
-// -> dx as x (undefined unless dx_wanted) and dweight [n] fp32 (undefined unless dweight_wanted).
-// A `residual` as x is added to dx: the other gradient of what was normalized.
+// RmsNormGradients holds dx in the shape of x and dweight [n] fp32, each undefined unless the
+// output mask asks for it. A `residual` in the shape of x is added to dx: the other gradient of
+// what was normalized.
 struct RmsNormGradients {
   torch::Tensor dx;
   torch::Tensor dweight;
@@ -40,30 +42,30 @@ RmsNormGradients rms_norm_backward(const torch::Tensor& dy, const torch::Tensor&
                                    RmsNormOutputMask output_mask,
                                    const std::optional<torch::Tensor>& residual = std::nullopt);
 
-// x [batch, seq, heads, d], each head as two halves that turn as pairs by cos and sin
-// [1 or batch, seq, 1, d / 2] of x's dtype -> y as x. direction -1 turns back.
+// Returns y in the shape of x [batch, seq, heads, d]. The two halves of each head turn as pairs by
+// cos and sin [1 or batch, seq, 1, d / 2] of x's dtype. direction -1 turns back.
 torch::Tensor rotate_pairs(const torch::Tensor& x, const torch::Tensor& cos,
                            const torch::Tensor& sin, double direction);
 
-// silu(gate) * up, any shape.
+// Returns silu(gate) * up, for any shape.
 torch::Tensor swiglu(const torch::Tensor& gate, const torch::Tensor& up);
-// -> gradients of gate and up.
+// Returns the gradients of gate and up.
 std::pair<torch::Tensor, torch::Tensor> swiglu_backward(const torch::Tensor& dy,
                                                         const torch::Tensor& gate,
                                                         const torch::Tensor& up);
 
-// table [n, width] += dy [m, width] by rows [m] int64 of the table. What comes to a row is summed
-// in fp32 (or wider) and rounded once; on the CPU and by the CUDA kernel in the same order every
-// time.
+// Computes table [n, width] += dy [m, width] at the rows [m] int64 of the table. The sum for a row
+// is in fp32 (or wider) and rounded once; on the CPU and in the CUDA kernel its order is always the
+// same.
 void add_rows_(torch::Tensor table, const torch::Tensor& rows, const torch::Tensor& dy);
 
-// Of both that follow: rows of logits may lie apart (stride(0) >= vocab), as they do where vocab is
-// no multiple of what products and vectors like.
-// Logits [rows, vocab] -> log(sum(exp(row))) [rows] fp32.
+// Returns log(sum(exp(row))) [rows] fp32 of logits [rows, vocab]. Here and in logit_gradient_(),
+// rows of logits may lie apart (stride(0) >= vocab), as they do if vocab is no multiple of the
+// alignment that products and vectors prefer.
 torch::Tensor log_sum_exp(const torch::Tensor& logits);
 // Turns logits into the gradient of the rows' negative log-likelihoods times `scale` (fp32 scalar):
-// (exp(logit - lse) - 1 at the target) * scale, in place. targets [rows] int64; one outside of
-// [0, vocab) is no element's: other ranks have it.
+// (exp(logit - lse) - 1 at the target) * scale, in place. targets [rows] are int64; a target
+// outside of [0, vocab) matches no element: another rank has it.
 void logit_gradient_(torch::Tensor logits, const torch::Tensor& lse, const torch::Tensor& targets,
                      const torch::Tensor& scale);
 

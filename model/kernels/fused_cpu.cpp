@@ -21,7 +21,7 @@ using cpu::data;
 using cpu::with_kernels;
 using torch::Tensor;
 
-// Elements below which a thread of its own does not pay.
+// Number of elements below which a separate thread does not pay.
 constexpr int64_t kGrain = 1 << 15;
 
 int64_t grain_rows(int64_t size) {
@@ -32,11 +32,11 @@ bool same_dtype(const Tensor& a, const Tensor& b) {
   return a.scalar_type() == b.scalar_type();
 }
 
-// Rows of a norm that are summed in one go: partial sums of the weight's gradient do not depend on
-// the number of threads.
+// Rows of a norm whose gradients are summed together: partial sums of the weight's gradient do not
+// depend on the number of threads.
 constexpr int64_t kSummedRows = 256;
 
-// The positions that come to each row, row by row, in their order.
+// Returns the positions that add to each row, row by row, in their order.
 std::vector<int64_t> positions_by_row(const Tensor& rows) {
   const int64_t* const row = rows.const_data_ptr<int64_t>();
   std::vector<int64_t> positions(static_cast<size_t>(rows.numel()));
@@ -45,7 +45,7 @@ std::vector<int64_t> positions_by_row(const Tensor& rows) {
   return positions;
 }
 
-// [width]: the row of the table, and to it what comes.
+// Adds to a row [width] of the table the sum of dy at these positions.
 template <typename T>
 void add_to_row(T* row, std::span<const int64_t> positions, const T* dy, int64_t width) {
   std::vector<float> sum(row, row + width);
@@ -61,7 +61,7 @@ void add_rows(const Tensor& table, const Tensor& rows, const Tensor& dy) {
   const int64_t width = table.size(1);
   const int64_t* const row = rows.const_data_ptr<int64_t>();
   const std::vector<int64_t> positions = positions_by_row(rows);
-  std::vector<size_t> starts;  // of runs of one row
+  std::vector<size_t> starts;  // starts of runs of one row
   for (size_t i = 0; i < positions.size(); ++i) {
     if (i == 0 || row[positions[i]] != row[positions[i - 1]]) starts.push_back(i);
   }

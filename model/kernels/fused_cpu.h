@@ -1,5 +1,5 @@
-// The operators of fused.h on the CPU, by the loops of model/kernels/cpu over all threads; the
-// formulas where the dtype (fp64) or the layout has no loop.
+// The operators of fused.h on the CPU: the loops of model/kernels/cpu over all threads, or the
+// formulas if the dtype (fp64) or the layout has no loop.
 #pragma once
 
 namespace torch {
@@ -8,7 +8,7 @@ class Library;
 
 namespace zeroth::model {
 
-// Makes them what the dispatcher calls on the CPU.
+// Registers them with the dispatcher for the CPU.
 void register_on_cpu(torch::Library& library);
 
 }  // namespace zeroth::model

@@ -18,7 +18,8 @@ std::tuple<Tensor, Tensor, Tensor> add_rms_norm(const Tensor& x, const Tensor& a
   return {sum, y, scale};
 }
 
-// dx = scale * (w dy - x scale^2 mean(w dy x)) + residual; dw = sum over rows of dy x scale.
+// Computes dx = scale * (w dy - x scale^2 mean(w dy x)) + residual; dw = sum over rows of dy x
+// scale.
 std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, const Tensor& x,
                                              const Tensor& weight, const Tensor& scale,
                                              const std::optional<Tensor>& residual,

@@ -1,5 +1,5 @@
-// What the operators of fused.h mean, in passes of ATen: for devices without a kernel of their own,
-// and for shapes that a kernel does not take.
+// The reference formulas of the operators of fused.h, in passes of ATen: for devices without a
+// kernel of their own, and for shapes that a kernel does not support.
 #pragma once
 
 #include <torch/types.h>
@@ -16,8 +16,8 @@ std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_rms_norm(const torch
                                                                      const torch::Tensor& addend,
                                                                      const torch::Tensor& weight,
                                                                      double eps);
-// `wanted`: dx, dweight. Empty tensors where a gradient is not wanted: the dispatcher knows no
-// undefined results.
+// Returns dx and dweight, which `output_mask` selects. A gradient that is not selected is an empty
+// tensor: the dispatcher supports no undefined results.
 std::tuple<torch::Tensor, torch::Tensor> rms_norm_backward(
     const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& weight,
     const torch::Tensor& scale, const std::optional<torch::Tensor>& residual,

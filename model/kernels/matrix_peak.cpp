@@ -15,7 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kBudgetSeconds = 0.05;  // of a GPU's time, or of a processor's
-constexpr double kMaxWallSeconds = 0.5;  // of wall time, where other work takes the processor
+constexpr double kMaxWallSeconds = 0.5;  // of wall time, if other work uses the processor
 constexpr int64_t kMinSide = 256;
 constexpr int64_t kMaxSide = 8192;
 
@@ -29,12 +29,12 @@ double clock_seconds(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Time that the threads of a product have computed, by the processor's clock: it leaves out what
-// other processes compute meanwhile.
+// A CpuTimer measures the time for which the threads of a product have computed, by the processor's
+// clock: it excludes the work of other processes.
 class CpuTimer {
  public:
-  // A thread that sleeps until the other threads of its product are done has computed less than
-  // they have: then the mean of all threads counts.
+  // Returns the seconds so far. A thread that sleeps until the other threads of its product are
+  // done has computed less than they have; then the mean of all threads counts.
   double seconds() const {
     const double thread_seconds = clock_seconds(CLOCK_THREAD_CPUTIME_ID) - thread_start_;
     const int threads = at::get_num_threads();
@@ -48,15 +48,15 @@ class CpuTimer {
   double process_start_ = clock_seconds(CLOCK_PROCESS_CPUTIME_ID);
 };
 
-// Seconds of one product a a on the CPU.
+// Returns the seconds of one product a a on the CPU.
 double time_product(const torch::Tensor& a) {
   const CpuTimer time;
   matrix_product(a, a);
   return time.seconds();
 }
 
-// The same on a GPU, of several in a row so that it does not wait for the host, which reading a
-// value does for all of them.
+// Returns the seconds of one product a a on a GPU. It queues several in a row, so that the GPU does
+// not wait for the CPU; reading a value waits for all of them.
 double time_products(const torch::Tensor& a, int count) {
   const Clock::time_point start = Clock::now();
   torch::Tensor last;
@@ -65,8 +65,9 @@ double time_products(const torch::Tensor& a, int count) {
   return seconds_since(start) / count;
 }
 
-// Loading a kernel and raising the clock take longer than the products: not counted. Begins with
-// small ones, so that a slow device stops before one that takes seconds.
+// Returns a GPU's peak. Loading a kernel and raising the clock take longer than the products, so
+// they are not counted. It begins with small products, so that a slow device stops before one that
+// takes seconds.
 double measure_gpu_peak(torch::ScalarType dtype, torch::Device device) {
   constexpr int kRepeat = 4;
   double best = 0;
@@ -89,7 +90,7 @@ double measure_cpu_peak(torch::ScalarType dtype) {
     const torch::Tensor a = at::outer(values, values);  // drawing size^2 numbers takes longer
     const double work = 2.0 * static_cast<double>(size * size) * static_cast<double>(size);
     time_product(a);  // maps memory, chooses a kernel
-    // Half of what is left goes to this size, the other half to larger ones.
+    // Half of the remaining time goes to this size, the other half to larger ones.
     const double until = (spent.seconds() + kBudgetSeconds) / 2;
     double time = 0;
     do {

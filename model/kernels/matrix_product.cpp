@@ -11,7 +11,7 @@ namespace {
 
 using torch::Tensor;
 
-// x [m, k], weight [n, k] -> x weight^T.
+// The type of an operator that computes x weight^T of x [m, k] and weight [n, k].
 using LinearOp = Tensor(const Tensor&, const Tensor&, const std::optional<Tensor>&,
                         c10::string_view, c10::List<std::optional<at::Scalar>>,
                         std::optional<c10::string_view>);
@@ -27,7 +27,7 @@ MatmulBackend select_fp32_product(const Tensor& a, const Tensor& b) {
   return small ? matmul_backends().small_fp32 : matmul_backends().fp32;
 }
 
-// Undefined where LibTorch's own product shall run.
+// Returns undefined if LibTorch's own product should run.
 Tensor onednn_product(const Tensor& a, const Tensor& b) {
   static const auto op = find_onednn();
   const bool fits = op && a.is_cpu() && a.scalar_type() == torch::kFloat &&
@@ -86,7 +86,7 @@ Tensor concatenated_view(at::TensorList parts, int64_t dim) {
         part.strides() == first.strides() &&
         part.storage_offset() == first.storage_offset() + extent * first.stride(dim);
     std::vector<int64_t> part_sizes = part.sizes().vec();
-    part_sizes[static_cast<size_t>(dim)] = extent;  // the others are to be the same
+    part_sizes[static_cast<size_t>(dim)] = extent;  // the other sizes must be equal
     if (!is_next || part_sizes != sizes) return {};
     extent += part.size(dim);
   }

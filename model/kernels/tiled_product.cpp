@@ -20,12 +20,12 @@ namespace {
 using cpu::MatrixView;
 using torch::Tensor;
 
-// One call of oneDNN's kernel: [kTileSide, kTileDepth] times [kTileDepth, kTileSide], both within
-// the second cache. Rows and depth are filled up with zeros to kPadMultiple, so that the number of
+// Tiles of one call of oneDNN's kernel: [kTileSide, kTileDepth] times [kTileDepth, kTileSide], both
+// within the L2 cache. Rows and depth are padded with zeros to kPadMultiple, so that the number of
 // different calls, for each of which oneDNN compiles a kernel, stays small.
 constexpr int64_t kTileSide = 64, kTileDepth = 512, kPadMultiple = 16;
-// A block of the result, which one thread computes: at most so many of its rows and columns, and
-// fewer, down to kMinBlockSide, where threads would be left without work.
+// Max and min side of a block of the result, which one thread computes. Blocks shrink down to
+// kMinBlockSide if threads would be left without work.
 constexpr int64_t kMaxBlockSide = 512, kMinBlockSide = 128;
 constexpr int64_t kBlocksPerThread = 2;
 
@@ -40,15 +40,15 @@ struct IndexRange {
   int64_t begin, count;
 };
 
-// fp32 elements where they lie, row by row.
+// A DirectView accesses fp32 elements in place, row by row.
 struct DirectView {
-  float* data = nullptr;  // null: they are of another dtype, or turned
+  float* data = nullptr;  // null if they have another dtype, or are transposed
   int64_t stride = 0;
 
   float* at(int64_t row, int64_t column) const { return data + row * stride + column; }
 };
 
-// A factor, as fp32 tiles are cut out of it.
+// A FactorMatrix is a factor from which fp32 tiles are copied.
 class FactorMatrix {
  public:
   explicit FactorMatrix(const Tensor& matrix) {
@@ -76,7 +76,7 @@ class FactorMatrix {
 
   const DirectView& in_place() const { return in_place_; }
 
-  // to [tall, stride] = these rows and columns, zeros around them.
+  // Copies these rows and columns to `to` [tall, stride], with zeros around them.
   void cut(const IndexRange& rows, const IndexRange& columns, int64_t tall, float* to,
            int64_t stride) const {
     if (rows.count < tall || columns.count < stride) {
@@ -91,8 +91,8 @@ class FactorMatrix {
   std::function<void(const IndexRange&, const IndexRange&, float*, int64_t)> cut_;
 };
 
-// The blocks of a result [m, n]. One whose sums lie in place needs no memory for its rows, so it
-// has as many as there are: then each tile of `b` is cut once.
+// A BlockGrid divides a result [m, n] into blocks. A block whose sums are in place needs no memory
+// for its rows, so it has all of them: each tile of `b` is then copied once.
 struct BlockGrid {
   int64_t rows, columns;  // of a block
 
@@ -107,10 +107,10 @@ struct BlockGrid {
   }
 };
 
-// One block, by one thread.
+// A ProductBlock is one block, computed by one thread.
 class ProductBlock {
  public:
-  // `out`: where the sums lie in place; else they lie in tiles of the memory.
+  // `out` is set if the sums are in place; otherwise they are in tiles of the scratch memory.
   ProductBlock(const FactorMatrix& a, const FactorMatrix& b, const DirectView& out,
                const IndexRange& rows, const IndexRange& columns)
       : a_(a), b_(b), out_(out), rows_(rows), columns_(columns) {}
@@ -119,7 +119,7 @@ class ProductBlock {
     return kTileSide * kTileDepth + columns * kTileDepth + (in_place ? 0 : rows * columns);
   }
 
-  // `start`: what is added to, or null.
+  // Computes the block's sums. `start` is the matrix that is added to, or null.
   void multiply(int64_t depth, const FactorMatrix* start, float* memory) {
     float* const left = memory;
     float* const right = left + kTileSide * kTileDepth;
@@ -149,7 +149,7 @@ class ProductBlock {
     }
   }
 
-  // The sums, where they do not lie in place.
+  // Writes the sums, if they are not in place.
   template <typename T>
   void write(const cpu::DtypeKernels<T>& kernels, T* out, int64_t stride) const {
     for_each_tile([&](const IndexRange& rows, const IndexRange& columns, const float* sums) {
@@ -167,7 +167,7 @@ class ProductBlock {
     const int64_t at = tile * kTileSide;
     return {columns_.begin + at, std::min(kTileSide, columns_.count - at)};
   }
-  // Rows of the left factor, in place or cut.
+  // Returns rows of the left factor, in place or copied.
   DirectView strip(const IndexRange& rows, const IndexRange& deep, float* memory) const {
     const int64_t high = round_up(rows.count, kPadMultiple),
                   fill = round_up(deep.count, kPadMultiple);
@@ -199,8 +199,9 @@ class ProductBlock {
   float* sums_ = nullptr;
 };
 
-// Of LibTorch's allocator, whose alignment brgemm wants, but no tensor: what a step's tensors take
-// is measured (engine/activation_probe.h) and scaled to more rows, with which this does not grow.
+// A ScratchBuffer uses LibTorch's allocator, whose alignment brgemm requires, but is no tensor: the
+// memory of a step's tensors is measured (engine/activation_probe.h) and scaled to more rows, with
+// which this buffer does not grow.
 class ScratchBuffer {
  public:
   explicit ScratchBuffer(int64_t floats)
@@ -214,7 +215,7 @@ class ScratchBuffer {
 static_assert(ProductBlock::floats(kMaxBlockSide, kMaxBlockSide, false) * sizeof(float) <=
               kMaxTiledProductScratch);
 
-// `out` has rows without gaps.
+// Computes the product; `out` has rows without gaps.
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, bool add) {
   const int64_t m = a.size(0), n = b.size(1);
   const FactorMatrix left(a), right(b), start(out);
@@ -223,7 +224,7 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, bool add) {
   const BlockGrid grid(m, n, in_place, at::get_num_threads());
   const int64_t num_block_columns = ceil_div(n, grid.columns);
   parallel_for(ceil_div(m, grid.rows) * num_block_columns, 1, [&](int64_t begin, int64_t end) {
-    const torch::NoGradGuard no_grad;  // of this thread
+    const torch::NoGradGuard no_grad;  // for this thread
     const ScratchBuffer memory(ProductBlock::floats(grid.rows, grid.columns, in_place));
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = i / num_block_columns * grid.rows,
@@ -255,7 +256,7 @@ void tiled_product(const Tensor& out, const Tensor& a, const Tensor& b, bool add
                "{} = {} {} x {} {}", fmt::join(out.sizes(), "x"), c10::toString(a.scalar_type()),
                fmt::join(a.sizes(), "x"), c10::toString(b.scalar_type()),
                fmt::join(b.sizes(), "x"));
-  out.unsafeGetTensorImpl()->bump_version();  // as every operator that writes in place
+  out.unsafeGetTensorImpl()->bump_version();  // as every operator that writes in place does
   if (out.numel() == 0) return;
   if (a.size(1) == 0) {
     if (!add) out.zero_();

@@ -5,7 +5,7 @@
 
 namespace zeroth::optim::kernel {
 
-// Arrays of `count` elements on the device, as optim::UpdateRule::Chunk.
+// A DeviceUpdate describes arrays of `count` elements on the device, like optim::UpdateRule::Chunk.
 struct DeviceUpdate {
   Constants constants = {};
   Constants undecayed = {};
@@ -19,10 +19,11 @@ struct DeviceUpdate {
   Format grad_format = kFp32;
   void* copy = nullptr;
   Format copy_format = kBf16;
-  bool aligned = false;  // four elements of each array at once
+  bool aligned = false;  // four elements of each array can be accessed at once
 };
 
-// Master and states in fp32, or the master, or both in bf16.
+// A StateFormat selects what is stored in bf16 instead of fp32: nothing, the master, or master and
+// states.
 struct StateFormat {
   bool bf16_master = false;
   bool bf16_states = false;

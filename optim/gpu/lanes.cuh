@@ -1,5 +1,5 @@
-// One float of a GPU's thread, with the operations of cpu_lanes.h: all rounded to nearest,
-// so that a GPU gives the host's bits, NaN payloads aside. Compiled with --fmad=false.
+// One float of a GPU's thread, with the operations of cpu_lanes.h: all rounded to nearest, so that
+// a GPU gives the CPU's bits, NaN payloads aside. Compiled with --fmad=false.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -40,7 +40,7 @@ ZEROTH_INLINE Vec load(const Fp16* p) {
 ZEROTH_INLINE void store(float* p, Vec x) {
   *p = x;
 }
-// To nearest even.
+// Stores x rounded to nearest even.
 ZEROTH_INLINE void store(Bf16* p, Vec x) {
   const uint32_t bits = __float_as_uint(x);
   const uint32_t sum = bits + 0x7fff + (bits >> 16 & 1);
@@ -49,7 +49,7 @@ ZEROTH_INLINE void store(Bf16* p, Vec x) {
 ZEROTH_INLINE void store(Fp16* p, Vec x) {
   p->bits = __half_as_ushort(__float2half_rn(x));
 }
-// Stochastically, by a number below 2^16.
+// Stores x rounded stochastically, by a number below 2^16.
 ZEROTH_INLINE void store(Bf16* p, Vec x, Ints random) {
   p->bits = static_cast<uint16_t>(x != x ? 0x7fc0 : (__float_as_uint(x) + random) >> 16);
 }

@@ -1,5 +1,5 @@
-// The arguments of the operator zeroth::update_ (optim/device_rule.h) as those of its kernel. Knows
-// no CUDA: a test runs the same on the CPU.
+// Converts the arguments of the operator zeroth::update_ (optim/device_rule.h) to those of its
+// kernel. This header uses no CUDA: a test runs the same code on the CPU.
 #pragma once
 
 #include <torch/types.h>
@@ -13,11 +13,11 @@ namespace zeroth::optim::kernel {
 struct PackedUpdate {
   Formula formula = kAdam;
   StateFormat state_format;
-  DeviceUpdate update;  // of memory that the tensors keep
+  DeviceUpdate update;  // points to memory that the tensors own
 };
 
-// The tile is checked by the caller; `words` are those of a DeviceStep. Throws InternalError when
-// words or states do not fit the formula.
+// Returns the kernel's arguments. The caller checks the chunk; `words` are those of a DeviceStep.
+// Throws an InternalError when words or states do not fit the formula.
 PackedUpdate pack_update(const torch::Tensor& master, const torch::Tensor& grad,
                          at::TensorList states, const std::optional<torch::Tensor>& copy,
                          at::IntArrayRef words);

@@ -1,4 +1,5 @@
-// In the order of addition that optim/norm_kernels.h gives: a thread has kNormPerThread columns.
+// Squared norms in the order of addition that optim/norm_kernels.h defines: a thread has
+// kNormPerThread columns.
 #include "base/launch.cuh"
 #include "optim/gpu/lanes.cuh"
 #include "optim/gpu/squared_norm.h"
@@ -14,7 +15,7 @@ struct alignas(16) Columns {
   T at[kNormPerThread];
 };
 
-// In lane 0.
+// Returns the sum over the warp, in lane 0.
 __device__ double sum_of_warp(double value) {
   for (int offset = kNormWarp / 2; offset > 0; offset /= 2) {
     value += __shfl_down_sync(0xffffffff, value, offset);
@@ -22,7 +23,7 @@ __device__ double sum_of_warp(double value) {
   return value;
 }
 
-// In thread 0.
+// Returns the sum over the block, in thread 0.
 __device__ double sum_of_block(double value) {
   value = sum_of_warp(value);
   __shared__ double of_warp[kWarps];
@@ -73,7 +74,7 @@ __global__ void __launch_bounds__(kBlock) square_kernel(NormArrays arrays, doubl
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
-// A block, which is one warp, for each array.
+// Sums the parts of each array in a block of one warp.
 __global__ void sum_kernel(NormArrays arrays, const double* parts, double* sums) {
   const int64_t end = arrays.first_chunk[blockIdx.x + 1];
   double own = 0;

@@ -17,7 +17,7 @@ namespace {
 
 using torch::Tensor;
 
-// Arrays of one format that one launch takes.
+// A NormLaunch holds arrays of one format that one launch processes.
 struct NormLaunch {
   torch::ScalarType dtype;
   NormArrays arrays = {};

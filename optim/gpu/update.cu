@@ -1,4 +1,5 @@
-// A thread for every four elements: the update is as fast as the memory.
+// An update on a GPU. Each thread updates four elements, so that the update is as fast as the
+// memory.
 #include "base/launch.cuh"
 #include "optim/gpu/lanes.cuh"
 #include "optim/gpu/update.h"
@@ -42,7 +43,7 @@ void launch_update(Formula formula, const StateFormat& state_format, const Devic
       return launch<SgdFormula>(state_format, update, stream);
     case kSgdMomentum:
       return launch<SgdMomentumFormula>(state_format, update, stream);
-    case kNumFormulas:  // their number
+    case kNumFormulas:  // number of formulas
       break;
   }
 }

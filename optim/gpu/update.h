@@ -1,5 +1,5 @@
-// An update's kernel on a GPU. Plain pointers and sizes: this header knows no torch; update_op.cpp
-// checks what is passed here.
+// An update's kernel on a GPU. Arguments are plain pointers and sizes: this header includes no
+// torch; update_op.cpp checks what is passed here.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,7 +8,7 @@
 
 namespace zeroth::optim::kernel {
 
-// Queued on `stream`.
+// Queues the update on `stream`.
 void launch_update(Formula formula, const StateFormat& state_format, const DeviceUpdate& update,
                    cudaStream_t stream);
 

@@ -1,6 +1,6 @@
-// What one thread of a GPU does: the update of four elements, whose loads and stores are as wide as
-// a thread's can be. Whoever includes this has defined what update_formulas.h asks for: the lanes
-// of gpu/lanes.cuh, or in a test on the CPU those of tests/support/scalar_lanes.h.
+// The work of one thread of a GPU: the update of four elements, whose loads and stores are as wide
+// as a thread's can be. The includer must define what update_formulas.h requires: the lanes of
+// gpu/lanes.cuh, or those of tests/support/scalar_lanes.h in a test on the CPU.
 #pragma once
 
 #include "optim/gpu/device_update.h"
@@ -16,7 +16,8 @@ struct alignas(kFour * sizeof(T)) Four {
   T at[kFour];
 };
 
-// `left`: how many elements there are from here on. `wide`: all four in one access.
+// Loads four elements. `left` is the number of elements from here on; `wide` selects one access for
+// all four.
 template <typename T>
 ZEROTH_INLINE void load_four(const T* from, int left, bool wide, Vec (&to)[kFour]) {
   Four<T> four = {};
@@ -41,7 +42,7 @@ ZEROTH_INLINE void put_four(T* to, int left, bool wide, const Four<T>& four) {
   }
 }
 
-// Of the four elements from `i` on.
+// Returns whether the four elements from `i` on decay.
 ZEROTH_INLINE bool decays(const DecayRanges& decay_ranges, int64_t i) {
   int k = 0;
   while (k + 1 < decay_ranges.count && i >= decay_ranges.ends[k]) ++k;

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// As it is typed behind a flag.
+// Returns the value as it is typed after a flag.
 std::string argument_text(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }

@@ -1,4 +1,4 @@
-// A JSON file in place of flags, as Hugging Face's HfArgumentParser takes it.
+// A JSON file in place of flags, as Hugging Face's HfArgumentParser accepts it.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace zeroth::trainer {
 
-// Where the only argument (beside --local_rank) is the name of a .json file: the flags that it
-// holds, "--key=value" each; else the arguments as they are. null is as if the key were not there,
-// a list is several values, an object is handed on as JSON. Throws an Error that names file and
-// place.
+// Returns the flags in a .json file, "--key=value" each, if its name is the only argument (except
+// --local_rank); otherwise returns the arguments unchanged. A null counts as a missing key, a list
+// as several values, and an object is passed on as JSON. Throws an Error that names the file and
+// the place.
 std::vector<std::string> expand_argument_file(std::vector<std::string> arguments);
 
 }  // namespace zeroth::trainer

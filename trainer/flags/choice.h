@@ -13,8 +13,8 @@
 
 namespace zeroth::trainer {
 
-// The value that stands beside `text`; a complaint that lists all of them where none does. Nothing
-// where no text is given, or another flag stands in its place.
+// Returns the value paired with `text`; appends an error that lists all words if there is none.
+// Returns nothing if `text` is empty or another flag is in its place.
 template <typename T>
 std::optional<T> parse_choice(const char* name, const std::string& text,
                               const std::vector<std::pair<std::string_view, T>>& values,

@@ -95,8 +95,8 @@ void resolve_schedule(RawFlags& raw, Errors& errors) {
   }
 }
 
-// Below 1 it is a part of the run, as in transformers 5; in 4 a ratio beside it counted only where
-// it is 0.
+// Treats a value below 1 as a fraction of the run, as transformers 5 does; in version 4 a ratio
+// beside it counted only if the number of steps is 0.
 void resolve_warmup(RawFlags& raw, Errors& errors) {
   auto& values = raw.flags.values;
   if (!raw.warmup_steps) return;
@@ -120,7 +120,7 @@ void resolve_warmup(RawFlags& raw, Errors& errors) {
   }
 }
 
-// "true" is Hugging Face's.
+// Returns whether the text is "true", which Hugging Face accepts.
 bool is_true_word(const std::string& text) {
   return text == "true" || text == "True";
 }
@@ -140,7 +140,7 @@ void resolve_resume(RawFlags& raw, Errors& errors) {
     return;
   }
   const std::string& from = raw.resume.front();
-  if (from.starts_with("--")) return;  // another flag in its place, which is told
+  if (from.starts_with("--")) return;  // another flag is in its place, which is reported
   resume.from = from.empty() || is_true_word(from) ? From::kNewest
                 : from == "auto"                   ? From::kNewestOrNothing
                                                    : From::kNamed;
@@ -151,7 +151,7 @@ void resolve_resume(RawFlags& raw, Errors& errors) {
   }
 }
 
-// A shell hands \n over as two characters.
+// Resolves escapes, since a shell passes \n on as two characters.
 void resolve_separator(Flags& flags, Errors& errors) {
   if (!flags.separator) return;
   const std::string typed = *flags.separator;
@@ -174,8 +174,8 @@ void resolve_separator(Flags& flags, Errors& errors) {
   flags.separator = text;
 }
 
-// How files are read. run_clm.py joins all texts and cuts them into blocks; a line that is spelled
-// for it asks for that.
+// Resolves how files are read. run_clm.py joins all texts and cuts them into blocks; a command line
+// that is spelled for it requests the same.
 void resolve_sample_format(RawFlags& raw, Errors& errors) {
   using data::LongText;
   Flags& flags = raw.flags;
@@ -225,7 +225,7 @@ void check_numbers(const Flags& flags, Errors& errors) {
   require_positive("--grace", flags.state.grace_s, errors);
 }
 
-// No file of the run can have prompts and completions.
+// Returns whether no file of the run can have prompts and completions.
 bool is_without_pairs(const Flags& flags) {
   const auto has_records = [](const std::string& path) {
     return path.ends_with(".jsonl") || path.ends_with(".json");
@@ -233,7 +233,7 @@ bool is_without_pairs(const Flags& flags) {
   return !has_records(flags.data) && !has_records(flags.eval_data);
 }
 
-// What no file can be called stands in no later message.
+// Rejects paths that no file can have, so that they appear in no later message.
 void check_lengths(const Flags& flags, Errors& errors) {
   const std::pair<const char*, const std::string&> paths[] = {{"--model", flags.model},
                                                               {"--data", flags.data},
@@ -282,7 +282,8 @@ void check_evaluation(const RawFlags& raw, Errors& errors) {
   }
 }
 
-// What a script does that asks --do_train and --do_eval: without the one, flags about it are idle.
+// Does what a script with --do_train and --do_eval does: flags about a task that is off are
+// ignored.
 void resolve_tasks(RawFlags& raw, Errors& errors) {
   Flags& flags = raw.flags;
   const bool evaluates = raw.do_eval.value_or(false);
@@ -307,7 +308,7 @@ void resolve_tasks(RawFlags& raw, Errors& errors) {
   flags.eval_data.clear();
 }
 
-// With both, Trainer takes its --max_steps.
+// Prefers --max_steps if both are given, as Trainer does.
 void resolve_length(Flags& flags, Errors& errors) {
   if (!flags.steps || !flags.epochs) return;
   if (!flags.spellings.is_typed_as("--steps", "max_steps")) {

@@ -1,4 +1,4 @@
-// What must hold between flags, whatever the configuration file says.
+// Rules between flags, independent of the configuration file.
 #pragma once
 
 #include <cstdint>
@@ -28,22 +28,22 @@ struct RawFlags {
   std::string lr_scheduler_type;
   std::string long_text;
   std::string token_dtype;
-  std::optional<double> warmup_steps;  // below 1: a part of all steps
+  std::optional<double> warmup_steps;  // below 1: a fraction of all steps
   std::string loss_mean;
   std::string on_non_finite;
   std::string save_dtype;
   RawIntervals intervals;
-  std::vector<std::string> resume;  // "" of a bare one
+  std::vector<std::string> resume;  // "": the flag has no value
   std::optional<int64_t> save_failures;
   std::optional<bool> do_train;
   std::optional<bool> do_eval;
   std::vector<std::string> report_to;
   std::string logging_dir;
-  std::vector<std::string> errors;  // about values that do not parse
-  int local_rank = 0;               // passed by DeepSpeed's launcher; the environment says the same
+  std::vector<std::string> errors;  // for values that do not parse
+  int local_rank = 0;               // passed by DeepSpeed's launcher; the environment has it too
 };
 
-// The flags for the run. What is wrong is appended to `errors`, one line each.
+// Returns the flags for the run. Appends problems to `errors`, one line each.
 Flags resolve_flags(RawFlags raw, std::vector<std::string>& errors);
 
 }  // namespace zeroth::trainer

@@ -27,7 +27,7 @@ constexpr const char* kIntroduction =
     "  zeroth --num_gpus 2 finetune --model DIR --data train.jsonl --deepspeed ds_config.json "
     "--output out/\n";
 
-// Beside --separator: an empty value is Trainer's own default.
+// Returns --separator and the flags whose empty value is Trainer's own default.
 std::vector<std::string_view> flags_that_may_be_empty() {
   return {"--separator", "--debug", "--fsdp", "--lr_scheduler_kwargs", "--lr-scheduler-kwargs"};
 }
@@ -242,7 +242,7 @@ void add_other(CLI::App& app, RawFlags& raw) {
   app.add_option("--local_rank,--local-rank", raw.local_rank)->group("");  // hidden
 }
 
-// Long names of all options, "--" included.
+// Returns the long names of all options, "--" included.
 std::vector<std::string> known_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -253,8 +253,8 @@ std::vector<std::string> known_names(const CLI::App& app) {
   return names;
 }
 
-// A flag that is typed with underscores for dashes, or the other way round, as flags of Python
-// programs may be, gets the spelling that is known.
+// Replaces a flag that is typed with underscores for hyphens, or the reverse, as Python programs
+// allow, by the known spelling.
 void respell(std::vector<std::string>& arguments, const CLI::App& app, Spellings& spellings) {
   std::set<std::string> known;
   for (const CLI::Option* option : app.get_options())
@@ -273,8 +273,8 @@ void respell(std::vector<std::string>& arguments, const CLI::App& app, Spellings
   }
 }
 
-// One complaint per argument that no flag took; the value after an unknown flag, or after the first
-// flag when another one took it for a value, belongs to it.
+// Reports one error per argument that no flag consumed. The value after an unknown flag, or after
+// the first flag if another one consumed it as a value, belongs to that flag.
 void check_unknown_flags(const CLI::App& app, bool flag_taken, std::vector<std::string>& errors) {
   const std::vector<std::string> known = known_names(app);
   bool value_may_follow = flag_taken;
@@ -301,8 +301,8 @@ void check_unknown_flags(const CLI::App& app, bool flag_taken, std::vector<std::
   }
 }
 
-// CLI11 takes the next argument as a value whatever it looks like, and ends at the first flag that
-// is repeated. True if a flag was taken for a value.
+// Checks the uses of flags, since CLI11 consumes the next argument as a value whatever it looks
+// like, and stops at the first repeated flag. Returns whether a flag was consumed as a value.
 bool check_flag_uses(const CLI::App& app, std::vector<std::string>& errors) {
   bool flag_taken = false;
   for (const CLI::Option* option : app.get_options()) {
@@ -326,7 +326,7 @@ Flags answer(std::string text) {
   return flags;
 }
 
-// One empty line between groups.
+// Leaves one empty line between groups.
 std::string tidy(std::string text) {
   for (size_t at = 0; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
   while (text.ends_with("\n\n")) text.pop_back();
@@ -361,7 +361,7 @@ Flags parse_flags(std::vector<std::string> arguments) {
   raw.flags.spellings = translated.spellings;
   std::string unparsed;
   try {
-    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 reads them from the back
     app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
     return answer(tidy(app.help()));

@@ -18,14 +18,14 @@
 
 namespace zeroth::trainer {
 
-// Upper limits of counts: beyond them a mistake is likely, and products leave 64 bits.
-inline constexpr int64_t kMaxSteps = 1'000'000'000'000'000;  // or samples of a run
-inline constexpr int64_t kMaxRows = 100'000'000;             // or positions of one
+// Upper limits of counts: larger values are likely mistakes, and products would exceed 64 bits.
+inline constexpr int64_t kMaxSteps = 1'000'000'000'000'000;  // steps or samples of a run
+inline constexpr int64_t kMaxRows = 100'000'000;             // rows, or positions of a row
 
-inline constexpr int64_t kMaxSeconds = 1'000'000'000;  // of a wait
+inline constexpr int64_t kMaxSeconds = 1'000'000'000;  // of a timeout
 
-// What the command line says. An empty string or an unset optional means "not given"; what the
-// value then is stands in the flag's help.
+// Values of the command line. An empty string or an unset optional means "not given"; the flag's
+// help describes the default.
 struct Flags {
   std::string model;      // --model: Hugging Face directory
   std::string data;       // --data: .txt, .bin or .jsonl
@@ -38,10 +38,10 @@ struct Flags {
   std::optional<std::string> separator;                  // --separator, escapes resolved
   std::optional<data::TokenType> token_type;             // --token-dtype: of .bin files
   data::LongText long_text = data::LongText::kTruncate;  // --long-text
-  bool long_text_given = false;                          // else it follows from the other spellings
+  bool long_text_given = false;                          // otherwise the other spellings decide
   bool overwrite = false;
   bool print_config = false;
-  bool deterministic = false;  // --deterministic: a GPU repeats a run bit by bit
+  bool deterministic = false;  // --deterministic: a GPU run repeats bit by bit
 
   std::optional<int64_t> steps;
   std::optional<double> epochs;
@@ -57,26 +57,26 @@ struct Flags {
   std::optional<int64_t> max_train_samples;  // the first ones of --data
   std::optional<int64_t> max_eval_samples;
   bool eval_only = false;
-  Intervals intervals;  // what happens on the way
+  Intervals intervals;  // what happens during the run, and when
   StateFlags state;
   ResumeFlags resume;
-  ReportTo report_to;    // monitors beside those of the configuration
-  bool use_cpu = false;  // --use_cpu, whatever DS_ACCELERATOR says
+  ReportTo report_to;    // monitors in addition to those of the configuration
+  bool use_cpu = false;  // --use_cpu: overrides DS_ACCELERATOR
 
-  configs::FlagValues values;  // those that a ds_config.json knows too
+  configs::FlagValues values;  // values that a ds_config.json can also set
   configs::Diagnostics notes;
-  std::vector<HfRequest> hf_requests;  // that the run has to fulfil by itself
+  std::vector<HfRequest> hf_requests;  // requests that the run must fulfill by itself
   Spellings spellings;                 // for messages
 
-  // Nothing is trained or written: --print-config, --inspect-samples.
+  // Returns whether nothing is trained or written: --print-config, --inspect-samples.
   bool only_prints() const { return print_config || inspect_samples.has_value(); }
 
-  std::string answer;  // text that --help or --version asks for; nothing else is filled then
+  std::string answer;  // text for --help or --version; no other field is set then
 };
 
-// `arguments` without the program's name; one that ends in .json is a file of them. Throws one
-// Error with all complaints: unknown flags with the nearest known name, values that do not parse,
-// flags that contradict each other or lack one that they need.
+// Parses `arguments`, without the program's name; a single one that ends in .json is a file of
+// flags. Throws one Error with all problems: unknown flags with the nearest known name, values that
+// do not parse, flags that contradict each other or miss one that they require.
 Flags parse_flags(std::vector<std::string> arguments);
 
 }  // namespace zeroth::trainer

@@ -1,4 +1,4 @@
-// Hugging Face Trainer's flags, and what each becomes here.
+// The table of Hugging Face Trainer's flags and their counterparts here.
 #pragma once
 
 #include <span>
@@ -9,34 +9,33 @@ namespace zeroth::trainer {
 
 struct HfFlag {
   enum class Kind {
-    kValue,    // is `target` with the same value
-    kSwitch,   // is `target`, which has no value, where True follows or nothing
-    kBool,     // is `target` with true or false
-    kBeta,     // is the first or the second value of --betas
-    kIgnored,  // changes nothing here; `text` says why
-    // Asks for something that cannot be chosen, but that a run may do by itself
-    // (trainer/hf_requests.h). `target`: which values it may do, empty: any; others are refused.
-    // `text` says what it does.
+    kValue,    // becomes `target` with the same value
+    kSwitch,   // becomes `target`, without a value, if True or nothing follows
+    kBool,     // becomes `target` with true or false
+    kBeta,     // becomes the first or the second value of --betas
+    kIgnored,  // has no effect here; `text` explains why
+    // Requests something that cannot be chosen, but that a run may do by itself
+    // (trainer/hf_requests.h). `target`: the values that a run may fulfill, empty: any; others are
+    // rejected. `text` describes what the run does.
     kRequest,
-    kRefused  // would change the training and does not exist; `text` says what to do
+    kRefused  // would change the training and is not supported; `text` says what to do
   };
   std::string_view name;  // without "--", with underscores
   Kind kind;
   std::string_view target = "";
   std::string_view text = "";
-  // Values, with commas between, that ask for nothing: as if the flag were not given.
+  // Comma-separated values that request nothing: the flag counts as not given.
   std::string_view no_op_values = "";
-  bool takes_list = false;  // takes all values up to the next flag
+  bool takes_list = false;  // consumes all values up to the next flag
 };
 
-// One of kRequest as it was typed, which is compared with the run once that is known, or of
-// kRefused.
+// A flag as typed: of kRequest, to be compared with the run once that is known, or of kRefused.
 struct HfRequest {
-  const HfFlag* flag = nullptr;  // of the table
+  const HfFlag* flag = nullptr;  // entry of the table
   std::string typed;
   std::string value;  // empty: none was given
 
-  // What stands in a message before the flag's own text.
+  // Returns an error message: what was typed, and the flag's `text`.
   std::string refusal() const;
 };
 

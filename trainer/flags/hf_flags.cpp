@@ -24,7 +24,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-// What Hugging Face's parser takes for a truth value; 1 and 0 may be numbers, too.
+// Parses a truth value as Hugging Face's parser does; 1 and 0 may be numbers, too.
 std::optional<bool> parse_bool(const std::string& text) {
   const std::string word = lower(text);
   for (const char* yes : {"true", "t", "yes", "y", "1"}) {
@@ -45,7 +45,7 @@ bool is_listed(std::string_view list, const std::string& value) {
   return !list.empty() && all.find(fmt::format(",{},", lower(value))) != std::string::npos;
 }
 
-// A line that names its model, output or data so is one for Trainer.
+// Returns whether the flag names model, output or data, and so marks a command line for Trainer.
 bool is_trainer_marker(const HfFlag& flag) {
   return flag.name == "model_name_or_path" || flag.name == "output_dir" ||
          flag.name == "train_file";
@@ -56,12 +56,12 @@ bool same_value(const std::string& a, const std::string& b) {
   return a == b || (number(a) && number(a) == number(b));
 }
 
-// An argument that begins with "--", taken apart.
+// An argument that begins with "--", split into its parts.
 struct TypedFlag {
   std::string spelling;  // "--learning-rate"
   std::string name;      // "learning_rate"
   std::optional<std::string> value;
-  size_t arguments = 1;  // how many of the command line it is
+  size_t arguments = 1;  // number of command-line arguments in it
 };
 
 class FlagTranslator {
@@ -78,7 +78,7 @@ class FlagTranslator {
       }
       const bool is_bool = flag->kind == Kind::kSwitch || flag->kind == Kind::kBool;
       if (is_bool && typed.arguments == 2 && !parse_bool(*typed.value)) {
-        typed.value.reset();  // what follows belongs to nobody
+        typed.value.reset();  // the next argument belongs to no flag
         typed.arguments = 1;
       }
       at += typed.arguments;
@@ -111,7 +111,7 @@ class FlagTranslator {
     return typed;
   }
 
-  // The flag by its own name or by ours.
+  // Finds a flag by its own name or by ours.
   static const HfFlag* find(const TypedFlag& typed) {
     const auto flags = hf_flags();
     const auto found = std::find_if(flags.begin(), flags.end(), [&](const HfFlag& flag) {
@@ -179,7 +179,7 @@ class FlagTranslator {
   }
 
   void handle_value(const HfFlag& flag, const TypedFlag& typed) {
-    if (!typed.value) {  // our parser says that a value is missing
+    if (!typed.value) {  // our parser reports the missing value
       result_.arguments.emplace_back(flag.target);
     } else if (is_new_or_same(flag, typed, *typed.value)) {
       result_.arguments.emplace_back(flag.target);
@@ -187,8 +187,8 @@ class FlagTranslator {
     }
   }
 
-  // Whether it is to be handed on: it is the first of its flag, or repeats a spelling of ours,
-  // about which our parser complains.
+  // Returns whether to pass it on: it is the first of its flag, or repeats one of our spellings,
+  // which our parser reports.
   bool is_new_or_same(const HfFlag& flag, const TypedFlag& typed, const std::string& value) {
     const auto [earlier, first] = seen_.try_emplace(flag.target, typed.spelling, value);
     if (first) return true;
@@ -241,7 +241,7 @@ std::string hf_flags_help() {
       continue;
     }
     const bool own = flag.target.substr(0, 2) == "--" && flag.target.substr(2) == flag.name;
-    if (own) continue;  // it stands above
+    if (own) continue;  // it is listed above
     text += fmt::format("  {:<31}{}\n", fmt::format("--{}", flag.name),
                         flag.kind == Kind::kBeta ? "--betas" : flag.target);
   }

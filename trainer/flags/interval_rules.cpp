@@ -14,9 +14,9 @@ namespace {
 using Mode = Interval::Mode;
 using Errors = std::vector<std::string>;
 
-constexpr double kTrainerDefaultSteps = 500;  // of saving and logging, where nobody says how many
-constexpr int64_t kDefaultKept = 2;           // folders on the way that stay, by our own default
-// Ratios are compared as transformers does: by whole numbers of this unit.
+constexpr double kTrainerDefaultSteps = 500;  // of saving and logging, if no flag sets it
+constexpr int64_t kDefaultKept = 2;           // checkpoints to keep, by our own default
+// Ratios are compared as transformers does: as integer multiples of this unit.
 constexpr double kUnitsOfRatio = 1'000'000;
 
 std::optional<Mode> parse_strategy(const char* name, const std::string& text, bool best,
@@ -140,7 +140,7 @@ class IntervalRules {
     }
   }
 
-  // A model that was evaluated has to be saved, too.
+  // Checks that each model that is evaluated is saved, too.
   void check_match() {
     const Interval& evaluate = intervals_.evaluate;
     const Interval& save = intervals_.save;

@@ -1,5 +1,5 @@
-// From the flags about evaluating, saving and logging on the way to Intervals, by the rules of
-// Hugging Face's TrainingArguments.
+// Rules of Hugging Face's TrainingArguments that turn flags about evaluating, saving and logging
+// into Intervals.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace zeroth::trainer {
 
 struct Flags;
 
-// As they are typed; empty or unset: not given.
+// Flags as typed; empty or unset: not given.
 struct RawIntervals {
   std::string eval_strategy;
   std::string save_strategy;
@@ -30,8 +30,8 @@ struct RawIntervals {
   bool logging_first_step = false;
 };
 
-// Fills flags.cadences from `raw` and from what `flags` says already of data, output and whose
-// defaults count. What is wrong is appended to `errors`, what has no effect to flags.notes.
+// Fills flags.intervals from `raw` and from the data, output and defaults that `flags` already has.
+// Appends problems to `errors`, and values without effect to flags.notes.
 void resolve_intervals(const RawIntervals& raw, Flags& flags, std::vector<std::string>& errors);
 
 }  // namespace zeroth::trainer

@@ -11,7 +11,7 @@
 namespace zeroth::trainer {
 namespace {
 
-// The error is invalid_argument also where something follows the number.
+// Parses the full text. Returns invalid_argument also if something follows the number.
 template <typename T>
 std::errc parse_full(std::string_view text, T& value) {
   const char* const end = text.data() + text.size();
@@ -19,7 +19,7 @@ std::errc parse_full(std::string_view text, T& value) {
   return rest == end ? error : std::errc::invalid_argument;
 }
 
-// Another flag in the place of a value; parse_flags complains about it.
+// Returns whether another flag is in the place of a value; parse_flags reports it.
 bool is_flag(const std::string& text) {
   return text.starts_with("--");
 }

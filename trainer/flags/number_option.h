@@ -1,4 +1,5 @@
-// Options whose value is a number. CLI11 by itself reads 010 as octal and clamps what is too large.
+// Options whose value is a number. CLI11 itself reads 010 as octal and clamps values that are too
+// large.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,8 +10,8 @@
 
 namespace zeroth::trainer {
 
-// What does not parse as a whole, in base 10, is appended to `errors` and leaves the value
-// unset. Nothing is owned.
+// NumberOptions adds such options to an app. A value that does not fully parse in base 10 is
+// appended to `errors` and leaves the option unset. Nothing is owned.
 class NumberOptions {
  public:
   NumberOptions(CLI::App& app, std::vector<std::string>& errors) : app_(app), errors_(errors) {}

@@ -12,7 +12,7 @@
 namespace zeroth::trainer {
 namespace {
 
-// What transformers knows beside TensorBoard.
+// Services that transformers knows in addition to TensorBoard.
 constexpr std::array<std::string_view, 14> kServices = {
     "azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte",
     "kubeflow", "mlflow",  "neptune",    "swanlab",  "trackio", "wandb",   "comet"};

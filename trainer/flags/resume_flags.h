@@ -1,4 +1,4 @@
-// What flags say of saving a run's state, and of going on from it.
+// Flags about saving a run's state and resuming from it.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace zeroth::trainer {
 struct ResumeFlags {
   enum class From {
     kNothing,
-    kNewest,           // of --output; an Error where there is none
-    kNewestOrNothing,  // the run begins anew where there is none
+    kNewest,           // in --output; an Error if there is none
+    kNewestOrNothing,  // the run starts from scratch if there is none
     kNamed
   };
   From from = From::kNothing;
@@ -24,12 +24,12 @@ struct ResumeFlags {
 };
 
 struct StateFlags {
-  bool only_model = false;              // --save_only_model: no run goes on from what is saved
+  bool only_model = false;              // --save_only_model: no run can resume from what is saved
   std::optional<double> every_minutes;  // --save-minutes
-  bool sync = false;                    // --save-sync: training waits for what is saved
-  std::optional<double> grace_s;        // --grace: from a signal to the end, at most
-  bool allow_small_disk = false;        // --allow-small-disk: --output may lack room at the start
-  int64_t max_save_failures = 3;        // --save-failures: saves in a row that may fail
+  bool sync = false;                    // --save-sync: training waits for a save
+  std::optional<double> grace_s;        // --grace: maximum seconds from a signal to the exit
+  bool allow_small_disk = false;  // --allow-small-disk: --output may be too small at the start
+  int64_t max_save_failures = 3;  // --save-failures: saves in a row that may fail
 };
 
 }  // namespace zeroth::trainer

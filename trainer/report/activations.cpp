@@ -12,7 +12,7 @@
 namespace zeroth::trainer {
 namespace {
 
-// Embedding and head grow evenly with the vocabulary, so that two small ones tell of the whole.
+// Embedding and head grow linearly with the vocabulary, so two small ones determine the full size.
 constexpr int64_t kProbeVocabulary = 1024;
 
 int64_t max_row_length(const std::unique_ptr<data::Dataset>& data, const RunPlan& plan) {
@@ -31,7 +31,7 @@ class ActivationProbe {
 
   engine::ChainBytes chain() const {
     const int64_t vocabulary = plan_.spec.vocab_size;
-    // As many as any number of ranks can share evenly.
+    // Round up to a size that the ranks can share evenly.
     const int64_t ranks = plan_.config.tensor_parallel.size;
     const auto even = [ranks](int64_t size) { return (size + ranks - 1) / ranks * ranks; };
     const int64_t large = even(std::min(vocabulary, kProbeVocabulary)),

@@ -1,4 +1,4 @@
-// What a run's activations will take.
+// A measurement of the memory of a run's activations.
 #pragma once
 
 #include "engine/memory_estimate.h"
@@ -6,10 +6,10 @@
 
 namespace zeroth::trainer {
 
-// Runs one layer of the plan's model, and a part of its embedding and head, for real on one row (a
-// small model's on some more), to know what all of them will take. Takes the memory of that row and
-// of the layer's gradient for so long, and one part in (rows x layers) of the first step's time;
-// for small models 2e9 operations at most.
+// Runs one layer of the plan's model, and a part of its embedding and head, on one real row (more
+// rows for a small model), and derives the memory of all activations. Occupies the memory of that
+// row and of the layer's gradient meanwhile. Takes one part in (rows x layers) of the first step's
+// time; at most 2e9 operations for small models.
 engine::MicroBatchSize measure_activations(const RunPlan& plan);
 
 }  // namespace zeroth::trainer

@@ -1,4 +1,4 @@
-// What a run tells of its rounds: it has several where its launcher starts ranks anew.
+// The log of a run's restart attempts; a run has several if its launcher restarts its ranks.
 #pragma once
 
 #include <cstdint>
@@ -13,39 +13,40 @@
 
 namespace zeroth::trainer {
 
-// One line without its end. `lost` that is not known, and an empty cause, are null.
+// Returns one line without its newline. An unknown `lost` and an empty cause are null.
 std::string to_json(const AttemptRow& row);
 
-// "2 behind step 8 on 1 host, 4 ranks, 3 steps lost: rank 3 was killed by SIGKILL"
+// Returns "2 behind step 8 on 1 host, 4 ranks, 3 steps lost: rank 3 was killed by SIGKILL".
 std::string describe(const AttemptRow& row);
 
-// On rank 0; elsewhere, and where nobody counts rounds, all of it does nothing.
+// AttemptLog works on rank 0 of a run whose launcher counts attempts; elsewhere all of it does
+// nothing.
 class AttemptLog {
  public:
-  // `run_name`: of the folder in OUTPUT/runs. Keeps a reference to `plan`.
+  // `run_name`: directory name in OUTPUT/runs. Keeps a reference to `plan`.
   AttemptLog(const RunPlan& plan, bool writes, const std::string& run_name);
 
-  // `lock` of --output, or null: what require_ownership() asks.
+  // Sets the lock of --output, or null, that require_ownership() checks.
   void guard(const OutputLock* lock) { lock_ = lock; }
-  // Throws an OutputTakenOver where a later round has the output: it comes before all that is
-  // written there.
+  // Throws an OutputTakenOver if a later attempt owns the output; called before anything is written
+  // there.
   void require_ownership() const;
 
-  // This round, as far as it is planned: from here on the next one knows this run's batch. Throws
-  // an Error that names the file.
+  // Records this attempt as planned, so that the next one knows this run's batch. Throws an Error
+  // that names the file.
   void begin(int64_t hosts, int64_t ranks);
-  // It does go on behind `step`.
+  // Records that this attempt resumes after `step`.
   void resume_from(int64_t step);
   void step(int64_t step);
 
   bool any() const { return !record_.rounds.empty(); }
-  // describe() of this one, which may be planned only.
+  // Returns describe() of this attempt, which may only be planned.
   std::string line() const { return describe(record_.rounds.back()); }
-  // Of the metrics file: those of rounds before that go on behind a later step than this one, whose
-  // lines were cut with their steps; then this round's.
+  // Returns lines for the metrics file: those of earlier attempts that resumed after a later step
+  // than this one, whose lines were removed with their steps; then that of this attempt.
   std::vector<std::string> lines() const;
   std::vector<monitor::PageFacts::RestartAttempt> rows() const;
-  // The folder of the first round in OUTPUT/runs; empty: there is none.
+  // Returns the directory name of the first attempt in OUTPUT/runs; empty: none.
   const std::string& previous_run_name() const { return previous_run_name_; }
 
  private:

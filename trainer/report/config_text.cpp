@@ -13,7 +13,7 @@ namespace zeroth::trainer {
 
 namespace {
 
-// A line per flag with what it says and where that comes from.
+// FlagLines builds one line per flag with its value and the origin of the value.
 class FlagLines {
  public:
   template <typename T>

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What follows "key ... : " in a file of /proc; empty where there is none.
+// Returns the text after "key ... : " in a file of /proc; empty if there is none.
 std::string proc_field(const fs::path& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -48,7 +48,7 @@ std::vector<std::string> process_arguments() {
   return arguments;
 }
 
-// Models of the GPUs by the driver, those that this run leaves alone included.
+// Returns the GPU models that the driver lists, including GPUs that this run does not use.
 std::string gpus_text() {
   std::string text;
   std::error_code none;

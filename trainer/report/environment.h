@@ -1,4 +1,4 @@
-// Where a run runs, in words.
+// A description of a run's environment.
 #pragma once
 
 #include <string>
@@ -11,13 +11,15 @@ namespace zeroth::trainer {
 
 using TitledLines = std::vector<std::pair<std::string, std::string>>;  // title, text
 
-// Versions, machine, ranks, folder and command line of this process. `threads`: of this rank.
+// Returns versions, machine, ranks, directory and command line of this process. `threads`: of this
+// rank.
 TitledLines environment_lines(const comm::DeviceMesh& mesh, int threads);
 
-// "2 on cpu, 1 thread each, avx512": with the level of the CPU that computes.
+// Returns "2 on cpu, 1 thread each, avx512"; the last part is the instruction set of a CPU that
+// computes.
 std::string ranks_text(const comm::DeviceMesh& mesh, int threads);
 
-// Arguments as a shell would take them.
+// Returns arguments quoted for a shell.
 std::string command_text(const std::vector<std::string>& arguments);
 
 }  // namespace zeroth::trainer

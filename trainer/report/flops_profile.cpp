@@ -23,7 +23,7 @@ struct ProfileRow {
   int64_t count = 1;
   int64_t parameters = 0;
   double flops = 0;            // forward
-  double recompute_flops = 0;  // of these, those that backward runs again
+  double recompute_flops = 0;  // those of `flops` that backward repeats
   double forward = 0;
   double backward = 0;
 };
@@ -61,7 +61,7 @@ std::vector<ProfileRow> block_rows(const engine::StepStats& stats, const Profile
   return rows;
 }
 
-// "layers.3" is of type "layers".
+// Merges the blocks of each type: "layers.3" is of type "layers".
 std::vector<ProfileRow> by_type(const std::vector<ProfileRow>& blocks) {
   std::vector<ProfileRow> types;
   for (const ProfileRow& block : blocks) {
@@ -79,7 +79,7 @@ std::vector<ProfileRow> by_type(const std::vector<ProfileRow>& blocks) {
   return types;
 }
 
-// What backward runs again of each block, or by the factor of the file.
+// Sets what backward recomputes of each block, or applies the configured factor.
 void count_recompute(std::vector<ProfileRow>& blocks, const configs::Config& config) {
   const double factor = config.flops_profiler.recompute_fwd_factor;
   for (const auto& segment : engine::plan_segments(blocks.size(), config.recompute)) {
@@ -91,7 +91,7 @@ void count_recompute(std::vector<ProfileRow>& blocks, const configs::Config& con
   }
 }
 
-// Rows, the costliest first, at most `max_rows` of them.
+// Returns a table of the slowest rows, at most `max_rows` of them.
 std::string table(std::vector<ProfileRow> rows, size_t max_rows) {
   std::stable_sort(rows.begin(), rows.end(), [](const ProfileRow& a, const ProfileRow& b) {
     return a.forward + a.backward > b.forward + b.backward;
@@ -154,7 +154,7 @@ std::string profile_text(const engine::StepStats& stats, const ProfileFacts& fac
       stats.step, facts.world_size, batch.accumulation_steps, batch.micro_batch_size,
       facts.seq_len);
   text += totals(stats, facts, forward, factor);
-  // Depth 0 is the model as a whole, 1 its types of blocks, 2 its blocks.
+  // Depth 0 is the full model, 1 its types of blocks, 2 its blocks.
   const size_t top = static_cast<size_t>(std::max<int64_t>(1, config.top_modules));
   const bool innermost = config.module_depth < 0 || config.module_depth >= 2;
   if (config.module_depth != 0) text += table(by_type(blocks), blocks.size());

@@ -12,7 +12,7 @@ namespace zeroth::trainer {
 namespace {
 
 constexpr int64_t kVersion = 1;
-// A row of log_history has six values: of a million and a half of them.
+// Limits for a million and a half rows of log_history, with six values each.
 constexpr JsonLimits kLimits = {.bytes = size_t{256} << 20, .values = 10'000'000};
 
 }  // namespace

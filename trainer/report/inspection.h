@@ -1,4 +1,4 @@
-// What --inspect-samples prints.
+// The text that --inspect-samples prints.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace zeroth::trainer {
 
-// How the data was understood, and its first samples in the order of the file, token by token. Of
-// the training samples, or with --eval-only of those that are evaluated. Ends with a line end.
+// Returns how the data was interpreted, and its first samples in file order, token by token. Uses
+// the training samples, or with --eval-only the evaluated ones. Ends with a newline.
 std::string inspection(const RunPlan& plan);
 
 }  // namespace zeroth::trainer

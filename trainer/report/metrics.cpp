@@ -30,7 +30,7 @@ Json finite(double value) {
 
 constexpr double kMib = 1024.0 * 1024.0;
 
-// The step of a line that some to_json() has made.
+// Returns the step of a line that one of the to_json() functions made.
 std::optional<int64_t> step_of(std::string_view line) {
   constexpr std::string_view kBegin = R"({"step":)";
   if (!line.starts_with(kBegin)) return std::nullopt;
@@ -46,7 +46,7 @@ std::optional<int64_t> step_of(std::string_view line) {
   return std::nullopt;
 }
 
-// Looks for the place behind which a metrics file holds what a run that goes on does anew.
+// ResumeCut finds the offset after which a metrics file holds what a resumed run does again.
 class ResumeCut {
  public:
   ResumeCut(int64_t step, std::optional<double> loss) : step_(step) {
@@ -65,7 +65,7 @@ class ResumeCut {
     }
   }
 
-  bool is_own() const { return is_own_; }  // the run's own
+  bool is_own() const { return is_own_; }  // the file is the run's own
   bool is_empty() const { return size_ == 0; }
   bool needs_newline() const { return !ends_; }
   std::optional<int64_t> cut_offset() const { return cut_offset_; }

@@ -14,35 +14,35 @@
 
 namespace zeroth::trainer {
 
-// The most memory that a run has held.
+// Peak memory of a run.
 struct PeakMemory {
   double rss_mib = 0;  // resident set: mapped files and shared memory included
   double gpu_mib = 0;  // tensors on the GPU; 0 without one
 };
 
-// Of this process since its start.
+// Returns the peak of this process since its start.
 PeakMemory local_peak_memory(torch::Device device);
 
-// Of the largest rank. Collective over the mesh.
+// Returns the peak of the largest rank. Collective over the mesh.
 PeakMemory max_peak_memory(comm::DeviceMesh& mesh);
 
 // A training step as metrics and progress show it.
 struct StepRow {
   engine::StepStats stats;
-  double step_s = 0;         // from the end of what came before (a step, an evaluation, a save)
+  double step_s = 0;         // since the end of the previous step, evaluation or save
   double since_start_s = 0;  // end of this step, from the launcher's start
   PeakMemory peak;           // of the largest rank
-  // Work done by all ranks as a part of the matrix products that they could do in that time; a NaN
-  // until that was measured.
+  // Work of all ranks as a fraction of the matrix products that they could do in that time; a NaN
+  // until that is measured.
   double mfu = std::numeric_limits<double>::quiet_NaN();
 };
 
-// What one rank was busy with in a step; the seconds add up to its StepTimes.
+// Time of one rank in a step by activity; the seconds add up to its StepTimes.
 struct StepSplit {
   double compute_s = 0;
   double communication_s = 0;  // moving and reducing bytes
   double waiting_s = 0;        // for peers' bytes
-  // The part of its collectives' time that passed beside other work; a NaN without collectives.
+  // Fraction of its collectives' time that overlapped other work; a NaN without collectives.
   double overlap = std::numeric_limits<double>::quiet_NaN();
 };
 StepSplit split_step_time(const engine::StepStats& stats);
@@ -50,25 +50,25 @@ StepSplit split_step_time(const engine::StepStats& stats);
 struct EvalRow {
   int64_t step = 0;  // training steps done
   double eval_loss = 0;
-  int64_t eval_tokens = 0;  // trained ones
+  int64_t eval_tokens = 0;  // label tokens
   double since_start_s = 0;
-  double eval_s = 0;  // that it took
+  double eval_s = 0;  // seconds that it took
 };
 
-// A signal has ended the training after this step.
+// A row about a signal that ended the training after this step.
 struct StopRow {
   int64_t step = 0;
   std::string signal;  // "SIGTERM"
   double since_start_s = 0;
 };
 
-// The run went on behind this step, from a checkpoint.
+// A row about a run that resumed after this step from a checkpoint.
 struct ResumeRow {
   int64_t step = 0;
   double since_start_s = 0;
 };
 
-// One line without its end; numbers that are not finite are null.
+// Returns one line without its newline; numbers that are not finite are null.
 std::string to_json(const StepRow& row);
 std::string to_json(const EvalRow& row);
 std::string to_json(const StopRow& row);
@@ -78,33 +78,33 @@ class MetricsFile {
  public:
   using Warn = std::function<void(const std::string&)>;
 
-  // An empty path: nothing is written. Throws an Error with the path and the reason when it cannot
-  // be written. What the file holds stays until the first write(). `guard` is asked before each
-  // change of it, and what it throws is thrown.
+  // Opens the file; with an empty path nothing is written. Throws an Error with the path and the
+  // reason if it cannot be written. The file's content is kept until the first write(). `guard` is
+  // called before each change of the file, and its exceptions propagate.
   MetricsFile(const std::string& path, Warn warn, OutputGuard guard = {});
 
-  // Flushed at once, so that a reader sees whole lines. A write that fails is told once, with path
-  // and reason, and is the last one: a full disk does not end a training.
+  // Writes a line and flushes it, so that a reader sees complete lines. A failed write is reported
+  // once, with path and reason, and is the last one: a full disk does not end a training run.
   void write(const std::string& line);
 
-  // Before the first write(): the run goes on behind `step`, whose loss was `loss` (unset: that is
-  // not known). Lines of later steps and one without its end are cut, where the file holds that
-  // step with that loss and so is this run's. No other file loses anything: lines are added behind
-  // what it has, and a warning says so.
+  // Resumes after `step`, whose loss was `loss` (unset: unknown); called before the first write().
+  // If the file holds that step with that loss, it is this run's: lines of later steps and an
+  // incomplete last line are removed. Any other file loses nothing: lines are appended to it, and a
+  // warning reports that.
   void resume_from(int64_t step, std::optional<double> loss);
 
  private:
   void append_to_other_run(int64_t step, bool empty);
   void require_ownership() const;
-  // Empty when all went well.
+  // Returns an empty text on success.
   std::string try_write(const std::string& line);
 
-  std::string path_;  // empty: nothing is written (any more)
+  std::string path_;  // empty: nothing is written, or no longer
   Warn warn_;
   OutputGuard guard_;
   std::ofstream file_;
-  bool started_ = false;        // the file is this run's
-  bool needs_newline_ = false;  // its last line, which is another's
+  bool started_ = false;        // the file's content is this run's
+  bool needs_newline_ = false;  // the last line, another run's, is incomplete
 };
 
 }  // namespace zeroth::trainer

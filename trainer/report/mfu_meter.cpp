@@ -15,7 +15,8 @@
 namespace zeroth::trainer {
 namespace {
 
-// A device that is too full for the measurement has none: then nobody has.
+// Returns -infinity if the device is too full for the measurement: the sum over ranks is unknown
+// then.
 double local_peak(configs::Precision precision, torch::Device device) {
   try {
     return model::measure_matrix_peak(zero::torch_dtype(precision), device);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kMib = 1024.0 * 1024.0;
 
-// The output's name: what tells runs of one model apart.
+// Returns the output's name, which distinguishes runs of one model.
 std::string page_title(const Flags& flags) {
   const auto path = std::filesystem::absolute(flags.output).lexically_normal();
   const auto name = path.has_filename() ? path.filename() : path.parent_path().filename();

@@ -1,4 +1,4 @@
-// A run's numbers as monitors and the page take them, and what the page says beside its curves.
+// A run's numbers in the form of monitors and the page, and the facts beside the page's curves.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,18 @@ monitor::PageFacts page_facts(const RunPlan& plan, const SummaryLines& summary,
 
 monitor::PageStep page_step(const StepRow& row, const device::MemoryUse& memory);
 
-// Train/Samples/{train_loss, lr, grad_norm}; loss_scale with fp16; elapsed_time_ms_* with
-// wall_clock_breakdown or flops_profiler, as DeepSpeed, whose lr is the rate of the next step.
-// `samples`: trained so far over all ranks.
+// Returns Train/Samples/{train_loss, lr, grad_norm}; also loss_scale with fp16, and
+// elapsed_time_ms_* with wall_clock_breakdown or flops_profiler. As in DeepSpeed, lr is the rate of
+// the next step. `samples`: trained so far over all ranks.
 std::vector<monitor::Event> step_events(const StepRow& row, const configs::Config& config,
                                         int64_t samples);
 
-// Train/Samples/eval_loss.
+// Returns Train/Samples/eval_loss.
 std::vector<monitor::Event> eval_events(const EvalRow& row, int64_t samples);
 
-// What transformers' TensorBoardCallback makes of a row of Trainer's log_history: train/loss,
-// train/learning_rate, eval/loss, ... over its step. None of a row that is null.
+// Returns the events that transformers' TensorBoardCallback makes of a row of Trainer's
+// log_history: train/loss, train/learning_rate, eval/loss, ... over its step. Returns none for a
+// null row.
 std::vector<monitor::Event> trainer_events(const nlohmann::json& row);
 
 }  // namespace zeroth::trainer

@@ -14,7 +14,7 @@ constexpr std::chrono::seconds kBetweenTicks{1};
 constexpr double kBetweenRedraws = 1;  // seconds
 constexpr double kMinBetweenLines = 10, kMaxBetweenLines = 60;
 
-// Lines come more rarely the longer it lasts.
+// Returns the time between lines, which grows with the elapsed time.
 double seconds_between(double elapsed_s, bool redraws) {
   return redraws ? kBetweenRedraws : std::clamp(elapsed_s / 6, kMinBetweenLines, kMaxBetweenLines);
 }

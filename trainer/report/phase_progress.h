@@ -1,5 +1,5 @@
-// What a run is doing while it has nothing else to report: it reads data or weights, evaluates,
-// saves, runs a long step. A phase that is over soon leaves no trace.
+// Progress of a phase in which a run has nothing else to report: reading data or weights, an
+// evaluation, a save, a long step. A phase that ends soon leaves no trace.
 #pragma once
 
 #include <condition_variable>
@@ -17,30 +17,30 @@ namespace zeroth::trainer {
 
 struct ProgressPhase {
   std::string name;           // "evaluation at step 3"
-  int64_t total = 0;          // units of its work; 0: not known, or not yet
-  std::string counts = {};    // "{} of {} samples": how done and total are shown; empty: per cent
-  int64_t first = 0;          // what is shown when nothing is done: 1 for the micro-batch at hand
-  double shown_after_s = 10;  // not before
+  int64_t total = 0;          // units of its work; 0: unknown, or not yet known
+  std::string counts = {};    // format of done and total: "{} of {} samples"; empty: percent
+  int64_t first = 0;          // added to the shown count: 1 for the current micro-batch
+  double shown_after_s = 10;  // seconds before it is first shown
 };
 
-// "evaluation at step 3: 480 of 2000 samples, 1m20s left", "reading weights: 43 %, 25s left",
-// "saving out: 20s so far"
+// Returns "evaluation at step 3: 480 of 2000 samples, 1m20s left", "reading weights: 43 %, 25s
+// left", or "saving out: 20s so far".
 std::string phase_text(const ProgressPhase& phase, int64_t done, double elapsed_s);
 
 class PhaseProgress {
  public:
-  using Clock = std::function<double()>;  // seconds, never backwards
+  using Clock = std::function<double()>;  // seconds, monotonic
 
-  // Shows phases through `progress`, which must outlive it: on a terminal as the line that is
-  // redrawn, elsewhere as lines at a distance that grows from ten seconds to a minute.
+  // Shows phases through `progress`, which must outlive it: on a terminal as the redrawn line,
+  // elsewhere as lines at intervals that grow from ten seconds to a minute.
   PhaseProgress(Progress& progress, Clock clock);
   PhaseProgress(const PhaseProgress&) = delete;
   PhaseProgress& operator=(const PhaseProgress&) = delete;
 
-  // From now on a thread shows what is due, also while no function is called.
+  // Starts a thread that shows what is due, even while no function is called.
   void start_ticking();
 
-  // A phase lasts as long as its scope.
+  // A Scope keeps its phase active until it is destroyed.
   class [[nodiscard]] Scope {
    public:
     explicit Scope(PhaseProgress* progress) : progress_(progress) {}
@@ -57,12 +57,12 @@ class PhaseProgress {
    private:
     PhaseProgress* progress_;
   };
-  // Ends the one before, if that has not ended.
+  // Begins a phase, and ends the previous one if that is still active.
   Scope begin(ProgressPhase phase);
-  // Of the present phase; without one nothing happens. From the thread that began it. `total`:
-  // where it was not known before.
+  // Updates the current phase; does nothing without one. Must be called from the thread that began
+  // it. `total`: given if it was unknown before.
   void advance(int64_t done, std::optional<int64_t> total = std::nullopt);
-  // Shows what is due. From any thread.
+  // Shows what is due. Can be called from any thread.
   void tick();
 
  private:
@@ -83,7 +83,7 @@ class PhaseProgress {
   std::mutex mutex_;
   std::condition_variable_any stopped_;
   std::optional<Current> current_;
-  std::jthread ticker_;  // is joined before the rest goes
+  std::jthread ticker_;  // joined before the other members are destroyed
 };
 
 }  // namespace zeroth::trainer

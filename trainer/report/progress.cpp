@@ -17,7 +17,7 @@ namespace zeroth::trainer {
 namespace {
 
 constexpr int64_t kFirstLines = 10;    // steps that each get a plain line
-constexpr double kSecondsBetween = 2;  // of the plain lines after them
+constexpr double kSecondsBetween = 2;  // between later plain lines
 
 std::string momentum_text(const engine::StepStats& stats,
                           const configs::OptimizerConfig& optimizer) {
@@ -27,15 +27,15 @@ std::string momentum_text(const engine::StepStats& stats,
   return fmt::format("({}, {})", stats.next_betas[0], stats.next_betas[1]);
 }
 
-// The line that DeepSpeed writes at steps_per_print, after its schedule has moved on: rate and
-// momentum are those of the next step.
+// Returns the line that DeepSpeed writes at steps_per_print, after its schedule has advanced: rate
+// and momentum are those of the next step.
 std::string deepspeed_text(const engine::StepStats& stats,
                            const configs::OptimizerConfig& optimizer) {
   return fmt::format("step={}, skipped={}, lr=[{}], mom=[{}]", stats.step, stats.skipped_total,
                      monitor::format_python_float(stats.next_lr), momentum_text(stats, optimizer));
 }
 
-// A part of the progress line. Where they do not all fit, those of the highest rank go first.
+// A part of the progress line. The parts of the highest rank are dropped first if not all fit.
 struct ProgressPart {
   int rank;
   std::string text;
@@ -71,7 +71,7 @@ std::string join_parts(const std::vector<ProgressPart>& parts) {
   return line;
 }
 
-// What crossed which ranks, where there are several groups of them.
+// Returns the traffic of each group of ranks, if there are several groups.
 std::string by_group_text(const engine::StepStats& stats) {
   if (stats.comm_by_group.size() < 2) return "";
   std::vector<std::string> parts;
@@ -133,7 +133,7 @@ Progress::~Progress() {
   if (line_open_) output_("\n");
 }
 
-// Lines that come with every step leave no room for one that is redrawn.
+// Returns false if every step has lines: they leave no room for a redrawn line.
 bool Progress::redraws() const {
   return options_.columns && !options_.wall_clock_breakdown && !options_.memory_breakdown &&
          !shows(configs::LogLevel::kDebug);
@@ -186,7 +186,7 @@ void Progress::redraw(std::string_view text) {
   line_open_ = true;
 }
 
-// A redrawn line gives way and comes back with the next step.
+// Replaces a redrawn line, which returns with the next step.
 void Progress::write_line(std::string_view text) {
   const std::lock_guard lock(mutex_);
   output_(fmt::format("{}{}\n", line_open_ ? "\r\x1b[K" : "", text));

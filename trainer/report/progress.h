@@ -1,5 +1,5 @@
-// What the run shows of itself while it trains: a line that is redrawn on a terminal, plain lines
-// at a sensible distance elsewhere. Lines may come from any thread.
+// Progress output of a run while it trains: a redrawn line on a terminal, plain lines at sensible
+// intervals elsewhere. Lines may come from any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ namespace zeroth::trainer {
 struct ProgressOptions {
   int64_t total_steps = 0;
   std::optional<int> columns = std::nullopt;  // width of the terminal; unset: plain lines
-  int64_t steps_per_print = 0;        // a line in DeepSpeed's form every so many steps; 0: never
-  bool wall_clock_breakdown = false;  // plain lines, with the split of the step's time
-  bool memory_breakdown = false;  // plain lines, and below them what memory a step's phases left
-  configs::LogLevel level = configs::LogLevel::kInfo;  // what is less important is left out
+  int64_t steps_per_print = 0;                // steps between lines in DeepSpeed's form; 0: none
+  bool wall_clock_breakdown = false;          // plain lines, with the split of the step's time
+  bool memory_breakdown = false;  // plain lines, and below them the memory after a step's phases
+  configs::LogLevel level = configs::LogLevel::kInfo;  // less important lines are not shown
   configs::OptimizerConfig optimizer = {};             // for DeepSpeed's line
 };
 
@@ -29,24 +29,24 @@ class Progress {
   using Output = std::function<void(std::string_view)>;  // writes and flushes
 
   Progress(ProgressOptions options, Output output);
-  // Ends a line that is being redrawn.
+  // Ends a redrawn line.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // The first step that is shown comes behind `step`.
+  // Sets the step after which this attempt begins.
   void resume_from(int64_t step) { steps_before_ = step; }
   void step(const StepRow& row);
   void evaluation(const EvalRow& row);
-  // A line that stays; `text` without its end. It may hold anything: it is made printable.
+  // Writes a permanent line; `text` has no newline. It may hold anything: it is made printable.
   void line(std::string_view text, configs::LogLevel level = configs::LogLevel::kInfo);
   void warning(std::string_view text);
-  // Lines of our own, which hold nothing that came from files.
+  // Writes lines of our own, which hold no text from files.
   void lines(std::string_view text);
-  // What the run is doing: the line that is redrawn where there is one, else one that stays. It may
-  // hold anything, as line().
+  // Shows what the run is doing: on the redrawn line if there is one, otherwise as a permanent
+  // line. `text` may hold anything, as in line().
   void status(std::string_view text);
-  // Whether there is a line that is redrawn.
+  // Returns whether there is a redrawn line.
   bool redraws() const;
 
  private:
@@ -58,25 +58,25 @@ class Progress {
 
   ProgressOptions options_;
   Output output_;
-  int64_t steps_before_ = 0;  // of earlier tries
-  std::mutex mutex_;          // of what is written
-  bool line_open_ = false;    // a redrawn line stands without its end
+  int64_t steps_before_ = 0;  // steps of earlier attempts
+  std::mutex mutex_;          // guards the output
+  bool line_open_ = false;    // a redrawn line is not ended yet
   double last_plain_s_ = 0;   // when the last plain line was written
-  double smooth_step_s_ = 0;  // of the recent steps
+  double smooth_step_s_ = 0;  // mean of the recent steps
 };
 
-// "step 12/200 | loss 2.3412 | lr 5.00e-05 | norm 1.23 | 12.3K tok/s | 41% of peak | overlap 87% |
-// 3m05s left"; in a line of `width` whole parts give way, step and time left last.
+// Returns "step 12/200 | loss 2.3412 | lr 5.00e-05 | norm 1.23 | 12.3K tok/s | 41% of peak |
+// overlap 87% | 3m05s left"; drops full parts that exceed `width`, step and time left last.
 std::string progress_text(const StepRow& row, int64_t total_steps, double seconds_left,
                           size_t width = std::string::npos);
 
-// "data 0.001 forward 0.120 backward 0.250 reduce 0.010 update 0.004 s", and where ranks talk " =
-// compute 0.300 communication 0.050 waiting 0.035 s"; where states or parameters rest in files ";
-// read 1.20 GiB wrote 1.20 GiB in 0.900 s, 70% hidden"
+// Returns "data 0.001 forward 0.120 backward 0.250 reduce 0.010 update 0.004 s"; if ranks
+// communicate, also " = compute 0.300 communication 0.050 waiting 0.035 s"; if states or parameters
+// are in files, also "; read 1.20 GiB wrote 1.20 GiB in 0.900 s, 70% hidden".
 std::string breakdown_text(const engine::StepStats& stats);
 
-// "memory after forward: host 312 MiB (peak 340 MiB)", and on a GPU "; device 1.20 GiB (peak 1.40
-// GiB), 1.50 GiB reserved"
+// Returns "memory after forward: host 312 MiB (peak 340 MiB)", and on a GPU also "; device 1.20 GiB
+// (peak 1.40 GiB), 1.50 GiB reserved".
 std::string memory_text(const engine::MemoryPoint& point);
 
 }  // namespace zeroth::trainer

@@ -39,7 +39,7 @@ ProgressOptions progress_options(const RunPlan& plan, const comm::RankEnv& env) 
           .optimizer = plan.config.optimizer};
 }
 
-// Of an evaluation whose loss goes nowhere else.
+// Returns whether the run is an evaluation whose loss goes to standard output only.
 bool only_writes_stdout(const Flags& flags) {
   return flags.eval_only && flags.metrics.empty();
 }
@@ -83,11 +83,11 @@ Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const c
 Reporter::~Reporter() {
   try {
     if (page_) page_->write(monitor::RunPage::Status::kStopped);
-  } catch (const OutputTakenOver&) {  // then the page is another one's
+  } catch (const OutputTakenOver&) {  // the page is another attempt's then
   }
 }
 
-// A run does not end because nobody sees it.
+// Prints on rank 0. A run does not end because its output is lost.
 void Reporter::print(std::string_view text) {
   if (!writes_ || write_all(STDOUT_FILENO, text) || output_error_ != 0) return;
   output_error_ = errno;
@@ -110,7 +110,7 @@ void Reporter::print_summary(comm::DeviceMesh& mesh, const comm::RankEnv& env, i
   const SummaryLines known = summary(plan_, memory_, mesh, env, threads);
   summary_.insert(summary_.begin(), known.begin(), known.end());
   environment_ = environment_lines(mesh, threads);
-  if (!plan_.resume_plan) {  // else its checkpoint says where they go on
+  if (!plan_.resume_plan) {  // otherwise its checkpoint determines where they resume
     for (const std::string& line : monitors_.lines()) summary_.push_back({kMonitor, line});
   }
   attempts_.begin(static_cast<int64_t>(mesh.nodes().size()), mesh.world_size());
@@ -134,8 +134,8 @@ void Reporter::start(engine::Engine& engine) {
   reset_step_timer();
 }
 
-// Also in a later round, where the one before came to no checkpoint: of what it told only its own
-// row stays.
+// Starts all reports over; also in a later attempt after one without a checkpoint, of which only
+// the row is kept.
 void Reporter::start_over() {
   attempts_.resume_from(0);
   for (const std::string& line : attempts_.lines()) metrics_.write(line);
@@ -148,7 +148,7 @@ void Reporter::start_over() {
   open_page(nullptr);
 }
 
-// --resume auto begins anew where a try was killed before its first checkpoint.
+// Reuses the files of an attempt that --resume auto replaces: it was killed before a checkpoint.
 void Reporter::reclaim_previous_attempt() {
   if (!writes_ || !plan_.samples.train || plan_.flags.output.empty()) return;
   const auto former = monitor::read_page(page_path(plan_));
@@ -216,7 +216,7 @@ void Reporter::resume_from(const std::string& text, int64_t step) {
   reset_step_timer();
 }
 
-// The folder that --report_to names by time is that of the first try.
+// Continues in the directory of the first attempt, whose name --report_to derives from the time.
 bool Reporter::resume_in(const std::string& run_name) {
   if (!writes_ || run_name.empty() || run_name_.empty() || run_name == run_name_) return true;
   const auto runs = std::filesystem::path(plan_.flags.output) / "runs";
@@ -352,7 +352,7 @@ void Reporter::log_saved(std::string_view text) {
   reset_step_timer();
 }
 
-// A full disk does not end a run whose model is saved.
+// Turns an Error into a warning: a full disk does not end a run whose model is saved.
 template <typename Action>
 void Reporter::warn_on_error(Action action) {
   if (!writes_ || plan_.flags.output.empty()) return;

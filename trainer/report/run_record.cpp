@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kTrainerDefaultSteps = 500;  // that its state names where nothing goes by steps
+constexpr int64_t kTrainerDefaultSteps = 500;  // in its state, if no action goes by steps
 
 Json finite(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
@@ -29,7 +29,7 @@ double rounded(double value, double places) {
   return std::round(value * unit) / unit;
 }
 
-// NAME_runtime in seconds, and what it comes to for samples and steps.
+// Adds NAME_runtime in seconds, and the samples and steps per second.
 void add_speed(Json& metrics, const std::string& name, double seconds, int64_t samples,
                int64_t steps) {
   metrics[name + "_runtime"] = rounded(seconds, 4);
@@ -46,7 +46,7 @@ std::string results_text(const Json& metrics) {
   return metrics.dump(4);
 }
 
-// Rows of log_history hold numbers and nulls alone.
+// Checks that a row of log_history holds only numbers and nulls.
 void check_row(const JsonView& row) {
   for (const auto& [key, value] : row.object().items()) {
     if (!value.is_number() && !value.is_null()) row.at(key).refuse("a number or null");
@@ -152,7 +152,7 @@ void RunRecord::resume_from(const JsonView& history) {
   totals_ = std::move(totals);
 }
 
-// As Trainer counts: six for each position and parameter that is in no embedding.
+// Counts operations as Trainer does: six for each position and each parameter outside embeddings.
 double RunRecord::total_flos() const {
   const model::ModelSpec& spec = plan_.spec;
   const int64_t rows = spec.vocab_size + (spec.learned_positions ? spec.max_positions : 0);

@@ -1,5 +1,5 @@
-// What Hugging Face's Trainer and run_clm.py leave beside a model, for the tools that read it:
-// trainer_state.json, all_results.json, train_results.json and eval_results.json.
+// Files that Hugging Face's Trainer and run_clm.py leave beside a model, for the tools that read
+// them: trainer_state.json, all_results.json, train_results.json and eval_results.json.
 #pragma once
 
 #include <cstdint>
@@ -16,48 +16,49 @@
 
 namespace zeroth::trainer {
 
-// Keys, shapes and rounding are Trainer's; what is not finite is null. Keeps a reference to `plan`.
+// RunRecord writes these files. Keys, shapes and rounding are Trainer's; numbers that are not
+// finite are null. Keeps a reference to `plan`.
 class RunRecord {
  public:
   explicit RunRecord(const RunPlan& plan);
 
-  // All that the record of a run that goes on needs; `now`: as in rows.
+  // Returns all that the record of a resumed run needs; `now`: seconds as in rows.
   nlohmann::json history(double now) const;
-  // Before the first step. Throws an Error that names what is wrong with `history`, of which
-  // nothing is taken then.
+  // Restores the record before the first step. Throws an Error that describes what is invalid in
+  // `history`, and changes nothing then.
   void resume_from(const JsonView& history);
 
-  // Whether there was an evaluation after `step` steps, with a finite loss.
+  // Returns whether there was an evaluation after `step` steps, with a finite loss.
   bool has_eval_loss(int64_t step) const;
 
-  // Each gives the row of log_history as monitors of Trainer's kind show it. That of a step is null
-  // where --logging_steps, or another flag about it, says that it is not logged.
+  // Each returns the row of log_history as monitors with Trainer's names show it. The row of a step
+  // is null if --logging_steps, or another flag about logging, leaves that step out.
   nlohmann::json step(const StepRow& row);
   nlohmann::json add_evaluation(const EvalRow& row);
-  // The last row, of the whole training.
+  // Returns the last row, which covers the full training.
   nlohmann::json final_row() const;
 
-  // trainer_state.json in a folder that was saved on the way. So as write() for errors.
+  // Writes trainer_state.json into the directory of a checkpoint. Throws an Error as write().
   void write_state(const std::filesystem::path& directory, const BestModel& best,
                    const OutputGuard& guard = {}) const;
-  // All files, into --output, which is made if it is missing. `final_step`: whose model stands
-  // there; its evaluation is the one in eval_results.json. An evaluation alone adds to the
-  // all_results.json that it finds, a training begins anew. `guard` is asked before each file gets
-  // its name. Throws an Error that names the file.
+  // Writes all files into --output, which is created if it is missing. `final_step`: step of the
+  // model there, whose evaluation goes into eval_results.json. A run that only evaluates adds to an
+  // existing all_results.json; a training run starts a new one. `guard` is called before each file
+  // gets its name. Throws an Error that names the file.
   void write(const BestModel& best, int64_t final_step, const OutputGuard& guard = {});
 
  private:
-  // What all tries have told.
+  // Totals over all attempts.
   struct RunTotals {
     nlohmann::json log_history = nlohmann::json::array();
     std::map<int64_t, nlohmann::json> evaluations;  // by step
     int64_t steps = 0;
     int64_t tokens = 0;
     double loss_sum = 0;
-    int64_t num_summed = 0;   // steps in it
-    double unlogged_sum = 0;  // of those since the loss was noted
+    int64_t num_summed = 0;   // steps in loss_sum
+    double unlogged_sum = 0;  // losses of the steps since the last logged row
     int64_t unlogged = 0;
-    double earlier_s = 0;  // that the tries before this one have trained
+    double earlier_s = 0;  // seconds that the attempts before this one have trained
   };
 
   nlohmann::json state(const BestModel& best) const;
@@ -71,7 +72,7 @@ class RunRecord {
   const RunPlan& plan_;
   StepTrigger log_trigger_;
   RunTotals totals_;
-  std::optional<double> started_s_;  // this try's first step
+  std::optional<double> started_s_;  // start of this attempt's first step
   double ended_s_ = 0;
 };
 

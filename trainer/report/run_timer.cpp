@@ -22,7 +22,7 @@ double epoch_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Age of this process, by field 22 of its stat file: clock ticks from boot to its start.
+// Returns the age of this process by field 22 of its stat file: clock ticks from boot to its start.
 double process_age() {
   std::ifstream file("/proc/self/stat");
   const std::string text{std::istreambuf_iterator<char>(file), {}};

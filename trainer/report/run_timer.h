@@ -1,4 +1,4 @@
-// Time as the metrics count it: from the start of the launcher.
+// The time of the metrics, which begins at the start of the launcher.
 #pragma once
 
 #include <optional>
@@ -7,11 +7,11 @@ namespace zeroth::trainer {
 
 class RunTimer {
  public:
-  // `launch_time`: seconds since the epoch at which the launcher started; without one, the start of
+  // `launch_time`: seconds since the epoch at which the launcher started; if unset, the start of
   // this process counts.
   explicit RunTimer(std::optional<double> launch_time);
 
-  // Seconds since that start; never runs backwards.
+  // Returns the seconds since that start; never decreases.
   double seconds() const;
 
  private:

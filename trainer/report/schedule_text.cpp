@@ -22,7 +22,7 @@ std::string plateau_text(const configs::PlateauConfig& plateau) {
                      pluralize(plateau.patience + 1, "evaluation"));
 }
 
-// Behind the warm-up.
+// Describes the schedule after the warm-up.
 std::string decay_text(const HfSchedule& schedule) {
   using Type = HfSchedule::Type;
   const auto to = [&](const std::string& decay) {

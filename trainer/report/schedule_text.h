@@ -1,4 +1,4 @@
-// What the summary says of the learning rate, and of whose defaults a run has.
+// Lines of the summary about the learning rate and about Trainer's defaults.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@ namespace zeroth::trainer {
 
 std::string schedule_text(const configs::SchedulerConfig& scheduler);
 
-// Which of Trainer's defaults count, where the command line is spelled for it; else empty.
+// Returns which of Trainer's defaults apply if the command line is spelled for Trainer; otherwise
+// empty.
 std::string defaults_line(const RunPlan& plan);
 
 }  // namespace zeroth::trainer

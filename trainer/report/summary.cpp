@@ -24,7 +24,7 @@ std::string file_name(const std::string& path) {
   return whole.has_filename() ? whole.filename().string() : whole.parent_path().filename().string();
 }
 
-// To two places; what is below 0.1 to two digits.
+// Formats with two decimal places; a value below 0.1 with two digits.
 std::string epochs_text(double epochs) {
   if (epochs < 0.1) return fmt::format("{:.2g} epochs", epochs);
   const double rounded = std::round(epochs * 100) / 100;
@@ -67,7 +67,7 @@ std::string recompute_text(const configs::RecomputeConfig& recompute) {
   return "";
 }
 
-// Empty: not before the end of the run.
+// Returns when an action is due; empty: not before the end of the run.
 std::string when_text(const RunPlan& plan, const Interval& interval) {
   const StepTrigger trigger = plan.trigger(interval);
   if (interval.mode == Interval::Mode::kBest) return "where it is the best so far";
@@ -233,7 +233,7 @@ std::string eval_line(const std::string& path, const Samples& samples) {
   return text;
 }
 
-// How fast data moves, and by which interface.
+// Returns the speed of data between ranks, and the interface in use.
 std::string links_line(const comm::DeviceMesh& mesh, const comm::RankEnv& env) {
   const std::string speed = comm::to_string(comm::measure_links(mesh));
   const std::string way =
@@ -241,7 +241,7 @@ std::string links_line(const comm::DeviceMesh& mesh, const comm::RankEnv& env) {
   return way.empty() ? speed : fmt::format("{} by {}", speed, way);
 }
 
-// Warnings about what only the ranks together know, or several keys.
+// Adds warnings about facts that only all ranks together, or several keys, determine.
 void add_warnings(const RunPlan& plan, const engine::RunMemory& memory,
                   const comm::DeviceMesh& mesh, SummaryLines& lines) {
   const configs::FlopsProfilerConfig& profiler = plan.config.flops_profiler;

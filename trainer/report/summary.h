@@ -1,4 +1,4 @@
-// What a run tells about itself before its first step.
+// The summary that a run prints before its first step.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ namespace zeroth::trainer {
 struct SummaryLine {
   std::string title;
   std::string text;
-  configs::LogLevel level = configs::LogLevel::kInfo;  // from which on it is shown
+  configs::LogLevel level = configs::LogLevel::kInfo;  // level at which it is shown
 
   bool operator==(const SummaryLine&) const = default;
 };
@@ -28,34 +28,34 @@ using SummaryLines = std::vector<SummaryLine>;
 SummaryLine note_line(const std::string& text);
 SummaryLine warning_line(const std::string& text);
 
-// About ten lines, then notes, then warnings. `threads`: of this rank.
+// Returns about ten lines, then notes, then warnings. `threads`: of this rank.
 SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory,
                      const comm::DeviceMesh& mesh, const comm::RankEnv& env, int threads);
 
-// Moves the warnings to the end, and returns where they begin.
+// Moves the warnings to the end, and returns an iterator to the first one.
 SummaryLines::iterator put_warnings_last(SummaryLines& lines);
 
-// Its parts, each one line.
+// Each of these functions returns one line of the summary.
 std::string model_line(const std::string& directory, const model::ModelSpec& spec,
                        int64_t parameters);
 std::string data_line(const std::string& path, const data::Dataset& dataset);
 std::string train_line(const std::string& path, const Samples& samples);
 std::string eval_line(const std::string& path, const Samples& samples);
-// When it is evaluated and saved before the end; empty: never.
+// Returns when the run evaluates and saves before its end; empty: never.
 std::string interval_line(const RunPlan& plan);
-// Where ranks split layers: how many there are on each axis, and which ranks do so together.
+// Returns the number of ranks on each mesh dimension, and the tensor-parallel groups of ranks.
 std::string mesh_line(const comm::MeshShape& shape);
 std::string batch_line(const configs::Config& config, const Samples& samples, int64_t num_ranks);
-// `decay`: parameters that weight decay acts on, and does not. `clipping`: who says the norm to
-// which gradients are clipped; empty: nobody.
+// `decay`: numbers of parameters with and without weight decay. `clipping`: origin of the norm to
+// which gradients are clipped; empty: none.
 std::string optimizer_line(const configs::Config& config, const engine::DecayCounts& decay,
                            std::string_view clipping = {});
-// What the loss is a mean of, and dropout.
+// Returns over what the loss is a mean, and the dropout.
 std::string loss_line(configs::LossMean mean, const model::ModelSpec& spec);
-// Without training there are no masters.
+// Returns the precision; it mentions masters only if the run trains.
 std::string precision_line(const configs::Config& config, bool trains);
 
-// One line each; empty where all that was asked for takes place.
+// Returns one line for each offload setting without effect; empty if all of them take effect.
 std::vector<std::string> offload_notes(const engine::RunMemory& run);
 
 }  // namespace zeroth::trainer

@@ -1,5 +1,5 @@
-// Gradients of attention: scores are computed again from the log-sum-exp of the forward. Included
-// by kernels.cpp.
+// Gradients of attention: scores are recomputed from the log-sum-exp of the forward. Included by
+// kernels.cpp.
 #pragma once
 
 #include "model/kernels/cpu/tiles.h"
@@ -7,7 +7,7 @@
 namespace zeroth::model::cpu {
 namespace {
 
-// What the backward of all query tiles shares.
+// AttentionBackward holds what the backward of all query tiles shares.
 template <typename T, typename Tile>
 struct AttentionBackward {
   const AttentionHeads<T, Tile>& heads;
@@ -16,7 +16,7 @@ struct AttentionBackward {
   float *dk, *dv;                         // transposed sums of all tiles, [tiles][dim, kTile]
 };
 
-// out . dout of each query of the tile: what the softmax's gradient subtracts.
+// Computes out . dout of each query of the tile, which the softmax's gradient subtracts.
 template <typename T>
 void dot_rows(const MatrixView<T>& out, const MatrixView<T>& dout, float* dots) {
   for (int64_t row = 0; row < kTile; ++row) {
@@ -28,7 +28,7 @@ void dot_rows(const MatrixView<T>& out, const MatrixView<T>& dout, float* dots) 
   }
 }
 
-// scores -> probabilities, and dp -> the scores' gradients, in place.
+// Replaces scores by probabilities, and dp by the scores' gradients, in place.
 inline void softmax_gradient(float scale, const float* lse, const float* dots, float* scores,
                              float* dp) {
   for (int64_t row = 0; row < kTile; ++row) {

@@ -1,5 +1,5 @@
-// Attention, a tile of queries after the other; see kernels.h. Tiles of keys that no query of it
-// sees are not computed. Included by kernels.cpp.
+// Attention, one tile of queries after the other; see kernels.h. Tiles of keys that no query of the
+// tile sees are not computed. Included by kernels.cpp.
 #pragma once
 
 #include "model/kernels/cpu/tiles.h"
@@ -7,8 +7,8 @@
 namespace zeroth::model::cpu {
 namespace {
 
-// One tile of queries against all keys that it sees. packed: of all tiles, k transposed and v, as
-// right operands.
+// Computes one tile of queries against all keys that it sees. `packed` holds all tiles of k
+// transposed and of v, as right operands.
 template <typename T, typename Tile>
 void attend_tile(const AttentionHeads<T, Tile>& heads, int64_t head, int64_t query_tile,
                  Tile* const* packed, Arena arena) {

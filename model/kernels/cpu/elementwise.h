@@ -35,7 +35,7 @@ void rms_norm(const NormRows<T>& rows, double eps, T* y) {
   }
 }
 
-// dx = scale * (w dy - x scale^2 mean(w dy x)); dw = sum over rows of dy x scale.
+// Computes dx = scale * (w dy - x scale^2 mean(w dy x)); dw = sum over rows of dy x scale.
 template <typename T>
 void rms_norm_backward(const NormRows<T>& rows, const T* all_dy, T* all_dx, float* dweight) {
   const int64_t n = rows.size;
@@ -143,7 +143,7 @@ template <typename T>
 float log_sum_exp(const LogitRow<T>& row) {
   const T* x = row.logits;
   Vec maximum = spread(-__builtin_inff());
-  const auto padded = [&](int64_t i, int64_t count) {  // zeros behind the end would count
+  const auto padded = [&](int64_t i, int64_t count) {  // zeros after the end would count
     float part[kLanes];
     store(part, load_partial(x + i, count));
     for (int64_t lane = count; lane < kLanes; ++lane) part[lane] = -__builtin_inff();

@@ -1,4 +1,4 @@
-// Compiled once per instruction set, which ZEROTH_ISA names (CMakeLists.txt).
+// This file is compiled once per instruction set, which ZEROTH_ISA names (CMakeLists.txt).
 #include "model/kernels/cpu/kernels.h"
 
 #include "model/kernels/cpu/attention_backward.h"

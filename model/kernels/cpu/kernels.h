@@ -1,5 +1,6 @@
-// Loops of the CPU over plain memory, compiled once for each instruction set. Knows no torch, so
-// that no inline function of another library is compiled for a processor that may not be there.
+// Loops of the CPU over plain memory, compiled once for each instruction set. This header includes
+// no torch, so that no inline function of another library is compiled for an instruction set that
+// the processor may not have.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace zeroth::model::cpu {
 
-// A part of a matrix in memory: `rows` rows of `columns` elements, `stride` apart.
+// A MatrixView is a part of a matrix in memory: `rows` rows of `columns` elements, `stride` apart.
 template <typename T>
 struct MatrixView {
   const T* data;
@@ -16,7 +17,7 @@ struct MatrixView {
   int64_t rows, columns;
 };
 
-// Rows of one RMS norm, [rows, size] without gaps.
+// NormRows holds the rows of one RMS norm, [rows, size] without gaps.
 template <typename T>
 struct NormRows {
   const T* x;
@@ -26,7 +27,8 @@ struct NormRows {
   int64_t size;
 };
 
-// `lines` heads of one position, [lines, 2 * half], and the position's angles, [half].
+// HeadPairs holds `lines` heads of one position, [lines, 2 * half], and the position's angles,
+// [half].
 template <typename T>
 struct HeadPairs {
   const T* x;
@@ -37,7 +39,7 @@ struct HeadPairs {
   int64_t half;
 };
 
-// One row of logits.
+// A LogitRow is one row of logits.
 template <typename T>
 struct LogitRow {
   T* logits;
@@ -49,14 +51,14 @@ struct TileProduct {
   bool add;
 };
 
-// c [m, n] = a [m, k] b [k, n], or += with `add`; row-major without gaps, c fp32. A Bf16 b has its
-// rows interleaved by pairs: [k / 2, n, 2].
+// Computes c [m, n] = a [m, k] b [k, n], or += with `add`. Matrices are row-major without gaps; c
+// is fp32. A Bf16 b has its rows interleaved in pairs: [k / 2, n, 2].
 template <typename Tile>
 using MultiplyTile = void (*)(const TileProduct& sizes, const Tile* a, const Tile* b, float* c);
 
-// Attention of the query heads that share one head of keys, in one row of the batch. Element
-// (token, head, channel) of q, out and their gradients lies at token * stride + head * dim +
-// channel. Products are of tiles of T, or of fp32 ones.
+// AttentionHeads describes the attention of the query heads that share one key head, in one row of
+// the batch. Element (token, head, channel) of q, out and their gradients lies at token * stride +
+// head * dim + channel. Products use tiles of T, or of fp32.
 template <typename T, typename Tile>
 struct AttentionHeads {
   const T* q;  // [seq, group, dim]
@@ -66,23 +68,23 @@ struct AttentionHeads {
   float* lse;  // [group, seq]: log of the sum of exponentials of a query's scores
   int64_t q_stride, k_stride, v_stride, out_stride;
   int64_t seq, group, dim;  // dim is a multiple of 16
-  int64_t window;           // how many tokens a token sees, itself included; 0: all before it
+  int64_t window;           // number of tokens that a token sees, itself included; 0: all before it
   float scale;
   MultiplyTile<Tile> multiply;
 };
 
 template <typename T>
 struct AttentionGradients {
-  const T* dout;  // as out
-  T* dq;          // as q, with dq_stride
-  T* dk;          // as k, with dk_stride; written, not added to
+  const T* dout;  // shape of out
+  T* dq;          // shape of q, with dq_stride
+  T* dk;          // shape of k, with dk_stride; overwritten, not accumulated
   T* dv;
   int64_t dout_stride, dq_stride, dk_stride, dv_stride;
 };
 
 template <typename T, typename Tile>
 struct AttentionKernels {
-  // Floats of scratch memory that one call of either takes.
+  // Returns the floats of scratch memory that one call of either kernel requires.
   int64_t (*scratch)(int64_t seq, int64_t dim);
   void (*forward)(const AttentionHeads<T, Tile>& heads, float* scratch);
   void (*backward)(const AttentionHeads<T, Tile>& heads, const AttentionGradients<T>& gradients,
@@ -92,17 +94,18 @@ struct AttentionKernels {
 template <typename T>
 struct DtypeKernels {
   void (*rms_norm)(const NormRows<T>& rows, double eps, T* y);
-  // dx may be null. Adds to dweight [size], which may be null.
+  // Adds to dweight [size]. dx and dweight may be null.
   void (*rms_norm_backward)(const NormRows<T>& rows, const T* dy, T* dx, float* dweight);
   void (*rotate)(const HeadPairs<T>& pairs, float direction);
   void (*swiglu)(const T* gate, const T* up, T* y, int64_t count);
   void (*swiglu_backward)(const T* dy, const T* gate, const T* up, T* dgate, T* dup, int64_t count);
-  // log(sum(exp(row)))
+  // Returns log(sum(exp(row))).
   float (*log_sum_exp)(const LogitRow<T>& row);
-  // row = (exp(row - lse) - 1 at the target) * scale
+  // Computes row = (exp(row - lse) - 1 at the target) * scale in place.
   void (*logit_gradient)(const LogitRow<T>& row, float lse, int64_t target, float scale);
   AttentionKernels<T, float> attention;
-  // to [rows, columns] = from, its transpose, and back; rows of `to` are `stride` apart.
+  // Copy [rows, columns] to fp32, transposed to fp32, and back from fp32; rows of `to` are `stride`
+  // apart.
   void (*widen)(const MatrixView<T>& from, float* to, int64_t stride);
   void (*widen_transposed)(const MatrixView<T>& from, float* to,
                            int64_t stride);  // [columns, rows]
@@ -113,7 +116,7 @@ struct CpuKernels {
   DtypeKernels<float> fp32;
   DtypeKernels<Bf16> bf16;
   DtypeKernels<Fp16> fp16;
-  AttentionKernels<Bf16, Bf16> bf16_attention;  // by products of bf16 tiles
+  AttentionKernels<Bf16, Bf16> bf16_attention;  // products of bf16 tiles
 };
 
 namespace plain {

@@ -1,5 +1,5 @@
-// Matrices between memory and the fp32 tiles that products read; see kernels.h. Included by
-// pack.h.
+// Converts matrices between memory and the fp32 tiles that products read; see kernels.h. Included
+// by pack.h.
 #pragma once
 
 #include "model/kernels/cpu/vector.h"
@@ -35,7 +35,7 @@ void narrow(const MatrixView<float>& from, T* to, int64_t stride) {
 
 using Vec8 = float __attribute__((vector_size(32)));
 
-// Eight rows of eight floats to eight columns, in registers.
+// Transposes eight rows of eight floats in registers.
 [[gnu::always_inline]] inline void transpose_eight(const float* from, int64_t from_stride,
                                                    float* to, int64_t to_stride) {
   Vec8 in[8], pairs[8], fours[8];
@@ -74,7 +74,7 @@ inline void transpose(const MatrixView<float>& from, float* to, int64_t stride) 
   }
 }
 
-// Squares of this side are widened first, and turned in the first cache.
+// Side of the squares that are widened first and then transposed within the L1 cache.
 constexpr int64_t kSquare = 64;
 
 template <typename T>

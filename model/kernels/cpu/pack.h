@@ -1,4 +1,4 @@
-// Tiles of attention in the form that MultiplyTile reads; see kernels.h. Included by tiles.h.
+// Packs tiles of attention in the form that MultiplyTile reads; see kernels.h. Included by tiles.h.
 #pragma once
 
 #include "model/kernels/cpu/matrix.h"
@@ -8,13 +8,14 @@ namespace {
 
 constexpr int64_t kTile = 64;  // tokens
 
-// What a tile is made of: rows beyond part.rows are zeros. `Tile` is float, or T itself.
+// Fills a tile with zeros: rows of a tile from part.rows on are zeros. `Tile` is float, or T
+// itself.
 template <typename Tile>
 void clear(Tile* tile, int64_t count) {
   std::memset(tile, 0, static_cast<size_t>(count) * sizeof(Tile));
 }
 
-// [kTile, columns] as it is: the left operand.
+// Copies a tile [kTile, columns] unchanged: the left operand.
 template <typename T>
 void copy_tile(const MatrixView<T>& part, float* tile) {
   widen(part, tile, part.columns);
@@ -28,7 +29,7 @@ inline void copy_tile(const MatrixView<Bf16>& part, Bf16* tile) {
   clear(tile + part.rows * part.columns, (kTile - part.rows) * part.columns);
 }
 
-// [columns, kTile]: the transposed tile as left operand.
+// Writes the transposed tile as left operand, [columns, kTile].
 template <typename T>
 void transpose_tile(const MatrixView<T>& part, float* tile) {
   if (part.rows < kTile) clear(tile, part.columns * kTile);
@@ -42,7 +43,7 @@ inline void transpose_tile(const MatrixView<Bf16>& part, Bf16* tile) {
   }
 }
 
-// The tile as right operand: [kTile, columns] in the order of its dtype.
+// Writes the tile as right operand, [kTile, columns] in the order of its dtype.
 template <typename T>
 void pack_rows(const MatrixView<T>& part, float* tile) {
   copy_tile(part, tile);
@@ -56,7 +57,7 @@ inline void pack_rows(const MatrixView<Bf16>& part, Bf16* tile) {
   }
 }
 
-// The transposed tile as right operand: [columns, kTile].
+// Writes the transposed tile as right operand, [columns, kTile].
 template <typename T>
 void pack_transposed(const MatrixView<T>& part, float* tile) {
   transpose_tile(part, tile);
@@ -72,8 +73,8 @@ inline void pack_transposed(const MatrixView<Bf16>& part, Bf16* tile) {
   }
 }
 
-// A computed tile [kTile, kTile] fp32 as left operand: itself where tiles are fp32, else rounded
-// into `tile` ...
+// Returns a computed fp32 tile [kTile, kTile] as left operand: itself if tiles are fp32, otherwise
+// a copy rounded into `tile`.
 inline const float* round_tile(const float* in, float*) {
   return in;
 }
@@ -82,7 +83,7 @@ inline const Bf16* round_tile(const float* in, Bf16* tile) {
   return tile;
 }
 
-// ... and as right operand.
+// Returns a computed fp32 tile [kTile, kTile] as right operand, like round_tile().
 inline const float* pack_tile(const float* in, float*) {
   return in;
 }

@@ -1,4 +1,4 @@
-// Which of the kernels this process runs, and which products are fast: by base/cpu.h alone.
+// Selects the kernels that this process runs and the products that are fast, by base/cpu.h alone.
 #pragma once
 
 #include <torch/types.h>
@@ -9,11 +9,11 @@ namespace zeroth::model::cpu {
 
 const CpuKernels& kernels();
 
-// Whether LibTorch multiplies this dtype (base/cpu.h). Where its products of 16-bit floats are
+// Returns whether LibTorch multiplies this dtype (base/cpu.h). If its products of 16-bit floats are
 // scalar loops, or slower than those of fp32, factors are widened to fp32 in tiles instead.
 bool has_fast_products(torch::ScalarType dtype);
 
-// Whether attention in tiles of fp32 pays: products of small tiles are slow without AVX2.
+// Returns whether attention in tiles of fp32 pays: products of small tiles are slow without AVX2.
 bool has_fast_tile_products();
 
 }  // namespace zeroth::model::cpu

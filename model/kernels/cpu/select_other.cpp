@@ -1,4 +1,4 @@
-// On other processors than x86 products are LibTorch's.
+// On processors other than x86, products are LibTorch's.
 #include "model/kernels/cpu/select.h"
 
 namespace zeroth::model::cpu {

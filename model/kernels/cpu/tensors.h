@@ -1,4 +1,4 @@
-// From tensors to the plain memory of kernels.h.
+// Converts tensors to the plain memory of kernels.h.
 #pragma once
 
 #include <torch/types.h>
@@ -9,7 +9,8 @@
 
 namespace zeroth::model::cpu {
 
-// Calls work(kernels of the dtype, T{}) with T = float, Bf16 or Fp16; false for other dtypes.
+// Calls work(kernels of the dtype, T{}) with T = float, Bf16 or Fp16; returns false for other
+// dtypes.
 template <typename Work>
 bool with_kernels(torch::ScalarType dtype, const Work& work) {
   if (dtype == torch::kFloat32) {

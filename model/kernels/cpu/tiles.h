@@ -1,4 +1,4 @@
-// Causal attention in tiles of 64 tokens: which tiles there are, and the memory that they take.
+// Causal attention in tiles of 64 tokens: which tiles exist, and the memory that they require.
 // Included by attention_forward.h.
 #pragma once
 
@@ -11,7 +11,7 @@ inline int64_t num_tiles(int64_t seq) {
   return (seq + kTile - 1) / kTile;
 }
 
-// Which keys the queries of one tile see.
+// A CausalWindow determines the keys that the queries of one tile see.
 struct CausalWindow {
   int64_t seq, window;
 
@@ -19,17 +19,17 @@ struct CausalWindow {
     return window > 0 && query >= window ? query - window + 1 : 0;
   }
   int64_t first_tile(int64_t query_tile) const { return first_key(query_tile * kTile) / kTile; }
-  // Whether every query of the tile sees every key of the other.
+  // Returns whether every query of the tile sees every key of the other.
   bool sees_all(int64_t query_tile, int64_t key_tile) const {
     const int64_t last_query = query_tile * kTile + kTile - 1;
     return key_tile < query_tile && first_key(last_query) <= key_tile * kTile;
   }
 };
 
-// A score that no query sees: its exponential is 0.
+// A score that no query sees; its exponential is 0.
 constexpr float kMaskedScore = -1e30F;
 
-// kMaskedScore where a query does not see a key.
+// Sets a score to kMaskedScore where a query does not see a key.
 inline void mask_tile(const CausalWindow& causal, int64_t query_tile, int64_t key_tile,
                       float* tile) {
   if (causal.sees_all(query_tile, key_tile)) return;
@@ -41,7 +41,7 @@ inline void mask_tile(const CausalWindow& causal, int64_t query_tile, int64_t ke
   }
 }
 
-// Scratch memory, handed out in order.
+// An Arena hands out scratch memory in order.
 class Arena {
  public:
   explicit Arena(float* memory) : next_(memory) {}
@@ -64,8 +64,8 @@ MatrixView<T> tile_view(const T* data, int64_t stride, int64_t tile, int64_t seq
   return {data + first * stride, stride, seq - first < kTile ? seq - first : kTile, dim};
 }
 
-// Enough for either direction: packed tiles and sums of all keys, scores of one tile of queries
-// against all keys, and a dozen tiles.
+// Returns floats that suffice for forward and backward: packed tiles and sums of all keys, scores
+// of one tile of queries against all keys, and a dozen tiles.
 inline int64_t attention_scratch(int64_t seq, int64_t dim) {
   const int64_t tiles = num_tiles(seq);
   return tiles * kTile * (5 * dim + kTile) + 12 * kTile * (dim > kTile ? dim : kTile) + 512;

@@ -1,5 +1,5 @@
-// Passes over memory by vectors of base/simd.h, which compute in fp32. Included only by the sources
-// that are compiled for one instruction set; all is local to them.
+// Loops over memory in vectors of base/simd.h, which compute in fp32. Included only by the sources
+// that are compiled for one instruction set; all names are local to them.
 #pragma once
 
 #include "base/simd.h"
@@ -16,7 +16,7 @@ using simd::store;
 using simd::Vec;
 using Ints = int32_t __attribute__((vector_size(4 * kLanes)));
 
-// As if stored in a T and loaded again.
+// Returns x as if it were stored in a T and loaded again.
 ZEROTH_INLINE Vec rounded(Vec x, const float*) {
   return x;
 }
@@ -27,7 +27,7 @@ ZEROTH_INLINE Vec rounded(Vec x, const Fp16*) {
   return simd::widen(simd::narrow(x, Fp16{}), Fp16{});
 }
 
-// The first `count` < kLanes elements, zeros behind them.
+// Loads the first `count` < kLanes elements, followed by zeros.
 template <typename T>
 ZEROTH_INLINE Vec load_partial(const T* p, int64_t count) {
   T part[kLanes] = {};
@@ -58,12 +58,12 @@ ZEROTH_INLINE float horizontal_max(Vec x) {
   return maximum;
 }
 
-// e^x within 2 ulp: 2^n e^r with |r| <= ln 2 / 2 and a polynomial of degree 6. 0 below -87; NaN
-// stays NaN.
+// Returns e^x within 2 ulp: 2^n e^r with |r| <= ln 2 / 2 and a polynomial of degree 6. It is 0
+// below -87; NaN stays NaN.
 ZEROTH_INLINE Vec exponential(Vec x) {
   constexpr float kLog2E = 1.44269504088896341F;
   constexpr float kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;
-  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it rounds to a whole number
+  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer
   const Vec high = spread(88.3F);
   const Vec clamped = x > high ? high : x;
   const Vec n = (clamped * kLog2E + kRound) - kRound;
@@ -81,7 +81,7 @@ ZEROTH_INLINE Vec exponential(Vec x) {
   return x < -87.0F ? Vec{} : y;
 }
 
-// Calls body(index) for whole vectors and part(index, count) for the rest.
+// Calls body(index) for full vectors and part(index, count) for the remaining elements.
 template <typename Body, typename Tail>
 ZEROTH_INLINE void for_each_vector(int64_t count, const Body& body, const Tail& part) {
   int64_t i = 0;

@@ -1,6 +1,6 @@
-// The gradient of an embedding: positions, sorted by the row that they come to, are summed in fp32,
-// in one order. A block takes a piece of them; a row whose positions reach beyond one piece is put
-// together from the pieces' parts by a second kernel.
+// The gradient of an embedding: positions, sorted by the row that they add to, are summed in fp32,
+// in one order. A block sums one chunk of them. A second kernel joins the partial sums of a row
+// whose positions span several chunks.
 #include "base/launch.cuh"
 #include "model/kernels/gpu/fused.h"
 #include "model/kernels/gpu/vector.cuh"
@@ -8,15 +8,15 @@
 namespace zeroth::model::gpu {
 namespace {
 
-constexpr int kColumns = 128;       // of a block, one a thread
-constexpr int64_t kPositions = 32;  // of a piece
+constexpr int kColumns = 128;       // of a block, one per thread
+constexpr int64_t kPositions = 32;  // of a chunk
 
 int64_t num_pieces(int64_t count) {
   return (count + kPositions - 1) / kPositions;
 }
 
-// Of a piece: the positions [begin, end), and where the sums of its first and last row go if their
-// positions reach beyond it.
+// A PositionChunk is the range [begin, end) of positions. If the positions of its first or last row
+// continue outside, their sums go to from_before or to_next.
 struct PositionChunk {
   int64_t begin, end;
   float* from_before;
@@ -63,7 +63,7 @@ __global__ void sum_pieces(AddRows call) {
   }
 }
 
-// A row belongs to the piece in which its positions begin.
+// Joins the partial sums of a row, in the chunk in which its positions begin.
 template <typename Table>
 __global__ void join_pieces(AddRows call) {
   const int64_t column = int64_t{blockIdx.y} * kColumns + threadIdx.x;

@@ -1,5 +1,5 @@
 // The loss of the head: one pass over the logits for their log-sum-exp, one that turns them into
-// their gradient. A block takes a row.
+// their gradient. A block processes one row.
 #include "base/launch.cuh"
 #include "model/kernels/gpu/fused.h"
 #include "model/kernels/gpu/vector.cuh"
@@ -29,7 +29,7 @@ __device__ ExponentialSum neighbor_sum(const ExponentialSum& own, int offset) {
           __shfl_xor_sync(0xffffffff, own.sum, offset)};
 }
 
-// Calls whole(first column, vector) on this thread's vectors of the row and take(column) on its
+// Calls whole(first column, vector) for this thread's vectors of the row and take(column) for its
 // other elements.
 template <typename T, typename Whole, typename Take>
 __device__ void each_element(const T* row, int64_t vocab, bool vectors, Whole&& whole,

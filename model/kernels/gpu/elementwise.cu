@@ -49,7 +49,7 @@ __device__ float sigmoid(float x) {
   return 1.f / (1.f + __expf(-x));
 }
 
-// Where element `i` of rows without gaps lies in those with them.
+// Returns the offset, in rows with gaps, of element `i` of rows without gaps.
 __device__ int64_t place(const StridedRows& rows, int64_t i) {
   if (rows.stride == rows.width) return i;
   const int64_t row = i / rows.width;

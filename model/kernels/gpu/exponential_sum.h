@@ -1,6 +1,6 @@
-// The logarithm of a sum of exponentials, taken up element by element. Whoever includes this has
-// defined ZEROTH_INLINE and, in this namespace, exponential(float): the fast one of a GPU, or in a
-// test on the CPU the library's.
+// The logarithm of a sum of exponentials, accumulated element by element. The includer must define
+// ZEROTH_INLINE and, in this namespace, exponential(float): the fast one of a GPU, or the library's
+// in a test on the CPU.
 #pragma once
 
 #include <cmath>
@@ -10,9 +10,9 @@ namespace {
 
 struct ExponentialSum {
   float maximum = -INFINITY;
-  float sum = 0;  // of exp(x - most)
+  float sum = 0;  // of exp(x - maximum)
 
-  // A masked logit, -inf, is no share of the sum, even where it comes first.
+  // Adds one logit. A masked logit, -inf, adds nothing to the sum, even if it comes first.
   ZEROTH_INLINE void add(float x) {
     if (x == -INFINITY) return;
     if (x <= maximum) {
@@ -23,7 +23,7 @@ struct ExponentialSum {
     }
   }
   ZEROTH_INLINE void add(const ExponentialSum& other) {
-    if (other.sum == 0) return;  // nothing, or masked logits only
+    if (other.sum == 0) return;  // it is empty, or has masked logits only
     const float larger = maximum < other.maximum ? other.maximum : maximum;
     sum = sum * exponential(maximum - larger) + other.sum * exponential(other.maximum - larger);
     maximum = larger;

@@ -1,5 +1,6 @@
-// The elementwise passes of a transformer layer as one CUDA kernel each. Plain pointers and sizes:
-// this header knows neither torch nor the blocks; fused_ops.cpp checks what is passed here.
+// The elementwise passes of a transformer layer as one CUDA kernel each. Arguments are plain
+// pointers and sizes: this header includes neither torch nor the blocks; fused_ops.cpp checks what
+// is passed here.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,7 +12,7 @@ namespace zeroth::model::gpu {
 enum class ElementType { kFloat, kBfloat16, kHalf };
 
 // x, y [rows, width]; weight [width]; scale [rows] fp32, one over the root of the mean square. With
-// an addend [rows, width] it is the norm of x + addend, which is written to `sum`.
+// an addend [rows, width] y is the norm of x + addend, which is written to `sum`.
 struct RmsNormForward {
   const void* x;
   const void* weight;
@@ -25,8 +26,8 @@ struct RmsNormForward {
 };
 
 // dy, x, dx [rows, width]; dweight_parts [rms_norm_parts(...), width] fp32, whose sum over the rows
-// is the gradient of the weight; null where that is not wanted. `residual` [rows, width] is added
-// to dx before it is rounded, unless it is null.
+// is the gradient of the weight; null if that is not required. `residual` [rows, width] is added to
+// dx before it is rounded, unless it is null.
 struct RmsNormBackward {
   const void* dy;
   const void* x;
@@ -39,17 +40,19 @@ struct RmsNormBackward {
   const void* residual = nullptr;
 };
 
-// Whether rows of this width can be taken: whole vectors of 16 bytes, at most 2048 of them.
+// Returns whether the kernels support rows of this width: full vectors of 16 bytes, at most 2048 of
+// them.
 bool rms_norm_fits(ElementType element, int64_t width);
-// Rows of dweight_parts. The same for the same arguments: sums do not depend on the device's load.
+// Returns the number of rows of dweight_parts. It is equal for equal arguments: sums do not depend
+// on the device's load.
 int64_t rms_norm_parts(ElementType element, int64_t rows, int64_t width);
 
 void rms_norm_forward(ElementType element, const RmsNormForward& call, cudaStream_t stream);
 void rms_norm_backward(ElementType element, const RmsNormBackward& call, cudaStream_t stream);
 
-// x, y [batch, seq, heads, 2 * half], each head as two halves that turn as pairs; cos, sin
-// [batch or 1, seq, half] with `table_batch_stride` elements from one sample to the next (0 for 1).
-// `token_stride` elements of x lie from one token to the next, of all samples; y has no gaps.
+// x, y [batch, seq, heads, 2 * half], each head as two halves that turn as pairs; cos, sin [batch
+// or 1, seq, half] with `table_batch_stride` elements from one sample to the next (0 for 1).
+// `token_stride` elements of x lie from one token to the next, across all samples; y has no gaps.
 struct RotatePairs {
   const void* x;
   const void* cos;
@@ -63,8 +66,8 @@ struct RotatePairs {
 
 void rotate(ElementType element, const RotatePairs& call, cudaStream_t stream);
 
-// Rows of `width` elements, whole vectors of 16 bytes, of which `stride` elements lie from one to
-// the next.
+// StridedRows are rows of `width` elements, full vectors of 16 bytes, with `stride` elements from
+// one row to the next.
 struct StridedRows {
   int64_t rows;
   int64_t width;
@@ -94,8 +97,8 @@ struct SwiGluBackward {
 void swiglu_backward(ElementType element, const SwiGluBackward& call, cudaStream_t stream);
 
 // table [.., width] += the sums of dy [count, width] over the positions of each row: `rows` [count]
-// ascending, `order` [count] their places in dy. `parts` [add_rows_parts(count), width] is scratch.
-// dy is of the table's element, or the table fp32.
+// ascending, `order` [count] their indices in dy. `parts` [add_rows_parts(count), width] is
+// scratch. dy has the table's element type, or the table is fp32.
 struct AddRows {
   void* table;
   const void* dy;
@@ -110,7 +113,7 @@ int64_t add_rows_parts(int64_t count);
 void add_rows(ElementType table, ElementType dy, const AddRows& call, cudaStream_t stream);
 
 // logits [rows, vocab], `row_stride` elements from one row to the next; lse [rows] fp32 =
-// log(sum(exp(row))), written. `vectors`: every row begins at a multiple of 16 bytes.
+// log(sum(exp(row))), written. `vectors` is set if every row begins at a multiple of 16 bytes.
 struct LogSumExp {
   const void* logits;
   float* lse;
@@ -122,8 +125,8 @@ struct LogSumExp {
 
 void log_sum_exp(ElementType element, const LogSumExp& call, cudaStream_t stream);
 
-// In place: (exp(logit - lse) - 1 at the target) * scale; targets [rows], scale one fp32 on the
-// device.
+// Computes (exp(logit - lse) - 1 at the target) * scale in place; targets [rows], scale one fp32 on
+// the device.
 struct LogitGradient {
   void* logits;
   const float* lse;

@@ -1,5 +1,5 @@
 // The CUDA kernels of the operators in model/kernels/fused.h. Loading the library registers them.
-// What a kernel cannot take (odd sizes, unaligned views) goes the way of the formula.
+// Inputs that a kernel does not support (odd sizes, unaligned views) go to the formula.
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
@@ -45,12 +45,12 @@ bool rms_norm_supports(const Tensor& x, const Tensor& weight) {
          rms_norm_fits(*element, weight.size(0));
 }
 
-// Whether rows of this tensor can be read beside those of x.
+// Returns whether rows of this tensor can be read along with those of x.
 bool has_same_layout(const Tensor& other, const Tensor& x) {
   return aligned(other) && other.scalar_type() == x.scalar_type() && other.sizes() == x.sizes();
 }
 
-// y and scale; of x + addend, which is written to sum, where these are defined.
+// Returns y and scale of x, or of x + addend, which is written to sum, if these are defined.
 std::tuple<Tensor, Tensor> run_rms_norm(const Tensor& x, const Tensor& weight, double eps,
                                         const Tensor& addend, const Tensor& sum) {
   const c10::cuda::CUDAGuard guard(x.device());
@@ -122,8 +122,8 @@ std::tuple<Tensor, Tensor> rms_norm_backward_cuda(const Tensor& any_dy, const Te
   return {dx, output_mask[1] ? parts.sum(0) : parts};
 }
 
-// Elements from one token of x [batch, seq, heads, d] to the next, where all lie in one distance
-// and a token's elements have no gaps; 0 otherwise.
+// Returns the elements from one token of x [batch, seq, heads, d] to the next, if all have the same
+// distance and a token's elements have no gaps; 0 otherwise.
 int64_t token_stride(const Tensor& x) {
   const bool one = x.stride(3) == 1 && (x.size(2) == 1 || x.stride(2) == x.size(3)) &&
                    (x.size(0) == 1 || x.stride(0) == x.size(1) * x.stride(1));
@@ -164,7 +164,8 @@ Tensor rotate_pairs_cuda(const Tensor& any_x, const Tensor& cos, const Tensor& s
   return y;
 }
 
-// The last dimension as rows in one distance of each other, if they lie so.
+// Returns the last dimension as rows at one distance from each other; nullopt if the layout
+// differs.
 std::optional<StridedRows> strided_rows(const Tensor& x) {
   if (!element_type(x) || x.numel() == 0) return std::nullopt;
   if (x.is_contiguous()) return StridedRows{1, x.numel(), x.numel()};
@@ -175,7 +176,7 @@ std::optional<StridedRows> strided_rows(const Tensor& x) {
   return StridedRows{x.numel() / x.size(-1), x.size(-1), x.stride(-2)};
 }
 
-// gate and up as rows that a kernel takes.
+// Returns gate and up as rows that a kernel supports; nullopt otherwise.
 std::optional<StridedRows> swiglu_rows(const Tensor& gate, const Tensor& up) {
   const auto rows = strided_rows(gate);
   const bool fits = rows && rows->width % vector_size(gate) == 0 &&
@@ -202,8 +203,8 @@ Tensor swiglu_cuda(const Tensor& any_gate, const Tensor& any_up) {
   return y;
 }
 
-// Two tensors like gate and up. Where these are parts of one, so are they: it is what the gradient
-// of one product comes as.
+// Returns two tensors like gate and up. If these are parts of one tensor, the results are too: the
+// gradient of one fused product has that form.
 std::pair<Tensor, Tensor> empty_like_pair(const Tensor& gate, const Tensor& up) {
   const int64_t width = gate.size(-1);
   const bool beside = !gate.is_contiguous() && gate.stride(-2) == 2 * width &&
@@ -269,7 +270,7 @@ void add_rows_cuda(Tensor table, const Tensor& rows, const Tensor& any_dy) {
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-// Rows of logits whose elements lie side by side.
+// Returns whether logits are rows whose elements are adjacent.
 bool is_2d(const Tensor& logits) {
   return element_type(logits) && logits.dim() == 2 && logits.numel() > 0 && logits.stride(1) == 1;
 }

@@ -1,7 +1,7 @@
-// RMSNorm, one pass forward and one backward. A row belongs to a warp, or to a block when it is
-// wide; its elements stay in registers between the sum and the result.
+// RMSNorm, one pass forward and one backward. A row belongs to a warp, or to a block if it is wide;
+// its elements stay in registers between the sum and the result.
 //
-// Sums have one order, whatever the device does beside them. A thread's elements of a row are added
+// The order of sums is fixed, whatever else the device runs. A thread's elements of a row are added
 // in the order of their columns, then the lanes of a warp by butterfly, then the warps in their
 // order. The backward adds a thread's rows to the weight's gradient in their order.
 #include "base/launch.cuh"
@@ -12,24 +12,25 @@ namespace zeroth::model::gpu {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr int kWarpsBlock = 128;               // threads, where a row belongs to a warp
+constexpr int kWarpsBlock = 128;               // threads of a block if a row belongs to a warp
 constexpr int64_t kMaxVectors = 2048;          // of a row
-constexpr int64_t kBackwardThreads = 1 << 16;  // of all blocks at most: they take rows in turn
+constexpr int64_t kBackwardThreads = 1 << 16;  // max of all blocks: they process rows in turn
 
-// How a row is spread: `kThreads` threads with up to `kVectors` vectors of 16 bytes each, and how
-// many rows a thread takes at once, so that all their loads are under way together.
+// A Spread distributes rows over threads: `kThreads` threads with up to `kVectors` vectors of 16
+// bytes each, and kRows rows that a thread processes at once, so that all their loads are in flight
+// together.
 template <int kThreads_, int kVectors_, int kRows_ = 1>
 struct Spread {
   static constexpr int kThreads = kThreads_, kVectors = kVectors_, kRows = kRows_;
   static constexpr int kBlock = kThreads == kWarp ? kWarpsBlock : kThreads;
-  static constexpr int kWarps = kThreads / kWarp;                // of a row
-  static constexpr int kGroups = kBlock / kThreads;              // of threads that share a row
-  static constexpr int64_t kOfBlock = int64_t{kGroups} * kRows;  // rows at once
+  static constexpr int kWarps = kThreads / kWarp;    // of a row
+  static constexpr int kGroups = kBlock / kThreads;  // groups of threads that share a row
+  static constexpr int64_t kOfBlock = int64_t{kGroups} * kRows;  // rows of a block at once
 };
 
-// Calls take(spread) with the one that fits rows of so many vectors. The forward keeps one array:
-// up to eight loads of a thread are under way, and a warp needs no barrier. The backward keeps two,
-// and its sums of the weight's gradient: few vectors of several rows.
+// Calls take(spread) with the spread that fits rows of this many vectors. The forward keeps one
+// array: up to eight loads of a thread are in flight, and a warp needs no barrier. The backward
+// keeps two arrays and its sums of the weight's gradient: few vectors of several rows.
 template <typename Take>
 auto forward_spread(int64_t vectors, Take&& take) {
   if (vectors <= 32) return take(Spread<32, 1>());
@@ -58,8 +59,8 @@ __device__ float warp_sum(float value) {
   return value;
 }
 
-// The sums over the threads of each row, in each of them. Two calls in a row have another `turn`:
-// what the last one wrote may still be read.
+// Replaces the values by their sums over the threads of each row, in every thread. Consecutive
+// calls must alternate `turn`: other threads may still read what the last call wrote.
 template <typename S>
 __device__ void sum_rows(float (&values)[S::kRows], int turn) {
 #pragma unroll
@@ -80,11 +81,11 @@ __device__ void sum_rows(float (&values)[S::kRows], int turn) {
   }
 }
 
-// A thread's vectors of one row, and zeros beyond its end.
+// A ThreadRow gives access to a thread's vectors of one row, with zeros after its end.
 template <typename T, typename S>
 struct ThreadRow {
   static constexpr int kSize = Vector<T>::kSize;
-  int64_t first = int64_t{threadIdx.x % S::kThreads} * kSize;  // column
+  int64_t first = int64_t{threadIdx.x % S::kThreads} * kSize;  // column of its first element
   int64_t width;
 
   __device__ explicit ThreadRow(int64_t of_row) : width(of_row) {}
@@ -100,7 +101,7 @@ struct ThreadRow {
 #pragma unroll
     for (int v = 0; v < S::kVectors; ++v) to[v] = load(array, row, there, v);
   }
-  // Stores make(vector) for each.
+  // Stores make(vector) for each vector.
   template <typename Make>
   __device__ void store_row(void* array, int64_t row, bool there, Make&& make) const {
     T* const to = static_cast<T*>(array) + row * width + first;
@@ -125,7 +126,7 @@ struct ThreadRow {
   }
 };
 
-// x += addend, which is the sum as it is stored.
+// Computes x += addend, rounded as the sum is stored.
 template <typename T>
 __device__ void add(Words& x, const Words& addend) {
   Wide<T> sum = widen<T>(x);
@@ -166,7 +167,7 @@ __global__ void __launch_bounds__(S::kBlock) forward_kernel(RmsNormForward call)
     Wide<T> out = widen<T>(x[v]);
 #pragma unroll
     for (int i = 0; i < kSize; ++i) out.at[i] *= scale;
-    out = widen<T>(narrow(out));  // rounded, as transformers does
+    out = widen<T>(narrow(out));  // rounded, as in transformers
     const Wide<T> wide = widen<T>(weight[v]);
 #pragma unroll
     for (int i = 0; i < kSize; ++i) out.at[i] *= wide.at[i];
@@ -174,7 +175,7 @@ __global__ void __launch_bounds__(S::kBlock) forward_kernel(RmsNormForward call)
   });
 }
 
-// Of one vector: what it adds to a row's sum of w dy x, and to the weight's gradient.
+// Adds one vector's part of the weight's gradient, and returns its part of a row's sum of w dy x.
 template <typename T>
 __device__ float add_products(const Words& x, const Words& dy, const Words& weight, float scale,
                               Wide<T>& dweight) {
@@ -201,7 +202,8 @@ __device__ Words gradient(const Words& x, const Words& dy, const Words& weight,
   return narrow(out);
 }
 
-// dx = scale * (w dy - x scale^2 mean(w dy x)) + residual; dw = sum over rows of dy x scale.
+// Computes dx = scale * (w dy - x scale^2 mean(w dy x)) + residual; dw = sum over rows of dy x
+// scale.
 template <typename T, typename S>
 __global__ void __launch_bounds__(S::kBlock) backward_kernel(RmsNormBackward call) {
   constexpr bool kKeepsResidual = S::kVectors < 4;  // there are registers for it
@@ -230,7 +232,7 @@ __global__ void __launch_bounds__(S::kBlock) backward_kernel(RmsNormBackward cal
         along[r] += add_products(x[r][v], dy[r][v], weight[v], scale[r], dweight[v]);
       }
     }
-    Words residual[S::kRows][S::kVectors];  // under way while the sums are made
+    Words residual[S::kRows][S::kVectors];  // in flight during the sums
 #pragma unroll
     for (int r = 0; kKeepsResidual && r < S::kRows; ++r) {
       const bool there = call.residual != nullptr && first + r < call.rows;

@@ -1,4 +1,4 @@
-// Sixteen bytes of elements at a time, computed in fp32.
+// A Vector is sixteen bytes of elements, computed in fp32.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -50,8 +50,8 @@ __device__ inline void store(T* to, const Vector<T>& value) {
   *reinterpret_cast<Vector<T>*>(to) = value;
 }
 
-// The same sixteen bytes as words: numbers of 16 bits are widened and rounded in pairs, by half of
-// the instructions that single ones need.
+// Words are the sixteen bytes of a Vector as 32-bit words: 16-bit elements are widened and rounded
+// in pairs, with half of the instructions that single ones need.
 struct alignas(16) Words {
   uint32_t at[4];
 };
