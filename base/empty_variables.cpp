@@ -32,14 +32,14 @@ constexpr const char* kVariables[] = {
 }  // namespace
 
 void reject_empty_variables(const std::function<const char*(const char* name)>& lookup) {
-  std::vector<std::string> complaints;
+  std::vector<std::string> errors;
   for (const char* const name : kVariables) {
     const char* const value = lookup(name);
     if (value != nullptr && *value == '\0')
-      complaints.push_back(
+      errors.push_back(
           fmt::format("environment variable {} is empty: give it a value, or unset it", name));
   }
-  if (!complaints.empty()) throw UsageError("{}", listed(complaints));
+  if (!errors.empty()) throw UsageError("{}", listed(errors));
 }
 
 bool must_not_be_empty(std::string_view name) {

@@ -29,7 +29,7 @@ std::string kernel_id() {
   return id.empty() ? "hidden" : id;
 }
 
-struct Ticket {
+struct Request {
   std::string kernel;
   uint32_t pid = 0;
   uint32_t fd = 0;
@@ -50,8 +50,8 @@ bool read_number(std::string_view& text, Number& value) {
   return number.has_value();
 }
 
-Ticket parse(std::string_view text) {
-  Ticket ticket;
+Request parse(std::string_view text) {
+  Request ticket;
   ticket.kernel = next_field(text);
   const bool whole = read_number(text, ticket.pid) && read_number(text, ticket.fd) &&
                      read_number(text, ticket.inode) && text.empty();
@@ -73,7 +73,8 @@ std::string link_of(int fd) {
   return length < 0 ? std::string() : std::string(target.data(), static_cast<size_t>(length));
 }
 
-void check_is_ours(int fd, const Ticket& wanted, const std::string& name, const std::string& path) {
+void check_is_ours(int fd, const Request& wanted, const std::string& name,
+                   const std::string& path) {
   const struct stat status = status_of(fd);
   if (status.st_uid != ::geteuid())
     throw Error("{} belongs to user {}, not to this process's user {}", path, status.st_uid,
@@ -96,7 +97,7 @@ MemoryFile MemoryFile::create(const std::string& name) {
 }
 
 MemoryFile MemoryFile::open(const std::string& ticket, const std::string& name) {
-  const Ticket wanted = parse(ticket);
+  const Request wanted = parse(ticket);
   if (wanted.kernel != kernel_id()) throw Error("its creator runs on another host");
   const std::string path = fmt::format("/proc/{}/fd/{}", wanted.pid, wanted.fd);
   // Opens with O_PATH and inspects the file first, because a full open may have side effects (FIFO,

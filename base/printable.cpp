@@ -28,9 +28,9 @@ Character first_character(std::string_view text) {
     if (!is_continuation(text[i])) return {};
     code = (code << 6) | (static_cast<uint8_t>(text[i]) & 0x3F);
   }
-  constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  constexpr char32_t kMinCodePoint[] = {0, 0, 0x80, 0x800, 0x10000};
   const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-  if (code < kLeast[length] || code > 0x10FFFF || surrogate) return {};
+  if (code < kMinCodePoint[length] || code > 0x10FFFF || surrogate) return {};
   return {length, code};
 }
 
@@ -98,8 +98,8 @@ std::string shortened(std::string_view text, size_t max_bytes) {
 }
 
 std::string quotation(std::string_view text) {
-  constexpr size_t kMost = 300;
-  return fmt::format("\"{}\"", shortened(text.substr(0, text.find('\n')), kMost));
+  constexpr size_t kMaxShown = 300;
+  return fmt::format("\"{}\"", shortened(text.substr(0, text.find('\n')), kMaxShown));
 }
 
 }  // namespace zeroth

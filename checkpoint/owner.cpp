@@ -16,7 +16,7 @@
 namespace zeroth::checkpoint {
 namespace {
 
-constexpr int64_t kMostWords = 1000;
+constexpr int64_t kMaxWords = 1000;
 
 int64_t newest_generation(const std::vector<DirectoryEntry>& entries) {
   int64_t newest = 0;
@@ -87,7 +87,7 @@ void Owner::check() const {
   if (newest == generation_) return;
   std::string description;
   try {
-    description = read_text(*file_system_, owner_name(newest), kMostWords);
+    description = read_text(*file_system_, owner_name(newest), kMaxWords);
   } catch (const Error&) {
     // The owner's file has no readable description.
   }

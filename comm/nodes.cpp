@@ -47,10 +47,10 @@ std::string describe_rank(const Nodes& nodes, int rank) {
 
 std::string describe_nodes(const Nodes& nodes) {
   if (nodes.size() > kMaxListedNodes) {
-    const auto [least, most] = std::minmax_element(
+    const auto [min_address, max_address] = std::minmax_element(
         nodes.begin(), nodes.end(),
         [](const Node& a, const Node& b) { return a.ranks.size() < b.ranks.size(); });
-    const auto fewest = least->ranks.size(), greatest = most->ranks.size();
+    const auto fewest = min_address->ranks.size(), greatest = max_address->ranks.size();
     return fmt::format(
         "{} ({} ranks each)", nodes.size(),
         fewest == greatest ? fmt::format("{}", fewest) : fmt::format("{} to {}", fewest, greatest));

@@ -60,9 +60,9 @@ uint64_t SharedRing::count(int rank, Counter counter) const {
 }
 
 uint64_t SharedRing::min_count(Counter counter) const {
-  uint64_t least = UINT64_MAX;
-  for (int rank = 0; rank < ranks(); ++rank) least = std::min(least, count(rank, counter));
-  return least;
+  uint64_t min_read = UINT64_MAX;
+  for (int rank = 0; rank < ranks(); ++rank) min_read = std::min(min_read, count(rank, counter));
+  return min_read;
 }
 
 void SharedRing::advance(Counter counter, uint64_t count) {

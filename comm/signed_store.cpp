@@ -28,9 +28,9 @@ class SignedStore final : public c10d::Store {
 
   void set(const std::string& key, const Value& value) override {
     const Sha256::Digest digest = digest_of(key, value);
-    Value sealed = value;
-    sealed.insert(sealed.end(), digest.begin(), digest.end());
-    store_->set(key, sealed);
+    Value authenticated = value;
+    authenticated.insert(authenticated.end(), digest.begin(), digest.end());
+    store_->set(key, authenticated);
   }
 
   Value get(const std::string& key) override {

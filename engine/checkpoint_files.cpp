@@ -259,11 +259,11 @@ void CheckpointFiles::start(const std::filesystem::path& directory, const Engine
                             const RunCounters& counters, const CheckpointRequest& request) {
   const SaveTimer timer;
   PreparedSave prepared = begin(directory, values, counters, request);
-  const int64_t most = request.memory.value_or(snapshot_memory(bytes_to_save(values.held)));
+  const int64_t memory_limit = request.memory.value_or(snapshot_memory(bytes_to_save(values.held)));
   checkpoint::run_on_all_ranks(ranks_, "writing " + prepared.save.directory(), [&] {
     if (prepared.write_files) prepared.write_files(prepared.save.path());
-    if (!memory_ || memory_->max_bytes() != most) {
-      memory_ = std::make_unique<SnapshotMemory>(values.held.params.device(), most);
+    if (!memory_ || memory_->max_bytes() != memory_limit) {
+      memory_ = std::make_unique<SnapshotMemory>(values.held.params.device(), memory_limit);
     }
   });
   written_ = false;

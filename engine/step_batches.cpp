@@ -25,9 +25,9 @@ torch::Tensor to_device(const torch::Tensor& tensor, torch::Device device) {
 // Returns the first samples of all ranks, in rank order.
 std::vector<int64_t> gather_samples(std::vector<int64_t> own, comm::DeviceMesh& mesh) {
   if (!reports_loss(mesh)) own.clear();
-  const int64_t most = comm::max_over_ranks(std::ssize(own), "a number of samples", mesh);
-  own.resize(static_cast<size_t>(most), -1);
-  const torch::Tensor all = torch::empty({most * mesh.world_size()}, torch::kLong);
+  const int64_t max_samples = comm::max_over_ranks(std::ssize(own), "a number of samples", mesh);
+  own.resize(static_cast<size_t>(max_samples), -1);
+  const torch::Tensor all = torch::empty({max_samples * mesh.world_size()}, torch::kLong);
   mesh.cpu_group().all_gather(all, torch::tensor(own, torch::kLong), "sample numbers").wait();
   std::vector<int64_t> samples(all.data_ptr<int64_t>(), all.data_ptr<int64_t>() + all.numel());
   std::erase(samples, -1);

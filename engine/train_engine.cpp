@@ -175,13 +175,13 @@ void TrainEngine::apply_update(const StepStats& stats, double grad_factor) {
 // Throws an Error if ranks pass different numbers, as they would wait for each other until the
 // timeout.
 void TrainEngine::verify_micro_batches_match(int64_t micro_batches) const {
-  std::array least = {micro_batches, -micro_batches};
-  comm::all_reduce_values(least, comm::ReduceOp::kMin, "numbers of micro-batches", *mesh_);
-  const int64_t fewest = least[0], most = -least[1];
-  if (fewest != most) {
+  std::array min_counts = {micro_batches, -micro_batches};
+  comm::all_reduce_values(min_counts, comm::ReduceOp::kMin, "numbers of micro-batches", *mesh_);
+  const int64_t min_micro_batches = min_counts[0], max_micro_batches = -min_counts[1];
+  if (min_micro_batches != max_micro_batches) {
     throw Error(
         "eval_batch: ranks pass different numbers of micro-batches, from {} to {} (rank {}: {})",
-        fewest, most, mesh_->rank(), micro_batches);
+        min_micro_batches, max_micro_batches, mesh_->rank(), micro_batches);
   }
 }
 

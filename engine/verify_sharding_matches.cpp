@@ -162,10 +162,10 @@ class ShardingCheck {
         held.push_back({first_ + static_cast<int>(rank), {shape, box[0], box[1]}, box[2]});
       }
     }
-    check_boxes(name, held);
+    check_slices(name, held);
   }
 
-  void check_boxes(const std::string& name, const std::vector<RankSlice>& held) const {
+  void check_slices(const std::string& name, const std::vector<RankSlice>& held) const {
     int64_t elements = 0;
     for (size_t i = 0; i < held.size(); ++i) {
       const RankSlice& one = held[i];

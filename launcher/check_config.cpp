@@ -46,16 +46,16 @@ CheckConfigArguments parse(const std::vector<std::string>& words) {
 
 void add_keys(const std::string& title, const std::vector<configs::KeyReport>& keys,
               std::string& text) {
-  constexpr size_t kLongest = 40;  // characters of a value to show
+  constexpr size_t kMaxValueLength = 40;  // characters of a value to show
   size_t path = 0, value = 0;
   for (const configs::KeyReport& key : keys) {
     path = std::max(path, shortened(key.path).size());
-    value = std::max(value, shortened(key.value, kLongest).size());
+    value = std::max(value, shortened(key.value, kMaxValueLength).size());
   }
   text += fmt::format("{}\n", title);
   for (const configs::KeyReport& key : keys) {
     std::string line = fmt::format("  {:{}}  {:9}  {:{}}  {}", shortened(key.path), path, key.state,
-                                   shortened(key.value, kLongest), value, key.origin);
+                                   shortened(key.value, kMaxValueLength), value, key.origin);
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
 }

@@ -30,6 +30,7 @@ namespace {
 
 using checkpoint::CheckpointInfo;
 using checkpoint::CheckpointLocation;
+using checkpoint::FileSystem;
 
 struct CheckpointArguments {
   std::string verb;
@@ -41,34 +42,34 @@ struct CheckpointArguments {
 
 using Answer = CheckpointAnswer;
 
-CheckpointLocation locate_checkpoints(const CheckpointArguments& arguments) {
-  CheckpointLocation place = checkpoint::locate(arguments.directory);
-  if (!place.file_system) throw Error("{}: there is no such folder", arguments.directory);
+CheckpointLocation locate_checkpoints(const CheckpointArguments& args) {
+  CheckpointLocation place = checkpoint::locate(args.directory);
+  if (!place.file_system) throw Error("{}: there is no such folder", args.directory);
   return place;
 }
 
-// ListedCheckpoints are those that DIR selects. `strays` only have a checkpoint's name.
+// The checkpoints that DIR selects. `strays` only have a checkpoint's name.
 struct ListedCheckpoints {
   std::vector<CheckpointInfo> found;
   std::vector<std::string> strays = {};
 };
 
 ListedCheckpoints list_matching(const CheckpointLocation& place) {
-  ListedCheckpoints listed_checkpoints{checkpoint::list_checkpoints(*place.file_system)};
-  std::erase_if(listed_checkpoints.found, [&](const CheckpointInfo& one) {
+  ListedCheckpoints listed{checkpoint::list_checkpoints(*place.file_system)};
+  std::erase_if(listed.found, [&](const CheckpointInfo& one) {
     if (place.checkpoint) return one.name != *place.checkpoint;
-    if (one.is_unrelated) listed_checkpoints.strays.push_back(one.name);
+    if (one.is_unrelated) listed.strays.push_back(one.name);
     return one.is_unrelated;
   });
-  if (place.checkpoint) return listed_checkpoints;
+  if (place.checkpoint) return listed;
   for (const checkpoint::DirectoryEntry& entry : place.file_system->list("")) {
     if (checkpoint::parse_trainer_step(entry.name) || entry.name.ends_with(".ckpt"))
-      listed_checkpoints.strays.push_back(entry.name);
+      listed.strays.push_back(entry.name);
   }
-  return listed_checkpoints;
+  return listed;
 }
 
-std::string no_checkpoint_reason(checkpoint::FileSystem& file_system, const std::string& name) {
+std::string no_checkpoint_reason(FileSystem& file_system, const std::string& name) {
   try {
     if (const auto foreign = checkpoint::find_foreign(file_system, name)) {
       return fmt::format("it is of {} ({} is in it)", foreign->program, shortened(foreign->mark));
@@ -95,9 +96,8 @@ std::string skipped_lines(const CheckpointLocation& place, const std::vector<std
 }
 
 [[noreturn]] void throw_no_checkpoints(const CheckpointLocation& place) {
-  if (const auto foreign = checkpoint::find_foreign(*place.file_system, "")) {
+  if (const auto foreign = checkpoint::find_foreign(*place.file_system, ""))
     throw Error("{}", checkpoint::describe(*foreign, place.file_system->path()));
-  }
   throw Error("{} holds no checkpoints", place.file_system->path().string());
 }
 
@@ -108,8 +108,8 @@ std::string format_age(const CheckpointInfo& found) {
   return format_duration(std::clamp(age, 0.0, kMaxAge));
 }
 
-Answer list(const CheckpointArguments& arguments) {
-  const CheckpointLocation place = locate_checkpoints(arguments);
+Answer list(const CheckpointArguments& args) {
+  const CheckpointLocation place = locate_checkpoints(args);
   const auto [found, strays] = list_matching(place);
   const CheckpointInfo* newest = place.checkpoint ? nullptr : checkpoint::newest(found);
   Answer answer;
@@ -184,10 +184,9 @@ std::string describe_manifest(const std::filesystem::path& path,
       {"attempt", manifest.attempt},
       {"written", fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(manifest.written))},
       {"manifest", format_crc(reader.manifest_crc())}};
-  if (manifest.parent) {
+  if (manifest.parent)
     facts["goes on from"] = fmt::format("step {}, manifest {}", manifest.parent->step,
                                         format_crc(manifest.parent->crc));
-  }
   std::string text;
   add_texts(printable(path.string()), facts, text);
   return text;
@@ -214,8 +213,8 @@ Answer description(const checkpoint::CheckpointReader& reader) {
   return answer;
 }
 
-Answer show(const CheckpointArguments& arguments) {
-  const CheckpointLocation place = locate_checkpoints(arguments);
+Answer show(const CheckpointArguments& args) {
+  const CheckpointLocation place = locate_checkpoints(args);
   if (!place.checkpoint && list_matching(place).found.empty()) throw_no_checkpoints(place);
   Answer answer;
   checkpoint::with_selected_checkpoint(place, [&](const std::string& name) {
@@ -225,8 +224,8 @@ Answer show(const CheckpointArguments& arguments) {
 }
 
 // Returns the errors of a checkpoint; empty: none. Adds the bytes read to `bytes`.
-std::vector<std::string> find_faults(checkpoint::FileSystem& file_system,
-                                     const CheckpointInfo& found, int64_t& bytes) {
+std::vector<std::string> find_faults(FileSystem& file_system, const CheckpointInfo& found,
+                                     int64_t& bytes) {
   if (!found.complete()) return {"not complete: " + found.fault};
   try {
     checkpoint::VerifyResult result = checkpoint::verify(file_system, found.name);
@@ -237,8 +236,8 @@ std::vector<std::string> find_faults(checkpoint::FileSystem& file_system,
   }
 }
 
-Answer verify(const CheckpointArguments& arguments) {
-  const CheckpointLocation place = locate_checkpoints(arguments);
+Answer verify(const CheckpointArguments& args) {
+  const CheckpointLocation place = locate_checkpoints(args);
   auto [found, strays] = list_matching(place);
   if (place.checkpoint && found.empty())
     found.push_back({.name = *place.checkpoint});  // a directory with another name
@@ -246,36 +245,34 @@ Answer verify(const CheckpointArguments& arguments) {
   Answer answer;
   for (const CheckpointInfo& one : found) {
     int64_t bytes = 0;
-    const auto complaints = find_faults(*place.file_system, one, bytes);
-    if (!complaints.empty() && checkpoint::was_removed(*place.file_system, one)) {
+    const auto faults = find_faults(*place.file_system, one, bytes);
+    if (!faults.empty() && checkpoint::was_removed(*place.file_system, one)) {
       answer.text += printable_message(fmt::format(
           "{}: removed or replaced by a run while it was read, not verified\n", one.name));
       if (place.checkpoint) answer.status = 1;
       continue;
     }
     answer.text += printable_message(
-        complaints.empty()
-            ? fmt::format("{}: good, {} read\n", one.name, format_bytes(bytes))
-            : fmt::format("{}: {}\n  {}\n", one.name, pluralize(std::ssize(complaints), "fault"),
-                          listed(complaints)));
-    if (!complaints.empty()) answer.status = 1;
+        faults.empty() ? fmt::format("{}: good, {} read\n", one.name, format_bytes(bytes))
+                       : fmt::format("{}: {}\n  {}\n", one.name,
+                                     pluralize(std::ssize(faults), "fault"), listed(faults)));
+    if (!faults.empty()) answer.status = 1;
   }
   answer.text += skipped_lines(place, strays, {});
   return answer;
 }
 
 // Returns the --output that contains these checkpoints; a run locks this directory.
-std::filesystem::path find_output(const CheckpointArguments& arguments,
+std::filesystem::path find_output(const CheckpointArguments& args,
                                   const CheckpointLocation& place) {
   std::error_code unknown;
-  const std::filesystem::path named = arguments.directory, &path = place.file_system->path();
+  const std::filesystem::path named = args.directory, &path = place.file_system->path();
   if (std::filesystem::exists(named / "checkpoints", unknown)) return named;
   return path.filename() == "checkpoints" ? path.parent_path() : path;
 }
 
 // Returns a note if the best model is kept although it is not among the newest `keep`.
-std::string best_model_note(checkpoint::FileSystem& file_system, int64_t keep,
-                            const CheckpointInfo* newest) {
+std::string best_model_note(FileSystem& file_system, int64_t keep, const CheckpointInfo* newest) {
   const std::string name = checkpoint::step_name(newest->best_step.value_or(0));
   const auto others = checkpoint::expired_checkpoints(file_system, {.newest = keep});
   if (std::find(others.begin(), others.end(), name) == others.end()) return "";
@@ -284,13 +281,13 @@ std::string best_model_note(checkpoint::FileSystem& file_system, int64_t keep,
 
 // Returns the checkpoints to remove. Reads all of the newest that stay: a corrupt one must not
 // replace a good one. Removes damaged ones too with --damaged.
-std::vector<std::string> select_prunable(const CheckpointArguments& arguments,
+std::vector<std::string> select_prunable(const CheckpointArguments& args,
                                          const CheckpointLocation& place,
                                          const std::vector<CheckpointInfo>& found,
                                          checkpoint::RetentionPolicy& retention) {
   std::vector<std::string> names = checkpoint::expired_checkpoints(*place.file_system, retention);
-  if (names.empty() && !arguments.damaged) return names;
-  if (arguments.damaged && checkpoint::newest(found) == nullptr) {
+  if (names.empty() && !args.damaged) return names;
+  if (args.damaged && checkpoint::newest(found) == nullptr) {
     throw Error("{} holds no complete checkpoint: nothing is removed",
                 place.file_system->path().string());
   }
@@ -302,55 +299,53 @@ std::vector<std::string> select_prunable(const CheckpointArguments& arguments,
   const auto is_bad = [&](const CheckpointInfo& one) {
     if (!is_kept(one) || good.contains(one.name)) return false;
     int64_t bytes = 0;
-    const auto complaints = find_faults(*place.file_system, one, bytes);
-    if (complaints.empty()) good.insert(one.name);
-    if (!complaints.empty() && !arguments.damaged) {
+    const auto faults = find_faults(*place.file_system, one, bytes);
+    if (faults.empty()) good.insert(one.name);
+    if (!faults.empty() && !args.damaged) {
       throw Error("{} has {}: {}\nnothing is removed; --damaged removes it and keeps an older one",
                   checkpoint::full_path(*place.file_system, one.name).string(),
-                  pluralize(std::ssize(complaints), "fault"), complaints.front());
+                  pluralize(std::ssize(faults), "fault"), faults.front());
     }
-    return !complaints.empty();
+    return !faults.empty();
   };
   for (auto bad = std::find_if(found.begin(), found.end(), is_bad); bad != found.end();
        bad = std::find_if(found.begin(), found.end(), is_bad)) {
     retention.damaged.insert(bad->name);
     names = checkpoint::expired_checkpoints(*place.file_system, retention);
   }
-  if (arguments.damaged && good.empty()) {
+  if (args.damaged && good.empty()) {
     throw Error("{} holds no good checkpoint: nothing is removed",
                 place.file_system->path().string());
   }
   for (const CheckpointInfo& one : found) {
     const bool broken = !one.complete() || retention.damaged.contains(one.name);
-    if (arguments.damaged && broken && !one.weights_only && !one.is_unrelated)
-      names.push_back(one.name);
+    if (args.damaged && broken && !one.weights_only && !one.is_unrelated) names.push_back(one.name);
   }
   return names;
 }
 
-Answer prune(const CheckpointArguments& arguments) {
-  const CheckpointLocation place = locate_checkpoints(arguments);
-  if (place.checkpoint) {
+Answer prune(const CheckpointArguments& args) {
+  const CheckpointLocation place = locate_checkpoints(args);
+  if (place.checkpoint)
     throw UsageError("checkpoint prune: {} is one checkpoint; name the folder that holds them",
-                     arguments.directory);
-  }
+                     args.directory);
   // The lock excludes a run: only the run removes what it resumes from or has just written.
   std::optional<OutputLock> lock;
-  if (!arguments.dry_run) lock.emplace(find_output(arguments, place));
+  if (!args.dry_run) lock.emplace(find_output(args, place));
   const std::vector<CheckpointInfo> found = checkpoint::list_checkpoints(*place.file_system);
   const CheckpointInfo* newest = checkpoint::newest(found);
-  checkpoint::RetentionPolicy retention{.newest = arguments.keep};
+  checkpoint::RetentionPolicy retention{.newest = args.keep};
   if (newest != nullptr && newest->best_step) retention.steps.insert(*newest->best_step);
-  const std::vector<std::string> names = select_prunable(arguments, place, found, retention);
-  if (!arguments.dry_run) checkpoint::remove_checkpoints(*place.file_system, names);
+  const std::vector<std::string> names = select_prunable(args, place, found, retention);
+  if (!args.dry_run) checkpoint::remove_checkpoints(*place.file_system, names);
   Answer answer;
   for (const std::string& name : names) {
     answer.text +=
-        fmt::format("{} {}\n", arguments.dry_run ? "would remove" : "removed", printable(name));
+        fmt::format("{} {}\n", args.dry_run ? "would remove" : "removed", printable(name));
   }
   if (names.empty()) answer.text = "nothing to remove\n";
   if (!retention.steps.empty())
-    answer.text += best_model_note(*place.file_system, arguments.keep, newest);
+    answer.text += best_model_note(*place.file_system, args.keep, newest);
   if (lock && !lock->note().empty()) answer.text += printable(lock->note()) + "\n";
   return answer;
 }
@@ -378,32 +373,27 @@ const CheckpointVerb* find_verb(const std::string& name) {
 }  // namespace
 
 CheckpointAnswer checkpoint_command(const std::vector<std::string>& words) {
-  CheckpointArguments arguments;
+  CheckpointArguments args;
   CLI::App app("Tells what lies in a folder of checkpoints. Starts nothing.", "zeroth checkpoint");
-  app.add_option("COMMAND", arguments.verb, "list, show, verify or prune")->required();
-  app.add_option("DIR", arguments.directory, "Where they are")->required();
-  app.add_option("--keep", arguments.keep, "prune: so many of the newest stay (default: 2)")
+  app.add_option("COMMAND", args.verb, "list, show, verify or prune")->required();
+  app.add_option("DIR", args.directory, "Where they are")->required();
+  app.add_option("--keep", args.keep, "prune: so many of the newest stay (default: 2)")
       ->option_text("N");
-  app.add_flag("--damaged", arguments.damaged,
-               "prune: those that are damaged or not complete go, too");
-  app.add_flag("--dry-run", arguments.dry_run, "prune: only tell what would go");
+  app.add_flag("--damaged", args.damaged, "prune: those that are damaged or not complete go, too");
+  app.add_flag("--dry-run", args.dry_run, "prune: only tell what would go");
   if (const std::string help = parse_subcommand(app, words); !help.empty()) return {help + kHelp};
-  const CheckpointVerb* verb = find_verb(arguments.verb);
-  if (verb == nullptr) {
+  const CheckpointVerb* verb = find_verb(args.verb);
+  if (verb == nullptr)
     throw UsageError(
         "checkpoint {}: must be list, show, verify or prune (zeroth checkpoint --help)",
-        shortened(arguments.verb));
-  }
-  const bool prunes = arguments.verb == "prune";
+        shortened(args.verb));
   for (const char* const flag : {"--keep", "--damaged", "--dry-run"}) {
-    if (app.count(flag) > 0 && !prunes) {
-      throw UsageError("checkpoint {}: {} belongs to prune", arguments.verb, flag);
-    }
+    if (app.count(flag) > 0 && args.verb != "prune")
+      throw UsageError("checkpoint {}: {} belongs to prune", args.verb, flag);
   }
-  if (arguments.keep < 1) {
-    throw UsageError("checkpoint prune: --keep {}: at least one must stay", arguments.keep);
-  }
-  return verb->answer(arguments);
+  if (args.keep < 1)
+    throw UsageError("checkpoint prune: --keep {}: at least one must stay", args.keep);
+  return verb->answer(args);
 }
 
 }  // namespace zeroth::launcher

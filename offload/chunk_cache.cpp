@@ -200,7 +200,7 @@ ChunkCache::CacheBuffer& ChunkCache::evict_buffer() {
   CacheBuffer* const buffer = find_evictable(true);
   if (buffer == nullptr) {
     const auto writers = std::count_if(buffers_.begin(), buffers_.end(),
-                                       [](const CacheBuffer& lent) { return lent.writer; });
+                                       [](const CacheBuffer& cached) { return cached.writer; });
     ZEROTH_CHECK(buffer != nullptr, "all {} buffers are borrowed, {} of them to be written",
                  buffers_.size(), writers);
   }

@@ -11,28 +11,27 @@ Staging::Staging(const std::shared_ptr<device::HostLink>& link, torch::Device de
       on_host_(link, torch::kCPU, kMaxBuffers),
       on_device_(link, device, kMaxBuffers) {}
 
-ChunkLease Staging::lease(const torch::Tensor& resting, torch::Device device, Access access,
+ChunkLease Staging::lease(const torch::Tensor& stored, torch::Device device, Access access,
                           const device::StreamEvent& idle, device::StreamEvent* written) {
   failure_.rethrow();
-  ZEROTH_CHECK(resting.dim() == 1 && resting.is_contiguous(),
-               "a lease of a tensor that is not flat");
-  if (!always_copies_ && resting.device().type() == device.type()) return ChunkLease(resting);
+  ZEROTH_CHECK(stored.dim() == 1 && stored.is_contiguous(), "a lease of a tensor that is not flat");
+  if (!always_copies_ && stored.device().type() == device.type()) return ChunkLease(stored);
   ZEROTH_CHECK(is_host(device) || access == Access::kRead, "a host tensor is only read on {}",
                device.str());
   const auto buffer = std::make_shared<StagingBuffers::Buffer>(
-      access == Access::kWrite ? buffers(device).acquire(resting)
-                               : buffers(device).fetch(resting, {idle}));
+      access == Access::kWrite ? buffers(device).acquire(stored)
+                               : buffers(device).fetch(stored, {idle}));
   is_host(device) ? copies().wait(buffer->free) : copies().wait_event(buffer->free);
-  return ChunkLease(buffer->values, [this, buffer, resting, device, access, idle, written] {
-    failure_.guard([&] { end_lease(*buffer, resting, device, access, idle, written); });
+  return ChunkLease(buffer->values, [this, buffer, stored, device, access, idle, written] {
+    failure_.guard([&] { end_lease(*buffer, stored, device, access, idle, written); });
   });
 }
 
-void Staging::end_lease(StagingBuffers::Buffer& buffer, const torch::Tensor& resting,
+void Staging::end_lease(StagingBuffers::Buffer& buffer, const torch::Tensor& stored,
                         torch::Device device, Access access, const device::StreamEvent& idle,
                         device::StreamEvent* written) {
   if (access != Access::kRead) {
-    buffers(device).send(buffer, resting, idle);
+    buffers(device).send(buffer, stored, idle);
     if (written == nullptr) {
       copies().wait_event(buffer.free);
     } else {

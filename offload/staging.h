@@ -46,14 +46,14 @@ class Staging {
   // - A CPU tensor on the device, kRead only: its read waits for `idle` and is ordered on the
   //   current stream; does not block. Work queued before the lease is destroyed may use it;
   //   `resting` must keep its values until the current stream has completed that work.
-  ChunkLease lease(const torch::Tensor& resting, torch::Device device, Access access,
+  ChunkLease lease(const torch::Tensor& stored, torch::Device device, Access access,
                    const device::StreamEvent& idle, device::StreamEvent* written = nullptr);
 
  private:
   static bool is_host(torch::Device device) { return device == torch::Device(torch::kCPU); }
   StagingBuffers& buffers(torch::Device device) { return is_host(device) ? on_host_ : on_device_; }
   device::CopyStream& copies() { return on_host_.copies(); }
-  void end_lease(StagingBuffers::Buffer& buffer, const torch::Tensor& resting, torch::Device device,
+  void end_lease(StagingBuffers::Buffer& buffer, const torch::Tensor& stored, torch::Device device,
                  Access access, const device::StreamEvent& idle, device::StreamEvent* written);
 
   bool always_copies_;

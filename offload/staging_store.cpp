@@ -143,9 +143,9 @@ class StagingStore final : public ShardStore {
 
   StagedChunk fetch(const ChunkUse& use) {
     StagedChunk held{use, inner_->acquire(use.chunk, torch::kCPU, use.access), {}, {}, false};
-    const torch::Tensor resting = held.inner.tensor();
+    const torch::Tensor stored = held.inner.tensor();
     held.buffer =
-        use.access == Access::kWrite ? buffers_.acquire(resting) : buffers_.fetch(resting, {});
+        use.access == Access::kWrite ? buffers_.acquire(stored) : buffers_.fetch(stored, {});
     held.arrived = std::exchange(held.buffer.free, {});
     if (use.access == Access::kRead) {
       pending_releases_.push_back({use, std::move(held.inner), held.arrived});

@@ -51,31 +51,31 @@ int64_t FlatLayout::parameter_numel() const {
 }
 
 std::vector<optim::ParamGroupRange> FlatLayout::param_group_ranges(const Range& range) const {
-  std::vector<optim::ParamGroupRange> stretches;
+  std::vector<optim::ParamGroupRange> group_ranges;
   for (size_t i = 0; i < slots_.size(); ++i) {
     const int64_t behind = i + 1 < slots_.size() ? slots_[i + 1].offset : numel();
     const int64_t begin = std::max(slots_[i].offset, range.begin) - range.begin;
     const int64_t end = std::min(behind, range.end) - range.begin;
     if (begin >= end) continue;
-    if (!stretches.empty() && stretches.back().decays == slots_[i].is_matrix()) {
-      stretches.back().end = end;
+    if (!group_ranges.empty() && group_ranges.back().decays == slots_[i].is_matrix()) {
+      group_ranges.back().end = end;
     } else {
-      stretches.push_back({begin, end, slots_[i].is_matrix()});
+      group_ranges.push_back({begin, end, slots_[i].is_matrix()});
     }
   }
-  return stretches;
+  return group_ranges;
 }
 
 std::vector<optim::ParamGroupRange> FlatLayout::parameter_ranges(const Range& range) const {
-  std::vector<optim::ParamGroupRange> stretches;
+  std::vector<optim::ParamGroupRange> group_ranges;
   for (size_t i = 0; i < slots_.size(); ++i) {
     const auto [begin, end] = overlap(i, range);
     if (begin == end) continue;
     const int64_t shift = slots_[i].offset - range.begin;
-    stretches.push_back(
+    group_ranges.push_back(
         {begin + shift, end + shift, slots_[i].is_matrix(), static_cast<int64_t>(i)});
   }
-  return stretches;
+  return group_ranges;
 }
 
 Range FlatLayout::overlap(size_t index, const Range& range) const {

@@ -48,7 +48,7 @@ void GradExchange::start(const GradTransfer& transfer) {
     buckets.push_back(scatters ? scatter_bucket(transfer, {begin, end})
                                : all_reduce_bucket(transfer, {begin, end}));
     buckets.back().add = transfer.add;
-    if (transfer.return_to_pool && end == length) buckets.back().borrowed.push_back(transfer.whole);
+    if (transfer.return_to_pool && end == length) buckets.back().pooled.push_back(transfer.whole);
     // Without overlap a bucket's copy makes room for the next one.
     if (options_.max_in_flight == 0) push(std::exchange(buckets, {}));
     begin = end;
@@ -75,7 +75,7 @@ GradExchange::GradBucket GradExchange::scatter_bucket(const GradTransfer& transf
   bucket.sent = transfer.whole;
   if (columns.size() < transfer.range.size() || bucket.sent.scalar_type() != options_.wire) {
     bucket.sent = pool_.acquire_tensor(ranks * columns.size(), options_.wire);
-    bucket.borrowed.push_back(bucket.sent);
+    bucket.pooled.push_back(bucket.sent);
     bucket.sent.view({ranks, -1})
         .copy_(transfer.whole.view({ranks, -1}).narrow(1, columns.begin, columns.size()));
   }
@@ -84,7 +84,7 @@ GradExchange::GradBucket GradExchange::scatter_bucket(const GradTransfer& transf
                       bucket.target.scalar_type() == options_.wire &&
                       !bucket.target.is_alias_of(bucket.sent);
   bucket.received = direct ? bucket.target : pool_.acquire_tensor(columns.size(), options_.wire);
-  if (!direct) bucket.borrowed.push_back(bucket.received);
+  if (!direct) bucket.pooled.push_back(bucket.received);
   bucket.pending = transfer.shard_group.reduce_scatter(bucket.received, bucket.sent, transfer.what);
   return bucket;
 }
@@ -96,7 +96,7 @@ GradExchange::GradBucket GradExchange::all_reduce_bucket(const GradTransfer& tra
   if (bucket.sent.scalar_type() != options_.wire) {
     const torch::Tensor copy = pool_.acquire_tensor(part.size(), options_.wire);
     bucket.sent = copy.copy_(bucket.sent);
-    bucket.borrowed.push_back(bucket.sent);
+    bucket.pooled.push_back(bucket.sent);
   }
   bucket.pending =
       transfer.shard_group.all_reduce(bucket.sent, comm::ReduceOp::kSum, transfer.what);
@@ -161,7 +161,7 @@ void GradExchange::return_to_pool(std::vector<GradBucket> buckets) {
   for (GradBucket& bucket : buckets) {
     bucket.pending.wait();
     if (options_.gradient_offload) options_.gradient_offload->copies().wait_event(bucket.offloaded);
-    for (torch::Tensor& tensor : bucket.borrowed) pool_.release_tensor(std::move(tensor));
+    for (torch::Tensor& tensor : bucket.pooled) pool_.release_tensor(std::move(tensor));
   }
 }
 

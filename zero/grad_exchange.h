@@ -45,8 +45,8 @@ class GradExchange {
     torch::Tensor received;               // values for target; undefined if this rank needs none
     torch::Tensor target, host, squared;  // slices of the transfer's
     bool add = false;
-    device::StreamEvent offloaded;        // event after which received is free
-    std::vector<torch::Tensor> borrowed;  // tensors to return to the pool
+    device::StreamEvent offloaded;      // event after which received is free
+    std::vector<torch::Tensor> pooled;  // tensors to return to the pool
   };
 
   GradBucket scatter_bucket(const GradTransfer& transfer, const Range& columns);

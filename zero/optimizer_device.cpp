@@ -36,8 +36,8 @@ double host_rate(const OffloadPlan& plan, const configs::OptimizerConfig& optimi
       together);
 }
 
-offload::UpdateRates least_over_ranks(const offload::UpdateRates& rates,
-                                      const comm::DeviceMesh& mesh) {
+offload::UpdateRates slowest_over_ranks(const offload::UpdateRates& rates,
+                                        const comm::DeviceMesh& mesh) {
   std::array slowest = {rates.to_device_bytes_per_s, rates.to_host_bytes_per_s,
                         rates.host_elements_per_s};
   comm::all_reduce_values(slowest, comm::ReduceOp::kMin, "rates of link and host", mesh);
@@ -66,7 +66,7 @@ offload::OptimizerDeviceChoice measure_optimizer_device(const OffloadPlan& plan,
   const auto together = [&mesh] { comm::barrier(mesh); };
   offload::UpdateRates rates = offload::measure_link(link, mesh.device(), together);
   rates.host_elements_per_s = host_rate(plan, config.optimizer, together);
-  return offload::choose_optimizer_device(least_over_ranks(rates, mesh), bytes_per_element(plan));
+  return offload::choose_optimizer_device(slowest_over_ranks(rates, mesh), bytes_per_element(plan));
 }
 
 // The link's tensors are freed before the CPU's are allocated.

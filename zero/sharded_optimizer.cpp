@@ -60,12 +60,12 @@ ShardedOptimizer::ShardedOptimizer(const UnitPlan& plan, ParamStore& params, Gra
     add(unit);
     const Range own = grads.range(unit);
     const std::vector<optim::ParamGroupRange> whole = {{0, own.size(), /*decays=*/true}};
-    shards_[unit].stretches =
+    shards_[unit].group_ranges =
         options.decay_vectors ? whole : plan.units[unit].layout.param_group_ranges(own);
     if (places_[unit].rule->norm_pass() == nullptr) continue;
-    shards_[unit].stretches = plan.units[unit].layout.parameter_ranges(own);
-    for (optim::ParamGroupRange& stretch : shards_[unit].stretches) {
-      stretch.decays = stretch.decays || options.decay_vectors;
+    shards_[unit].group_ranges = plan.units[unit].layout.parameter_ranges(own);
+    for (optim::ParamGroupRange& group_range : shards_[unit].group_ranges) {
+      group_range.decays = group_range.decays || options.decay_vectors;
     }
   }
   for (size_t unit = 0; unit < plan.units.size(); ++unit) fill_states(unit);
@@ -223,7 +223,7 @@ void ShardedOptimizer::update_unit(size_t unit, const torch::Tensor& working) {
   for_each_tile(unit, [&](const Range& tile) {
     AcquiredTile acquired = acquire_tile(unit, tile, working, pass);
     acquired.tile.ratios = ratios;
-    rule.apply_param_groups(acquired.tile, step_, acquired.stretches);
+    rule.apply_param_groups(acquired.tile, step_, acquired.group_ranges);
   });
 }
 
@@ -237,7 +237,7 @@ torch::Tensor ShardedOptimizer::norm_ratios(size_t unit, const optim::UpdateRule
   for_each_tile(unit, [&](const Range& tile) {
     const AcquiredTile acquired = acquire_tile(
         unit, tile, working, {Access::kReadWrite, Access::kRead, /*reads_gradient=*/true});
-    norms.sum(acquired.tile, step_, acquired.stretches, sums);
+    norms.sum(acquired.tile, step_, acquired.group_ranges, sums);
   });
   const torch::Tensor own = sums.to(params_.device());
   return norms.ratios(global_sums(plan_.units[unit], own, params_.mesh()).to(where));
@@ -267,10 +267,10 @@ ShardedOptimizer::AcquiredTile ShardedOptimizer::acquire_tile(size_t unit, const
     acquired.gradient = gradient(unit, tile);
     acquired.tile.grad = acquired.gradient.tensor();
   }
-  for (const auto& [begin, end, decays, parameter] : shards.stretches) {
+  for (const auto& [begin, end, decays, parameter] : shards.group_ranges) {
     const Range both = {std::max(begin, tile.begin), std::min(end, tile.end)};
     if (both.size() <= 0) continue;
-    acquired.stretches.push_back(
+    acquired.group_ranges.push_back(
         {both.begin - tile.begin, both.end - tile.begin, decays, parameter});
   }
   if (observer_ != nullptr) {

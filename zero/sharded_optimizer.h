@@ -101,8 +101,8 @@ class ShardedOptimizer {
   struct UnitShards {
     std::vector<size_t> states;
     std::optional<size_t> master;
-    std::vector<optim::ParamGroupRange> stretches;  // from the shard's first element
-    std::vector<optim::OffsetSpan> offsets;         // offsets of params_.range()
+    std::vector<optim::ParamGroupRange> group_ranges;  // from the shard's first element
+    std::vector<optim::OffsetSpan> offsets;            // offsets of params_.range()
     std::vector<size_t> all() const;
   };
   // A TilePass is the accesses of one pass over tiles.
@@ -116,7 +116,7 @@ class ShardedOptimizer {
     offload::ChunkLease gradient;
     std::vector<torch::Tensor> states;
     optim::UpdateRule::Chunk tile;
-    std::vector<optim::ParamGroupRange> stretches;
+    std::vector<optim::ParamGroupRange> group_ranges;
   };
 
   std::set<offload::ShardStore*> stores() const;

@@ -39,29 +39,29 @@ void check_slice(const std::string& name, const std::vector<int64_t>& own,
 // Locates the rank's tensor in the global parameter; `splits` are those of its block.
 UnitParameter make_parameter(const model::Block& block, const std::string& key,
                              const torch::Tensor& tensor, const model::Splits& splits,
-                             int tensor_ranks) {
-  UnitParameter parameter{block.label() + "." + key, tensor, {}, tensor_ranks, {}};
+                             int tensor_size) {
+  UnitParameter parameter{block.label() + "." + key, tensor, {}, tensor_size, {}};
   const auto split = splits.find(key);
   const std::vector<int64_t> shape = tensor.sizes().vec();
   if (split == splits.end()) {
     parameter.global = {parameter.name, shape, std::vector<int64_t>(shape.size(), 0)};
     return parameter;
   }
-  const auto& [whole, whole_shape, begin, num_replicas, most] = split->second;
+  const auto& [whole, whole_shape, begin, num_replicas, max_numel] = split->second;
   parameter.num_replicas = num_replicas;
-  parameter.global = {block.label() + "." + whole, whole_shape, begin, most};
+  parameter.global = {block.label() + "." + whole, whole_shape, begin, max_numel};
   check_slice(parameter.name, shape, parameter.global);
   return parameter;
 }
 
-model::Splits splits_of(const model::Block& block, int tensor_ranks) {
-  if (tensor_ranks == 1) return {};
+model::Splits splits_of(const model::Block& block, int tensor_size) {
+  if (tensor_size == 1) return {};
   const auto splits = block.splits();
   if (splits) return *splits;
   throw Error(
       "block {} does not say how {} ranks of a tensor-parallel group share it (Block::splits); "
       "tensor_parallel.autotp_size: 1 trains it",
-      block.label(), tensor_ranks);
+      block.label(), tensor_size);
 }
 
 // Checks names: a split under a wrong name would leave its parameter unsplit on every rank.
@@ -80,12 +80,12 @@ void check_splits(const model::Block& block, const model::Splits& splits) {
   }
 }
 
-std::vector<UnitParameter> collect(const model::Blocks& blocks, int tensor_ranks) {
+std::vector<UnitParameter> collect(const model::Blocks& blocks, int tensor_size) {
   std::vector<UnitParameter> parameters;
   std::map<const void*, size_t> known;
   std::set<std::string> names;
   for (size_t b = 0; b < blocks.size(); ++b) {
-    const model::Splits splits = splits_of(*blocks[b], tensor_ranks);
+    const model::Splits splits = splits_of(*blocks[b], tensor_size);
     check_splits(*blocks[b], splits);
     for (const auto& item : blocks[b]->named_parameters()) {
       const torch::Tensor& tensor = item.value();
@@ -95,8 +95,7 @@ std::vector<UnitParameter> collect(const model::Blocks& blocks, int tensor_ranks
         if (users.back() != b) users.push_back(b);
         continue;
       }
-      UnitParameter parameter =
-          make_parameter(*blocks[b], item.key(), tensor, splits, tensor_ranks);
+      UnitParameter parameter = make_parameter(*blocks[b], item.key(), tensor, splits, tensor_size);
       if (!names.insert(parameter.name).second)
         throw Error("two parameters are named {}", parameter.name);
       if (!tensor.is_floating_point()) {
@@ -161,9 +160,9 @@ UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, i
       throw Error("two blocks are labelled {}", block->label());
     plan.block_labels.push_back(block->label());
   }
-  const int tensor_ranks = grid.shape()[comm::MeshDim::kTp];
+  const int tensor_size = grid.shape()[comm::MeshDim::kTp];
   std::map<std::tuple<std::string, bool, int>, size_t> unit_of;  // (owner, trainable, replicas)
-  for (UnitParameter& parameter : collect(blocks, tensor_ranks)) {
+  for (UnitParameter& parameter : collect(blocks, tensor_size)) {
     const bool tied = parameter.blocks.size() > 1;
     const bool trainable = trains && parameter.tensor.requires_grad();
     const std::string owner = tied ? parameter.name : blocks[parameter.blocks.front()]->label();

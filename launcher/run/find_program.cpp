@@ -65,7 +65,7 @@ std::string did_you_mean(std::string_view name) {
 // name. Of the many programs in PATH it suggests only one with a single typo.
 std::string suggestion(const std::string& name,
                        const std::vector<std::filesystem::path>& directories) {
-  constexpr size_t kShortest = 4;  // shorter names resemble too many others
+  constexpr size_t kMinNameLength = 4;  // shorter names resemble too many others
   const std::filesystem::path& own = directories.front();
   std::vector<std::string> names = {"report", "check-config", "checkpoint", "export"};
   const bool is_in_path =
@@ -74,7 +74,7 @@ std::string suggestion(const std::string& name,
     if (!is_in_path || program == "finetune" || program == "comm-bench")
       names.push_back(std::move(program));
   if (const std::string_view near = nearest(name, names); !near.empty()) return did_you_mean(near);
-  if (name.size() < kShortest) return "";
+  if (name.size() < kMinNameLength) return "";
   for (size_t i = 1; i < directories.size(); ++i)
     for (const std::string& program : list_programs(directories[i]))
       if (edit_distance(name, program) <= 1) return did_you_mean(program);

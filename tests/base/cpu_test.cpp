@@ -16,7 +16,7 @@ namespace {
 constexpr CpuIsa kLevels[] = {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512,
                               CpuIsa::kAvx512Bf16, CpuIsa::kAvx512Fp16};
 
-std::string text_of(const MatmulBackends& products) {
+std::string to_text(const MatmulBackends& products) {
   return fmt::format("{} {} {}", to_string(products.fp32), to_string(products.bf16),
                      to_string(products.fp16));
 }
@@ -107,7 +107,7 @@ TEST_CASE("CPUID of several processors gives their levels and their fastest prod
     CHECK(to_string(features.isa) == to_string(example.features.isa));
     CHECK(features.is_intel == example.features.is_intel);
     CHECK(features.has_amx == example.features.has_amx);
-    CHECK(text_of(fastest_matmul_backends(features)) == example.products);
+    CHECK(to_text(fastest_matmul_backends(features)) == example.products);
   }
 }
 
@@ -141,9 +141,9 @@ TEST_CASE("a forced product is used for every dtype but in scalar loops of 16 bi
   const CpuFeatures zen4{CpuIsa::kAvx512Bf16, /*is_intel=*/false, /*has_amx=*/false};
   const MatmulBackends fastest = fastest_matmul_backends(zen4);
   const auto forced = [&](const CpuFeatures& features, const char* product) {
-    return text_of(forced_matmul_backends(fastest, features, product));
+    return to_text(forced_matmul_backends(fastest, features, product));
   };
-  CHECK(forced(zen4, "") == text_of(fastest));
+  CHECK(forced(zen4, "") == to_text(fastest));
   CHECK(forced(zen4, "libtorch") == "libtorch libtorch tiles");
   CHECK(forced(zen4, "onednn") == "onednn libtorch tiles");
   CHECK(forced(zen4, "tiles") == "tiles tiles tiles");
@@ -162,7 +162,7 @@ TEST_CASE("products are forced until the end of a scope") {
   const MatmulBackends before = matmul_backends();
   {
     const MatmulBackendGuard tiles("tiles");
-    CHECK(text_of(matmul_backends()) == "tiles tiles tiles");
+    CHECK(to_text(matmul_backends()) == "tiles tiles tiles");
     {
       const MatmulBackendGuard inner("onednn");
       CHECK(matmul_backends().fp32 == MatmulBackend::kOneDnn);

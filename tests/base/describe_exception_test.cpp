@@ -14,7 +14,7 @@ namespace zeroth {
 namespace {
 
 template <typename Action>
-std::string text_of(Action action) {
+std::string message_of(Action action) {
   try {
     action();
   } catch (const std::exception& error) {
@@ -26,20 +26,20 @@ std::string text_of(Action action) {
 }  // namespace
 
 TEST_CASE("what we throw says what it says") {
-  CHECK(text_of([] { throw Error("out: full"); }) == "out: full");
-  CHECK(text_of([] { ZEROTH_CHECK(1 == 2, "two"); }).ends_with("check failed: 1 == 2: two"));
+  CHECK(message_of([] { throw Error("out: full"); }) == "out: full");
+  CHECK(message_of([] { ZEROTH_CHECK(1 == 2, "two"); }).ends_with("check failed: 1 == 2: two"));
 }
 
 TEST_CASE("show_written: no text of the standard library's reaches a user") {
-  CHECK(text_of([] { (void)std::filesystem::file_size("/no/such"); }) ==
+  CHECK(message_of([] { (void)std::filesystem::file_size("/no/such"); }) ==
         "/no/such: No such file or directory");
-  CHECK(text_of([] { (void)std::filesystem::absolute(""); }) ==
+  CHECK(message_of([] { (void)std::filesystem::absolute(""); }) ==
         "the working folder: Invalid argument");
-  CHECK(text_of([] {
+  CHECK(message_of([] {
           throw std::system_error(EAGAIN, std::generic_category(), "thread");
         }).starts_with("Resource temporarily unavailable"));
-  CHECK(text_of([] { throw std::bad_alloc(); }).starts_with("out of memory"));
-  CHECK(text_of([] { (void)std::stoi("x"); }) == "an unexpected failure: \"stoi\"");
+  CHECK(message_of([] { throw std::bad_alloc(); }).starts_with("out of memory"));
+  CHECK(message_of([] { (void)std::stoi("x"); }) == "an unexpected failure: \"stoi\"");
 }
 
 }  // namespace zeroth

@@ -74,19 +74,19 @@ TEST_CASE("what is long is cut wherever it stands") {
 }
 
 TEST_CASE("empty_flag_value: a flag with an empty value is named in both forms") {
-  const auto complaints = [](std::vector<std::string> words) {
+  const auto errors = [](std::vector<std::string> words) {
     return empty_value_errors(words, {"--include", "-i"});
   };
   using Words = std::vector<std::string>;
-  CHECK(complaints({"--num", "", "f"}) == Words{"--num needs a value"});
-  CHECK(complaints({"--num=", "f"}) == Words{"--num needs a value"});
-  CHECK(complaints({"-H", ""}) == Words{"-H needs a value"});
-  CHECK(complaints({"--betas", "1", ""}) == Words{"--betas needs a value"});
-  CHECK(complaints({""}) == Words{"an argument is empty"});
-  CHECK(complaints({"--a", "", "--b="}) == Words{"--a needs a value", "--b needs a value"});
-  CHECK(complaints({"--include", ""}).empty());
-  CHECK(complaints({"--include", "x", ""}) == Words{"--include needs a value"});
-  CHECK(complaints({"--num", "3", "--text=a=", "-x", "-"}).empty());
+  CHECK(errors({"--num", "", "f"}) == Words{"--num needs a value"});
+  CHECK(errors({"--num=", "f"}) == Words{"--num needs a value"});
+  CHECK(errors({"-H", ""}) == Words{"-H needs a value"});
+  CHECK(errors({"--betas", "1", ""}) == Words{"--betas needs a value"});
+  CHECK(errors({""}) == Words{"an argument is empty"});
+  CHECK(errors({"--a", "", "--b="}) == Words{"--a needs a value", "--b needs a value"});
+  CHECK(errors({"--include", ""}).empty());
+  CHECK(errors({"--include", "x", ""}) == Words{"--include needs a value"});
+  CHECK(errors({"--num", "3", "--text=a=", "-x", "-"}).empty());
   Words words = {"--include=", "f"};
   CHECK(empty_value_errors(words, {"--include"}).empty());
   CHECK(words == Words{"--include", "", "f"});

@@ -13,7 +13,7 @@
 namespace zeroth {
 namespace {
 
-std::string text_of(const std::filesystem::path& path) {
+std::string read_text(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -24,7 +24,7 @@ TEST_CASE("a file is replaced whole, and nothing stays beside it") {
   const TempFolder directory;
   replace_file(directory / "a.json", "first");
   replace_file(directory / "a.json", "the second");
-  CHECK(text_of(directory / "a.json") == "the second");
+  CHECK(read_text(directory / "a.json") == "the second");
   CHECK_FALSE(std::filesystem::exists(directory / "a.json.part"));
 }
 
@@ -35,8 +35,8 @@ TEST_CASE("a link in the place of a file is replaced, not followed") {
     std::filesystem::create_symlink(directory / "others", directory / name);
   }
   replace_file(directory / "a.json", "mine");
-  CHECK(text_of(directory / "others") == "theirs");
-  CHECK(text_of(directory / "a.json") == "mine");
+  CHECK(read_text(directory / "others") == "theirs");
+  CHECK(read_text(directory / "a.json") == "mine");
   CHECK_FALSE(std::filesystem::is_symlink(directory / "a.json"));
 }
 
@@ -45,11 +45,11 @@ TEST_CASE("who may no longer write leaves a file as it is, whatever was written 
   replace_file(directory / "a.json", "of the next round");
   const auto guard = [&] {
     if (!std::filesystem::exists(directory / "a.json.part")) return;
-    CHECK(text_of(directory / "a.json.part") == "late");  // only the name is missing
+    CHECK(read_text(directory / "a.json.part") == "late");  // only the name is missing
     throw OutputTakenOver("taken over");
   };
   CHECK_THROWS_AS(replace_file(directory / "a.json", "late", guard), OutputTakenOver);
-  CHECK(text_of(directory / "a.json") == "of the next round");
+  CHECK(read_text(directory / "a.json") == "of the next round");
   CHECK_FALSE(std::filesystem::exists(directory / "a.json.part"));
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("who may no longer write leaves alone what the next one is writing") {
     };
     CHECK_THROWS_AS(replace_file(directory / "a.json", "late", guard), OutputTakenOver);
     CHECK(asked == last);
-    CHECK(text_of(directory / "a.json.part") == "of the next round");
+    CHECK(read_text(directory / "a.json.part") == "of the next round");
     std::filesystem::remove(directory / "a.json.part");
   }
 }

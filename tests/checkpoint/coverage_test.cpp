@@ -94,8 +94,8 @@ TEST_CASE("what the model has and no rank wrote is told, and what no model has")
 
 TEST_CASE("any pieces of a small tensor are judged as by counting each element") {
   std::mt19937 random(5);
-  const auto below = [&](int64_t most) {
-    return static_cast<int64_t>(random() % static_cast<uint64_t>(most));
+  const auto below = [&](int64_t limit) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(limit));
   };
   int good = 0;
   for (int trial = 0; trial < 3000; ++trial) {

@@ -48,9 +48,10 @@ std::shared_ptr<FaultyFileSystem> prepared(const Scene& scene) {
 std::string outcome(const Scene& scene, const std::shared_ptr<FaultyFileSystem>& after,
                     bool returned) {
   const auto salt = static_cast<int64_t>(scene.before.size()) + 1;
-  const int64_t least = returned ? salt : salt - 1;
+  const int64_t min_step = returned ? salt : salt - 1;
   const int64_t loaded = load_newest(after);
-  if (loaded != salt && loaded != least && !(scene.before.empty() && !returned && loaded == -1)) {
+  if (loaded != salt && loaded != min_step &&
+      !(scene.before.empty() && !returned && loaded == -1)) {
     return fmt::format("loads {}, saved were 1 to {}", loaded, salt);
   }
   for (const CheckpointInfo& found : list_checkpoints(*after)) {

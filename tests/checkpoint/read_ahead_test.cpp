@@ -42,13 +42,13 @@ class File : public RandomAccessFile {
     }
     if (bad_at >= offset && bad_at < offset + std::ssize(bytes)) throw Error("byte {}", bad_at);
     const int64_t left = std::max<int64_t>(ends_at.value_or(size_) - offset, 0);
-    const auto done = static_cast<size_t>(std::min({left, std::ssize(bytes), most}));
+    const auto done = static_cast<size_t>(std::min({left, std::ssize(bytes), max_bytes}));
     for (size_t i = 0; i < done; ++i) bytes[i] = byte_at(offset + static_cast<int64_t>(i));
     return done;
   }
 
   int64_t bad_at = -1;
-  int64_t most = kBlock;           // that a read brings
+  int64_t max_bytes = kBlock;      // that a read brings
   std::optional<int64_t> ends_at;  // by now
 
  private:
@@ -75,7 +75,7 @@ TEST_CASE("whatever the order of reads, they bring the bytes of the file") {
   for (const int64_t size : {kBlock - 1, kBlock, kBlock + 1, 3 * kBlock, 5 * kBlock + 777}) {
     Log log;
     auto inner = std::make_unique<File>(size, log);
-    inner->most = 1 + below(2 * kBlock);
+    inner->max_bytes = 1 + below(2 * kBlock);
     const auto file = read_ahead(std::move(inner));
     CHECK(file->size() == size);
     int64_t at = 0;

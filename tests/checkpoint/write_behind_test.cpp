@@ -28,7 +28,7 @@ class File : public WritableFile {
   explicit File(Seen& seen) : seen_(seen) {}
   size_t write(std::span<const std::byte> bytes, int64_t offset) override {
     if (offset <= bad_at && bad_at < offset + std::ssize(bytes)) throw Error("byte {}", bad_at);
-    const auto done = static_cast<size_t>(std::min(most, std::ssize(bytes)));
+    const auto done = static_cast<size_t>(std::min(max_bytes, std::ssize(bytes)));
     const size_t end = static_cast<size_t>(offset) + done;
     if (seen_.bytes.size() < end) seen_.bytes.resize(end);
     std::copy_n(bytes.begin(), done, seen_.bytes.begin() + offset);
@@ -41,7 +41,7 @@ class File : public WritableFile {
   void close() override { seen_.calls.push_back("close"); }
 
   int64_t bad_at = -1;
-  int64_t most = std::numeric_limits<int64_t>::max();
+  int64_t max_bytes = std::numeric_limits<int64_t>::max();
   bool aligned = true;
 
  private:
@@ -73,7 +73,7 @@ TEST_CASE("parts in any order come to the file as they are, at addresses like th
     Seen seen;
     auto inner = std::make_unique<File>(seen);
     File& file = *inner;
-    if (round > 3) file.most = 1 + below(kBlock);
+    if (round > 3) file.max_bytes = 1 + below(kBlock);
     const auto behind = write_behind(std::move(inner), 5 * kBlock);
     for (const size_t i : order) {
       const auto part = std::span(expected).subspan(static_cast<size_t>(cuts[i]),

@@ -31,7 +31,7 @@ int port_of(const std::string& listener) {
 }
 
 // Both ends are this process's.
-size_t most_strangers() {
+size_t max_strangers() {
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
   return std::min<size_t>(300, files.rlim_cur / 16);
@@ -41,7 +41,7 @@ size_t most_strangers() {
 std::vector<FileDescriptor> annoy(int port) {
   std::vector<FileDescriptor> all;
   const std::string garbage(4096, '\xA5');
-  for (size_t i = 0; i < most_strangers(); ++i) {
+  for (size_t i = 0; i < max_strangers(); ++i) {
     FileDescriptor fd = testing::stranger_at(port);
     if (fd.get() < 0) continue;
     const size_t said = i % 3 == 0 ? 0 : i % 3 == 1 ? 4 : garbage.size();

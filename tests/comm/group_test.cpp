@@ -48,11 +48,11 @@ TEST_CASE("all-reduce sums, and takes the least and the most") {
       group.all_reduce(tensor).wait();
       CHECK(at::equal(tensor, torch::full({5}, size * (size + 1) / 2, on.dtype(dtype))));
     }
-    const torch::Tensor least = torch::full({1}, rank, on), most = torch::full({1}, rank, on);
-    group.all_reduce(least, ReduceOp::kMin).wait();
-    group.all_reduce(most, ReduceOp::kMax).wait();
-    CHECK(least.item<double>() == 0);
-    CHECK(most.item<double>() == size - 1);
+    const torch::Tensor min = torch::full({1}, rank, on), max = torch::full({1}, rank, on);
+    group.all_reduce(min, ReduceOp::kMin).wait();
+    group.all_reduce(max, ReduceOp::kMax).wait();
+    CHECK(min.item<double>() == 0);
+    CHECK(max.item<double>() == size - 1);
   });
 }
 

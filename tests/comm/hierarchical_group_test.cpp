@@ -41,16 +41,16 @@ torch::Tensor numbers(int64_t elements, int rank, torch::Dtype dtype) {
 }
 
 void check_sums(Group& group, torch::Dtype dtype, int64_t n) {
-  torch::Tensor sum = torch::zeros({n}, dtype), most = numbers(n, 0, dtype);
+  torch::Tensor sum = torch::zeros({n}, dtype), max = numbers(n, 0, dtype);
   for (int rank = 0; rank < group.size(); ++rank) {
     sum += numbers(n, rank, dtype);
-    most = at::maximum(most, numbers(n, rank, dtype));
+    max = at::maximum(max, numbers(n, rank, dtype));
   }
   const torch::Tensor added = numbers(n, group.rank(), dtype), highest = added.clone();
   group.all_reduce(added).wait();
   CHECK(at::equal(added, sum));
   group.all_reduce(highest, ReduceOp::kMax).wait();
-  CHECK(at::equal(highest, most));
+  CHECK(at::equal(highest, max));
 
   const int64_t all = n * group.size();
   torch::Tensor rows = torch::zeros({all}, dtype);
@@ -76,10 +76,10 @@ void check_copies(Group& group, torch::Dtype dtype, int64_t n) {
     group.broadcast(tensor, root).wait();
     CHECK(at::equal(tensor, numbers(n, root, dtype)));
   }
-  const torch::Tensor dealt = torch::zeros({all}, dtype);
-  group.all_to_all(dealt, numbers(all, group.rank(), dtype)).wait();
+  const torch::Tensor received = torch::zeros({all}, dtype);
+  group.all_to_all(received, numbers(all, group.rank(), dtype)).wait();
   for (int rank = 0; rank < group.size(); ++rank)
-    CHECK(at::equal(dealt.narrow(0, rank * n, n),
+    CHECK(at::equal(received.narrow(0, rank * n, n),
                     numbers(all, rank, dtype).narrow(0, group.rank() * n, n)));
 }
 

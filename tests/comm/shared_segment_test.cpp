@@ -19,14 +19,14 @@ namespace zeroth::comm {
 namespace {
 
 // What the largest file without a name takes that this process has open.
-size_t most_bytes_without_name() {
-  size_t most = 0;
+size_t max_unnamed_bytes() {
+  size_t max_bytes = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     struct stat status {};
     if (::stat(entry.path().c_str(), &status) != 0 || status.st_nlink != 0) continue;
-    most = std::max(most, static_cast<size_t>(status.st_blocks) * 512);
+    max_bytes = std::max(max_bytes, static_cast<size_t>(status.st_blocks) * 512);
   }
-  return most;
+  return max_bytes;
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ size_t most_bytes_without_name() {
 TEST_CASE("another process of the host sees the same memory, and nothing of it has a name") {
   // Not by what lies in /dev/shm, where other programs of the machine come and go.
   const auto segment = SharedSegment::create(1 << 20);
-  CHECK(most_bytes_without_name() == 1 << 20);
+  CHECK(max_unnamed_bytes() == 1 << 20);
   const pid_t child = fork();
   if (child == 0) {
     segment->data()[5] = std::byte{42};
@@ -53,7 +53,7 @@ TEST_CASE("another process of the host sees the same memory, and nothing of it h
 TEST_CASE("a segment has its memory from the start, so that the lack of it is an error") {
   constexpr size_t kBytes = 3 << 20;
   const auto segment = SharedSegment::create(kBytes);
-  CHECK(most_bytes_without_name() == kBytes);
+  CHECK(max_unnamed_bytes() == kBytes);
   const ChildResult result = in_child([] {
     ::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{4096, 4096};

@@ -28,7 +28,7 @@ std::string refusal(Type type, const std::string& kwargs) {
   return error_of("{}", asks_for(type, kwargs));
 }
 
-std::string text_of(const std::string& type, const std::string& params) {
+std::string describe_schedule(const std::string& type, const std::string& params) {
   return R"({"scheduler": {"type": ")" + type + R"(", "params": )" + params + "}}";
 }
 
@@ -78,11 +78,11 @@ TEST_CASE("arguments of a schedule are those of transformers' function") {
   CHECK(stable.warmup_shape == Shape::kCosine);
   CHECK(stable.decay_shape == Shape::kOneMinusSqrt);
   CHECK(stable.min_lr_rate == 0.1);
-  const HfSchedule least = schedule_of(asks_for(
+  const HfSchedule min_schedule = schedule_of(asks_for(
       Type::kCosineWarmupWithMinLr, R"({"min_lr": 1e-5, "warmup_lr_rate": 0.2, "num_cycles": 1})"));
-  CHECK(least.min_lr_rate == 1e-5 / 5e-5);
-  CHECK(least.warmup_lr_rate == 0.2);
-  CHECK(least.num_cycles == 1);
+  CHECK(min_schedule.min_lr_rate == 1e-5 / 5e-5);
+  CHECK(min_schedule.warmup_lr_rate == 0.2);
+  CHECK(min_schedule.num_cycles == 1);
   const PlateauConfig plateau =
       schedule_of(asks_for(Type::kReduceOnPlateau,
                            R"({"mode": "max", "threshold_mode": "abs", "patience": 2, "factor": 0.5,
@@ -149,21 +149,22 @@ TEST_CASE("no rate follows evaluations beside an optimizer of the file") {
 
 TEST_CASE("beside a scheduler of the file our own flag has to mean the same shape") {
   const FlagValues linear = asks_for(Type::kLinear);
-  CHECK(error_of(text_of("WarmupDecayLR", R"({"total_num_steps": 100})"), linear).empty());
   CHECK(
-      error_of(text_of("WarmupLR", "{}"), linear) ==
+      error_of(describe_schedule("WarmupDecayLR", R"({"total_num_steps": 100})"), linear).empty());
+  CHECK(
+      error_of(describe_schedule("WarmupLR", "{}"), linear) ==
       "test.json: scheduler.type: WarmupLR in the file, but --lr_scheduler_type linear; leave one "
       "out");
-  CHECK(error_of(text_of("WarmupLR", "{}"), asks_for(Type::kPolynomial))
+  CHECK(error_of(describe_schedule("WarmupLR", "{}"), asks_for(Type::kPolynomial))
             .find("WarmupLR in the file, but --lr_scheduler_type polynomial") != std::string::npos);
-  CHECK(error_of(text_of("WarmupLR", "{}"), asks_for(Type::kConstant, "{}")) ==
+  CHECK(error_of(describe_schedule("WarmupLR", "{}"), asks_for(Type::kConstant, "{}")) ==
         "test.json: --lr_scheduler_kwargs: the file's WarmupLR has its own params: leave it out");
 }
 
 TEST_CASE("under Trainer a scheduler of the file is in force, whatever the flags say") {
   FlagValues flags = asks_for(Type::kPolynomial, R"({"power": 2})");
   flags.for_trainer = true;
-  const Resolved resolved = resolve_text(text_of("WarmupLR", "{}"), flags);
+  const Resolved resolved = resolve_text(describe_schedule("WarmupLR", "{}"), flags);
   CHECK(resolved.config.scheduler.kind == Kind::kWarmupLr);
   CHECK(has_warning(resolved,
                     "--lr_scheduler_type polynomial: no effect: the schedule is the file's "
@@ -172,7 +173,7 @@ TEST_CASE("under Trainer a scheduler of the file is in force, whatever the flags
   flags = {};
   flags.for_trainer = true;
   flags.warmup_steps = 3;
-  CHECK(has_warning(resolve_text(text_of("LRRangeTest", "{}"), flags),
+  CHECK(has_warning(resolve_text(describe_schedule("LRRangeTest", "{}"), flags),
                     "--warmup-steps: no effect: the schedule is the file's LRRangeTest"));
 }
 

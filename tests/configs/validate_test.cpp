@@ -134,13 +134,13 @@ TEST_CASE("buffers too few for the pipelines are an error that says how many wor
   };
   for (const bool read : {false, true}) {
     for (const bool write : {false, true}) {
-      const int least = 1 + read + write;
-      CHECK(error(least, read, write) == "");
-      CHECK(error(least - 1, read, write) ==
+      const int min_handles = 1 + read + write;
+      CHECK(error(min_handles, read, write) == "");
+      CHECK(error(min_handles - 1, read, write) ==
             fmt::format("test.json: zero_optimization.offload_optimizer.buffer_count: {} is too "
                         "small for zero_optimization.offload_optimizer.pipeline_read {} and "
                         "pipeline_write {}: the smallest that works is {}",
-                        least - 1, read, write, least));
+                        min_handles - 1, read, write, min_handles));
     }
   }
   const char* one =

@@ -47,7 +47,7 @@ std::set<int64_t> lengths_of(const Dataset& dataset, DeviceKind device) {
 TEST_CASE("Any world deals the same global batch, by micro-step, rank and row") {
   const SampleOrder order(1000, 42, true);
   for (const auto& [world, micro_steps] : {std::pair{1, 1}, {1, 6}, {2, 3}, {3, 4}, {4, 1}}) {
-    std::vector<int64_t> dealt;
+    std::vector<int64_t> assigned;
     BatchPartition partition{
         .micro_batch = 24 / (world * micro_steps), .micro_steps = micro_steps, .world = world};
     for (int64_t micro = 0; micro < micro_steps; ++micro) {
@@ -55,10 +55,10 @@ TEST_CASE("Any world deals the same global batch, by micro-step, rank and row") 
         const auto batch = order.samples(3 * partition.global_batch(), partition.global_batch());
         const auto rows = partition.rows(batch, micro);
         CHECK(rows[0] == batch[partition.index(micro, 0)]);
-        dealt.insert(dealt.end(), rows.begin(), rows.end());
+        assigned.insert(assigned.end(), rows.begin(), rows.end());
       }
     }
-    CHECK(dealt == order.samples(72, 24));
+    CHECK(assigned == order.samples(72, 24));
   }
 }
 

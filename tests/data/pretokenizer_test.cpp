@@ -7,7 +7,7 @@ using nlohmann::json;
 
 namespace {
 
-std::vector<std::string> words_of(const Pretokenizer& pretokenizer, const std::string& text) {
+std::vector<std::string> split_words(const Pretokenizer& pretokenizer, const std::string& text) {
   std::vector<std::string> words;
   pretokenizer.split(text, true, [&](std::string_view word) { words.emplace_back(word); });
   return words;
@@ -27,7 +27,7 @@ TEST_CASE("Words are those of Hugging Face's tokenizers, for every kind of pre-t
       for (const json& one : shape.at("cases")) {
         INFO(shape.at("pre_tokenizer").dump());
         const auto text = one.at("text").get<std::string>();
-        CHECK(words_of(pretokenizer, text) == one.at("words").get<std::vector<std::string>>());
+        CHECK(split_words(pretokenizer, text) == one.at("words").get<std::vector<std::string>>());
         ++cases;
       }
     }
@@ -49,7 +49,7 @@ TEST_CASE("What is not known is refused by name") {
 }
 
 TEST_CASE("Without a pre-tokenizer a text is one word") {
-  CHECK(words_of(Pretokenizer(nullptr), "a b  c") == std::vector<std::string>{"a b  c"});
+  CHECK(split_words(Pretokenizer(nullptr), "a b  c") == std::vector<std::string>{"a b  c"});
 }
 
 TEST_CASE("Only a text's beginning gets the mark of the scheme 'first'") {
@@ -62,7 +62,7 @@ TEST_CASE("Only a text's beginning gets the mark of the scheme 'first'") {
   }
   // Old files have it so.
   const Pretokenizer never(json::parse(R"({"type": "Metaspace", "add_prefix_space": false})"));
-  CHECK(words_of(never, "a b") == std::vector<std::string>{"a", "\u2581b"});
+  CHECK(split_words(never, "a b") == std::vector<std::string>{"a", "\u2581b"});
 }
 
 TEST_CASE("The byte alphabet of the byte alphabet's is stopped before it fills the memory") {

@@ -71,18 +71,18 @@ Logits<T> drawn(Shape& shape) {
 
 template <typename T>
 double log_of_sum(const T* row, int64_t vocab, double* range) {
-  double most = -INFINITY, least = INFINITY;
+  double maximum = -INFINITY, minimum = INFINITY;
   for (int64_t i = 0; i < vocab; ++i) {
     const double x = wide(row[i]);
     if (std::isnan(x)) return x;
-    most = std::max(most, x);
-    if (x != -INFINITY) least = std::min(least, x);
+    maximum = std::max(maximum, x);
+    if (x != -INFINITY) minimum = std::min(minimum, x);
   }
-  if (most == -INFINITY || most == INFINITY) return most;
+  if (maximum == -INFINITY || maximum == INFINITY) return maximum;
   double sum = 0;
-  for (int64_t i = 0; i < vocab; ++i) sum += std::exp(wide(row[i]) - most);
-  *range = most - least;
-  return most + std::log(sum);
+  for (int64_t i = 0; i < vocab; ++i) sum += std::exp(wide(row[i]) - maximum);
+  *range = maximum - minimum;
+  return maximum + std::log(sum);
 }
 
 template <typename T>

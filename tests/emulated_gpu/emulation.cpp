@@ -17,7 +17,7 @@
 namespace zeroth::emulated {
 namespace {
 
-constexpr unsigned kMostThreads = 1024;
+constexpr unsigned kMaxThreads = 1024;
 constexpr size_t kStackBytes = size_t{64} << 10;
 
 std::string to_string(const Site& site) {
@@ -58,12 +58,12 @@ struct Thread {
 class Block {
  public:
   Block() {
-    void* const memory = mmap(nullptr, kMostThreads * kStackBytes, PROT_READ | PROT_WRITE,
+    void* const memory = mmap(nullptr, kMaxThreads * kStackBytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw Error("no memory for the stacks of a block's threads");
     stacks_ = static_cast<std::byte*>(memory);
   }
-  ~Block() { munmap(stacks_, kMostThreads * kStackBytes); }
+  ~Block() { munmap(stacks_, kMaxThreads * kStackBytes); }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
@@ -260,7 +260,7 @@ uint64_t exchange_bits(unsigned mask, uint64_t bits, int source, const Site& sit
 void launch(const Call& call, dim3 grid, dim3 size) {
   const uint64_t threads = uint64_t{size.x} * size.y * size.z;
   const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
-  if (threads == 0 || threads > kMostThreads || blocks == 0 || grid.x > 0x7fffffff ||
+  if (threads == 0 || threads > kMaxThreads || blocks == 0 || grid.x > 0x7fffffff ||
       grid.y > 0xffff || grid.z > 0xffff) {
     throw Error(name_of_kernel(call.kernel) + ": no GPU takes " + std::to_string(blocks) +
                 " blocks of " + std::to_string(threads) + " threads");

@@ -22,18 +22,18 @@ template <typename T>
 struct Layout;
 template <>
 struct Layout<float> {
-  static constexpr int kBits = 24, kLeast = -126;
-  static constexpr double kMost = std::numeric_limits<float>::max();
+  static constexpr int kBits = 24, kMinExponent = -126;
+  static constexpr double kMaxValue = std::numeric_limits<float>::max();
 };
 template <>
 struct Layout<Bf16> {
-  static constexpr int kBits = 8, kLeast = -126;
-  static constexpr double kMost = 0x1.fep127;
+  static constexpr int kBits = 8, kMinExponent = -126;
+  static constexpr double kMaxValue = 0x1.fep127;
 };
 template <>
 struct Layout<Fp16> {
-  static constexpr int kBits = 11, kLeast = -14;
-  static constexpr double kMost = 65504;
+  static constexpr int kBits = 11, kMinExponent = -14;
+  static constexpr double kMaxValue = 65504;
 };
 template <>
 struct Layout<__nv_bfloat16> : Layout<Bf16> {};
@@ -61,18 +61,18 @@ template <typename T>
 double rounded(double x) {
   constexpr int kDropped = 53 - Layout<T>::kBits;
   if (!std::isfinite(x)) return x;
-  if (std::abs(x) < std::bit_cast<double>(uint64_t{1023 + Layout<T>::kLeast} << 52)) {
+  if (std::abs(x) < std::bit_cast<double>(uint64_t{1023 + Layout<T>::kMinExponent} << 52)) {
     constexpr double kMagic =
-        1.5 *
-        std::bit_cast<double>(uint64_t{1023 + 53 + Layout<T>::kLeast - Layout<T>::kBits} << 52);
+        1.5 * std::bit_cast<double>(uint64_t{1023 + 53 + Layout<T>::kMinExponent - Layout<T>::kBits}
+                                    << 52);
     const double sum = x + kMagic;  // whose last bit is the least subnormal number's
     return std::copysign(sum - kMagic, x);
   }
   auto bits = std::bit_cast<uint64_t>(x);
   bits += (uint64_t{1} << (kDropped - 1)) - 1 + (bits >> kDropped & 1);
   const auto result = std::bit_cast<double>(bits >> kDropped << kDropped);
-  constexpr double kMost = Layout<T>::kMost;
-  return std::abs(result) > kMost ? std::copysign(INFINITY, x) : result;
+  constexpr double kMaxValue = Layout<T>::kMaxValue;
+  return std::abs(result) > kMaxValue ? std::copysign(INFINITY, x) : result;
 }
 
 // Whether `got` is what some number within `slack` of `expected` is rounded to.

@@ -28,14 +28,14 @@ constexpr Spread kBackward[] = {{32, 1, 4},  {32, 2, 2},  {128, 1, 4}, {128, 2, 
 
 // Widths of one instance.
 struct Widths {
-  int64_t least, most;
+  int64_t low, high;
   Spread spread;
   int64_t of_thread;  // elements, at most
 
   int64_t draw(Shape& shape, int64_t vector) const {
-    if (shape.is_far()) return most;
-    const int64_t width = shape.one_in(4) ? most : shape.from_to(least, most);
-    return std::max(least, width / vector * vector);
+    if (shape.is_far()) return high;
+    const int64_t width = shape.one_in(4) ? high : shape.from_to(low, high);
+    return std::max(low, width / vector * vector);
   }
 };
 
@@ -239,11 +239,11 @@ void add_jobs(std::vector<Job>& jobs, const std::string& name, ElementType kind,
   constexpr int64_t kVector = 16 / sizeof(T);
   int64_t before = 0;
   for (const Spread& spread : spreads) {
-    const int64_t most = spread.threads * spread.vectors * kVector;
-    const Widths widths = {before + kVector, most, spread, spread.vectors * kVector};
+    const int64_t high = spread.threads * spread.vectors * kVector;
+    const Widths widths = {before + kVector, high, spread, spread.vectors * kVector};
     jobs.push_back(
-        {name + " of " + std::to_string(most), [=](Shape& draw) { shape(draw, kind, widths); }});
-    before = most;
+        {name + " of " + std::to_string(high), [=](Shape& draw) { shape(draw, kind, widths); }});
+    before = high;
   }
 }
 

@@ -53,8 +53,8 @@ class Draws {
  public:
   explicit Draws(uint64_t seed) : state_(seed) {}
   uint64_t next();
-  int64_t from_to(int64_t least, int64_t most) {
-    return least + static_cast<int64_t>(next() % static_cast<uint64_t>(most - least + 1));
+  int64_t from_to(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low + 1));
   }
   bool one_in(int64_t n) { return from_to(1, n) == 1; }
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }

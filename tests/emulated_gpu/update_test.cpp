@@ -144,8 +144,8 @@ void expect_kept(Shape& shape, const char* what, int64_t i, T got, const About& 
 
 Constants drawn_constants(Shape& shape, Formula formula) {
   Constants c;
-  const auto fraction = [&](double least, double most) {
-    return static_cast<float>(least + (most - least) * shape.uniform());
+  const auto fraction = [&](double low, double high) {
+    return static_cast<float>(low + (high - low) * shape.uniform());
   };
   if (shape.one_in(2)) (shape.one_in(2) ? c.factor : c.divisor) = fraction(0.25, 8);
   c.decay = shape.one_in(3) && formula != kLion ? fraction(0.01, 0.1) : 0;
@@ -189,7 +189,7 @@ class Update {
     update_.undecayed = update_.constants;
     update_.undecayed.keep = 1;
     update_.undecayed.decay = 0;
-    draw_stretches();
+    draw_ranges();
     draw_numbers();
   }
 
@@ -222,7 +222,7 @@ class Update {
   }
 
  private:
-  void draw_stretches() {
+  void draw_ranges() {
     if (shape_.one_in(2)) return;
     DecayRanges& decay_ranges = update_.decay_ranges;
     decay_ranges.count = static_cast<int>(shape_.from_to(1, optim::kernel::kMaxDecayRanges));

@@ -122,10 +122,10 @@ TEST_CASE("more in the file needs other buffers: a given size is left out") {
 TEST_CASE("what would make things worse is left out, and what helps stays") {
   Config config;
   config.zero.offload_optimizer.device = OffloadDevice::kNvme;
-  const auto least = fit_memory(config, {.world_size = 2}, [](const Config& c) {
+  const auto smallest = fit_memory(config, {.world_size = 2}, [](const Config& c) {
     return 10 - c.zero.stage + (in_file(c) ? 0 : 100);
   });
-  CHECK(least.changes == std::vector<std::string>{"zero_optimization.stage 3"});
+  CHECK(smallest.changes == std::vector<std::string>{"zero_optimization.stage 3"});
 }
 
 TEST_CASE("a configuration that fits needs no change, one that never fits has those that help") {

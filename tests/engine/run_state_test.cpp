@@ -22,13 +22,13 @@ struct Losses {
   bool operator==(const Losses&) const = default;
 };
 
-struct Stretch {
+struct StepSpan {
   int first = 0;  // step, from 0
   int steps = 0;
 };
 
 // Trains `stretch` of a run that begins from `from`, if there is one, and saves into `to`.
-Losses train(const configs::Config& config, int ranks, const Stretch& stretch, SavedRun* from,
+Losses train(const configs::Config& config, int ranks, const StepSpan& span, SavedRun* from,
              SavedRun* to) {
   Losses seen;
   testing::run_ranks(ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
@@ -41,10 +41,10 @@ Losses train(const configs::Config& config, int ranks, const Stretch& stretch, S
                                  .accumulation = config.batch.accumulation_steps,
                                  .rank = mesh->rank(),
                                  .world_size = ranks});
-    for (int64_t i = 0; i < stretch.first * config.batch.accumulation_steps; ++i) loader.next();
-    for (int i = 0; i < stretch.steps; ++i) {
+    for (int64_t i = 0; i < span.first * config.batch.accumulation_steps; ++i) loader.next();
+    for (int i = 0; i < span.steps; ++i) {
       const StepStats stats = engine->train_batch(loader);
-      CHECK(stats.step == stretch.first + i + 1);
+      CHECK(stats.step == span.first + i + 1);
       if (mesh->rank() != 0) continue;
       seen.losses.push_back(stats.loss);
       seen.norms.push_back(std::isnan(stats.grad_norm) ? -1 : stats.grad_norm);  // equals itself

@@ -122,8 +122,8 @@ TEST_CASE("the ranks of a grid save each element of masters and states once") {
 }
 
 TEST_CASE("a global batch without a trained token is told with each of its samples once") {
-  struct Untrained final : Loader {
-    explicit Untrained(testing::ChainLoader loader) : inner(std::move(loader)) {}
+  struct NoLabelsLoader final : Loader {
+    explicit NoLabelsLoader(testing::ChainLoader loader) : inner(std::move(loader)) {}
     model::MicroBatch next() override {
       model::MicroBatch batch = inner.next();
       batch.targets.fill_(model::kIgnoreIndex);
@@ -133,7 +133,7 @@ TEST_CASE("a global batch without a trained token is told with each of its sampl
   };
   on_grid(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = engine_on(mesh, config_of(2, configs::LossMean::kToken));
-    Untrained loader(loader_on(*mesh));
+    NoLabelsLoader loader(loader_on(*mesh));
     CHECK_THROWS_WITH_AS(engine->train_batch(loader),
                          "the global batch of step 1 has no trained token (samples 0, 1, 2, 3, 4, "
                          "5, 6, 7, 8, 9, 10, 11)",

@@ -60,12 +60,12 @@ class SplitBlock : public model::Block {
     const int64_t extent = parameter.shape[static_cast<size_t>(parameter.dimension)];
     const auto parts = parameter.fused.empty() ? std::vector{parameter.name} : parameter.fused;
     const int64_t of_part = extent / static_cast<int64_t>(parts.size());
-    const int64_t most = (of_part * parameter.copies + ranks - 1) / ranks;
+    const int64_t max_rows = (of_part * parameter.copies + ranks - 1) / ranks;
     for (size_t i = 0; i < parts.size(); ++i) {
-      const int64_t first = most * (rank / parameter.copies);
+      const int64_t first = max_rows * (rank / parameter.copies);
       const int64_t begin = static_cast<int64_t>(i) * of_part + first;
       const torch::Tensor box =
-          all.narrow(parameter.dimension, begin, std::min(most, of_part - first)).clone();
+          all.narrow(parameter.dimension, begin, std::min(max_rows, of_part - first)).clone();
       register_parameter(parts[i], box, parameter.trained);
       std::vector<int64_t> begins(parameter.shape.size(), 0);
       begins[static_cast<size_t>(parameter.dimension)] = begin;

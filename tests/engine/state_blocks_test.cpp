@@ -31,9 +31,9 @@ class Collected final : public StateSink {
 
 TEST_CASE("blocks make up all pieces, each element once, and none crosses a tile or a limit") {
   for (int stage = 0; stage <= 3; ++stage) {
-    for (const int64_t most : {256, 1 << 20}) {
+    for (const int64_t max_bytes : {256, 1 << 20}) {
       CAPTURE(stage);
-      CAPTURE(most);
+      CAPTURE(max_bytes);
       testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
         configs::Config config = chain_config(6, 1, 2);
         config.zero.stage = stage;
@@ -45,10 +45,10 @@ TEST_CASE("blocks make up all pieces, each element once, and none crosses a tile
         std::vector<std::vector<int>> times;
         for (const StateSlice& piece : pieces) times.emplace_back(piece.size(), 0);
         size_t unit = 0;
-        for (const StateBlock& block : blocks_to_save(held, most)) {
+        for (const StateBlock& block : blocks_to_save(held, max_bytes)) {
           CHECK(block.unit >= unit);
           unit = block.unit;
-          CHECK(block.bytes() <= most);
+          CHECK(block.bytes() <= max_bytes);
           CHECK(block.tile.begin <= block.range.begin);
           CHECK(block.range.end <= block.tile.end);
           for (const StateBlock::SliceRange& part : block.parts) {
@@ -77,17 +77,17 @@ TEST_CASE("a block's values are the same in place and as its tile is lent") {
       testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
       engine->train_batch(loader);
       const ShardedState held{engine->plan(), engine->store(), engine->optimizer()};
-      Collected there, lent;
+      Collected there, shared;
       for (const StateBlock& block : blocks_to_save(held, 256)) {
         REQUIRE(in_place(held, block).defined());
         block.write(in_place(held, block), there);
         const offload::ChunkLease tile = read_tile(held, block);
         block.write(
             tile.tensor().narrow(0, block.range.begin - block.tile.begin, block.range.size()),
-            lent);
+            shared);
       }
       CHECK(there.values_.size() > 0);
-      CHECK(there.values_ == lent.values_);
+      CHECK(there.values_ == shared.values_);
     });
   }
 }

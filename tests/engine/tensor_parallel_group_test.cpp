@@ -100,7 +100,7 @@ Held held_by(int data, int tensor, int stage) {
   config.zero.param_persistence_threshold_elements = 0;
   config.tensor_parallel.size = tensor;
   std::mutex mutex;
-  Held most;
+  Held largest;
   testing::run_ranks(
       data * tensor,
       [&](std::shared_ptr<comm::DeviceMesh> mesh) {
@@ -111,12 +111,12 @@ Held held_by(int data, int tensor, int stage) {
         const zero::Strategy strategy = zero::make_strategy(plan, config, *mesh);
         const offload::StoreBytes updates = strategy.optimizer->bytes();
         const std::lock_guard lock(mutex);
-        most.weights = std::max(most.weights, strategy.store->persistent_bytes());
-        most.gradients = std::max(most.gradients, strategy.grads->persistent_bytes());
-        most.updates = std::max(most.updates, updates.device + updates.host);
+        largest.weights = std::max(largest.weights, strategy.store->persistent_bytes());
+        largest.gradients = std::max(largest.gradients, strategy.grads->persistent_bytes());
+        largest.updates = std::max(largest.updates, updates.device + updates.host);
       },
       {.grid = comm::MeshShape::data_parallel(data).with(comm::MeshDim::kTp, tensor)});
-  return most;
+  return largest;
 }
 
 }  // namespace

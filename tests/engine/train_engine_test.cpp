@@ -20,9 +20,9 @@ namespace zeroth::engine {
 namespace {
 
 // A loader of which no target is trained.
-class Untrained final : public Loader {
+class NoLabelsLoader final : public Loader {
  public:
-  explicit Untrained(int rank) : inner_({.rank = rank, .world_size = 2}) {}
+  explicit NoLabelsLoader(int rank) : inner_({.rank = rank, .world_size = 2}) {}
   model::MicroBatch next() override {
     model::MicroBatch batch = inner_.next();
     batch.targets.fill_(model::kIgnoreIndex);
@@ -60,12 +60,12 @@ class Alive final : public Loader {
   model::MicroBatch next() override {
     model::MicroBatch batch = inner_.next();
     batch.tokens = counted(batch.tokens);
-    most_alive_ = std::max(most_alive_, ++*alive_);
+    max_alive_ = std::max(max_alive_, ++*alive_);
     ++drawn_;
     return batch;
   }
   int alive() const { return *alive_; }
-  int most_alive() const { return most_alive_; }
+  int max_alive() const { return max_alive_; }
   int drawn() const { return drawn_; }
 
  private:
@@ -77,7 +77,7 @@ class Alive final : public Loader {
 
   testing::ChainLoader inner_;
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
-  int most_alive_ = 0, drawn_ = 0;
+  int max_alive_ = 0, drawn_ = 0;
 };
 
 // Micro-batches of one row, then of two, and so on up to four; some loaders can tell how many.
@@ -123,7 +123,7 @@ struct Dropping final : model::Block {
 TEST_CASE("a global batch without a trained token names the samples of all ranks") {
   testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain(), chain_config(6, 1, 2), mesh);
-    Untrained loader(mesh->rank());
+    NoLabelsLoader loader(mesh->rank());
     CHECK_THROWS_WITH_AS(
         engine->train_batch(loader),
         "the global batch of step 1 has no trained token (samples 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, "
@@ -173,7 +173,7 @@ TEST_CASE("a step and an evaluation hold one micro-batch at a time, however many
       engine->eval_batch(loader, kMicroBatches);
       CHECK(loader.drawn() == 3 * kMicroBatches);
       CHECK(loader.alive() == 0);
-      CHECK(loader.most_alive() == 1);
+      CHECK(loader.max_alive() == 1);
     });
   }
 }

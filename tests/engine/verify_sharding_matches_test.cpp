@@ -111,9 +111,9 @@ TEST_CASE("elements that two ranks hold are told, but not copies that both call 
 }
 
 TEST_CASE("boxes of which one is larger are told unless the largest one is given") {
-  const auto uneven = [](int64_t most) {
+  const auto uneven = [](int64_t max_numel) {
     return told(2, [=](SharedBlock& block, int rank) {
-      block.add("a", {rank == 0 ? 3 : 2, 64}, {"a", {5, 64}, {3 * rank, 0}, 1, most});
+      block.add("a", {rank == 0 ? 3 : 2, 64}, {"a", {5, 64}, {3 * rank, 0}, 1, max_numel});
       block.add("b", {1, 64}, {"b", {2, 64}, {rank, 0}});
     });
   };

@@ -44,7 +44,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 // How far losses may be from the reference's: in 16 bits twice as far as rounding to bf16 takes the
 // reference itself from fp32, since ours may go as far the other way, and fp16 rounds finer. Ranks
 // that share layers round their addends, too.
-double most_loss_difference(const Row& row) {
+double max_loss_difference(const Row& row) {
   if (row.precision == Precision::kFp32) return 2e-5;
   if (row.tensor > 1) return 2.5e-3;
   const nlohmann::json runs = load_fixture(row.model);
@@ -128,7 +128,7 @@ void RowChecker::check_near(const Row& row, const std::string& fp32_run) {
   CHECK(own.skipped == 0);
   note(kind(row.precision) + " loss of " + fp32_run,
        largest_difference(own.losses, load_fixture(row.model).at(fp32_run)["losses"]),
-       most_loss_difference(row));
+       max_loss_difference(row));
 }
 
 // What is dropped has no reference but the same samples on one rank.
@@ -141,7 +141,7 @@ void RowChecker::check_dropped_losses(const Row& row, const RowResult& own) {
 
 // The references clip, which these rows must be seen not to do.
 void RowChecker::check_unclipped_losses(const Row& row, const RowResult& own) {
-  CHECK(largest_difference(own.losses, result(single(row)).losses) <= most_loss_difference(row));
+  CHECK(largest_difference(own.losses, result(single(row)).losses) <= max_loss_difference(row));
   Row clipped = single(row);
   clipped.clipping = 1;
   CHECK(own.losses != result(clipped).losses);
@@ -150,7 +150,7 @@ void RowChecker::check_unclipped_losses(const Row& row, const RowResult& own) {
 // A model without a reference of its own: the same on one rank, whose layers are transformers'.
 void RowChecker::check_shared_losses(const Row& row, const RowResult& own) {
   const RowResult& alone = result(single(row));
-  CHECK(largest_difference(own.losses, alone.losses) <= most_loss_difference(row));
+  CHECK(largest_difference(own.losses, alone.losses) <= max_loss_difference(row));
   if (row.precision == Precision::kFp32)
     CHECK(largest_ratio(own.grad_norms, alone.grad_norms) <= 1e-4);
 }
@@ -164,7 +164,7 @@ void RowChecker::check_losses(const Row& row, const RowResult& result) {
   const std::vector<double> losses = run["losses"];
   REQUIRE(result.losses.size() == losses.size());
   const double off = largest_difference(result.losses, losses);
-  CHECK(off <= most_loss_difference(row));
+  CHECK(off <= max_loss_difference(row));
   double& worst = worst_[kind(row.precision) + " loss"];
   worst = std::max(worst, off);
   if (row.precision != Precision::kFp32) return;
@@ -200,11 +200,11 @@ void RowChecker::check_parameters(const Row& row, const RowResult& own) {
 }
 
 // `value` is at most `most`; the log has how near it came.
-void RowChecker::note(const std::string& what, double value, double most) {
+void RowChecker::note(const std::string& what, double value, double limit) {
   CAPTURE(what);
-  CHECK(value <= most);
+  CHECK(value <= limit);
   double& worst = worst_[what + ", of its bound"];
-  worst = std::max(worst, value / most);
+  worst = std::max(worst, value / limit);
 }
 
 const Tensors& RowChecker::gradients(const Row& row) {

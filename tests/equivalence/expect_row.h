@@ -37,7 +37,7 @@ class RowChecker {
   void check_shared_losses(const Row& row, const RowResult& result);
   void check_unclipped_losses(const Row& row, const RowResult& result);
   void check_parameters(const Row& row, const RowResult& result);
-  void note(const std::string& what, double value, double most);
+  void note(const std::string& what, double value, double limit);
   const Tensors& gradients(const Row& row);
 
   inline static std::map<std::string, RowResult> results_;

@@ -8,7 +8,7 @@
 namespace zeroth::equivalence {
 namespace {
 
-bool meet(const std::vector<Combination>& rows, size_t i, size_t a, size_t j, size_t b) {
+bool are_compatible(const std::vector<Combination>& rows, size_t i, size_t a, size_t j, size_t b) {
   return std::any_of(rows.begin(), rows.end(),
                      [&](const Combination& row) { return row[i] == a && row[j] == b; });
 }
@@ -24,11 +24,11 @@ TEST_CASE("all combinations are told once, the last factor first") {
 TEST_CASE("every two values meet in a small part of all combinations") {
   const std::vector<Combination> rows = pairwise(combinations(std::array<size_t, 3>{4, 3, 5}));
   for (size_t a = 0; a < 4; ++a) {
-    for (size_t b = 0; b < 3; ++b) CHECK(meet(rows, 0, a, 1, b));
-    for (size_t c = 0; c < 5; ++c) CHECK(meet(rows, 0, a, 2, c));
+    for (size_t b = 0; b < 3; ++b) CHECK(are_compatible(rows, 0, a, 1, b));
+    for (size_t c = 0; c < 5; ++c) CHECK(are_compatible(rows, 0, a, 2, c));
   }
   for (size_t b = 0; b < 3; ++b) {
-    for (size_t c = 0; c < 5; ++c) CHECK(meet(rows, 1, b, 2, c));
+    for (size_t c = 0; c < 5; ++c) CHECK(are_compatible(rows, 1, b, 2, c));
   }
   CHECK(rows.size() >= 20);
   CHECK(rows.size() <= 26);
@@ -38,8 +38,8 @@ TEST_CASE("values that never meet are not asked for") {
   std::vector<Combination> all = combinations(std::array<size_t, 3>{3, 3, 2});
   std::erase_if(all, [](const Combination& row) { return row[0] == 2 && row[1] == 2; });
   const std::vector<Combination> rows = pairwise(all);
-  CHECK_FALSE(meet(rows, 0, 2, 1, 2));
-  CHECK(meet(rows, 0, 2, 1, 1));
+  CHECK_FALSE(are_compatible(rows, 0, 2, 1, 2));
+  CHECK(are_compatible(rows, 0, 2, 1, 1));
   CHECK(pairwise({}).empty());
 }
 

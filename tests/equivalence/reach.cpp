@@ -111,8 +111,8 @@ Tensor Reach::step(const std::vector<Tensor>& states, double noise) const {
   const double correction =
       adam ? 1 - std::pow(config_.betas[1], static_cast<double>(updates_)) : 1;
   const Tensor root = (adam ? states[1].to(torch::kDouble) : first).div(correction).sqrt();
-  const double most = 2 * (adam ? largest_update(config_.betas) : 1);
-  return (2 * part_of(root) / (root + config_.eps)).clamp_max(most);
+  const double limit = 2 * (adam ? largest_update(config_.betas) : 1);
+  return (2 * part_of(root) / (root + config_.eps)).clamp_max(limit);
 }
 
 // In rates. Lamb's direction u is Adam's times s, its rate is divided by s: what is left is the

@@ -142,12 +142,12 @@ std::vector<Tensors> whole_states(engine::TrainEngine& engine) {
   for (size_t i = 0; i < states.size(); ++i) {
     const Tensors own = own_state(engine, i);
     for (size_t p = 0; p < parameters.size(); ++p) {
-      std::vector<torch::Tensor> boxes;
+      std::vector<torch::Tensor> slice_tensors;
       for (const auto& [unit, at] : parameters[p].slices) {
         const zero::Slot& slot = engine.plan().units[unit].layout.slots()[at];
-        boxes.push_back(own.at(slot.name).view(slot.shape).to(engine.mesh().device()));
+        slice_tensors.push_back(own.at(slot.name).view(slot.shape).to(engine.mesh().device()));
       }
-      states[i][parameters[p].name] = joiner.join(p, boxes).cpu().flatten();
+      states[i][parameters[p].name] = joiner.join(p, slice_tensors).cpu().flatten();
     }
   }
   return states;

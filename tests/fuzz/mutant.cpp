@@ -9,7 +9,7 @@
 namespace zeroth::fuzz {
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 16;
+constexpr size_t kMaxBytes = size_t{1} << 16;
 
 const std::vector<std::string> kPieces = {"[[[[[[[[",
                                           "{\"a\":",
@@ -119,7 +119,7 @@ std::string mutant(const std::vector<std::string>& originals, uint64_t seed) {
   Changes changes(seed);
   std::string bytes = changes.one_of(originals);
   for (size_t left = 1 + changes.below(6); left > 0; --left) changes.change(bytes, originals);
-  return bytes.substr(0, kMostBytes);
+  return bytes.substr(0, kMaxBytes);
 }
 
 }  // namespace zeroth::fuzz

@@ -16,9 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::clock_t kMostTime = 2 * CLOCKS_PER_SEC;  // of the processor, for one input
-constexpr uint64_t kMutants = 2000;                     // of each kind
-constexpr int64_t kMostKib = 500'000;                   // above what the program has at its start
+constexpr std::clock_t kMaxTime = 2 * CLOCKS_PER_SEC;  // of the processor, for one input
+constexpr uint64_t kMutants = 2000;                    // of each kind
+constexpr int64_t kMaxKib = 500'000;                   // above what the program has at its start
 
 // The most memory that this process has held so far.
 int64_t peak_kib() {
@@ -52,8 +52,8 @@ void expect_kept(const Reader& reader, std::string_view bytes, const std::string
     finding = found.what();
   }
   CHECK(finding == "");
-  CHECK(std::clock() - start < kMostTime);
-  CHECK(peak_kib() - kib_at_start < kMostKib);
+  CHECK(std::clock() - start < kMaxTime);
+  CHECK(peak_kib() - kib_at_start < kMaxKib);
 }
 
 }  // namespace

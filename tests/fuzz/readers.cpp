@@ -232,13 +232,13 @@ void read_variables(std::string_view bytes) {
 }
 
 void check_message(std::string_view raw, std::string_view bytes) {
-  constexpr size_t kMostBytes = 20'000;
+  constexpr size_t kMaxBytes = 20'000;
   const std::string shown = printable_message(raw);
   const auto fail = [&](std::string_view what) {
     throw Finding(fmt::format("{}: {}", what, shown.substr(0, 1000)));
   };
   if (shown.empty()) fail("an empty message");
-  if (shown.size() > kMostBytes) fail(fmt::format("a message of {} bytes", shown.size()));
+  if (shown.size() > kMaxBytes) fail(fmt::format("a message of {} bytes", shown.size()));
   const auto hidden = [](char byte) {
     return (static_cast<uint8_t>(byte) < 0x20 && byte != '\n') || byte == '\x7f';
   };

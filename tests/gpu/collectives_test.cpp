@@ -71,14 +71,14 @@ TEST_CASE("outputs that the host is done with are memory again, however far behi
   for (int i = 0; i < 8; ++i) large = at::mm(large, large);
   const torch::Tensor sum = torch::zeros({}, kOn);
   const int64_t before = allocated();
-  int64_t most = 0;
+  int64_t max_difference = 0;
   for (int i = 0; i < 50; ++i) {
     const torch::Tensor out = torch::empty_like(in);
     group->all_gather(out, in).wait();
-    most = std::max(most, allocated() - before);
+    max_difference = std::max(max_difference, allocated() - before);
     sum.add_(out[i]);
   }
-  CHECK(most < 2 * static_cast<int64_t>(in.nbytes()));
+  CHECK(max_difference < 2 * static_cast<int64_t>(in.nbytes()));
   CHECK(sum.item<double>() == 50);
 }
 

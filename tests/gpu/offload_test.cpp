@@ -84,9 +84,9 @@ void check_as_on_device(std::unique_ptr<ShardStore> store) {
     // Tile by tile, as a file wants it.
     for (int64_t begin = 0; begin < kNumel; begin += 16 * kChunkAlignment) {
       const int64_t end = std::min(begin + 16 * kChunkAlignment, kNumel);
-      const ChunkLease rests = store->acquire({shard, begin, end}, torch::kCPU, Access::kRead);
+      const ChunkLease cpu_lease = store->acquire({shard, begin, end}, torch::kCPU, Access::kRead);
       const ChunkLease lies = on_device->acquire({shard, begin, end}, kGpu, Access::kRead);
-      CHECK(at::equal(rests.tensor(), lies.tensor().to(torch::kCPU)));
+      CHECK(at::equal(cpu_lease.tensor(), lies.tensor().to(torch::kCPU)));
     }
   }
 }
@@ -198,15 +198,15 @@ TEST_CASE("the host has a tile when the GPU's copies of it have ended") {
 TEST_CASE("the host computes on tensors of the GPU") {
   const auto link = gpu_link();
   Staging staging(link, kGpu);
-  const Tensor resting = torch::ones({8, 1 << 20}, torch::device(kGpu));
+  const Tensor stored = torch::ones({8, 1 << 20}, torch::device(kGpu));
   const device::StreamEvent idle = staging.record_event();
   const Tensor zero = busy();  // which the leases do not wait for
   for (int64_t row = 0; row < 8; ++row) {
-    const ChunkLease lease = staging.lease(resting[row], torch::kCPU, Access::kReadWrite, idle);
+    const ChunkLease lease = staging.lease(stored[row], torch::kCPU, Access::kReadWrite, idle);
     CHECK(lease.tensor().is_cpu());
     lease.tensor().mul_(row);
   }
-  const Tensor sums = resting.sum(1).to(torch::kCPU);
+  const Tensor sums = stored.sum(1).to(torch::kCPU);
   for (int64_t row = 0; row < 8; ++row) {
     CHECK(sums[row].item<double>() == static_cast<double>(row) * (1 << 20));
   }
@@ -217,10 +217,10 @@ TEST_CASE("the host computes on tensors of the GPU") {
 
 TEST_CASE("gradients that land on the host have the bits of those that stay") {
   const auto link = gpu_link();
-  zero::GradientOffload landing(link, {.chunk_bytes = 1 << 20});
+  zero::GradientOffload gradient_offload(link, {.chunk_bytes = 1 << 20});
   for (const auto wire : {torch::kBFloat16, torch::kHalf, torch::kFloat}) {
     constexpr int64_t kNumel = 5'000'001;
-    const Tensor host = landing.allocate_shard(kNumel, torch::kFloat);
+    const Tensor host = gradient_offload.allocate_shard(kNumel, torch::kFloat);
     const Tensor device = torch::empty({kNumel}, torch::device(kGpu));
     Tensor gradient = torch::empty({kNumel}, torch::device(kGpu).dtype(wire));
     for (int micro = 0; micro < 3; ++micro) {
@@ -229,16 +229,16 @@ TEST_CASE("gradients that land on the host have the bits of those that stay") {
                          (micro + 1) +
                      zero);
       micro == 0 ? device.copy_(gradient) : device.add_(gradient);
-      landing.begin_gradient();
+      gradient_offload.begin_gradient();
       link->copies->wait_event(
-          landing.start_copy(gradient, host, micro > 0, link->copies->record_event()));
+          gradient_offload.start_copy(gradient, host, micro > 0, link->copies->record_event()));
       gradient.zero_();
     }
-    landing.finish();
+    gradient_offload.finish();
     CHECK(at::equal(host, device.to(torch::kCPU)));
   }
-  CHECK(landing.buffer_bytes() > 0);
-  CHECK(landing.buffer_bytes() <= 40 << 20);  // two gradients in fp32
+  CHECK(gradient_offload.buffer_bytes() > 0);
+  CHECK(gradient_offload.buffer_bytes() <= 40 << 20);  // two gradients in fp32
 }
 
 TEST_CASE("the link is measured at more than a slow bus gives") {

@@ -201,7 +201,7 @@ TEST_CASE("a disk that has no room for a model stays as it was") {
   const TempFolder directory;
   save_model(directory / "out/checkpoints", 8,
              {{"w", "master", {50'000}, std::vector<float>(50'000)}});
-  const trainer::Disk disk(directory / "disk", "size=100k");
+  const trainer::MountedDisk disk(directory / "disk", "size=100k");
   if (!disk.mounted()) return;
   CHECK(complaint({.from = directory / "out", .to = directory / "disk/hf"})
             .find("No space left on device") != std::string::npos);

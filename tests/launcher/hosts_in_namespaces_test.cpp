@@ -40,7 +40,7 @@ class Network {
     ::chmod(enter_.c_str(), 0755);
   }
   ~Network() {
-    for (const pid_t pid : holders_) {
+    for (const pid_t pid : namespace_pids_) {
       ::kill(pid, SIGKILL);
       ::waitpid(pid, nullptr, 0);
     }
@@ -64,7 +64,7 @@ class Network {
       tell.close();
       while (true) ::pause();
     }
-    holders_.push_back(pid);
+    namespace_pids_.push_back(pid);
     tell.close();
     char byte = 0;
     [[maybe_unused]] const auto count = ::read(ready.get(), &byte, 1);
@@ -80,7 +80,7 @@ class Network {
   TempFolder directory_;
   std::string enter_ = (directory_.path() / "enter").string();
   FileDescriptor before_;
-  std::vector<pid_t> holders_;
+  std::vector<pid_t> namespace_pids_;
   bool is_there_ = false;
 };
 

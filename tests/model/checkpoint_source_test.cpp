@@ -65,14 +65,14 @@ Tensor slice_of(const Tensor& matrix, const TensorSlice& box) {
 TEST_CASE("a box of a matrix is read, from any element on, and nothing beside it") {
   const TempFolder directory;
   constexpr int64_t kRows = 701, kColumns = 1500;
-  const std::vector<TensorSlice> boxes = {
+  const std::vector<TensorSlice> slices = {
       {{kRows, kColumns}, {0, 0}, {351, kColumns}},    // rows: an uneven half of a vocabulary
       {{kRows, kColumns}, {351, 0}, {350, kColumns}},  // and the other one
       {{kRows, kColumns}, {0, 750}, {kRows, 750}},     // columns, more than one chunk
       {{kRows, kColumns}, {0, 500}, {kRows, 1}},       // one of them
       {{kRows, kColumns}, {100, 1499}, {600, 1}}};
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
-    for (const TensorSlice& box : boxes) {
+    for (const TensorSlice& box : slices) {
       Tensor weight = torch::randn({kRows, kColumns});
       const Tensor expected = slice_of(weight.to(dtype).to(torch::kFloat32), box);
       const Tensor outside = torch::ones({kRows, kColumns}, torch::kBool);

@@ -46,7 +46,7 @@ std::vector<Tensor> inputs(const Sizes4& s, torch::ScalarType dtype) {
 
 // Largest differences of output and gradients, each relative to the largest magnitude.
 void check(const Sizes4& sizes, const CausalAttention& options, torch::ScalarType dtype,
-           double most) {
+           double limit) {
   CAPTURE(sizes.seq);
   CAPTURE(options.window);
   const std::vector<Tensor> x = inputs(sizes, dtype);
@@ -55,14 +55,14 @@ void check(const Sizes4& sizes, const CausalAttention& options, torch::ScalarTyp
   for (const Tensor& t : x) wide.push_back(t.detach().to(torch::kFloat64).requires_grad_());
   const Tensor y = cpu_attention(x[0], x[1], x[2], options);
   const Tensor expected = formula(wide, options);
-  CHECK(difference(y.detach(), expected.detach()) < most);
+  CHECK(difference(y.detach(), expected.detach()) < limit);
   const Tensor dy = torch::randn(y.sizes()).to(dtype);
   y.backward(dy);
   expected.backward(dy.to(torch::kFloat64));
   for (size_t i = 0; i < x.size(); ++i) {  // a token that sees itself alone has gradients of 0
     const Tensor gap = (x[i].grad() - wide[i].grad()).abs().max();
     const Tensor size = wide[i].grad().abs().max().clamp_min(1);
-    CHECK((gap / size).item<double>() < 2 * most);
+    CHECK((gap / size).item<double>() < 2 * limit);
   }
 }
 

@@ -40,7 +40,7 @@ Tensor matrix(int64_t rows, int64_t columns, torch::ScalarType dtype, Lie lie) {
 }
 
 // Elements are below 0.5: a sum of k products of them is rounded by this much.
-double most_error(int64_t k, torch::ScalarType out) {
+double max_error(int64_t k, torch::ScalarType out) {
   const double sum = 0.25 * static_cast<double>(k);
   if (out == torch::kBFloat16) return sum / 256 + 1e-7;
   return out == torch::kHalf ? sum / 2048 + 1e-7 : sum * 1e-6 + 1e-7;
@@ -54,11 +54,11 @@ void check(const Tensor& out, const Tensor& a, const Tensor& b) {
   const Tensor exact = at::mm(a.to(torch::kDouble), b.to(torch::kDouble));
   const Tensor before = out.to(torch::kDouble);
   tiled_product(out, a, b, /*add=*/false);
-  const double most = most_error(a.size(1), out.scalar_type());
-  CHECK(out.to(torch::kDouble).sub(exact).abs().max().item<double>() <= most);
+  const double limit = max_error(a.size(1), out.scalar_type());
+  CHECK(out.to(torch::kDouble).sub(exact).abs().max().item<double>() <= limit);
   out.copy_(before);
   tiled_product(out, a, b, /*add=*/true);
-  const double more = most + most_error(4, out.scalar_type());
+  const double more = limit + max_error(4, out.scalar_type());
   CHECK(out.to(torch::kDouble).sub(exact).sub(before).abs().max().item<double>() <= more);
 }
 

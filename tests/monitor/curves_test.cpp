@@ -14,9 +14,9 @@ namespace zeroth::monitor {
 namespace {
 
 // As a later program gets them.
-Curves restored(const Curves& curves, std::vector<std::string> names, size_t most) {
+Curves restored(const Curves& curves, std::vector<std::string> names, size_t max_points) {
   const auto tree = parse_json(curves.to_json().dump(), {.name = "curves"});
-  Curves again(std::move(names), most);
+  Curves again(std::move(names), max_points);
   again.restore(JsonView(tree));
   return again;
 }

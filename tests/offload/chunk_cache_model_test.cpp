@@ -21,8 +21,8 @@ namespace {
 // Borrows, writes and gives back at random, several tiles at a time, and compares with an array.
 class Player {
  public:
-  Player(ChunkCache& cache, size_t most_leases, uint64_t seed)
-      : cache_(cache), most_leases_(most_leases), random_(seed) {}
+  Player(ChunkCache& cache, size_t max_leases, uint64_t seed)
+      : cache_(cache), max_leases_(max_leases), random_(seed) {}
 
   void play(int moves) {
     for (int move = 0; move < moves; ++move) {
@@ -38,7 +38,7 @@ class Player {
           if (!held_.empty()) release();
           break;
         default:
-          if (held_.size() < most_leases_) acquire();
+          if (held_.size() < max_leases_) acquire();
       }
     }
     while (!held_.empty()) release();
@@ -94,7 +94,7 @@ class Player {
   }
 
   ChunkCache& cache_;
-  const size_t most_leases_;
+  const size_t max_leases_;
   std::mt19937_64 random_;
   std::vector<uint64_t> seeds_ = std::vector<uint64_t>(kNumChunks, 0);  // 0: never written
   std::map<size_t, ChunkCache::Lease> held_;

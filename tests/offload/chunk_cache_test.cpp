@@ -144,16 +144,16 @@ TEST_CASE("a tile whose write is under way is not written again before it has en
     });
     gate.set(false);
     put(f.cache, 5, 50);
-    std::atomic<bool> lent = false;
+    std::atomic<bool> acquired = false;
     std::jthread writer([&] {
       const auto lease = f.cache.acquire(chunk_at(5), Access::kReadWrite);
-      lent = true;
+      acquired = true;
     });
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    CHECK_FALSE(lent);
+    CHECK_FALSE(acquired);
     gate.set(true);
     writer.join();
-    CHECK(lent);
+    CHECK(acquired);
   }
 }
 

@@ -71,13 +71,13 @@ TEST_CASE("a rate is that of the middle call, and ranks meet before each that co
   using Clock = std::chrono::steady_clock;
   int calls = 0, met = 0;
   std::vector<Clock::time_point> begins, ends;  // of what is measured: a little more, a little less
-  std::vector<double> least;
+  std::vector<double> slowest;
   const auto work = [&] {
     const auto begin = Clock::now();
     CHECK(met == calls);  // the first call warms up
     const int slow[] = {0, 40, 1, 10, 10, 40};
     std::this_thread::sleep_for(std::chrono::milliseconds(slow[calls++]));
-    if (calls > 1) least.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    if (calls > 1) slowest.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
   };
   const double rate = measure_rate(1000, work, [&] {
     ends.push_back(Clock::now());
@@ -87,14 +87,14 @@ TEST_CASE("a rate is that of the middle call, and ranks meet before each that co
   ends.push_back(Clock::now());
   CHECK(calls == 6);
   REQUIRE(met == 5);
-  std::vector<double> most;
+  std::vector<double> fastest;
   for (size_t i = 0; i < begins.size(); ++i) {
-    most.push_back(std::chrono::duration<double>(ends[i + 1] - begins[i]).count());
+    fastest.push_back(std::chrono::duration<double>(ends[i + 1] - begins[i]).count());
   }
-  std::sort(least.begin(), least.end());
-  std::sort(most.begin(), most.end());
-  CHECK(rate <= 1000 / least[2]);
-  CHECK(rate >= 1000 / most[2]);
+  std::sort(slowest.begin(), slowest.end());
+  std::sort(fastest.begin(), fastest.end());
+  CHECK(rate <= 1000 / slowest[2]);
+  CHECK(rate >= 1000 / fastest[2]);
 }
 
 TEST_CASE("the link is measured both ways") {

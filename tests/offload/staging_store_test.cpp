@@ -35,7 +35,7 @@ class Watched final : public ShardStore {
       CHECK_FALSE(clash);
     }
     held.emplace_back(chunk, access);
-    most_held = std::max(most_held, held.size());
+    max_held = std::max(max_held, held.size());
     order.push_back(chunk);
     const auto inner = std::make_shared<ChunkLease>(store_->acquire(chunk, device, access));
     return ChunkLease(inner->tensor(), [this, inner, chunk, access] {
@@ -48,7 +48,7 @@ class Watched final : public ShardStore {
 
   std::vector<ShardChunk> expected, order;
   std::vector<std::pair<ShardChunk, Access>> held;
-  size_t most_held = 0;
+  size_t max_held = 0;
   ShardChunk late = {99, 0, 0}, broken = {99, 0, 0};
 
  private:
@@ -258,7 +258,7 @@ TEST_CASE("no more tiles of the inner store are borrowed than it may lend") {
       }
     }
     staged.store->flush();
-    CHECK(staged.watched->most_held <= 3);
+    CHECK(staged.watched->max_held <= 3);
     CHECK(at::equal(staged.store->acquire({0, 0, 1000}, kHost, Access::kRead).tensor(),
                     torch::full({1000}, 2.0)));
   }

@@ -53,20 +53,20 @@ TEST_CASE("a run goes on with other ranks, in another stage, from another place"
       {{.stage = 3, .ranks = 2}, {.stage = 1, .ranks = 2}},
       {{.stage = 1, .ranks = 2}, {.stage = 3, .ranks = 2}},
       {{.stage = 0, .ranks = 2}, {.stage = 2, .ranks = 2}},
-      {{.stage = 2, .ranks = 2}, {.stage = 2, .rests = OffloadDevice::kNvme, .ranks = 2}},
-      {{.stage = 3, .rests = OffloadDevice::kNvme, .ranks = 2},
-       {.stage = 3, .rests = OffloadDevice::kCpu, .ranks = 2}},
+      {{.stage = 2, .ranks = 2}, {.stage = 2, .offload_device = OffloadDevice::kNvme, .ranks = 2}},
+      {{.stage = 3, .offload_device = OffloadDevice::kNvme, .ranks = 2},
+       {.stage = 3, .offload_device = OffloadDevice::kCpu, .ranks = 2}},
       {{.stage = 3, .ranks = 2}, {.stage = 3, .ranks = 5}},  // 24 samples, not 25
       {{.stage = 0, .ranks = 1}, {.stage = 2, .accumulation = 2, .ranks = 5}},
       {{.stage = 2, .ranks = 2}, {.stage = 2, .ranks = 1, .tensor = 2}},
       {{.stage = 1, .ranks = 1, .tensor = 4}, {.stage = 3, .ranks = 3, .tensor = 2}},
       {{.stage = 3, .ranks = 2, .tensor = 2}, {.stage = 0, .ranks = 1}},
       {{.stage = 3, .ranks = 3, .tensor = 2},
-       {.stage = 2, .rests = OffloadDevice::kNvme, .ranks = 1, .tensor = 4}},
+       {.stage = 2, .offload_device = OffloadDevice::kNvme, .ranks = 1, .tensor = 4}},
       {{.stage = 0, .dropout = 0.1, .ranks = 2, .tensor = 2},
        {.stage = 1, .dropout = 0.1, .ranks = 3}},
   };
-  double most = 0;
+  double largest = 0;
   for (const auto& [before, after] : ways) {
     CAPTURE(name_of(before));
     CAPTURE(name_of(after));
@@ -74,10 +74,10 @@ TEST_CASE("a run goes on with other ranks, in another stage, from another place"
     const Seen whole = run(before, {.save = directory / "a"});
     const Seen rest = run(after, {.from = 3, .load = directory / "a/step-3"});
     CHECK(worst(rest, whole) <= kFp32);
-    most = std::max(most, worst(rest, whole));
+    largest = std::max(largest, worst(rest, whole));
     CHECK((all_samples(whole, 3, rest) == all_samples(whole, 6)));
   }
-  MESSAGE("losses differ by at most " << most);
+  MESSAGE("losses differ by at most " << largest);
 }
 
 TEST_CASE("a run in bf16 goes on from one in fp32, and back, from the same masters and moments") {

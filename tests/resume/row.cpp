@@ -41,10 +41,10 @@ configs::Config config_of(const Row& row, const TempFolder& disk) {
                       .warmup_type = configs::SchedulerConfig::Warmup::kLinear};
   config.zero = {.stage = row.stage, .param_persistence_threshold_elements = 0};
   if (row.recompute) config.recompute = {.every_nth_block = 1};
-  config.zero.offload_optimizer.device = row.rests;
+  config.zero.offload_optimizer.device = row.offload_device;
   config.zero.offload_optimizer.nvme_path = disk.path();
   if (row.stage == 3) {
-    config.zero.offload_param.device = row.rests;
+    config.zero.offload_param.device = row.offload_device;
     config.zero.offload_param.nvme_path = disk.path();
   }
   config.tensor_parallel.size = row.tensor;
@@ -124,7 +124,7 @@ std::string name_of(const Row& row) {
                            : row.precision == Precision::kBf16 ? 1
                                                                : 2;
   return fmt::format("stage {}, on {}, {}, accumulation {}, {} ranks{}{}{}", row.stage,
-                     kPlaces[static_cast<size_t>(row.rests)], kPrecisions[precision],
+                     kPlaces[static_cast<size_t>(row.offload_device)], kPrecisions[precision],
                      row.accumulation, row.ranks,
                      row.tensor > 1 ? fmt::format(" x tensor {}", row.tensor) : "",
                      row.recompute ? ", recompute" : "", row.dropout > 0 ? ", dropout" : "");

@@ -17,7 +17,8 @@ inline constexpr int64_t kSamples = 40;  // so that three steps reach into a sec
 
 struct Row {
   int stage = 0;
-  configs::OffloadDevice rests = configs::OffloadDevice::kNone;  // optimizer, in stage 3 all
+  configs::OffloadDevice offload_device =
+      configs::OffloadDevice::kNone;  // optimizer, in stage 3 all
   configs::Precision precision = configs::Precision::kFp32;
   int64_t accumulation = 1;
   bool recompute = false;

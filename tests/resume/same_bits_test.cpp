@@ -22,7 +22,7 @@ constexpr std::array<size_t, 7> kValues = {4, 3, 3, 2, 2, 2, 3};
 
 Row row_of(const Combination& values) {
   return {.stage = static_cast<int>(values[0]),
-          .rests = kPlaces[values[1]],
+          .offload_device = kPlaces[values[1]],
           .precision = kPrecisions[values[2]],
           .accumulation = static_cast<int64_t>(values[3]) + 1,
           .recompute = values[4] == 1,
@@ -34,7 +34,7 @@ Row row_of(const Combination& values) {
 std::vector<Combination> all_combinations() {
   std::vector<Combination> all = equivalence::combinations(kValues);
   std::erase_if(all, [](const Combination& values) {
-    return row_of(values).stage == 0 && row_of(values).rests != OffloadDevice::kNone;
+    return row_of(values).stage == 0 && row_of(values).offload_device != OffloadDevice::kNone;
   });
   return all;
 }
@@ -47,7 +47,7 @@ TEST_CASE("losses, samples, weights and states go on bit by bit") {
   // Some whose layers are shared, too.
   std::vector<Row> rows = {
       {.stage = 2, .precision = Precision::kBf16, .recompute = true, .ranks = 2, .tensor = 2},
-      {.stage = 3, .rests = OffloadDevice::kNvme, .dropout = 0.1, .ranks = 1, .tensor = 4},
+      {.stage = 3, .offload_device = OffloadDevice::kNvme, .dropout = 0.1, .ranks = 1, .tensor = 4},
       {.stage = 0, .precision = Precision::kFp16, .accumulation = 2, .ranks = 1, .tensor = 2}};
   for (const Combination& values : full ? all : equivalence::pairwise(all)) {
     rows.push_back(row_of(values));

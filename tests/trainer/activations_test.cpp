@@ -43,7 +43,7 @@ engine::RunMemory foretold(const RunPlan& plan) {
 
 // Bytes that the second step allocates at most, beside what rests from the first one.
 int64_t measured(const RunPlan& plan) {
-  int64_t most = 0;
+  int64_t largest = 0;
   testing::run_ranks(1, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto count = std::make_shared<engine::Allocations>();
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, count);
@@ -54,9 +54,9 @@ int64_t measured(const RunPlan& plan) {
     engine->train_batch(loader);
     count->begin();
     engine->train_batch(loader);
-    most = count->peak();
+    largest = count->peak();
   });
-  return most;
+  return largest;
 }
 
 // How many products of matrices it takes, backward included.
@@ -133,12 +133,12 @@ TEST_CASE("an evaluation's activations are foretold, too") {
   const RunPlan many =
       plan_of(bench, fmt::format("--micro-batch 2 --eval-data {} --eval-micro-batch 500",
                                  (bench / "train.bin").string()));
-  const int64_t most = foretold(many).memory.activations.device;
-  CHECK(most > 4 * foretold(few).memory.activations.device);
+  const int64_t largest = foretold(many).memory.activations.device;
+  CHECK(largest > 4 * foretold(few).memory.activations.device);
   const std::string line =
       fmt::format("--model {} --eval-only --data {} --seq-len 64 --micro-batch ",
                   (bench / "model").string(), (bench / "train.bin").string());
-  CHECK(foretold(make_plan(parse_line(line + "500"), 1)).memory.activations.device == most);
+  CHECK(foretold(make_plan(parse_line(line + "500"), 1)).memory.activations.device == largest);
 }
 
 TEST_CASE("a micro-batch that cannot fit is refused at once, and one that does is named") {

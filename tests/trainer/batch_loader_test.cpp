@@ -21,8 +21,8 @@ data::BatchPartition partition(int64_t micro_batch, int64_t micro_steps, int64_t
   return {.micro_batch = micro_batch, .micro_steps = micro_steps, .world = world, .rank = rank};
 }
 
-TrainLoader in_order(const data::Dataset& dataset, data::BatchPartition dealt) {
-  return {dataset, data::SampleOrder(dataset.size(), 1, false), dealt, 1};
+TrainLoader in_order(const data::Dataset& dataset, data::BatchPartition assigned) {
+  return {dataset, data::SampleOrder(dataset.size(), 1, false), assigned, 1};
 }
 
 }  // namespace
@@ -91,9 +91,9 @@ TEST_CASE(
 TEST_CASE("what a step's micro-batches have together is known before they are made") {
   const CountingDataset dataset(50, 32);
   for (const int64_t rank : {0, 1}) {
-    data::BatchPartition dealt = partition(3, 4, 2, rank);
-    dealt.step_samples = 17;  // of 24 rows
-    TrainLoader loader(dataset, data::SampleOrder(50, 7, true, {.end = 30}), dealt, 1);
+    data::BatchPartition assigned = partition(3, 4, 2, rank);
+    assigned.step_samples = 17;  // of 24 rows
+    TrainLoader loader(dataset, data::SampleOrder(50, 7, true, {.end = 30}), assigned, 1);
     for (int step = 0; step < 2; ++step) {  // the order ends in the second one
       const auto counted = loader.count_positions(4);
       const auto position = loader.position();
@@ -171,9 +171,9 @@ TEST_CASE("rows behind a step's samples do not count, on ranks that do not divid
   const CountingDataset dataset(100, 8);
   std::multiset<int64_t> seen;
   for (int64_t rank = 0; rank < 5; ++rank) {
-    data::BatchPartition dealt = partition(5, 1, 5, rank);
-    dealt.step_samples = 24;
-    TrainLoader loader = in_order(dataset, dealt);
+    data::BatchPartition assigned = partition(5, 1, 5, rank);
+    assigned.step_samples = 24;
+    TrainLoader loader = in_order(dataset, assigned);
     loader.next();
     for (const int64_t sample : loader.next().samples) {
       if (sample != data::kNoSample) seen.insert(sample);
@@ -206,9 +206,9 @@ TEST_CASE("training has the same losses on batches that are padded for a GPU") {
     const auto engine =
         engine::initialize(model::build_blocks(spec), config, mesh,
                            {.weights = model::open_weights(llama, spec, config.seed)});
-    data::BatchPartition dealt = partition(2, 2, 1, 0);
-    dealt.device = device;
-    TrainLoader loader = in_order(dataset, dealt), lengths_ahead = loader;
+    data::BatchPartition assigned = partition(2, 2, 1, 0);
+    assigned.device = device;
+    TrainLoader loader = in_order(dataset, assigned), lengths_ahead = loader;
     std::vector<double> losses;
     for (int step = 0; step < 4; ++step) {
       for (int micro = 0; micro < 2; ++micro) lengths.insert(lengths_ahead.next().tokens.size(1));

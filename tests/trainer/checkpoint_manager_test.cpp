@@ -40,7 +40,7 @@ void write_rate_that_jumps(const Workbench& bench, const char* rate) {
                                      rate));
 }
 
-constexpr const char* kFolder = "out/checkpoints";
+constexpr const char* kDirectory = "out/checkpoints";
 
 }  // namespace
 
@@ -51,7 +51,7 @@ TEST_CASE(
       2, fmt::format("{} --steps 9 --save-every 2 --save-dtype bf16 --output out", kTrain));
   REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
   CHECK(has(result.out, "saved out/checkpoints/step-4 in "));
-  CHECK(names_in(bench / kFolder) ==
+  CHECK(names_in(bench / kDirectory) ==
         std::set<std::string>{".owner-1", "latest", "step-8", "step-9"});
   for (const char* name : {"config.json", "model.safetensors"}) {
     CHECK_MESSAGE(fs::exists(bench / "out" / name), name);
@@ -80,8 +80,8 @@ TEST_CASE("a model whose loss is not finite is not saved: the run fails and the 
                 result.err);
   CHECK(has(result.err, ": no model is saved; the newest good model is out/checkpoints/step-6"));
   CHECK((bench.read("out/model.safetensors") == good));
-  CHECK(names_in(bench / kFolder).contains("step-4"));
-  CHECK(names_in(bench / kFolder).contains("step-6"));
+  CHECK(names_in(bench / kDirectory).contains("step-4"));
+  CHECK(names_in(bench / kDirectory).contains("step-6"));
 }
 
 TEST_CASE("good models stay until a loss shows that the newest is one, too") {
@@ -91,7 +91,7 @@ TEST_CASE("good models stay until a loss shows that the newest is one, too") {
       1, fmt::format("{} --deepspeed ds.json --output out --steps 9 --save-every 1", kTrain));
   CHECK(result.code == 1);
   CHECK_MESSAGE(has(result.err, "the newest good model is out/checkpoints/step-6"), result.err);
-  const auto names = names_in(bench / kFolder);
+  const auto names = names_in(bench / kDirectory);
   for (const char* name : {"step-5", "step-6", "step-7"}) CHECK_MESSAGE(names.contains(name), name);
   CHECK(std::count_if(names.begin(), names.end(), is_step_directory) == 3);
 }
@@ -112,7 +112,7 @@ TEST_CASE(
                   result.err);
     CHECK(has(result.err, "; the newest good model is out/checkpoints/step-6"));
     CHECK_FALSE(fs::exists(bench / "out/model.safetensors"));
-    CHECK(names_in(bench / kFolder).contains("step-6"));
+    CHECK(names_in(bench / kDirectory).contains("step-6"));
   }
 }
 
@@ -171,11 +171,11 @@ TEST_CASE("a run that is killed while it saves leaves whole models only, and the
                     "sleep {}; kill -9 $pid; wait $pid; true",
                     train, seconds));
     int whole = 0;
-    for (const std::string& name : names_in(bench / kFolder)) {
+    for (const std::string& name : names_in(bench / kDirectory)) {
       if (!is_step_directory(name)) continue;
-      const model::SafetensorsDirectory saved(bench / kFolder / name);
+      const model::SafetensorsDirectory saved(bench / kDirectory / name);
       CHECK(saved.entries().size() > 10);
-      CHECK(fs::exists(bench / kFolder / name / "tokenizer.json"));
+      CHECK(fs::exists(bench / kDirectory / name / "tokenizer.json"));
       ++whole;
     }
     CHECK(whole >= 2);
@@ -189,7 +189,7 @@ TEST_CASE("a run that is killed while it saves leaves whole models only, and the
 
 TEST_CASE("saves that a full disk refuses leave nothing; the run goes on, and ends after three") {
   const Workbench bench;
-  const Disk disk(bench / "disk", "size=1200k");
+  const MountedDisk disk(bench / "disk", "size=1200k");
   if (!disk.mounted()) return;
   bench.shell("head -c 900000 /dev/zero > disk/other");
   const auto result = bench.zeroth(

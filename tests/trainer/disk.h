@@ -9,18 +9,18 @@
 namespace zeroth::trainer {
 
 // An empty file system of its own at `place`, where one can be had; `options` as "size=400k".
-class Disk {
+class MountedDisk {
  public:
-  Disk(const std::filesystem::path& place, const char* options) : place_(place) {
+  MountedDisk(const std::filesystem::path& place, const char* options) : place_(place) {
     std::filesystem::create_directory(place);
     mounted_ = ::mount("tmpfs", place.c_str(), "tmpfs", 0, options) == 0;
     if (!mounted_) MESSAGE("skipped: nothing can be mounted here");
   }
-  ~Disk() {
+  ~MountedDisk() {
     if (mounted_) ::umount2(place_.c_str(), MNT_DETACH);
   }
-  Disk(const Disk&) = delete;
-  Disk& operator=(const Disk&) = delete;
+  MountedDisk(const MountedDisk&) = delete;
+  MountedDisk& operator=(const MountedDisk&) = delete;
 
   bool mounted() const { return mounted_; }
   void make_read_only() const {

@@ -27,20 +27,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string text_of(const std::string& path) {
+std::string read_text(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
 // Value of `name` in the environment of `pid`; empty: not set.
 std::string variable_of(pid_t pid, const std::string& name) {
-  std::istringstream environment(text_of(fmt::format("/proc/{}/environ", pid)));
+  std::istringstream environment(read_text(fmt::format("/proc/{}/environ", pid)));
   for (std::string entry; std::getline(environment, entry, '\0');)
     if (entry.starts_with(name + "=")) return entry.substr(name.size() + 1);
   return {};
 }
 
-std::vector<std::string> words_of(const std::string& line) {
+std::vector<std::string> split_words(const std::string& line) {
   std::istringstream in(line);
   return {std::istream_iterator<std::string>(in), {}};
 }
@@ -49,14 +49,15 @@ std::vector<std::string> words_of(const std::string& line) {
 class EndlessRun {
  public:
   explicit EndlessRun(const launcher::Environment& environment = {})
-      : zeroth_(words_of(fmt::format(
+      : zeroth_(split_words(fmt::format(
                     "--num_gpus 2 --timeout 60 --enable_each_rank_log {0}logs finetune --model "
                     "{0}model --data {0}train.bin --seq-len 16 --global-batch 2 --micro-batch 1 "
                     "--steps 1000000 --metrics {0}m.jsonl --output {0}out --deepspeed {1}",
                     directory().string(), configured().string())),
                 environment) {
     REQUIRE(makes_steps());
-    std::istringstream children(text_of(fmt::format("/proc/{0}/task/{0}/children", zeroth_.pid())));
+    std::istringstream children(
+        read_text(fmt::format("/proc/{0}/task/{0}/children", zeroth_.pid())));
     for (pid_t pid = 0; children >> pid;) {
       all_.push_back(pid);
       if (!variable_of(pid, "RANK").empty()) ranks_.push_back(pid);
@@ -148,7 +149,7 @@ TEST_CASE("the secret of a run is in no output and no file of it, and on no comm
     EndlessRun run({{"ZEROTH_SECRET", secret}, {"ZEROTH_SHARED_MEMORY", shared_memory}});
     for (const pid_t pid : run.ranks()) CHECK(variable_of(pid, "ZEROTH_SECRET") == secret);
     for (const pid_t pid : run.all()) {
-      const std::string line = text_of(fmt::format("/proc/{}/cmdline", pid));
+      const std::string line = read_text(fmt::format("/proc/{}/cmdline", pid));
       CHECK_FALSE(line.empty());
       CHECK_FALSE(has(line, secret));
     }
@@ -161,7 +162,7 @@ TEST_CASE("the secret of a run is in no output and no file of it, and on no comm
     for (const auto& entry : fs::recursive_directory_iterator(run.directory())) {
       if (!entry.is_regular_file()) continue;
       ++files;
-      CHECK_MESSAGE(!has(text_of(entry.path()), secret), entry.path());
+      CHECK_MESSAGE(!has(read_text(entry.path()), secret), entry.path());
     }
     CHECK(files > 10);  // logs, metrics, page, monitors and model
   }

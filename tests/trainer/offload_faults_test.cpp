@@ -83,7 +83,7 @@ TEST_CASE("SIGTERM in the middle of a step on NVMe saves the model and leaves no
 
 TEST_CASE("kill -9 in the middle of a step leaves no byte on the disk, and no name after a start") {
   const OffloadBench bench;
-  const Disk disk(bench / "nvme", "size=8m");
+  const MountedDisk disk(bench / "nvme", "size=8m");
   if (!disk.mounted()) return;
   const uintmax_t free = fs::space(bench / "nvme").free;
   const auto killed = bench.while_running(
@@ -105,7 +105,7 @@ TEST_CASE("kill -9 in the middle of a step leaves no byte on the disk, and no na
 
 TEST_CASE("a disk too small for the files is refused before training, with both sizes") {
   const OffloadBench bench;
-  const Disk disk(bench / "nvme", "size=400k");
+  const MountedDisk disk(bench / "nvme", "size=400k");
   if (!disk.mounted()) return;
   const auto result = bench.zeroth(
       2, "--model model --data train.bin --seq-len 16 --deepspeed nvme.json --steps 1");
@@ -120,7 +120,7 @@ TEST_CASE("a disk too small for the files is refused before training, with both 
 
 TEST_CASE("a disk on which one rank's file cannot be made ends all ranks") {
   const OffloadBench bench;
-  const Disk disk(bench / "nvme", "size=8m,nr_inodes=4");
+  const MountedDisk disk(bench / "nvme", "size=8m,nr_inodes=4");
   if (!disk.mounted()) return;
   const auto result = bench.zeroth(
       2, "--model model --data train.bin --seq-len 16 --deepspeed nvme.json --steps 1");
@@ -137,7 +137,7 @@ TEST_CASE("a disk that is full in the middle of a run ends all ranks, the last m
   for (const std::string kind : {"optimizer", "parameters"}) {
     CAPTURE(kind);
     const OffloadBench bench;
-    const Disk disk(bench / "nvme", "size=8m");
+    const MountedDisk disk(bench / "nvme", "size=8m");
     if (!disk.mounted()) return;
     // The reserved blocks are taken from the file: as where a file system reserves none.
     const auto said =

@@ -50,7 +50,7 @@ TEST_CASE("what is odd about an output is told before training") {
   const std::string out = said("");
   CHECK(has(out, "warning    disk/out/step-7 is of an earlier run and stays"));
   CHECK_FALSE(has(out, "are free there"));
-  const Disk disk(bench / "disk", "size=400k");
+  const MountedDisk disk(bench / "disk", "size=400k");
   if (!disk.mounted()) return;
   const std::string small = fmt::format("{} --steps 16 --save-every 5 --output disk/out ", kTrain);
   const auto refused = bench.finetune(small);
@@ -68,7 +68,7 @@ TEST_CASE("what is odd about an output is told before training") {
 
 TEST_CASE("full_disk: the model waits in memory until there is room, or a signal comes") {
   const Workbench bench;
-  const Disk disk(bench / "disk", "size=60k");
+  const MountedDisk disk(bench / "disk", "size=60k");
   if (!disk.mounted()) return;
   const auto run = [&](const std::string& then) {
     return bench.shell(fmt::format(
@@ -97,7 +97,7 @@ TEST_CASE("full_disk: the checkpoint of the last step is counted, and named wher
   REQUIRE(bench.finetune(fmt::format("{} --steps 1 --output whole", kTrain)).code == 0);
   const auto model_kib = fs::file_size(bench / "whole/model.safetensors") / 1024;
   const std::string size = fmt::format("size={}k", 2 * model_kib + 64);
-  const Disk disk(bench / "disk", size.c_str());
+  const MountedDisk disk(bench / "disk", size.c_str());
   if (!disk.mounted()) return;
   const std::string run = fmt::format("{} --steps 2 --save-every 100 --output disk/out ", kTrain);
   const auto refused = bench.finetune(run);
@@ -152,7 +152,7 @@ TEST_CASE("full_disk: what cannot be written is found before ranks connect") {
             .code == 0);
   fs::create_directory(bench / "folder");
   CHECK(has(refused("--metrics folder"), "--metrics folder: cannot be written: Is a directory"));
-  const Disk disk(bench / "disk", "size=20m");
+  const MountedDisk disk(bench / "disk", "size=20m");
   if (!disk.mounted()) return;
   fs::create_directories(bench / "disk/out/checkpoints");
   disk.make_read_only();
@@ -213,7 +213,7 @@ TEST_CASE(
 
 TEST_CASE("an output on a read-only disk is refused before training") {
   const Workbench bench;
-  const Disk disk(bench / "disk", "size=400k");
+  const MountedDisk disk(bench / "disk", "size=400k");
   if (!disk.mounted()) return;
   disk.make_read_only();
   const auto result = bench.zeroth(2, fmt::format("{} --output disk/out", kTrain));

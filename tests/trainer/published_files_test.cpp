@@ -15,14 +15,14 @@
 namespace zeroth::trainer {
 namespace {
 
-constexpr char kFolder[] = ZEROTH_SOURCE_DIR "/tests/configs/fixtures/published";
+constexpr char kDirectory[] = ZEROTH_SOURCE_DIR "/tests/configs/fixtures/published";
 
 // Those that published_test.cpp of tests/configs does not list as refused.
 std::vector<std::filesystem::path> files_that_load() {
   configs::FlagValues flags;
   flags.accept_uncompressed = true;
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+  for (const auto& entry : std::filesystem::directory_iterator(kDirectory)) {
     const bool loads = configs::inspect(configs::load(entry.path()), {}, flags).errors.empty();
     if (loads) files.push_back(entry.path());
   }

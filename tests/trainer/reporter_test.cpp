@@ -162,7 +162,7 @@ TEST_CASE("warnings stand last, below an empty line, and the run begins behind t
 
 TEST_CASE("a disk that --metrics fills costs the run a warning and nothing else") {
   const Workbench bench;
-  const Disk disk(bench / "disk", "size=8k");
+  const MountedDisk disk(bench / "disk", "size=8k");
   if (!disk.mounted()) return;
   const auto result = bench.zeroth(
       2,

@@ -23,7 +23,7 @@ Samples small_samples() {
 }
 
 using configs::OffloadDevice;
-using Notes = std::vector<std::string>;
+using Lines = std::vector<std::string>;
 
 engine::RunMemory training_run() {
   engine::RunMemory run;
@@ -181,11 +181,11 @@ TEST_CASE("host memory as a resting place is said to move nothing in a run on th
   run.config.zero.offload_param.device = OffloadDevice::kCpu;
   run.config.recompute = {.every_nth_block = 1, .cpu_checkpointing = true};
   const std::string why = " moves nothing: this run computes in host memory";
-  CHECK(offload_notes(run) == Notes{"zero_optimization.offload_optimizer.device \"cpu\"" + why,
+  CHECK(offload_notes(run) == Lines{"zero_optimization.offload_optimizer.device \"cpu\"" + why,
                                     "zero_optimization.offload_param.device \"cpu\"" + why,
                                     "activation_checkpointing.cpu_checkpointing" + why});
   run.options.trains = false;
-  CHECK(offload_notes(run) == Notes{"zero_optimization.offload_param.device \"cpu\"" + why});
+  CHECK(offload_notes(run) == Lines{"zero_optimization.offload_param.device \"cpu\"" + why});
   run.options.device = torch::kCUDA;
   CHECK(offload_notes(run).empty());
 }
@@ -211,7 +211,7 @@ TEST_CASE("a file in which nothing rests is told with the keys that keep it empt
   run.config.zero.offload_param = {.device = OffloadDevice::kNvme, .max_in_cpu_elements = 5000};
   run.memory.parameters.device = 4096;
   CHECK(offload_notes(run) ==
-        Notes{"zero_optimization.offload_param.device \"nvme\": nothing rests in a file: "
+        Lines{"zero_optimization.offload_param.device \"nvme\": nothing rests in a file: "
               "max_in_cpu 5000 and stage3_param_persistence_threshold 100000 keep all in memory"});
   run.memory.parameters.file = 4096;
   CHECK(offload_notes(run).empty());
@@ -222,9 +222,9 @@ TEST_CASE("an optimizer's file that stays empty is told with the reason") {
   run.config.zero.offload_optimizer = {.device = OffloadDevice::kNvme, .ratio = 0.25};
   const std::string start =
       "zero_optimization.offload_optimizer.device \"nvme\": nothing rests in a file: ";
-  CHECK(offload_notes(run) == Notes{start + "this optimizer has no state"});
+  CHECK(offload_notes(run) == Lines{start + "this optimizer has no state"});
   run.memory.states.device = 4096;
-  CHECK(offload_notes(run) == Notes{start + "ratio 0.25 leaves no unit for it"});
+  CHECK(offload_notes(run) == Lines{start + "ratio 0.25 leaves no unit for it"});
   run.memory.states.file = 4096;
   CHECK(offload_notes(run).empty());
 }

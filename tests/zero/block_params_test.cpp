@@ -27,10 +27,10 @@ const std::vector<size_t> kStep = {0, 1, 2, 3, 4, 4, 3, 2, 1, 0};
 // The chain's parameters in bf16, all ones at first; an update halves them.
 struct Chain {
   Chain(comm::DeviceMesh& mesh, GatherPolicy gather_policy, const BlockParams::Options& options,
-        std::vector<offload::ShardStore*> rests = {})
+        std::vector<offload::ShardStore*> param_stores = {})
       : plan(chain_units(blocks, mesh, gather_policy)),
         store(plan, mesh, torch::kCPU,
-              {.dtype = torch::kBFloat16, .shard_stores = std::move(rests)}),
+              {.dtype = torch::kBFloat16, .shard_stores = std::move(param_stores)}),
         grads(gather_policy == GatherPolicy::kNever ? make_full_reducer(plan, mesh, {})
                                                     : make_scatter_reducer(plan, mesh, {})),
         optimizer(plan, store, *grads,

@@ -14,11 +14,11 @@ using comm::MeshDim;
 
 // Three slots, of which the first and the last are boxes of one parameter.
 Unit unit_of(const comm::DeviceMesh& mesh, int copies, GatherPolicy gather_policy) {
-  const comm::Group& holders = mesh.shard_group(copies);
+  const comm::Group& group = mesh.shard_group(copies);
   Unit unit{.name = "layer",
             .num_replicas = copies,
-            .shard_index = holders.rank(),
-            .layout = FlatLayout(holders.size()),
+            .shard_index = group.rank(),
+            .layout = FlatLayout(group.size()),
             .params = {},
             .blocks = {0},
             .gather_policy = gather_policy};

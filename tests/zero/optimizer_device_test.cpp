@@ -40,16 +40,16 @@ class Locked final : public device::PageLocker {
  public:
   std::string lock(std::span<std::byte> memory) override {
     now_ += static_cast<int64_t>(memory.size());
-    most_ = std::max(most_, now_);
+    max_in_flight_ = std::max(max_in_flight_, now_);
     return "";
   }
   void unlock(std::span<std::byte> memory) noexcept override {
     now_ -= static_cast<int64_t>(memory.size());
   }
-  int64_t most() const { return most_; }
+  int64_t max_in_flight() const { return max_in_flight_; }
 
  private:
-  int64_t now_ = 0, most_ = 0;
+  int64_t now_ = 0, max_in_flight_ = 0;
 };
 
 }  // namespace
@@ -102,7 +102,7 @@ TEST_CASE("measuring takes what is planned for it") {
       measure_optimizer_device(offload_plan, config, mesh, link);
     }
     const TierBytes planned = calibration_bytes(offload_plan);
-    CHECK(planned.pinned == locked->most());
+    CHECK(planned.pinned == locked->max_in_flight());
     CHECK(planned.device == planned.pinned / 2);
     CHECK(allocated->peak() >= std::max(planned.host, planned.device));
     CHECK(allocated->peak() < std::max(planned.host, planned.device) + 4096);

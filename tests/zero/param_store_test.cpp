@@ -145,10 +145,10 @@ TEST_CASE(
     const model::Blocks blocks = testing::make_chain();
     const UnitPlan plan = released_units(blocks, *mesh);
     const auto link = testing::late_link();
-    const auto rests = offload::make_staging_store(offload::make_cpu_store(link), link,
-                                                   testing::kFakeDevice, {.depth = 1});
+    const auto staged = offload::make_staging_store(offload::make_cpu_store(link), link,
+                                                    testing::kFakeDevice, {.depth = 1});
     ParamStore store(plan, *mesh, testing::kFakeDevice,
-                     {.shard_stores = std::vector(plan.units.size(), rests.get()),
+                     {.shard_stores = std::vector(plan.units.size(), staged.get()),
                       .staging = std::make_shared<offload::Staging>(link, testing::kFakeDevice)});
     for (const size_t unit : {1, 2}) {
       store.acquire_shard(unit, torch::kCPU, offload::Access::kWrite)

@@ -155,10 +155,11 @@ TEST_CASE("a tile never gets an update twice: one that failed in between is not 
 
 namespace {
 
-// Notes what it is asked for, and holds it against what the optimizer still has in place.
-class Notes final : public OverwriteObserver {
+// RecordingObserver what it is asked for, and holds it against what the optimizer still has in
+// place.
+class RecordingObserver final : public OverwriteObserver {
  public:
-  explicit Notes(ShardedOptimizer& optimizer) : optimizer_(optimizer) {}
+  explicit RecordingObserver(ShardedOptimizer& optimizer) : optimizer_(optimizer) {}
   void before_update(size_t unit, const Range& tile,
                      const std::vector<torch::Tensor>& arrays) override {
     asked[unit].push_back(tile);
@@ -203,7 +204,7 @@ TEST_CASE("a watch sees each tile before it changes: once, and twice where there
               before[unit].push_back(optimizer.array(unit, i).clone());
             }
           }
-          Notes notes(optimizer);
+          RecordingObserver notes(optimizer);
           optimizer.set_observer(&notes);
           engine->train_batch(loader);
           optimizer.set_observer(nullptr);
