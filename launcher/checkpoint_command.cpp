@@ -72,7 +72,7 @@ ListedCheckpoints list_matching(const CheckpointLocation& place) {
 std::string no_checkpoint_reason(FileSystem& file_system, const std::string& name) {
   try {
     if (const auto foreign = checkpoint::find_foreign(file_system, name)) {
-      return fmt::format("it is of {} ({} is in it)", foreign->program, shortened(foreign->mark));
+      return fmt::format("it is of {} ({} is in it)", foreign->program, shortened(foreign->marker));
     }
   } catch (const Error&) {
     // It is a file, or another user's directory.
@@ -346,7 +346,7 @@ Answer prune(const CheckpointArguments& args) {
   if (names.empty()) answer.text = "nothing to remove\n";
   if (!retention.steps.empty())
     answer.text += best_model_note(*place.file_system, args.keep, newest);
-  if (lock && !lock->note().empty()) answer.text += printable(lock->note()) + "\n";
+  if (lock && !lock->warning().empty()) answer.text += printable(lock->warning()) + "\n";
   return answer;
 }
 

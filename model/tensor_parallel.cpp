@@ -1,17 +1,16 @@
 #include "model/tensor_parallel.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <utility>
+
+#include "model/custom_function.h"
 
 namespace zeroth::model {
 namespace {
 
 using torch::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 Tensor with_rows(const Tensor& like, int64_t rows) {
   std::vector<int64_t> sizes = like.sizes().vec();
@@ -19,41 +18,36 @@ Tensor with_rows(const Tensor& like, int64_t rows) {
   return at::empty(sizes, like.options());
 }
 
+// Returns a copy: a reduce-scatter may overwrite its input, which other owners may keep.
+Tensor copy_addend(const Tensor& addend) {
+  return addend.clone(at::MemoryFormat::Contiguous);
+}
+
 // SequenceCollective gathers or sums a sequence; each is the other's backward.
-template <bool kGathers>
-struct SequenceCollective : torch::autograd::Function<SequenceCollective<kGathers>> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const TensorParallelPtr& tp,
-                        const std::string& what) {
-    save_tensor_parallel(ctx, tp);
-    ctx->saved_data["what"] = what;
-    return kGathers ? tp->all_gather(x, what) : tp->reduce_scatter(copy_addend(x), what);
+class SequenceCollective final : public CustomFunction {
+ public:
+  SequenceCollective(bool gathers, TensorParallelPtr tp, std::string what)
+      : gathers_(gathers), tp_(std::move(tp)), what_(std::move(what)) {}
+
+  TensorVector forward(const FunctionContext&, const TensorVector& inputs) override {
+    return {run(gathers_, inputs[0], what_)};
   }
 
-  static variable_list backward(AutogradContext* ctx, variable_list dys) {
-    const torch::NoGradGuard no_grad;
-    const TensorParallelPtr tp = saved_tensor_parallel(ctx);
-    const std::string what = "gradients of " + ctx->saved_data["what"].toStringRef();
-    const Tensor dx =
-        kGathers ? tp->reduce_scatter(copy_addend(dys[0]), what) : tp->all_gather(dys[0], what);
-    return {dx, Tensor(), Tensor()};
+  TensorVector backward(const FunctionContext&, TensorVector grads) const override {
+    return {run(!gathers_, grads[0], "gradients of " + what_)};
   }
 
  private:
-  // Returns a copy: a reduce-scatter may overwrite its input, which other owners may keep.
-  static Tensor copy_addend(const Tensor& addend) {
-    return addend.clone(at::MemoryFormat::Contiguous);
+  Tensor run(bool gathers, const Tensor& x, const std::string& what) const {
+    return gathers ? tp_->all_gather(x, what) : tp_->reduce_scatter(copy_addend(x), what);
   }
+
+  bool gathers_;
+  TensorParallelPtr tp_;
+  std::string what_;
 };
 
 }  // namespace
-
-TensorParallelPtr saved_tensor_parallel(AutogradContext* ctx) {
-  return c10::static_intrusive_pointer_cast<TensorParallel>(ctx->saved_data["ranks"].toCapsule());
-}
-
-void save_tensor_parallel(AutogradContext* ctx, const TensorParallelPtr& tp) {
-  ctx->saved_data["ranks"] = c10::IValue::make_capsule(tp);
-}
 
 AsyncCollectiveTensor TensorParallel::wait_unless_overlapped(AsyncCollectiveTensor begun) const {
   if (!options_.overlap) begun.wait();
@@ -104,12 +98,12 @@ Tensor pad_to_shards(const Tensor& x, const TensorParallel& tp) {
 }
 
 Tensor gather_sequence(const Tensor& x, const TensorParallelPtr& tp, const std::string& what) {
-  return SequenceCollective<true>::apply(x, tp, what);
+  return apply_function(std::make_shared<SequenceCollective>(true, tp, what), {x})[0];
 }
 
 Tensor reduce_scatter_sequence(const Tensor& addend, const TensorParallelPtr& tp,
                                const std::string& what) {
-  return SequenceCollective<false>::apply(addend, tp, what);
+  return apply_function(std::make_shared<SequenceCollective>(false, tp, what), {addend})[0];
 }
 
 }  // namespace zeroth::model

@@ -3,18 +3,14 @@
 // rank has a shard of the tokens.
 #pragma once
 
-#include <torch/custom_class.h>
 #include <torch/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "comm/group.h"
-
-namespace torch::autograd {
-struct AutogradContext;
-}
 
 namespace zeroth::model {
 
@@ -37,7 +33,7 @@ class AsyncCollectiveTensor {
   comm::CollectiveHandle pending_;
 };
 
-class TensorParallel : public torch::CustomClassHolder {
+class TensorParallel {
  public:
   struct CommOptions {
     // Null: a fake group with this rank's shapes and no other rank, for estimates of memory.
@@ -74,15 +70,11 @@ class TensorParallel : public torch::CustomClassHolder {
 };
 
 // Null means that each layer is on one rank.
-using TensorParallelPtr = c10::intrusive_ptr<TensorParallel>;
+using TensorParallelPtr = std::shared_ptr<const TensorParallel>;
 
 inline int tp_size(const TensorParallelPtr& tp) {
   return tp ? tp->size() : 1;
 }
-
-// Saves the group in a Function's context for its backward, and loads it there.
-void save_tensor_parallel(torch::autograd::AutogradContext* ctx, const TensorParallelPtr& tp);
-TensorParallelPtr saved_tensor_parallel(torch::autograd::AutogradContext* ctx);
 
 // A `SequenceShard` is one rank's range of the tokens of a micro-batch, flattened row by row and
 // split into as many shards as there are ranks. The last ones are padded with rows that are finite

@@ -1,86 +1,90 @@
 #include "model/blocks/embedding.h"
 
-#include <torch/csrc/autograd/custom_function.h>
-
 #include <utility>
 
 #include "base/error.h"
 #include "model/blocks/main_grad.h"
+#include "model/custom_function.h"
 #include "model/kernels/fused.h"
 
 namespace zeroth::model {
 namespace {
 
 using torch::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
-constexpr const char* kPadding = "padding";
 constexpr int64_t kNoPadding = -1;
 
-// EmbeddingLookup returns rows of a table. The backward adds the gradient of a row in place and
-// rounds its sum once: there is no table-sized temporary if a gradient view is open. The row
-// `padding` gets none.
-struct EmbeddingLookup : torch::autograd::Function<EmbeddingLookup> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& table, const Tensor& rows,
-                        int64_t padding) {
-    ctx->save_for_backward({table, rows});
-    ctx->saved_data[kPadding] = padding;
-    return at::embedding(table, rows);
+// Returns dy, with zeros where `excluded` is set, also in place of values that are not finite.
+Tensor zero_excluded(const Tensor& dy, const Tensor& excluded) {
+  return dy.masked_fill(excluded.unsqueeze(-1), 0);
+}
+
+// Delivers the gradient of these rows of a table, or returns it if no view is open.
+Tensor add_to_rows(const Tensor& table, const Tensor& rows, const Tensor& dy) {
+  const Tensor grad_view = main_grad(table);
+  Tensor gradient = grad_view.defined() ? grad_view : at::zeros(table.sizes(), dy.options());
+  if (grad_view.defined() && is_unwritten(grad_view)) gradient.zero_();
+  add_rows_(gradient, rows.reshape({-1}), dy.reshape({-1, table.size(1)}));
+  return grad_view.defined() ? Tensor() : gradient;
+}
+
+// EmbeddingLookup returns rows of a table: inputs are the table and the rows. The backward adds the
+// gradient of a row in place and rounds its sum once: there is no table-sized temporary if a
+// gradient view is open. The row `padding` gets none.
+class EmbeddingLookup final : public CustomFunction {
+ public:
+  explicit EmbeddingLookup(int64_t padding) : padding_(padding) {}
+
+  TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
+    context.save_for_backward(inputs);
+    return {at::embedding(inputs[0], inputs[1])};
   }
 
-  static variable_list backward(AutogradContext* ctx, variable_list dys) {
-    const torch::NoGradGuard no_grad;
-    const variable_list saved = ctx->get_saved_variables();
+  TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
+    const TensorVector saved = context.saved();
     const Tensor& rows = saved[1];
-    const int64_t padding = ctx->saved_data[kPadding].toInt();
-    const Tensor dy = padding == kNoPadding ? dys[0] : zero_excluded(dys[0], rows.eq(padding));
-    return {add_to_rows(saved[0], rows, dy), Tensor(), Tensor()};
+    const Tensor dy =
+        padding_ == kNoPadding ? grads[0] : zero_excluded(grads[0], rows.eq(padding_));
+    return {add_to_rows(saved[0], rows, dy), Tensor()};
   }
 
-  // Returns dy, with zeros where `excluded` is set, also in place of values that are not finite.
-  static Tensor zero_excluded(const Tensor& dy, const Tensor& excluded) {
-    return dy.masked_fill(excluded.unsqueeze(-1), 0);
-  }
-
-  // Delivers the gradient of these rows of a table, or returns it if no view is open.
-  static Tensor add_to_rows(const Tensor& table, const Tensor& rows, const Tensor& dy) {
-    const Tensor grad_view = main_grad(table);
-    Tensor gradient = grad_view.defined() ? grad_view : at::zeros(table.sizes(), dy.options());
-    if (grad_view.defined() && is_unwritten(grad_view)) gradient.zero_();
-    add_rows_(gradient, rows.reshape({-1}), dy.reshape({-1, table.size(1)}));
-    return grad_view.defined() ? Tensor() : gradient;
-  }
+ private:
+  int64_t padding_;
 };
 
 // VocabParallelLookup maps tokens [n] of a split vocabulary to this rank's shard of their vectors,
-// each from the one rank that has it.
-struct VocabParallelLookup : torch::autograd::Function<VocabParallelLookup> {
-  static constexpr const char* kWhat = "embeddings";
+// each from the one rank that has it. Inputs are the table and the tokens.
+class VocabParallelLookup final : public CustomFunction {
+ public:
+  VocabParallelLookup(VocabShard vocabulary, int64_t padding)
+      : vocabulary_(std::move(vocabulary)), padding_(padding) {}
 
-  static Tensor forward(AutogradContext* ctx, const Tensor& table, const Tensor& tokens,
-                        const VocabShard& vocabulary, int64_t padding) {
-    const auto [rows, is_local] = vocabulary.local_rows(tokens);
+  TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
+    const Tensor &table = inputs[0], &tokens = inputs[1];
+    const auto [rows, is_local] = vocabulary_.local_rows(tokens);
     Tensor excluded = is_local.logical_not();
-    if (padding != kNoPadding) excluded.logical_or_(tokens.eq(padding));
-    ctx->save_for_backward({table, rows, excluded});
-    save_tensor_parallel(ctx, vocabulary.tp);
+    if (padding_ != kNoPadding) excluded.logical_or_(tokens.eq(padding_));
+    context.save_for_backward({table, rows, excluded});
     const Tensor found = at::embedding(table, rows).mul_(is_local.unsqueeze(1));
-    return vocabulary.tp->reduce_scatter(pad_to_shards(found, *vocabulary.tp), kWhat);
+    return {vocabulary_.tp->reduce_scatter(pad_to_shards(found, *vocabulary_.tp), "embeddings")};
   }
 
-  static variable_list backward(AutogradContext* ctx, variable_list dys) {
-    const torch::NoGradGuard no_grad;
-    const variable_list saved = ctx->get_saved_variables();
+  TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
+    const TensorVector saved = context.saved();
     const Tensor &rows = saved[1], &excluded = saved[2];
-    const Tensor dy = saved_tensor_parallel(ctx)
-                          ->all_gather(dys[0], "gradients of embeddings")
-                          .narrow(0, 0, rows.size(0));
-    return {
-        EmbeddingLookup::add_to_rows(saved[0], rows, EmbeddingLookup::zero_excluded(dy, excluded)),
-        Tensor(), Tensor(), Tensor()};
+    const Tensor dy =
+        vocabulary_.tp->all_gather(grads[0], "gradients of embeddings").narrow(0, 0, rows.size(0));
+    return {add_to_rows(saved[0], rows, zero_excluded(dy, excluded)), Tensor()};
   }
+
+ private:
+  VocabShard vocabulary_;
+  int64_t padding_;
 };
+
+Tensor embed(const Tensor& table, const Tensor& rows, int64_t padding) {
+  return apply_function(std::make_shared<EmbeddingLookup>(padding), {table, rows})[0];
+}
 
 Tensor meta_parameter(int64_t rows, int64_t size) {
   return torch::empty({rows, size}, torch::dtype(torch::kFloat32).device(torch::kMeta));
@@ -112,18 +116,18 @@ Tensor Embedding::forward(const Tensor&, const MicroBatch& batch) {
                 positions_.size(0));
   }
   if (vocab_shard_.tp) return forward_local_shard(batch);
-  const Tensor y = EmbeddingLookup::apply(weight_, batch.tokens, padding_token_);
+  const Tensor y = embed(weight_, batch.tokens, padding_token_);
   if (!positions_.defined()) return dropout(y, dropout_, batch);
   const Tensor positions = batch.positions.defined()
                                ? batch.positions
                                : torch::arange(seq, batch.tokens.options()).unsqueeze(0);
-  return dropout(y + EmbeddingLookup::apply(positions_, positions, kNoPadding), dropout_, batch);
+  return dropout(y + embed(positions_, positions, kNoPadding), dropout_, batch);
 }
 
 Tensor Embedding::forward_local_shard(const MicroBatch& batch) const {
   const SequenceShard shard = sequence_shard(batch.tokens.numel(), *vocab_shard_.tp);
-  Tensor y =
-      VocabParallelLookup::apply(weight_, batch.tokens.flatten(), vocab_shard_, padding_token_);
+  Tensor y = apply_function(std::make_shared<VocabParallelLookup>(vocab_shard_, padding_token_),
+                            {weight_, batch.tokens.flatten()})[0];
   if (positions_.defined()) y = y + position_embeddings(batch, shard);
   return dropout(y, dropout_, batch, shard.first);
 }
@@ -136,7 +140,7 @@ Tensor Embedding::position_embeddings(const MicroBatch& batch, const SequenceSha
   const Tensor positions = batch.positions.defined()
                                ? batch.positions.flatten().index_select(0, tokens)
                                : tokens.remainder(batch.tokens.size(1));
-  return EmbeddingLookup::apply(positions_, positions, kNoPadding);
+  return embed(positions_, positions, kNoPadding);
 }
 
 }  // namespace zeroth::model

@@ -1,13 +1,12 @@
 #include "model/blocks/head.h"
 
-#include <torch/csrc/autograd/custom_function.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "base/error.h"
 #include "model/blocks/linear.h"
 #include "model/blocks/main_grad.h"
+#include "model/custom_function.h"
 #include "model/kernels/fused.h"
 #include "model/kernels/matrix_product.h"
 #include "model/micro_batch.h"
@@ -16,8 +15,6 @@ namespace zeroth::model {
 namespace {
 
 using torch::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 // RowSums holds, for the rows of a chunk, [rows] fp32: log(sum(exp)) of their logits, and the
 // logits at the targets.
@@ -101,87 +98,92 @@ struct HeadGradients {
   }
 };
 
-struct HeadLoss : torch::autograd::Function<HeadLoss> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight,
-                        const Tensor& targets, const HeadLossOptions& options,
-                        const HeadOutputMask& output_mask) {
-    const int64_t chunk = chunk_rows(x, weight, options);
-    const bool in_forward =
-        (output_mask.dx || output_mask.dweight) && options.gradient != 0 && x.size(0) > chunk;
-    HeadGradients gradients(x, weight, in_forward ? output_mask : HeadOutputMask());
+// HeadLoss returns the loss of rows that all have a label. Inputs are x, weight and targets.
+class HeadLoss final : public CustomFunction {
+ public:
+  HeadLoss(const HeadLossOptions& options, const HeadOutputMask& output_mask)
+      : options_(options), output_mask_(output_mask) {
+    options_.label_indices = Tensor();  // the rows are chosen
+  }
+
+  TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
+    const Tensor &x = inputs[0], &weight = inputs[1], &targets = inputs[2];
+    chunk_ = chunk_rows(x, weight, options_);
+    in_forward_ =
+        (output_mask_.dx || output_mask_.dweight) && options_.gradient != 0 && x.size(0) > chunk_;
+    HeadGradients gradients(x, weight, in_forward_ ? output_mask_ : HeadOutputMask());
     const Tensor scale =
-        torch::full({}, options.gradient / options.divisor, x.options().dtype(torch::kFloat32));
+        torch::full({}, options_.gradient / options_.divisor, x.options().dtype(torch::kFloat32));
     Tensor sum = torch::zeros({}, x.options().dtype(torch::kFloat64));
     Tensor saved_logits;
     Tensor lse = at::empty({x.size(0)}, x.options().dtype(torch::kFloat32));
-    for (int64_t begin = 0; begin < x.size(0); begin += chunk) {
-      const int64_t rows = std::min(chunk, x.size(0) - begin);
+    for (int64_t begin = 0; begin < x.size(0); begin += chunk_) {
+      const int64_t rows = std::min(chunk_, x.size(0) - begin);
       const Tensor part = x.narrow(0, begin, rows), row_targets = targets.narrow(0, begin, rows);
       const Tensor logits = compute_logits(part, weight);
-      const RowSums sums = row_sums(logits, row_targets, options.vocab_shard);
+      const RowSums sums = row_sums(logits, row_targets, options_.vocab_shard);
       lse.narrow(0, begin, rows).copy_(sums.lse);
       sum += sums.loss();
       if (rows == x.size(0)) saved_logits = logits;
-      if (!in_forward) continue;
-      logit_gradient_(logits, sums.lse, local_targets(row_targets, options.vocab_shard), scale);
+      if (!in_forward_) continue;
+      logit_gradient_(logits, sums.lse, local_targets(row_targets, options_.vocab_shard), scale);
       gradients.add(logits, part, weight, begin);
     }
-    ctx->save_for_backward({x, weight, local_targets(targets, options.vocab_shard), lse,
-                            saved_logits, gradients.dx, gradients.dweight, options.grad_output});
-    ctx->saved_data["chunk"] = chunk;
-    ctx->saved_data["divisor"] = options.divisor;
-    ctx->saved_data["gradient"] = in_forward ? options.gradient : 0.0;
-    return (sum / options.divisor).to(torch::kFloat32);
+    context.save_for_backward({x, weight, local_targets(targets, options_.vocab_shard), lse,
+                               saved_logits, gradients.dx, gradients.dweight,
+                               options_.grad_output});
+    return {(sum / options_.divisor).to(torch::kFloat32)};
   }
 
-  static variable_list backward(AutogradContext* ctx, variable_list dys) {
-    const torch::NoGradGuard no_grad;
-    const variable_list saved = ctx->get_saved_variables();
-    const double expected = ctx->saved_data["gradient"].toDouble();
-    return expected != 0 ? deliver_saved(saved, dys[0], expected)
-                         : recompute_gradients(ctx, saved, dys[0]);
+  TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
+    const TensorVector saved = context.saved();
+    return in_forward_ ? deliver_saved(saved, grads[0])
+                       : recompute_gradients(context, saved, grads[0]);
   }
 
  private:
-  // Delivers gradients that were computed for `expected`, scaled if `dy` differs from it.
-  static variable_list deliver_saved(const variable_list& saved, const Tensor& dy,
-                                     double expected) {
+  // Delivers gradients that were computed for the expected gradient, scaled if `dy` is another one.
+  TensorVector deliver_saved(const TensorVector& saved, const Tensor& dy) const {
     Tensor dx = saved[5], dweight = saved[6];
     const Tensor& expected_grad = saved[7];
     if (!expected_grad.defined() || expected_grad.const_data_ptr() != dy.const_data_ptr()) {
-      const Tensor factor = dy / expected;
+      const Tensor factor = dy / options_.gradient;
       if (dx.defined()) dx.mul_(factor);
       if (dweight.defined()) dweight.mul_(factor);
     }
     if (dweight.defined()) dweight = accumulate_grad(saved[1], dweight);
-    return {dx, dweight, Tensor(), Tensor(), Tensor()};
+    return {dx, dweight, Tensor()};
   }
 
-  static variable_list recompute_gradients(AutogradContext* ctx, const variable_list& saved,
-                                           const Tensor& dy) {
+  TensorVector recompute_gradients(const FunctionContext& context, const TensorVector& saved,
+                                   const Tensor& dy) const {
     const Tensor &x = saved[0], &weight = saved[1], &targets = saved[2], &saved_logits = saved[4];
-    const int64_t chunk = ctx->saved_data["chunk"].toInt();
-    const Tensor scale = dy / ctx->saved_data["divisor"].toDouble();
-    const Tensor dx = ctx->needs_input_grad(0) ? at::empty_like(x) : Tensor();
+    const Tensor scale = dy / options_.divisor;
+    const Tensor dx = context.needs_input_grad(0) ? at::empty_like(x) : Tensor();
     Tensor dweight;
-    for (int64_t begin = 0; begin < x.size(0); begin += chunk) {
-      const int64_t rows = std::min(chunk, x.size(0) - begin);
+    for (int64_t begin = 0; begin < x.size(0); begin += chunk_) {
+      const int64_t rows = std::min(chunk_, x.size(0) - begin);
       const Tensor part = x.narrow(0, begin, rows);
       const Tensor logits = saved_logits.defined() ? saved_logits : compute_logits(part, weight);
       logit_gradient_(logits, saved[3].narrow(0, begin, rows), targets.narrow(0, begin, rows),
                       scale);
       if (dx.defined()) write_matrix_product(dx.narrow(0, begin, rows), logits, weight);
-      if (!ctx->needs_input_grad(1)) continue;
+      if (!context.needs_input_grad(1)) continue;
       const Tensor more = accumulate_wgrad(weight, logits, part);
       if (more.defined()) dweight = dweight.defined() ? dweight.add_(more) : more;
     }
     // The loss depends on the weight even if there are no label tokens: its gradient is then zero,
     // not absent.
-    if (x.size(0) == 0 && ctx->needs_input_grad(1)) {
+    if (x.size(0) == 0 && context.needs_input_grad(1)) {
       dweight = accumulate_grad(weight, at::zeros({1, 1}, weight.options()).expand_as(weight));
     }
-    return {dx, dweight, Tensor(), Tensor(), Tensor()};
+    return {dx, dweight, Tensor()};
   }
+
+  HeadLossOptions options_;
+  HeadOutputMask output_mask_;
+  int64_t chunk_ = 0;  // rows
+  bool in_forward_ = false;
 };
 
 Tensor head_loss_of_rows(const Tensor& x, const Tensor& weight, const Tensor& targets,
@@ -189,7 +191,7 @@ Tensor head_loss_of_rows(const Tensor& x, const Tensor& weight, const Tensor& ta
   const bool records = torch::GradMode::is_enabled();
   const HeadOutputMask output_mask{.dx = records && x.requires_grad(),
                                    .dweight = records && weight.requires_grad()};
-  return HeadLoss::apply(x, weight, targets, options, output_mask);
+  return apply_function(std::make_shared<HeadLoss>(options, output_mask), {x, weight, targets})[0];
 }
 
 }  // namespace

@@ -1,19 +1,16 @@
 #include "model/blocks/linear.h"
 
-#include <torch/csrc/autograd/custom_function.h>
-
 #include <utility>
 
 #include "base/error.h"
 #include "model/blocks/main_grad.h"
+#include "model/custom_function.h"
 #include "model/kernels/matrix_product.h"
 
 namespace zeroth::model {
 namespace {
 
 using torch::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 Tensor rows(const Tensor& x) {
   return x.reshape({-1, x.size(-1)});
@@ -46,73 +43,66 @@ struct LinearForm {
   }
 };
 
-// LinearFunction computes any number of products of one input: `parameters` is weight, weight, ...
-// or weight, bias, weight, bias, ...
-struct LinearFunction : torch::autograd::Function<LinearFunction> {
-  static variable_list forward(AutogradContext* ctx, const Tensor& x, at::TensorList parameters,
-                               const LinearForm& form) {
-    ctx->set_materialize_grads(false);
-    ctx->saved_data["in_out"] = form.layout == WeightLayout::kInOut;
-    ctx->saved_data["bias"] = form.bias;
-    ctx->saved_data["joins"] = form.can_fuse();
-    ctx->saved_data["side"] = static_cast<int64_t>(form.style);
-    if (form.tp) save_tensor_parallel(ctx, form.tp);
-    variable_list saved = {x};
-    saved.insert(saved.end(), parameters.begin(), parameters.end());
-    ctx->save_for_backward(saved);
+// LinearFunction computes any number of products of one input. Inputs are x, then weight, weight,
+// ... or weight, bias, weight, bias, ...
+class LinearFunction final : public CustomFunction {
+ public:
+  explicit LinearFunction(LinearForm form) : form_(std::move(form)), stride_(form_.bias ? 2 : 1) {}
+
+  TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
+    context.keep_undefined_grads();
+    context.save_for_backward(inputs);
+    const Tensor& x = inputs[0];
     const Tensor input =
-        form.style == ParallelStyle::kColwise ? form.tp->all_gather(x, kInputs) : x;
-    if (form.can_fuse()) {
-      const Tensor weight = fused_weight(x, parameters);
-      if (weight.defined()) return fused_outputs(x, weight, parameters);
+        form_.style == ParallelStyle::kColwise ? form_.tp->all_gather(x, kInputs) : x;
+    if (form_.can_fuse()) {
+      const auto weights = at::TensorList(inputs).slice(1);
+      const Tensor weight = fused_weight(x, weights);
+      if (weight.defined()) return fused_outputs(x, weight, weights);
     }
-    variable_list outputs;
-    const size_t stride = form.bias ? 2 : 1;
-    for (size_t i = 0; i < parameters.size(); i += stride) {
-      const Tensor bias = form.bias ? parameters[i + 1] : Tensor();
+    TensorVector outputs;
+    for (size_t i = 1; i < inputs.size(); i += stride_) {
+      const Tensor bias = form_.bias ? inputs[i + 1] : Tensor();
       outputs.push_back(
-          form.style == ParallelStyle::kRowwise
-              ? reduce_scatter_output(product(input, parameters[i], Tensor(), form.layout), bias,
-                                      *form.tp)
-              : product(input, parameters[i], bias, form.layout));
+          form_.style == ParallelStyle::kRowwise
+              ? reduce_scatter_output(product(input, inputs[i], Tensor(), form_.layout), bias)
+              : product(input, inputs[i], bias, form_.layout));
     }
     return outputs;
   }
 
-  static variable_list backward(AutogradContext* ctx, variable_list dys) {
-    const torch::NoGradGuard no_grad;
-    const variable_list saved = ctx->get_saved_variables();
-    const auto style = static_cast<ParallelStyle>(ctx->saved_data["side"].toInt());
-    const size_t stride = ctx->saved_data["bias"].toBool() ? 2 : 1;
-    variable_list gradients(saved.size() + 1);  // x, parameters ..., form
-    if (ctx->saved_data["joins"].toBool() && fused_backward(ctx, saved, dys, gradients[0]))
-      return gradients;
+  TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
+    const TensorVector saved = context.saved();
+    TensorVector gradients(saved.size());
+    if (form_.can_fuse() && fused_backward(context, saved, grads, gradients[0])) return gradients;
     // Split by inputs, a bias is added to this rank's shard of the tokens, so its gradient is of
     // that shard.
-    for (size_t i = 0; stride == 2 && i < dys.size(); ++i) {
+    for (size_t i = 0; form_.bias && i < grads.size(); ++i) {
       const size_t at = 2 + 2 * i;
-      if (dys[i].defined() && ctx->needs_input_grad(at))
-        gradients[at] = accumulate_bias_grad(saved[at], rows(dys[i]));
+      if (grads[i].defined() && context.needs_input_grad(at))
+        gradients[at] = accumulate_bias_grad(saved[at], rows(grads[i]));
     }
-    if (style == ParallelStyle::kRowwise && dys[0].defined()) {
-      dys[0] = saved_tensor_parallel(ctx)->all_gather(rows(dys[0]), kOutputGradients);
+    if (form_.style == ParallelStyle::kRowwise && grads[0].defined()) {
+      grads[0] = form_.tp->all_gather(rows(grads[0]), kOutputGradients);
     }
     AsyncCollectiveTensor gathered_input;  // full input, of which this rank has kept its own shard
-    if (style == ParallelStyle::kColwise && needs_weight_grad(ctx, dys, stride)) {
-      gathered_input = saved_tensor_parallel(ctx)->all_gather_async(saved[0], kInputs);
+    if (form_.style == ParallelStyle::kColwise && needs_weight_grad(context, grads)) {
+      gathered_input = form_.tp->all_gather_async(saved[0], kInputs);
     }
-    const Tensor dx = ctx->needs_input_grad(0) ? input_gradient(ctx, saved, dys, stride) : Tensor();
+    const Tensor dx = context.needs_input_grad(0) ? input_gradient(saved, grads) : Tensor();
     AsyncCollectiveTensor local;
-    if (style == ParallelStyle::kColwise && dx.defined())
-      local = saved_tensor_parallel(ctx)->reduce_scatter_async(dx, kInputGradients);
-    const Tensor input = style == ParallelStyle::kColwise ? gathered_input.wait() : saved[0];
-    for (size_t i = 0; i < dys.size(); ++i) {
-      const size_t at = 1 + i * stride;
-      if (dys[i].defined() && ctx->needs_input_grad(at))
-        gradients[at] = weight_gradient(ctx, saved[at], rows(input), rows(dys[i]));
+    if (form_.style == ParallelStyle::kColwise && dx.defined())
+      local = form_.tp->reduce_scatter_async(dx, kInputGradients);
+    const Tensor input = form_.style == ParallelStyle::kColwise ? gathered_input.wait() : saved[0];
+    for (size_t i = 0; i < grads.size(); ++i) {
+      const size_t at = 1 + i * stride_;
+      if (grads[i].defined() && context.needs_input_grad(at))
+        gradients[at] = weight_gradient(saved[at], rows(input), rows(grads[i]));
     }
-    if (dx.defined())
-      gradients[0] = style == ParallelStyle::kColwise ? local.wait() : dx.view(saved[0].sizes());
+    if (dx.defined()) {
+      gradients[0] =
+          form_.style == ParallelStyle::kColwise ? local.wait() : dx.view(saved[0].sizes());
+    }
     return gradients;
   }
 
@@ -123,8 +113,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static constexpr const char* kInputGradients = "gradients of inputs of products";
   static constexpr const char* kOutputGradients = "gradients of outputs of products";
 
-  static variable_list fused_outputs(const Tensor& x, const Tensor& weight,
-                                     at::TensorList weights) {
+  static TensorVector fused_outputs(const Tensor& x, const Tensor& weight, at::TensorList weights) {
     std::vector<int64_t> sizes;
     for (const Tensor& part : weights) sizes.push_back(part.size(0));
     return at::unsafe_split_with_sizes(product(x, weight, Tensor(), WeightLayout::kOutIn), sizes,
@@ -133,57 +122,54 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 
   // Computes the gradients as those of one product. Returns false, with nothing delivered, if it
   // cannot.
-  static bool fused_backward(AutogradContext* ctx, const variable_list& saved,
-                             const variable_list& dys, Tensor& dx) {
+  static bool fused_backward(const FunctionContext& context, const TensorVector& saved,
+                             const TensorVector& grads, Tensor& dx) {
     const auto weights = at::TensorList(saved).slice(1);
     std::vector<Tensor> parts;
-    for (size_t i = 0; i < dys.size(); ++i) {
-      if (!dys[i].defined() || !ctx->needs_input_grad(1 + i)) return false;
-      parts.push_back(rows(dys[i]));
+    for (size_t i = 0; i < grads.size(); ++i) {
+      if (!grads[i].defined() || !context.needs_input_grad(1 + i)) return false;
+      parts.push_back(rows(grads[i]));
     }
     const Tensor weight = fused_weight(saved[0], weights);
     if (!weight.defined()) return false;
     Tensor dy = concatenated_view(parts, 1);
     if (!dy.defined()) dy = at::cat(parts, 1);
     if (!accumulate_wgrads(weights, dy, rows(saved[0]))) return false;
-    if (ctx->needs_input_grad(0)) dx = matrix_product(dy, weight).view(saved[0].sizes());
+    if (context.needs_input_grad(0)) dx = matrix_product(dy, weight).view(saved[0].sizes());
     return true;
   }
 
   // Returns whether any of the weights gets a gradient.
-  static bool needs_weight_grad(AutogradContext* ctx, const variable_list& dys, size_t stride) {
-    for (size_t i = 0; i < dys.size(); ++i) {
-      if (dys[i].defined() && ctx->needs_input_grad(1 + i * stride)) return true;
+  bool needs_weight_grad(const FunctionContext& context, const TensorVector& grads) const {
+    for (size_t i = 0; i < grads.size(); ++i) {
+      if (grads[i].defined() && context.needs_input_grad(1 + i * stride_)) return true;
     }
     return false;
   }
 
-  static Tensor reduce_scatter_output(const Tensor& addend, const Tensor& bias,
-                                      const TensorParallel& tp) {
-    Tensor local = tp.reduce_scatter(addend, kOutputs);
+  Tensor reduce_scatter_output(const Tensor& addend, const Tensor& bias) const {
+    Tensor local = form_.tp->reduce_scatter(addend, kOutputs);
     return bias.defined() ? local.add_(bias) : local;
   }
 
-  static Tensor input_gradient(AutogradContext* ctx, const variable_list& saved,
-                               const variable_list& dys, size_t stride) {
+  Tensor input_gradient(const TensorVector& saved, const TensorVector& grads) const {
     Tensor dx;
-    for (size_t i = 0; i < dys.size(); ++i) {
-      if (!dys[i].defined()) continue;
-      const Tensor& weight = saved[1 + i * stride];
-      const Tensor out_in = ctx->saved_data["in_out"].toBool() ? weight.t() : weight;
+    for (size_t i = 0; i < grads.size(); ++i) {
+      if (!grads[i].defined()) continue;
+      const Tensor& weight = saved[1 + i * stride_];
+      const Tensor out_in = form_.layout == WeightLayout::kInOut ? weight.t() : weight;
       if (dx.defined()) {
-        add_matrix_product(dx, rows(dys[i]), out_in);
+        add_matrix_product(dx, rows(grads[i]), out_in);
       } else {
-        dx = matrix_product(rows(dys[i]), out_in);
+        dx = matrix_product(rows(grads[i]), out_in);
       }
     }
     return dx;
   }
 
-  static Tensor weight_gradient(AutogradContext* ctx, const Tensor& weight, const Tensor& x,
-                                const Tensor& dy) {
-    return ctx->saved_data["in_out"].toBool() ? accumulate_wgrad(weight, x, dy)
-                                              : accumulate_wgrad(weight, dy, x);
+  Tensor weight_gradient(const Tensor& weight, const Tensor& x, const Tensor& dy) const {
+    return form_.layout == WeightLayout::kInOut ? accumulate_wgrad(weight, x, dy)
+                                                : accumulate_wgrad(weight, dy, x);
   }
 
   static Tensor accumulate_bias_grad(const Tensor& bias, const Tensor& dy) {
@@ -191,20 +177,23 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const auto dtype = (grad_view.defined() ? grad_view : bias).scalar_type();
     return accumulate_grad(bias, dy.sum({0}, false, dtype));
   }
+
+  LinearForm form_;
+  size_t stride_;  // of the weights among the parameters
 };
 
-variable_list products(const Tensor& x, std::initializer_list<const Linear*> layers) {
+TensorVector products(const Tensor& x, std::initializer_list<const Linear*> layers) {
   const Linear& first = **layers.begin();
   const LinearForm form{first.layout, first.bias.defined(), first.shard.style, first.tp};
-  std::vector<Tensor> parameters;
+  TensorVector inputs = {x};
   for (const Linear* layer : layers) {
     ZEROTH_CHECK(layer->layout == form.layout && layer->bias.defined() == form.bias &&
                      layer->shard.style == form.style,
                  "one layout, one kind of bias and one cut for all products of an input");
-    parameters.push_back(layer->weight);
-    if (form.bias) parameters.push_back(layer->bias);
+    inputs.push_back(layer->weight);
+    if (form.bias) inputs.push_back(layer->bias);
   }
-  return LinearFunction::apply(x, at::TensorList(parameters), form);
+  return apply_function(std::make_shared<LinearFunction>(form), inputs);
 }
 
 Tensor meta_parameter(at::IntArrayRef sizes) {
@@ -257,8 +246,7 @@ std::vector<Tensor> linear(const Tensor& x, const Linear& a, const Linear& b, co
 }
 
 Tensor project(const Tensor& x, const Tensor& weight) {
-  const std::vector<Tensor> parameters = {weight};
-  return LinearFunction::apply(x, at::TensorList(parameters), LinearForm())[0];
+  return apply_function(std::make_shared<LinearFunction>(LinearForm()), {x, weight})[0];
 }
 
 }  // namespace zeroth::model

@@ -1,54 +1,55 @@
 #include "model/blocks/norm.h"
 
-#include <torch/csrc/autograd/custom_function.h>
-
 #include <tuple>
 
 #include "model/blocks/main_grad.h"
+#include "model/custom_function.h"
 #include "model/kernels/fused.h"
 
 namespace zeroth::model {
 namespace {
 
 using torch::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
-// RmsNorm returns x, or x + addend, and its norm.
-struct RmsNorm : torch::autograd::Function<RmsNorm> {
-  static variable_list forward(AutogradContext* ctx, const Tensor& x,
-                               const std::optional<Tensor>& addend, const Tensor& weight,
-                               double eps) {
-    ctx->set_materialize_grads(false);
+// RmsNorm returns x, or x + addend, and its norm. Inputs are x, the addend if there is one, and the
+// weight.
+class RmsNorm final : public CustomFunction {
+ public:
+  explicit RmsNorm(double eps) : eps_(eps) {}
+
+  TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
+    context.keep_undefined_grads();
+    const Tensor &x = inputs.front(), &weight = inputs.back();
     AddRmsNormOutput outputs{x, Tensor(), Tensor()};
-    if (addend) {
-      outputs = add_rms_norm(x, *addend, weight, eps);
+    adds_ = inputs.size() == 3;
+    if (adds_) {
+      outputs = add_rms_norm(x, inputs[1], weight, eps_);
     } else {
-      std::tie(outputs.y, outputs.scale) = rms_norm(x, weight, eps);
+      std::tie(outputs.y, outputs.scale) = rms_norm(x, weight, eps_);
     }
-    ctx->saved_data["adds"] = addend.has_value();
-    ctx->save_for_backward({outputs.sum, weight, outputs.scale});
+    context.save_for_backward({outputs.sum, weight, outputs.scale});
     return {outputs.sum, outputs.y};
   }
 
-  static variable_list backward(AutogradContext* ctx, variable_list dys) {
-    const torch::NoGradGuard no_grad;
-    const variable_list saved = ctx->get_saved_variables();
-    const bool adds = ctx->saved_data["adds"].toBool();
-    const size_t weight_index = adds ? 2 : 1;  // among the inputs that are tensors
-    Tensor dsum = dys[0], dweight;
-    if (dys[1].defined()) {
+  TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
+    const TensorVector saved = context.saved();
+    Tensor dsum = grads[0], dweight;
+    if (grads[1].defined()) {
       const RmsNormOutputMask output_mask{
-          .dx = ctx->needs_input_grad(0) || (adds && ctx->needs_input_grad(1)),
-          .dweight = ctx->needs_input_grad(weight_index)};
+          .dx = context.needs_input_grad(0) || (adds_ && context.needs_input_grad(1)),
+          .dweight = context.needs_input_grad(adds_ ? 2 : 1)};
       const std::optional<Tensor> residual = dsum.defined() ? std::optional(dsum) : std::nullopt;
       const RmsNormGradients gradients =
-          rms_norm_backward(dys[1], saved[0], saved[1], saved[2], output_mask, residual);
+          rms_norm_backward(grads[1], saved[0], saved[1], saved[2], output_mask, residual);
       dsum = gradients.dx;
       if (gradients.dweight.defined()) dweight = accumulate_grad(saved[1], gradients.dweight);
     }
-    return {dsum, adds ? dsum : Tensor(), dweight, Tensor()};
+    return adds_ ? TensorVector{dsum, dsum, dweight} : TensorVector{dsum, dweight};
   }
+
+ private:
+  double eps_;
+  bool adds_ = false;
 };
 
 // Widens 16-bit tensors on a CPU. There torch's LayerNorm sums the gradients of weight and bias
@@ -59,30 +60,36 @@ Tensor wide_on_cpu(const Tensor& tensor) {
   return tensor.is_cpu() && is_16_bit ? tensor.to(torch::kFloat) : tensor;
 }
 
-struct LayerNorm : torch::autograd::Function<LayerNorm> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight,
-                        const Tensor& bias, double eps) {
+// LayerNorm returns the norm of x. Inputs are x, weight and bias.
+class LayerNorm final : public CustomFunction {
+ public:
+  explicit LayerNorm(double eps) : eps_(eps) {}
+
+  TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
+    const Tensor &x = inputs[0], &weight = inputs[1], &bias = inputs[2];
     auto [y, mean, scale] =
-        at::native_layer_norm(x, weight.sizes(), wide_on_cpu(weight), wide_on_cpu(bias), eps);
-    ctx->save_for_backward({x, weight, bias, mean, scale});
-    return y;
+        at::native_layer_norm(x, weight.sizes(), wide_on_cpu(weight), wide_on_cpu(bias), eps_);
+    context.save_for_backward({x, weight, bias, mean, scale});
+    return {y};
   }
 
-  static variable_list backward(AutogradContext* ctx, variable_list dys) {
-    const torch::NoGradGuard no_grad;
-    const variable_list saved = ctx->get_saved_variables();
+  TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
+    const TensorVector saved = context.saved();
     const Tensor& weight = saved[1];
     const Tensor& bias = saved[2];
-    const std::array<bool, 3> output_mask = {ctx->needs_input_grad(0), ctx->needs_input_grad(1),
-                                             ctx->needs_input_grad(2)};
+    const std::array<bool, 3> output_mask = {
+        context.needs_input_grad(0), context.needs_input_grad(1), context.needs_input_grad(2)};
     auto [dx, dweight, dbias] = at::native_layer_norm_backward(
-        wide_on_cpu(dys[0]).contiguous(), wide_on_cpu(saved[0]), weight.sizes(), saved[3], saved[4],
-        wide_on_cpu(weight), wide_on_cpu(bias), output_mask);
+        wide_on_cpu(grads[0]).contiguous(), wide_on_cpu(saved[0]), weight.sizes(), saved[3],
+        saved[4], wide_on_cpu(weight), wide_on_cpu(bias), output_mask);
     if (dx.defined()) dx = dx.to(saved[0].scalar_type());
     if (dweight.defined()) dweight = accumulate_grad(weight, dweight);
     if (dbias.defined()) dbias = accumulate_grad(bias, dbias);
-    return {dx, dweight, dbias, Tensor()};
+    return {dx, dweight, dbias};
   }
+
+ private:
+  double eps_;
 };
 
 Tensor meta_parameter(int64_t size) {
@@ -98,12 +105,14 @@ Norm::Norm(NormKind kind, int64_t size, double eps) : kind_(kind), eps_(eps) {
 
 Tensor Norm::forward(const Tensor& x) const {
   if (kind_ == NormKind::kRms) return forward_residual(x).norm;
-  return LayerNorm::apply(x, weight_, bias_, eps_);
+  return apply_function(std::make_shared<LayerNorm>(eps_), {x, weight_, bias_})[0];
 }
 
 Norm::Residual Norm::forward_residual(const Tensor& x, const std::optional<Tensor>& addend) const {
   if (kind_ == NormKind::kRms) {
-    const variable_list both = RmsNorm::apply(x, addend, weight_, eps_);
+    const TensorVector both =
+        apply_function(std::make_shared<RmsNorm>(eps_),
+                       addend ? TensorVector{x, *addend, weight_} : TensorVector{x, weight_});
     return {both[0], both[1]};
   }
   const Tensor stream = addend ? x + *addend : x;

@@ -1,28 +1,23 @@
 #include "model/blocks/rope.h"
 
-#include <torch/csrc/autograd/custom_function.h>
-
 #include "model/blocks/rope_frequencies.h"
+#include "model/custom_function.h"
 #include "model/kernels/fused.h"
 
 namespace zeroth::model {
 namespace {
 
 using torch::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
-struct RotateFunction : torch::autograd::Function<RotateFunction> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& cos,
-                        const Tensor& sin) {
-    ctx->save_for_backward({cos, sin});
-    return rotate_pairs(x, cos, sin, 1);
+struct RotateFunction final : CustomFunction {
+  TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
+    context.save_for_backward({inputs[1], inputs[2]});
+    return {rotate_pairs(inputs[0], inputs[1], inputs[2], 1)};
   }
 
-  static variable_list backward(AutogradContext* ctx, variable_list dys) {
-    const torch::NoGradGuard no_grad;
-    const variable_list saved = ctx->get_saved_variables();
-    return {rotate_pairs(dys[0], saved[0], saved[1], -1), Tensor(), Tensor()};
+  TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
+    const TensorVector saved = context.saved();
+    return {rotate_pairs(grads[0], saved[0], saved[1], -1), Tensor(), Tensor()};
   }
 };
 
@@ -66,7 +61,7 @@ const RopeTable::Angles& RopeTable::at(const Tensor& positions, const Tensor& li
 }
 
 Tensor rotate(const Tensor& x, const RopeTable::Angles& angles) {
-  return RotateFunction::apply(x, angles.cos, angles.sin);
+  return apply_function(std::make_shared<RotateFunction>(), {x, angles.cos, angles.sin})[0];
 }
 
 }  // namespace zeroth::model

@@ -1,18 +1,16 @@
 #include "model/blocks/transformer_layer.h"
 
 #include <fmt/format.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <utility>
 
+#include "model/custom_function.h"
 #include "model/kernels/fused.h"
 
 namespace zeroth::model {
 namespace {
 
 using torch::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 Tensor activate(const Tensor& x, Activation activation) {
   switch (activation) {
@@ -29,16 +27,15 @@ Tensor activate(const Tensor& x, Activation activation) {
 }
 
 // SwiGlu computes silu(gate) * up and keeps only its inputs: the backward recomputes silu(gate).
-struct SwiGlu : torch::autograd::Function<SwiGlu> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& gate, const Tensor& up) {
-    ctx->save_for_backward({gate, up});
-    return swiglu(gate, up);
+struct SwiGlu final : CustomFunction {
+  TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
+    context.save_for_backward(inputs);
+    return {swiglu(inputs[0], inputs[1])};
   }
 
-  static variable_list backward(AutogradContext* ctx, variable_list dys) {
-    const torch::NoGradGuard no_grad;
-    const variable_list saved = ctx->get_saved_variables();
-    auto [dgate, dup] = swiglu_backward(dys[0], saved[0], saved[1]);
+  TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
+    const TensorVector saved = context.saved();
+    auto [dgate, dup] = swiglu_backward(grads[0], saved[0], saved[1]);
     return {dgate, dup};
   }
 };
@@ -91,7 +88,8 @@ Mlp::Mlp(const ModelSpec& spec, const TensorParallelPtr& tp) : activation_(spec.
 Tensor Mlp::forward(const Tensor& x) const {
   if (!gate_) return linear(activate(linear(x, *up_), activation_), *down_);
   const std::vector<Tensor> y = linear(x, *gate_, *up_);
-  if (activation_ == Activation::kSilu) return linear(SwiGlu::apply(y[0], y[1]), *down_);
+  if (activation_ == Activation::kSilu)
+    return linear(apply_function(std::make_shared<SwiGlu>(), y)[0], *down_);
   return linear(activate(y[0], activation_) * y[1], *down_);
 }
 

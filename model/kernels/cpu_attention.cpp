@@ -1,11 +1,11 @@
 #include "model/kernels/cpu_attention.h"
 
 #include <ATen/native/CPUBlas.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <functional>
 
 #include "base/parallel.h"
+#include "model/custom_function.h"
 #include "model/kernels/cpu/tensors.h"
 
 namespace zeroth::model {
@@ -13,8 +13,6 @@ namespace {
 
 using cpu::data;
 using torch::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 // Calls oneDNN's kernel for products of small tiles.
 void multiply(const cpu::TileProduct& p, const float* a, const float* b, float* c) {
@@ -121,33 +119,34 @@ void attend_backward(const cpu::AttentionKernels<T, Tile>& kernels, const Attent
   });
 }
 
-struct Attend : torch::autograd::Function<Attend> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& q, const Tensor& k, const Tensor& v,
-                        const CausalAttention& options) {
+class Attend final : public CustomFunction {
+ public:
+  explicit Attend(const CausalAttention& options) : options_(options) {}
+
+  TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
+    const Tensor &q = inputs[0], &k = inputs[1], &v = inputs[2];
     const AttentionTensors in{
         with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
         at::empty(q.sizes(), q.options()),
         at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(torch::kFloat32))};
-    with_attention(q.scalar_type(), [&](const auto& kernels) { attend(kernels, in, options); });
-    ctx->save_for_backward({in.q, in.k, in.v, in.out, in.lse});
-    ctx->saved_data["scale"] = options.scale;
-    ctx->saved_data["window"] = options.window;
-    return in.out;
+    with_attention(q.scalar_type(), [&](const auto& kernels) { attend(kernels, in, options_); });
+    context.save_for_backward({in.q, in.k, in.v, in.out, in.lse});
+    return {in.out};
   }
 
-  static variable_list backward(AutogradContext* ctx, variable_list dys) {
-    const torch::NoGradGuard no_grad;
-    const variable_list saved = ctx->get_saved_variables();
+  TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
+    const TensorVector saved = context.saved();
     const AttentionTensors in{saved[0], saved[1], saved[2], saved[3], saved[4]};
-    const CausalAttention options{ctx->saved_data["scale"].toDouble(),
-                                  ctx->saved_data["window"].toInt()};
-    const AttentionGradTensors to{with_dense_heads(dys[0]), at::empty(in.q.sizes(), in.q.options()),
-                                  at::empty(in.k.sizes(), in.k.options()),
-                                  at::empty(in.v.sizes(), in.v.options())};
+    const AttentionGradTensors to{
+        with_dense_heads(grads[0]), at::empty(in.q.sizes(), in.q.options()),
+        at::empty(in.k.sizes(), in.k.options()), at::empty(in.v.sizes(), in.v.options())};
     with_attention(in.q.scalar_type(),
-                   [&](const auto& kernels) { attend_backward(kernels, in, to, options); });
-    return {to.dq, to.dk, to.dv, Tensor()};
+                   [&](const auto& kernels) { attend_backward(kernels, in, to, options_); });
+    return {to.dq, to.dk, to.dv};
   }
+
+ private:
+  CausalAttention options_;
 };
 
 }  // namespace
@@ -162,7 +161,7 @@ bool cpu_attention_supports(const Tensor& q) {
 
 Tensor cpu_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                      const CausalAttention& options) {
-  return Attend::apply(q, k, v, options);
+  return apply_function(std::make_shared<Attend>(options), {q, k, v})[0];
 }
 
 }  // namespace zeroth::model

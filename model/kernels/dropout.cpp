@@ -1,21 +1,19 @@
 #include "model/kernels/dropout.h"
 
-#include <torch/csrc/autograd/custom_function.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "model/custom_function.h"
 
 namespace zeroth::model {
 namespace {
 
 using torch::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 constexpr int64_t kLow32 = 0xffffffff;
 
@@ -88,27 +86,25 @@ Tensor apply_masks(const Tensor& x, const TokenRows& tokens, const DropoutSite& 
   return y.div_(1 - site.p);  // mul_ would round the factor to bf16
 }
 
-struct Dropout : torch::autograd::Function<Dropout> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const TokenRows& tokens,
-                        const DropoutSite& site) {
-    ctx->saved_data["row_seeds"] = tokens.row_seeds;
-    ctx->saved_data["seq"] = tokens.seq;
-    ctx->saved_data["first"] = tokens.first;
-    ctx->saved_data["p"] = site.p;
-    ctx->saved_data["key"] = static_cast<int64_t>(site.key);
-    return apply_masks(x.reshape({-1, x.size(-1)}), tokens, site).view(x.sizes());
+class Dropout final : public CustomFunction {
+ public:
+  Dropout(TokenRows rows, const DropoutSite& site) : rows_(std::move(rows)), site_(site) {}
+
+  TensorVector forward(const FunctionContext&, const TensorVector& inputs) override {
+    return {masked(inputs[0])};
   }
 
-  static variable_list backward(AutogradContext* ctx, variable_list dys) {
-    const torch::NoGradGuard no_grad;
-    const DropoutSite site{ctx->saved_data["p"].toDouble(),
-                           static_cast<uint64_t>(ctx->saved_data["key"].toInt())};
-    const TokenRows tokens{.row_seeds = ctx->saved_data["row_seeds"].toIntVector(),
-                           .seq = ctx->saved_data["seq"].toInt(),
-                           .first = ctx->saved_data["first"].toInt()};
-    const Tensor dy = dys[0].reshape({-1, dys[0].size(-1)});
-    return {apply_masks(dy, tokens, site).view(dys[0].sizes()), Tensor(), Tensor()};
+  TensorVector backward(const FunctionContext&, TensorVector grads) const override {
+    return {masked(grads[0])};
   }
+
+ private:
+  Tensor masked(const Tensor& x) const {
+    return apply_masks(x.reshape({-1, x.size(-1)}), rows_, site_).view(x.sizes());
+  }
+
+  TokenRows rows_;
+  DropoutSite site_;
 };
 
 }  // namespace
@@ -156,7 +152,8 @@ Tensor dropout(const Tensor& x, const DropoutSite& site, const MicroBatch& batch
                int64_t first_token) {
   if (!applies_dropout(site, batch)) return x;
   const int64_t seq = x.dim() == 3 ? x.size(1) : batch.tokens.size(1);
-  return Dropout::apply(x, TokenRows{batch.row_seeds, seq, first_token}, site);
+  TokenRows rows{batch.row_seeds, seq, first_token};
+  return apply_function(std::make_shared<Dropout>(std::move(rows), site), {x})[0];
 }
 
 }  // namespace zeroth::model

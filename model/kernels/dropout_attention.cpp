@@ -1,13 +1,11 @@
 #include "model/kernels/dropout_attention.h"
 
-#include <torch/csrc/autograd/custom_function.h>
+#include "model/custom_function.h"
 
 namespace zeroth::model {
 namespace {
 
 using torch::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 // An AttentionRow is one row of the batch. The queries of the heads that share keys are stacked, so
 // that no key is copied: q [kv_heads, group * seq, head_dim], k and v [kv_heads, seq, head_dim].
@@ -46,7 +44,7 @@ class AttentionRow {
   Tensor output(const Tensor& weights) const { return separate(at::bmm(weights, v_)); }
 
   // Returns gradients of q, k, v, each [seq, its heads, head_dim].
-  variable_list backward(const Tensor& dy, const Tensor& mask, int64_t row_seed) const {
+  TensorVector backward(const Tensor& dy, const Tensor& mask, int64_t row_seed) const {
     const Tensor p = probabilities(mask), kept = keep(row_seed);
     const Tensor dout = grouped(dy, k_.size(0));
     const Tensor dv = at::bmm(weights(p, kept).transpose(1, 2), dout);
@@ -78,54 +76,46 @@ class AttentionRow {
   Tensor q_, k_, v_;
 };
 
-struct DropoutAttention : torch::autograd::Function<DropoutAttention> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& q, const Tensor& k, const Tensor& v,
-                        const Tensor& mask, const DropoutAttentionOptions& options) {
-    ctx->save_for_backward({q, k, v, mask});
-    ctx->saved_data["scale"] = options.scale;
-    ctx->saved_data["p"] = options.site.p;
-    ctx->saved_data["key"] = static_cast<int64_t>(options.site.key);
-    ctx->saved_data["row_seeds"] = options.row_seeds;
-    ctx->saved_data["first_head"] = options.first_head;
-    ctx->saved_data["all_heads"] = options.total_heads;
+class DropoutAttention final : public CustomFunction {
+ public:
+  explicit DropoutAttention(const DropoutAttentionOptions& options) : options_(options) {}
+
+  TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
+    const Tensor &q = inputs[0], &k = inputs[1], &v = inputs[2], &mask = inputs[3];
+    context.save_for_backward(inputs);
     Tensor y = at::empty(q.sizes(), q.options());
     for (int64_t b = 0; b < q.size(0); ++b) {
-      const AttentionRow row(q[b], k[b], v[b], options);
-      const Tensor weights =
-          row.weights(row.probabilities(mask), row.keep(options.row_seeds[static_cast<size_t>(b)]));
+      const AttentionRow row(q[b], k[b], v[b], options_);
+      const Tensor weights = row.weights(row.probabilities(mask), row.keep(row_seed(b)));
       y[b].copy_(row.output(weights));
     }
-    return y;
+    return {y};
   }
 
-  static variable_list backward(AutogradContext* ctx, variable_list dys) {
-    const torch::NoGradGuard no_grad;
-    const variable_list saved = ctx->get_saved_variables();
+  TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
+    const TensorVector saved = context.saved();
     const Tensor &q = saved[0], &k = saved[1], &v = saved[2];
-    const DropoutAttentionOptions options{
-        .scale = ctx->saved_data["scale"].toDouble(),
-        .site = {ctx->saved_data["p"].toDouble(),
-                 static_cast<uint64_t>(ctx->saved_data["key"].toInt())},
-        .row_seeds = ctx->saved_data["row_seeds"].toIntVector(),
-        .first_head = ctx->saved_data["first_head"].toInt(),
-        .total_heads = ctx->saved_data["all_heads"].toInt()};
-    variable_list gradients = {at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
-                               at::empty(v.sizes(), v.options()), Tensor(), Tensor()};
+    TensorVector gradients = {at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
+                              at::empty(v.sizes(), v.options()), Tensor()};
     for (int64_t b = 0; b < q.size(0); ++b) {
-      const AttentionRow row(q[b], k[b], v[b], options);
-      const variable_list of_row =
-          row.backward(dys[0][b], saved[3], options.row_seeds[static_cast<size_t>(b)]);
+      const AttentionRow row(q[b], k[b], v[b], options_);
+      const TensorVector of_row = row.backward(grads[0][b], saved[3], row_seed(b));
       for (size_t i = 0; i < of_row.size(); ++i) gradients[i][b].copy_(of_row[i]);
     }
     return gradients;
   }
+
+ private:
+  int64_t row_seed(int64_t row) const { return options_.row_seeds[static_cast<size_t>(row)]; }
+
+  DropoutAttentionOptions options_;
 };
 
 }  // namespace
 
 Tensor dropout_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                          const DropoutAttentionOptions& options) {
-  return DropoutAttention::apply(q, k, v, mask, options);
+  return apply_function(std::make_shared<DropoutAttention>(options), {q, k, v, mask})[0];
 }
 
 }  // namespace zeroth::model

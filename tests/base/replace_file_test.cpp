@@ -3,22 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth {
-namespace {
-
-std::string read_text(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-}  // namespace
 
 TEST_CASE("a file is replaced whole, and nothing stays beside it") {
   const TempFolder directory;

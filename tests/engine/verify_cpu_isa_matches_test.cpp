@@ -36,7 +36,7 @@ TEST_CASE("ranks of one level that multiply by different products are refused wi
   testing::run_ranks(3, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto found = [&](bool has_amx) {
       const CpuFeatures features{CpuIsa::kAvx512Fp16, /*is_intel=*/true, has_amx};
-      return CpuProfile{features.level, features.is_intel, fastest_matmul_backends(features)};
+      return CpuProfile{features.isa, features.is_intel, fastest_matmul_backends(features)};
     };
     CHECK_NOTHROW(verify_cpu_isa_matches(found(/*has_amx=*/false), *mesh));
     CHECK_THROWS_WITH_AS(

@@ -147,7 +147,7 @@ std::vector<Tensors> whole_states(engine::TrainEngine& engine) {
         const zero::Slot& slot = engine.plan().units[unit].layout.slots()[at];
         slice_tensors.push_back(own.at(slot.name).view(slot.shape).to(engine.mesh().device()));
       }
-      states[i][parameters[p].name] = joiner.join(p, slice_tensors).cpu().flatten();
+      states[i][parameters[p].name] = joiner.gather(p, slice_tensors).cpu().flatten();
     }
   }
   return states;

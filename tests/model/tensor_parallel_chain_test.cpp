@@ -143,7 +143,7 @@ std::vector<RankParameter> fill(const Blocks& blocks, const Parameters& values, 
 }
 
 TensorParallelPtr make_tensor_parallel(const comm::DeviceMesh& mesh, bool overlap = false) {
-  return c10::make_intrusive<TensorParallel>(
+  return std::make_shared<TensorParallel>(
       mesh.coordinate(MeshDim::kTp), mesh.layout().shape()[MeshDim::kTp],
       TensorParallel::CommOptions{.group = &mesh.group({MeshDim::kTp}), .overlap = overlap});
 }

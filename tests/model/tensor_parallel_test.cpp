@@ -12,7 +12,7 @@ namespace {
 using torch::Tensor;
 
 TensorParallelPtr fake_tensor_parallel(int rank, int size) {
-  return c10::make_intrusive<TensorParallel>(rank, size, TensorParallel::CommOptions{});
+  return std::make_shared<TensorParallel>(rank, size, TensorParallel::CommOptions{});
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ TEST_CASE("tokens are cut into equal runs, of which the last ones are filled up"
 TEST_CASE("gathering runs and summing them are each other's backward") {
   for (const int count : {2, 4}) {
     testing::run_ranks(count, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
-      const auto tp = c10::make_intrusive<TensorParallel>(
+      const auto tp = std::make_shared<TensorParallel>(
           mesh->rank(), count, TensorParallel::CommOptions{.group = &mesh->world()});
       const Tensor own = torch::full({2, 3}, mesh->rank() + 1.0).requires_grad_();
       const Tensor all = gather_sequence(own, tp, "runs");
@@ -77,7 +77,7 @@ TEST_CASE("a product cut by outputs and one by inputs behind it are two whole pr
   y.backward(dy);
   for (const int count : {2, 4}) {
     testing::run_ranks(count, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
-      const auto tp = c10::make_intrusive<TensorParallel>(
+      const auto tp = std::make_shared<TensorParallel>(
           mesh->rank(), count,
           TensorParallel::CommOptions{.group = &mesh->world(), .overlap = count == 4});
       const int64_t part = 12 / count, at = mesh->rank() * part, rows = 8 / count;

@@ -11,7 +11,7 @@ TEST_CASE("ranks of a vocabulary have runs that lie behind each other") {
     int64_t next = 0;
     for (int rank = 0; rank < 4; ++rank) {
       const VocabShard part(
-          size, c10::make_intrusive<TensorParallel>(rank, 4, TensorParallel::CommOptions{}));
+          size, std::make_shared<TensorParallel>(rank, 4, TensorParallel::CommOptions{}));
       CHECK(part.begin == next);
       CHECK(part.local_size <= part.max_local_size);
       next += part.local_size;
@@ -19,14 +19,13 @@ TEST_CASE("ranks of a vocabulary have runs that lie behind each other") {
     CHECK(next == size);
   }
   const VocabShard third(1600,
-                         c10::make_intrusive<TensorParallel>(2, 8, TensorParallel::CommOptions{}));
+                         std::make_shared<TensorParallel>(2, 8, TensorParallel::CommOptions{}));
   CHECK(third.begin == 400);
   CHECK(third.local_size == 200);
 }
 
 TEST_CASE("a token is a row of the one rank that has it") {
-  const VocabShard second(7,
-                          c10::make_intrusive<TensorParallel>(1, 2, TensorParallel::CommOptions{}));
+  const VocabShard second(7, std::make_shared<TensorParallel>(1, 2, TensorParallel::CommOptions{}));
   const auto [rows, is_local] = second.local_rows(torch::tensor({0, 3, 4, 6}, torch::kLong));
   CHECK(at::equal(is_local, torch::tensor({false, false, true, true})));
   CHECK(at::equal(rows, torch::tensor({0, 0, 0, 2}, torch::kLong)));

@@ -80,10 +80,10 @@ TEST_CASE("a later round keeps the batch by the record, which counts only for it
     return plan;
   };
   const RunPlan first = begun(round_of(0, kRun, false));
-  CHECK_FALSE(first.before);
+  CHECK_FALSE(first.previous_attempts);
   CHECK_FALSE(first.flags.resume.is_on());
   const RunPlan later = begun(round_of(2, kRun, true));
-  REQUIRE(later.before);
+  REQUIRE(later.previous_attempts);
   CHECK(later.flags.values.previous_batch == 12);
   CHECK(later.flags.values.previous_micro_batch == 6);
   CHECK(later.flags.resume.from == ResumeFlags::From::kNewestOrNothing);
@@ -91,7 +91,7 @@ TEST_CASE("a later round keeps the batch by the record, which counts only for it
   // An agent of torchrun came: no rank was told of a restart.
   CHECK(begun(round_of(2, kRun, false)).attempt.resumes);
   const RunPlan strange = begun(round_of(2, "fedcba9876543210", true));
-  CHECK_FALSE(strange.before);
+  CHECK_FALSE(strange.previous_attempts);
   CHECK_FALSE(strange.attempt.resumes);
   CHECK_FALSE(strange.flags.resume.is_on());
   AttemptRecord newer = record;
@@ -105,7 +105,7 @@ TEST_CASE("a later round keeps the batch by the record, which counts only for it
   RunPlan damaged = plan_of(directory.path(), round_of(1, kRun, true));
   resolve_start_step(damaged);
   CHECK(damaged.notes.size() == 1);
-  CHECK_FALSE(damaged.before);
+  CHECK_FALSE(damaged.previous_attempts);
 }
 
 TEST_CASE("a later round writes over no output that the first one was refused") {

@@ -142,7 +142,7 @@ TEST_CASE("a tile never gets an update twice: one that failed in between is not 
       optimizer.set_master(unit, torch::ones({shares.range(unit).size()}));
     }
     (void)grads->finish();  // zeros
-    params.update(optim::default_step(config, 1));
+    params.step(optim::default_step(config, 1));
 
     store.fails_in = 2;  // two states per tile: the second tile's first
     CHECK_THROWS_AS((void)params.gather(0), Error);
