@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import cpp_scan  # noqa: E402
 
 GLOSSARY = "docs/glossary.md"
-ROW = re.compile(r"^\| (.*?) \| .* \| (.*?) ?\|$", re.M)
+ROW = re.compile(r"^\|(.*?)\|.*?\|(.*)\|$", re.M)
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[^\n]*", re.M)
 IDENTIFIER = re.compile(r"\b[A-Za-z_]\w*\b")
 # Identifiers that stay although the glossary replaces them, with the reason.
@@ -39,7 +39,7 @@ class Refusal:
 
     def __init__(self, pattern, word):
         self.folder, name = re.fullmatch(r"(.*/|)(.*)", pattern).groups()
-        self.word = word
+        self.word = word.strip()
         self.is_type = name[0].isupper()  # a type's name is refused as it is spelled
         self.name = name
         words = "".join(" *" if part == "*" else f" {'_'.join(words_of(part))}" for part in re.split(r"_?(\*)_?", name) if part)

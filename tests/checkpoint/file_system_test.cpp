@@ -56,22 +56,22 @@ TEST_CASE("the disk of the tests forgets what was not synced") {
     write_all(*file, std::as_bytes(std::span("2", 1)), 0);
   }
   file_system.rename("kept", "renamed");
-  bool saw_old = false, saw_new = false, saw_empty = false, saw_full = false;
+  bool observed_old = false, observed_new = false, observed_empty = false, observed_full = false;
   for (uint32_t seed = 0; seed < 200; ++seed) {
     const auto after = file_system.after_end(seed);
-    saw_old |= exists(*after, "", "kept");
-    saw_new |= exists(*after, "", "renamed");
+    observed_old |= exists(*after, "", "kept");
+    observed_new |= exists(*after, "", "renamed");
     CHECK(exists(*after, "", "kept") != exists(*after, "", "renamed"));
     const std::string kept = exists(*after, "", "kept") ? "kept" : "renamed";
     CHECK(after->bytes_of(kept) == "1");  // the bytes were synced
     if (!exists(*after, "", "lost")) continue;
-    saw_empty |= after->bytes_of("lost") != "2";
-    saw_full |= after->bytes_of("lost") == "2";
+    observed_empty |= after->bytes_of("lost") != "2";
+    observed_full |= after->bytes_of("lost") == "2";
   }
-  CHECK(saw_old);
-  CHECK(saw_new);
-  CHECK(saw_empty);
-  CHECK(saw_full);
+  CHECK(observed_old);
+  CHECK(observed_new);
+  CHECK(observed_empty);
+  CHECK(observed_full);
 }
 
 TEST_CASE("calls of the tests' disk fail where they are told to") {

@@ -10,8 +10,8 @@ namespace zeroth::checkpoint {
 TEST_CASE("what all ranks tell is known to all, where none has failed") {
   ThreadRankGroup group(3);
   CHECK(group.run([](RankGroup& ranks) {
-    const auto told = commit_vote(ranks, "x", std::nullopt, std::to_string(ranks.rank()));
-    if (told != std::vector<std::string>{"0", "1", "2"}) throw Error("other answers");
+    const auto reported = commit_vote(ranks, "x", std::nullopt, std::to_string(ranks.rank()));
+    if (reported != std::vector<std::string>{"0", "1", "2"}) throw Error("other answers");
   }) == std::vector<std::string>(3));
 }
 

@@ -17,11 +17,11 @@ bool contains(const std::string& text, const std::string& part) {
 
 // Saves a state of so many bytes, of which `told` are said to be needed.
 std::string save_bytes(const std::shared_ptr<FileSystem>& file_system, int64_t step, int64_t bytes,
-                       int64_t told) {
+                       int64_t reported) {
   SingleRankGroup one;
   return message_of<Error>([&] {
     Saver saver(file_system, one, {.run_id = "run"});
-    Save attempt = saver.begin(step, told);
+    Save attempt = saver.begin(step, reported);
     RankManifest mine;
     attempt.run_phase("writing", [&] {
       ChunkFile file = attempt.chunk_file({TensorChunk::full("w", "m", "U8", {bytes})});
@@ -49,9 +49,9 @@ TEST_CASE("a full disk is told before it is written to, and leaves what is there
   constexpr int64_t kMib = int64_t{1} << 20;
   const std::shared_ptr<FileSystem> file_system = PosixFileSystem::make(directory / "c");
   CHECK(save_bytes(file_system, 1, 6 * kMib, 6 * kMib) == "no exception");
-  const std::string told = save_bytes(file_system, 2, 8 * kMib, 8 * kMib);
-  CHECK(contains(told, "saving step 2: beginning failed: rank 0: "));
-  CHECK(contains(told, ": a checkpoint takes 12.0 MiB and "));
+  const std::string reported = save_bytes(file_system, 2, 8 * kMib, 8 * kMib);
+  CHECK(contains(reported, "saving step 2: beginning failed: rank 0: "));
+  CHECK(contains(reported, ": a checkpoint takes 12.0 MiB and "));
   const std::string full = save_bytes(file_system, 2, 11 * kMib, 0);
   CHECK(contains(full, "saving step 2: writing failed: rank 0: "));
   CHECK(contains(full, "zeroth/pieces-00000.safetensors: setting aside 1153"));

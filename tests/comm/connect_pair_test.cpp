@@ -37,7 +37,7 @@ int port_in(c10d::Store& store) {
   return parse_number<int>(text.substr(text.find(' ') + 1)).value_or(0);
 }
 
-void say(const FileDescriptor& fd, const std::string& text) {
+void send_text(const FileDescriptor& fd, const std::string& text) {
   (void)::send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -60,8 +60,8 @@ Impostor impostor_of_rank_0() {
 }
 
 void check_connected(const FileDescriptor& first, const FileDescriptor& second) {
-  say(first, "a");
-  say(second, "b");
+  send_text(first, "a");
+  send_text(second, "b");
   char byte = 0;
   CHECK((::recv(second.get(), &byte, 1, 0) == 1 && byte == 'a'));
   CHECK((::recv(first.get(), &byte, 1, 0) == 1 && byte == 'b'));
@@ -91,8 +91,8 @@ TEST_CASE("strangers at the port of two ranks keep them from nothing") {
   for (int i = 0; i < 100; ++i) {  // more than are let in at once
     strangers.push_back(testing::stranger_at(port));
     REQUIRE(strangers.back().get() >= 0);
-    if (i % 3 == 1) say(strangers.back(), "half of it");
-    if (i % 3 == 2) say(strangers.back(), std::string(64, '\xA5'));
+    if (i % 3 == 1) send_text(strangers.back(), "half of it");
+    if (i % 3 == 2) send_text(strangers.back(), std::string(64, '\xA5'));
     if (i % 7 == 0) strangers.back().close();
   }
   const FileDescriptor second = connect_pair(*store, 1, options_of());
@@ -139,10 +139,10 @@ TEST_CASE("what listens in place of a rank is not believed") {
       ::poll(&door, 1, 20);
       fd = FileDescriptor(::accept(door.fd, nullptr, nullptr));
     }
-    say(fd, std::string(32, 'n'));
+    send_text(fd, std::string(32, 'n'));
     std::string heard(64, '\0');
     CHECK(::recv(fd.get(), heard.data(), heard.size(), MSG_WAITALL) == 64);
-    say(fd, std::string(32, 'p'));
+    send_text(fd, std::string(32, 'p'));
     while (!ended) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   });
   const std::string message = message_of<Error>(

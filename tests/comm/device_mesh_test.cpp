@@ -55,7 +55,7 @@ RankEnv env_of(int rank, int world_size, int port) {
 TEST_CASE("ranks find each other at the master's address, and those of their machine themselves") {
   setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // two ranks in one process, see run_ranks
   struct Row {
-    int told_local_size;
+    int reported_local_size;
     std::vector<std::optional<std::string>> host_ids;
     int local_size;
     std::string nodes;  // empty: this machine alone
@@ -68,7 +68,7 @@ TEST_CASE("ranks find each other at the master's address, and those of their mac
     double sums[2] = {0, 0};
     const auto join = [&](int rank) {
       RankEnv env = env_of(rank, 2, port);
-      env.local_size = row.told_local_size;
+      env.local_size = row.reported_local_size;
       env.has_local_size = true;
       env.host_id = row.host_ids[static_cast<size_t>(rank)];
       const auto mesh = make_mesh(env);

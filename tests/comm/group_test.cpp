@@ -145,13 +145,13 @@ TEST_CASE("a collective whose peer is gone fails with its name, its ranks and wh
 TEST_CASE("a rank that does not come in time is named with what it did last") {
   for (const Transport transport : kTransports) {
     std::string message;
-    std::atomic<bool> told = false;
+    std::atomic<bool> reported = false;
     testing::run_ranks(
         2,
         [&](std::shared_ptr<DeviceMesh> mesh) {
           mesh->world().all_reduce(torch::zeros({1}), ReduceOp::kSum, "a first sum").wait();
           if (mesh->rank() == 1) {
-            for (int tick = 0; tick < 6000 && !told; ++tick)
+            for (int tick = 0; tick < 6000 && !reported; ++tick)
               std::this_thread::sleep_for(std::chrono::milliseconds(10));
             return;
           }
@@ -162,7 +162,7 @@ TEST_CASE("a rank that does not come in time is named with what it did last") {
           } catch (const Error& error) {
             message = error.what();
           }
-          told = true;
+          reported = true;
         },
         {.transport = transport, .timeout = std::chrono::seconds(2)});
     CAPTURE(message);

@@ -214,7 +214,7 @@ TEST_CASE("collectives may be waited for in other orders on other ranks") {
 
 TEST_CASE("a rank that does not come is named with its machine on all machines") {
   std::vector<std::string> messages(4);
-  std::atomic<int> told = 0;
+  std::atomic<int> reported = 0;
   RankOptions options{.timeout = std::chrono::seconds(2)};
   options.nodes = {"a", "a", "b", "b"};
   run_ranks(
@@ -222,14 +222,14 @@ TEST_CASE("a rank that does not come is named with its machine on all machines")
       [&](std::shared_ptr<DeviceMesh> mesh) {
         barrier(*mesh);
         if (mesh->rank() == 3) {
-          for (int tick = 0; tick < 6000 && told < 3; ++tick)
+          for (int tick = 0; tick < 6000 && reported < 3; ++tick)
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
           return;
         }
         messages[static_cast<size_t>(mesh->rank())] = message_of<Error>([&] {
           mesh->world().all_reduce(torch::ones({100'000}), ReduceOp::kSum, "gradients").wait();
         });
-        ++told;
+        ++reported;
       },
       options);
   for (const int rank : {0, 1, 2}) {

@@ -29,8 +29,8 @@ TEST_CASE("towards this machine goes an address that others may reach, if there 
 }
 
 TEST_CASE("a master is reached where it is told to be, unless that is a loopback address here") {
-  for (const char* told : {"127.0.0.1", "localhost", "127.0.1.1"})
-    CHECK(reachable_address(told, 29500) == told);
+  for (const char* reported : {"127.0.0.1", "localhost", "127.0.1.1"})
+    CHECK(reachable_address(reported, 29500) == reported);
   const std::string own = address_by_default_route();
   if (!own.empty()) CHECK(reachable_address(own, 29500) == own);
 }

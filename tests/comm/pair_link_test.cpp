@@ -116,16 +116,16 @@ TEST_CASE("a rank that is there but does not take part in a swap is waited for u
 }
 
 TEST_CASE("ranks that swap tensors of unlike sizes are told so") {
-  std::atomic<int> told = 0, failed = 0;
+  std::atomic<int> reported = 0, failed = 0;
   on_two([&](C10dGroup& group) {
     const torch::Tensor in = torch::ones({group.rank() == 0 ? 10 : 20});
     CollectiveHandle pending = group.send_recv(torch::empty_like(in), in, {});
     const std::string message = message_of<Error>([&] { pending.wait(); });
     failed += message.empty() ? 0 : 1;
-    told += message.find("the other rank sends ") != std::string::npos ? 1 : 0;
+    reported += message.find("the other rank sends ") != std::string::npos ? 1 : 0;
   });
   CHECK(failed == 2);
-  CHECK(told >= 1);  // the first to find out, which ends the connection
+  CHECK(reported >= 1);  // the first to find out, which ends the connection
 }
 
 TEST_CASE("a group that is closed ends what is under way") {

@@ -93,8 +93,9 @@ TEST_CASE("that no file can be opened does not make a rank that lives one that i
     const RankTable table(segment, 0, 2), other(segment, 1, 2);
     const rlimit none{0, 0};
     ::setrlimit(RLIMIT_NOFILE, &none);
-    const bool told = has(table.explain(1, {}), fmt::format("rank 1 (process {}) has", getpid()));
-    return told && !table.lost(1) ? 0 : 1;
+    const bool reported =
+        has(table.explain(1, {}), fmt::format("rank 1 (process {}) has", getpid()));
+    return reported && !table.lost(1) ? 0 : 1;
   });
   CHECK(result.status == 0);
 }

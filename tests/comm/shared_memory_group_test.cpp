@@ -203,14 +203,14 @@ TEST_CASE("ranks that issue different collectives are told so") {
 }
 
 TEST_CASE("a rank that does not come is named when the time limit has passed, with what it did") {
-  std::atomic<int> told = 0;
+  std::atomic<int> reported = 0;
   with_group(
       3,
       [&](Group& group) {
         const torch::Tensor sum = torch::ones({1});
         group.all_reduce(sum, ReduceOp::kSum, "the first sums").wait();
         if (group.rank() == 1) {
-          for (int tick = 0; tick < 6000 && told < 2; ++tick)
+          for (int tick = 0; tick < 6000 && reported < 2; ++tick)
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
           return;
         }
@@ -220,7 +220,7 @@ TEST_CASE("a rank that does not come is named when the time limit has passed, wi
         } catch (const Error& error) {
           message = error.what();
         }
-        ++told;
+        ++reported;
         CAPTURE(message);
         CHECK(message.find("all-gather of parameters of block 3 (30 elements) over 'world' failed: "
                            "waited ") != std::string::npos);

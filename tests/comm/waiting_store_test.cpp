@@ -28,10 +28,10 @@ RankEnv rank_of(int rank, int size) {
 
 TEST_CASE("silent_rendezvous: a wait is told of before ten seconds are over, then once a minute") {
   SlowWait wait;
-  std::vector<int> told;
+  std::vector<int> reported;
   for (int second = 0; second <= 200; ++second)
-    if (wait.due(std::chrono::seconds(second))) told.push_back(second);
-  CHECK(told == std::vector<int>{8, 68, 128, 188});
+    if (wait.due(std::chrono::seconds(second))) reported.push_back(second);
+  CHECK(reported == std::vector<int>{8, 68, 128, 188});
   CHECK(SlowWait::kFirst < std::chrono::seconds(10));
   SlowWait jumps;  // the process was busy elsewhere
   CHECK(jumps.due(std::chrono::seconds(100)));

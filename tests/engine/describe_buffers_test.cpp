@@ -41,17 +41,17 @@ class BufferBlock final : public SplitBlock {
 }  // namespace
 
 TEST_CASE("a buffer is a box of a whole one, or whole with what it holds") {
-  const Json told = describe_buffers({std::make_shared<BufferBlock>("layer", 3, 4, 7)}, 4);
+  const Json reported = describe_buffers({std::make_shared<BufferBlock>("layer", 3, 4, 7)}, 4);
   const Json other = describe_buffers({std::make_shared<BufferBlock>("layer", 3, 4, 8)}, 4);
-  REQUIRE(told.size() == 3);
-  CHECK(told[0].at("name") == "layer.all");
-  CHECK(told[0].at("boxes") == Json::parse("[[[0], [2], 4]]"));
-  CHECK(told[0].at("crc32c") != other[0].at("crc32c"));
-  CHECK(told[1] ==
+  REQUIRE(reported.size() == 3);
+  CHECK(reported[0].at("name") == "layer.all");
+  CHECK(reported[0].at("boxes") == Json::parse("[[[0], [2], 4]]"));
+  CHECK(reported[0].at("crc32c") != other[0].at("crc32c"));
+  CHECK(reported[1] ==
         Json::parse(R"({"name": "layer.parts", "shape": [8], "boxes": [[[6], [2], 1]]})"));
-  CHECK(told[2] ==
+  CHECK(reported[2] ==
         Json::parse(R"({"name": "layer.pairs", "shape": [4], "boxes": [[[2], [2], 2]]})"));
-  CHECK(other[1] == told[1]);
+  CHECK(other[1] == reported[1]);
 }
 
 TEST_CASE("buffers start from the values of the first rank that holds the same") {

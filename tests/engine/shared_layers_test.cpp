@@ -66,22 +66,22 @@ void on_grid(int tensor, const std::function<void(std::shared_ptr<comm::DeviceMe
   testing::run_ranks(2 * tensor, run, options);
 }
 
-struct Told {
+struct Reported {
   std::vector<StepStats> steps;
   EvalStats eval;
 };
 
 // What each rank is told of three steps and an evaluation.
-std::vector<Told> train(int tensor, const configs::Config& config) {
-  std::vector<Told> told(static_cast<size_t>(2 * tensor));
+std::vector<Reported> train(int tensor, const configs::Config& config) {
+  std::vector<Reported> reported(static_cast<size_t>(2 * tensor));
   on_grid(tensor, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = engine_on(mesh, config);
     testing::ChainLoader loader = loader_on(*mesh);
-    Told& own = told[static_cast<size_t>(mesh->rank())];
+    Reported& own = reported[static_cast<size_t>(mesh->rank())];
     for (int step = 0; step < 3; ++step) own.steps.push_back(engine->train_batch(loader));
     own.eval = engine->eval_batch(loader, 2);
   });
-  return told;
+  return reported;
 }
 
 }  // namespace
@@ -90,18 +90,18 @@ TEST_CASE("losses, counts and norms are those of two data ranks, however many sh
   for (const int stage : {0, 1, 2, 3}) {
     for (const auto mean : {configs::LossMean::kToken, configs::LossMean::kMicroBatch}) {
       const configs::Config config = config_of(stage, mean);
-      const Told one = train(1, config).front();
-      for (const Told& told : train(2, config)) {
+      const Reported one = train(1, config).front();
+      for (const Reported& reported : train(2, config)) {
         CAPTURE(stage);
         for (size_t step = 0; step < 3; ++step) {
-          const StepStats &own = told.steps[step], &expected = one.steps[step];
+          const StepStats &own = reported.steps[step], &expected = one.steps[step];
           CHECK(own.loss == doctest::Approx(expected.loss).epsilon(1e-6));
           CHECK(own.grad_norm == doctest::Approx(expected.grad_norm).epsilon(1e-5));
           CHECK(own.tokens == expected.tokens);
           CHECK(own.num_label_tokens == expected.num_label_tokens);
         }
-        CHECK(told.eval.loss == doctest::Approx(one.eval.loss).epsilon(1e-6));
-        CHECK(told.eval.num_label_tokens == one.eval.num_label_tokens);
+        CHECK(reported.eval.loss == doctest::Approx(one.eval.loss).epsilon(1e-6));
+        CHECK(reported.eval.num_label_tokens == one.eval.num_label_tokens);
       }
     }
   }

@@ -45,10 +45,10 @@ class SharedBlock final : public model::Block {
 using Fill = std::function<void(SharedBlock& block, int rank)>;
 
 // What 2 x `ranks` ranks are told of a block that each fills by its place on axis tensor.
-std::string told(int ranks, const Fill& fill) {
+std::string reported(int ranks, const Fill& fill) {
   testing::RankOptions options;
   options.grid = comm::MeshShape::data_parallel(2).with(MeshDim::kTp, ranks);
-  std::vector<std::string> told(static_cast<size_t>(2 * ranks));
+  std::vector<std::string> reported(static_cast<size_t>(2 * ranks));
   testing::run_ranks(
       2 * ranks,
       [&](std::shared_ptr<comm::DeviceMesh> mesh) {
@@ -57,12 +57,12 @@ std::string told(int ranks, const Fill& fill) {
         try {
           verify_sharding_matches({block}, *mesh);
         } catch (const Error& error) {
-          told[static_cast<size_t>(mesh->rank())] = error.what();
+          reported[static_cast<size_t>(mesh->rank())] = error.what();
         }
       },
       options);
-  for (const std::string& other : told) CHECK(other == told.front());
-  return told.front();
+  for (const std::string& other : reported) CHECK(other == reported.front());
+  return reported.front();
 }
 
 }  // namespace
@@ -79,23 +79,23 @@ TEST_CASE("ranks that hold each parameter together are let through, however they
         options);
   }
   // Fewer rows than ranks: one holds nothing.
-  CHECK(told(4, [](SharedBlock& block, int rank) {
+  CHECK(reported(4, [](SharedBlock& block, int rank) {
           block.add("weight", {rank < 3 ? 1 : 0, 2}, {"weight", {3, 2}, {rank, 0}, 1, 2});
         }) == "");
 }
 
 TEST_CASE("elements that no rank holds are told with what each rank has") {
-  CHECK(told(2,
-             [](SharedBlock& block, int rank) {
-               block.add("weight", {2, 8}, {"weight", {5, 8}, {2 * rank, 0}});
-             }) ==
+  CHECK(reported(2,
+                 [](SharedBlock& block, int rank) {
+                   block.add("weight", {2, 8}, {"weight", {5, 8}, {2 * rank, 0}});
+                 }) ==
         "layer.weight: the ranks that share it hold 32 of its 40 elements: rank 0 holds [2, 8] "
         "from [0, 0] on, rank 1 holds [2, 8] from [2, 0] on (Block::splits)");
 }
 
 TEST_CASE("elements that two ranks hold are told, but not copies that both call so") {
   const auto overlapping = [](int copies, int64_t begin) {
-    return told(2, [=](SharedBlock& block, int rank) {
+    return reported(2, [=](SharedBlock& block, int rank) {
       block.add("weight", {4, 8}, {"weight", {6, 8}, {begin * rank, 0}, copies});
     });
   };
@@ -105,14 +105,14 @@ TEST_CASE("elements that two ranks hold are told, but not copies that both call 
   CHECK(overlapping(1, 0) ==
         "layer.weight: rank 0 holds [4, 8] from [0, 0] on, which is in 1 copies as it says, and 2 "
         "ranks hold it (Block::splits)");
-  CHECK(told(2, [](SharedBlock& block, int) {
+  CHECK(reported(2, [](SharedBlock& block, int) {
           block.add("weight", {4, 8}, {"weight", {4, 8}, {0, 0}, 2});
         }) == "");
 }
 
 TEST_CASE("boxes of which one is larger are told unless the largest one is given") {
   const auto uneven = [](int64_t max_numel) {
-    return told(2, [=](SharedBlock& block, int rank) {
+    return reported(2, [=](SharedBlock& block, int rank) {
       block.add("a", {rank == 0 ? 3 : 2, 64}, {"a", {5, 64}, {3 * rank, 0}, 1, max_numel});
       block.add("b", {1, 64}, {"b", {2, 64}, {rank, 0}});
     });
@@ -125,32 +125,32 @@ TEST_CASE("boxes of which one is larger are told unless the largest one is given
 }
 
 TEST_CASE("ranks that list different parameters, or the same of different shapes, are told") {
-  CHECK(told(2,
-             [](SharedBlock& block, int rank) {
-               const std::string name = rank == 0 ? "left" : "right";
-               block.add(name, {2, 8}, {name, {4, 8}, {2 * rank, 0}});
-             }) ==
+  CHECK(reported(2,
+                 [](SharedBlock& block, int rank) {
+                   const std::string name = rank == 0 ? "left" : "right";
+                   block.add(name, {2, 8}, {name, {4, 8}, {2 * rank, 0}});
+                 }) ==
         "ranks 0 and 1 share every layer, but where one has \"layer.left\", the other has "
         "\"layer.right\" (Block::splits)");
-  CHECK(told(2,
-             [](SharedBlock& block, int rank) {
-               block.add("weight", {2, 8}, {"weight", {4 + rank, 8}, {2 * rank, 0}});
-             }) ==
+  CHECK(reported(2,
+                 [](SharedBlock& block, int rank) {
+                   block.add("weight", {2, 8}, {"weight", {4 + rank, 8}, {2 * rank, 0}});
+                 }) ==
         "ranks 0 and 1 share every layer, but one lists layer.weight [4,8], the other "
         "\"layer.weight\" [5,8] (Block::splits)");
 }
 
 TEST_CASE("a rank whose own blocks cannot be planned is named on all ranks") {
-  CHECK(told(2,
-             [](SharedBlock& block, int rank) {
-               block.add("weight", {2, 8}, {"weight", {4, 8}, {3 * rank, 0}});
-             }) ==
+  CHECK(reported(2,
+                 [](SharedBlock& block, int rank) {
+                   block.add("weight", {2, 8}, {"weight", {4, 8}, {3 * rank, 0}});
+                 }) ==
         "rank 1: layer.weight of shape [2, 8] from [3, 0] on is no box of [4, 8] (Block::splits)");
 }
 
 TEST_CASE("a buffer of which each rank has its own part is a box, and any other the same on all") {
   const auto with = [](const std::function<void(SharedBlock&, int)>& add) {
-    return told(2, [=](SharedBlock& block, int rank) {
+    return reported(2, [=](SharedBlock& block, int rank) {
       block.add("weight", {2, 8}, {"weight", {4, 8}, {2 * rank, 0}});
       add(block, rank);
     });

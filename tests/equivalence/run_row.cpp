@@ -245,7 +245,7 @@ size_t bits_of(const Tensors& values) {
 }
 
 // For tools/compare_builds: a row's losses, norms and parameters to the bit.
-void tell(const Row& row, const RowResult& result, const std::filesystem::path& file) {
+void report(const Row& row, const RowResult& result, const std::filesystem::path& file) {
   std::ofstream(file, std::ios::app) << fmt::format(
       "{} | losses {:a} | norms {:a} | parameters {:x}\n", name_of(row),
       fmt::join(result.losses, " "), fmt::join(result.grad_norms, " "), bits_of(result.parameters));
@@ -292,7 +292,7 @@ RowResult run_row(const Row& row, testing::Transport transport) {
     const std::lock_guard lock(mutex);
     merge(all, std::move(own));
   });
-  if (const char* file = std::getenv("ZEROTH_TEST_ROWS")) tell(row, all, file);
+  if (const char* file = std::getenv("ZEROTH_TEST_ROWS")) report(row, all, file);
   return all;
 }
 

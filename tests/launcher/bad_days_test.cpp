@@ -137,8 +137,8 @@ TEST_CASE("ranks that take their time to save after SIGTERM or SIGINT get it") {
 TEST_CASE("a signal that comes twice at once, as timeout(1) sends it, is one signal") {
   // A busy machine may show the launcher the second one so late that it counts: that says nothing.
   constexpr double kOneSignal = 0.25;
-  bool told = false;
-  for (int attempt = 0; !told; ++attempt) {
+  bool reported = false;
+  for (int attempt = 0; !reported; ++attempt) {
     REQUIRE(attempt < 20);
     LaunchedProcess job(on_ranks(1, {"finish", "500"}));
     job.wait_for_pids(1);
@@ -147,8 +147,8 @@ TEST_CASE("a signal that comes twice at once, as timeout(1) sends it, is one sig
     ::kill(job.pid(), SIGTERM);
     const auto result = job.wait();
     CHECK(result.status == 143);
-    told = contains(result.out, "saved");
-    if (!told) REQUIRE(result.seconds > kOneSignal);
+    reported = contains(result.out, "saved");
+    if (!reported) REQUIRE(result.seconds > kOneSignal);
   }
 }
 

@@ -86,12 +86,12 @@ TEST_CASE("a guard that somebody ends is replaced, a limited number of times, by
   CHECK(eventually([&] { return !is_alive(marked); }));
 
   Guard guard;
-  std::string told;
+  std::string reported;
   for (int i = 0; guard.pid() > 0 && i < 100; ++i) {
     ::kill(guard.pid(), SIGKILL);
-    CHECK(eventually([&] { return !(told = guard.restart_if_exited()).empty(); }));
+    CHECK(eventually([&] { return !(reported = guard.restart_if_exited()).empty(); }));
   }
-  CHECK(told.find("there is no other one (somebody ends each one)") != std::string::npos);
+  CHECK(reported.find("there is no other one (somebody ends each one)") != std::string::npos);
   CHECK(guard.pid() == -1);
   CHECK(guard.restart_if_exited().empty());
 }

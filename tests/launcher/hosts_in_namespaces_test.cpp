@@ -56,16 +56,16 @@ class Network {
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) return false;
     const FileDescriptor ready(ends[0]);
-    FileDescriptor tell(ends[1]);
+    FileDescriptor report(ends[1]);
     const pid_t pid = ::fork();
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::unshare(CLONE_NEWNET) != 0) ::_exit(1);
-      tell.close();
+      report.close();
       while (true) ::pause();
     }
     namespace_pids_.push_back(pid);
-    tell.close();
+    report.close();
     char byte = 0;
     [[maybe_unused]] const auto count = ::read(ready.get(), &byte, 1);
     std::ofstream(directory_.path() / fmt::format("10.213.{}.2", host)) << pid;

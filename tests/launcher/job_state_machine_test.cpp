@@ -25,10 +25,10 @@ const JobActions kEndAll = {SignalRanks{SIGTERM}, StartGracePeriod{kFailureGrace
 const JobActions kHurry = {StartGracePeriod{kFailureGrace}};
 const JobActions kLook = {PollSuspendedRanks{milliseconds(1000)}};
 
-JobActions forward(int signal, int told) {
+JobActions forward(int signal, int reported) {
   return {LogLine{signal_name(signal) +
                   ": ranks have 60 s to finish and save; a second signal ends them at once"},
-          SignalRanks{told}, StartGracePeriod{kSignalGrace}, SignalRanks{SIGCONT}};
+          SignalRanks{reported}, StartGracePeriod{kSignalGrace}, SignalRanks{SIGCONT}};
 }
 
 const JobActions kSaveForNext = {LogLine{"host b has come"}, SignalRanks{SIGTERM},
@@ -260,9 +260,9 @@ TEST_CASE("output that is all there is and gets lost is a failure, but for a rea
 
 TEST_CASE("with quiet no word is said when a signal is forwarded") {
   JobStateMachine job(1, {.quiet = true, .signal_grace = kSignalGrace});
-  const JobActions told = {SignalRanks{SIGINT}, StartGracePeriod{kSignalGrace},
-                           SignalRanks{SIGCONT}};
-  const bool as_expected = job.on(SignalReceived{SIGINT}, milliseconds(0)) == told;
+  const JobActions reported = {SignalRanks{SIGINT}, StartGracePeriod{kSignalGrace},
+                               SignalRanks{SIGCONT}};
+  const bool as_expected = job.on(SignalReceived{SIGINT}, milliseconds(0)) == reported;
   CHECK(as_expected);
 }
 

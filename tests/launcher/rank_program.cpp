@@ -124,16 +124,17 @@ int have_brood(const Arguments& then) {
   return do_mode(then);
 }
 
-volatile std::sig_atomic_t told = 0;
+volatile std::sig_atomic_t reported = 0;
 
 int finish(int milliseconds, bool fail) {
-  for (const int signal : {SIGTERM, SIGINT}) ::signal(signal, [](int number) { told = number; });
+  for (const int signal : {SIGTERM, SIGINT})
+    ::signal(signal, [](int number) { reported = number; });
   note_pid();
-  while (told == 0) ::usleep(1000);
+  while (reported == 0) ::usleep(1000);
   if (fail) return 5;
   ::usleep(static_cast<useconds_t>(milliseconds) * 1000);
   print("saved");
-  return 128 + told;
+  return 128 + reported;
 }
 
 int eat() {
@@ -176,7 +177,7 @@ int die(const std::string& mode, int number) {
   return ::raise(number);
 }
 
-int say(const std::string& mode, const Arguments& words) {
+int print_words(const std::string& mode, const Arguments& words) {
   for (const std::string& word : words) {
     if (mode == "args") print("<" + word + ">");
     if (mode == "env") print(word + (std::getenv(word.c_str()) ? "=" + variable(word) : " unset"));
@@ -211,7 +212,7 @@ int do_mode(const Arguments& args) {
   if (mode == "eat") return eat();
   if (mode == "block") return block_signals(rest);
   if (mode == "exit" || mode == "raise") return die(mode, std::stoi(rest[0]));
-  if (mode == "args" || mode == "env" || mode == "text") return say(mode, rest);
+  if (mode == "args" || mode == "env" || mode == "text") return print_words(mode, rest);
   if (mode == "lines") return print_lines(std::stoi(rest[0]));
   if (mode == "cores") return print_cores();
   if (mode == "cat") return copy_input();

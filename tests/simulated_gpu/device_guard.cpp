@@ -67,12 +67,12 @@ class DeviceGuard final : public c10::impl::DeviceGuardImplInterface {
   void record(void** event, const Stream& on, DeviceIndex, c10::EventFlag) const override {
     if (*event == nullptr) *event = new Event;
     mark(*event) = Timeline::get().mark(number_of(on));
-    tell("record", on, *event);
+    report("record", on, *event);
   }
   void block(void* event, const Stream& blocked) const override {
     if (!recorded(event)) return;
     Timeline::get().order(number_of(blocked), mark(event));
-    tell("block", blocked, event);
+    report("block", blocked, event);
   }
   bool queryEvent(void* event) const override {
     return !recorded(event) || Timeline::get().query(asked(event));
@@ -100,7 +100,7 @@ class DeviceGuard final : public c10::impl::DeviceGuardImplInterface {
   }
 
  private:
-  static void tell(const char* name, const Stream& on, void* event) {
+  static void report(const char* name, const Stream& on, void* event) {
     notify_observer(name, {number_of(on), reinterpret_cast<int64_t>(mark(event).get())});
   }
   static c10::StreamId& stream_of_thread(Device device) {

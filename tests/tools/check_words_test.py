@@ -15,6 +15,7 @@ GLOSSARY = """\
 | replicas | equal copies | `zero/copies`, `num_copies` |
 | resume | continue | `go_on`, `go_on_*` |
 | keep | has no row of its own | |
+| report | | `*told*` |
 """
 
 
@@ -34,6 +35,9 @@ class CheckWordsTest(unittest.TestCase):
     def test_a_folder_limits_a_refusal(self):
         self.assertEqual(self.found("zero/unit.h", "copies"), ["copies"])
         self.assertEqual(self.found("device/copies.h", "copies"), [])
+
+    def test_a_row_without_a_meaning_counts(self):
+        self.assertEqual(self.found("a.h", "told_stopped_; kTold; toldest"), ["told_stopped_", "kTold"])
 
     def test_a_breach_has_its_line_and_the_word_to_use(self):
         self.assertEqual(list(check_words.Glossary(GLOSSARY).breaches("a.h", "/* x\n*/\n\nint go_on;")), [(4, "go_on", "resume")])

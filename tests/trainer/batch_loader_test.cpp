@@ -122,11 +122,11 @@ TEST_CASE("seeds of random operations differ by step and row, not by world size"
 TEST_CASE("a loader wants training to end when it is told so") {
   const CountingDataset dataset(20, 8);
   CHECK_FALSE(in_order(dataset, partition(1, 1, 1, 0)).stop_requested());
-  bool told = false;
+  bool reported = false;
   TrainLoader loader(dataset, data::SampleOrder(20, 1, false), partition(1, 1, 1, 0), 1,
-                     {.stop_requested = [&] { return told; }});
+                     {.stop_requested = [&] { return reported; }});
   CHECK_FALSE(loader.stop_requested());
-  told = true;
+  reported = true;
   CHECK(loader.stop_requested());
 }
 

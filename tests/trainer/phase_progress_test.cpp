@@ -68,16 +68,16 @@ TEST_CASE("a phase that is over within ten seconds leaves no trace") {
 TEST_CASE("a long phase is told after ten seconds, then more and more rarely, and its time") {
   Shown shown;
   auto phase = shown.phases.begin({.name = "reading weights"});
-  std::vector<int> told;
+  std::vector<int> reported;
   for (int second = 1; second <= 900; ++second) {
     shown.now += 1;
     shown.phases.advance(second, 900);
-    if (!shown.take().empty()) told.push_back(second);
+    if (!shown.take().empty()) reported.push_back(second);
   }
-  CHECK(told.front() == 10);
-  CHECK(told[1] == 20);
-  CHECK(told.size() < 30);
-  for (size_t i = 1; i < told.size(); ++i) CHECK(told[i] - told[i - 1] <= 60);
+  CHECK(reported.front() == 10);
+  CHECK(reported[1] == 20);
+  CHECK(reported.size() < 30);
+  for (size_t i = 1; i < reported.size(); ++i) CHECK(reported[i] - reported[i - 1] <= 60);
   phase.finish();
   CHECK(shown.take() == "reading weights: done in 15m00s\n");
 }

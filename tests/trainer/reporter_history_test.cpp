@@ -55,7 +55,7 @@ struct Stage {
   }
 
   // Steps from `from` to `to`; `wrong`: with losses of a try that is lost.
-  void tell(Reporter& reporter, int64_t from, int64_t to, double wrong = 0) const {
+  void report(Reporter& reporter, int64_t from, int64_t to, double wrong = 0) const {
     for (int64_t step = from; step <= to; ++step) {
       engine::StepStats stats;
       stats.step = step;
@@ -127,9 +127,9 @@ void append(const fs::path& path, const std::string& text) {
 std::string history_of_killed_run(const Stage& stage) {
   const auto reporter = stage.reporter();
   reporter->start(*stage.engine);
-  stage.tell(*reporter, 1, kSaved);
+  stage.report(*reporter, 1, kSaved);
   const std::string history = reporter->history();
-  stage.tell(*reporter, kSaved + 1, kSaved + 8, 1.5);
+  stage.report(*reporter, kSaved + 1, kSaved + 8, 1.5);
   return history;
 }
 
@@ -140,7 +140,7 @@ TEST_CASE(
   const Stage whole, stage;
   const auto reporter = whole.reporter();
   reporter->start(*whole.engine);
-  whole.tell(*reporter, 1, kSteps);
+  whole.report(*reporter, 1, kSteps);
   whole.end(*reporter);
 
   const std::string history = history_of_killed_run(stage);
@@ -152,7 +152,7 @@ TEST_CASE(
   again->resume_from(history, kSaved);
   CHECK(Json::parse(again->history())["record"]["loss_sum"] ==
         Json::parse(history)["record"]["loss_sum"]);
-  stage.tell(*again, kSaved + 1, kSteps);
+  stage.report(*again, kSaved + 1, kSteps);
   stage.end(*again);
   CHECK(left(stage) == left(whole));
   const auto resumed = stage.bench.rows("m.jsonl", "resumed");
@@ -170,7 +170,7 @@ TEST_CASE("a run goes on twice, the second time where the first one had gone on"
   const Stage whole, stage;
   const auto reporter = whole.reporter();
   reporter->start(*whole.engine);
-  whole.tell(*reporter, 1, kSteps);
+  whole.report(*reporter, 1, kSteps);
   whole.end(*reporter);
   std::string history = history_of_killed_run(stage);
   for (const bool last : {false, true}) {
@@ -179,7 +179,7 @@ TEST_CASE("a run goes on twice, the second time where the first one had gone on"
     again->start(*stage.engine);
     again->resume_from(history, kSaved);
     history = again->history();
-    stage.tell(*again, kSaved + 1, last ? kSteps : kSaved + 3, last ? 0 : 0.5);
+    stage.report(*again, kSaved + 1, last ? kSteps : kSaved + 3, last ? 0 : 0.5);
     if (last) stage.end(*again);
   }
   CHECK(left(stage) == left(whole));
@@ -226,7 +226,7 @@ TEST_CASE("without a history the files go on, and what was told before is not kn
   again->expect_resume();
   again->start(*stage.engine);
   again->resume_from("", kSaved);
-  stage.tell(*again, kSaved + 1, kSteps);
+  stage.report(*again, kSaved + 1, kSteps);
   stage.end(*again);
   const auto rows = stage.bench.steps("m.jsonl");
   REQUIRE(rows.size() == kSteps);
@@ -248,7 +248,7 @@ TEST_CASE("a folder that --report_to names by time is that of the first try") {
     reporter->start(*stage.engine);
     CHECK(fs::exists(runs(name)));
     reporter->resume_from(history, history.empty() ? 0 : kSaved);
-    if (history.empty()) stage.tell(*reporter, 1, kSaved);
+    if (history.empty()) stage.report(*reporter, 1, kSaved);
     return reporter->history();
   };
   std::string history = go("Nov23_10-00-00_node7", "");

@@ -52,15 +52,15 @@ void retell(RunRecord& record, BestModel& best) {
   }
   for (int64_t step = 1; step <= 12; ++step) {
     const Json& row = logged.lower_bound(step)->second;  // as if all steps had the mean's loss
-    StepRow told;
-    told.stats.step = step;
-    told.stats.loss = row["loss"];
-    told.stats.grad_norm = row["grad_norm"];
-    told.stats.lr = row["learning_rate"];
-    told.stats.tokens = 4 * 32;
-    told.step_s = 0.5;
-    told.since_start_s = 10 + 0.5 * static_cast<double>(step);
-    record.step(told);
+    StepRow reported;
+    reported.stats.step = step;
+    reported.stats.loss = row["loss"];
+    reported.stats.grad_norm = row["grad_norm"];
+    reported.stats.lr = row["learning_rate"];
+    reported.stats.tokens = 4 * 32;
+    reported.step_s = 0.5;
+    reported.since_start_s = 10 + 0.5 * static_cast<double>(step);
+    record.step(reported);
     if (!evaluated.contains(step)) continue;
     const double loss = evaluated[step]["eval_loss"];
     record.add_evaluation({.step = step, .eval_loss = loss, .eval_s = 0.25});
@@ -158,7 +158,7 @@ TEST_CASE("a folder that cannot be made is named") {
 TEST_CASE("a record that goes on is that of a run that was never interrupted") {
   const Workbench bench;
   const RunPlan plan = plan_of(bench, kTrain);
-  const auto told = [&](RunRecord& record, int64_t from, int64_t to) {
+  const auto reported = [&](RunRecord& record, int64_t from, int64_t to) {
     for (int64_t step = from; step <= to; ++step) {
       StepRow row;
       row.stats.step = step;
@@ -174,12 +174,12 @@ TEST_CASE("a record that goes on is that of a run that was never interrupted") {
   for (const int64_t until : {0, 1, 4, 5, 6, 11}) {
     CAPTURE(until);
     RunRecord whole(plan), before(plan), after(plan);
-    told(whole, 1, 12);
-    told(before, 1, until);
+    reported(whole, 1, 12);
+    reported(before, 1, until);
     const Json history = parse_json(before.history(10 + 0.5 * until).dump(), {.name = "history"});
     after.resume_from(JsonView(history));
     CHECK(after.history(0) == history);
-    told(after, until + 1, 12);
+    reported(after, until + 1, 12);
     CHECK(after.history(16).dump() == whole.history(16).dump());
     const auto written = [&](RunRecord& record) {
       record.write(BestModel(plan.flags.intervals), 12);

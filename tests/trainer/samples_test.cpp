@@ -121,11 +121,11 @@ TEST_CASE("pairs that are cut are not told of --long-text, which does nothing fo
   const std::string line = "--model @model --data @pairs.jsonl --micro-batch 1 --seq-len 16";
   REQUIRE(warnings_of(plan(bench, line)).size() == 1);
   CHECK(has(warnings_of(plan(bench, line))[0], "beyond 16 positions: raise --seq-len"));
-  const Lines told = warnings_of(plan(bench, line + " --long-text chunk"));
-  REQUIRE(told.size() == 2);
-  CHECK(
-      told[1].ends_with("pairs.jsonl: --long-text chunk: no effect, the records are prompts and "
-                        "completions and each is a sample"));
+  const Lines reported = warnings_of(plan(bench, line + " --long-text chunk"));
+  REQUIRE(reported.size() == 2);
+  CHECK(reported[1].ends_with(
+      "pairs.jsonl: --long-text chunk: no effect, the records are prompts and "
+      "completions and each is a sample"));
 }
 
 TEST_CASE("a line spelled for run_clm.py joins texts as that does, unless --long-text says cut") {

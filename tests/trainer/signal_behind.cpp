@@ -24,7 +24,7 @@ void send() {
   if (!sent.exchange(true)) ::kill(::getpid(), std::atoi(variable("SIGNAL").data()));
 }
 
-void saw(const void* bytes, size_t size) {
+void observed(const void* bytes, size_t size) {
   const std::string_view text = variable("SIGNAL_BEHIND");
   const std::string_view written(static_cast<const char*>(bytes), size);
   if (!text.empty() && written.find(text) != written.npos) send();
@@ -36,13 +36,13 @@ extern "C" {
 
 ssize_t write(int fd, const void* bytes, size_t size) {
   const ssize_t written = next<ssize_t (*)(int, const void*, size_t)>("write")(fd, bytes, size);
-  saw(bytes, size);
+  observed(bytes, size);
   return written;
 }
 
 ssize_t writev(int fd, const iovec* parts, int count) {
   const ssize_t written = next<ssize_t (*)(int, const iovec*, int)>("writev")(fd, parts, count);
-  for (int i = 0; i < count; ++i) saw(parts[i].iov_base, parts[i].iov_len);
+  for (int i = 0; i < count; ++i) observed(parts[i].iov_base, parts[i].iov_len);
   return written;
 }
 

@@ -66,7 +66,7 @@ TEST_CASE("the dtype that is told of opened gradients is that of what backward w
             config.zero.stage = stage;
             config.batch.accumulation_steps = micro_batches;
             config.gradients.accumulation = accumulation;
-            const torch::Dtype told =
+            const torch::Dtype reported =
                 grad_buffer_dtype(plan_units(blocks, *mesh), config, torch::kCPU);
             UnitPlan plan = plan_units(blocks, *mesh);
             const Strategy strategy = make_strategy(plan, config, *mesh);
@@ -74,7 +74,7 @@ TEST_CASE("the dtype that is told of opened gradients is that of what backward w
             CAPTURE(stage);
             CAPTURE(micro_batches);
             const torch::Tensor& weight = plan.units[plan.block_units[0].front()].params.front();
-            CHECK((weight.grad().scalar_type() == told));
+            CHECK((weight.grad().scalar_type() == reported));
           }
         }
       }
