@@ -275,8 +275,8 @@ def check_arrows(root, used):
         yield TOUR, 1, "picture", "the graph of rooms is not what check_layers.py --picture prints"
 
 
-def cpp_files(root):
-    for folder in (*ARROWS, *UNRESTRICTED):
+def cpp_files(root, folders=(*ARROWS, *UNRESTRICTED)):
+    for folder in folders:
         for path in sorted((root / folder).rglob("*")):
             if path.suffix in (".h", ".cuh", ".cpp", ".cu") and path.is_file():
                 yield path

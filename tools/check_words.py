@@ -9,10 +9,10 @@ that ends with it; zero/copies is refused in zero/ alone.
 """
 import pathlib
 import re
-import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import check_layers  # noqa: E402
 import cpp_scan  # noqa: E402
 
 GLOSSARY = "docs/glossary.md"
@@ -34,6 +34,10 @@ def words_of(identifier):
     return [part.lower() for part in parts]
 
 
+def joined(identifier):
+    return "".join(f"{word}_" for word in words_of(identifier))
+
+
 class Refusal:
     """A pattern of the last column and the word that takes its place."""
 
@@ -42,14 +46,11 @@ class Refusal:
         self.word = word.strip()
         self.is_type = name[0].isupper()  # a type's name is refused as it is spelled
         self.name = name
-        words = "".join(" *" if part == "*" else f" {'_'.join(words_of(part))}" for part in re.split(r"_?(\*)_?", name) if part)
-        self.pattern = re.compile("_" + "".join(
-            "(?:[a-z0-9]+_)*" if part == "*" else re.escape(part) + "_" for part in words.split()))
+        parts = re.findall(r"\*|[^*]+", name)
+        self.pattern = re.compile("".join("(?:[a-z0-9]+_)*" if part == "*" else joined(part) for part in parts))
 
     def matches(self, identifier):
-        if self.is_type:
-            return identifier == self.name
-        return bool(self.pattern.fullmatch("_" + "".join(word + "_" for word in words_of(identifier))))
+        return identifier == self.name if self.is_type else bool(self.pattern.fullmatch(joined(identifier)))
 
 
 class Glossary:
@@ -75,16 +76,11 @@ class Glossary:
                     break
 
 
-def tracked(root):
-    listed = subprocess.run(["git", "-C", root, "ls-files", "*.h", "*.cpp", "*.cu", "*.cuh"], capture_output=True, text=True)
-    return listed.stdout.split() or [
-        str(path.relative_to(root)) for path in sorted(root.rglob("*")) if path.suffix in (".h", ".cpp", ".cu", ".cuh")]
-
-
 def main(root):
     glossary = Glossary((root / GLOSSARY).read_text(encoding="utf-8"))
-    found = [(path, *breach) for path in tracked(root) if (root / path).is_file()
-             for breach in glossary.breaches(path, (root / path).read_text(encoding="utf-8"))]
+    files = {path.relative_to(root).as_posix(): path for path in check_layers.cpp_files(root)}
+    found = [(name, *breach) for name, path in files.items()
+             for breach in glossary.breaches(name, path.read_text(encoding="utf-8"))]
     for path, line, identifier, word in found:
         print(f"{path}:{line}: {identifier}: {GLOSSARY} has for it: {word}")
     print(f"words: {len(glossary.refusals)} refused, {len(found)} found")

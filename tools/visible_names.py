@@ -45,10 +45,9 @@ CODES = {"trainer": (70, 128), "launcher": (75, 126, 127, 128)}
 @functools.cache
 def literals_in(folder):
     found = set()
-    for path in sorted((ROOT / folder).rglob("*")):
-        if path.suffix in (".h", ".cuh", ".cpp", ".cu"):
-            text = path.read_text(encoding="utf-8")
-            found |= {match.group()[1:-1] for match in cpp_scan.LITERAL.finditer(text) if match.group()[0] == '"'}
+    for path in check_layers.cpp_files(ROOT, [folder]):
+        text = path.read_text(encoding="utf-8")
+        found |= {match.group()[1:-1] for match in cpp_scan.LITERAL.finditer(text) if match.group()[0] == '"'}
     return frozenset(found)
 
 
@@ -118,7 +117,7 @@ def documented_codes():
             found.add(f"{program}: {row.group(1)}")
     for folder, codes in CODES.items():
         text = "\n".join(cpp_scan.strip(path.read_text(encoding="utf-8"))
-                         for path in (ROOT / folder).rglob("*") if path.suffix in (".h", ".cpp"))
+                         for path in check_layers.cpp_files(ROOT, [folder]))
         found |= {f"{folder} has the number {code}" for code in codes if re.search(rf"\b{code}\b", text)}
     return found
 
