@@ -110,11 +110,30 @@ torch::Device select_gpu(int rank) {
   return {torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
 }
 
+bool on_gpus() {
+  const char* name = std::getenv("ZEROTH_TEST_DEVICE");
+  return name != nullptr && std::string_view(name) != "cpu";
+}
+
+// Ranks on a tensor axis wait for each other in their backward passes. Those that share a GPU share
+// autograd's thread for it as well, where they would wait forever: such ranks compute on the CPU.
+bool can_compute_on_gpus(int count, const RankOptions& options) {
+  return !options.grid || (*options.grid)[comm::MeshDim::kTp] == 1 || gpu_count_of_tests() >= count;
+}
+
+torch::Device device_of(int rank, int count, const RankOptions& options) {
+  if (options.transport == Transport::kNccl) return select_gpu(rank);
+  return can_compute_on_gpus(count, options) ? device_of_tests(rank) : torch::kCPU;
+}
+
 }  // namespace
 
+int gpu_count_of_tests() {
+  return on_gpus() ? device::load_gpu().device_count() : 0;
+}
+
 torch::Device device_of_tests(int rank) {
-  const char* name = std::getenv("ZEROTH_TEST_DEVICE");
-  return name == nullptr || std::string_view(name) == "cpu" ? torch::kCPU : select_gpu(rank);
+  return on_gpus() ? select_gpu(rank) : torch::kCPU;
 }
 
 std::vector<std::string> on_machines(int count, int machines) {
@@ -142,8 +161,7 @@ void run_ranks(int count, const std::function<void(std::shared_ptr<comm::DeviceM
       try {
         at::set_num_threads(1);
         if (options.before_joining) options.before_joining(rank);
-        const torch::Device device =
-            options.transport == Transport::kNccl ? select_gpu(rank) : device_of_tests(rank);
+        const torch::Device device = device_of(rank, count, options);
         Joined joined = join(store, rank, count, options, device);
         comm::DeviceMesh::BootstrapInfo info;
         info.cpu_group = std::move(joined.host);

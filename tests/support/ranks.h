@@ -25,10 +25,12 @@ struct RankOptions {
   std::vector<std::string> nodes = {};
 };
 
-// Where run_ranks() lets its ranks compute: the CPU, or with ZEROTH_TEST_DEVICE=cuda the GPUs in
-// turn. Ranks that share a GPU also share autograd's thread for it, so that a backward must not
-// wait for another rank. The GPU library has to be in LD_PRELOAD, to be loaded before torch is
-// used.
+// The GPUs that tests use: all of the machine with ZEROTH_TEST_DEVICE=cuda, else none. The GPU
+// library has to be in LD_PRELOAD, to be loaded before torch is used.
+int gpu_count_of_tests();
+
+// Where run_ranks() lets its ranks compute: on the GPUs in turn, or on the CPU where there are
+// none. Ranks on a tensor axis compute on the CPU, too, unless each has a GPU of its own.
 torch::Device device_of_tests(int rank = 0);
 
 // For RankOptions: `count` ranks on so many machines, equally many on each, one after the other;
