@@ -26,7 +26,7 @@ struct CoreMask {
 std::vector<int> allowed_cores() {
   CoreMask mask;
   if (::sched_getaffinity(0, mask.size_bytes(), mask.data()) != 0) {
-    throw Error("the cores of this process cannot be read: {}", system_reason(errno));
+    throw Error("cannot read the CPU affinity of this process: {}", system_reason(errno));
   }
   std::vector<int> cores;
   for (int core = 0; core < kMaxCores; ++core)

@@ -119,8 +119,8 @@ CpuIsa limit_cpu(CpuIsa processor, const std::string& limit) {
   if (limit.empty()) return processor;
   const auto* const found = std::find(kNames.begin(), kNames.end(), limit);
   if (found == kNames.end()) {
-    throw Error("environment variable ZEROTH_CPU={} is none of {}", printable(limit),
-                fmt::join(kNames, ", "));
+    throw Error("environment variable ZEROTH_CPU={} is invalid: expected one of {}",
+                printable(limit), fmt::join(kNames, ", "));
   }
   return std::min(processor, static_cast<CpuIsa>(found - kNames.begin()));
 }
@@ -161,8 +161,8 @@ MatmulBackends forced_matmul_backends(const MatmulBackends& fastest, const CpuFe
   if (forced.empty()) return fastest;
   const auto* const found = std::find(kBackendNames.begin(), kBackendNames.end(), forced);
   if (found == kBackendNames.end()) {
-    throw Error("environment variable ZEROTH_PRODUCT={} is none of {}", printable(forced),
-                fmt::join(kBackendNames, ", "));
+    throw Error("environment variable ZEROTH_PRODUCT={} is invalid: expected one of {}",
+                printable(forced), fmt::join(kBackendNames, ", "));
   }
   const auto product = static_cast<MatmulBackend>(found - kBackendNames.begin());
   if (!kIsX86) {

@@ -23,7 +23,7 @@ constexpr int kOpenDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
 struct stat file_status(int fd) {
   struct stat status {};
-  if (::fstat(fd, &status) != 0) throw Error("cannot see an open file: {}", system_reason(errno));
+  if (::fstat(fd, &status) != 0) throw Error("cannot stat an open file: {}", system_reason(errno));
   return status;
 }
 
@@ -31,7 +31,7 @@ struct stat file_status(int fd) {
 class PathWalk {
  public:
   explicit PathWalk(const fs::path& path) : full_path_(path), path_("/") {
-    if (path.empty()) throw Error("an empty path names no file or folder");
+    if (path.empty()) throw Error("the path is empty: expected a file or folder");
     std::error_code failed;
     const fs::path absolute = fs::absolute(path, failed);
     if (failed) throw Error("the working folder: {}", system_reason(failed.value()));

@@ -67,7 +67,8 @@ void for_each_line(const std::filesystem::path& path,
 
 void truncate_file(const std::filesystem::path& path, int64_t bytes) {
   while (::truncate(path.c_str(), bytes) != 0) {
-    if (errno != EINTR) throw Error("{} cannot be cut: {}", path.string(), system_reason(errno));
+    if (errno != EINTR)
+      throw Error("{} cannot be truncated: {}", path.string(), system_reason(errno));
   }
 }
 

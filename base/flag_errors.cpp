@@ -107,7 +107,7 @@ std::string flag_error(const CLI::App& app, const CLI::ParseError& error) {
   if (given.empty() || dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr)
     return name + " needs a value";
   if (option->get_items_expected_max() == 0)
-    return fmt::format("{}={}: takes no value", name, given);
+    return fmt::format("{}={}: does not accept a value", name, given);
   const bool fraction = option->get_type_name() == "FLOAT";
   return fmt::format("{} {}: must be {}", name, given, fraction ? "a number" : "a whole number");
 }

@@ -26,7 +26,7 @@ std::optional<FreeMemory> free_memory(const std::filesystem::path& root) {
   for (const MemoryLimit& limit : memory_limits(root)) {
     const int64_t left = std::max<int64_t>(0, limit.bytes - limit.used);
     if (tightest && tightest->bytes <= left) continue;
-    tightest = {left, fmt::format("{}: {}, {} of them taken", limit.file.string(),
+    tightest = {left, fmt::format("{}: {}, {} in use", limit.file.string(),
                                   format_bytes(limit.bytes), format_bytes(limit.used))};
   }
   return tightest;

@@ -10,7 +10,7 @@ namespace zeroth {
 // in each pod if a service "master" exists.
 inline std::string_view explain_invalid_port(std::string_view value) {
   if (value.substr(0, 6) != "tcp://" && value.substr(0, 6) != "udp://") return "";
-  return "is what Kubernetes says of a service that is called 'master': set MASTER_PORT to the "
+  return "was set by Kubernetes for a service named 'master': set MASTER_PORT to the "
          "port of rank 0 in the pod's env, or enableServiceLinks to false";
 }
 

@@ -22,7 +22,7 @@ void check_limits(std::string_view text, const JsonSource& source) {
     throw_json_error(text, 0, source, "not JSON: the text is UTF-16, expected UTF-8");
   }
   if (text.size() > source.limits.bytes) {
-    throw Error("{} has {} bytes of JSON; at most {} are read", source.name, text.size(),
+    throw Error("{} has {} bytes of JSON; the limit is {}", source.name, text.size(),
                 source.limits.bytes);
   }
   size_t depth = 0;
@@ -102,14 +102,14 @@ std::string describe_failure(std::string_view text, const detail::JsonTree<Json>
   }
   if (failure.position > text.size()) {
     return failure.is("invalid string")
-               ? "not JSON: a text without its closing quote"
+               ? "not JSON: a string without its closing quote"
                : fmt::format("not JSON: it ends here, expected {}", expected(text, tree));
   }
   if (failure.is("invalid string")) {
     return "not JSON: " + string_failure(failure, text[failure.position - 1]);
   }
   if (failure.is("invalid number")) {
-    return fmt::format("not JSON: '{}' is no number", shortened(failure.token));
+    return fmt::format("not JSON: '{}' is not a number", shortened(failure.token));
   }
   const std::string_view token = offending_token(text, failure);
   const auto before = text.substr(0, static_cast<size_t>(token.data() - text.data()));
@@ -179,7 +179,7 @@ void throw_json_error(std::string_view text, size_t offset, const JsonSource& so
 nlohmann::json parse_json(std::string_view text, const JsonSource& source) {
   auto tree = parse<nlohmann::json>(text, source);
   if (source.duplicate_keys == DuplicateKeyPolicy::kReject && tree.duplicate_keys.count > 0) {
-    throw Error("{}:{}: {} stands twice in one object", source.name, source.line,
+    throw Error("{}:{}: duplicate key {} in one object", source.name, source.line,
                 tree.duplicate_keys.paths.front());
   }
   return std::move(tree.root);

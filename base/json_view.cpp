@@ -47,7 +47,7 @@ JsonView JsonView::at(size_t index) const {
 }
 
 const std::string& JsonView::text() const {
-  if (!value_->is_string()) refuse("a text");
+  if (!value_->is_string()) refuse("a string");
   return value_->get_ref<const std::string&>();
 }
 

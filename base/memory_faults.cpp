@@ -123,15 +123,14 @@ std::string_view format(TextBuffer& text, fmt::format_string<Parts...> format, P
 }
 
 std::string_view reason_of(const Fault& fault, int code, TextBuffer& text) {
-  if (code == BUS_MCEERR_AR || code == BUS_MCEERR_AO) return "the machine's memory is broken there";
+  if (code == BUS_MCEERR_AR || code == BUS_MCEERR_AO) return "hardware memory error";
   struct stat status {};
   if (::stat(fault.path.data(), &status) == 0 &&
       static_cast<uint64_t>(status.st_size) <= fault.offset)
-    return format(text, "it has only {} bytes now: somebody cut it while it was in use",
-                  status.st_size);
+    return format(text, "it has only {} bytes now: it was truncated while in use", status.st_size);
   if (!fault.is_file()) return "no file is mapped there";
-  if (fault.is_shared_memory()) return "no memory is left for it";
-  return "its disk does not deliver it, or no memory is left for it";
+  if (fault.is_shared_memory()) return "out of memory";
+  return "disk error, or out of memory";
 }
 
 void handle_sigbus(int, siginfo_t* info, void*) {
@@ -143,7 +142,7 @@ void handle_sigbus(int, siginfo_t* info, void*) {
   TextBuffer text, reason;
   const std::string_view who = program_name.data();
   if (!fault.is_file()) {
-    write_last_message(format(text, "{}: error: the memory at {} cannot be used: {}\n", who,
+    write_last_message(format(text, "{}: error: the memory at {} cannot be accessed: {}\n", who,
                               info->si_addr, reason_of(fault, info->si_code, reason)));
     ::signal(SIGBUS, SIG_DFL);  // the instruction faults again after the return
     return;

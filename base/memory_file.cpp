@@ -55,7 +55,7 @@ Request parse(std::string_view text) {
   ticket.kernel = next_field(text);
   const bool whole = read_number(text, ticket.pid) && read_number(text, ticket.fd) &&
                      read_number(text, ticket.inode) && text.empty();
-  if (!whole) throw Error("what should name shared memory is no ticket");
+  if (!whole) throw Error("invalid ticket of shared memory");
   return ticket;
 }
 
@@ -80,10 +80,9 @@ void check_is_ours(int fd, const Request& wanted, const std::string& name,
     throw Error("{} belongs to user {}, not to this process's user {}", path, status.st_uid,
                 ::geteuid());
   if (link_of(fd) != fmt::format("/memfd:{} (deleted)", name))
-    throw Error("{} is something else than the memory '{}' of this run", path, name);
+    throw Error("{} is not the shared memory '{}' of this run", path, name);
   if (status.st_ino != wanted.inode)
-    throw Error("{} is another process's memory: this process has process numbers of its own",
-                path);
+    throw Error("{} belongs to another process: this process runs in its own PID namespace", path);
 }
 
 }  // namespace

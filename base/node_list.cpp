@@ -14,7 +14,7 @@ constexpr size_t kMaxEntries = 65'536;  // same as Slurm's own
 constexpr size_t kMaxNameBytes = 255;
 
 [[noreturn]] void refuse(std::string_view list, const std::string& why) {
-  throw Error("'{}' is no list of nodes: {}", shortened(list), why);
+  throw Error("'{}' is not a valid node list: {}", shortened(list), why);
 }
 
 bool is_name_character(char c) {
@@ -41,7 +41,7 @@ std::vector<std::string_view> split_entries(std::string_view list) {
 
 uint32_t parse_node_number(std::string_view list, std::string_view digits) {
   const auto number = parse_number<uint32_t>(digits);
-  if (!number) refuse(list, fmt::format("'{}' is no number", shortened(digits)));
+  if (!number) refuse(list, fmt::format("'{}' is not a number", shortened(digits)));
   return *number;
 }
 
@@ -53,7 +53,7 @@ std::vector<std::string> expand_ranges(std::string_view list, std::string_view r
     const std::string_view low = range.substr(0, dash);
     const std::string_view high = dash == std::string_view::npos ? low : range.substr(dash + 1);
     const uint32_t first = parse_node_number(list, low), last = parse_node_number(list, high);
-    if (last < first) refuse(list, fmt::format("'{}' counts down", shortened(range)));
+    if (last < first) refuse(list, fmt::format("'{}' is a descending range", shortened(range)));
     if (low.size() > kMaxNameBytes) refuse(list, "a number is too long");
     for (uint64_t number = first; number <= last; ++number) {
       if (numbers.size() == kMaxEntries)
@@ -75,7 +75,9 @@ std::vector<std::string> expand_entry(std::string_view list, std::string_view en
     } else {
       size_t end = i;
       while (end < entry.size() && is_name_character(entry[end])) ++end;
-      if (end == i) refuse(list, fmt::format("'{}' in a name", printable(entry.substr(i, 1))));
+      if (end == i)
+        refuse(list,
+               fmt::format("invalid character '{}' in a name", printable(entry.substr(i, 1))));
       tails.emplace_back(entry.substr(i, end - i));
       i = end;
     }
@@ -117,7 +119,7 @@ std::vector<int> expand_counts(std::string_view list) {
     }
     const int count = parse_number<int>(entry).value_or(-1);
     if (count < 0 || times < 1 || counts.size() + static_cast<size_t>(times) > kMaxEntries)
-      throw Error("'{}' is no list of counts such as 2(x3),1", shortened(list));
+      throw Error("'{}' is not a valid list of counts, such as 2(x3),1", shortened(list));
     counts.insert(counts.end(), static_cast<size_t>(times), count);
   }
   return counts;

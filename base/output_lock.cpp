@@ -99,9 +99,9 @@ LockHolder parse_holder(const std::string& text) {
     holder = parse_holder(read_text(file)).who;
   }
   throw OutputInUse(
-      "{} is the output of a run that goes on ({}): choose another folder, or wait for its "
-      "end",
-      target.string(), holder.empty() ? "which does not say who it is" : holder);
+      "{} is the output of a run that is still active ({}): choose another folder, or wait until "
+      "it ends",
+      target.string(), holder.empty() ? "unknown process" : holder);
 }
 
 }  // namespace
@@ -127,7 +127,7 @@ OutputLock::OutputLock(const fs::path& target, OutputAttempt mine)
     write_holder();
     if (is_current()) return;  // no later attempt came while the file named an earlier one
   }
-  throw Error("{} cannot be locked: others make and remove it again and again", path());
+  throw Error("{} cannot be locked: other processes keep creating and removing it", path());
 }
 
 std::string OutputLock::path() const {
@@ -146,15 +146,16 @@ bool OutputLock::open_file() {
   }
   struct stat status {};
   if (file_.get() < 0 || ::fstat(file_.get(), &status) != 0) {
-    throw Error("{} cannot be made: {}", path(), system_reason(errno));
+    throw Error("{} cannot be created: {}", path(), system_reason(errno));
   }
   if (status.st_nlink == 0) return false;
   // A file with a second name may be any file.
   const bool ours = S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && status.st_nlink == 1;
   if (ours) return true;
   if (is_locked(file_.get())) refuse(target_, file_.get());
-  throw Error("{} is no lock of ours (it belongs to uid {}): remove it, or choose another output",
-              path(), status.st_uid);
+  throw Error(
+      "{} is not a valid lock file (it belongs to uid {}): remove it, or choose another output",
+      path(), status.st_uid);
 }
 
 // Returns false if the locked file has lost its name. This function itself removes the file of an
@@ -167,12 +168,13 @@ bool OutputLock::try_lock() {
       if (is_current()) ::unlinkat(directory_.get(), name_.c_str(), 0);
       return false;
     }
-    warning_ = fmt::format("{} cannot be locked ({}): a second run into {} would not be noticed",
-                           path(), system_reason(errno), target_.string());
+    warning_ = fmt::format(
+        "{} cannot be locked ({}): a second run that writes to {} would not be detected", path(),
+        system_reason(errno), target_.string());
   }
   const LockHolder before = parse_holder(read_text(file_.get()));
   if (before.is_of(mine_) && before.attempt.index > mine_.index) {
-    throw Error("{} is that of round {} of this run ({}): round {} is over", target_.string(),
+    throw Error("{} belongs to round {} of this run ({}): round {} is over", target_.string(),
                 before.attempt.index, before.who, mine_.index);
   }
   return is_current();
@@ -189,10 +191,10 @@ void OutputLock::check() const {
   if (text->empty() && !is_gone && is_same_file(file.get(), file_.get()).value_or(true)) return;
   const LockHolder holder = parse_holder(*text);
   const std::string by = !holder.is_of(mine_)
-                             ? "whoever it was"
+                             ? "an unknown process"
                              : fmt::format("round {} of this run", holder.attempt.index);
   throw OutputTakenOver(
-      "{} was taken over by {}{}: this process, of round {}, ends and writes nothing more",
+      "{} was taken over by {}{}: this process, of round {}, exits and writes nothing more",
       target_.string(), by, holder.who.empty() ? "" : fmt::format(" ({})", holder.who),
       mine_.index);
 }

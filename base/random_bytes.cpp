@@ -14,7 +14,7 @@ std::string random_bytes(size_t count) {
   for (size_t done = 0; done < count;) {
     const ssize_t got = ::getrandom(bytes.data() + done, count - done, 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) throw Error("no random number from the system: {}", system_reason(errno));
+    if (got <= 0) throw Error("cannot read random bytes from the system: {}", system_reason(errno));
     done += static_cast<size_t>(got);
   }
   return bytes;

@@ -52,7 +52,7 @@ RegularFile::RegularFile(const std::filesystem::path& path)
 std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
   const RegularFile file(path);
   if (file.size() > max_bytes) {
-    throw Error("{} has {} bytes; at most {} are read", path.string(), file.size(), max_bytes);
+    throw Error("{} has {} bytes; the limit is {}", path.string(), file.size(), max_bytes);
   }
   // Reads one byte more than the size to detect the end: the file may have grown since, and files
   // of /proc report no size.
@@ -65,7 +65,7 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
     if (count == 0) break;
     done += static_cast<size_t>(count);
     if (done > max_bytes) {
-      throw Error("{} has {} bytes or more; at most {} are read", path.string(), done, max_bytes);
+      throw Error("{} has {} bytes or more; the limit is {}", path.string(), done, max_bytes);
     }
     if (done == text.size()) text.resize(std::min(2 * text.size() + 4096, max_bytes + 1));
   }

@@ -25,7 +25,7 @@ void check_secret_file(const std::string& path, int fd) {
     throw Error("ZEROTH_SECRET_FILE={}: it belongs to user {}, expected {}", path, status.st_uid,
                 ::geteuid());
   if ((status.st_mode & kOthers) != 0)
-    throw Error("ZEROTH_SECRET_FILE={}: others may use it (mode {:03o}); chmod 600", path,
+    throw Error("ZEROTH_SECRET_FILE={}: other users can access it (mode {:03o}); chmod 600", path,
                 status.st_mode & 0777);
 }
 

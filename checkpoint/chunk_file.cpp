@@ -67,10 +67,10 @@ std::string safetensors_header(const std::vector<TensorChunk>& chunks) {
     const std::string key = chunk_key(chunk);
     const std::string message = validation_error(chunk);
     if (!message.empty()) throw Error("piece {}: {}", shortened(key), message);
-    if (!keys.insert(key).second) throw Error("piece {} is planned twice", shortened(key));
+    if (!keys.insert(key).second) throw Error("duplicate piece {}", shortened(key));
     int64_t end = 0;
     if (__builtin_add_overflow(offset, chunk.bytes(), &end)) {
-      throw Error("piece {}: the file would be larger than any", shortened(key));
+      throw Error("piece {}: file size overflow", shortened(key));
     }
     members.emplace_back(key, nlohmann::ordered_json{{"dtype", chunk.dtype},
                                                      {"shape", {chunk.elements()}},

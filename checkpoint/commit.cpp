@@ -34,7 +34,8 @@ void list_tree(FileSystem& file_system, const std::string& root, const std::stri
       list_tree(file_system, root, name, tree);
       tree.directories.push_back(name);
     } else {
-      throw Error("{} is no regular file", full_path(file_system, join_path(root, name)).string());
+      throw Error("{} is not a regular file",
+                  full_path(file_system, join_path(root, name)).string());
     }
   }
 }
@@ -45,7 +46,7 @@ void check_and_sync(FileSystem& file_system, const std::string& directory, const
                     const StoredFile& file) {
   const auto there = tree.files.find(file.name);
   const std::string path = full_path(file_system, join_path(directory, file.name)).string();
-  if (there == tree.files.end()) throw Error("{} is not there, a rank has written it", path);
+  if (there == tree.files.end()) throw Error("{} is missing, though a rank wrote it", path);
   if (there->second != file.size) {
     throw Error("{} has {} bytes, ranks have written {}", path, there->second, file.size);
   }
@@ -106,7 +107,7 @@ Saver::Saver(std::shared_ptr<FileSystem> file_system, RankGroup& ranks, SaverOpt
   });
   const std::string generation = owner_ ? fmt::format("{}", owner_->generation()) : "";
   const auto answers =
-      commit_vote(ranks_, fmt::format("taking {} for checkpoints", file_system_->path().string()),
+      commit_vote(ranks_, fmt::format("claiming {} for checkpoints", file_system_->path().string()),
                   failure, generation);
   generation_ = parse_number<int64_t>(answers.front()).value_or(0);
 }
@@ -114,8 +115,8 @@ Saver::Saver(std::shared_ptr<FileSystem> file_system, RankGroup& ranks, SaverOpt
 Save Saver::begin(int64_t step, int64_t bytes) {
   Save save(*this, step, {generation_, ++attempts_});
   const auto answers =
-      commit_vote(ranks_, save.phase_name("beginning"), std::nullopt, fmt::format("{}", bytes));
-  save.run_phase("beginning", [&] {
+      commit_vote(ranks_, save.phase_name("preparing"), std::nullopt, fmt::format("{}", bytes));
+  save.run_phase("preparing", [&] {
     if (!is_committer()) return;
     int64_t all = kMargin;
     for (const std::string& answer : answers) all += parse_number<int64_t>(answer).value_or(0);
@@ -138,7 +139,7 @@ void Saver::publish(const Save& save, bool& committed) const {
   const auto there = std::find_if(entries.begin(), entries.end(),
                                   [&](const DirectoryEntry& entry) { return entry.name == name; });
   if (there != entries.end() && there->kind != DirectoryEntry::Kind::kDirectory) {
-    throw Error("{} is in the way: it is no folder", full_path(*file_system_, name).string());
+    throw Error("{} is in the way: it is not a folder", full_path(*file_system_, name).string());
   }
   if (there == entries.end()) {
     file_system_->rename(save.directory_, name);

@@ -155,8 +155,8 @@ std::string coverage_error(const Shape& shape, const std::vector<PlacedChunk>& c
     }
     first = &placed;
   }
-  return fmt::format("its pieces hold {} of {} elements of [{}]; the first that none has is {}",
-                     held, all, fmt::join(shape, ", "), fault);
+  return fmt::format("its pieces hold {} of {} elements of [{}]; the first missing one is {}", held,
+                     all, fmt::join(shape, ", "), fault);
 }
 
 std::string state_error(std::vector<PlacedChunk> chunks) {
@@ -206,7 +206,7 @@ std::vector<std::string> coverage_errors(const std::vector<StoredFile>& files,
   for (const auto& [name, message] : expected_errors) add_error(name, message);
   for (const auto& [name, chunks] : states) {
     if (!expected.empty() && !expected_errors.contains(name)) {
-      add_error(name, fmt::format("{} is no piece of the model", to_string(chunks.front())));
+      add_error(name, fmt::format("{} is not part of the model", to_string(chunks.front())));
     }
     add_error(name, state_error(chunks));
   }

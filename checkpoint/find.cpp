@@ -42,7 +42,7 @@ DirectoryContent classify_directory(FileSystem& file_system, const std::string& 
 }
 
 std::string describe_weights_only(const FileSystem& file_system, const std::string& name) {
-  return fmt::format("{} holds a model without states: no run goes on from it",
+  return fmt::format("{} holds a model without states: a run cannot resume from it",
                      full_path(file_system, name).string());
 }
 

@@ -89,13 +89,13 @@ std::optional<ForeignCheckpoint> find_foreign(FileSystem& file_system,
 
 std::string describe(const ForeignCheckpoint& foreign, const std::filesystem::path& path) {
   return fmt::format(
-      "{} is a checkpoint of {} ({} is in it), whose states are not read: no run goes on from it. "
-      "{}",
+      "{} is a checkpoint of {} (it contains {}), whose states are not supported: a run cannot "
+      "resume from it. {}",
       path.string(), foreign.program, shortened(foreign.marker),
       foreign.has_model
-          ? fmt::format("--model {} begins anew from its weights", path.string())
-          : fmt::format("Convert its weights to a folder with config.json and safetensors{}, from "
-                        "which --model begins anew",
+          ? fmt::format("--model {} starts from its weights", path.string())
+          : fmt::format("Convert its weights to a folder with config.json and safetensors{}, and "
+                        "start from it with --model",
                         foreign.program.ends_with(kDeepSpeed)
                             ? " (DeepSpeed's own zero_to_fp32.py, with --safe_serialization)"
                             : ""));

@@ -20,7 +20,8 @@ struct ForeignCheckpoint {
 std::optional<ForeignCheckpoint> find_foreign(FileSystem& file_system,
                                               const std::string& directory);
 
-// Returns "out/checkpoint-5 is a checkpoint of ... : its states are not read. ..." with advice.
+// Returns "out/checkpoint-5 is a checkpoint of ..., whose states are not supported: ..." with
+// advice.
 std::string describe(const ForeignCheckpoint& foreign, const std::filesystem::path& path);
 
 }  // namespace zeroth::checkpoint

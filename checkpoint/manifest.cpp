@@ -53,7 +53,7 @@ Counter parse_counter(const JsonView& view) {
     return view.integer(std::numeric_limits<int64_t>::min() + 1,
                         std::numeric_limits<int64_t>::max());
   }
-  if (!value.is_object()) view.refuse("a number or a text");
+  if (!value.is_object()) view.refuse("a number or a string");
   const JsonView name = view.at("double");
   using Limits = std::numeric_limits<double>;
   static const std::map<std::string, double> kNames = {{"inf", Limits::infinity()},
@@ -137,7 +137,7 @@ StoredChunk parse_chunk(const JsonView& view, int64_t file_size) {
   stored.offset = parse_size(view.at("offset"));
   stored.crc = parse_crc_field(view.at("crc32c"));
   if (chunk.bytes() > file_size || stored.offset > file_size - chunk.bytes()) {
-    throw Error("{} has {} bytes from byte {} on, its file {}", view.path(), chunk.bytes(),
+    throw Error("{} has {} bytes at offset {}, but its file has {}", view.path(), chunk.bytes(),
                 stored.offset, file_size);
   }
   return stored;
@@ -215,7 +215,7 @@ Manifest parse_fields(const JsonView& view) {
   for (size_t i = 0; i < files.size(); ++i) {
     manifest.files.push_back(parse_file(files.at(i)));
     if (!names.insert(manifest.files.back().name).second) {
-      throw Error("{}.name {} stands twice", files.at(i).path(),
+      throw Error("{}.name: duplicate file {}", files.at(i).path(),
                   shortened(manifest.files.back().name));
     }
     bytes += manifest.files.back().size;
@@ -277,7 +277,7 @@ void check_sizes(FileSystem& file_system, const std::string& directory, const Ma
                               file.size);
     }
     if (entry->kind != DirectoryEntry::Kind::kFile)
-      throw CorruptCheckpoint("{} is no regular file", path);
+      throw CorruptCheckpoint("{} is not a regular file", path);
     if (entry->size != file.size) {
       throw CorruptCheckpoint("{} has {} bytes, {} lists it with {}", path, entry->size, kManifest,
                               file.size);
@@ -347,7 +347,7 @@ Manifest parse_manifest(std::string_view text, const std::string& name) {
     throw CorruptCheckpoint("{} does not end with the crc32c of a manifest: it is cut short", name);
   const uint32_t found = crc32c(text.substr(0, text.size() - kTail));
   if (found != *crc) {
-    throw CorruptCheckpoint("{}: its crc32c is {}, its bytes have {}", name, format_crc(*crc),
+    throw CorruptCheckpoint("{}: crc32c mismatch: stored {}, computed {}", name, format_crc(*crc),
                             format_crc(found));
   }
   try {
@@ -374,7 +374,7 @@ ManifestFile read_manifest(FileSystem& file_system, const std::string& directory
     throw;
   } catch (const FileSystemError& error) {
     if (error.reason() != ENOENT) throw CorruptCheckpoint("{}", error.what());
-    throw CorruptCheckpoint("{} is no complete checkpoint: it has no {}",
+    throw CorruptCheckpoint("{} is not a complete checkpoint: it has no {}",
                             full_path(file_system, directory).string(), kManifest);
   } catch (const Error& error) {
     throw CorruptCheckpoint("{}", error.what());

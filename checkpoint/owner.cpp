@@ -48,8 +48,8 @@ int64_t next_generation(FileSystem& file_system) {
   }
   if (newest < kMaxCount) return newest + 1;
   throw Error(
-      "{} cannot have another owner: the epoch of {} is {}, the largest that there can be. Move "
-      "that out of the folder while no run saves there.",
+      "{} cannot have another owner: the generation of {} is {}, the maximum. Move that out of the "
+      "folder while no run saves there.",
       file_system.path().string(), where, newest);
 }
 
@@ -92,12 +92,13 @@ void Owner::check() const {
     // The owner's file has no readable description.
   }
   if (newest < generation_) {
-    throw Error("{} has lost {}: somebody removes what lies there", file_system_->path().string(),
+    throw Error("{} has lost {}: another process removes its files", file_system_->path().string(),
                 owner_name(generation_));
   }
-  throw Error("{} is another run's by now (epoch {}{}{}; this one has {}): nothing is saved there",
-              file_system_->path().string(), newest, description.empty() ? "" : ": ",
-              shortened(description), generation_);
+  throw Error(
+      "{} now belongs to another run (generation {}{}{}; this run has {}): nothing is saved there",
+      file_system_->path().string(), newest, description.empty() ? "" : ": ",
+      shortened(description), generation_);
 }
 
 }  // namespace zeroth::checkpoint

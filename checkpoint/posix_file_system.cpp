@@ -153,7 +153,7 @@ std::unique_ptr<PosixFileSystem> PosixFileSystem::find(const fs::path& path) {
 }
 
 FileDescriptor PosixFileSystem::open_parent(const std::string& name) const {
-  ZEROTH_CHECK(is_safe_path(name), "{} is no name within {}", name, path().string());
+  ZEROTH_CHECK(is_safe_path(name), "{} is not a name within {}", name, path().string());
   const size_t slash = name.rfind('/');
   return open_directory(slash == name.npos ? "" : name.substr(0, slash));
 }
@@ -178,7 +178,7 @@ std::unique_ptr<WritableFile> PosixFileSystem::create(const std::string& name, i
   // Detects a full disk before the first byte, if the file system can tell.
   if (size > 0 && ::fallocate(fd.get(), 0, 0, size) != 0 &&
       (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
-    fail(path() / name, fmt::format("setting aside {} bytes", size), errno, fd.get());
+    fail(path() / name, fmt::format("reserving {} bytes", size), errno, fd.get());
   }
   return std::make_unique<PosixWritableFile>(std::move(fd), path() / name);
 }
@@ -191,7 +191,7 @@ FileDescriptor PosixFileSystem::open_file(const std::string& name, int flags, in
   if (fd.get() < 0) fail(path() / name, "opening the file", errno);
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) fail(path() / name, "opening the file", errno);
-  if (!S_ISREG(status.st_mode)) throw Error("{} is no regular file", (path() / name).string());
+  if (!S_ISREG(status.st_mode)) throw Error("{} is not a regular file", (path() / name).string());
   size = status.st_size;
   return fd;
 }
@@ -253,7 +253,7 @@ bool PosixFileSystem::exchange(const std::string& one, const std::string& other)
     return true;
   }
   if (errno == EINVAL || errno == ENOSYS || errno == ENOTSUP) return false;  // NFS and others
-  fail(path() / one, fmt::format("taking the place of {}", other), errno, one_directory.get());
+  fail(path() / one, fmt::format("exchanging with {}", other), errno, one_directory.get());
 }
 
 void PosixFileSystem::remove_file(const std::string& name) {

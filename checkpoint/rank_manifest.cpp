@@ -44,7 +44,7 @@ StoredFile join_segments(const std::string& name, std::vector<FileSegment> parts
   StoredFile file{.name = name};
   for (const FileSegment& part : parts) {
     if (part.offset != file.size) {
-      throw Error("{}: ranks wrote bytes from {} on, expected from {} on", name, part.offset,
+      throw Error("{}: ranks wrote bytes from offset {}, expected offset {}", name, part.offset,
                   file.size);
     }
     file.crc = crc32c_combine(file.crc, part.crc, static_cast<uint64_t>(part.size));

@@ -183,9 +183,8 @@ void CheckpointReader::Impl::read_source(ChunkSource& source, const std::vector<
   }
   const uint32_t crc = stream(source, 0, chunk.bytes(), copies, out);
   if (crc != source.stored->crc) {
-    throw CorruptCheckpoint("{} is damaged: crc32c {}, written was {}: {}",
-                            path_of(source).string(), format_crc(crc),
-                            format_crc(source.stored->crc), to_string(source));
+    throw CorruptCheckpoint("{} is damaged: crc32c {}, expected {}: {}", path_of(source).string(),
+                            format_crc(crc), format_crc(source.stored->crc), to_string(source));
   }
   source.checked = true;
 }
@@ -257,10 +256,10 @@ void CheckpointReader::read(const std::string& tensor, const std::string& state,
     all.insert(all.end(), runs.begin(), runs.end());
   }
   if (const auto fault = first_gap(std::move(all), range.elements())) {
-    throw CorruptCheckpoint(
-        "{}: {}", where(),
-        *fault < 0 ? "an element stands in two pieces"
-                   : fmt::format("element {} stands in no piece", range.begin + *fault));
+    throw CorruptCheckpoint("{}: {}", where(),
+                            *fault < 0
+                                ? "an element is in two pieces"
+                                : fmt::format("element {} is in no piece", range.begin + *fault));
   }
 }
 
@@ -283,7 +282,7 @@ std::string CheckpointReader::read_text(const std::string& name, int64_t max_byt
         checkpoint::read_text(*impl_->file_system, join_path(impl_->directory, name), max_bytes);
     const uint32_t crc = crc32c(text);
     if (crc == file.crc) return text;
-    throw CorruptCheckpoint("{} is damaged: crc32c {}, written was {}", (path() / name).string(),
+    throw CorruptCheckpoint("{} is damaged: crc32c {}, expected {}", (path() / name).string(),
                             format_crc(crc), format_crc(file.crc));
   }
   throw Error("{}: {} is not stored", path().string(), name);

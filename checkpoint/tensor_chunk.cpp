@@ -139,29 +139,29 @@ std::string validation_error(const TensorChunk& chunk) {
   if (chunk.tensor.empty()) return "a tensor without a name";
   if (chunk.state.empty()) return "a state without a name";
   if (!element_size(chunk.dtype)) {
-    return fmt::format("dtype {} is not known", shortened(chunk.dtype));
+    return fmt::format("unknown dtype {}", shortened(chunk.dtype));
   }
   if (chunk.shape.size() > kMaxDimensions) {
     return fmt::format("its tensor has {} dimensions; at most {} are supported", chunk.shape.size(),
                        kMaxDimensions);
   }
   if (!element_count(chunk.shape)) {
-    return fmt::format("shape [{}] is beyond any tensor's", fmt::join(chunk.shape, ", "));
+    return fmt::format("invalid shape [{}]", fmt::join(chunk.shape, ", "));
   }
   const ChunkBounds& box = chunk.box;
   if (box.begin.size() != chunk.shape.size() || box.end.size() != chunk.shape.size()) {
-    return fmt::format("its box has {} and {} dimensions, the tensor {}", box.begin.size(),
+    return fmt::format("its slice has {} and {} dimensions, the tensor {}", box.begin.size(),
                        box.end.size(), chunk.shape.size());
   }
   for (size_t i = 0; i < chunk.shape.size(); ++i) {
     if (box.begin[i] < 0 || box.begin[i] > box.end[i] || box.end[i] > chunk.shape[i]) {
-      return fmt::format("its box has {}:{} of dimension {}, which has {}", box.begin[i],
+      return fmt::format("its slice {}:{} is invalid for dimension {} of size {}", box.begin[i],
                          box.end[i], i, chunk.shape[i]);
     }
   }
   const ElementRange& range = chunk.range;
   if (range.begin < 0 || range.begin > range.end || range.end > box.elements()) {
-    return fmt::format("its range {}:{} is not within the {} elements of its box", range.begin,
+    return fmt::format("its range {}:{} is not within the {} elements of its slice", range.begin,
                        range.end, box.elements());
   }
   return "";

@@ -52,7 +52,7 @@ FileCheck check_file(RandomAccessFile& file, const StoredFile& stored,
     const uint32_t crc = read_crc(file, chunk->offset, end, path, buffer);
     if (crc != chunk->crc) {
       check.bad_chunks.push_back(fmt::format(
-          "{} of {} {}: crc32c {}, written was {}", shortened(chunk->chunk.state),
+          "{} of {} {}: crc32c {}, expected {}", shortened(chunk->chunk.state),
           shortened(chunk->chunk.tensor), to_string(chunk->chunk.box, chunk->chunk.range),
           format_crc(crc), format_crc(chunk->crc)));
     }
@@ -96,9 +96,9 @@ VerifyResult verify(FileSystem& file_system, const std::string& directory) {
       if (check.crc == stored.crc && check.bad_chunks.empty()) continue;
       result.errors.push_back(fmt::format(
           "{} is damaged: {}", path.string(),
-          check.bad_chunks.empty() ? fmt::format("crc32c {}, written was {}", format_crc(check.crc),
-                                                 format_crc(stored.crc))
-                                   : listed(check.bad_chunks)));
+          check.bad_chunks.empty()
+              ? fmt::format("crc32c {}, expected {}", format_crc(check.crc), format_crc(stored.crc))
+              : listed(check.bad_chunks)));
     } catch (const Error& error) {
       result.errors.push_back(error.what());
     }

@@ -106,7 +106,7 @@ class AttemptAgreement {
       if (done) break;
       const auto waited = time.elapsed();
       if (waited > limit_) {
-        throw Error("rank {} of {}: {} did not come: {}", me_.rank, me_.world_size, missing(),
+        throw Error("rank {} of {}: {} did not join: {}", me_.rank, me_.world_size, missing(),
                     timeout_message(waited));
       }
       if (slow.due(waited) && me_.on_wait) me_.on_wait(missing(), waited);
@@ -120,7 +120,7 @@ class AttemptAgreement {
     const std::vector<JoinEntry> joined = read_join_entries();
     if (joined.empty()) return std::nullopt;
     if (joined.front() != mine_) {
-      throw Error("another rank 0 has come in the place of this one: its round is over");
+      throw Error("another rank 0 has replaced this one: its attempt is over");
     }
     // The list of an earlier rank 0 may hide ours: the other ranks read only the newest.
     if (joined != listed_ || store_.add(kCounter, 0) != attempt_) list(joined);
@@ -175,7 +175,7 @@ class AttemptAgreement {
     for (int rank = 0; rank < me_.world_size && ranks.size() < kMaxNamed; ++rank) {
       if (!store_.check({join_key(rank)})) ranks.push_back(rank);
     }
-    return ranks.empty() ? "some ranks of this round"
+    return ranks.empty() ? "some ranks of this attempt"
                          : fmt::format("rank {}", fmt::join(ranks, ", "));
   }
 

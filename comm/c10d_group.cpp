@@ -290,7 +290,7 @@ c10::intrusive_ptr<c10d::Work> launch(const Collective& collective, c10d::Backen
       return backend.alltoall_base(out, in, equal, equal);
     }
   }
-  throw InternalError("a collective of no kind");
+  throw InternalError("unknown collective");
 }
 
 class BackendGroup final : public C10dGroup {
@@ -307,7 +307,7 @@ class BackendGroup final : public C10dGroup {
     if (!watchdog) return;
     const auto guard =
         watchdog->guard([rank = rank(), members = state_->options.members](const std::string& why) {
-          return fmt::format("rank {}: the end of group {} failed: {}", members.global_rank(rank),
+          return fmt::format("rank {}: shutdown of group {} failed: {}", members.global_rank(rank),
                              members.name(), why);
         });
     try {

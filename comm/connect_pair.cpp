@@ -78,7 +78,7 @@ std::string socket_address(int socket) {
   if (::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &size) != 0 ||
       ::getnameinfo(reinterpret_cast<sockaddr*>(&own), size, host.data(), host.size(), port.data(),
                     port.size(), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-    throw Error("the address of a socket is not known: {}", system_reason(errno));
+    throw Error("cannot get the address of a socket: {}", system_reason(errno));
   return fmt::format("{} {}", host.data(), port.data());
 }
 
@@ -229,7 +229,7 @@ class ConnectAttempt {
 FileDescriptor connect_to(const std::string& where, const PairOptions& options) {
   const size_t space = where.find(' ');
   const auto port = parse_number<uint16_t>(where.substr(std::min(where.size(), space + 1)));
-  if (space == std::string::npos || !port) throw Error("'{}' is no address", shortened(where));
+  if (space == std::string::npos || !port) throw Error("invalid address '{}'", shortened(where));
   const Addresses found = resolve_master(where.substr(0, space), *port, SOCK_STREAM);
   const HandshakeProofs proofs(options);
   std::string reason;
@@ -239,7 +239,7 @@ FileDescriptor connect_to(const std::string& where, const PairOptions& options) 
     reason = attempt.failure_reason();
     if (!reason.empty()) continue;
     if (attempt.handshake(proofs)) return attempt.release_socket();
-    reason = "what answers there is not the other rank, or does not know the run's secret";
+    reason = "the process there is not the other rank, or does not have the run's secret";
   }
   throw Error("cannot connect to {}: {}", where, reason);
 }

@@ -40,10 +40,10 @@ DeviceMesh::~DeviceMesh() = default;
 
 void DeviceMesh::set_shape(const MeshShape& shape) {
   if (shape == layout_.shape()) return;
-  ZEROTH_CHECK(parts_.empty() && shard_groups_.empty(), "{} groups were asked for already",
+  ZEROTH_CHECK(parts_.empty() && shard_groups_.empty(), "{} groups already exist",
                parts_.size() + shard_groups_.size());
   if (shape.ranks() != world_size())
-    throw Error("a grid of {} has {} ranks, the world {}", shape.str(), shape.ranks(),
+    throw Error("a mesh of {} has {} ranks, the world {}", shape.str(), shape.ranks(),
                 world_size());
   layout_ = MeshLayout(shape);
   for (const std::vector<int>& part : layout_.along({MeshDim::kTp}).parts) {

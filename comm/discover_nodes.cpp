@@ -112,7 +112,7 @@ Nodes discover_nodes(c10d::Store& store, int rank, int size, const NodeIdentity&
          std::getline(lines, next.name))
     identities.push_back({next.id.substr(0, kMaxIdBytes), shortened(next.name, kMaxNameBytes)});
   if (std::ssize(identities) != size)
-    throw Error("rank {} of {}: rank 0 tells of the machines of {} ranks", rank, size,
+    throw Error("rank {} of {}: rank 0 lists the machines of {} ranks", rank, size,
                 identities.size());
   return group_by_node(identities);
 }

@@ -300,7 +300,7 @@ std::unique_ptr<Exchange> make_exchange(SharedRing& ring, uint64_t first,
     case Collective::OpType::kAllToAll:
       return std::make_unique<AllToAll>(ring, first, out, in);
   }
-  throw InternalError("a collective of no kind");
+  throw InternalError("unknown collective");
 }
 
 }  // namespace zeroth::comm

@@ -58,7 +58,7 @@ Addresses resolve_master(const std::string& name, int port, int socket_type) {
 std::vector<InterfaceAddress> interface_addresses() {
   ifaddrs* all = nullptr;
   if (::getifaddrs(&all) != 0)
-    throw Error("the addresses of this machine are not known: {}", system_reason(errno));
+    throw Error("cannot get the addresses of this machine: {}", system_reason(errno));
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, &freeifaddrs);
   std::vector<InterfaceAddress> found;
   for (const ifaddrs* entry = all; entry != nullptr; entry = entry->ifa_next) {
@@ -74,7 +74,7 @@ std::vector<InterfaceAddress> interface_addresses() {
 std::string address_of_interface(const std::string& interface) {
   for (const InterfaceAddress& one : interface_addresses())
     if (one.interface == interface) return one.address;
-  throw Error("interface {} has no address here", printable(interface));
+  throw Error("interface {} has no address on this machine", printable(interface));
 }
 
 bool is_loopback(const std::string& address) {

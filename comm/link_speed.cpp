@@ -57,10 +57,9 @@ double all_gather_rate(const DeviceMesh& mesh, Group& group) {
 
 std::string to_string(const LinkSpeed& speed) {
   const std::string inter_node =
-      fmt::format("across {} from each host", format_rate(speed.inter_node));
+      fmt::format("inter-node {} per host", format_rate(speed.inter_node));
   if (speed.intra_node == 0) return inter_node;
-  return fmt::format("within a host {} to each rank, {}", format_rate(speed.intra_node),
-                     inter_node);
+  return fmt::format("intra-node {} per rank, {}", format_rate(speed.intra_node), inter_node);
 }
 
 int64_t next_probe_bytes(int64_t bytes, double seconds) {

@@ -14,7 +14,7 @@ struct LinkSpeed {
   double inter_node = 0;  // sent by a node to the others, all of its ranks together
 };
 
-// Returns "within a host 4.1 GB/s to each rank, across 118 MB/s from each host", for example.
+// Returns "intra-node 4.1 GB/s per rank, inter-node 118 MB/s per host", for example.
 std::string to_string(const LinkSpeed& speed);
 
 // Returns the bytes of the next probe after one of `bytes` took `seconds`; 0: that probe suffices.

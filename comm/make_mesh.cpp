@@ -131,7 +131,7 @@ std::unique_ptr<Group> over_nodes(const BootstrappedRanks& ranks, DeviceMesh::Bo
   });
   if (uneven != ranks.nodes.end())
     info.notes.push_back(fmt::format(
-        "the hosts have unequally many ranks, so that all of them exchange data over TCP: {}",
+        "the hosts have different numbers of ranks, so all ranks exchange data over TCP: {}",
         describe_nodes(ranks.nodes)));
   return make_hierarchical_group(ranks.bootstrap.store, ranks.node_memory.segment, env.rank,
                                  options);
@@ -141,9 +141,9 @@ std::unique_ptr<Group> over_nodes(const BootstrappedRanks& ranks, DeviceMesh::Bo
 void check_tcp_allowed(const BootstrappedRanks& ranks) {
   if (!ranks.env.shared_memory || !ranks.bootstrap.open_to_all) return;
   throw Error(
-      "rank {} of {}: the ranks of this host cannot share memory: {}; over TCP they exchange data "
-      "only with ZEROTH_SECRET, a secret of the run, or with ZEROTH_SHARED_MEMORY=0, because other "
-      "users can reach the store that says so",
+      "rank {} of {}: the ranks of this host cannot share memory: {}; over TCP ranks need "
+      "ZEROTH_SECRET, a secret of the run, or ZEROTH_SHARED_MEMORY=0, because other users can "
+      "reach the store that reports this",
       ranks.env.rank, ranks.env.world_size, ranks.node_segment.failure_reason);
 }
 
@@ -159,7 +159,7 @@ std::unique_ptr<Group> over_tcp(const BootstrappedRanks& ranks, DeviceMesh::Boot
 // Closes the store, when no rank uses it any more: rank 0's port is closed for the rest of the run.
 void close_store(const RankBootstrap& bootstrap, Group& group, DeviceMesh::BootstrapInfo& info) {
   if (bootstrap.served_by_rank_0)
-    group.all_reduce(torch::zeros({1}), ReduceOp::kSum, "the end of the meeting").wait();
+    group.all_reduce(torch::zeros({1}), ReduceOp::kSum, "the end of bootstrap").wait();
   info.store = nullptr;
 }
 

@@ -26,7 +26,7 @@ const char* to_string(MeshDim dim) {
 }
 
 MeshShape MeshShape::with(MeshDim dim, int ranks) const {
-  ZEROTH_CHECK(ranks > 0, "{} ranks on axis {}", ranks, to_string(dim));
+  ZEROTH_CHECK(ranks > 0, "{} ranks on mesh dim {}", ranks, to_string(dim));
   MeshShape shape = *this;
   shape.sizes_[static_cast<size_t>(dim)] = ranks;
   return shape;

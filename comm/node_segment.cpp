@@ -84,7 +84,7 @@ NodeSegment follow(const JoinContext& join) {
   const std::string ticket = get(join, kTicket, 0);
   std::string answer = kOk;
   try {
-    if (ticket.empty()) throw Error("rank {} has none", join.global_rank(0));
+    if (ticket.empty()) throw Error("rank {} has no shared memory", join.global_rank(0));
     node.segment = SharedSegment::open(ticket, join.bytes, join.run);
     node.segment->close();
   } catch (const Error& error) {
@@ -95,7 +95,7 @@ NodeSegment follow(const JoinContext& join) {
   if (verdict != kOk) {
     node.failure_reason = verdict;
   } else if (!node.segment) {
-    throw Error("rank {}: the others share memory that it could not open: {}",
+    throw Error("rank {}: cannot open the memory that the other ranks share: {}",
                 join.global_rank(join.rank), answer);
   }
   return node;

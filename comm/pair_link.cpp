@@ -31,7 +31,7 @@ struct Header {
 
 void set(int fd, int level, int option, const void* value, socklen_t size) {
   if (::setsockopt(fd, level, option, value, size) != 0)
-    throw Error("a connection of two ranks cannot be set up: {}", system_reason(errno));
+    throw Error("cannot set up a connection between two ranks: {}", system_reason(errno));
 }
 
 // A node that vanishes silently (power, cable) resets no connection. TCP keepalive asks its kernel
@@ -212,7 +212,7 @@ void PairLink::receive(SendRecv& send_recv, uint64_t sequence) {
   IdleTimeout idle_timeout(limit_);
   receive_all(socket_.get(), &header, sizeof(header), idle_timeout);
   if (header.sequence != sequence || header.bytes != send_recv.out().nbytes())
-    throw Error("the other rank sends {} bytes as number {}, and {} as number {} are expected",
+    throw Error("the other rank sent {} bytes as message {}, expected {} bytes as message {}",
                 header.bytes, header.sequence, send_recv.out().nbytes(), sequence);
   receive_all(socket_.get(), send_recv.out().data_ptr(), header.bytes, idle_timeout);
 }

@@ -40,7 +40,8 @@ void PeerReports::report_wait(std::chrono::milliseconds waited,
   const std::lock_guard lock(mutex_);
   if (waited < next_) return;
   next_ = waited + report_interval_;
-  report(fmt::format("waits {:.1f} s: {}", std::chrono::duration<double>(waited).count(), text()));
+  report(fmt::format("waiting for {:.1f} s: {}", std::chrono::duration<double>(waited).count(),
+                     text()));
   has_reported_ = true;
 }
 
@@ -103,12 +104,12 @@ std::string PeerReports::reports_from(const std::vector<int>& ranks) {
   }
   std::map<int, std::string> lines;
   for (const auto& [rank, text] : reports) {
-    lines[rank] = text.empty() ? "tells nothing" : "tells: " + text;
+    lines[rank] = text.empty() ? "reports nothing" : "reports: " + text;
     if (!text.empty()) continue;
     for (const int mate : node_of(nodes_, rank).ranks) {
       if (mate == rank || lines.count(mate) != 0 || reports.count(mate) != 0) continue;
       if (const std::string of_mate = read(mate); !of_mate.empty())
-        lines[mate] = "tells: " + of_mate;
+        lines[mate] = "reports: " + of_mate;
     }
   }
   std::vector<std::string> texts;

@@ -67,7 +67,7 @@ class BootstrapFileStore final : private OpenBootstrapFile, public c10d::FileSto
     SuspendAwareTimer time;
     while (!check(keys)) {
       if (time.elapsed() > timeout)
-        throw Error("waited {} ms for '{}'", timeout.count(), keys.front());
+        throw Error("timed out after {} ms waiting for '{}'", timeout.count(), keys.front());
       std::this_thread::sleep_for(kPause);
     }
   }
@@ -82,8 +82,8 @@ RankBootstrap from_memory(const RankEnv& env) {
     return {store, run, /*open_to_all=*/false, /*served_by_rank_0=*/false};
   } catch (const std::exception& cause) {
     throw Error(
-        "rank {} of {}: cannot meet the others where their launcher said (ZEROTH_MEETING): {}; "
-        "without that variable ranks meet at MASTER_ADDR:MASTER_PORT",
+        "rank {} of {}: cannot connect through the launcher's memory (ZEROTH_MEETING): {}; "
+        "without that variable ranks connect at MASTER_ADDR:MASTER_PORT",
         env.rank, env.world_size, error_message(cause));
   }
 }
@@ -124,8 +124,9 @@ void wait_until_open(const RankEnv& env, const std::string& address) {
   for (SuspendAwareTimer time; !is_open(address, env.master_port);
        std::this_thread::sleep_for(kMaxPause)) {
     const auto waited = time.elapsed();
-    if (slow.due(waited)) log_wait(env, "rank 0, which does not listen yet", waited);
-    if (waited >= env.timeout) throw Error("nobody listens there: {}", timeout_message(waited));
+    if (slow.due(waited)) log_wait(env, "rank 0, which is not listening yet", waited);
+    if (waited >= env.timeout)
+      throw Error("nothing is listening there: {}", timeout_message(waited));
   }
 }
 
@@ -147,10 +148,10 @@ StorePtr connect(const RankEnv& env) {
     return c10::make_intrusive<c10d::TCPStore>(address, options);
   };
   return run_with_timeout(
-      env.timeout + kGrace, "something listens there, but it does not answer as the store of a run",
-      make, [&, slow = SlowWait()](std::chrono::milliseconds waited) mutable {
+      env.timeout + kGrace, "something is listening there, but it is not the store of a run", make,
+      [&, slow = SlowWait()](std::chrono::milliseconds waited) mutable {
         if (slow.due(waited))
-          log_wait(env, "an answer of the store of the run, where something listens", waited);
+          log_wait(env, "an answer of the run's store, where something is listening", waited);
       });
 }
 

@@ -75,13 +75,14 @@ std::vector<std::string> accelerate_warnings(bool has_rank) {
   }
   if (is_true("ACCELERATE_USE_DEEPSPEED")) {
     const auto file = get_variable("ACCELERATE_DEEPSPEED_CONFIG_FILE");
-    warnings.push_back("what accelerate says of DeepSpeed is not read: give --deepspeed " +
+    warnings.push_back("accelerate's DeepSpeed settings are not read: give --deepspeed " +
                        (file && *file != "none" ? *file : "FILE"));
   }
   for (const char* name : {"ACCELERATE_USE_FSDP", "ACCELERATE_USE_MEGATRON_LM"}) {
     if (!is_true(name)) continue;
-    warnings.push_back(std::string(name) +
-                       " is not read: the zero_optimization section of ds_config.json shards");
+    warnings.push_back(
+        std::string(name) +
+        " is not read: the zero_optimization section of ds_config.json sets the sharding");
   }
   return warnings;
 }

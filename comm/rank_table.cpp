@@ -50,8 +50,8 @@ RankTable::RankTable(std::shared_ptr<SharedSegment> segment, int rank, int size,
   int32_t expected_pid = 0;
   if (!rows_[static_cast<size_t>(rank)].pid.compare_exchange_strong(expected_pid, getpid()))
     throw Error(
-        "rank {} of this run is process {} already: RANK is the same twice, or two runs use "
-        "one MASTER_ADDR and MASTER_PORT",
+        "rank {} of this run is already process {}: RANK is duplicate, or two runs use the same "
+        "MASTER_ADDR and MASTER_PORT",
         members_.global_rank(rank), expected_pid);
   rows_[static_cast<size_t>(rank)].changed_ns = now_ns();
 }
@@ -105,9 +105,9 @@ std::string RankTable::describe(int rank, uint64_t sequence) const {
   const double seconds = static_cast<double>(now_ns() - row.changed_ns) / 1e9;
   const std::string who =
       fmt::format("rank {} (process {}{}{})", global_rank, row.pid.load(), on_node, condition);
-  if (issued == 0) return fmt::format("{} has begun no collective yet", who);
+  if (issued == 0) return fmt::format("{} has not started a collective yet", who);
   const bool done = row.finished.load(std::memory_order_acquire) >= issued;
-  return fmt::format("{} {} {}{} {:.1f} s ago", who, done ? "last ended" : "last began",
+  return fmt::format("{} {} {}{} {:.1f} s ago", who, done ? "last finished" : "last started",
                      issued == sequence ? "this " : "", row.last[issued % 2].data(), seconds);
 }
 
@@ -127,10 +127,10 @@ std::string RankTable::explain(uint64_t sequence, const std::vector<int>& late) 
   }
   if (!missing.empty()) {
     return fmt::format("{} arrived; missing: {}",
-                       arrived.empty() ? "nobody" : describe_list(arrived),
+                       arrived.empty() ? "no rank" : describe_list(arrived),
                        fmt::join(missing, "; "));
   }
-  return fmt::format("all its ranks have begun it{}{}", disturbed.empty() ? "" : ": ",
+  return fmt::format("all its ranks have started it{}{}", disturbed.empty() ? "" : ": ",
                      fmt::join(disturbed, "; "));
 }
 

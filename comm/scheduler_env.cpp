@@ -162,7 +162,7 @@ SchedulerEnv from_kubeflow(const VariableReader& reader) {
   env.rank_variables = rank_variables(reader, kKubeflow);
   const auto ask_for_launcher = [&](const char* name) {
     throw Error(
-        "environment variable {} asks for a launcher of ranks: start `zeroth finetune ...` (or "
+        "environment variable {} needs a launcher of ranks: start `zeroth finetune ...` (or "
         "torchrun) as the pod's command, which reads it",
         reader.quote(name));
   };
@@ -201,8 +201,8 @@ void check_world_size(const VariableReader& reader, const SchedulerEnv& env) {
   if (!world_size || reader.has(kTorchrun.rank) || *world_size == env.world_size) return;
   if (env.launcher.empty())
     throw Error("environment variable WORLD_SIZE={} is set, but RANK is not", *world_size);
-  throw Error("environment variable WORLD_SIZE={} is set without RANK, but the world of {} is {}",
-              *world_size, env.launcher, pluralize(env.world_size, "rank"));
+  throw Error("environment variable WORLD_SIZE={} is set without RANK, but {} has {}", *world_size,
+              env.launcher, pluralize(env.world_size, "rank"));
 }
 
 void set_slurm_master(const VariableReader& reader, SchedulerEnv& env) {

@@ -172,7 +172,7 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank() || !op.exchange->reads_from(peer)) continue;
       if (ring_.label(peer, take_.chunk) == collective_hash(op)) continue;
-      throw Error("{}: rank {} issued something else: {}", name(op),
+      throw Error("{}: rank {} issued a different collective: {}", name(op),
                   options_.members.global_rank(peer), table_->last(peer));
     }
   }
@@ -215,7 +215,7 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
     write_all(
         STDERR_FILENO,
         printable_message(fmt::format(
-            "zeroth: {} waits: {}; {} s by now, up to {} s (--timeout)\n",
+            "zeroth: {} is waiting: {}; {} s so far, up to {} s (--timeout)\n",
             options_.members.rank_name(rank(), size()), describe_wait(), waited.count() / 1000,
             std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count())));
   }
@@ -242,7 +242,7 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
   }
 
   std::string describe_wait() {
-    if (ops_.empty()) return "nothing of its machine";
+    if (ops_.empty()) return "nothing on its machine";
     const IssuedCollective& oldest = *ops_.front();
     return fmt::format("{} over {}; {}", oldest.info.describe(), options_.members.name(),
                        table_->explain(oldest.sequence, late_ranks()));

@@ -36,7 +36,7 @@ class SuspendAwareTimer {
 
 // Returns why a collective that has waited for `waited` is given up.
 inline std::string timeout_message(std::chrono::milliseconds waited) {
-  return fmt::format("waited {:.3g} s, the time limit (--timeout, DEEPSPEED_TIMEOUT)",
+  return fmt::format("timed out after {:.3g} s (--timeout, DEEPSPEED_TIMEOUT)",
                      std::chrono::duration<double>(waited).count());
 }
 

@@ -89,9 +89,9 @@ class WaitingStore final : public c10d::Store {
     }
     if (env_.local_rank > 0 && lower_rank_arrived) return;
     log_wait(env_,
-             missing.empty() ? fmt::format("what another rank leaves as '{}'; all ranks have come",
-                                           shortened(key))
-                             : describe_ranks(missing),
+             missing.empty()
+                 ? fmt::format("'{}' of another rank; all ranks have joined", shortened(key))
+                 : describe_ranks(missing),
              waited);
   }
 
@@ -122,11 +122,10 @@ std::string describe_wait(const RankEnv& env, const std::string& for_whom, milli
   const std::string by =
       env.rank_variables.empty() ? "" : fmt::format(" (by {})", env.rank_variables);
   return fmt::format(
-      "rank {} of {}{} waits for {}{}: {} s by now, up to {} s (--timeout, DEEPSPEED_TIMEOUT){}",
+      "rank {} of {}{} waits for {}{}: {} s so far, up to {} s (--timeout, DEEPSPEED_TIMEOUT){}",
       env.rank, env.world_size, by, for_whom, where, waited.count() / 1000, env.timeout.count(),
-      env.bootstrap_ticket || by.empty()
-          ? ""
-          : "; a process that is to run alone must not have these variables");
+      env.bootstrap_ticket || by.empty() ? ""
+                                         : "; unset these variables for a process that runs alone");
 }
 
 void log_wait(const RankEnv& env, const std::string& for_whom, milliseconds waited) {

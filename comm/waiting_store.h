@@ -16,7 +16,7 @@ class Store;
 namespace zeroth::comm {
 
 // Returns "rank 0 of 8 (by SLURM_PROCID=0, SLURM_STEP_NUM_TASKS=8) waits for ranks 1 to 7 at
-// 127.0.0.1:15077: 8 s by now, up to 600 s ...", for example.
+// 127.0.0.1:15077: 8 s so far, up to 600 s ...", for example.
 std::string describe_wait(const RankEnv& env, const std::string& for_whom,
                           std::chrono::milliseconds waited);
 

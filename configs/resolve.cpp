@@ -42,10 +42,10 @@ Document parse_text(const std::string& text, const std::string& name) {
   CheckedKeys keys = check_keys(parsed.root, name);
   const auto& [paths, count] = parsed.duplicate_keys;
   for (const std::string& path : paths) {
-    keys.errors.push_back(path + ": stands twice in the same object: keep one");
+    keys.errors.push_back(path + ": duplicate key in the same object: keep one");
   }
   keys.errors.resize(keys.errors.size() + count - paths.size(),
-                     "another key stands twice in the same object");
+                     "another duplicate key in the same object");
   return Document(std::make_shared<const CheckedKeys>(std::move(keys)));
 }
 
@@ -61,7 +61,8 @@ Document read_document(const std::string& file_or_base64) {
   if (decoded && decoded->find('{') != std::string::npos) {
     return parse_text(*decoded, "base64 configuration");
   }
-  throw Error("{}: no such configuration file, and not base64 of one", shortened(file_or_base64));
+  throw Error("{}: no such configuration file, and not a base64-encoded one",
+              shortened(file_or_base64));
 }
 
 }  // namespace

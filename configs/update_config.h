@@ -130,7 +130,7 @@ struct SchedulerConfig {
   int64_t warmup_num_steps = 1000;
   // Shape of the warm-up.
   Warmup warmup_type = Warmup::kLog;
-  // kWarmupDecayLr, kWarmupCosineLr: the update at which the rate reaches its end.
+  // kWarmupDecayLr, kWarmupCosineLr: the update at which the rate reaches its final value.
   int64_t total_num_steps = 0;
   // kWarmupCosineLr: ratios to the optimizer's lr.
   double warmup_min_ratio = 0;

@@ -109,10 +109,10 @@ std::string describe(const IdFormat& id_format) {
 // Returns what other format the bytes appear to have, and what to do; empty if they have none.
 std::string other_format(std::span<const uint8_t> bytes, TokenType type, int64_t vocab_size) {
   if (has_llm_c_header(bytes)) {
-    return "has a header as llm.c writes it: tail -c +1025 FILE > NEW cuts it off";
+    return "has a header of llm.c: tail -c +1025 FILE > NEW removes it";
   }
   if (looks_like_text(bytes)) {
-    return "looks like text: name it .txt, or .jsonl or .json where it holds records";
+    return "looks like text: rename it to .txt, or to .jsonl or .json if it holds records";
   }
   for (const IdFormat& wider : kWiderFormats) {
     if (wider.width <= id_bytes(type) || !fits(bytes, wider, vocab_size)) continue;
@@ -132,10 +132,10 @@ std::string other_format(std::span<const uint8_t> bytes, TokenType type, int64_t
 std::string format_hint(std::span<const uint8_t> bytes, TokenType type, int64_t vocab_size) {
   const IdFormat& swapped = type == TokenType::kUint16 ? kSwapped16 : kSwapped32;
   if (type == TokenType::kUint32 && fits(bytes, kNarrower, vocab_size)) {
-    return "; as ids of 16 bits its first ones are within: --token-dtype uint16";
+    return "; its first ids are valid as ids of 16 bits: --token-dtype uint16";
   }
   if (!fits(bytes, swapped, vocab_size)) return "";
-  return fmt::format("; as {} its first ones are within: {}", describe(swapped),
+  return fmt::format("; its first ids are valid as {}: {}", describe(swapped),
                      conversion_command(swapped, type));
 }
 
@@ -171,7 +171,7 @@ class BinaryReader {
     const auto type = options_.vocab_size <= kUint16Ids ? TokenType::kUint16 : TokenType::kUint32;
     if (const std::string kind = other_format(probe_bytes(), type, options_.vocab_size);
         !kind.empty()) {
-      throw Error("{} {}; --token-dtype {} takes it for ids of {} bits as it is", path_, kind,
+      throw Error("{} {}; --token-dtype {} reads it as ids of {} bits anyway", path_, kind,
                   to_string(type), 8 * id_bytes(type));
     }
     return type;

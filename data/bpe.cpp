@@ -36,7 +36,7 @@ std::pair<std::string_view, std::string_view> parse_merge(const json& merge, int
   if (merge.is_string()) text = merge.get_ref<const std::string&>();
   const size_t space = text.find(' ');
   if (space == text.npos || text.find(' ', space + 1) != text.npos) {
-    throw Error("model.merges[{}] is {}, expected two texts", rank, quoted(merge));
+    throw Error("model.merges[{}] is {}, expected two strings", rank, quoted(merge));
   }
   return {text.substr(0, space), text.substr(space + 1)};
 }

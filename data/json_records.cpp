@@ -95,7 +95,7 @@ void for_each_array_element(JsonCursor& cursor, const OnRecord& on_record) {
     if (record.empty()) cursor.throw_expected("a record");
     on_record(record, line);
   } while (cursor.consume(','));
-  if (!cursor.consume(']')) cursor.throw_expected("',' or ']' behind a record");
+  if (!cursor.consume(']')) cursor.throw_expected("',' or ']' after a record");
 }
 
 // Calls `on_record` for the elements of `object`'s "data": [...]; returns whether it has that.
@@ -138,7 +138,7 @@ void for_each_element(std::string_view file, const std::string& path, const OnRe
   JsonCursor cursor(file, 1, path);
   if (cursor.next_is('[')) {
     for_each_array_element(cursor, on_record);
-    if (!cursor.at_end()) cursor.throw_expected("nothing behind the array");
+    if (!cursor.at_end()) cursor.throw_expected("nothing after the array");
     return;
   }
   for (bool first = true; !cursor.at_end(); first = false) {

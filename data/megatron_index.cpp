@@ -58,7 +58,7 @@ std::optional<TokenType> megatron_token_type(const fs::path& tokens, int64_t byt
   const std::string_view index = file.text();
   if (!index.starts_with(kMagic)) return std::nullopt;
   if (index.size() < kHeaderBytes)
-    throw Error("{} is cut off: {} bytes", path.string(), index.size());
+    throw Error("{} is truncated: {} bytes", path.string(), index.size());
   const auto code = read_number_at<uint8_t>(index, kTypeOffset);
   for (const IndexTokenType& kind : kIndexTokenTypes) {
     if (kind.code != code) continue;
@@ -66,12 +66,13 @@ std::optional<TokenType> megatron_token_type(const fs::path& tokens, int64_t byt
     if (index_bytes != bytes) {
       throw Error("{} is not the index of {}: that has {} bytes, and the index says {}",
                   path.string(), tokens.string(), bytes,
-                  index_bytes < 0 ? "nothing of use" : fmt::format("{}", index_bytes));
+                  index_bytes < 0 ? "an invalid size" : fmt::format("{}", index_bytes));
     }
     if (kind.type) return kind.type;
-    throw Error("{} says that the ids are {}; uint16 and int32 are read", path.string(), kind.name);
+    throw Error("{} says that the ids are {}; supported are uint16 and int32", path.string(),
+                kind.name);
   }
-  throw Error("{}: kind of ids {} is not known", path.string(), code);
+  throw Error("{}: unknown dtype code {}", path.string(), code);
 }
 
 }  // namespace zeroth::data

@@ -29,7 +29,7 @@ Pretokenizer::Pretokenizer(const json& pre_tokenizer) {
     return std::holds_alternative<ByteLevelStage>(stage);
   });
   if (maps > kMaxByteLevelStages)
-    throw Error("pre_tokenizer: more than {} ByteLevel", kMaxByteLevelStages);
+    throw Error("pre_tokenizer: more than {} ByteLevel steps", kMaxByteLevelStages);
 }
 
 void Pretokenizer::add(const JsonView& part) {
@@ -80,7 +80,7 @@ void Pretokenizer::add_metaspace(const JsonView& part) {
     part.at("prepend_scheme").refuse("always, first or never");
   }
   if (scheme == "first" && !stages_.empty()) {
-    throw Error("{}: prepend_scheme 'first' behind other steps is not supported", part.path());
+    throw Error("{}: prepend_scheme 'first' after other steps is not supported", part.path());
   }
   const json space = {{"pattern", {{"String", " "}}}, {"content", mark}};
   stages_.emplace_back(SpaceStage{Replacement(JsonView(space))});

@@ -34,7 +34,7 @@ std::string json_type_name(const json& value) {
 void require_object(const json& value) {
   if (value.is_object()) return;
   throw Error("a JSON {}, not an object{}", value.type_name(),
-              value.is_array() ? "; a file that is one array of objects is named .json" : "");
+              value.is_array() ? "; name a file with one array of objects .json" : "");
 }
 
 const std::string& string_field(const json& object, const std::string& field) {
@@ -71,13 +71,13 @@ class RecordReader {
     if (options.tokenizer == nullptr) throw Error("{}: text needs a tokenizer.json", path_);
     const auto end_of_text = options.tokenizer->end_of_text();
     if (!end_of_text) {
-      throw Error("{}: no end-of-text token is known: give eos_token in tokenizer_config.json",
+      throw Error("{}: the end-of-text token is unknown: set eos_token in tokenizer_config.json",
                   path_);
     }
     encoded_.end_of_text = *end_of_text;
     special_tokens_.emplace(*options.tokenizer, *end_of_text, options.version == 1);
     if (options.prompt_field.empty() != options.completion_field.empty()) {
-      throw Error("--prompt-field '{}' and --completion-field '{}' go together",
+      throw Error("--prompt-field '{}' and --completion-field '{}' must be given together",
                   options.prompt_field, options.completion_field);
     }
   }
@@ -132,7 +132,7 @@ class RecordReader {
     stats.packed = !stats.pairs && options_.long_text == LongText::kChunk;
     if (!stats.pairs) {
       if (options_.separator && !options_.separator->empty()) {
-        throw Error("--separator stands between prompt and completion, but the samples are 'text'");
+        throw Error("--separator goes between prompt and completion, but the samples are 'text'");
       }
       stats.fields = fields_.text;
       return;

@@ -16,12 +16,12 @@ constexpr size_t kShown = 500;  // max bytes of a pattern in a message
 // Describes an error; PCRE2's own messages are about its functions and options.
 std::string match_error(int code) {
   if (code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_DEPTHLIMIT) {
-    return "it can match there in too many ways to try them all";
+    return "match limit exceeded";
   }
   if (code == PCRE2_ERROR_HEAPLIMIT || code == PCRE2_ERROR_NOMEMORY) {
-    return "it needs more memory there than there is";
+    return "out of memory";
   }
-  return fmt::format("error {} of PCRE2", code);
+  return fmt::format("PCRE2 error {}", code);
 }
 
 pcre2_code* as_code(const std::shared_ptr<void>& code) {
@@ -41,8 +41,8 @@ std::string escape_regex(std::string_view text) {
 
 Regex::Regex(const std::string& oniguruma) : source_(oniguruma) {
   if (oniguruma.size() > kMaxPatternBytes) {
-    throw Error("regular expression '{}': at most {} bytes are understood", shortened(oniguruma),
-                kMaxPatternBytes);
+    throw Error("regular expression '{}' is too long: at most {} bytes are supported",
+                shortened(oniguruma), kMaxPatternBytes);
   }
   const std::string pattern = to_pcre2(oniguruma);
   int error = 0;
@@ -55,9 +55,8 @@ Regex::Regex(const std::string& oniguruma) : source_(oniguruma) {
                     PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &offset, context.get()),
       [](void* code) { pcre2_code_free(static_cast<pcre2_code*>(code)); });
   if (!code_) {
-    throw Error(
-        "regular expression '{}' is not understood at offset {} of '{}' (error {} of PCRE2)",
-        shortened(oniguruma, kShown), offset, shortened(pattern, kShown), error);
+    throw Error("regular expression '{}' is invalid at offset {} of '{}' (PCRE2 error {})",
+                shortened(oniguruma, kShown), offset, shortened(pattern, kShown), error);
   }
   pcre2_jit_compile(as_code(code_), PCRE2_JIT_COMPLETE);  // on failure matching is only slower
 }

@@ -30,12 +30,12 @@ struct RecordKind {
 constexpr const char* kAsPairs =
     "write each as a prompt and a completion, with the model's chat template applied";
 constexpr const char* kChosenOnly =
-    "a preference is not trained yet; --prompt-field and --completion-field train on one of the "
-    "answers";
+    "training on preferences is not supported yet; --prompt-field and --completion-field train on "
+    "one of the answers";
 constexpr std::array<RecordKind, 5> kRecordKinds = {
     {{"input_ids", "token ids",
-      "ids are read from a .bin file (--token-dtype); else "
-      "write the text itself"},
+      "ids are read from a .bin file only (--token-dtype); "
+      "or write the text itself"},
      {"messages", "chats", kAsPairs},
      {"conversations", "ShareGPT chats", kAsPairs},
      {"chosen", "preferences", kChosenOnly},
@@ -73,7 +73,7 @@ SampleFields choose_fields(const json& first_record) {
     if (!usual) return {.text = "text"};
     throw Error(
         "both 'text' and 'prompt' with 'completion': name the pair with --prompt-field and "
-        "--completion-field, or leave it out to train on 'text'");
+        "--completion-field, or remove it to train on 'text'");
   }
   if (usual && (first_record["prompt"].is_array() || first_record["completion"].is_array())) {
     throw Error("the records are chats, as 'prompt' or 'completion' is an array: {}", kAsPairs);
@@ -90,9 +90,9 @@ SampleFields choose_fields(const json& first_record) {
   if (!prompts.empty() && !completions.empty()) {
     const bool alpaca = prompts == std::vector<std::string>{"instruction", "input"};
     throw Error(
-        "{} (fields {}): several could be prompt or completion, and they are not put together yet; "
-        "--prompt-field {} --completion-field {} trains on these two alone",
-        alpaca ? "the records are Alpaca's" : "the records are not clear",
+        "{} (fields {}): several could be prompt or completion, and joining them is not supported "
+        "yet; --prompt-field {} --completion-field {} trains on these two only",
+        alpaca ? "the records are in Alpaca format" : "the records are ambiguous",
         list_fields(first_record), prompts.front(), completions.front());
   }
   throw Error(

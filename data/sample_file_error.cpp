@@ -19,17 +19,17 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::literals;
 
-constexpr std::string_view kKnownExtensions = ".txt, .bin, .jsonl and .json are known";
+constexpr std::string_view kKnownExtensions = ".txt, .bin, .jsonl and .json are supported";
 
 constexpr std::string_view kUnpack = "unpack it first";
 constexpr std::string_view kConvert =
     "write its rows as lines of JSON: python3 -c \"import datasets; datasets.load_dataset(KIND, "
     "data_files=FILE, split='train').to_json('train.jsonl')\"";
 constexpr std::string_view kIds =
-    "a .bin file is token ids and nothing else: write them with ids.astype('uint16').tofile(FILE), "
-    "or 'uint32' beyond a vocabulary of 65536";
-constexpr std::string_view kModel = "--data names samples, --model a model";
-constexpr std::string_view kOneFile = "name one file, cat FILE... > all.jsonl makes one of several";
+    "a .bin file holds only token ids: write them with ids.astype('uint16').tofile(FILE), "
+    "or 'uint32' for a vocabulary above 65536";
+constexpr std::string_view kModel = "--data takes samples, --model a model";
+constexpr std::string_view kOneFile = "name one file; cat FILE... > all.jsonl joins several";
 
 // Magic describes a format that is recognized by its first bytes, with any file name.
 struct Magic {
@@ -51,14 +51,14 @@ constexpr Magic kMagics[] = {
     {"PK\x03\x04", "a ZIP archive (also .npz, .xlsx, .pt)", kUnpack},
     {"PAR1", "a Parquet table", kConvert},
     {"ARROW1", "an Arrow table", kConvert},
-    {"\xff\xff\xff\xff", "a stream of Arrow's", kConvert},
+    {"\xff\xff\xff\xff", "an Arrow stream", kConvert},
     {"Obj\x01", "an Avro table", kConvert},
     {"SQLite format 3", "an SQLite database", kConvert},
     {"\x89HDF", "an HDF5 file", kIds},
-    {"\x93NUMPY", "an array of NumPy's, with a header", kIds},
-    {"\x80\x04\x95", "a pickle of Python's", kIds},
-    {"MMIDIDX", "the index of Megatron's token files", "name the .bin file beside it"},
-    {"TNTIDX", "the index of fairseq's token files", kIds},
+    {"\x93NUMPY", "a NumPy array with a header", kIds},
+    {"\x80\x04\x95", "a Python pickle", kIds},
+    {"MMIDIDX", "an index of Megatron's token files", "name the .bin file beside it"},
+    {"TNTIDX", "an index of fairseq's token files", kIds},
     {"GGUF", "a model (GGUF)", kModel},
     {std::string_view("\0\0\0\0{\"", 6), "a file of tensors (safetensors)", kModel, 4},
     {"%PDF", "a PDF document", "write its text to a .txt file"},
@@ -90,13 +90,13 @@ constexpr KnownExtension kOtherExtensions[] = {
     {".npy", kIds},
     {".npz", kIds},
     {".idx", "name the .bin file beside it"},
-    {".ndjson", "a file with an object a line is named .jsonl"},
-    {".jsonlines", "a file with an object a line is named .jsonl"},
-    {".jl", "a file with an object a line is named .jsonl"},
-    {".yaml", "write an object a line, in a .jsonl file"},
-    {".yml", "write an object a line, in a .jsonl file"},
-    {".md", "name a copy of it .txt, to train on it as one text"},
-    {".text", "name a copy of it .txt, to train on it as one text"},
+    {".ndjson", "rename it to .jsonl if it has one object per line"},
+    {".jsonlines", "rename it to .jsonl if it has one object per line"},
+    {".jl", "rename it to .jsonl if it has one object per line"},
+    {".yaml", "write one object per line to a .jsonl file"},
+    {".yml", "write one object per line to a .jsonl file"},
+    {".md", "copy it to a .txt file to train on it as one text"},
+    {".text", "copy it to a .txt file to train on it as one text"},
     {".py", "name the samples themselves"},
     {".gguf", kModel},
     {".safetensors", kModel},
@@ -108,19 +108,19 @@ bool is_standard_input(const std::string& name) {
 
 std::string missing_file_error(const std::string& name) {
   if (name.find("://") != std::string::npos) {
-    return ": nothing is fetched from an address: name a file of this machine";
+    return ": URLs are not supported: name a local file";
   }
   if (name.find_first_of("*?[{") != std::string::npos) {
-    return fmt::format(": no such file; patterns are not read: {}", kOneFile);
+    return fmt::format(": no such file; patterns are not supported: {}", kOneFile);
   }
   if (name.find_first_of(", ") != std::string::npos) {
-    return fmt::format(": no such file; a list is not read: {}", kOneFile);
+    return fmt::format(": no such file; lists are not supported: {}", kOneFile);
   }
   if (name.starts_with('~')) {
-    return ": no such file; ~ is the shell's: write the home folder's path";
+    return ": no such file; ~ is not expanded: write the home folder's path";
   }
   const bool word = fs::path(name).extension().empty() && !name.starts_with('/');
-  return word ? ": no such file; data sets of Hugging Face's hub are not fetched: in Python, "
+  return word ? ": no such file; datasets of the Hugging Face Hub are not downloaded: in Python, "
                 "datasets.load_dataset(NAME, split='train').to_json('train.jsonl') saves one"
               : ": no such file";
 }
@@ -135,7 +135,7 @@ const char* file_type_name(mode_t mode) {
 std::string not_a_file_error(mode_t mode) {
   std::string text = fmt::format(" is {}, expected a file: ", file_type_name(mode));
   if (S_ISDIR(mode)) return text + "name one in it; " + std::string(kKnownExtensions);
-  return text + "each rank reads the samples, and more than once: save them as a file";
+  return text + "each rank reads the samples more than once: save them as a file";
 }
 
 std::string unknown_type_error(const fs::path& path) {
@@ -145,10 +145,10 @@ std::string unknown_type_error(const fs::path& path) {
                  [](unsigned char c) { return c < 0x80 ? std::tolower(c) : c; });
   for (const std::string_view known : {".txt", ".bin", ".jsonl", ".json"}) {
     if (extension == known) return "";
-    if (lower == known) return fmt::format(": the name has to end in {}, in small letters", known);
+    if (lower == known) return fmt::format(": the name must end in {}, in lower case", known);
   }
   std::string text =
-      fmt::format(": unknown kind of data '{}'; {}", shortened(extension), kKnownExtensions);
+      fmt::format(": unknown file type '{}'; {}", shortened(extension), kKnownExtensions);
   for (const KnownExtension& one : kOtherExtensions) {
     if (lower == one.extension) text += fmt::format("; {}", one.remedy);
   }
@@ -160,8 +160,7 @@ std::string unknown_type_error(const fs::path& path) {
 std::string sample_file_error(const fs::path& path) {
   const std::string name = path.string();
   if (is_standard_input(name)) {
-    return " is standard input: each rank reads the samples, and more than once: save them as a "
-           "file";
+    return " is standard input: each rank reads the samples more than once: save them as a file";
   }
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {

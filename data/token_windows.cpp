@@ -67,7 +67,7 @@ TokenWindows::TokenWindows(const DatasetOptions& options, TokenStream stream)
     throw Error(
         "{} has {}, a sample of {} needs {}{}", path_, pluralize(count, "token"),
         pluralize(needed, "position"), needed + 1,
-        stream_.stats.packed ? "; --long-text cut takes each text alone, however short" : "");
+        stream_.stats.packed ? "; --long-text cut makes a sample of each text, however short" : "");
   }
 }
 

@@ -44,9 +44,9 @@ std::vector<AddedToken> pick_normalized(std::vector<AddedToken> tokens,
   for (const char* const other : {"tokenizer.model", "vocab.json", "spiece.model", "tekken.json"}) {
     if (!fs::exists(model_dir / other)) continue;
     throw Error(
-        "{0}: no tokenizer.json, but {1}; make it of {1}: pip install transformers sentencepiece "
-        "protobuf tiktoken && python3 -c \"from transformers import AutoTokenizer as T; "
-        "T.from_pretrained('{0}').save_pretrained('{0}')\"",
+        "{0}: no tokenizer.json, but {1}; create it from {1}: pip install transformers "
+        "sentencepiece protobuf tiktoken && python3 -c \"from transformers import AutoTokenizer as "
+        "T; T.from_pretrained('{0}').save_pretrained('{0}')\"",
         model_dir.string(), other);
   }
   throw Error(
@@ -68,7 +68,7 @@ struct Tokenizer::Parts {
         text_template(parse_text_template(member(file, "post_processor"))) {
     if (normalizer.strips_beginning() && pretokenizer.depends_on_beginning()) {
       throw Error(
-          "a normalizer that cuts the beginning off, before prepend_scheme 'first', is not "
+          "a normalizer that strips the beginning before prepend_scheme 'first' is not "
           "supported");
     }
     for (const auto& [token, id] : bpe.vocabulary()) set_token(id, token);

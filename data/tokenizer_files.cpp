@@ -45,7 +45,7 @@ TextTemplate parse_single(const JsonView& processor) {
       require_few_tokens(text_template);
     }
   }
-  if (!text_seen) throw Error("post_processor: the template leaves out the text");
+  if (!text_seen) throw Error("post_processor: the template does not contain the text");
   return text_template;
 }
 
@@ -92,7 +92,8 @@ std::optional<int32_t> find_end_of_text(
     const auto text = token.get<std::string>();
     const auto id = token_to_id(text);
     if (!id) {
-      throw Error("{}: eos_token '{}' is no token", (model_dir / name).string(), shortened(text));
+      throw Error("{}: eos_token '{}' is not in the vocabulary", (model_dir / name).string(),
+                  shortened(text));
     }
     return id;
   }

@@ -45,11 +45,11 @@ constexpr const char* kOldSegments = "PYTORCH_CUDA_ALLOC_CONF";
 // their index in a table, not by name.
 void require_same_build(void* library, const fs::path& path) {
   const auto stamp = reinterpret_cast<GpuStamp>(dlsym(library, kGpuStampEntry));
-  const std::string found = stamp == nullptr ? "nothing" : fmt::format("\"{}\"", stamp());
+  const std::string found = stamp == nullptr ? "missing" : fmt::format("\"{}\"", stamp());
   if (stamp != nullptr && std::string_view(stamp()) == kGpuStamp) return;
   throw Error(
-      "{} is of another build than this program: it says {}, the program \"{}\"; build both from "
-      "the same sources (cmake --build BUILD_FOLDER), install both, or run with "
+      "{} is from another build than this program: its stamp is {}, the program's \"{}\"; build "
+      "both from the same sources (cmake --build BUILD_FOLDER), install both, or run with "
       "DS_ACCELERATOR=cpu",
       path.string(), found, kGpuStamp);
 }
@@ -76,7 +76,7 @@ void* gpu_entry(const char* name) {
   const auto path = gpu_library();
   if (!path) {
     throw Error(
-        "no GPU support in this build: libzeroth_gpu.so lies in none of {}, its sibling lib and "
+        "no GPU support in this build: libzeroth_gpu.so is not in {}, its sibling lib or "
         "the run path (configure with -DZEROTH_CUDA=ON and a CUDA toolkit, or run with "
         "DS_ACCELERATOR=cpu)",
         program_directory().string());
@@ -85,12 +85,12 @@ void* gpu_entry(const char* name) {
   if (library == nullptr) throw Error("cannot load the GPU library: {}", dlerror());
   require_same_build(library, *path);
   void* const entry = dlsym(library, name);
-  ZEROTH_CHECK(entry != nullptr, "{} lacks {}", path->string(), name);
+  ZEROTH_CHECK(entry != nullptr, "{} is missing {}", path->string(), name);
   return entry;
 }
 
 std::string no_gpu_message(const GpuDriver& driver, const std::string& module) {
-  const std::string error = driver.error.empty() ? "CUDA counts none" : driver.error;
+  const std::string error = driver.error.empty() ? "CUDA finds none" : driver.error;
   constexpr const char* kOtherwise = "compute on the CPU with DS_ACCELERATOR=cpu";
   if (driver.supported == 0) {
     return fmt::format(
@@ -107,11 +107,11 @@ std::string no_gpu_message(const GpuDriver& driver, const std::string& module) {
     if (word.find_first_not_of("0123456789.") == std::string::npos) version = " " + word;
   }
   const std::string found =
-      fmt::format("no GPU is visible, though the NVIDIA driver{} is there: {}", version, error);
+      fmt::format("no GPU is visible, though the NVIDIA driver{} is installed: {}", version, error);
   if (driver.supported >= driver.needed)
-    return fmt::format("{}; see what nvidia-smi says, or {}", found, kOtherwise);
+    return fmt::format("{}; check nvidia-smi, or {}", found, kOtherwise);
   return fmt::format(
-      "{}. The driver is for CUDA {}, and this build for {}: update the driver, install NVIDIA's "
+      "{}. The driver supports CUDA {}, this build needs {}: update the driver, install NVIDIA's "
       "forward-compatibility package cuda-compat-{}-{} (for data-center GPUs), build with a "
       "LibTorch for CUDA {} (see docs/errors.md), or {}",
       found, version_string(driver.supported), version_string(driver.needed), driver.needed / 1000,

@@ -50,9 +50,10 @@ std::span<std::byte> HostMemory::Accounting::allocate(size_t wanted) {
   const size_t size = round_to_pages(wanted);
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    throw OutOfHostMemory(static_cast<int64_t>(size),
-                          fmt::format("cannot take {} bytes of host memory for offloaded state: {}",
-                                      size, system_reason(errno)));
+    throw OutOfHostMemory(
+        static_cast<int64_t>(size),
+        fmt::format("cannot allocate {} bytes of host memory for offloaded state: {}", size,
+                    system_reason(errno)));
   }
   madvise(memory, size, MADV_HUGEPAGE);  // fewer pages to touch, lock and look up
   bytes += static_cast<int64_t>(size);

@@ -79,7 +79,7 @@ void verify_compatible(const checkpoint::CheckpointReader& reader, const EngineV
   for (const auto& [key, value] : must_equal(values.config)) {
     const auto found = stored.find(key);
     if (parts != LoadedParts::kAll || (found != stored.end() && found->second == value)) continue;
-    throw Error("{}: {} is {} there, {} here", reader.path().string(), key,
+    throw Error("{}: {} is {} in the checkpoint, {} in this run", reader.path().string(), key,
                 found == stored.end() ? "not set" : found->second, value);
   }
   std::set<std::string> known;
@@ -88,7 +88,7 @@ void verify_compatible(const checkpoint::CheckpointReader& reader, const EngineV
   }
   for (const checkpoint::StoredState& state : reader.states()) {
     if (known.contains(state.tensor)) continue;
-    throw Error("{}: holds {}, which is no parameter of this model", reader.path().string(),
+    throw Error("{}: holds {}, which is not a parameter of this model", reader.path().string(),
                 state.tensor);
   }
 }
@@ -284,7 +284,7 @@ void CheckpointFiles::after_update() {
 }
 
 SavedCheckpoint CheckpointFiles::finish() {
-  ZEROTH_CHECK(is_saving(), "finish_checkpoint: none is under way");
+  ZEROTH_CHECK(is_saving(), "finish_checkpoint: no checkpoint is in progress");
   const SaveTimer timer;
   const std::unique_ptr<AsyncSave> save = std::move(async_save_);
   const double waited = save->snapshot.waited_seconds();  // before this call

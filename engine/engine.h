@@ -54,7 +54,7 @@ struct InitOptions {
 // agree on it, so that no rank waits for another.
 class StopRequested : public Error {
  public:
-  StopRequested() : Error("the reading of weights was ended as some rank wished") {}
+  StopRequested() : Error("reading weights was stopped at the request of a rank") {}
 };
 
 // Engine trains, evaluates and saves one model. After an Error the ranks no longer agree on the

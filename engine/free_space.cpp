@@ -25,7 +25,7 @@ fs::path nearest_existing(fs::path directory) {
 uint64_t device_of(const fs::path& directory) {
   struct stat status {};
   if (::stat(directory.c_str(), &status) != 0) {
-    throw Error("cannot look at {}: {}", directory.string(), system_reason(errno));
+    throw Error("cannot access {}: {}", directory.string(), system_reason(errno));
   }
   return status.st_dev;
 }

@@ -37,7 +37,7 @@ class BlockValues final : public model::WeightSource {
     const auto& held = values_.at(part.name);
     const auto same = std::find_if(held.begin(), held.end(),
                                    [&](const Held& one) { return one.box == part.box; });
-    ZEROTH_CHECK(same != held.end(), "another box of {} is asked for", part.name);
+    ZEROTH_CHECK(same != held.end(), "unexpected slice of {}", part.name);
     return same->value;
   }
 

@@ -35,12 +35,13 @@ void require_memory_on_all(const model::Blocks& blocks, const configs::Config& c
 void check_mesh_dims(const comm::MeshShape& shape, const configs::Config& config) {
   using comm::MeshDim;
   if (shape.ranks_along({MeshDim::kDp, MeshDim::kTp}) != shape.ranks())
-    throw Error("an engine trains on ranks of axes data and tensor, not on {}", shape.str());
+    throw Error("mesh {} is not supported: an engine supports the dims data and tensor only",
+                shape.str());
   const int64_t size = config.tensor_parallel.size;
   if (size == 1 || size == shape[MeshDim::kTp]) return;
   throw Error(
-      "tensor_parallel.autotp_size: {}, but the ranks stand as {}: engine::arrange gives them "
-      "their places, as zeroth::start does",
+      "tensor_parallel.autotp_size: {}, but the mesh is {}. Call engine::arrange first, as "
+      "zeroth::start does",
       size, shape.str());
 }
 

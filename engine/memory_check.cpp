@@ -25,11 +25,11 @@ struct MemoryKind {
 constexpr MemoryKind kKinds[] = {{"parameters", &MemoryPlan::parameters},
                                  {"gathered", &MemoryPlan::gathered},
                                  {"gradients", &MemoryPlan::gradients},
-                                 {"gradients on their way", &MemoryPlan::gradient_buffers},
+                                 {"gradients in flight", &MemoryPlan::gradient_buffers},
                                  {"masters", &MemoryPlan::masters},
                                  {"optimizer states", &MemoryPlan::states},
                                  {"file buffers", &MemoryPlan::file_buffers},
-                                 {"copies under way", &MemoryPlan::staging},
+                                 {"staging copies", &MemoryPlan::staging},
                                  {"kept inputs", &MemoryPlan::saved_inputs},
                                  {"copies for checkpoints", &MemoryPlan::saving},
                                  {"activations (estimated)", &MemoryPlan::activations},
@@ -74,8 +74,8 @@ std::string describe_kinds(const MemoryPlan& memory, const std::vector<TierField
   MemoryPlan later = memory;
   later.measuring = {};
   if (at(memory.peak()) > at(later.peak())) {
-    parts.push_back(
-        fmt::format("{} while both ways to update are timed", format_bytes(at(memory.measuring))));
+    parts.push_back(fmt::format("{} while both optimizer devices are timed",
+                                format_bytes(at(memory.measuring))));
   }
   if (at(later.peak()) > training) {
     parts.push_back(fmt::format("{} while weights are loaded",
@@ -237,7 +237,7 @@ std::string suggest_fit(const RunMemory& run) {
   }
   text += json_to_paste(run.config, found.config);
   if (shortfall_of(run, *need).bytes == 0) return "this would fit:\n  " + text;
-  return "it does not fit with all sharding and offload either; what takes least is\n  " + text;
+  return "it does not fit even with full sharding and offload; the smallest need is\n  " + text;
 }
 
 // Returns the parameters' bytes in CPU memory.
@@ -282,7 +282,7 @@ RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
   if (const int64_t own = (held + runtime_in_use(root, held)) * here; run.free.host && own > 0) {
     run.free.host->bytes += own;
     run.free.host->limit +=
-        fmt::format("; {} that ranks hold now count as left", format_bytes(own));
+        fmt::format("; {} that ranks already hold count as left", format_bytes(own));
   }
   return run;
 }
@@ -332,7 +332,7 @@ std::vector<std::string> memory_lines(const RunMemory& run) {
     if (disk != run.free.disks.end())
       all += fmt::format(" of {} free", format_bytes(disk->second.free));
   }
-  lines.push_back(all + (has_activations(run.memory) ? "" : "; activations come on top"));
+  lines.push_back(all + (has_activations(run.memory) ? "" : "; activations not counted"));
   return lines;
 }
 

@@ -110,7 +110,7 @@ class Remedies {
     if (!facts_.trains || recompute.every_nth_block == 1 || recompute.number_checkpoints > 0) {
       return;
     }
-    add("--gradient-checkpointing: blocks keep only their input, and run twice");
+    add("--gradient-checkpointing: blocks keep only their input and are recomputed");
   }
 
   void sharding() {
@@ -138,13 +138,13 @@ class Remedies {
     if (facts_.shortage == Shortage::kDevice) {
       if (now != OffloadDevice::kNone) return;
       add_change(
-          "zero_optimization.offload_optimizer.device \"cpu\": masters and optimizer state wait in "
-          "host memory",
+          "zero_optimization.offload_optimizer.device \"cpu\": masters and optimizer state are "
+          "kept in host memory",
           [](Config& config) { config.zero.offload_optimizer.device = OffloadDevice::kCpu; });
     } else if (facts_.is_short_at(now)) {
       add_change(
           "zero_optimization.offload_optimizer.device \"nvme\" with a nvme_path: masters and "
-          "optimizer state wait in a file",
+          "optimizer state are kept in a file",
           [](Config& config) { config.zero.offload_optimizer.device = OffloadDevice::kNvme; });
     }
   }
@@ -155,20 +155,22 @@ class Remedies {
     if (facts_.shortage == Shortage::kDevice) {
       if (param.device != OffloadDevice::kNone) return;
       add_change(
-          fmt::format("{}zero_optimization.offload_param.device \"cpu\": parameters wait in host "
-                      "memory",
-                      stage),
+          fmt::format(
+              "{}zero_optimization.offload_param.device \"cpu\": parameters are kept in host "
+              "memory",
+              stage),
           [](Config& config) {
             config.zero.stage = 3;
             config.zero.offload_param.device = OffloadDevice::kCpu;
           });
     } else if (facts_.is_short_at(param.device)) {
       add_change(fmt::format("{}zero_optimization.offload_param.device \"nvme\" with a nvme_path: "
-                             "parameters wait in a file",
+                             "parameters are kept in a file",
                              stage),
                  move_parameters_to_files);
     } else if (param.device == OffloadDevice::kNvme && param.max_in_cpu_elements > 0) {
-      add("zero_optimization.offload_param.max_in_cpu below {}: more parameters wait in the file",
+      add("zero_optimization.offload_param.max_in_cpu below {}: more parameters are kept in the "
+          "file",
           param.max_in_cpu_elements);
     }
   }
@@ -178,7 +180,7 @@ class Remedies {
     const bool recomputes = recompute.every_nth_block > 0 || recompute.number_checkpoints > 0;
     if (facts_.trains && facts_.shortage == Shortage::kDevice && recomputes &&
         !recompute.cpu_checkpointing) {
-      add_change("activation_checkpointing.cpu_checkpointing: kept inputs wait in host memory",
+      add_change("activation_checkpointing.cpu_checkpointing: kept inputs are moved to host memory",
                  [](Config& config) { config.recompute.cpu_checkpointing = true; });
     }
   }

@@ -5,7 +5,7 @@
 namespace zeroth::engine {
 
 void SafetensorsSink::begin(const std::vector<ParameterInfo>& parameters) {
-  ZEROTH_CHECK(!parameters.empty(), "a model without parameters goes to {}", dir_.string());
+  ZEROTH_CHECK(!parameters.empty(), "a model without parameters is saved to {}", dir_.string());
   std::vector<model::PlannedTensor> planned;
   for (const ParameterInfo& info : parameters) planned.push_back({info.name, info.shape});
   model::OutputDirectory::clear_leftovers(dir_);

@@ -49,7 +49,7 @@ RankSlices parse(const std::string& text, const RankSlices& like) {
   }
   std::string rest;
   if (!words || words >> rest) {
-    throw Error("saving: ranks that share layers hold boxes of different parameters");
+    throw Error("saving: ranks that share layers hold slices of different parameters");
   }
   return slices;
 }

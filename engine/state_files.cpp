@@ -17,8 +17,8 @@ using checkpoint::Counter;
 
 torch::Dtype dtype_of(const checkpoint::StoredState& stored) {
   if (const auto dtype = model::parse_dtype(stored.dtype)) return *dtype;
-  throw Error("{} of {} is stored as {}, which no run of this version writes", stored.state,
-              stored.tensor, stored.dtype);
+  throw Error("{} of {} is stored as {}, which is not supported", stored.state, stored.tensor,
+              stored.dtype);
 }
 
 checkpoint::ChunkBounds stored_box(const TensorSlice& box) {
@@ -39,10 +39,10 @@ template <typename T>
 T counter(const checkpoint::Counters& counters, const std::string& name) {
   const auto found = counters.find(name);
   if (found == counters.end())
-    throw checkpoint::CorruptCheckpoint(fmt::format("no counter {}", name));
+    throw checkpoint::CorruptCheckpoint(fmt::format("the counter {} is missing", name));
   const T* const value = std::get_if<T>(&found->second);
   if (value == nullptr) {
-    throw checkpoint::CorruptCheckpoint(fmt::format("the counter {} is of another kind", name));
+    throw checkpoint::CorruptCheckpoint(fmt::format("the counter {} has the wrong type", name));
   }
   return *value;
 }
@@ -83,7 +83,7 @@ void StateReader::read(const StateSlice& piece, torch::Tensor values) {
   const std::string name = stored_name_(piece.parameter);
   const checkpoint::StoredState* const stored = reader_.find(name, piece.state);
   if (stored == nullptr) {
-    throw Error("{}: no {} of {} is stored", reader_.path().string(), piece.state, name);
+    throw Error("{}: {} of {} is not stored", reader_.path().string(), piece.state, name);
   }
   if (stored->shape != piece.box.shape) {
     throw Error("{}: {} of {} has the shape [{}], the model's is [{}]", reader_.path().string(),
@@ -106,7 +106,7 @@ void put_position(const Loader& data, checkpoint::Counters& counters) {
 }
 
 Loader::Position position_of(const checkpoint::Counters& counters) {
-  if (!counters.contains(kDataStep)) throw Error("no position of a loader is saved there");
+  if (!counters.contains(kDataStep)) throw Error("the checkpoint has no position of a loader");
   return {.step = counter<int64_t>(counters, kDataStep),
           .sample = counter<int64_t>(counters, kDataSample)};
 }

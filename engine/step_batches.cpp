@@ -45,7 +45,7 @@ int64_t count_label_tokens(const model::MicroBatch& batch) {
 }
 
 int64_t StepBatches::count_positions() {
-  ZEROTH_CHECK(num_fetched_ == 0, "{} micro-batches are drawn", num_fetched_);
+  ZEROTH_CHECK(num_fetched_ == 0, "{} micro-batches are already fetched", num_fetched_);
   if (const auto counted = data_.count_positions(count_)) return *counted;
   first_ = fetch();
   return count_ * first_->tokens.numel();
@@ -61,7 +61,7 @@ model::MicroBatch StepBatches::next() {
 }
 
 model::MicroBatch StepBatches::fetch() {
-  ZEROTH_CHECK(num_fetched_ < count_, "all {} micro-batches are drawn", count_);
+  ZEROTH_CHECK(num_fetched_ < count_, "all {} micro-batches are already fetched", count_);
   const int64_t index = std::exchange(num_fetched_, count_);  // remains if the loader throws
   model::MicroBatch batch = data_.next();
   ZEROTH_CHECK(batch.tokens.defined(), "micro-batch {} has no tokens", index);
@@ -118,7 +118,7 @@ void throw_no_label_tokens(const StepBatches& batches, int64_t step, comm::Devic
   int64_t more =
       reports_loss(mesh) ? batches.num_samples() - std::ssize(batches.first_samples()) : 0;
   comm::all_reduce_values({&more, 1}, comm::ReduceOp::kSum, "numbers of samples", mesh);
-  throw Error("the global batch of step {} has no trained token (samples {}{})", step,
+  throw Error("the global batch of step {} has no label tokens (samples {}{})", step,
               fmt::join(gather_samples(batches.first_samples(), mesh), ", "),
               more > 0 ? fmt::format(" and {} more", more) : "");
 }

@@ -35,7 +35,7 @@ TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
       profiler_(config_, *mesh_),
       checkpoints_(*mesh_),
       skips_(make_non_finite_skips(config_)),
-      failure_(trains ? "" : "train_batch: the engine was made to evaluate only") {}
+      failure_(trains ? "" : "train_batch: the engine was created for evaluation only") {}
 
 StepStats TrainEngine::train_batch(Loader& data) {
   if (!failure_.empty()) throw Error(failure_);
@@ -187,7 +187,7 @@ void TrainEngine::verify_micro_batches_match(int64_t micro_batches) const {
 
 void TrainEngine::require_values(std::string_view call) const {
   if (has_values_) return;
-  throw Error("{}: the engine awaits a checkpoint, and no load_checkpoint has brought one", call);
+  throw Error("{}: the engine awaits a checkpoint. Call load_checkpoint first", call);
 }
 
 std::vector<size_t> TrainEngine::forward_accesses(int64_t count) const {
@@ -223,7 +223,7 @@ EvalStats TrainEngine::eval_batch(Loader& data, int64_t micro_batches) {
   sums = sums.to(torch::kCPU);
   mesh_->cpu_group().all_reduce(sums, comm::ReduceOp::kSum, "loss of the evaluation").wait();
   const double tokens = sums[1].item<double>();
-  if (tokens == 0) throw Error("the evaluation set has no trained token");
+  if (tokens == 0) throw Error("the evaluation set has no label tokens");
   return {.loss = sums[0].item<double>() / tokens,
           .num_label_tokens = static_cast<int64_t>(tokens)};
 }

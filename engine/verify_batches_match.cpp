@@ -40,7 +40,7 @@ void verify_batches_match(int64_t fingerprint, int64_t step, const comm::DeviceM
     const int first = rank / group_size * group_size;
     if (hashes[rank] == hashes[first]) continue;
     throw Error(
-        "ranks {} and {} share every layer (tensor_parallel.autotp_size {}) but have drawn "
+        "ranks {} and {} share every layer (tensor_parallel.autotp_size {}) but fetched "
         "different samples for step {}: hashes {:x} and {:x}",
         first, rank, group_size, step, static_cast<uint64_t>(hashes[first]),
         static_cast<uint64_t>(hashes[rank]));

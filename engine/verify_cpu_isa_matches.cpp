@@ -44,7 +44,7 @@ void verify_products_match(const MatmulBackends& own, const comm::DeviceMesh& me
       return to_string(static_cast<MatmulBackend>(found.value));
     };
     throw Error(
-        "rank {} multiplies {} by {}, rank {} by {}: their results would differ. Set "
+        "rank {} multiplies {} with {}, rank {} with {}: their results would differ. Set "
         "ZEROTH_CPU=avx512_bf16, and no ZEROTH_PRODUCT, in the environment of all ranks",
         one.rank, format, name(one), other.rank, name(other));
   }
@@ -60,15 +60,16 @@ void verify_cpu_isa_matches(const CpuProfile& own, const comm::DeviceMesh& mesh)
   };
   if (lowest.value != highest.value) {
     throw Error(
-        "rank {} computes by {}, rank {} by {}: their results would differ. Set ZEROTH_CPU={} in "
-        "the environment of all ranks",
+        "rank {} computes with {}, rank {} with {}: their results would differ. Set ZEROTH_CPU={} "
+        "in the environment of all ranks",
         lowest.rank, name(lowest), highest.rank, name(highest), name(lowest));
   }
   const auto [other, intel] = min_max(own.is_intel ? 1 : 0, "makers of processors", mesh);
   if (other.value != intel.value) {
     throw Error(
-        "rank {} computes on a processor of Intel's, rank {} on another maker's: libraries choose "
-        "their products by it, and results would differ. Run all ranks on processors of one maker",
+        "rank {} computes on an Intel processor, rank {} on another vendor's: libraries choose "
+        "their kernels by vendor, and results would differ. Run all ranks on processors of one "
+        "vendor",
         intel.rank, other.rank);
   }
   verify_products_match(own.products, mesh);

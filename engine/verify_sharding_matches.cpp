@@ -59,7 +59,7 @@ struct RankSlice {
   int copies = 1;
 
   std::string str() const {
-    return fmt::format("rank {} holds [{}] from [{}] on", rank, fmt::join(box.sizes, ", "),
+    return fmt::format("rank {} holds [{}] at offset [{}]", rank, fmt::join(box.sizes, ", "),
                        fmt::join(box.offsets, ", "));
   }
 };
@@ -118,14 +118,14 @@ class ShardingCheck {
              slots[s][0].dump());
       }
       fail(rank,
-           "{} begins at element {} of unit {} there, and at {}: where boxes differ in size, each "
-           "rank gives the largest one as Split::most",
+           "{} begins at element {} of unit {} on the first, and at {} on the second: where slices "
+           "differ in size, each rank must set Split::max_numel to the largest",
            slots[s][0].dump(), expected_slots[s][1].dump(), own.at("name").dump(),
            slots[s][1].dump());
     }
     fail(rank,
-         "unit {} has {} parameters in {} elements there, and {} in {}: where boxes differ in "
-         "size, each rank gives the largest one as Split::most",
+         "unit {} has {} parameters in {} elements on the first, and {} in {} on the second: where "
+         "slices differ in size, each rank must set Split::max_numel to the largest",
          own.at("name").dump(), expected_slots.size(), expected.at("numel").dump(), slots.size(),
          own.at("numel").dump());
   }
@@ -154,8 +154,8 @@ class ShardingCheck {
       }
       if (own.contains("crc32c") && own != expected) {
         fail(static_cast<int>(rank),
-             "buffer {} has other values there: one that each has its own part of stands among "
-             "the splits",
+             "buffer {} has different values: one of which each rank has its own slice must be "
+             "among the splits",
              name);
       }
       for (const Json& box : own.at("boxes")) {
@@ -183,9 +183,8 @@ class ShardingCheck {
         }
       }
       if (copies != one.copies) {
-        throw Error(
-            "{}: {}, which is in {} copies as it says, and {} ranks hold it (Block::splits)", name,
-            one.str(), one.copies, copies);
+        throw Error("{}: {}, declared with {} replicas, but {} ranks hold it (Block::splits)", name,
+                    one.str(), one.copies, copies);
       }
       if (is_first) elements += one.box.elements();
     }
@@ -209,7 +208,7 @@ void verify_sharding_matches(const model::Blocks& blocks, const comm::DeviceMesh
   std::vector<Json> descriptions;
   for (const std::string& text : comm::all_gather_strings(
            dump(describe(blocks, mesh)), "how layers are shared", mesh.cpu_group())) {
-    descriptions.push_back(parse_json(text, {.name = "what a rank says of its blocks"}));
+    descriptions.push_back(parse_json(text, {.name = "a rank's description of its blocks"}));
   }
   for (size_t rank = 0; rank < descriptions.size(); ++rank) {
     const auto refused = descriptions[rank].find("refused");

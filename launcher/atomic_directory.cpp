@@ -57,7 +57,7 @@ bool is_temporary(const std::string& name, const std::string& target) {
 AtomicDirectory::AtomicDirectory(const std::filesystem::path& target, bool overwrite)
     : target_(resolve_links(target)), overwrite_(overwrite) {
   if (!target_.has_filename()) target_ = target_.parent_path();
-  if (!target_.has_filename()) throw Error("{}: no folder can stand there", target_.string());
+  if (!target_.has_filename()) throw Error("{}: no folder can be created there", target_.string());
   file_system_ = checkpoint::PosixFileSystem::make(target_.parent_path());
   check_target();
   clear_leftovers();
@@ -101,7 +101,7 @@ void AtomicDirectory::check_target() const {
   }
   const auto other = std::find_if_not(inside.begin(), inside.end(), is_model_entry);
   if (other == inside.end()) return;
-  throw Error("{} holds {}, which is no file of a model and would be lost: choose another folder",
+  throw Error("{} contains {}, which is not a model file and would be lost: choose another folder",
               target_.string(), shortened(other->name));
 }
 

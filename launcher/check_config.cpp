@@ -26,19 +26,19 @@ struct CheckConfigArguments {
 
 CheckConfigArguments parse(const std::vector<std::string>& words) {
   CheckConfigArguments arguments;
-  CLI::App app("Tells the state and the value of every key of a ds_config.json. Starts nothing.",
+  CLI::App app("Shows the state and the value of every key of a ds_config.json. Starts nothing.",
                "zeroth check-config");
   app.add_option("FILE", arguments.file, "The file, or base64 of it")->required();
   app.add_option("--ranks", arguments.ranks,
-                 "Ranks that the batch sizes are checked for (default: as many as fit them)")
+                 "Number of ranks to check the batch sizes for (default: one that fits them)")
       ->option_text("N");
   app.add_flag("--strict", arguments.flags.strict,
-               "Names that DeepSpeed would ignore are errors, too");
+               "Treat names that DeepSpeed would ignore as errors");
   app.add_flag("--accept-uncompressed", arguments.flags.accept_uncompressed,
-               "As for finetune: 1-bit optimizers may run without compression");
+               "Allow 1-bit optimizers to run without compression, as in finetune");
   arguments.help = parse_subcommand(app, words);
   if (!arguments.help.empty())
-    arguments.help += "\nStatus: 0, or 2 where a run would refuse the file.\n";
+    arguments.help += "\nExit code: 0, or 2 if a run would refuse the file.\n";
   if (arguments.ranks && *arguments.ranks < 1)
     throw UsageError("check-config: --ranks {}: at least one rank is needed", *arguments.ranks);
   return arguments;

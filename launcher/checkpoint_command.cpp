@@ -72,7 +72,8 @@ ListedCheckpoints list_matching(const CheckpointLocation& place) {
 std::string no_checkpoint_reason(FileSystem& file_system, const std::string& name) {
   try {
     if (const auto foreign = checkpoint::find_foreign(file_system, name)) {
-      return fmt::format("it is of {} ({} is in it)", foreign->program, shortened(foreign->marker));
+      return fmt::format("it was written by {} ({} is in it)", foreign->program,
+                         shortened(foreign->marker));
     }
   } catch (const Error&) {
     // It is a file, or another user's directory.
@@ -88,7 +89,7 @@ std::string skipped_lines(const CheckpointLocation& place, const std::vector<std
     const bool shown = std::any_of(weights.begin(), weights.end(),
                                    [&](const auto& one) { return one.name == name; });
     if (shown) continue;
-    text += printable(fmt::format("skipped {}: no checkpoint, as {}", shortened(name),
+    text += printable(fmt::format("skipped {}: not a checkpoint of Zeroth: {}", shortened(name),
                                   no_checkpoint_reason(*place.file_system, name))) +
             "\n";
   }
@@ -115,11 +116,10 @@ Answer list(const CheckpointArguments& args) {
   Answer answer;
   answer.text = printable(place.file_system->path().string()) + "\n";
   for (const CheckpointInfo& one : found) {
-    const std::string state = &one == newest ? "complete, the newest"
-                              : one.weights_only
-                                  ? "weights without states, from which no run goes on"
-                              : one.complete() ? "complete"
-                                               : "not complete: " + one.fault;
+    const std::string state = &one == newest     ? "complete, the newest"
+                              : one.weights_only ? "weights only, cannot be resumed"
+                              : one.complete()   ? "complete"
+                                                 : "not complete: " + one.fault;
     answer.text += printable(fmt::format("  {:<14}  {:>10}  {:>7}  {}", one.name,
                                          format_bytes(one.bytes), format_age(one), state)) +
                    "\n";
@@ -137,7 +137,7 @@ Answer list(const CheckpointArguments& args) {
     std::erase_if(weights, [](const auto& one) { return checkpoint::parse_step(one.name); });
   }
   if (!place.checkpoint && !weights.empty()) {
-    answer.text += "Weights without states, from which no run goes on:\n";
+    answer.text += "Weights only, cannot be resumed:\n";
     for (const auto& one : weights) answer.text += "  " + printable(one.name) + "\n";
   }
   answer.text += skipped_lines(place, strays, weights);
@@ -185,7 +185,7 @@ std::string describe_manifest(const std::filesystem::path& path,
       {"written", fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(manifest.written))},
       {"manifest", format_crc(reader.manifest_crc())}};
   if (manifest.parent)
-    facts["goes on from"] = fmt::format("step {}, manifest {}", manifest.parent->step,
+    facts["resumed from"] = fmt::format("step {}, manifest {}", manifest.parent->step,
                                         format_crc(manifest.parent->crc));
   std::string text;
   add_texts(printable(path.string()), facts, text);
@@ -200,7 +200,7 @@ Answer description(const checkpoint::CheckpointReader& reader) {
   for (const auto& [key, counter] : manifest.counters)
     counters[key] = checkpoint::to_string(counter);
   add_texts("Counters:", counters, answer.text);
-  add_texts("Must be equal to go on:", manifest.must_equal, answer.text);
+  add_texts("Must be equal to resume:", manifest.must_equal, answer.text);
   add_texts("May change:", manifest.may_change, answer.text);
   checkpoint::StringMap files;
   for (const checkpoint::StoredFile& file : manifest.files) {
@@ -327,7 +327,7 @@ std::vector<std::string> select_prunable(const CheckpointArguments& args,
 Answer prune(const CheckpointArguments& args) {
   const CheckpointLocation place = locate_checkpoints(args);
   if (place.checkpoint)
-    throw UsageError("checkpoint prune: {} is one checkpoint; name the folder that holds them",
+    throw UsageError("checkpoint prune: {} is one checkpoint; give the folder that contains it",
                      args.directory);
   // The lock excludes a run: only the run removes what it resumes from or has just written.
   std::optional<OutputLock> lock;
@@ -358,11 +358,11 @@ constexpr CheckpointVerb kVerbs[] = {
     {"list", list}, {"show", show}, {"verify", verify}, {"prune", prune}};
 
 constexpr const char* kHelp =
-    "\nlist: each checkpoint with size, age, and whether it is complete. show: of the newest one, "
-    "or of DIR\nitself, layout, counters, files and tensors. verify: reads every byte. prune: "
-    "removes all but the newest\nand the one with the run's best model, where no run is under way. "
-    "DIR: an --output, the folder\ncheckpoints in it, or one checkpoint. Status: 0, or 1 where one "
-    "is not complete or damaged. What a run\nremoves meanwhile is no fault.\n";
+    "\nlist: size, age and completeness of each checkpoint. show: layout, counters, files and "
+    "tensors of the\nnewest checkpoint, or of DIR itself. verify: reads every byte. prune: removes "
+    "all but the newest\nand the one with the run's best model, unless a run is active. DIR: an "
+    "--output, its folder\ncheckpoints, or one checkpoint. Exit code: 0, or 1 if one is not "
+    "complete or damaged. Checkpoints that\na run removes meanwhile do not count.\n";
 
 const CheckpointVerb* find_verb(const std::string& name) {
   const auto found = std::find_if(std::begin(kVerbs), std::end(kVerbs),
@@ -374,13 +374,13 @@ const CheckpointVerb* find_verb(const std::string& name) {
 
 CheckpointAnswer checkpoint_command(const std::vector<std::string>& words) {
   CheckpointArguments args;
-  CLI::App app("Tells what lies in a folder of checkpoints. Starts nothing.", "zeroth checkpoint");
+  CLI::App app("Inspects or prunes a folder of checkpoints. Starts nothing.", "zeroth checkpoint");
   app.add_option("COMMAND", args.verb, "list, show, verify or prune")->required();
-  app.add_option("DIR", args.directory, "Where they are")->required();
-  app.add_option("--keep", args.keep, "prune: so many of the newest stay (default: 2)")
+  app.add_option("DIR", args.directory, "Folder of the checkpoints")->required();
+  app.add_option("--keep", args.keep, "prune: number of newest checkpoints to keep (default: 2)")
       ->option_text("N");
-  app.add_flag("--damaged", args.damaged, "prune: those that are damaged or not complete go, too");
-  app.add_flag("--dry-run", args.dry_run, "prune: only tell what would go");
+  app.add_flag("--damaged", args.damaged, "prune: also remove damaged or incomplete checkpoints");
+  app.add_flag("--dry-run", args.dry_run, "prune: only show what would be removed");
   if (const std::string help = parse_subcommand(app, words); !help.empty()) return {help + kHelp};
   const CheckpointVerb* verb = find_verb(args.verb);
   if (verb == nullptr)
@@ -389,10 +389,10 @@ CheckpointAnswer checkpoint_command(const std::vector<std::string>& words) {
         shortened(args.verb));
   for (const char* const flag : {"--keep", "--damaged", "--dry-run"}) {
     if (app.count(flag) > 0 && args.verb != "prune")
-      throw UsageError("checkpoint {}: {} belongs to prune", args.verb, flag);
+      throw UsageError("checkpoint {}: {} is only valid for prune", args.verb, flag);
   }
   if (args.keep < 1)
-    throw UsageError("checkpoint prune: --keep {}: at least one must stay", args.keep);
+    throw UsageError("checkpoint prune: --keep {}: at least one must be kept", args.keep);
   return verb->answer(args);
 }
 

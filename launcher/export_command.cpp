@@ -18,9 +18,9 @@ namespace zeroth::launcher {
 namespace {
 
 constexpr const char* kHelp = R"(
-DIR: an --output, the folder checkpoints in it, of which the newest complete one counts, or one checkpoint.
-OUT: the model's folder: weights as they were trained, rounded to --dtype; config.json, tokenizer and the
-like as the checkpoint has them. It appears whole or not at all.
+DIR: an --output or its folder checkpoints, whose newest complete one is used, or one checkpoint.
+OUT: the model's folder: the trained weights, rounded to --dtype; config.json, tokenizer and similar
+files as in the checkpoint. It is written atomically.
 )";
 
 std::string describe_result(const ExportResult& exported) {
@@ -46,8 +46,8 @@ void require_directory_name(std::filesystem::path path) {
   if (std::find(std::begin(kWeights), std::end(kWeights), suffix) == std::end(kWeights)) return;
   const std::string parent = path.parent_path().string();
   throw UsageError(
-      "export: OUT {} has the name of a file of weights, but OUT is the model's folder, in which "
-      "model.safetensors and config.json are written: name a folder instead, for example {}",
+      "export: OUT {} is named like a weights file, but OUT is the model's folder, in which "
+      "model.safetensors and config.json are written: give a folder instead, for example {}",
       shortened(path.string()), parent.empty() ? "hf" : shortened(parent));
 }
 
@@ -58,12 +58,12 @@ std::string export_command(const std::vector<std::string>& words) {
       {"fp32", Dtype::kF32}, {"bf16", Dtype::kBf16}, {"fp16", Dtype::kF16}};
   std::string from, to, dtype = "fp32";
   ExportRequest request;
-  CLI::App app("Writes the model of a checkpoint as transformers loads it. Starts nothing.",
+  CLI::App app("Exports the model of a checkpoint in the format of transformers. Starts nothing.",
                "zeroth export");
-  app.add_option("DIR", from, "Where the checkpoint is")->required();
+  app.add_option("DIR", from, "Folder of the checkpoint")->required();
   app.add_option("OUT", to, "The model's folder: new or empty")->required();
   app.add_option("--dtype", dtype, "fp32 (default), bf16 or fp16")->option_text("DTYPE");
-  app.add_flag("--overwrite", request.overwrite, "Replace the model that stands in OUT");
+  app.add_flag("--overwrite", request.overwrite, "Replace the model in OUT");
   if (const std::string help = parse_subcommand(app, words); !help.empty()) return help + kHelp;
   const auto found = kDtypes.find(dtype);
   if (found == kDtypes.end()) {

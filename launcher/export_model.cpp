@@ -67,11 +67,11 @@ std::vector<StoredState> list_tensors(const CheckpointReader& reader) {
     if (!parse_dtype(tensor.dtype)) {
       throw Error("{} is {}, expected F32, BF16 or F16", where, shortened(tensor.dtype));
     }
-    if (name == "__metadata__") throw Error("{} is no name of a tensor", where);
+    if (name == "__metadata__") throw Error("{} is not a tensor name", where);
     tensors.push_back(tensor);
   }
   if (tensors.empty()) {
-    throw Error("{} holds no states: where it is a model, transformers loads it as it is",
+    throw Error("{} contains no states: if it is a model, transformers can load it as it is",
                 reader.path().string());
   }
   return tensors;
@@ -123,8 +123,8 @@ std::string safetensors_header(const ExportShard& shard, Dtype dtype) {
     throw Error("{} holds {}: such a model is not exported", shortened(tensor.tensor),
                 canonicalize_nan(value));
   }
-  throw Error("{} has a value of {:g}, beyond what {} holds: export in {}",
-              shortened(tensor.tensor), value, dtype == Dtype::kF16 ? "fp16" : "bf16",
+  throw Error("{} has a value of {:g}, out of range for {}: export in {}", shortened(tensor.tensor),
+              value, dtype == Dtype::kF16 ? "fp16" : "bf16",
               dtype == Dtype::kF16 ? "bf16 or fp32" : "fp32");
 }
 

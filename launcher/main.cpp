@@ -304,8 +304,8 @@ void log_node(const LaunchOptions& options, const Placement& placement,
                        shortened(request.master_addr), request.master_port));
   if (request.node_ranks.node_rank == 0 && !LaunchEnvironment::from_process().has_secret)
     log_line(
-        "without ZEROTH_SECRET or ZEROTH_SECRET_FILE on all nodes whoever reaches that port can "
-        "disturb the ranks' start (docs/security.md)");
+        "neither ZEROTH_SECRET nor ZEROTH_SECRET_FILE is set: anyone who can reach that port can "
+        "disturb the start of the ranks. Set one of them on all nodes (docs/security.md)");
 }
 
 int run_join(const LaunchOptions& options, const Placement& placement) {

@@ -61,8 +61,8 @@ ReportSection versions(const fs::path& zeroth_directory, const std::string& libr
   const fs::path torch = libtorch_directory(library_path);
   if (torch.empty()) {
     warnings.push_back(
-        "LibTorch is in no folder of LD_LIBRARY_PATH or of the programs' run path: finetune will "
-        "not start before LD_LIBRARY_PATH has the folder of libtorch_cpu.so");
+        "LibTorch was not found in LD_LIBRARY_PATH or the programs' run path: finetune cannot "
+        "start until LD_LIBRARY_PATH contains the folder of libtorch_cpu.so");
   }
   return {"Versions",
           {{"Zeroth", fmt::format("{}, in {}", ZEROTH_VERSION, zeroth_directory.string())},
@@ -91,8 +91,8 @@ ReportSection features(const fs::path& zeroth_directory) {
   return {"Built in",
           {{"CPU ranks", "built in (shared memory, else Gloo)"},
            {"GPU ranks", gpu},
-           {"kernels compiled at first use", "none: all is compiled ahead"},
-           {"sanitizers", ZEROTH_SANITIZED ? "address, undefined behaviour: slow" : "off"}}};
+           {"kernels compiled at first use", "none: all are compiled ahead of time"},
+           {"sanitizers", ZEROTH_SANITIZED ? "address, undefined behavior: slow" : "off"}}};
 }
 
 ReportSection processor(Warnings& warnings) {
@@ -100,10 +100,10 @@ ReportSection processor(Warnings& warnings) {
   const auto allowed = static_cast<int>(allowed_cores().size());
   const auto quota = cpu_quota();
   if (quota && *quota < allowed)
-    warnings.push_back(fmt::format(
-        "the control group gives {:.1f} cores' time to {} cores: ranks will be held up; bind to "
-        "fewer with --bind_core_list",
-        *quota, allowed));
+    warnings.push_back(
+        fmt::format("the control group limits CPU time to {:.1f} of {} cores: ranks will be "
+                    "throttled; bind to fewer with --bind_core_list",
+                    *quota, allowed));
   return {
       "Processor",
       {{"model", or_unknown(processor.model)},
@@ -111,7 +111,7 @@ ReportSection processor(Warnings& warnings) {
         fmt::format("{}, {}, {}", processor.sockets, processor.cores, processor.threads)},
        {"threads for ranks", fmt::format("{}", allowed)},
        {"time limit (cgroup)", quota ? fmt::format("{:.1f} threads", *quota) : "none"},
-       {"kernels and products by", describe_cpu_isa()},
+       {"instruction set in use", describe_cpu_isa()},
        {"instructions", or_unknown(fmt::format("{}", fmt::join(processor.instructions, " ")))}}};
 }
 
@@ -122,10 +122,10 @@ ReportSection memory(Warnings& warnings) {
   const SpaceInfo shared = probe_space("/dev/shm");
   const ProbeResult locked = probe_locked_memory();
   if (!locked.good)
-    warnings.push_back(fmt::format(
-        "only {} may be locked: pinned buffers beyond fall back to ordinary memory; 'ulimit -l "
-        "unlimited' (docker: --ulimit memlock=-1) lifts it",
-        locked.text));
+    warnings.push_back(
+        fmt::format("only {} can be locked: pinned buffers beyond that fall back to pageable "
+                    "memory; 'ulimit -l unlimited' (docker: --ulimit memlock=-1) removes the limit",
+                    locked.text));
   const auto bytes = [](std::optional<int64_t> kib) {
     return kib ? format_bytes(*kib * 1024) : std::string("unknown");
   };
@@ -134,7 +134,7 @@ ReportSection memory(Warnings& warnings) {
            {"limit (cgroup)", limit ? format_bytes(*limit) : "none"},
            {"/dev/shm", fmt::format("{}, {} free", format_bytes(shared.total_bytes),
                                     format_bytes(shared.free_bytes))},
-           {"may be locked", locked.text}}};
+           {"limit of locked memory", locked.text}}};
 }
 
 ReportSection gpus(const LaunchEnvironment& environment, Warnings& warnings) {
@@ -142,7 +142,7 @@ ReportSection gpus(const LaunchEnvironment& environment, Warnings& warnings) {
   if (!report) return {"GPUs", {{"driver", "none found (no NVML)"}}};
   ReportSection section{
       "GPUs",
-      {{"driver", fmt::format("{}, runs CUDA up to {}", or_unknown(report->driver),
+      {{"driver", fmt::format("{}, supports CUDA up to {}", or_unknown(report->driver),
                               cuda_version(report->cuda_version))}}};
   for (size_t i = 0; i < report->gpus.size(); ++i) {
     const GpuReport::GpuInfo& gpu = report->gpus[i];
@@ -187,7 +187,7 @@ ReportSection programs(const fs::path& zeroth_directory, const LaunchEnvironment
       warnings.push_back(error.what());
     }
   }
-  section.lines.emplace_back("device by default", "");
+  section.lines.emplace_back("default device", "");
   try {
     const Accelerator device =
         resolve_accelerator(environment.ds_accelerator, probe_machine(environment));

@@ -106,8 +106,7 @@ void Monitors::each(const std::function<void(OpenMonitor&)>& action) {
       action(open);
       return false;
     } catch (const Error& error) {
-      warn_(fmt::format("{}: {}; it is off from here on, training goes on", open.origin,
-                        error.what()));
+      warn_(fmt::format("{}: {}; it is disabled, training continues", open.origin, error.what()));
       return true;
     }
   });

@@ -182,7 +182,7 @@ void RunPage::write(Status state) {
     throw;
   } catch (const Error& error) {
     failed_ = true;
-    warn_(fmt::format("{}; the page stays as it is, training goes on", error.what()));
+    warn_(fmt::format("{}; the page is not updated anymore, training continues", error.what()));
   }
 }
 

@@ -19,7 +19,7 @@ constexpr size_t kNever = std::numeric_limits<size_t>::max();
 ChunkCache::ChunkCache(FileIo& io, const FileBuffers& buffers, const ChunkCacheOptions& options)
     : io_(io), options_(options) {
   for (size_t i = 0; i < buffers.count(); ++i) buffers_.push_back({.bytes = buffers[i]});
-  ZEROTH_CHECK(!buffers_.empty(), "a tile cache without buffers");
+  ZEROTH_CHECK(!buffers_.empty(), "a chunk cache without buffers");
 }
 
 ChunkCache::~ChunkCache() {
@@ -47,7 +47,7 @@ ChunkCache::Lease ChunkCache::acquire(const Extent& extent, Access access) {
   if (chunk.buffer == nullptr) assign(evict_buffer(), chunk, access != Access::kWrite);
   CacheBuffer& buffer = *chunk.buffer;
   ZEROTH_CHECK(!buffer.writer && (access == Access::kRead || buffer.readers == 0),
-               "the tile at {} is borrowed already: {} readers, writer: {}", extent.offset,
+               "the chunk at {} is already leased: {} readers, writer: {}", extent.offset,
                buffer.readers, buffer.writer);
   buffer.last_used = ++use_count_;
   buffer.writer = access != Access::kRead;
@@ -115,22 +115,23 @@ ChunkCache::CachedChunk& ChunkCache::chunk_at(const Extent& extent) {
   const auto next = chunks_.lower_bound(extent.offset);
   if (next != chunks_.end() && next->first == extent.offset) {
     ZEROTH_CHECK(next->second.extent.bytes == extent.bytes,
-                 "a tile at {} of {} bytes, before it had {}", extent.offset, extent.bytes,
+                 "a chunk at {} of {} bytes, before it had {}", extent.offset, extent.bytes,
                  next->second.extent.bytes);
     return next->second;
   }
   const size_t max_bytes = buffers_.front().bytes.size();
   ZEROTH_CHECK(extent.bytes > 0 && extent.bytes <= max_bytes && extent.offset % kFileAlignment == 0,
-               "a tile at {} of {} bytes, buffers have {}", extent.offset, extent.bytes, max_bytes);
+               "a chunk at {} of {} bytes, buffers have {}", extent.offset, extent.bytes,
+               max_bytes);
   if (next != chunks_.end()) {
     ZEROTH_CHECK(extent.offset + extent.bytes <= next->first,
-                 "a tile at {} of {} bytes, another begins at {}", extent.offset, extent.bytes,
+                 "a chunk at {} of {} bytes, another begins at {}", extent.offset, extent.bytes,
                  next->first);
   }
   if (next != chunks_.begin()) {
     const Extent& before = std::prev(next)->second.extent;
     ZEROTH_CHECK(before.offset + before.bytes <= extent.offset,
-                 "a tile at {}, another begins at {} and has {} bytes", extent.offset,
+                 "a chunk at {}, another begins at {} and has {} bytes", extent.offset,
                  before.offset, before.bytes);
   }
   return chunks_.emplace_hint(next, extent.offset, CachedChunk{.extent = extent})->second;
@@ -201,7 +202,7 @@ ChunkCache::CacheBuffer& ChunkCache::evict_buffer() {
   if (buffer == nullptr) {
     const auto writers = std::count_if(buffers_.begin(), buffers_.end(),
                                        [](const CacheBuffer& cached) { return cached.writer; });
-    ZEROTH_CHECK(buffer != nullptr, "all {} buffers are borrowed, {} of them to be written",
+    ZEROTH_CHECK(buffer != nullptr, "all {} buffers are leased, {} of them for writing",
                  buffers_.size(), writers);
   }
   return *buffer;

@@ -22,7 +22,7 @@ FileBuffers::FileBuffers(size_t num_buffers, size_t buffer_bytes) : buffer_bytes
   if (memory == MAP_FAILED) {
     const auto bytes = static_cast<int64_t>(size);
     throw OutOfHostMemory(
-        bytes, fmt::format("cannot have {} of host memory ({} file buffers of {} bytes): {}",
+        bytes, fmt::format("cannot allocate {} of host memory ({} file buffers of {} bytes): {}",
                            format_bytes(bytes), num_buffers, buffer_bytes, system_reason(errno)));
   }
   // With small pages a transfer has many more segments, which halves the rate of some disks.

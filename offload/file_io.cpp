@@ -32,7 +32,7 @@ FileIo::FileIo(const SwapFile& file, IoWorkers workers, size_t max_operation_byt
       workers_(std::move(workers.workers)) {
   ZEROTH_CHECK(max_operation_bytes > 0 && max_operation_bytes % kFileAlignment == 0 &&
                    max_operation_bytes <= kMaxOperationBytes,
-               "pieces of {} bytes", max_operation_bytes);
+               "operations of {} bytes", max_operation_bytes);
   for (const auto& worker : workers_) {
     threads_.emplace_back([this, &worker] { run(*worker); });
   }
@@ -167,7 +167,7 @@ void FileIo::end(RequestId request_id) {
 
 void FileIo::wait(RequestId request_id) {
   std::unique_lock lock(mutex_);
-  ZEROTH_CHECK(requests_.contains(request_id), "ticket {} was waited for already", request_id);
+  ZEROTH_CHECK(requests_.contains(request_id), "request {} was already waited for", request_id);
   finished_.wait(lock, [&] { return requests_.at(request_id).operations_left == 0; });
   const std::string error = requests_.extract(request_id).mapped().error;
   if (!error.empty()) throw Error(error);
@@ -175,7 +175,7 @@ void FileIo::wait(RequestId request_id) {
 
 bool FileIo::ended(RequestId request_id) {
   const std::lock_guard lock(mutex_);
-  ZEROTH_CHECK(requests_.contains(request_id), "ticket {} was waited for already", request_id);
+  ZEROTH_CHECK(requests_.contains(request_id), "request {} was already waited for", request_id);
   return requests_.at(request_id).operations_left == 0;
 }
 

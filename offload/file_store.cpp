@@ -78,7 +78,7 @@ class FileStore final : public ShardStore {
   }
 
   ChunkLease acquire(const ShardChunk& chunk, torch::Device device, Access access) override {
-    ZEROTH_CHECK(device.is_cpu(), "tiles of a file are lent to the CPU, asked for {}",
+    ZEROTH_CHECK(device.is_cpu(), "chunks of a file are leased on the CPU, requested on {}",
                  device.str());
     const Extent extent = extent_of(chunk);
     const auto options = torch::TensorOptions().dtype(shards_[chunk.shard].dtype);
@@ -133,10 +133,10 @@ class FileStore final : public ShardStore {
     ZEROTH_CHECK(chunk.shard < shards_.size(), "shard {} of {}", chunk.shard, shards_.size());
     const FileShard& shard = shards_[chunk.shard];
     ZEROTH_CHECK(0 <= chunk.begin && chunk.begin <= chunk.end && chunk.end <= shard.numel,
-                 "tile [{}, {}) of a shard of {}", chunk.begin, chunk.end, shard.numel);
+                 "chunk [{}, {}) of a shard of {}", chunk.begin, chunk.end, shard.numel);
     ZEROTH_CHECK(chunk.begin % kChunkAlignment == 0 &&
                      (chunk.end % kChunkAlignment == 0 || chunk.end == shard.numel),
-                 "tile [{}, {}) of a shard of {} is not on the grid of {}", chunk.begin, chunk.end,
+                 "chunk [{}, {}) of a shard of {} is not aligned to {}", chunk.begin, chunk.end,
                  shard.numel, kChunkAlignment);
     return {shard.offset + static_cast<uint64_t>(chunk.begin * shard.width),
             static_cast<size_t>((chunk.end - chunk.begin) * shard.width)};

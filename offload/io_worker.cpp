@@ -43,7 +43,7 @@ IoWorkers make_io_workers(const IoWorkerOptions& options) {
   ZEROTH_CHECK(options.queue_depth > 0 && options.threads > 0, "queue depth {}, {} threads",
                options.queue_depth, options.threads);
   IoWorkers made;
-  std::string reason = "as asked";
+  std::string reason = "as requested";
   if (options.engine != IoWorkerOptions::IoEngine::kThreads) {
     UringWorker uring = make_uring_worker(options);
     if (uring.worker) {
@@ -54,7 +54,8 @@ IoWorkers make_io_workers(const IoWorkerOptions& options) {
       return made;
     }
     reason = uring.refusal;
-    if (options.engine == IoWorkerOptions::IoEngine::kUring) throw Error("no io_uring: {}", reason);
+    if (options.engine == IoWorkerOptions::IoEngine::kUring)
+      throw Error("io_uring is not available: {}", reason);
     made.notes.push_back(fmt::format(
         "files are read and written by {} threads instead of io_uring, which costs some speed ({})",
         options.threads, reason));

@@ -38,7 +38,7 @@ class UringIoWorker : public IoWorker {
     if (event_.get() < 0) {
       const int error = errno;
       ::io_uring_queue_exit(&ring_);
-      throw Error("no eventfd for io_uring: {}", system_reason(error));
+      throw Error("cannot create an eventfd for io_uring: {}", system_reason(error));
     }
     watch_event();
   }
@@ -93,7 +93,7 @@ class UringIoWorker : public IoWorker {
  private:
   io_uring_sqe* next_entry() {
     io_uring_sqe* const entry = ::io_uring_get_sqe(&ring_);
-    ZEROTH_CHECK(entry != nullptr, "more than {} pieces under way", depth_);
+    ZEROTH_CHECK(entry != nullptr, "more than {} operations in flight", depth_);
     return entry;
   }
 
@@ -149,8 +149,7 @@ std::string registration_failure(int error, const std::vector<iovec>& buffers) {
   for (const auto& buffer : buffers) needed += static_cast<int64_t>(buffer.iov_len);
   return fmt::format(
       "{} of buffers cannot be registered with io_uring ({}; {}): they are used unregistered, "
-      "which "
-      "costs some speed",
+      "which costs some speed",
       format_bytes(needed), std::strerror(error), locked_memory());
 }
 
@@ -202,7 +201,8 @@ UringWorker make_uring_worker(const IoWorkerOptions& options) {
   }
   error = -::io_uring_register_files(&ring, &options.descriptor, 1);
   if (error != 0 || !has_operations(ring)) {
-    made.refusal = error != 0 ? describe_refusal(error) : "io_uring of a kernel before 5.6";
+    made.refusal = error != 0 ? describe_refusal(error)
+                              : "the io_uring of kernels before 5.6 is not supported";
     ::io_uring_queue_exit(&ring);
     return made;
   }

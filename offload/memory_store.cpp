@@ -25,11 +25,12 @@ class MemoryStore final : public ShardStore {
   void prefetch(std::vector<ShardChunk>) override {}
 
   ChunkLease acquire(const ShardChunk& chunk, torch::Device device, Access) override {
-    ZEROTH_CHECK(device == device_, "shards rest on {}, asked for {}", device_.str(), device.str());
+    ZEROTH_CHECK(device == device_, "shards are on {}, requested on {}", device_.str(),
+                 device.str());
     ZEROTH_CHECK(chunk.shard < shards_.size(), "shard {} of {}", chunk.shard, shards_.size());
     MemoryShard& shard = shards_[chunk.shard];
     ZEROTH_CHECK(0 <= chunk.begin && chunk.begin <= chunk.end && chunk.end <= shard.numel,
-                 "tile [{}, {}) of a shard of {}", chunk.begin, chunk.end, shard.numel);
+                 "chunk [{}, {}) of a shard of {}", chunk.begin, chunk.end, shard.numel);
     return ChunkLease(values(shard).narrow(0, chunk.begin, chunk.end - chunk.begin));
   }
 

@@ -52,8 +52,8 @@ OptimizerDeviceChoice choose_optimizer_device(const UpdateRates& rates, const Up
   choice.device_s = std::max(there(bytes.to_device), back(bytes.to_host));
   choice.on_device = choice.device_s < choice.host_s;
   choice.why = fmt::format(
-      "updates on the {}: {:.2f} s per 1B elements on the host beside the next forward ({:.2f}B "
-      "elements/s), {:.2f} s through the GPU between its blocks (link {:.1f} GB/s there, {:.1f} "
+      "updates on the {}: {:.2f} s per 1B elements on the host during the next forward ({:.2f}B "
+      "elements/s), {:.2f} s on the GPU between its blocks (link {:.1f} GB/s to the GPU, {:.1f} "
       "GB/s back)",
       choice.on_device ? "GPU" : "host", choice.host_s, rates.host_elements_per_s / 1e9,
       choice.device_s, rates.to_device_bytes_per_s / 1e9, rates.to_host_bytes_per_s / 1e9);

@@ -100,7 +100,7 @@ class StagingStore final : public ShardStore {
     while (!pending_releases_.empty() && copies().is_complete(pending_releases_.front().end))
       pending_releases_.pop_front();
     if (device == torch::Device(torch::kCPU)) return acquire_on_cpu(use);
-    ZEROTH_CHECK(device == device_, "shards are staged for {}, asked for {}", device_.str(),
+    ZEROTH_CHECK(device == device_, "shards are staged for {}, requested on {}", device_.str(),
                  device.str());
     const auto held = std::make_shared<StagedChunk>(stage(use));
     const auto last = std::find(prefetch_queue_.begin(), prefetch_queue_.end(), use.chunk);

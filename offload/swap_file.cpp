@@ -46,7 +46,7 @@ void remove_stale_files(const Directory& nvme) {
 std::optional<uint64_t> free_bytes(const fs::path& directory) {
   struct statvfs status {};
   if (::statvfs(directory.c_str(), &status) != 0) {
-    throw Error("cannot see the free space of {}: {}", directory.string(), system_reason(errno));
+    throw Error("cannot get the free space of {}: {}", directory.string(), system_reason(errno));
   }
   if (status.f_blocks == 0) return std::nullopt;
   return uint64_t{status.f_bavail} * status.f_frsize;
@@ -64,7 +64,7 @@ Directory make_directory(const fs::path& nvme_path) {
   try {
     return Directory::create(nvme_path);
   } catch (const Error& error) {
-    throw Error("nvme_path {}: cannot be made: {}", nvme_path.string(), error.what());
+    throw Error("nvme_path {}: cannot be created: {}", nvme_path.string(), error.what());
   }
 }
 
@@ -83,7 +83,7 @@ SwapFile::SwapFile(const SwapLocation& place, uint64_t bytes, bool direct)
   if (direct) set_direct();
   if (is_in_memory(place.nvme_path)) {
     notes_.push_back(
-        fmt::format("{} is held in memory (tmpfs), not on a disk: what rests there "
+        fmt::format("{} is held in memory (tmpfs), not on a disk: offload to it "
                     "saves no memory",
                     place.nvme_path.string()));
   }
@@ -98,14 +98,14 @@ void SwapFile::fail(const char* action, int error) {
 void SwapFile::make(const Directory& nvme, const std::string& run, const std::string& name) {
   for (int attempt = 0; attempt < 1000 && descriptor() < 0; ++attempt) {
     if (::mkdirat(nvme.get(), run.c_str(), 0700) != 0 && errno != EEXIST) {
-      fail("make the folder of", errno);
+      fail("create the folder of", errno);
     }
     const auto directory = nvme.open_subdirectory(run);
     // Another rank has removed it, and a third one may have created it again by now.
     if (!directory && errno == ENOENT) continue;
-    if (!directory) fail("make the folder of", errno);
+    if (!directory) fail("create the folder of", errno);
     if (!directory->is_owned_by_this_user()) {
-      throw Error("cannot make {}: its folder belongs to another user (uid {})", path_,
+      throw Error("cannot create {}: its folder belongs to another user (uid {})", path_,
                   directory->owner());
     }
     descriptor_ = FileDescriptor(
@@ -115,9 +115,9 @@ void SwapFile::make(const Directory& nvme, const std::string& run, const std::st
     ::unlinkat(directory->get(), name.c_str(), 0);  // this file's name, or one left by another run
     if (error == EEXIST) continue;
     ::unlinkat(nvme.get(), run.c_str(), AT_REMOVEDIR);
-    if (error != 0) fail("make", error);
+    if (error != 0) fail("create", error);
   }
-  if (descriptor() < 0) fail("make", EBUSY);
+  if (descriptor() < 0) fail("create", EBUSY);
 }
 
 void SwapFile::reserve(const fs::path& nvme_path) {
@@ -137,7 +137,7 @@ void SwapFile::reserve(const fs::path& nvme_path) {
                 format_bytes(static_cast<int64_t>(size_bytes_)), size_bytes_, system_reason(error));
   }
   // Some file systems cannot reserve; a full disk then fails the write that meets it.
-  if (error != EOPNOTSUPP && error != ENOSYS) fail("reserve the bytes of", error);
+  if (error != EOPNOTSUPP && error != ENOSYS) fail("reserve space for", error);
   if (::ftruncate(descriptor(), length) != 0) fail("set the size of", errno);
 }
 
@@ -153,8 +153,8 @@ void SwapFile::set_direct() {
   if (error != EINVAL) fail("write to", error);
   if (::fcntl(descriptor(), F_SETFL, flags) != 0) fail("set the flags of", errno);
   notes_.push_back(
-      fmt::format("{}: its file system refuses O_DIRECT, so transfers take the page "
-                  "cache's memory and time",
+      fmt::format("{}: its file system does not support O_DIRECT, so transfers go "
+                  "through the page cache",
                   path_));
 }
 

@@ -41,7 +41,7 @@ T* data_at(const Tensor& tensor, int64_t begin) {
 // Calls work(block, arrays, count) for blocks of the slice, on all threads.
 template <typename LambSlice, typename Work>
 void for_each_block(const LambSlice& slice, const Work& work) {
-  ZEROTH_CHECK(slice.master.is_cpu(), "a tile on {}", slice.master.device().str());
+  ZEROTH_CHECK(slice.master.is_cpu(), "a chunk on {}", slice.master.device().str());
   const int64_t count = slice.master.numel();
   parallel_for((count + kBlock - 1) / kBlock, kGrain, [&](int64_t first, int64_t last) {
     for (int64_t block = first; block < last; ++block) {

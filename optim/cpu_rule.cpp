@@ -15,7 +15,7 @@ configs::Precision to_precision(const torch::Tensor& tensor) {
     case torch::kFloat16:
       return configs::Precision::kFp16;
     default:
-      throw InternalError(fmt::format("a tile of {}", c10::toString(tensor.scalar_type())));
+      throw InternalError(fmt::format("a chunk of {}", c10::toString(tensor.scalar_type())));
   }
 }
 
@@ -23,7 +23,7 @@ configs::Precision to_precision(const torch::Tensor& tensor) {
 
 void CpuRule::apply(const Chunk& chunk, const UpdateStep& step) const {
   check_arguments(*this, chunk, step);
-  ZEROTH_CHECK(chunk.master.is_cpu(), "a tile on {}", chunk.master.device().str());
+  ZEROTH_CHECK(chunk.master.is_cpu(), "a chunk on {}", chunk.master.device().str());
   CpuChunk cpu_chunk = {.count = chunk.master.numel(),
                         .master = chunk.master.mutable_data_ptr(),
                         .grad = chunk.grad.const_data_ptr(),

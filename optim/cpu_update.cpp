@@ -50,17 +50,17 @@ void check(const OptimizerConfig& config, const CpuChunk& chunk, const UpdateSte
   ZEROTH_CHECK(step.update >= 1, "update {}, not counted from 1", step.update);
   ZEROTH_CHECK(std::isfinite(step.grad_factor) && step.grad_factor > 0, "gradient factor {}",
                step.grad_factor);
-  ZEROTH_CHECK(chunk.count >= 0, "a tile of {} elements", chunk.count);
-  ZEROTH_CHECK(chunk.count == 0 || (chunk.master && chunk.grad), "a tile without its arrays");
+  ZEROTH_CHECK(chunk.count >= 0, "a chunk of {} elements", chunk.count);
+  ZEROTH_CHECK(chunk.count == 0 || (chunk.master && chunk.grad), "a chunk without its arrays");
   for (size_t i = 0; i < kernel::num_states(kernel::select_formula(config)); ++i) {
-    ZEROTH_CHECK(chunk.count == 0 || chunk.states[i], "a tile without its state {}", i);
+    ZEROTH_CHECK(chunk.count == 0 || chunk.states[i], "a chunk without its state {}", i);
   }
   ZEROTH_CHECK(!chunk.copy || chunk.copy_type != configs::Precision::kFp32,
                "a copy of the master in its own precision");
   if (!config.bf16_masters) return;
   ZEROTH_CHECK(!chunk.copy, "a copy of a master that is bf16 itself");
   ZEROTH_CHECK(chunk.grad_type != configs::Precision::kFp16, "an fp16 gradient of bf16 masters");
-  ZEROTH_CHECK(chunk.first_element >= 0, "a tile from element {}", chunk.first_element);
+  ZEROTH_CHECK(chunk.first_element >= 0, "a chunk from element {}", chunk.first_element);
 }
 
 template <typename Pointer>

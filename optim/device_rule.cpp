@@ -31,12 +31,13 @@ int64_t pack_decay_ranges(std::span<const ParamGroupRange> param_groups, int64_t
     if (group.end <= end) continue;
     const bool full = packed.count == kernel::kMaxDecayRanges || (end - begin) % kPerThread != 0;
     if (full || end == limit) break;
-    ZEROTH_CHECK(group.begin <= end, "elements from {} to {} lie in no stretch", end, group.begin);
+    ZEROTH_CHECK(group.begin <= end, "elements from {} to {} are in no parameter group range", end,
+                 group.begin);
     end = std::min(group.end, limit);
     if (!group.decays) packed.undecayed |= uint32_t{1} << packed.count;
     packed.ends[packed.count++] = end - begin;
   }
-  ZEROTH_CHECK(end > begin, "elements from {} on lie in no stretch", begin);
+  ZEROTH_CHECK(end > begin, "elements from {} on are in no parameter group range", begin);
   return end;
 }
 
@@ -78,7 +79,7 @@ void DeviceRule::apply(const Chunk& chunk, const UpdateStep& step) const {
 void DeviceRule::apply_param_groups(const Chunk& chunk, const UpdateStep& step,
                                     std::span<const ParamGroupRange> param_groups) const {
   check_arguments(*this, chunk, step);
-  ZEROTH_CHECK(chunk.first_element >= 0, "a tile from element {}", chunk.first_element);
+  ZEROTH_CHECK(chunk.first_element >= 0, "a chunk from element {}", chunk.first_element);
   UpdateStep undecayed = step;
   undecayed.weight_decay = 0;
   kernel::DeviceStep device_step;

@@ -17,7 +17,7 @@ inline Format to_format(torch::ScalarType dtype) {
     case torch::kHalf:
       return kFp16;
     default:
-      throw InternalError(fmt::format("no kernel takes a tensor of {}", c10::toString(dtype)));
+      throw InternalError(fmt::format("no kernel supports a tensor of {}", c10::toString(dtype)));
   }
 }
 

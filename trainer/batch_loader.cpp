@@ -72,7 +72,8 @@ std::optional<int64_t> TrainLoader::count_positions(int64_t micro_batches) const
 }
 
 void TrainLoader::seek(const Position& position) {
-  ZEROTH_CHECK(micro_ == 0, "{} micro-batches of step {} are drawn", micro_, position_.step);
+  ZEROTH_CHECK(micro_ == 0, "{} micro-batches of step {} are already loaded", micro_,
+               position_.step);
   position_ = position;
 }
 

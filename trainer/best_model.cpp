@@ -53,7 +53,7 @@ BestModelResult find_best_model(const BestModelQuery& query, const std::string& 
     return {state};
   }
   const std::string gone =
-      fmt::format("{} is gone, which held the best model so far",
+      fmt::format("{} is missing, which had the best model so far",
                   (query.directories.front() / checkpoint::step_name(step)).string());
   state = {};
   for (const auto& [evaluated, loss] : eval_losses(history)) {
@@ -64,8 +64,8 @@ BestModelResult find_best_model(const BestModelQuery& query, const std::string& 
     if (better) state = {loss, evaluated, evaluated, model->second};
   }
   if (!state.step)
-    return {state, gone + ": the best of the models that follow counts, or the last"};
-  return {state, fmt::format("{}: of those that are there {} is the best, with a loss of {:.4f}",
+    return {state, gone + "; the best of the later models is used, or else the last one"};
+  return {state, fmt::format("{}; of the remaining ones {} is the best, with a loss of {:.4f}",
                              gone, state.directory.string(), *state.loss)};
 }
 

@@ -50,12 +50,12 @@ CheckpointManager::ResumedCheckpoint CheckpointManager::load(engine::OnRead on_r
     compare_fingerprints(found, plan_.fingerprint, plan_.flags.resume, plan_.origins);
     const std::string& run = plan_.attempt.run;
     if (plan_.attempt.resumes && plan_.resume_plan->run == run && found.run != run) {
-      throw Error("{} is damaged, and {} is of an earlier run",
+      throw Error("{} is damaged, and {} belongs to an earlier run",
                   plan_.resume_plan->checkpoint.string(), found.checkpoint.string());
     }
     if (found.step != plan_.resume_plan->step &&
         found.batch != plan_.config.batch.train_batch_size) {
-      throw Error("{} is damaged; to go on from {} with another batch, name it: --resume {}",
+      throw Error("{} is damaged; to resume from {} with another batch size, use --resume {}",
                   plan_.resume_plan->checkpoint.string(), found.checkpoint.string(),
                   found.checkpoint.string());
     }
@@ -64,7 +64,7 @@ CheckpointManager::ResumedCheckpoint CheckpointManager::load(engine::OnRead on_r
   };
   const auto done = engine_.load_checkpoint(plan_.resume_plan->from,
                                             {.accept = accept, .on_read = std::move(on_read)});
-  if (!done) throw Error("{} is gone", plan_.resume_plan->checkpoint.string());
+  if (!done) throw Error("{} no longer exists", plan_.resume_plan->checkpoint.string());
   loaded.path = done->path;
   loaded.warnings = done->warnings;
   loaded.evaluation_pending = value<int64_t>(done->client_state, kPendingEvaluation).has_value();
@@ -209,7 +209,7 @@ std::vector<std::string> CheckpointManager::complete_save(const engine::SavedChe
   std::vector<std::string> messages = {fmt::format(
       "saved {} in {}{}", checkpoint_directory(*last_saved_).string(), format_duration(seconds),
       in_background
-          ? fmt::format(", beside training, which waited {}", format_duration(done.blocked_s))
+          ? fmt::format(", in the background; training waited {}", format_duration(done.blocked_s))
           : "")};
   messages.insert(messages.end(), done.warnings.begin(), done.warnings.end());
   if (std::exchange(confirm_after_save_, false)) {

@@ -43,7 +43,7 @@ Failure explain(const std::exception_ptr& error) {
     return internal_failure(broken.what());
   } catch (const c10::Error& torch) {
     return {kUserErrorCode,
-            fmt::format("error: LibTorch gave up: {}", quotation(torch.what_without_backtrace()))};
+            fmt::format("error: LibTorch failed: {}", quotation(torch.what_without_backtrace()))};
   } catch (const std::filesystem::filesystem_error& file) {
     return {kUserErrorCode, fmt::format("error: {}", describe_exception(file))};
   } catch (const std::system_error& system) {  // mostly a thread that cannot be started
@@ -52,13 +52,13 @@ Failure explain(const std::exception_ptr& error) {
   } catch (const std::bad_alloc&) {
     const FreeMemory left = free_host_memory();
     return {kUserErrorCode,
-            fmt::format("error: out of host memory, {} free ({}): fewer or shorter samples per "
-                        "micro-batch, recompute (--gradient-checkpointing), a higher zero stage or "
-                        "more ranks need less",
+            fmt::format("error: out of host memory, {} free ({}). Use fewer or shorter samples per "
+                        "micro-batch, recompute (--gradient-checkpointing), a higher ZeRO stage or "
+                        "more ranks",
                         format_bytes(left.bytes), left.limit)};
   } catch (const std::exception& other) {
     if (!is_onednn_error(other.what()))
-      return internal_failure("nobody expected " + quotation(other.what()));
+      return internal_failure("unexpected exception: " + quotation(other.what()));
     return {kUserErrorCode,
             fmt::format("error: a matrix product failed, most often for lack of memory{}: oneDNN "
                         "says {}",

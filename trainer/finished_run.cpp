@@ -57,8 +57,8 @@ std::string finished_message(const RunPlan& plan) {
     return "";  // they are written again then
   }
   return fmt::format(
-      "{} holds the model and the results of all {} steps: nothing is left to do. More steps "
-      "(--steps, --epochs) go on from there; another --output begins anew",
+      "{} has the model and the results of all {} steps: nothing to do. Increase --steps or "
+      "--epochs to continue, or set another --output to start over",
       output.string(), steps);
 }
 

@@ -87,7 +87,8 @@ Mismatch means_of_ranks(const RunPlan& plan, const std::string& /*value*/) {
   const bool of_micro_batches = plan.config.loss_mean == configs::LossMean::kMicroBatch;
   const bool one_micro_batch = plan.config.batch.accumulation_steps == 1;
   if (plan.data_parallel_size() == 1 || (of_micro_batches && one_micro_batch)) return std::nullopt;
-  return fmt::format("{}; --loss-mean micro-batch: of means", plan.data_parallel_size());
+  return fmt::format("{}; --loss-mean micro-batch takes the mean of means",
+                     plan.data_parallel_size());
 }
 
 Mismatch order(const RunPlan& plan, const std::string& value) {

@@ -77,12 +77,12 @@ std::string out_of_memory_message(const FailedAllocation& failed, const std::str
   const auto bytes = [](const std::optional<int64_t>& size) {
     return size ? fmt::format("{} ({} bytes)", format_bytes(*size), *size) : "an unknown number";
   };
-  std::string text = fmt::format("out of {} memory{}{}: {} asked for, {} free",
+  std::string text = fmt::format("out of {} memory{}{}: {} requested, {} free",
                                  failed.on_gpu ? "GPU" : "host", operation.empty() ? "" : " in ",
                                  operation, bytes(failed.requested), bytes(failed.free));
   if (!failed.limit.empty()) text += fmt::format(" ({})", failed.limit);
   if (!remedies.empty()) {
-    text += fmt::format("; what needs less:\n  {}", fmt::join(remedies, "\n  "));
+    text += fmt::format("; to use less memory:\n  {}", fmt::join(remedies, "\n  "));
   }
   return text;
 }

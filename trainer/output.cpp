@@ -70,9 +70,8 @@ std::string earlier_checkpoints_warning(const RunPlan& plan) {
   const checkpoint::CheckpointInfo* const newest = checkpoint::newest(found);
   if (newest == nullptr) return "";
   return fmt::format(
-      "{} is of an earlier run: --resume would go on from it until this run has saved a "
-      "checkpoint; "
-      "rm -r {} removes {}",
+      "{} belongs to an earlier run: --resume would resume from it until this run has saved a "
+      "checkpoint; rm -r {} removes {}",
       (directory / newest->name).string(), directory.string(),
       found.size() == 1 ? "it" : fmt::format("all {} there", found.size()));
 }
@@ -171,7 +170,7 @@ std::vector<std::string> output_warnings(const RunPlan& plan) {
     for (const auto& entry : std::filesystem::directory_iterator(output)) {
       const std::string name = entry.path().filename().string();
       if (!is_step_directory(name)) continue;
-      warnings.push_back(fmt::format("{}/{} is of an earlier run and stays", output, name));
+      warnings.push_back(fmt::format("{}/{} belongs to an earlier run and is kept", output, name));
     }
   }
   return warnings;
@@ -190,8 +189,8 @@ void require_disk_space(const RunPlan& plan) {
   const auto space = output_space(plan);
   if (!space || space->is_enough()) return;
   throw Error(
-      "{}. Make room, {}or start with --allow-small-disk: then the model waits in memory "
-      "for room.",
+      "{}. Free some space, {}or start with --allow-small-disk: then the model waits in memory "
+      "for space.",
       describe(plan, *space),
       max_checkpoints(plan) > 2 ? "keep fewer checkpoints (--save_total_limit 1), " : "");
 }
@@ -286,14 +285,14 @@ void FinalModel::roll_back(const std::string& why, const std::string& suffix) {
 }
 
 std::string FinalModel::restore_previous() {
-  if (!previous_) return "the model was saved before";
+  if (!previous_) return "the model was already saved";
   try {
     if (guard_) guard_();
     const std::filesystem::path kept = previous_->restore();
-    return fmt::format("the model that was saved before is in {} now, and {} holds the former one",
+    return fmt::format("the saved model is in {} now, and {} has the previous one again",
                        kept.string(), plan_.flags.output);
   } catch (const Error& error) {
-    return fmt::format("the model was saved before; {}", error.what());
+    return fmt::format("the model was already saved; {}", error.what());
   }
 }
 

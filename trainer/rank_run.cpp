@@ -60,7 +60,7 @@ bool is_finished(const RunPlan& plan, comm::DeviceMesh& mesh) {
 
 // Names the phase before the first step, or before a checkpoint is read.
 std::string preparation_phase(const RunPlan& plan) {
-  if (plan.resume_plan) return "making room for the model";
+  if (plan.resume_plan) return "allocating the model";
   const configs::ZeroConfig& zero = plan.config.zero;
   const auto in_files = [](const auto& offload) {
     return offload.device == configs::OffloadDevice::kNvme;
@@ -93,7 +93,8 @@ int RankRun::execute(const RunPlan& plan, const engine::RunMemory& memory, const
                                               .seq_len = plan.samples.seq_len,
                                               .trains = plan.trains(),
                                               .shortage = shortage});
-    const std::string doing = engine_ ? engine_->current_operation() : "the building of the model";
+    const std::string doing =
+        engine_ ? engine_->current_operation() : "initialization of the model";
     throw Error("{}", out_of_memory_message(*failed, doing, remedies));
   }
 }

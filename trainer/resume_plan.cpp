@@ -58,7 +58,7 @@ int64_t counter_value(const checkpoint::Manifest& manifest, const char* name, co
 void check_progress(const checkpoint::Manifest& manifest, const ResumePlan& found) {
   const fs::path file = found.checkpoint / checkpoint::kManifest;
   if (found.samples > found.positions || found.step > found.positions) {
-    throw Error("{}: {}{} is {}, fewer than the samples ({}) or steps ({}) that it stands for",
+    throw Error("{}: {}{} is {}, fewer than the samples ({}) or steps ({}) that it covers",
                 file.string(), kClient, kPositions, found.positions, found.samples, found.step);
   }
   for (const char* const name : {kBestStep, kBestSaved}) {
@@ -168,7 +168,7 @@ std::optional<ResumePlan> find_newest(const fs::path& path) {
       throw Error("{}", foreign);
   }
   if (const std::string why = unusable_reasons(found, path); !why.empty()) {
-    throw Error("no run goes on from {}: {}", path.string(), why);
+    throw Error("cannot resume from {}: {}", path.string(), why);
   }
   return std::nullopt;
 }
@@ -199,16 +199,16 @@ constexpr KeyFlag kKeyFlags[] = {
 };
 
 std::string remedy(const std::string& key) {
-  if (key == "train_batch_size") return "; --allow-batch-change goes on with another one";
+  if (key == "train_batch_size") return "; --allow-batch-change lets it differ";
   if (is_changeable(key)) return fmt::format("; --allow-change {} lets it differ", key);
   const auto key_flag = std::find_if(std::begin(kKeyFlags), std::end(kKeyFlags),
                                      [&](const KeyFlag& one) { return key.starts_with(one.key); });
-  return fmt::format("; {} has to be as before", key_flag->flag);
+  return fmt::format("; {} must stay the same", key_flag->flag);
 }
 
 // Returns what to do if a key differs that no flag allows to differ.
 std::string restart_hint(const fs::path& checkpoint) {
-  return fmt::format("\n  a run that begins anew from its weights takes --model {} and no --resume",
+  return fmt::format("\n  to start a new run from its weights, use --model {} without --resume",
                      checkpoint.string());
 }
 
@@ -231,7 +231,7 @@ std::string flag_suffix(const std::string& key, const configs::Origins& origins)
 
 std::string describe_difference(const checkpoint::Difference& one,
                                 const configs::Origins& origins) {
-  return fmt::format("{}{} is {} there, {} here", one.key, flag_suffix(one.key, origins),
+  return fmt::format("{}{} was {}, is now {}", one.key, flag_suffix(one.key, origins),
                      shortened(one.stored.value_or("not set")),
                      shortened(one.now.value_or("not set")));
 }
@@ -292,11 +292,12 @@ std::optional<ResumePlan> find_resume_plan(const Flags& flags) {
   std::error_code unknown;
   const bool has_model = fs::exists(path / "config.json", unknown) && model::has_weights(path);
   throw Error("--resume: there is no checkpoint in {}{}{}", path.string(),
-              resume.from == From::kNamed ? "" : "; --resume auto begins anew there",
-              has_model ? fmt::format("; it holds a model alone, from whose weights --model {} and "
-                                      "no --resume begin",
-                                      path.string())
-                        : "");
+              resume.from == From::kNamed ? "" : "; --resume auto starts from scratch",
+              has_model
+                  ? fmt::format("; it has only a model: to start from its weights, use --model "
+                                "{} without --resume",
+                                path.string())
+                  : "");
 }
 
 std::optional<ResumePlan> find_restart_resume_plan(const Flags& flags, const std::string& run) {
@@ -341,7 +342,8 @@ std::string compare_fingerprints(const ResumePlan& before, const RunFingerprint&
   if (const std::string hint = blocked.empty() ? "" : restart_hint(before.checkpoint);
       !blocked.empty() || !refused.empty()) {
     blocked.insert(blocked.end(), refused.begin(), refused.end());
-    throw Error("{} is of another run: {}{}", before.checkpoint.string(), listed(blocked), hint);
+    throw Error("{} belongs to another run: {}{}", before.checkpoint.string(), listed(blocked),
+                hint);
   }
   for (const auto& one : checkpoint::differences(before.fingerprint.may_change, now.may_change)) {
     reported.push_back(describe_difference(one, origins));

@@ -110,7 +110,7 @@ uint32_t crc_part(int fd, int64_t begin, std::span<char> buffer, uint32_t before
         ::pread(fd, buffer.data() + done, buffer.size() - done, begin + static_cast<int64_t>(done));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw Error("{}: read failed: {}", path.string(), system_reason(errno));
-    if (count == 0) throw Error("{} has grown shorter while it was read", path.string());
+    if (count == 0) throw Error("{} was truncated while it was read", path.string());
     done += static_cast<size_t>(count);
   }
   return crc32c(std::string_view(buffer.data(), buffer.size()), before);
@@ -124,7 +124,7 @@ FileDigest digest_file(const std::filesystem::path& path) {
   if (fd.get() < 0 || ::fstat(fd.get(), &status) != 0) {
     throw Error("{} cannot be read: {}", path.string(), system_reason(errno));
   }
-  if (!S_ISREG(status.st_mode)) throw Error("{} is no regular file", path.string());
+  if (!S_ISREG(status.st_mode)) throw Error("{} is not a regular file", path.string());
   FileDigest digest{.bytes = status.st_size};
   std::vector<char> buffer(static_cast<size_t>(std::min(kPartBytes, digest.bytes)));
   const bool whole = digest.bytes <= kMaxFullReadBytes;

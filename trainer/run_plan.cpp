@@ -55,8 +55,7 @@ int64_t choose_seq_len(const RunPlan& plan, configs::Diagnostics& notes) {
                 typed, flags.model, spec.max_positions);
   }
   note(notes, "--seq-len",
-       "--seq-len {} is beyond the {} positions that config.json "
-       "names: rotary embeddings are extended",
+       "--seq-len {} exceeds the {} positions of config.json: rotary embeddings are extended",
        typed, spec.max_positions);
   return length;
 }
@@ -108,7 +107,7 @@ void note_unknown_keys(RunPlan& plan) {
   const std::vector<std::string>& keys = plan.spec.unknown_keys;
   if (keys.empty()) return;
   const auto end = keys.begin() + static_cast<ptrdiff_t>(std::min(keys.size(), kShown));
-  note(plan.notes, "--model", "config.json has keys that nothing here knows: {}{}",
+  note(plan.notes, "--model", "config.json has unknown keys: {}{}",
        fmt::join(keys.begin(), end, ", "),
        keys.size() > kShown ? fmt::format(" and {} more", keys.size() - kShown) : "");
 }
@@ -120,8 +119,8 @@ void note_output(RunPlan& plan) {
   if (plan.flags.output.empty()) {
     if (!plan.trains() || plan.flags.print_config) return;
     warn(plan.notes, "--output",
-         "the trained model will not be kept: there is no --output. --output DIR saves it at the "
-         "end, and --save-every N checkpoints on the way");
+         "the trained model will not be saved: --output is missing. --output DIR saves it at the "
+         "end, and --save-every N saves checkpoints during the run");
     return;
   }
   for (std::string& left : model::skipped_auxiliary_files(plan.flags.model)) {
@@ -149,7 +148,7 @@ void compare_with_previous_run(RunPlan& plan) {
   if (!plan.resume_plan || !plan.trains()) return;
   const std::string differences =
       compare_fingerprints(*plan.resume_plan, plan.fingerprint, plan.flags.resume, plan.origins);
-  note(plan.notes, "--resume", "goes on from {} behind step {}{}{}",
+  note(plan.notes, "--resume", "resumes from {} after step {}{}{}",
        plan.resume_plan->checkpoint.string(), plan.resume_plan->step,
        differences.empty() ? "" : "; ", differences);
 }

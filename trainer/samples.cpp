@@ -89,19 +89,20 @@ void note_inferred_format(const Flags& flags, configs::Diagnostics& notes, const
   const data::DatasetStats stats = samples.stats();
   if (!stats.guessed_fields.empty()) {
     note(notes, "--data",
-         "{}: {}, and they meet as in \"{}\"; --prompt-field and --completion-field choose others, "
+         "{}: {}, joined as in \"{}\"; --prompt-field and --completion-field choose others, "
          "--separator another text between them",
          path, stats.guessed_fields, stats.joint_example);
   } else if (stats.pairs && !flags.separator) {
     note(notes, "--data",
-         "{}: prompt and completion meet as in \"{}\"; --separator puts another text between them",
+         "{}: prompt and completion are joined as in \"{}\"; --separator puts another text between "
+         "them",
          path, stats.joint_example);
   }
   if (!stats.own_special_tokens.empty())
     note(notes, "--data", "{}: {}", path, stats.own_special_tokens);
   if (stats.packed && !flags.long_text_given) {
     note(notes, "--long-text",
-         "{}: the texts are joined and cut into windows, as run_clm.py does; --long-text cut takes "
+         "{}: the texts are joined and cut into windows, as run_clm.py does; --long-text cut uses "
          "each alone",
          path);
   }
@@ -150,10 +151,9 @@ void add_dataset_notes(const Flags& flags, const Samples& samples, configs::Diag
     note_inferred_format(flags, notes, path, *dataset);
   };
   if (samples.version == 1) {
-    note(
-        notes, "--resume",
-        "the samples are made as the run began, by an earlier version: by itself nothing separates "
-        "prompt and completion, and windows leave out what fills no whole one");
+    note(notes, "--resume",
+         "the samples are those of the earlier version that started the run: nothing separates "
+         "prompt and completion by default, and incomplete windows are dropped");
   }
   add_notes(samples.train.get(), flags.data);
   add_notes(samples.eval.get(), eval_path(flags));

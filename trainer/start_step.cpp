@@ -44,7 +44,7 @@ bool is_restart(RunPlan& plan) {
   }
   if (!attempt.run.empty() && !record->rounds.empty() &&
       record->rounds.back().round > attempt.index) {
-    throw Error("{} is that of round {} of this run: round {} is over", plan.flags.output,
+    throw Error("{} belongs to round {} of this run: round {} is over", plan.flags.output,
                 record->rounds.back().round, attempt.index);
   }
   attempt.resumes = attempt.resumes || !attempt.run.empty();
@@ -93,8 +93,8 @@ void require_steps_left(const RunPlan& plan) {
   if (plan.resume_plan->step <= total) return;
   const std::string checkpoint = plan.resume_plan->checkpoint.string();
   throw Error(
-      "{}: {} has taken {} steps, and this run ends after {}: ask for more, or begin anew from its "
-      "weights by --model {} without --resume",
+      "{}: {} has taken {} steps, but this run ends after {}: increase it, or start a new run from "
+      "its weights with --model {} without --resume",
       plan.flags.steps ? "--steps" : "--epochs", checkpoint, plan.resume_plan->step, total,
       checkpoint);
 }

@@ -16,7 +16,7 @@ void drop_incomplete_batch(RunPlan& plan, int64_t batch) {
   plan.samples.epoch_samples = samples / batch * batch;
   if (plan.samples.epoch_samples == 0) {
     throw Error(
-        "{}: {} samples fill no global batch of {}, and dataloader_drop_last leaves out "
+        "{}: {} samples do not fill a global batch of {}, and dataloader_drop_last drops "
         "the rest",
         plan.flags.data, samples, batch);
   }
@@ -40,9 +40,9 @@ void keep_epoch_layout(RunPlan& plan, int64_t global_batch) {
   const bool known = short_steps || before.samples % plan.resume_plan->batch != 0;
   if (known && short_steps != samples.whole_epochs) {
     samples.whole_epochs = short_steps;
-    note(plan.notes, "--epochs", "epochs end as this run began: {}",
-         short_steps ? "with a step of what is left of them"
-                     : "within a step, which goes on across");
+    note(plan.notes, "--epochs", "epochs end as when this run started: {}",
+         short_steps ? "with a step of the remaining samples"
+                     : "within a step, which continues in the next one");
   }
   const bool same_batch = plan.resume_plan->batch == global_batch;
   if (same_batch && before.samples <= samples.train_size()) samples.epoch_samples = before.samples;
@@ -76,8 +76,8 @@ int64_t resume_offset(const ResumePlan& from, const Samples& samples, int64_t gl
   if (__builtin_mul_overflow(from.samples / per_epoch, samples.epoch_positions, &positions) ||
       __builtin_add_overflow(positions, from.samples % per_epoch, &positions) ||
       __builtin_mul_overflow(from.step, global_batch, &taken)) {
-    throw Error("{}: {} steps of {} samples are more than any run takes", from.checkpoint.string(),
-                from.step, global_batch);
+    throw Error("{}: {} steps of {} samples are too many", from.checkpoint.string(), from.step,
+                global_batch);
   }
   return positions - taken;
 }

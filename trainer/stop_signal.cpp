@@ -48,7 +48,7 @@ StopSignal::StopSignal() {
   signal_fd_ = FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC));
   shutdown_event_ = FileDescriptor(::eventfd(0, EFD_CLOEXEC));
   if (signal_fd_.get() < 0 || shutdown_event_.get() < 0)
-    throw Error("no signalfd: {}", system_reason(errno));
+    throw Error("cannot create a signalfd: {}", system_reason(errno));
   watcher_ = std::jthread([this] { watch(); });
 }
 

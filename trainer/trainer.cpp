@@ -40,7 +40,7 @@ int Trainer::run() {
     return stop_.signal_of_any_rank(engine_.mesh());
   }
   if (saves && !save_final_model()) {
-    report_stop(total, "the model is not saved, for lack of room");
+    report_stop(total, "the model is not saved: out of disk space");
     return stop_.signal_of_any_rank(engine_.mesh());
   }
   if (plan_.samples.eval && !stopped && !last_step_evaluated_ && evaluate(total)) {
@@ -65,7 +65,7 @@ void Trainer::resume() {
       checkpoints_.load([this](int64_t done, int64_t all) { reporter_.advance(done, all); });
   phase.finish();
   for (const std::string& warning : loaded.warnings) {
-    reporter_.warn(fmt::format("passed by: {}", warning));
+    reporter_.warn(fmt::format("skipped checkpoint: {}", warning));
   }
   if (!loaded.best_warning.empty()) reporter_.warn(loaded.best_warning);
   steps_done_ = loaded.step;
@@ -75,7 +75,7 @@ void Trainer::resume() {
       steps_done_ == plan_.samples.total_steps && reporter_.has_evaluation(steps_done_);
   if (steps_done_ != plan_.resume_plan->step) {
     reporter_.warn(
-        fmt::format("goes on behind step {} instead of {}", steps_done_, plan_.resume_plan->step));
+        fmt::format("resumed after step {}, not {}", steps_done_, plan_.resume_plan->step));
   }
 }
 
@@ -204,7 +204,8 @@ void Trainer::save_periodic(int64_t step) {
     return reporter_.warn(fmt::format("step {} is not saved: {}", step, loss_problem_));
   }
   if (checkpoints_.save_in_progress()) {
-    reporter_.warn(fmt::format("step {} waits to be saved: the one before is still written", step));
+    reporter_.warn(fmt::format(
+        "step {} is not saved yet: the previous checkpoint is still being written", step));
     finish_save();
   }
   const auto phase = reporter_.begin({.name = fmt::format("saving step {}", step)});
@@ -229,15 +230,15 @@ void Trainer::with_failure_limit(Action action) {
     // The model itself is saved first at the end.
     const bool model_is_next = steps_done_ == plan_.samples.total_steps && !final_model_.is_saved();
     if (++failed_saves_ >= max_failures && !model_is_next) {
-      throw Error("{}; {} in a row{}", error.what(), pluralize(failed_saves_, "save"),
+      throw Error("{}; {} failed in a row{}", error.what(), pluralize(failed_saves_, "save"),
                   checkpoints_.newest_good_note());
     }
     if (final_model_.is_saved()) {
-      return reporter_.warn(fmt::format("{}; the model is saved, and no run goes on from step {}{}",
-                                        error.what(), steps_done_,
-                                        checkpoints_.newest_good_note()));
+      return reporter_.warn(
+          fmt::format("{}; the model is saved, but no run can resume from step {}{}", error.what(),
+                      steps_done_, checkpoints_.newest_good_note()));
     }
-    reporter_.warn(fmt::format("{}; the run goes on, and ends where {} in a row fail", error.what(),
+    reporter_.warn(fmt::format("{}; the run continues, and ends if {} in a row fail", error.what(),
                                pluralize(max_failures, "save")));
   }
 }
@@ -281,17 +282,18 @@ void Trainer::place_best_model() {
   const BestModel& best = checkpoints_.best();
   if (!plan_.flags.intervals.ends_with_best || best.step() == plan_.samples.total_steps) return;
   if (!best.saved_step()) {
-    return reporter_.log_saved("the best model was not saved: the last one stays");
+    return reporter_.log_saved("the best model was not saved: the last one is kept");
   }
   try {
     const auto phase = reporter_.begin({.name = "copying the best model"});
     final_model_.replace_with(best.directory());
   } catch (const Error& error) {  // on all ranks
-    return reporter_.warn(fmt::format("{}: the best model is not placed, the last one stays in {}",
-                                      error.what(), plan_.flags.output));
+    return reporter_.warn(
+        fmt::format("{}: the best model is not copied, the last one is kept in {}", error.what(),
+                    plan_.flags.output));
   }
   best_is_placed_ = true;
-  reporter_.log_saved(fmt::format("{} holds the best model now, that of {}", plan_.flags.output,
+  reporter_.log_saved(fmt::format("{} has the best model now, copied from {}", plan_.flags.output,
                                   best.directory().string()));
 }
 
@@ -320,8 +322,8 @@ bool Trainer::wait_for_disk_space(const std::string& why) {
   for (int poll = 0;; ++poll) {
     if (poll % kPollsPerWarning == 0) {
       reporter_.warn(
-          fmt::format("{}: the model waits in memory until there is room: it takes {}. "
-                      "A signal ends the run without it",
+          fmt::format("{}: the model waits in memory until there is space: it needs {}. "
+                      "A signal ends the run without saving it",
                       why, final_model_.disk_space_text()));
     }
     std::this_thread::sleep_for(kPollInterval);

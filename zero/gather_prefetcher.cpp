@@ -40,8 +40,8 @@ void check_max_live(const UnitPlan& plan, const GatherLimits& limits) {
   if (limits.max_live_elements > 0 && needed > limits.max_live_elements) {
     throw Error(
         "zero_optimization.stage3_max_live_parameters is {}, but block {} and the one after it "
-        "hold {} elements together: 0 gathers no block ahead, else the smallest value that works "
-        "is {}",
+        "hold {} elements together: 0 disables prefetch, otherwise the smallest value that "
+        "works is {}",
         limits.max_live_elements, plan.block_labels[where], needed, needed);
   }
 }
@@ -63,7 +63,7 @@ void GatherPrefetcher::set_access_order(std::vector<size_t> accesses) {
 
 std::vector<size_t> GatherPrefetcher::access(size_t block, const GatherState& now) {
   if (position_ == accesses_.size()) return plan_.block_units[block];
-  ZEROTH_CHECK(accesses_[position_] == block, "block {} is visited, {} was expected", block,
+  ZEROTH_CHECK(accesses_[position_] == block, "block {} is accessed, {} was expected", block,
                accesses_[position_]);
   return units_to_gather(position_++, now);
 }

@@ -64,7 +64,7 @@ offload::ChunkLease ParamStore::acquire_shard(size_t unit, torch::Device device,
           ? options_.shard_stores[unit]->acquire(tile(unit), shared ? device_ : device, access)
           : offload::ChunkLease(buffers_.whole(unit).narrow(0, own.begin, own.size()));
   if (!shared) return lease;
-  ZEROTH_CHECK(options_.staging, "unit {} lies on {}, asked for {}", plan_.units[unit].name,
+  ZEROTH_CHECK(options_.staging, "unit {} is on {}, requested on {}", plan_.units[unit].name,
                device_.str(), device.str());
   return options_.staging->lease(lease.tensor(), device, access,
                                  idle && !waits ? *idle : options_.staging->record_event(),

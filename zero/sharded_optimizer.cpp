@@ -153,7 +153,7 @@ void ShardedOptimizer::begin_step(const optim::UpdateStep& step) {
   if (staging_) idle_ = staging_->record_event();
   for (size_t unit = 0; unit < shards_.size(); ++unit) {
     if (!plan_.units[unit].trainable) continue;
-    ZEROTH_CHECK(!pending_[unit], "unit {}: nothing has used its last update",
+    ZEROTH_CHECK(!pending_[unit], "unit {}: its last update is still pending",
                  plan_.units[unit].name);
     pending_[unit] = true;
   }
@@ -188,7 +188,7 @@ void ShardedOptimizer::apply_pending_update(size_t unit) {
   if (!pending_[unit]) return;
   // Some of its tiles have the update, so it cannot be applied again.
   if (updating_) {
-    throw Error("an error interrupted the update of {}: its values lie between two steps",
+    throw Error("an error interrupted the update of {}: its values are partly updated",
                 plan_.units[*updating_].label());
   }
   updating_ = unit;

@@ -143,7 +143,9 @@ std::string describe(const UnitPlan& plan, const configs::Config& config) {
   return fmt::format(
       "ZeRO stage {}{}: {}{}", config.zero.stage, stage == config.zero.stage ? "" : " (one rank)",
       stage_policy(stage).description,
-      secondary_size > 1 ? fmt::format(", gathered from {} near ranks", secondary_size) : "");
+      secondary_size > 1
+          ? fmt::format(", gathered from secondary shards on {} ranks", secondary_size)
+          : "");
 }
 
 void check_sizes(UnitPlan plan, const configs::Config& config, torch::DeviceType device) {

@@ -32,7 +32,7 @@ void check_slice(const std::string& name, const std::vector<int64_t>& own,
     fits = whole.begin[d] >= 0 && whole.begin[d] + own[d] <= whole.shape[d];
   }
   if (fits) return;
-  throw Error("{} of shape [{}] from [{}] on is no box of [{}] (Block::splits)", name,
+  throw Error("{} of shape [{}] at offset [{}] is not a slice of [{}] (Block::splits)", name,
               fmt::join(own, ", "), fmt::join(whole.begin, ", "), fmt::join(whole.shape, ", "));
 }
 
@@ -59,8 +59,8 @@ model::Splits splits_of(const model::Block& block, int tensor_size) {
   const auto splits = block.splits();
   if (splits) return *splits;
   throw Error(
-      "block {} does not say how {} ranks of a tensor-parallel group share it (Block::splits); "
-      "tensor_parallel.autotp_size: 1 trains it",
+      "block {} does not define how {} ranks of a tensor-parallel group split it (Block::splits). "
+      "Set tensor_parallel.autotp_size to 1 to train it",
       block.label(), tensor_size);
 }
 
@@ -75,7 +75,7 @@ void check_splits(const model::Block& block, const model::Splits& splits) {
       continue;
     }
     throw Error(
-        "block {} says how {} is split (Block::splits), and has no such parameter or buffer",
+        "block {} defines a split of {} (Block::splits), but has no such parameter or buffer",
         block.label(), key);
   }
 }
@@ -97,7 +97,7 @@ std::vector<UnitParameter> collect(const model::Blocks& blocks, int tensor_size)
       }
       UnitParameter parameter = make_parameter(*blocks[b], item.key(), tensor, splits, tensor_size);
       if (!names.insert(parameter.name).second)
-        throw Error("two parameters are named {}", parameter.name);
+        throw Error("duplicate parameter name {}", parameter.name);
       if (!tensor.is_floating_point()) {
         throw Error("parameter {} has dtype {}, only floating point can be trained", parameter.name,
                     c10::toString(tensor.scalar_type()));
@@ -157,7 +157,7 @@ UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, i
   std::set<std::string> labels;
   for (const auto& block : blocks) {
     if (!labels.insert(block->label()).second)
-      throw Error("two blocks are labelled {}", block->label());
+      throw Error("duplicate block label {}", block->label());
     plan.block_labels.push_back(block->label());
   }
   const int tensor_size = grid.shape()[comm::MeshDim::kTp];

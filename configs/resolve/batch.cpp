@@ -138,8 +138,8 @@ bool reject_batch_change(Context& context, const RequestedBatch& requested) {
   add(requested.micro, context.key_or_flag(kMicro, "--micro-batch"));
   add(requested.steps, context.key_or_flag(kSteps, "--accumulation"));
   context.add_error(
-      "{} on {} make a global batch of {}, and the checkpoint's run has {}: --allow-batch-change "
-      "goes on with {}, --global-batch {} keeps it",
+      "{} on {} give a global batch of {}, but the checkpoint's run has {}: --allow-batch-change "
+      "resumes with {}, --global-batch {} keeps it",
       asked, describe_ranks(context), derived, *flags.previous_batch, derived,
       *flags.previous_batch);
   return true;
@@ -161,14 +161,15 @@ void keep_batch(Context& context, RequestedBatch& requested) {
   const int64_t derived = derived_batch(requested, context.data_ranks);
   if (derived != *flags.previous_batch) {
     note(context.notes, kBatch,
-         "the run's global batch of {} stays in this round: on {} it would be {}",
+         "this round keeps the run's global batch of {}: on {} it would be {}",
          *flags.previous_batch, describe_ranks(context), derived);
   }
   requested.batch = flags.previous_batch;
   requested.micro =
       std::min(requested.micro.value_or(*flags.previous_micro_batch), *flags.previous_micro_batch);
   requested.steps.reset();
-  context.origins[kBatch] = context.origins[kMicro] = context.origins[kSteps] = "the round before";
+  context.origins[kBatch] = context.origins[kMicro] = context.origins[kSteps] =
+      "the previous round";
 }
 
 // Splits the batch into the fewest micro-batches that are no larger than before, of the smallest

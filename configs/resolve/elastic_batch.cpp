@@ -71,7 +71,8 @@ ElasticBatch best_candidate(const ElasticRule& rule, const CountBounds& bounds) 
     const std::string of =
         bounds.max_batch == rule.max_batch
             ? "the largest batch"
-            : fmt::format("a rank's part of the largest batch, {}, on a node", rule.max_batch);
+            : fmt::format("the largest batch, {}, divided by the data ranks of a node",
+                          rule.max_batch);
     throw Error("micro-batch {} is larger than {}, {}", micro, bounds.max_batch, of);
   }
   ElasticBatch best;
@@ -111,7 +112,7 @@ ElasticBatch fit_ranks(const ElasticRule& rule, int64_t data_ranks) {
 
 ElasticBatch fit_nodes(const ElasticRule& rule, int64_t data_ranks) {
   if (rule.ranks_per_node % rule.tensor_parallel_size != 0)
-    throw Error("{} ranks of a node cannot be dealt into groups of {} that split a layer",
+    throw Error("{} ranks of a node cannot be divided into tensor-parallel groups of {}",
                 rule.ranks_per_node, rule.tensor_parallel_size);
   const int64_t per_node = rule.ranks_per_node / rule.tensor_parallel_size;
   const int64_t max_batch = rule.max_batch / per_node;

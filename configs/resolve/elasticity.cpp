@@ -44,7 +44,8 @@ ElasticRule read_rule(const CheckedKeys& keys) {
 void check_rule(Context& context, const ElasticRule& rule, int64_t tensor_parallel_size) {
   const CheckedKeys& keys = context.keys;
   for (const char* path : {kMax, kMicros})
-    if (!keys.has(path)) context.add_error("{}: missing: elasticity chooses the batch by it", path);
+    if (!keys.has(path))
+      context.add_error("{}: missing: elasticity needs it to choose the batch", path);
   if (keys.has(kMicros) &&
       (rule.micro_batches.empty() || rule.micro_batches.size() > kMaxElasticMicroBatches))
     context.add_error("{}: expected 1 to {} sizes, found {}", kMicros, kMaxElasticMicroBatches,
@@ -107,7 +108,7 @@ void check_explicit_batch(Context& context) {
       warn(context.notes, name, "{} {} has no effect: elasticity chooses it", name, value);
     } else {
       context.add_error(
-          "{}: {} beside elasticity, which chooses it: leave one of them out, or set {} "
+          "{}: {}, but elasticity chooses it: leave one of them out, or set {} "
           "to true",
           name, value, kIgnore);
     }
@@ -129,13 +130,13 @@ std::string format_counts(const std::vector<int64_t>& counts) {
 BatchConfig to_batch_config(Context& context, const ElasticBatch& chosen) {
   const int64_t ranks = context.data_ranks;
   if (chosen.batch == 0) {
-    context.add_error("{}: no batch of at most {} can be dealt over {} with these sizes", kMicros,
-                      context.keys.get<int64_t>(kMax).value(), describe_ranks(context));
+    context.add_error("{}: no batch of at most {} can be split evenly over {} with these sizes",
+                      kMicros, context.keys.get<int64_t>(kMax).value(), describe_ranks(context));
     return {};
   }
   if (chosen.micro_batch == 0) {
-    context.add_error("elasticity: its batch of {} cannot be dealt over {}: start {}", chosen.batch,
-                      describe_ranks(context), format_counts(chosen.data_ranks));
+    context.add_error("elasticity: the batch of {} cannot be split evenly over {}: start {}",
+                      chosen.batch, describe_ranks(context), format_counts(chosen.data_ranks));
     return {};
   }
   const BatchConfig batch{.train_batch_size = chosen.batch,
@@ -145,8 +146,8 @@ BatchConfig to_batch_config(Context& context, const ElasticBatch& chosen) {
        {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"})
     context.origins[path] = fmt::format("elasticity, for {}", describe_ranks(context));
   note(context.notes, "elasticity",
-       "elasticity: a global batch of {}, micro-batches of {}, {} per step on {}; it can be dealt "
-       "over {}",
+       "elasticity: a global batch of {}, micro-batches of {}, {} per step on {}; valid numbers of "
+       "data ranks: {}",
        batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps,
        describe_ranks(context), format_counts(chosen.data_ranks));
   return batch;

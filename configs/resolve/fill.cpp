@@ -25,7 +25,7 @@ std::optional<double> optimizer_clipping(Context& context) {
   if (!norm) return std::nullopt;
   const auto top = context.keys.get<double>("gradient_clipping");
   if (top && *top != *norm) {
-    context.add_error("{}: {} in the file, but gradient_clipping {}; keep gradient_clipping alone",
+    context.add_error("{}: {} in the file, but gradient_clipping {}; keep only gradient_clipping",
                       kPath, context.shown(*norm), context.shown(*top));
   } else if (top) {
     warn(context.notes, kPath,
@@ -33,7 +33,7 @@ std::optional<double> optimizer_clipping(Context& context) {
          context.shown(*norm));
   } else {
     warn(context.notes, kPath,
-         "{0} {1} is taken as gradient_clipping, and DeepSpeed refuses it there: write "
+         "{0} {1} is used as gradient_clipping, but DeepSpeed refuses it there: write "
          "\"gradient_clipping\": {1} at the top level of the file",
          kPath, context.shown(*norm));
     context.resolve_value(kPath, context.flags.max_grad_norm, "--max-grad-norm");
@@ -55,7 +55,7 @@ double resolve_clipping(Context& context) {
     context.origins[kPath] = "DeepSpeed's default";
     if (flag && *flag != kClippingOfFile) {
       warn(context.notes, kFlag,
-           "{} {} has no effect beside a file without {}, as in Hugging Face's Trainer: gradients "
+           "{} {} has no effect with a file without {}, as in Hugging Face's Trainer: gradients "
            "are clipped at {}, DeepSpeed's default; write \"{}\": \"auto\" into the file",
            kFlag, *flag, kPath, kClippingOfFile, kPath);
     }

@@ -104,8 +104,8 @@ class ScheduleKwargs {
     for (const auto& [name, unused] : given_.items()) {
       if (known.count(name) > 0) continue;
       context_.add_error(
-          "{}: {} takes no {}; it takes {}", kFlag, to_string(type_), shortened(name),
-          row->arguments.empty() ? "nothing" : fmt::format("{}", fmt::join(takes, ", ")));
+          "{}: {} does not accept {}; accepted: {}", kFlag, to_string(type_), shortened(name),
+          row->arguments.empty() ? "none" : fmt::format("{}", fmt::join(takes, ", ")));
     }
   }
 
@@ -149,7 +149,7 @@ void fill_polynomial(ScheduleKwargs& arguments, Context& context, double lr, HfS
 void fill_stable(ScheduleKwargs& arguments, HfSchedule& schedule) {
   const auto decay = arguments.integer("num_decay_steps", 0);
   if (!arguments.has("num_decay_steps")) {
-    arguments.missing("num_decay_steps, the updates at the end in which the rate falls");
+    arguments.missing("num_decay_steps, the number of decay steps at the end");
   }
   schedule.decay_steps = decay.value_or(0);
   schedule.stable_steps =
@@ -180,9 +180,9 @@ void fill_plateau(ScheduleKwargs& arguments, Context& context, PlateauConfig& pl
   }
   if (context.keys.has("optimizer")) {
     context.add_error(
-        "--lr_scheduler_type reduce_lr_on_plateau: refused beside an \"optimizer\" in the file, "
-        "where DeepSpeed hands it the batch size after every step in place of a loss: take "
-        "\"optimizer\" out of the file, or another schedule");
+        "--lr_scheduler_type reduce_lr_on_plateau: not supported with an \"optimizer\" in the "
+        "file, where DeepSpeed passes it the batch size after every step instead of a loss: remove "
+        "\"optimizer\" from the file, or choose another schedule");
   }
 }
 
@@ -215,7 +215,7 @@ HfSchedule resolve_hf_schedule(Context& context, HfSchedule::Type type, int64_t 
   if (type == Type::kConstant || type == Type::kConstantWithWarmup) {
     if (type == Type::kConstant) note_no_warmup(context, schedule);
     if (!context.flags.schedule_kwargs.empty()) {
-      note(context.notes, kFlag, "{}: no effect: {} takes no arguments", kFlag, to_string(type));
+      note(context.notes, kFlag, "{}: no effect: {} accepts no arguments", kFlag, to_string(type));
     }
     return schedule;
   }

@@ -69,8 +69,8 @@ const OptimizerType& type_of(Context& context) {
   if (!type->uncompressed.empty() && !context.flags.accept_uncompressed) {
     context.suppressed.emplace_back("optimizer.params.");
     context.add_error(
-        "optimizer.type: {} compresses what ranks exchange, which is not supported; "
-        "--accept-uncompressed runs it without that, exactly: {} without bias correction",
+        "optimizer.type: {} compresses communication, which is not supported; "
+        "--accept-uncompressed runs it uncompressed: {} without bias correction",
         type->name, type->uncompressed);
     return kTypes[0];
   }
@@ -87,7 +87,7 @@ void fill(Context& context, const OptimizerType& type, std::string_view name,
     into = context.resolve_value(fmt::format("optimizer.params.{}", name), flag, flag_name)
                .value_or(into);
   } else if (flag) {
-    context.add_error("{}: {} takes no {}", flag_name, type.name, name);
+    context.add_error("{}: {} does not support {}", flag_name, type.name, name);
   }
 }
 

@@ -40,7 +40,7 @@ void check_types(Context& context, const Config& config, std::optional<Precision
   }
   const Precision accumulation = config.gradients.accumulation;
   if (accumulation != Precision::kFp32 && accumulation != config.precision) {
-    context.add_error("data_types.grad_accum_dtype: {} beside a run in {}: expected fp32{}",
+    context.add_error("data_types.grad_accum_dtype: {} in a run in {}: expected fp32{}",
                       to_string(accumulation), working,
                       config.precision == Precision::kFp32 ? "" : fmt::format(" or {}", working));
   }

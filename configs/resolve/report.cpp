@@ -24,8 +24,8 @@ void fill_monitor(Context& context, const std::string& section, MonitorConfig& m
 void warn_of_services(Context& context) {
   for (const std::string& service : enabled_services(context.keys)) {
     warn(context.notes, service,
-         "{}: no service is reached from here; a program that does not write the curves to files, "
-         "as finetune does, keeps none",
+         "{}: external services are not supported; the curves are lost unless the program writes "
+         "them to files, as finetune does",
          service);
   }
 }
@@ -39,7 +39,7 @@ void fill_comms_logger(Context& context, CommsLoggerConfig& logger) {
   for (const std::string& name : logger.prof_ops) {
     if (std::find(kOperations.begin(), kOperations.end(), name) != kOperations.end()) continue;
     warn(context.notes, "comms_logger.prof_ops",
-         "comms_logger.prof_ops: no run has an operation {}; there are {}", name,
+         "comms_logger.prof_ops: unknown operation {}; known: {}", name,
          fmt::join(kOperations, ", "));
   }
 }

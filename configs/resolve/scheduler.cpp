@@ -171,8 +171,7 @@ void fill_shape(Context& context, SchedulerConfig& scheduler) {
     scheduler.warmup_type = SchedulerConfig::Warmup::kLinear;
   } else if (shape != "log") {
     warn(context.notes, path,
-         "{}: {} is no shape of a warm-up, and DeepSpeed takes log for it: so it is here; there "
-         "are \"log\" and \"linear\"",
+         "{}: {} is unknown and treated as \"log\", as in DeepSpeed; known: \"log\" and \"linear\"",
          path, Context::shown(shape));
   }
 }

@@ -48,10 +48,10 @@ void check_inner_size(Context& context, int64_t size) {
   if (inner == 1 || inner == size) return;
   const auto outer = context.keys.get<int64_t>(kSize), flag = context.flags.tensor_parallel;
   if (!outer && !flag) {
-    return context.add_error("{}: {} alone splits nothing: write {} {}", given->path, inner, kSize,
+    return context.add_error("{}: {} alone has no effect: write {} {}", given->path, inner, kSize,
                              inner);
   }
-  context.add_error("{}: {} beside {} {}: make them equal, or leave it out", given->path, inner,
+  context.add_error("{}: {}, but {} {}: make them equal, or leave it out", given->path, inner,
                     outer ? kSize : kFlag, outer.value_or(flag.value_or(0)));
 }
 

@@ -47,7 +47,7 @@ void check_params(Context& context, const std::string& section, std::string_view
     if (!path.starts_with(prefix) || given.key->state == KeyState::kRefused) continue;
     if (path == "optimizer.params.max_grad_norm") continue;  // means clipping; valid with any type
     if (std::find(names.begin(), names.end(), path.substr(prefix.size())) != names.end()) continue;
-    context.add_error("{}: {} takes no such value; it takes {}", given.path, type,
+    context.add_error("{}: not supported by {}; supported: {}", given.path, type,
                       fmt::join(names, ", "));
   }
 }

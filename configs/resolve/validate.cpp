@@ -81,8 +81,8 @@ void check_schedule(Context& context, const Config& config) {
 void check_recompute(Context& context, const Config& config) {
   if (config.recompute.every_nth_block > 0 && config.recompute.number_checkpoints > 0) {
     context.add_error(
-        "activation_checkpointing.number_checkpoints: {} in the file beside "
-        "--gradient-checkpointing={}: give one of the two",
+        "activation_checkpointing.number_checkpoints: {} in the file, but "
+        "--gradient-checkpointing={}: give only one of them",
         config.recompute.number_checkpoints, config.recompute.every_nth_block);
   }
   const bool recomputes =
@@ -190,7 +190,7 @@ void check_hybrid_shard(Context& context, const ZeroConfig& zero) {
   }
   if (zero.offload_param.device != OffloadDevice::kNone) {
     context.add_error(
-        "{}: {} keeps a second shard on the device, beside {}.device \"{}\": set one of them back "
+        "{}: {} keeps a secondary shard on the device, but {}.device is \"{}\": reset one of them "
         "(1, \"none\")",
         kHybrid, size, kParam, to_string(zero.offload_param.device));
   }

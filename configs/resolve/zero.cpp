@@ -64,7 +64,7 @@ void check_nvme_directory(Context& context, const std::string& path, const std::
   if (directory.empty()) {
     context.add_error("{}: {} is relative, and the working folder is gone", path, given);
   } else if (!fs::exists(directory, ignored)) {
-    note(context.notes, path, "{}: {} does not exist and will be made", path, directory);
+    note(context.notes, path, "{}: {} does not exist and will be created", path, directory);
   } else if (!fs::is_directory(directory, ignored)) {
     context.add_error("{}: {} is a file, expected a folder", path, directory);
   } else if (!fs::path(given).is_absolute()) {

@@ -39,7 +39,7 @@ class Checker {
         report_unknown_key(join(shown, shortened(name)), section, name);
       } else if (const auto [first, inserted] = seen_.emplace(key_path, path);
                  !inserted && first->second != path) {
-        add_error(path, "stands in the file also as {}: keep one", first->second);
+        add_error(path, "duplicate key, also in the file as {}: keep one", first->second);
       } else if (alias != nullptr && alias->kind == Alias::Kind::kCpuDevice) {
         check_cpu_device(value, path, *key);
       } else {

@@ -4,27 +4,26 @@ namespace zeroth::configs {
 namespace {
 
 constexpr std::string_view kEnabled = "enabled = false";
-constexpr std::string_view kOwnFiles = "every rank writes files of its own, at the same time";
+constexpr std::string_view kOwnFiles = "every rank writes its own files, in parallel";
 
 std::vector<ConfigKey> tensor_rows() {
-  constexpr std::string_view kPlaces = "autotp_size says which ranks split a layer: neighbours";
-  constexpr std::string_view kDescribed =
-      "the model's own description says how each weight is split";
+  constexpr std::string_view kPlaces =
+      "autotp_size determines which ranks split a layer: neighbors";
+  constexpr std::string_view kDescribed = "the model description defines how each weight is split";
   return {
-      section("tensor_parallel", "split of every layer over ranks that draw the same samples"),
+      section("tensor_parallel", "splits every layer over ranks that read the same samples"),
       {"tensor_parallel.autotp_size", kInteger, kHonored, "0", "0..1000000", "--tensor-parallel",
-       "ranks that every layer is split over; has to divide the number of ranks; 0 and 1: off"},
+       "ranks that every layer is split over; must divide the number of ranks; 0 and 1: off"},
       honored("tensor_parallel.tp_overlap_comm", kBool, "false", "",
-              "sums over the ranks of a layer run beside compute"),
+              "sums over the ranks of a layer overlap with compute"),
       no_effect("tensor_parallel.dtype", kString, "null",
-                "layers are split in the precision of the run, which it has to equal", kDtypes),
+                "layers are split in the precision of the run, which it must equal", kDtypes),
       section("tensor_parallel.tp",
-              "DeepSpeed's second place for the same (also spelled "
-              "tensor_parallel)"),
+              "DeepSpeed's alternative section for the same (also spelled tensor_parallel)"),
       no_effect("tensor_parallel.tp.tp_size", kInteger, "1",
-                "autotp_size alone counts; another value than 1 has to equal it", "1..1000000"),
+                "only autotp_size is used; a value other than 1 must equal it", "1..1000000"),
       refused("tensor_parallel.tp.tp_grain_size", "1",
-              "whole heads are dealt evenly, whatever the size of the pieces"),
+              "whole heads are distributed evenly, whatever the grain size"),
       refused("tensor_parallel.tp.mpu", "null", kPlaces),
       refused("tensor_parallel.tp.tp_group", "null", kPlaces),
       no_effect("tensor_parallel.preset_model", kString, "null", kDescribed,
@@ -38,13 +37,13 @@ std::vector<ConfigKey> tensor_rows() {
       no_effect("tensor_parallel.partition_config.lm_head_patterns", kList,
                 "[\"lm_head\", \"embed_out\"]", kDescribed),
       no_effect("tensor_parallel.partition_config.strict_mode", kBool, "false",
-                "a weight whose split is not described is always an error"),
+                "a weight without a defined split is always an error"),
       refused("tensor_parallel.injection_policy_tuple", "null", kDescribed),
       no_effect("tensor_parallel.vocab_parallel_lm_head", kBool, "null", kDescribed),
       no_effect("tensor_parallel.vocab_parallel_ce_backend", kString, "\"torch\"",
-                "there is one loss of a split vocabulary"),
+                "there is only one loss for a split vocabulary"),
       refused("tensor_parallel.keep_module_on_host", "false",
-              "offload_param says which parameters rest in host memory"),
+              "offload_param determines which parameters are kept in host memory"),
       refused("tensor_parallel.replace_with_kernel_inject", "false",
               "not supported: there are no kernels for inference"),
   };
@@ -63,7 +62,7 @@ std::vector<ConfigKey> parallel_rows() {
       no_effect("pipeline.grad_partitioned", kBool, "true", "there is one stage"),
       refused("sequence_parallel_size", "1", "not supported yet", "null"),
       refused("data_parallel_size", "null",
-              "it is the number of ranks over tensor_parallel.autotp_size: give none"),
+              "it is the number of ranks / tensor_parallel.autotp_size: leave it out"),
       refused_section("expert_parallel", kEnabled, "*", "not supported yet"),
       refused("use_data_before_expert_parallelism", "false", "not supported yet"),
   };
@@ -78,11 +77,11 @@ std::vector<ConfigKey> service_rows() {
        "\"Warn\"",
        "\"Ignore\" | \"Warn\" | \"Fail\"",
        kDefault,
-       "a checkpoint is that of one step on all ranks, or none is made",
+       "a checkpoint always has the same step on all ranks",
        {},
        true},
       no_effect("checkpoint.load_universal", kBool, "false",
-                "every checkpoint is for any ranks and stages"),
+                "every checkpoint can be loaded on any number of ranks and at any stage"),
       no_effect("checkpoint.use_node_local_storage", kBool, "false",
                 "all ranks write into --output, which the machines of a run share"),
       no_effect("checkpoint.checkpoint_serialization", kBool, "true", kOwnFiles),
@@ -95,11 +94,11 @@ std::vector<ConfigKey> service_rows() {
       refused("datastates_ckpt", "false", "leave it out: there is one way to write checkpoints",
               "null"),
       refused_section("data_efficiency", kEnabled, "*",
-                      "not supported yet: it changes which samples are trained; without it all "
-                      "are, in shuffled order"),
-      refused_section("autotuning", kEnabled, "*",
-                      "not supported yet: give --micro-batch by hand, the summary tells what "
-                      "memory it takes"),
+                      "not supported yet: it changes which samples are used; without it all are "
+                      "used, in shuffled order"),
+      refused_section(
+          "autotuning", kEnabled, "*",
+          "not supported yet: set --micro-batch; the summary shows the memory that it needs"),
       refused_section("compile", "deepcompile = false, enabled = false, disable = true", "*",
                       "there is no Python to compile, and Zeroth's kernels are compiled already"),
       refused_section("hybrid_engine", kEnabled,
@@ -116,29 +115,33 @@ std::vector<ConfigKey> elasticity_rows() {
   constexpr std::string_view kRange = "1..1000000";
   return {
       section("elasticity", "chooses the three batch values by the number of ranks, see above"),
-      honored("elasticity.enabled", kBool, "false", "", "the batch is chosen, none is given"),
+      honored("elasticity.enabled", kBool, "false", "",
+              "chooses the batch; no batch value may be given"),
       {"elasticity.max_train_batch_size", kInteger, kHonored, "null", "1..1000000000", "",
-       "samples per step at most; needed while it is on"},
+       "maximum samples per step; required if enabled"},
       {"elasticity.micro_batch_sizes", kIntegers, kHonored, "null", "1..1000000", "",
-       "micro-batches to choose from, at most 64; needed while it is on"},
-      {"elasticity.min_gpus", kInteger, kHonored, "1", kRange, "", "data ranks that count, from"},
-      {"elasticity.max_gpus", kInteger, kHonored, "10000", kRange, "", "and up to"},
+       "micro-batch sizes to choose from, at most 64; required if enabled"},
+      {"elasticity.min_gpus", kInteger, kHonored, "1", kRange, "", "minimum number of data ranks"},
+      {"elasticity.max_gpus", kInteger, kHonored, "10000", kRange, "",
+       "maximum number of data ranks"},
       {"elasticity.num_gpus_per_node", kInteger, kHonored, "1", kRange, "",
-       "version 0.2: ranks of a node"},
+       "version 0.2: ranks per node"},
       {"elasticity.model_parallel_size", kInteger, kHonored, "1", kRange, "",
-       "version 0.2: has to be tensor_parallel.autotp_size, and to divide num_gpus_per_node"},
-      no_effect("elasticity.min_time", kNumber, "0", "nobody waits for more machines", ">= 0"),
+       "version 0.2: must equal tensor_parallel.autotp_size and divide num_gpus_per_node"},
+      no_effect("elasticity.min_time", kNumber, "0", "a run does not wait for more machines",
+                ">= 0"),
       honored("elasticity.prefer_larger_batch", kBool, "true", "",
-              "of batches for as many numbers of ranks the larger; false: the smaller"),
+              "chooses the larger of batches that are valid for equally many numbers of ranks; "
+              "false: the smaller"),
       honored("elasticity.ignore_non_elastic_batch_info", kBool, "false", "",
-              "batch values that are given have no effect; false: they are an error"),
+              "explicit batch values have no effect; false: they are an error"),
       {"elasticity.version", kNumber, kHonored, "0.2", "> 0", "",
-       "0.1: counts ranks; 0.2: counts whole nodes; no other"},
+       "0.1: counts ranks; 0.2: counts whole nodes; no other version is supported"},
   };
 }
 
 std::vector<ConfigKey> legacy_rows() {
-  constexpr std::string_view kGone = "not supported, by DeepSpeed neither";
+  constexpr std::string_view kGone = "not supported, as in DeepSpeed";
   return {
       refused_section("curriculum_learning", kEnabled, "*", kGone),
       refused_section("progressive_layer_drop", kEnabled, "theta gamma", kGone),

@@ -7,30 +7,30 @@ std::vector<ConfigKey> printing_rows() {
   constexpr std::string_view kThroughput = "throughput is always printed";
   return {
       honored("steps_per_print", kInteger, "null", ">= 0 or Infinity",
-              "a detailed line every this many steps; null, 0 or Infinity: never"),
+              "steps between detailed lines; null, 0 or Infinity: no such lines"),
       honored("wall_clock_breakdown", kBool, "false", "",
               "each printed step is split into forward, backward, reduce and update; costs "
-              "synchronisation"),
+              "synchronization"),
       honored("memory_breakdown", kBool, "false", "",
               "device and host memory before and after each phase of a step"),
       honored("dump_state", kBool, "false", "",
               "prints the resolved configuration and the engine's state when training starts"),
       honored("log_level", kString, "null",
               "\"debug\" | \"info\" | \"warning\" | \"error\" | \"critical\"",
-              "prints what is at least this important; null: info"),
+              "minimum severity of printed messages; null: info"),
       no_effect("disable_python_gc", kBool, "false", "there is no Python"),
-      no_effect("vocabulary_size", kInteger, "null", "the model says it"),
+      no_effect("vocabulary_size", kInteger, "null", "the model determines it"),
       no_effect("timers", kSection, "null", kThroughput),
       no_effect("timers.throughput", kSection, "null", kThroughput),
       no_effect("timers.throughput.enabled", kBool, "true", kThroughput),
       no_effect("timers.throughput.synchronized", kBool, "true",
-                "a step's time ends when its numbers are there"),
+                "a step is timed until its results are available"),
   };
 }
 
 std::vector<ConfigKey> profiler_rows() {
   return {
-      section("comms_logger", "counts, sizes and times of collectives, told at the end"),
+      section("comms_logger", "counts, sizes and times of collectives, reported at the end"),
       honored("comms_logger.enabled", kBool, "false", "", "switches it on"),
       honored("comms_logger.verbose", kBool, "false", "", "also a line for every collective"),
       honored("comms_logger.prof_all", kBool, "true", "", "all operations, not only prof_ops"),
@@ -38,8 +38,8 @@ std::vector<ConfigKey> profiler_rows() {
               "operations that are counted without prof_all: all_reduce, all_gather_into_tensor, "
               "reduce_scatter_tensor, broadcast, barrier"),
       honored("comms_logger.debug", kBool, "false", "",
-              "names an operation together with who issued it"),
-      section("flops_profiler", "operations, parameters and times of one step, told once"),
+              "names an operation together with its caller"),
+      section("flops_profiler", "operations, parameters and times of one step, reported once"),
       honored("flops_profiler.enabled", kBool, "false", "", "switches it on"),
       honored("flops_profiler.profile_step", kInteger, "1", ">= 0",
               "the step, counted from 0: 1 is the second one"),
@@ -60,8 +60,8 @@ std::vector<ConfigKey> monitor_rows() {
   constexpr std::string_view kPath = "folder above job_name; empty: the working folder";
   constexpr std::string_view kJob = "folder of the files, in output_path";
   constexpr std::string_view kHosted =
-      "no service is reached from here: where it is on, finetune writes what --report_to wandb "
-      "does, and a warning says so";
+      "external services are not supported: if enabled, finetune writes what --report_to wandb "
+      "does, with a warning";
   return {
       section("tensorboard", "event files that TensorBoard reads"),
       honored("tensorboard.enabled", kBool, "false", "", "switches it on"),

@@ -9,7 +9,7 @@ std::vector<ConfigKey> optimizer_rows() {
       {"optimizer.type", kString, kHonored, "null", "", "",
        "Adam, AdamW, Lion, SGD, Adagrad or Lamb in any case; Adam is AdamW unless adam_w_mode is "
        "false; OneBitAdam, ZeroOneAdam and OneBitLamb with --accept-uncompressed, see above"},
-      section("optimizer.params", "what is absent here has DeepSpeed's default"),
+      section("optimizer.params", "absent keys have DeepSpeed's defaults"),
       {"optimizer.params.lr", kNumber, kHonored, "0.001", ">= 0", "--lr",
        "learning rate; default of Adagrad: 0.01"},
       {"optimizer.params.betas", kPair, kHonored, "[0.9, 0.999]", "[0, 1)", "--betas",
@@ -27,15 +27,15 @@ std::vector<ConfigKey> optimizer_rows() {
       honored("optimizer.params.bias_correction", kBool, "true", "",
               "Adam, AdamW, Lamb: false: moments are not divided by 1 - beta^n at update n"),
       honored("optimizer.params.momentum", kNumber, "0.0", "[0, 1)",
-              "SGD: part of the last update direction that is kept"),
+              "SGD: fraction of the last update direction that is kept"),
       honored("optimizer.params.dampening", kNumber, "0.0", "0..1",
-              "SGD: a gradient enters the momentum as 1 - dampening of it"),
+              "SGD: a gradient is multiplied by 1 - dampening in the momentum"),
       honored("optimizer.params.nesterov", kBool, "false", "",
-              "SGD: looks ahead along the momentum; needs momentum > 0 and dampening 0"),
+              "SGD: Nesterov momentum; needs momentum > 0 and dampening 0"),
       honored("optimizer.params.lr_decay", kNumber, "0.0", ">= 0",
               "Adagrad: the rate of update s is lr / (1 + s * lr_decay)"),
       honored("optimizer.params.initial_accumulator_value", kNumber, "0.0", ">= 0",
-              "Adagrad: where the sums of squares start"),
+              "Adagrad: initial value of the sums of squares"),
       honored("optimizer.params.eps_inside_sqrt", kBool, "false", "",
               "Lamb: eps is added to the second moment, not to its root"),
       honored("optimizer.params.max_coeff", kNumber, "10.0", ">= 0",
@@ -48,27 +48,27 @@ std::vector<ConfigKey> optimizer_rows() {
 std::vector<ConfigKey> other_optimizer_rows() {
   constexpr std::string_view kOne = "there is one implementation";
   return {
-      refused("optimizer.params.amsgrad", "false", "not supported, by DeepSpeed neither"),
-      refused("optimizer.params.maximize", "false", "a loss is made smaller"),
+      refused("optimizer.params.amsgrad", "false", "not supported, as in DeepSpeed"),
+      refused("optimizer.params.maximize", "false", "not supported: the loss is minimized"),
       refused("optimizer.params.fp32_optimizer_states", "true",
-              "write bf16.bf16_optimizer_states; else moments are fp32"),
+              "use bf16.bf16_optimizer_states instead; moments are fp32 otherwise"),
       {"optimizer.params.max_grad_norm", kNumber, kHonored, "null", ">= 0", "",
-       "taken as gradient_clipping, which it has to equal where both are given, with a warning; "
-       "DeepSpeed refuses it"},
+       "used as gradient_clipping, with a warning; must equal it if both are given; DeepSpeed "
+       "refuses it"},
       no_effect("optimizer.params.torch_adam", kBool, "false", kOne),
       no_effect("optimizer.params.foreach", kBool, "null", kOne),
       no_effect("optimizer.params.fused", kBool, "null", kOne),
       no_effect("optimizer.params.differentiable", kBool, "false",
                 "nothing differentiates through an update"),
       no_effect("optimizer.params.set_grad_none", kBool, "true",
-                "gradients live in buffers of their own"),
+                "gradients have their own buffers"),
       no_effect("optimizer.legacy_fusion", kBool, "false", kOne),
   };
 }
 
 // Returns the keys of the 1-bit optimizers, which run uncompressed.
 std::vector<ConfigKey> compression_rows() {
-  constexpr std::string_view kNone = "concerns compression, and there is none";
+  constexpr std::string_view kNone = "concerns compression, which is not supported";
   return {
       no_effect("optimizer.params.freeze_step", kInteger, "100000", kNone),
       no_effect("optimizer.params.cuda_aware", kBool, "false", kNone),
@@ -90,8 +90,8 @@ std::vector<ConfigKey> warmup_rows() {
               "without it: --lr_scheduler_type, or --warmup-steps linear steps from 0, then a "
               "constant rate"),
       {"scheduler.type", kString, kHonored, "null", "", "",
-       "WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle or LRRangeTest, spelled exactly so"},
-      section("scheduler.params", "required beside a type"),
+       "WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle or LRRangeTest, case-sensitive"},
+      section("scheduler.params", "required with a type"),
       {"scheduler.params.warmup_min_lr", kNumber, kHonored, "0.0", ">= 0", "0",
        "WarmupLR, WarmupDecayLR: rate of the first update"},
       {"scheduler.params.warmup_max_lr", kNumber, kHonored, "null", ">= 0", "the optimizer's lr",
@@ -101,11 +101,12 @@ std::vector<ConfigKey> warmup_rows() {
        "--warmup-steps or --warmup-ratio, else 1",
        "Warmup types: updates of the warm-up (DeepSpeed counts 1 as 2)"},
       honored("scheduler.params.warmup_type", kString, "\"log\"", "",
-              "Warmup types: shape of the warm-up, log or linear; for any other name log, as in "
+              "Warmup types: shape of the warm-up, log or linear; any other name means log, as in "
               "DeepSpeed"),
       {"scheduler.params.total_num_steps", kInteger, kHonored, "null", ">= 1",
        "the steps of the run",
-       "WarmupDecayLR, WarmupCosineLR: required; the update at which the rate reaches its end"},
+       "WarmupDecayLR, WarmupCosineLR: required; the update at which the rate reaches its final "
+       "value"},
       {"scheduler.params.warmup_min_ratio", kNumber, kHonored, "0.0", ">= 0", "",
        "WarmupCosineLR: first rate as a ratio of the optimizer's lr"},
       {"scheduler.params.cos_min_ratio", kNumber, kHonored, "0.0001", ">= 0", "",
@@ -122,22 +123,22 @@ std::vector<ConfigKey> cycle_rows() {
       honored("scheduler.params.cycle_first_step_size", kNumber, "2000", "> 0",
               "OneCycle: updates of the rising half"),
       honored("scheduler.params.cycle_second_step_size", kNumber, "null", ">= 0",
-              "OneCycle: updates of the falling half; null: as many as of the rising one"),
+              "OneCycle: updates of the falling half; null: as many as in the rising half"),
       honored("scheduler.params.cycle_first_stair_count", kInteger, "0", ">= 0",
               "OneCycle: stairs of the rising half; 0: none"),
       honored("scheduler.params.cycle_second_stair_count", kInteger, "null", ">= 0",
-              "OneCycle: stairs of the falling half; null: as many as of the rising one"),
+              "OneCycle: stairs of the falling half; null: as many as in the rising half"),
       honored("scheduler.params.decay_step_size", kNumber, "0", ">= 0",
               "OneCycle: updates per decay after the cycle; 0: no decay"),
       honored("scheduler.params.decay_lr_rate", kNumber, "0.0", ">= 0",
               "OneCycle: decay of the rate after the cycle"),
       honored("scheduler.params.cycle_momentum", kBool, "true", "",
-              "OneCycle: the first beta moves against the rate, the second is 0.99; false where "
+              "OneCycle: the first beta moves inversely to the rate, the second is 0.99; false if "
               "the optimizer has no betas"),
       honored("scheduler.params.cycle_min_mom", kNumber, "0.8", "[0, 1)",
               "OneCycle: first beta at the top of the cycle"),
       honored("scheduler.params.cycle_max_mom", kNumber, "0.9", "[0, 1)",
-              "OneCycle: first beta at its ends"),
+              "OneCycle: first beta at both ends of the cycle"),
       honored("scheduler.params.decay_mom_rate", kNumber, "0.0", ">= 0",
               "OneCycle: growth of the first beta after the cycle"),
   };

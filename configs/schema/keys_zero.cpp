@@ -11,16 +11,16 @@ std::vector<ConfigKey> honored_rows() {
        "0: nothing sharded; 1: optimizer state; 2: and gradients; 3: and parameters"},
       {"zero_optimization.reduce_bucket_size", kInteger, kHonored, "500000000", "> 0",
        "hidden size squared",
-       "reductions under way together hold at most this many elements, or one block"},
+       "all reductions in flight hold at most this many elements, or one block"},
       {"zero_optimization.allgather_bucket_size", kInteger, kHonored, "500000000", "> 0", kDefault,
        "stages 1 and 2: updated parameters of whole blocks that fit in this many elements are "
        "gathered ahead of use"},
       {"zero_optimization.overlap_comm", kBool, kHonored, "true", "", kDefault,
-       "gathers and reductions run beside compute; results are the same, so it is on at every "
+       "gathers and reductions overlap with compute; results are the same, so it is on at every "
        "stage (DeepSpeed: only at stage 3)"},
       {"zero_optimization.overlap_step", kBool, kHonored, "false", "", kDefault,
-       "not DeepSpeed's: a GPU updates what rests on it beside the next forward pass, each block "
-       "before its first use; results are the same; on the CPU without effect"},
+       "not in DeepSpeed: a GPU updates what is not offloaded during the next forward pass, each "
+       "block before its first use; results are the same; no effect on the CPU"},
       {"zero_optimization.stage3_prefetch_bucket_size", kInteger, kHonored, "50000000", ">= 0",
        "0.9 * hidden size squared; below stage 3 the default",
        "stage 3: as many whole blocks as fit are gathered ahead of use, at least one unless 0"},
@@ -29,20 +29,20 @@ std::vector<ConfigKey> honored_rows() {
        "stage 3: units of at most this many elements stay whole on every rank"},
       {"zero_optimization.stage3_max_live_parameters", kInteger, kHonored, "1000000000", ">= 0",
        kDefault,
-       "stage 3: at most this many gathered elements at a time; has to hold two neighbouring "
-       "blocks; 0: only the block in use"},
+       "stage 3: at most this many gathered elements at a time; must hold two neighboring blocks; "
+       "0: only the block in use"},
       {"zero_optimization.zero_hpz_partition_size", kInteger, kHonored, "1", ">= 0", kDefault,
-       "stage 3: so many neighbouring data ranks hold all parameters between them and gather from "
-       "each other alone; once after an update they are refreshed from the others; 0, 1: all "
+       "stage 3: number of neighboring data ranks that together hold all parameters and gather "
+       "only from each other, with one refresh from the other ranks after each update; 0, 1: all "
        "ranks"},
       {"zero_optimization.sub_group_size", kInteger, kHonored, "1000000000", ">= 0", kDefault,
-       "the optimizer updates a shard in tiles of at most this many elements; 0: the default"},
+       "the optimizer updates a shard in chunks of at most this many elements; 0: the default"},
       {"zero_optimization.reduce_scatter", kBool, kHonored, "true", "", kDefault,
        "stages 1, 2, 3: a rank receives only its shard of a sum; false: all of it"},
       {"zero_optimization.ignore_unused_parameters", kBool, kHonored, "true", "", kDefault,
        "false: a trainable parameter without a gradient is an error"},
       {"zero_optimization.stage3_gather_16bit_weights_on_model_save", kBool, kHonored, "false", "",
-       kDefault, "a saved model holds the whole weights, at stage 3 also without it"},
+       kDefault, "a saved model contains the full weights; at stage 3 even if false"},
   };
 }
 
@@ -85,7 +85,7 @@ std::vector<ConfigKey> no_effect_rows() {
       no_effect("zero_optimization.save_muon_momentum_buffer_in_memory", kBool, "false",
                 "concerns the Muon optimizer only"),
       no_effect("zero_optimization.cpu_offload_use_pin_memory", kBool, "null",
-                "old; its name today is pin_memory, in offload_optimizer and offload_param"),
+                "deprecated: use pin_memory in offload_optimizer and offload_param"),
       no_effect("zero_optimization.leaf_module", kSection, "null",
                 "a block is always gathered as one"),
       no_effect("zero_optimization.leaf_module.classes", kList, "[]", "concerns Python"),
@@ -101,23 +101,22 @@ std::vector<ConfigKey> refused_rows() {
                       "offload auto_ratio full_warm_up_rounds pt_reserved_cores_perc "
                       "steps_per_epoch",
                       "not supported yet: it delays updates, which changes the training"),
-      refused("zero_optimization.elastic_checkpoint", "false",
-              "not supported, by DeepSpeed neither"),
-      refused("zero_optimization.legacy_stage1", "false", "not supported, by DeepSpeed neither"),
+      refused("zero_optimization.elastic_checkpoint", "false", "not supported, as in DeepSpeed"),
+      refused("zero_optimization.legacy_stage1", "false", "not supported, as in DeepSpeed"),
       refused("zero_optimization.zero_quantized_weights", "false",
-              "not supported yet: it rounds the gathered weights; set it to false, and they are "
-              "gathered as they are"),
+              "not supported yet: it rounds the gathered weights; set it to false to gather them "
+              "unchanged"),
       refused("zero_optimization.zero_quantized_nontrainable_weights", "false",
-              "not supported yet: it rounds the frozen weights; set it to false, and they are "
-              "gathered as they are"),
+              "not supported yet: it rounds the frozen weights; set it to false to gather them "
+              "unchanged"),
       refused("zero_optimization.zero_quantized_gradients", "false",
-              "not supported yet: it rounds the reduced gradients; set it to false, and "
-              "communication_data_type says how they cross the wire"),
-      refused("zero_optimization.zeropp_loco_param", "null", "not supported, by DeepSpeed neither"),
+              "not supported yet: it rounds the reduced gradients; set it to false; "
+              "communication_data_type sets the precision of communication"),
+      refused("zero_optimization.zeropp_loco_param", "null", "not supported, as in DeepSpeed"),
       refused("zero_optimization.mics_shard_size", "-1",
-              "not supported, by DeepSpeed neither: zero_hpz_partition_size took its place"),
+              "not supported, as in DeepSpeed: use zero_hpz_partition_size instead"),
       refused("zero_optimization.mics_hierarchical_params_gather", "false",
-              "not supported, by DeepSpeed neither"),
+              "not supported, as in DeepSpeed"),
   };
 }
 
@@ -126,35 +125,33 @@ constexpr std::string_view kDevices = "\"none\" | \"cpu\" | \"nvme\"";
 std::vector<ConfigKey> optimizer_offload_rows() {
   return {
       section("zero_optimization.offload_optimizer",
-              "where fp32 masters and optimizer states rest between updates, at every stage "
+              "where fp32 masters and optimizer states are kept between updates, at every stage "
               "(DeepSpeed: not at stage 0)"),
       honored("zero_optimization.offload_optimizer.device", kString, "\"none\"", kDevices,
-              "none: where it is computed; cpu: host memory; nvme: a file, at stages 1 and 2 too "
+              "none: compute device; cpu: host memory; nvme: a file, at stages 1 and 2 too "
               "(DeepSpeed: host memory there)"),
       honored("zero_optimization.offload_optimizer.nvme_path", kString, "null", "",
-              "nvme: required; the folder that receives one file per rank, made where it is "
-              "missing"),
+              "nvme: required; the folder for one file per rank, created if missing"),
       honored("zero_optimization.offload_optimizer.buffer_count", kInteger, "4", ">= 0",
-              "nvme: tiles under way at a time; at least 1 + pipeline_read + pipeline_write"),
+              "nvme: chunks in flight at a time; at least 1 + pipeline_read + pipeline_write"),
       honored("zero_optimization.offload_optimizer.pin_memory", kBool, "true", "",
               "host memory that a GPU copies from or to is page-locked"),
       honored("zero_optimization.offload_optimizer.pipeline_read", kBool, "true", "",
-              "nvme: tiles are read ahead of their update (DeepSpeed: false)"),
+              "nvme: chunks are read ahead of their update (DeepSpeed: false)"),
       honored("zero_optimization.offload_optimizer.pipeline_write", kBool, "true", "",
-              "nvme: a tile is written while the next one is updated (DeepSpeed: false)"),
+              "nvme: a chunk is written while the next one is updated (DeepSpeed: false)"),
       no_effect("zero_optimization.offload_optimizer.fast_init", kBool, "false",
-                "what was never written is zero: a fresh file needs no first write"),
+                "a new file reads as zeros and needs no first write"),
       honored("zero_optimization.offload_optimizer.ratio", kNumber, "1.0", "0..1",
-              "share of the elements that rests at device, at every stage; the first units in "
-              "forward order, as far as it leaves them, stay where the model computes and are "
-              "updated there"),
+              "fraction of the elements that is offloaded, at every stage; the remaining units, "
+              "the first ones in forward order, stay on the compute device and are updated there"),
       {"zero_optimization.offload_optimizer.step", kString, kHonored, "\"auto\"",
        "\"auto\" | \"cpu\" | \"gpu\"",
-       "both are timed when training starts, the faster one is taken",
-       "not DeepSpeed's: who computes the update of what rests elsewhere; in a run on the CPU "
+       "both are timed when training starts, and the faster one is used",
+       "not in DeepSpeed: where the update of what is offloaded is computed; in a run on the CPU "
        "always the CPU"},
       refused("zero_optimization.offload_optimizer.super_offload", "false",
-              "not supported: the update runs beside the next forward at every stage without it"),
+              "not supported: the update overlaps with the next forward at every stage without it"),
       no_effect("zero_optimization.offload_optimizer.cpuadam_cores_perc", kNumber, "0.8",
                 "concerns super_offload; the update uses all cores of a rank"),
   };
@@ -163,18 +160,17 @@ std::vector<ConfigKey> optimizer_offload_rows() {
 std::vector<ConfigKey> parameter_offload_rows() {
   return {
       section("zero_optimization.offload_param",
-              "where shards of parameters rest between uses; below stage 3 without effect, as in "
+              "where shards of parameters are kept between uses; no effect below stage 3, as in "
               "DeepSpeed"),
       honored("zero_optimization.offload_param.device", kString, "\"none\"", kDevices,
-              "none: where it is computed; cpu: host memory; nvme: a file"),
+              "none: compute device; cpu: host memory; nvme: a file"),
       honored("zero_optimization.offload_param.nvme_path", kString, "null", "",
-              "nvme: required; the folder that receives one file per rank, made where it is "
-              "missing"),
+              "nvme: required; the folder for one file per rank, created if missing"),
       honored("zero_optimization.offload_param.buffer_count", kInteger, "5", ">= 0",
-              "nvme: shards under way at a time; at least 2"),
+              "nvme: shards in flight at a time; at least 2"),
       {"zero_optimization.offload_param.buffer_size", kInteger, kHonored, "null", ">= 0",
        "the largest shard",
-       "nvme: elements of a buffer; at least those of the largest shard; null: as many as it has "
+       "nvme: elements of a buffer; at least those of the largest shard; null: exactly as many "
        "(DeepSpeed: 100000000)"},
       honored("zero_optimization.offload_param.max_in_cpu", kInteger, "1000000000", ">= 0",
               "nvme: each rank keeps this many elements in host memory, whole units in forward "
@@ -188,15 +184,16 @@ std::vector<ConfigKey> file_rows() {
   return {
       section("aio", "how files of offload to nvme are read and written"),
       honored("aio.block_size", kInteger, "1048576", "4096..1073741824",
-              "bytes of the pieces into which a transfer is cut; a multiple of 4096"),
+              "bytes of the requests into which a transfer is split; a multiple of 4096"),
       honored("aio.queue_depth", kInteger, "32", "1..32767",
-              "pieces under way at a time (DeepSpeed: 8)"),
-      honored("aio.intra_op_parallelism", kInteger, "8", "1..1024",
-              "threads, each with one piece under way, where io_uring is refused (DeepSpeed: 1)"),
+              "requests in flight at a time (DeepSpeed: 8)"),
+      honored(
+          "aio.intra_op_parallelism", kInteger, "8", "1..1024",
+          "threads, each with one request in flight, if io_uring is not available (DeepSpeed: 1)"),
       no_effect("aio.single_submit", kBool, "false",
-                "pieces that are ready go to the kernel together"),
+                "ready requests are submitted to the kernel together"),
       no_effect("aio.overlap_events", kBool, "true",
-                "handing pieces over never waits for what is under way"),
+                "submission never waits for requests in flight"),
       refused("aio.use_gds", "false",
               "not supported yet: files are read and written through host memory"),
   };

@@ -61,7 +61,7 @@ class Agent final : public RanksListener {
   void on(const Shutdown& message);
   template <typename Other>
   void on(const Other& /*message*/) {
-    throw Error("a message that is no launcher's");
+    throw Error("unexpected message");
   }
 
   void start_ranks(const RankPlan& plan);
@@ -124,10 +124,10 @@ void Agent::log_waiting() {
       idle_ = milliseconds(0);
       slow_ = SlowWait();
     } else if (slow_.due(idle_)) {
-      log_line(fmt::format(
-          "this host has joined and waits for the launcher to start ranks here: {} s by "
-          "now, for as long as the run goes on",
-          idle_.count() / 1000));
+      log_line(
+          fmt::format("this host has joined and waits for the launcher to start ranks here: {} s "
+                      "so far, until the run ends",
+                      idle_.count() / 1000));
     }
     log_waiting();
   });
@@ -140,14 +140,14 @@ void Agent::send(const Message& message) {
 }
 
 void Agent::on(const RemoteJob& job) {
-  if (job_ && (start_ || !stays_for_restart())) throw Error("a second job");
+  if (job_ && (start_ || !stays_for_restart())) throw Error("unexpected second job");
   launcher_.set_liveness_timeout(job.liveness_timeout, kLivenessFactor);
   job_.emplace(job, zeroth_directory_);
   std::visit([this](const auto& answer) { send(answer); }, job_->check_readiness());
 }
 
 void Agent::on(const StartRanks& start) {
-  if (!job_ || start_) throw Error("a start without its job");
+  if (!job_ || start_) throw Error("unexpected start without a job");
   start_ = start;
   RankPlan plan;
   int status = 1;
@@ -211,8 +211,8 @@ void Agent::send_drained() {
 }
 
 void Agent::on(const Shutdown& message) {
-  if (start_) throw Error("it lets a host go whose ranks run");
-  if (!message.why.empty()) log_line("the run goes on without this host: " + message.why);
+  if (start_) throw Error("unexpected shutdown while ranks are running");
+  if (!message.why.empty()) log_line("the run continues without this host: " + message.why);
   status_ = message.status;
   io_.stop();
 }
@@ -240,10 +240,10 @@ void Agent::on_lost(const std::string& why) {
   if (running_ == 0) {
     log_line(start_ || stays_for_restart()
                  ? fmt::format("the launcher is lost: {}", why)
-                 : fmt::format("the launcher has let this host go: {}", why));
+                 : fmt::format("the launcher has released this host: {}", why));
     return end(lost_launcher_status());
   }
-  log_line(fmt::format("the launcher is lost: {}; its ranks are ended", why));
+  log_line(fmt::format("the launcher is lost: {}; terminating its ranks", why));
   ranks_->resume();
   for (const int signal : {SIGTERM, SIGCONT}) ranks_->signal(signal);
   timer_.start(job_->job().failure_grace, [this] { ranks_->signal(SIGKILL); });

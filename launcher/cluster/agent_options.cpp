@@ -26,7 +26,7 @@ constexpr std::array<const char*, 4> kTaskRankVariables = {"OMPI_COMM_WORLD_RANK
 int parse_node(const std::string& text, const std::string& name) {
   const auto number = parse_number<int>(text);
   if (!number || *number < 0)
-    throw UsageError("agent: {} is '{}', not a number of a host", name, shortened(text));
+    throw UsageError("agent: {} is '{}', not the index of a host", name, shortened(text));
   return *number;
 }
 
@@ -45,7 +45,8 @@ std::string read_line(int fd, const std::string& source) {
                                             // belong to another reader
     const ssize_t count = ::read(fd, &byte, 1);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw Error("the run's secret from {}: {}", source, system_reason(errno));
+    if (count < 0)
+      throw Error("cannot read the run's secret from {}: {}", source, system_reason(errno));
     if (count == 0 || byte == '\n') break;
     line.push_back(byte);
   }
@@ -62,7 +63,7 @@ std::string read_secret_file(const std::string& path) {
     throw Error("--secret-file {}: it belongs to user {}, expected {}", path, status.st_uid,
                 ::geteuid());
   if ((status.st_mode & 077) != 0)
-    throw Error("--secret-file {}: others may use it (mode {:03o}), expected 600", path,
+    throw Error("--secret-file {}: accessible to other users (mode {:03o}), expected 600", path,
                 status.st_mode & 0777);
   std::string secret = read_line(file.get(), path);
   if (::unlink(path.c_str()) != 0)
@@ -92,8 +93,8 @@ AgentOptions parse_agent_options(const std::vector<std::string>& arguments, cons
     }
     const bool is_known = flag == "--launcher" || flag == "--node" || flag == "--secret-env" ||
                           flag == "--secret-file";
-    if (!is_known) throw UsageError("agent: '{}' is not known", shortened(flag));
-    if (i + 1 == arguments.size()) throw UsageError("agent: {} takes a value", flag);
+    if (!is_known) throw UsageError("agent: unknown flag '{}'", shortened(flag));
+    if (i + 1 == arguments.size()) throw UsageError("agent: {} needs a value", flag);
     const std::string& value = arguments[++i];
     if (flag == "--launcher") options.launcher = value;
     if (flag == "--node") node = parse_node(value, flag);
@@ -103,8 +104,9 @@ AgentOptions parse_agent_options(const std::vector<std::string>& arguments, cons
   }
   if (options.launcher.empty()) throw UsageError("agent: --launcher is missing");
   if (sources != 1)
-    throw UsageError("agent: one of --secret-stdin, --secret-env and --secret-file, not {}",
-                     sources);
+    throw UsageError(
+        "agent: exactly one of --secret-stdin, --secret-env and --secret-file is needed, not {}",
+        sources);
   options.node = node ? *node : task_rank(lookup);
   return options;
 }

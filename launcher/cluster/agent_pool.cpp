@@ -30,7 +30,7 @@ std::vector<std::string> host_names(const std::vector<HostSlots>& hosts) {
 
 HostSlots offered_slots(const Join& join) {
   if (join.num_ranks < 1 || join.num_ranks > kMaxOfferedRanks)
-    throw Error("it offers {} ranks", join.num_ranks);
+    throw Error("it offers an invalid number of ranks: {}", join.num_ranks);
   return {shortened(join.name), first_slots(join.num_ranks)};
 }
 
@@ -63,8 +63,8 @@ void AgentPool::start() {
                 fmt::join(host_names(hosts_), ", "));
   if (!own.unknown.empty())
     log_note(
-        fmt::format("note: this machine does not know the address of {}: the launcher listens at "
-                    "all of its own",
+        fmt::format("note: this machine cannot resolve the address of {}: the launcher listens on "
+                    "all of its own addresses",
                     fmt::join(own.unknown, ", ")));
   listener_ = std::make_unique<Listener>(
       io_, own.addresses, HmacKey(request_.secret),
@@ -162,9 +162,9 @@ void AgentPool::on_message(const std::shared_ptr<HeartbeatChannel>& agent, int& 
   const auto* ready = std::get_if<Ready>(&message);
   const auto* problems = std::get_if<Problems>(&message);
   if (node < 0 || (ready == nullptr && problems == nullptr))
-    throw Error("it said what no agent says now");
+    throw Error("it sent an unexpected message");
   if (ready != nullptr && (ready->master_port < 0 || ready->master_port > kMaxPort))
-    throw Error("it offers port {}", ready->master_port);
+    throw Error("it offers an invalid port: {}", ready->master_port);
   agent->suspend_liveness(false);
   if (ready != nullptr) readiness_.on_ready(node, *ready);
   if (problems != nullptr) readiness_.on_problems(node, *problems);
@@ -180,7 +180,7 @@ void AgentPool::on_hello(const std::shared_ptr<HeartbeatChannel>& agent, int& no
     watch(node);
     send_job(node);
   } else {
-    log_throttled(fmt::format("warning: an agent is sent away: {}", refusal));
+    log_throttled(fmt::format("warning: rejected agent: {}", refusal));
     agent->close();
   }
   on_change_();
@@ -188,7 +188,8 @@ void AgentPool::on_hello(const std::shared_ptr<HeartbeatChannel>& agent, int& no
 
 void AgentPool::on_join(const std::shared_ptr<HeartbeatChannel>& agent, int& node,
                         const Join& join) {
-  if (!request_.join_port) throw Error("it joins, but this run takes no hosts in (--join-port)");
+  if (!request_.join_port)
+    throw Error("it tried to join, but this run does not accept hosts (--join-port)");
   on_hello(agent, node, {.version = join.version, .node = index_for(offered_slots(join))});
 }
 

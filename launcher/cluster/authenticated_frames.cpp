@@ -78,13 +78,13 @@ void MacReader::feed(std::string_view bytes,
   while (rest.size() >= kLengthBytes) {
     const size_t length = read_length(rest);
     if (length > kMaxPayloadBytes)
-      throw Error("a message of {} bytes, where {} are the most", length, kMaxPayloadBytes);
+      throw Error("message of {} bytes exceeds the maximum of {}", length, kMaxPayloadBytes);
     const size_t signed_bytes = kLengthBytes + length;
     if (rest.size() < signed_bytes + kProofBytes) break;
     const Sha256::Digest digest =
         key_.digest(big_endian<8>(sequence_), rest.substr(0, signed_bytes));
     if (!constant_time_equal(digest_bytes(digest), rest.substr(signed_bytes, kProofBytes)))
-      throw Error("a message that was changed on its way, or is not of this connection");
+      throw Error("message authentication failed: changed in transit, or from another connection");
     ++sequence_;
     const std::string_view payload = rest.substr(kLengthBytes, length);
     rest.remove_prefix(signed_bytes + kProofBytes);
@@ -113,7 +113,7 @@ AgentHandshake::AgentHandshake(const HmacKey& secret, std::string_view greeting)
       launcher_nonce_(greeting.substr(std::min(kProtocol.size(), greeting.size()))),
       answer_(random_bytes(kNonceBytes)) {
   if (!greeting.starts_with(kProtocol) || launcher_nonce_.size() != kNonceBytes)
-    throw Error("what answers there is no launcher, or one of another version of Zeroth");
+    throw Error("the peer is not a launcher, or is one of another version of Zeroth");
   answer_ += make_proof(secret_, kAgentProof, launcher_nonce_, answer_);
 }
 

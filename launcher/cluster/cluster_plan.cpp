@@ -22,7 +22,7 @@ namespace {
 // Notes flags for reaching nodes if the launcher reaches none.
 void note_unused(const HostOptions& flags, std::string_view reason, Placement& placement) {
   const auto note = [&](bool given, std::string_view flag) {
-    if (given) placement.notes.push_back(fmt::format("{} changes nothing: {}", flag, reason));
+    if (given) placement.notes.push_back(fmt::format("{} has no effect: {}", flag, reason));
   };
   note(flags.ssh_port.has_value(), "--ssh_port");
   note(flags.launcher.has_value(), "--launcher");
@@ -33,7 +33,7 @@ void note_unused(const HostOptions& flags, std::string_view reason, Placement& p
 void note_unused_on_one_node(const HostOptions& flags, Placement& placement) {
   if (flags.launcher) find_backend(*flags.launcher);  // reports a wrong name
   const auto note = [&](bool given, std::string_view flag, std::string_view reason) {
-    if (given) placement.notes.push_back(fmt::format("{} changes nothing: {}", flag, reason));
+    if (given) placement.notes.push_back(fmt::format("{} has no effect: {}", flag, reason));
   };
   note(flags.no_ssh, "--no_ssh", "one machine needs no ssh");
   note(flags.node_rank.has_value(), "--node_rank 0", "this machine is the only host");
@@ -52,10 +52,9 @@ Placement place_manual_uniform(const LaunchOptions& options) {
   const int num_nodes = *flags.num_nodes;
   if (!flags.node_rank)
     throw UsageError(
-        "--no_ssh needs --node_rank: nobody else can tell which of the {} hosts this machine is "
-        "(0 to {})",
+        "--no_ssh needs --node_rank: it says which of the {} hosts this machine is (0 to {})",
         num_nodes, num_nodes - 1);
-  check_node_rank(*flags.node_rank, num_nodes, fmt::format("--num_nodes {} leaves", num_nodes));
+  check_node_rank(*flags.node_rank, num_nodes, fmt::format("--num_nodes {} selects", num_nodes));
   if (!options.master_addr)
     throw UsageError(
         "--no_ssh needs --master_addr: the address of host 0, at which the other hosts reach rank "
@@ -63,7 +62,7 @@ Placement place_manual_uniform(const LaunchOptions& options) {
   Placement placement;
   placement.node_ranks = {.node_rank = *flags.node_rank, .num_nodes = num_nodes};
   if (flags.launcher) find_backend(*flags.launcher);
-  note_unused(flags, "with --no_ssh no host is reached", placement);
+  note_unused(flags, "with --no_ssh no host is contacted", placement);
   return placement;
 }
 
@@ -81,7 +80,7 @@ Placement place_without_hostfile(const LaunchOptions& options) {
   if (flags.force_multi) throw alone("--force_multi");
   Placement placement;
   if (flags.num_nodes)
-    placement.notes.emplace_back("--num_nodes 1 changes nothing: this machine is the only host");
+    placement.notes.emplace_back("--num_nodes 1 has no effect: this machine is the only host");
   note_unused_on_one_node(flags, placement);
   return placement;
 }
@@ -99,10 +98,10 @@ Placement place_manual(const LaunchOptions& options, const std::vector<HostSlots
   const int last = static_cast<int>(hosts.size()) - 1;
   if (!flags.node_rank)
     throw UsageError(
-        "--no_ssh needs --node_rank: nobody else can tell which of the {} of the hostfile this "
-        "machine is (0 to {}, as they stand there)",
+        "--no_ssh needs --node_rank: it says which of the {} of the hostfile this machine is (0 to "
+        "{}, in the order of the file)",
         pluralize(std::ssize(hosts), "host"), last);
-  check_node_rank(*flags.node_rank, last + 1, "the hostfile and the flags leave");
+  check_node_rank(*flags.node_rank, last + 1, "the hostfile and the flags select");
   if (!options.master_addr && last > 0)
     throw UsageError(
         "--no_ssh needs --master_addr: the address of host 0, {}, at which the other hosts reach "
@@ -112,7 +111,7 @@ Placement place_manual(const LaunchOptions& options, const std::vector<HostSlots
   placement.slots = hosts[static_cast<size_t>(*flags.node_rank)].slots;
   placement.node_ranks = node_ranks_of(hosts, *flags.node_rank);
   if (flags.launcher) find_backend(*flags.launcher);
-  note_unused(flags, "with --no_ssh no host is reached", placement);
+  note_unused(flags, "with --no_ssh no host is contacted", placement);
   return placement;
 }
 
@@ -125,8 +124,8 @@ Placement place_by_scheduler(const LaunchOptions& options, const std::vector<Hos
   const std::string nodes = pluralize(by.num_nodes, "node");
   if (!hosts.empty() && std::ssize(hosts) != by.num_nodes)
     throw UsageError(
-        "{} {}, but the hostfile and the flags leave {}: --no_ssh with --node_rank and "
-        "--master_addr goes by these alone",
+        "{} {}, but the hostfile and the flags select {}: to use only these, pass --no_ssh with "
+        "--node_rank and --master_addr",
         who, nodes, pluralize(std::ssize(hosts), "host"));
   if (hosts.empty() && flags.num_nodes.value_or(by.num_nodes) != by.num_nodes)
     throw UsageError("--num_nodes {}: {} {}", *flags.num_nodes, who, nodes);
@@ -135,8 +134,8 @@ Placement place_by_scheduler(const LaunchOptions& options, const std::vector<Hos
   check_node_rank(node, by.num_nodes, who);
   if (!options.master_addr && !by.master_addr)
     throw UsageError(
-        "{} {}, but nothing says where these meet: --master_addr, or environment variable "
-        "MASTER_ADDR, must be the address of node 0, where rank 0 is",
+        "{} {}, but the master address is missing: --master_addr, or environment variable "
+        "MASTER_ADDR, must be the address of node 0, where rank 0 runs",
         who, nodes);
   Placement placement;
   placement.scheduler = by.scheduler;
@@ -157,7 +156,7 @@ Placement place_by_scheduler(const LaunchOptions& options, const std::vector<Hos
 
 Placement place_single_node(const HostOptions& flags, const std::vector<HostSlots>& hosts) {
   if (flags.node_rank.value_or(0) != 0)
-    throw UsageError("--node_rank {}: the hostfile and the flags leave host 0 alone",
+    throw UsageError("--node_rank {}: the hostfile and the flags select only host 0",
                      *flags.node_rank);
   Placement placement;
   placement.slots = hosts[0].slots;
@@ -176,11 +175,11 @@ Placement place_by_agents(const LaunchOptions& options, const std::vector<HostSl
         "pdsh is not installed: hosts are reached by ssh (--launcher ssh)");
   if (flags.node_rank)
     placement.notes.push_back(fmt::format(
-        "--node_rank {} changes nothing: without --no_ssh each host gets its number from here",
+        "--node_rank {} has no effect: without --no_ssh the launcher assigns node ranks",
         *flags.node_rank));
   if (flags.no_ssh_check)
     placement.notes.emplace_back(
-        "--no_ssh_check changes nothing: hosts are not tried before their agents are started");
+        "--no_ssh_check has no effect: hosts are not checked before their agents are started");
   placement.cluster = {.hosts = hosts,
                        .backend = &find_backend(backend),
                        .launcher_args = shell_split(flags.launcher_args, "--launcher_args")};
@@ -217,10 +216,10 @@ void fill_cluster_plan(Placement& placement, const LaunchOptions& options) {
   plan.environment =
       forwarded_environment(own, get_variable("HOME"), std::filesystem::current_path());
   for (const std::string& name : withheld_secrets(own))
-    placement.notes.push_back(fmt::format(
-        "{} is not carried to the hosts: it sounds like a secret; a line of {} carries it, "
-        "unencrypted",
-        shortened(name), kEnvironmentFile));
+    placement.notes.push_back(
+        fmt::format("{} is not forwarded to the hosts: its name looks like a secret; a line in {} "
+                    "forwards it, unencrypted",
+                    shortened(name), kEnvironmentFile));
   plan.zeroth = std::filesystem::read_symlink("/proc/self/exe").string();
   plan.pdsh_ssh_args = get_variable("PDSH_SSH_ARGS_APPEND").value_or("");
   if (get_variable("DS_ACCELERATOR") != "cpu") plan.gpus_per_node = options.num_ranks;
@@ -244,8 +243,8 @@ Placement place_fixed(const LaunchOptions& options, const PlacementInputs& input
                     [](const auto& variable) { return variable.first == "JOB_COMPLETION_INDEX"; });
     if (!scheduled && !flags.no_ssh && in_job)
       placement.notes.emplace_back(
-          "JOB_COMPLETION_INDEX is set, and this pod trains alone: --num_nodes N and MASTER_ADDR "
-          "make the pods of an indexed Job nodes of one run");
+          "JOB_COMPLETION_INDEX is set, but this pod trains alone: with --num_nodes N and "
+          "MASTER_ADDR the pods of an indexed Job become nodes of one run");
     return placement;
   }
   const bool here = hosts.size() == 1 && !flags.force_multi &&

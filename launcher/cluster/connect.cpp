@@ -43,7 +43,7 @@ LauncherEndpoint parse_endpoint(const std::string& text) {
     const bool is_host = !host.empty() && (in_brackets || host.find_first_of("[]:") == host.npos);
     if (is_host && port && *port != 0) return {text, host, std::to_string(*port)};
   }
-  throw Error("the launcher's '{}' is not ADDRESS:PORT", shortened(text));
+  throw Error("invalid launcher address '{}': expected ADDRESS:PORT", shortened(text));
 }
 
 // Resolves the name at each attempt: it may become known only later.
@@ -53,7 +53,7 @@ std::optional<tcp::endpoint> resolve_endpoint(boost::asio::io_context& io,
   error_code error;
   const auto found = tcp::resolver(io).resolve(endpoint.host, endpoint.port, error);
   if (!error && !found.empty()) return found.begin()->endpoint();
-  reason = error ? error.message() : "it has no address";
+  reason = error ? error.message() : "no address found";
   return std::nullopt;
 }
 
@@ -97,7 +97,7 @@ class DialAttempt {
     });
     if (reason.empty()) reason = step([&] { read(proof); });
     if (!reason.empty()) {
-      reason += ", as where a launcher has another secret (ZEROTH_SECRET)";
+      reason += ", possibly because the launcher has a different secret (ZEROTH_SECRET)";
       return nullptr;
     }
     const auto macs = handshake.accept(proof);
@@ -105,7 +105,7 @@ class DialAttempt {
       set_close_on_exec(socket_.native_handle());
       return std::make_shared<Channel>(std::move(socket_), *macs);
     }
-    reason = "what answers there does not know the run's secret";
+    reason = "the peer does not know the run's secret";
     return nullptr;
   }
 
@@ -160,9 +160,8 @@ std::shared_ptr<Channel> connect_to_launcher(boost::asio::io_context& io,
     if (now >= end) throw Error("the launcher cannot be reached: {}", fmt::join(reasons, "; "));
     const auto waited = std::chrono::duration_cast<milliseconds>(now - begin);
     if (log && slow.due(waited))
-      log(fmt::format(
-          "the launcher cannot be reached yet: {}; trying again, {} s by now, up to {} s",
-          fmt::join(reasons, "; "), waited.count() / 1000, limit.count() / 1000));
+      log(fmt::format("the launcher cannot be reached yet: {}; retrying, {} s so far, up to {} s",
+                      fmt::join(reasons, "; "), waited.count() / 1000, limit.count() / 1000));
     std::this_thread::sleep_for(kPause);
   }
 }

@@ -14,7 +14,7 @@ std::string describe_hosts(const std::vector<std::string>& hosts) {
 }  // namespace
 
 std::string describe_joined(const std::vector<std::string>& hosts) {
-  return fmt::format("{} {} come", describe_hosts(hosts), hosts.size() > 1 ? "have" : "has");
+  return fmt::format("{} {} joined", describe_hosts(hosts), hosts.size() > 1 ? "have" : "has");
 }
 
 std::string describe_signaled(const std::vector<std::string>& hosts, int signal) {
@@ -25,18 +25,18 @@ std::string describe_signaled(const std::vector<std::string>& hosts, int signal)
 std::string describe_waiting(size_t num_there, int min_nodes, std::chrono::milliseconds limit,
                              const std::vector<std::string>& silent) {
   return fmt::format(
-      "{} of at least {} are there: the run waits up to {} s for more{}",
+      "{} of at least {} available: waiting up to {} s for more{}",
       pluralize(static_cast<int64_t>(num_there), "host"), min_nodes, limit.count() / 1000,
-      silent.empty() ? "" : fmt::format("; no answer yet of {}", fmt::join(silent, ", ")));
+      silent.empty() ? "" : fmt::format("; no answer yet from {}", fmt::join(silent, ", ")));
 }
 
 std::string describe_missing_quorum(const std::vector<std::string>& there, int min_nodes,
                                     std::chrono::milliseconds waited, int requeue_code) {
   return fmt::format(
-      "{} after {} s, at least {} must be there (--elastic): what is saved stands, start the run "
-      "again (exit code {})",
-      there.empty() ? "no host is there"
-                    : fmt::format("only {} ({}) is there", pluralize(std::ssize(there), "host"),
+      "{} after {} s, at least {} needed (--elastic): checkpoints are intact, resubmit the run "
+      "(exit code {})",
+      there.empty() ? "no host available"
+                    : fmt::format("only {} ({}) available", pluralize(std::ssize(there), "host"),
                                   fmt::join(there, ", ")),
       waited.count() / 1000, min_nodes, requeue_code);
 }

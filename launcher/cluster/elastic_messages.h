@@ -7,13 +7,13 @@
 
 namespace zeroth::launcher {
 
-// Returns "host b has come", "hosts b, c have come".
+// Returns "host b has joined", "hosts b, c have joined".
 std::string describe_joined(const std::vector<std::string>& hosts);
 
 // Returns "host b was sent SIGTERM".
 std::string describe_signaled(const std::vector<std::string>& hosts, int signal);
 
-// Returns "1 host of at least 2 are there: the run waits up to 600 s for more; no answer yet of b".
+// Returns "1 host of at least 2 available: waiting up to 600 s for more; no answer yet from b".
 std::string describe_waiting(size_t num_there, int min_nodes, std::chrono::milliseconds limit,
                              const std::vector<std::string>& silent);
 

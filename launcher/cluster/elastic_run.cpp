@@ -196,7 +196,7 @@ void ElasticRun::drop_unusable() {
     if (problems.empty() || !reported_nodes_.insert(node).second) continue;
     const std::string text = fmt::format("{}", fmt::join(problems, "; "));
     if (std::exchange(reported_[readiness.name(node)], text) != text)
-      agents_.log_throttled(fmt::format("host {} takes no part: {}", readiness.name(node), text));
+      agents_.log_throttled(fmt::format("host {} is excluded: {}", readiness.name(node), text));
     if (agents_.is_connected(node)) agents_.drop_agent(node, text);
   }
 }
@@ -264,7 +264,7 @@ void ElasticRun::request_restart() {
   }
   if (names.empty() || std::ssize(attempt_->nodes()) >= elastic_.hosts.max) return;
   restart_reason_ = describe_joined(names);
-  attempt_->request_restart(restart_reason_ + ": the ranks save, and start again with it");
+  attempt_->request_restart(restart_reason_ + ": the ranks save and restart with it");
 }
 
 bool ElasticRun::on_leaving(const std::vector<int>& nodes, int signal) {
@@ -280,10 +280,10 @@ bool ElasticRun::on_leaving(const std::vector<int>& nodes, int signal) {
   }
   const std::string why = describe_signaled(names, signal);
   if (!restart_reason_.empty()) {
-    agents_.log_note(why + ": the run goes on without it");
+    agents_.log_note(why + ": the run continues without it");
   } else {
     restart_reason_ = why;
-    attempt_->request_restart(why + ", no other: the ranks save, and start again without it");
+    attempt_->request_restart(why + ", no other host was: the ranks save and restart without it");
   }
   return true;
 }
@@ -353,7 +353,7 @@ void ElasticRun::poll_hosts() {
   } catch (const Error& error) {
     const std::string text = error.what();
     if (std::exchange(reported_[""], text) != text)
-      agents_.log(fmt::format("warning: hosts stay as they were: {}", text));
+      agents_.log(fmt::format("warning: the list of hosts is unchanged: {}", text));
   }
   const auto is_pending = [this](const HostSlots& host) {
     for (int node = 0; node < agents_.readiness().num_nodes(); ++node)

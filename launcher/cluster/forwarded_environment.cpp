@@ -131,13 +131,13 @@ const std::string* find(const Variables& variables, std::string_view name) {
 std::string line_error(std::string_view line, std::string_view name) {
   if (name.size() == line.size())
     return fmt::format("'{}' has no '='; expected NAME=VALUE", shortened(line));
-  if (!is_name(name)) return fmt::format("'{}' is no variable's name", shortened(name));
-  if (line.find('\0') != std::string_view::npos) return "a byte of 0 can be in no variable";
+  if (!is_name(name)) return fmt::format("'{}' is not a valid variable name", shortened(name));
+  if (line.find('\0') != std::string_view::npos) return "a variable cannot contain a null byte";
   if (line.back() == '\r')
     return "it ends with a carriage return, which would be part of the value; save the file with "
-           "Unix line ends";
+           "Unix line endings";
   if (is_own_secret(name))
-    return fmt::format("{} is a secret, which hosts get by a way of its own; leave it out", name);
+    return fmt::format("{} is a secret, which is sent to hosts separately; leave it out", name);
   if (is_one_of(name, kLauncherVariables))
     return fmt::format("{} is set for each rank by zeroth itself; leave it out", name);
   if (name.size() + 1 == line.size() && must_not_be_empty(name))
@@ -159,7 +159,7 @@ std::optional<Variables> read_environment_file(const std::filesystem::path& dire
     throw UsageError("{}: it belongs to user {}, expected {} or root", shortened(path.string()),
                      status.st_uid, ::geteuid());
   if ((status.st_mode & S_IWOTH) != 0)
-    throw UsageError("{}: every user may write it (mode {:03o}); chmod o-w",
+    throw UsageError("{}: writable by every user (mode {:03o}); chmod o-w",
                      shortened(path.string()), status.st_mode & 0777);
   return parse_environment_file(
       rethrow_as_usage_error([&] { return read_file(path, kMaxEnvironmentFileBytes); }),
@@ -201,7 +201,8 @@ Variables parse_environment_file(std::string_view text, const std::string& name)
     std::string error = line_error(line, key);
     if (error.empty()) {
       const auto [found, is_new] = lines.emplace(key, line_number);
-      if (!is_new) error = fmt::format("{} stands in line {} already", key, found->second);
+      if (!is_new)
+        error = fmt::format("duplicate variable {}: already in line {}", key, found->second);
     }
     if (!error.empty()) {
       errors.push_back(fmt::format("{}: line {}: {}", shortened(name), line_number, error));
@@ -247,8 +248,9 @@ Variables forwarded_environment(const Variables& own,
     found = true;
   }
   if (!found && file_variable != nullptr && !file_variable->empty())
-    throw UsageError("DS_ENV_FILE is '{}', but there is no such file in the home folder or here",
-                     shortened(name));
+    throw UsageError(
+        "DS_ENV_FILE is '{}', but there is no such file in the home folder or the working folder",
+        shortened(name));
   return forwarded;
 }
 

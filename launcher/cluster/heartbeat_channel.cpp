@@ -57,7 +57,7 @@ void HeartbeatChannel::schedule_heartbeat() {
     if (silent_for_ >= liveness_timeout_) {
       channel_->close();
       return on_connection_lost(fmt::format(
-          "no word for {} s", std::chrono::duration<double>(liveness_timeout_).count()));
+          "no heartbeat for {} s", std::chrono::duration<double>(liveness_timeout_).count()));
     }
     send(Heartbeat{});
     schedule_heartbeat();

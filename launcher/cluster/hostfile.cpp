@@ -81,17 +81,17 @@ std::string parse_slots(std::string_view rest, int& slots) {
   const std::string_view word = next_word(rest);
   if (!word.starts_with(kKey))
     return word.empty() ? fmt::format("slots=N is missing; {}", kForm)
-                        : fmt::format("'{}' in place of slots=N", shortened(word));
+                        : fmt::format("'{}' instead of slots=N", shortened(word));
   const std::string_view digits = word.substr(kKey.size());
   const char* end = digits.data() + digits.size();
   const auto [stop, error] = std::from_chars(digits.data(), end, slots);
   const bool number = !digits.empty() && digits.front() != '-' && stop == end;
   if (!number) return fmt::format("slots={}: must be a whole number", shortened(digits));
   if (error != std::errc() || slots < 1 || slots > kMaxSlots)
-    return fmt::format("slots={}: a host has 1 to {}", shortened(digits), kMaxSlots);
+    return fmt::format("slots={}: must be from 1 to {}", shortened(digits), kMaxSlots);
   if (!rest.empty())
-    return fmt::format("'{}' behind slots={}: only a comment (#) may stand there", shortened(rest),
-                       slots);
+    return fmt::format("unexpected '{}' after slots={}: only a comment (#) is allowed there",
+                       shortened(rest), slots);
   return "";
 }
 
@@ -102,7 +102,7 @@ std::string host_error(std::string_view host) {
   if (at != std::string_view::npos) {
     const std::string_view user = host.substr(0, at);
     if (!is_plain(user, "._-") || user.size() > kMaxUserBytes)
-      return fmt::format("'{}' is no user in '{}'", shortened(user), shortened(host));
+      return fmt::format("invalid user '{}' in '{}'", shortened(user), shortened(host));
   }
   const std::string_view address = host_address(host);
   if (is_name(address) || is_ipv6_address(address)) return "";
@@ -146,16 +146,17 @@ std::vector<HostEntry> parse_hostfile(std::string_view text, const std::string& 
     } else if (!bad_host.empty()) {
       add_error(line, bad_host);
     } else if (const auto [found, is_new] = lines.emplace(host_key(entry.host), line); !is_new) {
-      add_error(line, fmt::format("host '{}' stands in line {} already", shortened(entry.host),
+      add_error(line, fmt::format("duplicate host '{}': already in line {}", shortened(entry.host),
                                   found->second));
     }
     std::erase_if(entry.host, [](char c) { return c == '[' || c == ']'; });
     hosts.push_back(std::move(entry));
   }
   if (!errors.empty()) throw UsageError("{}", listed(errors));
-  if (hosts.empty()) throw UsageError("{}: no host in it; {} in a line", shortened(name), kForm);
+  if (hosts.empty())
+    throw UsageError("{}: contains no hosts; {} in each line", shortened(name), kForm);
   if (hosts.size() > kMaxHosts)
-    throw UsageError("{}: {} hosts, at most {} are taken", shortened(name), hosts.size(),
+    throw UsageError("{}: {} hosts, at most {} are supported", shortened(name), hosts.size(),
                      kMaxHosts);
   return hosts;
 }

@@ -16,8 +16,8 @@ Join make_join_offer(const LaunchOptions& options, const Placement& placement) {
     return {ZEROTH_VERSION, machine_name(), static_cast<int>(placement.slots.size())};
   if (!options.include.empty() || !options.exclude.empty())
     throw UsageError(
-        "--include and --exclude: a host that comes by itself offers its first slots; use "
-        "--num_gpus, or CUDA_VISIBLE_DEVICES");
+        "--include and --exclude are not supported by a host that joins: it offers its first "
+        "slots; use --num_gpus, or CUDA_VISIBLE_DEVICES");
   const LaunchEnvironment environment = LaunchEnvironment::from_process();
   const Machine machine = probe_machine(environment);
   LaunchOptions wanted = options;
@@ -38,8 +38,8 @@ std::string join_secret() {
   });
   if (!secret.empty()) return secret;
   throw UsageError(
-      "a run that hosts join needs ZEROTH_SECRET or ZEROTH_SECRET_FILE, the same on all of them: "
-      "16 characters at least that nobody else knows, as of 'openssl rand -hex 32'");
+      "a run that hosts join needs ZEROTH_SECRET or ZEROTH_SECRET_FILE, the same on all of them: a "
+      "secret of at least 16 characters, for example from 'openssl rand -hex 32'");
 }
 
 int join_run(const LaunchOptions& options, const Placement& placement) {

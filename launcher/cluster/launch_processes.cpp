@@ -22,12 +22,13 @@ namespace {
 // Returns the read end of a pipe that contains `text`, which must fit into it.
 FileDescriptor input_with(const std::string& text) {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("no pipe: {}", system_reason(errno));
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw Error("cannot create a pipe: {}", system_reason(errno));
   FileDescriptor read_end(ends[0]);
   const FileDescriptor write_end(ends[1]);
   ZEROTH_CHECK(text.size() <= 4096, "an input of {} bytes", text.size());
   if (::write(write_end.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    throw Error("no input for a process: {}", system_reason(errno));
+    throw Error("cannot write the input of a process: {}", system_reason(errno));
   return read_end;
 }
 

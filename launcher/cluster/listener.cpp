@@ -41,9 +41,9 @@ std::string describe(const RefusedConnections& refused) {
   const auto add = [&](int64_t count, const char* what) {
     if (count > 0) parts.push_back(fmt::format("{} {}", count, what));
   };
-  add(refused.unauthenticated, "did not know the run's secret");
-  add(refused.timed_out, "said nothing");
-  add(refused.evicted, "were too many at a time");
+  add(refused.unauthenticated, "did not have the run's secret");
+  add(refused.timed_out, "sent nothing");
+  add(refused.evicted, "exceeded the limit of concurrent connections");
   return fmt::format("{} to the launcher's port {} refused: {}",
                      pluralize(refused.total(), "connection"),
                      refused.total() == 1 ? "was" : "were", fmt::join(parts, ", "));

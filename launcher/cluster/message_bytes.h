@@ -77,7 +77,7 @@ class ByteReader {
   bool at_end() const { return rest_.empty(); }
 
  private:
-  [[noreturn]] static void refuse() { throw Error("a message that cannot be understood"); }
+  [[noreturn]] static void refuse() { throw Error("malformed message"); }
 
   uint64_t get_word() {
     if (rest_.size() < 8) refuse();

@@ -54,7 +54,7 @@ Message read_kind(uint64_t kind, ByteReader& reader) {
     reader(message);
     return message;
   } else {
-    throw Error("a message of kind {}, which is not known", kind);
+    throw Error("unknown kind of message: {}", kind);
   }
 }
 
@@ -114,7 +114,7 @@ Message decode(std::string_view bytes) {
   uint64_t kind = 0;
   reader(kind);
   Message message = read_kind(kind, reader);
-  if (!reader.at_end()) throw Error("a message with more behind its end");
+  if (!reader.at_end()) throw Error("trailing bytes in message");
   return message;
 }
 

@@ -144,12 +144,12 @@ void check_slots_for_slurm(const std::vector<HostSlots>& hosts) {
   for (const HostSlots& host : hosts) {
     if (host.slots.back() != static_cast<int>(host.slots.size()) - 1)
       throw UsageError(
-          "--launcher slurm: slots {} of {} are not the first ones, and Slurm cannot be asked for "
-          "certain GPUs; use --num_gpus, or another launcher",
+          "--launcher slurm: slots {} of {} are not the first ones, and Slurm cannot select "
+          "specific GPUs; use --num_gpus, or another launcher",
           shortened(fmt::format("{}", fmt::join(host.slots, ","))), host.host);
     if (host.slots.size() != hosts[0].slots.size())
       throw UsageError(
-          "--launcher slurm: {} has {} slots, but {} has {}: each host has to have as many",
+          "--launcher slurm: {} has {} slots, but {} has {}: all hosts must have the same number",
           hosts[0].host, hosts[0].slots.size(), host.host, host.slots.size());
   }
 }
@@ -190,13 +190,13 @@ void check_hosts(const NodeBackend& backend, const std::vector<HostSlots>& hosts
   for (const HostSlots& host : hosts) {
     if (!backend.takes_users && host.host.find('@') != std::string::npos)
       throw UsageError(
-          "--launcher {}: it takes no user with a host, as in {}; name the user in ~/.ssh/config, "
-          "or use --launcher ssh",
+          "--launcher {}: a user before a host, as in {}, is not supported; set the user in "
+          "~/.ssh/config, or use --launcher ssh",
           backend.name, host.host);
     if (!backend.takes_ipv6 && is_ipv6(host.host))
       throw UsageError(
-          "--launcher {}: it takes no IPv6 address as a host, as {}; give the host a name, or use "
-          "--launcher ssh",
+          "--launcher {}: an IPv6 address as a host, as {}, is not supported; give the host a "
+          "name, or use --launcher ssh",
           backend.name, host.host);
   }
 }
@@ -208,8 +208,8 @@ const NodeBackend& find_backend(std::string_view name) {
     if (backend.name == name) return backend;
   if (name == "mvapich")
     throw UsageError(
-        "--launcher mvapich: ranks do not talk by MPI here, so nothing of it would be used; "
-        "--launcher mpich starts agents by the same kind of mpirun, --launcher ssh without any");
+        "--launcher mvapich is not supported: ranks do not communicate by MPI here; --launcher "
+        "mpich starts agents with the same kind of mpirun, --launcher ssh without any");
   Args names;
   for (const NodeBackend& backend : kBackends) names.emplace_back(backend.name);
   throw UsageError("--launcher {}: must be one of {}", shortened(name), fmt::join(names, ", "));

@@ -36,9 +36,9 @@ int NodeReadiness::add(const std::string& name) {
 
 std::string NodeReadiness::on_hello(const Hello& hello) {
   if (hello.node < 0 || hello.node >= static_cast<int>(hosts_.size()))
-    return fmt::format("agent {} came, but there are {} hosts", hello.node, hosts_.size());
+    return fmt::format("agent {} connected, but there are {} hosts", hello.node, hosts_.size());
   NodeCheck& host = at(hello.node);
-  if (host.connected) return fmt::format("a second agent of host {} came", host.name);
+  if (host.connected) return fmt::format("a second agent of host {} connected", host.name);
   host.connected = true;
   if (hello.version == version_) return "";
   host.problems.push_back(
@@ -53,7 +53,7 @@ void NodeReadiness::on_ready(int node, const Ready& ready) {
 void NodeReadiness::on_problems(int node, const Problems& problems) {
   NodeCheck& host = at(node);
   for (const std::string& text : problems.texts) host.problems.push_back(text);
-  if (problems.texts.empty()) host.problems.push_back("it cannot run ranks, and does not say why");
+  if (problems.texts.empty()) host.problems.push_back("it cannot run ranks, for an unknown reason");
 }
 
 void NodeReadiness::on_lost(int node, const std::string& why) {
@@ -98,12 +98,13 @@ std::vector<std::string> NodeReadiness::differences(const NodeCheck& host) const
                                 shortened(theirs.accelerator)));
   if (its.model == theirs.model) return found;
   if (its.model.empty() || theirs.model.empty()) {
-    found.push_back(fmt::format("the folder of --model is {}there, unlike on {}",
-                                its.model.empty() ? "not " : "", other.name));
+    found.push_back(fmt::format("the folder of --model {}, unlike on {}",
+                                its.model.empty() ? "is missing" : "exists", other.name));
   } else {
-    found.push_back(fmt::format(
-        "the folder of --model is not that of {}: config.json or an index of weights differs",
-        other.name));
+    found.push_back(
+        fmt::format("the folder of --model is not the same as on {}: config.json or an index of "
+                    "weights differs",
+                    other.name));
   }
   return found;
 }
@@ -118,10 +119,10 @@ std::vector<std::string> NodeReadiness::gpu_conflicts(const NodeCheck& host) con
       if (std::count(other->ready->gpus.begin(), other->ready->gpus.end(), gpu) > 0)
         twice.push_back(shortened(gpu));
     if (twice.empty()) continue;
-    found.push_back(fmt::format(
-        "it is one machine with {}, whose ranks have GPU{} {} already (--share-gpus lets several "
-        "ranks use one)",
-        other->name, twice.size() > 1 ? "s" : "", fmt::join(twice, ", ")));
+    found.push_back(
+        fmt::format("it is the same machine as {}, whose ranks already use GPU{} {} (--share-gpus "
+                    "lets several ranks use one)",
+                    other->name, twice.size() > 1 ? "s" : "", fmt::join(twice, ", ")));
   }
   return found;
 }
@@ -141,8 +142,9 @@ std::vector<std::string> NodeReadiness::same_machine_notes(const std::vector<int
   std::vector<std::string> notes;
   for (const auto& [machine, hosts] : names) {
     if (hosts.size() > 1)
-      notes.push_back(fmt::format("hosts {} are one machine: their ranks share its GPUs and cores",
-                                  fmt::join(hosts, " and ")));
+      notes.push_back(
+          fmt::format("hosts {} are the same machine: their ranks share its GPUs and cores",
+                      fmt::join(hosts, " and ")));
   }
   return notes;
 }
@@ -168,8 +170,8 @@ std::string NodeReadiness::describe_waiting(std::chrono::milliseconds waited,
   if (!silent.empty()) parts.push_back(fmt::format("an agent on {}", join_some(std::move(silent))));
   if (!busy.empty())
     parts.push_back(
-        fmt::format("{} to look at program, model and slots", join_some(std::move(busy))));
-  return fmt::format("waiting for {}: {} s by now, up to {} s; {} of {} {} answered",
+        fmt::format("{} to check program, model and slots", join_some(std::move(busy))));
+  return fmt::format("waiting for {}: {} s so far, up to {} s; {} of {} {} answered",
                      fmt::join(parts, ", and for "), waited.count() / 1000, limit.count() / 1000,
                      answered, pluralize(std::ssize(hosts_), "host"),
                      answered == 1 ? "has" : "have");
@@ -191,7 +193,7 @@ std::string NodeReadiness::error() const {
 }
 
 std::string describe_timeout(std::chrono::milliseconds limit) {
-  return fmt::format("no answer of an agent there within {} s",
+  return fmt::format("no answer from an agent there within {} s",
                      std::chrono::duration<double>(limit).count());
 }
 

@@ -50,7 +50,7 @@ class NodeReadiness {
   // Returns the answer of a node that is ready.
   const Ready& ready(int node) const { return *at(node).ready; }
 
-  // Returns, until all nodes have answered: "waiting for an agent on b, c: 8 s by now, up to 60 s;
+  // Returns, until all nodes have answered: "waiting for an agent on b, c: 8 s so far, up to 60 s;
   // 1 of 3 hosts has answered".
   std::string describe_waiting(std::chrono::milliseconds waited,
                                std::chrono::milliseconds limit) const;

@@ -12,8 +12,8 @@ namespace {
 void require_ssh(ClusterPlan& plan, const LaunchOptions& options, std::string_view flag) {
   if (options.hosts.launcher && *options.hosts.launcher != "ssh")
     throw UsageError(
-        "{}: it reaches each host by an ssh of its own, --launcher {} all at once; under mpirun or "
-        "srun start zeroth itself on each node (docs/clusters.md)",
+        "{} needs a separate ssh for each host, but --launcher {} starts all hosts at once; under "
+        "mpirun or srun start zeroth itself on each node (docs/clusters.md)",
         flag, *options.hosts.launcher);
   plan.backend = &find_backend("ssh");
 }
@@ -38,8 +38,8 @@ void place_restarts(Placement& placement, const LaunchOptions& options) {
   }
   if (placement.node_ranks.num_nodes > 1)
     throw UsageError(
-        "{}: zeroth runs on each of {} nodes, which start again together only with "
-        "--elastic MIN:MAX",
+        "{}: zeroth runs on each of {} nodes, which can restart together only with --elastic "
+        "MIN:MAX",
         flag, placement.node_ranks.num_nodes);
 }
 
@@ -54,8 +54,7 @@ void place_launcher_here(Placement& placement, const LaunchOptions& options) {
   const bool alone = node_ranks.num_nodes == 1;
   if (alone && !options.elastic.join_port)
     throw UsageError(
-        "--elastic: without a hostfile no host can come but by itself: --join-port PORT lets it "
-        "in");
+        "--elastic: without a hostfile, hosts can only join by themselves: pass --join-port PORT");
   const auto address = options.master_addr ? options.master_addr : placement.master_addr;
   const int port = options.elastic.join_port.value_or(
       options.master_port.value_or(placement.master_port.value_or(kDefaultMasterPort)));

@@ -60,15 +60,15 @@ void RemoteRanks::on_message(NodeStatus& host, const Message& message) {
 
 template <typename Other>
 void RemoteRanks::on(NodeStatus& /*host*/, const Other& /*message*/) {
-  throw Error("its agent said what no agent says now");
+  throw Error("its agent sent an unexpected message");
 }
 
 void RemoteRanks::on(NodeStatus& host, const OutputLines& message) {
   LineSink* full = nullptr;
   for (const OutputLines::OutputLine& line : message.lines) {
-    if (!host.has(line.rank)) throw Error("lines of rank {}, which is not there", line.rank);
+    if (!host.has(line.rank)) throw Error("output of rank {}, which does not run there", line.rank);
     if (line.text.find('\n') != std::string::npos || line.text.size() > LineSplitter::kMaxLineBytes)
-      throw Error("a line of rank {} that is several, or too long", line.rank);
+      throw Error("invalid output line of rank {}: several lines in one, or too long", line.rank);
     LineSink& target = listener_->line_sink(line.rank, line.error);
     target.write(line.text, line.redraws ? LineEnd::kReturn : LineEnd::kNewline);
     if (target.is_full()) full = &target;
@@ -82,9 +82,9 @@ void RemoteRanks::on(NodeStatus& host, const OutputLines& message) {
 void RemoteRanks::on(NodeStatus& host, const RanksPolled& message) {
   RanksPolled seen;
   for (RankExit ended : message.ended) {
-    if (!host.has(ended.rank)) throw Error("an end of rank {}, which is not there", ended.rank);
+    if (!host.has(ended.rank)) throw Error("exit of rank {}, which does not run there", ended.rank);
     if (!is_valid_exit(ended.exit_status))
-      throw Error("an end of rank {} that cannot be", ended.rank);
+      throw Error("invalid exit status of rank {}", ended.rank);
     ended.host = host.node.name;
     if (host.mark_ended(ended.rank)) seen.ended.push_back(ended);
   }
@@ -98,7 +98,7 @@ void RemoteRanks::on(NodeStatus& host, const RanksPolled& message) {
 // different times.
 void RemoteRanks::on(NodeStatus& host, const SignalReceived& message) {
   if (message.signal != SIGINT && message.signal != SIGTERM && message.signal != SIGHUP)
-    throw Error("its agent was sent signal {}, which it does not wait for", message.signal);
+    throw Error("its agent reported unexpected signal {}", message.signal);
   ++host.signals;
   last_signal_ = message.signal;
   if (host.is_leaving) return host.node.agent->send(SignalRanks{SIGKILL});  // the second: kill
@@ -141,7 +141,7 @@ void RemoteRanks::on(NodeStatus& host, const Warning& message) {
 
 void RemoteRanks::on(NodeStatus& host, const Drained& message) {
   if (message.oom_kills && (*message.oom_kills < 0 || *message.oom_kills > kMaxOomKills))
-    throw Error("a number of processes that cannot be");
+    throw Error("invalid number of killed processes");
   host.finished = true;
   if (message.oom_kills) oom_kills_ = oom_kills_.value_or(0) + *message.oom_kills;
   if (!keep_agents_) host.node.agent->close();
@@ -189,7 +189,7 @@ void RemoteRanks::finish(std::function<void()> done) {
     if (!host->node.agent->is_open()) host->finished = true;  // it was lost
   send_to_all(Drain{});
   finish_timer_.start(kFinishLimit, [this] {
-    for (const auto& host : hosts_) give_up(*host, "it does not come to an end");
+    for (const auto& host : hosts_) give_up(*host, "it did not finish in time");
   });
   check_finished();
 }

@@ -39,7 +39,8 @@ class EnvReader {
     if (number && *number >= min && *number <= max) return number;
     if (const std::string_view why = explain_invalid_port(*value); !why.empty())
       throw UsageError("environment variable {} {}", quote(name), why);
-    throw UsageError("environment variable {} is not a number of {} to {}", quote(name), min, max);
+    throw UsageError("environment variable {} is not a number from {} to {}", quote(name), min,
+                     max);
   }
 
   // Returns "RANK=3".
@@ -72,9 +73,9 @@ constexpr MpiVariables kMpi[] = {
 UsageError several_per_node_error(std::string_view scheduler, int64_t tasks, std::string_view where,
                                   std::string_view one_per_node) {
   return UsageError(
-      "{} has started {} {}: one is needed on each node ({} zeroth ...), which starts the ranks "
-      "there; or start the program itself once for each rank, without zeroth. --no_ssh makes of "
-      "each a run of its own",
+      "{} has started {} {}: start one on each node ({} zeroth ...), which starts the ranks there; "
+      "or start the program itself once for each rank, without zeroth. --no_ssh makes each a "
+      "separate run",
       scheduler, pluralize(tasks, "zeroth"), where, one_per_node);
 }
 
@@ -130,7 +131,8 @@ NodeRange kubeflow_nodes(const EnvReader& reader) {
   const auto max = colon == std::string::npos ? min : parse_number<int>(text.substr(colon + 1));
   if (!min || !max || *min < 1 || *max < *min || *max > kMaxNodes)
     throw UsageError(
-        "environment variable {} is neither a number of nodes from 1 to {} nor MIN:MAX, as 1:4",
+        "environment variable {} is neither a number of nodes from 1 to {} nor MIN:MAX, such as "
+        "1:4",
         reader.quote("PET_NNODES"), kMaxNodes);
   return {*min, *max};
 }
@@ -158,7 +160,7 @@ std::optional<RendezvousEndpoint> kubeflow_endpoint(const EnvReader& reader) {
   if (!rest.empty() && rest.front() == ':') endpoint.port = parse_number<int>(rest.substr(1));
   const bool is_port = endpoint.port && *endpoint.port >= 1 && *endpoint.port <= kMaxPort;
   if (endpoint.host.empty() || (!rest.empty() && !is_port))
-    throw UsageError("environment variable {} is no HOST:PORT", reader.quote(kName));
+    throw UsageError("environment variable {} is not HOST:PORT", reader.quote(kName));
   return endpoint;
 }
 
@@ -176,8 +178,8 @@ void find_kubeflow_master(const EnvReader& reader,
   if (backend != "c10d" && backend != "static") {
     if (reader.has("MASTER_ADDR")) return;
     throw UsageError(
-        "environment variable {} names a server of {}, which is no node of the run: MASTER_ADDR, "
-        "or --master_addr, must be the address of node 0",
+        "environment variable {} names a server of {}, which is not a node of the run: "
+        "MASTER_ADDR, or --master_addr, must be the address of node 0",
         reader.quote("PET_RDZV_ENDPOINT"), shortened(backend));
   }
   by.master_addr = endpoint->host;
@@ -201,8 +203,8 @@ std::optional<SchedulerNode> find_kubeflow_node(
     by.node = is_first ? 0 : 1;
   } else if (by.num_nodes > 1 && !reader.has("PET_NODE_RANK")) {
     throw UsageError(
-        "environment variable {} says how many nodes there are, but neither PET_NODE_RANK nor "
-        "PET_RDZV_ENDPOINT which of them this is",
+        "environment variable {} sets the number of nodes, but neither PET_NODE_RANK nor "
+        "PET_RDZV_ENDPOINT sets which of them this is",
         reader.quote("PET_NNODES"));
   } else {
     by.node = to_int(reader.number("PET_NODE_RANK", 0, kMaxNodes)).value_or(0);
@@ -222,8 +224,8 @@ std::optional<SchedulerNode> find_indexed_job_node(const EnvReader& reader,
   by.node = *to_int(reader.number(kIndex, 0, kMaxNodes));
   if (!num_nodes)
     throw UsageError(
-        "environment variable {} says which pod of a Job this is, and MASTER_ADDR that they belong "
-        "together: --num_nodes N must say how many there are",
+        "environment variable {} sets which pod of a Job this is, and MASTER_ADDR is set, but the "
+        "number of nodes is missing: pass --num_nodes N",
         reader.quote(kIndex));
   by.num_nodes = *num_nodes;
   if (by.node >= by.num_nodes)
@@ -276,8 +278,8 @@ void refuse_rank(const EnvReader& reader, const HostOptions& flags) {
     unset.push_back(fmt::format("-u {}", name));
   }
   throw UsageError(
-      "zeroth runs as rank {} of {} of {} already ({}): start the program itself there, or zeroth "
-      "alone; env {} zeroth ... makes of each a run of its own",
+      "zeroth already runs as rank {} of {} of {} ({}): start the program itself there, or only "
+      "zeroth; env {} zeroth ... makes each a separate run",
       rank, size, rank_launcher(reader), fmt::join(names, " "), fmt::join(unset, " "));
 }
 
@@ -302,7 +304,7 @@ void check_not_nested(const Variables& variables, const HostOptions& flags) {
     if (size == 1) continue;
     throw several_per_node_error(
         names.scheduler, size,
-        fmt::format("({} here), and not said how many of them are on this node",
+        fmt::format("({} here), but has not set how many of them are on this node",
                     reader.quote(names.rank)),
         names.one_per_node);
   }
@@ -318,17 +320,17 @@ std::vector<std::string> apply_kubeflow_elastic(const Variables& variables,
   std::vector<std::string> notes;
   if (!options.hosts && is_range) {
     options.hosts = nodes;
-    notes.push_back(
-        fmt::format("{}: as --elastic {}:{}", reader.quote("PET_NNODES"), nodes.min, nodes.max));
+    notes.push_back(fmt::format("{}: treated as --elastic {}:{}", reader.quote("PET_NNODES"),
+                                nodes.min, nodes.max));
   }
   if (!restarts || options.max_restarts) return notes;
   if (options.hosts || nodes.max == 1) {
     options.max_restarts = restarts;
   } else if (*restarts > 0) {
-    notes.push_back(fmt::format(
-        "{} changes nothing: nodes start again together only with --elastic {}:{}, for which all "
-        "need the same ZEROTH_SECRET",
-        reader.quote("PET_MAX_RESTARTS"), nodes.max, nodes.max));
+    notes.push_back(
+        fmt::format("{} has no effect: nodes restart together only with --elastic {}:{}, for which "
+                    "all need the same ZEROTH_SECRET",
+                    reader.quote("PET_MAX_RESTARTS"), nodes.max, nodes.max));
   }
   return notes;
 }

@@ -37,7 +37,7 @@ class ShellSplitter {
 
  private:
   [[noreturn]] void throw_unterminated(std::string_view what) const {
-    throw UsageError("{} {}: {} has no end", flag_, shortened(text_), what);
+    throw UsageError("{} {}: unterminated {}", flag_, shortened(text_), what);
   }
 
   void add(char c) {
@@ -53,7 +53,7 @@ class ShellSplitter {
 
   void read_single_quotes() {
     const size_t end = text_.find('\'', at_ + 1);
-    if (end == std::string_view::npos) throw_unterminated("a single quote");
+    if (end == std::string_view::npos) throw_unterminated("single quote");
     in_word_ = true;
     word_ += text_.substr(at_ + 1, end - at_ - 1);
     at_ = end;
@@ -68,11 +68,11 @@ class ShellSplitter {
       if (escapes) ++at_;
       if (!(escapes && next == "\n")) add(text_[at_]);
     }
-    if (at_ >= text_.size()) throw_unterminated("a double quote");
+    if (at_ >= text_.size()) throw_unterminated("double quote");
   }
 
   void read_escaped() {
-    if (++at_ >= text_.size()) throw_unterminated("a backslash");
+    if (++at_ >= text_.size()) throw_unterminated("backslash");
     if (text_[at_] != '\n') add(text_[at_]);
   }
 

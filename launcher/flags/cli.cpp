@@ -50,26 +50,24 @@ class Formatter : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override {
     return std::string(kUsage) +
-           "Example: zeroth --num_gpus 2 finetune --model DIR --data train.jsonl "
-           "--deepspeed ds_config.json\n"
-           "report tells what this machine and this build offer, check-config what a "
-           "ds_config.json says,\ncheckpoint what a run has saved; export makes a model of it. "
-           "They "
-           "start nothing.\n";
+           "Example: zeroth --num_gpus 2 finetune --model DIR --data train.jsonl --deepspeed "
+           "ds_config.json\nreport shows what this machine and this build support, check-config "
+           "what a ds_config.json says,\ncheckpoint what a run has saved; export converts it to a "
+           "model. They start nothing.\n";
   }
 };
 
 void add_ranks(CLI::App& app, LaunchOptions& options) {
   app.option_defaults()->group("Ranks");
   app.add_option("--num_gpus,--num_accelerators", options.num_ranks,
-                 "Number of ranks (default: one per GPU; on the CPU one)")
+                 "Number of ranks (default: one per GPU; one on the CPU)")
       ->option_text("N");
-  app.add_option("-i,--include", options.include,
-                 "Use only these slots, as localhost:0,2 or localhost (a slot is a GPU id; on the "
-                 "CPU a node has as many slots as cores), with a hostfile as "
-                 "worker-0@worker-1:0,2")
+  app.add_option(
+         "-i,--include", options.include,
+         "Use only these slots, such as localhost:0,2 or localhost (a slot is a GPU id; on the CPU "
+         "a node has as many slots as cores), with a hostfile worker-0@worker-1:0,2")
       ->option_text("SLOTS");
-  app.add_option("-e,--exclude", options.exclude, "Use all slots but these, written as above")
+  app.add_option("-e,--exclude", options.exclude, "Use all slots except these, in the same format")
       ->option_text("SLOTS");
   app.add_flag("--share-gpus,--share_gpus", options.share_gpus,
                "Allow more ranks than GPUs; they exchange data through host memory");
@@ -92,7 +90,7 @@ void add_cores(CLI::App& app, LaunchOptions& options) {
       "--no_bind_cores_to_rank", [&] { choose_binding(options, false); },
       "Let ranks run on any core");
   app.add_option("--bind_core_list", options.bind_core_list,
-                 "The cores to split, as 0-3,8 (default: all that this process may use)")
+                 "The cores to split, such as 0-3,8 (default: all that this process can use)")
       ->option_text("CORES");
 }
 
@@ -100,15 +98,14 @@ void add_connection(CLI::App& app, LaunchOptions& options) {
   app.option_defaults()->group("Connection of the ranks");
   app.add_option(
          "--master_addr", options.master_addr,
-         "Address on which rank 0 is reached (default: 127.0.0.1, on several machines the one "
-         "of rank 0's host)")
+         "Address of rank 0 (default: 127.0.0.1, on several machines that of rank 0's host)")
       ->option_text("ADDRESS");
   app.add_option("--master_port", options.master_port,
                  "Port on which rank 0 listens (default: a free one; with --no_ssh 29500)")
       ->option_text("PORT");
   app.add_option("--timeout", options.timeout_seconds,
-                 "A collective that waits longer ends the run (default: DEEPSPEED_TIMEOUT, in "
-                 "minutes, or 600)")
+                 "Timeout of a collective, after which the run ends (default: DEEPSPEED_TIMEOUT, "
+                 "in minutes, or 600)")
       ->option_text("SECONDS");
 }
 
@@ -120,23 +117,22 @@ Verbosity parse_verbosity(const std::string& level) {
 }
 
 void add_end(CLI::App& app, LaunchOptions& options) {
-  app.option_defaults()->group("Output and end");
+  app.option_defaults()->group("Output and shutdown");
   app.add_option("--enable_each_rank_log", options.rank_log_directory,
-                 "Write what each rank prints also to DIR/<time>_rank<N>.log")
+                 "Also write the output of each rank to DIR/<time>_rank<N>.log")
       ->option_text("DIR");
   app.add_flag("--save_pid", options.save_pid,
-               "Keep this process's number in /tmp/<number>.deepspeed while it runs");
+               "Keep this process's id in /tmp/<id>.deepspeed while it runs");
   app.add_flag("--dry-run,--dry_run", options.dry_run,
                "Print the command lines that would be started, and start nothing");
-  app.add_option(
-         "--grace", options.grace_seconds,
-         "How long ranks may take to finish and save after SIGTERM, SIGINT or SIGHUP (default: "
-         "300); a second signal ends them at once")
+  app.add_option("--grace", options.grace_seconds,
+                 "Time for ranks to finish and save after SIGTERM, SIGINT or SIGHUP (default: "
+                 "300); a second signal ends them at once")
       ->option_text("SECONDS");
   app.add_option_function<std::string>(
          "--log_level",
          [&](const std::string& level) { options.verbosity = parse_verbosity(level); },
-         "What the launcher itself says: debug, info (default), warning, error or critical")
+         "Log level of the launcher itself: debug, info (default), warning, error or critical")
       ->option_text("LEVEL");
   app.add_flag_callback(
       "-q,--quiet", [&] { options.verbosity = Verbosity::kErrors; },
@@ -153,12 +149,12 @@ void add_flags(CLI::App& app, LaunchOptions& options, ForeignFlags& foreign) {
   add_cores(app, options);
   add_connection(app, options);
   add_end(app, options);
-  app.option_defaults()->group("Flags of DeepSpeed's launcher that change nothing here");
+  app.option_defaults()->group("Flags of DeepSpeed's launcher that have no effect here");
   add_foreign_flags(app, foreign);
   app.footer(
-      "Flags of DeepSpeed's launcher that are about Python or tuning are refused with a reason.\n"
-      "DS_ACCELERATOR=cpu|cuda in the environment chooses the device. "
-      "ZEROTH_CPU=plain|avx2|avx512|avx512_bf16|avx512_fp16 holds the CPU's kernels down.");
+      "Flags of DeepSpeed's launcher that are about Python or tuning are refused with a "
+      "reason.\nDS_ACCELERATOR=cpu|cuda in the environment chooses the device. "
+      "ZEROTH_CPU=plain|avx2|avx512|avx512_bf16|avx512_fp16 limits the CPU's kernels.");
 }
 
 // Returns the position of PROGRAM: the first word that is neither a flag nor a flag's value.
@@ -192,7 +188,7 @@ std::vector<std::string> misplaced_flag_warnings(const CLI::App& app,
     const std::string name = flag_name(command[i]);
     if (!is_launcher_only_flag(app, name)) continue;
     warnings.push_back(
-        fmt::format("{0} after {1} is handed to {1}; to reach zeroth, put it before {1}", name,
+        fmt::format("{0} after {1} is passed to {1}; to set it for zeroth, put it before {1}", name,
                     shortened(command[0])));
   }
   return warnings;
@@ -220,7 +216,7 @@ void check_values(LaunchOptions& options) {
 void check_program(const LaunchOptions& options) {
   if (!options.elastic.join.empty()) {
     if (options.command.empty()) return;
-    throw UsageError("--join {}: the run that is joined has its program, {} is one too many",
+    throw UsageError("--join {}: the joined run sets the program; leave out {}",
                      shortened(options.elastic.join), shortened(options.command[0]));
   }
   if (options.command.empty() || options.command[0].empty())
@@ -228,7 +224,7 @@ void check_program(const LaunchOptions& options) {
                      indent_lines(kUsage));
   const std::string_view instead = replacement_for(options.command[0]);
   if (options.command[0].ends_with(".py") && !instead.empty())
-    throw UsageError("{} is DeepSpeed's: {}", shortened(options.command[0]), instead);
+    throw UsageError("{} is a command of DeepSpeed: {}", shortened(options.command[0]), instead);
   if (options.command[0].ends_with(".py"))
     throw UsageError(
         "{0} is a Python script, but zeroth starts programs and trains without Python: use "
@@ -242,8 +238,8 @@ void parse_report(LaunchOptions& options, bool has_flags) {
   if (options.command.empty() || options.command[0] != "report") return;
   if (has_flags || options.command.size() > 1)
     throw UsageError(
-        "report stands alone: 'zeroth report' takes no flags and no arguments (a program of this "
-        "name needs its path, as ./report)");
+        "report: 'zeroth report' accepts no flags and no arguments (a program of this name needs "
+        "its path, as ./report)");
   options.report = true;
   options.command.clear();
 }

@@ -14,7 +14,7 @@ constexpr int kMaxNodes = 100'000;
 int parse_node_count(const std::string& text, const std::string& full_text) {
   const auto count = parse_number<int>(text);
   if (!count || *count < 1 || *count > kMaxNodes)
-    throw UsageError("--elastic {}: must be MIN:MAX, numbers of hosts from 1 on",
+    throw UsageError("--elastic {}: must be MIN:MAX, numbers of hosts of at least 1",
                      shortened(full_text));
   return *count;
 }
@@ -30,7 +30,7 @@ NodeRange parse_node_range(const std::string& text) {
 
 void check_range(const NodeRange& range) {
   if (range.max != 0 && range.min > range.max)
-    throw UsageError("--elastic {}:{}: no number of hosts is at least {} and at most {}", range.min,
+    throw UsageError("--elastic {}:{}: the minimum {} is larger than the maximum {}", range.min,
                      range.max, range.min, range.max);
 }
 
@@ -47,7 +47,7 @@ void apply_deepspeed_flags(ElasticOptions& options) {
     return;
   }
   if (options.hosts)
-    throw UsageError("--elastic and --elastic_training say the same: one is enough");
+    throw UsageError("--elastic and --elastic_training mean the same: use one of them");
   check_nodes(options.min_nodes, "--min_elastic_nodes");
   check_nodes(options.max_nodes, "--max_elastic_nodes");
   const int min = options.min_nodes.value_or(-1), max = options.max_nodes.value_or(-1);
@@ -57,32 +57,32 @@ void apply_deepspeed_flags(ElasticOptions& options) {
 }  // namespace
 
 void add_elastic_flags(CLI::App& app, ElasticOptions& options) {
-  app.option_defaults()->group("Runs that go on after a loss");
+  app.option_defaults()->group("Elasticity and restarts");
   app.add_option_function<std::string>(
          "--elastic", [&](const std::string& text) { options.hosts = parse_node_range(text); },
-         "Hosts that the run may have: it goes on without those that are lost, and with those that "
-         "come")
+         "Minimum and maximum number of hosts: the run continues without those that are lost, and "
+         "with those that join")
       ->option_text("MIN:MAX");
   app.add_option("--max-restarts,--max_restarts", options.max_restarts,
-                 "Start all ranks again after a failure, from what they saved last, at most so "
-                 "often (default: 3 with --elastic, else never)")
+                 "Maximum number of restarts of all ranks after a failure, from the last "
+                 "checkpoint (default: 3 with --elastic, else 0)")
       ->option_text("N");
   app.add_option("--requeue-code,--requeue_code", options.requeue_code,
-                 "Exit code after SIGTERM, and where too few hosts are left: saved, start me again "
-                 "(default: 75 with --elastic, else 143)")
+                 "Exit code after SIGTERM, and if too few hosts are left, that means: saved, "
+                 "resubmit me (default: 75 with --elastic, else 143)")
       ->option_text("CODE");
   app.add_option("--elastic-wait,--elastic_wait", options.wait_seconds,
                  "How long to wait for MIN hosts (default: 600)")
       ->option_text("SECONDS");
   app.add_option("--join-port,--join_port", options.join_port,
-                 "Port at which hosts may join the run that know ZEROTH_SECRET (default: none)")
+                 "Port at which hosts that know ZEROTH_SECRET can join the run (default: none)")
       ->option_text("PORT");
   app.add_option("--join", options.join,
                  "Offer this machine, with --num_gpus ranks, to the run whose launcher has this "
-                 "--join-port; it tells the program")
+                 "--join-port, which sets the program")
       ->option_text("ADDRESS:PORT");
   app.add_flag("--elastic_training", options.elastic_training,
-               "DeepSpeed's way to say --elastic, with the next two");
+               "DeepSpeed's form of --elastic, with the next two flags");
   app.add_option("--min_elastic_nodes", options.min_nodes, "MIN (default: 1)")->option_text("N");
   app.add_option("--max_elastic_nodes", options.max_nodes,
                  "MAX (default: the hosts of the hostfile)")
@@ -97,16 +97,15 @@ void check_elastic_values(ElasticOptions& options) {
   if (options.wait_seconds < 0)
     throw UsageError("--elastic-wait {}: seconds cannot be negative", options.wait_seconds);
   if (options.requeue_code && (*options.requeue_code < 1 || *options.requeue_code > 125))
-    throw UsageError("--requeue-code {}: must be from 1 to 125, those beyond are a shell's own",
+    throw UsageError("--requeue-code {}: must be from 1 to 125, shells reserve those beyond",
                      *options.requeue_code);
   if (options.join_port && (*options.join_port < 1 || *options.join_port > 65535))
     throw UsageError("--join-port {}: a port lies between 1 and 65535", *options.join_port);
   if (options.join_port && !options.hosts)
-    throw UsageError("--join-port {}: only a run with --elastic takes hosts in",
-                     *options.join_port);
+    throw UsageError("--join-port {}: only a run with --elastic accepts hosts", *options.join_port);
   if (!options.join.empty() && options.hosts)
     throw UsageError(
-        "--join and --elastic: the run that is joined says how many hosts it may have");
+        "--join and --elastic cannot be combined: the joined run sets its number of hosts");
 }
 
 }  // namespace zeroth::launcher

@@ -9,19 +9,18 @@ struct CommandReplacement {
 };
 
 constexpr CommandReplacement kCommands[] = {
-    {"deepspeed",
-     "zeroth takes its place, with the same flags: 'zeroth --num_gpus 2 finetune ...'"},
-    {"deepspeed.pt", "zeroth takes its place, with the same flags"},
-    {"ds", "zeroth takes its place, with the same flags"},
+    {"deepspeed", "use zeroth, with the same flags: 'zeroth --num_gpus 2 finetune ...'"},
+    {"deepspeed.pt", "use zeroth, with the same flags"},
+    {"ds", "use zeroth, with the same flags"},
     {"ds_report", "use 'zeroth report'"},
     {"dsr", "use 'zeroth report'"},
     {"ds_bench", "use 'zeroth --num_gpus 2 comm-bench'"},
     {"zero_to_fp32", "use 'zeroth export DIR OUT --dtype fp32'"},
-    {"ds_to_universal", "nothing has to be run: every checkpoint resumes on any number of ranks"},
-    {"ds_elastic", "use 'zeroth check-config FILE', which tells the batch sizes"},
+    {"ds_to_universal", "not needed: every checkpoint resumes on any number of ranks"},
+    {"ds_elastic", "use 'zeroth check-config FILE', which shows the batch sizes"},
     {"ds_ssh", "use pdsh or ssh; 'zeroth --hostfile FILE PROGRAM' starts a program on all hosts"},
-    {"ds_io", "nothing has to be tuned: docs/offload.md tells what a disk must reach"},
-    {"ds_nvme_tune", "nothing has to be tuned: docs/offload.md tells what a disk must reach"},
+    {"ds_io", "no tuning is needed: docs/offload.md says how fast a disk must be"},
+    {"ds_nvme_tune", "no tuning is needed: docs/offload.md says how fast a disk must be"},
 };
 
 }  // namespace

@@ -22,13 +22,13 @@ constexpr ForeignFlag kRefused[] = {
 
 constexpr ForeignFlag kRefusedWithValue[] = {
     {"--venv_script",
-     "no shell stands before PROGRAM that could source it; name the program by its path, as "
-     "'zeroth VENV/bin/python3 ...', or put what it exports into .deepspeed_env"},
+     "PROGRAM is not started by a shell that could source it; give the program by its path, as "
+     "'zeroth VENV/bin/python3 ...', or put the variables that it exports into .deepspeed_env"},
     {"--autotuning", "there is no tuner; leave it out"},
-    {"--nproc_per_node,--nproc-per-node", "it is torchrun's; the flag here is --num_gpus"},
+    {"--nproc_per_node,--nproc-per-node", "it is a flag of torchrun; use --num_gpus"},
     {"--nnodes",
-     "it is torchrun's; hosts stand in a --hostfile here, of which --num_nodes takes the first; "
-     "MIN:MAX is --elastic"},
+     "it is a flag of torchrun; list the hosts in a --hostfile, of which --num_nodes selects the "
+     "first ones; for MIN:MAX use --elastic"},
 };
 
 std::string first_long_name(const std::string& names) {
@@ -41,7 +41,7 @@ std::string first_long_name(const std::string& names) {
 void add_foreign_flags(CLI::App& app, ForeignFlags& found) {
   for (const ForeignFlag& row : kWithoutEffect) {
     const auto note = [&found, row] {
-      found.notes.push_back(fmt::format("{} changes nothing: {}", row.names, row.reason));
+      found.notes.push_back(fmt::format("{} has no effect: {}", row.names, row.reason));
     };
     app.add_flag_callback(row.names, note, row.reason);
   }

@@ -11,26 +11,27 @@ namespace zeroth::launcher {
 void add_host_flags(CLI::App& app, HostOptions& options) {
   app.option_defaults()->group("Several machines");
   app.add_option("-H,--hostfile", options.hostfile,
-                 "The hosts, as 'worker-0 slots=8' in a line each (default: /job/hostfile, where "
-                 "there is one; else this machine alone)")
+                 "File with one host per line, such as 'worker-0 slots=8' (default: /job/hostfile, "
+                 "if it exists; else only this machine)")
       ->option_text("FILE");
   app.add_option("--num_nodes", options.num_nodes, "Use only the first N hosts")->option_text("N");
   app.add_option("--launcher", options.launcher,
-                 "How hosts are reached: pdsh (default, where it is installed), ssh (default), "
+                 "How to reach hosts: pdsh (default, if installed), ssh (default otherwise), "
                  "openmpi, mpich, impi or slurm")
       ->option_text("LAUNCHER");
-  app.add_option("--launcher_args", options.launcher_args,
-                 "More arguments for it, in one word; quotes group them as in a shell")
+  app.add_option(
+         "--launcher_args", options.launcher_args,
+         "Additional arguments for --launcher, in one word; quotes group them as in a shell")
       ->option_text("ARGS");
   app.add_option("--ssh_port", options.ssh_port, "Port of ssh on the hosts")->option_text("PORT");
   app.add_flag("--no_ssh", options.no_ssh,
-               "Reach no host: zeroth is started on each by hand, with --node_rank and "
+               "Do not connect to hosts: zeroth is started on each manually, with --node_rank and "
                "--master_addr");
   app.add_option("--node_rank", options.node_rank,
                  "With --no_ssh: which host of the hostfile this machine is, from 0")
       ->option_text("N");
   app.add_flag("--no_ssh_check", options.no_ssh_check,
-               "Changes nothing: hosts are not tried beforehand");
+               "No effect: hosts are not checked beforehand");
   app.add_flag("--force_multi", options.force_multi,
                "Start an agent even if the only host is this machine");
 }

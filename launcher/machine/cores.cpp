@@ -63,7 +63,7 @@ std::vector<int> parse_core_list(const std::string& text, const std::vector<int>
     const int first = parse_core(part.substr(0, dash), list);
     const int last = dash == std::string::npos ? first : parse_core(part.substr(dash + 1), list);
     if (last < first)
-      throw UsageError("--bind_core_list {}: {} runs backwards", list, shortened(part));
+      throw UsageError("--bind_core_list {}: range {} is descending", list, shortened(part));
     for (int core = first; core <= last; ++core) {
       if (!contains(allowed, core))
         throw UsageError("--bind_core_list {}: core {} is not available; available are {}", list,
@@ -73,7 +73,7 @@ std::vector<int> parse_core_list(const std::string& text, const std::vector<int>
       cores.push_back(core);
     }
   }
-  if (cores.empty()) throw UsageError("--bind_core_list '{}' names no core", list);
+  if (cores.empty()) throw UsageError("--bind_core_list '{}' contains no cores", list);
   return cores;
 }
 

@@ -103,7 +103,7 @@ ProbeResult probe_io_uring() {
   io_uring_params parameters{};
   const FileDescriptor ring(static_cast<int>(::syscall(SYS_io_uring_setup, 1, &parameters)));
   if (ring.get() >= 0) return {true, "available"};
-  if (errno == ENOSYS) return {false, "not in this kernel"};
+  if (errno == ENOSYS) return {false, "not supported by this kernel"};
   if (errno == EPERM) return {false, "forbidden here (by seccomp or kernel.io_uring_disabled)"};
   return {false, "fails: " + system_reason(errno)};
 }

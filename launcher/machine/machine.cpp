@@ -108,7 +108,7 @@ Accelerator resolve_accelerator(const std::optional<std::string>& ds_accelerator
     return machine.gpus.empty() ? Accelerator::kCpu : Accelerator::kCuda;
   if (ds_accelerator == "cpu") return Accelerator::kCpu;
   if (ds_accelerator != "cuda")
-    throw Error("DS_ACCELERATOR is '{}'; zeroth knows cpu and cuda", shortened(*ds_accelerator));
+    throw Error("DS_ACCELERATOR is '{}'; must be cpu or cuda", shortened(*ds_accelerator));
   if (machine.gpus.empty())
     throw Error("DS_ACCELERATOR is cuda, but no GPU is visible (see CUDA_VISIBLE_DEVICES)");
   return Accelerator::kCuda;
@@ -118,7 +118,7 @@ void check_timeout(const std::optional<std::string>& deepspeed_timeout) {
   if (!deepspeed_timeout || deepspeed_timeout->empty()) return;
   if (parse_number<int>(*deepspeed_timeout).value_or(0) < 1)
     throw Error(
-        "DEEPSPEED_TIMEOUT is '{}'; it takes whole minutes, at least 1 (zeroth --timeout takes "
+        "DEEPSPEED_TIMEOUT is '{}'; must be whole minutes, at least 1 (zeroth --timeout is in "
         "seconds)",
         shortened(*deepspeed_timeout));
 }

@@ -107,7 +107,7 @@ std::filesystem::path find_program(const std::string& name,
   }
   if (!not_executable.empty()) throw_not_executable(not_executable);
   if (const std::string_view instead = replacement_for(name); !instead.empty())
-    throw ProgramError(kNotFound, fmt::format("{} is DeepSpeed's: {}", name, instead));
+    throw ProgramError(kNotFound, fmt::format("{} is a command of DeepSpeed: {}", name, instead));
   throw ProgramError(
       kNotFound,
       fmt::format("program '{}' was not found{}\n  looked beside zeroth in {} and in PATH "

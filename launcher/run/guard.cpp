@@ -101,12 +101,14 @@ Guard::Guard() : mark_(unique_mark()) {
 // Running ranks do not hold the pipe: exec closes it.
 void Guard::start() {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("no pipe: {}", system_reason(errno));
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw Error("cannot create a pipe: {}", system_reason(errno));
   const FileDescriptor read_end(ends[0]);
   pipe_ = FileDescriptor(ends[1]);
   const SignalBlocker blocker;
   pid_ = ::fork();
-  if (pid_ < 0) throw Error("no process to guard the ranks: {}", system_reason(errno));
+  if (pid_ < 0)
+    throw Error("cannot start the process that guards the ranks: {}", system_reason(errno));
   if (pid_ == 0) run_guard(read_end.get(), mark_);
 }
 
@@ -114,15 +116,15 @@ std::string Guard::restart_if_exited() {
   if (pid_ < 0 || ::waitpid(pid_, nullptr, WNOHANG) != pid_) return "";
   pid_ = -1;
   try {
-    if (--restarts_left_ < 0) throw Error("somebody ends each one");
+    if (--restarts_left_ < 0) throw Error("it was killed too often");
     start();
   } catch (const Error& error) {
     return fmt::format(
-        "the process that guards the job was ended, and there is no other one ({}): the ranks may "
+        "the process that guards the job was killed and cannot be replaced ({}): the ranks may "
         "outlive a launcher that is killed",
         error.what());
   }
-  return "the process that guards the job was ended; another one has taken its place";
+  return "the process that guards the job was killed and has been replaced";
 }
 
 Guard::~Guard() {

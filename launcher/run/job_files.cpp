@@ -26,7 +26,7 @@ std::vector<FileDescriptor> open_new_files(const std::filesystem::path& director
     const std::string file = (directory / fmt::format("{}_rank{}.log", job, rank)).string();
     logs.emplace_back(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (logs.back().get() < 0 && errno != EEXIST)
-      throw Error("--enable_each_rank_log: {} cannot be made: {}", file, system_reason(errno));
+      throw Error("--enable_each_rank_log: {} cannot be created: {}", file, system_reason(errno));
     if (logs.back().get() < 0) {
       for (const std::string& made : files) ::unlink(made.c_str());
       return {};
@@ -71,7 +71,7 @@ std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& director
                 directory.string());
   std::filesystem::create_directories(directory, error);
   if (error)
-    throw Error("--enable_each_rank_log {}: the folder cannot be made: {}", directory.string(),
+    throw Error("--enable_each_rank_log {}: the folder cannot be created: {}", directory.string(),
                 system_reason(error.value()));
   const std::string timestamp = fmt::format("{:%Y%m%d%H%M%S}", fmt::localtime(now));
   for (int job = 1; job <= kMaxJobsPerSecond; ++job) {
@@ -79,8 +79,8 @@ std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& director
     auto logs = open_new_files(directory, name, num_ranks, first_rank);
     if (!logs.empty()) return logs;
   }
-  throw Error("--enable_each_rank_log {}: there are {} jobs of one second, {}", directory.string(),
-              kMaxJobsPerSecond, timestamp);
+  throw Error("--enable_each_rank_log {}: there are already {} jobs of the same second, {}",
+              directory.string(), kMaxJobsPerSecond, timestamp);
 }
 
 }  // namespace zeroth::launcher

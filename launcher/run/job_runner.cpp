@@ -70,7 +70,7 @@ std::unique_ptr<JobRunner::RankOutput> JobRunner::make_output(int index) {
 JobOutcome JobRunner::run() {
   wait_for_signals();
   io_.run();
-  ZEROTH_CHECK(finished_, "somebody else has stopped the loop of a job that goes on");
+  ZEROTH_CHECK(finished_, "the event loop was stopped while the job was running");
   JobOutcome outcome =
       job_.outcome([this](const RankFailure& failure) { return describe_with_tail(failure); },
                    ranks_.read_new_oom_kills());

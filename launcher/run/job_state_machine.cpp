@@ -27,8 +27,8 @@ std::string describe_suspended(const std::vector<SuspendedRank>& stopped) {
   std::string text;
   for (const SuspendedRank& rank : stopped) {
     text += fmt::format(
-        "\nzeroth: rank {} was stopped (SIGSTOP or a debugger) when that happened: others may have "
-        "waited for it",
+        "\nzeroth: rank {} was suspended (SIGSTOP or a debugger) when that happened: others may "
+        "have waited for it",
         rank.rank);
   }
   return text;
@@ -141,8 +141,9 @@ JobStateMachine::JobActions JobStateMachine::handle(const GracePeriodOver& /*eve
 JobStateMachine::JobActions JobStateMachine::handle(const OutputLost& event, milliseconds /*now*/) {
   output_error_ = event.error;
   if (options_.output_required) return {};
-  return {LogLine{fmt::format("warning: standard output is lost from here on: {}; the job goes on",
-                              system_reason(event.error))}};
+  return {
+      LogLine{fmt::format("warning: standard output is lost from here on: {}; the job continues",
+                          system_reason(event.error))}};
 }
 
 JobStateMachine::JobActions JobStateMachine::kill() {
@@ -230,7 +231,7 @@ JobOutcome JobStateMachine::failed(const std::function<std::string(const RankFai
 std::string SuspendedRanksReporter::report(const std::vector<SuspendedRank>& stopped,
                                            size_t running) {
   if (stopped == std::exchange(reported_, stopped)) return "";
-  if (stopped.empty()) return "all ranks go on";
+  if (stopped.empty()) return "all ranks have resumed";
   std::vector<int> ranks;
   std::vector<std::string> pids;
   for (const SuspendedRank& rank : stopped) {
@@ -240,11 +241,11 @@ std::string SuspendedRanksReporter::report(const std::vector<SuspendedRank>& sto
   }
   const bool all = stopped.size() == running;
   const bool one = ranks.size() == 1;
-  return fmt::format("{} stopped (SIGSTOP or a debugger): {}; to let {} go on: kill -CONT {}",
+  return fmt::format("{} suspended (SIGSTOP or a debugger): {}; to resume {}: kill -CONT {}",
                      all && !one ? "all ranks are"
                                  : fmt::format("rank{} {} {}", one ? "" : "s",
                                                fmt::join(ranks, ", "), one ? "is" : "are"),
-                     all   ? "nothing happens until somebody continues the job"
+                     all   ? "nothing happens until the job is resumed"
                      : one ? "the others will wait for it"
                            : "the others will wait for them",
                      one ? "it" : "them", fmt::join(pids, " "));

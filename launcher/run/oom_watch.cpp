@@ -48,15 +48,15 @@ std::string OomWatch::explain(const ExitStatus& exit_status) {
 
 std::string OomWatch::explain_kill() {
   const auto kills = read_new_kills();
-  if (!kills) return "by somebody, or out of memory: nothing tells here, but dmesg may";
-  if (*kills <= 0) return "somebody sent it: the kernel's out-of-memory killer did not";
+  if (!kills) return "by a user or process, or out of memory: unknown here, but dmesg may show it";
+  if (*kills <= 0) return "sent by a user or process, not by the kernel's out-of-memory killer";
   const auto machine = read_counter(root_ / "proc/meminfo", "MemTotal:");
   const auto limit = memory_limit(root_);
   std::string text =
       fmt::format("out of memory: the kernel's out-of-memory killer ended {} process{} of {}",
                   *kills, *kills == 1 ? "" : "es",
                   is_cgroup_counter_ ? "this control group" : "this machine meanwhile");
-  if (limit) text += fmt::format("; the group may use {}", format_bytes(*limit));
+  if (limit) text += fmt::format("; the limit of the group is {}", format_bytes(*limit));
   if (machine) text += fmt::format("; the machine has {}", format_bytes(*machine * 1024));
   return text;
 }

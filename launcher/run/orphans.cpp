@@ -52,7 +52,7 @@ std::vector<pid_t> children() {
 
 void adopt_orphans() {
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
-    throw Error("the launcher cannot adopt what ranks leave behind: {}", system_reason(errno));
+    throw Error("the launcher cannot adopt orphaned processes of ranks: {}", system_reason(errno));
 }
 
 void reap_orphans(const std::vector<pid_t>& ranks) {

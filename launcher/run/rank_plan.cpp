@@ -80,7 +80,7 @@ void check_enough_cores(const LaunchOptions& options, const PlanRequest& request
   if (cores == 0 || num_ranks <= kMaxRanksPerCore * cores) return;
   throw UsageError(
       "{} CPU ranks on {}: more than {} for each, which would run in turns; --oversubscribe allows "
-      "it, --num_gpus says how many ranks there are",
+      "it, --num_gpus sets the number of ranks",
       num_ranks, pluralize(static_cast<int64_t>(cores), "core"), kMaxRanksPerCore);
 }
 

@@ -29,7 +29,8 @@ struct Pipe {
 
 Pipe make_pipe() {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("no pipe: {}", system_reason(errno));
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw Error("cannot create a pipe: {}", system_reason(errno));
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
@@ -121,8 +122,9 @@ void throw_if_failed(int failure_pipe, const Program& program, const RankSpec& s
   } while (count < 0 && errno == EINTR);
   if (count != sizeof(failure)) return;
   if (failure.step == StartFailure::kBind)
-    throw Error("rank {} cannot be bound to its cores: {}; --no_bind_cores_to_rank leaves it free",
-                spec.rank, system_reason(failure.error));
+    throw Error(
+        "rank {} cannot be bound to its cores: {}; --no_bind_cores_to_rank disables binding",
+        spec.rank, system_reason(failure.error));
   const int status = failure.error == ENOENT ? 127 : 126;
   throw ProgramError(status, fmt::format("{} cannot be executed: {}", program.file.string(),
                                          system_reason(failure.error)));

@@ -56,14 +56,13 @@ bool RestartPolicy::start_next(const JobOutcome& outcome, const std::string& cau
 }
 
 std::string RestartPolicy::describe_restarts() const {
-  return fmt::format("{} of {} restarts taken", restarts_, max_restarts_);
+  return fmt::format("{} of {} restarts used", restarts_, max_restarts_);
 }
 
 std::string RestartPolicy::no_restart_reason(const JobOutcome& outcome) const {
   if (outcome.end != JobEnd::kFailed || outcome.signal != 0 || max_restarts_ == 0) return "";
-  if (is_usage_error(outcome))
-    return "the run is not started again: exit code 2 says that what it was told is wrong";
-  return fmt::format("the run is not started again: --max-restarts {} {} taken", max_restarts_,
+  if (is_usage_error(outcome)) return "the run is not restarted: exit code 2 is a usage error";
+  return fmt::format("the run is not restarted: --max-restarts {} {} used up", max_restarts_,
                      max_restarts_ == 1 ? "is" : "are");
 }
 

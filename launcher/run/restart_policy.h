@@ -38,7 +38,7 @@ class RestartPolicy {
   bool start_next(const JobOutcome& outcome, const std::string& cause = {});
   // Resets the number of restarts, as the run has made progress.
   void reset_restarts() { restarts_ = 0; }
-  // Returns "restart 1 of 3"; "no failure, 0 of 3 restarts taken" for new nodes.
+  // Returns "restart 1 of 3"; "no failure, 0 of 3 restarts used" for new nodes.
   std::string describe_restarts() const;
   // Returns the text to add to the message of a run that is not restarted; may be empty.
   std::string no_restart_reason(const JobOutcome& outcome) const;

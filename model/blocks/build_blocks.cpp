@@ -34,11 +34,12 @@ void require_divisible(const ModelSpec& spec, int64_t ranks) {
   const auto require = [&](bool holds, const char* what, int64_t size, const char* rule) {
     if (!holds) reasons.push_back(fmt::format("{} {} {}", size, what, rule));
   };
-  require(spec.num_heads % ranks == 0, "attention heads", spec.num_heads, "are no multiple of it");
+  require(spec.num_heads % ranks == 0, "attention heads", spec.num_heads,
+          "are not a multiple of it");
   require(spec.num_kv_heads % ranks == 0 || ranks % spec.num_kv_heads == 0, "key/value heads",
           spec.num_kv_heads, "are neither a multiple nor a divisor of it");
   require(spec.intermediate_size % ranks == 0, "as intermediate size", spec.intermediate_size,
-          "is no multiple of it");
+          "is not a multiple of it");
   const int64_t part = (spec.vocab_size + ranks - 1) / ranks;
   require((ranks - 1) * part < spec.vocab_size, "tokens of the vocabulary", spec.vocab_size,
           "leave a rank without any");

@@ -189,7 +189,7 @@ TensorVector products(const Tensor& x, std::initializer_list<const Linear*> laye
   for (const Linear* layer : layers) {
     ZEROTH_CHECK(layer->layout == form.layout && layer->bias.defined() == form.bias &&
                      layer->shard.style == form.style,
-                 "one layout, one kind of bias and one cut for all products of an input");
+                 "products of one input must have the same layout, kind of bias and split");
     inputs.push_back(layer->weight);
     if (form.bias) inputs.push_back(layer->bias);
   }

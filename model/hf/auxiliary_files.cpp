@@ -56,9 +56,9 @@ AuxiliaryFile open_auxiliary_file(const fs::path& source, const fs::path& name) 
   const fs::path leads_to = fs::read_symlink(proc_fd_path(found.file.get()));
   if (!belongs_to(source, leads_to)) {
     found.skip_reason =
-        fmt::format("it leads to {}, outside of the model's folder", leads_to.string());
+        fmt::format("it links to {}, outside of the model's folder", leads_to.string());
   } else if (!S_ISREG(status.st_mode)) {
-    found.skip_reason = "it is no file";
+    found.skip_reason = "it is not a file";
   }
   return found;
 }

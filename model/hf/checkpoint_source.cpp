@@ -73,7 +73,7 @@ CheckpointSource::CheckpointSource(const std::filesystem::path& directory, const
     }
     const auto [it, added] = found_.try_emplace(*name, StoredParameter{stored, entry});
     if (!added) {
-      throw Error("{} holds {} and {}, which are one parameter", directory.string(),
+      throw Error("{} holds {} and {}, which are the same parameter", directory.string(),
                   shortened(it->second.stored_name), shortened(stored));
     }
   }
@@ -86,7 +86,8 @@ CheckpointSource::CheckpointSource(const std::filesystem::path& directory, const
 const CheckpointSource::StoredParameter& CheckpointSource::find(const std::string& name) const {
   const auto it = found_.find(name);
   if (it == found_.end()) {
-    throw UsageError("{} lacks tensor {}", files_.directory().string(), stored_name(spec_, name));
+    throw UsageError("{} is missing tensor {}", files_.directory().string(),
+                     stored_name(spec_, name));
   }
   return it->second;
 }
@@ -100,7 +101,7 @@ void CheckpointSource::check(const std::string& name, const std::vector<int64_t>
                      shortened(tensor.dtype));
   }
   if (tensor.shape != shape) {
-    throw UsageError("{}: tensor {} is [{}], but config.json asks for [{}]", path,
+    throw UsageError("{}: tensor {} is [{}], but config.json requires [{}]", path,
                      found.stored_name, describe_shape(tensor.shape), describe_shape(shape));
   }
 }

@@ -92,15 +92,15 @@ fs::path find_snapshot(const fs::path& cache, std::string name) {
 
 constexpr const char* kFromGguf =
     "transformers converts it: AutoModelForCausalLM.from_pretrained(FOLDER, gguf_file=NAME)"
-    ".save_pretrained(CONVERTED), and AutoTokenizer alike";
+    ".save_pretrained(CONVERTED), and likewise AutoTokenizer";
 
 // Throws an Error for a file in the place of a directory.
 [[noreturn]] void reject_file(const fs::path& path) {
   const std::string kind = path.extension().string();
   const std::string directory = path.has_parent_path() ? path.parent_path().string() : ".";
   if (kind == ".gguf") {
-    throw Error("{} is a file in the format GGUF, expected a folder in Hugging Face's: {}",
-                path.string(), kFromGguf);
+    throw Error("{} is a GGUF file, expected a folder in Hugging Face's format: {}", path.string(),
+                kFromGguf);
   }
   if (kind == ".zip" || kind == ".gz" || kind == ".tar" || kind == ".tgz") {
     throw Error("{} is an archive, expected a folder: unpack it and name the folder",
@@ -108,7 +108,7 @@ constexpr const char* kFromGguf =
   }
   throw Error(
       "{} is a file, expected the folder that holds config.json, weights and tokenizer.json: "
-      "--model {}, if these are there",
+      "--model {} if it holds these",
       path.string(), directory);
 }
 
@@ -139,13 +139,14 @@ fs::path find_model_directory(const std::string& name) {
   const fs::path cache = hub_cache();
   if (cache.empty()) {
     throw Error(
-        "{} is no folder here, and HOME is not set: HF_HUB_CACHE names Hugging Face's cache", name);
+        "{} is not a folder here, and HOME is not set: set HF_HUB_CACHE to Hugging Face's cache",
+        name);
   }
   const fs::path snapshot = find_snapshot(cache, name);
   if (!snapshot.empty()) return snapshot;
   throw Error(
-      "{} is no folder here, and Hugging Face's cache {} holds no whole model of that name; "
-      "nothing is fetched at run time: `hf download {}` does it",
+      "{} is not a folder here, and Hugging Face's cache {} holds no complete model of that name; "
+      "nothing is downloaded at run time: run `hf download {}`",
       name, cache.string(), name);
 }
 
@@ -163,8 +164,9 @@ void check_model_directory(const fs::path& directory) {
   for (const auto& entry : fs::directory_iterator(directory)) {
     const std::string name = entry.path().filename().string();
     if (!is_model_file(name) || !is_pointer(entry.path())) continue;
-    throw Error("{} is a git-lfs pointer of {} bytes, not the file: `git lfs pull` in {} brings it",
-                entry.path().string(), entry.file_size(), directory.string());
+    throw Error(
+        "{} is a git-lfs pointer of {} bytes, not the file: `git lfs pull` in {} fetches it",
+        entry.path().string(), entry.file_size(), directory.string());
   }
   has_weights(directory);
 }
@@ -173,8 +175,9 @@ std::string missing_config_hint(const fs::path& directory) {
   std::error_code ignored;
   if (!fs::is_directory(directory, ignored)) return "; there is no such folder";
   if (fs::exists(directory / "params.json", ignored)) {
-    return "; params.json is of Meta's or Mistral's own format: transformers' "
-           "convert_llama_weights_to_hf.py converts it, and the hub has most models in both";
+    return "; params.json is in Meta's or Mistral's own format: transformers' "
+           "convert_llama_weights_to_hf.py converts it, and the Hub has most models in both "
+           "formats";
   }
   if (const fs::path inner = directory_with_config(directory); !inner.empty()) {
     return fmt::format("; {} has one", inner.string());
@@ -182,10 +185,10 @@ std::string missing_config_hint(const fs::path& directory) {
   for (const auto& entry : fs::directory_iterator(directory, ignored)) {
     const std::string name = entry.path().filename().string();
     if (entry.path().extension() == ".gguf") {
-      return fmt::format("; {} is a model in the format GGUF: {}", shortened(name), kFromGguf);
+      return fmt::format("; {} is a GGUF model: {}", shortened(name), kFromGguf);
     }
     if (is_model_file(name)) {
-      return fmt::format("; {} is a model's: copy config.json from where it comes from",
+      return fmt::format("; {} belongs to a model: copy config.json from its source",
                          shortened(name));
     }
   }

@@ -52,7 +52,7 @@ void check_owner(const fs::path& target) {
                        target_stat.st_uid == around.st_uid;
   if (trusted || (around.st_mode & S_IWOTH) == 0) return;
   throw Error(
-      "{} belongs to another user (uid {}), in a folder to which all may write: choose "
+      "{} belongs to another user (uid {}), in a world-writable folder: choose "
       "another place",
       target.string(), target_stat.st_uid);
 }
@@ -64,10 +64,11 @@ void check_existing(const fs::path& target, bool overwrite) {
         "{} is not empty: choose another folder, or overwrite (--overwrite) to replace the model "
         "in it{}",
         target.string(),
-        fs::is_directory(target / "checkpoints") ? "; --resume goes on from its checkpoints" : "");
+        fs::is_directory(target / "checkpoints") ? "; --resume continues from its checkpoints"
+                                                 : "");
   }
   if (is_mount_point(target)) {
-    throw Error("{} is where a disk is mounted and cannot be replaced: choose a folder in it",
+    throw Error("{} is a mount point and cannot be replaced: choose a folder in it",
                 target.string());
   }
 }
@@ -78,14 +79,14 @@ void check_can_be_made(const fs::path& path, const fs::path& target) {
   fs::path nearest = path.parent_path();
   while (!fs::exists(nearest)) nearest = nearest.parent_path();
   if (!fs::is_directory(nearest)) {
-    throw Error("{} cannot be made: {} is not a folder", target.string(), nearest.string());
+    throw Error("{} cannot be created: {} is not a folder", target.string(), nearest.string());
   }
   std::string probe = (nearest / path.filename()).string() + ".zeroth-tmp-XXXXXX";
   if (::mkdtemp(probe.data()) == nullptr) {
     const int reason = errno;
     const bool there = fs::is_directory(path);
-    throw Error("{} cannot be {}: no folder can be made in {}: {}{}", target.string(),
-                there ? "replaced" : "made", nearest.string(), system_reason(reason),
+    throw Error("{} cannot be {}: cannot create a folder in {}: {}{}", target.string(),
+                there ? "replaced" : "created", nearest.string(), system_reason(reason),
                 there ? "; choose a folder in it" : "");
   }
   ::rmdir(probe.c_str());
@@ -114,7 +115,7 @@ void OutputDirectory::check(const fs::path& target, bool overwrite) {
       check_owner(path);
       check_existing(target, overwrite);
     } else if (fs::is_symlink(target)) {
-      throw Error("{} is a link to nothing", target.string());
+      throw Error("{} is a broken link", target.string());
     }
     check_can_be_made(path, target);
   });
@@ -135,7 +136,7 @@ OutputDirectory::OutputDirectory(const fs::path& target, bool overwrite)
 
 std::unique_ptr<PreviousModel> OutputDirectory::install() {
   const fs::path& fresh = temporary_->path();
-  if (fs::is_symlink(target_)) throw Error("{} is a link by now", target_.string());
+  if (fs::is_symlink(target_)) throw Error("{} is a link now", target_.string());
   if (!fs::exists(target_) || fs::is_empty(target_)) {
     if (::rename(fresh.c_str(), target_.c_str()) != 0) {  // also onto an empty directory
       throw Error("{} cannot be renamed to {}: {}", fresh.string(), target_.string(),
@@ -145,7 +146,7 @@ std::unique_ptr<PreviousModel> OutputDirectory::install() {
     return nullptr;
   }
   if (!overwrite_ && holds_model(target_)) {
-    throw Error("{} holds another model by now", target_.string());
+    throw Error("{} holds another model now", target_.string());
   }
   const fs::path old = exchange(fresh, target_);
   installed_ = true;

@@ -34,7 +34,8 @@ json read_header(const std::filesystem::path& path, std::span<const std::byte> b
   JsonSource source{.name = name + " (header)", .duplicate_keys = DuplicateKeyPolicy::kReject};
   source.limits.bytes = kMaxHeader;
   json header = parse_json({text, length}, source);
-  if (!header.is_object()) throw Error("{} is not a safetensors file: no object as header", name);
+  if (!header.is_object())
+    throw Error("{} is not a safetensors file: its header is not an object", name);
   return header;
 }
 

@@ -197,8 +197,8 @@ void read_window(ConfigReader& config, ModelSpec& spec) {
   const json* types = config.find("layer_types");
   if (types == nullptr) return;
   if (!types->is_array() || static_cast<int64_t>(types->size()) != spec.num_layers) {
-    config.add_error("layer_types",
-                     fmt::format("has not one entry for each of the {} layers", spec.num_layers));
+    config.add_error("layer_types", fmt::format("does not have one entry for each of the {} layers",
+                                                spec.num_layers));
     return;
   }
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
@@ -208,8 +208,7 @@ void read_window(ConfigReader& config, ModelSpec& spec) {
                                                   "sliding_attention",
                                                   quoted(type)));
     } else if (type == "sliding_attention" && spec.sliding_window == 0) {
-      config.add_error("layer_types",
-                       "has sliding_attention but there is no sliding_window in use");
+      config.add_error("layer_types", "has sliding_attention, but no sliding_window is in use");
     }
     spec.windowed_layers[layer] = type == "sliding_attention";
   }
@@ -313,13 +312,12 @@ ModelSpec parse_model_spec(const std::string& text, const std::string& origin) {
              spec.family == "qwen3") {
     read_rotary_family(config, spec);
   } else {
-    const std::string found =
-        spec.family.empty() && !config.errors().empty()
-            ? config.errors().front() + ": write it in, as \"architectures\" says"
-            : fmt::format("model_type is \"{}\"", shortened(spec.family));
+    const std::string found = spec.family.empty() && !config.errors().empty()
+                                  ? config.errors().front() + ": add it, as \"architectures\" says"
+                                  : fmt::format("model_type is \"{}\"", shortened(spec.family));
     throw Error(
         "{}: {}; supported are llama, mistral, qwen2, qwen3, gpt2; for another kind of model "
-        "examples/custom_model builds one of blocks",
+        "see examples/custom_model, which builds one of blocks",
         origin, found);
   }
   read_common(config, spec);

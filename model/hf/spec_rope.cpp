@@ -46,9 +46,9 @@ void read_llama3(ConfigReader& rope, RopeSpec& spec) {
   spec.low_freq_factor = rope.positive("low_freq_factor");
   spec.high_freq_factor = rope.positive("high_freq_factor");
   if (spec.high_freq_factor == spec.low_freq_factor) {
-    rope.add_error(
-        "high_freq_factor",
-        fmt::format("is {} like low_freq_factor, expected another value", spec.high_freq_factor));
+    rope.add_error("high_freq_factor",
+                   fmt::format("is {}, the same as low_freq_factor, expected another value",
+                               spec.high_freq_factor));
   }
 }
 
@@ -82,7 +82,7 @@ void read_longrope(ConfigReader& rope, int64_t head_dim, RopeSpec& spec) {
   spec.short_factors = rope.positives("short_factor", head_dim / 2);
   spec.long_factors = rope.positives("long_factor", head_dim / 2);
   if (spec.original_max_positions == 1) {
-    rope.add_error("original_max_position_embeddings", "is 1, expected more");
+    rope.add_error("original_max_position_embeddings", "is 1, expected more than 1");
   }
   const auto context = static_cast<double>(spec.original_max_positions);
   const double default_attention =

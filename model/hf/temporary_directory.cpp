@@ -37,7 +37,7 @@ fs::path make_sibling(const fs::path& target, std::string_view mark) {
   Directory::create(target.parent_path());
   std::string name = target.string() + std::string(mark) + std::string(kRandom, 'X');
   if (::mkdtemp(name.data()) == nullptr) {
-    throw_write_error(fmt::format("no folder can be made beside {}", target.string()), errno,
+    throw_write_error(fmt::format("cannot create a folder next to {}", target.string()), errno,
                       target.parent_path());
   }
   return name;
@@ -173,8 +173,7 @@ fs::path exchange(const fs::path& fresh, const fs::path& target) {
     return fresh;
   }
   if (!is_exchange_unsupported(errno)) {
-    throw Error("{} cannot take the place of {}: {}", fresh.string(), target.string(),
-                system_reason(errno));
+    throw Error("{} cannot replace {}: {}", fresh.string(), target.string(), system_reason(errno));
   }
   const fs::path old = make_sibling(target, kOld);
   move_to(target, old);
@@ -190,7 +189,7 @@ fs::path exchange(const fs::path& fresh, const fs::path& target) {
 void move_user_files(const fs::path& old, const fs::path& target) {
   const auto from = Directory::create(old.parent_path()).open_subdirectory(old.filename());
   const auto to = Directory::create(target.parent_path()).open_subdirectory(target.filename());
-  if (!from || !to) throw Error("{} is no folder by now", (from ? target : old).string());
+  if (!from || !to) throw Error("{} is no longer a folder", (from ? target : old).string());
   move_user_files(*from, *to);
 }
 

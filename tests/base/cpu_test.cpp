@@ -152,7 +152,7 @@ TEST_CASE("a forced product is used for every dtype but in scalar loops of 16 bi
   for (const char* wrong : {"mkl", "Tiles", "1"}) {
     CHECK_THROWS_WITH_AS(forced_matmul_backends(fastest, zen4, wrong),
                          (std::string("environment variable ZEROTH_PRODUCT=") + wrong +
-                          " is none of libtorch, onednn, tiles")
+                          " is invalid: expected one of libtorch, onednn, tiles")
                              .c_str(),
                          Error);
   }
@@ -197,11 +197,12 @@ TEST_CASE("tools/at_cpu_level --below runs a command at the levels below this pr
 
 TEST_CASE("a level that does not exist is refused with those that do") {
   for (const char* wrong : {"avx", "AVX2", "avx2 ", "2"}) {
-    CHECK_THROWS_WITH_AS(limit_cpu(CpuIsa::kAvx2, wrong),
-                         (std::string("environment variable ZEROTH_CPU=") + wrong +
-                          " is none of plain, avx2, avx512, avx512_bf16, avx512_fp16")
-                             .c_str(),
-                         Error);
+    CHECK_THROWS_WITH_AS(
+        limit_cpu(CpuIsa::kAvx2, wrong),
+        (std::string("environment variable ZEROTH_CPU=") + wrong +
+         " is invalid: expected one of plain, avx2, avx512, avx512_bf16, avx512_fp16")
+            .c_str(),
+        Error);
   }
 }
 

@@ -75,7 +75,7 @@ TEST_CASE("what cannot be looked through or cut is named with the reason") {
   CHECK(message_of<Error>([&] { lines_of(directory.path()); }) ==
         directory.path().string() + " is a folder, expected a file");
   CHECK(message_of<Error>([&] { truncate_file(directory / "none", 0); }) ==
-        (directory / "none").string() + " cannot be cut: No such file or directory");
+        (directory / "none").string() + " cannot be truncated: No such file or directory");
 }
 
 }  // namespace zeroth

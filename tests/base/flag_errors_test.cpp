@@ -47,7 +47,7 @@ TEST_CASE("every way in which a command line can be wrong is told in our words")
   CHECK(complaint({"f", "--num", "1", "--num", "2"}) == "--num is given twice");
   CHECK(complaint({"f", "--num-pairs", "1"}) == "--num-pairs needs 2 values");
   CHECK(complaint({"f", "--num-pairs", "1", "x"}) == "--num-pairs 1 x: must be a number");
-  CHECK(complaint({"f", "--yes=maybe"}) == "--yes=maybe: takes no value");
+  CHECK(complaint({"f", "--yes=maybe"}) == "--yes=maybe: does not accept a value");
 }
 
 TEST_CASE("a hidden flag is named all the same") {

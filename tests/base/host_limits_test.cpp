@@ -45,8 +45,8 @@ TEST_CASE("a group of version 2 allows its limit less what it holds, page cache 
   const auto left = free_memory(machine.root());
   REQUIRE(left);
   CHECK(left->bytes == 724 * kMib);
-  CHECK(left->limit == (machine.root() / "sys/fs/cgroup/job/memory.max").string() +
-                           ": 1.00 GiB, 300 MiB of them taken");
+  CHECK(left->limit ==
+        (machine.root() / "sys/fs/cgroup/job/memory.max").string() + ": 1.00 GiB, 300 MiB in use");
 }
 
 TEST_CASE("a group further out rules when it has less left") {

@@ -61,7 +61,7 @@ TEST_CASE("of a key that stands twice the last counts, or it is refused with its
   CHECK(parse_json(text, kSource)["l"][1]["x"] == 2);
   JsonSource strict = kSource;
   strict.duplicate_keys = DuplicateKeyPolicy::kReject;
-  CHECK(error_of(text, strict) == "f.json:1: l[1].x stands twice in one object");
+  CHECK(error_of(text, strict) == "f.json:1: duplicate key l[1].x in one object");
 }
 
 TEST_CASE("of 200,000 keys that stand twice below a long path twenty are named, and all counted") {
@@ -94,8 +94,8 @@ TEST_CASE("what is no JSON is told by line, column, path, what is there and what
   check("[1,]", "1:4: [1]: not JSON: unexpected ']', expected a value");
   check("{\"a\": [1, {\"b\": }]}", "1:17: a[1].b: not JSON: unexpected '}', expected a value");
   check("{\"a\": [", "1:7: a[0]: not JSON: it ends here, expected a value or ']'");
-  check("[\"abc", "1:5: [0]: not JSON: a text without its closing quote");
-  check("[-x]", "1:3: [0]: not JSON: '-x' is no number");
+  check("[\"abc", "1:5: [0]: not JSON: a string without its closing quote");
+  check("[-x]", "1:3: [0]: not JSON: '-x' is not a number");
   check("[\"\\q\"]", "1:4: [0]: not JSON: an unknown escape");
   check("[\"\\ud800\"]", "1:9: [0]: not JSON: half of a surrogate pair");
   check("[\"a\tb\"]", "1:4: [0]: not JSON: a control byte; write it as \\u0009");
@@ -127,8 +127,7 @@ TEST_CASE("more bytes or values than a limit are refused with both numbers") {
   small.limits = {.bytes = 20, .values = 4};
   CHECK_NOTHROW(parse_json("[1, 2, 3]", small));
   CHECK(error_of("[1, 2, 3, 4]", small) == "f.json:1:9: more than 4 values in one JSON text");
-  CHECK(error_of(std::string(21, ' '), small) ==
-        "f.json has 21 bytes of JSON; at most 20 are read");
+  CHECK(error_of(std::string(21, ' '), small) == "f.json has 21 bytes of JSON; the limit is 20");
 }
 
 TEST_CASE("line numbers go on where a text is a part of its file") {
@@ -155,7 +154,7 @@ TEST_CASE("a file is read whole, and refused by what it is") {
   write_text(path, "{\"a\": 1}");
   CHECK(read_json({.name = path})["a"] == 1);
   CHECK_THROWS_WITH_AS(read_json({.name = path, .limits = {.bytes = 7}}),
-                       (path + " has 8 bytes; at most 7 are read").c_str(), Error);
+                       (path + " has 8 bytes; the limit is 7").c_str(), Error);
   CHECK_THROWS_WITH_AS(read_json({.name = "/dev/zero"}), "/dev/zero is a device, expected a file",
                        Error);
 }

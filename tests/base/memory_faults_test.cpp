@@ -34,7 +34,7 @@ TEST_CASE("a mapped file that shrinks is an error with path and offset, not a si
   });
   CHECK(result.status == 1);
   CHECK(result.err == fmt::format("test: rank 1: error: cannot read {} at offset {}: it has only "
-                                  "100 bytes now: somebody cut it while it was in use\n",
+                                  "100 bytes now: it was truncated while in use\n",
                                   path.string(), 2 * kPage + 8));
 }
 
@@ -61,7 +61,7 @@ TEST_CASE("shared memory that cannot be had is named") {
   });
   CHECK(result.status == 1);
   CHECK(result.err ==
-        "test: error: cannot use /memfd:zeroth (deleted) at offset 0: no memory is left for it\n");
+        "test: error: cannot use /memfd:zeroth (deleted) at offset 0: out of memory\n");
 }
 
 TEST_CASE("a fault that somebody sends, or that no mapping explains, ends by its signal, told") {
@@ -73,7 +73,7 @@ TEST_CASE("a fault that somebody sends, or that no mapping explains, ends by its
   });
   CHECK(result.status == -SIGBUS);
   CHECK(result.err.starts_with("test: error: the memory at 0x"));
-  CHECK(result.err.ends_with("cannot be used: no file is mapped there\n"));
+  CHECK(result.err.ends_with("cannot be accessed: no file is mapped there\n"));
 }
 
 }  // namespace zeroth

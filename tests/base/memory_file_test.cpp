@@ -66,16 +66,16 @@ TEST_CASE("a ticket that names anything but this memory is refused, and nothing 
   const MemoryFile file = MemoryFile::create("zeroth-test");
   const std::string ticket = file.ticket();
   CHECK(refusal(ticket, "zeroth-other")
-            .ends_with(" is something else than the memory 'zeroth-other' of this run"));
-  CHECK(refusal(ticket + "1").find("is another process's memory") != std::string::npos);
+            .ends_with(" is not the shared memory 'zeroth-other' of this run"));
+  CHECK(refusal(ticket + "1").find("belongs to another process") != std::string::npos);
   CHECK(refusal("another" + ticket.substr(ticket.find(':'))) == "its creator runs on another host");
 
   const FileDescriptor plain(::open((directory.path() / "file").c_str(), O_RDWR | O_CREAT, 0600));
-  CHECK(refusal(ticket_for(plain.get())).find("is something else") != std::string::npos);
+  CHECK(refusal(ticket_for(plain.get())).find("is not the shared memory") != std::string::npos);
   // Opening a FIFO for reading and writing would disturb who listens there.
   REQUIRE(::mkfifo((directory.path() / "fifo").c_str(), 0600) == 0);
   const FileDescriptor fifo(::open((directory.path() / "fifo").c_str(), O_RDWR));
-  CHECK(refusal(ticket_for(fifo.get())).find("is something else") != std::string::npos);
+  CHECK(refusal(ticket_for(fifo.get())).find("is not the shared memory") != std::string::npos);
   const FileDescriptor device(::open("/dev/zero", O_RDWR));
   CHECK(refusal(ticket_for(device.get())) != "it was opened");
 }
@@ -85,7 +85,7 @@ TEST_CASE("a text that is no ticket is told as such, whatever is in it") {
   for (const char* rest : {"", ":", ":1", ":1:2", ":1:2:3:4", ":-1:2:3", ":1:2:x", ":1:2:3 ",
                            ":99999999999999999999:2:3", ":1:/../../etc/passwd:3"}) {
     CAPTURE(rest);
-    CHECK(refusal(kernel + rest) == "what should name shared memory is no ticket");
+    CHECK(refusal(kernel + rest) == "invalid ticket of shared memory");
   }
 }
 

@@ -30,19 +30,19 @@ TEST_CASE("a list of nodes is spelled out in its order") {
 }
 
 TEST_CASE("what is no list of nodes is refused with the list and the reason") {
-  CHECK(refusal("n[1-3") == "'n[1-3' is no list of nodes: '[' without ']'");
-  CHECK(refusal("n1-3]") == "'n1-3]' is no list of nodes: ']' without '['");
-  CHECK(refusal("n[1[2]]") == "'n[1[2]]' is no list of nodes: '[' within '['");
-  CHECK(refusal("n[3-1]") == "'n[3-1]' is no list of nodes: '3-1' counts down");
-  CHECK(refusal("n[a-b]") == "'n[a-b]' is no list of nodes: 'a' is no number");
-  CHECK(refusal("n[]") == "'n[]' is no list of nodes: '' is no number");
-  CHECK(refusal("a,,b") == "'a,,b' is no list of nodes: a name is empty");
-  CHECK(refusal("") == "'' is no list of nodes: a name is empty");
-  CHECK(refusal("a;rm") == "'a;rm' is no list of nodes: ';' in a name");
+  CHECK(refusal("n[1-3") == "'n[1-3' is not a valid node list: '[' without ']'");
+  CHECK(refusal("n1-3]") == "'n1-3]' is not a valid node list: ']' without '['");
+  CHECK(refusal("n[1[2]]") == "'n[1[2]]' is not a valid node list: '[' within '['");
+  CHECK(refusal("n[3-1]") == "'n[3-1]' is not a valid node list: '3-1' is a descending range");
+  CHECK(refusal("n[a-b]") == "'n[a-b]' is not a valid node list: 'a' is not a number");
+  CHECK(refusal("n[]") == "'n[]' is not a valid node list: '' is not a number");
+  CHECK(refusal("a,,b") == "'a,,b' is not a valid node list: a name is empty");
+  CHECK(refusal("") == "'' is not a valid node list: a name is empty");
+  CHECK(refusal("a;rm") == "'a;rm' is not a valid node list: invalid character ';' in a name");
   CHECK(refusal("n[0-65536]").ends_with("more than 65536 names"));
   CHECK(refusal("n[0-999][0-999]").ends_with("more than 65536 names"));
   CHECK(refusal("n[0-9],m[0-4294967295]").ends_with("more than 65536 names"));
-  CHECK(refusal("n[99999999999]").ends_with("'99999999999' is no number"));
+  CHECK(refusal("n[99999999999]").ends_with("'99999999999' is not a number"));
 }
 
 TEST_CASE("counts may be followed by how often they come") {
@@ -52,7 +52,7 @@ TEST_CASE("counts may be followed by how often they come") {
   for (const char* bad : {"", "x", "2(x)", "2(x0)", "2(3)", "2(x3", "-1", "1,,2", "1(x70000)"}) {
     CAPTURE(bad);
     CHECK(message_of<Error>([&] { expand_counts(bad); }) ==
-          fmt::format("'{}' is no list of counts such as 2(x3),1", bad));
+          fmt::format("'{}' is not a valid list of counts, such as 2(x3),1", bad));
   }
 }
 

@@ -40,11 +40,12 @@ TEST_CASE("a second run is told who holds the output, and nothing is left behind
     char host[256] = {};
     REQUIRE(::gethostname(host, sizeof(host) - 1) == 0);
     const std::string said = refusal(out);
-    CHECK(has(said, out.string() + " is the output of a run that goes on (process " +
+    CHECK(has(said, out.string() + " is the output of a run that is still active (process " +
                         std::to_string(::getpid()) + " on " + host + ", since 20"));
     CHECK(message_of<Error>([&] { OutputLock::require_free(out); }) == said);
     fs::create_symlink("out", directory / "deep/link");
-    CHECK(has(refusal(directory / "deep/link"), "link is the output of a run that goes on"));
+    CHECK(
+        has(refusal(directory / "deep/link"), "link is the output of a run that is still active"));
     fs::remove(directory / "deep/link");
     const OutputLock neighbour(directory / "deep/other");
   }
@@ -110,7 +111,8 @@ TEST_CASE(
   const auto refused = [&](const OutputAttempt& mine) {
     const std::string said = message_of<Error>([&] { OutputLock{out, mine}; });
     CHECK(said == message_of<Error>([&] { OutputLock::require_free(out, mine); }));
-    return has(said, "is the output of a run that goes on (process " + std::to_string(child));
+    return has(said,
+               "is the output of a run that is still active (process " + std::to_string(child));
   };
   CHECK(refused({"fedcba9876543210", 1}));
   CHECK(refused({run, 0}));
@@ -126,7 +128,7 @@ TEST_CASE(
     REQUIRE(::read(ends[0], text, sizeof(text) - 1) > 0);
     CHECK(has(text, out.string() + " was taken over by round 1 of this run (process " +
                         std::to_string(::getpid())));
-    CHECK(has(text, ": this process, of round 0, ends and writes nothing more"));
+    CHECK(has(text, ": this process, of round 0, exits and writes nothing more"));
     CHECK_NOTHROW(next.check());
     CHECK(has(refusal(out), "process " + std::to_string(::getpid())));
   }
@@ -142,11 +144,11 @@ TEST_CASE("a round that is over neither begins behind the next one, nor goes on 
   CHECK(has(message_of<Error>([&] {
               OutputLock(directory / "out", {run, 2});
             }),
-            "out is that of round 3 of this run (process 1 on host, since 1970"));
+            "out belongs to round 3 of this run (process 1 on host, since 1970"));
   const OutputLock last(directory / "out", {run, 3});
   CHECK_NOTHROW(last.check());
   fs::remove(directory / "out.zeroth-lock");
-  CHECK(has(message_of<Error>([&] { last.check(); }), "was taken over by whoever it was: "));
+  CHECK(has(message_of<Error>([&] { last.check(); }), "was taken over by an unknown process: "));
   const OutputLock plain(directory / "plain");
   fs::remove(directory / "plain.zeroth-lock");
   CHECK_NOTHROW(plain.check());
@@ -167,7 +169,7 @@ TEST_CASE("a round that ends leaves the lock of the next one, also where both ar
     const OutputLock lock(directory / "out", {run, 0});
     fs::remove(directory / "out.zeroth-lock");
     directory.write("out.zeroth-lock", "");  // its round begins
-    CHECK(has(message_of<Error>([&] { lock.check(); }), "was taken over by whoever it was: "));
+    CHECK(has(message_of<Error>([&] { lock.check(); }), "was taken over by an unknown process: "));
   }
   CHECK(read_text(directory / "out.zeroth-lock").empty());
 }
@@ -187,7 +189,7 @@ TEST_CASE("of runs that start at the same time one has the output at any moment"
           std::this_thread::yield();
           --inside;
         } catch (const Error& error) {
-          if (!has(error.what(), "is the output of a run that goes on")) ++wrong;
+          if (!has(error.what(), "is the output of a run that is still active")) ++wrong;
         }
       }
     });
@@ -206,9 +208,9 @@ TEST_CASE("what is no lock in the lock's place is neither followed nor waited fo
   fs::create_directory(directory / "folder.zeroth-lock");
   REQUIRE(::mkfifo((directory / "fifo.zeroth-lock").c_str(), 0600) == 0);
   CHECK(has(refusal(directory / "link"), "Too many levels of symbolic links"));
-  CHECK(has(refusal(directory / "name"), "name.zeroth-lock is no lock of ours"));
+  CHECK(has(refusal(directory / "name"), "name.zeroth-lock is not a valid lock file"));
   CHECK(has(refusal(directory / "folder"), "Is a directory"));
-  CHECK(has(refusal(directory / "fifo"), "fifo.zeroth-lock is no lock of ours"));
+  CHECK(has(refusal(directory / "fifo"), "fifo.zeroth-lock is not a valid lock file"));
   for (const char* name : {"link", "name", "folder", "fifo"}) {
     CHECK_NOTHROW(OutputLock::require_free(directory / name));
   }
@@ -223,7 +225,7 @@ TEST_CASE("a lock that says something else is a lock all the same, and not repea
   lock.l_type = F_WRLCK;
   REQUIRE(::fcntl(fd, F_OFD_SETLK, &lock) == 0);
   const std::string said = refusal(directory / "out");
-  CHECK(has(said, "a run that goes on (which does not say who it is)"));
+  CHECK(has(said, "a run that is still active (unknown process)"));
   CHECK_FALSE(has(said, "\x1b"));
   ::close(fd);
 }
@@ -239,8 +241,8 @@ TEST_CASE("a lock's place that another user has taken in a shared folder is not 
            ::symlink(victim.c_str(), (shared / "link.zeroth-lock").c_str()) == 0;
   });
   if (!planted) return;
-  CHECK(has(refusal(shared / "file"), "is no lock of ours (it belongs to uid 65534)"));
-  CHECK(has(refusal(shared / "link"), "link.zeroth-lock cannot be made: "));
+  CHECK(has(refusal(shared / "file"), "is not a valid lock file (it belongs to uid 65534)"));
+  CHECK(has(refusal(shared / "link"), "link.zeroth-lock cannot be created: "));
   CHECK(read_text(victim) == "precious");
 }
 

@@ -40,7 +40,7 @@ TEST_CASE("a file beyond the limit is refused with both sizes") {
   const TempFolder directory;
   write_text(directory.path() / "a", std::string(101, 'a'));
   CHECK(error_of(directory.path() / "a") ==
-        (directory.path() / "a").string() + " has 101 bytes; at most 100 are read");
+        (directory.path() / "a").string() + " has 101 bytes; the limit is 100");
 }
 
 TEST_CASE("what is no file is refused at once, by path and kind") {

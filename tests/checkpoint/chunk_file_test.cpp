@@ -149,16 +149,16 @@ TEST_CASE("what cannot be planned is refused before there is a file") {
   TensorChunk chunk = TensorChunk::full("w", "master", "F32", {3});
   CHECK(message_of<Error>([&] {
           ChunkFile(file_system, "f", {chunk, chunk});
-        }) == "piece w|master|0:3|0:3 is planned twice");
+        }) == "duplicate piece w|master|0:3|0:3");
   chunk.range = {0, 4};
   CHECK(message_of<Error>([&] { ChunkFile(file_system, "f", {chunk}); }) ==
-        "piece w|master|0:3|0:4: its range 0:4 is not within the 3 elements of its box");
+        "piece w|master|0:3|0:4: its range 0:4 is not within the 3 elements of its slice");
   const TensorChunk large = TensorChunk::full("a", "master", "F64", {(int64_t{1} << 60) - 1});
   TensorChunk another = large;
   another.tensor = "b";
   CHECK(message_of<Error>([&] {
           ChunkFile(file_system, "f", {large, another});
-        }).find("larger than any") != std::string::npos);
+        }).find("file size overflow") != std::string::npos);
   chunk = TensorChunk::full("\xff", "master", "F32", {3});
   CHECK(message_of<Error>([&] { ChunkFile(file_system, "f", {chunk}); }).find("not UTF-8") !=
         std::string::npos);

@@ -193,8 +193,8 @@ TEST_CASE("what is missing of the model, or written twice, is not committed") {
     })[1];
   };
   CHECK(contains(attempt([](auto& chunks) { chunks.pop_back(); }),
-                 "exp_avg of b: its pieces hold 2 of 5 elements of [5]; the first that none has "
-                 "is 2"));
+                 "exp_avg of b: its pieces hold 2 of 5 elements of [5]; the first missing one is "
+                 "2"));
   CHECK(contains(attempt([](auto& chunks) { chunks[0].range.begin -= 1; }),
                  "have elements in common"));
   CHECK(load_newest(file_system) == -1);
@@ -246,7 +246,7 @@ TEST_CASE("a file that is not as its rank says is not committed") {
   CHECK(contains(attempt([&](const std::string& file) { file_system->bytes_of(file) += "x"; }),
                  "pieces-00001.safetensors has "));
   CHECK(contains(attempt([&](const std::string& file) { file_system->remove_file(file); }),
-                 "pieces-00001.safetensors is not there, a rank has written it"));
+                 "pieces-00001.safetensors is missing, though a rank wrote it"));
   CHECK(load_newest(file_system) == -1);
 }
 
@@ -256,7 +256,7 @@ TEST_CASE("room is looked for before anything is written") {
   const auto results =
       run(file_system, [&](Saver& saver, RankGroup&) { (void)saver.begin(8, 1 << 20); });
   CHECK(results[1] ==
-        "saving step 8: beginning failed: rank 0: /fake: a checkpoint takes 6.00 MiB and 5.00 MiB "
+        "saving step 8: preparing failed: rank 0: /fake: a checkpoint takes 6.00 MiB and 5.00 MiB "
         "are free there");
   CHECK(results[0] == results[1]);
   CHECK(names_in(*file_system) == Names{".owner-1"});
@@ -272,10 +272,9 @@ TEST_CASE("an owner that was taken for dead cannot commit any more") {
   Saver fresh(file_system, one, {.run_id = "fresh", .description = "process 7 on host"});
   CHECK(message_of<Error>([&] { attempt.commit(mine, {}); }) != "no exception");  // cleared away
   save(fresh, one, 8, 2);
-  CHECK(
-      message_of<Error>([&] { save(old, one, 9, 3); }) ==
-      "saving step 9: beginning failed: rank 0: /fake is another run's by now (epoch 2: process 7 "
-      "on host; this one has 1): nothing is saved there");
+  CHECK(message_of<Error>([&] { save(old, one, 9, 3); }) ==
+        "saving step 9: preparing failed: rank 0: /fake now belongs to another run (generation 2: "
+        "process 7 on host; this run has 1): nothing is saved there");
   CHECK(load_newest(file_system) == 2);
 }
 
@@ -288,10 +287,10 @@ TEST_CASE("an owner that is fenced off between its last byte and the rename does
   const RankManifest mine{
       {write_pieces(*file_system, attempt.directory(), 0, pieces_of(small_model(), 0, 1))}};
   (void)Owner::claim(file_system, "somebody");
-  CHECK(
-      contains(message_of<Error>([&] { attempt.commit(mine, {}); }),
-               "saving step 8: committing failed: rank 0: /fake is another run's by now (epoch 2: "
-               "somebody; this one has 1)"));
+  CHECK(contains(
+      message_of<Error>([&] { attempt.commit(mine, {}); }),
+      "saving step 8: committing failed: rank 0: /fake now belongs to another run (generation "
+      "2: somebody; this run has 1)"));
   CHECK(load_newest(file_system) == -1);
 }
 
@@ -357,7 +356,7 @@ TEST_CASE("something in the way of a checkpoint's name is told") {
       run(file_system, [&](Saver& saver, RankGroup& ranks) { save(saver, ranks, 8, 1); });
   CHECK(results[1] ==
         "saving step 8: committing failed: rank 0: /fake/step-8 is in the way: it is "
-        "no folder");
+        "not a folder");
   CHECK(names_in(*file_system) == Names{".owner-1", "step-8"});
 }
 

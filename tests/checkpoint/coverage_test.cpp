@@ -49,11 +49,11 @@ TEST_CASE("a hole is told with the first element that is missing") {
   const Shape shape{4, 6};
   const ChunkBounds whole = ChunkBounds::full(shape), right{{0, 3}, {4, 6}};
   CHECK(errors({part(shape, whole, {0, 7}), part(shape, whole, {8, 24})}) ==
-        Lines{"master of w: its pieces hold 23 of 24 elements of [4, 6]; the first that none has "
-              "is 7"});
+        Lines{"master of w: its pieces hold 23 of 24 elements of [4, 6]; the first missing one is "
+              "7"});
   CHECK(errors({part(shape, right, {0, 12})}) ==
-        Lines{"master of w: its pieces hold 12 of 24 elements of [4, 6]; the first that none has "
-              "is 0"});
+        Lines{"master of w: its pieces hold 12 of 24 elements of [4, 6]; the first missing one is "
+              "0"});
 }
 
 TEST_CASE("two pieces with one element are told with their files") {
@@ -87,7 +87,7 @@ TEST_CASE("what the model has and no rank wrote is told, and what no model has")
   more.state = "momentum";
   CHECK(errors({more}, {{"w", "master", "F32", shape}}) ==
         Lines{"master of w: no rank has a piece of it",
-              "momentum of w: [0:6](0:6) in file-0 is no piece of the model"});
+              "momentum of w: [0:6](0:6) in file-0 is not part of the model"});
   CHECK(errors({master}, {{"w", "master", "F32", {2, 3}}}) ==
         Lines{"master of w: F32 [6], expected F32 [2, 3]"});
 }
@@ -120,7 +120,7 @@ TEST_CASE("any pieces of a small tensor are judged as by counting each element")
     if (fault == counts.end()) {
       ++good;
     } else if (*fault == 0) {
-      REQUIRE(said[0].ends_with(fmt::format("that none has is {}", fault - counts.begin())));
+      REQUIRE(said[0].ends_with(fmt::format("first missing one is {}", fault - counts.begin())));
     } else {
       REQUIRE(said[0].ends_with("have elements in common"));
     }
@@ -138,14 +138,13 @@ TEST_CASE("verify_cost: columns, single elements and one huge column are judged 
   CHECK(errors(columns) == Lines{});
   CHECK(errors(elements) == Lines{});
   columns.pop_back();
-  CHECK(errors(columns)[0].ends_with("the first that none has is 19999"));
+  CHECK(errors(columns)[0].ends_with("the first missing one is 19999"));
   columns.push_back(columns[7]);
   CHECK(errors(columns)[0].ends_with("[0:2,7:8](0:2) in file-19999 have elements in common"));
   constexpr int64_t kRows = int64_t{1} << 40;
   CHECK(errors({part({kRows, 2}, {{0, 0}, {kRows, 1}}, {0, kRows})})[0].ends_with(
       "its pieces hold 1099511627776 of 2199023255552 elements of [1099511627776, 2]; the first "
-      "that "
-      "none has is 1"));
+      "missing one is 1"));
 }
 
 }  // namespace zeroth::checkpoint

@@ -148,7 +148,7 @@ std::unique_ptr<RandomAccessFile> FaultyFileSystem::open(const std::string& name
   const std::lock_guard lock(mutex_);
   const NodePtr node = find(name);
   if (!node) fail("opening the file", name, ENOENT);
-  if (node->is_folder) throw Error("{} is no regular file", (path_ / name).string());
+  if (node->is_folder) throw Error("{} is not a regular file", (path_ / name).string());
   return std::make_unique<File>(*this, node, name);
 }
 
@@ -193,9 +193,9 @@ bool FaultyFileSystem::exchange(const std::string& one, const std::string& other
   const std::lock_guard lock(mutex_);
   begins("exchange", one + " " + other);
   if (!has_exchange_) return false;
-  const NodePtr directory = open_parent("taking the place", one);
+  const NodePtr directory = open_parent("exchanging", one);
   const NodePtr first = find(one), second = find(other);
-  if (!first || !second) fail("taking the place", one, ENOENT);
+  if (!first || !second) fail("exchanging", one, ENOENT);
   change(directory, {{last_of(one), second}, {last_of(other), first}});
   return true;
 }

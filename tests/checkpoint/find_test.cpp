@@ -58,7 +58,7 @@ TEST_CASE("a cut, empty or missing file, and a damaged manifest, fall back to th
       [](FaultyFileSystem& file_system) {
         file_system.remove_file("step-12/zeroth/manifest.json");
       },
-      "is no complete checkpoint: it has no zeroth/manifest.json");
+      "is not a complete checkpoint: it has no zeroth/manifest.json");
   expect(
       [](FaultyFileSystem& file_system) {
         file_system.bytes_of("step-12/zeroth/manifest.json").clear();
@@ -68,15 +68,15 @@ TEST_CASE("a cut, empty or missing file, and a damaged manifest, fall back to th
       [](FaultyFileSystem& file_system) {
         file_system.bytes_of("step-12/zeroth/manifest.json")[40] ^= 1;
       },
-      "its crc32c is");
+      "crc32c mismatch: stored ");
   expect([](FaultyFileSystem& file_system) { remove_tree(file_system, "step-12/zeroth"); },
-         "no complete checkpoint");
+         "is not a complete checkpoint");
   expect(
       [](FaultyFileSystem& file_system) {
         remove_tree(file_system, "step-12");
         file_system.create_directory("step-12");
       },
-      "no complete checkpoint");
+      "is not a complete checkpoint");
 }
 
 TEST_CASE("a checkpoint under another step's name is none") {
@@ -150,7 +150,7 @@ TEST_CASE("folders of weights only are told from checkpoints") {
   REQUIRE(all.size() == 3);
   CHECK(all[0].weights_only);
   CHECK(all[0].fault == file_system->path().string() +
-                            "/step-4 holds a model without states: no run goes on from it");
+                            "/step-4 holds a model without states: a run cannot resume from it");
   CHECK(!all[1].weights_only);  // step-6 is empty
   CHECK(!all[2].weights_only);  // step-8 has a folder of ours
 }

@@ -46,13 +46,14 @@ TEST_CASE("trainers_own_checkpoint: a folder of another program is known by what
 TEST_CASE("trainers_own_checkpoint: what to do with it depends on the model in it") {
   CHECK(
       describe({"DeepSpeed", "global_step5", true}, "out/checkpoint-5") ==
-      "out/checkpoint-5 is a checkpoint of DeepSpeed (global_step5 is in it), whose states are not "
-      "read: no run goes on from it. --model out/checkpoint-5 begins anew from its weights");
+      "out/checkpoint-5 is a checkpoint of DeepSpeed (it contains global_step5), whose states are "
+      "not supported: a run cannot resume from it. --model out/checkpoint-5 starts from its "
+      "weights");
   CHECK(describe({"DeepSpeed", "global_step5", false}, "out")
             .ends_with(
                 "Convert its weights to a folder with config.json and safetensors (DeepSpeed's "
-                "own zero_to_fp32.py, with --safe_serialization), from which --model begins "
-                "anew"));
+                "own zero_to_fp32.py, with --safe_serialization), and start from it with "
+                "--model"));
 }
 
 }  // namespace zeroth::checkpoint

@@ -207,7 +207,7 @@ TEST_CASE("two runs that save into one folder at once do not mix") {
   save(first, one, 8, 1);
   Saver second(PosixFileSystem::make(directory.path()), one, {.run_id = "second"});
   save(second, one, 8, 2);
-  CHECK(message_of<Error>([&] { save(first, one, 12, 3); }).find("is another run's by now") !=
+  CHECK(message_of<Error>([&] { save(first, one, 12, 3); }).find("now belongs to another run") !=
         std::string::npos);
   CHECK(load_newest(PosixFileSystem::find(directory.path())) == 2);
 }

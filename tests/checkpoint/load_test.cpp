@@ -96,7 +96,7 @@ TEST_CASE("checkpoints that are not complete are passed by, and told") {
   file_system->remove_file("step-12/zeroth/manifest.json");
   const Result result = load(file_system, read_master);
   CHECK(result.names == Names{"step-8", "step-8"});
-  CHECK(result.skipped == Names{"step-12: /fake/step-12 is no complete checkpoint: it has no "
+  CHECK(result.skipped == Names{"step-12: /fake/step-12 is not a complete checkpoint: it has no "
                                 "zeroth/manifest.json"});
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("a checkpoint that is named is loaded, or refused on all ranks") {
   };
   CHECK(named("step-4", read_master) == kBothWell);
   CHECK(named("step-5", read_master)[1] ==
-        "loading /fake/step-5 failed: rank 0: /fake/step-5 is no complete checkpoint: it has no "
+        "loading /fake/step-5 failed: rank 0: /fake/step-5 is not a complete checkpoint: it has no "
         "zeroth/manifest.json");
   CHECK(named("step-4", [](CheckpointReader&, int rank) {
           if (rank == 1) throw CorruptCheckpoint("worn out");

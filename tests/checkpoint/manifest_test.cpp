@@ -105,8 +105,8 @@ TEST_CASE("any byte that changes, and any end that is missing, is noticed") {
   std::string other = text;
   other[5] ^= 1;
   const std::string said = message_of<CorruptCheckpoint>([&] { (void)parse_manifest(other, "M"); });
-  CHECK(said.starts_with("M: its crc32c is " + format_crc(*manifest_crc(text)) +
-                         ", its bytes have "));
+  CHECK(said.starts_with("M: crc32c mismatch: stored " + format_crc(*manifest_crc(text)) +
+                         ", computed "));
 }
 
 TEST_CASE("what is wrong in a manifest is told by file, key and value") {
@@ -116,8 +116,8 @@ TEST_CASE("what is wrong in a manifest is told by file, key and value") {
   CHECK(refused("\"step\": 12", "\"step\": -1") ==
         "M: step is -1, expected an integer in 0..1000000000000000");
   CHECK(refused("\"step\": 12", "\"stop\": 12") == "M: step is missing");
-  CHECK(refused("\"192\"", "192") == "M: must_equal.model.hidden is 192, expected a text");
-  CHECK(refused("96", "[96]") == "M: counters.micro_steps is [96], expected a number or a text");
+  CHECK(refused("\"192\"", "192") == "M: must_equal.model.hidden is 192, expected a string");
+  CHECK(refused("96", "[96]") == "M: counters.micro_steps is [96], expected a number or a string");
   CHECK(refused("\"inf\"", "\"info\"") ==
         "M: counters.best.double is \"info\", expected inf, -inf, nan or -nan");
   CHECK(refused("96", "18446744073709551615").starts_with("M: counters.micro_steps is 1844674"));
@@ -136,16 +136,16 @@ TEST_CASE("what is wrong with files and pieces of a manifest is told") {
                       name));
   }
   CHECK(refused("\"config.json\"", "\"zeroth/pieces-00000.safetensors\"") ==
-        "M: files[1].name zeroth/pieces-00000.safetensors stands twice");
-  CHECK(refused("\"F32\"", "\"F31\"") == "M: files[1].pieces[0]: dtype F31 is not known");
+        "M: files[1].name: duplicate file zeroth/pieces-00000.safetensors");
+  CHECK(refused("\"F32\"", "\"F31\"") == "M: files[1].pieces[0]: unknown dtype F31");
   CHECK(refused("[4,6]", "[4,8]") ==
-        "M: files[1].pieces[0]: its box has 2:8 of dimension 1, which has 7");
+        "M: files[1].pieces[0]: its slice 2:8 is invalid for dimension 1 of size 7");
   CHECK(refused("[3,11]", "[3,13]") ==
-        "M: files[1].pieces[0]: its range 3:13 is not within the 12 elements of its box");
+        "M: files[1].pieces[0]: its range 3:13 is not within the 12 elements of its slice");
   CHECK(refused("[3,11]", "[3]") == "M: files[1].pieces[0].range is [3], expected two numbers");
   CHECK(refused("\"offset\":100", "\"offset\":990") ==
-        "M: files[1].pieces[0] has 32 bytes from byte 990 on, its file 1000");
-  CHECK(refused("[5,7]", "[1152921504606846976,1152921504606846976]").find("beyond any tensor's") !=
+        "M: files[1].pieces[0] has 32 bytes at offset 990, but its file has 1000");
+  CHECK(refused("[5,7]", "[1152921504606846976,1152921504606846976]").find("invalid shape [") !=
         std::string::npos);
 }
 
@@ -179,9 +179,9 @@ TEST_CASE("a checkpoint's files are looked for with its manifest, and their size
   CHECK(said() == fmt::format("/fake/{} is missing, zeroth/manifest.json lists it with {} bytes",
                               file, bytes.size()));
   file_system.create_directory(file);
-  CHECK(said() == "/fake/" + file + " is no regular file");
+  CHECK(said() == "/fake/" + file + " is not a regular file");
   file_system.remove_file("c/zeroth/manifest.json");
-  CHECK(said() == "/fake/c is no complete checkpoint: it has no zeroth/manifest.json");
+  CHECK(said() == "/fake/c is not a complete checkpoint: it has no zeroth/manifest.json");
 }
 
 TEST_CASE("differences of two configurations are told by key, with both values") {

@@ -22,11 +22,12 @@ TEST_CASE("each owner has a larger epoch, and those before it notice") {
   CHECK(second.generation() == 2);
   second.check();
   CHECK(message_of<Error>([&] { first.check(); }) ==
-        "/fake is another run's by now (epoch 2: second; this one has 1): nothing is saved there");
+        "/fake now belongs to another run (generation 2: second; this run has 1): nothing is saved "
+        "there");
   CHECK(names_in(*file_system) == std::vector<std::string>{".owner-2"});
   file_system->remove_file(".owner-2");
   CHECK(message_of<Error>([&] { second.check(); }) ==
-        "/fake has lost .owner-2: somebody removes what lies there");
+        "/fake has lost .owner-2: another process removes its files");
 }
 
 TEST_CASE("an owner whose words are missing counts all the same") {
@@ -34,7 +35,7 @@ TEST_CASE("an owner whose words are missing counts all the same") {
   const Owner first = Owner::claim(file_system, "first");
   (void)file_system->create(".owner-7", 0);
   CHECK(message_of<Error>([&] { first.check(); }) ==
-        "/fake is another run's by now (epoch 7; this one has 1): nothing is saved there");
+        "/fake now belongs to another run (generation 7; this run has 1): nothing is saved there");
   CHECK(Owner::claim(file_system, "").generation() == 8);
 }
 
@@ -81,9 +82,8 @@ TEST_CASE("owner_number: a number that no owner can have is nobody's, and the la
   CHECK(Owner::claim(file_system, "second").generation() == 2);
   write_text(*file_system, ".owner-1000000000000000", "x");
   CHECK(message_of<Error>([&] { (void)Owner::claim(file_system, "third"); }) ==
-        "/fake cannot have another owner: the epoch of .owner-1000000000000000 is "
-        "1000000000000000, the largest that there can be. Move that out of the folder while no run "
-        "saves there.");
+        "/fake cannot have another owner: the generation of .owner-1000000000000000 is "
+        "1000000000000000, the maximum. Move that out of the folder while no run saves there.");
   CHECK(exists(*file_system, "", ".owner-9223372036854775807"));  // no run removes it
 }
 

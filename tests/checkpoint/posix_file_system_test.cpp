@@ -129,7 +129,7 @@ TEST_CASE("what is no regular file is not opened, and a FIFO is not waited for")
   REQUIRE(::mkfifo((directory / "fifo").c_str(), 0600) == 0);
   file_system->create_directory("d");
   CHECK(message_of<Error>([&] { (void)file_system->open("fifo"); }) ==
-        (file_system->path() / "fifo").string() + " is no regular file");
+        (file_system->path() / "fifo").string() + " is not a regular file");
   CHECK_THROWS_AS((void)file_system->open("d"), Error);
   CHECK(message_of<FileSystemError>([&] { (void)file_system->open("none"); }) ==
         (file_system->path() / "none").string() +

@@ -76,9 +76,9 @@ TEST_CASE("reports become one list, parts of a file in the order of their bytes"
   REQUIRE(files.size() == 3);
   CHECK(files[2] == StoredFile{"m", 10, crc32c(text)});
   second.rank_manifest.parts = {part(3, 4)};
-  CHECK(refused({first, second}) == "m: ranks wrote bytes from 3 on, expected from 2 on");
+  CHECK(refused({first, second}) == "m: ranks wrote bytes from offset 3, expected offset 2");
   second.rank_manifest.parts = {part(1, 6)};
-  CHECK(refused({first, second}) == "m: ranks wrote bytes from 1 on, expected from 2 on");
+  CHECK(refused({first, second}) == "m: ranks wrote bytes from offset 1, expected offset 2");
 }
 
 TEST_CASE("reports of different saves do not become one") {

@@ -158,12 +158,11 @@ TEST_CASE("what is not stored, or not like this, is refused by name") {
   CHECK(refused(reader, TensorChunk::full("w", "exp_avg", "F32", {2, 3})) ==
         "/fake/c: exp_avg of w [0:2,0:3](0:6) is not stored");
   CHECK(refused(reader, TensorChunk::full("w", "master", "F32", {2, 4})) ==
-        "/fake/c: master of w [0:2,0:4](0:8) cannot be read: its box has 0:4 of dimension 1, which "
-        "has 3");
-  CHECK(
-      refused(reader, TensorChunk::full("w", "master", "F32", {6})) ==
-      "/fake/c: master of w [0:6](0:6) cannot be read: its box has 1 and 1 dimensions, the tensor "
-      "2");
+        "/fake/c: master of w [0:2,0:4](0:8) cannot be read: its slice 0:4 is invalid for "
+        "dimension 1 of size 3");
+  CHECK(refused(reader, TensorChunk::full("w", "master", "F32", {6})) ==
+        "/fake/c: master of w [0:6](0:6) cannot be read: its slice has 1 and 1 dimensions, the "
+        "tensor 2");
 }
 
 TEST_CASE("a byte that changed is noticed by the piece it is in, and by no other") {
@@ -204,13 +203,13 @@ TEST_CASE("a manifest with a hole or an element in two pieces is damage") {
   write_checkpoint(*file_system, "hole", {split("w", "master", {10}, {4, 3})});
   CheckpointReader hole(file_system, "hole");
   CHECK(message_of<CorruptCheckpoint>([&] { (void)read(hole, wanted); }) ==
-        "/fake/hole: master of w [0:10](0:10): element 7 stands in no piece");
+        "/fake/hole: master of w [0:10](0:10): element 7 is in no piece");
   auto chunks = split("w", "master", {10}, {4, 6});
   chunks[1].range.begin = 3;
   write_checkpoint(*file_system, "twice", {chunks});
   CheckpointReader twice(file_system, "twice");
   CHECK(message_of<CorruptCheckpoint>([&] { (void)read(twice, wanted); }) ==
-        "/fake/twice: master of w [0:10](0:10): an element stands in two pieces");
+        "/fake/twice: master of w [0:10](0:10): an element is in two pieces");
   auto other = split("w", "master", {10}, {4, 6});
   other[1].dtype = "I32";
   write_checkpoint(*file_system, "dtype", {other});
@@ -230,7 +229,8 @@ TEST_CASE("a folder is opened by its path") {
           (void)CheckpointReader::open(directory / "step-9");
         }) == (directory / "step-9").string() + ": there is no such folder");
   CHECK(message_of<CorruptCheckpoint>([&] { (void)CheckpointReader::open(directory.path()); }) ==
-        directory.path().string() + " is no complete checkpoint: it has no zeroth/manifest.json");
+        directory.path().string() +
+            " is not a complete checkpoint: it has no zeroth/manifest.json");
 }
 
 }  // namespace zeroth::checkpoint

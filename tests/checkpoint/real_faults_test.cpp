@@ -50,11 +50,11 @@ TEST_CASE("a full disk is told before it is written to, and leaves what is there
   const std::shared_ptr<FileSystem> file_system = PosixFileSystem::make(directory / "c");
   CHECK(save_bytes(file_system, 1, 6 * kMib, 6 * kMib) == "no exception");
   const std::string reported = save_bytes(file_system, 2, 8 * kMib, 8 * kMib);
-  CHECK(contains(reported, "saving step 2: beginning failed: rank 0: "));
+  CHECK(contains(reported, "saving step 2: preparing failed: rank 0: "));
   CHECK(contains(reported, ": a checkpoint takes 12.0 MiB and "));
   const std::string full = save_bytes(file_system, 2, 11 * kMib, 0);
   CHECK(contains(full, "saving step 2: writing failed: rank 0: "));
-  CHECK(contains(full, "zeroth/pieces-00000.safetensors: setting aside 1153"));
+  CHECK(contains(full, "zeroth/pieces-00000.safetensors: reserving 1153"));
   CHECK(contains(full, "failed: No space left on device; "));
   CHECK(contains(full, " bytes are free there"));
   CHECK(steps_of(*file_system) == std::vector<std::string>{"step-1"});

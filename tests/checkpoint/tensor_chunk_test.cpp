@@ -121,33 +121,31 @@ TEST_CASE("what is no piece is told") {
   CHECK(message([](TensorChunk&) {}) == "");
   CHECK(message([](TensorChunk& p) { p.tensor = ""; }) == "a tensor without a name");
   CHECK(message([](TensorChunk& p) { p.state = ""; }) == "a state without a name");
-  CHECK(message([](TensorChunk& p) { p.dtype = "F33"; }) == "dtype F33 is not known");
-  CHECK(message([](TensorChunk& p) {
-          p.shape = {-1, 6};
-        }) == "shape [-1, 6] is beyond any tensor's");
+  CHECK(message([](TensorChunk& p) { p.dtype = "F33"; }) == "unknown dtype F33");
+  CHECK(message([](TensorChunk& p) { p.shape = {-1, 6}; }) == "invalid shape [-1, 6]");
   CHECK(message([](TensorChunk& p) {
           p.shape = {int64_t{1} << 40, int64_t{1} << 40};
-        }) == "shape [1099511627776, 1099511627776] is beyond any tensor's");
+        }) == "invalid shape [1099511627776, 1099511627776]");
   CHECK(message([](TensorChunk& p) { p.box.end = {4}; }) ==
-        "its box has 2 and 1 dimensions, the tensor 2");
+        "its slice has 2 and 1 dimensions, the tensor 2");
   CHECK(message([](TensorChunk& p) {
           p.box.end = {4, 7};
-        }) == "its box has 0:7 of dimension 1, which has 6");
+        }) == "its slice 0:7 is invalid for dimension 1 of size 6");
   CHECK(message([](TensorChunk& p) {
           p.box.begin = {-1, 0};
-        }) == "its box has -1:4 of dimension 0, which has 4");
+        }) == "its slice -1:4 is invalid for dimension 0 of size 4");
   CHECK(message([](TensorChunk& p) {
           p.box.begin = {3, 0}, p.box.end = {2, 6};
-        }) == "its box has 3:2 of dimension 0, which has 4");
+        }) == "its slice 3:2 is invalid for dimension 0 of size 4");
   CHECK(message([](TensorChunk& p) {
           p.range = {0, 25};
-        }) == "its range 0:25 is not within the 24 elements of its box");
+        }) == "its range 0:25 is not within the 24 elements of its slice");
   CHECK(message([](TensorChunk& p) {
           p.range = {5, 4};
-        }) == "its range 5:4 is not within the 24 elements of its box");
+        }) == "its range 5:4 is not within the 24 elements of its slice");
   CHECK(message([](TensorChunk& p) {
           p.range = {-1, 4};
-        }) == "its range -1:4 is not within the 24 elements of its box");
+        }) == "its range -1:4 is not within the 24 elements of its slice");
 }
 
 TEST_CASE("the number of elements is told only where no machine overflows") {

@@ -50,10 +50,9 @@ TEST_CASE("files that do not belong to it, and holes, are told") {
   write_checkpoint(*file_system, "hole", {split("w", "master", {100}, {60})});
   CHECK(verify(*file_system, "c").unlisted == Lines{"notes.txt"});
   CHECK(verify(*file_system, "c").errors == Lines{});
-  CHECK(
-      verify(*file_system, "hole").errors ==
-      Lines{"master of w: its pieces hold 60 of 100 elements of [100]; the first that none has is "
-            "60"});
+  CHECK(verify(*file_system, "hole").errors ==
+        Lines{"master of w: its pieces hold 60 of 100 elements of [100]; the first missing one is "
+              "60"});
   file_system->bytes_of(kFile).pop_back();
   CHECK_THROWS_AS((void)verify(*file_system, "c"), CorruptCheckpoint);
 }

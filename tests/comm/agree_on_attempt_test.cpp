@@ -105,9 +105,9 @@ TEST_CASE("ranks sign what they leave where the run has a secret") {
 TEST_CASE("a rank that does not come is named") {
   c10d::HashStore store;
   const Outcome alone = member(store, {0, 3, 0}, milliseconds(50));
-  CHECK(alone.error.find("rank 0 of 3: rank 1, 2 did not come: waited ") == 0);
+  CHECK(alone.error.find("rank 0 of 3: rank 1, 2 did not join: timed out after ") == 0);
   const Outcome other = member(store, {2, 3, 0}, milliseconds(50));
-  CHECK(other.error.find("rank 2 of 3: rank 1 did not come: ") == 0);
+  CHECK(other.error.find("rank 2 of 3: rank 1 did not join: ") == 0);
 }
 
 TEST_CASE("a rank 0 that another one has replaced ends, and the other ranks go with the new one") {
@@ -122,7 +122,7 @@ TEST_CASE("a rank 0 that another one has replaced ends, and the other ranks go w
   fresh.join();
   replaced.join();
   check_same(outcomes, 0, 1);
-  CHECK(old.error == "another rank 0 has come in the place of this one: its round is over");
+  CHECK(old.error == "another rank 0 has replaced this one: its attempt is over");
 }
 
 }  // namespace zeroth::comm

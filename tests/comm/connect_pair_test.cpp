@@ -113,7 +113,7 @@ TEST_CASE("a rank with another secret, or of other two, is not believed") {
     const std::string of_other = message_of<Error>([&] { connect_pair(*store, 1, wrong); });
     listener.join();
     CHECK(of_other.find("cannot connect to 127.0.0.1 ") != std::string::npos);
-    CHECK(of_other.find("does not know the run's secret") != std::string::npos);
+    CHECK(of_other.find("does not have the run's secret") != std::string::npos);
     CHECK(of_listener.find("the other rank did not connect") != std::string::npos);
   }
 }
@@ -122,7 +122,7 @@ TEST_CASE("what says nothing in place of a rank uses up the time that a rank wai
   const Impostor there = impostor_of_rank_0();
   const std::string message = message_of<Error>(
       [&] { connect_pair(*there.store, 1, options_of("the secret", std::chrono::seconds(1))); });
-  CHECK(message.find("what answers there is not the other rank") != std::string::npos);
+  CHECK(message.find("the process there is not the other rank") != std::string::npos);
   const FileDescriptor first(::accept(there.door.get(), nullptr, nullptr));
   CHECK(first.get() >= 0);
   const FileDescriptor second(::accept(there.door.get(), nullptr, nullptr));
@@ -149,7 +149,7 @@ TEST_CASE("what listens in place of a rank is not believed") {
       [&] { connect_pair(*there.store, 1, options_of("the secret", std::chrono::seconds(2))); });
   ended = true;
   impostor.join();
-  CHECK(message.find("what answers there is not the other rank") != std::string::npos);
+  CHECK(message.find("the process there is not the other rank") != std::string::npos);
 }
 
 }  // namespace zeroth::comm

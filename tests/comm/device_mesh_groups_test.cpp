@@ -86,7 +86,7 @@ TEST_CASE("without a word all ranks are on axis data") {
 TEST_CASE("a shape of another number of ranks is refused with both") {
   run_ranks(2, [](std::shared_ptr<DeviceMesh> mesh) {
     CHECK(message_of<Error>([&] { mesh->set_shape(kGrid); }) ==
-          "a grid of data 2 x tensor 3 has 6 ranks, the world 2");
+          "a mesh of data 2 x tensor 3 has 6 ranks, the world 2");
   });
 }
 

@@ -104,7 +104,8 @@ TEST_CASE("a rank whose master does not answer says which and where") {
     message = error.what();
   }
   CHECK(message.starts_with(fmt::format(
-      "rank 1 of 2: cannot reach the store at 127.0.0.1:{}: nobody listens there: waited 1",
+      "rank 1 of 2: cannot reach the store at 127.0.0.1:{}: nothing is listening there: timed "
+      "out after 1",
       port)));
 }
 
@@ -152,7 +153,7 @@ TEST_CASE("a driver without a usable GPU is refused, unless the GPUs are hidden"
        {std::optional<std::string>(), std::optional<std::string>("cuda")}) {
     env.accelerator = accelerator;
     env.hides_gpus = false;
-    CHECK_THROWS_WITH_AS(device_type(env, gpu), doctest::Contains("The driver is for CUDA 12.4"),
+    CHECK_THROWS_WITH_AS(device_type(env, gpu), doctest::Contains("The driver supports CUDA 12.4"),
                          Error);
     CHECK_THROWS_WITH_AS(device_type(env, gpu), doctest::Contains("rank 3: no GPU is visible"),
                          Error);

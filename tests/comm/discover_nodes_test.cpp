@@ -83,7 +83,7 @@ TEST_CASE("what rank 0 tells is not believed where it does not fit") {
   const std::string two = "id\nname\nid\nname";
   store->set("hosts/all", std::vector<uint8_t>(two.begin(), two.end()));
   CHECK(message_of<Error>([&] { discover_nodes(*store, 1, 3, local_node_identity("a")); }) ==
-        "rank 1 of 3: rank 0 tells of the machines of 2 ranks");
+        "rank 1 of 3: rank 0 lists the machines of 2 ranks");
 }
 
 TEST_CASE("a rank that does not come is named") {

@@ -43,7 +43,7 @@ TEST_CASE("a table of a part calls its ranks by their numbers in the world") {
     barrier(*mesh);
     if (mesh->rank() == 3) {
       const std::string text = table->explain(1, {});
-      CHECK(text.find("nobody arrived; missing: rank 3 (") == 0);
+      CHECK(text.find("no rank arrived; missing: rank 3 (") == 0);
       CHECK(text.find("; rank 4 (") != std::string::npos);
     }
     barrier(*mesh);

@@ -137,7 +137,7 @@ TEST_CASE("a collective whose peer is gone fails with its name, its ranks and wh
     CHECK(message.find(
               "rank 0 of 2: all-reduce of a second sum (100 elements) over 'world' failed: ") == 0);
     CHECK(message.find("rank 0 arrived; missing: rank 1 (process ") != std::string::npos);
-    CHECK(message.find(", has left) last ended all-reduce of a first sum (1 elements)") !=
+    CHECK(message.find(", has left) last finished all-reduce of a first sum (1 elements)") !=
           std::string::npos);
   }
 }
@@ -170,7 +170,7 @@ TEST_CASE("a rank that does not come in time is named with what it did last") {
         message.find("rank 0 of 2: all-gather of parameters of block 3 (20 elements) over 'world' "
                      "failed: ") == 0);
     CHECK(message.find("rank 0 arrived; missing: rank 1 (process ") != std::string::npos);
-    CHECK(message.find(") last ended all-reduce of a first sum (1 elements) ") !=
+    CHECK(message.find(") last finished all-reduce of a first sum (1 elements) ") !=
           std::string::npos);
   }
 }

@@ -8,8 +8,8 @@ namespace zeroth::comm {
 
 TEST_CASE("speeds of links are told in the unit that fits") {
   CHECK(to_string({.intra_node = 4.1e9, .inter_node = 118e6}) ==
-        "within a host 4.1 GB/s to each rank, across 118 MB/s from each host");
-  CHECK(to_string({.intra_node = 0, .inter_node = 1.25e9}) == "across 1.25 GB/s from each host");
+        "intra-node 4.1 GB/s per rank, inter-node 118 MB/s per host");
+  CHECK(to_string({.intra_node = 0, .inter_node = 1.25e9}) == "inter-node 1.25 GB/s per host");
 }
 
 TEST_CASE("probes grow while they are short, and the last one is no longer than 0.08 s") {

@@ -75,17 +75,16 @@ TEST_CASE("a ticket to another user's memory is refused, with rank and reason" *
   });
   const std::string message = follow(stranger.said());
   CAPTURE(message);
-  CHECK(message.starts_with("rank 1: the others share memory that it could not open: /proc/"));
+  CHECK(message.starts_with("rank 1: cannot open the memory that the other ranks share: /proc/"));
   CHECK(message.ends_with(" belongs to user 65534, not to this process's user 0"));
 }
 
 TEST_CASE("a ticket to memory of another run of this user, or of another size, is refused") {
   const auto other = SharedSegment::create(4096, "another run");
-  CHECK(follow(other->ticket()).find("is something else than the memory 'zeroth:run'") !=
-        std::string::npos);
+  CHECK(follow(other->ticket()).find("is not the shared memory 'zeroth:run'") != std::string::npos);
   const auto small = SharedSegment::create(64, "run");
   CHECK(follow(small->ticket()).ends_with("has 64 bytes, but 4096 were agreed on"));
-  CHECK(follow("1:2").ends_with("what should name shared memory is no ticket"));
+  CHECK(follow("1:2").ends_with("invalid ticket of shared memory"));
   const auto closed = SharedSegment::create(4096, "run");
   const std::string late = closed->ticket();
   closed->close();

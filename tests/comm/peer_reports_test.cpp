@@ -34,11 +34,12 @@ TEST_CASE("a wait is told after 5 s and taken back at its end") {
   two.report_wait(milliseconds(5'000), text);
   two.report_wait(milliseconds(5'200), text);
   CHECK(asked == 1);
-  CHECK(zero.reports_from({2}) == "rank 2 on b tells: waits 5.0 s: all-reduce of gradients");
+  CHECK(zero.reports_from({2}) ==
+        "rank 2 on b reports: waiting for 5.0 s: all-reduce of gradients");
   two.report_wait(milliseconds(10'100), text);
   CHECK(asked == 2);
   two.clear();
-  CHECK(zero.reports_from({2}) == "rank 2 on b tells nothing");
+  CHECK(zero.reports_from({2}) == "rank 2 on b reports nothing");
 }
 
 TEST_CASE("for a rank that tells nothing those of its machine speak") {
@@ -46,7 +47,7 @@ TEST_CASE("for a rank that tells nothing those of its machine speak") {
   PeerReports zero = reports_of(store, 0), two = reports_of(store, 2);
   two.report_failure("missing: rank 3\n\x1b[31m");
   CHECK(zero.reports_from({3}) ==
-        "rank 2 on b tells: missing: rank 3\\n\\u001b[31m; rank 3 on b tells nothing");
+        "rank 2 on b reports: missing: rank 3\\n\\u001b[31m; rank 3 on b reports nothing");
 }
 
 TEST_CASE("a long text is cut") {

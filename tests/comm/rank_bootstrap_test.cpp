@@ -133,9 +133,9 @@ TEST_CASE("a rank that cannot see its launcher's memory says so, and what it may
   meeting.close();
   const std::string message = error_of([&] { bootstrap_ranks(env); });
   CHECK(
-      message.starts_with("rank 1 of 2: cannot meet the others where their launcher said "
+      message.starts_with("rank 1 of 2: cannot connect through the launcher's memory "
                           "(ZEROTH_MEETING): cannot open /proc/"));
-  CHECK(message.ends_with("without that variable ranks meet at MASTER_ADDR:MASTER_PORT"));
+  CHECK(message.ends_with("without that variable ranks connect at MASTER_ADDR:MASTER_PORT"));
 }
 
 TEST_CASE(
@@ -182,8 +182,8 @@ TEST_CASE("a stranger who holds the port and is silent is told within the time l
                                  port));
   CHECK_MESSAGE(
       errors[1].starts_with(fmt::format(
-          "rank 1 of 2: cannot reach the store at 127.0.0.1:{}: something listens there, but "
-          "it does not answer as the store of a run: waited ",
+          "rank 1 of 2: cannot reach the store at 127.0.0.1:{}: something is listening there, "
+          "but it is not the store of a run: timed out after ",
           port)),
       errors[1]);
   const double limit = std::chrono::duration<double>(kInVain).count();
@@ -245,7 +245,7 @@ TEST_CASE("a stranger's word in an open store does not move ranks from shared me
   const auto errors = poisoned("1", "no memory today", "verdict");
   CHECK(has(errors[0],
             "rank 0 of 2: the ranks of this host cannot share memory: rank 1: no memory "
-            "today; over TCP they exchange data only with ZEROTH_SECRET"));
+            "today; over TCP ranks need ZEROTH_SECRET"));
   CHECK_FALSE(errors[1].empty());
 }
 

@@ -123,7 +123,7 @@ TEST_CASE("what accelerate says of precision and sharding is not ignored in sile
   const auto warnings = RankEnv::from_environment().warnings;
   REQUIRE(warnings.size() == 3);
   CHECK(warnings[0].starts_with("accelerate's --mixed_precision bf16 is not read: give --bf16"));
-  CHECK(warnings[1].ends_with("is not read: give --deepspeed ds.json"));
+  CHECK(warnings[1].ends_with("are not read: give --deepspeed ds.json"));
   CHECK(warnings[2].starts_with("ACCELERATE_USE_FSDP is not read"));
 }
 
@@ -280,7 +280,7 @@ TEST_CASE("a secret that others may read, or that is no file, is refused") {
   std::ofstream(path) << "correct horse battery";
   ::chmod(path.c_str(), 0640);
   CHECK(refusal(path) ==
-        "ZEROTH_SECRET_FILE=" + path + ": others may use it (mode 640); chmod 600");
+        "ZEROTH_SECRET_FILE=" + path + ": other users can access it (mode 640); chmod 600");
   CHECK(refusal(directory.path()).ends_with(": not a file"));
   const std::string fifo = directory.path() / "fifo";
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);

@@ -46,7 +46,7 @@ TEST_CASE("a rank that is there already is not taken over by a second one of tha
   const auto segment = segment_for(2);
   const RankTable one(segment, 1, 2);
   const std::string expected = fmt::format(
-      "rank 1 of this run is process {} already: RANK is the same twice, or two runs use one "
+      "rank 1 of this run is already process {}: RANK is duplicate, or two runs use the same "
       "MASTER_ADDR and MASTER_PORT",
       getpid());
   CHECK_THROWS_WITH_AS(RankTable(segment, 1, 2), expected.c_str(), Error);
@@ -59,13 +59,13 @@ TEST_CASE("the table tells who arrived, who did not, and what these did last") {
   one.finish(1);
   zero.issue(2, "all-gather of layer 3");
   CHECK(has(zero.explain(2, {}), "rank 0 arrived; missing: rank 1 (process "));
-  for (const char* last : {"ended", "began"}) {
+  for (const char* last : {"finished", "started"}) {
     const std::regex ago(fmt::format(R"(\) last {} all-reduce of sums \d+\.\d s ago)", last));
     CHECK(std::regex_search(zero.explain(2, {}), ago));
   }
   CHECK(has(zero.explain(2, {}), "rank 3 has not connected"));
   two.issue(2, "all-gather of layer 3");
-  CHECK(has(zero.explain(2, {2}), ") last began this all-gather of layer 3"));
+  CHECK(has(zero.explain(2, {2}), ") last started this all-gather of layer 3"));
 }
 
 TEST_CASE("a rank that is stopped or killed is known to be so") {
@@ -73,17 +73,17 @@ TEST_CASE("a rank that is stopped or killed is known to be so") {
   RankTable table(segment, 0, 2);
   table.issue(2, "all-gather of layer 3");
   const pid_t child = start_rank(segment, 1, 2);
-  wait_for(table, "last ended all-reduce of sums");
+  wait_for(table, "last finished all-reduce of sums");
   CHECK_FALSE(table.lost(1));
   kill(child, SIGSTOP);
   wait_for(table, "stopped");
   CHECK(has(table.explain(2, {}), "missing: rank 1 (process " + std::to_string(child) +
-                                      ", stopped) last ended all-reduce of sums"));
+                                      ", stopped) last finished all-reduce of sums"));
   CHECK_FALSE(table.lost(1));
   kill(child, SIGKILL);
   wait_for(table, "has ended");
   CHECK(table.lost(1));
-  CHECK(has(table.explain(2, {}), ", has ended) last ended all-reduce of sums"));
+  CHECK(has(table.explain(2, {}), ", has ended) last finished all-reduce of sums"));
   waitpid(child, nullptr, 0);
 }
 
@@ -109,7 +109,7 @@ TEST_CASE("a rank that closes its group has left; a long description is cut") {
     CHECK_FALSE(table.lost(1));
   }
   CHECK(table.lost(1));
-  CHECK(has(table.last(1), ", has left) last began xxxxx"));
+  CHECK(has(table.last(1), ", has left) last started xxxxx"));
   CHECK(table.last(1).size() < 300);
 }
 

@@ -218,22 +218,21 @@ TEST_CASE("what says no rank is refused with the variable and its value") {
   CHECK(refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_SIZE", "3"}}) ==
         "environment variable LOCAL_SIZE=3 is more than WORLD_SIZE=2");
   CHECK(refusal(with(step_of_slurm(0, 0, 0), {{"SLURM_STEP_TASKS_PER_NODE", "2(x"}})) ==
-        "environment variable SLURM_STEP_TASKS_PER_NODE: '2(x' is no list of counts such as "
-        "2(x3),1");
+        "environment variable SLURM_STEP_TASKS_PER_NODE: '2(x' is not a valid list of counts, such "
+        "as 2(x3),1");
   CHECK(refusal(with(step_of_slurm(0, 0, 0), {{"SLURM_NODEID", "4"}})) ==
         "environment variable SLURM_STEP_TASKS_PER_NODE=2(x3),1 has no tasks for SLURM_NODEID=4");
   CHECK(refusal(with(step_of_slurm(0, 0, 0), {{"SLURM_STEP_NODELIST", "n[3-1]"}})) ==
-        "environment variable SLURM_STEP_NODELIST: 'n[3-1]' is no list of nodes: '3-1' counts "
-        "down");
+        "environment variable SLURM_STEP_NODELIST: 'n[3-1]' is not a valid node list: '3-1' is a "
+        "descending range");
   CHECK(refusal(with(step_of_slurm(7, 0, 0), {})) ==
         "environment variable SLURM_PROCID=7 must be below SLURM_STEP_NUM_TASKS=7");
   CHECK(refusal(with(step_of_slurm(0, 0, 0), {{"WORLD_SIZE", "14"}})) ==
-        "environment variable WORLD_SIZE=14 is set without RANK, but the world of Slurm is 7 "
-        "ranks");
+        "environment variable WORLD_SIZE=14 is set without RANK, but Slurm has 7 ranks");
   CHECK(refusal({{"PET_NNODES", "2"}, {"PET_NPROC_PER_NODE", "auto"}, {"PET_NODE_RANK", "0"}})
-            .starts_with("environment variable PET_NPROC_PER_NODE=auto asks for a launcher"));
+            .starts_with("environment variable PET_NPROC_PER_NODE=auto needs a launcher"));
   CHECK(refusal({{"PET_NNODES", "1:4"}}) ==
-        "environment variable PET_NNODES=1:4 asks for a launcher of ranks: start `zeroth finetune "
+        "environment variable PET_NNODES=1:4 needs a launcher of ranks: start `zeroth finetune "
         "...` (or torchrun) as the pod's command, which reads it");
 }
 

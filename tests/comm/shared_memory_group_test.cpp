@@ -86,10 +86,10 @@ TEST_CASE("a collective that waits long says for whom, and one rank says it") {
     return 0;
   });
   CHECK(result.status == 0);
-  CHECK_MESSAGE(result.err.starts_with("zeroth: rank 1 of 3 waits: "), result.err);
+  CHECK_MESSAGE(result.err.starts_with("zeroth: rank 1 of 3 is waiting: "), result.err);
   CHECK(result.err.find("gradients") != std::string::npos);
   CHECK(result.err.find("missing: rank 0") != std::string::npos);
-  CHECK(result.err.find(" s by now, up to 20 s (--timeout)\n") != std::string::npos);
+  CHECK(result.err.find(" s so far, up to 20 s (--timeout)\n") != std::string::npos);
   CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
 }
 
@@ -196,7 +196,8 @@ TEST_CASE("ranks that issue different collectives are told so") {
     }
     CAPTURE(message);
     if (group.rank() == 0) {
-      CHECK(message.find("rank 1 issued something else: rank 1 (process ") != std::string::npos);
+      CHECK(message.find("rank 1 issued a different collective: rank 1 (process ") !=
+            std::string::npos);
       CHECK(message.find("all-reduce of norms (6 elements)") != std::string::npos);
     }
   });
@@ -223,10 +224,10 @@ TEST_CASE("a rank that does not come is named when the time limit has passed, wi
         ++reported;
         CAPTURE(message);
         CHECK(message.find("all-gather of parameters of block 3 (30 elements) over 'world' failed: "
-                           "waited ") != std::string::npos);
+                           "timed out after ") != std::string::npos);
         CHECK(testing::seconds_waited(message) >= 2);
         CHECK(message.find("ranks 0, 2 arrived; missing: rank 1 (process ") != std::string::npos);
-        CHECK(message.find("last ended all-reduce of the first sums (1 elements)") !=
+        CHECK(message.find("last finished all-reduce of the first sums (1 elements)") !=
               std::string::npos);
       },
       {.timeout = std::chrono::seconds(2)});

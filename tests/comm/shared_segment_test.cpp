@@ -80,10 +80,9 @@ TEST_CASE("only memory of the run and of the size that ranks agreed on is mapped
   const auto segment = SharedSegment::create(4096, "127.0.0.1-29500");
   CHECK_THROWS_WITH_AS(SharedSegment::open(segment->ticket(), 8192, "127.0.0.1-29500"),
                        "the shared memory has 4096 bytes, but 8192 were agreed on", Error);
-  CHECK_THROWS_WITH_AS(SharedSegment::open(segment->ticket(), 4096, "127.0.0.1-29501"),
-                       doctest::Contains("is something else than the memory "
-                                         "'zeroth:127.0.0.1-29501' of this run"),
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      SharedSegment::open(segment->ticket(), 4096, "127.0.0.1-29501"),
+      doctest::Contains("is not the shared memory 'zeroth:127.0.0.1-29501' of this run"), Error);
   CHECK(SharedSegment::open(segment->ticket(), 4096, "127.0.0.1-29500")->size() == 4096);
 }
 

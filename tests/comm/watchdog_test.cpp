@@ -54,7 +54,7 @@ TEST_CASE("what does not end in time is named, the oldest first") {
   yard.dog.watch(watched(no, "second"));
   yard.dog.watch(watched(no, "third"));
   const std::string message = yard.says();
-  CHECK(message.starts_with("second: waited "));
+  CHECK(message.starts_with("second: timed out after "));
   CHECK(testing::seconds_waited(message) >= 2);
 }
 
@@ -107,7 +107,7 @@ TEST_CASE("each thread of a watchdog selects its device before it asks or says a
     return why;
   };
   yard.dog.watch(std::move(item));
-  CHECK(yard.says().starts_with("waited "));
+  CHECK(yard.says().starts_with("timed out after "));
   CHECK(asked >= 3);
   CHECK(without_device == 0);
   const std::lock_guard lock(mutex);
@@ -147,7 +147,7 @@ TEST_CASE("without other orders a watchdog ends the process, also where nobody r
       return 0;
     });
     CHECK(result.status == -SIGABRT);
-    CHECK((result.err.find("item: waited ") != std::string::npos) == read);
+    CHECK((result.err.find("item: timed out after ") != std::string::npos) == read);
   }
 }
 
@@ -159,7 +159,7 @@ TEST_CASE("a guard watches what its thread does until it goes") {
   CHECK_FALSE(yard.once);
   const auto guard = yard.dog.guard(message);
   const std::string said = yard.says();
-  CHECK(said.starts_with("connecting: waited "));
+  CHECK(said.starts_with("connecting: timed out after "));
   CHECK(testing::seconds_waited(said) >= 1);
 }
 

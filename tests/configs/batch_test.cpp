@@ -200,12 +200,12 @@ TEST_CASE("a run that goes on is refused another batch, unless only its ranks ha
     return std::string();
   };
   CHECK(refusal(2, 0, 2) ==
-        "test.json: --micro-batch 2 on 2 ranks make a global batch of 4, and the checkpoint's run "
+        "test.json: --micro-batch 2 on 2 ranks give a global batch of 4, but the checkpoint's run "
         "has "
-        "24: --allow-batch-change goes on with 4, --global-batch 24 keeps it");
+        "24: --allow-batch-change resumes with 4, --global-batch 24 keeps it");
   CHECK(refusal(6, 1, 2).find("--micro-batch 6 and --accumulation 1 on 2 ranks") !=
         std::string::npos);
-  CHECK(refusal(0, 2, 2).find("--accumulation 2 on 2 ranks make a global batch of 32") !=
+  CHECK(refusal(0, 2, 2).find("--accumulation 2 on 2 ranks give a global batch of 32") !=
         std::string::npos);
   // The same on a rank, or the same in all.
   check_batch(resolved(4, 3, 2).config.batch, 24, 4, 3);

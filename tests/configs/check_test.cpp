@@ -163,10 +163,10 @@ TEST_CASE("other spellings mean the same key, and only one of them may stand") {
   CHECK(config.zero.max_live_elements == 9);
   CHECK(complaints_of(R"({"zero_optimization": {"max_live_parameters": 9,
                           "stage3_max_live_parameters": 9}})") ==
-        "zero_optimization.stage3_max_live_parameters: stands in the file also as "
+        "zero_optimization.stage3_max_live_parameters: duplicate key, also in the file as "
         "zero_optimization.max_live_parameters: keep one");
   CHECK(complaints_of(R"({"bfloat16": {"enabled": true}, "bf16": {"enabled": true}})") ==
-        "bf16: stands in the file also as bfloat16: keep one");
+        "bf16: duplicate key, also in the file as bfloat16: keep one");
 }
 
 TEST_CASE("a key without effect is noted once when it differs from the default") {
@@ -186,7 +186,7 @@ TEST_CASE("what has an effect with parallelism alone is noted") {
   CHECK(warnings_of(resolved).empty());
   CHECK(has_note(resolved,
                  "activation_checkpointing.partition_activations true has no effect: "
-                 "with tensor_parallel kept inputs are split over its ranks as it is"));
+                 "with tensor_parallel, saved inputs are always split over its ranks"));
   CHECK(has_note(resolved, "disable_allgather true has no effect: each stage uses the collective"));
   CHECK(has_note(resolved,
                  "seq_parallel_communication_data_type \"bf16\" has no effect: sequences are not "
@@ -200,11 +200,11 @@ TEST_CASE("sections that are off may say what they like, and are refused when th
       "compile": {"enabled": false, "backend": "inductor", "kwargs": {}}})") == "");
   const std::vector<std::pair<const char*, const char*>> cases = {
       {R"({"autotuning": {"enabled": true}})",
-       "autotuning: refused: not supported yet: give --micro-batch by hand, the summary tells what "
-       "memory it takes; leave the section out or set enabled to false"},
+       "autotuning: refused: not supported yet: set --micro-batch; the summary shows the memory "
+       "that it needs; leave the section out or set enabled to false"},
       {R"({"data_efficiency": {"enabled": true}})",
-       "data_efficiency: refused: not supported yet: it changes which samples are trained; without "
-       "it all are, in shuffled order; leave the section out or set enabled to false"},
+       "data_efficiency: refused: not supported yet: it changes which samples are used; without it "
+       "all are used, in shuffled order; leave the section out or set enabled to false"},
       {R"({"compile": {"deepcompile": true}})",
        "compile: refused: there is no Python to compile, and Zeroth's kernels are compiled "
        "already; leave the section out or set deepcompile to false"},
@@ -216,14 +216,14 @@ TEST_CASE("sections that are off may say what they like, and are refused when th
        "already; leave the section out or set disable to true"},
       {R"({"zero_optimization": {"zero_quantized_weights": true}})",
        "zero_optimization.zero_quantized_weights: true is refused: not supported yet: it rounds "
-       "the gathered weights; set it to false, and they are gathered as they are; accepted: false"},
+       "the gathered weights; set it to false to gather them unchanged; accepted: false"},
       {R"({"zero_optimization": {"zero_quantized_gradients": true}})",
        "zero_optimization.zero_quantized_gradients: true is refused: not supported yet: it rounds "
-       "the reduced gradients; set it to false, and communication_data_type says how they cross "
-       "the wire; accepted: false"},
+       "the reduced gradients; set it to false; communication_data_type sets the precision of "
+       "communication; accepted: false"},
       {R"({"zero_optimization": {"mics_shard_size": 8}})",
-       "zero_optimization.mics_shard_size: 8 is refused: not supported, by DeepSpeed neither: "
-       "zero_hpz_partition_size took its place; accepted: -1"},
+       "zero_optimization.mics_shard_size: 8 is refused: not supported, as in DeepSpeed: use "
+       "zero_hpz_partition_size instead; accepted: -1"},
   };
   for (const auto& [text, message] : cases) CHECK(complaints_of(text) == message);
 }

@@ -123,7 +123,7 @@ TEST_CASE("what DeepSpeed has removed is refused, and said to be gone") {
     CHECK(key->state == KeyState::kRefused);
     const std::string on =
         key->type == KeyType::kSection ? R"({"enabled": true})" : R"("something")";
-    CHECK(complaints_of(nested(path, on)).find("not supported, by DeepSpeed neither") !=
+    CHECK(complaints_of(nested(path, on)).find("not supported, as in DeepSpeed") !=
           std::string::npos);
   }
 }

@@ -96,7 +96,7 @@ TEST_CASE("whole nodes are counted, and data ranks are what a batch is dealt ove
   CHECK(elastic_batch(by_nodes(1, 1), 32).batch == 9792);
   CHECK(elastic_batch(by_nodes(1, 1), 32).micro_batch == 17);
   CHECK_THROWS_WITH_AS(elastic_batch(by_nodes(8, 16), 4),
-                       "8 ranks of a node cannot be dealt into groups of 16 that split a layer",
+                       "8 ranks of a node cannot be divided into tensor-parallel groups of 16",
                        Error);
 }
 
@@ -107,7 +107,8 @@ TEST_CASE("what fits nothing is told by a batch of 0, a micro-batch that is too 
   nodes.max_batch = 64;
   CHECK_THROWS_WITH_AS(
       elastic_batch(nodes, 8),
-      "micro-batch 12 is larger than 8, a rank's part of the largest batch, 64, on a node", Error);
+      "micro-batch 12 is larger than 8, the largest batch, 64, divided by the data ranks of a node",
+      Error);
 }
 
 }  // namespace zeroth::configs

@@ -61,15 +61,16 @@ TEST_CASE("elasticity chooses the batch by the number of data ranks") {
   CHECK(four.config.batch.accumulation_steps == 2);
   CHECK(four.origins.at("train_batch_size") == "elasticity, for 4 ranks");
   CHECK(has_note(four,
-                 "elasticity: a global batch of 24, micro-batches of 3, 2 per step on 4 ranks; it "
-                 "can be dealt over 1, 2, 3, 4, 6, 8, 12, 24"));
+                 "elasticity: a global batch of 24, micro-batches of 3, 2 per step on 4 ranks; "
+                 "valid numbers of data ranks: 1, 2, 3, 4, 6, 8, 12, 24"));
   CHECK(resolve_batch(parse_text(file(kSmall), "test.json"), {}, 12).micro_batch_size == 2);
   const Json split = {{"tensor_parallel", {{"autotp_size", 2}}}};
   CHECK(config_of(file(kSmall, split), {}, on(8)).batch.micro_batch_size == 3);
   CHECK(error_on(7, kSmall) ==
-        "test.json: elasticity: its batch of 24 cannot be dealt over 7 ranks: start 1, 2, 3, 4, 6, "
+        "test.json: elasticity: the batch of 24 cannot be split evenly over 7 ranks: start 1, 2, "
+        "3, 4, 6, "
         "8, 12, 24");
-  CHECK(error_on(10, kSmall, split).find("cannot be dealt over 5 data ranks: start") !=
+  CHECK(error_on(10, kSmall, split).find("cannot be split evenly over 5 data ranks: start") !=
         std::string::npos);
 }
 
@@ -92,8 +93,8 @@ TEST_CASE("of whole nodes version 0.2 chooses, the default") {
         std::string::npos);
   CHECK(error_on(32, with({{"model_parallel_size", 16}}, large),
                  {{"tensor_parallel", {{"autotp_size", 16}}}}) ==
-        "test.json: elasticity: 8 ranks of a node cannot be dealt into groups of 16 that split a "
-        "layer");
+        "test.json: elasticity: 8 ranks of a node cannot be divided into tensor-parallel groups of "
+        "16");
 }
 
 TEST_CASE("what DeepSpeed refuses is refused, by its key") {
@@ -122,7 +123,7 @@ TEST_CASE("what DeepSpeed refuses is refused, by its key") {
       {{{"max_gpus", -1}}, "elasticity.max_gpus: expected an integer in 1..1000000, found -1"},
       {{{"min_gpus", 9}, {"max_gpus", 8}}, "elasticity.max_gpus: 8 is below elasticity.min_gpus 9"},
       {{{"min_gpus", 33}},
-       "elasticity.micro_batch_sizes: no batch of at most 32 can be dealt over 4 ranks"},
+       "elasticity.micro_batch_sizes: no batch of at most 32 can be split evenly over 4 ranks"},
       {{{"version", 0.3}}, "elasticity.version: expected 0.1 or 0.2, found 0.3"},
       {{{"model_parallel_size", 2}},
        "elasticity.model_parallel_size: 2 needs elasticity.version 0.2, found 0.1"},
@@ -141,9 +142,9 @@ TEST_CASE("a batch that is given beside it is an error, or without effect where 
   flags.micro_batch = 2;
   CHECK(error_on(4, kSmall, fixed, flags) ==
         "test.json: 2 errors\n"
-        "  train_batch_size: 32 beside elasticity, which chooses it: leave one of them out, or set "
+        "  train_batch_size: 32, but elasticity chooses it: leave one of them out, or set "
         "elasticity.ignore_non_elastic_batch_info to true\n"
-        "  --micro-batch: 2 beside elasticity, which chooses it: leave one of them out, or set "
+        "  --micro-batch: 2, but elasticity chooses it: leave one of them out, or set "
         "elasticity.ignore_non_elastic_batch_info to true");
   const Resolved ignored =
       resolve_text(file(with({{"ignore_non_elastic_batch_info", true}}), fixed), flags, on(4));

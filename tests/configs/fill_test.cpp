@@ -40,7 +40,7 @@ TEST_CASE("every flag that disagrees with the file stands in one error") {
         "optimizer.params.weight_decay: 0.0 in the file, but --weight-decay 0.1",
         "scheduler.params.warmup_max_lr: 0.001 in the file, but --lr 0.0001",
         "scheduler.params.warmup_num_steps: 9 in the file, but --warmup-steps 5",
-        "activation_checkpointing.number_checkpoints: 3 in the file beside "
+        "activation_checkpointing.number_checkpoints: 3 in the file, but "
         "--gradient-checkpointing=2"}) {
     CHECK_MESSAGE(error.find(pair) != std::string::npos, pair);
   }

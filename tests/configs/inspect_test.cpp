@@ -71,9 +71,10 @@ TEST_CASE("a section that is off but holds a name that does not exist is refused
 TEST_CASE("wandb_key: a service that is on has no effect of its own, and its secret stays hidden") {
   const Inspection found =
       inspect_text(R"({"comet": {"enabled": true, "api_key": "hidden", "project": "x"}})");
-  CHECK(line_of(found.given, "comet").starts_with("no effect {\"enabled\":true} no service is"));
+  CHECK(
+      line_of(found.given, "comet").starts_with("no effect {\"enabled\":true} external services"));
   CHECK(found.errors.empty());
-  CHECK(contains(found.notes, "comet: no service is reached from here"));
+  CHECK(contains(found.notes, "comet: external services are not supported"));
 }
 
 TEST_CASE("the old form of offload is honoured, and refused, under its own name") {
@@ -120,7 +121,7 @@ TEST_CASE("keys of offload are listed with what they come to, and flags may stil
   CHECK(found.errors.empty());
   CHECK(line_of(found.given, optimizer + "ratio") == "honoured 1.0 auto: the default");
   CHECK(line_of(found.given, optimizer + "step") ==
-        "honoured \"auto\" auto: both are timed when training starts, the faster one is taken");
+        "honoured \"auto\" auto: both are timed when training starts, and the faster one is used");
   CHECK(std::none_of(found.notes.begin(), found.notes.end(), [](const std::string& note) {
     return note.find("no effect") != std::string::npos;
   }));

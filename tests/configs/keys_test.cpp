@@ -176,7 +176,7 @@ TEST_CASE("cpu_offload means offload_optimizer on the CPU, with a warning, and n
     CHECK(complaints_of(section(fmt::format("\"cpu_offload\": {}", off).c_str())) == "");
   }
   CHECK(complaints_of(section(R"("cpu_offload": true, "offload_optimizer": {"device": "none"})"))
-            .find("zero_optimization.offload_optimizer: stands in the file also as "
+            .find("zero_optimization.offload_optimizer: duplicate key, also in the file as "
                   "zero_optimization.cpu_offload: keep one") != std::string::npos);
   CHECK(complaints_of(section(R"("cpu_offload": "yes")")) ==
         "zero_optimization.cpu_offload: expected true or false, found the string \"yes\"");
@@ -189,7 +189,7 @@ TEST_CASE("aio within zero_optimization, as in Trainer's guide, is the section b
   CHECK(old.config.aio.threads == 3);
   CHECK(has_warning(old, "zero_optimization.aio is the old name of aio"));
   CHECK(complaints_of(R"({"aio": {}, "zero_optimization": {"aio": {}}})") ==
-        "zero_optimization.aio: stands in the file also as aio: keep one");
+        "zero_optimization.aio: duplicate key, also in the file as aio: keep one");
   CHECK(complaints_of(nested("zero_optimization.aio.queue_dept", "1")) ==
         "zero_optimization.aio.queue_dept: unknown key; did you mean aio.queue_depth?");
 }
@@ -199,7 +199,7 @@ TEST_CASE("the threads of aio have an old name") {
   CHECK(old.config.aio.threads == 3);
   CHECK(has_warning(old, "aio.thread_count is the old name of aio.intra_op_parallelism"));
   CHECK(complaints_of(R"({"aio": {"thread_count": 3, "intra_op_parallelism": 3}})") ==
-        "aio.intra_op_parallelism: stands in the file also as aio.thread_count: keep one");
+        "aio.intra_op_parallelism: duplicate key, also in the file as aio.thread_count: keep one");
 }
 
 TEST_CASE("prefixed and plain names of stage 3 are the same keys") {

@@ -46,8 +46,8 @@ TEST_CASE("idle keys of offload say why they have no effect") {
   const Resolved resolved = resolve_text(R"({"zero_optimization": {"stage": 3,
       "offload_optimizer": {"device": "cpu", "fast_init": true, "cpuadam_cores_perc": 0.5}}})");
   CHECK(has_note(resolved,
-                 "zero_optimization.offload_optimizer.fast_init true has no effect: "
-                 "what was never written is zero"));
+                 "zero_optimization.offload_optimizer.fast_init true has no effect: a new file "
+                 "reads as zeros"));
   CHECK(has_note(resolved, "offload_optimizer.cpuadam_cores_perc 0.5 has no effect: "));
   CHECK(warnings_of(resolved).empty());
 }
@@ -55,7 +55,7 @@ TEST_CASE("idle keys of offload say why they have no effect") {
 TEST_CASE("what offload cannot do is refused with the reason, also while it is off") {
   CHECK(complaints_of(nested("zero_optimization.offload_optimizer.super_offload", "true")) ==
         "zero_optimization.offload_optimizer.super_offload: true is refused: not supported: the "
-        "update runs beside the next forward at every stage without it; accepted: false");
+        "update overlaps with the next forward at every stage without it; accepted: false");
   CHECK(complaints_of(nested("aio.use_gds", "true")) ==
         "aio.use_gds: true is refused: not supported yet: files are read and written through host "
         "memory; accepted: false");

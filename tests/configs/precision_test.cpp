@@ -111,9 +111,9 @@ TEST_CASE("a reduction or a type that does not exist is refused with what does")
 
 TEST_CASE("types that contradict the precision of the run are refused") {
   CHECK(error_of(R"({"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp16"}})") ==
-        "test.json: data_types.grad_accum_dtype: fp16 beside a run in bf16: expected fp32 or bf16");
+        "test.json: data_types.grad_accum_dtype: fp16 in a run in bf16: expected fp32 or bf16");
   CHECK(error_of(R"({"data_types": {"grad_accum_dtype": "bf16"}})") ==
-        "test.json: data_types.grad_accum_dtype: bf16 beside a run in fp32: expected fp32");
+        "test.json: data_types.grad_accum_dtype: bf16 in a run in fp32: expected fp32");
   CHECK(error_of(R"({"fp16": {"enabled": true}, "data_types": {"param_dtype": "bf16"}})") ==
         "test.json: data_types.param_dtype: bf16, but the run computes in fp16: leave it out or "
         "make them equal");

@@ -28,7 +28,7 @@ TEST_CASE("printing, monitors and profilers are off by default, with DeepSpeed's
 
 TEST_CASE("an operation that no run has is warned of") {
   CHECK(has_warning(resolve_text(R"({"comms_logger": {"prof_ops": ["all_gather"]}})"),
-                    "comms_logger.prof_ops: no run has an operation all_gather; there are "));
+                    "comms_logger.prof_ops: unknown operation all_gather; known: "));
   CHECK(warnings_of(resolve_text(R"({"comms_logger": {"prof_ops": ["barrier"]}})")).empty());
 }
 
@@ -72,7 +72,7 @@ TEST_CASE("wandb_key: a service is no error, whatever its section says, and none
     const Resolved on =
         resolve_text(fmt::format(R"({{"{}": {{"enabled": true, "project": "p"}}}})", name));
     CHECK(on.services == std::vector<std::string>{name});
-    CHECK(has_warning(on, name + ": no service is reached from here"));
+    CHECK(has_warning(on, name + ": external services are not supported"));
     for (const char* off : {"{}", R"({"project": "p"})", R"({"enabled": "auto"})", "null",
                             R"({"enabled": false, "project": "p"})"}) {
       const Resolved idle = resolve_text(fmt::format(R"({{"{}": {}}})", name, off));

@@ -67,7 +67,7 @@ TEST_CASE("a file with many faults reports them all, each with its path") {
                            "zero_optimization.offload_optimizer.device: \"nvme\" needs",
                            "optimizer.params.lr: expected a number, found the string \"fast\"",
                            "optimizer.params.max_grad_norm: expected a number >= 0, found -1",
-                           "fp16.enabled: stands twice in the same object",
+                           "fp16.enabled: duplicate key in the same object",
                            "train_batch_size 33 != micro 17 * accumulation 1 * ranks 2",
                            "fp16.enabled and bf16.enabled are both true"}) {
     CAPTURE(part);
@@ -167,7 +167,7 @@ TEST_CASE("gradients are clipped as DeepSpeed and Hugging Face's Trainer clip th
     constexpr double kWhole = 200;
     CHECK((norm > 0 ? norm : kWhole) == (unsaid ? row["gradient_clipping"] : row["clipped"]));
     if (row["file"] && file.empty() && flags.max_grad_norm) {
-      CHECK(has_warning(resolved, fmt::format("--max-grad-norm {} has no effect beside a file "
+      CHECK(has_warning(resolved, fmt::format("--max-grad-norm {} has no effect with a file "
                                               "without gradient_clipping, as in Hugging Face's "
                                               "Trainer: gradients are clipped at 1, DeepSpeed's "
                                               "default; write \"gradient_clipping\": \"auto\" into "
@@ -208,7 +208,7 @@ TEST_CASE("a max_grad_norm of the optimizer is taken as clipping, with a warning
     const Resolved alone = resolve_text(file("", "0.5", type));
     CHECK(alone.config.gradient_clipping == 0.5);
     CHECK(alone.origins.at("gradient_clipping") == path);
-    CHECK(has_warning(alone, path + " 0.5 is taken as gradient_clipping, and DeepSpeed refuses it "
+    CHECK(has_warning(alone, path + " 0.5 is used as gradient_clipping, but DeepSpeed refuses it "
                                     "there: write \"gradient_clipping\": 0.5 at the top level"));
   }
   CHECK(config_of(file("", "0")).gradient_clipping == 0);
@@ -221,7 +221,7 @@ TEST_CASE("a max_grad_norm of the optimizer is taken as clipping, with a warning
   CHECK(has_warning(equal, path + " 2.0 repeats gradient_clipping"));
   CHECK(error_of(file("1.0", "0.5")) ==
         "test.json: " + path +
-            ": 0.5 in the file, but gradient_clipping 1.0; keep gradient_clipping alone");
+            ": 0.5 in the file, but gradient_clipping 1.0; keep only gradient_clipping");
   for (const char* clipping : {"", "\"auto\""}) {
     CHECK(error_of(file(clipping, "2"), flag)
               .starts_with("test.json: " + path + ": 2.0 in the file, but --max-grad-norm 0.5; "));

@@ -34,11 +34,10 @@ TEST_CASE("a warm-up of a shape that DeepSpeed does not know is log, as there") 
           type, fmt::format(R"({{"warmup_type": "{}"{}}})", shape,
                             type == std::string("WarmupLR") ? "" : R"(, "total_num_steps": 100)")));
       CHECK(resolved.config.scheduler.warmup_type == Warmup::kLog);
-      CHECK(has_warning(
-          resolved, fmt::format("scheduler.params.warmup_type: \"{}\" is no shape of a warm-up, "
-                                "and DeepSpeed takes log for it: so it is here; there are "
-                                "\"log\" and \"linear\"",
-                                shape)));
+      CHECK(has_warning(resolved,
+                        fmt::format("scheduler.params.warmup_type: \"{}\" is unknown and treated "
+                                    "as \"log\", as in DeepSpeed; known: \"log\" and \"linear\"",
+                                    shape)));
     }
   }
 }

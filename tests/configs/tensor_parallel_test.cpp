@@ -87,19 +87,19 @@ TEST_CASE("a tp_size other than 1 has to equal autotp_size, in both spellings") 
     CHECK(error_of(text(R"("autotp_size": 2, )", 2)) == "");
     CHECK(error_of(text("", 2), flag(2)) == "");
     CHECK(error_of(text(R"("autotp_size": 2, )", 4)) ==
-          fmt::format("test.json: tensor_parallel.{}.tp_size: 4 beside tensor_parallel.autotp_size "
+          fmt::format("test.json: tensor_parallel.{}.tp_size: 4, but tensor_parallel.autotp_size "
                       "2: make them equal, or leave it out",
                       name));
     CHECK(error_of(text("", 2))
-              .ends_with("tp_size: 2 alone splits nothing: write tensor_parallel.autotp_size 2"));
+              .ends_with("tp_size: 2 alone has no effect: write tensor_parallel.autotp_size 2"));
   }
 }
 
 TEST_CASE("a preset is a name that exists, and the model's own description decides") {
   const Resolved resolved = resolve_text(tensor(R"("autotp_size": 2, "preset_model": "qwen2",
       "partition_config": {"use_default_specs": false, "layer_specs": []})"));
-  CHECK(
-      has_note(resolved, "tensor_parallel.preset_model \"qwen2\" has no effect: the model's own"));
+  CHECK(has_note(resolved,
+                 "tensor_parallel.preset_model \"qwen2\" has no effect: the model description"));
   CHECK(has_note(resolved, "tensor_parallel.partition_config.use_default_specs false has no"));
   CHECK(error_of(tensor(R"("autotp_size": 2, "preset_model": "lama")"))
             .find("tensor_parallel.preset_model: expected \"llama\" | \"bloom\" | ") !=

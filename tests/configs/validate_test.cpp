@@ -44,15 +44,15 @@ TEST_CASE("AdamW does not take adam_w_mode false") {
 
 TEST_CASE("each schedule takes its own parameters") {
   CHECK(error_of(R"({"scheduler": {"type": "WarmupLR", "params": {"total_num_steps": 5}}})") ==
-        "test.json: scheduler.params.total_num_steps: WarmupLR takes no such value; it takes "
+        "test.json: scheduler.params.total_num_steps: not supported by WarmupLR; supported: "
         "warmup_min_lr, warmup_max_lr, warmup_num_steps, warmup_type");
   CHECK(error_of(R"({"scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 5,
                      "warmup_max_lr": 1}}})") ==
-        "test.json: scheduler.params.warmup_max_lr: WarmupCosineLR takes no such value; it takes "
+        "test.json: scheduler.params.warmup_max_lr: not supported by WarmupCosineLR; supported: "
         "total_num_steps, warmup_min_ratio, warmup_num_steps, warmup_type, cos_min_ratio");
   CHECK(error_of(R"({"scheduler": {"type": "WarmupDecayLR", "params": {"cos_min_ratio": 0}}})") ==
         "test.json: 2 errors\n"
-        "  scheduler.params.cos_min_ratio: WarmupDecayLR takes no such value; it takes "
+        "  scheduler.params.cos_min_ratio: not supported by WarmupDecayLR; supported: "
         "total_num_steps, warmup_min_lr, warmup_max_lr, warmup_num_steps, warmup_type\n"
         "  scheduler.params.total_num_steps: missing; WarmupDecayLR needs a number or \"auto\" "
         "(the steps of the run)");
@@ -68,7 +68,7 @@ TEST_CASE("recompute is asked for in one way") {
   FlagValues flags;
   flags.gradient_checkpointing = 2;
   CHECK(error_of(R"({"activation_checkpointing": {"number_checkpoints": 4}})", flags)
-            .find("4 in the file beside --gradient-checkpointing=2") != std::string::npos);
+            .find("4 in the file, but --gradient-checkpointing=2") != std::string::npos);
 }
 
 TEST_CASE("flags have the ranges of their keys") {

@@ -144,7 +144,7 @@ TEST_CASE("pipelines are on unless a file says false, and auto is the default of
   CHECK(warnings_of(automatic).empty());
   CHECK(automatic.origins.at("zero_optimization.offload_optimizer.device") == "auto: the default");
   CHECK(automatic.origins.at("zero_optimization.offload_optimizer.step") ==
-        "auto: both are timed when training starts, the faster one is taken");
+        "auto: both are timed when training starts, and the faster one is used");
 }
 
 TEST_CASE("the optimizer is offloaded at every stage, to a file too") {
@@ -169,7 +169,7 @@ TEST_CASE("a relative nvme_path becomes an absolute one, and the folder that it 
   const Resolved missing = resolve_text(text("no/such/folder"));
   CHECK(missing.config.zero.offload_optimizer.nvme_path == here + "/no/such/folder");
   CHECK(has_note(missing, fmt::format("zero_optimization.offload_optimizer.nvme_path: "
-                                      "{}/no/such/folder does not exist and will be made",
+                                      "{}/no/such/folder does not exist and will be created",
                                       here)));
   const Resolved present = resolve_text(text("../"));
   CHECK(has_note(present, fmt::format("nvme_path: ../ is {}",
@@ -227,10 +227,10 @@ TEST_CASE("near ranks of stage 3 divide the data ranks, and keep their shards on
       error_of(text(R"(3, "stage": 3)"), {}, kFour) ==
       "test.json: zero_optimization.zero_hpz_partition_size: 3 does not divide the number of data "
       "ranks, 4");
-  CHECK(
-      error_of(text(R"(2, "stage": 3, "offload_param": {"device": "cpu"})"), {}, kFour) ==
-      "test.json: zero_optimization.zero_hpz_partition_size: 2 keeps a second shard on the device, "
-      "beside zero_optimization.offload_param.device \"cpu\": set one of them back (1, \"none\")");
+  CHECK(error_of(text(R"(2, "stage": 3, "offload_param": {"device": "cpu"})"), {}, kFour) ==
+        "test.json: zero_optimization.zero_hpz_partition_size: 2 keeps a secondary shard on the "
+        "device, but zero_optimization.offload_param.device is \"cpu\": reset one of them (1, "
+        "\"none\")");
   CHECK(error_of(text(R"(2, "stage": 2)"), {}, kFour) == "");  // a note
 }
 

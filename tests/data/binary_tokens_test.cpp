@@ -53,7 +53,7 @@ TEST_CASE("tokens_of_other_width: ids of 32 or 64 bits are not read in 16") {
   check_contains(
       refusal({.path = wide, .seq_len = 8, .vocab_size = 512}),
       "wide.bin looks like ids of 32 bits: --token-dtype uint32 reads them; --token-dtype "
-      "uint16 takes it for ids of 16 bits as it is");
+      "uint16 reads it as ids of 16 bits anyway");
   CHECK(count_of(map_binary_tokens(
             {.path = wide, .seq_len = 8, .vocab_size = 512, .token_type = TokenType::kUint32})) ==
         200);
@@ -80,8 +80,8 @@ TEST_CASE("tokens_of_other_width: the most significant byte first is not read la
   }
   const auto narrow = directory.write_numbers<uint16_t>("n.bin", swapped(ids_from_3<uint16_t>()));
   check_contains(refusal({.path = narrow, .seq_len = 8, .vocab_size = 512}),
-                 "token 0 is 768, but the vocabulary has 512 ids; as ids of 16 bits, most "
-                 "significant byte first its first ones are within");
+                 "token 0 is 768, but the vocabulary has 512 ids; its first ids are valid as "
+                 "ids of 16 bits, most significant byte first");
   // Where each order gives ids of the vocabulary, small ids are the frequent ones.
   std::mt19937 random(1);
   std::vector<uint16_t> ids(5000);
@@ -99,7 +99,7 @@ TEST_CASE("tokens_of_other_width: 16 bits for a larger vocabulary are refused wi
   TempFolder directory;
   const auto narrow = directory.write_numbers<uint16_t>("n.bin", ids_from_3<uint16_t>());
   check_contains(refusal({.path = narrow, .seq_len = 8, .vocab_size = 128256}),
-                 "as ids of 16 bits its first ones are within: --token-dtype uint16");
+                 "its first ids are valid as ids of 16 bits: --token-dtype uint16");
   CHECK(count_of(map_binary_tokens({.path = narrow,
                                     .seq_len = 8,
                                     .vocab_size = 128256,
@@ -112,10 +112,10 @@ TEST_CASE("tokens_of_other_width: a header and text are not read as ids") {
   header[0] = 20240520;
   const auto of_llm_c = directory.write_numbers<uint32_t>("c.bin", header);
   check_contains(refusal({.path = of_llm_c, .seq_len = 8, .vocab_size = 65536}),
-                 "has a header as llm.c writes it: tail -c +1025");
+                 "has a header of llm.c: tail -c +1025");
   const auto text = directory.write("t.bin", std::string(200, 'a') + "\n and more, of even length");
   check_contains(refusal({.path = text, .seq_len = 8, .vocab_size = 65536}),
-                 "looks like text: name it .txt");
+                 "looks like text: rename it to .txt");
 }
 
 TEST_CASE("tokens_of_other_width: Megatron's index says how wide the ids are") {

@@ -123,7 +123,7 @@ TEST_CASE("What would change the ids and is not supported is refused by name") {
   refuse("continuing_subword_prefix", "##", "continuing_subword_prefix");
   refuse("end_of_word_suffix", "</w>", "end_of_word_suffix");
   refuse("merges", {"ab"}, "model.merges[0] is \"ab\"");
-  refuse("merges", {"a b c"}, "model.merges[0] is \"a b c\", expected two texts");
+  refuse("merges", {"a b c"}, "model.merges[0] is \"a b c\", expected two strings");
   refuse("merges", json::array({json::array({"a", "c"})}), "'ac'");
 }
 

@@ -44,18 +44,18 @@ TEST_CASE("Values one after the other are records too, also over several lines")
 
 TEST_CASE("An array that does not go on or end is an Error with its line") {
   const std::pair<const char*, const char*> cases[] = {
-      {"[1,\n2", "t.json:2: expected ',' or ']' behind a record"},
-      {"[1\n\n2]", "t.json:3: expected ',' or ']' behind a record"},
+      {"[1,\n2", "t.json:2: expected ',' or ']' after a record"},
+      {"[1\n\n2]", "t.json:3: expected ',' or ']' after a record"},
       {"[1,]", "t.json:1: expected a record"},
       {"[", "t.json:1: expected a record"},
-      {"[1]\n[2]", "t.json:2: expected nothing behind the array"},
+      {"[1]\n[2]", "t.json:2: expected nothing after the array"},
       {"}", "t.json:1: expected a record"},
-      {"{\"data\": [1 2]}", "t.json:1: expected ',' or ']' behind a record"}};
+      {"{\"data\": [1 2]}", "t.json:1: expected ',' or ']' after a record"}};
   for (const auto& [file, message] : cases) {
     CHECK(error_of([&, text = file] { elements(text); }) == message);
   }
   CHECK(error_of([] { elements(std::string_view("[1]\0[2]", 7)); }) ==
-        "t.json:1: expected nothing behind the array");
+        "t.json:1: expected nothing after the array");
 }
 
 TEST_CASE("What is cut short is a record to the end, for its reader to refuse") {

@@ -99,7 +99,7 @@ TEST_CASE("Named fields are used, and they go together") {
       .seq_len = 64,
       .vocab_size = llama().vocab_size(),
       .prompt_field = "q"};
-  check_contains(error_of([&] { open_dataset(options); }), "go together");
+  check_contains(error_of([&] { open_dataset(options); }), "must be given together");
   options.completion_field = "a";
   const auto answer = std::ssize(llama().encode("fox"));
   CHECK(trained_targets(*open_dataset(options), 0) == answer + 1);
@@ -223,7 +223,7 @@ TEST_CASE("A bad line is an Error with file, line and reason") {
                    "t.jsonl:2:12: text: not JSON: it ends here, expected ',' or '}'");
   check_line_error("{\"text\": \"a\"}\n{\"txt\": \"b\"}", "t.jsonl:2: no field 'text'");
   check_line_error("{\"text\": 5}", "t.jsonl:1: field 'text' is a number, not a string");
-  check_line_error("[1]", "t.jsonl:1: a JSON array, not an object; a file that is one array");
+  check_line_error("[1]", "t.jsonl:1: a JSON array, not an object; name a file with one array");
   check_line_error("{\"text\": \"\xff\"}",
                    "t.jsonl:1:11: text: not JSON: bytes that are not UTF-8");
   check_line_error("{\"text\": []}", "t.jsonl:1: field 'text' is an array, not a string");
@@ -245,7 +245,7 @@ TEST_CASE("A text beside a prompt and a completion is an Error that asks for the
 
 TEST_CASE("A key that is twice in one object is an Error, in two objects it is not") {
   check_line_error("{\"text\": \"a\"}\n{\"text\": \"a\", \"text\": \"b\"}",
-                   "t.jsonl:2: text stands twice in one object");
+                   "t.jsonl:2: duplicate key text in one object");
   TempFolder directory;
   CHECK(open(directory.write("t.jsonl", R"({"text": "a", "meta": [{"text": 1}, {"text": 2}]})"), 8)
             ->size() == 1);
@@ -323,5 +323,5 @@ TEST_CASE("A separator belongs to the prompt, as if it stood in the file") {
                                  .vocab_size = llama().vocab_size(),
                                  .separator = "x"});
                  }),
-                 "--separator stands between prompt and completion");
+                 "--separator goes between prompt and completion");
 }

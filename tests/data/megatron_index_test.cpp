@@ -38,11 +38,12 @@ TEST_CASE("An index of another file, of another kind or cut off is an Error") {
     return error_of([&] { megatron_token_type(directory.path() / "t.bin", 12); });
   };
   check_contains(refusal(one(8, 5)), "that has 12 bytes, and the index says 10");
-  check_contains(refusal(one(5, 1, 4)), "t.idx says that the ids are int64; uint16 and int32");
-  check_contains(refusal(one(77, 6)), "t.idx: kind of ids 77 is not known");
-  check_contains(refusal(one(8, 6).substr(0, 20)), "t.idx is cut off: 20 bytes");
-  check_contains(refusal(megatron_header(8, 1)), "the index says nothing of use");
-  check_contains(refusal(megatron_header(8, uint64_t{1} << 63)), "the index says nothing of use");
-  check_contains(refusal(one(8, -6)), "the index says nothing of use");
-  check_contains(refusal(one(8, 6, INT64_MAX)), "the index says nothing of use");
+  check_contains(refusal(one(5, 1, 4)),
+                 "t.idx says that the ids are int64; supported are uint16 and int32");
+  check_contains(refusal(one(77, 6)), "t.idx: unknown dtype code 77");
+  check_contains(refusal(one(8, 6).substr(0, 20)), "t.idx is truncated: 20 bytes");
+  check_contains(refusal(megatron_header(8, 1)), "the index says an invalid size");
+  check_contains(refusal(megatron_header(8, uint64_t{1} << 63)), "the index says an invalid size");
+  check_contains(refusal(one(8, -6)), "the index says an invalid size");
+  check_contains(refusal(one(8, 6, INT64_MAX)), "the index says an invalid size");
 }

@@ -45,7 +45,7 @@ TEST_CASE("What is not known is refused by name") {
   check_refused(R"({"type": "Metaspace", "replacement": "ab"})", "expected a character");
   check_refused(R"({"type": "Sequence", "pretokenizers": [{"type": "Digits"},
                     {"type": "Metaspace", "prepend_scheme": "first"}]})",
-                "pre_tokenizer.pretokenizers[1]: prepend_scheme 'first' behind other steps");
+                "pre_tokenizer.pretokenizers[1]: prepend_scheme 'first' after other steps");
 }
 
 TEST_CASE("Without a pre-tokenizer a text is one word") {
@@ -79,7 +79,7 @@ TEST_CASE("Steps without end are refused before they are nested in each other") 
 }
 
 TEST_CASE("A step that lacks a part is refused by its key") {
-  check_refused(R"({"type": 1})", "pre_tokenizer.type is 1, expected a text");
+  check_refused(R"({"type": 1})", "pre_tokenizer.type is 1, expected a string");
   check_refused(R"({"type": "Split", "pattern": {}})", "pre_tokenizer.pattern.String is missing");
   check_refused(R"({"type": "Sequence", "pretokenizers": {}})",
                 "pre_tokenizer.pretokenizers is {}, expected a list");

@@ -94,8 +94,8 @@ TEST_CASE("Texts that fill no window are an Error in version 1, which says what 
   options.version = 1;
   check_contains(
       error_of([&] { open_dataset(options); }),
-      fmt::format("t.jsonl has {} tokens, a sample of 64 positions needs 65; --long-text cut takes "
-                  "each text alone, however short",
+      fmt::format("t.jsonl has {} tokens, a sample of 64 positions needs 65; --long-text cut makes "
+                  "a sample of each text, however short",
                   document("the fox").size()));
 }
 

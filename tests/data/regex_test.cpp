@@ -48,13 +48,12 @@ TEST_CASE("A match that needs more stack than JIT has is found all the same") {
 
 TEST_CASE("A broken expression is an Error that shows it") {
   const std::string message = error_of([] { Regex regex("(a"); });
-  CHECK(message ==
-        "regular expression '(a' is not understood at offset 2 of '(a' (error 114 of PCRE2)");
+  CHECK(message == "regular expression '(a' is invalid at offset 2 of '(a' (PCRE2 error 114)");
 }
 
 TEST_CASE("A search that would try without end is an Error that shows the expression") {
   const std::string text = std::string(100, 'a') + "!";
   CHECK(error_of([&] { matches("(?:a|aa)+$", text); }) ==
-        "regular expression '(?:a|aa)+$' failed at byte 0 of a text of 101 bytes: it can match "
-        "there in too many ways to try them all");
+        "regular expression '(?:a|aa)+$' failed at byte 0 of a text of 101 bytes: match limit "
+        "exceeded");
 }

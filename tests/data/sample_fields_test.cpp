@@ -45,14 +45,14 @@ TEST_CASE("Records of another kind are named, with their fields and what works t
        "the records are chats (fields 'id', 'messages'): write each as a prompt"},
       {{"conversations"}, "the records are ShareGPT chats (fields 'conversations'): write each"},
       {{"prompt", "chosen", "rejected"},
-       "the records are preferences (fields 'chosen', 'prompt', 'rejected'): a preference is not"},
+       "the records are preferences (fields 'chosen', 'prompt', 'rejected'): training on "
+       "preferences is not"},
       {{"instruction", "input", "output"},
-       "the records are Alpaca's (fields 'input', 'instruction', 'output'): several could be "
-       "prompt "
-       "or completion, and they are not put together yet; --prompt-field instruction "
-       "--completion-field output trains on these two alone"},
+       "the records are in Alpaca format (fields 'input', 'instruction', 'output'): several could "
+       "be prompt or completion, and joining them is not supported yet; --prompt-field instruction "
+       "--completion-field output trains on these two only"},
       {{"question", "answer", "response"},
-       "the records are not clear (fields 'answer', 'question'"},
+       "the records are ambiguous (fields 'answer', 'question'"},
       {{"input_ids", "labels"},
        "the records are token ids (fields 'input_ids', 'labels'): ids are read from a .bin file"},
       {{"title", "body"}, "neither 'text' nor 'prompt' and 'completion' (fields 'body', 'title')"},

@@ -31,12 +31,12 @@ TEST_CASE("what_is_no_data_file: what lies there is named, with what to do") {
 
 TEST_CASE("what_is_no_data_file: a name that is no file's says what it looks like") {
   const std::pair<const char*, const char*> cases[] = {
-      {"nowhere/*.jsonl", ": no such file; patterns are not read"},
-      {"nowhere/t?.jsonl", ": no such file; patterns are not read"},
-      {"a.jsonl,b.jsonl", ": no such file; a list is not read"},
-      {"https://example.org/t.jsonl", ": nothing is fetched from an address"},
-      {"~/t.jsonl", ": no such file; ~ is the shell's"},
-      {"tatsu-lab/alpaca", ": no such file; data sets of Hugging Face's hub are not fetched"}};
+      {"nowhere/*.jsonl", ": no such file; patterns are not supported"},
+      {"nowhere/t?.jsonl", ": no such file; patterns are not supported"},
+      {"a.jsonl,b.jsonl", ": no such file; lists are not supported"},
+      {"https://example.org/t.jsonl", ": URLs are not supported: name a local file"},
+      {"~/t.jsonl", ": no such file; ~ is not expanded"},
+      {"tatsu-lab/alpaca", ": no such file; datasets of the Hugging Face Hub are not downloaded"}};
   for (const auto& [name, why] : cases) check_contains(sample_file_error(name), why);
   CHECK(sample_file_error("nowhere/t.jsonl") == ": no such file");
 }
@@ -56,20 +56,20 @@ TEST_CASE("what_is_no_data_file: a file of another kind is known by its bytes or
       {"p.jsonl", "PAR1", " is a Parquet table: write its rows as lines of JSON"},
       {"a.bin", "ARROW1", " is an Arrow table"},
       {"n.bin", "\x93NUMPY\x01",
-       " is an array of NumPy's, with a header: a .bin file is token ids"},
+       " is a NumPy array with a header: a .bin file holds only token ids"},
       {"s.bin", std::string_view("\x09\0\0\0\0\0\0\0{\"a", 11),
        " is a file of tensors (safetensors)"},
-      {"i.bin", "MMIDIDX", " is the index of Megatron's token files: name the .bin file"},
+      {"i.bin", "MMIDIDX", " is an index of Megatron's token files: name the .bin file"},
       {"u.txt",
        "\xff\xfe"
        "a",
        " is UTF-16, expected UTF-8: iconv"},
       {"t.csv", "a,b",
-       ": unknown kind of data '.csv'; .txt, .bin, .jsonl and .json are known; write"},
-      {"t.jsonl.gz", "not packed at all", ": unknown kind of data '.gz'"},
-      {"t.ndjson", "{}", "a file with an object a line is named .jsonl"},
-      {"t.JSONL", "{}", ": the name has to end in .jsonl, in small letters"},
-      {"plain", "{}", ": unknown kind of data ''"}};
+       ": unknown file type '.csv'; .txt, .bin, .jsonl and .json are supported; write"},
+      {"t.jsonl.gz", "not packed at all", ": unknown file type '.gz'"},
+      {"t.ndjson", "{}", "rename it to .jsonl if it has one object per line"},
+      {"t.JSONL", "{}", ": the name must end in .jsonl, in lower case"},
+      {"plain", "{}", ": unknown file type ''"}};
   for (const auto& [name, bytes, why] : cases) {
     check_contains(sample_file_error(directory.write(name, bytes)), why);
   }

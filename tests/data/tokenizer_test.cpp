@@ -150,7 +150,7 @@ TEST_CASE("A file that is not understood is refused with its path and the name")
   file = gpt2_file();
   file["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", false}};
   file["pre_tokenizer"] = {{"type", "Metaspace"}, {"prepend_scheme", "first"}};
-  check_contains(load_error(file), "cuts the beginning off");
+  check_contains(load_error(file), "strips the beginning before");
   file = gpt2_file();
   file["model"].erase("vocab");
   check_contains(load_error(file), "vocab");
@@ -176,7 +176,7 @@ TEST_CASE("A folder with another kind of tokenizer is told how to convert it") {
     TempFolder directory;
     directory.write(other, "");
     const std::string message = error_of([&] { Tokenizer::load(directory.path()); });
-    check_contains(message, fmt::format("no tokenizer.json, but {}; make it of", other));
+    check_contains(message, fmt::format("no tokenizer.json, but {}; create it from", other));
     check_contains(message, fmt::format("T.from_pretrained('{0}').save_pretrained('{0}')",
                                         directory.path().string()));
   }

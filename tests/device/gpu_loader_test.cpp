@@ -60,14 +60,14 @@ TEST_CASE("where no GPU is visible, the driver's version, the cause and what to 
       "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\n";
   CHECK(
       no_gpu_message({"the driver is too old", 12040, 13000}, module) ==
-      "no GPU is visible, though the NVIDIA driver 550.54.15 is there: the driver is too old. The "
-      "driver is for CUDA 12.4, and this build for 13.0: update the driver, install NVIDIA's "
+      "no GPU is visible, though the NVIDIA driver 550.54.15 is installed: the driver is too old. "
+      "The driver supports CUDA 12.4, this build needs 13.0: update the driver, install NVIDIA's "
       "forward-compatibility package cuda-compat-13-0 (for data-center GPUs), build with a "
       "LibTorch for CUDA 12 (see docs/errors.md), or compute on the CPU with DS_ACCELERATOR=cpu");
   CHECK(
       no_gpu_message({"system not yet initialized", 13000, 13000}, "") ==
-      "no GPU is visible, though the NVIDIA driver is there: system not yet initialized; see what "
-      "nvidia-smi says, or compute on the CPU with DS_ACCELERATOR=cpu");
+      "no GPU is visible, though the NVIDIA driver is installed: system not yet initialized; check "
+      "nvidia-smi, or compute on the CPU with DS_ACCELERATOR=cpu");
   CHECK(no_gpu_message({"no driver", 0, 13000}, "") ==
         "no GPU is visible: there is no NVIDIA driver (no driver); install one, start a container "
         "with its GPUs (--gpus all), or compute on the CPU with DS_ACCELERATOR=cpu");

@@ -46,9 +46,10 @@ TEST_CASE("an engine refuses ranks on an axis that it knows nothing of") {
   testing::run_ranks(
       4,
       [](std::shared_ptr<comm::DeviceMesh> mesh) {
-        CHECK_THROWS_WITH_AS(
-            initialize(testing::make_chain({}), stage_config(0), mesh),
-            "an engine trains on ranks of axes data and tensor, not on pipe 2 x data 2", Error);
+        CHECK_THROWS_WITH_AS(initialize(testing::make_chain({}), stage_config(0), mesh),
+                             "mesh pipe 2 x data 2 is not supported: an engine supports the dims "
+                             "data and tensor only",
+                             Error);
       },
       options);
 }
@@ -60,7 +61,8 @@ TEST_CASE("blocks that do not say how ranks share them are refused by name where
       2,
       [](std::shared_ptr<comm::DeviceMesh> mesh) {
         CHECK_THROWS_WITH_AS(initialize(testing::make_chain({}), stage_config(0), mesh),
-                             doctest::Contains("block embedding does not say how 2 ranks"), Error);
+                             doctest::Contains("block embedding does not define how 2 ranks"),
+                             Error);
       },
       options);
 }
@@ -210,7 +212,7 @@ TEST_CASE(
           const zero::MemoryPlan memory = engine->memory();
           CHECK(memory.masters.total() + memory.states.total() + memory.gradients.total() == 0);
           CHECK_THROWS_WITH_AS(engine->train_batch(again),
-                               "train_batch: the engine was made to evaluate only", Error);
+                               "train_batch: the engine was created for evaluation only", Error);
         });
       }
     }
@@ -279,7 +281,7 @@ TEST_CASE("what this machine cannot hold is refused on every rank before anythin
       config.zero.max_live_elements = 0;
       const std::string training = refusal(config, {});
       CHECK_MESSAGE(training.starts_with("the run needs "), training);
-      CHECK(training.find("it does not fit with all sharding and offload either") !=
+      CHECK(training.find("it does not fit even with full sharding and offload") !=
             std::string::npos);
       CHECK(refusal(config, {.trains = false}).starts_with("the run needs "));
       config.zero.offload_optimizer.device = configs::OffloadDevice::kNvme;

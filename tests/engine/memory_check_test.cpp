@@ -24,7 +24,7 @@ TEST_CASE("memory is told by place and kind, and what the machine's ranks need t
   CHECK(memory_lines(run) ==
         std::vector<std::string>{
             "each rank, memory: parameters 10.0 MiB, gradients 5.00 MiB",
-            "2 ranks: 30.0 MiB of host memory of 4.00 GiB left; activations come on top"});
+            "2 ranks: 30.0 MiB of host memory of 4.00 GiB left; activations not counted"});
   run.config.zero.offload_optimizer.nvme_path = "/nvme";
   run.memory.states.file = 20 * kMib;
   run.memory.file_buffers.device = 1 * kMib;
@@ -33,7 +33,7 @@ TEST_CASE("memory is told by place and kind, and what the machine's ranks need t
             "each rank, memory: parameters 10.0 MiB, gradients 5.00 MiB, file buffers 1.00 MiB",
             "each rank, files: optimizer states 20.0 MiB",
             "2 ranks: 32.0 MiB of host memory of 4.00 GiB left, 40.0 MiB in /nvme of 99.0 MiB "
-            "free; activations come on top"});
+            "free; activations not counted"});
 }
 
 TEST_CASE("beside a GPU its memory, pinned and other host memory are told apart") {
@@ -46,7 +46,7 @@ TEST_CASE("beside a GPU its memory, pinned and other host memory are told apart"
         std::vector<std::string>{"each rank, GPU memory: parameters 10.0 MiB",
                                  "each rank, pinned host memory: optimizer states 20.0 MiB",
                                  "each rank, host memory: 3.00 MiB while weights are loaded",
-                                 "1 rank: 23.0 MiB of host memory; activations come on top"});
+                                 "1 rank: 23.0 MiB of host memory; activations not counted"});
   CHECK_FALSE(gpu_warning(run.memory, 10 * kMib));
   CHECK(gpu_warning(run.memory, 9 * kMib) ==
         "the run needs 10.0 MiB on each GPU, activations not counted, but 9.00 MiB are free");
@@ -60,9 +60,9 @@ TEST_CASE("what timing an update takes is told where nothing later takes as much
   run.memory.measuring = {.device = 12 * kMib, .host = 2 * kMib};
   CHECK(memory_lines(run) ==
         std::vector<std::string>{"each rank, GPU memory: parameters 10.0 MiB, 12.0 MiB while both "
-                                 "ways to update are timed",
+                                 "optimizer devices are timed",
                                  "each rank, host memory: 3.00 MiB while weights are loaded",
-                                 "1 rank: 3.00 MiB of host memory; activations come on top"});
+                                 "1 rank: 3.00 MiB of host memory; activations not counted"});
   CHECK(gpu_warning(run.memory, 11 * kMib));
 }
 

@@ -139,9 +139,9 @@ TEST_CASE("a part that no rank wrote, or that is written twice, is refused") {
     append(all.parts, write(save, layout, values, parts));
     save.commit(all, {});
   };
-  CHECK_THROWS_WITH_AS(commit({{0, 0, 7}, {1, 0, 5}}), doctest::Contains("expected from"), Error);
+  CHECK_THROWS_WITH_AS(commit({{0, 0, 7}, {1, 0, 5}}), doctest::Contains("expected offset"), Error);
   CHECK_THROWS_WITH_AS(commit({{0, 0, 7}, {0, 6, 12}, {1, 0, 5}}),
-                       doctest::Contains("expected from"), Error);
+                       doctest::Contains("expected offset"), Error);
   CHECK_NOTHROW(commit({{0, 0, 7}, {0, 7, 12}, {1, 0, 5}}));
 }
 

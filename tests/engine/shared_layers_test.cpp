@@ -135,7 +135,7 @@ TEST_CASE("a global batch without a trained token is told with each of its sampl
     const auto engine = engine_on(mesh, config_of(2, configs::LossMean::kToken));
     NoLabelsLoader loader(loader_on(*mesh));
     CHECK_THROWS_WITH_AS(engine->train_batch(loader),
-                         "the global batch of step 1 has no trained token (samples 0, 1, 2, 3, 4, "
+                         "the global batch of step 1 has no label tokens (samples 0, 1, 2, 3, 4, "
                          "5, 6, 7, 8, 9, 10, 11)",
                          Error);
   });

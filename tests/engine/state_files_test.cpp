@@ -37,10 +37,11 @@ TEST_CASE("counters come back as they were") {
 TEST_CASE("a counter that is not there, or of another kind, is named") {
   checkpoint::Counters counters = to_counters(odd_counters());
   counters["steps"] = std::string("7");
-  CHECK_THROWS_WITH_AS(from_counters(counters), "the counter steps is of another kind",
+  CHECK_THROWS_WITH_AS(from_counters(counters), "the counter steps has the wrong type",
                        checkpoint::CorruptCheckpoint);
   counters.erase("steps");
-  CHECK_THROWS_WITH_AS(from_counters(counters), "no counter steps", checkpoint::CorruptCheckpoint);
+  CHECK_THROWS_WITH_AS(from_counters(counters), "the counter steps is missing",
+                       checkpoint::CorruptCheckpoint);
 }
 
 TEST_CASE("a piece is the range of a whole tensor, under the file's name for it") {

@@ -126,7 +126,7 @@ TEST_CASE("a global batch without a trained token names the samples of all ranks
     NoLabelsLoader loader(mesh->rank());
     CHECK_THROWS_WITH_AS(
         engine->train_batch(loader),
-        "the global batch of step 1 has no trained token (samples 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, "
+        "the global batch of step 1 has no label tokens (samples 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, "
         "10, 11)",
         Error);
   });

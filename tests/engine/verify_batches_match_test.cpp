@@ -40,7 +40,7 @@ TEST_CASE("ranks that share layers and draw different samples are named, on all 
         CHECK_NOTHROW(verify_batches_match(own, 1, *mesh));
         CHECK_THROWS_WITH_AS(
             verify_batches_match(mesh->rank() == 3 ? 0xbad : 0x600d, 7, *mesh),
-            "ranks 2 and 3 share every layer (tensor_parallel.autotp_size 2) but have drawn "
+            "ranks 2 and 3 share every layer (tensor_parallel.autotp_size 2) but fetched "
             "different samples for step 7: hashes 600d and bad",
             Error);
       },

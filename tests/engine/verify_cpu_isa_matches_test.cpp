@@ -15,7 +15,7 @@ TEST_CASE("ranks of one CPU level go on, of two are refused with both and with t
     }
     const CpuIsa own = mesh->rank() == 1 ? CpuIsa::kAvx2 : CpuIsa::kAvx512Bf16;
     CHECK_THROWS_WITH_AS(verify_cpu_isa_matches({.level = own}, *mesh),
-                         "rank 1 computes by avx2, rank 0 by avx512_bf16: their results would "
+                         "rank 1 computes with avx2, rank 0 with avx512_bf16: their results would "
                          "differ. Set ZEROTH_CPU=avx2 in the environment of all ranks",
                          Error);
   });
@@ -25,9 +25,9 @@ TEST_CASE("ranks on processors of two makers, whose libraries differ, are refuse
   testing::run_ranks(3, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const CpuProfile own{.level = CpuIsa::kAvx2, .is_intel = mesh->rank() == 2};
     CHECK_THROWS_WITH_AS(verify_cpu_isa_matches(own, *mesh),
-                         "rank 2 computes on a processor of Intel's, rank 0 on another maker's: "
-                         "libraries choose their products by it, and results would differ. Run all "
-                         "ranks on processors of one maker",
+                         "rank 2 computes on an Intel processor, rank 0 on another vendor's: "
+                         "libraries choose their kernels by vendor, and results would differ. Run "
+                         "all ranks on processors of one vendor",
                          Error);
   });
 }
@@ -41,15 +41,15 @@ TEST_CASE("ranks of one level that multiply by different products are refused wi
     CHECK_NOTHROW(verify_cpu_isa_matches(found(/*has_amx=*/false), *mesh));
     CHECK_THROWS_WITH_AS(
         verify_cpu_isa_matches(found(mesh->rank() != 1), *mesh),
-        "rank 0 multiplies bf16 by libtorch, rank 1 by tiles: their results would differ. Set "
+        "rank 0 multiplies bf16 with libtorch, rank 1 with tiles: their results would differ. Set "
         "ZEROTH_CPU=avx512_bf16, and no ZEROTH_PRODUCT, in the environment of all ranks",
         Error);
     const MatmulBackend fp32 = mesh->rank() == 2 ? MatmulBackend::kTiles : MatmulBackend::kOneDnn;
-    CHECK_THROWS_WITH_AS(verify_cpu_isa_matches({.products = {.fp32 = fp32}}, *mesh),
-                         "rank 0 multiplies fp32 by onednn, rank 2 by tiles: their results would "
-                         "differ. Set ZEROTH_CPU=avx512_bf16, and no ZEROTH_PRODUCT, in the "
-                         "environment of all ranks",
-                         Error);
+    CHECK_THROWS_WITH_AS(
+        verify_cpu_isa_matches({.products = {.fp32 = fp32}}, *mesh),
+        "rank 0 multiplies fp32 with onednn, rank 2 with tiles: their results would differ. Set "
+        "ZEROTH_CPU=avx512_bf16, and no ZEROTH_PRODUCT, in the environment of all ranks",
+        Error);
   });
 }
 

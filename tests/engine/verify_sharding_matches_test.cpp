@@ -90,7 +90,7 @@ TEST_CASE("elements that no rank holds are told with what each rank has") {
                    block.add("weight", {2, 8}, {"weight", {5, 8}, {2 * rank, 0}});
                  }) ==
         "layer.weight: the ranks that share it hold 32 of its 40 elements: rank 0 holds [2, 8] "
-        "from [0, 0] on, rank 1 holds [2, 8] from [2, 0] on (Block::splits)");
+        "at offset [0, 0], rank 1 holds [2, 8] at offset [2, 0] (Block::splits)");
 }
 
 TEST_CASE("elements that two ranks hold are told, but not copies that both call so") {
@@ -100,10 +100,10 @@ TEST_CASE("elements that two ranks hold are told, but not copies that both call 
     });
   };
   CHECK(overlapping(1, 2) ==
-        "layer.weight: rank 0 holds [4, 8] from [0, 0] on, and rank 1 holds [4, 8] from [2, 0] on: "
-        "some elements are in both (Block::splits)");
+        "layer.weight: rank 0 holds [4, 8] at offset [0, 0], and rank 1 holds [4, 8] at offset "
+        "[2, 0]: some elements are in both (Block::splits)");
   CHECK(overlapping(1, 0) ==
-        "layer.weight: rank 0 holds [4, 8] from [0, 0] on, which is in 1 copies as it says, and 2 "
+        "layer.weight: rank 0 holds [4, 8] at offset [0, 0], declared with 1 replicas, but 2 "
         "ranks hold it (Block::splits)");
   CHECK(reported(2, [](SharedBlock& block, int) {
           block.add("weight", {4, 8}, {"weight", {4, 8}, {0, 0}, 2});
@@ -119,8 +119,8 @@ TEST_CASE("boxes of which one is larger are told unless the largest one is given
   };
   CHECK(uneven(0) ==
         "ranks 0 and 1 share every layer, but \"layer.b\" begins at element 192 of unit \"layer\" "
-        "there, and at 128: where boxes differ in size, each rank gives the largest one as "
-        "Split::most (Block::splits)");
+        "on the first, and at 128 on the second: where slices differ in size, each rank must set "
+        "Split::max_numel to the largest (Block::splits)");
   CHECK(uneven(192) == "");
 }
 
@@ -145,7 +145,8 @@ TEST_CASE("a rank whose own blocks cannot be planned is named on all ranks") {
                  [](SharedBlock& block, int rank) {
                    block.add("weight", {2, 8}, {"weight", {4, 8}, {3 * rank, 0}});
                  }) ==
-        "rank 1: layer.weight of shape [2, 8] from [3, 0] on is no box of [4, 8] (Block::splits)");
+        "rank 1: layer.weight of shape [2, 8] at offset [3, 0] is not a slice of [4, 8] "
+        "(Block::splits)");
 }
 
 TEST_CASE("a buffer of which each rank has its own part is a box, and any other the same on all") {
@@ -157,8 +158,8 @@ TEST_CASE("a buffer of which each rank has its own part is a box, and any other 
   };
   CHECK(with([](SharedBlock& block, int) { block.add_buffer("mask", at::ones({3})); }) == "");
   CHECK(with([](SharedBlock& block, int rank) { block.add_buffer("mask", at::full({3}, rank)); }) ==
-        "ranks 0 and 1 share every layer, but buffer layer.mask has other values there: one that "
-        "each has its own part of stands among the splits (Block::splits)");
+        "ranks 0 and 1 share every layer, but buffer layer.mask has different values: one of "
+        "which each rank has its own slice must be among the splits (Block::splits)");
   CHECK(
       with([](SharedBlock& block, int rank) { block.add_buffer("mask", at::ones({3 + rank})); }) ==
       "ranks 0 and 1 share every layer, but one lists layer.mask [3], the other \"layer.mask\" "
@@ -172,11 +173,12 @@ TEST_CASE("a buffer of which each rank has its own part is a box, and any other 
   CHECK(with([](SharedBlock& block, int rank) {
           block.add_buffer("mask", at::full({3}, rank), {{"mask", {7}, {3 * rank}}});
         }) ==
-        "layer.mask: the ranks that share it hold 6 of its 7 elements: rank 0 holds [3] from [0] "
-        "on, rank 1 holds [3] from [3] on (Block::splits)");
+        "layer.mask: the ranks that share it hold 6 of its 7 elements: rank 0 holds [3] at "
+        "offset [0], rank 1 holds [3] at offset [3] (Block::splits)");
   CHECK(with([](SharedBlock& block, int rank) {
           block.add_buffer("mask", at::full({3}, rank), {{"mask", {6}, {4 * rank}}});
-        }) == "rank 1: layer.mask of shape [3] from [4] on is no box of [6] (Block::splits)");
+        }) ==
+        "rank 1: layer.mask of shape [3] at offset [4] is not a slice of [6] (Block::splits)");
 }
 
 }  // namespace zeroth::engine

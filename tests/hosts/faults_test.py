@@ -79,7 +79,7 @@ class Fault:
     waits: bool = False  # the run goes on once it is mended, and has said these words until then
 
 
-SILENT = "host {right} is lost: no word for {silence} s; rank 2 ran there"
+SILENT = "host {right} is lost: no heartbeat for {silence} s; rank 2 ran there"
 FAULTS = {
     "rank": Fault(kill_rank, 137, "zeroth: rank 2 on host {right} was killed by SIGKILL"),
     "agent": Fault(kill_agent, 1, "zeroth: host {right} is lost: the connection ended; rank 2 ran there"),
@@ -92,7 +92,7 @@ FAULTS = {
 SPECIAL = {
     "disk-load": Fault(fill_own_disk, 1, " in files in {disk}, but its disk has 0 B free", elastic=False, offload=True,
                        before=True),
-    "disk-save": Fault(fill_common_disk, words="the model waits in memory until there is room", waits=True),
+    "disk-save": Fault(fill_common_disk, words="the model waits in memory until there is space", waits=True),
 }
 # Every fault and every moment.
 FEW = ("rank-load", "rank-save", "agent-evaluation", "launcher-step", "pause-step", "cut-evaluation", "stopped-load",

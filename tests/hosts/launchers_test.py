@@ -119,7 +119,7 @@ class Launchers(unittest.TestCase):
         for job in jobs:
             self.assertEqual(job.wait(LIMIT), 0, f"{job.words}\n{job.said()}")
         self.assertIn("hosts      left (ranks 0, 1), right (ranks 2, 3)", jobs[0].out)
-        self.assertRegex(jobs[0].out, r"links      .* across .* from each host by eth0\n")
+        self.assertRegex(jobs[0].out, r"links      .* inter-node .* per host by eth0\n")
         self.assertEqual(differences(jobs[0], reference(stage, tensor)), [])
 
     def expect_nothing_left(self):

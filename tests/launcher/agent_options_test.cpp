@@ -52,7 +52,7 @@ TEST_CASE("without --node the task's number is taken from MPI or Slurm") {
   CHECK_THROWS_WITH_AS(parse_agent_options(words, environment({})),
                        doctest::Contains("--node is not given"), UsageError);
   CHECK_THROWS_WITH_AS(parse_agent_options(words, environment({{"PMI_RANK", "x"}})),
-                       "agent: PMI_RANK is 'x', not a number of a host", UsageError);
+                       "agent: PMI_RANK is 'x', not the index of a host", UsageError);
 }
 
 TEST_CASE("a command line that is not an agent's is refused") {
@@ -60,14 +60,14 @@ TEST_CASE("a command line that is not an agent's is refused") {
     CHECK_THROWS_WITH_AS(parse_agent_options(words, environment({})), why, UsageError);
   };
   refuse({"--node", "0", "--secret-stdin"}, "agent: --launcher is missing");
-  refuse({"--launcher"}, "agent: --launcher takes a value");
+  refuse({"--launcher"}, "agent: --launcher needs a value");
   refuse({"--launcher", "x", "--node", "-1", "--secret-stdin"},
-         "agent: --node is '-1', not a number of a host");
+         "agent: --node is '-1', not the index of a host");
   refuse({"--launcher", "x", "--node", "0"},
-         "agent: one of --secret-stdin, --secret-env and --secret-file, not 0");
+         "agent: exactly one of --secret-stdin, --secret-env and --secret-file is needed, not 0");
   refuse({"--launcher", "x", "--node", "0", "--secret-stdin", "--secret-file", "f"},
-         "agent: one of --secret-stdin, --secret-env and --secret-file, not 2");
-  refuse({"train"}, "agent: 'train' is not known");
+         "agent: exactly one of --secret-stdin, --secret-env and --secret-file is needed, not 2");
+  refuse({"train"}, "agent: unknown flag 'train'");
 }
 
 TEST_CASE("a secret in a variable is gone from the environment once it is taken") {
@@ -86,7 +86,8 @@ TEST_CASE("a secret's file is removed once it is taken, and refused where others
   std::ofstream(path) << kSecret << "\nmore\n";
   ::chmod(path.c_str(), 0640);
   CHECK_THROWS_WITH_AS(take_from_file(path),
-                       doctest::Contains("others may use it (mode 640), expected 600"), Error);
+                       doctest::Contains("accessible to other users (mode 640), expected 600"),
+                       Error);
   CHECK(std::filesystem::exists(path));
   ::chmod(path.c_str(), 0600);
   const std::string link = directory.path() / "link";

@@ -144,7 +144,7 @@ TEST_CASE("an agent whose launcher is silent does the same when its time is over
   CHECK(launcher.count_heartbeats() > 4 * 4);  // several in the time that a launcher waits for one
   const auto result = launcher.process().wait();
   CHECK(result.status == 1);
-  CHECK(contains(result.err, "the launcher is lost: no word for 6 s; its ranks are ended"));
+  CHECK(contains(result.err, "the launcher is lost: no heartbeat for 6 s; terminating its ranks"));
   CHECK(none_alive(pids));
 }
 
@@ -159,7 +159,7 @@ TEST_CASE("an agent does not miss a launcher that is stopped, until that goes on
   launcher.send(Suspend{false});
   const auto result = launcher.process().wait();
   CHECK(result.status == 1);
-  CHECK(contains(result.err, "the launcher is lost: no word for 3 s; its ranks are ended"));
+  CHECK(contains(result.err, "the launcher is lost: no heartbeat for 3 s; terminating its ranks"));
 }
 
 TEST_CASE("an agent believes no launcher that says what none says") {
@@ -168,7 +168,7 @@ TEST_CASE("an agent believes no launcher that says what none says") {
   launcher.send(Drained{});
   const auto result = launcher.process().wait();
   CHECK(result.status == 1);
-  CHECK(contains(result.err, "a message that is no launcher's"));
+  CHECK(contains(result.err, "the launcher has released this host: unexpected message"));
 }
 
 TEST_CASE("what a host lacks comes at once") {

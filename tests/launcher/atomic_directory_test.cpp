@@ -74,17 +74,16 @@ TEST_CASE("a model is replaced only where that is asked for, and nothing else ev
   CHECK(read_text(target / "config.json") == "new");
   CHECK(names_in(around.path()) == Names{"hf"});
   write_text(target / "notes.txt", "mine");
-  CHECK(
-      refused(target, true) ==
-      target.string() +
-          " holds notes.txt, which is no file of a model and would be lost: choose another folder");
+  CHECK(refused(target, true) == target.string() +
+                                     " contains notes.txt, which is not a model file and would be "
+                                     "lost: choose another folder");
   fs::remove(target / "notes.txt");
   fs::create_directory(target / "checkpoints");
-  CHECK(refused(target, true).find("holds checkpoints, which") != std::string::npos);
+  CHECK(refused(target, true).find("contains checkpoints, which") != std::string::npos);
   CHECK(names_in(around.path()) == Names{"hf"});
   write_text(around / "file", "");
   CHECK(refused(around / "file", true) == (around / "file").string() + " is not a folder");
-  CHECK(refused("/", true) == "/: no folder can stand there");
+  CHECK(refused("/", true) == "/: no folder can be created there");
 }
 
 TEST_CASE("what somebody puts in the folder's place meanwhile stays") {

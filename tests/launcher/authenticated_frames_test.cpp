@@ -110,7 +110,7 @@ TEST_CASE("a frame that is repeated, left out, moved or changed is an error") {
 TEST_CASE("a length beyond the most is refused before anything of it is held") {
   Pair pair = shake_hands(HmacKey("secret"));
   CHECK_THROWS_WITH_AS(open(pair.launcher.reader, "\xff\xff\xff\xff"),
-                       "a message of 4294967295 bytes, where 8388608 are the most", Error);
+                       "message of 4294967295 bytes exceeds the maximum of 8388608", Error);
   const std::string longest(kMaxPayloadBytes, 'x');
   Pair other = shake_hands(HmacKey("secret"));
   CHECK(open(other.launcher.reader, other.agent.writer.make_frame(longest)) == Payloads{longest});

@@ -52,12 +52,13 @@ TEST_CASE("a rank that memory's end kills is told from one that somebody kills")
   }
   const auto result = run_zeroth(in_cgroup(group, on_ranks(2, {"only", "1", "eat"})));
   CHECK(result.status == 137);
-  CHECK(contains(result.err,
-                 "zeroth: rank 1 was killed by SIGKILL (out of memory: the kernel's out-of-memory "
-                 "killer ended 1 process of this control group; the group may use 256 MiB; "));
+  CHECK(contains(
+      result.err,
+      "zeroth: rank 1 was killed by SIGKILL (out of memory: the kernel's out-of-memory "
+      "killer ended 1 process of this control group; the limit of the group is 256 MiB; "));
   LaunchedProcess job(in_cgroup(group, on_ranks(1, {"sleep"})));
   ::kill(job.wait_for_pids(1)[0], SIGKILL);
-  CHECK(contains(job.wait().err, "rank 0 was killed by SIGKILL (somebody sent it: "));
+  CHECK(contains(job.wait().err, "rank 0 was killed by SIGKILL (sent by a user or process, "));
 }
 
 TEST_CASE("the counter of a control group, not the signal alone, names the out-of-memory killer") {
@@ -72,7 +73,8 @@ TEST_CASE("the counter of a control group, not the signal alone, names the out-o
   CHECK(outcome.status == 137);
   CHECK(contains(outcome.message, "SIGKILL (out of memory: the kernel's out-of-memory killer "));
   const Program innocent{"/bin/sh", {"sh", "-c", "kill -9 $$"}};
-  CHECK(contains(supervise(innocent, {RankSpec{}}, options).message, "SIGKILL (somebody sent it"));
+  CHECK(contains(supervise(innocent, {RankSpec{}}, options).message,
+                 "SIGKILL (sent by a user or process, not by"));
 }
 
 TEST_CASE("a rank that fails because memory's end killed its helper says so") {
@@ -101,7 +103,7 @@ TEST_CASE("a stopped rank, for which another one waited in vain, is named and ki
   // On a busy machine it is told before, too, that rank 1 is stopped.
   CHECK(result.err.ends_with(
       "zeroth: rank 0 ended with exit code 1\n"
-      "zeroth: rank 1 was stopped (SIGSTOP or a debugger) when that happened: others may have "
+      "zeroth: rank 1 was suspended (SIGSTOP or a debugger) when that happened: others may have "
       "waited for it\n"
       "zeroth: ranks that did not end by themselves were killed\n"));
 }

@@ -108,7 +108,7 @@ TEST_CASE("what is missing is named with its flag") {
   };
   CHECK(said({"--master_addr=127.0.0.1"}).find("--no_ssh needs --node_rank") != std::string::npos);
   CHECK(said({"--node_rank=0"}).find("--no_ssh needs --master_addr") != std::string::npos);
-  CHECK(said({"--node_rank=2", "--master_addr=127.0.0.1"}).find("leave hosts 0 to 1") !=
+  CHECK(said({"--node_rank=2", "--master_addr=127.0.0.1"}).find("select hosts 0 to 1") !=
         std::string::npos);
 }
 

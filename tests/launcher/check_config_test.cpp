@@ -95,7 +95,7 @@ TEST_CASE("check-config takes what a run would need to accept a file, or to refu
   const std::string file = write(directory, R"({"log": 1, "optimizer": {"type": "OneBitLamb"}})");
   const ConfigCheck refused = check_config({file});
   CHECK(refused.status == 2);
-  CHECK(contains(refused.text, "--accept-uncompressed runs it without that"));
+  CHECK(contains(refused.text, "--accept-uncompressed runs it uncompressed"));
   const ConfigCheck accepted = check_config({file, "--accept-uncompressed"});
   CHECK(accepted.status == 0);
   CHECK(contains(accepted.text, "log: ignored, as by DeepSpeed: unknown key"));
@@ -147,7 +147,7 @@ TEST_CASE("what check-config cannot understand or read is a usage error") {
   CHECK_THROWS_WITH_AS(check_config({"a.json", "--ranks", "0"}),
                        "check-config: --ranks 0: at least one rank is needed", UsageError);
   CHECK_THROWS_WITH_AS(check_config({"/no/such.json"}),
-                       "/no/such.json: no such configuration file, and not base64 of one",
+                       "/no/such.json: no such configuration file, and not a base64-encoded one",
                        UsageError);
   const TempFolder directory;
   const auto broken = run_zeroth({"check-config", write(directory, "{\"a\": }")});

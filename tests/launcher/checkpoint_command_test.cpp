@@ -81,7 +81,7 @@ TEST_CASE("list tells step, size, age and state of each checkpoint") {
     CHECK(contains(lines[1], " KiB "));
     CHECK(lines[1].ends_with("s  complete"));
     CHECK(lines[3].ends_with("s  complete, the newest"));
-    CHECK(lines[4] == "Weights without states, from which no run goes on:");
+    CHECK(lines[4] == "Weights only, cannot be resumed:");
     CHECK(lines[5] == "  step-2");
   }
   fs::remove(output.checkpoints() + "/step-12/zeroth/manifest.json");
@@ -97,15 +97,15 @@ TEST_CASE("show tells what the newest one holds, or the one that is named") {
   const auto newest = checkpoint_command({"show", output.path()});
   CHECK(newest.status == 0);
   for (const char* const part :
-       {"/step-12\n", "step      ", "run-1", "goes on from  step 8, manifest ",
-        "Counters:\n  salt  12\n", "Must be equal to go on:\n  model  small\n",
+       {"/step-12\n", "step      ", "run-1", "resumed from  step 8, manifest ",
+        "Counters:\n  salt  12\n", "Must be equal to resume:\n  model  small\n",
         "zeroth/pieces-00000.safetensors  ", ", 4 pieces\n",
         "2 tensors:\n  a  [6, 4]            exp_avg F32, master F32\n"}) {
     CHECK_MESSAGE(contains(newest.text, part), part);
   }
   const auto one = checkpoint_command({"show", output.checkpoints() + "/step-4"});
   CHECK(contains(one.text, "Counters:\n  salt  4\n"));
-  CHECK_FALSE(contains(one.text, "goes on from"));
+  CHECK_FALSE(contains(one.text, "resumed from"));
 }
 
 TEST_CASE("verify reads every byte, and names file, tensor and box of one that changed") {
@@ -170,8 +170,8 @@ TEST_CASE("prune removes nothing while a run holds the output, and says which ru
   fs::create_directory_symlink(output.path(), link);
   {
     const OutputLock run(output.path());
-    const std::string holder =
-        " is the output of a run that goes on (process " + std::to_string(::getpid()) + " on ";
+    const std::string holder = " is the output of a run that is still active (process " +
+                               std::to_string(::getpid()) + " on ";
     for (const std::string& path : {output.path(), output.checkpoints(), link.string()}) {
       const std::string said = message_of<Error>([&] {
         (void)checkpoint_command({"prune", path, "--damaged"});
@@ -198,7 +198,7 @@ TEST_CASE("an output of models without states is told as such, and never pruned"
   const auto lines = lines_of(answer.text);
   REQUIRE(lines.size() == 5);
   CHECK(lines[1].starts_with("  step-4 "));
-  CHECK(lines[1].ends_with("s  weights without states, from which no run goes on"));
+  CHECK(lines[1].ends_with("s  weights only, cannot be resumed"));
   CHECK(lines[4] == "  checkpoint-12");
   CHECK(message_of<Error>([&] {
           (void)checkpoint_command({"prune", directory.path(), "--damaged"});
@@ -225,11 +225,12 @@ TEST_CASE("a folder that is no output has no checkpoints, whatever its files are
   const auto answer = checkpoint_command({"list", directory.path()});
   CHECK(answer.status == 0);
   const std::string skipped =
-      "skipped step-5: no checkpoint, as it has no zeroth/manifest.json\n"
-      "skipped step-7: no checkpoint, as it has no zeroth/manifest.json\n"
-      "skipped a.ckpt: no checkpoint, as it has no zeroth/manifest.json\n"
-      "skipped changed.ckpt: no checkpoint, as it has no zeroth/manifest.json\n"
-      "skipped checkpoint-4: no checkpoint, as it is of DeepSpeed (global_step4 is in it)\n";
+      "skipped step-5: not a checkpoint of Zeroth: it has no zeroth/manifest.json\n"
+      "skipped step-7: not a checkpoint of Zeroth: it has no zeroth/manifest.json\n"
+      "skipped a.ckpt: not a checkpoint of Zeroth: it has no zeroth/manifest.json\n"
+      "skipped changed.ckpt: not a checkpoint of Zeroth: it has no zeroth/manifest.json\n"
+      "skipped checkpoint-4: not a checkpoint of Zeroth: it was written by DeepSpeed (global_step4 "
+      "is in it)\n";
   CHECK(answer.text == directory.path().string() + "\n  no checkpoints\n" + skipped);
   for (const char* const verb : {"show", "verify"}) {
     CHECK(message_of<Error>([&] {
@@ -258,12 +259,12 @@ TEST_CASE("what cannot be meant is refused") {
   CHECK(contains(refused({"list"}), "DIR"));
   CHECK(refused({"remove", "x"}) ==
         "checkpoint remove: must be list, show, verify or prune (zeroth checkpoint --help)");
-  CHECK(refused({"list", "x", "--keep", "3"}) == "checkpoint list: --keep belongs to prune");
+  CHECK(refused({"list", "x", "--keep", "3"}) == "checkpoint list: --keep is only valid for prune");
   CHECK(refused({"prune", "x", "--keep", "0"}) ==
-        "checkpoint prune: --keep 0: at least one must stay");
+        "checkpoint prune: --keep 0: at least one must be kept");
   const std::string one = output.checkpoints() + "/step-4";
   CHECK(refused({"prune", one}) ==
-        "checkpoint prune: " + one + " is one checkpoint; name the folder that holds them");
+        "checkpoint prune: " + one + " is one checkpoint; give the folder that contains it");
   CHECK(message_of<Error>([&] {
           (void)checkpoint_command({"list", "/no/such"});
         }) == "/no/such: there is no such folder");
@@ -273,7 +274,7 @@ TEST_CASE("what cannot be meant is refused") {
           }) == empty.path().string() + " holds no checkpoints");
   }
   CHECK(contains(checkpoint_command({"list", empty.path()}).text, "  no checkpoints\n"));
-  CHECK(contains(checkpoint_command({"--help"}).text, "Status: 0, or 1"));
+  CHECK(contains(checkpoint_command({"--help"}).text, "Exit code: 0, or 1"));
 }
 
 TEST_CASE("best_checkpoint_gone: prune keeps the run's best model, and says so") {
@@ -327,7 +328,7 @@ TEST_CASE("trainers_own_checkpoint: each verb calls another program's checkpoint
   const TempFolder directory;
   directory.write("optimizer.pt", "x");
   const std::string said = directory.path().string() +
-                           " is a checkpoint of Hugging Face's Trainer (optimizer.pt is in it)";
+                           " is a checkpoint of Hugging Face's Trainer (it contains optimizer.pt)";
   CHECK(contains(checkpoint_command({"list", directory.path()}).text, said));
   for (const char* const verb : {"show", "verify"}) {
     CHECK(message_of<Error>([&] {

@@ -89,7 +89,8 @@ TEST_CASE("a flag of ours after the program is handed on with a warning") {
   CHECK_FALSE(options.num_ranks);
   REQUIRE(options.warnings.size() == 3);
   CHECK(options.warnings[0] ==
-        "--num_gpus after finetune is handed to finetune; to reach zeroth, put it before finetune");
+        "--num_gpus after finetune is passed to finetune; to set it for zeroth, put it before "
+        "finetune");
   CHECK(options.warnings[1].starts_with("--master_port after finetune"));
 }
 
@@ -159,13 +160,13 @@ TEST_CASE("a wrong command line is an error of its own") {
   has({"--timeout", "0", "prog"}, "--timeout 0: at least one second");
   has({"--num_gpus"}, "--num_gpus needs a value");
   has({"--num_gpus", "1", "--num_gpus", "2", "prog"}, "--num_gpus is given twice");
-  has({"--save_pid=x", "prog"}, "--save_pid=x: takes no value");
+  has({"--save_pid=x", "prog"}, "--save_pid=x: does not accept a value");
   has({"--timeout=soon", "prog"}, "--timeout soon: must be a whole number");
   has({"--timeout=1.5", "prog"}, "--timeout 1.5: must be a whole number");
   has({"--grace=-1", "prog"}, "--grace -1");
   has({"--log_level", "loud", "prog"}, "--log_level loud: must be one of debug, info, ");
-  has({"--num_gpus", "2", "report"}, "report stands alone");
-  has({"report", "all"}, "report stands alone");
+  has({"--num_gpus", "2", "report"}, "report: 'zeroth report' accepts no flags and no arguments");
+  has({"report", "all"}, "report: 'zeroth report' accepts no flags and no arguments");
   has({"train.py", "--lr", "1"}, "zeroth python3 train.py");
 }
 

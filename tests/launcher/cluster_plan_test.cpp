@@ -35,8 +35,9 @@ TEST_CASE("hosts of a hostfile get agents") {
   CHECK(placement.cluster->backend == &find_backend("pdsh"));
   CHECK(placement.cluster->launcher_args == Words{"-v", "a b"});
   CHECK(placement.notes.empty());
-  CHECK(error_of({"--launcher=mvapich"}).starts_with("--launcher mvapich: "));
-  CHECK(error_of({"--launcher_args='"}).starts_with("--launcher_args ': a single quote"));
+  CHECK(error_of({"--launcher=mvapich"}).starts_with("--launcher mvapich is not supported: "));
+  CHECK(
+      error_of({"--launcher_args='"}).starts_with("--launcher_args ': unterminated single quote"));
 }
 
 TEST_CASE("without pdsh ssh is the default, and that is said") {
@@ -71,13 +72,13 @@ TEST_CASE("without a hostfile this machine is alone, and flags about hosts are n
                                     {});
   CHECK_FALSE(placement.cluster);
   CHECK(placement.slots.empty());
-  CHECK(placement.notes == Words{"--num_nodes 1 changes nothing: this machine is the only host",
-                                 "--no_ssh changes nothing: one machine needs no ssh",
-                                 "--node_rank 0 changes nothing: this machine is the only host",
-                                 "--ssh_port changes nothing: one machine needs no ssh",
-                                 "--launcher changes nothing: one machine needs no ssh",
-                                 "--launcher_args changes nothing: one machine needs no ssh",
-                                 "--no_ssh_check changes nothing: one machine needs no ssh"});
+  CHECK(placement.notes == Words{"--num_nodes 1 has no effect: this machine is the only host",
+                                 "--no_ssh has no effect: one machine needs no ssh",
+                                 "--node_rank 0 has no effect: this machine is the only host",
+                                 "--ssh_port has no effect: one machine needs no ssh",
+                                 "--launcher has no effect: one machine needs no ssh",
+                                 "--launcher_args has no effect: one machine needs no ssh",
+                                 "--no_ssh_check has no effect: one machine needs no ssh"});
   CHECK(place({}, {}).notes.empty());
   for (const Words& flags : {Words{"--num_nodes=2"}, Words{"--node_rank=1"}, {"--force_multi"}})
     CHECK(error_of(flags, {}).find("without a hostfile this machine is the only host") !=
@@ -98,19 +99,18 @@ TEST_CASE("with --no_ssh this machine has the ranks of its host among all") {
   CHECK(part("2").node_ranks.world_size == 6);
   CHECK(part("2").slots == std::vector<int>{0, 1, 2});
   CHECK(place({"--no_ssh", "--master_addr=a", "--node_rank=0", "--ssh_port=22"}).notes ==
-        Words{"--ssh_port changes nothing: with --no_ssh no host is reached"});
+        Words{"--ssh_port has no effect: with --no_ssh no host is contacted"});
 }
 
 TEST_CASE("--no_ssh needs to know which host this is, and where rank 0 is") {
-  CHECK(
-      error_of({"--no_ssh", "--master_addr=a"}) ==
-      "--no_ssh needs --node_rank: nobody else can tell which of the 3 hosts of the hostfile this "
-      "machine is (0 to 2, as they stand there)");
+  CHECK(error_of({"--no_ssh", "--master_addr=a"}) ==
+        "--no_ssh needs --node_rank: it says which of the 3 hosts of the hostfile this machine is "
+        "(0 to 2, in the order of the file)");
   CHECK(error_of({"--no_ssh", "--node_rank=0"}) ==
         "--no_ssh needs --master_addr: the address of host 0, worker-0, at which the other hosts "
         "reach rank 0");
   CHECK(error_of({"--no_ssh", "--node_rank=3", "--master_addr=a"}) ==
-        "--node_rank 3: the hostfile and the flags leave hosts 0 to 2");
+        "--node_rank 3: the hostfile and the flags select hosts 0 to 2");
   CHECK(error_of({"--no_ssh", "--node_rank=-1"}) == "--node_rank -1: hosts are counted from 0");
   CHECK(error_of({"--no_ssh", "--force_multi"}) ==
         "--no_ssh and --force_multi contradict each other");
@@ -131,10 +131,9 @@ TEST_CASE("without a hostfile hosts by hand have equally many ranks") {
   CHECK(with_num_ranks({}, 4).world_size == 4);
   CHECK_THROWS_AS(with_num_ranks({.node_rank = 0, .num_nodes = 65'536}, 65'536), UsageError);
   CHECK(error_of({"--no_ssh", "--num_nodes=3", "--master_addr=a"}, {}) ==
-        "--no_ssh needs --node_rank: nobody else can tell which of the 3 hosts this machine is (0 "
-        "to 2)");
+        "--no_ssh needs --node_rank: it says which of the 3 hosts this machine is (0 to 2)");
   CHECK(error_of({"--no_ssh", "--num_nodes=3", "--node_rank=3", "--master_addr=a"}, {}) ==
-        "--node_rank 3: --num_nodes 3 leaves hosts 0 to 2");
+        "--node_rank 3: --num_nodes 3 selects hosts 0 to 2");
   CHECK(error_of({"--no_ssh", "--num_nodes=3", "--node_rank=0"}, {})
             .starts_with("--no_ssh needs --master_addr: "));
 }
@@ -160,8 +159,7 @@ TEST_CASE("a zeroth that was started on each node has the ranks of its node") {
   CHECK(alike.num_ranks == 2);
   CHECK(with_num_ranks(alike.node_ranks, 2).first_rank == 2);
   CHECK(with_num_ranks(alike.node_ranks, 2).world_size == 6);
-  CHECK(alike.notes ==
-        Words{"--ssh_port changes nothing: Kubeflow has started zeroth on each node"});
+  CHECK(alike.notes == Words{"--ssh_port has no effect: Kubeflow has started zeroth on each node"});
   CHECK(in_pod({"--node_rank=2"}, {}).node_ranks.node_rank == 2);
   const Placement unequal = in_pod({}, kThree);
   CHECK_FALSE(unequal.cluster);
@@ -174,7 +172,7 @@ TEST_CASE("a zeroth that was started on each node has the ranks of its node") {
         "--num_nodes 2: Kubeflow has started zeroth on 3 nodes");
   CHECK(error_in_pod({"--num_nodes=2"}, kThree)
             .starts_with("Kubeflow has started zeroth on 3 nodes, but the hostfile and the flags "
-                         "leave 2 hosts: "));
+                         "select 2 hosts: "));
   CHECK(error_in_pod({"--node_rank=3"}, {}) ==
         "--node_rank 3: Kubeflow has started zeroth on hosts 0 to 2");
   CHECK(error_in_pod({"--force_multi"}, {}).starts_with("--force_multi: Kubeflow has started"));
@@ -184,10 +182,10 @@ TEST_CASE("a zeroth that was started on each node has the ranks of its node") {
 }
 
 TEST_CASE("flags that mean nothing to agents are noted") {
-  CHECK(place({"--node_rank=1", "--no_ssh_check"}).notes ==
-        Words{"--node_rank 1 changes nothing: without --no_ssh each host gets its number from here",
-              "--no_ssh_check changes nothing: hosts are not tried before their agents are "
-              "started"});
+  CHECK(
+      place({"--node_rank=1", "--no_ssh_check"}).notes ==
+      Words{"--node_rank 1 has no effect: without --no_ssh the launcher assigns node ranks",
+            "--no_ssh_check has no effect: hosts are not checked before their agents are started"});
 }
 
 TEST_CASE("the flags reach the commands of agents") {
@@ -210,7 +208,7 @@ TEST_CASE("the hosts of an elastic run are reached by an ssh each") {
   for (const char* backend : {"pdsh", "openmpi", "mpich", "impi", "slurm"}) {
     CAPTURE(backend);
     CHECK(error_of({"--elastic=1:2", "--launcher", backend})
-              .starts_with("--elastic: it reaches each host by an ssh of its own"));
+              .starts_with("--elastic needs a separate ssh for each host"));
   }
   CHECK(error_of({"--elastic_training", "--min_elastic_nodes=4"})
             .starts_with("--min_elastic_nodes 4: there are 3 hosts"));
@@ -245,7 +243,9 @@ TEST_CASE("of nodes that others have started the first is the launcher, and the 
   CHECK(third.join == "m:4000");
   CHECK(place({"--no_ssh", "--node_rank=1", "--master_addr=fd00::1", "--elastic=1:3"}).join ==
         "[fd00::1]:29500");
-  CHECK(error_of({"--elastic=1:3"}, {}).find("--join-port PORT lets it in") != std::string::npos);
+  CHECK(
+      error_of({"--elastic=1:3"}, {}).find("can only join by themselves: pass --join-port PORT") !=
+      std::string::npos);
   CHECK(place({"--elastic=1:3", "--join-port=4000"}, {}).cluster->join_port == 4000);
 }
 

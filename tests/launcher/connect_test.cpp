@@ -25,7 +25,7 @@ TEST_CASE("endpoints that cannot be understood are named") {
   for (const char* text : {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:70000", ":1",
                            "127.0.0.1:1,", "[::1:1", "::1:1"}) {
     CAPTURE(text);
-    CHECK_THROWS_WITH_AS(connect(text), doctest::Contains("is not ADDRESS:PORT"), Error);
+    CHECK_THROWS_WITH_AS(connect(text), doctest::Contains("expected ADDRESS:PORT"), Error);
   }
 }
 
@@ -52,7 +52,7 @@ TEST_CASE("what is no launcher gets nothing of the secret") {
   const std::string endpoint = "127.0.0.1:" + std::to_string(acceptor.local_endpoint().port());
   CHECK_THROWS_WITH_AS(connect(endpoint),
                        ("the launcher cannot be reached: " + endpoint +
-                        ": what answers there is no launcher, or one of another version of Zeroth")
+                        ": the peer is not a launcher, or is one of another version of Zeroth")
                            .c_str(),
                        Error);
   server.join();

@@ -114,7 +114,7 @@ TEST_CASE("a wrong hostfile, filter or launcher ends before anything is started"
   const std::string bad = directory.write("bad", "worker-0 slots=2\nthis is bad\n");
   const auto line = run_zeroth({"-H", bad, "finetune"});
   CHECK(line.status == 2);
-  CHECK(line.err == "zeroth: error: " + bad + ": line 2: 'is' in place of slots=N\n");
+  CHECK(line.err == "zeroth: error: " + bad + ": line 2: 'is' instead of slots=N\n");
   CHECK(run_zeroth({"-H", directory / "none", "finetune"}).status == 2);
   const auto filter = run_zeroth({"-H", hosts.file(), "-i", "jeff", "finetune"});
   CHECK(filter.status == 2);
@@ -131,7 +131,7 @@ TEST_CASE("a variable that sounds like a secret is told of, and stays") {
   const Hosts hosts;
   const auto result = run_zeroth({"-H", hosts.file(), "--launcher=ssh", "--dry-run", "finetune"},
                                  {{"MLFLOW_TRACKING_TOKEN", "hush"}});
-  CHECK(result.err.find("zeroth: MLFLOW_TRACKING_TOKEN is not carried to the hosts") !=
+  CHECK(result.err.find("zeroth: MLFLOW_TRACKING_TOKEN is not forwarded to the hosts") !=
         std::string::npos);
   CHECK((result.err + result.out).find("hush") == std::string::npos);
 }

@@ -42,7 +42,7 @@ TEST_CASE("after the loss of a rank all ranks start again, and know the round an
                         "ZEROTH_ROUND", "ZEROTH_ROUND_CAUSE", "ZEROTH_RUN"}));
   CHECK(result.status == 0);
   CHECK(contains(result.err, "zeroth: rank 2 on host 127.0.0.2 was killed by SIGKILL"));
-  CHECK(contains(result.err, "zeroth: round 1 on 2 hosts with 4 ranks (1 of 3 restarts taken)"));
+  CHECK(contains(result.err, "zeroth: round 1 on 2 hosts with 4 ranks (1 of 3 restarts used)"));
   CHECK(count(result.out, "WORLD_SIZE=4\n") == 4);
   CHECK(count(result.out, "ZEROTH_ROUND=1\n") == 4);
   const size_t run_at = result.out.find("ZEROTH_RUN=");
@@ -59,7 +59,7 @@ TEST_CASE("who wants no notes hears of what failed, not of rounds") {
   CHECK(result.status == 0);
   CHECK(count(result.out, "WORLD_SIZE=4\n") == 4);
   CHECK(contains(result.err, "zeroth: rank 2 on host 127.0.0.2 was killed by SIGKILL"));
-  CHECK(count(result.err, "are one machine") == 1);
+  CHECK(count(result.err, "are the same machine") == 1);
   CHECK_FALSE(contains(result.err, "zeroth: round 1"));
 }
 
@@ -69,15 +69,15 @@ TEST_CASE("the run goes on without a host that is lost, and with it once it is b
       {"by-round", "sleep", ",", "finish", "0", ",", "env", "WORLD_SIZE", "ZEROTH_ROUND_CAUSE"}));
   const auto pids = job.wait_for_pids(4);
   ::kill(parent_of(rank_of(pids, "2")), SIGKILL);
-  job.wait_for_words("zeroth: round 1 on 1 host with 2 ranks (1 of 1 restarts taken)");
+  job.wait_for_words("zeroth: round 1 on 1 host with 2 ranks (1 of 1 restarts used)");
   const auto result = job.wait();
   CHECK(result.status == 0);
   CHECK(contains(result.err, "zeroth: host 127.0.0.2 is lost: the connection ended"));
-  CHECK(contains(result.err, "zeroth: host 127.0.0.2 has come: the ranks save, and start again"));
-  CHECK(contains(result.err, "zeroth: round 2 on 2 hosts with 4 ranks (1 of 1 restarts taken)"));
+  CHECK(contains(result.err, "zeroth: host 127.0.0.2 has joined: the ranks save and restart"));
+  CHECK(contains(result.err, "zeroth: round 2 on 2 hosts with 4 ranks (1 of 1 restarts used)"));
   CHECK(count(result.out, "saved\n") == 2);
   CHECK(count(result.out, "WORLD_SIZE=4\n") == 4);
-  CHECK(count(result.out, "ZEROTH_ROUND_CAUSE=host 127.0.0.2 has come\n") == 4);
+  CHECK(count(result.out, "ZEROTH_ROUND_CAUSE=host 127.0.0.2 has joined\n") == 4);
   CHECK(none_alive(pids));
 }
 
@@ -91,8 +91,8 @@ TEST_CASE("without as many hosts as there must be the run ends with the code to 
   const auto result = job.wait();
   CHECK(result.status == 75);
   CHECK(contains(result.err,
-                 "zeroth: only 1 host (127.0.0.2) is there after 6 s, at least 2 must be there"));
-  CHECK(count(result.err, "127.0.0.1 takes no part: sh ended with exit code 255: no route") == 1);
+                 "zeroth: only 1 host (127.0.0.2) available after 6 s, at least 2 needed"));
+  CHECK(count(result.err, "127.0.0.1 is excluded: sh ended with exit code 255: no route") == 1);
   CHECK(none_alive(pids));
 }
 
@@ -101,14 +101,14 @@ TEST_CASE("a run that always fails is not started again for ever") {
       run(on_two_hosts({"--elastic", "1:2", "--restarts", "2"}, {"only", "1", "exit", "3"}));
   CHECK(result.status == 3);
   CHECK(count(result.out, "[1] leaving\n") == 3);
-  CHECK(contains(result.err, "the run is not started again: --max-restarts 2 are taken"));
+  CHECK(contains(result.err, "the run is not restarted: --max-restarts 2 are used up"));
 }
 
 TEST_CASE("a command line that is wrong is not tried again") {
   const auto result = run(on_two_hosts({"--elastic", "1:2", "--restarts", "2"}, {"exit", "2"}));
   CHECK(result.status == 2);
   CHECK_FALSE(contains(result.err, "round 1"));
-  CHECK(contains(result.err, "exit code 2 says that what it was told is wrong"));
+  CHECK(contains(result.err, "the run is not restarted: exit code 2 is a usage error"));
 }
 
 TEST_CASE("SIGTERM ends an elastic run with the code to be requeued, others with their own") {
@@ -134,8 +134,8 @@ TEST_CASE("sigterm_of_one_host: a host that alone is told to go leaves, and the 
     const auto result = job.wait();
     const std::string sent = fmt::format("host 127.0.0.2 was sent {}", name);
     CHECK(result.status == 0);
-    CHECK(contains(result.err, "zeroth: " + sent + ", no other: the ranks save"));
-    CHECK(contains(result.err, "zeroth: round 1 on 1 host with 2 ranks (0 of 0 restarts taken)"));
+    CHECK(contains(result.err, "zeroth: " + sent + ", no other host was: the ranks save"));
+    CHECK(contains(result.err, "zeroth: round 1 on 1 host with 2 ranks (0 of 0 restarts used)"));
     CHECK(count(result.out, "saved\n") == 4);
     CHECK(count(result.out, "WORLD_SIZE=2\n") == 2);
     CHECK(count(result.out, "ZEROTH_ROUND_CAUSE=" + sent + "\n") == 2);
@@ -186,8 +186,8 @@ TEST_CASE("hosts that are new in the hostfile are taken in, and not more than th
   std::filesystem::rename(directory.write("more", "127.0.0.1:1,127.0.0.2:1,127.0.0.3:1"), file);
   const auto result = job.wait();
   CHECK(result.status == 0);
-  CHECK(contains(result.err, " has come: the ranks save"));
-  CHECK(contains(result.err, "round 1 on 2 hosts with 2 ranks (0 of 0 restarts taken)"));
+  CHECK(contains(result.err, " has joined: the ranks save"));
+  CHECK(contains(result.err, "round 1 on 2 hosts with 2 ranks (0 of 0 restarts used)"));
   CHECK(count(result.out, "WORLD_SIZE=2\n") == 2);
 }
 

@@ -66,8 +66,8 @@ TEST_CASE(
   there.reason = "out of memory";
   CHECK(describe_failure(there) == "rank 5 on host node2 was killed by SIGKILL (out of memory)");
   there.exit_status = kLostNodeExit;
-  there.lost_reason = "no word for 15 s";
-  CHECK(describe_failure(there) == "host node2 is lost: no word for 15 s; rank 5 ran there");
+  there.lost_reason = "no heartbeat for 15 s";
+  CHECK(describe_failure(there) == "host node2 is lost: no heartbeat for 15 s; rank 5 ran there");
   CHECK(to_exit_code(kLostNodeExit) == 1);
 }
 

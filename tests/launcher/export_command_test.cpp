@@ -38,7 +38,7 @@ TEST_CASE("a line that export cannot understand says what to write instead") {
   CHECK(refused({"out", "hf", "--dtype", "int8"}) ==
         "export: --dtype int8: must be fp32, bf16 or fp16");
   CHECK(contains(refused({"out", "hf", "--dtyp", "fp16"}), "--dtype"));
-  CHECK(contains(export_command({"--help"}), "appears whole or not at all."));
+  CHECK(contains(export_command({"--help"}), "It is written atomically."));
 }
 
 TEST_CASE("the name of a file of weights is no name for the model's folder") {
@@ -49,10 +49,10 @@ TEST_CASE("the name of a file of weights is no name for the model's folder") {
        {"hf/pytorch_model.bin", "hf/pytorch_model.bin/", "hf/model.safetensors", "hf/model.pt"}) {
     const std::string said = refused({directory / "out", directory / name});
     CHECK_MESSAGE(said.starts_with("export: OUT "), said);
-    CHECK(contains(said, " has the name of a file of weights"));
-    CHECK(said.ends_with(": name a folder instead, for example " + (directory / "hf").string()));
+    CHECK(contains(said, " is named like a weights file"));
+    CHECK(said.ends_with(": give a folder instead, for example " + (directory / "hf").string()));
   }
-  CHECK(refused({directory / "out", "m.bin"}).ends_with(": name a folder instead, for example hf"));
+  CHECK(refused({directory / "out", "m.bin"}).ends_with(": give a folder instead, for example hf"));
   CHECK(std::filesystem::is_empty(directory / "hf/pytorch_model.bin"));
   CHECK(run_zeroth({"export", directory / "out", directory / "hf/pytorch_model.bin"}).status == 2);
   CHECK(contains(export_command({directory / "out", directory / "v1.5"}), "4 tensors"));

@@ -161,7 +161,7 @@ TEST_CASE("what no model can hold is named with its tensor, and nothing is left"
   };
   with(70000);
   CHECK(complaint({.from = directory / "out", .to = directory / "hf", .dtype = Dtype::kF16}) ==
-        "layers.1.weight has a value of 70000, beyond what fp16 holds: export in bf16 or fp32");
+        "layers.1.weight has a value of 70000, out of range for fp16: export in bf16 or fp32");
   CHECK(complaint({.from = directory / "out", .to = directory / "hf", .dtype = Dtype::kBf16}) ==
         "no exception");
   fs::remove_all(directory / "hf");
@@ -217,7 +217,7 @@ TEST_CASE("a checkpoint without states is none to export") {
   save_model(directory / "out/checkpoints", 8, {});
   const std::string path = (directory / "out/checkpoints/step-8").string();
   CHECK(complaint({.from = path, .to = directory / "hf"}) ==
-        path + " holds no states: where it is a model, transformers loads it as it is");
+        path + " contains no states: if it is a model, transformers can load it as it is");
 }
 
 TEST_CASE("a tensor of which neither masters nor weights are stored is named") {

@@ -19,12 +19,12 @@ TEST_CASE("DeepSpeed's commands are answered with the command of zeroth that doe
 TEST_CASE("who types one of them is told so, whether it is a script or a program") {
   const auto script = run_zeroth({"zero_to_fp32.py", ".", "out"});
   CHECK(script.status == 2);
-  CHECK(
-      script.err ==
-      "zeroth: error: zero_to_fp32.py is DeepSpeed's: use 'zeroth export DIR OUT --dtype fp32'\n");
+  CHECK(script.err ==
+        "zeroth: error: zero_to_fp32.py is a command of DeepSpeed: use 'zeroth export DIR OUT "
+        "--dtype fp32'\n");
   const auto program = run_zeroth({"ds_report"}, {{"PATH", "/nonexistent"}});
   CHECK(program.status == 127);
-  CHECK(program.err == "zeroth: error: ds_report is DeepSpeed's: use 'zeroth report'\n");
+  CHECK(program.err == "zeroth: error: ds_report is a command of DeepSpeed: use 'zeroth report'\n");
 }
 
 }  // namespace zeroth::launcher

@@ -26,14 +26,14 @@ TEST_CASE("flags that change nothing here are taken with a note that says why") 
   CHECK(options.command == Words{"prog"});
   REQUIRE(options.notes.size() == 2);
   for (const std::string& note : options.notes)
-    CHECK(note.find(" changes nothing: ") != std::string::npos);
+    CHECK(note.find(" has no effect: ") != std::string::npos);
 }
 
 TEST_CASE("flags that would change something are refused with what to do instead") {
   CHECK(error_of({"--module"}).find("zeroth python3 -m MODULE") != std::string::npos);
   CHECK(error_of({"--venv_script", "x"}).find("zeroth VENV/bin/python3 ...") != std::string::npos);
   CHECK(error_of({"--autotuning", "tune"}).find("there is no tuner") != std::string::npos);
-  CHECK(error_of({"--nnodes=1:4"}).find("MIN:MAX is --elastic") != std::string::npos);
+  CHECK(error_of({"--nnodes=1:4"}).find("for MIN:MAX use --elastic") != std::string::npos);
   CHECK(error_of({"--nproc_per_node=2"}).find("--num_gpus") != std::string::npos);
 }
 

@@ -41,7 +41,7 @@ TEST_CASE("a host may be an IPv6 address, and have a user") {
 }
 
 TEST_CASE("each bad line is refused with its number") {
-  CHECK(error_of("this is bad slots=1") == "hosts: line 1: 'is' in place of slots=N");
+  CHECK(error_of("this is bad slots=1") == "hosts: line 1: 'is' instead of slots=N");
   CHECK(error_of("\nworker-0 slots=4\nworker-1\n") ==
         "hosts: line 3: slots=N is missing; expected 'HOST slots=N'");
   CHECK(error_of("worker-0 slots=") == "hosts: line 1: slots=: must be a whole number");
@@ -49,25 +49,26 @@ TEST_CASE("each bad line is refused with its number") {
   CHECK(error_of("worker-0 slots=4.5") == "hosts: line 1: slots=4.5: must be a whole number");
   CHECK(error_of("worker-0 slots=-1") == "hosts: line 1: slots=-1: must be a whole number");
   CHECK(error_of("worker-0 slots=+1") == "hosts: line 1: slots=+1: must be a whole number");
-  CHECK(error_of("worker-0 slots=0") == "hosts: line 1: slots=0: a host has 1 to 1024");
-  CHECK(error_of("worker-0 slots=1025") == "hosts: line 1: slots=1025: a host has 1 to 1024");
+  CHECK(error_of("worker-0 slots=0") == "hosts: line 1: slots=0: must be from 1 to 1024");
+  CHECK(error_of("worker-0 slots=1025") == "hosts: line 1: slots=1025: must be from 1 to 1024");
   CHECK(error_of("worker-0 slots=99999999999") ==
-        "hosts: line 1: slots=99999999999: a host has 1 to 1024");
-  CHECK(error_of("worker-0 slots=4 max_slots=8") ==
-        "hosts: line 1: 'max_slots=8' behind slots=4: only a comment (#) may stand there");
-  CHECK(error_of("worker-0 slots = 4") == "hosts: line 1: 'slots' in place of slots=N");
+        "hosts: line 1: slots=99999999999: must be from 1 to 1024");
+  CHECK(
+      error_of("worker-0 slots=4 max_slots=8") ==
+      "hosts: line 1: unexpected 'max_slots=8' after slots=4: only a comment (#) is allowed there");
+  CHECK(error_of("worker-0 slots = 4") == "hosts: line 1: 'slots' instead of slots=N");
 }
 
 TEST_CASE("a host that stands twice is refused, also in another spelling") {
   CHECK(error_of("worker-0 slots=4\n\nworker-0 slots=4\n") ==
-        "hosts: line 3: host 'worker-0' stands in line 1 already");
+        "hosts: line 3: duplicate host 'worker-0': already in line 1");
   for (const auto& [first, second] :
        std::vector<std::pair<std::string, std::string>>{{"Worker-0", "worker-0"},
                                                         {"alice@worker-0", "worker-0"},
                                                         {"::1", "[0:0:0:0:0:0:0:1]"},
                                                         {"fe80::1%eth0", "FE80::1%eth0"}}) {
     CAPTURE(first);
-    CHECK(error_of(first + " slots=1\n" + second + " slots=1\n").find("line 1 already") !=
+    CHECK(error_of(first + " slots=1\n" + second + " slots=1\n").find("already in line 1") !=
           std::string::npos);
   }
   CHECK_NOTHROW(parse_hostfile("fe80::1%eth0 slots=1\nfe80::1%eth1 slots=1", "hosts"));
@@ -118,13 +119,13 @@ TEST_CASE("what no host can be called is refused: names reach the command line o
   }
   CHECK(error_of("-oProxyCommand=id slots=1") ==
         "hosts: line 1: '-oProxyCommand=id' is neither a host's name nor an address");
-  CHECK(error_of("-x@a slots=1") == "hosts: line 1: '-x' is no user in '-x@a'");
+  CHECK(error_of("-x@a slots=1") == "hosts: line 1: invalid user '-x' in '-x@a'");
   CHECK(host_error("worker-0.") == "");
 }
 
 TEST_CASE("good lines do not excuse bad ones, and all bad ones are told") {
   CHECK(error_of("worker-0 slots=4\nthis is bad\nworker-1 slots=0\n") ==
-        "hosts: line 2: 'is' in place of slots=N\n  hosts: line 3: slots=0: a host has 1 to 1024");
+        "hosts: line 2: 'is' instead of slots=N\n  hosts: line 3: slots=0: must be from 1 to 1024");
   const std::string said = error_of(std::string(100'000, 'x') + "\n" + std::string(100'000, '\n'));
   CHECK(said.size() < 400);
   std::string many;
@@ -134,10 +135,10 @@ TEST_CASE("good lines do not excuse bad ones, and all bad ones are told") {
 
 TEST_CASE("a file without hosts is refused, and one with too many") {
   for (const char* text : {"", "\n\n", "# nothing\n"})
-    CHECK(error_of(text) == "hosts: no host in it; expected 'HOST slots=N' in a line");
+    CHECK(error_of(text) == "hosts: contains no hosts; expected 'HOST slots=N' in each line");
   std::string many;
   for (int i = 0; i < 8193; ++i) many += fmt::format("h{} slots=1\n", i);
-  CHECK(error_of(many) == "hosts: 8193 hosts, at most 8192 are taken");
+  CHECK(error_of(many) == "hosts: 8193 hosts, at most 8192 are supported");
 }
 
 TEST_CASE("the file is read from disk, regular and of bounded size") {

@@ -86,7 +86,7 @@ TEST_CASE("a folder for logs that cannot be is refused") {
   CHECK_THROWS_WITH_AS(open_rank_logs(directory.path() / "file", now, 1),
                        doctest::Contains("it is a file, but should be a folder"), Error);
   CHECK_THROWS_WITH_AS(open_rank_logs(directory.path() / "file/below", now, 1),
-                       doctest::Contains("the folder cannot be made"), Error);
+                       doctest::Contains("the folder cannot be created"), Error);
 }
 
 TEST_CASE("logs are not written through a link of another user" * in_neighbours) {

@@ -31,7 +31,7 @@ JobActions forward(int signal, int reported) {
           SignalRanks{reported}, StartGracePeriod{kSignalGrace}, SignalRanks{SIGCONT}};
 }
 
-const JobActions kSaveForNext = {LogLine{"host b has come"}, SignalRanks{SIGTERM},
+const JobActions kSaveForNext = {LogLine{"host b has joined"}, SignalRanks{SIGTERM},
                                  StartGracePeriod{kSignalGrace}, SignalRanks{SIGCONT}};
 
 RanksPolled ended(int rank, ExitStatus exit_status) {
@@ -82,160 +82,161 @@ RanksPolled all(ExitStatus first, ExitStatus second, ExitStatus third) {
 const std::string kKilledOnes = "\nzeroth: ranks that did not end by themselves were killed";
 
 // What happens, what is done then, and how it ends.
-const std::vector<Course> kCourses = {
-    {.name = "all end well",
-     .events = {{milliseconds(0), ended(1, kEndedWell), kNothing},
-                {milliseconds(5), ended(0, kEndedWell), kNothing},
-                {milliseconds(9), ended(2, kEndedWell), kFinish},
-                {milliseconds(9), RanksPolled{}, kNothing}}},
-    {.name = "one fails, the others obey",
-     .events = {{milliseconds(0), ended(1, kExit3), kEndAll},
-                {milliseconds(5), ended(0, kByTerm), kNothing},
-                {milliseconds(9), ended(2, kByTerm), kFinish}},
-     .status = 3,
-     .message = "rank 1 ended with exit code 3"},
-    {.name = "one fails, another outstays its grace",
-     .events = {{milliseconds(0), ended(1, kExit3), kEndAll},
-                {milliseconds(5), ended(0, kByTerm), kNothing},
-                {milliseconds(3000), GracePeriodOver{}, kKill},
-                {milliseconds(3001), ended(2, kByKill), kFinish}},
-     .status = 3,
-     .message = "rank 1 ended with exit code 3" + kKilledOnes},
-    {.name = "a death within 200 ms of the first is the cause when a signal killed it",
-     .events = {{milliseconds(0), ended(1, kExit3), kEndAll},
-                {milliseconds(150), ended(0, kByFault), kNothing},
-                {milliseconds(160), ended(2, kByTerm), kFinish}},
-     .status = 128 + SIGSEGV,
-     .message = "rank 0 was killed by SIGSEGV"},
-    {.name = "one later is not",
-     .events = {{milliseconds(0), ended(1, kExit3), kEndAll},
-                {milliseconds(250), ended(0, kByFault), kNothing},
-                {milliseconds(260), ended(2, kByTerm), kFinish}},
-     .status = 3,
-     .message = "rank 1 ended with exit code 3"},
-    {.name = "a signal that all obey",
-     .events = {{milliseconds(0), SignalReceived{SIGTERM}, forward(SIGTERM, SIGTERM)},
-                {milliseconds(50), all(kEndedWell, kByTerm, {false, 143}), kFinish}},
-     .status = 143,
-     .message = "stopped by SIGTERM"},
-    {.name = "a signal, and all still end well",
-     .events = {{milliseconds(0), SignalReceived{SIGINT}, forward(SIGINT, SIGINT)},
-                {milliseconds(50), all(kEndedWell, kEndedWell, kEndedWell), kFinish}}},
-    {.name = "ranks save for another round",
-     .events = {{milliseconds(0), RestartRequest{"host b has come"}, kSaveForNext},
-                {milliseconds(5), RestartRequest{"host c has come"}, kNothing},
-                {milliseconds(50), all(kByTerm, {false, 143}, kByTerm), kFinish}},
-     .end = JobEnd::kRestartRequested},
-    {.name = "ranks that have saved for another round may say that all is well",
-     .events = {{milliseconds(0), RestartRequest{"host b has come"}, kSaveForNext},
-                {milliseconds(50), all(kEndedWell, kEndedWell, kEndedWell), kFinish}},
-     .end = JobEnd::kRestartRequested},
-    {.name = "one that does not save for another round in time is killed",
-     .events = {{milliseconds(0), RestartRequest{"host b has come"}, kSaveForNext},
-                {milliseconds(50), ended(0, kByTerm), kNothing},
-                {milliseconds(60'000), GracePeriodOver{}, kKill},
-                {milliseconds(60'001), ended(1, kByKill), kNothing},
-                {milliseconds(60'002), ended(2, kByKill), kFinish}},
-     .end = JobEnd::kRestartRequested},
-    {.name = "one fails while ranks save for another round",
-     .events = {{milliseconds(0), RestartRequest{"host b has come"}, kSaveForNext},
-                {milliseconds(50), ended(0, kByFault), kHurry},
-                {milliseconds(60), ended(1, kByTerm), kNothing},
-                {milliseconds(70), ended(2, kByTerm), kFinish}},
-     .status = 128 + SIGSEGV,
-     .message = "rank 0 was killed by SIGSEGV",
-     .end = JobEnd::kFailed},
-    {.name = "a signal while ranks save for another round is their first, not their second",
-     .events = {{milliseconds(0), RestartRequest{"host b has come"}, kSaveForNext},
-                {milliseconds(50), SignalReceived{SIGINT}, {forward(SIGINT, SIGINT)[0]}},
-                {milliseconds(500), SignalReceived{SIGINT}, kKill},
-                {milliseconds(600), all(kByTerm, kByKill, kByKill), kFinish}},
-     .status = 130,
-     .message = "stopped by SIGINT" + kKilledOnes,
-     .end = JobEnd::kStopped},
-    {.name = "a terminal that closes ends ranks, by SIGTERM where they do nothing about SIGHUP",
-     .events = {{milliseconds(0), SignalReceived{SIGHUP}, forward(SIGHUP, SIGHUP)},
-                {milliseconds(50), all(ExitStatus{true, SIGHUP}, kByTerm, ExitStatus{false, 129}),
-                 kFinish}},
-     .status = 128 + SIGHUP,
-     .message = "stopped by SIGHUP"},
-    {.name = "the same signal at once is the same one; a second one kills",
-     .events = {{milliseconds(0), SignalReceived{SIGINT}, forward(SIGINT, SIGINT)},
-                {milliseconds(249), SignalReceived{SIGINT}, kNothing},
-                {milliseconds(250), SignalReceived{SIGINT}, kKill},
-                {milliseconds(260), all(kByKill, kByKill, kByKill), kFinish}},
-     .status = 130,
-     .message = "stopped by SIGINT" + kKilledOnes},
-    {.name = "the same signal at once is the same one for output that is still to be written, too",
-     .events = {{milliseconds(0), SignalReceived{SIGTERM}, forward(SIGTERM, SIGTERM)},
-                {milliseconds(100), all(kByTerm, kByTerm, kByTerm), kFinish},
-                {milliseconds(101), SignalReceived{SIGTERM}, kNothing},
-                {milliseconds(300), SignalReceived{SIGTERM}, {ExitNow{}}}},
-     .status = 143,
-     .message = "stopped by SIGTERM"},
-    {.name = "another signal is a second one, however soon",
-     .events = {{milliseconds(0), SignalReceived{SIGTERM}, forward(SIGTERM, SIGTERM)},
-                {milliseconds(1), SignalReceived{SIGINT}, kKill},
-                {milliseconds(2), all(kByKill, kByKill, kByKill), kFinish}},
-     .status = 143,
-     .message = "stopped by SIGTERM" + kKilledOnes},
-    {.name = "a rank that fails while others save hurries these, once",
-     .events = {{milliseconds(0), SignalReceived{SIGTERM}, forward(SIGTERM, SIGTERM)},
-                {milliseconds(10), ended(0, kByTerm), kNothing},
-                {milliseconds(20), ended(1, kByFault), kHurry},
-                {milliseconds(30), ended(2, kExit3), kFinish}},
-     .status = 143,
-     .message = "stopped by SIGTERM\nzeroth: rank 1 was killed by SIGSEGV"
-                "\nzeroth: rank 2 ended with exit code 3"},
-    {.name = "a signal after a failure kills what is left",
-     .events = {{milliseconds(0), ended(1, kExit3), kEndAll},
-                {milliseconds(10), SignalReceived{SIGINT}, kKill},
-                {milliseconds(20), ended(0, kByKill), kNothing},
-                {milliseconds(20), ended(2, kByKill), kFinish}},
-     .status = 3,
-     .message = "rank 1 ended with exit code 3" + kKilledOnes},
-    {.name = "a rank that somebody else killed is told, also where others are killed later",
-     .events = {{milliseconds(0), SignalReceived{SIGTERM}, forward(SIGTERM, SIGTERM)},
-                {milliseconds(300), ended(1, kByKill), kHurry},
-                {milliseconds(3300), GracePeriodOver{}, kKill},
-                {milliseconds(3301), ended(0, kByKill), kNothing},
-                {milliseconds(3301), ended(2, kByKill), kFinish}},
-     .status = 143,
-     .message = "stopped by SIGTERM\nzeroth: rank 1 was killed by SIGKILL" + kKilledOnes},
-    {.name = "nobody waits for the output of ranks that have ended, after a signal",
-     .events = {{milliseconds(0), all(kEndedWell, kEndedWell, kEndedWell), kFinish},
-                {milliseconds(1), SignalReceived{SIGINT}, {ExitNow{}}},
-                {milliseconds(2), GracePeriodOver{}, kNothing}}},
-    {.name = "output that nobody reads is given up",
-     .events = {{milliseconds(0),
-                 OutputLost{EPIPE},
-                 {LogLine{
-                     "warning: standard output is lost from here on: Broken pipe; the job goes "
-                     "on"}}},
-                {milliseconds(9), all(kEndedWell, kEndedWell, kEndedWell), kFinish}}},
-    {.name = "a rank that stands still is named, and when it goes on",
-     .events = {{milliseconds(0), stopped({{2, 77}}), kLook},
-                {milliseconds(1000),
-                 SuspendedRanksPolled{{{2, 77}}},
-                 {LogLine{"rank 2 is stopped (SIGSTOP or a debugger): the others will wait for it; "
-                          "to let it go on: kill -CONT 77"}}},
-                {milliseconds(1500), stopped({}), kLook},
-                {milliseconds(2500), SuspendedRanksPolled{}, {LogLine{"all ranks go on"}}},
-                {milliseconds(3000), stopped({}), kNothing},
-                {milliseconds(9000), all(kEndedWell, kEndedWell, kEndedWell), kFinish}}},
-    {.name = "a rank that stood still when another failed is named",
-     .events = {{milliseconds(0),
-                 RanksPolled{.ended = {{0, kExit3}}, .stopped = {{1, 76}}},
-                 {SignalRanks{SIGTERM}, StartGracePeriod{kFailureGrace},
-                  PollSuspendedRanks{milliseconds(1000)}}},
-                {milliseconds(1000), SuspendedRanksPolled{{{1, 76}}}, kNothing},
-                {milliseconds(1001), ended(2, kByTerm), kNothing},
-                {milliseconds(3000), GracePeriodOver{}, kKill},
-                {milliseconds(3001), ended(1, kByKill), kFinish}},
-     .status = 3,
-     .message = "rank 0 ended with exit code 3\nzeroth: rank 1 was stopped (SIGSTOP or a "
-                "debugger) when that happened: others may have waited for it" +
-                kKilledOnes}};
+const std::vector<Course> kCourses =
+    {{.name = "all end well",
+      .events = {{milliseconds(0), ended(1, kEndedWell), kNothing},
+                 {milliseconds(5), ended(0, kEndedWell), kNothing},
+                 {milliseconds(9), ended(2, kEndedWell), kFinish},
+                 {milliseconds(9), RanksPolled{}, kNothing}}},
+     {.name = "one fails, the others obey",
+      .events = {{milliseconds(0), ended(1, kExit3), kEndAll},
+                 {milliseconds(5), ended(0, kByTerm), kNothing},
+                 {milliseconds(9), ended(2, kByTerm), kFinish}},
+      .status = 3,
+      .message = "rank 1 ended with exit code 3"},
+     {.name = "one fails, another outstays its grace",
+      .events = {{milliseconds(0), ended(1, kExit3), kEndAll},
+                 {milliseconds(5), ended(0, kByTerm), kNothing},
+                 {milliseconds(3000), GracePeriodOver{}, kKill},
+                 {milliseconds(3001), ended(2, kByKill), kFinish}},
+      .status = 3,
+      .message = "rank 1 ended with exit code 3" + kKilledOnes},
+     {.name = "a death within 200 ms of the first is the cause when a signal killed it",
+      .events = {{milliseconds(0), ended(1, kExit3), kEndAll},
+                 {milliseconds(150), ended(0, kByFault), kNothing},
+                 {milliseconds(160), ended(2, kByTerm), kFinish}},
+      .status = 128 + SIGSEGV,
+      .message = "rank 0 was killed by SIGSEGV"},
+     {.name = "one later is not",
+      .events = {{milliseconds(0), ended(1, kExit3), kEndAll},
+                 {milliseconds(250), ended(0, kByFault), kNothing},
+                 {milliseconds(260), ended(2, kByTerm), kFinish}},
+      .status = 3,
+      .message = "rank 1 ended with exit code 3"},
+     {.name = "a signal that all obey",
+      .events = {{milliseconds(0), SignalReceived{SIGTERM}, forward(SIGTERM, SIGTERM)},
+                 {milliseconds(50), all(kEndedWell, kByTerm, {false, 143}), kFinish}},
+      .status = 143,
+      .message = "stopped by SIGTERM"},
+     {.name = "a signal, and all still end well",
+      .events = {{milliseconds(0), SignalReceived{SIGINT}, forward(SIGINT, SIGINT)},
+                 {milliseconds(50), all(kEndedWell, kEndedWell, kEndedWell), kFinish}}},
+     {.name = "ranks save for another round",
+      .events = {{milliseconds(0), RestartRequest{"host b has joined"}, kSaveForNext},
+                 {milliseconds(5), RestartRequest{"host c has joined"}, kNothing},
+                 {milliseconds(50), all(kByTerm, {false, 143}, kByTerm), kFinish}},
+      .end = JobEnd::kRestartRequested},
+     {.name = "ranks that have saved for another round may say that all is well",
+      .events = {{milliseconds(0), RestartRequest{"host b has joined"}, kSaveForNext},
+                 {milliseconds(50), all(kEndedWell, kEndedWell, kEndedWell), kFinish}},
+      .end = JobEnd::kRestartRequested},
+     {.name = "one that does not save for another round in time is killed",
+      .events = {{milliseconds(0), RestartRequest{"host b has joined"}, kSaveForNext},
+                 {milliseconds(50), ended(0, kByTerm), kNothing},
+                 {milliseconds(60'000), GracePeriodOver{}, kKill},
+                 {milliseconds(60'001), ended(1, kByKill), kNothing},
+                 {milliseconds(60'002), ended(2, kByKill), kFinish}},
+      .end = JobEnd::kRestartRequested},
+     {.name = "one fails while ranks save for another round",
+      .events = {{milliseconds(0), RestartRequest{"host b has joined"}, kSaveForNext},
+                 {milliseconds(50), ended(0, kByFault), kHurry},
+                 {milliseconds(60), ended(1, kByTerm), kNothing},
+                 {milliseconds(70), ended(2, kByTerm), kFinish}},
+      .status = 128 + SIGSEGV,
+      .message = "rank 0 was killed by SIGSEGV",
+      .end = JobEnd::kFailed},
+     {.name = "a signal while ranks save for another round is their first, not their second",
+      .events = {{milliseconds(0), RestartRequest{"host b has joined"}, kSaveForNext},
+                 {milliseconds(50), SignalReceived{SIGINT}, {forward(SIGINT, SIGINT)[0]}},
+                 {milliseconds(500), SignalReceived{SIGINT}, kKill},
+                 {milliseconds(600), all(kByTerm, kByKill, kByKill), kFinish}},
+      .status = 130,
+      .message = "stopped by SIGINT" + kKilledOnes,
+      .end = JobEnd::kStopped},
+     {.name = "a terminal that closes ends ranks, by SIGTERM where they do nothing about SIGHUP",
+      .events = {{milliseconds(0), SignalReceived{SIGHUP}, forward(SIGHUP, SIGHUP)},
+                 {milliseconds(50), all(ExitStatus{true, SIGHUP}, kByTerm, ExitStatus{false, 129}),
+                  kFinish}},
+      .status = 128 + SIGHUP,
+      .message = "stopped by SIGHUP"},
+     {.name = "the same signal at once is the same one; a second one kills",
+      .events = {{milliseconds(0), SignalReceived{SIGINT}, forward(SIGINT, SIGINT)},
+                 {milliseconds(249), SignalReceived{SIGINT}, kNothing},
+                 {milliseconds(250), SignalReceived{SIGINT}, kKill},
+                 {milliseconds(260), all(kByKill, kByKill, kByKill), kFinish}},
+      .status = 130,
+      .message = "stopped by SIGINT" + kKilledOnes},
+     {.name = "the same signal at once is the same one for output that is still to be written, too",
+      .events = {{milliseconds(0), SignalReceived{SIGTERM}, forward(SIGTERM, SIGTERM)},
+                 {milliseconds(100), all(kByTerm, kByTerm, kByTerm), kFinish},
+                 {milliseconds(101), SignalReceived{SIGTERM}, kNothing},
+                 {milliseconds(300), SignalReceived{SIGTERM}, {ExitNow{}}}},
+      .status = 143,
+      .message = "stopped by SIGTERM"},
+     {.name = "another signal is a second one, however soon",
+      .events = {{milliseconds(0), SignalReceived{SIGTERM}, forward(SIGTERM, SIGTERM)},
+                 {milliseconds(1), SignalReceived{SIGINT}, kKill},
+                 {milliseconds(2), all(kByKill, kByKill, kByKill), kFinish}},
+      .status = 143,
+      .message = "stopped by SIGTERM" + kKilledOnes},
+     {.name = "a rank that fails while others save hurries these, once",
+      .events = {{milliseconds(0), SignalReceived{SIGTERM}, forward(SIGTERM, SIGTERM)},
+                 {milliseconds(10), ended(0, kByTerm), kNothing},
+                 {milliseconds(20), ended(1, kByFault), kHurry},
+                 {milliseconds(30), ended(2, kExit3), kFinish}},
+      .status = 143,
+      .message = "stopped by SIGTERM\nzeroth: rank 1 was killed by SIGSEGV"
+                 "\nzeroth: rank 2 ended with exit code 3"},
+     {.name = "a signal after a failure kills what is left",
+      .events = {{milliseconds(0), ended(1, kExit3), kEndAll},
+                 {milliseconds(10), SignalReceived{SIGINT}, kKill},
+                 {milliseconds(20), ended(0, kByKill), kNothing},
+                 {milliseconds(20), ended(2, kByKill), kFinish}},
+      .status = 3,
+      .message = "rank 1 ended with exit code 3" + kKilledOnes},
+     {.name = "a rank that somebody else killed is told, also where others are killed later",
+      .events = {{milliseconds(0), SignalReceived{SIGTERM}, forward(SIGTERM, SIGTERM)},
+                 {milliseconds(300), ended(1, kByKill), kHurry},
+                 {milliseconds(3300), GracePeriodOver{}, kKill},
+                 {milliseconds(3301), ended(0, kByKill), kNothing},
+                 {milliseconds(3301), ended(2, kByKill), kFinish}},
+      .status = 143,
+      .message = "stopped by SIGTERM\nzeroth: rank 1 was killed by SIGKILL" + kKilledOnes},
+     {.name = "nobody waits for the output of ranks that have ended, after a signal",
+      .events = {{milliseconds(0), all(kEndedWell, kEndedWell, kEndedWell), kFinish},
+                 {milliseconds(1), SignalReceived{SIGINT}, {ExitNow{}}},
+                 {milliseconds(2), GracePeriodOver{}, kNothing}}},
+     {.name = "output that nobody reads is given up",
+      .events =
+          {{milliseconds(0),
+            OutputLost{EPIPE},
+            {LogLine{
+                "warning: standard output is lost from here on: Broken pipe; the job continues"}}},
+           {milliseconds(9), all(kEndedWell, kEndedWell, kEndedWell), kFinish}}},
+     {.name = "a rank that stands still is named, and when it goes on",
+      .events = {{milliseconds(0), stopped({{2, 77}}), kLook},
+                 {milliseconds(1000),
+                  SuspendedRanksPolled{{{2, 77}}},
+                  {LogLine{
+                      "rank 2 is suspended (SIGSTOP or a debugger): the others will wait for it; "
+                      "to resume it: kill -CONT 77"}}},
+                 {milliseconds(1500), stopped({}), kLook},
+                 {milliseconds(2500), SuspendedRanksPolled{}, {LogLine{"all ranks have resumed"}}},
+                 {milliseconds(3000), stopped({}), kNothing},
+                 {milliseconds(9000), all(kEndedWell, kEndedWell, kEndedWell), kFinish}}},
+     {.name = "a rank that stood still when another failed is named",
+      .events = {{milliseconds(0),
+                  RanksPolled{.ended = {{0, kExit3}}, .stopped = {{1, 76}}},
+                  {SignalRanks{SIGTERM}, StartGracePeriod{kFailureGrace},
+                   PollSuspendedRanks{milliseconds(1000)}}},
+                 {milliseconds(1000), SuspendedRanksPolled{{{1, 76}}}, kNothing},
+                 {milliseconds(1001), ended(2, kByTerm), kNothing},
+                 {milliseconds(3000), GracePeriodOver{}, kKill},
+                 {milliseconds(3001), ended(1, kByKill), kFinish}},
+      .status = 3,
+      .message = "rank 0 ended with exit code 3\nzeroth: rank 1 was suspended (SIGSTOP or a "
+                 "debugger) when that happened: others may have waited for it" +
+                 kKilledOnes}};
 
 }  // namespace
 
@@ -292,45 +293,47 @@ TEST_CASE("stopped ranks are named once, with the way to continue them") {
   SuspendedRanksReporter ranks;
   CHECK(ranks.report({}, 3).empty());
   CHECK(ranks.report({{1, 41}}, 3) ==
-        "rank 1 is stopped (SIGSTOP or a debugger): the others will wait for it; to let it go on: "
+        "rank 1 is suspended (SIGSTOP or a debugger): the others will wait for it; to resume it: "
         "kill -CONT 41");
   CHECK(ranks.any());
   CHECK(ranks.report({{1, 41}}, 3).empty());
   CHECK(ranks.report({{0, 40}, {1, 41}}, 3) ==
-        "ranks 0, 1 are stopped (SIGSTOP or a debugger): the others will wait for them; to let "
-        "them go on: kill -CONT 40 41");
+        "ranks 0, 1 are suspended (SIGSTOP or a debugger): the others will wait for them; to "
+        "resume them: kill -CONT 40 41");
   CHECK(ranks.report({{0, 40}, {1, 41}}, 2) == "");
 }
 
 TEST_CASE("stopped ranks of several hosts are named with where to continue them") {
   SuspendedRanksReporter ranks;
   CHECK(ranks.report({{0, 40, "a"}, {5, 41, "b"}}, 8) ==
-        "ranks 0, 5 are stopped (SIGSTOP or a debugger): the others will wait for them; to let "
-        "them go on: kill -CONT 40 (on host a) 41 (on host b)");
+        "ranks 0, 5 are suspended (SIGSTOP or a debugger): the others will wait for them; to "
+        "resume them: kill -CONT 40 (on host a) 41 (on host b)");
 }
 
 TEST_CASE("a lost host ends the job with 1, and is told before what its loss did to others") {
   JobStateMachine job(2, {});
   RanksPolled lost;
-  lost.ended.push_back(
-      {.rank = 1, .exit_status = kLostNodeExit, .host = "b", .lost_reason = "no word for 15 s"});
+  lost.ended.push_back({.rank = 1,
+                        .exit_status = kLostNodeExit,
+                        .host = "b",
+                        .lost_reason = "no heartbeat for 15 s"});
   CHECK(job.on(lost, milliseconds(0)) == kEndAll);
   CHECK(job.on(ended(0, kByTerm), milliseconds(5)) == kFinish);
   const JobOutcome outcome = job.outcome(to_message, std::nullopt);
   CHECK(outcome.status == 1);
-  CHECK(outcome.message == "host b is lost: no word for 15 s; rank 1 ran there");
+  CHECK(outcome.message == "host b is lost: no heartbeat for 15 s; rank 1 ran there");
 }
 
 TEST_CASE("a job whose ranks are all stopped is told from one that waits for some of them") {
   SuspendedRanksReporter ranks;
   CHECK(ranks.report({{0, 40}, {1, 41}}, 2) ==
-        "all ranks are stopped (SIGSTOP or a debugger): nothing happens until somebody continues "
-        "the job; to let them go on: kill -CONT 40 41");
-  CHECK(ranks.report({}, 2) == "all ranks go on");
+        "all ranks are suspended (SIGSTOP or a debugger): nothing happens until the job is "
+        "resumed; to resume them: kill -CONT 40 41");
+  CHECK(ranks.report({}, 2) == "all ranks have resumed");
   CHECK_FALSE(ranks.any());
   CHECK(ranks.report({{0, 40}}, 1) ==
-        "rank 0 is stopped (SIGSTOP or a debugger): nothing happens until somebody continues the "
-        "job; to let it go on: kill -CONT 40");
+        "rank 0 is suspended (SIGSTOP or a debugger): nothing happens until the job is resumed; to "
+        "resume it: kill -CONT 40");
 }
 
 }  // namespace zeroth::launcher

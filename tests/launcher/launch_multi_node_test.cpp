@@ -55,7 +55,8 @@ TEST_CASE("ranks of two hosts are numbered through, and know their host and one 
 
 TEST_CASE("two names of one machine are told once, also to those who want no notes") {
   const std::string warning =
-      "zeroth: warning: hosts 127.0.0.1 and 127.0.0.2 are one machine: their ranks share its GPUs "
+      "zeroth: warning: hosts 127.0.0.1 and 127.0.0.2 are the same machine: their ranks share its "
+      "GPUs "
       "and cores\n";
   const auto result =
       run(on_two_hosts({"--one-machine", "yes", "--quiet", "yes"}, {"env", "WORLD_SIZE"}));
@@ -156,7 +157,8 @@ TEST_CASE("a host that is silent is lost when its time is over, and ends its ran
   ::kill(agent, SIGCONT);
   const auto result = job.wait();
   CHECK(result.status == 1);
-  CHECK(contains(result.err, "zeroth: host 127.0.0.1 is lost: no word for 4 s; rank 0 ran there"));
+  CHECK(contains(result.err,
+                 "zeroth: host 127.0.0.1 is lost: no heartbeat for 4 s; rank 0 ran there"));
   CHECK(eventually([&] { return none_alive(pids); }));
 }
 
@@ -258,7 +260,7 @@ TEST_CASE("a host whose agent does not come is named when the time is over") {
       run(on_two_hosts({"--limit", "6000", "--instead", "0", "--sh", "exec sleep 60"}, {"sleep"}));
   CHECK(result.status == 1);
   CHECK(contains(result.err,
-                 "zeroth: error: host 127.0.0.1: no answer of an agent there within 6 s\n"));
+                 "zeroth: error: host 127.0.0.1: no answer from an agent there within 6 s\n"));
   CHECK(result.seconds < 30);
 }
 

@@ -134,11 +134,12 @@ TEST_CASE("an agent with the run's secret is let in, and messages go both ways")
 
 TEST_CASE("a wrong secret is refused and counted, and the agent says why it gave up") {
   Served served("the secret");
-  CHECK_THROWS_WITH_AS(talk(served, "another", "hello"),
-                       ("the launcher cannot be reached: " + served.endpoints() +
-                        ": End of file, as where a launcher has another secret (ZEROTH_SECRET)")
-                           .c_str(),
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      talk(served, "another", "hello"),
+      ("the launcher cannot be reached: " + served.endpoints() +
+       ": End of file, possibly because the launcher has a different secret (ZEROTH_SECRET)")
+          .c_str(),
+      Error);
   CHECK(served.refused() == RefusedConnections{.unauthenticated = 1});
   CHECK(talk(served, "the secret", "hello") == "you said hello");
 }
@@ -230,11 +231,10 @@ TEST_CASE("it listens at no address but those given, and at none once it is clos
 TEST_CASE("connections that were refused are told by what they did") {
   CHECK(describe(RefusedConnections{}) == "");
   CHECK(describe(RefusedConnections{.unauthenticated = 1}) ==
-        "1 connection to the launcher's port was refused: 1 did not know the run's secret");
-  CHECK(
-      describe(RefusedConnections{.unauthenticated = 2, .timed_out = 3, .evicted = 4}) ==
-      "9 connections to the launcher's port were refused: 2 did not know the run's secret, 3 said "
-      "nothing, 4 were too many at a time");
+        "1 connection to the launcher's port was refused: 1 did not have the run's secret");
+  CHECK(describe(RefusedConnections{.unauthenticated = 2, .timed_out = 3, .evicted = 4}) ==
+        "9 connections to the launcher's port were refused: 2 did not have the run's secret, 3 "
+        "sent nothing, 4 exceeded the limit of concurrent connections");
 }
 
 }  // namespace zeroth::launcher

@@ -32,7 +32,7 @@ TEST_CASE("a reader that leaves does not end the job, whose exit code is that of
     CHECK(lines_of(result.out).size() == 1);
     CHECK(contains(result.err,
                    "zeroth: warning: standard output is lost from here on: Broken "
-                   "pipe; the job goes on\n"));
+                   "pipe; the job continues\n"));
     CHECK(contains(result.err, "status " + std::to_string(code) + "\n"));
     CHECK(std::filesystem::remove(done));
   }

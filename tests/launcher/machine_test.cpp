@@ -33,7 +33,7 @@ TEST_CASE("DS_ACCELERATOR decides, else the presence of GPUs") {
   CHECK(resolve_accelerator("cpu", gpu) == Accelerator::kCpu);
   CHECK(resolve_accelerator("cuda", gpu) == Accelerator::kCuda);
   CHECK_THROWS_WITH_AS(resolve_accelerator("xpu", gpu),
-                       "DS_ACCELERATOR is 'xpu'; zeroth knows cpu and cuda", Error);
+                       "DS_ACCELERATOR is 'xpu'; must be cpu or cuda", Error);
   CHECK_THROWS_AS(resolve_accelerator("cuda", cpu), Error);
 }
 
@@ -43,7 +43,7 @@ TEST_CASE("DEEPSPEED_TIMEOUT is whole minutes") {
   for (const char* bad : {"0", "-1", "1.5", "soon", "5m", " 5"}) {
     CAPTURE(bad);
     CHECK_THROWS_WITH_AS(check_timeout(std::string(bad)),
-                         doctest::Contains("it takes whole minutes, at least 1"), Error);
+                         doctest::Contains("must be whole minutes, at least 1"), Error);
   }
 }
 

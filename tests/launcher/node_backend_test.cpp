@@ -187,13 +187,13 @@ TEST_CASE("Slurm: one task for each node, by the rules of DeepSpeed 0.19.8") {
   request.hosts = {{"worker-0", {1}}};
   CHECK(error_of("slurm", request)
             .starts_with("--launcher slurm: slots 1 of worker-0 are not the first ones, and Slurm "
-                         "cannot be asked"));
+                         "cannot select specific GPUs"));
   request.hosts = {{"worker-0", {0, 2}}, {"worker-1", {0, 1}}};
   CHECK(error_of("slurm", request).starts_with("--launcher slurm: slots 0,2 of worker-0"));
   request.hosts = {{"worker-0", {0, 1}}, {"worker-1", {0}}};
   CHECK(error_of("slurm", request) ==
-        "--launcher slurm: worker-0 has 2 slots, but worker-1 has 1: each host has to have as "
-        "many");
+        "--launcher slurm: worker-0 has 2 slots, but worker-1 has 1: all hosts must have the same "
+        "number");
 }
 
 TEST_CASE("no command line holds the secret, and each agent is started once") {
@@ -215,12 +215,13 @@ TEST_CASE("hosts that a backend cannot reach as they are written are refused") {
   AgentLaunchRequest request = two_hosts();
   request.hosts[1].host = "alice@worker-0";
   for (const char* name : {"openmpi", "mpich", "impi", "slurm"})
-    CHECK(error_of(name, request).find("takes no user with a host, as in alice@worker-0") !=
+    CHECK(error_of(name, request)
+              .find("a user before a host, as in alice@worker-0, is not supported") !=
           std::string::npos);
   for (const char* name : {"ssh", "pdsh"}) CHECK(error_of(name, request) == "no exception");
   request.hosts[1].host = "fe80::1%eth0";
   for (const char* name : {"pdsh", "openmpi", "mpich", "impi", "slurm"})
-    CHECK(error_of(name, request).find("takes no IPv6 address as a host") != std::string::npos);
+    CHECK(error_of(name, request).find("an IPv6 address as a host") != std::string::npos);
   CHECK(error_of("ssh", request) == "no exception");
 }
 
@@ -229,7 +230,7 @@ TEST_CASE("an unknown launcher is refused, and mvapich with what to use instead"
     return message_of<UsageError>([&] { find_backend(name); });
   };
   CHECK(error("rsh") == "--launcher rsh: must be one of ssh, pdsh, openmpi, mpich, impi, slurm");
-  CHECK(error("mvapich").find("--launcher mpich starts agents by the same kind") !=
+  CHECK(error("mvapich").find("--launcher mpich starts agents with the same kind") !=
         std::string::npos);
   CHECK(std::string(find_backend("slurm").tool) == "srun");
 }

@@ -42,10 +42,10 @@ TEST_CASE("hosts that are all ready give no complaint") {
 
 TEST_CASE("an agent of no host, a second one of a host and one of another version are sent away") {
   NodeReadiness call = of_three();
-  CHECK(call.on_hello(hello(3)) == "agent 3 came, but there are 3 hosts");
-  CHECK(call.on_hello(hello(-1)) == "agent -1 came, but there are 3 hosts");
+  CHECK(call.on_hello(hello(3)) == "agent 3 connected, but there are 3 hosts");
+  CHECK(call.on_hello(hello(-1)) == "agent -1 connected, but there are 3 hosts");
   all_ready(call, {0, 1});
-  CHECK(call.on_hello(hello(0)) == "a second agent of host a came");
+  CHECK(call.on_hello(hello(0)) == "a second agent of host a connected");
   CHECK(call.on_hello(hello(2, "0.9\n")) == "it has Zeroth 0.9\\n, the launcher is 1.0");
   CHECK(call.is_complete());
   CHECK(call.error() == "host c: it has Zeroth 0.9\\n, the launcher is 1.0");
@@ -86,14 +86,14 @@ TEST_CASE("a host with another model or accelerator is told beside the first one
   call.on_ready(2, other);
   CHECK(call.error() ==
         "2 of 3 hosts cannot run their ranks:\n"
-        "  host b: the folder of --model is there, unlike on a\n"
+        "  host b: the folder of --model exists, unlike on a\n"
         "  host c: its ranks would use cuda, those of a cpu: DS_ACCELERATOR sets it");
   Ready first = kReady;
   first.model = "11";
   call.on_ready(0, first);
   call.on_ready(2, first);
   CHECK(call.error() ==
-        "host b: the folder of --model is not that of a: config.json or an index of weights "
+        "host b: the folder of --model is not the same as on a: config.json or an index of weights "
         "differs");
 }
 
@@ -129,7 +129,7 @@ TEST_CASE("hosts that are one machine are named together") {
   CHECK(call.same_machine_notes({0, 1}).empty());
   CHECK(call.same_machine_notes({0, 1, 2, 3}) ==
         std::vector<std::string>{
-            "hosts a and c and d are one machine: their ranks share its GPUs and cores"});
+            "hosts a and c and d are the same machine: their ranks share its GPUs and cores"});
   call.on_lost(0, "the connection ended");
   CHECK(call.same_machine_notes({0, 1, 2}).empty());
 }
@@ -149,7 +149,7 @@ TEST_CASE("a machine's GPUs are not given out twice under two names") {
   CHECK(call.error() == "");
   with(2, "m1", {"1", "2", "0"});
   CHECK(call.error() ==
-        "host c: it is one machine with a, whose ranks have GPUs 1, 0 already (--share-gpus lets "
+        "host c: it is the same machine as a, whose ranks already use GPUs 1, 0 (--share-gpus lets "
         "several ranks use one)");
   CHECK(call.is_usable(0));
   CHECK_FALSE(call.is_usable(2));
@@ -181,10 +181,10 @@ TEST_CASE("unreachable_host_silent: while hosts do not answer it is told which")
   all_ready(call, {0});
   const std::chrono::milliseconds waited(8'200), limit(60'000);
   CHECK(call.describe_waiting(waited, limit) ==
-        "waiting for an agent on b, c: 8 s by now, up to 60 s; 1 of 3 hosts has answered");
+        "waiting for an agent on b, c: 8 s so far, up to 60 s; 1 of 3 hosts has answered");
   CHECK(call.on_hello(hello(1)) == "");
   CHECK(call.describe_waiting(waited, limit) ==
-        "waiting for an agent on c, and for b to look at program, model and slots: 8 s by now, up "
+        "waiting for an agent on c, and for b to check program, model and slots: 8 s so far, up "
         "to 60 s; 1 of 3 hosts has answered");
   NodeReadiness many(std::vector<std::string>(100, "x"), "1.0");
   CHECK(many.describe_waiting(waited, limit).find("x and 84 more: 8 s") != std::string::npos);

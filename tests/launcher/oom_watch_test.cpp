@@ -24,12 +24,13 @@ TEST_CASE("a rising counter of the control group names the out-of-memory killer,
   system.write("sys/fs/cgroup/job/memory.max", "67108864\n");
   system.write("proc/meminfo", "MemTotal: 1048576 kB\nMemFree: 1 kB\n");
   OomWatch watch(system.root());
-  CHECK(watch.explain_kill() == "somebody sent it: the kernel's out-of-memory killer did not");
+  CHECK(watch.explain_kill() ==
+        "sent by a user or process, not by the kernel's out-of-memory killer");
   system.write("sys/fs/cgroup/job/memory.events", "low 0\nhigh 0\nmax 9\noom 5\noom_kill 5\n");
   CHECK(watch.explain_kill() ==
         "out of memory: the kernel's out-of-memory killer ended 1 process of this control group; "
-        "the group may use 64.0 MiB; the machine has 1.00 GiB");
-  CHECK(contains(watch.explain_kill(), "somebody sent it"));
+        "the limit of the group is 64.0 MiB; the machine has 1.00 GiB");
+  CHECK(contains(watch.explain_kill(), "sent by a user or process, not by"));
 }
 
 TEST_CASE("of what else ends a rank only a limit of the address space is told") {
@@ -43,7 +44,8 @@ TEST_CASE("of what else ends a rank only a limit of the address space is told") 
       if (!contains(watch.explain(exit_status), "1.00 TiB of address space: ulimit -v")) return 2;
     for (const ExitStatus exit_status : {ExitStatus{true, SIGTERM}, ExitStatus{false, 1}})
       if (!watch.explain(exit_status).empty()) return 3;
-    return contains(watch.explain({true, SIGKILL}), "by somebody, or out of memory") ? 0 : 4;
+    return contains(watch.explain({true, SIGKILL}), "by a user or process, or out of memory") ? 0
+                                                                                              : 4;
   });
   CHECK(result.status == 0);
 }
@@ -74,7 +76,8 @@ TEST_CASE("where nothing counts, nothing is claimed") {
   const FakeSystem system;
   OomWatch watch(system.root());
   CHECK_FALSE(watch.read_new_kills());
-  CHECK(watch.explain_kill() == "by somebody, or out of memory: nothing tells here, but dmesg may");
+  CHECK(watch.explain_kill() ==
+        "by a user or process, or out of memory: unknown here, but dmesg may show it");
 }
 
 }  // namespace zeroth::launcher

@@ -209,7 +209,7 @@ TEST_CASE("more than four CPU ranks for each core need --oversubscribe") {
   CHECK(plan_ranks(options_of({}), cpu_request(16)).ranks.size() == 16);
   CHECK(message_of<UsageError>([] { plan_ranks(options_of({}), cpu_request(17)); }) ==
         "17 CPU ranks on 4 cores: more than 4 for each, which would run in turns; --oversubscribe "
-        "allows it, --num_gpus says how many ranks there are");
+        "allows it, --num_gpus sets the number of ranks");
   CHECK(plan_ranks(options_of({"--oversubscribe"}), cpu_request(17)).ranks.size() == 17);
   CHECK(message_of<UsageError>([] {
           plan_ranks(options_of({"--bind_core_list", "1"}), cpu_request(5));

@@ -110,7 +110,7 @@ TEST_CASE("a rank that cannot start throws") {
   const RankSpec unbindable{3, 3, {}, {8000}};
   CHECK_THROWS_WITH(RankProcess::start({rank_program(), command}, unbindable),
                     "rank 3 cannot be bound to its cores: Invalid argument; "
-                    "--no_bind_cores_to_rank leaves it free");
+                    "--no_bind_cores_to_rank disables binding");
 }
 
 TEST_CASE("Ctrl-Z stops the ranks too, fg continues them, and what they had left to do they do") {
@@ -148,12 +148,12 @@ TEST_CASE("ranks that somebody stops are named, and that they go on") {
   const std::vector<pid_t> pids = job.wait_for_pids(2);
   for (const pid_t pid : pids) ::kill(pid, SIGSTOP);
   job.wait_for_words(
-      "zeroth: all ranks are stopped (SIGSTOP or a debugger): nothing happens until somebody "
-      "continues the job; to let them go on: kill -CONT ");
+      "zeroth: all ranks are suspended (SIGSTOP or a debugger): nothing happens until the job is "
+      "resumed; to resume them: kill -CONT ");
   for (const pid_t pid : pids) ::kill(pid, SIGCONT);
-  job.wait_for_words("zeroth: all ranks go on\n");
+  job.wait_for_words("zeroth: all ranks have resumed\n");
   ::kill(pids[0], SIGSTOP);
-  job.wait_for_words(" is stopped (SIGSTOP or a debugger): the others will wait for it");
+  job.wait_for_words(" is suspended (SIGSTOP or a debugger): the others will wait for it");
   job.signal(SIGTERM);
   CHECK(job.wait().status == 0);
 }

@@ -34,12 +34,12 @@ TEST_CASE("a report has a value for all that ds_report tells, and more") {
                                                         {"Versions", "system"},
                                                         {"Built in", "GPU ranks"},
                                                         {"Processor", "sockets, cores, threads"},
-                                                        {"Processor", "kernels and products by"},
+                                                        {"Processor", "instruction set in use"},
                                                         {"Processor", "instructions"},
                                                         {"Memory", "machine"},
                                                         {"Memory", "limit (cgroup)"},
                                                         {"Memory", "/dev/shm"},
-                                                        {"Memory", "may be locked"},
+                                                        {"Memory", "limit of locked memory"},
                                                         {"GPUs", "driver"},
                                                         {"Files", "io_uring"},
                                                         {"Files", "working folder"},
@@ -52,7 +52,7 @@ TEST_CASE("a report has a value for all that ds_report tells, and more") {
     CHECK(value != "unknown");
   }
   CHECK(value_of(sections, "Programs", "zeroth") == ZEROTH_BIN_DIR "/zeroth");
-  CHECK(value_of(sections, "Programs", "device by default") == "cpu");
+  CHECK(value_of(sections, "Programs", "default device") == "cpu");
 }
 
 TEST_CASE("what will fail a run is warned of at the end") {

@@ -18,19 +18,19 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 TEST_CASE("a failure takes a restart, and the last one ends the run") {
   RestartPolicy policy("00ff", 2);
   CHECK(policy.start_next(failed(1)));
-  CHECK(policy.describe_restarts() == "1 of 2 restarts taken");
+  CHECK(policy.describe_restarts() == "1 of 2 restarts used");
   CHECK(policy.start_next(failed(1)));
   CHECK_FALSE(policy.start_next(failed(1)));
   CHECK(policy.current().index == 2);
   CHECK(policy.no_restart_reason(failed(1)) ==
-        "the run is not started again: --max-restarts 2 are taken");
+        "the run is not restarted: --max-restarts 2 are used up");
   CHECK(RestartPolicy("", 0).no_restart_reason(failed(1)) == "");
 }
 
 TEST_CASE("new hosts take no restart, a wrong command line and an end that was wanted none") {
   RestartPolicy policy("00ff", 1);
-  CHECK(policy.start_next({.end = JobEnd::kRestartRequested}, "host b has come"));
-  CHECK(policy.current() == RestartAttempt{"00ff", 1, "host b has come"});
+  CHECK(policy.start_next({.end = JobEnd::kRestartRequested}, "host b has joined"));
+  CHECK(policy.current() == RestartAttempt{"00ff", 1, "host b has joined"});
   CHECK_FALSE(policy.start_next(failed(2)));
   CHECK_FALSE(policy.start_next({.status = 143, .end = JobEnd::kStopped, .signal = SIGTERM}));
   CHECK_FALSE(policy.start_next({}));
@@ -45,7 +45,7 @@ TEST_CASE("a run that comes further has all its restarts again") {
   RestartPolicy policy("00ff", 1);
   for (int attempt = 0; attempt < 5; ++attempt) {
     CHECK(policy.start_next(failed(1)));
-    CHECK(policy.describe_restarts() == "1 of 1 restarts taken");
+    CHECK(policy.describe_restarts() == "1 of 1 restarts used");
     policy.reset_restarts();
   }
   CHECK(policy.start_next(failed(1)));

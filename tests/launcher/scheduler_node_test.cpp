@@ -96,8 +96,8 @@ TEST_CASE("a pod of a JobSet knows its number, --num_nodes how many there are") 
   CHECK(*by(pod, 2) == SchedulerNode{"Kubernetes", 1, 2, "set-w-0-0.set", {}});
   CHECK_FALSE(by(pod, 2, true));
   CHECK(error_of<UsageError>(pod) ==
-        "environment variable JOB_COMPLETION_INDEX=1 says which pod of a Job this is, and "
-        "MASTER_ADDR that they belong together: --num_nodes N must say how many there are");
+        "environment variable JOB_COMPLETION_INDEX=1 sets which pod of a Job this is, and "
+        "MASTER_ADDR is set, but the number of nodes is missing: pass --num_nodes N");
   CHECK(error_of<UsageError>(with(pod, {{"JOB_COMPLETION_INDEX", "2"}}), 2) ==
         "--num_nodes 2: environment variable JOB_COMPLETION_INDEX=2 must be below it");
   CHECK_FALSE(by({{"JOB_COMPLETION_INDEX", "1"}}));
@@ -127,12 +127,12 @@ TEST_CASE("what is alone, or a rank already, was started on no other node") {
 
 TEST_CASE("several on a node are refused with what to do instead") {
   CHECK(error_of<UsageError>(with(kStep, {{"SLURM_STEP_NUM_TASKS", "32"}})) ==
-        "Slurm has started 32 zeroths on 4 nodes: one is needed on each node (srun "
+        "Slurm has started 32 zeroths on 4 nodes: start one on each node (srun "
         "--ntasks-per-node=1 zeroth ...), which starts the ranks there; or start the program "
-        "itself once for each rank, without zeroth. --no_ssh makes of each a run of its own");
+        "itself once for each rank, without zeroth. --no_ssh makes each a separate run");
   CHECK(error_of<UsageError>(with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}))
-            .starts_with("Open MPI has started 2 zeroths (OMPI_COMM_WORLD_LOCAL_SIZE=2 here): one "
-                         "is needed on each node (mpirun --map-by ppr:1:node zeroth ...)"));
+            .starts_with("Open MPI has started 2 zeroths (OMPI_COMM_WORLD_LOCAL_SIZE=2 here): "
+                         "start one on each node (mpirun --map-by ppr:1:node zeroth ...)"));
   CHECK(error_of<UsageError>({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}})
             .find("(mpirun -ppn 1 zeroth ...)") != std::string::npos);
 }
@@ -143,17 +143,17 @@ TEST_CASE("words that are none, or contradict each other, are named") {
   CHECK(error_of<Error>(with(kStep, {{"SLURM_STEP_NODELIST", "n[1-"}}))
             .starts_with("environment variable SLURM_STEP_NODELIST: "));
   CHECK(error_of<Error>(with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", "x"}})) ==
-        "environment variable OMPI_COMM_WORLD_SIZE=x is not a number of 1 to 67108864");
+        "environment variable OMPI_COMM_WORLD_SIZE=x is not a number from 1 to 67108864");
   CHECK(error_of<Error>(with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", ""}})) ==
         "environment variable OMPI_COMM_WORLD_RANK=1 must be below OMPI_COMM_WORLD_SIZE, which is "
         "not set");
   CHECK(error_of<UsageError>(with(kPod, {{"PET_NNODES", "4:1"}})) ==
         "environment variable PET_NNODES=4:1 is neither a number of nodes from 1 to 65536 nor "
-        "MIN:MAX, as 1:4");
+        "MIN:MAX, such as 1:4");
   CHECK(error_of<Error>(with(kPod, {{"PET_NPROC_PER_NODE", "tpu"}})) ==
-        "environment variable PET_NPROC_PER_NODE=tpu is not a number of 1 to 1024");
+        "environment variable PET_NPROC_PER_NODE=tpu is not a number from 1 to 1024");
   CHECK(error_of<Error>(with(kPod, {{"MASTER_PORT", "70000"}})) ==
-        "environment variable MASTER_PORT=70000 is not a number of 1 to 65535");
+        "environment variable MASTER_PORT=70000 is not a number from 1 to 65535");
 }
 
 TEST_CASE("elastic_pet_nnodes: the words of an elastic job are understood") {
@@ -201,16 +201,16 @@ TEST_CASE("elastic_pet_nnodes: what cannot be followed is refused by its meaning
   };
   CHECK(refusal({{"PET_RDZV_ENDPOINT", "etcd:2379"}, {"PET_RDZV_BACKEND", "etcd-v2"}})
             .starts_with("environment variable PET_RDZV_ENDPOINT=etcd:2379 names a server of "
-                         "etcd-v2, which is no node of the run: MASTER_ADDR"));
-  CHECK(refusal({}).find("but neither PET_NODE_RANK nor PET_RDZV_ENDPOINT which of them") !=
+                         "etcd-v2, which is not a node of the run: MASTER_ADDR"));
+  CHECK(refusal({}).find("but neither PET_NODE_RANK nor PET_RDZV_ENDPOINT sets which of them") !=
         std::string::npos);
   for (const char* const text : {":1", "a:", "a:0", "a:x", "[fd00::1]x", "a:70000"})
-    CHECK(refusal({{"PET_RDZV_ENDPOINT", text}}).find("is no HOST:PORT") != std::string::npos);
+    CHECK(refusal({{"PET_RDZV_ENDPOINT", text}}).find("is not HOST:PORT") != std::string::npos);
   for (const char* const text : {"0:2", "1:2:3", "a:b", ":", "1:", "70000", "-1:2"})
     CHECK(refusal({{"PET_NNODES", text}}).find("nor MIN:MAX") != std::string::npos);
   CHECK(refusal({{"PET_NODE_RANK", "0"}, {"MASTER_PORT", "tcp://10.96.0.1:29500"}})
-            .starts_with("environment variable MASTER_PORT=tcp://10.96.0.1:29500 is what "
-                         "Kubernetes says of a service that is called 'master'"));
+            .starts_with("environment variable MASTER_PORT=tcp://10.96.0.1:29500 was set by "
+                         "Kubernetes for a service named 'master'"));
 }
 
 TEST_CASE("nested_launchers: who is one of several ranks already is told by whom, and what to do") {
@@ -219,10 +219,10 @@ TEST_CASE("nested_launchers: who is one of several ranks already is told by whom
   };
   const Variables rank = {{"RANK", "1"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "2"}};
   CHECK(refusal(with(rank, {{"TORCHELASTIC_RUN_ID", "x"}, {"LOCAL_WORLD_SIZE", "2"}})) ==
-        "zeroth runs as rank 1 of 2 of torchrun already (RANK=1 WORLD_SIZE=2 LOCAL_RANK=1): start "
-        "the program itself there, or zeroth alone; env -u RANK -u WORLD_SIZE -u LOCAL_RANK zeroth "
-        "... makes of each a run of its own");
-  CHECK(refusal(with(rank, {{"ZEROTH_LAUNCH_TIME", "1"}})).find("of zeroth already") !=
+        "zeroth already runs as rank 1 of 2 of torchrun (RANK=1 WORLD_SIZE=2 LOCAL_RANK=1): start "
+        "the program itself there, or only zeroth; env -u RANK -u WORLD_SIZE -u LOCAL_RANK zeroth "
+        "... makes each a separate run");
+  CHECK(refusal(with(rank, {{"ZEROTH_LAUNCH_TIME", "1"}})).find("of 2 of zeroth (") !=
         std::string::npos);
   CHECK(refusal(with(rank, {{"RANK", "0"}, {"LOCAL_RANK", "0"}})).find("rank 0 of 2") !=
         std::string::npos);

@@ -87,10 +87,10 @@ TEST_CASE("a quote without an end is refused with the flag") {
   const auto error = [](const std::string& text) {
     return message_of<UsageError>([&] { shell_split(text, "--launcher_args"); });
   };
-  CHECK(error("a 'b") == "--launcher_args a 'b: a single quote has no end");
-  CHECK(error("a \"b") == "--launcher_args a \"b: a double quote has no end");
-  CHECK(error("a \"b\\") == "--launcher_args a \"b\\: a double quote has no end");
-  CHECK(error("a\\") == "--launcher_args a\\: a backslash has no end");
+  CHECK(error("a 'b") == "--launcher_args a 'b: unterminated single quote");
+  CHECK(error("a \"b") == "--launcher_args a \"b: unterminated double quote");
+  CHECK(error("a \"b\\") == "--launcher_args a \"b\\: unterminated double quote");
+  CHECK(error("a\\") == "--launcher_args a\\: unterminated backslash");
 }
 
 }  // namespace zeroth::launcher

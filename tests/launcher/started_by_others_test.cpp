@@ -93,10 +93,11 @@ TEST_CASE("a zeroth on each node of a step of Slurm starts its node's ranks of a
   Words all = lines_of(zero.out);
   for (const std::string& line : lines_of(one.out)) all.push_back(line);
   CHECK(sorted(all) == lines_of_all(23459));
-  CHECK(zero.err ==
-        "zeroth: node 0 of 2 (Slurm), master localhost:23459\n"
-        "zeroth: without ZEROTH_SECRET or ZEROTH_SECRET_FILE on all nodes whoever reaches that "
-        "port can disturb the ranks' start (docs/security.md)\n");
+  CHECK(
+      zero.err ==
+      "zeroth: node 0 of 2 (Slurm), master localhost:23459\n"
+      "zeroth: neither ZEROTH_SECRET nor ZEROTH_SECRET_FILE is set: anyone who can reach that port "
+      "can disturb the start of the ranks. Set one of them on all nodes (docs/security.md)\n");
   CHECK(one.err == "zeroth: node 1 of 2 (Slurm), master localhost:23459\n");
 }
 
@@ -195,7 +196,7 @@ TEST_CASE("elastic_pet_nnodes: a pod of an elastic PyTorchJob runs as its operat
   CHECK(result.status == 0);
   CHECK(sorted(lines_of(result.out)) ==
         Words{"[0] WORLD_SIZE=2", "[0] ZEROTH_ROUND=0", "[1] WORLD_SIZE=2", "[1] ZEROTH_ROUND=0"});
-  CHECK(result.err.find("zeroth: PET_NNODES=1:2: as --elastic 1:2") != std::string::npos);
+  CHECK(result.err.find("zeroth: PET_NNODES=1:2: treated as --elastic 1:2") != std::string::npos);
   pod.emplace_back("PET_NODE_RANK", "7");
   CHECK(run_zeroth({rank_program(), "env"}, pod).status == 2);
   const auto no_secret = run_zeroth({rank_program(), "env"},

@@ -66,14 +66,14 @@ TEST_CASE("links that lead out of a model's folder are not copied, and named") {
                       (source / name).string() + " is not copied to the output: " + reason);
   };
   const std::string outside = ", outside of the model's folder";
-  CHECK(count_skipped("tokenizer.model", "it leads to " + secret.string() + outside) == 1);
-  CHECK(count_skipped("tokenizer/deep", "it leads to " + secret.string() + outside) == 1);
+  CHECK(count_skipped("tokenizer.model", "it links to " + secret.string() + outside) == 1);
+  CHECK(count_skipped("tokenizer/deep", "it links to " + secret.string() + outside) == 1);
   CHECK(count_skipped("vocab.json",
-                      "it leads to " + (directory / "model2/tokenizer.json").string() + outside));
+                      "it links to " + (directory / "model2/tokenizer.json").string() + outside));
   CHECK(count_skipped("chat_templates",
-                      "it leads to " + (directory / "model2").string() + outside) == 1);
+                      "it links to " + (directory / "model2").string() + outside) == 1);
   CHECK(count_skipped("merges.txt", "No such file or directory") == 1);
-  CHECK(count_skipped("added_tokens.json", "it is no file") == 1);
+  CHECK(count_skipped("added_tokens.json", "it is not a file") == 1);
 }
 
 TEST_CASE("in Hugging Face's cache the blobs of the same model belong to it") {

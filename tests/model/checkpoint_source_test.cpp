@@ -119,11 +119,11 @@ TEST_CASE("missing and misshaped tensors are named as the file names them") {
   const std::string missing = message_of<Error>([&] {
     source.check("layers.0.mlp.up.weight", {4, 3});
   });
-  CHECK(missing.find("lacks tensor model.layers.0.mlp.up_proj.weight") != std::string::npos);
+  CHECK(missing.find("is missing tensor model.layers.0.mlp.up_proj.weight") != std::string::npos);
   const std::string shape = message_of<Error>([&] {
     source.check("layers.1.mlp.up.weight", {3, 4});
   });
-  CHECK(shape.find("tensor model.layers.1.mlp.up_proj.weight is [4, 3], but config.json asks for "
+  CHECK(shape.find("tensor model.layers.1.mlp.up_proj.weight is [4, 3], but config.json requires "
                    "[3, 4]") != std::string::npos);
 }
 

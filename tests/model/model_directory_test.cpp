@@ -86,10 +86,10 @@ TEST_CASE("what is there, or can be no hub's name, stays as it is") {
 TEST_CASE("a hub's name that the cache lacks gets the command that fetches it") {
   const TempFolder directory;
   const CacheVariables set(std::map<std::string, std::string>{{"HF_HUB_CACHE", directory.path()}});
-  const std::string missing = "org/m is no folder here, and Hugging Face's cache " +
+  const std::string missing = "org/m is not a folder here, and Hugging Face's cache " +
                               directory.path().string() +
-                              " holds no whole model of that name; nothing is fetched at run time: "
-                              "`hf download org/m` does it";
+                              " holds no complete model of that name; nothing is downloaded at run "
+                              "time: run `hf download org/m`";
   CHECK_THROWS_WITH_AS(find_model_directory("org/m"), missing.c_str(), Error);
   const fs::path entry = add_model(directory.path(), "org--m");
   fs::remove(entry / "snapshots" / kCommit / "config.json");
@@ -113,7 +113,7 @@ TEST_CASE("an adapter, a git-lfs pointer and another format are named, with what
   CHECK(refusal([&] { check_model_directory(directory.path()); }) ==
         (directory / "model.safetensors").string() +
             " is a git-lfs pointer of 63 bytes, not the file: `git lfs pull` in " +
-            directory.path().string() + " brings it");
+            directory.path().string() + " fetches it");
   directory.write("model.safetensors", "whatever it is");
   check_model_directory(directory.path());
   directory.write("adapter_config.json", "{}");
@@ -127,16 +127,15 @@ TEST_CASE("a file in the place of a model's folder is named, with the way out") 
   const auto refused = [&](const char* name) {
     return refusal([&] { check_model_directory(directory.write(name, "bytes")); });
   };
-  CHECK(
-      refused("m.Q4_1.gguf").find("m.Q4_1.gguf is a file in the format GGUF, expected a folder") !=
-      std::string::npos);
+  CHECK(refused("m.Q4_1.gguf").find("m.Q4_1.gguf is a GGUF file, expected a folder") !=
+        std::string::npos);
   CHECK(refused("m.Q4_1.gguf").find("gguf_file=NAME") != std::string::npos);
   for (const char* name : {"model.safetensors", "pytorch_model.bin", "config.json", "plain"}) {
     CHECK_MESSAGE(refused(name).ends_with(name +
                                           std::string(" is a file, expected the folder that "
                                                       "holds config.json, weights and "
                                                       "tokenizer.json: --model ") +
-                                          directory.path().string() + ", if these are there"),
+                                          directory.path().string() + " if it holds these"),
                   name);
   }
   CHECK(refused("model.tar.gz").find("is an archive, expected a folder: unpack it") !=
@@ -156,10 +155,9 @@ TEST_CASE("a folder without config.json is told by what else is in it") {
     return missing_config_hint(other.path());
   };
   CHECK(with("params.json").find("convert_llama_weights_to_hf.py") != std::string::npos);
-  CHECK(with("m.gguf").find("m.gguf is a model in the format GGUF: transformers converts it") !=
+  CHECK(with("m.gguf").find("m.gguf is a GGUF model: transformers converts it") !=
         std::string::npos);
-  CHECK(with("model.safetensors").find("copy config.json from where it comes from") !=
-        std::string::npos);
+  CHECK(with("model.safetensors").find("copy config.json from its source") != std::string::npos);
   CHECK(with("checkpoint-8/config.json").ends_with("/checkpoint-8 has one"));
 }
 

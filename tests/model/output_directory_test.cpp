@@ -160,7 +160,7 @@ TEST_CASE("files that came meanwhile stay; a model that came meanwhile is not re
     write_text(target / "config.json", "theirs");
     said = message_of<Error>([&] { output.commit(); });
   }
-  CHECK(said.find("holds another model by now") != std::string::npos);
+  CHECK(said.find("holds another model now") != std::string::npos);
   CHECK(read_text(target / "config.json") == "theirs");
   CHECK(read_text(kept_folder(said) / "config.json") == "ours");
 }
@@ -168,7 +168,7 @@ TEST_CASE("files that came meanwhile stay; a model that came meanwhile is not re
 TEST_CASE("a place that cannot be written is named with the reason") {
   const std::string said =
       message_of<Error>([] { OutputDirectory output("/proc/no/where", false); });
-  CHECK(said.find("/proc/no/where cannot be made: no folder can be made in /proc: ") == 0);
+  CHECK(said.find("/proc/no/where cannot be created: cannot create a folder in /proc: ") == 0);
 }
 
 TEST_CASE("an output that cannot be made is refused before anything is written") {
@@ -179,12 +179,13 @@ TEST_CASE("an output that cannot be made is refused before anything is written")
     return message_of<Error>([&] { OutputDirectory::check(target, true); });
   };
   const fs::path inside = directory.path() / "file" / "x";
-  CHECK(refusal(inside) == inside.string() + " cannot be made: " +
+  CHECK(refusal(inside) == inside.string() + " cannot be created: " +
                                (directory.path() / "file").string() + " is not a folder");
   CHECK(refusal(inside / "y").ends_with("file is not a folder"));
-  CHECK(refusal("/proc/x").find("/proc/x cannot be made: no folder can be made in /proc: ") == 0);
-  CHECK(refusal("/proc").find("/proc is where a disk is mounted") == 0);
-  CHECK(refusal(directory.path() / "link").ends_with("is a link to nothing"));
+  CHECK(refusal("/proc/x").find("/proc/x cannot be created: cannot create a folder in /proc: ") ==
+        0);
+  CHECK(refusal("/proc").find("/proc is a mount point") == 0);
+  CHECK(refusal(directory.path() / "link").ends_with("is a broken link"));
   CHECK(refusal(directory.path() / std::string(250, 'a')).ends_with("File name too long"));
   CHECK(refusal(directory.path() / std::string(300, 'a')).ends_with("File name too long"));
   CHECK(refusal(directory.path() / "a" / std::string(5000, 'b')).ends_with("File name too long"));
@@ -201,7 +202,7 @@ TEST_CASE("a folder where nothing may be made is refused before anything is writ
   for (const char* name : {"x", "x/y", "empty"}) {
     CHECK(message_of<Error>([&] {
             OutputDirectory::check(closed / name, false);
-          }).ends_with("no folder can be made in " + closed.string() + ": Permission denied"));
+          }).ends_with("cannot create a folder in " + closed.string() + ": Permission denied"));
   }
   fs::permissions(closed, fs::perms::none);
   CHECK(message_of<Error>([&] {
@@ -227,8 +228,8 @@ TEST_CASE("an output that another user has put into a shared folder is refused" 
   CHECK(refusal(shared / "link").find(link + " is a link of another user (uid 65534)") !=
         std::string::npos);
   CHECK(refusal(shared / "theirs")
-            .find("theirs belongs to another user (uid 65534), in a folder to "
-                  "which all may write") != std::string::npos);
+            .find("theirs belongs to another user (uid 65534), in a world-writable "
+                  "folder") != std::string::npos);
   CHECK(message_of<Error>([&] { OutputDirectory(shared / "link", true); }) != "no exception");
   CHECK(fs::is_empty(victim));
   fs::permissions(shared.path(), fs::perms{0755});
@@ -243,7 +244,7 @@ TEST_CASE("a link that comes in the place of the output meanwhile is not written
   write_text(output.path() / "config.json", "ours");
   fs::create_directory_symlink("victim", directory.path() / "out");
   const std::string said = message_of<Error>([&] { output.commit(); });
-  CHECK(said.find("out is a link by now: the new model is complete and stays in ") !=
+  CHECK(said.find("out is a link now: the new model is complete and stays in ") !=
         std::string::npos);
   CHECK(read_text(kept_folder(said) / "config.json") == "ours");
   CHECK(read_text(directory.path() / "victim/diary.txt") == "x");

@@ -42,10 +42,11 @@ TEST_CASE("malformed files are refused with file and tensor") {
       {with_header("{}", 0).substr(0, 9), "is cut short: its header has 2 bytes"},
       {with_header("not json", 0),
        "x.safetensors (header):1:2: not JSON: unexpected 'not', expected a value"},
-      {with_header("[]", 0), "x.safetensors is not a safetensors file: no object as header"},
+      {with_header("[]", 0),
+       "x.safetensors is not a safetensors file: its header is not an object"},
       {with_header(std::string(400'000, '['), 0), "nested deeper than 128 levels"},
       {with_header("{" + entry("a", "[2]", 0, 8) + "," + entry("a", "[2]", 0, 8) + "}", 8),
-       "a stands twice in one object"},
+       "duplicate key a in one object"},
       {with_header("{" + entry("a", "[4294967296,4294967296,4]", 0, 8) + "}", 8),
        "need more than any file has"},
       {with_header("{" + entry("a", "[1e300]", 0, 8) + "}", 8), "shape[0] is 1e+300, expected"},
@@ -132,7 +133,7 @@ TEST_CASE("an index that names files elsewhere, or anything but files, is refuse
     CHECK(refused(file).find("weight_map.a is ") != std::string::npos);
     CHECK(refused(file).find("expected the name of a file in this folder") != std::string::npos);
   }
-  CHECK(refused("5").find("weight_map.a is 5, expected a text") != std::string::npos);
+  CHECK(refused("5").find("weight_map.a is 5, expected a string") != std::string::npos);
   write_text(path, std::string(1'000'000, '['));
   CHECK(message_of<Error>([&] {
           SafetensorsDirectory files(directory.path());

@@ -113,9 +113,10 @@ TEST_CASE("keys that would change the computation are refused by name and value"
       {{{"vocab_size", nullptr}}, "vocab_size is missing"},
       {{{"tie_word_embeddings", 1}}, "tie_word_embeddings is 1, expected true or false"},
       {{{"model_type", "gemma"}}, "model_type is \"gemma\"; supported are llama"},
-      {{{"model_type", "gemma"}}, "gpt2; for another kind of model examples/custom_model"},
-      {{{"model_type", nullptr}}, "model_type is missing: write it in, as \"architectures\" says"},
-      {{{"model_type", "qwen2"}, {"layer_types", {"full_attention"}}}, "layer_types has not one"},
+      {{{"model_type", "gemma"}}, "gpt2; for another kind of model see examples/custom_model"},
+      {{{"model_type", nullptr}}, "model_type is missing: add it, as \"architectures\" says"},
+      {{{"model_type", "qwen2"}, {"layer_types", {"full_attention"}}},
+       "layer_types does not have one"},
       {{{"model_type", "mistral"}, {"mlp_bias", true}}, "mlp_bias is true"},
   };
   for (const auto& [changes, message] : cases) {

@@ -73,7 +73,7 @@ TEST_CASE("what the rotary embedding lacks or has too much is named") {
       {{{"rope_scaling", {{"type", "llama3"}, {"factor", 2.0}}}},
        "rope_scaling.low_freq_factor is missing"},
       {{{"rope_scaling", with(with(kFactors, "type", "llama3"), "low_freq_factor", 4.0)}},
-       "rope_scaling.high_freq_factor is 4 like low_freq_factor, expected another value"},
+       "rope_scaling.high_freq_factor is 4, the same as low_freq_factor, expected another value"},
       {{{"rope_parameters", {{"rope_type", "linear"}, {"factor", -1}}}},
        "rope_parameters.factor is -1, expected more than 0"},
       {{{"rope_parameters", {{"full_attention", {{"rope_type", "linear"}}}}}},
@@ -89,7 +89,7 @@ TEST_CASE("what the rotary embedding lacks or has too much is named") {
       {{{"rope_scaling", {{"type", "longrope"}, {"short_factor", {1, 2, 3}}}}},
        "rope_scaling.short_factor is [1,2,3], expected 4 numbers above 0"},
       {{{"rope_scaling", with(kLongRope, "original_max_position_embeddings", 1)}},
-       "rope_scaling.original_max_position_embeddings is 1, expected more"},
+       "rope_scaling.original_max_position_embeddings is 1, expected more than 1"},
   };
   for (const auto& [object, message] : cases) {
     const std::vector<std::string> said = read(object).errors;

@@ -268,9 +268,9 @@ TEST_CASE("what cannot be split is told in one message") {
   CHECK_THROWS_WITH_AS(
       require_divisible(spec, 5),
       "tensor_parallel.autotp_size (--tensor-parallel) 5: this llama model cannot be split over 5 "
-      "ranks: 4 attention heads are no multiple of it; 2 key/value heads are neither a multiple "
+      "ranks: 4 attention heads are not a multiple of it; 2 key/value heads are neither a multiple "
       "nor "
-      "a divisor of it; 24 as intermediate size is no multiple of it",
+      "a divisor of it; 24 as intermediate size is not a multiple of it",
       Error);
   spec.vocab_size = 3;
   CHECK_THROWS_WITH_AS(

@@ -125,8 +125,8 @@ TEST_CASE("a disk that is full is one warning, and the other monitors go on") {
   for (int step = 1; step <= 3; ++step) monitors.write(both(fixture_events()));
   REQUIRE(warnings.size() == 1);
   CHECK(warnings[0] == "csv_monitor: " + (directory.path() / "job/Train_Samples_lr.csv").string() +
-                           ": write failed: No space left on device; it is off from here on, "
-                           "training goes on");
+                           ": write failed: No space left on device; it is disabled, training "
+                           "continues");
   CHECK(monitors.lines().size() == 1);
 }
 
@@ -138,8 +138,8 @@ TEST_CASE("a file beyond ulimit -f is a warning that names the limit") {
     limit_file_size(10);
     for (int step = 1; step <= 3; ++step) monitors.write(both(fixture_events()));
     const std::string expected =
-        ".csv: write failed: File too large (ulimit -f: 10 bytes); it is off from here on, "
-        "training goes on";
+        ".csv: write failed: File too large (ulimit -f: 10 bytes); it is disabled, training "
+        "continues";
     return warnings.size() == 1 && warnings[0].ends_with(expected) ? 0 : 1;
   });
   CHECK(result.status == 0);
@@ -156,7 +156,7 @@ TEST_CASE("a monitor that cannot go on says so and is off, and the others go on"
   monitors.resume_from(2, 16);
   REQUIRE(warnings.size() == 1);
   CHECK(warnings[0] == "csv_monitor: " + (directory / "job").string() +
-                           ": No such file or directory; it is off from here on, training goes on");
+                           ": No such file or directory; it is disabled, training continues");
   CHECK(monitors.lines().size() == 1);
 }
 

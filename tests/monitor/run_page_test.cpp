@@ -154,8 +154,8 @@ TEST_CASE("a page that cannot be written is an error at the start and one warnin
   page.write(RunPage::Status::kFinished);
   REQUIRE(warnings.size() == 1);
   CHECK(warnings[0] == path.string() +
-                           " cannot be written: No such file or directory; the page stays as it "
-                           "is, training goes on");
+                           " cannot be written: No such file or directory; the page is not updated "
+                           "anymore, training continues");
 }
 
 TEST_CASE("a page whose output was taken over stays that of the other, without a warning") {

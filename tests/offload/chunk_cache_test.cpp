@@ -246,7 +246,7 @@ TEST_CASE("a borrow of more than there is, and tiles cut in two ways, are broken
   const auto one = f.cache.acquire(chunk_at(0), Access::kReadWrite);
   const auto two = f.cache.acquire(chunk_at(1), Access::kRead);
   CHECK_THROWS_WITH_AS(f.cache.acquire(chunk_at(2), Access::kRead),
-                       doctest::Contains("all 2 buffers are borrowed, 1 of them to be written"),
+                       doctest::Contains("all 2 buffers are leased, 1 of them for writing"),
                        InternalError);
   CHECK_THROWS_AS(f.cache.acquire(chunk_at(0), Access::kRead), InternalError);
   CHECK_THROWS_AS(f.cache.acquire(chunk_at(1), Access::kReadWrite), InternalError);

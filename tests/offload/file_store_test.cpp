@@ -118,12 +118,12 @@ TEST_CASE("misuse of a file store is a broken invariant") {
   const auto refused = [&](const ShardChunk& chunk, torch::Device device = torch::kCPU) {
     return message_of<InternalError>([&] { store->acquire(chunk, device, Access::kRead); });
   };
-  CHECK(refused({0, 1, kChunkAlignment}).find("not on the grid of 4096") != std::string::npos);
-  CHECK(refused({0, 0, 5}).find("not on the grid of 4096") != std::string::npos);
+  CHECK(refused({0, 1, kChunkAlignment}).find("not aligned to 4096") != std::string::npos);
+  CHECK(refused({0, 0, 5}).find("not aligned to 4096") != std::string::npos);
   CHECK(refused({0, 0, 2 * kChunkAlignment}).find("buffers have 16384") != std::string::npos);
-  CHECK(refused(chunk_at(0), torch::kMeta).find("asked for meta") != std::string::npos);
+  CHECK(refused(chunk_at(0), torch::kMeta).find("requested on meta") != std::string::npos);
   const auto lease = acquire(*store, 0, Access::kRead);
-  CHECK(refused(chunk_at(1)).find("all 1 buffers are borrowed") != std::string::npos);
+  CHECK(refused(chunk_at(1)).find("all 1 buffers are leased") != std::string::npos);
   CHECK_THROWS_WITH_AS(store->add(1), doctest::Contains("rank-0.optimizer.swap after its first"),
                        InternalError);
 }

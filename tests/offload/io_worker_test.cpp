@@ -90,7 +90,7 @@ std::string round_trip(const SwapFile& file, IoEngine engine, bool registered) {
 TEST_CASE("the engine is the one that was asked for, with its reason") {
   TempFolder directory;
   const SwapFile file({directory.path(), "test", 0}, kSize);
-  CHECK(round_trip(file, IoEngine::kThreads, true) == "3 threads (as asked)");
+  CHECK(round_trip(file, IoEngine::kThreads, true) == "3 threads (as requested)");
   if (!has_uring()) return;
   CHECK(round_trip(file, IoEngine::kAuto, true) == "io_uring, queue 8, registered buffers");
   CHECK(round_trip(file, IoEngine::kUring, false) == "io_uring, queue 8");
@@ -116,7 +116,7 @@ TEST_CASE("where io_uring is refused, threads take its place and say why") {
             ")|files are read and written by 3 threads instead of io_uring, "
             "which costs some speed (" +
             reason + ")");
-  CHECK(refusal(IoEngine::kUring) == "no io_uring: " + reason);
+  CHECK(refusal(IoEngine::kUring) == "io_uring is not available: " + reason);
 }
 
 TEST_CASE("too little locked memory is a note, and buffers are used unregistered") {

@@ -40,8 +40,8 @@ TEST_CASE("the seconds are those of each way's slowest part, and the reason hold
   CHECK(choice.host_s == doctest::Approx(0.5));
   CHECK(choice.device_s == doctest::Approx(1.2));
   CHECK(choice.why ==
-        "updates on the host: 0.50 s per 1B elements on the host beside the next forward (2.00B "
-        "elements/s), 1.20 s through the GPU between its blocks (link 20.0 GB/s there, 10.0 GB/s "
+        "updates on the host: 0.50 s per 1B elements on the host during the next forward (2.00B "
+        "elements/s), 1.20 s on the GPU between its blocks (link 20.0 GB/s to the GPU, 10.0 GB/s "
         "back)");
   // A link so slow that the parameters' way back is what the host waits for.
   CHECK(choose_optimizer_device({2e9, 10e9, 4e9}, kAdamBf16).host_s == doctest::Approx(1.0));

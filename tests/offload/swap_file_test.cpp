@@ -88,7 +88,7 @@ TEST_CASE("a link in the place of the run's folder leads nowhere") {
   fs::create_directories(directory / "nvme");
   fs::create_directory_symlink(directory / "victim", directory / "nvme/zeroth-run");
   CHECK_THROWS_WITH_AS(SwapFile({directory / "nvme", "run", 0}, kMiB),
-                       doctest::Contains("cannot make the folder of "), Error);
+                       doctest::Contains("cannot create the folder of "), Error);
   CHECK(read_text(directory / "victim/rank-0.swap") == "precious");
   CHECK(fs::is_symlink(directory / "nvme/zeroth-run"));
 }
@@ -215,7 +215,8 @@ TEST_CASE("a file system that refuses O_DIRECT is used through the page cache, w
   if (!plain) return;
   const SwapFile file({directory.path(), "run", 0}, 2 * kMiB);
   CHECK(file.size_bytes() == 2 * kMiB);
-  CHECK(file.notes().front().find("zeroth-run/rank-0.swap: its file system refuses O_DIRECT") !=
+  CHECK(file.notes().front().find(
+            "zeroth-run/rank-0.swap: its file system does not support O_DIRECT") !=
         std::string::npos);
   FileBuffers pool(2, 2 * kMiB);
   const std::span<std::byte> written = pool[0], back = pool[1];

@@ -203,13 +203,13 @@ TEST_CASE("a rank that does not begin a collective is named, and so is one that 
   const std::string late = message_about(/*leaves=*/false);
   CHECK(late.starts_with("rank 0 of 2: all-reduce of gradients (8 elements)"));
   CHECK(late.find("missing: rank 1 (process ") != std::string::npos);
-  CHECK(late.find("last ended all-reduce of losses") != std::string::npos);
+  CHECK(late.find("last finished all-reduce of losses") != std::string::npos);
   const std::string gone = message_about(/*leaves=*/true);
   CHECK(gone.starts_with("rank 0 of 2: all-reduce of gradients (8 elements)"));
   CHECK(gone.find("rank 1 is gone") != std::string::npos);
   const std::string far = message_about(/*leaves=*/false, /*on_two_machines=*/true);
   CHECK(far.starts_with("rank 0 of 2: all-reduce of gradients (8 elements)"));
-  CHECK(far.find("rank 1 on b tells nothing") != std::string::npos);
+  CHECK(far.find("rank 1 on b reports nothing") != std::string::npos);
 }
 
 }  // namespace zeroth::simulated

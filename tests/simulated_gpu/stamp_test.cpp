@@ -48,13 +48,14 @@ TEST_CASE("a GPU library of another build is refused before it is used, with bot
   const auto result = run_with(bench, stamp, other);
   CHECK(result.code == 1);
   CHECK_MESSAGE(
-      trainer::has(result.err, fmt::format("bin/libzeroth_gpu.so is of another build than this "
-                                           "program: it says \"{}\", the program \"{}\"; build",
+      trainer::has(result.err, fmt::format("bin/libzeroth_gpu.so is from another build than this "
+                                           "program: its stamp is \"{}\", the program's \"{}\"; "
+                                           "build",
                                            other, stamp)),
       result.err);
   const auto unstamped = run_with(bench, "zeroth_gpu_stamp", "zeroth_gpu_STAMP");
   CHECK(unstamped.code == 1);
-  CHECK(trainer::has(unstamped.err, "it says nothing, the program \"" + stamp + "\""));
+  CHECK(trainer::has(unstamped.err, "its stamp is missing, the program's \"" + stamp + "\""));
 }
 
 TEST_CASE("no variable and no current folder decides which GPU library a program loads") {

@@ -54,9 +54,11 @@ TEST_CASE("what is no file of flags is told with its name") {
     return message_of<Error>([&] { expand_argument_file({file}); });
   };
   CHECK(has(said("list.json", "[1]"), "list.json: expected an object of flags, found [1]"));
-  CHECK(has(said("twice.json", R"({"bf16": true, "bf16": false})"), "bf16 stands twice: keep one"));
+  CHECK(
+      has(said("twice.json", R"({"bf16": true, "bf16": false})"), "duplicate key bf16: keep one"));
   CHECK(has(said("broken.json", "{"), "broken.json:1:1: not JSON"));
-  CHECK(has(said("args.yaml", "a: 1"), "args.yaml: YAML is not read: write the flags as a .json"));
+  CHECK(has(said("args.yaml", "a: 1"),
+            "args.yaml: YAML is not supported: write the flags to a .json"));
 }
 
 TEST_CASE("several arguments are no file of flags") {

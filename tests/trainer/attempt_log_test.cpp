@@ -30,7 +30,7 @@ TEST_CASE("each round tells where it goes on and what was lost, and metrics get 
     RunPlan plan = plan_of(directory, 0);
     AttemptLog rounds(plan, true, "");
     rounds.begin(0, 2);
-    CHECK(rounds.line() == "0 behind step 0 on 1 host, 2 ranks");
+    CHECK(rounds.line() == "0 after step 0 on 1 host, 2 ranks");
     rounds.resume_from(0);
     CHECK(rounds.lines() ==
           std::vector<std::string>{
@@ -44,7 +44,7 @@ TEST_CASE("each round tells where it goes on and what was lost, and metrics get 
     AttemptLog rounds(plan, true, "");
     rounds.begin(2, 4);
     CHECK(rounds.line() ==
-          "1 behind step 8 on 2 hosts, 4 ranks, 3 steps lost: rank 1 was killed by SIGKILL");
+          "1 after step 8 on 2 hosts, 4 ranks, 3 steps lost: rank 1 was killed by SIGKILL");
     CHECK(rounds.lines().size() == 1);
     CHECK(rounds.rows().size() == 2);
     rounds.step(9);

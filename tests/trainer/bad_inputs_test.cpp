@@ -154,7 +154,7 @@ TEST_CASE("JSON of very many values or bytes is refused before it takes memory")
   expect_refused({[&](const Workbench& bench) { bench.write("model/tokenizer.json", wide); },
                   "model/tokenizer.json:1:3749999: more than 2500000 values"});
   expect_refused({[&](const Workbench& bench) { bench.write("model/config.json", wide); },
-                  "model/config.json has 60000003 bytes; at most 16777216 are read"});
+                  "model/config.json has 60000003 bytes; the limit is 16777216"});
   const std::string texts =
       "{\"a\": [" + repeat("\"aaaaaaaaaaaaaaaaaaaaaaaa\",", 2'400'000) + "0]}";
   expect_refused(
@@ -206,7 +206,7 @@ TEST_CASE("200,000 keys that stand twice below a long path take neither time nor
   for (int level = 0; level < 126; ++level) text += "{\"" + std::string(1000, 'k') + "\":";
   text += "{\"x\":0" + repeat(",\"x\":0", 200'000) + std::string(127, '}');
   expect_refused({[&](const Workbench& bench) { bench.write("ds.json", text); },
-                  " bytes): stands twice in the same object: keep one\n"});
+                  " bytes): duplicate key in the same object: keep one\n"});
   expect_refused({[&](const Workbench& bench) { bench.write("model/tokenizer.json", text); },
                   "tokenizer.json: "});
 }

@@ -101,7 +101,7 @@ TEST_CASE("data that shrinks while it is used is an error with path and offset, 
   CHECK(result.code == 1);
   CHECK(has(result.err, ": error: cannot read "));
   CHECK(has(result.err, "/train.bin at offset "));
-  CHECK(has(result.err, ": it has only 0 bytes now: somebody cut it while it was in use\n"));
+  CHECK(has(result.err, ": it has only 0 bytes now: it was truncated while in use\n"));
   CHECK_FALSE(has(result.err, "SIGBUS"));
 }
 
@@ -137,7 +137,7 @@ TEST_CASE(
   CHECK(result.code == 1);
   CHECK(has(result.err, "finetune: error: cannot read "));
   CHECK(has(result.err, "/model/model.safetensors at offset "));
-  CHECK(has(result.err, ": it has only 0 bytes now: somebody cut it while it was in use\n"));
+  CHECK(has(result.err, ": it has only 0 bytes now: it was truncated while in use\n"));
 }
 
 TEST_CASE("a model beyond ulimit -f is an error before the first step, not a signal") {

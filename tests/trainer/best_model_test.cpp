@@ -107,15 +107,15 @@ TEST_CASE("best_checkpoint_gone: of those that are there the best one is found b
   CHECK(lowest.state.loss == 2);
   CHECK(lowest.state.directory == directory / "own/step-6");
   CHECK(lowest.warning ==
-        fmt::format("{}/step-2 is gone, which held the best model so far: of those "
-                    "that are there {}/step-6 is the best, with a loss of 2.0000",
+        fmt::format("{}/step-2 is missing, which had the best model so far; of the "
+                    "remaining ones {}/step-6 is the best, with a loss of 2.0000",
                     (directory / "own").string(), (directory / "own").string()));
   wanted.greater_is_better = true;
   CHECK(find_best_model(wanted, text).state.saved_step == 8);
   for (const std::string& none : {history({{2, loss(1)}}), to_text({.step = 8})}) {
     const BestModelResult nothing = find_best_model(wanted, none);
     CHECK(!nothing.state.saved_step);
-    CHECK(nothing.warning.ends_with("the best of the models that follow counts, or the last"));
+    CHECK(nothing.warning.ends_with("the best of the later models is used, or else the last one"));
   }
 }
 

@@ -128,7 +128,7 @@ TEST_CASE("a loss that is not finite is no success without an output either") {
   CHECK(evaluated.code == 1);
   CHECK_MESSAGE(has(evaluated.err,
                     "the loss of the evaluation at step 7 is nan: the model was "
-                    "saved before"),
+                    "already saved"),
                 evaluated.err);
 }
 
@@ -140,9 +140,9 @@ TEST_CASE("a model whose last evaluation is not finite gives its place back to t
   const auto result = bench.zeroth(2, train + "--overwrite --steps 7 --eval-data train.bin");
   CHECK(result.code == 1);
   const std::string said =
-      "error: the loss of the evaluation at step 7 is nan: the model that was saved before is in ";
+      "error: the loss of the evaluation at step 7 is nan: the saved model is in ";
   CHECK_MESSAGE(has(result.err, "rank 0: " + said), result.err);
-  CHECK_MESSAGE(has(result.err, " now, and out holds the former one"), result.err);
+  CHECK_MESSAGE(has(result.err, " now, and out has the previous one again"), result.err);
   CHECK((bench.read("out/model.safetensors") == good));
   CHECK(fs::exists(bench / "out/train_log.html"));
   const size_t at = result.err.find(said) + said.size();
@@ -198,9 +198,9 @@ TEST_CASE("saves that a full disk refuses leave nothing; the run goes on, and en
                   kTrain));
   CHECK(result.code == 1);
   CHECK_MESSAGE(has(result.out, "a checkpoint takes "), result.out);
-  CHECK(has(result.out, "are free there; the run goes on, and ends where 3 saves in a row fail"));
+  CHECK(has(result.out, "are free there; the run continues, and ends if 3 saves in a row fail"));
   CHECK(has(result.err, "rank 0: error: "));
-  CHECK(has(result.err, "; 3 saves in a row"));
+  CHECK(has(result.err, "; 3 saves failed in a row"));
   CHECK_FALSE(has(result.out, "saving step 8"));
   for (const std::string& name : names_in(bench / "disk/out/checkpoints"))
     CHECK(name == ".owner-1");
@@ -217,9 +217,9 @@ TEST_CASE("a folder of checkpoints that vanishes is named, and ends the run afte
       kTrain));
   CHECK(result.code == 1);
   CHECK_MESSAGE(
-      has(result.err, "out/checkpoints has lost .owner-1: somebody removes what lies there"),
+      has(result.err, "out/checkpoints has lost .owner-1: another process removes its files"),
       result.err);
-  CHECK(has(result.err, "; 3 saves in a row"));
+  CHECK(has(result.err, "; 3 saves failed in a row"));
 }
 
 }  // namespace zeroth::trainer

@@ -55,7 +55,7 @@ TEST_CASE("every printed value says where it comes from") {
   }
   for (const char* line :
        {"// --seed 7 command line\n", "// --seq-len 64 model\n",
-        "// --dropout 0.1 model, its highest\n", "// --loss-mean token default\n",
+        "// --dropout 0.1 maximum of the model\n", "// --loss-mean token default\n",
         "\"gradient_clipping\": 1.0, // file\n", "// auto: --lr\n"}) {
     CHECK_MESSAGE(has(text, line), text);
   }

@@ -64,7 +64,7 @@ TEST_CASE("of an error of torch the first line is quoted behind our words") {
   } catch (...) {
     error = std::current_exception();
   }
-  CHECK(describe(error, 0, 1).message == "finetune: error: LibTorch gave up: \"sizes differ\"\n");
+  CHECK(describe(error, 0, 1).message == "finetune: error: LibTorch failed: \"sizes differ\"\n");
 }
 
 TEST_CASE("a file that the system refuses is the user's error, with its path and reason") {
@@ -92,7 +92,8 @@ TEST_CASE("what the system or oneDNN refuses for lack of something is no bug of 
         "\"could not execute a primitive\"\n");
   const std::out_of_range library("vector::_M_range_check");
   CHECK(describe(std::make_exception_ptr(library), 0, 1).message ==
-        "finetune: internal error, a bug in Zeroth: nobody expected \"vector::_M_range_check\"\n");
+        "finetune: internal error, a bug in Zeroth: unexpected exception: "
+        "\"vector::_M_range_check\"\n");
 }
 
 TEST_CASE("lack of memory says what needs less") {

@@ -68,8 +68,8 @@ TEST_CASE("evaluation_twice: a finished run that is started again says so, and w
   for (int i = 0; i < 2; ++i) {
     const auto again = good(bench, 2, way);
     CHECK_MESSAGE(has(again.out,
-                      "out holds the model and the results of all 4 steps: nothing is "
-                      "left to do."),
+                      "out has the model and the results of all 4 steps: nothing to "
+                      "do. Increase"),
                   again.out);
   }
   for (size_t i = 0; i < files.size(); ++i) {
@@ -87,13 +87,13 @@ TEST_CASE("evaluation_twice: where something is missing that is made up for, and
   write_config(bench);
   const std::string way = "--steps 4 --save-every 2 --resume auto ";
   good(bench, 1, way);
-  CHECK(has(good(bench, 1, way).out, "nothing is left to do"));
+  CHECK(has(good(bench, 1, way).out, "nothing to do. Increase"));
   const auto evaluated = good(bench, 1, way + kEvaluates);  // which the first one did not
-  CHECK_FALSE(has(evaluated.out, "nothing is left to do"));
+  CHECK_FALSE(has(evaluated.out, "nothing to do. Increase"));
   CHECK(bench.evaluations("m.jsonl").size() == 1);
   fs::remove(bench / "out/model.safetensors");
   fs::remove(bench / "out/trainer_state.json");
-  CHECK_FALSE(has(good(bench, 1, way).out, "nothing is left to do"));
+  CHECK_FALSE(has(good(bench, 1, way).out, "nothing to do. Increase"));
   CHECK(fs::exists(bench / "out/model.safetensors"));
   CHECK(fs::exists(bench / "out/trainer_state.json"));
   CHECK(bench.steps("m.jsonl").size() == 4);

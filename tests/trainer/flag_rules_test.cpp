@@ -52,14 +52,15 @@ TEST_CASE("a separator knows the escapes that a shell hands over") {
   CHECK(parse_line("--model m --data d.jsonl --separator= --steps 1").separator == "");
   CHECK(parse_flags({"--model", "m", "--data", "d.jsonl", "--separator", ""}).separator == "");
   CHECK(line(R"(\n\tA:\\)").separator == "\n\tA:\\");
-  CHECK(has(usage_error_line(R"(--model m --data d.jsonl --separator \x)"), "before n, t or"));
+  CHECK(
+      has(usage_error_line(R"(--model m --data d.jsonl --separator \x)"), "invalid escape, only"));
   CHECK(has(usage_error(R"(--separator x)"), "of .jsonl or .json data"));
 }
 
 TEST_CASE("flags that contradict each other are refused") {
   CHECK(has(usage_error("--steps 3 --epochs 1"), "--steps and --epochs"));
   CHECK(has(usage_error("--bf16 --fp32"), "--bf16, --fp16 and --fp32 exclude each other"));
-  CHECK(has(usage_error("--prompt-field q"), "given together"));
+  CHECK(has(usage_error("--prompt-field q"), "must be given together"));
   CHECK(has(usage_error("--overwrite"), "--overwrite needs --output"));
   CHECK(has(usage_error("--eval-only --steps 3"), "leave --steps out"));
   CHECK(has(usage_error("--eval-only --save-every 3 --output o"), "leave --save-every out"));

@@ -83,7 +83,7 @@ TEST_CASE("an unknown flag is answered with the nearest known one") {
   CHECK(has(usage_error("--frobnicate 1"), "--frobnicate: no such flag; --help lists all"));
   CHECK(has(usage_error("--seqlen 64"), "--seqlen: no such flag; did you mean --seq-len?"));
   CHECK(has(usage_error("--micro_batc=2"), "did you mean --micro-batch?"));
-  CHECK(has(usage_error("args.json --steps 3"), "'args.json': unexpected; a file of flags stands"));
+  CHECK(has(usage_error("args.json --steps 3"), "'args.json': unexpected; a file of flags must"));
   CHECK(has(usage_error("stray"), "'stray': unexpected"));
   CHECK_FALSE(has(usage_error("--seqlen 64"), "'64'"));
 }
@@ -165,7 +165,7 @@ TEST_CASE("a flag without its value and a repeated flag are told in plain words"
   CHECK(usage_error("--steps 3 --steps 4") == "--steps is given twice");
   CHECK(usage_error("--local_rank x") == "--local_rank x: must be a whole number");
   CHECK(usage_error("--local_rank --steps") == "--local_rank needs a value before --steps");
-  CHECK(usage_error("--deterministic=maybe") == "--deterministic=maybe: takes no value");
+  CHECK(usage_error("--deterministic=maybe") == "--deterministic=maybe: does not accept a value");
   CHECK(usage_error("--betas 0.9 x") == "--betas 0.9 x: must be a number");
   CHECK(usage_error_line("--model m --model n --data d.bin") == "--model is given twice");
 }

@@ -65,19 +65,19 @@ TEST_CASE("two spellings of one flag agree, or are an error") {
   CHECK(parse("--learning_rate 5e-5 --lr 5e-5").values.lr == 5e-5);
   CHECK(parse("--bf16 --bf16 True").values.precision == configs::Precision::kBf16);
   CHECK(usage_error("--learning_rate 1e-3 --lr 2e-3") ==
-        "--learning_rate 1e-3 and --lr 2e-3 are one flag: give it once");
+        "--learning_rate 1e-3 and --lr 2e-3 are the same flag: give it once");
   CHECK(usage_error("--lr 2e-3 --learning_rate 1e-3") ==
-        "--lr 2e-3 and --learning_rate 1e-3 are one flag: give it once");
+        "--lr 2e-3 and --learning_rate 1e-3 are the same flag: give it once");
   CHECK(usage_error("--lr 1 --lr 1") == "--lr is given twice");
   CHECK(usage_error("--betas 0.9 0.95 --adam_beta1 0.8") ==
-        "--adam_beta1 and --betas are one flag: give one of them");
+        "--adam_beta1 and --betas are the same flag: give one of them");
 }
 
 TEST_CASE(
     "what would change the training and is not there is refused, unless it asks for nothing") {
   CHECK(has(usage_error("--optim adafactor"),
             "AdamW is the default, and \"optimizer\" in ds_config.json chooses another"));
-  CHECK(has(usage_error("--push_to_hub"), "--push_to_hub: refused: "));
+  CHECK(has(usage_error("--push_to_hub"), "--push_to_hub: not supported: "));
   CHECK(has(usage_error("--lr_scheduler_type exponential"),
             "must be one of constant, constant_with_warmup, linear, cosine, cosine_with_restarts, "
             "polynomial, inverse_sqrt, cosine_with_min_lr, cosine_warmup_with_min_lr, "
@@ -85,7 +85,7 @@ TEST_CASE(
   CHECK(
       has(usage_error("--lr_scheduler_type greedy"), "reduce_lr_on_plateau, which only lowers it"));
   CHECK(usage_error("--optim adamw_torch --push_to_hub False --label_smoothing_factor 0.0") == "");
-  CHECK(has(usage_error("--bf16 --fp16 True --load_in_4bit"), "quantised"));
+  CHECK(has(usage_error("--bf16 --fp16 True --load_in_4bit"), "quantized"));
 }
 
 TEST_CASE("a schedule of transformers comes with its arguments") {
@@ -110,15 +110,16 @@ TEST_CASE("warm-up steps below 1 are a part of the run") {
   CHECK_FALSE(parse("--warmup_steps 0.1").values.warmup_steps);
   CHECK(parse("--warmup_steps 3.0").values.warmup_steps == 3);
   CHECK(parse("--warmup-steps 0").values.warmup_steps == 0);
-  CHECK(usage_error("--warmup_steps 2.5") ==
-        "--warmup_steps 2.5: must be a whole number of steps, or below 1 as a part of all steps");
+  CHECK(
+      usage_error("--warmup_steps 2.5") ==
+      "--warmup_steps 2.5: must be a whole number of steps, or below 1 as a fraction of all steps");
   // As in transformers 4.
   CHECK(parse("--warmup_steps 0 --warmup_ratio 0.03").values.warmup_ratio == 0.03);
   const Flags both = parse("--output_dir o --warmup_steps 10 --warmup_ratio 0.03");
   CHECK(both.values.warmup_steps == 10);
   CHECK_FALSE(both.values.warmup_ratio);
   REQUIRE(both.notes.size() == 1);
-  CHECK(both.notes[0].text == "--warmup_ratio 0.03: no effect beside --warmup_steps 10");
+  CHECK(both.notes[0].text == "--warmup_ratio 0.03: no effect with --warmup_steps 10");
 }
 
 TEST_CASE("what is wrong is told of the flag that was typed") {
@@ -146,7 +147,7 @@ TEST_CASE("beside --max_steps epochs do not count, as in Trainer") {
   CHECK(flags.steps == 20);
   CHECK_FALSE(flags.epochs);
   REQUIRE(flags.notes.size() == 1);
-  CHECK(flags.notes[0].text == "--num_train_epochs 3: no effect beside --max_steps 20");
+  CHECK(flags.notes[0].text == "--num_train_epochs 3: no effect with --max_steps 20");
   CHECK(parse("--num_train_epochs 3 --max_steps -1").epochs == 3);
   CHECK(has(usage_error("--epochs 3 --steps 20"), "exclude each other"));
 }

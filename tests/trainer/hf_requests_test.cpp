@@ -34,10 +34,12 @@ TEST_CASE("an evaluation in bf16 may be asked for where the run computes in bf16
   CHECK(refused(bench, data + "--bf16_full_eval True " + file) == "");
   CHECK(refused(bench, data + "--fp16_full_eval --fp16 True") == "");
   CHECK(refused(bench, data + "--bf16_full_eval True") ==
-        "--bf16_full_eval True: refused: an evaluation has the precision of the training, which is "
+        "--bf16_full_eval True: not supported: an evaluation has the precision of the training, "
+        "which is "
         "fp32; --bf16 sets both");
   CHECK(refused(bench, data + "--fp16_full_eval True " + file) ==
-        "--fp16_full_eval True: refused: an evaluation has the precision of the training, which is "
+        "--fp16_full_eval True: not supported: an evaluation has the precision of the training, "
+        "which is "
         "bf16; --fp16 sets both");
   CHECK(refused(bench, data + "--bf16_full_eval False") == "");
 }
@@ -54,12 +56,12 @@ TEST_CASE("a flag is accepted where it asks for what the run does anyway, else r
     int64_t ranks = 1;
   };
   for (const Case& each :
-       {Case{"--data_seed 42", "--data_seed 7", "--seed is that of the data too, and is 42"},
+       {Case{"--data_seed 42", "--data_seed 7", "--seed also seeds the data, and is 42"},
         Case{"--data_seed 7 --seed 7", "--data_seed 0", "and is 42"},
         Case{"--tokenizer_name " + model, "--tokenizer_name " + other, "are read from --model, "},
         Case{"--config_name " + model, "--config_name gpt2", "are read from --model, "},
         Case{"--validation_split_percentage 10 " + eval, "--validation_split_percentage 10",
-             "no part of --data is set aside"},
+             "--data is not split: use a separate file"},
         Case{"--optim sgd " + sgd, "--optim sgd", "; here it is AdamW"},
         Case{"--optim adamw_torch " + sgd, "--optim lion_32bit " + sgd, "; here it is SGD"},
         Case{"--average_tokens_across_devices False --loss-mean micro-batch",
@@ -72,14 +74,14 @@ TEST_CASE("a flag is accepted where it asks for what the run does anyway, else r
     CHECK(refused(bench, data + each.accepted, each.ranks) == "");
     const std::string said = refused(bench, data + each.refused, each.ranks);
     CHECK_MESSAGE(has(said, each.why), said);
-    CHECK(has(said, ": refused: "));
+    CHECK(has(said, ": not supported: "));
   }
   CHECK(refused(bench, data + "--average_tokens_across_devices False") == "");
   CHECK(refused(bench, data + "--keep_linebreaks False") == "");
   bench.write("text.txt", "some words, and then some more of them, so that there are enough");
   CHECK(has(refused(bench, fmt::format("--data {} --keep_linebreaks False",
                                        (bench / "text.txt").string())),
-            "trained as it stands in the file"));
+            "a text is used as it is in the file"));
   const std::string both = refused(bench, data + "--data_seed 7 --bf16_full_eval");
   CHECK(has(both, "--data_seed 7"));
   CHECK(has(both, "\n  --bf16_full_eval True"));
@@ -95,7 +97,7 @@ TEST_CASE("every flag that may be fulfilled is compared") {
                                          flag.name, value.empty() ? "7" : value);
     CHECK_NOTHROW((void)refused(bench, line));  // an InternalError is none of ours
     CHECK(has(usage_error_line(fmt::format("--model m --data d.bin --{}=nonsense", flag.name)),
-              "refused") == !flag.target.empty());
+              "not supported") == !flag.target.empty());
   }
 }
 

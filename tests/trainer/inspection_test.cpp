@@ -18,7 +18,7 @@ TEST_CASE("the first samples are printed token by token, with how the data was u
   const std::string text = inspect_samples("--inspect-samples 2");
   CHECK(text.starts_with("qa.jsonl: 13 samples of at most 128 positions"));
   CHECK(has(text,
-            "'question' is the prompt, 'answer' is trained, and they meet as in "
+            "'question' is the prompt, 'answer' is trained, joined as in "
             "\"count to 0:\\n 0\""));
   CHECK(has(text, "qa.jsonl:1: "));
   CHECK(has(text, "qa.jsonl:2: "));

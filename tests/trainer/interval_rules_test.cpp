@@ -71,7 +71,7 @@ TEST_CASE("--eval_steps alone asks Trainer for nothing, and that is noted") {
 
 TEST_CASE("a number of steps is whole, or a part of all of them") {
   CHECK(refused("--save_steps 2.5") ==
-        "--save_steps 2.5: must be a whole number of steps, or below 1 as a part of all steps");
+        "--save_steps 2.5: must be a whole number of steps, or below 1 as a fraction of all steps");
   CHECK(refused("--logging_steps 0") == "--logging_steps 0: must be above 0");
   CHECK(refused("--save_steps -1") == "--save_steps -1: must be above 0");
   CHECK(has(refused("--save_steps 1e30"), "must be at most 1000000000000000"));

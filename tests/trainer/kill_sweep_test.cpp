@@ -33,7 +33,7 @@ void check_whole(const Workbench& bench) {
 
 // That a run says it goes on behind; 0: it began anew.
 int64_t resumed_step(const std::string& out) {
-  const std::string mark = " behind step ";
+  const std::string mark = " after step ";
   const size_t at = out.find(mark);
   return at == out.npos ? 0 : std::stoll(out.substr(at + mark.size()));
 }

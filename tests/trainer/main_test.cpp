@@ -99,8 +99,7 @@ TEST_CASE("what is wrong with flags, files or the model takes no restart") {
                     ZEROTH_BIN_DIR, wrong));
     CHECK_MESSAGE(result.code == 2, result.err);
     CHECK_FALSE(has(result.err, "round 1"));
-    CHECK(has(result.err,
-              "the run is not started again: exit code 2 says that what it was told is wrong\n"));
+    CHECK(has(result.err, "the run is not restarted: exit code 2 is a usage error\n"));
   }
 }
 

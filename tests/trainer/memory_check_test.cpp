@@ -109,7 +109,7 @@ TEST_CASE("a run that only files can make fit is told what goes there") {
   CHECK(has(refusal, " in files"));
   left.host->bytes = 1000;
   CHECK_MESSAGE(has(refusal_of(plan, left),
-                    "it does not fit with all sharding and offload either; what takes least is"),
+                    "it does not fit even with full sharding and offload; the smallest need is"),
                 refusal_of(plan, left));
 }
 

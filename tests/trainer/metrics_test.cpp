@@ -120,8 +120,8 @@ TEST_CASE("a metrics file whose disk is full says so once and writes no more") {
   MetricsFile full("/dev/full", [&](const std::string& text) { warnings.push_back(text); });
   for (int line = 0; line < 3; ++line) full.write("{}");
   CHECK(warnings == std::vector<std::string>{
-                        "--metrics /dev/full: write failed: No space left on device; it ends here, "
-                        "training goes on"});
+                        "--metrics /dev/full: write failed: No space left on device; no more "
+                        "lines are written, training continues"});
 }
 
 TEST_CASE("a metrics file beyond ulimit -f is a warning that names the limit") {
@@ -134,8 +134,8 @@ TEST_CASE("a metrics file beyond ulimit -f is a warning that names the limit") {
     file.write(R"({"step": 1, "loss": 0.5})");
     const std::string expected =
         "--metrics " + path +
-        ": write failed: File too large (ulimit -f: 10 bytes); it ends here, "
-        "training goes on";
+        ": write failed: File too large (ulimit -f: 10 bytes); no more lines are "
+        "written, training continues";
     return warning == expected ? 0 : 1;
   });
   CHECK(result.status == 0);
@@ -218,8 +218,8 @@ TEST_CASE("metrics that go on take nothing from a file that is not this run's, a
   };
   const std::string named = "--metrics " + (directory / "m.jsonl").string() + ": ";
   const std::string stays = named +
-                            "it does not hold step 2 as this run has it, and stays; it gets "
-                            "the lines from step 3 on";
+                            "its step 2 is not that of this run, so it is not cut; lines are "
+                            "appended from step 3";
   const std::string others = to_json(sample_row(2)) + "\n" + to_json(sample_row(3)) + "\n";
   CHECK(goes_on(others) == others + "{}\n");
   CHECK(warnings.back() == stays);
@@ -229,7 +229,7 @@ TEST_CASE("metrics that go on take nothing from a file that is not this run's, a
   CHECK(goes_on(binary) == binary + "\n{}\n");
   CHECK(goes_on("") == "{}\n");
   CHECK(warnings.back() ==
-        named + "there is nothing of the steps before; it gets the lines from step 3 on");
+        named + "the previous steps are missing; lines are appended from step 3");
   MetricsFile nowhere("/dev/null", no_warning);
   nowhere.resume_from(2, 0.1);
 }

@@ -181,7 +181,7 @@ TEST_CASE("another user can neither read, join, hold up nor end a run" * in_neig
   CHECK(stranger.said() == "open:");
   const Nobody third_rank([&] { return join(meeting); });
   CHECK(third_rank.said().ends_with(
-      ": Permission denied; without that variable ranks meet at MASTER_ADDR:MASTER_PORT"));
+      ": Permission denied; without that variable ranks connect at MASTER_ADDR:MASTER_PORT"));
   CHECK(run.makes_steps());
   run.zeroth().signal(SIGTERM);
   CHECK(run.zeroth().wait().status == 143);

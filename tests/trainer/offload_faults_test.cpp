@@ -126,7 +126,7 @@ TEST_CASE("a disk on which one rank's file cannot be made ends all ranks") {
       2, "--model model --data train.bin --seq-len 16 --deepspeed nvme.json --steps 1");
   INFO(result.out, result.err);
   CHECK(result.code == 1);
-  CHECK(has(result.err, "error: cannot make "));
+  CHECK(has(result.err, "error: cannot create "));
   CHECK(has(result.err, ".swap: No space left on device"));
   CHECK(has(result.err, " ended with exit code 1"));  // by which the launcher ends the other
   CHECK_FALSE(has(result.out, "step 1"));

@@ -78,9 +78,9 @@ TEST_CASE("a rank that reaches its limit says where, how much, and what needs le
   CHECK(result.code == 1);
   CHECK_MESSAGE(has(result.err, "error: out of host memory in forward of block layers."),
                 result.err);
-  CHECK(has(result.err, " bytes) asked for, "));
+  CHECK(has(result.err, " bytes) requested, "));
   CHECK(has(result.err,
-            " free (ulimit -v: 1.43 GiB); what needs less:\n  --micro-batch 10000 with "
+            " free (ulimit -v: 1.43 GiB); to use less memory:\n  --micro-batch 10000 with "
             "--accumulation 2 "));
   CHECK(has(result.err, "\n  --gradient-checkpointing: "));
   CHECK(has(result.err, "\n  --bf16: "));
@@ -89,11 +89,11 @@ TEST_CASE("a rank that reaches its limit says where, how much, and what needs le
 TEST_CASE("the message names place, bytes and remedies") {
   CHECK(out_of_memory_message({.on_gpu = true, .requested = 1048576, .free = 1024},
                               "backward of block layers.3", {"a", "b"}) ==
-        "out of GPU memory in backward of block layers.3: 1.00 MiB (1048576 bytes) asked for, 1.00 "
-        "KiB (1024 bytes) free; what needs less:\n  a\n  b");
+        "out of GPU memory in backward of block layers.3: 1.00 MiB (1048576 bytes) requested, 1.00 "
+        "KiB (1024 bytes) free; to use less memory:\n  a\n  b");
   CHECK(has(out_of_memory_message({.limit = "ulimit -v: 1.00 GiB"}, "", {}),
             " free (ulimit -v: 1.00 GiB)"));
-  CHECK(has(out_of_memory_message({}, "", {}), "out of host memory: an unknown number asked for"));
+  CHECK(has(out_of_memory_message({}, "", {}), "out of host memory: an unknown number requested"));
 }
 
 }  // namespace zeroth::trainer

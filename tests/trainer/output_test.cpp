@@ -48,7 +48,7 @@ TEST_CASE("what is odd about an output is told before training") {
   };
   fs::create_directories(bench / "disk/out/step-7");
   const std::string out = said("");
-  CHECK(has(out, "warning    disk/out/step-7 is of an earlier run and stays"));
+  CHECK(has(out, "warning    disk/out/step-7 belongs to an earlier run and is kept"));
   CHECK_FALSE(has(out, "are free there"));
   const MountedDisk disk(bench / "disk", "size=400k");
   if (!disk.mounted()) return;
@@ -58,7 +58,7 @@ TEST_CASE("what is odd about an output is told before training") {
   CHECK(has(refused.err, "--output disk/out: "));
   CHECK(has(refused.err, " will be written (the model "));
   CHECK(has(refused.err,
-            "are free there. Make room, keep fewer checkpoints (--save_total_limit 1), or "
+            "are free there. Free some space, keep fewer checkpoints (--save_total_limit 1), or "
             "start with --allow-small-disk"));
   CHECK_FALSE(has(refused.out, "step 1/"));
   const auto allowed = bench.finetune(small + "--allow-small-disk --save_total_limit 1");
@@ -81,9 +81,9 @@ TEST_CASE("full_disk: the model waits in memory until there is room, or a signal
   CHECK(interrupted.code == 128 + SIGTERM);
   const std::string said = bench.read("out");
   CHECK(has(said, "No space left on device"));
-  CHECK(has(said, "the model waits in memory until there is room: it takes "));
+  CHECK(has(said, "the model waits in memory until there is space: it needs "));
   CHECK(has(said, " in disk/out, where "));
-  CHECK(has(said, "the model is not saved, for lack of room"));
+  CHECK(has(said, "the model is not saved: out of disk space"));
   CHECK_FALSE(fs::exists(bench / "disk/out/model.safetensors"));
   fs::remove_all(bench / "disk/out");
   const auto saved = run("mount -o remount,size=20m disk");
@@ -105,8 +105,8 @@ TEST_CASE("full_disk: the checkpoint of the last step is counted, and named wher
   CHECK(has(refused.err, ", checkpoints "));
   const auto allowed = bench.finetune(run + "--allow-small-disk");
   CHECK_MESSAGE(allowed.code == 0, allowed.err);
-  CHECK(has(allowed.out, "; the model is saved, and no run goes on from step 2"));
-  CHECK_FALSE(has(allowed.out, "the run goes on, and ends"));
+  CHECK(has(allowed.out, "; the model is saved, but no run can resume from step 2"));
+  CHECK_FALSE(has(allowed.out, "the run continues, and ends"));
   CHECK(fs::exists(bench / "disk/out/model.safetensors"));
 }
 
@@ -128,11 +128,12 @@ TEST_CASE("a run that begins anew names the checkpoints of an earlier one that s
   const auto run = [&](const std::string& more) {
     return bench.finetune(fmt::format("{} --output out {}", kTrain, more)).out;
   };
-  CHECK_FALSE(has(run("--steps 2 --save-every 1"), "of an earlier run"));
-  CHECK(has(run("--steps 1 --overwrite"),
-            "warning    out/checkpoints/step-2 is of an earlier run: --resume would go on from it "
-            "until this run has saved a checkpoint; rm -r out/checkpoints removes all 2 there"));
-  CHECK_FALSE(has(run("--steps 3 --resume"), "of an earlier run"));
+  CHECK_FALSE(has(run("--steps 2 --save-every 1"), "to an earlier run"));
+  CHECK(has(
+      run("--steps 1 --overwrite"),
+      "warning    out/checkpoints/step-2 belongs to an earlier run: --resume would resume from it "
+      "until this run has saved a checkpoint; rm -r out/checkpoints removes all 2 there"));
+  CHECK_FALSE(has(run("--steps 3 --resume"), "to an earlier run"));
 }
 
 TEST_CASE("full_disk: what cannot be written is found before ranks connect") {
@@ -177,7 +178,8 @@ TEST_CASE("an output that another run holds is refused on all ranks, and locked 
   const TempFolder directory;
   RunPlan plan;
   plan.flags.output = (directory / "out").string();
-  const std::string said = plan.flags.output + " is the output of a run that goes on (process ";
+  const std::string said =
+      plan.flags.output + " is the output of a run that is still active (process ";
   {
     const OutputLock first(plan.flags.output);
     testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
@@ -218,7 +220,7 @@ TEST_CASE("an output on a read-only disk is refused before training") {
   disk.make_read_only();
   const auto result = bench.zeroth(2, fmt::format("{} --output disk/out", kTrain));
   CHECK(result.code == 2);
-  CHECK(has(result.err, "disk/out cannot be made: no folder can be made in "));
+  CHECK(has(result.err, "disk/out cannot be created: cannot create a folder in "));
   CHECK(has(result.err, "disk: Read-only file system"));
   CHECK_FALSE(has(result.out, "step 1"));
 }

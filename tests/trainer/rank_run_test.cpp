@@ -71,9 +71,10 @@ TEST_CASE(
   for (const char* rank : {"zero", "one"}) {
     const std::string said = bench.read(rank);
     CHECK_MESSAGE(
-        has(said, fmt::format("error: rank 1 computes by plain, rank 0 by {}: their results would "
-                              "differ. Set ZEROTH_CPU=plain in the environment of all ranks\n",
-                              to_string(cpu_isa()))),
+        has(said,
+            fmt::format("error: rank 1 computes with plain, rank 0 with {}: their results would "
+                        "differ. Set ZEROTH_CPU=plain in the environment of all ranks\n",
+                        to_string(cpu_isa()))),
         said);
   }
   CHECK(bench.steps("m.jsonl").empty());
@@ -161,10 +162,11 @@ TEST_CASE("--print-config says of flags and keys without effect what the run say
     return lines;
   };
   std::vector<std::string> of_run = said(run.out + run.err, "");
-  std::erase_if(of_run, [](const std::string& each) { return has(each, "will not be kept"); });
+  std::erase_if(of_run, [](const std::string& each) { return has(each, "will not be saved"); });
   CHECK(of_run.size() >= 4);
   CHECK(said(printed.out, "// ") == of_run);
-  for (const char* part : {"--disable_tqdm: no effect here", "no_such_section", "moves nothing"}) {
+  for (const char* part :
+       {"--disable_tqdm: no effect here", "no_such_section", "has no effect: this run computes"}) {
     CHECK_MESSAGE(has(printed.out, part), printed.out);
   }
   // The disk of another machine: it is printed, and not run.

@@ -215,7 +215,7 @@ TEST_CASE("what a run that is to go on finds stays as it is until it does") {
   reporter->expect_resume();
   reporter->start(*stage.engine);
   CHECK(message_of<Error>([&] { reporter->resume_from(history, kSaved + 1); }) ==
-        "zeroth/history.json is of step 17, the checkpoint of step 18");
+        "zeroth/history.json is for step 17, the checkpoint for step 18");
   untouched();
 }
 

@@ -154,7 +154,7 @@ TEST_CASE("warnings stand last, below an empty line, and the run begins behind t
   }
   const std::string rest = result.out.substr(apart + 2, result.out.find("step 1/6") - apart - 2);
   for (const char* warning :
-       {"the trained model will not be kept", "max_grad_norm 0.5 is taken as", "log: ignored",
+       {"the trained model will not be saved", "max_grad_norm 0.5 is used as", "log: ignored",
         "--report_to mlflow: no service", "profile_step 100"}) {
     CHECK_MESSAGE(has(rest, warning), warning);
   }
@@ -170,7 +170,7 @@ TEST_CASE("a disk that --metrics fills costs the run a warning and nothing else"
       "--metrics disk/m.jsonl --output out");
   CHECK_MESSAGE(result.code == 0, result.out << result.err);
   const std::string warning = "--metrics disk/m.jsonl: write failed: No space left on device";
-  CHECK(has(result.out, warning + "; it ends here, training goes on"));
+  CHECK(has(result.out, warning + "; no more lines are written, training continues"));
   CHECK(result.out.find(warning) == result.out.rfind(warning));
   CHECK(has(result.out, "step 30/30"));
   CHECK(std::filesystem::exists(bench / "out/model.safetensors"));

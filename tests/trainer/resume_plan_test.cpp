@@ -85,7 +85,7 @@ TEST_CASE("nothing starts anew in silence where checkpoints are, or were meant t
   const fs::path out = directory / "out";
   CHECK(refusal(flags(From::kNewest, out)) == "--resume: there is no checkpoint in " +
                                                   out.string() +
-                                                  "; --resume auto begins anew there");
+                                                  "; --resume auto starts from scratch");
   CHECK(refusal(flags(From::kNamed, out, directory / "nowhere")) ==
         "--resume: there is no checkpoint in " + (directory / "nowhere").string());
   fs::create_directories(out / "checkpoints/step-4/zeroth");
@@ -93,7 +93,7 @@ TEST_CASE("nothing starts anew in silence where checkpoints are, or were meant t
   write_text(out / "step-2/config.json", "{}");
   for (const From from : {From::kNewest, From::kNewestOrNothing}) {
     const std::string said = refusal(flags(from, out));
-    CHECK(said.starts_with("no run goes on from " + out.string() + ": "));
+    CHECK(said.starts_with("cannot resume from " + out.string() + ": "));
     CHECK(said.find("step-4") != said.npos);
     CHECK(said.find("manifest.json") != said.npos);
     CHECK(said.find("step-2 holds weights only") != said.npos);
@@ -120,33 +120,34 @@ TEST_CASE("every difference that must not be is refused with both values and wha
   RunFingerprint now = before.fingerprint;
   CHECK(compare_fingerprints(before, now, {}).empty());
   now.may_change["ranks"] = "4";
-  CHECK(compare_fingerprints(before, now, {}) == "ranks is 2 there, 4 here");
+  CHECK(compare_fingerprints(before, now, {}) == "ranks was 2, is now 4");
   now.must_equal = {{"optimizer.params.lr", "0.2"}, {"train_batch_size", "8"}};
   const auto refused = [&](const ResumeFlags& flags) {
     return message_of<Error>([&] { compare_fingerprints(before, now, flags); });
   };
   CHECK(refused({}) ==
-        "out/checkpoints/step-8 is of another run: seed is 42 there, not set here; "
-        "--seed has to be as before\n  optimizer.params.lr is 0.1 there, 0.2 here; "
-        "--allow-change optimizer.params.lr lets it differ\n  train_batch_size is 4 there, 8 here; "
-        "--allow-batch-change goes on with another one\n  a run that begins anew from its weights "
-        "takes --model out/checkpoints/step-8 and no --resume");
+        "out/checkpoints/step-8 belongs to another run: seed was 42, is now not set; "
+        "--seed must stay the same\n  optimizer.params.lr was 0.1, is now 0.2; "
+        "--allow-change optimizer.params.lr lets it differ\n  train_batch_size was 4, is now 8; "
+        "--allow-batch-change lets it differ\n  to start a new run from its weights, "
+        "use --model out/checkpoints/step-8 without --resume");
   const configs::Origins origins = {{"optimizer.params.lr", "auto: --learning_rate"},
                                     {"train_batch_size", "file"}};
   const std::string named =
       message_of<Error>([&] { compare_fingerprints(before, now, {}, origins); });
-  CHECK(named.find("\n  optimizer.params.lr (--learning_rate) is 0.1 there, 0.2 here; ") !=
+  CHECK(named.find("\n  optimizer.params.lr (--learning_rate) was 0.1, is now 0.2; ") !=
         std::string::npos);
-  CHECK(named.find("\n  train_batch_size is 4 there") != std::string::npos);
+  CHECK(named.find("\n  train_batch_size was 4, is now") != std::string::npos);
   now.must_equal["seed"] = "42";
   ResumeFlags all;
   all.allow_batch_change = true;
   all.may_change = {"optimizer.params"};
   CHECK(compare_fingerprints(before, now, all) ==
-        "optimizer.params.lr is 0.1 there, 0.2 here, train_batch_size is 4 there, 8 here, "
-        "ranks is 2 there, 4 here");
+        "optimizer.params.lr was 0.1, is now 0.2, train_batch_size was 4, is now 8, "
+        "ranks was 2, is now 4");
   all.may_change = {"optimizer.params.l"};
-  CHECK(refused(all).starts_with("out/checkpoints/step-8 is of another run: optimizer.params.lr"));
+  CHECK(refused(all).starts_with(
+      "out/checkpoints/step-8 belongs to another run: optimizer.params.lr"));
 }
 
 TEST_CASE("what a start has measured is kept on the same ranks and processor") {

@@ -45,7 +45,7 @@ TEST_CASE("a run that is killed goes on with the bits of the one that is not; lo
   REQUIRE(fs::exists(bench / "out/checkpoints/step-4"));
   REQUIRE_FALSE(fs::exists(bench / "out/model.safetensors"));
   const auto again = good(bench, 2, way + "--output out --metrics m.jsonl --resume");
-  CHECK(has(again.out, "goes on from "));
+  CHECK(has(again.out, "resumes from "));
   CHECK(steps_of(bench.steps("m.jsonl")) ==
         std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
   CHECK(losses(bench.steps("m.jsonl")) == losses(bench.steps("whole.jsonl")));
@@ -82,11 +82,11 @@ TEST_CASE("a finished run goes on for longer, and with the same total ends well"
   CHECK(fs::exists(bench / "out/checkpoints/step-4"));
   run(out + "--steps 4 --resume");
   CHECK(steps_of(bench.steps("m.jsonl")) == std::vector<int64_t>{1, 2, 3, 4});
-  CHECK(has(run(out + "--steps 8 --resume").out, "steps is 4 there, 8 here"));
+  CHECK(has(run(out + "--steps 8 --resume").out, "steps was 4, is now 8"));
   CHECK(losses(bench.steps("m.jsonl")) == losses(bench.steps("whole.jsonl")));
   const auto fewer = bench.zeroth(1, constant + "--steps 2 --output out --resume");
   CHECK(fewer.code == 2);
-  CHECK(has(fewer.err, "step-8 has taken 8 steps, and this run ends after 2"));
+  CHECK(has(fewer.err, "step-8 has taken 8 steps, but this run ends after 2"));
 }
 
 TEST_CASE("a run goes on with other ranks, also ones that do not divide its batch") {
@@ -97,7 +97,7 @@ TEST_CASE("a run goes on with other ranks, also ones that do not divide its batc
     fs::remove_all(bench / "out");
     const auto rest = good(
         bench, ranks, "--steps 6 --output out --metrics m.jsonl --resume whole/checkpoints/step-3");
-    CHECK(has(rest.out, fmt::format("ranks is 2 there, {} here", ranks)));
+    CHECK(has(rest.out, fmt::format("ranks was 2, is now {}", ranks)));
     const auto seen = losses(bench.steps("m.jsonl")), all = losses(bench.steps("whole.jsonl"));
     REQUIRE(seen.size() == 3);
     for (size_t i = 0; i < 3; ++i) CHECK(seen[i] == doctest::Approx(all[i + 3]).epsilon(2e-5));
@@ -114,7 +114,7 @@ TEST_CASE("another batch is refused, and where it is allowed the samples go on")
   const auto refused = bench.zeroth(1, other + "--resume out/checkpoints/step-2");
   CHECK(refused.code == 2);
   CHECK(has(refused.err,
-            "train_batch_size (--global-batch) is 12 there, 6 here; --allow-batch-change goes on"));
+            "train_batch_size (--global-batch) was 12, is now 6; --allow-batch-change lets it"));
   const auto allowed =
       bench.zeroth(1, other + "--resume out/checkpoints/step-2 --allow-batch-change");
   REQUIRE_MESSAGE(allowed.code == 0, allowed.out << allowed.err);
@@ -141,7 +141,7 @@ TEST_CASE("a run goes on with the samples of the first one, whatever the spellin
     good(bench, 1, "--steps 2 --save-every 2 --output out --metrics m.jsonl", first.c_str());
     const auto rest =
         good(bench, 1, "--steps 8 --output out --metrics m.jsonl --resume", second.c_str());
-    CHECK(has(rest.out, "epochs end as this run began: "));
+    CHECK(has(rest.out, "epochs end as when this run started: "));
     CHECK(losses(bench.steps("m.jsonl")) == losses(bench.steps("whole.jsonl")));
     fs::remove(bench / "m.jsonl");
   }
@@ -168,13 +168,13 @@ TEST_CASE("--micro-batch and --accumulation that make another batch are refused"
   const auto refused = bench.zeroth(2, line + "--micro-batch 2 --steps 4 --resume");
   CHECK(refused.code == 2);
   CHECK(has(refused.err,
-            "--micro-batch 2 on 2 ranks make a global batch of 4, and the checkpoint's "
-            "run has 8: --allow-batch-change goes on with 4, --global-batch 8 keeps it"));
+            "--micro-batch 2 on 2 ranks give a global batch of 4, but the checkpoint's run has 8: "
+            "--allow-batch-change resumes with 4, --global-batch 8 keeps it"));
   good(bench, 1, "--micro-batch 2 --accumulation 2 --steps 3 --resume", line.c_str());
   good(bench, 2, "--micro-batch 4 --steps 4 --resume", line.c_str());
   const auto smaller =
       good(bench, 2, "--micro-batch 2 --steps 5 --resume --allow-batch-change", line.c_str());
-  CHECK(has(smaller.out, "train_batch_size is 8 there, 4 here"));
+  CHECK(has(smaller.out, "train_batch_size was 8, is now 4"));
 }
 
 TEST_CASE("what must be equal is refused in a second, with both values") {
@@ -188,10 +188,10 @@ TEST_CASE("what must be equal is refused in a second, with both values") {
     return result.err;
   };
   CHECK(has(refused("--data train.bin --learning_rate 1e-3"),
-            "optimizer.params.lr (--learning_rate) is 0.01 there, 0.001 here; --allow-change "
+            "optimizer.params.lr (--learning_rate) was 0.01, is now 0.001; --allow-change "
             "optimizer.params.lr lets it"));
-  CHECK(has(refused("--data qa.jsonl --lr 1e-2"), "data.crc32c is "));
-  CHECK(has(refused("--data train.bin --lr 1e-2 --seed 3"), "seed is 42 there, 3 here"));
+  CHECK(has(refused("--data qa.jsonl --lr 1e-2"), "data.crc32c was "));
+  CHECK(has(refused("--data train.bin --lr 1e-2 --seed 3"), "seed was 42, is now 3"));
   const auto allowed = run(
       "--steps 4 --output out --resume --data train.bin --lr 1e-3 --allow-change optimizer.params");
   CHECK_MESSAGE(allowed.code == 0, allowed.err);
@@ -210,7 +210,7 @@ TEST_CASE("a checkpoint with a damaged piece gives way to the one before, and th
   const auto again =
       good(bench, 2, "--steps 6 --save-every 2 --output out --metrics m.jsonl --resume");
   CHECK_MESSAGE(has(again.out, "pieces-00001.safetensors is damaged"), again.out);
-  CHECK(has(again.out, "goes on behind step 4 instead of 6"));
+  CHECK(has(again.out, "resumed after step 4, not 6"));
   CHECK(losses(bench.steps("m.jsonl")) == whole);
 }
 
@@ -291,14 +291,14 @@ TEST_CASE(
   fs::remove_all(bench / "out/checkpoints/step-2");
   const auto one = run("--steps 8 --output out --resume");
   CHECK(has(one.out,
-            "out/checkpoints/step-2 is gone, which held the best model so far: of those that "
-            "are there out/checkpoints/step-"));
-  CHECK(one.out.find("step-2 is gone") < one.out.find("step 7/8"));
+            "out/checkpoints/step-2 is missing, which had the best model so far; of the remaining "
+            "ones out/checkpoints/step-"));
+  CHECK(one.out.find("step-2 is missing") < one.out.find("step 7/8"));
   CHECK(state("out")["global_step"] == 8);
   CHECK(state("out")["best_global_step"] > 2);
   // In another output the best one of before is found where it is.
   const auto other = run("--steps 8 --output other --resume all");
-  CHECK_FALSE(has(other.out, "is gone"));
+  CHECK_FALSE(has(other.out, "is missing, which had"));
   CHECK(state("other")["best_global_step"] == 2);
   CHECK((bench.read("other/model.safetensors") ==
          bench.read("all/checkpoints/step-2/model.safetensors")));
@@ -317,17 +317,17 @@ TEST_CASE("changed_data_on_resume: each key that nothing lets differ names a roa
   const auto refused = [&](const std::string& more) {
     const auto result = bench.finetune(way + "--steps 4 --resume " + more);
     CHECK(result.code == 2);
-    CHECK(has(result.err, "a run that begins anew from its weights takes --model "));
-    CHECK(has(result.err, "out/checkpoints/step-2 and no --resume"));
+    CHECK(has(result.err, "to start a new run from its weights, use --model "));
+    CHECK(has(result.err, "out/checkpoints/step-2 without --resume"));
     return result.err;
   };
-  CHECK(has(refused("--seq-len 16"), "data.positions is 32 there, 16 here; --seq-len has to be"));
-  CHECK(has(refused("--seq-len 32 --no-shuffle"),
-            "data.shuffled is yes there, no here; --no-shuffle"));
-  CHECK(has(refused("--seq-len 32 --seed 7"),
-            "seed is 42 there, 7 here; --seed has to be as before"));
+  CHECK(has(refused("--seq-len 16"),
+            "data.positions was 32, is now 16; --seq-len must stay the same"));
+  CHECK(
+      has(refused("--seq-len 32 --no-shuffle"), "data.shuffled was yes, is now no; --no-shuffle"));
+  CHECK(has(refused("--seq-len 32 --seed 7"), "seed was 42, is now 7; --seed must stay the same"));
   bench.write("t.jsonl", bench.read("t.jsonl") + "{\"text\": \"four\"}\n");
-  CHECK(has(refused("--seq-len 32"), "here; the samples have changed: --data has to be as before"));
+  CHECK(has(refused("--seq-len 32"), "; the samples have changed: --data must stay the same"));
   const auto anew = bench.finetune(
       "--model out/checkpoints/step-2 --global-batch 1 --data t.jsonl --seq-len 32 --steps 2");
   CHECK_MESSAGE(anew.code == 0, anew.err);
@@ -352,13 +352,13 @@ TEST_CASE("trainers_own_checkpoint: what another program saved is called by its 
     const std::string said = refused(resume);
     CHECK_MESSAGE(has(said,
                       "checkpoint-5 is a checkpoint of Hugging Face's Trainer with DeepSpeed "
-                      "(global_step5 is in it), whose states are not read"),
+                      "(it contains global_step5), whose states are not supported"),
                   said);
-    CHECK_MESSAGE(has(said, "--model out/checkpoint-5 begins anew from its weights"), said);
+    CHECK_MESSAGE(has(said, "--model out/checkpoint-5 starts from its weights"), said);
   }
   fs::create_directories(bench / "megatron/iter_0000100");
-  CHECK(
-      has(refused("--resume megatron"), "is a checkpoint of Megatron-LM (iter_0000100 is in it)"));
+  CHECK(has(refused("--resume megatron"),
+            "is a checkpoint of Megatron-LM (it contains iter_0000100)"));
 }
 
 }  // namespace zeroth::trainer

@@ -58,7 +58,7 @@ TEST_CASE("silent_no_output: a run that keeps nothing warns of that, and no othe
     const RunPlan made = plan(bench, data + more);
     const auto warnings = diagnostic_lines(made.notes, configs::Diagnostic::Kind::kWarning);
     return std::any_of(warnings.begin(), warnings.end(), [](const std::string& text) {
-      return has(text, "the trained model will not be kept: there is no --output. ");
+      return has(text, "the trained model will not be saved: --output is missing. ");
     });
   };
   CHECK(warned("--steps 2"));
@@ -194,7 +194,7 @@ TEST_CASE("dataloader_drop_last leaves out what fills no whole batch of an epoch
                        doctest::Contains("dataloader_drop_last"), Error);
   CHECK_THROWS_WITH_AS(
       plan(bench, "--model @model --data @train.bin --seq-len 16 --global-batch 64 --drop-last"),
-      doctest::Contains("40 samples fill no global batch of 64"), Error);
+      doctest::Contains("40 samples do not fill a global batch of 64"), Error);
 }
 
 TEST_CASE("--dropout overrides config.json, --eval-micro-batch deals evaluations") {
@@ -226,7 +226,7 @@ TEST_CASE(
   bench.write("secret", "precious");
   std::filesystem::create_symlink("../secret", bench / "model/tokenizer.model");
   const std::string line = "--model @model --data @train.bin --seq-len 16 --micro-batch 2 ";
-  const std::string note = "tokenizer.model is not copied to the output: it leads to ";
+  const std::string note = "tokenizer.model is not copied to the output: it links to ";
   CHECK(notes_have(plan(bench, line + "--output @out"), note));
   CHECK_FALSE(notes_have(plan(bench, line), note));
 }
@@ -277,7 +277,7 @@ TEST_CASE("without --seq-len a sample has as many positions as the model, and th
 TEST_CASE("rotary embeddings go beyond the model's positions with a note, a table does not") {
   const Workbench bench;
   const std::string line = "--model @model --data @train.bin --global-batch 1 --seq-len 200";
-  CHECK(notes_have(plan(bench, line), "beyond the 128 positions"));
+  CHECK(notes_have(plan(bench, line), "exceeds the 128 positions"));
   bench.write("model/config.json", R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"],
     "vocab_size": 448, "n_positions": 128, "n_embd": 32, "n_layer": 2, "n_head": 4,
     "activation_function": "gelu_new", "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0,

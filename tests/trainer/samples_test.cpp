@@ -136,7 +136,7 @@ TEST_CASE("a line spelled for run_clm.py joins texts as that does, unless --long
   CHECK(joined.samples.train->stats().packed);
   CHECK(has_note(joined,
                  "texts.jsonl: the texts are joined and cut into windows, as run_clm.py does; "
-                 "--long-text cut takes each alone"));
+                 "--long-text cut uses each alone"));
   CHECK(plan(bench, line + "--train_file @texts.jsonl --seq-len 16").samples.train->stats().packed);
   const RunPlan cut =
       plan(bench, line + "--train-file @texts.jsonl --block-size 16 --long-text cut");
@@ -152,14 +152,15 @@ TEST_CASE("a note shows where prompt and completion meet, and what separates the
   bench.write("pair.jsonl", R"({"prompt": "in May?", "completion": "Natalia"})");
   const std::string line = "--model @model --micro-batch 1 --data ";
   CHECK(has_note(plan(bench, line + "@qa.jsonl"),
-                 "'answer' is trained, and they meet as in \"count to 0:\\n 0\"; --prompt-field"));
+                 "'answer' is trained, joined as in \"count to 0:\\n 0\"; --prompt-field"));
   const std::string named = line + "@named.jsonl --prompt-field q --completion-field a ";
-  CHECK(has_note(plan(bench, named), "meet as in \"in May?\\nNatalia\"; --separator puts another"));
-  CHECK_FALSE(has_note(plan(bench, named + "--separator x"), "meet as in"));
-  CHECK(has_note(plan(bench, line + "@pair.jsonl"), "meet as in \"in May?Natalia\""));
+  CHECK(has_note(plan(bench, named),
+                 "are joined as in \"in May?\\nNatalia\"; --separator puts another"));
+  CHECK_FALSE(has_note(plan(bench, named + "--separator x"), "are joined as in"));
+  CHECK(has_note(plan(bench, line + "@pair.jsonl"), "are joined as in \"in May?Natalia\""));
   std::vector<std::string> glued = {"--model", (bench / "model").string(),    "--micro-batch", "1",
                                     "--data",  (bench / "qa.jsonl").string(), "--separator",   ""};
-  CHECK(has_note(make_plan(parse_flags(glued), 1), "meet as in \"count to 0: 0\""));
+  CHECK(has_note(make_plan(parse_flags(glued), 1), "joined as in \"count to 0: 0\""));
 }
 
 TEST_CASE("double_bos: texts with tokens of their own are counted in a note") {
@@ -210,7 +211,7 @@ TEST_CASE("--max_length counts tokens, as TRL does, --seq-len positions") {
   CHECK(has(usage_error_line("--model m --data d.bin --max_length 1"),
             "--max_length 1: must be at least 2"));
   const RunPlan beyond = plan(bench, line + "--max_length 200");
-  CHECK(has_note(beyond, "--max_length 200 is beyond the 128 positions"));
+  CHECK(has_note(beyond, "--max_length 200 exceeds the 128 positions"));
 }
 
 TEST_CASE("a run that goes on from an earlier version's checkpoint makes its samples as that did") {
@@ -232,7 +233,7 @@ TEST_CASE("a run that goes on from an earlier version's checkpoint makes its sam
   bench.write("short.bin", std::string(2 * 20, '\1').substr(0, 40));
   const auto [stats, notes] = open("short.bin", 1);
   CHECK(stats.lost_tokens == 3);
-  CHECK(has(notes.front(), "the samples are made as the run began, by an earlier version"));
+  CHECK(has(notes.front(), "the samples are those of the earlier version that started the run"));
   CHECK(open("short.bin", 2).first.lost_tokens == 0);
 }
 

@@ -100,7 +100,7 @@ TEST_CASE("a later round keeps the batch by the record, which counts only for it
   RunPlan stale = plan_of(directory.path(), round_of(1, kRun, true));
   CHECK(message_of<Error>([&] {
           resolve_start_step(stale);
-        }).ends_with("is that of round 2 of this run: round 1 is over"));
+        }).ends_with("belongs to round 2 of this run: round 1 is over"));
   directory.write(kAttemptFile, "{");
   RunPlan damaged = plan_of(directory.path(), round_of(1, kRun, true));
   resolve_start_step(damaged);
@@ -136,7 +136,7 @@ TEST_CASE("a run whose ranks die twice goes on by itself with the losses of one 
                   round_of(2, 3, run));
   CHECK_MESSAGE(result.code == 0, result.out << result.err << bench.read("said"));
   check_same_losses(bench, "m.jsonl");
-  CHECK(has(result.out, "the run's global batch of 12 stays in this round: on 3 ranks it would"));
+  CHECK(has(result.out, "this round keeps the run's global batch of 12: on 3 ranks it would"));
   const auto rounds = bench.rows("m.jsonl", "round");
   CHECK(of_rows(rounds, "round") == Numbers{0, 1, 2});
   CHECK(of_rows(rounds, "ranks") == Numbers{2, 1, 3});
@@ -148,7 +148,7 @@ TEST_CASE("a run whose ranks die twice goes on by itself with the losses of one 
   CHECK(std::count(rows.begin(), rows.end(), '\n') == 13);
   const std::string page = bench.read("out/train_log.html");
   CHECK(has(page, R"("cause":"rank 1 was \u003ckilled>")"));
-  CHECK(has(result.out, "round      2 behind step "));
+  CHECK(has(result.out, "round      2 after step "));
 }
 
 TEST_CASE("checkpoints that an earlier run has left in an output are not those of a round before") {
@@ -162,7 +162,7 @@ TEST_CASE("checkpoints that an earlier run has left in an output are not those o
                                 round_of(1, 2, run + "--overwrite"));
   CHECK_MESSAGE(anew.code == 0, anew.out << anew.err);
   check_same_losses(bench, "m.jsonl");
-  CHECK_FALSE(has(anew.out, "goes on from "));
+  CHECK_FALSE(has(anew.out, "resumes from "));
   // With --resume DIR: DIR, until there is one of this run's own.
   const std::string named =
       "--micro-batch 6 --output o2 --metrics n.jsonl --resume out/checkpoints ";
@@ -170,7 +170,7 @@ TEST_CASE("checkpoints that an earlier run has left in an output are not those o
   const auto from = bench.shell(round_of(0, 2, named + "--save-every 100", /*last=*/8) +
                                 round_of(1, 2, named + "--save-every 2"));
   CHECK_MESSAGE(from.code == 0, from.out << from.err);
-  CHECK_MESSAGE(has(from.out, "out/checkpoints/step-6 behind step 6"), from.out);
+  CHECK_MESSAGE(has(from.out, "out/checkpoints/step-6 after step 6"), from.out);
 }
 
 TEST_CASE("a round whose process is stopped gives way to the next, and ends when it wakes up") {
@@ -194,7 +194,7 @@ TEST_CASE("a round whose process is stopped gives way to the next, and ends when
   CAPTURE(result.out);
   CAPTURE(result.err);
   CHECK(has(result.out, "stranger 1\n"));
-  CHECK(has(bench.read("stranger"), "out is the output of a run that goes on (process "));
+  CHECK(has(bench.read("stranger"), "out is the output of a run that is still active (process "));
   CHECK(has(result.out, "next 0\n"));
   CHECK(has(result.out, "old 1\n"));
   CHECK(has(result.out, "nothing was written\n"));

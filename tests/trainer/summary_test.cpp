@@ -180,7 +180,7 @@ TEST_CASE("host memory as a resting place is said to move nothing in a run on th
   run.config.zero.offload_optimizer.device = OffloadDevice::kCpu;
   run.config.zero.offload_param.device = OffloadDevice::kCpu;
   run.config.recompute = {.every_nth_block = 1, .cpu_checkpointing = true};
-  const std::string why = " moves nothing: this run computes in host memory";
+  const std::string why = " has no effect: this run computes in host memory";
   CHECK(offload_notes(run) == Lines{"zero_optimization.offload_optimizer.device \"cpu\"" + why,
                                     "zero_optimization.offload_param.device \"cpu\"" + why,
                                     "activation_checkpointing.cpu_checkpointing" + why});
@@ -199,7 +199,7 @@ TEST_CASE("a step on a GPU is asked for in vain on the CPU, wherever states rest
     run.config.zero.offload_optimizer.device = place;
     REQUIRE_FALSE(offload_notes(run).empty());
     CHECK(offload_notes(run).back() ==
-          "zero_optimization.offload_optimizer.step \"gpu\" moves nothing: this run computes in "
+          "zero_optimization.offload_optimizer.step \"gpu\" has no effect: this run computes in "
           "host memory");
   }
   run.options.device = torch::kCUDA;
@@ -211,7 +211,7 @@ TEST_CASE("a file in which nothing rests is told with the keys that keep it empt
   run.config.zero.offload_param = {.device = OffloadDevice::kNvme, .max_in_cpu_elements = 5000};
   run.memory.parameters.device = 4096;
   CHECK(offload_notes(run) ==
-        Lines{"zero_optimization.offload_param.device \"nvme\": nothing rests in a file: "
+        Lines{"zero_optimization.offload_param.device \"nvme\": nothing is offloaded to a file: "
               "max_in_cpu 5000 and stage3_param_persistence_threshold 100000 keep all in memory"});
   run.memory.parameters.file = 4096;
   CHECK(offload_notes(run).empty());
@@ -221,7 +221,7 @@ TEST_CASE("an optimizer's file that stays empty is told with the reason") {
   engine::RunMemory run = training_run();
   run.config.zero.offload_optimizer = {.device = OffloadDevice::kNvme, .ratio = 0.25};
   const std::string start =
-      "zero_optimization.offload_optimizer.device \"nvme\": nothing rests in a file: ";
+      "zero_optimization.offload_optimizer.device \"nvme\": nothing is offloaded to a file: ";
   CHECK(offload_notes(run) == Lines{start + "this optimizer has no state"});
   run.memory.states.device = 4096;
   CHECK(offload_notes(run) == Lines{start + "ratio 0.25 leaves no unit for it"});

@@ -73,7 +73,7 @@ TEST_CASE("a line for Trainer has its epochs and decay, a line of the summary sa
   const std::string out = train(bench, "--gradient_accumulation_steps 3 --learning_rate 1e-3");
   CHECK(
       has(out,
-          "defaults   Hugging Face Trainer's, for which the command line is spelled: 3 epochs, "
+          "defaults   Hugging Face Trainer's, whose flags the command line uses: 3 epochs, "
           "linear decay of the rate, no weight decay of norms and biases, a short step at the end "
           "of an epoch"));
   CHECK(has(out, "linear to 0 at step 6"));
@@ -110,8 +110,8 @@ TEST_CASE("the best model takes the place of the last one where that is asked fo
   const int best = state["best_global_step"];
   CHECK(best < 8);
   CHECK(state["best_model_checkpoint"] == fmt::format("out/checkpoints/step-{}", best));
-  CHECK(
-      has(out, fmt::format("out holds the best model now, that of out/checkpoints/step-{}", best)));
+  CHECK(has(out,
+            fmt::format("out has the best model now, copied from out/checkpoints/step-{}", best)));
   const std::string directory = fmt::format("out/checkpoints/step-{}/model.safetensors", best);
   CHECK((bench.read("out/model.safetensors") == bench.read(directory)));
   CHECK(fs::exists(bench / "out/checkpoints/step-9"));  // the newest stays beside the best

@@ -39,7 +39,8 @@ TEST_CASE("a second run into one output is refused by name, on all ranks, and ha
   CHECK(has(result.out, "out.zeroth-lock"));
   CHECK(has(result.out, "nothing was added\n"));
   const std::string holder = result.out.substr(0, result.out.find('\n'));
-  CHECK(has(second, fmt::format("out is the output of a run that goes on ({}, since ", holder)));
+  CHECK(has(second,
+            fmt::format("out is the output of a run that is still active ({}, since ", holder)));
   CHECK(bench.steps("m.jsonl").size() > 1);
   CHECK(has(bench.read("first"), "saved out in "));
   CHECK_FALSE(fs::exists(bench / "out.zeroth-lock"));

@@ -85,15 +85,16 @@ TEST_CASE("a part that lies beside the whole parameter is refused") {
   const model::Blocks blocks = {std::make_shared<SplitBlock>("layer", /*tensor=*/4, /*ranks=*/4)};
   CHECK_THROWS_WITH_AS(
       plan_units(blocks, grid, 0),
-      doctest::Contains("layer.columns of shape [5, 4] from [0, 16] on is no box of [5, 16]"),
+      doctest::Contains(
+          "layer.columns of shape [5, 4] at offset [0, 16] is not a slice of [5, 16]"),
       Error);
 }
 
 TEST_CASE("a block that does not say how ranks share it is refused by name where they would") {
   const comm::MeshLayout grid(comm::MeshShape().with(comm::MeshDim::kTp, 2));
   CHECK_THROWS_WITH_AS(plan_units(testing::make_chain(), grid, 0),
-                       "block embedding does not say how 2 ranks of a tensor-parallel group share "
-                       "it (Block::splits); tensor_parallel.autotp_size: 1 trains it",
+                       "block embedding does not define how 2 ranks of a tensor-parallel group "
+                       "split it (Block::splits). Set tensor_parallel.autotp_size to 1 to train it",
                        Error);
 }
 
@@ -109,7 +110,7 @@ struct Labelled final : model::Block {
 TEST_CASE("two blocks of one label are refused by that label") {
   const model::Blocks blocks = {std::make_shared<Labelled>(torch::zeros({2})),
                                 std::make_shared<Labelled>(torch::zeros({2}))};
-  CHECK_THROWS_WITH_AS(plan_units(blocks, 1), "two blocks are labelled same", Error);
+  CHECK_THROWS_WITH_AS(plan_units(blocks, 1), "duplicate block label same", Error);
 }
 
 TEST_CASE("a parameter that is not floating point is refused by name and dtype") {

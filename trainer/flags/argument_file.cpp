@@ -24,7 +24,7 @@ std::vector<std::string> read_flags(const std::string& path) {
   const Json file = parse_ordered_json(read_file(path, kConfigLimits.bytes),
                                        {.name = path, .limits = kConfigLimits}, &duplicate_keys);
   if (duplicate_keys.count > 0)
-    throw Error("{}: {} stands twice: keep one", path, duplicate_keys.paths.front());
+    throw Error("{}: duplicate key {}: keep one", path, duplicate_keys.paths.front());
   if (!file.is_object())
     throw Error("{}: expected an object of flags, found {}", path, quoted(file));
   std::vector<std::string> flags;
@@ -51,7 +51,7 @@ std::vector<std::string> expand_argument_file(std::vector<std::string> arguments
   std::remove_copy_if(arguments.begin(), arguments.end(), std::back_inserter(others), is_rank);
   if (others.size() != 1 || others[0].starts_with("-")) return arguments;
   if (others[0].ends_with(".yaml") || others[0].ends_with(".yml")) {
-    throw Error("{}: YAML is not read: write the flags as a .json file", others[0]);
+    throw Error("{}: YAML is not supported: write the flags to a .json file", others[0]);
   }
   return others[0].ends_with(".json") ? read_flags(others[0]) : arguments;
 }

@@ -77,8 +77,8 @@ void resolve_schedule(RawFlags& raw, Errors& errors) {
   auto& values = raw.flags.values;
   if (raw.lr_scheduler_type == "greedy") {
     errors.push_back(
-        "--lr_scheduler_type greedy: refused: it raises and lowers the rate by the losses of "
-        "evaluations; reduce_lr_on_plateau, which only lowers it, is there");
+        "--lr_scheduler_type greedy: not supported: it raises and lowers the rate by evaluation "
+        "losses; reduce_lr_on_plateau, which only lowers it, is supported");
   } else {
     values.schedule = parse_choice<configs::HfSchedule::Type>(
         "--lr_scheduler_type", raw.lr_scheduler_type,
@@ -103,7 +103,7 @@ void resolve_warmup(RawFlags& raw, Errors& errors) {
   const double steps = *raw.warmup_steps;
   if (steps == 0 && values.warmup_ratio) return;
   if (values.warmup_ratio && values.for_trainer) {
-    note(raw.flags.notes, "--warmup-ratio", "--warmup-ratio {}: no effect beside --warmup-steps {}",
+    note(raw.flags.notes, "--warmup-ratio", "--warmup-ratio {}: no effect with --warmup-steps {}",
          *values.warmup_ratio, steps);
     values.warmup_ratio.reset();
   }
@@ -113,7 +113,7 @@ void resolve_warmup(RawFlags& raw, Errors& errors) {
     values.warmup_ratio = steps;
   } else if (steps != std::floor(steps)) {
     errors.push_back(fmt::format(
-        "--warmup-steps {}: must be a whole number of steps, or below 1 as a part of all steps",
+        "--warmup-steps {}: must be a whole number of steps, or below 1 as a fraction of all steps",
         steps));
   } else {
     values.warmup_steps = static_cast<int64_t>(steps);
@@ -147,7 +147,7 @@ void resolve_resume(RawFlags& raw, Errors& errors) {
   if (resume.from == From::kNamed) resume.directory = from;
   if (raw.flags.eval_only) errors.push_back("--eval-only trains nothing: leave --resume out");
   if (resume.from != From::kNamed && raw.flags.output.empty()) {
-    errors.push_back("--resume needs --output, whose newest checkpoint it takes, or a folder");
+    errors.push_back("--resume needs --output to resume from its newest checkpoint, or a folder");
   }
 }
 
@@ -166,7 +166,8 @@ void resolve_separator(Flags& flags, Errors& errors) {
     const size_t known = std::string_view("nt\\").find(next);
     if (known == std::string_view::npos) {
       errors.push_back(
-          fmt::format("--separator {}: a \\ stands before n, t or \\ only", shortened(typed)));
+          fmt::format("--separator {}: invalid escape, only \\n, \\t and \\\\ are supported",
+                      shortened(typed)));
       return;
     }
     text.push_back("\n\t\\"[known]);
@@ -209,7 +210,7 @@ void check_numbers(const Flags& flags, Errors& errors) {
   require_positive("--seq-len", flags.seq_len, errors);
   if (flags.max_length && *flags.max_length < 2) {
     errors.push_back(fmt::format(
-        "--max-length {}: must be at least 2, the first token is no target", *flags.max_length));
+        "--max-length {}: must be at least 2, the first token is not a target", *flags.max_length));
   }
   if (flags.seq_len && flags.max_length && *flags.seq_len + 1 != *flags.max_length) {
     errors.push_back(
@@ -248,16 +249,16 @@ void check_lengths(const Flags& flags, Errors& errors) {
 }
 
 void check_files(const Flags& flags, Errors& errors) {
-  if (flags.model.empty()) errors.push_back("--model is missing: a Hugging Face directory");
+  if (flags.model.empty()) errors.push_back("--model is missing: a Hugging Face model folder");
   const bool has_data = !flags.data.empty() || (flags.eval_only && !flags.eval_data.empty());
   if (!has_data && !flags.print_config) {
     errors.push_back("--data is missing: a .jsonl, .json, .txt or .bin file");
   }
   if (flags.prompt_field.empty() != flags.completion_field.empty()) {
-    errors.push_back("--prompt-field and --completion-field are given together or not at all");
+    errors.push_back("--prompt-field and --completion-field must be given together");
   }
   if (flags.separator && !flags.separator->empty() && is_without_pairs(flags)) {
-    errors.push_back("--separator stands between prompt and completion of .jsonl or .json data");
+    errors.push_back("--separator needs prompt and completion of .jsonl or .json data");
   }
   const auto needs_output = [&](const char* name, bool given) {
     if (given && flags.output.empty()) errors.push_back(fmt::format("{} needs --output", name));
@@ -315,7 +316,7 @@ void resolve_length(Flags& flags, Errors& errors) {
     errors.push_back("--steps and --epochs exclude each other: give one of them");
     return;
   }
-  note(flags.notes, "--epochs", "--epochs {}: no effect beside --steps {}", *flags.epochs,
+  note(flags.notes, "--epochs", "--epochs {}: no effect with --steps {}", *flags.epochs,
        *flags.steps);
   flags.epochs.reset();
 }

@@ -44,28 +44,27 @@ constexpr HfFlag takes_list(HfFlag flag) {
 }
 
 constexpr std::string_view kYes = "true,t,yes,y,1", kNo = "false,f,no,n,0";
-constexpr std::string_view kOwnFiles = "Zeroth reads files of this machine: --model, --data";
-constexpr std::string_view kHub = "nothing is sent to a hub: copy --output there";
+constexpr std::string_view kOwnFiles = "Zeroth reads local files: --model, --data";
+constexpr std::string_view kHub = "uploads to a hub are not supported: upload --output yourself";
 constexpr std::string_view kNoDownload = "nothing is downloaded";
 constexpr std::string_view kSpeed = "the tokens are read once, before training";
 constexpr std::string_view kServices = "no service is reached from here";
-constexpr std::string_view kAllShown = "every step is shown and stands in --metrics";
-constexpr std::string_view kRanks = "zeroth chooses what connects the ranks";
-constexpr std::string_view kCompiled = "kernels are compiled with Zeroth, none at run time";
-constexpr std::string_view kLossOnly = "an evaluation gives the loss and keeps no predictions";
-constexpr std::string_view kOneMachine = "rank 0 tells and saves for all machines";
+constexpr std::string_view kAllShown = "every step is shown and written to --metrics";
+constexpr std::string_view kRanks = "zeroth chooses the communication backend";
+constexpr std::string_view kCompiled = "kernels are compiled with Zeroth, not at run time";
+constexpr std::string_view kLossOnly = "an evaluation computes the loss and keeps no predictions";
+constexpr std::string_view kOneMachine = "rank 0 logs and saves for all machines";
 constexpr std::string_view kOneFp16 = "fp16 has fp32 masters and a loss scale";
-constexpr std::string_view kOtherHardware = "it computes on CPUs and NVIDIA GPUs";
+constexpr std::string_view kOtherHardware = "Zeroth runs on CPUs and NVIDIA GPUs";
 constexpr std::string_view kStored =
-    "the precision in which weights are stored does not matter: --bf16, --fp16";
-constexpr std::string_view kShards = "the zero_optimization section of ds_config.json shards";
+    "the stored precision of weights does not matter: use --bf16 or --fp16";
+constexpr std::string_view kShards = "zero_optimization in ds_config.json configures sharding";
 constexpr std::string_view kOptimizer =
     "AdamW is the default, and \"optimizer\" in ds_config.json chooses another";
 constexpr std::string_view kOwnTokenizer = "tokenizer and config.json are read from --model, ";
 constexpr std::string_view kEvalPrecision =
     "an evaluation has the precision of the training, which is ";
-constexpr std::string_view kOrder =
-    "samples come in shuffled order, or with --no-shuffle in that of the file";
+constexpr std::string_view kOrder = "samples are shuffled, or with --no-shuffle in file order";
 
 constexpr auto kFlags = std::to_array<HfFlag>({
     value("model_name_or_path", "--model"),
@@ -130,14 +129,13 @@ constexpr auto kFlags = std::to_array<HfFlag>({
     ignored("logging_nan_inf_filter", kAllShown),
     ignored("include_num_input_tokens_seen", kAllShown),
     ignored("include_tokens_per_second", kAllShown),
-    ignored("disable_tqdm", "the progress line redraws itself on a terminal only"),
-    ignored("log_level", "\"log_level\" in ds_config.json says how much is printed"),
+    ignored("disable_tqdm", "the progress line is redrawn only on a terminal"),
+    ignored("log_level", "\"log_level\" in ds_config.json sets how much is printed"),
     ignored("log_level_replica", kOneMachine),
     ignored("log_on_each_node", kOneMachine),
     ignored("save_on_each_node", kOneMachine),
-    ignored("skip_memory_metrics", "--metrics has the peak of memory"),
-    takes_list(
-        ignored("debug", "a gradient that is not finite is named by its block and parameter")),
+    ignored("skip_memory_metrics", "--metrics has the peak memory"),
+    takes_list(ignored("debug", "a non-finite gradient is reported with its block and parameter")),
     ignored("dataloader_num_workers", kSpeed),
     ignored("dataloader_pin_memory", kSpeed),
     ignored("dataloader_persistent_workers", kSpeed),
@@ -149,22 +147,23 @@ constexpr auto kFlags = std::to_array<HfFlag>({
     ignored("streaming", kSpeed),
     ignored("use_fast_tokenizer", kSpeed),
     ignored("low_cpu_mem_usage", "a rank reads only its own part of the weights"),
-    ignored("remove_unused_columns", "fields that are not named are not read"),
+    ignored("remove_unused_columns", "fields that no flag names are not read"),
     takes_list(ignored("label_names", "the labels are the tokens themselves")),
     ignored("length_column_name", kOrder),
-    ignored("use_cache", "training keeps no keys and values"),
-    ignored("past_index", "training keeps no keys and values"),
-    ignored("attn_implementation", "the fastest one of the device is taken"),
-    ignored("use_flash_attention_2", "the fastest one of the device is taken"),
-    ignored("use_flash_attn", "the fastest one of the device is taken"),
-    ignored("model_type", "config.json says it"),
+    ignored("use_cache", "training has no cache of keys and values"),
+    ignored("past_index", "training has no cache of keys and values"),
+    ignored("attn_implementation", "the fastest one for the device is used"),
+    ignored("use_flash_attention_2", "the fastest one for the device is used"),
+    ignored("use_flash_attn", "the fastest one for the device is used"),
+    ignored("model_type", "config.json sets it"),
     ignored("cache_dir", kNoDownload),
     ignored("token", kNoDownload),
     ignored("use_auth_token", kNoDownload),
-    ignored("save_safetensors", "safetensors is what is written"),
-    ignored("enable_jit_checkpoint", "SIGTERM saves the model in any case"),
-    ignored("ignore_data_skip", "a run goes on at its next sample, and reads none before it"),
-    ignored("restore_callback_states_from_checkpoint", "all that a run counts goes on"),
+    ignored("save_safetensors", "models are always saved as safetensors"),
+    ignored("enable_jit_checkpoint", "SIGTERM always saves the model"),
+    ignored("ignore_data_skip",
+            "a resumed run starts at its next sample, and reads none before it"),
+    ignored("restore_callback_states_from_checkpoint", "a resumed run restores all its counters"),
     ignored("prediction_loss_only", kLossOnly),
     ignored("eval_accumulation_steps", kLossOnly),
     ignored("eval_do_concat_batches", kLossOnly),
@@ -181,24 +180,25 @@ constexpr auto kFlags = std::to_array<HfFlag>({
     ignored("use_ipex", kCompiled),
     ignored("use_liger_kernel", kCompiled),
     ignored("liger_kernel_config", kCompiled),
-    ignored("torch_empty_cache_steps", "memory that is free is used again"),
+    ignored("torch_empty_cache_steps", "free memory is reused"),
     ignored("gradient_checkpointing_kwargs",
-            "recompute has one kind; --gradient-checkpointing=N takes every N-th block"),
+            "there is one kind of recompute; --gradient-checkpointing=N applies it to every N-th "
+            "block"),
     ignored("torch_dtype", kStored),
     ignored("dtype", kStored),
     ignored("fp16_opt_level", kOneFp16),
     ignored("fp16_backend", kOneFp16),
     ignored("half_precision_backend", kOneFp16),
-    ignored("tf32", "products of fp32 values stay in fp32; --bf16 is the fast precision"),
+    ignored("tf32", "fp32 matrix products stay in fp32; --bf16 is the fast precision"),
     ignored("ddp_find_unused_parameters", kRanks),
     ignored("ddp_bucket_cap_mb", kRanks),
     ignored("ddp_broadcast_buffers", kRanks),
     ignored("ddp_static_graph", kRanks),
     ignored("ddp_backend", kRanks),
     ignored("xpu_backend", kRanks),
-    ignored("fsdp_config", "it says how --fsdp shards"),
-    ignored("fsdp_min_num_params", "it says how --fsdp shards"),
-    ignored("fsdp_transformer_layer_cls_to_wrap", "it says how --fsdp shards"),
+    ignored("fsdp_config", "it configures --fsdp"),
+    ignored("fsdp_min_num_params", "it configures --fsdp"),
+    ignored("fsdp_transformer_layer_cls_to_wrap", "it configures --fsdp"),
     ignored("mp_parameters", "it is for SageMaker's launcher"),
     ignored("ray_scope", "it is for a search of hyper-parameters"),
     ignored("tpu_num_cores", kOtherHardware),
@@ -224,12 +224,12 @@ constexpr auto kFlags = std::to_array<HfFlag>({
     request("config_name", "", kOwnTokenizer),
     refused("config_overrides", "change config.json in --model"),
     refused("model_revision", kOwnFiles, "main"),
-    refused("trust_remote_code", "no Python runs here; the README lists the models"),
+    refused("trust_remote_code", "Python code is not run; the README lists the supported models"),
     refused("push_to_hub", kHub),
     request("validation_split_percentage", "",
-            "no part of --data is set aside: name a file of its own, --eval-data", "5"),
-    request("keep_linebreaks", kNo, "a text is trained as it stands in the file", "true"),
-    refused("dataset_text_field", "the field is 'text', or a pair by --prompt-field", "text"),
+            "--data is not split: use a separate file, --eval-data", "5"),
+    request("keep_linebreaks", kNo, "a text is used as it is in the file", "true"),
+    refused("dataset_text_field", "the field is 'text', or a pair set by --prompt-field", "text"),
     request("optim", "sgd,adagrad,lion_32bit", kOptimizer,
             "adamw_torch,adamw_torch_fused,adamw_apex_fused,adamw_torch_xla,adamw_torch_npu_fused,"
             "adamw_hf,adamw"),
@@ -239,34 +239,35 @@ constexpr auto kFlags = std::to_array<HfFlag>({
     request("average_tokens_across_devices", kNo,
             "the loss is the mean over the tokens of all ranks, of which there are ", "true"),
     refused("label_smoothing_factor", "the loss is plain cross-entropy"),
-    refused("neftune_noise_alpha", "it is not there"),
+    refused("neftune_noise_alpha", "noisy embeddings are not implemented"),
     refused("group_by_length", kOrder),
     request("train_sampling_strategy", "random,sequential", kOrder, "none"),
-    refused("auto_find_batch_size", "the message of a run that lacks memory names what fits"),
-    request("data_seed", "", "--seed is that of the data too, and is ", "none"),
-    refused("do_predict", "it only trains and evaluates"),
+    refused("auto_find_batch_size", "the out-of-memory error names what fits"),
+    request("data_seed", "", "--seed also seeds the data, and is ", "none"),
+    refused("do_predict", "finetune only trains and evaluates"),
     request("fp16_full_eval", kYes, kEvalPrecision),
     request("bf16_full_eval", kYes, kEvalPrecision),
     refused("use_mps_device", kOtherHardware),
     refused("fsdp", kShards, "false,none,no,"),
     refused("sharded_ddp", kShards),
-    refused("accelerator_config", "--micro-batch and --accumulation say how batches are dealt"),
+    refused("accelerator_config", "--micro-batch and --accumulation set how batches are split"),
     refused("parallelism_config", kShards),
     refused("packing",
             "samples are not packed; --long-text chunk joins texts and fills every position"),
-    refused("completion_only_loss", "of a pair the completion alone is trained", "true"),
-    refused("assistant_only_loss", "of a pair the completion alone is trained; chats are not read"),
-    refused("config", "a .json file of flags is read as the only argument: finetune FILE.json"),
-    refused("use_peft", "adapters are not there yet"),
-    refused("lora_r", "adapters are not there yet"),
-    refused("load_in_8bit", "quantised weights are not there yet"),
-    refused("load_in_4bit", "quantised weights are not there yet"),
+    refused("completion_only_loss", "only the completion of a pair is trained on", "true"),
+    refused("assistant_only_loss",
+            "only the completion of a pair is trained on; chats are not supported"),
+    refused("config", "a .json file of flags must be the only argument: finetune FILE.json"),
+    refused("use_peft", "adapters are not implemented yet"),
+    refused("lora_r", "adapters are not implemented yet"),
+    refused("load_in_8bit", "quantized weights are not implemented yet"),
+    refused("load_in_4bit", "quantized weights are not implemented yet"),
 });
 
 }  // namespace
 
 std::string HfRequest::refusal() const {
-  return fmt::format("{}{}{}: refused: {}", typed, value.empty() ? "" : " ", shortened(value),
+  return fmt::format("{}{}{}: not supported: {}", typed, value.empty() ? "" : " ", shortened(value),
                      flag->text);
 }
 

@@ -195,7 +195,7 @@ class FlagTranslator {
     const auto& [spelling, other] = earlier->second;
     if (spelling == typed.spelling && spelling == flag.target) return true;
     if (!same_value(other, value)) {
-      errors_.push_back(fmt::format("{} {} and {} {} are one flag: give it once", spelling,
+      errors_.push_back(fmt::format("{} {} and {} {} are the same flag: give it once", spelling,
                                     shortened(other), typed.spelling, shortened(value)));
     }
     return false;
@@ -208,7 +208,7 @@ class FlagTranslator {
       return argument == "--betas" || argument.starts_with("--betas=");
     });
     if (twice) {
-      errors_.push_back(fmt::format("{} and --betas are one flag: give one of them",
+      errors_.push_back(fmt::format("{} and --betas are the same flag: give one of them",
                                     (betas_[0] ? betas_[0] : betas_[1])->spelling));
       return;
     }
@@ -245,7 +245,7 @@ std::string hf_flags_help() {
     text += fmt::format("  {:<31}{}\n", fmt::format("--{}", flag.name),
                         flag.kind == Kind::kBeta ? "--betas" : flag.target);
   }
-  return text + "  Others are explained when they are given.\n";
+  return text + "  Other flags are explained when they are used.\n";
 }
 
 }  // namespace zeroth::trainer

@@ -34,8 +34,9 @@ void check_steps(const char* name, const std::optional<double>& steps, Errors& e
   } else if (*steps > static_cast<double>(kMaxSteps)) {
     errors.push_back(fmt::format("{} {}: must be at most {}", name, *steps, kMaxSteps));
   } else if (*steps > 1 && *steps != std::floor(*steps)) {
-    errors.push_back(fmt::format(
-        "{} {}: must be a whole number of steps, or below 1 as a part of all steps", name, *steps));
+    errors.push_back(
+        fmt::format("{} {}: must be a whole number of steps, or below 1 as a fraction of all steps",
+                    name, *steps));
   }
 }
 

@@ -22,11 +22,11 @@ std::string to_json(const AttemptRow& row) {
 }
 
 std::string describe(const AttemptRow& row) {
-  std::string text = fmt::format("{} behind step {} on {}, {}", row.round, row.step,
+  std::string text = fmt::format("{} after step {} on {}, {}", row.round, row.step,
                                  pluralize(row.hosts, "host"), pluralize(row.ranks, "rank"));
   if (row.round > 0) {
     text +=
-        row.lost ? fmt::format(", {} lost", pluralize(*row.lost, "step")) : ", steps lost unknown";
+        row.lost ? fmt::format(", {} lost", pluralize(*row.lost, "step")) : ", lost steps unknown";
   }
   return row.cause.empty() ? text : fmt::format("{}: {}", text, row.cause);
 }

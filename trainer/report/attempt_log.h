@@ -16,7 +16,7 @@ namespace zeroth::trainer {
 // Returns one line without its newline. An unknown `lost` and an empty cause are null.
 std::string to_json(const AttemptRow& row);
 
-// Returns "2 behind step 8 on 1 host, 4 ranks, 3 steps lost: rank 3 was killed by SIGKILL".
+// Returns "2 after step 8 on 1 host, 4 ranks, 3 steps lost: rank 3 was killed by SIGKILL".
 std::string describe(const AttemptRow& row);
 
 // AttemptLog works on rank 0 of a run whose launcher counts attempts; elsewhere all of it does

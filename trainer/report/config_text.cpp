@@ -67,7 +67,7 @@ std::string flags_without_key(const RunPlan& plan) {
       std::max({spec.embedding_dropout, spec.attention_dropout, spec.residual_dropout});
   if (config.dropout || dropout > 0) {
     lines.add("--dropout ", config.dropout.value_or(dropout),
-              origin(config.dropout.has_value(), "model, its highest"));
+              origin(config.dropout.has_value(), "maximum of the model"));
   }
   const bool tokens = config.loss_mean == configs::LossMean::kToken;
   lines.add("--loss-mean ", tokens ? "token" : "micro-batch",
@@ -95,8 +95,9 @@ RunConfig run_config(const RunPlan& plan) {
 
 std::string config_text(const RunPlan& plan, const std::vector<std::string>& notes) {
   const RunConfig run = run_config(plan);
-  std::string text = fmt::format("// Flags without a key here:\n{}{}\n", flags_without_key(plan),
-                                 configs::to_json(run.config, run.origins));
+  std::string text =
+      fmt::format("// Flags without a key in this file:\n{}{}\n", flags_without_key(plan),
+                  configs::to_json(run.config, run.origins));
   using Kind = configs::Diagnostic::Kind;
   for (const std::string& note : diagnostic_lines(plan.notes, Kind::kNote))
     add_comment(text, "note", note);

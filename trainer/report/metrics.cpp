@@ -168,7 +168,8 @@ void MetricsFile::write(const std::string& line) {
   require_ownership();
   const std::string failure = try_write(line);
   if (failure.empty()) return;
-  warn_(fmt::format("--metrics {}: {}; it ends here, training goes on", path_, failure));
+  warn_(fmt::format("--metrics {}: {}; no more lines are written, training continues", path_,
+                    failure));
   path_.clear();
 }
 
@@ -197,7 +198,7 @@ void MetricsFile::resume_from(int64_t step, std::optional<double> loss) {
   } catch (const OutputTakenOver&) {
     throw;
   } catch (const Error& error) {
-    warn_(fmt::format("--metrics {}: {}; lines are added behind what it has", path_, error.what()));
+    warn_(fmt::format("--metrics {}: {}; new lines are appended to it", path_, error.what()));
   }
 }
 
@@ -207,9 +208,9 @@ void MetricsFile::require_ownership() const {
 
 void MetricsFile::append_to_other_run(int64_t step, bool empty) {
   warn_(fmt::format(
-      "--metrics {}: {}; it gets the lines from step {} on", path_,
-      empty ? "there is nothing of the steps before"
-            : fmt::format("it does not hold step {} as this run has it, and stays", step),
+      "--metrics {}: {}; lines are appended from step {}", path_,
+      empty ? "the previous steps are missing"
+            : fmt::format("its step {} is not that of this run, so it is not cut", step),
       step + 1));
 }
 

@@ -94,7 +94,7 @@ void Reporter::print(std::string_view text) {
   if (only_writes_stdout(plan_.flags)) return;
   write_last_message(
       fmt::format("finetune: warning: standard output is lost from here on: {}; "
-                  "the run goes on\n",
+                  "the run continues\n",
                   system_reason(output_error_)));
 }
 
@@ -189,13 +189,13 @@ void Reporter::resume_from(const std::string& text, int64_t step) {
   };
   require_ownership();
   if (history.step != step) {
-    throw Error("{} is of step {}, the checkpoint of step {}", kHistoryFile, history.step, step);
+    throw Error("{} is for step {}, the checkpoint for step {}", kHistoryFile, history.step, step);
   }
   if (const auto record = view(history.record, "record")) record_.resume_from(*record);
   if (!resume_in(history.run_name)) {
     progress_.warning(
-        fmt::format("{}/runs/{} is not there, to which the run wrote before: its curves "
-                    "go on in {}, from step {} on",
+        fmt::format("{}/runs/{} is missing, to which the run wrote before: its curves "
+                    "continue in {}, from step {}",
                     plan_.flags.output, history.run_name, run_name_, step + 1));
   }
   show_monitors();

@@ -215,7 +215,7 @@ void RunRecord::write(const BestModel& best, int64_t final_step, const OutputGua
   std::error_code failure;
   std::filesystem::create_directories(directory, failure);
   if (failure)
-    throw Error("{} cannot be made: {}", directory.string(), system_reason(failure.value()));
+    throw Error("{} cannot be created: {}", directory.string(), system_reason(failure.value()));
   Json all = plan_.trains() ? Json::object() : read_results(directory / "all_results.json");
   if (plan_.trains()) {
     Json metrics = train_metrics();

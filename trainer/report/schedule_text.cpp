@@ -115,7 +115,7 @@ std::string defaults_line(const RunPlan& plan) {
     defaults.emplace_back("a short step at the end of an epoch");
   }
   if (defaults.empty()) return "";
-  return fmt::format("Hugging Face Trainer's, for which the command line is spelled: {}",
+  return fmt::format("Hugging Face Trainer's, whose flags the command line uses: {}",
                      fmt::join(defaults, ", "));
 }
 

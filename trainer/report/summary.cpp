@@ -70,7 +70,7 @@ std::string recompute_text(const configs::RecomputeConfig& recompute) {
 // Returns when an action is due; empty: not before the end of the run.
 std::string when_text(const RunPlan& plan, const Interval& interval) {
   const StepTrigger trigger = plan.trigger(interval);
-  if (interval.mode == Interval::Mode::kBest) return "where it is the best so far";
+  if (interval.mode == Interval::Mode::kBest) return "when it is the best so far";
   if (trigger.num_before_end() == 0) return "";
   if (interval.mode == Interval::Mode::kEpochs) return "every epoch";
   return trigger.interval_steps() == 1 ? "every step"
@@ -83,7 +83,7 @@ std::vector<std::string> cpu_offload_notes(const engine::RunMemory& run) {
   const configs::ZeroConfig& zero = run.config.zero;
   std::vector<std::string> notes;
   const auto add = [&](std::string_view setting) {
-    notes.push_back(fmt::format("{} moves nothing: this run computes in host memory", setting));
+    notes.push_back(fmt::format("{} has no effect: this run computes in host memory", setting));
   };
   const configs::OffloadOptimizerConfig& optimizer = zero.offload_optimizer;
   if (run.options.trains && optimizer.device == OffloadDevice::kCpu) {
@@ -289,7 +289,7 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory,
     add("optimizer", optimizer_line(plan.config, plan.estimate.decay, origin));
   }
   if (const std::string text = defaults_line(plan); !text.empty()) add("defaults", text);
-  if (const std::string text = interval_line(plan); !text.empty()) add("on the way", text);
+  if (const std::string text = interval_line(plan); !text.empty()) add("intervals", text);
   if (plan.trains()) add("loss", loss_line(plan.config.loss_mean, plan.spec));
   using Kind = configs::Diagnostic::Kind;
   for (const std::string& note : diagnostic_lines(plan.notes, Kind::kNote)) add("note", note);
@@ -334,14 +334,14 @@ std::vector<std::string> offload_notes(const engine::RunMemory& run) {
   if (run.options.trains && zero.offload_optimizer.device == OffloadDevice::kNvme &&
       updated_in_file == 0) {
     notes.push_back(fmt::format(
-        "zero_optimization.offload_optimizer.device \"nvme\": nothing rests in a file: {}",
+        "zero_optimization.offload_optimizer.device \"nvme\": nothing is offloaded to a file: {}",
         memory.masters.total() + memory.states.total() > 0
             ? fmt::format("ratio {:g} leaves no unit for it", zero.offload_optimizer.ratio)
             : "this optimizer has no state"));
   }
   if (zero.offload_param.device == OffloadDevice::kNvme && memory.parameters.file == 0) {
     notes.push_back(fmt::format(
-        "zero_optimization.offload_param.device \"nvme\": nothing rests in a file: "
+        "zero_optimization.offload_param.device \"nvme\": nothing is offloaded to a file: "
         "max_in_cpu {} and stage3_param_persistence_threshold {} keep all in memory",
         zero.offload_param.max_in_cpu_elements, zero.param_persistence_threshold_elements));
   }
