@@ -7,8 +7,8 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/printable.h"
-#include "base/process_limits.h"
+#include "base/machine/process_limits.h"
+#include "base/text/printable.h"
 
 namespace zeroth {
 

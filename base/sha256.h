@@ -1,5 +1,5 @@
 // SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104), for integrity and authentication. base/hash.h
-// and base/crc32c.h are faster where neither is needed.
+// and base/files/crc32c.h are faster where neither is needed.
 #pragma once
 
 #include <array>

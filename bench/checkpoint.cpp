@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "comm/cpu_collectives.h"
 #include "engine/engine.h"
 #include "engine/start.h"

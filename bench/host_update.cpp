@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/parallel.h"
-#include "optim/cpu_update.h"
+#include "base/machine/parallel.h"
+#include "optim/cpu/cpu_update.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/heap.h"
+#include "base/machine/heap.h"
 #include "comm/device_mesh.h"
 #include "engine/engine.h"
 #include "model/blocks/build_blocks.h"

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "offload/chunk_cache.h"
-#include "optim/cpu_update.h"
+#include "optim/cpu/cpu_update.h"
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
-#include "data/tokenizer.h"
+#include "base/json/json.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace {
 

@@ -6,9 +6,9 @@
 #include <set>
 #include <utility>
 
-#include "base/crc32c.h"
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/files/crc32c.h"
+#include "base/text/printable.h"
 #include "checkpoint/write_behind.h"
 
 namespace zeroth::checkpoint {

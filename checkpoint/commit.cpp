@@ -4,11 +4,11 @@
 #include <ctime>
 #include <map>
 
-#include "base/crc32c.h"
 #include "base/error.h"
-#include "base/json.h"
-#include "base/json_view.h"
-#include "base/units.h"
+#include "base/files/crc32c.h"
+#include "base/json/json.h"
+#include "base/json/json_view.h"
+#include "base/text/units.h"
 
 namespace zeroth::checkpoint {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "checkpoint/names.h"
 
 namespace zeroth::checkpoint {

@@ -10,7 +10,7 @@
 #include <random>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace zeroth::checkpoint {
 namespace {

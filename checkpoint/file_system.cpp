@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "base/crc32c.h"
-#include "base/process_limits.h"
+#include "base/files/crc32c.h"
+#include "base/machine/process_limits.h"
 
 namespace zeroth::checkpoint {
 

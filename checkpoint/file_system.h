@@ -40,7 +40,8 @@ class WritableFile {
   virtual ~WritableFile() = default;
   // Returns how many bytes were written: at least one, possibly fewer than given.
   virtual size_t write(std::span<const std::byte> bytes, int64_t offset) = 0;
-  // Writes as write() does, and extends `crc` over the bytes that were written (base/crc32c.h).
+  // Writes as write() does, and extends `crc` over the bytes that were written
+  // (base/files/crc32c.h).
   virtual size_t write_with_crc(std::span<const std::byte> bytes, int64_t offset, uint32_t& crc);
   virtual void sync() = 0;
   virtual void close() = 0;

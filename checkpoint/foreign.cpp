@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/printable.h"
-#include "base/units.h"
+#include "base/text/printable.h"
+#include "base/text/units.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/names.h"
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/crc32c.h"
 #include "base/describe_exception.h"
-#include "base/diagnostics.h"
-#include "base/json.h"
-#include "base/json_view.h"
+#include "base/files/crc32c.h"
+#include "base/json/json.h"
+#include "base/json/json_view.h"
+#include "base/text/diagnostics.h"
 #include "checkpoint/find.h"
 
 namespace zeroth::checkpoint {

@@ -9,10 +9,10 @@
 #include <set>
 #include <utility>
 
-#include "base/crc32c.h"
-#include "base/json.h"
-#include "base/json_view.h"
-#include "base/printable.h"
+#include "base/files/crc32c.h"
+#include "base/json/json.h"
+#include "base/json/json_view.h"
+#include "base/text/printable.h"
 #include "checkpoint/counters.h"
 #include "checkpoint/names.h"
 

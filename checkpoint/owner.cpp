@@ -8,8 +8,8 @@
 #include <ctime>
 #include <vector>
 
-#include "base/machine_id.h"
-#include "base/printable.h"
+#include "base/machine/machine_id.h"
+#include "base/text/printable.h"
 #include "checkpoint/find.h"
 #include "checkpoint/names.h"
 

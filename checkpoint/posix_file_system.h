@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/directory.h"
+#include "base/files/directory.h"
 #include "checkpoint/file_system.h"
 
 namespace zeroth::checkpoint {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "base/diagnostics.h"
 #include "base/error.h"
+#include "base/text/diagnostics.h"
 
 namespace zeroth::checkpoint {
 

@@ -5,11 +5,11 @@
 #include <map>
 #include <utility>
 
-#include "base/crc32c.h"
-#include "base/diagnostics.h"
-#include "base/json.h"
-#include "base/json_view.h"
-#include "base/printable.h"
+#include "base/files/crc32c.h"
+#include "base/json/json.h"
+#include "base/json/json_view.h"
+#include "base/text/diagnostics.h"
+#include "base/text/printable.h"
 
 namespace zeroth::checkpoint {
 namespace {

@@ -8,9 +8,9 @@
 #include <optional>
 #include <utility>
 
-#include "base/crc32c.h"
 #include "base/element_size.h"
-#include "base/printable.h"
+#include "base/files/crc32c.h"
+#include "base/text/printable.h"
 #include "checkpoint/posix_file_system.h"
 #include "checkpoint/read_ahead.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/element_size.h"
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace zeroth::checkpoint {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "base/crc32c.h"
-#include "base/diagnostics.h"
-#include "base/printable.h"
+#include "base/files/crc32c.h"
+#include "base/text/diagnostics.h"
+#include "base/text/printable.h"
 #include "checkpoint/coverage.h"
 #include "checkpoint/read_ahead.h"
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/crc32c.h"
+#include "base/files/crc32c.h"
 #include "checkpoint/transfer_buffer.h"
 
 namespace zeroth::checkpoint {

@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/printable.h"
-#include "comm/group.h"
+#include "base/text/printable.h"
+#include "comm/groups/group.h"
 
 namespace zeroth::comm {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/units.h"
+#include "base/text/units.h"
 #include "comm/collective_info.h"
 #include "comm/cpu_collectives.h"
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/group.h"
+#include "comm/groups/group.h"
 #include "configs/report_config.h"
 
 namespace zeroth::comm {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "comm/comm_log.h"
-#include "comm/group.h"
+#include "comm/groups/group.h"
+#include "comm/groups/watchdog.h"
 #include "comm/mesh_layout.h"
-#include "comm/nodes.h"
-#include "comm/watchdog.h"
+#include "comm/nodes/nodes.h"
 
 namespace c10d {
 class Store;

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/machine_id.h"
-#include "base/printable.h"
+#include "base/machine/machine_id.h"
+#include "base/text/printable.h"
 #include "comm/collective_info.h"
-#include "comm/hierarchical_group.h"
-#include "comm/node_segment.h"
+#include "comm/groups/hierarchical_group.h"
+#include "comm/nodes/node_segment.h"
 
 namespace zeroth::comm {
 namespace {

@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "comm/nodes.h"
-#include "comm/shared_ring.h"
-#include "comm/shared_segment.h"
+#include "comm/groups/shared_ring.h"
+#include "comm/nodes/nodes.h"
+#include "comm/nodes/shared_segment.h"
 
 namespace c10d {
 class Store;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/group.h"
+#include "comm/groups/group.h"
 
 namespace zeroth::comm {
 

@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "base/affinity.h"
-#include "base/machine_id.h"
+#include "base/machine/affinity.h"
+#include "base/machine/machine_id.h"
 
 namespace zeroth::comm {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
+#include "comm/bootstrap/rank_env.h"
 #include "comm/device_mesh.h"
-#include "comm/rank_env.h"
 
 namespace zeroth::comm {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "configs/resolve/context.h"
 
 namespace zeroth::configs {

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "configs/resolve.h"
 #include "configs/resolve/context.h"
 

@@ -3,11 +3,11 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/diagnostics.h"
 #include "base/error.h"
-#include "base/json.h"
-#include "base/printable.h"
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
+#include "base/json/json.h"
+#include "base/text/diagnostics.h"
+#include "base/text/printable.h"
 #include "configs/resolve/context.h"
 #include "configs/schema/json_text.h"
 

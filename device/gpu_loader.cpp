@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/run_path.h"
+#include "base/files/run_path.h"
 #include "device/gpu.h"
 #include "device/gpu_stamp.h"
 

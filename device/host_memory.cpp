@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "base/host_limits.h"
-#include "base/parallel.h"
-#include "base/process_limits.h"
+#include "base/machine/host_limits.h"
+#include "base/machine/parallel.h"
+#include "base/machine/process_limits.h"
 
 namespace zeroth::device {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 
-#include "base/host_limits.h"
+#include "base/machine/host_limits.h"
 
 namespace zeroth::device {
 

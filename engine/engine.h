@@ -14,12 +14,12 @@
 #include "base/error.h"
 #include "comm/device_mesh.h"
 #include "configs/config.h"
-#include "engine/checkpoint_types.h"
 #include "engine/loader.h"
-#include "engine/memory_estimate.h"
-#include "engine/model_sink.h"
-#include "engine/run_state.h"
-#include "engine/step_stats.h"
+#include "engine/memory/memory_estimate.h"
+#include "engine/state/checkpoint_types.h"
+#include "engine/state/model_sink.h"
+#include "engine/state/run_state.h"
+#include "engine/step/step_stats.h"
 #include "model/block.h"
 #include "model/weight_source.h"
 
@@ -37,7 +37,7 @@ struct InitOptions {
   // False: the engine only evaluates and saves. It has no gradients, masters and optimizer states
   // then, on any device.
   bool trains = true;
-  // False: the caller has called require_memory (engine/memory_check.h) on every rank.
+  // False: the caller has called require_memory (engine/memory/memory_check.h) on every rank.
   bool checks_memory = true;
   // Called while weights are read: returns whether this rank requests a stop. Then initialize
   // throws StopRequested on all ranks. Either all ranks pass a function or none does.

@@ -1,13 +1,13 @@
 #include "base/error.h"
 #include "comm/cpu_collectives.h"
 #include "engine/engine.h"
-#include "engine/initial_values.h"
-#include "engine/memory_check.h"
-#include "engine/parameter_order.h"
-#include "engine/stop_agreement.h"
+#include "engine/memory/memory_check.h"
+#include "engine/state/initial_values.h"
 #include "engine/train_engine.h"
-#include "engine/verify_cpu_isa_matches.h"
-#include "engine/verify_sharding_matches.h"
+#include "engine/verify/parameter_order.h"
+#include "engine/verify/stop_agreement.h"
+#include "engine/verify/verify_cpu_isa_matches.h"
+#include "engine/verify/verify_sharding_matches.h"
 
 namespace zeroth::engine {
 namespace {

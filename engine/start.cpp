@@ -5,9 +5,9 @@
 
 #include <utility>
 
-#include "base/heap.h"
-#include "base/memory_faults.h"
-#include "base/standard_streams.h"
+#include "base/machine/heap.h"
+#include "base/machine/memory_faults.h"
+#include "base/machine/standard_streams.h"
 #include "comm/rank_threads.h"
 
 namespace zeroth::engine {

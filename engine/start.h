@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/bootstrap/rank_env.h"
 #include "comm/device_mesh.h"
 #include "comm/mesh_layout.h"
-#include "comm/rank_env.h"
 #include "configs/resolve.h"
 
 namespace zeroth::engine {

@@ -8,11 +8,11 @@
 
 #include "base/error.h"
 #include "comm/cpu_collectives.h"
-#include "engine/safetensors_sink.h"
-#include "engine/slice_gatherer.h"
-#include "engine/stop_agreement.h"
-#include "engine/unused_parameters.h"
-#include "engine/verify_batches_match.h"
+#include "engine/state/safetensors_sink.h"
+#include "engine/step/slice_gatherer.h"
+#include "engine/verify/stop_agreement.h"
+#include "engine/verify/unused_parameters.h"
+#include "engine/verify/verify_batches_match.h"
 #include "zero/dtype.h"
 #include "zero/parameter_index.h"
 

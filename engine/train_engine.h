@@ -6,15 +6,15 @@
 #include <optional>
 #include <vector>
 
-#include "engine/block_runner.h"
-#include "engine/checkpoint_files.h"
 #include "engine/engine.h"
-#include "engine/non_finite.h"
-#include "engine/schedule.h"
-#include "engine/step_batches.h"
-#include "engine/step_profiler.h"
+#include "engine/state/checkpoint_files.h"
+#include "engine/step/block_runner.h"
+#include "engine/step/schedule.h"
+#include "engine/step/step_batches.h"
+#include "engine/step/step_profiler.h"
+#include "engine/verify/non_finite.h"
 #include "optim/loss_scaler.h"
-#include "optim/lr_schedule.h"
+#include "optim/schedule/lr_schedule.h"
 #include "zero/sharded_optimizer.h"
 #include "zero/strategy.h"
 

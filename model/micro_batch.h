@@ -24,7 +24,8 @@ struct MicroBatch {
 
   // Divisor of the sum over this micro-batch's label tokens in the head's loss. It makes losses and
   // gradients of a step, over all ranks and micro-batches, add up to the step's mean, except for a
-  // factor that the engine knows at the step's end (engine/step_batches.h). 1 in an evaluation.
+  // factor that the engine knows at the step's end (engine/step/step_batches.h). 1 in an
+  // evaluation.
   double loss_normalizer = 1;
   // Factor on the gradient that enters the head (the fp16 loss scale, or the number of ranks if
   // gradients are divided after they are summed). The loss itself is not scaled.

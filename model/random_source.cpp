@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "base/hash.h"
-#include "base/parallel.h"
+#include "base/machine/parallel.h"
 
 namespace zeroth::model {
 namespace {

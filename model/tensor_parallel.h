@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "comm/group.h"
+#include "comm/groups/group.h"
 
 namespace zeroth::model {
 

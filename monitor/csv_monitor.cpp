@@ -11,9 +11,9 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/file_lines.h"
-#include "base/process_limits.h"
-#include "base/units.h"
+#include "base/files/file_lines.h"
+#include "base/machine/process_limits.h"
+#include "base/text/units.h"
 
 namespace zeroth::monitor {
 namespace {

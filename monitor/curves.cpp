@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/exact_number.h"
+#include "base/json/exact_number.h"
 
 namespace zeroth::monitor {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json_view.h"
+#include "base/json/json_view.h"
 
 namespace zeroth::monitor {
 

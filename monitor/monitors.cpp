@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/file_descriptor.h"
-#include "base/process_limits.h"
+#include "base/machine/file_descriptor.h"
+#include "base/machine/process_limits.h"
 #include "monitor/csv_monitor.h"
 #include "monitor/tensorboard.h"
 

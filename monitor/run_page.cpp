@@ -10,13 +10,13 @@
 #include <string_view>
 #include <utility>
 
-#include "base/directory.h"
 #include "base/error.h"
-#include "base/exact_number.h"
-#include "base/json.h"
-#include "base/printable.h"
-#include "base/regular_file.h"
-#include "base/replace_file.h"
+#include "base/files/directory.h"
+#include "base/files/regular_file.h"
+#include "base/files/replace_file.h"
+#include "base/json/exact_number.h"
+#include "base/json/json.h"
+#include "base/text/printable.h"
 
 namespace zeroth::monitor {
 namespace {

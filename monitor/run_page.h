@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/json_view.h"
-#include "base/output_guard.h"
+#include "base/files/output_guard.h"
+#include "base/json/json_view.h"
 #include "monitor/curves.h"
 
 namespace zeroth::monitor {

@@ -13,8 +13,8 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/machine_id.h"
-#include "base/process_limits.h"
+#include "base/machine/machine_id.h"
+#include "base/machine/process_limits.h"
 
 namespace zeroth::monitor {
 namespace {

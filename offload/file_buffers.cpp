@@ -4,9 +4,9 @@
 
 #include <cerrno>
 
-#include "base/host_limits.h"
-#include "base/process_limits.h"
-#include "base/units.h"
+#include "base/machine/host_limits.h"
+#include "base/machine/process_limits.h"
+#include "base/text/units.h"
 #include "offload/io_worker.h"
 
 namespace zeroth::offload {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/process_limits.h"
+#include "base/machine/process_limits.h"
 
 namespace zeroth::offload {
 namespace {

@@ -10,10 +10,10 @@
 #include <cerrno>
 #include <cstddef>
 
-#include "base/directory.h"
 #include "base/error.h"
-#include "base/process_limits.h"
-#include "base/units.h"
+#include "base/files/directory.h"
+#include "base/machine/process_limits.h"
+#include "base/text/units.h"
 #include "offload/io_worker.h"
 
 namespace zeroth::offload {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "base/directory.h"
-#include "base/file_descriptor.h"
+#include "base/files/directory.h"
+#include "base/machine/file_descriptor.h"
 
 namespace zeroth::offload {
 

@@ -7,7 +7,7 @@
 namespace zeroth::optim {
 
 // DeviceRule runs one kernel over a chunk: it reads the gradient, updates master and states, and
-// writes the copy, with the operations of optim/cpu_update.h in their order and the same bf16
+// writes the copy, with the operations of optim/cpu/cpu_update.h in their order and the same bf16
 // rounding. Does not change the gradient.
 class DeviceRule : public KernelRule {
  public:

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/parallel.h"
+#include "base/machine/parallel.h"
 
 namespace zeroth::optim {
 namespace {

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
-#include "base/cpu.h"
 #include "base/error.h"
-#include "base/parallel.h"
-#include "optim/norm_kernels.h"
+#include "base/machine/cpu.h"
+#include "base/machine/parallel.h"
+#include "optim/cpu/norm_kernels.h"
 #include "optim/tensor_format.h"
 
 namespace zeroth::optim {

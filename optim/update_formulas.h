@@ -1,5 +1,5 @@
 // The formulas of cpu_update.h on vectors of floats. The includer must define, in
-// zeroth::optim::kernel, the vectors Vec and Ints with their operations (optim/cpu_lanes.h,
+// zeroth::optim::kernel, the vectors Vec and Ints with their operations (optim/cpu/cpu_lanes.h,
 // optim/gpu/lanes.cuh), and ZEROTH_INLINE: how functions are inlined.
 #pragma once
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "optim/cpu_lamb.h"
-#include "optim/cpu_rule.h"
+#include "optim/cpu/cpu_lamb.h"
+#include "optim/cpu/cpu_rule.h"
 #include "optim/device_rule.h"
 #include "optim/tensor_rule.h"
 

@@ -88,7 +88,7 @@ void update_parameter(const UpdateRule& rule, UpdateRule::Chunk chunk, const Upd
 UpdateStep default_step(const configs::OptimizerConfig& config, int64_t update);
 
 // Returns the rule for chunks on `device`: one pass for every formula, on the CPU
-// (optim/cpu_rule.h) and on a GPU (optim/device_rule.h), with the same results; Lamb, in two
+// (optim/cpu/cpu_rule.h) and on a GPU (optim/device_rule.h), with the same results; Lamb, in two
 // passes, on the CPU alone. On other devices, or if the GPU library has no such kernel, returns
 // LibTorch's operators, and throws an Error if the configuration stores anything in bf16.
 std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& config,

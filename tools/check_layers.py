@@ -33,26 +33,31 @@ ARROWS = {
 # The seams of a room: what stands in a sub-folder includes those before it; what stands in the room itself is common to
 # them or joins them.
 SEAMS = {
+    "base": ["text", "machine", "files", "json"],
+    "comm": ["bootstrap", "nodes", "groups"],
     "configs": ["schema", "resolve"],
+    "data": ["tokenizer", "samples"],
+    "engine": ["verify", "state", "step", "memory"],
+    "launcher": ["flags", "machine", "commands", "run", "backends", "transport", "cluster"],
     "model": ["kernels", "blocks", "hf"],
+    "optim": ["cpu", "gpu", "schedule"],
     "trainer": ["flags", "report"],
-    "launcher": ["flags", "machine", "run", "cluster"],
 }
 WITHOUT_TORCH = ("base", "configs", "checkpoint", "monitor", "launcher")
 UNRESTRICTED = ("bench", "examples", "tests")  # these use any folder
 # What a process is held down to; what a rank is told; a scheduler's copy of a part of the configuration; how the user
 # wants LibTorch to use a GPU; where Hugging Face's cache is.
 READS_ENVIRONMENT = (
-    "base/cpu.cpp", "comm/rank_env.cpp", "configs/resolve.cpp", "device/gpu_loader.cpp", "model/hf/model_directory.cpp",
+    "base/machine/cpu.cpp", "comm/bootstrap/rank_env.cpp", "configs/resolve.cpp", "device/gpu_loader.cpp", "model/hf/model_directory.cpp",
 )
 # What acts on the ZeRO stage, and what advises on the key.
-READS_STAGE = ("zero/strategy.cpp", "engine/fitting_config.cpp", "engine/memory_remedies.cpp")
+READS_STAGE = ("zero/strategy.cpp", "engine/memory/fitting_config.cpp", "engine/memory/memory_remedies.cpp")
 # What knows that ranks share layers, beside comm, which has the axis, and configs, which has the key.
 KNOWS_SHARED_LAYERS = (
-    "engine/initialize", "engine/slice_gatherer", "engine/start", "engine/step_batches", "engine/tensor_parallel_group",
-    "engine/verify_batches_match", "engine/verify_sharding_matches", "model/blocks/", "model/tensor_parallel",
-    "trainer/flags/flags", "trainer/rank_run", "trainer/run_plan", "trainer/report/activations", "trainer/report/summary",
-    "zero/global_sums", "zero/sharded_optimizer", "zero/unit")
+    "engine/initialize", "engine/start", "engine/step/slice_gatherer", "engine/step/step_batches",
+    "engine/step/tensor_parallel_group", "engine/verify/verify_batches_match", "engine/verify/verify_sharding_matches",
+    "model/blocks/", "model/tensor_parallel", "trainer/flags/flags", "trainer/rank_run", "trainer/run_plan",
+    "trainer/report/activations", "trainer/report/summary", "zero/global_sums", "zero/sharded_optimizer", "zero/unit")
 PARSES_JSON = "base/json"  # the beginning of these files' paths
 TOUR = "docs/tour.md"
 TEXT_FOLDERS = ("tests", "tools")  # scripts here have the file budget too
@@ -67,24 +72,24 @@ PARAMETERS = 6
 # through its program; what calls CUDA is tested on machines with a GPU,
 # its kernels in tests/emulated_gpu as well.
 TESTED_BY = {
-    "comm/c10d_group.cpp": "tests/comm/group_test.cpp",
-    "comm/device_staged_group.cpp": "tests/comm/group_test.cpp",
-    "comm/exchange.cpp": "tests/comm/shared_memory_group_test.cpp",
-    "comm/gloo_group.cpp": "tests/comm/group_test.cpp",
+    "comm/groups/c10d_group.cpp": "tests/comm/group_test.cpp",
+    "comm/groups/device_staged_group.cpp": "tests/comm/group_test.cpp",
+    "comm/groups/exchange.cpp": "tests/comm/shared_memory_group_test.cpp",
+    "comm/groups/gloo_group.cpp": "tests/comm/group_test.cpp",
     "comm/gpu/nccl.cpp": "tests/gpu/collectives_test.cpp",
-    "comm/stage_plan.cpp": "tests/comm/hierarchical_group_test.cpp",
-    "comm/cpu_staged_group.cpp": "tests/comm/device_mesh_test.cpp",
+    "comm/groups/stage_plan.cpp": "tests/comm/hierarchical_group_test.cpp",
+    "comm/groups/cpu_staged_group.cpp": "tests/comm/device_mesh_test.cpp",
     "comm/make_mesh.cpp": "tests/comm/device_mesh_test.cpp",
-    "comm/nccl.cpp": "tests/simulated_gpu/nccl_test.cpp",
-    "comm/shared_ring.cpp": "tests/comm/shared_memory_group_test.cpp",
-    "comm/solo_group.cpp": "tests/comm/group_test.cpp",
+    "comm/groups/nccl.cpp": "tests/simulated_gpu/nccl_test.cpp",
+    "comm/groups/shared_ring.cpp": "tests/comm/shared_memory_group_test.cpp",
+    "comm/groups/solo_group.cpp": "tests/comm/group_test.cpp",
     "device/events.cpp": "tests/simulated_gpu/launches_test.cpp",
     "device/gpu/gpu_library.cpp": "tests/comm/device_mesh_test.cpp",
-    "engine/block_runner.cpp": "tests/engine/train_engine_test.cpp",
-    "engine/initial_values.cpp": "tests/engine/initialize_test.cpp",
-    "engine/parameter_order.cpp": "tests/engine/unused_parameters_test.cpp",
-    "engine/safetensors_sink.cpp": "tests/engine/train_engine_test.cpp",
-    "launcher/cluster/channel.cpp": "tests/launcher/listener_test.cpp",
+    "engine/step/block_runner.cpp": "tests/engine/train_engine_test.cpp",
+    "engine/state/initial_values.cpp": "tests/engine/initialize_test.cpp",
+    "engine/verify/parameter_order.cpp": "tests/engine/unused_parameters_test.cpp",
+    "engine/state/safetensors_sink.cpp": "tests/engine/train_engine_test.cpp",
+    "launcher/transport/channel.cpp": "tests/launcher/listener_test.cpp",
     "launcher/cluster/agent_pool.cpp": "tests/launcher/elastic_run_test.cpp",
     "launcher/cluster/place_elastic.cpp": "tests/launcher/cluster_plan_test.cpp",
     "launcher/cluster/node_rendezvous.cpp": "tests/launcher/launch_multi_node_test.cpp",
@@ -92,8 +97,8 @@ TESTED_BY = {
     "launcher/cluster/join_run.cpp": "tests/launcher/elastic_run_test.cpp",
     "launcher/cluster/node_job.cpp": "tests/launcher/launch_multi_node_test.cpp",
     "launcher/cluster/remote_ranks.cpp": "tests/launcher/launch_multi_node_test.cpp",
-    "launcher/cluster/launch_processes.cpp": "tests/launcher/launch_multi_node_test.cpp",
-    "launcher/cluster/heartbeat_channel.cpp": "tests/launcher/agent_test.cpp",
+    "launcher/backends/launch_processes.cpp": "tests/launcher/launch_multi_node_test.cpp",
+    "launcher/transport/heartbeat_channel.cpp": "tests/launcher/agent_test.cpp",
     "launcher/run/console_line_sink.cpp": "tests/launcher/output_test.cpp",
     "launcher/run/job_runner.cpp": "tests/launcher/supervisor_test.cpp",
     "launcher/run/local_ranks.cpp": "tests/launcher/supervisor_test.cpp",
@@ -115,9 +120,9 @@ TESTED_BY = {
     "optim/gpu/squared_norm_op.cpp": "tests/gpu/norm_test.cpp",
     "optim/gpu/update.cu": "tests/emulated_gpu/update_test.cpp",
     "optim/gpu/update_op.cpp": "tests/gpu/update_test.cpp",
-    "optim/cpu_kernels.cpp": "tests/optim/cpu_update_test.cpp",
-    "optim/lamb_kernels.cpp": "tests/optim/cpu_lamb_test.cpp",
-    "optim/norm_kernels.cpp": "tests/optim/squared_norm_test.cpp",
+    "optim/cpu/cpu_kernels.cpp": "tests/optim/cpu_update_test.cpp",
+    "optim/cpu/lamb_kernels.cpp": "tests/optim/cpu_lamb_test.cpp",
+    "optim/cpu/norm_kernels.cpp": "tests/optim/squared_norm_test.cpp",
     "optim/update_constants.cpp": "tests/optim/cpu_update_test.cpp",
     "trainer/step_count.cpp": "tests/trainer/run_plan_test.cpp",
     "zero/accumulating_reducer.cpp": "tests/zero/grad_reducer_test.cpp",
@@ -227,7 +232,7 @@ def check_habits(source):
         )
     if not source.path.startswith(PARSES_JSON):
         source.refuse(
-            r"(?i)\bjson\s*::\s*(?:parse|accept|sax_parse|from_\w+)\s*\(", "json", "a text is parsed by base/json.h only"
+            r"(?i)\bjson\s*::\s*(?:parse|accept|sax_parse|from_\w+)\s*\(", "json", "a text is parsed by base/json/json.h only"
         )
     if source.name != "main.cpp":
         source.refuse(CALL + r"(?:exit|abort|quick_exit)\s*\(", "exit", "only main ends the process; throw an error")

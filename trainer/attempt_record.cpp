@@ -9,13 +9,13 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/directory.h"
 #include "base/error.h"
-#include "base/json.h"
-#include "base/json_view.h"
-#include "base/printable.h"
-#include "base/process_limits.h"
-#include "base/replace_file.h"
+#include "base/files/directory.h"
+#include "base/files/replace_file.h"
+#include "base/json/json.h"
+#include "base/json/json_view.h"
+#include "base/machine/process_limits.h"
+#include "base/text/printable.h"
 
 namespace zeroth::trainer {
 namespace {

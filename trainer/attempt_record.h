@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/file_descriptor.h"
-#include "base/output_guard.h"
+#include "base/files/output_guard.h"
+#include "base/machine/file_descriptor.h"
 
 namespace zeroth::trainer {
 

@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "data/batch.h"
-#include "data/dataset.h"
-#include "data/sample_order.h"
+#include "data/samples/batch.h"
+#include "data/samples/dataset.h"
+#include "data/samples/sample_order.h"
 #include "engine/loader.h"
 
 namespace zeroth::trainer {

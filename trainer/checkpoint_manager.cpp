@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/units.h"
+#include "base/text/units.h"
 #include "checkpoint/find.h"
 #include "checkpoint/rank_group.h"
 #include "comm/cpu_collectives.h"

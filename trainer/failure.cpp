@@ -9,9 +9,9 @@
 #include <system_error>
 
 #include "base/describe_exception.h"
-#include "base/printable.h"
-#include "base/process_limits.h"
-#include "base/units.h"
+#include "base/machine/process_limits.h"
+#include "base/text/printable.h"
+#include "base/text/units.h"
 #include "trainer/out_of_memory.h"
 
 namespace zeroth::trainer {

@@ -4,9 +4,9 @@
 #include <exception>
 #include <string>
 
-#include "base/output_guard.h"
+#include "base/files/output_guard.h"
 #include "base/usage_error.h"
-#include "comm/restart_attempt.h"
+#include "comm/bootstrap/restart_attempt.h"
 #include "model/hf/temporary_directory.h"
 
 namespace zeroth::trainer {

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/json.h"
-#include "base/json_view.h"
+#include "base/json/json.h"
+#include "base/json/json_view.h"
 #include "model/hf/safetensors.h"
 #include "trainer/run_plan.h"
 

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/diagnostics.h"
 #include "base/error.h"
-#include "base/units.h"
+#include "base/text/diagnostics.h"
+#include "base/text/units.h"
 #include "model/hf/model_directory.h"
 #include "trainer/report/summary.h"
 

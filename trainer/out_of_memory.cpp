@@ -12,8 +12,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/host_limits.h"
-#include "base/units.h"
+#include "base/machine/host_limits.h"
+#include "base/text/units.h"
 
 namespace zeroth::trainer {
 namespace {

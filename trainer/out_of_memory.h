@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/host_limits.h"
+#include "base/machine/host_limits.h"
 
 namespace zeroth::trainer {
 

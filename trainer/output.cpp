@@ -10,14 +10,14 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/process_limits.h"
-#include "base/units.h"
+#include "base/machine/process_limits.h"
+#include "base/text/units.h"
 #include "checkpoint/find.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/posix_file_system.h"
 #include "checkpoint/retention.h"
 #include "comm/cpu_collectives.h"
-#include "engine/free_space.h"
+#include "engine/memory/free_space.h"
 #include "model/hf/model_files.h"
 #include "model/hf/model_layout.h"
 #include "model/hf/temporary_directory.h"

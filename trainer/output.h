@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/output_guard.h"
-#include "base/output_lock.h"
+#include "base/files/output_guard.h"
+#include "base/files/output_lock.h"
 #include "comm/device_mesh.h"
 #include "engine/engine.h"
-#include "engine/model_sink.h"
+#include "engine/state/model_sink.h"
 #include "model/hf/model_writer.h"
 #include "model/hf/output_directory.h"
 #include "trainer/run_plan.h"

@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "comm/rank_env.h"
+#include "comm/bootstrap/rank_env.h"
 #include "engine/engine.h"
-#include "engine/memory_check.h"
+#include "engine/memory/memory_check.h"
 #include "trainer/report/run_timer.h"
 #include "trainer/run_plan.h"
 #include "trainer/stop_signal.h"

@@ -8,10 +8,10 @@
 #include <utility>
 #include <variant>
 
-#include "base/diagnostics.h"
 #include "base/error.h"
-#include "base/printable.h"
-#include "base/units.h"
+#include "base/text/diagnostics.h"
+#include "base/text/printable.h"
+#include "base/text/units.h"
 #include "checkpoint/find.h"
 #include "checkpoint/foreign.h"
 #include "checkpoint/names.h"

@@ -12,15 +12,15 @@
 #include <string_view>
 #include <vector>
 
-#include "base/cpu.h"
-#include "base/crc32c.h"
 #include "base/error.h"
-#include "base/file_descriptor.h"
-#include "base/json.h"
-#include "base/json_flat.h"
-#include "base/printable.h"
-#include "base/process_limits.h"
-#include "base/regular_file.h"
+#include "base/files/crc32c.h"
+#include "base/files/regular_file.h"
+#include "base/json/json.h"
+#include "base/json/json_flat.h"
+#include "base/machine/cpu.h"
+#include "base/machine/file_descriptor.h"
+#include "base/machine/process_limits.h"
+#include "base/text/printable.h"
 #include "configs/resolve.h"
 #include "trainer/report/schedule_text.h"
 #include "trainer/run_plan.h"

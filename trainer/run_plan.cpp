@@ -9,14 +9,14 @@
 #include <string_view>
 #include <utility>
 
-#include "base/cpu.h"
 #include "base/error.h"
+#include "base/machine/cpu.h"
 #include "configs/defaults.h"
 #include "configs/resolve.h"
 #include "configs/schema/check.h"
-#include "data/sample_file_error.h"
+#include "data/samples/sample_file_error.h"
 #include "engine/start.h"
-#include "engine/tensor_parallel_group.h"
+#include "engine/step/tensor_parallel_group.h"
 #include "model/blocks/build_blocks.h"
 #include "model/hf/auxiliary_files.h"
 #include "model/hf/model_directory.h"

@@ -8,13 +8,13 @@
 #include <optional>
 #include <string>
 
-#include "base/output_lock.h"
-#include "comm/restart_attempt.h"
+#include "base/files/output_lock.h"
+#include "comm/bootstrap/restart_attempt.h"
 #include "configs/resolve.h"
-#include "data/batch.h"
-#include "data/dataset.h"
-#include "data/sample_order.h"
-#include "engine/memory_check.h"
+#include "data/samples/batch.h"
+#include "data/samples/dataset.h"
+#include "data/samples/sample_order.h"
+#include "engine/memory/memory_check.h"
 #include "model/spec.h"
 #include "trainer/attempt_record.h"
 #include "trainer/flags/flags.h"

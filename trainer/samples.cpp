@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace zeroth::trainer {
 namespace {

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "configs/diagnostic.h"
-#include "data/dataset.h"
+#include "data/samples/dataset.h"
 #include "trainer/flags/flags.h"
 #include "trainer/report/phase_progress.h"
 

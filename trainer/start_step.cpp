@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/output_lock.h"
+#include "base/files/output_lock.h"
 #include "model/hf/output_directory.h"
 #include "model/hf/temporary_directory.h"
 #include "trainer/run_plan.h"

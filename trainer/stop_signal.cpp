@@ -13,8 +13,8 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "base/process_limits.h"
-#include "base/termination_signals.h"
+#include "base/machine/process_limits.h"
+#include "base/machine/termination_signals.h"
 #include "comm/cpu_collectives.h"
 #include "trainer/failure.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "base/file_descriptor.h"
+#include "base/machine/file_descriptor.h"
 #include "comm/device_mesh.h"
 
 namespace zeroth::trainer {

@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/replace_file.h"
-#include "base/units.h"
+#include "base/files/replace_file.h"
+#include "base/text/units.h"
 #include "checkpoint/rank_group.h"
 #include "comm/cpu_collectives.h"
 #include "comm/device_mesh.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/group.h"
+#include "comm/groups/group.h"
 #include "zero/buffer_pool.h"
 #include "zero/flat_layout.h"
 #include "zero/grad_reducer.h"

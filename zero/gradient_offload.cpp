@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/parallel.h"
+#include "base/machine/parallel.h"
 
 namespace zeroth::zero {
 

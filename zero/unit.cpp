@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "comm/members.h"
+#include "comm/groups/members.h"
 
 namespace zeroth::zero {
 namespace {

@@ -1,5 +1,5 @@
 // The NCCL part of libzeroth_gpu.so.
-#include "comm/nccl.h"
+#include "comm/groups/nccl.h"
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 

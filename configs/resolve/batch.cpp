@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "base/units.h"
+#include "base/text/units.h"
 #include "configs/resolve/context.h"
 
 namespace zeroth::configs {

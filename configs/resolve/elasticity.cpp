@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "configs/resolve/context.h"
 #include "configs/resolve/elastic_batch.h"
 #include "configs/schema/json_text.h"

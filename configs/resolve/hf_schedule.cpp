@@ -4,8 +4,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/json.h"
-#include "base/printable.h"
+#include "base/json/json.h"
+#include "base/text/printable.h"
 #include "configs/resolve/context.h"
 
 namespace zeroth::configs {

@@ -1,8 +1,8 @@
 // Functions that optimizer and scheduler share: a type, and params that depend on it.
 #include <algorithm>
 
-#include "base/diagnostics.h"
-#include "base/printable.h"
+#include "base/text/diagnostics.h"
+#include "base/text/printable.h"
 #include "configs/resolve/context.h"
 
 namespace zeroth::configs {

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "configs/resolve/context.h"
 
 namespace zeroth::configs {

@@ -1,8 +1,8 @@
 #include <filesystem>
 
-#include "base/directory.h"
 #include "base/error.h"
-#include "base/json.h"
+#include "base/files/directory.h"
+#include "base/json/json.h"
 #include "configs/resolve/context.h"
 
 namespace zeroth::configs {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "base/diagnostics.h"
-#include "base/json.h"
-#include "base/printable.h"
+#include "base/json/json.h"
+#include "base/text/diagnostics.h"
+#include "base/text/printable.h"
 
 namespace zeroth::configs {
 namespace {

@@ -6,7 +6,7 @@
 #include <cctype>
 #include <cmath>
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 namespace zeroth::configs {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/units.h"
+#include "base/text/units.h"
 #include "configs/schema/key_rows.h"
 
 namespace zeroth::configs {

@@ -12,11 +12,11 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/printable.h"
-#include "base/standard_streams.h"
+#include "base/machine/standard_streams.h"
+#include "base/text/printable.h"
 #include "engine/engine.h"
 #include "engine/start.h"
-#include "engine/tensor_parallel_group.h"
+#include "engine/step/tensor_parallel_group.h"
 
 using namespace zeroth;
 using model::MicroBatch;

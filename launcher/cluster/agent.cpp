@@ -11,16 +11,16 @@
 #include <optional>
 #include <utility>
 
-#include "base/printable.h"
-#include "base/slow_wait.h"
-#include "base/standard_streams.h"
-#include "base/termination_signals.h"
-#include "launcher/cluster/connect.h"
-#include "launcher/cluster/heartbeat_channel.h"
+#include "base/machine/slow_wait.h"
+#include "base/machine/standard_streams.h"
+#include "base/machine/termination_signals.h"
+#include "base/text/printable.h"
 #include "launcher/cluster/line_forwarder.h"
 #include "launcher/cluster/node_job.h"
-#include "launcher/run/find_program.h"
+#include "launcher/machine/find_program.h"
 #include "launcher/run/local_ranks.h"
+#include "launcher/transport/connect.h"
+#include "launcher/transport/heartbeat_channel.h"
 
 namespace zeroth::launcher {
 namespace {

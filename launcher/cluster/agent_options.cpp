@@ -9,10 +9,10 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "base/file_descriptor.h"
-#include "base/printable.h"
-#include "base/process_limits.h"
-#include "base/units.h"
+#include "base/machine/file_descriptor.h"
+#include "base/machine/process_limits.h"
+#include "base/text/printable.h"
+#include "base/text/units.h"
 #include "base/usage_error.h"
 
 namespace zeroth::launcher {

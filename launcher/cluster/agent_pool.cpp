@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/printable.h"
-#include "base/run_path.h"
-#include "base/units.h"
+#include "base/files/run_path.h"
+#include "base/text/printable.h"
+#include "base/text/units.h"
 #include "launcher/cluster/join_run.h"
 #include "launcher/run/suspendable_timer.h"
 

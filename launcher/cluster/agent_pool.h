@@ -12,15 +12,15 @@
 #include <string>
 #include <vector>
 
-#include "launcher/cluster/heartbeat_channel.h"
-#include "launcher/cluster/host_slots.h"
-#include "launcher/cluster/launch_processes.h"
-#include "launcher/cluster/listener.h"
-#include "launcher/cluster/local_addresses.h"
+#include "launcher/backends/host_slots.h"
+#include "launcher/backends/launch_processes.h"
+#include "launcher/backends/node_backend.h"
 #include "launcher/cluster/log_throttle.h"
-#include "launcher/cluster/messages.h"
-#include "launcher/cluster/node_backend.h"
 #include "launcher/cluster/node_readiness.h"
+#include "launcher/transport/heartbeat_channel.h"
+#include "launcher/transport/listener.h"
+#include "launcher/transport/local_addresses.h"
+#include "launcher/transport/messages.h"
 
 namespace zeroth::launcher {
 

@@ -7,14 +7,14 @@
 #include <limits>
 #include <string_view>
 
-#include "base/printable.h"
-#include "base/units.h"
+#include "base/text/printable.h"
+#include "base/text/units.h"
+#include "launcher/backends/scheduler_node.h"
+#include "launcher/backends/shell_words.h"
 #include "launcher/cluster/join_run.h"
 #include "launcher/cluster/place_elastic.h"
-#include "launcher/cluster/scheduler_node.h"
-#include "launcher/cluster/shell_words.h"
+#include "launcher/machine/find_program.h"
 #include "launcher/machine/this_machine.h"
-#include "launcher/run/find_program.h"
 
 namespace zeroth::launcher {
 namespace {

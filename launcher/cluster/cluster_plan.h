@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/cluster/forwarded_environment.h"
-#include "launcher/cluster/host_slots.h"
-#include "launcher/cluster/node_backend.h"
+#include "launcher/backends/forwarded_environment.h"
+#include "launcher/backends/host_slots.h"
+#include "launcher/backends/node_backend.h"
 #include "launcher/flags/cli.h"
 #include "launcher/run/rank_plan.h"
 

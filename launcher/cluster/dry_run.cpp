@@ -2,8 +2,8 @@
 
 #include <fmt/ranges.h>
 
-#include "base/printable.h"
-#include "launcher/cluster/shell_words.h"
+#include "base/text/printable.h"
+#include "launcher/backends/shell_words.h"
 
 namespace zeroth::launcher {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include "base/units.h"
+#include "base/text/units.h"
 
 namespace zeroth::launcher {
 namespace {

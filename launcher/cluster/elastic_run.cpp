@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/slow_wait.h"
-#include "base/termination_signals.h"
-#include "base/units.h"
+#include "base/machine/slow_wait.h"
+#include "base/machine/termination_signals.h"
+#include "base/text/units.h"
 #include "launcher/cluster/elastic_messages.h"
 #include "launcher/cluster/multi_node_attempt.h"
 #include "launcher/cluster/node_tracker.h"

@@ -3,9 +3,9 @@
 #include <chrono>
 #include <numeric>
 
-#include "base/machine_id.h"
-#include "base/run_path.h"
-#include "base/run_secret.h"
+#include "base/files/run_path.h"
+#include "base/files/run_secret.h"
+#include "base/machine/machine_id.h"
 #include "launcher/cluster/agent.h"
 #include "launcher/machine/machine.h"
 #include "launcher/run/slots.h"

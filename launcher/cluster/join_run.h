@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "launcher/cluster/cluster_plan.h"
-#include "launcher/cluster/messages.h"
+#include "launcher/transport/messages.h"
 
 namespace zeroth::launcher {
 

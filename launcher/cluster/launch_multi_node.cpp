@@ -4,7 +4,7 @@
 #include <boost/asio/io_context.hpp>
 #include <numeric>
 
-#include "base/process_limits.h"
+#include "base/machine/process_limits.h"
 #include "launcher/cluster/elastic_run.h"
 #include "launcher/cluster/multi_node_attempt.h"
 #include "launcher/cluster/node_rendezvous.h"

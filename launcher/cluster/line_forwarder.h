@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/cluster/messages.h"
 #include "launcher/run/rank_stream.h"
+#include "launcher/transport/messages.h"
 
 namespace zeroth::launcher {
 

@@ -4,9 +4,9 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/printable.h"
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
 #include "base/sha256.h"
+#include "base/text/printable.h"
 #include "launcher/run/newest_checkpoint.h"
 
 namespace zeroth::launcher {

@@ -4,9 +4,9 @@
 
 #include <utility>
 
-#include "base/diagnostics.h"
-#include "launcher/cluster/local_addresses.h"
+#include "base/text/diagnostics.h"
 #include "launcher/machine/machine.h"
+#include "launcher/transport/local_addresses.h"
 
 namespace zeroth::launcher {
 

@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "launcher/cluster/authenticated_frames.h"
 #include "launcher/run/newest_checkpoint.h"
+#include "launcher/transport/authenticated_frames.h"
 
 namespace zeroth::launcher {
 namespace {

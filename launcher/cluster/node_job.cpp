@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/machine_id.h"
-#include "base/printable.h"
-#include "base/process_limits.h"
+#include "base/machine/machine_id.h"
+#include "base/machine/process_limits.h"
+#include "base/text/printable.h"
 #include "launcher/cluster/agent_options.h"
 #include "launcher/cluster/model_digest.h"
+#include "launcher/machine/find_program.h"
 #include "launcher/machine/master_address.h"
-#include "launcher/run/find_program.h"
 
 namespace zeroth::launcher {
 namespace {

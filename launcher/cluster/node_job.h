@@ -7,10 +7,10 @@
 #include <variant>
 #include <vector>
 
-#include "base/memory_file.h"
-#include "launcher/cluster/messages.h"
+#include "base/machine/memory_file.h"
 #include "launcher/run/rank_plan.h"
 #include "launcher/run/rank_process.h"
+#include "launcher/transport/messages.h"
 
 namespace zeroth::launcher {
 

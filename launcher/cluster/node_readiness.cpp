@@ -6,9 +6,9 @@
 #include <map>
 #include <utility>
 
-#include "base/diagnostics.h"
-#include "base/printable.h"
-#include "base/units.h"
+#include "base/text/diagnostics.h"
+#include "base/text/printable.h"
+#include "base/text/units.h"
 
 namespace zeroth::launcher {
 namespace {

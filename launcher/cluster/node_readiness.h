@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/cluster/messages.h"
+#include "launcher/transport/messages.h"
 
 namespace zeroth::launcher {
 

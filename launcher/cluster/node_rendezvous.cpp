@@ -2,8 +2,8 @@
 
 #include <csignal>
 
-#include "base/termination_signals.h"
-#include "base/units.h"
+#include "base/machine/termination_signals.h"
+#include "base/text/units.h"
 
 namespace zeroth::launcher {
 

@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "base/error.h"
-#include "base/slow_wait.h"
+#include "base/machine/slow_wait.h"
 #include "launcher/cluster/agent_pool.h"
 #include "launcher/run/suspendable_timer.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/cluster/host_slots.h"
+#include "launcher/backends/host_slots.h"
 
 namespace zeroth::launcher {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/cluster/heartbeat_channel.h"
 #include "launcher/run/job_ranks.h"
 #include "launcher/run/suspendable_timer.h"
+#include "launcher/transport/heartbeat_channel.h"
 
 namespace zeroth::launcher {
 

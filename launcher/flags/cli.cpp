@@ -10,9 +10,9 @@
 #include <memory>
 #include <string_view>
 
-#include "base/diagnostics.h"
-#include "base/flag_errors.h"
-#include "base/printable.h"
+#include "base/text/diagnostics.h"
+#include "base/text/flag_errors.h"
+#include "base/text/printable.h"
 #include "launcher/flags/foreign_commands.h"
 #include "launcher/flags/foreign_flags.h"
 

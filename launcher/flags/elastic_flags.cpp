@@ -2,8 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "base/printable.h"
-#include "base/units.h"
+#include "base/text/printable.h"
+#include "base/text/units.h"
 #include "launcher/flags/cli.h"
 
 namespace zeroth::launcher {

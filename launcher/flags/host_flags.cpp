@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <climits>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "launcher/flags/cli.h"
 
 namespace zeroth::launcher {

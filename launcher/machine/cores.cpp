@@ -8,8 +8,8 @@
 #include <set>
 #include <sstream>
 
-#include "base/printable.h"
-#include "base/units.h"
+#include "base/text/printable.h"
+#include "base/text/units.h"
 #include "base/usage_error.h"
 
 namespace zeroth::launcher {

@@ -14,9 +14,9 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/file_descriptor.h"
-#include "base/process_limits.h"
-#include "base/units.h"
+#include "base/machine/file_descriptor.h"
+#include "base/machine/process_limits.h"
+#include "base/text/units.h"
 
 namespace zeroth::launcher {
 namespace {

@@ -10,10 +10,10 @@
 #include <sstream>
 #include <tuple>
 
-#include "base/affinity.h"
 #include "base/error.h"
-#include "base/printable.h"
-#include "base/units.h"
+#include "base/machine/affinity.h"
+#include "base/text/printable.h"
+#include "base/text/units.h"
 #include "launcher/machine/cores.h"
 #include "launcher/machine/nvml.h"
 

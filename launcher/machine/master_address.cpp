@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/printable.h"
-#include "base/process_limits.h"
-#include "base/slow_wait.h"
+#include "base/machine/process_limits.h"
+#include "base/machine/slow_wait.h"
+#include "base/text/printable.h"
 #include "launcher/machine/this_machine.h"
 
 namespace zeroth::launcher {

@@ -1,5 +1,5 @@
 // MASTER_ADDR and MASTER_PORT, for programs whose ranks connect there. Zeroth's own programs do
-// not: see comm/rank_bootstrap.h.
+// not: see comm/bootstrap/rank_bootstrap.h.
 #pragma once
 
 #include <chrono>

@@ -6,7 +6,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 
-#include "base/machine_id.h"
+#include "base/machine/machine_id.h"
 
 namespace zeroth::launcher {
 namespace {

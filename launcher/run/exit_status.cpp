@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/units.h"
+#include "base/text/units.h"
 
 namespace zeroth::launcher {
 namespace {

@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/process_limits.h"
+#include "base/machine/process_limits.h"
 
 namespace zeroth::launcher {
 namespace {

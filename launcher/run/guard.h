@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "base/file_descriptor.h"
+#include "base/machine/file_descriptor.h"
 
 namespace zeroth::launcher {
 

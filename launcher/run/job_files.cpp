@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <string>
 
-#include "base/directory.h"
 #include "base/error.h"
-#include "base/file_descriptor.h"
-#include "base/process_limits.h"
+#include "base/files/directory.h"
+#include "base/machine/file_descriptor.h"
+#include "base/machine/process_limits.h"
 
 namespace zeroth::launcher {
 namespace {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "base/file_descriptor.h"
+#include "base/machine/file_descriptor.h"
 
 namespace zeroth::launcher {
 

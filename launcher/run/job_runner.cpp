@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/printable.h"
-#include "base/process_limits.h"
-#include "base/termination_signals.h"
+#include "base/machine/process_limits.h"
+#include "base/machine/termination_signals.h"
+#include "base/text/printable.h"
 #include "launcher/run/exit_status.h"
 #include "launcher/run/rank_plan.h"
 

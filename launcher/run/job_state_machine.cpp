@@ -8,8 +8,8 @@
 #include <csignal>
 #include <utility>
 
-#include "base/process_limits.h"
-#include "base/units.h"
+#include "base/machine/process_limits.h"
+#include "base/text/units.h"
 
 namespace zeroth::launcher {
 

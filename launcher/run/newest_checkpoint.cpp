@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/json.h"
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
+#include "base/json/json.h"
 #include "checkpoint/find.h"
 
 namespace zeroth::launcher {

@@ -5,9 +5,9 @@
 #include <csignal>
 #include <utility>
 
-#include "base/cgroup.h"
-#include "base/process_limits.h"
-#include "base/units.h"
+#include "base/machine/cgroup.h"
+#include "base/machine/process_limits.h"
+#include "base/text/units.h"
 
 namespace zeroth::launcher {
 namespace {

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/same_file.h"
+#include "base/files/same_file.h"
 
 namespace zeroth::launcher {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/units.h"
+#include "base/text/units.h"
 #include "launcher/machine/cores.h"
 
 namespace zeroth::launcher {

@@ -15,9 +15,9 @@
 #include <string_view>
 #include <utility>
 
-#include "base/affinity.h"
-#include "base/process_limits.h"
-#include "launcher/run/find_program.h"
+#include "base/machine/affinity.h"
+#include "base/machine/process_limits.h"
+#include "launcher/machine/find_program.h"
 
 namespace zeroth::launcher {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/file_descriptor.h"
+#include "base/machine/file_descriptor.h"
 #include "launcher/run/exit_status.h"
 #include "launcher/run/rank_plan.h"
 

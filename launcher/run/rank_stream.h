@@ -6,7 +6,7 @@
 #include <functional>
 #include <string_view>
 
-#include "base/file_descriptor.h"
+#include "base/machine/file_descriptor.h"
 #include "launcher/run/output.h"
 
 namespace zeroth::launcher {

@@ -5,14 +5,14 @@
 #include <csignal>
 #include <string_view>
 
-#include "base/printable.h"
-#include "base/units.h"
+#include "base/text/printable.h"
+#include "base/text/units.h"
 #include "base/usage_error.h"
 
 namespace zeroth::launcher {
 namespace {
 
-constexpr size_t kMaxCauseBytes = 400;  // as ranks accept it (comm/restart_attempt.h)
+constexpr size_t kMaxCauseBytes = 400;  // as ranks accept it (comm/bootstrap/restart_attempt.h)
 constexpr std::string_view kCut = "...";
 
 std::string first_line(const std::string& text) {

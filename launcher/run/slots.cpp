@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace zeroth::launcher {
 namespace {

@@ -10,7 +10,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/file_descriptor.h"
+#include "base/machine/file_descriptor.h"
 #include "model/hf/model_files.h"
 #include "model/hf/temporary_directory.h"
 

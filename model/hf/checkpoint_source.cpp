@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "base/usage_error.h"
 #include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_map.h"

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <utility>
 
-#include "base/json.h"
-#include "base/printable.h"
+#include "base/json/json.h"
+#include "base/text/printable.h"
 
 namespace zeroth::model {
 

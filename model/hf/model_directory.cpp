@@ -12,8 +12,8 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/printable.h"
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
+#include "base/text/printable.h"
 #include "model/hf/model_files.h"
 #include "model/hf/safetensors.h"
 

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/json.h"
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
+#include "base/json/json.h"
 #include "model/hf/auxiliary_files.h"
 #include "model/hf/checkpoint_map.h"
 #include "model/hf/dtype_name.h"

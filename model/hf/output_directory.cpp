@@ -10,10 +10,10 @@
 #include <string>
 #include <system_error>
 
-#include "base/directory.h"
 #include "base/error.h"
-#include "base/file_descriptor.h"
-#include "base/process_limits.h"
+#include "base/files/directory.h"
+#include "base/machine/file_descriptor.h"
+#include "base/machine/process_limits.h"
 #include "model/hf/model_files.h"
 
 namespace zeroth::model {

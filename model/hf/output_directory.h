@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/output_guard.h"
+#include "base/files/output_guard.h"
 #include "model/hf/temporary_directory.h"
 
 namespace zeroth::model {

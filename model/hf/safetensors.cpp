@@ -7,9 +7,9 @@
 
 #include "base/element_size.h"
 #include "base/error.h"
-#include "base/json.h"
-#include "base/json_view.h"
-#include "base/printable.h"
+#include "base/json/json.h"
+#include "base/json/json_view.h"
+#include "base/text/printable.h"
 
 namespace zeroth::model {
 namespace {

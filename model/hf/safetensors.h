@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
 
 namespace zeroth::model {
 

@@ -9,7 +9,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/units.h"
+#include "base/text/units.h"
 #include "model/hf/temporary_directory.h"
 
 namespace zeroth::model {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/file_descriptor.h"
+#include "base/machine/file_descriptor.h"
 #include "model/hf/model_layout.h"
 
 namespace zeroth::model {

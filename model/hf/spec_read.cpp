@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/diagnostics.h"
 #include "base/error.h"
-#include "base/json.h"
-#include "base/printable.h"
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
+#include "base/json/json.h"
+#include "base/text/diagnostics.h"
+#include "base/text/printable.h"
 #include "model/hf/config_reader.h"
 #include "model/hf/model_directory.h"
 #include "model/hf/spec_rope.h"

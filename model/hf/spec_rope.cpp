@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "base/json.h"
-#include "base/printable.h"
+#include "base/json/json.h"
+#include "base/text/printable.h"
 
 namespace zeroth::model {
 namespace {

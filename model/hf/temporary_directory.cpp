@@ -14,9 +14,9 @@
 #include <system_error>
 #include <vector>
 
-#include "base/directory.h"
 #include "base/error.h"
-#include "base/process_limits.h"
+#include "base/files/directory.h"
+#include "base/machine/process_limits.h"
 #include "model/hf/model_files.h"
 
 namespace zeroth::model {

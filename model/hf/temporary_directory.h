@@ -8,7 +8,7 @@
 
 #include "base/describe_exception.h"
 #include "base/error.h"
-#include "base/file_descriptor.h"
+#include "base/machine/file_descriptor.h"
 
 namespace zeroth::model {
 

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "base/parallel.h"
+#include "base/machine/parallel.h"
 #include "model/custom_function.h"
 #include "model/kernels/cpu/tensors.h"
 

@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "base/parallel.h"
+#include "base/machine/parallel.h"
 #include "model/kernels/cpu/tensors.h"
 #include "model/kernels/fused_formula.h"
 

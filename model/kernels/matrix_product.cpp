@@ -2,7 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "model/kernels/cpu/select.h"
 #include "model/kernels/tiled_product.h"
 

@@ -9,8 +9,8 @@ namespace zeroth::model {
 //
 // On the CPU the product is LibTorch's own, oneDNN's, or made in tiles of fp32, to which 16-bit
 // factors are widened (model/kernels/tiled_product.h): the fastest one of this processor, or the
-// one that ZEROTH_PRODUCT forces (matmul_backends() in base/cpu.h). It depends on the processor and
-// the shapes only, so that equal runs stay bit-equal.
+// one that ZEROTH_PRODUCT forces (matmul_backends() in base/machine/cpu.h). It depends on the
+// processor and the shapes only, so that equal runs stay bit-equal.
 torch::Tensor matrix_product(const torch::Tensor& a, const torch::Tensor& b);
 
 // Returns a b + bias, `bias` [n].

@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "base/parallel.h"
+#include "base/machine/parallel.h"
 #include "model/kernels/cpu/tensors.h"
 
 namespace zeroth::model {
@@ -200,8 +200,8 @@ class ProductBlock {
 };
 
 // A ScratchBuffer uses LibTorch's allocator, whose alignment brgemm requires, but is no tensor: the
-// memory of a step's tensors is measured (engine/activation_probe.h) and scaled to more rows, with
-// which this buffer does not grow.
+// memory of a step's tensors is measured (engine/memory/activation_probe.h) and scaled to more
+// rows, with which this buffer does not grow.
 class ScratchBuffer {
  public:
   explicit ScratchBuffer(int64_t floats)

@@ -1,4 +1,4 @@
-// Squared norms in the order of addition that optim/norm_kernels.h defines: a thread has
+// Squared norms in the order of addition that optim/cpu/norm_kernels.h defines: a thread has
 // kNormPerThread columns.
 #include "base/launch.cuh"
 #include "optim/gpu/lanes.cuh"

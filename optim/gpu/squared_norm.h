@@ -1,13 +1,13 @@
 // The kernels of optim/squared_norm.h. Arguments are plain pointers and sizes: this header includes
 // no torch; squared_norm_op.cpp checks what is passed here. The kernels add in the order of
-// optim/norm_kernels.h.
+// optim/cpu/norm_kernels.h.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
-#include "optim/norm_kernels.h"
+#include "optim/cpu/norm_kernels.h"
 
 namespace zeroth::optim::kernel {
 

@@ -1,4 +1,4 @@
-#include "base/affinity.h"
+#include "base/machine/affinity.h"
 
 #include <doctest/doctest.h>
 

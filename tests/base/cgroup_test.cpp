@@ -1,4 +1,4 @@
-#include "base/cgroup.h"
+#include "base/machine/cgroup.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,12 +1,12 @@
-#include "base/crc32c_fold.h"
+#include "base/files/crc32c_fold.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "base/cpu.h"
-#include "base/crc32c.h"
+#include "base/files/crc32c.h"
+#include "base/machine/cpu.h"
 
 namespace zeroth {
 

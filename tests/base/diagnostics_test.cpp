@@ -1,4 +1,4 @@
-#include "base/diagnostics.h"
+#include "base/text/diagnostics.h"
 
 #include <doctest/doctest.h>
 

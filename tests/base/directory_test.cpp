@@ -1,4 +1,4 @@
-#include "base/directory.h"
+#include "base/files/directory.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "base/empty_variables.h"
+#include "base/text/empty_variables.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "base/exact_number.h"
+#include "base/json/exact_number.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth {

@@ -1,4 +1,4 @@
-#include "base/file_lines.h"
+#include "base/files/file_lines.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "base/flag_errors.h"
+#include "base/text/flag_errors.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "base/heap.h"
+#include "base/machine/heap.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>

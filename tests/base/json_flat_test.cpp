@@ -1,10 +1,10 @@
-#include "base/json_flat.h"
+#include "base/json/json_flat.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 namespace zeroth {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/json_view.h"
+#include "base/json/json_view.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "base/machine_id.h"
+#include "base/machine/machine_id.h"
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-#include "base/memory_faults.h"
+#include "base/machine/memory_faults.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 
 #include <csignal>
 
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
 #include "tests/support/child_process.h"
 #include "tests/support/temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "base/memory_file.h"
+#include "base/machine/memory_file.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "base/node_list.h"
+#include "base/text/node_list.h"
 
 #include <doctest/doctest.h>
 

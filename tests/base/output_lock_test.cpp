@@ -1,4 +1,4 @@
-#include "base/output_lock.h"
+#include "base/files/output_lock.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

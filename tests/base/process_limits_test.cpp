@@ -1,4 +1,4 @@
-#include "base/process_limits.h"
+#include "base/machine/process_limits.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-#include "base/random_bytes.h"
+#include "base/machine/random_bytes.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
 
 #include <doctest/doctest.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "base/replace_file.h"
+#include "base/files/replace_file.h"
 
 #include <doctest/doctest.h>
 

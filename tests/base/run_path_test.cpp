@@ -1,4 +1,4 @@
-#include "base/run_path.h"
+#include "base/files/run_path.h"
 
 #include <doctest/doctest.h>
 

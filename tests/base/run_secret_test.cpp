@@ -1,4 +1,4 @@
-#include "base/run_secret.h"
+#include "base/files/run_secret.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "base/standard_streams.h"
+#include "base/machine/standard_streams.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <cstdio>
 
 #include "base/error.h"
-#include "base/file_descriptor.h"
+#include "base/machine/file_descriptor.h"
 #include "tests/support/child_process.h"
 #include "tests/support/temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "base/termination_signals.h"
+#include "base/machine/termination_signals.h"
 
 #include <doctest/doctest.h>
 

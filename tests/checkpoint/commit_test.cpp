@@ -4,7 +4,7 @@
 
 #include <cerrno>
 
-#include "base/crc32c.h"
+#include "base/files/crc32c.h"
 #include "tests/checkpoint/faulty_file_system.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/checkpoint/thread_rank_group.h"

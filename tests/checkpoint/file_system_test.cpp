@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-#include "base/file_descriptor.h"
+#include "base/machine/file_descriptor.h"
 #include "checkpoint/posix_file_system.h"
 #include "tests/checkpoint/faulty_file_system.h"
 #include "tests/support/temp_folder.h"

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <limits>
 
-#include "base/crc32c.h"
-#include "base/json.h"
+#include "base/files/crc32c.h"
+#include "base/json/json.h"
 #include "tests/checkpoint/faulty_file_system.h"
 #include "tests/checkpoint/stored.h"
 #include "tests/support/temp_folder.h"

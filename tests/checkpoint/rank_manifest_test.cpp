@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "base/crc32c.h"
+#include "base/files/crc32c.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::checkpoint {

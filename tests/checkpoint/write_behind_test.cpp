@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/crc32c.h"
+#include "base/files/crc32c.h"
 #include "checkpoint/transfer_buffer.h"
 #include "tests/support/temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "comm/agree_on_attempt.h"
+#include "comm/bootstrap/agree_on_attempt.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/signed_store.h"
+#include "comm/bootstrap/signed_store.h"
 
 namespace zeroth::comm {
 namespace {

@@ -1,4 +1,4 @@
-#include "comm/connect_pair.h"
+#include "comm/groups/connect_pair.h"
 
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/units.h"
-#include "comm/rank_bootstrap.h"
+#include "base/text/units.h"
+#include "comm/bootstrap/rank_bootstrap.h"
 #include "tests/support/listeners.h"
 #include "tests/support/stranger.h"
 #include "tests/support/temp_folder.h"

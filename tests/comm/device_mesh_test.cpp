@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "comm/bootstrap/rank_env.h"
 #include "comm/cpu_collectives.h"
-#include "comm/rank_env.h"
 #include "device/gpu.h"
 #include "tests/support/ranks.h"
 

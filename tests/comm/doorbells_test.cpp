@@ -1,4 +1,4 @@
-#include "comm/doorbells.h"
+#include "comm/groups/doorbells.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "comm/group_segment.h"
+#include "comm/groups/group_segment.h"
 
 #include <doctest/doctest.h>
 

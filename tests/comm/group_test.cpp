@@ -1,4 +1,4 @@
-#include "comm/group.h"
+#include "comm/groups/group.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "comm/device_staged_group.h"
+#include "comm/groups/device_staged_group.h"
 #include "tests/support/ranks.h"
 
 namespace zeroth::comm {

@@ -1,5 +1,5 @@
 // Ranks that are told to be on several machines, beside the same ranks on one.
-#include "comm/hierarchical_group.h"
+#include "comm/groups/hierarchical_group.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

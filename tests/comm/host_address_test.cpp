@@ -1,4 +1,4 @@
-#include "comm/host_address.h"
+#include "comm/bootstrap/host_address.h"
 
 #include <doctest/doctest.h>
 

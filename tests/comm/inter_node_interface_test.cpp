@@ -1,12 +1,12 @@
-#include "comm/inter_node_interface.h"
+#include "comm/nodes/inter_node_interface.h"
 
 #include <doctest/doctest.h>
 
 #include <cstdlib>
 #include <string>
 
-#include "comm/host_address.h"
-#include "comm/rank_env.h"
+#include "comm/bootstrap/host_address.h"
+#include "comm/bootstrap/rank_env.h"
 
 namespace zeroth::comm {
 

@@ -1,4 +1,4 @@
-#include "comm/node_segment.h"
+#include "comm/nodes/node_segment.h"
 
 #include <doctest/doctest.h>
 
@@ -6,7 +6,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "base/error.h"
-#include "base/memory_file.h"
+#include "base/machine/memory_file.h"
 #include "tests/support/second_user.h"
 
 namespace zeroth::comm {

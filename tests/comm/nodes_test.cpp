@@ -1,4 +1,4 @@
-#include "comm/nodes.h"
+#include "comm/nodes/nodes.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // Two ranks with a connection of their own, as threads of this process.
-#include "comm/pair_link.h"
+#include "comm/groups/pair_link.h"
 
 #include <doctest/doctest.h>
 #include <netinet/in.h>
@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/connect_pair.h"
-#include "comm/gloo_group.h"
+#include "comm/groups/connect_pair.h"
+#include "comm/groups/gloo_group.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::comm {

@@ -1,4 +1,4 @@
-#include "comm/peer_reports.h"
+#include "comm/groups/peer_reports.h"
 
 #include <doctest/doctest.h>
 

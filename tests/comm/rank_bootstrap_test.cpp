@@ -1,4 +1,4 @@
-#include "comm/rank_bootstrap.h"
+#include "comm/bootstrap/rank_bootstrap.h"
 
 #include <doctest/doctest.h>
 #include <netinet/in.h>
@@ -11,11 +11,11 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/error.h"
-#include "base/memory_file.h"
+#include "base/machine/memory_file.h"
 #include "comm/collective_info.h"
 #include "comm/cpu_collectives.h"
 #include "comm/device_mesh.h"
-#include "comm/shared_segment.h"
+#include "comm/nodes/shared_segment.h"
 #include "tests/support/child_process.h"
 #include "tests/support/listeners.h"
 #include "tests/support/second_user.h"

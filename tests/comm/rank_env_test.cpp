@@ -1,4 +1,4 @@
-#include "comm/rank_env.h"
+#include "comm/bootstrap/rank_env.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/run_secret.h"
-#include "comm/scheduler_env.h"
+#include "base/files/run_secret.h"
+#include "comm/bootstrap/scheduler_env.h"
 #include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"
 

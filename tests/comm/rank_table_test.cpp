@@ -1,4 +1,4 @@
-#include "comm/rank_table.h"
+#include "comm/groups/rank_table.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "base/affinity.h"
+#include "base/machine/affinity.h"
 #include "tests/support/ranks.h"
 
 namespace zeroth::comm {

@@ -1,4 +1,4 @@
-#include "comm/reduce_parts.h"
+#include "comm/groups/reduce_parts.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

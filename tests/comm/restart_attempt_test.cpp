@@ -1,4 +1,4 @@
-#include "comm/restart_attempt.h"
+#include "comm/bootstrap/restart_attempt.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "comm/scheduler_env.h"
+#include "comm/bootstrap/scheduler_env.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "comm/shared_memory_group.h"
+#include "comm/groups/shared_memory_group.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-#include "comm/shared_segment.h"
+#include "comm/nodes/shared_segment.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "comm/signed_store.h"
+#include "comm/bootstrap/signed_store.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "comm/stage_queue.h"
+#include "comm/groups/stage_queue.h"
 
 #include <doctest/doctest.h>
 
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/shared_segment.h"
+#include "comm/nodes/shared_segment.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::comm {

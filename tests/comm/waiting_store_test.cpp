@@ -1,4 +1,4 @@
-#include "comm/waiting_store.h"
+#include "comm/bootstrap/waiting_store.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/slow_wait.h"
+#include "base/machine/slow_wait.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::comm {

@@ -1,4 +1,4 @@
-#include "comm/watchdog.h"
+#include "comm/groups/watchdog.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>

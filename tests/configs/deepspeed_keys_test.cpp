@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "configs/schema/check.h"
 #include "tests/configs/support.h"
 

@@ -1,4 +1,4 @@
-#include "data/added_tokens.h"
+#include "data/tokenizer/added_tokens.h"
 
 #include "tests/data/data_test_support.h"
 

@@ -1,9 +1,9 @@
-#include "data/batch.h"
+#include "data/samples/batch.h"
 
 #include <algorithm>
 #include <set>
 
-#include "data/sample_order.h"
+#include "data/samples/sample_order.h"
 #include "tests/data/data_test_support.h"
 
 using namespace zeroth::data;

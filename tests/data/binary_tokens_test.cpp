@@ -1,4 +1,4 @@
-#include "data/binary_tokens.h"
+#include "data/samples/binary_tokens.h"
 
 #include <numeric>
 #include <random>

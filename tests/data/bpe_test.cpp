@@ -1,4 +1,4 @@
-#include "data/bpe.h"
+#include "data/tokenizer/bpe.h"
 
 #include "tests/data/data_test_support.h"
 

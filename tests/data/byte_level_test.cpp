@@ -1,4 +1,4 @@
-#include "data/byte_level.h"
+#include "data/tokenizer/byte_level.h"
 
 #include <doctest/doctest.h>
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::data {

@@ -1,4 +1,4 @@
-#include "data/decoder.h"
+#include "data/tokenizer/decoder.h"
 
 #include "tests/data/data_test_support.h"
 

@@ -1,4 +1,4 @@
-#include "data/json_records.h"
+#include "data/samples/json_records.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "data/jsonl_samples.h"
+#include "data/samples/jsonl_samples.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "data/megatron_index.h"
+#include "data/samples/megatron_index.h"
 
 #include "tests/data/data_test_support.h"
 #include "tests/data/megatron_header.h"

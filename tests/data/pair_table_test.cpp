@@ -1,4 +1,4 @@
-#include "data/pair_table.h"
+#include "data/tokenizer/pair_table.h"
 
 #include <doctest/doctest.h>
 

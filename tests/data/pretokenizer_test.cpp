@@ -1,4 +1,4 @@
-#include "data/pretokenizer.h"
+#include "data/tokenizer/pretokenizer.h"
 
 #include "tests/data/data_test_support.h"
 

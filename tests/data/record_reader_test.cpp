@@ -1,4 +1,4 @@
-#include "data/record_reader.h"
+#include "data/samples/record_reader.h"
 
 #include "tests/data/data_test_support.h"
 

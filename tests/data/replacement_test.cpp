@@ -1,4 +1,4 @@
-#include "data/replacement.h"
+#include "data/tokenizer/replacement.h"
 
 #include "tests/data/data_test_support.h"
 

@@ -1,4 +1,4 @@
-#include "data/sample_fields.h"
+#include "data/samples/sample_fields.h"
 
 #include <nlohmann/json.hpp>
 

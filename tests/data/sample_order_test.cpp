@@ -1,4 +1,4 @@
-#include "data/sample_order.h"
+#include "data/samples/sample_order.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "data/special_tokens.h"
+#include "data/samples/special_tokens.h"
 
 #include "tests/data/data_test_support.h"
 

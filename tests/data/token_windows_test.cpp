@@ -1,4 +1,4 @@
-#include "data/token_windows.h"
+#include "data/samples/token_windows.h"
 
 #include "tests/data/data_test_support.h"
 

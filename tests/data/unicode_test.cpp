@@ -1,4 +1,4 @@
-#include "data/unicode.h"
+#include "data/tokenizer/unicode.h"
 
 #include <doctest/doctest.h>
 #include <utf8proc.h>
@@ -7,7 +7,7 @@
 #include <ctime>
 #include <vector>
 
-#include "data/utf8.h"
+#include "data/tokenizer/utf8.h"
 
 using namespace zeroth::data;
 

@@ -1,4 +1,4 @@
-#include "data/utf8.h"
+#include "data/tokenizer/utf8.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/activation_probe.h"
+#include "engine/memory/activation_probe.h"
 
 #include <doctest/doctest.h>
 

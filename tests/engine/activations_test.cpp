@@ -1,4 +1,4 @@
-#include "engine/activations.h"
+#include "engine/memory/activations.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/checkpoint_files.h"
+#include "engine/state/checkpoint_files.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

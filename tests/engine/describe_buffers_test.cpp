@@ -1,4 +1,4 @@
-#include "engine/describe_buffers.h"
+#include "engine/verify/describe_buffers.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-#include "engine/fitting_config.h"
+#include "engine/memory/fitting_config.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/free_space.h"
+#include "engine/memory/free_space.h"
 
 #include <doctest/doctest.h>
 

@@ -5,9 +5,9 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
 #include "engine/engine.h"
-#include "engine/initial_values.h"
+#include "engine/state/initial_values.h"
 #include "tests/engine/split_chain.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"

@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "base/error.h"
-#include "engine/initial_values.h"
+#include "engine/state/initial_values.h"
 #include "engine/train_engine.h"
 #include "tests/engine/chain_config.h"
 #include "tests/support/chain.h"

@@ -1,4 +1,4 @@
-#include "engine/memory_check.h"
+#include "engine/memory/memory_check.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
-#include "engine/memory_estimate.h"
+#include "engine/memory/memory_estimate.h"
 
 #include <doctest/doctest.h>
 
-#include "engine/snapshot.h"
+#include "engine/state/snapshot.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 

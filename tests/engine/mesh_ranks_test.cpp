@@ -1,4 +1,4 @@
-#include "engine/mesh_ranks.h"
+#include "engine/state/mesh_ranks.h"
 
 #include <doctest/doctest.h>
 

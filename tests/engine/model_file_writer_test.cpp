@@ -1,4 +1,4 @@
-#include "engine/model_file_writer.h"
+#include "engine/state/model_file_writer.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
 #include "checkpoint/posix_file_system.h"
 #include "checkpoint/reader.h"
 #include "model/hf/safetensors_writer.h"

@@ -1,4 +1,4 @@
-#include "engine/non_finite.h"
+#include "engine/verify/non_finite.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-#include "engine/phase_timer.h"
+#include "engine/step/phase_timer.h"
 
 #include <doctest/doctest.h>
 

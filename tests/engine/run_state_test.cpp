@@ -1,4 +1,4 @@
-#include "engine/run_state.h"
+#include "engine/state/run_state.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

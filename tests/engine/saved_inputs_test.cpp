@@ -1,4 +1,4 @@
-#include "engine/saved_inputs.h"
+#include "engine/step/saved_inputs.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

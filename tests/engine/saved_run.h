@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/run_state.h"
+#include "engine/state/run_state.h"
 
 namespace zeroth::engine {
 

@@ -1,4 +1,4 @@
-#include "engine/schedule.h"
+#include "engine/step/schedule.h"
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
-#include "engine/initial_values.h"
+#include "engine/state/initial_values.h"
 #include "engine/train_engine.h"
 #include "tests/engine/chain_config.h"
 #include "tests/support/chain.h"

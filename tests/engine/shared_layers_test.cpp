@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/run_state.h"
+#include "engine/state/run_state.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 

@@ -1,4 +1,4 @@
-#include "engine/slice_gatherer.h"
+#include "engine/step/slice_gatherer.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/snapshot.h"
+#include "engine/state/snapshot.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

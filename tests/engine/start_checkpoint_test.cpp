@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
 #include "comm/cpu_collectives.h"
 #include "engine/train_engine.h"
 #include "tests/engine/chain_config.h"

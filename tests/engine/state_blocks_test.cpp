@@ -1,4 +1,4 @@
-#include "engine/state_blocks.h"
+#include "engine/state/state_blocks.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

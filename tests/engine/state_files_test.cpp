@@ -1,4 +1,4 @@
-#include "engine/state_files.h"
+#include "engine/state/state_files.h"
 
 #include <doctest/doctest.h>
 

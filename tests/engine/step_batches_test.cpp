@@ -1,4 +1,4 @@
-#include "engine/step_batches.h"
+#include "engine/step/step_batches.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

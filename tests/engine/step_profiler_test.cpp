@@ -1,4 +1,4 @@
-#include "engine/step_profiler.h"
+#include "engine/step/step_profiler.h"
 
 #include <doctest/doctest.h>
 

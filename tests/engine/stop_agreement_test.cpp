@@ -1,4 +1,4 @@
-#include "engine/stop_agreement.h"
+#include "engine/verify/stop_agreement.h"
 
 #include <doctest/doctest.h>
 

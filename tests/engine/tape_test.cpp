@@ -1,4 +1,4 @@
-#include "engine/tape.h"
+#include "engine/step/tape.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

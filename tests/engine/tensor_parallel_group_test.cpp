@@ -1,11 +1,11 @@
-#include "engine/tensor_parallel_group.h"
+#include "engine/step/tensor_parallel_group.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <mutex>
 
-#include "engine/memory_estimate.h"
+#include "engine/memory/memory_estimate.h"
 #include "model/blocks/build_blocks.h"
 #include "tests/support/ranks.h"
 #include "zero/strategy.h"

@@ -1,4 +1,4 @@
-#include "engine/verify_batches_match.h"
+#include "engine/verify/verify_batches_match.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

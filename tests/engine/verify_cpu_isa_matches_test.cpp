@@ -1,4 +1,4 @@
-#include "engine/verify_cpu_isa_matches.h"
+#include "engine/verify/verify_cpu_isa_matches.h"
 
 #include <doctest/doctest.h>
 

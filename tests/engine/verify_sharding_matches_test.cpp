@@ -1,4 +1,4 @@
-#include "engine/verify_sharding_matches.h"
+#include "engine/verify/verify_sharding_matches.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "engine/initial_values.h"
-#include "engine/step_batches.h"
+#include "engine/state/initial_values.h"
+#include "engine/step/step_batches.h"
 #include "model/blocks/build_blocks.h"
 #include "tests/equivalence/run_row.h"
 #include "tests/equivalence/samples.h"

@@ -28,7 +28,7 @@ enum class Training {
 
 // What changes roundings and nothing else.
 struct Rounding {
-  std::string product;         // that is forced (base/cpu.h); empty: this processor's
+  std::string product;         // that is forced (base/machine/cpu.h); empty: this processor's
   bool reversed = false;       // the samples of a micro-batch are in the reverse order
   uint64_t moved_weights = 0;  // a seed: first weights are moved by one unit in the last place
 };

@@ -12,11 +12,11 @@
 #include <optional>
 #include <string_view>
 
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "engine/slice_gatherer.h"
-#include "engine/tensor_parallel_group.h"
+#include "base/machine/cpu.h"
+#include "engine/step/slice_gatherer.h"
+#include "engine/step/tensor_parallel_group.h"
 #include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/equivalence/samples.h"

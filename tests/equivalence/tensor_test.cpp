@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
 #include "engine/engine.h"
-#include "engine/tensor_parallel_group.h"
+#include "engine/step/tensor_parallel_group.h"
 #include "model/blocks/build_blocks.h"
 #include "model/random_source.h"
 #include "tests/equivalence/expect_row.h"

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "tests/fuzz/mutant.h"
 #include "tests/fuzz/readers.h"
 #include "tests/support/temp_folder.h"

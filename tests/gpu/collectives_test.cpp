@@ -9,9 +9,9 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "comm/cpu_staged_group.h"
-#include "comm/nccl.h"
-#include "comm/shared_memory_group.h"
+#include "comm/groups/cpu_staged_group.h"
+#include "comm/groups/nccl.h"
+#include "comm/groups/shared_memory_group.h"
 #include "device/gpu.h"
 #include "device/memory_use.h"
 

@@ -6,9 +6,9 @@
 #include <optional>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "comm/device_staged_group.h"
-#include "comm/nccl.h"
-#include "engine/initial_values.h"
+#include "comm/groups/device_staged_group.h"
+#include "comm/groups/nccl.h"
+#include "engine/state/initial_values.h"
 #include "engine/train_engine.h"
 #include "tests/engine/chain_config.h"
 #include "tests/support/chain.h"

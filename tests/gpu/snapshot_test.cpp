@@ -1,5 +1,5 @@
 // What a run on the GPU holds, written while it trains.
-#include "engine/snapshot.h"
+#include "engine/state/snapshot.h"
 
 #include <doctest/doctest.h>
 #include <torch/torch.h>

@@ -6,8 +6,8 @@
 #include <optional>
 #include <thread>
 
-#include "launcher/cluster/listener.h"
-#include "launcher/cluster/messages.h"
+#include "launcher/transport/listener.h"
+#include "launcher/transport/messages.h"
 #include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {

@@ -1,4 +1,4 @@
-#include "launcher/atomic_directory.h"
+#include "launcher/commands/atomic_directory.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

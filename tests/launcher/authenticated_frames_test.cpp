@@ -1,4 +1,4 @@
-#include "launcher/cluster/authenticated_frames.h"
+#include "launcher/transport/authenticated_frames.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "launcher/check_config.h"
+#include "launcher/commands/check_config.h"
 #include "base/usage_error.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-#include "launcher/checkpoint_command.h"
+#include "launcher/commands/checkpoint_command.h"
 #include "base/usage_error.h"
 
 #include <doctest/doctest.h>
@@ -8,9 +8,9 @@
 #include <atomic>
 #include <thread>
 
-#include "base/crc32c.h"
 #include "base/error.h"
-#include "base/output_lock.h"
+#include "base/files/crc32c.h"
+#include "base/files/output_lock.h"
 #include "checkpoint/posix_file_system.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/launcher/launched_process.h"

@@ -1,4 +1,4 @@
-#include "launcher/cluster/connect.h"
+#include "launcher/transport/connect.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "launcher/dtype_conversion.h"
+#include "launcher/commands/dtype_conversion.h"
 
 #include <doctest/doctest.h>
 

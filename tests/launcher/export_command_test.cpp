@@ -1,4 +1,4 @@
-#include "launcher/export_command.h"
+#include "launcher/commands/export_command.h"
 #include "base/usage_error.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-#include "launcher/export_model.h"
+#include "launcher/commands/export_model.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tests/launcher/saved_model.h"
 #include "tests/trainer/disk.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/run/find_program.h"
+#include "launcher/machine/find_program.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/run/find_program.h"
+#include "launcher/machine/find_program.h"
 #include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {

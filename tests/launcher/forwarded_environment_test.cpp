@@ -1,4 +1,4 @@
-#include "launcher/cluster/forwarded_environment.h"
+#include "launcher/backends/forwarded_environment.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "launcher/cluster/host_slots.h"
+#include "launcher/backends/host_slots.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "launcher/cluster/hostfile.h"
+#include "launcher/backends/hostfile.h"
 
 #include <doctest/doctest.h>
 

@@ -14,7 +14,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "base/file_descriptor.h"
+#include "base/machine/file_descriptor.h"
 #include "tests/launcher/launched_process.h"
 #include "tests/support/listeners.h"
 

@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/standard_streams.h"
+#include "base/machine/standard_streams.h"
 #include "launcher/cluster/join_run.h"
 #include "launcher/cluster/launch_multi_node.h"
 #include "launcher/run/restart_policy.h"

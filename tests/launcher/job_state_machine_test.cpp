@@ -6,7 +6,7 @@
 #include <csignal>
 #include <ostream>
 
-#include "base/units.h"
+#include "base/text/units.h"
 
 namespace zeroth::launcher {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/cluster/listener.h"
+#include "launcher/transport/listener.h"
 
 #include <doctest/doctest.h>
 
@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/units.h"
-#include "launcher/cluster/connect.h"
+#include "base/text/units.h"
+#include "launcher/transport/connect.h"
 #include "tests/support/listeners.h"
 
 namespace zeroth::launcher {

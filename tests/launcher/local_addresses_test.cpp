@@ -1,4 +1,4 @@
-#include "launcher/cluster/local_addresses.h"
+#include "launcher/transport/local_addresses.h"
 
 #include <doctest/doctest.h>
 

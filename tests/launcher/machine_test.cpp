@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "base/affinity.h"
 #include "base/error.h"
+#include "base/machine/affinity.h"
 
 namespace zeroth::launcher {
 

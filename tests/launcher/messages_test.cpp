@@ -1,4 +1,4 @@
-#include "launcher/cluster/messages.h"
+#include "launcher/transport/messages.h"
 
 #include <doctest/doctest.h>
 

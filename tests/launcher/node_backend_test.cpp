@@ -1,4 +1,4 @@
-#include "launcher/cluster/node_backend.h"
+#include "launcher/backends/node_backend.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "launcher/cluster/shell_words.h"
+#include "launcher/backends/shell_words.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::launcher {

@@ -8,7 +8,7 @@
 #include <csignal>
 #include <thread>
 
-#include "launcher/run/find_program.h"
+#include "launcher/machine/find_program.h"
 #include "tests/launcher/launched_process.h"
 #include "tests/support/child_process.h"
 

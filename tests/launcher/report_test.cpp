@@ -1,4 +1,4 @@
-#include "launcher/report.h"
+#include "launcher/commands/report.h"
 
 #include <doctest/doctest.h>
 

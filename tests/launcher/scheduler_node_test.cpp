@@ -1,4 +1,4 @@
-#include "launcher/cluster/scheduler_node.h"
+#include "launcher/backends/scheduler_node.h"
 #include "base/usage_error.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-#include "launcher/cluster/shell_words.h"
+#include "launcher/backends/shell_words.h"
 #include "base/usage_error.h"
 
 #include <doctest/doctest.h>

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "launcher/machine/find_program.h"
 #include "launcher/machine/master_address.h"
-#include "launcher/run/find_program.h"
 #include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {

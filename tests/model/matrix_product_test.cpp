@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "model/kernels/tiled_product.h"
 #include "tests/support/all_products.h"
 

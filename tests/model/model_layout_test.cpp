@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
 #include "model/hf/safetensors_writer.h"
 #include "tests/support/temp_folder.h"
 

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "model/hf/spec_rope.h"
 #include "tests/model/materialize.h"
 #include "tests/support/temp_folder.h"

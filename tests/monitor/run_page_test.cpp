@@ -12,7 +12,7 @@
 #include <regex>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::monitor {

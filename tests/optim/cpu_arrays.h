@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "optim/cpu_update.h"
+#include "optim/cpu/cpu_update.h"
 
 namespace zeroth::optim {
 

@@ -1,4 +1,4 @@
-#include "optim/cpu_lamb.h"
+#include "optim/cpu/cpu_lamb.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -1,4 +1,4 @@
-#include "optim/cpu_rule.h"
+#include "optim/cpu/cpu_rule.h"
 
 #include <doctest/doctest.h>
 

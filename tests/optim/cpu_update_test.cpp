@@ -1,4 +1,4 @@
-#include "optim/cpu_update.h"
+#include "optim/cpu/cpu_update.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "configs/resolve.h"
-#include "optim/lr_schedule.h"
+#include "optim/schedule/lr_schedule.h"
 
 namespace zeroth::optim {
 

@@ -1,4 +1,4 @@
-#include "optim/hf_schedule.h"
+#include "optim/schedule/hf_schedule.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "optim/one_cycle.h"
+#include "optim/schedule/one_cycle.h"
 
 #include <doctest/doctest.h>
 

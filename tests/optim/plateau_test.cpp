@@ -1,4 +1,4 @@
-#include "optim/plateau.h"
+#include "optim/schedule/plateau.h"
 
 #include <doctest/doctest.h>
 

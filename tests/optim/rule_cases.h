@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "optim/cpu_rule.h"
+#include "optim/cpu/cpu_rule.h"
 #include "optim/device_rule.h"
 #include "tests/optim/cpu_arrays.h"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "optim/norm_kernels.h"
+#include "optim/cpu/norm_kernels.h"
 
 namespace zeroth::optim {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "optim/cpu_rule.h"
+#include "optim/cpu/cpu_rule.h"
 #include "tests/optim/flat_state.h"
 
 namespace zeroth::optim {

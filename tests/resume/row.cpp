@@ -4,9 +4,9 @@
 
 #include <mutex>
 
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
 #include "engine/engine.h"
-#include "engine/tensor_parallel_group.h"
+#include "engine/step/tensor_parallel_group.h"
 #include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/support/ranks.h"

@@ -2,7 +2,7 @@
 // has a stream on its device. A collective begins there when the rank's current stream has come to
 // it, moves its data when all ranks have begun it, and ends on each of the streams as late as that
 // stream likes. The group's wire, a stream too, moves the data a part at a time.
-#include "comm/nccl.h"
+#include "comm/groups/nccl.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>

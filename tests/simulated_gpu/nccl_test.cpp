@@ -13,7 +13,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "base/error.h"
-#include "comm/nccl.h"
+#include "comm/groups/nccl.h"
 #include "device/gpu.h"
 #include "tests/simulated_gpu/of_library.h"
 #include "tests/support/ranks.h"

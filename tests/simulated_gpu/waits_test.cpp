@@ -8,8 +8,8 @@
 #include <functional>
 #include <thread>
 
-#include "comm/cpu_staged_group.h"
-#include "comm/shared_memory_group.h"
+#include "comm/groups/cpu_staged_group.h"
+#include "comm/groups/shared_memory_group.h"
 #include "device/gpu.h"
 #include "engine/engine.h"
 #include "model/blocks/build_blocks.h"

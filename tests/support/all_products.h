@@ -1,5 +1,5 @@
 // The products of matrices that tests force, one after the other (MatmulBackendGuard in
-// base/cpu.h).
+// base/machine/cpu.h).
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <thread>
 
-#include "base/cgroup.h"
+#include "base/machine/cgroup.h"
 
 namespace zeroth {
 namespace {

@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/cpu_staged_group.h"
 #include "comm/discover_nodes.h"
-#include "comm/gloo_group.h"
-#include "comm/group_segment.h"
-#include "comm/hierarchical_group.h"
-#include "comm/nccl.h"
-#include "comm/node_segment.h"
-#include "comm/shared_memory_group.h"
+#include "comm/groups/cpu_staged_group.h"
+#include "comm/groups/gloo_group.h"
+#include "comm/groups/group_segment.h"
+#include "comm/groups/hierarchical_group.h"
+#include "comm/groups/nccl.h"
+#include "comm/groups/shared_memory_group.h"
+#include "comm/nodes/node_segment.h"
 #include "device/gpu.h"
 
 namespace zeroth::testing {

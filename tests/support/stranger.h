@@ -5,7 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "base/file_descriptor.h"
+#include "base/machine/file_descriptor.h"
 
 namespace zeroth::testing {
 

@@ -75,7 +75,7 @@ class Bundle(unittest.TestCase):
         configured = self.configure(self.bundle, build)
         self.assertEqual(configured.returncode, 0, configured.stdout)
         commands = run("ninja", "-C", build, "-t", "commands", "finetune").stdout
-        for file in ("base/json.cpp", "data/tokenizer.cpp"):
+        for file in ("base/json/json.cpp", "data/tokenizer/tokenizer.cpp"):
             line = next(line for line in commands.splitlines() if line.endswith(file))
             self.assertIn(f"-isystem {self.bundle}/include", line)
         self.assertIn(str(self.bundle / "src/fmt/format.cc"), commands)

@@ -41,9 +41,9 @@ class CheckerTest(unittest.TestCase):
         self.assert_breaches(("model/block.h", 3, "arrow"))
 
     def test_data_and_model_do_not_know_each_other(self):
-        self.write("data/batch.h", '#pragma once\n#include "model/block.h"\n')
-        self.write("model/block.h", '#pragma once\n#include "data/batch.h"\n')
-        self.assert_breaches(("data/batch.h", 2, "arrow"), ("model/block.h", 2, "arrow"))
+        self.write("data/samples/batch.h", '#pragma once\n#include "model/block.h"\n')
+        self.write("model/block.h", '#pragma once\n#include "data/samples/batch.h"\n')
+        self.assert_breaches(("data/samples/batch.h", 2, "arrow"), ("model/block.h", 2, "arrow"))
 
     def test_a_sub_folder_includes_those_before_it_and_its_room(self):
         self.write("model/hf/map.h", '#pragma once\n#include "model/blocks/norm.h"\n#include "model/spec.h"\n')
@@ -87,7 +87,7 @@ class CheckerTest(unittest.TestCase):
 
     def test_the_launcher_does_not_see_torch(self):
         self.source("launcher/cli.cpp", "#include <string>\n#include <ATen/ATen.h>\n")
-        self.source("comm/group.cpp", "#include <ATen/ATen.h>\n")
+        self.source("comm/groups/group.cpp", "#include <ATen/ATen.h>\n")
         self.assert_breaches(("launcher/cli.cpp", 2, "arrow"))
 
     def test_files_have_a_budget(self):
@@ -134,14 +134,14 @@ class CheckerTest(unittest.TestCase):
 
     def test_the_environment_is_read_at_the_edge(self):
         text = 'auto x = std::getenv("A");  // getenv\nauto s = "getenv";\n'
-        for path in ("base/cpu.cpp", "comm/rank_env.cpp", "launcher/cli.cpp"):
+        for path in ("base/machine/cpu.cpp", "comm/bootstrap/rank_env.cpp", "launcher/cli.cpp"):
             self.source(path, text)
         self.source("engine/engine.cpp", text)
         self.assert_breaches(("engine/engine.cpp", 1, "getenv"))
 
     def test_json_has_one_door(self):
         text = "auto a = Json::parse(text);\nnlohmann::json b = nlohmann::json :: from_cbor(c);\nparse_json(text, d);\n"
-        for path in ("base/json.cpp", "configs/check.cpp"):
+        for path in ("base/json/json.cpp", "configs/check.cpp"):
             self.source(path, text)
         self.write("tests/configs/other_test.cpp", text)
         self.assert_breaches(("configs/check.cpp", 1, "json"), ("configs/check.cpp", 2, "json"))

@@ -5,10 +5,10 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "base/cpu.h"
 #include "base/error.h"
-#include "engine/activation_probe.h"
+#include "base/machine/cpu.h"
 #include "engine/engine.h"
+#include "engine/memory/activation_probe.h"
 #include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/support/ranks.h"

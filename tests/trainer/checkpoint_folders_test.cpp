@@ -13,7 +13,7 @@
 #include <set>
 #include <span>
 
-#include "base/crc32c.h"
+#include "base/files/crc32c.h"
 #include "model/hf/safetensors.h"
 #include "tests/trainer/workbench.h"
 

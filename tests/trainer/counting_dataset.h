@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "data/dataset.h"
+#include "data/samples/dataset.h"
 
 namespace zeroth::trainer {
 

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 
 namespace zeroth::trainer {
 

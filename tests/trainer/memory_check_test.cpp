@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "engine/memory_check.h"
+#include "engine/memory/memory_check.h"
 #include "tests/support/child_cgroup.h"
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"

@@ -15,8 +15,8 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "comm/bootstrap/rank_env.h"
 #include "comm/device_mesh.h"
-#include "comm/rank_env.h"
 #include "tests/launcher/launched_process.h"
 #include "tests/support/listeners.h"
 #include "tests/support/second_user.h"

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <sstream>
 
-#include "base/affinity.h"
-#include "base/cpu.h"
+#include "base/machine/affinity.h"
+#include "base/machine/cpu.h"
 #include "tests/trainer/free_port.h"
 #include "tests/trainer/workbench.h"
 

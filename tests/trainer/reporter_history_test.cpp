@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "engine/memory_check.h"
+#include "engine/memory/memory_check.h"
 #include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/fuzz/mutant.h"

@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include "base/crc32c.h"
 #include "base/error.h"
+#include "base/files/crc32c.h"
 #include "tests/trainer/workbench.h"
 #include "trainer/run_plan.h"
 

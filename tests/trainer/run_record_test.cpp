@@ -9,7 +9,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
 

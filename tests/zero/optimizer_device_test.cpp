@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "engine/activation_probe.h"
+#include "engine/memory/activation_probe.h"
 #include "tests/support/chain.h"
 #include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "engine/memory_estimate.h"
+#include "engine/memory/memory_estimate.h"
 #include "tests/engine/split_chain.h"
 
 namespace zeroth::zero {

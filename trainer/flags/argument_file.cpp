@@ -6,8 +6,8 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "base/json.h"
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
+#include "base/json/json.h"
 
 namespace zeroth::trainer {
 namespace {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/printable.h"
-#include "base/units.h"
+#include "base/text/printable.h"
+#include "base/text/units.h"
 #include "trainer/flags/choice.h"
 
 namespace zeroth::trainer {

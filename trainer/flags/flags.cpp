@@ -9,10 +9,10 @@
 #include <string_view>
 #include <utility>
 
-#include "base/diagnostics.h"
 #include "base/error.h"
-#include "base/flag_errors.h"
-#include "base/printable.h"
+#include "base/text/diagnostics.h"
+#include "base/text/flag_errors.h"
+#include "base/text/printable.h"
 #include "trainer/flags/argument_file.h"
 #include "trainer/flags/flag_rules.h"
 #include "trainer/flags/hf_flag_table.h"

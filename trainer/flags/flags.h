@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "configs/resolve.h"
-#include "data/dataset.h"
+#include "data/samples/dataset.h"
 #include "trainer/flags/hf_flag_table.h"
 #include "trainer/flags/interval.h"
 #include "trainer/flags/report_to.h"

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace zeroth::trainer {
 namespace {

@@ -9,8 +9,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/printable.h"
-#include "base/units.h"
+#include "base/text/printable.h"
+#include "base/text/units.h"
 #include "trainer/flags/hf_flag_table.h"
 
 namespace zeroth::trainer {

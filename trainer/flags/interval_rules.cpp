@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "trainer/flags/choice.h"
 #include "trainer/flags/flags.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 namespace zeroth::trainer {
 namespace {

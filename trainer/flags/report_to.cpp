@@ -6,7 +6,7 @@
 #include <array>
 #include <string_view>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "trainer/flags/flags.h"
 
 namespace zeroth::trainer {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/activation_probe.h"
-#include "engine/tensor_parallel_group.h"
+#include "engine/memory/activation_probe.h"
+#include "engine/step/tensor_parallel_group.h"
 #include "model/blocks/build_blocks.h"
 #include "model/blocks/head.h"
 #include "model/blocks/vocab_shard.h"

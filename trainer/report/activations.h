@@ -1,7 +1,7 @@
 // A measurement of the memory of a run's activations.
 #pragma once
 
-#include "engine/memory_estimate.h"
+#include "engine/memory/memory_estimate.h"
 #include "trainer/run_plan.h"
 
 namespace zeroth::trainer {

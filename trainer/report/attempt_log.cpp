@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/units.h"
+#include "base/text/units.h"
 
 namespace zeroth::trainer {
 

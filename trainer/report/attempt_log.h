@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/output_lock.h"
+#include "base/files/output_lock.h"
 #include "monitor/run_page.h"
 #include "trainer/attempt_record.h"
 #include "trainer/run_plan.h"

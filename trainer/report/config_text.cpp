@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "configs/resolve.h"
 
 namespace zeroth::trainer {

@@ -10,8 +10,8 @@
 #include <system_error>
 #include <thread>
 
-#include "base/cpu.h"
-#include "base/units.h"
+#include "base/machine/cpu.h"
+#include "base/text/units.h"
 
 namespace zeroth::trainer {
 namespace {

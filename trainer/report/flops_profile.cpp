@@ -9,9 +9,9 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/process_limits.h"
-#include "base/units.h"
-#include "engine/schedule.h"
+#include "base/machine/process_limits.h"
+#include "base/text/units.h"
+#include "engine/step/schedule.h"
 #include "model/flops.h"
 
 namespace zeroth::trainer {

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/exact_number.h"
-#include "base/json.h"
+#include "base/json/exact_number.h"
+#include "base/json/json.h"
 
 namespace zeroth::trainer {
 namespace {

@@ -7,9 +7,9 @@
 #include <optional>
 #include <system_error>
 
-#include "base/printable.h"
-#include "data/sample_text.h"
-#include "data/tokenizer.h"
+#include "base/text/printable.h"
+#include "data/samples/sample_text.h"
+#include "data/tokenizer/tokenizer.h"
 #include "trainer/report/summary.h"
 
 namespace zeroth::trainer {

@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/file_lines.h"
-#include "base/process_limits.h"
+#include "base/files/file_lines.h"
+#include "base/machine/process_limits.h"
 #include "comm/cpu_collectives.h"
 #include "device/memory_use.h"
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "base/output_guard.h"
+#include "base/files/output_guard.h"
 #include "comm/device_mesh.h"
 #include "engine/engine.h"
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/json.h"
-#include "base/json_flat.h"
+#include "base/json/json.h"
+#include "base/json/json_flat.h"
 #include "configs/resolve.h"
 #include "trainer/report/config_text.h"
 

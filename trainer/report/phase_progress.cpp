@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/units.h"
+#include "base/text/units.h"
 
 namespace zeroth::trainer {
 namespace {

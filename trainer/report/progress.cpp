@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/printable.h"
-#include "base/units.h"
+#include "base/text/printable.h"
+#include "base/text/units.h"
 #include "monitor/csv_monitor.h"
 
 namespace zeroth::trainer {

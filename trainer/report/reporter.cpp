@@ -9,10 +9,10 @@
 #include <limits>
 #include <utility>
 
-#include "base/directory.h"
 #include "base/error.h"
-#include "base/process_limits.h"
-#include "base/standard_streams.h"
+#include "base/files/directory.h"
+#include "base/machine/process_limits.h"
+#include "base/machine/standard_streams.h"
 #include "comm/cpu_collectives.h"
 #include "trainer/failure.h"
 #include "trainer/report/config_text.h"

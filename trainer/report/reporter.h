@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 
-#include "comm/rank_env.h"
+#include "comm/bootstrap/rank_env.h"
 #include "engine/engine.h"
-#include "engine/memory_check.h"
+#include "engine/memory/memory_check.h"
 #include "monitor/monitors.h"
 #include "monitor/run_page.h"
 #include "trainer/report/attempt_log.h"

@@ -8,10 +8,10 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/exact_number.h"
-#include "base/json.h"
-#include "base/process_limits.h"
-#include "base/replace_file.h"
+#include "base/files/replace_file.h"
+#include "base/json/exact_number.h"
+#include "base/json/json.h"
+#include "base/machine/process_limits.h"
 
 namespace zeroth::trainer {
 namespace {

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/json_view.h"
-#include "base/output_guard.h"
+#include "base/files/output_guard.h"
+#include "base/json/json_view.h"
 #include "trainer/best_model.h"
 #include "trainer/report/metrics.h"
 #include "trainer/run_plan.h"

@@ -7,12 +7,12 @@
 #include <cmath>
 #include <filesystem>
 
-#include "base/units.h"
-#include "comm/inter_node_interface.h"
+#include "base/text/units.h"
+#include "comm/bootstrap/rank_env.h"
 #include "comm/link_speed.h"
-#include "comm/rank_env.h"
+#include "comm/nodes/inter_node_interface.h"
 #include "device/memory_use.h"
-#include "engine/memory_check.h"
+#include "engine/memory/memory_check.h"
 #include "engine/start.h"
 #include "trainer/report/schedule_text.h"
 

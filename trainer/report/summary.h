@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "comm/device_mesh.h"
-#include "engine/memory_check.h"
+#include "engine/memory/memory_check.h"
 #include "trainer/report/environment.h"
 #include "trainer/run_plan.h"
 

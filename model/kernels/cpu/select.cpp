@@ -1,6 +1,6 @@
 #include "model/kernels/cpu/select.h"
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 
 namespace zeroth::model::cpu {
 

@@ -1,0 +1,213 @@
+#include "base/json/json.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files/regular_file.h"
+#include "base/json/json_tree.h"
+#include "base/text/printable.h"
+
+namespace zeroth {
+namespace {
+
+constexpr std::string_view kBlank = " \t\r\n";
+
+// Throws if the text exceeds the limits. Runs before parsing, so that no tree is built from such a
+// text.
+void check_limits(std::string_view text, const JsonSource& source) {
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
+    throw_json_error(text, 0, source, "not JSON: the text is UTF-16, expected UTF-8");
+  }
+  if (text.size() > source.limits.bytes) {
+    throw Error("{} has {} bytes of JSON; the limit is {}", source.name, text.size(),
+                source.limits.bytes);
+  }
+  size_t depth = 0;
+  size_t values = 1;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char byte = text[i];
+    if (in_string) {
+      if (byte == '\\') ++i;
+      if (byte == '"') in_string = false;
+    } else if (byte == '"') {
+      in_string = true;
+    } else if (byte == '\0') {  // the parser treats it as the end
+      throw_json_error(text, i, source, "not JSON: a NUL byte");
+    } else if (byte == '}' || byte == ']') {
+      depth -= depth > 0 ? 1 : 0;
+    } else if (byte == '{' || byte == '[' || byte == ',') {
+      if (byte != ',' && ++depth > kMaxJsonDepth) {
+        throw_json_error(text, i, source,
+                         fmt::format("nested deeper than {} levels", kMaxJsonDepth));
+      }
+      if (++values > source.limits.values) {
+        throw_json_error(text, i, source,
+                         fmt::format("more than {} values in one JSON text", source.limits.values));
+      }
+    }
+  }
+}
+
+bool is_word(char byte) {
+  return std::isalnum(static_cast<uint8_t>(byte)) != 0 || byte == '_' || (byte & 0x80) != 0;
+}
+
+// Returns the token at which the parser stopped. It reports texts and numbers with their length;
+// any other token is found by the position.
+std::string_view offending_token(std::string_view text, const detail::JsonParseFailure& failure) {
+  size_t end = std::min(failure.position, text.size());
+  if (failure.is("unexpected string literal") || failure.is("unexpected number literal")) {
+    const size_t size = std::min(end, failure.token.size());
+    return text.substr(end - size, size);
+  }
+  size_t begin = end - std::min<size_t>(end, 1);
+  while (begin > 0 && is_word(text[begin]) && is_word(text[begin - 1])) --begin;
+  while (end < text.size() && is_word(text[begin]) && is_word(text[end])) ++end;
+  return text.substr(begin, end - begin);
+}
+
+// Returns a description of the tokens that may follow `before`.
+template <typename Json>
+std::string expected(std::string_view before, const detail::JsonTree<Json>& tree) {
+  const size_t last = before.find_last_not_of(kBlank);
+  const char previous = last == std::string_view::npos ? '\0' : before[last];
+  if (previous == '{') return "a key or '}'";
+  if (previous == '[') return "a value or ']'";
+  if (previous == ':') return "a value";
+  if (!tree.is_within()) return tree.root.is_null() ? "a value" : "the end";
+  if (tree.is_in_array()) return previous == ',' ? "a value" : "',' or ']'";
+  if (previous == ',') return "a key";
+  return tree.awaits_value() ? "':'" : "',' or '}'";
+}
+
+std::string string_failure(const detail::JsonParseFailure& failure, char byte) {
+  if (failure.is("UTF-8")) return "bytes that are not UTF-8";
+  if (failure.is("surrogate")) return "half of a surrogate pair";
+  if (failure.is("control character")) {
+    return fmt::format("a control byte; write it as \\u{:04x}", static_cast<uint8_t>(byte));
+  }
+  return "an unknown escape";
+}
+
+template <typename Json>
+std::string describe_failure(std::string_view text, const detail::JsonTree<Json>& tree) {
+  constexpr int kOutOfRange = 406;
+  const detail::JsonParseFailure& failure = tree.failure;
+  if (failure.id == kOutOfRange) {
+    return fmt::format("the number {} is out of range", shortened(failure.token));
+  }
+  if (failure.position > text.size()) {
+    return failure.is("invalid string")
+               ? "not JSON: a string without its closing quote"
+               : fmt::format("not JSON: it ends here, expected {}", expected(text, tree));
+  }
+  if (failure.is("invalid string")) {
+    return "not JSON: " + string_failure(failure, text[failure.position - 1]);
+  }
+  if (failure.is("invalid number")) {
+    return fmt::format("not JSON: '{}' is not a number", shortened(failure.token));
+  }
+  const std::string_view token = offending_token(text, failure);
+  const auto before = text.substr(0, static_cast<size_t>(token.data() - text.data()));
+  return fmt::format("not JSON: unexpected '{}', expected {}", shortened(token),
+                     expected(before, tree));
+}
+
+template <typename Json>
+detail::JsonTree<Json> parse(std::string_view text, const JsonSource& source) {
+  check_limits(text, source);
+  detail::JsonTree<Json> tree;
+  if (Json::sax_parse(text.begin(), text.end(), &tree)) return tree;
+  const std::string path = tree.path();
+  const size_t offset = std::min(tree.failure.position, text.size());
+  throw_json_error(text, offset == 0 ? 0 : offset - 1, source,
+                   (path.empty() ? "" : path + ": ") + describe_failure(text, tree));
+}
+
+std::string quoted_text(std::string_view text, size_t max_bytes) {
+  if (text.size() > max_bytes) text = text.substr(0, max_bytes);
+  using Handler = nlohmann::json::error_handler_t;
+  // Drops a character that the truncation split.
+  return printable(nlohmann::json(text).dump(-1, ' ', false, Handler::ignore));
+}
+
+// Appends the value and stops once `out` has more than `max_bytes` bytes.
+template <typename Json>
+void append(const Json& value, size_t max_bytes, std::string& out) {
+  if (out.size() > max_bytes) return;
+  if (value.is_string()) {
+    out += quoted_text(value.template get_ref<const std::string&>(), max_bytes);
+  } else if (!value.is_structured()) {
+    out += value.dump();
+  } else {
+    out += value.is_array() ? "[" : "{";
+    const char* separator = "";
+    for (const auto& [key, item] : value.items()) {
+      if (out.size() > max_bytes) return;
+      out += std::exchange(separator, ",");
+      if (value.is_object()) out += quoted_text(key, max_bytes) + ":";
+      append(item, max_bytes, out);
+    }
+    out += value.is_array() ? "]" : "}";
+  }
+}
+
+template <typename Json>
+std::string quote(const Json& value, size_t max_bytes) {
+  std::string out;
+  append(value, max_bytes, out);
+  if (out.size() <= max_bytes) return out;
+  size_t end = max_bytes;
+  while (end > 0 && (out[end] & 0xC0) == 0x80) --end;  // do not split a character
+  return out.substr(0, end) + "...";
+}
+
+}  // namespace
+
+void throw_json_error(std::string_view text, size_t offset, const JsonSource& source,
+                      const std::string& reason) {
+  const std::string_view before = text.substr(0, offset);
+  const int64_t line = source.line + std::count(before.begin(), before.end(), '\n');
+  const size_t column = offset - (before.rfind('\n') + 1) + 1;
+  throw Error("{}:{}:{}: {}", source.name, line, column, reason);
+}
+
+nlohmann::json parse_json(std::string_view text, const JsonSource& source) {
+  auto tree = parse<nlohmann::json>(text, source);
+  if (source.duplicate_keys == DuplicateKeyPolicy::kReject && tree.duplicate_keys.count > 0) {
+    throw Error("{}:{}: duplicate key {} in one object", source.name, source.line,
+                tree.duplicate_keys.paths.front());
+  }
+  return std::move(tree.root);
+}
+
+nlohmann::json read_json(const JsonSource& source) {
+  return parse_json(read_file(source.name, source.limits.bytes), source);
+}
+
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonSource& source,
+                                          DuplicateKeys* duplicate_keys) {
+  auto tree = parse<nlohmann::ordered_json>(text, source);
+  if (duplicate_keys != nullptr) *duplicate_keys = std::move(tree.duplicate_keys);
+  return std::move(tree.root);
+}
+
+nlohmann::ordered_json parse_trusted_json(std::string_view text) {
+  auto tree = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  ZEROTH_CHECK(!tree.is_discarded(), "not JSON: {}", shortened(text));
+  return tree;
+}
+
+std::string quoted(const nlohmann::json& value, size_t max_bytes) {
+  return quote(value, max_bytes);
+}
+
+std::string quoted(const nlohmann::ordered_json& value, size_t max_bytes) {
+  return quote(value, max_bytes);
+}
+
+}  // namespace zeroth

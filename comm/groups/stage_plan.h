@@ -1,0 +1,39 @@
+// Collectives over several nodes as steps among the ranks of each node and between nodes, so that
+// no byte goes to another node twice. Decides which data goes where; knows nothing of waiting.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/groups/c10d_group.h"
+#include "comm/groups/group.h"
+#include "comm/groups/stage_queue.h"
+#include "comm/nodes/nodes.h"
+
+namespace zeroth::comm {
+
+// The groups of a rank. `intra_first` and `intra_last` both consist of the group's ranks on its
+// node; `inter_node` consists of the ranks with its local index on all nodes. A group of one rank
+// is a solo group.
+struct StageGroups {
+  std::shared_ptr<Group> intra_first, intra_last;
+  std::shared_ptr<C10dGroup> inter_node;
+  NodeLayout layout;
+};
+
+struct StagePlan {
+  std::vector<StageStep> steps;
+  int64_t bytes_sent = 0;  // by this rank to other nodes
+};
+
+// Plans the steps of a collective of CPU tensors with at least one element. The plan keeps the
+// tensors and `stages` alive.
+//
+// A sum is ordered by rank within each node and then by node, in the order of their first ranks;
+// sums of 16-bit floats are rounded once in each of these two stages.
+StagePlan plan_stages(const Collective& collective,
+                      const std::shared_ptr<const StageGroups>& stages);
+
+}  // namespace zeroth::comm

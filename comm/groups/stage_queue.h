@@ -1,0 +1,72 @@
+// The queue of collectives that consist of others, within nodes and between nodes. Each of these
+// groups sees its part of the work in the order in which the collectives were issued, whichever
+// ends first, and so in one order on all of its ranks.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/groups/group.h"
+#include "comm/groups/progress_engine.h"
+
+namespace zeroth::comm {
+
+// The stages, each with a group and an order of its own. Two stages are within a node, because the
+// start of a last step depends on other nodes, and the first steps of the next collectives do not.
+enum class HierarchicalStage { kIntraFirst, kInterNode, kIntraLast };
+
+struct StageStep {
+  HierarchicalStage stage;
+  int after = -1;  // index of the earlier step that must have ended before; -1: none
+  std::function<CollectiveHandle()> begin;
+  std::function<void()> end = {};  // local work when the step has ended; may be empty
+};
+
+class StageQueue final : public ProgressEngine::ProgressClient {
+ public:
+  class Operation;
+
+  explicit StageQueue(std::shared_ptr<ProgressEngine> progress);
+  ~StageQueue() override;
+  StageQueue(const StageQueue&) = delete;
+  StageQueue& operator=(const StageQueue&) = delete;
+
+  // Queues the steps and begins those that can begin.
+  std::shared_ptr<Operation> issue(std::vector<StageStep> steps);
+  // Blocks until all steps of the operation have ended. Throws the error of a step; after that
+  // every call throws.
+  void complete(Operation& operation);
+  static bool done(const Operation& operation);
+
+  bool can_work() override;
+  bool work() override;
+
+ private:
+  struct QueuedStep {
+    std::shared_ptr<Operation> operation;
+    size_t step;
+  };
+  struct StepQueue {
+    std::deque<QueuedStep> queued;  // steps not begun
+    std::deque<QueuedStep> begun;   // steps begun and not ended
+  };
+
+  static bool can_end(const StepQueue& queue);
+  static bool can_begin(const StepQueue& queue);
+  void begin(StepQueue& queue);
+  void end(StepQueue& queue, const QueuedStep& item);
+  // Returns a step that has begun and that `operation` waits for.
+  QueuedStep blocking_step(Operation& operation);
+  template <typename Do>
+  void run_or_fail(Do&& act);
+
+  std::shared_ptr<ProgressEngine> progress_;
+  std::array<StepQueue, 3> queues_;
+  std::string failed_;  // reason of the failure; empty: none
+};
+
+}  // namespace zeroth::comm

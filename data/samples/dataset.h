@@ -1,0 +1,112 @@
+// Dataset: training samples from a file, as rows of token ids with the target of each position.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace zeroth::data {
+
+class Tokenizer;
+
+// Target without a loss.
+inline constexpr int64_t kIgnoreIndex = -100;
+
+struct DatasetStats {
+  int64_t samples = 0;      // number of samples kept, = Dataset::size()
+  int64_t truncated = 0;    // kept, but truncated at the end to seq_len + 1 ids
+  int64_t dropped = 0;      // skipped, as no label remained inside the window
+  int64_t lost_tokens = 0;  // positions of truncated and dropped samples, or of windows, that are
+                            // not in `tokens`
+  int64_t tokens = 0;       // positions over all kept samples, without padding
+  int64_t num_label_tokens = 0;  // of these, positions whose target is a label
+  bool pairs = false;            // records are prompts and completions
+  int64_t blank_lines = 0;       // skipped lines of a .jsonl file
+  bool packed = false;           // texts of records are concatenated and cut into windows
+  std::string guessed_fields =
+      {};                   // fields that were chosen as prompt and completion by their names
+  std::string fields = {};  // of records: "text", or the prompt's, the separator, the completion's
+  std::string joint_example = {};  // of pairs: the boundary of prompt and completion in the first
+                                   // one
+  std::string own_special_tokens = {};  // texts with their own begin and end tokens; empty: none
+};
+
+// A Dataset is immutable after opening and safe to read from several threads. Indices are in [0,
+// size()).
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  virtual int64_t size() const = 0;     // at least 1
+  virtual int64_t seq_len() const = 0;  // maximum `length` of a sample
+
+  // Returns the sample's positions without padding, in [1, seq_len()]; at least one of them has a
+  // label.
+  virtual int64_t length(int64_t index) const = 0;
+
+  // Writes inputs and next-token targets (kIgnoreIndex for no loss), padded to the spans' length,
+  // which is equal and at least length(index). Throws an Error that names file, index and value for
+  // an id outside the vocabulary.
+  virtual void fill(int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const = 0;
+
+  // Returns the sample's origin, for messages: "train.jsonl:17" (line) or "tokens.bin sample 17".
+  virtual std::string sample_name(int64_t index) const = 0;
+
+  virtual DatasetStats stats() const = 0;
+};
+
+// LongText selects the handling of records with a text of more than seq_len positions. Pairs are
+// truncated in any case.
+enum class LongText {
+  kTruncate,  // each text is a sample, truncated at its end
+  kChunk      // all texts, each with its end of text, are one stream that is cut into windows
+};
+
+// Version of the rules that make samples from a file; a resumed run keeps its version, and so its
+// samples. In version 1 windows drop the tokens that do not fill a full window, a text that has
+// begin and end tokens gets them twice, a byte order mark is part of a .txt file, and nothing
+// separates prompt and completion by default.
+inline constexpr int kDataVersion = 2;
+
+// TokenType is the width of the ids of a .bin file, which are little-endian.
+enum class TokenType { kUint16, kUint32 };
+
+struct DatasetOptions {
+  // Format by extension: .txt (one text), .bin (ids), .jsonl (an object per line), .json (an array
+  // of objects).
+  std::filesystem::path path;
+  // Not owned; may be null for .bin. Used only during opening.
+  const Tokenizer* tokenizer = nullptr;
+  int64_t seq_len = 0;     // T: positions per window or longest sample
+  int64_t vocab_size = 0;  // rows of the model's embedding; every id must be below it
+  // Fields of records: both set, or both empty: then chosen by the first record
+  // (data/samples/sample_fields.h).
+  std::string prompt_field = {};
+  std::string completion_field = {};
+  // Text after a record's prompt, as if it were in the file. It has no loss. Unset:
+  // default_separator() of the fields.
+  std::optional<std::string> separator = {};
+  LongText long_text = LongText::kTruncate;
+  // Width of the ids of a .bin file; unset: from Megatron's index beside it, otherwise uint16 for a
+  // vocabulary up to 65536 and uint32 above, rejected if the file appears to differ.
+  std::optional<TokenType> token_type = {};
+  int version = kDataVersion;
+  // Called during reading, with the bytes read so far and those of the file.
+  std::function<void(int64_t done, int64_t bytes)> on_read = {};
+};
+
+// Returns whether a file of this name holds records with fields.
+bool has_records(const std::filesystem::path& path);
+
+// Opens a dataset. Sample i of .txt, .bin and packed texts is tokens[i*T .. i*T+T]; the last one
+// may be shorter. A record's sample is prefix + prompt + separator + completion + end of text, with
+// loss on the last two; or prefix + text + end of text, with loss on all. A text that begins with
+// the begin token or ends with the end token gets no second one. Throws an Error that names file
+// (and line).
+std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
+
+}  // namespace zeroth::data

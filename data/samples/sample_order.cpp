@@ -1,0 +1,86 @@
+#include "data/samples/sample_order.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.h"
+
+namespace zeroth::data {
+namespace {
+
+constexpr int kRounds = 6;
+constexpr uint64_t kGolden = 0x9E3779B97F4A7C15ULL;
+
+// Applies splitmix64's output function.
+uint64_t mix(uint64_t value) {
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
+  return value ^ (value >> 31);
+}
+
+uint64_t combine(uint64_t key, uint64_t value) {
+  return mix(key + kGolden * (value + 1));
+}
+
+// Applies a keyed permutation of [0, n) without a table: a Feistel network over the next power of
+// four, repeated until the value is below n (under four tries on average).
+uint64_t permute(uint64_t index, uint64_t n, uint64_t key) {
+  const auto half_bits = std::max<uint64_t>(1, (std::bit_width(n - 1) + 1) / 2);
+  const uint64_t half_mask = (uint64_t{1} << half_bits) - 1;
+  do {
+    uint64_t left = index >> half_bits;
+    uint64_t right = index & half_mask;
+    for (int round = 0; round < kRounds; ++round) {
+      const uint64_t next = left ^ (combine(combine(key, round), right) & half_mask);
+      left = right;
+      right = next;
+    }
+    index = (left << half_bits) | right;
+  } while (index >= n);
+  return index;
+}
+
+}  // namespace
+
+SampleOrder::SampleOrder(int64_t num_samples, uint64_t seed, bool shuffle,
+                         const OrderExtent& extent)
+    : num_samples_(num_samples), seed_(seed), shuffle_(shuffle), extent_(extent) {
+  ZEROTH_CHECK(std::min(extent.per_epoch, num_samples) >= 1, "{} of {} samples in an epoch",
+               extent.per_epoch, num_samples);
+  extent_.per_epoch = std::min(extent.per_epoch, num_samples);
+  extent_.positions = std::max(extent.positions, extent_.per_epoch);
+}
+
+int64_t SampleOrder::at(int64_t position) const {
+  ZEROTH_CHECK(position >= 0, "position {}", position);
+  const int64_t index = position % extent_.positions;
+  if (position >= extent_.end || index >= extent_.per_epoch) return kNoSample;
+  if (!shuffle_) return index;
+  const auto epoch = static_cast<uint64_t>(position / extent_.positions);
+  return static_cast<int64_t>(permute(static_cast<uint64_t>(index),
+                                      static_cast<uint64_t>(num_samples_), combine(seed_, epoch)));
+}
+
+std::vector<int64_t> SampleOrder::samples(int64_t position, int64_t count) const {
+  std::vector<int64_t> samples;
+  samples.reserve(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) samples.push_back(at(position + i));
+  return samples;
+}
+
+std::vector<int64_t> sequential_batch(int64_t num_samples, int64_t batch_index,
+                                      int64_t global_batch) {
+  std::vector<int64_t> samples(global_batch, kNoSample);
+  for (int64_t i = 0; i < global_batch; ++i) {
+    const int64_t index = batch_index * global_batch + i;
+    if (index < num_samples) samples[i] = index;
+  }
+  return samples;
+}
+
+uint64_t sample_seed(uint64_t seed, int64_t step, int64_t index_in_batch) {
+  return combine(combine(mix(seed + kGolden), static_cast<uint64_t>(step)),
+                 static_cast<uint64_t>(index_in_batch));
+}
+
+}  // namespace zeroth::data

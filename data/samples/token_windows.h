@@ -1,0 +1,58 @@
+// TokenWindows: one long stream of tokens cut into windows that overlap by one token: sample i =
+// tokens[i*T .. i*T+T]; the last one holds the remaining tokens.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+
+#include "data/samples/dataset.h"
+#include "data/samples/record_reader.h"
+
+namespace zeroth::data {
+
+// A TokenStream is ids in memory, with the owner of that memory.
+struct TokenStream {
+  std::shared_ptr<const void> owner;
+  std::variant<std::span<const int32_t>, std::span<const uint16_t>, std::span<const uint32_t>> ids;
+  DatasetStats stats = {};  // known statistics of records whose texts are packed
+};
+
+// InvalidTokenId is an id outside the vocabulary, for messages: its file, its position and the id.
+struct InvalidTokenId {
+  std::string path;
+  int64_t position = 0, id = 0, vocab_size = 0;
+};
+[[noreturn]] void throw_invalid_token_id(const InvalidTokenId& found, const std::string& hint = "");
+
+// Reads a .txt file: encodes the full file, without special tokens. Throws an Error for an id
+// outside the vocabulary.
+TokenStream read_text_tokens(const DatasetOptions& options);
+
+// Returns the stream of packed texts, one after the other, each with its end. The ids must be in
+// the vocabulary.
+TokenStream packed_tokens(EncodedRecords encoded);
+
+class TokenWindows : public Dataset {
+ public:
+  // Throws an Error for a stream of less than two tokens, or of less than one window in version 1.
+  TokenWindows(const DatasetOptions& options, TokenStream stream);
+
+  int64_t size() const override { return size_; }
+  int64_t seq_len() const override { return seq_len_; }
+  int64_t length(int64_t index) const override;
+  void fill(int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const override;
+  std::string sample_name(int64_t index) const override;
+  DatasetStats stats() const override;
+
+ private:
+  std::string path_;
+  TokenStream stream_;
+  int64_t seq_len_;
+  int64_t vocab_size_;
+  int64_t positions_ = 0;  // of all samples
+  int64_t size_ = 0;
+};
+
+}  // namespace zeroth::data

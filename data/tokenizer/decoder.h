@@ -1,0 +1,32 @@
+// Decoder: converts tokens to text, as tokenizer.json's `decoder` specifies.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/json/json_view.h"
+
+namespace zeroth::data {
+
+class Decoder {
+ public:
+  // `decoder` may be null: the tokens are then joined by spaces. Throws an Error that names the
+  // wrong key.
+  explicit Decoder(const nlohmann::json& decoder);
+
+  // Returns the text. Bytes that are not valid UTF-8 become U+FFFD. Throws an Error that names an
+  // unsupported type, which the constructor accepts.
+  std::string run(std::vector<std::string> tokens) const;
+
+ private:
+  using Tokens = std::vector<std::string>;
+  using Step = std::function<Tokens(Tokens)>;
+
+  void add(const JsonView& part);
+
+  bool joined_by_spaces_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace zeroth::data

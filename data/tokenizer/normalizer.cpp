@@ -1,0 +1,83 @@
+#include "data/tokenizer/normalizer.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/text/printable.h"
+#include "data/tokenizer/replacement.h"
+#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/utf8.h"
+
+namespace zeroth::data {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxSteps = 100;
+
+std::string_view strip(std::string_view text, bool left, bool right) {
+  while (left && !text.empty() && is_space(char_at(text, 0))) {
+    text.remove_prefix(utf8_length(text[0]));
+  }
+  while (right && !text.empty() && is_space(char_at(text, previous_char(text, text.size())))) {
+    text.remove_suffix(text.size() - previous_char(text, text.size()));
+  }
+  return text;
+}
+
+}  // namespace
+
+Normalizer::Normalizer(const json& normalizer) {
+  if (!normalizer.is_null()) add(JsonView(normalizer, "normalizer"));
+}
+
+void Normalizer::add(const JsonView& part) {
+  if (steps_.size() >= kMaxSteps) {
+    throw Error("{}: more than {} steps in a normalizer", part.path(), kMaxSteps);
+  }
+  const std::string type = part.at("type").text();
+  if (type != "Sequence") {
+    steps_.push_back(make_step(type, part));
+    return;
+  }
+  const JsonView inner = part.at("normalizers");
+  for (size_t i = 0; i < inner.size(); ++i) add(inner.at(i));
+}
+
+Normalizer::Step Normalizer::make_step(const std::string& type, const JsonView& part) {
+  if (const auto form = find_normal_form(type)) {
+    return [form](const std::string& text) { return to_normal_form(text, *form); };
+  }
+  if (type == "Lowercase") return [](const std::string& text) { return to_lower(text); };
+  if (type == "Strip") return make_strip(part);
+  if (type == "Prepend") {
+    return [before = part.at("prepend").text()](const std::string& text) {
+      return text.empty() ? text : before + text;
+    };
+  }
+  if (type == "Replace") {
+    strips_beginning_ = strips_beginning_ || part.at("content").text().empty();
+    return [replacement = Replacement(part)](const std::string& text) {
+      return replacement.run(text, max_output_bytes(text.size()));
+    };
+  }
+  throw Error("normalizer type '{}' is not supported", shortened(type));
+}
+
+Normalizer::Step Normalizer::make_strip(const JsonView& part) {
+  const bool left = part.at("strip_left").flag();
+  const bool right = part.at("strip_right").flag();
+  strips_beginning_ = strips_beginning_ || left;
+  return [=](const std::string& text) { return std::string(strip(text, left, right)); };
+}
+
+std::string Normalizer::run(std::string_view text) const {
+  std::string normal(text);
+  for (const Step& step : steps_) {
+    normal = step(std::move(normal));
+    require_growth("normalizer", text.size(), normal);
+  }
+  return normal;
+}
+
+}  // namespace zeroth::data

@@ -1,0 +1,183 @@
+#include "data/tokenizer/tokenizer.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json/json.h"
+#include "base/json/json_view.h"
+#include "base/text/printable.h"
+#include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/bpe.h"
+#include "data/tokenizer/decoder.h"
+#include "data/tokenizer/normalizer.h"
+#include "data/tokenizer/pretokenizer.h"
+#include "data/tokenizer/tokenizer_files.h"
+#include "data/tokenizer/utf8.h"
+
+namespace zeroth::data {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+json member(const JsonView& file, const char* key) {
+  const auto found = file.find(key);
+  return found ? found->json() : json();
+}
+
+std::vector<AddedToken> pick_raw(std::vector<AddedToken> tokens) {
+  std::erase_if(tokens, [](const AddedToken& token) { return token.normalized; });
+  return tokens;
+}
+
+// Returns the tokens to match in a normalized text, with normalized contents.
+std::vector<AddedToken> pick_normalized(std::vector<AddedToken> tokens,
+                                        const Normalizer& normalizer) {
+  std::erase_if(tokens, [](const AddedToken& token) { return !token.normalized; });
+  for (AddedToken& token : tokens) token.content = normalizer.run(token.content);
+  return tokens;
+}
+
+// Throws an Error for a missing tokenizer.json that names other tokenizer files, from which
+// transformers can make it.
+[[noreturn]] void explain_missing(const fs::path& model_dir) {
+  for (const char* const other : {"tokenizer.model", "vocab.json", "spiece.model", "tekken.json"}) {
+    if (!fs::exists(model_dir / other)) continue;
+    throw Error(
+        "{0}: no tokenizer.json, but {1}; create it from {1}: pip install transformers "
+        "sentencepiece protobuf tiktoken && python3 -c \"from transformers import AutoTokenizer as "
+        "T; T.from_pretrained('{0}').save_pretrained('{0}')\"",
+        model_dir.string(), other);
+  }
+  throw Error(
+      "{}: no such file; text needs the model's tokenizer: hf download ORG/MODEL tokenizer.json "
+      "tokenizer_config.json, or token ids as --data tokens.bin",
+      (model_dir / "tokenizer.json").string());
+}
+
+}  // namespace
+
+struct Tokenizer::Parts {
+  Parts(const JsonView& file, const std::vector<AddedToken>& added)
+      : bpe(file.at("model").json()),
+        normalizer(member(file, "normalizer")),
+        pretokenizer(member(file, "pre_tokenizer")),
+        raw_added(pick_raw(added)),
+        normalized_added(pick_normalized(added, normalizer)),
+        decoder(member(file, "decoder")),
+        text_template(parse_text_template(member(file, "post_processor"))) {
+    if (normalizer.strips_beginning() && pretokenizer.depends_on_beginning()) {
+      throw Error(
+          "a normalizer that strips the beginning before prepend_scheme 'first' is not "
+          "supported");
+    }
+    for (const auto& [token, id] : bpe.vocabulary()) set_token(id, token);
+    for (const AddedToken& token : added) add(token);
+  }
+
+  void set_token(int32_t id, std::string text) {
+    if (tokens.size() <= static_cast<size_t>(id)) tokens.resize(id + 1);
+    tokens[id] = std::move(text);
+  }
+
+  void add(const AddedToken& token) {
+    const auto known = bpe.vocabulary().find(token.content);
+    if (known != bpe.vocabulary().end() && known->second != token.id) {
+      throw Error("added token '{}' has the id {}, but {} in the vocabulary",
+                  shortened(token.content), token.id, known->second);
+    }
+    set_token(token.id, token.normalized ? normalizer.run(token.content) : token.content);
+    added_ids.emplace(token.content, token.id);
+  }
+
+  std::optional<int32_t> token_to_id(const std::string& token) const {
+    for (const Vocabulary* const ids : {&added_ids, &bpe.vocabulary()}) {
+      const auto found = ids->find(token);
+      if (found != ids->end()) return found->second;
+    }
+    return std::nullopt;
+  }
+
+  Bpe bpe;
+  Normalizer normalizer;
+  Pretokenizer pretokenizer;
+  AddedTokenSplitter raw_added;
+  AddedTokenSplitter normalized_added;
+  Decoder decoder;
+  TextTemplate text_template;
+  Vocabulary added_ids;
+  std::vector<std::string> tokens;  // by id; empty if there is none
+  std::optional<int32_t> end_of_text;
+};
+
+Tokenizer::Tokenizer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+Tokenizer Tokenizer::load(const fs::path& model_dir) {
+  const fs::path path = model_dir / "tokenizer.json";
+  if (!fs::exists(path)) explain_missing(model_dir);
+  const json file = read_json({.name = path.string()});
+  std::unique_ptr<Parts> parts;
+  try {
+    const JsonView view(file);
+    parts = std::make_unique<Parts>(view, parse_added_tokens(member(view, "added_tokens")));
+  } catch (const Error& e) {
+    throw Error("{}: {}", path.string(), e.what());
+  }
+  parts->end_of_text = find_end_of_text(
+      model_dir, [&](const std::string& token) { return parts->token_to_id(token); });
+  return Tokenizer(std::move(parts));
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
+  if (const auto offset = find_invalid_utf8(text)) {
+    throw Error("the text is not UTF-8 at byte {}", *offset);
+  }
+  std::vector<int32_t> ids;
+  const auto add_id = [&](int32_t id) { ids.push_back(id); };
+  const auto add_word = [&](std::string_view word) { parts_->bpe.encode(word, ids); };
+  parts_->raw_added.split(text, add_id, [&](std::string_view part) {
+    const std::string normal = parts_->normalizer.run(part);
+    parts_->normalized_added.split(normal, add_id, [&](std::string_view piece) {
+      const bool is_beginning = part.data() == text.data() && piece.data() == normal.data();
+      parts_->pretokenizer.split(piece, is_beginning, add_word);
+    });
+  });
+  return ids;
+}
+
+int64_t Tokenizer::num_dropped_chars() const {
+  return parts_->bpe.num_dropped_chars();
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids) const {
+  std::vector<std::string> tokens;
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= vocab_size()) {
+      throw Error("token id {} is outside the vocabulary of {}", id, vocab_size());
+    }
+    if (!parts_->tokens[id].empty()) tokens.push_back(parts_->tokens[id]);
+  }
+  return parts_->decoder.run(std::move(tokens));
+}
+
+std::string_view Tokenizer::id_to_token(int32_t id) const {
+  return id < 0 || id >= vocab_size() ? std::string_view() : parts_->tokens[id];
+}
+
+const std::vector<int32_t>& Tokenizer::prefix() const {
+  return parts_->text_template.prefix;
+}
+const std::vector<int32_t>& Tokenizer::suffix() const {
+  return parts_->text_template.suffix;
+}
+std::optional<int32_t> Tokenizer::end_of_text() const {
+  return parts_->end_of_text;
+}
+int64_t Tokenizer::vocab_size() const {
+  return static_cast<int64_t>(parts_->tokens.size());
+}
+
+}  // namespace zeroth::data

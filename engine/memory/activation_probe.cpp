@@ -1,0 +1,190 @@
+#include "engine/memory/activation_probe.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "base/machine/host_limits.h"
+#include "base/machine/process_limits.h"
+#include "engine/step/tape.h"
+#include "model/blocks/main_grad.h"
+
+namespace zeroth::engine {
+namespace {
+
+constexpr int64_t kMaxRows = 16;
+
+// Returns memory that reads as zeros, and occupies pages only once they are written.
+torch::Tensor map_zeros(at::IntArrayRef shape, torch::Dtype dtype) {
+  const auto bytes = static_cast<size_t>(std::max<int64_t>(
+      1, c10::multiply_integers(shape) * static_cast<int64_t>(c10::elementSize(dtype))));
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw OutOfHostMemory(
+        static_cast<int64_t>(bytes),
+        fmt::format("{} bytes for a trial of one block: {}", bytes, system_reason(errno)));
+  }
+  return torch::from_blob(
+      memory, shape, [bytes](void* mapped) { ::munmap(mapped, bytes); }, torch::dtype(dtype));
+}
+
+void allocate_parameters(const model::Block& block, torch::Dtype dtype) {
+  for (const torch::Tensor& parameter : block.parameters()) {
+    if (!parameter.is_meta()) continue;  // tied, and has values already
+    const torch::Tensor memory = map_zeros(parameter.sizes(), dtype);
+    parameter.unsafeGetTensorImpl()->shallow_copy_from(memory.getIntrusivePtr());
+  }
+}
+
+model::MicroBatch batch_of(int64_t rows, int64_t length) {
+  model::MicroBatch batch;
+  batch.tokens = torch::zeros({rows, length}, torch::kLong);
+  batch.targets = torch::zeros({rows, length}, torch::kLong);
+  batch.row_seeds.assign(static_cast<size_t>(rows), 1);
+  return batch;
+}
+
+struct BlockSample {
+  int64_t output = 0, no_grad = 0, forward = 0, kept = 0, backward = 0, freed = 0;
+};
+using BlockSamples = std::vector<BlockSample>;
+
+class BlockProbe {
+ public:
+  BlockProbe(const model::Blocks& blocks, const ProbeOptions& options)
+      : blocks_(blocks), options_(options) {
+    for (const auto& block : blocks_) allocate_parameters(*block, options_.dtype);
+  }
+
+  BlockSamples run(int64_t rows) {
+    const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, count_);
+    const model::MicroBatch batch = batch_of(rows, options_.length);
+    Tape tape(blocks_.size(), /*first_with_input_gradient=*/1);
+    BlockSamples samples(blocks_.size());
+    torch::Tensor x;
+    for (size_t i = 0; i < blocks_.size(); ++i) x = forward(i, x, batch, tape, samples[i]);
+    torch::Tensor dy = torch::ones({});
+    for (size_t i = options_.trains ? blocks_.size() : 0; i-- > 0;)
+      backward(i, dy, tape, samples[i]);
+    return samples;
+  }
+
+ private:
+  torch::Tensor forward(size_t i, const torch::Tensor& x, const model::MicroBatch& batch,
+                        Tape& tape, BlockSample& sample) {
+    count_->begin();
+    torch::Tensor y = tape.forward_without_graph(*blocks_[i], x, batch);
+    sample.no_grad = count_->peak();
+    sample.output = static_cast<int64_t>(y.nbytes());
+    if (!options_.trains) return y;
+    y = torch::Tensor();
+    count_->begin();
+    y = tape.forward(*blocks_[i], i, x, batch);
+    sample.forward = count_->peak();
+    sample.kept = count_->now();
+    return y;
+  }
+
+  void backward(size_t i, torch::Tensor& dy, Tape& tape, BlockSample& sample) {
+    for (const torch::Tensor& parameter : blocks_[i]->parameters()) {
+      parameter.mutable_grad() = model::make_main_grad(
+          map_zeros(parameter.sizes(), options_.gradients), blocks_[i]->accumulates_grads());
+    }
+    count_->begin();
+    dy = tape.backward(i, dy);
+    sample.backward = count_->peak();
+    sample.freed = -count_->now();
+    for (const torch::Tensor& parameter : blocks_[i]->parameters()) {
+      parameter.mutable_grad() = torch::Tensor();
+    }
+  }
+
+  const model::Blocks& blocks_;
+  const ProbeOptions& options_;
+  std::shared_ptr<Allocations> count_ = std::make_shared<Allocations>();
+};
+
+// ProbePair holds samples of `rows` rows, and of twice as many.
+struct ProbePair {
+  BlockSamples single, doubled;
+  int64_t rows = 1;
+};
+
+ProbePair run_twice(BlockProbe& probe, int64_t rows) {
+  probe.run(rows);  // fills the blocks' caches: tables of positions and masks
+  return {.single = probe.run(rows), .doubled = probe.run(2 * rows), .rows = rows};
+}
+
+ProbePair run_once(BlockProbe& probe) {
+  ProbePair pair{.single = probe.run(1), .doubled = {}, .rows = 1};
+  for (const BlockSample& sample : pair.single) {
+    pair.doubled.push_back({.output = 2 * sample.output,
+                            .no_grad = 2 * sample.no_grad,
+                            .forward = 2 * sample.forward,
+                            .kept = 2 * sample.kept,
+                            .backward = 2 * sample.backward,
+                            .freed = 2 * sample.freed});
+  }
+  return pair;
+}
+
+BlockBytes block_bytes(const ProbePair& pair, size_t block, int64_t length) {
+  const auto growth = [&](int64_t BlockSample::*bytes) {
+    const auto single = static_cast<double>(pair.single[block].*bytes);
+    const double more = static_cast<double>(pair.doubled[block].*bytes) - single;
+    return Growth{.fixed = single - more,
+                  .per_token = more / static_cast<double>(pair.rows * length)};
+  };
+  return {.output = growth(&BlockSample::output),
+          .no_grad = growth(&BlockSample::no_grad),
+          .forward = growth(&BlockSample::forward),
+          .kept = growth(&BlockSample::kept),
+          .backward = growth(&BlockSample::backward),
+          .freed = growth(&BlockSample::freed)};
+}
+
+// Returns the operations of forward and backward of one row: 2 and 4 per parameter and position.
+double operations_of_row(const model::Blocks& blocks, int64_t length) {
+  double parameters = 0;
+  for (const auto& block : blocks) {
+    for (const torch::Tensor& parameter : block->parameters()) {
+      parameters += static_cast<double>(parameter.numel());
+    }
+  }
+  return 6 * parameters * static_cast<double>(length);
+}
+
+// Returns the number of rows that make the last block's products large, 0 if one row's are.
+// LibTorch copies a factor of small 16-bit products, which it would not do in a real run.
+int64_t rows_of_large_products(const model::Block& last, int64_t length) {
+  constexpr int64_t kLarge = int64_t{1} << 25;  // multiplications; copies observed up to 2^24.2
+  int64_t row_products = 0;
+  for (const torch::Tensor& parameter : last.parameters())
+    row_products += parameter.numel() * length;
+  return row_products >= kLarge ? 0
+                                : (kLarge + row_products - 1) / std::max<int64_t>(1, row_products);
+}
+
+}  // namespace
+
+std::vector<BlockBytes> probe_blocks(const model::Blocks& blocks, const ProbeOptions& options) {
+  const double fit = options.max_operations / (4 * operations_of_row(blocks, options.length) + 1);
+  auto rows = static_cast<int64_t>(std::min(fit, static_cast<double>(kMaxRows)));
+  if (rows > 0) {
+    const int64_t large = rows_of_large_products(*blocks.back(), options.length);
+    rows = std::max(rows, std::min(kMaxRows, large));
+  }
+  BlockProbe probe(blocks, options);
+  const ProbePair pair = rows > 0 ? run_twice(probe, rows) : run_once(probe);
+  std::vector<BlockBytes> bytes;
+  for (size_t i = 0; i < blocks.size(); ++i) bytes.push_back(block_bytes(pair, i, options.length));
+  return bytes;
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,47 @@
+// Estimate of the memory that a micro-batch needs in a chain, computed from the measured bytes of
+// single blocks.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "engine/step/schedule.h"
+
+namespace zeroth::engine {
+
+// Growth is a number of bytes as a function of a micro-batch's tokens.
+struct Growth {
+  double fixed = 0;
+  double per_token = 0;
+  double at(int64_t tokens) const { return fixed + per_token * static_cast<double>(tokens); }
+};
+
+// BlockBytes is what a block adds to the memory in use when it begins. It excludes the block's
+// parameters and their gradients, which exist before.
+struct BlockBytes {
+  Growth output;    // the block's output
+  Growth no_grad;   // peak of a forward without a graph, its output included
+  Growth forward;   // peak of a forward that keeps its graph
+  Growth kept;      // remains after that forward: graph and output
+  Growth backward;  // peak of its backward, above what is in use when that begins
+  Growth freed;     // decrease from the begin of its backward to the end
+};
+
+// ChainBytes describes a chain whose blocks between the first and the last are alike.
+struct ChainBytes {
+  BlockBytes first, middle, last;
+  // Additional bytes of the last block for the tokens that it processes at once, at most
+  // `chunk_tokens`: logits and copies of them. With more tokens the block computes these chunk by
+  // chunk, keeps none of them, and computes them again in backward.
+  BlockBytes chunked;
+  int64_t chunk_tokens = std::numeric_limits<int64_t>::max();
+};
+
+// Return the peak bytes of forward and backward of one micro-batch, and of an evaluation of one.
+// They exclude the saved inputs of recomputed segments (zero::StepEstimate).
+int64_t activation_bytes(const ChainBytes& chain, const std::vector<Segment>& segments,
+                         int64_t tokens);
+int64_t evaluation_bytes(const ChainBytes& chain, int64_t tokens);
+
+}  // namespace zeroth::engine

@@ -1,0 +1,352 @@
+#include "engine/memory/memory_check.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "base/error.h"
+#include "base/machine/cgroup.h"
+#include "base/text/units.h"
+#include "engine/memory/fitting_config.h"
+
+namespace zeroth::engine {
+namespace {
+
+using zero::MemoryPlan;
+using zero::TierBytes;
+using TierField = int64_t TierBytes::*;
+
+struct MemoryKind {
+  const char* name;
+  TierBytes MemoryPlan::*bytes;
+};
+constexpr MemoryKind kKinds[] = {{"parameters", &MemoryPlan::parameters},
+                                 {"gathered", &MemoryPlan::gathered},
+                                 {"gradients", &MemoryPlan::gradients},
+                                 {"gradients in flight", &MemoryPlan::gradient_buffers},
+                                 {"masters", &MemoryPlan::masters},
+                                 {"optimizer states", &MemoryPlan::states},
+                                 {"file buffers", &MemoryPlan::file_buffers},
+                                 {"staging copies", &MemoryPlan::staging},
+                                 {"kept inputs", &MemoryPlan::saved_inputs},
+                                 {"copies for checkpoints", &MemoryPlan::saving},
+                                 {"activations (estimated)", &MemoryPlan::activations},
+                                 {"LibTorch", &MemoryPlan::runtime},
+                                 {"CUDA and NCCL", &MemoryPlan::gpu_runtime}};
+
+// Memory of a rank that trains almost nothing (measured: 95 MiB on the CPU, 240 to 260 MiB with the
+// pages of its program and libraries, which the ranks of a node share).
+constexpr int64_t kRuntimeBytes = int64_t{100} << 20;
+constexpr int64_t kCodeBytes = int64_t{160} << 20;
+
+// Memory of a CUDA 12 context on an H100: 534 MiB, measured in pull request 777 of
+// meta-pytorch/torchcomms. Memory of an NCCL communicator between more than two A100s with NVLink:
+// 688 MB, measured in issue 964 of NVIDIA/nccl; it grows with the channels, of which an H100 has
+// more.
+constexpr int64_t kContextBytes = int64_t{534} << 20;
+constexpr int64_t kCommunicatorBytes = 688'000'000;
+
+// Returns the number of this rank's communicators: that of all ranks, and those of mesh dims.
+int num_communicators(const comm::MeshShape& shape) {
+  const int all = shape.ranks();
+  if (all == 1) return 0;
+  const auto is_part = [&](comm::MeshDim axis) { return shape[axis] > 1 && shape[axis] < all; };
+  return 1 + static_cast<int>(
+                 std::count_if(comm::kAllMeshDims.begin(), comm::kAllMeshDims.end(), is_part));
+}
+
+// Returns "parameters 2.00 GiB, masters 4.00 GiB"; empty if there are no bytes.
+std::string describe_kinds(const MemoryPlan& memory, const std::vector<TierField>& fields) {
+  const auto at = [&](const TierBytes& bytes) {
+    int64_t sum = 0;
+    for (const TierField field : fields) sum += bytes.*field;
+    return sum;
+  };
+  std::vector<std::string> parts;
+  int64_t training = 0;
+  for (const MemoryKind& kind : kKinds) {
+    const int64_t bytes = at(memory.*kind.bytes);
+    if (bytes > 0) parts.push_back(fmt::format("{} {}", kind.name, format_bytes(bytes)));
+    training += bytes;
+  }
+  MemoryPlan later = memory;
+  later.measuring = {};
+  if (at(memory.peak()) > at(later.peak())) {
+    parts.push_back(fmt::format("{} while both optimizer devices are timed",
+                                format_bytes(at(memory.measuring))));
+  }
+  if (at(later.peak()) > training) {
+    parts.push_back(fmt::format("{} while weights are loaded",
+                                format_bytes(at(memory.loading) + at(memory.held))));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+bool on_cpu(const RunMemory& run) {
+  return run.options.device == torch::kCPU;
+}
+
+std::vector<TierField> host_fields(const RunMemory& run) {
+  if (on_cpu(run)) return {&TierBytes::device};
+  return {&TierBytes::pinned, &TierBytes::host};
+}
+
+bool has_activations(const MemoryPlan& memory) {
+  return memory.activations.total() > 0;
+}
+
+MemoryNeed compute_need(const RunMemory& run, const MemoryPlan& memory,
+                        const configs::Config& config) {
+  MemoryNeed need;
+  const TierBytes peak = memory.peak();
+  for (const TierField field : host_fields(run)) need.host += peak.*field * run.free.ranks;
+  const auto add = [&](const std::string& directory, int64_t bytes) {
+    if (bytes == 0) return;
+    need.files[directory] += bytes * run.free.ranks;
+    const auto disk = run.free.disks.find(directory);
+    if (disk != run.free.disks.end() && disk->second.in_memory) {
+      need.host += bytes * run.free.ranks;
+    }
+  };
+  add(config.zero.offload_optimizer.nvme_path, memory.masters.file + memory.states.file);
+  add(config.zero.offload_param.nvme_path, memory.parameters.file);
+  return need;
+}
+
+// DiskNeed is the bytes that directories on one file system need together.
+struct DiskNeed {
+  std::vector<std::string> directories;
+  int64_t bytes = 0;
+  int64_t free = 0;
+};
+
+std::map<uint64_t, DiskNeed> disk_needs(const FreeSpace& left, const MemoryNeed& need) {
+  std::map<uint64_t, DiskNeed> needs;
+  for (const auto& [directory, bytes] : need.files) {
+    const auto disk = left.disks.find(directory);
+    if (disk == left.disks.end()) continue;
+    DiskNeed& disk_need = needs[disk->second.device];
+    disk_need.directories.push_back(directory);
+    disk_need.bytes += bytes;
+    disk_need.free = disk->second.free;
+  }
+  return needs;
+}
+
+// Shortfall is the bytes that the node is missing, and the reason as text; 0 if it can hold the
+// run, as far as is known.
+struct Shortfall {
+  int64_t bytes = 0;
+  std::string why;
+};
+
+Shortfall shortfall_of(const RunMemory& run, const MemoryNeed& need) {
+  const FreeSpace& left = run.free;
+  Shortfall shortfall;
+  const auto add = [&](int64_t bytes, const std::string& why) {
+    if (shortfall.bytes == 0) shortfall.why = why;
+    shortfall.bytes += bytes;
+  };
+  if (left.host && need.host > left.host->bytes) {
+    add(need.host - left.host->bytes,
+        fmt::format("needs {} of host memory on this machine, but {} are left ({})",
+                    format_bytes(need.host), format_bytes(left.host->bytes), left.host->limit));
+  }
+  for (const auto& [device, disk_need] : disk_needs(left, need)) {
+    if (disk_need.bytes <= disk_need.free) continue;
+    add(disk_need.bytes - disk_need.free,
+        fmt::format("needs {} ({} bytes) in files in {}, but {} disk has {} free ({} bytes)",
+                    format_bytes(disk_need.bytes), disk_need.bytes,
+                    fmt::join(disk_need.directories, " and "),
+                    disk_need.directories.size() == 1 ? "its" : "their",
+                    format_bytes(disk_need.free), disk_need.free));
+  }
+  return shortfall;
+}
+
+int64_t total_of(const std::map<std::string, int64_t>& files) {
+  int64_t sum = 0;
+  for (const auto& [directory, bytes] : files) sum += bytes;
+  return sum;
+}
+
+// Returns nullopt for a configuration that does not work with the model.
+std::optional<MemoryNeed> need_with(const RunMemory& run, const configs::Config& config) {
+  try {
+    return compute_need(run, run.estimate(config, run.options), config);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// Returns the factors of `value` below `max`, the largest first.
+std::vector<int64_t> factors_below(int64_t value, int64_t max) {
+  std::vector<int64_t> factors;
+  for (int64_t factor = 1; factor <= value / factor; ++factor) {
+    if (value % factor != 0) continue;
+    for (const int64_t each : {factor, value / factor}) {
+      if (each < max) factors.push_back(each);
+    }
+  }
+  std::sort(factors.begin(), factors.end(), std::greater<>());
+  return factors;
+}
+
+// Returns a suggestion for the largest micro-batch below the run's that fits, with the same global
+// batch.
+std::optional<std::string> smaller_micro_batch(const RunMemory& run) {
+  const configs::BatchConfig& batch = run.config.batch;
+  if (!has_activations(run.memory) || !run.options.trains) return std::nullopt;
+  const int64_t samples = batch.micro_batch_size * batch.accumulation_steps;
+  for (const int64_t size : factors_below(samples, batch.micro_batch_size)) {
+    configs::Config config = run.config;
+    config.batch.micro_batch_size = size;
+    config.batch.accumulation_steps = samples / size;
+    const auto need = need_with(run, config);
+    if (!need || shortfall_of(run, *need).bytes > 0) continue;
+    return fmt::format("--micro-batch {} with --accumulation {}: {} of host memory{}", size,
+                       samples / size, format_bytes(need->host), json_to_paste(run.config, config));
+  }
+  return std::nullopt;
+}
+
+std::string suggest_fit(const RunMemory& run) {
+  if (const auto smaller = smaller_micro_batch(run)) return "this would fit:\n  " + *smaller;
+  const MemoryFacts facts{
+      .world_size = run.options.shape[comm::MeshDim::kDp],
+      .trains = run.options.trains,
+      .shortage = on_cpu(run) ? MemoryFacts::Shortage::kShared : MemoryFacts::Shortage::kHost,
+      .activations = has_activations(run.memory) && on_cpu(run)};
+  const auto shortfall = [&](const configs::Config& config) {
+    const auto need = need_with(run, config);
+    return need ? shortfall_of(run, *need).bytes : kInvalidConfig;
+  };
+  const FittingConfig found = fit_memory(run.config, facts, shortfall);
+  const auto need = need_with(run, found.config);
+  if (found.changes.empty() || !need) {
+    const bool disk = !memory_need(run).files.empty();
+    return fmt::format("a smaller model would fit, or more memory{}",
+                       disk ? ", or a nvme_path on a larger disk" : "");
+  }
+  std::string text = fmt::format("{}: {} of host memory", fmt::join(found.changes, " and "),
+                                 format_bytes(need->host));
+  if (const int64_t files = total_of(need->files); files > 0) {
+    text += fmt::format(" and {} in files at nvme_path", format_bytes(files));
+  }
+  text += json_to_paste(run.config, found.config);
+  if (shortfall_of(run, *need).bytes == 0) return "this would fit:\n  " + text;
+  return "it does not fit even with full sharding and offload; the smallest need is\n  " + text;
+}
+
+// Returns the parameters' bytes in CPU memory.
+int64_t parameter_bytes(const model::Blocks& blocks) {
+  std::set<const void*> seen;  // a tied weight counts once
+  int64_t bytes = 0;
+  for (const auto& block : blocks) {
+    for (const torch::Tensor& parameter : block->parameters()) {
+      const bool is_new = seen.insert(parameter.unsafeGetTensorImpl()).second;
+      if (is_new && parameter.is_cpu()) bytes += static_cast<int64_t>(parameter.nbytes());
+    }
+  }
+  return bytes;
+}
+
+// Returns how much of kRuntimeBytes this process, and so each rank, uses already, which is not in
+// the node's free memory. Code is page cache, which counts as free.
+int64_t runtime_in_use(const std::filesystem::path& root, int64_t held) {
+  const auto kib = read_counter(root / "proc/self/status", "RssAnon:");
+  return std::clamp<int64_t>(kib.value_or(0) * 1024 - held, 0, kRuntimeBytes);
+}
+
+}  // namespace
+
+RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
+                     const EstimateOptions& options, int here, const std::filesystem::path& root) {
+  const int64_t held = parameter_bytes(blocks);
+  const auto estimate = [=](const configs::Config& other, const EstimateOptions& with) {
+    const auto plan = plan_of(blocks, with);
+    MemoryPlan memory = plan_memory(plan, other, with);
+    const TierField host = with.device == torch::kCPU ? &TierBytes::device : &TierBytes::host;
+    memory.held.*host = held;
+    memory.runtime.*host = kRuntimeBytes + kCodeBytes / here;
+    if (with.device == torch::kCUDA) {
+      memory.gpu_runtime.device =
+          kContextBytes + num_communicators(with.shape) * kCommunicatorBytes;
+    }
+    return memory;
+  };
+  RunMemory run{config, options, estimate(config, options), {}, estimate};
+  run.free = free_space(config.zero, run.memory, here, root);
+  if (const int64_t own = (held + runtime_in_use(root, held)) * here; run.free.host && own > 0) {
+    run.free.host->bytes += own;
+    run.free.host->limit +=
+        fmt::format("; {} that ranks already hold count as left", format_bytes(own));
+  }
+  return run;
+}
+
+RunMemory with_activations(RunMemory run, const MicroBatchSize& micro_batch) {
+  run.options.micro_batch = micro_batch;
+  run.memory = run.estimate(run.config, run.options);
+  return run;
+}
+
+MemoryNeed memory_need(const RunMemory& run) {
+  return compute_need(run, run.memory, run.config);
+}
+
+void require_memory(const RunMemory& run) {
+  const Shortfall shortfall = shortfall_of(run, memory_need(run));
+  if (shortfall.bytes == 0) return;
+  std::vector<std::string> parts = {describe_kinds(run.memory, host_fields(run))};
+  const std::string files = describe_kinds(run.memory, {&TierBytes::file});
+  if (!files.empty()) parts.push_back("in files " + files);
+  throw Error("the run {}; {} with {} each{}; {}", shortfall.why, pluralize(run.free.ranks, "rank"),
+              fmt::join(parts, "; "),
+              has_activations(run.memory) ? "" : ", activations not counted", suggest_fit(run));
+}
+
+std::vector<std::string> memory_lines(const RunMemory& run) {
+  struct MemoryRow {
+    const char* name;
+    TierField field;
+  };
+  const MemoryRow rows[] = {{on_cpu(run) ? "memory" : "GPU memory", &TierBytes::device},
+                            {"pinned host memory", &TierBytes::pinned},
+                            {"host memory", &TierBytes::host},
+                            {"files", &TierBytes::file}};
+  std::vector<std::string> lines;
+  for (const MemoryRow& row : rows) {
+    const std::string kinds = describe_kinds(run.memory, {row.field});
+    if (!kinds.empty()) lines.push_back(fmt::format("each rank, {}: {}", row.name, kinds));
+  }
+  const MemoryNeed need = memory_need(run);
+  std::string all = fmt::format("{}: {} of host memory", pluralize(run.free.ranks, "rank"),
+                                format_bytes(need.host));
+  if (run.free.host) all += fmt::format(" of {} left", format_bytes(run.free.host->bytes));
+  for (const auto& [directory, bytes] : need.files) {
+    all += fmt::format(", {} in {}", format_bytes(bytes), directory);
+    const auto disk = run.free.disks.find(directory);
+    if (disk != run.free.disks.end())
+      all += fmt::format(" of {} free", format_bytes(disk->second.free));
+  }
+  lines.push_back(all + (has_activations(run.memory) ? "" : "; activations not counted"));
+  return lines;
+}
+
+int64_t connected_gpu_bytes(const comm::MeshShape& shape) {
+  return kContextBytes + std::min(num_communicators(shape), 1) * kCommunicatorBytes;
+}
+
+std::optional<std::string> gpu_warning(const zero::MemoryPlan& memory, int64_t free) {
+  const int64_t need = memory.peak().device;
+  if (need <= free) return std::nullopt;
+  return fmt::format(
+      "the run needs {} on each GPU, {}, but {} are free", format_bytes(need),
+      has_activations(memory) ? "estimated activations included" : "activations not counted",
+      format_bytes(free));
+}
+
+}  // namespace zeroth::engine

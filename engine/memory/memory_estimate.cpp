@@ -1,0 +1,125 @@
+#include "engine/memory/memory_estimate.h"
+
+#include <algorithm>
+#include <string>
+
+#include "engine/state/snapshot.h"
+#include "engine/step/schedule.h"
+#include "zero/dtype.h"
+#include "zero/parameter_index.h"
+#include "zero/strategy.h"
+
+namespace zeroth::engine {
+namespace {
+
+// Returns the number of saved inputs: those of recomputed segments. The first block has none.
+int64_t count_saved_inputs(const std::vector<Segment>& segments) {
+  return std::count_if(segments.begin(), segments.end(), [](const Segment& segment) {
+    return segment.recompute && segment.trained && segment.first > 0;
+  });
+}
+
+// Returns the bytes of a micro-batch's tokens. A copy of them exists while it is made.
+int64_t token_bytes(int64_t tokens) {
+  constexpr int64_t kPerToken = 2 * sizeof(int64_t);  // token and target
+  return 2 * kPerToken * tokens;
+}
+
+int64_t activation_bytes(const MicroBatchSize& size, const std::vector<Segment>& segments,
+                         int64_t rows, bool trains) {
+  const int64_t evaluating =
+      evaluation_bytes(size.chain, size.eval_tokens) + token_bytes(size.eval_tokens);
+  if (!trains) return evaluating;
+  const int64_t tokens = rows * size.row_tokens;
+  return std::max(evaluating, activation_bytes(size.chain, segments, tokens) + token_bytes(tokens));
+}
+
+// StateBytes is the bytes of a checkpoint: in a rank's shards, and of the full model.
+struct StateBytes {
+  int64_t shard = 0, whole = 0;
+};
+
+StateBytes state_bytes(zero::UnitPlan plan, const configs::Config& config,
+                       torch::DeviceType device) {
+  const zero::OffloadPlan offload_plan =
+      zero::assign_placement(plan, config, /*separate_device=*/device != torch::kCPU);
+  const int64_t weight = zero::element_bytes(offload_plan.working);
+  const int64_t master = offload_plan.arrays.master ? offload_plan.arrays.master_bytes() : weight;
+  const auto element = [&](const zero::Unit& unit) {
+    return unit.trainable ? master + offload_plan.arrays.state_bytes() : weight;
+  };
+  StateBytes bytes;
+  for (const zero::Unit& unit : plan.units)
+    bytes.shard += unit.layout.shard_numel() * element(unit);
+  for (const zero::GlobalParameter& parameter : zero::global_parameters(plan)) {
+    bytes.whole += parameter.numel() * element(plan.units[parameter.slices.front().unit]);
+  }
+  return bytes;
+}
+
+int64_t param_buffer_elements(zero::UnitPlan plan, const configs::Config& config,
+                              torch::DeviceType device) {
+  return zero::assign_placement(plan, config, /*separate_device=*/device != torch::kCPU)
+      .param_buffer_elements;
+}
+
+}  // namespace
+
+zero::UnitPlan plan_of(const model::Blocks& blocks, const EstimateOptions& options) {
+  return zero::plan_units(blocks, comm::MeshLayout(options.shape), /*rank=*/0, options.trains);
+}
+
+int64_t count_parameters(const zero::UnitPlan& plan) {
+  int64_t count = 0;
+  for (const zero::GlobalParameter& parameter : zero::global_parameters(plan))
+    count += parameter.numel();
+  return count;
+}
+
+DecayCounts count_decay(const zero::UnitPlan& plan, const configs::OptimizerConfig& optimizer) {
+  DecayCounts counts;
+  for (const zero::GlobalParameter& parameter : zero::global_parameters(plan)) {
+    if (!parameter.trainable) continue;
+    const bool decays = parameter.is_matrix() || !optimizer.no_decay;
+    (decays ? counts.decayed : counts.not_decayed) += parameter.numel();
+  }
+  return counts;
+}
+
+zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& config,
+                             const EstimateOptions& options) {
+  const auto segments =
+      plan_segments(plan.block_units.size(), config.recompute, zero::first_trained_block(plan));
+  // The third and later micro-batches access blocks as the second one does.
+  const int64_t micros = std::min<int64_t>(config.batch.accumulation_steps, 2);
+  const int64_t rows = std::min(config.batch.micro_batch_size, options.max_rows);
+  zero::StepEstimate step{
+      .accesses = block_accesses(segments, micros),
+      .saved_inputs = count_saved_inputs(segments),
+      .saved_input_bytes =
+          rows * options.row_elements * zero::element_bytes(zero::torch_dtype(config.precision))};
+  if (options.micro_batch) {
+    step.activation_bytes = activation_bytes(*options.micro_batch, segments, rows, options.trains);
+  }
+  zero::MemoryPlan memory = zero::plan_memory(plan, config, options.device, step);
+  if (options.saves_beside) {
+    zero::TierBytes& saving = memory.saving;
+    (options.device == torch::kCPU ? saving.device : saving.pinned) =
+        snapshot_memory(state_bytes(plan, config, options.device).shard);
+  }
+  return memory;
+}
+
+MemoryEstimate estimate_memory(const model::Blocks& blocks, const configs::Config& config,
+                               const EstimateOptions& options) {
+  const zero::UnitPlan plan = plan_of(blocks, options);
+  zero::check_sizes(plan, config, options.device);
+  return {.num_parameters = count_parameters(plan),
+          .state_bytes = state_bytes(plan, config, options.device).whole,
+          .decay = count_decay(plan, config.optimizer),
+          .param_buffer_elements = param_buffer_elements(plan, config, options.device),
+          .grad_buffer_dtype = zero::grad_buffer_dtype(plan, config, options.device),
+          .strategy = zero::describe(plan, config)};
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,100 @@
+// State of a training run between two steps, except its data: masters and optimizer states, of
+// which every rank holds a part, and counters. A run that loads them continues as this one would,
+// on any number of ranks and with any strategy.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/tensor_slice.h"
+#include "engine/verify/non_finite.h"
+#include "optim/loss_scaler.h"
+#include "optim/schedule/plateau.h"
+
+namespace zeroth::zero {
+class ParamStore;
+class ShardedOptimizer;
+struct UnitPlan;
+}  // namespace zeroth::zero
+
+namespace zeroth::engine {
+
+// A StateSlice is the elements [begin, end) of a TensorSlice of a parameter's master or state, in
+// row-major order.
+struct StateSlice {
+  std::string parameter;  // global name: "layers.3.attention.q.weight"
+  // "master" or one of optim::UpdateRule::state_names(); "weight" if the parameter is frozen.
+  std::string state;
+  torch::Dtype dtype;  // stored precision
+  TensorSlice box;     // the full parameter, unless ranks share its layer
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+// OnRead is called with the number of elements read so far, out of all that this rank reads.
+using OnRead = std::function<void(int64_t elements, int64_t all)>;
+
+class StateSink {
+ public:
+  virtual ~StateSink() = default;
+  // Announces all slices that this rank will write. The slices of all ranks cover every element of
+  // every master, state and frozen weight once.
+  virtual void begin(const std::vector<StateSlice>& pieces) = 0;
+  // Receives elements of slice `index` from its element `first` on: `values` is 1-D on the CPU, of
+  // the slice's dtype, valid during the call only. Each element comes once, in any order. All calls
+  // come from one thread at a time, not necessarily the one that created the sink.
+  virtual void write(size_t index, int64_t first, const torch::Tensor& values) = 0;
+};
+
+class StateSource {
+ public:
+  virtual ~StateSource() = default;
+  // Fills `values` [size], on the CPU and of the slice's dtype, converting from the saved
+  // precision. Throws an Error that names the parameter if no such slice is stored.
+  virtual void read(const StateSlice& piece, torch::Tensor values) = 0;
+};
+
+struct RunCounters {
+  int64_t steps = 0;            // completed train_batch calls
+  int64_t applied_updates = 0;  // steps that were not skipped
+  int64_t nominal_divisor = 0;  // LossNormalizer::nominal(); 0: no step has run
+  optim::LossScaler::ScaleState loss_scale;
+  std::optional<optim::Plateau::PlateauState> plateau = {};  // of reduce_lr_on_plateau
+  NonFiniteSkips::State skips;
+  bool operator==(const RunCounters&) const = default;
+};
+
+// ShardedState refers to the parts of an engine that hold values.
+struct ShardedState {
+  const zero::UnitPlan& plan;
+  zero::ParamStore& params;
+  zero::ShardedOptimizer& optimizer;
+};
+
+// Applies the pending updates. Collective if the update rule has a norm pass. The calls below do
+// not communicate after it, so that a rank whose disk fails does not block the others.
+void apply_pending_updates(const ShardedState& held);
+
+// Returns this rank's slices: replicated values are partitioned, so that each element comes from
+// one rank.
+std::vector<StateSlice> slices_to_save(const ShardedState& held);
+void save_states(const ShardedState& held, StateSink& sink);
+
+// Returns the bytes of slices_to_save().
+int64_t bytes_to_save(const ShardedState& held);
+
+// Returns the states that the slices of all ranks form together, each in full: [begin, end) is the
+// parameter.
+std::vector<StateSlice> global_states(const ShardedState& held);
+
+// Reads what this rank holds into masters, states and working weights. `weights_only`: no states.
+void load_states(const ShardedState& held, StateSource& source, bool weights_only = false,
+                 const OnRead& on_read = {});
+
+}  // namespace zeroth::engine

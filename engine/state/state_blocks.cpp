@@ -1,0 +1,132 @@
+#include "engine/state/state_blocks.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "zero/dtype.h"
+#include "zero/param_store.h"
+
+namespace zeroth::engine {
+namespace {
+
+zero::Range intersect(const zero::Range& a, const zero::Range& b) {
+  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
+}
+
+class StateBlockBuilder {
+ public:
+  StateBlockBuilder(const ShardedState& held, int64_t max_bytes)
+      : held_(held), max_bytes_(max_bytes) {}
+
+  std::vector<StateBlock> build() {
+    for (size_t unit = 0; unit < held_.plan.units.size(); ++unit) add(unit);
+    return std::move(blocks_);
+  }
+
+ private:
+  // Returns the range that this rank saves: its shard, even if every rank owns the full unit.
+  zero::Range saved(const zero::Unit& unit) const { return unit.shard(); }
+
+  void add(size_t index) {
+    const zero::Unit& unit = held_.plan.units[index];
+    const auto arrays = kept_arrays(held_, index);
+    size_t parameters = 0;  // parameters of which this rank saves a part
+    for_each_part(unit, saved(unit), [&](const zero::Slot&, const zero::Range&) { ++parameters; });
+    const std::vector<zero::Range> whole = {{0, unit.owned_range().size()}};
+    for (const zero::Range& tile : unit.trainable ? held_.optimizer.tiles(index) : whole) {
+      for (size_t i = 0; i < arrays.size(); ++i) {
+        add_tile({index, i, arrays[i].dtype, tile, {}, {}}, pieces_ + i * parameters);
+      }
+    }
+    pieces_ += arrays.size() * parameters;
+  }
+
+  void add_tile(StateBlock block, size_t first_piece) {
+    const zero::Unit& unit = held_.plan.units[block.unit];
+    const zero::Range own = saved(unit);
+    const int64_t owned_begin = unit.owned_range().begin;
+    const zero::Range kept =
+        intersect(block.tile, {own.begin - owned_begin, own.end - owned_begin});
+    const int64_t max_elements =
+        std::max<int64_t>(max_bytes_ / zero::element_bytes(block.dtype), 1);
+    for (int64_t begin = kept.begin; begin < kept.end; begin += max_elements) {
+      block.range = {begin, std::min(begin + max_elements, kept.end)};
+      block.parts = parts_of(unit, {owned_begin + block.range.begin, owned_begin + block.range.end},
+                             first_piece);
+      if (!block.parts.empty()) blocks_.push_back(block);
+    }
+  }
+
+  // Returns the ranges of slices in a range of the unit. The slices of an array are in slot order.
+  std::vector<StateBlock::SliceRange> parts_of(const zero::Unit& unit, const zero::Range& in_unit,
+                                               size_t piece) const {
+    std::vector<StateBlock::SliceRange> parts;
+    for_each_part(unit, saved(unit), [&](const zero::Slot& slot, const zero::Range& part) {
+      const zero::Range whole = {slot.offset + part.begin, slot.offset + part.end};
+      const zero::Range shared = intersect(whole, in_unit);
+      if (shared.size() > 0) {
+        parts.push_back({.piece = piece,
+                         .first = shared.begin - whole.begin,
+                         .begin = shared.begin - in_unit.begin,
+                         .size = shared.size()});
+      }
+      ++piece;
+    });
+    return parts;
+  }
+
+  const ShardedState& held_;
+  int64_t max_bytes_;
+  std::vector<StateBlock> blocks_;
+  size_t pieces_ = 0;  // number of slices of earlier units
+};
+
+}  // namespace
+
+std::vector<zero::ShardedOptimizer::Array> kept_arrays(const ShardedState& held, size_t unit) {
+  if (held.plan.units[unit].trainable) return held.optimizer.arrays(unit);
+  return {{"weight", held.params.dtype()}};
+}
+
+void for_each_part(const zero::Unit& unit, const zero::Range& range,
+                   const std::function<void(const zero::Slot&, const zero::Range&)>& visit) {
+  const auto& slots = unit.layout.slots();
+  for (size_t slot = 0; slot < slots.size(); ++slot) {
+    const zero::Range part = unit.layout.overlap(slot, range);
+    if (part.size() > 0) visit(slots[slot], part);
+  }
+}
+
+int64_t StateBlock::bytes() const {
+  return range.size() * zero::element_bytes(dtype);
+}
+
+void StateBlock::write(const torch::Tensor& values, StateSink& sink) const {
+  for (const SliceRange& part : parts) {
+    sink.write(part.piece, part.first, values.narrow(0, part.begin, part.size));
+  }
+}
+
+std::vector<StateBlock> blocks_to_save(const ShardedState& held, int64_t max_bytes) {
+  return StateBlockBuilder(held, max_bytes).build();
+}
+
+torch::Tensor in_place(const ShardedState& held, size_t unit, size_t array) {
+  return held.plan.units[unit].trainable ? held.optimizer.in_place(unit, array)
+                                         : held.params.in_place(unit);
+}
+
+torch::Tensor in_place(const ShardedState& held, const StateBlock& block) {
+  const torch::Tensor shard = in_place(held, block.unit, block.array);
+  if (!shard.defined()) return shard;
+  return shard.narrow(0, block.range.begin, block.range.size());
+}
+
+offload::ChunkLease read_tile(const ShardedState& held, const StateBlock& block) {
+  if (held.plan.units[block.unit].trainable) {
+    return held.optimizer.read(block.unit, block.array, block.tile);
+  }
+  return held.params.acquire_shard(block.unit, held.params.device(), offload::Access::kRead);
+}
+
+}  // namespace zeroth::engine

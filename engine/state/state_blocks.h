@@ -1,0 +1,59 @@
+// State blocks: a rank's saved values, divided into blocks that are written at a time, each within
+// one tile of an update.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "engine/state/run_state.h"
+#include "offload/shard_store.h"
+#include "zero/sharded_optimizer.h"
+#include "zero/unit.h"
+
+namespace zeroth::engine {
+
+// Returns the arrays of a unit that a checkpoint keeps.
+std::vector<zero::ShardedOptimizer::Array> kept_arrays(const ShardedState& held, size_t unit);
+
+// Calls `visit` for each parameter in `range` of the unit's flat buffer, with the slot and the
+// range of the slot's elements.
+void for_each_part(const zero::Unit& unit, const zero::Range& range,
+                   const std::function<void(const zero::Slot&, const zero::Range&)>& visit);
+
+struct StateBlock {
+  // A SliceRange is the elements of the block that belong to one StateSlice.
+  struct SliceRange {
+    size_t piece = 0;
+    int64_t first = 0;  // of the slice
+    int64_t begin = 0;  // of the block
+    int64_t size = 0;
+  };
+  size_t unit = 0;
+  size_t array = 0;  // index in kept_arrays()
+  torch::Dtype dtype = torch::kFloat;
+  zero::Range tile;   // in this rank's owned range: the elements that an update processes at once
+  zero::Range range;  // this block, in the same coordinates
+  std::vector<SliceRange> parts;
+
+  int64_t bytes() const;
+  // Writes `values`, the block's elements, into the sink.
+  void write(const torch::Tensor& values, StateSink& sink) const;
+};
+
+// Returns the blocks that form slices_to_save(), in forward order: unit by unit, tile by tile, then
+// array by array.
+std::vector<StateBlock> blocks_to_save(const ShardedState& held, int64_t max_bytes = 4 << 20);
+
+// Returns this rank's owned range of one of kept_arrays() in its store, if that is plain CPU
+// memory: other threads may read it until the next update. Undefined otherwise.
+torch::Tensor in_place(const ShardedState& held, size_t unit, size_t array);
+// Returns the block's elements in their store, if that is plain CPU memory; undefined otherwise.
+torch::Tensor in_place(const ShardedState& held, const StateBlock& block);
+// Leases the block's tile for reading, on the device that updates it, or on the one that computes
+// with it if it is frozen.
+offload::ChunkLease read_tile(const ShardedState& held, const StateBlock& block);
+
+}  // namespace zeroth::engine

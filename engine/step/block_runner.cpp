@@ -1,0 +1,129 @@
+#include "engine/step/block_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+namespace zeroth::engine {
+namespace {
+
+// EvalModeGuard keeps a block's modules in evaluation mode while it exists: torch's own modules,
+// such as Dropout, do not use row_seeds.
+class EvalModeGuard {
+ public:
+  explicit EvalModeGuard(model::Block& block) : modules_(block.modules()) {
+    for (const auto& module : modules_) were_training_.push_back(module->is_training());
+    block.eval();
+  }
+  // Restores each module's mode. Modules come before their submodules, which train() also sets.
+  ~EvalModeGuard() {
+    for (size_t i = 0; i < modules_.size(); ++i) modules_[i]->train(were_training_[i]);
+  }
+  EvalModeGuard(const EvalModeGuard&) = delete;
+  EvalModeGuard& operator=(const EvalModeGuard&) = delete;
+
+ private:
+  std::vector<std::shared_ptr<torch::nn::Module>> modules_;
+  std::vector<bool> were_training_;
+};
+
+}  // namespace
+
+torch::Tensor BlockRunner::forward(const model::MicroBatch& batch, Tape& tape) {
+  begin_timing();
+  torch::Tensor x;
+  for (const Segment& segment : segments_) x = run_forward(segment, x, batch, tape);
+  position_ = {};
+  return x;
+}
+
+torch::Tensor BlockRunner::run_forward(const Segment& segment, torch::Tensor x,
+                                       const model::MicroBatch& batch, Tape& tape) {
+  if (segment.recompute) tape.offload(segment.first, x);
+  for (size_t i = segment.first; i < segment.end; ++i) {
+    set_position(i, "forward");
+    const double updates = params_.pending_update_seconds();
+    const zero::Lease lease = params_.gather(i);
+    const bool keeps_graph = segment.trained && !segment.recompute;
+    x = keeps_graph ? tape.forward(*blocks_[i], i, x, batch)
+                    : tape.forward_without_graph(*blocks_[i], x, batch);
+    record_time(i, params_.pending_update_seconds() - updates);  // see StepTimes::update
+    if (inspecting_) inspect(i, x);
+  }
+  return x;
+}
+
+torch::Tensor BlockRunner::evaluate(const model::MicroBatch& batch,
+                                    const std::function<bool()>& should_stop) {
+  const torch::NoGradGuard no_grad;
+  torch::Tensor x;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    set_position(i, "evaluation");
+    if (should_stop()) {
+      x = torch::Tensor();
+      break;
+    }
+    const zero::Lease lease = params_.gather(i);
+    const EvalModeGuard eval_mode(*blocks_[i]);
+    x = blocks_[i]->forward(x, batch);
+  }
+  position_ = {};
+  return x;
+}
+
+void BlockRunner::backward(const model::MicroBatch& batch, bool last, Tape& tape) {
+  begin_timing();
+  torch::Tensor dy = batch.loss_gradient;
+  for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
+    if (!segment->trained) break;
+    if (segment->recompute) tape.restore(segment->first);
+    prefetch_input(segment + 1, tape);
+    if (segment->recompute) recompute_segment(*segment, batch, tape);
+    for (size_t i = segment->end; i-- > segment->first;) {
+      set_position(i, "backward");
+      const zero::Lease lease = params_.gather(i);
+      if (segment->recompute && i + 1 == segment->end) {  // shares the gather of its backward
+        tape.forward(*blocks_[i], i, tape.input(i), batch);
+      }
+      grads_.open(i);
+      dy = tape.backward(i, dy);
+      grads_.add(i, last);
+      record_time(blocks_.size() + i);
+    }
+  }
+  position_ = {};
+}
+
+std::string BlockRunner::current_operation() const {
+  return position_.operation == nullptr ? ""
+                                        : fmt::format("{} of block {}", position_.operation,
+                                                      blocks_[position_.block]->label());
+}
+
+// Starts to bring back backward's next saved input while backward works on another segment.
+void BlockRunner::prefetch_input(std::vector<Segment>::const_reverse_iterator next, Tape& tape) {
+  const auto kept = std::find_if(next, segments_.rend(),
+                                 [](const Segment& segment) { return segment.recompute; });
+  if (kept != segments_.rend() && kept->trained) tape.prefetch(kept->first);
+}
+
+// Rebuilds the graphs of all blocks of the segment except the last, whose own input it leaves on
+// the tape.
+void BlockRunner::recompute_segment(const Segment& segment, const model::MicroBatch& batch,
+                                    Tape& tape) {
+  for (size_t i = segment.first; i + 1 < segment.end; ++i) {
+    set_position(i, "recompute");
+    const zero::Lease lease = params_.gather(i);
+    tape.keep_input(i + 1, tape.forward(*blocks_[i], i, tape.input(i), batch));
+    record_time(blocks_.size() + i);
+  }
+}
+
+void BlockRunner::inspect(size_t block, const torch::Tensor& output) {
+  if (first_bad_output_.value_or(blocks_.size()) <= block) return;
+  if (!at::isfinite(output).all().item<bool>()) first_bad_output_ = block;
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,90 @@
+// BlockRunner: the only loops over blocks.
+#pragma once
+
+#include <torch/types.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/state/model_sink.h"
+#include "engine/step/phase_timer.h"
+#include "engine/step/schedule.h"
+#include "engine/step/tape.h"
+#include "model/block.h"
+#include "zero/block_params.h"
+#include "zero/grad_reducer.h"
+
+namespace zeroth::engine {
+
+class BlockRunner {
+ public:
+  // Keeps references to all arguments.
+  BlockRunner(const model::Blocks& blocks, zero::BlockParams& params, zero::GradReducer& grads,
+              const std::vector<Segment>& segments)
+      : blocks_(blocks), params_(params), grads_(grads), segments_(segments) {}
+
+  // Returns the last block's output: the loss, or logits. Leaves on the tape what backward needs.
+  torch::Tensor forward(const model::MicroBatch& batch, Tape& tape);
+  // Returns the output without a tape, with blocks in evaluation mode (torch::nn::Module::eval).
+  // Calls `should_stop` before each block; returns an undefined tensor once that returns true.
+  torch::Tensor evaluate(const model::MicroBatch& batch, const std::function<bool()>& should_stop);
+  // Runs from the loss back to the first block; passes gradients to the reducer block by block.
+  void backward(const model::MicroBatch& batch, bool last, Tape& tape);
+  // Calls `visit(block)` for every block while its parameters are gathered. `operation` is for
+  // current_operation().
+  template <typename Visit>
+  void for_each_gathered(const char* operation, Visit&& visit) {
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      set_position(i, operation);
+      const zero::Lease lease = params_.gather(i);
+      visit(i);
+    }
+    position_ = {};
+  }
+
+  // Returns the running block and its operation, "backward of block layers.3", or an empty string
+  // if none runs. Keeps the last one if a block throws.
+  std::string current_operation() const;
+
+  // Turns on or off the check of every later block output (one pass over each), which finds the
+  // first output that is not finite.
+  void inspect_outputs(bool on) {
+    inspecting_ = on;
+    first_bad_output_.reset();
+  }
+  std::optional<size_t> first_bad_output() const { return first_bad_output_; }
+  // Sets the timer that ends a phase after each block: part `block` in forward, number of blocks +
+  // `block` in backward. Null turns timing off.
+  void set_block_timer(PhaseTimer* timer) { timer_ = timer; }
+
+ private:
+  torch::Tensor run_forward(const Segment& segment, torch::Tensor x, const model::MicroBatch& batch,
+                            Tape& tape);
+  void prefetch_input(std::vector<Segment>::const_reverse_iterator next, Tape& tape);
+  void recompute_segment(const Segment& segment, const model::MicroBatch& batch, Tape& tape);
+  void inspect(size_t block, const torch::Tensor& output);
+  void begin_timing() const {
+    if (timer_ != nullptr) timer_->begin();
+  }
+  void record_time(size_t part, double excluded_seconds = 0) const {
+    if (timer_ != nullptr) timer_->end_phase(part, excluded_seconds);
+  }
+  void set_position(size_t block, const char* operation) { position_ = {block, operation}; }
+
+  struct BlockPosition {
+    size_t block = 0;
+    const char* operation = nullptr;  // null: no block runs
+  };
+  const model::Blocks& blocks_;
+  zero::BlockParams& params_;
+  zero::GradReducer& grads_;
+  const std::vector<Segment>& segments_;
+  BlockPosition position_;
+  bool inspecting_ = false;
+  PhaseTimer* timer_ = nullptr;
+  std::optional<size_t> first_bad_output_;
+};
+
+}  // namespace zeroth::engine

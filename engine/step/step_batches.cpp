@@ -1,0 +1,152 @@
+#include "engine/step/step_batches.h"
+
+#include <ATen/ATen.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "comm/cpu_collectives.h"
+
+namespace zeroth::engine {
+namespace {
+
+// Copies to the device from page-locked memory, so that nothing waits for the copy.
+torch::Tensor to_device(const torch::Tensor& tensor, torch::Device device) {
+  if (!tensor.defined() || device.is_cpu()) return tensor;
+  return (tensor.is_cpu() ? tensor.contiguous().pin_memory() : tensor)
+      .to(device, /*non_blocking=*/true);
+}
+
+// Returns the first samples of all ranks, in rank order.
+std::vector<int64_t> gather_samples(std::vector<int64_t> own, comm::DeviceMesh& mesh) {
+  if (!reports_loss(mesh)) own.clear();
+  const int64_t max_samples = comm::max_over_ranks(std::ssize(own), "a number of samples", mesh);
+  own.resize(static_cast<size_t>(max_samples), -1);
+  const torch::Tensor all = torch::empty({max_samples * mesh.world_size()}, torch::kLong);
+  mesh.cpu_group().all_gather(all, torch::tensor(own, torch::kLong), "sample numbers").wait();
+  std::vector<int64_t> samples(all.data_ptr<int64_t>(), all.data_ptr<int64_t>() + all.numel());
+  std::erase(samples, -1);
+  return samples;
+}
+
+}  // namespace
+
+bool reports_loss(const comm::DeviceMesh& mesh) {
+  return mesh.coordinate(comm::MeshDim::kTp) == 0;
+}
+
+int64_t count_label_tokens(const model::MicroBatch& batch) {
+  return batch.label_indices.defined() ? batch.label_indices.numel() : 0;
+}
+
+int64_t StepBatches::count_positions() {
+  ZEROTH_CHECK(num_fetched_ == 0, "{} micro-batches are already fetched", num_fetched_);
+  if (const auto counted = data_.count_positions(count_)) return *counted;
+  first_ = fetch();
+  return count_ * first_->tokens.numel();
+}
+
+model::MicroBatch StepBatches::next() {
+  model::MicroBatch batch = first_ ? *std::exchange(first_, std::nullopt) : fetch();
+  batch.tokens = to_device(batch.tokens, device_);
+  batch.targets = to_device(batch.targets, device_);
+  batch.positions = to_device(batch.positions, device_);
+  batch.label_indices = to_device(batch.label_indices, device_);
+  return batch;
+}
+
+model::MicroBatch StepBatches::fetch() {
+  ZEROTH_CHECK(num_fetched_ < count_, "all {} micro-batches are already fetched", count_);
+  const int64_t index = std::exchange(num_fetched_, count_);  // remains if the loader throws
+  model::MicroBatch batch = data_.next();
+  ZEROTH_CHECK(batch.tokens.defined(), "micro-batch {} has no tokens", index);
+  num_fetched_ = index + 1;
+  if (batch.targets.defined()) {
+    batch.label_indices = batch.targets.flatten().ne(model::kIgnoreIndex).nonzero().squeeze(1);
+  }
+  const int64_t trained = count_label_tokens(batch);
+  counts_.tokens += batch.tokens.numel();
+  counts_.num_label_tokens += trained;
+  counts_.num_label_micro_batches += trained > 0;
+  num_samples_ += std::ssize(batch.samples);
+  const auto room = static_cast<size_t>(kMaxListed) - first_samples_.size();
+  const auto listed = std::span(batch.samples).first(std::min(batch.samples.size(), room));
+  first_samples_.insert(first_samples_.end(), listed.begin(), listed.end());
+  return batch;
+}
+
+void StepBatches::skip_remaining() noexcept {
+  try {
+    for (; num_fetched_ < count_; ++num_fetched_) data_.next();
+  } catch (...) {  // the caller reports the exception that ended the step
+    num_fetched_ = count_;
+  }
+}
+
+LossNormalizer::LossNormalizer(configs::LossMean mean, int64_t nominal)
+    : mean_(mean), nominal_(static_cast<double>(std::bit_ceil(static_cast<uint64_t>(nominal)))) {}
+
+double LossNormalizer::divisor(int64_t num_label_tokens) const {
+  if (mean_ == configs::LossMean::kToken) return nominal_;
+  // A micro-batch without label tokens has no mean and a sum of 0: any divisor works.
+  return static_cast<double>(std::max<int64_t>(num_label_tokens, 1)) * nominal_;
+}
+
+double LossNormalizer::normalization(const TokenCounts& all) const {
+  const bool by_token = mean_ == configs::LossMean::kToken;
+  return nominal_ /
+         static_cast<double>(by_token ? all.num_label_tokens : all.num_label_micro_batches);
+}
+
+LossNormalizer make_loss_normalizer(int64_t positions, const configs::Config& config,
+                                    comm::DeviceMesh& mesh) {
+  if (config.loss_mean == configs::LossMean::kMicroBatch) {
+    return {config.loss_mean,
+            config.batch.accumulation_steps * mesh.layout().shape()[comm::MeshDim::kDp]};
+  }
+  if (!reports_loss(mesh)) positions = 0;
+  comm::all_reduce_values({&positions, 1}, comm::ReduceOp::kSum, "positions of a step", mesh);
+  return {config.loss_mean, positions};
+}
+
+void throw_no_label_tokens(const StepBatches& batches, int64_t step, comm::DeviceMesh& mesh) {
+  int64_t more =
+      reports_loss(mesh) ? batches.num_samples() - std::ssize(batches.first_samples()) : 0;
+  comm::all_reduce_values({&more, 1}, comm::ReduceOp::kSum, "numbers of samples", mesh);
+  throw Error("the global batch of step {} has no label tokens (samples {}{})", step,
+              fmt::join(gather_samples(batches.first_samples(), mesh), ", "),
+              more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+torch::Tensor pack_totals(const torch::Tensor& loss, const torch::Tensor& squares,
+                          const StepTotals& own) {
+  const TokenCounts& counts = own.counts;
+  torch::Tensor known =
+      torch::tensor({own.stop_requests, own.save_requests, own.writing, own.unused, counts.tokens,
+                     counts.num_label_tokens, counts.num_label_micro_batches},
+                    torch::kDouble);
+  if (!loss.is_cpu()) known = known.pin_memory().to(loss.device(), /*non_blocking=*/true);
+  return at::cat({at::stack({loss.to(torch::kDouble), squares.to(torch::kDouble)}), known});
+}
+
+StepTotals unpack_totals(const torch::Tensor& sums) {
+  const torch::Tensor host = sums.to(torch::kCPU);
+  const auto* values = host.const_data_ptr<double>();
+  const auto count = [&](int index) { return std::llround(values[index]); };
+  return {
+      .loss = values[0],
+      .squares = values[1],
+      .stop_requests = count(2),
+      .save_requests = count(3),
+      .writing = count(4),
+      .unused = count(5),
+      .counts = {
+          .tokens = count(6), .num_label_tokens = count(7), .num_label_micro_batches = count(8)}};
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,87 @@
+#include "engine/step/step_profiler.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace zeroth::engine {
+namespace {
+
+// Fields of StepTimes, by StepPhase.
+constexpr double StepTimes::*kTimes[] = {&StepTimes::data, &StepTimes::forward,
+                                         &StepTimes::backward, &StepTimes::reduce,
+                                         &StepTimes::update};
+constexpr const char* kNames[] = {"before forward", "after forward", "after backward",
+                                  "before the update", "after the update"};
+
+comm::CommTimes difference(const comm::CommTimes& now, const comm::CommTimes& before) {
+  return {.working_s = now.working_s - before.working_s,
+          .waiting_s = now.waiting_s - before.waiting_s,
+          .in_flight_s = now.in_flight_s - before.in_flight_s,
+          .bytes = now.bytes - before.bytes,
+          .collectives = now.collectives - before.collectives};
+}
+
+int64_t count_parameters(const model::Block& block) {
+  int64_t count = 0;
+  for (const torch::Tensor& parameter : block.parameters()) count += parameter.numel();
+  return count;
+}
+
+}  // namespace
+
+StepProfiler::StepProfiler(const configs::Config& config, const comm::DeviceMesh& mesh)
+    : config_(config), mesh_(mesh), phases_(mesh.device()), blocks_(mesh.device()) {}
+
+void StepProfiler::begin(int64_t steps_done) {
+  // Discard the phases of a step that threw.
+  if (std::exchange(pending_, true)) {
+    phases_ = PhaseTimer(mesh_.device());
+    blocks_ = PhaseTimer(mesh_.device());
+    times_ = {};
+    block_seconds_.clear();
+  }
+  profiled_ = config_.flops_profiler.enabled && steps_done == config_.flops_profiler.profile_step;
+  comm_before_ = mesh_.times_by_group();
+  memory_.clear();
+  phases_.begin();
+}
+
+void StepProfiler::end_phase(StepPhase phase) {
+  phases_.end_phase(static_cast<size_t>(phase));
+  if (phase == StepPhase::kBackward) add_phase_times();
+  if (!config_.memory_breakdown) return;
+  // Keep only the last micro-batch's memory.
+  const char* name = kNames[static_cast<size_t>(phase)];
+  std::erase_if(memory_, [&](const MemoryPoint& point) { return point.name == name; });
+  memory_.push_back({name, device::memory_use(mesh_.device())});
+}
+
+void StepProfiler::report(const model::Blocks& blocks, StepStats& stats) {
+  pending_ = false;
+  add_phase_times();
+  stats.times = std::exchange(times_, {});
+  for (const auto& [group, now] : mesh_.times_by_group()) {
+    const comm::CommTimes times = difference(now, comm_before_[group]);
+    if (times.collectives > 0) stats.comm_by_group[group] = times;
+    stats.comm += times;
+  }
+  stats.memory = std::move(memory_);
+  if (!profiled_) return;
+  for (const auto& block : blocks) {
+    stats.blocks.push_back({.label = block->label(), .parameters = count_parameters(*block)});
+  }
+  for (const auto& [part, seconds] : std::exchange(block_seconds_, {})) {
+    const bool forward = part < blocks.size();
+    BlockTime& time = stats.blocks[forward ? part : part - blocks.size()];
+    (forward ? time.forward : time.backward) += seconds;
+  }
+}
+
+void StepProfiler::add_phase_times() {
+  for (const PhaseTimer::PhaseTime& time : phases_.take_finished())
+    times_.*kTimes[time.part] += time.seconds;
+  for (const PhaseTimer::PhaseTime& time : blocks_.take_finished())
+    block_seconds_[time.part] += time.seconds;
+}
+
+}  // namespace zeroth::engine

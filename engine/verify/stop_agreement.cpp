@@ -1,0 +1,37 @@
+#include "engine/verify/stop_agreement.h"
+
+#include <algorithm>
+#include <array>
+
+#include "comm/cpu_collectives.h"
+
+namespace zeroth::engine {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+constexpr double kAskIntervalSeconds = 0.1;
+constexpr int64_t kMaxGrowth = 4;  // a stride grows at most by this factor at a time
+
+}  // namespace
+
+bool StopAgreement::stop_agreed() {
+  if (mesh_.world_size() == 1) return agreed_ = agreed_ || local_request();
+  if (agreed_ || points_left_-- > 0) return agreed_;
+  exchange();
+  return agreed_;
+}
+
+void StopAgreement::exchange() {
+  const auto now = std::chrono::steady_clock::now();
+  const double per_point = Seconds(now - asked_).count() / static_cast<double>(stride_);
+  asked_ = now;
+  std::array max = {local_request() ? 1.0 : 0.0, per_point};
+  comm::all_reduce_values(max, comm::ReduceOp::kMax, "wishes to end", mesh_);
+  agreed_ = max[0] > 0;
+  const double fit = kAskIntervalSeconds / std::max(max[1], 1e-6);
+  stride_ = std::clamp(static_cast<int64_t>(fit), int64_t{1}, kMaxGrowth * stride_);
+  points_left_ = stride_ - 1;
+}
+
+}  // namespace zeroth::engine

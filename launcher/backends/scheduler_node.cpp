@@ -1,0 +1,356 @@
+#include "launcher/backends/scheduler_node.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/machine/invalid_port.h"
+#include "base/machine/slurm_step.h"
+#include "base/text/node_list.h"
+#include "base/text/printable.h"
+#include "base/text/units.h"
+#include "base/usage_error.h"
+
+namespace zeroth::launcher {
+namespace {
+
+constexpr int64_t kMaxNodes = 65'536, kMaxRanksPerNode = 1024, kMaxPort = 65'535;
+constexpr int64_t kMaxJobId = UINT32_MAX;
+
+class EnvReader {
+ public:
+  explicit EnvReader(const Variables& variables) : variables_(variables) {}
+
+  std::optional<std::string> text(std::string_view name) const {
+    const auto found = std::find_if(variables_.begin(), variables_.end(),
+                                    [&](const auto& pair) { return pair.first == name; });
+    if (found == variables_.end() || found->second.empty()) return std::nullopt;
+    return found->second;
+  }
+  bool has(std::string_view name) const { return text(name).has_value(); }
+
+  std::optional<int64_t> number(std::string_view name, int64_t min, int64_t max) const {
+    const auto value = text(name);
+    if (!value) return std::nullopt;
+    const auto number = parse_number<int64_t>(*value);
+    if (number && *number >= min && *number <= max) return number;
+    if (const std::string_view why = explain_invalid_port(*value); !why.empty())
+      throw UsageError("environment variable {} {}", quote(name), why);
+    throw UsageError("environment variable {} is not a number from {} to {}", quote(name), min,
+                     max);
+  }
+
+  // Returns "RANK=3".
+  std::string quote(std::string_view name) const {
+    return fmt::format("{}={}", name, shortened(text(name).value_or("")));
+  }
+
+ private:
+  const Variables& variables_;
+};
+
+std::optional<int> to_int(std::optional<int64_t> number) {
+  if (!number) return std::nullopt;
+  return static_cast<int>(*number);
+}
+
+// MpiVariables are the names of one MPI's variables.
+struct MpiVariables {
+  std::string_view scheduler, rank, size, one_per_node;
+  std::string_view local_size = {};
+};
+
+constexpr MpiVariables kMpi[] = {
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun --map-by ppr:1:node",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"PALS", "PMI_RANK", "PMI_SIZE", "mpiexec --ppn 1", "PMI_LOCAL_SIZE"},
+    {"MPI", "PMI_RANK", "PMI_SIZE", "mpirun -ppn 1", "MPI_LOCALNRANKS"},
+};
+
+UsageError several_per_node_error(std::string_view scheduler, int64_t tasks, std::string_view where,
+                                  std::string_view one_per_node) {
+  return UsageError(
+      "{} has started {} {}: start one on each node ({} zeroth ...), which starts the ranks there; "
+      "or start the program itself once for each rank, without zeroth. --no_ssh makes each a "
+      "separate run",
+      scheduler, pluralize(tasks, "zeroth"), where, one_per_node);
+}
+
+void check_below(const EnvReader& reader, std::string_view rank, std::string_view size,
+                 const SchedulerNode& by) {
+  if (by.node >= by.num_nodes)
+    throw UsageError(
+        "environment variable {} must be below {}", reader.quote(rank),
+        reader.has(size) ? reader.quote(size) : fmt::format("{}, which is not set", size));
+}
+
+std::optional<SchedulerNode> find_mpi_node(const EnvReader& reader) {
+  for (const MpiVariables& names : kMpi) {
+    const auto local_size = reader.number(names.local_size, 1, kMaxRanksPerNode);
+    if (!local_size || !reader.has(names.rank)) continue;
+    SchedulerNode by{.scheduler = std::string(names.scheduler)};
+    by.node = *to_int(reader.number(names.rank, 0, kMaxNodes * kMaxRanksPerNode));
+    by.num_nodes = to_int(reader.number(names.size, 1, kMaxNodes * kMaxRanksPerNode)).value_or(1);
+    check_below(reader, names.rank, names.size, by);
+    if (*local_size > 1)
+      throw several_per_node_error(names.scheduler, by.num_nodes,
+                                   fmt::format("({} here)", reader.quote(names.local_size)),
+                                   names.one_per_node);
+    return by;
+  }
+  return std::nullopt;
+}
+
+bool is_slurm_step(const EnvReader& reader) {
+  const auto step = reader.number("SLURM_STEP_ID", 0, kMaxJobId);
+  return step && is_srun_step(*step) && reader.has("SLURM_STEP_NUM_TASKS") &&
+         reader.has("SLURM_STEP_NUM_NODES");
+}
+
+std::optional<SchedulerNode> find_slurm_node(const EnvReader& reader) {
+  if (!is_slurm_step(reader)) return std::nullopt;
+  SchedulerNode by{.scheduler = "Slurm"};
+  by.node = to_int(reader.number("SLURM_NODEID", 0, kMaxNodes)).value_or(0);
+  by.num_nodes = *to_int(reader.number("SLURM_STEP_NUM_NODES", 1, kMaxNodes));
+  check_below(reader, "SLURM_NODEID", "SLURM_STEP_NUM_NODES", by);
+  const auto tasks = *reader.number("SLURM_STEP_NUM_TASKS", 1, kMaxNodes * kMaxRanksPerNode);
+  if (tasks != by.num_nodes)
+    throw several_per_node_error(by.scheduler, tasks, "on " + pluralize(by.num_nodes, "node"),
+                                 "srun --ntasks-per-node=1");
+  return by;
+}
+
+// Parses "3", or "1:3" of an elastic job.
+NodeRange kubeflow_nodes(const EnvReader& reader) {
+  const std::string text = *reader.text("PET_NNODES");
+  const size_t colon = text.find(':');
+  const auto min = parse_number<int>(text.substr(0, colon));
+  const auto max = colon == std::string::npos ? min : parse_number<int>(text.substr(colon + 1));
+  if (!min || !max || *min < 1 || *max < *min || *max > kMaxNodes)
+    throw UsageError(
+        "environment variable {} is neither a number of nodes from 1 to {} nor MIN:MAX, such as "
+        "1:4",
+        reader.quote("PET_NNODES"), kMaxNodes);
+  return {*min, *max};
+}
+
+struct RendezvousEndpoint {
+  std::string host;
+  std::optional<int> port = {};
+};
+
+// Parses "job-worker-0:23456", "[fd00::1]:23456", or an address without a port.
+std::optional<RendezvousEndpoint> kubeflow_endpoint(const EnvReader& reader) {
+  constexpr std::string_view kName = "PET_RDZV_ENDPOINT";
+  const auto text = reader.text(kName);
+  if (!text) return std::nullopt;
+  RendezvousEndpoint endpoint{*text};
+  std::string rest;
+  const size_t close = text->find(']');
+  if (text->front() == '[' && close != std::string::npos) {
+    endpoint.host = text->substr(1, close - 1);
+    rest = text->substr(close + 1);
+  } else if (std::count(text->begin(), text->end(), ':') == 1) {  // more: an IPv6 address only
+    endpoint.host = text->substr(0, text->find(':'));
+    rest = text->substr(text->find(':'));
+  }
+  if (!rest.empty() && rest.front() == ':') endpoint.port = parse_number<int>(rest.substr(1));
+  const bool is_port = endpoint.port && *endpoint.port >= 1 && *endpoint.port <= kMaxPort;
+  if (endpoint.host.empty() || (!rest.empty() && !is_port))
+    throw UsageError("environment variable {} is not HOST:PORT", reader.quote(kName));
+  return endpoint;
+}
+
+// Returns whether nodes get their ranks by rendezvous, instead of from the pod.
+bool uses_rendezvous(const EnvReader& reader) {
+  return !reader.has("PET_NODE_RANK") && reader.has("PET_RDZV_ENDPOINT");
+}
+
+void find_kubeflow_master(const EnvReader& reader,
+                          const std::optional<RendezvousEndpoint>& endpoint, SchedulerNode& by) {
+  by.master_addr = reader.text("PET_MASTER_ADDR");
+  by.master_port = to_int(reader.number("PET_MASTER_PORT", 1, kMaxPort));
+  if (!endpoint || by.master_addr) return;
+  const std::string backend = reader.text("PET_RDZV_BACKEND").value_or("c10d");
+  if (backend != "c10d" && backend != "static") {
+    if (reader.has("MASTER_ADDR")) return;
+    throw UsageError(
+        "environment variable {} names a server of {}, which is not a node of the run: "
+        "MASTER_ADDR, or --master_addr, must be the address of node 0",
+        reader.quote("PET_RDZV_ENDPOINT"), shortened(backend));
+  }
+  by.master_addr = endpoint->host;
+  if (!by.master_port) by.master_port = endpoint->port;
+}
+
+std::optional<SchedulerNode> find_kubeflow_node(
+    const EnvReader& reader, const std::function<bool(const std::string&)>& is_this_machine) {
+  if (!reader.has("PET_NNODES")) return std::nullopt;
+  SchedulerNode by{.scheduler = "Kubeflow"};
+  const NodeRange nodes = kubeflow_nodes(reader);
+  const auto endpoint = kubeflow_endpoint(reader);
+  by.num_nodes = nodes.max;
+  if (nodes.min < nodes.max) by.min_nodes = nodes.min;
+  find_kubeflow_master(reader, endpoint, by);
+  if (by.num_nodes > 1 && uses_rendezvous(reader)) {
+    const std::string host = by.master_addr.value_or(endpoint->host);
+    const bool is_first =  // a pod knows its name before the cluster's DNS does
+        is_this_machine &&
+        (is_this_machine(host) || is_this_machine(host.substr(0, host.find('.'))));
+    by.node = is_first ? 0 : 1;
+  } else if (by.num_nodes > 1 && !reader.has("PET_NODE_RANK")) {
+    throw UsageError(
+        "environment variable {} sets the number of nodes, but neither PET_NODE_RANK nor "
+        "PET_RDZV_ENDPOINT sets which of them this is",
+        reader.quote("PET_NNODES"));
+  } else {
+    by.node = to_int(reader.number("PET_NODE_RANK", 0, kMaxNodes)).value_or(0);
+  }
+  check_below(reader, "PET_NODE_RANK", "PET_NNODES", by);
+  const std::string ranks = reader.text("PET_NPROC_PER_NODE").value_or("auto");
+  if (ranks == "auto" || ranks == "gpu" || ranks == "cpu") return by;  // as if it were unset
+  by.ranks_per_node = to_int(reader.number("PET_NPROC_PER_NODE", 1, kMaxRanksPerNode));
+  return by;
+}
+
+std::optional<SchedulerNode> find_indexed_job_node(const EnvReader& reader,
+                                                   std::optional<int> num_nodes) {
+  constexpr std::string_view kIndex = "JOB_COMPLETION_INDEX";
+  if (!reader.has(kIndex) || (!num_nodes && !reader.has("MASTER_ADDR"))) return std::nullopt;
+  SchedulerNode by{.scheduler = "Kubernetes"};
+  by.node = *to_int(reader.number(kIndex, 0, kMaxNodes));
+  if (!num_nodes)
+    throw UsageError(
+        "environment variable {} sets which pod of a Job this is, and MASTER_ADDR is set, but the "
+        "number of nodes is missing: pass --num_nodes N",
+        reader.quote(kIndex));
+  by.num_nodes = *num_nodes;
+  if (by.node >= by.num_nodes)
+    throw UsageError("--num_nodes {}: environment variable {} must be below it", *num_nodes,
+                     reader.quote(kIndex));
+  return by;
+}
+
+bool is_rank_already(const EnvReader& reader) {
+  return reader.has("LOCAL_RANK") || (reader.has("RANK") && !reader.has("PET_NODE_RANK"));
+}
+
+void set_slurm_master(const EnvReader& reader, SchedulerNode& by) {
+  const bool of_step = by.scheduler == "Slurm" && reader.has("SLURM_STEP_NODELIST");
+  const char* const list = of_step ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
+  if (const auto nodes = reader.text(list)) {
+    try {
+      by.master_addr = expand_node_list(*nodes).front();
+    } catch (const Error& error) {
+      throw UsageError("environment variable {}: {}", list, error.what());
+    }
+  }
+  const auto job = reader.number("SLURM_JOB_ID", 0, kMaxJobId);
+  const int64_t step = of_step ? reader.number("SLURM_STEP_ID", 0, kMaxJobId).value_or(0) : 0;
+  if (job) by.master_port = step_port(*job, step);
+}
+
+// Returns the launcher that has made this process a rank.
+std::string_view rank_launcher(const EnvReader& reader) {
+  if (reader.has("ZEROTH_LAUNCH_TIME")) return "zeroth";
+  if (reader.has("TORCHELASTIC_RUN_ID")) return "torchrun";
+  if (reader.has("ACCELERATE_MIXED_PRECISION")) return "accelerate launch";
+  return "another launcher";
+}
+
+void refuse_rank(const EnvReader& reader, const HostOptions& flags) {
+  constexpr int64_t kMaxRanks = kMaxNodes * kMaxRanksPerNode;
+  const int64_t size = reader.number("WORLD_SIZE", 1, kMaxRanks).value_or(1);
+  if (size == 1) return;  // single rank, or a leftover variable
+  const auto local = reader.number("LOCAL_RANK", 0, kMaxRanks);
+  const int64_t rank = reader.number("RANK", 0, kMaxRanks).value_or(local.value_or(0));
+  auto on_node = reader.number("LOCAL_SIZE", 1, kMaxRanks);
+  if (!on_node) on_node = reader.number("LOCAL_WORLD_SIZE", 1, kMaxRanks);
+  const bool alone_here = on_node ? *on_node == 1 : !local;
+  if (alone_here && flags.no_ssh && flags.node_rank && flags.num_nodes.value_or(1) > 1) return;
+  std::vector<std::string> names, unset;
+  for (const char* const name : {"RANK", "WORLD_SIZE", "LOCAL_RANK"}) {
+    if (!reader.has(name)) continue;
+    names.push_back(reader.quote(name));
+    unset.push_back(fmt::format("-u {}", name));
+  }
+  throw UsageError(
+      "zeroth already runs as rank {} of {} of {} ({}): start the program itself there, or only "
+      "zeroth; env {} zeroth ... makes each a separate run",
+      rank, size, rank_launcher(reader), fmt::join(names, " "), fmt::join(unset, " "));
+}
+
+// MPI implementations that do not provide the number of ranks on a node.
+constexpr MpiVariables kWithoutNodes[] = {
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun --map-by ppr:1:node"},
+    {"an MPI", "PMI_RANK", "PMI_SIZE", "mpirun -ppn 1"},
+    {"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "mpirun -ppn 1"},
+    {"jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "jsrun -r 1"},
+    {"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "flux run -N NODES"},
+};
+
+}  // namespace
+
+void check_not_nested(const Variables& variables, const HostOptions& flags) {
+  const EnvReader reader(variables);
+  if (is_rank_already(reader)) return refuse_rank(reader, flags);
+  if (flags.no_ssh || is_slurm_step(reader) || find_mpi_node(reader)) return;
+  for (const MpiVariables& names : kWithoutNodes) {
+    if (!reader.has(names.rank) || !reader.has(names.size)) continue;
+    const int64_t size = *reader.number(names.size, 1, kMaxNodes * kMaxRanksPerNode);
+    if (size == 1) continue;
+    throw several_per_node_error(
+        names.scheduler, size,
+        fmt::format("({} here), but has not set how many of them are on this node",
+                    reader.quote(names.rank)),
+        names.one_per_node);
+  }
+}
+
+std::vector<std::string> apply_kubeflow_elastic(const Variables& variables,
+                                                ElasticOptions& options) {
+  const EnvReader reader(variables);
+  if (is_rank_already(reader) || !reader.has("PET_NNODES")) return {};
+  const NodeRange nodes = kubeflow_nodes(reader);
+  const auto restarts = to_int(reader.number("PET_MAX_RESTARTS", 0, 1'000'000));
+  const bool is_range = nodes.max > 1 && (nodes.min < nodes.max || uses_rendezvous(reader));
+  std::vector<std::string> notes;
+  if (!options.hosts && is_range) {
+    options.hosts = nodes;
+    notes.push_back(fmt::format("{}: treated as --elastic {}:{}", reader.quote("PET_NNODES"),
+                                nodes.min, nodes.max));
+  }
+  if (!restarts || options.max_restarts) return notes;
+  if (options.hosts || nodes.max == 1) {
+    options.max_restarts = restarts;
+  } else if (*restarts > 0) {
+    notes.push_back(
+        fmt::format("{} has no effect: nodes restart together only with --elastic {}:{}, for which "
+                    "all need the same ZEROTH_SECRET",
+                    reader.quote("PET_MAX_RESTARTS"), nodes.max, nodes.max));
+  }
+  return notes;
+}
+
+std::optional<SchedulerNode> find_scheduler_node(
+    const Variables& variables, std::optional<int> num_nodes, bool has_hostfile,
+    const std::function<bool(const std::string& host)>& is_this_machine) {
+  const EnvReader reader(variables);
+  if (is_rank_already(reader)) return std::nullopt;
+  auto by = find_mpi_node(reader);
+  const bool mpi = by.has_value();
+  if (!by) by = find_slurm_node(reader);
+  const bool in_slurm = mpi || by.has_value();
+  if (!by) by = find_kubeflow_node(reader, is_this_machine);
+  if (!by && !has_hostfile) by = find_indexed_job_node(reader, num_nodes);
+  if (!by || (by->num_nodes == 1 && !by->ranks_per_node)) return std::nullopt;
+  if (in_slurm) set_slurm_master(reader, *by);
+  if (reader.has("MASTER_ADDR")) by->master_addr = reader.text("MASTER_ADDR");
+  if (const auto port = to_int(reader.number("MASTER_PORT", 1, kMaxPort))) by->master_port = port;
+  return by;
+}
+
+}  // namespace zeroth::launcher

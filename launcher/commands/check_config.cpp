@@ -1,0 +1,96 @@
+#include "launcher/commands/check_config.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "base/text/diagnostics.h"
+#include "base/text/flag_errors.h"
+#include "base/text/printable.h"
+#include "base/text/units.h"
+#include "base/usage_error.h"
+#include "configs/inspect.h"
+
+namespace zeroth::launcher {
+namespace {
+
+struct CheckConfigArguments {
+  std::string file;
+  std::optional<int64_t> ranks;
+  configs::FlagValues flags;
+  std::string help;
+};
+
+CheckConfigArguments parse(const std::vector<std::string>& words) {
+  CheckConfigArguments arguments;
+  CLI::App app("Shows the state and the value of every key of a ds_config.json. Starts nothing.",
+               "zeroth check-config");
+  app.add_option("FILE", arguments.file, "The file, or base64 of it")->required();
+  app.add_option("--ranks", arguments.ranks,
+                 "Number of ranks to check the batch sizes for (default: one that fits them)")
+      ->option_text("N");
+  app.add_flag("--strict", arguments.flags.strict,
+               "Treat names that DeepSpeed would ignore as errors");
+  app.add_flag("--accept-uncompressed", arguments.flags.accept_uncompressed,
+               "Allow 1-bit optimizers to run without compression, as in finetune");
+  arguments.help = parse_subcommand(app, words);
+  if (!arguments.help.empty())
+    arguments.help += "\nExit code: 0, or 2 if a run would refuse the file.\n";
+  if (arguments.ranks && *arguments.ranks < 1)
+    throw UsageError("check-config: --ranks {}: at least one rank is needed", *arguments.ranks);
+  return arguments;
+}
+
+void add_keys(const std::string& title, const std::vector<configs::KeyReport>& keys,
+              std::string& text) {
+  constexpr size_t kMaxValueLength = 40;  // characters of a value to show
+  size_t path = 0, value = 0;
+  for (const configs::KeyReport& key : keys) {
+    path = std::max(path, shortened(key.path).size());
+    value = std::max(value, shortened(key.value, kMaxValueLength).size());
+  }
+  text += fmt::format("{}\n", title);
+  for (const configs::KeyReport& key : keys) {
+    std::string line = fmt::format("  {:{}}  {:9}  {:{}}  {}", shortened(key.path), path, key.state,
+                                   shortened(key.value, kMaxValueLength), value, key.origin);
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+}
+
+void add_lines(const std::string& title, const std::vector<std::string>& lines, size_t max_lines,
+               std::string& text) {
+  if (!lines.empty()) text += fmt::format("{}\n  {}\n", title, listed(lines, max_lines));
+}
+
+// Inspects the file. Rejects an unreadable one like a bad command line.
+configs::Inspection inspect(const CheckConfigArguments& arguments) {
+  try {
+    return configs::inspect(configs::load(arguments.file), arguments.ranks, arguments.flags);
+  } catch (const Error& error) {
+    throw UsageError("{}", error.what());
+  }
+}
+
+}  // namespace
+
+ConfigCheck check_config(const std::vector<std::string>& arguments) {
+  const CheckConfigArguments parsed = parse(arguments);
+  if (!parsed.help.empty()) return {parsed.help, 0};
+  const configs::Inspection found = inspect(parsed);
+  ConfigCheck check;
+  add_keys("In the file:", found.given, check.text);
+  add_keys("Not in the file:", found.by_default, check.text);
+  constexpr size_t kMaxNotes = 100;
+  add_lines("Notes:", found.notes, kMaxNotes, check.text);
+  add_lines("Refused:", found.errors, kMaxErrors, check.text);
+  check.text += found.errors.empty() ? "The file is accepted.\n"
+                                     : fmt::format("The file is refused: {}.\n",
+                                                   pluralize(std::ssize(found.errors), "error"));
+  if (!found.errors.empty()) check.status = 2;
+  return check;
+}
+
+}  // namespace zeroth::launcher

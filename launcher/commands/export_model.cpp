@@ -1,0 +1,242 @@
+#include "launcher/commands/export_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/json/json.h"
+#include "base/text/diagnostics.h"
+#include "base/text/printable.h"
+#include "base/text/units.h"
+#include "checkpoint/coverage.h"
+#include "checkpoint/find.h"
+#include "checkpoint/reader.h"
+#include "launcher/commands/atomic_directory.h"
+
+namespace zeroth::launcher {
+namespace {
+
+using checkpoint::CheckpointReader;
+using checkpoint::StoredFile;
+using checkpoint::StoredState;
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kChunkElements = int64_t{1} << 18;     // elements in memory at a time
+constexpr int64_t kMaxCopiedBytes = int64_t{256} << 20;  // bytes of a file beside the weights
+constexpr std::string_view kConfig = "config.json";
+
+// ExportShard is one file of weights with its tensors.
+struct ExportShard {
+  std::string name;
+  std::vector<StoredState> tensors;
+  int64_t bytes = 0;
+};
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+// Returns whether the file belongs to the model, except weights and training results.
+bool is_copied(const StoredFile& file) {
+  const std::string& name = file.name;
+  return file.chunks.empty() && name.find('/') == name.npos && !name.ends_with(".safetensors") &&
+         !name.ends_with(".index.json") && !name.ends_with(".bin") &&
+         name != "trainer_state.json" && !name.ends_with("_results.json") &&
+         !name.ends_with(".html");
+}
+
+// Returns the master weights of trained tensors, and the weights of frozen ones.
+std::vector<StoredState> list_tensors(const CheckpointReader& reader) {
+  std::map<std::string, StoredState> found;
+  for (const StoredState& state : reader.states()) {
+    StoredState& tensor = found[state.tensor];
+    if (state.state == "master" || (state.state == "weight" && tensor.state != "master")) {
+      tensor = state;
+    }
+  }
+  std::vector<StoredState> tensors;
+  for (const auto& [name, tensor] : found) {
+    const std::string where = fmt::format("{}: {}", reader.path().string(), shortened(name));
+    if (tensor.state.empty()) throw Error("{} has neither master nor weight", where);
+    if (!parse_dtype(tensor.dtype)) {
+      throw Error("{} is {}, expected F32, BF16 or F16", where, shortened(tensor.dtype));
+    }
+    if (name == "__metadata__") throw Error("{} is not a tensor name", where);
+    tensors.push_back(tensor);
+  }
+  if (tensors.empty()) {
+    throw Error("{} contains no states: if it is a model, transformers can load it as it is",
+                reader.path().string());
+  }
+  return tensors;
+}
+
+int64_t num_elements(const StoredState& tensor) {
+  return checkpoint::ChunkBounds::full(tensor.shape).elements();
+}
+
+std::vector<ExportShard> split_shards(const std::vector<StoredState>& tensors,
+                                      const ExportRequest& request) {
+  std::vector<ExportShard> shards(1);
+  for (const StoredState& tensor : tensors) {
+    const int64_t bytes = num_elements(tensor) * static_cast<int64_t>(element_bytes(request.dtype));
+    if (shards.back().bytes > 0 && shards.back().bytes + bytes > request.max_shard_bytes) {
+      shards.emplace_back();
+    }
+    shards.back().tensors.push_back(tensor);
+    shards.back().bytes += bytes;
+  }
+  for (size_t i = 0; i < shards.size(); ++i) {
+    shards[i].name = shards.size() == 1
+                         ? "model.safetensors"
+                         : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+  }
+  return shards;
+}
+
+// Returns the header of a safetensors file, preceded by its length.
+std::string safetensors_header(const ExportShard& shard, Dtype dtype) {
+  Json header;
+  header["__metadata__"] = {{"format", "pt"}};
+  int64_t offset = 0;
+  for (const StoredState& tensor : shard.tensors) {
+    const int64_t end = offset + num_elements(tensor) * static_cast<int64_t>(element_bytes(dtype));
+    header[tensor.tensor] = {{"dtype", safetensors_name(dtype)},
+                             {"shape", tensor.shape},
+                             {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const uint64_t length = text.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
+}
+
+[[noreturn]] void throw_not_representable(const StoredState& tensor, float value, Dtype dtype) {
+  if (!std::isfinite(value)) {
+    throw Error("{} holds {}: such a model is not exported", shortened(tensor.tensor),
+                canonicalize_nan(value));
+  }
+  throw Error("{} has a value of {:g}, out of range for {}: export in {}", shortened(tensor.tensor),
+              value, dtype == Dtype::kF16 ? "fp16" : "bf16",
+              dtype == Dtype::kF16 ? "bf16 or fp32" : "fp32");
+}
+
+// ShardWriter reads, rounds and writes one chunk at a time.
+class ShardWriter {
+ public:
+  ShardWriter(CheckpointReader& reader, AtomicDirectory& directory, Dtype dtype)
+      : reader_(reader), directory_(directory), dtype_(dtype) {}
+
+  void write(const ExportShard& shard) {
+    const std::string header = safetensors_header(shard, dtype_);
+    offset_ = std::ssize(header);
+    const auto file =
+        directory_.file_system().create(directory_.file_path(shard.name), offset_ + shard.bytes);
+    checkpoint::write_all(*file, bytes_of(header), 0);
+    for (const StoredState& tensor : shard.tensors) write(*file, tensor);
+    file->sync();
+    file->close();
+  }
+
+ private:
+  void write(checkpoint::WritableFile& file, const StoredState& tensor) {
+    const Dtype stored = *parse_dtype(tensor.dtype);
+    const auto box = checkpoint::ChunkBounds::full(tensor.shape);
+    const int64_t elements = num_elements(tensor);
+    for (int64_t at = 0; at < elements; at += kChunkElements) {
+      const checkpoint::ElementRange range{at, std::min(elements, at + kChunkElements)};
+      const auto count = static_cast<size_t>(range.elements());
+      read_.resize(count * element_bytes(stored));
+      written_.resize(count * element_bytes(dtype_));
+      reader_.read(tensor.tensor, tensor.state, box, range, read_);
+      if (const auto bad = convert(read_, stored, written_, dtype_))
+        throw_not_representable(tensor, *bad, dtype_);
+      checkpoint::write_all(file, written_, offset_);
+      offset_ += std::ssize(written_);
+    }
+  }
+
+  CheckpointReader& reader_;
+  AtomicDirectory& directory_;
+  Dtype dtype_;
+  int64_t offset_ = 0;
+  std::vector<std::byte> read_, written_;
+};
+
+void write_index(const std::vector<ExportShard>& shards, AtomicDirectory& directory) {
+  Json index;
+  int64_t total = 0;
+  for (const ExportShard& shard : shards) total += shard.bytes;
+  index["metadata"]["total_size"] = total;
+  for (const ExportShard& shard : shards) {
+    for (const StoredState& tensor : shard.tensors) index["weight_map"][tensor.tensor] = shard.name;
+  }
+  write_text(directory.file_system(), directory.file_path("model.safetensors.index.json"),
+             index.dump(2) + "\n");
+}
+
+std::string with_config_dtype(const std::string& config, const std::string& path, Dtype dtype) {
+  Json tree = parse_ordered_json(config, {.name = path, .limits = kConfigLimits});
+  if (!tree.is_object()) throw Error("{} is not a JSON object", path);
+  tree[tree.contains("dtype") ? "dtype" : "torch_dtype"] = config_name(dtype);
+  if (tree.contains("torch_dtype")) tree["torch_dtype"] = config_name(dtype);
+  return tree.dump(2) + "\n";
+}
+
+std::vector<std::string> copy_files(CheckpointReader& reader, AtomicDirectory& directory,
+                                    Dtype dtype) {
+  std::vector<std::string> copied;
+  for (const StoredFile& file : reader.manifest().files) {
+    if (!is_copied(file)) continue;
+    std::string text = reader.read_text(file.name, kMaxCopiedBytes);
+    if (file.name == kConfig)
+      text = with_config_dtype(text, (reader.path() / file.name).string(), dtype);
+    write_text(directory.file_system(), directory.file_path(file.name), text);
+    copied.push_back(file.name);
+  }
+  return copied;
+}
+
+ExportResult export_one(CheckpointReader reader, const ExportRequest& request) {
+  // Check first: a forged manifest's tensor size would be written before a missing chunk is
+  // detected.
+  const auto errors = checkpoint::coverage_errors(reader.manifest().files);
+  if (!errors.empty()) {
+    throw Error("{} is damaged: {}", reader.path().string(), listed(errors));
+  }
+  const auto tensors = list_tensors(reader);
+  const auto shards = split_shards(tensors, request);
+  AtomicDirectory directory(request.to, request.overwrite);
+  ExportResult exported{
+      .from = reader.path(), .to = directory.target(), .tensors = std::ssize(tensors)};
+  exported.copied = copy_files(reader, directory, request.dtype);
+  ShardWriter writer(reader, directory, request.dtype);
+  for (const ExportShard& shard : shards) {
+    writer.write(shard);
+    exported.bytes += shard.bytes;
+  }
+  if (shards.size() > 1) write_index(shards, directory);
+  directory.commit();
+  return exported;
+}
+
+}  // namespace
+
+ExportResult export_model(const ExportRequest& request) {
+  const checkpoint::CheckpointLocation place = checkpoint::locate(request.from);
+  if (!place.file_system) throw Error("{}: there is no such folder", request.from.string());
+  ExportResult exported;
+  checkpoint::with_selected_checkpoint(place, [&](const std::string& name) {
+    exported = export_one(CheckpointReader(place.file_system, name), request);
+  });
+  return exported;
+}
+
+}  // namespace zeroth::launcher

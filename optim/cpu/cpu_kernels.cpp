@@ -1,0 +1,146 @@
+// This file is compiled once per instruction set, which ZEROTH_ISA names (CMakeLists.txt).
+#include "optim/cpu/cpu_kernels.h"
+
+#include <cstring>
+#include <type_traits>
+
+#include "optim/cpu/cpu_lanes.h"
+#include "optim/update_formulas.h"
+
+namespace zeroth::optim::kernel {
+namespace {
+
+struct None {};  // type of a copy that is not required
+
+template <typename G, typename M, typename S, typename C>
+struct Types {
+  using Grad = G;
+  using Master = M;
+  using State = S;
+  using Copy = C;
+};
+
+template <typename Rule, typename T>
+ZEROTH_INLINE void update_vector(const Constants& c, const UpdateArrays& arrays, int64_t i,
+                                 Ints offsets) {
+  using State = typename T::State;
+  auto* master = static_cast<typename T::Master*>(arrays.master) + i;
+  Vec s[2] = {};
+#pragma GCC unroll 2  // in registers
+  for (int k = 0; k < Rule::kNumStates; ++k) s[k] = load(static_cast<State*>(arrays.states[k]) + i);
+  Vec p = load(master);
+  Rule::update(c, load(static_cast<const typename T::Grad*>(arrays.grad) + i), p, s);
+#pragma GCC unroll 2
+  for (int k = 0; k < Rule::kNumStates; ++k) {
+    keep(static_cast<State*>(arrays.states[k]) + i, s[k], arrays.keys[k + 1], offsets);
+  }
+  keep(master, p, arrays.keys[0], offsets);
+  if constexpr (!std::is_same_v<typename T::Copy, None>) {
+    auto* copy = static_cast<typename T::Copy*>(arrays.copy) + i;
+    arrays.non_temporal ? stream(copy, p) : store(copy, p);
+  }
+}
+
+// Returns the offsets of a vector's elements from `i` on, wherever rows end.
+ZEROTH_INLINE Ints offsets_at(OffsetCounter& counter, int64_t i) {
+  Ints offsets;
+  for (int64_t k = 0; k < kLanes; ++k) offsets[k] = counter.at(i + k);
+  return offsets;
+}
+
+// Updates the last elements, fewer than a vector: the same operations on a padded copy.
+template <typename Rule, typename T>
+void update_remainder(const Constants& c, const UpdateArrays& arrays, int64_t begin, int64_t count,
+                      Ints offsets) {
+  typename T::Master master[kLanes] = {};
+  typename T::State states[2][kLanes] = {};
+  typename T::Grad grad[kLanes] = {};
+  typename T::Copy copy[kLanes] = {};
+  const auto elements = static_cast<size_t>(count);
+  const auto from = [&]<typename E>(const void* array, E* to) {
+    std::memcpy(to, static_cast<const E*>(array) + begin, elements * sizeof(E));
+  };
+  const auto back = [&]<typename E>(void* array, const E* in) {
+    std::memcpy(static_cast<E*>(array) + begin, in, elements * sizeof(E));
+  };
+  from(arrays.master, master);
+  from(arrays.grad, grad);
+  for (int k = 0; k < Rule::kNumStates; ++k) from(arrays.states[k], states[k]);
+  UpdateArrays padded = arrays;
+  padded.master = master;
+  padded.grad = grad;
+  padded.copy = copy;
+  padded.non_temporal = false;
+  for (int k = 0; k < 2; ++k) padded.states[k] = states[k];
+  update_vector<Rule, T>(c, padded, 0, offsets);
+  back(arrays.master, master);
+  for (int k = 0; k < Rule::kNumStates; ++k) back(arrays.states[k], states[k]);
+  if constexpr (!std::is_same_v<typename T::Copy, None>) back(arrays.copy, copy);
+}
+
+template <typename Rule, typename T>
+void update(const Constants& constants, const UpdateArrays& arrays, int64_t count) {
+  const Constants c = constants;  // local to this function, so it is not reloaded after each store
+  const UpdateArrays a = arrays;
+  int64_t i = 0;
+  OffsetCounter counter(a.offsets, 0);
+  while (i + kLanes <= count) {
+    const uint32_t first = counter.at(i);
+    const int64_t end = counter.end < count ? counter.end : count;
+    const uint32_t shift = first - static_cast<uint32_t>(i);
+    for (; i + kLanes <= end; i += kLanes) {
+      update_vector<Rule, T>(c, a, i, counted(shift + static_cast<uint32_t>(i)));
+    }
+    if (i == end || i + kLanes > count) continue;
+    update_vector<Rule, T>(c, a, i, offsets_at(counter, i));
+    i += kLanes;
+  }
+  if (i < count) update_remainder<Rule, T>(c, a, i, count - i, offsets_at(counter, i));
+  if (a.non_temporal) store_fence();
+}
+
+template <typename Rule, typename Grad>
+constexpr void fill_table(Kernel (&by_result)[kNumOutputFormats]) {
+  by_result[kNoCopy] = update<Rule, Types<Grad, float, float, None>>;
+  by_result[kBf16Copy] = update<Rule, Types<Grad, float, float, Bf16>>;
+  by_result[kFp16Copy] = update<Rule, Types<Grad, float, float, Fp16>>;
+  if constexpr (!std::is_same_v<Grad, Fp16>) {
+    by_result[kBf16Master] = update<Rule, Types<Grad, Bf16, float, None>>;
+    by_result[kAllBf16] = update<Rule, Types<Grad, Bf16, Bf16, None>>;
+  }
+}
+
+template <typename Rule>
+constexpr void fill_table(Kernel (&by_gradient)[kNumFormats][kNumOutputFormats]) {
+  fill_table<Rule, float>(by_gradient[kFp32]);
+  fill_table<Rule, Bf16>(by_gradient[kBf16]);
+  fill_table<Rule, Fp16>(by_gradient[kFp16]);
+}
+
+constexpr UpdateKernels all_kernels() {
+  UpdateKernels kernels = {};
+  fill_table<AdamFormula>(kernels.table[kAdam]);
+  fill_table<LionFormula>(kernels.table[kLion]);
+  fill_table<AdagradFormula>(kernels.table[kAdagrad]);
+  fill_table<SgdFormula>(kernels.table[kSgd]);
+  fill_table<SgdMomentumFormula>(kernels.table[kSgdMomentum]);
+  return kernels;
+}
+
+constexpr UpdateKernels kAllKernels = all_kernels();
+
+constexpr bool has_each_formula() {
+  for (const auto& formula_kernels : kAllKernels.table) {
+    if (formula_kernels[kFp32][kNoCopy] == nullptr) return false;
+  }
+  return true;
+}
+static_assert(has_each_formula());
+
+}  // namespace
+
+namespace ZEROTH_ISA {
+const UpdateKernels kKernels = kAllKernels;
+}
+
+}  // namespace zeroth::optim::kernel

@@ -1,0 +1,121 @@
+#include "optim/cpu/cpu_update.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/machine/parallel.h"
+#include "optim/cpu/cpu_kernels.h"
+
+namespace zeroth::optim {
+namespace {
+
+using configs::OptimizerConfig;
+using Kind = OptimizerConfig::Kind;
+
+// Threads begin at multiples of kBlock, and each gets at least kGrain blocks.
+constexpr int64_t kBlock = 2048;
+constexpr int64_t kGrain = 8;
+// A smaller copy is left in the caches, where the next reader finds it.
+constexpr int64_t kMinNonTemporalCount = int64_t{1} << 20;
+
+const kernel::UpdateKernels& select_kernels(CpuIsa level) {
+#if defined(__x86_64__)
+  if (level >= CpuIsa::kAvx512) return kernel::avx512::kKernels;
+  if (level >= CpuIsa::kAvx2) return kernel::avx2::kKernels;
+#endif
+  ZEROTH_CHECK(level == CpuIsa::kBaseline, "{} on this processor", to_string(level));
+  return kernel::plain::kKernels;
+}
+
+kernel::OutputFormat select_output(const OptimizerConfig& config, const CpuChunk& chunk) {
+  if (config.bf16_masters) return config.bf16_states ? kernel::kAllBf16 : kernel::kBf16Master;
+  if (!chunk.copy) return kernel::kNoCopy;
+  return chunk.copy_type == configs::Precision::kBf16 ? kernel::kBf16Copy : kernel::kFp16Copy;
+}
+
+kernel::Format to_format(configs::Precision precision) {
+  switch (precision) {
+    case configs::Precision::kFp32:
+      return kernel::kFp32;
+    case configs::Precision::kBf16:
+      return kernel::kBf16;
+    case configs::Precision::kFp16:
+      return kernel::kFp16;
+  }
+  throw InternalError(fmt::format("precision {}", static_cast<int>(precision)));
+}
+
+void check(const OptimizerConfig& config, const CpuChunk& chunk, const UpdateStep& step) {
+  ZEROTH_CHECK(step.update >= 1, "update {}, not counted from 1", step.update);
+  ZEROTH_CHECK(std::isfinite(step.grad_factor) && step.grad_factor > 0, "gradient factor {}",
+               step.grad_factor);
+  ZEROTH_CHECK(chunk.count >= 0, "a chunk of {} elements", chunk.count);
+  ZEROTH_CHECK(chunk.count == 0 || (chunk.master && chunk.grad), "a chunk without its arrays");
+  for (size_t i = 0; i < kernel::num_states(kernel::select_formula(config)); ++i) {
+    ZEROTH_CHECK(chunk.count == 0 || chunk.states[i], "a chunk without its state {}", i);
+  }
+  ZEROTH_CHECK(!chunk.copy || chunk.copy_type != configs::Precision::kFp32,
+               "a copy of the master in its own precision");
+  if (!config.bf16_masters) return;
+  ZEROTH_CHECK(!chunk.copy, "a copy of a master that is bf16 itself");
+  ZEROTH_CHECK(chunk.grad_type != configs::Precision::kFp16, "an fp16 gradient of bf16 masters");
+  ZEROTH_CHECK(chunk.first_element >= 0, "a chunk from element {}", chunk.first_element);
+}
+
+template <typename Pointer>
+Pointer moved(Pointer pointer, int64_t elements, bool wide) {
+  const auto bytes = static_cast<uintptr_t>(elements) * (wide ? sizeof(float) : sizeof(uint16_t));
+  return pointer ? reinterpret_cast<Pointer>(reinterpret_cast<uintptr_t>(pointer) + bytes)
+                 : nullptr;
+}
+
+// Returns the arrays from element `begin` on.
+kernel::UpdateArrays arrays_from(const OptimizerConfig& config, const CpuChunk& chunk,
+                                 int64_t begin) {
+  const bool wide_states = !config.bf16_states;
+  kernel::UpdateArrays arrays = {
+      .master = moved(chunk.master, begin, !config.bf16_masters),
+      .states = {moved(chunk.states[0], begin, wide_states),
+                 moved(chunk.states[1], begin, wide_states)},
+      .grad = moved(chunk.grad, begin, chunk.grad_type == configs::Precision::kFp32),
+      .copy = moved(chunk.copy, begin, /*wide=*/false)};
+  const bool aligned = reinterpret_cast<uintptr_t>(arrays.copy) % 64 == 0;
+  arrays.non_temporal = chunk.copy && aligned && chunk.count >= kMinNonTemporalCount;
+  return arrays;
+}
+
+}  // namespace
+
+CpuUpdate::CpuUpdate(const OptimizerConfig& config, CpuIsa level) : config_(config), level_(level) {
+  ZEROTH_CHECK(level <= detected_cpu_isa(), "{} on a processor that has {}", to_string(level),
+               to_string(detected_cpu_isa()));
+  ZEROTH_CHECK(config.bf16_masters || !config.bf16_states, "bf16 states of an fp32 master");
+}
+
+void CpuUpdate::apply(const CpuChunk& chunk, const UpdateStep& step) const {
+  check(config_, chunk, step);
+  const kernel::Constants constants = kernel::make_constants(config_, step);
+  const auto& by_gradient = select_kernels(level_).table[kernel::select_formula(config_)];
+  const kernel::Kernel run = by_gradient[to_format(chunk.grad_type)][select_output(config_, chunk)];
+  const auto update = [&](int64_t begin, int64_t end) {
+    kernel::UpdateArrays arrays = arrays_from(config_, chunk, begin);
+    if (config_.bf16_masters) {
+      const int64_t before = chunk.first_element;
+      const OffsetRun part = offset_run(chunk.offsets, before + begin, before + end);
+      end = part.end - before;
+      arrays.offsets = part.offsets;
+      for (size_t i = 0; i < kernel::kNumArrays; ++i) {
+        arrays.keys[i] = kernel::rounding_key(step, i, part.offsets.first);
+      }
+    }
+    run(constants, arrays, end - begin);
+    return end;
+  };
+  parallel_for((chunk.count + kBlock - 1) / kBlock, kGrain, [&](int64_t first, int64_t last) {
+    const int64_t end = std::min(last * kBlock, chunk.count);
+    for (int64_t begin = first * kBlock; begin < end;) begin = update(begin, end);
+  });
+}
+
+}  // namespace zeroth::optim
