@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -21,10 +22,36 @@ class Error : public std::runtime_error {
             fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...)) {}
 };
 
+// A UsageError reports invalid user input: a command line, or a file that it names. Its message
+// says what to write instead. A retry cannot succeed.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+// Exit code of a usage error, the same as argparse's. The launcher starts no further restart
+// attempt.
+inline constexpr int kUsageExitCode = 2;
+
+// Returns the result of `read`, which parses user input, and rethrows its Errors as UsageErrors.
+template <typename Read>
+auto rethrow_as_usage_error(const Read& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    throw UsageError("{}", error.what());
+  }
+}
+
 class InternalError : public std::logic_error {
  public:
   using std::logic_error::logic_error;
 };
+
+// Returns the message of an Error or InternalError, and the path and the system's reason of a
+// failure of a file system or the system. Quotes the text of any other exception as that of an
+// unexpected failure: a user never sees the standard library's own text.
+std::string describe_exception(const std::exception& error);
 
 namespace detail {
 [[noreturn]] void check_failed(const char* file, int line, const char* expression,

@@ -1,10 +1,10 @@
 #include "base/sha256.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
+
+#include "base/text/units.h"
 
 namespace zeroth {
 namespace {
@@ -118,9 +118,7 @@ std::string_view digest_bytes(const Sha256::Digest& digest) {
 }
 
 std::string to_hex(const Sha256::Digest& digest) {
-  std::string text;
-  for (const uint8_t byte : digest) text += fmt::format("{:02x}", byte);
-  return text;
+  return to_hex(digest_bytes(digest));
 }
 
 bool constant_time_equal(std::string_view one, std::string_view other) {

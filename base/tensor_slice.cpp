@@ -8,6 +8,15 @@
 namespace zeroth {
 namespace {
 
+struct ElementType {
+  std::string_view dtype;
+  int64_t bytes;
+};
+constexpr ElementType kElementTypes[] = {{"F64", 8},     {"I64", 8},     {"U64", 8},  {"F32", 4},
+                                         {"I32", 4},     {"U32", 4},     {"F16", 2},  {"I16", 2},
+                                         {"U16", 2},     {"BF16", 2},    {"BOOL", 1}, {"I8", 1},
+                                         {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"U8", 1}};
+
 int64_t product(const std::vector<int64_t>& extents) {
   int64_t all = 1;
   for (const int64_t extent : extents) all *= extent;
@@ -46,9 +55,23 @@ int64_t row_offset(const TensorSlice& slice, int64_t row) {
 
 }  // namespace
 
+std::optional<int64_t> element_size(std::string_view dtype) {
+  for (const ElementType& type : kElementTypes) {
+    if (type.dtype == dtype) return type.bytes;
+  }
+  return std::nullopt;
+}
+
 TensorSlice TensorSlice::full(std::vector<int64_t> shape) {
   std::vector<int64_t> begin(shape.size(), 0);
   return {shape, std::move(begin), shape};
+}
+
+TensorSlice TensorSlice::between(std::vector<int64_t> shape, std::vector<int64_t> begin,
+                                 std::vector<int64_t> end) {
+  std::vector<int64_t> sizes = std::move(end);
+  for (size_t i = 0; i < std::min(begin.size(), sizes.size()); ++i) sizes[i] -= begin[i];
+  return {std::move(shape), std::move(begin), std::move(sizes)};
 }
 
 int64_t TensorSlice::elements() const {

@@ -1,10 +1,18 @@
-// The location of a slice's elements in its tensor, both in row-major order. Pure arithmetic.
+// Tensors in files: the sizes of their elements, and the location of a slice's elements in its
+// tensor, both in row-major order. Pure arithmetic.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 namespace zeroth {
+
+// Returns the bytes of one element of a safetensors file's "F32", "BF16", "U8", ..., or nullopt if
+// `dtype` is unknown.
+std::optional<int64_t> element_size(std::string_view dtype);
 
 // A TensorSlice is a rectangular part of a tensor with an offset and a size per dimension. Without
 // dimensions it is the single element of a scalar.
@@ -14,6 +22,10 @@ struct TensorSlice {
 
   // Returns the slice that covers the full tensor.
   static TensorSlice full(std::vector<int64_t> shape);
+  // Returns the slice [begin[i], end[i]) of each dimension i.
+  static TensorSlice between(std::vector<int64_t> shape, std::vector<int64_t> begin,
+                             std::vector<int64_t> end);
+  int64_t end(size_t dimension) const { return offsets[dimension] + sizes[dimension]; }
   int64_t elements() const;
   int64_t tensor_elements() const;
   bool operator==(const TensorSlice&) const = default;

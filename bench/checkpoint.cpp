@@ -30,7 +30,7 @@
 #include "engine/engine.h"
 #include "engine/start.h"
 #include "model/blocks/build_blocks.h"
-#include "model/random_source.h"
+#include "model/weight_source.h"
 
 namespace {
 
@@ -55,7 +55,7 @@ model::ModelSpec make_spec(bool large) {
   return spec;
 }
 
-struct RandomTokens final : engine::Loader {
+struct RandomTokens final : engine::DataLoader {
   RandomTokens(int64_t tokens, int64_t vocab_)
       : length(std::min(tokens, kMaxRowTokens)), rows(tokens / length), vocab(vocab_) {}
   model::MicroBatch next() override {
@@ -155,8 +155,8 @@ class CheckpointBench {
     beside.seconds = timed([&] {
       beside.start = measure_seconds([&] { engine_.start_checkpoint(directory_); });
       for (int i = 0; i < steps; ++i) {
-        const engine::StepStats stats = engine_.train_batch(data_);
-        if (!stats.checkpoint_written) continue;
+        engine_.train_batch(data_);
+        if (!engine_.decision().checkpoint_written) continue;
         beside.written_in = i + 1;
         finish();
       }

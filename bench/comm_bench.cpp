@@ -19,17 +19,16 @@
 #include <utility>
 #include <vector>
 
-#include "base/describe_exception.h"
 #include "base/error.h"
-#include "base/machine/heap.h"
+#include "base/machine/host_limits.h"
 #include "base/machine/standard_streams.h"
 #include "base/text/units.h"
+#include "comm/bootstrap/host_address.h"
 #include "comm/bootstrap/rank_bootstrap.h"
 #include "comm/bootstrap/rank_env.h"
 #include "comm/comm_log.h"
 #include "comm/device_mesh.h"
 #include "comm/groups/gloo_group.h"
-#include "comm/nodes/inter_node_interface.h"
 #include "comm/rank_threads.h"
 
 namespace {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "offload/file_buffers.h"
 #include "offload/file_io.h"
 
 namespace {

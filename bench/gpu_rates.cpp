@@ -11,7 +11,7 @@
 
 #include "device/gpu.h"
 #include "device/host_link.h"
-#include "model/kernels/matrix_peak.h"
+#include "model/kernels/matrix_product.h"
 
 namespace {
 

@@ -20,7 +20,6 @@
 
 namespace {
 
-using zeroth::configs::Precision;
 using zeroth::optim::CpuChunk;
 
 // On a boundary of 64 bytes.
@@ -149,7 +148,7 @@ void run(const std::vector<std::string>& arguments) {
                     .copy = copy.data()};
   measure({"fp32 gradient", pass_fp32, 30}, chunk, rounds);
   chunk.grad = grad.data();
-  chunk.grad_type = Precision::kBf16;
+  chunk.grad_format = zeroth::optim::kernel::kBf16;
   measure({"bf16 gradient", pass_bf16, 28}, chunk, rounds);
   chunk.copy = nullptr;
   for (void* array : {chunk.master, chunk.states[0], chunk.states[1]}) {

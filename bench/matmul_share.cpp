@@ -9,14 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "base/machine/heap.h"
+#include "base/machine/host_limits.h"
 #include "comm/device_mesh.h"
 #include "engine/engine.h"
 #include "model/blocks/build_blocks.h"
-#include "model/flops.h"
-#include "model/kernels/matrix_peak.h"
 #include "model/kernels/matrix_product.h"
-#include "model/random_source.h"
+#include "model/spec.h"
+#include "model/weight_source.h"
 
 namespace {
 
@@ -36,7 +35,7 @@ struct MatmulOptions {
 };
 
 // Any tokens: the arithmetic is the same.
-class RandomTokens final : public engine::Loader {
+class RandomTokens final : public engine::DataLoader {
  public:
   RandomTokens(const MatmulOptions& options, int64_t vocab) : options_(options), vocab_(vocab) {}
   model::MicroBatch next() override {

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "model/kernels/matrix_peak.h"
+#include "model/kernels/matrix_product.h"
 
 int main(int argc, char** argv) {
   using Clock = std::chrono::steady_clock;

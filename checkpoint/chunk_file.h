@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -45,11 +46,9 @@ class ChunkFile {
   // Throws a FileSystemError on failure, also if the disk reports that it has no space for the
   // whole file.
   ChunkFile(FileSystem& file_system, std::string name, std::vector<TensorChunk> chunks);
-  ~ChunkFile();
-  ChunkFile(ChunkFile&&) noexcept;
 
-  const std::vector<TensorChunk>& chunks() const;
-  int64_t size() const;  // of the whole file
+  const std::vector<TensorChunk>& chunks() const { return chunks_; }
+  int64_t size() const { return size_; }  // of the whole file
 
   // Appends `bytes` to what is already written of this chunk.
   void write(size_t index, std::span<const std::byte> bytes);
@@ -61,8 +60,25 @@ class ChunkFile {
   StoredFile finish(std::string name);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  // A WrittenRange is consecutive bytes that are written, with their CRC.
+  struct WrittenRange {
+    int64_t begin = 0, end = 0;
+    uint32_t crc = 0;
+  };
+  struct ChunkProgress {
+    int64_t offset = 0;  // in the file
+    int64_t bytes = 0;
+    int64_t next = 0;  // position of write()
+    std::vector<WrittenRange> parts = {};
+  };
+  static std::vector<WrittenRange> merge_ranges(std::vector<WrittenRange> parts);
+
+  std::filesystem::path path_;
+  std::vector<TensorChunk> chunks_;
+  std::vector<ChunkProgress> written_;  // by index in chunks_
+  std::string header_;
+  int64_t size_ = 0;
+  std::unique_ptr<WritableFile> file_;
 };
 
 }  // namespace zeroth::checkpoint

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <ctime>
+#include <limits>
 #include <map>
 
 #include "base/error.h"
-#include "base/files/crc32c.h"
 #include "base/json/json.h"
 #include "base/json/json_view.h"
 #include "base/text/units.h"
@@ -23,21 +23,20 @@ struct FileTree {
   std::vector<std::string> directories;
 };
 
-void list_tree(FileSystem& file_system, const std::string& root, const std::string& below,
-               FileTree& tree) {
+FileTree list_files(FileSystem& file_system, const std::string& root) {
+  FileTree tree;
   for (const DirectoryEntry& entry :
-       file_system.list(below.empty() ? root : join_path(root, below))) {
-    const std::string name = join_path(below, entry.name);
+       list_tree(file_system, root, std::numeric_limits<size_t>::max())) {
     if (entry.kind == DirectoryEntry::Kind::kFile) {
-      tree.files[name] = entry.size;
+      tree.files[entry.name] = entry.size;
     } else if (entry.kind == DirectoryEntry::Kind::kDirectory) {
-      list_tree(file_system, root, name, tree);
-      tree.directories.push_back(name);
+      tree.directories.push_back(entry.name);
     } else {
       throw Error("{} is not a regular file",
-                  full_path(file_system, join_path(root, name)).string());
+                  full_path(file_system, join_path(root, entry.name)).string());
     }
   }
+  return tree;
 }
 
 // Checks that the file exists as the ranks report it, and makes it durable. A chunk file was
@@ -66,22 +65,19 @@ void write_latest(FileSystem& file_system, const std::string& name) {
 
 // Serializes rank 0's commit for the other ranks.
 std::string to_json_text(const CommitResult& done) {
-  return nlohmann::json{{"crc", done.crc}, {"warnings", done.warnings}}.dump(
-      -1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return to_line(nlohmann::json{{"crc", done.crc}, {"warnings", done.warnings}});
 }
 
 CommitResult parse_committed(std::string name, const std::string& text) {
   const nlohmann::json tree = parse_json(text, {.name = "rank 0's commit"});
   const JsonView view(tree);
-  CommitResult done{.name = std::move(name),
-                    .crc = static_cast<uint32_t>(view.at("crc").integer(0, UINT32_MAX))};
-  const JsonView warnings = view.at("warnings");
-  for (size_t i = 0; i < warnings.size(); ++i) done.warnings.push_back(warnings.at(i).text());
-  return done;
+  return {.name = std::move(name),
+          .crc = static_cast<uint32_t>(view.at("crc").integer(0, UINT32_MAX)),
+          .warnings = view.at("warnings").texts()};
 }
 
-}  // namespace
-
+// Reads a file of a checkpoint, syncs it and returns its description. `name` is relative to
+// `directory`.
 StoredFile describe_file(FileSystem& file_system, const std::string& directory,
                          const std::string& name) {
   const std::string whole = join_path(directory, name);
@@ -89,21 +85,18 @@ StoredFile describe_file(FileSystem& file_system, const std::string& directory,
   const auto file = file_system.open(whole);
   StoredFile stored{.name = name, .size = file->size()};
   std::vector<std::byte> buffer(static_cast<size_t>(std::min(kChunk, stored.size)));
-  for (int64_t at = 0; at < stored.size; at += kChunk) {
-    const auto chunk =
-        std::span(buffer).first(static_cast<size_t>(std::min(kChunk, stored.size - at)));
-    read_all(*file, chunk, at, full_path(file_system, whole));
-    stored.crc = crc32c(chunk, stored.crc);
-  }
+  stored.crc = read_crc(*file, 0, stored.size, buffer, full_path(file_system, whole));
   return stored;
 }
+
+}  // namespace
 
 Saver::Saver(std::shared_ptr<FileSystem> file_system, RankGroup& ranks, SaverOptions options)
     : file_system_(std::move(file_system)), ranks_(ranks), options_(std::move(options)) {
   const auto failure = capture_failure([&] {
     if (!is_committer()) return;
     owner_ = Owner::claim(file_system_, options_.description);
-    clear_leftovers(*file_system_);
+    cleanup_leftovers(*file_system_);
   });
   const std::string generation = owner_ ? fmt::format("{}", owner_->generation()) : "";
   const auto answers =
@@ -121,7 +114,7 @@ Save Saver::begin(int64_t step, int64_t bytes) {
     int64_t all = kMargin;
     for (const std::string& answer : answers) all += parse_number<int64_t>(answer).value_or(0);
     owner_->check();
-    clear_leftovers(*file_system_);
+    cleanup_leftovers(*file_system_);
     const int64_t free = file_system_->free_bytes();
     if (free < all) {
       throw Error("{}: a checkpoint takes {} and {} are free there", file_system_->path().string(),
@@ -135,13 +128,11 @@ Save Saver::begin(int64_t step, int64_t bytes) {
 
 void Saver::publish(const Save& save, bool& committed) const {
   const std::string name = step_name(save.step_);
-  const auto entries = file_system_->list("");
-  const auto there = std::find_if(entries.begin(), entries.end(),
-                                  [&](const DirectoryEntry& entry) { return entry.name == name; });
-  if (there != entries.end() && there->kind != DirectoryEntry::Kind::kDirectory) {
+  const auto there = find_entry(*file_system_, "", name);
+  if (there && there->kind != DirectoryEntry::Kind::kDirectory) {
     throw Error("{} is in the way: it is not a folder", full_path(*file_system_, name).string());
   }
-  if (there == entries.end()) {
+  if (!there) {
     file_system_->rename(save.directory_, name);
   } else if (!file_system_->exchange(save.directory_, name)) {
     const std::string old = save.old_name();
@@ -156,7 +147,7 @@ void Saver::publish(const Save& save, bool& committed) const {
   file_system_->sync_directory("");
 }
 
-std::vector<std::string> Saver::clean_up(const Save& save) const {
+std::vector<std::string> Saver::finish_commit(const Save& save) const {
   std::vector<std::string> warnings;
   const auto attempt = [&](auto action) {
     if (const auto failure = capture_failure(action)) warnings.push_back(*failure);
@@ -227,13 +218,12 @@ std::string Save::old_name() const {
 }
 
 uint32_t Save::write_manifest(const std::vector<std::string>& reports, Manifest facts,
-                              const std::vector<ExpectedState>& expected) const {
+                              const std::vector<StoredState>& expected) const {
   std::vector<RankReport> parsed;
   for (const std::string& report : reports) parsed.push_back(parse_report(report));
   facts.files = merge_reports(parsed, expected);
   FileSystem& file_system = *saver_->file_system_;
-  FileTree tree;
-  list_tree(file_system, directory_, "", tree);
+  FileTree tree = list_files(file_system, directory_);
   for (const StoredFile& file : facts.files) check_and_sync(file_system, directory_, tree, file);
   for (const StoredFile& file : facts.files) tree.files.erase(file.name);
   for (const auto& [name, size] : tree.files) {
@@ -255,12 +245,15 @@ uint32_t Save::write_manifest(const std::vector<std::string>& reports, Manifest 
 }
 
 CommitResult Save::commit(const RankManifest& mine, Manifest facts,
-                          const std::vector<ExpectedState>& expected) {
+                          const std::vector<StoredState>& expected) {
   RankGroup& ranks = saver_->ranks_;
   std::string report;
   const auto report_error = capture_failure([&] {
-    report = checkpoint::to_string(
-        RankReport{step_, checkpoint::to_string(attempt_), facts.must_equal, mine});
+    report = checkpoint::to_string(RankReport{{.step = step_,
+                                               .attempt = checkpoint::to_string(attempt_),
+                                               .must_equal = facts.must_equal,
+                                               .files = mine.files},
+                                              mine.parts});
   });
   const auto reports =
       commit_vote(ranks, phase_name("listing what was written"), report_error, report);
@@ -277,7 +270,7 @@ CommitResult Save::commit(const RankManifest& mine, Manifest facts,
   });
   if (committed) {
     removes_on_exit_ = false;
-    if (!failure) done.warnings = saver_->clean_up(*this);
+    if (!failure) done.warnings = saver_->finish_commit(*this);
   }
   const auto answers = commit_vote(ranks, phase_name("committing"), failure, to_json_text(done));
   done = parse_committed(done.name, answers.front());

@@ -30,7 +30,6 @@
 #include "checkpoint/owner.h"
 #include "checkpoint/rank_group.h"
 #include "checkpoint/rank_manifest.h"
-#include "checkpoint/retention.h"
 
 namespace zeroth::checkpoint {
 
@@ -75,7 +74,7 @@ class Saver {
  private:
   friend class Save;
   void publish(const Save& save, bool& committed) const;
-  std::vector<std::string> clean_up(const Save& save) const;
+  std::vector<std::string> finish_commit(const Save& save) const;
   bool is_committer() const { return ranks_.rank() == 0; }
 
   std::shared_ptr<FileSystem> file_system_;
@@ -113,7 +112,7 @@ class Save {
   // lists all states that must exist. Files in directory() that no rank reports are read and
   // listed, too. Collective.
   CommitResult commit(const RankManifest& mine, Manifest facts,
-                      const std::vector<ExpectedState>& expected = {});
+                      const std::vector<StoredState>& expected = {});
 
  private:
   friend class Saver;
@@ -122,7 +121,7 @@ class Save {
   std::string old_name() const;  // of the replaced checkpoint, if replacing takes two steps
   // Returns the CRC of the manifest.
   uint32_t write_manifest(const std::vector<std::string>& reports, Manifest facts,
-                          const std::vector<ExpectedState>& expected) const;
+                          const std::vector<StoredState>& expected) const;
 
   Saver* saver_;
   int64_t step_;
@@ -130,10 +129,5 @@ class Save {
   std::string directory_;
   bool removes_on_exit_ = true;  // whether the destructor removes directory_
 };
-
-// Reads a whole file of a checkpoint, syncs it and returns its description. `name` is relative to
-// `directory`.
-StoredFile describe_file(FileSystem& file_system, const std::string& directory,
-                         const std::string& name);
 
 }  // namespace zeroth::checkpoint

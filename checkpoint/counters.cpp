@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "base/json/json_view.h"
 #include "base/text/printable.h"
 #include "checkpoint/names.h"
 
@@ -40,6 +44,27 @@ std::string describe(const Counter& counter) {
 
 std::string to_string(const Counter& counter) {
   return std::visit([](const auto& value) { return fmt::format("{}", value); }, counter);
+}
+
+nlohmann::ordered_json to_json(const Counter& counter) {
+  const auto* const number = std::get_if<double>(&counter);
+  if (number != nullptr && !std::isfinite(*number)) return {{"double", exact_number(*number)}};
+  return std::visit([](const auto& value) { return nlohmann::ordered_json(value); }, counter);
+}
+
+Counter parse_counter(const JsonView& view) {
+  const nlohmann::json& value = view.json();
+  if (value.is_string()) return view.text();
+  if (value.is_number_float()) return value.get<double>();
+  if (value.is_number()) {
+    return view.integer(std::numeric_limits<int64_t>::min() + 1,
+                        std::numeric_limits<int64_t>::max());
+  }
+  if (!value.is_object()) view.refuse("a number or a string");
+  const JsonView name = view.at("double");
+  const auto number = parse_non_finite(name.text());
+  if (!number) name.refuse("inf, -inf, nan or -nan");
+  return *number;
 }
 
 std::string validation_error(const Counters& counters, int64_t step) {

@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -100,16 +102,24 @@ uint32_t write_all_with_crc(WritableFile& file, std::span<const std::byte> bytes
 // Reads bytes.size() bytes, in several calls if necessary. Throws if the file ends before.
 void read_all(RandomAccessFile& file, std::span<std::byte> bytes, int64_t offset,
               const std::filesystem::path& path);
+// Returns the CRC of the bytes [begin, end). Reads buffer.size() bytes at a time.
+uint32_t read_crc(RandomAccessFile& file, int64_t begin, int64_t end, std::span<std::byte> buffer,
+                  const std::filesystem::path& path);
 std::string read_text(FileSystem& file_system, const std::string& name, int64_t max_bytes);
 // Creates, writes, syncs and closes a file.
 void write_text(FileSystem& file_system, const std::string& name, std::string_view text);
 // Removes a file, or a directory with all of its contents. Does nothing if the name does not exist.
 void remove_tree(FileSystem& file_system, const std::string& name);
+// Returns the entry of `directory` with this name; nothing if there is none.
+std::optional<DirectoryEntry> find_entry(FileSystem& file_system, const std::string& directory,
+                                         const std::string& name);
 // Returns whether `directory` has an entry of this name, of any kind.
 bool exists(FileSystem& file_system, const std::string& directory, const std::string& name);
 
 // Returns "a/b" for "a" and "b", and "b" for "" and "b".
 std::string join_path(const std::string& directory, const std::string& name);
+// Returns the two arguments from which join_path() makes `path`; the name has no slash.
+std::pair<std::string, std::string> split_path(const std::string& path);
 // Returns the absolute path of a name in this file system, or of its root directory for "".
 std::filesystem::path full_path(const FileSystem& file_system, const std::string& name);
 // Returns whether `text` is one name or several separated by slashes, none of them empty, "." or
@@ -119,6 +129,10 @@ bool is_safe_path(std::string_view text);
 // Maximum nesting of directories in a checkpoint. Anything deeper is foreign and is not entered, so
 // that another program's directory costs no more than its number of entries.
 inline constexpr size_t kMaxDepth = 16;
+// Returns all entries below `directory`, named by their path relative to it, a directory after its
+// own entries. A directory nested deeper than `levels` is not entered and becomes kOther.
+std::vector<DirectoryEntry> list_tree(FileSystem& file_system, const std::string& directory,
+                                      size_t levels = kMaxDepth);
 // Returns whether a path exceeds the system's length limit or is nested deeper than kMaxDepth.
 bool is_too_deep(std::string_view path);
 

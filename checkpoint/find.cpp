@@ -5,26 +5,28 @@
 #include <system_error>
 #include <utility>
 
+#include "base/error.h"
+#include "base/files/crc32c.h"
+#include "base/json/json.h"
+#include "base/json/json_view.h"
+#include "base/text/diagnostics.h"
 #include "checkpoint/foreign.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/posix_file_system.h"
+#include "checkpoint/rank_group.h"
+#include "checkpoint/reader.h"
 
 namespace zeroth::checkpoint {
 namespace {
 
 constexpr int kTries = 20;  // while a run saves continuously
-constexpr int64_t kMaxLatestBytes = 100;
 
 // Returns the bytes of all files in a directory. Ignores directories deeper than kMaxDepth.
-int64_t directory_bytes(FileSystem& file_system, const std::string& directory,
-                        size_t levels = kMaxDepth) {
+int64_t directory_bytes(FileSystem& file_system, const std::string& directory) {
   int64_t bytes = 0;
-  for (const DirectoryEntry& entry : file_system.list(directory)) {
-    int64_t more = 0;
-    if (entry.kind == DirectoryEntry::Kind::kFile) more = entry.size;
-    if (entry.kind == DirectoryEntry::Kind::kDirectory && levels > 0)
-      more = directory_bytes(file_system, join_path(directory, entry.name), levels - 1);
-    if (__builtin_add_overflow(bytes, more, &bytes)) return INT64_MAX;  // sparse files overflow
+  for (const DirectoryEntry& entry : list_tree(file_system, directory)) {
+    if (entry.kind != DirectoryEntry::Kind::kFile) continue;
+    if (__builtin_add_overflow(bytes, entry.size, &bytes)) return INT64_MAX;  // sparse files
   }
   return bytes;
 }
@@ -39,11 +41,6 @@ DirectoryContent classify_directory(FileSystem& file_system, const std::string& 
     weights |= entry.name == "config.json" || entry.name.ends_with(".safetensors");
   }
   return weights ? DirectoryContent::kWeights : DirectoryContent::kNothing;
-}
-
-std::string describe_weights_only(const FileSystem& file_system, const std::string& name) {
-  return fmt::format("{} holds a model without states: a run cannot resume from it",
-                     full_path(file_system, name).string());
 }
 
 CheckpointInfo inspect_once(FileSystem& file_system, const DirectoryEntry& entry, int64_t step) {
@@ -76,7 +73,10 @@ CheckpointInfo inspect_once(FileSystem& file_system, const DirectoryEntry& entry
   } catch (const Error&) {
     // An incomplete checkpoint may be unreadable, too.
   }
-  if (found.weights_only) found.fault = describe_weights_only(file_system, entry.name);
+  if (found.weights_only) {
+    found.fault = fmt::format("{} holds a model without states: a run cannot resume from it",
+                              full_path(file_system, entry.name).string());
+  }
   return found;
 }
 
@@ -117,6 +117,116 @@ std::vector<CheckpointInfo> list_once(FileSystem& file_system, bool& left) {
   return found;
 }
 
+// Returns the newest checkpoint in a directory. Throws an Error that describes the contents if
+// there is none.
+CheckpointInfo newest_in(FileSystem& file_system) {
+  std::vector<CheckpointInfo> found = list_checkpoints(file_system);
+  if (const CheckpointInfo* best = newest(found)) return *best;
+  std::erase_if(found, [](const CheckpointInfo& one) { return one.is_unrelated; });
+  if (found.empty()) {
+    const auto foreign = find_foreign(file_system, "");
+    if (foreign) throw Error("{}", describe(*foreign, file_system.path()));
+  }
+  throw Error("{} holds no complete checkpoint{}", file_system.path().string(),
+              found.empty() ? "" : ": " + found.back().fault);
+}
+
+// Resolves "out/checkpoint-8", Trainer's name for out/checkpoints/step-8.
+std::filesystem::path resolve_trainer_name(const std::filesystem::path& named) {
+  const std::filesystem::path path = named.has_filename() ? named : named.parent_path();
+  const auto step = parse_trainer_step(path.filename().string());
+  std::error_code unknown;
+  if (!step || std::filesystem::exists(path, unknown)) return named;
+  const std::filesystem::path ours = path.parent_path() / "checkpoints" / step_name(*step);
+  return std::filesystem::exists(ours, unknown) ? ours : named;
+}
+
+// LoadCandidates are rank 0's complete checkpoints, the newest first, and why others are
+// incomplete.
+struct LoadCandidates {
+  std::vector<LoadedCheckpoint> complete = {};
+  std::vector<std::string> faults = {};
+};
+
+LoadCandidates find_candidates(FileSystem& file_system) {
+  std::vector<CheckpointInfo> found = list_checkpoints(file_system);
+  LoadCandidates choice;
+  while (const CheckpointInfo* best = newest(found)) {
+    choice.complete.push_back({.name = best->name, .step = best->step, .crc = best->crc});
+    found.erase(found.begin() + (best - found.data()));
+  }
+  for (const CheckpointInfo& one : found) {
+    choice.faults.push_back(one.name + ": " +
+                            (one.complete() ? "a model without states" : one.fault));
+  }
+  return choice;
+}
+
+std::string to_string(const LoadCandidates& choice) {
+  nlohmann::json complete = nlohmann::json::array();
+  for (const LoadedCheckpoint& one : choice.complete)
+    complete.push_back({one.name, one.step, one.crc});
+  return to_line(nlohmann::json{{"complete", complete}, {"faults", choice.faults}});
+}
+
+LoadCandidates parse_candidates(const std::string& text) {
+  const nlohmann::json tree = parse_json(text, {.name = "rank 0's choice"});
+  const JsonView view(tree);
+  LoadCandidates choice;
+  const JsonView complete = view.at("complete");
+  for (size_t i = 0; i < complete.size(); ++i) {
+    const JsonView one = complete.at(i);
+    choice.complete.push_back({.name = one.at(size_t{0}).text(),
+                               .step = one.at(1).integer(0, INT64_MAX),
+                               .crc = static_cast<uint32_t>(one.at(2).integer(0, UINT32_MAX))});
+  }
+  choice.faults = view.at("faults").texts();
+  return choice;
+}
+
+void open_and_load(const std::shared_ptr<FileSystem>& file_system, const LoadedCheckpoint& one,
+                   const std::function<void(CheckpointReader&)>& load) {
+  CheckpointReader reader(file_system, one.name);
+  if (reader.manifest_crc() != one.crc) {
+    throw CorruptCheckpoint("{}: its manifest has crc32c {}, rank 0 found {}",
+                            reader.path().string(), format_crc(reader.manifest_crc()),
+                            format_crc(one.crc));
+  }
+  load(reader);
+}
+
+// Returns what `find` returns on rank 0. Throws VoteFailed if it throws. Collective.
+template <typename Find>
+LoadCandidates choose_on_rank_zero(RankGroup& ranks, std::string_view what, const Find& find) {
+  LoadCandidates choice;
+  const auto failure = capture_failure([&] {
+    if (ranks.rank() == 0) choice = find();
+  });
+  return parse_candidates(commit_vote(ranks, what, failure, to_string(choice)).front());
+}
+
+// Returns why ranks could not read the checkpoint; empty if all have loaded it. Throws an Error for
+// any other failure.
+std::vector<std::string> try_to_load(const std::shared_ptr<FileSystem>& file_system,
+                                     const LoadedCheckpoint& one, RankGroup& ranks,
+                                     const std::function<void(CheckpointReader&)>& load) {
+  std::optional<std::string> refusal;
+  std::string damage;
+  try {
+    open_and_load(file_system, one, load);
+  } catch (const CorruptCheckpoint& error) {
+    damage = error.what();
+  } catch (const std::exception& error) {
+    refusal = describe_exception(error);
+  }
+  const auto answers = commit_vote(ranks, fmt::format("loading {}", one.name), refusal, damage);
+  std::vector<std::string> reasons;
+  for (size_t rank = 0; rank < answers.size(); ++rank) {
+    if (!answers[rank].empty()) reasons.push_back(fmt::format("rank {}: {}", rank, answers[rank]));
+  }
+  return reasons;
+}
+
 }  // namespace
 
 // Retries if a pass finds none: a run that keeps one checkpoint removes it once there is a newer
@@ -149,24 +259,6 @@ bool was_removed(FileSystem& file_system, const CheckpointInfo& found) {
   }
 }
 
-namespace {
-
-// Returns the newest checkpoint in a directory. Throws an Error that describes the contents if
-// there is none.
-CheckpointInfo newest_in(FileSystem& file_system) {
-  std::vector<CheckpointInfo> found = list_checkpoints(file_system);
-  if (const CheckpointInfo* best = newest(found)) return *best;
-  std::erase_if(found, [](const CheckpointInfo& one) { return one.is_unrelated; });
-  if (found.empty()) {
-    const auto foreign = find_foreign(file_system, "");
-    if (foreign) throw Error("{}", describe(*foreign, file_system.path()));
-  }
-  throw Error("{} holds no complete checkpoint{}", file_system.path().string(),
-              found.empty() ? "" : ": " + found.back().fault);
-}
-
-}  // namespace
-
 void with_selected_checkpoint(const CheckpointLocation& place,
                               const std::function<void(const std::string&)>& action) {
   FileSystem& file_system = *place.file_system;
@@ -187,20 +279,6 @@ void with_selected_checkpoint(const CheckpointLocation& place,
     }
   }
 }
-
-namespace {
-
-// Resolves "out/checkpoint-8", Trainer's name for out/checkpoints/step-8.
-std::filesystem::path resolve_trainer_name(const std::filesystem::path& named) {
-  const std::filesystem::path path = named.has_filename() ? named : named.parent_path();
-  const auto step = parse_trainer_step(path.filename().string());
-  std::error_code unknown;
-  if (!step || std::filesystem::exists(path, unknown)) return named;
-  const std::filesystem::path ours = path.parent_path() / "checkpoints" / step_name(*step);
-  return std::filesystem::exists(ours, unknown) ? ours : named;
-}
-
-}  // namespace
 
 CheckpointLocation locate(const std::filesystem::path& given) {
   const std::filesystem::path path = resolve_trainer_name(given);
@@ -240,14 +318,37 @@ std::vector<WeightsDirectory> list_weights_directories(const std::filesystem::pa
   return found;
 }
 
-std::optional<int64_t> read_latest(FileSystem& file_system) {
-  try {
-    std::string text = read_text(file_system, std::string(kLatest), kMaxLatestBytes);
-    while (text.ends_with('\n')) text.pop_back();
-    return parse_step(text);
-  } catch (const Error&) {
-    return std::nullopt;
+std::optional<LoadedCheckpoint> load_newest(std::shared_ptr<FileSystem> file_system,
+                                            RankGroup& ranks,
+                                            const std::function<void(CheckpointReader&)>& load) {
+  const LoadCandidates choice = choose_on_rank_zero(
+      ranks, fmt::format("looking for checkpoints in {}", file_system->path().string()),
+      [&] { return find_candidates(*file_system); });
+  if (choice.complete.empty() && choice.faults.empty()) return std::nullopt;
+  std::vector<std::string> skipped = choice.faults;
+  for (LoadedCheckpoint one : choice.complete) {
+    const auto reasons = try_to_load(file_system, one, ranks, load);
+    if (reasons.empty()) {
+      one.skipped = std::move(skipped);
+      return one;
+    }
+    skipped.push_back(fmt::format("{}: {}", one.name, reasons.front()));
   }
+  throw Error("no checkpoint in {} can be loaded:\n  {}", file_system->path().string(),
+              listed(skipped));
+}
+
+LoadedCheckpoint load_named(std::shared_ptr<FileSystem> file_system, const std::string& name,
+                            RankGroup& ranks, const std::function<void(CheckpointReader&)>& load) {
+  const std::string what = fmt::format("loading {}", full_path(*file_system, name).string());
+  const LoadCandidates choice = choose_on_rank_zero(ranks, what, [&]() -> LoadCandidates {
+    const ManifestFile file = read_manifest(*file_system, name);
+    return {.complete = {{.name = name, .step = file.manifest.step, .crc = file.crc}}};
+  });
+  const LoadedCheckpoint& one = choice.complete.front();
+  const auto reasons = try_to_load(file_system, one, ranks, load);
+  if (!reasons.empty()) throw Error("{} failed: {}", what, listed(reasons));
+  return one;
 }
 
 }  // namespace zeroth::checkpoint

@@ -1,4 +1,5 @@
-// Finds the checkpoints in a directory and determines which of them are complete.
+// Finds the checkpoints in a directory, determines which of them are complete, and loads one on all
+// ranks.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,9 @@
 #include "checkpoint/names.h"
 
 namespace zeroth::checkpoint {
+
+class CheckpointReader;
+class RankGroup;
 
 struct CheckpointInfo {
   std::string name;  // of its directory in the file system
@@ -67,7 +71,26 @@ struct WeightsDirectory {
 };
 std::vector<WeightsDirectory> list_weights_directories(const std::filesystem::path& output);
 
-// Returns the step that `latest` names; nothing if it does not name a checkpoint.
-std::optional<int64_t> read_latest(FileSystem& file_system);
+// A LoadedCheckpoint is the one that all ranks have loaded.
+struct LoadedCheckpoint {
+  std::string name;  // in the file system
+  int64_t step = 0;
+  uint32_t crc = 0;                       // of its manifest
+  std::vector<std::string> skipped = {};  // newer ones and why each was skipped, one line each
+};
+
+// Loads the newest complete checkpoint. Rank 0 chooses it; all ranks open it, verify that they see
+// the same manifest, and call `load`. If any rank throws CorruptCheckpoint, all ranks retry with
+// the previous checkpoint, so `load` must be able to restart. Any other exception on one rank is an
+// Error on all. Returns nothing if there are no checkpoints. Throws an Error with the reasons if
+// none of the existing ones can be loaded. Collective.
+std::optional<LoadedCheckpoint> load_newest(std::shared_ptr<FileSystem> file_system,
+                                            RankGroup& ranks,
+                                            const std::function<void(CheckpointReader&)>& load);
+
+// Loads the checkpoint `name`, a name in the file system, as load_newest() does but without a
+// fallback. Collective.
+LoadedCheckpoint load_named(std::shared_ptr<FileSystem> file_system, const std::string& name,
+                            RankGroup& ranks, const std::function<void(CheckpointReader&)>& load);
 
 }  // namespace zeroth::checkpoint

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
@@ -13,7 +11,6 @@
 #include "base/json/json.h"
 #include "base/json/json_view.h"
 #include "base/text/printable.h"
-#include "checkpoint/counters.h"
 #include "checkpoint/names.h"
 
 namespace zeroth::checkpoint {
@@ -32,47 +29,16 @@ constexpr std::string_view kEnd = "\"\n}\n";
 constexpr size_t kCrcDigits = 8;
 constexpr size_t kTail = kCrcKey.size() + kCrcDigits + kEnd.size();
 
-// Returns the JSON of a counter; values that JSON cannot represent become objects.
-ordered_json json_of(const Counter& counter) {
-  if (const auto* number = std::get_if<double>(&counter)) {
-    if (std::isfinite(*number)) return *number;
-    const bool negative = std::signbit(*number);
-    return {{"double", std::isnan(*number) ? (negative ? "-nan" : "nan")
-                       : negative          ? "-inf"
-                                           : "inf"}};
-  }
-  if (const auto* number = std::get_if<int64_t>(&counter)) return *number;
-  return std::get<std::string>(counter);
-}
-
-Counter parse_counter(const JsonView& view) {
-  const json& value = view.json();
-  if (value.is_string()) return view.text();
-  if (value.is_number_float()) return value.get<double>();
-  if (value.is_number()) {
-    return view.integer(std::numeric_limits<int64_t>::min() + 1,
-                        std::numeric_limits<int64_t>::max());
-  }
-  if (!value.is_object()) view.refuse("a number or a string");
-  const JsonView name = view.at("double");
-  using Limits = std::numeric_limits<double>;
-  static const std::map<std::string, double> kNames = {{"inf", Limits::infinity()},
-                                                       {"-inf", -Limits::infinity()},
-                                                       {"nan", Limits::quiet_NaN()},
-                                                       {"-nan", -Limits::quiet_NaN()}};
-  const auto found = kNames.find(name.text());
-  if (found == kNames.end()) name.refuse("inf, -inf, nan or -nan");
-  return found->second;
-}
-
-ordered_json json_of(const StoredChunk& stored) {
+ordered_json to_json(const StoredChunk& stored) {
   const TensorChunk& chunk = stored.chunk;
+  Shape end;
+  for (size_t i = 0; i < chunk.slice.sizes.size(); ++i) end.push_back(chunk.slice.end(i));
   return {{"tensor", chunk.tensor},
           {"state", chunk.state},
           {"dtype", chunk.dtype},
-          {"shape", chunk.shape},
-          {"begin", chunk.box.begin},
-          {"end", chunk.box.end},
+          {"shape", chunk.slice.shape},
+          {"begin", chunk.slice.offsets},
+          {"end", end},
           {"range", {chunk.range.begin, chunk.range.end}},
           {"offset", stored.offset},
           {"crc32c", format_crc(stored.crc)}};
@@ -85,16 +51,9 @@ std::string to_string(const StoredFile& file) {
                   json(file.name).dump(), file.size, format_crc(file.crc));
   const char* separator = "\n";
   for (const StoredChunk& chunk : file.chunks) {
-    text += std::exchange(separator, ",\n") + ("      " + json_of(chunk).dump());
+    text += std::exchange(separator, ",\n") + ("      " + to_json(chunk).dump());
   }
   return text + (file.chunks.empty() ? "]}" : "\n    ]}");
-}
-
-template <typename Map>
-ordered_json to_json_object(const Map& map) {
-  ordered_json object = ordered_json::object();
-  for (const auto& [key, value] : map) object[key] = value;
-  return object;
 }
 
 std::string json_line(std::string_view key, const ordered_json& value) {
@@ -127,8 +86,9 @@ StoredChunk parse_chunk(const JsonView& view, int64_t file_size) {
   chunk.tensor = view.at("tensor").text();
   chunk.state = view.at("state").text();
   chunk.dtype = view.at("dtype").text();
-  chunk.shape = parse_shape(view.at("shape"));
-  chunk.box = {parse_shape(view.at("begin")), parse_shape(view.at("end"))};
+  Shape shape = parse_shape(view.at("shape")), begin = parse_shape(view.at("begin"));
+  chunk.slice =
+      TensorSlice::between(std::move(shape), std::move(begin), parse_shape(view.at("end")));
   const JsonView range = view.at("range");
   if (range.size() != 2) range.refuse("two numbers");
   chunk.range = {parse_size(range.at(0)), parse_size(range.at(1))};
@@ -234,11 +194,10 @@ class DirectoryListings {
       : file_system_(file_system), directory_(std::move(directory)) {}
 
   const DirectoryEntry* find(const std::string& name) {
-    const size_t slash = name.rfind('/');
-    const std::string directory = slash == name.npos ? "" : name.substr(0, slash);
+    const auto [directory, last] = split_path(name);
     const auto [found, added] = listings_.try_emplace(directory);
     if (added) list(directory, found->second);
-    const auto entry = found->second.find(slash == name.npos ? name : name.substr(slash + 1));
+    const auto entry = found->second.find(last);
     return entry == found->second.end() ? nullptr : &entry->second;
   }
 
@@ -285,14 +244,6 @@ void check_sizes(FileSystem& file_system, const std::string& directory, const Ma
   }
 }
 
-}  // namespace
-
-std::string chunk_file_name(int64_t rank) {
-  return fmt::format("{}/pieces-{:05}.safetensors", kChunkDirectory, rank);
-}
-
-namespace {
-
 std::string compose(const Manifest& manifest) {
   std::string text = "{\n";
   text += json_line("format", kFormat);
@@ -305,12 +256,12 @@ std::string compose(const Manifest& manifest) {
                                   ? ordered_json{{"step", manifest.parent->step},
                                                  {"crc32c", format_crc(manifest.parent->crc)}}
                                   : ordered_json(nullptr));
-  text += json_line("must_equal", to_json_object(manifest.must_equal));
-  text += json_line("may_change", to_json_object(manifest.may_change));
+  text += json_line("must_equal", manifest.must_equal);
+  text += json_line("may_change", manifest.may_change);
   ordered_json counters = ordered_json::object();
-  for (const auto& [key, counter] : manifest.counters) counters[key] = json_of(counter);
+  for (const auto& [key, counter] : manifest.counters) counters[key] = checkpoint::to_json(counter);
   text += json_line("counters", counters);
-  text += json_line("layout", to_json_object(manifest.layout));
+  text += json_line("layout", manifest.layout);
   text += "  \"files\": [";
   const char* separator = "\n";
   for (const StoredFile& file : manifest.files) {
@@ -322,6 +273,10 @@ std::string compose(const Manifest& manifest) {
 }
 
 }  // namespace
+
+std::string chunk_file_name(int64_t rank) {
+  return fmt::format("{}/pieces-{:05}.safetensors", kChunkDirectory, rank);
+}
 
 std::string to_string(const Manifest& manifest) {
   std::string text;

@@ -7,11 +7,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "base/error.h"
 #include "checkpoint/chunk_file.h"
+#include "checkpoint/counters.h"
 #include "checkpoint/file_system.h"
 
 namespace zeroth::checkpoint {
@@ -30,9 +30,6 @@ class CorruptCheckpoint : public Error {
   using Error::Error;
 };
 
-// A Counter's double round-trips bit by bit, except for the payload of a NaN.
-using Counter = std::variant<int64_t, double, std::string>;
-using Counters = std::map<std::string, Counter>;
 using StringMap = std::map<std::string, std::string>;
 
 // A Parent is the checkpoint that a run resumed from.

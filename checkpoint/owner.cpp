@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
-#include <vector>
+#include <tuple>
 
 #include "base/machine/machine_id.h"
 #include "base/text/printable.h"
@@ -26,10 +26,6 @@ int64_t newest_generation(const std::vector<DirectoryEntry>& entries) {
   return newest;
 }
 
-int64_t newest_generation(FileSystem& file_system) {
-  return newest_generation(file_system.list(""));
-}
-
 std::string owner_name(int64_t generation) {
   return fmt::format("{}{}", kOwner, generation);
 }
@@ -38,7 +34,7 @@ std::string owner_name(int64_t generation) {
 // checkpoints, because a copied directory may have no owner's file. Throws an Error that names the
 // file to remove if there is no larger generation.
 int64_t next_generation(FileSystem& file_system) {
-  const int64_t owner = newest_generation(file_system);
+  const int64_t owner = newest_generation(file_system.list(""));
   int64_t newest = owner;
   std::string where = owner_name(owner);
   for (const CheckpointInfo& found : list_checkpoints(file_system)) {
@@ -83,7 +79,7 @@ Owner Owner::claim(std::shared_ptr<FileSystem> file_system, const std::string& d
 }
 
 void Owner::check() const {
-  const int64_t newest = newest_generation(*file_system_);
+  const int64_t newest = newest_generation(file_system_->list(""));
   if (newest == generation_) return;
   std::string description;
   try {
@@ -99,6 +95,52 @@ void Owner::check() const {
       "{} now belongs to another run (generation {}{}{}; this run has {}): nothing is saved there",
       file_system_->path().string(), newest, description.empty() ? "" : ": ",
       shortened(description), generation_);
+}
+
+void cleanup_leftovers(FileSystem& file_system) {
+  for (const DirectoryEntry& entry : file_system.list("")) {
+    if (!entry.ours) continue;
+    if (const auto step = parse_old_step(entry.name)) {
+      if (!exists(file_system, "", step_name(*step))) {
+        file_system.rename(entry.name, step_name(*step));
+        file_system.sync_directory("");
+        continue;
+      }
+      remove_checkpoints(file_system, {entry.name});
+    } else if (entry.name.starts_with(kTemporary) || entry.name.starts_with(kTrash)) {
+      remove_tree(file_system, entry.name);
+    }
+  }
+}
+
+std::vector<std::string> expired_checkpoints(FileSystem& file_system,
+                                             const RetentionPolicy& retention) {
+  std::vector<std::string> names;
+  if (retention.newest == 0) return names;
+  std::vector<CheckpointInfo> found = list_checkpoints(file_system);
+  std::erase_if(found, [&](const CheckpointInfo& one) {
+    return !one.complete() || retention.damaged.contains(one.name);
+  });
+  std::sort(found.begin(), found.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) {
+    return std::tie(a.attempt, a.step) > std::tie(b.attempt, b.step);
+  });
+  for (size_t i = static_cast<size_t>(retention.newest); i < found.size(); ++i) {
+    if (!retention.steps.contains(found[i].step)) names.push_back(found[i].name);
+  }
+  return names;
+}
+
+void remove_checkpoints(FileSystem& file_system, const std::vector<std::string>& names) {
+  std::vector<std::string> trash;
+  for (const std::string& name : names) {
+    std::string gone = std::string(kTrash) + name;
+    remove_tree(file_system, gone);  // left by a crash in the middle of a removal
+    file_system.rename(name, gone);
+    trash.push_back(std::move(gone));
+  }
+  // Make the new names durable before the first byte is removed.
+  if (!trash.empty()) file_system.sync_directory("");
+  for (const std::string& name : trash) remove_tree(file_system, name);
 }
 
 }  // namespace zeroth::checkpoint

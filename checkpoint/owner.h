@@ -1,11 +1,13 @@
-// The owner of a directory of checkpoints: the process that saves into it. Each owner has a larger
-// generation than its predecessors, so one that was presumed dead and wakes up detects its
-// successor.
+// The owner of a directory of checkpoints: the process that saves into it and removes old
+// checkpoints and leftovers of failed saves. Each owner has a larger generation than its
+// predecessors, so one that was presumed dead and wakes up detects its successor.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "checkpoint/file_system.h"
 
@@ -32,5 +34,24 @@ class Owner {
 
 // Returns "process 17 on host, since 2026-01-31 12:00:00 UTC".
 std::string describe_this_process();
+
+// Removes what unfinished saves left that this user owns, and restores the name of a checkpoint
+// that was about to be replaced. Called only by the owner of the directory, while no save is
+// running.
+void cleanup_leftovers(FileSystem& file_system);
+
+struct RetentionPolicy {
+  int64_t newest = 2;                  // number of newest complete ones to keep; 0: all
+  std::set<int64_t> steps = {};        // also kept
+  std::set<std::string> damaged = {};  // names of those that count as incomplete
+};
+
+// Returns the complete checkpoints that are neither among the newest nor listed. Keeps incomplete
+// ones, because they may hold the only remaining copy of some data.
+std::vector<std::string> expired_checkpoints(FileSystem& file_system,
+                                             const RetentionPolicy& retention);
+
+// Removes checkpoints. A partially removed checkpoint never appears under its name.
+void remove_checkpoints(FileSystem& file_system, const std::vector<std::string>& names);
 
 }  // namespace zeroth::checkpoint

@@ -9,10 +9,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <memory>
 #include <utility>
 
-#include "checkpoint/transfer_buffer.h"
+#include "checkpoint/buffered_file.h"
 
 namespace zeroth::checkpoint {
 namespace {
@@ -23,7 +22,7 @@ constexpr int kOpenDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 constexpr int kOpenFile = O_NOFOLLOW | O_CLOEXEC;
 
 std::string last_name(const std::string& name) {
-  return name.substr(name.rfind('/') + 1);
+  return split_path(name).second;
 }
 
 int64_t free_bytes_at(int fd) {
@@ -154,8 +153,7 @@ std::unique_ptr<PosixFileSystem> PosixFileSystem::find(const fs::path& path) {
 
 FileDescriptor PosixFileSystem::open_parent(const std::string& name) const {
   ZEROTH_CHECK(is_safe_path(name), "{} is not a name within {}", name, path().string());
-  const size_t slash = name.rfind('/');
-  return open_directory(slash == name.npos ? "" : name.substr(0, slash));
+  return open_directory(split_path(name).first);
 }
 
 FileDescriptor PosixFileSystem::open_directory(const std::string& name) const {
@@ -256,18 +254,19 @@ bool PosixFileSystem::exchange(const std::string& one, const std::string& other)
   fail(path() / one, fmt::format("exchanging with {}", other), errno, one_directory.get());
 }
 
-void PosixFileSystem::remove_file(const std::string& name) {
+void PosixFileSystem::unlink(const std::string& name, int flags, std::string_view what) const {
   const FileDescriptor directory = open_parent(name);
-  if (::unlinkat(directory.get(), last_name(name).c_str(), 0) != 0 && errno != ENOENT) {
-    fail(path() / name, "removing the file", errno);
+  if (::unlinkat(directory.get(), last_name(name).c_str(), flags) != 0 && errno != ENOENT) {
+    fail(path() / name, what, errno);
   }
 }
 
+void PosixFileSystem::remove_file(const std::string& name) {
+  unlink(name, 0, "removing the file");
+}
+
 void PosixFileSystem::remove_directory(const std::string& name) {
-  const FileDescriptor directory = open_parent(name);
-  if (::unlinkat(directory.get(), last_name(name).c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
-    fail(path() / name, "removing the folder", errno);
-  }
+  unlink(name, AT_REMOVEDIR, "removing the folder");
 }
 
 void PosixFileSystem::sync_directory(const std::string& name) {

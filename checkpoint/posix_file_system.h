@@ -40,6 +40,7 @@ class PosixFileSystem : public FileSystem {
   FileDescriptor open_directory(const std::string& name) const;
   // Returns the file, and its size in `size`. Throws if it is not a regular file.
   FileDescriptor open_file(const std::string& name, int flags, int64_t& size) const;
+  void unlink(const std::string& name, int flags, std::string_view what) const;
 
   Directory root_;
 };

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/describe_exception.h"
 #include "base/error.h"
 
 namespace zeroth::checkpoint {

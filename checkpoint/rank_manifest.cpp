@@ -10,6 +10,7 @@
 #include "base/json/json_view.h"
 #include "base/text/diagnostics.h"
 #include "base/text/printable.h"
+#include "checkpoint/verify.h"
 
 namespace zeroth::checkpoint {
 namespace {
@@ -18,9 +19,9 @@ constexpr int64_t kMaxBytes = std::numeric_limits<int64_t>::max() / 4;  // bytes
 constexpr const char* kReport = "a rank's report";
 
 void require_same(const std::vector<RankReport>& reports) {
-  const RankReport& first = reports.front();
+  const Manifest& first = reports.front().manifest;
   for (size_t rank = 1; rank < reports.size(); ++rank) {
-    const RankReport& report = reports[rank];
+    const Manifest& report = reports[rank].manifest;
     if (report.step != first.step) {
       throw Error("rank 0 saves step {}, rank {} step {}", first.step, rank, report.step);
     }
@@ -127,37 +128,27 @@ std::vector<FileSegment> parse_segments(const JsonView& list) {
 
 }  // namespace
 
-// Returns the segments on one line, then a manifest with the other fields.
+// Returns the segments on one line, then the manifest.
 std::string to_string(const RankReport& report) {
-  return segments_json(report.rank_manifest.parts).dump() + "\n" +
-         to_string(Manifest{.step = report.step,
-                            .attempt = report.attempt,
-                            .must_equal = report.must_equal,
-                            .files = report.rank_manifest.files});
+  return segments_json(report.parts).dump() + "\n" + to_string(report.manifest);
 }
 
 RankReport parse_report(std::string_view text) {
   const size_t end = text.find('\n');
   if (end == text.npos) throw Error("{} is cut short", kReport);
   Manifest manifest = parse_manifest(text.substr(end + 1), kReport);
-  RankReport report{.step = manifest.step,
-                    .attempt = std::move(manifest.attempt),
-                    .must_equal = std::move(manifest.must_equal)};
-  report.rank_manifest.files = std::move(manifest.files);
   const nlohmann::json tree = parse_json(text.substr(0, end), {.name = kReport});
-  report.rank_manifest.parts = parse_segments(JsonView(tree, "parts"));
-  return report;
+  return {std::move(manifest), parse_segments(JsonView(tree, "parts"))};
 }
 
 std::vector<StoredFile> merge_reports(const std::vector<RankReport>& reports,
-                                      const std::vector<ExpectedState>& expected) {
+                                      const std::vector<StoredState>& expected) {
   require_same(reports);
   std::vector<StoredFile> files;
   std::map<std::string, std::vector<FileSegment>> parts;
   for (const RankReport& report : reports) {
-    const RankManifest& mine = report.rank_manifest;
-    files.insert(files.end(), mine.files.begin(), mine.files.end());
-    for (const FileSegment& part : mine.parts) parts[part.file].push_back(part);
+    files.insert(files.end(), report.manifest.files.begin(), report.manifest.files.end());
+    for (const FileSegment& part : report.parts) parts[part.file].push_back(part);
   }
   for (auto& [name, of_file] : parts) files.push_back(join_segments(name, std::move(of_file)));
   std::map<std::string, size_t> writers;

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/coverage.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/tensor_chunk.h"
 
 namespace zeroth::checkpoint {
 
@@ -25,12 +25,11 @@ struct RankManifest {
   std::vector<FileSegment> parts = {};
 };
 
-// A RankReport is a rank's manifest and the values that all ranks must share.
+// A RankReport is a rank's manifest and the values that all ranks must share. The manifest has the
+// step, the attempt, must_equal and the files that this rank has written alone.
 struct RankReport {
-  int64_t step = 0;
-  std::string attempt;
-  StringMap must_equal = {};
-  RankManifest rank_manifest = {};
+  Manifest manifest;
+  std::vector<FileSegment> parts = {};
 };
 
 std::string to_string(const RankReport& report);
@@ -40,6 +39,6 @@ RankReport parse_report(std::string_view text);
 // the ranks and both values if the reports are not of one save, and an Error with coverage_errors()
 // if there are any. Segments must cover their file from its first byte on.
 std::vector<StoredFile> merge_reports(const std::vector<RankReport>& reports,
-                                      const std::vector<ExpectedState>& expected);
+                                      const std::vector<StoredState>& expected);
 
 }  // namespace zeroth::checkpoint

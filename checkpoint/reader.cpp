@@ -8,11 +8,11 @@
 #include <optional>
 #include <utility>
 
-#include "base/element_size.h"
 #include "base/files/crc32c.h"
+#include "base/tensor_slice.h"
 #include "base/text/printable.h"
+#include "checkpoint/buffered_file.h"
 #include "checkpoint/posix_file_system.h"
-#include "checkpoint/read_ahead.h"
 
 namespace zeroth::checkpoint {
 namespace {
@@ -30,37 +30,24 @@ struct ChunkSource {
 std::string to_string(const ChunkSource& source) {
   const TensorChunk& chunk = source.stored->chunk;
   return fmt::format("{} of {} {} in {}", shortened(chunk.state), shortened(chunk.tensor),
-                     checkpoint::to_string(chunk.box, chunk.range), source.file->name);
+                     checkpoint::to_string(chunk.slice, chunk.range), source.file->name);
 }
 
-// A ByteCopy is an element run in bytes: source, destination and size.
-struct ByteCopy {
-  int64_t from, to, size;
-};
-
-// Copies the wanted parts of [begin, begin + bytes). `next` is the first unfinished copy.
-void copy_out(std::span<const std::byte> bytes, int64_t begin, const std::vector<ByteCopy>& copies,
-              size_t& next, std::span<std::byte> out) {
+// Copies the wanted parts of [begin, begin + bytes) of a chunk. `copies` are runs in bytes, of
+// which `next` is the first unfinished one.
+void copy_out(std::span<const std::byte> bytes, int64_t begin,
+              const std::vector<ElementRun>& copies, size_t& next, std::span<std::byte> out) {
   const int64_t end = begin + std::ssize(bytes);
-  for (; next < copies.size() && copies[next].from < end; ++next) {
-    const ByteCopy& copy = copies[next];
-    const int64_t first = std::max(copy.from, begin);
-    const int64_t last = std::min(copy.from + copy.size, end);
+  for (; next < copies.size() && copies[next].stored < end; ++next) {
+    const ElementRun& copy = copies[next];
+    const int64_t first = std::max(copy.stored, begin);
+    const int64_t last = std::min(copy.stored + copy.count, end);
     if (first < last) {
-      std::memcpy(out.data() + copy.to + (first - copy.from), bytes.data() + (first - begin),
+      std::memcpy(out.data() + copy.wanted + (first - copy.stored), bytes.data() + (first - begin),
                   static_cast<size_t>(last - first));
     }
-    if (copy.from + copy.size > end) return;  // the next bytes complete it
+    if (copy.stored + copy.count > end) return;  // the next bytes complete it
   }
-}
-
-std::vector<ByteCopy> to_byte_copies(const std::vector<ElementRun>& runs, int64_t element) {
-  std::vector<ByteCopy> copies;
-  copies.reserve(runs.size());
-  for (const ElementRun& run : runs) {
-    copies.push_back({run.stored * element, run.wanted * element, run.count * element});
-  }
-  return copies;
 }
 
 // Checks that runs cover each of `count` elements once. Returns the first missing element, or -1 if
@@ -101,10 +88,9 @@ struct CheckpointReader::Impl {
     return path / source.file->name;
   }
   void read_bytes(const ChunkSource& source, int64_t offset, std::span<std::byte> bytes);
-  void read_source(ChunkSource& source, const std::vector<ElementRun>& runs,
-                   std::span<std::byte> out);
+  void read_source(ChunkSource& source, std::vector<ElementRun> copies, std::span<std::byte> out);
   uint32_t stream(const ChunkSource& source, int64_t begin, int64_t end,
-                  const std::vector<ByteCopy>& copies, std::span<std::byte> out);
+                  const std::vector<ElementRun>& copies, std::span<std::byte> out);
 };
 
 void CheckpointReader::Impl::index() {
@@ -113,13 +99,13 @@ void CheckpointReader::Impl::index() {
       const TensorChunk& chunk = stored.chunk;
       auto [found, added] = states.try_emplace({chunk.tensor, chunk.state});
       StoredEntry& entry = found->second;
-      if (added) entry.state = {chunk.tensor, chunk.state, chunk.dtype, chunk.shape};
-      if (entry.state.dtype != chunk.dtype || entry.state.shape != chunk.shape) {
+      if (added) entry.state = {chunk.tensor, chunk.state, chunk.dtype, chunk.slice.shape};
+      if (entry.state.dtype != chunk.dtype || entry.state.shape != chunk.slice.shape) {
         throw CorruptCheckpoint("{}: {} of {} is {} [{}] in one piece and {} [{}] in another",
                                 (path / kManifest).string(), shortened(chunk.state),
                                 shortened(chunk.tensor), entry.state.dtype,
                                 fmt::join(entry.state.shape, ", "), chunk.dtype,
-                                fmt::join(chunk.shape, ", "));
+                                fmt::join(chunk.slice.shape, ", "));
       }
       entry.sources.push_back(sources.size());
       sources.push_back({&stored_file, &stored});
@@ -153,17 +139,17 @@ void CheckpointReader::Impl::read_bytes(const ChunkSource& source, int64_t offse
 
 // Returns the CRC of the bytes that it reads.
 uint32_t CheckpointReader::Impl::stream(const ChunkSource& source, int64_t begin, int64_t end,
-                                        const std::vector<ByteCopy>& copies,
+                                        const std::vector<ElementRun>& copies,
                                         std::span<std::byte> out) {
   const bool direct =
-      copies.size() == 1 && copies[0].from == begin && copies[0].size == end - begin;
+      copies.size() == 1 && copies[0].stored == begin && copies[0].count == end - begin;
   if (!direct) buffer.resize(static_cast<size_t>(std::min(kChunk, end - begin)));
   uint32_t crc = 0;
   size_t next = 0;
   for (int64_t at = begin; at < end; at += kChunk) {
     const auto size = static_cast<size_t>(std::min(kChunk, end - at));
     const std::span<std::byte> chunk =
-        direct ? out.subspan(static_cast<size_t>(copies[0].to + at - begin), size)
+        direct ? out.subspan(static_cast<size_t>(copies[0].wanted + at - begin), size)
                : std::span(buffer).first(size);
     read_bytes(source, at, chunk);
     crc = crc32c(chunk, crc);
@@ -172,13 +158,18 @@ uint32_t CheckpointReader::Impl::stream(const ChunkSource& source, int64_t begin
   return crc;
 }
 
-void CheckpointReader::Impl::read_source(ChunkSource& source, const std::vector<ElementRun>& runs,
+// `copies` are in elements here, and in bytes in stream().
+void CheckpointReader::Impl::read_source(ChunkSource& source, std::vector<ElementRun> copies,
                                          std::span<std::byte> out) {
   const TensorChunk& chunk = source.stored->chunk;
-  const std::vector<ByteCopy> copies = to_byte_copies(runs, *element_size(chunk.dtype));
+  const int64_t element_bytes = *element_size(chunk.dtype);
+  for (ElementRun& run : copies) {
+    for (int64_t* part : {&run.wanted, &run.stored, &run.count}) *part *= element_bytes;
+  }
   source.used = true;
   if (source.checked) {
-    (void)stream(source, copies.front().from, copies.back().from + copies.back().size, copies, out);
+    (void)stream(source, copies.front().stored, copies.back().stored + copies.back().count, copies,
+                 out);
     return;
   }
   const uint32_t crc = stream(source, 0, chunk.bytes(), copies, out);
@@ -232,16 +223,17 @@ const StoredState* CheckpointReader::find(const std::string& tensor,
 }
 
 void CheckpointReader::read(const std::string& tensor, const std::string& state,
-                            const ChunkBounds& box, const ElementRange& range,
+                            const TensorSlice& slice, const ElementRange& range,
                             std::span<std::byte> out) {
   const auto found = impl_->states.find({tensor, state});
   const auto where = [&] {
     return fmt::format("{}: {} of {} {}", path().string(), shortened(state), shortened(tensor),
-                       to_string(box, range));
+                       to_string(slice, range));
   };
   if (found == impl_->states.end()) throw Error("{} is not stored", where());
   const Impl::StoredEntry& entry = found->second;
-  const TensorChunk wanted{tensor, state, entry.state.dtype, entry.state.shape, box, range};
+  const TensorChunk wanted{
+      tensor, state, entry.state.dtype, {entry.state.shape, slice.offsets, slice.sizes}, range};
   const std::string message = validation_error(wanted);
   if (!message.empty()) throw Error("{} cannot be read: {}", where(), message);
   ZEROTH_CHECK(std::ssize(out) == wanted.bytes(), "{} bytes for {}, which has {}", out.size(),
@@ -250,7 +242,8 @@ void CheckpointReader::read(const std::string& tensor, const std::string& state,
   for (const size_t index : entry.sources) {
     ChunkSource& source = impl_->sources[index];
     const TensorChunk& chunk = source.stored->chunk;
-    const std::vector<ElementRun> runs = common_element_runs(box, range, chunk.box, chunk.range);
+    const std::vector<ElementRun> runs =
+        common_element_runs(slice, range, chunk.slice, chunk.range);
     if (runs.empty()) continue;
     impl_->read_source(source, runs, out);
     all.insert(all.end(), runs.begin(), runs.end());
@@ -261,18 +254,6 @@ void CheckpointReader::read(const std::string& tensor, const std::string& state,
                                 ? "an element is in two pieces"
                                 : fmt::format("element {} is in no piece", range.begin + *fault));
   }
-}
-
-std::vector<std::byte> CheckpointReader::read_whole(const std::string& tensor,
-                                                    const std::string& state) {
-  const StoredState* found = find(tensor, state);
-  if (found == nullptr) {
-    throw Error("{}: {} of {} is not stored", path().string(), shortened(state), shortened(tensor));
-  }
-  const TensorChunk whole = TensorChunk::full(tensor, state, found->dtype, found->shape);
-  std::vector<std::byte> bytes(static_cast<size_t>(whole.bytes()));
-  read(tensor, state, whole.box, whole.range, bytes);
-  return bytes;
 }
 
 std::string CheckpointReader::read_text(const std::string& name, int64_t max_bytes) {

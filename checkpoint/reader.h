@@ -13,15 +13,9 @@
 
 namespace zeroth::checkpoint {
 
-// A StoredState describes a state of a tensor as it is stored.
-struct StoredState {
-  std::string tensor, state, dtype;
-  Shape shape;
-};
-
 // CheckpointReader is for one thread. The first read from a chunk reads the whole chunk and checks
 // its CRC; later reads fetch only their own bytes. Invalid stored bytes throw CorruptCheckpoint
-// with file, tensor and box; discard everything that was read then.
+// with file, tensor and slice; discard everything that was read then.
 class CheckpointReader {
  public:
   // Opens the checkpoint in a directory of the file system; "" is its root. Reads the manifest.
@@ -41,13 +35,10 @@ class CheckpointReader {
   // Returns null if the state is not stored.
   const StoredState* find(const std::string& tensor, const std::string& state) const;
 
-  // Reads the elements `range` of `box`, row by row, in the stored dtype. `out` has exactly their
-  // size. Throws an Error if a part is not stored, or if the box exceeds the stored shape.
-  void read(const std::string& tensor, const std::string& state, const ChunkBounds& box,
+  // Reads the elements `range` of `slice`, row by row, in the stored dtype. `out` has exactly their
+  // size. Throws an Error if a part is not stored, or if the slice exceeds the stored shape.
+  void read(const std::string& tensor, const std::string& state, const TensorSlice& slice,
             const ElementRange& range, std::span<std::byte> out);
-
-  // Reads a whole state. Intended for small ones.
-  std::vector<std::byte> read_whole(const std::string& tensor, const std::string& state);
 
   // Reads a file without chunks by its name in the manifest. Throws CorruptCheckpoint if its bytes
   // have changed, and an Error if the file is not listed or has more than `max_bytes`.

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/element_size.h"
 #include "base/error.h"
 #include "base/text/printable.h"
 
@@ -15,10 +14,10 @@ namespace {
 
 constexpr int64_t kMaxElementBytes = 8;
 
-// An Overlap is the intersection of two boxes by dimension, with the fewest dimensions that show
-// all contiguity: a dimension that both boxes cover alike is folded into the one before.
+// An Overlap is the intersection of two slices by dimension, with the fewest dimensions that show
+// all contiguity: a dimension that both slices cover alike is folded into the one before.
 struct Overlap {
-  Shape wanted, wanted_extent;  // start within the wanted box, extent of that box
+  Shape wanted, wanted_extent;  // start within the wanted slice, extent of that slice
   Shape stored, stored_extent;
   Shape extent;  // of the intersection
 };
@@ -49,12 +48,12 @@ bool add_dimension(const DimensionRange& wanted, const DimensionRange& stored, O
   return true;
 }
 
-std::optional<Overlap> overlap_bounds(const ChunkBounds& wanted, const ChunkBounds& stored) {
+std::optional<Overlap> overlap_slices(const TensorSlice& wanted, const TensorSlice& stored) {
   Overlap overlap;
-  for (size_t i = 0; i < wanted.begin.size(); ++i) {
-    const DimensionRange left{wanted.begin[i], wanted.end[i]},
-        right{stored.begin[i], stored.end[i]};
-    if (!add_dimension(left, right, overlap)) return std::nullopt;
+  for (size_t i = 0; i < wanted.sizes.size(); ++i) {
+    if (!add_dimension({wanted.offsets[i], wanted.end(i)}, {stored.offsets[i], stored.end(i)},
+                       overlap))
+      return std::nullopt;
   }
   if (overlap.extent.empty()) add_dimension({0, 1}, {0, 1}, overlap);  // scalars
   return overlap;
@@ -81,7 +80,7 @@ DimensionRange rows_of(const Overlap& overlap, int64_t wanted_stride, const Elem
 }
 
 // Appends a row's elements that both ranges contain. row.wanted and row.stored are the starts of
-// the row in the boxes.
+// the row in the slices.
 void add_row(const ElementRun& row, const ElementRange& wanted, const ElementRange& stored,
              std::vector<ElementRun>& runs) {
   const int64_t from = std::max({int64_t{0}, wanted.begin - row.wanted, stored.begin - row.stored});
@@ -99,20 +98,22 @@ void add_row(const ElementRun& row, const ElementRange& wanted, const ElementRan
   runs.push_back(run);
 }
 
-}  // namespace
-
-int64_t ChunkBounds::elements() const {
-  int64_t count = 1;
-  for (size_t i = 0; i < begin.size(); ++i) count *= end[i] - begin[i];
-  return count;
+// Returns "0:64,128:256".
+std::string bounds_text(const TensorSlice& slice) {
+  std::string text;
+  for (size_t i = 0; i < slice.sizes.size(); ++i) {
+    text += fmt::format("{}{}:{}", i == 0 ? "" : ",", slice.offsets[i], slice.end(i));
+  }
+  return text;
 }
+
+}  // namespace
 
 TensorChunk TensorChunk::full(std::string tensor, std::string state, std::string dtype,
                               Shape shape) {
-  ChunkBounds box = ChunkBounds::full(shape);
-  const ElementRange all{0, box.elements()};
-  return {std::move(tensor), std::move(state), std::move(dtype),
-          std::move(shape),  std::move(box),   all};
+  TensorSlice slice = TensorSlice::full(std::move(shape));
+  const ElementRange all{0, slice.elements()};
+  return {std::move(tensor), std::move(state), std::move(dtype), std::move(slice), all};
 }
 
 int64_t TensorChunk::bytes() const {
@@ -141,57 +142,47 @@ std::string validation_error(const TensorChunk& chunk) {
   if (!element_size(chunk.dtype)) {
     return fmt::format("unknown dtype {}", shortened(chunk.dtype));
   }
-  if (chunk.shape.size() > kMaxDimensions) {
-    return fmt::format("its tensor has {} dimensions; at most {} are supported", chunk.shape.size(),
+  const auto& [shape, offsets, sizes] = chunk.slice;
+  if (shape.size() > kMaxDimensions) {
+    return fmt::format("its tensor has {} dimensions; at most {} are supported", shape.size(),
                        kMaxDimensions);
   }
-  if (!element_count(chunk.shape)) {
-    return fmt::format("invalid shape [{}]", fmt::join(chunk.shape, ", "));
+  if (!element_count(shape)) return fmt::format("invalid shape [{}]", fmt::join(shape, ", "));
+  if (offsets.size() != shape.size() || sizes.size() != shape.size()) {
+    return fmt::format("its slice has {} and {} dimensions, the tensor {}", offsets.size(),
+                       sizes.size(), shape.size());
   }
-  const ChunkBounds& box = chunk.box;
-  if (box.begin.size() != chunk.shape.size() || box.end.size() != chunk.shape.size()) {
-    return fmt::format("its slice has {} and {} dimensions, the tensor {}", box.begin.size(),
-                       box.end.size(), chunk.shape.size());
-  }
-  for (size_t i = 0; i < chunk.shape.size(); ++i) {
-    if (box.begin[i] < 0 || box.begin[i] > box.end[i] || box.end[i] > chunk.shape[i]) {
-      return fmt::format("its slice {}:{} is invalid for dimension {} of size {}", box.begin[i],
-                         box.end[i], i, chunk.shape[i]);
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (offsets[i] < 0 || sizes[i] < 0 || chunk.slice.end(i) > shape[i]) {
+      return fmt::format("its slice {}:{} is invalid for dimension {} of size {}", offsets[i],
+                         chunk.slice.end(i), i, shape[i]);
     }
   }
   const ElementRange& range = chunk.range;
-  if (range.begin < 0 || range.begin > range.end || range.end > box.elements()) {
+  if (range.begin < 0 || range.begin > range.end || range.end > chunk.slice.elements()) {
     return fmt::format("its range {}:{} is not within the {} elements of its slice", range.begin,
-                       range.end, box.elements());
+                       range.end, chunk.slice.elements());
   }
   return "";
 }
 
-std::string to_string(const ChunkBounds& box, const ElementRange& range) {
-  std::string text;
-  for (size_t i = 0; i < box.begin.size(); ++i) {
-    text += fmt::format("{}{}:{}", i == 0 ? "" : ",", box.begin[i], box.end[i]);
-  }
-  return fmt::format("[{}]({}:{})", text, range.begin, range.end);
+std::string to_string(const TensorSlice& slice, const ElementRange& range) {
+  return fmt::format("[{}]({}:{})", bounds_text(slice), range.begin, range.end);
 }
 
 std::string chunk_key(const TensorChunk& chunk) {
-  std::string box;
-  for (size_t i = 0; i < chunk.box.begin.size(); ++i) {
-    box += fmt::format("{}{}:{}", i == 0 ? "" : ",", chunk.box.begin[i], chunk.box.end[i]);
-  }
-  return fmt::format("{}|{}|{}|{}:{}", chunk.tensor, chunk.state, box, chunk.range.begin,
-                     chunk.range.end);
+  return fmt::format("{}|{}|{}|{}:{}", chunk.tensor, chunk.state, bounds_text(chunk.slice),
+                     chunk.range.begin, chunk.range.end);
 }
 
-std::vector<ElementRun> common_element_runs(const ChunkBounds& wanted_box,
+std::vector<ElementRun> common_element_runs(const TensorSlice& wanted_slice,
                                             const ElementRange& wanted,
-                                            const ChunkBounds& stored_box,
+                                            const TensorSlice& stored_slice,
                                             const ElementRange& stored) {
-  ZEROTH_CHECK(wanted_box.begin.size() == stored_box.begin.size(), "{} and {} dimensions",
-               wanted_box.begin.size(), stored_box.begin.size());
+  ZEROTH_CHECK(wanted_slice.sizes.size() == stored_slice.sizes.size(), "{} and {} dimensions",
+               wanted_slice.sizes.size(), stored_slice.sizes.size());
   std::vector<ElementRun> runs;
-  const auto overlap = overlap_bounds(wanted_box, stored_box);
+  const auto overlap = overlap_slices(wanted_slice, stored_slice);
   if (!overlap || wanted.elements() <= 0 || stored.elements() <= 0) return runs;
   const Shape wanted_strides = strides_of(overlap->wanted_extent);
   const Shape stored_strides = strides_of(overlap->stored_extent);

@@ -1,5 +1,5 @@
 // A checkpoint stores a model as chunks. A chunk is a range of elements, in row-major order, of a
-// box in one state of one tensor. It is independent of ranks, stages, padding and fused buffers:
+// slice of one state of one tensor. It is independent of ranks, stages, padding and fused buffers:
 // any layout can read chunks that any other layout wrote. Pure.
 #pragma once
 
@@ -9,21 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "base/tensor_slice.h"
+
 namespace zeroth::checkpoint {
 
 using Shape = std::vector<int64_t>;
 inline constexpr size_t kMaxDimensions = 64;  // as in PyTorch
 
-// ChunkBounds is a box within a tensor, half open in each dimension. With no dimensions: a scalar.
-struct ChunkBounds {
-  Shape begin, end;
-
-  static ChunkBounds full(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
-  int64_t elements() const;
-  bool operator==(const ChunkBounds&) const = default;
-};
-
-// An ElementRange counts elements of a box in row-major order; half open.
+// An ElementRange counts elements of a slice in row-major order; half open.
 struct ElementRange {
   int64_t begin = 0, end = 0;
 
@@ -31,12 +24,17 @@ struct ElementRange {
   bool operator==(const ElementRange&) const = default;
 };
 
+// A StoredState describes a state of a tensor as a checkpoint stores it.
+struct StoredState {
+  std::string tensor, state, dtype;
+  Shape shape;
+};
+
 struct TensorChunk {
   std::string tensor;  // Hugging Face's name
   std::string state;   // "master", "exp_avg", ...
   std::string dtype;   // safetensors' name: "F32", "BF16", ...
-  Shape shape;         // of the whole tensor
-  ChunkBounds box;
+  TensorSlice slice;
   ElementRange range;
 
   // Returns a chunk that covers the whole tensor.
@@ -55,7 +53,7 @@ std::optional<int64_t> element_count(const Shape& shape);
 std::string validation_error(const TensorChunk& chunk);
 
 // Returns "[0:64,128:256](0:4096)", "[](0:1)".
-std::string to_string(const ChunkBounds& box, const ElementRange& range);
+std::string to_string(const TensorSlice& slice, const ElementRange& range);
 // Returns the chunk's unique name in the file: "model.norm.weight|exp_avg|0:64,128:256|0:4096".
 std::string chunk_key(const TensorChunk& chunk);
 
@@ -66,10 +64,10 @@ struct ElementRun {
 };
 
 // Returns the elements that two chunks of one tensor share, in the order of the wanted one. Both
-// boxes have the same number of dimensions, and each range lies within its box.
-std::vector<ElementRun> common_element_runs(const ChunkBounds& wanted_box,
+// slices have the same number of dimensions, and each range lies within its slice.
+std::vector<ElementRun> common_element_runs(const TensorSlice& wanted_slice,
                                             const ElementRange& wanted,
-                                            const ChunkBounds& stored_box,
+                                            const TensorSlice& stored_slice,
                                             const ElementRange& stored);
 
 }  // namespace zeroth::checkpoint

@@ -1,4 +1,4 @@
-# A script: writes FILE, which defines kGpuStamp (device/gpu_stamp.h) as BUILD and a hash of SOURCES, in any order.
+# A script: writes FILE, which defines kGpuStamp (device/gpu.h) as BUILD and a hash of SOURCES, in any order.
 #   cmake -DFILE=... -DBUILD=... -DSOURCES=a.h,b.cpp -P GpuStamp.cmake
 string(REPLACE "," ";" sources "${SOURCES}")
 list(SORT sources)
@@ -10,7 +10,7 @@ endforeach()
 string(SHA256 hash "${hashes}")
 string(SUBSTRING ${hash} 0 12 hash)
 file(CONFIGURE OUTPUT ${FILE} @ONLY CONTENT [[
-#include "device/gpu_stamp.h"
+#include "device/gpu.h"
 
 namespace zeroth::device {
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <torch/types.h>
 
-#include <chrono>
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <string>
@@ -17,19 +17,9 @@
 namespace zeroth::comm {
 
 inline const char* to_string(Collective::OpType kind) {
-  switch (kind) {
-    case Collective::OpType::kAllReduce:
-      return "all-reduce";
-    case Collective::OpType::kAllGather:
-      return "all-gather";
-    case Collective::OpType::kReduceScatter:
-      return "reduce-scatter";
-    case Collective::OpType::kBroadcast:
-      return "broadcast";
-    case Collective::OpType::kAllToAll:
-      return "all-to-all";
-  }
-  return "";
+  constexpr std::array kNames = {"all-reduce", "all-gather", "reduce-scatter", "broadcast",
+                                 "all-to-all"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 // Throws an InternalError unless sizes and dtypes fit a group of `ranks` ranks.
@@ -72,16 +62,5 @@ inline std::string error_message(const std::exception& cause) {
   const bool ours = dynamic_cast<const Error*>(&cause) != nullptr;
   return ours ? cause.what() : quotation(cause.what());
 }
-
-// A Timer counts the seconds since its construction.
-class Timer {
- public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 }  // namespace zeroth::comm

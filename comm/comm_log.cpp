@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
+#include "base/machine/timer.h"
 #include "base/text/units.h"
 #include "comm/collective_info.h"
 #include "comm/cpu_collectives.h"
@@ -20,19 +22,11 @@ void finish_queued_work(torch::Device device) {
 
 // Returns the name of the operation in DeepSpeed's logger.
 const char* deepspeed_name(const Collective& collective) {
-  switch (collective.kind) {
-    case Collective::OpType::kAllReduce:
-      return collective.what == kBarrier ? "barrier" : "all_reduce";
-    case Collective::OpType::kAllGather:
-      return "all_gather_into_tensor";
-    case Collective::OpType::kReduceScatter:
-      return "reduce_scatter_tensor";
-    case Collective::OpType::kBroadcast:
-      return "broadcast";
-    case Collective::OpType::kAllToAll:
-      return "all_to_all_single";
-  }
-  return "";
+  constexpr std::array kNames = {"all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor",
+                                 "broadcast", "all_to_all_single"};
+  if (collective.what == kBarrier && collective.kind == Collective::OpType::kAllReduce)
+    return "barrier";
+  return kNames[static_cast<size_t>(collective.kind)];
 }
 
 class LoggedGroup final : public Group {
@@ -99,10 +93,8 @@ CommLog::Bandwidth CommLog::bandwidth(const CollectiveKey& key, double seconds) 
 std::vector<std::string> CommLog::table() const {
   std::vector<std::string> lines;
   if (totals_.empty()) return lines;
-  const size_t width =
-      std::max_element(totals_.begin(), totals_.end(), [](const auto& a, const auto& b) {
-        return a.first.operation.size() < b.first.operation.size();
-      })->first.operation.size();
+  size_t width = 0;
+  for (const auto& [key, total] : totals_) width = std::max(width, key.operation.size());
   lines.push_back(fmt::format("{:<{}}  {:>10}  {:>5}  {:>8}  {:>11}  {:>9}  {:>12}  {:>12}",
                               "collective", width, "size", "ranks", "count", "total ms", "mean ms",
                               "algbw Gbps", "busbw Gbps"));

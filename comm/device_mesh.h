@@ -1,16 +1,16 @@
-// The ranks of a run: this rank's device, its place in the mesh and the groups of ranks.
+// The ranks of a run: this rank's device, its place in the mesh, the groups of ranks and the
+// bandwidth between them.
 #pragma once
 
 #include <torch/types.h>
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "comm/comm_log.h"
 #include "comm/groups/group.h"
-#include "comm/groups/watchdog.h"
 #include "comm/mesh_layout.h"
 #include "comm/nodes/nodes.h"
 
@@ -22,7 +22,13 @@ namespace zeroth::device {
 class Gpu;
 }
 
+namespace zeroth::configs {
+struct CommsLoggerConfig;
+}
+
 namespace zeroth::comm {
+
+class CommLog;
 
 class DeviceMesh {
  public:
@@ -33,7 +39,6 @@ class DeviceMesh {
   struct BootstrapInfo {
     c10::intrusive_ptr<c10d::Store> store;
     std::string run_id = "1";  // identical on all ranks
-    int local_size = 0;        // ranks of this node; 0: all are
     std::vector<std::string> notes;
     // Group of all ranks for CPU tensors; set if `world` accepts only device tensors.
     std::unique_ptr<Group> cpu_group;
@@ -77,7 +82,7 @@ class DeviceMesh {
   // Returns the nodes of the run with their ranks.
   const Nodes& nodes() const { return info_->nodes; }
   // Returns the number of ranks of this node, this one included.
-  int local_size() const { return info_->local_size > 0 ? info_->local_size : world_size(); }
+  int local_size() const;
   // Starts to log collectives; from then on none of them overlaps with compute. Must be called
   // before any object keeps a reference to a group; a second call has no effect.
   void log_collectives(const configs::CommsLoggerConfig& config);
@@ -101,6 +106,23 @@ class DeviceMesh {
   mutable std::map<std::string, std::unique_ptr<Group>>
       shard_groups_;  // groups that are no set of dimensions, by name
 };
+
+// Bandwidths in bytes per second; 0: no node has several ranks.
+struct LinkSpeed {
+  double intra_node = 0;  // received by a rank from its node's other ranks, all of them at once
+  double inter_node = 0;  // sent by a node to the others, all of its ranks together
+};
+
+// Returns "intra-node 4.1 GB/s per rank, inter-node 118 MB/s per host", for example.
+std::string to_string(const LinkSpeed& speed);
+
+// Returns the bytes of the next probe after one of `bytes` took `seconds`; 0: that probe suffices.
+int64_t next_probe_bytes(int64_t bytes, double seconds);
+
+// Measures all-gathers that grow until the next one might take more than 0.08 s: under 0.5 s in all
+// if 64 KiB take less than that. Requires several nodes. Collective. Throws an Error like these
+// collectives.
+LinkSpeed measure_links(const DeviceMesh& mesh);
 
 struct RankEnv;
 

@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <sstream>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/machine/machine_id.h"
 #include "base/text/printable.h"
-#include "comm/collective_info.h"
+#include "comm/bootstrap/key_value_store.h"
 #include "comm/groups/hierarchical_group.h"
 #include "comm/nodes/node_segment.h"
 
@@ -22,19 +21,6 @@ namespace {
 constexpr size_t kMaxIdBytes = 200;
 constexpr size_t kMaxNameBytes = 100;
 constexpr const char* kOk = "ok";
-
-std::string get(c10d::Store& store, const std::string& key, int rank, int from) {
-  try {
-    const std::vector<uint8_t> value = store.get(key);
-    return {value.begin(), value.end()};
-  } catch (const std::exception& cause) {
-    throw Error("rank {}: rank {} did not connect: {}", rank, from, error_message(cause));
-  }
-}
-
-void set(c10d::Store& store, const std::string& key, const std::string& value) {
-  store.set(key, std::vector<uint8_t>(value.begin(), value.end()));
-}
 
 NodeIdentity parse_identity(const std::string& text) {
   const size_t end = text.find('\n');
@@ -50,19 +36,12 @@ std::string identity_key(int rank) {
   return fmt::format("hosts/{}", rank);
 }
 
-int count_ranks(const Nodes& nodes) {
-  int ranks = 0;
-  for (const Node& node : nodes) ranks += static_cast<int>(node.ranks.size());
-  return ranks;
-}
-
 void add_single_ranks(const Node& node, Nodes& nodes) {
   for (const int rank : node.ranks) nodes.push_back({node.name, {rank}});
 }
 
 void sort_by_first_rank(Nodes& nodes) {
-  std::sort(nodes.begin(), nodes.end(),
-            [](const Node& a, const Node& b) { return a.ranks.front() < b.ranks.front(); });
+  std::ranges::sort(nodes, {}, [](const Node& node) { return node.ranks.front(); });
 }
 
 std::shared_ptr<SharedSegment> private_segment(int world_size) {
@@ -76,12 +55,12 @@ std::vector<std::string> verdicts(c10d::Store& store, int rank, const Nodes& all
   for (const Node& node : all_nodes) {
     const int first = node.ranks.front();
     const std::string key = fmt::format("hosts/shared/{}", first);
-    if (first == rank) set(store, key, own.empty() ? kOk : own);
+    if (first == rank) set_text(store, key, own.empty() ? kOk : own);
     if (node.ranks.size() == 1) {
       all.emplace_back();
       continue;
     }
-    const std::string answer = get(store, key, rank, first);
+    const std::string answer = get_text_from(store, key, rank, first);
     all.push_back(answer == kOk ? "" : shortened(answer, 500));
   }
   return all;
@@ -96,16 +75,16 @@ NodeIdentity local_node_identity(const std::optional<std::string>& host_id) {
 // Rank 0 gathers all identities and sends them to all ranks.
 Nodes discover_nodes(c10d::Store& store, int rank, int size, const NodeIdentity& identity) {
   const char* const all_key = "hosts/all";
-  if (rank != 0) set(store, identity_key(rank), to_string(identity));
+  if (rank != 0) set_text(store, identity_key(rank), to_string(identity));
   if (rank == 0) {
     std::string all = to_string(identity);
     for (int peer = 1; peer < size; ++peer) {
-      const NodeIdentity other = parse_identity(get(store, identity_key(peer), 0, peer));
+      const NodeIdentity other = parse_identity(get_text_from(store, identity_key(peer), 0, peer));
       all += "\n" + printable(other.id) + "\n" + other.name;
     }
-    set(store, all_key, all);
+    set_text(store, all_key, all);
   }
-  std::istringstream lines(get(store, all_key, rank, 0));
+  std::istringstream lines(get_text_from(store, all_key, rank, 0));
   std::vector<NodeIdentity> identities;
   NodeIdentity next;
   while (std::ssize(identities) <= size && std::getline(lines, next.id) &&
@@ -127,11 +106,10 @@ NodeMemory share_node_memory(const c10::intrusive_ptr<c10d::Store>& store, const
   const size_t bytes = hierarchical_segment_bytes(local_size, size, node_memory.ring);
   NodeSegment own;
   if (local_size > 1) {
-    const auto local = std::find(here.ranks.begin(), here.ranks.end(), rank) - here.ranks.begin();
     const auto node_store =
         c10::make_intrusive<c10d::PrefixStore>(fmt::format("of/{}", here.ranks.front()), store);
     own =
-        join_node_segment(*node_store, run, static_cast<int>(local), local_size, bytes, here.ranks);
+        join_node_segment(*node_store, run, local_rank(here, rank), local_size, bytes, here.ranks);
   }
   const auto answer = verdicts(*store, rank, all_nodes, own.failure_reason);
   std::string first_failure;

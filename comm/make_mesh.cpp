@@ -12,14 +12,12 @@
 #include "comm/bootstrap/rank_env.h"
 #include "comm/device_mesh.h"
 #include "comm/discover_nodes.h"
-#include "comm/groups/cpu_staged_group.h"
-#include "comm/groups/device_staged_group.h"
 #include "comm/groups/gloo_group.h"
+#include "comm/groups/group.h"
 #include "comm/groups/group_segment.h"
 #include "comm/groups/hierarchical_group.h"
 #include "comm/groups/nccl.h"
 #include "comm/groups/shared_memory_group.h"
-#include "comm/nodes/inter_node_interface.h"
 #include "comm/nodes/node_segment.h"
 #include "comm/time_limit.h"
 #include "device/gpu.h"
@@ -92,20 +90,9 @@ BootstrappedRanks bootstrap_run(const RankEnv& env, RingSizeOf ring_size) {
   return ranks;
 }
 
-std::unique_ptr<Group> gloo(const BootstrappedRanks& ranks) {
-  GlooOptions options;
-  options.timeout = ranks.env.timeout;
-  options.address = is_loopback(ranks.env.master_addr) ? ranks.env.master_addr : "127.0.0.1";
-  return make_gloo_group(ranks.bootstrap.store, ranks.env.rank, ranks.env.world_size, options);
-}
-
 DeviceMesh::BootstrapInfo bootstrap_info(const BootstrappedRanks& ranks) {
-  const RankEnv& env = ranks.env;
-  const bool several = !ranks.nodes.empty();
-  const auto here = several ? node_of(ranks.nodes, env.rank).ranks.size() : 0;
   return {.store = ranks.bootstrap.store,
           .run_id = ranks.bootstrap.run,
-          .local_size = several ? static_cast<int>(here) : env.world_size,
           .notes = {},
           .cpu_group = nullptr,
           .nodes = ranks.nodes};
@@ -126,10 +113,8 @@ std::unique_ptr<Group> over_nodes(const BootstrappedRanks& ranks, DeviceMesh::Bo
     info.notes.push_back(
         "ranks of one host exchange data over TCP, which is slower than shared memory: " +
         ranks.node_memory.failure_reason);
-  const auto uneven = std::find_if(ranks.nodes.begin(), ranks.nodes.end(), [&](const Node& node) {
-    return node.ranks.size() != ranks.nodes.front().ranks.size();
-  });
-  if (uneven != ranks.nodes.end())
+  const auto [fewest, greatest] = min_max_ranks(ranks.nodes);
+  if (fewest != greatest)
     info.notes.push_back(fmt::format(
         "the hosts have different numbers of ranks, so all ranks exchange data over TCP: {}",
         describe_nodes(ranks.nodes)));
@@ -153,7 +138,11 @@ std::unique_ptr<Group> over_tcp(const BootstrappedRanks& ranks, DeviceMesh::Boot
     info.notes.push_back("ranks exchange data over TCP, which is slower than shared memory: " +
                          ranks.node_segment.failure_reason);
   }
-  return gloo(ranks);
+  const RankEnv& env = ranks.env;
+  GlooOptions options;
+  options.timeout = env.timeout;
+  options.address = is_loopback(env.master_addr) ? env.master_addr : "127.0.0.1";
+  return make_gloo_group(ranks.bootstrap.store, env.rank, env.world_size, options);
 }
 
 // Closes the store, when no rank uses it any more: rank 0's port is closed for the rest of the run.
@@ -182,21 +171,13 @@ CpuGroup make_cpu_group(const RankEnv& env) {
   CpuGroup cpu{bootstrap_info(ranks), nullptr};
   if (!ranks.nodes.empty()) {
     cpu.group = over_nodes(ranks, cpu.info);
-    return cpu;
-  }
-  if (!ranks.node_segment.segment) {
+  } else if (!ranks.node_segment.segment) {
     cpu.group = over_tcp(ranks, cpu.info);
-    return cpu;
+  } else {
+    cpu.group = over_shared_memory(ranks, RingSize::for_ranks(env.world_size));
+    close_store(ranks.bootstrap, *cpu.group, cpu.info);
   }
-  cpu.group = over_shared_memory(ranks, RingSize::for_ranks(env.world_size));
-  close_store(ranks.bootstrap, *cpu.group, cpu.info);
   return cpu;
-}
-
-std::unique_ptr<DeviceMesh> cpu_mesh(const RankEnv& env) {
-  if (env.world_size == 1) return std::make_unique<DeviceMesh>(torch::kCPU, make_solo_group());
-  CpuGroup cpu = make_cpu_group(env);
-  return std::make_unique<DeviceMesh>(torch::kCPU, std::move(cpu.info), std::move(cpu.group));
 }
 
 // NCCL up to 2.29 refuses two ranks on one GPU.
@@ -232,14 +213,16 @@ std::unique_ptr<DeviceMesh> nccl_mesh(const RankEnv& env, torch::Device device,
   return std::make_unique<DeviceMesh>(device, std::move(info), std::move(world));
 }
 
-std::unique_ptr<DeviceMesh> gpu_mesh(const RankEnv& env, torch::Device device,
-                                     const HangHandler& on_hang) {
+std::unique_ptr<DeviceMesh> connect_mesh(const RankEnv& env, torch::Device device,
+                                         const HangHandler& on_hang) {
   if (env.world_size == 1) return std::make_unique<DeviceMesh>(device, make_solo_group());
-  if (uses_nccl(env)) return nccl_mesh(env, device, on_hang);
+  if (!device.is_cpu() && uses_nccl(env)) return nccl_mesh(env, device, on_hang);
   CpuGroup cpu = make_cpu_group(env);
-  cpu.info.notes.push_back("ranks that share a GPU exchange data through host memory");
-  return std::make_unique<DeviceMesh>(device, std::move(cpu.info),
-                                      make_cpu_staged_group(std::move(cpu.group)));
+  if (!device.is_cpu()) {
+    cpu.info.notes.push_back("ranks that share a GPU exchange data through host memory");
+    cpu.group = make_cpu_staged_group(std::move(cpu.group));
+  }
+  return std::make_unique<DeviceMesh>(device, std::move(cpu.info), std::move(cpu.group));
 }
 
 // Returns whether to use the CPU. Without a launcher's setting: the GPU if the node has one and
@@ -272,7 +255,7 @@ torch::DeviceType device_type(const RankEnv& env, const device::Gpu& gpu) {
 }
 
 std::unique_ptr<DeviceMesh> make_mesh(const RankEnv& env, const HangHandler& on_hang) {
-  if (device_type(env) == torch::kCPU) return cpu_mesh(env);
+  if (device_type(env) == torch::kCPU) return connect_mesh(env, torch::kCPU, on_hang);
   device::Gpu& gpu = device::load_gpu();
   const int devices = gpu.device_count();
   if (env.local_rank >= devices && !env.share_gpus) {
@@ -282,7 +265,8 @@ std::unique_ptr<DeviceMesh> make_mesh(const RankEnv& env, const HangHandler& on_
   }
   const int index = env.local_rank % devices;
   gpu.select(index);
-  return gpu_mesh(env, torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index)), on_hang);
+  return connect_mesh(env, torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index)),
+                      on_hang);
 }
 
 }  // namespace zeroth::comm

@@ -8,21 +8,25 @@
 #include "base/error.h"
 
 namespace zeroth::comm {
+namespace {
+
+// Returns `whole` cut so that `rank`, at index i of its part, goes to part key(i, rank).
+template <typename Key>
+Partition cut(const Partition& whole, const std::string& name, const Key& key) {
+  Partition partition{name, {}};
+  for (const std::vector<int>& ranks : whole.parts) {
+    std::map<int, std::vector<int>> parts;
+    for (int i = 0; const int rank : ranks) parts[key(i++, rank)].push_back(rank);
+    for (auto& [number, part] : parts) partition.parts.push_back(std::move(part));
+  }
+  return partition;
+}
+
+}  // namespace
 
 const char* to_string(MeshDim dim) {
-  switch (dim) {
-    case MeshDim::kPp:
-      return "pipe";
-    case MeshDim::kDp:
-      return "data";
-    case MeshDim::kCp:
-      return "context";
-    case MeshDim::kEp:
-      return "expert";
-    case MeshDim::kTp:
-      return "tensor";
-  }
-  return "";
+  constexpr std::array kNames = {"pipe", "data", "context", "expert", "tensor"};
+  return kNames[static_cast<size_t>(dim)];
 }
 
 MeshShape MeshShape::with(MeshDim dim, int ranks) const {
@@ -88,46 +92,25 @@ Partition MeshLayout::shard_group(int num_replicas) const {
                num_replicas, tensor);
   if (num_replicas == 1) return along({MeshDim::kDp});
   if (num_replicas == tensor) return along({MeshDim::kDp, MeshDim::kTp});
-  Partition partition{fmt::format("data x {} of tensor", num_replicas), {}};
-  for (const std::vector<int>& ranks : along({MeshDim::kDp, MeshDim::kTp}).parts) {
-    std::map<int, std::vector<int>> runs;
-    for (const int rank : ranks)
-      runs[coordinate(rank, MeshDim::kTp) / num_replicas].push_back(rank);
-    for (auto& [run, of_run] : runs) partition.parts.push_back(std::move(of_run));
-  }
-  return partition;
+  return cut(
+      along({MeshDim::kDp, MeshDim::kTp}), fmt::format("data x {} of tensor", num_replicas),
+      [&](int /*index*/, int rank) { return coordinate(rank, MeshDim::kTp) / num_replicas; });
 }
-
-namespace {
-
-// Returns `whole` cut so that the rank at index i of each part goes to part `key(i)`.
-template <typename Key>
-Partition cut(const Partition& whole, const std::string& name, const Key& key) {
-  Partition partition{name, {}};
-  for (const std::vector<int>& ranks : whole.parts) {
-    std::map<int, std::vector<int>> parts;
-    for (int i = 0; i < std::ssize(ranks); ++i)
-      parts[key(i)].push_back(ranks[static_cast<size_t>(i)]);
-    for (auto& [number, part] : parts) partition.parts.push_back(std::move(part));
-  }
-  return partition;
-}
-
-}  // namespace
 
 Partition MeshLayout::secondary_shard_group(int num_replicas, int dp_ranks) const {
   ZEROTH_CHECK(dp_ranks > 0 && shape_[MeshDim::kDp] % dp_ranks == 0, "runs of {} on {} ranks",
                dp_ranks, shape_[MeshDim::kDp]);
   const Partition whole = shard_group(num_replicas);
   const int run = dp_ranks * num_replicas;
-  return cut(whole, fmt::format("{}, {} near", whole.name, run), [run](int i) { return i / run; });
+  return cut(whole, fmt::format("{}, {} near", whole.name, run),
+             [run](int i, int /*rank*/) { return i / run; });
 }
 
 Partition MeshLayout::secondary_replica_group(int num_replicas, int dp_ranks) const {
   const Partition whole = shard_group(num_replicas);
   const int run = dp_ranks * num_replicas;
   return cut(whole, fmt::format("{}, across {}", whole.name, run),
-             [run](int i) { return i % run; });
+             [run](int i, int /*rank*/) { return i % run; });
 }
 
 }  // namespace zeroth::comm

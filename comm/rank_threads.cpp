@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "base/machine/affinity.h"
+#include "base/machine/cpu.h"
 #include "base/machine/machine_id.h"
 
 namespace zeroth::comm {

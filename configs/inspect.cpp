@@ -59,7 +59,7 @@ class Inspector {
     for (const ConfigKey& key : keys()) {
       if (key.state != KeyState::kHonored || seen.count(key.path) > 0) continue;
       const std::string value = value_at(resolved_, key.path);
-      if (key.type == KeyType::kSection || value.empty()) continue;
+      if (key.field.type == KeyType::kSection || value.empty()) continue;
       out_.by_default.push_back(
           {std::string(key.path), "honoured", value, origins_.at(std::string(key.path))});
     }

@@ -12,13 +12,18 @@
 namespace zeroth::configs {
 
 struct KeyReport {
-  std::string path;    // as the file spells it
-  std::string state;   // "honoured", "no effect", "refused", "off", "unknown"
-  std::string value;   // JSON; for "auto" its resolved value if that is known
-  std::string origin;  // honored keys: see Origins; others: why the key has no effect, is refused
-                       // or is ignored
+  std::string path;  // as the file spells it
+  // "honoured": a run uses the value. "no effect": the key is accepted, but nothing depends on it.
+  // "refused": a run with it ends with an error. "off": it would be refused if it were enabled.
+  // "unknown": Zeroth does not know the key.
+  std::string state;
+  std::string value;  // JSON; for "auto" its resolved value if that is known
+  // Of an honored key: see Origins. Of another one: why it has no effect, is refused or is ignored.
+  std::string origin;
 };
 
+// What a run would do with each key of a file, and with the honored keys that the file omits: no
+// key is in both lists.
 struct Inspection {
   std::vector<KeyReport> given;       // keys of the file, in its order
   std::vector<KeyReport> by_default;  // honored keys that the file omits

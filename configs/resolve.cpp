@@ -14,20 +14,41 @@
 namespace zeroth::configs {
 namespace {
 
-[[noreturn]] void throw_errors(const std::string& name, const std::vector<std::string>& errors) {
-  if (errors.size() == 1) throw Error("{}: {}", name, errors.front());
-  throw Error("{}: {} errors\n  {}", name, errors.size(), listed(errors));
-}
+constexpr Defaults kZerothDefaults;
+constexpr Defaults kTrainerDefaults = {.epochs = 3,
+                                       .whole_epochs = true,
+                                       .eval_micro_batch = 8,
+                                       .schedule = HfSchedule::Type::kLinear,
+                                       .no_decay = true};
 
 Config fill_or_throw(Context& context) {
   Config config = fill(context);
-  if (const auto errors = all_errors(context); !errors.empty()) {
-    throw_errors(context.keys.name, errors);
-  }
+  const std::vector<std::string> errors = all_errors(context);
+  const std::string& name = context.keys.name;
+  if (errors.size() == 1) throw Error("{}: {}", name, errors.front());
+  if (!errors.empty()) throw Error("{}: {} errors\n  {}", name, errors.size(), listed(errors));
   return config;
 }
 
+Document read_document(const std::string& file_or_base64) {
+  if (file_or_base64.starts_with('{')) return parse_text(file_or_base64, "inline configuration");
+  std::error_code ignored;
+  if (std::filesystem::exists(file_or_base64, ignored)) {
+    return parse_text(read_file(file_or_base64, kConfigLimits.bytes), file_or_base64);
+  }
+  const std::optional<std::string> decoded = decode_base64(file_or_base64);
+  if (decoded && decoded->find('{') != std::string::npos) {
+    return parse_text(*decoded, "base64 configuration");
+  }
+  throw Error("{}: no such configuration file, and not a base64-encoded one",
+              shortened(file_or_base64));
+}
+
 }  // namespace
+
+const Defaults& defaults_for(const FlagValues& flags) {
+  return flags.for_trainer ? kTrainerDefaults : kZerothDefaults;
+}
 
 Document::Document()
     : Document(
@@ -48,24 +69,6 @@ Document parse_text(const std::string& text, const std::string& name) {
                      "another duplicate key in the same object");
   return Document(std::make_shared<const CheckedKeys>(std::move(keys)));
 }
-
-namespace {
-
-Document read_document(const std::string& file_or_base64) {
-  if (file_or_base64.starts_with('{')) return parse_text(file_or_base64, "inline configuration");
-  std::error_code ignored;
-  if (std::filesystem::exists(file_or_base64, ignored)) {
-    return parse_text(read_file(file_or_base64, kConfigLimits.bytes), file_or_base64);
-  }
-  const std::optional<std::string> decoded = decode_base64(file_or_base64);
-  if (decoded && decoded->find('{') != std::string::npos) {
-    return parse_text(*decoded, "base64 configuration");
-  }
-  throw Error("{}: no such configuration file, and not a base64-encoded one",
-              shortened(file_or_base64));
-}
-
-}  // namespace
 
 Document load(const std::string& file_or_base64) {
   const Document document = read_document(file_or_base64);

@@ -3,18 +3,16 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include <chrono>
 #include <deque>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/machine/timer.h"
 #include "device/events.h"
 
 namespace zeroth::device {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 void check_copy(const torch::Tensor& to, const torch::Tensor& from) {
   ZEROTH_CHECK(to.is_contiguous() && from.is_contiguous() && to.numel() == from.numel() &&
@@ -98,9 +96,8 @@ class DeviceCopyStream final : public CopyStream {
 
   void wait(const StreamEvent& point) override {
     if (is_complete(point)) return;
-    const auto start = Clock::now();
+    const ScopedTimer timer(stats_.waited_s);
     event(point).synchronize();
-    stats_.waited_s += std::chrono::duration<double>(Clock::now() - start).count();
   }
 
   bool is_complete(const StreamEvent& point) override { return !point || event(point).query(); }

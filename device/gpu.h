@@ -26,13 +26,17 @@ class Gpu {
   virtual GpuDriver driver() const = 0;
   // Returns 90 for compute capability 9.0.
   virtual int compute_capability(int index) const = 0;
-  // Makes `index` the current device of this thread.
-  virtual void select(int index) = 0;
-  // Page-locks memory for copies from and to the GPUs. Returns an empty text, or the reason of a
-  // failure.
-  virtual std::string lock_pages(std::span<std::byte> memory) = 0;
-  // Unlocks exactly a range that lock_pages() has locked. No copy may still use it.
-  virtual void unlock_pages(std::span<std::byte> memory) noexcept = 0;
+  // Makes `index` the current device of this thread. Products of 16-bit factors that are split
+  // along their sum (the weight gradients of few keys) then add the partial sums in fp32.
+  void select(int index);
+  // Pins (page-locks) memory for copies from and to the GPUs. Returns an empty text, or the reason
+  // of a failure.
+  virtual std::string pin_pages(std::span<std::byte> memory) = 0;
+  // Unpins exactly a range that pin_pages() has pinned. No copy may still use it.
+  virtual void unpin_pages(std::span<std::byte> memory) noexcept = 0;
+
+ private:
+  virtual void select_device(int index) = 0;
 };
 
 // Returns the path of libzeroth_gpu.so: in the directory of the running program, in its sibling
@@ -46,7 +50,7 @@ void set_gpu_variables();
 
 // Loads libzeroth_gpu.so, after set_gpu_variables(). The first call must precede any other use of
 // torch in the process. Throws an Error if something is missing (a CPU-only build, a driver), which
-// it names, or if the library is of another build (device/gpu_stamp.h). The object lives until the
+// it names, or if the library is of another build (kGpuStamp). The object lives until the
 // process exits.
 Gpu& load_gpu();
 
@@ -64,5 +68,10 @@ using GpuEntry = Gpu* (*)();
 using GpuStamp = const char* (*)();
 inline constexpr const char* kGpuEntry = "zeroth_gpu_entry";
 inline constexpr const char* kGpuStampEntry = "zeroth_gpu_stamp";
+
+// The build stamp of a program and of libzeroth_gpu.so: version, LibTorch, compiler, build type and
+// a hash of the sources on which both must agree. cmake/GpuStamp.cmake regenerates it when one of
+// these changes. Its visibility is hidden: the program and the library each have their own.
+extern const char kGpuStamp[] __attribute__((visibility("hidden")));
 
 }  // namespace zeroth::device

@@ -1,3 +1,4 @@
+#include <ATen/Context.h>
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -11,7 +12,6 @@
 #include "base/error.h"
 #include "base/files/run_path.h"
 #include "device/gpu.h"
-#include "device/gpu_stamp.h"
 
 namespace zeroth::device {
 namespace {
@@ -55,6 +55,12 @@ void require_same_build(void* library, const fs::path& path) {
 }
 
 }  // namespace
+
+void Gpu::select(int index) {
+  select_device(index);
+  at::globalContext().setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);
+  at::globalContext().setAllowFP16ReductionCuBLAS(/*allow_reduced_precision=*/false);
+}
 
 std::optional<fs::path> gpu_library() {
   for (const fs::path& directory : directories()) {

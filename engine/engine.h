@@ -12,18 +12,24 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/device_mesh.h"
 #include "configs/config.h"
 #include "engine/loader.h"
-#include "engine/memory/memory_estimate.h"
 #include "engine/state/checkpoint_types.h"
-#include "engine/state/model_sink.h"
 #include "engine/state/run_state.h"
 #include "engine/step/step_stats.h"
 #include "model/block.h"
-#include "model/weight_source.h"
+
+namespace zeroth::device {
+struct HostLink;
+}
+namespace zeroth::zero {
+struct MemoryPlan;
+}
 
 namespace zeroth::engine {
+
+struct DecayCounts;
+class ModelSink;
 
 // SavedValues selects the values of the parameters that are saved.
 enum class SavedValues { kWorking, kMasters };
@@ -62,41 +68,48 @@ class StopRequested : public Error {
 // would wait for peers.
 class Engine {
  public:
-  virtual ~Engine() = default;
+  // Makes the engine of initialize(), whose parameters have no values yet: for initialize() itself,
+  // and for tests, which pass `link` on to zero::make_strategy.
+  Engine(model::Blocks blocks, const configs::Config& config,
+         std::shared_ptr<comm::DeviceMesh> mesh, const InitOptions& options = {},
+         std::shared_ptr<device::HostLink> link = nullptr);
+  ~Engine();
 
   // Runs one optimizer step over gradient_accumulation_steps micro-batches. Collective over all
   // ranks. Throws an Error if the global batch has no label token, a peer is lost, the previous
-  // step ended the run (StepStats::failure), or the engine was not made to train
+  // step ended the run (StepDecision::failure), or the engine was not made to train
   // (InitOptions::trains). If all ranks throw at the same block, the step has not taken place, but
   // its batch is consumed.
-  virtual StepStats train_batch(Loader& data) = 0;
+  StepStats train_batch(DataLoader& data);
+  // Returns what the ranks agreed on in the last train_batch().
+  const StepDecision& decision() const;
 
   // Returns the loss, without training, over `micro_batches` micro-batches of every rank (all ranks
   // pass the same number). Blocks are in evaluation mode meanwhile, as by
   // torch::nn::Module::eval().
-  virtual EvalStats eval_batch(Loader& data, int64_t micro_batches) = 0;
+  EvalStats eval_batch(DataLoader& data, int64_t micro_batches);
 
   // Reports an evaluation's loss, the same on all ranks, to a schedule that follows evaluations
   // (reduce_lr_on_plateau).
-  virtual void evaluated(double loss) = 0;
+  void evaluated(double loss);
 
   // Saves every full parameter once, in working precision, block by block. Calls `sink` on rank 0
   // only; the other ranks take part in the gathers. Collective. With kMasters values are in fp32:
   // masters of trainable parameters, and the other parameters widened.
-  virtual void save_model(ModelSink& sink, SavedValues values = SavedValues::kWorking) = 0;
+  void save_model(ModelSink& sink, SavedValues values = SavedValues::kWorking);
   // Writes DIR/model.safetensors with the blocks' own parameter names. Collective; the file exists
   // when any rank returns. Rank 0 throws an Error if a value is not finite, and saves nothing.
-  virtual void save_model(const std::filesystem::path& dir) = 0;
+  void save_model(const std::filesystem::path& dir);
 
   // Saves the states from which a run resumes, between two steps. Every rank writes its part of
   // masters and states. Collective. On a GPU it waits for queued work.
-  virtual void save_states(StateSink& sink) = 0;
-  virtual RunCounters counters() const = 0;
+  void save_states(StateSink& sink);
+  RunCounters counters() const;
   // Saves states, counters and what the request adds as checkpoint DIR/step-N after N steps
   // (docs/checkpoint.md). The commit is atomic, even if the machine crashes. Directories of earlier
   // steps stay. Collective; a failure on one rank is an Error on all, and the run may continue.
-  virtual SavedCheckpoint save_checkpoint(const std::filesystem::path& dir,
-                                          const CheckpointRequest& request = {}) = 0;
+  SavedCheckpoint save_checkpoint(const std::filesystem::path& dir,
+                                  const CheckpointRequest& request = {});
   // Starts a checkpoint that is written while training continues. Returns once later updates cannot
   // change what is saved: they copy values that are not written yet (CheckpointRequest::memory),
   // and wait while there is no room for copies. The run's results do not change by a bit. An
@@ -104,46 +117,53 @@ class Engine {
   // checkpoint is finished first, and returned; if that throws, none is pending. save_checkpoint(),
   // load_checkpoint() and load_states() finish it likewise. Destroying the engine abandons it: no
   // checkpoint results. Collective.
-  virtual std::optional<SavedCheckpoint> start_checkpoint(
-      const std::filesystem::path& dir, const CheckpointRequest& request = {}) = 0;
+  std::optional<SavedCheckpoint> start_checkpoint(const std::filesystem::path& dir,
+                                                  const CheckpointRequest& request = {});
   // Waits until everything is written, and commits the checkpoint. Collective; a failure on one
   // rank is an Error on all, and the run may continue.
-  virtual SavedCheckpoint finish_checkpoint() = 0;
-  virtual bool has_pending_checkpoint() const = 0;
+  SavedCheckpoint finish_checkpoint();
+  bool has_pending_checkpoint() const;
   // Removes the checkpoints in `dir` except the `newest` ones and `steps`. Rank 0 returns the
   // failures.
-  virtual std::vector<std::string> keep_checkpoints(const std::filesystem::path& dir,
-                                                    int64_t newest,
-                                                    const std::set<int64_t>& steps) = 0;
+  std::vector<std::string> keep_checkpoints(const std::filesystem::path& dir, int64_t newest,
+                                            const std::set<int64_t>& steps);
   // Loads the newest complete checkpoint in `path`, or the one that `path` is. All ranks fall back
   // to the previous checkpoint if one's bytes are corrupt. Returns nullopt if there is none. Number
   // of ranks, stage, offload device and precision may differ from the saved run's. Collective.
   // Throws an Error if the checkpoint belongs to another model or optimizer, or none can be loaded;
   // the engine is unusable then.
-  virtual std::optional<LoadedCheckpoint> load_checkpoint(const std::filesystem::path& path,
-                                                          const LoadOptions& options = {}) = 0;
+  std::optional<LoadedCheckpoint> load_checkpoint(const std::filesystem::path& path,
+                                                  const LoadOptions& options = {});
 
   // Loads the states and counters of a run of the same model and optimizer: the next step is the
   // one that would have followed there. Collective. After an Error the engine is unusable.
-  virtual void load_states(StateSource& source, const RunCounters& counters) = 0;
+  void load_states(StateSource& source, const RunCounters& counters);
 
-  virtual const configs::Config& config() const = 0;
-  virtual comm::DeviceMesh& mesh() const = 0;
+  const configs::Config& config() const;
+  comm::DeviceMesh& mesh() const;
   // Returns this rank's planned memory.
-  virtual zero::MemoryPlan memory() const = 0;
-  virtual int64_t num_parameters() const = 0;  // of the full model, tied weights once
-  virtual DecayCounts decay_counts() const = 0;
+  zero::MemoryPlan memory() const;
+  int64_t num_parameters() const;  // of the full model, tied weights once
+  DecayCounts decay_counts() const;
   // Returns notes for the user on this rank's offload devices, one line each.
-  virtual std::vector<std::string> notes() const = 0;
+  std::vector<std::string> notes() const;
   // Returns this rank's operation, or the one during which it threw: "backward of block layers.3";
   // empty between calls.
-  virtual std::string current_operation() const = 0;
+  std::string current_operation() const;
   // Returns one line for the start-up summary: "ZeRO stage 2: parameters replicated, gradients and
   // optimizer state sharded".
-  virtual std::string strategy() const = 0;
+  std::string strategy() const;
   // Returns what a measurement at the start chose if offload_optimizer.step is kAuto: kCpu or kGpu.
   // A run that resumes with the same bits gets this value.
-  virtual std::optional<configs::OffloadOptimizerConfig::UpdateDevice> measured_step() const = 0;
+  std::optional<configs::OffloadOptimizerConfig::UpdateDevice> measured_step() const;
+
+  class Impl;
+  // Returns the implementation (engine/engine_impl.h), for initialize() and for tests that inspect
+  // the engine.
+  Impl& impl() { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
 };
 
 // Takes over the blocks: their parameters become views of the engine's buffers, in working

@@ -9,9 +9,9 @@
 
 namespace zeroth::engine {
 
-class Loader {
+class DataLoader {
  public:
-  virtual ~Loader() = default;
+  virtual ~DataLoader() = default;
 
   // Returns this rank's next micro-batch: tokens, targets (kIgnoreIndex if not a label), row_seeds
   // and samples are set, tensors are on the CPU. Ranks return different samples: the loader
@@ -31,12 +31,13 @@ class Loader {
   }
 
   // Returns whether this rank requests that training, or an evaluation, stop. One rank's request
-  // sets StepStats::stop_requested, or EvalStats::stop_requested, on all. Called once per step,
+  // sets StepDecision::stop_requested, or EvalStats::stop_requested, on all. Called once per step,
   // after backward, and between the blocks of an evaluation.
   virtual bool stop_requested() { return false; }
 
   // Returns whether this rank requests that the run be saved after this step. One rank's request
-  // sets StepStats::save_requested on all. Called together with stop_requested(), in training only.
+  // sets StepDecision::save_requested on all. Called together with stop_requested(), in training
+  // only.
   virtual bool save_requested() { return false; }
 
   // Position is the number of completed steps, and the index in the sample order at which the next

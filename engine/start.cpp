@@ -3,24 +3,12 @@
 #include <errno.h>  // program_invocation_short_name
 #include <fmt/format.h>
 
-#include <utility>
-
-#include "base/machine/heap.h"
-#include "base/machine/memory_faults.h"
+#include "base/machine/host_limits.h"
+#include "base/machine/signals.h"
 #include "base/machine/standard_streams.h"
 #include "comm/rank_threads.h"
 
 namespace zeroth::engine {
-namespace {
-
-void prepare_process(const comm::RankEnv& env) {
-  const std::string program = ::program_invocation_short_name;
-  install_sigbus_handler(env.world_size > 1 ? fmt::format("{}: rank {}", program, env.rank)
-                                            : program);
-  retain_freed_memory();
-}
-
-}  // namespace
 
 comm::MeshShape grid_shape(const configs::Config& config, int ranks) {
   return comm::MeshShape()
@@ -33,10 +21,29 @@ void arrange(comm::DeviceMesh& mesh, const configs::Config& config) {
   if (config.comms_logger.enabled) mesh.log_collectives(config.comms_logger);
 }
 
+model::TensorParallelPtr tensor_parallel_group(const comm::DeviceMesh& mesh,
+                                               const configs::Config& config) {
+  const int size = mesh.layout().shape()[comm::MeshDim::kTp];
+  if (size == 1) return {};
+  return std::make_shared<model::TensorParallel>(
+      mesh.coordinate(comm::MeshDim::kTp), size,
+      model::TensorParallel::CommOptions{.group = &mesh.group({comm::MeshDim::kTp}),
+                                         .overlap = config.tensor_parallel.overlap_comm});
+}
+
+model::TensorParallelPtr fake_tensor_parallel(const configs::Config& config) {
+  const auto size = static_cast<int>(config.tensor_parallel.size);
+  if (size == 1) return {};
+  return std::make_shared<model::TensorParallel>(0, size, model::TensorParallel::CommOptions{});
+}
+
 Start start(const std::string& ds_config, const StartOptions& options) {
   open_standard_streams();
   const comm::RankEnv env = comm::RankEnv::from_environment();
-  prepare_process(env);
+  const std::string program = ::program_invocation_short_name;
+  install_sigbus_handler(env.world_size > 1 ? fmt::format("{}: rank {}", program, env.rank)
+                                            : program);
+  retain_freed_memory();
   return start(ds_config, env, options);
 }
 

@@ -15,6 +15,7 @@
 #include "comm/device_mesh.h"
 #include "comm/mesh_layout.h"
 #include "configs/resolve.h"
+#include "model/tensor_parallel.h"
 
 namespace zeroth::engine {
 
@@ -32,6 +33,14 @@ comm::MeshShape grid_shape(const configs::Config& config, int ranks);
 // Sets the mesh's shape, and turns on the log of collectives if comms_logger requests it. Call it
 // before anything keeps a reference to a group, as tensor-parallel blocks do.
 void arrange(comm::DeviceMesh& mesh, const configs::Config& config);
+
+// Returns this rank in its tensor-parallel group, for model::build_blocks; null if each layer is on
+// one rank. Keeps a reference to the mesh's group. Collective if that group does not exist yet.
+model::TensorParallelPtr tensor_parallel_group(const comm::DeviceMesh& mesh,
+                                               const configs::Config& config);
+
+// Returns the first rank of the group without the others, to compute shapes and memory.
+model::TensorParallelPtr fake_tensor_parallel(const configs::Config& config);
 
 // A Start is a run's configuration and connected mesh. After an error, leave the program without
 // destroying `mesh`: its destructor may wait for peers that wait for this rank. Declare it outside

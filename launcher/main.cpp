@@ -16,34 +16,32 @@
 #include <string_view>
 #include <utility>
 
-#include "base/describe_exception.h"
+#include "base/env_reader.h"
+#include "base/error.h"
 #include "base/files/run_path.h"
 #include "base/machine/memory_file.h"
 #include "base/machine/process_limits.h"
+#include "base/machine/signals.h"
 #include "base/machine/standard_streams.h"
-#include "base/machine/termination_signals.h"
+#include "base/restart_attempt.h"
 #include "base/text/diagnostics.h"
-#include "base/text/empty_variables.h"
 #include "base/text/printable.h"
 #include "launcher/backends/scheduler_node.h"
+#include "launcher/backends/shell_words.h"
 #include "launcher/cluster/agent.h"
 #include "launcher/cluster/cluster_plan.h"
-#include "launcher/cluster/dry_run.h"
 #include "launcher/cluster/join_run.h"
-#include "launcher/cluster/multi_node_config.h"
-#include "launcher/commands/check_config.h"
-#include "launcher/commands/checkpoint_command.h"
-#include "launcher/commands/export_command.h"
+#include "launcher/cluster/launch_multi_node.h"
+#include "launcher/commands/commands.h"
 #include "launcher/commands/report.h"
 #include "launcher/flags/cli.h"
 #include "launcher/machine/find_program.h"
-#include "launcher/machine/master_address.h"
+#include "launcher/machine/local_addresses.h"
 #include "launcher/run/job_files.h"
-#include "launcher/run/newest_checkpoint.h"
-#include "launcher/run/printing_command.h"
+#include "launcher/run/local_ranks.h"
+#include "launcher/run/program_arguments.h"
 #include "launcher/run/rank_plan.h"
 #include "launcher/run/restart_policy.h"
-#include "launcher/run/supervisor.h"
 #include "launcher/transport/authenticated_frames.h"
 
 namespace {
@@ -51,35 +49,34 @@ namespace {
 using namespace zeroth;
 using namespace zeroth::launcher;
 
-// Maximum number of the launcher's open files, with a reserve.
-constexpr int kOpenFiles = 24, kOpenFilesPerRank = 4;
-
 void log_line(const std::string& line) {
   write_all(STDERR_FILENO, printable_message(fmt::format("zeroth: {}\n", line)));
 }
 
-int run_check_config(const std::vector<std::string>& arguments) {
-  const ConfigCheck check = check_config(arguments);
-  print_output(check.text);
-  return check.status;
+int print_result(const CommandResult& result) {
+  print_output(result.text);
+  return result.status;
 }
 
-int run_checkpoint_command(const std::vector<std::string>& arguments) {
-  const CheckpointAnswer answer = checkpoint_command(arguments);
-  print_output(answer.text);
-  return answer.status;
-}
-
-// Succeeds even if its output has no reader: the model is complete.
-int run_export_command(const std::vector<std::string>& arguments) {
-  write_all(STDOUT_FILENO, export_command(arguments));
-  return 0;
-}
-
-// Runs the command that a launcher starts on each of several nodes.
-int run_agent_command(const std::vector<std::string>& arguments) {
-  return run_agent(parse_agent_options(arguments, read_variable), program_directory());
-}
+// Commands other than PROGRAM, with the arguments that follow their names.
+struct Command {
+  std::string_view name;
+  int (*run)(const std::vector<std::string>& arguments);
+};
+constexpr Command kCommands[] = {
+    {"check-config", [](const auto& arguments) { return print_result(check_config(arguments)); }},
+    {"checkpoint",
+     [](const auto& arguments) { return print_result(checkpoint_command(arguments)); }},
+    {"export",  // succeeds even if its output has no reader: the model is complete
+     [](const auto& arguments) {
+       write_all(STDOUT_FILENO, export_command(arguments));
+       return 0;
+     }},
+    {"agent",  // started by a launcher on each of several nodes
+     [](const auto& arguments) {
+       return run_agent(parse_agent_options(arguments, read_variable), program_directory());
+     }},
+};
 
 int run_report() {
   reject_empty_variables(std::getenv);
@@ -108,23 +105,17 @@ void resolve_master(const LaunchOptions& options, const Placement& placement,
 
 PlanRequest make_plan_request(const LaunchOptions& options, const Placement& placement,
                               double launch_time) {
-  const LaunchEnvironment environment = LaunchEnvironment::from_process();
-  check_timeout(environment.deepspeed_timeout);
-  const Machine machine = probe_machine(environment);
-  PlanRequest request;
-  request.accelerator = resolve_accelerator(environment.ds_accelerator, machine);
+  PlanRequest request = probe_plan_request();
   LaunchOptions wanted = options;
   if (!wanted.num_ranks && wanted.include.empty() && wanted.exclude.empty())
     wanted.num_ranks = placement.num_ranks;
-  request.choice = placement.slots.empty() ? choose_slots(wanted, request.accelerator, machine)
-                                           : hostfile_slots(placement.slots, request.accelerator,
-                                                            machine, options.share_gpus);
-  request.machine = machine;
+  request.choice = placement.slots.empty()
+                       ? choose_slots(wanted, request.accelerator, request.machine)
+                       : hostfile_slots(placement.slots, request.accelerator, request.machine,
+                                        options.share_gpus);
   request.node_ranks = with_num_ranks(placement.node_ranks, request.choice.num_ranks);
   resolve_master(options, placement, request);
   request.launch_time = launch_time;
-  request.user_sets_nccl_socket = environment.nccl_socket_ifname.has_value();
-  request.user_sets_threads = environment.omp_num_threads.has_value();
   if (placement.scheduler.empty())  // the scheduler merges the outputs of all nodes
     request.terminal_columns = terminal_columns(STDOUT_FILENO, std::getenv("TERM"));
   return request;
@@ -142,40 +133,14 @@ void log_plan(const LaunchOptions& options, const Program& program, const RankPl
   }
 }
 
-JobOptions job_options(const LaunchOptions& options, const PrintingCommand& prints) {
-  return {.quiet = options.verbosity < Verbosity::kNotes,
-          .output_required = prints.output_required,
-          .signal_grace = std::chrono::seconds(options.grace_seconds)};
+JobRunnerOptions runner_options(const LaunchOptions& options, const PrintingCommand& prints,
+                                std::optional<int> terminal_columns) {
+  return {.job = {.quiet = options.verbosity < Verbosity::kNotes,
+                  .output_required = prints.output_required,
+                  .signal_grace = std::chrono::seconds(options.grace_seconds)},
+          .unprefixed_lines = prints.unprefixed_lines,
+          .progress_on_terminal = terminal_columns.has_value()};
 }
-
-// JobFiles owns the files that the flags request, for as long as the job runs.
-class JobFiles {
- public:
-  JobFiles(const LaunchOptions& options, double launch_time, int first_rank)
-      : directory_(options.rank_log_directory), launch_time_(launch_time), first_rank_(first_rank) {
-    if (options.save_pid) pid_file_.emplace(::getpid());
-  }
-  // Returns a log per rank, whose number may grow between attempts; empty if none are requested.
-  std::vector<int> rank_logs(int num_ranks) {
-    if (directory_.empty()) return {};
-    const int known = static_cast<int>(logs_.size());
-    if (num_ranks > known)
-      for (FileDescriptor& log : open_rank_logs(directory_, static_cast<std::time_t>(launch_time_),
-                                                num_ranks - known, first_rank_ + known))
-        logs_.push_back(std::move(log));
-    std::vector<int> files;
-    for (int rank = 0; rank < num_ranks; ++rank)
-      files.push_back(logs_[static_cast<size_t>(rank)].get());
-    return files;
-  }
-
- private:
-  std::string directory_;
-  double launch_time_;
-  int first_rank_;
-  std::vector<FileDescriptor> logs_;
-  std::optional<PidFile> pid_file_;
-};
 
 // Writes the message verbatim: its lines are the launcher's own and the last ones of a rank.
 void log_outcome(const std::string& message) {
@@ -189,7 +154,7 @@ int report_outcome(const LaunchOptions& options, const JobOutcome& outcome) {
 
 // Runs the ranks of this machine, once.
 JobOutcome run_attempt(const LaunchOptions& options, const Program& program, PlanRequest request,
-                       const RestartAttempt& attempt, SupervisorOptions supervision) {
+                       const RestartAttempt& attempt, const JobRunnerOptions& runner) {
   const MemoryFile bootstrap_memory = MemoryFile::create("zeroth-meeting");  // open while ranks run
   if (request.choice.num_ranks > 1 && request.node_ranks.num_nodes == 1)
     request.bootstrap_ticket = bootstrap_memory.ticket();
@@ -198,7 +163,7 @@ JobOutcome run_attempt(const LaunchOptions& options, const Program& program, Pla
     for (auto& variable : restart_variables(attempt)) rank.env.push_back(std::move(variable));
   if (attempt.index > 0) plan.notes.clear();
   log_plan(options, program, plan);
-  return supervise(program, plan.ranks, supervision);
+  return supervise(program, plan.ranks, runner);
 }
 
 // IdleSignals receives termination signals between two attempts, while no supervisor handles them.
@@ -225,20 +190,18 @@ class IdleSignals {
 int run_ranks(const LaunchOptions& options, const Program& program, PlanRequest request,
               const PrintingCommand& prints) {
   const int num_ranks = request.choice.num_ranks;
-  raise_open_file_limit(kOpenFiles + kOpenFilesPerRank * num_ranks);
-  SupervisorOptions supervision{.job = job_options(options, prints),
-                                .unprefixed_lines = prints.unprefixed_lines,
-                                .progress_on_terminal = request.terminal_columns.has_value(),
-                                .world_size = request.node_ranks.world_size};
+  raise_open_file_limit(launcher_open_files(num_ranks));
+  JobRunnerOptions runner = runner_options(options, prints, request.terminal_columns);
+  runner.world_size = request.node_ranks.world_size;
   JobFiles files(options, request.launch_time, request.node_ranks.first_rank);
-  supervision.rank_logs = files.rank_logs(num_ranks);
+  runner.rank_logs = files.rank_logs(num_ranks);
   const int restarts = prints.single_rank ? 0 : options.elastic.effective_max_restarts();
   RestartPolicy policy(restarts > 0 ? make_run_id() : "", restarts);
   std::optional<IdleSignals> between;
   if (restarts > 0) between.emplace();
   while (true) {
     const std::string saved = restarts > 0 ? newest_checkpoint(options.command) : "";
-    JobOutcome outcome = run_attempt(options, program, request, policy.current(), supervision);
+    JobOutcome outcome = run_attempt(options, program, request, policy.current(), runner);
     if (between && outcome.signal == 0) outcome.signal = between->signal();
     if (restarts > 0 && has_new_checkpoint(saved, newest_checkpoint(options.command)))
       policy.reset_restarts();
@@ -255,11 +218,56 @@ int run_ranks(const LaunchOptions& options, const Program& program, PlanRequest 
   }
 }
 
+// Returns what --dry-run prints: the lines for a person's shell that start agents; commands that
+// must finish first come first. Values that only a started run has are placeholders: ADDRESS:PORT
+// of the launcher, $ZEROTH_RUN_SECRET, and TOKEN in the name of a secret's file. A comment line per
+// node follows: which ranks its agent starts, and under which name. Throws UsageError as
+// make_agent_commands does.
+std::string agent_command_lines(const LaunchOptions& options, const ClusterPlan& plan) {
+  AgentLaunchRequest request = plan.agents;
+  request.launcher = "ADDRESS:PORT";
+  request.secret = "SECRET";
+  request.token = "TOKEN";
+  const AgentCommands start = make_agent_commands(*plan.backend, request);
+  std::string lines;
+  for (const auto* commands : {&start.setup, &start.agents})
+    for (const AgentCommand& command : *commands)
+      lines += to_shell_command(command, request.secret) + "\n";
+  int rank = 0;
+  for (const HostSlots& host : plan.agents.hosts) {
+    const int next = rank + static_cast<int>(host.slots.size());
+    const std::string ranks = next == rank + 1 ? fmt::format("rank {}", rank)
+                                               : fmt::format("ranks {}-{}", rank, next - 1);
+    lines += printable(fmt::format("# {} starts {} of {} (slots {}): {}", host.host, ranks,
+                                   count_ranks(plan.agents.hosts), fmt::join(host.slots, ","),
+                                   shell_join(options.command))) +
+             "\n";
+    rank = next;
+  }
+  return lines;
+}
+
+// Returns what --dry-run prints if ranks start here: a line per rank with its variables, its cores
+// and the program. Omits ZEROTH_MEETING, memory that only a launcher holds, so that ranks meet at
+// MASTER_ADDR; omits the launch time.
+std::string rank_command_lines(const Program& program, const RankPlan& plan) {
+  std::string lines;
+  for (const RankSpec& rank : plan.ranks) {
+    for (const auto& [name, value] : rank.env)
+      if (name != "ZEROTH_MEETING" && name != "ZEROTH_LAUNCH_TIME")
+        lines += fmt::format("{}={} ", name, shell_quote(value));
+    if (!rank.cores.empty()) lines += fmt::format("taskset -c {} ", fmt::join(rank.cores, ","));
+    std::vector<std::string> command = program.command;
+    command[0] = program.file.string();
+    lines += shell_join(command) + "\n";
+  }
+  return lines;
+}
+
 // Warns only: each node finds the program by itself, and may have it if this machine does not.
 void warn_if_program_missing(const LaunchOptions& options) {
   try {
-    (void)find_program(options.command[0], program_directory(),
-                       LaunchEnvironment::from_process().path);
+    (void)make_program(options.command, program_directory());
   } catch (const ProgramError& error) {
     if (options.verbosity >= Verbosity::kWarnings)
       log_line(fmt::format("warning: on this machine {}", error.what()));
@@ -274,17 +282,15 @@ int run_multi_node(const LaunchOptions& options, const ClusterPlan& plan, double
     print_output(agent_command_lines(options, plan));
     return 0;
   }
-  raise_open_file_limit(kOpenFiles + kOpenFilesPerRank * count_ranks(plan.hosts));
+  raise_open_file_limit(launcher_open_files(count_ranks(plan.agents.hosts)));
   JobFiles files(options, launch_time, /*first_rank=*/0);
   MultiNodeConfig config = make_multi_node_config(options, plan);
   config.agents.log = log_line;
-  config.log_outcome = [](const std::string& message) { log_outcome(message); };
+  config.log_outcome = log_outcome;
   if (config.agents.join_port) config.agents.secret = join_secret();
   config.launch_time = launch_time;
   config.terminal_columns = terminal_columns(STDOUT_FILENO, std::getenv("TERM"));
-  config.runner.job = job_options(options, prints);
-  config.runner.unprefixed_lines = prints.unprefixed_lines;
-  config.runner.progress_on_terminal = config.terminal_columns.has_value();
+  config.runner = runner_options(options, prints, config.terminal_columns);
   config.rank_logs = [&files](int ranks) { return files.rank_logs(ranks); };
   return report_outcome(options, launch_multi_node(config));
 }
@@ -302,7 +308,8 @@ void log_node(const LaunchOptions& options, const Placement& placement,
   log_line(fmt::format("node {} of {} ({}), master {}:{}", request.node_ranks.node_rank,
                        request.node_ranks.num_nodes, placement.scheduler,
                        shortened(request.master_addr), request.master_port));
-  if (request.node_ranks.node_rank == 0 && !LaunchEnvironment::from_process().has_secret)
+  const bool has_secret = read_variable("ZEROTH_SECRET") || read_variable("ZEROTH_SECRET_FILE");
+  if (request.node_ranks.node_rank == 0 && !has_secret)
     log_line(
         "neither ZEROTH_SECRET nor ZEROTH_SECRET_FILE is set: anyone who can reach that port can "
         "disturb the start of the ranks. Set one of them on all nodes (docs/security.md)");
@@ -319,7 +326,7 @@ int run_launch(LaunchOptions options, double launch_time) {
   reject_empty_variables(std::getenv);
   if (options.verbosity >= Verbosity::kWarnings && !options.warnings.empty())
     log_line("warning: " + listed(options.warnings));
-  raise_open_file_limit(kOpenFiles);
+  raise_open_file_limit(launcher_open_files(/*num_ranks=*/0));
   if (!options.elastic.join.empty()) {
     check_not_nested(process_environment(), {});
     return run_join(options, {.join = options.elastic.join});
@@ -333,9 +340,7 @@ int run_launch(LaunchOptions options, double launch_time) {
   if (prints.output_required && stdout_was_closed()) throw Error("standard output is closed");
   if (!placement.join.empty()) return run_join(options, placement);
   if (placement.cluster) return run_multi_node(options, *placement.cluster, launch_time, prints);
-  const std::string path = LaunchEnvironment::from_process().path;
-  const Program program{find_program(options.command[0], program_directory(), path),
-                        options.command};
+  const Program program = make_program(options.command, program_directory());
   PlanRequest request = make_plan_request(options, placement, launch_time);
   if (prints.single_rank) {
     request.choice.num_ranks = 1;
@@ -363,14 +368,8 @@ int main(int argc, char** argv) {
   if (::getpid() == 1) install_signal_handlers();
   const double now = seconds_since_epoch();
   try {
-    if (argc > 1 && std::string_view(argv[1]) == "check-config")
-      return run_check_config({argv + 2, argv + argc});
-    if (argc > 1 && std::string_view(argv[1]) == "checkpoint")
-      return run_checkpoint_command({argv + 2, argv + argc});
-    if (argc > 1 && std::string_view(argv[1]) == "export")
-      return run_export_command({argv + 2, argv + argc});
-    if (argc > 1 && std::string_view(argv[1]) == "agent")
-      return run_agent_command({argv + 2, argv + argc});
+    for (const Command& command : kCommands)
+      if (argc > 1 && argv[1] == command.name) return command.run({argv + 2, argv + argc});
     const LaunchOptions options = parse_command_line({argv + 1, argv + argc});
     if (options.report) return run_report();
     if (options.answer.empty()) return run_launch(options, now);

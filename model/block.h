@@ -4,6 +4,8 @@
 
 #include <torch/nn/module.h>
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,9 +13,24 @@
 #include <vector>
 
 #include "model/micro_batch.h"
-#include "model/split.h"
 
 namespace zeroth::model {
+
+// A `Split` places a tensor-parallel rank's tensor as a slice of a full parameter. The gradient
+// from backward is the rank's partial sum over all ranks that hold the same slice.
+struct Split {
+  std::string full_name;       // full parameter's name in the block: "attention.qkv.weight"
+  std::vector<int64_t> shape;  // of the full parameter
+  std::vector<int64_t> begin;  // offset of the slice in each dimension; its sizes are the tensor's
+  int num_replicas = 1;        // so many neighboring ranks of dim tp hold the same slice
+  // Elements of the largest slice that any of these ranks holds; 0 if all are as large as this one.
+  // Buffers are laid out by it, so that all ranks gather equal sizes at the same time.
+  int64_t max_numel = 0;
+};
+
+// Splits are keyed by the name of a parameter or buffer in its block; those without an entry are
+// full on every rank.
+using Splits = std::map<std::string, Split>;
 
 // A `Block` registers its parameters as any torch module does; they may lie on the meta device
 // until the engine allocates their memory. A parameter that several blocks register (the same

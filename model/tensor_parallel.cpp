@@ -18,11 +18,6 @@ Tensor with_rows(const Tensor& like, int64_t rows) {
   return at::empty(sizes, like.options());
 }
 
-// Returns a copy: a reduce-scatter may overwrite its input, which other owners may keep.
-Tensor copy_addend(const Tensor& addend) {
-  return addend.clone(at::MemoryFormat::Contiguous);
-}
-
 // SequenceCollective gathers or sums a sequence; each is the other's backward.
 class SequenceCollective final : public CustomFunction {
  public:
@@ -39,7 +34,9 @@ class SequenceCollective final : public CustomFunction {
 
  private:
   Tensor run(bool gathers, const Tensor& x, const std::string& what) const {
-    return gathers ? tp_->all_gather(x, what) : tp_->reduce_scatter(copy_addend(x), what);
+    if (gathers) return tp_->all_gather(x, what);
+    // A reduce-scatter may overwrite its input, which other owners may keep.
+    return tp_->reduce_scatter(x.clone(at::MemoryFormat::Contiguous), what);
   }
 
   bool gathers_;
@@ -57,9 +54,8 @@ AsyncCollectiveTensor TensorParallel::wait_unless_overlapped(AsyncCollectiveTens
 AsyncCollectiveTensor TensorParallel::all_gather_async(const Tensor& local,
                                                        std::string_view what) const {
   const Tensor sent = local.contiguous();
-  if (options_.group == nullptr)
-    return {with_rows(sent, size_ * sent.size(0)).zero_(), Tensor(), comm::CollectiveHandle()};
   const Tensor all = with_rows(sent, size_ * sent.size(0));
+  if (options_.group == nullptr) return {all.zero_()};
   return wait_unless_overlapped({all, sent, options_.group->all_gather(all, sent, what)});
 }
 
@@ -67,8 +63,7 @@ AsyncCollectiveTensor TensorParallel::reduce_scatter_async(const Tensor& addend,
                                                            std::string_view what) const {
   const Tensor sent = addend.contiguous();
   const int64_t rows = sent.size(0) / size_;
-  if (options_.group == nullptr)
-    return {sent.narrow(0, rank_ * rows, rows).clone(), Tensor(), comm::CollectiveHandle()};
+  if (options_.group == nullptr) return {sent.narrow(0, rank_ * rows, rows).clone()};
   const Tensor sum = with_rows(sent, rows);
   return wait_unless_overlapped({sum, sent, options_.group->reduce_scatter(sum, sent, what)});
 }

@@ -15,22 +15,17 @@
 namespace zeroth::model {
 
 // An AsyncCollectiveTensor is a result whose collective may still be in flight.
-class AsyncCollectiveTensor {
- public:
-  AsyncCollectiveTensor() = default;
-  AsyncCollectiveTensor(torch::Tensor result, torch::Tensor sent, comm::CollectiveHandle pending)
-      : result_(std::move(result)), sent_(std::move(sent)), pending_(std::move(pending)) {}
+struct AsyncCollectiveTensor {
+  torch::Tensor result = {};
+  torch::Tensor sent = {};
+  comm::CollectiveHandle pending = {};
 
   // Returns the result, ordered on the current stream; undefined if no collective was started.
   torch::Tensor wait() {
-    pending_.wait();
-    sent_ = torch::Tensor();
-    return result_;
+    pending.wait();
+    sent = torch::Tensor();
+    return result;
   }
-
- private:
-  torch::Tensor result_, sent_;
-  comm::CollectiveHandle pending_;
 };
 
 class TensorParallel {

@@ -1,5 +1,5 @@
-// A WeightSource gives a parameter's initial values: from a checkpoint, a counter-based generator,
-// or the block itself.
+// A WeightSource gives a parameter's initial values: from a checkpoint, a counter-based generator
+// (RandomSource), or the block itself.
 #pragma once
 
 #include <torch/types.h>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/tensor_slice.h"
+#include "model/spec.h"
 
 namespace zeroth::model {
 
@@ -31,6 +32,24 @@ class WeightSource {
   // first one on, converted to out's dtype. Reads no others. Throws an Error that names the
   // parameter when a value is NaN or infinite.
   virtual void read(const ParamSlice& part, torch::Tensor out) = 0;
+};
+
+// A RandomSource draws normal(0, initializer_range); weights of norms are 1, biases 0, the padding
+// token's row of the embedding 0; GPT-2's products into the residual stream are divided by sqrt(2
+// layers). A value depends on seed, parameter name and element index in the full parameter alone,
+// not on how it is read or split.
+class RandomSource : public WeightSource {
+ public:
+  RandomSource(const ModelSpec& spec, uint64_t seed);
+
+  void check(const std::string& name, const std::vector<int64_t>& shape) override;
+  void read(const ParamSlice& part, torch::Tensor out) override;
+
+ private:
+  uint64_t seed_;
+  int64_t padding_token_;
+  double initializer_range_;
+  double residual_range_;
 };
 
 }  // namespace zeroth::model

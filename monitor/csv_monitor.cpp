@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <optional>
@@ -11,7 +10,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/files/file_lines.h"
+#include "base/files/regular_file.h"
 #include "base/machine/process_limits.h"
 #include "base/text/units.h"
 
@@ -84,14 +83,6 @@ void CsvMonitor::write(std::span<const Event> events) {
       throw Error("{}: write failed: {}", file.path.string(), system_reason(errno));
     }
   }
-}
-
-void CsvMonitor::resume_from(int64_t samples) {
-  truncate_rows_after(samples, 0);
-}
-
-void CsvMonitor::start_over(double since) {
-  truncate_rows_after(-1, since);
 }
 
 // Truncates the files that were changed after `since`.

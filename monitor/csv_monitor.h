@@ -22,10 +22,10 @@ class CsvMonitor final : public Monitor {
   void write(std::span<const Event> events) override;
   // Removes the rows after `samples` from the end of each file with such a name and header: rows of
   // one run, whose samples increase, and an incomplete last row. Other files stay unchanged.
-  void resume_from(int64_t samples) override;
+  void resume_from(int64_t samples) override { truncate_rows_after(samples, 0); }
   // Removes, from each file written after `since`, all rows since its samples last began to
   // increase.
-  void start_over(double since) override;
+  void start_over(double since) override { truncate_rows_after(-1, since); }
 
  private:
   struct TagFile {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/json/exact_number.h"
 
 namespace zeroth::monitor {
 namespace {

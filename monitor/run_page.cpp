@@ -6,15 +6,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <string_view>
-#include <utility>
 
 #include "base/error.h"
 #include "base/files/directory.h"
 #include "base/files/regular_file.h"
 #include "base/files/replace_file.h"
-#include "base/json/exact_number.h"
 #include "base/json/json.h"
 #include "base/text/printable.h"
 
@@ -43,15 +40,8 @@ double parse_time(const JsonView& view) {
 }
 
 const char* status_name(RunPage::Status state) {
-  switch (state) {
-    case RunPage::Status::kRunning:
-      return "running";
-    case RunPage::Status::kFinished:
-      return "finished";
-    case RunPage::Status::kStopped:
-      return "stopped";
-  }
-  return "unknown";
+  constexpr const char* kNames[] = {"running", "finished", "stopped"};  // in the order of Status
+  return kNames[static_cast<size_t>(state)];
 }
 
 // Rounds to six digits, which are more than a curve shows.
@@ -74,7 +64,7 @@ Json columns(const Curves& curves) {
 
 Json attempts_json(const PageFacts& facts) {
   Json rounds = Json::array();
-  for (const PageFacts::RestartAttempt& one : facts.rounds) {
+  for (const AttemptRow& one : facts.rounds) {
     rounds.push_back({{"round", one.round},
                       {"hosts", one.hosts},
                       {"ranks", one.ranks},
@@ -93,14 +83,14 @@ PageFacts printable_facts(PageFacts facts) {
     for (auto& [title, text] : *lines) make(text);
   }
   for (PageFacts::Value& value : facts.config) make(value.value);
-  for (PageFacts::RestartAttempt& round : facts.rounds) make(round.cause);
+  for (AttemptRow& round : facts.rounds) make(round.cause);
   return facts;
 }
 
 // Returns text for a script element: no "<" that could end it. Bytes that are not UTF-8 are
 // replaced.
 std::string script_text(const Json& json) {
-  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = to_line(json);
   std::string safe;
   for (const char character : text) {
     if (character == '<') {
@@ -229,8 +219,7 @@ std::optional<PreviousPage> read_page(const std::filesystem::path& path) {
         .started = parse_time(data.at("started"))};
     const std::string name = data.at("run_name").text();
     if (name.find('/') == name.npos && name != "..") previous.run_name = name;
-    const JsonView monitors = data.at("monitors");
-    for (size_t i = 0; i < monitors.size(); ++i) previous.monitors.push_back(monitors.at(i).text());
+    previous.monitors = data.at("monitors").texts();
     return previous;
   } catch (const Error&) {
     return std::nullopt;

@@ -10,8 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/files/output_guard.h"
+#include "base/files/output_lock.h"
 #include "base/json/json_view.h"
+#include "base/restart_attempt.h"
 #include "monitor/curves.h"
 
 namespace zeroth::monitor {
@@ -38,20 +39,13 @@ struct PageFacts {
     std::string origin;  // "ds_config.json", "--lr", "default"
   };
   using Lines = std::vector<std::pair<std::string, std::string>>;  // title, text
-  // One restart attempt of a run whose launcher restarts the ranks.
-  struct RestartAttempt {
-    int64_t round = 0, hosts = 1, ranks = 1;
-    std::string cause = {};            // why the previous attempt ended; empty: unknown
-    int64_t step = 0;                  // step after which it resumes
-    std::optional<int64_t> lost = {};  // lost steps; none: unknown
-  };
 
   std::string title;
   int64_t total_steps = 0;
   Lines summary;
   std::vector<Value> config;
   Lines environment;
-  std::vector<RestartAttempt> rounds = {};  // shown if there is more than one
+  std::vector<AttemptRow> rounds = {};  // shown if there is more than one
   // Values that are not shown but read by a later attempt: the directory name in OUTPUT/runs, and
   // the directories of monitors.
   std::string run_name = {};

@@ -4,15 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <cstring>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/files/crc32c.h"
 #include "base/machine/machine_id.h"
 #include "base/machine/process_limits.h"
 
@@ -86,20 +85,6 @@ std::string file_name(const std::filesystem::path& directory) {
   return fmt::format("{}{:010}.{}.{}.0", kEventFile, time, machine_name(), ::getpid());
 }
 
-constexpr uint32_t kPolynomial = 0x82f63b78;  // bits reversed
-
-constexpr std::array<uint32_t, 256> make_table() {
-  std::array<uint32_t, 256> table{};
-  for (uint32_t byte = 0; byte < 256; ++byte) {
-    uint32_t rest = byte;
-    for (int bit = 0; bit < 8; ++bit) rest = (rest >> 1) ^ ((rest & 1) != 0 ? kPolynomial : 0);
-    table[byte] = rest;
-  }
-  return table;
-}
-
-constexpr std::array<uint32_t, 256> kTable = make_table();
-
 }  // namespace
 
 std::string version_record(double wall_time) {
@@ -143,14 +128,6 @@ void TensorBoard::append(const std::string& bytes) {
   errno = 0;
   stream_ << bytes << std::flush;
   if (!stream_) throw Error("{}: write failed: {}", path_.string(), system_reason(errno));
-}
-
-uint32_t crc32c(std::string_view bytes) {
-  uint32_t rest = ~0U;
-  for (const char byte : bytes) {
-    rest = kTable[(rest ^ static_cast<uint8_t>(byte)) & 0xff] ^ (rest >> 8);
-  }
-  return ~rest;
 }
 
 }  // namespace zeroth::monitor

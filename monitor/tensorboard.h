@@ -33,14 +33,11 @@ class TensorBoard final : public Monitor {
   std::ofstream stream_;
 };
 
-// Returns a record of such a file, framed (TFRecord) and encoded (the protocol buffer
+// Returns a record of such a file, framed (TFRecord, with CRC32Cs) and encoded (the protocol buffer
 // tensorflow.Event). Times are seconds since 1970.
 std::string version_record(double wall_time);
 std::string scalar_record(const Event& event, double wall_time);
 // Returns the record of a session that starts at `x`.
 std::string start_record(int64_t x, double wall_time);
-
-// Returns the checksum of such a record: the Castagnoli polynomial (RFC 3720, B.4).
-uint32_t crc32c(std::string_view bytes);
 
 }  // namespace zeroth::monitor

@@ -1,13 +1,13 @@
 #include "offload/chunk_cache.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <exception>
 #include <iterator>
 #include <limits>
 
 #include "base/error.h"
+#include "base/machine/timer.h"
 
 namespace zeroth::offload {
 namespace {
@@ -102,13 +102,9 @@ void ChunkCache::flush() {
 
 Traffic ChunkCache::traffic() const {
   const std::lock_guard lock(mutex_);
-  const FileIo::BusySeconds busy = io_.busy();
-  return {.bytes_read = static_cast<int64_t>(io_.bytes_read()),
-          .bytes_written = static_cast<int64_t>(io_.bytes_written()),
-          .reading_s = busy.reads,
-          .writing_s = busy.writes,
-          .in_flight_s = busy.any,
-          .waited_s = waited_s_};
+  Traffic traffic = io_.traffic();
+  traffic.waited_s = waited_s_;
+  return traffic;
 }
 
 ChunkCache::CachedChunk& ChunkCache::chunk_at(const Extent& extent) {
@@ -248,7 +244,7 @@ std::string ChunkCache::load(CacheBuffer& buffer, Access access) {
 
 // Blocks until the buffer's transfer has ended; returns its error.
 std::string ChunkCache::wait(CacheBuffer& buffer) {
-  const auto start = std::chrono::steady_clock::now();
+  const ScopedTimer timer(waited_s_);
   std::string error;
   try {
     io_.wait(buffer.request_id);
@@ -256,7 +252,6 @@ std::string ChunkCache::wait(CacheBuffer& buffer) {
     error = failed.what();
   }
   buffer.pending_io = PendingIo::kNone;
-  waited_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return error;
 }
 

@@ -5,15 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "offload/access.h"
-#include "offload/file_buffers.h"
 #include "offload/file_io.h"
 
 namespace zeroth::offload {
@@ -47,25 +45,19 @@ class ChunkCache {
   // destructor starts the write if that mode can write. The cache must outlive it.
   class Lease {
    public:
-    Lease(Lease&& other) noexcept
-        : cache_(std::exchange(other.cache_, nullptr)),
-          chunk_(other.chunk_),
-          access_(other.access_),
-          bytes_(other.bytes_) {}
-    Lease& operator=(Lease&&) = delete;
-    ~Lease() {
-      if (cache_ != nullptr) cache_->release(*chunk_, access_);
-    }
     std::span<std::byte> bytes() const { return bytes_; }
 
    private:
     friend class ChunkCache;
+    struct Release {
+      ChunkCache* cache;
+      Access access;
+      void operator()(CachedChunk* chunk) const { cache->release(*chunk, access); }
+    };
     Lease(ChunkCache& cache, CachedChunk& chunk, Access access, std::span<std::byte> bytes)
-        : cache_(&cache), chunk_(&chunk), access_(access), bytes_(bytes) {}
+        : chunk_(&chunk, Release{&cache, access}), bytes_(bytes) {}
 
-    ChunkCache* cache_;  // null once moved from
-    CachedChunk* chunk_;
-    Access access_;
+    std::unique_ptr<CachedChunk, Release> chunk_;
     std::span<std::byte> bytes_;
   };
 

@@ -1,5 +1,7 @@
 #include "offload/file_io.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -7,7 +9,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/machine/host_limits.h"
 #include "base/machine/process_limits.h"
+#include "base/text/units.h"
 
 namespace zeroth::offload {
 namespace {
@@ -23,6 +27,29 @@ const char* to_string(FileOp op) {
 }
 
 }  // namespace
+
+FileBuffers::FileBuffers(size_t num_buffers, size_t buffer_bytes) : buffer_bytes_(buffer_bytes) {
+  ZEROTH_CHECK(num_buffers > 0 && buffer_bytes > 0 && buffer_bytes % kFileAlignment == 0,
+               "{} buffers of {} bytes", num_buffers, buffer_bytes);
+  size_t size = 0;
+  ZEROTH_CHECK(!__builtin_mul_overflow(num_buffers, buffer_bytes, &size), "{} buffers of {} bytes",
+               num_buffers, buffer_bytes);
+  void* const memory =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    const auto bytes = static_cast<int64_t>(size);
+    throw OutOfHostMemory(
+        bytes, fmt::format("cannot allocate {} of host memory ({} file buffers of {} bytes): {}",
+                           format_bytes(bytes), num_buffers, buffer_bytes, system_reason(errno)));
+  }
+  // With small pages a transfer has many more segments, which halves the rate of some disks.
+  ::madvise(memory, size, MADV_HUGEPAGE);
+  memory_ = {static_cast<std::byte*>(memory), size};
+}
+
+FileBuffers::~FileBuffers() {
+  ::munmap(memory_.data(), memory_.size());
+}
 
 FileIo::FileIo(const SwapFile& file, IoWorkers workers, size_t max_operation_bytes)
     : path_(file.path()),
@@ -135,7 +162,7 @@ void FileIo::finish(QueuedOperation operation, int64_t bytes) {
   // Continue at an aligned offset, so the last part of a block is transferred twice.
   const size_t transferred = std::min(static_cast<size_t>(bytes), operation.length);
   const size_t kept = transferred / kFileAlignment * kFileAlignment;
-  (operation.op == FileOp::kRead ? bytes_read_ : bytes_written_) += kept;
+  (operation.op == FileOp::kRead ? bytes_read_ : bytes_written_) += static_cast<int64_t>(kept);
   if (kept == operation.length) return end(operation.request_id);
   if (kept == 0) {
     return fail(operation,
@@ -179,9 +206,13 @@ bool FileIo::ended(RequestId request_id) {
   return requests_.at(request_id).operations_left == 0;
 }
 
-FileIo::BusySeconds FileIo::busy() {
+Traffic FileIo::traffic() {
   const std::lock_guard lock(mutex_);
-  return {.any = any_.seconds(), .reads = reads_.seconds(), .writes = writes_.seconds()};
+  return {.bytes_read = bytes_read_,
+          .bytes_written = bytes_written_,
+          .reading_s = reads_.seconds(),
+          .writing_s = writes_.seconds(),
+          .in_flight_s = any_.seconds()};
 }
 
 }  // namespace zeroth::offload

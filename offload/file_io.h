@@ -1,7 +1,6 @@
-// Asynchronous reads and writes of a swap file. Independent of LibTorch.
+// Asynchronous reads and writes of a swap file, and memory for them. Independent of LibTorch.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -14,11 +13,59 @@
 #include <thread>
 #include <vector>
 
-#include "offload/busy_timer.h"
+#include "offload/access.h"
 #include "offload/io_worker.h"
 #include "offload/swap_file.h"
 
 namespace zeroth::offload {
+
+// FileBuffers are buffers of one size in one block of zeroed memory, aligned to kFileAlignment. The
+// system provides each page, a huge one if it can, when it is touched or registered.
+class FileBuffers {
+ public:
+  // Allocates the buffers. `buffer_bytes` is a multiple of kFileAlignment. Throws an Error with the
+  // bytes and the system's reason.
+  FileBuffers(size_t num_buffers, size_t buffer_bytes);
+  ~FileBuffers();
+  FileBuffers(const FileBuffers&) = delete;
+  FileBuffers& operator=(const FileBuffers&) = delete;
+
+  size_t count() const { return memory_.size() / buffer_bytes_; }
+  std::span<std::byte> operator[](size_t i) const {
+    return memory_.subspan(i * buffer_bytes_, buffer_bytes_);
+  }
+  // Returns all buffers, for callers that register or pin them.
+  std::span<std::byte> memory() const { return memory_; }
+
+ private:
+  const size_t buffer_bytes_;
+  std::span<std::byte> memory_;
+};
+
+// A BusyTimer measures how long at least one of several operations was in flight. It is not
+// thread-safe.
+class BusyTimer {
+ public:
+  void begin() {
+    if (active_++ == 0) since_ = Clock::now();
+  }
+  void end() {
+    if (--active_ == 0) accumulated_ += Clock::now() - since_;
+  }
+  // Returns the time up to now, including operations still in flight.
+  double seconds() const {
+    auto total = accumulated_;
+    if (active_ > 0) total += Clock::now() - since_;
+    return total.count();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  size_t active_ = 0;
+  Clock::time_point since_;
+  std::chrono::duration<double> accumulated_{0};
+};
 
 // FileIo splits requests into operations. The I/O workers keep as many in flight as they can; these
 // start in the order of the requests and end in any order. A request that overlaps one not yet
@@ -53,14 +100,8 @@ class FileIo {
   bool ended(RequestId request_id);
 
   const std::string& engine() const { return engine_; }  // for users, as in IoWorkers
-  uint64_t bytes_read() const { return bytes_read_; }    // since the start
-  uint64_t bytes_written() const { return bytes_written_; }
-  struct BusySeconds {  // during which at least one request was in flight
-    double any = 0;
-    double reads = 0;
-    double writes = 0;
-  };
-  BusySeconds busy();
+  // Returns the bytes, and the seconds with requests in flight, since the start. No caller's waits.
+  Traffic traffic();
 
  private:
   struct QueuedOperation : IoOperation {
@@ -97,10 +138,10 @@ class FileIo {
   BusyTimer any_;  // requests with operations left
   BusyTimer reads_;
   BusyTimer writes_;
+  int64_t bytes_read_ = 0;
+  int64_t bytes_written_ = 0;
   bool stop_ = false;
 
-  std::atomic<uint64_t> bytes_read_ = 0;
-  std::atomic<uint64_t> bytes_written_ = 0;
   std::vector<std::jthread> threads_;  // one for each worker
 };
 

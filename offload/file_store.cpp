@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "offload/chunk_cache.h"
-#include "offload/file_buffers.h"
 #include "offload/file_io.h"
 #include "offload/io_worker.h"
 
@@ -25,22 +24,18 @@ IoWorkers open_workers(const SwapFile& file, const FileBuffers& buffers,
                           .registered = {buffers.memory()}});
 }
 
-std::vector<std::string> concat(std::vector<std::string> first,
-                                const std::vector<std::string>& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 // An OpenFile is a file in use, its buffers, and the objects that transfer bytes between the two.
 struct OpenFile {
   OpenFile(const FileStoreOptions& options, uint64_t file_bytes, uint64_t buffer_bytes)
       : file(options.place, file_bytes),
         buffers(options.buffers, buffer_bytes),
-        locked(options.link ? options.link->memory.lock(buffers.memory()) : nullptr),
+        locked(options.link ? options.link->memory.pin(buffers.memory()) : nullptr),
         workers(open_workers(file, buffers, options.aio)),
-        notes(concat(file.notes(), workers.notes)),
+        notes(workers.notes),
         io(file, std::move(workers), static_cast<size_t>(options.aio.block_size)),
-        cache(io, buffers, {options.pipeline_read, options.pipeline_write}) {}
+        cache(io, buffers, {options.pipeline_read, options.pipeline_write}) {
+    notes.insert(notes.begin(), file.notes().begin(), file.notes().end());
+  }
 
   SwapFile file;
   FileBuffers buffers;
@@ -83,10 +78,9 @@ class FileStore final : public ShardStore {
     const Extent extent = extent_of(chunk);
     const auto options = torch::TensorOptions().dtype(shards_[chunk.shard].dtype);
     if (extent.bytes == 0) return ChunkLease(at::empty({0}, options));
-    // std::function requires a copyable capture.
-    auto lease = std::make_shared<ChunkCache::Lease>(cache().acquire(extent, access));
+    const auto lease = std::make_shared<ChunkCache::Lease>(cache().acquire(extent, access));
     return ChunkLease(at::from_blob(lease->bytes().data(), {chunk.end - chunk.begin}, options),
-                      [lease]() mutable { lease.reset(); });
+                      lease);
   }
 
   bool ready(const ShardChunk& chunk) const override {

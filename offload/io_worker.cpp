@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <utility>
 
 #include "base/error.h"
 
@@ -45,15 +44,8 @@ IoWorkers make_io_workers(const IoWorkerOptions& options) {
   IoWorkers made;
   std::string reason = "as requested";
   if (options.engine != IoWorkerOptions::IoEngine::kThreads) {
-    UringWorker uring = make_uring_worker(options);
-    if (uring.worker) {
-      made.engine = fmt::format("io_uring, queue {}{}", options.queue_depth,
-                                uring.registered ? ", registered buffers" : "");
-      made.notes = std::move(uring.notes);
-      made.workers.push_back(std::move(uring.worker));
-      return made;
-    }
-    reason = uring.refusal;
+    reason = make_uring_worker(options, made);
+    if (reason.empty()) return made;
     if (options.engine == IoWorkerOptions::IoEngine::kUring)
       throw Error("io_uring is not available: {}", reason);
     made.notes.push_back(fmt::format(

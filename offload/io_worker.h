@@ -73,13 +73,8 @@ struct IoWorkers {
 // kUring throws an Error with the reason instead of using threads.
 IoWorkers make_io_workers(const IoWorkerOptions& options);
 
-// A UringWorker is an io_uring worker, or null with the reason of the refusal.
-struct UringWorker {
-  std::unique_ptr<IoWorker> worker;
-  bool registered = false;
-  std::string refusal;
-  std::vector<std::string> notes;
-};
-UringWorker make_uring_worker(const IoWorkerOptions& options);
+// Makes an io_uring worker the only one of `workers`. Returns an empty text, or why this build or
+// the kernel refuses io_uring; `workers` is unchanged then.
+std::string make_uring_worker(const IoWorkerOptions& options, IoWorkers& workers);
 
 }  // namespace zeroth::offload

@@ -191,25 +191,23 @@ bool has_operations(io_uring& ring) {
 
 }  // namespace
 
-UringWorker make_uring_worker(const IoWorkerOptions& options) {
-  UringWorker made;
+std::string make_uring_worker(const IoWorkerOptions& options, IoWorkers& workers) {
   io_uring ring{};
   int error = -::io_uring_queue_init(static_cast<unsigned>(options.queue_depth + 1), &ring, 0);
-  if (error != 0) {
-    made.refusal = describe_refusal(error);
-    return made;
-  }
+  if (error != 0) return describe_refusal(error);
   error = -::io_uring_register_files(&ring, &options.descriptor, 1);
   if (error != 0 || !has_operations(ring)) {
-    made.refusal = error != 0 ? describe_refusal(error)
-                              : "the io_uring of kernels before 5.6 is not supported";
+    const std::string refusal = error != 0 ? describe_refusal(error)
+                                           : "the io_uring of kernels before 5.6 is not supported";
     ::io_uring_queue_exit(&ring);
-    return made;
+    return refusal;
   }
-  std::vector<iovec> registered = register_buffers(ring, options, made.notes);
-  made.registered = !registered.empty();
-  made.worker = std::make_unique<UringIoWorker>(ring, options.queue_depth, std::move(registered));
-  return made;
+  std::vector<iovec> registered = register_buffers(ring, options, workers.notes);
+  workers.engine = fmt::format("io_uring, queue {}{}", options.queue_depth,
+                               registered.empty() ? "" : ", registered buffers");
+  workers.workers.push_back(
+      std::make_unique<UringIoWorker>(ring, options.queue_depth, std::move(registered)));
+  return {};
 }
 
 }  // namespace zeroth::offload

@@ -3,8 +3,8 @@
 
 namespace zeroth::offload {
 
-UringWorker make_uring_worker(const IoWorkerOptions&) {
-  return {nullptr, false, "this build has no liburing", {}};
+std::string make_uring_worker(const IoWorkerOptions&, IoWorkers&) {
+  return "this build has no liburing";
 }
 
 }  // namespace zeroth::offload

@@ -60,12 +60,10 @@ class MemoryStore final : public ShardStore {
   };
 
   const torch::Tensor& values(MemoryShard& shard) {
-    if (!shard.values.defined()) shard.values = zeros(shard);
-    return shard.values;
-  }
-  torch::Tensor zeros(const MemoryShard& shard) {
-    if (host_) return host_->zeros(shard.numel, shard.dtype);
-    return at::zeros({shard.numel}, torch::TensorOptions(device_).dtype(shard.dtype));
+    if (shard.values.defined()) return shard.values;
+    const auto options = torch::TensorOptions(device_).dtype(shard.dtype);
+    return shard.values =
+               host_ ? host_->zeros(shard.numel, shard.dtype) : at::zeros({shard.numel}, options);
   }
 
   torch::Device device_;

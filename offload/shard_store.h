@@ -6,8 +6,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,22 +33,12 @@ inline constexpr int64_t kChunkAlignment = 4096;
 class ChunkLease {
  public:
   ChunkLease() = default;
-  explicit ChunkLease(torch::Tensor tensor, std::function<void()> release = {},
+  // `held` is destroyed at the end of the lease, which ends it in its store.
+  explicit ChunkLease(torch::Tensor tensor, std::shared_ptr<void> held = nullptr,
                       std::function<void()> order = {})
-      : tensor_(std::move(tensor)), release_(std::move(release)), order_(std::move(order)) {}
-  ChunkLease(ChunkLease&& other) noexcept
-      : tensor_(std::move(other.tensor_)),
-        release_(std::exchange(other.release_, nullptr)),
-        order_(std::exchange(other.order_, nullptr)) {}
-  ChunkLease& operator=(ChunkLease&& other) noexcept {
-    std::swap(tensor_, other.tensor_);
-    std::swap(release_, other.release_);
-    std::swap(order_, other.order_);
-    return *this;
-  }
-  ~ChunkLease() {
-    if (release_) release_();
-  }
+      : tensor_(std::move(tensor)), held_(std::move(held)), order_(std::move(order)) {}
+  ChunkLease(ChunkLease&&) = default;
+  ChunkLease& operator=(ChunkLease&&) = default;
 
   const torch::Tensor& tensor() const { return tensor_; }  // 1-D
   // Orders all later work of the current stream after the arrival of the values. Does not block.
@@ -59,7 +49,8 @@ class ChunkLease {
 
  private:
   torch::Tensor tensor_;
-  std::function<void()> release_, order_;
+  std::shared_ptr<void> held_;
+  std::function<void()> order_;
 };
 
 // StoreBytes is the memory use of a store, by location.
@@ -104,11 +95,38 @@ class ShardStore {
   virtual std::vector<std::string> notes() const { return {}; }
 };
 
+// Chunks that will be acquired, in order, from each store.
+using Reads = std::map<ShardStore*, std::vector<ShardChunk>>;
+
 // Makes a store in the device's own memory (on the CPU: CPU memory); a lease is a view. Acquiring
 // for another device breaks an invariant.
 std::unique_ptr<ShardStore> make_memory_store(torch::Device device);
 // Makes a store in CPU memory of exactly the shards' sizes; a lease is a view. `link` is that of
 // the device that copies from and to the memory; null if none does.
 std::unique_ptr<ShardStore> make_cpu_store(std::shared_ptr<device::HostLink> link);
+
+struct StagingOptions {
+  // Maximum number of chunks that are copied to the device ahead of their use, along prefetch().
+  size_t depth = 4;
+  // Maximum number of inner leases at a time, as long as waiting for copies can free one; at least
+  // one more than the caller holds.
+  size_t inner_leases = SIZE_MAX;
+  // Access of the prefetched chunks: kRead for parameters, kReadWrite for states.
+  Access expected = Access::kReadWrite;
+};
+
+// Makes a store that copies a chunk of `inner` to `device` when it is acquired there and, if it was
+// acquired to write, back when the lease is destroyed. Both copies are ordered against the current
+// stream and block neither it nor the CPU, except that acquire() waits for a chunk whose copy back
+// is in flight. If reads are expected and the next acquired chunk is the one that the device wrote
+// last, the device reads it in the same memory at once, while it is still being copied back. Work
+// that uses the tensor must be queued, or ordered, on the current stream before the lease is
+// destroyed. A lease for the CPU is the inner store's, and includes all changes by the device. A
+// chunk has one lease at a time, unless all of them only read.
+// Its traffic() is the inner store's; the link's statistics count the copies.
+std::unique_ptr<ShardStore> make_staging_store(std::unique_ptr<ShardStore> inner,
+                                               std::shared_ptr<device::HostLink> link,
+                                               torch::Device device,
+                                               const StagingOptions& options = {});
 
 }  // namespace zeroth::offload

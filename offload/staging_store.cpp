@@ -1,12 +1,12 @@
-#include "offload/staging_store.h"
-
 #include <algorithm>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
-#include "offload/staging_buffers.h"
+#include "offload/shard_store.h"
+#include "offload/staging.h"
 
 namespace zeroth::offload {
 namespace {
@@ -107,11 +107,12 @@ class StagingStore final : public ShardStore {
     if (last != prefetch_queue_.end()) prefetch_queue_.erase(prefetch_queue_.begin(), last + 1);
     leased_.push_back(use);
     read_ahead();
-    const auto release = [this, held, access = use.access] {
+    const auto release = [this, held, access = use.access](void*) {
       leased_.erase(std::find(leased_.begin(), leased_.end(), ChunkUse{held->chunk, access}));
       failure_.guard([&] { end_lease(*held, access); });
     };
-    return ChunkLease(held->buffer.values, release, [this, held] { wait_for_copy(*held); });
+    return ChunkLease(held->buffer.values, {nullptr, release},
+                      [this, held] { wait_for_copy(*held); });
   }
 
   void wait_for_copy(StagedChunk& held) {
@@ -215,11 +216,12 @@ class StagingStore final : public ShardStore {
     const auto inner =
         std::make_shared<ChunkLease>(inner_->acquire(use.chunk, torch::kCPU, use.access));
     leased_.push_back(use);
-    return ChunkLease(inner->tensor(), [this, inner, use] {
+    const auto release = [this, inner, use](void*) {
       *inner = ChunkLease();
       leased_.erase(std::find(leased_.begin(), leased_.end(), use));
       read_ahead();
-    });
+    };
+    return ChunkLease(inner->tensor(), {nullptr, release});
   }
 
   // Copies the next chunks to the device as far as that does not block. The next acquire() throws

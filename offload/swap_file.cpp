@@ -41,6 +41,14 @@ void remove_stale_files(const Directory& nvme) {
   }
 }
 
+Directory make_directory(const fs::path& nvme_path) {
+  try {
+    return Directory::create(nvme_path);
+  } catch (const Error& error) {
+    throw Error("nvme_path {}: cannot be created: {}", nvme_path.string(), error.what());
+  }
+}
+
 }  // namespace
 
 std::optional<uint64_t> free_bytes(const fs::path& directory) {
@@ -57,18 +65,6 @@ bool is_in_memory(const fs::path& directory) {
   return ::statfs(directory.c_str(), &status) == 0 &&
          (status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC);
 }
-
-namespace {
-
-Directory make_directory(const fs::path& nvme_path) {
-  try {
-    return Directory::create(nvme_path);
-  } catch (const Error& error) {
-    throw Error("nvme_path {}: cannot be created: {}", nvme_path.string(), error.what());
-  }
-}
-
-}  // namespace
 
 SwapFile::SwapFile(const SwapLocation& place, uint64_t bytes, bool direct)
     : size_bytes_(file_aligned(bytes)) {

@@ -1,7 +1,9 @@
 // Lamb steps in Adam's direction, scaled per parameter by the ratio of two norms.
 #pragma once
 
+#include "base/machine/cpu.h"
 #include "configs/config.h"
+#include "optim/cpu/cpu_kernels.h"
 #include "optim/update_constants.h"
 #include "optim/update_rule.h"
 
@@ -48,6 +50,26 @@ class Lamb : public UpdateRule, private UpdateRule::NormPass {
                       std::span<const ParamGroupRange> param_groups, const Visit& visit) const;
 
   configs::OptimizerConfig config_;
+};
+
+// CpuLamb makes each of Lamb's two passes one loop over CPU memory, on the threads of
+// base/machine/parallel.h, and blocks until it is done. With fma(a, b, c), which rounds a * b + c
+// once:
+//   m = fma(1 - b1, g, m * b1),  v = fma((1 - b2) * g, g, v * b2)
+//   u = fma(p, decay, m / (sqrt(v) + eps)),  p = fma(-(rate * c), u, p)
+// Bits do not depend on threads or the level. The gradient is not changed.
+class CpuLamb : public Lamb {
+ public:
+  // `level` selects the loops that run; it must not exceed the processor's.
+  explicit CpuLamb(const configs::OptimizerConfig& config, CpuIsa level = cpu_isa());
+
+ private:
+  void sum_slice(const LambSlice& slice, const kernel::Constants& constants,
+                 const torch::Tensor& sums) const override;
+  void step_slice(const LambSlice& slice, const kernel::Constants& constants,
+                  const torch::Tensor& ratio) const override;
+
+  const kernel::LambKernels& kernels_;
 };
 
 }  // namespace zeroth::optim

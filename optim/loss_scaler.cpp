@@ -24,29 +24,24 @@ void LossScaler::restore(const ScaleState& state) {
 
 void LossScaler::update(bool overflow) {
   if (!dynamic_) return;
-  overflow ? on_overflow() : on_finite_step();
+  if (overflow) {
+    if (state_.hysteresis_left > 1) {
+      --state_.hysteresis_left;
+    } else {
+      state_.scale = std::max(state_.scale / 2, config_.min_scale);
+    }
+    state_.last_overflow = state_.step;
+  } else {
+    const int64_t finite_steps = state_.step - state_.last_overflow - 1;
+    const bool doubles = finite_steps != 0 && finite_steps % config_.window == 0;
+    if (doubles) state_.scale *= 2;
+    if (doubles || config_.consecutive_hysteresis) state_.hysteresis_left = config_.hysteresis;
+  }
   ++state_.step;
 }
 
 bool LossScaler::at_floor() const {
   return dynamic_ && state_.hysteresis_left == 1 && state_.scale == config_.min_scale;
-}
-
-void LossScaler::on_overflow() {
-  if (state_.hysteresis_left > 1) {
-    --state_.hysteresis_left;
-  } else {
-    state_.scale = std::max(state_.scale / 2, config_.min_scale);
-  }
-  state_.last_overflow = state_.step;
-}
-
-void LossScaler::on_finite_step() {
-  if (config_.consecutive_hysteresis) state_.hysteresis_left = config_.hysteresis;
-  const int64_t finite_steps = state_.step - state_.last_overflow - 1;
-  if (finite_steps == 0 || finite_steps % config_.window != 0) return;
-  state_.hysteresis_left = config_.hysteresis;
-  state_.scale *= 2;
 }
 
 LossScaler make_loss_scaler(configs::Precision precision, const configs::LossScaleConfig& config) {

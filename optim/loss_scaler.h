@@ -39,9 +39,6 @@ class LossScaler {
   bool at_floor() const;
 
  private:
-  void on_overflow();
-  void on_finite_step();
-
   configs::LossScaleConfig config_;
   bool dynamic_;
   ScaleState state_;

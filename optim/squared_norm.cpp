@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/machine/cpu.h"
 #include "base/machine/parallel.h"
-#include "optim/cpu/norm_kernels.h"
+#include "optim/cpu/cpu_update.h"
 #include "optim/tensor_format.h"
 
 namespace zeroth::optim {
@@ -24,14 +24,6 @@ struct NormChunk {
   int64_t count;
   kernel::Format format;
 };
-
-const kernel::NormKernels& norm_kernels() {
-#if defined(__x86_64__)
-  if (cpu_isa() >= CpuIsa::kAvx512) return kernel::avx512::kNorm;
-  if (cpu_isa() >= CpuIsa::kAvx2) return kernel::avx2::kNorm;
-#endif
-  return kernel::plain::kNorm;
-}
 
 void split_chunks(const Tensor& tensor, std::vector<NormChunk>& chunks) {
   const kernel::Format format = kernel::to_format(tensor.scalar_type());
@@ -57,10 +49,11 @@ Tensor squared_norms_cpu(at::TensorList tensors) {
     ends.push_back(chunks.size());
   }
   std::vector<double> parts(chunks.size());
+  const kernel::NormKernels& kernels = select_kernels(cpu_isa()).norm;
   parallel_for(static_cast<int64_t>(chunks.size()), kGrain, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
       const auto& [from, count, format] = chunks[i];
-      parts[i] = norm_kernels().sum_chunk[format](from, count);
+      parts[i] = kernels.sum_chunk[format](from, count);
     }
   });
   Tensor norms = at::empty({static_cast<int64_t>(ends.size())}, torch::kDouble);

@@ -82,7 +82,7 @@ Formula select_formula(const OptimizerConfig& config) {
       return kAdagrad;
     case Kind::kSgd:
       return config.momentum == 0 ? kSgd : kSgdMomentum;
-    case Kind::kLamb:  // runs two passes: optim/cpu/lamb_kernels.h
+    case Kind::kLamb:  // runs two passes: optim/cpu/cpu_kernels.h
       break;
   }
   throw InternalError(fmt::format("optimizer kind {}", static_cast<int>(config.kind)));

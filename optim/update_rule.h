@@ -76,6 +76,9 @@ class UpdateRule {
   virtual void apply_param_groups(const Chunk& chunk, const UpdateStep& step,
                                   std::span<const ParamGroupRange> param_groups) const;
 
+  // Throws an InternalError for a chunk or a step that would corrupt the weights.
+  void check_arguments(const Chunk& chunk, const UpdateStep& step) const;
+
   // In elements; a multiple of every vector length. The last elements of a chunk, fewer than a
   // vector, are rounded differently by vectorized kernels.
   static constexpr int64_t kChunkAlignment = 64;
@@ -87,10 +90,10 @@ void update_parameter(const UpdateRule& rule, UpdateRule::Chunk chunk, const Upd
 // Returns the step's rates as `config` sets them, for update `update`.
 UpdateStep default_step(const configs::OptimizerConfig& config, int64_t update);
 
-// Returns the rule for chunks on `device`: one pass for every formula, on the CPU
-// (optim/cpu/cpu_rule.h) and on a GPU (optim/device_rule.h), with the same results; Lamb, in two
-// passes, on the CPU alone. On other devices, or if the GPU library has no such kernel, returns
-// LibTorch's operators, and throws an Error if the configuration stores anything in bf16.
+// Returns the rule for chunks on `device`: one pass for every formula, on the CPU and on a GPU
+// (optim/kernel_rules.h), with the same results; Lamb, in two passes, on the CPU alone. On other
+// devices, or if the GPU library has no such kernel, returns LibTorch's operators, and throws an
+// Error if the configuration stores anything in bf16.
 std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& config,
                                              torch::Device device);
 

@@ -24,8 +24,8 @@ model::MicroBatch to_micro_batch(data::CollatedBatch host) {
 
 }  // namespace
 
-TrainLoader::TrainLoader(const data::Dataset& dataset, data::SampleOrder order,
-                         data::BatchPartition partition, uint64_t seed, LoaderHooks hooks)
+TrainDataLoader::TrainDataLoader(const data::Dataset& dataset, data::SampleOrder order,
+                                 data::BatchPartition partition, uint64_t seed, LoaderHooks hooks)
     : dataset_(dataset),
       order_(std::move(order)),
       partition_(partition),
@@ -34,7 +34,7 @@ TrainLoader::TrainLoader(const data::Dataset& dataset, data::SampleOrder order,
 
 // Omits the rows past the end of the order, of an epoch or of the step, which are the last ones;
 // returns at least one row.
-std::vector<int64_t> TrainLoader::samples() const {
+std::vector<int64_t> TrainDataLoader::samples() const {
   const int64_t first = partition_.index(micro_, 0);
   const int64_t rows = std::clamp<int64_t>(partition_.samples() - first, 0, partition_.micro_batch);
   std::vector<int64_t> samples = order_.samples(position_.sample + first, rows);
@@ -43,14 +43,14 @@ std::vector<int64_t> TrainLoader::samples() const {
   return samples;
 }
 
-void TrainLoader::advance() {
+void TrainDataLoader::advance() {
   if (++micro_ < partition_.micro_steps) return;
   micro_ = 0;
   ++position_.step;
   position_.sample += partition_.samples();
 }
 
-model::MicroBatch TrainLoader::next() {
+model::MicroBatch TrainDataLoader::next() {
   hooks_.on_micro_batch(micro_);
   model::MicroBatch batch = to_micro_batch(collate(dataset_, samples(), partition_.device));
   for (int64_t row = 0; row < batch.tokens.size(0); ++row) {
@@ -61,8 +61,8 @@ model::MicroBatch TrainLoader::next() {
   return batch;
 }
 
-std::optional<int64_t> TrainLoader::count_positions(int64_t micro_batches) const {
-  TrainLoader ahead = *this;
+std::optional<int64_t> TrainDataLoader::count_positions(int64_t micro_batches) const {
+  TrainDataLoader ahead = *this;
   int64_t positions = 0;
   for (int64_t i = 0; i < micro_batches; ++i, ahead.advance()) {
     const std::vector<int64_t> rows = ahead.samples();
@@ -71,14 +71,14 @@ std::optional<int64_t> TrainLoader::count_positions(int64_t micro_batches) const
   return positions;
 }
 
-void TrainLoader::seek(const Position& position) {
+void TrainDataLoader::seek(const Position& position) {
   ZEROTH_CHECK(micro_ == 0, "{} micro-batches of step {} are already loaded", micro_,
                position_.step);
   position_ = position;
 }
 
-EvalLoader::EvalLoader(const data::Dataset& dataset, int64_t num_samples,
-                       data::BatchPartition partition, LoaderHooks hooks)
+EvalDataLoader::EvalDataLoader(const data::Dataset& dataset, int64_t num_samples,
+                               data::BatchPartition partition, LoaderHooks hooks)
     : dataset_(dataset),
       num_samples_(num_samples),
       partition_(partition),
@@ -87,7 +87,7 @@ EvalLoader::EvalLoader(const data::Dataset& dataset, int64_t num_samples,
                partition_.micro_steps);
 }
 
-model::MicroBatch EvalLoader::next() {
+model::MicroBatch EvalDataLoader::next() {
   hooks_.on_micro_batch(next_batch_);
   const auto samples =
       data::sequential_batch(num_samples_, next_batch_++, partition_.global_batch());

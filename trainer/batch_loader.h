@@ -23,14 +23,14 @@ struct LoaderHooks {
   std::function<void(int64_t micro_batch)> on_micro_batch = [](int64_t) {};
 };
 
-// TrainLoader makes the micro-batches of step s from positions s*B .. s*B+B-1 of the sample order,
-// or from the position set by seek(). Micro-batches have fewer rows where the order has no sample,
-// and after the step's last sample; a micro-batch without a sample has a single row without labels.
-// The dataset is not owned.
-class TrainLoader : public engine::Loader {
+// TrainDataLoader makes the micro-batches of step s from positions s*B .. s*B+B-1 of the sample
+// order, or from the position set by seek(). Micro-batches have fewer rows where the order has no
+// sample, and after the step's last sample; a micro-batch without a sample has a single row without
+// labels. The dataset is not owned.
+class TrainDataLoader : public engine::DataLoader {
  public:
-  TrainLoader(const data::Dataset& dataset, data::SampleOrder order, data::BatchPartition partition,
-              uint64_t seed, LoaderHooks hooks = {});
+  TrainDataLoader(const data::Dataset& dataset, data::SampleOrder order,
+                  data::BatchPartition partition, uint64_t seed, LoaderHooks hooks = {});
 
   model::MicroBatch next() override;
   std::optional<int64_t> count_positions(int64_t micro_batches) const override;
@@ -54,13 +54,13 @@ class TrainLoader : public engine::Loader {
   int64_t micro_ = 0;  // next micro-batch of the step
 };
 
-// EvalLoader makes one pass in file order over the first `num_samples`. Every rank gets
+// EvalDataLoader makes one pass in file order over the first `num_samples`. Every rank gets
 // num_batches() micro-batches; missing rows of the last ones are filled with rows without labels.
-class EvalLoader : public engine::Loader {
+class EvalDataLoader : public engine::DataLoader {
  public:
   // Requires that partition.micro_steps is 1.
-  EvalLoader(const data::Dataset& dataset, int64_t num_samples, data::BatchPartition partition,
-             LoaderHooks hooks = {});
+  EvalDataLoader(const data::Dataset& dataset, int64_t num_samples, data::BatchPartition partition,
+                 LoaderHooks hooks = {});
 
   int64_t num_batches() const { return data::num_eval_batches(num_samples_, partition_); }
   model::MicroBatch next() override;

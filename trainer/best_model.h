@@ -40,26 +40,19 @@ class BestModel {
   };
   const TrackedState& state() const { return state_; }
   void restore(TrackedState state) { state_ = std::move(state); }
+  // Locates the restored best model among the checkpoints that exist now in `directories`, the
+  // preferred one first. If that model is gone, tracks the best existing one up to `step` by the
+  // evaluations in `history` (report/history.h), or none, so that the best of later evaluations
+  // will count. Returns a warning about that; empty: the model is where it was.
+  std::string locate(const std::vector<std::filesystem::path>& directories, int64_t step,
+                     const std::string& history);
 
  private:
+  bool is_better(double loss) const;
+
   bool tracked_;
   bool greater_;
   TrackedState state_;
 };
-
-// Query of a resumed run for its best model.
-struct BestModelQuery {
-  std::vector<std::filesystem::path> directories;  // of checkpoints, the preferred one first
-  BestModel::TrackedState previous;                // as the previous run saved it
-  bool greater_is_better = false;
-  int64_t step = 0;  // step after which the run resumes
-};
-struct BestModelResult {
-  BestModel::TrackedState state;  // empty: the best of later evaluations will count
-  std::string warning = {};       // empty: the model is where it was
-};
-// Returns the best model of the previous run, located among the checkpoints that exist now. If that
-// model is gone, returns the best existing one by the evaluations in `history` (report/history.h).
-BestModelResult find_best_model(const BestModelQuery& query, const std::string& history);
 
 }  // namespace zeroth::trainer

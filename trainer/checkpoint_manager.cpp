@@ -14,6 +14,7 @@
 #include "comm/cpu_collectives.h"
 #include "trainer/output.h"
 #include "trainer/report/history.h"
+#include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -44,31 +45,35 @@ CheckpointManager::CheckpointManager(const RunPlan& plan, engine::Engine& engine
 
 CheckpointManager::ResumedCheckpoint CheckpointManager::load(engine::OnRead on_read) {
   ResumedCheckpoint loaded;
-  const bool first = engine_.mesh().rank() == 0;
+  const ResumePlan& planned = *plan_.resume_plan;
+  const std::string wanted = planned.checkpoint.string();
   const auto accept = [&](checkpoint::CheckpointReader& reader) {
     const ResumePlan found = parse_resume_plan(reader.path(), reader.manifest());
     compare_fingerprints(found, plan_.fingerprint, plan_.flags.resume, plan_.origins);
     const std::string& run = plan_.attempt.run;
-    if (plan_.attempt.resumes && plan_.resume_plan->run == run && found.run != run) {
-      throw Error("{} is damaged, and {} belongs to an earlier run",
-                  plan_.resume_plan->checkpoint.string(), found.checkpoint.string());
-    }
-    if (found.step != plan_.resume_plan->step &&
-        found.batch != plan_.config.batch.train_batch_size) {
-      throw Error("{} is damaged; to resume from {} with another batch size, use --resume {}",
-                  plan_.resume_plan->checkpoint.string(), found.checkpoint.string(),
+    if (plan_.attempt.resumes && planned.run == run && found.run != run) {
+      throw Error("{} is damaged, and {} belongs to an earlier run", wanted,
                   found.checkpoint.string());
     }
+    if (found.step != planned.step && found.batch != plan_.config.batch.train_batch_size) {
+      throw Error("{} is damaged; to resume from {} with another batch size, use --resume {}",
+                  wanted, found.checkpoint.string(), found.checkpoint.string());
+    }
     loaded.step = found.step;
-    if (first) loaded.history = reader.read_text(kHistoryFile, kMaxHistoryBytes);
+    if (engine_.mesh().rank() == 0)
+      loaded.history = reader.read_text(kHistoryFile, kMaxHistoryBytes);
   };
-  const auto done = engine_.load_checkpoint(plan_.resume_plan->from,
-                                            {.accept = accept, .on_read = std::move(on_read)});
-  if (!done) throw Error("{} no longer exists", plan_.resume_plan->checkpoint.string());
+  const auto done =
+      engine_.load_checkpoint(planned.from, {.accept = accept, .on_read = std::move(on_read)});
+  if (!done) throw Error("{} no longer exists", wanted);
   loaded.path = done->path;
   loaded.warnings = done->warnings;
   loaded.evaluation_pending = value<int64_t>(done->client_state, kPendingEvaluation).has_value();
-  restore(done->client_state);
+  const auto saved = value<int64_t>(done->client_state, kBestSaved);
+  best_.restore({.loss = value<double>(done->client_state, kBestLoss),
+                 .step = value<int64_t>(done->client_state, kBestStep),
+                 .saved_step = saved,
+                 .directory = saved ? checkpoint_directory(*saved) : fs::path()});
   locate_best_model(loaded);
   last_saved_ = loaded.step;
   if (done->path.parent_path() == fs::weakly_canonical(directory_)) {
@@ -77,37 +82,22 @@ CheckpointManager::ResumedCheckpoint CheckpointManager::load(engine::OnRead on_r
   return loaded;
 }
 
-void CheckpointManager::restore(const engine::ClientState& state) {
-  const auto saved = value<int64_t>(state, kBestSaved);
-  best_.restore({.loss = value<double>(state, kBestLoss),
-                 .step = value<int64_t>(state, kBestStep),
-                 .saved_step = saved,
-                 .directory = saved ? checkpoint_directory(*saved) : fs::path()});
-}
-
 // Searches before the first step: a run that failed only after its last step would be lost. The
 // best model is in a checkpoint of this output, or beside the one from which the run resumes.
 void CheckpointManager::locate_best_model(ResumedCheckpoint& loaded) {
-  const BestModel::TrackedState before = best_.state();
-  if (!before.saved_step || !plan_.flags.intervals.tracks_best) return;
+  if (!best_.saved_step() || !plan_.flags.intervals.tracks_best) return;
   const fs::path source = loaded.path.parent_path();
-  BestModelResult best;
   const auto failure = checkpoint::capture_failure([&] {
-    if (engine_.mesh().rank() != 0) return;
+    if (engine_.mesh().rank() != 0) return best_.restore({});
     std::vector<fs::path> directories = {directory_};
     if (source != fs::weakly_canonical(directory_)) directories.push_back(source);
-    best = find_best_model({.directories = std::move(directories),
-                            .previous = before,
-                            .greater_is_better = plan_.flags.intervals.greater_is_better,
-                            .step = loaded.step},
-                           loaded.history);
-    loaded.best_warning = best.warning;
+    loaded.best_warning = best_.locate(directories, loaded.step, loaded.history);
   });
   throw_if_rank_0_failed(engine_.mesh(), failure);
-  std::array numbers = {best.state.loss.value_or(0),
-                        static_cast<double>(best.state.step.value_or(0)),
-                        static_cast<double>(best.state.saved_step.value_or(0)),
-                        best.state.directory.parent_path() == source ? 1.0 : 0.0};
+  const BestModel::TrackedState& best = best_.state();
+  std::array numbers = {best.loss.value_or(0), static_cast<double>(best.step.value_or(0)),
+                        static_cast<double>(best.saved_step.value_or(0)),
+                        best.directory.parent_path() == source ? 1.0 : 0.0};
   comm::all_reduce_values(numbers, comm::ReduceOp::kSum, "where the best model is", engine_.mesh());
   if (numbers[2] == 0) return best_.restore({});
   const auto saved = static_cast<int64_t>(numbers[2]);
@@ -127,14 +117,16 @@ void CheckpointManager::record_evaluation(int64_t step, double loss) {
 
 bool CheckpointManager::due(int64_t step) const {
   if (!plan_.saves_checkpoints() || step == plan_.samples.total_steps) return false;
-  const bool best = plan_.flags.intervals.save.mode == Interval::Mode::kBest;
-  return best ? best_.step() == step : save_trigger_.is_due(step);
+  return saves_best() ? best_.step() == step : save_trigger_.is_due(step);
 }
 
 bool CheckpointManager::due_at_end() const {
   if (!plan_.saves_checkpoints() || is_saved(plan_.samples.total_steps)) return false;
-  const bool best = plan_.flags.intervals.save.mode == Interval::Mode::kBest;
-  return !best || best_.step() == plan_.samples.total_steps;
+  return !saves_best() || best_.step() == plan_.samples.total_steps;
+}
+
+bool CheckpointManager::saves_best() const {
+  return plan_.flags.intervals.save.mode == Interval::Mode::kBest;
 }
 
 bool CheckpointManager::is_interval_over() const {

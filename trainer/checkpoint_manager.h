@@ -14,9 +14,11 @@
 
 #include "engine/engine.h"
 #include "trainer/best_model.h"
-#include "trainer/run_plan.h"
+#include "trainer/step_trigger.h"
 
 namespace zeroth::trainer {
+
+struct RunPlan;
 
 // CheckpointManager saves and loads a run's checkpoints. Saving, loading and confirm() are
 // collective.
@@ -78,9 +80,10 @@ class CheckpointManager {
   std::filesystem::path checkpoint_directory(int64_t step) const;
 
  private:
+  // Returns whether a checkpoint is saved if an evaluation is the best so far.
+  bool saves_best() const;
   std::vector<std::string> complete_save(const engine::SavedCheckpoint& done);
   engine::CheckpointRequest request(int64_t step, const WriteExtraFiles& write_extra_files) const;
-  void restore(const engine::ClientState& state);
   void locate_best_model(ResumedCheckpoint& loaded);
   int64_t max_kept() const;
   std::set<int64_t> protected_steps() const;

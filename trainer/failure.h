@@ -1,12 +1,17 @@
-// The message and exit code of `main` when a run ends early.
+// The message and exit code of `main` when a run ends early, and what is known of a failed
+// allocation.
 #pragma once
 
+#include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
+#include <vector>
 
-#include "base/files/output_guard.h"
-#include "base/usage_error.h"
-#include "comm/bootstrap/restart_attempt.h"
+#include "base/error.h"
+#include "base/files/output_lock.h"
+#include "base/machine/host_limits.h"
+#include "base/restart_attempt.h"
 #include "model/hf/temporary_directory.h"
 
 namespace zeroth::trainer {
@@ -28,7 +33,7 @@ Failure describe(std::exception_ptr error, int rank, int world_size);
 // later restart attempt: the same input was valid before, so something else has changed, and may
 // change back.
 template <typename Read>
-auto rethrow_as_usage_error(const comm::RestartAttempt& attempt, const Read& read) {
+auto rethrow_as_usage_error(const RestartAttempt& attempt, const Read& read) {
   try {
     return model::with_path_errors(read);
   } catch (const OutputInUse&) {
@@ -38,5 +43,26 @@ auto rethrow_as_usage_error(const comm::RestartAttempt& attempt, const Read& rea
     throw UsageError("{}", error.what());
   }
 }
+
+// Known facts about a failed allocation; sizes in bytes.
+struct FailedAllocation {
+  bool on_gpu = false;
+  std::optional<int64_t> requested = {};
+  std::optional<int64_t> free = {};
+  std::string limit = {};  // limit that determines `free`: "ulimit -v: 4.00 GiB"; empty on a GPU
+};
+
+// Returns nothing if `error` is something else. On the CPU `free` is that of free_host_memory():
+// when an error is caught, much of the memory held at the failure is free again.
+std::optional<FailedAllocation> failed_allocation(const std::exception_ptr& error);
+
+// Returns what this process could still allocate at its peak of memory, by the limits of the
+// machine, its control group and the process.
+FreeMemory free_host_memory();
+
+// Returns the message. `operation`: "backward of block layers.3", or empty. `remedies`: one line
+// each.
+std::string out_of_memory_message(const FailedAllocation& failed, const std::string& operation,
+                                  const std::vector<std::string>& remedies);
 
 }  // namespace zeroth::trainer

@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/machine/heap.h"
-#include "base/machine/memory_faults.h"
+#include "base/machine/host_limits.h"
 #include "base/machine/process_limits.h"
+#include "base/machine/signals.h"
 #include "base/machine/standard_streams.h"
 #include "comm/bootstrap/rank_bootstrap.h"
 #include "comm/bootstrap/rank_env.h"
@@ -25,13 +25,12 @@
 #include "trainer/flags/flags.h"
 #include "trainer/output.h"
 #include "trainer/rank_run.h"
-#include "trainer/report/activations.h"
 #include "trainer/report/config_text.h"
-#include "trainer/report/inspection.h"
+#include "trainer/report/metrics.h"
 #include "trainer/report/phase_progress.h"
 #include "trainer/report/progress.h"
-#include "trainer/report/run_timer.h"
 #include "trainer/report/summary.h"
+#include "trainer/run_memory.h"
 #include "trainer/run_plan.h"
 #include "trainer/stop_signal.h"
 
@@ -42,9 +41,6 @@ using namespace zeroth;
 // Delay before another rank reports an error. Every rank finds an error before the connection on
 // its own, and rank 0 reports it; a launcher ends the others within this time.
 constexpr std::chrono::seconds kRankZeroDelay{2};
-
-// Maximum number of files that a rank without a GPU has open, with a margin.
-constexpr int kMaxOpenFiles = 32;
 
 int print_on_rank_zero(const std::string& text, const comm::RankEnv& env) {
   if (env.rank == 0) print_output(text);
@@ -104,7 +100,7 @@ int run_rank(int argc, char** argv) {
   });
   bool connecting = false;
   try {
-    raise_open_file_limit(kMaxOpenFiles);
+    raise_open_file_limit(kRankOpenFiles);
     stop.emplace();  // before any thread
     env = trainer::rethrow_as_usage_error({}, comm::RankEnv::from_environment);
     if (env.world_size > 1) install_sigbus_handler(fmt::format("finetune: rank {}", env.rank));

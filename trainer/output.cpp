@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
-#include <optional>
 #include <system_error>
 
 #include "base/error.h"
@@ -15,16 +14,19 @@
 #include "checkpoint/find.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/posix_file_system.h"
-#include "checkpoint/retention.h"
 #include "comm/cpu_collectives.h"
 #include "engine/memory/free_space.h"
-#include "model/hf/model_files.h"
+#include "model/hf/model_directory.h"
 #include "model/hf/model_layout.h"
 #include "model/hf/temporary_directory.h"
-#include "trainer/step_directory.h"
+#include "trainer/run_plan.h"
+#include "trainer/start_point.h"
+#include "trainer/step_trigger.h"
 
 namespace zeroth::trainer {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Returns the bytes of one saved model.
 int64_t model_bytes(const RunPlan& plan) {
@@ -47,13 +49,16 @@ int64_t max_checkpoints(const RunPlan& plan) {
   return std::min(saves, kept);
 }
 
+std::vector<checkpoint::CheckpointInfo> existing_checkpoints(const fs::path& directory) {
+  const auto file_system = checkpoint::PosixFileSystem::find(directory);
+  if (!file_system) return {};
+  return checkpoint::list_checkpoints(*file_system);
+}
+
 // Returns the bytes of existing checkpoints, whose room the run reuses as it saves.
 int64_t existing_checkpoint_bytes(const std::string& output) {
-  const auto file_system =
-      checkpoint::PosixFileSystem::find(std::filesystem::path(output) / "checkpoints");
   int64_t bytes = 0;
-  if (!file_system) return bytes;
-  for (const checkpoint::CheckpointInfo& found : checkpoint::list_checkpoints(*file_system)) {
+  for (const auto& found : existing_checkpoints(fs::path(output) / "checkpoints")) {
     if (__builtin_add_overflow(bytes, found.bytes, &bytes)) return INT64_MAX;
   }
   return bytes;
@@ -63,10 +68,8 @@ int64_t existing_checkpoint_bytes(const std::string& output) {
 // scratch in its directory. Returns an empty text if there are none.
 std::string earlier_checkpoints_warning(const RunPlan& plan) {
   if (plan.resume_plan) return "";
-  const auto directory = std::filesystem::path(plan.flags.output) / "checkpoints";
-  const auto file_system = checkpoint::PosixFileSystem::find(directory);
-  if (!file_system) return "";
-  const std::vector<checkpoint::CheckpointInfo> found = checkpoint::list_checkpoints(*file_system);
+  const auto directory = fs::path(plan.flags.output) / "checkpoints";
+  const std::vector<checkpoint::CheckpointInfo> found = existing_checkpoints(directory);
   const checkpoint::CheckpointInfo* const newest = checkpoint::newest(found);
   if (newest == nullptr) return "";
   return fmt::format(
@@ -116,23 +119,22 @@ std::string describe(const RunPlan& plan, const OutputSpace& space) {
 
 // Returns whether `directory` is missing and contains --output, so that it is created before
 // --metrics is opened.
-bool is_created_for(const std::filesystem::path& output, const std::filesystem::path& directory) {
+bool is_created_for(const fs::path& output, const fs::path& directory) {
   std::error_code unknown;
-  if (output.empty() || std::filesystem::exists(directory, unknown)) return false;
-  const auto below = std::filesystem::absolute(output, unknown).lexically_normal();
-  const auto above = std::filesystem::absolute(directory, unknown).lexically_normal();
+  if (output.empty() || fs::exists(directory, unknown)) return false;
+  const auto below = fs::absolute(output, unknown).lexically_normal();
+  const auto above = fs::absolute(directory, unknown).lexically_normal();
   const auto ends = std::mismatch(above.begin(), above.end(), below.begin(), below.end());
   return ends.first == above.end() && ends.second != below.end();
 }
 
-void copy_model(const std::filesystem::path& from, const std::filesystem::path& to,
-                const OutputGuard& guard) {
+void copy_model(const fs::path& from, const fs::path& to, const OutputGuard& guard) {
   model::OutputDirectory directory(to, /*overwrite=*/true);
   model::with_path_errors([&] {
-    for (const auto& entry : std::filesystem::directory_iterator(from)) {
-      const std::filesystem::path name = entry.path().filename();
+    for (const auto& entry : fs::directory_iterator(from)) {
+      const fs::path name = entry.path().filename();
       if (model::is_model_file(name.string())) {
-        std::filesystem::copy_file(entry.path(), directory.path() / name);
+        fs::copy_file(entry.path(), directory.path() / name);
       }
     }
   });
@@ -141,10 +143,22 @@ void copy_model(const std::filesystem::path& from, const std::filesystem::path& 
 
 void take_over_checkpoints(const std::string& output) {
   const std::shared_ptr<checkpoint::FileSystem> file_system =
-      checkpoint::PosixFileSystem::find(std::filesystem::path(output) / "checkpoints");
+      checkpoint::PosixFileSystem::find(fs::path(output) / "checkpoints");
   if (file_system == nullptr) return;
   checkpoint::Owner::claim(file_system, checkpoint::describe_this_process());
-  checkpoint::clear_leftovers(*file_system);
+  checkpoint::cleanup_leftovers(*file_system);
+}
+
+// Runs `action` on rank 0, and throws its Error on all ranks. Collective.
+template <typename Action>
+void run_on_rank_0(comm::DeviceMesh& mesh, Action action) {
+  std::optional<std::string> failure;
+  try {
+    if (mesh.rank() == 0) action();
+  } catch (const Error& error) {
+    failure = error.what();
+  }
+  throw_if_rank_0_failed(mesh, failure);
 }
 
 }  // namespace
@@ -166,8 +180,8 @@ std::vector<std::string> output_warnings(const RunPlan& plan) {
   if (const std::string earlier = earlier_checkpoints_warning(plan); !earlier.empty())
     warnings.push_back(earlier);
   std::error_code unknown;
-  if (std::filesystem::is_directory(output, unknown)) {
-    for (const auto& entry : std::filesystem::directory_iterator(output)) {
+  if (fs::is_directory(output, unknown)) {
+    for (const auto& entry : fs::directory_iterator(output)) {
       const std::string name = entry.path().filename().string();
       if (!is_step_directory(name)) continue;
       warnings.push_back(fmt::format("{}/{} belongs to an earlier run and is kept", output, name));
@@ -196,12 +210,12 @@ void require_disk_space(const RunPlan& plan) {
 }
 
 void require_writable(const RunPlan& plan) {
-  const auto refuse = [](const std::string& flag, const std::filesystem::path& path, int reason) {
+  const auto refuse = [](const std::string& flag, const fs::path& path, int reason) {
     throw Error("{} {}: cannot be written: {}", flag, path.string(), system_reason(reason));
   };
-  const std::filesystem::path metrics = plan.flags.metrics, output = plan.flags.output;
+  const fs::path metrics = plan.flags.metrics, output = plan.flags.output;
   std::error_code unknown;
-  if (std::filesystem::is_directory(metrics, unknown)) refuse("--metrics", metrics, EISDIR);
+  if (fs::is_directory(metrics, unknown)) refuse("--metrics", metrics, EISDIR);
   if (!metrics.empty() && ::access(metrics.c_str(), W_OK) != 0) {
     const auto directory = metrics.has_parent_path() ? metrics.parent_path() : ".";
     const bool can_be_made = errno == ENOENT && (::access(directory.c_str(), W_OK | X_OK) == 0 ||
@@ -209,7 +223,7 @@ void require_writable(const RunPlan& plan) {
     if (!can_be_made) refuse("--metrics", metrics, errno);
   }
   if (output.empty() || plan.flags.eval_only) return;
-  for (const std::filesystem::path& directory : {output, output / "checkpoints"}) {
+  for (const fs::path& directory : {output, output / "checkpoints"}) {
     if (::access(directory.c_str(), W_OK | X_OK) != 0 && errno != ENOENT) {
       refuse("--output", directory, errno);
     }
@@ -220,14 +234,11 @@ std::unique_ptr<OutputLock> lock_output(const RunPlan& plan, comm::DeviceMesh& m
   const std::string& output = plan.flags.output;
   if (output.empty()) return nullptr;
   std::unique_ptr<OutputLock> lock;
-  std::optional<std::string> failure;
-  try {
-    if (mesh.rank() == 0) lock = std::make_unique<OutputLock>(output, plan.output_attempt());
-    if (lock && plan.attempt.resumes) take_over_checkpoints(output);
-  } catch (const Error& error) {
-    failure = error.what();
-  }
-  throw_if_rank_0_failed(mesh, failure);
+  run_on_rank_0(mesh, [&] {
+    lock =
+        std::make_unique<OutputLock>(output, OutputAttempt{plan.attempt.run, plan.attempt.index});
+    if (plan.attempt.resumes) take_over_checkpoints(output);
+  });
   return lock;
 }
 
@@ -266,16 +277,8 @@ std::string FinalModel::disk_space_text() const {
                      free ? fmt::format(", where {} are free", format_bytes(*free)) : "");
 }
 
-void FinalModel::replace_with(const std::filesystem::path& directory) {
-  std::optional<std::string> failure;
-  try {
-    if (engine_.mesh().rank() == 0) {
-      copy_model(directory, plan_.flags.output, guard_);
-    }
-  } catch (const Error& error) {
-    failure = error.what();
-  }
-  throw_if_rank_0_failed(engine_.mesh(), failure);
+void FinalModel::replace_with(const fs::path& directory) {
+  run_on_rank_0(engine_.mesh(), [&] { copy_model(directory, plan_.flags.output, guard_); });
 }
 
 void FinalModel::roll_back(const std::string& why, const std::string& suffix) {
@@ -288,7 +291,7 @@ std::string FinalModel::restore_previous() {
   if (!previous_) return "the model was already saved";
   try {
     if (guard_) guard_();
-    const std::filesystem::path kept = previous_->restore();
+    const fs::path kept = previous_->restore();
     return fmt::format("the saved model is in {} now, and {} has the previous one again",
                        kept.string(), plan_.flags.output);
   } catch (const Error& error) {
@@ -308,14 +311,10 @@ void HfModelSink::run_unless_failed(Action action) {
   }
 }
 
-void HfModelSink::begin(const std::vector<engine::ParameterInfo>& parameters) {
+void HfModelSink::begin(const std::vector<model::PlannedTensor>& parameters, torch::Dtype dtype) {
   ZEROTH_CHECK(!parameters.empty(), "a model of {} parameters", parameters.size());
-  std::vector<model::PlannedTensor> saved;
-  for (const engine::ParameterInfo& parameter : parameters) {
-    saved.push_back({parameter.name, parameter.shape});
-  }
-  options_.dtype = dtype_.value_or(parameters.front().dtype);
-  run_unless_failed([&] { writer_.emplace(options_, saved); });
+  options_.dtype = dtype_.value_or(dtype);
+  run_unless_failed([&] { writer_.emplace(options_, parameters); });
 }
 
 void HfModelSink::write(const std::string& name, const torch::Tensor& value) {

@@ -1,7 +1,6 @@
 // The --output directory: which process may write there, and the final model.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -9,16 +8,16 @@
 #include <utility>
 #include <vector>
 
-#include "base/files/output_guard.h"
 #include "base/files/output_lock.h"
 #include "comm/device_mesh.h"
 #include "engine/engine.h"
 #include "engine/state/model_sink.h"
 #include "model/hf/model_writer.h"
 #include "model/hf/output_directory.h"
-#include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
+
+struct RunPlan;
 
 // Returns warnings about --output to show before training, one line each: less free disk space than
 // the models need, directories of an earlier run.
@@ -87,7 +86,7 @@ class HfModelSink : public engine::ModelSink {
               OutputGuard guard = {})
       : options_(std::move(options)), dtype_(dtype), guard_(std::move(guard)) {}
 
-  void begin(const std::vector<engine::ParameterInfo>& parameters) override;
+  void begin(const std::vector<model::PlannedTensor>& parameters, torch::Dtype dtype) override;
   void write(const std::string& name, const torch::Tensor& value) override;
   // Commits the directory. Returns the error, if any.
   std::optional<std::string> finish();

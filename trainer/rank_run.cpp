@@ -7,7 +7,6 @@
 
 #include <cstdlib>
 #include <exception>
-#include <memory>
 
 #include "base/error.h"
 #include "base/machine/standard_streams.h"
@@ -17,14 +16,13 @@
 #include "comm/rank_threads.h"
 #include "engine/memory/memory_remedies.h"
 #include "engine/start.h"
-#include "engine/step/tensor_parallel_group.h"
 #include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "trainer/failure.h"
-#include "trainer/finished_run.h"
-#include "trainer/out_of_memory.h"
 #include "trainer/output.h"
 #include "trainer/report/reporter.h"
+#include "trainer/run_plan.h"
+#include "trainer/start_point.h"
 #include "trainer/trainer.h"
 
 namespace zeroth::trainer {

@@ -2,17 +2,19 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "comm/bootstrap/rank_env.h"
+#include "comm/device_mesh.h"
 #include "engine/engine.h"
 #include "engine/memory/memory_check.h"
-#include "trainer/report/run_timer.h"
-#include "trainer/run_plan.h"
-#include "trainer/stop_signal.h"
 
 namespace zeroth::trainer {
 
 class Reporter;
+class RunTimer;
+class StopSignal;
+struct RunPlan;
 
 // RankRun owns what connects the ranks, so that an error can leave execute() without destroying it:
 // destructors of process groups may wait for peers that wait for this rank.

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <string_view>
-#include <utility>
 #include <variant>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text/diagnostics.h"
@@ -17,6 +17,7 @@
 #include "checkpoint/names.h"
 #include "checkpoint/posix_file_system.h"
 #include "model/hf/safetensors.h"
+#include "trainer/flags/flags.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -141,27 +142,25 @@ std::string describe_foreign_checkpoint(const fs::path& path) {
   return found ? checkpoint::describe(*found, path / theirs.rbegin()->second) : "";
 }
 
-ResumePlan read_checkpoint(checkpoint::FileSystem& file_system, const std::string& name) {
-  const fs::path path = checkpoint::full_path(file_system, name);
-  return parse_resume_plan(path, checkpoint::read_manifest(file_system, name).manifest);
-}
-
-ResumePlan open_named(const checkpoint::CheckpointLocation& place, const fs::path& path) {
-  ResumePlan one = read_checkpoint(*place.file_system, *place.checkpoint);
-  one.from = path;
-  return one;
+// `from`: as in ResumePlan.
+ResumePlan read_checkpoint(checkpoint::FileSystem& file_system, const std::string& name,
+                           const fs::path& from) {
+  ResumePlan found = parse_resume_plan(checkpoint::full_path(file_system, name),
+                                       checkpoint::read_manifest(file_system, name).manifest);
+  found.from = from;
+  return found;
 }
 
 // Returns the newest complete checkpoint in a directory; nothing if there is no checkpoint at all.
 std::optional<ResumePlan> find_newest(const fs::path& path) {
   const checkpoint::CheckpointLocation place = checkpoint::locate(path);
-  if (place.file_system != nullptr && place.checkpoint) return open_named(place, path);
   std::vector<checkpoint::CheckpointInfo> found;
-  if (place.file_system != nullptr) found = checkpoint::list_checkpoints(*place.file_system);
+  if (place.file_system != nullptr) {
+    if (place.checkpoint) return read_checkpoint(*place.file_system, *place.checkpoint, path);
+    found = checkpoint::list_checkpoints(*place.file_system);
+  }
   if (const checkpoint::CheckpointInfo* best = checkpoint::newest(found)) {
-    ResumePlan one = read_checkpoint(*place.file_system, best->name);
-    one.from = path;
-    return one;
+    return read_checkpoint(*place.file_system, best->name, path);
   }
   if (found.empty()) {
     if (const std::string foreign = describe_foreign_checkpoint(path); !foreign.empty())
@@ -206,21 +205,11 @@ std::string remedy(const std::string& key) {
   return fmt::format("; {} must stay the same", key_flag->flag);
 }
 
-// Returns what to do if a key differs that no flag allows to differ.
-std::string restart_hint(const fs::path& checkpoint) {
-  return fmt::format("\n  to start a new run from its weights, use --model {} without --resume",
-                     checkpoint.string());
-}
-
 // Returns " (--lr)" if a flag gives the key its value.
 std::string flag_suffix(const std::string& key, const configs::Origins& origins) {
   constexpr std::string_view kAuto = "auto: ";
-  constexpr std::pair<std::string_view, std::string_view> kWithoutKey[] = {
-      {"dropout", "--dropout"},
-      {"loss_mean", "--loss-mean"},
-      {"optimizer.decays_vectors", "--no-decay"}};
-  for (const auto& [name, flag] : kWithoutKey) {
-    if (key == name) return fmt::format(" ({})", flag);
+  for (const FlagOnlyValue& value : kFlagOnlyValues) {
+    if (key == value.key) return fmt::format(" ({})", value.flag);
   }
   const auto found = origins.find(key);
   if (found == origins.end()) return "";
@@ -248,13 +237,13 @@ void check_allowed(const ResumeFlags& flags) {
 
 }  // namespace
 
-void save_progress(const SavedProgress& progress, checkpoint::Counters& state) {
+void save_progress(const ResumePlan& progress, checkpoint::Counters& state) {
   state[kBatch] = progress.batch;
   state[kPositions] = progress.positions;
   state[kSamples] = progress.samples;
   state[kEpochSamples] = progress.epochs.samples;
   state[kEpochPositions] = progress.epochs.positions;
-  state[kRankBatch] = progress.rank_batch;
+  state[kRankBatch] = progress.rank_batch.value_or(0);
   state[kThreads] = progress.numerics.threads;
   if (progress.numerics.step) state[kStep] = step_device_name(*progress.numerics.step);
   if (!progress.run.empty()) state[kRun] = progress.run;
@@ -339,8 +328,12 @@ std::string compare_fingerprints(const ResumePlan& before, const RunFingerprint&
       blocked.push_back(text + remedy(one.key));
     }
   }
-  if (const std::string hint = blocked.empty() ? "" : restart_hint(before.checkpoint);
-      !blocked.empty() || !refused.empty()) {
+  if (!blocked.empty() || !refused.empty()) {
+    std::string hint;
+    if (!blocked.empty()) {  // no flag lets these differ
+      hint = fmt::format("\n  to start a new run from its weights, use --model {} without --resume",
+                         before.checkpoint.string());
+    }
     blocked.insert(blocked.end(), refused.begin(), refused.end());
     throw Error("{} belongs to another run: {}{}", before.checkpoint.string(), listed(blocked),
                 hint);

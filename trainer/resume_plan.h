@@ -5,15 +5,16 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "checkpoint/manifest.h"
 #include "configs/offload_config.h"
 #include "configs/resolve.h"
-#include "trainer/flags/flags.h"
 #include "trainer/run_fingerprint.h"
 
 namespace zeroth::trainer {
+
+struct Flags;
+struct ResumeFlags;
 
 // Settings that are measured or chosen at the start, and on which bits of the results depend.
 struct NumericSettings {
@@ -43,20 +44,13 @@ struct ResumePlan {
   Epochs epochs = {};
   std::optional<int64_t> rank_batch = {};  // configs::Resolved::rank_batch; unset: unknown
   NumericSettings numerics = {};
-  std::string run = {};  // run whose attempts saved it (comm::RestartAttempt::run); empty: unknown
+  std::string run = {};  // run whose attempts saved it (RestartAttempt::run); empty: unknown
   RunFingerprint fingerprint = {};
 };
 
-// Progress among the texts and numbers of a checkpoint: how many steps of which size consumed which
-// samples, and how they were computed.
-struct SavedProgress {
-  int64_t batch = 0, positions = 0, samples = 0;
-  Epochs epochs = {};
-  int64_t rank_batch = 0;
-  NumericSettings numerics = {};
-  std::string run = {};
-};
-void save_progress(const SavedProgress& progress, checkpoint::Counters& state);
+// Writes what parse_resume_plan() reads among the texts and numbers of a checkpoint: how many steps
+// of which size consumed which samples, how they were computed, and in which run.
+void save_progress(const ResumePlan& progress, checkpoint::Counters& state);
 
 // Parses a manifest. Throws an Error, which begins with the path of `checkpoint`, if another
 // program wrote it.

@@ -9,25 +9,25 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "base/error.h"
 #include "base/files/crc32c.h"
 #include "base/files/regular_file.h"
 #include "base/json/json.h"
-#include "base/json/json_flat.h"
 #include "base/machine/cpu.h"
 #include "base/machine/file_descriptor.h"
 #include "base/machine/process_limits.h"
 #include "base/text/printable.h"
 #include "configs/resolve.h"
-#include "trainer/report/schedule_text.h"
+#include "configs/schema/keys.h"
+#include "trainer/report/config_text.h"
 #include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
 namespace {
 
+namespace fs = std::filesystem;
 using checkpoint::StringMap;
 using Json = nlohmann::ordered_json;
 
@@ -39,21 +39,10 @@ constexpr int64_t kPartBytes = int64_t{64} << 10;
 constexpr std::string_view kIgnoredModelKeys[] = {"torch_dtype", "dtype", "transformers_version",
                                                   "use_cache"};
 
-// Keys of the configuration that determine an update from given samples. All others are about where
-// and how fast it is computed, or about reports.
-constexpr std::string_view kUpdateKeys[] = {"train_batch_size", "gradient_clipping",
-                                            "dataloader_drop_last", "optimizer", "scheduler"};
-// The end of the schedule, which a resumed run may move.
-constexpr std::string_view kTotalStepsKey = "scheduler.params.total_num_steps";
-
 constexpr char kDataVersion[] = "data.version";
 
-bool is_key_under(std::string_view key, std::string_view above) {
-  return key.starts_with(above) && (key.size() == above.size() || key[above.size()] == '.');
-}
-
-void add_model(const RunPlan& plan, StringMap& must_equal) {
-  const std::string path = (std::filesystem::path(plan.flags.model) / "config.json").string();
+void add_model(const ResolvedRun& run, StringMap& must_equal) {
+  const std::string path = (fs::path(run.flags.model) / "config.json").string();
   Json config = parse_ordered_json(read_file(path, kConfigLimits.bytes),
                                    {.name = path, .limits = kConfigLimits});
   for (const std::string_view key : kIgnoredModelKeys) config.erase(std::string(key));
@@ -63,47 +52,47 @@ void add_model(const RunPlan& plan, StringMap& must_equal) {
   for (const FlatValue& value : flat_values(config, "model")) {
     must_equal[printable(value.path)] = printable(value.text);
   }
-  must_equal["dropout"] = plan.config.dropout ? fmt::format("{}", *plan.config.dropout) : "model's";
+  must_equal["dropout"] = run.config.dropout ? fmt::format("{}", *run.config.dropout) : "model's";
 }
 
-void add_data(const RunPlan& plan, StringMap& must_equal) {
-  const Flags& flags = plan.flags;
+void add_data(const ResolvedRun& run, StringMap& must_equal) {
+  const Flags& flags = run.flags;
   const FileDigest digest = digest_file(flags.data);
   must_equal["data.bytes"] = fmt::format("{}", digest.bytes);
   must_equal["data.crc32c"] = format_crc(digest.crc);
-  must_equal["data.samples"] = fmt::format("{}", plan.samples.train_size());
-  must_equal["data.positions"] = fmt::format("{}", plan.samples.seq_len);
+  must_equal["data.samples"] = fmt::format("{}", run.samples.train_size());
+  must_equal["data.positions"] = fmt::format("{}", run.samples.seq_len);
   must_equal["data.shuffled"] = flags.shuffle ? "yes" : "no";
-  if (plan.samples.version == 1) {  // from the flags, whatever the file has
+  if (run.samples.version == 1) {  // from the flags, whatever the file has
     must_equal["data.fields"] = printable(fmt::format(
         "{}|{}|{}", flags.prompt_field, flags.separator.value_or(""), flags.completion_field));
     must_equal["data.long_text"] = flags.long_text == data::LongText::kChunk ? "chunk" : "cut";
   } else {
-    const data::DatasetStats stats = plan.samples.train->stats();
-    must_equal[kDataVersion] = fmt::format("{}", plan.samples.version);
+    const data::DatasetStats stats = run.samples.train->stats();
+    must_equal[kDataVersion] = fmt::format("{}", run.samples.version);
     must_equal["data.fields"] = printable(stats.fields);
     must_equal["data.long_text"] = stats.packed ? "chunk" : "cut";
   }
-  must_equal["seed"] = fmt::format("{}", plan.config.seed);
-  const auto tokenizer = std::filesystem::path(flags.model) / "tokenizer.json";
-  if (!flags.data.ends_with(".bin") && std::filesystem::exists(tokenizer)) {
+  must_equal["seed"] = fmt::format("{}", run.config.seed);
+  const auto tokenizer = fs::path(flags.model) / "tokenizer.json";
+  if (!flags.data.ends_with(".bin") && fs::exists(tokenizer)) {
     must_equal["tokenizer.crc32c"] = format_crc(digest_file(tokenizer).crc);
   }
 }
 
 // Adds what no key of a file determines.
-void add_update(const RunPlan& plan, StringMap& must_equal) {
-  configs::SchedulerConfig scheduler = plan.config.scheduler;
+void add_update(const ResolvedRun& run, StringMap& must_equal) {
+  configs::SchedulerConfig scheduler = run.config.scheduler;
   must_equal["loss_mean"] =
-      plan.config.loss_mean == configs::LossMean::kToken ? "token" : "micro-batch";
-  must_equal["optimizer.decays_vectors"] = plan.config.optimizer.no_decay ? "no" : "yes";
+      run.config.loss_mean == configs::LossMean::kToken ? "token" : "micro-batch";
+  must_equal["optimizer.decays_vectors"] = run.config.optimizer.no_decay ? "no" : "yes";
   if (scheduler.kind != configs::SchedulerConfig::Kind::kHuggingFace) return;
   scheduler.hf.total_steps = 0;
   must_equal["scheduler"] = schedule_text(scheduler);
 }
 
 uint32_t crc_part(int fd, int64_t begin, std::span<char> buffer, uint32_t before,
-                  const std::filesystem::path& path) {
+                  const fs::path& path) {
   size_t done = 0;
   while (done < buffer.size()) {
     const ssize_t count =
@@ -118,7 +107,7 @@ uint32_t crc_part(int fd, int64_t begin, std::span<char> buffer, uint32_t before
 
 }  // namespace
 
-FileDigest digest_file(const std::filesystem::path& path) {
+FileDigest digest_file(const fs::path& path) {
   const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (fd.get() < 0 || ::fstat(fd.get(), &status) != 0) {
@@ -140,22 +129,20 @@ FileDigest digest_file(const std::filesystem::path& path) {
   return digest;
 }
 
-RunFingerprint compute_fingerprint(const RunPlan& plan) {
+RunFingerprint compute_fingerprint(const ResolvedRun& run) {
   RunFingerprint fingerprint;
-  for (const FlatValue& value : flat_values(parse_trusted_json(configs::to_json(plan.config)))) {
-    const auto is_here = [&](std::string_view above) { return is_key_under(value.path, above); };
-    const bool is_update_key = value.path != kTotalStepsKey &&
-                               std::any_of(std::begin(kUpdateKeys), std::end(kUpdateKeys), is_here);
-    (is_update_key ? fingerprint.must_equal : fingerprint.may_change)[value.path] =
-        printable(value.text);
+  for (const FlatValue& value : flat_values(parse_trusted_json(configs::to_json(run.config)))) {
+    auto& values =
+        configs::must_equal_on_resume(value.path) ? fingerprint.must_equal : fingerprint.may_change;
+    values[value.path] = printable(value.text);
   }
-  add_model(plan, fingerprint.must_equal);
-  add_data(plan, fingerprint.must_equal);
-  add_update(plan, fingerprint.must_equal);
-  fingerprint.may_change["ranks"] = fmt::format("{}", plan.num_ranks);
+  add_model(run, fingerprint.must_equal);
+  add_data(run, fingerprint.must_equal);
+  add_update(run, fingerprint.must_equal);
+  fingerprint.may_change["ranks"] = fmt::format("{}", run.num_ranks);
   fingerprint.may_change["processor"] = describe_cpu_isa();
-  fingerprint.may_change["steps"] = fmt::format("{}", plan.samples.total_steps);
-  fingerprint.may_change["data"] = printable(plan.flags.data);
+  fingerprint.may_change["steps"] = fmt::format("{}", run.samples.total_steps);
+  fingerprint.may_change["data"] = printable(run.flags.data);
   return fingerprint;
 }
 
@@ -166,11 +153,11 @@ int read_data_version(const RunFingerprint& fingerprint) {
 }
 
 bool is_changeable(const std::string& key) {
-  constexpr std::string_view kKeys[] = {"optimizer.params", "optimizer.decays_vectors",
-                                        "scheduler",        "gradient_clipping",
-                                        "dropout",          "loss_mean"};
-  return std::any_of(std::begin(kKeys), std::end(kKeys),
-                     [&](std::string_view above) { return is_key_under(key, above); });
+  const bool has_only_flag =
+      std::any_of(kFlagOnlyValues.begin(), kFlagOnlyValues.end(), [&](const FlagOnlyValue& value) {
+        return key == value.key || key.starts_with(fmt::format("{}.", value.key));
+      });
+  return has_only_flag || configs::is_changeable_on_resume(key);
 }
 
 }  // namespace zeroth::trainer

@@ -2,15 +2,17 @@
 // when it resumes, and values whose changes are only reported.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "checkpoint/manifest.h"
 
 namespace zeroth::trainer {
 
-struct RunPlan;
+struct ResolvedRun;
 
 struct RunFingerprint {
   checkpoint::StringMap must_equal, may_change;
@@ -18,7 +20,7 @@ struct RunFingerprint {
 
 // Reads config.json, the tokenizer's file and the training samples. Throws an Error that names the
 // file that cannot be read.
-RunFingerprint compute_fingerprint(const RunPlan& plan);
+RunFingerprint compute_fingerprint(const ResolvedRun& run);
 
 // Size and CRC32C of a file: of all its bytes up to 64 MiB; of a larger file, of 1,024 parts of 64
 // KiB at equal distances, the first and the last one included.
@@ -30,6 +32,17 @@ FileDigest digest_file(const std::filesystem::path& path);
 
 // Returns the version of the samples of a resumed run (data::kDataVersion).
 int read_data_version(const RunFingerprint& fingerprint);
+
+// A FlagOnlyValue is a value of a run that no file has a key for, and that --allow-change lets
+// differ.
+struct FlagOnlyValue {
+  std::string_view key, flag;
+};
+inline constexpr auto kFlagOnlyValues = std::to_array<FlagOnlyValue>({
+    {"dropout", "--dropout"},
+    {"loss_mean", "--loss-mean"},
+    {"optimizer.decays_vectors", "--no-decay"},
+});
 
 // Returns whether --allow-change may let a key differ that must otherwise be equal.
 bool is_changeable(const std::string& key);

@@ -4,27 +4,22 @@
 
 #include <algorithm>
 #include <exception>
-#include <filesystem>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/machine/cpu.h"
-#include "configs/defaults.h"
 #include "configs/resolve.h"
 #include "configs/schema/check.h"
-#include "data/samples/sample_file_error.h"
-#include "engine/start.h"
-#include "engine/step/tensor_parallel_group.h"
-#include "model/blocks/build_blocks.h"
+#include "data/samples/dataset.h"
 #include "model/hf/auxiliary_files.h"
 #include "model/hf/model_directory.h"
-#include "trainer/hf_requests.h"
 #include "trainer/output.h"
-#include "trainer/run_fingerprint.h"
-#include "trainer/start_step.h"
-#include "trainer/step_count.h"
+#include "trainer/run_memory.h"
+#include "trainer/step_trigger.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -38,15 +33,12 @@ std::optional<int64_t> requested_length(const Flags& flags, int version) {
   return *flags.max_length - (version > 1 ? 1 : 0);
 }
 
-int64_t choose_seq_len(const RunPlan& plan, configs::Diagnostics& notes) {
-  const Flags& flags = plan.flags;
-  const model::ModelSpec& spec = plan.spec;
-  const auto requested = requested_length(flags, plan.samples.version);
+int64_t choose_seq_len(const Flags& flags, const model::ModelSpec& spec, int version,
+                       configs::Diagnostics& notes) {
+  const auto requested = requested_length(flags, version);
   const int64_t length = requested.value_or(std::min(spec.max_positions, kMaxDefaultLength));
   if (length <= spec.max_positions) {
-    if (!requested) {
-      note(notes, "--seq-len", "no --seq-len: {} positions", length);
-    }
+    if (!requested) note(notes, "--seq-len", "no --seq-len: {} positions", length);
     return length;
   }
   const int64_t typed = flags.seq_len.value_or(flags.max_length.value_or(length));
@@ -78,37 +70,11 @@ bool shows_info(const configs::Document& document) {
   return level == "info" || level == "debug";
 }
 
-// ErrorCollector runs independent actions, so that all of their errors come in one Error.
-class ErrorCollector {
- public:
-  template <typename Action>
-  void try_run(Action action) {
-    try {
-      action();
-    } catch (const Error& error) {
-      last_ = std::current_exception();
-      messages_.emplace_back(error.what());
-    }
-  }
-
-  void throw_errors() const {
-    if (messages_.size() == 1) std::rethrow_exception(last_);
-    if (messages_.size() > 1)
-      throw Error("{} errors\n  {}", messages_.size(), fmt::join(messages_, "\n  "));
-  }
-
- private:
-  std::vector<std::string> messages_;
-  std::exception_ptr last_;
-};
-
-void note_unknown_keys(RunPlan& plan) {
+void note_unknown_keys(const std::vector<std::string>& keys, configs::Diagnostics& notes) {
   constexpr size_t kShown = 10;
-  const std::vector<std::string>& keys = plan.spec.unknown_keys;
   if (keys.empty()) return;
   const auto end = keys.begin() + static_cast<ptrdiff_t>(std::min(keys.size(), kShown));
-  note(plan.notes, "--model", "config.json has unknown keys: {}{}",
-       fmt::join(keys.begin(), end, ", "),
+  note(notes, "--model", "config.json has unknown keys: {}{}", fmt::join(keys.begin(), end, ", "),
        keys.size() > kShown ? fmt::format(" and {} more", keys.size() - kShown) : "");
 }
 
@@ -138,11 +104,6 @@ bool is_training_note(const configs::Diagnostic& note) {
           note.key.starts_with("zero_optimization.offload_optimizer."));
 }
 
-void set_fingerprint(RunPlan& plan) {
-  const bool saves = plan.saves_checkpoints() && !plan.flags.only_prints();
-  if (plan.trains() && (saves || plan.resume_plan)) plan.fingerprint = compute_fingerprint(plan);
-}
-
 // Compares with the previous run: a difference is rejected or reported.
 void compare_with_previous_run(RunPlan& plan) {
   if (!plan.resume_plan || !plan.trains()) return;
@@ -162,67 +123,126 @@ void keep_numerics(RunPlan& plan) {
   step = plan.kept_numerics.step.value_or(step);
 }
 
-struct ValidatedInputs {
-  configs::Document document;
-  configs::BatchConfig batch;
-};
-
 // Replaces a name on Hugging Face's hub by the directory in its cache.
-void resolve_model_path(RunPlan& plan) {
-  std::string& model = plan.flags.model;
+void resolve_model_path(std::string& model, configs::Diagnostics& notes) {
   const std::string found = model::find_model_directory(model).string();
-  if (found != model) note(plan.notes, "--model", "{} is {}", model, found);
+  if (found != model) note(notes, "--model", "{} is {}", model, found);
   model = found;
   model::check_model_directory(model);
 }
 
-// Checks all that does not depend on the data.
-ValidatedInputs validate_inputs(RunPlan& plan, int64_t world_size) {
-  const Flags& flags = plan.flags;
-  ValidatedInputs inputs;
-  ErrorCollector errors;
-  errors.try_run([&] {
+// The stages between a StartPoint and a ResolvedRun.
+
+// Inputs that are checked as far as that is possible without the data.
+struct CheckedInputs : StartPoint {
+  configs::Document document = {};
+  configs::BatchConfig batch = {};
+  model::ModelSpec spec = {};
+  DatasetFacts facts = {};
+};
+
+CheckedInputs check_inputs(StartPoint start, int64_t world_size) {
+  CheckedInputs inputs{std::move(start)};
+  Flags& flags = inputs.flags;
+  if (inputs.resume_plan) {
+    inputs.facts.version = read_data_version(inputs.resume_plan->fingerprint);
+  }
+  // Independent actions run although one of them fails, so that all errors come in one Error.
+  std::vector<std::string> errors;
+  std::exception_ptr last_error;
+  const auto try_run = [&](auto action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      last_error = std::current_exception();
+      errors.emplace_back(error.what());
+    }
+  };
+  try_run([&] {
     if (!flags.config.empty()) inputs.document = configs::load(flags.config);
     inputs.batch = configs::resolve_batch(inputs.document, flags.values, world_size);
   });
-  errors.try_run([&] {
-    resolve_model_path(plan);
-    plan.spec = model::read_model_spec(flags.model);
-    note_unknown_keys(plan);
-    plan.samples.seq_len = choose_seq_len(plan, plan.notes);
+  try_run([&] {
+    resolve_model_path(flags.model, inputs.notes);
+    inputs.spec = model::read_model_spec(flags.model);
+    note_unknown_keys(inputs.spec.unknown_keys, inputs.notes);
+    inputs.facts.vocab_size = inputs.spec.vocab_size;
+    inputs.facts.seq_len = choose_seq_len(flags, inputs.spec, inputs.facts.version, inputs.notes);
   });
-  errors.try_run([&] { check_output(plan); });
-  if (!flags.data.empty()) errors.try_run([&] { require_samples("--data", flags.data); });
+  try_run([&] { check_output(inputs); });
+  if (!flags.data.empty()) try_run([&] { require_samples("--data", flags.data); });
   if (!flags.eval_data.empty()) {
-    errors.try_run([&] { require_samples("--eval-data", flags.eval_data); });
+    try_run([&] { require_samples("--eval-data", flags.eval_data); });
   }
-  errors.throw_errors();
+  if (errors.size() == 1) std::rethrow_exception(last_error);
+  if (!errors.empty()) throw Error("{} errors\n  {}", errors.size(), fmt::join(errors, "\n  "));
   return inputs;
 }
 
-// Builds the blocks of the first rank, whose part is as large as any.
-model::Blocks plan_blocks(const RunPlan& plan) {
-  return model::build_blocks(plan.spec, engine::fake_tensor_parallel(plan.config));
+// Inputs with the data, and how much of it the run uses.
+struct SampledInputs : CheckedInputs {
+  Samples samples = {};
+};
+
+SampledInputs open_samples(CheckedInputs inputs, PhaseProgress* phases) {
+  const bool drops = drops_last(inputs.flags, inputs.document);
+  if (!shows_info(inputs.document)) phases = nullptr;
+  Datasets datasets = open_datasets(inputs.flags, inputs.facts, inputs.notes, phases);
+  Samples samples = count_steps(std::move(datasets), inputs, inputs.batch, drops, inputs.notes);
+  return {std::move(inputs), std::move(samples)};
 }
 
-engine::EstimateOptions estimate_options(const RunPlan& plan) {
-  return {.shape = engine::grid_shape(plan.config, plan.num_ranks),
-          .device = plan.device,
-          .trains = !plan.flags.eval_only,
-          .saves_beside = plan.saves_async(),
-          .row_elements =
-              plan.samples.seq_len * plan.spec.hidden_size / plan.config.tensor_parallel.size,
-          .max_rows = plan.samples.train_samples};
+ResolvedRun resolve_run(SampledInputs inputs, int64_t world_size, torch::DeviceType device) {
+  const int64_t steps = inputs.samples.total_steps;
+  configs::Resolved resolved =
+      configs::resolve(inputs.document, inputs.flags.values,
+                       {.world_size = world_size,
+                        .hidden_size = inputs.spec.hidden_size,
+                        .total_steps = steps > 0 ? std::optional(steps) : std::nullopt});
+  if (inputs.samples.train) require_steps_left(inputs, steps);
+  const bool resumes = inputs.resume_plan || inputs.attempt.resumes;
+  RequestedMonitors monitors = request_monitors(inputs.flags, resumes, resolved);
+  ResolvedRun run{StartPoint(std::move(inputs))};
+  run.num_ranks = static_cast<int>(world_size);
+  run.device = device;
+  run.spec = std::move(inputs.spec);
+  run.samples = std::move(inputs.samples);
+  run.config = std::move(resolved.config);
+  run.origins = std::move(resolved.origins);
+  run.rank_batch = resolved.rank_batch;
+  run.monitors = std::move(monitors);
+  for (auto& [key, origin] : run.origins) origin = run.flags.spellings.as_typed(origin);
+  check_hf_requests(run);
+  if (run.config.dropout) model::override_dropout(run.spec, *run.config.dropout);
+  run.estimate = estimate_memory(run);
+  if (run.flags.eval_only) std::erase_if(resolved.notes, is_training_note);
+  run.notes.insert(run.notes.begin(), resolved.notes.begin(), resolved.notes.end());
+  add_dataset_notes(run.flags, run.samples, run.notes);
+  return run;
+}
+
+RunPlan complete_plan(ResolvedRun run) {
+  RunPlan plan{std::move(run)};
+  const bool saves = plan.saves_checkpoints() && !plan.flags.only_prints();
+  if (plan.trains() && (saves || plan.resume_plan)) plan.fingerprint = compute_fingerprint(plan);
+  compare_with_previous_run(plan);
+  keep_numerics(plan);
+  note_output(plan);
+  plan.notes.insert(plan.notes.end(), plan.flags.notes.begin(), plan.flags.notes.end());
+  for (configs::Diagnostic& note : plan.notes) {
+    note.text = plan.flags.spellings.as_typed(std::move(note.text));
+  }
+  return plan;
 }
 
 }  // namespace
 
-bool RunPlan::saves_checkpoints() const {
+bool ResolvedRun::saves_checkpoints() const {
   if (flags.output.empty() || flags.eval_only) return false;
   return flags.intervals.save.is_on() || flags.state.every_minutes.has_value();
 }
 
-data::BatchPartition RunPlan::train_partition(int64_t data_rank) const {
+data::BatchPartition ResolvedRun::train_partition(int64_t data_rank) const {
   return {.micro_batch = config.batch.micro_batch_size,
           .micro_steps = config.batch.accumulation_steps,
           .world = data_parallel_size(),
@@ -231,7 +251,7 @@ data::BatchPartition RunPlan::train_partition(int64_t data_rank) const {
           .device = device == torch::kCPU ? data::DeviceKind::kCpu : data::DeviceKind::kGpu};
 }
 
-data::BatchPartition RunPlan::eval_partition(int64_t data_rank) const {
+data::BatchPartition ResolvedRun::eval_partition(int64_t data_rank) const {
   data::BatchPartition partition = train_partition(data_rank);
   partition.micro_steps = 1;
   partition.step_samples = 0;
@@ -241,7 +261,7 @@ data::BatchPartition RunPlan::eval_partition(int64_t data_rank) const {
   return partition;
 }
 
-data::SampleOrder RunPlan::sample_order() const {
+data::SampleOrder ResolvedRun::sample_order() const {
   const bool gaps = samples.epoch_positions > samples.epoch_samples;
   return {samples.train_size(),
           config.seed,
@@ -251,15 +271,19 @@ data::SampleOrder RunPlan::sample_order() const {
            .positions = samples.epoch_positions}};
 }
 
-StepTrigger RunPlan::trigger(const Interval& interval) const {
+int64_t ResolvedRun::num_eval_batches() const {
+  return data::num_eval_batches(samples.eval_samples, eval_partition(0));
+}
+
+StepTrigger ResolvedRun::trigger(const Interval& interval) const {
   return {interval,
           {.steps = samples.total_steps,
            .global_batch = config.batch.train_batch_size,
            .epoch_positions = samples.epoch_positions,
-           .offset = offset}};
+           .offset = samples.offset}};
 }
 
-double RunPlan::epochs_after(int64_t step) const {
+double ResolvedRun::epochs_after(int64_t step) const {
   if (samples.epoch_samples == 0) return 0;
   const auto share = [](int64_t part, int64_t whole) {
     return static_cast<double>(part) / static_cast<double>(whole);
@@ -274,49 +298,13 @@ double RunPlan::epochs_after(int64_t step) const {
          share(std::min(positions % samples.epoch_positions, rows), rows);
 }
 
-RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device,
-                  comm::RestartAttempt attempt, PhaseProgress* phases) {
-  RunPlan plan;
-  plan.attempt = std::move(attempt);
-  plan.flags = std::move(flags);
-  plan.num_ranks = static_cast<int>(world_size);
-  plan.device = device;
-  resolve_start_step(plan);
-  if (plan.resume_plan) plan.samples.version = read_data_version(plan.resume_plan->fingerprint);
-  const ValidatedInputs inputs = validate_inputs(plan, world_size);
-  const bool drops = drops_last(plan.flags, inputs.document);
-  if (!shows_info(inputs.document)) phases = nullptr;
-  open_samples(plan.flags, plan.spec.vocab_size, plan.samples, plan.notes, phases);
-  const auto steps = count_steps(plan, inputs.batch, drops);
-  auto resolved = configs::resolve(
-      inputs.document, plan.flags.values,
-      {.world_size = world_size, .hidden_size = plan.spec.hidden_size, .total_steps = steps});
-  plan.samples.total_steps = steps.value_or(0);
-  require_steps_left(plan);
-  plan.monitors = request_monitors(plan.flags, plan.resume_plan || plan.attempt.resumes, resolved);
-  plan.config = resolved.config;
-  plan.rank_batch = resolved.rank_batch;
-  plan.origins = std::move(resolved.origins);
-  for (auto& [key, origin] : plan.origins) origin = plan.flags.spellings.as_typed(origin);
-  check_hf_requests(plan);
-  if (plan.config.dropout) model::override_dropout(plan.spec, *plan.config.dropout);
-  plan.estimate = engine::estimate_memory(plan_blocks(plan), plan.config, estimate_options(plan));
-  if (plan.flags.eval_only) std::erase_if(resolved.notes, is_training_note);
-  plan.notes.insert(plan.notes.begin(), resolved.notes.begin(), resolved.notes.end());
-  add_dataset_notes(plan.flags, plan.samples, plan.notes);
-  set_fingerprint(plan);
-  compare_with_previous_run(plan);
-  keep_numerics(plan);
-  note_output(plan);
-  plan.notes.insert(plan.notes.end(), plan.flags.notes.begin(), plan.flags.notes.end());
-  for (configs::Diagnostic& note : plan.notes) {
-    note.text = plan.flags.spellings.as_typed(std::move(note.text));
-  }
-  return plan;
-}
-
-engine::RunMemory run_memory(const RunPlan& plan, int local_ranks) {
-  return engine::run_memory(plan_blocks(plan), plan.config, estimate_options(plan), local_ranks);
+RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device, RestartAttempt attempt,
+                  PhaseProgress* phases) {
+  StartPoint start = resolve_start_point(std::move(flags), std::move(attempt));
+  CheckedInputs checked = check_inputs(std::move(start), world_size);
+  SampledInputs sampled = open_samples(std::move(checked), phases);
+  ResolvedRun run = resolve_run(std::move(sampled), world_size, device);
+  return complete_plan(std::move(run));
 }
 
 }  // namespace zeroth::trainer

@@ -1,56 +1,47 @@
-// The plan of a run: everything that is known before ranks are connected and weights are read.
+// The plan of a run: everything that is known before ranks are connected and weights are read. It
+// is made in stages, each from the one before: a StartPoint, a ResolvedRun, a RunPlan.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <limits>
-#include <memory>
-#include <optional>
 #include <string>
 
-#include "base/files/output_lock.h"
-#include "comm/bootstrap/restart_attempt.h"
+#include "base/restart_attempt.h"
 #include "configs/resolve.h"
 #include "data/samples/batch.h"
-#include "data/samples/dataset.h"
 #include "data/samples/sample_order.h"
-#include "engine/memory/memory_check.h"
+#include "engine/memory/memory_estimate.h"
 #include "model/spec.h"
-#include "trainer/attempt_record.h"
+#include "monitor/monitors.h"
 #include "trainer/flags/flags.h"
-#include "trainer/requested_monitors.h"
 #include "trainer/resume_plan.h"
 #include "trainer/run_fingerprint.h"
 #include "trainer/samples.h"
-#include "trainer/step_trigger.h"
+#include "trainer/start_point.h"
 
 namespace zeroth::trainer {
 
-struct RunPlan {
-  Flags flags;
-  comm::RestartAttempt attempt;
-  std::optional<AttemptRecord> previous_attempts;  // record that earlier attempts have left
-  configs::Config config;
-  configs::Origins origins;    // of config's values, by key
-  configs::Diagnostics notes;  // of the flags, the configuration and other inputs
-  model::ModelSpec spec;
-  Samples samples;
-  std::optional<ResumePlan> resume_plan;  // checkpoint from which it resumes
-  NumericSettings kept_numerics;          // of resume_plan; config has the step
-  // Set if the run saves checkpoints or resumes from one; otherwise empty. Computing it reads the
-  // samples.
-  RunFingerprint fingerprint;
-  // The run is at position s * train_batch_size + offset of the sample order after s steps. The
-  // offset is not 0 if earlier batches had another size.
-  int64_t offset = 0;
-  int64_t rank_batch = 0;  // configs::Resolved::rank_batch
+class PhaseProgress;
+class StepTrigger;
+
+// The monitors that --report_to requests.
+struct RequestedMonitors {
+  monitor::TrainerEventFiles tensorboard;
+  std::string run_name;  // this run's directory name in OUTPUT/runs; empty: no monitor writes there
+};
+
+// A run whose configuration, model, data and steps are known.
+struct ResolvedRun : StartPoint {
   int num_ranks = 1;
   torch::DeviceType device = torch::kCPU;  // device on which ranks compute
-  engine::MemoryEstimate estimate;
-  RequestedMonitors monitors;  // in addition to those of config
+  model::ModelSpec spec = {};
+  Samples samples = {};
+  configs::Config config = {};
+  configs::Origins origins = {};  // of config's values, by key
+  int64_t rank_batch = 0;         // configs::Resolved::rank_batch
+  RequestedMonitors monitors = {};
+  engine::MemoryEstimate estimate = {};
 
   bool trains() const { return samples.train != nullptr; }
-  OutputAttempt output_attempt() const { return {attempt.run, attempt.index}; }
   // Returns the number of ranks that draw different samples.
   int data_parallel_size() const {
     return static_cast<int>(configs::data_ranks(config, num_ranks));
@@ -63,14 +54,12 @@ struct RunPlan {
   data::BatchPartition eval_partition(int64_t data_rank) const;
   data::SampleOrder sample_order() const;
   // Returns the number of micro-batches of an evaluation on each rank.
-  int64_t num_eval_batches() const {
-    return data::num_eval_batches(samples.eval_samples, eval_partition(0));
-  }
+  int64_t num_eval_batches() const;
   // Returns when an action with this interval is due during the run.
   StepTrigger trigger(const Interval& interval) const;
   // Return the positions of the sample order, and the samples there, that `step` steps consume.
   int64_t positions_after(int64_t step) const {
-    return step * config.batch.train_batch_size + offset;
+    return step * config.batch.train_batch_size + samples.offset;
   }
   int64_t samples_after(int64_t step) const {
     return samples.num_samples_in(positions_after(step));
@@ -79,6 +68,29 @@ struct RunPlan {
   // as Trainer does, if epochs end with a short step.
   double epochs_after(int64_t step) const;
 };
+
+// The run, and what a checkpoint records of it or gives to it.
+struct RunPlan : ResolvedRun {
+  // Set if the run saves checkpoints or resumes from one; otherwise empty. Computing it reads the
+  // samples.
+  RunFingerprint fingerprint = {};
+  NumericSettings kept_numerics = {};  // of resume_plan; config has the step
+};
+
+// Returns the requested monitors. Without --logging_dir they write into a directory of this run in
+// OUTPUT/runs, as Trainer's do. A service, which cannot be reached from here, is replaced by files,
+// and a warning in `resolved` reports that, whether --report_to names it or the configuration
+// enables it. CSV files are csv_monitor's, which stays unchanged if the configuration enables it
+// already. `resumes`: the directory will be that of an earlier attempt.
+RequestedMonitors request_monitors(const Flags& flags, bool resumes, configs::Resolved& resolved);
+
+// Checks Trainer's flags that set nothing here, but that request what a run may do by itself
+// (HfFlag::Kind::kRequest):
+//   --bf16_full_eval  if the run trains in bf16, its evaluations are in bf16, too
+//   --optim NAME      if the configuration has this optimizer
+//   --data_seed N     if it is the seed of the run
+// Throws an Error that lists each flag that requests something else than the run does, with both.
+void check_hf_requests(const ResolvedRun& run);
 
 // Reads the configuration, config.json, tokenizer and data. Every rank calls it independently and
 // finds the same Errors: mistakes of a user are found here, before anything expensive. With
@@ -89,10 +101,6 @@ struct RunPlan {
 //
 // Shows the reading of data as a phase of `phases`, unless that is null.
 RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device = torch::kCPU,
-                  comm::RestartAttempt attempt = {}, PhaseProgress* phases = nullptr);
-
-// Returns the memory that the run requires, without activations, on a node with `local_ranks` of
-// its ranks. Throws an Error as engine::run_memory.
-engine::RunMemory run_memory(const RunPlan& plan, int local_ranks);
+                  RestartAttempt attempt = {}, PhaseProgress* phases = nullptr);
 
 }  // namespace zeroth::trainer

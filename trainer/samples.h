@@ -1,25 +1,60 @@
-// The samples on which a run trains and evaluates.
+// The samples on which a run trains and evaluates, its number of steps, and the ends of its epochs
+// in the sample order.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <string>
 
+#include "configs/config.h"
 #include "configs/diagnostic.h"
 #include "data/samples/dataset.h"
-#include "trainer/flags/flags.h"
-#include "trainer/report/phase_progress.h"
 
 namespace zeroth::trainer {
 
-// The datasets, and how much of them a run uses.
-struct Samples {
-  int version = data::kDataVersion;  // version of the samples; a resumed run keeps its own
+class PhaseProgress;
+struct Flags;
+struct ResumePlan;
+struct StartPoint;
+
+// What determines the samples of a file, besides the flags.
+struct DatasetFacts {
+  int64_t vocab_size = 0;  // of the model
   int64_t seq_len = 0;
-  std::unique_ptr<data::Dataset> train;  // null with --eval-only, and if only the plan is needed
-  std::unique_ptr<data::Dataset> eval;   // null without evaluation
-  int64_t total_steps = 0;               // 0 with --eval-only
+  int version = data::kDataVersion;  // version of the samples; a resumed run keeps its own
+};
+
+// The datasets of a run, and which of their samples are in use.
+struct Datasets {
+  int version = data::kDataVersion;  // as in DatasetFacts
+  int64_t seq_len = 0;
+  std::unique_ptr<data::Dataset> train =
+      nullptr;  // null with --eval-only, and if only the plan is needed
+  std::unique_ptr<data::Dataset> eval = nullptr;  // null without evaluation
+  int64_t eval_samples = 0;
+  int64_t max_train_samples = std::numeric_limits<int64_t>::max();  // --max_train_samples
+
+  // Returns the number of samples of `train` in use, which are the first ones.
+  int64_t train_size() const { return std::min(train->size(), max_train_samples); }
+};
+
+// Opens the training and evaluation samples that the flags name; a dataset that is not named stays
+// null. Throws an Error as data::open_dataset. Shows the reading as a phase of `phases`, unless
+// that is null.
+Datasets open_datasets(const Flags& flags, const DatasetFacts& facts, configs::Diagnostics& notes,
+                       PhaseProgress* phases = nullptr);
+
+// Adds notes and warnings about how the files were interpreted and what is left out of them.
+void add_dataset_notes(const Flags& flags, const Datasets& datasets, configs::Diagnostics& notes);
+
+// Returns the path of the evaluation samples.
+const std::string& eval_path(const Flags& flags);
+
+// The datasets, and how much of them a run uses.
+struct Samples : Datasets {
+  int64_t total_steps = 0;  // 0: neither flags nor data determine it, as with --eval-only
   // Samples of the whole run, repeated ones included: epochs end within the last step. There is no
   // such end with --steps.
   int64_t train_samples = std::numeric_limits<int64_t>::max();
@@ -28,22 +63,25 @@ struct Samples {
   // Positions of the sample order in one epoch: more than its samples if it ends with a short step.
   int64_t epoch_positions = 0;
   bool whole_epochs = false;  // epochs end with a short step, as in Trainer
-  int64_t eval_samples = 0;
-  int64_t max_train_samples = std::numeric_limits<int64_t>::max();  // --max_train_samples
+  // The run is at position s * train_batch_size + offset of the sample order after s steps. The
+  // offset is not 0 if earlier batches had another size.
+  int64_t offset = 0;
 
-  // Returns the number of samples of `train` in use, which are the first ones.
-  int64_t train_size() const { return std::min(train->size(), max_train_samples); }
   // Returns the number of samples at the first `positions` positions of the sample order.
   int64_t num_samples_in(int64_t positions) const;
 };
 
-// Opens the training and evaluation samples that the flags name, with `samples.seq_len` positions
-// each; a dataset that is not named stays null. `vocab_size`: of the model. Throws an Error as
-// data::open_dataset. Shows the reading as a phase of `phases`, unless that is null.
-void open_samples(const Flags& flags, int64_t vocab_size, Samples& samples,
-                  configs::Diagnostics& notes, PhaseProgress* phases = nullptr);
+// Returns the samples of a run that starts at `start`: its steps by its flags, and the layout of
+// its epochs. `drops`: whether an incomplete batch is left out.
+Samples count_steps(Datasets datasets, const StartPoint& start, const configs::BatchConfig& batch,
+                    bool drops, configs::Diagnostics& notes);
 
-// Adds notes and warnings about how the files were interpreted and what is left out of them.
-void add_dataset_notes(const Flags& flags, const Samples& samples, configs::Diagnostics& notes);
+// Returns Samples::offset of a run that resumes from `from`: places the consumed samples, in epochs
+// as they were laid out then, on current positions.
+int64_t resume_offset(const ResumePlan& from, const Samples& samples, int64_t global_batch);
+
+// Returns the samples in `epochs` passes, rounded to the nearest number, at least one. Throws an
+// Error above kMaxSteps.
+int64_t samples_in_epochs(double epochs, int64_t samples);
 
 }  // namespace zeroth::trainer

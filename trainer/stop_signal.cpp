@@ -7,14 +7,13 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
 
 #include "base/error.h"
 #include "base/machine/process_limits.h"
-#include "base/machine/termination_signals.h"
+#include "base/machine/signals.h"
 #include "comm/cpu_collectives.h"
 #include "trainer/failure.h"
 

@@ -15,9 +15,21 @@
 #include "comm/cpu_collectives.h"
 #include "comm/device_mesh.h"
 #include "model/hf/model_layout.h"
+#include "trainer/batch_loader.h"
 #include "trainer/report/history.h"
+#include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
+
+bool Trainer::LastLoss::is_finite() const {
+  return std::isfinite(value);
+}
+
+std::string Trainer::LastLoss::problem() const {
+  const std::string text = fmt::format("the loss of {} is {}", source, canonicalize_nan(value));
+  return not_finite.empty() ? text
+                            : fmt::format("{} and gradients are not finite {}", text, not_finite);
+}
 
 Trainer::Trainer(const RunPlan& plan, engine::Engine& engine, Reporter& reporter, StopSignal& stop)
     : plan_(plan),
@@ -29,33 +41,42 @@ Trainer::Trainer(const RunPlan& plan, engine::Engine& engine, Reporter& reporter
       eval_trigger_(plan.trigger(plan.flags.intervals.evaluate)) {}
 
 int Trainer::run() {
-  const int64_t total = plan_.samples.total_steps;
   if (plan_.resume_plan) resume();
-  const bool stopped = plan_.samples.train && train();
+  const bool stopped = plan_.trains() && train();
   finish_save();
   require_finite_loss();
-  const bool saves = plan_.trains() && !plan_.flags.output.empty();
-  if (saves && stopped && plan_.saves_checkpoints()) {
+  const FinalSave saved = final_save(stopped);
+  if (saved == FinalSave::kCheckpoint) {
     save_on_interrupt(steps_done_);
-    return stop_.signal_of_any_rank(engine_.mesh());
+    return signal_of_any_rank();
   }
-  if (saves && !save_final_model()) {
-    report_stop(total, "the model is not saved: out of disk space");
-    return stop_.signal_of_any_rank(engine_.mesh());
+  if (saved == FinalSave::kModel && !save_final_model()) {
+    report_stop(plan_.samples.total_steps, "the model is not saved: out of disk space");
+    return signal_of_any_rank();
   }
-  if (plan_.samples.eval && !stopped && !last_step_evaluated_ && evaluate(total)) {
+  if (!stopped) evaluate_and_save_last();
+  // A signal that came while the model was saved counts, too.
+  const int signal = signal_of_any_rank();
+  if (plan_.trains() && !stopped && signal == 0) place_best_model();
+  const BestModel& best = checkpoints_.best();
+  reporter_.write_records(best, best_is_placed_ ? *best.saved_step() : plan_.samples.total_steps);
+  return signal;
+}
+
+Trainer::FinalSave Trainer::final_save(bool stopped) const {
+  if (!plan_.trains() || plan_.flags.output.empty()) return FinalSave::kNothing;
+  return stopped && plan_.saves_checkpoints() ? FinalSave::kCheckpoint : FinalSave::kModel;
+}
+
+void Trainer::evaluate_and_save_last() {
+  const int64_t total = plan_.samples.total_steps;
+  if (plan_.samples.eval && !last_step_evaluated_ && evaluate(total)) {
     report_stop(total, plan_.flags.output.empty() ? "" : "the model is saved");
   }
   require_finite_loss();
-  if (saves && !stopped && checkpoints_.due_at_end()) save_periodic(total);
+  if (checkpoints_.due_at_end()) save_periodic(total);
   finish_save();
-  if (saves && !stopped) confirm_checkpoints();
-  // A signal that came while the model was saved counts, too.
-  const int signal = stop_.signal_of_any_rank(engine_.mesh());
-  if (plan_.trains() && !stopped && signal == 0) place_best_model();
-  reporter_.write_records(checkpoints_.best(),
-                          best_is_placed_ ? *checkpoints_.best().saved_step() : total);
-  return signal;
+  confirm_checkpoints();
 }
 
 void Trainer::resume() {
@@ -81,7 +102,7 @@ void Trainer::resume() {
 
 bool Trainer::train() {
   const comm::DeviceMesh& mesh = engine_.mesh();
-  TrainLoader loader(
+  TrainDataLoader loader(
       *plan_.samples.train, plan_.sample_order(),
       plan_.train_partition(mesh.coordinate(comm::MeshDim::kDp)), plan_.config.seed,
       {.stop_requested = [this] { return stop_.signal() != 0; },
@@ -98,13 +119,15 @@ bool Trainer::train() {
     const engine::StepStats stats = run_step(loader);
     steps_done_ = stats.step;
     reporter_.step(stats);
-    if (!stats.failure.empty()) {
+    const engine::StepDecision& decision = engine_.decision();
+    if (!decision.failure.empty()) {
       finish_save();  // a save of earlier values
-      throw Error("{}{}", stats.failure, checkpoints_.newest_good_note());
+      throw Error("{}{}", decision.failure, checkpoints_.newest_good_note());
     }
-    observe_loss(stats);
-    if (stats.checkpoint_written) finish_save();
-    if (evaluate_and_save(stats)) {
+    last_loss_ = {stats.loss, fmt::format("step {}", stats.step), stats.not_finite};
+    if (last_loss_.is_finite()) confirm_checkpoints();
+    if (decision.checkpoint_written) finish_save();
+    if (evaluate_and_save(decision)) {
       report_stop(steps_done_, model_outcome());
       return true;
     }
@@ -112,32 +135,22 @@ bool Trainer::train() {
   return false;
 }
 
-engine::StepStats Trainer::run_step(engine::Loader& loader) {
+engine::StepStats Trainer::run_step(engine::DataLoader& loader) {
   auto phase = reporter_.begin_step(steps_done_ + 1);
   engine::StepStats stats = engine_.train_batch(loader);
   phase.finish();
   return stats;
 }
 
-bool Trainer::evaluate_and_save(const engine::StepStats& stats) {
-  const bool evaluates = is_evaluation_due(stats.step);
-  if (stats.stop_requested || (evaluates && evaluate(stats.step))) {
+bool Trainer::evaluate_and_save(const engine::StepDecision& decision) {
+  const bool evaluates = is_evaluation_due(steps_done_);
+  if (decision.stop_requested || (evaluates && evaluate(steps_done_))) {
     if (evaluates) checkpoints_.set_evaluation_pending();
     return true;
   }
-  const bool time = stats.save_requested && stats.step != plan_.samples.total_steps;
-  if (time || checkpoints_.due(stats.step)) save_periodic(stats.step);
+  const bool time = decision.save_requested && steps_done_ != plan_.samples.total_steps;
+  if (time || checkpoints_.due(steps_done_)) save_periodic(steps_done_);
   return false;
-}
-
-void Trainer::observe_loss(const engine::StepStats& stats) {
-  loss_problem_.clear();
-  if (std::isfinite(stats.loss)) return confirm_checkpoints();
-  loss_problem_ =
-      fmt::format("the loss of step {} is {}", stats.step, canonicalize_nan(stats.loss));
-  if (!stats.not_finite.empty()) {
-    loss_problem_ += fmt::format(" and gradients are not finite {}", stats.not_finite);
-  }
 }
 
 void Trainer::confirm_checkpoints() {
@@ -145,23 +158,27 @@ void Trainer::confirm_checkpoints() {
 }
 
 void Trainer::require_finite_loss() {
-  if (loss_problem_.empty()) return;
+  if (last_loss_.is_finite()) return;
   if (final_model_.is_saved())
-    return final_model_.roll_back(loss_problem_, checkpoints_.newest_good_note());
-  throw Error("{}: no model is saved{}", loss_problem_, checkpoints_.newest_good_note());
+    return final_model_.roll_back(last_loss_.problem(), checkpoints_.newest_good_note());
+  throw Error("{}: no model is saved{}", last_loss_.problem(), checkpoints_.newest_good_note());
+}
+
+int Trainer::signal_of_any_rank() {
+  return stop_.signal_of_any_rank(engine_.mesh());
 }
 
 void Trainer::report_stop(int64_t step, std::string_view outcome) {
-  const auto signal = stop_.signal_of_any_rank(engine_.mesh());
-  reporter_.log_interruption(
-      {.step = step, .signal = signal_name(signal), .since_start_s = reporter_.clock().seconds()},
-      outcome);
+  reporter_.log_interruption({.step = step,
+                              .signal = signal_name(signal_of_any_rank()),
+                              .since_start_s = reporter_.clock().seconds()},
+                             outcome);
 }
 
 // Returns what happens to the model if training stops now.
 std::string_view Trainer::model_outcome() const {
   if (plan_.flags.output.empty()) return "without --output nothing is saved";
-  return loss_problem_.empty() ? "saving" : "nothing is saved";
+  return last_loss_.is_finite() ? "saving" : "nothing is saved";
 }
 
 // Returns false for the last step, which run() evaluates.
@@ -177,7 +194,7 @@ bool Trainer::evaluate(int64_t step) {
       reporter_.begin({.name = step > 0 ? fmt::format("evaluation at step {}", step) : "evaluation",
                        .total = samples,
                        .counts = "{} of {} samples"});
-  EvalLoader loader(
+  EvalDataLoader loader(
       *plan_.samples.eval, samples, partition,
       {.stop_requested = [this] { return stop_.signal() != 0; },
        .on_micro_batch =
@@ -193,15 +210,14 @@ bool Trainer::evaluate(int64_t step) {
     engine_.evaluated(stats.loss);
   }
   if (!std::isfinite(stats.loss)) {
-    loss_problem_ = fmt::format("the loss of the evaluation at step {} is {}", step,
-                                canonicalize_nan(stats.loss));
+    last_loss_ = {stats.loss, fmt::format("the evaluation at step {}", step)};
   }
   return false;
 }
 
 void Trainer::save_periodic(int64_t step) {
-  if (!loss_problem_.empty()) {
-    return reporter_.warn(fmt::format("step {} is not saved: {}", step, loss_problem_));
+  if (!last_loss_.is_finite()) {
+    return reporter_.warn(fmt::format("step {} is not saved: {}", step, last_loss_.problem()));
   }
   if (checkpoints_.save_in_progress()) {
     reporter_.warn(fmt::format(
@@ -327,7 +343,7 @@ bool Trainer::wait_for_disk_space(const std::string& why) {
                       why, final_model_.disk_space_text()));
     }
     std::this_thread::sleep_for(kPollInterval);
-    if (stop_.signal_of_any_rank(mesh) != 0) return false;
+    if (signal_of_any_rank() != 0) return false;
     const bool tries = mesh.rank() == 0 && final_model_.has_disk_space() &&
                        (!had_room || poll + 1 == kPollsPerWarning);
     if (comm::max_over_ranks(tries ? 1 : 0, "whether there is room", mesh) == 1) return true;

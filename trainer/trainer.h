@@ -9,14 +9,15 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "trainer/batch_loader.h"
 #include "trainer/checkpoint_manager.h"
 #include "trainer/output.h"
 #include "trainer/report/reporter.h"
-#include "trainer/run_plan.h"
+#include "trainer/step_trigger.h"
 #include "trainer/stop_signal.h"
 
 namespace zeroth::trainer {
+
+struct RunPlan;
 
 // Trainer runs the loop. Collective: every rank runs the same plan. Keeps references to all
 // arguments.
@@ -30,15 +31,33 @@ class Trainer {
   int run();
 
  private:
+  // What a run saves once its training is over.
+  enum class FinalSave { kNothing, kModel, kCheckpoint };
+
+  // The loss of the last step, or of an evaluation after it that was not finite.
+  struct LastLoss {
+    double value = 0;
+    std::string source = {};      // "step 3"
+    std::string not_finite = {};  // StepStats::not_finite
+
+    bool is_finite() const;
+    // Returns what is wrong with a loss that is not finite.
+    std::string problem() const;
+  };
+
+  // Returns what to save; a signal saves a checkpoint if the run has any, from which it resumes.
+  FinalSave final_save(bool stopped) const;
+  // Evaluates the trained model, and saves the checkpoint from which a longer run can resume.
+  void evaluate_and_save_last();
   // Resumes after the steps of the previous run, if there was one.
   void resume();
   // Returns whether a signal ended it.
   bool train();
-  engine::StepStats run_step(engine::Loader& loader);
+  engine::StepStats run_step(engine::DataLoader& loader);
   // Evaluates and saves what is due after a step. Returns whether a signal ended the training.
-  bool evaluate_and_save(const engine::StepStats& stats);
-  void observe_loss(const engine::StepStats& stats);
+  bool evaluate_and_save(const engine::StepDecision& decision);
   void confirm_checkpoints();
+  int signal_of_any_rank();
   void report_stop(int64_t step, std::string_view outcome);
   std::string_view model_outcome() const;
   bool is_evaluation_due(int64_t step) const;
@@ -76,7 +95,7 @@ class Trainer {
   bool best_is_placed_ = false;
   bool evaluation_pending_ = false;   // of the previous run, after its last step
   bool last_step_evaluated_ = false;  // by the previous run
-  std::string loss_problem_;          // what is wrong with the loss; empty: it is finite
+  LastLoss last_loss_;
 };
 
 }  // namespace zeroth::trainer

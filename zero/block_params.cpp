@@ -1,9 +1,20 @@
 #include "zero/block_params.h"
 
-#include <chrono>
 #include <utility>
 
+#include "base/machine/timer.h"
+#include "zero/sharded_optimizer.h"
+#include "zero/unit.h"
+
 namespace zeroth::zero {
+namespace {
+
+// Starts reads; reads are prefetched only here.
+void prefetch(offload::Reads reads) {
+  for (auto& [store, tiles] : reads) store->prefetch(std::move(tiles));
+}
+
+}  // namespace
 
 BlockParams::BlockParams(const UnitPlan& plan, ParamStore& store, ShardedOptimizer& optimizer,
                          const Options& options)
@@ -51,14 +62,8 @@ GatherPrefetcher::GatherState BlockParams::gather_state() const {
 }
 
 void BlockParams::apply_pending_update(size_t unit) {
-  const auto begin = std::chrono::steady_clock::now();
+  const ScopedTimer timer(update_seconds_);
   optimizer_.apply_pending_update(unit);
-  update_seconds_ +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-void BlockParams::prefetch(Reads reads) {
-  for (auto& [store, tiles] : reads) store->prefetch(std::move(tiles));
 }
 
 }  // namespace zeroth::zero

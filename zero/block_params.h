@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "optim/update_step.h"
 #include "zero/gather_prefetcher.h"
 #include "zero/param_store.h"
-#include "zero/sharded_optimizer.h"
 
 namespace zeroth::zero {
+
+class ShardedOptimizer;
 
 class BlockParams {
  public:
@@ -47,8 +49,6 @@ class BlockParams {
  private:
   GatherPrefetcher::GatherState gather_state() const;
   void apply_pending_update(size_t unit);
-  // Starts reads; reads are prefetched only here.
-  static void prefetch(Reads reads);
 
   const UnitPlan& plan_;
   ParamStore& store_;

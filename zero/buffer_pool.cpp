@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
+#include <utility>
 
 namespace zeroth::zero {
 namespace {
@@ -15,18 +17,22 @@ size_t size_class(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+// Returns the entry that was released last; nothing if there is none.
+template <typename Entry>
+std::optional<Entry> pop(std::vector<Entry>& stack) {
+  if (stack.empty()) return std::nullopt;
+  std::optional<Entry> entry = std::move(stack.back());
+  stack.pop_back();
+  return entry;
+}
+
 }  // namespace
 
 c10::DataPtr BufferPool::acquire(size_t bytes) {
   bytes = size_class(bytes);
-  auto& stack = free_[bytes];
-  if (stack.empty()) {
-    allocated_bytes_ += static_cast<int64_t>(bytes);
-    return c10::GetAllocator(device_.type())->allocate(bytes);
-  }
-  c10::DataPtr memory = std::move(stack.back());
-  stack.pop_back();
-  return memory;
+  if (auto memory = pop(free_[bytes])) return *std::move(memory);
+  allocated_bytes_ += static_cast<int64_t>(bytes);
+  return c10::GetAllocator(device_.type())->allocate(bytes);
 }
 
 void BufferPool::release(size_t bytes, c10::DataPtr memory) {
@@ -34,14 +40,9 @@ void BufferPool::release(size_t bytes, c10::DataPtr memory) {
 }
 
 torch::Tensor BufferPool::acquire_tensor(int64_t numel, torch::Dtype dtype) {
-  auto& stack = free_tensors_[{numel, dtype}];
-  if (stack.empty()) {
-    allocated_bytes_ += numel * static_cast<int64_t>(c10::elementSize(dtype));
-    return torch::empty({numel}, torch::TensorOptions(device_).dtype(dtype));
-  }
-  torch::Tensor tensor = std::move(stack.back());
-  stack.pop_back();
-  return tensor;
+  if (auto tensor = pop(free_tensors_[{numel, dtype}])) return *std::move(tensor);
+  allocated_bytes_ += numel * static_cast<int64_t>(c10::elementSize(dtype));
+  return torch::empty({numel}, torch::TensorOptions(device_).dtype(dtype));
 }
 
 void BufferPool::release_tensor(torch::Tensor tensor) {

@@ -14,23 +14,14 @@ int64_t round_up(int64_t value, int64_t multiple) {
 
 }  // namespace
 
-int64_t GlobalTensor::numel() const {
-  int64_t numel = 1;
-  for (const int64_t extent : shape) numel *= extent;
-  return numel;
-}
-
-void FlatLayout::add(std::string name, std::vector<int64_t> shape,
-                     std::optional<GlobalTensor> whole) {
-  int64_t numel = 1;
-  for (const int64_t extent : shape) {
-    ZEROTH_CHECK(extent >= 0, "{} has extent {}", name, extent);
-    numel *= extent;
+void FlatLayout::add(Slot slot) {
+  for (const int64_t extent : slot.shape()) {
+    ZEROTH_CHECK(extent >= 0, "{} has extent {}", slot.name, extent);
   }
-  const int64_t offset = round_up(used_, kAlignment);
-  if (!whole) whole = {name, shape, std::vector<int64_t>(shape.size(), 0)};
-  slots_.push_back({std::move(name), std::move(shape), offset, numel, *std::move(whole)});
-  used_ = offset + std::max(numel, slots_.back().global.max_numel);
+  slot.offset = round_up(used_, kAlignment);
+  slot.numel = slot.global.slice.elements();
+  used_ = slot.offset + std::max(slot.numel, slot.global.max_numel);
+  slots_.push_back(std::move(slot));
 }
 
 int64_t FlatLayout::shard_numel() const {

@@ -3,34 +3,31 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/tensor_slice.h"
 #include "optim/update_step.h"
 
 namespace zeroth::zero {
 
-// A GlobalTensor is the model's parameter that a slot holds: all of it, or a slice if ranks share a
-// layer.
-struct GlobalTensor {
-  std::string name;
-  std::vector<int64_t> shape;
-  std::vector<int64_t> begin;  // start of the slice per dimension; its sizes are the slot's
-  int64_t max_numel = 0;       // elements of the largest slice that a rank holds; 0: of this one
-
-  int64_t numel() const;
-  // Returns whether it is a matrix; a norm's weight or a bias has at most one dimension.
-  bool is_matrix() const { return shape.size() > 1; }
+// A GlobalSlice is the part of the model's parameter that a slot holds: all of it, unless ranks
+// share a layer.
+struct GlobalSlice {
+  std::string name;  // of the parameter
+  TensorSlice slice;
+  int64_t max_numel = 0;  // elements of the largest slice that a rank holds; 0: of this one
 };
 
 struct Slot {
-  std::string name;
-  std::vector<int64_t> shape;
+  std::string name;  // of the block's own tensor
+  GlobalSlice global;
   int64_t offset = 0;  // elements from the start of the flat buffer
   int64_t numel = 0;
-  GlobalTensor global = {};
-  bool is_matrix() const { return global.is_matrix(); }
+
+  const std::vector<int64_t>& shape() const { return global.slice.sizes; }
+  // Returns whether the parameter is a matrix; a norm's weight or a bias has at most one dimension.
+  bool is_matrix() const { return global.slice.shape.size() > 1; }
 };
 
 struct Range {
@@ -49,9 +46,12 @@ class FlatLayout {
 
   explicit FlatLayout(int num_shards) : num_shards_(num_shards) {}
 
-  // Appends a parameter at the next aligned offset; slots have the same offsets on every rank.
-  // `whole` is unset if the slot holds the full parameter.
-  void add(std::string name, std::vector<int64_t> shape, std::optional<GlobalTensor> whole = {});
+  // Appends a slot, and sets its offset to the next aligned one, the same on every rank.
+  void add(Slot slot);
+  // Appends a slot that holds a full parameter of this name and shape.
+  void add(const std::string& name, const std::vector<int64_t>& shape) {
+    add({name, {name, TensorSlice::full(shape)}});
+  }
 
   const std::vector<Slot>& slots() const { return slots_; }
   int num_shards() const { return num_shards_; }

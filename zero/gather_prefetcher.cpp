@@ -1,9 +1,11 @@
 #include "zero/gather_prefetcher.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
+#include "zero/unit.h"
 
 namespace zeroth::zero {
 namespace {
@@ -23,13 +25,11 @@ void check_max_live(const UnitPlan& plan, const GatherLimits& limits) {
   int64_t needed = 0;
   size_t where = 0;
   for (size_t block = 0; block < plan.block_units.size(); ++block) {
-    std::vector<size_t> both = plan.block_units[block];
+    std::set<size_t> both(plan.block_units[block].begin(), plan.block_units[block].end());
     if (block + 1 < plan.block_units.size()) {
       const auto& next = plan.block_units[block + 1];
-      both.insert(both.end(), next.begin(), next.end());
+      both.insert(next.begin(), next.end());
     }
-    std::sort(both.begin(), both.end());
-    both.erase(std::unique(both.begin(), both.end()), both.end());
     int64_t sum = 0;
     for (const size_t unit : both) sum += live_elements(plan.units[unit]);
     if (sum > needed) {

@@ -2,12 +2,13 @@
 // prefetch. It moves no data.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "zero/unit.h"
-
 namespace zeroth::zero {
+
+struct UnitPlan;
 
 struct GatherLimits {
   // Limit of the prefetch, in whole blocks; at least one unit unless 0.

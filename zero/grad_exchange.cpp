@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "optim/squared_norm.h"
-#include "zero/grad_views.h"
 
 namespace zeroth::zero {
 namespace {
@@ -45,7 +44,7 @@ void GradExchange::start(const GradTransfer& transfer) {
   std::vector<GradBucket> buckets;
   for (int64_t begin = 0; begin < length;) {
     const int64_t end = step < length - begin ? begin + step : length;
-    buckets.push_back(scatters ? scatter_bucket(transfer, {begin, end})
+    buckets.push_back(scatters ? reduce_scatter_bucket(transfer, {begin, end})
                                : all_reduce_bucket(transfer, {begin, end}));
     buckets.back().add = transfer.add;
     if (transfer.return_to_pool && end == length) buckets.back().pooled.push_back(transfer.whole);
@@ -67,8 +66,8 @@ void GradExchange::push(std::vector<GradBucket> buckets) {
   in_flight_.push(std::move(buckets), numel);
 }
 
-GradExchange::GradBucket GradExchange::scatter_bucket(const GradTransfer& transfer,
-                                                      const Range& columns) {
+GradExchange::GradBucket GradExchange::reduce_scatter_bucket(const GradTransfer& transfer,
+                                                             const Range& columns) {
   const int64_t ranks = transfer.shard_group.size();
   GradBucket bucket;
   set_targets(bucket, transfer, columns);

@@ -4,7 +4,12 @@
 
 #include <torch/types.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/groups/group.h"
@@ -12,9 +17,46 @@
 #include "zero/flat_layout.h"
 #include "zero/grad_reducer.h"
 #include "zero/gradient_offload.h"
-#include "zero/in_flight.h"
 
 namespace zeroth::zero {
+
+// InFlight is a queue of reductions in flight, oldest first, as many as may overlap with compute.
+template <typename Reduction>
+class InFlight {
+ public:
+  // Limits the queue: after push() at most `max_reductions` reductions are in flight, and together
+  // they hold at most `max_elements` elements unless there is only one. `retire` waits for a
+  // reduction and consumes its result; it is called in the order of push().
+  InFlight(size_t max_reductions, int64_t max_elements, std::function<void(Reduction)> retire)
+      : max_reductions_(max_reductions), max_elements_(max_elements), retire_(std::move(retire)) {}
+
+  void push(Reduction reduction, int64_t elements) {
+    queue_.emplace_back(std::move(reduction), elements);
+    elements_ += elements;
+    while (queue_.size() > max_reductions_ || (queue_.size() > 1 && elements_ > max_elements_))
+      retire_oldest();
+  }
+
+  bool empty() const { return queue_.empty(); }
+
+  void drain() {
+    while (!queue_.empty()) retire_oldest();
+  }
+
+ private:
+  void retire_oldest() {
+    auto [reduction, elements] = std::move(queue_.front());
+    queue_.pop_front();
+    elements_ -= elements;
+    retire_(std::move(reduction));
+  }
+
+  size_t max_reductions_;
+  int64_t max_elements_;
+  std::function<void(Reduction)> retire_;
+  std::deque<std::pair<Reduction, int64_t>> queue_;
+  int64_t elements_ = 0;
+};
 
 class GradExchange {
  public:
@@ -49,7 +91,7 @@ class GradExchange {
     std::vector<torch::Tensor> pooled;  // tensors to return to the pool
   };
 
-  GradBucket scatter_bucket(const GradTransfer& transfer, const Range& columns);
+  GradBucket reduce_scatter_bucket(const GradTransfer& transfer, const Range& columns);
   GradBucket all_reduce_bucket(const GradTransfer& transfer, const Range& part);
   // Sets the bucket's targets for elements `part` of the transfer's range.
   static void set_targets(GradBucket& bucket, const GradTransfer& transfer, const Range& part);

@@ -3,16 +3,17 @@
 
 #include <torch/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
 #include "comm/device_mesh.h"
 #include "zero/flat_layout.h"
-#include "zero/unit.h"
 
 namespace zeroth::zero {
 
 class GradientOffload;
+struct UnitPlan;
 
 class GradReducer {
  public:
@@ -60,20 +61,22 @@ struct GradReducerOptions {
   std::shared_ptr<GradientOffload> gradient_offload = nullptr;
 };
 
-// Makes a reducer that keeps full gradients on every rank and adds to them; the last micro-batch
-// all-reduces. range(u) is all of u. Like the next two, it keeps references to `plan` and `mesh`,
-// whose groups it requests when it first communicates.
-std::unique_ptr<GradReducer> make_full_reducer(const UnitPlan& plan, const comm::DeviceMesh& mesh,
+// What a reducer keeps of gradients, and when it reduces them.
+enum class ReducerKind {
+  // Full gradients on every rank, to which it adds; the last micro-batch all-reduces. range(u) is
+  // all of u.
+  kFull,
+  // The same buffers; the last micro-batch reduce-scatters. range(u) is this rank's shard.
+  kLateScatter,
+  // Full gradients of a few blocks only: each micro-batch reduce-scatters them (once per use of a
+  // tied weight) into the shards.
+  kScatter,
+};
+
+// Makes a reducer. It keeps references to `plan` and `mesh`, whose groups it requests when it first
+// communicates.
+std::unique_ptr<GradReducer> make_grad_reducer(ReducerKind kind, const UnitPlan& plan,
+                                               const comm::DeviceMesh& mesh,
                                                const GradReducerOptions& options);
-// Makes a reducer with the same buffers that reduce-scatters in the last micro-batch. range(u) is
-// this rank's shard.
-std::unique_ptr<GradReducer> make_late_scatter_reducer(const UnitPlan& plan,
-                                                       const comm::DeviceMesh& mesh,
-                                                       const GradReducerOptions& options);
-// Makes a reducer that has full gradients of a few blocks only: each micro-batch reduce-scatters
-// them (once per use of a tied weight) into the shards.
-std::unique_ptr<GradReducer> make_scatter_reducer(const UnitPlan& plan,
-                                                  const comm::DeviceMesh& mesh,
-                                                  const GradReducerOptions& options);
 
 }  // namespace zeroth::zero

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 #include <utility>
 
@@ -17,18 +18,6 @@ namespace zeroth::zero {
 // alive, and starts with the first chunk.
 class GradientOffload::Adder {
  public:
-  Adder() = default;
-  ~Adder() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_requested_ = true;
-    }
-    changed_.notify_all();
-    if (thread_.joinable()) thread_.join();
-  }
-  Adder(const Adder&) = delete;
-  Adder& operator=(const Adder&) = delete;
-
   // Queues an arrival, which must live until added() has counted it.
   void add(const Arrival& arrival) {
     {
@@ -36,7 +25,8 @@ class GradientOffload::Adder {
       queue_.push_back(&arrival);
     }
     changed_.notify_all();
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    if (!thread_.joinable())
+      thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   }
   // Returns the number of chunks so far, failed ones included; throws their error, once.
   int64_t added() {
@@ -51,14 +41,12 @@ class GradientOffload::Adder {
   }
 
  private:
-  void run() {
+  void run(const std::stop_token& stop) {
     (void)at::get_num_threads();
     reserve_one_thread();  // for the thread that queues work on the device
     const torch::NoGradGuard no_grad;
     std::unique_lock lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [&] { return stop_requested_ || !queue_.empty(); });
-      if (stop_requested_) return;
+    while (changed_.wait(lock, stop, [&] { return !queue_.empty(); }) && !stop.stop_requested()) {
       const Arrival& arrival = *queue_.front();
       queue_.pop_front();
       lock.unlock();
@@ -75,18 +63,15 @@ class GradientOffload::Adder {
   }
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::deque<const Arrival*> queue_;
   int64_t added_ = 0;
   offload::DeferredError failure_;
-  bool stop_requested_ = false;
-  std::thread thread_;
+  std::jthread thread_;  // stops, and is joined, before the members above are destroyed
 };
 
-GradientOffload::GradientOffload(std::shared_ptr<device::HostLink> link)
-    : GradientOffload(std::move(link), Options()) {}
-
-GradientOffload::GradientOffload(std::shared_ptr<device::HostLink> link, const Options& options)
+GradientOffload::GradientOffload(std::shared_ptr<device::HostLink> link,
+                                 const GradientOffloadOptions& options)
     : options_(options),
       adder_(std::make_unique<Adder>()),
       buffers_(std::move(link), options.host, /*max_buffers=*/1) {

@@ -9,9 +9,14 @@
 #include <memory>
 
 #include "device/host_link.h"
-#include "offload/staging_buffers.h"
+#include "offload/staging.h"
 
 namespace zeroth::zero {
+
+struct GradientOffloadOptions {
+  int64_t chunk_bytes = int64_t{16} << 20;  // bytes of a buffer; larger copies are cut
+  torch::Device host = torch::kCPU;         // kMeta: only counts the memory
+};
 
 // A GradientOffload copies gradients over the link once, in the dtype of their communication. If
 // that is also the shard's dtype and there is nothing to add to, it copies into the shard itself.
@@ -20,13 +25,8 @@ namespace zeroth::zero {
 // of the thread are thrown by a later begin_gradient(), start_copy() or finish().
 class GradientOffload {
  public:
-  struct Options {
-    int64_t chunk_bytes = int64_t{16} << 20;  // bytes of a buffer; larger copies are cut
-    torch::Device host = torch::kCPU;         // kMeta: only counts the memory
-  };
-
-  explicit GradientOffload(std::shared_ptr<device::HostLink> link);
-  GradientOffload(std::shared_ptr<device::HostLink> link, const Options& options);
+  explicit GradientOffload(std::shared_ptr<device::HostLink> link,
+                           const GradientOffloadOptions& options = {});
   ~GradientOffload();  // drops values not yet added
 
   // Allocates CPU memory for a shard, zeroed.
@@ -63,7 +63,7 @@ class GradientOffload {
   // Waits until the first `chunks` chunks in buffers have been added, counted from the start.
   void wait_until_added(int64_t chunks);
 
-  Options options_;
+  GradientOffloadOptions options_;
   std::deque<Arrival> arrivals_;  // in flight
   std::deque<Arrival> adding_;    // with the adder, or added
   int64_t in_buffers_ = 0;        // chunks copied into buffers so far

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "comm/device_mesh.h"
+#include "device/host_link.h"
 #include "offload/io_worker.h"
 #include "offload/staging.h"
 #include "zero/dtype.h"
@@ -14,6 +15,7 @@
 #include "zero/offload_plan.h"
 #include "zero/optimizer_device.h"
 #include "zero/strategy.h"
+#include "zero/unit.h"
 
 namespace zeroth::zero {
 namespace {
@@ -47,10 +49,6 @@ class FakeGroup final : public comm::Group {
 class FakeCopyStream final : public device::CopyStream {
  public:
   device::StreamEvent record_event() override { return {}; }
-  device::StreamEvent record_after(const std::function<void()>& wait) override {
-    wait();
-    return {};
-  }
   device::StreamEvent copy(const torch::Tensor&, const torch::Tensor&,
                            const std::vector<device::StreamEvent>&) override {
     return std::make_shared<int>();
@@ -66,56 +64,11 @@ UnitPlan make_meta_copy(const UnitPlan& plan) {
   UnitPlan copy = plan;
   for (Unit& unit : copy.units) {
     for (size_t i = 0; i < unit.params.size(); ++i) {
-      unit.params[i] = at::empty(unit.layout.slots()[i].shape, torch::TensorOptions(torch::kMeta));
+      unit.params[i] =
+          at::empty(unit.layout.slots()[i].shape(), torch::TensorOptions(torch::kMeta));
     }
   }
   return copy;
-}
-
-// Returns the bytes of a step's gather pool. Runs the gathers on tensors without memory, as
-// gradient_bytes() runs the reductions.
-int64_t gathered_bytes(const UnitPlan& plan, const GatherLimits& limits, torch::Dtype dtype,
-                       const std::vector<size_t>& accesses, const comm::DeviceMesh& mesh) {
-  ParamStore store(plan, mesh, torch::kMeta, {.dtype = dtype});  // without secondary shards
-  GatherPrefetcher ahead(plan, limits);
-  ahead.set_access_order(accesses);
-  const std::vector<PendingUpdate> none(plan.units.size(), PendingUpdate::kNone);
-  for (const size_t block : accesses) {
-    const std::vector<size_t> units = ahead.access(block, {store.present(), none});
-    store.release_all_but(units);
-    for (const size_t unit : units) store.begin_gather(unit);
-    const Lease lease = store.lease(block);
-  }
-  return store.buffers().pooled_bytes();
-}
-
-struct GradientBytes {
-  int64_t kept = 0, buffers = 0;  // on the device
-  int64_t cpu_kept = 0, cpu_buffers = 0;
-};
-
-GradientBytes gradient_bytes(const UnitPlan& plan, const configs::Config& config,
-                             const OffloadPlan& offload_plan, const comm::DeviceMesh& mesh) {
-  std::shared_ptr<GradientOffload> gradient_offload;
-  if (offload_plan.offload_gradients) {
-    const auto link = std::make_shared<device::HostLink>(
-        device::HostLink{device::HostMemory(), std::make_unique<FakeCopyStream>()});
-    gradient_offload =
-        std::make_shared<GradientOffload>(link, GradientOffload::Options{.host = torch::kMeta});
-  }
-  const auto grads = make_reducer(plan, config, offload_plan, mesh, gradient_offload);
-  const int64_t micros = std::min<int64_t>(config.batch.accumulation_steps, 2);
-  for (int64_t micro = 0; micro < micros; ++micro) {
-    for (size_t block = plan.block_units.size(); block-- > 0;) {
-      grads->open(block);
-      grads->add(block, micro + 1 == micros);
-    }
-  }
-  grads->finish();
-  return {.kept = grads->persistent_bytes() - grads->buffer_bytes(),
-          .buffers = grads->buffer_bytes(),
-          .cpu_kept = gradient_offload ? gradient_offload->shard_bytes() : 0,
-          .cpu_buffers = gradient_offload ? gradient_offload->buffer_bytes() : 0};
 }
 
 class MemoryPlanner {
@@ -157,20 +110,15 @@ class MemoryPlanner {
       const OffloadPlan::ShardPlacement& released = offload_plan_.units[unit].parameters;
       put(result_.parameters, released.device, offload_plan_.parameters.pinned,
           released.elements * width);
-      if (released.elements > 0) {
-        const int secondary_size = hpz_partition_size(plan_, config_);
-        if (secondary_size > 1)
-          result_.parameters.device +=
-              secondary_elements(plan_.units[unit], secondary_size) * width;
-        continue;
+      const FlatLayout& layout = plan_.units[unit].layout;
+      if (released.elements == 0) {
+        result_.parameters.device += layout.numel() * width;
+      } else if (const int size = hpz_partition_size(plan_, config_); size > 1) {
+        // The secondary shard.
+        result_.parameters.device +=
+            layout.shard_numel() * (plan_.shape[comm::MeshDim::kDp] / size) * width;
       }
-      result_.parameters.device += plan_.units[unit].layout.numel() * width;
     }
-  }
-
-  // Returns the elements of a unit's secondary shard.
-  int64_t secondary_elements(const Unit& unit, int secondary_size) const {
-    return unit.layout.shard_numel() * (plan_.shape[comm::MeshDim::kDp] / secondary_size);
   }
 
   void add_optimizer() {
@@ -207,17 +155,53 @@ class MemoryPlanner {
     const UnitPlan dry = make_meta_copy(plan_);
     comm::DeviceMesh mesh(torch::kMeta, std::make_unique<FakeGroup>(plan_.shape.ranks()));
     mesh.set_shape(plan_.shape);
-    result_.gathered.device = gathered_bytes(dry, gather_limits(plan_, config_, separate_device_),
-                                             offload_plan_.working, step.accesses, mesh);
+    add_gathered(dry, mesh, step.accesses);
     add_saved_inputs(step);
     result_.activations.device = step.activation_bytes;
-    const GradientBytes gradients = gradient_bytes(dry, config_, offload_plan_, mesh);
-    result_.gradients.device = gradients.kept;
-    result_.gradient_buffers.device = gradients.buffers;
-    if (!offload_plan_.offload_gradients) return;
+    add_gradients(dry, mesh);
+  }
+
+  // Adds a step's gather pool. Runs the gathers on tensors without memory, as add_gradients() runs
+  // the reductions.
+  void add_gathered(const UnitPlan& dry, const comm::DeviceMesh& mesh,
+                    const std::vector<size_t>& accesses) {
+    // Without secondary shards.
+    ParamStore store(dry, mesh, torch::kMeta, {.dtype = offload_plan_.working});
+    GatherPrefetcher ahead(dry, gather_limits(plan_, config_, separate_device_));
+    ahead.set_access_order(accesses);
+    const std::vector<PendingUpdate> none(dry.units.size(), PendingUpdate::kNone);
+    for (const size_t block : accesses) {
+      const std::vector<size_t> units = ahead.access(block, {store.present(), none});
+      store.release_all_but(units);
+      for (const size_t unit : units) store.begin_gather(unit);
+      const Lease lease = store.lease(block);
+    }
+    result_.gathered.device = store.buffers().pooled_bytes();
+  }
+
+  void add_gradients(const UnitPlan& dry, const comm::DeviceMesh& mesh) {
+    std::shared_ptr<GradientOffload> gradient_offload;
+    if (offload_plan_.offload_gradients) {
+      const auto link = std::make_shared<device::HostLink>(
+          device::HostLink{device::HostMemory(), std::make_unique<FakeCopyStream>()});
+      gradient_offload =
+          std::make_shared<GradientOffload>(link, GradientOffloadOptions{.host = torch::kMeta});
+    }
+    const auto grads = make_reducer(dry, config_, offload_plan_, mesh, gradient_offload);
+    const int64_t micros = std::min<int64_t>(config_.batch.accumulation_steps, 2);
+    for (int64_t micro = 0; micro < micros; ++micro) {
+      for (size_t block = dry.block_units.size(); block-- > 0;) {
+        grads->open(block);
+        grads->add(block, micro + 1 == micros);
+      }
+    }
+    grads->finish();
+    result_.gradients.device = grads->persistent_bytes() - grads->buffer_bytes();
+    result_.gradient_buffers.device = grads->buffer_bytes();
+    if (!gradient_offload) return;
     const bool pinned = offload_plan_.link_pinned;
-    put(result_.gradients, offload_plan_.host, pinned, gradients.cpu_kept);
-    put(result_.gradient_buffers, offload_plan_.host, pinned, gradients.cpu_buffers);
+    put(result_.gradients, offload_plan_.host, pinned, gradient_offload->shard_bytes());
+    put(result_.gradient_buffers, offload_plan_.host, pinned, gradient_offload->buffer_bytes());
     put(result_.staging, offload_plan_.host, pinned,
         offload::Staging::kMaxBuffers * offload_plan_.max_updated_elements *
             element_bytes(offload_plan_.working));

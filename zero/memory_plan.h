@@ -4,13 +4,15 @@
 
 #include <torch/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "configs/config.h"
-#include "zero/unit.h"
 
 namespace zeroth::zero {
+
+struct UnitPlan;
 
 // Bytes of one rank. On a CPU run all CPU memory counts as the device's.
 struct TierBytes {

@@ -6,6 +6,7 @@
 #include "offload/io_worker.h"
 #include "offload/shard_store.h"
 #include "zero/dtype.h"
+#include "zero/unit.h"
 
 namespace zeroth::zero {
 namespace {
@@ -127,12 +128,8 @@ class OffloadPlanner {
   // Plans the offload beside a GPU, which sends gradients and, if it updates, copies tiles of
   // states.
   void plan_gradient_offload() {
-    using Step = configs::OffloadOptimizerConfig::UpdateDevice;
-    const Step step = zero_.offload_optimizer.step;
     plan_.offload_gradients = true;
-    plan_.optimizer_device = step == Step::kAuto  ? OptimizerDevice::kMeasured
-                             : step == Step::kCpu ? OptimizerDevice::kCpu
-                                                  : OptimizerDevice::kDevice;
+    plan_.optimizer_device = zero_.offload_optimizer.step;
     // Values that only the CPU uses are not pinned. If a measurement will decide, plan them as if
     // they were copied.
     plan_.updates.pinned =

@@ -11,9 +11,10 @@
 
 #include "configs/config.h"
 #include "optim/update_rule.h"
-#include "zero/unit.h"
 
 namespace zeroth::zero {
+
+struct UnitPlan;
 
 // The optimizer's arrays, each with one element per trained element.
 struct UpdateArrays {
@@ -70,8 +71,9 @@ struct OffloadPlan {
   int64_t param_buffer_elements = 0;  // elements of the largest parameter shard in a file
   int64_t tile_elements = 0;          // elements of a tile of `updates`
   int64_t max_updated_elements = 0;   // elements of the largest updated range
-  enum class OptimizerDevice { kDevice, kCpu, kMeasured };  // the faster of the two, by measurement
-  OptimizerDevice optimizer_device = OptimizerDevice::kDevice;  // updates offloaded values
+  using OptimizerDevice = configs::OffloadOptimizerConfig::UpdateDevice;
+  // Updates offloaded values: kGpu is the device, kAuto the faster of the two, by measurement.
+  OptimizerDevice optimizer_device = OptimizerDevice::kGpu;
   bool offload_gradients = false;             // gradients go to the CPU, which is not the device
   bool link_pinned = false;                   // pins the CPU memory of copies
   OffloadDevice host = OffloadDevice::kNone;  // CPU memory; kNone if the CPU is the device

@@ -1,11 +1,17 @@
 #include "zero/optimizer_device.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
+#include "base/error.h"
+#include "base/machine/timer.h"
 #include "comm/cpu_collectives.h"
+#include "optim/update_rule.h"
 #include "zero/dtype.h"
 
 namespace zeroth::zero {
@@ -14,8 +20,26 @@ namespace {
 // Exceeds the caches of a processor.
 constexpr int64_t kTrialElements = int64_t{1} << 24;
 
+constexpr double kReferenceElements = 1e9;
+constexpr size_t kNumSamples = 5;
+
+// Returns the median, not the minimum: that may be a call during which other ranks happened to
+// wait.
+double median_seconds(const std::function<void()>& work, const RankBarrier& barrier) {
+  work();
+  std::array<double, kNumSamples> seconds{};
+  for (double& call : seconds) {
+    barrier();
+    const Timer timer;
+    work();
+    call = timer.seconds();
+  }
+  std::ranges::nth_element(seconds, seconds.begin() + kNumSamples / 2);
+  return std::max(seconds[kNumSamples / 2], 1e-9);
+}
+
 double host_rate(const OffloadPlan& plan, const configs::OptimizerConfig& optimizer,
-                 const offload::RankBarrier& together) {
+                 const RankBarrier& together) {
   const torch::NoGradGuard no_grad;
   const auto rule = optim::make_update_rule(optimizer, torch::kCPU);
   const auto full = [](torch::Dtype dtype, double value) {
@@ -31,24 +55,60 @@ double host_rate(const OffloadPlan& plan, const configs::OptimizerConfig& optimi
       .grad = full(plan.gradient, 1e-3),
       .states = states,
       .copy = plan.arrays.master ? working : torch::Tensor()};
-  return offload::measure_rate(
+  return measure_rate(
       kTrialElements, [&] { update_parameter(*rule, tile, optim::default_step(optimizer, 1)); },
       together);
 }
 
-offload::UpdateRates slowest_over_ranks(const offload::UpdateRates& rates,
-                                        const comm::DeviceMesh& mesh) {
-  std::array slowest = {rates.to_device_bytes_per_s, rates.to_host_bytes_per_s,
-                        rates.host_elements_per_s};
-  comm::all_reduce_values(slowest, comm::ReduceOp::kMin, "rates of link and host", mesh);
-  return {.to_device_bytes_per_s = slowest[0],
-          .to_host_bytes_per_s = slowest[1],
-          .host_elements_per_s = slowest[2]};
-}
-
 }  // namespace
 
-offload::UpdateBytes bytes_per_element(const OffloadPlan& plan) {
+OptimizerDeviceChoice choose_optimizer_device(const UpdateRates& rates, const UpdateBytes& bytes) {
+  ZEROTH_CHECK(rates.to_device_bytes_per_s > 0 && rates.to_host_bytes_per_s > 0 &&
+                   rates.host_elements_per_s > 0,
+               "rates of {}, {} and {}", rates.to_device_bytes_per_s, rates.to_host_bytes_per_s,
+               rates.host_elements_per_s);
+  const auto there = [&](int64_t moved) {
+    return kReferenceElements * static_cast<double>(moved) / rates.to_device_bytes_per_s;
+  };
+  const auto back = [&](int64_t moved) {
+    return kReferenceElements * static_cast<double>(moved) / rates.to_host_bytes_per_s;
+  };
+  OptimizerDeviceChoice choice;
+  choice.host_s = std::max(kReferenceElements / rates.host_elements_per_s, there(bytes.parameter));
+  choice.device_s = std::max(there(bytes.to_device), back(bytes.to_host));
+  choice.on_device = choice.device_s < choice.host_s;
+  choice.why = fmt::format(
+      "updates on the {}: {:.2f} s per 1B elements on the host during the next forward ({:.2f}B "
+      "elements/s), {:.2f} s on the GPU between its blocks (link {:.1f} GB/s to the GPU, {:.1f} "
+      "GB/s back)",
+      choice.on_device ? "GPU" : "host", choice.host_s, rates.host_elements_per_s / 1e9,
+      choice.device_s, rates.to_device_bytes_per_s / 1e9, rates.to_host_bytes_per_s / 1e9);
+  return choice;
+}
+
+UpdateRates measure_link(device::HostLink& link, torch::Device device, const RankBarrier& barrier,
+                         int64_t bytes) {
+  const torch::Tensor here = link.memory.zeros(bytes, torch::kByte);
+  const torch::Tensor landed = link.memory.zeros(bytes, torch::kByte);
+  const torch::Tensor there =
+      torch::empty({bytes}, torch::TensorOptions(device).dtype(torch::kByte));
+  device::CopyStream& copies = *link.copies;
+  const device::StreamEvent usable = copies.record_event();
+  const auto amount = static_cast<double>(bytes);
+  UpdateRates rates;
+  rates.to_device_bytes_per_s =
+      amount / median_seconds([&] { copies.wait(copies.copy(there, here, {usable})); }, barrier);
+  rates.to_host_bytes_per_s =
+      amount / median_seconds([&] { copies.wait(copies.copy(landed, there, {usable})); }, barrier);
+  return rates;
+}
+
+double measure_rate(int64_t elements, const std::function<void()>& update,
+                    const RankBarrier& barrier) {
+  return static_cast<double>(elements) / median_seconds(update, barrier);
+}
+
+UpdateBytes bytes_per_element(const OffloadPlan& plan) {
   const int64_t arrays = plan.arrays.master_bytes() + plan.arrays.state_bytes();
   const int64_t reads = plan.arrays.read_twice ? 2 : 1;
   const int64_t parameter = element_bytes(plan.working);
@@ -59,22 +119,27 @@ offload::UpdateBytes bytes_per_element(const OffloadPlan& plan) {
           .to_host = arrays + offloaded_bytes};
 }
 
-offload::OptimizerDeviceChoice measure_optimizer_device(const OffloadPlan& plan,
-                                                        const configs::Config& config,
-                                                        const comm::DeviceMesh& mesh,
-                                                        device::HostLink& link) {
+OptimizerDeviceChoice measure_optimizer_device(const OffloadPlan& plan,
+                                               const configs::Config& config,
+                                               const comm::DeviceMesh& mesh,
+                                               device::HostLink& link) {
   const auto together = [&mesh] { comm::barrier(mesh); };
-  offload::UpdateRates rates = offload::measure_link(link, mesh.device(), together);
-  rates.host_elements_per_s = host_rate(plan, config.optimizer, together);
-  return offload::choose_optimizer_device(slowest_over_ranks(rates, mesh), bytes_per_element(plan));
+  const UpdateRates own = measure_link(link, mesh.device(), together);
+  std::array slowest = {own.to_device_bytes_per_s, own.to_host_bytes_per_s,
+                        host_rate(plan, config.optimizer, together)};
+  comm::all_reduce_values(slowest, comm::ReduceOp::kMin, "rates of link and host", mesh);
+  return choose_optimizer_device({.to_device_bytes_per_s = slowest[0],
+                                  .to_host_bytes_per_s = slowest[1],
+                                  .host_elements_per_s = slowest[2]},
+                                 bytes_per_element(plan));
 }
 
 // The link's tensors are freed before the CPU's are allocated.
 TierBytes calibration_bytes(const OffloadPlan& plan) {
-  if (plan.optimizer_device != OffloadPlan::OptimizerDevice::kMeasured) return {};
-  const int64_t there_and_back = 2 * offload::kLinkProbeBytes;
+  if (plan.optimizer_device != OffloadPlan::OptimizerDevice::kAuto) return {};
+  const int64_t there_and_back = 2 * kLinkProbeBytes;
   TierBytes bytes{
-      .device = offload::kLinkProbeBytes,
+      .device = kLinkProbeBytes,
       .host = kTrialElements * (plan.arrays.master_bytes() + plan.arrays.state_bytes() +
                                 element_bytes(plan.working) + element_bytes(plan.gradient))};
   if (plan.link_pinned) {

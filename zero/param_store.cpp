@@ -1,13 +1,35 @@
 #include "zero/param_store.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
+#include "zero/unit.h"
 
 namespace zeroth::zero {
 
-Lease::~Lease() {
-  if (store_ != nullptr) store_->end_lease(block_);
+// The secondary shard of a unit (hpZ): the shards of all ranks with this rank's index in their
+// runs of neighboring ranks, so that each run has all shards.
+struct ParamStore::SecondaryShard {
+  comm::Group* shard_group = nullptr;    // group that gathers use; null: they use all ranks
+  comm::Group* replica_group = nullptr;  // ranks whose shards are kept
+  torch::Tensor shards;                  // shards of `replica_group`, concatenated
+  bool up_to_date = false;               // true if they have the last update
+};
+
+struct ParamStore::ParamState {
+  comm::Group* shard_group = nullptr;  // shard group of the unit
+  SecondaryShard secondary;
+  size_t store_index = 0;                       // index of a kBeforeUse unit's shard in its store
+  std::vector<comm::CollectiveHandle> pending;  // the gather in flight
+  offload::ChunkLease gathered;                 // input of the gather
+  device::StreamEvent written;  // event after which values on the device are current; null: now
+  bool present = false;
+  int leases = 0;
+};
+
+void Lease::EndLease::operator()(ParamStore* store) const {
+  store->end_lease(block);
 }
 
 ParamStore::ParamStore(const UnitPlan& plan, const comm::DeviceMesh& mesh, torch::Device device,
@@ -40,6 +62,14 @@ ParamStore::ParamStore(const UnitPlan& plan, const comm::DeviceMesh& mesh, torch
 
 ParamStore::~ParamStore() = default;
 
+Range ParamStore::range(size_t unit) const {
+  return plan_.units[unit].owned_range();
+}
+
+bool ParamStore::is_gathered_before_use(size_t unit) const {
+  return plan_.units[unit].is_gathered_before_use();
+}
+
 offload::ShardChunk ParamStore::tile(size_t unit) const {
   return {states_[unit].store_index, 0, range(unit).size()};
 }
@@ -67,7 +97,7 @@ offload::ChunkLease ParamStore::acquire_shard(size_t unit, torch::Device device,
   ZEROTH_CHECK(options_.staging, "unit {} is on {}, requested on {}", plan_.units[unit].name,
                device_.str(), device.str());
   return options_.staging->lease(lease.tensor(), device, access,
-                                 idle && !waits ? *idle : options_.staging->record_event(),
+                                 idle && !waits ? *idle : options_.staging->copies().record_event(),
                                  &states_[unit].written);
 }
 
@@ -86,8 +116,8 @@ std::vector<bool> ParamStore::present() const {
   return present;
 }
 
-Reads ParamStore::reads(const std::vector<size_t>& units) const {
-  Reads reads;
+offload::Reads ParamStore::reads(const std::vector<size_t>& units) const {
+  offload::Reads reads;
   const std::set<offload::ShardStore*> all = stores();
   if (all == std::set<offload::ShardStore*>{on_device_.get()}) return reads;
   for (offload::ShardStore* store : all) reads[store];
@@ -110,7 +140,7 @@ void ParamStore::begin_gather(size_t unit) {
 
 bool ParamStore::order_written(size_t unit) {
   if (!states_[unit].written) return false;
-  options_.staging->wait_event(std::exchange(states_[unit].written, {}));
+  options_.staging->copies().wait_event(std::exchange(states_[unit].written, {}));
   return true;
 }
 
@@ -124,7 +154,8 @@ void ParamStore::issue(size_t unit, const std::function<void()>& gather) {
     gather();
   };
   if (!options_.staging || (!state.written && on_device(unit))) return ordered();
-  state.written = options_.staging->run_on_side_stream({options_.staging->record_event()}, ordered);
+  state.written = options_.staging->copies().run_on_side_stream(
+      {options_.staging->copies().record_event()}, ordered);
 }
 
 void ParamStore::gather_from_all(size_t unit) {

@@ -7,16 +7,14 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
-#include <utility>
 #include <vector>
 
 #include "comm/device_mesh.h"
 #include "offload/staging.h"
-#include "zero/unit.h"
+#include "zero/flat_layout.h"
 #include "zero/unit_buffers.h"
 
 namespace zeroth::zero {
@@ -26,19 +24,15 @@ class ParamStore;
 // A Lease keeps a block's parameters gathered while it lives.
 class Lease {
  public:
-  Lease(ParamStore& store, size_t block) : store_(&store), block_(block) {}
-  Lease(Lease&& other) noexcept
-      : store_(std::exchange(other.store_, nullptr)), block_(other.block_) {}
-  Lease& operator=(Lease&&) = delete;
-  ~Lease();
+  Lease(ParamStore& store, size_t block) : store_(&store, EndLease{block}) {}
 
  private:
-  ParamStore* store_;
-  size_t block_;
+  struct EndLease {
+    size_t block;
+    void operator()(ParamStore* store) const;
+  };
+  std::unique_ptr<ParamStore, EndLease> store_;
 };
-
-// Chunks that will be acquired, in order.
-using Reads = std::map<offload::ShardStore*, std::vector<offload::ShardChunk>>;
 
 struct ParamStoreOptions {
   torch::Dtype dtype = torch::kFloat;  // working precision
@@ -76,7 +70,7 @@ class ParamStore {
   // Returns the chunks that gathers of these kBeforeUse units read, in order. Every store has an
   // entry; an empty one cancels the store's expected reads. There are no entries if all shards are
   // on the device.
-  Reads reads(const std::vector<size_t>& units) const;
+  offload::Reads reads(const std::vector<size_t>& units) const;
 
   // Acquires this rank's shard of a unit, 1-D, working precision, on `device`. Writers call
   // mark_updated() after the lease has ended. `idle`: event after which no work uses the values on
@@ -87,7 +81,7 @@ class ParamStore {
   // Returns the shard for other threads to read, like offload::ShardStore::in_place().
   torch::Tensor in_place(size_t unit) const;
   // Returns the range of the flat buffer that acquire_shard() covers.
-  Range range(size_t unit) const { return plan_.units[unit].owned_range(); }
+  Range range(size_t unit) const;
   // Marks a unit as updated. `written`: event after which values on the device are new; null: they
   // are now.
   void mark_updated(size_t unit, const device::StreamEvent& written = {});
@@ -102,30 +96,11 @@ class ParamStore {
  private:
   friend class Lease;
 
-  // The secondary shard of a unit (hpZ): the shards of all ranks with this rank's index in their
-  // runs of neighboring ranks, so that each run has all shards.
-  struct SecondaryShard {
-    comm::Group* shard_group = nullptr;    // group that gathers use; null: they use all ranks
-    comm::Group* replica_group = nullptr;  // ranks whose shards are kept
-    torch::Tensor shards;                  // shards of `replica_group`, concatenated
-    bool up_to_date = false;               // true if they have the last update
-  };
-
-  struct ParamState {
-    comm::Group* shard_group = nullptr;  // shard group of the unit
-    SecondaryShard secondary;
-    size_t store_index = 0;                       // index of a kBeforeUse unit's shard in its store
-    std::vector<comm::CollectiveHandle> pending;  // the gather in flight
-    offload::ChunkLease gathered;                 // input of the gather
-    device::StreamEvent written;  // event after which values on the device are current; null: now
-    bool present = false;
-    int leases = 0;
-  };
+  struct SecondaryShard;
+  struct ParamState;
 
   void gather_secondary(size_t unit);
-  bool is_gathered_before_use(size_t unit) const {
-    return plan_.units[unit].is_gathered_before_use();
-  }
+  bool is_gathered_before_use(size_t unit) const;
   std::set<offload::ShardStore*> stores() const;
   bool on_device(size_t unit) const;  // true if the shard is on the device
   bool aliases_store(size_t unit) const;

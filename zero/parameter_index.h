@@ -7,13 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "base/tensor_slice.h"
+#include "optim/element_offsets.h"
 #include "zero/unit.h"
 
 namespace zeroth::zero {
-
-// Returns the slice of its global parameter that a slot holds.
-TensorSlice slice_of(const Slot& slot);
 
 struct GlobalParameter {
   std::string name;
@@ -23,12 +20,18 @@ struct GlobalParameter {
   std::vector<SlotIndex> slices;  // slices on this rank: one, or those of a fused matrix
 
   int64_t numel() const;
-  // Returns whether it has two dimensions or more, like GlobalTensor.
+  // Returns whether it has two dimensions or more, like Slot::is_matrix().
   bool is_matrix() const { return shape.size() > 1; }
 };
 
 // Returns the parameters in the order of one unsharded rank, unit by unit. The same on all ranks,
 // except for the slices.
 std::vector<GlobalParameter> global_parameters(const UnitPlan& plan);
+
+// Returns, per [unit], the global offsets of the elements of Unit::owned_range(), which seed the
+// rounding of values kept in bf16: an element's offset in its global parameter, plus the sizes of
+// all parameters before it. They do not depend on the number of ranks or on how these shard the
+// model. One span if the rank owns every parameter in full.
+std::vector<std::vector<optim::OffsetSpan>> element_offsets(const UnitPlan& plan);
 
 }  // namespace zeroth::zero

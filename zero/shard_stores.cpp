@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "offload/file_store.h"
-#include "offload/staging_store.h"
+#include "offload/staging.h"
+#include "zero/gradient_offload.h"
+#include "zero/offload_plan.h"
 #include "zero/optimizer_device.h"
 
 namespace zeroth::zero {
@@ -71,14 +73,14 @@ class StoreBuilder {
   }
 
   bool updates_on_device() {
-    if (plan_.optimizer_device != OffloadPlan::OptimizerDevice::kMeasured) {
-      return plan_.optimizer_device == OffloadPlan::OptimizerDevice::kDevice;
+    using OptimizerDevice = OffloadPlan::OptimizerDevice;
+    if (plan_.optimizer_device != OptimizerDevice::kAuto) {
+      return plan_.optimizer_device == OptimizerDevice::kGpu;
     }
-    const offload::OptimizerDeviceChoice choice =
+    const OptimizerDeviceChoice choice =
         measure_optimizer_device(plan_, config_, mesh_, *result_.link);
     result_.choices.push_back(choice.why);
-    using Step = configs::OffloadOptimizerConfig::UpdateDevice;
-    result_.measured_step = choice.on_device ? Step::kGpu : Step::kCpu;
+    result_.measured_step = choice.on_device ? OptimizerDevice::kGpu : OptimizerDevice::kCpu;
     return choice.on_device;
   }
 

@@ -8,13 +8,15 @@
 
 #include "comm/device_mesh.h"
 #include "configs/config.h"
-#include "offload/staging.h"
+#include "device/host_link.h"
+#include "offload/shard_store.h"
 #include "optim/update_rule.h"
-#include "zero/gradient_offload.h"
-#include "zero/offload_plan.h"
-#include "zero/sharded_optimizer.h"
+#include "zero/optimizer_states.h"
 
 namespace zeroth::zero {
+
+class GradientOffload;
+struct OffloadPlan;
 
 struct ShardStores {
   // Null if the CPU is the device, or no value is offloaded to it.
@@ -25,7 +27,7 @@ struct ShardStores {
   std::vector<std::unique_ptr<optim::UpdateRule>> rules;
   std::vector<offload::ShardStore*> params;  // see ParamStoreOptions::shard_stores
   std::vector<OptimizerPlacement> updates;   // [unit]
-  ShardedOptimizer::Options options;
+  OptimizerOptions options;
 
   std::vector<std::string> choices;  // decisions made at the start, for the user
   // The optimizer device of values on the CPU, if it was measured: kCpu or kGpu.

@@ -4,34 +4,34 @@
 
 #include "base/error.h"
 #include "device/host_link.h"
+#include "zero/offload_plan.h"
+#include "zero/unit.h"
 
 namespace zeroth::zero {
 namespace {
 
-using MakeReducer = std::unique_ptr<GradReducer> (*)(const UnitPlan&, const comm::DeviceMesh&,
-                                                     const GradReducerOptions&);
-
 struct StagePolicy {
   GatherPolicy gather_policy;
   int64_t configs::ZeroConfig::*prefetch_limit;  // elements
-  MakeReducer with_accumulation;
+  ReducerKind with_accumulation;
   // A step then has one reduction: the full gradient need not be kept for it.
-  MakeReducer single_micro_batch;
+  ReducerKind single_micro_batch;
   const char* description;
 };
 
 const StagePolicy& stage_policy(int stage) {
   using configs::ZeroConfig;
+  using enum GatherPolicy;
+  using enum ReducerKind;
   static const StagePolicy kTable[] = {
-      {GatherPolicy::kNever, &ZeroConfig::allgather_bucket_elements, make_full_reducer,
-       make_full_reducer, "parameters, gradients and optimizer state replicated"},
-      {GatherPolicy::kAfterUpdate, &ZeroConfig::allgather_bucket_elements,
-       make_late_scatter_reducer, make_scatter_reducer,
+      {kNever, &ZeroConfig::allgather_bucket_elements, kFull, kFull,
+       "parameters, gradients and optimizer state replicated"},
+      {kAfterUpdate, &ZeroConfig::allgather_bucket_elements, kLateScatter, kScatter,
        "parameters replicated, optimizer state sharded"},
-      {GatherPolicy::kAfterUpdate, &ZeroConfig::allgather_bucket_elements, make_scatter_reducer,
-       make_scatter_reducer, "parameters replicated, gradients and optimizer state sharded"},
-      {GatherPolicy::kBeforeUse, &ZeroConfig::prefetch_bucket_elements, make_scatter_reducer,
-       make_scatter_reducer, "parameters, gradients and optimizer state sharded"},
+      {kAfterUpdate, &ZeroConfig::allgather_bucket_elements, kScatter, kScatter,
+       "parameters replicated, gradients and optimizer state sharded"},
+      {kBeforeUse, &ZeroConfig::prefetch_bucket_elements, kScatter, kScatter,
+       "parameters, gradients and optimizer state sharded"},
   };
   ZEROTH_CHECK(stage >= 0 && stage <= 3, "stage {}", stage);
   return kTable[stage];
@@ -52,11 +52,11 @@ int parameter_stage(bool unsharded, const configs::Config& config, bool separate
   return on_device ? effective_stage(unsharded, config) : config.zero.stage;
 }
 
-// Returns one factory for all units. Each reducer also supports units on one rank.
-MakeReducer reducer_factory(const UnitPlan& plan, const configs::Config& config,
-                            const OffloadPlan& offload_plan) {
+// Returns one kind for all units. Each reducer also supports units on one rank.
+ReducerKind reducer_kind(const UnitPlan& plan, const configs::Config& config,
+                         const OffloadPlan& offload_plan) {
   // With CPU offload, a single rank needs no full gradient on the device: its shard is all.
-  if (offload_plan.offload_gradients && plan.is_unsharded()) return make_scatter_reducer;
+  if (offload_plan.offload_gradients && plan.is_unsharded()) return ReducerKind::kScatter;
   const StagePolicy& policy = stage_policy(effective_stage(plan.is_unsharded(), config));
   return config.batch.accumulation_steps > 1 ? policy.with_accumulation : policy.single_micro_batch;
 }
@@ -126,14 +126,14 @@ std::unique_ptr<GradReducer> make_reducer(const UnitPlan& plan, const configs::C
   GradReducerOptions options = reducer_options(plan, config, offload_plan);
   options.device = mesh.device();
   options.gradient_offload = std::move(gradient_offload);
-  return reducer_factory(plan, config, offload_plan)(plan, mesh, options);
+  return make_grad_reducer(reducer_kind(plan, config, offload_plan), plan, mesh, options);
 }
 
 torch::Dtype grad_buffer_dtype(UnitPlan plan, const configs::Config& config,
                                torch::DeviceType device) {
   const OffloadPlan offload_plan = assign_placement(plan, config, device != torch::kCPU);
   const GradReducerOptions options = reducer_options(plan, config, offload_plan);
-  const bool scatters = reducer_factory(plan, config, offload_plan) == make_scatter_reducer;
+  const bool scatters = reducer_kind(plan, config, offload_plan) == ReducerKind::kScatter;
   return scatters ? options.wire : options.accumulation;
 }
 

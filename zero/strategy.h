@@ -1,6 +1,5 @@
 // The table from the ZeRO stage to the objects that implement it. No other file of zero/, engine/
-// and trainer/ depends on the stage; engine/fitting_config and engine/memory_remedies advise on its
-// key.
+// and trainer/ depends on the stage; engine/memory/memory_remedies advises on its key.
 #pragma once
 
 #include <memory>

@@ -17,41 +17,42 @@ namespace {
 
 // A parameter, by tensor identity, with every block that registers it.
 struct UnitParameter {
-  std::string name;
+  Slot slot;
   torch::Tensor tensor;
   std::vector<size_t> blocks;
   int num_replicas;
-  GlobalTensor global;
 };
 
-void check_slice(const std::string& name, const std::vector<int64_t>& own,
-                 const GlobalTensor& whole) {
-  const size_t dimensions = own.size();
-  bool fits = whole.shape.size() == dimensions && whole.begin.size() == dimensions;
+// Returns the part of the full tensor that `own` is, which its block's split describes.
+TensorSlice slice_of_split(const std::string& name, const torch::Tensor& own,
+                           const model::Split& split) {
+  const TensorSlice slice = {split.shape, split.begin, own.sizes().vec()};
+  const size_t dimensions = slice.sizes.size();
+  bool fits = slice.shape.size() == dimensions && slice.offsets.size() == dimensions;
   for (size_t d = 0; d < dimensions && fits; ++d) {
-    fits = whole.begin[d] >= 0 && whole.begin[d] + own[d] <= whole.shape[d];
+    fits = slice.offsets[d] >= 0 && slice.offsets[d] + slice.sizes[d] <= slice.shape[d];
   }
-  if (fits) return;
+  if (fits) return slice;
   throw Error("{} of shape [{}] at offset [{}] is not a slice of [{}] (Block::splits)", name,
-              fmt::join(own, ", "), fmt::join(whole.begin, ", "), fmt::join(whole.shape, ", "));
+              fmt::join(slice.sizes, ", "), fmt::join(slice.offsets, ", "),
+              fmt::join(slice.shape, ", "));
 }
 
 // Locates the rank's tensor in the global parameter; `splits` are those of its block.
 UnitParameter make_parameter(const model::Block& block, const std::string& key,
                              const torch::Tensor& tensor, const model::Splits& splits,
                              int tensor_size) {
-  UnitParameter parameter{block.label() + "." + key, tensor, {}, tensor_size, {}};
-  const auto split = splits.find(key);
-  const std::vector<int64_t> shape = tensor.sizes().vec();
-  if (split == splits.end()) {
-    parameter.global = {parameter.name, shape, std::vector<int64_t>(shape.size(), 0)};
-    return parameter;
+  const std::string name = block.label() + "." + key;
+  const auto found = splits.find(key);
+  if (found == splits.end()) {
+    return {{name, {name, TensorSlice::full(tensor.sizes().vec())}}, tensor, {}, tensor_size};
   }
-  const auto& [whole, whole_shape, begin, num_replicas, max_numel] = split->second;
-  parameter.num_replicas = num_replicas;
-  parameter.global = {block.label() + "." + whole, whole_shape, begin, max_numel};
-  check_slice(parameter.name, shape, parameter.global);
-  return parameter;
+  const model::Split& split = found->second;
+  const TensorSlice slice = slice_of_split(name, tensor, split);
+  return {{name, {block.label() + "." + split.full_name, slice, split.max_numel}},
+          tensor,
+          {},
+          split.num_replicas};
 }
 
 model::Splits splits_of(const model::Block& block, int tensor_size) {
@@ -70,8 +71,7 @@ void check_splits(const model::Block& block, const model::Splits& splits) {
   for (const auto& [key, split] : splits) {
     if (parameters.contains(key)) continue;
     if (const torch::Tensor* const buffer = buffers.find(key)) {
-      check_slice(block.label() + "." + key, buffer->sizes().vec(),
-                  {split.full_name, split.shape, split.begin});
+      (void)slice_of_split(block.label() + "." + key, *buffer, split);
       continue;
     }
     throw Error(
@@ -96,10 +96,10 @@ std::vector<UnitParameter> collect(const model::Blocks& blocks, int tensor_size)
         continue;
       }
       UnitParameter parameter = make_parameter(*blocks[b], item.key(), tensor, splits, tensor_size);
-      if (!names.insert(parameter.name).second)
-        throw Error("duplicate parameter name {}", parameter.name);
+      const std::string& name = parameter.slot.name;
+      if (!names.insert(name).second) throw Error("duplicate parameter name {}", name);
       if (!tensor.is_floating_point()) {
-        throw Error("parameter {} has dtype {}, only floating point can be trained", parameter.name,
+        throw Error("parameter {} has dtype {}, only floating point can be trained", name,
                     c10::toString(tensor.scalar_type()));
       }
       parameter.blocks = {b};
@@ -107,11 +107,6 @@ std::vector<UnitParameter> collect(const model::Blocks& blocks, int tensor_size)
     }
   }
   return parameters;
-}
-
-bool delivered_by_all(const model::Blocks& blocks, const std::vector<size_t>& users) {
-  return std::all_of(users.begin(), users.end(),
-                     [&](size_t b) { return blocks[b]->accumulates_grads(); });
 }
 
 // Returns a unit's name. Units of one owner differ in the suffix.
@@ -161,29 +156,32 @@ UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, i
     plan.block_labels.push_back(block->label());
   }
   const int tensor_size = grid.shape()[comm::MeshDim::kTp];
+  const auto accumulates = [&](size_t b) { return blocks[b]->accumulates_grads(); };
   std::map<std::tuple<std::string, bool, int>, size_t> unit_of;  // (owner, trainable, replicas)
   for (UnitParameter& parameter : collect(blocks, tensor_size)) {
     const bool tied = parameter.blocks.size() > 1;
     const bool trainable = trains && parameter.tensor.requires_grad();
-    const std::string owner = tied ? parameter.name : blocks[parameter.blocks.front()]->label();
+    const std::string owner =
+        tied ? parameter.slot.name : blocks[parameter.blocks.front()]->label();
     const auto [at, is_new] =
         unit_of.try_emplace({owner, trainable, parameter.num_replicas}, plan.units.size());
     if (is_new) {
       const comm::GroupMember place =
           comm::group_member(grid.shard_group(parameter.num_replicas), rank);
-      plan.units.push_back({.name = unit_name(owner, parameter.num_replicas, trains && !trainable),
-                            .trainable = trainable,
-                            .num_replicas = parameter.num_replicas,
-                            .shard_index = place.rank,
-                            .layout = FlatLayout(place.size),
-                            .params = {},
-                            .blocks = parameter.blocks,
-                            .begins_gradients = delivered_by_all(blocks, parameter.blocks)});
+      plan.units.push_back(
+          {.name = unit_name(owner, parameter.num_replicas, trains && !trainable),
+           .trainable = trainable,
+           .num_replicas = parameter.num_replicas,
+           .shard_index = place.rank,
+           .layout = FlatLayout(place.size),
+           .params = {},
+           .blocks = parameter.blocks,
+           .begins_gradients = std::ranges::all_of(parameter.blocks, accumulates)});
       for (const size_t b : parameter.blocks) plan.block_units[b].push_back(at->second);
     }
     Unit& unit = plan.units[at->second];
     plan.parameter_order.push_back({at->second, unit.params.size()});
-    unit.layout.add(parameter.name, parameter.tensor.sizes().vec(), std::move(parameter.global));
+    unit.layout.add(std::move(parameter.slot));
     unit.params.push_back(parameter.tensor);
   }
   return plan;

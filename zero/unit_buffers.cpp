@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "zero/unit.h"
+
 namespace zeroth::zero {
 namespace {
 
@@ -48,8 +50,8 @@ void UnitBuffers::bind_parameters(size_t unit) {
   const Unit& described = plan_.units[unit];
   for (size_t i = 0; i < described.params.size(); ++i) {
     const Slot& slot = described.layout.slots()[i];
-    const torch::Tensor view = at::as_strided(buffers_[unit].whole, slot.shape,
-                                              c10::contiguous_strides(slot.shape), slot.offset);
+    const torch::Tensor view = at::as_strided(buffers_[unit].whole, slot.shape(),
+                                              c10::contiguous_strides(slot.shape()), slot.offset);
     described.params[i].unsafeGetTensorImpl()->shallow_copy_from(view.getIntrusivePtr());
   }
 }

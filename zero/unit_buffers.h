@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "zero/buffer_pool.h"
-#include "zero/unit.h"
 
 namespace zeroth::zero {
+
+struct UnitPlan;
 
 class UnitBuffers {
  public:

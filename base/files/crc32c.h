@@ -30,12 +30,24 @@ uint32_t crc32c_combine(uint32_t first, uint32_t second, uint64_t second_bytes);
 std::string format_crc(uint32_t crc);
 std::optional<uint32_t> parse_crc(std::string_view text);
 
+// The implementations that crc32c() chooses from.
 namespace detail {
-// The implementations that crc32c() chooses from, besides crc32c_fold.h. The second one requires
-// has_crc_instruction().
 uint32_t crc32c_by_table(std::span<const std::byte> bytes, uint32_t before);
-uint32_t crc32c_by_instruction(std::span<const std::byte> bytes, uint32_t before);
+
 bool has_crc_instruction();
+// Requires has_crc_instruction().
+uint32_t crc32c_by_instruction(std::span<const std::byte> bytes, uint32_t before);
+
+// Bytes that are folded at a time. An input is a multiple of it, and at least two of them.
+constexpr size_t kCrcFoldBytes = 256;
+// Alignment of the destination of a copy, in bytes.
+constexpr size_t kCrcFoldAlignment = 32;
+// Returns whether the CPU has carry-less products of vectors (VPCLMULQDQ, 2019 and later). They are
+// two to three times as fast as the CRC instruction, which can be slower than memory.
+bool can_fold_crc();
+// Returns `crc`, in the register's form (not inverted), continued over `bytes`. Also copies them to
+// `to`, bypassing the caches, unless it is null. Requires can_fold_crc().
+uint32_t fold_crc(std::span<const std::byte> bytes, std::byte* to, uint32_t crc);
 }  // namespace detail
 
 }  // namespace zeroth

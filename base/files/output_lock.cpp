@@ -14,8 +14,7 @@
 #include <sstream>
 #include <thread>
 
-#include "base/files/output_guard.h"
-#include "base/files/same_file.h"
+#include "base/machine/file_descriptor.h"
 #include "base/machine/machine_id.h"
 #include "base/machine/process_limits.h"
 

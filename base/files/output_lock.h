@@ -1,13 +1,34 @@
-// A lock that gives an output to one run at a time.
+// Exclusive access to an output: one run, and one restart attempt of it, may write there.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
+#include "base/error.h"
 #include "base/files/directory.h"
 
 namespace zeroth {
+
+// OutputInUse reports that another run writes to an output. That run may exit at any time, so a
+// retry can succeed.
+class OutputInUse : public Error {
+ public:
+  using Error::Error;
+};
+
+// OutputTakenOver reports that a later restart attempt of this run now writes to the output, so
+// this process must publish nothing.
+class OutputTakenOver : public Error {
+ public:
+  using Error::Error;
+};
+
+// An OutputGuard throws an OutputTakenOver if this process has lost the output. Callers invoke it
+// as late as possible: after all data is written, just before the final rename. An empty guard
+// means that no other process can write there.
+using OutputGuard = std::function<void()>;
 
 // OutputAttempt identifies the restart attempt of a run that a process belongs to, if its ranks can
 // be started more than once.

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <utility>
 
 #include "base/error.h"
@@ -35,6 +34,51 @@ const char* describe_file_type(mode_t mode) {
   throw Error("cannot open {}: {}", path.string(), system_reason(reason));
 }
 
+// Returns how many bytes were read: none at the end of the file.
+size_t read_some(const RegularFile& file, std::span<char> bytes,
+                 const std::filesystem::path& path) {
+  while (true) {
+    const ssize_t count = ::read(file.descriptor(), bytes.data(), bytes.size());
+    if (count >= 0) return static_cast<size_t>(count);
+    if (errno != EINTR) throw Error("cannot read {}: {}", path.string(), system_reason(errno));
+  }
+}
+
+// A LineSplitter assembles parts of a file to lines.
+class LineSplitter {
+ public:
+  explicit LineSplitter(const std::function<void(const FileLine&)>& visit) : visit_(visit) {}
+
+  void add(std::string_view part) {
+    while (!part.empty()) {
+      const size_t found = part.find('\n');
+      const size_t size = found == part.npos ? part.size() : found + 1;
+      text_ += part.substr(0, std::min(size, kMaxLineBytes - text_.size()));
+      end_ += static_cast<int64_t>(size);
+      if (found != part.npos) emit(/*whole=*/true);
+      part.remove_prefix(size);
+    }
+  }
+  void finish() {
+    if (end_ > begin_) emit(/*whole=*/false);
+  }
+
+ private:
+  void emit(bool whole) {
+    std::string_view text = text_;
+    if (whole && text.ends_with('\n')) text.remove_suffix(1);
+    if (whole && text.ends_with('\r')) text.remove_suffix(1);
+    visit_({.text = text, .begin = begin_, .end = end_, .whole = whole});
+    text_.clear();
+    begin_ = end_;
+  }
+
+  const std::function<void(const FileLine&)>& visit_;
+  std::string text_;
+  int64_t begin_ = 0;
+  int64_t end_ = 0;
+};
+
 }  // namespace
 
 // O_NONBLOCK lets open() return for a FIFO without a writer. It has no effect on a regular file.
@@ -58,12 +102,8 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
   // of /proc report no size.
   std::string text(file.size() + 1, '\0');
   size_t done = 0;
-  while (true) {
-    const ssize_t count = ::read(file.descriptor(), text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw Error("cannot read {}: {}", path.string(), system_reason(errno));
-    if (count == 0) break;
-    done += static_cast<size_t>(count);
+  while (const size_t count = read_some(file, std::span(text).subspan(done), path)) {
+    done += count;
     if (done > max_bytes) {
       throw Error("{} has {} bytes or more; the limit is {}", path.string(), done, max_bytes);
     }
@@ -93,6 +133,24 @@ void MappedFile::drop_pages(std::span<const std::byte> range) const {
   const uintptr_t begin = (first + page - 1) / page * page;
   const uintptr_t end = (first + range.size()) / page * page;
   if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+void for_each_line(const std::filesystem::path& path,
+                   const std::function<void(const FileLine&)>& visit) {
+  const RegularFile file(path);
+  std::string bytes(size_t{1} << 20, '\0');
+  LineSplitter lines(visit);
+  while (const size_t count = read_some(file, bytes, path)) {
+    lines.add(std::string_view(bytes).substr(0, count));
+  }
+  lines.finish();
+}
+
+void truncate_file(const std::filesystem::path& path, int64_t bytes) {
+  while (::truncate(path.c_str(), bytes) != 0) {
+    if (errno != EINTR)
+      throw Error("{} cannot be truncated: {}", path.string(), system_reason(errno));
+  }
 }
 
 }  // namespace zeroth

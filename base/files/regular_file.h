@@ -1,8 +1,10 @@
-// Regular files that are read completely or mapped.
+// Regular files that are read completely, mapped, or read line by line.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,7 +32,7 @@ class RegularFile {
 std::string read_file(const std::filesystem::path& path, size_t max_bytes);
 
 // A MappedFile maps a whole file as read-only memory. Pages are read on first access. If the file
-// shrinks meanwhile, the handler of base/machine/memory_faults.h reports it.
+// shrinks meanwhile, the handler of base/machine/signals.h reports it.
 class MappedFile {
  public:
   // Throws an Error with the path and the system's reason on failure.
@@ -56,5 +58,24 @@ class MappedFile {
  private:
   std::span<const std::byte> bytes_;
 };
+
+// Maximum bytes of a line that are passed to a visitor. A longer line is truncated.
+inline constexpr size_t kMaxLineBytes = size_t{1} << 16;
+
+struct FileLine {
+  std::string_view text;  // without "\n" or "\r\n"
+  int64_t begin = 0;      // [begin, end) in the file, the "\n" included
+  int64_t end = 0;
+  bool whole = true;  // false: the last line of the file has no "\n"
+};
+
+// Calls `visit` for each line of a regular file in order, in little memory. Throws an Error that
+// names the path and the reason.
+void for_each_line(const std::filesystem::path& path,
+                   const std::function<void(const FileLine&)>& visit);
+
+// Truncates the file to its first `bytes` in one system call, so that a kill leaves it either
+// unchanged or truncated. Throws an Error like for_each_line().
+void truncate_file(const std::filesystem::path& path, int64_t bytes);
 
 }  // namespace zeroth

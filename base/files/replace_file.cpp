@@ -7,7 +7,6 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/files/same_file.h"
 #include "base/machine/file_descriptor.h"
 #include "base/machine/process_limits.h"
 #include "base/machine/standard_streams.h"

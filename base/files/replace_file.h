@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "base/files/output_guard.h"
+#include "base/files/output_lock.h"
 
 namespace zeroth {
 

@@ -2,18 +2,146 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdint>
+#include <type_traits>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files/regular_file.h"
-#include "base/json/json_tree.h"
+#include "base/text/diagnostics.h"
 #include "base/text/printable.h"
 
 namespace zeroth {
 namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
+
+// JsonParseFailure describes where and why nlohmann's parser stops.
+struct JsonParseFailure {
+  size_t position = 0;  // bytes read, with the offending one
+  std::string token;    // last token read; exact for texts and numbers
+  int id = 0;
+  std::string reason;  // nlohmann's text, to distinguish kinds; not for users
+
+  bool is(std::string_view kind) const { return reason.find(kind) != reason.npos; }
+};
+
+// JsonTree is a SAX handler that follows nlohmann's parser through a text and builds the tree. It
+// knows the path of the current value, and needs linear time for ordered objects too.
+template <typename Json>
+class JsonTree {
+ public:
+  bool null() { return value(nullptr); }
+  bool boolean(bool flag) { return value(flag); }
+  bool number_integer(int64_t number) { return value(number); }
+  bool number_unsigned(uint64_t number) { return value(number); }
+  bool number_float(double number, const std::string&) { return value(number); }
+  bool string(std::string& text) { return value(std::move(text)); }
+  bool binary(typename Json::binary_t&) { return false; }  // JSON has none
+  bool start_object(size_t) { return open(Json::object()); }
+  bool start_array(size_t) { return open(Json::array()); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+
+  bool key(std::string& name) {
+    Level& level = levels_.back();
+    level.key = std::move(name);
+    level.awaits_value = true;
+    if (has_key(level) && ++duplicate_keys.count <= kMaxErrors)
+      duplicate_keys.paths.push_back(path());
+    return true;
+  }
+
+  bool parse_error(size_t position, const std::string& token,
+                   const nlohmann::detail::exception& reason) {
+    failure = {position, token, reason.id, reason.what()};
+    return false;
+  }
+
+  // Returns the parser's current path, "zero_optimization.stage" or "merges[12]", shortened if it
+  // is long.
+  std::string path() const {
+    std::string text;
+    for (const Level& level : levels_) {
+      if (level.container->is_array()) {
+        text += "[" + std::to_string(level.index) + "]";
+      } else if (!level.key.empty()) {
+        text += (text.empty() ? "" : ".") + shortened(level.key);
+      }
+    }
+    return shortened(text, kMaxPathBytes);
+  }
+
+  bool is_within() const { return !levels_.empty(); }
+  bool is_in_array() const { return is_within() && levels_.back().container->is_array(); }
+  bool awaits_value() const { return is_within() && levels_.back().awaits_value; }
+
+  Json root;
+  DuplicateKeys duplicate_keys;
+  JsonParseFailure failure;
+
+ private:
+  static constexpr size_t kMaxPathBytes = 120;
+  static constexpr bool kOrdered = std::is_same_v<Json, nlohmann::ordered_json>;
+
+  struct Level {
+    Json* container;
+    size_t index = 0;                                        // in an array: of the current value
+    std::string key = {};                                    // in an object: of the current member
+    bool awaits_value = false;                               // in an object: its key was read
+    std::unordered_map<std::string, size_t> positions = {};  // in an ordered object, by key
+  };
+
+  bool has_key(const Level& level) const {
+    if constexpr (kOrdered) return level.positions.contains(level.key);
+    return level.container->contains(level.key);
+  }
+
+  // Stores the value and returns where it is. The reference is valid while the container is open,
+  // because only the innermost container grows.
+  Json& put(Json value) {
+    if (levels_.empty()) return root = std::move(value);
+    Level& level = levels_.back();
+    if (level.container->is_array()) {
+      level.container->push_back(std::move(value));
+      return level.container->back();
+    }
+    level.awaits_value = false;
+    auto& members = level.container->template get_ref<typename Json::object_t&>();
+    if constexpr (kOrdered) {
+      const auto [it, added] = level.positions.try_emplace(level.key, members.size());
+      if (!added) return members.begin()[it->second].second = std::move(value);
+      members.emplace_back(level.key, std::move(value));
+      return members.back().second;
+    } else {
+      return members.insert_or_assign(level.key, std::move(value)).first->second;
+    }
+  }
+
+  template <typename Value>
+  bool value(Value&& content) {
+    put(Json(std::forward<Value>(content)));
+    return finish_value();
+  }
+
+  bool open(Json container) {
+    Json& inserted = put(std::move(container));
+    levels_.push_back({.container = &inserted});
+    return true;
+  }
+
+  bool close() {
+    levels_.pop_back();
+    return finish_value();
+  }
+
+  bool finish_value() {
+    if (is_within()) ++levels_.back().index;
+    return true;
+  }
+
+  std::vector<Level> levels_;
+};
 
 // Throws if the text exceeds the limits. Runs before parsing, so that no tree is built from such a
 // text.
@@ -58,7 +186,7 @@ bool is_word(char byte) {
 
 // Returns the token at which the parser stopped. It reports texts and numbers with their length;
 // any other token is found by the position.
-std::string_view offending_token(std::string_view text, const detail::JsonParseFailure& failure) {
+std::string_view offending_token(std::string_view text, const JsonParseFailure& failure) {
   size_t end = std::min(failure.position, text.size());
   if (failure.is("unexpected string literal") || failure.is("unexpected number literal")) {
     const size_t size = std::min(end, failure.token.size());
@@ -72,7 +200,7 @@ std::string_view offending_token(std::string_view text, const detail::JsonParseF
 
 // Returns a description of the tokens that may follow `before`.
 template <typename Json>
-std::string expected(std::string_view before, const detail::JsonTree<Json>& tree) {
+std::string expected(std::string_view before, const JsonTree<Json>& tree) {
   const size_t last = before.find_last_not_of(kBlank);
   const char previous = last == std::string_view::npos ? '\0' : before[last];
   if (previous == '{') return "a key or '}'";
@@ -84,7 +212,7 @@ std::string expected(std::string_view before, const detail::JsonTree<Json>& tree
   return tree.awaits_value() ? "':'" : "',' or '}'";
 }
 
-std::string string_failure(const detail::JsonParseFailure& failure, char byte) {
+std::string string_failure(const JsonParseFailure& failure, char byte) {
   if (failure.is("UTF-8")) return "bytes that are not UTF-8";
   if (failure.is("surrogate")) return "half of a surrogate pair";
   if (failure.is("control character")) {
@@ -94,9 +222,9 @@ std::string string_failure(const detail::JsonParseFailure& failure, char byte) {
 }
 
 template <typename Json>
-std::string describe_failure(std::string_view text, const detail::JsonTree<Json>& tree) {
+std::string describe_failure(std::string_view text, const JsonTree<Json>& tree) {
   constexpr int kOutOfRange = 406;
-  const detail::JsonParseFailure& failure = tree.failure;
+  const JsonParseFailure& failure = tree.failure;
   if (failure.id == kOutOfRange) {
     return fmt::format("the number {} is out of range", shortened(failure.token));
   }
@@ -118,9 +246,9 @@ std::string describe_failure(std::string_view text, const detail::JsonTree<Json>
 }
 
 template <typename Json>
-detail::JsonTree<Json> parse(std::string_view text, const JsonSource& source) {
+JsonTree<Json> parse(std::string_view text, const JsonSource& source) {
   check_limits(text, source);
-  detail::JsonTree<Json> tree;
+  JsonTree<Json> tree;
   if (Json::sax_parse(text.begin(), text.end(), &tree)) return tree;
   const std::string path = tree.path();
   const size_t offset = std::min(tree.failure.position, text.size());
@@ -200,6 +328,20 @@ nlohmann::ordered_json parse_trusted_json(std::string_view text) {
   auto tree = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   ZEROTH_CHECK(!tree.is_discarded(), "not JSON: {}", shortened(text));
   return tree;
+}
+
+std::vector<FlatValue> flat_values(const nlohmann::ordered_json& json, const std::string& path) {
+  std::vector<FlatValue> values;
+  for (const auto& [key, value] : json.items()) {
+    const std::string inner = path.empty() ? key : path + "." + key;
+    if (value.is_object()) {
+      const std::vector<FlatValue> nested = flat_values(value, inner);
+      values.insert(values.end(), nested.begin(), nested.end());
+    } else {
+      values.push_back({inner, value.is_string() ? value.get<std::string>() : to_line(value)});
+    }
+  }
+  return values;
 }
 
 std::string quoted(const nlohmann::json& value, size_t max_bytes) {

@@ -68,8 +68,25 @@ nlohmann::ordered_json parse_trusted_json(std::string_view text);
 [[noreturn]] void throw_json_error(std::string_view text, size_t offset, const JsonSource& source,
                                    const std::string& reason);
 
+// Returns JSON in one line. Bytes that are not UTF-8 become U+FFFD.
+template <typename Json>
+std::string to_line(const Json& json) {
+  return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
 // Returns JSON for messages: printable, and truncated after `max_bytes` bytes.
 std::string quoted(const nlohmann::json& value, size_t max_bytes = 80);
 std::string quoted(const nlohmann::ordered_json& value, size_t max_bytes = 80);
+
+struct FlatValue {
+  std::string path;  // "optimizer.params.lr"
+  std::string text;  // a string's own text, or any other value as JSON in one line
+};
+
+// Returns every value below the object `json` that is not an object itself, in order. `path` is the
+// path of `json` itself and becomes the prefix of all paths. Bytes that are not UTF-8 become
+// U+FFFD. The texts are not printable().
+std::vector<FlatValue> flat_values(const nlohmann::ordered_json& json,
+                                   const std::string& path = "");
 
 }  // namespace zeroth

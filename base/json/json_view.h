@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace zeroth {
 
@@ -29,6 +30,7 @@ class JsonView {
   size_t size() const;  // of this list
 
   const std::string& text() const;
+  std::vector<std::string> texts() const;  // of this list of strings
   bool flag() const;
   int64_t integer(int64_t min_value, int64_t max_value) const;
 
@@ -41,8 +43,20 @@ class JsonView {
   [[noreturn]] void refuse(std::string_view expected) const;
 
  private:
+  std::string member_path(std::string_view key) const;
+
   const nlohmann::json* value_;
   std::string path_;
 };
+
+// Returns a number with as many digits as it needs, or the text "inf", "-inf", "nan" or "-nan", so
+// that a double survives a round trip bit by bit. Other bits of a NaN are lost.
+nlohmann::json exact_number(double value);
+
+// Returns the double that exact_number() wrote. Throws like JsonView for any other value.
+double exact_number(const JsonView& view);
+
+// Returns the double that "inf", "-inf", "nan" or "-nan" names, or nullopt for any other text.
+std::optional<double> parse_non_finite(std::string_view name);
 
 }  // namespace zeroth

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
-#include <vector>
 
 namespace zeroth {
 namespace {

@@ -1,13 +1,16 @@
 #include "base/machine/cpu.h"
 
 #include <fmt/ranges.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
+#include "base/machine/process_limits.h"
 #include "base/text/printable.h"
 
 #if defined(__x86_64__)
@@ -21,20 +24,38 @@ constexpr std::array<std::string_view, 5> kNames = {"plain", "avx2", "avx512", "
                                                     "avx512_fp16"};
 constexpr std::array<std::string_view, 3> kBackendNames = {"libtorch", "onednn", "tiles"};
 
+constexpr int kMaxCores = 8192;  // the kernel's own limit on x86-64
+
+// A CoreMask has as many cpu_set_t as kMaxCores bits need; a single one ends at 1024.
+struct CoreMask {
+  std::array<cpu_set_t, kMaxCores / CPU_SETSIZE> sets{};
+
+  cpu_set_t* data() { return sets.data(); }
+  size_t size_bytes() const { return sizeof(sets); }
+};
+
 std::string variable(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;
+}
+
+// Returns the index of the value of the environment variable `variable` among `names`.
+template <size_t kCount>
+size_t index_of(const std::array<std::string_view, kCount>& names, std::string_view variable,
+                const std::string& value) {
+  const auto* const found = std::find(names.begin(), names.end(), value);
+  if (found == names.end()) {
+    throw Error("environment variable {}={} is invalid: expected one of {}", variable,
+                printable(value), fmt::join(names, ", "));
+  }
+  return static_cast<size_t>(found - names.begin());
 }
 
 bool has_bits(uint64_t value, std::initializer_list<int> bits) {
   return std::all_of(bits.begin(), bits.end(), [&](int bit) { return (value >> bit & 1) != 0; });
 }
 
-}  // namespace
-
 #if defined(__x86_64__)
-
-namespace {
 
 constexpr bool kIsX86 = true;
 
@@ -60,11 +81,7 @@ CpuId read_cpuid() {
   return id;
 }
 
-}  // namespace
-
 #else
-
-namespace {
 
 constexpr bool kIsX86 = false;
 
@@ -72,9 +89,20 @@ CpuId read_cpuid() {
   return {};
 }
 
-}  // namespace
-
 #endif
+
+MatmulBackends select_backends(const std::string& forced) {
+  const MatmulBackends fastest =
+      kIsX86 ? fastest_matmul_backends(cpu_features()) : MatmulBackends{};
+  return forced_matmul_backends(fastest, cpu_features(), forced);
+}
+
+MatmulBackends& active_backends() {
+  static MatmulBackends products = select_backends(variable("ZEROTH_PRODUCT"));
+  return products;
+}
+
+}  // namespace
 
 CpuFeatures detect_features(const CpuId& id) {
   CpuFeatures features;
@@ -117,12 +145,7 @@ std::string_view to_string(CpuIsa isa) {
 
 CpuIsa limit_cpu(CpuIsa processor, const std::string& limit) {
   if (limit.empty()) return processor;
-  const auto* const found = std::find(kNames.begin(), kNames.end(), limit);
-  if (found == kNames.end()) {
-    throw Error("environment variable ZEROTH_CPU={} is invalid: expected one of {}",
-                printable(limit), fmt::join(kNames, ", "));
-  }
-  return std::min(processor, static_cast<CpuIsa>(found - kNames.begin()));
+  return std::min(processor, static_cast<CpuIsa>(index_of(kNames, "ZEROTH_CPU", limit)));
 }
 
 CpuFeatures limit_cpu(CpuFeatures processor, const std::string& limit) {
@@ -159,12 +182,8 @@ MatmulBackends fastest_matmul_backends(const CpuFeatures& features) {
 MatmulBackends forced_matmul_backends(const MatmulBackends& fastest, const CpuFeatures& features,
                                       const std::string& forced) {
   if (forced.empty()) return fastest;
-  const auto* const found = std::find(kBackendNames.begin(), kBackendNames.end(), forced);
-  if (found == kBackendNames.end()) {
-    throw Error("environment variable ZEROTH_PRODUCT={} is invalid: expected one of {}",
-                printable(forced), fmt::join(kBackendNames, ", "));
-  }
-  const auto product = static_cast<MatmulBackend>(found - kBackendNames.begin());
+  const auto product =
+      static_cast<MatmulBackend>(index_of(kBackendNames, "ZEROTH_PRODUCT", forced));
   if (!kIsX86) {
     if (product == MatmulBackend::kTiles)
       throw Error("ZEROTH_PRODUCT=tiles is not supported: this processor is not an x86");
@@ -180,21 +199,6 @@ MatmulBackends forced_matmul_backends(const MatmulBackends& fastest, const CpuFe
           .fp16 = in_16_bits(CpuIsa::kAvx512Fp16)};
 }
 
-namespace {
-
-MatmulBackends select_backends(const std::string& forced) {
-  const MatmulBackends fastest =
-      kIsX86 ? fastest_matmul_backends(cpu_features()) : MatmulBackends{};
-  return forced_matmul_backends(fastest, cpu_features(), forced);
-}
-
-MatmulBackends& active_backends() {
-  static MatmulBackends products = select_backends(variable("ZEROTH_PRODUCT"));
-  return products;
-}
-
-}  // namespace
-
 const MatmulBackends& matmul_backends() {
   return active_backends();
 }
@@ -205,6 +209,23 @@ MatmulBackendGuard::MatmulBackendGuard(const std::string& forced) : before_(acti
 
 MatmulBackendGuard::~MatmulBackendGuard() {
   active_backends() = before_;
+}
+
+std::vector<int> allowed_cores() {
+  CoreMask mask;
+  if (::sched_getaffinity(0, mask.size_bytes(), mask.data()) != 0) {
+    throw Error("cannot read the CPU affinity of this process: {}", system_reason(errno));
+  }
+  std::vector<int> cores;
+  for (int core = 0; core < kMaxCores; ++core)
+    if (CPU_ISSET_S(core, mask.size_bytes(), mask.data())) cores.push_back(core);
+  return cores;
+}
+
+int set_affinity(const std::vector<int>& cores) {
+  CoreMask mask;
+  for (int core : cores) CPU_SET_S(core, mask.size_bytes(), mask.data());
+  return ::sched_setaffinity(0, mask.size_bytes(), mask.data()) == 0 ? 0 : errno;
 }
 
 }  // namespace zeroth

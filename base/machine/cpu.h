@@ -1,9 +1,10 @@
-// Properties of the CPU on which the code runs.
+// Properties of the CPU on which the code runs, and the cores on which a thread may run.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace zeroth {
 
@@ -63,7 +64,7 @@ bool cpu_is_intel();  // the CPU's maker; false on architectures other than x86
 enum class MatmulBackend {
   kLibTorch,  // LibTorch's own product: MKL's in fp32, oneDNN's in 16 bits
   kOneDnn,    // oneDNN's product in fp32; in 16 bits LibTorch's, which is the same
-  kTiles,     // tiles of fp32 (model/kernels/tiled_product.h), to which 16-bit factors are widened
+  kTiles,     // tiles of fp32 (model/kernels/matrix_product.h), to which 16-bit factors are widened
 };
 
 // Returns "libtorch", "onednn" or "tiles": the values of ZEROTH_PRODUCT.
@@ -117,5 +118,13 @@ class MatmulBackendGuard {
  private:
   MatmulBackends before_;
 };
+
+// Returns the cores on which the calling thread may run, in ascending order. Throws an Error on
+// failure.
+std::vector<int> allowed_cores();
+
+// Binds the calling thread, and the threads and processes that it starts later, to `cores`. Returns
+// errno, or 0 on success. Is safe to call between fork and exec.
+int set_affinity(const std::vector<int>& cores);
 
 }  // namespace zeroth

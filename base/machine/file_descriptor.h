@@ -1,9 +1,12 @@
-// Ownership of an open file.
+// An open file: its ownership, and whether another descriptor or a name refers to it, too.
 #pragma once
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -38,5 +41,27 @@ class FileDescriptor {
  private:
   int fd_;
 };
+
+inline bool is_same_file(const struct stat& first, const struct stat& second) {
+  return first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+// Returns whether two descriptors refer to the same file, or nullopt if the system cannot report
+// it.
+inline std::optional<bool> is_same_file(int first, int second) {
+  struct stat one {};
+  struct stat other {};
+  if (::fstat(first, &one) != 0 || ::fstat(second, &other) != 0) return std::nullopt;
+  return is_same_file(one, other);
+}
+
+// Returns whether `name` in `directory` (AT_FDCWD: a path) still refers to the open file `fd`, that
+// is, no process has replaced or removed it. Follows no link.
+inline bool names_file(int fd, int directory, const char* name) {
+  struct stat file {};
+  struct stat named {};
+  return ::fstat(fd, &file) == 0 && ::fstatat(directory, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         is_same_file(file, named);
+}
 
 }  // namespace zeroth

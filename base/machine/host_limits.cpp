@@ -7,6 +7,9 @@
 #include <cstdlib>
 #include <fstream>
 #include <string_view>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 #include "base/machine/cgroup.h"
 #include "base/text/units.h"
@@ -55,6 +58,14 @@ std::optional<FreeMemory> free_address_space() {
   const auto bytes = static_cast<int64_t>(limit.rlim_cur);
   return FreeMemory{std::max<int64_t>(0, bytes - used),
                     fmt::format("ulimit -v: {}", format_bytes(bytes))};
+}
+
+void retain_freed_memory() {
+#if defined(__GLIBC__)
+  mallopt(M_MMAP_MAX, 0);         // allocate every block from the heap
+  mallopt(M_TRIM_THRESHOLD, -1);  // never shrink the heap
+  mallopt(M_TOP_PAD, 64 << 20);   // grow it in large steps
+#endif
 }
 
 }  // namespace zeroth

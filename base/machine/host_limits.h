@@ -1,4 +1,5 @@
-// CPU memory: how much this process uses, and how much it can still allocate.
+// CPU memory: how much this process uses, how much it can still allocate, and what it does with
+// freed memory.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,11 @@ ProcessMemory process_memory();
 // Returns the address space that `ulimit -v` leaves beyond the peak of this process, or nullopt if
 // there is no such limit.
 std::optional<FreeMemory> free_address_space();
+
+// Makes the process keep freed memory for later allocations. A training step frees what it
+// allocates; by default large blocks return to the kernel each time and their pages are zeroed
+// again. Does not change peak memory. Has no effect if the C library is not glibc.
+void retain_freed_memory();
 
 // OutOfHostMemory reports a failed allocation of CPU memory.
 class OutOfHostMemory : public Error {

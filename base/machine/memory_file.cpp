@@ -5,11 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
-#include <climits>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/machine/machine_id.h"
@@ -31,32 +30,17 @@ std::string kernel_id() {
 
 struct Request {
   std::string kernel;
-  uint32_t pid = 0;
-  uint32_t fd = 0;
+  uint32_t pid = 0, fd = 0;
   uint64_t inode = 0;
 };
 
-// Returns the text before the next ':' and removes both from `text`.
-std::string_view next_field(std::string_view& text) {
-  const std::string_view field = text.substr(0, text.find(':'));
-  text.remove_prefix(std::min(text.size(), field.size() + 1));
-  return field;
-}
-
-template <typename Number>
-bool read_number(std::string_view& text, Number& value) {
-  const auto number = parse_number<Number>(next_field(text));
-  value = number.value_or(0);
-  return number.has_value();
-}
-
 Request parse(std::string_view text) {
-  Request ticket;
-  ticket.kernel = next_field(text);
-  const bool whole = read_number(text, ticket.pid) && read_number(text, ticket.fd) &&
-                     read_number(text, ticket.inode) && text.empty();
-  if (!whole) throw Error("invalid ticket of shared memory");
-  return ticket;
+  const std::string_view kernel = next_field(text, ':');
+  const auto pid = parse_number<uint32_t>(next_field(text, ':'));
+  const auto fd = parse_number<uint32_t>(next_field(text, ':'));
+  const auto inode = parse_number<uint64_t>(next_field(text, ':'));
+  if (!pid || !fd || !inode || !text.empty()) throw Error("invalid ticket of shared memory");
+  return {std::string(kernel), *pid, *fd, *inode};
 }
 
 struct stat status_of(int fd) {
@@ -65,21 +49,15 @@ struct stat status_of(int fd) {
   return status;
 }
 
-// Returns the kernel's name of the open file.
-std::string link_of(int fd) {
-  std::array<char, PATH_MAX> target{};
-  const std::string link = fmt::format("/proc/self/fd/{}", fd);
-  const ssize_t length = ::readlink(link.c_str(), target.data(), target.size());
-  return length < 0 ? std::string() : std::string(target.data(), static_cast<size_t>(length));
-}
-
 void check_is_ours(int fd, const Request& wanted, const std::string& name,
                    const std::string& path) {
   const struct stat status = status_of(fd);
   if (status.st_uid != ::geteuid())
     throw Error("{} belongs to user {}, not to this process's user {}", path, status.st_uid,
                 ::geteuid());
-  if (link_of(fd) != fmt::format("/memfd:{} (deleted)", name))
+  std::error_code unknown;
+  const auto kernel_name = std::filesystem::read_symlink(proc_fd_path(fd), unknown);
+  if (unknown || kernel_name.string() != fmt::format("/memfd:{} (deleted)", name))
     throw Error("{} is not the shared memory '{}' of this run", path, name);
   if (status.st_ino != wanted.inode)
     throw Error("{} belongs to another process: this process runs in its own PID namespace", path);
@@ -104,8 +82,7 @@ MemoryFile MemoryFile::open(const std::string& ticket, const std::string& name) 
   const FileDescriptor seen(::open(path.c_str(), O_PATH | O_CLOEXEC));
   if (seen.get() < 0) throw Error("cannot open {}: {}", path, system_reason(errno));
   check_is_ours(seen.get(), wanted, name, path);
-  const std::string again = fmt::format("/proc/self/fd/{}", seen.get());
-  FileDescriptor fd(::open(again.c_str(), O_RDWR | O_CLOEXEC));
+  FileDescriptor fd(::open(proc_fd_path(seen.get()).c_str(), O_RDWR | O_CLOEXEC));
   if (fd.get() < 0) throw Error("cannot open {}: {}", path, system_reason(errno));
   return MemoryFile(std::move(fd));
 }

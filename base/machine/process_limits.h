@@ -19,6 +19,17 @@ std::optional<int64_t> file_size_limit();
 // limited.
 std::string address_space_limit();
 
+// Maximum number of files that a process of a run has open, with a reserve: a rank without a GPU; a
+// launcher or agent that starts this many ranks; a launcher with agents on this many nodes, for
+// which the reserve includes unauthenticated connections.
+inline constexpr int kRankOpenFiles = 32;
+constexpr int launcher_open_files(int num_ranks) {
+  return 24 + 4 * num_ranks;
+}
+constexpr int multi_node_open_files(int num_nodes) {
+  return 128 + 8 * num_nodes;
+}
+
 // Raises the limit of open files of this process and its children to at least `needed`, if the
 // system allows it. Throws an Error that names the limit otherwise. With a lower limit a file that
 // cannot be opened would look like a missing one.

@@ -3,9 +3,11 @@
 #include <sys/random.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/machine/process_limits.h"
+#include "base/text/units.h"
 
 namespace zeroth {
 
@@ -18,6 +20,16 @@ std::string random_bytes(size_t count) {
     done += static_cast<size_t>(got);
   }
   return bytes;
+}
+
+std::string random_hex(size_t num_bytes) {
+  return to_hex(random_bytes(num_bytes));
+}
+
+uint64_t random_word() {
+  uint64_t word = 0;
+  std::memcpy(&word, random_bytes(sizeof(word)).data(), sizeof(word));
+  return word;
 }
 
 }  // namespace zeroth

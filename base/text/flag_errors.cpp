@@ -4,12 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <string_view>
-#include <vector>
 
+#include "base/error.h"
 #include "base/text/diagnostics.h"
 #include "base/text/printable.h"
-#include "base/usage_error.h"
 
 namespace zeroth {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -46,6 +47,18 @@ std::string pluralize(int64_t count, std::string_view word) {
 std::string signal_name(int signal) {
   const char* name = ::sigabbrev_np(signal);
   return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+}
+
+std::string to_hex(std::string_view bytes) {
+  std::string text;
+  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<uint8_t>(byte));
+  return text;
+}
+
+std::string_view next_field(std::string_view& text, char separator) {
+  const std::string_view field = text.substr(0, text.find(separator));
+  text.remove_prefix(std::min(text.size(), field.size() + 1));
+  return field;
 }
 
 double canonicalize_nan(double value) {

@@ -24,6 +24,12 @@ std::string pluralize(int64_t count, std::string_view word);
 // Returns "SIGTERM", or "signal 36" for a signal without a name.
 std::string signal_name(int signal);
 
+// Returns two hexadecimal digits per byte: "0a1b".
+std::string to_hex(std::string_view bytes);
+
+// Returns the text before `separator` and removes both from `text`.
+std::string_view next_field(std::string_view& text, char separator);
+
 // Parses the whole text as a number. Returns nullopt if it is none or does not fit the type.
 template <typename Number>
 std::optional<Number> parse_number(std::string_view text) {

@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <optional>
-#include <random>
 #include <sstream>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
 #include "base/error.h"
-#include "base/machine/slow_wait.h"
+#include "base/machine/random_bytes.h"
+#include "base/machine/timer.h"
+#include "comm/bootstrap/key_value_store.h"
 #include "comm/time_limit.h"
 
 namespace zeroth::comm {
@@ -19,6 +20,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPause{5};
 constexpr size_t kMaxNamed = 16;
+constexpr size_t kIdBytes = 8;
 
 constexpr const char* kCounter = "zeroth/rounds";
 constexpr const char* kRun = "zeroth/run";
@@ -29,21 +31,6 @@ std::string join_key(int rank) {
 
 std::string attempt_key(int64_t attempt, const char* what) {
   return fmt::format("zeroth/round/{}/{}", attempt, what);
-}
-
-// Returns a random id: no two processes draw the same one.
-std::string random_id() {
-  std::random_device source;
-  return fmt::format("{:08x}{:08x}", source(), source());
-}
-
-std::string get(c10d::Store& store, const std::string& key) {
-  const std::vector<uint8_t> value = store.get(key);
-  return {value.begin(), value.end()};
-}
-
-void set(c10d::Store& store, const std::string& key, const std::string& value) {
-  store.set(key, std::vector<uint8_t>(value.begin(), value.end()));
 }
 
 // A rank's entry in the store: its nonce, its world size, its restart count.
@@ -64,41 +51,35 @@ JoinEntry parse_join_entry(const std::string& text) {
   return one;
 }
 
-// Rank 0's list: run, attempt index, restarts, and each rank's nonce.
+// Rank 0's list: the attempt, and each rank's nonce.
 struct AttemptList {
-  std::string run;
-  int64_t index = -1;
-  int64_t restarts = 0;
+  AgreedAttempt attempt = {};
   std::vector<std::string> nonces = {};
 };
 
 std::string to_string(const AttemptList& listed) {
-  return fmt::format("{} {} {} {}", listed.run, listed.index, listed.restarts,
-                     fmt::join(listed.nonces, " "));
+  return fmt::format("{} {} {} {}", listed.attempt.run, listed.attempt.index,
+                     listed.attempt.restarts, fmt::join(listed.nonces, " "));
 }
 
 AttemptList parse_attempt_list(const std::string& text) {
-  AttemptList listed;
+  AttemptList listed{.attempt = {.index = -1}};
   std::istringstream words(text);
-  words >> listed.run >> listed.index >> listed.restarts;
+  words >> listed.attempt.run >> listed.attempt.index >> listed.attempt.restarts;
   for (std::string word; words >> word;) listed.nonces.push_back(std::move(word));
   return listed;
-}
-
-AgreedAttempt agreed(const AttemptList& listed, int64_t attempt) {
-  return {.index = listed.index,
-          .restarts = listed.restarts,
-          .run = listed.run,
-          .prefix = fmt::format("zeroth/round/{}", attempt)};
 }
 
 class AttemptAgreement {
  public:
   AttemptAgreement(c10d::Store& store, const AttemptMember& me, std::chrono::milliseconds limit)
-      : store_(store), me_(me), limit_(limit), mine_{random_id(), me.world_size, me.restarts} {}
+      : store_(store),
+        me_(me),
+        limit_(limit),
+        mine_{random_hex(kIdBytes), me.world_size, me.restarts} {}
 
   AgreedAttempt join() {
-    set(store_, join_key(me_.rank), to_string(mine_));
+    set_text(store_, join_key(me_.rank), to_string(mine_));
     std::optional<AgreedAttempt> done;
     SlowWait slow;
     for (SuspendAwareTimer time; !done;) {
@@ -126,16 +107,15 @@ class AttemptAgreement {
     if (joined != listed_ || store_.add(kCounter, 0) != attempt_) list(joined);
     const int64_t others = store_.add(attempt_key(attempt_, "others"), 0);
     if (others < me_.world_size - 1) return std::nullopt;
-    set(store_, attempt_key(attempt_, "begins"), "1");
-    return agreed(list_, attempt_);
+    set_text(store_, attempt_key(attempt_, "begins"), "1");
+    return agreed();
   }
 
   std::optional<AgreedAttempt> follow() {
-    if (attempt_ > 0 && store_.check({attempt_key(attempt_, "begins")}))
-      return agreed(list_, attempt_);
+    if (attempt_ > 0 && store_.check({attempt_key(attempt_, "begins")})) return agreed();
     const int64_t newest = store_.add(kCounter, 0);
     if (newest <= attempt_ || !store_.check({attempt_key(newest, "ranks")})) return std::nullopt;
-    AttemptList listed = parse_attempt_list(get(store_, attempt_key(newest, "ranks")));
+    AttemptList listed = parse_attempt_list(get_text(store_, attempt_key(newest, "ranks")));
     const auto place = static_cast<size_t>(me_.rank);
     const bool of_mine = listed.nonces.size() == static_cast<size_t>(me_.world_size) &&
                          listed.nonces[place] == mine_.nonce;
@@ -146,12 +126,18 @@ class AttemptAgreement {
     return std::nullopt;
   }
 
+  AgreedAttempt agreed() const {
+    AgreedAttempt attempt = list_.attempt;
+    attempt.prefix = fmt::format("zeroth/round/{}", attempt_);
+    return attempt;
+  }
+
   // Returns the entries of this world; empty while one is missing.
   std::vector<JoinEntry> read_join_entries() {
     std::vector<JoinEntry> joined;
     for (int rank = 0; rank < me_.world_size; ++rank) {
       if (!store_.check({join_key(rank)})) return {};
-      joined.push_back(parse_join_entry(get(store_, join_key(rank))));
+      joined.push_back(parse_join_entry(get_text(store_, join_key(rank))));
       if (joined.back().world_size != me_.world_size) return {};
     }
     return joined;
@@ -161,13 +147,13 @@ class AttemptAgreement {
     listed_ = joined;
     if (!begun_) begun_ = store_.add("zeroth/begun", 1) - 1;
     attempt_ = store_.add(kCounter, 1);
-    if (!store_.check({kRun})) set(store_, kRun, random_id());
-    list_ = {.run = get(store_, kRun), .index = *begun_};
+    if (!store_.check({kRun})) set_text(store_, kRun, random_hex(kIdBytes));
+    list_ = {.attempt = {.index = *begun_, .run = get_text(store_, kRun)}};
     for (const JoinEntry& one : joined) {
-      list_.restarts = std::max(list_.restarts, one.restarts);
+      list_.attempt.restarts = std::max(list_.attempt.restarts, one.restarts);
       list_.nonces.push_back(one.nonce);
     }
-    set(store_, attempt_key(attempt_, "ranks"), to_string(list_));
+    set_text(store_, attempt_key(attempt_, "ranks"), to_string(list_));
   }
 
   std::string missing() {

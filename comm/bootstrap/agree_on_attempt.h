@@ -13,17 +13,17 @@ class Store;
 namespace zeroth::comm {
 
 struct AgreedAttempt {
-  int64_t index = 0;     // attempts that began in this store before; the same on all ranks
-  int64_t restarts = 0;  // maximum of the ranks' restart counts
-  std::string run;       // 16 hex digits, the same for all attempts in this store
-  std::string prefix;    // prefix of this attempt's keys, unique per attempt
+  int64_t index = 0;        // attempts that began in this store before; the same on all ranks
+  int64_t restarts = 0;     // maximum of the ranks' restart counts
+  std::string run = {};     // 16 hex digits, the same for all attempts in this store
+  std::string prefix = {};  // prefix of this attempt's keys, unique per attempt
 };
 
 struct AttemptMember {
   int rank = 0;
   int world_size = 1;
   int64_t restarts = 0;  // TORCHELASTIC_RESTART_COUNT
-  // Called with the missing ranks when the wait for them lasts (base/machine/slow_wait.h); may be
+  // Called with the missing ranks when the wait for them lasts (base/machine/timer.h); may be
   // empty.
   std::function<void(const std::string& for_whom, std::chrono::milliseconds waited)> on_wait = {};
 };

@@ -18,11 +18,10 @@
 #include "base/error.h"
 #include "base/machine/memory_file.h"
 #include "base/machine/process_limits.h"
-#include "base/machine/slow_wait.h"
+#include "base/machine/timer.h"
 #include "comm/bootstrap/agree_on_attempt.h"
 #include "comm/bootstrap/host_address.h"
-#include "comm/bootstrap/signed_store.h"
-#include "comm/bootstrap/waiting_store.h"
+#include "comm/bootstrap/key_value_store.h"
 #include "comm/collective_info.h"
 #include "comm/time_limit.h"
 
@@ -224,8 +223,7 @@ FileDescriptor try_listen(const addrinfo& address) {
 }  // namespace
 
 RankBootstrap bootstrap_ranks(const RankEnv& env) {
-  BootstrapResult result = bootstrap_attempt(env);
-  return std::move(result.bootstrap);
+  return bootstrap_attempt(env).bootstrap;
 }
 
 void resolve_attempt(RankEnv& env) {

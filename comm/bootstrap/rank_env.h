@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "comm/bootstrap/restart_attempt.h"
+#include "base/restart_attempt.h"
 
 namespace zeroth::comm {
 
 struct RankBootstrap;
 
-// The settings that a launcher passes to a rank; comm/bootstrap/scheduler_env.h lists the
+// The settings that a launcher passes to a rank; base/scheduler_env.h lists the
 // launchers. Without a launcher it is a world of one.
 struct RankEnv {
   int rank = 0;

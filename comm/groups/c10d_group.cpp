@@ -10,7 +10,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/machine/timer.h"
 #include "comm/collective_info.h"
+#include "comm/groups/pair_link.h"
+#include "comm/groups/peer_reports.h"
+#include "comm/groups/progress_engine.h"
+#include "comm/groups/rank_table.h"
+#include "comm/groups/watchdog.h"
 #include "comm/time_limit.h"
 #include "device/events.h"
 
@@ -81,8 +87,7 @@ struct BackendState {
     if (options.table) return options.table->explain(sequence, {});
     if (PeerReports* const peer_reports = reports()) {
       std::vector<int> others = options.members.ranks;
-      for (int rank = 0; options.members.ranks.empty() && rank < backend->getSize(); ++rank)
-        others.push_back(rank);
+      if (others.empty()) others = all_ranks(backend->getSize());
       std::erase(others, options.members.global_rank(backend->getRank()));
       return peer_reports->reports_from(others);
     }
@@ -97,9 +102,9 @@ struct BackendState {
   }
 
   std::string message(const CollectiveInfo& info, uint64_t sequence, const std::string& why) const {
-    return fmt::format("{}: {} over {} failed: {}; {}",
+    return fmt::format("{}: {} failed: {}; {}",
                        options.members.rank_name(backend->getRank(), backend->getSize()),
-                       info.describe(), options.members.name(), why, peers(sequence));
+                       describe_wait(info), why, peers(sequence));
   }
   [[noreturn]] void fail(const CollectiveInfo& info, uint64_t sequence,
                          const std::exception& cause) const {
@@ -120,15 +125,36 @@ std::string work_error(c10d::Work& work) {
   }
 }
 
-// A CpuWaitHandle blocks the CPU in wait().
-class CpuWaitHandle final : public CollectiveHandle::Impl {
- public:
-  CpuWaitHandle(std::shared_ptr<BackendState> state, c10::intrusive_ptr<c10d::Work> work,
+// A BackendHandle is a collective that the backend has started.
+class BackendHandle : public CollectiveHandle::Impl {
+ protected:
+  BackendHandle(std::shared_ptr<BackendState> state, c10::intrusive_ptr<c10d::Work> work,
                 CollectiveInfo info)
       : state_(std::move(state)),
         work_(std::move(work)),
         info_(std::move(info)),
-        sequence_(state_->issued) {
+        sequence_(state_->issued) {}
+
+  void wait_for_work() {
+    try {
+      work_->wait();
+    } catch (const std::exception& cause) {
+      state_->fail(info_, sequence_, cause);
+    }
+  }
+
+  std::shared_ptr<BackendState> state_;
+  c10::intrusive_ptr<c10d::Work> work_;
+  CollectiveInfo info_;
+  uint64_t sequence_;
+};
+
+// A CpuWaitHandle blocks the CPU in wait().
+class CpuWaitHandle final : public BackendHandle {
+ public:
+  CpuWaitHandle(std::shared_ptr<BackendState> state, c10::intrusive_ptr<c10d::Work> work,
+                CollectiveInfo info)
+      : BackendHandle(std::move(state), std::move(work), std::move(info)) {
     if (!state_->options.progress) return;
     future_ = work_->getFuture();
     future_->addCallback([wake = state_->options.progress->waker()](auto&) { wake(); },
@@ -140,11 +166,7 @@ class CpuWaitHandle final : public CollectiveHandle::Impl {
   void wait() override {
     const Timer waiting;
     if (future_) drive_progress();
-    try {
-      work_->wait();
-    } catch (const std::exception& cause) {
-      state_->fail(info_, sequence_, cause);
-    }
+    wait_for_work();
     state_->times.waiting_s += waiting.seconds();
     state_->times.in_flight_s += since_issue_.seconds();
     if (state_->options.table) state_->options.table->finish(sequence_);
@@ -163,28 +185,21 @@ class CpuWaitHandle final : public CollectiveHandle::Impl {
     if (PeerReports* const reports = progress.reports()) reports->clear();
   }
 
-  std::shared_ptr<BackendState> state_;
-  c10::intrusive_ptr<c10d::Work> work_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // set if waits drive other transfers
-  CollectiveInfo info_;
-  uint64_t sequence_;
   Timer since_issue_;
 };
 
 // A DeviceWaitHandle makes the current stream wait; the watchdog observes the end. Holds the
 // collective's tensors until then: what the current stream does with their memory after wait()
 // comes after the collective.
-class DeviceWaitHandle final : public CollectiveHandle::Impl {
+class DeviceWaitHandle final : public BackendHandle {
  public:
   DeviceWaitHandle(std::shared_ptr<BackendState> state, c10::intrusive_ptr<c10d::Work> work,
                    DeviceWaitTimer::WaitSpan span, CollectiveInfo info,
                    std::vector<torch::Tensor> tensors)
-      : state_(std::move(state)),
-        work_(std::move(work)),
+      : BackendHandle(std::move(state), std::move(work), std::move(info)),
         span_(std::move(span)),
-        info_(std::move(info)),
-        tensors_(std::move(tensors)),
-        sequence_(state_->issued) {
+        tensors_(std::move(tensors)) {
     watch();
   }
 
@@ -205,11 +220,7 @@ class DeviceWaitHandle final : public CollectiveHandle::Impl {
   }
 
   bool block_current_stream() override {
-    try {
-      work_->wait();
-    } catch (const std::exception& cause) {
-      state_->fail(info_, sequence_, cause);
-    }
+    wait_for_work();
     return true;
   }
 
@@ -247,12 +258,8 @@ class DeviceWaitHandle final : public CollectiveHandle::Impl {
     state_->options.watchdog->watch(std::move(work_item));
   }
 
-  std::shared_ptr<BackendState> state_;
-  c10::intrusive_ptr<c10d::Work> work_;
   DeviceWaitTimer::WaitSpan span_;
-  CollectiveInfo info_;
   std::vector<torch::Tensor> tensors_;
-  uint64_t sequence_;
   bool waited_ = false;
 };
 

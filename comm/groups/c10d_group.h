@@ -7,17 +7,18 @@
 
 #include "comm/groups/group.h"
 #include "comm/groups/members.h"
-#include "comm/groups/pair_link.h"
-#include "comm/groups/peer_reports.h"
-#include "comm/groups/progress_engine.h"
-#include "comm/groups/rank_table.h"
-#include "comm/groups/watchdog.h"
 
 namespace c10d {
 class Backend;
 }
 
 namespace zeroth::comm {
+
+class PairLink;
+class PeerReports;
+class ProgressEngine;
+class RankTable;
+class Watchdog;
 
 struct C10dGroupOptions {
   Members members = {};

@@ -1,4 +1,4 @@
-#include "comm/groups/connect_pair.h"
+#include "comm/groups/pair_link.h"
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -12,7 +12,6 @@
 #include <optional>
 #include <string_view>
 #include <thread>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 #include <vector>
 
@@ -23,8 +22,8 @@
 #include "base/text/printable.h"
 #include "base/text/units.h"
 #include "comm/bootstrap/host_address.h"
+#include "comm/bootstrap/key_value_store.h"
 #include "comm/bootstrap/rank_bootstrap.h"
-#include "comm/collective_info.h"
 #include "comm/time_limit.h"
 
 namespace zeroth::comm {
@@ -43,19 +42,14 @@ class HandshakeProofs {
   explicit HandshakeProofs(const PairOptions& options)
       : key_(options.secret), name_(options.name) {}
 
-  std::string listener_proof(std::string_view its_nonce, std::string_view others) const {
-    return proof("listener", its_nonce, others);
-  }
-  std::string connector_proof(std::string_view listeners_nonce, std::string_view own) const {
-    return proof("other", listeners_nonce, own);
+  // Returns the proof of this role, "listener" or "other".
+  std::string proof(std::string_view role, std::string_view listeners_nonce,
+                    std::string_view others_nonce) const {
+    const std::string label = fmt::format("zeroth pair {} {}\n", role, name_);
+    return std::string(digest_bytes(key_.digest(label, listeners_nonce, others_nonce)));
   }
 
  private:
-  std::string proof(std::string_view role, std::string_view first, std::string_view second) const {
-    const std::string label = fmt::format("zeroth pair {} {}\n", role, name_);
-    return std::string(digest_bytes(key_.digest(label, first, second)));
-  }
-
   HmacKey key_;
   std::string name_;
 };
@@ -148,8 +142,8 @@ class PairListener {
       return candidate.time.elapsed() < kHandshakeTimeout ? std::nullopt : std::optional(false);
     const std::string_view nonce = std::string_view(candidate.received).substr(0, kNonceBytes);
     const std::string_view proof = std::string_view(candidate.received).substr(kNonceBytes);
-    if (!constant_time_equal(proof, proofs_.connector_proof(candidate.nonce, nonce))) return false;
-    if (!send_all(fd, proofs_.listener_proof(candidate.nonce, nonce))) return false;
+    if (!constant_time_equal(proof, proofs_.proof("other", candidate.nonce, nonce))) return false;
+    if (!send_all(fd, proofs_.proof("listener", candidate.nonce, nonce))) return false;
     set_blocking(fd, true);
     return true;
   }
@@ -177,8 +171,8 @@ class ConnectAttempt {
   bool handshake(const HandshakeProofs& proofs) {
     const std::string theirs = read(kNonceBytes), own = random_bytes(kNonceBytes);
     return theirs.size() == kNonceBytes &&
-           send_all(socket_.get(), own + proofs.connector_proof(theirs, own)) &&
-           constant_time_equal(read(kProofBytes), proofs.listener_proof(theirs, own));
+           send_all(socket_.get(), own + proofs.proof("other", theirs, own)) &&
+           constant_time_equal(read(kProofBytes), proofs.proof("listener", theirs, own));
   }
 
   FileDescriptor release_socket() {
@@ -249,12 +243,10 @@ FileDescriptor connect_to(const std::string& where, const PairOptions& options) 
 FileDescriptor connect_pair(c10d::Store& store, int rank, const PairOptions& options) {
   if (rank == 0) {
     PairListener listener(options);
-    const std::string name = listener.name();
-    store.set(kKey, std::vector<uint8_t>(name.begin(), name.end()));
+    set_text(store, kKey, listener.name());
     return listener.wait();
   }
-  const std::vector<uint8_t> where = store.get(kKey);
-  return connect_to({where.begin(), where.end()}, options);
+  return connect_to(get_text(store, kKey), options);
 }
 
 }  // namespace zeroth::comm

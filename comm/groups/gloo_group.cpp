@@ -26,8 +26,8 @@ std::unique_ptr<Group> split_gloo(const c10::intrusive_ptr<c10d::Store>& store, 
                                   GlooOptions options, const Partition& partition) {
   const GroupMember member = group_member(partition, rank);
   if (member.size == 1) return make_solo_group();
-  options.members = member.members;
-  options.table = nullptr;
+  options.group.members = member.members;
+  options.group.table = nullptr;
   const auto prefix = fmt::format("{}/{}", partition.name, member.members.global_rank(0));
   return make_gloo_group(c10::make_intrusive<c10d::PrefixStore>(prefix, store), member.rank,
                          member.size, options);
@@ -41,19 +41,16 @@ std::unique_ptr<C10dGroup> make_gloo_group(const c10::intrusive_ptr<c10d::Store>
     auto settings = c10d::ProcessGroupGloo::Options::create(options.timeout);
     settings->devices.push_back(make_device(options));
     auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, settings);
-    C10dGroupOptions group_options{.members = options.members,
-                                   .table = options.table,
-                                   .progress = options.progress,
-                                   .link = options.link};
-    if (options.members.ranks.empty() && !options.progress) {
-      group_options.split = [store, rank, options](const Partition& partition) {
+    C10dGroupOptions group = options.group;
+    if (group.members.ranks.empty() && !group.progress) {
+      group.split = [store, rank, options](const Partition& partition) {
         return split_gloo(store, rank, options, partition);
       };
     }
-    return make_c10d_group(backend, std::move(group_options));
+    return make_c10d_group(backend, std::move(group));
   } catch (const std::exception& cause) {
     throw Error("{}: cannot connect group {} over Gloo ({}): {}",
-                options.members.rank_name(rank, size), options.members.name(),
+                options.group.members.rank_name(rank, size), options.group.members.name(),
                 describe_endpoint(options), error_message(cause));
   }
 }

@@ -6,8 +6,6 @@
 #include <string>
 
 #include "comm/groups/c10d_group.h"
-#include "comm/groups/progress_engine.h"
-#include "comm/groups/rank_table.h"
 
 namespace c10d {
 class Store;
@@ -16,15 +14,12 @@ class Store;
 namespace zeroth::comm {
 
 struct GlooOptions {
-  Members members = {};
   // Address of this node that the other ranks reach; empty: the one to which the node's name
   // resolves.
   std::string address;
   std::chrono::milliseconds timeout{600'000};
-  std::string interface = "";  // with this address, overrides `address`; empty: none
-  std::shared_ptr<RankTable> table = nullptr;          // for errors; may be null
-  std::shared_ptr<ProgressEngine> progress = nullptr;  // see C10dGroupOptions
-  std::shared_ptr<PairLink> link = nullptr;            // see C10dGroupOptions
+  std::string interface = "";   // with this address, overrides `address`; empty: none
+  C10dGroupOptions group = {};  // without its `split`
 };
 
 // Connects the ranks. Collective. Throws an Error that names rank and address if the ranks do not

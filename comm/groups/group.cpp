@@ -1,10 +1,113 @@
 #include "comm/groups/group.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
+#include "comm/collective_info.h"
 
 namespace zeroth::comm {
+namespace {
+
+class SoloGroup final : public Group {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::unique_ptr<Group> split(const Partition&) override { return make_solo_group(); }
+  CollectiveHandle issue(const Collective& collective) override {
+    check_tensor_shapes(collective, size());
+    if (collective.out.data_ptr() != collective.in.data_ptr()) collective.out.copy_(collective.in);
+    return {};
+  }
+};
+
+// A StagedHandle copies the result of a collective, which is on the device that its group accepts,
+// to where it belongs.
+class StagedHandle final : public CollectiveHandle::Impl {
+ public:
+  StagedHandle(CollectiveHandle pending, torch::Tensor staged, torch::Tensor out)
+      : pending_(std::move(pending)), staged_(std::move(staged)), out_(std::move(out)) {}
+
+  // A copy to the CPU is complete on return. The allocator of pinned memory keeps it until the
+  // stream has read it.
+  void wait() override {
+    pending_.wait();
+    out_.copy_(staged_, /*non_blocking=*/!out_.is_cpu());
+  }
+
+ private:
+  CollectiveHandle pending_;
+  torch::Tensor staged_, out_;
+};
+
+// Issues the collective with copy(its input) and memory(its output) instead of its tensors.
+template <typename Copy, typename Memory>
+CollectiveHandle issue_staged(Group& group, const Collective& collective, const Copy& copy,
+                              const Memory& memory) {
+  Collective staged = collective;
+  staged.in = copy(collective.in);
+  staged.out = collective.out.is_same(collective.in) ? staged.in : memory(collective.out);
+  return CollectiveHandle(
+      std::make_shared<StagedHandle>(group.issue(staged), staged.out, collective.out));
+}
+
+torch::Tensor pinned(const torch::Tensor& like) {
+  return at::empty(like.sizes(), like.options().device(torch::kCPU).pinned_memory(true));
+}
+
+class CpuStagedGroup final : public Group {
+ public:
+  explicit CpuStagedGroup(std::unique_ptr<Group> cpu) : cpu_(std::move(cpu)) {}
+
+  int rank() const override { return cpu_->rank(); }
+  int size() const override { return cpu_->size(); }
+  CommTimes times() const override { return cpu_->times(); }
+
+  std::unique_ptr<Group> split(const Partition& partition) override {
+    return make_cpu_staged_group(cpu_->split(partition));
+  }
+
+  CollectiveHandle issue(const Collective& collective) override {
+    if (collective.out.is_cpu()) return cpu_->issue(collective);
+    const auto to_cpu = [](const torch::Tensor& tensor) {
+      return pinned(tensor).copy_(tensor);  // returns when the copy is complete
+    };
+    return issue_staged(*cpu_, collective, to_cpu, pinned);
+  }
+
+ private:
+  std::unique_ptr<Group> cpu_;
+};
+
+class DeviceStagedGroup final : public Group {
+ public:
+  DeviceStagedGroup(Group& group, torch::Device device) : group_(group), device_(device) {}
+
+  int rank() const override { return group_.rank(); }
+  int size() const override { return group_.size(); }
+
+  CollectiveHandle issue(const Collective& collective) override {
+    return issue_staged(
+        group_, collective,
+        [this](const torch::Tensor& tensor) {
+          return tensor.to(device_, /*non_blocking=*/false, /*copy=*/true);
+        },
+        [this](const torch::Tensor& like) { return at::empty_like(like, device_); });
+  }
+
+  std::unique_ptr<Group> split(const Partition& partition) override {
+    return group_.split(partition);
+  }
+
+ private:
+  Group& group_;
+  torch::Device device_;
+};
+
+}  // namespace
 
 const std::vector<int>& Partition::part_of(int rank) const {
   const auto part = std::find_if(parts.begin(), parts.end(), [&](const std::vector<int>& ranks) {
@@ -12,6 +115,18 @@ const std::vector<int>& Partition::part_of(int rank) const {
   });
   ZEROTH_CHECK(part != parts.end(), "rank {} is in no part of '{}'", rank, name);
   return *part;
+}
+
+std::unique_ptr<Group> make_solo_group() {
+  return std::make_unique<SoloGroup>();
+}
+
+std::unique_ptr<Group> make_cpu_staged_group(std::unique_ptr<Group> cpu) {
+  return std::make_unique<CpuStagedGroup>(std::move(cpu));
+}
+
+std::unique_ptr<Group> make_device_staged_group(Group& group, torch::Device device) {
+  return std::make_unique<DeviceStagedGroup>(group, device);
 }
 
 }  // namespace zeroth::comm

@@ -5,6 +5,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -145,7 +146,20 @@ class Group {
   virtual CommTimes times() const { return {}; }
 };
 
+// Ends the process, which cannot continue, because a device waits forever (comm/groups/watchdog.h).
+// Called once, on a thread of its own.
+using HangHandler = std::function<void(const std::string& message)>;
+
 // Makes the group of one rank, which only copies data that a result needs.
 std::unique_ptr<Group> make_solo_group();
+
+// Makes a group of CPU tensors accept device tensors, too: copies them to pinned host memory when a
+// collective is issued, which waits for the current stream, and copies the results back on the
+// stream that is current in wait(). CPU tensors pass unchanged.
+std::unique_ptr<Group> make_cpu_staged_group(std::unique_ptr<Group> cpu);
+
+// Makes a group for CPU tensors over one that accepts only device tensors: copies them to the
+// device and back. Keeps a reference to `group`.
+std::unique_ptr<Group> make_device_staged_group(Group& group, torch::Device device);
 
 }  // namespace zeroth::comm

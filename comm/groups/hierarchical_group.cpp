@@ -1,16 +1,16 @@
 #include "comm/groups/hierarchical_group.h"
 
 #include <array>
-#include <numeric>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/machine/timer.h"
 #include "comm/bootstrap/host_address.h"
 #include "comm/collective_info.h"
-#include "comm/groups/connect_pair.h"
 #include "comm/groups/gloo_group.h"
+#include "comm/groups/pair_link.h"
 #include "comm/groups/peer_reports.h"
 #include "comm/groups/shared_memory_group.h"
 #include "comm/groups/stage_plan.h"
@@ -154,8 +154,8 @@ std::shared_ptr<PairLink> connect_nodes(c10d::Store& store, int node, const std:
   try {
     return std::make_shared<PairLink>(connect_pair(store, node, options), gloo.timeout);
   } catch (const std::exception& cause) {
-    throw Error("{}: cannot connect group {} at {}: {}", gloo.members.rank_name(node, 2),
-                gloo.members.name(), options.address, error_message(cause));
+    throw Error("{}: cannot connect group {} at {}: {}", gloo.group.members.rank_name(node, 2),
+                gloo.group.members.name(), options.address, error_message(cause));
   }
 }
 
@@ -165,16 +165,18 @@ std::unique_ptr<C10dGroup> inter_node_group(const NodeContext& context, const Pa
   GlooOptions options{.address = context.options.address,
                       .timeout = context.options.timeout,
                       .interface = context.options.interface,
-                      .progress = context.progress};
-  options.members.group = partition.name + " across machines";
+                      .group = {.progress = context.progress}};
+  Members& members = options.group.members;
+  members.group = partition.name + " across machines";
   for (const auto& ranks : layout.nodes) {
     const int rank = ranks[static_cast<size_t>(layout.local)];
-    options.members.ranks.push_back(part[static_cast<size_t>(rank)]);
+    members.ranks.push_back(part[static_cast<size_t>(rank)]);
   }
-  const auto prefix = fmt::format("across/{}/{}", partition.name, options.members.ranks.front());
+  const auto prefix = fmt::format("across/{}/{}", partition.name, members.ranks.front());
   const auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, context.store);
   if (layout.num_nodes() == 2)
-    options.link = connect_nodes(*store, layout.node, prefix, options, context.options.secret);
+    options.group.link =
+        connect_nodes(*store, layout.node, prefix, options, context.options.secret);
   return make_gloo_group(store, layout.node, layout.num_nodes(), options);
 }
 
@@ -201,7 +203,7 @@ std::shared_ptr<const NodeContext> make_context(const c10::intrusive_ptr<c10d::S
   auto context = std::make_shared<NodeContext>(NodeContext{store, rank, options, nullptr, nullptr});
   const Node& here = context->here();
   const auto local_size = static_cast<int>(here.ranks.size());
-  const auto local = std::find(here.ranks.begin(), here.ranks.end(), rank) - here.ranks.begin();
+  const int local = local_rank(here, rank);
   context->progress = make_progress_engine(
       segment, local_size, rank, world_size,
       std::make_shared<PeerReports>(store, rank, options.nodes, options.timeout));
@@ -212,10 +214,8 @@ std::shared_ptr<const NodeContext> make_context(const c10::intrusive_ptr<c10d::S
   SharedMemoryOptions shared = context->shared_memory();
   shared.num_doorbells = world_size;
   shared.members = {"world on " + here.name, here.ranks, here.name};
-  auto table =
-      std::make_shared<RankTable>(segment, static_cast<int>(local), local_size, shared.members);
-  context->node = make_shared_memory_group(segment, std::move(table), static_cast<int>(local),
-                                           local_size, shared);
+  auto table = std::make_shared<RankTable>(segment, local, local_size, shared.members);
+  context->node = make_shared_memory_group(segment, std::move(table), local, local_size, shared);
   return context;
 }
 
@@ -229,10 +229,8 @@ size_t hierarchical_segment_bytes(int local_size, int world_size, const RingSize
 std::unique_ptr<Group> make_hierarchical_group(const c10::intrusive_ptr<c10d::Store>& store,
                                                std::shared_ptr<SharedSegment> segment, int rank,
                                                const HierarchicalOptions& options) {
-  int world_size = 0;
-  for (const Node& node : options.nodes) world_size += static_cast<int>(node.ranks.size());
-  Partition world{Members().group, {std::vector<int>(static_cast<size_t>(world_size))}};
-  std::iota(world.parts[0].begin(), world.parts[0].end(), 0);
+  const int world_size = count_ranks(options.nodes);
+  const Partition world = world_partition(world_size);
   const auto context = make_context(store, segment, rank, world_size, options);
   auto stages = std::make_shared<StageGroups>();
   stages->layout = node_layout(world.parts[0], options.nodes, rank);

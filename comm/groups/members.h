@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,18 @@ struct Members {
                : fmt::format("'{}' (ranks {}{})", group, fmt::join(ranks, ", "), on_node());
   }
 };
+
+// Returns the ranks of a world of this size.
+inline std::vector<int> all_ranks(int world_size) {
+  std::vector<int> ranks(static_cast<size_t>(world_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+// Returns the world as the only part of itself.
+inline Partition world_partition(int world_size) {
+  return {Members().group, {all_ranks(world_size)}};
+}
 
 // A GroupMember is the position of a rank in its part of a partition.
 struct GroupMember {

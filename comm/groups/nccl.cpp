@@ -6,14 +6,14 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include <numeric>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "comm/collective_info.h"
 #include "comm/groups/c10d_group.h"
 #include "comm/groups/members.h"
+#include "comm/groups/rank_table.h"
+#include "comm/groups/watchdog.h"
 
 namespace zeroth::comm {
 namespace {
@@ -61,9 +61,7 @@ std::unique_ptr<Group> connect(const World& world, const Partition& partition) {
 std::unique_ptr<Group> make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                        int size, const NcclOptions& options,
                                        const NcclBackend& make_backend) {
-  std::vector<int> all(static_cast<size_t>(size));
-  std::iota(all.begin(), all.end(), 0);
-  return connect({store, rank, options, make_backend}, {Members().group, {all}});
+  return connect({store, rank, options, make_backend}, world_partition(size));
 }
 
 }  // namespace zeroth::comm

@@ -8,9 +8,6 @@
 #include <memory>
 
 #include "comm/groups/group.h"
-#include "comm/groups/peer_reports.h"
-#include "comm/groups/rank_table.h"
-#include "comm/groups/watchdog.h"
 #include "device/gpu.h"
 
 namespace c10d {
@@ -19,6 +16,9 @@ class Store;
 }  // namespace c10d
 
 namespace zeroth::comm {
+
+class PeerReports;
+class RankTable;
 
 struct NcclOptions {
   std::chrono::milliseconds timeout{600'000};

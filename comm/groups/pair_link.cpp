@@ -29,8 +29,9 @@ struct Header {
   uint64_t bytes;
 };
 
-void set(int fd, int level, int option, const void* value, socklen_t size) {
-  if (::setsockopt(fd, level, option, value, size) != 0)
+template <typename Value>
+void set(int fd, int level, int option, const Value& value) {
+  if (::setsockopt(fd, level, option, &value, sizeof(value)) != 0)
     throw Error("cannot set up a connection between two ranks: {}", system_reason(errno));
 }
 
@@ -46,16 +47,15 @@ constexpr int kMaxProbes = 3;
 
 // Sets socket options, with short timeouts between which the time limit is checked.
 void set_up(int fd) {
-  const int yes = 1;
-  set(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
-  set(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes));
-  set(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kKeepAliveIdleSeconds, sizeof(kKeepAliveIdleSeconds));
-  set(fd, IPPROTO_TCP, TCP_KEEPINTVL, &kKeepAliveIntervalSeconds,
-      sizeof(kKeepAliveIntervalSeconds));
-  set(fd, IPPROTO_TCP, TCP_KEEPCNT, &kMaxProbes, sizeof(kMaxProbes));
+  constexpr int kYes = 1;
+  set(fd, IPPROTO_TCP, TCP_NODELAY, kYes);
+  set(fd, SOL_SOCKET, SO_KEEPALIVE, kYes);
+  set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds);
+  set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveIntervalSeconds);
+  set(fd, IPPROTO_TCP, TCP_KEEPCNT, kMaxProbes);
   const timeval poll_interval{0, std::chrono::microseconds(kPollInterval).count()};
-  set(fd, SOL_SOCKET, SO_RCVTIMEO, &poll_interval, sizeof(poll_interval));
-  set(fd, SOL_SOCKET, SO_SNDTIMEO, &poll_interval, sizeof(poll_interval));
+  set(fd, SOL_SOCKET, SO_RCVTIMEO, poll_interval);
+  set(fd, SOL_SOCKET, SO_SNDTIMEO, poll_interval);
 }
 
 // An IdleTimeout is the remaining time in which some byte has to move.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/text/printable.h"
+#include "comm/bootstrap/key_value_store.h"
 #include "comm/time_limit.h"
 
 namespace zeroth::comm {
@@ -62,7 +63,7 @@ void PeerReports::report(const std::string& text) {
   try {
     const auto set = [store = store_, key = report_key(rank_),
                       text = text.substr(0, kMaxTextBytes)] {
-      store->set(key, std::vector<uint8_t>(text.begin(), text.end()));
+      set_text(*store, key, text);
       return true;
     };
     run_with_timeout(kStoreLimit, "the store of the run does not answer", set);
@@ -74,10 +75,8 @@ void PeerReports::report(const std::string& text) {
 std::string PeerReports::read(int rank) {
   if (!store_answers_) return {};
   try {
-    const auto get = [store = store_, key = report_key(rank)]() -> std::string {
-      if (!store->check({key})) return {};
-      const std::vector<uint8_t> value = store->get(key);
-      return {value.begin(), value.end()};
+    const auto get = [store = store_, key = report_key(rank)]() {
+      return store->check({key}) ? get_text(*store, key) : std::string();
     };
     return shortened(run_with_timeout(kStoreLimit, "the store of the run does not answer", get),
                      kMaxTextBytes);

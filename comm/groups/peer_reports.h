@@ -27,8 +27,6 @@ class PeerReports {
   PeerReports(c10::intrusive_ptr<c10d::Store> store, int rank, Nodes nodes,
               std::chrono::milliseconds limit);
 
-  const Nodes& nodes() const { return nodes_; }
-
   // Reports that this rank has waited for `waited`. Publishes `text` after a quarter of the limit,
   // at most 5 s, and again at that interval.
   void report_wait(std::chrono::milliseconds waited, const std::function<std::string()>& text);

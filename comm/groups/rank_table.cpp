@@ -76,15 +76,15 @@ void RankTable::finish(uint64_t sequence) {
   row.finished.store(sequence, std::memory_order_release);
 }
 
-bool RankTable::lost(int rank) const {
+bool RankTable::is_alive(int rank) const {
   const RankRow& row = rows_[static_cast<size_t>(rank)];
-  return row.left || (row.pid != 0 && has_ended(process_state(row.pid)));
+  return !row.left && (row.pid == 0 || !has_ended(process_state(row.pid)));
 }
 
 std::string RankTable::lost_before(uint64_t sequence) const {
   for (int rank = 0; rank < static_cast<int>(rows_.size()); ++rank) {
     const bool is_late = rows_[static_cast<size_t>(rank)].issued.load() < sequence;
-    if (is_late && lost(rank))
+    if (is_late && !is_alive(rank))
       return fmt::format("rank {}{} is gone", members_.global_rank(rank), members_.on_node());
   }
   return {};
@@ -121,7 +121,7 @@ std::string RankTable::explain(uint64_t sequence, const std::vector<int>& late) 
       missing.push_back(describe(rank, sequence));
     } else {
       arrived.push_back(members_.global_rank(rank));
-      if (lost(rank) || process_state(row.pid) == 'T')
+      if (!is_alive(rank) || process_state(row.pid) == 'T')
         disturbed.push_back(describe(rank, sequence));
     }
   }

@@ -40,13 +40,13 @@ class RankTable {
   void issue(uint64_t sequence, std::string_view description);
   void finish(uint64_t sequence);
 
-  // Returns whether the rank has closed its group or its process has ended.
-  bool lost(int rank) const;
+  // Returns whether the rank has its group open and its process runs, as far as is known.
+  bool is_alive(int rank) const;
 
   // Returns a description of the last operation of `rank` for a person.
   std::string last(int rank) const { return describe(rank, UINT64_MAX); }
 
-  // Returns "rank 1 is gone" if a rank is lost that has not begun collective `sequence`; else
+  // Returns "rank 1 is gone" if a rank is not alive that has not begun collective `sequence`; else
   // empty.
   std::string lost_before(uint64_t sequence) const;
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/machine/standard_streams.h"
+#include "base/machine/timer.h"
 #include "base/text/printable.h"
 #include "comm/collective_info.h"
 #include "comm/groups/exchange.h"
@@ -40,11 +41,10 @@ uint64_t collective_hash(const IssuedCollective& op) {
 // processes the operations in order.
 class CollectiveWorker final : public ProgressEngine::ProgressClient {
  public:
-  CollectiveWorker(SharedRing ring, std::shared_ptr<RankTable> table,
-                   std::shared_ptr<ProgressEngine> progress, SharedMemoryOptions options)
+  CollectiveWorker(SharedRing ring, std::shared_ptr<RankTable> table, SharedMemoryOptions options)
       : ring_(std::move(ring)),
         table_(std::move(table)),
-        progress_(std::move(progress)),
+        progress_(options.progress),
         options_(std::move(options)) {
     progress_->add(*this);
   }
@@ -192,7 +192,7 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
       const std::vector<int> late = late_ranks();
       if (slow.due(waited) && is_first_on_time(late)) log_wait(waited);
       for (const int peer : late) {
-        if (table_->lost(peer) && !progress_->can_work())
+        if (!table_->is_alive(peer) && !progress_->can_work())
           fail(fmt::format("rank {}{} is gone", options_.members.global_rank(peer),
                            options_.members.on_node()),
                late);
@@ -283,11 +283,9 @@ class SharedMemoryHandle final : public CollectiveHandle::Impl {
 class SharedMemoryGroup final : public Group {
  public:
   SharedMemoryGroup(SharedRing ring, std::shared_ptr<RankTable> table,
-                    std::shared_ptr<ProgressEngine> progress, const SharedMemoryOptions& options)
-      : progress_(std::move(progress)),
-        options_(options),
-        worker_(std::make_shared<CollectiveWorker>(std::move(ring), std::move(table), progress_,
-                                                   options)) {}
+                    const SharedMemoryOptions& options)
+      : options_(options),
+        worker_(std::make_shared<CollectiveWorker>(std::move(ring), std::move(table), options)) {}
 
   int rank() const override { return worker_->rank(); }
   int size() const override { return worker_->size(); }
@@ -302,10 +300,12 @@ class SharedMemoryGroup final : public Group {
     return CollectiveHandle(std::make_shared<SharedMemoryHandle>(worker_, std::move(op)));
   }
 
-  std::unique_ptr<Group> split(const Partition& partition) override;
+  std::unique_ptr<Group> split(const Partition& partition) override {
+    ZEROTH_CHECK(options_.members.ranks.empty(), "{} is part of a group", options_.members.name());
+    return make_shared_memory_part(*this, partition, group_member(partition, rank()), options_);
+  }
 
  private:
-  std::shared_ptr<ProgressEngine> progress_;  // engine of all groups of this rank
   SharedMemoryOptions options_;
   std::shared_ptr<CollectiveWorker> worker_;
 };
@@ -316,20 +316,11 @@ size_t ring_offset(int size, int num_doorbells) {
 
 std::unique_ptr<Group> on_segment(std::shared_ptr<SharedSegment> segment,
                                   std::shared_ptr<RankTable> table, const GroupMember& member,
-                                  int num_doorbells, const SharedMemoryOptions& options) {
-  SharedMemoryOptions own = options;
-  own.members = member.members;
+                                  int num_doorbells, SharedMemoryOptions options) {
+  options.members = member.members;
   SharedRing ring(std::move(segment), ring_offset(member.size, num_doorbells), member.rank,
                   member.size, options.ring);
-  return std::make_unique<SharedMemoryGroup>(std::move(ring), std::move(table), own.progress, own);
-}
-
-std::unique_ptr<Group> SharedMemoryGroup::split(const Partition& partition) {
-  ZEROTH_CHECK(options_.members.ranks.empty(), "{} is part of a group", options_.members.name());
-  const GroupMember member = group_member(partition, rank());
-  SharedMemoryOptions options = options_;
-  options.progress = progress_;
-  return make_shared_memory_part(*this, partition, member, options);
+  return std::make_unique<SharedMemoryGroup>(std::move(ring), std::move(table), options);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "base/machine/slow_wait.h"
+#include "base/machine/timer.h"
 #include "comm/groups/group.h"
 #include "comm/groups/members.h"
 #include "comm/groups/progress_engine.h"

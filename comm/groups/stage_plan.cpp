@@ -52,7 +52,11 @@ class StagePlanBuilder {
   }
 
  private:
-  // Adds a step and returns its index.
+  // Both add a step and return its index.
+  int add(StageStep step) {
+    plan_.steps.push_back(std::move(step));
+    return static_cast<int>(plan_.steps.size()) - 1;
+  }
   int add(HierarchicalStage stage, int after, const Collective& part,
           std::function<void()> end = {}) {
     const auto begin = [stages = stages_, what = what_, stage, part = Collective(part)]() mutable {
@@ -61,15 +65,15 @@ class StagePlanBuilder {
       return (stage == HierarchicalStage::kIntraFirst ? stages->intra_first : stages->intra_last)
           ->issue(part);
     };
-    plan_.steps.push_back({stage, after, begin, std::move(end)});
-    return static_cast<int>(plan_.steps.size()) - 1;
+    return add({stage, after, begin, std::move(end)});
   }
 
   int gather(HierarchicalStage stage, int after, const torch::Tensor& out, const torch::Tensor& in,
              std::function<void()> end = {}) {
-    if (stage == HierarchicalStage::kInterNode && num_nodes_ == 2)
-      return pair_gather(after, out, in, std::move(end));
-    if (stage == HierarchicalStage::kInterNode) plan_.bytes_sent += bytes(in) * (num_nodes_ - 1);
+    if (stage == HierarchicalStage::kInterNode) {
+      if (num_nodes_ == 2) return pair_gather(after, out, in, std::move(end));
+      plan_.bytes_sent += bytes(in) * (num_nodes_ - 1);
+    }
     return add(stage, after, {Collective::OpType::kAllGather, out, in, {}}, std::move(end));
   }
   // Adds an exchange between two nodes: out = the other's `in`; each may be empty.
@@ -78,8 +82,7 @@ class StagePlanBuilder {
     const auto begin = [=, stages = stages_, what = what_] {
       return stages->inter_node->send_recv(out, in, *what);
     };
-    plan_.steps.push_back({HierarchicalStage::kInterNode, after, begin});
-    return static_cast<int>(plan_.steps.size()) - 1;
+    return add({HierarchicalStage::kInterNode, after, begin});
   }
   int pair_gather(int after, const torch::Tensor& out, const torch::Tensor& in,
                   std::function<void()> end) {
@@ -105,8 +108,7 @@ class StagePlanBuilder {
       reduce_parts(op, out, {first ? own : *others, first ? *others : own}, scratch);
       others->reset();
     };
-    plan_.steps.push_back({HierarchicalStage::kInterNode, after, begin, end});
-    return static_cast<int>(plan_.steps.size()) - 1;
+    return add({HierarchicalStage::kInterNode, after, begin, end});
   }
   int inter_node_all_to_all(int after, const torch::Tensor& out, const torch::Tensor& in,
                             std::function<void()> end) {
@@ -215,6 +217,10 @@ class StagePlanBuilder {
     if (stages_->layout.in_order()) return rows.view(-1);
     return rows.view({-1, elements}).index_select(0, torch::tensor(rank_order())).view(-1);
   }
+  // Returns memory for rows node by node: `out` itself if that is rank order.
+  torch::Tensor rows_by_node(const torch::Tensor& out) const {
+    return stages_->layout.in_order() ? out.view(-1) : torch::empty_like(out).view(-1);
+  }
   std::function<void()> into_ranks(const torch::Tensor& out, const torch::Tensor& rows,
                                    int64_t elements) const {
     if (stages_->layout.in_order()) return {};
@@ -226,9 +232,7 @@ class StagePlanBuilder {
   void all_gather() {
     const torch::Tensor in = collective_.in.view(-1);
     const int64_t n = in.numel();
-    const bool in_order = stages_->layout.in_order();
-    const torch::Tensor rows =
-        in_order ? collective_.out.view(-1) : torch::empty_like(collective_.out).view(-1);
+    const torch::Tensor rows = rows_by_node(collective_.out);
     if (ranks_per_node_ == 1) {
       gather(HierarchicalStage::kInterNode, -1, rows, in, into_ranks(collective_.out, rows, n));
       return;
@@ -243,14 +247,18 @@ class StagePlanBuilder {
     plan_.steps.back().end = into_ranks(collective_.out, rows, n);
   }
 
+  // Adds broadcasts of the rows of another node, one from each rank of this node.
+  void broadcast_rows(int after, const torch::Tensor& of_node) {
+    for (int local = 0; local < ranks_per_node_; ++local)
+      add(HierarchicalStage::kIntraLast, after, broadcast_of(of_node[local], local));
+  }
+
   // Gathers the rows of other nodes, of which each rank forwards those of its local index. `rows`:
   // [node, local index, elements], each row contiguous.
   void gather_chunk(const torch::Tensor& rows, const torch::Tensor& in) {
     if (num_nodes_ == 2) {
       const torch::Tensor of_node = rows[1 - node_];
-      const int across = send_recv(-1, of_node[local_], in);
-      for (int local = 0; local < ranks_per_node_; ++local)
-        add(HierarchicalStage::kIntraLast, across, broadcast_of(of_node[local], local));
+      broadcast_rows(send_recv(-1, of_node[local_], in), of_node);
       return;
     }
     const torch::Tensor same = torch::empty({num_nodes_ * in.numel()}, in.options());
@@ -261,11 +269,8 @@ class StagePlanBuilder {
                                     rows[node][local].copy_(row(same, node, in.numel()));
                                 }
                               });
-    for (int next = 1; next < num_nodes_; ++next) {
-      const torch::Tensor of_node = rows[(node_ + next) % num_nodes_];
-      for (int local = 0; local < ranks_per_node_; ++local)
-        add(HierarchicalStage::kIntraLast, across, broadcast_of(of_node[local], local));
-    }
+    for (int next = 1; next < num_nodes_; ++next)
+      broadcast_rows(across, rows[(node_ + next) % num_nodes_]);
   }
 
   void reduce_scatter() {
@@ -324,9 +329,7 @@ class StagePlanBuilder {
   void all_to_all() {
     const int64_t n = collective_.in.numel() / (num_nodes_ * ranks_per_node_);
     const torch::Tensor in = order_by_node(collective_.in, n);
-    const torch::Tensor rows = stages_->layout.in_order()
-                                   ? collective_.out.view(-1)
-                                   : torch::empty_like(collective_.out).view(-1);
+    const torch::Tensor rows = rows_by_node(collective_.out);
     const auto last = into_ranks(collective_.out, rows, n);
     if (ranks_per_node_ == 1) {
       inter_node_all_to_all(-1, rows, in, last);

@@ -3,16 +3,27 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "comm/groups/c10d_group.h"
 #include "comm/groups/group.h"
-#include "comm/groups/stage_queue.h"
 #include "comm/nodes/nodes.h"
 
 namespace zeroth::comm {
+
+// The stages, each with a group and an order of its own. Two stages are within a node, because the
+// start of a last step depends on other nodes, and the first steps of the next collectives do not.
+enum class HierarchicalStage { kIntraFirst, kInterNode, kIntraLast };
+
+struct StageStep {
+  HierarchicalStage stage;
+  int after = -1;  // index of the earlier step that must have ended before; -1: none
+  std::function<CollectiveHandle()> begin;
+  std::function<void()> end = {};  // local work when the step has ended; may be empty
+};
 
 // The groups of a rank. `intra_first` and `intra_last` both consist of the group's ranks on its
 // node; `inter_node` consists of the ranks with its local index on all nodes. A group of one rank

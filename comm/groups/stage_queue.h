@@ -10,21 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "comm/groups/group.h"
 #include "comm/groups/progress_engine.h"
+#include "comm/groups/stage_plan.h"
 
 namespace zeroth::comm {
-
-// The stages, each with a group and an order of its own. Two stages are within a node, because the
-// start of a last step depends on other nodes, and the first steps of the next collectives do not.
-enum class HierarchicalStage { kIntraFirst, kInterNode, kIntraLast };
-
-struct StageStep {
-  HierarchicalStage stage;
-  int after = -1;  // index of the earlier step that must have ended before; -1: none
-  std::function<CollectiveHandle()> begin;
-  std::function<void()> end = {};  // local work when the step has ended; may be empty
-};
 
 class StageQueue final : public ProgressEngine::ProgressClient {
  public:

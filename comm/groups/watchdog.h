@@ -13,12 +13,10 @@
 #include <string>
 #include <thread>
 
+#include "comm/groups/group.h"
 #include "comm/time_limit.h"
 
 namespace zeroth::comm {
-
-// Ends the process, which cannot continue. Called once, on a thread of the watchdog.
-using HangHandler = std::function<void(const std::string& message)>;
 
 class Watchdog {
  public:

@@ -1,11 +1,9 @@
 #include "comm/nodes/node_segment.h"
 
-#include <torch/csrc/distributed/c10d/Store.hpp>
-
 #include <vector>
 
 #include "base/error.h"
-#include "comm/collective_info.h"
+#include "comm/bootstrap/key_value_store.h"
 
 namespace zeroth::comm {
 namespace {
@@ -33,17 +31,8 @@ struct JoinContext {
 };
 
 std::string get(const JoinContext& join, const std::string& key, int from) {
-  try {
-    const std::vector<uint8_t> value = join.store.get(key);
-    return std::string(value.begin(), value.end()).substr(0, kMaxTextBytes);
-  } catch (const std::exception& cause) {
-    throw Error("rank {}: rank {} did not connect: {}", join.global_rank(join.rank),
-                join.global_rank(from), error_message(cause));
-  }
-}
-
-void set(c10d::Store& store, const std::string& key, const std::string& value) {
-  store.set(key, std::vector<uint8_t>(value.begin(), value.end()));
+  return get_text_from(join.store, key, join.global_rank(join.rank), join.global_rank(from))
+      .substr(0, kMaxTextBytes);
 }
 
 // Rank 0 creates the segment, asks the other ranks whether they could open it, and tells the
@@ -57,13 +46,13 @@ NodeSegment lead(const JoinContext& join, int size) {
   } catch (const Error& error) {
     node.failure_reason = error.what();
   }
-  set(join.store, kTicket, ticket);
+  set_text(join.store, kTicket, ticket);
   for (int peer = 1; peer < size; ++peer) {
     const std::string answer = get(join, rank_key(peer), peer);
     if (answer != kOk && node.failure_reason.empty())
       node.failure_reason = fmt::format("rank {}: {}", join.global_rank(peer), answer);
   }
-  set(join.store, kVerdict, node.failure_reason.empty() ? kOk : node.failure_reason);
+  set_text(join.store, kVerdict, node.failure_reason.empty() ? kOk : node.failure_reason);
   if (node.segment) node.segment->close();
   return node;
 }
@@ -90,7 +79,7 @@ NodeSegment follow(const JoinContext& join) {
   } catch (const Error& error) {
     answer = error.what();
   }
-  set(join.store, rank_key(join.rank), answer);
+  set_text(join.store, rank_key(join.rank), answer);
   const std::string verdict = read_verdict(join, answer);
   if (verdict != kOk) {
     node.failure_reason = verdict;

@@ -41,16 +41,29 @@ const Node& node_of(const Nodes& nodes, int rank) {
   return *node;
 }
 
+int local_rank(const Node& node, int rank) {
+  return static_cast<int>(std::ranges::find(node.ranks, rank) - node.ranks.begin());
+}
+
+int count_ranks(const Nodes& nodes) {
+  int ranks = 0;
+  for (const Node& node : nodes) ranks += static_cast<int>(node.ranks.size());
+  return ranks;
+}
+
+std::pair<size_t, size_t> min_max_ranks(const Nodes& nodes) {
+  const auto [fewest, greatest] =
+      std::ranges::minmax_element(nodes, {}, [](const Node& node) { return node.ranks.size(); });
+  return {fewest->ranks.size(), greatest->ranks.size()};
+}
+
 std::string describe_rank(const Nodes& nodes, int rank) {
   return fmt::format("rank {} on {}", rank, node_of(nodes, rank).name);
 }
 
 std::string describe_nodes(const Nodes& nodes) {
   if (nodes.size() > kMaxListedNodes) {
-    const auto [min_address, max_address] = std::minmax_element(
-        nodes.begin(), nodes.end(),
-        [](const Node& a, const Node& b) { return a.ranks.size() < b.ranks.size(); });
-    const auto fewest = min_address->ranks.size(), greatest = max_address->ranks.size();
+    const auto [fewest, greatest] = min_max_ranks(nodes);
     return fmt::format(
         "{} ({} ranks each)", nodes.size(),
         fewest == greatest ? fmt::format("{}", fewest) : fmt::format("{} to {}", fewest, greatest));

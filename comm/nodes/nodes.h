@@ -1,7 +1,9 @@
 // The nodes of a run, as its ranks discovered them. Pure.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace zeroth::comm {
@@ -25,6 +27,11 @@ struct NodeIdentity {
 Nodes group_by_node(const std::vector<NodeIdentity>& identities);
 
 const Node& node_of(const Nodes& nodes, int rank);
+// Returns the index of `rank` among the ranks of its node.
+int local_rank(const Node& node, int rank);
+int count_ranks(const Nodes& nodes);
+// Returns the minimum and the maximum number of ranks of a node.
+std::pair<size_t, size_t> min_max_ranks(const Nodes& nodes);
 
 // Returns "rank 3 on node2", for example.
 std::string describe_rank(const Nodes& nodes, int rank);

@@ -86,11 +86,13 @@ std::string pair_remedy(const Context& context, const RequestedBatch& requested)
   }
   const auto [micro, steps] = nearest_pair(requested, *requested.batch / ranks);
   std::string text;
-  const auto offer = [&](const std::optional<int64_t>& value, const char* name, int64_t to) {
-    if (value) text += fmt::format("{} {} to {}", text.empty() ? ", or" : " and", name, to);
+  const auto offer = [&](const std::optional<int64_t>& value, const char* key, int64_t to) {
+    if (!value) return;
+    text +=
+        fmt::format("{} {} to {}", text.empty() ? ", or" : " and", context.key_or_flag(key), to);
   };
-  offer(requested.micro, context.key_or_flag(kMicro, "--micro-batch"), micro);
-  offer(requested.steps, context.key_or_flag(kSteps, "--accumulation"), steps);
+  offer(requested.micro, kMicro, micro);
+  offer(requested.steps, kSteps, steps);
   return text;
 }
 
@@ -100,17 +102,15 @@ std::string remedies(const Context& context, const RequestedBatch& requested,
   const int64_t ranks = context.data_ranks;
   const int64_t fixed = requested.micro.value_or(1) * requested.steps.value_or(1) * ranks;
   std::string single;
-  const auto offer = [&](const std::optional<int64_t>& value, int64_t others, const char* name) {
+  const auto offer = [&](const std::optional<int64_t>& value, int64_t others, const char* key) {
     if (value && *requested.batch % others == 0) {
-      single += fmt::format(", or {} to {}", name, *requested.batch / others);
+      single += fmt::format(", or {} to {}", context.key_or_flag(key), *requested.batch / others);
     }
   };
-  offer(requested.micro, batch.accumulation_steps * ranks,
-        context.key_or_flag(kMicro, "--micro-batch"));
-  offer(requested.steps, batch.micro_batch_size * ranks,
-        context.key_or_flag(kSteps, "--accumulation"));
+  offer(requested.micro, batch.accumulation_steps * ranks, kMicro);
+  offer(requested.steps, batch.micro_batch_size * ranks, kSteps);
   return fmt::format(
-      "set {} to {}{}", context.key_or_flag(kBatch, "--global-batch"),
+      "set {} to {}{}", context.key_or_flag(kBatch),
       requested.micro && requested.steps ? fixed : nearest_multiple(*requested.batch, fixed),
       single.empty() ? pair_remedy(context, requested) : single);
 }
@@ -132,11 +132,12 @@ bool reject_batch_change(Context& context, const RequestedBatch& requested) {
   const int64_t derived = context.rank_batch * context.data_ranks;
   if (derived == *flags.previous_batch) return false;
   std::string asked;
-  const auto add = [&](const std::optional<int64_t>& value, const char* name) {
-    if (value) asked += fmt::format("{}{} {}", asked.empty() ? "" : " and ", name, *value);
+  const auto add = [&](const std::optional<int64_t>& value, const char* key) {
+    if (!value) return;
+    asked += fmt::format("{}{} {}", asked.empty() ? "" : " and ", context.key_or_flag(key), *value);
   };
-  add(requested.micro, context.key_or_flag(kMicro, "--micro-batch"));
-  add(requested.steps, context.key_or_flag(kSteps, "--accumulation"));
+  add(requested.micro, kMicro);
+  add(requested.steps, kSteps);
   context.add_error(
       "{} on {} give a global batch of {}, but the checkpoint's run has {}: --allow-batch-change "
       "resumes with {}, --global-batch {} keeps it",
@@ -199,9 +200,9 @@ BatchConfig fill_batch(Context& context) {
   const CheckedKeys& keys = context.keys;
   const FlagValues& flags = context.flags;
   const int64_t ranks = context.data_ranks;
-  RequestedBatch requested{context.resolve_value(kBatch, flags.global_batch, "--global-batch"),
-                           context.resolve_value(kMicro, flags.micro_batch, "--micro-batch"),
-                           context.resolve_value(kSteps, flags.accumulation, "--accumulation")};
+  RequestedBatch requested{context.resolve_value(kBatch, flags.global_batch),
+                           context.resolve_value(kMicro, flags.micro_batch),
+                           context.resolve_value(kSteps, flags.accumulation)};
   if (keys.is_bad(kBatch) || keys.is_bad(kMicro) || keys.is_bad(kSteps)) return {};
   if (ranks == 0) return {};
   context.rank_batch = derive_rank_batch(context, requested);
@@ -236,8 +237,8 @@ BatchConfig fill_batch(Context& context) {
       return batch;
     }
     context.add_error("{} {} != micro {} * accumulation {} * {} {}: {}",
-                      context.key_or_flag(kBatch, "--global-batch"), batch.train_batch_size,
-                      batch.micro_batch_size, batch.accumulation_steps, ranks_word(context), ranks,
+                      context.key_or_flag(kBatch), batch.train_batch_size, batch.micro_batch_size,
+                      batch.accumulation_steps, ranks_word(context), ranks,
                       remedies(context, requested, batch));
   }
   return batch;

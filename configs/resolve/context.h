@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "configs/defaults.h"
 #include "configs/resolve.h"
 #include "configs/schema/check.h"
+#include "configs/schema/enum_names.h"
 
 namespace zeroth::configs {
 
@@ -41,29 +41,32 @@ struct Context {
   }
 
   // Returns the file's value, otherwise the flag's. Adds an error if both are given and differ.
+  // `flag_name` is for messages; empty: the key's flag.
   template <typename T>
   std::optional<T> resolve_value(const std::string& path, const std::optional<T>& flag,
-                                 const char* flag_name) {
+                                 std::string_view flag_name = "") {
+    if (flag_name.empty()) flag_name = find_key(path)->flag;
     const std::optional<T> value = keys.get<T>(path);
     if (value && flag && *value != *flag) {
       add_error("{}: {} in the file, but {} {}; make them equal or write \"auto\" in the file",
                 path, shown(*value), flag_name, shown(*flag));
     }
     if (!value && (flag || keys.is_auto(path))) {
-      origins[path] = flag ? flag_name : fmt::format("default of {}", flag_name);
+      origins[path] = fmt::format("{}{}", flag ? "" : "default of ", flag_name);
     }
     return value ? value : flag;
   }
 
   // Returns where a user changes a value: its key, or the flag that gave it.
-  const char* key_or_flag(const char* path, const char* flag) const {
-    return keys.get<int64_t>(path) ? path : flag;
+  std::string_view key_or_flag(std::string_view path) const {
+    return keys.get<int64_t>(std::string(path)) ? path : find_key(path)->flag;
   }
 
-  // Reads the file's value into `into` if the file has one.
-  template <typename T>
-  void read(const std::string& path, T& into) {
-    into = keys.get<T>(path).value_or(into);
+  // Sets the member of a key if the file has a value for it other than "auto".
+  void read(const ConfigKey& key, Config& config) const {
+    const auto found = keys.values.find(std::string(key.path));
+    if (key.field.set == nullptr || found == keys.values.end() || found->second == "auto") return;
+    key.field.set(found->second, config);
   }
 
   template <typename T>
@@ -80,17 +83,12 @@ std::optional<std::string> parse_type(Context& context, const std::string& path,
                                       const TypeNames& known, const TypeNames& unsupported,
                                       bool any_case);
 
-// Return names such as "bf16", "warning" and "cpu".
-const char* to_string(Precision precision);
-const char* to_string(LogLevel level);
-const char* to_string(OffloadDevice device);
+// Returns whether a list of params, separated by spaces, has that name.
+bool is_param_of(std::string_view params, std::string_view name);
 
 // Adds an error for each key in the section's params that the type does not accept.
 void check_params(Context& context, const std::string& section, std::string_view type,
                   std::string_view takes);
-
-// Parses a dtype; "fp16" and "float16" are equal. The key table accepts no other names.
-Precision parse_precision(const std::string& name);
 
 // Fills the section. Adds an error if the ranks cannot be partitioned into groups of its size.
 void fill_tensor_parallel(Context& context, Config& config);
@@ -111,20 +109,22 @@ BatchConfig fill_elastic_batch(Context& context, int64_t tensor_parallel_size);
 // Suppresses errors about values in the disabled section elasticity. Unknown names remain errors.
 void ignore_disabled_elasticity(Context& context);
 
-// Each function below fills its part of the Config from a section.
+// Each function below completes its part of the Config: values that need more than their key.
 void fill_precision(Context& context, Config& config);
+void check_dtypes(Context& context, const Config& config);  // call after fill_precision()
 void fill_optimizer(Context& context, Config& config);
+// Return the names of the params that a type accepts, separated by spaces. A schedule that a file
+// cannot request accepts none.
+std::string_view optimizer_params(const Config& config);
+std::string_view scheduler_params(const Config& config);
 void fill_scheduler(Context& context, Config& config);  // call after fill_optimizer()
 // Returns the schedule of the flags. `lr` is the optimizer's.
 HfSchedule resolve_hf_schedule(Context& context, HfSchedule::Type type, int64_t warmup_steps,
                                double lr);
-void fill_gradients(Context& context, Config& config);
 void fill_zero(Context& context, Config& config);
-void fill_offload(Context& context, Config& config);  // call after fill_zero()
-void fill_recompute(Context& context, Config& config);
 // Returns Resolved::services.
 std::vector<std::string> enabled_services(const CheckedKeys& keys);
-void fill_report(Context& context, Config& config);  // printing, monitors, profilers
+void check_report(Context& context, const Config& config);  // monitors, profilers
 
 // Fills every value that can be known. Errors are in the context and in its keys.
 Config fill(Context& context);
@@ -132,18 +132,18 @@ Config fill(Context& context);
 // Returns the errors of the file, followed by those about inconsistent values.
 std::vector<std::string> all_errors(const Context& context);
 
-// Returns whether the stage leaves offload_param without effect.
-bool ignores_offload_param(const Context& context, const ZeroConfig& zero);
-
 // Returns the origin of every honored key.
 Origins all_origins(const Context& context);
 
 // Checks the ranges of the flags.
 void check_flags(Context& context);
 
-// Checks rules that join several keys.
+// Checks rules that join several keys: those below, each in the file of its section, and others.
 void validate(Context& context, const Config& config);
-void check_offload(Context& context, const Config& config);  // part of validate()
+void check_precision(Context& context, const Config& config);
+void check_optimizer(Context& context, const Config& config);
+void check_schedule(Context& context, const Config& config);
+void check_offload(Context& context, const Config& config);
 void check_tensor_parallel(Context& context, const Config& config);
 
 }  // namespace zeroth::configs

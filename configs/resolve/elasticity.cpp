@@ -61,8 +61,7 @@ void check_rule(Context& context, const ElasticRule& rule, int64_t tensor_parall
     context.add_error("{}: {} needs {} 0.2, found 0.1", kSplit, split, kVersion);
   if (version == 0.2 && split != tensor_parallel_size)
     context.add_error("{}: {}, but {} {}: make them equal", kSplit, split,
-                      context.key_or_flag("tensor_parallel.autotp_size", "--tensor-parallel"),
-                      tensor_parallel_size);
+                      context.key_or_flag("tensor_parallel.autotp_size"), tensor_parallel_size);
 }
 
 // Adds an error if the cluster scheduler, which chose the machines by its own copy of the section,
@@ -93,17 +92,13 @@ void check_scheduler(Context& context, const ElasticRule& rule) {
 
 // Reports batch values that are given although elasticity chooses them.
 void check_explicit_batch(Context& context) {
-  struct ExplicitValue {
-    const char *path, *flag;
-    std::optional<int64_t> given;
-  };
   const FlagValues& flags = context.flags;
-  const ExplicitValue all[] = {
-      {"train_batch_size", "--global-batch", flags.global_batch},
-      {"train_micro_batch_size_per_gpu", "--micro-batch", flags.micro_batch},
-      {"gradient_accumulation_steps", "--accumulation", flags.accumulation}};
+  const std::pair<const char*, std::optional<int64_t>> all[] = {
+      {"train_batch_size", flags.global_batch},
+      {"train_micro_batch_size_per_gpu", flags.micro_batch},
+      {"gradient_accumulation_steps", flags.accumulation}};
   const bool ignore = context.keys.get<bool>(kIgnore).value_or(false);
-  const auto report = [&](const char* name, int64_t value) {
+  const auto report = [&](std::string_view name, int64_t value) {
     if (ignore) {
       warn(context.notes, name, "{} {} has no effect: elasticity chooses it", name, value);
     } else {
@@ -113,9 +108,9 @@ void check_explicit_batch(Context& context) {
           name, value, kIgnore);
     }
   };
-  for (const ExplicitValue& fixed : all) {
-    if (const auto value = context.keys.get<int64_t>(fixed.path)) report(fixed.path, *value);
-    if (fixed.given) report(fixed.flag, *fixed.given);
+  for (const auto& [path, flag] : all) {
+    if (const auto value = context.keys.get<int64_t>(path)) report(path, *value);
+    if (flag) report(find_key(path)->flag, *flag);
   }
 }
 

@@ -15,6 +15,7 @@ void fill_from_flags(const FlagValues& flags, Config& config) {
   config.loss_mean = flags.loss_mean.value_or(config.loss_mean);
   config.on_non_finite = flags.on_non_finite.value_or(config.on_non_finite);
   config.dropout = flags.dropout;
+  config.recompute.every_nth_block = flags.gradient_checkpointing.value_or(0);
 }
 
 // Returns the optimizer's own norm, which DeepSpeed refuses there. Checks it against
@@ -36,7 +37,7 @@ std::optional<double> optimizer_clipping(Context& context) {
          "{0} {1} is used as gradient_clipping, but DeepSpeed refuses it there: write "
          "\"gradient_clipping\": {1} at the top level of the file",
          kPath, context.shown(*norm));
-    context.resolve_value(kPath, context.flags.max_grad_norm, "--max-grad-norm");
+    context.resolve_value(kPath, context.flags.max_grad_norm);
     context.origins["gradient_clipping"] = kPath;
   }
   return norm;
@@ -46,7 +47,7 @@ std::optional<double> optimizer_clipping(Context& context) {
 // for Trainer, which replaces only "auto" by its own value.
 double resolve_clipping(Context& context) {
   constexpr char kPath[] = "gradient_clipping";
-  constexpr char kFlag[] = "--max-grad-norm";
+  const std::string_view flag_name = find_key(kPath)->flag;
   const auto& flag = context.flags.max_grad_norm;
   const auto of_optimizer = optimizer_clipping(context);
   if (of_optimizer && !context.keys.get<double>(kPath)) return *of_optimizer;
@@ -54,14 +55,14 @@ double resolve_clipping(Context& context) {
   if (left_out && (!flag || context.flags.for_trainer)) {
     context.origins[kPath] = "DeepSpeed's default";
     if (flag && *flag != kClippingOfFile) {
-      warn(context.notes, kFlag,
+      warn(context.notes, flag_name,
            "{} {} has no effect with a file without {}, as in Hugging Face's Trainer: gradients "
            "are clipped at {}, DeepSpeed's default; write \"{}\": \"auto\" into the file",
-           kFlag, *flag, kPath, kClippingOfFile, kPath);
+           flag_name, *flag, kPath, kClippingOfFile, kPath);
     }
     return kClippingOfFile;
   }
-  const double norm = context.resolve_value(kPath, flag, kFlag).value_or(kClippingOfFlag);
+  const double norm = context.resolve_value(kPath, flag).value_or(kClippingOfFlag);
   if (!flag && !context.keys.has(kPath) && context.flags.for_trainer) {
     context.origins[kPath] = "Trainer's default";
   }
@@ -95,6 +96,9 @@ Config fill(Context& context) {
     throw Error("ranks: expected >= 1, found {}", context.facts.world_size);
   }
   Config config;
+  for (const ConfigKey& key : keys()) {  // those of a schedule are read with its type
+    if (!key.path.starts_with("scheduler.params.")) context.read(key, config);
+  }
   check_flags(context);
   const bool flags_are_fine = context.errors.empty();
   fill_tensor_parallel(context, config);
@@ -110,13 +114,10 @@ Config fill(Context& context) {
   fill_optimizer(context, config);
   fill_scheduler(context, config);
   config.dataloader_drop_last =
-      context.resolve_value("dataloader_drop_last", context.flags.drop_last, "--drop-last")
-          .value_or(false);
-  fill_gradients(context, config);
+      context.resolve_value("dataloader_drop_last", context.flags.drop_last).value_or(false);
+  check_dtypes(context, config);
   fill_zero(context, config);
-  fill_offload(context, config);
-  fill_recompute(context, config);
-  fill_report(context, config);
+  check_report(context, config);
   fill_from_flags(context.flags, config);
   validate(context, config);
   return config;
@@ -137,7 +138,7 @@ std::vector<std::string> all_errors(const Context& context) {
 Origins all_origins(const Context& context) {
   Origins origins;
   for (const ConfigKey& key : keys()) {
-    if (key.state != KeyState::kHonored || key.type == KeyType::kSection) continue;
+    if (key.state != KeyState::kHonored || key.field.type == KeyType::kSection) continue;
     const std::string path(key.path);
     const auto known = context.origins.find(path);
     const bool automatic = context.keys.is_auto(path);

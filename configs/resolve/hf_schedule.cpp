@@ -1,4 +1,6 @@
 // Resolution of --lr_scheduler_type and --lr_scheduler_kwargs, used if the file has no scheduler.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>

@@ -52,11 +52,6 @@ const TypeNames kUnsupported = {"Muon",     "MuAdam",  "MuAdamW", "MuSGD",     "
                                 "Adadelta", "Adamax",  "ASGD",    "LBFGS",     "NAdam",
                                 "RAdam",    "RMSprop", "Rprop",   "SparseAdam"};
 
-bool takes(const OptimizerType& type, std::string_view name) {
-  const auto names = split_values(type.takes, ' ');
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 // Returns the type in the file, or AdamW if there is no section or its type is unknown.
 const OptimizerType& type_of(Context& context) {
   if (context.keys.values.count("optimizer") == 0) return kTypes[0];
@@ -78,16 +73,18 @@ const OptimizerType& type_of(Context& context) {
   return *type;
 }
 
-// Fills a value from the file or the flag, otherwise keeps the struct's. Adds an error for a flag
-// that the type does not accept.
+// Sets a value to the flag's unless the file has it. Adds an error for a flag that the type does
+// not accept.
 template <typename T>
-void fill(Context& context, const OptimizerType& type, std::string_view name,
-          const std::optional<T>& flag, const char* flag_name, T& into) {
-  if (takes(type, name)) {
-    into = context.resolve_value(fmt::format("optimizer.params.{}", name), flag, flag_name)
-               .value_or(into);
+void apply_flag(Context& context, const OptimizerType& type, std::string_view name,
+                const std::optional<T>& flag, Config& config) {
+  const ConfigKey& key = *find_key(fmt::format("optimizer.params.{}", name));
+  if (is_param_of(type.takes, name)) {
+    if (const auto value = context.resolve_value(std::string(key.path), flag)) {
+      key.field.set(*value, config);
+    }
   } else if (flag) {
-    context.add_error("{}: {} does not support {}", flag_name, type.name, name);
+    context.add_error("{}: {} does not support {}", key.flag, type.name, name);
   }
 }
 
@@ -110,6 +107,14 @@ void leave_compression_out(Context& context, const OptimizerType& type,
 
 }  // namespace
 
+std::string_view optimizer_params(const Config& config) {
+  const std::string_view name = to_string(config.optimizer.kind);
+  const auto* const type =
+      std::find_if(std::begin(kTypes), std::end(kTypes),
+                   [&](const OptimizerType& known) { return known.name == name; });
+  return type->takes;
+}
+
 void fill_optimizer(Context& context, Config& config) {
   const FlagValues& flags = context.flags;
   const OptimizerType& type = type_of(context);
@@ -125,21 +130,21 @@ void fill_optimizer(Context& context, Config& config) {
       !context.keys.has("optimizer") || context.keys.is_auto("optimizer.params.lr");
   optimizer.lr = by_flag ? kDefaultLr : type.lr;
   optimizer.eps = type.eps;
-  fill(context, type, "lr", flags.lr, "--lr", optimizer.lr);
-  fill(context, type, "betas", flags.betas, "--betas", optimizer.betas);
-  fill(context, type, "eps", flags.eps, "--eps", optimizer.eps);
-  fill(context, type, "weight_decay", flags.weight_decay, "--weight-decay", optimizer.weight_decay);
-  context.read("optimizer.params.momentum", optimizer.momentum);
-  context.read("optimizer.params.dampening", optimizer.dampening);
-  context.read("optimizer.params.nesterov", optimizer.nesterov);
-  context.read("optimizer.params.lr_decay", optimizer.lr_decay);
-  context.read("optimizer.params.initial_accumulator_value", optimizer.initial_accumulator_value);
-  context.read("optimizer.params.bias_correction", optimizer.bias_correction);
-  context.read("optimizer.params.eps_inside_sqrt", optimizer.eps_inside_sqrt);
-  context.read("optimizer.params.max_coeff", optimizer.max_coeff);
-  context.read("optimizer.params.min_coeff", optimizer.min_coeff);
+  apply_flag(context, type, "lr", flags.lr, config);
+  apply_flag(context, type, "betas", flags.betas, config);
+  apply_flag(context, type, "eps", flags.eps, config);
+  apply_flag(context, type, "weight_decay", flags.weight_decay, config);
   check_nesterov(context, optimizer);
   if (!type.uncompressed.empty()) leave_compression_out(context, type, optimizer);
+}
+
+void check_optimizer(Context& context, const Config& config) {
+  const std::string path = "optimizer.params.adam_w_mode";
+  const auto type = context.keys.get<std::string>("optimizer.type");
+  const bool decoupled = config.optimizer.kind == OptimizerConfig::Kind::kAdamW;
+  if (type && decoupled && context.keys.get<bool>(path) == false) {
+    context.add_error("{}: false contradicts optimizer.type {}: write type Adam", path, *type);
+  }
 }
 
 }  // namespace zeroth::configs

@@ -3,16 +3,8 @@
 namespace zeroth::configs {
 namespace {
 
-const char* flag_of(Precision precision) {
-  switch (precision) {
-    case Precision::kFp16:
-      return "--fp16";
-    case Precision::kBf16:
-      return "--bf16";
-    case Precision::kFp32:
-      break;
-  }
-  return "--fp32";
+std::string flag_of(Precision precision) {
+  return fmt::format("--{}", to_string(precision));
 }
 
 // Adds an error if a switch in the file contradicts the flag.
@@ -25,18 +17,28 @@ void compare(Context& context, const char* path, Precision precision) {
   }
 }
 
-std::optional<Precision> precision_at(const Context& context, const std::string& path) {
-  const auto name = context.keys.get<std::string>(path);
-  return name ? std::optional(parse_precision(*name)) : std::nullopt;
+void check_dynamic_scale(Context& context, const Config& config) {
+  if (config.precision != Precision::kFp16 || config.loss_scale.static_scale != 0) return;
+  for (const char* path : {"fp16.loss_scale_window", "fp16.min_loss_scale"}) {
+    const std::optional<int64_t> value = context.keys.get<int64_t>(path);
+    if (value && *value <= 0) {
+      context.add_error("{}: expected an integer > 0 for a dynamic loss scale, found {}", path,
+                        *value);
+    }
+  }
 }
 
-void check_types(Context& context, const Config& config, std::optional<Precision> parameters) {
-  const char* working = to_string(config.precision);
-  if (parameters && *parameters != config.precision) {
-    context.add_error(
-        "data_types.param_dtype: {}, but the run computes in {}: leave it out or make "
-        "them equal",
-        to_string(*parameters), working);
+}  // namespace
+
+void check_dtypes(Context& context, const Config& config) {
+  constexpr char kParameters[] = "data_types.param_dtype";
+  const std::string_view working = to_string(config.precision);
+  if (const auto name = context.keys.get<std::string>(kParameters)) {
+    const auto parameters = parse_enum<Precision>(*name);
+    if (parameters != config.precision) {
+      context.add_error("{}: {}, but the run computes in {}: leave it out or make them equal",
+                        kParameters, to_string(*parameters), working);
+    }
   }
   const Precision accumulation = config.gradients.accumulation;
   if (accumulation != Precision::kFp32 && accumulation != config.precision) {
@@ -44,17 +46,6 @@ void check_types(Context& context, const Config& config, std::optional<Precision
                       to_string(accumulation), working,
                       config.precision == Precision::kFp32 ? "" : fmt::format(" or {}", working));
   }
-}
-
-}  // namespace
-
-const char* to_string(Precision precision) {
-  return flag_of(precision) + 2;  // without the dashes
-}
-
-Precision parse_precision(const std::string& name) {
-  if (name.starts_with("b")) return Precision::kBf16;
-  return name.ends_with("16") ? Precision::kFp16 : Precision::kFp32;
 }
 
 void fill_precision(Context& context, Config& config) {
@@ -76,27 +67,15 @@ void fill_precision(Context& context, Config& config) {
   } else {
     note(context.notes, "bf16.enabled", "no precision section: fp32");
   }
-  LossScaleConfig& scale = config.loss_scale;
-  context.read("fp16.loss_scale", scale.static_scale);
-  context.read("fp16.initial_scale_power", scale.initial_scale_power);
-  context.read("fp16.loss_scale_window", scale.window);
-  context.read("fp16.hysteresis", scale.hysteresis);
-  context.read("fp16.consecutive_hysteresis", scale.consecutive_hysteresis);
-  context.read("fp16.min_loss_scale", scale.min_scale);
-  context.read("bf16.check_grad_overflow", config.check_grad_overflow);
 }
 
-void fill_gradients(Context& context, Config& config) {
-  GradientConfig& gradients = config.gradients;
-  context.read("prescale_gradients", gradients.prescale);
-  context.read("gradient_predivide_factor", gradients.predivide_factor);
-  if (context.keys.get<std::string>("gradient_allreduce_op") == "sum") {
-    gradients.reduce = GradientConfig::Reduction::kSum;
+void check_precision(Context& context, const Config& config) {
+  const CheckedKeys& keys = context.keys;
+  const bool fp16 = keys.get<bool>("fp16.enabled").value_or(false);
+  if (fp16 && keys.get<bool>("bf16.enabled").value_or(false)) {
+    context.add_error("fp16.enabled and bf16.enabled are both true: switch one off");
   }
-  gradients.communication = precision_at(context, "communication_data_type");
-  gradients.accumulation =
-      precision_at(context, "data_types.grad_accum_dtype").value_or(gradients.accumulation);
-  check_types(context, config, precision_at(context, "data_types.param_dtype"));
+  check_dynamic_scale(context, config);
 }
 
 }  // namespace zeroth::configs

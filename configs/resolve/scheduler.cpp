@@ -9,28 +9,32 @@ namespace {
 using Kind = SchedulerConfig::Kind;
 
 struct SchedulerType {
-  std::string_view name;
   Kind kind;
   std::string_view takes, required;  // keys of scheduler.params
+  std::string_view rate = {};        // the key among them that replaces the optimizer's lr
+
+  std::string_view name() const { return to_string(kind); }
 };
 
 // Types of DeepSpeed's lr_schedules.py.
 constexpr SchedulerType kTypes[] = {
-    {"WarmupLR", Kind::kWarmupLr, "warmup_min_lr warmup_max_lr warmup_num_steps warmup_type", ""},
-    {"WarmupDecayLR", Kind::kWarmupDecayLr,
-     "total_num_steps warmup_min_lr warmup_max_lr warmup_num_steps warmup_type", "total_num_steps"},
-    {"WarmupCosineLR", Kind::kWarmupCosineLr,
+    {Kind::kWarmupLr, "warmup_min_lr warmup_max_lr warmup_num_steps warmup_type", "",
+     "warmup_max_lr"},
+    {Kind::kWarmupDecayLr,
+     "total_num_steps warmup_min_lr warmup_max_lr warmup_num_steps warmup_type", "total_num_steps",
+     "warmup_max_lr"},
+    {Kind::kWarmupCosineLr,
      "total_num_steps warmup_min_ratio warmup_num_steps warmup_type cos_min_ratio",
      "total_num_steps"},
-    {"OneCycle", Kind::kOneCycle,
+    {Kind::kOneCycle,
      "cycle_min_lr cycle_max_lr cycle_first_step_size cycle_second_step_size "
      "cycle_first_stair_count cycle_second_stair_count decay_step_size decay_lr_rate "
      "cycle_momentum cycle_min_mom cycle_max_mom decay_mom_rate",
-     "cycle_min_lr cycle_max_lr"},
-    {"LRRangeTest", Kind::kLrRangeTest,
+     "cycle_min_lr cycle_max_lr", "cycle_max_lr"},
+    {Kind::kLrRangeTest,
      "lr_range_test_min_lr lr_range_test_step_size lr_range_test_step_rate "
      "lr_range_test_staircase",
-     ""},
+     "", "lr_range_test_min_lr"},
 };
 
 std::string param(std::string_view name) {
@@ -39,19 +43,20 @@ std::string param(std::string_view name) {
 
 const SchedulerType* type_of(Context& context) {
   TypeNames names;
-  for (const SchedulerType& type : kTypes) names.push_back(type.name);
+  for (const SchedulerType& type : kTypes) names.push_back(type.name());
   const auto name = parse_type(context, "scheduler.type", names, {}, false);
   if (!name) return nullptr;
-  const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                  [&](const SchedulerType& known) { return known.name == *name; });
+  const auto* type =
+      std::find_if(std::begin(kTypes), std::end(kTypes),
+                   [&](const SchedulerType& known) { return known.name() == *name; });
   if (!context.keys.has("scheduler.params")) {
-    context.add_error("scheduler.params: missing; {} needs an object here", type->name);
+    context.add_error("scheduler.params: missing; {} needs an object here", type->name());
     return type;
   }
-  check_params(context, "scheduler", type->name, type->takes);
+  check_params(context, "scheduler", type->name(), type->takes);
   for (const std::string_view required : split_values(type->required, ' ')) {
     if (!context.keys.has(param(required))) {
-      context.add_error("{}: missing; {} needs {}", param(required), type->name,
+      context.add_error("{}: missing; {} needs {}", param(required), type->name(),
                         required == "total_num_steps"
                             ? "a number or \"auto\" (the steps of the run)"
                             : "a number");
@@ -127,22 +132,21 @@ void compare_flags(Context& context, const SchedulerType& type) {
     if (!flags.for_trainer) return context.add_error("{}", otherwise);
     warn(context.notes, flag.substr(0, flag.find(' ')),
          "{}: no effect: the schedule is the file's {}, as under Hugging Face's Trainer", flag,
-         type.name);
+         type.name());
   };
-  const bool warms_up = type.takes.find("warmup_num_steps") != std::string_view::npos;
-  if (!warms_up && (flags.warmup_steps || flags.warmup_ratio)) {
+  if (!is_param_of(type.takes, "warmup_num_steps") && (flags.warmup_steps || flags.warmup_ratio)) {
     const std::string flag = flags.warmup_steps ? "--warmup-steps" : "--warmup-ratio";
-    report(flag, fmt::format("{}: {} has no warm-up", flag, type.name));
+    report(flag, fmt::format("{}: {} has no warm-up", flag, type.name()));
   }
   if (flags.schedule && same_shape(*flags.schedule) != type.kind) {
     const std::string flag = fmt::format("--lr_scheduler_type {}", to_string(*flags.schedule));
     report(flag,
-           fmt::format("scheduler.type: {} in the file, but {}; leave one out", type.name, flag));
+           fmt::format("scheduler.type: {} in the file, but {}; leave one out", type.name(), flag));
   }
   if (!flags.schedule_kwargs.empty()) {
     report("--lr_scheduler_kwargs",
            fmt::format("--lr_scheduler_kwargs: the file's {} has its own params: leave it out",
-                       type.name));
+                       type.name()));
   }
 }
 
@@ -150,7 +154,6 @@ void fill_total(Context& context, SchedulerConfig& scheduler) {
   const std::string path = "scheduler.params.total_num_steps";
   const auto& run = context.facts.total_steps;
   if (const auto total = context.keys.get<int64_t>(path)) {
-    scheduler.total_num_steps = *total;
     if (run && *run != *total) {
       warn(context.notes, path, "{} is {}, but the run has {} steps", path, *total, *run);
     }
@@ -162,18 +165,15 @@ void fill_total(Context& context, SchedulerConfig& scheduler) {
   }
 }
 
-// Reads the warm-up's shape. DeepSpeed treats unknown names as log, "cosine" and "Linear" among
-// them.
-void fill_shape(Context& context, SchedulerConfig& scheduler) {
+// Warns about an unknown shape of the warm-up. DeepSpeed treats them as log, "cosine" and "Linear"
+// among them.
+void check_shape(Context& context) {
   const std::string path = param("warmup_type");
-  const std::string shape = context.keys.get<std::string>(path).value_or("log");
-  if (shape == "linear") {
-    scheduler.warmup_type = SchedulerConfig::Warmup::kLinear;
-  } else if (shape != "log") {
-    warn(context.notes, path,
-         "{}: {} is unknown and treated as \"log\", as in DeepSpeed; known: \"log\" and \"linear\"",
-         path, Context::shown(shape));
-  }
+  const auto shape = context.keys.get<std::string>(path);
+  if (!shape || parse_enum<SchedulerConfig::Warmup>(*shape)) return;
+  warn(context.notes, path,
+       "{}: {} is unknown and treated as \"log\", as in DeepSpeed; known: \"log\" and \"linear\"",
+       path, Context::shown(*shape));
 }
 
 // Reads the warm-up steps. The shortest warm-up has 1 step, since DeepSpeed treats any number below
@@ -194,61 +194,44 @@ void fill_warmup(Context& context, SchedulerConfig& scheduler) {
     note(context.notes, path, "{} is 1, the shortest warm-up there is: {}{}", path, flag,
          steps ? " 0" : " is not given");
   }
-  fill_shape(context, scheduler);
+  check_shape(context);
   if (scheduler.kind != Kind::kWarmupLr) fill_total(context, scheduler);
-  if (scheduler.kind == Kind::kWarmupCosineLr) {
-    context.read("scheduler.params.warmup_min_ratio", scheduler.warmup_min_ratio);
-    context.read("scheduler.params.cos_min_ratio", scheduler.cos_min_ratio);
-  } else {
-    context.read("scheduler.params.warmup_min_lr", scheduler.warmup_min_lr);
-  }
 }
 
-void fill_one_cycle(Context& context, const OptimizerConfig& optimizer, OneCycleConfig& cycle) {
-  const auto read = [&](const char* name, auto& into) { context.read(param(name), into); };
-  read("cycle_min_lr", cycle.min_lr);
-  read("cycle_max_lr", cycle.max_lr);
-  read("cycle_first_step_size", cycle.first_step_size);
-  cycle.second_step_size = cycle.first_step_size;
-  read("cycle_second_step_size", cycle.second_step_size);
-  read("cycle_first_stair_count", cycle.first_stair_count);
-  cycle.second_stair_count = cycle.first_stair_count;
-  read("cycle_second_stair_count", cycle.second_stair_count);
-  read("decay_step_size", cycle.decay_step_size);
-  read("decay_lr_rate", cycle.decay_lr_rate);
-  read("cycle_momentum", cycle.cycle_momentum);
-  read("cycle_min_mom", cycle.min_momentum);
-  read("cycle_max_mom", cycle.max_momentum);
-  read("decay_mom_rate", cycle.decay_momentum_rate);
+// Fills the falling half of the cycle, which by default is like the rising one.
+void fill_one_cycle(Context& context, Config& config) {
+  constexpr std::pair<std::string_view, std::string_view> kHalves[] = {
+      {"cycle_first_step_size", "cycle_second_step_size"},
+      {"cycle_first_stair_count", "cycle_second_stair_count"}};
+  for (const auto& [first, second] : kHalves) {
+    if (context.keys.get<double>(param(second))) continue;
+    find_key(param(second))->field.set(find_key(param(first))->field.get(config), config);
+  }
+  bool& cycles_momentum = config.scheduler.one_cycle.cycle_momentum;
   using Optimizer = OptimizerConfig::Kind;
-  const bool no_betas = optimizer.kind == Optimizer::kSgd || optimizer.kind == Optimizer::kAdagrad;
-  if (no_betas && cycle.cycle_momentum) {
-    cycle.cycle_momentum = false;
+  const Optimizer optimizer = config.optimizer.kind;
+  if ((optimizer == Optimizer::kSgd || optimizer == Optimizer::kAdagrad) && cycles_momentum) {
+    cycles_momentum = false;
     warn(context.notes, param("cycle_momentum"),
          "scheduler.params.cycle_momentum is off: the optimizer has no betas");
   }
 }
 
-void fill_range_test(Context& context, LrRangeTestConfig& test) {
-  context.read(param("lr_range_test_min_lr"), test.min_lr);
-  context.read(param("lr_range_test_step_size"), test.step_size);
-  context.read(param("lr_range_test_step_rate"), test.step_rate);
-  context.read(param("lr_range_test_staircase"), test.staircase);
-}
-
-void note_unused_rate(Context& context, const Config& config, double of_scheduler) {
-  if (of_scheduler != config.optimizer.lr) {
+// Notes that the schedule has its own rate, if that is not the optimizer's.
+void note_unused_rate(Context& context, const Config& config, const SchedulerType& type) {
+  if (type.rate.empty()) return;
+  const auto rate = find_key(param(type.rate))->field.get(config).get<double>();
+  if (rate != config.optimizer.lr) {
     note(context.notes, "optimizer.params.lr",
          "the rate follows the scheduler, {} {}; the optimizer's lr {} is not used",
-         config.scheduler.kind == Kind::kLrRangeTest ? "from" : "up to", of_scheduler,
-         config.optimizer.lr);
+         type.kind == Kind::kLrRangeTest ? "from" : "up to", rate, config.optimizer.lr);
   }
 }
 
 void fill_peak(Context& context, const Config& config, SchedulerConfig& scheduler) {
   const std::string path = "scheduler.params.warmup_max_lr";
   const bool to_optimizer = scheduler.kind == Kind::kWarmupLr || context.keys.is_auto(path);
-  if (const auto peak = context.resolve_value(path, context.flags.lr, "--lr")) {
+  if (const auto peak = context.resolve_value(path, context.flags.lr)) {
     scheduler.warmup_max_lr = *peak;
   } else if (to_optimizer) {
     scheduler.warmup_max_lr = config.optimizer.lr;
@@ -256,7 +239,33 @@ void fill_peak(Context& context, const Config& config, SchedulerConfig& schedule
   }
 }
 
+// Warns about a rate with which hardly anything trains, such as 2e5 instead of 2e-5.
+void check_rates(Context& context, const Config& config) {
+  const double max_rate = config.optimizer.kind == OptimizerConfig::Kind::kSgd ? 100 : 1;
+  const auto check = [&](const std::string& name, double rate) {
+    if (!(rate > max_rate)) return;
+    warn(context.notes, name,
+         "{} {:g}: a learning rate above {:g} hardly ever trains; was a minus sign lost, as in 2e5 "
+         "for 2e-5?",
+         name, rate, max_rate);
+  };
+  const std::string lr = "optimizer.params.lr";
+  check(context.keys.get<double>(lr) ? lr : "--lr", config.optimizer.lr);
+  for (const char* param :
+       {"warmup_min_lr", "warmup_max_lr", "cycle_min_lr", "cycle_max_lr", "lr_range_test_min_lr"}) {
+    const std::string path = fmt::format("scheduler.params.{}", param);
+    if (const auto rate = context.keys.get<double>(path)) check(path, *rate);
+  }
+}
+
 }  // namespace
+
+std::string_view scheduler_params(const Config& config) {
+  const auto* const type =
+      std::find_if(std::begin(kTypes), std::end(kTypes),
+                   [&](const SchedulerType& known) { return known.kind == config.scheduler.kind; });
+  return type == std::end(kTypes) ? "" : type->takes;
+}
 
 void fill_scheduler(Context& context, Config& config) {
   if (context.keys.is_bad("scheduler")) return;
@@ -269,20 +278,22 @@ void fill_scheduler(Context& context, Config& config) {
   compare_flags(context, *type);
   SchedulerConfig& scheduler = config.scheduler;
   scheduler.kind = type->kind;
-  switch (type->kind) {
-    case Kind::kOneCycle:
-      fill_one_cycle(context, config.optimizer, scheduler.one_cycle);
-      note_unused_rate(context, config, scheduler.one_cycle.max_lr);
-      return;
-    case Kind::kLrRangeTest:
-      fill_range_test(context, scheduler.range_test);
-      note_unused_rate(context, config, scheduler.range_test.min_lr);
-      return;
-    default:
-      fill_warmup(context, scheduler);
-      if (type->kind == Kind::kWarmupCosineLr) return;
-      fill_peak(context, config, scheduler);
-      note_unused_rate(context, config, scheduler.warmup_max_lr);
+  for (const std::string_view name : split_values(type->takes, ' ')) {
+    context.read(*find_key(param(name)), config);
+  }
+  if (is_param_of(type->takes, "warmup_num_steps")) fill_warmup(context, scheduler);
+  if (is_param_of(type->takes, "warmup_max_lr")) fill_peak(context, config, scheduler);
+  if (type->kind == Kind::kOneCycle) fill_one_cycle(context, config);
+  note_unused_rate(context, config, *type);
+}
+
+void check_schedule(Context& context, const Config& config) {
+  check_rates(context, config);
+  const SchedulerConfig& scheduler = config.scheduler;
+  if (scheduler.total_num_steps > 0 && scheduler.total_num_steps < scheduler.warmup_num_steps) {
+    warn(context.notes, "scheduler.params.warmup_num_steps",
+         "the schedule has {} steps, fewer than its warm-up of {}", scheduler.total_num_steps,
+         scheduler.warmup_num_steps);
   }
 }
 

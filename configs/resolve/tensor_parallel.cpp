@@ -8,7 +8,6 @@ namespace zeroth::configs {
 namespace {
 
 constexpr char kSize[] = "tensor_parallel.autotp_size";
-constexpr char kFlag[] = "--tensor-parallel";
 
 // Returns whether the size is 0 or 1, which both mean off.
 bool is_off(const std::optional<int64_t>& size) {
@@ -52,7 +51,7 @@ void check_inner_size(Context& context, int64_t size) {
                              inner);
   }
   context.add_error("{}: {}, but {} {}: make them equal, or leave it out", given->path, inner,
-                    outer ? kSize : kFlag, outer.value_or(flag.value_or(0)));
+                    context.key_or_flag(kSize), outer.value_or(flag.value_or(0)));
 }
 
 void check_dtype(Context& context, Precision precision) {
@@ -60,7 +59,7 @@ void check_dtype(Context& context, Precision precision) {
   const bool may_change = !context.facts_known && precision == Precision::kFp32;  // --bf16 may come
   if (given == nullptr || may_change) return;
   const auto dtype = given->value.get<std::string>();
-  if (parse_precision(dtype) == precision) return;
+  if (parse_enum<Precision>(dtype) == precision) return;
   context.add_error("{}: {}, but the run computes in {}: leave it out or make them equal",
                     given->path, dtype, to_string(precision));
 }
@@ -73,8 +72,7 @@ void fill_tensor_parallel(Context& context, Config& config) {
   std::optional<int64_t> flag = context.flags.tensor_parallel;
   if (is_off(flag) && is_off(context.keys.get<int64_t>(kSize))) flag.reset();
   const size_t before = context.errors.size();
-  size = std::max<int64_t>(1, context.resolve_value(kSize, flag, kFlag).value_or(1));
-  context.read("tensor_parallel.tp_overlap_comm", config.tensor_parallel.overlap_comm);
+  size = std::max<int64_t>(1, context.resolve_value(kSize, flag).value_or(1));
   if (context.keys.is_bad(kSize) || context.errors.size() > before) return;
   if (size == 1) ignore_disabled_keys(context);
   if (ranks % size == 0) {
@@ -83,7 +81,7 @@ void fill_tensor_parallel(Context& context, Config& config) {
   }
   context.add_error(
       "{}: {} does not divide the number of ranks, {}: set it to {}, or start {} ranks",
-      context.key_or_flag(kSize, kFlag), size, ranks, largest_divisor(size, ranks),
+      context.key_or_flag(kSize), size, ranks, largest_divisor(size, ranks),
       (ranks / size + 1) * size);
 }
 

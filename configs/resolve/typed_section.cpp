@@ -1,4 +1,6 @@
 // Functions that optimizer and scheduler share: a type, and params that depend on it.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/text/diagnostics.h"
@@ -37,18 +39,22 @@ std::optional<std::string> parse_type(Context& context, const std::string& path,
   return std::nullopt;
 }
 
+bool is_param_of(std::string_view params, std::string_view name) {
+  const auto names = split_values(params, ' ');
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 void check_params(Context& context, const std::string& section, std::string_view type,
                   std::string_view takes) {
   const std::string prefix = section + ".params.";
-  const auto names = split_values(takes, ' ');
   for (const FileKey& given : context.keys.given) {
     if (given.key == nullptr) continue;
     const std::string path(given.key->path);
     if (!path.starts_with(prefix) || given.key->state == KeyState::kRefused) continue;
     if (path == "optimizer.params.max_grad_norm") continue;  // means clipping; valid with any type
-    if (std::find(names.begin(), names.end(), path.substr(prefix.size())) != names.end()) continue;
+    if (is_param_of(takes, path.substr(prefix.size()))) continue;
     context.add_error("{}: not supported by {}; supported: {}", given.path, type,
-                      fmt::join(names, ", "));
+                      fmt::join(split_values(takes, ' '), ", "));
   }
 }
 

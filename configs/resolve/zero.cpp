@@ -8,46 +8,42 @@
 namespace zeroth::configs {
 namespace {
 
-// An AutoFormula is Hugging Face's formula for an "auto", of the model's hidden size.
-struct AutoFormula {
+constexpr char kOptimizer[] = "zero_optimization.offload_optimizer";
+constexpr char kParam[] = "zero_optimization.offload_param";
+
+// A SizeFormula is Hugging Face's formula for an "auto", of the model's hidden size. It resolves
+// some at stage 3 only; DeepSpeed uses its default otherwise.
+struct SizeFormula {
+  const char* path;
   double factor;
   bool squared;
   const char* text;
+  bool only_stage3 = true;
 };
 
-constexpr AutoFormula kReduceBucket = {1, true, "hidden size squared"};
-constexpr AutoFormula kPrefetchBucket = {0.9, true, "0.9 * hidden size squared"};
-constexpr AutoFormula kPersistence = {10, false, "10 * hidden size"};
+constexpr SizeFormula kSizeFormulas[] = {
+    {"zero_optimization.reduce_bucket_size", 1, true, "hidden size squared", false},
+    {"zero_optimization.stage3_prefetch_bucket_size", 0.9, true, "0.9 * hidden size squared"},
+    {"zero_optimization.stage3_param_persistence_threshold", 10, false, "10 * hidden size"},
+};
 
-void read_size(Context& context, const std::string& path, const AutoFormula& formula,
-               int64_t& into) {
-  if (!context.keys.is_auto(path)) {
-    context.read(path, into);
-    return;
-  }
+void resolve_auto_sizes(Context& context, Config& config) {
   const auto hidden = static_cast<double>(context.facts.hidden_size);
-  context.origins[path] = formula.text;
-  if (hidden > 0) {
-    into = static_cast<int64_t>(formula.factor * hidden * (formula.squared ? hidden : 1));
-  } else if (context.facts_known) {
-    context.add_error("{}: \"auto\" needs the model's hidden size: give a number", path);
+  for (const SizeFormula& formula : kSizeFormulas) {
+    if (!context.keys.is_auto(formula.path)) continue;
+    const bool applies = !formula.only_stage3 || config.zero.stage == 3;
+    context.origins[formula.path] = applies ? formula.text : "the default";
+    if (!applies) continue;
+    if (hidden > 0) {
+      const double value = formula.factor * hidden * (formula.squared ? hidden : 1);
+      find_key(formula.path)->field.set(static_cast<int64_t>(value), config);
+    } else if (context.facts_known) {
+      context.add_error("{}: \"auto\" needs the model's hidden size: give a number", formula.path);
+    }
   }
-}
-
-// Reads a size. Hugging Face resolves "auto" at stage 3 only; DeepSpeed uses its default otherwise.
-void read_stage3_size(Context& context, const std::string& path, const AutoFormula& formula,
-                      const ZeroConfig& zero, int64_t& into) {
-  if (zero.stage == 3) return read_size(context, path, formula, into);
-  context.read(path, into);
-  if (context.keys.is_auto(path)) context.origins[path] = "the default";
 }
 
 namespace fs = std::filesystem;
-
-OffloadDevice parse_offload_device(const std::optional<std::string>& name) {
-  if (name == "cpu") return OffloadDevice::kCpu;
-  return name == "nvme" ? OffloadDevice::kNvme : OffloadDevice::kNone;
-}
 
 // Returns an absolute path without links. Returns an empty text if the path is relative and the
 // working directory was removed. Throws an Error if the path is inaccessible or leads through a
@@ -98,101 +94,162 @@ std::string read_nvme_directory(Context& context, const std::string& section,
   }
 }
 
-// Reads the keys that both sections have.
-template <typename Section>
-void read_section(Context& context, const std::string& path, Section& section) {
-  section.device = parse_offload_device(context.keys.get<std::string>(path + ".device"));
-  section.nvme_path = read_nvme_directory(context, path, section.device);
-  context.read(path + ".pin_memory", section.pin_memory);
-  context.read(path + ".buffer_count", section.buffer_count);
-}
-
-void fill_offload_param(Context& context, ZeroConfig& zero) {
-  const std::string path = "zero_optimization.offload_param";
-  if (ignores_offload_param(context, zero)) {
-    const std::string device = context.keys.get<std::string>(path + ".device").value_or("none");
-    if (device == "none") return;
-    warn(context.notes, path,
-         "{}.device \"{}\" has no effect, as in DeepSpeed: it needs zero_optimization.stage 3, "
-         "found {}",
-         path, device, zero.stage);
-    return;
-  }
-  OffloadParamConfig& param = zero.offload_param;
-  read_section(context, path, param);
-  context.read(path + ".buffer_size", param.buffer_size_elements);
-  context.read(path + ".max_in_cpu", param.max_in_cpu_elements);
-}
-
-}  // namespace
-
+// Returns whether the stage leaves offload_param without effect.
 bool ignores_offload_param(const Context& context, const ZeroConfig& zero) {
   return zero.stage != 3 && !context.keys.is_bad("zero_optimization.stage");
 }
 
+void fill_offload_param(Context& context, ZeroConfig& zero) {
+  const std::string path = kParam;
+  OffloadParamConfig& param = zero.offload_param;
+  if (!ignores_offload_param(context, zero)) {
+    param.nvme_path = read_nvme_directory(context, path, param.device);
+    return;
+  }
+  param = {};
+  const std::string device = context.keys.get<std::string>(path + ".device").value_or("none");
+  if (device == "none") return;
+  warn(context.notes, path,
+       "{}.device \"{}\" has no effect, as in DeepSpeed: it needs zero_optimization.stage 3, "
+       "found {}",
+       path, device, zero.stage);
+}
+
+void check_offload_optimizer(Context& context, const OffloadOptimizerConfig& optimizer) {
+  const int64_t min_buffers = 1 + optimizer.pipeline_read + optimizer.pipeline_write;
+  if (optimizer.device == OffloadDevice::kNvme && optimizer.buffer_count < min_buffers) {
+    context.add_error(
+        "{0}.buffer_count: {1} is too small for {0}.pipeline_read {2} and pipeline_write {3}: the "
+        "smallest that works is {4}",
+        kOptimizer, optimizer.buffer_count, optimizer.pipeline_read, optimizer.pipeline_write,
+        min_buffers);
+  }
+}
+
+void check_offload_param(Context& context, const ZeroConfig& zero) {
+  const OffloadParamConfig& param = zero.offload_param;
+  constexpr int64_t kMinBuffers = 2;  // one in use while another is read or written
+  if (param.device == OffloadDevice::kNvme && param.buffer_count < kMinBuffers) {
+    context.add_error("{}.buffer_count: {} is too small: the smallest that works is {}", kParam,
+                      param.buffer_count, kMinBuffers);
+  }
+}
+
+void check_block_size(Context& context, int64_t bytes) {
+  constexpr int64_t kAlignment = 4096;
+  if (bytes % kAlignment != 0) {
+    context.add_error("aio.block_size: expected a multiple of {}, found {}; the next one is {}",
+                      kAlignment, bytes, (bytes / kAlignment + 1) * kAlignment);
+  }
+}
+
+// Warns about values other than the default that the device of their section leaves without effect.
+void warn_unused_offload_keys(Context& context, const std::string& section, OffloadDevice device,
+                              std::string_view only_nvme) {
+  if (device == OffloadDevice::kNvme || context.keys.is_bad(section + ".device")) return;
+  const auto names = split_values(only_nvme, ' ');
+  for (const FileKey& given : context.keys.given) {
+    if (given.key == nullptr || !given.key->path.starts_with(section + ".")) continue;
+    const std::string path(given.key->path);
+    const std::string name = path.substr(section.size() + 1);
+    const auto value = context.keys.values.find(path);
+    const bool idle = device == OffloadDevice::kNone ||
+                      std::find(names.begin(), names.end(), name) != names.end();
+    if (!idle || value == context.keys.values.end() || value->second == "auto") continue;
+    if (value->second == parse_trusted_json(given.key->default_value)) continue;
+    warn(context.notes, given.path, "{} {} has no effect: {}.device is \"{}\"", given.path,
+         quoted(value->second), section, to_string(device));
+  }
+}
+
+// Checks DeepSpeed's rules for bf16 states, except that DeepSpeed also keeps them without offload.
+// bf16 masters can be updated on the CPU only, not yet on a GPU.
+void check_bf16(Context& context, const Config& config) {
+  constexpr char kMasters[] = "bf16.bf16_master_weights_and_grads";
+  constexpr char kStates[] = "bf16.bf16_optimizer_states";
+  const bool masters = config.optimizer.bf16_masters, states = config.optimizer.bf16_states;
+  if (!masters && !states) return;
+  const CheckedKeys& keys = context.keys;
+  const OffloadOptimizerConfig& optimizer = config.zero.offload_optimizer;
+  const auto need = [&](const std::string& path, bool there, const auto& wanted,
+                        const auto& found) {
+    if (there || keys.is_bad(path)) return;
+    context.add_error("{}: true needs {} {}, found {}", masters ? kMasters : kStates, path, wanted,
+                      found);
+  };
+  const auto of_optimizer = [](const char* name) { return fmt::format("{}.{}", kOptimizer, name); };
+  const bool bf16 = config.precision == Precision::kBf16 ||
+                    (!context.facts_known && !keys.get<bool>("bf16.enabled"));  // --bf16 may follow
+  need("bf16.enabled", bf16, true, fmt::format("a run in {}", to_string(config.precision)));
+  need("zero_optimization.stage", config.zero.stage > 0, "1, 2 or 3", config.zero.stage);
+  need(of_optimizer("device"), optimizer.device != OffloadDevice::kNone, "\"cpu\" or \"nvme\"",
+       "\"none\"");
+  need(of_optimizer("ratio"), optimizer.ratio == 1, 1, optimizer.ratio);
+  const bool lamb = config.optimizer.kind == OptimizerConfig::Kind::kLamb;
+  need("optimizer.type", !lamb, "other than Lamb", "Lamb");
+  need(of_optimizer("step"), optimizer.step != OffloadOptimizerConfig::UpdateDevice::kGpu,
+       "\"cpu\" or \"auto\"", "\"gpu\"");
+  if (!masters) context.add_error("{}: true needs {} true, found false", kStates, kMasters);
+}
+
+void check_hybrid_shard(Context& context, const ZeroConfig& zero) {
+  constexpr char kHybrid[] = "zero_optimization.zero_hpz_partition_size";
+  const int64_t size = zero.hpz_partition_size, ranks = context.data_ranks;
+  if (size == 1 || context.keys.is_bad(kHybrid)) return;
+  if (zero.stage != 3) {
+    if (context.keys.is_bad("zero_optimization.stage")) return;
+    warn(context.notes, kHybrid,
+         "{}: {} has no effect at stage {}: only stage 3 gathers parameters", kHybrid, size,
+         zero.stage);
+    return;
+  }
+  if (ranks > 0 && ranks % size != 0) {
+    context.add_error("{}: {} does not divide the number of data ranks, {}", kHybrid, size, ranks);
+  }
+  if (zero.offload_param.device != OffloadDevice::kNone) {
+    context.add_error(
+        "{}: {} keeps a secondary shard on the device, but {}.device is \"{}\": reset one of them "
+        "(1, \"none\")",
+        kHybrid, size, kParam, to_string(zero.offload_param.device));
+  }
+}
+
+// Warns in one line, because such sections are often copied as a whole.
+void warn_unused_aio(Context& context, const ZeroConfig& zero) {
+  const auto is_file = [](OffloadDevice device) { return device == OffloadDevice::kNvme; };
+  if (is_file(zero.offload_optimizer.device) || is_file(zero.offload_param.device)) return;
+  const auto& given = context.keys.given;
+  if (std::any_of(given.begin(), given.end(),
+                  [](const FileKey& key) { return key.path.starts_with("aio."); })) {
+    warn(context.notes, "aio", "aio has no effect: neither {}.device nor {}.device is \"nvme\"",
+         kOptimizer, kParam);
+  }
+}
+
+}  // namespace
+
 void fill_zero(Context& context, Config& config) {
   ZeroConfig& zero = config.zero;
-  const auto read = [&](const char* name, auto& into) {
-    context.read(fmt::format("zero_optimization.{}", name), into);
-  };
-  read("stage", zero.stage);
-  read("overlap_comm", zero.overlap_comm);
-  read("overlap_step", zero.overlap_step);
-  read("reduce_scatter", zero.reduce_scatter);
-  read("ignore_unused_parameters", zero.ignore_unused_parameters);
-  read("allgather_bucket_size", zero.allgather_bucket_elements);
-  read("sub_group_size", zero.sub_group_size_elements);
-  if (zero.sub_group_size_elements == 0) {
-    zero.sub_group_size_elements = ZeroConfig().sub_group_size_elements;
+  resolve_auto_sizes(context, config);
+  zero.offload_optimizer.nvme_path =
+      read_nvme_directory(context, kOptimizer, zero.offload_optimizer.device);
+  fill_offload_param(context, zero);
+}
+
+void check_offload(Context& context, const Config& config) {
+  const ZeroConfig& zero = config.zero;
+  check_offload_optimizer(context, zero.offload_optimizer);
+  check_offload_param(context, zero);
+  check_block_size(context, config.aio.block_size);
+  check_bf16(context, config);
+  check_hybrid_shard(context, zero);
+  warn_unused_offload_keys(context, kOptimizer, zero.offload_optimizer.device,
+                           "nvme_path buffer_count pipeline_read pipeline_write");
+  if (!ignores_offload_param(context, zero)) {
+    warn_unused_offload_keys(context, kParam, zero.offload_param.device,
+                             "nvme_path buffer_count buffer_size max_in_cpu");
   }
-  read("stage3_max_live_parameters", zero.max_live_elements);
-  read("zero_hpz_partition_size", zero.hpz_partition_size);
-  zero.hpz_partition_size = std::max<int64_t>(1, zero.hpz_partition_size);
-  read("stage3_gather_16bit_weights_on_model_save", zero.gather_16bit_weights_on_model_save);
-  read_size(context, "zero_optimization.reduce_bucket_size", kReduceBucket,
-            zero.reduce_bucket_elements);
-  read_stage3_size(context, "zero_optimization.stage3_prefetch_bucket_size", kPrefetchBucket, zero,
-                   zero.prefetch_bucket_elements);
-  read_stage3_size(context, "zero_optimization.stage3_param_persistence_threshold", kPersistence,
-                   zero, zero.param_persistence_threshold_elements);
-}
-
-void fill_recompute(Context& context, Config& config) {
-  const std::string path = "activation_checkpointing.number_checkpoints";
-  RecomputeConfig& recompute = config.recompute;
-  recompute.number_checkpoints = context.keys.get<int64_t>(path).value_or(0);
-  context.read("activation_checkpointing.cpu_checkpointing", recompute.cpu_checkpointing);
-  recompute.every_nth_block = context.flags.gradient_checkpointing.value_or(0);
-}
-
-const char* to_string(OffloadDevice device) {
-  switch (device) {
-    case OffloadDevice::kCpu:
-      return "cpu";
-    case OffloadDevice::kNvme:
-      return "nvme";
-    case OffloadDevice::kNone:
-      break;
-  }
-  return "none";
-}
-
-void fill_offload(Context& context, Config& config) {
-  OffloadOptimizerConfig& optimizer = config.zero.offload_optimizer;
-  read_section(context, "zero_optimization.offload_optimizer", optimizer);
-  context.read("zero_optimization.offload_optimizer.pipeline_read", optimizer.pipeline_read);
-  context.read("zero_optimization.offload_optimizer.pipeline_write", optimizer.pipeline_write);
-  context.read("zero_optimization.offload_optimizer.ratio", optimizer.ratio);
-  using UpdateDevice = OffloadOptimizerConfig::UpdateDevice;
-  const auto step = context.keys.get<std::string>("zero_optimization.offload_optimizer.step");
-  if (step) optimizer.step = step == "gpu" ? UpdateDevice::kGpu : UpdateDevice::kCpu;
-
-  fill_offload_param(context, config.zero);
-  context.read("aio.block_size", config.aio.block_size);
-  context.read("aio.queue_depth", config.aio.queue_depth);
-  context.read("aio.intra_op_parallelism", config.aio.threads);
-  context.read("bf16.bf16_optimizer_states", config.optimizer.bf16_states);
-  context.read("bf16.bf16_master_weights_and_grads", config.optimizer.bf16_masters);
+  warn_unused_aio(context, zero);
 }
 
 }  // namespace zeroth::configs

@@ -148,7 +148,7 @@ class Checker {
            stage);
     } else if (key.state == KeyState::kRefused) {
       check_refused(value, path, key);
-    } else if (value == "auto" && key.type != KeyType::kSection) {
+    } else if (value == "auto" && key.field.type != KeyType::kSection) {
       check_auto(path, key);
     } else if (value.is_null() && may_be_null(key)) {
       return;
@@ -158,7 +158,7 @@ class Checker {
   }
 
   static bool may_be_null(const ConfigKey& key) {
-    const bool has_list = key.type == KeyType::kString;
+    const bool has_list = key.field.type == KeyType::kString;
     return key.default_value == "null" || (has_list && is_one_of(nullptr, key.accepts));
   }
 
@@ -173,10 +173,10 @@ class Checker {
   void check_value(const Json& value, const std::string& path, const ConfigKey& key) {
     const std::optional<Json> typed = typed_value(value, key);
     if (!typed) {
-      add_error(path, "expected {}, found {}", type_name(key.type), describe(value));
-    } else if (key.type == KeyType::kSection && !key.allowed_keys.empty()) {
+      add_error(path, "expected {}, found {}", type_name(key.field.type), describe(value));
+    } else if (key.field.type == KeyType::kSection && !key.allowed_keys.empty()) {
       check_idle_section(value, path, key);
-    } else if (key.type == KeyType::kSection) {
+    } else if (key.field.type == KeyType::kSection) {
       out_.values[std::string(key.path)] = Json::object();
       check_section(value, path, std::string(key.path));
     } else if (!is_accepted(*typed, key)) {
@@ -189,7 +189,7 @@ class Checker {
   }
 
   void check_refused(const Json& value, const std::string& path, const ConfigKey& key) {
-    if (key.type == KeyType::kSection) {
+    if (key.field.type == KeyType::kSection) {
       check_refused_section(value, path, key);
     } else if (!is_one_of(value, key.default_value) && !is_one_of(value, key.accepts)) {
       add_error(path, "{} is refused: {}; accepted: {}{}", quoted(value), key.text,
@@ -200,7 +200,7 @@ class Checker {
   void check_refused_section(const Json& value, const std::string& path, const ConfigKey& key) {
     if (value.is_null()) return;
     if (!value.is_object()) {
-      add_error(path, "expected {}, found {}", type_name(key.type), describe(value));
+      add_error(path, "expected {}, found {}", type_name(key.field.type), describe(value));
       return;
     }
     const std::vector<Switch> switches = parse_switches(key);

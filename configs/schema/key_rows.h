@@ -2,9 +2,13 @@
 #pragma once
 
 #include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <vector>
 
+#include "configs/config.h"
+#include "configs/schema/field.h"
 #include "configs/schema/keys.h"
 
 namespace zeroth::configs {
@@ -19,6 +23,7 @@ std::vector<ConfigKey> other_rows();     // everything else of DeepSpeed's schem
 
 using enum KeyType;
 using enum KeyState;
+using enum OnResume;
 
 inline constexpr std::string_view kDefault = "the default";
 inline constexpr std::string_view kDtypes =
@@ -27,34 +32,62 @@ inline constexpr std::string_view kDtypes =
 // Returns the concatenation of all parts.
 std::vector<ConfigKey> joined(std::initializer_list<std::vector<ConfigKey>> parts);
 
-constexpr ConfigKey section(std::string_view path, std::string_view text) {
-  return {path, kSection, kHonored, "null", {}, {}, text};
+// Properties that few rows have.
+struct RowOptions {
+  std::optional<std::string_view> auto_value = {};  // unset: the flag, or without one the default
+  std::string_view flag = {};
+  OnResume on_resume = kAsSection;
+};
+
+constexpr ConfigKey section(std::string_view path, std::string_view text,
+                            OnResume on_resume = kAsSection) {
+  return {.path = path,
+          .field = {kSection},
+          .default_value = "null",
+          .text = text,
+          .on_resume = on_resume};
 }
 
-constexpr ConfigKey honored(std::string_view path, KeyType type, std::string_view default_value,
-                            std::string_view accepts, std::string_view text) {
-  return {path, type, kHonored, default_value, accepts, kDefault, text};
+constexpr ConfigKey honored(std::string_view path, Field field, std::string_view default_value,
+                            std::string_view accepts, std::string_view text,
+                            const RowOptions& options = {}) {
+  return {.path = path,
+          .field = field,
+          .default_value = default_value,
+          .accepts = accepts,
+          .auto_value = options.auto_value.value_or(options.flag.empty() ? kDefault : options.flag),
+          .text = text,
+          .flag = options.flag,
+          .on_resume = options.on_resume};
 }
 
 constexpr ConfigKey no_effect(std::string_view path, KeyType type, std::string_view default_value,
                               std::string_view text, std::string_view accepts = {}) {
-  return {path, type, kNoEffect, default_value, accepts, kDefault, text};
+  return {path, {type}, kNoEffect, default_value, accepts, kDefault, text};
 }
 
 constexpr ConfigKey refused(std::string_view path, std::string_view default_value,
                             std::string_view text, std::string_view accepts = {}) {
-  return {path, kString, kRefused, default_value, accepts, {}, text};
+  return {path, {kString}, kRefused, default_value, accepts, {}, text};
 }
 
 constexpr ConfigKey refused_section(std::string_view path, std::string_view off,
                                     std::string_view allowed_keys, std::string_view text) {
-  return {path, kSection, kRefused, "null", off, {}, text, allowed_keys};
+  return {.path = path,
+          .field = {kSection},
+          .state = kRefused,
+          .default_value = "null",
+          .accepts = off,
+          .text = text,
+          .allowed_keys = allowed_keys};
 }
 
 // Returns a section that is accepted even when it is enabled. Its values are not read.
 constexpr ConfigKey idle_section(std::string_view path, std::string_view off,
                                  std::string_view allowed_keys, std::string_view text) {
-  return {path, kSection, kNoEffect, "null", off, {}, text, allowed_keys};
+  ConfigKey key = refused_section(path, off, allowed_keys, text);
+  key.state = kNoEffect;
+  return key;
 }
 
 // Returns `key` with a value whose case does not matter.

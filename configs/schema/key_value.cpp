@@ -62,9 +62,9 @@ std::string type_name(KeyType type) {
 
 // Returns, for example, "an integer > 0", "an integer in 0..3" or "\"log\" | \"linear\"".
 std::string describe_accepted(const ConfigKey& key) {
-  if (key.type == KeyType::kString) return std::string(key.accepts);
-  return fmt::format("{} {}{}", type_name(key.type), key.accepts.starts_with(">") ? "" : "in ",
-                     key.accepts);
+  if (key.field.type == KeyType::kString) return std::string(key.accepts);
+  return fmt::format("{} {}{}", type_name(key.field.type),
+                     key.accepts.starts_with(">") ? "" : "in ", key.accepts);
 }
 
 // Returns the value in the type of its key, or nullopt if it has another type or a text contains
@@ -72,7 +72,7 @@ std::string describe_accepted(const ConfigKey& key) {
 std::optional<Json> typed_value(const Json& value, const ConfigKey& key) {
   constexpr double kInt64End = 9223372036854775808.0;
   if (has_nul(value)) return std::nullopt;
-  switch (key.type) {
+  switch (key.field.type) {
     case KeyType::kBool:
       return value.is_boolean() ? std::optional(value) : std::nullopt;
     case KeyType::kInteger: {
@@ -115,7 +115,7 @@ bool is_one_of(const Json& value, std::string_view list) {
 }
 
 bool is_accepted(const Json& value, const ConfigKey& key) {
-  switch (key.type) {
+  switch (key.field.type) {
     case KeyType::kInteger:
     case KeyType::kNumber:
       return in_range(value.get<double>(), key.accepts);

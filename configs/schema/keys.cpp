@@ -59,6 +59,29 @@ const Alias* find_alias(std::string_view other) {
   return found == aliases().end() ? nullptr : &*found;
 }
 
+std::vector<const ConfigKey*> rows_above(std::string_view path) {
+  std::vector<const ConfigKey*> rows;
+  for (; !path.empty(); path = parent_of(path)) {
+    if (const ConfigKey* const row = find_key(path)) rows.push_back(row);
+  }
+  return rows;
+}
+
+bool must_equal_on_resume(std::string_view path) {
+  const auto rows = rows_above(path);
+  const auto decides = std::find_if(rows.begin(), rows.end(), [](const ConfigKey* row) {
+    return row->on_resume != OnResume::kAsSection;
+  });
+  return decides != rows.end() && (*decides)->on_resume != OnResume::kMayDiffer;
+}
+
+bool is_changeable_on_resume(std::string_view path) {
+  const auto rows = rows_above(path);
+  return std::any_of(rows.begin(), rows.end(), [](const ConfigKey* row) {
+    return row->on_resume == OnResume::kMustEqualUnlessAllowed;
+  });
+}
+
 std::vector<std::string_view> names_in(std::string_view section) {
   std::vector<std::string_view> names;
   const auto add = [&](std::string_view path) {

@@ -3,11 +3,14 @@
 // warning at the top level, where DeepSpeed ignores it.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace zeroth::configs {
+
+struct Config;
 
 enum class KeyType { kBool, kInteger, kNumber, kString, kPair, kList, kIntegers, kSection };
 
@@ -20,18 +23,37 @@ enum class KeyState {
   kRefused,
 };
 
-// A ConfigKey is one row of the table.
+// A Field is the type of a key's value, and the member of a Config that holds it.
+struct Field {
+  KeyType type = KeyType::kBool;
+  // Returns the member as a JSON value. Null: the key has no member.
+  nlohmann::ordered_json (*get)(const Config&) = nullptr;
+  // Sets the member to a value of the key's type. Null: the value needs more than the key alone.
+  void (*set)(const nlohmann::ordered_json& value, Config&) = nullptr;
+};
+
+// OnResume says whether a value may differ when a run resumes.
+enum class OnResume {
+  kAsSection,  // what the section of the key says; at the top level kMayDiffer
+  kMayDiffer,
+  kMustEqual,
+  kMustEqualUnlessAllowed,  // --allow-change lets it differ
+};
+
+// A ConfigKey is one row of the table: everything that is known about a key.
 struct ConfigKey {
   std::string_view path;  // "zero_optimization.stage"
-  KeyType type = KeyType::kBool;
+  Field field = {};
   KeyState state = KeyState::kHonored;
-  std::string_view default_value;  // as JSON; the key may be null if it is null
+  std::string_view default_value = {};  // as JSON; the key may be null if it is null
   // Accepted values. Numbers: a range, "> 0", ">= 0", "0..3", "[0, 1)". Other honored and refused
   // keys: JSON values separated by '|' that are accepted besides the default. Refused and idle
   // sections: the entries, separated by ',', that disable them, "enabled = false".
-  std::string_view accepts;
-  std::string_view auto_value;  // resolved value of "auto"; empty: "auto" is an error
-  std::string_view text;        // meaning, or why the key has no effect or is refused
+  std::string_view accepts = {};
+  std::string_view auto_value = {};  // resolved value of "auto"; empty: "auto" is an error
+  std::string_view text = {};        // meaning, or why the key has no effect or is refused
+  std::string_view flag = {};        // flag of finetune that sets an absent or "auto" value
+  OnResume on_resume = OnResume::kAsSection;
   // Keys that a refused section may contain while it is disabled, and an idle one always, as paths
   // relative to it. "a.*" means anything below a.
   std::string_view allowed_keys = {};
@@ -57,6 +79,17 @@ const std::vector<Alias>& aliases();
 // Return the key or alias, or null if the table has none.
 const ConfigKey* find_key(std::string_view path);
 const Alias* find_alias(std::string_view other);
+
+// Returns the row of a key and those of the sections that it is in, the key's own first. A path
+// that the table does not have is in the sections that it names.
+std::vector<const ConfigKey*> rows_above(std::string_view path);
+
+// Returns whether a value must be the same when a run resumes, unless --allow-change lets it
+// differ.
+bool must_equal_on_resume(std::string_view path);
+
+// Returns whether --allow-change may name a key or one of the sections that it is in.
+bool is_changeable_on_resume(std::string_view path);
 
 // Returns the last components of the keys and aliases directly below `section` ("" for the top
 // level).

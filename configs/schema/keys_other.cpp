@@ -3,6 +3,15 @@
 namespace zeroth::configs {
 namespace {
 
+// Returns the field of autotp_size, which is 0 if no layer is split.
+constexpr Field autotp_size() {
+  Field number = field<&TensorParallelConfig::size>();
+  number.get = [](const Config& config) -> nlohmann::ordered_json {
+    return config.tensor_parallel.size > 1 ? config.tensor_parallel.size : 0;
+  };
+  return number;
+}
+
 constexpr std::string_view kEnabled = "enabled = false";
 constexpr std::string_view kOwnFiles = "every rank writes its own files, in parallel";
 
@@ -12,10 +21,11 @@ std::vector<ConfigKey> tensor_rows() {
   constexpr std::string_view kDescribed = "the model description defines how each weight is split";
   return {
       section("tensor_parallel", "splits every layer over ranks that read the same samples"),
-      {"tensor_parallel.autotp_size", kInteger, kHonored, "0", "0..1000000", "--tensor-parallel",
-       "ranks that every layer is split over; must divide the number of ranks; 0 and 1: off"},
-      honored("tensor_parallel.tp_overlap_comm", kBool, "false", "",
-              "sums over the ranks of a layer overlap with compute"),
+      honored("tensor_parallel.autotp_size", autotp_size(), "0", "0..1000000",
+              "ranks that every layer is split over; must divide the number of ranks; 0 and 1: off",
+              {.flag = "--tensor-parallel"}),
+      honored("tensor_parallel.tp_overlap_comm", field<&TensorParallelConfig::overlap_comm>(),
+              "false", "", "sums over the ranks of a layer overlap with compute"),
       no_effect("tensor_parallel.dtype", kString, "null",
                 "layers are split in the precision of the run, which it must equal", kDtypes),
       section("tensor_parallel.tp",
@@ -27,8 +37,8 @@ std::vector<ConfigKey> tensor_rows() {
       refused("tensor_parallel.tp.mpu", "null", kPlaces),
       refused("tensor_parallel.tp.tp_group", "null", kPlaces),
       no_effect("tensor_parallel.preset_model", kString, "null", kDescribed,
-                "\"llama\" | \"bloom\" | \"chatglm\" | \"mixtral\" | \"deepseek_v2\" | "
-                "\"qwen2\" | \"phi3\""),
+                "\"llama\" | \"bloom\" | \"chatglm\" | \"mixtral\" | \"deepseek_v2\" | \"qwen2\" | "
+                "\"phi3\""),
       section("tensor_parallel.partition_config", "splits of weights by patterns of their names"),
       refused("tensor_parallel.partition_config.layer_specs", "[]", kDescribed, "null"),
       no_effect("tensor_parallel.partition_config.use_default_specs", kBool, "true", kDescribed),
@@ -71,15 +81,9 @@ std::vector<ConfigKey> parallel_rows() {
 std::vector<ConfigKey> service_rows() {
   return {
       section("checkpoint", "how checkpoints are written"),
-      {"checkpoint.tag_validation",
-       kString,
-       kNoEffect,
-       "\"Warn\"",
-       "\"Ignore\" | \"Warn\" | \"Fail\"",
-       kDefault,
-       "a checkpoint always has the same step on all ranks",
-       {},
-       true},
+      ignoring_case(no_effect("checkpoint.tag_validation", kString, "\"Warn\"",
+                              "a checkpoint always has the same step on all ranks",
+                              "\"Ignore\" | \"Warn\" | \"Fail\"")),
       no_effect("checkpoint.load_universal", kBool, "false",
                 "every checkpoint can be loaded on any number of ranks and at any stage"),
       no_effect("checkpoint.use_node_local_storage", kBool, "false",
@@ -115,28 +119,32 @@ std::vector<ConfigKey> elasticity_rows() {
   constexpr std::string_view kRange = "1..1000000";
   return {
       section("elasticity", "chooses the three batch values by the number of ranks, see above"),
-      honored("elasticity.enabled", kBool, "false", "",
+      honored("elasticity.enabled", {kBool}, "false", "",
               "chooses the batch; no batch value may be given"),
-      {"elasticity.max_train_batch_size", kInteger, kHonored, "null", "1..1000000000", "",
-       "maximum samples per step; required if enabled"},
-      {"elasticity.micro_batch_sizes", kIntegers, kHonored, "null", "1..1000000", "",
-       "micro-batch sizes to choose from, at most 64; required if enabled"},
-      {"elasticity.min_gpus", kInteger, kHonored, "1", kRange, "", "minimum number of data ranks"},
-      {"elasticity.max_gpus", kInteger, kHonored, "10000", kRange, "",
-       "maximum number of data ranks"},
-      {"elasticity.num_gpus_per_node", kInteger, kHonored, "1", kRange, "",
-       "version 0.2: ranks per node"},
-      {"elasticity.model_parallel_size", kInteger, kHonored, "1", kRange, "",
-       "version 0.2: must equal tensor_parallel.autotp_size and divide num_gpus_per_node"},
+      honored("elasticity.max_train_batch_size", {kInteger}, "null", "1..1000000000",
+              "maximum samples per step; required if enabled", {.auto_value = ""}),
+      honored("elasticity.micro_batch_sizes", {kIntegers}, "null", "1..1000000",
+              "micro-batch sizes to choose from, at most 64; required if enabled",
+              {.auto_value = ""}),
+      honored("elasticity.min_gpus", {kInteger}, "1", kRange, "minimum number of data ranks",
+              {.auto_value = ""}),
+      honored("elasticity.max_gpus", {kInteger}, "10000", kRange, "maximum number of data ranks",
+              {.auto_value = ""}),
+      honored("elasticity.num_gpus_per_node", {kInteger}, "1", kRange,
+              "version 0.2: ranks per node", {.auto_value = ""}),
+      honored("elasticity.model_parallel_size", {kInteger}, "1", kRange,
+              "version 0.2: must equal tensor_parallel.autotp_size and divide num_gpus_per_node",
+              {.auto_value = ""}),
       no_effect("elasticity.min_time", kNumber, "0", "a run does not wait for more machines",
                 ">= 0"),
-      honored("elasticity.prefer_larger_batch", kBool, "true", "",
+      honored("elasticity.prefer_larger_batch", {kBool}, "true", "",
               "chooses the larger of batches that are valid for equally many numbers of ranks; "
               "false: the smaller"),
-      honored("elasticity.ignore_non_elastic_batch_info", kBool, "false", "",
+      honored("elasticity.ignore_non_elastic_batch_info", {kBool}, "false", "",
               "explicit batch values have no effect; false: they are an error"),
-      {"elasticity.version", kNumber, kHonored, "0.2", "> 0", "",
-       "0.1: counts ranks; 0.2: counts whole nodes; no other version is supported"},
+      honored("elasticity.version", {kNumber}, "0.2", "> 0",
+              "0.1: counts ranks; 0.2: counts whole nodes; no other version is supported",
+              {.auto_value = ""}),
   };
 }
 

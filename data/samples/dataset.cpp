@@ -1,17 +1,56 @@
 #include "data/samples/dataset.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
-#include "data/samples/binary_tokens.h"
-#include "data/samples/jsonl_samples.h"
 #include "data/samples/record_reader.h"
-#include "data/samples/sample_file_error.h"
 #include "data/samples/token_windows.h"
 
 namespace zeroth::data {
-
 namespace {
+
+// One sample per record of a .jsonl or .json file: a text, or a prompt and a completion, of which
+// only the latter has labels.
+class JsonlSamples : public Dataset {
+ public:
+  // `encoded` is the result of read_records for these options, not packed.
+  JsonlSamples(const DatasetOptions& options, EncodedRecords encoded)
+      : path_(options.path.string()), seq_len_(options.seq_len), encoded_(std::move(encoded)) {}
+
+  int64_t size() const override { return std::ssize(encoded_.records); }
+  int64_t seq_len() const override { return seq_len_; }
+  int64_t length(int64_t index) const override { return at(index).length; }
+  DatasetStats stats() const override { return encoded_.stats; }
+
+  std::string sample_name(int64_t index) const override {
+    return fmt::format("{}:{}", path_, at(index).line);
+  }
+
+  void fill(int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const override {
+    const EncodedRecord& sample = at(index);
+    ZEROTH_CHECK(std::ssize(tokens) >= sample.length && tokens.size() == targets.size(),
+                 "{} tokens, {} targets, length {}", tokens.size(), targets.size(), sample.length);
+    std::fill(tokens.begin() + sample.length, tokens.end(), encoded_.end_of_text);
+    std::fill(targets.begin(), targets.end(), kIgnoreIndex);
+    const int32_t* const ids = encoded_.ids.data() + sample.begin;
+    std::copy_n(ids, sample.length, tokens.begin());
+    std::copy(ids + 1 + sample.first_label, ids + 1 + sample.length,
+              targets.begin() + sample.first_label);
+  }
+
+ private:
+  const EncodedRecord& at(int64_t index) const {
+    ZEROTH_CHECK(index >= 0 && index < size(), "sample {} of {}", index, size());
+    return encoded_.records[index];
+  }
+
+  std::string path_;
+  int64_t seq_len_;
+  EncodedRecords encoded_;
+};
 
 std::unique_ptr<Dataset> open_records(const DatasetOptions& options) {
   EncodedRecords encoded = read_records(options);

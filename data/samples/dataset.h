@@ -84,7 +84,7 @@ struct DatasetOptions {
   int64_t seq_len = 0;     // T: positions per window or longest sample
   int64_t vocab_size = 0;  // rows of the model's embedding; every id must be below it
   // Fields of records: both set, or both empty: then chosen by the first record
-  // (data/samples/sample_fields.h).
+  // (choose_fields).
   std::string prompt_field = {};
   std::string completion_field = {};
   // Text after a record's prompt, as if it were in the file. It has no loss. Unset:
@@ -108,5 +108,16 @@ bool has_records(const std::filesystem::path& path);
 // the begin token or ends with the end token gets no second one. Throws an Error that names file
 // (and line).
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
+
+// Returns why `path` is not a file of samples, what it is instead, and what to do. The result
+// depends on its name, on its type (a directory, a pipe), and on the first bytes of a file
+// (compressed, a table, an array of NumPy's). The text continues a message after the path: ": no
+// such file", " is a folder, ...". Empty for a .txt, .bin, .jsonl or .json file.
+std::string sample_file_error(const std::filesystem::path& path);
+
+// Returns a line that names the sample, and a line for each of its tokens: position, id, whether it
+// is a label, and its text in quotation marks, printable. `tokenizer` may be null: there is no text
+// then.
+std::string describe_sample(const Dataset& dataset, int64_t index, const Tokenizer* tokenizer);
 
 }  // namespace zeroth::data

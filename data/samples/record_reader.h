@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/samples/dataset.h"
@@ -29,5 +32,40 @@ struct EncodedRecords {
 // LongText::kChunk. Throws an Error that names file, line and reason for a record that is not a
 // sample, and an Error if no sample is left.
 EncodedRecords read_records(const DatasetOptions& options);
+
+// The parts of read_records: the records of a file, one per line or the elements of one JSON array,
+// and the meaning of their fields.
+
+// OnRecord is called with a record's text, and the line of the file, from 1, on which it begins.
+using OnRecord = std::function<void(std::string_view record, int64_t line)>;
+
+// Calls `on_record` for each line of `file` that is not blank; returns the number of blank lines. A
+// line ends with a newline, or at the end of the file; a byte order mark before the first line
+// belongs to none.
+int64_t for_each_line(std::string_view file, const OnRecord& on_record);
+
+// Calls `on_record` for the elements of an array, [...] or {"data": [...], ...}, as written;
+// otherwise for consecutive values, as on lines. Parses only as much as separating them needs: the
+// record's reader checks that it is JSON. Throws an Error that names `path` and line if an array is
+// malformed or does not end.
+void for_each_element(std::string_view file, const std::string& path, const OnRecord& on_record);
+
+struct SampleFields {
+  std::string text = {};  // empty if the next two are set
+  std::string prompt = {};
+  std::string completion = {};
+  bool guessed = false;  // chosen by common names of prompt and completion
+};
+
+// Chooses the fields by the names in the first record: `text`, or a pair of `prompt` and
+// `completion`, `question` and `answer`, `instruction` and `output`, and similar ones. Throws an
+// Error for records of another kind (chats, preferences, prompts of several fields) that names the
+// kind, the fields found and what is supported.
+SampleFields choose_fields(const nlohmann::json& first_record);
+
+// Returns the default separator of prompt and completion: nothing for `prompt` and `completion`,
+// which are TRL's and concatenated there, and a newline for any other pair, whose fields are
+// separate texts.
+std::string default_separator(const SampleFields& fields);
 
 }  // namespace zeroth::data

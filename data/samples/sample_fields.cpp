@@ -1,5 +1,4 @@
-#include "data/samples/sample_fields.h"
-
+// Meaning of a record's fields.
 #include <fmt/ranges.h>
 
 #include <array>
@@ -9,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text/printable.h"
+#include "data/samples/record_reader.h"
 
 namespace zeroth::data {
 namespace {

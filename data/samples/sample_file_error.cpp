@@ -1,5 +1,4 @@
-#include "data/samples/sample_file_error.h"
-
+// Check of a user's path to a file of samples.
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include "base/files/regular_file.h"
 #include "base/machine/process_limits.h"
 #include "base/text/printable.h"
+#include "data/samples/dataset.h"
 
 namespace zeroth::data {
 namespace {

@@ -1,11 +1,11 @@
-#include "data/samples/sample_text.h"
-
+// Description of a sample for a user: token by token, with its labels.
 #include <fmt/format.h>
 
 #include <vector>
 
 #include "base/text/printable.h"
 #include "base/text/units.h"
+#include "data/samples/dataset.h"
 #include "data/tokenizer/byte_level.h"
 #include "data/tokenizer/tokenizer.h"
 

@@ -8,7 +8,7 @@
 #include "base/files/regular_file.h"
 #include "base/text/units.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/utf8.h"
+#include "data/tokenizer/unicode.h"
 
 namespace zeroth::data {
 namespace {

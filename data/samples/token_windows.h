@@ -55,4 +55,17 @@ class TokenWindows : public Dataset {
   int64_t size_ = 0;
 };
 
+// Maps a .bin file of token ids; reads it once, chunk by chunk, to check it. The width of the ids
+// comes from Megatron's index beside the file, or from DatasetOptions::token_type, or follows from
+// the vocabulary. Throws an Error for a file that appears to have ids of another width or byte
+// order, a header or text, unless its index or token_type states the format; and for an id outside
+// the vocabulary, with file, position and value.
+TokenStream map_binary_tokens(const DatasetOptions& options);
+
+// Reads the index of Megatron's token files (indexed_dataset.py), NAME.idx beside NAME.bin.
+// Returns the width of the ids of `tokens`, a .bin file of `bytes` bytes, from the index beside it;
+// nullopt if there is none. Throws an Error that names the index if it belongs to another file, or
+// if the type of the ids is not supported.
+std::optional<TokenType> megatron_token_type(const std::filesystem::path& tokens, int64_t bytes);
+
 }  // namespace zeroth::data

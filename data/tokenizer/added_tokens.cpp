@@ -6,7 +6,6 @@
 #include "base/json/json_view.h"
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/unicode.h"
-#include "data/tokenizer/utf8.h"
 
 namespace zeroth::data {
 namespace {

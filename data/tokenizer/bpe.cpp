@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/json/json.h"
 #include "base/text/printable.h"
-#include "data/tokenizer/utf8.h"
+#include "data/tokenizer/unicode.h"
 
 namespace zeroth::data {
 namespace {

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/text/printable.h"
 #include "data/tokenizer/byte_level.h"
-#include "data/tokenizer/replacement.h"
-#include "data/tokenizer/utf8.h"
+#include "data/tokenizer/normalizer.h"
+#include "data/tokenizer/unicode.h"
 
 namespace zeroth::data {
 namespace {

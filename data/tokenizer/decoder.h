@@ -1,4 +1,12 @@
-// Decoder: converts tokens to text, as tokenizer.json's `decoder` specifies.
+// Decoder: converts tokens to text, as tokenizer.json's `decoder` specifies. It is one step or a
+// Sequence of them; each step maps a list of texts to another one, and the last list is joined:
+//   ByteLevel     characters that stand for bytes become these bytes
+//   ByteFallback  tokens such as <0x0A> become the byte that they name
+//   Metaspace     the replacement, U+2581 by default, becomes a space
+//   Replace       a pattern becomes its content
+//   Strip         a character is removed from the start and the end of each text
+//   Fuse          all texts become one
+// A decoder has at most 100 steps.
 #pragma once
 
 #include <functional>

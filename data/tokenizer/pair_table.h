@@ -5,8 +5,9 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <random>
 #include <vector>
+
+#include "base/machine/random_bytes.h"
 
 namespace zeroth::data {
 
@@ -39,11 +40,6 @@ class PairTable {
     return (static_cast<uint64_t>(left) << 32) | right;
   }
 
-  static uint64_t random_odd() {
-    std::random_device random;
-    return (static_cast<uint64_t>(random()) << 32) | random() | 1;
-  }
-
   // Returns the slot that holds the key, or would hold it.
   size_t slot_index(uint64_t key) const {
     size_t at = (key * factor_) >> shift_;
@@ -53,7 +49,7 @@ class PairTable {
 
   std::vector<TableSlot> slots_;
   int shift_;
-  uint64_t factor_ = random_odd();  // prevents files that choose pairs that collide
+  uint64_t factor_ = random_word() | 1;  // prevents files that choose pairs that collide
 };
 
 }  // namespace zeroth::data

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/json/json_view.h"
+#include "data/tokenizer/normalizer.h"
 #include "data/tokenizer/regex.h"
-#include "data/tokenizer/replacement.h"
 
 namespace zeroth::data {
 

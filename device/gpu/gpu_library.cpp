@@ -5,8 +5,6 @@
 
 #include "base/error.h"
 #include "device/gpu.h"
-#include "device/gpu/product_sums.h"
-#include "device/gpu_stamp.h"
 
 namespace zeroth::device {
 namespace {
@@ -32,13 +30,7 @@ class CudaGpu final : public Gpu {
     return properties.major * 10 + properties.minor;
   }
 
-  void select(int index) override {
-    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
-    c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
-    sum_products_in_fp32();
-  }
-
-  std::string lock_pages(std::span<std::byte> memory) override {
+  std::string pin_pages(std::span<std::byte> memory) override {
     const cudaError_t error =
         cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterPortable);
     if (error == cudaSuccess) return "";
@@ -46,9 +38,15 @@ class CudaGpu final : public Gpu {
     return fmt::format("{} bytes: {}", memory.size(), cudaGetErrorString(error));
   }
 
-  void unlock_pages(std::span<std::byte> memory) noexcept override {
+  void unpin_pages(std::span<std::byte> memory) noexcept override {
     // At the end of a process the driver may be gone, and the lock with it.
     if (cudaHostUnregister(memory.data()) != cudaSuccess) (void)cudaGetLastError();
+  }
+
+ private:
+  void select_device(int index) override {
+    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+    c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
   }
 };
 

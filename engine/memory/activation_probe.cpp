@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <memory>
-#include <vector>
 
 #include "base/error.h"
 #include "base/machine/host_limits.h"
@@ -50,9 +49,7 @@ model::MicroBatch batch_of(int64_t rows, int64_t length) {
   return batch;
 }
 
-struct BlockSample {
-  int64_t output = 0, no_grad = 0, forward = 0, kept = 0, backward = 0, freed = 0;
-};
+using BlockSample = BlockValues<int64_t>;
 using BlockSamples = std::vector<BlockSample>;
 
 class BlockProbe {
@@ -110,45 +107,6 @@ class BlockProbe {
   std::shared_ptr<Allocations> count_ = std::make_shared<Allocations>();
 };
 
-// ProbePair holds samples of `rows` rows, and of twice as many.
-struct ProbePair {
-  BlockSamples single, doubled;
-  int64_t rows = 1;
-};
-
-ProbePair run_twice(BlockProbe& probe, int64_t rows) {
-  probe.run(rows);  // fills the blocks' caches: tables of positions and masks
-  return {.single = probe.run(rows), .doubled = probe.run(2 * rows), .rows = rows};
-}
-
-ProbePair run_once(BlockProbe& probe) {
-  ProbePair pair{.single = probe.run(1), .doubled = {}, .rows = 1};
-  for (const BlockSample& sample : pair.single) {
-    pair.doubled.push_back({.output = 2 * sample.output,
-                            .no_grad = 2 * sample.no_grad,
-                            .forward = 2 * sample.forward,
-                            .kept = 2 * sample.kept,
-                            .backward = 2 * sample.backward,
-                            .freed = 2 * sample.freed});
-  }
-  return pair;
-}
-
-BlockBytes block_bytes(const ProbePair& pair, size_t block, int64_t length) {
-  const auto growth = [&](int64_t BlockSample::*bytes) {
-    const auto single = static_cast<double>(pair.single[block].*bytes);
-    const double more = static_cast<double>(pair.doubled[block].*bytes) - single;
-    return Growth{.fixed = single - more,
-                  .per_token = more / static_cast<double>(pair.rows * length)};
-  };
-  return {.output = growth(&BlockSample::output),
-          .no_grad = growth(&BlockSample::no_grad),
-          .forward = growth(&BlockSample::forward),
-          .kept = growth(&BlockSample::kept),
-          .backward = growth(&BlockSample::backward),
-          .freed = growth(&BlockSample::freed)};
-}
-
 // Returns the operations of forward and backward of one row: 2 and 4 per parameter and position.
 double operations_of_row(const model::Blocks& blocks, int64_t length) {
   double parameters = 0;
@@ -181,9 +139,20 @@ std::vector<BlockBytes> probe_blocks(const model::Blocks& blocks, const ProbeOpt
     rows = std::max(rows, std::min(kMaxRows, large));
   }
   BlockProbe probe(blocks, options);
-  const ProbePair pair = rows > 0 ? run_twice(probe, rows) : run_once(probe);
+  if (rows > 0) probe.run(rows);  // fills the blocks' caches: tables of positions and masks
+  const auto tokens = static_cast<double>(std::max<int64_t>(rows, 1) * options.length);
+  const BlockSamples single = probe.run(std::max<int64_t>(rows, 1));
+  const BlockSamples doubled = rows > 0 ? probe.run(2 * rows) : BlockSamples();
+  const auto growth = [tokens](int64_t bytes, int64_t more) {
+    return Growth{.fixed = static_cast<double>(bytes - more),
+                  .per_token = static_cast<double>(more) / tokens};
+  };
   std::vector<BlockBytes> bytes;
-  for (size_t i = 0; i < blocks.size(); ++i) bytes.push_back(block_bytes(pair, i, options.length));
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const BlockSample more =
+        rows > 0 ? for_each_value(std::minus<>(), doubled[i], single[i]) : single[i];
+    bytes.push_back(for_each_value(growth, single[i], more));
+  }
   return bytes;
 }
 

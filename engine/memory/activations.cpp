@@ -5,18 +5,10 @@
 namespace zeroth::engine {
 namespace {
 
-// BlockTotals is BlockBytes for a given number of tokens.
-struct BlockTotals {
-  double output = 0, no_grad = 0, forward = 0, kept = 0, backward = 0, freed = 0;
-};
+using BlockTotals = BlockValues<double>;
 
 BlockTotals bytes_at(const BlockBytes& block, int64_t tokens) {
-  return {.output = block.output.at(tokens),
-          .no_grad = block.no_grad.at(tokens),
-          .forward = block.forward.at(tokens),
-          .kept = block.kept.at(tokens),
-          .backward = block.backward.at(tokens),
-          .freed = block.freed.at(tokens)};
+  return for_each_value([tokens](const Growth& growth) { return growth.at(tokens); }, block);
 }
 
 BlockTotals last_block_at(const ChainBytes& chain, int64_t tokens) {

@@ -17,16 +17,26 @@ struct Growth {
   double at(int64_t tokens) const { return fixed + per_token * static_cast<double>(tokens); }
 };
 
-// BlockBytes is what a block adds to the memory in use when it begins. It excludes the block's
+// BlockValues is what a block adds to the memory in use when it begins. It excludes the block's
 // parameters and their gradients, which exist before.
-struct BlockBytes {
-  Growth output;    // the block's output
-  Growth no_grad;   // peak of a forward without a graph, its output included
-  Growth forward;   // peak of a forward that keeps its graph
-  Growth kept;      // remains after that forward: graph and output
-  Growth backward;  // peak of its backward, above what is in use when that begins
-  Growth freed;     // decrease from the begin of its backward to the end
+template <typename T>
+struct BlockValues {
+  T output{};    // the block's output
+  T no_grad{};   // peak of a forward without a graph, its output included
+  T forward{};   // peak of a forward that keeps its graph
+  T kept{};      // remains after that forward: graph and output
+  T backward{};  // peak of its backward, above what is in use when that begins
+  T freed{};     // decrease from the begin of its backward to the end
 };
+using BlockBytes = BlockValues<Growth>;
+
+// Returns `function` of each of a block's values, or of each pair of values of two blocks.
+template <typename Function, typename... T>
+auto for_each_value(Function function, const BlockValues<T>&... of) {
+  return BlockValues<decltype(function(of.output...))>{
+      function(of.output...), function(of.no_grad...),  function(of.forward...),
+      function(of.kept...),   function(of.backward...), function(of.freed...)};
+}
 
 // ChainBytes describes a chain whose blocks between the first and the last are alike.
 struct ChainBytes {

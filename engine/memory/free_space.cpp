@@ -34,8 +34,7 @@ uint64_t device_of(const fs::path& directory) {
 
 std::optional<int64_t> free_disk_bytes(const fs::path& directory) {
   try {
-    const auto free = offload::free_bytes(nearest_existing(fs::absolute(directory)));
-    return free ? std::optional(static_cast<int64_t>(*free)) : std::nullopt;
+    return offload::free_bytes(nearest_existing(fs::absolute(directory)));
   } catch (const Error&) {
     return std::nullopt;
   }

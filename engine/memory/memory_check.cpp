@@ -3,13 +3,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <functional>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/machine/cgroup.h"
 #include "base/text/units.h"
-#include "engine/memory/fitting_config.h"
+#include "engine/memory/memory_remedies.h"
 
 namespace zeroth::engine {
 namespace {
@@ -18,23 +18,20 @@ using zero::MemoryPlan;
 using zero::TierBytes;
 using TierField = int64_t TierBytes::*;
 
-struct MemoryKind {
-  const char* name;
-  TierBytes MemoryPlan::*bytes;
-};
-constexpr MemoryKind kKinds[] = {{"parameters", &MemoryPlan::parameters},
-                                 {"gathered", &MemoryPlan::gathered},
-                                 {"gradients", &MemoryPlan::gradients},
-                                 {"gradients in flight", &MemoryPlan::gradient_buffers},
-                                 {"masters", &MemoryPlan::masters},
-                                 {"optimizer states", &MemoryPlan::states},
-                                 {"file buffers", &MemoryPlan::file_buffers},
-                                 {"staging copies", &MemoryPlan::staging},
-                                 {"kept inputs", &MemoryPlan::saved_inputs},
-                                 {"copies for checkpoints", &MemoryPlan::saving},
-                                 {"activations (estimated)", &MemoryPlan::activations},
-                                 {"LibTorch", &MemoryPlan::runtime},
-                                 {"CUDA and NCCL", &MemoryPlan::gpu_runtime}};
+constexpr std::pair<const char*, TierBytes MemoryPlan::*> kKinds[] = {
+    {"parameters", &MemoryPlan::parameters},
+    {"gathered", &MemoryPlan::gathered},
+    {"gradients", &MemoryPlan::gradients},
+    {"gradients in flight", &MemoryPlan::gradient_buffers},
+    {"masters", &MemoryPlan::masters},
+    {"optimizer states", &MemoryPlan::states},
+    {"file buffers", &MemoryPlan::file_buffers},
+    {"staging copies", &MemoryPlan::staging},
+    {"kept inputs", &MemoryPlan::saved_inputs},
+    {"copies for checkpoints", &MemoryPlan::saving},
+    {"activations (estimated)", &MemoryPlan::activations},
+    {"LibTorch", &MemoryPlan::runtime},
+    {"CUDA and NCCL", &MemoryPlan::gpu_runtime}};
 
 // Memory of a rank that trains almost nothing (measured: 95 MiB on the CPU, 240 to 260 MiB with the
 // pages of its program and libraries, which the ranks of a node share).
@@ -66,9 +63,9 @@ std::string describe_kinds(const MemoryPlan& memory, const std::vector<TierField
   };
   std::vector<std::string> parts;
   int64_t training = 0;
-  for (const MemoryKind& kind : kKinds) {
-    const int64_t bytes = at(memory.*kind.bytes);
-    if (bytes > 0) parts.push_back(fmt::format("{} {}", kind.name, format_bytes(bytes)));
+  for (const auto& [name, kind] : kKinds) {
+    const int64_t bytes = at(memory.*kind);
+    if (bytes > 0) parts.push_back(fmt::format("{} {}", name, format_bytes(bytes)));
     training += bytes;
   }
   MemoryPlan later = memory;
@@ -115,26 +112,6 @@ MemoryNeed compute_need(const RunMemory& run, const MemoryPlan& memory,
   return need;
 }
 
-// DiskNeed is the bytes that directories on one file system need together.
-struct DiskNeed {
-  std::vector<std::string> directories;
-  int64_t bytes = 0;
-  int64_t free = 0;
-};
-
-std::map<uint64_t, DiskNeed> disk_needs(const FreeSpace& left, const MemoryNeed& need) {
-  std::map<uint64_t, DiskNeed> needs;
-  for (const auto& [directory, bytes] : need.files) {
-    const auto disk = left.disks.find(directory);
-    if (disk == left.disks.end()) continue;
-    DiskNeed& disk_need = needs[disk->second.device];
-    disk_need.directories.push_back(directory);
-    disk_need.bytes += bytes;
-    disk_need.free = disk->second.free;
-  }
-  return needs;
-}
-
 // Shortfall is the bytes that the node is missing, and the reason as text; 0 if it can hold the
 // run, as far as is known.
 struct Shortfall {
@@ -154,7 +131,21 @@ Shortfall shortfall_of(const RunMemory& run, const MemoryNeed& need) {
         fmt::format("needs {} of host memory on this machine, but {} are left ({})",
                     format_bytes(need.host), format_bytes(left.host->bytes), left.host->limit));
   }
-  for (const auto& [device, disk_need] : disk_needs(left, need)) {
+  struct DiskNeed {
+    std::vector<std::string> directories;
+    int64_t bytes = 0;
+    int64_t free = 0;
+  };
+  std::map<uint64_t, DiskNeed> disk_needs;  // of the directories on each file system together
+  for (const auto& [directory, bytes] : need.files) {
+    const auto disk = left.disks.find(directory);
+    if (disk == left.disks.end()) continue;
+    DiskNeed& disk_need = disk_needs[disk->second.device];
+    disk_need.directories.push_back(directory);
+    disk_need.bytes += bytes;
+    disk_need.free = disk->second.free;
+  }
+  for (const auto& [device, disk_need] : disk_needs) {
     if (disk_need.bytes <= disk_need.free) continue;
     add(disk_need.bytes - disk_need.free,
         fmt::format("needs {} ({} bytes) in files in {}, but {} disk has {} free ({} bytes)",
@@ -166,12 +157,6 @@ Shortfall shortfall_of(const RunMemory& run, const MemoryNeed& need) {
   return shortfall;
 }
 
-int64_t total_of(const std::map<std::string, int64_t>& files) {
-  int64_t sum = 0;
-  for (const auto& [directory, bytes] : files) sum += bytes;
-  return sum;
-}
-
 // Returns nullopt for a configuration that does not work with the model.
 std::optional<MemoryNeed> need_with(const RunMemory& run, const configs::Config& config) {
   try {
@@ -181,26 +166,14 @@ std::optional<MemoryNeed> need_with(const RunMemory& run, const configs::Config&
   }
 }
 
-// Returns the factors of `value` below `max`, the largest first.
-std::vector<int64_t> factors_below(int64_t value, int64_t max) {
-  std::vector<int64_t> factors;
-  for (int64_t factor = 1; factor <= value / factor; ++factor) {
-    if (value % factor != 0) continue;
-    for (const int64_t each : {factor, value / factor}) {
-      if (each < max) factors.push_back(each);
-    }
-  }
-  std::sort(factors.begin(), factors.end(), std::greater<>());
-  return factors;
-}
-
 // Returns a suggestion for the largest micro-batch below the run's that fits, with the same global
 // batch.
 std::optional<std::string> smaller_micro_batch(const RunMemory& run) {
   const configs::BatchConfig& batch = run.config.batch;
   if (!has_activations(run.memory) || !run.options.trains) return std::nullopt;
   const int64_t samples = batch.micro_batch_size * batch.accumulation_steps;
-  for (const int64_t size : factors_below(samples, batch.micro_batch_size)) {
+  for (int64_t size = batch.micro_batch_size - 1; size > 0; --size) {
+    if (samples % size != 0) continue;
     configs::Config config = run.config;
     config.batch.micro_batch_size = size;
     config.batch.accumulation_steps = samples / size;
@@ -232,7 +205,9 @@ std::string suggest_fit(const RunMemory& run) {
   }
   std::string text = fmt::format("{}: {} of host memory", fmt::join(found.changes, " and "),
                                  format_bytes(need->host));
-  if (const int64_t files = total_of(need->files); files > 0) {
+  int64_t files = 0;
+  for (const auto& [directory, bytes] : need->files) files += bytes;
+  if (files > 0) {
     text += fmt::format(" and {} in files at nvme_path", format_bytes(files));
   }
   text += json_to_paste(run.config, found.config);
@@ -309,18 +284,15 @@ void require_memory(const RunMemory& run) {
 }
 
 std::vector<std::string> memory_lines(const RunMemory& run) {
-  struct MemoryRow {
-    const char* name;
-    TierField field;
-  };
-  const MemoryRow rows[] = {{on_cpu(run) ? "memory" : "GPU memory", &TierBytes::device},
-                            {"pinned host memory", &TierBytes::pinned},
-                            {"host memory", &TierBytes::host},
-                            {"files", &TierBytes::file}};
+  const std::pair<const char*, TierField> rows[] = {
+      {on_cpu(run) ? "memory" : "GPU memory", &TierBytes::device},
+      {"pinned host memory", &TierBytes::pinned},
+      {"host memory", &TierBytes::host},
+      {"files", &TierBytes::file}};
   std::vector<std::string> lines;
-  for (const MemoryRow& row : rows) {
-    const std::string kinds = describe_kinds(run.memory, {row.field});
-    if (!kinds.empty()) lines.push_back(fmt::format("each rank, {}: {}", row.name, kinds));
+  for (const auto& [name, field] : rows) {
+    const std::string kinds = describe_kinds(run.memory, {field});
+    if (!kinds.empty()) lines.push_back(fmt::format("each rank, {}: {}", name, kinds));
   }
   const MemoryNeed need = memory_need(run);
   std::string all = fmt::format("{}: {} of host memory", pluralize(run.free.ranks, "rank"),

@@ -1,11 +1,11 @@
 #include "engine/memory/memory_estimate.h"
 
 #include <algorithm>
-#include <string>
 
 #include "engine/state/snapshot.h"
 #include "engine/step/schedule.h"
 #include "zero/dtype.h"
+#include "zero/offload_plan.h"
 #include "zero/parameter_index.h"
 #include "zero/strategy.h"
 
@@ -39,10 +39,14 @@ struct StateBytes {
   int64_t shard = 0, whole = 0;
 };
 
-StateBytes state_bytes(zero::UnitPlan plan, const configs::Config& config,
+zero::OffloadPlan offload_plan_of(zero::UnitPlan plan, const configs::Config& config,
+                                  torch::DeviceType device) {
+  return zero::assign_placement(plan, config, /*separate_device=*/device != torch::kCPU);
+}
+
+StateBytes state_bytes(const zero::UnitPlan& plan, const configs::Config& config,
                        torch::DeviceType device) {
-  const zero::OffloadPlan offload_plan =
-      zero::assign_placement(plan, config, /*separate_device=*/device != torch::kCPU);
+  const zero::OffloadPlan offload_plan = offload_plan_of(plan, config, device);
   const int64_t weight = zero::element_bytes(offload_plan.working);
   const int64_t master = offload_plan.arrays.master ? offload_plan.arrays.master_bytes() : weight;
   const auto element = [&](const zero::Unit& unit) {
@@ -55,12 +59,6 @@ StateBytes state_bytes(zero::UnitPlan plan, const configs::Config& config,
     bytes.whole += parameter.numel() * element(plan.units[parameter.slices.front().unit]);
   }
   return bytes;
-}
-
-int64_t param_buffer_elements(zero::UnitPlan plan, const configs::Config& config,
-                              torch::DeviceType device) {
-  return zero::assign_placement(plan, config, /*separate_device=*/device != torch::kCPU)
-      .param_buffer_elements;
 }
 
 }  // namespace
@@ -114,12 +112,13 @@ MemoryEstimate estimate_memory(const model::Blocks& blocks, const configs::Confi
                                const EstimateOptions& options) {
   const zero::UnitPlan plan = plan_of(blocks, options);
   zero::check_sizes(plan, config, options.device);
-  return {.num_parameters = count_parameters(plan),
-          .state_bytes = state_bytes(plan, config, options.device).whole,
-          .decay = count_decay(plan, config.optimizer),
-          .param_buffer_elements = param_buffer_elements(plan, config, options.device),
-          .grad_buffer_dtype = zero::grad_buffer_dtype(plan, config, options.device),
-          .strategy = zero::describe(plan, config)};
+  return {
+      .num_parameters = count_parameters(plan),
+      .state_bytes = state_bytes(plan, config, options.device).whole,
+      .decay = count_decay(plan, config.optimizer),
+      .param_buffer_elements = offload_plan_of(plan, config, options.device).param_buffer_elements,
+      .grad_buffer_dtype = zero::grad_buffer_dtype(plan, config, options.device),
+      .strategy = zero::describe(plan, config)};
 }
 
 }  // namespace zeroth::engine

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <functional>
 #include <utility>
 
 #include "configs/resolve.h"
@@ -19,7 +18,21 @@ using configs::Precision;
 using configs::RecomputeConfig;
 using Shortage = MemoryFacts::Shortage;
 
+using Change = std::function<void(Config&)>;
+
 constexpr size_t kMaxRemedies = 3;
+
+Change set_stage(int stage) {
+  return [stage](Config& config) { config.zero.stage = stage; };
+}
+
+Change offload_optimizer_to(OffloadDevice device) {
+  return [device](Config& config) { config.zero.offload_optimizer.device = device; };
+}
+
+void disable_prefetch(Config& config) {
+  config.zero.prefetch_bucket_elements = 0;
+}
 
 int64_t smallest_factor(int64_t value) {
   for (int64_t factor = 2; factor <= value / factor; ++factor) {
@@ -49,7 +62,7 @@ class Remedies {
     add("more ranks with zero_optimization.stage 3: each holds a smaller shard");
     if (config_.zero.stage == 3) {
       add_change("zero_optimization.stage3_prefetch_bucket_size 0: fewer blocks gathered ahead",
-                 [](Config& config) { config.zero.prefetch_bucket_elements = 0; });
+                 disable_prefetch);
     }
     return finish();
   }
@@ -80,7 +93,7 @@ class Remedies {
   }
 
   // Adds a suggestion that ends with the JSON of `change`.
-  void add_change(const std::string& text, const std::function<void(Config&)>& change) {
+  void add_change(const std::string& text, const Change& change) {
     Config after = config_;
     change(after);
     remedies_.push_back(text + json_to_paste(config_, std::move(after)));
@@ -116,19 +129,13 @@ class Remedies {
   void sharding() {
     const int stage = config_.zero.stage;
     if (facts_.world_size == 1 || stage == 3) return;
-    if (facts_.trains && stage < 2) {
-      add_change(
-          fmt::format("zero_optimization.stage 2 in place of {}: gradients and optimizer state are "
-                      "sharded over the ranks",
-                      stage),
-          [](Config& config) { config.zero.stage = 2; });
-    } else {
-      add_change(
-          fmt::format("zero_optimization.stage 3 in place of {}: parameters are sharded over the "
-                      "ranks too",
-                      stage),
-          [](Config& config) { config.zero.stage = 3; });
-    }
+    const bool keeps_parameters = facts_.trains && stage < 2;
+    const int next = keeps_parameters ? 2 : 3;
+    add_change(
+        fmt::format("zero_optimization.stage {} in place of {}: {}", next, stage,
+                    keeps_parameters ? "gradients and optimizer state are sharded over the ranks"
+                                     : "parameters are sharded over the ranks too"),
+        set_stage(next));
   }
 
   // Moves the optimizer one offload device further: cpu if that is another memory, then nvme.
@@ -140,12 +147,12 @@ class Remedies {
       add_change(
           "zero_optimization.offload_optimizer.device \"cpu\": masters and optimizer state are "
           "kept in host memory",
-          [](Config& config) { config.zero.offload_optimizer.device = OffloadDevice::kCpu; });
+          offload_optimizer_to(OffloadDevice::kCpu));
     } else if (facts_.is_short_at(now)) {
       add_change(
           "zero_optimization.offload_optimizer.device \"nvme\" with a nvme_path: masters and "
           "optimizer state are kept in a file",
-          [](Config& config) { config.zero.offload_optimizer.device = OffloadDevice::kNvme; });
+          offload_optimizer_to(OffloadDevice::kNvme));
     }
   }
 
@@ -195,6 +202,106 @@ class Remedies {
   std::vector<std::string> remedies_;
 };
 
+// ChangeList builds the list of changes. Each member function adds the changes of one kind.
+class ChangeList {
+ public:
+  ChangeList(const Config& config, const MemoryFacts& facts) : config_(config), facts_(facts) {}
+
+  std::vector<MemoryChange> all() {
+    if (facts_.activations && facts_.trains) activations();
+    if (facts_.world_size > 1 && facts_.shortage != Shortage::kHost) shard();
+    optimizer_files();
+    parameter_files();
+    buffers();
+    back_to_host();
+    return std::move(changes_);
+  }
+
+ private:
+  void add_if(bool applies, std::string text, Change apply) {
+    if (applies) changes_.push_back({std::move(text), std::move(apply)});
+  }
+
+  void activations() {
+    const BatchConfig& batch = config_.batch;
+    const int64_t samples = batch.micro_batch_size * batch.accumulation_steps;
+    add_if(batch.micro_batch_size > 1,
+           fmt::format("--micro-batch 1 with --accumulation {}", samples),
+           [samples](Config& config) {
+             config.batch.micro_batch_size = 1;
+             config.batch.accumulation_steps = samples;
+           });
+    add_if(config_.recompute.every_nth_block != 1, "--gradient-checkpointing", [](Config& config) {
+      config.recompute.every_nth_block = 1;
+      config.recompute.number_checkpoints = 0;
+    });
+  }
+
+  void shard() {
+    for (const int stage : {2, 3}) {
+      add_if(config_.zero.stage < stage && (stage == 3 || facts_.trains),
+             fmt::format("zero_optimization.stage {}", stage), set_stage(stage));
+    }
+  }
+
+  void optimizer_files() {
+    add_if(facts_.trains && facts_.is_short_at(config_.zero.offload_optimizer.device),
+           "zero_optimization.offload_optimizer.device \"nvme\"",
+           offload_optimizer_to(OffloadDevice::kNvme));
+  }
+
+  // The changes reset buffer_size, which may be too small for the parameters that move into the
+  // file.
+  void parameter_files() {
+    const OffloadParamConfig& param = config_.zero.offload_param;
+    const bool has_size = param.device == OffloadDevice::kNvme &&
+                          param.buffer_size_elements != configs::kBufferSizeAsNeeded;
+    const char* const size = has_size ? " without buffer_size" : "";
+    add_if(facts_.is_short_at(param.device),
+           fmt::format(
+               "zero_optimization.offload_param {{\"device\": \"nvme\", \"max_in_cpu\": 0}}{}{}",
+               size, config_.zero.stage == 3 ? "" : " with zero_optimization.stage 3"),
+           move_parameters_to_files);
+    add_if(param.device == OffloadDevice::kNvme && param.max_in_cpu_elements > 0,
+           fmt::format("zero_optimization.offload_param {{\"max_in_cpu\": 0}}{}", size),
+           [](Config& config) {
+             config.zero.offload_param.max_in_cpu_elements = 0;
+             config.zero.offload_param.buffer_size_elements = configs::kBufferSizeAsNeeded;
+           });
+  }
+
+  void buffers() {
+    constexpr int64_t kSmallTile = int64_t{1} << 20;
+    add_if(facts_.trains && config_.zero.sub_group_size_elements > kSmallTile,
+           fmt::format("zero_optimization.sub_group_size {}", kSmallTile),
+           [](Config& config) { config.zero.sub_group_size_elements = kSmallTile; });
+    add_if(config_.zero.offload_param.buffer_count > 2,
+           "zero_optimization.offload_param.buffer_count 2",
+           [](Config& config) { config.zero.offload_param.buffer_count = 2; });
+    add_if(config_.zero.prefetch_bucket_elements > 0,
+           "zero_optimization.stage3_prefetch_bucket_size 0", disable_prefetch);
+  }
+
+  // Adds changes for a lack of disk space while CPU memory suffices.
+  void back_to_host() {
+    add_if(config_.zero.offload_optimizer.device == OffloadDevice::kNvme,
+           "zero_optimization.offload_optimizer.device \"cpu\"",
+           offload_optimizer_to(OffloadDevice::kCpu));
+    add_if(config_.zero.offload_param.device == OffloadDevice::kNvme,
+           "zero_optimization.offload_param.device \"cpu\"",
+           [](Config& config) { config.zero.offload_param.device = OffloadDevice::kCpu; });
+  }
+
+  const Config& config_;
+  const MemoryFacts& facts_;
+  std::vector<MemoryChange> changes_;
+};
+
+Config with_changes(Config config, const std::vector<MemoryChange>& changes) {
+  for (const MemoryChange& change : changes) change.apply(config);
+  return config;
+}
+
 }  // namespace
 
 void move_parameters_to_files(Config& config) {
@@ -222,6 +329,37 @@ std::string json_to_paste(const Config& before, Config after) {
 std::vector<std::string> memory_remedies(const Config& config, const MemoryFacts& facts) {
   Remedies remedies(config, facts);
   return facts.shortage == Shortage::kHost ? remedies.for_host() : remedies.for_device();
+}
+
+std::vector<MemoryChange> memory_changes(const Config& config, const MemoryFacts& facts) {
+  return ChangeList(config, facts).all();
+}
+
+FittingConfig fit_memory(const Config& config, const MemoryFacts& facts,
+                         const std::function<int64_t(const Config&)>& shortfall) {
+  std::vector<MemoryChange> chosen;
+  int64_t remaining = shortfall(config);
+  for (const MemoryChange& change : memory_changes(config, facts)) {
+    if (remaining == 0) break;
+    chosen.push_back(change);
+    const int64_t now = shortfall(with_changes(config, chosen));
+    if (now == kInvalidConfig) {
+      chosen.pop_back();
+    } else {
+      remaining = now;
+    }
+  }
+  for (size_t i = chosen.size(); i-- > 0;) {
+    std::vector<MemoryChange> fewer = chosen;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    const int64_t without = shortfall(with_changes(config, fewer));
+    if (without > remaining) continue;
+    chosen.swap(fewer);
+    remaining = without;
+  }
+  FittingConfig result{{}, with_changes(config, chosen)};
+  for (const MemoryChange& change : chosen) result.changes.push_back(change.text);
+  return result;
 }
 
 }  // namespace zeroth::engine

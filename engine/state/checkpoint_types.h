@@ -33,8 +33,8 @@ struct SavedModel {
 // A CheckpointRequest is the same on all ranks.
 struct CheckpointRequest {
   ClientState client_state = {};
-  // Loader whose position is saved too; load_checkpoint() restores it into LoadOptions::data.
-  const Loader* data = nullptr;
+  // DataLoader whose position is saved too; load_checkpoint() restores it into LoadOptions::data.
+  const DataLoader* data = nullptr;
   // Settings of the program's configuration, in addition to the engine's own.
   checkpoint::StringMap must_equal = {}, may_change = {};
   bool states = true;                 // false: the model alone, from which no run can resume
@@ -66,9 +66,9 @@ enum class LoadedParts {
 
 struct LoadOptions {
   LoadedParts parts = LoadedParts::kAll;
-  // Loader that continues where CheckpointRequest::data was. Loading throws an Error if no position
-  // was saved.
-  Loader* data = nullptr;
+  // DataLoader that continues where CheckpointRequest::data was. Loading throws an Error if no
+  // position was saved.
+  DataLoader* data = nullptr;
   // Called on every rank for each checkpoint that is tried, before its states are loaded. Rejects
   // it by an Error; with checkpoint::CorruptCheckpoint all ranks try the previous one.
   std::function<void(checkpoint::CheckpointReader& reader)> accept = {};

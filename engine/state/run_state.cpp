@@ -3,8 +3,14 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
+#include "base/error.h"
+#include "comm/device_mesh.h"
+#include "device/host_link.h"
 #include "engine/state/state_blocks.h"
+#include "model/weight_source.h"
 #include "zero/dtype.h"
 #include "zero/param_store.h"
 #include "zero/parameter_index.h"
@@ -14,20 +20,12 @@
 namespace zeroth::engine {
 namespace {
 
-void set_array(const ShardedState& held, size_t unit, size_t index, const torch::Tensor& values) {
-  if (held.plan.units[unit].trainable) return held.optimizer.set_array(unit, index, values);
-  const auto lease = held.params.acquire_shard(unit, held.params.device(), offload::Access::kWrite);
-  const torch::Tensor weights = lease.tensor();
-  if (weights.const_data_ptr() != values.const_data_ptr()) weights.copy_(values);
-  held.params.mark_updated(unit);
-}
-
-StateSlice make_slice(const zero::Slot& slot, const zero::ShardedOptimizer::Array& array,
+StateSlice make_slice(const zero::Slot& slot, const zero::OptimizerStates::Array& array,
                       const zero::Range& part) {
   return {.parameter = slot.global.name,
           .state = array.name,
           .dtype = array.dtype,
-          .box = zero::slice_of(slot),
+          .box = slot.global.slice,
           .begin = part.begin,
           .end = part.end};
 }
@@ -36,9 +34,10 @@ StateSlice make_slice(const zero::Slot& slot, const zero::ShardedOptimizer::Arra
 void load_array(const ShardedState& held, StateSource& source, size_t u, size_t index,
                 torch::Tensor& spare) {
   const zero::Unit& unit = held.plan.units[u];
-  const auto array = kept_arrays(held, u).at(index);
+  zero::OptimizerStates& states = held.optimizer.states();
+  const auto array = states.arrays(u).at(index);
   const zero::Range owned_range = unit.owned_range();
-  torch::Tensor values = in_place(held, u, index);
+  torch::Tensor values = states.in_place(u, index);
   if (!values.defined()) {
     const int64_t bytes = owned_range.size() * zero::element_bytes(array.dtype);
     if (!spare.defined() || spare.numel() < bytes) spare = at::empty({bytes}, torch::kUInt8);
@@ -55,7 +54,48 @@ void load_array(const ShardedState& held, StateSource& source, size_t u, size_t 
     filled = begin + part.size();
   });
   fill_to(owned_range.size());
-  set_array(held, u, index, values);
+  states.write(u, index, values);
+}
+
+// BlockWeights provides the slices that this rank's blocks hold, and no others.
+class BlockWeights final : public model::WeightSource {
+ public:
+  void put(const zero::Slot& slot, const torch::Tensor& value) {
+    values_[slot.global.name].emplace_back(slot.global.slice, value);
+  }
+
+  void check(const std::string& name, const std::vector<int64_t>& shape) override {
+    ZEROTH_CHECK(values_.at(name).front().first.shape == shape, "{} has another shape", name);
+  }
+
+  void read(const model::ParamSlice& part, torch::Tensor out) override {
+    out.copy_(find(part).flatten().narrow(0, part.first, out.numel()));
+    if (!at::isfinite(out).all().item<bool>())
+      throw Error("parameter {} holds a value that is not finite", part.name);
+  }
+
+ private:
+  using Held = std::pair<TensorSlice, torch::Tensor>;
+
+  const torch::Tensor& find(const model::ParamSlice& part) const {
+    const auto& held = values_.at(part.name);
+    const auto same = std::find_if(held.begin(), held.end(),
+                                   [&](const Held& one) { return one.first == part.box; });
+    ZEROTH_CHECK(same != held.end(), "unexpected slice of {}", part.name);
+    return same->second;
+  }
+
+  std::map<std::string, std::vector<Held>> values_;  // by the global parameter's name
+};
+
+void require_range(const std::string& name, const torch::Tensor& values, torch::Dtype working) {
+  if (working != torch::kHalf) return;
+  constexpr double kLargestHalf = 65504;
+  const double largest = values.abs().max().item<double>();
+  if (largest > kLargestHalf) {
+    throw Error("parameter {} holds {}, beyond the {} that fp16 can hold (bf16 and fp32 can)", name,
+                largest, kLargestHalf);
+  }
 }
 
 }  // namespace
@@ -64,7 +104,7 @@ std::vector<StateSlice> slices_to_save(const ShardedState& held) {
   std::vector<StateSlice> pieces;
   for (size_t u = 0; u < held.plan.units.size(); ++u) {
     const zero::Unit& unit = held.plan.units[u];
-    for (const auto& array : kept_arrays(held, u)) {
+    for (const auto& array : held.optimizer.states().arrays(u)) {
       for_each_part(unit, unit.shard(), [&](const zero::Slot& slot, const zero::Range& part) {
         pieces.push_back(make_slice(slot, array, part));
       });
@@ -77,7 +117,7 @@ std::vector<StateSlice> global_states(const ShardedState& held) {
   std::vector<StateSlice> pieces;
   for (const zero::GlobalParameter& parameter : zero::global_parameters(held.plan)) {
     if (parameter.numel() == 0) continue;
-    for (const auto& array : kept_arrays(held, parameter.slices.front().unit)) {
+    for (const auto& array : held.optimizer.states().arrays(parameter.slices.front().unit)) {
       pieces.push_back({.parameter = parameter.name,
                         .state = array.name,
                         .dtype = array.dtype,
@@ -108,15 +148,11 @@ void save_states(const ShardedState& held, StateSink& sink) {
   apply_pending_updates(held);
   sink.begin(slices_to_save(held));
   for (const StateBlock& block : blocks_to_save(held)) {
-    torch::Tensor values = in_place(held, block);
-    offload::ChunkLease tile;
-    if (!values.defined()) {
-      tile = read_tile(held, block);
-      values = tile.tensor()
-                   .narrow(0, block.range.begin - block.tile.begin, block.range.size())
-                   .to(torch::kCPU);
-    }
-    block.write(values, sink);
+    const offload::ChunkLease tile =
+        held.optimizer.states().read(block.unit, block.array, block.tile);
+    const torch::Tensor values =
+        tile.tensor().narrow(0, block.range.begin - block.tile.begin, block.range.size());
+    block.write(values.to(torch::kCPU), sink);
   }
 }
 
@@ -124,7 +160,9 @@ void load_states(const ShardedState& held, StateSource& source, bool weights_onl
                  const OnRead& on_read) {
   const torch::NoGradGuard no_grad;
   apply_pending_updates(held);
-  const auto arrays = [&](size_t u) { return weights_only ? 1 : kept_arrays(held, u).size(); };
+  const auto arrays = [&](size_t u) {
+    return weights_only ? 1 : held.optimizer.states().arrays(u).size();
+  };
   const auto elements = [&](size_t u) { return held.plan.units[u].layout.shard_numel(); };
   int64_t done = 0, all = 0;
   for (size_t u = 0; u < held.plan.units.size(); ++u) {
@@ -138,6 +176,64 @@ void load_states(const ShardedState& held, StateSource& source, bool weights_onl
       if (on_read) on_read(done, all);
     }
   }
+}
+
+bool has_meta_parameters(const model::Blocks& blocks) {
+  for (const auto& block : blocks) {
+    for (const torch::Tensor& parameter : block->parameters()) {
+      if (parameter.is_meta()) return true;
+    }
+  }
+  return false;
+}
+
+std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& blocks,
+                                                      comm::DeviceMesh& mesh) {
+  const torch::NoGradGuard no_grad;
+  auto source = std::make_shared<BlockWeights>();
+  for (const zero::Unit& unit : zero::plan_units(blocks, mesh).units) {
+    for (size_t i = 0; i < unit.params.size(); ++i) {
+      const torch::Tensor value = unit.params[i].detach().to(mesh.device()).contiguous();
+      mesh.shard_group(unit.num_replicas).broadcast(value, /*root=*/0, "initial values").wait();
+      source->put(unit.layout.slots()[i], value.to(torch::kCPU));
+    }
+  }
+  return source;
+}
+
+bool load_values(const ShardedState& held, model::WeightSource& source,
+                 const std::function<bool()>& should_stop, const OnRead& on_read) {
+  const auto& [plan, store, optimizer] = held;
+  const torch::NoGradGuard no_grad;
+  // One buffer serves all units: allocations between buffers that come and go would fragment the
+  // heap. A GPU copies ten times as fast from page-locked memory.
+  int64_t largest = 0, done = 0, all = 0;
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    largest = std::max(largest, store.range(u).size());
+    all += store.range(u).size();
+  }
+  const auto link = device::make_host_link(store.device(), /*pin_memory=*/true);
+  const torch::Tensor buffer = link->memory.zeros(largest, torch::kFloat);
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    if (should_stop()) return false;
+    const zero::Unit& unit = plan.units[u];
+    const zero::Range range = store.range(u);
+    const torch::Tensor values = buffer.narrow(0, 0, range.size()).zero_();
+    for (size_t i = 0; i < unit.layout.slots().size(); ++i) {
+      const zero::Slot& slot = unit.layout.slots()[i];
+      source.check(slot.global.name, slot.global.slice.shape);
+      const zero::Range part = unit.layout.overlap(i, range);
+      if (part.size() == 0) continue;
+      const torch::Tensor values_of_slot =
+          values.narrow(0, slot.offset + part.begin - range.begin, part.size());
+      source.read({slot.global.name, slot.global.slice, part.begin}, values_of_slot);
+      require_range(slot.name, values_of_slot, store.dtype());
+      done += part.size();
+      if (on_read) on_read(done, all);
+    }
+    optimizer.states().write(u, 0, values);
+  }
+  return true;
 }
 
 }  // namespace zeroth::engine

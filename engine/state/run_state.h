@@ -1,25 +1,30 @@
 // State of a training run between two steps, except its data: masters and optimizer states, of
 // which every rank holds a part, and counters. A run that loads them continues as this one would,
-// on any number of ranks and with any strategy.
+// on any number of ranks and with any strategy. A new run begins with initial values: from a source
+// for parameters on the meta device, otherwise from the blocks themselves.
 #pragma once
 
 #include <torch/types.h>
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/tensor_slice.h"
-#include "engine/verify/non_finite.h"
+#include "engine/verify/parameter_faults.h"
+#include "model/block.h"
 #include "optim/loss_scaler.h"
-#include "optim/schedule/plateau.h"
+#include "optim/schedule/hf_schedule.h"
 
+namespace zeroth::model {
+class WeightSource;
+}
 namespace zeroth::zero {
 class ParamStore;
 class ShardedOptimizer;
-struct UnitPlan;
 }  // namespace zeroth::zero
 
 namespace zeroth::engine {
@@ -96,5 +101,21 @@ std::vector<StateSlice> global_states(const ShardedState& held);
 // Reads what this rank holds into masters, states and working weights. `weights_only`: no states.
 void load_states(const ShardedState& held, StateSource& source, bool weights_only = false,
                  const OnRead& on_read = {});
+
+// Returns the blocks' own values, broadcast from the first rank that holds the same ones: rank 0,
+// unless ranks share layers, where a block holds this rank's slices. The blocks' parameters must
+// hold values. Collective. Call it before a ParamStore takes over the parameters.
+std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& blocks,
+                                                      comm::DeviceMesh& mesh);
+
+// Returns whether any parameter is on the meta device, and so has no values.
+bool has_meta_parameters(const model::Blocks& blocks);
+
+// Reads only this rank's range of every unit, into masters and parameters. Calls `should_stop`
+// before each unit, and returns false once it returns true; its results must be the same on all
+// ranks.
+bool load_values(
+    const ShardedState& held, model::WeightSource& source,
+    const std::function<bool()>& should_stop = [] { return false; }, const OnRead& on_read = {});
 
 }  // namespace zeroth::engine

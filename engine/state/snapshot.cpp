@@ -2,12 +2,11 @@
 
 #include <ATen/Parallel.h>
 
-#include <algorithm>
-#include <chrono>
 #include <exception>
 
-#include "base/describe_exception.h"
+#include "base/error.h"
 #include "base/machine/parallel.h"
+#include "base/machine/timer.h"
 
 namespace zeroth::engine {
 namespace {
@@ -20,19 +19,6 @@ int64_t align_to_slab(int64_t bytes) {
   constexpr int64_t kAlignment = 64;
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
-
-// ScopedTimer adds its lifetime to `seconds`.
-class ScopedTimer {
- public:
-  explicit ScopedTimer(double& seconds) : seconds_(seconds) {}
-  ~ScopedTimer() {
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-
- private:
-  double& seconds_;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
 
 }  // namespace
 
@@ -127,10 +113,6 @@ Snapshot::~Snapshot() {
   }
 }
 
-torch::Tensor Snapshot::SnapshotBlock::copy() const {
-  return buffer.view(what.dtype);
-}
-
 void Snapshot::run() {
   const torch::NoGradGuard no_grad;
   (void)at::get_num_threads();
@@ -159,16 +141,7 @@ void Snapshot::write_all() {
     own.what.write(own.buffer.defined() ? own.copy() : own.in_place, sink_);
     written(*block);
   }
-  bool whole = false;
-  {
-    const std::lock_guard lock(mutex_);
-    whole = remaining_ == 0;
-  }
-  if (whole) finish_();
-}
-
-bool Snapshot::can_proceed() const {
-  return stop_requested_ || remaining_ == 0 || !copies_.empty() || next_in_place_ < blocks_.size();
+  if (remaining_ == 0) finish_();  // no other thread changes it
 }
 
 // Returns the next block to write: copies first, as updates may wait for their memory.
@@ -179,7 +152,8 @@ std::optional<size_t> Snapshot::next() {
   };
   const auto ready = [&] {
     while (next_in_place_ < blocks_.size() && passes(blocks_[next_in_place_])) ++next_in_place_;
-    return can_proceed();
+    return stop_requested_ || remaining_ == 0 || !copies_.empty() ||
+           next_in_place_ < blocks_.size();
   };
   {
     const ScopedTimer timer(idle_seconds_);
@@ -285,7 +259,8 @@ bool Snapshot::is_pending(size_t block) {
 }
 
 void Snapshot::copy_remaining(size_t block) {
-  const offload::ChunkLease tile = read_tile(held_, blocks_[block].what);
+  const StateBlock& what = blocks_[block].what;
+  const offload::ChunkLease tile = held_.optimizer.states().read(what.unit, what.array, what.tile);
   copy_block(block, tile.tensor());
 }
 
@@ -302,16 +277,6 @@ void Snapshot::copy_remaining() {
     }
     copy_remaining(block);
   }
-}
-
-bool Snapshot::ended() {
-  const std::lock_guard lock(mutex_);
-  return ended_;
-}
-
-double Snapshot::writing_seconds() {
-  const std::lock_guard lock(mutex_);
-  return writing_seconds_;
 }
 
 std::optional<std::string> Snapshot::wait() {

@@ -21,7 +21,7 @@
 #include "device/host_link.h"
 #include "engine/state/run_state.h"
 #include "engine/state/state_blocks.h"
-#include "zero/overwrite_observer.h"
+#include "zero/sharded_optimizer.h"
 
 namespace zeroth::engine {
 
@@ -88,7 +88,10 @@ class Snapshot final : public zero::OverwriteObserver {
   // Copies blocks that no update reaches, as far as there is room. Called between two steps.
   void copy_remaining();
   // Returns whether the thread has finished, or failed.
-  bool ended();
+  bool ended() {
+    const std::lock_guard lock(mutex_);
+    return ended_;
+  }
   // Blocks until the thread has ended. Returns its failure, if any. No update may be pending: see
   // apply_pending_updates().
   std::optional<std::string> wait();
@@ -97,7 +100,10 @@ class Snapshot final : public zero::OverwriteObserver {
   double waited_seconds() const { return waited_seconds_; }
   // Returns the thread's seconds, once it has ended, without its waits for copies by the training
   // thread.
-  double writing_seconds();
+  double writing_seconds() {
+    const std::lock_guard lock(mutex_);
+    return writing_seconds_;
+  }
 
  private:
   enum class BlockState {
@@ -112,14 +118,13 @@ class Snapshot final : public zero::OverwriteObserver {
     torch::Tensor in_place;     // defined: the thread may read the values there
     torch::Tensor buffer = {};  // defined: holds the copy, or will hold it
     BlockState state = BlockState::kPending;
-    torch::Tensor copy() const;
+    torch::Tensor copy() const { return buffer.view(what.dtype); }
   };
 
   // Called by the snapshot's thread.
   void run();
   void write_all();
   std::optional<size_t> next();
-  bool can_proceed() const;
   void written(size_t block);
 
   // Called by the training thread.

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "zero/dtype.h"
-#include "zero/param_store.h"
+#include "zero/sharded_optimizer.h"
 
 namespace zeroth::engine {
 namespace {
@@ -13,6 +13,8 @@ zero::Range intersect(const zero::Range& a, const zero::Range& b) {
   return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
 }
 
+// StateBlockBuilder divides what this rank saves: its shard of a unit, even if every rank owns the
+// full unit.
 class StateBlockBuilder {
  public:
   StateBlockBuilder(const ShardedState& held, int64_t max_bytes)
@@ -24,16 +26,13 @@ class StateBlockBuilder {
   }
 
  private:
-  // Returns the range that this rank saves: its shard, even if every rank owns the full unit.
-  zero::Range saved(const zero::Unit& unit) const { return unit.shard(); }
-
   void add(size_t index) {
     const zero::Unit& unit = held_.plan.units[index];
-    const auto arrays = kept_arrays(held_, index);
+    zero::OptimizerStates& states = held_.optimizer.states();
+    const auto arrays = states.arrays(index);
     size_t parameters = 0;  // parameters of which this rank saves a part
-    for_each_part(unit, saved(unit), [&](const zero::Slot&, const zero::Range&) { ++parameters; });
-    const std::vector<zero::Range> whole = {{0, unit.owned_range().size()}};
-    for (const zero::Range& tile : unit.trainable ? held_.optimizer.tiles(index) : whole) {
+    for_each_part(unit, unit.shard(), [&](const zero::Slot&, const zero::Range&) { ++parameters; });
+    for (const zero::Range& tile : states.tiles(index)) {
       for (size_t i = 0; i < arrays.size(); ++i) {
         add_tile({index, i, arrays[i].dtype, tile, {}, {}}, pieces_ + i * parameters);
       }
@@ -43,7 +42,7 @@ class StateBlockBuilder {
 
   void add_tile(StateBlock block, size_t first_piece) {
     const zero::Unit& unit = held_.plan.units[block.unit];
-    const zero::Range own = saved(unit);
+    const zero::Range own = unit.shard();
     const int64_t owned_begin = unit.owned_range().begin;
     const zero::Range kept =
         intersect(block.tile, {own.begin - owned_begin, own.end - owned_begin});
@@ -61,7 +60,7 @@ class StateBlockBuilder {
   std::vector<StateBlock::SliceRange> parts_of(const zero::Unit& unit, const zero::Range& in_unit,
                                                size_t piece) const {
     std::vector<StateBlock::SliceRange> parts;
-    for_each_part(unit, saved(unit), [&](const zero::Slot& slot, const zero::Range& part) {
+    for_each_part(unit, unit.shard(), [&](const zero::Slot& slot, const zero::Range& part) {
       const zero::Range whole = {slot.offset + part.begin, slot.offset + part.end};
       const zero::Range shared = intersect(whole, in_unit);
       if (shared.size() > 0) {
@@ -82,11 +81,6 @@ class StateBlockBuilder {
 };
 
 }  // namespace
-
-std::vector<zero::ShardedOptimizer::Array> kept_arrays(const ShardedState& held, size_t unit) {
-  if (held.plan.units[unit].trainable) return held.optimizer.arrays(unit);
-  return {{"weight", held.params.dtype()}};
-}
 
 void for_each_part(const zero::Unit& unit, const zero::Range& range,
                    const std::function<void(const zero::Slot&, const zero::Range&)>& visit) {
@@ -111,22 +105,9 @@ std::vector<StateBlock> blocks_to_save(const ShardedState& held, int64_t max_byt
   return StateBlockBuilder(held, max_bytes).build();
 }
 
-torch::Tensor in_place(const ShardedState& held, size_t unit, size_t array) {
-  return held.plan.units[unit].trainable ? held.optimizer.in_place(unit, array)
-                                         : held.params.in_place(unit);
-}
-
 torch::Tensor in_place(const ShardedState& held, const StateBlock& block) {
-  const torch::Tensor shard = in_place(held, block.unit, block.array);
-  if (!shard.defined()) return shard;
-  return shard.narrow(0, block.range.begin, block.range.size());
-}
-
-offload::ChunkLease read_tile(const ShardedState& held, const StateBlock& block) {
-  if (held.plan.units[block.unit].trainable) {
-    return held.optimizer.read(block.unit, block.array, block.tile);
-  }
-  return held.params.acquire_shard(block.unit, held.params.device(), offload::Access::kRead);
+  const torch::Tensor array = held.optimizer.states().in_place(block.unit, block.array);
+  return array.defined() ? array.narrow(0, block.range.begin, block.range.size()) : array;
 }
 
 }  // namespace zeroth::engine

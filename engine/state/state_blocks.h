@@ -9,14 +9,9 @@
 #include <vector>
 
 #include "engine/state/run_state.h"
-#include "offload/shard_store.h"
-#include "zero/sharded_optimizer.h"
 #include "zero/unit.h"
 
 namespace zeroth::engine {
-
-// Returns the arrays of a unit that a checkpoint keeps.
-std::vector<zero::ShardedOptimizer::Array> kept_arrays(const ShardedState& held, size_t unit);
 
 // Calls `visit` for each parameter in `range` of the unit's flat buffer, with the slot and the
 // range of the slot's elements.
@@ -32,7 +27,7 @@ struct StateBlock {
     int64_t size = 0;
   };
   size_t unit = 0;
-  size_t array = 0;  // index in kept_arrays()
+  size_t array = 0;  // index in OptimizerStates::arrays()
   torch::Dtype dtype = torch::kFloat;
   zero::Range tile;   // in this rank's owned range: the elements that an update processes at once
   zero::Range range;  // this block, in the same coordinates
@@ -47,13 +42,7 @@ struct StateBlock {
 // array by array.
 std::vector<StateBlock> blocks_to_save(const ShardedState& held, int64_t max_bytes = 4 << 20);
 
-// Returns this rank's owned range of one of kept_arrays() in its store, if that is plain CPU
-// memory: other threads may read it until the next update. Undefined otherwise.
-torch::Tensor in_place(const ShardedState& held, size_t unit, size_t array);
 // Returns the block's elements in their store, if that is plain CPU memory; undefined otherwise.
 torch::Tensor in_place(const ShardedState& held, const StateBlock& block);
-// Leases the block's tile for reading, on the device that updates it, or on the one that computes
-// with it if it is frozen.
-offload::ChunkLease read_tile(const ShardedState& held, const StateBlock& block);
 
 }  // namespace zeroth::engine

@@ -1,30 +1,26 @@
 #include "engine/state/state_files.h"
 
 #include <ATen/ops/empty.h>
-
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <span>
-#include <utility>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
 
 #include "base/error.h"
-#include "model/hf/dtype_name.h"
+#include "base/files/crc32c.h"
+#include "checkpoint/buffered_file.h"
+#include "model/hf/safetensors_writer.h"
 
 namespace zeroth::engine {
 namespace {
-
-using checkpoint::Counter;
 
 torch::Dtype dtype_of(const checkpoint::StoredState& stored) {
   if (const auto dtype = model::parse_dtype(stored.dtype)) return *dtype;
   throw Error("{} of {} is stored as {}, which is not supported", stored.state, stored.tensor,
               stored.dtype);
-}
-
-checkpoint::ChunkBounds stored_box(const TensorSlice& box) {
-  checkpoint::ChunkBounds stored{box.offsets, box.offsets};
-  for (size_t i = 0; i < box.sizes.size(); ++i) stored.end[i] += box.sizes[i];
-  return stored;
 }
 
 constexpr char kDataStep[] = "data.step";
@@ -47,19 +43,64 @@ T counter(const checkpoint::Counters& counters, const std::string& name) {
   return *value;
 }
 
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+// Merges adjacent segments of a file.
+std::vector<checkpoint::FileSegment> merge_adjacent(std::vector<checkpoint::FileSegment> parts) {
+  using checkpoint::FileSegment;
+  std::sort(parts.begin(), parts.end(), [](const FileSegment& a, const FileSegment& b) {
+    return std::tie(a.file, a.offset) < std::tie(b.file, b.offset);
+  });
+  std::vector<FileSegment> merged;
+  for (const FileSegment& part : parts) {
+    FileSegment* const last = merged.empty() ? nullptr : &merged.back();
+    if (last == nullptr || last->file != part.file || last->offset + last->size != part.offset) {
+      merged.push_back(part);
+      continue;
+    }
+    last->crc = crc32c_combine(last->crc, part.crc, static_cast<uint64_t>(part.size));
+    last->size += part.size;
+  }
+  return merged;
+}
+
+// Calls visit(name, field) for each counter of a run, under its name in a manifest. A bool becomes
+// an integer there.
+template <typename Counters, typename Visit>
+void visit_counters(Counters& counters, const Visit& visit) {
+  visit("steps", counters.steps);
+  visit("applied_updates", counters.applied_updates);
+  visit("usual_divisor", counters.nominal_divisor);
+  visit("loss_scale.scale", counters.loss_scale.scale);
+  visit("loss_scale.hysteresis_left", counters.loss_scale.hysteresis_left);
+  visit("loss_scale.step", counters.loss_scale.step);
+  visit("loss_scale.last_overflow", counters.loss_scale.last_overflow);
+  visit("not_finite.in_a_row", counters.skips.in_a_row);
+  visit("not_finite.first_step", counters.skips.first_step);
+  visit("not_finite.gradient", counters.skips.gradient);
+  visit("not_finite.in_one", counters.skips.in_one);
+  visit("not_finite.output", counters.skips.output);
+}
+
+template <typename PlateauState, typename Visit>
+void visit_plateau(PlateauState& plateau, const Visit& visit) {
+  visit("plateau.rate", plateau.rate);
+  visit("plateau.best", plateau.best);
+  visit("plateau.bad", plateau.num_bad);
+  visit("plateau.cooldown", plateau.cooldown);
+}
+
 }  // namespace
 
 checkpoint::TensorChunk stored_piece(const StateSlice& piece, const StoredName& stored_name) {
   return {.tensor = stored_name(piece.parameter),
           .state = piece.state,
           .dtype = std::string(model::dtype_name(piece.dtype)),
-          .shape = piece.box.shape,
-          .box = stored_box(piece.box),
+          .slice = piece.box,
           .range = {piece.begin, piece.end}};
 }
-
-StateFile::StateFile(const checkpoint::Save& save, StoredName stored_name)
-    : save_(save), stored_name_(std::move(stored_name)) {}
 
 void StateFile::begin(const std::vector<StateSlice>& pieces) {
   std::vector<checkpoint::TensorChunk> stored;
@@ -76,8 +117,86 @@ checkpoint::StoredFile StateFile::finish() {
   return file_->finish(save_.chunk_file_name());
 }
 
-StateReader::StateReader(checkpoint::CheckpointReader& reader, StoredName stored_name)
-    : reader_(reader), stored_name_(std::move(stored_name)) {}
+bool belongs_to_model(const StateSlice& piece) {
+  return piece.state == "master" || piece.state == "weight";
+}
+
+std::vector<checkpoint::FileSegment> make_model_files(const checkpoint::Save& save,
+                                                      const model::ModelLayout& layout) {
+  checkpoint::FileSystem& file_system = save.file_system();
+  std::vector<checkpoint::FileSegment> parts;
+  for (const model::ModelLayout::ShardFile& planned : layout.files) {
+    const std::string& header = planned.layout.header;
+    const auto file = file_system.create(checkpoint::join_path(save.directory(), planned.name),
+                                         planned.layout.size);
+    checkpoint::write_all(*file, bytes_of(header), 0);
+    file->sync();
+    file->close();
+    parts.push_back({planned.name, 0, std::ssize(header), crc32c(bytes_of(header))});
+  }
+  if (layout.index.empty()) return parts;
+  checkpoint::write_text(file_system, checkpoint::join_path(save.directory(), model::kIndexFile),
+                         layout.index);
+  parts.push_back({model::kIndexFile, 0, std::ssize(layout.index), crc32c(bytes_of(layout.index))});
+  return parts;
+}
+
+ModelFileWriter::ModelFileWriter(const checkpoint::Save& save, const model::ModelLayout& layout)
+    : save_(save),
+      layout_(layout),
+      target_(save.path().parent_path() / checkpoint::step_name(save.step())),
+      files_(layout.files.size()),
+      row_files_(layout.files.size()) {}
+
+void ModelFileWriter::begin(const std::vector<StateSlice>& pieces) {
+  for (const StateSlice& piece : pieces) {
+    std::optional<ParameterRegion>& region = regions_.emplace_back();
+    if (!belongs_to_model(piece)) continue;
+    const model::ModelLayout::TensorLocation& place = layout_.locations.at(piece.parameter);
+    region = {piece.parameter, place.file, place.offset, piece.box, piece.begin};
+  }
+}
+
+checkpoint::WritableFile& ModelFileWriter::file_for(size_t index, bool scattered) {
+  auto& file = (scattered ? row_files_ : files_)[index];
+  if (file) return *file;
+  const auto& planned = layout_.files[index];
+  file = save_.file_system().open_shared(checkpoint::join_path(save_.directory(), planned.name));
+  if (!scattered) file = checkpoint::write_behind(std::move(file), planned.layout.size);
+  return *file;
+}
+
+void ModelFileWriter::write(size_t index, int64_t first, const torch::Tensor& values) {
+  const std::optional<ParameterRegion>& region = regions_.at(index);
+  if (!region || values.numel() == 0) return;
+  model::require_finite(target_, region->parameter, values);
+  const torch::Tensor saved = model::to_saved_dtype(region->parameter, values, layout_.dtype);
+  std::span bytes(static_cast<const std::byte*>(saved.data_ptr()), saved.nbytes());
+  const auto width = static_cast<int64_t>(saved.element_size());
+  const std::vector<SliceRows> all =
+      slice_rows(region->box, region->first + first, saved.numel(), saved.numel());
+  checkpoint::WritableFile& file = file_for(region->file, all.size() > 1 || all.front().count > 1);
+  for (const SliceRows& rows : all) {
+    rows.for_each_run(0, rows.elements(), [&](int64_t, int64_t whole, int64_t size) {
+      const auto run = bytes.first(static_cast<size_t>(size * width));
+      const int64_t offset = region->offset + whole * width;
+      const uint32_t crc = checkpoint::write_all_with_crc(file, run, offset);
+      parts_.push_back({layout_.files[region->file].name, offset, std::ssize(run), crc});
+      bytes = bytes.subspan(run.size());
+    });
+  }
+}
+
+std::vector<checkpoint::FileSegment> ModelFileWriter::finish() {
+  for (const auto* files : {&files_, &row_files_}) {
+    for (const auto& file : *files) {
+      if (!file) continue;
+      file->sync();
+      file->close();
+    }
+  }
+  return merge_adjacent(std::move(parts_));
+}
 
 void StateReader::read(const StateSlice& piece, torch::Tensor values) {
   const std::string name = stored_name_(piece.parameter);
@@ -94,69 +213,39 @@ void StateReader::read(const StateSlice& piece, torch::Tensor values) {
   const torch::Tensor read = dtype == values.scalar_type() && values.is_contiguous()
                                  ? values
                                  : at::empty(values.sizes(), dtype);
-  reader_.read(name, piece.state, stored_box(piece.box), {piece.begin, piece.end}, bytes_of(read));
+  reader_.read(name, piece.state, piece.box, {piece.begin, piece.end}, bytes_of(read));
   if (!read.is_same(values)) values.copy_(read);
 }
 
-void put_position(const Loader& data, checkpoint::Counters& counters) {
+void put_position(const DataLoader& data, checkpoint::Counters& counters) {
   const auto position = data.position();
   if (!position) throw Error("the loader has no position that could be saved");
   counters[kDataStep] = position->step;
   counters[kDataSample] = position->sample;
 }
 
-Loader::Position position_of(const checkpoint::Counters& counters) {
+DataLoader::Position position_of(const checkpoint::Counters& counters) {
   if (!counters.contains(kDataStep)) throw Error("the checkpoint has no position of a loader");
   return {.step = counter<int64_t>(counters, kDataStep),
           .sample = counter<int64_t>(counters, kDataSample)};
 }
 
 checkpoint::Counters to_counters(const RunCounters& counters) {
-  checkpoint::Counters stored = {
-      {"steps", counters.steps},
-      {"applied_updates", counters.applied_updates},
-      {"usual_divisor", counters.nominal_divisor},
-      {"loss_scale.scale", counters.loss_scale.scale},
-      {"loss_scale.hysteresis_left", counters.loss_scale.hysteresis_left},
-      {"loss_scale.step", counters.loss_scale.step},
-      {"loss_scale.last_overflow", counters.loss_scale.last_overflow},
-      {"not_finite.in_a_row", counters.skips.in_a_row},
-      {"not_finite.first_step", counters.skips.first_step},
-      {"not_finite.gradient", counters.skips.gradient},
-      {"not_finite.in_one", static_cast<int64_t>(counters.skips.in_one)},
-      {"not_finite.output", counters.skips.output},
-  };
-  if (counters.plateau) {
-    stored["plateau.rate"] = counters.plateau->rate;
-    stored["plateau.best"] = counters.plateau->best;
-    stored["plateau.bad"] = counters.plateau->num_bad;
-    stored["plateau.cooldown"] = counters.plateau->cooldown;
-  }
+  checkpoint::Counters stored;
+  const auto put = [&](const char* name, const auto& value) { stored[name] = value; };
+  visit_counters(counters, put);
+  if (counters.plateau) visit_plateau(*counters.plateau, put);
   return stored;
 }
 
 RunCounters from_counters(const checkpoint::Counters& counters) {
-  const auto integer = [&](const char* name) { return counter<int64_t>(counters, name); };
-  const auto real = [&](const char* name) { return counter<double>(counters, name); };
-  const auto text = [&](const char* name) { return counter<std::string>(counters, name); };
-  RunCounters read = {.steps = integer("steps"),
-                      .applied_updates = integer("applied_updates"),
-                      .nominal_divisor = integer("usual_divisor"),
-                      .loss_scale = {.scale = real("loss_scale.scale"),
-                                     .hysteresis_left = integer("loss_scale.hysteresis_left"),
-                                     .step = integer("loss_scale.step"),
-                                     .last_overflow = integer("loss_scale.last_overflow")},
-                      .skips = {.in_a_row = integer("not_finite.in_a_row"),
-                                .first_step = integer("not_finite.first_step"),
-                                .gradient = text("not_finite.gradient"),
-                                .in_one = integer("not_finite.in_one") != 0,
-                                .output = text("not_finite.output")}};
-  if (counters.contains("plateau.rate")) {
-    read.plateau = {.rate = real("plateau.rate"),
-                    .best = real("plateau.best"),
-                    .num_bad = integer("plateau.bad"),
-                    .cooldown = integer("plateau.cooldown")};
-  }
+  RunCounters read;
+  const auto get = [&]<typename T>(const char* name, T& value) {
+    using Stored = std::conditional_t<std::is_same_v<T, bool>, int64_t, T>;
+    value = static_cast<T>(counter<Stored>(counters, name));
+  };
+  visit_counters(read, get);
+  if (counters.contains("plateau.rate")) visit_plateau(read.plateau.emplace(), get);
   return read;
 }
 

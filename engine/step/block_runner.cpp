@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <memory>
-#include <vector>
+
+#include "engine/step/step_profiler.h"
 
 namespace zeroth::engine {
 namespace {
@@ -96,6 +97,18 @@ void BlockRunner::backward(const model::MicroBatch& batch, bool last, Tape& tape
   position_ = {};
 }
 
+void BlockRunner::for_each_gathered(const char* operation,
+                                    const std::function<void(size_t block)>& visit) {
+  params_.set_access_order(forward_accesses(blocks_.size(), 1));
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    set_position(i, operation);
+    const zero::Lease lease = params_.gather(i);
+    visit(i);
+  }
+  position_ = {};
+  params_.set_access_order({});
+}
+
 std::string BlockRunner::current_operation() const {
   return position_.operation == nullptr ? ""
                                         : fmt::format("{} of block {}", position_.operation,
@@ -119,6 +132,14 @@ void BlockRunner::recompute_segment(const Segment& segment, const model::MicroBa
     tape.keep_input(i + 1, tape.forward(*blocks_[i], i, tape.input(i), batch));
     record_time(blocks_.size() + i);
   }
+}
+
+void BlockRunner::begin_timing() const {
+  if (timer_ != nullptr) timer_->begin();
+}
+
+void BlockRunner::record_time(size_t part, double excluded_seconds) const {
+  if (timer_ != nullptr) timer_->end_phase(part, excluded_seconds);
 }
 
 void BlockRunner::inspect(size_t block, const torch::Tensor& output) {

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/state/model_sink.h"
-#include "engine/step/phase_timer.h"
 #include "engine/step/schedule.h"
 #include "engine/step/tape.h"
 #include "model/block.h"
@@ -17,6 +15,8 @@
 #include "zero/grad_reducer.h"
 
 namespace zeroth::engine {
+
+class PhaseTimer;
 
 class BlockRunner {
  public:
@@ -32,17 +32,9 @@ class BlockRunner {
   torch::Tensor evaluate(const model::MicroBatch& batch, const std::function<bool()>& should_stop);
   // Runs from the loss back to the first block; passes gradients to the reducer block by block.
   void backward(const model::MicroBatch& batch, bool last, Tape& tape);
-  // Calls `visit(block)` for every block while its parameters are gathered. `operation` is for
-  // current_operation().
-  template <typename Visit>
-  void for_each_gathered(const char* operation, Visit&& visit) {
-    for (size_t i = 0; i < blocks_.size(); ++i) {
-      set_position(i, operation);
-      const zero::Lease lease = params_.gather(i);
-      visit(i);
-    }
-    position_ = {};
-  }
+  // Calls `visit(block)` for every block, in order, while its parameters are gathered. `operation`
+  // is for current_operation().
+  void for_each_gathered(const char* operation, const std::function<void(size_t block)>& visit);
 
   // Returns the running block and its operation, "backward of block layers.3", or an empty string
   // if none runs. Keeps the last one if a block throws.
@@ -65,12 +57,8 @@ class BlockRunner {
   void prefetch_input(std::vector<Segment>::const_reverse_iterator next, Tape& tape);
   void recompute_segment(const Segment& segment, const model::MicroBatch& batch, Tape& tape);
   void inspect(size_t block, const torch::Tensor& output);
-  void begin_timing() const {
-    if (timer_ != nullptr) timer_->begin();
-  }
-  void record_time(size_t part, double excluded_seconds = 0) const {
-    if (timer_ != nullptr) timer_->end_phase(part, excluded_seconds);
-  }
+  void begin_timing() const;
+  void record_time(size_t part, double excluded_seconds = 0) const;
   void set_position(size_t block, const char* operation) { position_ = {block, operation}; }
 
   struct BlockPosition {

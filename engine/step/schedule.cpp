@@ -54,6 +54,14 @@ std::vector<Segment> plan_segments(size_t num_blocks, const configs::RecomputeCo
   return first_trained == 0 ? segments : split_frozen_prefix(segments, first_trained);
 }
 
+std::vector<size_t> forward_accesses(size_t num_blocks, int64_t passes) {
+  std::vector<size_t> accesses;
+  for (int64_t pass = 0; pass < passes; ++pass) {
+    for (size_t block = 0; block < num_blocks; ++block) accesses.push_back(block);
+  }
+  return accesses;
+}
+
 std::vector<size_t> block_accesses(const std::vector<Segment>& segments, int64_t micro_batches) {
   std::vector<size_t> accesses;
   for (int64_t micro = 0; micro < micro_batches; ++micro) {

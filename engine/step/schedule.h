@@ -24,6 +24,9 @@ struct Segment {
 std::vector<Segment> plan_segments(size_t num_blocks, const configs::RecomputeConfig& config,
                                    size_t first_trained = 0);
 
+// Returns the blocks that `passes` forward passes without backward gather, in order.
+std::vector<size_t> forward_accesses(size_t num_blocks, int64_t passes);
+
 // Returns the blocks that `micro_batches` micro-batches gather one after the other, each in forward
 // and then backward, in order.
 std::vector<size_t> block_accesses(const std::vector<Segment>& segments, int64_t micro_batches);

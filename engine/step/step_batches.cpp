@@ -53,10 +53,9 @@ int64_t StepBatches::count_positions() {
 
 model::MicroBatch StepBatches::next() {
   model::MicroBatch batch = first_ ? *std::exchange(first_, std::nullopt) : fetch();
-  batch.tokens = to_device(batch.tokens, device_);
-  batch.targets = to_device(batch.targets, device_);
-  batch.positions = to_device(batch.positions, device_);
-  batch.label_indices = to_device(batch.label_indices, device_);
+  for (auto* tensor : {&batch.tokens, &batch.targets, &batch.positions, &batch.label_indices}) {
+    *tensor = to_device(*tensor, device_);
+  }
   return batch;
 }
 
@@ -125,11 +124,11 @@ void throw_no_label_tokens(const StepBatches& batches, int64_t step, comm::Devic
 
 torch::Tensor pack_totals(const torch::Tensor& loss, const torch::Tensor& squares,
                           const StepTotals& own) {
-  const TokenCounts& counts = own.counts;
-  torch::Tensor known =
-      torch::tensor({own.stop_requests, own.save_requests, own.writing, own.unused, counts.tokens,
-                     counts.num_label_tokens, counts.num_label_micro_batches},
-                    torch::kDouble);
+  const auto& [tokens, num_label_tokens, num_label_micro_batches] = own.counts;
+  const auto& [stop_requests, save_requests, writing, unused] = own.flags;
+  torch::Tensor known = torch::tensor({stop_requests, save_requests, writing, unused, tokens,
+                                       num_label_tokens, num_label_micro_batches},
+                                      torch::kDouble);
   if (!loss.is_cpu()) known = known.pin_memory().to(loss.device(), /*non_blocking=*/true);
   return at::cat({at::stack({loss.to(torch::kDouble), squares.to(torch::kDouble)}), known});
 }
@@ -138,15 +137,10 @@ StepTotals unpack_totals(const torch::Tensor& sums) {
   const torch::Tensor host = sums.to(torch::kCPU);
   const auto* values = host.const_data_ptr<double>();
   const auto count = [&](int index) { return std::llround(values[index]); };
-  return {
-      .loss = values[0],
-      .squares = values[1],
-      .stop_requests = count(2),
-      .save_requests = count(3),
-      .writing = count(4),
-      .unused = count(5),
-      .counts = {
-          .tokens = count(6), .num_label_tokens = count(7), .num_label_micro_batches = count(8)}};
+  return {.loss = values[0],
+          .squares = values[1],
+          .flags = {count(2), count(3), count(4), count(5)},
+          .counts = {count(6), count(7), count(8)}};
 }
 
 }  // namespace zeroth::engine

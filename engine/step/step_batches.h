@@ -29,7 +29,7 @@ struct TokenCounts {
 class StepBatches {
  public:
   // Fetches `count` micro-batches from `data`, to which it keeps a reference.
-  StepBatches(Loader& data, int64_t count, torch::Device device)
+  StepBatches(DataLoader& data, int64_t count, torch::Device device)
       : data_(data), count_(count), device_(device) {}
 
   // Returns the positions of all `count` micro-batches, before next() returns any: as the loader
@@ -51,7 +51,7 @@ class StepBatches {
  private:
   model::MicroBatch fetch();
 
-  Loader& data_;
+  DataLoader& data_;
   int64_t count_;
   torch::Device device_;
   int64_t num_fetched_ = 0;
@@ -98,15 +98,21 @@ LossNormalizer make_loss_normalizer(int64_t positions, const configs::Config& co
 [[noreturn]] void throw_no_label_tokens(const StepBatches& batches, int64_t step,
                                         comm::DeviceMesh& mesh);
 
+// StepFlags is what a rank has to report in a step, 0 or 1 each, or the numbers of ranks that
+// report it.
+struct StepFlags {
+  int64_t stop_requests = 0;  // the rank's DataLoader requests a stop
+  int64_t save_requests = 0;  // the rank's DataLoader requests a save
+  int64_t writing = 0;        // the rank's pending checkpoint is not written yet
+  int64_t unused = 0;         // the rank left a parameter without a gradient
+};
+
 // StepTotals holds the values of one rank, or their sums over all. Loss and counts include only
 // ranks with reports_loss().
 struct StepTotals {
-  double loss = 0;            // divided by LossNormalizer
-  double squares = 0;         // of the gradients' elements
-  int64_t stop_requests = 0;  // ranks whose Loader requests a stop
-  int64_t save_requests = 0;  // ranks whose Loader requests a save
-  int64_t writing = 0;        // ranks whose pending checkpoint is not written yet
-  int64_t unused = 0;         // ranks that left a parameter without a gradient
+  double loss = 0;     // divided by LossNormalizer
+  double squares = 0;  // of the gradients' elements
+  StepFlags flags = {};
   TokenCounts counts;
 };
 

@@ -1,4 +1,4 @@
-// Statistics of a step, or of an evaluation.
+// Statistics of a step, or of an evaluation, and what the ranks decide in a step.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/device_mesh.h"
+#include "comm/groups/group.h"
 #include "device/memory_use.h"
 #include "offload/access.h"
 
@@ -16,7 +16,7 @@ namespace zeroth::engine {
 // StepTimes holds seconds of one step by the clock of the computing device; they add up to the
 // step's time less what the caller does between steps.
 struct StepTimes {
-  double data = 0;      // Loader::next
+  double data = 0;      // DataLoader::next
   double forward = 0;   // includes waits for gathers
   double backward = 0;  // includes recompute and the start of reductions
   double reduce = 0;    // waiting for the last reductions, norm
@@ -62,18 +62,10 @@ struct StepStats {
   double next_lr = 0;
   std::array<double, 2> next_betas = {};
   double loss_scale = 1;
-  // Reason why the run cannot continue (NonFiniteSkips::End); empty if it can. The next train_batch
-  // throws it.
-  std::string failure;
   // Location and first step of gradients that are not finite: "since step 3, first in backward in
   // block head, parameter head.weight". Empty if they are finite.
   std::string not_finite;
-  bool skipped = false;         // no update, as gradients were not finite
-  bool stop_requested = false;  // some rank's Loader requests a stop; the same on all ranks
-  bool save_requested = false;  // some rank's Loader requests a save; the same on all ranks
-  // The checkpoint of start_checkpoint() is written, or has failed, on all ranks:
-  // finish_checkpoint() need not wait.
-  bool checkpoint_written = false;
+  bool skipped = false;  // no update, as gradients were not finite
   int64_t skipped_total = 0;
   int64_t tokens = 0;            // positions over all ranks, padding included
   int64_t num_label_tokens = 0;  // over all ranks
@@ -85,10 +77,23 @@ struct StepStats {
   std::vector<BlockTime> blocks;    // of this rank, in the step that flops_profiler selects
 };
 
+// StepDecision is what the ranks agree on in a step, and so the same on all of them: how the run
+// continues.
+struct StepDecision {
+  // Reason why the run cannot continue (NonFiniteSkips::End); empty if it can. The next train_batch
+  // throws it.
+  std::string failure = {};
+  bool stop_requested = false;  // some rank's DataLoader requests a stop
+  bool save_requested = false;  // some rank's DataLoader requests a save
+  // The checkpoint of start_checkpoint() is written, or has failed, on all ranks:
+  // finish_checkpoint() need not wait.
+  bool checkpoint_written = false;
+};
+
 struct EvalStats {
   double loss = 0;  // mean over all label tokens of all ranks
   int64_t num_label_tokens = 0;
-  bool stop_requested = false;  // some rank's Loader requested a stop: there is no loss
+  bool stop_requested = false;  // some rank's DataLoader requested a stop: there is no loss
 };
 
 }  // namespace zeroth::engine

@@ -6,13 +6,45 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "engine/step/saved_inputs.h"
+#include "configs/config.h"
+#include "device/host_link.h"
 #include "model/block.h"
 
 namespace zeroth::engine {
+
+// SavedInputs stores the inputs of recomputed segments between forward and backward.
+class SavedInputs {
+ public:
+  virtual ~SavedInputs() = default;
+  // Saves block `block`'s input, which may be undefined, until restore(); replaces one that was not
+  // restored.
+  virtual void save(size_t block, const torch::Tensor& x) = 0;
+  // Starts to bring the input back, concurrently with other work, as restore() will follow soon.
+  virtual void prefetch(size_t block) = 0;
+  // Returns the saved values, ordered on the current stream. Frees their storage.
+  virtual torch::Tensor restore(size_t block) = 0;
+
+  // Returns notes for the user, one line each.
+  virtual std::vector<std::string> notes() const = 0;
+};
+
+// Returns a storage that offloads inputs to CPU memory, which it reuses for the next step's. The
+// last input, which backward needs first, is never offloaded. The two before it are copied to the
+// CPU, but keep their device memory, so that backward need not wait for them. Until backward
+// begins, at most three inputs are on the device: if the link is slower than the computation, the
+// current stream waits. The CPU waits for the device only if an input needs more CPU memory than
+// the previous one in its buffer, or if CPU memory cannot be page-locked.
+std::unique_ptr<SavedInputs> save_on_cpu(size_t num_blocks, std::shared_ptr<device::HostLink> link);
+
+// Returns the storage that recompute.cpu_checkpointing selects: on the CPU only if the blocks run
+// on another device; otherwise null: inputs stay where they are.
+std::unique_ptr<SavedInputs> make_saved_inputs(size_t num_blocks,
+                                               const configs::RecomputeConfig& config,
+                                               torch::Device device);
 
 class Tape {
  public:
@@ -21,7 +53,7 @@ class Tape {
   explicit Tape(size_t num_blocks, size_t first_with_input_gradient = 0,
                 std::shared_ptr<SavedInputs> kept = nullptr)
       : records_(num_blocks),
-        saved_inputs_(kept ? std::move(kept) : save_in_place(num_blocks)),
+        saved_inputs_(std::move(kept)),
         first_with_input_gradient_(first_with_input_gradient) {}
 
   // Runs the block on x and keeps its graph until backward(); detaches x from the graph that made
@@ -35,9 +67,9 @@ class Tape {
   const torch::Tensor& input(size_t index) const { return records_[index].input; }
   // Offloads an input that is not needed soon. Call restore() before input(), and prefetch()
   // earlier to overlap the transfer with other work.
-  void offload(size_t index, const torch::Tensor& x) { saved_inputs_->save(index, x); }
-  void prefetch(size_t index) { saved_inputs_->prefetch(index); }
-  void restore(size_t index) { keep_input(index, saved_inputs_->restore(index)); }
+  void offload(size_t index, const torch::Tensor& x);
+  void prefetch(size_t index);
+  void restore(size_t index);
 
   // Returns the gradient of the block's input (undefined if it has none); adds parameter gradients
   // to the open views. Frees the block's record. An undefined dy means that nothing after the block

@@ -8,8 +8,6 @@
 namespace zeroth::engine {
 namespace {
 
-using Seconds = std::chrono::duration<double>;
-
 constexpr double kAskIntervalSeconds = 0.1;
 constexpr int64_t kMaxGrowth = 4;  // a stride grows at most by this factor at a time
 
@@ -23,9 +21,8 @@ bool StopAgreement::stop_agreed() {
 }
 
 void StopAgreement::exchange() {
-  const auto now = std::chrono::steady_clock::now();
-  const double per_point = Seconds(now - asked_).count() / static_cast<double>(stride_);
-  asked_ = now;
+  const double per_point = since_exchange_.seconds() / static_cast<double>(stride_);
+  since_exchange_ = Timer();
   std::array max = {local_request() ? 1.0 : 0.0, per_point};
   comm::all_reduce_values(max, comm::ReduceOp::kMax, "wishes to end", mesh_);
   agreed_ = max[0] > 0;

@@ -1,10 +1,11 @@
 // Agreement of all ranks to stop an operation at the same point once one rank requests it.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <utility>
 
+#include "base/machine/timer.h"
 #include "comm/device_mesh.h"
 
 namespace zeroth::engine {
@@ -31,7 +32,7 @@ class StopAgreement {
   bool agreed_ = false;
   int64_t stride_ = 1;       // points between two exchanges
   int64_t points_left_ = 0;  // until the next exchange
-  std::chrono::steady_clock::time_point asked_ = std::chrono::steady_clock::now();
+  Timer since_exchange_;
 };
 
 }  // namespace zeroth::engine

@@ -1,18 +1,19 @@
-#include "engine/verify/verify_sharding_matches.h"
-
 #include <fmt/ranges.h>
+#include <torch/types.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/files/crc32c.h"
 #include "base/json/json.h"
 #include "base/tensor_slice.h"
 #include "comm/cpu_collectives.h"
-#include "engine/verify/describe_buffers.h"
+#include "engine/verify/verify_ranks_match.h"
 #include "zero/parameter_index.h"
 #include "zero/unit.h"
 
@@ -20,6 +21,14 @@ namespace zeroth::engine {
 namespace {
 
 using Json = nlohmann::json;
+
+// Returns a checksum of the bytes, with their dtype; empty if the values are not set yet.
+std::string checksum(const torch::Tensor& value) {
+  if (value.is_meta()) return "";
+  const torch::Tensor bytes = value.detach().cpu().contiguous();
+  const auto* const begin = static_cast<const std::byte*>(bytes.const_data_ptr());
+  return c10::toString(bytes.scalar_type()) + format_crc(crc32c({begin, bytes.nbytes()}));
+}
 
 // Returns the description of a rank's blocks: {"refused": why} if they cannot be planned.
 Json describe(const model::Blocks& blocks, const comm::DeviceMesh& mesh) {
@@ -38,7 +47,7 @@ Json describe(const model::Blocks& blocks, const comm::DeviceMesh& mesh) {
   for (const zero::GlobalParameter& parameter : zero::global_parameters(plan)) {
     Json slices = Json::array();
     for (const auto& [unit, slot] : parameter.slices) {
-      const TensorSlice box = zero::slice_of(plan.units[unit].layout.slots()[slot]);
+      const TensorSlice box = plan.units[unit].layout.slots()[slot].global.slice;
       slices.push_back({box.offsets, box.sizes, plan.units[unit].num_replicas});
     }
     parameters.push_back({{"name", parameter.name}, {"shape", parameter.shape}, {"boxes", slices}});
@@ -48,13 +57,9 @@ Json describe(const model::Blocks& blocks, const comm::DeviceMesh& mesh) {
           {"buffers", describe_buffers(blocks, mesh.layout().shape()[comm::MeshDim::kTp])}};
 }
 
-std::string dump(const Json& tree) {
-  return tree.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 // A RankSlice is a slice with the rank that holds it.
 struct RankSlice {
-  int rank = 0;
+  size_t rank = 0;
   TensorSlice box;
   int copies = 1;
 
@@ -76,7 +81,7 @@ class ShardingCheck {
  public:
   // `descriptions` are of the ranks of one tensor-parallel group, the first of which is rank
   // `first` of the mesh.
-  ShardingCheck(const std::vector<Json>& descriptions, int first)
+  ShardingCheck(const std::vector<Json>& descriptions, size_t first)
       : descriptions_(descriptions), first_(first) {}
 
   void check() const {
@@ -86,7 +91,7 @@ class ShardingCheck {
 
  private:
   template <typename... Args>
-  [[noreturn]] void fail(int rank, fmt::format_string<Args...> text, Args&&... args) const {
+  [[noreturn]] void fail(size_t rank, fmt::format_string<Args...> text, Args&&... args) const {
     throw Error("ranks {} and {} share every layer, but {} (Block::splits)", first_, first_ + rank,
                 fmt::format(text, std::forward<Args>(args)...));
   }
@@ -95,17 +100,16 @@ class ShardingCheck {
     const Json& expected = descriptions_.front().at("units");
     for (size_t rank = 1; rank < descriptions_.size(); ++rank) {
       const Json& own = descriptions_[rank].at("units");
-      const int number = static_cast<int>(rank);
       for (size_t u = 0; u < std::min(own.size(), expected.size()); ++u) {
-        if (own[u] != expected[u]) check_unit(number, expected[u], own[u]);
+        if (own[u] != expected[u]) check_unit(rank, expected[u], own[u]);
       }
       if (own.size() != expected.size()) {
-        fail(number, "have {} and {} units of parameters", expected.size(), own.size());
+        fail(rank, "have {} and {} units of parameters", expected.size(), own.size());
       }
     }
   }
 
-  void check_unit(int rank, const Json& expected, const Json& own) const {
+  void check_unit(size_t rank, const Json& expected, const Json& own) const {
     if (own.at("name") != expected.at("name")) {
       fail(rank, "where one has unit {}, the other has {}", expected.at("name").dump(),
            own.at("name").dump());
@@ -134,9 +138,7 @@ class ShardingCheck {
     const size_t expected = descriptions_.front().at(kind).size();
     for (size_t rank = 1; rank < descriptions_.size(); ++rank) {
       const size_t own = descriptions_[rank].at(kind).size();
-      if (own != expected) {
-        fail(static_cast<int>(rank), "list {} and {} {}", expected, own, kind);
-      }
+      if (own != expected) fail(rank, "list {} and {} {}", expected, own, kind);
     }
     for (size_t i = 0; i < expected; ++i) check_one(kind, i);
   }
@@ -149,17 +151,17 @@ class ShardingCheck {
     for (size_t rank = 0; rank < descriptions_.size(); ++rank) {
       const Json& own = descriptions_[rank].at(kind)[index];
       if (own.at("name") != expected.at("name") || own.at("shape") != expected.at("shape")) {
-        fail(static_cast<int>(rank), "one lists {} {}, the other {} {}", name,
-             expected.at("shape").dump(), own.at("name").dump(), own.at("shape").dump());
+        fail(rank, "one lists {} {}, the other {} {}", name, expected.at("shape").dump(),
+             own.at("name").dump(), own.at("shape").dump());
       }
       if (own.contains("crc32c") && own != expected) {
-        fail(static_cast<int>(rank),
+        fail(rank,
              "buffer {} has different values: one of which each rank has its own slice must be "
              "among the splits",
              name);
       }
       for (const Json& box : own.at("boxes")) {
-        held.push_back({first_ + static_cast<int>(rank), {shape, box[0], box[1]}, box[2]});
+        held.push_back({first_ + rank, {shape, box[0], box[1]}, box[2]});
       }
     }
     check_slices(name, held);
@@ -197,17 +199,45 @@ class ShardingCheck {
   }
 
   const std::vector<Json>& descriptions_;
-  int first_;
+  size_t first_;
 };
 
 }  // namespace
 
+nlohmann::json describe_buffers(const model::Blocks& blocks, int ranks) {
+  Json buffers = Json::array();
+  for (const auto& block : blocks) {
+    const model::Splits splits = block->splits().value();
+    for (const auto& item : block->named_buffers()) {
+      const std::vector<int64_t> extent = item.value().sizes().vec();
+      const auto split = splits.find(item.key());
+      if (split == splits.end()) {
+        const std::vector<int64_t> begin(extent.size(), 0);
+        buffers.push_back({{"name", block->label() + "." + item.key()},
+                           {"shape", extent},
+                           {"boxes", {{begin, extent, ranks}}},
+                           {"crc32c", checksum(item.value())}});
+        continue;
+      }
+      const std::string name = block->label() + "." + split->second.full_name;
+      if (buffers.empty() || buffers.back().at("name") != name) {
+        buffers.push_back(
+            {{"name", name}, {"shape", split->second.shape}, {"boxes", Json::array()}});
+      }
+      buffers.back()["boxes"].push_back({split->second.begin, extent, split->second.num_replicas});
+    }
+  }
+  return buffers;
+}
+
 void verify_sharding_matches(const model::Blocks& blocks, const comm::DeviceMesh& mesh) {
   const int group_size = mesh.layout().shape()[comm::MeshDim::kTp];
   if (group_size == 1) return;
+  const std::string own =
+      describe(blocks, mesh).dump(-1, ' ', false, Json::error_handler_t::replace);
   std::vector<Json> descriptions;
-  for (const std::string& text : comm::all_gather_strings(
-           dump(describe(blocks, mesh)), "how layers are shared", mesh.cpu_group())) {
+  for (const std::string& text :
+       comm::all_gather_strings(own, "how layers are shared", mesh.cpu_group())) {
     descriptions.push_back(parse_json(text, {.name = "a rank's description of its blocks"}));
   }
   for (size_t rank = 0; rank < descriptions.size(); ++rank) {
@@ -216,8 +246,8 @@ void verify_sharding_matches(const model::Blocks& blocks, const comm::DeviceMesh
     throw Error("rank {}: {}", rank, refused->get<std::string>());
   }
   // Mesh dim tp is the last one, so that ranks that share layers are neighbors.
-  for (int first = 0; first < mesh.world_size(); first += group_size) {
-    ShardingCheck({descriptions.begin() + first, descriptions.begin() + first + group_size}, first)
+  for (auto first = descriptions.begin(); first < descriptions.end(); first += group_size) {
+    ShardingCheck({first, first + group_size}, static_cast<size_t>(first - descriptions.begin()))
         .check();
   }
 }

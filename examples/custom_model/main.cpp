@@ -16,7 +16,6 @@
 #include "base/text/printable.h"
 #include "engine/engine.h"
 #include "engine/start.h"
-#include "engine/step/tensor_parallel_group.h"
 
 using namespace zeroth;
 using model::MicroBatch;
@@ -105,7 +104,7 @@ struct ByteHead : model::Block {
 };
 
 // Windows of a text, dealt to micro-batches and ranks in turn, over and over.
-class TextWindows : public engine::Loader {
+class TextWindows : public engine::DataLoader {
  public:
   TextWindows(Tensor text, engine::Engine& engine)
       : text_(std::move(text)),

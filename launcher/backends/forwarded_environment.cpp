@@ -7,13 +7,12 @@
 #include <cerrno>
 #include <map>
 
+#include "base/env_reader.h"
 #include "base/error.h"
 #include "base/files/regular_file.h"
 #include "base/machine/process_limits.h"
 #include "base/text/diagnostics.h"
-#include "base/text/empty_variables.h"
 #include "base/text/printable.h"
-#include "base/usage_error.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -122,12 +121,6 @@ bool is_name(std::string_view text) {
          std::all_of(text.begin(), text.end(), fits);
 }
 
-const std::string* find(const Variables& variables, std::string_view name) {
-  const auto found = std::find_if(variables.begin(), variables.end(),
-                                  [&](const auto& pair) { return pair.first == name; });
-  return found == variables.end() ? nullptr : &found->second;
-}
-
 std::string line_error(std::string_view line, std::string_view name) {
   if (name.size() == line.size())
     return fmt::format("'{}' has no '='; expected NAME=VALUE", shortened(line));
@@ -169,7 +162,7 @@ std::optional<Variables> read_environment_file(const std::filesystem::path& dire
 }  // namespace
 
 Variables select_forwarded(const Variables& own) {
-  const bool hosts_differ = find(own, "AISC_JOB_NAME") != nullptr;
+  const bool hosts_differ = find_variable(own, "AISC_JOB_NAME") != nullptr;
   Variables chosen;
   for (const auto& [name, value] : own) {
     if (!has_prefix(name) || is_one_of(name, kLauncherVariables) || name == kHostIdVariable)
@@ -193,9 +186,7 @@ Variables parse_environment_file(std::string_view text, const std::string& name)
   std::vector<std::string> errors;
   std::map<std::string, int, std::less<>> lines;
   for (int line_number = 1; !text.empty(); ++line_number) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string_view line = next_field(text, '\n');
     if (line.find_first_not_of(" \t\r") == std::string_view::npos || line.front() == '#') continue;
     const std::string_view key = line.substr(0, line.find('='));
     std::string error = line_error(line, key);
@@ -234,7 +225,7 @@ Variables forwarded_environment(const Variables& own,
                                 const std::optional<std::filesystem::path>& home,
                                 const std::filesystem::path& here) {
   Variables forwarded = select_forwarded(own);
-  const std::string* file_variable = find(own, "DS_ENV_FILE");
+  const std::string* file_variable = find_variable(own, "DS_ENV_FILE");
   const std::string name =
       file_variable == nullptr || file_variable->empty() ? kEnvironmentFile : *file_variable;
   std::vector<std::filesystem::path> directories;
@@ -252,6 +243,12 @@ Variables forwarded_environment(const Variables& own,
         "DS_ENV_FILE is '{}', but there is no such file in the home folder or the working folder",
         shortened(name));
   return forwarded;
+}
+
+const std::string* find_variable(const Variables& variables, std::string_view name) {
+  const auto found = std::find_if(variables.begin(), variables.end(),
+                                  [&](const auto& pair) { return pair.first == name; });
+  return found == variables.end() ? nullptr : &found->second;
 }
 
 Variables process_environment() {

@@ -49,6 +49,9 @@ Variables forwarded_environment(const Variables& own,
                                 const std::optional<std::filesystem::path>& home,
                                 const std::filesystem::path& here);
 
+// Returns the value of a variable; null if it is missing.
+const std::string* find_variable(const Variables& variables, std::string_view name);
+
 // Returns this process's variables in their order, without entries that are not NAME=VALUE.
 Variables process_environment();
 

@@ -1,4 +1,5 @@
-// DeepSpeed's hostfile: a line per host, as `worker-0 slots=8`. Pure except for read_hostfile.
+// DeepSpeed's hostfile: a line per host, as `worker-0 slots=8`; and the hosts and slots of it that
+// a run uses. Pure except for read_hostfile.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +7,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "launcher/flags/cli.h"
 
 namespace zeroth::launcher {
 
@@ -42,5 +45,30 @@ std::string host_key(std::string_view host);
 
 // Returns whether it is an IPv6 address, with or without a user.
 bool is_ipv6(std::string_view host);
+
+// HostSlots is a host with its slots, one per rank: indices of its visible GPUs, or plain numbers
+// on the CPU.
+struct HostSlots {
+  std::string host;        // see HostEntry
+  std::vector<int> slots;  // at least one, ascending
+
+  bool operator==(const HostSlots&) const = default;
+};
+
+// Applies --include, --exclude, --num_nodes and --num_gpus. Hosts stay in the hostfile's order;
+// those without a slot left are dropped. A filter is NAME[:S[,S...]][@NAME...]: a name without
+// slots means all of them, and duplicates count once. A name of the hostfile may be written without
+// its user; an IPv6 address with slots needs brackets, as [::1]:0. Throws UsageError on conflicting
+// flags, on an unknown host or slot, if no host is left, and if --num_gpus exceeds a host's slots,
+// unless --share-gpus allows it.
+std::vector<HostSlots> choose_hosts(const std::vector<HostEntry>& hosts,
+                                    const LaunchOptions& options);
+
+// Returns slots 0 to count - 1.
+std::vector<int> first_slots(int count);
+
+// Counts the ranks of all hosts, or of those before `host`.
+int count_ranks(const std::vector<HostSlots>& hosts);
+int first_rank_of(const std::vector<HostSlots>& hosts, int host);
 
 }  // namespace zeroth::launcher

@@ -1,10 +1,8 @@
 #include "launcher/backends/launch_processes.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <optional>
@@ -13,59 +11,44 @@
 #include "base/error.h"
 #include "base/machine/process_limits.h"
 #include "base/text/printable.h"
-#include "launcher/machine/find_program.h"
-#include "launcher/machine/machine.h"
 
 namespace zeroth::launcher {
 namespace {
 
 // Returns the read end of a pipe that contains `text`, which must fit into it.
 FileDescriptor input_with(const std::string& text) {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw Error("cannot create a pipe: {}", system_reason(errno));
-  FileDescriptor read_end(ends[0]);
-  const FileDescriptor write_end(ends[1]);
+  Pipe pipe = make_pipe();
   ZEROTH_CHECK(text.size() <= 4096, "an input of {} bytes", text.size());
-  if (::write(write_end.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+  if (::write(pipe.write.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
     throw Error("cannot write the input of a process: {}", system_reason(errno));
-  return read_end;
+  return std::move(pipe.read);
 }
 
 }  // namespace
 
-class LaunchProcesses::Output final : public LineSink {
- public:
-  Output(LaunchProcesses& owner, LaunchProcess& process) : owner_(owner), process_(process) {}
+// LaunchProcess receives its own output.
+struct LaunchProcesses::LaunchProcess final : LineSink {
+  explicit LaunchProcess(LaunchProcesses& launch_processes) : owner(launch_processes) {}
 
-  void write(std::string_view text, LineEnd end) override;
+  void write(std::string_view text, LineEnd /*end*/) override {
+    if (text.ends_with('\r')) text.remove_suffix(1);  // ssh ends its lines with it
+    if (text.empty()) return;
+    last_line = shortened(text, 400);
+    owner.handlers_.on_line(fmt::format("{}: {}", host.empty() ? name : host, printable(text)));
+  }
   bool is_full() const override { return false; }
   void when_empty(std::function<void()> callback) override { callback(); }
 
- private:
-  LaunchProcesses& owner_;
-  LaunchProcess& process_;
-};
-
-struct LaunchProcesses::LaunchProcess {
+  LaunchProcesses& owner;
   std::string name;  // of the program
   std::vector<int> hosts;
   std::string host;  // the name, if there is a single host
-  std::optional<RankProcess> rank_process = {};
-  std::unique_ptr<Output> output = {};
-  std::unique_ptr<RankStream> out = {};
-  std::unique_ptr<RankStream> err = {};
-  std::string last_line = {};
+  std::optional<RankProcess> rank_process;
+  std::unique_ptr<RankStream> out;
+  std::unique_ptr<RankStream> err;
+  std::string last_line;
   bool ended = false;
 };
-
-void LaunchProcesses::Output::write(std::string_view text, LineEnd /*end*/) {
-  if (text.ends_with('\r')) text.remove_suffix(1);  // ssh ends its lines with it
-  if (text.empty()) return;
-  process_.last_line = shortened(text, 400);
-  const std::string prefix = process_.host.empty() ? process_.name : process_.host;
-  owner_.handlers_.on_line(fmt::format("{}: {}", prefix, printable(text)));
-}
 
 LaunchProcesses::LaunchProcesses(boost::asio::io_context& io, std::vector<std::string> hosts,
                                  std::filesystem::path zeroth_directory, LaunchHandlers handlers)
@@ -84,19 +67,17 @@ LaunchProcesses::~LaunchProcesses() {
 }
 
 void LaunchProcesses::start(const AgentCommand& command) {
-  auto process = std::make_unique<LaunchProcess>();
+  auto process = std::make_unique<LaunchProcess>(*this);
   process->name = std::filesystem::path(command.argv.at(0)).filename();
   process->hosts = command.hosts;
   if (command.hosts.size() == 1) process->host = hosts_.at(static_cast<size_t>(command.hosts[0]));
-  const std::string path = LaunchEnvironment::from_process().path;
-  const Program program{find_program(command.argv[0], zeroth_directory_, path), command.argv};
+  const Program program = make_program(command.argv, zeroth_directory_);
   const FileDescriptor input = input_with(command.input);
   RankSpec spec;
   spec.env = command.env;
   process->rank_process.emplace(RankProcess::start(program, spec, input.get()));
-  process->output = std::make_unique<Output>(*this, *process);
   const auto open = [&](FileDescriptor& source) {
-    auto stream = std::make_unique<RankStream>(io_, std::move(source), *process->output);
+    auto stream = std::make_unique<RankStream>(io_, std::move(source), *process);
     stream->start([] {});
     return stream;
   };

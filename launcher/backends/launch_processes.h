@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "launcher/backends/node_backend.h"
+#include "launcher/run/output.h"
 #include "launcher/run/rank_process.h"
-#include "launcher/run/rank_stream.h"
 #include "launcher/run/suspendable_timer.h"
 
 namespace zeroth::launcher {
@@ -47,7 +47,6 @@ class LaunchProcesses {
   void when_ended(std::chrono::milliseconds limit, std::function<void()> callback);
 
  private:
-  class Output;
   struct LaunchProcess;
 
   void wait_for_children();

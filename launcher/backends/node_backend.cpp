@@ -86,8 +86,8 @@ AgentCommands make_pdsh_commands(const AgentLaunchRequest& request) {
       return ssh_command(request, host, user_args, remote_command_line(args));
     };
     start.setup.push_back(shell("umask 077 && set -C && cat >"));
-    start.clean_up.push_back(shell("rm -f"));
-    start.clean_up.back().input.clear();
+    start.cleanup.push_back(shell("rm -f"));
+    start.cleanup.back().input.clear();
   }
   std::string line = remote_command_line(agent_args(request, {"--secret-file"}));
   for (size_t at = 0; (at = line.find('%', at)) != std::string::npos; at += 2) line.insert(at, "%");

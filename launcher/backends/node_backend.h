@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/backends/host_slots.h"
+#include "launcher/backends/hostfile.h"
 
 namespace zeroth::launcher {
 
@@ -23,11 +23,13 @@ struct AgentCommand {                  // one process of the launcher that start
 };
 
 struct AgentLaunchRequest {
-  std::vector<HostSlots> hosts;
-  std::string zeroth;    // the launcher's own executable, absolute; nodes have it at the same path
-  std::string launcher;  // ADDRESS:PORT[,ADDRESS:PORT] at which agents reach the launcher
-  std::string secret;    // of the run, without a newline
-  std::string token;     // random letters and digits, for the name of a secret's file on the nodes
+  std::vector<HostSlots> hosts = {};
+  std::string zeroth =
+      {};  // the launcher's own executable, absolute; nodes have it at the same path
+  std::string launcher = {};  // ADDRESS:PORT[,ADDRESS:PORT] at which agents reach the launcher
+  std::string secret = {};    // of the run, without a newline
+  std::string token =
+      {};  // random letters and digits, for the name of a secret's file on the nodes
   std::vector<std::string> launcher_args = {};
   std::optional<int> ssh_port = {};
   std::string pdsh_ssh_args = {};         // PDSH_SSH_ARGS_APPEND as set by the user
@@ -35,12 +37,12 @@ struct AgentLaunchRequest {
 };
 
 // AgentCommands holds the commands in three phases. `setup` must exit with 0 before `agents` start.
-// If a node then has no agent that consumed its secret, `clean_up` removes the files of `setup`
+// If a node then has no agent that consumed its secret, `cleanup` removes the files of `setup`
 // there. Both are empty except for pdsh.
 struct AgentCommands {
   std::vector<AgentCommand> setup;
   std::vector<AgentCommand> agents;
-  std::vector<AgentCommand> clean_up;
+  std::vector<AgentCommand> cleanup;
 };
 
 struct NodeBackend {

@@ -3,123 +3,66 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <string_view>
 
+#include "base/env_reader.h"
 #include "base/error.h"
-#include "base/machine/invalid_port.h"
-#include "base/machine/slurm_step.h"
-#include "base/text/node_list.h"
+#include "base/scheduler_env.h"
 #include "base/text/printable.h"
 #include "base/text/units.h"
-#include "base/usage_error.h"
 
 namespace zeroth::launcher {
 namespace {
 
-constexpr int64_t kMaxNodes = 65'536, kMaxRanksPerNode = 1024, kMaxPort = 65'535;
-constexpr int64_t kMaxJobId = UINT32_MAX;
+constexpr int kMaxNodes = 65'536, kMaxRanksPerNode = 1024, kMaxRanks = kMaxNodes * kMaxRanksPerNode;
 
-class EnvReader {
- public:
-  explicit EnvReader(const Variables& variables) : variables_(variables) {}
-
-  std::optional<std::string> text(std::string_view name) const {
-    const auto found = std::find_if(variables_.begin(), variables_.end(),
+EnvReader reader_of(const Variables& variables) {
+  const auto lookup = [&](std::string_view name) -> const char* {
+    const auto found = std::find_if(variables.begin(), variables.end(),
                                     [&](const auto& pair) { return pair.first == name; });
-    if (found == variables_.end() || found->second.empty()) return std::nullopt;
-    return found->second;
-  }
-  bool has(std::string_view name) const { return text(name).has_value(); }
-
-  std::optional<int64_t> number(std::string_view name, int64_t min, int64_t max) const {
-    const auto value = text(name);
-    if (!value) return std::nullopt;
-    const auto number = parse_number<int64_t>(*value);
-    if (number && *number >= min && *number <= max) return number;
-    if (const std::string_view why = explain_invalid_port(*value); !why.empty())
-      throw UsageError("environment variable {} {}", quote(name), why);
-    throw UsageError("environment variable {} is not a number from {} to {}", quote(name), min,
-                     max);
-  }
-
-  // Returns "RANK=3".
-  std::string quote(std::string_view name) const {
-    return fmt::format("{}={}", name, shortened(text(name).value_or("")));
-  }
-
- private:
-  const Variables& variables_;
-};
-
-std::optional<int> to_int(std::optional<int64_t> number) {
-  if (!number) return std::nullopt;
-  return static_cast<int>(*number);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+  return EnvReader(lookup, EnvReader::RangeMessage::kBothLimits);
 }
 
-// MpiVariables are the names of one MPI's variables.
-struct MpiVariables {
-  std::string_view scheduler, rank, size, one_per_node;
-  std::string_view local_size = {};
-};
-
-constexpr MpiVariables kMpi[] = {
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun --map-by ppr:1:node",
-     "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"PALS", "PMI_RANK", "PMI_SIZE", "mpiexec --ppn 1", "PMI_LOCAL_SIZE"},
-    {"MPI", "PMI_RANK", "PMI_SIZE", "mpirun -ppn 1", "MPI_LOCALNRANKS"},
-};
-
-UsageError several_per_node_error(std::string_view scheduler, int64_t tasks, std::string_view where,
-                                  std::string_view one_per_node) {
+UsageError several_per_node_error(const SchedulerVariables& names, int tasks,
+                                  std::string_view where) {
   return UsageError(
       "{} has started {} {}: start one on each node ({} zeroth ...), which starts the ranks there; "
       "or start the program itself once for each rank, without zeroth. --no_ssh makes each a "
       "separate run",
-      scheduler, pluralize(tasks, "zeroth"), where, one_per_node);
-}
-
-void check_below(const EnvReader& reader, std::string_view rank, std::string_view size,
-                 const SchedulerNode& by) {
-  if (by.node >= by.num_nodes)
-    throw UsageError(
-        "environment variable {} must be below {}", reader.quote(rank),
-        reader.has(size) ? reader.quote(size) : fmt::format("{}, which is not set", size));
+      names.launcher, pluralize(tasks, "zeroth"), where, names.one_per_node);
 }
 
 std::optional<SchedulerNode> find_mpi_node(const EnvReader& reader) {
-  for (const MpiVariables& names : kMpi) {
+  for (const SchedulerVariables& names : {kOpenMpi, kPals, kHydra}) {
     const auto local_size = reader.number(names.local_size, 1, kMaxRanksPerNode);
     if (!local_size || !reader.has(names.rank)) continue;
-    SchedulerNode by{.scheduler = std::string(names.scheduler)};
-    by.node = *to_int(reader.number(names.rank, 0, kMaxNodes * kMaxRanksPerNode));
-    by.num_nodes = to_int(reader.number(names.size, 1, kMaxNodes * kMaxRanksPerNode)).value_or(1);
-    check_below(reader, names.rank, names.size, by);
+    SchedulerNode by{.scheduler = std::string(names.launcher)};
+    by.node = *reader.number(names.rank, 0, kMaxRanks);
+    by.num_nodes = reader.number(names.size, 1, kMaxRanks).value_or(1);
+    check_rank_below_size(reader, names.rank, by.node, names.size, by.num_nodes);
     if (*local_size > 1)
-      throw several_per_node_error(names.scheduler, by.num_nodes,
-                                   fmt::format("({} here)", reader.quote(names.local_size)),
-                                   names.one_per_node);
+      throw several_per_node_error(names, by.num_nodes,
+                                   fmt::format("({} here)", reader.quote(names.local_size)));
     return by;
   }
   return std::nullopt;
 }
 
 bool is_slurm_step(const EnvReader& reader) {
-  const auto step = reader.number("SLURM_STEP_ID", 0, kMaxJobId);
-  return step && is_srun_step(*step) && reader.has("SLURM_STEP_NUM_TASKS") &&
-         reader.has("SLURM_STEP_NUM_NODES");
+  return is_srun_step(reader) && reader.has(kSlurm.size) && reader.has("SLURM_STEP_NUM_NODES");
 }
 
 std::optional<SchedulerNode> find_slurm_node(const EnvReader& reader) {
   if (!is_slurm_step(reader)) return std::nullopt;
-  SchedulerNode by{.scheduler = "Slurm"};
-  by.node = to_int(reader.number("SLURM_NODEID", 0, kMaxNodes)).value_or(0);
-  by.num_nodes = *to_int(reader.number("SLURM_STEP_NUM_NODES", 1, kMaxNodes));
-  check_below(reader, "SLURM_NODEID", "SLURM_STEP_NUM_NODES", by);
-  const auto tasks = *reader.number("SLURM_STEP_NUM_TASKS", 1, kMaxNodes * kMaxRanksPerNode);
+  SchedulerNode by{.scheduler = std::string(kSlurm.launcher)};
+  by.node = reader.number("SLURM_NODEID", 0, kMaxNodes).value_or(0);
+  by.num_nodes = *reader.number("SLURM_STEP_NUM_NODES", 1, kMaxNodes);
+  check_rank_below_size(reader, "SLURM_NODEID", by.node, "SLURM_STEP_NUM_NODES", by.num_nodes);
+  const int tasks = *reader.number(kSlurm.size, 1, kMaxRanks);
   if (tasks != by.num_nodes)
-    throw several_per_node_error(by.scheduler, tasks, "on " + pluralize(by.num_nodes, "node"),
-                                 "srun --ntasks-per-node=1");
+    throw several_per_node_error(kSlurm, tasks, "on " + pluralize(by.num_nodes, "node"));
   return by;
 }
 
@@ -144,7 +87,7 @@ struct RendezvousEndpoint {
 
 // Parses "job-worker-0:23456", "[fd00::1]:23456", or an address without a port.
 std::optional<RendezvousEndpoint> kubeflow_endpoint(const EnvReader& reader) {
-  constexpr std::string_view kName = "PET_RDZV_ENDPOINT";
+  constexpr const char* kName = "PET_RDZV_ENDPOINT";
   const auto text = reader.text(kName);
   if (!text) return std::nullopt;
   RendezvousEndpoint endpoint{*text};
@@ -172,7 +115,7 @@ bool uses_rendezvous(const EnvReader& reader) {
 void find_kubeflow_master(const EnvReader& reader,
                           const std::optional<RendezvousEndpoint>& endpoint, SchedulerNode& by) {
   by.master_addr = reader.text("PET_MASTER_ADDR");
-  by.master_port = to_int(reader.number("PET_MASTER_PORT", 1, kMaxPort));
+  by.master_port = reader.number("PET_MASTER_PORT", 1, kMaxPort);
   if (!endpoint || by.master_addr) return;
   const std::string backend = reader.text("PET_RDZV_BACKEND").value_or("c10d");
   if (backend != "c10d" && backend != "static") {
@@ -207,21 +150,21 @@ std::optional<SchedulerNode> find_kubeflow_node(
         "PET_RDZV_ENDPOINT sets which of them this is",
         reader.quote("PET_NNODES"));
   } else {
-    by.node = to_int(reader.number("PET_NODE_RANK", 0, kMaxNodes)).value_or(0);
+    by.node = reader.number("PET_NODE_RANK", 0, kMaxNodes).value_or(0);
   }
-  check_below(reader, "PET_NODE_RANK", "PET_NNODES", by);
+  check_rank_below_size(reader, "PET_NODE_RANK", by.node, "PET_NNODES", by.num_nodes);
   const std::string ranks = reader.text("PET_NPROC_PER_NODE").value_or("auto");
   if (ranks == "auto" || ranks == "gpu" || ranks == "cpu") return by;  // as if it were unset
-  by.ranks_per_node = to_int(reader.number("PET_NPROC_PER_NODE", 1, kMaxRanksPerNode));
+  by.ranks_per_node = reader.number("PET_NPROC_PER_NODE", 1, kMaxRanksPerNode);
   return by;
 }
 
 std::optional<SchedulerNode> find_indexed_job_node(const EnvReader& reader,
                                                    std::optional<int> num_nodes) {
-  constexpr std::string_view kIndex = "JOB_COMPLETION_INDEX";
+  constexpr const char* kIndex = "JOB_COMPLETION_INDEX";
   if (!reader.has(kIndex) || (!num_nodes && !reader.has("MASTER_ADDR"))) return std::nullopt;
   SchedulerNode by{.scheduler = "Kubernetes"};
-  by.node = *to_int(reader.number(kIndex, 0, kMaxNodes));
+  by.node = *reader.number(kIndex, 0, kMaxNodes);
   if (!num_nodes)
     throw UsageError(
         "environment variable {} sets which pod of a Job this is, and MASTER_ADDR is set, but the "
@@ -238,21 +181,6 @@ bool is_rank_already(const EnvReader& reader) {
   return reader.has("LOCAL_RANK") || (reader.has("RANK") && !reader.has("PET_NODE_RANK"));
 }
 
-void set_slurm_master(const EnvReader& reader, SchedulerNode& by) {
-  const bool of_step = by.scheduler == "Slurm" && reader.has("SLURM_STEP_NODELIST");
-  const char* const list = of_step ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
-  if (const auto nodes = reader.text(list)) {
-    try {
-      by.master_addr = expand_node_list(*nodes).front();
-    } catch (const Error& error) {
-      throw UsageError("environment variable {}: {}", list, error.what());
-    }
-  }
-  const auto job = reader.number("SLURM_JOB_ID", 0, kMaxJobId);
-  const int64_t step = of_step ? reader.number("SLURM_STEP_ID", 0, kMaxJobId).value_or(0) : 0;
-  if (job) by.master_port = step_port(*job, step);
-}
-
 // Returns the launcher that has made this process a rank.
 std::string_view rank_launcher(const EnvReader& reader) {
   if (reader.has("ZEROTH_LAUNCH_TIME")) return "zeroth";
@@ -262,11 +190,10 @@ std::string_view rank_launcher(const EnvReader& reader) {
 }
 
 void refuse_rank(const EnvReader& reader, const HostOptions& flags) {
-  constexpr int64_t kMaxRanks = kMaxNodes * kMaxRanksPerNode;
-  const int64_t size = reader.number("WORLD_SIZE", 1, kMaxRanks).value_or(1);
+  const int size = reader.number("WORLD_SIZE", 1, kMaxRanks).value_or(1);
   if (size == 1) return;  // single rank, or a leftover variable
   const auto local = reader.number("LOCAL_RANK", 0, kMaxRanks);
-  const int64_t rank = reader.number("RANK", 0, kMaxRanks).value_or(local.value_or(0));
+  const int rank = reader.number("RANK", 0, kMaxRanks).value_or(local.value_or(0));
   auto on_node = reader.number("LOCAL_SIZE", 1, kMaxRanks);
   if (!on_node) on_node = reader.number("LOCAL_WORLD_SIZE", 1, kMaxRanks);
   const bool alone_here = on_node ? *on_node == 1 : !local;
@@ -284,73 +211,93 @@ void refuse_rank(const EnvReader& reader, const HostOptions& flags) {
 }
 
 // MPI implementations that do not provide the number of ranks on a node.
-constexpr MpiVariables kWithoutNodes[] = {
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun --map-by ppr:1:node"},
-    {"an MPI", "PMI_RANK", "PMI_SIZE", "mpirun -ppn 1"},
-    {"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "mpirun -ppn 1"},
-    {"jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "jsrun -r 1"},
-    {"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "flux run -N NODES"},
+constexpr SchedulerVariables kWithoutNodes[] = {
+    kOpenMpi,
+    {.launcher = "an MPI",
+     .rank = kHydra.rank,
+     .size = kHydra.size,
+     .one_per_node = kHydra.one_per_node},
+    {.launcher = "MVAPICH",
+     .rank = "MV2_COMM_WORLD_RANK",
+     .size = "MV2_COMM_WORLD_SIZE",
+     .one_per_node = "mpirun -ppn 1"},
+    {.launcher = "jsrun",
+     .rank = "JSM_NAMESPACE_RANK",
+     .size = "JSM_NAMESPACE_SIZE",
+     .one_per_node = "jsrun -r 1"},
+    {.launcher = "Flux",
+     .rank = "FLUX_TASK_RANK",
+     .size = "FLUX_JOB_SIZE",
+     .one_per_node = "flux run -N NODES"},
 };
 
 }  // namespace
 
 void check_not_nested(const Variables& variables, const HostOptions& flags) {
-  const EnvReader reader(variables);
-  if (is_rank_already(reader)) return refuse_rank(reader, flags);
-  if (flags.no_ssh || is_slurm_step(reader) || find_mpi_node(reader)) return;
-  for (const MpiVariables& names : kWithoutNodes) {
-    if (!reader.has(names.rank) || !reader.has(names.size)) continue;
-    const int64_t size = *reader.number(names.size, 1, kMaxNodes * kMaxRanksPerNode);
-    if (size == 1) continue;
-    throw several_per_node_error(
-        names.scheduler, size,
-        fmt::format("({} here), but has not set how many of them are on this node",
-                    reader.quote(names.rank)),
-        names.one_per_node);
-  }
+  rethrow_as_usage_error([&] {
+    const EnvReader reader = reader_of(variables);
+    if (is_rank_already(reader)) return refuse_rank(reader, flags);
+    if (flags.no_ssh || is_slurm_step(reader) || find_mpi_node(reader)) return;
+    for (const SchedulerVariables& names : kWithoutNodes) {
+      if (!reader.has(names.rank) || !reader.has(names.size)) continue;
+      const int size = *reader.number(names.size, 1, kMaxRanks);
+      if (size == 1) continue;
+      throw several_per_node_error(
+          names, size,
+          fmt::format("({} here), but has not set how many of them are on this node",
+                      reader.quote(names.rank)));
+    }
+  });
 }
 
 std::vector<std::string> apply_kubeflow_elastic(const Variables& variables,
                                                 ElasticOptions& options) {
-  const EnvReader reader(variables);
-  if (is_rank_already(reader) || !reader.has("PET_NNODES")) return {};
-  const NodeRange nodes = kubeflow_nodes(reader);
-  const auto restarts = to_int(reader.number("PET_MAX_RESTARTS", 0, 1'000'000));
-  const bool is_range = nodes.max > 1 && (nodes.min < nodes.max || uses_rendezvous(reader));
   std::vector<std::string> notes;
-  if (!options.hosts && is_range) {
-    options.hosts = nodes;
-    notes.push_back(fmt::format("{}: treated as --elastic {}:{}", reader.quote("PET_NNODES"),
-                                nodes.min, nodes.max));
-  }
-  if (!restarts || options.max_restarts) return notes;
-  if (options.hosts || nodes.max == 1) {
-    options.max_restarts = restarts;
-  } else if (*restarts > 0) {
-    notes.push_back(
-        fmt::format("{} has no effect: nodes restart together only with --elastic {}:{}, for which "
-                    "all need the same ZEROTH_SECRET",
-                    reader.quote("PET_MAX_RESTARTS"), nodes.max, nodes.max));
-  }
+  rethrow_as_usage_error([&] {
+    const EnvReader reader = reader_of(variables);
+    if (is_rank_already(reader) || !reader.has("PET_NNODES")) return;
+    const NodeRange nodes = kubeflow_nodes(reader);
+    const auto restarts = reader.number("PET_MAX_RESTARTS", 0, 1'000'000);
+    const bool is_range = nodes.max > 1 && (nodes.min < nodes.max || uses_rendezvous(reader));
+    if (!options.hosts && is_range) {
+      options.hosts = nodes;
+      notes.push_back(fmt::format("{}: treated as --elastic {}:{}", reader.quote("PET_NNODES"),
+                                  nodes.min, nodes.max));
+    }
+    if (!restarts || options.max_restarts) return;
+    if (options.hosts || nodes.max == 1) {
+      options.max_restarts = restarts;
+    } else if (*restarts > 0) {
+      notes.push_back(fmt::format(
+          "{} has no effect: nodes restart together only with --elastic {}:{}, for which all need "
+          "the same ZEROTH_SECRET",
+          reader.quote("PET_MAX_RESTARTS"), nodes.max, nodes.max));
+    }
+  });
   return notes;
 }
 
 std::optional<SchedulerNode> find_scheduler_node(
     const Variables& variables, std::optional<int> num_nodes, bool has_hostfile,
     const std::function<bool(const std::string& host)>& is_this_machine) {
-  const EnvReader reader(variables);
-  if (is_rank_already(reader)) return std::nullopt;
-  auto by = find_mpi_node(reader);
-  const bool mpi = by.has_value();
-  if (!by) by = find_slurm_node(reader);
-  const bool in_slurm = mpi || by.has_value();
-  if (!by) by = find_kubeflow_node(reader, is_this_machine);
-  if (!by && !has_hostfile) by = find_indexed_job_node(reader, num_nodes);
-  if (!by || (by->num_nodes == 1 && !by->ranks_per_node)) return std::nullopt;
-  if (in_slurm) set_slurm_master(reader, *by);
-  if (reader.has("MASTER_ADDR")) by->master_addr = reader.text("MASTER_ADDR");
-  if (const auto port = to_int(reader.number("MASTER_PORT", 1, kMaxPort))) by->master_port = port;
-  return by;
+  return rethrow_as_usage_error([&]() -> std::optional<SchedulerNode> {
+    const EnvReader reader = reader_of(variables);
+    if (is_rank_already(reader)) return std::nullopt;
+    auto by = find_mpi_node(reader);
+    const bool is_mpi = by.has_value();
+    if (!by) by = find_slurm_node(reader);
+    const bool in_slurm = by.has_value();
+    if (!by) by = find_kubeflow_node(reader, is_this_machine);
+    if (!by && !has_hostfile) by = find_indexed_job_node(reader, num_nodes);
+    if (!by || (by->num_nodes == 1 && !by->ranks_per_node)) return std::nullopt;
+    if (in_slurm) {
+      by->master_addr = slurm_master_addr(reader, /*is_step=*/!is_mpi);
+      by->master_port = slurm_master_port(reader, /*is_step=*/!is_mpi);
+    }
+    if (reader.has("MASTER_ADDR")) by->master_addr = reader.text("MASTER_ADDR");
+    if (const auto port = reader.number("MASTER_PORT", 1, kMaxPort)) by->master_port = port;
+    return by;
+  });
 }
 
 }  // namespace zeroth::launcher

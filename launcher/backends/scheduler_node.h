@@ -7,7 +7,6 @@
 #include <string>
 
 #include "launcher/backends/forwarded_environment.h"
-#include "launcher/flags/elastic_flags.h"
 #include "launcher/flags/host_flags.h"
 
 namespace zeroth::launcher {

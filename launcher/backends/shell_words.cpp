@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/text/printable.h"
-#include "base/usage_error.h"
 
 namespace zeroth::launcher {
 namespace {

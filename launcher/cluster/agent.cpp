@@ -2,24 +2,32 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
-#include "base/machine/slow_wait.h"
+#include "base/error.h"
+#include "base/machine/file_descriptor.h"
+#include "base/machine/process_limits.h"
+#include "base/machine/signals.h"
 #include "base/machine/standard_streams.h"
-#include "base/machine/termination_signals.h"
+#include "base/machine/timer.h"
 #include "base/text/printable.h"
+#include "base/text/units.h"
 #include "launcher/cluster/line_forwarder.h"
 #include "launcher/cluster/node_job.h"
 #include "launcher/machine/find_program.h"
 #include "launcher/run/local_ranks.h"
-#include "launcher/transport/connect.h"
+#include "launcher/transport/channel.h"
 #include "launcher/transport/heartbeat_channel.h"
 
 namespace zeroth::launcher {
@@ -68,7 +76,7 @@ class Agent final : public RanksListener {
   void send(const Message& message);
   void wait_for_signals();
   void on_local_signal(int signal);
-  void on_lost(const std::string& why);
+  void on_launcher_lost(const std::string& why);
   void send_drained();
   void end(int status);
   bool stays_for_restart() const { return job_ && job_->job().requeue_code; }  // to restart
@@ -105,7 +113,7 @@ Agent::Agent(boost::asio::io_context& io, std::shared_ptr<Channel> channel, cons
                 {[this](const Message& message) {
                    std::visit([this](const auto& what) { on(what); }, message);
                  },
-                 [this](const std::string& why) { on_lost(why); }}) {
+                 [this](const std::string& why) { on_launcher_lost(why); }}) {
   for (const int signal : termination_signals()) signals_.add(signal);
 }
 
@@ -233,7 +241,7 @@ void Agent::on_local_signal(int signal) {
   io_.stop();
 }
 
-void Agent::on_lost(const std::string& why) {
+void Agent::on_launcher_lost(const std::string& why) {
   if (status_ == 0) return io_.stop();
   lost_ = true;
   lines_.drop_all();
@@ -256,6 +264,66 @@ void Agent::end(int status) {
   ranks_->finish([this] { io_.stop(); });
 }
 
+constexpr size_t kMinSecretBytes = 16, kMaxSecretBytes = 4096;
+// OpenMPI's own variable is first: some builds also set PMI's, and a job of Slurm sets Slurm's.
+constexpr std::array<const char*, 4> kTaskRankVariables = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                                           "PMIX_RANK", "SLURM_PROCID"};
+
+int parse_node(const std::string& text, const std::string& name) {
+  const auto number = parse_number<int>(text);
+  if (!number || *number < 0)
+    throw UsageError("agent: {} is '{}', not the index of a host", name, shortened(text));
+  return *number;
+}
+
+int task_rank(const Lookup& lookup) {
+  for (const char* name : kTaskRankVariables)
+    if (const auto text = lookup(name)) return parse_node(*text, name);
+  throw UsageError(
+      "agent: --node is not given, and neither OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK nor "
+      "SLURM_PROCID is set");
+}
+
+std::string read_line(int fd, const std::string& source) {
+  std::string line;
+  char byte = 0;
+  while (line.size() <= kMaxSecretBytes) {  // read no more than the line: the following bytes
+                                            // belong to another reader
+    const ssize_t count = ::read(fd, &byte, 1);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0)
+      throw Error("cannot read the run's secret from {}: {}", source, system_reason(errno));
+    if (count == 0 || byte == '\n') break;
+    line.push_back(byte);
+  }
+  return line;
+}
+
+std::string read_secret_file(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (file.get() < 0) throw Error("--secret-file {}: {}", path, system_reason(errno));
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))
+    throw Error("--secret-file {}: not a file", path);
+  if (status.st_uid != ::geteuid())
+    throw Error("--secret-file {}: it belongs to user {}, expected {}", path, status.st_uid,
+                ::geteuid());
+  if ((status.st_mode & 077) != 0)
+    throw Error("--secret-file {}: accessible to other users (mode {:03o}), expected 600", path,
+                status.st_mode & 0777);
+  std::string secret = read_line(file.get(), path);
+  if (::unlink(path.c_str()) != 0)
+    throw Error("--secret-file {} cannot be removed: {}", path, system_reason(errno));
+  return secret;
+}
+
+std::string read_secret_variable(const std::string& name) {
+  const auto value = read_variable(name);
+  if (!value) throw Error("--secret-env {}: it is not set", shortened(name));
+  ::unsetenv(name.c_str());
+  return *value;
+}
+
 }  // namespace
 
 int run_agent(const AgentOptions& options, const std::filesystem::path& zeroth_directory) {
@@ -270,6 +338,49 @@ int run_agent(const AgentOptions& options, const std::filesystem::path& zeroth_d
   Agent agent(io, std::move(channel), secret, zeroth_directory);
   if (options.join) agent.log_waiting();
   return agent.run(options.join ? Message(*options.join) : Hello{ZEROTH_VERSION, options.node});
+}
+
+AgentOptions parse_agent_options(const std::vector<std::string>& arguments, const Lookup& lookup) {
+  AgentOptions options;
+  std::optional<int> node;
+  int sources = 0;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& flag = arguments[i];
+    if (flag == "--secret-stdin") {
+      options.secret_on_stdin = true;
+      ++sources;
+      continue;
+    }
+    const bool is_known = flag == "--launcher" || flag == "--node" || flag == "--secret-env" ||
+                          flag == "--secret-file";
+    if (!is_known) throw UsageError("agent: unknown flag '{}'", shortened(flag));
+    if (i + 1 == arguments.size()) throw UsageError("agent: {} needs a value", flag);
+    const std::string& value = arguments[++i];
+    if (flag == "--launcher") options.launcher = value;
+    if (flag == "--node") node = parse_node(value, flag);
+    if (flag == "--secret-env") options.secret_variable = value;
+    if (flag == "--secret-file") options.secret_file = value;
+    if (flag.starts_with("--secret")) ++sources;
+  }
+  if (options.launcher.empty()) throw UsageError("agent: --launcher is missing");
+  if (sources != 1)
+    throw UsageError(
+        "agent: exactly one of --secret-stdin, --secret-env and --secret-file is needed, not {}",
+        sources);
+  options.node = node ? *node : task_rank(lookup);
+  return options;
+}
+
+std::string consume_secret(const AgentOptions& options) {
+  if (!options.secret.empty()) return options.secret;
+  const std::string secret = options.secret_on_stdin ? read_line(STDIN_FILENO, "standard input")
+                             : !options.secret_file.empty()
+                                 ? read_secret_file(options.secret_file)
+                                 : read_secret_variable(options.secret_variable);
+  if (secret.size() < kMinSecretBytes || secret.size() > kMaxSecretBytes)
+    throw Error("the run's secret has {} characters, expected {} to {}", secret.size(),
+                kMinSecretBytes, kMaxSecretBytes);
+  return secret;
 }
 
 }  // namespace zeroth::launcher

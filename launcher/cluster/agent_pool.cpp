@@ -10,7 +10,6 @@
 #include "base/files/run_path.h"
 #include "base/text/printable.h"
 #include "base/text/units.h"
-#include "launcher/cluster/join_run.h"
 #include "launcher/run/suspendable_timer.h"
 
 namespace zeroth::launcher {
@@ -18,9 +17,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLaunchExitLimit{5'000}, kShutdownLimit{1'000};
+constexpr int kUnidentified = -1;  // the node of an agent that has not said hello
+constexpr milliseconds kShutdownLimit{1'000};
 constexpr int kMaxOfferedRanks = 1 << 16;  // that a node may offer
 constexpr int kMaxPort = 65'535;
+// Of LogThrottle.
+constexpr milliseconds kFirstPause{60'000}, kMaxPause{3'600'000};
+constexpr size_t kMaxLines = 1000;
 
 std::vector<std::string> host_names(const std::vector<HostSlots>& hosts) {
   std::vector<std::string> names;
@@ -77,8 +80,7 @@ void AgentPool::start() {
 
 void AgentPool::log_throttled(const std::string& line) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  if (const auto text =
-          throttle_.pass(line, std::chrono::duration_cast<std::chrono::milliseconds>(now)))
+  if (const auto text = throttle_.pass(line, std::chrono::duration_cast<milliseconds>(now)))
     request_.log(*text);
 }
 
@@ -119,49 +121,45 @@ void AgentPool::on_launch_exit(const std::vector<int>& hosts, bool failed, const
     --num_setup_left_;
     setup_failed_ |= failed;
     for (const int node : hosts)
-      if (failed) readiness_.on_lost(node, how);
+      if (failed) readiness_.on_node_lost(node, how);
     if (num_setup_left_ > 0) return;
     return setup_failed_ ? on_change_() : start(commands_.agents);
   }
   for (const int node : hosts)
-    if (!readiness_.has_connected(node)) readiness_.on_lost(node, how);
+    if (!readiness_.has_connected(node)) readiness_.on_node_lost(node, how);
   on_change_();
 }
 
 void AgentPool::on_agent(std::shared_ptr<Channel> channel) {
-  const auto node = std::make_shared<int>(-1);
   const auto agent =
       std::make_shared<HeartbeatChannel>(io_, std::move(channel), request_.job.liveness_timeout,
                                          HeartbeatChannel::HeartbeatHandlers{});
-  agent->set_handlers({[this, node, plain = std::weak_ptr(agent)](const Message& message) {
-                         if (const auto known = plain.lock()) on_message(known, *node, message);
-                       },
-                       [](const std::string&) {}});
+  watch(agent, kUnidentified);
   std::erase_if(connections_, [](const auto& other) { return !other->is_open(); });
   connections_.push_back(agent);
 }
 
-void AgentPool::watch(int node) {
-  const auto& agent = agents_.at(node);
+void AgentPool::watch(const std::shared_ptr<HeartbeatChannel>& agent, int node) {
   agent->set_handlers({[this, node, plain = std::weak_ptr(agent)](const Message& message) {
-                         int known = node;
-                         if (const auto self = plain.lock()) on_message(self, known, message);
+                         if (const auto self = plain.lock()) on_message(self, node, message);
                        },
                        [this, node](const std::string& why) {
-                         readiness_.on_lost(node, "its agent is lost: " + why);
+                         if (node == kUnidentified) return;
+                         readiness_.on_node_lost(node, "its agent is lost: " + why);
                          on_change_();
                        }});
 }
 
-void AgentPool::on_message(const std::shared_ptr<HeartbeatChannel>& agent, int& node,
+void AgentPool::on_message(const std::shared_ptr<HeartbeatChannel>& agent, int node,
                            const Message& message) {
-  if (const auto* hello = std::get_if<Hello>(&message); hello != nullptr && node < 0)
-    return on_hello(agent, node, *hello);
-  if (const auto* join = std::get_if<Join>(&message); join != nullptr && node < 0)
-    return on_join(agent, node, *join);
+  const bool is_identified = node != kUnidentified;
+  if (const auto* hello = std::get_if<Hello>(&message); hello != nullptr && !is_identified)
+    return on_hello(agent, *hello);
+  if (const auto* join = std::get_if<Join>(&message); join != nullptr && !is_identified)
+    return on_join(agent, *join);
   const auto* ready = std::get_if<Ready>(&message);
   const auto* problems = std::get_if<Problems>(&message);
-  if (node < 0 || (ready == nullptr && problems == nullptr))
+  if (!is_identified || (ready == nullptr && problems == nullptr))
     throw Error("it sent an unexpected message");
   if (ready != nullptr && (ready->master_port < 0 || ready->master_port > kMaxPort))
     throw Error("it offers an invalid port: {}", ready->master_port);
@@ -171,14 +169,12 @@ void AgentPool::on_message(const std::shared_ptr<HeartbeatChannel>& agent, int& 
   on_change_();
 }
 
-void AgentPool::on_hello(const std::shared_ptr<HeartbeatChannel>& agent, int& node,
-                         const Hello& hello) {
+void AgentPool::on_hello(const std::shared_ptr<HeartbeatChannel>& agent, const Hello& hello) {
   const std::string refusal = readiness_.on_hello(hello);
   if (refusal.empty()) {
-    node = hello.node;
-    agents_[node] = agent;
-    watch(node);
-    send_job(node);
+    agents_[hello.node] = agent;
+    watch(agent, hello.node);
+    send_job(hello.node);
   } else {
     log_throttled(fmt::format("warning: rejected agent: {}", refusal));
     agent->close();
@@ -186,11 +182,10 @@ void AgentPool::on_hello(const std::shared_ptr<HeartbeatChannel>& agent, int& no
   on_change_();
 }
 
-void AgentPool::on_join(const std::shared_ptr<HeartbeatChannel>& agent, int& node,
-                        const Join& join) {
+void AgentPool::on_join(const std::shared_ptr<HeartbeatChannel>& agent, const Join& join) {
   if (!request_.join_port)
     throw Error("it tried to join, but this run does not accept hosts (--join-port)");
-  on_hello(agent, node, {.version = join.version, .node = index_for(offered_slots(join))});
+  on_hello(agent, {.version = join.version, .node = index_for(offered_slots(join))});
 }
 
 void AgentPool::send_job(int node) {
@@ -204,17 +199,17 @@ void AgentPool::send_job(int node) {
 
 void AgentPool::recheck_node(int node) {
   readiness_.recheck(node);
-  watch(node);
+  watch(agents_.at(node), node);
   send_job(node);
 }
 
 void AgentPool::drop_agent(int node, const std::string& why, int status) {
   if (is_connected(node)) {
-    agents_.at(node)->set_handlers({[](const Message&) {}, [](const std::string&) {}});
+    agents_.at(node)->set_handlers({});
     agents_.at(node)->send(Shutdown{.status = status, .why = why});  // which closes it
     shutting_down_.insert(node);
   }
-  readiness_.on_lost(node, why);
+  readiness_.on_node_lost(node, why);
 }
 
 bool AgentPool::is_connected(int node) const {
@@ -233,8 +228,9 @@ void AgentPool::stop_accepting() {
   if (listener_) listener_->close();
 }
 
-std::string AgentPool::refused() const {
-  return listener_ ? describe(listener_->refused()) : "";
+void AgentPool::warn_of_refused() const {
+  const std::string refused = describe(listener_->refused());
+  if (!refused.empty()) log("warning: " + refused);
 }
 
 void AgentPool::close_unidentified() {
@@ -244,16 +240,15 @@ void AgentPool::close_unidentified() {
   }
 }
 
-void AgentPool::shut_down_agents(int status, const std::string& why) {
+void AgentPool::shutdown_agents(int status, const std::string& why) {
   std::vector<std::shared_ptr<HeartbeatChannel>> open;
   for (const auto& [node, agent] : agents_)
     if (agent->is_open()) open.push_back(agent);
   size_t left = open.size();
   for (const auto& agent : open) {
-    agent->set_handlers({[](const Message&) {},
-                         [&](const std::string&) {
-                           if (--left == 0) io_.stop();
-                         }});
+    agent->set_handlers({.on_lost = [&](const std::string&) {
+      if (--left == 0) io_.stop();
+    }});
     agent->send(Shutdown{status, why});
   }
   SuspendableTimer limit(io_);
@@ -263,22 +258,22 @@ void AgentPool::shut_down_agents(int status, const std::string& why) {
   for (const auto& agent : connections_) agent->close();
 }
 
-void AgentPool::shut_down() {
+void AgentPool::shutdown() {
   for (const auto& agent : connections_) agent->close();
   set_log([](const std::string&) {});  // suppresses messages about the agents' shutdown
   end_launch_processes(kShutdownLimit);
-  clean_up();
+  remove_node_secrets();
 }
 
 // Removes secrets as best effort: the error being reported matters more than a failure here.
-void AgentPool::clean_up() {
-  for (const AgentCommand& command : commands_.clean_up) {
+void AgentPool::remove_node_secrets() {
+  for (const AgentCommand& command : commands_.cleanup) {
     const auto& of = command.hosts;
     const bool needed =
         std::any_of(of.begin(), of.end(), [this](int node) { return agents_.count(node) == 0; });
     if (needed) start({command});
   }
-  end_launch_processes(kLaunchExitLimit);
+  end_launch_processes();
 }
 
 void AgentPool::ignore_launch_exits() {
@@ -291,6 +286,22 @@ void AgentPool::end_launch_processes(milliseconds limit) {
   io_.restart();
   launch_processes_.when_ended(limit, [this] { io_.stop(); });
   io_.run();
+}
+
+std::optional<std::string> LogThrottle::pass(const std::string& line, milliseconds now) {
+  if (lines_.size() >= kMaxLines) lines_.clear();
+  const auto [found, is_new] = lines_.emplace(line, ThrottledLine{now, kFirstPause});
+  if (is_new) return line;
+  ThrottledLine& known = found->second;
+  if (now - known.last < known.pause) {
+    ++known.held_back;
+    return std::nullopt;
+  }
+  known.last = now;
+  known.pause = std::min(2 * known.pause, kMaxPause);
+  const int held_back = std::exchange(known.held_back, 0);
+  if (held_back == 0) return line;
+  return fmt::format("{} (and {} more times since)", line, held_back);
 }
 
 }  // namespace zeroth::launcher

@@ -12,14 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "launcher/backends/host_slots.h"
+#include "launcher/backends/hostfile.h"
 #include "launcher/backends/launch_processes.h"
 #include "launcher/backends/node_backend.h"
-#include "launcher/cluster/log_throttle.h"
 #include "launcher/cluster/node_readiness.h"
+#include "launcher/machine/local_addresses.h"
 #include "launcher/transport/heartbeat_channel.h"
 #include "launcher/transport/listener.h"
-#include "launcher/transport/local_addresses.h"
 #include "launcher/transport/messages.h"
 
 namespace zeroth::launcher {
@@ -36,6 +35,23 @@ struct AgentPoolOptions {
   std::string secret = make_secret();           // of the run
   std::optional<int> join_port = {};            // port at which nodes join by themselves
   std::string join_address = {};  // address for `join_port`; empty: all addresses of this machine
+};
+
+// LogThrottle passes a line, and passes the same one again only after a pause, which doubles from a
+// minute to an hour. It reads no clock: the caller passes the time.
+class LogThrottle {
+ public:
+  // Returns the line to log at the time `now`, with the number of times it was suppressed since the
+  // last one; empty if it repeats too soon.
+  std::optional<std::string> pass(const std::string& line, std::chrono::milliseconds now);
+
+ private:
+  struct ThrottledLine {
+    std::chrono::milliseconds last, pause;
+    int held_back = 0;
+  };
+
+  std::map<std::string, ThrottledLine> lines_;
 };
 
 // AgentPool indexes nodes in the order in which they are added. A node that returns gets a new
@@ -90,34 +106,33 @@ class AgentPool {
   }
   void set_log(std::function<void(const std::string&)> log) { request_.log = std::move(log); }
 
-  // Describes the connections that were refused; empty if none was.
-  std::string refused() const;
+  // Logs a warning if connections were refused.
+  void warn_of_refused() const;
   // Closes connections of agents that never identified their node.
   void close_unidentified();
   // Requires all nodes to match this one from now on, once it has answered.
   void compare_with(int node) { readiness_.compare_with(node); }
   // Tells each agent to exit with this status and to log `why` if it is not empty. Waits a short
   // time until they have exited.
-  void shut_down_agents(int status, const std::string& why);
+  void shutdown_agents(int status, const std::string& why);
   // Closes all connections, ends the processes that start agents, and removes secrets on nodes.
-  void shut_down();
+  void shutdown();
   // Waits up to `limit` for the processes that started agents, then kills them. The agents must
   // have been shut down before.
-  void end_launch_processes(std::chrono::milliseconds limit);
+  void end_launch_processes(std::chrono::milliseconds limit = std::chrono::milliseconds(5'000));
 
  private:
   LocalAddresses listen_addresses() const;
   int index_for(const HostSlots& host);
   void start(const std::vector<AgentCommand>& commands);
-  void watch(int node);
+  void watch(const std::shared_ptr<HeartbeatChannel>& agent, int node);
   void on_launch_exit(const std::vector<int>& hosts, bool failed, const std::string& how);
   void on_agent(std::shared_ptr<Channel> channel);
-  void on_message(const std::shared_ptr<HeartbeatChannel>& agent, int& node,
-                  const Message& message);
-  void on_hello(const std::shared_ptr<HeartbeatChannel>& agent, int& node, const Hello& hello);
-  void on_join(const std::shared_ptr<HeartbeatChannel>& agent, int& node, const Join& join);
+  void on_message(const std::shared_ptr<HeartbeatChannel>& agent, int node, const Message& message);
+  void on_hello(const std::shared_ptr<HeartbeatChannel>& agent, const Hello& hello);
+  void on_join(const std::shared_ptr<HeartbeatChannel>& agent, const Join& join);
   void send_job(int node);
-  void clean_up();
+  void remove_node_secrets();
 
   boost::asio::io_context& io_;
   AgentPoolOptions request_;

@@ -1,5 +1,6 @@
 #include "launcher/cluster/cluster_plan.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,32 +13,33 @@
 #include "launcher/backends/scheduler_node.h"
 #include "launcher/backends/shell_words.h"
 #include "launcher/cluster/join_run.h"
-#include "launcher/cluster/place_elastic.h"
 #include "launcher/machine/find_program.h"
-#include "launcher/machine/this_machine.h"
+#include "launcher/machine/local_addresses.h"
 
 namespace zeroth::launcher {
 namespace {
 
-// Notes flags for reaching nodes if the launcher reaches none.
-void note_unused(const HostOptions& flags, std::string_view reason, Placement& placement) {
-  const auto note = [&](bool given, std::string_view flag) {
-    if (given) placement.notes.push_back(fmt::format("{} has no effect: {}", flag, reason));
-  };
-  note(flags.ssh_port.has_value(), "--ssh_port");
-  note(flags.launcher.has_value(), "--launcher");
-  note(!flags.launcher_args.empty(), "--launcher_args");
-  note(flags.no_ssh_check, "--no_ssh_check");
+constexpr std::string_view kNoSshReason = "with --no_ssh no host is contacted";
+
+void note_unused(Placement& placement, bool given, std::string_view flag, std::string_view reason) {
+  if (given) placement.notes.push_back(fmt::format("{} has no effect: {}", flag, reason));
+}
+
+// Notes flags for reaching nodes if the launcher reaches none. Reports a wrong name of --launcher.
+void note_unused(Placement& placement, const HostOptions& flags, std::string_view reason) {
+  if (flags.launcher) find_backend(*flags.launcher);
+  note_unused(placement, flags.ssh_port.has_value(), "--ssh_port", reason);
+  note_unused(placement, flags.launcher.has_value(), "--launcher", reason);
+  note_unused(placement, !flags.launcher_args.empty(), "--launcher_args", reason);
+  note_unused(placement, flags.no_ssh_check, "--no_ssh_check", reason);
 }
 
 void note_unused_on_one_node(const HostOptions& flags, Placement& placement) {
-  if (flags.launcher) find_backend(*flags.launcher);  // reports a wrong name
-  const auto note = [&](bool given, std::string_view flag, std::string_view reason) {
-    if (given) placement.notes.push_back(fmt::format("{} has no effect: {}", flag, reason));
-  };
-  note(flags.no_ssh, "--no_ssh", "one machine needs no ssh");
-  note(flags.node_rank.has_value(), "--node_rank 0", "this machine is the only host");
-  note_unused(flags, "one machine needs no ssh", placement);
+  constexpr std::string_view kReason = "one machine needs no ssh";
+  note_unused(placement, flags.no_ssh, "--no_ssh", kReason);
+  note_unused(placement, flags.node_rank.has_value(), "--node_rank 0",
+              "this machine is the only host");
+  note_unused(placement, flags, kReason);
 }
 
 void check_node_rank(int node_rank, int num_nodes, std::string_view who) {
@@ -61,8 +63,7 @@ Placement place_manual_uniform(const LaunchOptions& options) {
         "0");
   Placement placement;
   placement.node_ranks = {.node_rank = *flags.node_rank, .num_nodes = num_nodes};
-  if (flags.launcher) find_backend(*flags.launcher);
-  note_unused(flags, "with --no_ssh no host is contacted", placement);
+  note_unused(placement, flags, kNoSshReason);
   return placement;
 }
 
@@ -110,8 +111,7 @@ Placement place_manual(const LaunchOptions& options, const std::vector<HostSlots
   Placement placement;
   placement.slots = hosts[static_cast<size_t>(*flags.node_rank)].slots;
   placement.node_ranks = node_ranks_of(hosts, *flags.node_rank);
-  if (flags.launcher) find_backend(*flags.launcher);
-  note_unused(flags, "with --no_ssh no host is contacted", placement);
+  note_unused(placement, flags, kNoSshReason);
   return placement;
 }
 
@@ -149,8 +149,7 @@ Placement place_by_scheduler(const LaunchOptions& options, const std::vector<Hos
     placement.slots = hosts[static_cast<size_t>(node)].slots;
     placement.node_ranks = node_ranks_of(hosts, node);
   }
-  if (flags.launcher) find_backend(*flags.launcher);
-  note_unused(flags, fmt::format("{} each node", who), placement);
+  note_unused(placement, flags, fmt::format("{} each node", who));
   return placement;
 }
 
@@ -180,20 +179,17 @@ Placement place_by_agents(const LaunchOptions& options, const std::vector<HostSl
   if (flags.no_ssh_check)
     placement.notes.emplace_back(
         "--no_ssh_check has no effect: hosts are not checked before their agents are started");
-  placement.cluster = {.hosts = hosts,
-                       .backend = &find_backend(backend),
-                       .launcher_args = shell_split(flags.launcher_args, "--launcher_args")};
+  placement.cluster = {
+      .agents = {.hosts = hosts,
+                 .launcher_args = shell_split(flags.launcher_args, "--launcher_args"),
+                 .ssh_port = flags.ssh_port},
+      .backend = &find_backend(backend)};
   return placement;
-}
-
-std::optional<std::string> get_variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
 bool is_installed(const std::string& tool) {
   try {
-    find_program(tool, "/nonexistent", get_variable("PATH").value_or(""));
+    find_program(tool, "/nonexistent", read_variable("PATH").value_or(""));
   } catch (const ProgramError&) {
     return false;
   }
@@ -210,19 +206,19 @@ void fill_cluster_plan(Placement& placement, const LaunchOptions& options) {
   const Variables own = process_environment();
   if (plan.backend == &local_backend()) {
     const Join here = make_join_offer(options, placement);
-    plan.hosts[0].host = here.name;
-    plan.hosts[0].slots = first_slots(here.num_ranks);
+    plan.agents.hosts[0].host = here.name;
+    plan.agents.hosts[0].slots = first_slots(here.num_ranks);
   }
   plan.environment =
-      forwarded_environment(own, get_variable("HOME"), std::filesystem::current_path());
+      forwarded_environment(own, read_variable("HOME"), std::filesystem::current_path());
   for (const std::string& name : withheld_secrets(own))
     placement.notes.push_back(
         fmt::format("{} is not forwarded to the hosts: its name looks like a secret; a line in {} "
                     "forwards it, unencrypted",
                     shortened(name), kEnvironmentFile));
-  plan.zeroth = std::filesystem::read_symlink("/proc/self/exe").string();
-  plan.pdsh_ssh_args = get_variable("PDSH_SSH_ARGS_APPEND").value_or("");
-  if (get_variable("DS_ACCELERATOR") != "cpu") plan.gpus_per_node = options.num_ranks;
+  plan.agents.zeroth = std::filesystem::read_symlink("/proc/self/exe").string();
+  plan.agents.pdsh_ssh_args = read_variable("PDSH_SSH_ARGS_APPEND").value_or("");
+  if (read_variable("DS_ACCELERATOR") != "cpu") plan.agents.gpus_per_node = options.num_ranks;
 }
 
 Placement place_fixed(const LaunchOptions& options, const PlacementInputs& inputs) {
@@ -238,9 +234,7 @@ Placement place_fixed(const LaunchOptions& options, const PlacementInputs& input
   if (!has_hostfile) {
     Placement placement = place_without_hostfile(options);
     if (scheduled) placement.num_ranks = scheduled->ranks_per_node;
-    const bool in_job =
-        std::any_of(inputs.variables.begin(), inputs.variables.end(),
-                    [](const auto& variable) { return variable.first == "JOB_COMPLETION_INDEX"; });
+    const bool in_job = find_variable(inputs.variables, "JOB_COMPLETION_INDEX") != nullptr;
     if (!scheduled && !flags.no_ssh && in_job)
       placement.notes.emplace_back(
           "JOB_COMPLETION_INDEX is set, but this pod trains alone: with --num_nodes N and "
@@ -253,6 +247,85 @@ Placement place_fixed(const LaunchOptions& options, const PlacementInputs& input
   if (here) return place_single_node(flags, hosts);
   if (flags.no_ssh) return place_manual(options, hosts);
   return place_by_agents(options, hosts, inputs.has_pdsh);
+}
+
+// Throws UsageError for other backends: mpirun and srun end all agents when one ends, and one pdsh
+// serves all hosts.
+void require_ssh(ClusterPlan& plan, const LaunchOptions& options, std::string_view flag) {
+  if (options.hosts.launcher && *options.hosts.launcher != "ssh")
+    throw UsageError(
+        "{} needs a separate ssh for each host, but --launcher {} starts all hosts at once; under "
+        "mpirun or srun start zeroth itself on each node (docs/clusters.md)",
+        flag, *options.hosts.launcher);
+  plan.backend = &find_backend("ssh");
+}
+
+int max_nodes_of(const NodeRange& range, int num_nodes) {
+  if (range.max != 0) return range.max;
+  if (range.min > num_nodes)
+    throw UsageError(
+        "--min_elastic_nodes {}: there are {} hosts, and --max_elastic_nodes is not "
+        "given",
+        range.min, num_nodes);
+  return num_nodes;
+}
+
+void place_restarts(Placement& placement, const LaunchOptions& options) {
+  const std::string flag =
+      fmt::format("--max-restarts {}", options.elastic.effective_max_restarts());
+  if (placement.cluster) {
+    const int num_nodes = static_cast<int>(placement.cluster->agents.hosts.size());
+    placement.cluster->elastic = NodeRange{num_nodes, num_nodes};
+    return require_ssh(*placement.cluster, options, flag);
+  }
+  if (placement.node_ranks.num_nodes > 1)
+    throw UsageError(
+        "{}: zeroth runs on each of {} nodes, which can restart together only with --elastic "
+        "MIN:MAX",
+        flag, placement.node_ranks.num_nodes);
+}
+
+std::string join_endpoint(const std::string& address, int port) {
+  const bool is_ipv6 = address.find(':') != std::string::npos;
+  return fmt::format("{}:{}", is_ipv6 ? fmt::format("[{}]", address) : address, port);
+}
+
+// Makes this machine the launcher: zeroth was started on each node, or here alone.
+void place_launcher_here(Placement& placement, const LaunchOptions& options) {
+  const NodeRanks& node_ranks = placement.node_ranks;
+  const bool alone = node_ranks.num_nodes == 1;
+  if (alone && !options.elastic.join_port)
+    throw UsageError(
+        "--elastic: without a hostfile, hosts can only join by themselves: pass --join-port PORT");
+  const auto address = options.master_addr ? options.master_addr : placement.master_addr;
+  const int port = options.elastic.join_port.value_or(
+      options.master_port.value_or(placement.master_port.value_or(kDefaultMasterPort)));
+  if (node_ranks.node_rank > 0) {
+    placement.join = join_endpoint(*address, port);
+    return;
+  }
+  ClusterPlan plan{.agents = {.hosts = {{"", placement.slots}}}, .backend = &local_backend()};
+  plan.elastic = NodeRange{options.elastic.hosts->min,
+                           max_nodes_of(*options.elastic.hosts, node_ranks.num_nodes)};
+  plan.join_port = port;
+  plan.num_joiners = placement.min_nodes.value_or(node_ranks.num_nodes) - 1;
+  plan.join_address = address;
+  placement.cluster = std::move(plan);
+}
+
+// Adapts the placement of an elastic run.
+void place_elastic(Placement& placement, const LaunchOptions& options) {
+  const ElasticOptions& elastic = options.elastic;
+  if (!elastic.hosts && elastic.effective_max_restarts() == 0) return;
+  if (!elastic.hosts) return place_restarts(placement, options);
+  if (!placement.cluster) return place_launcher_here(placement, options);
+  ClusterPlan& plan = *placement.cluster;
+  plan.elastic = NodeRange{
+      elastic.hosts->min, max_nodes_of(*elastic.hosts, static_cast<int>(plan.agents.hosts.size()))};
+  plan.join_port = elastic.join_port;
+  plan.join_address = options.master_addr;
+  plan.watches_hostfile = true;
+  require_ssh(plan, options, "--elastic");
 }
 
 }  // namespace
@@ -285,17 +358,6 @@ NodeRanks with_num_ranks(const NodeRanks& node_ranks, int num_ranks) {
   whole.first_rank = node_ranks.node_rank * num_ranks;
   whole.world_size = node_ranks.num_nodes * num_ranks;
   return whole;
-}
-
-AgentLaunchRequest make_agent_request(const LaunchOptions& options, const ClusterPlan& plan) {
-  AgentLaunchRequest request;
-  request.hosts = plan.hosts;
-  request.zeroth = plan.zeroth;
-  request.launcher_args = plan.launcher_args;
-  request.ssh_port = options.hosts.ssh_port;
-  request.pdsh_ssh_args = plan.pdsh_ssh_args;
-  request.gpus_per_node = plan.gpus_per_node;
-  return request;
 }
 
 }  // namespace zeroth::launcher

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "launcher/backends/forwarded_environment.h"
-#include "launcher/backends/host_slots.h"
+#include "launcher/backends/hostfile.h"
 #include "launcher/backends/node_backend.h"
 #include "launcher/flags/cli.h"
 #include "launcher/run/rank_plan.h"
@@ -17,13 +17,11 @@ namespace zeroth::launcher {
 
 // ClusterPlan describes ranks on nodes, each of which has an agent that starts its ranks.
 struct ClusterPlan {
-  std::vector<HostSlots> hosts;          // ranks are numbered in this order
+  // The hosts, in whose order ranks are numbered, and how their agents are started; without the
+  // launcher's endpoints, the secret and the token.
+  AgentLaunchRequest agents;
   const NodeBackend* backend = nullptr;  // a static table entry, not owned
-  std::vector<std::string> launcher_args = {};
-  std::string zeroth = {};         // the launcher's own executable, absolute
-  Variables environment = {};      // for all ranks, on top of each node's own environment
-  std::string pdsh_ssh_args = {};  // PDSH_SSH_ARGS_APPEND
-  std::optional<int> gpus_per_node = {};
+  Variables environment = {};            // for all ranks, on top of each node's own environment
   // The members below are for a run that may have several attempts (launch_multi_node.h).
   std::optional<NodeRange> elastic = {};  // number of nodes of each attempt
   std::optional<int> join_port = {};
@@ -61,10 +59,16 @@ inline constexpr int kDefaultMasterPort = 29500;
 // does so if the variables say that a zeroth was started on each node (scheduler_node.h): the nodes
 // are the hostfile's or, without a hostfile, have equally many ranks. A single host that is this
 // machine runs its ranks without an agent, unless --force_multi or --elastic is set; otherwise
-// agents run them, and place_elastic.h describes the effect of --elastic. Flags that have no effect
-// then are noted. Throws UsageError as choose_hosts, find_backend and find_scheduler_node do, if
-// --no_ssh is used without --node_rank or --master_addr, and if a flag requires a hostfile. A plan
-// has no environment, executable or PDSH_SSH_ARGS_APPEND yet.
+// agents run them. Flags that have no effect then are noted. Throws UsageError as choose_hosts,
+// find_backend and find_scheduler_node do, if --no_ssh is used without --node_rank or
+// --master_addr, and if a flag requires a hostfile. A plan has no environment, executable or
+// PDSH_SSH_ARGS_APPEND yet.
+//
+// In an elastic run the launcher reaches each host of a hostfile by an ssh of its own. If zeroth
+// was started on each of several nodes, the one on node 0 becomes the launcher, with an agent of
+// its own, and the others join it. Without a hostfile this machine starts alone, and others join. A
+// host entry of this machine has no slots yet. Restarts alone keep the hosts as they are; on one
+// machine they need nothing here. Throws UsageError on flags that contradict this.
 Placement place_ranks(const LaunchOptions& options, const PlacementInputs& inputs);
 
 // Decides where ranks run by the hostfile, this process's environment and the files on this
@@ -78,9 +82,5 @@ std::vector<HostSlots> read_hosts(const LaunchOptions& options);
 // Completes `node_ranks` for nodes that all have as many ranks as this one, unless a hostfile gives
 // the number of each.
 NodeRanks with_num_ranks(const NodeRanks& node_ranks, int num_ranks);
-
-// Makes the request for make_agent_commands. The caller adds the launcher's endpoints, the secret
-// and the token.
-AgentLaunchRequest make_agent_request(const LaunchOptions& options, const ClusterPlan& plan);
 
 }  // namespace zeroth::launcher

@@ -1,5 +1,3 @@
-#include "launcher/cluster/elastic_run.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -16,14 +14,14 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/machine/slow_wait.h"
-#include "base/machine/termination_signals.h"
+#include "base/machine/signals.h"
+#include "base/machine/timer.h"
 #include "base/text/units.h"
-#include "launcher/cluster/elastic_messages.h"
+#include "launcher/cluster/launch_multi_node.h"
 #include "launcher/cluster/multi_node_attempt.h"
 #include "launcher/cluster/node_tracker.h"
 #include "launcher/cluster/rendezvous_state.h"
-#include "launcher/run/newest_checkpoint.h"
+#include "launcher/run/program_arguments.h"
 #include "launcher/run/restart_policy.h"
 #include "launcher/run/suspendable_timer.h"
 
@@ -32,7 +30,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kTick{100}, kLaunchExitLimit{5'000};
+constexpr milliseconds kTick{100};
 constexpr milliseconds kQuietPeriod{3'000};  // wait without log lines
 
 class ElasticRun {
@@ -56,7 +54,7 @@ class ElasticRun {
   void tick();
   void give_up_silent();
   void update_present();
-  void log_waiting(bool has_quorum);
+  void log_waiting(bool quorum);
   void poll_hosts();     // re-reads the hostfile and retries missing hosts
   void drop_unusable();  // shuts down unusable agents, so that their nodes can be retried
   std::vector<int> usable() const;
@@ -66,7 +64,6 @@ class ElasticRun {
   }
   std::vector<int> next_attempt_nodes() const;  // usable nodes of the next attempt
   JobOutcome quorum_failure() const;
-  JobOutcome stopped() const;
   void wait_for_signals();  // also passes signals to running ranks, which ends the job
 
   const MultiNodeConfig& config_;
@@ -112,23 +109,22 @@ JobOutcome ElasticRun::run() {
   } catch (...) {
     timer_.cancel();
     attempt_.reset();
-    agents_.shut_down_agents(1, "its launcher has failed");
-    agents_.shut_down();
+    agents_.shutdown_agents(1, "its launcher has failed");
+    agents_.shutdown();
     throw;
   }
   timer_.cancel();
-  const std::string refused = agents_.refused();
-  if (!refused.empty()) agents_.log("warning: " + refused);
+  agents_.warn_of_refused();
   agents_.stop_accepting();
-  agents_.shut_down_agents(to_exit_code(outcome, elastic_.requeue_code), "");
-  agents_.end_launch_processes(kLaunchExitLimit);
+  agents_.shutdown_agents(to_exit_code(outcome, elastic_.requeue_code), "");
+  agents_.end_launch_processes();
   return outcome;
 }
 
 JobOutcome ElasticRun::run_attempts() {
   while (wait_for_quorum()) {
     JobOutcome outcome = run_attempt();
-    if (signal_ != 0 && outcome.end == JobEnd::kRestartRequested) return stopped();
+    if (signal_ != 0 && outcome.end == JobEnd::kRestartRequested) return stopped_by(signal_);
     if (has_new_checkpoint(last_checkpoint_, elastic_.newest_checkpoint()))
       policy_.reset_restarts();
     if (!policy_.start_next(outcome,
@@ -140,7 +136,7 @@ JobOutcome ElasticRun::run_attempts() {
     if (!outcome.message.empty()) config_.log_outcome(outcome.message);
     restart_reason_.clear();
   }
-  return signal_ != 0 ? stopped() : quorum_failure();
+  return signal_ != 0 ? stopped_by(signal_) : quorum_failure();
 }
 
 bool ElasticRun::wait_for_quorum() {
@@ -153,9 +149,9 @@ bool ElasticRun::wait_for_quorum() {
   update_state();
   if (*action_ == RendezvousAction::kWait && signal_ == 0) io_.run();
   check_first_round();
-  const bool has_quorum = action_ == RendezvousAction::kStart && signal_ == 0;
+  const bool starts = action_ == RendezvousAction::kStart && signal_ == 0;
   action_.reset();
-  return has_quorum;
+  return starts;
 }
 
 void ElasticRun::recheck_all() {
@@ -175,7 +171,7 @@ void ElasticRun::update_state() {
   action_ = next_action(elastic_.hosts, rendezvous_state(), {last_call(), elastic_.join_timeout});
   const bool hopeless = policy_.current().index == 0 && !config_.agents.join_port &&
                         agents_.readiness().is_complete() && !agents_.readiness().error().empty() &&
-                        std::ssize(usable()) < elastic_.hosts.min;
+                        !has_quorum(elastic_.hosts, std::ssize(usable()));
   if (hopeless) action_ = RendezvousAction::kGiveUp;
   if (*action_ != RendezvousAction::kWait) io_.stop();
 }
@@ -231,7 +227,7 @@ std::vector<int> ElasticRun::next_attempt_nodes() const {
     return watch_.is_flapping(node) && !watch_.is_stable(node, elastic_.stable_time);
   };
   const auto steady = std::ssize(nodes) - std::count_if(nodes.begin(), nodes.end(), is_flapping);
-  if (steady >= elastic_.hosts.min) std::erase_if(nodes, is_flapping);
+  if (has_quorum(elastic_.hosts, steady)) std::erase_if(nodes, is_flapping);
   nodes.resize(std::min(nodes.size(), static_cast<size_t>(elastic_.hosts.max)));
   return nodes;
 }
@@ -272,7 +268,7 @@ bool ElasticRun::on_leaving(const std::vector<int>& nodes, int signal) {
     return leaving_.count(node) == 0 && std::count(nodes.begin(), nodes.end(), node) == 0;
   };
   const std::vector<int> all = usable();
-  if (std::count_if(all.begin(), all.end(), stays) < elastic_.hosts.min) return false;
+  if (!has_quorum(elastic_.hosts, std::count_if(all.begin(), all.end(), stays))) return false;
   std::vector<std::string> names;
   for (const int node : nodes) {
     leaving_[node] = signal;
@@ -312,12 +308,12 @@ void ElasticRun::tick() {
   timer_.start(kTick, [this] {
     tick();
     give_up_silent();
-    const bool has_quorum = std::ssize(usable()) >= elastic_.hosts.min;
+    const bool quorum = has_quorum(elastic_.hosts, std::ssize(usable()));
     waited_ += kTick;
-    since_quorum_ = has_quorum ? since_quorum_ + kTick : milliseconds(0);
+    since_quorum_ = quorum ? since_quorum_ + kTick : milliseconds(0);
     since_poll_ += kTick;
     update_present();
-    if (action_ && slow_.due(waited_)) log_waiting(has_quorum);
+    if (action_ && slow_.due(waited_)) log_waiting(quorum);
     if (since_poll_ >= elastic_.poll_interval) poll_hosts();
     update_state();
   });
@@ -341,9 +337,9 @@ void ElasticRun::update_present() {
   watch_.update_present(kTick, nodes);
 }
 
-void ElasticRun::log_waiting(bool has_quorum) {
+void ElasticRun::log_waiting(bool quorum) {
   agents_.log_note(describe_waiting(usable().size(), elastic_.hosts.min,
-                                    has_quorum ? last_call() : elastic_.join_timeout,
+                                    quorum ? last_call() : elastic_.join_timeout,
                                     agents_.readiness().unanswered()));
 }
 
@@ -373,13 +369,6 @@ JobOutcome ElasticRun::quorum_failure() const {
           .message = describe_missing_quorum(there, elastic_.hosts.min, elastic_.join_timeout,
                                              elastic_.requeue_code),
           .end = JobEnd::kFailed};
-}
-
-JobOutcome ElasticRun::stopped() const {
-  return {.status = 128 + signal_,
-          .message = "stopped by " + signal_name(signal_),
-          .end = JobEnd::kStopped,
-          .signal = signal_};
 }
 
 void ElasticRun::wait_for_signals() {

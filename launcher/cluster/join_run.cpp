@@ -1,7 +1,6 @@
 #include "launcher/cluster/join_run.h"
 
 #include <chrono>
-#include <numeric>
 
 #include "base/files/run_path.h"
 #include "base/files/run_secret.h"
@@ -11,6 +10,7 @@
 #include "launcher/run/slots.h"
 
 namespace zeroth::launcher {
+
 Join make_join_offer(const LaunchOptions& options, const Placement& placement) {
   if (!placement.slots.empty())
     return {ZEROTH_VERSION, machine_name(), static_cast<int>(placement.slots.size())};
@@ -24,12 +24,6 @@ Join make_join_offer(const LaunchOptions& options, const Placement& placement) {
   if (!wanted.num_ranks) wanted.num_ranks = placement.num_ranks;
   const Accelerator accelerator = resolve_accelerator(environment.ds_accelerator, machine);
   return {ZEROTH_VERSION, machine_name(), choose_slots(wanted, accelerator, machine).num_ranks};
-}
-
-std::vector<int> first_slots(int count) {
-  std::vector<int> slots(static_cast<size_t>(count));
-  std::iota(slots.begin(), slots.end(), 0);
-  return slots;
 }
 
 std::string join_secret() {

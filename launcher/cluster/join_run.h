@@ -1,8 +1,6 @@
 // This machine as a node that joins a run by itself, instead of being started by the launcher.
 #pragma once
 
-#include <vector>
-
 #include "launcher/cluster/cluster_plan.h"
 #include "launcher/transport/messages.h"
 
@@ -11,9 +9,6 @@ namespace zeroth::launcher {
 // Returns the node's name and the number of ranks that the flags, the hostfile and the hardware
 // allow. Throws UsageError.
 Join make_join_offer(const LaunchOptions& options, const Placement& placement);
-
-// Returns slots 0 to count - 1.
-std::vector<int> first_slots(int count);
 
 // Joins the run at `placement.join` with the secret of ZEROTH_SECRET and runs as its agent until
 // the end (agent.h). Returns the agent's status. Throws a UsageError if there is no secret, an

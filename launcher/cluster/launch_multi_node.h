@@ -8,10 +8,13 @@
 #include <vector>
 
 #include "launcher/cluster/agent_pool.h"
-#include "launcher/flags/elastic_flags.h"
+#include "launcher/flags/host_flags.h"
 #include "launcher/run/job_runner.h"
 
 namespace zeroth::launcher {
+
+struct ClusterPlan;
+struct LaunchOptions;
 
 // ElasticConfig configures a run that may have several attempts (restart_policy.h).
 struct ElasticConfig {
@@ -54,5 +57,18 @@ struct MultiNodeConfig {
 // that started an agent. Throws an Error that names all nodes that cannot run their ranks; then no
 // rank has started.
 JobOutcome launch_multi_node(const MultiNodeConfig& config);
+
+// Runs it in restart attempts; `config.elastic` must be set. A rank, agent or node that is lost
+// ends the attempt on all nodes. While restarts are left, the next attempt starts with the nodes
+// that are present, in the order of the hostfile and then of their arrival. Nodes that arrive
+// during an attempt are added after the ranks, at the launcher's request, have saved. Nodes beyond
+// the maximum wait as spares. Each attempt's rank 0 is on a node that is present. A silent agent is
+// excluded from the run; it ends its ranks when it notices. Throws an Error, as launch_multi_node
+// does, if all nodes have answered and too few can run their ranks before the first attempt.
+JobOutcome run_elastic(const MultiNodeConfig& config);
+
+// Makes the configuration, which keeps copies of both arguments. The caller sets the time, the
+// terminal, rank logs, the log callback, and the secret if nodes join.
+MultiNodeConfig make_multi_node_config(const LaunchOptions& options, const ClusterPlan& plan);
 
 }  // namespace zeroth::launcher

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/run/rank_stream.h"
+#include "launcher/run/output.h"
 #include "launcher/transport/messages.h"
 
 namespace zeroth::launcher {

@@ -5,20 +5,20 @@
 #include <utility>
 
 #include "base/text/diagnostics.h"
+#include "launcher/machine/local_addresses.h"
 #include "launcher/machine/machine.h"
-#include "launcher/transport/local_addresses.h"
 
 namespace zeroth::launcher {
 
 MultiNodeAttempt::MultiNodeAttempt(boost::asio::io_context& io, const MultiNodeConfig& config,
                                    AgentPool& agents, std::vector<int> nodes,
-                                   const RestartAttempt& attempt, const OnLeaving& on_leaving)
+                                   const RestartAttempt& attempt, RemoteRanks::OnLeaving on_leaving)
     : config_(config),
       agents_(agents),
       nodes_(std::move(nodes)),
       attempt_(attempt),
       hosts_(assign_ranks()),
-      ranks_(io, hosts_, config.elastic.has_value(), by_node(on_leaving)) {
+      ranks_(io, hosts_, config.elastic.has_value(), std::move(on_leaving)) {
   JobRunnerOptions options = config.runner;
   options.first_rank = 0;
   options.num_ranks = options.world_size = num_ranks();
@@ -57,19 +57,10 @@ std::vector<RemoteNode> MultiNodeAttempt::assign_ranks() const {
   for (const int node : nodes_) {
     const HostSlots& host = agents_.host(node);
     const int num_ranks = static_cast<int>(host.slots.size());
-    hosts.push_back({host.host, first_rank, num_ranks, agents_.agent(node)});
+    hosts.push_back({node, host.host, first_rank, num_ranks, agents_.agent(node)});
     first_rank += num_ranks;
   }
   return hosts;
-}
-
-RemoteRanks::OnLeaving MultiNodeAttempt::by_node(const OnLeaving& on_leaving) const {
-  if (!on_leaving) return {};
-  return [this, on_leaving](const std::vector<size_t>& hosts, int signal) {
-    std::vector<int> nodes;
-    for (const size_t host : hosts) nodes.push_back(nodes_.at(host));
-    return on_leaving(nodes, signal);
-  };
 }
 
 std::vector<StartRanks> MultiNodeAttempt::make_starts() const {

@@ -17,15 +17,11 @@ namespace zeroth::launcher {
 
 class MultiNodeAttempt {
  public:
-  // Called when only these nodes received a signal; returns whether the run can continue without
-  // them.
-  using OnLeaving = std::function<bool(const std::vector<int>& nodes, int signal)>;
-
   // `nodes` are ready, in the order of their ranks. `on_leaving` may be empty: then a signal to one
   // node applies to the whole job.
   MultiNodeAttempt(boost::asio::io_context& io, const MultiNodeConfig& config, AgentPool& agents,
                    std::vector<int> nodes, const RestartAttempt& attempt,
-                   const OnLeaving& on_leaving = {});
+                   RemoteRanks::OnLeaving on_leaving = {});
   ~MultiNodeAttempt();
   MultiNodeAttempt(const MultiNodeAttempt&) = delete;
   MultiNodeAttempt& operator=(const MultiNodeAttempt&) = delete;
@@ -45,7 +41,6 @@ class MultiNodeAttempt {
  private:
   void log_notes() const;  // logs the nodes' notes
   std::vector<RemoteNode> assign_ranks() const;
-  RemoteRanks::OnLeaving by_node(const OnLeaving& on_leaving) const;
   std::vector<StartRanks> make_starts() const;
   std::string find_master_addr() const;
 

@@ -4,21 +4,30 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/regular_file.h"
 #include "base/machine/machine_id.h"
 #include "base/machine/process_limits.h"
+#include "base/restart_attempt.h"
+#include "base/sha256.h"
 #include "base/text/printable.h"
-#include "launcher/cluster/agent_options.h"
-#include "launcher/cluster/model_digest.h"
 #include "launcher/machine/find_program.h"
-#include "launcher/machine/master_address.h"
+#include "launcher/machine/local_addresses.h"
+#include "launcher/machine/machine.h"
+#include "launcher/run/program_arguments.h"
 
 namespace zeroth::launcher {
 namespace {
 
-constexpr int kOpenFiles = 24, kOpenFilesPerRank = 4;  // of an agent, at most, with a reserve
+constexpr size_t kMaxFileBytes = size_t{256} << 20;  // an index of a million tensors has 100 MB
+
+bool is_model_definition(const std::string& name) {
+  return name == "config.json" || name.ends_with(".index.json");
+}
 
 }  // namespace
 
@@ -31,30 +40,29 @@ NodeJob::NodeJob(const RemoteJob& job, std::filesystem::path zeroth_directory)
   options_.oversubscribe = job_.oversubscribe;
 }
 
-template <typename Step>
-void NodeJob::collect_problem(const Step& step) {
-  try {
-    step();
-  } catch (const Error& error) {
-    problems_.texts.emplace_back(error.what());
-  }
-}
-
 std::variant<Ready, Problems> NodeJob::check_readiness() {
   Ready ready;
+  Problems problems;
+  const auto collect_problem = [&](const auto& step) {
+    try {
+      step();
+    } catch (const Error& error) {
+      problems.texts.emplace_back(error.what());
+    }
+  };
   collect_problem([&] { apply_environment(); });
   collect_problem([&] { resolve_program(); });
   collect_problem([&] { resolve_slots(); });
   collect_problem([&] { ready.master_port = resolve_master_port(job_.master_port); });
   collect_problem([&] { ready.model = model_digest(model_argument(job_.command)); });
-  if (!problems_.texts.empty()) return problems_;
+  if (!problems.texts.empty()) return problems;
   ready.accelerator = to_string(request_.accelerator);
   const auto given = read_variable("ZEROTH_HOST_ID");
   if (given || !boot_id().empty()) ready.machine = machine_id(given);
   const bool has_own_gpus = request_.accelerator == Accelerator::kCuda && !job_.share_gpus;
   if (has_own_gpus) ready.gpus = request_.choice.slots;
   collect_problem([&] { ready.notes = plan_ranks(options_, request_).notes; });
-  if (!problems_.texts.empty()) return problems_;
+  if (!problems.texts.empty()) return problems;
   return ready;
 }
 
@@ -68,21 +76,14 @@ void NodeJob::apply_environment() {
 
 void NodeJob::resolve_program() {
   if (job_.command.empty()) throw Error("there is no program to start");
-  program_ = {
-      find_program(job_.command[0], zeroth_directory_, LaunchEnvironment::from_process().path),
-      job_.command};
+  program_ = make_program(job_.command, zeroth_directory_);
 }
 
 void NodeJob::resolve_slots() {
-  const LaunchEnvironment environment = LaunchEnvironment::from_process();
-  check_timeout(environment.deepspeed_timeout);
-  request_.machine = probe_machine(environment);
-  request_.accelerator = resolve_accelerator(environment.ds_accelerator, request_.machine);
+  request_ = probe_plan_request();
   request_.choice =
       hostfile_slots(job_.slots, request_.accelerator, request_.machine, job_.share_gpus);
-  request_.user_sets_threads = environment.omp_num_threads.has_value();
-  request_.user_sets_nccl_socket = environment.nccl_socket_ifname.has_value();
-  raise_open_file_limit(kOpenFiles + kOpenFilesPerRank * request_.choice.num_ranks);
+  raise_open_file_limit(launcher_open_files(request_.choice.num_ranks));
 }
 
 RankPlan NodeJob::plan(const StartRanks& start, const std::string& secret) {
@@ -105,6 +106,28 @@ RankPlan NodeJob::plan(const StartRanks& start, const std::string& secret) {
     for (auto& variable : restart_variables(start.attempt)) spec.env.push_back(std::move(variable));
   }
   return plan;
+}
+
+std::string model_argument(const std::vector<std::string>& command) {
+  return find_argument(command, {"--model", "--model_name_or_path"});
+}
+
+std::string model_digest(const std::string& directory) {
+  std::error_code none;
+  if (directory.empty() || !std::filesystem::is_directory(directory, none)) return "";
+  std::set<std::string> names;
+  for (std::filesystem::directory_iterator entry(directory, none), end; !none && entry != end;
+       entry.increment(none))
+    if (is_model_definition(entry->path().filename().string()))
+      names.insert(entry->path().filename().string());
+  if (none) throw Error("the model's folder {}: {}", shortened(directory, 1000), none.message());
+  Sha256 digest;
+  for (const std::string& name : names) {
+    digest.add(name + '\0');
+    digest.add(digest_bytes(
+        Sha256::of(read_file(std::filesystem::path(directory) / name, kMaxFileBytes))));
+  }
+  return to_hex(digest.finish());
 }
 
 }  // namespace zeroth::launcher

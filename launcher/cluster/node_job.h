@@ -34,16 +34,22 @@ class NodeJob {
   void apply_environment();
   void resolve_program();
   void resolve_slots();
-  template <typename Step>
-  void collect_problem(const Step& step);  // records an exception of `step` as a problem
 
   RemoteJob job_;
   std::filesystem::path zeroth_directory_;
   Program program_;
   PlanRequest request_;
   LaunchOptions options_;
-  Problems problems_;
   std::optional<MemoryFile> bootstrap_memory_;  // open while ranks run
 };
+
+// Returns the directory that a program's arguments name by --model or --model_name_or_path, the
+// last one; empty: none. Pure.
+std::string model_argument(const std::vector<std::string>& command);
+
+// Returns the digest of config.json and the indices of its weights (*.index.json), by name and
+// content. Skips the weights themselves, which would take minutes. Empty if `directory` is not a
+// directory, as with a hub's name. Throws Error if one of the files cannot be read.
+std::string model_digest(const std::string& directory);
 
 }  // namespace zeroth::launcher

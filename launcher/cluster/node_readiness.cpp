@@ -56,7 +56,7 @@ void NodeReadiness::on_problems(int node, const Problems& problems) {
   if (problems.texts.empty()) host.problems.push_back("it cannot run ranks, for an unknown reason");
 }
 
-void NodeReadiness::on_lost(int node, const std::string& why) {
+void NodeReadiness::on_node_lost(int node, const std::string& why) {
   NodeCheck& host = at(node);
   host.connected = true;  // it will not connect any more
   host.ready.reset();
@@ -70,7 +70,7 @@ void NodeReadiness::recheck(int node) {
 
 void NodeReadiness::give_up(const std::string& why) {
   for (size_t node = 0; node < hosts_.size(); ++node)
-    if (!hosts_[node].answered()) on_lost(static_cast<int>(node), why);
+    if (!hosts_[node].answered()) on_node_lost(static_cast<int>(node), why);
 }
 
 bool NodeReadiness::all_connected() const {

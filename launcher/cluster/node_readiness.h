@@ -31,7 +31,7 @@ class NodeReadiness {
   void on_problems(int node, const Problems& problems);
   // Records that the process that started the node's agent has exited, or that the connection has
   // ended. A node that has already reported problems keeps them.
-  void on_lost(int node, const std::string& why);
+  void on_node_lost(int node, const std::string& why);
   // Expects a new answer of this node.
   void recheck(int node);
   // Marks the nodes that have not answered yet as lost.

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/backends/host_slots.h"
+#include "launcher/backends/hostfile.h"
 
 namespace zeroth::launcher {
 

@@ -48,14 +48,12 @@ void RemoteRanks::start(const std::vector<StartRanks>& starts, RanksListener& li
   for (size_t i = 0; i < hosts_.size(); ++i) {
     NodeStatus& host = *hosts_[i];
     host.node.agent->set_handlers(
-        {[this, &host](const Message& message) { on_message(host, message); },
-         [this, &host](const std::string& why) { on_lost(host, why); }});
+        {[this, &host](const Message& message) {
+           std::visit([&](const auto& what) { on(host, what); }, message);
+         },
+         [this, &host](const std::string& why) { on_node_lost(host, why); }});
     host.node.agent->send(starts.at(i));
   }
-}
-
-void RemoteRanks::on_message(NodeStatus& host, const Message& message) {
-  std::visit([&](const auto& what) { on(host, what); }, message);
 }
 
 template <typename Other>
@@ -128,11 +126,12 @@ void RemoteRanks::end_job(int signal) {
 // signal, so these nodes are to stop, not the job.
 void RemoteRanks::start_leaving() {
   awaiting_signals_ = false;
-  std::vector<size_t> leaving;
-  for (size_t i = 0; i < hosts_.size(); ++i)
-    if (was_signalled(*hosts_[i])) leaving.push_back(i);
+  std::vector<int> leaving;
+  for (const auto& host : hosts_)
+    if (was_signalled(*host)) leaving.push_back(host->node.node);
   if (leaving.empty() || !on_leaving_(leaving, last_signal_)) return end_job(last_signal_);
-  for (const size_t i : leaving) hosts_[i]->is_leaving = true;
+  for (const auto& host : hosts_)
+    if (was_signalled(*host)) host->is_leaving = true;
 }
 
 void RemoteRanks::on(NodeStatus& host, const Warning& message) {
@@ -148,7 +147,7 @@ void RemoteRanks::on(NodeStatus& host, const Drained& message) {
   check_finished();
 }
 
-void RemoteRanks::on_lost(NodeStatus& host, const std::string& why) {
+void RemoteRanks::on_node_lost(NodeStatus& host, const std::string& why) {
   if (on_finished_) return give_up(host, why);
   host.stopped.clear();
   RanksPolled seen;

@@ -14,6 +14,7 @@
 namespace zeroth::launcher {
 
 struct RemoteNode {
+  int node = 0;  // its index in the run
   std::string name;
   int first_rank = 0;
   int num_ranks = 0;
@@ -24,9 +25,9 @@ struct RemoteNode {
 // silent; its ranks then count as ended.
 class RemoteRanks final : public JobRanks {
  public:
-  // Called when the nodes of these indices, but not the others or the launcher, received this
-  // signal. Returns whether the job can continue without them.
-  using OnLeaving = std::function<bool(const std::vector<size_t>& hosts, int signal)>;
+  // Called when these nodes, but not the others or the launcher, received this signal. Returns
+  // whether the job can continue without them.
+  using OnLeaving = std::function<bool(const std::vector<int>& nodes, int signal)>;
 
   // `keep_agents` keeps the agents for another attempt; otherwise each is shut down when its node
   // is finished. `on_leaving` may be empty: then a signal to one node applies to the whole job.
@@ -61,7 +62,6 @@ class RemoteRanks final : public JobRanks {
     bool mark_ended(int rank);  // false: it was marked before
   };
 
-  void on_message(NodeStatus& host, const Message& message);
   void on(NodeStatus& host, const OutputLines& message);
   void on(NodeStatus& host, const RanksPolled& message);
   void on(NodeStatus& host, const SignalReceived& message);
@@ -73,7 +73,7 @@ class RemoteRanks final : public JobRanks {
   bool was_signalled(const NodeStatus& host) const { return host.signals > signals_; }
   void start_leaving();
   void end_job(int signal);
-  void on_lost(NodeStatus& host, const std::string& why);
+  void on_node_lost(NodeStatus& host, const std::string& why);
   void give_up(NodeStatus& host, const std::string& why);
   void send_to_all(const Message& message);
   void check_finished();

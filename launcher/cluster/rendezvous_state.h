@@ -1,9 +1,12 @@
-// The rule for starting an attempt of an elastic run. Pure.
+// The rule for starting an attempt of an elastic run, and messages about its nodes. Pure.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
 
-#include "launcher/flags/elastic_flags.h"
+#include "launcher/flags/host_flags.h"
 
 namespace zeroth::launcher {
 
@@ -21,9 +24,28 @@ struct RendezvousTimeouts {
 
 enum class RendezvousAction { kWait, kStart, kGiveUp };
 
+// Returns whether so many usable nodes are enough to start.
+inline bool has_quorum(const NodeRange& range, int64_t num_usable) {
+  return num_usable >= range.min;
+}
+
 // Decides as torch's rendezvous does: starts at once with the maximum number of nodes or if none is
 // pending; starts with a quorum after the last call. Nodes beyond the maximum are spares.
 RendezvousAction next_action(const NodeRange& range, const RendezvousState& rendezvous_state,
                              const RendezvousTimeouts& timeouts);
+
+// Returns "host b has joined", "hosts b, c have joined".
+std::string describe_joined(const std::vector<std::string>& hosts);
+
+// Returns "host b was sent SIGTERM".
+std::string describe_signaled(const std::vector<std::string>& hosts, int signal);
+
+// Returns "1 host of at least 2 available: waiting up to 600 s for more; no answer yet from b".
+std::string describe_waiting(size_t num_there, int min_nodes, std::chrono::milliseconds limit,
+                             const std::vector<std::string>& silent);
+
+// Explains why a run ends without a quorum; `there` are the nodes that are present.
+std::string describe_missing_quorum(const std::vector<std::string>& there, int min_nodes,
+                                    std::chrono::milliseconds waited, int requeue_code);
 
 }  // namespace zeroth::launcher

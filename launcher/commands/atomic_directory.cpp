@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <random>
+#include <cstdint>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/files/directory.h"
+#include "base/machine/random_bytes.h"
 #include "base/text/printable.h"
 
 namespace zeroth::launcher {
@@ -24,9 +25,9 @@ constexpr size_t kSuffixLetters = 6;
 std::string random_letters() {
   constexpr std::string_view kLetters =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-  std::random_device random;
   std::string letters;
-  for (size_t i = 0; i < kSuffixLetters; ++i) letters += kLetters[random() % kLetters.size()];
+  for (const char byte : random_bytes(kSuffixLetters))
+    letters += kLetters[static_cast<uint8_t>(byte) % kLetters.size()];
   return letters;
 }
 
@@ -60,7 +61,7 @@ AtomicDirectory::AtomicDirectory(const std::filesystem::path& target, bool overw
   if (!target_.has_filename()) throw Error("{}: no folder can be created there", target_.string());
   file_system_ = checkpoint::PosixFileSystem::make(target_.parent_path());
   check_target();
-  clear_leftovers();
+  cleanup_leftovers();
   const std::string name = target_.filename().string() + std::string(kMark) + random_letters();
   file_system_->create_directory(name);
   name_ = name;
@@ -105,7 +106,7 @@ void AtomicDirectory::check_target() const {
               target_.string(), shortened(other->name));
 }
 
-void AtomicDirectory::clear_leftovers() const {
+void AtomicDirectory::cleanup_leftovers() const {
   const auto siblings = Directory::find(file_system_->path());
   if (!siblings) return;
   for (const std::string& name : siblings->names()) {

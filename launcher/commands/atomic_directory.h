@@ -33,7 +33,7 @@ class AtomicDirectory {
 
  private:
   void check_target() const;
-  void clear_leftovers() const;
+  void cleanup_leftovers() const;
 
   std::filesystem::path target_;  // without links
   bool overwrite_;

@@ -1,5 +1,3 @@
-#include "launcher/commands/check_config.h"
-
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -7,12 +5,13 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/error.h"
 #include "base/text/diagnostics.h"
 #include "base/text/flag_errors.h"
 #include "base/text/printable.h"
 #include "base/text/units.h"
-#include "base/usage_error.h"
 #include "configs/inspect.h"
+#include "launcher/commands/commands.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -65,22 +64,14 @@ void add_lines(const std::string& title, const std::vector<std::string>& lines, 
   if (!lines.empty()) text += fmt::format("{}\n  {}\n", title, listed(lines, max_lines));
 }
 
-// Inspects the file. Rejects an unreadable one like a bad command line.
-configs::Inspection inspect(const CheckConfigArguments& arguments) {
-  try {
-    return configs::inspect(configs::load(arguments.file), arguments.ranks, arguments.flags);
-  } catch (const Error& error) {
-    throw UsageError("{}", error.what());
-  }
-}
-
 }  // namespace
 
-ConfigCheck check_config(const std::vector<std::string>& arguments) {
+CommandResult check_config(const std::vector<std::string>& arguments) {
   const CheckConfigArguments parsed = parse(arguments);
   if (!parsed.help.empty()) return {parsed.help, 0};
-  const configs::Inspection found = inspect(parsed);
-  ConfigCheck check;
+  const configs::Inspection found = rethrow_as_usage_error(
+      [&] { return configs::inspect(configs::load(parsed.file), parsed.ranks, parsed.flags); });
+  CommandResult check;
   add_keys("In the file:", found.given, check.text);
   add_keys("Not in the file:", found.by_default, check.text);
   constexpr size_t kMaxNotes = 100;

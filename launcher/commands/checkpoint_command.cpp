@@ -1,5 +1,3 @@
-#include "launcher/commands/checkpoint_command.h"
-
 #include <fmt/chrono.h>
 #include <fmt/ranges.h>
 
@@ -10,20 +8,22 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 
+#include "base/error.h"
 #include "base/files/crc32c.h"
 #include "base/files/output_lock.h"
 #include "base/text/diagnostics.h"
 #include "base/text/flag_errors.h"
 #include "base/text/printable.h"
 #include "base/text/units.h"
-#include "base/usage_error.h"
 #include "checkpoint/counters.h"
 #include "checkpoint/find.h"
 #include "checkpoint/foreign.h"
+#include "checkpoint/owner.h"
 #include "checkpoint/reader.h"
-#include "checkpoint/retention.h"
 #include "checkpoint/verify.h"
+#include "launcher/commands/commands.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -39,8 +39,6 @@ struct CheckpointArguments {
   bool damaged = false;
   bool dry_run = false;
 };
-
-using Answer = CheckpointAnswer;
 
 CheckpointLocation locate_checkpoints(const CheckpointArguments& args) {
   CheckpointLocation place = checkpoint::locate(args.directory);
@@ -109,11 +107,11 @@ std::string format_age(const CheckpointInfo& found) {
   return format_duration(std::clamp(age, 0.0, kMaxAge));
 }
 
-Answer list(const CheckpointArguments& args) {
+CommandResult list(const CheckpointArguments& args) {
   const CheckpointLocation place = locate_checkpoints(args);
   const auto [found, strays] = list_matching(place);
   const CheckpointInfo* newest = place.checkpoint ? nullptr : checkpoint::newest(found);
-  Answer answer;
+  CommandResult answer;
   answer.text = printable(place.file_system->path().string()) + "\n";
   for (const CheckpointInfo& one : found) {
     const std::string state = &one == newest     ? "complete, the newest"
@@ -192,9 +190,9 @@ std::string describe_manifest(const std::filesystem::path& path,
   return text;
 }
 
-Answer description(const checkpoint::CheckpointReader& reader) {
+CommandResult description(const checkpoint::CheckpointReader& reader) {
   const checkpoint::Manifest& manifest = reader.manifest();
-  Answer answer{describe_manifest(reader.path(), reader)};
+  CommandResult answer{describe_manifest(reader.path(), reader)};
   add_texts("Layout:", manifest.layout, answer.text);
   checkpoint::StringMap counters;
   for (const auto& [key, counter] : manifest.counters)
@@ -213,10 +211,10 @@ Answer description(const checkpoint::CheckpointReader& reader) {
   return answer;
 }
 
-Answer show(const CheckpointArguments& args) {
+CommandResult show(const CheckpointArguments& args) {
   const CheckpointLocation place = locate_checkpoints(args);
   if (!place.checkpoint && list_matching(place).found.empty()) throw_no_checkpoints(place);
-  Answer answer;
+  CommandResult answer;
   checkpoint::with_selected_checkpoint(place, [&](const std::string& name) {
     answer = description(checkpoint::CheckpointReader(place.file_system, name));
   });
@@ -236,13 +234,13 @@ std::vector<std::string> find_faults(FileSystem& file_system, const CheckpointIn
   }
 }
 
-Answer verify(const CheckpointArguments& args) {
+CommandResult verify(const CheckpointArguments& args) {
   const CheckpointLocation place = locate_checkpoints(args);
   auto [found, strays] = list_matching(place);
   if (place.checkpoint && found.empty())
     found.push_back({.name = *place.checkpoint});  // a directory with another name
   if (found.empty()) throw_no_checkpoints(place);
-  Answer answer;
+  CommandResult answer;
   for (const CheckpointInfo& one : found) {
     int64_t bytes = 0;
     const auto faults = find_faults(*place.file_system, one, bytes);
@@ -324,7 +322,7 @@ std::vector<std::string> select_prunable(const CheckpointArguments& args,
   return names;
 }
 
-Answer prune(const CheckpointArguments& args) {
+CommandResult prune(const CheckpointArguments& args) {
   const CheckpointLocation place = locate_checkpoints(args);
   if (place.checkpoint)
     throw UsageError("checkpoint prune: {} is one checkpoint; give the folder that contains it",
@@ -338,7 +336,7 @@ Answer prune(const CheckpointArguments& args) {
   if (newest != nullptr && newest->best_step) retention.steps.insert(*newest->best_step);
   const std::vector<std::string> names = select_prunable(args, place, found, retention);
   if (!args.dry_run) checkpoint::remove_checkpoints(*place.file_system, names);
-  Answer answer;
+  CommandResult answer;
   for (const std::string& name : names) {
     answer.text +=
         fmt::format("{} {}\n", args.dry_run ? "would remove" : "removed", printable(name));
@@ -350,11 +348,7 @@ Answer prune(const CheckpointArguments& args) {
   return answer;
 }
 
-struct CheckpointVerb {
-  const char* name;
-  Answer (*answer)(const CheckpointArguments&);
-};
-constexpr CheckpointVerb kVerbs[] = {
+const std::map<std::string_view, CommandResult (*)(const CheckpointArguments&)> kVerbs = {
     {"list", list}, {"show", show}, {"verify", verify}, {"prune", prune}};
 
 constexpr const char* kHelp =
@@ -364,15 +358,9 @@ constexpr const char* kHelp =
     "--output, its folder\ncheckpoints, or one checkpoint. Exit code: 0, or 1 if one is not "
     "complete or damaged. Checkpoints that\na run removes meanwhile do not count.\n";
 
-const CheckpointVerb* find_verb(const std::string& name) {
-  const auto found = std::find_if(std::begin(kVerbs), std::end(kVerbs),
-                                  [&](const CheckpointVerb& verb) { return name == verb.name; });
-  return found == std::end(kVerbs) ? nullptr : &*found;
-}
-
 }  // namespace
 
-CheckpointAnswer checkpoint_command(const std::vector<std::string>& words) {
+CommandResult checkpoint_command(const std::vector<std::string>& words) {
   CheckpointArguments args;
   CLI::App app("Inspects or prunes a folder of checkpoints. Starts nothing.", "zeroth checkpoint");
   app.add_option("COMMAND", args.verb, "list, show, verify or prune")->required();
@@ -382,8 +370,8 @@ CheckpointAnswer checkpoint_command(const std::vector<std::string>& words) {
   app.add_flag("--damaged", args.damaged, "prune: also remove damaged or incomplete checkpoints");
   app.add_flag("--dry-run", args.dry_run, "prune: only show what would be removed");
   if (const std::string help = parse_subcommand(app, words); !help.empty()) return {help + kHelp};
-  const CheckpointVerb* verb = find_verb(args.verb);
-  if (verb == nullptr)
+  const auto verb = kVerbs.find(args.verb);
+  if (verb == kVerbs.end())
     throw UsageError(
         "checkpoint {}: must be list, show, verify or prune (zeroth checkpoint --help)",
         shortened(args.verb));
@@ -393,7 +381,7 @@ CheckpointAnswer checkpoint_command(const std::vector<std::string>& words) {
   }
   if (args.keep < 1)
     throw UsageError("checkpoint prune: --keep {}: at least one must be kept", args.keep);
-  return verb->answer(args);
+  return verb->second(args);
 }
 
 }  // namespace zeroth::launcher

@@ -1,14 +1,13 @@
-#include "launcher/commands/dtype_conversion.h"
-
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 
-#include "base/element_size.h"
 #include "base/error.h"
 #include "base/float16.h"
+#include "base/tensor_slice.h"
+#include "launcher/commands/export_model.h"
 
 namespace zeroth::launcher {
 namespace {

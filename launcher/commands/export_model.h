@@ -1,14 +1,29 @@
 // Exports the weights of a checkpoint to a model directory that transformers loads.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "launcher/commands/dtype_conversion.h"
-
 namespace zeroth::launcher {
+
+enum class Dtype { kF32, kBf16, kF16 };
+
+// Parses "F32", "BF16", "F16" of safetensors; empty for others.
+std::optional<Dtype> parse_dtype(std::string_view safetensors_name);
+const char* safetensors_name(Dtype dtype);
+const char* config_name(Dtype dtype);  // "float32": in a model's config.json
+size_t element_bytes(Dtype dtype);
+
+// Converts as many elements as both spans hold, rounded to nearest, ties to even. Returns the first
+// value that is not finite before or after conversion; empty if there is none.
+std::optional<float> convert(std::span<const std::byte> from, Dtype from_dtype,
+                             std::span<std::byte> to, Dtype to_dtype);
 
 struct ExportRequest {
   std::filesystem::path from = {};  // an output directory, its checkpoints, or one checkpoint

@@ -1,18 +1,28 @@
 #include "launcher/commands/report.h"
 
 #include <fmt/ranges.h>
+#include <linux/io_uring.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <CLI/Version.hpp>
 #include <algorithm>
 #include <boost/version.hpp>
+#include <cerrno>
+#include <fstream>
+#include <set>
 #include <sstream>
 #include <utility>
 
+#include "base/error.h"
 #include "base/files/run_path.h"
-#include "base/machine/affinity.h"
 #include "base/machine/cgroup.h"
 #include "base/machine/cpu.h"
+#include "base/machine/file_descriptor.h"
+#include "base/machine/process_limits.h"
 #include "base/text/printable.h"
 #include "base/text/units.h"
 #include "launcher/machine/find_program.h"
@@ -23,6 +33,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Names as in /proc/cpuinfo, x86 and Arm.
+constexpr const char* kInstructions[] = {
+    "avx",         "avx2",        "fma",         "f16c",     "avx_vnni", "avx512f",  "avx512bw",
+    "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8", "asimd",
+    "asimdhp",     "bf16",        "i8mm",        "sve",      "sve2"};
+
+constexpr int64_t kEnoughLocked = int64_t{64} << 20;
 constexpr int64_t kEnoughShared = int64_t{512} << 20;  // DeepSpeed's own threshold
 constexpr int kOldestCapability = 70;                  // minimum of current LibTorch builds
 
@@ -33,8 +50,12 @@ bool file_exists(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
+std::string text_or(const std::string& text, const char* otherwise) {
+  return text.empty() ? otherwise : text;
+}
+
 std::string or_unknown(const std::string& text) {
-  return text.empty() ? "unknown" : text;
+  return text_or(text, "unknown");
 }
 
 std::string cuda_version(int version) {
@@ -69,9 +90,8 @@ ReportSection versions(const fs::path& zeroth_directory, const std::string& libr
            {"LibTorch", fmt::format("{}, {}", ZEROTH_TORCH_VERSION,
                                     torch.empty() ? "not found" : "in " + torch.string())},
            {"CUDA of LibTorch", or_unknown(ZEROTH_TORCH_CUDA)},
-           {"CUDA toolkit of the build",
-            std::string(ZEROTH_CUDA_TOOLKIT).empty() ? "none" : ZEROTH_CUDA_TOOLKIT},
-           {"NCCL of the build", std::string(ZEROTH_NCCL).empty() ? "none" : ZEROTH_NCCL},
+           {"CUDA toolkit of the build", text_or(ZEROTH_CUDA_TOOLKIT, "none")},
+           {"NCCL of the build", text_or(ZEROTH_NCCL, "none")},
            {"compiler", "g++ compatible " __VERSION__},
            {"Boost, fmt, CLI11",
             fmt::format("{}.{}.{}, {}.{}.{}, {}", BOOST_VERSION / 100000,
@@ -199,6 +219,27 @@ ReportSection programs(const fs::path& zeroth_directory, const LaunchEnvironment
   return section;
 }
 
+std::string trim(const std::string& text) {
+  const size_t first = text.find_first_not_of(" \t");
+  return first == std::string::npos ? ""
+                                    : text.substr(first, text.find_last_not_of(" \t") + 1 - first);
+}
+
+std::vector<std::string> known_instructions(const std::string& flags) {
+  std::istringstream words(flags);
+  std::set<std::string> present;
+  for (std::string word; words >> word;) present.insert(word);
+  std::vector<std::string> known;
+  for (const char* name : kInstructions)
+    if (present.count(name) > 0) known.emplace_back(name);
+  return known;
+}
+
+// Returns whether `path` is in `directory`; neither ends with a slash, except the root.
+bool is_inside(const std::string& path, const std::string& directory) {
+  return directory == "/" || path == directory || path.starts_with(directory + "/");
+}
+
 }  // namespace
 
 std::vector<ReportSection> make_report(const fs::path& zeroth_directory,
@@ -237,6 +278,79 @@ std::string format_report(const std::vector<ReportSection>& sections) {
       text += fmt::format("  {:<{}}  {}\n", name, width, printable(value));
   }
   return text;
+}
+
+CpuInfo probe_cpu(const fs::path& root) {
+  CpuInfo processor;
+  std::set<std::string> sockets, cores;
+  std::string socket;
+  std::ifstream in(root / "proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const std::string key = trim(line.substr(0, colon));
+    const std::string value = trim(line.substr(colon + 1));
+    if (key == "processor") ++processor.threads;
+    if (key == "model name" && processor.model.empty()) processor.model = value;
+    if (key == "physical id") sockets.insert(socket = value);
+    if (key == "core id") cores.insert(socket + ":" + value);
+    const bool is_flags = key == "flags" || key == "Features";
+    if (is_flags && processor.instructions.empty())
+      processor.instructions = known_instructions(value);
+  }
+  processor.cores = static_cast<int>(cores.size());
+  processor.sockets = static_cast<int>(sockets.size());
+  return processor;
+}
+
+SpaceInfo probe_space(const fs::path& path, const fs::path& root) {
+  struct statvfs status {};
+  if (::statvfs(path.c_str(), &status) != 0) return {};
+  const auto block = static_cast<int64_t>(status.f_frsize);
+  SpaceInfo space{block * static_cast<int64_t>(status.f_blocks),
+                  block * static_cast<int64_t>(status.f_bavail),
+                  {}};
+  std::error_code ignored;
+  const std::string real = fs::canonical(path, ignored).string();
+  std::ifstream mounts(root / "proc/self/mounts");
+  size_t longest = 0;
+  for (std::string line; std::getline(mounts, line);) {
+    std::istringstream words(line);
+    std::string source, directory, type;
+    words >> source >> directory >> type;
+    if (directory.size() < longest || !is_inside(real, directory)) continue;
+    longest = directory.size();
+    space.type = type;
+  }
+  return space;
+}
+
+ProbeResult probe_io_uring() {
+  io_uring_params parameters{};
+  const FileDescriptor ring(static_cast<int>(::syscall(SYS_io_uring_setup, 1, &parameters)));
+  if (ring.get() >= 0) return {true, "available"};
+  if (errno == ENOSYS) return {false, "not supported by this kernel"};
+  if (errno == EPERM) return {false, "forbidden here (by seccomp or kernel.io_uring_disabled)"};
+  return {false, "fails: " + system_reason(errno)};
+}
+
+ProbeResult probe_locked_memory() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return {false, "unknown"};
+  if (limit.rlim_cur == RLIM_INFINITY) return {true, "no limit"};
+  const auto bytes = static_cast<int64_t>(limit.rlim_cur);
+  return {bytes >= kEnoughLocked, format_bytes(bytes)};
+}
+
+std::string describe_system(const fs::path& root) {
+  std::string name = "unknown system";
+  std::ifstream in(root / "etc/os-release");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("PRETTY_NAME=")) name = line.substr(12);
+  name.erase(std::remove(name.begin(), name.end(), '"'), name.end());
+  utsname kernel{};
+  if (::uname(&kernel) != 0) return name;
+  return fmt::format("{}, {} {}, {}", name, kernel.sysname, kernel.release, kernel.machine);
 }
 
 }  // namespace zeroth::launcher

@@ -13,7 +13,6 @@
 #include "base/text/diagnostics.h"
 #include "base/text/flag_errors.h"
 #include "base/text/printable.h"
-#include "launcher/flags/foreign_commands.h"
 #include "launcher/flags/foreign_flags.h"
 
 namespace zeroth::launcher {

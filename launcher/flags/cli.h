@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/usage_error.h"
-#include "launcher/flags/elastic_flags.h"
+#include "base/error.h"
 #include "launcher/flags/host_flags.h"
 
 namespace zeroth::launcher {

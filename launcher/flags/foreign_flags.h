@@ -1,10 +1,14 @@
-// Flags of DeepSpeed's and torchrun's launchers that this one does not support: none is silently
-// ignored.
+// Flags and commands of DeepSpeed and torchrun that this launcher does not support: none is
+// silently ignored.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace zeroth::launcher {
 
@@ -16,5 +20,9 @@ struct ForeignFlags {
 
 // Adds the flags; unsupported ones are hidden from the help.
 void add_foreign_flags(CLI::App& app, ForeignFlags& found);
+
+// Returns the replacement for this DeepSpeed program, with or without ".py" and a path before it;
+// empty: it is not one.
+std::string_view replacement_for(std::string_view program);
 
 }  // namespace zeroth::launcher

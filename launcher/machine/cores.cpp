@@ -8,9 +8,9 @@
 #include <set>
 #include <sstream>
 
+#include "base/error.h"
 #include "base/text/printable.h"
 #include "base/text/units.h"
-#include "base/usage_error.h"
 
 namespace zeroth::launcher {
 namespace {

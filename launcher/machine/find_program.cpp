@@ -9,7 +9,7 @@
 
 #include "base/text/diagnostics.h"
 #include "base/text/printable.h"
-#include "launcher/flags/foreign_commands.h"
+#include "launcher/flags/foreign_flags.h"
 
 namespace zeroth::launcher {
 namespace {

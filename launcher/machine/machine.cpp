@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "base/machine/affinity.h"
+#include "base/machine/cpu.h"
 #include "base/text/printable.h"
 #include "base/text/units.h"
 #include "launcher/machine/cores.h"
@@ -19,11 +19,6 @@
 
 namespace zeroth::launcher {
 namespace {
-
-std::optional<std::string> variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
 
 int count_gpu_device_files() {
   int count = 0;
@@ -61,15 +56,14 @@ const char* to_string(Accelerator accelerator) {
   return accelerator == Accelerator::kCuda ? "cuda" : "cpu";
 }
 
+std::optional<std::string> read_variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
 LaunchEnvironment LaunchEnvironment::from_process() {
-  return {variable("DS_ACCELERATOR"),
-          variable("CUDA_VISIBLE_DEVICES"),
-          variable("OMP_NUM_THREADS"),
-          variable("PATH").value_or(""),
-          variable("DEEPSPEED_TIMEOUT"),
-          variable("NCCL_SOCKET_IFNAME"),
-          variable("ZEROTH_SECRET").has_value() || variable("ZEROTH_SECRET_FILE").has_value(),
-          variable("LD_LIBRARY_PATH").value_or("")};
+  return {read_variable("DS_ACCELERATOR"), read_variable("CUDA_VISIBLE_DEVICES"),
+          read_variable("PATH").value_or(""), read_variable("LD_LIBRARY_PATH").value_or("")};
 }
 
 Machine probe_machine(const LaunchEnvironment& environment) {

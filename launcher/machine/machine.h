@@ -18,15 +18,15 @@ struct Machine {
   std::map<std::string, std::vector<int>> numa_cores = {};  // by GPU id; absent: unknown
 };
 
-// LaunchEnvironment holds the variables that the launcher itself uses; unset ones are empty.
+// Returns a variable of this process; empty if it is not set.
+std::optional<std::string> read_variable(const std::string& name);
+
+// LaunchEnvironment holds the variables that say where programs and devices are; unset ones are
+// empty.
 struct LaunchEnvironment {
   std::optional<std::string> ds_accelerator;
   std::optional<std::string> cuda_visible_devices;
-  std::optional<std::string> omp_num_threads;
   std::string path;
-  std::optional<std::string> deepspeed_timeout = {};
-  std::optional<std::string> nccl_socket_ifname = {};
-  bool has_secret = false;        // the run's secret is set; ranks inherit it
   std::string library_path = {};  // LD_LIBRARY_PATH
 
   static LaunchEnvironment from_process();

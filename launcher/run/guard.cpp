@@ -1,37 +1,52 @@
 #include "launcher/run/guard.h"
 
-#include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/machine/process_limits.h"
+#include "launcher/run/rank_process.h"
 
 namespace zeroth::launcher {
 namespace {
 
 constexpr int kMaxSearches = 200;
 constexpr int kUsualFiles = 1024;
-constexpr std::chrono::milliseconds kPause{10};
+constexpr std::chrono::milliseconds kSearchPause{10}, kOrphanPause{2};
+
+// Returns the ids of all processes, as the names of their folders in /proc.
+std::vector<std::string> process_ids() {
+  std::vector<std::string> ids;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") == std::string::npos) ids.push_back(name);
+  }
+  return ids;
+}
 
 std::string unique_mark() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return fmt::format("{}.{}", ::getpid(), now.count());
 }
 
-bool has_mark(const std::filesystem::path& process, const std::string& entry) {
-  std::ifstream in(process / "environ", std::ios::binary);
+bool has_mark(const std::string& pid, const std::string& entry) {
+  std::ifstream in("/proc/" + pid + "/environ", std::ios::binary);
   const std::string environment{std::istreambuf_iterator<char>(in), {}};
   return ('\0' + environment).find('\0' + entry + '\0') != std::string::npos;
 }
@@ -39,12 +54,8 @@ bool has_mark(const std::filesystem::path& process, const std::string& entry) {
 std::set<pid_t> find_marked(const std::string& mark) {
   const std::string entry = std::string(Guard::kVariable) + "=" + mark;
   std::set<pid_t> found;
-  std::error_code ignored;
-  for (const auto& process : std::filesystem::directory_iterator("/proc", ignored)) {
-    const std::string name = process.path().filename().string();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    if (has_mark(process.path(), entry)) found.insert(std::stoi(name));
-  }
+  for (const std::string& pid : process_ids())
+    if (has_mark(pid, entry)) found.insert(std::stoi(pid));
   return found;
 }
 
@@ -92,6 +103,29 @@ void detach_from_launcher(int fd) {
   while (true) ::raise(SIGKILL);  // no destructor of the launcher's objects may run here
 }
 
+bool has_children() {
+  siginfo_t info{};
+  return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+// Parses /proc/PID/stat: "pid (name) state parent ...", where the name may contain any character.
+pid_t parent_pid(const std::string& pid) {
+  std::string stat;
+  std::getline(std::ifstream("/proc/" + pid + "/stat"), stat, '\0');
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos || stat.size() < name_end + 5) return -1;
+  pid_t parent = -1;
+  std::from_chars(stat.data() + name_end + 4, stat.data() + stat.size(), parent);
+  return parent;
+}
+
+std::vector<pid_t> children() {
+  std::vector<pid_t> found;
+  for (const std::string& pid : process_ids())
+    if (parent_pid(pid) == ::getpid()) found.push_back(std::stoi(pid));
+  return found;
+}
+
 }  // namespace
 
 Guard::Guard() : mark_(unique_mark()) {
@@ -100,16 +134,13 @@ Guard::Guard() : mark_(unique_mark()) {
 
 // Running ranks do not hold the pipe: exec closes it.
 void Guard::start() {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw Error("cannot create a pipe: {}", system_reason(errno));
-  const FileDescriptor read_end(ends[0]);
-  pipe_ = FileDescriptor(ends[1]);
+  Pipe pipe = make_pipe();
+  pipe_ = std::move(pipe.write);
   const SignalBlocker blocker;
   pid_ = ::fork();
   if (pid_ < 0)
     throw Error("cannot start the process that guards the ranks: {}", system_reason(errno));
-  if (pid_ == 0) run_guard(read_end.get(), mark_);
+  if (pid_ == 0) run_guard(pipe.read.get(), mark_);
 }
 
 std::string Guard::restart_if_exited() {
@@ -145,9 +176,35 @@ int kill_marked(const std::string& mark) {
       ::kill(pid, SIGKILL);
       killed.insert(pid);
     }
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kSearchPause);
   }
   return static_cast<int>(killed.size());
+}
+
+void adopt_orphans() {
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+    throw Error("the launcher cannot adopt orphaned processes of ranks: {}", system_reason(errno));
+}
+
+void reap_orphans(const std::vector<pid_t>& ranks) {
+  siginfo_t info{};
+  while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
+    if (std::find(ranks.begin(), ranks.end(), info.si_pid) != ranks.end()) return;
+    ::waitpid(info.si_pid, nullptr, 0);
+    info = {};
+  }
+}
+
+bool kill_orphans(std::chrono::milliseconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (has_children()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    for (const pid_t child : children()) ::kill(child, SIGKILL);
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    std::this_thread::sleep_for(kOrphanPause);
+  }
+  return true;
 }
 
 }  // namespace zeroth::launcher

@@ -1,9 +1,12 @@
-// A guard process that ends the job's processes when the launcher itself is killed.
+// The end of a job's processes: a guard process ends them when the launcher itself is killed, and
+// the launcher ends those that ranks started and left behind.
 #pragma once
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <string>
+#include <vector>
 
 #include "base/machine/file_descriptor.h"
 
@@ -44,5 +47,16 @@ class Guard {
 // Sends SIGKILL to every process of this user whose environment has kVariable=mark, until a search
 // finds none. Returns the number killed.
 int kill_marked(const std::string& mark);
+
+// Makes descendants whose parent ends children of this process, instead of init, from now on.
+// Throws Error.
+void adopt_orphans();
+
+// Reaps dead children that are not in `ranks`. Never blocks.
+void reap_orphans(const std::vector<pid_t>& ranks);
+
+// Sends SIGKILL to every child of this process, and to children that it adopts thereby, until none
+// is left or `limit` has passed. Returns whether none is left.
+bool kill_orphans(std::chrono::milliseconds limit);
 
 }  // namespace zeroth::launcher

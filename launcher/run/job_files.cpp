@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files/directory.h"
@@ -81,6 +81,24 @@ std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& director
   }
   throw Error("--enable_each_rank_log {}: there are already {} jobs of the same second, {}",
               directory.string(), kMaxJobsPerSecond, timestamp);
+}
+
+JobFiles::JobFiles(const LaunchOptions& options, double launch_time, int first_rank)
+    : directory_(options.rank_log_directory), launch_time_(launch_time), first_rank_(first_rank) {
+  if (options.save_pid) pid_file_.emplace(::getpid());
+}
+
+std::vector<int> JobFiles::rank_logs(int num_ranks) {
+  if (directory_.empty()) return {};
+  const int known = static_cast<int>(logs_.size());
+  if (num_ranks > known)
+    for (FileDescriptor& log : open_rank_logs(directory_, static_cast<std::time_t>(launch_time_),
+                                              num_ranks - known, first_rank_ + known))
+      logs_.push_back(std::move(log));
+  std::vector<int> files;
+  for (int rank = 0; rank < num_ranks; ++rank)
+    files.push_back(logs_[static_cast<size_t>(rank)].get());
+  return files;
 }
 
 }  // namespace zeroth::launcher

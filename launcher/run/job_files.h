@@ -6,9 +6,12 @@
 
 #include <ctime>
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "base/machine/file_descriptor.h"
+#include "launcher/flags/cli.h"
 
 namespace zeroth::launcher {
 
@@ -32,6 +35,23 @@ class PidFile {
 
  private:
   std::filesystem::path path_;
+};
+
+// JobFiles owns the files that the flags request, for as long as the job runs.
+class JobFiles {
+ public:
+  // `first_rank` is the first rank of this job. `launch_time` is in seconds since the epoch.
+  JobFiles(const LaunchOptions& options, double launch_time, int first_rank);
+
+  // Returns a log per rank, whose number may grow between attempts; empty if none are requested.
+  std::vector<int> rank_logs(int num_ranks);
+
+ private:
+  std::string directory_;
+  double launch_time_;
+  int first_rank_;
+  std::vector<FileDescriptor> logs_;
+  std::optional<PidFile> pid_file_;
 };
 
 }  // namespace zeroth::launcher

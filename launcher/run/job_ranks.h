@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "launcher/run/job_state_machine.h"
-#include "launcher/run/rank_stream.h"
+#include "launcher/run/output.h"
 
 namespace zeroth::launcher {
 

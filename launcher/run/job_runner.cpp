@@ -5,11 +5,13 @@
 
 #include <chrono>
 #include <csignal>
+#include <functional>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/machine/process_limits.h"
-#include "base/machine/termination_signals.h"
+#include "base/machine/signals.h"
 #include "base/text/printable.h"
 #include "launcher/run/exit_status.h"
 #include "launcher/run/rank_plan.h"
@@ -28,7 +30,48 @@ void suspend_self() {
   ::sigaction(SIGTSTP, &ours, nullptr);
 }
 
+// ConsoleLineSink shows the lines of one output of a rank: on the launcher's outputs with the rank
+// before them, and in the rank's log.
+class ConsoleLineSink final : public LineSink {
+ public:
+  struct Route {
+    OutputSink& sink;
+    Tail& tail;
+    std::string prefix;
+    bool progress = false;      // '\r' redraws a progress line
+    OutputSink* log = nullptr;  // also receives every line, without the prefix
+  };
+
+  ConsoleLineSink(Console& console, Route route) : console_(console), route_(std::move(route)) {}
+
+  void write(std::string_view text, LineEnd end) override {
+    const std::string line = route_.prefix + std::string(text);
+    if (end == LineEnd::kReturn) return console_.write_progress(line);
+    console_.write_line(route_.sink, line);
+    if (route_.log != nullptr) route_.log->write_line(text);
+    route_.tail.add(text, route_.sink);
+  }
+  bool is_full() const override { return route_.sink.is_full(); }
+  void when_empty(std::function<void()> callback) override {
+    route_.sink.when_empty(std::move(callback));
+  }
+  bool splits_returns() const override { return route_.progress; }
+
+ private:
+  Console& console_;
+  Route route_;
+};
+
 }  // namespace
+
+struct JobRunner::RankOutput {
+  Tail tail = {};
+  std::unique_ptr<OutputSink> log = {};
+  std::unique_ptr<LineSink> out = {};
+  std::unique_ptr<LineSink> err = {};
+};
+
+JobRunner::~JobRunner() = default;
 
 JobRunner::JobRunner(boost::asio::io_context& io, JobRanks& ranks, const JobRunnerOptions& options)
     : io_(io),
@@ -82,7 +125,7 @@ JobOutcome JobRunner::run() {
 
 void JobRunner::wait_for_signals() {
   signals_.async_wait(
-      [this, alive = std::weak_ptr(alive_)](boost::system::error_code error, int signal) {
+      [this, alive = std::weak_ptr(lifetime_)](boost::system::error_code error, int signal) {
         if (error || alive.expired()) return;
         if (signal != SIGTSTP) ranks_.record_signal();
         signal == SIGTSTP ? suspend() : handle_event(SignalReceived{signal});
@@ -120,10 +163,6 @@ void JobRunner::execute(const LogLine& action) {
   console_.write_line(console_.err(), "zeroth: " + printable_message(action.text));
 }
 
-void JobRunner::execute(const SignalRanks& action) {
-  ranks_.signal(action.signal);
-}
-
 void JobRunner::execute(const StartGracePeriod& action) {
   grace_timer_.start(action.time, [this] { handle_event(GracePeriodOver{}); });
 }
@@ -136,10 +175,6 @@ void JobRunner::execute(const PollSuspendedRanks& action) {
 void JobRunner::execute(const DrainOutput& /*action*/) {
   grace_timer_.cancel();
   ranks_.finish([this] { end_output(); });
-}
-
-void JobRunner::execute(const ExitNow& /*action*/) {
-  stop();
 }
 
 void JobRunner::stop() {

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "launcher/run/console_line_sink.h"
 #include "launcher/run/job_ranks.h"
 #include "launcher/run/job_state_machine.h"
 #include "launcher/run/output.h"
@@ -32,6 +31,7 @@ class JobRunner final : public RanksListener {
   JobRunner(boost::asio::io_context& io, JobRanks& ranks, const JobRunnerOptions& options);
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
+  ~JobRunner() override;
 
   // Runs `io` until the job is over. The ranks must have been started; they may have reported exits
   // already.
@@ -49,12 +49,7 @@ class JobRunner final : public RanksListener {
   LineSink& line_sink(int rank, bool error) override;
 
  private:
-  struct RankOutput {
-    Tail tail = {};
-    std::unique_ptr<OutputSink> log = {};
-    std::unique_ptr<ConsoleLineSink> out = {};
-    std::unique_ptr<ConsoleLineSink> err = {};
-  };
+  struct RankOutput;
 
   std::unique_ptr<RankOutput> make_output(int index);
   void wait_for_signals();
@@ -62,11 +57,11 @@ class JobRunner final : public RanksListener {
 
   void handle_event(const JobEvent& event);
   void execute(const LogLine& action);
-  void execute(const SignalRanks& action);
+  void execute(const SignalRanks& action) { ranks_.signal(action.signal); }
   void execute(const StartGracePeriod& action);
   void execute(const PollSuspendedRanks& action);
   void execute(const DrainOutput& action);
-  void execute(const ExitNow& action);
+  void execute(const ExitNow& /*action*/) { stop(); }
 
   void end_output();
   RankFailure with_global_rank(const RankFailure& failure) const;
@@ -75,7 +70,7 @@ class JobRunner final : public RanksListener {
   void stop();
 
   // A signal callback may still be pending in `io`, which runs on after this object's end.
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  std::shared_ptr<bool> lifetime_ = std::make_shared<bool>(true);
   boost::asio::io_context& io_;
   JobRanks& ranks_;
   JobRunnerOptions options_;

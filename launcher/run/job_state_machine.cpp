@@ -36,17 +36,25 @@ std::string describe_suspended(const std::vector<SuspendedRank>& stopped) {
 
 }  // namespace
 
+JobOutcome stopped_by(int signal) {
+  return {.status = 128 + signal,
+          .message = "stopped by " + signal_name(signal),
+          .end = JobEnd::kStopped,
+          .signal = signal};
+}
+
 JobStateMachine::JobStateMachine(size_t num_ranks, const JobOptions& options)
     : options_(options), endings_(num_ranks) {}
 
 std::vector<JobAction> JobStateMachine::on(const JobEvent& event, milliseconds now) {
-  return std::visit([&](const auto& happened) { return handle(happened, now); }, event);
+  now_ = now;
+  return std::visit([this](const auto& happened) { return handle(happened); }, event);
 }
 
-JobStateMachine::JobActions JobStateMachine::handle(const RanksPolled& event, milliseconds now) {
+JobStateMachine::JobActions JobStateMachine::handle(const RanksPolled& event) {
   if (finishing_) return {};
   const size_t known = failures_.size();
-  for (const RankExit& ended : event.ended) record_exit(ended, now);
+  for (const RankExit& ended : event.ended) record_exit(ended);
   if (running() == 0) {
     finishing_ = true;
     return {DrainOutput{}};
@@ -60,13 +68,13 @@ JobStateMachine::JobActions JobStateMachine::handle(const RanksPolled& event, mi
   return actions;
 }
 
-void JobStateMachine::record_exit(const RankExit& ended, milliseconds now) {
+void JobStateMachine::record_exit(const RankExit& ended) {
   endings_[static_cast<size_t>(ended.rank)] = ended.exit_status;
   if (!ended.exit_status.failed()) return;
-  if (failures_.empty()) first_failure_ = now;
+  if (failures_.empty()) first_failure_ = now_;
   failures_.push_back({.rank = ended.rank,
                        .exit_status = ended.exit_status,
-                       .since_first = now - first_failure_,
+                       .since_first = now_ - first_failure_,
                        .by_launcher = is_from_launcher(ended.exit_status),
                        .reason = ended.reason,
                        .host = ended.host,
@@ -88,22 +96,21 @@ JobStateMachine::JobActions JobStateMachine::on_failures(
   return {StartGracePeriod{options_.failure_grace}};
 }
 
-JobStateMachine::JobActions JobStateMachine::handle(const SuspendedRanksPolled& event,
-                                                    milliseconds /*now*/) {
+JobStateMachine::JobActions JobStateMachine::handle(const SuspendedRanksPolled& event) {
   if (finishing_ || phase_ != JobPhase::kRunning) return {};
   const std::string text = suspended_reporter_.report(event.stopped, running());
   if (text.empty()) return {};
   return {LogLine{text}};
 }
 
-JobStateMachine::JobActions JobStateMachine::handle(const SignalReceived& event, milliseconds now) {
-  if (event.signal == stop_signal_ && now < stop_time_ + kSameSignal) return {};
+JobStateMachine::JobActions JobStateMachine::handle(const SignalReceived& event) {
+  if (event.signal == stop_signal_ && now_ < stop_time_ + kSameSignal) return {};
   last_signal_ = event.signal;
   if (finishing_) return {ExitNow{}};
   const bool restarting = restart_requested_ && stop_signal_ == 0 && phase_ == JobPhase::kStopping;
   if (phase_ != JobPhase::kRunning && !restarting) return kill();
   stop_signal_ = event.signal;
-  stop_time_ = now;
+  stop_time_ = now_;
   const std::string text =
       fmt::format("{}: ranks have {} s to finish and save; a second signal ends them at once",
                   signal_name(event.signal), options_.signal_grace.count() / 1000);
@@ -113,8 +120,7 @@ JobStateMachine::JobActions JobStateMachine::handle(const SignalReceived& event,
   return actions;
 }
 
-JobStateMachine::JobActions JobStateMachine::handle(const RestartRequest& event,
-                                                    milliseconds /*now*/) {
+JobStateMachine::JobActions JobStateMachine::handle(const RestartRequest& event) {
   if (finishing_ || phase_ != JobPhase::kRunning) return {};  // the job ends anyway
   restart_requested_ = true;
   return stop_ranks(SIGTERM, event.why);
@@ -131,14 +137,13 @@ JobStateMachine::JobActions JobStateMachine::stop_ranks(int signal, const std::s
   return actions;
 }
 
-JobStateMachine::JobActions JobStateMachine::handle(const GracePeriodOver& /*event*/,
-                                                    milliseconds /*now*/) {
+JobStateMachine::JobActions JobStateMachine::handle(const GracePeriodOver& /*event*/) {
   if (finishing_) return {};
   return kill();
 }
 
 // Continues without output: the outcome of a run does not depend on its reader.
-JobStateMachine::JobActions JobStateMachine::handle(const OutputLost& event, milliseconds /*now*/) {
+JobStateMachine::JobActions JobStateMachine::handle(const OutputLost& event) {
   output_error_ = event.error;
   if (options_.output_required) return {};
   return {
@@ -168,9 +173,8 @@ size_t JobStateMachine::running() const {
   return static_cast<size_t>(std::count(endings_.begin(), endings_.end(), std::nullopt));
 }
 
-JobOutcome JobStateMachine::outcome(
-    const std::function<std::string(const RankFailure&)>& to_message,
-    std::optional<int64_t> oom_kills) const {
+JobOutcome JobStateMachine::outcome(const ToMessage& to_message,
+                                    std::optional<int64_t> oom_kills) const {
   if (failures_.empty() && output_error_ != 0 && options_.output_required) return output_lost();
   // A user's program may exit with 0 once it has saved; the next attempt of a finished one detects
   // that.
@@ -201,19 +205,15 @@ JobOutcome JobStateMachine::output_lost() const {
           .end = JobEnd::kFailed};
 }
 
-JobOutcome JobStateMachine::stopped(
-    const std::function<std::string(const RankFailure&)>& to_message) const {
-  std::string message = "stopped by " + signal_name(stop_signal_);
+JobOutcome JobStateMachine::stopped(const ToMessage& to_message) const {
+  JobOutcome outcome = stopped_by(stop_signal_);
   for (const RankFailure& failure : failures_) {
-    if (is_unexpected(failure)) message += "\nzeroth: " + to_message(failure);
+    if (is_unexpected(failure)) outcome.message += "\nzeroth: " + to_message(failure);
   }
-  return {.status = 128 + stop_signal_,
-          .message = message,
-          .end = JobEnd::kStopped,
-          .signal = stop_signal_};
+  return outcome;
 }
 
-JobOutcome JobStateMachine::failed(const std::function<std::string(const RankFailure&)>& to_message,
+JobOutcome JobStateMachine::failed(const ToMessage& to_message,
                                    std::optional<int64_t> oom_kills) const {
   std::string message = to_message(*cause()) + suspended_note_;
   if (oom_kills.value_or(0) > 0) {

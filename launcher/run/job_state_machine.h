@@ -1,5 +1,5 @@
 // The state machine of one job, from its first rank to its last: it maps events to actions. Pure:
-// it accesses no process, clock or terminal (supervisor.h does).
+// it accesses no process, clock or terminal (job_runner.h does).
 #pragma once
 
 #include <sys/types.h>
@@ -63,6 +63,8 @@ struct JobOutcome {
   int signal = 0;          // that stopped it, or arrived while it was ending; 0: none
   std::string cause = {};  // of a failure, in one line: describe_root_cause()
 };
+// Returns the outcome of a job that a signal to the launcher has stopped.
+JobOutcome stopped_by(int signal);
 
 // The events follow.
 struct RankExit {
@@ -128,14 +130,12 @@ class JobStateMachine {
   bool is_running(int rank) const { return !endings_[static_cast<size_t>(rank)]; }
   // Returns whether ranks that end from now on were killed by the launcher.
   bool is_killing() const { return phase_ == JobPhase::kKilled; }
-  // Returns whether no rank is left.
-  bool is_finishing() const { return finishing_; }
 
   // Returns the outcome after all ranks have ended. `to_message` describes a failure with the
   // rank's last lines. `oom_kills` is the number of processes killed by the kernel's OOM killer
   // that no exit reason mentions; empty if nothing counts them.
-  JobOutcome outcome(const std::function<std::string(const RankFailure&)>& to_message,
-                     std::optional<int64_t> oom_kills) const;
+  using ToMessage = std::function<std::string(const RankFailure&)>;
+  JobOutcome outcome(const ToMessage& to_message, std::optional<int64_t> oom_kills) const;
   // Returns the failure to report; null if no rank failed.
   const RankFailure* cause() const;
 
@@ -149,14 +149,14 @@ class JobStateMachine {
   };
   using JobActions = std::vector<JobAction>;
 
-  JobActions handle(const RanksPolled& event, std::chrono::milliseconds now);
-  JobActions handle(const SuspendedRanksPolled& event, std::chrono::milliseconds now);
-  JobActions handle(const SignalReceived& event, std::chrono::milliseconds now);
-  JobActions handle(const RestartRequest& event, std::chrono::milliseconds now);
-  JobActions handle(const GracePeriodOver& event, std::chrono::milliseconds now);
-  JobActions handle(const OutputLost& event, std::chrono::milliseconds now);
+  JobActions handle(const RanksPolled& event);
+  JobActions handle(const SuspendedRanksPolled& event);
+  JobActions handle(const SignalReceived& event);
+  JobActions handle(const RestartRequest& event);
+  JobActions handle(const GracePeriodOver& event);
+  JobActions handle(const OutputLost& event);
 
-  void record_exit(const RankExit& ended, std::chrono::milliseconds now);
+  void record_exit(const RankExit& ended);
   JobActions on_failures(std::span<const RankFailure> fresh,
                          const std::vector<SuspendedRank>& stopped);
   JobActions stop_ranks(int signal, const std::string& text);
@@ -165,11 +165,11 @@ class JobStateMachine {
   bool is_unexpected(const RankFailure& failure) const;
   size_t running() const;
   JobOutcome output_lost() const;
-  JobOutcome stopped(const std::function<std::string(const RankFailure&)>& to_message) const;
-  JobOutcome failed(const std::function<std::string(const RankFailure&)>& to_message,
-                    std::optional<int64_t> oom_kills) const;
+  JobOutcome stopped(const ToMessage& to_message) const;
+  JobOutcome failed(const ToMessage& to_message, std::optional<int64_t> oom_kills) const;
 
   JobOptions options_;
+  std::chrono::milliseconds now_{0};  // when the current event happened
   JobPhase phase_ = JobPhase::kRunning;
   bool finishing_ = false;
   std::vector<std::optional<ExitStatus>> endings_;

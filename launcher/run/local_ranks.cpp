@@ -1,10 +1,11 @@
 #include "launcher/run/local_ranks.h"
 
 #include <algorithm>
+#include <boost/asio/io_context.hpp>
 #include <csignal>
 #include <utility>
 
-#include "launcher/run/orphans.h"
+#include "launcher/run/guard.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -143,6 +144,18 @@ void LocalRanks::finish_output() {
   if (!on_finished_ || std::any_of(ranks_.begin(), ranks_.end(), is_open)) return;
   output_timer_.cancel();
   std::exchange(on_finished_, nullptr)();
+}
+
+JobOutcome supervise(const Program& program, const std::vector<RankSpec>& ranks,
+                     JobRunnerOptions options, const LocalRanksOptions& local_options) {
+  options.first_rank = ranks.front().rank;
+  options.num_ranks = static_cast<int>(ranks.size());
+  if (options.world_size == 0) options.world_size = options.num_ranks;
+  boost::asio::io_context io;
+  LocalRanks local(io, local_options);
+  JobRunner runner(io, local, options);
+  local.start(program, ranks, runner);
+  return runner.run();
 }
 
 }  // namespace zeroth::launcher

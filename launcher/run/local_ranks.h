@@ -1,4 +1,4 @@
-// The ranks that are processes of this machine.
+// The ranks that are processes of this machine, and a job of them alone from start to end.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -11,6 +11,7 @@
 
 #include "launcher/run/guard.h"
 #include "launcher/run/job_ranks.h"
+#include "launcher/run/job_runner.h"
 #include "launcher/run/oom_watch.h"
 #include "launcher/run/rank_plan.h"
 #include "launcher/run/rank_process.h"
@@ -74,5 +75,22 @@ class LocalRanks final : public JobRanks {
   bool killed_ = false;  // ranks that end from now on were killed by the launcher
   std::function<void()> on_finished_;
 };
+
+// Starts all ranks, passes on their output, and returns when no rank or descendant is left. A rank
+// that fails ends the others (SIGTERM at once, SIGKILL after failure_grace, which also ends a
+// suspended one) and determines the status: its exit code, or 128 + signal. SIGINT, SIGTERM and
+// SIGHUP are forwarded (JobRanks::signal), and the status is 128 + signal unless all ranks still
+// end with 0; a second signal, and any after a rank has failed, kills. A rank that fails meanwhile
+// reduces signal_grace to failure_grace. SIGTSTP (Ctrl-Z) stops the ranks with the launcher until
+// it is continued; time limits do not count this time. Ranks suspended by another process are
+// reported. A standard output that fails or has lost its reader, and a rank log that cannot be
+// written, are given up with a warning, and the job continues; with output_required a lost standard
+// output gives status 1, or SIGPIPE's without a message. Ranks also die with the calling thread,
+// which must be the main thread; their descendants die with the calling process, whose children
+// must all belong to the job. Throws ProgramError or Error if a rank cannot be started; then no
+// rank is left either. `options` is without the numbers of this job's ranks, which are set here;
+// its world_size may be 0: these are all ranks.
+JobOutcome supervise(const Program& program, const std::vector<RankSpec>& ranks,
+                     JobRunnerOptions options, const LocalRanksOptions& local_options = {});
 
 }  // namespace zeroth::launcher

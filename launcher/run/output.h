@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/machine/file_descriptor.h"
+
 namespace zeroth::launcher {
 
 enum class LineEnd { kNewline, kReturn };
@@ -73,7 +75,7 @@ class OutputSink {
   bool is_terminal_;
   std::optional<boost::asio::posix::stream_descriptor> reopened_;  // non-blocking; may be empty
   bool waiting_ = false;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // a wait may outlive this
+  std::shared_ptr<bool> lifetime_ = std::make_shared<bool>(true);  // a wait may outlive this
   size_t num_lines_ = 0;
   std::string pending_;
   std::vector<std::function<void()>> callbacks_;
@@ -114,6 +116,44 @@ class Tail {
   std::deque<std::string> lines_;
   const OutputSink* sink_ = nullptr;
   size_t line_number_ = 0;  // of the last line, in its sink
+};
+
+// LineSink receives the lines of one output of one rank.
+class LineSink {
+ public:
+  virtual ~LineSink() = default;
+
+  // `text` is without its line end and is valid during the call only.
+  virtual void write(std::string_view text, LineEnd end) = 0;
+  // Returns whether the caller should pause; lines that arrive nevertheless are kept.
+  virtual bool is_full() const = 0;
+  // Calls back once the sink is no longer full, possibly at once.
+  virtual void when_empty(std::function<void()> callback) = 0;
+  // Returns whether '\r' ends a line too; see LineSplitter.
+  virtual bool splits_returns() const { return false; }
+};
+
+// RankStream reads complete lines. It pauses reading while the sink is full, which blocks the rank.
+class RankStream {
+ public:
+  RankStream(boost::asio::io_context& io, FileDescriptor source, LineSink& sink);
+
+  // Reads until the end of the stream, then calls back once.
+  void start(std::function<void()> on_closed);
+
+  void drain();  // reads the available bytes, even if the sink is full
+  void close();  // ends the stream, including its last partial line
+  bool is_open() const { return source_.is_open(); }
+
+ private:
+  void wait();
+  bool read_some();  // false: nothing available, or closed
+
+  boost::asio::posix::stream_descriptor source_;
+  LineSink& sink_;
+  LineSplitter splitter_;
+  LineSplitter::Sink to_sink_;
+  std::function<void()> on_closed_;
 };
 
 }  // namespace zeroth::launcher

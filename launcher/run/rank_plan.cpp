@@ -30,11 +30,6 @@ void add_rank_variables(RankSpec& spec, const PlanRequest& request) {
     spec.env.emplace_back("ZEROTH_MEETING", request.bootstrap_ticket);
 }
 
-void add_timeout(RankSpec& spec, const LaunchOptions& options) {
-  if (options.timeout_seconds)
-    spec.env.emplace_back("ZEROTH_TIMEOUT", std::to_string(*options.timeout_seconds));
-}
-
 void add_device(RankSpec& spec, const PlanRequest& request) {
   if (request.accelerator != Accelerator::kCuda) return;
   spec.env.emplace_back("CUDA_VISIBLE_DEVICES",
@@ -102,6 +97,17 @@ void bind_cores(RankPlan& plan, const LaunchOptions& options, const PlanRequest&
 
 }  // namespace
 
+PlanRequest probe_plan_request() {
+  const LaunchEnvironment environment = LaunchEnvironment::from_process();
+  check_timeout(read_variable("DEEPSPEED_TIMEOUT"));
+  PlanRequest request;
+  request.machine = probe_machine(environment);
+  request.accelerator = resolve_accelerator(environment.ds_accelerator, request.machine);
+  request.user_sets_threads = read_variable("OMP_NUM_THREADS").has_value();
+  request.user_sets_nccl_socket = read_variable("NCCL_SOCKET_IFNAME").has_value();
+  return request;
+}
+
 std::string line_prefix(int rank, int num_ranks) {
   return num_ranks == 1 ? "" : fmt::format("[{}] ", rank);
 }
@@ -112,7 +118,8 @@ RankPlan plan_ranks(const LaunchOptions& options, const PlanRequest& request) {
   for (int local = 0; local < request.choice.num_ranks; ++local) {
     RankSpec spec{request.node_ranks.first_rank + local, local, {}, {}};
     add_rank_variables(spec, request);
-    add_timeout(spec, options);
+    if (options.timeout_seconds)
+      spec.env.emplace_back("ZEROTH_TIMEOUT", std::to_string(*options.timeout_seconds));
     add_device(spec, request);
     add_terminal(spec, request);
     plan.ranks.push_back(std::move(spec));

@@ -1,4 +1,5 @@
-// Makes one description per rank from the request and the available hardware. Pure.
+// Makes one description per rank from the request and the available hardware. Pure except for
+// probe_plan_request.
 #pragma once
 
 #include <optional>
@@ -45,6 +46,10 @@ struct PlanRequest {
   bool user_sets_nccl_socket = false;   // NCCL_SOCKET_IFNAME is set: keep it
   std::optional<int> terminal_columns;  // of the launcher's standard output; empty: not a terminal
 };
+
+// Returns a request with what the environment and the hardware of this machine say. Throws Error as
+// check_timeout and resolve_accelerator.
+PlanRequest probe_plan_request();
 
 // Returns "[3] ", the prefix of each line of rank 3; empty if there is a single rank.
 std::string line_prefix(int rank, int num_ranks);

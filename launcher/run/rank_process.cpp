@@ -15,24 +15,13 @@
 #include <string_view>
 #include <utility>
 
-#include "base/machine/affinity.h"
+#include "base/machine/cpu.h"
 #include "base/machine/process_limits.h"
 #include "launcher/machine/find_program.h"
+#include "launcher/machine/machine.h"
 
 namespace zeroth::launcher {
 namespace {
-
-struct Pipe {
-  FileDescriptor read;
-  FileDescriptor write;
-};
-
-Pipe make_pipe() {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw Error("cannot create a pipe: {}", system_reason(errno));
-  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
-}
 
 // Opens the rank's input. Only rank 0 may read the launcher's input, and not from a terminal, which
 // would stop a background group.
@@ -131,6 +120,19 @@ void throw_if_failed(int failure_pipe, const Program& program, const RankSpec& s
 }
 
 }  // namespace
+
+Program make_program(const std::vector<std::string>& command,
+                     const std::filesystem::path& zeroth_directory) {
+  return {find_program(command.at(0), zeroth_directory, read_variable("PATH").value_or("")),
+          command};
+}
+
+Pipe make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw Error("cannot create a pipe: {}", system_reason(errno));
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
 
 RankProcess RankProcess::start(const Program& program, const RankSpec& spec, int input_fd) {
   std::vector<std::string> command = program.command;

@@ -19,6 +19,18 @@ struct Program {
   std::vector<std::string> command;  // argv: PROGRAM as it was typed, and its arguments
 };
 
+// Finds the program of `command` (find_program.h); `zeroth_directory` is the directory of the
+// zeroth executable. Throws ProgramError.
+Program make_program(const std::vector<std::string>& command,
+                     const std::filesystem::path& zeroth_directory);
+
+struct Pipe {
+  FileDescriptor read;
+  FileDescriptor write;
+};
+// Makes a pipe that exec closes. Throws Error.
+Pipe make_pipe();
+
 // RankProcess owns the process and its group. The process dies with the thread that started it,
 // which must therefore be the main thread. The pid stays in use (a zombie) until kill_and_reap(),
 // so the group's id never belongs to another process.

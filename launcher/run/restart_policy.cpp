@@ -4,15 +4,14 @@
 
 #include <csignal>
 #include <string_view>
+#include <utility>
 
+#include "base/error.h"
 #include "base/text/printable.h"
-#include "base/text/units.h"
-#include "base/usage_error.h"
 
 namespace zeroth::launcher {
 namespace {
 
-constexpr size_t kMaxCauseBytes = 400;  // as ranks accept it (comm/bootstrap/restart_attempt.h)
 constexpr std::string_view kCut = "...";
 
 std::string first_line(const std::string& text) {
@@ -30,16 +29,8 @@ bool is_usage_error(const JobOutcome& outcome) {
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> restart_variables(const RestartAttempt& attempt) {
-  if (attempt.run_id.empty()) return {};
-  std::vector<std::pair<std::string, std::string>> variables = {
-      {"ZEROTH_RUN", attempt.run_id}, {"ZEROTH_ROUND", std::to_string(attempt.index)}};
-  if (attempt.index > 0) variables.emplace_back("ZEROTH_ROUND_CAUSE", attempt.cause);
-  return variables;
-}
-
 RestartPolicy::RestartPolicy(std::string run, int max_restarts) : max_restarts_(max_restarts) {
-  current_.run_id = std::move(run);
+  current_.run = std::move(run);
 }
 
 bool RestartPolicy::start_next(const JobOutcome& outcome, const std::string& cause) {

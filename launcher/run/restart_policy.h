@@ -1,32 +1,18 @@
-// Restart attempts: an attempt is one execution of a run's ranks. A failed one may be followed by
-// another, which resumes from the last checkpoint. Pure.
+// Decides which restart attempt of a run (base/restart_attempt.h) follows another one. Pure.
 #pragma once
 
 #include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
+#include "base/restart_attempt.h"
 #include "launcher/run/job_state_machine.h"
 
 namespace zeroth::launcher {
 
-struct RestartAttempt {
-  std::string run_id = {};  // 16 hexadecimal digits, shared by all attempts; empty: single attempt
-  int index = 0;            // from 0
-  std::string cause = {};   // why the previous attempt ended, in one line
-
-  bool operator==(const RestartAttempt&) const = default;
-};
-
-// Returns the variables of the ranks: ZEROTH_RUN, ZEROTH_ROUND and, in all attempts but the first,
-// ZEROTH_ROUND_CAUSE.
-std::vector<std::pair<std::string, std::string>> restart_variables(const RestartAttempt& attempt);
-
 // RestartPolicy decides what follows an attempt.
 class RestartPolicy {
  public:
-  // `run` is RestartAttempt::run_id. `max_restarts` is the number of attempts that may follow
+  // `run` is RestartAttempt::run. `max_restarts` is the number of attempts that may follow
   // failed ones.
   RestartPolicy(std::string run, int max_restarts);
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
 #include "base/machine/random_bytes.h"
@@ -48,19 +47,16 @@ HmacKey frame_key(const HmacKey& secret, std::string_view direction,
 }  // namespace
 
 std::string make_secret() {
-  Sha256::Digest bytes;
-  const std::string random = random_bytes(bytes.size());
-  std::copy(random.begin(), random.end(), bytes.begin());
-  return to_hex(bytes);
+  return random_hex(32);
 }
 
 std::string make_run_id() {
-  return make_secret().substr(0, 16);
+  return random_hex(8);
 }
 
 std::string derive_rank_secret(const HmacKey& secret, const RestartAttempt& attempt) {
   return to_hex(secret.digest(
-      fmt::format("{} of run {}, round {}", kRankSecret, attempt.run_id, attempt.index)));
+      fmt::format("{} of run {}, round {}", kRankSecret, attempt.run, attempt.index)));
 }
 
 std::string MacWriter::make_frame(std::string_view payload) {

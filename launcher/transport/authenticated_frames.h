@@ -16,8 +16,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/restart_attempt.h"
 #include "base/sha256.h"
-#include "launcher/run/restart_policy.h"
 
 namespace zeroth::launcher {
 

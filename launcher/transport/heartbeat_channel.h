@@ -17,8 +17,10 @@ namespace zeroth::launcher {
 class HeartbeatChannel {
  public:
   struct HeartbeatHandlers {
-    std::function<void(const Message&)> on_message;   // without heartbeats
-    std::function<void(const std::string&)> on_lost;  // called once, with the reason
+    // Called without heartbeats.
+    std::function<void(const Message&)> on_message = [](const Message&) {};
+    // Called once, with the reason.
+    std::function<void(const std::string&)> on_lost = [](const std::string&) {};
   };
 
   // Does not count time in which this process is stopped. Callbacks run in the io_context's thread,

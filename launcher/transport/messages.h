@@ -11,8 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/restart_attempt.h"
 #include "launcher/run/job_state_machine.h"
-#include "launcher/run/restart_policy.h"
 
 namespace zeroth::launcher {
 

@@ -4,8 +4,7 @@
 #include <utility>
 
 #include "device/gpu.h"
-#include "model/kernels/cpu_attention.h"
-#include "model/kernels/dropout_attention.h"
+#include "model/kernels/attention_kernels.h"
 #include "model/kernels/matrix_product.h"
 
 namespace zeroth::model {
@@ -122,7 +121,7 @@ Attention::Heads Attention::project(const Tensor& x, const MicroBatch& batch) co
     return (tp_ ? y.narrow(0, 0, rows * seq) : y).view({rows, seq, -1, head_dim_});
   };
   if (!qkv_) {
-    const std::vector<Tensor> y = linear(x, *q_, *k_, *v_);
+    const std::vector<Tensor> y = linear(x, {q_.get(), k_.get(), v_.get()});
     // Attention keeps the values: as parts of one product they would keep queries and keys too.
     return {heads(y[0]), heads(y[1]), heads(y[2]).contiguous()};
   }

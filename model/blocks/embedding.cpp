@@ -1,5 +1,8 @@
 #include "model/blocks/embedding.h"
 
+#include <ATen/ATen.h>
+
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -86,27 +89,49 @@ Tensor embed(const Tensor& table, const Tensor& rows, int64_t padding) {
   return apply_function(std::make_shared<EmbeddingLookup>(padding), {table, rows})[0];
 }
 
-Tensor meta_parameter(int64_t rows, int64_t size) {
-  return torch::empty({rows, size}, torch::dtype(torch::kFloat32).device(torch::kMeta));
+}  // namespace
+
+VocabShard::VocabShard(int64_t size, TensorParallelPtr tensor_parallel)
+    : full_size(size),
+      begin(0),
+      local_size(size),
+      max_local_size(size),
+      tp(std::move(tensor_parallel)) {
+  if (!tp) return;
+  max_local_size = (full_size + tp->size() - 1) / tp->size();
+  begin = std::min(full_size, tp->rank() * max_local_size);
+  local_size = std::min(full_size - begin, max_local_size);
 }
 
-}  // namespace
+std::optional<Splits> VocabShard::splits(const Tensor& weight) const {
+  if (!tp) return std::nullopt;
+  const int64_t width = weight.size(1);
+  return Splits{{"weight", {"weight", {full_size, width}, {begin, 0}, 1, max_local_size * width}}};
+}
+
+VocabShard::LocalRows VocabShard::local_rows(const torch::Tensor& tokens) const {
+  if (tokens.is_cpu() && tokens.numel() > 0) {
+    const auto [smallest_token, largest_token] = at::aminmax(tokens);
+    const int64_t low = smallest_token.item<int64_t>(), high = largest_token.item<int64_t>();
+    if (low < 0 || high >= full_size)
+      throw Error("token {} is outside of the vocabulary of {}", low < 0 ? low : high, full_size);
+  }
+  const torch::Tensor rows = tokens - begin;
+  const torch::Tensor is_local = rows.ge(0).logical_and_(rows.lt(local_size));
+  return {rows.mul(is_local), is_local};
+}
 
 Embedding::Embedding(const ModelSpec& spec, TensorParallelPtr tp)
     : Block("embedding"),
       vocab_shard_(spec.vocab_size, std::move(tp)),
       padding_token_(spec.padding_token),
       dropout_(make_dropout_site(spec.embedding_dropout, label())) {
-  weight_ = register_parameter("weight", meta_parameter(vocab_shard_.local_size, spec.hidden_size));
+  weight_ =
+      register_parameter("weight", meta_parameter({vocab_shard_.local_size, spec.hidden_size}));
   if (spec.learned_positions) {
     positions_ =
-        register_parameter("positions", meta_parameter(spec.max_positions, spec.hidden_size));
+        register_parameter("positions", meta_parameter({spec.max_positions, spec.hidden_size}));
   }
-}
-
-std::optional<Splits> Embedding::splits() const {
-  if (!vocab_shard_.tp) return std::nullopt;
-  return Splits{{"weight", vocab_shard_.split("weight", weight_.size(1))}};
 }
 
 Tensor Embedding::forward(const Tensor&, const MicroBatch& batch) {

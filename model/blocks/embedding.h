@@ -2,14 +2,42 @@
 // have them.
 #pragma once
 
+#include <torch/types.h>
+
+#include <cstdint>
 #include <optional>
 
 #include "model/block.h"
-#include "model/blocks/vocab_shard.h"
 #include "model/kernels/dropout.h"
 #include "model/spec.h"
+#include "model/tensor_parallel.h"
 
 namespace zeroth::model {
+
+// A VocabShard is the range of a vocabulary's rows that a tensor-parallel rank has, in embedding
+// and head. Each rank has ceil(vocab / ranks) rows, and the last one the remaining ones: nothing is
+// padded, so nothing has to be masked.
+struct VocabShard {
+  explicit VocabShard(int64_t size, TensorParallelPtr tensor_parallel = nullptr);
+
+  int64_t full_size;       // tokens
+  int64_t begin;           // first token of this rank's range
+  int64_t local_size;      // tokens of this rank's range
+  int64_t max_local_size;  // max over all ranks
+  TensorParallelPtr tp;
+
+  // Returns the splits of a block whose parameter "weight" [local_size, width] is the only split
+  // one; nullopt if the ranks do not split the vocabulary.
+  std::optional<Splits> splits(const torch::Tensor& weight) const;
+
+  // LocalRows maps tokens to rows of this rank's part: 0 where another rank has the token, and [n]
+  // bool that marks the local ones. On the CPU, local_rows() throws an Error for a token that no
+  // rank has, with a single rank too.
+  struct LocalRows {
+    torch::Tensor rows, is_local;
+  };
+  LocalRows local_rows(const torch::Tensor& tokens) const;
+};
 
 class Embedding : public Block {
  public:
@@ -20,7 +48,7 @@ class Embedding : public Block {
   // than the position table.
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
   bool accumulates_grads() const override { return true; }
-  std::optional<Splits> splits() const override;
+  std::optional<Splits> splits() const override { return vocab_shard_.splits(weight_); }
 
   const torch::Tensor& weight() const { return weight_; }  // [vocab, hidden]
 

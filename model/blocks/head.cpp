@@ -24,26 +24,21 @@ struct RowSums {
   Tensor loss() const { return lse.sub(target_logits).sum(torch::kFloat64); }
 };
 
-RowSums row_sums(const Tensor& logits, const Tensor& targets) {
-  return {log_sum_exp(logits), logits.gather(1, targets.unsqueeze(1)).squeeze(1)};
-}
-
-// Returns the sums over the vocabulary parts of all ranks: each rank has summed its own, and one of
-// them has the target. Collective.
-RowSums row_sums(const Tensor& logits, const Tensor& targets, const VocabShard& vocabulary) {
-  const auto [rows, is_local] = vocabulary.local_rows(targets);
-  const Tensor local = log_sum_exp(logits);
-  const Tensor max_lse = local.clone();
-  vocabulary.tp->all_reduce(max_lse, comm::ReduceOp::kMax, "largest logits");
-  const Tensor target_logits = logits.gather(1, rows.unsqueeze(1)).squeeze(1).to(torch::kFloat32);
-  const Tensor sums = at::stack({local.sub(max_lse).exp_(), target_logits.mul(is_local)});
-  vocabulary.tp->all_reduce(sums, comm::ReduceOp::kSum, "sums of logits");
-  return {sums[0].log().add_(max_lse), sums[1]};
-}
-
+// Returns the sums over the whole vocabulary. Of a split one each rank sums its own part, and one
+// of them has the target. Collective then.
 RowSums row_sums(const Tensor& logits, const Tensor& targets,
                  const std::optional<VocabShard>& vocab_shard) {
-  return vocab_shard ? row_sums(logits, targets, *vocab_shard) : row_sums(logits, targets);
+  if (!vocab_shard) {
+    return {log_sum_exp(logits), logits.gather(1, targets.unsqueeze(1)).squeeze(1)};
+  }
+  const auto [rows, is_local] = vocab_shard->local_rows(targets);
+  const Tensor local = log_sum_exp(logits);
+  const Tensor max_lse = local.clone();
+  vocab_shard->tp->all_reduce(max_lse, comm::ReduceOp::kMax, "largest logits");
+  const Tensor target_logits = logits.gather(1, rows.unsqueeze(1)).squeeze(1).to(torch::kFloat32);
+  const Tensor sums = at::stack({local.sub(max_lse).exp_(), target_logits.mul(is_local)});
+  vocab_shard->tp->all_reduce(sums, comm::ReduceOp::kSum, "sums of logits");
+  return {sums[0].log().add_(max_lse), sums[1]};
 }
 
 // Returns the targets as indices into this rank's logits.
@@ -186,38 +181,22 @@ class HeadLoss final : public CustomFunction {
   bool in_forward_ = false;
 };
 
-Tensor head_loss_of_rows(const Tensor& x, const Tensor& weight, const Tensor& targets,
-                         const HeadLossOptions& options) {
-  const bool records = torch::GradMode::is_enabled();
-  const HeadOutputMask output_mask{.dx = records && x.requires_grad(),
-                                   .dweight = records && weight.requires_grad()};
-  return apply_function(std::make_shared<HeadLoss>(options, output_mask), {x, weight, targets})[0];
-}
-
 }  // namespace
-
-using torch::Tensor;
 
 Head::Head(const ModelSpec& spec, const Tensor& tied_weight, int64_t max_logits,
            TensorParallelPtr tp)
     : Block("head"), vocab_shard_(spec.vocab_size, std::move(tp)), max_logits_(max_logits) {
   norm_ =
       register_module("norm", std::make_shared<Norm>(spec.norm, spec.hidden_size, spec.norm_eps));
-  weight_ = tied_weight.defined()
-                ? tied_weight
-                : torch::empty({vocab_shard_.local_size, spec.hidden_size},
-                               torch::dtype(torch::kFloat32).device(torch::kMeta));
-  weight_ = register_parameter("weight", weight_);
-}
-
-std::optional<Splits> Head::splits() const {
-  if (!vocab_shard_.tp) return std::nullopt;
-  return Splits{{"weight", vocab_shard_.split("weight", weight_.size(1))}};
+  weight_ = register_parameter("weight",
+                               tied_weight.defined()
+                                   ? tied_weight
+                                   : meta_parameter({vocab_shard_.local_size, spec.hidden_size}));
 }
 
 Tensor Head::gather_logits(const Tensor& x) const {
-  const torch::NoGradGuard
-      no_grad;  // every rank has all logits: gradients would count more than once
+  // Every rank has all logits: gradients would count more than once.
+  const torch::NoGradGuard no_grad;
   const Tensor local = project(x, weight_).t();
   const Tensor parts = gather_sequence(
       at::constant_pad_nd(local, {0, 0, 0, vocab_shard_.max_local_size - vocab_shard_.local_size}),
@@ -262,9 +241,14 @@ Tensor head_loss(const Tensor& x, const Tensor& weight, const Tensor& targets,
   const Tensor labels = options.label_indices.defined()
                             ? options.label_indices
                             : targets.ne(kIgnoreIndex).nonzero().squeeze(1);
-  if (labels.size(0) == targets.size(0)) return head_loss_of_rows(x, weight, targets, options);
-  return head_loss_of_rows(x.index_select(0, labels), weight, targets.index_select(0, labels),
-                           options);
+  const bool all = labels.size(0) == targets.size(0);
+  const Tensor rows = all ? x : x.index_select(0, labels);
+  const Tensor row_targets = all ? targets : targets.index_select(0, labels);
+  const bool records = torch::GradMode::is_enabled();
+  const HeadOutputMask output_mask{.dx = records && rows.requires_grad(),
+                                   .dweight = records && weight.requires_grad()};
+  return apply_function(std::make_shared<HeadLoss>(options, output_mask),
+                        {rows, weight, row_targets})[0];
 }
 
 }  // namespace zeroth::model

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "model/block.h"
+#include "model/blocks/embedding.h"
 #include "model/blocks/norm.h"
-#include "model/blocks/vocab_shard.h"
 #include "model/spec.h"
 
 namespace zeroth::model {
@@ -62,7 +62,7 @@ class Head : public Block {
   // is the gradient from which its backward starts.
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
   bool accumulates_grads() const override { return true; }
-  std::optional<Splits> splits() const override;
+  std::optional<Splits> splits() const override { return vocab_shard_.splits(weight_); }
 
  private:
   // Returns the logits [tokens, vocab] of the tokens of all ranks, x [tokens, hidden].

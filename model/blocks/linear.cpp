@@ -182,7 +182,40 @@ class LinearFunction final : public CustomFunction {
   size_t stride_;  // of the weights among the parameters
 };
 
-TensorVector products(const Tensor& x, std::initializer_list<const Linear*> layers) {
+}  // namespace
+
+Linear::Linear(const LinearShape& shape) : layout(shape.layout), shard(shape.shard), tp(shape.tp) {
+  const int64_t in = shard.style == ParallelStyle::kRowwise ? shard.extent : shape.in;
+  const int64_t out = shard.style == ParallelStyle::kColwise ? shard.extent : shape.out;
+  const bool out_in = layout == WeightLayout::kOutIn;
+  weight = register_parameter("weight", meta_parameter({out_in ? out : in, out_in ? in : out}));
+  if (shape.bias) bias = register_parameter("bias", meta_parameter({out}));
+}
+
+Splits linear_splits(const torch::nn::Module& block) {
+  Splits splits;
+  for (const auto& item : block.named_modules("", /*include_self=*/false)) {
+    const auto* const layer = item.value()->as<Linear>();
+    if (layer == nullptr || layer->shard.style == ParallelStyle::kNone) continue;
+    const WeightShard& shard = layer->shard;
+    const std::string& path = item.key();  // the product's name in its block: "attention.q"
+    const std::string full_name =
+        shard.product.empty() ? path : path.substr(0, path.rfind('.') + 1) + shard.product;
+    const bool by_outputs = shard.style == ParallelStyle::kColwise;
+    const size_t dim = by_outputs == (layer->layout == WeightLayout::kOutIn) ? 0 : 1;
+    Split split{full_name + ".weight", layer->weight.sizes().vec(), {0, 0}, shard.num_replicas};
+    split.shape[dim] = shard.full_size;
+    split.begin[dim] = shard.begin;
+    splits[path + ".weight"] = split;
+    if (layer->bias.defined() && by_outputs) {
+      splits[path + ".bias"] = {
+          full_name + ".bias", {shard.full_size}, {shard.begin}, shard.num_replicas};
+    }
+  }
+  return splits;
+}
+
+std::vector<Tensor> linear(const Tensor& x, std::initializer_list<const Linear*> layers) {
   const Linear& first = **layers.begin();
   const LinearForm form{first.layout, first.bias.defined(), first.shard.style, first.tp};
   TensorVector inputs = {x};
@@ -196,53 +229,8 @@ TensorVector products(const Tensor& x, std::initializer_list<const Linear*> laye
   return apply_function(std::make_shared<LinearFunction>(form), inputs);
 }
 
-Tensor meta_parameter(at::IntArrayRef sizes) {
-  return torch::empty(sizes, torch::dtype(torch::kFloat32).device(torch::kMeta));
-}
-
-}  // namespace
-
-Linear::Linear(const LinearShape& shape) : layout(shape.layout), shard(shape.shard), tp(shape.tp) {
-  const int64_t in = shard.style == ParallelStyle::kRowwise ? shard.extent : shape.in;
-  const int64_t out = shard.style == ParallelStyle::kColwise ? shard.extent : shape.out;
-  const bool out_in = layout == WeightLayout::kOutIn;
-  weight = register_parameter("weight", meta_parameter({out_in ? out : in, out_in ? in : out}));
-  if (shape.bias) bias = register_parameter("bias", meta_parameter({out}));
-}
-
-void Linear::add_splits(const std::string& path, Splits& splits) const {
-  if (shard.style == ParallelStyle::kNone) return;
-  const size_t last = path.rfind('.') + 1;
-  const std::string full_name = shard.product.empty() ? path : path.substr(0, last) + shard.product;
-  const size_t dim =
-      (shard.style == ParallelStyle::kColwise) == (layout == WeightLayout::kOutIn) ? 0 : 1;
-  Split split{full_name + ".weight", weight.sizes().vec(), {0, 0}, shard.num_replicas};
-  split.shape[dim] = shard.full_size;
-  split.begin[dim] = shard.begin;
-  splits[path + ".weight"] = split;
-  if (bias.defined() && shard.style == ParallelStyle::kColwise)
-    splits[path + ".bias"] = {
-        full_name + ".bias", {shard.full_size}, {shard.begin}, shard.num_replicas};
-}
-
-Splits linear_splits(const torch::nn::Module& block) {
-  Splits splits;
-  for (const auto& item : block.named_modules("", /*include_self=*/false)) {
-    if (const auto* const layer = item.value()->as<Linear>()) layer->add_splits(item.key(), splits);
-  }
-  return splits;
-}
-
 Tensor linear(const Tensor& x, const Linear& layer) {
-  return products(x, {&layer})[0];
-}
-
-std::vector<Tensor> linear(const Tensor& x, const Linear& a, const Linear& b) {
-  return products(x, {&a, &b});
-}
-
-std::vector<Tensor> linear(const Tensor& x, const Linear& a, const Linear& b, const Linear& c) {
-  return products(x, {&a, &b, &c});
+  return linear(x, {&layer})[0];
 }
 
 Tensor project(const Tensor& x, const Tensor& weight) {

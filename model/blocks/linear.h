@@ -5,11 +5,11 @@
 #include <torch/types.h>
 
 #include <cstdint>
-#include <optional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
-#include "model/split.h"
+#include "model/block.h"
 #include "model/tensor_parallel.h"
 
 namespace zeroth::model {
@@ -47,10 +47,6 @@ class Linear : public torch::nn::Module {
  public:
   explicit Linear(const LinearShape& shape);
 
-  // Adds the splits of weight and bias, if they are slices of full ones. `path` is the product's
-  // name in its block: "attention.q".
-  void add_splits(const std::string& path, Splits& splits) const;
-
   torch::Tensor weight;
   torch::Tensor bias;  // undefined without a bias; full where the inputs are split
   WeightLayout layout;
@@ -58,7 +54,8 @@ class Linear : public torch::nn::Module {
   TensorParallelPtr tp;
 };
 
-// Returns the splits of all products in a block.
+// Returns the splits of weights and biases, those that are slices of full ones, of all products in
+// a block.
 Splits linear_splits(const torch::nn::Module& block);
 
 // Returns x W^T + b, x [..., in] -> [..., out]. The backward adds to open gradients of weight and
@@ -68,12 +65,11 @@ Splits linear_splits(const torch::nn::Module& block);
 // once.
 torch::Tensor linear(const torch::Tensor& x, const Linear& layer);
 
-// Returns two or three products of the same x: its gradient is summed inside the products, and x is
+// Returns several products of the same x: its gradient is summed inside the products, and x is
 // gathered once. On a GPU they are one product, in forward and backward, if their weights are
 // adjacent in memory and have no biases; the results are then parts of one tensor.
-std::vector<torch::Tensor> linear(const torch::Tensor& x, const Linear& a, const Linear& b);
-std::vector<torch::Tensor> linear(const torch::Tensor& x, const Linear& a, const Linear& b,
-                                  const Linear& c);
+std::vector<torch::Tensor> linear(const torch::Tensor& x,
+                                  std::initializer_list<const Linear*> layers);
 
 // Returns the product with a bare weight [out, in].
 torch::Tensor project(const torch::Tensor& x, const torch::Tensor& weight);

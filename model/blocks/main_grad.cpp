@@ -11,6 +11,10 @@ constexpr uint32_t kUnwrittenVersion = uint32_t{1} << 30;
 
 }  // namespace
 
+torch::Tensor meta_parameter(at::IntArrayRef sizes) {
+  return torch::empty(sizes, torch::dtype(torch::kFloat32).device(torch::kMeta));
+}
+
 torch::Tensor make_main_grad(const torch::Tensor& view, bool unwritten) {
   torch::Tensor grad_view = view.variable_data();  // has a version counter of its own
   if (unwritten)

@@ -1,10 +1,13 @@
-// Gradients of parameters go straight into the view that the engine has opened for the backward, if
-// there is one.
+// Parameters and their gradients, which go straight into the view that the engine has opened for
+// the backward, if there is one.
 #pragma once
 
 #include <torch/types.h>
 
 namespace zeroth::model {
+
+// Returns a new parameter in the form in which blocks register it: fp32 on the meta device.
+torch::Tensor meta_parameter(at::IntArrayRef sizes);
 
 // Returns an open gradient in `view`. An unwritten one holds no gradient yet: its content is
 // unspecified, and the first delivery overwrites it. The mark is a version of the tensor, which

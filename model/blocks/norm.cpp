@@ -92,15 +92,11 @@ class LayerNorm final : public CustomFunction {
   double eps_;
 };
 
-Tensor meta_parameter(int64_t size) {
-  return torch::empty({size}, torch::dtype(torch::kFloat32).device(torch::kMeta));
-}
-
 }  // namespace
 
 Norm::Norm(NormKind kind, int64_t size, double eps) : kind_(kind), eps_(eps) {
-  weight_ = register_parameter("weight", meta_parameter(size));
-  if (kind == NormKind::kLayer) bias_ = register_parameter("bias", meta_parameter(size));
+  weight_ = register_parameter("weight", meta_parameter({size}));
+  if (kind == NormKind::kLayer) bias_ = register_parameter("bias", meta_parameter({size}));
 }
 
 Tensor Norm::forward(const Tensor& x) const {

@@ -9,6 +9,15 @@
 
 namespace zeroth::model {
 
+// Returns radians per position, [head_dim / 2] fp32 on the CPU, for sequences of `seq` positions of
+// a model that was trained for `max_positions`. Every kind follows transformers 5.17
+// (modeling_rope_utils.py).
+torch::Tensor rope_frequencies(const RopeSpec& spec, int64_t head_dim, int64_t max_positions,
+                               int64_t seq);
+
+// Returns whether the frequencies depend on the length of the sequence.
+bool depends_on_length(const RopeSpec& spec);
+
 // A RopeTable computes the angles of the positions of a sequence. One table serves all layers of a
 // chain; it caches the angles of the last length and of the last positions requested. Not
 // thread-safe.

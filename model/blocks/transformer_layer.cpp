@@ -87,7 +87,7 @@ Mlp::Mlp(const ModelSpec& spec, const TensorParallelPtr& tp) : activation_(spec.
 
 Tensor Mlp::forward(const Tensor& x) const {
   if (!gate_) return linear(activate(linear(x, *up_), activation_), *down_);
-  const std::vector<Tensor> y = linear(x, *gate_, *up_);
+  const std::vector<Tensor> y = linear(x, {gate_.get(), up_.get()});
   if (activation_ == Activation::kSilu)
     return linear(apply_function(std::make_shared<SwiGlu>(), y)[0], *down_);
   return linear(activate(y[0], activation_) * y[1], *down_);

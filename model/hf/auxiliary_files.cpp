@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/machine/file_descriptor.h"
-#include "model/hf/model_files.h"
+#include "model/hf/model_directory.h"
 #include "model/hf/temporary_directory.h"
 
 namespace zeroth::model {

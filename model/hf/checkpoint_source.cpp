@@ -9,11 +9,10 @@
 
 #include "base/error.h"
 #include "base/text/printable.h"
-#include "base/usage_error.h"
 #include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_map.h"
-#include "model/hf/dtype_name.h"
-#include "model/random_source.h"
+#include "model/hf/model_layout.h"
+#include "model/weight_source.h"
 
 namespace zeroth::model {
 namespace {

@@ -1,7 +1,6 @@
 #include "model/hf/config_reader.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -24,33 +23,45 @@ int64_t ConfigReader::size(const std::string& key, std::optional<int64_t> fallba
   const auto entry = object_.find(key);
   if (entry == object_.end() || !entry->is_number()) return static_cast<int64_t>(value);
   if (!(value >= 1) || value != std::floor(value)) {
-    add_error(key, fmt::format("is {}, expected a whole number of at least 1", quoted(*entry)));
+    add_error(key, "is {}, expected a whole number of at least 1", quoted(*entry));
     return 1;
   }
   if (value > static_cast<double>(max)) {
-    add_error(key, fmt::format("is {}, expected at most {}", quoted(*entry), max));
+    add_error(key, "is {}, expected at most {}", quoted(*entry), max);
     return 1;
   }
   return static_cast<int64_t>(value);
 }
 
-double ConfigReader::number(const std::string& key, std::optional<double> fallback) {
+template <typename T>
+T ConfigReader::read(const std::string& key, const std::optional<T>& fallback,
+                     bool (nlohmann::json::*has_type)() const noexcept, const char* expected) {
   const nlohmann::json* value = find(key);
-  if (value == nullptr) {
-    if (!fallback) add_error(key, "is missing");
-    return fallback.value_or(0);
+  if (value != nullptr && (value->*has_type)()) return value->get<T>();
+  if (value != nullptr) {
+    add_error(key, "is {}, expected {}", quoted(*value), expected);
+  } else if (!fallback) {
+    add_error(key, "is missing");
   }
-  if (!value->is_number()) {
-    add_error(key, fmt::format("is {}, expected a number", quoted(*value)));
-    return fallback.value_or(0);
-  }
-  return value->get<double>();
+  return fallback.value_or(T());
+}
+
+double ConfigReader::number(const std::string& key, std::optional<double> fallback) {
+  return read(key, fallback, &nlohmann::json::is_number, "a number");
+}
+
+bool ConfigReader::flag(const std::string& key, bool fallback) {
+  return read(key, std::optional(fallback), &nlohmann::json::is_boolean, "true or false");
+}
+
+std::string ConfigReader::text(const std::string& key, std::optional<std::string> fallback) {
+  return read(key, fallback, &nlohmann::json::is_string, "a string");
 }
 
 double ConfigReader::positive(const std::string& key, std::optional<double> fallback) {
   const double value = number(key, fallback);
   if (object_.contains(key) && object_[key].is_number() && !(value > 0)) {
-    add_error(key, fmt::format("is {}, expected more than 0", value));
+    add_error(key, "is {}, expected more than 0", value);
   }
   return value;
 }
@@ -66,50 +77,23 @@ std::vector<double> ConfigReader::positives(const std::string& key, int64_t coun
   };
   if (!value->is_array() || static_cast<int64_t>(value->size()) != count ||
       !std::all_of(value->begin(), value->end(), is_positive)) {
-    add_error(key, fmt::format("is {}, expected {} numbers above 0", quoted(*value), count));
+    add_error(key, "is {}, expected {} numbers above 0", quoted(*value), count);
     return {};
   }
   return value->get<std::vector<double>>();
 }
 
-bool ConfigReader::flag(const std::string& key, bool fallback) {
-  const nlohmann::json* value = find(key);
-  if (value == nullptr) return fallback;
-  if (!value->is_boolean()) {
-    add_error(key, fmt::format("is {}, expected true or false", quoted(*value)));
-    return fallback;
-  }
-  return value->get<bool>();
-}
-
-std::string ConfigReader::text(const std::string& key, std::optional<std::string> fallback) {
-  const nlohmann::json* value = find(key);
-  if (value == nullptr) {
-    if (!fallback) add_error(key, "is missing");
-    return fallback.value_or("");
-  }
-  if (!value->is_string()) {
-    add_error(key, fmt::format("is {}, expected a string", quoted(*value)));
-    return fallback.value_or("");
-  }
-  return value->get<std::string>();
-}
-
 void ConfigReader::require(const std::string& key, const nlohmann::json& harmless) {
   const nlohmann::json* value = find(key);
   if (value != nullptr && *value != harmless) {
-    add_error(key, fmt::format("is {}; only {} is supported", quoted(*value), quoted(harmless)));
+    add_error(key, "is {}; only {} is supported", quoted(*value), quoted(harmless));
   }
 }
 
 void ConfigReader::reject(const std::string& key) {
   const nlohmann::json* value = find(key);
   if (value == nullptr || *value == false || *value == 0 || value->empty()) return;
-  add_error(key, fmt::format("is {}, which is not supported", quoted(*value)));
-}
-
-void ConfigReader::add_error(const std::string& key, const std::string& reason) {
-  errors_.push_back(fmt::format("{}{} {}", prefix_, key, reason));
+  add_error(key, "is {}, which is not supported", quoted(*value));
 }
 
 void ConfigReader::add(const ConfigReader& nested) {

@@ -2,14 +2,19 @@
 // throwing at the first.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace zeroth::model {
+
+struct RopeSpec;
 
 class ConfigReader {
  public:
@@ -39,7 +44,10 @@ class ConfigReader {
   // Adds an error unless the key is absent, null, false, zero or empty.
   void reject(const std::string& key);
 
-  void add_error(const std::string& key, const std::string& reason);
+  template <typename... Args>
+  void add_error(const std::string& key, fmt::format_string<Args...> reason, Args&&... args) {
+    errors_.push_back(prefix_ + key + " " + fmt::format(reason, std::forward<Args>(args)...));
+  }
   void add(const ConfigReader& nested);  // adds its errors and unknown keys
   // Adds the keys that no call above has named to unknown_keys().
   void collect_unknown_keys(const std::set<std::string>& harmless);
@@ -48,11 +56,19 @@ class ConfigReader {
   const std::vector<std::string>& unknown_keys() const { return unknown_keys_; }
 
  private:
+  template <typename T>
+  T read(const std::string& key, const std::optional<T>& fallback,
+         bool (nlohmann::json::*has_type)() const noexcept, const char* expected);
+
   const nlohmann::json& object_;
   std::string prefix_;
   std::set<std::string> seen_keys_;
   std::vector<std::string> errors_;
   std::vector<std::string> unknown_keys_;
 };
+
+// Reads the rotary part of config.json, in its old and its new spelling (spec_rope.cpp):
+// rope_theta, rope_scaling and rope_parameters; errors are added to `config`.
+RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions);
 
 }  // namespace zeroth::model

@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "base/files/regular_file.h"
 #include "base/text/printable.h"
-#include "model/hf/model_files.h"
 #include "model/hf/safetensors.h"
 
 namespace zeroth::model {
@@ -88,6 +87,22 @@ fs::path find_snapshot(const fs::path& cache, std::string name) {
   }
   const fs::path snapshot = entry / "snapshots" / commit;
   return fs::exists(snapshot / "config.json", ignored) ? snapshot : fs::path();
+}
+
+// Files in which a run records facts about the model that it has made.
+constexpr std::array<std::string_view, 4> kRunRecords = {"trainer_state.json", "all_results.json",
+                                                         "train_results.json", "eval_results.json"};
+constexpr std::array<std::string_view, 5> kAuxiliaryFiles = {
+    "generation_config.json", "special_tokens_map.json", "vocab.json", "merges.txt",
+    "added_tokens.json"};
+
+bool is_weights(const std::string& name) {
+  return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json") ||
+         (name.starts_with("pytorch_model") && name.find(".bin") != std::string::npos);
+}
+
+bool is_adapter(const std::string& name) {
+  return name.starts_with("adapter_") && (name.ends_with(".json") || name.ends_with(".bin"));
 }
 
 constexpr const char* kFromGguf =
@@ -194,6 +209,16 @@ std::string missing_config_hint(const fs::path& directory) {
   }
   return fmt::format("; `hf download ORG/MODEL --local-dir {}` fetches a whole model",
                      directory.string());
+}
+
+bool is_auxiliary_file(const std::string& name) {
+  return std::find(kAuxiliaryFiles.begin(), kAuxiliaryFiles.end(), name) != kAuxiliaryFiles.end() ||
+         name.starts_with("tokenizer") || name.starts_with("chat_template");
+}
+
+bool is_model_file(const std::string& name) {
+  return name == "config.json" || is_weights(name) || is_adapter(name) || is_auxiliary_file(name) ||
+         std::find(kRunRecords.begin(), kRunRecords.end(), name) != kRunRecords.end();
 }
 
 }  // namespace zeroth::model

@@ -1,4 +1,5 @@
-// Finds the directory of a model that a user names, and recognizes other things found in its place.
+// Finds the directory of a model that a user names, and recognizes other things found in its place,
+// and a model's files by their names.
 #pragma once
 
 #include <filesystem>
@@ -20,5 +21,13 @@ void check_model_directory(const std::filesystem::path& directory);
 // Returns the end of a message about a directory without a config.json: what it seems to be, and
 // what to do.
 std::string missing_config_hint(const std::filesystem::path& directory);
+
+// Returns whether the file is one that a new model copies from its source: tokenizer, chat template
+// or generation settings.
+bool is_auxiliary_file(const std::string& name);
+
+// Returns whether the file belongs to a model: config.json, weights of any kind, adapters,
+// auxiliary files, and what Trainer and run_clm.py record of its training and evaluation.
+bool is_model_file(const std::string& name);
 
 }  // namespace zeroth::model

@@ -2,17 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
+#include <array>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files/regular_file.h"
 #include "base/json/json.h"
 #include "model/hf/auxiliary_files.h"
 #include "model/hf/checkpoint_map.h"
-#include "model/hf/dtype_name.h"
 #include "model/hf/temporary_directory.h"
 
 namespace zeroth::model {
@@ -20,6 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
+
+constexpr std::array<std::pair<torch::Dtype, std::string_view>, 3> kDtypeNames = {
+    {{torch::kFloat32, "F32"}, {torch::kBFloat16, "BF16"}, {torch::kFloat16, "F16"}}};
 
 const char* config_dtype(torch::ScalarType dtype) {
   return dtype == torch::kFloat32 ? "float32" : dtype == torch::kFloat16 ? "float16" : "bfloat16";
@@ -36,19 +38,35 @@ std::string to_text(const Json& json) {
 }
 
 std::string index_text(const ModelLayout& layout) {
-  Json index;
+  Json index, weight_map;
   int64_t total = 0;
   for (const ModelLayout::ShardFile& file : layout.files) {
-    for (const PlannedTensor& tensor : file.tensors) total += num_bytes(tensor, layout.dtype);
+    for (const PlannedTensor& tensor : file.tensors) {
+      total += num_bytes(tensor, layout.dtype);
+      weight_map[tensor.name] = file.name;
+    }
   }
   index["metadata"]["total_size"] = total;
-  for (const ModelLayout::ShardFile& file : layout.files) {
-    for (const PlannedTensor& tensor : file.tensors) index["weight_map"][tensor.name] = file.name;
-  }
+  index["weight_map"] = std::move(weight_map);
   return to_text(index);
 }
 
 }  // namespace
+
+std::string_view dtype_name(torch::Dtype dtype) {
+  for (const auto& [type, name] : kDtypeNames) {
+    if (type == dtype) return name;
+  }
+  ZEROTH_CHECK(false, "no checkpoint holds {}", c10::toString(dtype));
+  return {};
+}
+
+std::optional<torch::Dtype> parse_dtype(std::string_view name) {
+  for (const auto& [type, known] : kDtypeNames) {
+    if (known == name) return type;
+  }
+  return std::nullopt;
+}
 
 SafetensorsLayout plan_safetensors(torch::ScalarType dtype,
                                    const std::vector<PlannedTensor>& tensors) {
@@ -116,11 +134,7 @@ void write_model_metadata(const fs::path& source, const fs::path& output, torch:
   if (!config.is_object()) throw Error("{} is not a JSON object", path);
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = config_dtype(dtype);
   if (config.contains("torch_dtype")) config["torch_dtype"] = config_dtype(dtype);
-  const fs::path target = output / "config.json";
-  std::ofstream file(target, std::ios::binary);
-  file << to_text(config);
-  file.close();
-  if (!file) throw_write_error(fmt::format("{} cannot be written", target.string()), errno, output);
+  write_file(output / "config.json", to_text(config));
   copy_auxiliary_files(source, output);
 }
 

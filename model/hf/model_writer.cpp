@@ -1,10 +1,8 @@
 #include "model/hf/model_writer.h"
 
-#include <cerrno>
-#include <fstream>
-
 #include "base/error.h"
 #include "model/hf/checkpoint_map.h"
+#include "model/hf/temporary_directory.h"
 
 namespace zeroth::model {
 
@@ -18,14 +16,7 @@ ModelWriter::ModelWriter(const WriterOptions& options, const std::vector<Planned
     shards_.push_back(std::make_unique<SafetensorsWriter>(directory_.path() / file.name,
                                                           options.dtype, file.tensors));
   }
-  if (layout_.index.empty()) return;
-  const std::filesystem::path path = directory_.path() / kIndexFile;
-  std::ofstream index(path, std::ios::binary);
-  index << layout_.index;
-  index.close();
-  if (!index) {
-    throw_write_error(fmt::format("{} cannot be written", path.string()), errno, directory_.path());
-  }
+  if (!layout_.index.empty()) write_file(directory_.path() / kIndexFile, layout_.index);
 }
 
 void ModelWriter::write(const std::string& name, const torch::Tensor& tensor) {

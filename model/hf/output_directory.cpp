@@ -14,7 +14,7 @@
 #include "base/files/directory.h"
 #include "base/machine/file_descriptor.h"
 #include "base/machine/process_limits.h"
-#include "model/hf/model_files.h"
+#include "model/hf/model_directory.h"
 
 namespace zeroth::model {
 namespace {
@@ -121,11 +121,11 @@ void OutputDirectory::check(const fs::path& target, bool overwrite) {
   });
 }
 
-void OutputDirectory::clear_leftovers(const fs::path& target) {
+void OutputDirectory::cleanup_leftovers(const fs::path& target) {
   const fs::path target_path = resolve_links(target);
   const std::string target_name = target_path.filename().string();
-  model::clear_leftovers(target_path.parent_path(),
-                         [&](const auto& name) { return name == target_name; });
+  model::cleanup_leftovers(target_path.parent_path(),
+                           [&](const auto& name) { return name == target_name; });
 }
 
 OutputDirectory::OutputDirectory(const fs::path& target, bool overwrite)
@@ -138,10 +138,7 @@ std::unique_ptr<PreviousModel> OutputDirectory::install() {
   const fs::path& fresh = temporary_->path();
   if (fs::is_symlink(target_)) throw Error("{} is a link now", target_.string());
   if (!fs::exists(target_) || fs::is_empty(target_)) {
-    if (::rename(fresh.c_str(), target_.c_str()) != 0) {  // also onto an empty directory
-      throw Error("{} cannot be renamed to {}: {}", fresh.string(), target_.string(),
-                  system_reason(errno));
-    }
+    move_to(fresh, target_);  // also onto an empty directory
     installed_ = true;
     return nullptr;
   }
@@ -176,7 +173,7 @@ std::unique_ptr<PreviousModel> OutputDirectory::commit(const OutputGuard& guard)
 }
 
 PreviousModel::~PreviousModel() {
-  std::error_code ignored;  // clear_leftovers() removes what stays
+  std::error_code ignored;  // cleanup_leftovers() removes what stays
   if (!kept_) fs::remove_all(directory_, ignored);
 }
 

@@ -6,13 +6,13 @@
 #include <optional>
 #include <utility>
 
-#include "base/files/output_guard.h"
+#include "base/files/output_lock.h"
 #include "model/hf/temporary_directory.h"
 
 namespace zeroth::model {
 
 // A PreviousModel is the model that a commit() replaced. It stays on disk, beside the new one, as
-// long as this object lives. clear_leftovers() removes what a killed process leaves of it.
+// long as this object lives. cleanup_leftovers() removes what a killed process leaves of it.
 class PreviousModel {
  public:
   PreviousModel(std::filesystem::path directory, std::filesystem::path target)
@@ -42,7 +42,7 @@ class OutputDirectory {
   // the nearest existing one, and leaves no trace.
   static void check(const std::filesystem::path& target, bool overwrite);
   // Removes what a killed process left beside `target`. Must be called before check().
-  static void clear_leftovers(const std::filesystem::path& target);
+  static void cleanup_leftovers(const std::filesystem::path& target);
 
   // Accepts a target that exists; commit() decides about it.
   OutputDirectory(const std::filesystem::path& target, bool overwrite);

@@ -5,10 +5,10 @@
 #include <optional>
 #include <set>
 
-#include "base/element_size.h"
 #include "base/error.h"
 #include "base/json/json.h"
 #include "base/json/json_view.h"
+#include "base/tensor_slice.h"
 #include "base/text/printable.h"
 
 namespace zeroth::model {
@@ -18,7 +18,9 @@ using nlohmann::json;
 
 constexpr size_t kMaxHeader = 100'000'000;
 
-json read_header(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+// Returns the header, and in `data_begin` the offset at which the tensors' bytes begin.
+json read_header(const std::filesystem::path& path, std::span<const std::byte> bytes,
+                 size_t& data_begin) {
   const std::string name = path.string();
   if (bytes.size() < 8) throw Error("{} is cut short: {} bytes", name, bytes.size());
   uint64_t length = 0;
@@ -30,6 +32,7 @@ json read_header(const std::filesystem::path& path, std::span<const std::byte> b
     throw Error("{} is cut short: its header has {} bytes, the file {}", name, length,
                 bytes.size());
   }
+  data_begin = 8 + length;
   const auto* text = reinterpret_cast<const char*>(bytes.data()) + 8;
   JsonSource source{.name = name + " (header)", .duplicate_keys = DuplicateKeyPolicy::kReject};
   source.limits.bytes = kMaxHeader;
@@ -91,19 +94,18 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path)
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path), file_(path) {
-  const json header = read_header(path, file_.bytes());
-  uint64_t length = 0;
-  std::memcpy(&length, file_.bytes().data(), 8);
+  size_t data_begin = 0;
+  const json header = read_header(path, file_.bytes(), data_begin);
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
     try {
-      tensors_[name] = parse_entry(JsonView(entry), 8 + length);
+      tensors_[name] = parse_entry(JsonView(entry), data_begin);
     } catch (const Error& error) {
       throw Error("{}: the header's entry for tensor {} is malformed: {}", path.string(),
                   shortened(name), error.what());
     }
   }
-  check_ranges(8 + length);
+  check_ranges(data_begin);
 }
 
 void SafetensorsFile::check_ranges(size_t data_begin) const {
@@ -155,7 +157,13 @@ SafetensorsDirectory::SafetensorsDirectory(const std::filesystem::path& director
   std::set<std::string> names;
   for (const auto& [tensor, file] : weight_map) names.insert(file);
   for (const std::string& name : names) open(directory / name);
-  check_index(weight_map);
+  for (const auto& [tensor, file] : weight_map) {
+    const auto it = entries_.find(tensor);
+    if (it == entries_.end() || it->second.file->path().filename() != file) {
+      throw Error("{} says that {} holds tensor {}, but it does not",
+                  (directory_ / kIndex).string(), file, shortened(tensor));
+    }
+  }
 }
 
 void SafetensorsDirectory::open(const std::filesystem::path& path) {
@@ -166,16 +174,6 @@ void SafetensorsDirectory::open(const std::filesystem::path& path) {
     if (!added) {
       throw Error("tensor {} is in {} and in {}", shortened(name), it->second.file->path().string(),
                   path.string());
-    }
-  }
-}
-
-void SafetensorsDirectory::check_index(const std::map<std::string, std::string>& weight_map) const {
-  for (const auto& [tensor, file] : weight_map) {
-    const auto it = entries_.find(tensor);
-    if (it == entries_.end() || it->second.file->path().filename() != file) {
-      throw Error("{} says that {} holds tensor {}, but it does not",
-                  (directory_ / kIndex).string(), file, shortened(tensor));
     }
   }
 }

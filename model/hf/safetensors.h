@@ -58,7 +58,6 @@ class SafetensorsDirectory {
 
  private:
   void open(const std::filesystem::path& path);
-  void check_index(const std::map<std::string, std::string>& weight_map) const;
 
   std::filesystem::path directory_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;

@@ -13,16 +13,6 @@
 #include "model/hf/temporary_directory.h"
 
 namespace zeroth::model {
-namespace {
-
-// Throws an Error for a value that fp16 cannot hold: it would be infinite when the file is loaded.
-void require_in_range(const std::string& name, const torch::Tensor& from, const torch::Tensor& to) {
-  if (!at::isinf(to).any().item<bool>() || at::isinf(from).any().item<bool>()) return;
-  throw Error("{} has a value of {:g}, beyond the 65504 that fp16 holds: save in bf16 or fp32",
-              name, from.detach().abs().max().item<double>());
-}
-
-}  // namespace
 
 void require_finite(const std::filesystem::path& target, const std::string& name,
                     const torch::Tensor& tensor) {
@@ -39,8 +29,11 @@ void require_finite(const std::filesystem::path& target, const std::string& name
 torch::Tensor to_saved_dtype(const std::string& name, const torch::Tensor& tensor,
                              torch::ScalarType dtype) {
   torch::Tensor saved = tensor.detach().to(torch::kCPU, dtype).contiguous();
-  if (dtype == torch::kFloat16 && tensor.scalar_type() != torch::kFloat16) {
-    require_in_range(name, tensor, saved);
+  if (dtype != torch::kFloat16 || tensor.scalar_type() == torch::kFloat16) return saved;
+  // A value that fp16 cannot hold would be infinite when the file is loaded.
+  if (at::isinf(saved).any().item<bool>() && !at::isinf(tensor).any().item<bool>()) {
+    throw Error("{} has a value of {:g}, beyond the 65504 that fp16 holds: save in bf16 or fp32",
+                name, tensor.detach().abs().max().item<double>());
   }
   return saved;
 }
@@ -57,16 +50,13 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, torch::S
     throw_write_error(fmt::format("{} cannot be created", path.string()), errno,
                       path.parent_path());
   }
-  reserve(layout.size);
+  // Reserve the space, so that a full disk is found before the first tensor is written, if the file
+  // system supports it.
+  const bool reserved = ::fallocate(fd_.get(), 0, 0, layout.size) == 0;
+  if (!reserved && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
+    fail(fmt::format("reserving {} bytes", layout.size));
+  }
   write_bytes(layout.header.data(), layout.header.size(), 0);
-}
-
-// Reserves the file's space, so that a full disk is found before the first tensor is written, if
-// the file system supports it.
-void SafetensorsWriter::reserve(int64_t size) {
-  if (::fallocate(fd_.get(), 0, 0, size) == 0) return;
-  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
-    fail(fmt::format("reserving {} bytes", size));
 }
 
 void SafetensorsWriter::fail(const std::string& operation) const {

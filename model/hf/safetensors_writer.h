@@ -47,7 +47,6 @@ class SafetensorsWriter {
     int64_t offset = 0;
     bool written = false;
   };
-  void reserve(int64_t size);
   // Throws an Error with the reason from errno.
   [[noreturn]] void fail(const std::string& operation) const;
   void write_bytes(const void* data, size_t size, int64_t offset);

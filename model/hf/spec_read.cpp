@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/files/regular_file.h"
@@ -11,7 +15,6 @@
 #include "base/text/printable.h"
 #include "model/hf/config_reader.h"
 #include "model/hf/model_directory.h"
-#include "model/hf/spec_rope.h"
 #include "model/spec.h"
 
 namespace zeroth::model {
@@ -25,124 +28,82 @@ constexpr int64_t kMaxWidth = 1 << 20;
 constexpr int64_t kMaxVocabSize = 1 << 24;
 
 // Keys that transformers writes and that do not change training.
-const std::set<std::string> kIgnoredKeys = {"_name_or_path",
-                                            "_attn_implementation",
-                                            "_attn_implementation_autoset",
-                                            "architectures",
-                                            "auto_map",
-                                            "model_type",
-                                            "transformers_version",
-                                            "use_cache",
-                                            "bos_token_id",
-                                            "eos_token_id",
-                                            "pad_token_id",
-                                            "sep_token_id",
-                                            "cls_token_id",
-                                            "decoder_start_token_id",
-                                            "unk_token_id",
-                                            "prefix",
-                                            "return_dict",
-                                            "output_attentions",
-                                            "output_hidden_states",
-                                            "torchscript",
-                                            "finetuning_task",
-                                            "id2label",
-                                            "label2id",
-                                            "num_labels",
-                                            "problem_type",
-                                            "task_specific_params",
-                                            "tokenizer_class",
-                                            "n_ctx",
-                                            "predict_special_tokens",
-                                            "summary_activation",
-                                            "summary_first_dropout",
-                                            "summary_proj_to_labels",
-                                            "summary_type",
-                                            "summary_use_proj",
-                                            "gradient_checkpointing",
-                                            "keys_to_ignore_at_inference",
-                                            "unsloth_version",
-                                            "unsloth_fixed",
-                                            "max_length",
-                                            "min_length",
-                                            "do_sample",
-                                            "early_stopping",
-                                            "num_beams",
-                                            "temperature",
-                                            "top_k",
-                                            "top_p",
-                                            "typical_p",
-                                            "repetition_penalty",
-                                            "length_penalty",
-                                            "no_repeat_ngram_size",
-                                            "num_return_sequences",
-                                            "is_decoder",
-                                            "use_bfloat16",
-                                            "tf_legacy_loss",
-                                            "_commit_hash"};
+const std::set<std::string> kIgnoredKeys = {
+    // The model's origin and class.
+    "_name_or_path", "_commit_hash", "architectures", "auto_map", "model_type", "tokenizer_class",
+    "transformers_version", "unsloth_version", "unsloth_fixed",
+    // How it runs.
+    "_attn_implementation", "_attn_implementation_autoset", "gradient_checkpointing",
+    "keys_to_ignore_at_inference", "output_attentions", "output_hidden_states", "return_dict",
+    "torchscript", "use_bfloat16", "use_cache", "tf_legacy_loss",
+    // Tokens.
+    "bos_token_id", "cls_token_id", "decoder_start_token_id", "eos_token_id", "n_ctx",
+    "pad_token_id", "prefix", "sep_token_id", "unk_token_id",
+    // Generation.
+    "do_sample", "early_stopping", "is_decoder", "length_penalty", "max_length", "min_length",
+    "no_repeat_ngram_size", "num_beams", "num_return_sequences", "predict_special_tokens",
+    "repetition_penalty", "temperature", "top_k", "top_p", "typical_p",
+    // Heads for other tasks.
+    "finetuning_task", "id2label", "label2id", "num_labels", "problem_type", "summary_activation",
+    "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
+    "task_specific_params"};
 
 // Keys of other models and of options that change the computation: accepted only while they are
 // off.
-const std::vector<std::string> kUnsupportedKeys = {"hidden_dropout",
-                                                   "hidden_dropout_prob",
-                                                   "residual_dropout",
-                                                   "embedding_dropout",
-                                                   "attention_probs_dropout_prob",
-                                                   "classifier_dropout",
-                                                   "quantization_config",
-                                                   "pruned_heads",
-                                                   "chunk_size_feed_forward",
-                                                   "is_encoder_decoder",
-                                                   "cross_attention_hidden_size",
-                                                   "add_cross_attention",
-                                                   "reorder_and_upcast_attn",
-                                                   "num_experts",
-                                                   "num_local_experts",
-                                                   "n_routed_experts",
-                                                   "num_experts_per_tok",
-                                                   "moe_intermediate_size",
-                                                   "attn_logit_softcapping",
-                                                   "final_logit_softcapping",
-                                                   "attention_chunk_size",
-                                                   "no_rope_layers",
-                                                   "kv_lora_rank",
-                                                   "q_lora_rank",
-                                                   "alibi",
-                                                   "use_mrope",
-                                                   "vision_config",
-                                                   "audio_config",
-                                                   "text_config",
-                                                   "adapter_attn_dim",
-                                                   "parallel_attn",
-                                                   "query_pre_attn_scalar"};
+const std::vector<std::string> kUnsupportedKeys = {
+    // Dropout elsewhere.
+    "hidden_dropout", "hidden_dropout_prob", "residual_dropout", "embedding_dropout",
+    "attention_probs_dropout_prob", "classifier_dropout",
+    // Other forms of weights and layers.
+    "quantization_config", "pruned_heads", "chunk_size_feed_forward", "is_encoder_decoder",
+    "cross_attention_hidden_size", "add_cross_attention", "reorder_and_upcast_attn",
+    // Mixtures of experts.
+    "num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok",
+    "moe_intermediate_size",
+    // Other attention.
+    "attn_logit_softcapping", "final_logit_softcapping", "attention_chunk_size", "no_rope_layers",
+    "kv_lora_rank", "q_lora_rank", "alibi", "use_mrope",
+    // Other inputs, adapters and layers.
+    "vision_config", "audio_config", "text_config", "adapter_attn_dim", "parallel_attn",
+    "query_pre_attn_scalar"};
 
 // Factors of other models: accepted only at 1.
 const std::vector<std::string> kUnitFactors = {"pretraining_tp",      "logit_scale",
                                                "logits_scaling",      "embedding_multiplier",
                                                "residual_multiplier", "attention_multiplier"};
 
+constexpr std::pair<std::string_view, Activation> kActivations[] = {
+    {"silu", Activation::kSilu},
+    {"swish", Activation::kSilu},
+    {"gelu", Activation::kGelu},
+    {"gelu_new", Activation::kGeluTanh},
+    {"gelu_pytorch_tanh", Activation::kGeluTanh},
+    {"relu", Activation::kRelu}};
+
 void read_activation(ConfigReader& config, ModelSpec& spec, const std::string& key,
                      const std::string& fallback) {
   const std::string name = config.text(key, fallback);
-  if (name == "silu" || name == "swish") {
-    spec.activation = Activation::kSilu;
-  } else if (name == "gelu") {
-    spec.activation = Activation::kGelu;
-  } else if (name == "gelu_new" || name == "gelu_pytorch_tanh") {
-    spec.activation = Activation::kGeluTanh;
-  } else if (name == "relu") {
-    spec.activation = Activation::kRelu;
-  } else {
-    config.add_error(key, fmt::format("is \"{}\"; supported are silu, gelu, gelu_new, "
-                                      "gelu_pytorch_tanh, relu",
-                                      shortened(name)));
+  for (const auto& [known, activation] : kActivations) {
+    if (known == name) {
+      spec.activation = activation;
+      return;
+    }
   }
+  config.add_error(key, "is \"{}\"; supported are silu, gelu, gelu_new, gelu_pytorch_tanh, relu",
+                   shortened(name));
 }
 
 double read_dropout(ConfigReader& config, const std::string& key, double fallback) {
   const double p = config.number(key, fallback);
-  if (p < 0 || p >= 1) config.add_error(key, fmt::format("is {}, expected 0 <= p < 1", p));
+  if (p < 0 || p >= 1) config.add_error(key, "is {}, expected 0 <= p < 1", p);
   return p;
+}
+
+void require_multiple(ConfigReader& config, const char* key, int64_t value, const char* divisor_key,
+                      int64_t divisor) {
+  if (divisor > 0 && value % divisor != 0) {
+    config.add_error(key, "is {}, not a multiple of {} {}", value, divisor_key, divisor);
+  }
 }
 
 void read_gpt2(ConfigReader& config, ModelSpec& spec) {
@@ -152,10 +113,7 @@ void read_gpt2(ConfigReader& config, ModelSpec& spec) {
   spec.intermediate_size = config.size("n_inner", 4 * spec.hidden_size, 16 * kMaxWidth);
   spec.max_positions = config.size("n_positions");
   spec.head_dim = spec.num_heads > 0 ? spec.hidden_size / spec.num_heads : 0;
-  if (spec.num_heads > 0 && spec.hidden_size % spec.num_heads != 0) {
-    config.add_error("n_embd", fmt::format("is {}, not a multiple of n_head {}", spec.hidden_size,
-                                           spec.num_heads));
-  }
+  require_multiple(config, "n_embd", spec.hidden_size, "n_head", spec.num_heads);
   spec.norm = NormKind::kLayer;
   spec.norm_eps = config.positive("layer_norm_epsilon", 1e-5);
   spec.qkv_bias = spec.o_bias = spec.mlp_bias = true;
@@ -180,13 +138,12 @@ void read_window(ConfigReader& config, ModelSpec& spec) {
     config.reject("use_sliding_window");
     return;
   }
-  const bool qwen = spec.family == "qwen2" || spec.family == "qwen3";
   const bool off = config.has("sliding_window") && config.find("sliding_window") == nullptr;
   const int64_t size = off ? 0 : config.size("sliding_window", 4096);
   const double first_window_layer = config.number("max_window_layers", 28);
   const auto first = static_cast<int64_t>(
       std::clamp(first_window_layer, 0.0, static_cast<double>(spec.num_layers)));
-  if (!qwen) {
+  if (spec.family == "mistral") {
     spec.sliding_window = size;
     spec.windowed_layers.assign(spec.num_layers, true);
     config.reject("layer_types");
@@ -197,16 +154,17 @@ void read_window(ConfigReader& config, ModelSpec& spec) {
   const json* types = config.find("layer_types");
   if (types == nullptr) return;
   if (!types->is_array() || static_cast<int64_t>(types->size()) != spec.num_layers) {
-    config.add_error("layer_types", fmt::format("does not have one entry for each of the {} layers",
-                                                spec.num_layers));
+    config.add_error("layer_types", "does not have one entry for each of the {} layers",
+                     spec.num_layers);
     return;
   }
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
     const json& type = (*types)[layer];
     if (type != "full_attention" && type != "sliding_attention") {
-      config.add_error("layer_types", fmt::format("has {}; supported are full_attention, "
-                                                  "sliding_attention",
-                                                  quoted(type)));
+      config.add_error("layer_types",
+                       "has {}; supported are full_attention, "
+                       "sliding_attention",
+                       quoted(type));
     } else if (type == "sliding_attention" && spec.sliding_window == 0) {
       config.add_error("layer_types", "has sliding_attention, but no sliding_window is in use");
     }
@@ -221,22 +179,18 @@ void read_heads(ConfigReader& config, ModelSpec& spec) {
   spec.head_dim = explicit_dim ? config.size("head_dim", 128, kMaxWidth)
                                : spec.hidden_size / std::max<int64_t>(spec.num_heads, 1);
   if (spec.num_heads == 0 || spec.num_kv_heads == 0) return;
-  if (!explicit_dim && spec.hidden_size % spec.num_heads != 0) {
-    config.add_error("hidden_size", fmt::format("is {}, not a multiple of num_attention_heads {}",
-                                                spec.hidden_size, spec.num_heads));
+  if (!explicit_dim) {
+    require_multiple(config, "hidden_size", spec.hidden_size, "num_attention_heads",
+                     spec.num_heads);
   }
-  if (spec.num_heads % spec.num_kv_heads != 0) {
-    config.add_error("num_attention_heads",
-                     fmt::format("is {}, not a multiple of num_key_value_heads {}", spec.num_heads,
-                                 spec.num_kv_heads));
-  }
+  require_multiple(config, "num_attention_heads", spec.num_heads, "num_key_value_heads",
+                   spec.num_kv_heads);
   if (spec.num_heads * spec.head_dim > kMaxWidth) {
-    config.add_error("num_attention_heads", fmt::format("{} x head_dim {}, expected at most {}",
-                                                        spec.num_heads, spec.head_dim, kMaxWidth));
+    config.add_error("num_attention_heads", "{} x head_dim {}, expected at most {}", spec.num_heads,
+                     spec.head_dim, kMaxWidth);
   }
   if (spec.head_dim % 2 != 0) {
-    config.add_error(
-        "head_dim", fmt::format("is {}, but rotary embeddings need an even number", spec.head_dim));
+    config.add_error("head_dim", "is {}, but rotary embeddings need an even number", spec.head_dim);
   }
 }
 
@@ -279,8 +233,8 @@ int64_t read_padding_token(ConfigReader& config, int64_t vocab_size) {
   const auto size = static_cast<double>(vocab_size);
   const double token = value->is_number_integer() ? value->get<double>() : size;
   if (token < -size || token >= size) {
-    config.add_error(kKey, fmt::format("is {}, expected null or a whole number from {} to {}",
-                                       quoted(*value), -vocab_size, vocab_size - 1));
+    config.add_error(kKey, "is {}, expected null or a whole number from {} to {}", quoted(*value),
+                     -vocab_size, vocab_size - 1);
     return -1;
   }
   return static_cast<int64_t>(token < 0 ? token + size : token);

@@ -1,14 +1,16 @@
-#include "model/hf/spec_rope.h"
-
-#include <fmt/format.h>
+#include "model/hf/config_reader.h"
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "base/json/json.h"
 #include "base/text/printable.h"
+#include "model/spec.h"
 
 namespace zeroth::model {
 namespace {
@@ -26,19 +28,20 @@ const std::set<std::string> kOtherScalingKeys = {
     "rope_type",        "type",
     "rope_theta",       "original_max_position_embeddings"};
 
+constexpr std::pair<std::string_view, RopeScaling> kKinds[] = {
+    {"default", RopeScaling::kNone},    {"linear", RopeScaling::kLinear},
+    {"dynamic", RopeScaling::kDynamic}, {"llama3", RopeScaling::kLlama3},
+    {"yarn", RopeScaling::kYarn},       {"longrope", RopeScaling::kLongRope}};
+
 RopeScaling read_kind(ConfigReader& rope) {
   const std::string old_kind = rope.text("type", "default");
   const std::string kind = rope.text("rope_type", old_kind);
-  if (kind == "default") return RopeScaling::kNone;
-  if (kind == "linear") return RopeScaling::kLinear;
-  if (kind == "dynamic") return RopeScaling::kDynamic;
-  if (kind == "llama3") return RopeScaling::kLlama3;
-  if (kind == "yarn") return RopeScaling::kYarn;
-  if (kind == "longrope") return RopeScaling::kLongRope;
-  rope.add_error(
-      "rope_type",
-      fmt::format("is \"{}\"; supported are default, linear, dynamic, llama3, yarn, longrope",
-                  shortened(kind)));
+  for (const auto& [name, scaling] : kKinds) {
+    if (name == kind) return scaling;
+  }
+  rope.add_error("rope_type",
+                 "is \"{}\"; supported are default, linear, dynamic, llama3, yarn, longrope",
+                 shortened(kind));
   return RopeScaling::kNone;
 }
 
@@ -46,9 +49,8 @@ void read_llama3(ConfigReader& rope, RopeSpec& spec) {
   spec.low_freq_factor = rope.positive("low_freq_factor");
   spec.high_freq_factor = rope.positive("high_freq_factor");
   if (spec.high_freq_factor == spec.low_freq_factor) {
-    rope.add_error("high_freq_factor",
-                   fmt::format("is {}, the same as low_freq_factor, expected another value",
-                               spec.high_freq_factor));
+    rope.add_error("high_freq_factor", "is {}, the same as low_freq_factor, expected another value",
+                   spec.high_freq_factor);
   }
 }
 
@@ -59,7 +61,7 @@ double yarn_attention(double factor, double mscale) {
 // Reads them as transformers does: 0 means "not given" for all except the factors.
 void read_yarn(ConfigReader& rope, RopeSpec& spec) {
   if (spec.theta <= 1) {
-    rope.add_error("rope_theta", fmt::format("is {}, expected more than 1 for yarn", spec.theta));
+    rope.add_error("rope_theta", "is {}, expected more than 1 for yarn", spec.theta);
   }
   const double mscale = rope.number("mscale", 0.0);
   const double mscale_all = rope.number("mscale_all_dim", 0.0);
@@ -70,7 +72,7 @@ void read_yarn(ConfigReader& rope, RopeSpec& spec) {
   spec.attention_factor = rope.positive("attention_factor", default_attention);
   const auto turns = [&](const char* key, double fallback) {
     const double value = rope.number(key, fallback);
-    if (value < 0) rope.add_error(key, fmt::format("is {}, expected more than 0", value));
+    if (value < 0) rope.add_error(key, "is {}, expected more than 0", value);
     return value > 0 ? value : fallback;
   };
   spec.beta_fast = turns("beta_fast", 32);
@@ -124,7 +126,7 @@ RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions
   const std::string key = old_key ? "rope_scaling" : "rope_parameters";
   if (chosen == nullptr) return spec;
   if (!chosen->is_object()) {
-    config.add_error(key, fmt::format("is {}, expected an object", quoted(*chosen)));
+    config.add_error(key, "is {}, expected an object", quoted(*chosen));
     return spec;
   }
   ConfigReader rope(*chosen, key + ".");

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <fstream>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -17,7 +18,7 @@
 #include "base/error.h"
 #include "base/files/directory.h"
 #include "base/machine/process_limits.h"
-#include "model/hf/model_files.h"
+#include "model/hf/model_directory.h"
 
 namespace zeroth::model {
 namespace {
@@ -41,12 +42,6 @@ fs::path make_sibling(const fs::path& target, std::string_view mark) {
                       target.parent_path());
   }
   return name;
-}
-
-void move_to(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) {
-    throw Error("{} cannot be renamed to {}: {}", from.string(), to.string(), system_reason(errno));
-  }
 }
 
 // Returns a descriptor that holds the directory's lock, if the lock is available.
@@ -168,6 +163,22 @@ void throw_write_error(const std::string& what, int error, const fs::path& direc
   throw Error("{}", text);
 }
 
+void write_file(const fs::path& path, std::string_view text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) {
+    throw_write_error(fmt::format("{} cannot be written", path.string()), errno,
+                      path.parent_path());
+  }
+}
+
+void move_to(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    throw Error("{} cannot be renamed to {}: {}", from.string(), to.string(), system_reason(errno));
+  }
+}
+
 fs::path exchange(const fs::path& fresh, const fs::path& target) {
   if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
     return fresh;
@@ -204,8 +215,8 @@ void remove_directory(const fs::path& directory) {
   with_path_errors([&] { fs::remove_all(gone); });
 }
 
-void clear_leftovers(const fs::path& directory,
-                     const std::function<bool(const std::string& name)>& is_ours_to_remove) {
+void cleanup_leftovers(const fs::path& directory,
+                       const std::function<bool(const std::string& name)>& is_ours_to_remove) {
   const auto parent = Directory::find(directory);
   if (!parent) return;
   for (const std::string& name : parent->names()) {

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 
-#include "base/describe_exception.h"
 #include "base/error.h"
 #include "base/machine/file_descriptor.h"
 
@@ -48,7 +48,7 @@ class TemporaryDirectory {
   bool kept_ = false;
 };
 
-// Renames `directory`, created here for `target`, to a name that clear_leftovers() ignores:
+// Renames `directory`, created here for `target`, to a name that cleanup_leftovers() ignores:
 // "out.new-Ab3dEf". Returns that name, or `directory` if the system refuses.
 std::filesystem::path move_aside(const std::filesystem::path& directory,
                                  const std::filesystem::path& target);
@@ -66,11 +66,17 @@ class OutOfSpace : public Error {
 [[noreturn]] void throw_write_error(const std::string& what, int error,
                                     const std::filesystem::path& directory);
 
+// Writes a small file. Throws like throw_write_error().
+void write_file(const std::filesystem::path& path, std::string_view text);
+
 // Puts `fresh` in the place of the directory `target` in one step, if the file system can, and
 // returns the path of the old one. Otherwise uses two steps; a process killed between them leaves
-// only the old directory, which clear_leftovers() renames back.
+// only the old directory, which cleanup_leftovers() renames back.
 std::filesystem::path exchange(const std::filesystem::path& fresh,
                                const std::filesystem::path& target);
+
+// Renames `from` to `to`. Throws an Error that names both.
+void move_to(const std::filesystem::path& from, const std::filesystem::path& to);
 
 // Moves files that belong to no model (is_model_file) from the directory `old` to the directory
 // `target`, if they are missing there. Touches nothing that other processes put in the place of
@@ -85,7 +91,7 @@ void remove_directory(const std::filesystem::path& directory);
 // satisfies `ours`: removes temporary directories, except for the user's own files in them.
 // Symbolic links and files of other users are not touched. Does nothing if `directory` is not a
 // directory.
-void clear_leftovers(const std::filesystem::path& directory,
-                     const std::function<bool(const std::string& name)>& ours);
+void cleanup_leftovers(const std::filesystem::path& directory,
+                       const std::function<bool(const std::string& name)>& ours);
 
 }  // namespace zeroth::model

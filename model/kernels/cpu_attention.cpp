@@ -1,12 +1,10 @@
-#include "model/kernels/cpu_attention.h"
+#include "model/kernels/attention_kernels.h"
 
 #include <ATen/native/CPUBlas.h>
 
-#include <functional>
-
 #include "base/machine/parallel.h"
 #include "model/custom_function.h"
-#include "model/kernels/cpu/tensors.h"
+#include "model/kernels/cpu/select.h"
 
 namespace zeroth::model {
 namespace {
@@ -37,17 +35,20 @@ struct AttentionTensors {
   Tensor q, k, v, out, lse;  // lse [batch, kv_heads, group, seq]
 };
 
+// Returns the first element of a head in a row of the batch, x [batch, seq, heads, dim].
+template <typename T>
+T* head_data(const Tensor& x, int64_t row, int64_t head) {
+  return data<T>(x) + row * x.size(1) * x.stride(1) + head * x.size(3);
+}
+
 template <typename T, typename Tile>
 cpu::AttentionHeads<T, Tile> make_heads(const AttentionTensors& in, int64_t row, int64_t kv_head,
                                         const CausalAttention& options) {
-  const int64_t seq = in.q.size(1), dim = in.q.size(3), group = in.q.size(2) / in.k.size(2);
-  const auto at = [&](const Tensor& x, int64_t head) {
-    return data<T>(x) + row * seq * x.stride(1) + head * dim;
-  };
-  return {.q = at(in.q, kv_head * group),
-          .k = at(in.k, kv_head),
-          .v = at(in.v, kv_head),
-          .out = at(in.out, kv_head * group),
+  const int64_t seq = in.q.size(1), group = in.q.size(2) / in.k.size(2);
+  return {.q = head_data<T>(in.q, row, kv_head * group),
+          .k = head_data<T>(in.k, row, kv_head),
+          .v = head_data<T>(in.v, row, kv_head),
+          .out = head_data<T>(in.out, row, kv_head * group),
           .lse = data<float>(in.lse) + (row * in.k.size(2) + kv_head) * group * seq,
           .q_stride = in.q.stride(1),
           .k_stride = in.k.stride(1),
@@ -55,10 +56,28 @@ cpu::AttentionHeads<T, Tile> make_heads(const AttentionTensors& in, int64_t row,
           .out_stride = in.out.stride(1),
           .seq = seq,
           .group = group,
-          .dim = dim,
+          .dim = in.q.size(3),
           .window = options.window,
           .scale = static_cast<float>(options.scale),
           .multiply = multiply};
+}
+
+struct AttentionGradTensors {
+  Tensor dy, dq, dk, dv;
+};
+
+template <typename T>
+cpu::AttentionGradients<T> make_gradients(const AttentionGradTensors& to, int64_t row,
+                                          int64_t kv_head) {
+  const int64_t first = kv_head * (to.dq.size(2) / to.dk.size(2));
+  return {.dout = head_data<T>(to.dy, row, first),
+          .dq = head_data<T>(to.dq, row, first),
+          .dk = head_data<T>(to.dk, row, kv_head),
+          .dv = head_data<T>(to.dv, row, kv_head),
+          .dout_stride = to.dy.stride(1),
+          .dq_stride = to.dq.stride(1),
+          .dk_stride = to.dk.stride(1),
+          .dv_stride = to.dv.stride(1)};
 }
 
 // Calls work(kernels) for the dtype, with tiles of it or of fp32.
@@ -71,51 +90,26 @@ void with_attention(torch::ScalarType dtype, const Work& work) {
   }
 }
 
-// Calls work(row of the batch, key head, scratch memory) for all of them, on all threads.
-void for_each_key_head(const Tensor& k, int64_t scratch,
-                       const std::function<void(int64_t, int64_t, float*)>& work) {
-  parallel_for(k.size(0) * k.size(2), 1, [&](int64_t begin, int64_t end) {
+// Computes the gradients for all key heads of all rows of the batch, or the output if there are
+// none, on all threads.
+template <typename T, typename Tile>
+void run(const cpu::AttentionKernels<T, Tile>& kernels, const AttentionTensors& in,
+         const CausalAttention& options, const AttentionGradTensors* gradients) {
+  const int64_t kv_heads = in.k.size(2);
+  const int64_t scratch = kernels.scratch(in.k.size(1), in.k.size(3));
+  parallel_for(in.k.size(0) * kv_heads, 1, [&](int64_t begin, int64_t end) {
     const torch::NoGradGuard no_grad;  // for this thread
     const Tensor memory = at::empty({scratch}, torch::kFloat32);
     for (int64_t i = begin; i < end; ++i) {
-      work(i / k.size(2), i % k.size(2), memory.data_ptr<float>());
+      const int64_t row = i / kv_heads, head = i % kv_heads;
+      const auto heads = make_heads<T, Tile>(in, row, head, options);
+      if (gradients == nullptr) {
+        kernels.forward(heads, memory.data_ptr<float>());
+      } else {
+        kernels.backward(heads, make_gradients<T>(*gradients, row, head), memory.data_ptr<float>());
+      }
     }
     at::native::cpublas::brgemm_release();
-  });
-}
-
-template <typename T, typename Tile>
-void attend(const cpu::AttentionKernels<T, Tile>& kernels, const AttentionTensors& in,
-            const CausalAttention& options) {
-  const int64_t scratch = kernels.scratch(in.k.size(1), in.k.size(3));
-  for_each_key_head(in.k, scratch, [&](int64_t row, int64_t head, float* memory) {
-    kernels.forward(make_heads<T, Tile>(in, row, head, options), memory);
-  });
-}
-
-struct AttentionGradTensors {
-  Tensor dy, dq, dk, dv;
-};
-
-template <typename T, typename Tile>
-void attend_backward(const cpu::AttentionKernels<T, Tile>& kernels, const AttentionTensors& in,
-                     const AttentionGradTensors& to, const CausalAttention& options) {
-  const int64_t scratch = kernels.scratch(in.k.size(1), in.k.size(3));
-  for_each_key_head(in.k, scratch, [&](int64_t row, int64_t head, float* memory) {
-    const auto heads = make_heads<T, Tile>(in, row, head, options);
-    const auto at = [&](const Tensor& x, int64_t first) {
-      return data<T>(x) + row * heads.seq * x.stride(1) + first * heads.dim;
-    };
-    kernels.backward(heads,
-                     {.dout = at(to.dy, head * heads.group),
-                      .dq = at(to.dq, head * heads.group),
-                      .dk = at(to.dk, head),
-                      .dv = at(to.dv, head),
-                      .dout_stride = to.dy.stride(1),
-                      .dq_stride = to.dq.stride(1),
-                      .dk_stride = to.dk.stride(1),
-                      .dv_stride = to.dv.stride(1)},
-                     memory);
   });
 }
 
@@ -129,7 +123,8 @@ class Attend final : public CustomFunction {
         with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
         at::empty(q.sizes(), q.options()),
         at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(torch::kFloat32))};
-    with_attention(q.scalar_type(), [&](const auto& kernels) { attend(kernels, in, options_); });
+    with_attention(q.scalar_type(),
+                   [&](const auto& kernels) { run(kernels, in, options_, nullptr); });
     context.save_for_backward({in.q, in.k, in.v, in.out, in.lse});
     return {in.out};
   }
@@ -141,7 +136,7 @@ class Attend final : public CustomFunction {
         with_dense_heads(grads[0]), at::empty(in.q.sizes(), in.q.options()),
         at::empty(in.k.sizes(), in.k.options()), at::empty(in.v.sizes(), in.v.options())};
     with_attention(in.q.scalar_type(),
-                   [&](const auto& kernels) { attend_backward(kernels, in, to, options_); });
+                   [&](const auto& kernels) { run(kernels, in, options_, &to); });
     return {to.dq, to.dk, to.dv};
   }
 
@@ -152,11 +147,8 @@ class Attend final : public CustomFunction {
 }  // namespace
 
 bool cpu_attention_supports(const Tensor& q) {
-  const auto dtype = q.scalar_type();
-  const bool has_kernels =
-      dtype == torch::kFloat32 || dtype == torch::kBFloat16 || dtype == torch::kFloat16;
-  return q.is_cpu() && has_kernels && q.size(3) % 16 == 0 && q.size(3) <= 256 &&
-         cpu::has_fast_tile_products();
+  return q.is_cpu() && cpu::has_kernels(q.scalar_type()) && q.size(3) % 16 == 0 &&
+         q.size(3) <= 256 && cpu::has_fast_tile_products();
 }
 
 Tensor cpu_attention(const Tensor& q, const Tensor& k, const Tensor& v,

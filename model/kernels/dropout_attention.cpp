@@ -1,4 +1,4 @@
-#include "model/kernels/dropout_attention.h"
+#include "model/kernels/attention_kernels.h"
 
 #include "model/custom_function.h"
 

@@ -2,7 +2,10 @@
 
 #include <torch/library.h>
 
-#include "model/kernels/fused_cpu.h"
+#include <array>
+#include <type_traits>
+#include <utility>
+
 #include "model/kernels/fused_formula.h"
 
 namespace zeroth::model {
@@ -10,10 +13,13 @@ namespace {
 
 using torch::Tensor;
 
-// Returns the operator `name` with the signature of its formula.
-template <typename Signature>
-c10::TypedOperatorHandle<Signature> find(const char* name, const Signature&) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
+// Calls the operator `name`, which has the signature of its formula.
+template <auto* kFormula, typename... Args>
+auto call(const char* name, Args&&... args) {
+  using Signature = std::remove_pointer_t<decltype(kFormula)>;
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow(name, "").template typed<Signature>();
+  return op.call(std::forward<Args>(args)...);
 }
 
 }  // namespace
@@ -48,56 +54,49 @@ TORCH_LIBRARY_IMPL(zeroth, CPU, library) {
 }
 
 std::pair<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  static const auto op = find("zeroth::rms_norm", formula::rms_norm);
-  auto [y, scale] = op.call(x, weight, eps);
+  auto [y, scale] = call<formula::rms_norm>("zeroth::rms_norm", x, weight, eps);
   return {std::move(y), std::move(scale)};
 }
 
 AddRmsNormOutput add_rms_norm(const Tensor& x, const Tensor& addend, const Tensor& weight,
                               double eps) {
-  static const auto op = find("zeroth::add_rms_norm", formula::add_rms_norm);
-  auto [sum, y, scale] = op.call(x, addend, weight, eps);
+  auto [sum, y, scale] =
+      call<formula::add_rms_norm>("zeroth::add_rms_norm", x, addend, weight, eps);
   return {std::move(sum), std::move(y), std::move(scale)};
 }
 
 RmsNormGradients rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
                                    const Tensor& scale, RmsNormOutputMask output_mask,
                                    const std::optional<Tensor>& residual) {
-  static const auto op = find("zeroth::rms_norm_backward", formula::rms_norm_backward);
   auto [dx, dweight] =
-      op.call(dy, x, weight, scale, residual, {output_mask.dx, output_mask.dweight});
+      call<formula::rms_norm_backward>("zeroth::rms_norm_backward", dy, x, weight, scale, residual,
+                                       std::array<bool, 2>{output_mask.dx, output_mask.dweight});
   return {output_mask.dx ? dx : Tensor(), output_mask.dweight ? dweight : Tensor()};
 }
 
 Tensor rotate_pairs(const Tensor& x, const Tensor& cos, const Tensor& sin, double direction) {
-  static const auto op = find("zeroth::rotate_pairs", formula::rotate_pairs);
-  return op.call(x, cos, sin, direction);
+  return call<formula::rotate_pairs>("zeroth::rotate_pairs", x, cos, sin, direction);
 }
 
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
-  static const auto op = find("zeroth::swiglu", formula::swiglu);
-  return op.call(gate, up);
+  return call<formula::swiglu>("zeroth::swiglu", gate, up);
 }
 
 std::pair<Tensor, Tensor> swiglu_backward(const Tensor& dy, const Tensor& gate, const Tensor& up) {
-  static const auto op = find("zeroth::swiglu_backward", formula::swiglu_backward);
-  auto [dgate, dup] = op.call(dy, gate, up);
+  auto [dgate, dup] = call<formula::swiglu_backward>("zeroth::swiglu_backward", dy, gate, up);
   return {std::move(dgate), std::move(dup)};
 }
 
 void add_rows_(Tensor table, const Tensor& rows, const Tensor& dy) {
-  static const auto op = find("zeroth::add_rows_", formula::add_rows_);
-  op.call(std::move(table), rows, dy);
+  call<formula::add_rows_>("zeroth::add_rows_", std::move(table), rows, dy);
 }
 
 Tensor log_sum_exp(const Tensor& logits) {
-  static const auto op = find("zeroth::log_sum_exp", formula::log_sum_exp);
-  return op.call(logits);
+  return call<formula::log_sum_exp>("zeroth::log_sum_exp", logits);
 }
 
 void logit_gradient_(Tensor logits, const Tensor& lse, const Tensor& targets, const Tensor& scale) {
-  static const auto op = find("zeroth::logit_gradient_", formula::logit_gradient_);
-  op.call(std::move(logits), lse, targets, scale);
+  call<formula::logit_gradient_>("zeroth::logit_gradient_", std::move(logits), lse, targets, scale);
 }
 
 }  // namespace zeroth::model

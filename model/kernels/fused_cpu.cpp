@@ -1,5 +1,3 @@
-#include "model/kernels/fused_cpu.h"
-
 #include <torch/library.h>
 
 #include <algorithm>
@@ -11,7 +9,7 @@
 #include <vector>
 
 #include "base/machine/parallel.h"
-#include "model/kernels/cpu/tensors.h"
+#include "model/kernels/cpu/select.h"
 #include "model/kernels/fused_formula.h"
 
 namespace zeroth::model {

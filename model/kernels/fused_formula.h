@@ -1,5 +1,4 @@
-// The reference formulas of the operators of fused.h, in passes of ATen: for devices without a
-// kernel of their own, and for shapes that a kernel does not support.
+// The implementations of the operators of fused.h on the CPU and by formulas.
 #pragma once
 
 #include <torch/types.h>
@@ -8,7 +7,20 @@
 #include <optional>
 #include <tuple>
 
-namespace zeroth::model::formula {
+namespace torch {
+class Library;
+}
+
+namespace zeroth::model {
+
+// Registers the operators with the dispatcher for the CPU (fused_cpu.cpp): the loops of
+// model/kernels/cpu over all threads, or the formulas if the dtype (fp64) or the layout has no
+// loop.
+void register_on_cpu(torch::Library& library);
+
+// The reference formulas, in passes of ATen: for devices without a kernel of their own, and for
+// shapes that a kernel does not support.
+namespace formula {
 
 std::tuple<torch::Tensor, torch::Tensor> rms_norm(const torch::Tensor& x,
                                                   const torch::Tensor& weight, double eps);
@@ -34,4 +46,6 @@ torch::Tensor log_sum_exp(const torch::Tensor& logits);
 void logit_gradient_(torch::Tensor logits, const torch::Tensor& lse, const torch::Tensor& targets,
                      const torch::Tensor& scale);
 
-}  // namespace zeroth::model::formula
+}  // namespace formula
+
+}  // namespace zeroth::model

@@ -1,4 +1,4 @@
-#include "model/kernels/matrix_peak.h"
+#include "model/kernels/matrix_product.h"
 
 #include <ATen/Parallel.h>
 
@@ -6,8 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
-
-#include "model/kernels/matrix_product.h"
 
 namespace zeroth::model {
 namespace {

@@ -4,7 +4,6 @@
 
 #include "base/machine/cpu.h"
 #include "model/kernels/cpu/select.h"
-#include "model/kernels/tiled_product.h"
 
 namespace zeroth::model {
 namespace {
@@ -41,12 +40,6 @@ bool uses_tiles(const Tensor& a, const Tensor& b) {
   return fp32 ? select_fp32_product(a, b) == MatmulBackend::kTiles : prefers_fp32(a);
 }
 
-Tensor product_in_tiles(const Tensor& a, const Tensor& b) {
-  Tensor product = at::empty({a.size(0), b.size(1)}, a.options());
-  tiled_product(product, a, b, /*add=*/false);
-  return product;
-}
-
 }  // namespace
 
 bool prefers_fp32(const Tensor& a) {
@@ -60,8 +53,12 @@ bool accumulates_in_fp32(const Tensor& out, const Tensor& a) {
 
 Tensor matrix_product(const Tensor& a, const Tensor& b) {
   const torch::NoGradGuard no_grad;
-  if (uses_tiles(a, b)) return product_in_tiles(a, b);
-  Tensor product = onednn_product(a, b);
+  if (uses_tiles(a, b)) {
+    const Tensor product = at::empty({a.size(0), b.size(1)}, a.options());
+    tiled_product(product, a, b, /*add=*/false);
+    return product;
+  }
+  const Tensor product = onednn_product(a, b);
   return product.defined() ? product : at::mm(a, b);
 }
 
@@ -101,11 +98,7 @@ void write_matrix_product(Tensor out, const Tensor& a, const Tensor& b) {
     return;
   }
   const Tensor product = onednn_product(a, b);
-  if (product.defined()) {
-    out.copy_(product);
-  } else {
-    at::mm_out(out, a, b);
-  }
+  product.defined() ? out.copy_(product) : at::mm_out(out, a, b);
 }
 
 void add_matrix_product(Tensor out, const Tensor& a, const Tensor& b) {
@@ -116,11 +109,7 @@ void add_matrix_product(Tensor out, const Tensor& a, const Tensor& b) {
     return;
   }
   const Tensor product = onednn_product(a, b);
-  if (product.defined()) {
-    out.add_(product);
-  } else {
-    out.addmm_(a, b);
-  }
+  product.defined() ? out.add_(product) : out.addmm_(a, b);
 }
 
 }  // namespace zeroth::model

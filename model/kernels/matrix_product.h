@@ -3,12 +3,14 @@
 
 #include <torch/types.h>
 
+#include <cstdint>
+
 namespace zeroth::model {
 
 // Returns a [m, k] times b [k, n], both of one dtype and with any strides. Does not record a graph.
 //
 // On the CPU the product is LibTorch's own, oneDNN's, or made in tiles of fp32, to which 16-bit
-// factors are widened (model/kernels/tiled_product.h): the fastest one of this processor, or the
+// factors are widened (tiled_product()): the fastest one of this processor, or the
 // one that ZEROTH_PRODUCT forces (matmul_backends() in base/machine/cpu.h). It depends on the
 // processor and the shapes only, so that equal runs stay bit-equal.
 torch::Tensor matrix_product(const torch::Tensor& a, const torch::Tensor& b);
@@ -33,5 +35,30 @@ void add_matrix_product(torch::Tensor out, const torch::Tensor& a, const torch::
 // Returns tensors that are adjacent along `dim` in one storage as the one tensor that they are
 // parts of; undefined if they are not adjacent.
 torch::Tensor concatenated_view(at::TensorList parts, int64_t dim);
+
+// Matrix products in tiles of fp32 that are made in the caches, whatever dtype the factors have,
+// for dtypes without fast products on this processor (tiled_product.cpp).
+//
+// Computes out = a b, or out += a b with `add`. a [m, k], b [k, n] and out [m, n] lie on the CPU,
+// each in fp32, bf16 or fp16 and with any strides. Sums are fp32, in an order that depends on k
+// alone, and are rounded once: the bits are equal for any number of threads. A thread uses at most
+// kMaxTiledProductScratch bytes besides its arguments; arguments that have gaps in both dimensions
+// are copied. Does not record a graph. Throws an InternalError for sizes and dtypes that do not
+// fit.
+void tiled_product(const torch::Tensor& out, const torch::Tensor& a, const torch::Tensor& b,
+                   bool add);
+
+inline constexpr int64_t kMaxTiledProductScratch = 2304 << 10;
+
+// Measures how fast this node multiplies matrices (matrix_peak.cpp), the reference for the speed of
+// a step.
+//
+// Returns floating-point operations per second of the fastest product found: of matrix_product(),
+// with the threads that it uses now, on `device`, of growing square matrices. A CPU's products are
+// timed by the processor's clock, so that other work on the node does not slow down the result.
+// Takes at most 50 ms of that time if products of this kind ran before (the very first also
+// initializes the library); a CPU for which two products of 256 x 256 exceed that takes longer.
+// Blocks.
+double measure_matrix_peak(torch::ScalarType dtype, torch::Device device);
 
 }  // namespace zeroth::model

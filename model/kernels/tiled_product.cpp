@@ -1,4 +1,4 @@
-#include "model/kernels/tiled_product.h"
+#include "model/kernels/matrix_product.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/native/CPUBlas.h>
@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/machine/parallel.h"
-#include "model/kernels/cpu/tensors.h"
+#include "model/kernels/cpu/select.h"
 
 namespace zeroth::model {
 namespace {
@@ -243,9 +243,7 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, bool add) {
 }
 
 bool is_supported(const Tensor& x) {
-  const auto dtype = x.scalar_type();
-  return x.is_cpu() && x.dim() == 2 &&
-         (dtype == torch::kFloat32 || dtype == torch::kBFloat16 || dtype == torch::kFloat16);
+  return x.is_cpu() && x.dim() == 2 && cpu::has_kernels(x.scalar_type());
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
 // This file is compiled once per instruction set, which ZEROTH_ISA names (CMakeLists.txt).
 #include "optim/cpu/cpu_kernels.h"
 
-#include <cstring>
 #include <type_traits>
 
 #include "optim/cpu/cpu_lanes.h"
+#include "optim/cpu/lamb_loops.h"
+#include "optim/cpu/norm_loops.h"
 #include "optim/update_formulas.h"
 
 namespace zeroth::optim::kernel {
@@ -12,31 +13,22 @@ namespace {
 
 struct None {};  // type of a copy that is not required
 
-template <typename G, typename M, typename S, typename C>
-struct Types {
-  using Grad = G;
-  using Master = M;
-  using State = S;
-  using Copy = C;
-};
-
-template <typename Rule, typename T>
+template <typename Rule, typename Grad, typename Master, typename State, typename Copy>
 ZEROTH_INLINE void update_vector(const Constants& c, const UpdateArrays& arrays, int64_t i,
                                  Ints offsets) {
-  using State = typename T::State;
-  auto* master = static_cast<typename T::Master*>(arrays.master) + i;
+  auto* master = static_cast<Master*>(arrays.master) + i;
   Vec s[2] = {};
 #pragma GCC unroll 2  // in registers
   for (int k = 0; k < Rule::kNumStates; ++k) s[k] = load(static_cast<State*>(arrays.states[k]) + i);
   Vec p = load(master);
-  Rule::update(c, load(static_cast<const typename T::Grad*>(arrays.grad) + i), p, s);
+  Rule::update(c, load(static_cast<const Grad*>(arrays.grad) + i), p, s);
 #pragma GCC unroll 2
   for (int k = 0; k < Rule::kNumStates; ++k) {
     keep(static_cast<State*>(arrays.states[k]) + i, s[k], arrays.keys[k + 1], offsets);
   }
   keep(master, p, arrays.keys[0], offsets);
-  if constexpr (!std::is_same_v<typename T::Copy, None>) {
-    auto* copy = static_cast<typename T::Copy*>(arrays.copy) + i;
+  if constexpr (!std::is_same_v<Copy, None>) {
+    auto* copy = static_cast<Copy*>(arrays.copy) + i;
     arrays.non_temporal ? stream(copy, p) : store(copy, p);
   }
 }
@@ -49,36 +41,30 @@ ZEROTH_INLINE Ints offsets_at(OffsetCounter& counter, int64_t i) {
 }
 
 // Updates the last elements, fewer than a vector: the same operations on a padded copy.
-template <typename Rule, typename T>
+template <typename Rule, typename Grad, typename Master, typename State, typename Copy>
 void update_remainder(const Constants& c, const UpdateArrays& arrays, int64_t begin, int64_t count,
                       Ints offsets) {
-  typename T::Master master[kLanes] = {};
-  typename T::State states[2][kLanes] = {};
-  typename T::Grad grad[kLanes] = {};
-  typename T::Copy copy[kLanes] = {};
-  const auto elements = static_cast<size_t>(count);
-  const auto from = [&]<typename E>(const void* array, E* to) {
-    std::memcpy(to, static_cast<const E*>(array) + begin, elements * sizeof(E));
-  };
-  const auto back = [&]<typename E>(void* array, const E* in) {
-    std::memcpy(static_cast<E*>(array) + begin, in, elements * sizeof(E));
-  };
-  from(arrays.master, master);
-  from(arrays.grad, grad);
-  for (int k = 0; k < Rule::kNumStates; ++k) from(arrays.states[k], states[k]);
+  Master master[kLanes] = {};
+  State states[2][kLanes] = {};
+  Grad grad[kLanes] = {};
+  Copy copy[kLanes] = {};
+  const ArrayPart part{begin, count};
+  part.read(arrays.master, master);
+  part.read(arrays.grad, grad);
+  for (int k = 0; k < Rule::kNumStates; ++k) part.read(arrays.states[k], states[k]);
   UpdateArrays padded = arrays;
   padded.master = master;
   padded.grad = grad;
   padded.copy = copy;
   padded.non_temporal = false;
   for (int k = 0; k < 2; ++k) padded.states[k] = states[k];
-  update_vector<Rule, T>(c, padded, 0, offsets);
-  back(arrays.master, master);
-  for (int k = 0; k < Rule::kNumStates; ++k) back(arrays.states[k], states[k]);
-  if constexpr (!std::is_same_v<typename T::Copy, None>) back(arrays.copy, copy);
+  update_vector<Rule, Grad, Master, State, Copy>(c, padded, 0, offsets);
+  part.write(arrays.master, master);
+  for (int k = 0; k < Rule::kNumStates; ++k) part.write(arrays.states[k], states[k]);
+  if constexpr (!std::is_same_v<Copy, None>) part.write(arrays.copy, copy);
 }
 
-template <typename Rule, typename T>
+template <typename Rule, typename Grad, typename Master, typename State, typename Copy>
 void update(const Constants& constants, const UpdateArrays& arrays, int64_t count) {
   const Constants c = constants;  // local to this function, so it is not reloaded after each store
   const UpdateArrays a = arrays;
@@ -89,24 +75,26 @@ void update(const Constants& constants, const UpdateArrays& arrays, int64_t coun
     const int64_t end = counter.end < count ? counter.end : count;
     const uint32_t shift = first - static_cast<uint32_t>(i);
     for (; i + kLanes <= end; i += kLanes) {
-      update_vector<Rule, T>(c, a, i, counted(shift + static_cast<uint32_t>(i)));
+      update_vector<Rule, Grad, Master, State, Copy>(c, a, i,
+                                                     counted(shift + static_cast<uint32_t>(i)));
     }
     if (i == end || i + kLanes > count) continue;
-    update_vector<Rule, T>(c, a, i, offsets_at(counter, i));
+    update_vector<Rule, Grad, Master, State, Copy>(c, a, i, offsets_at(counter, i));
     i += kLanes;
   }
-  if (i < count) update_remainder<Rule, T>(c, a, i, count - i, offsets_at(counter, i));
+  if (i < count)
+    update_remainder<Rule, Grad, Master, State, Copy>(c, a, i, count - i, offsets_at(counter, i));
   if (a.non_temporal) store_fence();
 }
 
 template <typename Rule, typename Grad>
 constexpr void fill_table(Kernel (&by_result)[kNumOutputFormats]) {
-  by_result[kNoCopy] = update<Rule, Types<Grad, float, float, None>>;
-  by_result[kBf16Copy] = update<Rule, Types<Grad, float, float, Bf16>>;
-  by_result[kFp16Copy] = update<Rule, Types<Grad, float, float, Fp16>>;
+  by_result[kNoCopy] = update<Rule, Grad, float, float, None>;
+  by_result[kBf16Copy] = update<Rule, Grad, float, float, Bf16>;
+  by_result[kFp16Copy] = update<Rule, Grad, float, float, Fp16>;
   if constexpr (!std::is_same_v<Grad, Fp16>) {
-    by_result[kBf16Master] = update<Rule, Types<Grad, Bf16, float, None>>;
-    by_result[kAllBf16] = update<Rule, Types<Grad, Bf16, Bf16, None>>;
+    by_result[kBf16Master] = update<Rule, Grad, Bf16, float, None>;
+    by_result[kAllBf16] = update<Rule, Grad, Bf16, Bf16, None>;
   }
 }
 
@@ -117,7 +105,7 @@ constexpr void fill_table(Kernel (&by_gradient)[kNumFormats][kNumOutputFormats])
   fill_table<Rule, Fp16>(by_gradient[kFp16]);
 }
 
-constexpr UpdateKernels all_kernels() {
+constexpr UpdateKernels kUpdates = [] {
   UpdateKernels kernels = {};
   fill_table<AdamFormula>(kernels.table[kAdam]);
   fill_table<LionFormula>(kernels.table[kLion]);
@@ -125,22 +113,25 @@ constexpr UpdateKernels all_kernels() {
   fill_table<SgdFormula>(kernels.table[kSgd]);
   fill_table<SgdMomentumFormula>(kernels.table[kSgdMomentum]);
   return kernels;
-}
-
-constexpr UpdateKernels kAllKernels = all_kernels();
+}();
 
 constexpr bool has_each_formula() {
-  for (const auto& formula_kernels : kAllKernels.table) {
+  for (const auto& formula_kernels : kUpdates.table) {
     if (formula_kernels[kFp32][kNoCopy] == nullptr) return false;
   }
   return true;
 }
 static_assert(has_each_formula());
+static_assert(kFp32 == 0 && kBf16 == 1 && kFp16 == 2 && kNumFormats == 3);
 
 }  // namespace
 
 namespace ZEROTH_ISA {
-const UpdateKernels kKernels = kAllKernels;
+const CpuKernels kKernels = {
+    .update = kUpdates,
+    .lamb = {.sum = {lamb_sum<float>, lamb_sum<Bf16>, lamb_sum<Fp16>},
+             .step = {lamb_step<float>, lamb_step<Bf16>, lamb_step<Fp16>}},
+    .norm = {.sum_chunk = {sum_chunk<float>, sum_chunk<Bf16>, sum_chunk<Fp16>}}};
 }
 
 }  // namespace zeroth::optim::kernel

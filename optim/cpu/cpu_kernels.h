@@ -1,6 +1,6 @@
-// The loops of optim/cpu/cpu_update.h, compiled once for each instruction set. This header uses
-// plain types only, so that no inline function of another library is compiled for an instruction
-// set that the processor may not have.
+// The loops of updates and norms over arrays in CPU memory, compiled once for each instruction set.
+// This header uses plain types only, so that no inline function of another library is compiled for
+// an instruction set that the processor may not have.
 #pragma once
 
 #include <cstddef>
@@ -38,14 +38,68 @@ struct UpdateKernels {
   Kernel table[kNumFormulas][kNumFormats][kNumOutputFormats];  // null: not supported
 };
 
+// The loops of Lamb's two passes (CpuLamb in optim/lamb.h).
+struct LambArrays {
+  float* master = nullptr;
+  float* states[2] = {};
+  const void* grad = nullptr;  // read by the first pass
+  void* copy = nullptr;        // written by the second
+};
+
+// Squares holds sums of squares, which have the same bits on every instruction set.
+struct Squares {
+  double weights = 0, direction = 0;
+};
+
+struct LambKernels {
+  // First pass, by the gradient's format: updates the moments and sums the squares of weights and
+  // direction.
+  Squares (*sum[kNumFormats])(const Constants& constants, const LambArrays& arrays, int64_t count);
+  // Second pass, by the copy's format; kFp32 means no copy. minus_rate has been multiplied by the
+  // ratio.
+  void (*step[kNumFormats])(const Constants& constants, const LambArrays& arrays, int64_t count);
+};
+
+// The order in which squares are added on the CPU and on a GPU alike (optim/squared_norm.h): a norm
+// has the same bits wherever gradients are stored. A tensor is split into chunks, and a chunk into
+// rows of kNormColumns elements. A column adds the squares of kNormRows rows in fp32, and these
+// sums in fp64. Then neighbors are added, three times: 0 + 1, 2 + 3, ...; then, among each
+// kNormWarp of these sums, the upper half is added to the lower until one is left; then the
+// remaining sums are added in order. The sums of a tensor's chunks are added likewise: lane i of
+// kNormWarp adds chunk i, i + kNormWarp, ..., and the lanes are added by halves.
+constexpr int64_t kNormChunk = int64_t{1} << 16, kNormColumns = 2048, kNormRows = 8;
+constexpr int64_t kNormPerThread = 8, kNormWarp = 32;
+
+struct NormKernels {
+  // Returns the sum of squares of a chunk of at most kNormChunk elements.
+  double (*sum_chunk[kNumFormats])(const void* chunk, int64_t count);
+};
+
+namespace {
+// Returns the sum of kNormWarp values, which it overwrites. Each source has a copy for its own
+// instruction set.
+inline double sum_by_halves(double* values) {
+  for (int64_t half = kNormWarp / 2; half > 0; half /= 2) {
+    for (int64_t i = 0; i < half; ++i) values[i] += values[i + half];
+  }
+  return values[0];
+}
+}  // namespace
+
+struct CpuKernels {
+  UpdateKernels update;
+  LambKernels lamb;
+  NormKernels norm;
+};
+
 namespace plain {
-extern const UpdateKernels kKernels;
+extern const CpuKernels kKernels;
 }
 namespace avx2 {
-extern const UpdateKernels kKernels;
+extern const CpuKernels kKernels;
 }
 namespace avx512 {
-extern const UpdateKernels kKernels;
+extern const CpuKernels kKernels;
 }
 
 }  // namespace zeroth::optim::kernel

@@ -1,7 +1,6 @@
 // The registers of floats with which update_formulas.h computes on the CPU. Included by
-// cpu_kernels.cpp, lamb_kernels.cpp and norm_kernels.cpp alone, which are compiled without
-// contraction: fused products are written explicitly, so that all instruction sets give the same
-// bits.
+// cpu_kernels.cpp alone, which is compiled without contraction: fused products are written
+// explicitly, so that all instruction sets give the same bits.
 #pragma once
 
 #include "base/simd.h"
@@ -51,6 +50,36 @@ ZEROTH_INLINE Vec root(Vec x) {
 ZEROTH_INLINE Vec with_sign(Vec magnitude, Vec x) {
   return reinterpret_cast<Vec>(reinterpret_cast<Ints>(magnitude) |
                                (reinterpret_cast<Ints>(x) & 0x80000000));
+}
+
+// An ArrayPart copies `count` elements of an array, from `begin` on.
+struct ArrayPart {
+  int64_t begin, count;
+
+  template <typename T>
+  void read(const void* array, T* to) const {
+    std::memcpy(to, static_cast<const T*>(array) + begin, static_cast<size_t>(count) * sizeof(T));
+  }
+  template <typename T>
+  void write(void* array, const T* from) const {
+    std::memcpy(static_cast<T*>(array) + begin, from, static_cast<size_t>(count) * sizeof(T));
+  }
+};
+
+constexpr int64_t kDoubles = kLanes / 2;  // in a register
+using WideVec = double __attribute__((vector_size(8 * kDoubles)));
+using NarrowVec = float __attribute__((vector_size(4 * kDoubles)));
+
+struct WideHalves {
+  WideVec at[2];
+};
+
+// Returns the two halves of x in fp64.
+ZEROTH_INLINE WideHalves widened(Vec x) {
+  NarrowVec halves[2];
+  std::memcpy(halves, &x, sizeof(x));
+  return {
+      {__builtin_convertvector(halves[0], WideVec), __builtin_convertvector(halves[1], WideVec)}};
 }
 
 // Returns first, first + 1, ...

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/machine/parallel.h"
-#include "optim/cpu/cpu_kernels.h"
 
 namespace zeroth::optim {
 namespace {
@@ -19,31 +18,10 @@ constexpr int64_t kGrain = 8;
 // A smaller copy is left in the caches, where the next reader finds it.
 constexpr int64_t kMinNonTemporalCount = int64_t{1} << 20;
 
-const kernel::UpdateKernels& select_kernels(CpuIsa level) {
-#if defined(__x86_64__)
-  if (level >= CpuIsa::kAvx512) return kernel::avx512::kKernels;
-  if (level >= CpuIsa::kAvx2) return kernel::avx2::kKernels;
-#endif
-  ZEROTH_CHECK(level == CpuIsa::kBaseline, "{} on this processor", to_string(level));
-  return kernel::plain::kKernels;
-}
-
 kernel::OutputFormat select_output(const OptimizerConfig& config, const CpuChunk& chunk) {
   if (config.bf16_masters) return config.bf16_states ? kernel::kAllBf16 : kernel::kBf16Master;
   if (!chunk.copy) return kernel::kNoCopy;
-  return chunk.copy_type == configs::Precision::kBf16 ? kernel::kBf16Copy : kernel::kFp16Copy;
-}
-
-kernel::Format to_format(configs::Precision precision) {
-  switch (precision) {
-    case configs::Precision::kFp32:
-      return kernel::kFp32;
-    case configs::Precision::kBf16:
-      return kernel::kBf16;
-    case configs::Precision::kFp16:
-      return kernel::kFp16;
-  }
-  throw InternalError(fmt::format("precision {}", static_cast<int>(precision)));
+  return chunk.copy_format == kernel::kBf16 ? kernel::kBf16Copy : kernel::kFp16Copy;
 }
 
 void check(const OptimizerConfig& config, const CpuChunk& chunk, const UpdateStep& step) {
@@ -55,11 +33,11 @@ void check(const OptimizerConfig& config, const CpuChunk& chunk, const UpdateSte
   for (size_t i = 0; i < kernel::num_states(kernel::select_formula(config)); ++i) {
     ZEROTH_CHECK(chunk.count == 0 || chunk.states[i], "a chunk without its state {}", i);
   }
-  ZEROTH_CHECK(!chunk.copy || chunk.copy_type != configs::Precision::kFp32,
+  ZEROTH_CHECK(!chunk.copy || chunk.copy_format != kernel::kFp32,
                "a copy of the master in its own precision");
   if (!config.bf16_masters) return;
   ZEROTH_CHECK(!chunk.copy, "a copy of a master that is bf16 itself");
-  ZEROTH_CHECK(chunk.grad_type != configs::Precision::kFp16, "an fp16 gradient of bf16 masters");
+  ZEROTH_CHECK(chunk.grad_format != kernel::kFp16, "an fp16 gradient of bf16 masters");
   ZEROTH_CHECK(chunk.first_element >= 0, "a chunk from element {}", chunk.first_element);
 }
 
@@ -78,7 +56,7 @@ kernel::UpdateArrays arrays_from(const OptimizerConfig& config, const CpuChunk& 
       .master = moved(chunk.master, begin, !config.bf16_masters),
       .states = {moved(chunk.states[0], begin, wide_states),
                  moved(chunk.states[1], begin, wide_states)},
-      .grad = moved(chunk.grad, begin, chunk.grad_type == configs::Precision::kFp32),
+      .grad = moved(chunk.grad, begin, chunk.grad_format == kernel::kFp32),
       .copy = moved(chunk.copy, begin, /*wide=*/false)};
   const bool aligned = reinterpret_cast<uintptr_t>(arrays.copy) % 64 == 0;
   arrays.non_temporal = chunk.copy && aligned && chunk.count >= kMinNonTemporalCount;
@@ -87,17 +65,26 @@ kernel::UpdateArrays arrays_from(const OptimizerConfig& config, const CpuChunk& 
 
 }  // namespace
 
-CpuUpdate::CpuUpdate(const OptimizerConfig& config, CpuIsa level) : config_(config), level_(level) {
+const kernel::CpuKernels& select_kernels(CpuIsa level) {
   ZEROTH_CHECK(level <= detected_cpu_isa(), "{} on a processor that has {}", to_string(level),
                to_string(detected_cpu_isa()));
+#if defined(__x86_64__)
+  if (level >= CpuIsa::kAvx512) return kernel::avx512::kKernels;
+  if (level >= CpuIsa::kAvx2) return kernel::avx2::kKernels;
+#endif
+  return kernel::plain::kKernels;
+}
+
+CpuUpdate::CpuUpdate(const OptimizerConfig& config, CpuIsa level)
+    : config_(config), kernels_(select_kernels(level).update) {
   ZEROTH_CHECK(config.bf16_masters || !config.bf16_states, "bf16 states of an fp32 master");
 }
 
 void CpuUpdate::apply(const CpuChunk& chunk, const UpdateStep& step) const {
   check(config_, chunk, step);
   const kernel::Constants constants = kernel::make_constants(config_, step);
-  const auto& by_gradient = select_kernels(level_).table[kernel::select_formula(config_)];
-  const kernel::Kernel run = by_gradient[to_format(chunk.grad_type)][select_output(config_, chunk)];
+  const auto& by_gradient = kernels_.table[kernel::select_formula(config_)];
+  const kernel::Kernel run = by_gradient[chunk.grad_format][select_output(config_, chunk)];
   const auto update = [&](int64_t begin, int64_t end) {
     kernel::UpdateArrays arrays = arrays_from(config_, chunk, begin);
     if (config_.bf16_masters) {

@@ -8,7 +8,9 @@
 
 #include "base/machine/cpu.h"
 #include "configs/config.h"
+#include "optim/cpu/cpu_kernels.h"
 #include "optim/element_offsets.h"
+#include "optim/update_constants.h"
 #include "optim/update_step.h"
 
 namespace zeroth::optim {
@@ -20,16 +22,16 @@ struct CpuChunk {
   void* master = nullptr;            // fp32, or bf16 if the configuration says so
   std::array<void*, 2> states = {};  // like master; in the order of UpdateRule::state_names()
   const void* grad = nullptr;        // read only
-  configs::Precision grad_type = configs::Precision::kFp32;
+  kernel::Format grad_format = kernel::kFp32;
   void* copy = nullptr;  // receives the new master, rounded to nearest even; null: no copy
-  configs::Precision copy_type = configs::Precision::kBf16;  // kBf16 or kFp16
+  kernel::Format copy_format = kernel::kBf16;  // kBf16 or kFp16
   // Global offset of the first element in the model, or, if `offsets` are given, its index among
   // the elements that they count. Both are read only if bf16 is rounded.
   int64_t first_element = 0;
   std::span<const OffsetSpan> offsets = {};
 };
 
-// CpuUpdate computes the formulas of optim/{adam,lion,adagrad,sgd}.h, all in fp32: fma(a, b, c)
+// CpuUpdate computes the formulas of optim/tensor_rules.cpp, all in fp32: fma(a, b, c)
 // rounds a * b + c once, every other operation rounds by itself, and constants are computed in fp64
 // and rounded to fp32. g = wire gradient / fp32(1 / grad_factor), or times grad_factor if that is
 // no normal number.
@@ -46,8 +48,8 @@ struct CpuChunk {
 //                p = fma(d, -lr, p), d = b, with Nesterov fma(b, momentum, g), without momentum g
 // These are the operations, in their order, of LibTorch's kernels for AVX2
 // (aten/src/ATen/native/cpu/Fused{Adam,Adagrad,SGD}Kernel.cpp as gcc contracts them in LibTorch
-// 2.11) and of optim/lion.cpp. On a processor with AVX2 both give the same bits, except in the last
-// count % UpdateRule::kChunkAlignment elements, which LibTorch may round differently.
+// 2.11) and of optim/tensor_rules.cpp. On a processor with AVX2 both give the same bits, except in
+// the last count % UpdateRule::kChunkAlignment elements, which LibTorch may round differently.
 //
 // Masters, and with them states, may be stored in bf16 (OptimizerConfig::bf16_masters, bf16_states;
 // not with fp16 gradients, and without a copy: such a master is the working weight). They are
@@ -71,7 +73,10 @@ class CpuUpdate {
 
  private:
   configs::OptimizerConfig config_;
-  CpuIsa level_;
+  const kernel::UpdateKernels& kernels_;
 };
+
+// Returns the loops for `level`, which must not exceed the processor's.
+const kernel::CpuKernels& select_kernels(CpuIsa level);
 
 }  // namespace zeroth::optim

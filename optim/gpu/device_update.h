@@ -1,32 +1,54 @@
-// The arguments of an update's kernel on a GPU.
+// The arguments of an update's kernel on a GPU, and how those of a step pass through torch's
+// dispatcher. Plain types only; the program and the GPU library are built from one tree.
 #pragma once
+
+#include <array>
+#include <cstring>
+#include <type_traits>
 
 #include "optim/update_constants.h"
 
 namespace zeroth::optim::kernel {
 
-// A DeviceUpdate describes arrays of `count` elements on the device, like optim::UpdateRule::Chunk.
-struct DeviceUpdate {
+struct DeviceStep {
   Constants constants = {};
   Constants undecayed = {};
   DecayRanges decay_ranges = {};
-  ElementOffsets offsets = {};
-  RoundingKey keys[kNumArrays] = {};
+  Formula formula = kAdam;
+  ElementOffsets offsets = {};        // of the elements, equal in their upper halves
+  RoundingKey keys[kNumArrays] = {};  // like `offsets`, read for bf16 results alone
+};
+
+static_assert(std::is_trivially_copyable_v<DeviceStep>);
+
+// The argument `step` of the operator zeroth::update_ (optim/kernel_rules.h).
+using StepWords = std::array<int64_t, (sizeof(DeviceStep) + 7) / 8>;
+
+inline StepWords pack_words(const DeviceStep& step) {
+  StepWords words = {};
+  std::memcpy(words.data(), &step, sizeof(step));
+  return words;
+}
+inline DeviceStep unpack_step(const StepWords& words) {
+  DeviceStep step;
+  std::memcpy(static_cast<void*>(&step), words.data(), sizeof(step));
+  return step;
+}
+
+// A DeviceUpdate describes arrays of `count` elements on the device, like optim::UpdateRule::Chunk.
+struct DeviceUpdate {
+  DeviceStep step = {};
   int64_t count = 0;
   void* master = nullptr;
   void* states[2] = {};
+  // What is stored in bf16 instead of fp32: nothing, the master, or master and states.
+  bool bf16_master = false;
+  bool bf16_states = false;
   const void* grad = nullptr;
   Format grad_format = kFp32;
   void* copy = nullptr;
   Format copy_format = kBf16;
   bool aligned = false;  // four elements of each array can be accessed at once
-};
-
-// A StateFormat selects what is stored in bf16 instead of fp32: nothing, the master, or master and
-// states.
-struct StateFormat {
-  bool bf16_master = false;
-  bool bf16_states = false;
 };
 
 }  // namespace zeroth::optim::kernel

@@ -1,25 +1,49 @@
-// Converts the arguments of the operator zeroth::update_ (optim/device_rule.h) to those of its
+// Converts the arguments of the operator zeroth::update_ (optim/kernel_rules.h) to those of its
 // kernel. This header uses no CUDA: a test runs the same code on the CPU.
 #pragma once
 
 #include <torch/types.h>
 
+#include <algorithm>
 #include <optional>
 
+#include "base/error.h"
 #include "optim/gpu/device_update.h"
+#include "optim/tensor_format.h"
 
 namespace zeroth::optim::kernel {
 
-struct PackedUpdate {
-  Formula formula = kAdam;
-  StateFormat state_format;
-  DeviceUpdate update;  // points to memory that the tensors own
-};
-
-// Returns the kernel's arguments. The caller checks the chunk; `words` are those of a DeviceStep.
-// Throws an InternalError when words or states do not fit the formula.
-PackedUpdate pack_update(const torch::Tensor& master, const torch::Tensor& grad,
-                         at::TensorList states, const std::optional<torch::Tensor>& copy,
-                         at::IntArrayRef words);
+// Returns the kernel's arguments, which point to memory that the tensors own. The caller checks the
+// chunk; `words` are those of a DeviceStep. Throws an InternalError when words or states do not fit
+// the formula.
+inline DeviceUpdate pack_update(const torch::Tensor& master, const torch::Tensor& grad,
+                                at::TensorList states, const std::optional<torch::Tensor>& copy,
+                                at::IntArrayRef words) {
+  StepWords packed_words;
+  ZEROTH_CHECK(words.size() == packed_words.size() && states.size() <= 2, "{} words, {} states",
+               words.size(), states.size());
+  std::copy(words.begin(), words.end(), packed_words.begin());
+  DeviceUpdate update = {.step = unpack_step(packed_words), .count = master.numel()};
+  ZEROTH_CHECK(states.size() == num_states(update.step.formula), "{} states of formula {}",
+               states.size(), static_cast<int>(update.step.formula));
+  const auto is_aligned = [](const torch::Tensor& x) {
+    const auto four = 4 * static_cast<uintptr_t>(x.element_size());
+    return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % four == 0;
+  };
+  update.aligned = is_aligned(master) && is_aligned(grad) &&
+                   std::all_of(states.begin(), states.end(), is_aligned) &&
+                   (!copy || is_aligned(*copy));
+  update.master = master.data_ptr();
+  update.bf16_master = to_format(master.scalar_type()) == kBf16;
+  update.grad = grad.const_data_ptr();
+  update.grad_format = to_format(grad.scalar_type());
+  for (size_t i = 0; i < states.size(); ++i) update.states[i] = states[i].data_ptr();
+  update.bf16_states = !states.empty() && to_format(states[0].scalar_type()) == kBf16;
+  if (copy) {
+    update.copy = copy->data_ptr();
+    update.copy_format = to_format(copy->scalar_type());
+  }
+  return update;
+}
 
 }  // namespace zeroth::optim::kernel

@@ -1,8 +1,8 @@
-// Squared norms in the order of addition that optim/cpu/norm_kernels.h defines: a thread has
+// Squared norms in the order of addition that optim/cpu/cpu_kernels.h defines: a thread has
 // kNormPerThread columns.
 #include "base/launch.cuh"
+#include "optim/gpu/kernels.h"
 #include "optim/gpu/lanes.cuh"
-#include "optim/gpu/squared_norm.h"
 
 namespace zeroth::optim::kernel {
 namespace {

@@ -1,8 +1,8 @@
 // An update on a GPU. Each thread updates four elements, so that the update is as fast as the
 // memory.
 #include "base/launch.cuh"
+#include "optim/gpu/kernels.h"
 #include "optim/gpu/lanes.cuh"
-#include "optim/gpu/update.h"
 #include "optim/gpu/update_four.h"
 
 namespace zeroth::optim::kernel {
@@ -17,12 +17,12 @@ __global__ void update_kernel(DeviceUpdate update) {
 }
 
 template <typename Rule>
-void launch(const StateFormat& state_format, const DeviceUpdate& update, cudaStream_t stream) {
+void launch(const DeviceUpdate& update, cudaStream_t stream) {
   constexpr int64_t kPerBlock = int64_t{kBlock} * kFour;
   const auto blocks = static_cast<unsigned>((update.count + kPerBlock - 1) / kPerBlock);
-  const auto run = !state_format.bf16_master  ? update_kernel<Rule, float, float>
-                   : state_format.bf16_states ? update_kernel<Rule, Bf16, Bf16>
-                                              : update_kernel<Rule, Bf16, float>;
+  const auto run = !update.bf16_master  ? update_kernel<Rule, float, float>
+                   : update.bf16_states ? update_kernel<Rule, Bf16, Bf16>
+                                        : update_kernel<Rule, Bf16, float>;
   launch_kernel(run, blocks, kBlock, stream, update);
 }
 
@@ -30,19 +30,18 @@ void launch(const StateFormat& state_format, const DeviceUpdate& update, cudaStr
 
 static_assert(kNumFormulas == 5, "launch_update has a case for each formula");
 
-void launch_update(Formula formula, const StateFormat& state_format, const DeviceUpdate& update,
-                   cudaStream_t stream) {
-  switch (formula) {
+void launch_update(const DeviceUpdate& update, cudaStream_t stream) {
+  switch (update.step.formula) {
     case kAdam:
-      return launch<AdamFormula>(state_format, update, stream);
+      return launch<AdamFormula>(update, stream);
     case kLion:
-      return launch<LionFormula>(state_format, update, stream);
+      return launch<LionFormula>(update, stream);
     case kAdagrad:
-      return launch<AdagradFormula>(state_format, update, stream);
+      return launch<AdagradFormula>(update, stream);
     case kSgd:
-      return launch<SgdFormula>(state_format, update, stream);
+      return launch<SgdFormula>(update, stream);
     case kSgdMomentum:
-      return launch<SgdMomentumFormula>(state_format, update, stream);
+      return launch<SgdMomentumFormula>(update, stream);
     case kNumFormulas:  // number of formulas
       break;
   }

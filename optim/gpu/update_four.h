@@ -67,17 +67,18 @@ ZEROTH_INLINE void update_four(const DeviceUpdate& update, int64_t i) {
     load_four(static_cast<const Fp16*>(update.grad) + i, left, wide, g);
   }
 
-  const Constants& constants = decays(update.decay_ranges, i) ? update.constants : update.undecayed;
+  const Constants& constants =
+      decays(update.step.decay_ranges, i) ? update.step.constants : update.step.undecayed;
   Four<Master> masters;
   Four<State> states[2];
-  OffsetCounter counter(update.offsets, i);
+  OffsetCounter counter(update.step.offsets, i);
   for (int j = 0; j < kFour; ++j) {
     Vec element_states[2] = {s[0][j], s[1][j]};
     Rule::update(constants, g[j], p[j], element_states);
     const Ints offset = counter.at(i + j);
-    keep(&masters.at[j], p[j], update.keys[0], offset);
+    keep(&masters.at[j], p[j], update.step.keys[0], offset);
     for (int k = 0; k < Rule::kNumStates; ++k) {
-      keep(&states[k].at[j], element_states[k], update.keys[k + 1], offset);
+      keep(&states[k].at[j], element_states[k], update.step.keys[k + 1], offset);
     }
   }
   put_four(master, left, wide, masters);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "base/error.h"
@@ -22,25 +23,33 @@ double linear_warmup(const HfSchedule& schedule, int64_t update) {
   return to_double(update) / to_double(std::max<int64_t>(1, schedule.warmup_steps));
 }
 
+// Returns the number of updates after the warm-up, at least 1.
+double decay_updates(const HfSchedule& schedule) {
+  return to_double(std::max<int64_t>(1, schedule.total_steps - schedule.warmup_steps));
+}
+
 // Returns the fraction of the way from the end of the warm-up to the end of the run, where cosines
 // stay; transformers' would rise again.
 double progress(const HfSchedule& schedule, int64_t update) {
-  const int64_t length = schedule.total_steps - schedule.warmup_steps;
-  return std::min(
-      1.0, to_double(update - schedule.warmup_steps) / to_double(std::max<int64_t>(1, length)));
+  return std::min(1.0, to_double(update - schedule.warmup_steps) / decay_updates(schedule));
 }
 
 double linear(const HfSchedule& schedule, int64_t update) {
-  const int64_t length = schedule.total_steps - schedule.warmup_steps;
-  return std::max(
-      0.0, to_double(schedule.total_steps - update) / to_double(std::max<int64_t>(1, length)));
+  return std::max(0.0, to_double(schedule.total_steps - update) / decay_updates(schedule));
 }
 
-// Returns a factor between min_lr_rate and 1; num_cycles 0.5 is one descent.
+// Returns a wave from 1 to 0 and back; num_cycles 0.5 is one descent.
+double cosine_wave(const HfSchedule& schedule, double progress) {
+  return 0.5 * (1.0 + std::cos(std::numbers::pi * schedule.num_cycles * 2.0 * progress));
+}
+
+double with_min_lr(const HfSchedule& schedule, double share) {
+  return std::max(0.0, share * (1.0 - schedule.min_lr_rate) + schedule.min_lr_rate);
+}
+
+// Returns a factor between min_lr_rate and 1.
 double cosine(const HfSchedule& schedule, double progress) {
-  const double wave =
-      0.5 * (1.0 + std::cos(std::numbers::pi * schedule.num_cycles * 2.0 * progress));
-  return std::max(0.0, wave * (1 - schedule.min_lr_rate) + schedule.min_lr_rate);
+  return with_min_lr(schedule, cosine_wave(schedule, progress));
 }
 
 double cosine_with_restarts(const HfSchedule& schedule, double progress) {
@@ -73,10 +82,6 @@ double cosine_warmup_with_min_lr(const HfSchedule& schedule, int64_t update) {
   return cosine(schedule, progress(schedule, update + 1));
 }
 
-double with_min_lr(const HfSchedule& schedule, double share) {
-  return std::max(0.0, share * (1.0 - schedule.min_lr_rate) + schedule.min_lr_rate);
-}
-
 // Returns a factor that is 0 at the warm-up's beginning and 1 at its end.
 double warmup_curve(Shape shape, double progress) {
   switch (shape) {
@@ -95,7 +100,7 @@ double decay_curve(const HfSchedule& schedule, double progress) {
     case Shape::kLinear:
       return 1.0 - progress;
     case Shape::kCosine:
-      return 0.5 * (1.0 + std::cos(std::numbers::pi * schedule.num_cycles * 2.0 * progress));
+      return cosine_wave(schedule, progress);
     case Shape::kOneMinusSqrt:
       return 1.0 - std::sqrt(progress);
   }
@@ -139,7 +144,7 @@ double factor(const HfSchedule& schedule, double lr, int64_t update) {
       return warms_up ? linear_warmup(schedule, update) : polynomial(schedule, lr, update);
     case Type::kInverseSqrt:
       return warms_up ? linear_warmup(schedule, update) : inverse_sqrt(schedule, update);
-    case Type::kReduceOnPlateau:  // plateau.h
+    case Type::kReduceOnPlateau:  // a Plateau
       break;
   }
   throw InternalError(fmt::format("schedule type {}", static_cast<int>(schedule.type)));
@@ -149,6 +154,38 @@ double factor(const HfSchedule& schedule, double lr, int64_t update) {
 
 double hf_lr(const configs::HfSchedule& schedule, double lr, int64_t update) {
   return lr * factor(schedule, lr, update);
+}
+
+Plateau::Plateau(const configs::PlateauConfig& config, double lr)
+    : config_(config),
+      state_{
+          .rate = lr,
+          .best = std::numeric_limits<double>::infinity() * (config.greater_is_better ? -1 : 1)} {}
+
+void Plateau::record_evaluation(double metric) {
+  if (is_better(metric)) {
+    state_.best = metric;
+    state_.num_bad = 0;
+  } else {
+    ++state_.num_bad;
+  }
+  if (state_.cooldown > 0) {
+    --state_.cooldown;
+    state_.num_bad = 0;
+  }
+  if (state_.num_bad <= config_.patience) return;
+  const double reduced = std::max(state_.rate * config_.factor, config_.min_lr);
+  if (state_.rate - reduced > config_.eps) state_.rate = reduced;
+  state_.cooldown = config_.cooldown;
+  state_.num_bad = 0;
+}
+
+bool Plateau::is_better(double metric) const {
+  const double threshold = config_.threshold;
+  if (config_.greater_is_better) {
+    return metric > (config_.relative ? state_.best * (threshold + 1.0) : state_.best + threshold);
+  }
+  return metric < (config_.relative ? state_.best * (1.0 - threshold) : state_.best - threshold);
 }
 
 }  // namespace zeroth::optim

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "configs/config.h"
-#include "optim/schedule/plateau.h"
+#include "optim/schedule/hf_schedule.h"
 
 namespace zeroth::optim {
 
@@ -49,5 +49,11 @@ class LrSchedule {
   int64_t warmup_steps_;
   std::optional<Plateau> plateau_;
 };
+
+// DeepSpeed's OneCycle: rate and momentum rise and fall in opposite directions once, then decay.
+// Returns the rate that update `update` (from 0) uses; see configs::OneCycleConfig.
+double one_cycle_lr(const configs::OneCycleConfig& config, int64_t update);
+// Returns the betas of an update. Requires config.cycle_momentum.
+std::array<double, 2> one_cycle_betas(const configs::OneCycleConfig& config, int64_t update);
 
 }  // namespace zeroth::optim

@@ -1,4 +1,4 @@
-#include "base/machine/affinity.h"
+#include "base/machine/cpu.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "base/describe_exception.h"
+#include "base/error.h"
 
 #include <doctest/doctest.h>
 
@@ -7,8 +7,6 @@
 #include <new>
 #include <stdexcept>
 #include <system_error>
-
-#include "base/error.h"
 
 namespace zeroth {
 namespace {

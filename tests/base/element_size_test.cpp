@@ -1,4 +1,4 @@
-#include "base/element_size.h"
+#include "base/tensor_slice.h"
 
 #include <doctest/doctest.h>
 

@@ -1,11 +1,11 @@
-#include "base/text/empty_variables.h"
+#include "base/env_reader.h"
 
 #include <doctest/doctest.h>
 
 #include <map>
 #include <string>
 
-#include "base/usage_error.h"
+#include "base/error.h"
 
 namespace zeroth {
 namespace {

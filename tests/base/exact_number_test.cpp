@@ -1,4 +1,4 @@
-#include "base/json/exact_number.h"
+#include "base/json/json_view.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "base/files/file_lines.h"
+#include "base/files/regular_file.h"
 
 #include <doctest/doctest.h>
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/usage_error.h"
+#include "base/error.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth {

@@ -1,4 +1,4 @@
-#include "base/machine/heap.h"
+#include "base/machine/host_limits.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>

@@ -1,10 +1,8 @@
-#include "base/json/json_flat.h"
+#include "base/json/json.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include "base/json/json.h"
 
 namespace zeroth {
 namespace {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
+#include "tests/support/temp_folder.h"
 
 namespace zeroth {
 namespace {
@@ -62,6 +63,13 @@ TEST_CASE("an integer is one, and within its bounds") {
   CHECK(refused(2) == "model.ids[2] is 1e+300, expected an integer in 0..9");
   CHECK(refused(3) == "model.ids[3] is 18446744073709551615, expected an integer in 0..9");
   CHECK(refused(4) == "model.ids[4] is \"x\", expected an integer in 0..9");
+}
+
+TEST_CASE("a list of strings is read at once") {
+  const nlohmann::json tree = {{"names", {"a", "b"}}, {"mixed", {"a", 1}}};
+  CHECK(JsonView(tree).at("names").texts() == std::vector<std::string>{"a", "b"});
+  CHECK(message_of<Error>([&] { (void)JsonView(tree).at("mixed").texts(); }) ==
+        "mixed[1] is 1, expected a string");
 }
 
 }  // namespace zeroth

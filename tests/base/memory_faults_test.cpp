@@ -1,4 +1,4 @@
-#include "base/machine/memory_faults.h"
+#include "base/machine/signals.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

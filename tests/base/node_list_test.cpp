@@ -1,4 +1,4 @@
-#include "base/text/node_list.h"
+#include "base/scheduler_env.h"
 
 #include <doctest/doctest.h>
 

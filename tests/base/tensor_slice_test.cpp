@@ -80,4 +80,11 @@ TEST_CASE("runs are found from anywhere within rows") {
   CHECK(runs == std::vector<std::vector<int64_t>>{{2, 102, 1}, {3, 110, 3}, {6, 120, 2}});
 }
 
+TEST_CASE("a slice may be given by its ends") {
+  const TensorSlice slice = TensorSlice::between({8, 6}, {2, 0}, {5, 6});
+  CHECK(slice == TensorSlice{{8, 6}, {2, 0}, {3, 6}});
+  CHECK(slice.end(0) == 5);
+  CHECK(slice.end(1) == 6);
+}
+
 }  // namespace zeroth

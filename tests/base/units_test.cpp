@@ -55,4 +55,18 @@ TEST_CASE("a number is the whole text, or none") {
   }
 }
 
+TEST_CASE("bytes are printed as two digits each") {
+  CHECK(to_hex("") == "");
+  CHECK(to_hex(std::string_view("\x00\x0a\xff", 3)) == "000aff");
+}
+
+TEST_CASE("fields are removed from a text one by one") {
+  std::string_view text = "a::b";
+  CHECK(next_field(text, ':') == "a");
+  CHECK(next_field(text, ':') == "");
+  CHECK(next_field(text, ':') == "b");
+  CHECK(text.empty());
+  CHECK(next_field(text, ':') == "");
+}
+
 }  // namespace zeroth

@@ -19,7 +19,7 @@ namespace {
 
 std::vector<TensorChunk> some_pieces() {
   std::vector<TensorChunk> chunks = split("w", "master", {5, 7}, {10, 0, 25});
-  chunks.push_back({"w", "exp_avg", "F32", {5, 7}, {{1, 2}, {4, 6}}, {3, 11}});
+  chunks.push_back({"w", "exp_avg", "F32", {{5, 7}, {1, 2}, {3, 4}}, {3, 11}});
   chunks.push_back(TensorChunk::full("count", "step", "F32", {}));
   return chunks;
 }

@@ -106,4 +106,9 @@ TEST_CASE("a path with too many folders, or longer than the system takes, is too
   CHECK(is_too_deep(std::string(5000, 'x')));
 }
 
+TEST_CASE("a path is split at its last slash") {
+  CHECK(split_path("a/b/c") == std::pair<std::string, std::string>("a/b", "c"));
+  CHECK(split_path("c") == std::pair<std::string, std::string>("", "c"));
+}
+
 }  // namespace zeroth::checkpoint

@@ -7,6 +7,7 @@
 
 #include "checkpoint/posix_file_system.h"
 #include "checkpoint/verify.h"
+#include "tests/checkpoint/read_whole.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/temp_folder.h"
 
@@ -29,7 +30,7 @@ std::string python_of_page() {
 
 // Of a whole state of the example in tests/checkpoint/fixtures.
 std::vector<float> read_example(CheckpointReader& reader, const std::string& state) {
-  const auto bytes = reader.read_whole("w", state);
+  const auto bytes = read_whole(reader, "w", state);
   std::vector<float> values(bytes.size() / sizeof(float));
   std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
@@ -44,7 +45,7 @@ TEST_CASE("a checkpoint that a script wrote by the page alone is read") {
   for (int i = 0; i < 24; ++i) expected.push_back(static_cast<float>(i) + 0.5F);
   CHECK(read_example(reader, "master") == expected);
   CHECK(read_example(reader, "exp_avg") == expected);
-  CHECK(reader.read_whole("run", "step").size() == 4);
+  CHECK(read_whole(reader, "run", "step").size() == 4);
   CHECK(reader.unused().empty());
   const Counters& counters = reader.manifest().counters;
   CHECK(std::get<int64_t>(counters.at("samples")) == 64);

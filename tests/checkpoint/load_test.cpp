@@ -1,8 +1,9 @@
-#include "checkpoint/load.h"
+#include "checkpoint/find.h"
 
 #include <doctest/doctest.h>
 
 #include "tests/checkpoint/faulty_file_system.h"
+#include "tests/checkpoint/read_whole.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/checkpoint/thread_rank_group.h"
 
@@ -34,7 +35,7 @@ Result load(const std::shared_ptr<FaultyFileSystem>& file_system,
 }
 
 void read_master(CheckpointReader& reader, int) {
-  (void)reader.read_whole("a", "master");
+  (void)read_whole(reader, "a", "master");
 }
 
 }  // namespace
@@ -50,7 +51,7 @@ TEST_CASE("a piece that only one rank reads, and is damaged, sends all ranks bac
   const auto file_system = three_saves();
   file_system->bytes_of("step-12/zeroth/pieces-00000.safetensors").back() ^= 1;
   const Result result = load(file_system, [](CheckpointReader& reader, int rank) {
-    (void)reader.read_whole(rank == 0 ? "a" : "b", "exp_avg");  // b's is the last piece
+    (void)read_whole(reader, rank == 0 ? "a" : "b", "exp_avg");  // b's is the last piece
   });
   CHECK(result.errors == kBothWell);
   CHECK(result.names == Names{"step-8", "step-8"});
@@ -102,10 +103,10 @@ TEST_CASE("checkpoints that are not complete are passed by, and told") {
 
 TEST_CASE("what a checkpoint cannot mend is an error on all ranks, and no reason to go back") {
   const Result result = load(three_saves(), [](CheckpointReader& reader, int rank) {
-    if (rank == 1) (void)reader.read_whole("c", "master");
+    if (rank == 1) reader.read("c", "master", TensorSlice::full({1}), {0, 1}, {});
   });
   CHECK(result.errors[0] ==
-        "loading step-12 failed: rank 1: /fake/step-12: master of c is not stored");
+        "loading step-12 failed: rank 1: /fake/step-12: master of c [0:1](0:1) is not stored");
   CHECK(result.errors[1] == result.errors[0]);
 }
 

@@ -32,7 +32,8 @@ Manifest example() {
                                  {"schedule", "cosine"},
                                  {"least", std::numeric_limits<int64_t>::min() + 1}},
                     .layout = {{"stage", "3"}}};
-  const TensorChunk chunk{"w", "exp_avg", "F32", {5, 7}, {{1, 2}, {4, 6}}, {3, 11}};
+  const TensorChunk chunk{
+      "w", "exp_avg", "F32", TensorSlice::between({5, 7}, {1, 2}, {4, 6}), {3, 11}};
   manifest.files.push_back({"config.json", 7, 0xabcdef01});
   manifest.files.push_back(
       {"zeroth/pieces-00000.safetensors", 1000, 0x1, {{chunk, 100, 0x2}, {chunk, 200, 0x3}}});

@@ -1,4 +1,4 @@
-#include "checkpoint/read_ahead.h"
+#include "checkpoint/buffered_file.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,6 @@
 #include <thread>
 #include <vector>
 
-#include "checkpoint/transfer_buffer.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::checkpoint {

@@ -7,6 +7,7 @@
 
 #include "checkpoint/posix_file_system.h"
 #include "tests/checkpoint/faulty_file_system.h"
+#include "tests/checkpoint/read_whole.h"
 #include "tests/checkpoint/stored.h"
 #include "tests/support/temp_folder.h"
 
@@ -15,7 +16,7 @@ namespace {
 
 std::vector<float> read(CheckpointReader& reader, const TensorChunk& wanted) {
   std::vector<float> values(static_cast<size_t>(wanted.elements()), -1);
-  reader.read(wanted.tensor, wanted.state, wanted.box, wanted.range,
+  reader.read(wanted.tensor, wanted.state, wanted.slice, wanted.range,
               std::as_writable_bytes(std::span(values)));
   return values;
 }
@@ -84,10 +85,10 @@ TEST_CASE("boxes of any tiling are read by boxes of any other") {
   size_t next = 0;
   for (const auto& [top, bottom] : {std::pair<int64_t, int64_t>{0, 2}, {2, 6}}) {
     for (const auto& [left, right] : {std::pair<int64_t, int64_t>{0, 7}, {7, 10}}) {
-      const ChunkBounds box{{top, left, 0}, {bottom, right, 3}};
+      const auto box = TensorSlice::between(shape, {top, left, 0}, {bottom, right, 3});
       const int64_t half = box.elements() / 3;
-      ranks[next++ % 3].push_back({"w", "exp_avg", "F32", shape, box, {0, half}});
-      ranks[next++ % 3].push_back({"w", "exp_avg", "F32", shape, box, {half, box.elements()}});
+      ranks[next++ % 3].push_back({"w", "exp_avg", "F32", box, {0, half}});
+      ranks[next++ % 3].push_back({"w", "exp_avg", "F32", box, {half, box.elements()}});
     }
   }
   const auto file_system = std::make_shared<FaultyFileSystem>();
@@ -97,11 +98,11 @@ TEST_CASE("boxes of any tiling are read by boxes of any other") {
     CheckpointReader reader(file_system, "c");
     TensorChunk wanted = TensorChunk::full("w", "exp_avg", "F32", shape);
     for (size_t i = 0; i < shape.size(); ++i) {
-      wanted.box.begin[i] = static_cast<int64_t>(random() % static_cast<uint64_t>(shape[i]));
-      const auto rest = static_cast<uint64_t>(shape[i] - wanted.box.begin[i]);
-      wanted.box.end[i] = wanted.box.begin[i] + 1 + static_cast<int64_t>(random() % rest);
+      wanted.slice.offsets[i] = static_cast<int64_t>(random() % static_cast<uint64_t>(shape[i]));
+      const auto rest = static_cast<uint64_t>(shape[i] - wanted.slice.offsets[i]);
+      wanted.slice.sizes[i] = 1 + static_cast<int64_t>(random() % rest);
     }
-    const auto all = static_cast<uint64_t>(wanted.box.elements());
+    const auto all = static_cast<uint64_t>(wanted.slice.elements());
     wanted.range.begin = static_cast<int64_t>(random() % all);
     wanted.range.end =
         wanted.range.begin +
@@ -125,7 +126,7 @@ TEST_CASE("a state is found with its dtype and shape, and read whole") {
   CHECK(reader.find("w", "master")->shape == Shape{2, 3});
   CHECK(reader.find("w", "exp_avg_sq") == nullptr);
   CHECK(reader.states().size() == 3);
-  const auto bytes = reader.read_whole("w", "master");
+  const auto bytes = read_whole(reader, "w", "master");
   const auto values = values_of(TensorChunk::full("w", "master", "F32", {2, 3}));
   CHECK(std::memcmp(bytes.data(), values.data(), bytes.size()) == 0);
   CHECK(reader.unused() ==

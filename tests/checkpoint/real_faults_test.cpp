@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "checkpoint/posix_file_system.h"
+#include "tests/checkpoint/read_whole.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/offload/mount.h"
 #include "tests/support/temp_folder.h"
@@ -72,7 +73,7 @@ TEST_CASE("a disk that became read-only is an error, and its checkpoints are rea
   CHECK(contains(save_bytes(file_system, 2, 1000, 1000), "failed: Read-only file system"));
   CHECK(steps_of(*file_system) == std::vector<std::string>{"step-1"});
   CheckpointReader reader = CheckpointReader::open(directory / "c/step-1");
-  CHECK(reader.read_whole("w", "m").size() == 1000);
+  CHECK(read_whole(reader, "w", "m").size() == 1000);
 }
 
 TEST_CASE("a folder that vanishes while a checkpoint is written is an error with its path") {

@@ -1,4 +1,4 @@
-#include "checkpoint/retention.h"
+#include "checkpoint/owner.h"
 
 #include <doctest/doctest.h>
 
@@ -54,7 +54,7 @@ TEST_CASE("what dead tries left goes, and what was about to be replaced gets its
   REQUIRE(found.size() == 3);
   CHECK(found[1].name == ".old-step-8-1.9");
   CHECK(found[1].complete());
-  clear_leftovers(*file_system);
+  cleanup_leftovers(*file_system);
   CHECK(names_in(*file_system) ==
         Names{".owner-1", "latest", "mine", "step-12", "step-4", "step-8"});
   CHECK(load_newest(file_system) == 12);

@@ -14,8 +14,8 @@
 
 namespace zeroth::checkpoint {
 
-inline std::vector<ExpectedState> small_model() {
-  std::vector<ExpectedState> states;
+inline std::vector<StoredState> small_model() {
+  std::vector<StoredState> states;
   for (const char* const state : {"master", "exp_avg"}) {
     states.push_back({"a", state, "F32", {6, 4}});
     states.push_back({"b", state, "F32", {5}});
@@ -24,10 +24,10 @@ inline std::vector<ExpectedState> small_model() {
 }
 
 // Even ranges over the ranks of each state; the last rank has the rest.
-inline std::vector<TensorChunk> pieces_of(const std::vector<ExpectedState>& model, int rank,
+inline std::vector<TensorChunk> pieces_of(const std::vector<StoredState>& model, int rank,
                                           int size) {
   std::vector<TensorChunk> chunks;
-  for (const ExpectedState& state : model) {
+  for (const StoredState& state : model) {
     TensorChunk chunk = TensorChunk::full(state.tensor, state.state, state.dtype, state.shape);
     const int64_t all = chunk.elements();
     chunk.range = {all * rank / size, all * (rank + 1) / size};
@@ -61,11 +61,11 @@ inline int64_t load_newest(const std::shared_ptr<FileSystem>& file_system) {
   if (found == nullptr) return -1;
   CheckpointReader reader(file_system, found->name);
   const int64_t salt = std::get<int64_t>(reader.manifest().counters.at("salt"));
-  for (const ExpectedState& state : small_model()) {
+  for (const StoredState& state : small_model()) {
     const TensorChunk whole =
         TensorChunk::full(state.tensor, state.state, state.dtype, state.shape);
     std::vector<float> values(static_cast<size_t>(whole.elements()));
-    reader.read(state.tensor, state.state, whole.box, whole.range,
+    reader.read(state.tensor, state.state, whole.slice, whole.range,
                 std::as_writable_bytes(std::span(values)));
     if (values != values_of(whole, salt))
       throw CorruptCheckpoint("{} has other values", found->name);

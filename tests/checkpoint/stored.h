@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "checkpoint/chunk_file.h"
-#include "checkpoint/coverage.h"
 #include "checkpoint/file_system.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/verify.h"
 
 namespace zeroth::checkpoint {
 
@@ -20,13 +20,13 @@ inline float value_of(const std::string& state, int64_t global, int64_t salt = 0
 }
 
 // Where an element of a part is in the whole tensor.
-inline int64_t global_of(const Shape& shape, const ChunkBounds& box, int64_t element) {
+inline int64_t global_of(const TensorSlice& slice, int64_t element) {
   int64_t global = 0, stride = 1;
-  for (size_t i = shape.size(); i-- > 0;) {
-    const int64_t extent = box.end[i] - box.begin[i];
-    global += (box.begin[i] + element % extent) * stride;
+  for (size_t i = slice.shape.size(); i-- > 0;) {
+    const int64_t extent = slice.sizes[i];
+    global += (slice.offsets[i] + element % extent) * stride;
     element /= extent;
-    stride *= shape[i];
+    stride *= slice.shape[i];
   }
   return global;
 }
@@ -35,7 +35,7 @@ inline int64_t global_of(const Shape& shape, const ChunkBounds& box, int64_t ele
 inline std::vector<float> values_of(const TensorChunk& chunk, int64_t salt = 0) {
   std::vector<float> values;
   for (int64_t i = chunk.range.begin; i < chunk.range.end; ++i) {
-    values.push_back(value_of(chunk.state, global_of(chunk.shape, chunk.box, i), salt));
+    values.push_back(value_of(chunk.state, global_of(chunk.slice, i), salt));
   }
   return values;
 }

@@ -16,18 +16,18 @@ Shape random_shape(std::mt19937& random, size_t dimensions) {
   return shape;
 }
 
-ChunkBounds random_box(std::mt19937& random, const Shape& shape) {
-  ChunkBounds box = ChunkBounds::full(shape);
+TensorSlice random_box(std::mt19937& random, const Shape& shape) {
+  TensorSlice box = TensorSlice::full(shape);
   for (size_t i = 0; i < shape.size(); ++i) {
     if (random() % 2 == 0) continue;
-    box.begin[i] = static_cast<int64_t>(random() % static_cast<uint64_t>(shape[i]));
-    const auto rest = static_cast<uint64_t>(shape[i] - box.begin[i]);
-    box.end[i] = box.begin[i] + 1 + static_cast<int64_t>(random() % rest);
+    box.offsets[i] = static_cast<int64_t>(random() % static_cast<uint64_t>(shape[i]));
+    const auto rest = static_cast<uint64_t>(shape[i] - box.offsets[i]);
+    box.sizes[i] = 1 + static_cast<int64_t>(random() % rest);
   }
   return box;
 }
 
-ElementRange random_range(std::mt19937& random, const ChunkBounds& box) {
+ElementRange random_range(std::mt19937& random, const TensorSlice& box) {
   const auto all = static_cast<uint64_t>(box.elements());
   const auto begin = static_cast<int64_t>(random() % (all + 1));
   const auto rest = all - static_cast<uint64_t>(begin);
@@ -35,16 +35,15 @@ ElementRange random_range(std::mt19937& random, const ChunkBounds& box) {
 }
 
 // Element by element: global index of each element of a range.
-std::vector<int64_t> globals(const Shape& shape, const ChunkBounds& box,
-                             const ElementRange& range) {
+std::vector<int64_t> globals(const TensorSlice& box, const ElementRange& range) {
   std::vector<int64_t> found;
   for (int64_t element = range.begin; element < range.end; ++element) {
     int64_t rest = element, global = 0, stride = 1;
-    for (size_t i = shape.size(); i-- > 0;) {
-      const int64_t extent = box.end[i] - box.begin[i];
-      global += (box.begin[i] + rest % extent) * stride;
+    for (size_t i = box.shape.size(); i-- > 0;) {
+      const int64_t extent = box.sizes[i];
+      global += (box.offsets[i] + rest % extent) * stride;
       rest /= extent;
-      stride *= shape[i];
+      stride *= box.shape[i];
     }
     found.push_back(global);
   }
@@ -57,12 +56,12 @@ TEST_CASE("what two parts have in common is found as by looking at each element"
   std::mt19937 random(3);
   for (int trial = 0; trial < 4000; ++trial) {
     const Shape shape = random_shape(random, random() % 5);
-    const ChunkBounds wanted_box = random_box(random, shape),
+    const TensorSlice wanted_box = random_box(random, shape),
                       stored_box = random_box(random, shape);
     const ElementRange wanted = random_range(random, wanted_box);
     const ElementRange stored = random_range(random, stored_box);
-    const auto left = globals(shape, wanted_box, wanted);
-    const auto right = globals(shape, stored_box, stored);
+    const auto left = globals(wanted_box, wanted);
+    const auto right = globals(stored_box, stored);
     std::set<std::pair<int64_t, int64_t>> expected, found;
     for (size_t i = 0; i < left.size(); ++i) {
       for (size_t j = 0; j < right.size(); ++j) {
@@ -80,14 +79,14 @@ TEST_CASE("what two parts have in common is found as by looking at each element"
 }
 
 TEST_CASE("parts of one box are one run, whatever its shape") {
-  const ChunkBounds box = ChunkBounds::full({128'256, 4096});
+  const TensorSlice box = TensorSlice::full({128'256, 4096});
   CHECK(common_element_runs(box, {1000, 5000}, box, {3000, 9000}) ==
         std::vector<ElementRun>{{2000, 0, 2000}});
   CHECK(common_element_runs(box, {0, 10}, box, {10, 20}).empty());
-  const ChunkBounds rows{{10, 0}, {20, 4096}};
+  const auto rows = TensorSlice::between(box.shape, {10, 0}, {20, 4096});
   CHECK(common_element_runs(box, {0, box.elements()}, rows, {0, rows.elements()}) ==
         std::vector<ElementRun>{{40'960, 0, 40'960}});
-  const ChunkBounds columns{{0, 0}, {128'256, 2048}};
+  const auto columns = TensorSlice::between(box.shape, {0, 0}, {128'256, 2048});
   const auto runs = common_element_runs(box, {4096, 12'288}, columns, {0, columns.elements()});
   CHECK(runs == std::vector<ElementRun>{{0, 2048, 2048}, {4096, 4096, 2048}});
 }
@@ -97,18 +96,18 @@ TEST_CASE("a scalar is one element of a box without dimensions") {
   CHECK(step.elements() == 1);
   CHECK(step.bytes() == 8);
   CHECK(chunk_key(step) == "model|step||0:1");
-  CHECK(to_string(step.box, step.range) == "[](0:1)");
-  CHECK(common_element_runs(step.box, step.range, step.box, step.range) ==
+  CHECK(to_string(step.slice, step.range) == "[](0:1)");
+  CHECK(common_element_runs(step.slice, step.range, step.slice, step.range) ==
         std::vector<ElementRun>{{0, 0, 1}});
 }
 
 TEST_CASE("a piece is known by tensor, state, box and range") {
   TensorChunk chunk = TensorChunk::full("w", "exp_avg", "F32", {64, 256});
   CHECK(chunk_key(chunk) == "w|exp_avg|0:64,0:256|0:16384");
-  chunk.box = {{0, 128}, {64, 256}};
+  chunk.slice = TensorSlice::between({64, 256}, {0, 128}, {64, 256});
   chunk.range = {10, 4096};
   CHECK(chunk_key(chunk) == "w|exp_avg|0:64,128:256|10:4096");
-  CHECK(to_string(chunk.box, chunk.range) == "[0:64,128:256](10:4096)");
+  CHECK(to_string(chunk.slice, chunk.range) == "[0:64,128:256](10:4096)");
   CHECK(chunk.bytes() == 4086 * 4);
 }
 
@@ -122,20 +121,20 @@ TEST_CASE("what is no piece is told") {
   CHECK(message([](TensorChunk& p) { p.tensor = ""; }) == "a tensor without a name");
   CHECK(message([](TensorChunk& p) { p.state = ""; }) == "a state without a name");
   CHECK(message([](TensorChunk& p) { p.dtype = "F33"; }) == "unknown dtype F33");
-  CHECK(message([](TensorChunk& p) { p.shape = {-1, 6}; }) == "invalid shape [-1, 6]");
+  CHECK(message([](TensorChunk& p) { p.slice.shape = {-1, 6}; }) == "invalid shape [-1, 6]");
   CHECK(message([](TensorChunk& p) {
-          p.shape = {int64_t{1} << 40, int64_t{1} << 40};
+          p.slice.shape = {int64_t{1} << 40, int64_t{1} << 40};
         }) == "invalid shape [1099511627776, 1099511627776]");
-  CHECK(message([](TensorChunk& p) { p.box.end = {4}; }) ==
+  CHECK(message([](TensorChunk& p) { p.slice.sizes = {4}; }) ==
         "its slice has 2 and 1 dimensions, the tensor 2");
   CHECK(message([](TensorChunk& p) {
-          p.box.end = {4, 7};
+          p.slice.sizes = {4, 7};
         }) == "its slice 0:7 is invalid for dimension 1 of size 6");
   CHECK(message([](TensorChunk& p) {
-          p.box.begin = {-1, 0};
+          p.slice = TensorSlice::between({4, 6}, {-1, 0}, {4, 6});
         }) == "its slice -1:4 is invalid for dimension 0 of size 4");
   CHECK(message([](TensorChunk& p) {
-          p.box.begin = {3, 0}, p.box.end = {2, 6};
+          p.slice = TensorSlice::between({4, 6}, {3, 0}, {2, 6});
         }) == "its slice 3:2 is invalid for dimension 0 of size 4");
   CHECK(message([](TensorChunk& p) {
           p.range = {0, 25};

@@ -1,4 +1,4 @@
-#include "checkpoint/write_behind.h"
+#include "checkpoint/buffered_file.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/files/crc32c.h"
-#include "checkpoint/transfer_buffer.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::checkpoint {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/bootstrap/signed_store.h"
+#include "comm/bootstrap/key_value_store.h"
 
 namespace zeroth::comm {
 namespace {

@@ -1,4 +1,4 @@
-#include "comm/groups/connect_pair.h"
+#include "comm/groups/pair_link.h"
 
 #include <arpa/inet.h>
 #include <doctest/doctest.h>

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "comm/comm_log.h"
 #include "comm/cpu_collectives.h"
 #include "comm/device_mesh.h"
 #include "tests/support/ranks.h"

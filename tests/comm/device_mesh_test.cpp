@@ -142,9 +142,9 @@ TEST_CASE("a driver without a usable GPU is refused, unless the GPUs are hidden"
     int device_count() const override { return devices; }
     device::GpuDriver driver() const override { return {"too old", 12040, 13000}; }
     int compute_capability(int) const override { return 0; }
-    void select(int) override {}
-    std::string lock_pages(std::span<std::byte>) override { return ""; }
-    void unlock_pages(std::span<std::byte>) noexcept override {}
+    void select_device(int) override {}
+    std::string pin_pages(std::span<std::byte>) override { return ""; }
+    void unpin_pages(std::span<std::byte>) noexcept override {}
     int devices = 0;
   } gpu;
   RankEnv env;

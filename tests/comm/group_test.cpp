@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "base/error.h"
-#include "comm/groups/device_staged_group.h"
 #include "tests/support/ranks.h"
 
 namespace zeroth::comm {

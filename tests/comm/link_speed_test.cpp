@@ -1,4 +1,4 @@
-#include "comm/link_speed.h"
+#include "comm/device_mesh.h"
 
 #include <doctest/doctest.h>
 

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/groups/connect_pair.h"
 #include "comm/groups/gloo_group.h"
 #include "tests/support/temp_folder.h"
 
@@ -34,7 +33,7 @@ void on_two(const std::function<void(C10dGroup&)>& fn, std::chrono::milliseconds
   const auto rank = [&](int number) {
     const PairOptions pair{"127.0.0.1", "of a test", "the secret", kLong};
     GlooOptions options{.address = "127.0.0.1", .timeout = kLong};
-    options.link = std::make_shared<PairLink>(connect_pair(*store, number, pair), limit);
+    options.group.link = std::make_shared<PairLink>(connect_pair(*store, number, pair), limit);
     const auto group = make_gloo_group(store, number, 2, options);
     both.arrive_and_wait();  // none leaves while the other still connects
     fn(*group);

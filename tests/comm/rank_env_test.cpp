@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <string>
@@ -12,7 +13,6 @@
 
 #include "base/error.h"
 #include "base/files/run_secret.h"
-#include "comm/bootstrap/scheduler_env.h"
 #include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"
 
@@ -36,8 +36,20 @@ class Environment {
 
  private:
   static std::vector<std::string> names() {
-    std::vector<std::string> names = scheduler_variables();
-    names.insert(names.end(), {"DS_ACCELERATOR",
+    std::vector<std::string> names;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string name(*entry, std::strcspn(*entry, "="));
+      for (const char* scheduler : {"SLURM_", "OMPI_", "PMI_", "MPI_", "PET_"})
+        if (name.starts_with(scheduler)) names.push_back(name);
+    }
+    names.insert(names.end(), {"RANK",
+                               "WORLD_SIZE",
+                               "LOCAL_RANK",
+                               "LOCAL_SIZE",
+                               "LOCAL_WORLD_SIZE",
+                               "MASTER_ADDR",
+                               "MASTER_PORT",
+                               "DS_ACCELERATOR",
                                "CUDA_VISIBLE_DEVICES",
                                "DEEPSPEED_TIMEOUT",
                                "OMP_NUM_THREADS",

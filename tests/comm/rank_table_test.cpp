@@ -74,15 +74,15 @@ TEST_CASE("a rank that is stopped or killed is known to be so") {
   table.issue(2, "all-gather of layer 3");
   const pid_t child = start_rank(segment, 1, 2);
   wait_for(table, "last finished all-reduce of sums");
-  CHECK_FALSE(table.lost(1));
+  CHECK(table.is_alive(1));
   kill(child, SIGSTOP);
   wait_for(table, "stopped");
   CHECK(has(table.explain(2, {}), "missing: rank 1 (process " + std::to_string(child) +
                                       ", stopped) last finished all-reduce of sums"));
-  CHECK_FALSE(table.lost(1));
+  CHECK(table.is_alive(1));
   kill(child, SIGKILL);
   wait_for(table, "has ended");
-  CHECK(table.lost(1));
+  CHECK_FALSE(table.is_alive(1));
   CHECK(has(table.explain(2, {}), ", has ended) last finished all-reduce of sums"));
   waitpid(child, nullptr, 0);
 }
@@ -95,7 +95,7 @@ TEST_CASE("that no file can be opened does not make a rank that lives one that i
     ::setrlimit(RLIMIT_NOFILE, &none);
     const bool reported =
         has(table.explain(1, {}), fmt::format("rank 1 (process {}) has", getpid()));
-    return reported && !table.lost(1) ? 0 : 1;
+    return reported && table.is_alive(1) ? 0 : 1;
   });
   CHECK(result.status == 0);
 }
@@ -106,9 +106,9 @@ TEST_CASE("a rank that closes its group has left; a long description is cut") {
   {
     RankTable other(segment, 1, 2);
     other.issue(1, std::string(1000, 'x'));
-    CHECK_FALSE(table.lost(1));
+    CHECK(table.is_alive(1));
   }
-  CHECK(table.lost(1));
+  CHECK_FALSE(table.is_alive(1));
   CHECK(has(table.last(1), ", has left) last started xxxxx"));
   CHECK(table.last(1).size() < 300);
 }

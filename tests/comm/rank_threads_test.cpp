@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "base/machine/affinity.h"
+#include "base/machine/cpu.h"
 #include "tests/support/ranks.h"
 
 namespace zeroth::comm {

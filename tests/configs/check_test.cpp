@@ -76,7 +76,7 @@ TEST_CASE("names that begin with _, // or # are comments at any depth") {
 
 TEST_CASE("an unknown key is an error in every section") {
   for (const ConfigKey& key : keys()) {
-    if (key.type != KeyType::kSection || key.allowed_keys.find('*') != std::string_view::npos)
+    if (key.field.type != KeyType::kSection || key.allowed_keys.find('*') != std::string_view::npos)
       continue;
     CAPTURE(key.path);
     const std::string errors = complaints_of(nested(std::string(key.path) + ".xyzzy", "1"));

@@ -51,7 +51,7 @@ Fate fate_of(const std::string& path) {
                                                : Fate::kRefused;
   }
   const auto section = std::find_if(keys().begin(), keys().end(), [&](const ConfigKey& key) {
-    return key.type == KeyType::kSection && is_inside(key, in_table(path));
+    return key.field.type == KeyType::kSection && is_inside(key, in_table(path));
   });
   if (section == keys().end()) return Fate::kNone;
   return section->state == KeyState::kRefused ? Fate::kRefused : Fate::kNote;
@@ -107,7 +107,7 @@ TEST_CASE("DeepSpeed's defaults may be written out, and are those of the table")
     const bool ours = path == "zero_optimization.overlap_comm";  // null: by the stage
     if (!ours && !is_on_by_itself(path)) CHECK(complaints_of(nested(path, value.dump())) == "");
     const ConfigKey* key = find_key(in_table(path));
-    if (key == nullptr || key->type == KeyType::kSection) continue;
+    if (key == nullptr || key->field.type == KeyType::kSection) continue;
     const auto own = kOwnDefaults.find(path);
     const Json expected = own == kOwnDefaults.end() ? value : parse_trusted_json(own->second);
     CHECK(parse_trusted_json(key->default_value) == expected);
@@ -122,7 +122,7 @@ TEST_CASE("what DeepSpeed has removed is refused, and said to be gone") {
     REQUIRE(key != nullptr);
     CHECK(key->state == KeyState::kRefused);
     const std::string on =
-        key->type == KeyType::kSection ? R"({"enabled": true})" : R"("something")";
+        key->field.type == KeyType::kSection ? R"({"enabled": true})" : R"("something")";
     CHECK(complaints_of(nested(path, on)).find("not supported, as in DeepSpeed") !=
           std::string::npos);
   }

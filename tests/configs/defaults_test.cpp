@@ -1,4 +1,4 @@
-#include "configs/defaults.h"
+#include "configs/resolve.h"
 
 #include "tests/configs/support.h"
 

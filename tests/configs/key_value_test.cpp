@@ -10,7 +10,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 ConfigKey key_of(KeyType type, std::string_view accepts = "", bool any_case = false) {
-  return {"k", type, KeyState::kHonored, "null", accepts, "", "", {}, any_case};
+  return {.path = "k",
+          .field = {type},
+          .default_value = "null",
+          .accepts = accepts,
+          .any_case = any_case};
 }
 
 }  // namespace

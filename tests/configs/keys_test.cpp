@@ -42,7 +42,8 @@ const char* alias_word(Alias::Kind kind) {
 
 // The row of docs/config.md that a row of the table asks for.
 std::string doc_row(const ConfigKey& key) {
-  const bool honoured_section = key.type == KeyType::kSection && key.state == KeyState::kHonored;
+  const bool honoured_section =
+      key.field.type == KeyType::kSection && key.state == KeyState::kHonored;
   std::string text(key.text);
   if (!key.allowed_keys.empty()) text += fmt::format("; inside: `{}`", key.allowed_keys);
   return fmt::format("| `{}` | {} | {} | {} | {} | {} |", key.path,
@@ -71,7 +72,7 @@ TEST_CASE("every path of the table stands once, below a section of the table") {
     if (dot == std::string_view::npos) continue;
     const ConfigKey* parent = find_key(key.path.substr(0, dot));
     REQUIRE(parent != nullptr);
-    CHECK(parent->type == KeyType::kSection);
+    CHECK(parent->field.type == KeyType::kSection);
   }
   for (const Alias& alias : aliases()) {
     CAPTURE(alias.other);
@@ -147,7 +148,7 @@ TEST_CASE("every other spelling reaches its key, and an old one is said") {
     const ConfigKey* key = find_key(alias.path);
     REQUIRE(key != nullptr);
     const std::string value =
-        key->type == KeyType::kSection ? "{}" : std::string(key->default_value);
+        key->field.type == KeyType::kSection ? "{}" : std::string(key->default_value);
     const std::string text = nested(std::string(alias.other), value);
     CHECK(complaints_of(text) == "");
     const bool old = alias.kind == Alias::Kind::kDeprecated;

@@ -197,7 +197,7 @@ TEST_CASE("the keys that change are text to paste, without defaults, and load") 
 TEST_CASE("every honoured key is printed, with the default of its struct") {
   const std::vector<Json> defaults = printed_defaults();
   for (const ConfigKey& key : keys()) {
-    if (key.state != KeyState::kHonored || key.type == KeyType::kSection) continue;
+    if (key.state != KeyState::kHonored || key.field.type == KeyType::kSection) continue;
     if (key.path.starts_with("elasticity.")) continue;  // the batch that it chooses is printed
     if (key.path == "optimizer.params.max_grad_norm") continue;  // as gradient_clipping
     CAPTURE(key.path);

@@ -89,7 +89,7 @@ inline void check_row(const ConfigKey& key) {
   CAPTURE(path);
   CHECK(complaints_of(nested(path, std::string(key.default_value))) == "");
   if (key.state != KeyState::kRefused) return;
-  if (key.type != KeyType::kSection) {
+  if (key.field.type != KeyType::kSection) {
     for (const std::string_view value : split_values(key.accepts)) {
       CHECK(complaints_of(nested(path, std::string(value))).empty());
     }

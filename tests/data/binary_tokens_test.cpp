@@ -1,4 +1,4 @@
-#include "data/samples/binary_tokens.h"
+#include "data/samples/token_windows.h"
 
 #include <numeric>
 #include <random>

@@ -1,4 +1,4 @@
-#include "data/samples/json_records.h"
+#include "data/samples/record_reader.h"
 
 #include <vector>
 

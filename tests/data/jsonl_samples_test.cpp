@@ -1,4 +1,4 @@
-#include "data/samples/jsonl_samples.h"
+#include "data/samples/dataset.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "tests/data/lines.h"
 
-#include "data/tokenizer/utf8.h"
+#include "data/tokenizer/unicode.h"
 
 namespace zeroth::data {
 namespace {

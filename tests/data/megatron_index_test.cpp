@@ -1,4 +1,4 @@
-#include "data/samples/megatron_index.h"
+#include "data/samples/token_windows.h"
 
 #include "tests/data/data_test_support.h"
 #include "tests/data/megatron_header.h"

@@ -1,4 +1,4 @@
-#include "data/tokenizer/replacement.h"
+#include "data/tokenizer/normalizer.h"
 
 #include "tests/data/data_test_support.h"
 

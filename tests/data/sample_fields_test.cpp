@@ -1,4 +1,4 @@
-#include "data/samples/sample_fields.h"
+#include "data/samples/record_reader.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-#include "data/samples/sample_file_error.h"
+#include "data/samples/dataset.h"
 
 #include <sys/stat.h>
 

@@ -1,4 +1,4 @@
-#include "data/samples/sample_text.h"
+#include "data/samples/dataset.h"
 
 #include "tests/data/data_test_support.h"
 

@@ -1,4 +1,4 @@
-#include "data/tokenizer/tokenizer_files.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include "tests/data/data_test_support.h"
 

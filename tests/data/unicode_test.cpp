@@ -7,8 +7,6 @@
 #include <ctime>
 #include <vector>
 
-#include "data/tokenizer/utf8.h"
-
 using namespace zeroth::data;
 
 namespace {

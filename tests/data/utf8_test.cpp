@@ -1,4 +1,4 @@
-#include "data/tokenizer/utf8.h"
+#include "data/tokenizer/unicode.h"
 
 #include <doctest/doctest.h>
 

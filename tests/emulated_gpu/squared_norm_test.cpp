@@ -1,5 +1,5 @@
 // The kernels of the gradient's norm beside the sum of squares.
-#include "optim/gpu/squared_norm.h"
+#include "optim/gpu/kernels.h"
 
 #include <doctest/doctest.h>
 

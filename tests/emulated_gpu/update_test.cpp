@@ -1,6 +1,6 @@
 // The kernel of the update beside the optimizers' formulas, and the rounding of what rests in bf16
 // beside its definition.
-#include "optim/gpu/update.h"
+#include "optim/gpu/kernels.h"
 
 #include <doctest/doctest.h>
 
@@ -184,11 +184,12 @@ class Update {
         ranges_.emplace_back(block * kOfBlock, std::min((block + 1) * kOfBlock, count_));
       }
     }
+    update_.step.formula = formula;
     update_.count = count_;
-    update_.constants = drawn_constants(shape, formula);
-    update_.undecayed = update_.constants;
-    update_.undecayed.keep = 1;
-    update_.undecayed.decay = 0;
+    update_.step.constants = drawn_constants(shape, formula);
+    update_.step.undecayed = update_.step.constants;
+    update_.step.undecayed.keep = 1;
+    update_.step.undecayed.decay = 0;
     draw_ranges();
     draw_numbers();
   }
@@ -224,7 +225,7 @@ class Update {
  private:
   void draw_ranges() {
     if (shape_.one_in(2)) return;
-    DecayRanges& decay_ranges = update_.decay_ranges;
+    DecayRanges& decay_ranges = update_.step.decay_ranges;
     decay_ranges.count = static_cast<int>(shape_.from_to(1, optim::kernel::kMaxDecayRanges));
     decay_ranges.undecayed = static_cast<uint32_t>(shape_.next());
     for (int k = 0; k < decay_ranges.count; ++k) {
@@ -234,14 +235,14 @@ class Update {
   }
 
   void draw_numbers() {
-    ElementOffsets& offsets = update_.offsets;
+    ElementOffsets& offsets = update_.step.offsets;
     offsets.first = static_cast<int64_t>(shape_.next() >> 20);
     if (shape_.one_in(2)) {
       offsets.left = shape_.from_to(1, 50);
       offsets.length = shape_.from_to(1, 50);
       offsets.gap = shape_.from_to(1, int64_t{1} << 33);
     }
-    for (RoundingKey& key : update_.keys) {
+    for (RoundingKey& key : update_.step.keys) {
       key = {static_cast<uint32_t>(shape_.next()), static_cast<uint32_t>(shape_.next())};
     }
   }
@@ -284,9 +285,9 @@ class Update {
         }
       }
     }
-    const StateFormat state_format = {!std::is_same_v<Master, float>,
-                                      !std::is_same_v<State, float>};
-    const auto launch = [&] { launch_update(formula_, state_format, update_, nullptr); };
+    update_.bf16_master = !std::is_same_v<Master, float>;
+    update_.bf16_states = !std::is_same_v<State, float>;
+    const auto launch = [&] { launch_update(update_, nullptr); };
     if (blocks_.empty()) {
       std::vector<std::span<std::byte>> outputs = {bytes_of(master, count_)};
       for (size_t k = 0; k < kStates[formula_]; ++k) {
@@ -302,8 +303,8 @@ class Update {
       for (int64_t i = begin; i < end; ++i, ++at) {
         const double s[2] = {before[1][at], before[2][at]};
         const After expected = after(formula_, constants_at(i), wide(grad[i]), before[0][at], s);
-        const uint32_t number = number_of(update_.offsets, i);
-        const auto random = [&](size_t k) { return rounding_bits(update_.keys[k], number); };
+        const uint32_t number = number_of(update_.step.offsets, i);
+        const auto random = [&](size_t k) { return rounding_bits(update_.step.keys[k], number); };
         expect_kept(shape_, "master", i, master[i], expected.of[0], random(0));
         for (size_t k = 0; k < kStates[formula_]; ++k) {
           expect_kept(shape_, "state", i, states[k][i], expected.of[k + 1], random(k + 1));
@@ -315,13 +316,14 @@ class Update {
   }
 
   const Constants& constants_at(int64_t i) const {
-    const DecayRanges& decay_ranges = update_.decay_ranges;
+    const DecayRanges& decay_ranges = update_.step.decay_ranges;
     for (int k = 0; k < decay_ranges.count; ++k) {
       // A thread's four elements go by the first of them.
       const bool here = i / 4 * 4 < decay_ranges.ends[k];
-      if (here) return decay_ranges.undecayed >> k & 1 ? update_.undecayed : update_.constants;
+      if (here)
+        return decay_ranges.undecayed >> k & 1 ? update_.step.undecayed : update_.step.constants;
     }
-    return update_.constants;
+    return update_.step.constants;
   }
 
   Shape& shape_;

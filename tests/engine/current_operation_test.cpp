@@ -13,7 +13,7 @@ namespace zeroth::engine {
 namespace {
 
 // A loader that wants training to end from its second step on, on one rank.
-class EndsEarly final : public Loader {
+class EndsEarly final : public DataLoader {
  public:
   explicit EndsEarly(int rank) : inner_({.rank = rank, .world_size = 2}), first_(rank == 0) {}
   model::MicroBatch next() override {
@@ -54,8 +54,10 @@ TEST_CASE("what one rank's loader wants all ranks know at the end of the step") 
   testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain(), chain_config(6, 1, 2), mesh);
     EndsEarly loader(mesh->rank());
-    CHECK_FALSE(engine->train_batch(loader).stop_requested);
-    CHECK(engine->train_batch(loader).stop_requested);
+    engine->train_batch(loader);
+    CHECK_FALSE(engine->decision().stop_requested);
+    engine->train_batch(loader);
+    CHECK(engine->decision().stop_requested);
   });
 }
 

@@ -1,4 +1,4 @@
-#include "engine/verify/describe_buffers.h"
+#include "engine/verify/verify_ranks_match.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

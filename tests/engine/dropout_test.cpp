@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "engine/train_engine.h"
+#include "engine/engine_impl.h"
 #include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/support/chain.h"
@@ -18,7 +18,7 @@ constexpr int64_t kGlobalBatch = 4, kSeq = 12;
 constexpr int kSteps = 3;
 
 // Rows that depend on (step, index in the global batch) only, and so do their seeds.
-class SeededRows final : public Loader {
+class SeededRows final : public DataLoader {
  public:
   SeededRows(int64_t rows, const comm::DeviceMesh& mesh) : rows_(rows), mesh_(mesh) {}
 

@@ -1,4 +1,4 @@
-#include "engine/memory/fitting_config.h"
+#include "engine/memory/memory_remedies.h"
 
 #include <doctest/doctest.h>
 

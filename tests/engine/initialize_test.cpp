@@ -7,21 +7,25 @@
 #include "base/error.h"
 #include "base/files/regular_file.h"
 #include "engine/engine.h"
-#include "engine/state/initial_values.h"
+#include "engine/state/model_sink.h"
+#include "engine/state/run_state.h"
 #include "tests/engine/split_chain.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
+#include "zero/memory_plan.h"
 
 namespace zeroth::engine {
 namespace {
 
 // Collects what is saved.
 struct Collected final : ModelSink {
-  void begin(const std::vector<ParameterInfo>& parameters) override { announced = parameters; }
+  void begin(const std::vector<model::PlannedTensor>& parameters, torch::Dtype) override {
+    announced = parameters;
+  }
   void write(const std::string& name, const torch::Tensor& value) override {
     values[name] = value.clone();
   }
-  std::vector<ParameterInfo> announced;
+  std::vector<model::PlannedTensor> announced;
   std::map<std::string, torch::Tensor> values;
 };
 

@@ -7,12 +7,13 @@
 #include <functional>
 
 #include "base/error.h"
-#include "engine/state/initial_values.h"
-#include "engine/train_engine.h"
+#include "engine/engine_impl.h"
+#include "engine/state/run_state.h"
 #include "tests/engine/chain_config.h"
 #include "tests/support/chain.h"
 #include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"
+#include "tests/support/read_state.h"
 #include "tests/support/same_group.h"
 #include "tests/support/temp_folder.h"
 
@@ -71,7 +72,7 @@ enum class Interrupted { kThrows, kSkipped };
 
 // Six steps, before three of which others and evaluations are interrupted in the middle of the
 // chain; or only drawn from the loader.
-Trained train(TrainEngine& engine, CallsLeft& calls_left, Interrupted interrupted) {
+Trained train(Engine& engine, CallsLeft& calls_left, Interrupted interrupted) {
   const comm::DeviceMesh& mesh = engine.mesh();
   const int64_t accumulation = engine.config().batch.accumulation_steps;
   testing::ChainLoader loader(
@@ -105,8 +106,8 @@ Trained train(TrainEngine& engine, CallsLeft& calls_left, Interrupted interrupte
     trained.numbers.push_back(stats.loss);
     trained.numbers.push_back(stats.grad_norm);
   }
-  for (size_t unit = 0; unit < engine.plan().units.size(); ++unit) {
-    trained.masters.push_back(engine.optimizer().master(unit).clone());
+  for (size_t unit = 0; unit < engine.impl().plan().units.size(); ++unit) {
+    trained.masters.push_back(testing::read_master(engine.impl().optimizer(), unit).clone());
   }
   return trained;
 }
@@ -157,17 +158,16 @@ Trained train_plain(const Case& c, const std::shared_ptr<comm::DeviceMesh>& mesh
 }
 
 // What a GPU run does, on the CPU: gradients land on the host while the device goes on.
-std::unique_ptr<TrainEngine> make_apart(const Case& c,
-                                        const std::shared_ptr<comm::DeviceMesh>& mesh,
-                                        CallsLeft& calls_left, const std::string& directory,
-                                        const std::shared_ptr<device::HostLink>& link) {
+std::unique_ptr<Engine> make_apart(const Case& c, const std::shared_ptr<comm::DeviceMesh>& mesh,
+                                   CallsLeft& calls_left, const std::string& directory,
+                                   const std::shared_ptr<device::HostLink>& link) {
   const auto apart = std::make_shared<comm::DeviceMesh>(testing::kFakeDevice,
                                                         std::make_unique<testing::SameGroup>(mesh));
-  auto engine = std::make_unique<TrainEngine>(
-      chain_with_trap(calls_left), config_of(c, mesh->world_size(), directory), apart, link);
+  auto engine = std::make_unique<Engine>(chain_with_trap(calls_left),
+                                         config_of(c, mesh->world_size(), directory), apart,
+                                         InitOptions(), link);
   CallsLeft unused;
-  load_values(engine->plan(), *values_of_blocks(chain_with_trap(unused), *mesh), engine->store(),
-              engine->optimizer());
+  load_values(engine->impl().sharded_state(), *values_of_blocks(chain_with_trap(unused), *mesh));
   return engine;
 }
 

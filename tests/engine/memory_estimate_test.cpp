@@ -39,7 +39,7 @@ TEST_CASE("an outline says of blocks what an engine of them says, and leaves the
     CHECK(engine->memory().peak() == memory.peak());
     testing::ChainLoader loader({.accumulation = 3, .rank = mesh->rank(), .world_size = 2});
     engine->train_batch(loader);
-    CHECK(engine->store().buffers().pooled_bytes() == memory.gathered.device);
+    CHECK(engine->impl().store().buffers().pooled_bytes() == memory.gathered.device);
   });
 }
 
@@ -83,7 +83,7 @@ TEST_CASE("copies for checkpoints are counted where a run saves beside training"
       testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
         const auto engine =
             testing::make_engine(testing::make_chain({.hidden = 64, .frozen = true}), config, mesh);
-        const ShardedState held{engine->plan(), engine->store(), engine->optimizer()};
+        const ShardedState held = engine->impl().sharded_state();
         const int64_t all = saving.total() - snapshot_memory(bytes_to_save(held));
         CHECK(all >= 0);
         CHECK(all < 12 * 64 * std::ssize(plan.units));  // padding
@@ -111,7 +111,7 @@ TEST_CASE("bytes of a checkpoint's states are as many as the optimizer has, on a
       testing::run_ranks(1, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
         const auto engine =
             testing::make_engine(testing::make_chain({.frozen = true}), config, mesh);
-        CHECK(bytes_to_save({engine->plan(), engine->store(), engine->optimizer()}) == known);
+        CHECK(bytes_to_save(engine->impl().sharded_state()) == known);
       });
       CHECK(estimate_memory(blocks, config, {.shape = comm::MeshShape::data_parallel(3)})
                 .state_bytes == known);

@@ -1,4 +1,4 @@
-#include "engine/state/mesh_ranks.h"
+#include "engine/state/checkpointer.h"
 
 #include <doctest/doctest.h>
 

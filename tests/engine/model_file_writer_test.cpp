@@ -1,4 +1,4 @@
-#include "engine/state/model_file_writer.h"
+#include "engine/state/state_files.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-#include "engine/verify/non_finite.h"
+#include "engine/verify/parameter_faults.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
@@ -10,6 +10,7 @@
 #include "tests/engine/chain_config.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
+#include "tests/support/read_state.h"
 
 namespace zeroth::engine {
 namespace {
@@ -21,12 +22,13 @@ model::Blocks chain_with(double& factor) {
 }
 
 // Parameters, masters and moments of this rank.
-std::vector<torch::Tensor> everything(TrainEngine& engine) {
+std::vector<torch::Tensor> everything(Engine& engine) {
   std::vector<torch::Tensor> all;
-  for (size_t unit = 0; unit < engine.plan().units.size(); ++unit) {
+  for (size_t unit = 0; unit < engine.impl().plan().units.size(); ++unit) {
     all.push_back(testing::shard_of(engine, unit));
-    all.push_back(engine.optimizer().master(unit));
-    for (const size_t state : {0, 1}) all.push_back(engine.optimizer().state(unit, state));
+    all.push_back(testing::read_master(engine.impl().optimizer(), unit));
+    for (const size_t state : {0, 1})
+      all.push_back(testing::read_state(engine.impl().optimizer(), unit, state + 1));
   }
   return all;
 }
@@ -86,9 +88,10 @@ TEST_CASE("ten skipped steps in a row end the run and name block and parameter")
     for (int step = 1; step < 10; ++step) {
       const StepStats stats = engine->train_batch(loader);
       CHECK(stats.skipped);
-      CHECK(stats.failure.empty());
+      CHECK(engine->decision().failure.empty());
     }
-    const std::string message = engine->train_batch(loader).failure;
+    engine->train_batch(loader);
+    const std::string message = engine->decision().failure;
     CHECK_THROWS_WITH_AS(engine->train_batch(loader), message.c_str(), Error);
     CHECK(message.find("10 steps in a row") != std::string::npos);
     CHECK(message.find("since step 1") != std::string::npos);
@@ -144,7 +147,8 @@ TEST_CASE("the block that made a value that is not finite is found in any micro-
     const auto engine = testing::make_engine(blocks, chain_config(4, 3, 1), mesh);
     testing::ChainLoader loader({.accumulation = 3});
     std::string message;
-    for (int step = 0; step < 10; ++step) message = engine->train_batch(loader).failure;
+    for (int step = 0; step < 10; ++step) engine->train_batch(loader);
+    message = engine->decision().failure;
     CHECK(message.find("output of block factor is the first that is not finite") !=
           std::string::npos);
   });
@@ -158,7 +162,7 @@ TEST_CASE("a dynamic scale may fall over more than ten steps in a row") {
     for (int step = 1; step <= 15; ++step) {
       const StepStats stats = engine->train_batch(loader);
       CHECK(stats.skipped);
-      CHECK(stats.failure.empty());
+      CHECK(engine->decision().failure.empty());
     }
     factor = 1;
     CHECK_FALSE(engine->train_batch(loader).skipped);
@@ -180,15 +184,15 @@ TEST_CASE("an overflow at the floor of the dynamic scale ends the run where Deep
       for (const double scale : {8, 8, 4}) {
         const StepStats stats = engine->train_batch(loader);
         CHECK(stats.loss_scale == scale);
-        CHECK(stats.failure.empty());
+        CHECK(engine->decision().failure.empty());
       }
-      const StepStats last = engine->train_batch(loader);
-      CHECK(last.loss_scale == 2);
-      CHECK(last.failure.find("step 4 are not finite at a loss scale of 2, its floor") !=
+      CHECK(engine->train_batch(loader).loss_scale == 2);
+      const std::string last = engine->decision().failure;
+      CHECK(last.find("step 4 are not finite at a loss scale of 2, its floor") !=
             std::string::npos);
-      CHECK(last.failure.find("fp16.min_loss_scale") != std::string::npos);
-      CHECK(last.failure.find("parameter head.weight") != std::string::npos);
-      CHECK_THROWS_WITH_AS(engine->train_batch(loader), last.failure.c_str(), Error);
+      CHECK(last.find("fp16.min_loss_scale") != std::string::npos);
+      CHECK(last.find("parameter head.weight") != std::string::npos);
+      CHECK_THROWS_WITH_AS(engine->train_batch(loader), last.c_str(), Error);
     });
   }
 }
@@ -200,9 +204,11 @@ TEST_CASE("where it shall fail, the first gradient that is not finite ends the r
     config.on_non_finite = configs::OnNonFinite::kFail;
     const auto engine = testing::make_engine(chain_with(factor), config, mesh);
     testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
-    CHECK(engine->train_batch(loader).failure.empty());
+    engine->train_batch(loader);
+    CHECK(engine->decision().failure.empty());
     factor = mesh->rank() == 0 ? NAN : 1;
-    CHECK(engine->train_batch(loader).failure ==
+    engine->train_batch(loader);
+    CHECK(engine->decision().failure ==
           "the gradients of step 2 are not finite, first in backward in block head, parameter "
           "head.weight");
     CHECK_THROWS_AS(engine->train_batch(loader), Error);
@@ -218,12 +224,14 @@ TEST_CASE("an update that leaves parameters that are not finite ends the run and
       config.optimizer.lr = 1e39;  // beyond fp32
       const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
       testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
-      CHECK(engine->train_batch(loader).failure.empty());
-      const StepStats stats = engine->train_batch(loader);
-      CHECK(stats.failure ==
+      engine->train_batch(loader);
+      CHECK(engine->decision().failure.empty());
+      engine->train_batch(loader);
+      const std::string failure = engine->decision().failure;
+      CHECK(failure ==
             "the update before step 2 left parameters that are not finite, the first in block "
             "head, parameter head.weight");
-      CHECK_THROWS_WITH_AS(engine->train_batch(loader), stats.failure.c_str(), Error);
+      CHECK_THROWS_WITH_AS(engine->train_batch(loader), failure.c_str(), Error);
     });
   }
 }
@@ -261,7 +269,7 @@ TEST_CASE("bf16 applies what is not finite when it is told not to look") {
       const char* const lost =
           "the gradients of step 1 are not finite, first in backward in block head, parameter "
           "head.weight, and were applied (bf16.check_grad_overflow is false)";
-      CHECK(stats.failure == (looks ? "" : lost));
+      CHECK(engine->decision().failure == (looks ? "" : lost));
       CHECK(testing::shard_of(*engine, 0).isfinite().all().item<bool>() == looks);
     });
   }

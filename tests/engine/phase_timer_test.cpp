@@ -1,11 +1,11 @@
-#include "engine/step/phase_timer.h"
+#include "engine/step/step_profiler.h"
 
 #include <doctest/doctest.h>
 
 #include <chrono>
 #include <thread>
 
-#include "comm/collective_info.h"
+#include "base/machine/timer.h"
 
 namespace zeroth::engine {
 namespace {
@@ -17,9 +17,8 @@ void pass(double milliseconds) {
 }  // namespace
 
 TEST_CASE("laps tell the time since the mark before, and what is between steps belongs to nobody") {
-  using comm::Timer;  // around each lap, so that a busy machine lengthens both
   PhaseTimer clock(c10::kCPU);
-  const Timer around_first;
+  const Timer around_first;  // around each lap, so that a busy machine lengthens both
   clock.begin();
   pass(20);
   const Timer around_second;

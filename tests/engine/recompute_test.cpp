@@ -5,7 +5,7 @@
 
 #include <stdexcept>
 
-#include "engine/train_engine.h"
+#include "engine/engine_impl.h"
 #include "tests/engine/chain_config.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
@@ -142,7 +142,7 @@ TEST_CASE(
     testing::ChainLoader loader({});
     engine->train_batch(loader);
     CHECK_THROWS_WITH(engine->train_batch(loader), "no memory, say");
-    CHECK(engine->store().buffers().live_elements() == 0);
+    CHECK(engine->impl().store().buffers().live_elements() == 0);
     CHECK(torch::GradMode::is_enabled());
     check_bits(trained(chain(-1), config, mesh), expected);
   });

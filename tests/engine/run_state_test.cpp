@@ -86,7 +86,7 @@ void check_goes_on(const configs::Config& config, int ranks) {
 
 // What one rank has after some steps of the chain that ranks of axis tensor can share.
 void train_shared_chain(SavedRun& to) {
-  run_split_chain(comm::MeshShape(), config_of(0, 1), [&](TrainEngine& engine, comm::DeviceMesh&) {
+  run_split_chain(comm::MeshShape(), config_of(0, 1), [&](Engine& engine, comm::DeviceMesh&) {
     testing::ChainLoader loader({.rank = 0, .world_size = 1});
     for (int i = 0; i < 3; ++i) engine.train_batch(loader);
     SavedRun::Sink sink(to);
@@ -98,7 +98,7 @@ void train_shared_chain(SavedRun& to) {
 // Takes them over on other ranks and saves them again.
 void pass_on(SavedRun& from, SavedRun& to, int stage, const comm::MeshShape& shape) {
   const configs::Config config = config_of(stage, shape[comm::MeshDim::kDp]);
-  run_split_chain(shape, config, [&](TrainEngine& engine, comm::DeviceMesh&) {
+  run_split_chain(shape, config, [&](Engine& engine, comm::DeviceMesh&) {
     SavedRun::Source source(from);
     engine.load_states(source, {});
     SavedRun::Sink sink(to);

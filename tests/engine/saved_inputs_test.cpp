@@ -1,9 +1,9 @@
-#include "engine/step/saved_inputs.h"
+#include "engine/step/tape.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
-#include "engine/train_engine.h"
+#include "engine/engine_impl.h"
 #include "tests/engine/chain_config.h"
 #include "tests/support/chain.h"
 #include "tests/support/late_copies.h"
@@ -31,6 +31,7 @@ class Noting final : public SavedInputs {
     note('-', block);
     return inputs_->restore(block);
   }
+  std::vector<std::string> notes() const override { return inputs_->notes(); }
   std::string calls;
 
  private:
@@ -51,7 +52,7 @@ Trained train(configs::RecomputeConfig recompute, const std::shared_ptr<SavedInp
     config.recompute = recompute;
     const model::Blocks blocks = testing::make_chain({.layers = 6});
     const auto engine = testing::make_engine(blocks, config, mesh);
-    if (kept) engine->set_saved_inputs(kept);
+    if (kept) engine->impl().set_saved_inputs(kept);
     testing::ChainLoader loader({.accumulation = 2});
     for (int step = 0; step < 3; ++step) result.losses.push_back(engine->train_batch(loader).loss);
     for (const auto& block : blocks) {
@@ -181,17 +182,18 @@ TEST_CASE("inputs keep shape and dtype, an undefined one stays undefined, the la
 }
 
 TEST_CASE("memory that cannot be page-locked is a note of the engine") {
-  struct Refusing final : device::PageLocker {
-    std::string lock(std::span<std::byte>) override { return "no"; }
-    void unlock(std::span<std::byte>) noexcept override {}
+  struct Refusing final : device::PagePinner {
+    std::string pin(std::span<std::byte>) override { return "no"; }
+    void unpin(std::span<std::byte>) noexcept override {}
   };
   testing::run_ranks(1, [](const std::shared_ptr<comm::DeviceMesh>& mesh) {
     configs::Config config = chain_config(6, 2, 1);
     config.recompute.every_nth_block = 1;
     const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
-    engine->set_saved_inputs(save_on_cpu(5, std::make_shared<device::HostLink>(device::HostLink{
-                                                device::HostMemory(std::make_shared<Refusing>()),
-                                                device::make_copy_stream(torch::kCPU)})));
+    engine->impl().set_saved_inputs(
+        save_on_cpu(5, std::make_shared<device::HostLink>(
+                           device::HostLink{device::HostMemory(std::make_shared<Refusing>()),
+                                            device::make_copy_stream(torch::kCPU)})));
     CHECK(engine->notes().empty());
     testing::ChainLoader loader({.accumulation = 2});
     engine->train_batch(loader);
@@ -202,10 +204,13 @@ TEST_CASE("memory that cannot be page-locked is a note of the engine") {
 
 TEST_CASE("inputs stay in place unless there is a device beside the host") {
   const configs::RecomputeConfig config = {.every_nth_block = 1, .cpu_checkpointing = true};
-  const auto kept = make_saved_inputs(1, config, torch::kCPU);
+  CHECK(make_saved_inputs(1, config, torch::kCPU) == nullptr);
+  Tape tape(1);
   const torch::Tensor x = torch::ones({3});
-  kept->save(0, x);
-  CHECK(kept->restore(0).is_same(x));
+  tape.offload(0, x);
+  tape.prefetch(0);
+  tape.restore(0);
+  CHECK(tape.input(0).is_same(x));
 }
 
 }  // namespace zeroth::engine

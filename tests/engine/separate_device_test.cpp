@@ -3,12 +3,13 @@
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
-#include "engine/state/initial_values.h"
-#include "engine/train_engine.h"
+#include "engine/engine_impl.h"
+#include "engine/state/run_state.h"
 #include "tests/engine/chain_config.h"
 #include "tests/support/chain.h"
 #include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"
+#include "tests/support/read_state.h"
 #include "tests/support/same_group.h"
 #include "tests/support/temp_folder.h"
 
@@ -56,9 +57,8 @@ struct Trained {
   std::vector<torch::Tensor> masters;
 };
 
-Trained train(TrainEngine& engine, const model::Blocks& blocks, const Case& c,
-              comm::DeviceMesh& mesh) {
-  load_values(engine.plan(), *values_of_blocks(blocks, mesh), engine.store(), engine.optimizer());
+Trained train(Engine& engine, const model::Blocks& blocks, const Case& c, comm::DeviceMesh& mesh) {
+  load_values(engine.impl().sharded_state(), *values_of_blocks(blocks, mesh));
   testing::ChainLoader loader(
       {.accumulation = c.accumulation, .rank = mesh.rank(), .world_size = mesh.world_size()});
   Trained trained;
@@ -68,8 +68,8 @@ Trained train(TrainEngine& engine, const model::Blocks& blocks, const Case& c,
     trained.numbers.push_back(stats.grad_norm);
     if (step == 1) trained.numbers.push_back(engine.eval_batch(loader, 1).loss);
   }
-  for (size_t unit = 0; unit < engine.plan().units.size(); ++unit) {
-    trained.masters.push_back(engine.optimizer().master(unit).clone());
+  for (size_t unit = 0; unit < engine.impl().plan().units.size(); ++unit) {
+    trained.masters.push_back(testing::read_master(engine.impl().optimizer(), unit).clone());
   }
   return trained;
 }
@@ -83,15 +83,15 @@ void check_case(const Case& c) {
       Case plain = c;
       plain.optimizer = plain.parameters = OffloadDevice::kNone;
       const model::Blocks source = testing::make_chain({.hidden = 20});
-      TrainEngine on_device(testing::make_chain({.hidden = 20}), config_of(plain, directory.path()),
-                            mesh);
+      Engine on_device(testing::make_chain({.hidden = 20}), config_of(plain, directory.path()),
+                       mesh);
       const Trained expected = train(on_device, source, c, *mesh);
 
       const auto link = late_link(seed);
       const auto apart = std::make_shared<comm::DeviceMesh>(
           kFakeDevice, std::make_unique<testing::SameGroup>(mesh));
-      TrainEngine engine(testing::make_chain({.hidden = 20}), config_of(c, directory.path()), apart,
-                         link);
+      Engine engine(testing::make_chain({.hidden = 20}), config_of(c, directory.path()), apart, {},
+                    link);
       const Trained trained = train(engine, source, c, *apart);
       CHECK(copies_of(*link).copies() > 0);
       CHECK(trained.numbers == expected.numbers);
@@ -154,16 +154,15 @@ TEST_CASE("with step auto both rates are measured, and the choice is told") {
   Case c{.name = "auto", .optimizer = kCpu, .step = Step::kAuto};
   const auto link = std::make_shared<device::HostLink>(
       device::HostLink{device::HostMemory(), device::make_copy_stream(torch::kCPU)});
-  TrainEngine engine(testing::make_chain(), config_of(c, ""),
-                     std::make_shared<comm::DeviceMesh>(kFakeDevice, comm::make_solo_group()),
-                     link);
+  Engine engine(testing::make_chain(), config_of(c, ""),
+                std::make_shared<comm::DeviceMesh>(kFakeDevice, comm::make_solo_group()), {}, link);
   REQUIRE(engine.notes().size() == 1);
   CHECK(engine.notes()[0].find("updates on the ") == 0);
   // A run that goes on is told the choice, and measures nothing.
   REQUIRE(engine.measured_step());
   c.step = *engine.measured_step();
-  TrainEngine again(testing::make_chain(), config_of(c, ""),
-                    std::make_shared<comm::DeviceMesh>(kFakeDevice, comm::make_solo_group()), link);
+  Engine again(testing::make_chain(), config_of(c, ""),
+               std::make_shared<comm::DeviceMesh>(kFakeDevice, comm::make_solo_group()), {}, link);
   CHECK(again.notes().empty());
   CHECK_FALSE(again.measured_step());
 }

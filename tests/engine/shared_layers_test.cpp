@@ -37,8 +37,8 @@ class Replica final : public model::Block {
   std::shared_ptr<model::Block> whole_;
 };
 
-std::unique_ptr<TrainEngine> engine_on(const std::shared_ptr<comm::DeviceMesh>& mesh,
-                                       const configs::Config& config) {
+std::unique_ptr<Engine> engine_on(const std::shared_ptr<comm::DeviceMesh>& mesh,
+                                  const configs::Config& config) {
   model::Blocks blocks;
   const bool adds = mesh->coordinate(MeshDim::kTp) == 0;
   for (const auto& block : testing::make_chain({.hidden = 20})) {
@@ -111,7 +111,7 @@ TEST_CASE("the ranks of a grid save each element of masters and states once") {
   for (const int stage : {0, 3}) {
     on_grid(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       const auto engine = engine_on(mesh, config_of(stage, configs::LossMean::kToken));
-      const ShardedState held{engine->plan(), engine->store(), engine->optimizer()};
+      const ShardedState held = engine->impl().sharded_state();
       int64_t elements = 0;
       for (const StateSlice& piece : slices_to_save(held)) elements += piece.size();
       const torch::Tensor all = torch::tensor({elements}, torch::kLong);
@@ -122,7 +122,7 @@ TEST_CASE("the ranks of a grid save each element of masters and states once") {
 }
 
 TEST_CASE("a global batch without a trained token is told with each of its samples once") {
-  struct NoLabelsLoader final : Loader {
+  struct NoLabelsLoader final : DataLoader {
     explicit NoLabelsLoader(testing::ChainLoader loader) : inner(std::move(loader)) {}
     model::MicroBatch next() override {
       model::MicroBatch batch = inner.next();

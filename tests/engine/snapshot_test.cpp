@@ -58,8 +58,8 @@ class PacedSink final : public StateSink {
   std::promise<void> opened_;
 };
 
-ShardedState held_by(TrainEngine& engine) {
-  return {engine.plan(), engine.store(), engine.optimizer()};
+ShardedState held_by(Engine& engine) {
+  return engine.impl().sharded_state();
 }
 
 testing::ChainLoader loader_of(const comm::DeviceMesh& mesh) {
@@ -90,7 +90,7 @@ struct Saved {
 };
 
 // Trains for a step or two; those blocks that are held wait for copies of all.
-void train_beside(const Case& c, TrainEngine& engine, testing::ChainLoader& loader, int steps,
+void train_beside(const Case& c, Engine& engine, testing::ChainLoader& loader, int steps,
                   Saved& saved, std::vector<double>& losses) {
   SavedRun::Sink expected(saved.expected);
   engine.save_states(expected);
@@ -99,7 +99,7 @@ void train_beside(const Case& c, TrainEngine& engine, testing::ChainLoader& load
   bool finished = false;
   Snapshot snapshot(
       held_by(engine), sink, [&] { finished = true; }, memory);
-  engine.optimizer().set_observer(&snapshot);
+  engine.impl().optimizer().set_observer(&snapshot);
   for (int step = 0; step < steps; ++step) {
     losses.push_back(engine.train_batch(loader).loss);
     snapshot.copy_remaining();
@@ -112,7 +112,7 @@ void train_beside(const Case& c, TrainEngine& engine, testing::ChainLoader& load
   CHECK_FALSE(snapshot.wait());
   CHECK(snapshot.ended());
   CHECK(finished);
-  engine.optimizer().set_observer(nullptr);
+  engine.impl().optimizer().set_observer(nullptr);
 }
 
 void check_case(const Case& c) {
@@ -234,14 +234,14 @@ TEST_CASE("a writer that fails on one rank says so at the end, and training goes
       bool finished = false;
       Snapshot snapshot(
           held_by(*engine), sink, [&] { finished = true; }, room);
-      engine->optimizer().set_observer(&snapshot);
+      engine->impl().optimizer().set_observer(&snapshot);
       for (int step = 0; step < kSteps; ++step) {
         CHECK(engine->train_batch(loader).loss == losses[static_cast<size_t>(step)]);
       }
       const auto failure = snapshot.wait();
       CHECK(finished == (mesh->rank() == 0));
       CHECK(failure.value_or("") == (mesh->rank() == 0 ? "" : "the disk says no"));
-      engine->optimizer().set_observer(nullptr);
+      engine->impl().optimizer().set_observer(nullptr);
       SavedRun::Sink after(end_beside);
       engine->save_states(after);
     });
@@ -265,10 +265,10 @@ TEST_CASE("a snapshot that is left ends, and its memory serves the next one") {
       {
         Snapshot snapshot(
             held_by(*engine), sink, [&] { finished = true; }, memory);
-        engine->optimizer().set_observer(&snapshot);
+        engine->impl().optimizer().set_observer(&snapshot);
         if (i > 1) engine->train_batch(loader);
         if (i == 4) CHECK_FALSE(snapshot.wait());
-        engine->optimizer().set_observer(nullptr);
+        engine->impl().optimizer().set_observer(nullptr);
       }
       if (i == 4) CHECK(finished);
       CHECK((seen == expected) == finished);

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/files/regular_file.h"
 #include "comm/cpu_collectives.h"
-#include "engine/train_engine.h"
+#include "engine/engine_impl.h"
 #include "tests/engine/chain_config.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
@@ -59,7 +59,8 @@ std::vector<double> train(const configs::Config& config, int ranks, Saves saves,
     for (int i = 0; i < kSteps; ++i) {
       const StepStats stats = engine->train_batch(loader);
       if (mesh->rank() == 0) losses.push_back(stats.loss);
-      if (stats.checkpoint_written && saves == Saves::kBeside) engine->finish_checkpoint();
+      if (engine->decision().checkpoint_written && saves == Saves::kBeside)
+        engine->finish_checkpoint();
       if (i % 2 == 0) continue;
       if (saves == Saves::kAtOnce) {
         engine->save_checkpoint(to, request);
@@ -169,7 +170,9 @@ TEST_CASE("writing is timed without what training takes beside it") {
       const auto begin = std::chrono::steady_clock::now();
       engine->start_checkpoint(directory.path());
       std::this_thread::sleep_for(milliseconds(600));  // no update hands over what is in a file
-      while (!engine->train_batch(loader).checkpoint_written) continue;
+      do {
+        engine->train_batch(loader);
+      } while (!engine->decision().checkpoint_written);
       std::this_thread::sleep_for(milliseconds(300));  // nobody asks for the end
       const SavedCheckpoint beside = engine->finish_checkpoint();
       const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;
@@ -205,18 +208,22 @@ TEST_CASE("all ranks see in the same step that all is written, also what has fai
   testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain(), config_of(2, 2), mesh);
     testing::ChainLoader loader = loader_of(*mesh);
-    CHECK_FALSE(engine->train_batch(loader).checkpoint_written);
+    engine->train_batch(loader);
+    CHECK_FALSE(engine->decision().checkpoint_written);
     for (const bool fails : {false, true}) {
       engine->start_checkpoint(directory.path(), fails ? failing_request() : CheckpointRequest());
       // Nobody's clock counts: it is written some time.
-      while (!engine->train_batch(loader).checkpoint_written) continue;
+      do {
+        engine->train_batch(loader);
+      } while (!engine->decision().checkpoint_written);
       if (fails) {
         CHECK_THROWS_WITH_AS(engine->finish_checkpoint(), doctest::Contains("rank 1: "), Error);
       } else {
         engine->finish_checkpoint();
       }
       CHECK_FALSE(engine->has_pending_checkpoint());
-      CHECK_FALSE(engine->train_batch(loader).checkpoint_written);
+      engine->train_batch(loader);
+      CHECK_FALSE(engine->decision().checkpoint_written);
     }
   });
   CHECK(checkpoints_in(directory.path()) == 1);

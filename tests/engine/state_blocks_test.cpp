@@ -11,6 +11,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
 #include "zero/dtype.h"
+#include "zero/sharded_optimizer.h"
 
 namespace zeroth::engine {
 namespace {
@@ -40,7 +41,7 @@ TEST_CASE("blocks make up all pieces, each element once, and none crosses a tile
         config.zero.sub_group_size_elements = 192;
         const auto engine =
             testing::make_engine(testing::make_chain({.frozen = true}), config, mesh);
-        const ShardedState held{engine->plan(), engine->store(), engine->optimizer()};
+        const ShardedState held = engine->impl().sharded_state();
         const std::vector<StateSlice> pieces = slices_to_save(held);
         std::vector<std::vector<int>> times;
         for (const StateSlice& piece : pieces) times.emplace_back(piece.size(), 0);
@@ -54,7 +55,7 @@ TEST_CASE("blocks make up all pieces, each element once, and none crosses a tile
           for (const StateBlock::SliceRange& part : block.parts) {
             const StateSlice& piece = pieces.at(part.piece);
             CHECK((piece.dtype == block.dtype));
-            CHECK(piece.state == kept_arrays(held, block.unit).at(block.array).name);
+            CHECK(piece.state == held.optimizer.states().arrays(block.unit).at(block.array).name);
             CHECK(part.begin + part.size <= block.range.size());
             for (int64_t i = 0; i < part.size; ++i) {
               ++times[part.piece].at(static_cast<size_t>(part.first + i));
@@ -76,12 +77,13 @@ TEST_CASE("a block's values are the same in place and as its tile is lent") {
       const auto engine = testing::make_engine(testing::make_chain({.frozen = true}), config, mesh);
       testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
       engine->train_batch(loader);
-      const ShardedState held{engine->plan(), engine->store(), engine->optimizer()};
+      const ShardedState held = engine->impl().sharded_state();
       Collected there, shared;
       for (const StateBlock& block : blocks_to_save(held, 256)) {
         REQUIRE(in_place(held, block).defined());
         block.write(in_place(held, block), there);
-        const offload::ChunkLease tile = read_tile(held, block);
+        const offload::ChunkLease tile =
+            held.optimizer.states().read(block.unit, block.array, block.tile);
         block.write(
             tile.tensor().narrow(0, block.range.begin - block.tile.begin, block.range.size()),
             shared);
@@ -100,7 +102,7 @@ TEST_CASE("what rests in files is not read in place") {
     config.zero.offload_optimizer.device = configs::OffloadDevice::kNvme;
     config.zero.offload_optimizer.nvme_path = directory.path().string();
     const auto engine = testing::make_engine(testing::make_chain({.frozen = true}), config, mesh);
-    const ShardedState held{engine->plan(), engine->store(), engine->optimizer()};
+    const ShardedState held = engine->impl().sharded_state();
     for (const StateBlock& block : blocks_to_save(held)) {
       const bool weights = block.array == 0;  // in fp32 they are the master
       CHECK(in_place(held, block).defined() == weights);

@@ -9,7 +9,7 @@ namespace zeroth::engine {
 namespace {
 
 // Micro-batches of four positions, `trained` of which are.
-class Counted final : public Loader {
+class Counted final : public DataLoader {
  public:
   explicit Counted(std::vector<int64_t> trained) : trained_(std::move(trained)) {}
   model::MicroBatch next() override {
@@ -108,10 +108,10 @@ TEST_CASE("ranks divide by what the first step has together, and correct it by w
 TEST_CASE("what the ranks tell each other at a step's end adds up, field by field") {
   testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const int64_t one = mesh->rank() + 1;
-    const StepTotals own = {.stop_requests = one == 2,
-                            .save_requests = one,
-                            .writing = 5 * one,
-                            .unused = one == 1,
+    const StepTotals own = {.flags = {.stop_requests = one == 2,
+                                      .save_requests = one,
+                                      .writing = 5 * one,
+                                      .unused = one == 1},
                             .counts = {.tokens = int64_t{1} << 50,
                                        .num_label_tokens = 10 * one,
                                        .num_label_micro_batches = one}};
@@ -121,10 +121,10 @@ TEST_CASE("what the ranks tell each other at a step's end adds up, field by fiel
     const StepTotals sums = unpack_totals(totals);
     CHECK(sums.loss == 1);
     CHECK(sums.squares == 0.75);
-    CHECK(sums.stop_requests == 1);
-    CHECK(sums.save_requests == 3);
-    CHECK(sums.unused == 1);
-    CHECK(sums.writing == 15);
+    CHECK(sums.flags.stop_requests == 1);
+    CHECK(sums.flags.save_requests == 3);
+    CHECK(sums.flags.unused == 1);
+    CHECK(sums.flags.writing == 15);
     CHECK(sums.counts.tokens == int64_t{1} << 51);
     CHECK(sums.counts.num_label_tokens == 30);
     CHECK(sums.counts.num_label_micro_batches == 3);

@@ -49,7 +49,7 @@ TEST_CASE("the phases of a step add up to the step") {
 
 TEST_CASE("the time of a step that threw belongs to no other") {
   static constexpr std::chrono::milliseconds kLong{100};
-  struct SlowAtFirst final : engine::Loader {
+  struct SlowAtFirst final : engine::DataLoader {
     model::MicroBatch next() override {
       if (drawn++ == 0) std::this_thread::sleep_for(kLong);
       return chain.next();

@@ -5,7 +5,7 @@
 #include <array>
 #include <thread>
 
-#include "comm/collective_info.h"
+#include "base/machine/timer.h"
 #include "tests/support/ranks.h"
 
 namespace zeroth::engine {
@@ -41,7 +41,7 @@ TEST_CASE("where places follow quickly ranks ask each other at few of them") {
   testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     StopAgreement end(*mesh, [] { return false; });
     const int64_t before = mesh->cpu_group().times().collectives;
-    const comm::Timer watch;
+    const Timer watch;
     for (int place = 0; place < 2000; ++place) {
       CHECK_FALSE(end.stop_agreed());
       pause(std::chrono::microseconds(50));

@@ -1,4 +1,4 @@
-#include "engine/step/tensor_parallel_group.h"
+#include "engine/start.h"
 
 #include <doctest/doctest.h>
 
@@ -109,7 +109,7 @@ Held held_by(int data, int tensor, int stage) {
             model::build_blocks(spec, tensor_parallel_group(*mesh, config));
         zero::UnitPlan plan = zero::plan_units(blocks, *mesh);
         const zero::Strategy strategy = zero::make_strategy(plan, config, *mesh);
-        const offload::StoreBytes updates = strategy.optimizer->bytes();
+        const offload::StoreBytes updates = strategy.optimizer->states().bytes();
         const std::lock_guard lock(mutex);
         largest.weights = std::max(largest.weights, strategy.store->persistent_bytes());
         largest.gradients = std::max(largest.gradients, strategy.grads->persistent_bytes());

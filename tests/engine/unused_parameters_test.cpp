@@ -1,4 +1,4 @@
-#include "engine/verify/unused_parameters.h"
+#include "engine/verify/parameter_faults.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

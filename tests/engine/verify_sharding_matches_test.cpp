@@ -1,4 +1,4 @@
-#include "engine/verify/verify_sharding_matches.h"
+#include "engine/verify/verify_ranks_match.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

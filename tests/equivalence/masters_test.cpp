@@ -8,12 +8,13 @@
 #include <optional>
 #include <vector>
 
-#include "engine/state/initial_values.h"
+#include "engine/state/run_state.h"
 #include "engine/step/step_batches.h"
 #include "model/blocks/build_blocks.h"
 #include "tests/equivalence/run_row.h"
 #include "tests/equivalence/samples.h"
 #include "tests/support/ranks.h"
+#include "tests/support/read_state.h"
 
 namespace zeroth::equivalence {
 namespace {
@@ -36,7 +37,7 @@ struct Parts {
 
   // Leaves the step's gradients in strategy.grads, but for a factor, which it returns: it makes
   // them those of the step's mean, and clips them.
-  double backward(engine::Loader& loader) {
+  double backward(engine::DataLoader& loader) {
     engine::StepBatches step(loader, 1, mesh->device());
     if (!divisor) divisor = engine::make_loss_normalizer(step.count_positions(), config, *mesh);
     model::MicroBatch batch = step.next();
@@ -74,7 +75,7 @@ class Twins {
   explicit Twins(Parts& parts) : parts_(parts) {
     std::vector<torch::Tensor> theirs;
     for (size_t unit = 0; unit < parts.plan.units.size(); ++unit) {
-      const torch::Tensor master = parts.optimizer.master(unit);
+      const torch::Tensor master = testing::read_master(parts.optimizer, unit);
       by_rule_.push_back(master.clone());
       states_.push_back({at::zeros_like(master), at::zeros_like(master)});
       theirs.push_back(master.clone().requires_grad_());
@@ -96,7 +97,7 @@ class Twins {
 
   void check_equal() {
     for (size_t unit = 0; unit < by_rule_.size(); ++unit) {
-      const torch::Tensor master = parts_.optimizer.master(unit);
+      const torch::Tensor master = testing::read_master(parts_.optimizer, unit);
       CHECK(at::equal(master, by_rule_[unit]));
       CHECK(at::allclose(master, by_torch_[unit].detach(), /*rtol=*/1e-6, /*atol=*/1e-8));
     }
@@ -116,7 +117,8 @@ SampleLoader loader_of(const comm::DeviceMesh& mesh) {
 
 std::vector<torch::Tensor> masters(zero::ShardedOptimizer& optimizer, size_t units) {
   std::vector<torch::Tensor> values;
-  for (size_t unit = 0; unit < units; ++unit) values.push_back(optimizer.master(unit).clone());
+  for (size_t unit = 0; unit < units; ++unit)
+    values.push_back(testing::read_master(optimizer, unit).clone());
   return values;
 }
 
@@ -125,7 +127,7 @@ std::vector<torch::Tensor> train_beside_twins(const Row& row,
                                               const std::shared_ptr<comm::DeviceMesh>& mesh) {
   const model::ModelSpec spec = model::read_model_spec(checkpoint_of(row));
   Parts parts(row, model::build_blocks(spec), mesh);
-  engine::load_values(parts.plan, *weights_of(row, spec), *parts.strategy.store, parts.optimizer);
+  engine::load_values({parts.plan, *parts.strategy.store, parts.optimizer}, *weights_of(row, spec));
   const std::vector<torch::Tensor> before = masters(parts.optimizer, parts.plan.units.size());
   Twins twins(parts);
   SampleLoader loader = loader_of(*mesh);
@@ -158,7 +160,7 @@ TEST_CASE("50 small bf16 steps move the masters as fp32 AdamW does with the same
         SampleLoader loader = loader_of(*mesh);
         for (int64_t update = 0; update < kUpdates; ++update) engine->train_batch(loader);
         for (size_t unit = 0; unit < expected.size(); ++unit) {
-          CHECK(at::equal(engine->optimizer().master(unit), expected[unit]));
+          CHECK(at::equal(testing::read_master(engine->impl().optimizer(), unit), expected[unit]));
         }
       });
     }

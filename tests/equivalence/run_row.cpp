@@ -15,13 +15,15 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/machine/cpu.h"
-#include "engine/step/slice_gatherer.h"
-#include "engine/step/tensor_parallel_group.h"
+#include "engine/start.h"
+#include "engine/state/model_sink.h"
+#include "engine/step/save_model.h"
 #include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/equivalence/samples.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
+#include "tests/support/read_state.h"
 #include "zero/parameter_index.h"
 
 namespace zeroth::equivalence {
@@ -30,7 +32,7 @@ namespace {
 class Collected final : public engine::ModelSink {
  public:
   explicit Collected(std::map<std::string, torch::Tensor>& values) : values_(values) {}
-  void begin(const std::vector<engine::ParameterInfo>&) override {}
+  void begin(const std::vector<model::PlannedTensor>&, torch::Dtype) override {}
   void write(const std::string& name, const torch::Tensor& value) override {
     values_[name] = value.to(torch::kCPU, /*non_blocking=*/false, /*copy=*/true);
   }
@@ -79,21 +81,21 @@ class Moved final : public model::WeightSource {
   uint64_t seed_;
 };
 
-bool masters_rounded(engine::TrainEngine& engine) {
-  for (size_t unit = 0; unit < engine.plan().units.size(); ++unit) {
+bool masters_rounded(engine::Engine& engine) {
+  for (size_t unit = 0; unit < engine.impl().plan().units.size(); ++unit) {
     const torch::Tensor working = testing::shard_of(engine, unit);
-    const torch::Tensor master = engine.optimizer().master(unit);
+    const torch::Tensor master = testing::read_master(engine.impl().optimizer(), unit);
     if (!at::equal(working, master.to(working.device(), working.scalar_type()))) return false;
   }
   return true;
 }
 
 // Whether nothing is gathered, and no memory behind the parameters of rows that shard them all.
-bool only_shards(const Row& row, engine::TrainEngine& engine) {
-  if (engine.store().buffers().live_elements() != 0) return false;
+bool only_shards(const Row& row, engine::Engine& engine) {
+  if (engine.impl().store().buffers().live_elements() != 0) return false;
   const bool all_sharded =
       row.zero.stage == 3 && row.ranks > 1 && row.zero.param_persistence_threshold_elements == 0;
-  const std::vector<zero::Unit>& units = engine.plan().units;
+  const std::vector<zero::Unit>& units = engine.impl().plan().units;
   return !all_sharded || std::all_of(units.begin(), units.end(), [](const zero::Unit& unit) {
     return unit.params.front().storage().data() == nullptr;
   });
@@ -115,11 +117,12 @@ void cut(const zero::FlatLayout& layout, const torch::Tensor& whole, Tensors& pa
 }
 
 // A state of the optimizer, of this rank's part of the model. Collective.
-Tensors own_state(engine::TrainEngine& engine, size_t index) {
+Tensors own_state(engine::Engine& engine, size_t index) {
   Tensors state;
-  const std::vector<zero::Unit>& units = engine.plan().units;
+  const std::vector<zero::Unit>& units = engine.impl().plan().units;
   for (size_t unit = 0; unit < units.size(); ++unit) {
-    const torch::Tensor own = engine.optimizer().state(unit, index).to(engine.mesh().device());
+    const torch::Tensor own =
+        testing::read_state(engine.impl().optimizer(), unit, index + 1).to(engine.mesh().device());
     torch::Tensor whole = own;
     if (own.numel() < units[unit].layout.numel()) {
       whole = at::empty({units[unit].layout.numel()}, own.options());
@@ -134,18 +137,18 @@ Tensors own_state(engine::TrainEngine& engine, size_t index) {
 }
 
 // Each state of the optimizer, whole, by the names of whole parameters. Collective.
-std::vector<Tensors> whole_states(engine::TrainEngine& engine) {
+std::vector<Tensors> whole_states(engine::Engine& engine) {
   const auto rule = optim::make_update_rule(engine.config().optimizer, engine.mesh().device());
-  const auto parameters = zero::global_parameters(engine.plan());
-  const engine::SliceGatherer joiner(engine.plan(), parameters, engine.mesh());
+  const auto parameters = zero::global_parameters(engine.impl().plan());
+  const engine::SliceGatherer joiner(engine.impl().plan(), parameters, engine.mesh());
   std::vector<Tensors> states(rule->state_names().size());
   for (size_t i = 0; i < states.size(); ++i) {
     const Tensors own = own_state(engine, i);
     for (size_t p = 0; p < parameters.size(); ++p) {
       std::vector<torch::Tensor> slice_tensors;
       for (const auto& [unit, at] : parameters[p].slices) {
-        const zero::Slot& slot = engine.plan().units[unit].layout.slots()[at];
-        slice_tensors.push_back(own.at(slot.name).view(slot.shape).to(engine.mesh().device()));
+        const zero::Slot& slot = engine.impl().plan().units[unit].layout.slots()[at];
+        slice_tensors.push_back(own.at(slot.name).view(slot.shape()).to(engine.mesh().device()));
       }
       states[i][parameters[p].name] = joiner.gather(p, slice_tensors).cpu().flatten();
     }
@@ -154,13 +157,13 @@ std::vector<Tensors> whole_states(engine::TrainEngine& engine) {
 }
 
 // The last update of a run on one rank, which holds all parameters and states.
-Update last_update(engine::TrainEngine& engine, double lr) {
+Update last_update(engine::Engine& engine, double lr) {
   Update update;
   update.lr = lr;
-  for (size_t unit = 0; unit < engine.plan().units.size(); ++unit) {
+  for (size_t unit = 0; unit < engine.impl().plan().units.size(); ++unit) {
     // A copy: the master is updated in place.
-    cut(engine.plan().units[unit].layout, engine.optimizer().master(unit).cpu().clone(),
-        update.values);
+    cut(engine.impl().plan().units[unit].layout,
+        testing::read_master(engine.impl().optimizer(), unit).cpu().clone(), update.values);
   }
   update.states = whole_states(engine);
   return update;
@@ -184,8 +187,8 @@ RowResult train(const Row& row, const std::shared_ptr<comm::DeviceMesh>& mesh, c
       result.history.push_back(last_update(*engine, stats.lr));
   }
   if (fp32) result.states = whole_states(*engine);
-  result.peak_live_elements = engine->store().buffers().peak_live_elements();
-  result.persistent_bytes = engine->store().persistent_bytes();
+  result.peak_live_elements = engine->impl().store().buffers().peak_live_elements();
+  result.persistent_bytes = engine->impl().store().persistent_bytes();
   Collected sink(result.parameters);
   engine->save_model(sink);
   return result;
@@ -273,15 +276,14 @@ std::shared_ptr<model::WeightSource> weights_of(const Row& row, const model::Mod
   return std::make_shared<StoredInBf16>(std::move(weights));
 }
 
-std::unique_ptr<engine::TrainEngine> make_row_engine(const Row& row,
-                                                     std::shared_ptr<comm::DeviceMesh> mesh) {
+std::unique_ptr<engine::Engine> make_row_engine(const Row& row,
+                                                std::shared_ptr<comm::DeviceMesh> mesh) {
   model::ModelSpec spec = model::read_model_spec(checkpoint_of(row));
   model::override_dropout(spec, row.dropout);
   const configs::Config config = config_of(row);
   model::Blocks blocks = model::build_blocks(spec, engine::tensor_parallel_group(*mesh, config));
-  auto engine = engine::initialize(std::move(blocks), config, std::move(mesh),
-                                   {.weights = weights_of(row, spec)});
-  return std::unique_ptr<engine::TrainEngine>(dynamic_cast<engine::TrainEngine*>(engine.release()));
+  return engine::initialize(std::move(blocks), config, std::move(mesh),
+                            {.weights = weights_of(row, spec)});
 }
 
 RowResult run_row(const Row& row, testing::Transport transport) {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/train_engine.h"
+#include "engine/engine_impl.h"
 #include "model/spec.h"
 #include "model/weight_source.h"
 #include "tests/equivalence/reach.h"
@@ -57,7 +57,7 @@ std::filesystem::path checkpoint_of(const Row& row);
 std::shared_ptr<model::WeightSource> weights_of(const Row& row, const model::ModelSpec& spec);
 
 // The row's checkpoint under the row's config. Collective.
-std::unique_ptr<engine::TrainEngine> make_row_engine(const Row& row,
-                                                     std::shared_ptr<comm::DeviceMesh> mesh);
+std::unique_ptr<engine::Engine> make_row_engine(const Row& row,
+                                                std::shared_ptr<comm::DeviceMesh> mesh);
 
 }  // namespace zeroth::equivalence

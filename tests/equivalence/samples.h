@@ -17,7 +17,7 @@ struct Split {
 };
 
 // Step s runs samples s*24 .. s*24+23 of 32 tokens under any split.
-class SampleLoader final : public engine::Loader {
+class SampleLoader final : public engine::DataLoader {
  public:
   explicit SampleLoader(const Split& split) : split_(split) {}
   model::MicroBatch next() override;

@@ -13,9 +13,9 @@
 
 #include "base/files/regular_file.h"
 #include "engine/engine.h"
-#include "engine/step/tensor_parallel_group.h"
+#include "engine/start.h"
 #include "model/blocks/build_blocks.h"
-#include "model/random_source.h"
+#include "model/weight_source.h"
 #include "tests/equivalence/expect_row.h"
 #include "tests/equivalence/pairwise.h"
 #include "tests/equivalence/run_row.h"

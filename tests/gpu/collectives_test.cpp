@@ -9,7 +9,7 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "comm/groups/cpu_staged_group.h"
+#include "comm/groups/group.h"
 #include "comm/groups/nccl.h"
 #include "comm/groups/shared_memory_group.h"
 #include "device/gpu.h"

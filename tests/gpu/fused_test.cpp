@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "model/kernels/fused_formula.h"
-#include "model/kernels/matrix_peak.h"
+#include "model/kernels/matrix_product.h"
 
 namespace zeroth::model {
 namespace {

@@ -6,11 +6,11 @@
 #include "base/error.h"
 #include "device/host_link.h"
 #include "offload/file_store.h"
-#include "offload/optimizer_device_choice.h"
+#include "offload/shard_store.h"
 #include "offload/staging.h"
-#include "offload/staging_store.h"
 #include "tests/support/temp_folder.h"
 #include "zero/gradient_offload.h"
+#include "zero/optimizer_device.h"
 
 namespace zeroth::offload {
 namespace {
@@ -23,9 +23,9 @@ std::shared_ptr<device::HostLink> gpu_link() {
   return device::make_host_link(kGpu, /*pin_memory=*/true);
 }
 
-struct RefusingLocker final : device::PageLocker {
-  std::string lock(std::span<std::byte>) override { return "the test says no"; }
-  void unlock(std::span<std::byte>) noexcept override {}
+struct RefusingPinner final : device::PagePinner {
+  std::string pin(std::span<std::byte>) override { return "the test says no"; }
+  void unpin(std::span<std::byte>) noexcept override {}
 };
 
 // What keeps a GPU busy behind the host. A simulated one is late, or is not, as it pleases.
@@ -98,14 +98,14 @@ TEST_CASE("host memory is locked in whole pages, copies from and to it, and is g
   {
     const Tensor host = link->memory.zeros(3'000'001, torch::kFloat);
     CHECK(link->memory.notes().empty());
-    CHECK(link->memory.locked_bytes() == link->memory.bytes());
+    CHECK(link->memory.pinned_bytes() == link->memory.bytes());
     CHECK(link->memory.bytes() < 12'000'004 + 4096);
     CHECK(host.is_pinned());
     const Tensor device = torch::arange(3'000'001, torch::device(kGpu).dtype(torch::kFloat));
     link->copies->wait(link->copies->copy(host, device, {link->copies->record_event()}));
     CHECK(at::equal(host, device.to(torch::kCPU)));
   }
-  CHECK(link->memory.locked_bytes() == 0);
+  CHECK(link->memory.pinned_bytes() == 0);
   CHECK(link->copies->stats().bytes_to_host == 12'000'004);
   CHECK(link->copies->stats().to_host_s > 0);
 }
@@ -150,11 +150,11 @@ TEST_CASE("states in a file stream through the GPU with the same bits") {
 
 TEST_CASE("where memory cannot be locked all is right, and told once") {
   const auto link = std::make_shared<device::HostLink>(device::HostLink{
-      device::HostMemory(std::make_shared<RefusingLocker>()), device::make_copy_stream(kGpu)});
+      device::HostMemory(std::make_shared<RefusingPinner>()), device::make_copy_stream(kGpu)});
   auto store = make_cpu_store(link);
   check_as_on_device(make_staging_store(std::move(store), link, kGpu, {.depth = 4}));
   CHECK(link->memory.notes().size() == 1);
-  CHECK(link->memory.locked_bytes() == 0);
+  CHECK(link->memory.pinned_bytes() == 0);
 }
 
 TEST_CASE("what the host writes between two uses is what the GPU reads, in any order") {
@@ -199,7 +199,7 @@ TEST_CASE("the host computes on tensors of the GPU") {
   const auto link = gpu_link();
   Staging staging(link, kGpu);
   const Tensor stored = torch::ones({8, 1 << 20}, torch::device(kGpu));
-  const device::StreamEvent idle = staging.record_event();
+  const device::StreamEvent idle = staging.copies().record_event();
   const Tensor zero = busy();  // which the leases do not wait for
   for (int64_t row = 0; row < 8; ++row) {
     const ChunkLease lease = staging.lease(stored[row], torch::kCPU, Access::kReadWrite, idle);
@@ -243,7 +243,7 @@ TEST_CASE("gradients that land on the host have the bits of those that stay") {
 
 TEST_CASE("the link is measured at more than a slow bus gives") {
   const auto link = gpu_link();
-  const UpdateRates rates = measure_link(*link, kGpu);
+  const zero::UpdateRates rates = zero::measure_link(*link, kGpu);
   CHECK(rates.to_device_bytes_per_s > 1e9);
   CHECK(rates.to_host_bytes_per_s > 1e9);
   CHECK(rates.to_device_bytes_per_s < 2e12);

@@ -6,12 +6,14 @@
 #include <optional>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "comm/groups/device_staged_group.h"
+#include "comm/groups/group.h"
 #include "comm/groups/nccl.h"
-#include "engine/state/initial_values.h"
-#include "engine/train_engine.h"
+#include "engine/engine_impl.h"
+#include "engine/state/run_state.h"
+#include "model/weight_source.h"
 #include "tests/engine/chain_config.h"
 #include "tests/support/chain.h"
+#include "tests/support/read_state.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::engine {
@@ -81,8 +83,9 @@ Trained train(const Case& c) {
     trained.numbers.push_back(stats.grad_norm);
   }
   trained.numbers.push_back(engine->eval_batch(loader, 1).loss);
-  for (size_t unit = 0; unit < engine->plan().units.size(); ++unit) {
-    trained.masters.push_back(engine->optimizer().master(unit).to(torch::kCPU).clone());
+  for (size_t unit = 0; unit < engine->impl().plan().units.size(); ++unit) {
+    trained.masters.push_back(
+        testing::read_master(engine->impl().optimizer(), unit).to(torch::kCPU).clone());
   }
   trained.collectives = mesh->times().collectives;
   return trained;
@@ -159,10 +162,10 @@ TEST_CASE("initial values come from page-locked memory") {
   } source;
   const auto engine =
       testing::make_engine(testing::make_chain(kChain), chain_config(12, 1, 1), one_rank(false));
-  REQUIRE(load_values(engine->plan(), source, engine->store(), engine->optimizer()));
+  REQUIRE(load_values(engine->impl().sharded_state(), source));
   CHECK(source.reads > 0);
   CHECK(source.pinned == source.reads);
-  const torch::Tensor master = engine->optimizer().master(0);
+  const torch::Tensor master = testing::read_master(engine->impl().optimizer(), 0);
   CHECK(at::equal(master.narrow(0, 0, 256), torch::full({256}, 0.5f, master.device())));
 }
 

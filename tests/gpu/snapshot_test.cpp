@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "engine/train_engine.h"
+#include "engine/engine_impl.h"
 #include "tests/engine/chain_config.h"
 #include "tests/engine/saved_run.h"
 #include "tests/support/chain.h"
@@ -68,7 +68,7 @@ void train(const Case& c, bool saves, Trained& trained) {
   const auto step = [&] { trained.losses.push_back(engine->train_batch(loader).loss); };
   step();
   step();
-  const ShardedState held{engine->plan(), engine->store(), engine->optimizer()};
+  const ShardedState held = engine->impl().sharded_state();
   if (saves) {
     SavedRun::Sink expected(trained.expected);
     engine->save_states(expected);
@@ -76,13 +76,13 @@ void train(const Case& c, bool saves, Trained& trained) {
     SlowSink sink(trained.seen);
     Snapshot snapshot(
         held, sink, [] {}, memory);
-    engine->optimizer().set_observer(&snapshot);
+    engine->impl().optimizer().set_observer(&snapshot);
     step();
     snapshot.copy_remaining();
     step();
     apply_pending_updates(held);
     CHECK_FALSE(snapshot.wait());
-    engine->optimizer().set_observer(nullptr);
+    engine->impl().optimizer().set_observer(nullptr);
   } else {
     step();
     step();

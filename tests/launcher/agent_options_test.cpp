@@ -1,5 +1,4 @@
-#include "launcher/cluster/agent_options.h"
-#include "base/usage_error.h"
+#include "launcher/cluster/agent.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -10,6 +9,8 @@
 #include <fstream>
 #include <map>
 
+#include "base/error.h"
+#include "launcher/machine/machine.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::launcher {

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <thread>
 
-#include "launcher/run/supervisor.h"
+#include "launcher/run/local_ranks.h"
 #include "tests/launcher/launched_process.h"
 #include "tests/support/child_cgroup.h"
 #include "tests/support/fake_system.h"
@@ -67,13 +67,12 @@ TEST_CASE("the counter of a control group, not the signal alone, names the out-o
   system.write("sys/fs/cgroup/job/memory.events", "oom_kill 1\n");
   const std::string events = (system.root() / "sys/fs/cgroup/job/memory.events").string();
   const Program program{"/bin/sh", {"sh", "-c", "echo oom_kill 2 >'" + events + "'; kill -9 $$"}};
-  SupervisorOptions options;
-  options.system_root = system.root();
-  const JobOutcome outcome = supervise(program, {RankSpec{}}, options);
+  const LocalRanksOptions options{.system_root = system.root()};
+  const JobOutcome outcome = supervise(program, {RankSpec{}}, {}, options);
   CHECK(outcome.status == 137);
   CHECK(contains(outcome.message, "SIGKILL (out of memory: the kernel's out-of-memory killer "));
   const Program innocent{"/bin/sh", {"sh", "-c", "kill -9 $$"}};
-  CHECK(contains(supervise(innocent, {RankSpec{}}, options).message,
+  CHECK(contains(supervise(innocent, {RankSpec{}}, {}, options).message,
                  "SIGKILL (sent by a user or process, not by"));
 }
 
@@ -83,9 +82,8 @@ TEST_CASE("a rank that fails because memory's end killed its helper says so") {
   system.write("sys/fs/cgroup/job/memory.events", "oom_kill 0\n");
   const std::string events = (system.root() / "sys/fs/cgroup/job/memory.events").string();
   const Program program{"/bin/sh", {"sh", "-c", "echo oom_kill 1 >'" + events + "'; exit 4"}};
-  SupervisorOptions options;
-  options.system_root = system.root();
-  const JobOutcome outcome = supervise(program, {RankSpec{}}, options);
+  const LocalRanksOptions options{.system_root = system.root()};
+  const JobOutcome outcome = supervise(program, {RankSpec{}}, {}, options);
   CHECK(outcome.status == 4);
   CHECK(contains(outcome.message, "out-of-memory killer ended 1 process meanwhile"));
 }

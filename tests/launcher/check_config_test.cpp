@@ -1,10 +1,10 @@
-#include "launcher/commands/check_config.h"
-#include "base/usage_error.h"
+#include "launcher/commands/commands.h"
 
 #include <doctest/doctest.h>
 
 #include <fstream>
 
+#include "base/error.h"
 #include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {
@@ -93,10 +93,10 @@ TEST_CASE("check-config tells what is offloaded, what that leaves idle, and what
 TEST_CASE("check-config takes what a run would need to accept a file, or to refuse it") {
   const TempFolder directory;
   const std::string file = write(directory, R"({"log": 1, "optimizer": {"type": "OneBitLamb"}})");
-  const ConfigCheck refused = check_config({file});
+  const CommandResult refused = check_config({file});
   CHECK(refused.status == 2);
   CHECK(contains(refused.text, "--accept-uncompressed runs it uncompressed"));
-  const ConfigCheck accepted = check_config({file, "--accept-uncompressed"});
+  const CommandResult accepted = check_config({file, "--accept-uncompressed"});
   CHECK(accepted.status == 0);
   CHECK(contains(accepted.text, "log: ignored, as by DeepSpeed: unknown key"));
   CHECK(check_config({file, "--accept-uncompressed", "--strict"}).status == 2);
@@ -106,7 +106,7 @@ TEST_CASE("check-config reads base64, and holds the batch against --ranks") {
   const std::string base64 = "eyJ0cmFpbl9iYXRjaF9zaXplIjogNH0=";  // {"train_batch_size": 4}
   CHECK(check_config({base64}).status == 0);
   CHECK(check_config({base64, "--ranks", "2"}).status == 0);
-  const ConfigCheck three = check_config({base64, "--ranks", "3"});
+  const CommandResult three = check_config({base64, "--ranks", "3"});
   CHECK(three.status == 2);
   CHECK(contains(three.text, "train_batch_size 4 != micro 1 * accumulation 1 * ranks 3"));
 }
@@ -114,11 +114,11 @@ TEST_CASE("check-config reads base64, and holds the batch against --ranks") {
 TEST_CASE("check-config takes as many ranks as a file splits layers over, and says so") {
   const TempFolder directory;
   const std::string file = write(directory, R"({"tensor_parallel": {"autotp_size": 2}})");
-  const ConfigCheck two = check_config({file});
+  const CommandResult two = check_config({file});
   CHECK(two.status == 0);
   CHECK(contains(two.text, "checked for 2 ranks, data 1 x tensor 2"));
   CHECK(contains(check_config({file, "--ranks", "6"}).text, "for 6 ranks, data 3 x tensor 2"));
-  const ConfigCheck three = check_config({file, "--ranks", "3"});
+  const CommandResult three = check_config({file, "--ranks", "3"});
   CHECK(three.status == 2);
   CHECK(contains(three.text, "tensor_parallel.autotp_size: 2 does not divide the number of ranks"));
 }

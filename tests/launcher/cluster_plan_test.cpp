@@ -30,10 +30,10 @@ std::string error_of(const Words& flags, const std::vector<HostEntry>& hostfile 
 TEST_CASE("hosts of a hostfile get agents") {
   const Placement placement = place({"--launcher_args=-v 'a b'", "--exclude", "worker-1"});
   REQUIRE(placement.cluster);
-  CHECK(placement.cluster->hosts ==
+  CHECK(placement.cluster->agents.hosts ==
         std::vector<HostSlots>{{"worker-0", {0, 1}}, {"worker-2", {0, 1, 2}}});
   CHECK(placement.cluster->backend == &find_backend("pdsh"));
-  CHECK(placement.cluster->launcher_args == Words{"-v", "a b"});
+  CHECK(placement.cluster->agents.launcher_args == Words{"-v", "a b"});
   CHECK(placement.notes.empty());
   CHECK(error_of({"--launcher=mvapich"}).starts_with("--launcher mvapich is not supported: "));
   CHECK(
@@ -189,9 +189,8 @@ TEST_CASE("flags that mean nothing to agents are noted") {
 }
 
 TEST_CASE("the flags reach the commands of agents") {
-  Placement placement = place({"--launcher=ssh", "--ssh_port=2222", "--launcher_args=-v"});
-  const AgentLaunchRequest request =
-      make_agent_request(parse_command_line({"--ssh_port=2222", "prog"}), *placement.cluster);
+  const Placement placement = place({"--launcher=ssh", "--ssh_port=2222", "--launcher_args=-v"});
+  const AgentLaunchRequest& request = placement.cluster->agents;
   CHECK(request.ssh_port == 2222);
   CHECK(request.launcher_args == Words{"-v"});
   CHECK(request.hosts.size() == 3);
@@ -233,7 +232,7 @@ TEST_CASE("of nodes that others have started the first is the launcher, and the 
   const Placement first = node("0", {"--elastic=2:3"});
   REQUIRE(first.cluster);
   CHECK(first.cluster->backend == &local_backend());
-  CHECK(first.cluster->hosts.size() == 1);
+  CHECK(first.cluster->agents.hosts.size() == 1);
   CHECK(first.cluster->join_port == kDefaultMasterPort);
   CHECK(first.cluster->join_address == "m");
   CHECK(first.cluster->num_joiners == 2);

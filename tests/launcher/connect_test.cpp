@@ -1,4 +1,4 @@
-#include "launcher/transport/connect.h"
+#include "launcher/transport/channel.h"
 
 #include <doctest/doctest.h>
 

@@ -1,9 +1,9 @@
 #include "launcher/machine/cores.h"
-#include "base/usage_error.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "tests/support/fake_system.h"
 #include "tests/support/temp_folder.h"
 

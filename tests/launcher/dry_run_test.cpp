@@ -1,5 +1,3 @@
-#include "launcher/cluster/dry_run.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "launcher/commands/dtype_conversion.h"
+#include "launcher/commands/export_model.h"
 
 #include <doctest/doctest.h>
 

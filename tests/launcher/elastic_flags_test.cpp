@@ -1,4 +1,4 @@
-#include "launcher/flags/elastic_flags.h"
+#include "launcher/flags/host_flags.h"
 
 #include <doctest/doctest.h>
 

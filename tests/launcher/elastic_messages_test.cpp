@@ -1,4 +1,4 @@
-#include "launcher/cluster/elastic_messages.h"
+#include "launcher/cluster/rendezvous_state.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "launcher/cluster/elastic_run.h"
+#include "launcher/cluster/launch_multi_node.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "launcher/machine/master_address.h"
+#include "launcher/machine/local_addresses.h"
 #include "tests/launcher/multi_host_process.h"
 
 namespace zeroth::launcher {

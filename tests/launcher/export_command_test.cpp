@@ -1,5 +1,4 @@
-#include "launcher/commands/export_command.h"
-#include "base/usage_error.h"
+#include "launcher/commands/commands.h"
 
 #include <doctest/doctest.h>
 

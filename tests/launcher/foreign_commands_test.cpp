@@ -1,4 +1,4 @@
-#include "launcher/flags/foreign_commands.h"
+#include "launcher/flags/foreign_flags.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "launcher/backends/host_slots.h"
+#include "launcher/backends/hostfile.h"
 
 #include <doctest/doctest.h>
 

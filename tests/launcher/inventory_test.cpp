@@ -1,4 +1,4 @@
-#include "launcher/machine/inventory.h"
+#include "launcher/commands/report.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/text/units.h"
-#include "launcher/transport/connect.h"
+#include "launcher/transport/channel.h"
 #include "tests/support/listeners.h"
 
 namespace zeroth::launcher {

@@ -1,4 +1,4 @@
-#include "launcher/transport/local_addresses.h"
+#include "launcher/machine/local_addresses.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "launcher/cluster/log_throttle.h"
+#include "launcher/cluster/agent_pool.h"
 
 #include <doctest/doctest.h>
 

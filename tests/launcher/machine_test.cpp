@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/machine/affinity.h"
+#include "base/machine/cpu.h"
 
 namespace zeroth::launcher {
 
@@ -49,7 +49,7 @@ TEST_CASE("DEEPSPEED_TIMEOUT is whole minutes") {
 
 TEST_CASE("the machine's cores are those of the process's own mask") {
   const std::vector<int> allowed = allowed_cores();
-  std::vector<int> cores = probe_machine({"cpu", {}, {}, ""}).cores;
+  std::vector<int> cores = probe_machine({"cpu", {}, ""}).cores;
   std::sort(cores.begin(), cores.end());
   CHECK(cores == allowed);
 }

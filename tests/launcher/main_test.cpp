@@ -182,7 +182,7 @@ TEST_CASE("--quiet leaves errors only, --log_level debug tells what each rank ge
 }
 
 TEST_CASE("ranks are bound to their cores, and their threads match") {
-  const std::vector<int> cores = probe_machine({"cpu", {}, {}, ""}).cores;
+  const std::vector<int> cores = probe_machine({"cpu", {}, ""}).cores;
   const auto alone = run_zeroth({rank_program(), "cores"});
   CHECK(alone.out == sorted_list(cores) + "\n");
   CHECK(run_zeroth({rank_program(), "env", "OMP_NUM_THREADS"}).out ==
@@ -206,7 +206,7 @@ TEST_CASE("a user's OMP_NUM_THREADS wins, and binding can be switched off") {
 }
 
 TEST_CASE("more ranks than cores run with a single warning") {
-  const std::string only = std::to_string(probe_machine({"cpu", {}, {}, ""}).cores.front());
+  const std::string only = std::to_string(probe_machine({"cpu", {}, ""}).cores.front());
   const auto result =
       run_zeroth({"--num_gpus=3", "--bind_core_list", only, rank_program(), "cores"});
   CHECK(result.status == 0);

@@ -1,4 +1,4 @@
-#include "launcher/cluster/model_digest.h"
+#include "launcher/cluster/node_job.h"
 
 #include <doctest/doctest.h>
 

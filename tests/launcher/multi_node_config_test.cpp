@@ -1,8 +1,10 @@
-#include "launcher/cluster/multi_node_config.h"
+#include "launcher/cluster/launch_multi_node.h"
 
 #include <doctest/doctest.h>
 
 #include <filesystem>
+
+#include "launcher/cluster/cluster_plan.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -21,10 +23,10 @@ LaunchOptions options_of_a_user() {
 }
 
 ClusterPlan plan_of_two() {
-  return {.hosts = {{"one", {0, 1}}, {"two", {3}}},
+  return {.agents = {.hosts = {{"one", {0, 1}}, {"two", {3}}},
+                     .zeroth = "/opt/zeroth",
+                     .launcher_args = {"-l", "me"}},
           .backend = &find_backend("pdsh"),
-          .launcher_args = {"-l", "me"},
-          .zeroth = "/opt/zeroth",
           .environment = {{"NCCL_DEBUG", "INFO"}}};
 }
 

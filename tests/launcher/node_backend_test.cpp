@@ -112,7 +112,7 @@ TEST_CASE("ssh: a process for each host, with the secret as its input") {
   CHECK(agents.agents[1].env.empty());
   CHECK(agents.agents[1].hosts == std::vector<int>{1});
   CHECK(agents.setup.empty());
-  CHECK(agents.clean_up.empty());
+  CHECK(agents.cleanup.empty());
 }
 
 TEST_CASE("pdsh: one process for all hosts, after ssh has left the secret in a file on each") {
@@ -141,9 +141,9 @@ TEST_CASE("pdsh: one process for all hosts, after ssh has left the secret in a f
   CHECK(agents.agents[0].hosts == std::vector<int>{0, 1});
   CHECK(agents.agents[0].input.empty());
   CHECK(agents.setup[0].argv[6] == "a key");
-  REQUIRE(agents.clean_up.size() == 2);
-  CHECK(agents.clean_up[1].argv.back() == "exec /bin/sh -c 'rm -f /tmp/zeroth-f00d-1'");
-  CHECK(agents.clean_up[1].input.empty());
+  REQUIRE(agents.cleanup.size() == 2);
+  CHECK(agents.cleanup[1].argv.back() == "exec /bin/sh -c 'rm -f /tmp/zeroth-f00d-1'");
+  CHECK(agents.cleanup[1].input.empty());
 }
 
 TEST_CASE("MPI: one agent for each host in their order, with the secret by a variable's name") {
@@ -201,7 +201,7 @@ TEST_CASE("no command line holds the secret, and each agent is started once") {
     CAPTURE(name);
     const AgentCommands agents = start(name);
     std::vector<int> hosts;
-    for (const auto* commands : {&agents.setup, &agents.agents, &agents.clean_up})
+    for (const auto* commands : {&agents.setup, &agents.agents, &agents.cleanup})
       for (const AgentCommand& command : *commands)
         for (const std::string& word : command.argv) CHECK(word.find(kSecret) == std::string::npos);
     for (const AgentCommand& command : agents.agents)
@@ -260,7 +260,7 @@ TEST_CASE("before pdsh a secret's file is made anew for this user alone, and can
   CHECK((status.st_mode & 0777) == 0600);
   CHECK(programs.run(agents.setup[0], false).find(file) != std::string::npos);
   CHECK(read_text(file) == std::string(kSecret) + "\n");
-  CHECK(programs.run(agents.clean_up[0]).empty());
+  CHECK(programs.run(agents.cleanup[0]).empty());
   CHECK_FALSE(std::filesystem::exists(file));
 }
 

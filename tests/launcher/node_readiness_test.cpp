@@ -53,10 +53,10 @@ TEST_CASE("an agent of no host, a second one of a host and one of another versio
 
 TEST_CASE("all that is wrong with all hosts comes in one message") {
   NodeReadiness call = of_three();
-  call.on_lost(0, "ssh ended with exit code 255: Permission denied");
+  call.on_node_lost(0, "ssh ended with exit code 255: Permission denied");
   CHECK(call.on_hello(hello(1)) == "");
   call.on_problems(1, {{"no program", "no folder"}});
-  call.on_lost(1, "the connection ended");
+  call.on_node_lost(1, "the connection ended");
   CHECK_FALSE(call.is_complete());
   call.give_up("no agent came within 60 s");
   CHECK(call.is_complete());
@@ -71,7 +71,7 @@ TEST_CASE("all that is wrong with all hosts comes in one message") {
 TEST_CASE("a host that was ready and is lost is no longer ready") {
   NodeReadiness call = of_three();
   all_ready(call, {0, 1, 2});
-  call.on_lost(1, "the connection ended");
+  call.on_node_lost(1, "the connection ended");
   CHECK(call.error() == "host b: the connection ended");
 }
 
@@ -112,7 +112,7 @@ TEST_CASE("a host that answers late is compared with the one that runs, and not 
   call.recheck(2);
   call.on_ready(2, kReady);
   CHECK(call.is_usable(2));
-  call.on_lost(1, "gone");
+  call.on_node_lost(1, "gone");
   CHECK(call.is_ready(2));
 }
 
@@ -130,7 +130,7 @@ TEST_CASE("hosts that are one machine are named together") {
   CHECK(call.same_machine_notes({0, 1, 2, 3}) ==
         std::vector<std::string>{
             "hosts a and c and d are the same machine: their ranks share its GPUs and cores"});
-  call.on_lost(0, "the connection ended");
+  call.on_node_lost(0, "the connection ended");
   CHECK(call.same_machine_notes({0, 1, 2}).empty());
 }
 
@@ -158,7 +158,7 @@ TEST_CASE("a machine's GPUs are not given out twice under two names") {
   with(2, "m1", {});  // they are shared
   CHECK(call.is_usable(2));
   with(2, "m1", {"0"});
-  call.on_lost(0, "the connection ended");
+  call.on_node_lost(0, "the connection ended");
   CHECK(call.is_usable(2));
   CHECK_FALSE(call.has_gpu_conflict(2));
 }

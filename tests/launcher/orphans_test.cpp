@@ -1,4 +1,4 @@
-#include "launcher/run/orphans.h"
+#include "launcher/run/guard.h"
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>

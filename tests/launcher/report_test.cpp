@@ -25,7 +25,7 @@ bool has_warning(const std::vector<ReportSection>& sections, const std::string& 
 }  // namespace
 
 TEST_CASE("a report has a value for all that ds_report tells, and more") {
-  const auto sections = make_report(ZEROTH_BIN_DIR, {"cpu", {}, {}, "/usr/bin"});
+  const auto sections = make_report(ZEROTH_BIN_DIR, {"cpu", {}, "/usr/bin"});
   for (const auto& [title, name] :
        std::vector<std::pair<const char*, const char*>>{{"Versions", "Zeroth"},
                                                         {"Versions", "LibTorch"},
@@ -57,8 +57,7 @@ TEST_CASE("a report has a value for all that ds_report tells, and more") {
 
 TEST_CASE("what will fail a run is warned of at the end") {
   const TempFolder empty;
-  const auto sections =
-      make_report(empty.path(), {"cuda", std::string(), {}, empty.path().string()});
+  const auto sections = make_report(empty.path(), {"cuda", std::string(), empty.path().string()});
   CHECK(value_of(sections, "Programs", "finetune") == "not found");
   CHECK(has_warning(sections, "program 'finetune' was not found"));
   CHECK(has_warning(sections, "DS_ACCELERATOR is cuda, but no GPU is visible"));

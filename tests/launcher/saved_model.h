@@ -26,7 +26,7 @@ inline std::vector<SavedTensor> model_of(float first) {
                                     {"layers.1.weight", "master", {5}, {}},
                                     {"scale", "weight", {}, {}}};
   for (SavedTensor& tensor : model) {
-    const int64_t count = checkpoint::ChunkBounds::full(tensor.shape).elements();
+    const int64_t count = TensorSlice::full(tensor.shape).elements();
     for (int64_t i = 0; i < count; ++i) {
       tensor.values.push_back(first + static_cast<float>(i) / 3);
     }

@@ -1,8 +1,8 @@
 #include "launcher/backends/scheduler_node.h"
-#include "base/usage_error.h"
 
 #include <doctest/doctest.h>
 
+#include "base/error.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::launcher {

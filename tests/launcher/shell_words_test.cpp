@@ -1,10 +1,10 @@
 #include "launcher/backends/shell_words.h"
-#include "base/usage_error.h"
 
 #include <doctest/doctest.h>
 
 #include <cstdio>
 
+#include "base/error.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::launcher {

@@ -8,7 +8,7 @@
 #include <csignal>
 #include <memory>
 
-#include "launcher/machine/master_address.h"
+#include "launcher/machine/local_addresses.h"
 #include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {

@@ -9,7 +9,7 @@
 #include <cstdlib>
 
 #include "launcher/machine/find_program.h"
-#include "launcher/machine/master_address.h"
+#include "launcher/machine/local_addresses.h"
 #include "tests/launcher/launched_process.h"
 
 namespace zeroth::launcher {

@@ -1,4 +1,4 @@
-#include "launcher/run/supervisor.h"
+#include "launcher/run/local_ranks.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -180,7 +180,7 @@ TEST_CASE("a second signal kills ranks that ignore the first") {
 
 TEST_CASE("ranks that outstay the grace after a signal are killed") {
   const TempFolder pids;
-  SupervisorOptions options;
+  JobRunnerOptions options;
   options.job.signal_grace = std::chrono::milliseconds(300);
   const std::jthread sender([&] {
     eventually([&] { return !std::filesystem::is_empty(pids.path()); });  // it runs
@@ -197,7 +197,7 @@ TEST_CASE("ranks that outstay the grace after a signal are killed") {
 
 TEST_CASE("a rank log on a full disk is given up with a warning, the job goes on") {
   const TempFolder directory;
-  SupervisorOptions options;
+  JobRunnerOptions options;
   options.rank_logs = {::open("/dev/full", O_WRONLY | O_CLOEXEC)};
   REQUIRE(options.rank_logs[0] >= 0);
   const Program program{rank_program(), {"rank", "text", "one\\ntwo\\n"}};

@@ -1,4 +1,4 @@
-#include "launcher/machine/this_machine.h"
+#include "launcher/machine/local_addresses.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

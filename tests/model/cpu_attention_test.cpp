@@ -1,4 +1,4 @@
-#include "model/kernels/cpu_attention.h"
+#include "model/kernels/attention_kernels.h"
 
 #include <doctest/doctest.h>
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "model/kernels/cpu/tensors.h"
+#include "model/kernels/cpu/select.h"
 #include "model/kernels/fused_formula.h"
 #include "tests/model/materialize.h"
 

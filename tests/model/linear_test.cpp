@@ -70,7 +70,7 @@ TEST_CASE("several products of one input sum its gradient") {
   torch::manual_seed(2);
   const Linear a = make({4, 3, true}), b = make({4, 2, true}), c = make({4, 5, true});
   const Tensor x = torch::randn({6, 4}).requires_grad_();
-  const std::vector<Tensor> y = linear(x, a, b, c);
+  const std::vector<Tensor> y = linear(x, {&a, &b, &c});
   (y[0].sum() + y[1].sum() + y[2].sum()).backward();
   const Tensor each =
       a.weight.detach().sum(0) + b.weight.detach().sum(0) + c.weight.detach().sum(0);
@@ -80,7 +80,7 @@ TEST_CASE("several products of one input sum its gradient") {
 
 TEST_CASE("a product that is not used has no gradient") {
   const Linear a = make({4, 3}), b = make({4, 2});
-  linear(torch::ones({1, 4}), a, b)[0].sum().backward();
+  linear(torch::ones({1, 4}), {&a, &b})[0].sum().backward();
   CHECK(a.weight.grad().defined());
   CHECK_FALSE(b.weight.grad().defined());
 }

@@ -1,4 +1,4 @@
-#include "model/kernels/matrix_peak.h"
+#include "model/kernels/matrix_product.h"
 
 #include <doctest/doctest.h>
 #include <sched.h>
@@ -7,8 +7,6 @@
 #include <ctime>
 #include <thread>
 #include <vector>
-
-#include "model/kernels/matrix_product.h"
 
 namespace zeroth::model {
 namespace {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/machine/cpu.h"
-#include "model/kernels/tiled_product.h"
 #include "tests/support/all_products.h"
 
 namespace zeroth::model {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/files/regular_file.h"
+#include "base/tensor_slice.h"
 #include "model/hf/safetensors_writer.h"
 #include "tests/support/temp_folder.h"
 
@@ -79,6 +80,17 @@ TEST_CASE("descriptions take over the dtype, and name what is wrong") {
   CHECK_THROWS_WITH_AS(
       write_model_metadata(directory.path(), directory / "nowhere", torch::kFloat32),
       doctest::Contains("cannot be written: No such file or directory"), Error);
+}
+
+TEST_CASE("what is saved has a word, and comes back by it in its size") {
+  for (const torch::Dtype dtype : {torch::kFloat32, torch::kBFloat16, torch::kFloat16}) {
+    CHECK(parse_dtype(dtype_name(dtype)) == dtype);
+    CHECK(element_size(dtype_name(dtype)) == static_cast<int64_t>(c10::elementSize(dtype)));
+  }
+  CHECK(dtype_name(torch::kBFloat16) == "BF16");
+  CHECK(!parse_dtype("F64"));
+  CHECK(!parse_dtype("float32"));
+  CHECK_THROWS_AS((void)dtype_name(torch::kInt64), InternalError);
 }
 
 }  // namespace zeroth::model

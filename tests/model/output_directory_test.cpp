@@ -90,7 +90,7 @@ TEST_CASE("a model that was replaced can be put back, with all other files; else
   write_text(target / "later", "mine");
   const fs::path aside = previous->restore();
   previous.reset();
-  OutputDirectory::clear_leftovers(target);
+  OutputDirectory::cleanup_leftovers(target);
   CHECK(read_text(aside / "config.json") == "new");
   for (const char* name : {"notes", "later"}) CHECK(read_text(target / name) == "mine");
   CHECK(read_text(target / "config.json") == "old");
@@ -110,7 +110,7 @@ TEST_CASE("a kill while the former model is kept leaves the new one, and the for
     [[maybe_unused]] const PreviousModel* killed = output.commit().release();
   }
   CHECK(std::distance(fs::directory_iterator(directory.path()), {}) == 2);
-  OutputDirectory::clear_leftovers(target);
+  OutputDirectory::cleanup_leftovers(target);
   CHECK(read_text(target / "config.json") == "new");
   CHECK(std::distance(fs::directory_iterator(directory.path()), {}) == 1);
 }
@@ -276,7 +276,7 @@ TEST_CASE("a complete model that cannot be put in place is kept, and said where"
     write_text(target, "a file by now");
     said = message_of<Error>([&] { output.commit(); });
   }
-  OutputDirectory::clear_leftovers(target);
+  OutputDirectory::cleanup_leftovers(target);
   CHECK(said.find(": the new model is complete and stays in ") != std::string::npos);
   CHECK(read_text(kept_folder(said) / "config.json") == "ours");
 }

@@ -2,7 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include "base/json/json.h"
+#include "model/hf/config_reader.h"
+#include "model/spec.h"
 #include "tests/model/materialize.h"
+#include "tests/support/temp_folder.h"
 
 namespace zeroth::model {
 namespace {
@@ -73,6 +77,32 @@ TEST_CASE("a table serves changing lengths and dtypes") {
   CHECK(table.sequence(9, like).cos.size(1) == 9);
   CHECK((table.sequence(4, like.to(torch::kBFloat16)).cos.scalar_type() == torch::kBFloat16));
   CHECK(torch::equal(table.sequence(4, like).cos, first));
+}
+
+// tools/make_model_fixtures.py has them from transformers.
+TEST_CASE("frequencies of every kind are those of transformers, to a rounding of fp32") {
+  const auto cases = nlohmann::json::parse(read_text(fixture("rope_frequencies.json")));
+  CHECK(cases.size() >= 12);
+  for (const nlohmann::json& row : cases) {
+    CAPTURE(row["config"].dump());
+    const nlohmann::json config = row["config"];
+    const int64_t head_dim = config["head_dim"], positions = config["max_position_embeddings"];
+    ConfigReader reader(config);
+    const RopeSpec spec = read_rope(reader, head_dim, positions);
+    CHECK(reader.errors().empty());
+    const torch::Tensor expected =
+        torch::tensor(row["frequencies"].get<std::vector<double>>(), torch::kFloat64);
+    const torch::Tensor got = rope_frequencies(spec, head_dim, positions, row["seq"]);
+    CHECK(difference(got / expected, torch::ones_like(expected)) < 3e-7);
+    CHECK(spec.attention_factor ==
+          doctest::Approx(row["attention_factor"].get<double>()).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("frequencies depend on the sequence's length where transformers looks at it") {
+  CHECK(depends_on_length({.scaling = RopeScaling::kDynamic}));
+  CHECK(depends_on_length({.scaling = RopeScaling::kLongRope}));
+  CHECK_FALSE(depends_on_length({.scaling = RopeScaling::kYarn}));
 }
 
 }  // namespace zeroth::model

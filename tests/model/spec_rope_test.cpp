@@ -1,6 +1,8 @@
-#include "model/hf/spec_rope.h"
+#include "model/hf/config_reader.h"
 
 #include <doctest/doctest.h>
+
+#include "model/spec.h"
 
 namespace zeroth::model {
 namespace {

@@ -44,4 +44,53 @@ TEST_CASE("an override sets the dropouts that the family has") {
   CHECK_THROWS_AS(override_dropout(spec, -0.1), Error);
 }
 
+namespace {
+
+ModelSpec llama() {
+  ModelSpec spec;
+  spec.vocab_size = 100;
+  spec.hidden_size = 8;
+  spec.intermediate_size = 20;
+  spec.num_layers = 2;
+  spec.num_heads = 4;
+  spec.num_kv_heads = 2;
+  spec.head_dim = 3;
+  spec.windowed_layers = {true, false};
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("a token costs six operations per product weight and twelve per channel that it sees") {
+  const double weights = 2 * (8 * 12 + 2 * 8 * 6 + 12 * 8 + 3 * 8 * 20) + 100 * 8;
+  CHECK(flops_per_token(llama(), 1) == 6 * weights + 12 * 12 * 2);
+  // of 5 tokens each sees 3 on average
+  CHECK(flops_per_token(llama(), 5) == 6 * weights + 12 * 12 * (3 + 3));
+}
+
+TEST_CASE("a window bounds what a token sees, in its layers only") {
+  ModelSpec spec = llama();
+  const double whole = flops_per_token(spec, 5);
+  spec.sliding_window = 2;  // 1, 2, 2, 2, 2 seen: 1.8 in place of 3
+  CHECK(flops_per_token(spec, 5) == doctest::Approx(whole - 12 * 12 * 1.2));
+  spec.sliding_window = 5;
+  CHECK(flops_per_token(spec, 5) == whole);
+}
+
+TEST_CASE("forward is told block by block, and a third of the whole") {
+  const std::vector<double> blocks = block_flops_per_token(llama(), 5);
+  REQUIRE(blocks.size() == 4);
+  CHECK(blocks[0] == 0);
+  CHECK(blocks[1] == 2 * (8 * 12 + 2 * 8 * 6 + 12 * 8 + 3 * 8 * 20) + 4 * 12 * 3);
+  CHECK(blocks[3] == 2 * 8 * 100);
+  CHECK(3 * (blocks[1] + blocks[2] + blocks[3]) == flops_per_token(llama(), 5));
+}
+
+TEST_CASE("an MLP without a gate has two products") {
+  ModelSpec spec = llama();
+  const double gated = flops_per_token(spec, 4);
+  spec.gated_mlp = false;
+  CHECK(gated - flops_per_token(spec, 4) == 6 * 2 * 8 * 20);
+}
+
 }  // namespace zeroth::model

@@ -116,7 +116,7 @@ TEST_CASE("kill -9 at any moment of saving leaves the old model or the new one, 
     std::this_thread::sleep_for(one * moment * 1.2 / kMoments);
     saving.kill();
     CHECK(value_of(output) >= 2);
-    OutputDirectory::clear_leftovers(output);
+    OutputDirectory::cleanup_leftovers(output);
     CHECK(value_of(output) >= 2);
     CHECK(read_text(output / "notes.txt") == "out");
     CHECK(entries(directory.path()) == 1);
@@ -156,7 +156,7 @@ TEST_CASE("what a kill left goes; what somebody writes, and what is the user's, 
   make_folder(directory.path() / "out.zeroth-tmp-backups", {"config.json"});
   make_folder(directory.path() / "other.zeroth-tmp-abc123", {"config.json"});
   const TemporaryDirectory written(out);
-  OutputDirectory::clear_leftovers(out);
+  OutputDirectory::cleanup_leftovers(out);
   CHECK(fs::exists(written.path()));
   CHECK(read_text(out / "config.json") == "out");
   CHECK(read_text(out / "notes.txt") == "out.zeroth-tmp-abc123");
@@ -170,7 +170,7 @@ TEST_CASE("where a kill came between two renames the old model gets its name bac
   const TempFolder directory;
   make_folder(directory.path() / "out.zeroth-old-abc123", {"config.json", "notes.txt"});
   make_folder(directory.path() / "out.zeroth-tmp-abc123", {"config.json"});
-  clear_leftovers(directory.path(), [](const std::string& name) { return name == "out"; });
+  cleanup_leftovers(directory.path(), [](const std::string& name) { return name == "out"; });
   CHECK(read_text(directory.path() / "out/config.json") == "out.zeroth-old-abc123");
   CHECK(fs::exists(directory.path() / "out/notes.txt"));
   CHECK(entries(directory.path()) == 1);
@@ -179,9 +179,9 @@ TEST_CASE("where a kill came between two renames the old model gets its name bac
 TEST_CASE("a leftover that holds a user's file stays where its target is gone") {
   const TempFolder directory;
   make_folder(directory.path() / "out.zeroth-tmp-abc123", {"config.json", "notes.txt"});
-  OutputDirectory::clear_leftovers(directory.path() / "out");
+  OutputDirectory::cleanup_leftovers(directory.path() / "out");
   CHECK(fs::exists(directory.path() / "out.zeroth-tmp-abc123/notes.txt"));
-  CHECK_NOTHROW(clear_leftovers(directory.path() / "nowhere", [](const auto&) { return true; }));
+  CHECK_NOTHROW(cleanup_leftovers(directory.path() / "nowhere", [](const auto&) { return true; }));
 }
 
 TEST_CASE("a link in the place of a leftover moves and removes nothing of where it leads") {
@@ -194,7 +194,7 @@ TEST_CASE("a link in the place of a leftover moves and removes nothing of where 
       if (has_target) make_folder(directory.path() / "out", {"config.json"});
       const fs::path link = directory.path() / fmt::format("out.zeroth-{}-abcdef", mark);
       fs::create_directory_symlink(directory.path() / "victim", link);
-      OutputDirectory::clear_leftovers(directory.path() / "out");
+      OutputDirectory::cleanup_leftovers(directory.path() / "out");
       CHECK(fs::is_symlink(link));
       CHECK(entries(directory.path() / "victim") == 2);
       CHECK(fs::exists(directory.path() / "out") == has_target);
@@ -216,8 +216,8 @@ TEST_CASE("what another user has put beside an output in a shared folder is not 
   });
   if (!planted) return;
   make_folder(shared / "out", {"config.json"});
-  OutputDirectory::clear_leftovers(shared / "out");
-  OutputDirectory::clear_leftovers(shared / "new");
+  OutputDirectory::cleanup_leftovers(shared / "out");
+  OutputDirectory::cleanup_leftovers(shared / "new");
   CHECK(entries(shared / "out") == 1);
   CHECK(entries(victim) == 1);
   CHECK_FALSE(fs::exists(shared / "new"));

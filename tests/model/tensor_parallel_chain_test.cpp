@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "model/blocks/build_blocks.h"
+#include "model/blocks/embedding.h"
 #include "model/blocks/head.h"
-#include "model/blocks/vocab_shard.h"
-#include "model/random_source.h"
+#include "model/weight_source.h"
 #include "tests/model/materialize.h"
 #include "tests/support/ranks.h"
 

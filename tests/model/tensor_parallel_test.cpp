@@ -104,11 +104,15 @@ TEST_CASE("a product cut by outputs and one by inputs behind it are two whole pr
 
 TEST_CASE("products say which box of a whole weight they are") {
   const auto tp = fake_tensor_parallel(1, 2);
-  Splits splits;
   const WeightShard shard{ParallelStyle::kColwise, 36, 4, 96, 2, "qkv"};
-  Linear({6, 16, true, WeightLayout::kInOut, shard, tp}).add_splits("attention.k", splits);
-  Linear({8, 6, true, WeightLayout::kOutIn, {ParallelStyle::kRowwise, 4, 4, 8}, tp})
-      .add_splits("o", splits);
+  torch::nn::Module block;
+  block.register_module("attention", std::make_shared<torch::nn::Module>())
+      ->register_module(
+          "k", std::make_shared<Linear>(LinearShape{6, 16, true, WeightLayout::kInOut, shard, tp}));
+  block.register_module(
+      "o", std::make_shared<Linear>(LinearShape{
+               8, 6, true, WeightLayout::kOutIn, {ParallelStyle::kRowwise, 4, 4, 8}, tp}));
+  const Splits splits = linear_splits(block);
   CHECK(splits.size() == 3);
   const Split& k = splits.at("attention.k.weight");
   CHECK(k.full_name == "attention.qkv.weight");

@@ -1,4 +1,4 @@
-#include "model/kernels/tiled_product.h"
+#include "model/kernels/matrix_product.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/mm.h>

@@ -305,8 +305,8 @@ TEST_CASE("a cache that ends with transfers under way waits for them") {
       for (size_t i = 0; i < 3; ++i) put(cache, i, i);
       cache.prefetch(all_chunks());
     }
-    CHECK(io.bytes_written() == (kNumChunks + 3) * kChunkBytes);
-    CHECK(io.bytes_read() > 0);
+    CHECK(io.traffic().bytes_written == int64_t{(kNumChunks + 3) * kChunkBytes});
+    CHECK(io.traffic().bytes_read > 0);
   }
 }
 

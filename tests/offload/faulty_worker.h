@@ -89,7 +89,8 @@ inline std::vector<IoEngine> engines() {
   const std::string refusal = [] {
     IoWorkerOptions options;
     options.descriptor = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    const std::string reason = make_uring_worker(options).refusal;
+    IoWorkers workers;
+    const std::string reason = make_uring_worker(options, workers);
     ::close(options.descriptor);
     return reason;
   }();

@@ -13,7 +13,6 @@
 #include <thread>
 
 #include "base/error.h"
-#include "offload/file_buffers.h"
 #include "tests/offload/faulty_worker.h"
 #include "tests/support/temp_folder.h"
 
@@ -59,8 +58,8 @@ TEST_CASE("bytes come back as they were written, whatever order requests end and
     io.wait(second);
     io.wait(first);
     CHECK(same(f.back, f.written));
-    CHECK(io.bytes_written() == kFile);
-    CHECK(io.bytes_read() == kFile);
+    CHECK(io.traffic().bytes_written == int64_t{kFile});
+    CHECK(io.traffic().bytes_read == int64_t{kFile});
   }
 }
 
@@ -107,8 +106,8 @@ TEST_CASE("a short transfer is continued and an interrupted one repeated") {
     f.write_all(io);
     f.read_all(io);
     CHECK(same(f.back, f.written));
-    CHECK(io.bytes_read() == kFile);
-    CHECK(io.bytes_written() == kFile);
+    CHECK(io.traffic().bytes_read == int64_t{kFile});
+    CHECK(io.traffic().bytes_written == int64_t{kFile});
   }
 }
 
@@ -192,21 +191,21 @@ TEST_CASE("whether a request has ended is known without waiting, and how long an
                        return std::nullopt;
                      }),
               kPiece);
-    CHECK(io.busy().any == 0);
+    CHECK(io.traffic().in_flight_s == 0);
     const auto request_id = io.write(0, f.written.first(kPiece));
     CHECK_FALSE(io.ended(request_id));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    CHECK(io.busy().any >= 0.02);
+    CHECK(io.traffic().in_flight_s >= 0.02);
     hold = false;
     for (int i = 0; i < 5000 && !io.ended(request_id); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     REQUIRE(io.ended(request_id));
-    const double until_then = io.busy().any;
+    const double until_then = io.traffic().in_flight_s;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    CHECK(io.busy().any == until_then);
-    CHECK(io.busy().writes > 0);
-    CHECK(io.busy().reads == 0);
+    CHECK(io.traffic().in_flight_s == until_then);
+    CHECK(io.traffic().writing_s > 0);
+    CHECK(io.traffic().reading_s == 0);
     io.wait(request_id);
     CHECK_THROWS_AS(io.ended(request_id), InternalError);
   }
@@ -269,6 +268,29 @@ TEST_CASE("requests that are not aligned or leave the file are bugs") {
   CHECK_THROWS_AS(io.read(uint64_t{0} - kBlock, f.back.first(kBlock)), InternalError);
   CHECK_THROWS_AS(io.write(0, f.back.first(0)), InternalError);
   CHECK_THROWS_AS(io.wait(0), InternalError);
+}
+
+TEST_CASE("buffers are aligned, apart and zero") {
+  const FileBuffers buffers(3, 5 * kFileAlignment);
+  CHECK(buffers.count() == 3);
+  CHECK(buffers.memory().size() == 15 * kFileAlignment);
+  for (size_t i = 0; i < buffers.count(); ++i) {
+    const std::span<std::byte> buffer = buffers[i];
+    CHECK(reinterpret_cast<uintptr_t>(buffer.data()) % kFileAlignment == 0);
+    CHECK(buffer.size() == 5 * kFileAlignment);
+    for (const std::byte byte : buffer) {
+      if (byte != std::byte{0}) FAIL("a buffer is not zero, so it overlaps another");
+    }
+    std::fill(buffer.begin(), buffer.end(), std::byte{1});
+  }
+}
+
+TEST_CASE("memory that the system does not have is an error with its size") {
+  CHECK_THROWS_WITH_AS(FileBuffers(1 << 20, size_t{1} << 40),
+                       doctest::Contains("file buffers of 1099511627776 bytes): Cannot allocate"),
+                       Error);
+  CHECK_THROWS_AS(FileBuffers(1, 100), InternalError);
+  CHECK_THROWS_AS(FileBuffers(size_t{1} << 40, size_t{1} << 40), InternalError);
 }
 
 }  // namespace zeroth::offload

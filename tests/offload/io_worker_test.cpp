@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <thread>
 
-#include "offload/file_buffers.h"
 #include "offload/file_io.h"
 #include "tests/offload/faulty_worker.h"
 #include "tests/support/temp_folder.h"

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "offload/file_store.h"
-#include "offload/staging_store.h"
 #include "tests/support/late_copies.h"
 #include "tests/support/temp_folder.h"
 

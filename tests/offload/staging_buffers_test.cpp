@@ -1,4 +1,4 @@
-#include "offload/staging_buffers.h"
+#include "offload/staging.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

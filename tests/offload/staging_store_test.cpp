@@ -1,4 +1,4 @@
-#include "offload/staging_store.h"
+#include "offload/shard_store.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
@@ -38,9 +38,10 @@ class Watched final : public ShardStore {
     max_held = std::max(max_held, held.size());
     order.push_back(chunk);
     const auto inner = std::make_shared<ChunkLease>(store_->acquire(chunk, device, access));
-    return ChunkLease(inner->tensor(), [this, inner, chunk, access] {
+    const auto end = [this, inner, chunk, access](void*) {
       held.erase(std::find(held.begin(), held.end(), std::pair(chunk, access)));
-    });
+    };
+    return ChunkLease(inner->tensor(), {nullptr, end});
   }
   bool ready(const ShardChunk& chunk) const override { return chunk != late; }
   void flush() override {}

@@ -33,7 +33,7 @@ TEST_CASE("the host reads and changes a device's tensors tile by tile through a 
     const torch::Tensor stored = torch::arange(1000, torch::kFloat);
     for (int64_t begin = 0; begin < 1000; begin += 100) {
       const ChunkLease lease = staging.lease(stored.narrow(0, begin, 100), torch::kCPU,
-                                             Access::kReadWrite, staging.record_event());
+                                             Access::kReadWrite, staging.copies().record_event());
       CHECK(lease.tensor().data_ptr() != stored.narrow(0, begin, 100).data_ptr());
       CHECK(lease.tensor()[0].item<float>() == static_cast<float>(begin));
       lease.tensor().mul_(2);

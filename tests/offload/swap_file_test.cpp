@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "offload/file_buffers.h"
 #include "offload/file_io.h"
 #include "tests/offload/faulty_worker.h"
 #include "tests/offload/mount.h"

@@ -14,7 +14,7 @@
 namespace zeroth::optim {
 
 using configs::OptimizerConfig;
-using configs::Precision;
+using kernel::Format;
 using Kind = OptimizerConfig::Kind;
 
 inline const std::vector<OptimizerConfig>& cpu_rules() {
@@ -60,16 +60,16 @@ inline float number(uint64_t index) {
 
 struct CpuArrays {
   int64_t count;
-  Precision grad_type;
-  Precision copy_type;  // kFp32: no copy
+  Format grad_format;
+  Format copy_format;  // kFp32: no copy
   std::vector<float> master;
   std::vector<float> states[2];
   std::vector<float> wide_grad;
   std::vector<uint16_t> grad;
   std::vector<uint16_t> copy;
 
-  CpuArrays(int64_t elements, Precision grad_format, Precision copy_format)
-      : count(elements), grad_type(grad_format), copy_type(copy_format) {
+  CpuArrays(int64_t elements, Format of_grad, Format of_copy)
+      : count(elements), grad_format(of_grad), copy_format(of_copy) {
     const auto size = static_cast<uint64_t>(elements);
     copy.resize(size);
     for (uint64_t i = 0; i < size; ++i) {
@@ -87,27 +87,27 @@ struct CpuArrays {
     for (uint64_t i = 0; i < master.size(); ++i) {
       wide_grad.push_back(number(i + (7 + update) * master.size()));
       const auto bits = std::bit_cast<uint32_t>(wide_grad.back());
-      const uint32_t finite = grad_type == Precision::kFp16 ? 0xbfff : 0xffff;
+      const uint32_t finite = grad_format == Format::kFp16 ? 0xbfff : 0xffff;
       grad.push_back(static_cast<uint16_t>(bits >> 16 & finite));
     }
   }
 
   CpuChunk chunk(int64_t begin, int64_t end) {
-    const bool wide = grad_type == Precision::kFp32;
+    const bool wide = grad_format == Format::kFp32;
     return {.count = end - begin,
             .master = master.data() + begin,
             .states = {states[0].data() + begin, states[1].data() + begin},
             .grad = wide ? static_cast<const void*>(wide_grad.data() + begin) : grad.data() + begin,
-            .grad_type = grad_type,
-            .copy = copy_type == Precision::kFp32 ? nullptr : copy.data() + begin,
-            .copy_type = copy_type};
+            .grad_format = grad_format,
+            .copy = copy_format == Format::kFp32 ? nullptr : copy.data() + begin,
+            .copy_format = copy_format};
   }
   CpuChunk chunk() { return chunk(0, count); }
 };
 
 // With states that training could have left: no root of a negative number.
-inline CpuArrays arrays_for(const OptimizerConfig& config, int64_t count, Precision grad,
-                            Precision copy) {
+inline CpuArrays arrays_for(const OptimizerConfig& config, int64_t count, Format grad,
+                            Format copy) {
   CpuArrays arrays(count, grad, copy);
   if (config.kind == Kind::kAdagrad) {
     for (float& sum : arrays.states[0]) sum = std::abs(sum);

@@ -280,7 +280,7 @@ TEST_CASE("Adam with masters and moments in bf16 goes down a quadratic as far as
     return sum / kCount;
   };
   Bf16Arrays narrow(config, kCount);
-  CpuArrays wide(kCount, Precision::kFp32, Precision::kFp32);
+  CpuArrays wide(kCount, Format::kFp32, Format::kFp32);
   std::fill(wide.master.begin(), wide.master.end(), 1.0F);
   for (std::vector<float>& state : wide.states) std::fill(state.begin(), state.end(), 0.0F);
   for (int64_t update = 1; update <= 500; ++update) {
@@ -304,7 +304,7 @@ TEST_CASE("what cannot rest in bf16 is refused") {
   Bf16Arrays arrays(kSgd, 8);
   const CpuUpdate update(arrays.config);
   CpuChunk chunk = arrays.chunk(0, 8);
-  chunk.grad_type = Precision::kFp16;
+  chunk.grad_format = Format::kFp16;
   CHECK_THROWS_AS(update.apply(chunk, adding_step()), InternalError);
   chunk = arrays.chunk(0, 8);
   chunk.copy = arrays.states[0].data();

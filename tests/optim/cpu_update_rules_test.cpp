@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 #include <torch/types.h>
 
-#include "optim/tensor_rule.h"
+#include "optim/tensor_rules.h"
 #include "tests/optim/cpu_arrays.h"
 
 namespace zeroth::optim {
@@ -14,8 +14,8 @@ torch::Tensor tensor_of(std::vector<float>& values) {
 
 // The gradient as an update rule takes it.
 torch::Tensor fp32_grad(CpuArrays& arrays) {
-  if (arrays.grad_type == Precision::kFp32) return tensor_of(arrays.wide_grad).clone();
-  const auto type = arrays.grad_type == Precision::kBf16 ? torch::kBFloat16 : torch::kFloat16;
+  if (arrays.grad_format == Format::kFp32) return tensor_of(arrays.wide_grad).clone();
+  const auto type = arrays.grad_format == Format::kBf16 ? torch::kBFloat16 : torch::kFloat16;
   return torch::from_blob(arrays.grad.data(), {arrays.count}, type).to(torch::kFloat32);
 }
 
@@ -78,7 +78,7 @@ void expect_rule(const OptimizerConfig& config, CpuArrays start, double decay, d
   const int64_t alignment = UpdateRule::kChunkAlignment;
   const int64_t whole = libtorch_fuses_products() ? start.count / alignment * alignment : 0;
   CAPTURE(static_cast<int>(config.kind));
-  CAPTURE(static_cast<int>(start.grad_type));
+  CAPTURE(static_cast<int>(start.grad_format));
   CAPTURE(start.count);
   CAPTURE(decay);
   CAPTURE(factor);
@@ -100,9 +100,9 @@ void expect_rule(const OptimizerConfig& config, CpuArrays start, double decay, d
 
 TEST_CASE("a host update gives the bits of the update rule, its last elements up to rounding") {
   for (const OptimizerConfig& config : cpu_rules()) {
-    for (const Precision grad : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+    for (const Format grad : {Format::kFp32, Format::kBf16, Format::kFp16}) {
       for (const int64_t count : {5, 64, 1000, 16391}) {
-        const CpuArrays start = arrays_for(config, count, grad, Precision::kFp32);
+        const CpuArrays start = arrays_for(config, count, grad, Format::kFp32);
         for (const double decay : {0.0, 0.1}) {
           for (const double factor : {1.0, 0.37, 1.0 / 65536, 1e-39}) {
             // Unfused, LibTorch's products of subnormal numbers are rounded to nothing.
@@ -118,7 +118,7 @@ TEST_CASE("a host update gives the bits of the update rule, its last elements up
 TEST_CASE("gradients that are not finite go the way of the update rule") {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const OptimizerConfig& config : cpu_rules()) {
-    CpuArrays start = arrays_for(config, 128, Precision::kFp32, Precision::kFp32), rule = start;
+    CpuArrays start = arrays_for(config, 128, Format::kFp32, Format::kFp32), rule = start;
     for (CpuArrays* arrays : {&start, &rule}) {
       arrays->wide_grad[3] = kInfinity;
       arrays->wide_grad[20] = -kInfinity;

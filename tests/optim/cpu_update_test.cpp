@@ -14,7 +14,7 @@
 namespace zeroth::optim {
 namespace {
 
-constexpr Precision kFormats[] = {Precision::kFp32, Precision::kBf16, Precision::kFp16};
+constexpr Format kFormats[] = {Format::kFp32, Format::kBf16, Format::kFp16};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -22,8 +22,8 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 template <typename Check>
 void for_each_kernel(const Check& check) {
   for (const OptimizerConfig& config : cpu_rules()) {
-    for (const Precision grad : kFormats) {
-      for (const Precision copy : kFormats) {
+    for (const Format grad : kFormats) {
+      for (const Format copy : kFormats) {
         CAPTURE(static_cast<int>(config.kind));
         CAPTURE(static_cast<int>(grad));
         CAPTURE(static_cast<int>(copy));
@@ -78,7 +78,7 @@ Expected reference(const OptimizerConfig& config, const UpdateStep& step, const 
       change_size = step.lr * 2 * (g_size + std::abs(first));
       break;
     }
-    case Kind::kLamb:  // tests/optim/cpu_lamb_test.cpp
+    case Kind::kLamb:  // tests/optim/lamb_test.cpp
       break;
   }
   return {kept - change, 0x1p-22 * (std::abs(p) + std::abs(change) + change_size) + 1e-44};
@@ -99,7 +99,7 @@ Element updated(const OptimizerConfig& config, CpuIsa level, float wire) {
 }  // namespace
 
 TEST_CASE("every level and every tiling of a host update gives the same bits") {
-  for_each_kernel([](const OptimizerConfig& config, Precision grad, Precision copy) {
+  for_each_kernel([](const OptimizerConfig& config, Format grad, Format copy) {
     for (const int64_t count : {1, 7, 8, 16, 17, 31, 33, 1000, 4099}) {
       CAPTURE(count);
       CpuArrays expected = arrays_for(config, count, grad, copy);
@@ -126,7 +126,7 @@ TEST_CASE("any number of threads gives the same bits of a host update, past the 
   const OptimizerConfig config;
   const UpdateStep step = cpu_step(config, 1, 0.1, 0.5);
   for (const int64_t count : {int64_t{70001}, kLarge}) {
-    CpuArrays alone(count, Precision::kBf16, Precision::kBf16);
+    CpuArrays alone(count, Format::kBf16, Format::kBf16);
     const CpuArrays start = alone;
     CpuUpdate(config, CpuIsa::kBaseline).apply(alone.chunk(), step);
     for (const int threads : {1, 2, 3, 5}) {
@@ -152,7 +152,7 @@ TEST_CASE("a host update is the formula in fp64, rounded") {
     for (const double decay : {0.0, 0.1}) {
       for (const double factor : {1.0, 0.37}) {
         const UpdateStep step = cpu_step(config, 3, decay, factor);
-        CpuArrays arrays = arrays_for(config, 2000, Precision::kFp32, Precision::kFp32);
+        CpuArrays arrays = arrays_for(config, 2000, Format::kFp32, Format::kFp32);
         const CpuArrays before = arrays;
         CpuUpdate(config).apply(arrays.chunk(), step);
         int64_t wrong = 0, compared = 0;
@@ -198,8 +198,8 @@ TEST_CASE("gradients that are not finite reach what they are summed into") {
 TEST_CASE("every 16-bit gradient is read as the number that it is") {
   const OptimizerConfig config{.kind = Kind::kSgd, .lr = 1};
   for (const CpuIsa level : cpu_levels()) {
-    for (const Precision format : {Precision::kBf16, Precision::kFp16}) {
-      CpuArrays arrays(65536, format, Precision::kFp32);
+    for (const Format format : {Format::kBf16, Format::kFp16}) {
+      CpuArrays arrays(65536, format, Format::kFp32);
       for (uint32_t i = 0; i < 65536; ++i) {
         arrays.master[i] = 0;
         arrays.grad[i] = static_cast<uint16_t>(i);
@@ -208,7 +208,7 @@ TEST_CASE("every 16-bit gradient is read as the number that it is") {
       std::vector<float> expected;
       for (uint32_t i = 0; i < 65536; ++i) {
         const auto bits = static_cast<uint16_t>(i);
-        const float wire = format == Precision::kBf16
+        const float wire = format == Format::kBf16
                                ? static_cast<float>(c10::BFloat16(bits, c10::BFloat16::from_bits()))
                                : static_cast<float>(c10::Half(bits, c10::Half::from_bits()));
         expected.push_back(0 - wire);
@@ -221,10 +221,10 @@ TEST_CASE("every 16-bit gradient is read as the number that it is") {
 TEST_CASE("a copy is the master rounded to nearest even") {
   const OptimizerConfig config{.kind = Kind::kSgd, .lr = 0};
   for (const CpuIsa level : cpu_levels()) {
-    for (const Precision format : {Precision::kBf16, Precision::kFp16}) {
+    for (const Format format : {Format::kBf16, Format::kFp16}) {
       constexpr uint32_t kOffsets[] = {0, 1, 0xfff, 0x1000, 0x1001, 0x17ff, 0x1ffe, 0x1fff};
       constexpr int64_t kCount = 512 * 256;  // each sign and exponent, with ties and beside them
-      CpuArrays arrays(kCount, Precision::kBf16, format);
+      CpuArrays arrays(kCount, Format::kBf16, format);
       for (uint32_t i = 0; i < kCount; ++i) {
         const uint32_t top = (i >> 7 & 1) != 0 ? 0x7e0000 : 0;
         arrays.master[i] =
@@ -237,8 +237,8 @@ TEST_CASE("a copy is the master rounded to nearest even") {
       int64_t wrong = 0;
       for (uint32_t i = 0; i < kCount; ++i) {
         const uint16_t expected =
-            format == Precision::kBf16 ? c10::BFloat16(before[i]).x : c10::Half(before[i]).x;
-        const uint16_t nan_above = format == Precision::kBf16 ? 0x7f80 : 0x7c00;
+            format == Format::kBf16 ? c10::BFloat16(before[i]).x : c10::Half(before[i]).x;
+        const uint16_t nan_above = format == Format::kBf16 ? 0x7f80 : 0x7c00;
         const bool is_nan = (arrays.copy[i] & 0x7fff) > nan_above;
         wrong += std::isnan(before[i]) ? !is_nan : arrays.copy[i] != expected;
       }
@@ -249,7 +249,7 @@ TEST_CASE("a copy is the master rounded to nearest even") {
 
 TEST_CASE("a tile or a step that would spoil the weights is refused") {
   const OptimizerConfig config;
-  CpuArrays arrays(8, Precision::kFp32, Precision::kBf16);
+  CpuArrays arrays(8, Format::kFp32, Format::kBf16);
   const CpuUpdate update(config);
   const UpdateStep good = cpu_step(config, 1, 0, 1);
   CHECK_THROWS_AS(update.apply(arrays.chunk(), cpu_step(config, 0, 0, 1)), InternalError);
@@ -259,7 +259,7 @@ TEST_CASE("a tile or a step that would spoil the weights is refused") {
   chunk.states[1] = nullptr;
   CHECK_THROWS_AS(update.apply(chunk, good), InternalError);
   chunk = arrays.chunk();
-  chunk.copy_type = Precision::kFp32;
+  chunk.copy_format = Format::kFp32;
   CHECK_THROWS_AS(update.apply(chunk, good), InternalError);
   chunk = arrays.chunk();
   chunk.grad = nullptr;

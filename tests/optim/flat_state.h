@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "optim/tensor_rule.h"
+#include "optim/tensor_rules.h"
 
 namespace zeroth::optim {
 

@@ -9,8 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "optim/cpu/cpu_rule.h"
-#include "optim/device_rule.h"
+#include "optim/kernel_rules.h"
 #include "tests/optim/cpu_arrays.h"
 
 namespace zeroth::optim {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "optim/cpu/norm_kernels.h"
+#include "optim/cpu/cpu_kernels.h"
 
 namespace zeroth::optim {
 namespace {
@@ -75,8 +75,7 @@ TEST_CASE("the norm of several tensors is that of all, empty and 16-bit ones amo
             .item<double>() == doctest::Approx(57));
 }
 
-TEST_CASE(
-    "the norm has the same bits at every instruction set, as written down in norm_kernels.h") {
+TEST_CASE("the norm has the same bits at every instruction set, as written down in cpu_kernels.h") {
   torch::manual_seed(4);
   for (const auto dtype : {torch::kFloat, torch::kBFloat16, torch::kHalf}) {
     for (const int64_t numel : {1, 31, 2048, 2050, 16'384, 65'536, 65'537 + 2048 * 9}) {

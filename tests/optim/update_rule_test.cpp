@@ -153,4 +153,22 @@ TEST_CASE("a 16-bit gradient is as its numbers in fp32, and a copy is the new ma
   }
 }
 
+TEST_CASE("states of another length, dtype or number are refused") {
+  FlatState state({}, initial(8));
+  const UpdateStep step = default_step({}, 1);
+  CHECK_NOTHROW(state.rule->check_arguments({state.master, gradient(8, 1), state.states}, step));
+  state.states[1] = at::zeros({7});
+  CHECK_THROWS_AS(state.rule->check_arguments({state.master, gradient(8, 1), state.states}, step),
+                  InternalError);
+  state.states[1] = at::zeros({8});
+  for (const torch::Tensor& copy : {at::zeros({8}), at::zeros({7}, torch::kHalf)}) {
+    CHECK_THROWS_AS(
+        state.rule->check_arguments({state.master, gradient(8, 1), state.states, copy}, step),
+        InternalError);
+  }
+  state.states[1] = at::zeros({8}, torch::kDouble);
+  CHECK_THROWS_AS(state.rule->check_arguments({state.master, gradient(8, 1), state.states}, step),
+                  InternalError);
+}
+
 }  // namespace zeroth::optim

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "checkpoint/reader.h"
+#include "tests/checkpoint/read_whole.h"
 #include "tests/resume/row.h"
 #include "tests/support/temp_folder.h"
 
@@ -37,7 +38,7 @@ std::map<std::string, std::vector<std::byte>> states_of(const std::filesystem::p
   auto reader = checkpoint::CheckpointReader::open(checkpoint);
   std::map<std::string, std::vector<std::byte>> states;
   for (const checkpoint::StoredState& one : reader.states()) {
-    states[one.state + " of " + one.tensor] = reader.read_whole(one.tensor, one.state);
+    states[one.state + " of " + one.tensor] = checkpoint::read_whole(reader, one.tensor, one.state);
   }
   return states;
 }

@@ -6,7 +6,7 @@
 
 #include "base/files/regular_file.h"
 #include "engine/engine.h"
-#include "engine/step/tensor_parallel_group.h"
+#include "engine/start.h"
 #include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/support/ranks.h"
@@ -53,9 +53,9 @@ configs::Config config_of(const Row& row, const TempFolder& disk) {
 }
 
 // Notes which samples are drawn.
-class NotingLoader : public engine::Loader {
+class NotingLoader : public engine::DataLoader {
  public:
-  NotingLoader(trainer::TrainLoader& loader, Seen& seen) : loader_(loader), seen_(seen) {}
+  NotingLoader(trainer::TrainDataLoader& loader, Seen& seen) : loader_(loader), seen_(seen) {}
   model::MicroBatch next() override {
     const int64_t step = loader_.position()->step;
     model::MicroBatch batch = loader_.next();
@@ -69,7 +69,7 @@ class NotingLoader : public engine::Loader {
   }
 
  private:
-  trainer::TrainLoader& loader_;
+  trainer::TrainDataLoader& loader_;
   Seen& seen_;
 };
 
@@ -85,13 +85,13 @@ Seen run_rank(const Row& row, const Part& part, const TempFolder& disk,
       {.weights = model::open_weights(directory, spec, /*seed=*/0),
        .saved_model = engine::SavedModel{spec}});
   const trainer::CountingDataset dataset(kSamples, 12);
-  trainer::TrainLoader loader(dataset, data::SampleOrder(kSamples, kSeed, /*shuffle=*/true),
-                              {.micro_batch = config.batch.micro_batch_size,
-                               .micro_steps = row.accumulation,
-                               .world = row.ranks,
-                               .rank = mesh->coordinate(comm::MeshDim::kDp),
-                               .step_samples = kGlobalBatch},
-                              kSeed);
+  trainer::TrainDataLoader loader(dataset, data::SampleOrder(kSamples, kSeed, /*shuffle=*/true),
+                                  {.micro_batch = config.batch.micro_batch_size,
+                                   .micro_steps = row.accumulation,
+                                   .world = row.ranks,
+                                   .rank = mesh->coordinate(comm::MeshDim::kDp),
+                                   .step_samples = kGlobalBatch},
+                                  kSeed);
   if (!part.load.empty()) {
     const auto loaded = engine->load_checkpoint(part.load);
     ZEROTH_CHECK(loaded && engine->counters().steps == part.from, "{} was not loaded",

@@ -19,11 +19,8 @@
 #define ZEROTH_REGISTER register_fused
 #include "model/kernels/gpu/fused_ops.cpp"
 #undef ZEROTH_REGISTER
-#define ZEROTH_REGISTER register_norm
-#include "optim/gpu/squared_norm_op.cpp"
-#undef ZEROTH_REGISTER
 #define ZEROTH_REGISTER register_update
-#include "optim/gpu/update_op.cpp"
+#include "optim/gpu/update_ops.cpp"
 
 #include "tests/simulated_gpu/queued.h"
 
@@ -58,7 +55,6 @@ void use_emulated_kernels() {
   meta->impl("rms_norm_backward", backward_shapes);
   library.emplace(torch::Library::IMPL, "zeroth", c10::DispatchKey::CPU, __FILE__, __LINE__);
   model::gpu::register_fused(*library);
-  optim::kernel::register_norm(*library);
   optim::kernel::register_update(*library);
 }
 

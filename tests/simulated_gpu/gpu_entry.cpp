@@ -10,11 +10,9 @@
 #include <cstring>
 
 #include "device/gpu.h"
-#include "device/gpu/product_sums.h"
-#include "device/gpu_stamp.h"
 #include "tests/simulated_gpu/devices.h"
 #include "tests/simulated_gpu/emulated_kernels.h"
-#include "tests/simulated_gpu/locked_pages.h"
+#include "tests/simulated_gpu/pinned_pages.h"
 #include "tests/simulated_gpu/timeline.h"
 
 namespace zeroth::simulated {
@@ -25,19 +23,20 @@ class SimulatedGpu final : public device::Gpu {
   int device_count() const override { return simulated::device_count(); }
   device::GpuDriver driver() const override { return {}; }
   int compute_capability(int) const override { return 90; }
-  void select(int index) override {
+  std::string pin_pages(std::span<std::byte> memory) override {
+    PinnedPages::get().lock(memory);
+    return "";
+  }
+  void unpin_pages(std::span<std::byte> memory) noexcept override {
+    PinnedPages::get().unlock(memory);
+  }
+
+ private:
+  void select_device(int index) override {
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
     c10::impl::VirtualGuardImpl(c10::kCUDA)
         .setDevice({c10::kCUDA, static_cast<c10::DeviceIndex>(index)});
-    device::sum_products_in_fp32();
     use_emulated_kernels();
-  }
-  std::string lock_pages(std::span<std::byte> memory) override {
-    LockedPages::get().lock(memory);
-    return "";
-  }
-  void unlock_pages(std::span<std::byte> memory) noexcept override {
-    LockedPages::get().unlock(memory);
   }
 };
 
@@ -48,7 +47,7 @@ class PinnedMemory final : public c10::Allocator {
     bytes = std::max<size_t>(bytes, 1);
     void* memory = std::malloc(bytes);
     std::memset(memory, 0xff, bytes);  // NaN: what is read before a copy has run shows
-    LockedPages::get().lock({static_cast<std::byte*>(memory), bytes});
+    PinnedPages::get().lock({static_cast<std::byte*>(memory), bytes});
     return {memory, memory, &give, c10::kCPU};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &give; }
@@ -57,7 +56,7 @@ class PinnedMemory final : public c10::Allocator {
   }
 
  private:
-  static void give(void* memory) { LockedPages::get().free_when_idle(memory); }
+  static void give(void* memory) { PinnedPages::get().free_when_idle(memory); }
 };
 
 // What LibTorch itself asks a GPU's library.
@@ -74,7 +73,7 @@ struct CUDAHooks final : at::CUDAHooksInterface {
   c10::DeviceIndex getCurrentDevice() const override { return simulated::current_device().index(); }
   c10::DeviceIndex current_device() const override { return simulated::current_device().index(); }
   int getNumGPUs() const override { return device_count(); }
-  bool isPinnedPtr(const void* data) const override { return LockedPages::get().contains(data); }
+  bool isPinnedPtr(const void* data) const override { return PinnedPages::get().contains(data); }
   at::Allocator* getPinnedMemoryAllocator() const override {
     static auto* allocator = new PinnedMemory;  // outlives every tensor
     return allocator;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "comm/device_mesh.h"
 #include "device/events.h"
 #include "device/host_link.h"
 #include "engine/engine.h"
@@ -136,7 +137,7 @@ struct Products {
     x = x.to(kGpu).requires_grad_();
     if (parts) dys = at::cat(dys, 2).split_with_sizes(kOut, 2);
     const Calls calls;
-    outputs = model::linear(x, *layers[0], *layers[1], *layers[2]);
+    outputs = model::linear(x, {layers[0].get(), layers[1].get(), layers[2].get()});
     torch::autograd::backward(outputs, dys);
     for (const char* const name : {"aten::mm", "aten::addmm", "aten::addmm_"})
       products += Calls::of(name).size();
@@ -162,7 +163,7 @@ void check_equal(const Products& some, const Products& others) {
 }
 
 // Tokens with the positions that they have without any, which all rows share.
-class Placed final : public engine::Loader {
+class Placed final : public engine::DataLoader {
  public:
   model::MicroBatch next() override {
     model::MicroBatch batch = tokens_.next();
@@ -195,7 +196,7 @@ std::vector<Calls::Call> calls_in_step(const char* name, const Step& step) {
       blocks, config, mesh, {.weights = model::open_weights(kLlama, spec, config.seed)});
   Tokens plain(/*masked=*/false);
   Placed placed;
-  engine::Loader& data = step.placed ? static_cast<engine::Loader&>(placed) : plain;
+  engine::DataLoader& data = step.placed ? static_cast<engine::DataLoader&>(placed) : plain;
   engine->train_batch(data);
   const Calls calls;
   engine->train_batch(data);

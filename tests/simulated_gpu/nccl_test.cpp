@@ -14,6 +14,8 @@
 
 #include "base/error.h"
 #include "comm/groups/nccl.h"
+#include "comm/groups/peer_reports.h"
+#include "comm/groups/rank_table.h"
 #include "device/gpu.h"
 #include "tests/simulated_gpu/of_library.h"
 #include "tests/support/ranks.h"

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <set>
 
+#include "comm/device_mesh.h"
 #include "device/events.h"
 #include "device/host_link.h"
 #include "engine/engine.h"

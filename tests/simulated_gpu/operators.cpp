@@ -228,7 +228,7 @@ TORCH_LIBRARY_IMPL(_, CUDA, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&run>());
 }
 
-// Have kernels of their own on GPUs (optim/device_rule.h, optim/squared_norm.h).
+// Have kernels of their own on GPUs (optim/kernel_rules.h, optim/squared_norm.h).
 TORCH_LIBRARY_IMPL(zeroth, CUDA, library) {
   library.impl("update_", torch::CppFunction::makeFromBoxedFunction<&run>());
   library.impl("squared_norms", torch::CppFunction::makeFromBoxedFunction<&run>());

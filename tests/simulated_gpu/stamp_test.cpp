@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "device/gpu_stamp.h"
+#include "device/gpu.h"
 #include "tests/trainer/workbench.h"
 
 namespace zeroth::simulated {

@@ -13,7 +13,7 @@
 
 #include "tests/simulated_gpu/call_observer.h"
 #include "tests/simulated_gpu/device_memory.h"
-#include "tests/simulated_gpu/locked_pages.h"
+#include "tests/simulated_gpu/pinned_pages.h"
 #include "tests/simulated_gpu/queued.h"
 #include "tests/simulated_gpu/timeline.h"
 
@@ -44,15 +44,15 @@ Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
 // returns whether it has ended.
 bool copy_over_link(const Tensor& to, const Tensor& from) {
   void* host = to.is_cpu() ? to.data_ptr() : from.data_ptr();
-  if (LockedPages::get().contains(host)) {
-    LockedPages::get().copy_queued(host, to.nbytes());
+  if (PinnedPages::get().contains(host)) {
+    PinnedPages::get().copy_queued(host, to.nbytes());
     notify_observer(to.is_cpu() ? "copy_to_host" : "copy_to_device",
                     {static_cast<int64_t>(to.nbytes())});
     // The copy keeps no memory of the host, either.
     void* device = DeviceMemory::get().for_work(to.is_cpu() ? from.data_ptr() : to.data_ptr());
     queue([=, to_host = to.is_cpu(), bytes = to.nbytes()] {
       std::memcpy(to_host ? host : device, to_host ? device : host, bytes);
-      LockedPages::get().copy_ended(host);
+      PinnedPages::get().copy_ended(host);
     });
   } else if (to.is_cuda()) {
     Timeline::get().handed_over();

@@ -9,7 +9,7 @@
 namespace zeroth::simulated {
 
 // Four rows of 16 tokens, of which every third has no target, or each has one.
-class Tokens final : public engine::Loader {
+class Tokens final : public engine::DataLoader {
  public:
   explicit Tokens(bool masked) : masked_(masked) {}
   model::MicroBatch next() override {

@@ -8,7 +8,8 @@
 #include <functional>
 #include <thread>
 
-#include "comm/groups/cpu_staged_group.h"
+#include "comm/device_mesh.h"
+#include "comm/groups/group.h"
 #include "comm/groups/shared_memory_group.h"
 #include "device/gpu.h"
 #include "engine/engine.h"

@@ -78,15 +78,13 @@ model::Blocks make_chain(const ChainOptions& options) {
   return blocks;
 }
 
-std::unique_ptr<engine::TrainEngine> make_engine(model::Blocks blocks,
-                                                 const configs::Config& config,
-                                                 std::shared_ptr<comm::DeviceMesh> mesh) {
-  auto engine = engine::initialize(std::move(blocks), config, std::move(mesh));
-  return std::unique_ptr<engine::TrainEngine>(dynamic_cast<engine::TrainEngine*>(engine.release()));
+std::unique_ptr<engine::Engine> make_engine(model::Blocks blocks, const configs::Config& config,
+                                            std::shared_ptr<comm::DeviceMesh> mesh) {
+  return engine::initialize(std::move(blocks), config, std::move(mesh));
 }
 
-torch::Tensor shard_of(engine::TrainEngine& engine, size_t unit) {
-  return engine.params().acquire_shard(unit).tensor().clone();
+torch::Tensor shard_of(engine::Engine& engine, size_t unit) {
+  return engine.impl().params().acquire_shard(unit).tensor().clone();
 }
 
 model::MicroBatch ChainLoader::next() {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "engine/engine_impl.h"
 #include "engine/loader.h"
-#include "engine/train_engine.h"
 #include "model/block.h"
 
 namespace zeroth::testing {
@@ -23,17 +23,16 @@ struct ChainOptions {
 model::Blocks make_chain(const ChainOptions& options = {});
 
 // zeroth::initialize, with the inside to look at.
-std::unique_ptr<engine::TrainEngine> make_engine(model::Blocks blocks,
-                                                 const configs::Config& config,
-                                                 std::shared_ptr<comm::DeviceMesh> mesh);
+std::unique_ptr<engine::Engine> make_engine(model::Blocks blocks, const configs::Config& config,
+                                            std::shared_ptr<comm::DeviceMesh> mesh);
 
 // A copy of this rank's shard of a unit's parameters after the updates so far.
-torch::Tensor shard_of(engine::TrainEngine& engine, size_t unit);
+torch::Tensor shard_of(engine::Engine& engine, size_t unit);
 
 // Micro-batches of rows x 5 tokens that depend on (step, index in the global batch) only, so that
 // any split of a global batch over ranks and micro-batches runs the same samples. Every seventh
 // target is not trained.
-class ChainLoader final : public engine::Loader {
+class ChainLoader final : public engine::DataLoader {
  public:
   struct Split {
     int64_t global_batch = 12;

@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "comm/discover_nodes.h"
-#include "comm/groups/cpu_staged_group.h"
 #include "comm/groups/gloo_group.h"
+#include "comm/groups/group.h"
 #include "comm/groups/group_segment.h"
 #include "comm/groups/hierarchical_group.h"
 #include "comm/groups/nccl.h"
@@ -33,7 +33,8 @@ std::unique_ptr<comm::Group> connect(const c10::intrusive_ptr<c10d::Store>& stor
   auto table = std::make_shared<comm::RankTable>(host.segment, rank, count);
   if (options.transport == Transport::kGloo) {
     return comm::make_gloo_group(
-        store, rank, count, {.address = "127.0.0.1", .timeout = options.timeout, .table = table});
+        store, rank, count,
+        {.address = "127.0.0.1", .timeout = options.timeout, .group = {.table = table}});
   }
   return comm::make_shared_memory_group(host.segment, table, rank, count,
                                         {.timeout = options.timeout, .ring = ring, .run = "host"});
@@ -166,8 +167,6 @@ void run_ranks(int count, const std::function<void(std::shared_ptr<comm::DeviceM
         comm::DeviceMesh::BootstrapInfo info;
         info.cpu_group = std::move(joined.host);
         info.nodes = joined.nodes;
-        if (!joined.nodes.empty())
-          info.local_size = static_cast<int>(comm::node_of(joined.nodes, rank).ranks.size());
         const auto mesh =
             std::make_shared<comm::DeviceMesh>(device, std::move(info), std::move(joined.world));
         if (options.grid) mesh->set_shape(*options.grid);

@@ -11,11 +11,11 @@ namespace zeroth::optim::kernel {
 namespace {
 
 template <typename Rule>
-void run(const StateFormat& state_format, const DeviceUpdate& update) {
+void update_all(const DeviceUpdate& update) {
   for (int64_t i = 0; i < update.count; i += kFour) {
-    if (!state_format.bf16_master) {
+    if (!update.bf16_master) {
       update_four<Rule, float, float>(update, i);
-    } else if (state_format.bf16_states) {
+    } else if (update.bf16_states) {
       update_four<Rule, Bf16, Bf16>(update, i);
     } else {
       update_four<Rule, Bf16, float>(update, i);
@@ -23,13 +23,14 @@ void run(const StateFormat& state_format, const DeviceUpdate& update) {
   }
 }
 
-void run(const PackedUpdate& packed) {
-  const auto with = packed.formula == kAdam      ? run<AdamFormula>
-                    : packed.formula == kLion    ? run<LionFormula>
-                    : packed.formula == kAdagrad ? run<AdagradFormula>
-                    : packed.formula == kSgd     ? run<SgdFormula>
-                                                 : run<SgdMomentumFormula>;
-  with(packed.state_format, packed.update);
+void run(const DeviceUpdate& update) {
+  const Formula formula = update.step.formula;
+  const auto with = formula == kAdam      ? update_all<AdamFormula>
+                    : formula == kLion    ? update_all<LionFormula>
+                    : formula == kAdagrad ? update_all<AdagradFormula>
+                    : formula == kSgd     ? update_all<SgdFormula>
+                                          : update_all<SgdMomentumFormula>;
+  with(update);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The operator zeroth::update_ (optim/device_rule.h) for a test on the CPU: what the threads of a
+// The operator zeroth::update_ (optim/kernel_rules.h) for a test on the CPU: what the threads of a
 // GPU's kernel do, one after the other, with the plain lanes of the host.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace zeroth::testing {
 
-// As update_cuda of optim/gpu/update_op.cpp.
+// As update_cuda of optim/gpu/update_ops.cpp.
 void update_on_cpu(const torch::Tensor& master, const torch::Tensor& grad, at::TensorList states,
                    const std::optional<torch::Tensor>& copy, at::IntArrayRef step);
 

@@ -15,6 +15,8 @@ class CheckerTest(unittest.TestCase):
     def setUp(self):
         self.addCleanup(setattr, check_layers, "TESTED_BY", check_layers.TESTED_BY)
         check_layers.TESTED_BY = {}
+        self.addCleanup(setattr, check_layers, "SMALL_HEADER_LINES", check_layers.SMALL_HEADER_LINES)
+        check_layers.SMALL_HEADER_LINES = 0  # the trees here are small
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
@@ -50,6 +52,19 @@ class CheckerTest(unittest.TestCase):
         self.write("model/blocks/norm.h", '#pragma once\n#include "model/hf/map.h"\n')
         self.write("model/spec.h", '#pragma once\n#include "model/hf/map.h"\n')
         self.assert_breaches(("model/blocks/norm.h", 2, "seam"))
+
+    def test_a_small_header_has_two_users_beside_its_source(self):
+        check_layers.SMALL_HEADER_LINES = 3
+        self.write("base/once.h", "#pragma once\nint once();\n")
+        self.write("base/twice.h", "#pragma once\nint twice();\n")
+        self.write("base/long.h", "#pragma once\n\nint once();\n")
+        for name in ("once", "twice", "user"):
+            self.source(f"base/{name}.cpp", '#include "base/once.h"\n#include "base/twice.h"\n')
+        self.source("base/twice_more.cpp", '#include "base/twice.h"\n')
+        self.write("tests/base/test_once.cpp", '#include "base/once.h"\n')
+        self.assert_breaches()
+        (self.root / "base/user.cpp").write_text('#include "base/twice.h"\n', encoding="utf-8")
+        self.assert_breaches(("base/once.h", 1, "small header"))
 
     def test_what_a_folder_below_includes_is_not_included_over_it(self):
         self.write("offload/access.h", "#pragma once\n")
@@ -211,12 +226,13 @@ class CheckerTest(unittest.TestCase):
         self.assert_breaches(("base/a.h", 2, "format"))
 
     def test_the_program_prints_a_line_per_breach_and_fails(self):
-        self.write("base/a.h", "\n")
+        lines = "\n" * 40
+        self.write("base/a.h", lines)
         program = [sys.executable, "-B", ROOT / "tools" / "check_layers.py", self.root]
         run = subprocess.run(program, capture_output=True, text=True)
         self.assertEqual(run.returncode, 1)
         self.assertIn("base/a.h:1: pragma once: ", run.stdout)
-        self.write("base/a.h", "#pragma once\n")
+        self.write("base/a.h", "#pragma once" + lines)
         self.assertEqual(subprocess.run(program, capture_output=True).returncode, 0)
 
 

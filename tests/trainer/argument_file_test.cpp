@@ -1,4 +1,4 @@
-#include "trainer/flags/argument_file.h"
+#include "trainer/flags/hf_flags.h"
 
 #include <doctest/doctest.h>
 

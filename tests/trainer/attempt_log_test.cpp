@@ -1,9 +1,10 @@
-#include "trainer/report/attempt_log.h"
+#include "trainer/attempt_log.h"
 
 #include <doctest/doctest.h>
 
 #include "tests/support/temp_folder.h"
 #include "tests/trainer/counting_dataset.h"
+#include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -12,9 +13,9 @@ RunPlan plan_of(const TempFolder& directory, int64_t number) {
   RunPlan plan;
   plan.flags.output = (directory / "out").string();
   plan.samples.train = std::make_unique<CountingDataset>(10, 4);
-  plan.attempt = {.index = number,
+  plan.attempt = {.run = "0123456789abcdef",
+                  .index = number,
                   .cause = number > 0 ? "rank 1 was killed by SIGKILL" : "",
-                  .run = "0123456789abcdef",
                   .is_tracked = true,
                   .is_global = true,
                   .resumes = number > 0};

@@ -1,4 +1,5 @@
-#include "trainer/attempt_record.h"
+// The record of restart attempts in an output.
+#include "trainer/attempt_log.h"
 
 #include <doctest/doctest.h>
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "comm/device_mesh.h"
 #include "engine/engine.h"
 #include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
@@ -21,7 +22,7 @@ data::BatchPartition partition(int64_t micro_batch, int64_t micro_steps, int64_t
   return {.micro_batch = micro_batch, .micro_steps = micro_steps, .world = world, .rank = rank};
 }
 
-TrainLoader in_order(const data::Dataset& dataset, data::BatchPartition assigned) {
+TrainDataLoader in_order(const data::Dataset& dataset, data::BatchPartition assigned) {
   return {dataset, data::SampleOrder(dataset.size(), 1, false), assigned, 1};
 }
 
@@ -29,7 +30,7 @@ TrainLoader in_order(const data::Dataset& dataset, data::BatchPartition assigned
 
 TEST_CASE("training batches are int64 tensors of rows by the longest length") {
   const CountingDataset dataset(20, 32);
-  TrainLoader loader = in_order(dataset, partition(2, 1, 1, 0));
+  TrainDataLoader loader = in_order(dataset, partition(2, 1, 1, 0));
   loader.next();
   const model::MicroBatch batch = loader.next();  // samples 2 and 3, of 3 and 4 positions
   CHECK(batch.samples == Samples{2, 3});
@@ -44,13 +45,13 @@ TEST_CASE("training batches are int64 tensors of rows by the longest length") {
 TEST_CASE("without shuffling step s takes samples s*B .. s*B+B-1, whatever the ranks") {
   const CountingDataset dataset(100, 8);
   for (const int64_t world : {1, 2, 4}) {
-    std::vector<TrainLoader> loaders;
+    std::vector<TrainDataLoader> loaders;
     for (int64_t rank = 0; rank < world; ++rank) {
       loaders.push_back(in_order(dataset, partition(2, 8 / 2 / world, world, rank)));
     }
     for (int64_t step = 0; step < 3; ++step) {
       std::multiset<int64_t> seen;
-      for (TrainLoader& loader : loaders) {
+      for (TrainDataLoader& loader : loaders) {
         for (int64_t micro = 0; micro < 8 / 2 / world; ++micro) {
           for (const int64_t sample : loader.next().samples) seen.insert(sample);
         }
@@ -64,7 +65,7 @@ TEST_CASE("without shuffling step s takes samples s*B .. s*B+B-1, whatever the r
 
 TEST_CASE("the data repeats where an epoch ends inside a batch") {
   const CountingDataset dataset(5, 8);
-  TrainLoader loader = in_order(dataset, partition(4, 1, 1, 0));
+  TrainDataLoader loader = in_order(dataset, partition(4, 1, 1, 0));
   loader.next();
   CHECK(loader.next().samples == Samples{4, 0, 1, 2});
 }
@@ -73,11 +74,11 @@ TEST_CASE(
     "a step in which the order ends has its rest, and a row that is not trained where none is") {
   const CountingDataset dataset(5, 8);
   const auto ending = [&](int64_t rank) {
-    return TrainLoader(dataset, data::SampleOrder(5, 1, false, {.end = 5}),
-                       partition(2, 1, 2, rank), 1);
+    return TrainDataLoader(dataset, data::SampleOrder(5, 1, false, {.end = 5}),
+                           partition(2, 1, 2, rank), 1);
   };
-  TrainLoader first = ending(0);
-  TrainLoader second = ending(1);
+  TrainDataLoader first = ending(0);
+  TrainDataLoader second = ending(1);
   CHECK(first.next().samples == Samples{0, 1});
   CHECK(second.next().samples == Samples{2, 3});
   const model::MicroBatch rest = first.next();
@@ -93,7 +94,7 @@ TEST_CASE("what a step's micro-batches have together is known before they are ma
   for (const int64_t rank : {0, 1}) {
     data::BatchPartition assigned = partition(3, 4, 2, rank);
     assigned.step_samples = 17;  // of 24 rows
-    TrainLoader loader(dataset, data::SampleOrder(50, 7, true, {.end = 30}), assigned, 1);
+    TrainDataLoader loader(dataset, data::SampleOrder(50, 7, true, {.end = 30}), assigned, 1);
     for (int step = 0; step < 2; ++step) {  // the order ends in the second one
       const auto counted = loader.count_positions(4);
       const auto position = loader.position();
@@ -109,8 +110,8 @@ TEST_CASE("what a step's micro-batches have together is known before they are ma
 
 TEST_CASE("seeds of random operations differ by step and row, not by world size") {
   const CountingDataset dataset(100, 8);
-  TrainLoader alone = in_order(dataset, partition(2, 2, 1, 0));
-  TrainLoader second = in_order(dataset, partition(2, 1, 2, 1));
+  TrainDataLoader alone = in_order(dataset, partition(2, 2, 1, 0));
+  TrainDataLoader second = in_order(dataset, partition(2, 1, 2, 1));
   const Samples first = alone.next().row_seeds;
   const Samples other = alone.next().row_seeds;
   CHECK(first.size() == 2);
@@ -123,8 +124,8 @@ TEST_CASE("a loader wants training to end when it is told so") {
   const CountingDataset dataset(20, 8);
   CHECK_FALSE(in_order(dataset, partition(1, 1, 1, 0)).stop_requested());
   bool reported = false;
-  TrainLoader loader(dataset, data::SampleOrder(20, 1, false), partition(1, 1, 1, 0), 1,
-                     {.stop_requested = [&] { return reported; }});
+  TrainDataLoader loader(dataset, data::SampleOrder(20, 1, false), partition(1, 1, 1, 0), 1,
+                         {.stop_requested = [&] { return reported; }});
   CHECK_FALSE(loader.stop_requested());
   reported = true;
   CHECK(loader.stop_requested());
@@ -134,10 +135,11 @@ TEST_CASE("a loader says which micro-batch begins") {
   const CountingDataset dataset(20, 8);
   std::vector<int64_t> begun;
   const LoaderHooks hooks{.on_micro_batch = [&](int64_t micro) { begun.push_back(micro); }};
-  TrainLoader trained(dataset, data::SampleOrder(20, 1, false), partition(1, 2, 1, 0), 1, hooks);
+  TrainDataLoader trained(dataset, data::SampleOrder(20, 1, false), partition(1, 2, 1, 0), 1,
+                          hooks);
   trained.count_positions(2);
   for (int i = 0; i < 3; ++i) trained.next();
-  EvalLoader evaluated(dataset, 20, partition(8, 1, 1, 0), hooks);
+  EvalDataLoader evaluated(dataset, 20, partition(8, 1, 1, 0), hooks);
   for (int64_t round = 0; round < evaluated.num_batches(); ++round) evaluated.next();
   CHECK(begun == std::vector<int64_t>{0, 1, 0, 0, 1, 2});
 }
@@ -148,7 +150,7 @@ TEST_CASE("an evaluation pass sees each sample once and fills up the last rounds
   for (const int64_t world : {1, 2, 3}) {
     std::multiset<int64_t> seen;
     for (int64_t rank = 0; rank < world; ++rank) {
-      EvalLoader loader(dataset, kSamples, partition(4, 1, world, rank));
+      EvalDataLoader loader(dataset, kSamples, partition(4, 1, world, rank));
       for (int64_t round = 0; round < loader.num_batches(); ++round) {
         const model::MicroBatch batch = loader.next();
         CHECK(batch.tokens.size(0) == 4);
@@ -173,12 +175,12 @@ TEST_CASE("rows behind a step's samples do not count, on ranks that do not divid
   for (int64_t rank = 0; rank < 5; ++rank) {
     data::BatchPartition assigned = partition(5, 1, 5, rank);
     assigned.step_samples = 24;
-    TrainLoader loader = in_order(dataset, assigned);
+    TrainDataLoader loader = in_order(dataset, assigned);
     loader.next();
     for (const int64_t sample : loader.next().samples) {
       if (sample != data::kNoSample) seen.insert(sample);
     }
-    CHECK(loader.position() == TrainLoader::Position{.step = 2, .sample = 48});
+    CHECK(loader.position() == TrainDataLoader::Position{.step = 2, .sample = 48});
   }
   CHECK(seen.size() == 24);
   CHECK(*seen.begin() == 24);
@@ -187,7 +189,7 @@ TEST_CASE("rows behind a step's samples do not count, on ranks that do not divid
 
 TEST_CASE("a loader goes on where another one was, between two steps") {
   const CountingDataset dataset(10, 8);
-  TrainLoader one = in_order(dataset, partition(2, 2, 1, 0)), other = one;
+  TrainDataLoader one = in_order(dataset, partition(2, 2, 1, 0)), other = one;
   for (int i = 0; i < 6; ++i) one.next();
   other.seek(one.position().value());
   const model::MicroBatch first = one.next(), again = other.next();
@@ -208,7 +210,7 @@ TEST_CASE("training has the same losses on batches that are padded for a GPU") {
                            {.weights = model::open_weights(llama, spec, config.seed)});
     data::BatchPartition assigned = partition(2, 2, 1, 0);
     assigned.device = device;
-    TrainLoader loader = in_order(dataset, assigned), lengths_ahead = loader;
+    TrainDataLoader loader = in_order(dataset, assigned), lengths_ahead = loader;
     std::vector<double> losses;
     for (int step = 0; step < 4; ++step) {
       for (int micro = 0; micro < 2; ++micro) lengths.insert(lengths_ahead.next().tokens.size(1));

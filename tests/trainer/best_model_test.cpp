@@ -94,28 +94,31 @@ TEST_CASE("best_checkpoint_gone: of those that are there the best one is found b
   const TempFolder directory;
   save(directory / "own", {4, 6, 8});
   save(directory / "source", {2, 10});
-  BestModelQuery wanted{.directories = {directory / "own", directory / "source"},
-                        .previous = {.loss = 1.0, .step = 2, .saved_step = 2, .directory = "x"},
-                        .step = 8};
+  std::vector<std::filesystem::path> directories = {directory / "own", directory / "source"};
+  // The best model, and the warning about it.
+  const auto located = [&](const std::string& text, bool greater_is_better = false) {
+    BestModel best(tracked(greater_is_better));
+    best.restore({.loss = 1.0, .step = 2, .saved_step = 2, .directory = "x"});
+    std::string warning = best.locate(directories, 8, text);
+    return std::pair(best, warning);
+  };
   const std::string text = history({{2, loss(1)}, {4, loss(3)}, {6, loss(2)}, {8, loss(4)}});
-  const BestModelResult there = find_best_model(wanted, text);
-  CHECK(there.warning.empty());
-  CHECK(there.state.directory == directory / "source/step-2");
-  wanted.directories.pop_back();
-  const BestModelResult lowest = find_best_model(wanted, text);
-  CHECK(lowest.state.saved_step == 6);
-  CHECK(lowest.state.loss == 2);
-  CHECK(lowest.state.directory == directory / "own/step-6");
-  CHECK(lowest.warning ==
-        fmt::format("{}/step-2 is missing, which had the best model so far; of the "
-                    "remaining ones {}/step-6 is the best, with a loss of 2.0000",
-                    (directory / "own").string(), (directory / "own").string()));
-  wanted.greater_is_better = true;
-  CHECK(find_best_model(wanted, text).state.saved_step == 8);
+  const auto [there, no_warning] = located(text);
+  CHECK(no_warning.empty());
+  CHECK(there.directory() == directory / "source/step-2");
+  directories.pop_back();
+  const auto [lowest, warning] = located(text);
+  CHECK(lowest.saved_step() == 6);
+  CHECK(lowest.loss() == 2);
+  CHECK(lowest.directory() == directory / "own/step-6");
+  CHECK(warning == fmt::format("{}/step-2 is missing, which had the best model so far; of the "
+                               "remaining ones {}/step-6 is the best, with a loss of 2.0000",
+                               (directory / "own").string(), (directory / "own").string()));
+  CHECK(located(text, /*greater_is_better=*/true).first.saved_step() == 8);
   for (const std::string& none : {history({{2, loss(1)}}), to_text({.step = 8})}) {
-    const BestModelResult nothing = find_best_model(wanted, none);
-    CHECK(!nothing.state.saved_step);
-    CHECK(nothing.warning.ends_with("the best of the later models is used, or else the last one"));
+    const auto [nothing, why] = located(none, /*greater_is_better=*/true);
+    CHECK(!nothing.saved_step());
+    CHECK(why.ends_with("the best of the later models is used, or else the last one"));
   }
 }
 

@@ -15,7 +15,7 @@
 #include "tests/trainer/disk.h"
 #include "tests/trainer/names_in.h"
 #include "tests/trainer/workbench.h"
-#include "trainer/step_directory.h"
+#include "trainer/start_point.h"
 
 namespace zeroth::trainer {
 namespace {

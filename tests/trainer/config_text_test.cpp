@@ -4,6 +4,7 @@
 
 #include "configs/resolve.h"
 #include "tests/trainer/workbench.h"
+#include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
 

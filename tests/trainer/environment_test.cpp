@@ -1,4 +1,4 @@
-#include "trainer/report/environment.h"
+#include "trainer/report/monitoring.h"
 
 #include <doctest/doctest.h>
 

@@ -21,7 +21,7 @@ TEST_CASE("an error of the user is told as it is, with the rank when there are s
 
 TEST_CASE(
     "what the user wrote has its own exit code, in the first round and where nobody else ends") {
-  const auto code = [](const comm::RestartAttempt& round, const auto& thrown) {
+  const auto code = [](const RestartAttempt& round, const auto& thrown) {
     try {
       rethrow_as_usage_error(round, [&]() -> int { throw thrown; });
     } catch (...) {
@@ -29,7 +29,7 @@ TEST_CASE(
     }
     return 0;
   };
-  comm::RestartAttempt later;
+  RestartAttempt later;
   later.index = 1;
   CHECK(code({}, Error("no file {}", "x")) == 2);
   CHECK(code(later, Error("no file {}", "x")) == 1);

@@ -1,5 +1,5 @@
 // What a run that is started again does not do or write twice: real processes.
-#include "trainer/finished_run.h"
+#include "trainer/start_point.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
-#include "model/flops.h"
+#include "model/spec.h"
 #include "tests/support/temp_folder.h"
 #include "tests/trainer/rows.h"
 

@@ -1,4 +1,4 @@
-#include "trainer/flags/hf_flag_table.h"
+#include "trainer/flags/hf_flags.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "trainer/hf_requests.h"
+#include "trainer/run_plan.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,9 +1,11 @@
-#include "trainer/report/inspection.h"
+// The text that --inspect-samples prints.
+#include "trainer/report/config_text.h"
 
 #include <doctest/doctest.h>
 
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
+#include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
 

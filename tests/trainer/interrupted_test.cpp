@@ -9,7 +9,7 @@
 #include "model/hf/safetensors.h"
 #include "tests/trainer/free_port.h"
 #include "tests/trainer/workbench.h"
-#include "trainer/step_directory.h"
+#include "trainer/start_point.h"
 
 namespace zeroth::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/flags/interval_rules.h"
+#include "trainer/flags/flag_rules.h"
 
 #include <doctest/doctest.h>
 

@@ -7,6 +7,7 @@
 #include "tests/support/child_cgroup.h"
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
+#include "trainer/run_memory.h"
 #include "trainer/run_plan.h"
 
 namespace zeroth::trainer {

@@ -1,10 +1,10 @@
-#include "trainer/report/mfu_meter.h"
+#include "trainer/report/flops_profile.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
-#include "model/flops.h"
+#include "model/spec.h"
 #include "tests/support/ranks.h"
 
 namespace zeroth::trainer {

@@ -1,4 +1,4 @@
-#include "trainer/out_of_memory.h"
+#include "trainer/failure.h"
 
 #include <c10/util/Exception.h>
 #include <doctest/doctest.h>
@@ -6,7 +6,7 @@
 
 #include <new>
 
-#include "device/host_memory.h"
+#include "device/host_link.h"
 #include "tests/trainer/workbench.h"
 
 namespace zeroth::trainer {

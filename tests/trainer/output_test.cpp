@@ -16,6 +16,7 @@
 #include "tests/trainer/disk.h"
 #include "tests/trainer/names_in.h"
 #include "tests/trainer/workbench.h"
+#include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -25,12 +26,11 @@ namespace fs = std::filesystem;
 constexpr const char* kTrain =
     "--model model --data train.bin --seq-len 16 --global-batch 4 --micro-batch 2 ";
 
-std::vector<engine::ParameterInfo> parameters_of(const model::ModelSpec& spec) {
-  std::vector<engine::ParameterInfo> infos;
+std::vector<model::PlannedTensor> parameters_of(const model::ModelSpec& spec) {
+  std::vector<model::PlannedTensor> infos;
   for (const auto& block : model::build_blocks(spec)) {
     for (const auto& item : block->named_parameters()) {
-      infos.push_back(
-          {block->label() + "." + item.key(), item.value().sizes().vec(), torch::kFloat32});
+      infos.push_back({block->label() + "." + item.key(), item.value().sizes().vec()});
     }
   }
   return infos;
@@ -231,7 +231,7 @@ TEST_CASE("what the engine hands over becomes a folder that is read again") {
   const auto spec = model::read_model_spec(bench / "model");
   const auto infos = parameters_of(spec);
   HfModelSink output({.source = bench / "model", .output = out, .spec = spec}, std::nullopt);
-  output.begin(infos);
+  output.begin(infos, torch::kFloat32);
   for (const auto& info : infos) output.write(info.name, torch::full(info.shape, 0.25));
   CHECK_FALSE(fs::exists(out));
   CHECK_FALSE(output.finish());
@@ -260,7 +260,7 @@ TEST_CASE("what goes wrong waits for the end, and leaves nothing") {
   const auto infos = parameters_of(spec);
   HfModelSink output({.source = bench / "model", .output = bench / "out", .spec = spec},
                      torch::kFloat16);
-  output.begin(infos);
+  output.begin(infos, torch::kFloat32);
   for (const auto& info : infos) output.write(info.name, torch::full(info.shape, 1e6));
   const auto failure = output.finish();
   REQUIRE(failure);

@@ -136,7 +136,9 @@ TEST_CASE("a name may hold anything, and a level that hides notes hides phases")
   const std::string text = shown.take();
   CHECK(text.find('\x1b') == std::string::npos);
   CHECK(text.find('\n') == text.size() - 1);
-  Shown quiet({.level = configs::LogLevel::kWarning});
+  configs::Config warnings_only;
+  warnings_only.log_level = configs::LogLevel::kWarning;
+  Shown quiet({.config = warnings_only});
   auto hidden = quiet.phases.begin(evaluation());
   quiet.now += 100;
   quiet.phases.tick();

@@ -137,7 +137,9 @@ TEST_CASE("time left follows the recent steps, not the first one") {
 TEST_CASE("steps_per_print adds DeepSpeed's line, with the rate and betas of the next step") {
   using Kind = configs::OptimizerConfig::Kind;
   Screen screen;
-  Progress progress({.total_steps = 100, .steps_per_print = 2}, screen.output());
+  configs::Config config;
+  config.steps_per_print = 2;
+  Progress progress({.total_steps = 100, .config = config}, screen.output());
   progress.step(sample_row(1));
   CHECK_FALSE(screen.has("skipped="));
   progress.step(sample_row(2));
@@ -146,18 +148,19 @@ TEST_CASE("steps_per_print adds DeepSpeed's line, with the rate and betas of the
   last.stats.next_lr = 0;
   progress.step(last);
   CHECK(screen.has("step=100, skipped=0, lr=[0.0], mom=[(0.9, 0.95)]\n"));
-  Progress sgd({.total_steps = 100,
-                .steps_per_print = 1,
-                .optimizer = {.kind = Kind::kSgd, .momentum = 0.5}},
-               screen.output());
+  config.steps_per_print = 1;
+  config.optimizer.kind = Kind::kSgd;
+  config.optimizer.momentum = 0.5;
+  Progress sgd({.total_steps = 100, .config = config}, screen.output());
   sgd.step(sample_row(3));
   CHECK(screen.has("step=3, skipped=0, lr=[4e-05], mom=[0.5]\n"));
 }
 
 TEST_CASE("the breakdown of a step's time goes to plain lines, also on a terminal") {
   Screen screen;
-  Progress progress({.total_steps = 100, .columns = 80, .wall_clock_breakdown = true},
-                    screen.output());
+  configs::Config config;
+  config.wall_clock_breakdown = true;
+  Progress progress({.total_steps = 100, .columns = 80, .config = config}, screen.output());
   progress.step(sample_row(1));
   CHECK(screen.has("| data 0.001 forward 0.200 backward 0.250 reduce 0.030 update 0.004 s\n"));
   StepRow row = sample_row(2);
@@ -168,7 +171,9 @@ TEST_CASE("the breakdown of a step's time goes to plain lines, also on a termina
 
 TEST_CASE("the breakdown of memory stands below each plain line") {
   Screen screen;
-  Progress progress({.total_steps = 100, .columns = 80, .memory_breakdown = true}, screen.output());
+  configs::Config config;
+  config.memory_breakdown = true;
+  Progress progress({.total_steps = 100, .columns = 80, .config = config}, screen.output());
   StepRow row = sample_row(1);
   row.stats.memory = {{"after forward", {.host = 3 << 20, .host_peak = 4 << 20}},
                       {"after backward",
@@ -188,7 +193,10 @@ TEST_CASE("log_level leaves out what is less important") {
   using configs::LogLevel;
   const auto lines_at = [](LogLevel level) {
     Screen screen;
-    Progress progress({.total_steps = 100, .steps_per_print = 1, .level = level}, screen.output());
+    configs::Config config;
+    config.steps_per_print = 1;
+    config.log_level = level;
+    Progress progress({.total_steps = 100, .config = config}, screen.output());
     for (int step = 1; step <= 20; ++step) progress.step(sample_row(step, 0.01, 0.01 * step));
     progress.line("saved");
     progress.evaluation({.step = 3, .eval_loss = 1, .eval_tokens = 5, .since_start_s = 1});
@@ -205,8 +213,9 @@ TEST_CASE("log_level leaves out what is less important") {
 
 TEST_CASE("debug output splits the time of every step") {
   Screen screen;
-  Progress progress({.total_steps = 100, .columns = 80, .level = configs::LogLevel::kDebug},
-                    screen.output());
+  configs::Config config;
+  config.log_level = configs::LogLevel::kDebug;
+  Progress progress({.total_steps = 100, .columns = 80, .config = config}, screen.output());
   progress.step(sample_row(1));
   CHECK(screen.has("| data 0.001 forward"));
 }

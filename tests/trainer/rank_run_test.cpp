@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <sstream>
 
-#include "base/machine/affinity.h"
 #include "base/machine/cpu.h"
 #include "tests/trainer/free_port.h"
 #include "tests/trainer/workbench.h"

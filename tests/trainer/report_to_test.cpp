@@ -1,4 +1,4 @@
-#include "trainer/flags/report_to.h"
+#include "trainer/flags/flags.h"
 
 #include <doctest/doctest.h>
 

@@ -7,7 +7,7 @@
 #include "checkpoint/posix_file_system.h"
 #include "tests/support/temp_folder.h"
 #include "trainer/run_plan.h"
-#include "trainer/step_count.h"
+#include "trainer/samples.h"
 
 namespace zeroth::trainer {
 namespace {

@@ -7,9 +7,11 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "data/samples/batch.h"
+#include "data/samples/sample_order.h"
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
-#include "trainer/step_count.h"
+#include "trainer/step_trigger.h"
 
 namespace zeroth::trainer {
 namespace {

@@ -12,6 +12,7 @@
 #include "base/json/json.h"
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
+#include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
 namespace {

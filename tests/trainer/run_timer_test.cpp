@@ -1,4 +1,4 @@
-#include "trainer/report/run_timer.h"
+#include "trainer/report/metrics.h"
 
 #include <doctest/doctest.h>
 

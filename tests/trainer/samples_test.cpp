@@ -220,13 +220,11 @@ TEST_CASE("a run that goes on from an earlier version's checkpoint makes its sam
   const auto open = [&](const std::string& line, int version) {
     const Flags flags = parse_line("--model " + (bench / "model").string() + " --data " +
                                    (bench / line).string() + " --micro-batch 1");
-    Samples samples;
-    samples.version = version;
-    samples.seq_len = 16;
     configs::Diagnostics notes;
-    open_samples(flags, 448, samples, notes);
-    add_dataset_notes(flags, samples, notes);
-    return std::pair(samples.train->stats(), diagnostic_lines(notes));
+    const Datasets datasets =
+        open_datasets(flags, {.vocab_size = 448, .seq_len = 16, .version = version}, notes);
+    add_dataset_notes(flags, datasets, notes);
+    return std::pair(datasets.train->stats(), diagnostic_lines(notes));
   };
   CHECK(open("qa.jsonl", 1).first.joint_example == "count to 0: 0");
   CHECK(open("qa.jsonl", 2).first.joint_example == "count to 0:\\n 0");

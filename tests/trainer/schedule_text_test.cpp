@@ -1,4 +1,4 @@
-#include "trainer/report/schedule_text.h"
+#include "trainer/report/config_text.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "trainer/flags/spellings.h"
+#include "trainer/flags/hf_flags.h"
 
 #include <doctest/doctest.h>
 

@@ -31,13 +31,14 @@ struct Chain {
       : plan(chain_units(blocks, mesh, gather_policy)),
         store(plan, mesh, torch::kCPU,
               {.dtype = torch::kBFloat16, .shard_stores = std::move(param_stores)}),
-        grads(gather_policy == GatherPolicy::kNever ? make_full_reducer(plan, mesh, {})
-                                                    : make_scatter_reducer(plan, mesh, {})),
+        grads(gather_policy == GatherPolicy::kNever
+                  ? make_grad_reducer(ReducerKind::kFull, plan, mesh, {})
+                  : make_grad_reducer(ReducerKind::kScatter, plan, mesh, {})),
         optimizer(plan, store, *grads,
                   std::vector(plan.units.size(), OptimizerPlacement{&states, rule.get()}), {}),
         params(plan, store, optimizer, options) {
     for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-      optimizer.set_master(unit, torch::ones({store.range(unit).size()}));
+      optimizer.states().write(unit, 0, torch::ones({store.range(unit).size()}));
     }
   }
   void update() {

@@ -1,4 +1,4 @@
-#include "zero/element_offsets.h"
+#include "zero/parameter_index.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,6 @@
 
 #include "base/tensor_slice.h"
 #include "tests/engine/split_chain.h"
-#include "zero/parameter_index.h"
 
 namespace zeroth::zero {
 namespace {
@@ -40,7 +39,7 @@ std::map<std::pair<std::string, int64_t>, int64_t> numbers_of(const UnitPlan& pl
       const Slot& slot = layout.slots()[i];
       const Range own = layout.overlap(i, owned_range);
       for (int64_t element = own.begin; element < own.end; ++element) {
-        const int64_t place = slice_rows(slice_of(slot), element, 1, 1).front().offset;
+        const int64_t place = slice_rows(slot.global.slice, element, 1, 1).front().offset;
         offsets[{slot.global.name, place}] =
             number_at(parts[u], slot.offset + element - owned_range.begin);
       }

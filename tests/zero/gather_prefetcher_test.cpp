@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "zero/unit.h"
 
 namespace zeroth::zero {
 namespace {

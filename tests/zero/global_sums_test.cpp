@@ -1,4 +1,4 @@
-#include "zero/global_sums.h"
+#include "zero/sharded_optimizer.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/support/ranks.h"
+#include "zero/unit.h"
 
 namespace zeroth::zero {
 namespace {
@@ -22,9 +23,9 @@ Unit unit_of(const comm::DeviceMesh& mesh, int copies, GatherPolicy gather_polic
             .params = {},
             .blocks = {0},
             .gather_policy = gather_policy};
-  unit.layout.add("q", {2, 2}, GlobalTensor{"qkv", {8, 2}, {0, 0}, 0});
+  unit.layout.add({"q", {"qkv", {{8, 2}, {0, 0}, {2, 2}}}});
   unit.layout.add("norm", {3});
-  unit.layout.add("k", {2, 2}, GlobalTensor{"qkv", {8, 2}, {4, 0}, 0});
+  unit.layout.add({"k", {"qkv", {{8, 2}, {4, 0}, {2, 2}}}});
   return unit;
 }
 

@@ -7,23 +7,19 @@
 #include "tests/support/chain.h"
 #include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"
-#include "zero/grad_views.h"
 #include "zero/gradient_offload.h"
 #include "zero/param_store.h"
 
 namespace zeroth::zero {
 namespace {
 
-using Make = std::unique_ptr<GradReducer> (*)(const UnitPlan&, const comm::DeviceMesh&,
-                                              const GradReducerOptions&);
-
 struct Case {
   const char* name;
-  Make make;
+  ReducerKind kind;
 };
-const Case kCases[] = {{"whole", make_full_reducer},
-                       {"late scatter", make_late_scatter_reducer},
-                       {"scatter", make_scatter_reducer}};
+const Case kCases[] = {{"whole", ReducerKind::kFull},
+                       {"late scatter", ReducerKind::kLateScatter},
+                       {"scatter", ReducerKind::kScatter}};
 
 struct OptionsCase {
   const char* name;
@@ -35,7 +31,7 @@ GradReducerOptions options_of(const OptionsCase& options, int rank) {
   GradReducerOptions result = options.options;
   if (!options.lands) return result;
   const auto link = testing::late_link(static_cast<uint64_t>(rank));
-  const GradientOffload::Options pieces = {.chunk_bytes = 400};
+  const GradientOffloadOptions pieces = {.chunk_bytes = 400};
   result.gradient_offload = std::make_shared<GradientOffload>(link, pieces);
   return result;
 }
@@ -118,7 +114,8 @@ TEST_CASE("every reducer gives the sum over ranks and micro-batches, step after 
               plan.units[unit].begins_gradients = unit % 2 == 0;
             }
             ParamStore params(plan, *mesh, torch::kCPU, {});
-            const auto grads = reducer.make(plan, *mesh, options_of(options, mesh->rank()));
+            const auto grads =
+                make_grad_reducer(reducer.kind, plan, *mesh, options_of(options, mesh->rank()));
             for (const int64_t micros : {1, 3, 2}) {
               run_step(plan, *grads, mesh->rank(), micros);
               double owned = grads->finish().item<double>();
@@ -157,7 +154,7 @@ TEST_CASE("a parameter that backward leaves out has a gradient of zero and is kn
         UnitPlan plan = plan_units(blocks, *mesh);
         for (Unit& unit : plan.units) unit.begins_gradients = begins;
         ParamStore params(plan, *mesh, torch::kCPU, {});
-        const auto grads = reducer.make(plan, *mesh, {});
+        const auto grads = make_grad_reducer(reducer.kind, plan, *mesh, {});
         for (const bool bias_used : {true, false, true}) {
           for (size_t block = 3; block-- > 0;) {
             grads->open(block);
@@ -197,7 +194,8 @@ TEST_CASE("two ranks sum to the same bits in pieces of any size, scattered or no
       if (options.options.wire != torch::kFloat || options.options.accumulation != torch::kFloat)
         continue;
       CAPTURE(options.name);
-      const auto grads = make_scatter_reducer(plan, *mesh, options_of(options, mesh->rank()));
+      const auto grads =
+          make_grad_reducer(ReducerKind::kScatter, plan, *mesh, options_of(options, mesh->rank()));
       const torch::NoGradGuard no_grad;
       for (size_t block = blocks.size(); block-- > 0;) {
         grads->open(block);
@@ -221,7 +219,7 @@ TEST_CASE("a gradient that accumulates keeps small additions that bf16 would los
     const model::Blocks blocks = testing::make_chain();
     const UnitPlan plan = plan_units(blocks, *mesh);
     ParamStore params(plan, *mesh, torch::kCPU, {.dtype = torch::kBFloat16});
-    const auto grads = make_full_reducer(plan, *mesh, {});
+    const auto grads = make_grad_reducer(ReducerKind::kFull, plan, *mesh, {});
     const torch::NoGradGuard no_grad;
     for (int micro = 0; micro < 3; ++micro) {
       grads->open(1);
@@ -239,8 +237,8 @@ TEST_CASE("the scatter reducer holds whole gradients for a few blocks only") {
     const model::Blocks blocks = testing::make_chain({.layers = 40});
     const UnitPlan plan = plan_units(blocks, *mesh);
     ParamStore params(plan, *mesh, torch::kCPU, {});
-    const auto scatter = make_scatter_reducer(plan, *mesh, {});
-    const auto late = make_late_scatter_reducer(plan, *mesh, {});
+    const auto scatter = make_grad_reducer(ReducerKind::kScatter, plan, *mesh, {});
+    const auto late = make_grad_reducer(ReducerKind::kLateScatter, plan, *mesh, {});
     run_step(plan, *scatter, mesh->rank(), 1);
     scatter->finish();
     CHECK(scatter->persistent_bytes() < late->persistent_bytes() * 3 / 4);

@@ -133,8 +133,9 @@ TEST_CASE("a gradient leaves behind its own block's work, and the device has wor
       GradReducerOptions options;
       options.wire = torch::kBFloat16;
       options.gradient_offload = std::make_shared<GradientOffload>(
-          beside.link, GradientOffload::Options{.chunk_bytes = chunk_bytes});
-      const auto grads = make_scatter_reducer(beside.plan, beside.mesh, options);
+          beside.link, GradientOffloadOptions{.chunk_bytes = chunk_bytes});
+      const auto grads =
+          make_grad_reducer(ReducerKind::kScatter, beside.plan, beside.mesh, options);
       for (const bool last : {false, false, true}) {
         run_backward(beside.plan, *grads, last, &device);
         for (const int blocks_left : device.left) CHECK(blocks_left >= 1);
@@ -157,7 +158,7 @@ TEST_CASE("without accumulation the host waits for no copy before the end of bac
     SlowDevice& device = beside.device;
     GradReducerOptions options;
     options.gradient_offload = std::make_shared<GradientOffload>(beside.link);
-    const auto grads = make_scatter_reducer(beside.plan, beside.mesh, options);
+    const auto grads = make_grad_reducer(ReducerKind::kScatter, beside.plan, beside.mesh, options);
     run_backward(beside.plan, *grads, /*last=*/true, &device);
     CHECK(device.left.empty());
     grads->finish();

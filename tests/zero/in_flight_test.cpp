@@ -1,4 +1,4 @@
-#include "zero/in_flight.h"
+#include "zero/grad_exchange.h"
 
 #include <doctest/doctest.h>
 

@@ -12,6 +12,7 @@
 #include "tests/support/chain.h"
 #include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"
+#include "tests/support/read_state.h"
 #include "tests/support/temp_folder.h"
 #include "zero/strategy.h"
 
@@ -79,7 +80,8 @@ void check_case(const Case& row) {
     Strategy strategy = make_strategy(plan, row.config, *mesh);
     for (size_t unit = 0; unit < plan.units.size(); ++unit) {
       if (plan.units[unit].trainable) {
-        strategy.optimizer->set_master(unit, torch::ones({strategy.store->range(unit).size()}));
+        strategy.optimizer->states().write(unit, 0,
+                                           torch::ones({strategy.store->range(unit).size()}));
       }
     }
     for (int step = 0; step < 2; ++step) run_step(plan, strategy, micros);
@@ -277,7 +279,8 @@ TEST_CASE("tiles that stream through a GPU take the memory that is planned for t
     Strategy strategy = make_strategy(plan, config, mesh, testing::late_link());
     for (int step = 0; step < 2; ++step) run_step(plan, strategy, 1);
     strategy.params->set_access_order({});
-    for (size_t unit = 0; unit < plan.units.size(); ++unit) strategy.optimizer->master(unit);
+    for (size_t unit = 0; unit < plan.units.size(); ++unit)
+      testing::read_master(*strategy.optimizer, unit);
     int64_t tiles = -memory.masters.pinned - memory.states.pinned;
     for (offload::ShardStore* store : update_stores(strategy)) tiles += store->bytes().host;
     const int64_t tile = offload::kChunkAlignment * static_cast<int64_t>(sizeof(float));

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "offload/shard_store.h"
+#include "zero/unit.h"
 
 namespace zeroth::zero {
 namespace {
@@ -134,16 +135,16 @@ TEST_CASE("who updates, what lands, what is page-locked and what waits follow fr
     bool lands, pinned, link, waits;
   };
   const Case kCases[] = {
-      {kDevice, kDevice, Step::kAuto, true, OptimizerDevice::kDevice, false, false, false, false},
-      {kCpu, kDevice, Step::kAuto, true, OptimizerDevice::kMeasured, true, true, true, true},
+      {kDevice, kDevice, Step::kAuto, true, OptimizerDevice::kGpu, false, false, false, false},
+      {kCpu, kDevice, Step::kAuto, true, OptimizerDevice::kAuto, true, true, true, true},
       {kCpu, kDevice, Step::kCpu, true, OptimizerDevice::kCpu, true, false, true, true},
-      {kNvme, kDevice, Step::kGpu, true, OptimizerDevice::kDevice, true, true, true, true},
-      {kDevice, kCpu, Step::kAuto, true, OptimizerDevice::kDevice, false, false, true, false},
-      {kDevice, kNvme, Step::kAuto, true, OptimizerDevice::kDevice, false, false, true, true},
+      {kNvme, kDevice, Step::kGpu, true, OptimizerDevice::kGpu, true, true, true, true},
+      {kDevice, kCpu, Step::kAuto, true, OptimizerDevice::kGpu, false, false, true, false},
+      {kDevice, kNvme, Step::kAuto, true, OptimizerDevice::kGpu, false, false, true, true},
       // Where the host is the device, a file is the only other place.
-      {kCpu, kCpu, Step::kAuto, false, OptimizerDevice::kDevice, false, false, false, false},
-      {kNvme, kCpu, Step::kGpu, false, OptimizerDevice::kDevice, false, false, false, true},
-      {kCpu, kNvme, Step::kCpu, false, OptimizerDevice::kDevice, false, false, false, true},
+      {kCpu, kCpu, Step::kAuto, false, OptimizerDevice::kGpu, false, false, false, false},
+      {kNvme, kCpu, Step::kGpu, false, OptimizerDevice::kGpu, false, false, false, true},
+      {kCpu, kNvme, Step::kCpu, false, OptimizerDevice::kGpu, false, false, false, true},
   };
   for (const Case& c : kCases) {
     CAPTURE(&c - kCases);

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
-#include "offload/staging_store.h"
+#include "offload/shard_store.h"
 #include "tests/support/chain.h"
 #include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"
@@ -110,7 +110,7 @@ TEST_CASE("reads are told to every store, in order") {
     FakeStore elsewhere;
     const ParamStore store(plan, *mesh, torch::kCPU,
                            {.shard_stores = {nullptr, &elsewhere, nullptr, &elsewhere, nullptr}});
-    const Reads reads = store.reads({3, 0, 1});
+    const offload::Reads reads = store.reads({3, 0, 1});
     REQUIRE(reads.size() == 2);
     const std::vector<offload::ShardChunk>& tiles = reads.at(&elsewhere);
     REQUIRE(tiles.size() == 2);

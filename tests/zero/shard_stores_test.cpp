@@ -9,6 +9,8 @@
 #include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
+#include "zero/offload_plan.h"
+#include "zero/unit.h"
 
 namespace zeroth::zero {
 namespace {
@@ -79,9 +81,9 @@ TEST_CASE(
 }
 
 TEST_CASE("only what copies touch is page-locked: not what the host alone updates") {
-  struct Agreeing final : device::PageLocker {
-    std::string lock(std::span<std::byte>) override { return ""; }
-    void unlock(std::span<std::byte>) noexcept override {}
+  struct Agreeing final : device::PagePinner {
+    std::string pin(std::span<std::byte>) override { return ""; }
+    void unpin(std::span<std::byte>) noexcept override {}
   };
   using Step = configs::OffloadOptimizerConfig::UpdateDevice;
   const TempFolder directory;
@@ -101,7 +103,7 @@ TEST_CASE("only what copies touch is page-locked: not what the host alone update
       const OptimizerPlacement& updates = stores.updates.front();
       const size_t shard = updates.states->add(100);
       updates.states->acquire({shard, 0, 100}, updates.device, offload::Access::kReadWrite);
-      CHECK((link->memory.locked_bytes() > 0) == (step == Step::kGpu));
+      CHECK((link->memory.pinned_bytes() > 0) == (step == Step::kGpu));
     }
   }
 }

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/train_engine.h"
+#include "engine/engine_impl.h"
+#include "engine/memory/memory_estimate.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
+#include "tests/support/read_state.h"
 #include "tests/zero/fake_store.h"
 #include "zero/block_params.h"
 
@@ -30,9 +32,11 @@ TEST_CASE("after every step each working weight equals its master rounded") {
         testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
         for (int step = 0; step < 3; ++step) {
           CHECK_FALSE(engine->train_batch(loader).skipped);
-          for (size_t unit = 0; unit < engine->plan().units.size(); ++unit) {
+          for (size_t unit = 0; unit < engine->impl().plan().units.size(); ++unit) {
             const torch::Tensor working = testing::shard_of(*engine, unit);
-            CHECK(at::equal(working, engine->optimizer().master(unit).to(working.scalar_type())));
+            CHECK(at::equal(
+                working,
+                testing::read_master(engine->impl().optimizer(), unit).to(working.scalar_type())));
           }
         }
       });
@@ -52,9 +56,9 @@ std::vector<torch::Tensor> after_training(const configs::Config& config,
   testing::ChainLoader loader({.rank = mesh->rank(), .world_size = mesh->world_size()});
   for (int step = 0; step < 5; ++step) CHECK_FALSE(engine->train_batch(loader).skipped);
   std::vector<torch::Tensor> all;
-  for (size_t unit = 0; unit < engine->plan().units.size(); ++unit) {
-    all.push_back(engine->optimizer().master(unit));
-    all.push_back(engine->optimizer().state(unit, 0));
+  for (size_t unit = 0; unit < engine->impl().plan().units.size(); ++unit) {
+    all.push_back(testing::read_master(engine->impl().optimizer(), unit));
+    all.push_back(testing::read_state(engine->impl().optimizer(), unit, 1));
   }
   return all;
 }
@@ -109,8 +113,8 @@ TEST_CASE("decay that leaves norms and biases out shrinks matrices only") {
         CHECK(counts.not_decayed == (no_decay ? 3 * 64 : 0));
         testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
         engine->train_batch(loader);
-        const zero::Lease lease = engine->params().gather(1);
-        const std::vector<torch::Tensor>& layer = engine->plan().units[1].params;
+        const zero::Lease lease = engine->impl().params().gather(1);
+        const std::vector<torch::Tensor>& layer = engine->impl().plan().units[1].params;
         return std::pair(layer[1].clone(), layer[0].clone());
       };
       const auto [bias, matrix] = bias_and_matrix(0, false);
@@ -129,7 +133,7 @@ TEST_CASE("a tile never gets an update twice: one that failed in between is not 
     const model::Blocks blocks = testing::make_chain({.hidden = 64});
     const UnitPlan plan = plan_units(blocks, *mesh);
     ParamStore shares(plan, *mesh, torch::kCPU, {});
-    const auto grads = make_full_reducer(plan, *mesh, {});
+    const auto grads = make_grad_reducer(ReducerKind::kFull, plan, *mesh, {});
     const configs::OptimizerConfig config = {.lr = 0.5, .weight_decay = 1};
     const auto rule = optim::make_update_rule(config, torch::kCPU);
     FakeStore store;
@@ -139,7 +143,7 @@ TEST_CASE("a tile never gets an update twice: one that failed in between is not 
         {.tile_elements = 256});
     BlockParams params(plan, shares, optimizer, {.update_before_use = true});
     for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-      optimizer.set_master(unit, torch::ones({shares.range(unit).size()}));
+      optimizer.states().write(unit, 0, torch::ones({shares.range(unit).size()}));
     }
     (void)grads->finish();  // zeros
     params.step(optim::default_step(config, 1));
@@ -148,8 +152,8 @@ TEST_CASE("a tile never gets an update twice: one that failed in between is not 
     CHECK_THROWS_AS((void)params.gather(0), Error);
     CHECK_THROWS_WITH_AS((void)params.gather(0),
                          doctest::Contains("an error interrupted the update of"), Error);
-    CHECK_THROWS_AS((void)optimizer.master(0), Error);
-    CHECK_THROWS_AS((void)optimizer.master(1), Error);
+    CHECK_THROWS_AS((void)testing::read_master(optimizer, 0), Error);
+    CHECK_THROWS_AS((void)testing::read_master(optimizer, 1), Error);
   });
 }
 
@@ -163,10 +167,11 @@ class RecordingObserver final : public OverwriteObserver {
   void before_update(size_t unit, const Range& tile,
                      const std::vector<torch::Tensor>& arrays) override {
     asked[unit].push_back(tile);
-    REQUIRE(arrays.size() == optimizer_.arrays(unit).size());
+    REQUIRE(arrays.size() == optimizer_.states().arrays(unit).size());
     for (size_t i = 0; i < arrays.size(); ++i) {
-      CHECK((arrays[i].scalar_type() == optimizer_.arrays(unit)[i].dtype));
-      const torch::Tensor held = optimizer_.in_place(unit, i).narrow(0, tile.begin, tile.size());
+      CHECK((arrays[i].scalar_type() == optimizer_.states().arrays(unit)[i].dtype));
+      const torch::Tensor held =
+          optimizer_.states().in_place(unit, i).narrow(0, tile.begin, tile.size());
       CHECK(at::equal(arrays[i], held));
       if (values[unit].size() <= i) values[unit].push_back({});
       if (tile.begin == 0) values[unit][i] = at::zeros({0}, held.options());
@@ -195,13 +200,14 @@ TEST_CASE("a watch sees each tile before it changes: once, and twice where there
           config.zero.sub_group_size_elements = 128;
           const auto engine =
               testing::make_engine(testing::make_chain({.hidden = 20}), config, mesh);
-          ShardedOptimizer& optimizer = engine->optimizer();
+          ShardedOptimizer& optimizer = engine->impl().optimizer();
           testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
           engine->train_batch(loader);
-          std::vector<std::vector<torch::Tensor>> before(engine->plan().units.size());
+          std::vector<std::vector<torch::Tensor>> before(engine->impl().plan().units.size());
           for (size_t unit = 0; unit < before.size(); ++unit) {
-            for (size_t i = 0; i < optimizer.arrays(unit).size(); ++i) {
-              before[unit].push_back(optimizer.array(unit, i).clone());
+            for (size_t i = 0; i < optimizer.states().arrays(unit).size(); ++i) {
+              const torch::Dtype dtype = optimizer.states().arrays(unit)[i].dtype;
+              before[unit].push_back(testing::read_state(optimizer, unit, i).to(dtype));
             }
           }
           RecordingObserver notes(optimizer);
@@ -210,8 +216,8 @@ TEST_CASE("a watch sees each tile before it changes: once, and twice where there
           optimizer.set_observer(nullptr);
           engine->train_batch(loader);
           for (size_t unit = 0; unit < before.size(); ++unit) {
-            std::vector<Range> expected = optimizer.tiles(unit);
-            CHECK(expected.back().end == engine->store().range(unit).size());
+            std::vector<Range> expected = optimizer.states().tiles(unit);
+            CHECK(expected.back().end == engine->impl().store().range(unit).size());
             if (kind == Kind::kLamb) {
               expected.insert(expected.end(), expected.begin(), expected.end());
               CHECK((notes.asked[unit] == expected));

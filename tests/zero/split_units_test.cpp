@@ -9,9 +9,11 @@
 
 #include "model/blocks/main_grad.h"
 #include "tests/support/ranks.h"
+#include "tests/support/read_state.h"
 #include "tests/zero/split_block.h"
 #include "zero/memory_plan.h"
 #include "zero/strategy.h"
+#include "zero/unit.h"
 
 namespace zeroth::zero {
 namespace {
@@ -45,12 +47,13 @@ configs::Config config_of(int stage, int64_t micros) {
 
 // The unit's whole buffer, of which `value_of` gives each whole parameter.
 torch::Tensor flat(const Unit& unit,
-                   const std::function<torch::Tensor(const GlobalTensor&)>& value_of) {
+                   const std::function<torch::Tensor(const GlobalSlice&)>& value_of) {
   const torch::Tensor buffer = torch::zeros({unit.layout.numel()});
   for (const Slot& slot : unit.layout.slots()) {
     torch::Tensor box = value_of(slot.global);
-    for (size_t d = 0; d < slot.shape.size(); ++d) {
-      box = box.narrow(static_cast<int64_t>(d), slot.global.begin[d], slot.shape[d]);
+    const TensorSlice& slice = slot.global.slice;
+    for (size_t d = 0; d < slice.sizes.size(); ++d) {
+      box = box.narrow(static_cast<int64_t>(d), slice.offsets[d], slice.sizes[d]);
     }
     buffer.narrow(0, slot.offset, slot.numel).copy_(box.flatten());
   }
@@ -58,14 +61,16 @@ torch::Tensor flat(const Unit& unit,
 }
 
 // Each element another value; those of one parameter near to each other.
-torch::Tensor weights_of(const GlobalTensor& whole) {
+torch::Tensor weights_of(const GlobalSlice& whole) {
   const auto salt = static_cast<double>(whole.name.size());
-  return (torch::arange(whole.numel(), torch::kFloat) / 512 + salt).reshape(whole.shape);
+  const TensorSlice& slice = whole.slice;
+  return (torch::arange(slice.tensor_elements(), torch::kFloat) / 512 + salt).reshape(slice.shape);
 }
 
 // Exact in every order of sums.
-torch::Tensor gradient_of(const GlobalTensor& whole) {
-  return (torch::arange(whole.numel(), torch::kFloat) % 13 - 4).reshape(whole.shape);
+torch::Tensor gradient_of(const GlobalSlice& whole) {
+  const TensorSlice& slice = whole.slice;
+  return (torch::arange(slice.tensor_elements(), torch::kFloat) % 13 - 4).reshape(slice.shape);
 }
 
 // Gives every holder's part of the gradient of `micros` micro-batches, which adds up to it.
@@ -80,7 +85,7 @@ void run_step(const UnitPlan& plan, const Strategy& strategy, int64_t micros) {
         const torch::Tensor whole = flat(unit, gradient_of) / addends;
         for (size_t i = 0; i < unit.params.size(); ++i) {
           const Slot& slot = unit.layout.slots()[i];
-          const torch::Tensor own = whole.narrow(0, slot.offset, slot.numel).view(slot.shape);
+          const torch::Tensor own = whole.narrow(0, slot.offset, slot.numel).view(slot.shape());
           model::accumulate_grad(unit.params[i], own);
         }
       }
@@ -92,8 +97,8 @@ void run_step(const UnitPlan& plan, const Strategy& strategy, int64_t micros) {
 void set_weights(const UnitPlan& plan, const Strategy& strategy) {
   for (size_t u = 0; u < plan.units.size(); ++u) {
     const Range range = strategy.store->range(u);
-    strategy.optimizer->set_master(
-        u, flat(plan.units[u], weights_of).narrow(0, range.begin, range.size()));
+    strategy.optimizer->states().write(
+        u, 0, flat(plan.units[u], weights_of).narrow(0, range.begin, range.size()));
   }
 }
 
@@ -114,8 +119,9 @@ std::map<std::string, torch::Tensor> gathered(const UnitPlan& plan, const Strate
 // This rank's masters and states of a unit after an update.
 std::vector<torch::Tensor> arrays_of(const Strategy& strategy, size_t unit) {
   std::vector<torch::Tensor> arrays;
-  for (size_t i = 0; i < strategy.optimizer->arrays(unit).size(); ++i) {
-    arrays.push_back(strategy.optimizer->array(unit, i));
+  for (const OptimizerStates::Array& array : strategy.optimizer->states().arrays(unit)) {
+    const torch::Tensor values = testing::read_state(*strategy.optimizer, unit, arrays.size());
+    arrays.push_back(values.to(array.dtype));
   }
   return arrays;
 }
@@ -153,7 +159,7 @@ Updated updated_whole(const configs::Config& config) {
       for (const Slot& slot : plan.units[u].layout.slots()) {
         for (size_t i = 0; i < arrays.size(); ++i) {
           updated.arrays[i][slot.global.name] =
-              arrays[i].narrow(0, slot.offset, slot.numel).view(slot.shape);
+              arrays[i].narrow(0, slot.offset, slot.numel).view(slot.shape());
         }
       }
     }
@@ -206,9 +212,9 @@ TEST_CASE("gradients are sums over the ranks that hold the same, and squares cou
           }
           mesh.world().all_reduce(squares).wait();
           double once = 0;
-          for (const GlobalTensor& whole :
-               {GlobalTensor{"", {5, 16}, {}}, {"", {12, 7}, {}}, {"", {9}, {}}}) {
-            once += 2 * gradient_of(whole).square().sum().item<double>();  // of two blocks
+          for (const std::vector<int64_t>& shape : {std::vector<int64_t>{5, 16}, {12, 7}, {9}}) {
+            const torch::Tensor whole = gradient_of({"", TensorSlice::full(shape)});
+            once += 2 * whole.square().sum().item<double>();  // of two blocks
           }
           CHECK(squares.item<double>() == doctest::Approx(once).epsilon(1e-6));
         });
@@ -239,7 +245,7 @@ TEST_CASE("an update is that of one rank which holds all, norms of whole paramet
           strategy.params->step(optim::default_step(config.optimizer, 1));
           const Lease lease = strategy.params->gather(1);
           for (const size_t unit : plan.block_units[1]) {
-            const auto updated = [&](const GlobalTensor& of) { return whole.at(of.name); };
+            const auto updated = [&](const GlobalSlice& of) { return whole.at(of.name); };
             const torch::Tensor values = strategy.store->buffers().whole(unit);
             const torch::Tensor expected = flat(plan.units[unit], updated);
             for (const Slot& slot : plan.units[unit].layout.slots()) {
@@ -282,7 +288,7 @@ TEST_CASE("masters and moments in bf16 are rounded as those of one rank, bit by 
             const Range owned_range = strategy.store->range(unit);
             const std::vector<torch::Tensor> arrays = arrays_of(strategy, unit);
             for (size_t i = 0; i < arrays.size(); ++i) {
-              const torch::Tensor whole = flat(plan.units[unit], [&](const GlobalTensor& of) {
+              const torch::Tensor whole = flat(plan.units[unit], [&](const GlobalSlice& of) {
                 return expected.at(i).at(of.name);
               });
               CHECK((arrays[i].scalar_type() == torch::kBFloat16));

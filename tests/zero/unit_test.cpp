@@ -61,15 +61,15 @@ TEST_CASE("parameters of a block are units by which ranks hold the same") {
   CHECK(columns.shard_index == 1);  // of ranks 2 and 6
   CHECK(columns.layout.slots()[0].name == "layer.columns");
   CHECK(columns.layout.slots()[0].global.name == "layer.whole_columns");
-  CHECK((columns.layout.slots()[0].global.begin == std::vector<int64_t>{0, 8}));
+  CHECK((columns.layout.slots()[0].global.slice.offsets == std::vector<int64_t>{0, 8}));
   CHECK(keys.name == "layer (on 2 ranks)");
   CHECK(keys.layout.num_shards() == 4);
   CHECK(keys.shard_index == 2);  // of ranks 2, 3, 6 and 7
-  CHECK((keys.layout.slots()[0].global.begin == std::vector<int64_t>{6, 0}));
+  CHECK((keys.layout.slots()[0].global.slice.offsets == std::vector<int64_t>{6, 0}));
   CHECK(norm.name == "layer (on 4 ranks)");
   CHECK(norm.layout.num_shards() == 8);
   CHECK(norm.shard_index == 6);
-  CHECK((norm.layout.slots()[0].global.shape == std::vector<int64_t>{9}));
+  CHECK((norm.layout.slots()[0].global.slice.shape == std::vector<int64_t>{9}));
 }
 
 TEST_CASE("where no rank shares layers, what a block says of it counts nothing") {

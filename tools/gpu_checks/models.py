@@ -82,7 +82,7 @@ def ds_config(path, micro_batch, stage=0, dtype="bf16", accumulation=1, lr=1e-4,
 
 
 def flops_per_token(shape):
-    """As model/flops.h: forward and backward, causal attention counted once."""
+    """As model/spec.h: forward and backward, causal attention counted once."""
     products = shape.layers * (shape.layer_parameters - 2 * shape.hidden) + shape.vocab * shape.hidden
     attention = 2 * shape.layers * shape.heads * shape.head_dim * (shape.seq + 1) / 2
     return 6 * (products + attention)

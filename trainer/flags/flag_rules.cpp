@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <cmath>
 #include <string_view>
@@ -10,7 +11,6 @@
 
 #include "base/text/printable.h"
 #include "base/text/units.h"
-#include "trainer/flags/choice.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -321,6 +321,32 @@ void resolve_length(Flags& flags, Errors& errors) {
   flags.epochs.reset();
 }
 
+// Services that transformers knows in addition to TensorBoard.
+constexpr std::array<std::string_view, 14> kServices = {
+    "azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte",
+    "kubeflow", "mlflow",  "neptune",    "swanlab",  "trackio", "wandb",   "comet"};
+
+// Fills flags.report_to.
+void resolve_report_to(RawFlags& raw, Errors& errors) {
+  ReportTo& report = raw.flags.report_to;
+  report.directory = raw.logging_dir;
+  for (const std::string& name : raw.report_to) {
+    if (name == "none") continue;
+    const bool service = std::find(kServices.begin(), kServices.end(), name) != kServices.end();
+    if (!service && name != "all" && name != "tensorboard") {
+      if (!name.starts_with("--")) {
+        errors.push_back(
+            fmt::format("--report_to {}: must be all, none, tensorboard or the name of a service",
+                        shortened(name)));
+      }
+      continue;
+    }
+    report.tensorboard = true;
+    if (name != "tensorboard") report.csv = true;
+    if (service) report.services.push_back(name);
+  }
+}
+
 }  // namespace
 
 Flags resolve_flags(RawFlags raw, Errors& errors) {
@@ -339,7 +365,7 @@ Flags resolve_flags(RawFlags raw, Errors& errors) {
   resolve_resume(raw, errors);
   resolve_schedule(raw, errors);
   resolve_warmup(raw, errors);
-  resolve_report_to(raw.report_to, raw.logging_dir, raw.flags, errors);
+  resolve_report_to(raw, errors);
   check_numbers(raw.flags, errors);
   check_lengths(raw.flags, errors);
   check_files(raw.flags, errors);

@@ -1,15 +1,58 @@
-// Rules between flags, independent of the configuration file.
+// The options of the command line, and rules between flags, independent of the configuration file.
 #pragma once
+
+#include <fmt/ranges.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/text/printable.h"
 #include "trainer/flags/flags.h"
-#include "trainer/flags/interval_rules.h"
+
+namespace CLI {
+class App;
+}
 
 namespace zeroth::trainer {
+
+// Returns the value paired with `text`; appends an error that lists all words if there is none.
+// Returns nothing if `text` is empty or another flag is in its place.
+template <typename T>
+std::optional<T> parse_choice(const char* name, const std::string& text,
+                              const std::vector<std::pair<std::string_view, T>>& values,
+                              std::vector<std::string>& errors) {
+  if (text.empty() || text.starts_with("--")) return std::nullopt;
+  std::vector<std::string_view> words;
+  for (const auto& [word, value] : values) {
+    if (word == text) return value;
+    words.push_back(word);
+  }
+  errors.push_back(
+      fmt::format("{} {}: must be one of {}", name, shortened(text), fmt::join(words, ", ")));
+  return std::nullopt;
+}
+
+// Flags about evaluating, saving and logging as typed; empty or unset: not given.
+struct RawIntervals {
+  std::string eval_strategy;
+  std::string save_strategy;
+  std::string logging_strategy;
+  std::optional<double> eval_every;
+  std::optional<double> save_every;
+  std::optional<double> save_minutes;
+  std::optional<double> logging_steps;
+  std::optional<double> eval_delay;
+  std::optional<int64_t> save_total_limit;
+  std::string metric_for_best_model;
+  std::optional<bool> greater_is_better;
+  bool load_best_model_at_end = false;
+  bool eval_on_start = false;
+  bool logging_first_step = false;
+};
 
 // Flags as CLI11 reads them, before they are checked.
 struct RawFlags {
@@ -42,6 +85,14 @@ struct RawFlags {
   std::vector<std::string> errors;  // for values that do not parse
   int local_rank = 0;               // passed by DeepSpeed's launcher; the environment has it too
 };
+
+// Adds all options to `app`, which stores their values in `raw`.
+void add_options(CLI::App& app, RawFlags& raw);
+
+// Rules of Hugging Face's TrainingArguments: fills flags.intervals from `raw` and from the data,
+// output and defaults that `flags` already has. Appends problems to `errors`, and values without
+// effect to flags.notes.
+void resolve_intervals(const RawIntervals& raw, Flags& flags, std::vector<std::string>& errors);
 
 // Returns the flags for the run. Appends problems to `errors`, one line each.
 Flags resolve_flags(RawFlags raw, std::vector<std::string>& errors);

@@ -10,11 +10,8 @@
 
 #include "configs/resolve.h"
 #include "data/samples/dataset.h"
-#include "trainer/flags/hf_flag_table.h"
+#include "trainer/flags/hf_flags.h"
 #include "trainer/flags/interval.h"
-#include "trainer/flags/report_to.h"
-#include "trainer/flags/resume_flags.h"
-#include "trainer/flags/spellings.h"
 
 namespace zeroth::trainer {
 
@@ -23,6 +20,40 @@ inline constexpr int64_t kMaxSteps = 1'000'000'000'000'000;  // steps or samples
 inline constexpr int64_t kMaxRows = 100'000'000;             // rows, or positions of a row
 
 inline constexpr int64_t kMaxSeconds = 1'000'000'000;  // of a timeout
+
+// Flags about resuming a run.
+struct ResumeFlags {
+  enum class From {
+    kNothing,
+    kNewest,           // in --output; an Error if there is none
+    kNewestOrNothing,  // the run starts from scratch if there is none
+    kNamed
+  };
+  From from = From::kNothing;
+  std::string directory;                // kNamed: of one checkpoint, or of several
+  bool allow_batch_change = false;      // --allow-batch-change
+  std::vector<std::string> may_change;  // --allow-change: keys of the configuration
+
+  bool is_on() const { return from != From::kNothing; }
+};
+
+// Flags about saving a run's state.
+struct StateFlags {
+  bool only_model = false;              // --save_only_model: no run can resume from what is saved
+  std::optional<double> every_minutes;  // --save-minutes
+  bool sync = false;                    // --save-sync: training waits for a save
+  std::optional<double> grace_s;        // --grace: maximum seconds from a signal to the exit
+  bool allow_small_disk = false;  // --allow-small-disk: --output may be too small at the start
+  int64_t max_save_failures = 3;  // --save-failures: saves in a row that may fail
+};
+
+// The flag --report_to, with which Trainer enables monitors.
+struct ReportTo {
+  bool tensorboard = false;
+  bool csv = false;
+  std::vector<std::string> services;  // named services: replaced by files
+  std::string directory;              // where they write: --logging_dir; empty: runs/ in --output
+};
 
 // Values of the command line. An empty string or an unset optional means "not given"; the flag's
 // help describes the default.

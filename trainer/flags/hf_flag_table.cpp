@@ -1,10 +1,9 @@
-#include "trainer/flags/hf_flag_table.h"
-
 #include <fmt/format.h>
 
 #include <array>
 
 #include "base/text/printable.h"
+#include "trainer/flags/hf_flags.h"
 
 namespace zeroth::trainer {
 namespace {

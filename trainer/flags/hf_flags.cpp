@@ -5,18 +5,53 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
 
+#include "base/error.h"
+#include "base/files/regular_file.h"
+#include "base/json/json.h"
 #include "base/text/printable.h"
 #include "base/text/units.h"
-#include "trainer/flags/hf_flag_table.h"
 
 namespace zeroth::trainer {
 namespace {
 
 using Kind = HfFlag::Kind;
+using Json = nlohmann::ordered_json;
+
+// Returns the value as it is typed after a flag.
+std::string argument_text(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::vector<std::string> read_flags(const std::string& path) {
+  DuplicateKeys duplicate_keys;
+  const Json file = parse_ordered_json(read_file(path, kConfigLimits.bytes),
+                                       {.name = path, .limits = kConfigLimits}, &duplicate_keys);
+  if (duplicate_keys.count > 0)
+    throw Error("{}: duplicate key {}: keep one", path, duplicate_keys.paths.front());
+  if (!file.is_object())
+    throw Error("{}: expected an object of flags, found {}", path, quoted(file));
+  std::vector<std::string> flags;
+  for (const auto& [key, value] : file.items()) {
+    if (value.is_null()) continue;
+    if (!value.is_array()) {
+      flags.push_back(fmt::format("--{}={}", key, argument_text(value)));
+      continue;
+    }
+    if (value.empty()) continue;
+    flags.push_back("--" + key);
+    for (const Json& entry : value) flags.push_back(argument_text(entry));
+  }
+  return flags;
+}
+
+bool in_name(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_';
+}
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
@@ -228,6 +263,42 @@ class FlagTranslator {
 };
 
 }  // namespace
+
+std::vector<std::string> expand_argument_file(std::vector<std::string> arguments) {
+  const auto is_rank = [](const std::string& argument) {
+    return argument.starts_with("--local_rank=") || argument.starts_with("--local-rank=");
+  };
+  std::vector<std::string> others;
+  std::remove_copy_if(arguments.begin(), arguments.end(), std::back_inserter(others), is_rank);
+  if (others.size() != 1 || others[0].starts_with("-")) return arguments;
+  if (others[0].ends_with(".yaml") || others[0].ends_with(".yml")) {
+    throw Error("{}: YAML is not supported: write the flags to a .json file", others[0]);
+  }
+  return others[0].ends_with(".json") ? read_flags(others[0]) : arguments;
+}
+
+std::string Spellings::lookup(std::string_view ours) const {
+  const auto found = typed_.find(ours);
+  return found == typed_.end() ? std::string(ours) : found->second;
+}
+
+bool Spellings::is_typed_as(std::string_view ours, std::string_view name) const {
+  std::string typed = lookup(ours);
+  std::replace(typed.begin(), typed.end(), '-', '_');
+  return typed == fmt::format("__{}", name);
+}
+
+std::string Spellings::as_typed(std::string text) const {
+  for (size_t at = 0; (at = text.find("--", at)) != std::string::npos;) {
+    size_t end = at;
+    while (end < text.size() && in_name(text[end])) ++end;
+    const bool whole = at == 0 || !in_name(text[at - 1]);
+    const std::string typed = lookup(std::string_view(text).substr(at, end - at));
+    if (whole) text.replace(at, end - at, typed);
+    at = whole ? at + typed.size() : end;
+  }
+  return text;
+}
 
 HfTranslation translate_hf_flags(const std::vector<std::string>& arguments,
                                  std::vector<std::string>& errors) {

@@ -1,12 +1,11 @@
-#include "trainer/flags/interval_rules.h"
-
+// Rules of Hugging Face's TrainingArguments that turn flags about evaluating, saving and logging
+// into Intervals.
 #include <fmt/format.h>
 
 #include <cmath>
 
 #include "base/text/printable.h"
-#include "trainer/flags/choice.h"
-#include "trainer/flags/flags.h"
+#include "trainer/flags/flag_rules.h"
 
 namespace zeroth::trainer {
 namespace {

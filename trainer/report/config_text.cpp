@@ -1,30 +1,78 @@
 #include "trainer/report/config_text.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
 #include <string_view>
-#include <utility>
+#include <system_error>
 
 #include "base/text/printable.h"
+#include "base/text/units.h"
 #include "configs/resolve.h"
+#include "data/samples/dataset.h"
+#include "data/tokenizer/tokenizer.h"
+#include "trainer/report/summary.h"
+#include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
-
 namespace {
 
-// FlagLines builds one line per flag with its value and the origin of the value.
-class FlagLines {
- public:
-  template <typename T>
-  void add(std::string_view flag, const T& value, std::string_view origin) {
-    text_ += fmt::format("// {:<55}  {}\n", fmt::format("{}{}", flag, value), origin);
-  }
-  std::string text() && { return std::move(text_); }
+using configs::HfSchedule;
 
- private:
-  std::string text_;
-};
+std::string_view shape_text(HfSchedule::Shape shape) {
+  return configs::kHfShapeNames[static_cast<size_t>(shape)].first;
+}
+
+std::string plateau_text(const configs::PlateauConfig& plateau) {
+  return fmt::format("times {:g} after {} in a row that are no better", plateau.factor,
+                     pluralize(plateau.patience + 1, "evaluation"));
+}
+
+// Describes the schedule after the warm-up.
+std::string decay_text(const HfSchedule& schedule) {
+  using Type = HfSchedule::Type;
+  const auto to = [&](const std::string& decay) {
+    return fmt::format("{} at step {}", decay, schedule.total_steps);
+  };
+  switch (schedule.type) {
+    case Type::kConstant:
+    case Type::kConstantWithWarmup:
+      return "constant rate";
+    case Type::kLinear:
+      return to("linear to 0");
+    case Type::kCosine:
+      return to(schedule.num_cycles == 0.5
+                    ? "cosine to 0"
+                    : fmt::format("cosine of {:g} waves", schedule.num_cycles));
+    case Type::kCosineWithRestarts:
+      return to(fmt::format("cosine to 0, {:g} times,", schedule.num_cycles));
+    case Type::kPolynomial:
+      return to(fmt::format("polynomial of power {:g} to {:g}", schedule.power, schedule.lr_end));
+    case Type::kInverseSqrt:
+      return fmt::format("inverse square root, timescale {}", schedule.timescale);
+    case Type::kCosineWithMinLr:
+    case Type::kCosineWarmupWithMinLr:
+      return to(fmt::format("cosine to {:g} of the rate", schedule.min_lr_rate));
+    case Type::kWarmupStableDecay:
+      return fmt::format("constant for {}, then {} to {:g} of the rate over {}",
+                         pluralize(schedule.stable_steps, "step"), shape_text(schedule.decay_shape),
+                         schedule.min_lr_rate, pluralize(schedule.decay_steps, "step"));
+    case Type::kReduceOnPlateau:
+      return plateau_text(schedule.plateau);
+  }
+  return "unknown schedule";
+}
+
+std::string hf_text(const HfSchedule& schedule) {
+  const std::string decay = decay_text(schedule);
+  if (schedule.warmup_steps == 0 || schedule.type == HfSchedule::Type::kReduceOnPlateau) {
+    return decay;
+  }
+  return fmt::format("{} after a {} warm-up over {}", decay, shape_text(schedule.warmup_shape),
+                     pluralize(schedule.warmup_steps, "step"));
+}
 
 std::string_view origin(bool given, std::string_view otherwise = "default") {
   return given ? "command line" : otherwise;
@@ -32,57 +80,106 @@ std::string_view origin(bool given, std::string_view otherwise = "default") {
 
 constexpr std::string_view kTrainerDefault = "Trainer's default";
 
+// Returns one line per flag, with its value and the origin of the value.
 std::string flags_without_key(const RunPlan& plan) {
   const configs::Config& config = plan.config;
   const Flags& flags = plan.flags;
-  FlagLines lines;
-  lines.add("--seed ", config.seed, origin(flags.values.seed.has_value()));
-  lines.add("--seq-len ", plan.samples.seq_len, origin(flags.seq_len || flags.max_length, "model"));
+  std::string lines;
+  const auto add = [&](std::string_view flag, const auto& value, std::string_view value_origin) {
+    lines += fmt::format("// {:<55}  {}\n", fmt::format("{}{}", flag, value), value_origin);
+  };
+  add("--seed ", config.seed, origin(flags.values.seed.has_value()));
+  add("--seq-len ", plan.samples.seq_len, origin(flags.seq_len || flags.max_length, "model"));
   if (plan.samples.total_steps > 0) {
-    lines.add("--steps ", plan.samples.total_steps,
-              origin(flags.steps.has_value(), "epochs of the data"));
+    add("--steps ", plan.samples.total_steps,
+        origin(flags.steps.has_value(), "epochs of the data"));
   }
   if (const std::string directory = plan.monitors.tensorboard.directory.string();
       !directory.empty()) {
-    lines.add("--logging_dir ", directory,
-              origin(!flags.report_to.directory.empty(), "a folder of this run, for --report_to"));
+    add("--logging_dir ", directory,
+        origin(!flags.report_to.directory.empty(), "a folder of this run, for --report_to"));
   }
   const int64_t every = config.recompute.every_nth_block;
-  if (every > 0) lines.add("--gradient-checkpointing=", every, origin(true));
+  if (every > 0) add("--gradient-checkpointing=", every, origin(true));
   if (config.scheduler.kind == configs::SchedulerConfig::Kind::kHuggingFace) {
     const configs::HfSchedule& schedule = config.scheduler.hf;
-    lines.add("--lr_scheduler_type ", to_string(schedule.type),
-              origin(flags.values.schedule.has_value(), kTrainerDefault));
+    add("--lr_scheduler_type ", to_string(schedule.type),
+        origin(flags.values.schedule.has_value(), kTrainerDefault));
     if (!flags.values.schedule_kwargs.empty()) {
-      lines.add("--lr_scheduler_kwargs ", flags.values.schedule_kwargs, origin(true));
+      add("--lr_scheduler_kwargs ", flags.values.schedule_kwargs, origin(true));
     }
-    lines.add("--warmup-steps ", schedule.warmup_steps,
-              origin(flags.values.warmup_steps || flags.values.warmup_ratio));
+    add("--warmup-steps ", schedule.warmup_steps,
+        origin(flags.values.warmup_steps || flags.values.warmup_ratio));
   }
   if (config.optimizer.no_decay) {
-    lines.add("--no-decay", "", origin(flags.values.no_decay.has_value(), kTrainerDefault));
+    add("--no-decay", "", origin(flags.values.no_decay.has_value(), kTrainerDefault));
   }
   const model::ModelSpec& spec = plan.spec;
   const double dropout =
       std::max({spec.embedding_dropout, spec.attention_dropout, spec.residual_dropout});
   if (config.dropout || dropout > 0) {
-    lines.add("--dropout ", config.dropout.value_or(dropout),
-              origin(config.dropout.has_value(), "maximum of the model"));
+    add("--dropout ", config.dropout.value_or(dropout),
+        origin(config.dropout.has_value(), "maximum of the model"));
   }
   const bool tokens = config.loss_mean == configs::LossMean::kToken;
-  lines.add("--loss-mean ", tokens ? "token" : "micro-batch",
-            origin(flags.values.loss_mean.has_value()));
+  add("--loss-mean ", tokens ? "token" : "micro-batch", origin(flags.values.loss_mean.has_value()));
   const bool skips = config.on_non_finite == configs::OnNonFinite::kSkip;
-  lines.add("--on-non-finite ", skips ? "skip" : "fail",
-            origin(flags.values.on_non_finite.has_value()));
-  return std::move(lines).text();
-}
-
-void add_comment(std::string& text, std::string_view title, const std::string& line) {
-  text += fmt::format("// {:<10} {}\n", title, printable(line));
+  add("--on-non-finite ", skips ? "skip" : "fail", origin(flags.values.on_non_finite.has_value()));
+  return lines;
 }
 
 }  // namespace
+
+std::string schedule_text(const configs::SchedulerConfig& scheduler) {
+  using Kind = configs::SchedulerConfig::Kind;
+  const bool linear = scheduler.warmup_type == configs::SchedulerConfig::Warmup::kLinear;
+  const std::string warmup = fmt::format("{} warm-up over {}", linear ? "linear" : "logarithmic",
+                                         pluralize(scheduler.warmup_num_steps, "step"));
+  switch (scheduler.kind) {
+    case Kind::kConstant:
+      return "constant rate";
+    case Kind::kWarmupLr:
+      return fmt::format("{} to {:g}, then constant", warmup, scheduler.warmup_max_lr);
+    case Kind::kWarmupDecayLr:
+      return fmt::format("{} to {:g}, then linear to {:g} at step {}", warmup,
+                         scheduler.warmup_max_lr, scheduler.warmup_min_lr,
+                         scheduler.total_num_steps);
+    case Kind::kWarmupCosineLr:
+      return fmt::format("{}, then cosine to {:g} of the rate at step {}", warmup,
+                         scheduler.cos_min_ratio, scheduler.total_num_steps);
+    case Kind::kOneCycle:
+      return fmt::format("one cycle of {:g} + {:g} steps between {:g} and {:g}",
+                         scheduler.one_cycle.first_step_size, scheduler.one_cycle.second_step_size,
+                         scheduler.one_cycle.min_lr, scheduler.one_cycle.max_lr);
+    case Kind::kLrRangeTest:
+      return fmt::format("range test from {:g}", scheduler.range_test.min_lr);
+    case Kind::kHuggingFace:
+      return hf_text(scheduler.hf);
+  }
+  return "unknown schedule";
+}
+
+std::string defaults_line(const RunPlan& plan) {
+  const Flags& flags = plan.flags;
+  if (!flags.values.for_trainer || !plan.trains()) return "";
+  std::vector<std::string> defaults;
+  if (!flags.steps && !flags.epochs) {
+    defaults.push_back(fmt::format("{:g} epochs", configs::defaults_for(flags.values).epochs));
+  }
+  const configs::SchedulerConfig& scheduler = plan.config.scheduler;
+  if (!flags.values.schedule && scheduler.kind == configs::SchedulerConfig::Kind::kHuggingFace) {
+    defaults.push_back(fmt::format("{} decay of the rate", to_string(scheduler.hf.type)));
+  }
+  if (plan.config.optimizer.no_decay && !flags.values.no_decay) {
+    defaults.emplace_back("no weight decay of norms and biases");
+  }
+  if (plan.samples.epoch_positions > plan.samples.epoch_samples) {
+    defaults.emplace_back("a short step at the end of an epoch");
+  }
+  if (defaults.empty()) return "";
+  return fmt::format("Hugging Face Trainer's, whose flags the command line uses: {}",
+                     fmt::join(defaults, ", "));
+}
 
 RunConfig run_config(const RunPlan& plan) {
   RunConfig run{plan.config, plan.origins};
@@ -98,12 +195,38 @@ std::string config_text(const RunPlan& plan, const std::vector<std::string>& not
   std::string text =
       fmt::format("// Flags without a key in this file:\n{}{}\n", flags_without_key(plan),
                   configs::to_json(run.config, run.origins));
+  const auto add_comments = [&](std::string_view title, const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) {
+      text += fmt::format("// {:<10} {}\n", title, printable(line));
+    }
+  };
   using Kind = configs::Diagnostic::Kind;
-  for (const std::string& note : diagnostic_lines(plan.notes, Kind::kNote))
-    add_comment(text, "note", note);
-  for (const std::string& note : notes) add_comment(text, "note", note);
-  for (const std::string& warning : diagnostic_lines(plan.notes, Kind::kWarning)) {
-    add_comment(text, "warning", warning);
+  add_comments("note", diagnostic_lines(plan.notes, Kind::kNote));
+  add_comments("note", notes);
+  add_comments("warning", diagnostic_lines(plan.notes, Kind::kWarning));
+  return text;
+}
+
+std::string inspection(const RunPlan& plan) {
+  const Flags& flags = plan.flags;
+  const Samples& samples = plan.samples;
+  const data::Dataset& dataset = samples.train ? *samples.train : *samples.eval;
+  std::string text =
+      samples.train ? train_line(flags.data, samples) : eval_line(eval_path(flags), samples);
+  text = printable(text) + '\n';
+  for (const configs::Diagnostic& note : plan.notes) {
+    const bool of_data =
+        note.key == "--data" || note.key == "--seq-len" || note.key == "--long-text";
+    if (of_data) text += printable(note.text) + '\n';
+  }
+  std::optional<data::Tokenizer> tokenizer;
+  std::error_code unknown;
+  if (std::filesystem::exists(std::filesystem::path(flags.model) / "tokenizer.json", unknown)) {
+    tokenizer.emplace(data::Tokenizer::load(flags.model));
+  }
+  const int64_t count = std::min(flags.inspect_samples.value_or(0), dataset.size());
+  for (int64_t i = 0; i < count; ++i) {
+    text += '\n' + data::describe_sample(dataset, i, tokenizer ? &*tokenizer : nullptr);
   }
   return text;
 }

@@ -1,12 +1,15 @@
-// The text that --print-config prints.
+// Texts about the configuration of a run: those that --print-config and --inspect-samples print,
+// and lines of the summary.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "trainer/run_plan.h"
+#include "configs/resolve.h"
 
 namespace zeroth::trainer {
+
+struct RunPlan;
 
 // The configuration of the run, completed by a value that only its model determines: the size of
 // file buffers.
@@ -20,5 +23,16 @@ RunConfig run_config(const RunPlan& plan);
 // precede it as comments, spelled as flags. The run's messages about its flags and keys follow it
 // as comments: the plan's notes, `notes` and the plan's warnings. Ends with a newline.
 std::string config_text(const RunPlan& plan, const std::vector<std::string>& notes = {});
+
+// Returns how the data was interpreted, and its first samples in file order, token by token. Uses
+// the training samples, or with --eval-only the evaluated ones. Ends with a newline.
+std::string inspection(const RunPlan& plan);
+
+// Returns one line about the learning rate.
+std::string schedule_text(const configs::SchedulerConfig& scheduler);
+
+// Returns which of Trainer's defaults apply if the command line is spelled for Trainer; otherwise
+// empty.
+std::string defaults_line(const RunPlan& plan);
 
 }  // namespace zeroth::trainer

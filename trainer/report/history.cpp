@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/json/exact_number.h"
 #include "base/json/json.h"
+#include "base/json/json_view.h"
 
 namespace zeroth::trainer {
 namespace {

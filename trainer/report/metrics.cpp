@@ -1,20 +1,25 @@
 #include "trainer/report/metrics.h"
 
 #include <fmt/format.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
-#include "base/files/file_lines.h"
+#include "base/files/regular_file.h"
 #include "base/machine/process_limits.h"
 #include "comm/cpu_collectives.h"
 #include "device/memory_use.h"
@@ -55,31 +60,60 @@ class ResumeCut {
   }
 
   void scan(const FileLine& line) {
-    size_ = line.end;
-    ends_ = line.whole;
+    is_empty = false;
+    needs_newline = !line.whole;
     if (line.whole && line.text.starts_with(last_step_)) {
-      is_own_ = true;
-      cut_offset_.reset();
-    } else if (!cut_offset_ && (!line.whole || step_of(line.text).value_or(0) > step_)) {
-      cut_offset_ = line.begin;
+      is_own = true;
+      offset.reset();
+    } else if (!offset && (!line.whole || step_of(line.text).value_or(0) > step_)) {
+      offset = line.begin;
     }
   }
 
-  bool is_own() const { return is_own_; }  // the file is the run's own
-  bool is_empty() const { return size_ == 0; }
-  bool needs_newline() const { return !ends_; }
-  std::optional<int64_t> cut_offset() const { return cut_offset_; }
+  // What is known after the last line.
+  bool is_own = false;  // the file is the run's own
+  bool is_empty = true;
+  bool needs_newline = false;
+  std::optional<int64_t> offset = std::nullopt;  // unset: nothing is cut
 
  private:
   int64_t step_;
   std::string last_step_;
-  bool is_own_ = false;
-  bool ends_ = true;
-  int64_t size_ = 0;
-  std::optional<int64_t> cut_offset_;
 };
 
+double steady_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double epoch_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// Returns the age of this process by field 22 of its stat file: clock ticks from boot to its start.
+double process_age() {
+  std::ifstream file("/proc/self/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t name_end = text.rfind(')');
+  ZEROTH_CHECK(name_end != std::string::npos, "/proc/self/stat holds '{}'", text);
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string skipped;
+  for (int field = 3; field < 22; ++field) fields >> skipped;
+  double start_ticks = 0;
+  ZEROTH_CHECK(fields >> start_ticks, "/proc/self/stat holds '{}'", text);
+  timespec boot{};
+  clock_gettime(CLOCK_BOOTTIME, &boot);
+  const double since_boot = static_cast<double>(boot.tv_sec) + 1e-9 * boot.tv_nsec;
+  return since_boot - start_ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
 }  // namespace
+
+RunTimer::RunTimer(std::optional<double> launch_time)
+    : origin_(steady_now() - (launch_time ? epoch_now() - *launch_time : process_age())) {}
+
+double RunTimer::seconds() const {
+  return steady_now() - origin_;
+}
 
 StepSplit split_step_time(const engine::StepStats& stats) {
   const engine::StepTimes& times = stats.times;
@@ -165,7 +199,7 @@ MetricsFile::MetricsFile(const std::string& path, Warn warn, OutputGuard guard)
 
 void MetricsFile::write(const std::string& line) {
   if (path_.empty()) return;
-  require_ownership();
+  if (guard_) guard_();
   const std::string failure = try_write(line);
   if (failure.empty()) return;
   warn_(fmt::format("--metrics {}: {}; no more lines are written, training continues", path_,
@@ -191,19 +225,15 @@ void MetricsFile::resume_from(int64_t step, std::optional<double> loss) {
   try {
     ResumeCut cut(step, loss);
     for_each_line(path_, [&](const FileLine& line) { cut.scan(line); });
-    needs_newline_ = !cut.is_own() && cut.needs_newline();
-    if (!cut.is_own()) return append_to_other_run(step, cut.is_empty());
-    require_ownership();
-    if (cut.cut_offset()) truncate_file(path_, *cut.cut_offset());
+    needs_newline_ = !cut.is_own && cut.needs_newline;
+    if (!cut.is_own) return append_to_other_run(step, cut.is_empty);
+    if (guard_) guard_();
+    if (cut.offset) truncate_file(path_, *cut.offset);
   } catch (const OutputTakenOver&) {
     throw;
   } catch (const Error& error) {
     warn_(fmt::format("--metrics {}: {}; new lines are appended to it", path_, error.what()));
   }
-}
-
-void MetricsFile::require_ownership() const {
-  if (guard_) guard_();
 }
 
 void MetricsFile::append_to_other_run(int64_t step, bool empty) {

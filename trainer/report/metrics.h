@@ -1,4 +1,5 @@
-// The machine-readable record of a run: one JSON object per line, written by rank 0.
+// The machine-readable record of a run: one JSON object per line, written by rank 0; and the clock
+// of its times.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +9,25 @@
 #include <optional>
 #include <string>
 
-#include "base/files/output_guard.h"
+#include "base/files/output_lock.h"
 #include "comm/device_mesh.h"
-#include "engine/engine.h"
+#include "engine/step/step_stats.h"
 
 namespace zeroth::trainer {
+
+// The time of the metrics, which begins at the start of the launcher.
+class RunTimer {
+ public:
+  // `launch_time`: seconds since the epoch at which the launcher started; if unset, the start of
+  // this process counts.
+  explicit RunTimer(std::optional<double> launch_time);
+
+  // Returns the seconds since that start; never decreases.
+  double seconds() const;
+
+ private:
+  double origin_;  // on the steady clock
+};
 
 // Peak memory of a run.
 struct PeakMemory {
@@ -95,7 +110,6 @@ class MetricsFile {
 
  private:
   void append_to_other_run(int64_t step, bool empty);
-  void require_ownership() const;
   // Returns an empty text on success.
   std::string try_write(const std::string& line);
 

@@ -4,17 +4,27 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "configs/config.h"
 #include "monitor/monitor.h"
 #include "monitor/run_page.h"
-#include "trainer/report/environment.h"
 #include "trainer/report/metrics.h"
 #include "trainer/report/summary.h"
-#include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
+
+struct RunPlan;
+
+using TitledLines = std::vector<std::pair<std::string, std::string>>;  // title, text
+
+// Returns versions, machine, ranks, directory and command line of this process. `threads`: of this
+// rank.
+TitledLines environment_lines(const comm::DeviceMesh& mesh, int threads);
+
+// Returns arguments quoted for a shell.
+std::string command_text(const std::vector<std::string>& arguments);
 
 monitor::PageFacts page_facts(const RunPlan& plan, const SummaryLines& summary,
                               TitledLines environment);

@@ -1,11 +1,9 @@
 #include "trainer/report/progress.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -135,8 +133,8 @@ Progress::~Progress() {
 
 // Returns false if every step has lines: they leave no room for a redrawn line.
 bool Progress::redraws() const {
-  return options_.columns && !options_.wall_clock_breakdown && !options_.memory_breakdown &&
-         !shows(configs::LogLevel::kDebug);
+  return options_.columns && !options_.config.wall_clock_breakdown &&
+         !options_.config.memory_breakdown && !shows(configs::LogLevel::kDebug);
 }
 
 void Progress::step(const StepRow& row) {
@@ -147,14 +145,15 @@ void Progress::step(const StepRow& row) {
     redraw(progress_text(row, options_.total_steps, left, width));
   } else if (is_line_due(row)) {
     std::string text = progress_text(row, options_.total_steps, left);
-    if (options_.wall_clock_breakdown || shows(configs::LogLevel::kDebug)) {
+    if (options_.config.wall_clock_breakdown || shows(configs::LogLevel::kDebug)) {
       text += " | " + breakdown_text(row.stats);
     }
     line(text);
     for (const engine::MemoryPoint& point : row.stats.memory) line(memory_text(point));
   }
-  if (options_.steps_per_print > 0 && row.stats.step % options_.steps_per_print == 0) {
-    line(deepspeed_text(row.stats, options_.optimizer));
+  if (options_.config.steps_per_print > 0 &&
+      row.stats.step % options_.config.steps_per_print == 0) {
+    line(deepspeed_text(row.stats, options_.config.optimizer));
   }
 }
 

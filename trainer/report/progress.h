@@ -17,11 +17,10 @@ namespace zeroth::trainer {
 struct ProgressOptions {
   int64_t total_steps = 0;
   std::optional<int> columns = std::nullopt;  // width of the terminal; unset: plain lines
-  int64_t steps_per_print = 0;                // steps between lines in DeepSpeed's form; 0: none
-  bool wall_clock_breakdown = false;          // plain lines, with the split of the step's time
-  bool memory_breakdown = false;  // plain lines, and below them the memory after a step's phases
-  configs::LogLevel level = configs::LogLevel::kInfo;  // less important lines are not shown
-  configs::OptimizerConfig optimizer = {};             // for DeepSpeed's line
+  // log_level: less important lines are not shown. steps_per_print: steps between lines in
+  // DeepSpeed's form. wall_clock_breakdown, memory_breakdown: plain lines, with the split of the
+  // step's time, or the memory after a step's phases below them.
+  configs::Config config = {};
 };
 
 class Progress {
@@ -52,7 +51,7 @@ class Progress {
  private:
   void write_line(std::string_view text);
   void redraw(std::string_view text);
-  bool shows(configs::LogLevel level) const { return level >= options_.level; }
+  bool shows(configs::LogLevel level) const { return level >= options_.config.log_level; }
   bool is_line_due(const StepRow& row);
   double seconds_left(const StepRow& row);
 

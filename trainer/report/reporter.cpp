@@ -13,14 +13,12 @@
 #include "base/files/directory.h"
 #include "base/machine/process_limits.h"
 #include "base/machine/standard_streams.h"
+#include "comm/comm_log.h"
 #include "comm/cpu_collectives.h"
 #include "trainer/failure.h"
 #include "trainer/report/config_text.h"
-#include "trainer/report/flops_profile.h"
 #include "trainer/report/history.h"
-#include "trainer/report/metrics.h"
-#include "trainer/report/monitoring.h"
-#include "trainer/report/summary.h"
+#include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -28,16 +26,6 @@ namespace {
 constexpr double kSecondsBetweenPages = 15;
 constexpr double kLongStep = 60;             // seconds
 constexpr const char* kMonitor = "monitor";  // title of a line of the summary
-
-ProgressOptions progress_options(const RunPlan& plan, const comm::RankEnv& env) {
-  return {.total_steps = plan.samples.total_steps,
-          .columns = env.terminal_columns,
-          .steps_per_print = plan.config.steps_per_print,
-          .wall_clock_breakdown = plan.config.wall_clock_breakdown,
-          .memory_breakdown = plan.config.memory_breakdown,
-          .level = plan.config.log_level,
-          .optimizer = plan.config.optimizer};
-}
 
 // Returns whether the run is an evaluation whose loss goes to standard output only.
 bool only_writes_stdout(const Flags& flags) {
@@ -56,15 +44,13 @@ Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const c
       memory_(memory),
       clock_(clock),
       writes_(env.rank == 0),
-      metrics_(
-          rethrow_as_usage_error(plan.attempt,
-                                 [&] {
-                                   return MetricsFile(
-                                       writes_ ? plan.flags.metrics : "",
-                                       [this](const std::string& text) { progress_.warning(text); },
-                                       [this] { require_ownership(); });
-                                 })),
-      progress_(progress_options(plan, env), [this](std::string_view text) { print(text); }),
+      metrics_(rethrow_as_usage_error(
+          plan.attempt,
+          [&] { return MetricsFile(writes_ ? plan.flags.metrics : "", warn_, guard_); })),
+      progress_({.total_steps = plan.samples.total_steps,
+                 .columns = env.terminal_columns,
+                 .config = plan.config},
+                [this](std::string_view text) { print(text); }),
       mfu_meter_(plan.spec, plan.config.batch.train_batch_size),
       run_name_(plan.monitors.run_name),
       record_(plan),
@@ -74,8 +60,7 @@ Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const c
   }
   if (writes_) phases_.start_ticking();
   if (!writes_ || !plan.samples.train) return;
-  monitors_ = monitor::Monitors(plan.config, plan.monitors.tensorboard,
-                                [this](const std::string& text) { progress_.warning(text); });
+  monitors_ = monitor::Monitors(plan.config, plan.monitors.tensorboard, warn_);
   const configs::FlopsProfilerConfig& profiler = plan.config.flops_profiler;
   if (profiler.enabled && !profiler.output_file.empty()) write_profile(profiler.output_file, "");
 }
@@ -148,9 +133,13 @@ void Reporter::start_over() {
   open_page(nullptr);
 }
 
+bool Reporter::has_page() const {
+  return writes_ && plan_.samples.train && !plan_.flags.output.empty();
+}
+
 // Reuses the files of an attempt that --resume auto replaces: it was killed before a checkpoint.
 void Reporter::reclaim_previous_attempt() {
-  if (!writes_ || !plan_.samples.train || plan_.flags.output.empty()) return;
+  if (!has_page()) return;
   const auto former = monitor::read_page(page_path(plan_));
   if (!former || former->is_finished) return;
   (void)resume_in(former->run_name);
@@ -158,15 +147,12 @@ void Reporter::reclaim_previous_attempt() {
 }
 
 void Reporter::open_page(const monitor::RunPage::PreviousRun* former) {
-  if (!writes_ || !plan_.samples.train || plan_.flags.output.empty()) return;
+  if (!has_page()) return;
   monitor::PageFacts facts = page_facts(plan_, summary_, environment_);
   facts.rounds = attempts_.rows();
   facts.run_name = run_name_;
   facts.monitors = monitors_.directories();
-  page_.emplace(
-      page_path(plan_), std::move(facts),
-      [this](const std::string& text) { progress_.warning(text); }, former,
-      [this] { require_ownership(); });
+  page_.emplace(page_path(plan_), std::move(facts), warn_, former, guard_);
 }
 
 std::string Reporter::history() const {
@@ -374,7 +360,7 @@ void Reporter::write_records(const BestModel& best, int64_t final_step) {
   if (monitors_.any() && !is_first_step_ && step_ == plan_.samples.total_steps) {
     monitors_.write({.deepspeed = {}, .trainer = trainer_events(record_.final_row())});
   }
-  warn_on_error([&] { record_.write(best, final_step, [this] { require_ownership(); }); });
+  warn_on_error([&] { record_.write(best, final_step, guard_); });
 }
 
 void Reporter::write_state_to(const std::filesystem::path& directory, const BestModel& best) {

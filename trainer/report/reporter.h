@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,18 +14,18 @@
 #include "engine/memory/memory_check.h"
 #include "monitor/monitors.h"
 #include "monitor/run_page.h"
-#include "trainer/report/attempt_log.h"
-#include "trainer/report/environment.h"
+#include "trainer/attempt_log.h"
+#include "trainer/report/flops_profile.h"
 #include "trainer/report/metrics.h"
-#include "trainer/report/mfu_meter.h"
+#include "trainer/report/monitoring.h"
 #include "trainer/report/phase_progress.h"
 #include "trainer/report/progress.h"
 #include "trainer/report/run_record.h"
-#include "trainer/report/run_timer.h"
 #include "trainer/report/summary.h"
-#include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
+
+struct RunPlan;
 
 // Reporter writes all reports. Every rank has one and calls the same functions of it in the same
 // order.
@@ -103,6 +104,7 @@ class Reporter {
   // Returns false if the directory of that name in OUTPUT/runs is gone.
   bool resume_in(const std::string& run_name);
   void show_monitors();  // reports where they write now
+  bool has_page() const;
   void start_over();
   void reclaim_previous_attempt();
   void open_page(const monitor::RunPage::PreviousRun* former);
@@ -111,6 +113,11 @@ class Reporter {
   const RunPlan& plan_;
   const engine::RunMemory& memory_;
   const RunTimer& clock_;
+  // Of all that writes: see require_ownership() and warn().
+  const OutputGuard guard_ = [this] { require_ownership(); };
+  const std::function<void(const std::string&)> warn_ = [this](const std::string& text) {
+    warn(text);
+  };
   bool writes_;
   std::atomic<int> output_error_ = 0;  // an errno; not 0: standard output is lost
   MetricsFile metrics_;

@@ -1,7 +1,5 @@
 #include "trainer/report/run_record.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,13 +7,14 @@
 
 #include "base/error.h"
 #include "base/files/replace_file.h"
-#include "base/json/exact_number.h"
 #include "base/json/json.h"
 #include "base/machine/process_limits.h"
+#include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
 namespace {
 
+namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr int64_t kTrainerDefaultSteps = 500;  // in its state, if no action goes by steps
@@ -53,8 +52,8 @@ void check_row(const JsonView& row) {
   }
 }
 
-Json read_results(const std::filesystem::path& path) {
-  if (!std::filesystem::exists(path)) return Json::object();
+Json read_results(const fs::path& path) {
+  if (!fs::exists(path)) return Json::object();
   Json found = read_json({.name = path.string(), .limits = kConfigLimits});
   return found.is_object() ? found : Json::object();
 }
@@ -204,16 +203,16 @@ Json RunRecord::state(const BestModel& best) const {
   return state;
 }
 
-void RunRecord::write_state(const std::filesystem::path& directory, const BestModel& best,
+void RunRecord::write_state(const fs::path& directory, const BestModel& best,
                             const OutputGuard& guard) const {
   replace_file(directory / "trainer_state.json", state(best).dump(2) + "\n", guard);
 }
 
 void RunRecord::write(const BestModel& best, int64_t final_step, const OutputGuard& guard) {
   if (guard) guard();
-  const std::filesystem::path directory = plan_.flags.output;
+  const fs::path directory = plan_.flags.output;
   std::error_code failure;
-  std::filesystem::create_directories(directory, failure);
+  fs::create_directories(directory, failure);
   if (failure)
     throw Error("{} cannot be created: {}", directory.string(), system_reason(failure.value()));
   Json all = plan_.trains() ? Json::object() : read_results(directory / "all_results.json");

@@ -8,13 +8,15 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/files/output_guard.h"
+#include "base/files/output_lock.h"
 #include "base/json/json_view.h"
 #include "trainer/best_model.h"
 #include "trainer/report/metrics.h"
-#include "trainer/run_plan.h"
+#include "trainer/step_trigger.h"
 
 namespace zeroth::trainer {
+
+struct RunPlan;
 
 // RunRecord writes these files. Keys, shapes and rounding are Trainer's; numbers that are not
 // finite are null. Keeps a reference to `plan`.

@@ -1,28 +1,22 @@
 #include "trainer/report/summary.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 
+#include "base/machine/cpu.h"
 #include "base/text/units.h"
+#include "comm/bootstrap/host_address.h"
 #include "comm/bootstrap/rank_env.h"
-#include "comm/link_speed.h"
-#include "comm/nodes/inter_node_interface.h"
 #include "device/memory_use.h"
-#include "engine/memory/memory_check.h"
 #include "engine/start.h"
-#include "trainer/report/schedule_text.h"
+#include "trainer/report/config_text.h"
+#include "trainer/step_trigger.h"
 
 namespace zeroth::trainer {
 namespace {
-
-std::string file_name(const std::string& path) {
-  const auto whole = std::filesystem::path(path).lexically_normal();
-  return whole.has_filename() ? whole.filename().string() : whole.parent_path().filename().string();
-}
 
 // Formats with two decimal places; a value below 0.1 with two digits.
 std::string epochs_text(double epochs) {
@@ -106,6 +100,11 @@ std::vector<std::string> cpu_offload_notes(const engine::RunMemory& run) {
 
 }  // namespace
 
+std::string file_name(const std::string& path) {
+  const auto whole = std::filesystem::path(path).lexically_normal();
+  return whole.has_filename() ? whole.filename().string() : whole.parent_path().filename().string();
+}
+
 SummaryLine note_line(const std::string& text) {
   return {"note", text};
 }
@@ -136,6 +135,12 @@ std::string data_line(const std::string& path, const data::Dataset& dataset) {
   if (stats.blank_lines > 0)
     text += fmt::format("; {}", pluralize(stats.blank_lines, "blank line"));
   return text;
+}
+
+std::string ranks_text(const comm::DeviceMesh& mesh, int threads) {
+  return fmt::format("{} on {}, {} each{}", mesh.world_size(), mesh.device().str(),
+                     pluralize(threads, "thread"),
+                     mesh.device().is_cpu() ? ", " + describe_cpu_isa() : "");
 }
 
 std::string mesh_line(const comm::MeshShape& shape) {
@@ -269,7 +274,7 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory,
   add("model", model_line(flags.model, plan.spec, plan.estimate.num_parameters));
   if (samples.train) add("data", train_line(flags.data, samples));
   if (samples.eval) {
-    add("eval", eval_line(flags.eval_data.empty() ? flags.data : flags.eval_data, samples));
+    add("eval", eval_line(eval_path(flags), samples));
   }
   add("ranks", ranks_text(mesh, threads));
   if (mesh.nodes().size() > 1) {

@@ -6,7 +6,6 @@
 
 #include "comm/device_mesh.h"
 #include "engine/memory/memory_check.h"
-#include "trainer/report/environment.h"
 #include "trainer/run_plan.h"
 
 namespace zeroth::comm {
@@ -35,6 +34,9 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory,
 // Moves the warnings to the end, and returns an iterator to the first one.
 SummaryLines::iterator put_warnings_last(SummaryLines& lines);
 
+// Returns the last name in a path, also of one that ends with a slash.
+std::string file_name(const std::string& path);
+
 // Each of these functions returns one line of the summary.
 std::string model_line(const std::string& directory, const model::ModelSpec& spec,
                        int64_t parameters);
@@ -43,6 +45,9 @@ std::string train_line(const std::string& path, const Samples& samples);
 std::string eval_line(const std::string& path, const Samples& samples);
 // Returns when the run evaluates and saves before its end; empty: never.
 std::string interval_line(const RunPlan& plan);
+// Returns "2 on cpu, 1 thread each, avx512"; the last part is the instruction set of a CPU that
+// computes.
+std::string ranks_text(const comm::DeviceMesh& mesh, int threads);
 // Returns the number of ranks on each mesh dimension, and the tensor-parallel groups of ranks.
 std::string mesh_line(const comm::MeshShape& shape);
 std::string batch_line(const configs::Config& config, const Samples& samples, int64_t num_ranks);

@@ -25,20 +25,19 @@ constexpr DtypeKernels<T> make_kernels() {
           .log_sum_exp = log_sum_exp<T>,
           .logit_gradient = logit_gradient<T>,
           .attention = make_attention_kernels<T, float>(),
-          .widen = widen<T>,
+          .widen = convert<T, float>,
           .widen_transposed = widen_transposed<T>,
-          .narrow = narrow<T>};
+          .narrow = convert<float, T>};
 }
 
 }  // namespace
 
 namespace ZEROTH_ISA {
 
-constexpr CpuKernels kAll = {.fp32 = make_kernels<float>(),
+const CpuKernels kKernels = {.fp32 = make_kernels<float>(),
                              .bf16 = make_kernels<Bf16>(),
                              .fp16 = make_kernels<Fp16>(),
                              .bf16_attention = make_attention_kernels<Bf16, Bf16>()};
-const CpuKernels kKernels = kAll;
 
 }  // namespace ZEROTH_ISA
 

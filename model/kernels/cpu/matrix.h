@@ -7,29 +7,13 @@
 namespace zeroth::model::cpu {
 namespace {
 
-template <typename T>
-void widen(const MatrixView<T>& from, float* to, int64_t stride) {
+// Converts [rows, columns] between float and a 16-bit type, or copies it.
+template <typename From, typename To>
+void convert(const MatrixView<From>& from, To* to, int64_t stride) {
   for (int64_t row = 0; row < from.rows; ++row) {
-    const T* in = from.data + row * from.stride;
-    float* out = to + row * stride;
-    for_each_vector(
-        from.columns, [&](int64_t i) { store(out + i, load(in + i)); },
-        [&](int64_t i, int64_t count) {
-          store_partial(out + i, load_partial(in + i, count), count);
-        });
-  }
-}
-
-template <typename T>
-void narrow(const MatrixView<float>& from, T* to, int64_t stride) {
-  for (int64_t row = 0; row < from.rows; ++row) {
-    const float* in = from.data + row * from.stride;
-    T* out = to + row * stride;
-    for_each_vector(
-        from.columns, [&](int64_t i) { store(out + i, load(in + i)); },
-        [&](int64_t i, int64_t count) {
-          store_partial(out + i, load_partial(in + i, count), count);
-        });
+    const From* in = from.data + row * from.stride;
+    To* out = to + row * stride;
+    for_each_vector(from.columns, [&](const auto& at) { at.store(out, at.load(in)); });
   }
 }
 
@@ -90,7 +74,7 @@ void widen_transposed(const MatrixView<T>& from, float* to, int64_t stride) {
       if constexpr (sizeof(T) == sizeof(float)) {
         transpose(part, out, stride);
       } else {
-        widen(part, square, kSquare);
+        convert(part, square, kSquare);
         transpose({square, kSquare, part.rows, part.columns}, out, stride);
       }
     }

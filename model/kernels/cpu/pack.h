@@ -18,7 +18,7 @@ void clear(Tile* tile, int64_t count) {
 // Copies a tile [kTile, columns] unchanged: the left operand.
 template <typename T>
 void copy_tile(const MatrixView<T>& part, float* tile) {
-  widen(part, tile, part.columns);
+  convert(part, tile, part.columns);
   clear(tile + part.rows * part.columns, (kTile - part.rows) * part.columns);
 }
 inline void copy_tile(const MatrixView<Bf16>& part, Bf16* tile) {

@@ -1,5 +1,5 @@
 // Selects the kernels that this process runs and the products that are fast, by base/machine/cpu.h
-// alone.
+// alone, and passes tensors to the kernels.
 #pragma once
 
 #include <torch/types.h>
@@ -9,6 +9,32 @@
 namespace zeroth::model::cpu {
 
 const CpuKernels& kernels();
+
+// Calls work(kernels of the dtype, T{}) with T = float, Bf16 or Fp16; returns false for other
+// dtypes.
+template <typename Work>
+bool with_kernels(torch::ScalarType dtype, const Work& work) {
+  if (dtype == torch::kFloat32) {
+    work(kernels().fp32, float{});
+  } else if (dtype == torch::kBFloat16) {
+    work(kernels().bf16, Bf16{});
+  } else if (dtype == torch::kFloat16) {
+    work(kernels().fp16, Fp16{});
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// Returns whether there are kernels for this dtype: fp32, bf16 or fp16.
+inline bool has_kernels(torch::ScalarType dtype) {
+  return with_kernels(dtype, [](const auto&, auto) {});
+}
+
+template <typename T>
+T* data(const torch::Tensor& tensor) {
+  return static_cast<T*>(tensor.data_ptr());
+}
 
 // Returns whether LibTorch multiplies this dtype (base/machine/cpu.h). If its products of 16-bit
 // floats are scalar loops, or slower than those of fp32, factors are widened to fp32 in tiles

@@ -27,21 +27,6 @@ ZEROTH_INLINE Vec rounded(Vec x, const Fp16*) {
   return simd::widen(simd::narrow(x, Fp16{}), Fp16{});
 }
 
-// Loads the first `count` < kLanes elements, followed by zeros.
-template <typename T>
-ZEROTH_INLINE Vec load_partial(const T* p, int64_t count) {
-  T part[kLanes] = {};
-  std::memcpy(part, p, static_cast<size_t>(count) * sizeof(T));
-  return load(part);
-}
-
-template <typename T>
-ZEROTH_INLINE void store_partial(T* p, Vec x, int64_t count) {
-  T part[kLanes];
-  store(part, x);
-  std::memcpy(p, part, static_cast<size_t>(count) * sizeof(T));
-}
-
 ZEROTH_INLINE float sum(Vec x) {
   float total = 0;
   for (int64_t i = 0; i < kLanes; ++i) total += x[i];
@@ -81,12 +66,57 @@ ZEROTH_INLINE Vec exponential(Vec x) {
   return x < -87.0F ? Vec{} : y;
 }
 
-// Calls body(index) for full vectors and part(index, count) for the remaining elements.
-template <typename Body, typename Tail>
-ZEROTH_INLINE void for_each_vector(int64_t count, const Body& body, const Tail& part) {
+// FullVector accesses the elements [index, index + kLanes) of arrays.
+struct FullVector {
+  int64_t index;
+
+  template <typename T>
+  ZEROTH_INLINE Vec load(const T* p) const {
+    return simd::load(p + index);
+  }
+  template <typename T>
+  ZEROTH_INLINE Vec load_or(const T* p, float) const {
+    return load(p);
+  }
+  template <typename T>
+  ZEROTH_INLINE void store(T* p, Vec x) const {
+    simd::store(p + index, x);
+  }
+};
+
+// PartialVector accesses the last elements of arrays, `count` < kLanes from `index` on.
+struct PartialVector {
+  int64_t index, count;
+
+  // Returns the elements, followed by zeros.
+  template <typename T>
+  ZEROTH_INLINE Vec load(const T* p) const {
+    T part[kLanes] = {};
+    std::memcpy(part, p + index, static_cast<size_t>(count) * sizeof(T));
+    return simd::load(part);
+  }
+  // Returns the elements, followed by `other`.
+  template <typename T>
+  ZEROTH_INLINE Vec load_or(const T* p, float other) const {
+    float part[kLanes];
+    simd::store(part, load(p));
+    for (int64_t lane = count; lane < kLanes; ++lane) part[lane] = other;
+    return simd::load(part);
+  }
+  template <typename T>
+  ZEROTH_INLINE void store(T* p, Vec x) const {
+    T part[kLanes];
+    simd::store(part, x);
+    std::memcpy(p + index, part, static_cast<size_t>(count) * sizeof(T));
+  }
+};
+
+// Calls body(FullVector) for full vectors and body(PartialVector) for the remaining elements.
+template <typename Body>
+ZEROTH_INLINE void for_each_vector(int64_t count, const Body& body) {
   int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) body(i);
-  if (i < count) part(i, count - i);
+  for (; i + kLanes <= count; i += kLanes) body(FullVector{i});
+  if (i < count) body(PartialVector{i, count - i});
 }
 
 }  // namespace

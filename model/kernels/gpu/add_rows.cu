@@ -95,16 +95,10 @@ int64_t add_rows_parts(int64_t count) {
 }
 
 void add_rows(ElementType table, ElementType dy, const AddRows& call, cudaStream_t stream) {
-  const bool wide = table == ElementType::kFloat;
-  switch (dy) {
-    case ElementType::kFloat:
-      return launch<float, float>(call, stream);
-    case ElementType::kBfloat16:
-      return wide ? launch<float, __nv_bfloat16>(call, stream)
-                  : launch<__nv_bfloat16, __nv_bfloat16>(call, stream);
-    case ElementType::kHalf:
-      return wide ? launch<float, __half>(call, stream) : launch<__half, __half>(call, stream);
-  }
+  dispatch_element(dy, [&](auto t) {
+    using Dy = decltype(t);
+    table == ElementType::kFloat ? launch<float, Dy>(call, stream) : launch<Dy, Dy>(call, stream);
+  });
 }
 
 }  // namespace zeroth::model::gpu

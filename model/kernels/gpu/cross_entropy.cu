@@ -88,26 +88,16 @@ __global__ void logit_gradient_kernel(LogitGradient call) {
 
 void log_sum_exp(ElementType element, const LogSumExp& call, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(call.rows);
-  switch (element) {
-    case ElementType::kFloat:
-      return launch_kernel(log_sum_exp_kernel<float>, blocks, kBlock, stream, call);
-    case ElementType::kBfloat16:
-      return launch_kernel(log_sum_exp_kernel<__nv_bfloat16>, blocks, kBlock, stream, call);
-    case ElementType::kHalf:
-      return launch_kernel(log_sum_exp_kernel<__half>, blocks, kBlock, stream, call);
-  }
+  dispatch_element(element, [&](auto t) {
+    launch_kernel(log_sum_exp_kernel<decltype(t)>, blocks, kBlock, stream, call);
+  });
 }
 
 void logit_gradient(ElementType element, const LogitGradient& call, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(call.rows);
-  switch (element) {
-    case ElementType::kFloat:
-      return launch_kernel(logit_gradient_kernel<float>, blocks, kBlock, stream, call);
-    case ElementType::kBfloat16:
-      return launch_kernel(logit_gradient_kernel<__nv_bfloat16>, blocks, kBlock, stream, call);
-    case ElementType::kHalf:
-      return launch_kernel(logit_gradient_kernel<__half>, blocks, kBlock, stream, call);
-  }
+  dispatch_element(element, [&](auto t) {
+    launch_kernel(logit_gradient_kernel<decltype(t)>, blocks, kBlock, stream, call);
+  });
 }
 
 }  // namespace zeroth::model::gpu

@@ -89,57 +89,30 @@ __global__ void swiglu_backward_kernel(SwiGluBackward call, int64_t threads) {
   store(static_cast<T*>(call.dup) + from, dup);
 }
 
-template <typename T>
-void launch_rotate(const RotatePairs& call, cudaStream_t stream) {
-  const int64_t threads = call.batch * call.seq * call.heads * call.half / Vector<T>::kSize;
-  launch_kernel(rotate_kernel<T>, blocks_of(threads), kBlock, stream, call, threads);
-}
-
-template <typename T>
-void launch_swiglu(const SwiGluForward& call, cudaStream_t stream) {
-  const int64_t threads = call.inputs.rows * call.inputs.width / Vector<T>::kSize;
-  launch_kernel(swiglu_kernel<T>, blocks_of(threads), kBlock, stream, call, threads);
-}
-
-template <typename T>
-void launch_swiglu_backward(const SwiGluBackward& call, cudaStream_t stream) {
-  const int64_t threads = call.inputs.rows * call.inputs.width / Vector<T>::kSize;
-  launch_kernel(swiglu_backward_kernel<T>, blocks_of(threads), kBlock, stream, call, threads);
-}
-
 }  // namespace
 
 void rotate(ElementType element, const RotatePairs& call, cudaStream_t stream) {
-  switch (element) {
-    case ElementType::kFloat:
-      return launch_rotate<float>(call, stream);
-    case ElementType::kBfloat16:
-      return launch_rotate<__nv_bfloat16>(call, stream);
-    case ElementType::kHalf:
-      return launch_rotate<__half>(call, stream);
-  }
+  dispatch_element(element, [&](auto t) {
+    using T = decltype(t);
+    const int64_t threads = call.batch * call.seq * call.heads * call.half / Vector<T>::kSize;
+    launch_kernel(rotate_kernel<T>, blocks_of(threads), kBlock, stream, call, threads);
+  });
 }
 
 void swiglu_forward(ElementType element, const SwiGluForward& call, cudaStream_t stream) {
-  switch (element) {
-    case ElementType::kFloat:
-      return launch_swiglu<float>(call, stream);
-    case ElementType::kBfloat16:
-      return launch_swiglu<__nv_bfloat16>(call, stream);
-    case ElementType::kHalf:
-      return launch_swiglu<__half>(call, stream);
-  }
+  dispatch_element(element, [&](auto t) {
+    using T = decltype(t);
+    const int64_t threads = call.inputs.rows * call.inputs.width / Vector<T>::kSize;
+    launch_kernel(swiglu_kernel<T>, blocks_of(threads), kBlock, stream, call, threads);
+  });
 }
 
 void swiglu_backward(ElementType element, const SwiGluBackward& call, cudaStream_t stream) {
-  switch (element) {
-    case ElementType::kFloat:
-      return launch_swiglu_backward<float>(call, stream);
-    case ElementType::kBfloat16:
-      return launch_swiglu_backward<__nv_bfloat16>(call, stream);
-    case ElementType::kHalf:
-      return launch_swiglu_backward<__half>(call, stream);
-  }
+  dispatch_element(element, [&](auto t) {
+    using T = decltype(t);
+    const int64_t threads = call.inputs.rows * call.inputs.width / Vector<T>::kSize;
+    launch_kernel(swiglu_backward_kernel<T>, blocks_of(threads), kBlock, stream, call, threads);
+  });
 }
 
 }  // namespace zeroth::model::gpu

@@ -1,6 +1,10 @@
-// The logarithm of a sum of exponentials, accumulated element by element. The includer must define
-// ZEROTH_INLINE and, in this namespace, exponential(float): the fast one of a GPU, or the library's
-// in a test on the CPU.
+// The logarithm of a sum of exponentials, accumulated element by element in one pass: the sum is
+// kept relative to the largest element so far, and is rescaled when a larger one comes (Milakov and
+// Gimelshein, "Online normalizer calculation for softmax", 2018). Partial sums, such as those of
+// the threads of a block, can be added in any order; the order changes only the rounding.
+//
+// The includer must define ZEROTH_INLINE and, in this namespace, exponential(float): the fast one
+// of a GPU, or the library's in a test on the CPU.
 #pragma once
 
 #include <cmath>
@@ -8,6 +12,7 @@
 namespace zeroth::model::gpu {
 namespace {
 
+// ExponentialSum is empty at first: its log() is then -inf.
 struct ExponentialSum {
   float maximum = -INFINITY;
   float sum = 0;  // of exp(x - maximum)

@@ -39,6 +39,15 @@ cudaStream_t stream_of(const Tensor& x) {
   return c10::cuda::getCurrentCUDAStream(x.device().index()).stream();
 }
 
+// Queues a kernel for the element type of x on the current stream of its device.
+template <typename Call>
+void run(void (*kernel)(ElementType, const Call&, cudaStream_t), const Tensor& x,
+         const Call& call) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  kernel(*element_type(x), call, stream_of(x));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 bool rms_norm_supports(const Tensor& x, const Tensor& weight) {
   const auto element = element_type(x);
   return element && x.numel() > 0 && x.scalar_type() == weight.scalar_type() && aligned(weight) &&
@@ -53,23 +62,20 @@ bool has_same_layout(const Tensor& other, const Tensor& x) {
 // Returns y and scale of x, or of x + addend, which is written to sum, if these are defined.
 std::tuple<Tensor, Tensor> run_rms_norm(const Tensor& x, const Tensor& weight, double eps,
                                         const Tensor& addend, const Tensor& sum) {
-  const c10::cuda::CUDAGuard guard(x.device());
   const int64_t width = weight.size(0);
   const int64_t rows = x.numel() / width;
   Tensor y = at::empty_like(x);
   Tensor scale = at::empty({rows}, x.options().dtype(torch::kFloat32));
-  rms_norm_forward(*element_type(x),
-                   {.x = x.const_data_ptr(),
-                    .weight = weight.const_data_ptr(),
-                    .y = y.data_ptr(),
-                    .scale = scale.data_ptr<float>(),
-                    .rows = rows,
-                    .width = width,
-                    .eps = static_cast<float>(eps),
-                    .addend = addend.defined() ? addend.const_data_ptr() : nullptr,
-                    .sum = sum.defined() ? sum.data_ptr() : nullptr},
-                   stream_of(x));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  run(rms_norm_forward, x,
+      {.x = x.const_data_ptr(),
+       .weight = weight.const_data_ptr(),
+       .y = y.data_ptr(),
+       .scale = scale.data_ptr<float>(),
+       .rows = rows,
+       .width = width,
+       .eps = static_cast<float>(eps),
+       .addend = addend.defined() ? addend.const_data_ptr() : nullptr,
+       .sum = sum.defined() ? sum.data_ptr() : nullptr});
   return {y, scale};
 }
 
@@ -100,25 +106,21 @@ std::tuple<Tensor, Tensor> rms_norm_backward_cuda(const Tensor& any_dy, const Te
       (residual.defined() && !has_same_layout(residual, x))) {
     return formula::rms_norm_backward(dy, x, weight, scale, any_residual, output_mask);
   }
-  const c10::cuda::CUDAGuard guard(x.device());
   const int64_t width = weight.size(0);
   const int64_t rows = x.numel() / width;
   Tensor dx = at::empty_like(x);
-  const ElementType element = *element_type(x);
-  const int64_t count = output_mask[1] ? rms_norm_parts(element, rows, width) : 0;
+  const int64_t count = output_mask[1] ? rms_norm_parts(*element_type(x), rows, width) : 0;
   Tensor parts = at::empty({count, width}, scale.options());
-  rms_norm_backward(element,
-                    {.dy = dy.const_data_ptr(),
-                     .x = x.const_data_ptr(),
-                     .weight = weight.const_data_ptr(),
-                     .scale = scale.const_data_ptr<float>(),
-                     .dx = dx.data_ptr(),
-                     .dweight_parts = output_mask[1] ? parts.data_ptr<float>() : nullptr,
-                     .rows = rows,
-                     .width = width,
-                     .residual = residual.defined() ? residual.const_data_ptr() : nullptr},
-                    stream_of(x));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  run(rms_norm_backward, x,
+      {.dy = dy.const_data_ptr(),
+       .x = x.const_data_ptr(),
+       .weight = weight.const_data_ptr(),
+       .scale = scale.const_data_ptr<float>(),
+       .dx = dx.data_ptr(),
+       .dweight_parts = output_mask[1] ? parts.data_ptr<float>() : nullptr,
+       .rows = rows,
+       .width = width,
+       .residual = residual.defined() ? residual.const_data_ptr() : nullptr});
   return {dx, output_mask[1] ? parts.sum(0) : parts};
 }
 
@@ -145,22 +147,19 @@ Tensor rotate_pairs_cuda(const Tensor& any_x, const Tensor& cos, const Tensor& s
                     aligned(sin) && cos.scalar_type() == x.scalar_type() &&
                     sin.scalar_type() == x.scalar_type();
   if (!fits) return formula::rotate_pairs(x, cos, sin, direction);
-  const c10::cuda::CUDAGuard guard(x.device());
   Tensor y = at::empty(x.sizes(), x.options());
-  rotate(*element_type(x),
-         {.x = x.const_data_ptr(),
-          .cos = cos.const_data_ptr(),
-          .sin = sin.const_data_ptr(),
-          .y = y.data_ptr(),
-          .batch = x.size(0),
-          .seq = x.size(1),
-          .heads = x.size(2),
-          .half = half,
-          .token_stride = in_place ? stride : x.size(2) * x.size(3),
-          .table_batch_stride = cos.size(0) == 1 ? 0 : x.size(1) * half,
-          .direction = static_cast<float>(direction)},
-         stream_of(x));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  run(rotate, x,
+      {.x = x.const_data_ptr(),
+       .cos = cos.const_data_ptr(),
+       .sin = sin.const_data_ptr(),
+       .y = y.data_ptr(),
+       .batch = x.size(0),
+       .seq = x.size(1),
+       .heads = x.size(2),
+       .half = half,
+       .token_stride = in_place ? stride : x.size(2) * x.size(3),
+       .table_batch_stride = cos.size(0) == 1 ? 0 : x.size(1) * half,
+       .direction = static_cast<float>(direction)});
   return y;
 }
 
@@ -191,15 +190,12 @@ Tensor swiglu_cuda(const Tensor& any_gate, const Tensor& any_up) {
   auto rows = swiglu_rows(gate, up);
   if (!rows) rows = swiglu_rows(gate = gate.contiguous(), up = up.contiguous());
   if (!rows) return formula::swiglu(gate, up);
-  const c10::cuda::CUDAGuard guard(gate.device());
   Tensor y = at::empty(gate.sizes(), gate.options());
-  swiglu_forward(*element_type(gate),
-                 {.gate = gate.const_data_ptr(),
-                  .up = up.const_data_ptr(),
-                  .y = y.data_ptr(),
-                  .inputs = *rows},
-                 stream_of(gate));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  run(swiglu_forward, gate,
+      {.gate = gate.const_data_ptr(),
+       .up = up.const_data_ptr(),
+       .y = y.data_ptr(),
+       .inputs = *rows});
   return y;
 }
 
@@ -228,17 +224,14 @@ std::tuple<Tensor, Tensor> swiglu_backward_cuda(const Tensor& any_dy, const Tens
       dy.scalar_type() != gate.scalar_type()) {
     return formula::swiglu_backward(dy, gate, up);
   }
-  const c10::cuda::CUDAGuard guard(gate.device());
   const auto [dgate, dup] = empty_like_pair(gate, up);
-  swiglu_backward(*element_type(gate),
-                  {.dy = dy.const_data_ptr(),
-                   .gate = gate.const_data_ptr(),
-                   .up = up.const_data_ptr(),
-                   .dgate = dgate.data_ptr(),
-                   .dup = dup.data_ptr(),
-                   .inputs = *rows},
-                  stream_of(gate));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  run(swiglu_backward, gate,
+      {.dy = dy.const_data_ptr(),
+       .gate = gate.const_data_ptr(),
+       .up = up.const_data_ptr(),
+       .dgate = dgate.data_ptr(),
+       .dup = dup.data_ptr(),
+       .inputs = *rows});
   return {dgate, dup};
 }
 
@@ -277,17 +270,14 @@ bool is_2d(const Tensor& logits) {
 
 Tensor log_sum_exp_cuda(const Tensor& logits) {
   if (!is_2d(logits)) return formula::log_sum_exp(logits);
-  const c10::cuda::CUDAGuard guard(logits.device());
   Tensor lse = at::empty({logits.size(0)}, logits.options().dtype(torch::kFloat32));
-  log_sum_exp(*element_type(logits),
-              {.logits = logits.const_data_ptr(),
-               .lse = lse.data_ptr<float>(),
-               .rows = logits.size(0),
-               .vocab = logits.size(1),
-               .row_stride = logits.stride(0),
-               .vectors = is_vectorizable(logits, logits.stride(0))},
-              stream_of(logits));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  run(log_sum_exp, logits,
+      {.logits = logits.const_data_ptr(),
+       .lse = lse.data_ptr<float>(),
+       .rows = logits.size(0),
+       .vocab = logits.size(1),
+       .row_stride = logits.stride(0),
+       .vectors = is_vectorizable(logits, logits.stride(0))});
   return lse;
 }
 
@@ -296,18 +286,15 @@ void logit_gradient_cuda(Tensor logits, const Tensor& lse, const Tensor& targets
   if (!is_2d(logits) || !lse.is_contiguous() || !targets.is_contiguous()) {
     return formula::logit_gradient_(logits, lse, targets, scale);
   }
-  const c10::cuda::CUDAGuard guard(logits.device());
-  logit_gradient(*element_type(logits),
-                 {.logits = logits.data_ptr(),
-                  .lse = lse.const_data_ptr<float>(),
-                  .targets = targets.const_data_ptr<int64_t>(),
-                  .scale = scale.const_data_ptr<float>(),
-                  .rows = logits.size(0),
-                  .vocab = logits.size(1),
-                  .row_stride = logits.stride(0),
-                  .vectors = is_vectorizable(logits, logits.stride(0))},
-                 stream_of(logits));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  run(logit_gradient, logits,
+      {.logits = logits.data_ptr(),
+       .lse = lse.const_data_ptr<float>(),
+       .targets = targets.const_data_ptr<int64_t>(),
+       .scale = scale.const_data_ptr<float>(),
+       .rows = logits.size(0),
+       .vocab = logits.size(1),
+       .row_stride = logits.stride(0),
+       .vectors = is_vectorizable(logits, logits.stride(0))});
 }
 
 }  // namespace

@@ -264,19 +264,6 @@ int64_t backward_blocks(int64_t rows) {
   return num_blocks<S>(rows) < kMaxBlocks ? num_blocks<S>(rows) : kMaxBlocks;
 }
 
-// Calls launch(T()) for the element's type.
-template <typename Launch>
-void dispatch_element(ElementType element, Launch&& launch) {
-  switch (element) {
-    case ElementType::kFloat:
-      return launch(float());
-    case ElementType::kBfloat16:
-      return launch(__nv_bfloat16());
-    case ElementType::kHalf:
-      return launch(__half());
-  }
-}
-
 int64_t num_vectors(ElementType element, int64_t width) {
   return width / (element == ElementType::kFloat ? 4 : 8);
 }

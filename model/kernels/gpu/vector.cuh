@@ -1,4 +1,4 @@
-// A Vector is sixteen bytes of elements, computed in fp32.
+// Element types on a GPU, and a Vector: sixteen bytes of elements, computed in fp32.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <cstring>
+
+#include "model/kernels/gpu/fused.h"
 
 namespace zeroth::model::gpu {
 
@@ -103,6 +105,19 @@ __device__ inline Words narrow(const Wide<T>& wide) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) words.at[i] = narrow_word(wide.at + i * Vector<T>::kSize / 4, T());
   return words;
+}
+
+// Calls launch(T()) for the element's type.
+template <typename Launch>
+void dispatch_element(ElementType element, Launch&& launch) {
+  switch (element) {
+    case ElementType::kFloat:
+      return launch(float());
+    case ElementType::kBfloat16:
+      return launch(__nv_bfloat16());
+    case ElementType::kHalf:
+      return launch(__half());
+  }
 }
 
 }  // namespace zeroth::model::gpu

@@ -1,0 +1,245 @@
+#include "engine/engine_impl.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+#include "comm/cpu_collectives.h"
+#include "engine/verify/stop_agreement.h"
+#include "engine/verify/verify_ranks_match.h"
+
+namespace zeroth::engine {
+namespace {
+
+// Returns the factor of gradients that clips their norm as torch's clip_grad_norm_ and DeepSpeed
+// do: max_norm / (norm + 1e-6) if that is below 1. A norm that is not finite, which the
+// configuration ignores here, is not clipped; nor is any with `max_norm` 0.
+double clip_factor(double max_norm, double norm) {
+  return max_norm > 0 && std::isfinite(norm) ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
+}
+
+}  // namespace
+
+Engine::Impl::Impl(model::Blocks blocks, const configs::Config& config,
+                   std::shared_ptr<comm::DeviceMesh> mesh, const InitOptions& options,
+                   std::shared_ptr<device::HostLink> link)
+    : config_(config),
+      mesh_(std::move(mesh)),
+      blocks_(std::move(blocks)),
+      plan_(zero::plan_units(blocks_, *mesh_, options.trains)),
+      strategy_(zero::make_strategy(plan_, config_, *mesh_, std::move(link))),
+      lr_(config_.scheduler, config_.optimizer),
+      scaler_(optim::make_loss_scaler(config_.precision, config_.loss_scale)),
+      first_trained_(zero::first_trained_block(plan_)),
+      segments_(plan_segments(blocks_.size(), config_.recompute, first_trained_)),
+      saved_inputs_(make_saved_inputs(blocks_.size(), config_.recompute, mesh_->device())),
+      runner_(blocks_, *strategy_.params, *strategy_.grads, segments_),
+      profiler_(config_, *mesh_),
+      checkpointer_(*mesh_, {sharded_state(), config_, strategy_.description, options.saved_model}),
+      saves_beside_(options.saves_beside_training),
+      skips_(make_non_finite_skips(config_)),
+      has_values_(!options.awaits_checkpoint) {
+  if (!options.trains)
+    decision_.failure = "train_batch: the engine was created for evaluation only";
+}
+
+StepStats Engine::Impl::train_batch(DataLoader& data) {
+  if (!decision_.failure.empty()) throw Error(decision_.failure);
+  require_values("train_batch");
+  StepStats stats;
+  profiler_.begin(steps_);
+  strategy_.grads->reset();  // also after a step that threw
+  const OffloadTimes offload_before = offload_times();
+  StepBatches step(data, config_.batch.accumulation_steps, mesh_->device());
+  runner_.inspect_outputs(skips_.in_a_row());
+  runner_.set_block_timer(profiler_.block_timer());
+  const torch::Tensor loss = run_micro_batches(step);
+  const torch::Tensor squares = strategy_.grads->finish();
+  const torch::Tensor totals = pack_totals(loss, squares, local_totals(step, data));
+  mesh_->world().all_reduce(totals, comm::ReduceOp::kSum, "loss and norm of the step").wait();
+  profiler_.end_phase(StepPhase::kReduce);
+  const StepTotals sums = unpack_totals(totals);
+  if (sums.counts.num_label_tokens == 0) throw_no_label_tokens(step, steps_ + 1, *mesh_);
+  if (sums.flags.unused > 0) throw_unused_parameter(plan_, *strategy_.grads, steps_ + 1, *mesh_);
+
+  const double normalization = normalizer_->normalization(sums.counts);
+  const double grad_factor = strategy_.factors.after / scaler_.scale() * normalization;
+  stats.step = ++steps_;
+  stats.loss = sums.loss * normalization;
+  stats.grad_norm = std::sqrt(sums.squares) * grad_factor;
+  stats.tokens = sums.counts.tokens;
+  stats.num_label_tokens = sums.counts.num_label_tokens;
+  decision_ = {.stop_requested = sums.flags.stop_requests > 0,
+               .save_requested = sums.flags.save_requests > 0,
+               .checkpoint_written = checkpointer_.set_ranks_writing(sums.flags.writing)};
+  finish_step(stats, grad_factor);
+  checkpointer_.after_update();
+  profiler_.end_phase(StepPhase::kUpdate);
+  profiler_.report(blocks_, stats);
+  report_offload(offload_before, stats);
+  return stats;
+}
+
+StepTotals Engine::Impl::local_totals(const StepBatches& step, DataLoader& data) {
+  const bool unused =
+      !config_.zero.ignore_unused_parameters && has_unused_parameters(plan_, *strategy_.grads);
+  return {.flags = {.stop_requests = data.stop_requested(),
+                    .save_requests = data.save_requested(),
+                    .writing = checkpointer_.writes(),
+                    .unused = unused},
+          .counts = reports_loss(*mesh_) ? step.counts() : TokenCounts()};
+}
+
+OffloadTimes Engine::Impl::offload_times() const {
+  return {.update = strategy_.params->pending_update_seconds(),
+          .traffic = strategy_.shard_stores.traffic()};
+}
+
+void Engine::Impl::report_offload(const OffloadTimes& before, StepStats& stats) const {
+  const OffloadTimes now = offload_times();
+  stats.offload = {.update = now.update - before.update, .traffic = now.traffic - before.traffic};
+  // A GPU's clock does not include concurrent work of the CPU.
+  if (!mesh_->device().is_cpu()) return;
+  stats.times.forward -= stats.offload.update;
+  stats.times.update += stats.offload.update;
+}
+
+torch::Tensor Engine::Impl::run_micro_batches(StepBatches& step) try {
+  Tape tape(blocks_.size(), first_trained_ + 1, saved_inputs_);
+  torch::Tensor loss =
+      torch::zeros({}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
+  const bool verifies = !std::exchange(batches_verified_, true);
+  for (int64_t left = config_.batch.accumulation_steps; left > 0; --left) {
+    const model::MicroBatch batch = next_batch(step, verifies);
+    // Gathers prefetch no further than the next micro-batch, which accesses every block.
+    strategy_.params->set_access_order(block_accesses(segments_, std::min<int64_t>(left, 2)));
+    loss += runner_.forward(batch, tape).to(torch::kDouble);
+    profiler_.end_phase(StepPhase::kForward);
+    runner_.backward(batch, /*last=*/left == 1, tape);
+    profiler_.end_phase(StepPhase::kBackward);
+  }
+  strategy_.params->set_access_order({});
+  return reports_loss(*mesh_) ? loss : torch::zeros_like(loss);
+} catch (...) {
+  step.skip_remaining();
+  throw;
+}
+
+model::MicroBatch Engine::Impl::next_batch(StepBatches& step, bool verifies) {
+  if (!normalizer_) normalizer_ = make_loss_normalizer(step.count_positions(), config_, *mesh_);
+  model::MicroBatch batch = step.next();
+  if (verifies) verify_batches_match(batch, steps_ + 1, *mesh_);
+  batch.loss_normalizer = normalizer_->divisor(count_label_tokens(batch));
+  batch.grad_scale = scaler_.scale() * strategy_.factors.before;
+  batch.loss_gradient =
+      torch::full({}, batch.grad_scale, batch.tokens.options().dtype(torch::kFloat));
+  profiler_.end_phase(StepPhase::kData);
+  return batch;
+}
+
+void Engine::Impl::finish_step(StepStats& stats, double grad_factor) {
+  stats.lr = lr_.at(applied_updates_);
+  stats.loss_scale = scaler_.scale();
+  const bool finite = std::isfinite(stats.grad_norm);
+  const bool looks = config_.check_grad_overflow || config_.precision != configs::Precision::kBf16;
+  stats.skipped = looks && !finite;
+  if (finite) {
+    skips_.clean_step();
+  } else {
+    const NonFiniteSkips::Skip skip{.step = stats.step,
+                                    .loss_scale = stats.loss_scale,
+                                    .at_floor = scaler_.at_floor(),
+                                    .applied = !stats.skipped,
+                                    .bad_output = runner_.first_bad_output()};
+    decision_.failure = skips_.not_finite(skip, plan_, strategy_, *mesh_);
+    stats.not_finite = skips_.since();
+  }
+  if (!stats.skipped) apply_update(stats, grad_factor);
+  scaler_.update(stats.skipped);
+  stats.next_lr = lr_.at(applied_updates_);
+  stats.next_betas = lr_.betas_at(applied_updates_);
+  stats.skipped_total = steps_ - applied_updates_;
+}
+
+void Engine::Impl::apply_update(const StepStats& stats, double grad_factor) {
+  optim::UpdateStep step = optim::default_step(config_.optimizer, applied_updates_ + 1);
+  step.lr = stats.lr;
+  step.betas = lr_.betas_at(applied_updates_);
+  step.grad_factor = clip_factor(config_.gradient_clipping, stats.grad_norm) * grad_factor;
+  step.rounding_seed = config_.seed;
+  strategy_.params->step(step);
+  ++applied_updates_;
+}
+
+// Throws an Error if ranks pass different numbers, as they would wait for each other until the
+// timeout.
+void Engine::Impl::verify_micro_batches_match(int64_t micro_batches) const {
+  std::array min_counts = {micro_batches, -micro_batches};
+  comm::all_reduce_values(min_counts, comm::ReduceOp::kMin, "numbers of micro-batches", *mesh_);
+  const int64_t min_micro_batches = min_counts[0], max_micro_batches = -min_counts[1];
+  if (min_micro_batches != max_micro_batches) {
+    throw Error(
+        "eval_batch: ranks pass different numbers of micro-batches, from {} to {} (rank {}: {})",
+        min_micro_batches, max_micro_batches, mesh_->rank(), micro_batches);
+  }
+}
+
+void Engine::Impl::require_values(std::string_view call) const {
+  if (has_values_) return;
+  throw Error("{}: the engine awaits a checkpoint. Call load_checkpoint first", call);
+}
+
+EvalStats Engine::Impl::eval_batch(DataLoader& data, int64_t micro_batches) {
+  require_values("eval_batch");
+  torch::Tensor sums =
+      torch::zeros({2}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
+  verify_micro_batches_match(micro_batches);
+  StopAgreement end(*mesh_, [&] { return data.stop_requested(); });
+  bool ended = false;
+  StepBatches drawn(data, micro_batches, mesh_->device());
+  for (int64_t i = 0; i < micro_batches; ++i) {
+    model::MicroBatch batch = drawn.next();
+    if (i == 0) verify_batches_match(batch, steps_, *mesh_);
+    strategy_.params->set_access_order(
+        forward_accesses(blocks_.size(), std::min<int64_t>(micro_batches - i, 2)));
+    batch.row_seeds.clear();    // disables dropout
+    batch.loss_normalizer = 1;  // sum over tokens, divided once at the end
+    const torch::Tensor loss = runner_.evaluate(batch, [&] { return ended = end.stop_agreed(); });
+    if (ended) break;
+    if (!reports_loss(*mesh_)) continue;
+    sums[0] += loss.to(torch::kDouble);
+    sums[1] += static_cast<double>(count_label_tokens(batch));
+  }
+  strategy_.params->set_access_order({});
+  if (ended) return {.stop_requested = true};
+  sums = sums.to(torch::kCPU);
+  mesh_->cpu_group().all_reduce(sums, comm::ReduceOp::kSum, "loss of the evaluation").wait();
+  const double tokens = sums[1].item<double>();
+  if (tokens == 0) throw Error("the evaluation set has no label tokens");
+  return {.loss = sums[0].item<double>() / tokens,
+          .num_label_tokens = static_cast<int64_t>(tokens)};
+}
+
+RunCounters Engine::Impl::counters() const {
+  return {.steps = steps_,
+          .applied_updates = applied_updates_,
+          .nominal_divisor = normalizer_ ? normalizer_->nominal() : 0,
+          .loss_scale = scaler_.state(),
+          .plateau = lr_.state(),
+          .skips = skips_.state()};
+}
+
+void Engine::Impl::take_over(const RunCounters& counters) {
+  batches_verified_ = false;
+  steps_ = counters.steps;
+  applied_updates_ = counters.applied_updates;
+  normalizer_.reset();
+  if (counters.nominal_divisor > 0)
+    normalizer_.emplace(config_.loss_mean, counters.nominal_divisor);
+  scaler_.restore(counters.loss_scale);
+  lr_.restore(counters.plateau);
+  skips_.restore(counters.skips);
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,87 @@
+// Engine::Impl: the parts of an engine. One step is a list of named phases, none of which depends
+// on a strategy.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/state/checkpointer.h"
+#include "engine/step/block_runner.h"
+#include "engine/step/schedule.h"
+#include "engine/step/step_batches.h"
+#include "engine/step/step_profiler.h"
+#include "engine/verify/parameter_faults.h"
+#include "optim/loss_scaler.h"
+#include "optim/schedule/lr_schedule.h"
+#include "zero/strategy.h"
+
+namespace zeroth::engine {
+
+class Engine::Impl {
+ public:
+  // The arguments are those of Engine's constructor.
+  Impl(model::Blocks blocks, const configs::Config& config, std::shared_ptr<comm::DeviceMesh> mesh,
+       const InitOptions& options, std::shared_ptr<device::HostLink> link);
+
+  const zero::UnitPlan& plan() const { return plan_; }
+  zero::ParamStore& store() { return *strategy_.store; }
+  zero::BlockParams& params() { return *strategy_.params; }
+  zero::ShardedOptimizer& optimizer() { return *strategy_.optimizer; }
+  ShardedState sharded_state() { return {plan_, store(), optimizer()}; }
+  void set_saved_inputs(std::shared_ptr<SavedInputs> kept) { saved_inputs_ = std::move(kept); }
+
+ private:
+  friend class Engine;
+
+  StepStats train_batch(DataLoader& data);
+  EvalStats eval_batch(DataLoader& data, int64_t micro_batches);
+  RunCounters counters() const;
+  // Continues after the steps of another run, whose values are loaded.
+  void take_over(const RunCounters& counters);
+
+  // Runs forward and backward of the whole step; returns this rank's addend of the loss, fp64
+  // scalar.
+  torch::Tensor run_micro_batches(StepBatches& step);
+  // Returns the step's next micro-batch; if `verifies`, checks that ranks sharing layers got the
+  // same one.
+  model::MicroBatch next_batch(StepBatches& step, bool verifies);
+  void verify_micro_batches_match(int64_t micro_batches) const;
+  void require_values(std::string_view call) const;
+  // Returns this rank's totals other than its loss and norm.
+  StepTotals local_totals(const StepBatches& step, DataLoader& data);
+  // Skips the step, or clips and updates; fills the related stats. `grad_factor` is from the sum
+  // over the ranks to the gradient.
+  void finish_step(StepStats& stats, double grad_factor);
+  void apply_update(const StepStats& stats, double grad_factor);
+  // Returns the times since the engine was made.
+  OffloadTimes offload_times() const;
+  void report_offload(const OffloadTimes& before, StepStats& stats) const;
+
+  configs::Config config_;
+  std::shared_ptr<comm::DeviceMesh> mesh_;
+  model::Blocks blocks_;
+  zero::UnitPlan plan_;
+  zero::Strategy strategy_;
+  optim::LrSchedule lr_;
+  optim::LossScaler scaler_;
+  size_t first_trained_;  // block; backward stops there
+  std::vector<Segment> segments_;
+  std::shared_ptr<SavedInputs> saved_inputs_;
+  BlockRunner runner_;
+  std::optional<LossNormalizer> normalizer_;  // set in the first step
+  bool batches_verified_ = false;             // since the start, or since a checkpoint was loaded
+  StepProfiler profiler_;
+  Checkpointer checkpointer_;  // destroyed before what it reads
+  bool saves_beside_;          // for memory()
+  NonFiniteSkips skips_;
+  StepDecision decision_;
+  bool has_values_;              // false: until a checkpoint is loaded
+  int64_t steps_ = 0;            // completed train_batch calls
+  int64_t applied_updates_ = 0;  // steps that were not skipped
+};
+
+}  // namespace zeroth::engine

@@ -1,0 +1,158 @@
+#include "engine/step/save_model.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "base/error.h"
+#include "comm/cpu_collectives.h"
+
+namespace zeroth::engine {
+namespace {
+
+RankSlices local_slices(const zero::UnitPlan& plan,
+                        const std::vector<zero::GlobalParameter>& parameters) {
+  RankSlices slices;
+  for (const zero::GlobalParameter& parameter : parameters) {
+    auto& own = slices.emplace_back();
+    for (const zero::SlotIndex& place : parameter.slices) {
+      own.push_back(plan.units[place.unit].layout.slots()[place.slot].global.slice);
+    }
+  }
+  return slices;
+}
+
+// Calls `visit` for the begins and extents of slices; names and shapes are the same on all ranks.
+template <typename Slices, typename Visit>
+void for_each_bound(Slices& slices, const Visit& visit) {
+  for (auto& of_parameter : slices) {
+    for (auto& box : of_parameter) {
+      std::for_each(box.offsets.begin(), box.offsets.end(), visit);
+      std::for_each(box.sizes.begin(), box.sizes.end(), visit);
+    }
+  }
+}
+
+std::string to_string(const RankSlices& slices) {
+  std::string text;
+  for_each_bound(slices, [&](int64_t bound) { text += std::to_string(bound) + " "; });
+  return text;
+}
+
+// Parses to_string()'s result. `slices` is this rank's own, which provide all but the bounds.
+RankSlices parse(const std::string& text, RankSlices slices) {
+  std::istringstream words(text);
+  for_each_bound(slices, [&](int64_t& bound) { words >> bound; });
+  std::string rest;
+  if (!words || words >> rest) {
+    throw Error("saving: ranks that share layers hold slices of different parameters");
+  }
+  return slices;
+}
+
+void copy_slice(const torch::Tensor& values, const TensorSlice& box, torch::Tensor whole) {
+  for (size_t i = 0; i < box.offsets.size(); ++i) {
+    whole = whole.narrow(static_cast<int64_t>(i), box.offsets[i], box.sizes[i]);
+  }
+  whole.copy_(values);
+}
+
+// Returns the unit's full buffer of masters. Collective over its shard group.
+torch::Tensor full_master(zero::ShardedOptimizer& masters, const zero::UnitPlan& plan, size_t unit,
+                          comm::DeviceMesh& mesh) {
+  const zero::Unit& owner = plan.units[unit];
+  masters.apply_pending_update(unit);
+  const torch::Tensor own =
+      at::empty({owner.owned_range().size()}, torch::device(mesh.device()).dtype(torch::kFloat));
+  for (const zero::Range& tile : masters.states().tiles(unit)) {
+    const offload::ChunkLease master = masters.states().read(unit, 0, tile);
+    own.narrow(0, tile.begin, tile.size()).copy_(master.tensor());
+  }
+  if (own.numel() == owner.layout.numel()) return own;
+  const torch::Tensor full = at::empty({owner.layout.numel()}, own.options());
+  mesh.shard_group(owner.num_replicas).all_gather(full, own, "masters of " + owner.label()).wait();
+  return full;
+}
+
+}  // namespace
+
+void save_model(BlockRunner& runner, const zero::UnitPlan& plan, zero::ShardedOptimizer* masters,
+                torch::Dtype working, comm::DeviceMesh& mesh, ModelSink& sink) {
+  const torch::Dtype dtype = masters != nullptr ? torch::kFloat32 : working;
+  const std::vector<zero::GlobalParameter> parameters = zero::global_parameters(plan);
+  std::vector<model::PlannedTensor> planned;
+  for (const auto& parameter : parameters) planned.push_back({parameter.name, parameter.shape});
+  const SliceGatherer gatherer(plan, parameters, mesh);
+  const bool writes = mesh.rank() == 0;
+  if (writes) sink.begin(planned, dtype);
+  size_t next = 0;
+  runner.for_each_gathered("saving", [&](size_t block) {
+    std::map<size_t, torch::Tensor> full_masters;  // by unit
+    for (const size_t unit : plan.block_units[block]) {
+      const zero::Unit& saved = plan.units[unit];
+      if (masters != nullptr && saved.trainable && saved.blocks.front() == block) {
+        full_masters[unit] = full_master(*masters, plan, unit, mesh);
+      }
+    }
+    for (; next < parameters.size() && parameters[next].block == block; ++next) {
+      if (!gatherer.gathers_for_rank_0()) continue;
+      std::vector<torch::Tensor> slices;
+      for (const auto& [unit, i] : parameters[next].slices) {
+        const zero::Slot& slot = plan.units[unit].layout.slots()[i];
+        const auto master = full_masters.find(unit);
+        slices.push_back(
+            master == full_masters.end()
+                ? plan.units[unit].params[i].detach().to(dtype)
+                : master->second.narrow(0, slot.offset, slot.numel).view(slot.shape()));
+      }
+      const torch::Tensor full = gatherer.gather(next, slices);
+      if (writes) sink.write(parameters[next].name, full);
+    }
+  });
+}
+
+SliceGatherer::SliceGatherer(const zero::UnitPlan& plan,
+                             const std::vector<zero::GlobalParameter>& parameters,
+                             const comm::DeviceMesh& mesh)
+    : parameters_(parameters), mesh_(mesh) {
+  if (mesh.layout().shape()[comm::MeshDim::kTp] == 1) return;
+  const RankSlices own = local_slices(plan, parameters);
+  const auto texts =
+      comm::all_gather_strings(to_string(own), "boxes of parameters", mesh.cpu_group());
+  const comm::Partition along = mesh.layout().along({comm::MeshDim::kTp});
+  for (const int rank : along.part_of(mesh.rank())) {
+    group_slices_.push_back(parse(texts[static_cast<size_t>(rank)], own));
+  }
+  mesh.group({comm::MeshDim::kTp});  // collective creation of the group
+}
+
+torch::Tensor SliceGatherer::gather(size_t index, const std::vector<torch::Tensor>& own) const {
+  const zero::GlobalParameter& parameter = parameters_[index];
+  const TensorSlice all = TensorSlice::full(parameter.shape);
+  const auto has_all = [&](const RankSlices& slices) { return slices[index].front() == all; };
+  if (std::all_of(group_slices_.begin(), group_slices_.end(), has_all)) return own.front();
+  comm::Group& group = mesh_.group({comm::MeshDim::kTp});
+  const torch::Tensor whole = at::empty(parameter.shape, own.front().options());
+  for (size_t b = 0; b < own.size(); ++b) {
+    for (size_t rank = 0; rank < group_slices_.size(); ++rank) {
+      const TensorSlice& box = group_slices_[rank][index][b];
+      if (rank > 0 && box == group_slices_[rank - 1][index][b]) continue;  // replicas are neighbors
+      const bool mine = static_cast<int>(rank) == group.rank();
+      const torch::Tensor values =
+          mine ? own[b].contiguous() : at::empty(box.sizes, own[b].options());
+      group.broadcast(values, static_cast<int>(rank), "boxes of " + parameter.name).wait();
+      copy_slice(values, box, whole);
+    }
+  }
+  return whole;
+}
+
+// Mesh dim tp is the last one, so that ranks that share layers are neighbors.
+bool SliceGatherer::gathers_for_rank_0() const {
+  return mesh_.rank() == mesh_.coordinate(comm::MeshDim::kTp);
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,121 @@
+#include "engine/verify/verify_ranks_match.h"
+
+#include <ATen/ATen.h>
+
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "comm/cpu_collectives.h"
+#include "engine/verify/parameter_faults.h"
+
+namespace zeroth::engine {
+namespace {
+
+struct RankValue {
+  int64_t value;
+  int64_t rank;  // first rank with this value
+};
+
+RankValue min_value(int64_t value, std::string_view what, const comm::DeviceMesh& mesh) {
+  const int64_t found = comm::min_over_ranks(value, what, mesh);
+  return {found, comm::min_over_ranks(value == found ? mesh.rank() : kNone, what, mesh)};
+}
+
+std::pair<RankValue, RankValue> min_max(int64_t value, std::string_view what,
+                                        const comm::DeviceMesh& mesh) {
+  const RankValue smallest = min_value(value, what, mesh),
+                  largest_negated = min_value(-value, what, mesh);
+  return {smallest, {-largest_negated.value, largest_negated.rank}};
+}
+
+template <typename Enum>
+auto enum_name(const RankValue& found) {
+  return to_string(static_cast<Enum>(found.value));
+}
+
+// Compares the matmul backends: processors of one level and maker may differ in AMX, or ranks in
+// ZEROTH_PRODUCT.
+void verify_products_match(const MatmulBackends& own, const comm::DeviceMesh& mesh) {
+  const std::pair<const char*, MatmulBackend> products[] = {
+      {"fp32", own.fp32},
+      {"small matrices in fp32", own.small_fp32},
+      {"bf16", own.bf16},
+      {"fp16", own.fp16}};
+  for (const auto& [format, product] : products) {
+    const auto [one, other] = min_max(static_cast<int64_t>(product), "products of matrices", mesh);
+    if (one.value == other.value) continue;
+    throw Error(
+        "rank {} multiplies {} with {}, rank {} with {}: their results would differ. Set "
+        "ZEROTH_CPU=avx512_bf16, and no ZEROTH_PRODUCT, in the environment of all ranks",
+        one.rank, format, enum_name<MatmulBackend>(one), other.rank,
+        enum_name<MatmulBackend>(other));
+  }
+}
+
+uint64_t hash_of(const torch::Tensor& tensor) {
+  if (!tensor.defined()) return 0;
+  const torch::Tensor host = tensor.to(torch::kCPU).contiguous();
+  return fnv1a(std::string_view(static_cast<const char*>(host.data_ptr()), host.nbytes()));
+}
+
+}  // namespace
+
+void verify_cpu_isa_matches(const CpuProfile& own, const comm::DeviceMesh& mesh) {
+  if (!mesh.device().is_cpu()) return;
+  const auto [lowest, highest] = min_max(static_cast<int64_t>(own.level), "CPU levels", mesh);
+  const auto name = enum_name<CpuIsa>;
+  if (lowest.value != highest.value) {
+    throw Error(
+        "rank {} computes with {}, rank {} with {}: their results would differ. Set ZEROTH_CPU={} "
+        "in the environment of all ranks",
+        lowest.rank, name(lowest), highest.rank, name(highest), name(lowest));
+  }
+  const auto [other, intel] = min_max(own.is_intel ? 1 : 0, "makers of processors", mesh);
+  if (other.value != intel.value) {
+    throw Error(
+        "rank {} computes on an Intel processor, rank {} on another vendor's: libraries choose "
+        "their kernels by vendor, and results would differ. Run all ranks on processors of one "
+        "vendor",
+        intel.rank, other.rank);
+  }
+  verify_products_match(own.products, mesh);
+}
+
+int64_t fingerprint(const model::MicroBatch& batch) {
+  uint64_t hash = 0;
+  const auto add = [&](uint64_t part) { hash = mix64(hash + kGolden) ^ part; };
+  for (const int64_t sample : batch.samples) add(static_cast<uint64_t>(sample));
+  for (const torch::Tensor& tensor : {batch.tokens, batch.targets, batch.positions}) {
+    add(hash_of(tensor));
+  }
+  return static_cast<int64_t>(hash);
+}
+
+void verify_batches_match(int64_t fingerprint, int64_t step, const comm::DeviceMesh& mesh) {
+  const int group_size = mesh.layout().shape()[comm::MeshDim::kTp];
+  const torch::Tensor all = torch::empty({mesh.world_size()}, torch::kLong);
+  mesh.cpu_group()
+      .all_gather(all, torch::full({1}, fingerprint, torch::kLong), "hashes of samples")
+      .wait();
+  const int64_t* const hashes = all.const_data_ptr<int64_t>();
+  for (int rank = 0; rank < mesh.world_size(); ++rank) {
+    // Mesh dim tp is the last one, so that ranks that share layers are neighbors.
+    const int first = rank / group_size * group_size;
+    if (hashes[rank] == hashes[first]) continue;
+    throw Error(
+        "ranks {} and {} share every layer (tensor_parallel.autotp_size {}) but fetched "
+        "different samples for step {}: hashes {:x} and {:x}",
+        first, rank, group_size, step, static_cast<uint64_t>(hashes[first]),
+        static_cast<uint64_t>(hashes[rank]));
+  }
+}
+
+void verify_batches_match(const model::MicroBatch& batch, int64_t step,
+                          const comm::DeviceMesh& mesh) {
+  if (mesh.layout().shape()[comm::MeshDim::kTp] == 1) return;
+  verify_batches_match(fingerprint(batch), step, mesh);
+}
+
+}  // namespace zeroth::engine

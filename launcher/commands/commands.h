@@ -1,0 +1,29 @@
+// The commands of `zeroth` that start nothing and read the arguments that follow their names. Each
+// throws UsageError if the arguments are invalid.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace zeroth::launcher {
+
+struct CommandResult {
+  std::string text;  // to be printed
+  int status = 0;
+};
+
+// `zeroth check-config FILE [--ranks N] [--strict] [--accept-uncompressed]` explains a
+// ds_config.json key by key. The status is 2 if a run would reject the file. Throws UsageError also
+// if the file cannot be read or is not JSON.
+CommandResult check_config(const std::vector<std::string>& arguments);
+
+// `zeroth checkpoint list|show|verify|prune DIR` lists, shows, verifies or removes the checkpoints
+// of a directory. The status is 1 if a checkpoint is incomplete or damaged. Throws Error if the
+// directory is missing or has no checkpoint of the requested kind.
+CommandResult checkpoint_command(const std::vector<std::string>& arguments);
+
+// `zeroth export DIR OUT` exports a model from a checkpoint. Returns the text to print. Throws
+// Error as export_model().
+std::string export_command(const std::vector<std::string>& arguments);
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,25 @@
+// The memory of a run: an estimate of all but its activations, and a measurement of those.
+#pragma once
+
+#include "engine/memory/memory_check.h"
+#include "engine/memory/memory_estimate.h"
+
+namespace zeroth::trainer {
+
+struct ResolvedRun;
+struct RunPlan;
+
+// Returns the estimate of ResolvedRun::estimate. Throws an Error as engine::estimate_memory.
+engine::MemoryEstimate estimate_memory(const ResolvedRun& run);
+
+// Returns the memory that the run requires, without activations, on a node with `local_ranks` of
+// its ranks. Throws an Error as engine::run_memory.
+engine::RunMemory run_memory(const RunPlan& plan, int local_ranks);
+
+// Runs one layer of the plan's model, and a part of its embedding and head, on one real row (more
+// rows for a small model), and derives the memory of all activations. Occupies the memory of that
+// row and of the layer's gradient meanwhile. Takes one part in (rows x layers) of the first step's
+// time; at most 2e9 operations for small models.
+engine::MicroBatchSize measure_activations(const RunPlan& plan);
+
+}  // namespace zeroth::trainer

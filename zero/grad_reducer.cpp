@@ -1,0 +1,307 @@
+#include "zero/grad_reducer.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/blocks/main_grad.h"
+#include "optim/squared_norm.h"
+#include "zero/buffer_pool.h"
+#include "zero/grad_exchange.h"
+#include "zero/unit.h"
+
+namespace zeroth::zero {
+namespace {
+
+torch::Tensor slot_view(const torch::Tensor& flat, const Slot& slot) {
+  return at::as_strided(flat, slot.shape(), c10::contiguous_strides(slot.shape()), slot.offset);
+}
+
+// Zeroes the gaps between the parameters.
+void zero_padding(const FlatLayout& layout, const torch::Tensor& flat) {
+  const std::vector<Slot>& slots = layout.slots();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const int64_t begin = slots[i].offset + slots[i].numel;
+    const int64_t end = i + 1 < slots.size() ? slots[i + 1].offset : layout.numel();
+    if (begin < end) flat.narrow(0, begin, end - begin).zero_();
+  }
+}
+
+// Sets mutable_grad() of every parameter to its slot of `flat` [layout.numel()], any floating
+// dtype. With `holds_sum` backward adds to the content. Otherwise the content is unspecified: only
+// parameters whose blocks initialize their gradients themselves see it, the others see zeros.
+void open_grad_views(const Unit& unit, const torch::Tensor& flat, bool holds_sum) {
+  const torch::NoGradGuard no_grad;
+  const bool fresh = !holds_sum && unit.begins_gradients;
+  if (fresh) zero_padding(unit.layout, flat);
+  if (!fresh && !holds_sum) flat.zero_();
+  for (size_t i = 0; i < unit.params.size(); ++i) {
+    unit.params[i].mutable_grad() =
+        model::make_main_grad(slot_view(flat, unit.layout.slots()[i]), fresh);
+  }
+}
+
+// Ends what open_grad_views began with the same arguments: afterwards all of `flat` holds the sum,
+// with zeros where there is none. Sets `got[slot]` for the parameters that backward gave a
+// gradient.
+void close_grad_views(const Unit& unit, const torch::Tensor& flat, bool holds_sum,
+                      std::vector<bool>& got) {
+  const torch::NoGradGuard no_grad;
+  const bool fresh = !holds_sum && unit.begins_gradients;
+  got.resize(unit.params.size());
+  for (size_t i = 0; i < unit.params.size(); ++i) {
+    const bool written = model::was_written(unit.params[i].grad(), fresh);
+    if (written) got[i] = true;
+    if (fresh && !written) slot_view(flat, unit.layout.slots()[i]).zero_();
+    unit.params[i].mutable_grad() = torch::Tensor();
+  }
+}
+
+// A UnitReducer reduces the gradients of trainable units, one by one. Its subclasses keep them.
+class UnitReducer : public GradReducer {
+ public:
+  // `shards`: range(u) is this rank's shard, otherwise all of u.
+  UnitReducer(const UnitPlan& plan, const comm::DeviceMesh& mesh, const GradReducerOptions& options,
+              bool shards)
+      : plan_(plan),
+        mesh_(mesh),
+        options_(options),
+        pool_(options.device),
+        exchange_(options, pool_),
+        shards_(shards),
+        got_(plan.units.size()) {}
+
+  void open(size_t block) final {
+    for (const size_t unit : plan_.block_units[block]) {
+      if (plan_.units[unit].trainable) open_unit(unit);
+    }
+  }
+
+  void add(size_t block, bool last) final {
+    for (const size_t unit : plan_.block_units[block]) {
+      if (plan_.units[unit].trainable) add_unit(unit, block, last);
+    }
+  }
+
+  Range range(size_t unit) const final {
+    return shards_ ? plan_.units[unit].shard() : Range{0, plan_.units[unit].layout.numel()};
+  }
+
+  bool got_gradient(size_t unit, size_t slot) const final {
+    return slot < got_[unit].size() && got_[unit][slot];
+  }
+
+  void reset() override {
+    exchange_.drain();
+    for (std::vector<bool>& slots : got_) slots.clear();
+  }
+
+  int64_t buffer_bytes() const final { return pool_.allocated_bytes(); }
+
+ protected:
+  virtual void open_unit(size_t unit) = 0;
+  virtual void add_unit(size_t unit, size_t block, bool last) = 0;
+
+  void close_views(size_t unit, const torch::Tensor& flat, bool holds_sum) {
+    close_grad_views(plan_.units[unit], flat, holds_sum, got_[unit]);
+  }
+  comm::Group& shard_group(size_t unit) const {
+    return mesh_.shard_group(plan_.units[unit].num_replicas);
+  }
+  std::string label(size_t unit) const { return "gradients of " + plan_.units[unit].label(); }
+
+  const UnitPlan& plan_;
+  const comm::DeviceMesh& mesh_;
+  const GradReducerOptions options_;
+  BufferPool pool_;
+  GradExchange exchange_;
+
+ private:
+  bool shards_;
+  std::vector<std::vector<bool>> got_;  // [unit][slot]: a gradient in this step
+};
+
+// An AccumulatingReducer keeps the full gradient of every unit from the first micro-batch to the
+// last, which reduces it.
+class AccumulatingReducer final : public UnitReducer {
+ public:
+  AccumulatingReducer(const UnitPlan& plan, const comm::DeviceMesh& mesh,
+                      const GradReducerOptions& options, bool shards)
+      : UnitReducer(plan, mesh, options, shards), units_(plan.units.size()) {
+    const auto like = torch::TensorOptions(options.device).dtype(options.accumulation);
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      if (!plan.units[unit].trainable) continue;
+      units_[unit].whole = torch::empty({plan.units[unit].layout.numel()}, like);
+      if (!options.gradient_offload) continue;
+      units_[unit].host =
+          options.gradient_offload->allocate_shard(range(unit).size(), options.wire);
+    }
+  }
+
+  torch::Tensor finish() override {
+    exchange_.drain();
+    std::vector<torch::Tensor> owned;
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      FullGradient& state = units_[unit];
+      if (!state.whole.defined()) continue;
+      if (!state.holds_sum) {  // no block opened it
+        state.whole.zero_();
+        if (state.host.defined()) state.host.zero_();
+      }
+      state.holds_sum = true;
+      const Range part = plan_.units[unit].shard();
+      owned.push_back(state.whole.narrow(0, part.begin, part.size()));
+    }
+    return optim::squared_norm(owned, options_.device);
+  }
+
+  torch::Tensor grad(size_t unit) const override {
+    if (!units_[unit].whole.defined()) return {};
+    return units_[unit].host.defined() ? units_[unit].host : summed(unit);
+  }
+
+  void reset() override {
+    UnitReducer::reset();
+    for (FullGradient& unit : units_) unit.holds_sum = false;
+  }
+
+  int64_t persistent_bytes() const override {
+    int64_t bytes = pool_.allocated_bytes();
+    for (const FullGradient& unit : units_) bytes += unit.whole.defined() ? unit.whole.nbytes() : 0;
+    return bytes;
+  }
+
+ private:
+  struct FullGradient {
+    torch::Tensor host;      // [range().size()], the range on the CPU; or undefined
+    torch::Tensor whole;     // sum of this rank's micro-batches so far, then over the shard group
+    bool holds_sum = false;  // whole has this step's content
+  };
+
+  void open_unit(size_t unit) override {
+    open_grad_views(plan_.units[unit], units_[unit].whole, units_[unit].holds_sum);
+  }
+
+  void add_unit(size_t unit, size_t block, bool last) override {
+    FullGradient& state = units_[unit];
+    close_views(unit, state.whole, state.holds_sum);
+    state.holds_sum = true;
+    // Backward reaches the first user of a tied weight last.
+    if (!last || plan_.units[unit].blocks.front() != block) return;
+    exchange_.start({.shard_group = shard_group(unit),
+                     .whole = state.whole,
+                     .range = range(unit),
+                     .target = summed(unit),
+                     .host = state.host,
+                     .what = label(unit)});
+  }
+
+  torch::Tensor summed(size_t unit) const {
+    return units_[unit].whole.narrow(0, range(unit).begin, range(unit).size());
+  }
+
+  std::vector<FullGradient> units_;
+};
+
+// A ScatterReducer reduces in every micro-batch and keeps only this rank's shard.
+class ScatterReducer final : public UnitReducer {
+ public:
+  ScatterReducer(const UnitPlan& plan, const comm::DeviceMesh& mesh,
+                 const GradReducerOptions& options)
+      : UnitReducer(plan, mesh, options, /*shards=*/true), units_(plan.units.size()) {
+    const auto like = torch::TensorOptions(options.device).dtype(options.accumulation);
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      if (!plan.units[unit].trainable) continue;
+      const int64_t numel = plan.units[unit].layout.shard_numel();
+      units_[unit].shard = options.gradient_offload ? options.gradient_offload->allocate_shard(
+                                                          numel, options.accumulation)
+                                                    : torch::empty({numel}, like);
+    }
+  }
+
+  torch::Tensor finish() override {
+    exchange_.drain();
+    std::vector<torch::Tensor> squares;  // by unit; undefined if the shard is yet to be squared
+    std::vector<torch::Tensor> whole;
+    for (ShardGradient& unit : units_) {
+      if (!unit.shard.defined()) continue;
+      if (!unit.holds_sum) unit.shard.zero_();  // no block opened it
+      squares.push_back(unit.squared);
+      if (!unit.squared.defined()) whole.push_back(unit.shard);
+    }
+    const torch::Tensor of_whole = optim::squared_norms(whole, options_.device);
+    if (whole.size() == squares.size()) return of_whole.sum();
+    // Sum in unit order, which gives the bits of squaring all at once.
+    int64_t next = 0;
+    for (torch::Tensor& square : squares) {
+      if (!square.defined()) square = of_whole[next++];
+    }
+    return torch::stack(squares).sum();
+  }
+
+  torch::Tensor grad(size_t unit) const override { return units_[unit].shard; }
+
+  void reset() override {
+    UnitReducer::reset();
+    for (ShardGradient& unit : units_) {
+      if (unit.open.defined()) pool_.release_tensor(std::exchange(unit.open, torch::Tensor()));
+      unit.holds_sum = false;
+      unit.squared = torch::Tensor();
+    }
+  }
+
+  int64_t persistent_bytes() const override {
+    int64_t bytes = pool_.allocated_bytes();
+    if (options_.gradient_offload) return bytes;
+    for (const ShardGradient& unit : units_)
+      bytes += unit.shard.defined() ? unit.shard.nbytes() : 0;
+    return bytes;
+  }
+
+ private:
+  struct ShardGradient {
+    torch::Tensor shard;     // sum over the step's micro-batches so far
+    torch::Tensor squared;   // squared norm of a shard on its way to the CPU; or undefined
+    torch::Tensor open;      // full gradient of the micro-batch, wire dtype
+    bool holds_sum = false;  // shard has, or is about to have, this step's content
+  };
+
+  void open_unit(size_t unit) override {
+    units_[unit].open = pool_.acquire_tensor(plan_.units[unit].layout.numel(), options_.wire);
+    open_grad_views(plan_.units[unit], units_[unit].open, /*holds_sum=*/false);
+  }
+
+  void add_unit(size_t unit, size_t /*block*/, bool last) override {
+    ShardGradient& state = units_[unit];
+    close_views(unit, state.open, /*holds_sum=*/false);
+    // A gradient that is offloaded once per step is squared before it leaves the device.
+    const bool once = last && !state.holds_sum && plan_.units[unit].blocks.size() == 1;
+    if (options_.gradient_offload && once) {
+      state.squared = torch::zeros({}, state.open.options().dtype(torch::kDouble));
+    }
+    exchange_.start({.shard_group = shard_group(unit),
+                     .whole = std::move(state.open),
+                     .range = range(unit),
+                     .target = options_.gradient_offload ? torch::Tensor() : state.shard,
+                     .host = options_.gradient_offload ? state.shard : torch::Tensor(),
+                     .squared = state.squared,
+                     .add = state.holds_sum,
+                     .return_to_pool = true,
+                     .what = label(unit)});
+    state.holds_sum = true;
+  }
+
+  std::vector<ShardGradient> units_;
+};
+
+}  // namespace
+
+std::unique_ptr<GradReducer> make_grad_reducer(ReducerKind kind, const UnitPlan& plan,
+                                               const comm::DeviceMesh& mesh,
+                                               const GradReducerOptions& options) {
+  if (kind == ReducerKind::kScatter) return std::make_unique<ScatterReducer>(plan, mesh, options);
+  const bool shards = kind == ReducerKind::kLateScatter;
+  return std::make_unique<AccumulatingReducer>(plan, mesh, options, shards);
+}
+
+}  // namespace zeroth::zero

@@ -1,0 +1,163 @@
+#include "zero/optimizer_states.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "zero/offload_plan.h"
+#include "zero/param_store.h"
+#include "zero/unit.h"
+
+namespace zeroth::zero {
+
+using offload::Access;
+
+namespace {
+
+int64_t aligned_tile(int64_t elements) {
+  constexpr int64_t kAlignment = optim::UpdateRule::kChunkAlignment;
+  return std::max(elements / kAlignment, int64_t{1}) * kAlignment;
+}
+
+torch::Tensor part(const torch::Tensor& tensor, const Range& range) {
+  return tensor.narrow(0, range.begin, range.size());
+}
+
+// Copies `values`, which may be the leased memory itself.
+void write_values(const offload::ChunkLease& lease, const torch::Tensor& values) {
+  const torch::Tensor target = lease.tensor();
+  if (target.const_data_ptr() != values.const_data_ptr()) target.copy_(values);
+}
+
+}  // namespace
+
+OptimizerStates::OptimizerStates(const UnitPlan& plan, ParamStore& params,
+                                 std::vector<OptimizerPlacement> places,
+                                 const OptimizerOptions& options)
+    : plan_(plan),
+      params_(params),
+      places_(std::move(places)),
+      tile_elements_(aligned_tile(options.tile_elements)),
+      staging_(options.staging),
+      shards_(plan.units.size()),
+      updated_(plan.units.size()) {
+  for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+    if (plan.units[unit].trainable) add_shards(unit);
+  }
+  for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+    // Stores hold zeros initially.
+    if (shards_[unit].states.empty() || places_[unit].rule->initial_state() == 0) continue;
+    for (const Range& tile : tiles(unit)) {
+      for (const size_t shard : shards_[unit].states) {
+        acquire(unit, shard, tile, Access::kWrite)
+            .tensor()
+            .fill_(places_[unit].rule->initial_state());
+      }
+    }
+  }
+}
+
+void OptimizerStates::add_shards(size_t unit) {
+  const auto& [store, rule, device] = places_[unit];
+  const int64_t numel = params_.range(unit).size();
+  const UpdateArrays arrays = update_arrays(*rule, params_.dtype());
+  for (int64_t i = 0; i < arrays.states; ++i) {
+    shards_[unit].states.push_back(store->add(numel, arrays.state));
+  }
+  if (arrays.master) shards_[unit].master = store->add(numel, *arrays.master);
+}
+
+std::vector<OptimizerStates::Array> OptimizerStates::arrays(size_t unit) const {
+  if (!plan_.units[unit].trainable) return {{"weight", params_.dtype()}};
+  const optim::UpdateRule& rule = *places_[unit].rule;
+  const UpdateArrays types = update_arrays(rule, params_.dtype());
+  std::vector<Array> arrays = {{"master", types.master.value_or(params_.dtype())}};
+  for (const std::string_view name : rule.state_names()) {
+    arrays.push_back({std::string(name), types.state});
+  }
+  return arrays;
+}
+
+std::vector<Range> OptimizerStates::tiles(size_t unit) const {
+  const int64_t numel = params_.range(unit).size();
+  if (!plan_.units[unit].trainable) return {{0, numel}};
+  std::vector<Range> tiles;
+  for (int64_t begin = 0; begin < numel; begin += tile_elements_) {
+    tiles.push_back({begin, std::min(begin + tile_elements_, numel)});
+  }
+  return tiles;
+}
+
+std::optional<size_t> OptimizerStates::find_shard(size_t unit, size_t index) const {
+  return index == 0 ? shards_[unit].master : shards_[unit].states.at(index - 1);
+}
+
+offload::ChunkLease OptimizerStates::acquire(size_t unit, size_t shard, const Range& tile,
+                                             Access access) {
+  if (updated_[unit]) staging_->copies().wait_event(std::exchange(updated_[unit], {}));
+  return places_[unit].states->acquire({shard, tile.begin, tile.end}, places_[unit].device, access);
+}
+
+offload::ChunkLease OptimizerStates::acquire_weights(size_t unit, Access access) {
+  const bool trainable = plan_.units[unit].trainable;
+  return params_.acquire_shard(unit, trainable ? places_[unit].device : params_.device(), access);
+}
+
+offload::ChunkLease OptimizerStates::read(size_t unit, size_t index, const Range& tile) {
+  if (const auto shard = find_shard(unit, index)) return acquire(unit, *shard, tile, Access::kRead);
+  const auto lease = std::make_shared<offload::ChunkLease>(acquire_weights(unit, Access::kRead));
+  return offload::ChunkLease(part(lease->tensor(), tile), lease);
+}
+
+torch::Tensor OptimizerStates::in_place(size_t unit, size_t index) {
+  const auto shard = find_shard(unit, index);
+  return shard ? places_[unit].states->in_place(*shard) : params_.in_place(unit);
+}
+
+void OptimizerStates::write(size_t unit, size_t index, const torch::Tensor& values) {
+  const torch::NoGradGuard no_grad;
+  if (index == 0) return write_weights(unit, values);
+  const size_t shard = shards_[unit].states.at(index - 1);
+  for (const Range& tile : tiles(unit)) {
+    write_values(acquire(unit, shard, tile, Access::kWrite), part(values, tile));
+  }
+}
+
+void OptimizerStates::write_weights(size_t unit, const torch::Tensor& values) {
+  offload::ChunkLease weights = acquire_weights(unit, Access::kWrite);
+  if (const auto shard = shards_[unit].master) {
+    for (const Range& tile : tiles(unit)) {
+      const offload::ChunkLease master = acquire(unit, *shard, tile, Access::kWrite);
+      write_values(master, part(values, tile));
+      // Round where the update is made: LibTorch would round the CPU's values on the CPU, into
+      // pageable memory, from which a GPU copies slowly.
+      part(weights.tensor(), tile).copy_(master.tensor());
+    }
+  } else {
+    write_values(weights, values);
+  }
+  weights = {};
+  params_.mark_updated(unit);
+}
+
+void OptimizerStates::mark_updated(size_t unit, device::StreamEvent written) {
+  updated_[unit] = std::move(written);
+}
+
+offload::StoreBytes OptimizerStates::bytes() const {
+  std::set<const offload::ShardStore*> stores;
+  for (size_t unit = 0; unit < shards_.size(); ++unit) {
+    if (plan_.units[unit].trainable) stores.insert(places_[unit].states);
+  }
+  offload::StoreBytes sum;
+  for (const offload::ShardStore* store : stores) {
+    const offload::StoreBytes bytes = store->bytes();
+    sum.device += bytes.device;
+    sum.host += bytes.host;
+    sum.file += bytes.file;
+  }
+  return sum;
+}
+
+}  // namespace zeroth::zero
