@@ -14,6 +14,19 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 
+# Builds use ccache where it is installed. For precompiled headers it needs a setting, and GCC has to keep the name of
+# the header in the preprocessed source.
+find_program(ZEROTH_CCACHE ccache DOC "Caches what the compilers make; empty: nothing is cached")
+foreach(language CXX CUDA)
+  if(ZEROTH_CCACHE AND NOT DEFINED CMAKE_${language}_COMPILER_LAUNCHER)
+    set(CMAKE_${language}_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${ZEROTH_CCACHE})
+  endif()
+endforeach()
+if(ZEROTH_CCACHE)
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
+endif()
+
 if(ZEROTH_SANITIZE STREQUAL "address")
   # Not vptr: LibTorch hides the type information that it needs.
   set(sanitizers -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=undefined)
