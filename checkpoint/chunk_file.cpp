@@ -11,6 +11,7 @@
 #include "checkpoint/buffered_file.h"
 
 namespace zeroth::checkpoint {
+
 std::string safetensors_header(const std::vector<TensorChunk>& chunks) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   auto& members = header.get_ref<nlohmann::ordered_json::object_t&>();

@@ -47,9 +47,6 @@ class ChunkFile {
   // whole file.
   ChunkFile(FileSystem& file_system, std::string name, std::vector<TensorChunk> chunks);
 
-  const std::vector<TensorChunk>& chunks() const { return chunks_; }
-  int64_t size() const { return size_; }  // of the whole file
-
   // Appends `bytes` to what is already written of this chunk.
   void write(size_t index, std::span<const std::byte> bytes);
   // Writes `bytes` at a byte offset within the chunk. No byte may be written twice.
@@ -77,7 +74,7 @@ class ChunkFile {
   std::vector<TensorChunk> chunks_;
   std::vector<ChunkProgress> written_;  // by index in chunks_
   std::string header_;
-  int64_t size_ = 0;
+  int64_t size_ = 0;  // of the whole file
   std::unique_ptr<WritableFile> file_;
 };
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <torch/types.h>
 
-#include <array>
 #include <cstdint>
 #include <exception>
 #include <string>
@@ -17,9 +16,19 @@
 namespace zeroth::comm {
 
 inline const char* to_string(Collective::OpType kind) {
-  constexpr std::array kNames = {"all-reduce", "all-gather", "reduce-scatter", "broadcast",
-                                 "all-to-all"};
-  return kNames[static_cast<size_t>(kind)];
+  switch (kind) {
+    case Collective::OpType::kAllReduce:
+      return "all-reduce";
+    case Collective::OpType::kAllGather:
+      return "all-gather";
+    case Collective::OpType::kReduceScatter:
+      return "reduce-scatter";
+    case Collective::OpType::kBroadcast:
+      return "broadcast";
+    case Collective::OpType::kAllToAll:
+      return "all-to-all";
+  }
+  return "";
 }
 
 // Throws an InternalError unless sizes and dtypes fit a group of `ranks` ranks.

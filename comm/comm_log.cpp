@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/machine/timer.h"
@@ -22,11 +21,19 @@ void finish_queued_work(torch::Device device) {
 
 // Returns the name of the operation in DeepSpeed's logger.
 const char* deepspeed_name(const Collective& collective) {
-  constexpr std::array kNames = {"all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor",
-                                 "broadcast", "all_to_all_single"};
-  if (collective.what == kBarrier && collective.kind == Collective::OpType::kAllReduce)
-    return "barrier";
-  return kNames[static_cast<size_t>(collective.kind)];
+  switch (collective.kind) {
+    case Collective::OpType::kAllReduce:
+      return collective.what == kBarrier ? "barrier" : "all_reduce";
+    case Collective::OpType::kAllGather:
+      return "all_gather_into_tensor";
+    case Collective::OpType::kReduceScatter:
+      return "reduce_scatter_tensor";
+    case Collective::OpType::kBroadcast:
+      return "broadcast";
+    case Collective::OpType::kAllToAll:
+      return "all_to_all_single";
+  }
+  return "";
 }
 
 class LoggedGroup final : public Group {

@@ -26,6 +26,7 @@ Partition cut(const Partition& whole, const std::string& name, const Key& key) {
 
 const char* to_string(MeshDim dim) {
   constexpr std::array kNames = {"pipe", "data", "context", "expert", "tensor"};
+  static_assert(kNames.size() == kAllMeshDims.size());
   return kNames[static_cast<size_t>(dim)];
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json/json.h"
 #include "base/text/printable.h"
 #include "configs/resolve.h"
 #include "configs/resolve/context.h"
@@ -18,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 // Returns JSON that any terminal can show. A path may contain bytes that are not UTF-8.
 std::string printed(const Json& value) {
-  return printable(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return printable(to_line(value));
 }
 
 class Printer {

@@ -50,8 +50,8 @@ void set_gpu_variables();
 
 // Loads libzeroth_gpu.so, after set_gpu_variables(). The first call must precede any other use of
 // torch in the process. Throws an Error if something is missing (a CPU-only build, a driver), which
-// it names, or if the library is of another build (kGpuStamp). The object lives until the
-// process exits.
+// it names, or if the library is of another build (kGpuStamp). The object lives until the process
+// exits.
 Gpu& load_gpu();
 
 // Returns why no GPU is visible, for users: the driver's version, its shortcoming, and advice.

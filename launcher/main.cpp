@@ -10,8 +10,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <ctime>
-#include <filesystem>
 #include <optional>
 #include <string_view>
 #include <utility>

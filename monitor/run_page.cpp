@@ -40,8 +40,15 @@ double parse_time(const JsonView& view) {
 }
 
 const char* status_name(RunPage::Status state) {
-  constexpr const char* kNames[] = {"running", "finished", "stopped"};  // in the order of Status
-  return kNames[static_cast<size_t>(state)];
+  switch (state) {
+    case RunPage::Status::kRunning:
+      return "running";
+    case RunPage::Status::kFinished:
+      return "finished";
+    case RunPage::Status::kStopped:
+      return "stopped";
+  }
+  return "unknown";
 }
 
 // Rounds to six digits, which are more than a curve shows.

@@ -266,18 +266,18 @@ def check_arrows(root, used):
         yield TOUR, 1, "picture", "the graph of rooms is not what check_layers.py --picture prints"
 
 
-def check_small_headers(root, sources):
+def check_small_headers(sources):
     """A small header that at most one product file includes, beside the source of its name."""
     users = {}
     for source in sources:
         for _, path in INCLUDE.findall(source.text):
-            users.setdefault(path, set()).add(source.path)
+            if path.rsplit(".", 1)[0] != source.path.rsplit(".", 1)[0]:
+                users.setdefault(path, set()).add(source.path)
     for source in sources:
-        lines = source.text.count("\n")
-        beside_own = [user for user in users.get(source.path, ()) if user.rsplit(".", 1)[0] != source.path.rsplit(".", 1)[0]]
-        if source.is_header and lines < SMALL_HEADER_LINES and len(beside_own) < 2:
-            yield (source.path, 1, "small header", f"{lines} lines and {len(beside_own)} product users beside its source: merge "
-                   "it with a neighbor, or with its user")
+        lines, count = source.text.count("\n"), len(users.get(source.path, ()))
+        if source.is_header and lines < SMALL_HEADER_LINES and count < 2:
+            yield (source.path, 1, "small header", f"{lines} lines and {count} product users beside its source: merge it "
+                   "with a neighbor, or with its user")
 
 
 def cpp_files(root, folders=(*ARROWS, *UNRESTRICTED)):
@@ -342,7 +342,7 @@ def check(root):
             rule(source)
         breaches += source.breaches
         used |= {(source.folder, folder) for folder in source.folders}
-    breaches += check_small_headers(root, product)
+    breaches += check_small_headers(product)
     breaches += check_arrows(root, used)
     breaches += check_scripts(root)
     breaches += check_cmake(root)

@@ -78,10 +78,12 @@ std::string AttemptRecord::text() const {
   for (size_t i = rounds.size() - std::min(rounds.size(), kMaxAttempts); i < rounds.size(); ++i) {
     rows.push_back(row_to_json(rounds[i]));
   }
-  std::string all =
-      Json{{"version", kVersion},        {"run", run},           {"train_batch_size", batch},
-           {"micro_batch", micro_batch}, {"run_name", run_name}, {"rounds", std::move(rows)}}
-          .dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string all = to_line(Json{{"version", kVersion},
+                                 {"run", run},
+                                 {"train_batch_size", batch},
+                                 {"micro_batch", micro_batch},
+                                 {"run_name", run_name},
+                                 {"rounds", std::move(rows)}});
   all.pop_back();  // remove the closing brace
   return fmt::format("{},\"step\":{:{}}{}", all, step, kStepDigits, kEnd);
 }
@@ -116,13 +118,12 @@ void AttemptFile::step(int64_t step) {
 }
 
 std::string to_json(const AttemptRow& row) {
-  return Json{{"step", row.step},
-              {"round", row.round},
-              {"hosts", row.hosts},
-              {"ranks", row.ranks},
-              {"cause", row.cause.empty() ? Json(nullptr) : Json(row.cause)},
-              {"steps_lost", row.lost ? Json(*row.lost) : Json(nullptr)}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
+  return to_line(Json{{"step", row.step},
+                      {"round", row.round},
+                      {"hosts", row.hosts},
+                      {"ranks", row.ranks},
+                      {"cause", row.cause.empty() ? Json(nullptr) : Json(row.cause)},
+                      {"steps_lost", row.lost ? Json(*row.lost) : Json(nullptr)}});
 }
 
 std::string describe(const AttemptRow& row) {

@@ -1,3 +1,5 @@
+// What flags request besides the values of the configuration: monitors, and what a run may do by
+// itself.
 #include "trainer/run_plan.h"
 
 #include <fmt/ranges.h>

@@ -96,7 +96,7 @@ int run_rank(int argc, char** argv) {
   comm::RankEnv env;
   trainer::Spellings spellings;  // of this command line, for messages
   trainer::RankRun run([&env](const std::string& message) {
-    exit_with_error(std::make_exception_ptr(Error(message)), env, /*everybodys=*/false);
+    exit_with_error(std::make_exception_ptr(Error(message)), env, /*all_ranks=*/false);
   });
   bool connecting = false;
   try {

@@ -172,12 +172,10 @@ std::optional<ResumePlan> find_newest(const fs::path& path) {
   return std::nullopt;
 }
 
-// Returns whether the key, or one above it, is allowed to differ: "optimizer" is above
-// "optimizer.params.lr".
+// Returns whether the key, or a section that it is in, is allowed to differ.
 bool is_allowed(const std::string& key, const std::vector<std::string>& allowed) {
-  return std::any_of(allowed.begin(), allowed.end(), [&](const std::string& one) {
-    return key == one || key.starts_with(one + ".");
-  });
+  return std::any_of(allowed.begin(), allowed.end(),
+                     [&](const std::string& one) { return is_key_under(key, one); });
 }
 
 // The flag that sets a key which must not differ. The first row applies whose key is a prefix.

@@ -34,8 +34,8 @@ struct Epochs {
 };
 
 struct ResumePlan {
-  std::filesystem::path from =
-      {};  // argument of Engine::load_checkpoint: the checkpoint, or its directory
+  // Argument of Engine::load_checkpoint: the checkpoint, or its directory.
+  std::filesystem::path from = {};
   std::filesystem::path checkpoint = {};  // "out/checkpoints/step-8"
   int64_t step = 0;
   int64_t batch = 0;      // global batch size

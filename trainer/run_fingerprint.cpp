@@ -152,12 +152,14 @@ int read_data_version(const RunFingerprint& fingerprint) {
   return found->second == "1" ? 1 : data::kDataVersion;
 }
 
+bool is_key_under(std::string_view key, std::string_view above) {
+  return key.starts_with(above) && (key.size() == above.size() || key[above.size()] == '.');
+}
+
 bool is_changeable(const std::string& key) {
-  const bool has_only_flag =
-      std::any_of(kFlagOnlyValues.begin(), kFlagOnlyValues.end(), [&](const FlagOnlyValue& value) {
-        return key == value.key || key.starts_with(fmt::format("{}.", value.key));
-      });
-  return has_only_flag || configs::is_changeable_on_resume(key);
+  return configs::is_changeable_on_resume(key) ||
+         std::any_of(kFlagOnlyValues.begin(), kFlagOnlyValues.end(),
+                     [&](const FlagOnlyValue& value) { return is_key_under(key, value.key); });
 }
 
 }  // namespace zeroth::trainer

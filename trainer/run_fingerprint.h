@@ -44,6 +44,10 @@ inline constexpr auto kFlagOnlyValues = std::to_array<FlagOnlyValue>({
     {"optimizer.decays_vectors", "--no-decay"},
 });
 
+// Returns whether a key is `above`, or is in the section of that name: "optimizer.params.lr" is
+// under "optimizer".
+bool is_key_under(std::string_view key, std::string_view above);
+
 // Returns whether --allow-change may let a key differ that must otherwise be equal.
 bool is_changeable(const std::string& key);
 

@@ -9,7 +9,7 @@ namespace zeroth::trainer {
 struct ResolvedRun;
 struct RunPlan;
 
-// Returns the estimate of ResolvedRun::estimate. Throws an Error as engine::estimate_memory.
+// Returns the value for ResolvedRun::estimate. Throws an Error as engine::estimate_memory.
 engine::MemoryEstimate estimate_memory(const ResolvedRun& run);
 
 // Returns the memory that the run requires, without activations, on a node with `local_ranks` of

@@ -211,7 +211,7 @@ class StepCounter {
 
 Datasets open_datasets(const Flags& flags, const DatasetFacts& facts, configs::Diagnostics& notes,
                        PhaseProgress* phases) {
-  Datasets datasets{.version = facts.version, .seq_len = facts.seq_len};
+  Datasets datasets{facts};
   DatasetOpener opener(flags, facts, phases);
   if (!flags.eval_only && !flags.data.empty()) datasets.train = opener.open(flags.data);
   if (flags.max_train_samples) datasets.max_train_samples = *flags.max_train_samples;

@@ -27,11 +27,9 @@ struct DatasetFacts {
 };
 
 // The datasets of a run, and which of their samples are in use.
-struct Datasets {
-  int version = data::kDataVersion;  // as in DatasetFacts
-  int64_t seq_len = 0;
-  std::unique_ptr<data::Dataset> train =
-      nullptr;  // null with --eval-only, and if only the plan is needed
+struct Datasets : DatasetFacts {
+  // Null with --eval-only, and if only the plan is needed.
+  std::unique_ptr<data::Dataset> train = nullptr;
   std::unique_ptr<data::Dataset> eval = nullptr;  // null without evaluation
   int64_t eval_samples = 0;
   int64_t max_train_samples = std::numeric_limits<int64_t>::max();  // --max_train_samples

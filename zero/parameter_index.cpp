@@ -1,5 +1,7 @@
 #include "zero/parameter_index.h"
 
+#include <c10/util/accumulate.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -61,7 +63,7 @@ void append(std::vector<OffsetSpan>& parts, const OffsetSpan& part, int64_t size
 }  // namespace
 
 int64_t GlobalParameter::numel() const {
-  return TensorSlice::full(shape).tensor_elements();
+  return c10::multiply_integers(shape);
 }
 
 std::vector<GlobalParameter> global_parameters(const UnitPlan& plan) {

@@ -25,10 +25,6 @@ using offload::Access;
 
 namespace {
 
-torch::Tensor part(const torch::Tensor& tensor, const Range& range) {
-  return tensor.narrow(0, range.begin, range.size());
-}
-
 // Returns rows of which each is the sum over all slots that hold slices of its parameter.
 torch::Tensor sum_slices(const FlatLayout& layout, const torch::Tensor& rows) {
   std::map<std::string, int64_t> first_of;
@@ -209,7 +205,7 @@ ShardedOptimizer::AcquiredTile ShardedOptimizer::acquire_tile(size_t unit, const
     acquired.leases.push_back(states_.acquire(unit, shard, tile, pass.states));
     acquired.states.push_back(acquired.leases.back().tensor());
   }
-  const torch::Tensor weights = part(working, tile);
+  const torch::Tensor weights = working.narrow(0, tile.begin, tile.size());
   acquired.tile = {.master = weights,
                    .grad = torch::Tensor(),
                    .states = acquired.states,
@@ -223,7 +219,7 @@ ShardedOptimizer::AcquiredTile ShardedOptimizer::acquire_tile(size_t unit, const
   if (pass.reads_gradient) {
     // A gradient on the CPU is complete, so it needs no idle event; one on the device is updated
     // there.
-    const torch::Tensor grad = part(grads_.grad(unit), tile);
+    const torch::Tensor grad = grads_.grad(unit).narrow(0, tile.begin, tile.size());
     acquired.gradient =
         staging_ ? staging_->lease(grad, states_.placement(unit).device, Access::kRead, /*idle=*/{})
                  : offload::ChunkLease(grad);

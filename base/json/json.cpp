@@ -335,8 +335,7 @@ std::vector<FlatValue> flat_values(const nlohmann::ordered_json& json, const std
   for (const auto& [key, value] : json.items()) {
     const std::string inner = path.empty() ? key : path + "." + key;
     if (value.is_object()) {
-      const std::vector<FlatValue> nested = flat_values(value, inner);
-      values.insert(values.end(), nested.begin(), nested.end());
+      for (FlatValue& nested : flat_values(value, inner)) values.push_back(std::move(nested));
     } else {
       values.push_back({inner, value.is_string() ? value.get<std::string>() : to_line(value)});
     }

@@ -42,10 +42,13 @@ class StoreWrapper : public c10d::Store {
  public:
   explicit StoreWrapper(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
 
+  void set(const std::string& key, const Value& value) override { store_->set(key, value); }
   int64_t add(const std::string& key, int64_t value) override { return store_->add(key, value); }
   bool deleteKey(const std::string& key) override { return store_->deleteKey(key); }
   bool check(const Keys& keys) override { return store_->check(keys); }
   int64_t getNumKeys() override { return store_->getNumKeys(); }
+  void wait(const Keys& keys) override { store_->wait(keys); }
+  void wait(const Keys& keys, const milliseconds& timeout) override { store_->wait(keys, timeout); }
   const milliseconds& getTimeout() const noexcept override { return store_->getTimeout(); }
   void setTimeout(const milliseconds& timeout) override { store_->setTimeout(timeout); }
 
@@ -80,9 +83,6 @@ class SignedStore final : public StoreWrapper {
         "ZEROTH_SECRET_FILE differs between the ranks, or a stranger wrote it",
         key);
   }
-
-  void wait(const Keys& keys) override { store_->wait(keys); }
-  void wait(const Keys& keys, const milliseconds& timeout) override { store_->wait(keys, timeout); }
 
  private:
   // Computes the HMAC. A value that was signed for another key or another run does not match.
@@ -121,7 +121,6 @@ class WaitingStore final : public StoreWrapper {
     }
   }
 
-  void set(const std::string& key, const Value& value) override { store_->set(key, value); }
   Value compareSet(const std::string& key, const Value& current, const Value& wanted) override {
     return store_->compareSet(key, current, wanted);
   }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/machine/file_descriptor.h"
 #include "base/machine/memory_file.h"
 #include "base/machine/process_limits.h"
 #include "base/machine/timer.h"
@@ -37,7 +38,7 @@ constexpr std::chrono::seconds kGrace{1};  // after c10d's own limit, whose mess
 class OpenBootstrapFile {
  protected:
   explicit OpenBootstrapFile(MemoryFile file) : file_(std::move(file)) {}
-  std::string path() const { return fmt::format("/proc/self/fd/{}", file_.get()); }
+  std::string path() const { return proc_fd_path(file_.get()).string(); }
 
   MemoryFile file_;
 };

@@ -14,8 +14,8 @@ namespace zeroth::comm {
 
 struct RankBootstrap;
 
-// The settings that a launcher passes to a rank; base/scheduler_env.h lists the
-// launchers. Without a launcher it is a world of one.
+// The settings that a launcher passes to a rank; base/scheduler_env.h lists the launchers. Without
+// a launcher it is a world of one.
 struct RankEnv {
   int rank = 0;
   int world_size = 1;

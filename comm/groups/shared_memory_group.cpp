@@ -42,13 +42,10 @@ uint64_t collective_hash(const IssuedCollective& op) {
 class CollectiveWorker final : public ProgressEngine::ProgressClient {
  public:
   CollectiveWorker(SharedRing ring, std::shared_ptr<RankTable> table, SharedMemoryOptions options)
-      : ring_(std::move(ring)),
-        table_(std::move(table)),
-        progress_(options.progress),
-        options_(std::move(options)) {
-    progress_->add(*this);
+      : ring_(std::move(ring)), table_(std::move(table)), options_(std::move(options)) {
+    options_.progress->add(*this);
   }
-  ~CollectiveWorker() override { progress_->remove(*this); }
+  ~CollectiveWorker() override { options_.progress->remove(*this); }
   CollectiveWorker(const CollectiveWorker&) = delete;
   CollectiveWorker& operator=(const CollectiveWorker&) = delete;
 
@@ -81,7 +78,7 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
     const Timer total;
     double waited = 0;
     while (!op.done) {
-      if (!work() && !progress_->work()) waited += block();
+      if (!work() && !options_.progress->work()) waited += block();
     }
     times_.waiting_s += waited;
     times_.working_s += total.seconds() - waited;
@@ -152,7 +149,7 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
   void advance(SharedRing::Counter counter, uint64_t count) {
     ring_.advance(counter, count);
     for (int peer = 0; peer < size(); ++peer) {
-      if (peer != rank()) progress_->wake(options_.members.global_rank(peer));
+      if (peer != rank()) options_.progress->wake(options_.members.global_rank(peer));
     }
   }
 
@@ -185,14 +182,14 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
     const auto poll_interval = std::min(kPollInterval, options_.timeout);
     SuspendAwareTimer time;
     SlowWait slow(options_.log_after);
-    PeerReports* const reports = progress_->reports();
-    while (!progress_->wait(poll_interval)) {
+    PeerReports* const reports = options_.progress->reports();
+    while (!options_.progress->wait(poll_interval)) {
       const auto waited = time.elapsed();
       if (reports) reports->report_wait(waited, [this] { return describe_wait(); });
       const std::vector<int> late = late_ranks();
       if (slow.due(waited) && is_first_on_time(late)) log_wait(waited);
       for (const int peer : late) {
-        if (!table_->is_alive(peer) && !progress_->can_work())
+        if (!table_->is_alive(peer) && !options_.progress->can_work())
           fail(fmt::format("rank {}{} is gone", options_.members.global_rank(peer),
                            options_.members.on_node()),
                late);
@@ -252,13 +249,12 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
     const IssuedCollective& oldest = *ops_.front();
     const std::string text =
         fmt::format("{}: {}; {}", name(oldest), why, table_->explain(oldest.sequence, late));
-    if (PeerReports* const reports = progress_->reports()) reports->report_failure(text);
+    if (PeerReports* const reports = options_.progress->reports()) reports->report_failure(text);
     throw Error("{}", text);
   }
 
   SharedRing ring_;
   std::shared_ptr<RankTable> table_;
-  std::shared_ptr<ProgressEngine> progress_;
   SharedMemoryOptions options_;
   std::deque<std::shared_ptr<IssuedCollective>> ops_;  // issued, not retired
   uint64_t issued_ = 0;

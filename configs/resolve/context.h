@@ -57,9 +57,9 @@ struct Context {
     return value ? value : flag;
   }
 
-  // Returns where a user changes a value: its key, or the flag that gave it.
+  // Returns where a user changes a number: its key, or the flag that gave it.
   std::string_view key_or_flag(std::string_view path) const {
-    return keys.get<int64_t>(std::string(path)) ? path : find_key(path)->flag;
+    return keys.get<double>(std::string(path)) ? path : find_key(path)->flag;
   }
 
   // Sets the member of a key if the file has a value for it other than "auto".
@@ -82,9 +82,6 @@ using TypeNames = std::vector<std::string_view>;
 std::optional<std::string> parse_type(Context& context, const std::string& path,
                                       const TypeNames& known, const TypeNames& unsupported,
                                       bool any_case);
-
-// Returns whether a list of params, separated by spaces, has that name.
-bool is_param_of(std::string_view params, std::string_view name);
 
 // Adds an error for each key in the section's params that the type does not accept.
 void check_params(Context& context, const std::string& section, std::string_view type,

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "base/error.h"
 #include "base/json/json.h"
@@ -101,13 +100,12 @@ class ScheduleKwargs {
     const auto* const row =
         std::find_if(std::begin(kArguments), std::end(kArguments),
                      [&](const ScheduleArguments& takes) { return takes.type == type_; });
-    const auto takes = split_values(row->arguments, ' ');
-    const std::set<std::string_view> known(takes.begin(), takes.end());
+    const auto accepted = split_values(row->arguments, ' ');
     for (const auto& [name, unused] : given_.items()) {
-      if (known.count(name) > 0) continue;
+      if (contains_value(row->arguments, name, ' ')) continue;
       context_.add_error(
           "{}: {} does not accept {}; accepted: {}", kFlag, to_string(type_), shortened(name),
-          row->arguments.empty() ? "none" : fmt::format("{}", fmt::join(takes, ", ")));
+          row->arguments.empty() ? "none" : fmt::format("{}", fmt::join(accepted, ", ")));
     }
   }
 

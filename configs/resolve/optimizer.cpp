@@ -79,7 +79,7 @@ template <typename T>
 void apply_flag(Context& context, const OptimizerType& type, std::string_view name,
                 const std::optional<T>& flag, Config& config) {
   const ConfigKey& key = *find_key(fmt::format("optimizer.params.{}", name));
-  if (is_param_of(type.takes, name)) {
+  if (contains_value(type.takes, name, ' ')) {
     if (const auto value = context.resolve_value(std::string(key.path), flag)) {
       key.field.set(*value, config);
     }
@@ -141,7 +141,7 @@ void fill_optimizer(Context& context, Config& config) {
 void check_optimizer(Context& context, const Config& config) {
   const std::string path = "optimizer.params.adam_w_mode";
   const auto type = context.keys.get<std::string>("optimizer.type");
-  const bool decoupled = config.optimizer.kind == OptimizerConfig::Kind::kAdamW;
+  const bool decoupled = config.optimizer.kind == Kind::kAdamW;
   if (type && decoupled && context.keys.get<bool>(path) == false) {
     context.add_error("{}: false contradicts optimizer.type {}: write type Adam", path, *type);
   }

@@ -134,7 +134,8 @@ void compare_flags(Context& context, const SchedulerType& type) {
          "{}: no effect: the schedule is the file's {}, as under Hugging Face's Trainer", flag,
          type.name());
   };
-  if (!is_param_of(type.takes, "warmup_num_steps") && (flags.warmup_steps || flags.warmup_ratio)) {
+  if (!contains_value(type.takes, "warmup_num_steps", ' ') &&
+      (flags.warmup_steps || flags.warmup_ratio)) {
     const std::string flag = flags.warmup_steps ? "--warmup-steps" : "--warmup-ratio";
     report(flag, fmt::format("{}: {} has no warm-up", flag, type.name()));
   }
@@ -242,18 +243,17 @@ void fill_peak(Context& context, const Config& config, SchedulerConfig& schedule
 // Warns about a rate with which hardly anything trains, such as 2e5 instead of 2e-5.
 void check_rates(Context& context, const Config& config) {
   const double max_rate = config.optimizer.kind == OptimizerConfig::Kind::kSgd ? 100 : 1;
-  const auto check = [&](const std::string& name, double rate) {
+  const auto check = [&](std::string_view name, double rate) {
     if (!(rate > max_rate)) return;
     warn(context.notes, name,
          "{} {:g}: a learning rate above {:g} hardly ever trains; was a minus sign lost, as in 2e5 "
          "for 2e-5?",
          name, rate, max_rate);
   };
-  const std::string lr = "optimizer.params.lr";
-  check(context.keys.get<double>(lr) ? lr : "--lr", config.optimizer.lr);
-  for (const char* param :
+  check(context.key_or_flag("optimizer.params.lr"), config.optimizer.lr);
+  for (const char* name :
        {"warmup_min_lr", "warmup_max_lr", "cycle_min_lr", "cycle_max_lr", "lr_range_test_min_lr"}) {
-    const std::string path = fmt::format("scheduler.params.{}", param);
+    const std::string path = param(name);
     if (const auto rate = context.keys.get<double>(path)) check(path, *rate);
   }
 }
@@ -281,8 +281,8 @@ void fill_scheduler(Context& context, Config& config) {
   for (const std::string_view name : split_values(type->takes, ' ')) {
     context.read(*find_key(param(name)), config);
   }
-  if (is_param_of(type->takes, "warmup_num_steps")) fill_warmup(context, scheduler);
-  if (is_param_of(type->takes, "warmup_max_lr")) fill_peak(context, config, scheduler);
+  if (contains_value(type->takes, "warmup_num_steps", ' ')) fill_warmup(context, scheduler);
+  if (contains_value(type->takes, "warmup_max_lr", ' ')) fill_peak(context, config, scheduler);
   if (type->kind == Kind::kOneCycle) fill_one_cycle(context, config);
   note_unused_rate(context, config, *type);
 }

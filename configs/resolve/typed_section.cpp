@@ -39,11 +39,6 @@ std::optional<std::string> parse_type(Context& context, const std::string& path,
   return std::nullopt;
 }
 
-bool is_param_of(std::string_view params, std::string_view name) {
-  const auto names = split_values(params, ' ');
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 void check_params(Context& context, const std::string& section, std::string_view type,
                   std::string_view takes) {
   const std::string prefix = section + ".params.";
@@ -52,7 +47,7 @@ void check_params(Context& context, const std::string& section, std::string_view
     const std::string path(given.key->path);
     if (!path.starts_with(prefix) || given.key->state == KeyState::kRefused) continue;
     if (path == "optimizer.params.max_grad_norm") continue;  // means clipping; valid with any type
-    if (is_param_of(takes, path.substr(prefix.size()))) continue;
+    if (contains_value(takes, path.substr(prefix.size()), ' ')) continue;
     context.add_error("{}: not supported by {}; supported: {}", given.path, type,
                       fmt::join(split_values(takes, ' '), ", "));
   }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
@@ -147,14 +148,12 @@ void check_block_size(Context& context, int64_t bytes) {
 void warn_unused_offload_keys(Context& context, const std::string& section, OffloadDevice device,
                               std::string_view only_nvme) {
   if (device == OffloadDevice::kNvme || context.keys.is_bad(section + ".device")) return;
-  const auto names = split_values(only_nvme, ' ');
   for (const FileKey& given : context.keys.given) {
     if (given.key == nullptr || !given.key->path.starts_with(section + ".")) continue;
     const std::string path(given.key->path);
     const std::string name = path.substr(section.size() + 1);
     const auto value = context.keys.values.find(path);
-    const bool idle = device == OffloadDevice::kNone ||
-                      std::find(names.begin(), names.end(), name) != names.end();
+    const bool idle = device == OffloadDevice::kNone || contains_value(only_nvme, name, ' ');
     if (!idle || value == context.keys.values.end() || value->second == "auto") continue;
     if (value->second == parse_trusted_json(given.key->default_value)) continue;
     warn(context.notes, given.path, "{} {} has no effect: {}.device is \"{}\"", given.path,

@@ -114,8 +114,7 @@ class Checker {
     for (const std::string_view word : split_values(name, '_')) {
       if (std::find(std::begin(kOfMany), std::end(kOfMany), word) != std::end(kOfMany)) continue;
       for (const std::string_view known : names_in("")) {
-        const auto words = split_values(known, '_');
-        if (std::find(words.begin(), words.end(), word) != words.end()) return known;
+        if (contains_value(known, word, '_')) return known;
       }
     }
     return {};

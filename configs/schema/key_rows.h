@@ -2,12 +2,10 @@
 #pragma once
 
 #include <initializer_list>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <vector>
 
-#include "configs/config.h"
 #include "configs/schema/field.h"
 #include "configs/schema/keys.h"
 

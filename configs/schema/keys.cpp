@@ -32,6 +32,15 @@ std::string_view last_of(std::string_view path) {
   return path.substr(path.rfind('.') + 1);
 }
 
+// Returns the row of a key and those of the sections that it is in, the key's own first.
+std::vector<const ConfigKey*> rows_above(std::string_view path) {
+  std::vector<const ConfigKey*> rows;
+  for (; !path.empty(); path = parent_of(path)) {
+    if (const ConfigKey* const row = find_key(path)) rows.push_back(row);
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::vector<ConfigKey> joined(std::initializer_list<std::vector<ConfigKey>> parts) {
@@ -57,14 +66,6 @@ const Alias* find_alias(std::string_view other) {
   const auto found = std::find_if(aliases().begin(), aliases().end(),
                                   [&](const Alias& alias) { return alias.other == other; });
   return found == aliases().end() ? nullptr : &*found;
-}
-
-std::vector<const ConfigKey*> rows_above(std::string_view path) {
-  std::vector<const ConfigKey*> rows;
-  for (; !path.empty(); path = parent_of(path)) {
-    if (const ConfigKey* const row = find_key(path)) rows.push_back(row);
-  }
-  return rows;
 }
 
 bool must_equal_on_resume(std::string_view path) {
@@ -122,6 +123,11 @@ std::vector<std::string_view> split_values(std::string_view list, char separator
     list.remove_prefix(std::min(end + 1, list.size()));
   }
   return values;
+}
+
+bool contains_value(std::string_view list, std::string_view value, char separator) {
+  const auto values = split_values(list, separator);
+  return std::find(values.begin(), values.end(), value) != values.end();
 }
 
 std::vector<Switch> parse_switches(const ConfigKey& key) {

@@ -80,12 +80,8 @@ const std::vector<Alias>& aliases();
 const ConfigKey* find_key(std::string_view path);
 const Alias* find_alias(std::string_view other);
 
-// Returns the row of a key and those of the sections that it is in, the key's own first. A path
-// that the table does not have is in the sections that it names.
-std::vector<const ConfigKey*> rows_above(std::string_view path);
-
 // Returns whether a value must be the same when a run resumes, unless --allow-change lets it
-// differ.
+// differ. A path that the table does not have is in the sections that it names.
 bool must_equal_on_resume(std::string_view path);
 
 // Returns whether --allow-change may name a key or one of the sections that it is in.
@@ -108,5 +104,8 @@ std::vector<Switch> parse_switches(const ConfigKey& key);
 
 // Returns the parts of a list separated by `separator`, trimmed.
 std::vector<std::string_view> split_values(std::string_view list, char separator = '|');
+
+// Returns whether `value` is one of these parts.
+bool contains_value(std::string_view list, std::string_view value, char separator);
 
 }  // namespace zeroth::configs

@@ -4,22 +4,15 @@
 #include <bit>
 
 #include "base/error.h"
+#include "base/hash.h"
 
 namespace zeroth::data {
 namespace {
 
 constexpr int kRounds = 6;
-constexpr uint64_t kGolden = 0x9E3779B97F4A7C15ULL;
-
-// Applies splitmix64's output function.
-uint64_t mix(uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
-  return value ^ (value >> 31);
-}
 
 uint64_t combine(uint64_t key, uint64_t value) {
-  return mix(key + kGolden * (value + 1));
+  return mix64(key + kGolden * (value + 1));
 }
 
 // Applies a keyed permutation of [0, n) without a table: a Feistel network over the next power of
@@ -79,7 +72,7 @@ std::vector<int64_t> sequential_batch(int64_t num_samples, int64_t batch_index,
 }
 
 uint64_t sample_seed(uint64_t seed, int64_t step, int64_t index_in_batch) {
-  return combine(combine(mix(seed + kGolden), static_cast<uint64_t>(step)),
+  return combine(combine(mix64(seed + kGolden), static_cast<uint64_t>(step)),
                  static_cast<uint64_t>(index_in_batch));
 }
 

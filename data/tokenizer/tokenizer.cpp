@@ -19,6 +19,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
+// Returns the value under a key; null if the key is missing.
 json member(const JsonView& file, const char* key) {
   const auto found = file.find(key);
   return found ? found->json() : json();
@@ -111,8 +112,7 @@ TextTemplate parse_processor(const JsonView& processor) {
 json lookup(const fs::path& path, const char* key) {
   if (!fs::exists(path)) return nullptr;
   const json file = read_json({.name = path.string()});
-  const auto found = file.is_object() ? JsonView(file).find(key) : std::nullopt;
-  return found ? found->json() : json();
+  return file.is_object() ? member(JsonView(file), key) : json();
 }
 
 }  // namespace

@@ -13,9 +13,12 @@ namespace {
 
 using Codes = std::vector<utf8proc_int32_t>;
 
+bool is_ascii(char byte) {
+  return static_cast<uint8_t>(byte) < 0x80;
+}
+
 bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(),
-                     [](char byte) { return static_cast<uint8_t>(byte) < 0x80; });
+  return std::all_of(text.begin(), text.end(), [](char byte) { return is_ascii(byte); });
 }
 
 Codes decompose(std::string_view text, bool compatible) {
@@ -66,10 +69,6 @@ constexpr std::string_view kReplacement = "\ufffd";
 
 uint8_t byte_at(std::string_view text, size_t at) {
   return static_cast<uint8_t>(text[at]);
-}
-
-bool is_ascii(char byte) {
-  return static_cast<uint8_t>(byte) < 0x80;
 }
 
 bool continues(std::string_view text, size_t at) {

@@ -147,11 +147,10 @@ void save_states(const ShardedState& held, StateSink& sink) {
   const torch::NoGradGuard no_grad;
   apply_pending_updates(held);
   sink.begin(slices_to_save(held));
+  TileReader tiles(held);
   for (const StateBlock& block : blocks_to_save(held)) {
-    const offload::ChunkLease tile =
-        held.optimizer.states().read(block.unit, block.array, block.tile);
     const torch::Tensor values =
-        tile.tensor().narrow(0, block.range.begin - block.tile.begin, block.range.size());
+        tiles.read(block).narrow(0, block.range.begin - block.tile.begin, block.range.size());
     block.write(values.to(torch::kCPU), sink);
   }
 }

@@ -258,16 +258,11 @@ bool Snapshot::is_pending(size_t block) {
   return blocks_[block].state == BlockState::kPending && !ended_ && !stop_requested_;
 }
 
-void Snapshot::copy_remaining(size_t block) {
-  const StateBlock& what = blocks_[block].what;
-  const offload::ChunkLease tile = held_.optimizer.states().read(what.unit, what.array, what.tile);
-  copy_block(block, tile.tensor());
-}
-
 void Snapshot::copy_remaining() {
   const torch::NoGradGuard no_grad;
   const ScopedTimer timer(waited_seconds_);
   finish_copies(/*wait_for_first=*/false);
+  TileReader tiles(held_);
   for (const size_t block : not_in_place_) {
     const StateBlock& what = blocks_[block].what;
     if (held_.plan.units[what.unit].trainable || !is_pending(block)) continue;
@@ -275,7 +270,7 @@ void Snapshot::copy_remaining() {
       const std::lock_guard lock(mutex_);
       if (!memory_.has_room(what.bytes())) return;
     }
-    copy_remaining(block);
+    copy_block(block, tiles.read(what));
   }
 }
 
@@ -284,8 +279,9 @@ std::optional<std::string> Snapshot::wait() {
   const ScopedTimer timer(waited_seconds_);
   std::optional<std::string> failure;
   try {
+    TileReader tiles(held_);
     for (const size_t block : not_in_place_) {
-      if (is_pending(block)) copy_remaining(block);
+      if (is_pending(block)) copy_block(block, tiles.read(blocks_[block].what));
     }
     while (!arriving_.empty()) finish_copies(/*wait_for_first=*/true);
   } catch (const std::exception& error) {

@@ -130,7 +130,6 @@ class Snapshot final : public zero::OverwriteObserver {
   // Called by the training thread.
   bool claim(size_t block);
   void copy_block(size_t block, const torch::Tensor& tile);
-  void copy_remaining(size_t block);
   bool is_pending(size_t block);
   void copied(size_t block);
   // Publishes finished copies from the device; waits for the first unfinished one if

@@ -110,4 +110,15 @@ torch::Tensor in_place(const ShardedState& held, const StateBlock& block) {
   return array.defined() ? array.narrow(0, block.range.begin, block.range.size()) : array;
 }
 
+const torch::Tensor& TileReader::read(const StateBlock& block) {
+  const std::tuple tile(block.unit, block.array, block.tile.begin);
+  if (leased_ != tile) {
+    leased_.reset();
+    lease_ = {};  // The last lease ends before the next one begins.
+    lease_ = held_.optimizer.states().read(block.unit, block.array, block.tile);
+    leased_ = tile;
+  }
+  return lease_.tensor();
+}
+
 }  // namespace zeroth::engine

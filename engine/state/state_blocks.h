@@ -6,9 +6,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <tuple>
 #include <vector>
 
 #include "engine/state/run_state.h"
+#include "offload/shard_store.h"
 #include "zero/unit.h"
 
 namespace zeroth::engine {
@@ -44,5 +47,22 @@ std::vector<StateBlock> blocks_to_save(const ShardedState& held, int64_t max_byt
 
 // Returns the block's elements in their store, if that is plain CPU memory; undefined otherwise.
 torch::Tensor in_place(const ShardedState& held, const StateBlock& block);
+
+// A TileReader reads the tiles of blocks, each once if its blocks come one after the other: a tile
+// of offloaded values may be copied to the device that updates it.
+class TileReader {
+ public:
+  // Keeps a reference to `held`.
+  explicit TileReader(const ShardedState& held) : held_(held) {}
+
+  // Returns the values of the block's tile, as OptimizerStates::read() does; valid until the next
+  // call.
+  const torch::Tensor& read(const StateBlock& block);
+
+ private:
+  const ShardedState& held_;
+  std::optional<std::tuple<size_t, size_t, int64_t>> leased_;  // unit, array, begin of the tile
+  offload::ChunkLease lease_;
+};
 
 }  // namespace zeroth::engine

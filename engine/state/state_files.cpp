@@ -17,17 +17,21 @@
 namespace zeroth::engine {
 namespace {
 
+constexpr char kDataStep[] = "data.step";
+constexpr char kDataSample[] = "data.sample";
+
 torch::Dtype dtype_of(const checkpoint::StoredState& stored) {
   if (const auto dtype = model::parse_dtype(stored.dtype)) return *dtype;
   throw Error("{} of {} is stored as {}, which is not supported", stored.state, stored.tensor,
               stored.dtype);
 }
 
-constexpr char kDataStep[] = "data.step";
-constexpr char kDataSample[] = "data.sample";
-
 std::span<std::byte> bytes_of(const torch::Tensor& values) {
   return {static_cast<std::byte*>(values.data_ptr()), static_cast<size_t>(values.nbytes())};
+}
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
 }
 
 // Returns one counter of a checkpoint.
@@ -41,10 +45,6 @@ T counter(const checkpoint::Counters& counters, const std::string& name) {
     throw checkpoint::CorruptCheckpoint(fmt::format("the counter {} has the wrong type", name));
   }
   return *value;
-}
-
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text));
 }
 
 // Merges adjacent segments of a file.

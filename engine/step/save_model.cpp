@@ -92,8 +92,9 @@ void save_model(BlockRunner& runner, const zero::UnitPlan& plan, zero::ShardedOp
   runner.for_each_gathered("saving", [&](size_t block) {
     std::map<size_t, torch::Tensor> full_masters;  // by unit
     for (const size_t unit : plan.block_units[block]) {
-      const zero::Unit& saved = plan.units[unit];
-      if (masters != nullptr && saved.trainable && saved.blocks.front() == block) {
+      // Without a master of its own the gathered weights are the master.
+      const bool has_master = masters != nullptr && masters->states().shards(unit).master;
+      if (has_master && plan.units[unit].blocks.front() == block) {
         full_masters[unit] = full_master(*masters, plan, unit, mesh);
       }
     }

@@ -233,8 +233,7 @@ nlohmann::json describe_buffers(const model::Blocks& blocks, int ranks) {
 void verify_sharding_matches(const model::Blocks& blocks, const comm::DeviceMesh& mesh) {
   const int group_size = mesh.layout().shape()[comm::MeshDim::kTp];
   if (group_size == 1) return;
-  const std::string own =
-      describe(blocks, mesh).dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string own = to_line(describe(blocks, mesh));
   std::vector<Json> descriptions;
   for (const std::string& text :
        comm::all_gather_strings(own, "how layers are shared", mesh.cpu_group())) {

@@ -324,6 +324,12 @@ std::vector<int> first_slots(int count) {
   return slots;
 }
 
+std::vector<std::string> host_names(const std::vector<HostSlots>& hosts) {
+  std::vector<std::string> names;
+  for (const HostSlots& host : hosts) names.push_back(host.host);
+  return names;
+}
+
 int count_ranks(const std::vector<HostSlots>& hosts) {
   return first_rank_of(hosts, static_cast<int>(hosts.size()));
 }

@@ -67,6 +67,8 @@ std::vector<HostSlots> choose_hosts(const std::vector<HostEntry>& hosts,
 // Returns slots 0 to count - 1.
 std::vector<int> first_slots(int count);
 
+std::vector<std::string> host_names(const std::vector<HostSlots>& hosts);
+
 // Counts the ranks of all hosts, or of those before `host`.
 int count_ranks(const std::vector<HostSlots>& hosts);
 int first_rank_of(const std::vector<HostSlots>& hosts, int host);

@@ -17,14 +17,8 @@ void append(Args& args, const Args& more) {
   args.insert(args.end(), more.begin(), more.end());
 }
 
-Args host_names(const AgentLaunchRequest& request) {
-  Args names;
-  for (const HostSlots& host : request.hosts) names.push_back(host.host);
-  return names;
-}
-
 std::string joined_host_names(const AgentLaunchRequest& request) {
-  return fmt::format("{}", fmt::join(host_names(request), ","));
+  return fmt::format("{}", fmt::join(host_names(request.hosts), ","));
 }
 
 std::string num_nodes(const AgentLaunchRequest& request) {

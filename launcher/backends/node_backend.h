@@ -24,12 +24,12 @@ struct AgentCommand {                  // one process of the launcher that start
 
 struct AgentLaunchRequest {
   std::vector<HostSlots> hosts = {};
-  std::string zeroth =
-      {};  // the launcher's own executable, absolute; nodes have it at the same path
+  // The launcher's own executable, absolute; nodes have it at the same path.
+  std::string zeroth = {};
   std::string launcher = {};  // ADDRESS:PORT[,ADDRESS:PORT] at which agents reach the launcher
   std::string secret = {};    // of the run, without a newline
-  std::string token =
-      {};  // random letters and digits, for the name of a secret's file on the nodes
+  // Random letters and digits, for the name of a secret's file on the nodes.
+  std::string token = {};
   std::vector<std::string> launcher_args = {};
   std::optional<int> ssh_port = {};
   std::string pdsh_ssh_args = {};         // PDSH_SSH_ARGS_APPEND as set by the user

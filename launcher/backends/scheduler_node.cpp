@@ -17,10 +17,9 @@ namespace {
 constexpr int kMaxNodes = 65'536, kMaxRanksPerNode = 1024, kMaxRanks = kMaxNodes * kMaxRanksPerNode;
 
 EnvReader reader_of(const Variables& variables) {
-  const auto lookup = [&](std::string_view name) -> const char* {
-    const auto found = std::find_if(variables.begin(), variables.end(),
-                                    [&](const auto& pair) { return pair.first == name; });
-    return found == variables.end() ? nullptr : found->second.c_str();
+  const auto lookup = [&](const char* name) {
+    const std::string* const value = find_variable(variables, name);
+    return value == nullptr ? nullptr : value->c_str();
   };
   return EnvReader(lookup, EnvReader::RangeMessage::kBothLimits);
 }

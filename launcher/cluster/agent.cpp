@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <optional>
 #include <utility>
 
 #include "base/error.h"

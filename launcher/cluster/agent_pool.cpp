@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/files/run_path.h"
+#include "base/scheduler_env.h"
 #include "base/text/printable.h"
 #include "base/text/units.h"
 #include "launcher/run/suspendable_timer.h"
@@ -20,16 +21,9 @@ using std::chrono::milliseconds;
 constexpr int kUnidentified = -1;  // the node of an agent that has not said hello
 constexpr milliseconds kShutdownLimit{1'000};
 constexpr int kMaxOfferedRanks = 1 << 16;  // that a node may offer
-constexpr int kMaxPort = 65'535;
 // Of LogThrottle.
 constexpr milliseconds kFirstPause{60'000}, kMaxPause{3'600'000};
 constexpr size_t kMaxLines = 1000;
-
-std::vector<std::string> host_names(const std::vector<HostSlots>& hosts) {
-  std::vector<std::string> names;
-  for (const HostSlots& host : hosts) names.push_back(host.host);
-  return names;
-}
 
 HostSlots offered_slots(const Join& join) {
   if (join.num_ranks < 1 || join.num_ranks > kMaxOfferedRanks)

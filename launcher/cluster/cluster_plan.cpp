@@ -1,9 +1,7 @@
 #include "launcher/cluster/cluster_plan.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <string_view>
@@ -34,7 +32,7 @@ void note_unused(Placement& placement, const HostOptions& flags, std::string_vie
   note_unused(placement, flags.no_ssh_check, "--no_ssh_check", reason);
 }
 
-void note_unused_on_one_node(const HostOptions& flags, Placement& placement) {
+void note_unused_on_one_node(Placement& placement, const HostOptions& flags) {
   constexpr std::string_view kReason = "one machine needs no ssh";
   note_unused(placement, flags.no_ssh, "--no_ssh", kReason);
   note_unused(placement, flags.node_rank.has_value(), "--node_rank 0",
@@ -82,7 +80,7 @@ Placement place_without_hostfile(const LaunchOptions& options) {
   Placement placement;
   if (flags.num_nodes)
     placement.notes.emplace_back("--num_nodes 1 has no effect: this machine is the only host");
-  note_unused_on_one_node(flags, placement);
+  note_unused_on_one_node(placement, flags);
   return placement;
 }
 
@@ -160,7 +158,7 @@ Placement place_single_node(const HostOptions& flags, const std::vector<HostSlot
   Placement placement;
   placement.slots = hosts[0].slots;
   placement.node_ranks = node_ranks_of(hosts, 0);
-  note_unused_on_one_node(flags, placement);
+  note_unused_on_one_node(placement, flags);
   return placement;
 }
 

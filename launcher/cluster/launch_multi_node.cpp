@@ -8,13 +8,13 @@
 
 #include "base/error.h"
 #include "base/machine/process_limits.h"
+#include "base/machine/random_bytes.h"
 #include "base/machine/signals.h"
 #include "base/machine/timer.h"
 #include "launcher/cluster/cluster_plan.h"
 #include "launcher/cluster/multi_node_attempt.h"
 #include "launcher/run/program_arguments.h"
 #include "launcher/run/suspendable_timer.h"
-#include "launcher/transport/authenticated_frames.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -22,6 +22,7 @@ namespace {
 constexpr int kMaxReservedNodes =
     64;  // nodes that may join, for which files are reserved at the start
 constexpr std::chrono::milliseconds kTick{200};
+constexpr size_t kTokenBytes = 8;
 
 // NodeRendezvous gathers all nodes of a run, each of which must be able to run its ranks.
 class NodeRendezvous {
@@ -108,8 +109,6 @@ JobOutcome run_once(const MultiNodeConfig& config) {
   return outcome;
 }
 
-constexpr size_t kTokenLength = 16;
-
 RemoteJob make_remote_job(const LaunchOptions& options, const ClusterPlan& plan) {
   RemoteJob job;
   job.command = options.command;
@@ -157,7 +156,7 @@ MultiNodeConfig make_multi_node_config(const LaunchOptions& options, const Clust
     request.hosts = hosts;
     request.launcher = launcher;
     request.secret = secret;
-    request.token = make_secret().substr(0, kTokenLength);
+    request.token = random_hex(kTokenBytes);
     return make_agent_commands(*backend, request);
   };
   config.master_addr = options.master_addr.value_or("");

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>

@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -15,7 +14,6 @@
 #include "base/restart_attempt.h"
 #include "base/sha256.h"
 #include "base/text/printable.h"
-#include "launcher/machine/find_program.h"
 #include "launcher/machine/local_addresses.h"
 #include "launcher/machine/machine.h"
 #include "launcher/run/program_arguments.h"

@@ -85,13 +85,10 @@ std::string AtomicDirectory::file_path(const std::string& file) const {
 
 void AtomicDirectory::check_target() const {
   const std::string name = target_.filename().string();
-  if (!exists(*file_system_, "", name)) return;
-  const auto siblings = file_system_->list("");
-  const bool is_folder =
-      std::any_of(siblings.begin(), siblings.end(), [&](const DirectoryEntry& entry) {
-        return entry.name == name && entry.kind == DirectoryEntry::Kind::kDirectory;
-      });
-  if (!is_folder) throw Error("{} is not a folder", target_.string());
+  const auto target = find_entry(*file_system_, "", name);
+  if (!target) return;
+  if (target->kind != DirectoryEntry::Kind::kDirectory)
+    throw Error("{} is not a folder", target_.string());
   const auto inside = file_system_->list(name);
   if (inside.empty()) return;
   if (!overwrite_) {

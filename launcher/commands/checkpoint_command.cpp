@@ -348,9 +348,6 @@ CommandResult prune(const CheckpointArguments& args) {
   return answer;
 }
 
-const std::map<std::string_view, CommandResult (*)(const CheckpointArguments&)> kVerbs = {
-    {"list", list}, {"show", show}, {"verify", verify}, {"prune", prune}};
-
 constexpr const char* kHelp =
     "\nlist: size, age and completeness of each checkpoint. show: layout, counters, files and "
     "tensors of the\nnewest checkpoint, or of DIR itself. verify: reads every byte. prune: removes "
@@ -361,6 +358,8 @@ constexpr const char* kHelp =
 }  // namespace
 
 CommandResult checkpoint_command(const std::vector<std::string>& words) {
+  const std::map<std::string_view, CommandResult (*)(const CheckpointArguments&)> kVerbs = {
+      {"list", list}, {"show", show}, {"verify", verify}, {"prune", prune}};
   CheckpointArguments args;
   CLI::App app("Inspects or prunes a folder of checkpoints. Starts nothing.", "zeroth checkpoint");
   app.add_option("COMMAND", args.verb, "list, show, verify or prune")->required();

@@ -5,11 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <span>
-#include <string_view>
 
 #include "base/error.h"
 #include "base/json/json.h"

@@ -198,8 +198,7 @@ void check_values(LaunchOptions& options) {
   check_elastic_values(options.elastic);
   if (options.num_ranks && *options.num_ranks < 1)
     throw UsageError("--num_gpus {}: at least one rank is needed", *options.num_ranks);
-  if (options.master_port && (*options.master_port < 1 || *options.master_port > 65535))
-    throw UsageError("--master_port {}: a port lies between 1 and 65535", *options.master_port);
+  check_port(options.master_port, "--master_port");
   if (options.timeout_seconds && *options.timeout_seconds < 1)
     throw UsageError("--timeout {}: at least one second is needed", *options.timeout_seconds);
   if (options.grace_seconds < 0)

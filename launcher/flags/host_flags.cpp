@@ -3,9 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <climits>
 
+#include "base/error.h"
+#include "base/scheduler_env.h"
 #include "base/text/printable.h"
 #include "base/text/units.h"
-#include "launcher/flags/cli.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -85,6 +86,11 @@ void add_host_flags(CLI::App& app, HostOptions& options) {
                "Start an agent even if the only host is this machine");
 }
 
+void check_port(std::optional<int> port, std::string_view flag) {
+  if (port && (*port < 1 || *port > kMaxPort))
+    throw UsageError("{} {}: a port lies between 1 and {}", flag, *port, kMaxPort);
+}
+
 void check_host_values(const HostOptions& options) {
   if (options.hostfile && options.hostfile->size() >= PATH_MAX)
     throw UsageError("--hostfile {}: a path has at most {} bytes", shortened(*options.hostfile),
@@ -93,8 +99,7 @@ void check_host_values(const HostOptions& options) {
     throw UsageError("--num_nodes {}: at least one host is needed", *options.num_nodes);
   if (options.node_rank && *options.node_rank < 0)
     throw UsageError("--node_rank {}: hosts are counted from 0", *options.node_rank);
-  if (options.ssh_port && (*options.ssh_port < 1 || *options.ssh_port > 65535))
-    throw UsageError("--ssh_port {}: a port lies between 1 and 65535", *options.ssh_port);
+  check_port(options.ssh_port, "--ssh_port");
   if (options.no_ssh && options.force_multi)
     throw UsageError("--no_ssh and --force_multi contradict each other");
 }
@@ -142,8 +147,7 @@ void check_elastic_values(ElasticOptions& options) {
   if (options.requeue_code && (*options.requeue_code < 1 || *options.requeue_code > 125))
     throw UsageError("--requeue-code {}: must be from 1 to 125, shells reserve those beyond",
                      *options.requeue_code);
-  if (options.join_port && (*options.join_port < 1 || *options.join_port > 65535))
-    throw UsageError("--join-port {}: a port lies between 1 and 65535", *options.join_port);
+  check_port(options.join_port, "--join-port");
   if (options.join_port && !options.hosts)
     throw UsageError("--join-port {}: only a run with --elastic accepts hosts", *options.join_port);
   if (!options.join.empty() && options.hosts)

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace CLI {
 class App;
@@ -24,6 +25,9 @@ struct HostOptions {
 };
 
 void add_host_flags(CLI::App& app, HostOptions& options);
+
+// Throws UsageError if the value of `flag` is not a port.
+void check_port(std::optional<int> port, std::string_view flag);
 
 // Validates the options. Throws UsageError.
 void check_host_values(const HostOptions& options);

@@ -11,7 +11,6 @@
 #include <boost/asio/ip/udp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
 #include <memory>
-#include <optional>
 #include <thread>
 
 #include "base/error.h"

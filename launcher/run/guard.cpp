@@ -8,18 +8,17 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
-#include <string>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
 #include "base/machine/process_limits.h"
+#include "base/text/units.h"
 #include "launcher/run/rank_process.h"
 
 namespace zeroth::launcher {
@@ -29,14 +28,12 @@ constexpr int kMaxSearches = 200;
 constexpr int kUsualFiles = 1024;
 constexpr std::chrono::milliseconds kSearchPause{10}, kOrphanPause{2};
 
-// Returns the ids of all processes, as the names of their folders in /proc.
-std::vector<std::string> process_ids() {
-  std::vector<std::string> ids;
+// Returns the ids of all processes.
+std::vector<pid_t> process_ids() {
+  std::vector<pid_t> ids;
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.find_first_not_of("0123456789") == std::string::npos) ids.push_back(name);
-  }
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored))
+    if (const auto pid = parse_number<pid_t>(entry.path().filename().string())) ids.push_back(*pid);
   return ids;
 }
 
@@ -45,8 +42,8 @@ std::string unique_mark() {
   return fmt::format("{}.{}", ::getpid(), now.count());
 }
 
-bool has_mark(const std::string& pid, const std::string& entry) {
-  std::ifstream in("/proc/" + pid + "/environ", std::ios::binary);
+bool has_mark(pid_t pid, const std::string& entry) {
+  std::ifstream in(fmt::format("/proc/{}/environ", pid), std::ios::binary);
   const std::string environment{std::istreambuf_iterator<char>(in), {}};
   return ('\0' + environment).find('\0' + entry + '\0') != std::string::npos;
 }
@@ -54,8 +51,8 @@ bool has_mark(const std::string& pid, const std::string& entry) {
 std::set<pid_t> find_marked(const std::string& mark) {
   const std::string entry = std::string(Guard::kVariable) + "=" + mark;
   std::set<pid_t> found;
-  for (const std::string& pid : process_ids())
-    if (has_mark(pid, entry)) found.insert(std::stoi(pid));
+  for (const pid_t pid : process_ids())
+    if (has_mark(pid, entry)) found.insert(pid);
   return found;
 }
 
@@ -109,9 +106,9 @@ bool has_children() {
 }
 
 // Parses /proc/PID/stat: "pid (name) state parent ...", where the name may contain any character.
-pid_t parent_pid(const std::string& pid) {
+pid_t parent_pid(pid_t pid) {
   std::string stat;
-  std::getline(std::ifstream("/proc/" + pid + "/stat"), stat, '\0');
+  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), stat, '\0');
   const size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos || stat.size() < name_end + 5) return -1;
   pid_t parent = -1;
@@ -121,8 +118,8 @@ pid_t parent_pid(const std::string& pid) {
 
 std::vector<pid_t> children() {
   std::vector<pid_t> found;
-  for (const std::string& pid : process_ids())
-    if (parent_pid(pid) == ::getpid()) found.push_back(std::stoi(pid));
+  for (const pid_t pid : process_ids())
+    if (parent_pid(pid) == ::getpid()) found.push_back(pid);
   return found;
 }
 

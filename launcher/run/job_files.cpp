@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/files/directory.h"
-#include "base/machine/file_descriptor.h"
 #include "base/machine/process_limits.h"
 
 namespace zeroth::launcher {

@@ -64,15 +64,6 @@ class ConsoleLineSink final : public LineSink {
 
 }  // namespace
 
-struct JobRunner::RankOutput {
-  Tail tail = {};
-  std::unique_ptr<OutputSink> log = {};
-  std::unique_ptr<LineSink> out = {};
-  std::unique_ptr<LineSink> err = {};
-};
-
-JobRunner::~JobRunner() = default;
-
 JobRunner::JobRunner(boost::asio::io_context& io, JobRanks& ranks, const JobRunnerOptions& options)
     : io_(io),
       ranks_(ranks),

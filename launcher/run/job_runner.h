@@ -31,7 +31,6 @@ class JobRunner final : public RanksListener {
   JobRunner(boost::asio::io_context& io, JobRanks& ranks, const JobRunnerOptions& options);
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
-  ~JobRunner() override;
 
   // Runs `io` until the job is over. The ranks must have been started; they may have reported exits
   // already.
@@ -49,7 +48,12 @@ class JobRunner final : public RanksListener {
   LineSink& line_sink(int rank, bool error) override;
 
  private:
-  struct RankOutput;
+  struct RankOutput {
+    Tail tail = {};
+    std::unique_ptr<OutputSink> log = {};
+    std::unique_ptr<LineSink> out = {};
+    std::unique_ptr<LineSink> err = {};
+  };
 
   std::unique_ptr<RankOutput> make_output(int index);
   void wait_for_signals();

@@ -1,11 +1,8 @@
 #include "launcher/run/local_ranks.h"
 
 #include <algorithm>
-#include <boost/asio/io_context.hpp>
 #include <csignal>
 #include <utility>
-
-#include "launcher/run/guard.h"
 
 namespace zeroth::launcher {
 namespace {

@@ -9,8 +9,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/machine/file_descriptor.h"
-
 namespace zeroth::launcher {
 namespace {
 
@@ -25,8 +23,7 @@ int reopen_without_blocking(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return -1;
   if (!S_ISFIFO(status.st_mode) && ::isatty(fd) == 0) return -1;
-  const std::string path = fmt::format("/proc/self/fd/{}", fd);
-  return ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  return ::open(proc_fd_path(fd).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
 }
 
 }  // namespace

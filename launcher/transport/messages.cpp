@@ -1,7 +1,9 @@
 #include "launcher/transport/messages.h"
 
-#include <array>
 #include <concepts>
+#include <cstring>
+#include <limits>
+#include <type_traits>
 
 #include "base/error.h"
 #include "base/text/printable.h"

@@ -106,7 +106,9 @@ VocabShard::VocabShard(int64_t size, TensorParallelPtr tensor_parallel)
 std::optional<Splits> VocabShard::splits(const Tensor& weight) const {
   if (!tp) return std::nullopt;
   const int64_t width = weight.size(1);
-  return Splits{{"weight", {"weight", {full_size, width}, {begin, 0}, 1, max_local_size * width}}};
+  const Split split{
+      "weight", {full_size, width}, {begin, 0}, /*num_replicas=*/1, max_local_size * width};
+  return Splits{{"weight", split}};
 }
 
 VocabShard::LocalRows VocabShard::local_rows(const torch::Tensor& tokens) const {

@@ -24,8 +24,8 @@ struct RowSums {
   Tensor loss() const { return lse.sub(target_logits).sum(torch::kFloat64); }
 };
 
-// Returns the sums over the whole vocabulary. Of a split one each rank sums its own part, and one
-// of them has the target. Collective then.
+// Returns the sums over the whole vocabulary. If ranks split it, each one sums its own part, and
+// one of them has the target; the call is then collective.
 RowSums row_sums(const Tensor& logits, const Tensor& targets,
                  const std::optional<VocabShard>& vocab_shard) {
   if (!vocab_shard) {

@@ -56,6 +56,8 @@ class ConfigReader {
   const std::vector<std::string>& unknown_keys() const { return unknown_keys_; }
 
  private:
+  // Returns the value of the key, or the fallback. Adds an error for a value of another type, and
+  // if the key is missing without a fallback.
   template <typename T>
   T read(const std::string& key, const std::optional<T>& fallback,
          bool (nlohmann::json::*has_type)() const noexcept, const char* expected);

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/env_reader.h"
 #include "base/error.h"
 #include "base/files/regular_file.h"
 #include "base/text/printable.h"
@@ -25,15 +26,10 @@ constexpr size_t kMaxPointerBytes = 1024;  // git-lfs writes none that is longer
 constexpr std::string_view kPointerStart = "version https://git-lfs.github.com/spec/";
 constexpr size_t kCommitDigits = 40;
 
-std::string env_value(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 // Returns the directory of Python's expanduser("~"): HOME, otherwise the entry of the user
 // database; empty if there is neither.
 fs::path home_directory() {
-  if (!env_value("HOME").empty()) return env_value("HOME");
+  if (const auto home = EnvReader(std::getenv).text("HOME")) return *home;
   std::array<char, 16'384> buffer{};
   passwd entry{};
   passwd* found = nullptr;
@@ -43,12 +39,13 @@ fs::path home_directory() {
 
 // Returns the hub's cache; empty if no variable names it and this user has no home.
 fs::path hub_cache() {
+  const EnvReader reader(std::getenv);
   for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
-    if (!env_value(name).empty()) return env_value(name);
+    if (const auto cache = reader.text(name)) return *cache;
   }
-  if (!env_value("HF_HOME").empty()) return fs::path(env_value("HF_HOME")) / "hub";
-  const std::string caches = env_value("XDG_CACHE_HOME");
-  if (!caches.empty()) return fs::path(caches) / "huggingface" / "hub";
+  if (const auto hf_home = reader.text("HF_HOME")) return fs::path(*hf_home) / "hub";
+  if (const auto caches = reader.text("XDG_CACHE_HOME"))
+    return fs::path(*caches) / "huggingface" / "hub";
   const fs::path home = home_directory();
   return home.empty() ? home : home / ".cache" / "huggingface" / "hub";
 }

@@ -16,10 +16,8 @@
 
 namespace zeroth::model {
 
-// The names that safetensors uses for the precisions in which models and states are saved.
-//
-// Returns "F32", "BF16" or "F16" for float32, bfloat16 or float16. Throws an InternalError for any
-// other dtype.
+// Returns the name that safetensors uses for a dtype in which models and states are saved: "F32",
+// "BF16" or "F16" for float32, bfloat16 or float16. Throws an InternalError for any other dtype.
 std::string_view dtype_name(torch::Dtype dtype);
 // Returns the dtype with this name; nullopt for other names.
 std::optional<torch::Dtype> parse_dtype(std::string_view name);

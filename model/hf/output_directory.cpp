@@ -52,8 +52,7 @@ void check_owner(const fs::path& target) {
                        target_stat.st_uid == around.st_uid;
   if (trusted || (around.st_mode & S_IWOTH) == 0) return;
   throw Error(
-      "{} belongs to another user (uid {}), in a world-writable folder: choose "
-      "another place",
+      "{} belongs to another user (uid {}), in a world-writable folder: choose another place",
       target.string(), target_stat.st_uid);
 }
 

@@ -161,9 +161,7 @@ void read_window(ConfigReader& config, ModelSpec& spec) {
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
     const json& type = (*types)[layer];
     if (type != "full_attention" && type != "sliding_attention") {
-      config.add_error("layer_types",
-                       "has {}; supported are full_attention, "
-                       "sliding_attention",
+      config.add_error("layer_types", "has {}; supported are full_attention, sliding_attention",
                        quoted(type));
     } else if (type == "sliding_attention" && spec.sliding_window == 0) {
       config.add_error("layer_types", "has sliding_attention, but no sliding_window is in use");

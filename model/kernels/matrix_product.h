@@ -10,9 +10,9 @@ namespace zeroth::model {
 // Returns a [m, k] times b [k, n], both of one dtype and with any strides. Does not record a graph.
 //
 // On the CPU the product is LibTorch's own, oneDNN's, or made in tiles of fp32, to which 16-bit
-// factors are widened (tiled_product()): the fastest one of this processor, or the
-// one that ZEROTH_PRODUCT forces (matmul_backends() in base/machine/cpu.h). It depends on the
-// processor and the shapes only, so that equal runs stay bit-equal.
+// factors are widened (tiled_product()): the fastest one of this processor, or the one that
+// ZEROTH_PRODUCT forces (matmul_backends() in base/machine/cpu.h). It depends on the processor and
+// the shapes only, so that equal runs stay bit-equal.
 torch::Tensor matrix_product(const torch::Tensor& a, const torch::Tensor& b);
 
 // Returns a b + bias, `bias` [n].

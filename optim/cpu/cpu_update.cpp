@@ -10,7 +10,6 @@ namespace zeroth::optim {
 namespace {
 
 using configs::OptimizerConfig;
-using Kind = OptimizerConfig::Kind;
 
 // Threads begin at multiples of kBlock, and each gets at least kGrain blocks.
 constexpr int64_t kBlock = 2048;

@@ -1,7 +1,6 @@
 // The loops of Lamb's two passes; see LambKernels in cpu_kernels.h. Included by cpu_kernels.cpp.
 #pragma once
 
-#include <cstring>
 #include <type_traits>
 
 #include "optim/cpu/cpu_kernels.h"
@@ -69,36 +68,36 @@ ZEROTH_INLINE void step_lanes(const Constants& c, const LambArrays& arrays, int6
   }
 }
 
-// Calls work(arrays) with padded copies of the last `count` elements, fewer than kSumLanes, from
-// `begin` on, and copies the results back.
-template <typename Grad, typename Copy, typename Work>
-void with_padded_copies(const LambArrays& arrays, int64_t begin, int64_t count, const Work& work) {
+// LambRemainder is a padded copy of the last elements of the weights and their states, fewer than
+// kSumLanes. Each pass writes back only what it changes: the other arrays are leased for reading.
+struct LambRemainder {
   float master[kSumLanes] = {}, states[2][kSumLanes] = {};
-  Grad grad[kSumLanes] = {};
-  Copy copy[kSumLanes] = {};
-  const ArrayPart part{begin, count};
-  part.read(arrays.master, master);
-  for (int k = 0; k < 2; ++k) part.read(arrays.states[k], states[k]);
-  if (arrays.grad != nullptr) part.read(arrays.grad, grad);
-  work(LambArrays{master, {states[0], states[1]}, grad, copy});
-  part.write(arrays.master, master);
-  for (int k = 0; k < 2; ++k) part.write(arrays.states[k], states[k]);
-  if (arrays.copy != nullptr) part.write(arrays.copy, copy);
-}
+
+  LambRemainder(const LambArrays& from, const ArrayPart& part) {
+    part.read(from.master, master);
+    for (int k = 0; k < 2; ++k) part.read(from.states[k], states[k]);
+  }
+  LambArrays arrays(const void* grad, void* copy) {
+    return {master, {states[0], states[1]}, grad, copy};
+  }
+};
 
 template <typename Grad>
 Squares lamb_sum(const Constants& constants, const LambArrays& arrays, int64_t count) {
   const Constants c = constants;  // local to this function, so it is not reloaded after each store
-  LambArrays a = arrays;
-  a.copy = nullptr;  // only the second pass writes it
+  const LambArrays a = arrays;
   LambSums sums;
   int64_t i = 0;
   for (; i + kSumLanes <= count; i += kSumLanes) sum_lanes<Grad>(c, a, i, sums);
   Squares all = sums.squares();
   if (i == count) return all;
+  const ArrayPart part{i, count - i};
+  LambRemainder remainder(a, part);
+  Grad grad[kSumLanes] = {};
+  part.read(a.grad, grad);
   LambSums last;
-  with_padded_copies<Grad, float>(
-      a, i, count - i, [&](const LambArrays& padded) { sum_lanes<Grad>(c, padded, 0, last); });
+  sum_lanes<Grad>(c, remainder.arrays(grad, nullptr), 0, last);
+  for (int k = 0; k < 2; ++k) part.write(a.states[k], remainder.states[k]);
   for (int64_t lane = 0; lane < count - i; ++lane) {
     all.weights += last.weights.at(lane);
     all.direction += last.direction.at(lane);
@@ -109,13 +108,16 @@ Squares lamb_sum(const Constants& constants, const LambArrays& arrays, int64_t c
 template <typename Copy>
 void lamb_step(const Constants& constants, const LambArrays& arrays, int64_t count) {
   const Constants c = constants;
-  LambArrays a = arrays;
-  a.grad = nullptr;  // only the first pass reads it
+  const LambArrays a = arrays;
   int64_t i = 0;
   for (; i + kSumLanes <= count; i += kSumLanes) step_lanes<Copy>(c, a, i);
   if (i == count) return;
-  with_padded_copies<float, Copy>(
-      a, i, count - i, [&](const LambArrays& padded) { step_lanes<Copy>(c, padded, 0); });
+  const ArrayPart part{i, count - i};
+  LambRemainder remainder(a, part);
+  Copy copy[kSumLanes] = {};
+  step_lanes<Copy>(c, remainder.arrays(nullptr, copy), 0);
+  part.write(a.master, remainder.master);
+  if constexpr (!std::is_same_v<Copy, float>) part.write(a.copy, copy);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ double cycle_length(const configs::OneCycleConfig& config) {
 }
 
 // Returns whether the update is within the cycle; DeepSpeed's last step of the cycle is the one
-// that update `length` sees.
+// that update cycle_length() sees.
 bool in_cycle(const configs::OneCycleConfig& config, int64_t update) {
   return static_cast<double>(update - 1) < cycle_length(config);
 }

@@ -2,21 +2,18 @@
 
 #include <doctest/doctest.h>
 
-#include <map>
 #include <string>
 
 #include "base/error.h"
+#include "tests/support/variables.h"
 
 namespace zeroth {
 namespace {
 
 // Empty: none of these is refused.
-std::string refusal(const std::map<std::string, std::string>& variables) {
+std::string refusal(const testing::Variables& variables) {
   try {
-    reject_empty_variables([&](const char* name) {
-      const auto found = variables.find(name);
-      return found == variables.end() ? nullptr : found->second.c_str();
-    });
+    reject_empty_variables(testing::lookup_in(variables));
   } catch (const UsageError& error) {
     return error.what();
   }

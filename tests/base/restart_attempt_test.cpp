@@ -2,22 +2,19 @@
 
 #include <doctest/doctest.h>
 
-#include <map>
 #include <string>
 
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/variables.h"
 
 namespace zeroth {
 namespace {
 
-using Variables = std::map<std::string, std::string>;
+using testing::Variables;
 
 RestartAttempt parse(const Variables& variables) {
-  return parse_restart_attempt([&](const char* name) -> const char* {
-    const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
-  });
+  return parse_restart_attempt(testing::lookup_in(variables));
 }
 
 }  // namespace

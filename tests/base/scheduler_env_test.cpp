@@ -2,25 +2,24 @@
 
 #include <doctest/doctest.h>
 
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/variables.h"
 
 namespace zeroth {
 namespace {
 
-using Variables = std::map<std::string, std::string>;
+using testing::Variables;
 
 // Notes the names that are looked up, if `names` is not null.
 SchedulerEnv read(const Variables& variables, std::set<std::string>* names = nullptr) {
-  return read_scheduler_env([&](const char* name) -> const char* {
+  return read_scheduler_env([&, lookup = testing::lookup_in(variables)](const char* name) {
     if (names != nullptr) names->insert(name);
-    const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
+    return lookup(name);
   });
 }
 

@@ -74,7 +74,7 @@ TEST_CASE("the way to other machines is the interface that was named, or that of
   CHECK(inter_node_interface(env, true) == "=ib0");
 }
 
-TEST_CASE("NCCL is told the interface that the user has named, unless the user has told it one") {
+TEST_CASE("NCCL gets the interface that the user names, unless its own variable names one") {
   ::unsetenv("NCCL_SOCKET_IFNAME");
   RankEnv env;
   set_nccl_interface(env);

@@ -73,7 +73,7 @@ TEST_CASE("host memory is unlocked and given back with the last tensor on it") {
   CHECK(pinner->locked == 0);
 }
 
-TEST_CASE("after a refusal all memory stays pageable, which is told once") {
+TEST_CASE("after a refusal all memory stays pageable, which is reported once") {
   const auto pinner = std::make_shared<CountingPinner>();
   pinner->limit = 8192;
   HostMemory memory(pinner);

@@ -107,7 +107,7 @@ Trained train(Engine& engine, CallsLeft& calls_left, Interrupted interrupted) {
     trained.numbers.push_back(stats.grad_norm);
   }
   for (size_t unit = 0; unit < engine.impl().plan().units.size(); ++unit) {
-    trained.masters.push_back(testing::read_master(engine.impl().optimizer(), unit).clone());
+    trained.masters.push_back(testing::read_master(engine.impl().optimizer(), unit));
   }
   return trained;
 }

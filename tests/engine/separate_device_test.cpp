@@ -69,7 +69,7 @@ Trained train(Engine& engine, const model::Blocks& blocks, const Case& c, comm::
     if (step == 1) trained.numbers.push_back(engine.eval_batch(loader, 1).loss);
   }
   for (size_t unit = 0; unit < engine.impl().plan().units.size(); ++unit) {
-    trained.masters.push_back(testing::read_master(engine.impl().optimizer(), unit).clone());
+    trained.masters.push_back(testing::read_master(engine.impl().optimizer(), unit));
   }
   return trained;
 }

@@ -79,13 +79,12 @@ TEST_CASE("a block's values are the same in place and as its tile is lent") {
       engine->train_batch(loader);
       const ShardedState held = engine->impl().sharded_state();
       Collected there, shared;
+      TileReader tiles(held);
       for (const StateBlock& block : blocks_to_save(held, 256)) {
         REQUIRE(in_place(held, block).defined());
         block.write(in_place(held, block), there);
-        const offload::ChunkLease tile =
-            held.optimizer.states().read(block.unit, block.array, block.tile);
         block.write(
-            tile.tensor().narrow(0, block.range.begin - block.tile.begin, block.range.size()),
+            tiles.read(block).narrow(0, block.range.begin - block.tile.begin, block.range.size()),
             shared);
       }
       CHECK(there.values_.size() > 0);

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "tests/equivalence/run_row.h"

@@ -111,8 +111,7 @@ bool none_alive(const std::vector<pid_t>& pids) {
 
 constexpr const char* kOneMachine =
     "zeroth: warning: hosts 127.0.0.1 and 127.0.0.2 are the same machine: their ranks share its "
-    "GPUs "
-    "and cores\n";
+    "GPUs and cores\n";
 
 }  // namespace
 

@@ -117,8 +117,7 @@ TEST_CASE(
                           .wait();
   CHECK(result.err ==
         "zeroth: warning: hosts 10.213.1.2 and 10.213.2.2 are the same machine: their ranks share "
-        "its "
-        "GPUs and cores\n");
+        "its GPUs and cores\n");
   CHECK(result.status == 0);
   for (const char* line : {"[0] MASTER_ADDR=10.213.1.2\n", "[3] MASTER_ADDR=10.213.1.2\n",
                            "[1] CROSS_RANK=0\n", "[2] CROSS_RANK=1\n"})

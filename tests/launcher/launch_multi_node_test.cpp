@@ -56,8 +56,7 @@ TEST_CASE("ranks of two hosts are numbered through, and know their host and one 
 TEST_CASE("two names of one machine are told once, also to those who want no notes") {
   const std::string warning =
       "zeroth: warning: hosts 127.0.0.1 and 127.0.0.2 are the same machine: their ranks share its "
-      "GPUs "
-      "and cores\n";
+      "GPUs and cores\n";
   const auto result =
       run(on_two_hosts({"--one-machine", "yes", "--quiet", "yes"}, {"env", "WORLD_SIZE"}));
   CHECK(result.status == 0);

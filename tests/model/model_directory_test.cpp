@@ -161,7 +161,7 @@ TEST_CASE("a folder without config.json is told by what else is in it") {
   CHECK(with("checkpoint-8/config.json").ends_with("/checkpoint-8 has one"));
 }
 
-TEST_CASE("a model's files are told from others by their names") {
+TEST_CASE("a model's files are distinguished from others by their names") {
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "tokenizer.model",
                            "chat_template.jinja", "generation_config.json", "vocab.json"}) {
     CAPTURE(name);

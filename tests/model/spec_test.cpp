@@ -77,7 +77,7 @@ TEST_CASE("a window bounds what a token sees, in its layers only") {
   CHECK(flops_per_token(spec, 5) == whole);
 }
 
-TEST_CASE("forward is told block by block, and a third of the whole") {
+TEST_CASE("operations of forward are counted block by block, and are a third of the whole") {
   const std::vector<double> blocks = block_flops_per_token(llama(), 5);
   REQUIRE(blocks.size() == 4);
   CHECK(blocks[0] == 0);

@@ -269,8 +269,7 @@ TEST_CASE("what cannot be split is told in one message") {
       require_divisible(spec, 5),
       "tensor_parallel.autotp_size (--tensor-parallel) 5: this llama model cannot be split over 5 "
       "ranks: 4 attention heads are not a multiple of it; 2 key/value heads are neither a multiple "
-      "nor "
-      "a divisor of it; 24 as intermediate size is not a multiple of it",
+      "nor a divisor of it; 24 as intermediate size is not a multiple of it",
       Error);
   spec.vocab_size = 3;
   CHECK_THROWS_WITH_AS(

@@ -127,7 +127,8 @@ TEST_CASE("a kernel of a GPU, its lanes those of the host, gives the bits of the
   expect_bits_match_cpu(torch::kCPU, {0, 1, 4, 7, 1000, 4099});
 }
 
-TEST_CASE("stretches that decay and that do not have the bits of each by itself, in any number") {
+TEST_CASE(
+    "parameter groups that decay and that do not have the bits of each by itself, in any number") {
   for (const OptimizerConfig& config : cpu_rules()) {
     const RuleCase what{config, torch::kFloat32, torch::kBFloat16};
     // Some end within the four elements of a thread; the numbers wrap around at element 30.

@@ -22,7 +22,7 @@ struct ChainOptions {
 // The same values whenever it is called with the same options.
 model::Blocks make_chain(const ChainOptions& options = {});
 
-// zeroth::initialize, with the inside to look at.
+// zeroth::initialize with its default options. Engine::impl() has the inside to look at.
 std::unique_ptr<engine::Engine> make_engine(model::Blocks blocks, const configs::Config& config,
                                             std::shared_ptr<comm::DeviceMesh> mesh);
 

@@ -98,7 +98,7 @@ class DryRun(unittest.TestCase):
         lengths_of = {entry["name"]: entry for entry in self.part("profile")["checks"]}["samples of mixed lengths"]
         self.assertRegex(lengths_of["figure"], r"^a step \d+ ms in the middle, \d+ ms at most; \d of 4 above .*; [2-6] numbers of")
         self.assertRegex("\n".join(offloaded["notes"]), r"(?m)^largest model in 24 GB of the GPU with this host: \d+\.\de9 "
-                         r"parameters \(\d+ layers; reckoned from")
+                         r"parameters \(\d+ layers; estimated from")
         groups = [row[0] for row in self.part("profile")["tables"][0]["rows"]]
         self.assertEqual(groups[:3], ["products", "attention", "AdamW"])
 
@@ -211,7 +211,7 @@ class Figures(unittest.TestCase):
                 self.assertIn(f"{seconds} s on {cores} cores", part["checks"][0]["figure"])
         self.assertIn(("build", part["checks"][1]["name"]), [shown for *_, shown in docs.UNSEEN])
 
-    def test_what_is_expected_is_told_for_the_gpus_that_it_was_reckoned_for(self):
+    def test_expected_figures_are_shown_for_the_gpus_that_they_were_estimated_for(self):
         h100, h200, other = on("NVIDIA H100 80GB HBM3"), on("NVIDIA H200"), on("NVIDIA A100")
         self.assertEqual(expected.of(h200, "1.1B, 4 samples"), "112 ms, 50 %")
         self.assertEqual(expected.of(h100, "1.1B, 4 samples"), "118 ms, 47 %")

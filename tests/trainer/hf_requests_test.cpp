@@ -35,12 +35,10 @@ TEST_CASE("an evaluation in bf16 may be asked for where the run computes in bf16
   CHECK(refused(bench, data + "--fp16_full_eval --fp16 True") == "");
   CHECK(refused(bench, data + "--bf16_full_eval True") ==
         "--bf16_full_eval True: not supported: an evaluation has the precision of the training, "
-        "which is "
-        "fp32; --bf16 sets both");
+        "which is fp32; --bf16 sets both");
   CHECK(refused(bench, data + "--fp16_full_eval True " + file) ==
         "--fp16_full_eval True: not supported: an evaluation has the precision of the training, "
-        "which is "
-        "bf16; --fp16 sets both");
+        "which is bf16; --fp16 sets both");
   CHECK(refused(bench, data + "--bf16_full_eval False") == "");
 }
 

@@ -1,6 +1,6 @@
-"""What one H100 or H200 is expected to give: reckoned from bytes, operations and rates of the data sheets before any run of
+"""What one H100 or H200 is expected to give: estimated from bytes, operations and rates of the data sheets before any run of
 these parts, so that a figure that is far from it is looked into. Nothing here was measured, and no check fails by it."""
-COLUMN = "expected (reckoned)"
+COLUMN = "expected (estimated)"
 
 # 1.1B: from parts of a step, of which AdamW, SwiGLU, the norms and the rotation wait for memory (4.3 and 3.0 TB/s).
 FIGURES = {

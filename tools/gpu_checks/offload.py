@@ -142,7 +142,7 @@ def run(setup, record):
                  f"{large['peak_gpu_mib']:.0f} MiB")
     largest = largest_model(many, large["peak_gpu_mib"], few, small["peak_gpu_mib"], host)
     record.note(f"largest model in 24 GB of the GPU with this host: {largest.parameters / 1e9:.1f}e9 parameters "
-                f"({largest.layers} layers; reckoned from the two peaks and {OURS} bytes of the host for each parameter)")
+                f"({largest.layers} layers; estimated from the two peaks and {OURS} bytes of the host for each parameter)")
     beside_deepspeed(setup, record, "stage 3, optimizer and parameters on the host", many, 3, lambda: large,
                      offload_optimizer=HOST, offload_param=HOST)
     medium, states = models.TINY if setup.dry else models.LARGE, {"offload_optimizer": HOST}

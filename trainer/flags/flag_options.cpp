@@ -27,8 +27,8 @@ bool is_flag(const std::string& text) {
 }
 
 // NumberOptions adds options whose value is a number to an app. CLI11 itself reads 010 as octal and
-// clamps values that are too large. A value that does not fully parse in base 10 is
-// appended to `errors` and leaves the option unset. Nothing is owned.
+// clamps values that are too large. A value that does not fully parse in base 10 is appended to
+// `errors` and leaves the option unset. Nothing is owned.
 class NumberOptions {
  public:
   NumberOptions(CLI::App& app, std::vector<std::string>& errors) : app_(app), errors_(errors) {}

@@ -1,3 +1,4 @@
+// The table of Hugging Face Trainer's flags and their counterparts here.
 #include <fmt/format.h>
 
 #include <array>

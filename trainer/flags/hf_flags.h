@@ -12,11 +12,10 @@
 
 namespace zeroth::trainer {
 
-// Returns the flags in a .json file, as Hugging Face's HfArgumentParser accepts it, "--key=value"
-// each, if its name is the only argument (except
-// --local_rank); otherwise returns the arguments unchanged. A null counts as a missing key, a list
-// as several values, and an object is passed on as JSON. Throws an Error that names the file and
-// the place.
+// Returns the flags in a .json file, "--key=value" each, if its name is the only argument (except
+// --local_rank), as Hugging Face's HfArgumentParser does; otherwise returns the arguments
+// unchanged. A null counts as a missing key, a list as several values, and an object is passed on
+// as JSON. Throws an Error that names the file and the place.
 std::vector<std::string> expand_argument_file(std::vector<std::string> arguments);
 
 struct HfFlag {

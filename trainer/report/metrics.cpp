@@ -81,10 +81,6 @@ class ResumeCut {
   std::string last_step_;
 };
 
-double steady_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 double epoch_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -109,10 +105,10 @@ double process_age() {
 }  // namespace
 
 RunTimer::RunTimer(std::optional<double> launch_time)
-    : origin_(steady_now() - (launch_time ? epoch_now() - *launch_time : process_age())) {}
+    : before_s_(launch_time ? epoch_now() - *launch_time : process_age()) {}
 
 double RunTimer::seconds() const {
-  return steady_now() - origin_;
+  return before_s_ + timer_.seconds();
 }
 
 StepSplit split_step_time(const engine::StepStats& stats) {

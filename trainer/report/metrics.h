@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/files/output_lock.h"
+#include "base/machine/timer.h"
 #include "comm/device_mesh.h"
 #include "engine/step/step_stats.h"
 
@@ -26,7 +27,8 @@ class RunTimer {
   double seconds() const;
 
  private:
-  double origin_;  // on the steady clock
+  double before_s_;  // from that start to the construction
+  Timer timer_;
 };
 
 // Peak memory of a run.
