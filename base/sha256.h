@@ -1,12 +1,16 @@
-// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104), for integrity and authentication. base/hash.h
-// and base/files/crc32c.h are faster where neither is needed.
+// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104) of libsodium, for integrity and authentication.
+// base/hash.h and base/files/crc32c.h are faster where neither is needed.
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
+
+struct crypto_auth_hmacsha256_state;
+struct crypto_hash_sha256_state;
 
 namespace zeroth {
 
@@ -14,7 +18,9 @@ namespace zeroth {
 class Sha256 {
  public:
   using Digest = std::array<uint8_t, 32>;
-  static constexpr size_t kBlockBytes = 64;
+
+  Sha256();
+  ~Sha256();
 
   void add(std::string_view bytes);
   Digest finish();  // once, as the last call
@@ -22,12 +28,7 @@ class Sha256 {
   static Digest of(std::string_view bytes);
 
  private:
-  void process_block(const uint8_t* block);
-
-  std::array<uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  std::array<uint8_t, kBlockBytes> block_{};
-  uint64_t num_bytes_ = 0;
+  std::unique_ptr<crypto_hash_sha256_state> state_;
 };
 
 // An HmacKey is a key for HMAC-SHA-256, mixed into the hash state once for all messages.
@@ -39,16 +40,13 @@ class HmacKey {
   // that their boundaries are unambiguous.
   template <typename... Parts>
   Sha256::Digest digest(const Parts&... parts) const {
-    Sha256 inner = inner_;
-    (inner.add(parts), ...);
-    return finish(inner);
+    return digest_of({parts...});
   }
 
  private:
-  Sha256::Digest finish(Sha256& inner) const;
+  Sha256::Digest digest_of(std::initializer_list<std::string_view> parts) const;
 
-  Sha256 inner_;
-  Sha256 outer_;
+  std::shared_ptr<const crypto_auth_hmacsha256_state> state_;  // shared by copies of the key
 };
 
 // Returns the bytes of a digest, or its 64 hexadecimal digits.

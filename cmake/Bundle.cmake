@@ -1,4 +1,5 @@
-# The packages of Dependencies.cmake from the folder that tools/bundle made. PCRE2, utf8proc and fmt are compiled.
+# The packages of Dependencies.cmake from the folder that tools/bundle made. PCRE2, libsodium, utf8proc and fmt are
+# compiled.
 enable_language(C)
 if(NOT EXISTS ${ZEROTH_BUNDLE}/include/pcre2.h)
   message(FATAL_ERROR "No bundle in ${ZEROTH_BUNDLE}: tools/bundle makes one")
@@ -28,3 +29,9 @@ list(FILTER pcre2_sources EXCLUDE REGEX "_(jit_match|jit_misc|printint|ucptables
 bundled_library(zeroth_pcre2 ${pcre2_sources})
 target_compile_definitions(zeroth_pcre2 PRIVATE
   HAVE_CONFIG_H PCRE2_CODE_UNIT_WIDTH=8 SUPPORT_UNICODE SUPPORT_JIT PCRE2_STATIC)
+
+# CONFIGURED stands for the results of its configure script, without which it is portable C.
+file(GLOB_RECURSE sodium_sources ${ZEROTH_BUNDLE}/src/sodium/*.c)
+bundled_library(zeroth_sodium ${sodium_sources})
+target_include_directories(zeroth_sodium PRIVATE ${ZEROTH_BUNDLE}/include/sodium)
+target_compile_definitions(zeroth_sodium PRIVATE CONFIGURED=1)

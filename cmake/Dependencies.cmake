@@ -16,6 +16,12 @@ else()
   add_library(zeroth_pcre2 INTERFACE)
   target_link_libraries(zeroth_pcre2 INTERFACE ${ZEROTH_PCRE2_LIBRARY})
 
+  find_library(ZEROTH_SODIUM_LIBRARY NAMES libsodium.a sodium REQUIRED)
+  add_library(zeroth_sodium INTERFACE)
+  target_link_libraries(zeroth_sodium INTERFACE ${ZEROTH_SODIUM_LIBRARY})
+  # Debian's libsodium.a is compiled for programs: a shared library can hold it if it does not export its symbols.
+  target_link_options(zeroth_sodium INTERFACE LINKER:--exclude-libs,libsodium.a)
+
   find_library(ZEROTH_UTF8PROC_LIBRARY NAMES libutf8proc.a utf8proc REQUIRED)
   add_library(zeroth_utf8proc INTERFACE)
   target_link_libraries(zeroth_utf8proc INTERFACE ${ZEROTH_UTF8PROC_LIBRARY})

@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 set(package lib/cmake/Zeroth)
 
 install(TARGETS zeroth finetune RUNTIME DESTINATION bin)
-install(TARGETS zeroth_pcre2 zeroth_utf8proc EXPORT Zeroth ARCHIVE DESTINATION lib)
+install(TARGETS zeroth_pcre2 zeroth_sodium zeroth_utf8proc EXPORT Zeroth ARCHIVE DESTINATION lib)
 if(ZEROTH_BUNDLE)
   install(TARGETS zeroth_fmt EXPORT Zeroth ARCHIVE DESTINATION lib)
   install(DIRECTORY ${ZEROTH_BUNDLE}/include/fmt ${ZEROTH_BUNDLE}/include/nlohmann DESTINATION include/zeroth/bundled)

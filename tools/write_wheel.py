@@ -30,7 +30,7 @@ TORCH_GPU = {"libtorch_cuda.so", "libc10_cuda.so", "libcudart.so.13", "libcupti.
 # glibc by the tag; the others are those of gcc 12, which that glibc came with.
 NEWEST = {"GLIBC": (2, 35), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13), "GCC": (12, 0, 0)}
 # What is compiled in, by Debian's names: the packages' licenses come along.
-INSIDE = ("libfmt-dev", "libpcre2-dev", "libutf8proc-dev", "liburing-dev", "nlohmann-json3-dev", "libcli11-dev", "libboost-dev")
+INSIDE = ("libfmt-dev", "libpcre2-dev", "libsodium-dev", "libutf8proc-dev", "liburing-dev", "nlohmann-json3-dev", "libcli11-dev", "libboost-dev")
 TIME = (1980, 1, 1, 0, 0, 0)
 
 PACKAGE = '''"""Zeroth's programs. The console scripts `zeroth` and `finetune` become these: no Python is left at run time."""

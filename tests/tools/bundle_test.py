@@ -1,4 +1,4 @@
-"""tools/bundle without network, its sources of three packages made up, and a build that is configured from what it made.
+"""tools/bundle without network, its sources of four packages made up, and a build that is configured from what it made.
 
 usage: bundle_test.py CMAKE BUILD_FOLDER OPTION...   options of CMake for that build
 """
@@ -15,9 +15,10 @@ CMAKE, BUILD, *OPTIONS = sys.argv[1:]
 # Those that need the network, or are on few machines. The sources are small; the headers are this machine's.
 STAND_INS = {
     "apt-get": """case "$*" in *" source "*)
-  mkdir -p fmtlib-1/src utf8proc-1 pcre2-1/src
+  mkdir -p fmtlib-1/src utf8proc-1 pcre2-1/src libsodium-1/{builds/msvc,src/libsodium/{include/sodium,sodium}}
   echo '#include "fmt/format-inl.h"' >fmtlib-1/src/format.cc
   touch utf8proc-1/utf8proc.{h,c} utf8proc-1/utf8proc_data.c
+  touch libsodium-1/{builds/msvc/version.h,src/libsodium/{include/sodium.h,sodium/utils.c}}
   touch pcre2-1/src/{pcre2_match.c,pcre2test.c,pcre2.h.generic,config.h.generic,pcre2_chartables.c.dist} ;;
 esac""",
     "bcp": 'mkdir -p "${@: -1}/boost"',
@@ -59,9 +60,10 @@ class Bundle(unittest.TestCase):
 
     def test_headers_sources_and_licences_are_in_it_and_what_only_their_tests_need_is_not(self):
         for file in ("include/CLI/CLI.hpp", "include/doctest/doctest.h", "include/fmt/format.h", "include/nlohmann/json.hpp",
-                     "include/pcre2.h", "include/utf8proc.h", "src/fmt/format.cc", "src/pcre2/config.h",
-                     "src/pcre2/pcre2_chartables.c", "src/utf8proc/utf8proc_data.c", "licenses/libfmt-dev",
-                     "licenses/libpcre2-dev"):
+                     "include/pcre2.h", "include/sodium.h", "include/sodium/version.h", "include/utf8proc.h",
+                     "src/fmt/format.cc", "src/pcre2/config.h", "src/pcre2/pcre2_chartables.c", "src/sodium/sodium/utils.c",
+                     "src/utf8proc/utf8proc_data.c", "licenses/libfmt-dev", "licenses/libpcre2-dev",
+                     "licenses/libsodium-dev"):
             self.assertTrue((self.bundle / file).is_file(), file)
         self.assertFalse((self.bundle / "src/pcre2/pcre2test.c").exists())
 
@@ -79,7 +81,7 @@ class Bundle(unittest.TestCase):
             line = next(line for line in commands.splitlines() if line.endswith(file))
             self.assertIn(f"-isystem {self.bundle}/include", line)
         self.assertIn(str(self.bundle / "src/fmt/format.cc"), commands)
-        self.assertNotRegex(commands, r"lib(fmt|pcre2-8|utf8proc)\.(so|a)\b")
+        self.assertNotRegex(commands, r"lib(fmt|pcre2-8|sodium|utf8proc)\.(so|a)\b")
 
     def test_a_folder_that_is_no_bundle_is_refused(self):
         refused = self.configure(self.folder / "nowhere", self.folder / "refused")
