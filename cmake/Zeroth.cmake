@@ -1,45 +1,59 @@
-# zeroth_library(base SOURCES error.cpp LINKS fmt::fmt [TORCH] [INTERNAL])   one folder, what it may link, whether it
-#                       sees torch; INTERNAL belongs to one program, others are installed with their folder's headers.
-#                       A folder's second library, which sees no torch, has a longer name.
-# zeroth_program(zeroth SOURCES main.cpp LINKS launcher [TORCH])  -> build/bin/zeroth
-# zeroth_test(base SOURCES error_test.cpp LINKS zeroth_base [TORCH]) -> build/bin/tests/base_test, one ctest case
+# zeroth_library(base SOURCES error.cpp LINKS fmt::fmt [TORCH tensor|nn] [INTERNAL])   one folder, what it may link, and
+#                       what it sees of LibTorch; INTERNAL belongs to one program, others are installed with their
+#                       folder's headers. A folder's second library, which sees no torch, has a longer name.
+# zeroth_program(zeroth SOURCES main.cpp LINKS launcher [TORCH tensor|nn])  -> build/bin/zeroth
+# zeroth_test(base SOURCES error_test.cpp LINKS zeroth_base [TORCH tensor|nn])  -> build/bin/tests/base_test, one ctest
+#                       case
 # zeroth_load(base ONE|TWO|WAITS [SECONDS])     what a ctest case takes of the machine, and for how long
 
-# One precompiled header for every target that includes torch, and one for tests, whose own code is never optimised:
-# a header fits the flags alone that it was made with.
-foreach(of torch test)
-  add_library(zeroth_${of}_pch OBJECT ${CMAKE_CURRENT_LIST_DIR}/torch_pch.cpp)
-  target_link_libraries(zeroth_${of}_pch PUBLIC libtorch fmt::fmt zeroth_warnings)
-  target_precompile_headers(zeroth_${of}_pch PRIVATE ${CMAKE_CURRENT_LIST_DIR}/torch_pch.h)
+# What a target sees of LibTorch is nothing (std), tensors (tensor), or torch::nn and so all of it (nn). Each has a
+# precompiled header of what nearly all of its sources include, on which no source may rely: a source pays again for
+# every template in such a header, so that the least that does is the fastest. Tests, whose own code is never optimised,
+# have their own, as a header fits the flags alone that it was made with.
+function(zeroth_precompiled_header name torch)
+  add_library(${name} OBJECT ${CMAKE_SOURCE_DIR}/cmake/precompiled/empty.cpp)
+  target_link_libraries(${name} PUBLIC fmt::fmt zeroth_warnings $<$<NOT:$<STREQUAL:${torch},std>>:libtorch>)
+  target_precompile_headers(${name} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/precompiled/${torch}.h ${ARGN})
+endfunction()
+
+foreach(torch std tensor nn)
+  zeroth_precompiled_header(zeroth_pch_${torch} ${torch})
+  if(ZEROTH_TESTS)
+    zeroth_precompiled_header(zeroth_test_pch_${torch} ${torch} <doctest/doctest.h>)
+    target_link_libraries(zeroth_test_pch_${torch} PUBLIC doctest::doctest)
+    target_compile_options(zeroth_test_pch_${torch} PRIVATE -O0)
+  endif()
 endforeach()
-target_compile_options(zeroth_test_pch PRIVATE -O0)
 
 # As for any target, but not optimised.
-function(zeroth_test_defaults target torch)
-  zeroth_common_defaults(${target} "${torch}" zeroth_test_pch)
+function(zeroth_test_defaults target)
+  zeroth_common_defaults(${target} zeroth_test_pch ${ARGN})
   target_compile_options(${target} PRIVATE -O0)
 endfunction()
 
-function(zeroth_target_defaults target torch)
-  zeroth_common_defaults(${target} "${torch}" zeroth_torch_pch)
+# zeroth_target_defaults(TARGET [tensor|nn])
+function(zeroth_target_defaults target)
+  zeroth_common_defaults(${target} zeroth_pch ${ARGN})
 endfunction()
 
-function(zeroth_common_defaults target torch precompiled)
-  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:zeroth_warnings>)
+function(zeroth_common_defaults target precompiled)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:zeroth_warnings> PUBLIC fmt::fmt)
   target_include_directories(${target} PUBLIC
     $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<INSTALL_INTERFACE:include/zeroth>)
-  if(torch)
-    target_link_libraries(${target} PUBLIC libtorch fmt::fmt)
-    target_precompile_headers(${target} REUSE_FROM ${precompiled})
+  set(torch std)
+  if(ARGN)
+    set(torch ${ARGN})
+    target_link_libraries(${target} PUBLIC libtorch)
   endif()
+  target_precompile_headers(${target} REUSE_FROM ${precompiled}_${torch})
 endfunction()
 
 function(zeroth_library folder)
-  cmake_parse_arguments(ARG "TORCH;INTERNAL" "" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "INTERNAL" "TORCH" "SOURCES;LINKS" ${ARGN})
   add_library(zeroth_${folder} STATIC ${ARG_SOURCES})
   add_library(Zeroth::${folder} ALIAS zeroth_${folder})
   target_link_libraries(zeroth_${folder} PUBLIC ${ARG_LINKS})
-  zeroth_target_defaults(zeroth_${folder} "${ARG_TORCH}")
+  zeroth_target_defaults(zeroth_${folder} ${ARG_TORCH})
   if(NOT ARG_INTERNAL)
     set_target_properties(zeroth_${folder} PROPERTIES EXPORT_NAME ${folder})
     install(TARGETS zeroth_${folder} EXPORT Zeroth ARCHIVE DESTINATION lib)
@@ -50,10 +64,10 @@ function(zeroth_library folder)
 endfunction()
 
 function(zeroth_program name)
-  cmake_parse_arguments(ARG "TORCH" "" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TORCH" "SOURCES;LINKS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINKS})
-  zeroth_target_defaults(${name} "${ARG_TORCH}")
+  zeroth_target_defaults(${name} ${ARG_TORCH})
   zeroth_portable(${name})
 endfunction()
 
@@ -83,11 +97,11 @@ endfunction()
 # LEVELS names sources whose cases run once more at each CPU level below the processor's own; others are skipped. The
 # cases of the sources in TWO and in WAITS are ctest cases of their own (FOLDER_two, FOLDER_waits), with such loads.
 function(zeroth_test folder)
-  cmake_parse_arguments(ARG "TORCH;NEIGHBOURS" "" "SOURCES;LINKS;LEVELS;TWO;WAITS" ${ARGN})
+  cmake_parse_arguments(ARG "NEIGHBOURS" "TORCH" "SOURCES;LINKS;LEVELS;TWO;WAITS" ${ARGN})
   set(name ${folder}_test)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} zeroth_test_main)
-  zeroth_test_defaults(${name} "${ARG_TORCH}")
+  zeroth_test_defaults(${name} ${ARG_TORCH})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
   target_compile_definitions(${name} PRIVATE
     ZEROTH_SOURCE_DIR="${CMAKE_SOURCE_DIR}" ZEROTH_BIN_DIR="${CMAKE_BINARY_DIR}/bin")

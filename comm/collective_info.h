@@ -2,16 +2,15 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <torch/types.h>
 
 #include <cstdint>
 #include <exception>
 #include <string>
-#include <string_view>
 
 #include "base/error.h"
 #include "base/text/printable.h"
 #include "comm/groups/group.h"
+#include "device/tensor.h"
 
 namespace zeroth::comm {
 

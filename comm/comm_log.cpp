@@ -4,11 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "base/machine/timer.h"
 #include "base/text/units.h"
-#include "comm/collective_info.h"
 #include "comm/cpu_collectives.h"
 
 namespace zeroth::comm {

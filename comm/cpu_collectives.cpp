@@ -1,9 +1,5 @@
 #include "comm/cpu_collectives.h"
 
-#include <ATen/ops/full.h>
-#include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -45,17 +41,16 @@ int64_t max_over_ranks(int64_t value, std::string_view what, const DeviceMesh& m
 // Strings of unequal length are gathered in rows as long as the longest.
 std::vector<std::string> all_gather_strings(const std::string& own, std::string_view what,
                                             Group& group) {
-  const auto ranks = static_cast<size_t>(group.size());
   torch::Tensor lengths = at::zeros({group.size()}, torch::kLong);
   group.all_gather(lengths, at::full({1}, std::ssize(own), torch::kLong), what).wait();
   const int64_t longest = lengths.max().item<int64_t>();
-  std::vector<std::string> texts(ranks);
+  std::vector<std::string> texts(static_cast<size_t>(group.size()));
   if (longest == 0) return texts;
-  const torch::Tensor row = at::zeros({longest}, torch::kUInt8);
+  const torch::Tensor row = at::zeros({longest}, torch::kByte);
   std::memcpy(row.data_ptr(), own.data(), own.size());
-  const torch::Tensor rows = at::zeros({group.size() * longest}, torch::kUInt8);
+  const torch::Tensor rows = at::zeros({group.size() * longest}, torch::kByte);
   group.all_gather(rows, row, what).wait();
-  for (size_t rank = 0; rank < ranks; ++rank) {
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
     const auto index = static_cast<int64_t>(rank);
     texts[rank].assign(static_cast<const char*>(rows.data_ptr()) + index * longest,
                        static_cast<size_t>(lengths[index].item<int64_t>()));

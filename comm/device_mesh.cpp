@@ -1,7 +1,5 @@
 #include "comm/device_mesh.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -81,8 +79,7 @@ int DeviceMesh::local_size() const {
 
 void DeviceMesh::set_shape(const MeshShape& shape) {
   if (shape == layout_.shape()) return;
-  ZEROTH_CHECK(parts_.empty() && shard_groups_.empty(), "{} groups already exist",
-               parts_.size() + shard_groups_.size());
+  ZEROTH_CHECK(parts_.empty(), "{} groups already exist", parts_.size());
   if (shape.ranks() != world_size())
     throw Error("a mesh of {} has {} ranks, the world {}", shape.str(), shape.ranks(),
                 world_size());
@@ -99,13 +96,18 @@ void DeviceMesh::set_shape(const MeshShape& shape) {
   }
 }
 
+template <typename Make>
+Group& DeviceMesh::part(const std::string& name, const Make& make) const {
+  auto known = parts_.find(name);
+  if (known == parts_.end()) known = parts_.emplace(name, make()).first;
+  return *known->second;
+}
+
 Group& DeviceMesh::group(MeshDims dims) const {
   const int ranks = layout_.shape().ranks_along(dims);
   if (ranks == world_size()) return *world_;
-  const auto known = parts_.find(dims);
-  if (known != parts_.end()) return *known->second;
-  auto part = ranks == 1 ? make_solo_group() : world_->split(layout_.along(dims));
-  return *parts_.emplace(dims, std::move(part)).first->second;
+  return part(MeshLayout::to_string(dims),
+              [&] { return ranks == 1 ? make_solo_group() : world_->split(layout_.along(dims)); });
 }
 
 Group& DeviceMesh::shard_group(int num_replicas) const {
@@ -123,9 +125,7 @@ Group& DeviceMesh::secondary_replica_group(int num_replicas, int dp_ranks) const
 }
 
 Group& DeviceMesh::part(const Partition& partition) const {
-  const auto known = shard_groups_.find(partition.name);
-  if (known != shard_groups_.end()) return *known->second;
-  return *shard_groups_.emplace(partition.name, world_->split(partition)).first->second;
+  return part(partition.name, [&] { return world_->split(partition); });
 }
 
 CommTimes DeviceMesh::times() const {
@@ -136,8 +136,7 @@ CommTimes DeviceMesh::times() const {
 
 std::map<std::string, CommTimes> DeviceMesh::times_by_group() const {
   std::map<std::string, CommTimes> times = {{"world", world_->times()}};
-  for (const auto& [dims, part] : parts_) times[layout_.to_string(dims)] = part->times();
-  for (const auto& [name, part] : shard_groups_) times[name] = part->times();
+  for (const auto& [name, part] : parts_) times[name] = part->times();
   return times;
 }
 
@@ -145,8 +144,7 @@ void DeviceMesh::log_collectives(const configs::CommsLoggerConfig& config) {
   if (log_) return;
   log_ = std::make_unique<CommLog>(config);
   world_ = make_logged_group(std::move(world_), *log_);
-  for (auto& [dims, part] : parts_) part = make_logged_group(std::move(part), *log_);
-  for (auto& [num_replicas, part] : shard_groups_) part = make_logged_group(std::move(part), *log_);
+  for (auto& [name, part] : parts_) part = make_logged_group(std::move(part), *log_);
 }
 
 std::string to_string(const LinkSpeed& speed) {

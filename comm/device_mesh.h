@@ -2,8 +2,6 @@
 // bandwidth between them.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,6 +11,7 @@
 #include "comm/groups/group.h"
 #include "comm/mesh_layout.h"
 #include "comm/nodes/nodes.h"
+#include "device/tensor.h"
 
 namespace c10d {
 class Store;
@@ -93,6 +92,9 @@ class DeviceMesh {
   const std::vector<std::string>& notes() const { return info_->notes; }
 
  private:
+  // Return the part of the world with this name, which the first call makes.
+  template <typename Make>
+  Group& part(const std::string& name, const Make& make) const;
   Group& part(const Partition& partition) const;
 
   torch::Device device_;
@@ -101,10 +103,7 @@ class DeviceMesh {
   std::unique_ptr<CommLog> log_;
   std::unique_ptr<Group> world_;
   MeshLayout layout_;
-  // Parts of the world that were requested.
-  mutable std::map<MeshDims, std::unique_ptr<Group>> parts_;
-  mutable std::map<std::string, std::unique_ptr<Group>>
-      shard_groups_;  // groups that are no set of dimensions, by name
+  mutable std::map<std::string, std::unique_ptr<Group>> parts_;  // those that were requested
 };
 
 // Bandwidths in bytes per second; 0: no node has several ranks.

@@ -1,11 +1,8 @@
 #include "comm/discover_nodes.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <sstream>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <utility>
 #include <vector>
 
 #include "base/error.h"

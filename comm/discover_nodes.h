@@ -1,7 +1,7 @@
 // Node discovery: ranks find which of them are on one node, and share memory there.
 #pragma once
 
-#include <torch/types.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <memory>
 #include <optional>

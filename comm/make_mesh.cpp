@@ -51,40 +51,34 @@ auto within_bootstrap(const RankEnv& env, const RankBootstrap& bootstrap, Join j
       std::move(join));
 }
 
-NodeSegment join_node_segment(const RankEnv& env, const RankBootstrap& bootstrap, size_t bytes) {
-  if (!env.shared_memory) return {nullptr, "ZEROTH_SHARED_MEMORY=0"};
-  return within_bootstrap(
-      env, bootstrap,
-      [store = bootstrap.store, run = bootstrap.run, rank = env.rank, size = env.world_size,
-       bytes] { return comm::join_node_segment(*store, run, rank, size, bytes); });
-}
-
-using RingSizeOf = RingSize (*)(int ranks);
-
-BootstrappedRanks bootstrap_run(const RankEnv& env, RingSizeOf ring_size) {
+BootstrappedRanks bootstrap_run(const RankEnv& env, RingSize (*ring_size)(int ranks)) {
+  constexpr const char* kNotShared = "ZEROTH_SHARED_MEMORY=0";
   BootstrappedRanks ranks{env, env.bootstrap && env.bootstrap->store ? std::move(*env.bootstrap)
                                                                      : bootstrap_ranks(env)};
+  // Copies, because a thread that has exceeded its time limit still uses them.
+  const auto store = ranks.bootstrap.store;
+  const std::string run = ranks.bootstrap.run;
+  const int rank = env.rank, size = env.world_size;
   if (!is_single_node(env)) {
     ranks.nodes =
-        within_bootstrap(env, ranks.bootstrap,
-                         [store = ranks.bootstrap.store, rank = env.rank, size = env.world_size,
-                          card = local_node_identity(env.host_id)] {
-                           return discover_nodes(*store, rank, size, card);
-                         });
+        within_bootstrap(env, ranks.bootstrap, [=, identity = local_node_identity(env.host_id)] {
+          return discover_nodes(*store, rank, size, identity);
+        });
   }
-  if (ranks.nodes.size() <= 1) {
-    const size_t bytes = shared_memory_group_bytes(env.world_size, ring_size(env.world_size));
-    ranks.node_segment = join_node_segment(env, ranks.bootstrap, bytes);
-    ranks.nodes.clear();
+  const bool is_one_node = ranks.nodes.size() <= 1;
+  if (is_one_node) ranks.nodes.clear();
+  if (is_one_node && !env.shared_memory) {
+    ranks.node_segment.failure_reason = kNotShared;
+  } else if (is_one_node) {
+    const size_t bytes = shared_memory_group_bytes(size, ring_size(size));
+    ranks.node_segment = within_bootstrap(
+        env, ranks.bootstrap, [=] { return join_node_segment(*store, run, rank, size, bytes); });
   } else if (!env.shared_memory) {
-    ranks.node_memory = share_no_memory(ranks.nodes, "ZEROTH_SHARED_MEMORY=0");
+    ranks.node_memory = share_no_memory(ranks.nodes, kNotShared);
   } else {
-    ranks.node_memory =
-        within_bootstrap(env, ranks.bootstrap,
-                         [store = ranks.bootstrap.store, run = ranks.bootstrap.run, rank = env.rank,
-                          nodes = ranks.nodes, ring_size] {
-                           return share_node_memory(store, run, rank, nodes, ring_size);
-                         });
+    ranks.node_memory = within_bootstrap(env, ranks.bootstrap, [=, nodes = ranks.nodes] {
+      return share_node_memory(store, run, rank, nodes, ring_size);
+    });
   }
   return ranks;
 }
@@ -121,34 +115,23 @@ std::unique_ptr<Group> over_nodes(const BootstrappedRanks& ranks, DeviceMesh::Bo
                                  options);
 }
 
-// A stranger's value in the store must not make data go over the network.
-void check_tcp_allowed(const BootstrappedRanks& ranks) {
-  if (!ranks.env.shared_memory || !ranks.bootstrap.open_to_all) return;
-  throw Error(
-      "rank {} of {}: the ranks of this host cannot share memory: {}; over TCP ranks need "
-      "ZEROTH_SECRET, a secret of the run, or ZEROTH_SHARED_MEMORY=0, because other users can "
-      "reach the store that reports this",
-      ranks.env.rank, ranks.env.world_size, ranks.node_segment.failure_reason);
-}
-
 std::unique_ptr<Group> over_tcp(const BootstrappedRanks& ranks, DeviceMesh::BootstrapInfo& info) {
-  check_tcp_allowed(ranks);
+  const RankEnv& env = ranks.env;
+  // A stranger's value in the store must not make data go over the network.
+  if (env.shared_memory && ranks.bootstrap.open_to_all)
+    throw Error(
+        "rank {} of {}: the ranks of this host cannot share memory: {}; over TCP ranks need "
+        "ZEROTH_SECRET, a secret of the run, or ZEROTH_SHARED_MEMORY=0, because other users can "
+        "reach the store that reports this",
+        env.rank, env.world_size, ranks.node_segment.failure_reason);
   if (!ranks.node_segment.failure_reason.empty()) {
     info.notes.push_back("ranks exchange data over TCP, which is slower than shared memory: " +
                          ranks.node_segment.failure_reason);
   }
-  const RankEnv& env = ranks.env;
   GlooOptions options;
   options.timeout = env.timeout;
   options.address = is_loopback(env.master_addr) ? env.master_addr : "127.0.0.1";
   return make_gloo_group(ranks.bootstrap.store, env.rank, env.world_size, options);
-}
-
-// Closes the store, when no rank uses it any more: rank 0's port is closed for the rest of the run.
-void close_store(const RankBootstrap& bootstrap, Group& group, DeviceMesh::BootstrapInfo& info) {
-  if (bootstrap.served_by_rank_0)
-    group.all_reduce(torch::zeros({1}), ReduceOp::kSum, "the end of bootstrap").wait();
-  info.store = nullptr;
 }
 
 std::unique_ptr<Group> over_shared_memory(const BootstrappedRanks& ranks, const RingSize& ring) {
@@ -160,23 +143,17 @@ std::unique_ptr<Group> over_shared_memory(const BootstrappedRanks& ranks, const 
       {.timeout = ranks.env.timeout, .ring = ring, .run = ranks.bootstrap.run});
 }
 
-struct CpuGroup {
-  DeviceMesh::BootstrapInfo info;
-  std::unique_ptr<Group> group;  // a group of CPU tensors
-};
-
-CpuGroup make_cpu_group(const RankEnv& env) {
-  const BootstrappedRanks ranks = bootstrap_run(env, RingSize::for_ranks);
-  CpuGroup cpu{bootstrap_info(ranks), nullptr};
-  if (!ranks.nodes.empty()) {
-    cpu.group = over_nodes(ranks, cpu.info);
-  } else if (!ranks.node_segment.segment) {
-    cpu.group = over_tcp(ranks, cpu.info);
-  } else {
-    cpu.group = over_shared_memory(ranks, RingSize::for_ranks(env.world_size));
-    close_store(ranks.bootstrap, *cpu.group, cpu.info);
-  }
-  return cpu;
+// Makes the group of all ranks for CPU tensors.
+std::unique_ptr<Group> make_cpu_group(const BootstrappedRanks& ranks,
+                                      DeviceMesh::BootstrapInfo& info) {
+  if (!ranks.nodes.empty()) return over_nodes(ranks, info);
+  if (!ranks.node_segment.segment) return over_tcp(ranks, info);
+  auto group = over_shared_memory(ranks, RingSize::for_ranks(ranks.env.world_size));
+  // No rank uses the store any more: rank 0's port is closed for the rest of the run.
+  if (ranks.bootstrap.served_by_rank_0)
+    group->all_reduce(torch::zeros({1}), ReduceOp::kSum, "the end of bootstrap").wait();
+  info.store = nullptr;
+  return group;
 }
 
 // NCCL up to 2.29 refuses two ranks on one GPU.
@@ -216,12 +193,14 @@ std::unique_ptr<DeviceMesh> connect_mesh(const RankEnv& env, torch::Device devic
                                          const HangHandler& on_hang) {
   if (env.world_size == 1) return std::make_unique<DeviceMesh>(device, make_solo_group());
   if (!device.is_cpu() && uses_nccl(env)) return nccl_mesh(env, device, on_hang);
-  CpuGroup cpu = make_cpu_group(env);
+  const BootstrappedRanks ranks = bootstrap_run(env, RingSize::for_ranks);
+  DeviceMesh::BootstrapInfo info = bootstrap_info(ranks);
+  std::unique_ptr<Group> group = make_cpu_group(ranks, info);
   if (!device.is_cpu()) {
-    cpu.info.notes.push_back("ranks that share a GPU exchange data through host memory");
-    cpu.group = make_cpu_staged_group(std::move(cpu.group));
+    info.notes.push_back("ranks that share a GPU exchange data through host memory");
+    group = make_cpu_staged_group(std::move(group));
   }
-  return std::make_unique<DeviceMesh>(device, std::move(cpu.info), std::move(cpu.group));
+  return std::make_unique<DeviceMesh>(device, std::move(info), std::move(group));
 }
 
 // Returns whether to use the CPU. Without a launcher's setting: the GPU if the node has one and

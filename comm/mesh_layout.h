@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
-#include <vector>
 
 #include "comm/groups/group.h"
 
@@ -26,7 +25,6 @@ class MeshDims {
     for (const MeshDim dim : dims) bits_ |= 1u << static_cast<unsigned>(dim);
   }
   constexpr bool has(MeshDim dim) const { return bits_ >> static_cast<unsigned>(dim) & 1u; }
-  bool operator<(const MeshDims& other) const { return bits_ < other.bits_; }
 
  private:
   uint32_t bits_ = 0;

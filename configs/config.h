@@ -22,6 +22,10 @@ struct BatchConfig {
   int64_t micro_batch_size = 1;
   // Micro-batches per step. More of them cost time but no activation memory.
   int64_t accumulation_steps = 1;
+
+  bool accumulates() const { return accumulation_steps > 1; }
+  // Returns the samples of a micro-batch over all ranks.
+  int64_t micro_step_samples() const { return train_batch_size / accumulation_steps; }
 };
 
 // Reduction of gradients over the ranks.
@@ -103,6 +107,8 @@ struct RecomputeConfig {
   int64_t number_checkpoints = 0;
   // Kept block inputs are offloaded to CPU memory until their backward. Has no effect on a CPU run.
   bool cpu_checkpointing = false;
+
+  bool is_on() const { return every_nth_block > 0 || number_checkpoints > 0; }
 };
 
 // LossMean selects the mean that defines a step's loss and gradient.
@@ -156,6 +162,11 @@ struct Config {
   MonitorConfig tensorboard;
   CommsLoggerConfig comms_logger;
   FlopsProfilerConfig flops_profiler;
+
+  bool scales_loss() const { return precision == Precision::kFp16; }
+  // Returns how many of `ranks` receive different samples, that is, the data-parallel size over
+  // which the batch is partitioned.
+  int64_t data_ranks(int64_t ranks) const { return ranks / tensor_parallel.size; }
 };
 
 }  // namespace zeroth::configs

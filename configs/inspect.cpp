@@ -130,11 +130,11 @@ Inspection inspect(const Document& document, std::optional<int64_t> ranks,
   const Config config = fill(context);
   Inspection inspection;
   inspection.errors = all_errors(context);
-  const int64_t tensor = config.tensor_parallel.size;
-  if (tensor > 1 && context.data_ranks > 0) {
+  const int64_t world_size = context.facts.world_size, data = context.data_ranks;
+  if (data > 0 && data < world_size) {
     note(context.notes, "tensor_parallel.autotp_size",
-         "tensor_parallel.autotp_size {}: checked for {} ranks, data {} x tensor {}", tensor,
-         context.facts.world_size, context.data_ranks, tensor);
+         "tensor_parallel.autotp_size {0}: checked for {1} ranks, data {2} x tensor {0}",
+         world_size / data, world_size, data);
   }
   inspection.notes = diagnostic_lines(context.notes);
   Inspector(context, config, inspection).report();

@@ -36,6 +36,9 @@ struct OffloadOptimizerConfig {
   // Device that updates state in CPU memory or in a file. kGpu streams states through the GPU;
   // kAuto measures both when training starts. On a CPU run all values mean kCpu.
   UpdateDevice step = UpdateDevice::kAuto;
+
+  // Returns the directory of the files; empty: no files.
+  std::string file_directory() const { return device == OffloadDevice::kNvme ? nvme_path : ""; }
 };
 
 // Value of OffloadParamConfig::buffer_size_elements that means as many as the model needs.
@@ -54,6 +57,8 @@ struct OffloadParamConfig {
   int64_t buffer_size_elements = kBufferSizeAsNeeded;
   // kNvme: elements that each rank keeps in CPU memory permanently, as full units in forward order.
   int64_t max_in_cpu_elements = 1'000'000'000;
+
+  std::string file_directory() const { return device == OffloadDevice::kNvme ? nvme_path : ""; }
 };
 
 // AioConfig configures file I/O.

@@ -22,42 +22,30 @@ std::string printed(const Json& value) {
   return printable(to_line(value));
 }
 
-class Printer {
- public:
-  explicit Printer(const Origins& origins) : origins_(origins) {}
-
-  std::string print(const Json& root) {
-    print_object(root, "");
-    return std::move(text_);
-  }
-
- private:
-  void print_object(const Json& object, const std::string& path) {
-    text_ += "{\n";
-    indent_ += 2;
-    size_t left = object.size();
-    for (const auto& [name, value] : object.items()) {
-      const std::string inner = path.empty() ? name : path + "." + name;
-      const size_t start = text_.size();
-      text_ += fmt::format("{:{}}\"{}\": ", "", indent_, name);
-      value.is_object() ? print_object(value, inner) : void(text_ += printed(value));
-      if (--left > 0) text_ += ",";
-      if (const auto origin = origins_.find(inner); origin != origins_.end()) {
-        const size_t width = text_.size() - start;
-        constexpr size_t kColumn = 60;
-        text_ +=
-            fmt::format("{:{}}  // {}", "", width < kColumn ? kColumn - width : 0, origin->second);
-      }
-      text_ += "\n";
+void print_object(const Json& object, const std::string& path, const Origins& origins,
+                  size_t indent, std::string& text) {
+  text += "{\n";
+  size_t left = object.size();
+  for (const auto& [name, value] : object.items()) {
+    const std::string inner = path.empty() ? name : path + "." + name;
+    const size_t start = text.size();
+    text += fmt::format("{:{}}\"{}\": ", "", indent + 2, name);
+    if (value.is_object()) {
+      print_object(value, inner, origins, indent + 2, text);
+    } else {
+      text += printed(value);
     }
-    indent_ -= 2;
-    text_ += fmt::format("{:{}}}}", "", indent_);
+    if (--left > 0) text += ",";
+    if (const auto origin = origins.find(inner); origin != origins.end()) {
+      const size_t width = text.size() - start;
+      constexpr size_t kColumn = 60;
+      text +=
+          fmt::format("{:{}}  // {}", "", width < kColumn ? kColumn - width : 0, origin->second);
+    }
+    text += "\n";
   }
-
-  const Origins& origins_;
-  std::string text_;
-  size_t indent_ = 0;
-};
+  text += fmt::format("{:{}}}}", "", indent);
+}
 
 // Returns the keys of optimizer.params or scheduler.params that a type accepts, in the order in
 // which they are printed: that of `params`, except for a few.
@@ -144,7 +132,9 @@ std::string in_one_line(const Json& value) {
 }  // namespace
 
 std::string to_json(const Config& config, const Origins& origins) {
-  return Printer(origins).print(json_of(config));
+  std::string text;
+  print_object(json_of(config), "", origins, 0, text);
+  return text;
 }
 
 std::string changed_keys(const Config& before, const Config& after) {

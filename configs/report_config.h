@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,11 @@ struct FlopsProfilerConfig {
   std::string output_file = "";
   // Factor by which forward cost counts again for recompute; 0: derived from the recompute in use.
   double recompute_fwd_factor = 0;
+
+  // Returns the index of the step to profile; nullopt: none.
+  std::optional<int64_t> profiled_step() const {
+    return enabled ? std::optional(profile_step) : std::nullopt;
+  }
 };
 
 // LogLevel is the lowest level that the program prints. kInfo is the usual output; kDebug adds

@@ -54,10 +54,6 @@ Document::Document()
     : Document(
           std::make_shared<CheckedKeys>(CheckedKeys{.name = "command line", .from_file = false})) {}
 
-const std::vector<std::string>& Document::errors() const {
-  return keys_->errors;
-}
-
 Document parse_text(const std::string& text, const std::string& name) {
   const ParsedJson parsed = parse_json(text, name);
   CheckedKeys keys = check_keys(parsed.root, name);

@@ -117,7 +117,6 @@ class Document {
   explicit Document(std::shared_ptr<const CheckedKeys> keys) : keys_(std::move(keys)) {}
 
   const CheckedKeys& keys() const { return *keys_; }
-  const std::vector<std::string>& errors() const;
 
  private:
   std::shared_ptr<const CheckedKeys> keys_;
@@ -149,12 +148,6 @@ struct Resolved {
   std::vector<std::string> services = {};
 };
 
-// Returns how many of `ranks` receive different samples, that is, the data-parallel size over which
-// the batch is partitioned.
-inline int64_t data_ranks(const Config& config, int64_t ranks) {
-  return ranks / config.tensor_parallel.size;
-}
-
 // Returns the three batch values by DeepSpeed's rules, for a run of `world_size` ranks. Throws all
 // errors that can be found without the model's facts.
 BatchConfig resolve_batch(const Document& document, const FlagValues& flags, int64_t world_size);
@@ -167,6 +160,12 @@ Resolved resolve(const Document& document, const FlagValues& flags, const RunFac
 // Config, except for values without a key: the seed, and those of --gradient-checkpointing,
 // --lr_scheduler_type, --no-decay, --loss-mean, --on-non-finite and --dropout.
 std::string to_json(const Config& config, const Origins& origins = {});
+
+// Return one line about the learning rate and the optimizer. A checkpoint stores the line of a
+// Hugging Face schedule in its fingerprint: with another wording a resumed run needs --allow-change
+// scheduler.
+std::string schedule_text(const SchedulerConfig& scheduler);
+std::string optimizer_text(const Config& config);
 
 // Returns the keys of a file that differ between `before` and `after`, with the values of `after`,
 // in one line: "\"zero_optimization\": {\"stage\": 2}". A section contains all of its values that

@@ -24,6 +24,8 @@ struct LossScaleConfig {
   // Minimum of the dynamic scale. An overflow that would halve it further (at the minimum, no
   // hysteresis left) ends the run, as in DeepSpeed.
   double min_scale = 1;
+
+  bool is_dynamic() const { return static_scale == 0; }
 };
 
 struct OptimizerConfig {
@@ -67,6 +69,9 @@ struct OptimizerConfig {
   // Requires offload_optimizer and a bf16 run.
   bool bf16_states = false;
   bool bf16_masters = false;
+
+  bool has_betas() const { return kind != Kind::kSgd && kind != Kind::kAdagrad; }
+  bool keeps_bf16() const { return bf16_states || bf16_masters; }
 };
 
 // OneCycleConfig is DeepSpeed's OneCycle. s is the index of the update from 0, N1 and N2 are the
@@ -141,6 +146,8 @@ struct SchedulerConfig {
   LrRangeTestConfig range_test = {};
   // Used with kHuggingFace.
   HfSchedule hf = {};
+
+  bool is_hugging_face() const { return kind == Kind::kHuggingFace; }
 };
 
 }  // namespace zeroth::configs

@@ -4,8 +4,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <deque>
-#include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "base/machine/timer.h"
@@ -19,10 +17,6 @@ void check_copy(const torch::Tensor& to, const torch::Tensor& from) {
                    to.scalar_type() == from.scalar_type(),
                "a copy of {} elements of {} to {} of {}", from.numel(),
                c10::toString(from.scalar_type()), to.numel(), c10::toString(to.scalar_type()));
-}
-
-int64_t byte_size(const torch::Tensor& tensor) {
-  return tensor.numel() * static_cast<int64_t>(tensor.element_size());
 }
 
 class DeviceCopyStream final : public CopyStream {
@@ -80,7 +74,8 @@ class DeviceCopyStream final : public CopyStream {
     }
     const Event end = timed_.record(stream);
     collect();
-    (to.is_cpu() ? stats_.bytes_to_host : stats_.bytes_to_device) += byte_size(to);
+    (to.is_cpu() ? stats_.bytes_to_host : stats_.bytes_to_device) +=
+        static_cast<int64_t>(to.nbytes());
     (to.is_cpu() ? host_spans_ : device_spans_).push_back({begin, end});
     return end;
   }

@@ -1,12 +1,12 @@
 // Copies between a device and CPU memory that overlap with the device's computation.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
+
+#include "device/tensor.h"
 
 namespace zeroth::device {
 

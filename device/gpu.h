@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -19,9 +18,19 @@ struct GpuDriver {
   int needed = 0;     // the version that the library was built for
 };
 
-class Gpu {
+// A PagePinner pins (page-locks) memory, which a device requires for copies that overlap with CPU
+// work.
+class PagePinner {
  public:
-  virtual ~Gpu() = default;
+  virtual ~PagePinner() = default;
+  // Returns an empty text, or the reason why this memory stays pageable.
+  virtual std::string pin(std::span<std::byte> memory) = 0;
+  // Unpins exactly a range that pin() has pinned. No copy may still use it.
+  virtual void unpin(std::span<std::byte> memory) noexcept = 0;
+};
+
+class Gpu : public PagePinner {
+ public:
   virtual int device_count() const = 0;
   virtual GpuDriver driver() const = 0;
   // Returns 90 for compute capability 9.0.
@@ -29,11 +38,6 @@ class Gpu {
   // Makes `index` the current device of this thread. Products of 16-bit factors that are split
   // along their sum (the weight gradients of few keys) then add the partial sums in fp32.
   void select(int index);
-  // Pins (page-locks) memory for copies from and to the GPUs. Returns an empty text, or the reason
-  // of a failure.
-  virtual std::string pin_pages(std::span<std::byte> memory) = 0;
-  // Unpins exactly a range that pin_pages() has pinned. No copy may still use it.
-  virtual void unpin_pages(std::span<std::byte> memory) noexcept = 0;
 
  private:
   virtual void select_device(int index) = 0;

@@ -18,14 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<fs::path> directories() {
-  const fs::path bin = program_directory();
-  std::vector<fs::path> found = {bin, bin / "../lib"};
-  const std::vector<fs::path> run_path = run_path_directories();
-  found.insert(found.end(), run_path.begin(), run_path.end());
-  return found;
-}
-
 struct VariableDefault {
   const char *name, *value;
 };
@@ -38,8 +30,6 @@ constexpr VariableDefault kDefaults[] = {
     // c10d would kill a process that is suspended, or locks pages, for eight minutes.
     {"TORCH_NCCL_ENABLE_MONITORING", "0"},
 };
-constexpr VariableDefault kSegments = {"PYTORCH_ALLOC_CONF", "expandable_segments:True"};
-constexpr const char* kOldSegments = "PYTORCH_CUDA_ALLOC_CONF";
 
 // Throws if the library is of another build. Must precede its first call: functions are found by
 // their index in a table, not by name.
@@ -63,7 +53,10 @@ void Gpu::select(int index) {
 }
 
 std::optional<fs::path> gpu_library() {
-  for (const fs::path& directory : directories()) {
+  const fs::path bin = program_directory();
+  std::vector<fs::path> directories = run_path_directories();
+  directories.insert(directories.begin(), {bin, bin / "../lib"});
+  for (const fs::path& directory : directories) {
     std::error_code unreadable;
     if (fs::exists(directory / "libzeroth_gpu.so", unreadable))
       return directory / "libzeroth_gpu.so";
@@ -74,7 +67,8 @@ std::optional<fs::path> gpu_library() {
 void set_gpu_variables() {
   for (const VariableDefault& variable : kDefaults) ::setenv(variable.name, variable.value, 0);
   // Otherwise batches of varying lengths leave holes that no later batch fits into.
-  if (std::getenv(kOldSegments) == nullptr) ::setenv(kSegments.name, kSegments.value, 0);
+  if (std::getenv("PYTORCH_CUDA_ALLOC_CONF") == nullptr)
+    ::setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", 0);
 }
 
 void* gpu_entry(const char* name) {

@@ -1,6 +1,5 @@
 #include "device/host_link.h"
 
-#include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,7 +11,6 @@
 #include "base/machine/host_limits.h"
 #include "base/machine/parallel.h"
 #include "base/machine/process_limits.h"
-#include "device/gpu.h"
 
 namespace zeroth::device {
 namespace {
@@ -33,15 +31,6 @@ void touch(std::span<std::byte> memory) {
     for (int64_t at = (begin + page - 1) / page * page; at < end; at += page) memory[at] = {};
   });
 }
-
-class GpuPinner final : public PagePinner {
- public:
-  std::string pin(std::span<std::byte> memory) override { return gpu_.pin_pages(memory); }
-  void unpin(std::span<std::byte> memory) noexcept override { gpu_.unpin_pages(memory); }
-
- private:
-  Gpu& gpu_ = load_gpu();
-};
 
 }  // namespace
 
@@ -126,7 +115,7 @@ std::vector<std::string> HostMemory::notes() const {
 
 std::shared_ptr<HostLink> make_host_link(torch::Device device, bool pin_memory) {
   std::shared_ptr<PagePinner> pinner;
-  if (pin_memory && !device.is_cpu()) pinner = std::make_shared<GpuPinner>();
+  if (pin_memory && !device.is_cpu()) pinner = {std::shared_ptr<void>(), &load_gpu()};  // not owned
   return std::make_shared<HostLink>(
       HostLink{HostMemory(std::move(pinner)), make_copy_stream(device)});
 }

@@ -1,8 +1,6 @@
 // The CPU side of a device: host memory to copy from and to, and the stream of copies.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,18 +9,10 @@
 #include <vector>
 
 #include "device/copy_stream.h"
+#include "device/gpu.h"
+#include "device/tensor.h"
 
 namespace zeroth::device {
-
-// A PagePinner pins pages, which a device requires for copies that overlap with CPU work.
-class PagePinner {
- public:
-  virtual ~PagePinner() = default;
-  // Returns an empty text, or the reason why this memory stays pageable.
-  virtual std::string pin(std::span<std::byte> memory) = 0;
-  // Unpins memory that pin() has pinned. No copy may still use it.
-  virtual void unpin(std::span<std::byte> memory) noexcept = 0;
-};
 
 // HostMemory makes tensors of exactly the requested bytes, pinned if there is a pinner and it
 // succeeds. After the first failure all later memory stays pageable too: slower, but equally

@@ -1,17 +1,17 @@
 #include "engine/engine.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "comm/cpu_collectives.h"
 #include "engine/engine_impl.h"
 #include "engine/memory/memory_check.h"
 #include "engine/memory/memory_estimate.h"
-#include "engine/state/model_sink.h"
 #include "engine/step/save_model.h"
 #include "engine/verify/parameter_faults.h"
 #include "engine/verify/stop_agreement.h"
 #include "engine/verify/verify_ranks_match.h"
+#include "model/hf/output_directory.h"
+#include "model/hf/safetensors_writer.h"
 #include "zero/dtype.h"
 
 namespace zeroth::engine {
@@ -69,6 +69,37 @@ void broadcast_buffers(const model::Blocks& blocks, comm::DeviceMesh& mesh) {
   }
 }
 
+// SafetensorsSink writes DIR/model.safetensors; commit() makes the complete directory visible.
+// Throws an Error if the directory exists and is not empty, or a value is not finite.
+class SafetensorsSink final : public ModelSink {
+ public:
+  explicit SafetensorsSink(std::filesystem::path dir) : dir_(std::move(dir)) {}
+
+  void begin(const std::vector<model::PlannedTensor>& parameters, torch::Dtype dtype) override {
+    ZEROTH_CHECK(!parameters.empty(), "a model without parameters is saved to {}", dir_.string());
+    model::OutputDirectory::cleanup_leftovers(dir_);
+    model::OutputDirectory::check(dir_, /*overwrite=*/false);
+    directory_.emplace(dir_, /*overwrite=*/false);
+    writer_.emplace(directory_->path() / "model.safetensors", dtype, parameters);
+  }
+
+  void write(const std::string& name, const torch::Tensor& value) override {
+    model::require_finite(dir_, name, value);
+    writer_->write(name, value);
+  }
+
+  void commit() {
+    writer_->finish();
+    writer_.reset();
+    directory_->commit();
+  }
+
+ private:
+  std::filesystem::path dir_;
+  std::optional<model::OutputDirectory> directory_;
+  std::optional<model::SafetensorsWriter> writer_;
+};
+
 }  // namespace
 
 Engine::Engine(model::Blocks blocks, const configs::Config& config,
@@ -96,10 +127,10 @@ void Engine::evaluated(double loss) {
 }
 
 void Engine::save_model(ModelSink& sink, SavedValues values) {
-  const configs::Precision precision = config().precision;
-  const bool masters = values == SavedValues::kMasters && precision != configs::Precision::kFp32;
-  engine::save_model(impl_->runner_, impl_->plan_, masters ? &impl_->optimizer() : nullptr,
-                     zero::torch_dtype(precision), mesh(), sink);
+  const torch::Dtype dtype = zero::working_dtype(config());
+  const bool masters = values == SavedValues::kMasters && dtype != torch::kFloat;
+  engine::save_model(impl_->runner_, impl_->plan_, masters ? &impl_->optimizer() : nullptr, dtype,
+                     mesh(), sink);
 }
 
 void Engine::save_model(const std::filesystem::path& dir) {
@@ -178,12 +209,9 @@ DecayCounts Engine::decay_counts() const {
 }
 
 std::vector<std::string> Engine::notes() const {
-  std::vector<std::string> notes = impl_->strategy_.shard_stores.notes();
-  if (impl_->saved_inputs_ == nullptr) return notes;
-  for (const std::string& note : impl_->saved_inputs_->notes()) {
-    if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
-  }
-  return notes;
+  const SavedInputs* const inputs = impl_->saved_inputs_.get();
+  return impl_->strategy_.shard_stores.notes(inputs != nullptr ? inputs->notes()
+                                                               : std::vector<std::string>());
 }
 
 std::string Engine::current_operation() const {

@@ -8,6 +8,7 @@
 #include "comm/cpu_collectives.h"
 #include "engine/verify/stop_agreement.h"
 #include "engine/verify/verify_ranks_match.h"
+#include "zero/dtype.h"
 
 namespace zeroth::engine {
 namespace {
@@ -30,7 +31,7 @@ Engine::Impl::Impl(model::Blocks blocks, const configs::Config& config,
       plan_(zero::plan_units(blocks_, *mesh_, options.trains)),
       strategy_(zero::make_strategy(plan_, config_, *mesh_, std::move(link))),
       lr_(config_.scheduler, config_.optimizer),
-      scaler_(optim::make_loss_scaler(config_.precision, config_.loss_scale)),
+      scaler_(optim::make_loss_scaler(config_)),
       first_trained_(zero::first_trained_block(plan_)),
       segments_(plan_segments(blocks_.size(), config_.recompute, first_trained_)),
       saved_inputs_(make_saved_inputs(blocks_.size(), config_.recompute, mesh_->device())),
@@ -56,7 +57,14 @@ StepStats Engine::Impl::train_batch(DataLoader& data) {
   runner_.set_block_timer(profiler_.block_timer());
   const torch::Tensor loss = run_micro_batches(step);
   const torch::Tensor squares = strategy_.grads->finish();
-  const torch::Tensor totals = pack_totals(loss, squares, local_totals(step, data));
+  const bool unused =
+      !config_.zero.ignore_unused_parameters && has_unused_parameters(plan_, *strategy_.grads);
+  const StepTotals own = {.flags = {.stop_requests = data.stop_requested(),
+                                    .save_requests = data.save_requested(),
+                                    .writing = checkpointer_.writes(),
+                                    .unused = unused},
+                          .counts = reports_loss(*mesh_) ? step.counts() : TokenCounts()};
+  const torch::Tensor totals = pack_totals(loss, squares, own);
   mesh_->world().all_reduce(totals, comm::ReduceOp::kSum, "loss and norm of the step").wait();
   profiler_.end_phase(StepPhase::kReduce);
   const StepTotals sums = unpack_totals(totals);
@@ -79,16 +87,6 @@ StepStats Engine::Impl::train_batch(DataLoader& data) {
   profiler_.report(blocks_, stats);
   report_offload(offload_before, stats);
   return stats;
-}
-
-StepTotals Engine::Impl::local_totals(const StepBatches& step, DataLoader& data) {
-  const bool unused =
-      !config_.zero.ignore_unused_parameters && has_unused_parameters(plan_, *strategy_.grads);
-  return {.flags = {.stop_requests = data.stop_requested(),
-                    .save_requests = data.save_requested(),
-                    .writing = checkpointer_.writes(),
-                    .unused = unused},
-          .counts = reports_loss(*mesh_) ? step.counts() : TokenCounts()};
 }
 
 OffloadTimes Engine::Impl::offload_times() const {
@@ -142,7 +140,8 @@ void Engine::Impl::finish_step(StepStats& stats, double grad_factor) {
   stats.lr = lr_.at(applied_updates_);
   stats.loss_scale = scaler_.scale();
   const bool finite = std::isfinite(stats.grad_norm);
-  const bool looks = config_.check_grad_overflow || config_.precision != configs::Precision::kBf16;
+  const bool looks =
+      config_.check_grad_overflow || zero::working_dtype(config_) != torch::kBFloat16;
   stats.skipped = looks && !finite;
   if (finite) {
     skips_.clean_step();
@@ -155,21 +154,19 @@ void Engine::Impl::finish_step(StepStats& stats, double grad_factor) {
     decision_.failure = skips_.not_finite(skip, plan_, strategy_, *mesh_);
     stats.not_finite = skips_.since();
   }
-  if (!stats.skipped) apply_update(stats, grad_factor);
+  if (!stats.skipped) {
+    optim::UpdateStep step = optim::default_step(config_.optimizer, applied_updates_ + 1);
+    step.lr = stats.lr;
+    step.betas = lr_.betas_at(applied_updates_);
+    step.grad_factor = clip_factor(config_.gradient_clipping, stats.grad_norm) * grad_factor;
+    step.rounding_seed = config_.seed;
+    strategy_.params->step(step);
+    ++applied_updates_;
+  }
   scaler_.update(stats.skipped);
   stats.next_lr = lr_.at(applied_updates_);
   stats.next_betas = lr_.betas_at(applied_updates_);
   stats.skipped_total = steps_ - applied_updates_;
-}
-
-void Engine::Impl::apply_update(const StepStats& stats, double grad_factor) {
-  optim::UpdateStep step = optim::default_step(config_.optimizer, applied_updates_ + 1);
-  step.lr = stats.lr;
-  step.betas = lr_.betas_at(applied_updates_);
-  step.grad_factor = clip_factor(config_.gradient_clipping, stats.grad_norm) * grad_factor;
-  step.rounding_seed = config_.seed;
-  strategy_.params->step(step);
-  ++applied_updates_;
 }
 
 // Throws an Error if ranks pass different numbers, as they would wait for each other until the

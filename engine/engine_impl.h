@@ -51,12 +51,9 @@ class Engine::Impl {
   model::MicroBatch next_batch(StepBatches& step, bool verifies);
   void verify_micro_batches_match(int64_t micro_batches) const;
   void require_values(std::string_view call) const;
-  // Returns this rank's totals other than its loss and norm.
-  StepTotals local_totals(const StepBatches& step, DataLoader& data);
   // Skips the step, or clips and updates; fills the related stats. `grad_factor` is from the sum
   // over the ranks to the gradient.
   void finish_step(StepStats& stats, double grad_factor);
-  void apply_update(const StepStats& stats, double grad_factor);
   // Returns the times since the engine was made.
   OffloadTimes offload_times() const;
   void report_offload(const OffloadTimes& before, StepStats& stats) const;

@@ -352,18 +352,15 @@ int run_launch(LaunchOptions options, double launch_time) {
   return 0;
 }
 
-// Installs handlers until the supervisor does: the first process of a container ignores signals
-// without a handler.
-void install_signal_handlers() {
-  for (const int signal : termination_signals())
-    std::signal(signal, [](int number) { ::_exit(128 + number); });
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   open_standard_streams();
-  if (::getpid() == 1) install_signal_handlers();
+  // Until the supervisor installs its own: the first process of a container ignores signals without
+  // a handler.
+  if (::getpid() == 1)
+    for (const int signal : termination_signals())
+      std::signal(signal, [](int number) { ::_exit(128 + number); });
   const double now = seconds_since_epoch();
   try {
     for (const Command& command : kCommands)

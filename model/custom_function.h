@@ -3,10 +3,10 @@
 // custom_function.cpp alone.
 #pragma once
 
-#include <torch/types.h>
-
 #include <memory>
 #include <vector>
+
+#include "device/tensor.h"
 
 namespace torch::autograd {
 struct AutogradContext;

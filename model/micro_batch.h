@@ -1,10 +1,10 @@
 // A MicroBatch is what one rank runs forward and backward at once.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <vector>
+
+#include "device/tensor.h"
 
 namespace zeroth::model {
 

@@ -1,6 +1,6 @@
 #include "model/tensor_parallel.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/constant_pad_nd.h>
 
 #include <algorithm>
 #include <utility>

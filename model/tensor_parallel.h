@@ -3,14 +3,13 @@
 // rank has a shard of the tokens.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "comm/groups/group.h"
+#include "device/tensor.h"
 
 namespace zeroth::model {
 

@@ -16,10 +16,6 @@ uint64_t mix(uint64_t value) {
   return mix64(value + kGolden);
 }
 
-uint64_t stream_key(uint64_t seed, const std::string& name) {
-  return mix(mix(seed) ^ fnv1a(name));
-}
-
 // Box-Muller: elements 2n and 2n + 1 come from one pair of uniform numbers.
 float normal(uint64_t key, int64_t index) {
   const uint64_t bits = mix(key ^ mix(static_cast<uint64_t>(index) / 2));
@@ -32,17 +28,6 @@ float normal(uint64_t key, int64_t index) {
 
 }  // namespace
 
-RandomSource::RandomSource(const ModelSpec& spec, uint64_t seed)
-    : seed_(seed),
-      padding_token_(spec.padding_token),
-      initializer_range_(spec.initializer_range),
-      residual_range_(spec.family == "gpt2"
-                          ? spec.initializer_range /
-                                std::sqrt(2.0 * static_cast<double>(spec.num_layers))
-                          : spec.initializer_range) {}
-
-void RandomSource::check(const std::string&, const std::vector<int64_t>&) {}
-
 void RandomSource::read(const ParamSlice& part, torch::Tensor out) {
   if (part.name.ends_with(".bias")) {
     out.zero_();
@@ -52,19 +37,23 @@ void RandomSource::read(const ParamSlice& part, torch::Tensor out) {
     out.fill_(1);
     return;
   }
-  const uint64_t key = stream_key(seed_, part.name);
+  const uint64_t key = mix(mix(seed_) ^ fnv1a(part.name));
   const bool residual =
       part.name.ends_with(".attention.o.weight") || part.name.ends_with(".mlp.down.weight");
-  const auto scale = static_cast<float>(residual ? residual_range_ : initializer_range_);
+  double range = spec_.initializer_range;
+  if (residual && spec_.family == "gpt2") {
+    range /= std::sqrt(2.0 * static_cast<double>(spec_.num_layers));
+  }
+  const auto scale = static_cast<float>(range);
   // The padding token's row stays zero.
-  const bool padded = padding_token_ >= 0 && part.name == "embedding.weight";
-  const int64_t zeros_end = padded ? (padding_token_ + 1) * part.box.shape.back() : 0;
+  const bool padded = spec_.padding_token >= 0 && part.name == "embedding.weight";
+  const int64_t zeros_end = padded ? (spec_.padding_token + 1) * part.box.shape.back() : 0;
   const int64_t zeros_begin = padded ? zeros_end - part.box.shape.back() : 0;
   const auto value = [&](int64_t index) {
     return index >= zeros_begin && index < zeros_end ? 0 : scale * normal(key, index);
   };
   const torch::Tensor values =
-      out.scalar_type() == torch::kFloat32 ? out : torch::empty(out.sizes(), torch::kFloat32);
+      out.scalar_type() == torch::kFloat ? out : torch::empty(out.sizes(), torch::kFloat);
   float* data = values.data_ptr<float>();
   for (const SliceRows& rows : slice_rows(part.box, part.first, out.numel(), out.numel())) {
     parallel_for(rows.elements(), kGrain, [&](int64_t begin, int64_t end) {

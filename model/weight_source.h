@@ -2,13 +2,12 @@
 // (RandomSource), or the block itself.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/tensor_slice.h"
+#include "device/tensor.h"
 #include "model/spec.h"
 
 namespace zeroth::model {
@@ -26,7 +25,7 @@ class WeightSource {
 
   // Throws an Error that names the parameter when the source misses it or holds it with another
   // shape. `name` and `shape` are those of the full parameter.
-  virtual void check(const std::string& name, const std::vector<int64_t>& shape) = 0;
+  virtual void check(const std::string& /*name*/, const std::vector<int64_t>& /*shape*/) {}
 
   // Fills `out` (1-D, contiguous, CPU, any floating dtype) with the elements of the part from its
   // first one on, converted to out's dtype. Reads no others. Throws an Error that names the
@@ -40,16 +39,13 @@ class WeightSource {
 // not on how it is read or split.
 class RandomSource : public WeightSource {
  public:
-  RandomSource(const ModelSpec& spec, uint64_t seed);
+  RandomSource(const ModelSpec& spec, uint64_t seed) : spec_(spec), seed_(seed) {}
 
-  void check(const std::string& name, const std::vector<int64_t>& shape) override;
   void read(const ParamSlice& part, torch::Tensor out) override;
 
  private:
+  ModelSpec spec_;
   uint64_t seed_;
-  int64_t padding_token_;
-  double initializer_range_;
-  double residual_range_;
 };
 
 }  // namespace zeroth::model

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -21,10 +21,9 @@ constexpr std::string_view kStep = "step,";
 
 // Returns the number before the comma.
 std::optional<int64_t> parse_samples(std::string_view row) {
-  int64_t samples = 0;
-  const auto [end, failure] = std::from_chars(row.data(), row.data() + row.size(), samples);
-  if (failure != std::errc() || end == row.data() + row.size() || *end != ',') return std::nullopt;
-  return samples;
+  const size_t comma = row.find(',');
+  if (comma == row.npos) return std::nullopt;
+  return parse_number<int64_t>(row.substr(0, comma));
 }
 
 // Returns the offset of the first row to remove; nothing if there is none, or if the file is not
@@ -61,9 +60,7 @@ CsvMonitor::TagFile& CsvMonitor::file_for_tag(const std::string& tag) {
   const auto found = files_.find(tag);
   if (found != files_.end()) return found->second;
   std::string name = tag;
-  for (char& character : name) {
-    if (character == '/' || character == ' ') character = '_';
-  }
+  for (const char separator : {'/', ' '}) std::replace(name.begin(), name.end(), separator, '_');
   TagFile file{.path = directory_ / (name + ".csv"), .stream = {}};
   errno = 0;
   file.stream.open(file.path, std::ios::app | std::ios::binary);

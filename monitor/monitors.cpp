@@ -46,18 +46,15 @@ Monitors::Monitors(const configs::Config& config, const TrainerEventFiles& train
     if (!section.enabled) return;
     const fs::path directory = fs::path(section.output_path) / section.job_name;
     require_directory(directory, fmt::format("{}.output_path \"{}\"", key, section.output_path));
-    open(key, key, EventNames::kDeepSpeed, directory);
+    open_.push_back(
+        {key, key, EventNames::kDeepSpeed, directory.string(), make_monitor(key, directory)});
   };
   open_section("csv_monitor", config.csv_monitor);
   open_section("tensorboard", config.tensorboard);
   if (trainer.directory.empty()) return;
   require_directory(trainer.directory, trainer.origin);
-  open("tensorboard", trainer.origin, EventNames::kTrainer, trainer.directory);
-}
-
-void Monitors::open(const std::string& key, const std::string& origin, EventNames names,
-                    const fs::path& directory) {
-  open_.push_back({key, origin, names, directory.string(), make_monitor(key, directory)});
+  open_.push_back({"tensorboard", trainer.origin, EventNames::kTrainer, trainer.directory.string(),
+                   std::make_unique<TensorBoard>(trainer.directory)});
 }
 
 void Monitors::write(const Events& events) {

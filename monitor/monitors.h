@@ -61,8 +61,6 @@ class Monitors {
     std::unique_ptr<Monitor> monitor;
   };
 
-  void open(const std::string& key, const std::string& origin, EventNames names,
-            const std::filesystem::path& directory);
   void each(const std::function<void(OpenMonitor&)>& action);
 
   Warn warn_;

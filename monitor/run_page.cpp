@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -40,15 +41,8 @@ double parse_time(const JsonView& view) {
 }
 
 const char* status_name(RunPage::Status state) {
-  switch (state) {
-    case RunPage::Status::kRunning:
-      return "running";
-    case RunPage::Status::kFinished:
-      return "finished";
-    case RunPage::Status::kStopped:
-      return "stopped";
-  }
-  return "unknown";
+  constexpr std::array kNames = {"running", "finished", "stopped"};  // in the order of Status
+  return kNames.at(static_cast<size_t>(state));
 }
 
 // Rounds to six digits, which are more than a curve shows.
@@ -97,14 +91,9 @@ PageFacts printable_facts(PageFacts facts) {
 // Returns text for a script element: no "<" that could end it. Bytes that are not UTF-8 are
 // replaced.
 std::string script_text(const Json& json) {
-  const std::string text = to_line(json);
   std::string safe;
-  for (const char character : text) {
-    if (character == '<') {
-      safe += "\\u003c";
-    } else {
-      safe += character;
-    }
+  for (const char character : to_line(json)) {
+    safe += character == '<' ? std::string("\\u003c") : std::string(1, character);
   }
   return safe;
 }
@@ -160,11 +149,10 @@ void RunPage::resume_from(const PreviousRun& previous) {
   resume_steps_.push_back(previous.step);
 }
 
-void RunPage::step(const PageStep& step) {
-  steps_.add(step.step,
-             {step.loss, step.lr, step.grad_norm, step.tokens_per_s, step.peak_share,
-              step.memory_mib, step.gpu_mib, step.data_s, step.forward_s, step.backward_s,
-              step.reduce_s, step.update_s, step.compute_s, step.communication_s, step.waiting_s});
+void RunPage::step(const nlohmann::ordered_json& values) {
+  std::vector<double> row;
+  for (const std::string& name : steps_.names()) row.push_back(values.at(name).get<double>());
+  steps_.add(values.at("step").get<int64_t>(), row);
 }
 
 void RunPage::evaluation(int64_t step, double loss) {

@@ -17,21 +17,6 @@
 
 namespace zeroth::monitor {
 
-// Values of one step on the page. An unknown value is a NaN.
-struct PageStep {
-  int64_t step = 0;
-  double loss = 0;
-  double lr = 0;
-  double grad_norm = 0;
-  double tokens_per_s = 0;
-  double peak_share = 0;  // fraction of the matrix peak
-  double memory_mib = 0;  // resident memory
-  double gpu_mib = 0;     // tensors on the GPU
-  // Seconds of the step, split by the engine's phases and by what this rank is busy with.
-  double data_s = 0, forward_s = 0, backward_s = 0, reduce_s = 0, update_s = 0;
-  double compute_s = 0, communication_s = 0, waiting_s = 0;
-};
-
 struct PageFacts {
   struct Value {
     std::string key;  // "zero_optimization.stage"
@@ -71,7 +56,10 @@ class RunPage {
   RunPage(std::filesystem::path path, PageFacts facts, Warn warn,
           const PreviousRun* previous = nullptr, OutputGuard guard = {});
 
-  void step(const PageStep& step);
+  // Adds a step. `values` has its number, "step", and a number for each curve, by the name that the
+  // curve has in --metrics; a NaN is unknown. memory_mib is resident memory, gpu_mib the peak of
+  // tensors on the GPU.
+  void step(const nlohmann::ordered_json& values);
   void evaluation(int64_t step, double loss);
   // Replaces the page atomically.
   void write(Status state);

@@ -48,21 +48,17 @@ std::string bytes_field(int number, const std::string& bytes) {
   return key(number, kBytes) + varint(bytes.size()) + bytes;
 }
 
-// Returns a frame: length, checksum of the length, data, checksum of the data.
-std::string frame(const std::string& data) {
+// Returns the record of an event at `x` (0: no step is stored), whose content is `field`, in a
+// frame: length, checksum of the length, data, checksum of the data.
+std::string record(double wall_time, int64_t x, const std::string& field) {
+  std::string data = key(1, kFixed64) + fixed(std::bit_cast<uint64_t>(wall_time));
+  if (x != 0) data += key(2, kVarint) + varint(static_cast<uint64_t>(x));
+  data += field;
   const auto masked_crc = [](const std::string& bytes) {
     return fixed<uint32_t>(std::rotr(crc32c(bytes), 15) + 0xa282ead8U);
   };
   const std::string length = fixed<uint64_t>(data.size());
   return length + masked_crc(length) + data + masked_crc(data);
-}
-
-std::string wall_time_field(double wall_time) {
-  return key(1, kFixed64) + fixed(std::bit_cast<uint64_t>(wall_time));
-}
-
-std::string step_field(int64_t x) {
-  return x == 0 ? "" : key(2, kVarint) + varint(static_cast<uint64_t>(x));
 }
 
 // Returns the largest TIME of the files in `directory`; 0 without one. Ignores times of another
@@ -88,20 +84,18 @@ std::string file_name(const std::filesystem::path& directory) {
 }  // namespace
 
 std::string version_record(double wall_time) {
-  return frame(wall_time_field(wall_time) + bytes_field(3, "brain.Event:2"));
+  return record(wall_time, 0, bytes_field(3, "brain.Event:2"));
 }
 
 std::string scalar_record(const Event& event, double wall_time) {
   const auto value = std::bit_cast<uint32_t>(static_cast<float>(event.value));
   const std::string point = bytes_field(1, event.tag) + key(2, kFixed32) + fixed(value);
-  return frame(wall_time_field(wall_time) + step_field(event.x) +
-               bytes_field(5, bytes_field(1, point)));
+  return record(wall_time, event.x, bytes_field(5, bytes_field(1, point)));
 }
 
 std::string start_record(int64_t x, double wall_time) {
   constexpr uint64_t kStart = 1;
-  return frame(wall_time_field(wall_time) + step_field(x) +
-               bytes_field(7, key(1, kVarint) + varint(kStart)));
+  return record(wall_time, x, bytes_field(7, key(1, kVarint) + varint(kStart)));
 }
 
 TensorBoard::TensorBoard(const std::filesystem::path& directory)

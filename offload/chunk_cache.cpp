@@ -4,17 +4,11 @@
 #include <cstring>
 #include <exception>
 #include <iterator>
-#include <limits>
 
 #include "base/error.h"
 #include "base/machine/timer.h"
 
 namespace zeroth::offload {
-namespace {
-
-constexpr size_t kNever = std::numeric_limits<size_t>::max();
-
-}  // namespace
 
 ChunkCache::ChunkCache(FileIo& io, const FileBuffers& buffers, const ChunkCacheOptions& options)
     : io_(io), options_(options) {
@@ -195,12 +189,8 @@ ChunkCache::CacheBuffer& ChunkCache::evict_buffer() {
     throw_if_failed();
   }
   CacheBuffer* const buffer = find_evictable(true);
-  if (buffer == nullptr) {
-    const auto writers = std::count_if(buffers_.begin(), buffers_.end(),
-                                       [](const CacheBuffer& cached) { return cached.writer; });
-    ZEROTH_CHECK(buffer != nullptr, "all {} buffers are leased, {} of them for writing",
-                 buffers_.size(), writers);
-  }
+  ZEROTH_CHECK(buffer != nullptr, "all {} buffers are leased, {} of them for writing",
+               buffers_.size(), std::ranges::count(buffers_, true, &CacheBuffer::writer));
   return *buffer;
 }
 

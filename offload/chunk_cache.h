@@ -105,6 +105,7 @@ class ChunkCache {
 
   void release(CachedChunk& chunk, Access access) noexcept;
   CachedChunk& chunk_at(const Extent& extent);
+  static constexpr size_t kNever = SIZE_MAX;  // of next_use()
   size_t next_use(const CacheBuffer& buffer);
   void advance(CachedChunk& chunk);
   void read_ahead();

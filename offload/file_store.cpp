@@ -1,28 +1,16 @@
 #include "offload/file_store.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
-
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
-#include "offload/chunk_cache.h"
 #include "offload/file_io.h"
 #include "offload/io_worker.h"
 
 namespace zeroth::offload {
 namespace {
-
-IoWorkers open_workers(const SwapFile& file, const FileBuffers& buffers,
-                       const configs::AioConfig& aio) {
-  return make_io_workers({.descriptor = file.descriptor(),
-                          .queue_depth = static_cast<size_t>(aio.queue_depth),
-                          .threads = static_cast<size_t>(aio.threads),
-                          .registered = {buffers.memory()}});
-}
 
 // An OpenFile is a file in use, its buffers, and the objects that transfer bytes between the two.
 struct OpenFile {
@@ -30,10 +18,13 @@ struct OpenFile {
       : file(options.place, file_bytes),
         buffers(options.buffers, buffer_bytes),
         locked(options.link ? options.link->memory.pin(buffers.memory()) : nullptr),
-        workers(open_workers(file, buffers, options.aio)),
+        workers(make_io_workers({.descriptor = file.descriptor(),
+                                 .queue_depth = static_cast<size_t>(options.aio.queue_depth),
+                                 .threads = static_cast<size_t>(options.aio.threads),
+                                 .registered = {buffers.memory()}})),
         notes(workers.notes),
         io(file, std::move(workers), static_cast<size_t>(options.aio.block_size)),
-        cache(io, buffers, {options.pipeline_read, options.pipeline_write}) {
+        cache(io, buffers, options.cache) {
     notes.insert(notes.begin(), file.notes().begin(), file.notes().end());
   }
 

@@ -8,6 +8,7 @@
 
 #include "configs/offload_config.h"
 #include "device/host_link.h"
+#include "offload/chunk_cache.h"
 #include "offload/shard_store.h"
 #include "offload/swap_file.h"
 
@@ -22,8 +23,7 @@ struct FileStoreOptions {
   // Maximum bytes of a chunk, rounded up to kFileAlignment. The store uses no more than the largest
   // shard needs.
   int64_t buffer_bytes = 0;
-  bool pipeline_read = true;   // otherwise a chunk is read when it is acquired
-  bool pipeline_write = true;  // otherwise the end of a lease waits until its chunk is written
+  ChunkCacheOptions cache = {};
   // Link of the device that copies from and to the buffers.
   std::shared_ptr<device::HostLink> link = nullptr;
 };

@@ -131,8 +131,7 @@ std::vector<iovec> as_buffers(const std::vector<std::span<std::byte>>& memory) {
           {region.data() + begin, std::min(kMaxRegisteredBytes, region.size() - begin)});
     }
   }
-  std::sort(buffers.begin(), buffers.end(),
-            [](const iovec& a, const iovec& b) { return a.iov_base < b.iov_base; });
+  std::ranges::sort(buffers, {}, &iovec::iov_base);
   return buffers;
 }
 

@@ -1,5 +1,3 @@
-#include <ATen/ops/zeros.h>
-
 #include <optional>
 #include <utility>
 #include <vector>

@@ -2,8 +2,6 @@
 // acquires chunks names the device that it computes on, and need not know the backing storage.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "device/host_link.h"
+#include "device/tensor.h"
 #include "offload/access.h"
 
 namespace zeroth::offload {

@@ -1,17 +1,10 @@
 #include "offload/staging.h"
 
-#include <ATen/ops/empty.h>
-
 #include <limits>
-#include <utility>
 
 #include "base/error.h"
 
 namespace zeroth::offload {
-
-StagingBuffers::StagingBuffers(std::shared_ptr<device::HostLink> link, torch::Device side,
-                               size_t max_buffers)
-    : link_(std::move(link)), side_(side), max_buffers_(max_buffers) {}
 
 StagingBuffers::Buffer StagingBuffers::acquire(const torch::Tensor& like) {
   const auto bytes = static_cast<int64_t>(like.nbytes());
@@ -62,11 +55,6 @@ StagingBuffers::Buffer StagingBuffers::acquire_memory(int64_t bytes) {
           copies().record_event()};
 }
 
-Staging::Staging(const std::shared_ptr<device::HostLink>& link, torch::Device device)
-    : always_copies_(device.is_cpu()),
-      on_host_(link, torch::kCPU, kMaxBuffers),
-      on_device_(link, device, kMaxBuffers) {}
-
 ChunkLease Staging::lease(const torch::Tensor& stored, torch::Device device, Access access,
                           const device::StreamEvent& idle, device::StreamEvent* written) {
   failure_.rethrow();
@@ -78,26 +66,20 @@ ChunkLease Staging::lease(const torch::Tensor& stored, torch::Device device, Acc
       access == Access::kWrite ? buffers(device).acquire(stored)
                                : buffers(device).fetch(stored, {idle}));
   is_host(device) ? copies().wait(buffer->free) : copies().wait_event(buffer->free);
-  const auto end = [this, buffer, stored, device, access, idle, written](void*) {
-    failure_.guard([&] { end_lease(*buffer, stored, device, access, idle, written); });
-  };
-  return ChunkLease(buffer->values, {nullptr, end});
-}
-
-void Staging::end_lease(StagingBuffers::Buffer& buffer, const torch::Tensor& stored,
-                        torch::Device device, Access access, const device::StreamEvent& idle,
-                        device::StreamEvent* written) {
-  if (access != Access::kRead) {
-    buffers(device).send(buffer, stored, idle);
-    if (written == nullptr) {
-      copies().wait_event(buffer.free);
-    } else {
-      *written = buffer.free;
+  const auto end = [this, buffer, stored, device, access, idle, written] {
+    if (access != Access::kRead) {
+      buffers(device).send(*buffer, stored, idle);
+      if (written == nullptr) {
+        copies().wait_event(buffer->free);
+      } else {
+        *written = buffer->free;
+      }
+    } else if (!is_host(device)) {
+      buffer->free = copies().record_event();
     }
-  } else if (!is_host(device)) {
-    buffer.free = copies().record_event();
-  }
-  buffers(device).release(std::move(buffer));
+    buffers(device).release(std::move(*buffer));
+  };
+  return ChunkLease(buffer->values, {nullptr, [this, end](void*) { failure_.guard(end); }});
 }
 
 }  // namespace zeroth::offload

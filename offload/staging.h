@@ -2,8 +2,6 @@
 // and leases of tensors on the other side than they are stored on.
 #pragma once
 
-#include <torch/types.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <deque>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "device/host_link.h"
+#include "device/tensor.h"
 #include "offload/shard_store.h"
 
 namespace zeroth::offload {
@@ -22,7 +21,8 @@ class StagingBuffers {
  public:
   // Makes buffers on `side`, or in the link's host memory. If the free ones are still in use by
   // copies, makes up to `max_buffers` before it reuses one.
-  StagingBuffers(std::shared_ptr<device::HostLink> link, torch::Device side, size_t max_buffers);
+  StagingBuffers(std::shared_ptr<device::HostLink> link, torch::Device side, size_t max_buffers)
+      : link_(std::move(link)), side_(side), max_buffers_(max_buffers) {}
   // Waits for the link's copies. Declare it as the last member, so that the memory of both ends
   // lives on.
   ~StagingBuffers() { copies().drain(); }
@@ -95,7 +95,10 @@ class Staging {
 
   // `device` is the accelerator. If it is the CPU, as in tests, a tensor does not show which side
   // it is on, so each one is copied.
-  Staging(const std::shared_ptr<device::HostLink>& link, torch::Device device);
+  Staging(const std::shared_ptr<device::HostLink>& link, torch::Device device)
+      : always_copies_(device.is_cpu()),
+        on_host_(link, torch::kCPU, kMaxBuffers),
+        on_device_(link, device, kMaxBuffers) {}
 
   // Returns the stream that makes the copies, and orders other work after them.
   device::CopyStream& copies() { return on_host_.copies(); }
@@ -118,8 +121,6 @@ class Staging {
  private:
   static bool is_host(torch::Device device) { return device == torch::Device(torch::kCPU); }
   StagingBuffers& buffers(torch::Device device) { return is_host(device) ? on_host_ : on_device_; }
-  void end_lease(StagingBuffers::Buffer& buffer, const torch::Tensor& stored, torch::Device device,
-                 Access access, const device::StreamEvent& idle, device::StreamEvent* written);
 
   bool always_copies_;
   StagingBuffers on_host_;

@@ -124,9 +124,7 @@ class StagingStore final : public ShardStore {
       return *std::exchange(written_, std::nullopt);
     }
     drop_written();
-    const auto ready =
-        std::find_if(prefetched_.begin(), prefetched_.end(),
-                     [&](const StagedChunk& held) { return held.chunk == use.chunk; });
+    const auto ready = std::ranges::find(prefetched_, use.chunk, &StagedChunk::chunk);
     if (ready != prefetched_.end() &&
         (use.access == Access::kRead || ready->access != Access::kRead)) {
       StagedChunk held = std::move(*ready);
@@ -231,8 +229,8 @@ class StagingStore final : public ShardStore {
       while (prefetched_.size() < options_.depth && !prefetch_queue_.empty()) {
         const ChunkUse use = {prefetch_queue_.front(), options_.expected};
         const auto conflicts = [&](const auto& others) {
-          return std::any_of(others.begin(), others.end(),
-                             [&](const ChunkUse& other) { return other.conflicts_with(use); });
+          return std::ranges::any_of(
+              others, [&](const ChunkUse& other) { return other.conflicts_with(use); });
         };
         if (conflicts(leased_) || conflicts(prefetched_) || conflicts(pending_releases_) ||
             inner_leases() + 1 >= options_.inner_leases || !inner_->ready(use.chunk)) {

@@ -11,7 +11,6 @@
 #include <cstddef>
 
 #include "base/error.h"
-#include "base/files/directory.h"
 #include "base/machine/process_limits.h"
 #include "base/text/units.h"
 #include "offload/io_worker.h"

@@ -3,8 +3,8 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
-#include <vector>
 
 #include "base/error.h"
 #include "optim/gpu/device_update.h"
@@ -42,15 +42,13 @@ int64_t pack_decay_ranges(std::span<const ParamGroupRange> param_groups, int64_t
   return end;
 }
 
-// Calls the operator once, for the elements [begin, end).
-void call(const UpdateRule::Chunk& chunk, int64_t begin, int64_t end,
-          const kernel::StepWords& words) {
+// Calls the operator once.
+void call(const UpdateRule::Chunk& chunk, const kernel::DeviceStep& step) {
   static const auto op = find_update_operator().typed<Update>();
-  const auto part = [&](const Tensor& x) { return x.narrow(0, begin, end - begin); };
-  std::vector<Tensor> states;
-  for (const Tensor& state : chunk.states) states.push_back(part(state));
-  const auto copy = chunk.copy.defined() ? std::optional<Tensor>(part(chunk.copy)) : std::nullopt;
-  op.call(part(chunk.master), part(chunk.grad), states, copy, words);
+  kernel::StepWords words = {};
+  std::memcpy(words.data(), &step, sizeof(step));
+  const auto copy = chunk.copy.defined() ? std::optional(chunk.copy) : std::nullopt;
+  op.call(chunk.master, chunk.grad, chunk.states, copy, words);
 }
 
 }  // namespace
@@ -94,27 +92,23 @@ void DeviceRule::apply_param_groups(const Chunk& chunk, const UpdateStep& step,
                                     std::span<const ParamGroupRange> param_groups) const {
   check_arguments(chunk, step);
   ZEROTH_CHECK(chunk.first_element >= 0, "a chunk from element {}", chunk.first_element);
-  UpdateStep undecayed = step;
-  undecayed.weight_decay = 0;
   kernel::DeviceStep device_step;
   device_step.constants = kernel::make_constants(config(), step);
-  device_step.undecayed = kernel::make_constants(config(), undecayed);
+  device_step.undecayed = kernel::make_constants(config(), step.without_decay());
   device_step.formula = kernel::select_formula(config());
   // Make one call, or one for each run of offsets if these are read.
   const int64_t numel = chunk.master.numel();
   for (int64_t begin = 0, end = 0; begin < numel; begin = end) {
     int64_t limit = numel;
-    if (config().bf16_masters) {
+    if (master_dtype() == torch::kBFloat16) {
       const int64_t before = chunk.first_element;
       const OffsetRun part = offset_run(chunk.offsets, before + begin, before + numel);
       limit = part.end - before;
       device_step.offsets = part.offsets;
-      for (size_t i = 0; i < kernel::kNumArrays; ++i) {
-        device_step.keys[i] = kernel::rounding_key(step, i, part.offsets.first);
-      }
+      kernel::set_rounding_keys(step, part.offsets.first, device_step.keys);
     }
     end = pack_decay_ranges(param_groups, begin, limit, device_step.decay_ranges);
-    call(chunk, begin, end, kernel::pack_words(device_step));
+    call(chunk.narrow(begin, end - begin), device_step);
   }
 }
 

@@ -1,9 +1,8 @@
 #include "optim/lamb.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/ones_like.h>
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "base/error.h"
@@ -33,11 +32,6 @@ Tensor sum_of_squares(const Tensor& x) {
 constexpr int64_t kBlock = 2048;
 constexpr int64_t kGrain = 8;
 
-// Returns the tensor's format; kFp32 for an undefined one, which means no copy.
-kernel::Format to_format(const Tensor& tensor) {
-  return tensor.defined() ? kernel::to_format(tensor.scalar_type()) : kernel::kFp32;
-}
-
 // Returns the elements from `begin` on; null for an undefined tensor.
 template <typename T>
 T* data_at(const Tensor& tensor, int64_t begin) {
@@ -47,8 +41,8 @@ T* data_at(const Tensor& tensor, int64_t begin) {
 }
 
 // Calls work(block, arrays, count) for blocks of the slice, on all threads.
-template <typename Slice, typename Work>
-void for_each_block(const Slice& slice, const Work& work) {
+template <typename Work>
+void for_each_block(const UpdateRule::Chunk& slice, const Work& work) {
   ZEROTH_CHECK(slice.master.is_cpu(), "a chunk on {}", slice.master.device().str());
   const int64_t count = slice.master.numel();
   parallel_for((count + kBlock - 1) / kBlock, kGrain, [&](int64_t first, int64_t last) {
@@ -57,7 +51,7 @@ void for_each_block(const Slice& slice, const Work& work) {
       work(block,
            kernel::LambArrays{
                data_at<float>(slice.master, begin),
-               {data_at<float>(slice.first, begin), data_at<float>(slice.second, begin)},
+               {data_at<float>(slice.states[0], begin), data_at<float>(slice.states[1], begin)},
                data_at<void>(slice.grad, begin),
                data_at<void>(slice.copy, begin)},
            std::min(kBlock, count - begin));
@@ -65,49 +59,37 @@ void for_each_block(const Slice& slice, const Work& work) {
   });
 }
 
-}  // namespace
-
-std::span<const std::string_view> Lamb::state_names() const {
-  static constexpr std::array<std::string_view, 2> kNames = {"exp_avg", "exp_avg_sq"};
-  return kNames;
-}
-
 // Calls visit(slice, constants, parameter) for each slice.
 template <typename Visit>
-void Lamb::for_each_slice(const Chunk& chunk, const UpdateStep& step,
-                          std::span<const ParamGroupRange> param_groups, const Visit& visit) const {
-  check_arguments(chunk, step);
-  UpdateStep undecayed = step;
-  undecayed.weight_decay = 0;
-  const Constants decays = kernel::make_constants(config_, step);
-  const Constants undecayed_constants = kernel::make_constants(config_, undecayed);
+void for_each_slice(const configs::OptimizerConfig& config, const UpdateRule::Chunk& chunk,
+                    const UpdateStep& step, std::span<const ParamGroupRange> param_groups,
+                    const Visit& visit) {
+  const kernel::Constants decayed = kernel::make_constants(config, step);
+  const kernel::Constants undecayed = kernel::make_constants(config, step.without_decay());
   for (const ParamGroupRange& group : param_groups) {
     for (int64_t begin = group.begin; begin < group.end; begin += kSliceElements) {
       const int64_t size = std::min(kSliceElements, group.end - begin);
-      const auto slice = [&](const Tensor& x) {
-        return x.defined() ? x.narrow(0, begin, size) : Tensor();
-      };
-      visit(LambSlice{slice(chunk.master), slice(chunk.grad), slice(chunk.states[0]),
-                      slice(chunk.states[1]), slice(chunk.copy)},
-            group.decays ? decays : undecayed_constants, group.parameter);
+      visit(chunk.narrow(begin, size), group.decays ? decayed : undecayed, group.parameter);
     }
   }
 }
 
+}  // namespace
+
 void Lamb::sum(const Chunk& chunk, const UpdateStep& step,
                std::span<const ParamGroupRange> param_groups, const Tensor& sums) const {
   ZEROTH_CHECK(!chunk.ratios.defined(), "ratios before there are norms");
-  for_each_slice(chunk, step, param_groups,
-                 [&](const LambSlice& slice, const Constants& c, int64_t row) {
-                   sum_slice(slice, c, sums[row]);
-                 });
+  check_arguments(chunk, step);
+  for_each_slice(
+      config(), chunk, step, param_groups,
+      [&](const Chunk& slice, const Constants& c, int64_t row) { sum_slice(slice, c, sums[row]); });
 }
 
 Tensor Lamb::ratios(const Tensor& sums) const {
   const Tensor norms = sums.sqrt().to(torch::kFloat);
   const Tensor weights = norms.select(1, 0), directions = norms.select(1, 1);
   const Tensor ratios =
-      weights.div(directions).clamp_max_(config_.max_coeff).clamp_min_(config_.min_coeff);
+      weights.div(directions).clamp_max_(config().max_coeff).clamp_min_(config().min_coeff);
   return at::where(weights.ne(0).logical_and(directions.ne(0)), ratios, at::ones_like(ratios));
 }
 
@@ -119,35 +101,36 @@ void Lamb::apply(const Chunk& chunk, const UpdateStep& step) const {
 void Lamb::apply_param_groups(const Chunk& chunk, const UpdateStep& step,
                               std::span<const ParamGroupRange> param_groups) const {
   ZEROTH_CHECK(chunk.ratios.defined(), "no ratios: Lamb's norms have not been summed");
-  for_each_slice(chunk, step, param_groups,
-                 [&](const LambSlice& slice, const Constants& c, int64_t row) {
+  check_arguments(chunk, step);
+  for_each_slice(config(), chunk, step, param_groups,
+                 [&](const Chunk& slice, const Constants& c, int64_t row) {
                    step_slice(slice, c, chunk.ratios[row]);
                  });
 }
 
-void Lamb::sum_slice(const LambSlice& slice, const Constants& c, const Tensor& sums) const {
+void Lamb::sum_slice(const Chunk& slice, const Constants& c, const Tensor& sums) const {
   Tensor grad = slice.grad.to(torch::kFloat);
-  if (c.factor != 1) grad = grad * c.factor;
-  if (c.divisor != 1) grad = grad / c.divisor;
-  Tensor first = slice.first, second = slice.second;
+  if (c.factor != 1) grad = grad.mul(c.factor);
+  if (c.divisor != 1) grad = grad.div(c.divisor);
+  Tensor first = slice.states[0], second = slice.states[1];
   first.mul_(c.keep_first).add_(grad, c.add_first);
   second.mul_(c.keep_second).addcmul_(grad, grad, c.add_second);
   sums[0].add_(sum_of_squares(slice.master));
   sums[1].add_(sum_of_squares(direction(slice.master, first, second, c)));
 }
 
-void Lamb::step_slice(const LambSlice& slice, const Constants& c, const Tensor& ratio) const {
+void Lamb::step_slice(const Chunk& slice, const Constants& c, const Tensor& ratio) const {
   Tensor master = slice.master, copy = slice.copy;
-  master.addcmul_(direction(master, slice.first, slice.second, c), ratio * c.minus_rate);
+  master.addcmul_(direction(master, slice.states[0], slice.states[1], c), ratio.mul(c.minus_rate));
   if (copy.defined()) copy.copy_(master);
 }
 
 CpuLamb::CpuLamb(const configs::OptimizerConfig& config, CpuIsa level)
-    : Lamb(config), kernels_(select_kernels(level).lamb) {}
+    : Lamb(config), kernels_(select_kernels(level)) {}
 
-void CpuLamb::sum_slice(const LambSlice& slice, const kernel::Constants& constants,
+void CpuLamb::sum_slice(const Chunk& slice, const kernel::Constants& constants,
                         const Tensor& sums) const {
-  const auto run = kernels_.sum[to_format(slice.grad)];
+  const auto run = kernels_.lamb_sum[kernel::to_format(slice.grad.scalar_type())];
   std::vector<kernel::Squares> block_squares(
       static_cast<size_t>((slice.master.numel() + kBlock - 1) / kBlock));
   for_each_block(slice, [&](int64_t block, const kernel::LambArrays& arrays, int64_t count) {
@@ -160,9 +143,11 @@ void CpuLamb::sum_slice(const LambSlice& slice, const kernel::Constants& constan
   }
 }
 
-void CpuLamb::step_slice(const LambSlice& slice, const kernel::Constants& constants,
+void CpuLamb::step_slice(const Chunk& slice, const kernel::Constants& constants,
                          const Tensor& ratio) const {
-  const auto run = kernels_.step[to_format(slice.copy)];
+  const kernel::Format format =
+      slice.copy.defined() ? kernel::to_format(slice.copy.scalar_type()) : kernel::kFp32;
+  const auto run = kernels_.lamb_step[format];
   kernel::Constants scaled = constants;
   scaled.minus_rate *= *ratio.const_data_ptr<float>();
   for_each_block(slice, [&](int64_t, const kernel::LambArrays& arrays, int64_t count) {

@@ -18,20 +18,12 @@ namespace zeroth::optim {
 // and moments are fp32.
 class Lamb : public UpdateRule, private UpdateRule::NormPass {
  public:
-  explicit Lamb(const configs::OptimizerConfig& config) : config_(config) {}
+  explicit Lamb(const configs::OptimizerConfig& config) : UpdateRule(config) {}
 
-  std::span<const std::string_view> state_names() const override;
   const UpdateRule::NormPass* norm_pass() const override { return this; }
   void apply(const Chunk& chunk, const UpdateStep& step) const override;
   void apply_param_groups(const Chunk& chunk, const UpdateStep& step,
                           std::span<const ParamGroupRange> param_groups) const override;
-
- protected:
-  // A LambSlice is a slice of one parameter. The gradient is set in the first pass, the copy, if
-  // there is one, in the second.
-  struct LambSlice {
-    torch::Tensor master, grad, first, second, copy;
-  };
 
  private:
   using Constants = kernel::Constants;
@@ -40,16 +32,12 @@ class Lamb : public UpdateRule, private UpdateRule::NormPass {
            std::span<const ParamGroupRange> param_groups, const torch::Tensor& sums) const override;
   torch::Tensor ratios(const torch::Tensor& sums) const override;
 
-  // Run the two passes over one slice. `sums` [2] and `ratio` [] are the parameter's.
-  virtual void sum_slice(const LambSlice& slice, const Constants& constants,
+  // Run the two passes over a slice of one parameter, whose `sums` [2] and `ratio` [] are given.
+  // The slice's gradient is set in the first pass, the copy, if there is one, in the second.
+  virtual void sum_slice(const Chunk& slice, const Constants& constants,
                          const torch::Tensor& sums) const;
-  virtual void step_slice(const LambSlice& slice, const Constants& constants,
+  virtual void step_slice(const Chunk& slice, const Constants& constants,
                           const torch::Tensor& ratio) const;
-  template <typename Visit>
-  void for_each_slice(const Chunk& chunk, const UpdateStep& step,
-                      std::span<const ParamGroupRange> param_groups, const Visit& visit) const;
-
-  configs::OptimizerConfig config_;
 };
 
 // CpuLamb makes each of Lamb's two passes one loop over CPU memory, on the threads of
@@ -64,12 +52,12 @@ class CpuLamb : public Lamb {
   explicit CpuLamb(const configs::OptimizerConfig& config, CpuIsa level = cpu_isa());
 
  private:
-  void sum_slice(const LambSlice& slice, const kernel::Constants& constants,
+  void sum_slice(const Chunk& slice, const kernel::Constants& constants,
                  const torch::Tensor& sums) const override;
-  void step_slice(const LambSlice& slice, const kernel::Constants& constants,
+  void step_slice(const Chunk& slice, const kernel::Constants& constants,
                   const torch::Tensor& ratio) const override;
 
-  const kernel::LambKernels& kernels_;
+  const kernel::CpuKernels& kernels_;
 };
 
 }  // namespace zeroth::optim

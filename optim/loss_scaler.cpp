@@ -44,9 +44,9 @@ bool LossScaler::at_floor() const {
   return dynamic_ && state_.hysteresis_left == 1 && state_.scale == config_.min_scale;
 }
 
-LossScaler make_loss_scaler(configs::Precision precision, const configs::LossScaleConfig& config) {
-  const bool needs_scale = precision == configs::Precision::kFp16;
-  return LossScaler(needs_scale ? config : configs::LossScaleConfig{.static_scale = 1});
+LossScaler make_loss_scaler(const configs::Config& config) {
+  return LossScaler(config.scales_loss() ? config.loss_scale
+                                         : configs::LossScaleConfig{.static_scale = 1});
 }
 
 }  // namespace zeroth::optim

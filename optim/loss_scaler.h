@@ -44,8 +44,8 @@ class LossScaler {
   ScaleState state_;
 };
 
-// Returns the scaler of a run: `config`'s for fp16, a static scale of 1 for the precisions that
+// Returns the scaler of a run: its loss_scale for fp16, a static scale of 1 for the precisions that
 // need none.
-LossScaler make_loss_scaler(configs::Precision precision, const configs::LossScaleConfig& config);
+LossScaler make_loss_scaler(const configs::Config& config);
 
 }  // namespace zeroth::optim

@@ -1,6 +1,5 @@
 #include "optim/squared_norm.h"
 
-#include <ATen/ATen.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -25,15 +24,6 @@ struct NormChunk {
   kernel::Format format;
 };
 
-void split_chunks(const Tensor& tensor, std::vector<NormChunk>& chunks) {
-  const kernel::Format format = kernel::to_format(tensor.scalar_type());
-  for (int64_t begin = 0; begin < tensor.numel(); begin += kernel::kNormChunk) {
-    const auto* const bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
-    chunks.push_back({bytes + begin * static_cast<int64_t>(tensor.element_size()),
-                      std::min(kernel::kNormChunk, tensor.numel() - begin), format});
-  }
-}
-
 double sum_chunks(const double* parts, size_t count) {
   double lanes[kernel::kNormWarp] = {};
   for (size_t i = 0; i < count; ++i) lanes[i % kernel::kNormWarp] += parts[i];
@@ -45,15 +35,20 @@ Tensor squared_norms_cpu(at::TensorList tensors) {
   std::vector<size_t> ends;
   for (const Tensor& tensor : tensors) {
     ZEROTH_CHECK(tensor.is_contiguous(), "the norm of a tensor that is not contiguous");
-    split_chunks(tensor, chunks);
+    const kernel::Format format = kernel::to_format(tensor.scalar_type());
+    const auto* const bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
+    for (int64_t begin = 0; begin < tensor.numel(); begin += kernel::kNormChunk) {
+      chunks.push_back({bytes + begin * static_cast<int64_t>(tensor.element_size()),
+                        std::min(kernel::kNormChunk, tensor.numel() - begin), format});
+    }
     ends.push_back(chunks.size());
   }
   std::vector<double> parts(chunks.size());
-  const kernel::NormKernels& kernels = select_kernels(cpu_isa()).norm;
+  const auto& sum_chunk = select_kernels(cpu_isa()).sum_chunk;
   parallel_for(static_cast<int64_t>(chunks.size()), kGrain, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
       const auto& [from, count, format] = chunks[i];
-      parts[i] = kernels.sum_chunk[format](from, count);
+      parts[i] = sum_chunk[format](from, count);
     }
   });
   Tensor norms = at::empty({static_cast<int64_t>(ends.size())}, torch::kDouble);

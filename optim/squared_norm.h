@@ -1,9 +1,9 @@
 // Norms of gradients.
 #pragma once
 
-#include <torch/types.h>
-
 #include <vector>
+
+#include "device/tensor.h"
 
 namespace zeroth::optim {
 

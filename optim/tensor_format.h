@@ -1,9 +1,8 @@
 // Converts a tensor's dtype to the Format of the kernels on the CPU and on a GPU.
 #pragma once
 
-#include <torch/types.h>
-
 #include "base/error.h"
+#include "device/tensor.h"
 #include "optim/update_constants.h"
 
 namespace zeroth::optim::kernel {

@@ -1,16 +1,15 @@
-#include "optim/tensor_rules.h"
+#include "optim/update_rule.h"
 
 #include <ATen/ops/_fused_adagrad_ops.h>
 #include <ATen/ops/_fused_adam_ops.h>
 #include <ATen/ops/_fused_adamw_ops.h>
 #include <ATen/ops/_fused_sgd_ops.h>
 #include <ATen/ops/copysign.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/mul.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <iterator>
 #include <vector>
 
 #include "base/error.h"
@@ -24,7 +23,6 @@ namespace {
 using configs::OptimizerConfig;
 using torch::Tensor;
 using Chunk = UpdateRule::Chunk;
-using Kind = OptimizerConfig::Kind;
 
 // Adam equals torch.optim.Adam / AdamW with fused=True: bias-corrected moments, eps outside the
 // square root, weight decay decoupled (kAdamW: master *= 1 - lr * decay) or added to the gradient
@@ -33,8 +31,9 @@ void update_adam(const OptimizerConfig& config, const Chunk& chunk, const Update
   const std::optional<Tensor> grad_scale = fold_factor(chunk.grad, step.grad_factor);
   const Tensor number =
       at::full({}, kernel::bias_correction_step(config, step.update), chunk.master.options());
-  const auto fused_kernel =
-      config.kind == Kind::kAdamW ? &at::_ops::_fused_adamw_::call : &at::_ops::_fused_adam_::call;
+  const auto fused_kernel = kernel::optimizer_traits(config).decouples_decay
+                                ? &at::_ops::_fused_adamw_::call
+                                : &at::_ops::_fused_adam_::call;
   fused_kernel({chunk.master}, {chunk.grad}, {chunk.states[0]}, {chunk.states[1]}, {}, {number},
                step.lr, step.betas[0], step.betas[1], step.weight_decay, config.eps,
                /*amsgrad=*/false, /*maximize=*/false, grad_scale, /*found_inf=*/{});
@@ -97,45 +96,24 @@ void update_lion(const OptimizerConfig&, const Chunk& chunk, const UpdateStep& s
   });
 }
 
-TensorRule::TensorFormula select_formula(const OptimizerConfig& config) {
-  static constexpr std::array<std::string_view, 2> kAdamStates = {"exp_avg", "exp_avg_sq"};
-  static constexpr std::array<std::string_view, 1> kLionStates = {"exp_avg"};
-  static constexpr std::array<std::string_view, 1> kAdagradStates = {"sum"};
-  static constexpr std::array<std::string_view, 1> kSgdStates = {"momentum_buffer"};
-  switch (config.kind) {
-    case Kind::kAdamW:
-    case Kind::kAdam:
-      return {kAdamStates, update_adam};
-    case Kind::kLion:
-      return {kLionStates, update_lion};
-    case Kind::kAdagrad:
-      return {kAdagradStates, update_adagrad};
-    case Kind::kSgd:
-      if (config.momentum == 0) return {{}, update_sgd};
-      return {kSgdStates, update_sgd};
-    case Kind::kLamb:  // has norms: optim/lamb.h
-      break;
-  }
-  throw InternalError(fmt::format("optimizer kind {}", static_cast<int>(config.kind)));
-}
+// In the order of kernel::Formula.
+constexpr TensorRule::UpdateFunction* kUpdates[] = {update_adam, update_lion, update_adagrad,
+                                                    update_sgd, update_sgd};
+static_assert(std::size(kUpdates) == kernel::kNumFormulas);
 
 }  // namespace
 
 TensorRule::TensorRule(const OptimizerConfig& config)
-    : config_(config), formula_(select_formula(config)) {}
-
-double TensorRule::initial_state() const {
-  return config_.kind == Kind::kAdagrad ? config_.initial_accumulator_value : 0;
-}
+    : UpdateRule(config), update_(kUpdates[kernel::select_formula(config)]) {}
 
 void TensorRule::apply(const Chunk& chunk, const UpdateStep& step) const {
   check_arguments(chunk, step);
-  formula_.update(config_, {chunk.master, chunk.grad.to(torch::kFloat32), chunk.states, {}}, step);
+  update_(config(), {chunk.master, chunk.grad.to(torch::kFloat), chunk.states, {}}, step);
   if (chunk.copy.defined()) Tensor(chunk.copy).copy_(chunk.master);
 }
 
 std::unique_ptr<UpdateRule> make_tensor_rule(const OptimizerConfig& config) {
-  if (config.kind == Kind::kLamb) return std::make_unique<Lamb>(config);
+  if (config.kind == OptimizerConfig::Kind::kLamb) return std::make_unique<Lamb>(config);
   return std::make_unique<TensorRule>(config);
 }
 

@@ -1,7 +1,7 @@
 #include "optim/update_constants.h"
 
+#include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 
 #include "base/error.h"
@@ -32,7 +32,7 @@ void set_adam(const OptimizerConfig& config, const UpdateStep& step, Constants& 
   constants.eps = narrow(config.eps);
 }
 
-void set_lion(const UpdateStep& step, Constants& constants) {
+void set_lion(const OptimizerConfig&, const UpdateStep& step, Constants& constants) {
   const auto [beta1, beta2] = step.betas;
   constants.magnitude = narrow(step.lr);
   constants.keep_first = narrow(beta1);
@@ -69,23 +69,42 @@ void set_lamb(const OptimizerConfig& config, const UpdateStep& step, Constants& 
   constants.eps_inside = config.eps_inside_sqrt;
 }
 
+// An optimizer of two formulas has a row for each.
+struct OptimizerRow {
+  Kind kind;
+  OptimizerTraits traits;
+};
+
+constexpr OptimizerRow kOptimizers[] = {
+    {Kind::kAdamW, {kAdam, 2, {"exp_avg", "exp_avg_sq"}, true, set_adam}},
+    {Kind::kAdam, {kAdam, 2, {"exp_avg", "exp_avg_sq"}, false, set_adam}},
+    {Kind::kLion, {kLion, 1, {"exp_avg"}, true, set_lion}},
+    {Kind::kSgd, {kSgd, 0, {}, false, set_sgd}},
+    {Kind::kSgd, {kSgdMomentum, 1, {"momentum_buffer"}, false, set_sgd}},
+    {Kind::kAdagrad,
+     {kAdagrad, 1, {"sum"}, false, set_adagrad, &OptimizerConfig::initial_accumulator_value}},
+    {Kind::kLamb, {kNumFormulas, 2, {"exp_avg", "exp_avg_sq"}, false, set_lamb}}};
+
 }  // namespace
 
-Formula select_formula(const OptimizerConfig& config) {
-  switch (config.kind) {
-    case Kind::kAdamW:
-    case Kind::kAdam:
-      return kAdam;
-    case Kind::kLion:
-      return kLion;
-    case Kind::kAdagrad:
-      return kAdagrad;
-    case Kind::kSgd:
-      return config.momentum == 0 ? kSgd : kSgdMomentum;
-    case Kind::kLamb:  // runs two passes: optim/cpu/cpu_kernels.h
-      break;
+const OptimizerTraits& optimizer_traits(const OptimizerConfig& config) {
+  for (const auto& [kind, traits] : kOptimizers) {
+    const bool fits = traits.formula != kSgd || config.momentum == 0;
+    if (kind == config.kind && fits) return traits;
   }
   throw InternalError(fmt::format("optimizer kind {}", static_cast<int>(config.kind)));
+}
+
+Formula select_formula(const OptimizerConfig& config) {
+  const Formula formula = optimizer_traits(config).formula;
+  ZEROTH_CHECK(formula < kNumFormulas, "optimizer kind {}", static_cast<int>(config.kind));
+  return formula;
+}
+
+size_t num_states(Formula formula) {
+  return std::ranges::find(kOptimizers, formula,
+                           [](const OptimizerRow& row) { return row.traits.formula; })
+      ->traits.num_states;
 }
 
 double bias_correction_step(const OptimizerConfig& config, int64_t update) {
@@ -93,49 +112,28 @@ double bias_correction_step(const OptimizerConfig& config, int64_t update) {
                                 : std::numeric_limits<double>::infinity();
 }
 
-size_t num_states(Formula formula) {
-  constexpr size_t kNumStates[] = {2, 1, 1, 0, 1};  // in the order of Formula
-  static_assert(std::size(kNumStates) == kNumFormulas);
-  return kNumStates[formula];
-}
-
 Constants make_constants(const OptimizerConfig& config, const UpdateStep& step) {
   Constants constants;
   const float divisor = narrow(1 / step.grad_factor);
   std::isnormal(divisor) ? constants.divisor = divisor
                          : constants.factor = narrow(step.grad_factor);
-  const bool decoupled = config.kind == Kind::kAdamW || config.kind == Kind::kLion;
-  if (decoupled) {
+  const OptimizerTraits& traits = optimizer_traits(config);
+  if (traits.decouples_decay) {
     constants.keep = narrow(1 - step.lr * step.weight_decay);
   } else {
     constants.decay = narrow(step.weight_decay);
   }
-  switch (config.kind) {
-    case Kind::kAdamW:
-    case Kind::kAdam:
-      set_adam(config, step, constants);
-      break;
-    case Kind::kLion:
-      set_lion(step, constants);
-      break;
-    case Kind::kAdagrad:
-      set_adagrad(config, step, constants);
-      break;
-    case Kind::kSgd:
-      set_sgd(config, step, constants);
-      break;
-    case Kind::kLamb:
-      set_lamb(config, step, constants);
-      break;
-  }
+  traits.set_constants(config, step, constants);
   return constants;
 }
 
-RoundingKey rounding_key(const UpdateStep& step, size_t array, int64_t element) {
+void set_rounding_keys(const UpdateStep& step, int64_t element, RoundingKey (&keys)[kNumArrays]) {
   const uint64_t step_hash = mix64(mix64(step.rounding_seed) + static_cast<uint64_t>(step.update));
   const uint64_t upper_half = static_cast<uint64_t>(element) >> 32;
-  const uint64_t key = mix64(step_hash + (uint64_t{array} << 32 | upper_half));
-  return {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
+  for (size_t array = 0; array < kNumArrays; ++array) {
+    const uint64_t key = mix64(step_hash + (uint64_t{array} << 32 | upper_half));
+    keys[array] = {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
+  }
 }
 
 }  // namespace zeroth::optim::kernel

@@ -19,9 +19,6 @@ enum Formula : size_t { kAdam, kLion, kAdagrad, kSgd, kSgdMomentum, kNumFormulas
 
 enum Format : size_t { kFp32, kBf16, kFp16, kNumFormats };  // of a gradient or a copy
 
-Formula select_formula(const configs::OptimizerConfig& config);
-size_t num_states(Formula formula);
-
 // Constants are the factors of one step, by their place in the formulas of cpu_update.h.
 struct Constants {
   float factor = 1, divisor = 1;  // g = wire * factor / divisor: one of the two is 1
@@ -45,6 +42,23 @@ struct Constants {
 double bias_correction_step(const configs::OptimizerConfig& config, int64_t update);
 
 Constants make_constants(const configs::OptimizerConfig& config, const UpdateStep& step);
+
+// OptimizerTraits holds what rules and kernels have to know of an optimizer: its row of the table
+// in update_constants.cpp.
+struct OptimizerTraits {
+  Formula formula;             // kNumFormulas for Lamb, whose two passes have loops of their own
+  size_t num_states;           // of each element
+  const char* state_names[2];  // in checkpoints
+  bool decouples_decay;        // false: the decay is a part of the gradient, or of Lamb's direction
+  void (*set_constants)(const configs::OptimizerConfig& config, const UpdateStep& step,
+                        Constants& constants);
+  double configs::OptimizerConfig::*initial_state = nullptr;  // null: 0
+};
+const OptimizerTraits& optimizer_traits(const configs::OptimizerConfig& config);
+
+// Returns the optimizer's formula of one pass. Throws an InternalError for Lamb.
+Formula select_formula(const configs::OptimizerConfig& config);
+size_t num_states(Formula formula);
 
 // ElementOffsets gives the global offsets of an array's elements, which seed the rounding to bf16.
 // They are consecutive, except for a gap at the end of each row: an array may hold some columns of
@@ -73,8 +87,8 @@ struct DecayRanges {
   int64_t ends[kMaxDecayRanges] = {};
 };
 
-// Returns the key for the elements whose offsets share the upper 32 bits of `element`.
-RoundingKey rounding_key(const UpdateStep& step, size_t array, int64_t element);
+// Sets the keys for the elements whose offsets share the upper 32 bits of `element`.
+void set_rounding_keys(const UpdateStep& step, int64_t element, RoundingKey (&keys)[kNumArrays]);
 
 }  // namespace kernel
 }  // namespace zeroth::optim

@@ -1,7 +1,5 @@
 #include "optim/update_rule.h"
 
-#include <ATen/ops/zeros.h>
-
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
@@ -10,7 +8,6 @@
 #include "base/error.h"
 #include "optim/kernel_rules.h"
 #include "optim/lamb.h"
-#include "optim/tensor_rules.h"
 
 namespace zeroth::optim {
 namespace {
@@ -28,23 +25,22 @@ void check_tensor(const torch::Tensor& tensor, const torch::Tensor& master, std:
 
 }  // namespace
 
+UpdateRule::Chunk UpdateRule::Chunk::narrow(int64_t begin, int64_t size) const {
+  const auto part = [&](const torch::Tensor& x) {
+    return x.defined() ? x.narrow(0, begin, size) : torch::Tensor();
+  };
+  Chunk narrowed = *this;
+  for (torch::Tensor* const x : {&narrowed.master, &narrowed.grad, &narrowed.copy}) *x = part(*x);
+  for (torch::Tensor& state : narrowed.states) state = part(state);
+  narrowed.first_element += begin;
+  return narrowed;
+}
+
 void UpdateRule::apply_param_groups(const Chunk& chunk, const UpdateStep& step,
                                     std::span<const ParamGroupRange> param_groups) const {
-  UpdateStep undecayed = step;
-  undecayed.weight_decay = 0;
   for (const ParamGroupRange& group : param_groups) {
-    const auto part = [&](const torch::Tensor& x) {
-      return x.narrow(0, group.begin, group.end - group.begin);
-    };
-    std::vector<torch::Tensor> states;
-    for (const torch::Tensor& state : chunk.states) states.push_back(part(state));
-    apply({.master = part(chunk.master),
-           .grad = part(chunk.grad),
-           .states = states,
-           .copy = chunk.copy.defined() ? part(chunk.copy) : torch::Tensor(),
-           .first_element = chunk.first_element + group.begin,
-           .offsets = chunk.offsets},
-          group.decays ? step : undecayed);
+    apply(chunk.narrow(group.begin, group.end - group.begin),
+          group.decays ? step : step.without_decay());
   }
 }
 
@@ -55,7 +51,7 @@ void UpdateRule::check_arguments(const Chunk& chunk, const UpdateStep& step) con
   const auto names = state_names();
   ZEROTH_CHECK(chunk.states.size() == names.size(), "{} states, not {}", chunk.states.size(),
                names.size());
-  constexpr auto kFloat = torch::kFloat32, kBf16 = torch::kBFloat16, kHalf = torch::kFloat16;
+  constexpr auto kFloat = torch::kFloat, kBf16 = torch::kBFloat16, kHalf = torch::kHalf;
   check_tensor(chunk.master, chunk.master, "master", {master_dtype()});
   if (!chunk.ratios.defined()) {
     check_tensor(chunk.grad, chunk.master, "gradient", {kFloat, kBf16, kHalf});
@@ -90,7 +86,7 @@ std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& con
   if (lamb && device.is_cpu()) return std::make_unique<CpuLamb>(config);
   if (device.is_cpu()) return std::make_unique<CpuRule>(config);
   if (!lamb && DeviceRule::runs_on(device)) return std::make_unique<DeviceRule>(config);
-  if (config.bf16_masters || config.bf16_states) {
+  if (config.keeps_bf16()) {
     throw Error(
         "bf16.bf16_master_weights_and_grads: true needs zero_optimization.offload_optimizer.step "
         "\"cpu\", found updates on {}",

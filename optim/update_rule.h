@@ -2,38 +2,46 @@
 // sharding.
 #pragma once
 
-#include <torch/types.h>
-
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "configs/config.h"
+#include "device/tensor.h"
 #include "optim/element_offsets.h"
+#include "optim/update_constants.h"
 #include "optim/update_step.h"
 
 namespace zeroth::optim {
 
 class UpdateRule {
  public:
+  explicit UpdateRule(const configs::OptimizerConfig& config)
+      : config_(config), traits_(kernel::optimizer_traits(config)) {}
   virtual ~UpdateRule() = default;
 
   // Returns the names in checkpoints ("exp_avg") of the states that each element has. Each state is
   // of state_dtype(), as long as the master, and starts at initial_state().
-  virtual std::span<const std::string_view> state_names() const = 0;
-  virtual double initial_state() const { return 0; }
+  std::vector<std::string_view> state_names() const {
+    return {traits_.state_names, traits_.state_names + traits_.num_states};
+  }
+  double initial_state() const {
+    return traits_.initial_state != nullptr ? config_.*traits_.initial_state : 0;
+  }
   // Return fp32, or bf16 if the configuration says so: such a master is the working weight.
-  virtual torch::Dtype state_dtype() const { return torch::kFloat32; }
-  virtual torch::Dtype master_dtype() const { return torch::kFloat32; }
+  torch::Dtype state_dtype() const { return to_dtype(config_.bf16_states); }
+  torch::Dtype master_dtype() const { return to_dtype(config_.bf16_masters); }
 
   // A Chunk holds tensors that are all 1-D, contiguous, of one length and on one device, without
   // autograd history; states are in the order of state_names().
   struct Chunk {
     torch::Tensor master;
     torch::Tensor grad;  // fp32, bf16 or fp16 (fp16: for an fp32 master only)
-    std::span<torch::Tensor> states;
+    std::vector<torch::Tensor> states;
     // Receives the new master, rounded to bf16 or fp16; may be undefined. Undefined for a bf16
     // master.
     torch::Tensor copy = {};
@@ -43,6 +51,9 @@ class UpdateRule {
     std::span<const OffsetSpan> offsets = {};
     // Result of the NormPass, if there is one. `grad` is then undefined: the pass has read it.
     torch::Tensor ratios = {};
+
+    // Returns the elements [begin, begin + size).
+    Chunk narrow(int64_t begin, int64_t size) const;
   };
 
   // A NormPass is a pass over all chunks of a parameter before apply_param_groups(), for a rate
@@ -82,6 +93,15 @@ class UpdateRule {
   // In elements; a multiple of every vector length. The last elements of a chunk, fewer than a
   // vector, are rounded differently by vectorized kernels.
   static constexpr int64_t kChunkAlignment = 64;
+
+ protected:
+  const configs::OptimizerConfig& config() const { return config_; }
+
+ private:
+  static torch::Dtype to_dtype(bool bf16) { return bf16 ? torch::kBFloat16 : torch::kFloat; }
+
+  configs::OptimizerConfig config_;
+  const kernel::OptimizerTraits& traits_;
 };
 
 // Updates a chunk that is a full parameter, with a norm pass before it if there is one.
@@ -96,5 +116,31 @@ UpdateStep default_step(const configs::OptimizerConfig& config, int64_t update);
 // Error if the configuration stores anything in bf16.
 std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& config,
                                              torch::Device device);
+
+// A TensorRule computes Adam, Adagrad, Lion or SGD by LibTorch's operators, on any device
+// (optim/tensor_rules.cpp). It widens the gradient first and makes the copy in a pass afterwards;
+// between them the formula is one fused kernel, or a few operators.
+class TensorRule : public UpdateRule {
+ public:
+  // Supports every optimizer except Lamb (optim/lamb.h).
+  explicit TensorRule(const configs::OptimizerConfig& config);
+
+  void apply(const Chunk& chunk, const UpdateStep& step) const override;
+
+  // Updates a checked chunk; the gradient is fp32 and may be overwritten, the copy is ignored.
+  using UpdateFunction = void(const configs::OptimizerConfig& config, const Chunk& chunk,
+                              const UpdateStep& step);
+
+ private:
+  UpdateFunction* update_;
+};
+
+// Returns the formula that `config` names, by LibTorch's operators: a TensorRule, or Lamb.
+std::unique_ptr<UpdateRule> make_tensor_rule(const configs::OptimizerConfig& config);
+
+// Returns a divisor for the fused kernels, which divide by their grad_scale as they read the
+// gradient: 1 / grad_factor, or nullopt for 1. If the reciprocal of the factor is no normal fp32
+// number, the factor is applied here in a separate pass over `grad`.
+std::optional<torch::Tensor> fold_factor(const torch::Tensor& grad, double grad_factor);
 
 }  // namespace zeroth::optim

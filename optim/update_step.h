@@ -14,6 +14,12 @@ struct UpdateStep {
   double weight_decay = 0;
   double grad_factor = 1;      // unscaling and clipping in one; finite and above 0
   uint64_t rounding_seed = 0;  // seeds the rounding to bf16
+
+  UpdateStep without_decay() const {
+    UpdateStep step = *this;
+    step.weight_decay = 0;
+    return step;
+  }
 };
 
 // A ParamGroupRange is a range [begin, end) of elements of a flat buffer, or of a chunk of it, that

@@ -157,7 +157,8 @@ class Commands:
         # One command line has many flags, but shows only so many mistakes: those without one come first, together.
         quiet = {first_word(line) for line in known if line.endswith(" accepted")}
         fields = json.loads((ROOT / "tests/trainer/fixtures/hf_fields.json").read_text(encoding="utf-8"))
-        fields = [f"--{name}" for name in sum(fields.values(), []) + sorted(self.literals("trainer/flags"))]
+        rows = {name for text in self.literals("trainer/flags") for name in (text, *re.findall(r"\w+_\w+", text))}
+        fields = [f"--{name}" for name in sum(fields.values(), []) + sorted(rows)]
         spelled = {name for text in self.literals("trainer") for name in text.split(",")}
         loud = {name for name in {*fields, *spelled, *map(first_word, known)}
                 if re.fullmatch(r"--[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*", name)}

@@ -62,15 +62,6 @@ AttemptRecord parse_record(const JsonView& view) {
   return record;
 }
 
-// `name`: of the file, for messages.
-AttemptRecord parse_record(const nlohmann::json& tree, const std::string& name) {
-  try {
-    return parse_record(JsonView(tree));
-  } catch (const Error& error) {
-    throw Error("{}: {}", name, error.what());
-  }
-}
-
 }  // namespace
 
 std::string AttemptRecord::text() const {
@@ -88,15 +79,16 @@ std::string AttemptRecord::text() const {
   return fmt::format("{},\"step\":{:{}}{}", all, step, kStepDigits, kEnd);
 }
 
-AttemptRecord parse_attempts(const std::string& text) {
-  return parse_record(parse_json(text, {.name = kAttemptFile, .limits = kLimits}), kAttemptFile);
-}
-
 std::optional<AttemptRecord> read_attempts(const fs::path& output) {
   const fs::path path = output / kAttemptFile;
   std::error_code unknown;
   if (!fs::exists(path, unknown)) return std::nullopt;
-  return parse_record(read_json({.name = path.string(), .limits = kLimits}), path.string());
+  const nlohmann::json tree = read_json({.name = path.string(), .limits = kLimits});
+  try {
+    return parse_record(JsonView(tree));
+  } catch (const Error& error) {
+    throw Error("{}: {}", path.string(), error.what());
+  }
 }
 
 AttemptFile::AttemptFile(const fs::path& output, const AttemptRecord& record,
@@ -141,8 +133,8 @@ AttemptLog::AttemptLog(const RunPlan& plan, bool writes, const std::string& run_
   record_ = plan.previous_attempts.value_or(AttemptRecord{});
   previous_run_name_ = record_.run_name;
   record_.run = plan.attempt.run;
-  record_.batch = plan.config.batch.train_batch_size;
-  record_.micro_batch = std::max(plan.config.batch.micro_batch_size,
+  record_.batch = plan.global_batch();
+  record_.micro_batch = std::max(plan.train_partition(0).micro_batch,
                                  plan.previous_attempts ? plan.previous_attempts->micro_batch : 1);
   if (previous_run_name_.empty()) record_.run_name = run_name;
   if (!enabled_) record_.rounds.clear();

@@ -29,11 +29,8 @@ struct AttemptRecord {
   std::string text() const;  // content of the file
 };
 
-// Parses untrusted text. Throws an Error that begins with kAttemptFile.
-AttemptRecord parse_attempts(const std::string& text);
-
-// Reads the record in `output`; returns nothing if no attempt has left one. Throws an Error with
-// the path.
+// Reads the record in `output`, an untrusted file; returns nothing if no attempt has left one.
+// Throws an Error that begins with the path.
 std::optional<AttemptRecord> read_attempts(const std::filesystem::path& output);
 
 // AttemptFile keeps the record of the current attempt on disk.

@@ -11,7 +11,7 @@ namespace {
 static_assert(data::kIgnoreIndex == model::kIgnoreIndex);
 
 torch::Tensor to_tensor(const std::vector<int64_t>& values, int64_t rows, int64_t length) {
-  return torch::tensor(values, torch::kInt64).view({rows, length});  // [rows, length]
+  return torch::tensor(values, torch::kLong).view({rows, length});  // [rows, length]
 }
 
 model::MicroBatch to_micro_batch(data::CollatedBatch host) {
@@ -81,6 +81,7 @@ EvalDataLoader::EvalDataLoader(const data::Dataset& dataset, int64_t num_samples
                                data::BatchPartition partition, LoaderHooks hooks)
     : dataset_(dataset),
       num_samples_(num_samples),
+      order_(num_samples, /*seed=*/0, /*shuffle=*/false, {.end = num_samples}),
       partition_(partition),
       hooks_(std::move(hooks)) {
   ZEROTH_CHECK(partition_.micro_steps == 1, "an evaluation accumulates {} micro-steps",
@@ -89,9 +90,9 @@ EvalDataLoader::EvalDataLoader(const data::Dataset& dataset, int64_t num_samples
 
 model::MicroBatch EvalDataLoader::next() {
   hooks_.on_micro_batch(next_batch_);
-  const auto samples =
-      data::sequential_batch(num_samples_, next_batch_++, partition_.global_batch());
-  return to_micro_batch(collate(dataset_, partition_.rows(samples, 0), partition_.device));
+  const int64_t first = next_batch_++ * partition_.global_batch() + partition_.index(0, 0);
+  const std::vector<int64_t> samples = order_.samples(first, partition_.micro_batch);
+  return to_micro_batch(collate(dataset_, samples, partition_.device));
 }
 
 }  // namespace zeroth::trainer

@@ -69,6 +69,7 @@ class EvalDataLoader : public engine::DataLoader {
  private:
   const data::Dataset& dataset_;
   int64_t num_samples_;
+  data::SampleOrder order_;
   data::BatchPartition partition_;
   LoaderHooks hooks_;
   int64_t next_batch_ = 0;

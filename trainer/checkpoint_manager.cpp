@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/text/units.h"
 #include "checkpoint/find.h"
-#include "checkpoint/rank_group.h"
 #include "comm/cpu_collectives.h"
 #include "trainer/output.h"
 #include "trainer/report/history.h"
@@ -34,14 +33,14 @@ std::optional<T> value(const engine::ClientState& state, const char* name) {
 
 }  // namespace
 
-CheckpointManager::CheckpointManager(const RunPlan& plan, engine::Engine& engine)
+CheckpointManager::CheckpointManager(const RunPlan& plan, engine::Engine& engine,
+                                     WriteExtraFiles write_extra_files)
     : plan_(plan),
       engine_(engine),
+      write_extra_files_(std::move(write_extra_files)),
       directory_(fs::path(plan.flags.output) / "checkpoints"),
       save_trigger_(plan.trigger(plan.flags.intervals.save)),
-      best_(plan.flags.intervals),
-      last_start_(std::chrono::steady_clock::now()),
-      last_end_(last_start_) {}
+      best_(plan.flags.intervals) {}
 
 CheckpointManager::ResumedCheckpoint CheckpointManager::load(engine::OnRead on_read) {
   ResumedCheckpoint loaded;
@@ -55,7 +54,7 @@ CheckpointManager::ResumedCheckpoint CheckpointManager::load(engine::OnRead on_r
       throw Error("{} is damaged, and {} belongs to an earlier run", wanted,
                   found.checkpoint.string());
     }
-    if (found.step != planned.step && found.batch != plan_.config.batch.train_batch_size) {
+    if (found.step != planned.step && found.batch != plan_.global_batch()) {
       throw Error("{} is damaged; to resume from {} with another batch size, use --resume {}",
                   wanted, found.checkpoint.string(), found.checkpoint.string());
     }
@@ -87,17 +86,15 @@ CheckpointManager::ResumedCheckpoint CheckpointManager::load(engine::OnRead on_r
 void CheckpointManager::locate_best_model(ResumedCheckpoint& loaded) {
   if (!best_.saved_step() || !plan_.flags.intervals.tracks_best) return;
   const fs::path source = loaded.path.parent_path();
-  const auto failure = checkpoint::capture_failure([&] {
-    if (engine_.mesh().rank() != 0) return best_.restore({});
+  if (engine_.mesh().rank() != 0) best_.restore({});
+  run_on_rank_0(engine_.mesh(), [&] {
     std::vector<fs::path> directories = {directory_};
     if (source != fs::weakly_canonical(directory_)) directories.push_back(source);
     loaded.best_warning = best_.locate(directories, loaded.step, loaded.history);
   });
-  throw_if_rank_0_failed(engine_.mesh(), failure);
-  const BestModel::TrackedState& best = best_.state();
-  std::array numbers = {best.loss.value_or(0), static_cast<double>(best.step.value_or(0)),
-                        static_cast<double>(best.saved_step.value_or(0)),
-                        best.directory.parent_path() == source ? 1.0 : 0.0};
+  std::array numbers = {best_.loss().value_or(0), static_cast<double>(best_.step().value_or(0)),
+                        static_cast<double>(best_.saved_step().value_or(0)),
+                        best_.directory().parent_path() == source ? 1.0 : 0.0};
   comm::all_reduce_values(numbers, comm::ReduceOp::kSum, "where the best model is", engine_.mesh());
   if (numbers[2] == 0) return best_.restore({});
   const auto saved = static_cast<int64_t>(numbers[2]);
@@ -131,25 +128,24 @@ bool CheckpointManager::saves_best() const {
 
 bool CheckpointManager::is_interval_over() const {
   if (!plan_.flags.state.every_minutes || save_in_progress()) return false;
-  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - last_end_;
-  return since.count() >= 60 * *plan_.flags.state.every_minutes;
+  return since_end_.seconds() >= 60 * *plan_.flags.state.every_minutes;
 }
 
-engine::CheckpointRequest CheckpointManager::request(
-    int64_t step, const WriteExtraFiles& write_extra_files) const {
+engine::CheckpointRequest CheckpointManager::request(int64_t step) const {
   BestModel with_this = best_;
   with_this.observe_checkpoint(step, checkpoint_directory(step));
   const BestModel::TrackedState& best = with_this.state();
-  engine::CheckpointRequest request{
-      .must_equal = plan_.fingerprint.must_equal,
-      .may_change = plan_.fingerprint.may_change,
-      .states = !plan_.flags.state.only_model,
-      .keep_steps = protected_steps(),
-      .write_files = [=](const fs::path& directory) { write_extra_files(directory, with_this); }};
+  engine::CheckpointRequest request{.must_equal = plan_.fingerprint.must_equal,
+                                    .may_change = plan_.fingerprint.may_change,
+                                    .states = !plan_.flags.state.only_model,
+                                    .keep_steps = protected_steps(),
+                                    .write_files = [this, with_this](const fs::path& directory) {
+                                      write_extra_files_(directory, with_this);
+                                    }};
   if (const int64_t kept = max_kept(); kept > 0) {
     request.keep = kept + std::ssize(unconfirmed_steps_) + 1;  // until this one is known to be good
   }
-  save_progress({.batch = plan_.config.batch.train_batch_size,
+  save_progress({.batch = plan_.global_batch(),
                  .positions = plan_.positions_after(step),
                  .samples = plan_.samples_after(step),
                  .epochs = {plan_.samples.epoch_samples, plan_.samples.epoch_positions},
@@ -168,18 +164,16 @@ engine::CheckpointRequest CheckpointManager::request(
   return request;
 }
 
-std::vector<std::string> CheckpointManager::save(int64_t step,
-                                                 const WriteExtraFiles& write_extra_files) {
-  last_start_ = last_end_ = std::chrono::steady_clock::now();  // also if the save fails
-  const engine::SavedCheckpoint done =
-      engine_.save_checkpoint(directory_, request(step, write_extra_files));
+std::vector<std::string> CheckpointManager::save(int64_t step) {
+  since_start_ = since_end_ = {};  // also if the save fails
+  const engine::SavedCheckpoint done = engine_.save_checkpoint(directory_, request(step));
   last_saved_ = step;
   return complete_save(done);
 }
 
-void CheckpointManager::start(int64_t step, const WriteExtraFiles& write_extra_files) {
-  last_start_ = last_end_ = std::chrono::steady_clock::now();
-  engine_.start_checkpoint(directory_, request(step, write_extra_files));
+void CheckpointManager::start(int64_t step) {
+  since_start_ = since_end_ = {};
+  engine_.start_checkpoint(directory_, request(step));
   last_saved_ = step;
   confirm_after_save_ = false;
 }
@@ -192,9 +186,9 @@ std::vector<std::string> CheckpointManager::finish() {
 }
 
 std::vector<std::string> CheckpointManager::complete_save(const engine::SavedCheckpoint& done) {
-  last_end_ = std::chrono::steady_clock::now();
+  const double seconds = since_start_.seconds();
+  since_end_ = {};
   writing_seconds_ = done.writing_s;
-  const double seconds = std::chrono::duration<double>(last_end_ - last_start_).count();
   best_.observe_checkpoint(*last_saved_, checkpoint_directory(*last_saved_));
   unconfirmed_steps_.push_back(*last_saved_);
   const bool in_background = done.blocked_s < 0.9 * seconds;

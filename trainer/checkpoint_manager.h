@@ -2,7 +2,6 @@
 // how one is loaded.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
@@ -12,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/machine/timer.h"
 #include "engine/engine.h"
 #include "trainer/best_model.h"
 #include "trainer/step_trigger.h"
@@ -29,7 +29,7 @@ class CheckpointManager {
   using WriteExtraFiles =
       std::function<void(const std::filesystem::path& directory, const BestModel& best)>;
 
-  CheckpointManager(const RunPlan& plan, engine::Engine& engine);
+  CheckpointManager(const RunPlan& plan, engine::Engine& engine, WriteExtraFiles write_extra_files);
 
   // Result of load().
   struct ResumedCheckpoint {
@@ -58,10 +58,10 @@ class CheckpointManager {
   // Saves a checkpoint and returns messages to report. The checkpoint counts as good after
   // confirm(): its model may be unusable, and until that is known the earlier ones are kept. Throws
   // an Error if it cannot be saved; the run may continue. Requires that no save is in progress.
-  std::vector<std::string> save(int64_t step, const WriteExtraFiles& write_extra_files);
+  std::vector<std::string> save(int64_t step);
   // Starts a save that continues during training; finish() completes it and returns messages to
   // report.
-  void start(int64_t step, const WriteExtraFiles& write_extra_files);
+  void start(int64_t step);
   std::vector<std::string> finish();
   bool save_in_progress() const { return engine_.has_pending_checkpoint(); }
   // Confirms that a later step had a finite loss. Keeps the configured number of the newest good
@@ -83,13 +83,14 @@ class CheckpointManager {
   // Returns whether a checkpoint is saved if an evaluation is the best so far.
   bool saves_best() const;
   std::vector<std::string> complete_save(const engine::SavedCheckpoint& done);
-  engine::CheckpointRequest request(int64_t step, const WriteExtraFiles& write_extra_files) const;
+  engine::CheckpointRequest request(int64_t step) const;
   void locate_best_model(ResumedCheckpoint& loaded);
   int64_t max_kept() const;
   std::set<int64_t> protected_steps() const;
 
   const RunPlan& plan_;
   engine::Engine& engine_;
+  WriteExtraFiles write_extra_files_;
   std::filesystem::path directory_;  // "out/checkpoints"
   StepTrigger save_trigger_;
   BestModel best_;
@@ -99,7 +100,7 @@ class CheckpointManager {
   bool confirm_after_save_ = false;  // confirm() was called during the current save
   bool evaluation_pending_ = false;
   double writing_seconds_ = 0;
-  std::chrono::steady_clock::time_point last_start_, last_end_;
+  Timer since_start_, since_end_;  // of the last save
 };
 
 }  // namespace zeroth::trainer

@@ -4,13 +4,13 @@
 
 #include <fmt/ranges.h>
 #include <strings.h>
-#include <sys/utsname.h>
 
 #include <algorithm>
 #include <array>
 #include <ctime>
 #include <filesystem>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -18,10 +18,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/machine/machine_id.h"
 #include "base/text/diagnostics.h"
 #include "base/text/units.h"
+#include "configs/schema/keys.h"
 #include "model/hf/model_directory.h"
-#include "trainer/report/summary.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -30,21 +31,12 @@ namespace fs = std::filesystem;
 
 // Returns a name like "Nov23_13-36-30_node7".
 std::string new_run_name() {
-  utsname names{};
-  ::uname(&names);
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
   ::localtime_r(&now, &parts);
   std::array<char, 32> text{};
   std::strftime(text.data(), text.size(), "%b%d_%H-%M-%S", &parts);
-  return fmt::format("{}_{}", text.data(), names.nodename);
-}
-
-void enable_csv(const configs::MonitorConfig& requested, configs::Resolved& resolved) {
-  resolved.config.csv_monitor = requested;
-  for (const char* field : {"enabled", "output_path", "job_name"}) {
-    resolved.origins[fmt::format("csv_monitor.{}", field)] = "--report_to";
-  }
+  return fmt::format("{}_{}", text.data(), machine_name());
 }
 
 // Returns how a service imports the files in `directory`.
@@ -52,20 +44,18 @@ std::string import_hint(const std::vector<std::string>& services, const fs::path
   const auto names_service = [&](const char* name) {
     return std::find(services.begin(), services.end(), name) != services.end();
   };
-  std::vector<std::string> import_commands;
+  std::vector<std::string> commands;
   if (names_service("wandb")) {
-    import_commands.push_back(
-        fmt::format("`wandb sync --sync-tensorboard {}`", directory.string()));
+    commands.push_back(fmt::format("`wandb sync --sync-tensorboard {}`", directory.string()));
   }
   if (names_service("swanlab")) {
-    import_commands.push_back(
+    commands.push_back(
         fmt::format("`swanlab convert -t tensorboard --tb-log-dir {}`", directory.string()));
   }
-  if (import_commands.size() < services.size()) {
-    import_commands.emplace_back("the service's own import of TensorBoard's files or of CSV files");
+  if (commands.size() < services.size()) {
+    commands.emplace_back("the service's own import of TensorBoard's files or of CSV files");
   }
-  return fmt::format("{} is imported by {}", directory.string(),
-                     fmt::join(import_commands, " and "));
+  return fmt::format("{} is imported by {}", directory.string(), fmt::join(commands, " and "));
 }
 
 // Warns that no service is reached. `source`: "--report_to wandb mlflow", or the key.
@@ -103,17 +93,18 @@ bool equals_ignoring_case(const std::string& value, const char* word) {
   return ::strcasecmp(value.c_str(), word) == 0;
 }
 
-Mismatch check_precision(const ResolvedRun& run, configs::Precision requested, const char* flag) {
-  if (run.config.precision == requested) return std::nullopt;
-  return fmt::format("{}; {} sets both", precision_line(run.config, /*trains=*/false), flag);
+Mismatch check_precision(const ResolvedRun& run, const std::string& requested) {
+  const auto precision = value_of(run.config, "data_types.param_dtype").get<std::string>();
+  if (precision == requested) return std::nullopt;
+  return fmt::format("{}; --{} sets both", precision, requested);
 }
 
 Mismatch full_bf16(const ResolvedRun& run, const std::string& /*value*/) {
-  return check_precision(run, configs::Precision::kBf16, "--bf16");
+  return check_precision(run, "bf16");
 }
 
 Mismatch full_fp16(const ResolvedRun& run, const std::string& /*value*/) {
-  return check_precision(run, configs::Precision::kFp16, "--fp16");
+  return check_precision(run, "fp16");
 }
 
 Mismatch data_seed(const ResolvedRun& run, const std::string& value) {
@@ -146,19 +137,18 @@ Mismatch joined_lines(const ResolvedRun& run, const std::string& /*value*/) {
 }
 
 Mismatch optimizer(const ResolvedRun& run, const std::string& value) {
-  using Kind = configs::OptimizerConfig::Kind;
-  const Kind requested = equals_ignoring_case(value, "sgd")       ? Kind::kSgd
-                         : equals_ignoring_case(value, "adagrad") ? Kind::kAdagrad
-                                                                  : Kind::kLion;
-  if (run.config.optimizer.kind == requested) return std::nullopt;
-  const std::string line = optimizer_line(run.config, {});
-  return fmt::format("; here it is {}", line.substr(0, line.find(' ')));
+  const char* const requested = equals_ignoring_case(value, "sgd")       ? "SGD"
+                                : equals_ignoring_case(value, "adagrad") ? "Adagrad"
+                                                                         : "Lion";
+  const auto type = value_of(run.config, "optimizer.type").get<std::string>();
+  if (type == requested) return std::nullopt;
+  return fmt::format("; here it is {}", type);
 }
 
 // Fulfilled if the means are equal: with one rank, or if a micro-batch is all that a rank has.
 Mismatch means_of_ranks(const ResolvedRun& run, const std::string& /*value*/) {
   const bool of_micro_batches = run.config.loss_mean == configs::LossMean::kMicroBatch;
-  const bool one_micro_batch = run.config.batch.accumulation_steps == 1;
+  const bool one_micro_batch = !run.config.batch.accumulates();
   if (run.data_parallel_size() == 1 || (of_micro_batches && one_micro_batch)) return std::nullopt;
   return fmt::format("{}; --loss-mean micro-batch takes the mean of means",
                      run.data_parallel_size());
@@ -202,7 +192,12 @@ RequestedMonitors request_monitors(const Flags& flags, bool resumes, configs::Re
   const fs::path directory = files.job_name.empty() ? fs::path(files.output_path)
                                                     : fs::path(files.output_path) / files.job_name;
   requested.tensorboard = {.directory = directory, .origin = "--report_to tensorboard"};
-  if ((report.csv || services) && !resolved.config.csv_monitor.enabled) enable_csv(files, resolved);
+  if ((report.csv || services) && !resolved.config.csv_monitor.enabled) {
+    resolved.config.csv_monitor = files;
+    for (const char* field : {"enabled", "output_path", "job_name"}) {
+      resolved.origins[fmt::format("csv_monitor.{}", field)] = "--report_to";
+    }
+  }
   const bool continues = resumes || flags.resume.is_on();
   warn_about_services(flags, continues ? fs::path(files.output_path) : directory, resolved);
   return requested;

@@ -14,6 +14,7 @@
 #include "checkpoint/find.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/posix_file_system.h"
+#include "checkpoint/rank_group.h"
 #include "comm/cpu_collectives.h"
 #include "engine/memory/free_space.h"
 #include "model/hf/model_directory.h"
@@ -22,6 +23,7 @@
 #include "trainer/run_plan.h"
 #include "trainer/start_point.h"
 #include "trainer/step_trigger.h"
+#include "zero/dtype.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -30,7 +32,7 @@ namespace fs = std::filesystem;
 
 // Returns the bytes of one saved model.
 int64_t model_bytes(const RunPlan& plan) {
-  return plan.estimate.num_parameters * static_cast<int64_t>(c10::elementSize(saved_dtype(plan)));
+  return plan.estimate.num_parameters * zero::element_bytes(saved_dtype(plan));
 }
 
 // Returns the maximum number of checkpoints that exist at once.
@@ -64,19 +66,19 @@ int64_t existing_checkpoint_bytes(const std::string& output) {
   return bytes;
 }
 
-// Returns a warning about what happens to the checkpoints of another run if this run starts from
-// scratch in its directory. Returns an empty text if there are none.
-std::string earlier_checkpoints_warning(const RunPlan& plan) {
-  if (plan.resume_plan) return "";
+// Warns about what happens to the checkpoints of another run if this run starts from scratch in its
+// directory.
+void warn_about_earlier_checkpoints(const RunPlan& plan, configs::Diagnostics& notes) {
+  if (plan.resume_plan) return;
   const auto directory = fs::path(plan.flags.output) / "checkpoints";
   const std::vector<checkpoint::CheckpointInfo> found = existing_checkpoints(directory);
   const checkpoint::CheckpointInfo* const newest = checkpoint::newest(found);
-  if (newest == nullptr) return "";
-  return fmt::format(
-      "{} belongs to an earlier run: --resume would resume from it until this run has saved a "
-      "checkpoint; rm -r {} removes {}",
-      (directory / newest->name).string(), directory.string(),
-      found.size() == 1 ? "it" : fmt::format("all {} there", found.size()));
+  if (newest == nullptr) return;
+  warn(notes, "--output",
+       "{} belongs to an earlier run: --resume would resume from it until this run has saved a "
+       "checkpoint; rm -r {} removes {}",
+       (directory / newest->name).string(), directory.string(),
+       found.size() == 1 ? "it" : fmt::format("all {} there", found.size()));
 }
 
 // Returns the size of the largest file that the run writes there.
@@ -149,45 +151,24 @@ void take_over_checkpoints(const std::string& output) {
   checkpoint::cleanup_leftovers(*file_system);
 }
 
-// Runs `action` on rank 0, and throws its Error on all ranks. Collective.
-template <typename Action>
-void run_on_rank_0(comm::DeviceMesh& mesh, Action action) {
-  std::optional<std::string> failure;
-  try {
-    if (mesh.rank() == 0) action();
-  } catch (const Error& error) {
-    failure = error.what();
-  }
-  throw_if_rank_0_failed(mesh, failure);
-}
-
 }  // namespace
 
 torch::Dtype saved_dtype(const RunPlan& plan) {
-  const configs::Precision precision = plan.config.precision;
-  const torch::Dtype trained = precision == configs::Precision::kFp32   ? torch::kFloat32
-                               : precision == configs::Precision::kBf16 ? torch::kBFloat16
-                                                                        : torch::kFloat16;
-  return plan.flags.save_dtype.value_or(trained);
+  return plan.flags.save_dtype.value_or(zero::working_dtype(plan.config));
 }
 
-std::vector<std::string> output_warnings(const RunPlan& plan) {
-  std::vector<std::string> warnings;
+void add_output_warnings(const RunPlan& plan, configs::Diagnostics& notes) {
   const std::string& output = plan.flags.output;
-  if (output.empty()) return warnings;
   const auto space = output_space(plan);
-  if (space && !space->is_enough()) warnings.push_back(describe(plan, *space));
-  if (const std::string earlier = earlier_checkpoints_warning(plan); !earlier.empty())
-    warnings.push_back(earlier);
+  if (space && !space->is_enough()) warn(notes, "--output", "{}", describe(plan, *space));
+  warn_about_earlier_checkpoints(plan, notes);
   std::error_code unknown;
-  if (fs::is_directory(output, unknown)) {
-    for (const auto& entry : fs::directory_iterator(output)) {
-      const std::string name = entry.path().filename().string();
-      if (!is_step_directory(name)) continue;
-      warnings.push_back(fmt::format("{}/{} belongs to an earlier run and is kept", output, name));
-    }
+  if (!fs::is_directory(output, unknown)) return;
+  for (const auto& entry : fs::directory_iterator(output)) {
+    const std::string name = entry.path().filename().string();
+    if (!is_step_directory(name)) continue;
+    warn(notes, "--output", "{}/{} belongs to an earlier run and is kept", output, name);
   }
-  return warnings;
 }
 
 void require_disk_space(const RunPlan& plan) {
@@ -249,17 +230,18 @@ std::string FinalModel::save(const std::string& suffix) {
                       .overwrite = plan_.flags.overwrite || plan_.resume_plan.has_value() ||
                                    plan_.attempt.resumes},
                      plan_.flags.save_dtype, guard_);
-  const bool masters = plan_.flags.save_dtype == torch::kFloat32;
+  const bool masters = plan_.flags.save_dtype == torch::kFloat;
   engine_.save_model(output,
                      masters ? engine::SavedValues::kMasters : engine::SavedValues::kWorking);
-  std::optional<std::string> failure = output.finish();
+  const std::optional<std::string> failure = output.finish();
   const std::string full = output.is_out_of_space() ? *failure : "";
   const std::string waits =
       comm::all_gather_strings(full, "whether the disk is full", engine_.mesh().cpu_group())
           .front();
   if (!waits.empty()) return waits;
-  if (failure) *failure += suffix;
-  throw_if_rank_0_failed(engine_.mesh(), failure);
+  run_on_rank_0(engine_.mesh(), [&] {
+    if (failure) throw Error("{}{}", *failure, suffix);
+  });
   previous_ = output.take_previous();
   saved_ = true;
   return "";
@@ -282,9 +264,7 @@ void FinalModel::replace_with(const fs::path& directory) {
 }
 
 void FinalModel::roll_back(const std::string& why, const std::string& suffix) {
-  std::optional<std::string> failure;
-  if (engine_.mesh().rank() == 0) failure = why + ": " + restore_previous() + suffix;
-  throw_if_rank_0_failed(engine_.mesh(), failure);
+  run_on_rank_0(engine_.mesh(), [&] { throw Error("{}: {}{}", why, restore_previous(), suffix); });
 }
 
 std::string FinalModel::restore_previous() {
@@ -299,8 +279,7 @@ std::string FinalModel::restore_previous() {
   }
 }
 
-template <typename Action>
-void HfModelSink::run_unless_failed(Action action) {
+void HfModelSink::run_unless_failed(const std::function<void()>& action) {
   if (failure_) return;
   try {
     model::with_path_errors(action);
@@ -323,17 +302,16 @@ void HfModelSink::write(const std::string& name, const torch::Tensor& value) {
 
 std::optional<std::string> HfModelSink::finish() {
   run_unless_failed([&] {
-    if (!writer_) return;
-    previous_ = writer_->commit(guard_);
+    if (writer_) previous_ = writer_->commit(guard_);
   });
   return failure_;
 }
 
-void throw_if_rank_0_failed(comm::DeviceMesh& mesh, const std::optional<std::string>& failure) {
+void run_on_rank_0(comm::DeviceMesh& mesh, const std::function<void()>& action) {
   const bool writes = mesh.rank() == 0;
-  const std::string own = writes ? failure.value_or("") : "";
+  const auto failure = writes ? checkpoint::capture_failure(action) : std::nullopt;
   const std::string text =
-      comm::all_gather_strings(own, "rank 0's outcome", mesh.cpu_group()).front();
+      comm::all_gather_strings(failure.value_or(""), "rank 0's outcome", mesh.cpu_group()).front();
   if (!text.empty()) throw Error("{}{}", writes ? "" : "rank 0 failed: ", text);
 }
 

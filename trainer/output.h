@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "base/files/output_lock.h"
 #include "comm/device_mesh.h"
+#include "configs/diagnostic.h"
 #include "engine/engine.h"
 #include "engine/state/model_sink.h"
 #include "model/hf/model_writer.h"
@@ -19,9 +21,9 @@ namespace zeroth::trainer {
 
 struct RunPlan;
 
-// Returns warnings about --output to show before training, one line each: less free disk space than
-// the models need, directories of an earlier run.
-std::vector<std::string> output_warnings(const RunPlan& plan);
+// Adds warnings about --output, which must be given, to show before training: less free disk space
+// than the models need, directories of an earlier run.
+void add_output_warnings(const RunPlan& plan, configs::Diagnostics& notes);
 
 // Throws an Error if a file of --output is larger than `ulimit -f` allows, or if the disk has less
 // room than the run writes and --allow-small-disk is not given. Does nothing in a later restart
@@ -97,8 +99,7 @@ class HfModelSink : public engine::ModelSink {
   std::unique_ptr<model::PreviousModel> take_previous() { return std::move(previous_); }
 
  private:
-  template <typename Action>
-  void run_unless_failed(Action action);
+  void run_unless_failed(const std::function<void()>& action);
 
   model::WriterOptions options_;
   std::optional<torch::Dtype> dtype_;
@@ -109,8 +110,8 @@ class HfModelSink : public engine::ModelSink {
   std::unique_ptr<model::PreviousModel> previous_;
 };
 
-// Blocks until every rank has called it, and throws rank 0's error on all of them if it has one, so
-// that no rank waits for a peer that has given up. Collective.
-void throw_if_rank_0_failed(comm::DeviceMesh& mesh, const std::optional<std::string>& failure);
+// Runs `action` on rank 0, and throws an Error on all ranks if it has thrown anything, so that no
+// rank waits for a peer that has given up. Collective.
+void run_on_rank_0(comm::DeviceMesh& mesh, const std::function<void()>& action);
 
 }  // namespace zeroth::trainer

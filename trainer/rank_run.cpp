@@ -60,16 +60,9 @@ bool is_finished(const RunPlan& plan, comm::DeviceMesh& mesh) {
 std::string preparation_phase(const RunPlan& plan) {
   if (plan.resume_plan) return "allocating the model";
   const configs::ZeroConfig& zero = plan.config.zero;
-  const auto in_files = [](const auto& offload) {
-    return offload.device == configs::OffloadDevice::kNvme;
-  };
-  std::string text = "reading weights";
-  if (in_files(zero.offload_param))
-    return text + " and writing them to " + zero.offload_param.nvme_path;
-  if (plan.trains() && in_files(zero.offload_optimizer)) {
-    text += " and writing them to " + zero.offload_optimizer.nvme_path;
-  }
-  return text;
+  std::string directory = zero.offload_param.file_directory();
+  if (directory.empty() && plan.trains()) directory = zero.offload_optimizer.file_directory();
+  return directory.empty() ? "reading weights" : "reading weights and writing them to " + directory;
 }
 
 }  // namespace

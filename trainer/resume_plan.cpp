@@ -142,25 +142,21 @@ std::string describe_foreign_checkpoint(const fs::path& path) {
   return found ? checkpoint::describe(*found, path / theirs.rbegin()->second) : "";
 }
 
-// `from`: as in ResumePlan.
-ResumePlan read_checkpoint(checkpoint::FileSystem& file_system, const std::string& name,
-                           const fs::path& from) {
-  ResumePlan found = parse_resume_plan(checkpoint::full_path(file_system, name),
-                                       checkpoint::read_manifest(file_system, name).manifest);
-  found.from = from;
-  return found;
-}
-
 // Returns the newest complete checkpoint in a directory; nothing if there is no checkpoint at all.
 std::optional<ResumePlan> find_newest(const fs::path& path) {
   const checkpoint::CheckpointLocation place = checkpoint::locate(path);
+  std::optional<std::string> name = place.checkpoint;
   std::vector<checkpoint::CheckpointInfo> found;
-  if (place.file_system != nullptr) {
-    if (place.checkpoint) return read_checkpoint(*place.file_system, *place.checkpoint, path);
+  if (place.file_system != nullptr && !name) {
     found = checkpoint::list_checkpoints(*place.file_system);
+    if (const checkpoint::CheckpointInfo* best = checkpoint::newest(found)) name = best->name;
   }
-  if (const checkpoint::CheckpointInfo* best = checkpoint::newest(found)) {
-    return read_checkpoint(*place.file_system, best->name, path);
+  if (place.file_system != nullptr && name) {
+    ResumePlan plan =
+        parse_resume_plan(checkpoint::full_path(*place.file_system, *name),
+                          checkpoint::read_manifest(*place.file_system, *name).manifest);
+    plan.from = path;
+    return plan;
   }
   if (found.empty()) {
     if (const std::string foreign = describe_foreign_checkpoint(path); !foreign.empty())

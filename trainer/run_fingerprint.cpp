@@ -21,7 +21,6 @@
 #include "base/text/printable.h"
 #include "configs/resolve.h"
 #include "configs/schema/keys.h"
-#include "trainer/report/config_text.h"
 #include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
@@ -86,7 +85,7 @@ void add_update(const ResolvedRun& run, StringMap& must_equal) {
   must_equal["loss_mean"] =
       run.config.loss_mean == configs::LossMean::kToken ? "token" : "micro-batch";
   must_equal["optimizer.decays_vectors"] = run.config.optimizer.no_decay ? "no" : "yes";
-  if (scheduler.kind != configs::SchedulerConfig::Kind::kHuggingFace) return;
+  if (!scheduler.is_hugging_face()) return;
   scheduler.hf.total_steps = 0;
   must_equal["scheduler"] = schedule_text(scheduler);
 }

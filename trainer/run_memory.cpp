@@ -19,13 +19,13 @@ model::Blocks plan_blocks(const ResolvedRun& run) {
 }
 
 engine::EstimateOptions estimate_options(const ResolvedRun& run) {
-  return {
-      .shape = engine::grid_shape(run.config, run.num_ranks),
-      .device = run.device,
-      .trains = !run.flags.eval_only,
-      .saves_beside = run.saves_async(),
-      .row_elements = run.samples.seq_len * run.spec.hidden_size / run.config.tensor_parallel.size,
-      .max_rows = run.samples.train_samples};
+  const comm::MeshShape shape = engine::grid_shape(run.config, run.num_ranks);
+  return {.shape = shape,
+          .device = run.device,
+          .trains = !run.flags.eval_only,
+          .saves_beside = run.saves_async(),
+          .row_elements = run.samples.seq_len * run.spec.hidden_size / shape[comm::MeshDim::kTp],
+          .max_rows = run.samples.train_samples};
 }
 
 // Embedding and head grow linearly with the vocabulary, so two small ones determine the full size.
@@ -35,61 +35,49 @@ int64_t max_row_length(const std::unique_ptr<data::Dataset>& data, const RunPlan
   return data ? data::max_row_length(*data, plan.train_partition(0).device) : 0;
 }
 
-class ActivationProbe {
- public:
-  explicit ActivationProbe(const RunPlan& plan) : plan_(plan) {
-    options_ = {.length = std::max(max_row_length(plan.samples.train, plan),
-                                   max_row_length(plan.samples.eval, plan)),
-                .dtype = zero::torch_dtype(plan.config.precision),
-                .gradients = plan.estimate.grad_buffer_dtype,
-                .trains = plan.samples.train != nullptr};
+constexpr engine::Growth engine::BlockBytes::*kAll[] = {
+    &engine::BlockBytes::output, &engine::BlockBytes::no_grad,  &engine::BlockBytes::forward,
+    &engine::BlockBytes::kept,   &engine::BlockBytes::backward, &engine::BlockBytes::freed};
+
+// `length`: of the row to run.
+engine::ChainBytes probe_chain(const RunPlan& plan, int64_t length) {
+  const engine::ProbeOptions options = {.length = length,
+                                        .dtype = zero::working_dtype(plan.config),
+                                        .gradients = plan.estimate.grad_buffer_dtype,
+                                        .trains = plan.trains()};
+  const auto tensor_parallel = engine::fake_tensor_parallel(plan.config);
+  const auto probe = [&](int64_t vocab_size, int64_t num_layers) {
+    model::ModelSpec spec = plan.spec;
+    spec.vocab_size = vocab_size;
+    spec.num_layers = num_layers;
+    return engine::probe_blocks(model::build_blocks(spec, tensor_parallel), options);
+  };
+  const int64_t vocabulary = plan.spec.vocab_size;
+  // Round up to a size that the ranks can share evenly.
+  const int64_t ranks = engine::grid_shape(plan.config, plan.num_ranks)[comm::MeshDim::kTp];
+  const auto even = [ranks](int64_t size) { return (size + ranks - 1) / ranks * ranks; };
+  const int64_t large = even(std::min(vocabulary, kProbeVocabulary)), small = even((large + 1) / 2);
+  const auto large_probe = probe(large, 1);
+  const auto small_probe = probe(small, 0);
+  engine::ChainBytes chain;
+  chain.first = large_probe.front();
+  chain.middle = large_probe[1];
+  for (engine::Growth engine::BlockBytes::*bytes : kAll) {
+    const engine::Growth &min_growth = small_probe.back().*bytes,
+                         &max_growth = large_probe.back().*bytes;
+    const auto steps = static_cast<double>(std::max<int64_t>(1, large - small));
+    const engine::Growth each{.fixed = (max_growth.fixed - min_growth.fixed) / steps,
+                              .per_token = (max_growth.per_token - min_growth.per_token) / steps};
+    const auto above = static_cast<double>(vocabulary - small);
+    chain.last.*
+        bytes = {.fixed = min_growth.fixed + each.fixed * above,
+                 .per_token = min_growth.per_token - each.per_token * static_cast<double>(small)};
+    (chain.chunked.*bytes).per_token = each.per_token * static_cast<double>(vocabulary);
   }
-
-  engine::ChainBytes chain() const {
-    const int64_t vocabulary = plan_.spec.vocab_size;
-    // Round up to a size that the ranks can share evenly.
-    const int64_t ranks = plan_.config.tensor_parallel.size;
-    const auto even = [ranks](int64_t size) { return (size + ranks - 1) / ranks * ranks; };
-    const int64_t large = even(std::min(vocabulary, kProbeVocabulary)),
-                  small = even((large + 1) / 2);
-    const auto large_probe = engine::probe_blocks(blocks(large, 1), options_);
-    const auto small_probe = engine::probe_blocks(blocks(small, 0), options_);
-    engine::ChainBytes chain;
-    chain.first = large_probe.front();
-    chain.middle = large_probe[1];
-    for (engine::Growth engine::BlockBytes::*bytes : kAll) {
-      const engine::Growth &min_growth = small_probe.back().*bytes,
-                           &max_growth = large_probe.back().*bytes;
-      const auto steps = static_cast<double>(std::max<int64_t>(1, large - small));
-      const engine::Growth each{.fixed = (max_growth.fixed - min_growth.fixed) / steps,
-                                .per_token = (max_growth.per_token - min_growth.per_token) / steps};
-      const auto above = static_cast<double>(vocabulary - small);
-      chain.last.*
-          bytes = {.fixed = min_growth.fixed + each.fixed * above,
-                   .per_token = min_growth.per_token - each.per_token * static_cast<double>(small)};
-      (chain.chunked.*bytes).per_token = each.per_token * static_cast<double>(vocabulary);
-    }
-    const model::VocabShard own(vocabulary, engine::fake_tensor_parallel(plan_.config));
-    chain.chunk_tokens =
-        model::default_chunk_rows(plan_.device, options_.dtype, own.max_local_size);
-    return chain;
-  }
-
- private:
-  static constexpr engine::Growth engine::BlockBytes::*kAll[] = {
-      &engine::BlockBytes::output, &engine::BlockBytes::no_grad,  &engine::BlockBytes::forward,
-      &engine::BlockBytes::kept,   &engine::BlockBytes::backward, &engine::BlockBytes::freed};
-
-  model::Blocks blocks(int64_t vocabulary, int64_t layers) const {
-    model::ModelSpec spec = plan_.spec;
-    spec.vocab_size = vocabulary;
-    spec.num_layers = layers;
-    return model::build_blocks(spec, engine::fake_tensor_parallel(plan_.config));
-  }
-
-  const RunPlan& plan_;
-  engine::ProbeOptions options_;
-};
+  const model::VocabShard own(vocabulary, tensor_parallel);
+  chain.chunk_tokens = model::default_chunk_rows(plan.device, options.dtype, own.max_local_size);
+  return chain;
+}
 
 }  // namespace
 
@@ -102,10 +90,11 @@ engine::RunMemory run_memory(const RunPlan& plan, int local_ranks) {
 }
 
 engine::MicroBatchSize measure_activations(const RunPlan& plan) {
-  return {
-      .chain = ActivationProbe(plan).chain(),
-      .row_tokens = max_row_length(plan.samples.train, plan),
-      .eval_tokens = plan.eval_partition(0).micro_batch * max_row_length(plan.samples.eval, plan)};
+  const int64_t row_tokens = max_row_length(plan.samples.train, plan);
+  const int64_t eval_row_tokens = max_row_length(plan.samples.eval, plan);
+  return {.chain = probe_chain(plan, std::max(row_tokens, eval_row_tokens)),
+          .row_tokens = row_tokens,
+          .eval_tokens = plan.eval_partition(0).micro_batch * eval_row_tokens};
 }
 
 }  // namespace zeroth::trainer

@@ -26,16 +26,12 @@ namespace {
 
 constexpr int64_t kMaxDefaultLength = 1024;
 
-// Returns the positions of a sample. A sample of N tokens has N - 1, since each token but the first
-// is a target. A resumed run with version 1 of the samples uses N.
-std::optional<int64_t> requested_length(const Flags& flags, int version) {
-  if (flags.seq_len || !flags.max_length) return flags.seq_len;
-  return *flags.max_length - (version > 1 ? 1 : 0);
-}
-
+// Returns the positions of a sample. A sample of --max-length N tokens has N - 1, since each token
+// but the first is a target. A resumed run with version 1 of the samples uses N.
 int64_t choose_seq_len(const Flags& flags, const model::ModelSpec& spec, int version,
                        configs::Diagnostics& notes) {
-  const auto requested = requested_length(flags, version);
+  std::optional<int64_t> requested = flags.seq_len;
+  if (!requested && flags.max_length) requested = *flags.max_length - (version > 1 ? 1 : 0);
   const int64_t length = requested.value_or(std::min(spec.max_positions, kMaxDefaultLength));
   if (length <= spec.max_positions) {
     if (!requested) note(notes, "--seq-len", "no --seq-len: {} positions", length);
@@ -53,6 +49,7 @@ int64_t choose_seq_len(const Flags& flags, const model::ModelSpec& spec, int ver
 }
 
 void require_samples(std::string_view flag, const std::string& path) {
+  if (path.empty()) return;
   const std::string why = data::sample_file_error(path);
   if (!why.empty()) throw Error("{} {}{}", flag, path, why);
 }
@@ -89,12 +86,10 @@ void note_output(RunPlan& plan) {
          "end, and --save-every N saves checkpoints during the run");
     return;
   }
-  for (std::string& left : model::skipped_auxiliary_files(plan.flags.model)) {
-    plan.notes.push_back({.key = "--model", .text = std::move(left)});
+  for (const std::string& left : model::skipped_auxiliary_files(plan.flags.model)) {
+    note(plan.notes, "--model", "{}", left);
   }
-  for (std::string& warning : output_warnings(plan)) {
-    plan.notes.push_back({configs::Diagnostic::Kind::kWarning, "--output", std::move(warning)});
-  }
+  add_output_warnings(plan, plan.notes);
 }
 
 // Returns whether the note is about a batch or an update, which an evaluation alone does not have.
@@ -170,47 +165,39 @@ CheckedInputs check_inputs(StartPoint start, int64_t world_size) {
     inputs.facts.seq_len = choose_seq_len(flags, inputs.spec, inputs.facts.version, inputs.notes);
   });
   try_run([&] { check_output(inputs); });
-  if (!flags.data.empty()) try_run([&] { require_samples("--data", flags.data); });
-  if (!flags.eval_data.empty()) {
-    try_run([&] { require_samples("--eval-data", flags.eval_data); });
-  }
+  try_run([&] { require_samples("--data", flags.data); });
+  try_run([&] { require_samples("--eval-data", flags.eval_data); });
   if (errors.size() == 1) std::rethrow_exception(last_error);
   if (!errors.empty()) throw Error("{} errors\n  {}", errors.size(), fmt::join(errors, "\n  "));
   return inputs;
 }
 
-// Inputs with the data, and how much of it the run uses.
-struct SampledInputs : CheckedInputs {
-  Samples samples = {};
-};
-
-SampledInputs open_samples(CheckedInputs inputs, PhaseProgress* phases) {
+Samples open_samples(CheckedInputs& inputs, PhaseProgress* phases) {
   const bool drops = drops_last(inputs.flags, inputs.document);
   if (!shows_info(inputs.document)) phases = nullptr;
   Datasets datasets = open_datasets(inputs.flags, inputs.facts, inputs.notes, phases);
-  Samples samples = count_steps(std::move(datasets), inputs, inputs.batch, drops, inputs.notes);
-  return {std::move(inputs), std::move(samples)};
+  return count_steps(std::move(datasets), inputs, inputs.batch, drops, inputs.notes);
 }
 
-ResolvedRun resolve_run(SampledInputs inputs, int64_t world_size, torch::DeviceType device) {
-  const int64_t steps = inputs.samples.total_steps;
+ResolvedRun resolve_run(CheckedInputs inputs, Samples samples, int64_t world_size,
+                        torch::DeviceType device) {
+  const int64_t steps = samples.total_steps;
   configs::Resolved resolved =
       configs::resolve(inputs.document, inputs.flags.values,
                        {.world_size = world_size,
                         .hidden_size = inputs.spec.hidden_size,
                         .total_steps = steps > 0 ? std::optional(steps) : std::nullopt});
-  if (inputs.samples.train) require_steps_left(inputs, steps);
+  if (samples.train) require_steps_left(inputs, steps);
   const bool resumes = inputs.resume_plan || inputs.attempt.resumes;
-  RequestedMonitors monitors = request_monitors(inputs.flags, resumes, resolved);
   ResolvedRun run{StartPoint(std::move(inputs))};
   run.num_ranks = static_cast<int>(world_size);
   run.device = device;
   run.spec = std::move(inputs.spec);
-  run.samples = std::move(inputs.samples);
+  run.samples = std::move(samples);
+  run.monitors = request_monitors(run.flags, resumes, resolved);
   run.config = std::move(resolved.config);
   run.origins = std::move(resolved.origins);
   run.rank_batch = resolved.rank_batch;
-  run.monitors = std::move(monitors);
   for (auto& [key, origin] : run.origins) origin = run.flags.spellings.as_typed(origin);
   check_hf_requests(run);
   if (run.config.dropout) model::override_dropout(run.spec, *run.config.dropout);
@@ -247,7 +234,7 @@ data::BatchPartition ResolvedRun::train_partition(int64_t data_rank) const {
           .micro_steps = config.batch.accumulation_steps,
           .world = data_parallel_size(),
           .rank = data_rank,
-          .step_samples = config.batch.train_batch_size,
+          .step_samples = global_batch(),
           .device = device == torch::kCPU ? data::DeviceKind::kCpu : data::DeviceKind::kGpu};
 }
 
@@ -271,14 +258,10 @@ data::SampleOrder ResolvedRun::sample_order() const {
            .positions = samples.epoch_positions}};
 }
 
-int64_t ResolvedRun::num_eval_batches() const {
-  return data::num_eval_batches(samples.eval_samples, eval_partition(0));
-}
-
 StepTrigger ResolvedRun::trigger(const Interval& interval) const {
   return {interval,
           {.steps = samples.total_steps,
-           .global_batch = config.batch.train_batch_size,
+           .global_batch = global_batch(),
            .epoch_positions = samples.epoch_positions,
            .offset = samples.offset}};
 }
@@ -291,7 +274,7 @@ double ResolvedRun::epochs_after(int64_t step) const {
   if (!samples.whole_epochs) {
     return share(samples_after(step), samples.epoch_samples);
   }
-  const int64_t micro_step = config.batch.train_batch_size / config.batch.accumulation_steps;
+  const int64_t micro_step = config.batch.micro_step_samples();
   const int64_t rows = ((samples.epoch_samples - 1) / micro_step + 1) * micro_step;
   const int64_t positions = positions_after(step);
   return static_cast<double>(positions / samples.epoch_positions) +
@@ -302,9 +285,8 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device, Res
                   PhaseProgress* phases) {
   StartPoint start = resolve_start_point(std::move(flags), std::move(attempt));
   CheckedInputs checked = check_inputs(std::move(start), world_size);
-  SampledInputs sampled = open_samples(std::move(checked), phases);
-  ResolvedRun run = resolve_run(std::move(sampled), world_size, device);
-  return complete_plan(std::move(run));
+  Samples samples = open_samples(checked, phases);
+  return complete_plan(resolve_run(std::move(checked), std::move(samples), world_size, device));
 }
 
 }  // namespace zeroth::trainer

@@ -43,9 +43,9 @@ struct ResolvedRun : StartPoint {
 
   bool trains() const { return samples.train != nullptr; }
   // Returns the number of ranks that draw different samples.
-  int data_parallel_size() const {
-    return static_cast<int>(configs::data_ranks(config, num_ranks));
-  }
+  int data_parallel_size() const { return static_cast<int>(config.data_ranks(num_ranks)); }
+  // Returns the samples of a step over all ranks.
+  int64_t global_batch() const { return config.batch.train_batch_size; }
   // Return whether the run saves checkpoints before its end, and whether it trains during a save.
   bool saves_checkpoints() const;
   bool saves_async() const { return saves_checkpoints() && !flags.state.sync; }
@@ -53,14 +53,10 @@ struct ResolvedRun : StartPoint {
   data::BatchPartition train_partition(int64_t data_rank) const;
   data::BatchPartition eval_partition(int64_t data_rank) const;
   data::SampleOrder sample_order() const;
-  // Returns the number of micro-batches of an evaluation on each rank.
-  int64_t num_eval_batches() const;
   // Returns when an action with this interval is due during the run.
   StepTrigger trigger(const Interval& interval) const;
   // Return the positions of the sample order, and the samples there, that `step` steps consume.
-  int64_t positions_after(int64_t step) const {
-    return step * config.batch.train_batch_size + samples.offset;
-  }
+  int64_t positions_after(int64_t step) const { return step * global_batch() + samples.offset; }
   int64_t samples_after(int64_t step) const {
     return samples.num_samples_in(positions_after(step));
   }

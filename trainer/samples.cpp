@@ -15,48 +15,36 @@
 namespace zeroth::trainer {
 namespace {
 
-// DatasetOpener opens the datasets of one run; they share a tokenizer, which is read on first use.
-class DatasetOpener {
- public:
-  DatasetOpener(const Flags& flags, const DatasetFacts& facts, PhaseProgress* phases)
-      : flags_(flags), facts_(facts), phases_(phases) {}
-
-  std::unique_ptr<data::Dataset> open(const std::string& path) {
-    std::optional<PhaseProgress::Scope> phase;
-    if (phases_ != nullptr) phase.emplace(phases_->begin({.name = "reading " + path}));
-    const bool text = std::filesystem::path(path).extension() != ".bin";
-    if (text && !tokenizer_) tokenizer_.emplace(data::Tokenizer::load(flags_.model));
-    data::DatasetOptions options{.path = path,
-                                 .tokenizer = tokenizer_ ? &*tokenizer_ : nullptr,
-                                 .seq_len = facts_.seq_len,
-                                 .vocab_size = facts_.vocab_size,
-                                 .long_text = flags_.long_text,
-                                 .token_type = flags_.token_type,
-                                 .version = facts_.version};
-    // The fields apply to the files that have any.
-    const bool elsewhere = data::has_records(flags_.data) || data::has_records(flags_.eval_data);
-    if (data::has_records(path) || !elsewhere) {
-      options.prompt_field = flags_.prompt_field;
-      options.completion_field = flags_.completion_field;
-      options.separator = flags_.separator;
-    }
-    if (phase) {
-      options.on_read = [this](int64_t done, int64_t bytes) { phases_->advance(done, bytes); };
-    }
-    auto dataset = data::open_dataset(options);
-    if (phase) phase->finish();
-    return dataset;
+// `tokenizer`: of all datasets of the run; it is read on first use.
+std::unique_ptr<data::Dataset> open_dataset(const Flags& flags, const DatasetFacts& facts,
+                                            const std::string& path,
+                                            std::optional<data::Tokenizer>& tokenizer,
+                                            PhaseProgress* phases) {
+  std::optional<PhaseProgress::Scope> phase;
+  if (phases != nullptr) phase.emplace(phases->begin({.name = "reading " + path}));
+  const bool text = std::filesystem::path(path).extension() != ".bin";
+  if (text && !tokenizer) tokenizer.emplace(data::Tokenizer::load(flags.model));
+  data::DatasetOptions options{.path = path,
+                               .tokenizer = tokenizer ? &*tokenizer : nullptr,
+                               .seq_len = facts.seq_len,
+                               .vocab_size = facts.vocab_size,
+                               .long_text = flags.long_text,
+                               .token_type = flags.token_type,
+                               .version = facts.version};
+  // The fields apply to the files that have any.
+  const bool elsewhere = data::has_records(flags.data) || data::has_records(flags.eval_data);
+  if (data::has_records(path) || !elsewhere) {
+    options.prompt_field = flags.prompt_field;
+    options.completion_field = flags.completion_field;
+    options.separator = flags.separator;
   }
-
-  // Returns the dropped characters of all texts, see data::Tokenizer.
-  int64_t num_dropped_chars() const { return tokenizer_ ? tokenizer_->num_dropped_chars() : 0; }
-
- private:
-  const Flags& flags_;
-  DatasetFacts facts_;
-  PhaseProgress* phases_;
-  std::optional<data::Tokenizer> tokenizer_;
-};
+  if (phase) {
+    options.on_read = [phases](int64_t done, int64_t bytes) { phases->advance(done, bytes); };
+  }
+  auto dataset = data::open_dataset(options);
+  if (phase) phase->finish();
+  return dataset;
+}
 
 constexpr double kMaxLostFraction = 0.01;  // of all tokens, without a warning
 
@@ -113,113 +101,96 @@ void note_inferred_format(const Flags& flags, configs::Diagnostics& notes, const
   }
 }
 
-// StepCounter computes the number of steps of a run, and the ends of its epochs.
-class StepCounter {
- public:
-  StepCounter(Datasets datasets, const StartPoint& start, const configs::BatchConfig& batch,
-              configs::Diagnostics& notes)
-      : samples_{std::move(datasets)}, start_(start), batch_(batch), notes_(notes) {}
-
-  Samples count(bool drops) && {
-    samples_.total_steps =
-        samples_.train ? count_train_steps(drops) : start_.flags.steps.value_or(0);
-    return std::move(samples_);
+// Leaves out an incomplete `batch` at the end of every epoch.
+void drop_incomplete_batch(Samples& samples, int64_t batch, const std::string& path,
+                           configs::Diagnostics& notes) {
+  const int64_t all = samples.train_size();
+  samples.epoch_samples = all / batch * batch;
+  if (samples.epoch_samples == 0) {
+    throw Error(
+        "{}: {} samples do not fill a global batch of {}, and dataloader_drop_last drops the rest",
+        path, all, batch);
   }
+  if (samples.epoch_samples == all) return;
+  note(notes, "dataloader_drop_last",
+       "dataloader_drop_last: {} of {} samples are left out of an epoch",
+       all - samples.epoch_samples, all);
+}
 
- private:
-  int64_t count_train_steps(bool drops) {
-    const configs::Defaults& defaults = configs::defaults_for(start_.flags.values);
-    samples_.epoch_samples = samples_.train_size();
-    samples_.whole_epochs = defaults.whole_epochs;
-    if (drops) {
-      drop_incomplete_batch(defaults.whole_epochs ? global_batch() / batch_.accumulation_steps
-                                                  : global_batch());
-    }
-    keep_epoch_layout();
-    // As in Trainer, an epoch has full steps and a last one with the remaining samples, or it ends
-    // within a step, which continues in the next epoch.
-    const int64_t epoch_steps = (samples_.epoch_samples - 1) / global_batch() + 1;
-    samples_.epoch_positions =
-        samples_.whole_epochs ? epoch_steps * global_batch() : samples_.epoch_samples;
-    if (start_.resume_plan) {
-      samples_.offset = resume_offset(*start_.resume_plan, samples_, global_batch());
-    }
-    if (start_.flags.steps) return *start_.flags.steps;
-    const double epochs = start_.flags.epochs.value_or(defaults.epochs);
-    // Throws if there are too many.
-    const int64_t consumed = samples_in_epochs(epochs, samples_.epoch_positions);
-    if (samples_.whole_epochs) {
-      const auto steps = static_cast<int64_t>(std::ceil(epochs * static_cast<double>(epoch_steps)));
-      samples_.train_samples = samples_.num_samples_in(steps * global_batch());
-      return steps_to_cover(steps * global_batch() - samples_.offset);
-    }
-    samples_.train_samples = consumed;
-    if (!drops) return steps_to_cover(consumed - samples_.offset);
-    const int64_t steps = std::max<int64_t>(1, (consumed - samples_.offset) / global_batch());
-    samples_.train_samples = steps * global_batch() + samples_.offset;
-    return steps;
+// Keeps the ends of epochs and their number of samples, which decide the place of each sample:
+// both stay as the run began, however its command line is spelled now.
+void keep_epoch_layout(Samples& samples, const ResumePlan& from, int64_t global_batch,
+                       configs::Diagnostics& notes) {
+  const Epochs& before = from.epochs;
+  if (before.samples == 0) return;
+  const bool short_steps = before.positions > before.samples;
+  const bool known = short_steps || before.samples % from.batch != 0;
+  if (known && short_steps != samples.whole_epochs) {
+    samples.whole_epochs = short_steps;
+    note(notes, "--epochs", "epochs end as when this run started: {}",
+         short_steps ? "with a step of the remaining samples"
+                     : "within a step, which continues in the next one");
   }
+  if (from.batch == global_batch && before.samples <= samples.train_size())
+    samples.epoch_samples = before.samples;
+}
 
-  // Leaves out an incomplete `batch` at the end of every epoch.
-  void drop_incomplete_batch(int64_t batch) {
-    const int64_t samples = samples_.train_size();
-    samples_.epoch_samples = samples / batch * batch;
-    if (samples_.epoch_samples == 0) {
-      throw Error(
-          "{}: {} samples do not fill a global batch of {}, and dataloader_drop_last drops "
-          "the rest",
-          start_.flags.data, samples, batch);
-    }
-    if (samples_.epoch_samples == samples) return;
-    note(notes_, "dataloader_drop_last",
-         "dataloader_drop_last: {} of {} samples are left out of an epoch",
-         samples - samples_.epoch_samples, samples);
+// Sets the layout of the epochs. Returns the number of steps.
+int64_t count_train_steps(Samples& samples, const StartPoint& start,
+                          const configs::BatchConfig& batch, bool drops,
+                          configs::Diagnostics& notes) {
+  const configs::Defaults& defaults = configs::defaults_for(start.flags.values);
+  const int64_t global_batch = batch.train_batch_size;
+  const auto steps_to_cover = [=](int64_t positions) {
+    return std::max<int64_t>(1, (positions + global_batch - 1) / global_batch);
+  };
+  samples.epoch_samples = samples.train_size();
+  samples.whole_epochs = defaults.whole_epochs;
+  if (drops) {
+    const int64_t dropped = defaults.whole_epochs ? batch.micro_step_samples() : global_batch;
+    drop_incomplete_batch(samples, dropped, start.flags.data, notes);
   }
-
-  // Keeps the ends of epochs and their number of samples, which decide the place of each sample:
-  // both stay as the run began, however its command line is spelled now.
-  void keep_epoch_layout() {
-    const auto& resume_plan = start_.resume_plan;
-    if (!resume_plan || resume_plan->epochs.samples == 0) return;
-    const Epochs& before = resume_plan->epochs;
-    const bool short_steps = before.positions > before.samples;
-    const bool known = short_steps || before.samples % resume_plan->batch != 0;
-    if (known && short_steps != samples_.whole_epochs) {
-      samples_.whole_epochs = short_steps;
-      note(notes_, "--epochs", "epochs end as when this run started: {}",
-           short_steps ? "with a step of the remaining samples"
-                       : "within a step, which continues in the next one");
-    }
-    const bool same_batch = resume_plan->batch == global_batch();
-    if (same_batch && before.samples <= samples_.train_size())
-      samples_.epoch_samples = before.samples;
+  if (start.resume_plan) keep_epoch_layout(samples, *start.resume_plan, global_batch, notes);
+  // As in Trainer, an epoch has full steps and a last one with the remaining samples, or it ends
+  // within a step, which continues in the next epoch.
+  const int64_t epoch_steps = (samples.epoch_samples - 1) / global_batch + 1;
+  samples.epoch_positions =
+      samples.whole_epochs ? epoch_steps * global_batch : samples.epoch_samples;
+  if (start.resume_plan) {
+    samples.offset = resume_offset(*start.resume_plan, samples, global_batch);
   }
-
-  int64_t global_batch() const { return batch_.train_batch_size; }
-  // Returns at least one.
-  int64_t steps_to_cover(int64_t positions) const {
-    return std::max<int64_t>(1, (positions + global_batch() - 1) / global_batch());
+  if (start.flags.steps) return *start.flags.steps;
+  const double epochs = start.flags.epochs.value_or(defaults.epochs);
+  // Throws if there are too many.
+  const int64_t consumed = samples_in_epochs(epochs, samples.epoch_positions);
+  if (samples.whole_epochs) {
+    const auto steps = static_cast<int64_t>(std::ceil(epochs * static_cast<double>(epoch_steps)));
+    samples.train_samples = samples.num_samples_in(steps * global_batch);
+    return steps_to_cover(steps * global_batch - samples.offset);
   }
-
-  Samples samples_;
-  const StartPoint& start_;
-  const configs::BatchConfig& batch_;
-  configs::Diagnostics& notes_;
-};
+  samples.train_samples = consumed;
+  if (!drops) return steps_to_cover(consumed - samples.offset);
+  const int64_t steps = std::max<int64_t>(1, (consumed - samples.offset) / global_batch);
+  samples.train_samples = steps * global_batch + samples.offset;
+  return steps;
+}
 
 }  // namespace
 
 Datasets open_datasets(const Flags& flags, const DatasetFacts& facts, configs::Diagnostics& notes,
                        PhaseProgress* phases) {
   Datasets datasets{facts};
-  DatasetOpener opener(flags, facts, phases);
-  if (!flags.eval_only && !flags.data.empty()) datasets.train = opener.open(flags.data);
+  std::optional<data::Tokenizer> tokenizer;
+  const auto open = [&](const std::string& path) {
+    return open_dataset(flags, facts, path, tokenizer, phases);
+  };
+  if (!flags.eval_only && !flags.data.empty()) datasets.train = open(flags.data);
   if (flags.max_train_samples) datasets.max_train_samples = *flags.max_train_samples;
   const bool evaluates = flags.eval_only || !flags.eval_data.empty();
-  if (evaluates && !eval_path(flags).empty()) datasets.eval = opener.open(eval_path(flags));
-  if (opener.num_dropped_chars() > 0) {
+  if (evaluates && !eval_path(flags).empty()) datasets.eval = open(eval_path(flags));
+  if (tokenizer && tokenizer->num_dropped_chars() > 0) {
     warn(notes, "--data", "{}/tokenizer.json: {} characters of the data have no token: left out",
-         flags.model, opener.num_dropped_chars());
+         flags.model, tokenizer->num_dropped_chars());
   }
   if (!datasets.eval) return datasets;
   datasets.eval_samples = datasets.eval->size();
@@ -256,7 +227,10 @@ int64_t Samples::num_samples_in(int64_t positions) const {
 
 Samples count_steps(Datasets datasets, const StartPoint& start, const configs::BatchConfig& batch,
                     bool drops, configs::Diagnostics& notes) {
-  return StepCounter(std::move(datasets), start, batch, notes).count(drops);
+  Samples samples{std::move(datasets)};
+  samples.total_steps = samples.train ? count_train_steps(samples, start, batch, drops, notes)
+                                      : start.flags.steps.value_or(0);
+  return samples;
 }
 
 int64_t resume_offset(const ResumePlan& from, const Samples& samples, int64_t global_batch) {

@@ -2,17 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files/output_lock.h"
 #include "base/json/json.h"
 #include "base/json/json_view.h"
+#include "checkpoint/names.h"
 #include "model/hf/output_directory.h"
 #include "model/hf/safetensors.h"
 #include "model/hf/temporary_directory.h"
@@ -31,23 +29,18 @@ void clear_output(const StartPoint& start) {
   model::cleanup_leftovers(flags.output, is_step_directory);
 }
 
-// Reads the record. One that cannot be read is only a warning, since it must not block the run
-// forever; earlier attempts are unknown then.
-std::optional<AttemptRecord> read_attempts_or_warn(StartPoint& start) {
-  try {
-    return read_attempts(start.flags.output);
-  } catch (const Error& error) {
-    start.notes.push_back({configs::Diagnostic::Kind::kWarning, "--output", error.what()});
-    return std::nullopt;
-  }
-}
-
 // Returns whether this is a later attempt of a run that has begun in this output. torchrun does not
 // count an agent that joins or leaves as a restart; the record reveals earlier attempts then.
 bool is_restart(StartPoint& start) {
   RestartAttempt& attempt = start.attempt;
   if (attempt.index == 0 || start.flags.output.empty() || start.flags.eval_only) return false;
-  auto record = read_attempts_or_warn(start);
+  std::optional<AttemptRecord> record;
+  try {
+    record = read_attempts(start.flags.output);
+  } catch (const Error& error) {
+    // An unreadable record must not block the run forever; earlier attempts are unknown then.
+    warn(start.notes, "--output", "{}", error.what());
+  }
   if (!record || record->run != attempt.run) {
     // A known run writes its record before all else, so this output holds nothing of it.
     if (!attempt.run.empty()) attempt.resumes = false;
@@ -118,7 +111,7 @@ StartPoint resolve_start_point(Flags flags, RestartAttempt attempt) {
 void check_output(const StartPoint& start) {
   const Flags& flags = start.flags;
   if (flags.output.empty() || flags.eval_only) return;
-  clear_output(start);
+  if (!flags.resume.is_on()) clear_output(start);  // otherwise resolve_start_point() has
   model::OutputDirectory::check(flags.output, flags.overwrite || flags.resume.is_on());
 }
 
@@ -155,12 +148,7 @@ std::string finished_message(const RunPlan& plan) {
 }
 
 bool is_step_directory(const std::string& name) {
-  for (const std::string_view prefix : {"step-", "checkpoint-"}) {
-    if (!name.starts_with(prefix) || name.size() == prefix.size()) continue;
-    return std::all_of(name.begin() + static_cast<ptrdiff_t>(prefix.size()), name.end(),
-                       [](unsigned char c) { return std::isdigit(c) != 0; });
-  }
-  return false;
+  return checkpoint::parse_step(name) || checkpoint::parse_trainer_step(name);
 }
 
 }  // namespace zeroth::trainer

@@ -31,14 +31,6 @@ sigset_t stop_signals() {
   return set;
 }
 
-// Blocks until one of the descriptors can be read. Returns whether only the first one can.
-bool is_first_ready(int first, int second) {
-  std::array<pollfd, 2> both = {{{first, POLLIN, 0}, {second, POLLIN, 0}}};
-  while (::poll(both.data(), both.size(), -1) < 0 && errno == EINTR) {
-  }
-  return both[1].revents == 0;
-}
-
 }  // namespace
 
 StopSignal::StopSignal() {
@@ -58,8 +50,12 @@ StopSignal::~StopSignal() {
 
 // Blocks until the next signal; returns 0 if the watcher is stopped first.
 int StopSignal::wait_for_signal() const {
+  std::array<pollfd, 2> both = {
+      {{signal_fd_.get(), POLLIN, 0}, {shutdown_event_.get(), POLLIN, 0}}};
+  while (::poll(both.data(), both.size(), -1) < 0 && errno == EINTR) {
+  }
+  if (both[1].revents != 0) return 0;
   signalfd_siginfo info{};
-  if (!is_first_ready(signal_fd_.get(), shutdown_event_.get())) return 0;
   const ssize_t size = ::read(signal_fd_.get(), &info, sizeof(info));
   return size == sizeof(info) ? static_cast<int>(info.ssi_signo) : 0;
 }

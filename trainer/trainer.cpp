@@ -21,10 +21,6 @@
 
 namespace zeroth::trainer {
 
-bool Trainer::LastLoss::is_finite() const {
-  return std::isfinite(value);
-}
-
 std::string Trainer::LastLoss::problem() const {
   const std::string text = fmt::format("the loss of {} is {}", source, canonicalize_nan(value));
   return not_finite.empty() ? text
@@ -36,7 +32,12 @@ Trainer::Trainer(const RunPlan& plan, engine::Engine& engine, Reporter& reporter
       engine_(engine),
       reporter_(reporter),
       stop_(stop),
-      checkpoints_(plan, engine),
+      checkpoints_(plan, engine,
+                   [this](const std::filesystem::path& directory, const BestModel& best) {
+                     model::write_model_metadata(plan_.flags.model, directory, saved_dtype(plan_));
+                     reporter_.write_state_to(directory, best);
+                     replace_file(directory / kHistoryFile, reporter_.history());
+                   }),
       final_model_(plan, engine, [&reporter] { reporter.require_ownership(); }),
       eval_trigger_(plan.trigger(plan.flags.intervals.evaluate)) {}
 
@@ -45,27 +46,22 @@ int Trainer::run() {
   const bool stopped = plan_.trains() && train();
   finish_save();
   require_finite_loss();
-  const FinalSave saved = final_save(stopped);
-  if (saved == FinalSave::kCheckpoint) {
+  const bool saves = plan_.trains() && !plan_.flags.output.empty();
+  if (saves && stopped && plan_.saves_checkpoints()) {  // from which the run resumes
     save_on_interrupt(steps_done_);
-    return signal_of_any_rank();
+    return stop_.signal_of_any_rank(engine_.mesh());
   }
-  if (saved == FinalSave::kModel && !save_final_model()) {
+  if (saves && !save_final_model()) {
     report_stop(plan_.samples.total_steps, "the model is not saved: out of disk space");
-    return signal_of_any_rank();
+    return stop_.signal_of_any_rank(engine_.mesh());
   }
   if (!stopped) evaluate_and_save_last();
   // A signal that came while the model was saved counts, too.
-  const int signal = signal_of_any_rank();
+  const int signal = stop_.signal_of_any_rank(engine_.mesh());
   if (plan_.trains() && !stopped && signal == 0) place_best_model();
   const BestModel& best = checkpoints_.best();
   reporter_.write_records(best, best_is_placed_ ? *best.saved_step() : plan_.samples.total_steps);
   return signal;
-}
-
-Trainer::FinalSave Trainer::final_save(bool stopped) const {
-  if (!plan_.trains() || plan_.flags.output.empty()) return FinalSave::kNothing;
-  return stopped && plan_.saves_checkpoints() ? FinalSave::kCheckpoint : FinalSave::kModel;
 }
 
 void Trainer::evaluate_and_save_last() {
@@ -116,7 +112,9 @@ bool Trainer::train() {
     return true;
   }
   while (steps_done_ < plan_.samples.total_steps) {
-    const engine::StepStats stats = run_step(loader);
+    auto phase = reporter_.begin_step(steps_done_ + 1);
+    const engine::StepStats stats = engine_.train_batch(loader);
+    phase.finish();
     steps_done_ = stats.step;
     reporter_.step(stats);
     const engine::StepDecision& decision = engine_.decision();
@@ -133,13 +131,6 @@ bool Trainer::train() {
     }
   }
   return false;
-}
-
-engine::StepStats Trainer::run_step(engine::DataLoader& loader) {
-  auto phase = reporter_.begin_step(steps_done_ + 1);
-  engine::StepStats stats = engine_.train_batch(loader);
-  phase.finish();
-  return stats;
 }
 
 bool Trainer::evaluate_and_save(const engine::StepDecision& decision) {
@@ -164,13 +155,9 @@ void Trainer::require_finite_loss() {
   throw Error("{}: no model is saved{}", last_loss_.problem(), checkpoints_.newest_good_note());
 }
 
-int Trainer::signal_of_any_rank() {
-  return stop_.signal_of_any_rank(engine_.mesh());
-}
-
 void Trainer::report_stop(int64_t step, std::string_view outcome) {
   reporter_.log_interruption({.step = step,
-                              .signal = signal_name(signal_of_any_rank()),
+                              .signal = signal_name(stop_.signal_of_any_rank(engine_.mesh())),
                               .since_start_s = reporter_.clock().seconds()},
                              outcome);
 }
@@ -226,8 +213,8 @@ void Trainer::save_periodic(int64_t step) {
   }
   const auto phase = reporter_.begin({.name = fmt::format("saving step {}", step)});
   with_failure_limit([&] {
-    if (plan_.flags.state.sync) return report_saved(checkpoints_.save(step, extra_files_writer()));
-    checkpoints_.start(step, extra_files_writer());
+    if (plan_.flags.state.sync) return report_saved(checkpoints_.save(step));
+    checkpoints_.start(step);
   });
 }
 
@@ -237,8 +224,7 @@ void Trainer::finish_save() {
   with_failure_limit([&] { report_saved(checkpoints_.finish()); });
 }
 
-template <typename Action>
-void Trainer::with_failure_limit(Action action) {
+void Trainer::with_failure_limit(const std::function<void()>& action) {
   try {
     action();
   } catch (const checkpoint::VoteFailed& error) {
@@ -257,14 +243,6 @@ void Trainer::with_failure_limit(Action action) {
     reporter_.warn(fmt::format("{}; the run continues, and ends if {} in a row fail", error.what(),
                                pluralize(max_failures, "save")));
   }
-}
-
-CheckpointManager::WriteExtraFiles Trainer::extra_files_writer() {
-  return [this](const std::filesystem::path& directory, const BestModel& best) {
-    model::write_model_metadata(plan_.flags.model, directory, saved_dtype(plan_));
-    reporter_.write_state_to(directory, best);
-    replace_file(directory / kHistoryFile, reporter_.history());
-  };
 }
 
 void Trainer::report_saved(const std::vector<std::string>& messages) {
@@ -291,7 +269,7 @@ bool Trainer::fits_grace_period(int64_t step) {
 void Trainer::save_on_interrupt(int64_t step) {
   if (step == 0 || checkpoints_.is_saved(step) || !fits_grace_period(step)) return;
   const auto phase = reporter_.begin({.name = fmt::format("saving step {}", step)});
-  report_saved(checkpoints_.save(step, extra_files_writer()));
+  report_saved(checkpoints_.save(step));
 }
 
 void Trainer::place_best_model() {
@@ -343,7 +321,7 @@ bool Trainer::wait_for_disk_space(const std::string& why) {
                       why, final_model_.disk_space_text()));
     }
     std::this_thread::sleep_for(kPollInterval);
-    if (signal_of_any_rank() != 0) return false;
+    if (stop_.signal_of_any_rank(mesh) != 0) return false;
     const bool tries = mesh.rank() == 0 && final_model_.has_disk_space() &&
                        (!had_room || poll + 1 == kPollsPerWarning);
     if (comm::max_over_ranks(tries ? 1 : 0, "whether there is room", mesh) == 1) return true;

@@ -3,7 +3,9 @@
 // all of it.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,33 +33,26 @@ class Trainer {
   int run();
 
  private:
-  // What a run saves once its training is over.
-  enum class FinalSave { kNothing, kModel, kCheckpoint };
-
   // The loss of the last step, or of an evaluation after it that was not finite.
   struct LastLoss {
     double value = 0;
     std::string source = {};      // "step 3"
     std::string not_finite = {};  // StepStats::not_finite
 
-    bool is_finite() const;
+    bool is_finite() const { return std::isfinite(value); }
     // Returns what is wrong with a loss that is not finite.
     std::string problem() const;
   };
 
-  // Returns what to save; a signal saves a checkpoint if the run has any, from which it resumes.
-  FinalSave final_save(bool stopped) const;
   // Evaluates the trained model, and saves the checkpoint from which a longer run can resume.
   void evaluate_and_save_last();
   // Resumes after the steps of the previous run, if there was one.
   void resume();
   // Returns whether a signal ended it.
   bool train();
-  engine::StepStats run_step(engine::DataLoader& loader);
   // Evaluates and saves what is due after a step. Returns whether a signal ended the training.
   bool evaluate_and_save(const engine::StepDecision& decision);
   void confirm_checkpoints();
-  int signal_of_any_rank();
   void report_stop(int64_t step, std::string_view outcome);
   std::string_view model_outcome() const;
   bool is_evaluation_due(int64_t step) const;
@@ -68,9 +63,7 @@ class Trainer {
   void finish_save();
   // Runs a save. A failure on all ranks is a warning, and an Error if there were too many. A
   // failure on one rank alone, such as a failed update that the save waits for, ends the run.
-  template <typename Action>
-  void with_failure_limit(Action action);
-  CheckpointManager::WriteExtraFiles extra_files_writer();
+  void with_failure_limit(const std::function<void()>& action);
   void report_saved(const std::vector<std::string>& messages);
   // Returns whether there is time for a save before the run has to end; reports it if there is
   // none.

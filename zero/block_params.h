@@ -2,7 +2,6 @@
 // prefetched.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "optim/update_step.h"

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <c10/core/Allocator.h>
-#include <torch/types.h>
 
 #include <cstdint>
 #include <map>
 #include <vector>
+
+#include "device/tensor.h"
 
 namespace zeroth::zero {
 

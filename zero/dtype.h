@@ -1,11 +1,10 @@
 // LibTorch's dtypes for the precisions of the configuration.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 
 #include "configs/config.h"
+#include "device/tensor.h"
 
 namespace zeroth::zero {
 
@@ -20,6 +19,11 @@ inline torch::Dtype torch_dtype(configs::Precision precision) {
   }
 }
 
+// Returns the dtype in which a run computes.
+inline torch::Dtype working_dtype(const configs::Config& config) {
+  return torch_dtype(config.precision);
+}
+
 // Returns the dtype of gradients in communication between ranks.
 inline torch::Dtype wire_dtype(const configs::Config& config) {
   return torch_dtype(config.gradients.communication.value_or(config.precision));
@@ -28,8 +32,8 @@ inline torch::Dtype wire_dtype(const configs::Config& config) {
 // Returns the dtype of gradients until the update. Without a sum over micro-batches they keep the
 // dtype of communication.
 inline torch::Dtype gradient_dtype(const configs::Config& config) {
-  return config.batch.accumulation_steps > 1 ? torch_dtype(config.gradients.accumulation)
-                                             : wire_dtype(config);
+  return config.batch.accumulates() ? torch_dtype(config.gradients.accumulation)
+                                    : wire_dtype(config);
 }
 
 // Returns the bytes of an element.

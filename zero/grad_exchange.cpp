@@ -1,7 +1,6 @@
 #include "zero/grad_exchange.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/error.h"
 #include "optim/squared_norm.h"
@@ -9,10 +8,9 @@
 namespace zeroth::zero {
 namespace {
 
-template <typename GradBucket>
-int64_t elements(const std::vector<GradBucket>& buckets) {
+int64_t elements(const auto& buckets) {
   int64_t sum = 0;
-  for (const GradBucket& bucket : buckets) sum += bucket.sent.numel();
+  for (const auto& bucket : buckets) sum += bucket.sent.numel();
   return sum;
 }
 

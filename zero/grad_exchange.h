@@ -2,8 +2,6 @@
 // two gradients in flight.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "comm/groups/group.h"
+#include "device/tensor.h"
 #include "zero/buffer_pool.h"
 #include "zero/flat_layout.h"
 #include "zero/grad_reducer.h"

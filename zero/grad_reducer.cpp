@@ -7,15 +7,13 @@
 #include "model/blocks/main_grad.h"
 #include "optim/squared_norm.h"
 #include "zero/buffer_pool.h"
+#include "zero/dtype.h"
 #include "zero/grad_exchange.h"
 #include "zero/unit.h"
+#include "zero/unit_buffers.h"
 
 namespace zeroth::zero {
 namespace {
-
-torch::Tensor slot_view(const torch::Tensor& flat, const Slot& slot) {
-  return at::as_strided(flat, slot.shape(), c10::contiguous_strides(slot.shape()), slot.offset);
-}
 
 // Zeroes the gaps between the parameters.
 void zero_padding(const FlatLayout& layout, const torch::Tensor& flat) {
@@ -97,11 +95,18 @@ class UnitReducer : public GradReducer {
   }
 
   int64_t buffer_bytes() const final { return pool_.allocated_bytes(); }
+  int64_t persistent_bytes() const final { return buffer_bytes() + kept_bytes_; }
 
  protected:
   virtual void open_unit(size_t unit) = 0;
   virtual void add_unit(size_t unit, size_t block, bool last) = 0;
 
+  // Returns memory on the device for sums, which is kept from step to step.
+  torch::Tensor allocate(int64_t numel) {
+    kept_bytes_ += numel * element_bytes(options_.accumulation);
+    return torch::empty({numel},
+                        torch::TensorOptions(options_.device).dtype(options_.accumulation));
+  }
   void close_views(size_t unit, const torch::Tensor& flat, bool holds_sum) {
     close_grad_views(plan_.units[unit], flat, holds_sum, got_[unit]);
   }
@@ -118,6 +123,7 @@ class UnitReducer : public GradReducer {
 
  private:
   bool shards_;
+  int64_t kept_bytes_ = 0;              // of allocate()
   std::vector<std::vector<bool>> got_;  // [unit][slot]: a gradient in this step
 };
 
@@ -128,10 +134,9 @@ class AccumulatingReducer final : public UnitReducer {
   AccumulatingReducer(const UnitPlan& plan, const comm::DeviceMesh& mesh,
                       const GradReducerOptions& options, bool shards)
       : UnitReducer(plan, mesh, options, shards), units_(plan.units.size()) {
-    const auto like = torch::TensorOptions(options.device).dtype(options.accumulation);
     for (size_t unit = 0; unit < units_.size(); ++unit) {
       if (!plan.units[unit].trainable) continue;
-      units_[unit].whole = torch::empty({plan.units[unit].layout.numel()}, like);
+      units_[unit].whole = allocate(plan.units[unit].layout.numel());
       if (!options.gradient_offload) continue;
       units_[unit].host =
           options.gradient_offload->allocate_shard(range(unit).size(), options.wire);
@@ -163,12 +168,6 @@ class AccumulatingReducer final : public UnitReducer {
   void reset() override {
     UnitReducer::reset();
     for (FullGradient& unit : units_) unit.holds_sum = false;
-  }
-
-  int64_t persistent_bytes() const override {
-    int64_t bytes = pool_.allocated_bytes();
-    for (const FullGradient& unit : units_) bytes += unit.whole.defined() ? unit.whole.nbytes() : 0;
-    return bytes;
   }
 
  private:
@@ -209,13 +208,12 @@ class ScatterReducer final : public UnitReducer {
   ScatterReducer(const UnitPlan& plan, const comm::DeviceMesh& mesh,
                  const GradReducerOptions& options)
       : UnitReducer(plan, mesh, options, /*shards=*/true), units_(plan.units.size()) {
-    const auto like = torch::TensorOptions(options.device).dtype(options.accumulation);
     for (size_t unit = 0; unit < units_.size(); ++unit) {
       if (!plan.units[unit].trainable) continue;
       const int64_t numel = plan.units[unit].layout.shard_numel();
       units_[unit].shard = options.gradient_offload ? options.gradient_offload->allocate_shard(
                                                           numel, options.accumulation)
-                                                    : torch::empty({numel}, like);
+                                                    : allocate(numel);
     }
   }
 
@@ -248,14 +246,6 @@ class ScatterReducer final : public UnitReducer {
       unit.holds_sum = false;
       unit.squared = torch::Tensor();
     }
-  }
-
-  int64_t persistent_bytes() const override {
-    int64_t bytes = pool_.allocated_bytes();
-    if (options_.gradient_offload) return bytes;
-    for (const ShardGradient& unit : units_)
-      bytes += unit.shard.defined() ? unit.shard.nbytes() : 0;
-    return bytes;
   }
 
  private:

@@ -1,13 +1,12 @@
 // The reduction and storage of a block's gradients.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
 #include "comm/device_mesh.h"
+#include "device/tensor.h"
 #include "zero/flat_layout.h"
 
 namespace zeroth::zero {

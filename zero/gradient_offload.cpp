@@ -1,7 +1,6 @@
 #include "zero/gradient_offload.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <condition_variable>

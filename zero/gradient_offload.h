@@ -1,14 +1,12 @@
 // The offload of reduced gradients to the CPU while backward continues.
 #pragma once
 
-#include <torch/types.h>
-
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
 
 #include "device/host_link.h"
+#include "device/tensor.h"
 #include "offload/staging.h"
 
 namespace zeroth::zero {

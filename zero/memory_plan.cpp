@@ -1,9 +1,6 @@
 #include "zero/memory_plan.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
-#include <initializer_list>
 #include <memory>
 
 #include "comm/device_mesh.h"
@@ -188,7 +185,7 @@ class MemoryPlanner {
           std::make_shared<GradientOffload>(link, GradientOffloadOptions{.host = torch::kMeta});
     }
     const auto grads = make_reducer(dry, config_, offload_plan_, mesh, gradient_offload);
-    const int64_t micros = std::min<int64_t>(config_.batch.accumulation_steps, 2);
+    const int64_t micros = config_.batch.accumulates() ? 2 : 1;
     for (int64_t micro = 0; micro < micros; ++micro) {
       for (size_t block = dry.block_units.size(); block-- > 0;) {
         grads->open(block);
@@ -221,12 +218,6 @@ class MemoryPlanner {
   MemoryPlan result_;
 };
 
-TierBytes sum_of(std::initializer_list<TierBytes> parts) {
-  TierBytes sum;
-  for (const TierBytes& part : parts) sum += part;
-  return sum;
-}
-
 TierBytes max_of(const TierBytes& a, const TierBytes& b) {
   return {.device = std::max(a.device, b.device),
           .pinned = std::max(a.pinned, b.pinned),
@@ -246,11 +237,11 @@ TierBytes& TierBytes::operator+=(const TierBytes& other) {
 
 TierBytes MemoryPlan::peak() const {
   // allocated from the first loaded value to the end
-  const TierBytes persistent = sum_of({runtime, gpu_runtime, parameters, masters, file_buffers});
+  const TierBytes persistent = runtime + gpu_runtime + parameters + masters + file_buffers;
   const TierBytes before_training =
-      max_of(sum_of({runtime, gpu_runtime, held, measuring}), sum_of({held, persistent, loading}));
-  return max_of(before_training, sum_of({persistent, gathered, gradients, gradient_buffers, states,
-                                         staging, saved_inputs, saving, activations}));
+      max_of(runtime + gpu_runtime + held + measuring, held + persistent + loading);
+  return max_of(before_training, persistent + gathered + gradients + gradient_buffers + states +
+                                     staging + saved_inputs + saving + activations);
 }
 
 MemoryPlan plan_memory(const UnitPlan& plan, const configs::Config& config,

@@ -2,13 +2,12 @@
 // allocated.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "configs/config.h"
+#include "device/tensor.h"
 
 namespace zeroth::zero {
 
@@ -23,6 +22,7 @@ struct TierBytes {
 
   int64_t total() const { return device + pinned + host + file; }
   TierBytes& operator+=(const TierBytes& other);
+  friend TierBytes operator+(TierBytes sum, const TierBytes& other) { return sum += other; }
   bool operator==(const TierBytes&) const = default;
 };
 

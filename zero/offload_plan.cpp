@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "offload/io_worker.h"
 #include "offload/shard_store.h"
-#include "zero/dtype.h"
 #include "zero/unit.h"
 
 namespace zeroth::zero {
@@ -34,7 +33,7 @@ class OffloadPlanner {
           {.updates = {.elements = unit.trainable ? owned_range : 0},
            .parameters = {.elements = unit.is_gathered_before_use() ? owned_range : 0}});
     }
-    plan_.working = torch_dtype(config.precision);
+    plan_.working = working_dtype(config);
     plan_.wire = wire_dtype(config);
     plan_.gradient = gradient_dtype(config);
     plan_.arrays =
@@ -83,7 +82,7 @@ class OffloadPlanner {
   }
 
   bool any_offloaded(PlacementField field) const {
-    return std::any_of(plan_.units.begin(), plan_.units.end(), [&](const UnitPlacement& unit) {
+    return std::ranges::any_of(plan_.units, [&](const UnitPlacement& unit) {
       return (unit.*field).device != OffloadDevice::kNone;
     });
   }
@@ -176,16 +175,9 @@ UpdateArrays update_arrays(const optim::UpdateRule& rule, torch::Dtype working) 
   return arrays;
 }
 
-int64_t UpdateArrays::master_bytes() const {
-  return master ? element_bytes(*master) : 0;
-}
-
-int64_t UpdateArrays::state_bytes() const {
-  return states * element_bytes(state);
-}
-
-size_t TensorOffload::leases() const {
-  return buffers > 0 ? static_cast<size_t>(buffers - tiles_in_use) : SIZE_MAX;
+bool offloads_parameters(const configs::Config& config, bool separate_device) {
+  const OffloadDevice device = config.zero.offload_param.device;
+  return device == OffloadDevice::kNvme || (device == OffloadDevice::kCpu && separate_device);
 }
 
 OffloadPlan plan_offload(const UnitPlan& plan, const configs::Config& config,

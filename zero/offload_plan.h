@@ -3,14 +3,14 @@
 // reads it. Pure arithmetic; a measurement chooses the faster of two optimizer devices.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "configs/config.h"
+#include "device/tensor.h"
 #include "optim/update_rule.h"
+#include "zero/dtype.h"
 
 namespace zeroth::zero {
 
@@ -24,8 +24,9 @@ struct UpdateArrays {
   bool read_twice = false;                  // a norm pass reads them, too
 
   int64_t count() const { return states + (master ? 1 : 0); }
-  int64_t master_bytes() const;  // bytes of the master, for one element
-  int64_t state_bytes() const;   // bytes of all states, for one element
+  // Return the bytes of the master, and of all states, for one element.
+  int64_t master_bytes() const { return master ? element_bytes(*master) : 0; }
+  int64_t state_bytes() const { return states * element_bytes(state); }
 };
 
 // Returns the arrays of a rule on parameters of type `working`.
@@ -43,7 +44,9 @@ struct TensorOffload {
 
   // Returns the maximum number of chunks that the device's side leases at a time: the buffers of
   // one use are left to the CPU.
-  size_t leases() const;
+  size_t leases() const {
+    return buffers > 0 ? static_cast<size_t>(buffers - tiles_in_use) : SIZE_MAX;
+  }
 };
 
 struct OffloadPlan {
@@ -84,6 +87,9 @@ struct OffloadPlan {
   }
   bool update_before_use() const { return updates.any || parameters.buffers > 0 || overlaps_step; }
 };
+
+// Returns whether parameters are offloaded, from the device that computes to CPU memory or a file.
+bool offloads_parameters(const configs::Config& config, bool separate_device);
 
 // Makes the plan. `plan` has its units' gather policies. `separate_device`: CPU memory is not the
 // device's. Throws an Error that names the key and the smallest valid value if a buffer is too

@@ -1,7 +1,5 @@
 #include "zero/optimizer_device.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -67,15 +65,14 @@ OptimizerDeviceChoice choose_optimizer_device(const UpdateRates& rates, const Up
                    rates.host_elements_per_s > 0,
                "rates of {}, {} and {}", rates.to_device_bytes_per_s, rates.to_host_bytes_per_s,
                rates.host_elements_per_s);
-  const auto there = [&](int64_t moved) {
-    return kReferenceElements * static_cast<double>(moved) / rates.to_device_bytes_per_s;
-  };
-  const auto back = [&](int64_t moved) {
-    return kReferenceElements * static_cast<double>(moved) / rates.to_host_bytes_per_s;
+  const auto seconds = [](int64_t moved, double bytes_per_s) {
+    return kReferenceElements * static_cast<double>(moved) / bytes_per_s;
   };
   OptimizerDeviceChoice choice;
-  choice.host_s = std::max(kReferenceElements / rates.host_elements_per_s, there(bytes.parameter));
-  choice.device_s = std::max(there(bytes.to_device), back(bytes.to_host));
+  choice.host_s = std::max(kReferenceElements / rates.host_elements_per_s,
+                           seconds(bytes.parameter, rates.to_device_bytes_per_s));
+  choice.device_s = std::max(seconds(bytes.to_device, rates.to_device_bytes_per_s),
+                             seconds(bytes.to_host, rates.to_host_bytes_per_s));
   choice.on_device = choice.device_s < choice.host_s;
   choice.why = fmt::format(
       "updates on the {}: {:.2f} s per 1B elements on the host during the next forward ({:.2f}B "

@@ -2,8 +2,6 @@
 // through which the state is streamed.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -11,6 +9,7 @@
 #include "comm/device_mesh.h"
 #include "configs/config.h"
 #include "device/host_link.h"
+#include "device/tensor.h"
 #include "zero/memory_plan.h"
 #include "zero/offload_plan.h"
 

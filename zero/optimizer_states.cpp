@@ -1,7 +1,6 @@
 #include "zero/optimizer_states.h"
 
 #include <algorithm>
-#include <set>
 #include <string_view>
 #include <utility>
 
@@ -43,7 +42,14 @@ OptimizerStates::OptimizerStates(const UnitPlan& plan, ParamStore& params,
       shards_(plan.units.size()),
       updated_(plan.units.size()) {
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    if (plan.units[unit].trainable) add_shards(unit);
+    if (!plan.units[unit].trainable) continue;
+    const auto& [store, rule, device] = places_[unit];
+    const int64_t numel = params_.range(unit).size();
+    const UpdateArrays arrays = update_arrays(*rule, params_.dtype());
+    for (int64_t i = 0; i < arrays.states; ++i) {
+      shards_[unit].states.push_back(store->add(numel, arrays.state));
+    }
+    if (arrays.master) shards_[unit].master = store->add(numel, *arrays.master);
   }
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     // Stores hold zeros initially.
@@ -56,16 +62,6 @@ OptimizerStates::OptimizerStates(const UnitPlan& plan, ParamStore& params,
       }
     }
   }
-}
-
-void OptimizerStates::add_shards(size_t unit) {
-  const auto& [store, rule, device] = places_[unit];
-  const int64_t numel = params_.range(unit).size();
-  const UpdateArrays arrays = update_arrays(*rule, params_.dtype());
-  for (int64_t i = 0; i < arrays.states; ++i) {
-    shards_[unit].states.push_back(store->add(numel, arrays.state));
-  }
-  if (arrays.master) shards_[unit].master = store->add(numel, *arrays.master);
 }
 
 std::vector<OptimizerStates::Array> OptimizerStates::arrays(size_t unit) const {
@@ -139,25 +135,6 @@ void OptimizerStates::write_weights(size_t unit, const torch::Tensor& values) {
   }
   weights = {};
   params_.mark_updated(unit);
-}
-
-void OptimizerStates::mark_updated(size_t unit, device::StreamEvent written) {
-  updated_[unit] = std::move(written);
-}
-
-offload::StoreBytes OptimizerStates::bytes() const {
-  std::set<const offload::ShardStore*> stores;
-  for (size_t unit = 0; unit < shards_.size(); ++unit) {
-    if (plan_.units[unit].trainable) stores.insert(places_[unit].states);
-  }
-  offload::StoreBytes sum;
-  for (const offload::ShardStore* store : stores) {
-    const offload::StoreBytes bytes = store->bytes();
-    sum.device += bytes.device;
-    sum.host += bytes.host;
-    sum.file += bytes.file;
-  }
-  return sum;
 }
 
 }  // namespace zeroth::zero

@@ -2,14 +2,13 @@
 // states, listed, read and written array by array.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "device/tensor.h"
 #include "offload/staging.h"
 #include "optim/update_rule.h"
 #include "zero/flat_layout.h"
@@ -69,8 +68,6 @@ class OptimizerStates {
   // Sets an array's values, of any dtype, on any device; those of array 0 are also, rounded, the
   // working weights. The values may be the array's own memory. No update of the unit is pending.
   void write(size_t unit, size_t index, const torch::Tensor& values);
-  // Returns the bytes of masters and states in their stores.
-  offload::StoreBytes bytes() const;
 
   // Methods for the update of trainable units.
 
@@ -81,10 +78,11 @@ class OptimizerStates {
   offload::ChunkLease acquire(size_t unit, size_t shard, const Range& tile, offload::Access access);
   // Marks a unit's arrays as updated. `written`: event after which values on the device are new;
   // null: they are now.
-  void mark_updated(size_t unit, device::StreamEvent written);
+  void mark_updated(size_t unit, device::StreamEvent written) {
+    updated_[unit] = std::move(written);
+  }
 
  private:
-  void add_shards(size_t unit);
   // Returns the shard of one of arrays(); unset if the array is the working weights.
   std::optional<size_t> find_shard(size_t unit, size_t index) const;
   // Acquires the working weights on the device that updates the unit, or computes with it.

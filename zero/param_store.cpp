@@ -8,16 +8,16 @@
 
 namespace zeroth::zero {
 
-// The secondary shard of a unit (hpZ): the shards of all ranks with this rank's index in their
-// runs of neighboring ranks, so that each run has all shards.
-struct ParamStore::SecondaryShard {
-  comm::Group* shard_group = nullptr;    // group that gathers use; null: they use all ranks
-  comm::Group* replica_group = nullptr;  // ranks whose shards are kept
-  torch::Tensor shards;                  // shards of `replica_group`, concatenated
-  bool up_to_date = false;               // true if they have the last update
-};
-
 struct ParamStore::ParamState {
+  // The secondary shard of a unit (hpZ): the shards of all ranks with this rank's index in their
+  // runs of neighboring ranks, so that each run has all shards.
+  struct SecondaryShard {
+    comm::Group* shard_group = nullptr;    // group that gathers use; null: they use all ranks
+    comm::Group* replica_group = nullptr;  // ranks whose shards are kept
+    torch::Tensor shards;                  // shards of `replica_group`, concatenated
+    bool up_to_date = false;               // true if they have the last update
+  };
+
   comm::Group* shard_group = nullptr;  // shard group of the unit
   SecondaryShard secondary;
   size_t store_index = 0;                       // index of a kBeforeUse unit's shard in its store
@@ -27,10 +27,6 @@ struct ParamStore::ParamState {
   bool present = false;
   int leases = 0;
 };
-
-void Lease::EndLease::operator()(ParamStore* store) const {
-  store->end_lease(block);
-}
 
 ParamStore::ParamStore(const UnitPlan& plan, const comm::DeviceMesh& mesh, torch::Device device,
                        ParamStoreOptions options)
@@ -50,7 +46,7 @@ ParamStore::ParamStore(const UnitPlan& plan, const comm::DeviceMesh& mesh, torch
     if (!is_gathered_before_use(unit)) continue;
     states_[unit].store_index = store->add(range(unit).size(), options_.dtype);
     if (options_.hpz_partition_size == 1) continue;
-    SecondaryShard& secondary = states_[unit].secondary;
+    auto& secondary = states_[unit].secondary;
     secondary.shard_group =
         &mesh.secondary_shard_group(plan.units[unit].num_replicas, options_.hpz_partition_size);
     secondary.replica_group =
@@ -177,7 +173,7 @@ void ParamStore::gather_from_all(size_t unit) {
 // use the secondary shard group only. The shards of a run of ranks are adjacent in the unit.
 void ParamStore::gather_secondary(size_t unit) {
   const std::string label = plan_.units[unit].label();
-  SecondaryShard& secondary = states_[unit].secondary;
+  auto& secondary = states_[unit].secondary;
   const int64_t shard_numel = range(unit).size();
   if (!secondary.up_to_date) {
     const offload::ChunkLease own =
@@ -224,11 +220,9 @@ Lease ParamStore::lease(size_t block) {
     states_[unit].gathered.block_current_stream();
     ++states_[unit].leases;
   }
-  return Lease(*this, block);
-}
-
-void ParamStore::end_lease(size_t block) {
-  for (const size_t unit : plan_.block_units[block]) --states_[unit].leases;
+  return {this, [block](ParamStore* store) {
+            for (const size_t unit : store->plan_.block_units[block]) --store->states_[unit].leases;
+          }};
 }
 
 void ParamStore::release(size_t unit) {
@@ -260,10 +254,11 @@ void ParamStore::mark_updated(size_t unit, const device::StreamEvent& written) {
 }
 
 int64_t ParamStore::persistent_bytes() const {
-  int64_t bytes = buffers_.persistent_bytes();
-  for (const ParamState& state : states_) {
-    if (state.secondary.shards.defined())
-      bytes += static_cast<int64_t>(state.secondary.shards.nbytes());
+  int64_t bytes = 0;
+  for (size_t unit = 0; unit < states_.size(); ++unit) {
+    const torch::Tensor& kept =
+        is_gathered_before_use(unit) ? states_[unit].secondary.shards : buffers_.whole(unit);
+    if (kept.defined()) bytes += static_cast<int64_t>(kept.nbytes());
   }
   for (const offload::ShardStore* store : stores()) {
     bytes += store->bytes().device + store->bytes().host;

@@ -2,8 +2,6 @@
 // while they are leased.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "comm/device_mesh.h"
+#include "device/tensor.h"
 #include "offload/staging.h"
 #include "zero/flat_layout.h"
 #include "zero/unit_buffers.h"
@@ -22,17 +21,7 @@ namespace zeroth::zero {
 class ParamStore;
 
 // A Lease keeps a block's parameters gathered while it lives.
-class Lease {
- public:
-  Lease(ParamStore& store, size_t block) : store_(&store, EndLease{block}) {}
-
- private:
-  struct EndLease {
-    size_t block;
-    void operator()(ParamStore* store) const;
-  };
-  std::unique_ptr<ParamStore, EndLease> store_;
-};
+using Lease = std::unique_ptr<ParamStore, std::function<void(ParamStore*)>>;
 
 struct ParamStoreOptions {
   torch::Dtype dtype = torch::kFloat;  // working precision
@@ -94,9 +83,6 @@ class ParamStore {
   int64_t persistent_bytes() const;
 
  private:
-  friend class Lease;
-
-  struct SecondaryShard;
   struct ParamState;
 
   void gather_secondary(size_t unit);
@@ -112,7 +98,6 @@ class ParamStore {
   bool order_written(size_t unit);
   void end_gather(size_t unit);
   void release(size_t unit);
-  void end_lease(size_t block);
 
   const UnitPlan& plan_;
   const comm::DeviceMesh& mesh_;

@@ -1,10 +1,7 @@
 #include "zero/parameter_index.h"
 
-#include <c10/util/accumulate.h>
-
 #include <algorithm>
 #include <map>
-#include <utility>
 
 namespace zeroth::zero {
 namespace {
@@ -62,17 +59,12 @@ void append(std::vector<OffsetSpan>& parts, const OffsetSpan& part, int64_t size
 
 }  // namespace
 
-int64_t GlobalParameter::numel() const {
-  return c10::multiply_integers(shape);
-}
-
 std::vector<GlobalParameter> global_parameters(const UnitPlan& plan) {
   std::vector<size_t> unsharded_unit(plan.units.size());
   for (size_t u = 0; u < unsharded_unit.size(); ++u) unsharded_unit[u] = first_unit_like(plan, u);
   std::vector<SlotIndex> places = plan.parameter_order;
-  std::stable_sort(places.begin(), places.end(), [&](const SlotIndex& one, const SlotIndex& other) {
-    return unsharded_unit[one.unit] < unsharded_unit[other.unit];
-  });
+  std::ranges::stable_sort(places, {},
+                           [&](const SlotIndex& place) { return unsharded_unit[place.unit]; });
   std::vector<GlobalParameter> parameters;
   std::map<std::string, size_t> known;
   for (const SlotIndex& place : places) {

@@ -2,6 +2,8 @@
 // and files are planned from it.
 #pragma once
 
+#include <c10/util/accumulate.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -19,7 +21,7 @@ struct GlobalParameter {
   size_t block = 0;               // first block that uses it
   std::vector<SlotIndex> slices;  // slices on this rank: one, or those of a fused matrix
 
-  int64_t numel() const;
+  int64_t numel() const { return c10::multiply_integers(shape); }
   // Returns whether it has two dimensions or more, like Slot::is_matrix().
   bool is_matrix() const { return shape.size() > 1; }
 };

@@ -39,21 +39,33 @@ class StoreBuilder {
     return result_.stores.back().get();
   }
 
-  // Memory without copies is not pinned.
-  std::shared_ptr<device::HostLink> page_lock_link(bool pinned) const {
-    return pinned ? result_.link : nullptr;
+  // Adds the store of offloaded values: in a file if `file` is set, otherwise in CPU memory. If it
+  // `streams`, the device uses them, and chunks are copied to it.
+  offload::ShardStore* add_offloaded(const TensorOffload& offloaded,
+                                     std::optional<offload::FileStoreOptions> file, bool streams,
+                                     Access expected) {
+    // Memory without copies is not pinned.
+    const auto link = streams && offloaded.pinned ? result_.link : nullptr;
+    if (file) file->link = link;
+    auto store = file ? offload::make_file_store(*std::move(file)) : offload::make_cpu_store(link);
+    if (streams) {
+      store = offload::make_staging_store(std::move(store), result_.link, mesh_.device(),
+                                          {.depth = static_cast<size_t>(offloaded.depth),
+                                           .inner_leases = file ? offloaded.leases() : SIZE_MAX,
+                                           .expected = expected});
+    }
+    return add(std::move(store));
   }
 
   offload::FileStoreOptions file_options(const char* kind, const std::string& directory,
-                                         const TensorOffload& offloaded, bool pinned) const {
+                                         const TensorOffload& offloaded) const {
     return {.place = {.nvme_path = directory,
                       .run_id = mesh_.run_id(),
                       .rank = mesh_.rank(),
                       .kind = kind},
             .aio = config_.aio,
             .buffers = static_cast<size_t>(offloaded.buffers),
-            .buffer_bytes = offloaded.buffer_bytes,
-            .link = page_lock_link(pinned)};
+            .buffer_bytes = offloaded.buffer_bytes};
   }
 
   void place_optimizer() {
@@ -91,30 +103,16 @@ class StoreBuilder {
       result_.rules.push_back(optim::make_update_rule(config_.optimizer, torch::kCPU));
       offloaded = {nullptr, result_.rules.back().get(), torch::kCPU};
     }
-    const TensorOffload& updates = plan_.updates;
-    const bool in_file = updates.buffers > 0;
-    const bool streams = result_.link && on_device;
-    if (in_file || streams) result_.options.tile_elements = plan_.tile_elements;
-    const bool pinned = streams && updates.pinned;
-    auto store =
-        in_file ? state_file_store(pinned) : offload::make_cpu_store(page_lock_link(pinned));
-    if (streams) {
-      store = offload::make_staging_store(std::move(store), result_.link, mesh_.device(),
-                                          {.depth = static_cast<size_t>(updates.depth),
-                                           .inner_leases = updates.leases(),
-                                           .expected = Access::kReadWrite});
+    std::optional<offload::FileStoreOptions> file;
+    if (plan_.updates.buffers > 0) {
+      const configs::OffloadOptimizerConfig& offload = config_.zero.offload_optimizer;
+      file = file_options("optimizer", offload.nvme_path, plan_.updates);
+      file->cache = {offload.pipeline_read, offload.pipeline_write};
     }
-    offloaded.states = add(std::move(store));
+    const bool streams = result_.link && on_device;
+    if (file || streams) result_.options.tile_elements = plan_.tile_elements;
+    offloaded.states = add_offloaded(plan_.updates, std::move(file), streams, Access::kReadWrite);
     return offloaded;
-  }
-
-  std::unique_ptr<offload::ShardStore> state_file_store(bool pinned) const {
-    const configs::OffloadOptimizerConfig& offload = config_.zero.offload_optimizer;
-    offload::FileStoreOptions options =
-        file_options("optimizer", offload.nvme_path, plan_.updates, pinned);
-    options.pipeline_read = offload.pipeline_read;
-    options.pipeline_write = offload.pipeline_write;
-    return offload::make_file_store(std::move(options));
   }
 
   void place_params() {
@@ -130,19 +128,11 @@ class StoreBuilder {
 
   // Makes a store of parameters for the device; the CPU writes them in place.
   offload::ShardStore* offloaded_param_store(OffloadDevice device) {
-    const TensorOffload& params = plan_.parameters;
-    const bool in_file = device == OffloadDevice::kNvme;
-    auto store =
-        in_file ? offload::make_file_store(file_options(
-                      "parameters", config_.zero.offload_param.nvme_path, params, params.pinned))
-                : offload::make_cpu_store(page_lock_link(params.pinned));
-    if (result_.link) {
-      store = offload::make_staging_store(std::move(store), result_.link, mesh_.device(),
-                                          {.depth = static_cast<size_t>(params.depth),
-                                           .inner_leases = in_file ? params.leases() : SIZE_MAX,
-                                           .expected = Access::kRead});
+    std::optional<offload::FileStoreOptions> file;
+    if (device == OffloadDevice::kNvme) {
+      file = file_options("parameters", config_.zero.offload_param.nvme_path, plan_.parameters);
     }
-    return add(std::move(store));
+    return add_offloaded(plan_.parameters, std::move(file), result_.link != nullptr, Access::kRead);
   }
 
   const OffloadPlan& plan_;
@@ -167,7 +157,7 @@ offload::Traffic ShardStores::traffic() const {
   return sum;
 }
 
-std::vector<std::string> ShardStores::notes() const {
+std::vector<std::string> ShardStores::notes(const std::vector<std::string>& others) const {
   std::vector<std::string> notes = choices;
   const auto add = [&](const std::vector<std::string>& more) {
     for (const std::string& note : more) {
@@ -176,6 +166,7 @@ std::vector<std::string> ShardStores::notes() const {
   };
   if (link) add(link->memory.notes());
   for (const auto& store : stores) add(store->notes());
+  add(others);
   return notes;
 }
 

@@ -35,8 +35,8 @@ struct ShardStores {
 
   // Returns the traffic of all stores together; that of the link if no store has its own.
   offload::Traffic traffic() const;
-  // Returns notes for the user, one line each.
-  std::vector<std::string> notes() const;
+  // Returns notes for the user, one line each, with `others` at the end, each note once.
+  std::vector<std::string> notes(const std::vector<std::string>& others = {}) const;
 };
 
 // Makes the stores of `plan` for this configuration. `link` connects the CPU to the mesh's device;

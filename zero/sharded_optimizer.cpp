@@ -2,9 +2,6 @@
 
 #include <ATen/ops/index_add.h>
 #include <ATen/ops/index_select.h>
-#include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <map>

@@ -1,14 +1,12 @@
 // An optimizer that applies an update rule to this rank's shard of every unit.
 #pragma once
 
-#include <torch/types.h>
-
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "comm/device_mesh.h"
+#include "device/tensor.h"
 #include "optim/update_rule.h"
 #include "zero/gather_prefetcher.h"
 #include "zero/optimizer_states.h"

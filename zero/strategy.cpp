@@ -45,11 +45,8 @@ int effective_stage(bool unsharded, const configs::Config& config) {
 }
 
 int parameter_stage(bool unsharded, const configs::Config& config, bool separate_device) {
-  using configs::OffloadDevice;
-  const OffloadDevice place = config.zero.offload_param.device;
-  const bool on_device =
-      place == OffloadDevice::kNone || (place == OffloadDevice::kCpu && !separate_device);
-  return on_device ? effective_stage(unsharded, config) : config.zero.stage;
+  return offloads_parameters(config, separate_device) ? config.zero.stage
+                                                      : effective_stage(unsharded, config);
 }
 
 // Returns one kind for all units. Each reducer also supports units on one rank.
@@ -58,17 +55,16 @@ ReducerKind reducer_kind(const UnitPlan& plan, const configs::Config& config,
   // With CPU offload, a single rank needs no full gradient on the device: its shard is all.
   if (offload_plan.offload_gradients && plan.is_unsharded()) return ReducerKind::kScatter;
   const StagePolicy& policy = stage_policy(effective_stage(plan.is_unsharded(), config));
-  return config.batch.accumulation_steps > 1 ? policy.with_accumulation : policy.single_micro_batch;
+  return config.batch.accumulates() ? policy.with_accumulation : policy.single_micro_batch;
 }
 
 GradReducerOptions reducer_options(const UnitPlan& plan, const configs::Config& config,
                                    const OffloadPlan& offload_plan) {
   GradReducerOptions options;
-  const bool accumulates = config.batch.accumulation_steps > 1;
   options.accumulation = offload_plan.gradient;
   // Gradients that are neither communicated nor offloaded are summed as they are.
   const bool stays = plan.is_unsharded() && !offload_plan.offload_gradients;
-  options.wire = stays && accumulates ? offload_plan.gradient : offload_plan.wire;
+  options.wire = stays && config.batch.accumulates() ? offload_plan.gradient : offload_plan.wire;
   options.reduce_scatter = config.zero.reduce_scatter;
   options.max_in_flight = config.zero.overlap_comm ? 2 : 0;
   options.bucket_elements = config.zero.reduce_bucket_elements;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
@@ -119,10 +118,6 @@ std::string unit_name(const std::string& owner, int num_replicas, bool frozen) {
 
 }  // namespace
 
-Range Unit::owned_range() const {
-  return gather_policy == GatherPolicy::kNever ? Range{0, layout.numel()} : shard();
-}
-
 std::string Unit::label() const {
   return fmt::format("block {} ({})", blocks.front(), name);
 }
@@ -133,15 +128,6 @@ size_t first_trained_block(const UnitPlan& plan) {
     if (unit.trainable) first = std::min(first, unit.blocks.front());
   }
   return first;
-}
-
-bool UnitPlan::trains() const {
-  return std::any_of(units.begin(), units.end(), [](const Unit& unit) { return unit.trainable; });
-}
-
-bool UnitPlan::is_unsharded() const {
-  return std::all_of(units.begin(), units.end(),
-                     [](const Unit& unit) { return unit.is_unsharded(); });
 }
 
 UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, int rank,

@@ -2,13 +2,13 @@
 // units that it uses; a tied weight is a unit of its own that two blocks list.
 #pragma once
 
-#include <torch/types.h>
-
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "comm/device_mesh.h"
 #include "comm/mesh_layout.h"
+#include "device/tensor.h"
 #include "model/block.h"
 #include "zero/flat_layout.h"
 
@@ -42,7 +42,9 @@ struct Unit {
   Range shard() const { return layout.shard(shard_index); }
   // Returns the range that this rank owns: its shard, or all if every rank owns all. The same size
   // on all ranks.
-  Range owned_range() const;
+  Range owned_range() const {
+    return gather_policy == GatherPolicy::kNever ? Range{0, layout.numel()} : shard();
+  }
 };
 
 // The position of a parameter in a plan.
@@ -58,8 +60,10 @@ struct UnitPlan {
   std::vector<SlotIndex>
       parameter_order;  // the parameters in the order in which the blocks list them
 
-  bool trains() const;        // true if any unit is trainable
-  bool is_unsharded() const;  // true if no other rank holds any of the units
+  // Returns whether any unit is trainable.
+  bool trains() const { return std::ranges::any_of(units, &Unit::trainable); }
+  // Returns whether no other rank holds any of the units.
+  bool is_unsharded() const { return std::ranges::all_of(units, &Unit::is_unsharded); }
 };
 
 // Returns the first block that has a trainable parameter; the number of blocks if none has.

@@ -8,10 +8,6 @@
 namespace zeroth::zero {
 namespace {
 
-size_t byte_size(const torch::Tensor& tensor) {
-  return static_cast<size_t>(tensor.numel()) * tensor.element_size();
-}
-
 // Returns a 1-D tensor whose storage gets its memory later.
 torch::Tensor without_memory(int64_t numel, torch::Dtype dtype, torch::Device device) {
   const size_t bytes = static_cast<size_t>(numel) * c10::elementSize(dtype);
@@ -31,33 +27,30 @@ c10::DataPtr swap_memory(const torch::Tensor& tensor, c10::DataPtr memory) {
 
 }  // namespace
 
+torch::Tensor slot_view(const torch::Tensor& flat, const Slot& slot) {
+  return at::as_strided(flat, slot.shape(), c10::contiguous_strides(slot.shape()), slot.offset);
+}
+
 UnitBuffers::UnitBuffers(const UnitPlan& plan, torch::Dtype dtype, torch::Device device)
-    : plan_(plan), pool_(device), buffers_(plan.units.size()) {
+    : pool_(device), buffers_(plan.units.size()) {
   const torch::NoGradGuard no_grad;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     const int64_t numel = plan.units[unit].layout.numel();
     buffers_[unit].whole = plan.units[unit].is_gathered_before_use()
                                ? without_memory(numel, dtype, device)
                                : torch::zeros({numel}, torch::TensorOptions(device).dtype(dtype));
-    bind_parameters(unit);
-  }
-}
-
-// Binds the parameters. The blocks keep their tensor objects; only their storage changes.
-// shallow_copy_from also gives the parameter a version counter of its own, so that a gather into
-// the buffer does not invalidate a kept graph.
-void UnitBuffers::bind_parameters(size_t unit) {
-  const Unit& described = plan_.units[unit];
-  for (size_t i = 0; i < described.params.size(); ++i) {
-    const Slot& slot = described.layout.slots()[i];
-    const torch::Tensor view = at::as_strided(buffers_[unit].whole, slot.shape(),
-                                              c10::contiguous_strides(slot.shape()), slot.offset);
-    described.params[i].unsafeGetTensorImpl()->shallow_copy_from(view.getIntrusivePtr());
+    // The blocks keep their tensor objects; only their storage changes. shallow_copy_from also
+    // gives the parameter a version counter of its own, so that a gather into the buffer does not
+    // invalidate a kept graph.
+    for (size_t i = 0; i < plan.units[unit].params.size(); ++i) {
+      const torch::Tensor view = slot_view(whole(unit), plan.units[unit].layout.slots()[i]);
+      plan.units[unit].params[i].unsafeGetTensorImpl()->shallow_copy_from(view.getIntrusivePtr());
+    }
   }
 }
 
 void UnitBuffers::allocate(size_t unit) {
-  set_memory(unit, pool_.acquire(byte_size(whole(unit))));
+  set_memory(unit, pool_.acquire(whole(unit).nbytes()));
   buffers_[unit].aliased = false;
 }
 
@@ -74,17 +67,8 @@ void UnitBuffers::set_memory(size_t unit, c10::DataPtr memory) {
 
 void UnitBuffers::release(size_t unit) {
   c10::DataPtr memory = swap_memory(whole(unit), c10::DataPtr(nullptr, whole(unit).device()));
-  if (!buffers_[unit].aliased) pool_.release(byte_size(whole(unit)), std::move(memory));
+  if (!buffers_[unit].aliased) pool_.release(whole(unit).nbytes(), std::move(memory));
   live_elements_ -= whole(unit).numel();
-}
-
-int64_t UnitBuffers::persistent_bytes() const {
-  int64_t bytes = 0;
-  for (size_t unit = 0; unit < buffers_.size(); ++unit) {
-    if (!plan_.units[unit].is_gathered_before_use())
-      bytes += static_cast<int64_t>(byte_size(whole(unit)));
-  }
-  return bytes;
 }
 
 }  // namespace zeroth::zero

@@ -1,21 +1,24 @@
 // The full buffers of all units, of which the blocks' parameters are views.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <vector>
 
+#include "device/tensor.h"
 #include "zero/buffer_pool.h"
 
 namespace zeroth::zero {
 
+struct Slot;
 struct UnitPlan;
+
+// Returns the view of a slot in its unit's flat buffer.
+torch::Tensor slot_view(const torch::Tensor& flat, const Slot& slot);
 
 class UnitBuffers {
  public:
   // Turns the plan's parameters into views. A kBeforeUse unit's buffer has no memory, others hold
-  // zeros. Keeps a reference to `plan`.
+  // zeros.
   UnitBuffers(const UnitPlan& plan, torch::Dtype dtype, torch::Device device);
 
   // Returns the full buffer of the unit, [numel].
@@ -33,8 +36,6 @@ class UnitBuffers {
   int64_t peak_live_elements() const { return peak_live_elements_; }
   // Returns the maximum bytes that the pool has used; they are kept for the next allocate().
   int64_t pooled_bytes() const { return pool_.allocated_bytes(); }
-  // Returns the bytes of the buffers that are never released.
-  int64_t persistent_bytes() const;
 
  private:
   struct UnitBuffer {
@@ -42,10 +43,8 @@ class UnitBuffers {
     bool aliased = false;  // the memory has another owner
   };
 
-  void bind_parameters(size_t unit);
   void set_memory(size_t unit, c10::DataPtr memory);
 
-  const UnitPlan& plan_;
   BufferPool pool_;
   std::vector<UnitBuffer> buffers_;
   int64_t live_elements_ = 0;

@@ -80,20 +80,16 @@ class AttemptAgreement {
 
   AgreedAttempt join() {
     set_text(store_, join_key(me_.rank), to_string(mine_));
-    std::optional<AgreedAttempt> done;
     SlowWait slow;
-    for (SuspendAwareTimer time; !done;) {
-      done = me_.rank == 0 ? lead() : follow();
-      if (done) break;
+    for (SuspendAwareTimer time;; std::this_thread::sleep_for(kPause)) {
+      if (const auto agreed = me_.rank == 0 ? lead() : follow()) return *agreed;
       const auto waited = time.elapsed();
       if (waited > limit_) {
         throw Error("rank {} of {}: {} did not join: {}", me_.rank, me_.world_size, missing(),
                     timeout_message(waited));
       }
       if (slow.due(waited) && me_.on_wait) me_.on_wait(missing(), waited);
-      std::this_thread::sleep_for(kPause);
     }
-    return *done;
   }
 
  private:

@@ -1,6 +1,5 @@
 #include "comm/bootstrap/host_address.h"
 
-#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <sys/socket.h>

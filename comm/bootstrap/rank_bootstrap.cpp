@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <mutex>
@@ -13,14 +12,11 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
-#include "base/machine/file_descriptor.h"
 #include "base/machine/memory_file.h"
 #include "base/machine/process_limits.h"
 #include "base/machine/timer.h"
-#include "comm/bootstrap/agree_on_attempt.h"
 #include "comm/bootstrap/host_address.h"
 #include "comm/bootstrap/key_value_store.h"
 #include "comm/collective_info.h"
@@ -32,44 +28,19 @@ namespace {
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 constexpr const char* kBootstrapFileName = "zeroth-meeting";  // the launcher's name for it
-constexpr std::chrono::milliseconds kPause{1}, kMaxPause{10};
+constexpr std::chrono::milliseconds kPause{10};
 constexpr std::chrono::seconds kGrace{1};  // after c10d's own limit, whose message says more
 
-class OpenBootstrapFile {
- protected:
-  explicit OpenBootstrapFile(MemoryFile file) : file_(std::move(file)) {}
-  std::string path() const { return proc_fd_path(file_.get()).string(); }
-
-  MemoryFile file_;
-};
-
 // A file store opens its path for each access, also in its destructor, so its file is a base class
-// that outlives it. FileStore polls for a key only every 10 ms, as its file may be on a network.
-class BootstrapFileStore final : private OpenBootstrapFile, public c10d::FileStore {
+// that outlives it. The store of make_waiting_store() waits for its keys.
+class BootstrapFileStore final : private MemoryFile, public c10d::FileStore {
  public:
   explicit BootstrapFileStore(MemoryFile file)
-      : OpenBootstrapFile(std::move(file)), FileStore(path(), /*numWorkers=*/-1) {}
+      : MemoryFile(std::move(file)),
+        FileStore(proc_fd_path(MemoryFile::get()).string(), /*numWorkers=*/-1) {}
 
   StorePtr clone() override {
-    return c10::make_intrusive<BootstrapFileStore>(
-        MemoryFile::open(file_.ticket(), kBootstrapFileName));
-  }
-
-  std::vector<uint8_t> get(const std::string& key) override {
-    wait({key}, timeout_);
-    return FileStore::get(key);
-  }
-
-  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
-
-  void wait(const std::vector<std::string>& keys,
-            const std::chrono::milliseconds& timeout) override {
-    SuspendAwareTimer time;
-    while (!check(keys)) {
-      if (time.elapsed() > timeout)
-        throw Error("timed out after {} ms waiting for '{}'", timeout.count(), keys.front());
-      std::this_thread::sleep_for(kPause);
-    }
+    return c10::make_intrusive<BootstrapFileStore>(MemoryFile::open(ticket(), kBootstrapFileName));
   }
 };
 
@@ -122,7 +93,7 @@ bool is_open(const std::string& address, int port) {
 void wait_until_open(const RankEnv& env, const std::string& address) {
   SlowWait slow;
   for (SuspendAwareTimer time; !is_open(address, env.master_port);
-       std::this_thread::sleep_for(kMaxPause)) {
+       std::this_thread::sleep_for(kPause)) {
     const auto waited = time.elapsed();
     if (slow.due(waited)) log_wait(env, "rank 0, which is not listening yet", waited);
     if (waited >= env.timeout)
@@ -184,66 +155,45 @@ AgreedAttempt agree_with_ranks(const RankEnv& env, const StorePtr& store) {
   }
 }
 
-struct BootstrapResult {
-  RankBootstrap bootstrap;
-  std::optional<AgreedAttempt> agreed;
-};
+}  // namespace
 
-// Bootstraps the ranks, and ignores what an earlier attempt or program of the same ranks left in
-// the store.
-BootstrapResult bootstrap_attempt(const RankEnv& env) {
-  BootstrapResult result{env.bootstrap_ticket ? from_memory(env) : from_tcp(env), std::nullopt};
-  StorePtr& store = result.bootstrap.store;
+// Ignores what an earlier attempt or program of the same ranks left in the store.
+RankBootstrap bootstrap_ranks(const RankEnv& env) {
+  RankBootstrap bootstrap = env.bootstrap_ticket ? from_memory(env) : from_tcp(env);
+  StorePtr& store = bootstrap.store;
   std::string prefix = fmt::format("zeroth/{}", env.attempt.index);
   if (env.agent_restart_counts) {
-    result.agreed = agree_with_ranks(env, store);
-    prefix = result.agreed->prefix;
-    result.bootstrap.run += fmt::format("-{}-{}", result.agreed->run, result.agreed->index);
+    bootstrap.agreed = agree_with_ranks(env, store);
+    prefix = bootstrap.agreed.prefix;
+    bootstrap.run += fmt::format("-{}-{}", bootstrap.agreed.run, bootstrap.agreed.index);
   } else {
     prefix += fmt::format("/{}", store->add(fmt::format("{}/{}", prefix, env.rank), 1));
   }
   store = make_waiting_store(c10::make_intrusive<c10d::PrefixStore>(prefix, store), env);
-  return result;
-}
-
-// Returns a listening socket; -1 with errno on failure.
-FileDescriptor try_listen(const addrinfo& address) {
-  FileDescriptor fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int yes = 1;
-  const bool listens = fd.get() >= 0 &&
-                       ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0 &&
-                       ::bind(fd.get(), address.ai_addr, address.ai_addrlen) == 0 &&
-                       ::listen(fd.get(), SOMAXCONN) == 0;
-  if (listens) return fd;
-  const int cause = errno;
-  fd.close();
-  errno = cause;
-  return FileDescriptor();
-}
-
-}  // namespace
-
-RankBootstrap bootstrap_ranks(const RankEnv& env) {
-  return bootstrap_attempt(env).bootstrap;
+  return bootstrap;
 }
 
 void resolve_attempt(RankEnv& env) {
   if (!env.agent_restart_counts) return;
-  BootstrapResult result = bootstrap_attempt(env);
-  env.bootstrap = std::make_shared<RankBootstrap>(std::move(result.bootstrap));
+  env.bootstrap = std::make_shared<RankBootstrap>(bootstrap_ranks(env));
   if (env.attempt.is_global) return;
-  env.attempt.index = result.agreed->index;
-  env.attempt.resumes = result.agreed->restarts > 0;
+  const AgreedAttempt& agreed = env.bootstrap->agreed;
+  env.attempt.index = agreed.index;
+  env.attempt.resumes = agreed.restarts > 0;
   // A store that rank 0 serves is a new one in each attempt.
-  if (env.agent_store && env.attempt.run.empty()) env.attempt.run = result.agreed->run;
+  if (env.agent_store && env.attempt.run.empty()) env.attempt.run = agreed.run;
 }
 
 FileDescriptor listen_at(const std::string& address, int port) {
   const Addresses found = resolve_master(address, port, SOCK_STREAM);
   int cause = 0;
   for (const addrinfo* entry = found.get(); entry != nullptr; entry = entry->ai_next) {
-    FileDescriptor fd = try_listen(*entry);
-    if (fd.get() >= 0) return fd;
+    FileDescriptor fd(::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int yes = 1;
+    if (fd.get() >= 0 && ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0 &&
+        ::bind(fd.get(), entry->ai_addr, entry->ai_addrlen) == 0 &&
+        ::listen(fd.get(), SOMAXCONN) == 0)
+      return fd;
     if (cause != EADDRINUSE) cause = errno;
   }
   if (cause == EADDRINUSE)

@@ -6,20 +6,18 @@
 #include <string>
 
 #include "base/machine/file_descriptor.h"
+#include "comm/bootstrap/agree_on_attempt.h"
 #include "comm/bootstrap/rank_env.h"
-
-namespace c10d {
-class Store;
-}
 
 namespace zeroth::comm {
 
 struct RankBootstrap {
   // Key-value store through which ranks exchange values.
   c10::intrusive_ptr<c10d::Store> store;
-  std::string run;        // unique among the runs of this user and node; same on all ranks
-  bool open_to_all;       // strangers can write what is read from `store`
-  bool served_by_rank_0;  // rank 0 must outlive the other ranks' use of the store
+  std::string run;            // unique among the runs of this user and node; same on all ranks
+  bool open_to_all;           // strangers can write what is read from `store`
+  bool served_by_rank_0;      // rank 0 must outlive the other ranks' use of the store
+  AgreedAttempt agreed = {};  // set if elastic agents count restarts (env.agent_restart_counts)
 };
 
 // Bootstraps the ranks. Ranks of `zeroth` use memory that their launcher holds, without a port.

@@ -1,6 +1,5 @@
 #include "comm/groups/c10d_group.h"
 
-#include <ATen/ops/from_blob.h>
 #include <c10/core/Device.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -225,10 +224,6 @@ class DeviceWaitHandle final : public BackendHandle {
   }
 
  private:
-  std::string reported_group() const {
-    return state_->options.reports ? state_->options.members.name() : std::string();
-  }
-
   // The functions that the watchdog's thread calls must not keep the state alive, as its destructor
   // would end the watchdog on that thread.
   void watch() const {
@@ -238,7 +233,8 @@ class DeviceWaitHandle final : public BackendHandle {
     work_item.ended = [work = work_] { return work->isCompleted() && work_error(*work).empty(); };
     // Called only while no earlier collective is in progress.
     work_item.lost = [work = work_, table, sequence = sequence_, reports = state_->options.reports,
-                      info = info_, over = reported_group(),
+                      info = info_,
+                      over = state_->options.reports ? state_->options.members.name() : "",
                       waiting = SuspendAwareTimer()]() mutable {
       if (reports) {
         reports->report_wait(waiting.elapsed(),

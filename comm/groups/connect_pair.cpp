@@ -37,22 +37,13 @@ constexpr std::chrono::milliseconds kPause{20};
 constexpr size_t kMaxCandidates = 64;  // one more closes the oldest
 constexpr const char* kKey = "pair";
 
-class HandshakeProofs {
- public:
-  explicit HandshakeProofs(const PairOptions& options)
-      : key_(options.secret), name_(options.name) {}
-
-  // Returns the proof of this role, "listener" or "other".
-  std::string proof(std::string_view role, std::string_view listeners_nonce,
-                    std::string_view others_nonce) const {
-    const std::string label = fmt::format("zeroth pair {} {}\n", role, name_);
-    return std::string(digest_bytes(key_.digest(label, listeners_nonce, others_nonce)));
-  }
-
- private:
-  HmacKey key_;
-  std::string name_;
-};
+// Returns the proof of this role, "listener" or "other".
+std::string make_proof(const PairOptions& options, std::string_view role,
+                       std::string_view listeners_nonce, std::string_view others_nonce) {
+  const std::string label = fmt::format("zeroth pair {} {}\n", role, options.name);
+  return std::string(
+      digest_bytes(HmacKey(options.secret).digest(label, listeners_nonce, others_nonce)));
+}
 
 void set_blocking(int fd, bool blocks) {
   const int flags = ::fcntl(fd, F_GETFL);
@@ -80,7 +71,7 @@ std::string socket_address(int socket) {
 class PairListener {
  public:
   explicit PairListener(const PairOptions& options)
-      : options_(options), proofs_(options), listener_(listen_at(options.address, 0)) {
+      : options_(options), listener_(listen_at(options.address, 0)) {
     set_blocking(listener_.get(), false);
   }
   std::string name() const { return socket_address(listener_.get()); }
@@ -142,14 +133,14 @@ class PairListener {
       return candidate.time.elapsed() < kHandshakeTimeout ? std::nullopt : std::optional(false);
     const std::string_view nonce = std::string_view(candidate.received).substr(0, kNonceBytes);
     const std::string_view proof = std::string_view(candidate.received).substr(kNonceBytes);
-    if (!constant_time_equal(proof, proofs_.proof("other", candidate.nonce, nonce))) return false;
-    if (!send_all(fd, proofs_.proof("listener", candidate.nonce, nonce))) return false;
+    if (!constant_time_equal(proof, make_proof(options_, "other", candidate.nonce, nonce)))
+      return false;
+    if (!send_all(fd, make_proof(options_, "listener", candidate.nonce, nonce))) return false;
     set_blocking(fd, true);
     return true;
   }
 
   const PairOptions& options_;
-  HandshakeProofs proofs_;
   FileDescriptor listener_;
   std::list<Candidate> candidates_;  // oldest first
 };
@@ -168,11 +159,11 @@ class ConnectAttempt {
   std::string failure_reason() const { return error_ == 0 ? "" : system_reason(error_); }
 
   // Returns whether each side has proved to the other that it is the expected rank.
-  bool handshake(const HandshakeProofs& proofs) {
+  bool handshake(const PairOptions& options) {
     const std::string theirs = read(kNonceBytes), own = random_bytes(kNonceBytes);
     return theirs.size() == kNonceBytes &&
-           send_all(socket_.get(), own + proofs.proof("other", theirs, own)) &&
-           constant_time_equal(read(kProofBytes), proofs.proof("listener", theirs, own));
+           send_all(socket_.get(), own + make_proof(options, "other", theirs, own)) &&
+           constant_time_equal(read(kProofBytes), make_proof(options, "listener", theirs, own));
   }
 
   FileDescriptor release_socket() {
@@ -225,14 +216,13 @@ FileDescriptor connect_to(const std::string& where, const PairOptions& options) 
   const auto port = parse_number<uint16_t>(where.substr(std::min(where.size(), space + 1)));
   if (space == std::string::npos || !port) throw Error("invalid address '{}'", shortened(where));
   const Addresses found = resolve_master(where.substr(0, space), *port, SOCK_STREAM);
-  const HandshakeProofs proofs(options);
   std::string reason;
   for (SuspendAwareTimer time; time.elapsed() < options.timeout;
        std::this_thread::sleep_for(kPause)) {
     ConnectAttempt attempt(*found, time, options.timeout);
     reason = attempt.failure_reason();
     if (!reason.empty()) continue;
-    if (attempt.handshake(proofs)) return attempt.release_socket();
+    if (attempt.handshake(options)) return attempt.release_socket();
     reason = "the process there is not the other rank, or does not have the run's secret";
   }
   throw Error("cannot connect to {}: {}", where, reason);

@@ -40,14 +40,7 @@ Doorbells::Doorbells(std::shared_ptr<SharedSegment> segment, size_t offset, int 
 // Sequentially consistent here and in wait(): either the sleeper sees what was stored, or this rank
 // sees the sleeper.
 void Doorbells::notify(int rank) {
-  if (rank != rank_) notify(doorbells_[static_cast<size_t>(rank)]);
-}
-
-void Doorbells::wake() {
-  notify(doorbells_[static_cast<size_t>(rank_)]);
-}
-
-void Doorbells::notify(Doorbell& doorbell) {
+  Doorbell& doorbell = doorbells_[static_cast<size_t>(rank)];
   if (!doorbell.is_sleeping.load(std::memory_order_seq_cst)) return;
   doorbell.signal.fetch_add(1, std::memory_order_seq_cst);
   syscall(SYS_futex, &doorbell.signal, FUTEX_WAKE, 1, nullptr, nullptr, 0);

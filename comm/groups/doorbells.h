@@ -24,7 +24,7 @@ class Doorbells {
   void notify(int rank);
 
   // Wakes this rank itself. Safe to call from any thread of its process.
-  void wake();
+  void wake() { notify(rank_); }
 
   // Blocks until ready() returns true, and returns true; returns false after `limit`. ready() reads
   // what peers store before they notify.
@@ -35,8 +35,6 @@ class Doorbells {
     std::atomic<uint32_t> signal;  // the word on which the rank sleeps
     std::atomic<bool> is_sleeping;
   };
-
-  void notify(Doorbell& doorbell);
 
   std::shared_ptr<SharedSegment> segment_;
   int rank_;

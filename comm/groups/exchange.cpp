@@ -1,7 +1,5 @@
 #include "comm/groups/exchange.h"
 
-#include <ATen/ops/from_blob.h>
-
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -50,16 +48,13 @@ struct ElementRange {
   int64_t size;
 };
 
-// A ReducingExchange is the common part of all-reduce and reduce-scatter: each rank reduces one
-// slice of a chunk, which it reads from the peers' slots (in the ring section of its rank) and from
-// its own tensor.
-class ReducingExchange : public Exchange {
+// A SectionedExchange divides each slot into sections, one for each rank that reads the slot. A
+// chunk has a slice of `source` for each rank.
+class SectionedExchange : public Exchange {
  protected:
   // `num_sections`: the ranks, or one less if a rank needs none for itself.
-  ReducingExchange(SharedRing& ring, uint64_t first, ReduceOp op, const torch::Tensor& source,
-                   int num_sections)
+  SectionedExchange(SharedRing& ring, uint64_t first, const torch::Tensor& source, int num_sections)
       : Exchange(ring, first),
-        op_(op),
         source_(source),
         sections_(num_sections),
         section_bytes_(ring.slot_bytes() / static_cast<size_t>(num_sections) / kAlignment *
@@ -72,19 +67,25 @@ class ReducingExchange : public Exchange {
     const int index = of - (sections_ < ring_.ranks() && of > rank ? 1 : 0);
     return ring_.slot(rank, chunk) + section_bytes_ * static_cast<size_t>(index);
   }
-  // Returns the elements of `source_` that `rank` reduces in the chunk.
-  virtual ElementRange slice(uint64_t chunk, int rank) const = 0;
+  // Returns the elements of `source_` for `rank` in the chunk. Here `source_` consists of one part
+  // for each rank, of which a chunk has as much as a section holds.
+  virtual ElementRange slice(uint64_t chunk, int rank) const {
+    const int64_t part = source_.tensor.numel() / ring_.ranks();
+    const int64_t begin = static_cast<int64_t>(chunk - first_) * section_elements();
+    return {rank * part + begin, std::min(section_elements(), part - begin)};
+  }
 
   void publish(uint64_t chunk) override {
     for (int peer = 0; peer < ring_.ranks(); ++peer) {
-      const ElementRange part = slice(chunk, peer);
       if (peer == ring_.rank()) continue;
+      const ElementRange part = slice(chunk, peer);
       copy_bytes(ring_section(ring_.rank(), chunk, peer), source_.at(part.begin),
                  source_.size(part.size));
     }
   }
 
-  void reduce_to(std::byte* result, uint64_t chunk) {
+  // Reduces this rank's slice, which it reads from the peers' slots and from its own tensor.
+  void reduce_to(std::byte* result, uint64_t chunk, ReduceOp op) {
     const ElementRange mine = slice(chunk, ring_.rank());
     if (mine.size == 0) return;
     std::vector<torch::Tensor> parts;
@@ -93,20 +94,20 @@ class ReducingExchange : public Exchange {
           rank == ring_.rank() ? source_.at(mine.begin) : ring_section(rank, chunk, ring_.rank());
       parts.push_back(source_.view(memory, mine.size));
     }
-    reduce_parts(op_, source_.view(result, mine.size), parts, scratch_);
+    reduce_parts(op, source_.view(result, mine.size), parts, scratch_);
   }
 
-  ReduceOp op_;
   TensorBytes source_;
   int sections_;
   size_t section_bytes_;
   torch::Tensor scratch_;
 };
 
-class AllReduce final : public ReducingExchange {
+class AllReduce final : public SectionedExchange {
  public:
   AllReduce(SharedRing& ring, uint64_t first, const torch::Tensor& tensor, ReduceOp op)
-      : ReducingExchange(ring, first, op, tensor, ring.ranks()),
+      : SectionedExchange(ring, first, tensor, ring.ranks()),
+        op_(op),
         chunk_elements_(section_elements() * ring.ranks()) {
     end_ = first + num_chunks(tensor.numel(), chunk_elements_);
   }
@@ -115,7 +116,7 @@ class AllReduce final : public ReducingExchange {
   void consume(uint64_t chunk) override {
     const int me = ring_.rank();
     const ElementRange mine = slice(chunk, me);
-    reduce_to(ring_section(me, chunk, me), chunk);
+    reduce_to(ring_section(me, chunk, me), chunk, op_);
     copy_bytes(source_.at(mine.begin), ring_section(me, chunk, me), source_.size(mine.size));
   }
 
@@ -138,6 +139,7 @@ class AllReduce final : public ReducingExchange {
     return {begin + from, to - from};
   }
 
+  ReduceOp op_;
   int64_t chunk_elements_;
 };
 
@@ -167,24 +169,19 @@ class SmallAllReduce final : public Exchange {
   TensorBytes source_;
 };
 
-class ReduceScatter final : public ReducingExchange {
+class ReduceScatter final : public SectionedExchange {
  public:
   ReduceScatter(SharedRing& ring, uint64_t first, const torch::Tensor& out, const torch::Tensor& in)
-      : ReducingExchange(ring, first, ReduceOp::kSum, in, ring.ranks() - 1), out_(out) {
+      : SectionedExchange(ring, first, in, ring.ranks() - 1), out_(out) {
     end_ = first + num_chunks(out.numel(), section_elements());
   }
 
   void consume(uint64_t chunk) override {
-    reduce_to(out_.at(static_cast<int64_t>(chunk - first_) * section_elements()), chunk);
+    const int64_t begin = static_cast<int64_t>(chunk - first_) * section_elements();
+    reduce_to(out_.at(begin), chunk, ReduceOp::kSum);
   }
 
  private:
-  ElementRange slice(uint64_t chunk, int rank) const override {
-    const int64_t begin = static_cast<int64_t>(chunk - first_) * section_elements();
-    const int64_t numel = out_.tensor.numel();
-    return {rank * numel + begin, std::min(section_elements(), numel - begin)};
-  }
-
   TensorBytes out_;
 };
 
@@ -235,50 +232,30 @@ class CopyExchange final : public Exchange {
   int64_t per_chunk_;
 };
 
-// An AllToAll divides each slot into one section per peer.
-class AllToAll final : public Exchange {
+class AllToAll final : public SectionedExchange {
  public:
   AllToAll(SharedRing& ring, uint64_t first, const torch::Tensor& out, const torch::Tensor& in)
-      : Exchange(ring, first),
-        out_(out),
-        in_(in),
-        part_(in.numel() / ring.ranks()),
-        section_bytes_(ring.slot_bytes() / static_cast<size_t>(ring.ranks()) / kAlignment *
-                       kAlignment),
-        per_chunk_(static_cast<int64_t>(section_bytes_ / in_.element)) {
-    end_ = first + num_chunks(part_, per_chunk_);
+      : SectionedExchange(ring, first, in, ring.ranks()), out_(out) {
+    end_ = first + num_chunks(in.numel() / ring.ranks(), section_elements());
   }
 
   void publish(uint64_t chunk) override {
-    const int me = ring_.rank();
-    for (int peer = 0; peer < ring_.ranks(); ++peer) {
-      const auto [begin, size] = part_for(chunk, peer);
-      std::byte* to = peer == me ? out_.at(begin) : ring_section(me, chunk, peer);
-      copy_bytes(to, in_.at(begin), in_.size(size));
-    }
+    SectionedExchange::publish(chunk);
+    const ElementRange own = slice(chunk, ring_.rank());
+    copy_bytes(out_.at(own.begin), source_.at(own.begin), source_.size(own.size));
   }
 
   void consume(uint64_t chunk) override {
     for (int peer = 0; peer < ring_.ranks(); ++peer) {
       if (peer == ring_.rank()) continue;
-      const auto [begin, size] = part_for(chunk, peer);
-      copy_bytes(out_.at(begin), ring_section(peer, chunk, ring_.rank()), in_.size(size));
+      const ElementRange part = slice(chunk, peer);
+      copy_bytes(out_.at(part.begin), ring_section(peer, chunk, ring_.rank()),
+                 source_.size(part.size));
     }
   }
 
  private:
-  ElementRange part_for(uint64_t chunk, int peer) const {
-    const int64_t begin = static_cast<int64_t>(chunk - first_) * per_chunk_;
-    return {peer * part_ + begin, std::min(per_chunk_, part_ - begin)};
-  }
-  std::byte* ring_section(int rank, uint64_t chunk, int peer) const {
-    return ring_.slot(rank, chunk) + section_bytes_ * static_cast<size_t>(peer);
-  }
-
-  TensorBytes out_, in_;
-  int64_t part_;  // elements from each rank to each rank
-  size_t section_bytes_;
-  int64_t per_chunk_;
+  TensorBytes out_;
 };
 
 }  // namespace

@@ -2,8 +2,6 @@
 // SharedRing. An Exchange knows which bytes are copied where, but nothing of waiting.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <memory>
 

@@ -1,8 +1,5 @@
 #include "comm/groups/group.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -24,34 +21,22 @@ class SoloGroup final : public Group {
   }
 };
 
-// A StagedHandle copies the result of a collective, which is on the device that its group accepts,
-// to where it belongs.
-class StagedHandle final : public CollectiveHandle::Impl {
- public:
-  StagedHandle(CollectiveHandle pending, torch::Tensor staged, torch::Tensor out)
-      : pending_(std::move(pending)), staged_(std::move(staged)), out_(std::move(out)) {}
-
-  // A copy to the CPU is complete on return. The allocator of pinned memory keeps it until the
-  // stream has read it.
-  void wait() override {
-    pending_.wait();
-    out_.copy_(staged_, /*non_blocking=*/!out_.is_cpu());
-  }
-
- private:
-  CollectiveHandle pending_;
-  torch::Tensor staged_, out_;
-};
-
-// Issues the collective with copy(its input) and memory(its output) instead of its tensors.
+// Issues the collective with copy(its input) and memory(its output) instead of its tensors. wait()
+// copies the result, which is on the device that the group accepts, to where it belongs.
 template <typename Copy, typename Memory>
 CollectiveHandle issue_staged(Group& group, const Collective& collective, const Copy& copy,
                               const Memory& memory) {
   Collective staged = collective;
   staged.in = copy(collective.in);
   staged.out = collective.out.is_same(collective.in) ? staged.in : memory(collective.out);
-  return CollectiveHandle(
-      std::make_shared<StagedHandle>(group.issue(staged), staged.out, collective.out));
+  // A copy to the CPU is complete on return. The allocator of pinned memory keeps it until the
+  // stream has read it.
+  return make_handle(
+      [pending = group.issue(staged), result = staged.out, out = collective.out]() mutable {
+        pending.wait();
+        out.copy_(result, /*non_blocking=*/!out.is_cpu());
+      },
+      [] { return false; });
 }
 
 torch::Tensor pinned(const torch::Tensor& like) {

@@ -2,14 +2,14 @@
 // same order, each from one thread, which also serves all groups split from one another.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "device/tensor.h"
 
 namespace zeroth::comm {
 
@@ -53,6 +53,21 @@ class CollectiveHandle {
  private:
   std::shared_ptr<Impl> impl_;
 };
+
+// Makes the handle of a collective from wait() and ready() of its CollectiveHandle::Impl.
+template <typename Wait, typename Ready>
+CollectiveHandle make_handle(Wait wait, Ready ready) {
+  struct FunctionHandle final : CollectiveHandle::Impl {
+    FunctionHandle(Wait its_wait, Ready its_ready)
+        : wait_(std::move(its_wait)), ready_(std::move(its_ready)) {}
+    void wait() override { wait_(); }
+    bool ready() override { return ready_(); }
+
+    Wait wait_;
+    Ready ready_;
+  };
+  return CollectiveHandle(std::make_shared<FunctionHandle>(std::move(wait), std::move(ready)));
+}
 
 // Statistics of a group since its construction. The difference of two readings covers a step.
 struct CommTimes {

@@ -34,26 +34,6 @@ struct NodeContext {
   }
 };
 
-class HierarchicalHandle final : public CollectiveHandle::Impl {
- public:
-  HierarchicalHandle(std::shared_ptr<StageQueue> queue,
-                     std::shared_ptr<StageQueue::Operation> operation,
-                     std::shared_ptr<CommTimes> times)
-      : queue_(std::move(queue)), operation_(std::move(operation)), times_(std::move(times)) {}
-
-  bool ready() override { return StageQueue::done(*operation_); }
-  void wait() override {
-    queue_->complete(*operation_);
-    times_->in_flight_s += since_issue_.seconds();
-  }
-
- private:
-  std::shared_ptr<StageQueue> queue_;
-  std::shared_ptr<StageQueue::Operation> operation_;
-  std::shared_ptr<CommTimes> times_;
-  Timer since_issue_;
-};
-
 class HierarchicalGroup final : public Group {
  public:
   HierarchicalGroup(std::shared_ptr<const NodeContext> context,
@@ -89,9 +69,13 @@ class HierarchicalGroup final : public Group {
     if (collective.whole().numel() == 0) return {};
     StagePlan plan = plan_stages(collective, stages_);
     times_->bytes_sent += plan.bytes_sent;
-    auto operation = queue_->issue(std::move(plan.steps));
-    return CollectiveHandle(
-        std::make_shared<HierarchicalHandle>(queue_, std::move(operation), times_));
+    const auto operation = queue_->issue(std::move(plan.steps));
+    return make_handle(
+        [queue = queue_, operation, times = times_, since_issue = Timer()] {
+          queue->complete(*operation);
+          times->in_flight_s += since_issue.seconds();
+        },
+        [operation] { return StageQueue::done(*operation); });
   }
 
   std::unique_ptr<Group> split(const Partition& partition) override;
@@ -204,8 +188,8 @@ std::shared_ptr<const NodeContext> make_context(const c10::intrusive_ptr<c10d::S
   const Node& here = context->here();
   const auto local_size = static_cast<int>(here.ranks.size());
   const int local = local_rank(here, rank);
-  context->progress = make_progress_engine(
-      segment, local_size, rank, world_size,
+  context->progress = std::make_shared<ProgressEngine>(
+      Doorbells(segment, RankTable::bytes(local_size), rank, world_size),
       std::make_shared<PeerReports>(store, rank, options.nodes, options.timeout));
   if (local_size == 1) {
     context->node = make_solo_group();

@@ -1,14 +1,13 @@
 // NCCL, which is in the GPU library (device/gpu.h).
 #pragma once
 
-#include <torch/types.h>
-
 #include <chrono>
 #include <functional>
 #include <memory>
 
 #include "comm/groups/group.h"
 #include "device/gpu.h"
+#include "device/tensor.h"
 
 namespace c10d {
 class Backend;

@@ -1,8 +1,6 @@
 // Tensors exchanged by two ranks of different nodes over a dedicated connection.
 #pragma once
 
-#include <torch/types.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -13,6 +11,7 @@
 #include <thread>
 
 #include "base/machine/file_descriptor.h"
+#include "device/tensor.h"
 
 namespace c10d {
 class Store;

@@ -58,32 +58,29 @@ void PeerReports::report_failure(const std::string& text) {
   has_reported_ = false;
 }
 
-void PeerReports::report(const std::string& text) {
-  if (!store_answers_) return;
-  try {
-    const auto set = [store = store_, key = report_key(rank_),
-                      text = text.substr(0, kMaxTextBytes)] {
-      set_text(*store, key, text);
-      return true;
-    };
-    run_with_timeout(kStoreLimit, "the store of the run does not answer", set);
-  } catch (const std::exception&) {  // the failure of the run is logged anyway, by this rank
-    store_answers_ = false;
-  }
-}
-
-std::string PeerReports::read(int rank) {
+template <typename Work>
+std::string PeerReports::ask_store(Work work) {
   if (!store_answers_) return {};
   try {
-    const auto get = [store = store_, key = report_key(rank)]() {
-      return store->check({key}) ? get_text(*store, key) : std::string();
-    };
-    return shortened(run_with_timeout(kStoreLimit, "the store of the run does not answer", get),
-                     kMaxTextBytes);
-  } catch (const std::exception&) {
+    return run_with_timeout(kStoreLimit, "the store of the run does not answer", std::move(work));
+  } catch (const std::exception&) {  // the failure of the run is logged anyway, by this rank
     store_answers_ = false;
     return {};
   }
+}
+
+void PeerReports::report(const std::string& text) {
+  ask_store([store = store_, key = report_key(rank_), text = text.substr(0, kMaxTextBytes)] {
+    set_text(*store, key, text);
+    return std::string();
+  });
+}
+
+std::string PeerReports::read(int rank) {
+  const auto get = [store = store_, key = report_key(rank)] {
+    return store->check({key}) ? get_text(*store, key) : std::string();
+  };
+  return shortened(ask_store(get), kMaxTextBytes);
 }
 
 std::string PeerReports::reports_from(const std::vector<int>& ranks) {

@@ -40,6 +40,10 @@ class PeerReports {
   std::string reports_from(const std::vector<int>& ranks);
 
  private:
+  // Returns the text that `work` gets from the store; empty if the store does not answer, which is
+  // then not asked again.
+  template <typename Work>
+  std::string ask_store(Work work);
   // Writes this rank's report. The caller holds mutex_.
   void report(const std::string& text);
   // Returns the report of `rank`, sanitized for a message; empty if there is none.

@@ -18,13 +18,23 @@ namespace zeroth::comm {
 
 class ProgressEngine {
  public:
-  // A ProgressClient is one group of the rank.
+  // A ProgressClient is one group of the rank, which the engine drives as long as it lives.
   class ProgressClient {
    public:
-    virtual ~ProgressClient() = default;
+    explicit ProgressClient(std::shared_ptr<ProgressEngine> progress)
+        : progress_(std::move(progress)) {
+      progress_->clients_.push_back(this);
+    }
+    virtual ~ProgressClient() { std::erase(progress_->clients_, this); }
+    ProgressClient(const ProgressClient&) = delete;
+    ProgressClient& operator=(const ProgressClient&) = delete;
+
     virtual bool can_work() = 0;
     // Does one unit of work; returns false if none can be done now.
     virtual bool work() = 0;
+
+   protected:
+    std::shared_ptr<ProgressEngine> progress_;
   };
 
   // `reports`: those of a run on several nodes; null: the run has one node.
@@ -32,9 +42,6 @@ class ProgressEngine {
       : doorbells_(std::move(doorbells)), reports_(std::move(reports)) {}
 
   PeerReports* reports() const { return reports_.get(); }
-
-  void add(ProgressClient& client) { clients_.push_back(&client); }
-  void remove(ProgressClient& client) { std::erase(clients_, &client); }
 
   // Does one unit of work of any group; returns false if no group has any.
   bool work() {

@@ -1,7 +1,6 @@
 #include "comm/groups/reduce_parts.h"
 
 #include <ATen/ops/add.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
 
@@ -12,20 +11,13 @@ namespace {
 
 void combine(ReduceOp op, torch::Tensor out, const torch::Tensor& left,
              const torch::Tensor& right) {
-  switch (op) {
-    case ReduceOp::kMax:
-      at::maximum_out(out, left, right);
-      return;
-    case ReduceOp::kMin:
-      at::minimum_out(out, left, right);
-      return;
-    default:
-      at::add_out(out, left, right);
+  if (op == ReduceOp::kMax) {
+    at::maximum_out(out, left, right);
+  } else if (op == ReduceOp::kMin) {
+    at::minimum_out(out, left, right);
+  } else {
+    at::add_out(out, left, right);
   }
-}
-
-torch::Dtype accumulator(torch::Dtype dtype) {
-  return dtype == torch::kBFloat16 || dtype == torch::kHalf ? torch::kFloat : dtype;
 }
 
 }  // namespace
@@ -37,7 +29,8 @@ void reduce_parts(ReduceOp op, const torch::Tensor& out, const std::vector<torch
     combine(op, out, parts[0], parts[1]);
     return;
   }
-  const torch::Dtype dtype = accumulator(out.scalar_type());
+  const bool is_16_bit = out.scalar_type() == torch::kBFloat16 || out.scalar_type() == torch::kHalf;
+  const torch::Dtype dtype = is_16_bit ? torch::kFloat : out.scalar_type();
   if (!scratch.defined() || scratch.scalar_type() != dtype || scratch.numel() < out.numel()) {
     scratch = torch::empty({out.numel()}, dtype);
   }

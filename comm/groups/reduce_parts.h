@@ -1,11 +1,10 @@
 // The arithmetic of reductions between CPU tensors of different ranks.
 #pragma once
 
-#include <torch/types.h>
-
 #include <vector>
 
 #include "comm/groups/group.h"
+#include "device/tensor.h"
 
 namespace zeroth::comm {
 

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/machine/standard_streams.h"
-#include "base/machine/timer.h"
 #include "base/text/printable.h"
 #include "comm/collective_info.h"
 #include "comm/groups/exchange.h"
@@ -42,24 +41,21 @@ uint64_t collective_hash(const IssuedCollective& op) {
 class CollectiveWorker final : public ProgressEngine::ProgressClient {
  public:
   CollectiveWorker(SharedRing ring, std::shared_ptr<RankTable> table, SharedMemoryOptions options)
-      : ring_(std::move(ring)), table_(std::move(table)), options_(std::move(options)) {
-    options_.progress->add(*this);
-  }
-  ~CollectiveWorker() override { options_.progress->remove(*this); }
-  CollectiveWorker(const CollectiveWorker&) = delete;
-  CollectiveWorker& operator=(const CollectiveWorker&) = delete;
+      : ProgressClient(options.progress),
+        ring_(std::move(ring)),
+        table_(std::move(table)),
+        options_(std::move(options)) {}
 
   int rank() const { return ring_.rank(); }
   int size() const { return ring_.ranks(); }
   const CommTimes& times() const { return times_; }
 
-  template <typename MakeExchange>
-  std::shared_ptr<IssuedCollective> issue(CollectiveInfo info, MakeExchange&& make) {
+  std::shared_ptr<IssuedCollective> issue(const Collective& collective) {
     const Timer working;
     // Count nothing before what may throw: a rejected collective leaves no trace.
-    auto exchange = make(ring_, next_chunk_);
-    auto op = std::make_shared<IssuedCollective>(
-        IssuedCollective{std::move(info), issued_ + 1, std::move(exchange), working, false});
+    auto exchange = make_exchange(ring_, next_chunk_, collective);
+    auto op = std::make_shared<IssuedCollective>(IssuedCollective{
+        CollectiveInfo(collective), issued_ + 1, std::move(exchange), working, false});
     ops_.push_back(op);
     ++issued_;
     next_chunk_ = op->exchange->end_chunk();
@@ -78,7 +74,7 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
     const Timer total;
     double waited = 0;
     while (!op.done) {
-      if (!work() && !options_.progress->work()) waited += block();
+      if (!work() && !progress_->work()) waited += block();
     }
     times_.waiting_s += waited;
     times_.working_s += total.seconds() - waited;
@@ -149,7 +145,7 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
   void advance(SharedRing::Counter counter, uint64_t count) {
     ring_.advance(counter, count);
     for (int peer = 0; peer < size(); ++peer) {
-      if (peer != rank()) options_.progress->wake(options_.members.global_rank(peer));
+      if (peer != rank()) progress_->wake(options_.members.global_rank(peer));
     }
   }
 
@@ -182,14 +178,14 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
     const auto poll_interval = std::min(kPollInterval, options_.timeout);
     SuspendAwareTimer time;
     SlowWait slow(options_.log_after);
-    PeerReports* const reports = options_.progress->reports();
-    while (!options_.progress->wait(poll_interval)) {
+    PeerReports* const reports = progress_->reports();
+    while (!progress_->wait(poll_interval)) {
       const auto waited = time.elapsed();
       if (reports) reports->report_wait(waited, [this] { return describe_wait(); });
       const std::vector<int> late = late_ranks();
       if (slow.due(waited) && is_first_on_time(late)) log_wait(waited);
       for (const int peer : late) {
-        if (!table_->is_alive(peer) && !options_.progress->can_work())
+        if (!table_->is_alive(peer) && !progress_->can_work())
           fail(fmt::format("rank {}{} is gone", options_.members.global_rank(peer),
                            options_.members.on_node()),
                late);
@@ -249,7 +245,7 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
     const IssuedCollective& oldest = *ops_.front();
     const std::string text =
         fmt::format("{}: {}; {}", name(oldest), why, table_->explain(oldest.sequence, late));
-    if (PeerReports* const reports = options_.progress->reports()) reports->report_failure(text);
+    if (PeerReports* const reports = progress_->reports()) reports->report_failure(text);
     throw Error("{}", text);
   }
 
@@ -262,18 +258,6 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
   uint64_t next_chunk_ = 0;
   ChunkCursor put_, take_, finish_;
   CommTimes times_;
-};
-
-class SharedMemoryHandle final : public CollectiveHandle::Impl {
- public:
-  SharedMemoryHandle(std::shared_ptr<CollectiveWorker> worker, std::shared_ptr<IssuedCollective> op)
-      : worker_(std::move(worker)), op_(std::move(op)) {}
-  void wait() override { worker_->complete(*op_); }
-  bool ready() override { return op_->done; }
-
- private:
-  std::shared_ptr<CollectiveWorker> worker_;
-  std::shared_ptr<IssuedCollective> op_;
 };
 
 class SharedMemoryGroup final : public Group {
@@ -289,11 +273,10 @@ class SharedMemoryGroup final : public Group {
 
   CollectiveHandle issue(const Collective& collective) override {
     check_tensor_shapes(collective, size());
-    auto op = worker_->issue(CollectiveInfo(collective), [&](SharedRing& ring, uint64_t first) {
-      return make_exchange(ring, first, collective);
-    });
+    const auto op = worker_->issue(collective);
     if (op->done) return {};
-    return CollectiveHandle(std::make_shared<SharedMemoryHandle>(worker_, std::move(op)));
+    return make_handle([worker = worker_, op] { worker->complete(*op); },
+                       [op] { return op->done; });
   }
 
   std::unique_ptr<Group> split(const Partition& partition) override {
@@ -326,19 +309,13 @@ size_t shared_memory_group_bytes(int size, const RingSize& ring, int num_doorbel
          SharedRing::bytes(size, ring) + 4096;
 }
 
-std::shared_ptr<ProgressEngine> make_progress_engine(std::shared_ptr<SharedSegment> segment,
-                                                     int size, int rank, int num_doorbells,
-                                                     std::shared_ptr<PeerReports> reports) {
-  return std::make_shared<ProgressEngine>(
-      Doorbells(std::move(segment), RankTable::bytes(size), rank, num_doorbells),
-      std::move(reports));
-}
-
 std::unique_ptr<Group> make_shared_memory_group(std::shared_ptr<SharedSegment> segment,
                                                 std::shared_ptr<RankTable> table, int rank,
                                                 int size, const SharedMemoryOptions& options) {
   SharedMemoryOptions own = options;
-  if (!own.progress) own.progress = make_progress_engine(segment, size, rank, size, nullptr);
+  if (!own.progress)
+    own.progress =
+        std::make_shared<ProgressEngine>(Doorbells(segment, RankTable::bytes(size), rank, size));
   return on_segment(std::move(segment), std::move(table), {rank, size, options.members},
                     options.num_doorbells > 0 ? options.num_doorbells : size, own);
 }

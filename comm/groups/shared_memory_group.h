@@ -33,12 +33,6 @@ struct SharedMemoryOptions {
 // `num_doorbells`: 0 for one per rank of the group.
 size_t shared_memory_group_bytes(int size, const RingSize& ring, int num_doorbells = 0);
 
-// Makes the progress engine on such a segment, for the group of one node of a run on several, which
-// has a doorbell for each rank of the run.
-std::shared_ptr<ProgressEngine> make_progress_engine(std::shared_ptr<SharedSegment> segment,
-                                                     int size, int rank, int num_doorbells,
-                                                     std::shared_ptr<PeerReports> reports);
-
 // Makes a group for CPU tensors only. All ranks pass the same segment; `table` is at its beginning.
 std::unique_ptr<Group> make_shared_memory_group(std::shared_ptr<SharedSegment> segment,
                                                 std::shared_ptr<RankTable> table, int rank,

@@ -1,13 +1,8 @@
 #include "comm/groups/stage_plan.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/tensor.h>
-
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
 #include "comm/groups/reduce_parts.h"
 
 namespace zeroth::comm {
@@ -71,7 +66,7 @@ class StagePlanBuilder {
   int gather(HierarchicalStage stage, int after, const torch::Tensor& out, const torch::Tensor& in,
              std::function<void()> end = {}) {
     if (stage == HierarchicalStage::kInterNode) {
-      if (num_nodes_ == 2) return pair_gather(after, out, in, std::move(end));
+      if (num_nodes_ == 2) return send_recv_rows(after, out, in, in, std::move(end));
       plan_.bytes_sent += bytes(in) * (num_nodes_ - 1);
     }
     return add(stage, after, {Collective::OpType::kAllGather, out, in, {}}, std::move(end));
@@ -84,11 +79,13 @@ class StagePlanBuilder {
     };
     return add({HierarchicalStage::kInterNode, after, begin});
   }
-  int pair_gather(int after, const torch::Tensor& out, const torch::Tensor& in,
-                  std::function<void()> end) {
-    const int last = send_recv(after, row(out, 1 - node_, in.numel()), in);
-    plan_.steps.back().end = [=, own = row(out, node_, in.numel()), then = std::move(end)] {
-      own.copy_(in);
+  // Adds an exchange between two nodes: this node's row of `out` = own, the other row = the other
+  // node's `sent`.
+  int send_recv_rows(int after, const torch::Tensor& out, const torch::Tensor& own,
+                     const torch::Tensor& sent, std::function<void()> end) {
+    const int last = send_recv(after, row(out, 1 - node_, own.numel()), sent);
+    plan_.steps.back().end = [=, to = row(out, node_, own.numel()), then = std::move(end)] {
+      to.copy_(own);
       if (then) then();
     };
     return last;
@@ -112,22 +109,14 @@ class StagePlanBuilder {
   }
   int inter_node_all_to_all(int after, const torch::Tensor& out, const torch::Tensor& in,
                             std::function<void()> end) {
-    if (num_nodes_ == 2) return pair_all_to_all(after, out, in, std::move(end));
+    const int64_t n = in.numel() / num_nodes_;
+    if (num_nodes_ == 2)
+      return send_recv_rows(after, out, row(in, node_, n), row(in, 1 - node_, n), std::move(end));
     plan_.bytes_sent += bytes(in) / num_nodes_ * (num_nodes_ - 1);
     return add(HierarchicalStage::kInterNode, after, {Collective::OpType::kAllToAll, out, in, {}},
                std::move(end));
   }
 
-  int pair_all_to_all(int after, const torch::Tensor& out, const torch::Tensor& in,
-                      std::function<void()> end) {
-    const int64_t n = in.numel() / 2;
-    const int last = send_recv(after, row(out, 1 - node_, n), row(in, 1 - node_, n));
-    plan_.steps.back().end = [=, own = node_, then = std::move(end)] {
-      row(out, own, n).copy_(row(in, own, n));
-      if (then) then();
-    };
-    return last;
-  }
   // Adds a broadcast between nodes: `tensor` becomes what it is on node `node`.
   int inter_node_broadcast(const torch::Tensor& tensor, int node) {
     if (num_nodes_ == 2) {

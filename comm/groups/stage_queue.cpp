@@ -33,14 +33,6 @@ class StageQueue::Operation : public std::enable_shared_from_this<StageQueue::Op
   std::vector<StepState> states;
 };
 
-StageQueue::StageQueue(std::shared_ptr<ProgressEngine> progress) : progress_(std::move(progress)) {
-  progress_->add(*this);
-}
-
-StageQueue::~StageQueue() {
-  progress_->remove(*this);
-}
-
 bool StageQueue::done(const Operation& operation) {
   return operation.first_left() == operation.steps.size();
 }

@@ -18,10 +18,7 @@ class StageQueue final : public ProgressEngine::ProgressClient {
  public:
   class Operation;
 
-  explicit StageQueue(std::shared_ptr<ProgressEngine> progress);
-  ~StageQueue() override;
-  StageQueue(const StageQueue&) = delete;
-  StageQueue& operator=(const StageQueue&) = delete;
+  using ProgressClient::ProgressClient;
 
   // Queues the steps and begins those that can begin.
   std::shared_ptr<Operation> issue(std::vector<StageStep> steps);
@@ -52,7 +49,6 @@ class StageQueue final : public ProgressEngine::ProgressClient {
   template <typename Do>
   void run_or_fail(Do&& act);
 
-  std::shared_ptr<ProgressEngine> progress_;
   std::array<StepQueue, 3> queues_;
   std::string failed_;  // reason of the failure; empty: none
 };

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "comm/time_limit.h"
 
 namespace zeroth::comm {
 namespace {

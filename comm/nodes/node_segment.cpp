@@ -1,7 +1,5 @@
 #include "comm/nodes/node_segment.h"
 
-#include <vector>
-
 #include "base/error.h"
 #include "comm/bootstrap/key_value_store.h"
 

@@ -1,9 +1,6 @@
 // The shared memory of the ranks of one node.
 #pragma once
 
-#include <torch/types.h>
-
-#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>

@@ -13,10 +13,6 @@ constexpr char kMicro[] = "train_micro_batch_size_per_gpu";
 constexpr char kSteps[] = "gradient_accumulation_steps";
 constexpr int64_t kDefaultMicro = 8;  // same as Hugging Face's Trainer
 
-struct RequestedBatch {
-  std::optional<int64_t> batch, micro, steps;
-};
-
 // Returns the name of the ranks over which the batch is partitioned: "ranks" if none of them split
 // a layer.
 const char* ranks_word(const Context& context) {
@@ -29,23 +25,6 @@ int64_t at_least_one(int64_t value) {
 
 int64_t nearest_multiple(int64_t value, int64_t of) {
   return at_least_one((value + of / 2) / of) * of;
-}
-
-BatchConfig fill_missing(const RequestedBatch& requested, int64_t ranks) {
-  BatchConfig batch;
-  batch.micro_batch_size = requested.micro.value_or(1);
-  batch.accumulation_steps = requested.steps.value_or(1);
-  if (!requested.batch) {
-    batch.train_batch_size = batch.micro_batch_size * batch.accumulation_steps * ranks;
-    return batch;
-  }
-  batch.train_batch_size = *requested.batch;
-  if (!requested.micro) {
-    batch.micro_batch_size = at_least_one(*requested.batch / ranks / batch.accumulation_steps);
-  } else if (!requested.steps) {
-    batch.accumulation_steps = at_least_one(*requested.batch / *requested.micro / ranks);
-  }
-  return batch;
 }
 
 void record_origins(Context& context, const RequestedBatch& requested) {
@@ -194,6 +173,23 @@ void split_batch(Context& context, const RequestedBatch& requested, BatchConfig&
 std::string describe_ranks(const Context& context) {
   const bool all = context.data_ranks == context.facts.world_size;
   return pluralize(context.data_ranks, all ? "rank" : "data rank");
+}
+
+BatchConfig fill_missing(const RequestedBatch& requested, int64_t ranks) {
+  BatchConfig batch;
+  batch.micro_batch_size = requested.micro.value_or(1);
+  batch.accumulation_steps = requested.steps.value_or(1);
+  if (!requested.batch) {
+    batch.train_batch_size = batch.micro_batch_size * batch.accumulation_steps * ranks;
+    return batch;
+  }
+  batch.train_batch_size = *requested.batch;
+  if (!requested.micro) {
+    batch.micro_batch_size = at_least_one(*requested.batch / ranks / batch.accumulation_steps);
+  } else if (!requested.steps) {
+    batch.accumulation_steps = at_least_one(*requested.batch / *requested.micro / ranks);
+  }
+  return batch;
 }
 
 BatchConfig fill_batch(Context& context) {

@@ -77,21 +77,27 @@ struct Context {
 
 using TypeNames = std::vector<std::string_view>;
 
-// Returns the "type" at `path` in the spelling of `known`. Returns nullopt if it is absent or
-// invalid, or after it adds an error.
-std::optional<std::string> parse_type(Context& context, const std::string& path,
-                                      const TypeNames& known, const TypeNames& unsupported,
-                                      bool any_case);
+// Returns the index in `known` of the "type" at `path`. Returns nullopt if it is absent or invalid,
+// or after it adds an error.
+std::optional<size_t> parse_type(Context& context, const std::string& path, const TypeNames& known,
+                                 const TypeNames& unsupported, bool any_case);
 
 // Adds an error for each key in the section's params that the type does not accept.
 void check_params(Context& context, const std::string& section, std::string_view type,
                   std::string_view takes);
 
-// Fills the section. Adds an error if the ranks cannot be partitioned into groups of its size.
-void fill_tensor_parallel(Context& context, Config& config);
+// Fills the section, and returns its size. Adds an error if the ranks cannot be partitioned into
+// groups of that size.
+int64_t fill_tensor_parallel(Context& context, Config& config);
 
 // Returns "2 ranks" or "1 data rank": the ranks over which the batch is partitioned.
 std::string describe_ranks(const Context& context);
+
+struct RequestedBatch {
+  std::optional<int64_t> batch, micro, steps;
+};
+// Returns the three batch values, of which those that are not requested follow from the others.
+BatchConfig fill_missing(const RequestedBatch& requested, int64_t ranks);
 
 // Returns the three batch values by DeepSpeed's rules. Adds an error if they do not fit together.
 BatchConfig fill_batch(Context& context);  // call after fill_tensor_parallel()
@@ -118,6 +124,7 @@ void fill_scheduler(Context& context, Config& config);  // call after fill_optim
 // Returns the schedule of the flags. `lr` is the optimizer's.
 HfSchedule resolve_hf_schedule(Context& context, HfSchedule::Type type, int64_t warmup_steps,
                                double lr);
+std::string hf_text(const HfSchedule& schedule);  // part of schedule_text()
 void fill_zero(Context& context, Config& config);
 // Returns Resolved::services.
 std::vector<std::string> enabled_services(const CheckedKeys& keys);

@@ -134,18 +134,15 @@ BatchConfig to_batch_config(Context& context, const ElasticBatch& chosen) {
                       chosen.batch, describe_ranks(context), format_counts(chosen.data_ranks));
     return {};
   }
-  const BatchConfig batch{.train_batch_size = chosen.batch,
-                          .micro_batch_size = chosen.micro_batch,
-                          .accumulation_steps = chosen.batch / (chosen.micro_batch * ranks)};
   for (const char* path :
        {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"})
     context.origins[path] = fmt::format("elasticity, for {}", describe_ranks(context));
   note(context.notes, "elasticity",
        "elasticity: a global batch of {}, micro-batches of {}, {} per step on {}; valid numbers of "
        "data ranks: {}",
-       batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps,
+       chosen.batch, chosen.micro_batch, chosen.batch / (chosen.micro_batch * ranks),
        describe_ranks(context), format_counts(chosen.data_ranks));
-  return batch;
+  return fill_missing({.batch = chosen.batch, .micro = chosen.micro_batch, .steps = {}}, ranks);
 }
 
 }  // namespace

@@ -9,15 +9,6 @@ namespace {
 constexpr double kClippingOfFile = 1.0;  // DeepSpeed's default since June 2026; none before
 constexpr double kClippingOfFlag = 1.0;  // of --max-grad-norm; same as Trainer's
 
-// Fills the values without a key in the file.
-void fill_from_flags(const FlagValues& flags, Config& config) {
-  config.seed = flags.seed.value_or(config.seed);
-  config.loss_mean = flags.loss_mean.value_or(config.loss_mean);
-  config.on_non_finite = flags.on_non_finite.value_or(config.on_non_finite);
-  config.dropout = flags.dropout;
-  config.recompute.every_nth_block = flags.gradient_checkpointing.value_or(0);
-}
-
 // Returns the optimizer's own norm, which DeepSpeed refuses there. Checks it against
 // gradient_clipping and --max-grad-norm, which have the same meaning.
 std::optional<double> optimizer_clipping(Context& context) {
@@ -101,12 +92,11 @@ Config fill(Context& context) {
   }
   check_flags(context);
   const bool flags_are_fine = context.errors.empty();
-  fill_tensor_parallel(context, config);
+  const int64_t tensor_parallel_size = fill_tensor_parallel(context, config);
   ignore_disabled_elasticity(context);
   if (flags_are_fine) {
-    config.batch = is_elastic(context.keys)
-                       ? fill_elastic_batch(context, config.tensor_parallel.size)
-                       : fill_batch(context);
+    config.batch = is_elastic(context.keys) ? fill_elastic_batch(context, tensor_parallel_size)
+                                            : fill_batch(context);
   }
   report_unknown_keys(context);
   fill_precision(context, config);
@@ -118,7 +108,13 @@ Config fill(Context& context) {
   check_dtypes(context, config);
   fill_zero(context, config);
   check_report(context, config);
-  fill_from_flags(context.flags, config);
+  // The values without a key in the file.
+  const FlagValues& flags = context.flags;
+  config.seed = flags.seed.value_or(config.seed);
+  config.loss_mean = flags.loss_mean.value_or(config.loss_mean);
+  config.on_non_finite = flags.on_non_finite.value_or(config.on_non_finite);
+  config.dropout = flags.dropout;
+  config.recompute.every_nth_block = flags.gradient_checkpointing.value_or(0);
   validate(context, config);
   return config;
 }

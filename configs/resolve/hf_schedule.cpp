@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json/json.h"
 #include "base/text/printable.h"
+#include "base/text/units.h"
 #include "configs/resolve/context.h"
 
 namespace zeroth::configs {
@@ -17,25 +18,20 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kFlag = "--lr_scheduler_kwargs";
 
-// ScheduleArguments lists the arguments of transformers' get_..._schedule functions and of torch's
-// ReduceLROnPlateau.
-struct ScheduleArguments {
-  Type type;
-  std::string_view arguments;
-};
-constexpr ScheduleArguments kArguments[] = {
-    {Type::kConstant, ""},
-    {Type::kConstantWithWarmup, ""},
-    {Type::kLinear, ""},
-    {Type::kCosine, "num_cycles"},
-    {Type::kCosineWithRestarts, "num_cycles"},
-    {Type::kPolynomial, "lr_end power"},
-    {Type::kInverseSqrt, "timescale"},
-    {Type::kCosineWithMinLr, "num_cycles min_lr min_lr_rate"},
-    {Type::kCosineWarmupWithMinLr, "num_cycles min_lr min_lr_rate warmup_lr_rate"},
-    {Type::kWarmupStableDecay,
-     "num_decay_steps num_stable_steps warmup_type decay_type min_lr_ratio num_cycles"},
-    {Type::kReduceOnPlateau, "mode factor patience threshold threshold_mode cooldown min_lr eps"},
+// Arguments of transformers' get_..._schedule functions and of torch's ReduceLROnPlateau, in the
+// order of the types.
+constexpr std::array<std::string_view, kHfScheduleNames.size()> kArguments = {
+    "",
+    "",
+    "",
+    "num_cycles",
+    "num_cycles",
+    "lr_end power",
+    "timescale",
+    "num_cycles min_lr min_lr_rate",
+    "num_cycles min_lr min_lr_rate warmup_lr_rate",
+    "num_decay_steps num_stable_steps warmup_type decay_type min_lr_ratio num_cycles",
+    "mode factor patience threshold threshold_mode cooldown min_lr eps",
 };
 
 // ScheduleKwargs reads the flag's arguments and adds an error for each one that is invalid.
@@ -58,37 +54,42 @@ class ScheduleKwargs {
 
   bool has(std::string_view name) const { return value(name) != nullptr; }
 
-  // Reads a number that is at least `min_value`.
-  std::optional<double> number(std::string_view name, double min_value = 0) {
+  std::optional<double> number(std::string_view name) {
     const Json* const found = value(name);
     if (found == nullptr) return std::nullopt;
-    if (found->is_number() && found->get<double>() >= min_value) return found->get<double>();
-    return add_error<double>(name, *found, fmt::format("a number >= {:g}", min_value));
+    if (found->is_number() && found->get<double>() >= 0) return found->get<double>();
+    add_error(name, *found, "a number >= 0");
+    return std::nullopt;
   }
 
-  std::optional<int64_t> integer(std::string_view name, int64_t min_value) {
+  // Each read() sets `member` to an argument that is given and valid.
+  void read(std::string_view name, double& member) { member = number(name).value_or(member); }
+
+  void read(std::string_view name, int64_t& member, int64_t min_value = 0) {
     const Json* const found = value(name);
-    if (found == nullptr) return std::nullopt;
+    if (found == nullptr) return;
     const double max_value = 1e15;
-    if (found->is_number() && std::trunc(found->get<double>()) == found->get<double>() &&
-        found->get<double>() >= static_cast<double>(min_value) &&
-        found->get<double>() <= max_value) {
-      return found->get<int64_t>();
+    const double given = found->is_number() ? found->get<double>() : max_value + 1;
+    if (std::trunc(given) != given || given < static_cast<double>(min_value) || given > max_value) {
+      return add_error(name, *found, fmt::format("a whole number >= {}", min_value));
     }
-    return add_error<int64_t>(name, *found, fmt::format("a whole number >= {}", min_value));
+    member = found->get<int64_t>();
   }
 
   template <typename T, size_t kSize>
-  std::optional<T> word(std::string_view name,
-                        const std::array<std::pair<std::string_view, T>, kSize>& words) {
+  void read(std::string_view name, T& member,
+            const std::array<std::pair<std::string_view, T>, kSize>& words) {
     const Json* const found = value(name);
-    if (found == nullptr) return std::nullopt;
+    if (found == nullptr) return;
     std::vector<std::string_view> names;
     for (const auto& [known, meaning] : words) {
-      if (*found == known) return meaning;
+      if (*found == known) {
+        member = meaning;
+        return;
+      }
       names.push_back(known);
     }
-    return add_error<T>(name, *found, fmt::format("one of {}", fmt::join(names, ", ")));
+    add_error(name, *found, fmt::format("one of {}", fmt::join(names, ", ")));
   }
 
   void missing(std::string_view what) {
@@ -97,15 +98,13 @@ class ScheduleKwargs {
 
   // Adds an error for each argument that the type does not accept.
   void reject_unknown() {
-    const auto* const row =
-        std::find_if(std::begin(kArguments), std::end(kArguments),
-                     [&](const ScheduleArguments& takes) { return takes.type == type_; });
-    const auto accepted = split_values(row->arguments, ' ');
+    const std::string_view arguments = kArguments.at(static_cast<size_t>(type_));
+    const auto accepted = split_values(arguments, ' ');
     for (const auto& [name, unused] : given_.items()) {
-      if (contains_value(row->arguments, name, ' ')) continue;
-      context_.add_error(
-          "{}: {} does not accept {}; accepted: {}", kFlag, to_string(type_), shortened(name),
-          row->arguments.empty() ? "none" : fmt::format("{}", fmt::join(accepted, ", ")));
+      if (contains_value(arguments, name, ' ')) continue;
+      context_.add_error("{}: {} does not accept {}; accepted: {}", kFlag, to_string(type_),
+                         shortened(name),
+                         arguments.empty() ? "none" : fmt::format("{}", fmt::join(accepted, ", ")));
     }
   }
 
@@ -116,11 +115,8 @@ class ScheduleKwargs {
     return found == given_.end() || found->is_null() ? nullptr : &*found;
   }
 
-  template <typename T>
-  std::optional<T> add_error(std::string_view name, const Json& found,
-                             const std::string& expected) {
+  void add_error(std::string_view name, const Json& found, const std::string& expected) {
     context_.add_error("{}: {} must be {}, found {}", kFlag, name, expected, quoted(found));
-    return std::nullopt;
   }
 
   Context& context_;
@@ -139,26 +135,23 @@ void fill_min_lr(ScheduleKwargs& arguments, double lr, HfSchedule& schedule) {
 }
 
 void fill_polynomial(ScheduleKwargs& arguments, Context& context, double lr, HfSchedule& schedule) {
-  schedule.lr_end = arguments.number("lr_end").value_or(schedule.lr_end);
-  schedule.power = arguments.number("power").value_or(schedule.power);
+  arguments.read("lr_end", schedule.lr_end);
+  arguments.read("power", schedule.power);
   if (!(lr > schedule.lr_end)) {
     context.add_error("{}: lr_end {:g} must be below the rate, {:g}", kFlag, schedule.lr_end, lr);
   }
 }
 
 void fill_stable(ScheduleKwargs& arguments, HfSchedule& schedule) {
-  const auto decay = arguments.integer("num_decay_steps", 0);
+  arguments.read("num_decay_steps", schedule.decay_steps);
   if (!arguments.has("num_decay_steps")) {
     arguments.missing("num_decay_steps, the number of decay steps at the end");
   }
-  schedule.decay_steps = decay.value_or(0);
-  schedule.stable_steps =
-      arguments.integer("num_stable_steps", 0)
-          .value_or(schedule.total_steps - schedule.warmup_steps - schedule.decay_steps);
-  schedule.warmup_shape =
-      arguments.word("warmup_type", kHfShapeNames).value_or(schedule.warmup_shape);
-  schedule.decay_shape = arguments.word("decay_type", kHfShapeNames).value_or(schedule.decay_shape);
-  schedule.min_lr_rate = arguments.number("min_lr_ratio").value_or(schedule.min_lr_rate);
+  schedule.stable_steps = schedule.total_steps - schedule.warmup_steps - schedule.decay_steps;
+  arguments.read("num_stable_steps", schedule.stable_steps);
+  arguments.read("warmup_type", schedule.warmup_shape, kHfShapeNames);
+  arguments.read("decay_type", schedule.decay_shape, kHfShapeNames);
+  arguments.read("min_lr_ratio", schedule.min_lr_rate);
 }
 
 constexpr std::array<std::pair<std::string_view, bool>, 2> kModes = {
@@ -167,14 +160,14 @@ constexpr std::array<std::pair<std::string_view, bool>, 2> kThresholdModes = {
     {{"rel", true}, {"abs", false}}};
 
 void fill_plateau(ScheduleKwargs& arguments, Context& context, PlateauConfig& plateau) {
-  plateau.greater_is_better = arguments.word("mode", kModes).value_or(plateau.greater_is_better);
-  plateau.relative = arguments.word("threshold_mode", kThresholdModes).value_or(plateau.relative);
-  plateau.factor = arguments.number("factor").value_or(plateau.factor);
-  plateau.patience = arguments.integer("patience", 0).value_or(plateau.patience);
-  plateau.threshold = arguments.number("threshold").value_or(plateau.threshold);
-  plateau.cooldown = arguments.integer("cooldown", 0).value_or(plateau.cooldown);
-  plateau.min_lr = arguments.number("min_lr").value_or(plateau.min_lr);
-  plateau.eps = arguments.number("eps").value_or(plateau.eps);
+  arguments.read("mode", plateau.greater_is_better, kModes);
+  arguments.read("threshold_mode", plateau.relative, kThresholdModes);
+  arguments.read("factor", plateau.factor);
+  arguments.read("patience", plateau.patience);
+  arguments.read("threshold", plateau.threshold);
+  arguments.read("cooldown", plateau.cooldown);
+  arguments.read("min_lr", plateau.min_lr);
+  arguments.read("eps", plateau.eps);
   if (plateau.factor >= 1) {
     context.add_error("{}: factor must be below 1, found {:g}", kFlag, plateau.factor);
   }
@@ -199,6 +192,45 @@ bool needs_length(Type type, const ScheduleKwargs& arguments) {
            (type == Type::kWarmupStableDecay && arguments.has("num_stable_steps")));
 }
 
+std::string_view shape_text(HfSchedule::Shape shape) {
+  return kHfShapeNames[static_cast<size_t>(shape)].first;
+}
+
+// Describes the schedule after the warm-up.
+std::string decay_text(const HfSchedule& schedule) {
+  const auto to = [&](const std::string& decay) {
+    return fmt::format("{} at step {}", decay, schedule.total_steps);
+  };
+  switch (schedule.type) {
+    case Type::kConstant:
+    case Type::kConstantWithWarmup:
+      return "constant rate";
+    case Type::kLinear:
+      return to("linear to 0");
+    case Type::kCosine:
+      return to(schedule.num_cycles == 0.5
+                    ? "cosine to 0"
+                    : fmt::format("cosine of {:g} waves", schedule.num_cycles));
+    case Type::kCosineWithRestarts:
+      return to(fmt::format("cosine to 0, {:g} times,", schedule.num_cycles));
+    case Type::kPolynomial:
+      return to(fmt::format("polynomial of power {:g} to {:g}", schedule.power, schedule.lr_end));
+    case Type::kInverseSqrt:
+      return fmt::format("inverse square root, timescale {}", schedule.timescale);
+    case Type::kCosineWithMinLr:
+    case Type::kCosineWarmupWithMinLr:
+      return to(fmt::format("cosine to {:g} of the rate", schedule.min_lr_rate));
+    case Type::kWarmupStableDecay:
+      return fmt::format("constant for {}, then {} to {:g} of the rate over {}",
+                         pluralize(schedule.stable_steps, "step"), shape_text(schedule.decay_shape),
+                         schedule.min_lr_rate, pluralize(schedule.decay_steps, "step"));
+    case Type::kReduceOnPlateau:
+      return fmt::format("times {:g} after {} in a row that are no better", schedule.plateau.factor,
+                         pluralize(schedule.plateau.patience + 1, "evaluation"));
+  }
+  return "unknown schedule";
+}
+
 }  // namespace
 
 HfSchedule resolve_hf_schedule(Context& context, HfSchedule::Type type, int64_t warmup_steps,
@@ -219,15 +251,15 @@ HfSchedule resolve_hf_schedule(Context& context, HfSchedule::Type type, int64_t 
     }
     return schedule;
   }
-  schedule.num_cycles =
-      arguments.number("num_cycles").value_or(type == Type::kCosineWithRestarts ? 1 : 0.5);
+  if (type == Type::kCosineWithRestarts) schedule.num_cycles = 1;
+  arguments.read("num_cycles", schedule.num_cycles);
   switch (type) {
     case Type::kPolynomial:
       fill_polynomial(arguments, context, lr, schedule);
       break;
     case Type::kInverseSqrt:
-      schedule.timescale = arguments.integer("timescale", 1)
-                               .value_or(warmup_steps > 0 ? warmup_steps : schedule.timescale);
+      if (warmup_steps > 0) schedule.timescale = warmup_steps;
+      arguments.read("timescale", schedule.timescale, 1);
       break;
     case Type::kCosineWarmupWithMinLr:
       schedule.warmup_lr_rate = arguments.number("warmup_lr_rate");
@@ -247,6 +279,15 @@ HfSchedule resolve_hf_schedule(Context& context, HfSchedule::Type type, int64_t 
   }
   arguments.reject_unknown();
   return schedule;
+}
+
+std::string hf_text(const HfSchedule& schedule) {
+  const std::string decay = decay_text(schedule);
+  if (schedule.warmup_steps == 0 || schedule.type == HfSchedule::Type::kReduceOnPlateau) {
+    return decay;
+  }
+  return fmt::format("{} after a {} warm-up over {}", decay, shape_text(schedule.warmup_shape),
+                     pluralize(schedule.warmup_steps, "step"));
 }
 
 }  // namespace zeroth::configs

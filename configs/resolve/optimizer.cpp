@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "configs/resolve/context.h"
 
@@ -57,62 +58,94 @@ const OptimizerType& type_of(Context& context) {
   if (context.keys.values.count("optimizer") == 0) return kTypes[0];
   TypeNames names;
   for (const OptimizerType& type : kTypes) names.push_back(type.name);
-  const auto name = parse_type(context, "optimizer.type", names, kUnsupported, true);
-  if (!name) return kTypes[0];
-  const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                  [&](const OptimizerType& known) { return known.name == *name; });
-  if (!type->uncompressed.empty() && !context.flags.accept_uncompressed) {
+  const auto index = parse_type(context, "optimizer.type", names, kUnsupported, true);
+  const OptimizerType& type = kTypes[index.value_or(0)];
+  if (!index) return type;
+  if (!type.uncompressed.empty() && !context.flags.accept_uncompressed) {
     context.suppressed.emplace_back("optimizer.params.");
     context.add_error(
         "optimizer.type: {} compresses communication, which is not supported; "
         "--accept-uncompressed runs it uncompressed: {} without bias correction",
-        type->name, type->uncompressed);
+        type.name, type.uncompressed);
     return kTypes[0];
   }
-  check_params(context, "optimizer", type->name, type->takes);
-  return *type;
+  check_params(context, "optimizer", type.name, type.takes);
+  return type;
 }
 
-// Sets a value to the flag's unless the file has it. Adds an error for a flag that the type does
-// not accept.
+// Sets a value that the file does not have to the flag's, or to `usual` without a flag. Adds an
+// error for a flag that the type does not accept.
 template <typename T>
 void apply_flag(Context& context, const OptimizerType& type, std::string_view name,
-                const std::optional<T>& flag, Config& config) {
+                const std::optional<T>& flag, Config& config,
+                const std::optional<T>& usual = std::nullopt) {
   const ConfigKey& key = *find_key(fmt::format("optimizer.params.{}", name));
   if (contains_value(type.takes, name, ' ')) {
-    if (const auto value = context.resolve_value(std::string(key.path), flag)) {
-      key.field.set(*value, config);
-    }
+    const auto value = context.resolve_value(std::string(key.path), flag);
+    if (value || usual) key.field.set(value ? *value : *usual, config);
   } else if (flag) {
     context.add_error("{}: {} does not support {}", key.flag, type.name, name);
   }
 }
 
-void check_nesterov(Context& context, const OptimizerConfig& optimizer) {
-  if (optimizer.nesterov && (optimizer.momentum == 0 || optimizer.dampening != 0)) {
+void check_nesterov(Context& context) {
+  const CheckedKeys& keys = context.keys;
+  const double momentum = keys.get<double>("optimizer.params.momentum").value_or(0);
+  const double dampening = keys.get<double>("optimizer.params.dampening").value_or(0);
+  if (keys.get<bool>("optimizer.params.nesterov") == true && (momentum == 0 || dampening != 0)) {
     context.add_error(
-        "optimizer.params.nesterov: needs momentum > 0 and dampening 0, found {} and {}",
-        optimizer.momentum, optimizer.dampening);
+        "optimizer.params.nesterov: needs momentum > 0 and dampening 0, found {} and {}", momentum,
+        dampening);
   }
 }
 
-void leave_compression_out(Context& context, const OptimizerType& type,
-                           OptimizerConfig& optimizer) {
-  optimizer.bias_correction = false;
-  optimizer.eps_inside_sqrt = false;
-  warn(context.notes, "optimizer.type",
-       "optimizer.type {} runs uncompressed (--accept-uncompressed): {} without bias correction",
-       type.name, type.uncompressed);
+// Warns about a rate with which hardly anything trains, such as 2e5 instead of 2e-5.
+void check_rates(Context& context, const Config& config) {
+  const double max_rate = config.optimizer.kind == Kind::kSgd ? 100 : 1;
+  const auto check = [&](std::string_view name, double rate) {
+    if (!(rate > max_rate)) return;
+    warn(context.notes, name,
+         "{} {:g}: a learning rate above {:g} hardly ever trains; was a minus sign lost, as in 2e5 "
+         "for 2e-5?",
+         name, rate, max_rate);
+  };
+  check(context.key_or_flag("optimizer.params.lr"), config.optimizer.lr);
+  for (const char* name :
+       {"warmup_min_lr", "warmup_max_lr", "cycle_min_lr", "cycle_max_lr", "lr_range_test_min_lr"}) {
+    const std::string path = fmt::format("scheduler.params.{}", name);
+    if (const auto rate = context.keys.get<double>(path)) check(path, *rate);
+  }
 }
 
 }  // namespace
 
 std::string_view optimizer_params(const Config& config) {
   const std::string_view name = to_string(config.optimizer.kind);
-  const auto* const type =
-      std::find_if(std::begin(kTypes), std::end(kTypes),
-                   [&](const OptimizerType& known) { return known.name == name; });
-  return type->takes;
+  return std::find_if(std::begin(kTypes), std::end(kTypes),
+                      [&](const OptimizerType& type) { return type.name == name; })
+      ->takes;
+}
+
+std::string optimizer_text(const Config& config) {
+  const auto param = [&](std::string_view name) {
+    return value_of(config, fmt::format("optimizer.params.{}", name));
+  };
+  std::string text(to_string(config.optimizer.kind));
+  std::string_view comma = "";
+  for (const char* name : {"lr", "momentum", "betas", "eps"}) {
+    if (!contains_value(optimizer_params(config), name, ' ')) continue;
+    const auto value = param(name);
+    text += fmt::format("{} {} ", std::exchange(comma, ","), name);
+    text += value.is_array() ? fmt::format("{} {}", value[0].get<double>(), value[1].get<double>())
+                             : fmt::format("{:g}", value.get<double>());
+  }
+  if (param("nesterov") == true) text += " (Nesterov)";
+  if (param("bias_correction") == false) text += ", no bias correction";
+  if (config.optimizer.kind == Kind::kLamb) {
+    text += fmt::format(", ratios of norms from {:g} to {:g}", param("min_coeff").get<double>(),
+                        param("max_coeff").get<double>());
+  }
+  return text;
 }
 
 void fill_optimizer(Context& context, Config& config) {
@@ -128,14 +161,17 @@ void fill_optimizer(Context& context, Config& config) {
   // Without a section, and for "auto", the flag's default applies; within a section, DeepSpeed's.
   const bool by_flag =
       !context.keys.has("optimizer") || context.keys.is_auto("optimizer.params.lr");
-  optimizer.lr = by_flag ? kDefaultLr : type.lr;
-  optimizer.eps = type.eps;
-  apply_flag(context, type, "lr", flags.lr, config);
+  apply_flag(context, type, "lr", flags.lr, config, {by_flag ? kDefaultLr : type.lr});
   apply_flag(context, type, "betas", flags.betas, config);
-  apply_flag(context, type, "eps", flags.eps, config);
+  apply_flag(context, type, "eps", flags.eps, config, {type.eps});
   apply_flag(context, type, "weight_decay", flags.weight_decay, config);
-  check_nesterov(context, optimizer);
-  if (!type.uncompressed.empty()) leave_compression_out(context, type, optimizer);
+  check_nesterov(context);
+  if (type.uncompressed.empty()) return;
+  optimizer.bias_correction = false;
+  optimizer.eps_inside_sqrt = false;
+  warn(context.notes, "optimizer.type",
+       "optimizer.type {} runs uncompressed (--accept-uncompressed): {} without bias correction",
+       type.name, type.uncompressed);
 }
 
 void check_optimizer(Context& context, const Config& config) {
@@ -145,6 +181,7 @@ void check_optimizer(Context& context, const Config& config) {
   if (type && decoupled && context.keys.get<bool>(path) == false) {
     context.add_error("{}: false contradicts optimizer.type {}: write type Adam", path, *type);
   }
+  check_rates(context, config);
 }
 
 }  // namespace zeroth::configs

@@ -17,17 +17,6 @@ void compare(Context& context, const char* path, Precision precision) {
   }
 }
 
-void check_dynamic_scale(Context& context, const Config& config) {
-  if (config.precision != Precision::kFp16 || config.loss_scale.static_scale != 0) return;
-  for (const char* path : {"fp16.loss_scale_window", "fp16.min_loss_scale"}) {
-    const std::optional<int64_t> value = context.keys.get<int64_t>(path);
-    if (value && *value <= 0) {
-      context.add_error("{}: expected an integer > 0 for a dynamic loss scale, found {}", path,
-                        *value);
-    }
-  }
-}
-
 }  // namespace
 
 void check_dtypes(Context& context, const Config& config) {
@@ -75,7 +64,14 @@ void check_precision(Context& context, const Config& config) {
   if (fp16 && keys.get<bool>("bf16.enabled").value_or(false)) {
     context.add_error("fp16.enabled and bf16.enabled are both true: switch one off");
   }
-  check_dynamic_scale(context, config);
+  if (!config.scales_loss() || !config.loss_scale.is_dynamic()) return;
+  for (const char* path : {"fp16.loss_scale_window", "fp16.min_loss_scale"}) {
+    const std::optional<int64_t> value = keys.get<int64_t>(path);
+    if (value && *value <= 0) {
+      context.add_error("{}: expected an integer > 0 for a dynamic loss scale, found {}", path,
+                        *value);
+    }
+  }
 }
 
 }  // namespace zeroth::configs

@@ -12,24 +12,6 @@ namespace {
 constexpr std::array<std::string_view, 5> kOperations = {
     "all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "broadcast", "barrier"};
 
-void warn_of_services(Context& context) {
-  for (const std::string& service : enabled_services(context.keys)) {
-    warn(context.notes, service,
-         "{}: external services are not supported; the curves are lost unless the program writes "
-         "them to files, as finetune does",
-         service);
-  }
-}
-
-void warn_of_unknown_operations(Context& context, const CommsLoggerConfig& logger) {
-  for (const std::string& name : logger.prof_ops) {
-    if (std::find(kOperations.begin(), kOperations.end(), name) != kOperations.end()) continue;
-    warn(context.notes, "comms_logger.prof_ops",
-         "comms_logger.prof_ops: unknown operation {}; known: {}", name,
-         fmt::join(kOperations, ", "));
-  }
-}
-
 }  // namespace
 
 std::vector<std::string> enabled_services(const CheckedKeys& keys) {
@@ -43,8 +25,18 @@ std::vector<std::string> enabled_services(const CheckedKeys& keys) {
 }
 
 void check_report(Context& context, const Config& config) {
-  warn_of_services(context);
-  warn_of_unknown_operations(context, config.comms_logger);
+  for (const std::string& service : enabled_services(context.keys)) {
+    warn(context.notes, service,
+         "{}: external services are not supported; the curves are lost unless the program writes "
+         "them to files, as finetune does",
+         service);
+  }
+  for (const std::string& name : config.comms_logger.prof_ops) {
+    if (std::find(kOperations.begin(), kOperations.end(), name) != kOperations.end()) continue;
+    warn(context.notes, "comms_logger.prof_ops",
+         "comms_logger.prof_ops: unknown operation {}; known: {}", name,
+         fmt::join(kOperations, ", "));
+  }
 }
 
 }  // namespace zeroth::configs

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text/units.h"
 #include "configs/resolve/context.h"
 
 namespace zeroth::configs {
@@ -44,11 +45,9 @@ std::string param(std::string_view name) {
 const SchedulerType* type_of(Context& context) {
   TypeNames names;
   for (const SchedulerType& type : kTypes) names.push_back(type.name());
-  const auto name = parse_type(context, "scheduler.type", names, {}, false);
-  if (!name) return nullptr;
-  const auto* type =
-      std::find_if(std::begin(kTypes), std::end(kTypes),
-                   [&](const SchedulerType& known) { return known.name() == *name; });
+  const auto index = parse_type(context, "scheduler.type", names, {}, false);
+  if (!index) return nullptr;
+  const SchedulerType* const type = &kTypes[*index];
   if (!context.keys.has("scheduler.params")) {
     context.add_error("scheduler.params: missing; {} needs an object here", type->name());
     return type;
@@ -166,18 +165,7 @@ void fill_total(Context& context, SchedulerConfig& scheduler) {
   }
 }
 
-// Warns about an unknown shape of the warm-up. DeepSpeed treats them as log, "cosine" and "Linear"
-// among them.
-void check_shape(Context& context) {
-  const std::string path = param("warmup_type");
-  const auto shape = context.keys.get<std::string>(path);
-  if (!shape || parse_enum<SchedulerConfig::Warmup>(*shape)) return;
-  warn(context.notes, path,
-       "{}: {} is unknown and treated as \"log\", as in DeepSpeed; known: \"log\" and \"linear\"",
-       path, Context::shown(*shape));
-}
-
-// Reads the warm-up steps. The shortest warm-up has 1 step, since DeepSpeed treats any number below
+// Reads the warm-up. The shortest warm-up has 1 step, since DeepSpeed treats any number below
 // 2 like that.
 void fill_warmup(Context& context, SchedulerConfig& scheduler) {
   const std::string path = "scheduler.params.warmup_num_steps";
@@ -195,7 +183,14 @@ void fill_warmup(Context& context, SchedulerConfig& scheduler) {
     note(context.notes, path, "{} is 1, the shortest warm-up there is: {}{}", path, flag,
          steps ? " 0" : " is not given");
   }
-  check_shape(context);
+  // DeepSpeed treats unknown shapes as log, "cosine" and "Linear" among them.
+  const std::string type_path = param("warmup_type");
+  const auto shape = context.keys.get<std::string>(type_path);
+  if (shape && !parse_enum<SchedulerConfig::Warmup>(*shape)) {
+    warn(context.notes, type_path,
+         "{}: {} is unknown and treated as \"log\", as in DeepSpeed; known: \"log\" and \"linear\"",
+         type_path, Context::shown(*shape));
+  }
   if (scheduler.kind != Kind::kWarmupLr) fill_total(context, scheduler);
 }
 
@@ -206,12 +201,10 @@ void fill_one_cycle(Context& context, Config& config) {
       {"cycle_first_stair_count", "cycle_second_stair_count"}};
   for (const auto& [first, second] : kHalves) {
     if (context.keys.get<double>(param(second))) continue;
-    find_key(param(second))->field.set(find_key(param(first))->field.get(config), config);
+    set_value(config, param(second), value_of(config, param(first)));
   }
   bool& cycles_momentum = config.scheduler.one_cycle.cycle_momentum;
-  using Optimizer = OptimizerConfig::Kind;
-  const Optimizer optimizer = config.optimizer.kind;
-  if ((optimizer == Optimizer::kSgd || optimizer == Optimizer::kAdagrad) && cycles_momentum) {
+  if (cycles_momentum && !config.optimizer.has_betas()) {
     cycles_momentum = false;
     warn(context.notes, param("cycle_momentum"),
          "scheduler.params.cycle_momentum is off: the optimizer has no betas");
@@ -221,7 +214,7 @@ void fill_one_cycle(Context& context, Config& config) {
 // Notes that the schedule has its own rate, if that is not the optimizer's.
 void note_unused_rate(Context& context, const Config& config, const SchedulerType& type) {
   if (type.rate.empty()) return;
-  const auto rate = find_key(param(type.rate))->field.get(config).get<double>();
+  const auto rate = value_of(config, param(type.rate)).get<double>();
   if (rate != config.optimizer.lr) {
     note(context.notes, "optimizer.params.lr",
          "the rate follows the scheduler, {} {}; the optimizer's lr {} is not used",
@@ -229,7 +222,8 @@ void note_unused_rate(Context& context, const Config& config, const SchedulerTyp
   }
 }
 
-void fill_peak(Context& context, const Config& config, SchedulerConfig& scheduler) {
+void fill_peak(Context& context, Config& config) {
+  SchedulerConfig& scheduler = config.scheduler;
   const std::string path = "scheduler.params.warmup_max_lr";
   const bool to_optimizer = scheduler.kind == Kind::kWarmupLr || context.keys.is_auto(path);
   if (const auto peak = context.resolve_value(path, context.flags.lr)) {
@@ -237,24 +231,6 @@ void fill_peak(Context& context, const Config& config, SchedulerConfig& schedule
   } else if (to_optimizer) {
     scheduler.warmup_max_lr = config.optimizer.lr;
     context.origins[path] = "the optimizer's lr";
-  }
-}
-
-// Warns about a rate with which hardly anything trains, such as 2e5 instead of 2e-5.
-void check_rates(Context& context, const Config& config) {
-  const double max_rate = config.optimizer.kind == OptimizerConfig::Kind::kSgd ? 100 : 1;
-  const auto check = [&](std::string_view name, double rate) {
-    if (!(rate > max_rate)) return;
-    warn(context.notes, name,
-         "{} {:g}: a learning rate above {:g} hardly ever trains; was a minus sign lost, as in 2e5 "
-         "for 2e-5?",
-         name, rate, max_rate);
-  };
-  check(context.key_or_flag("optimizer.params.lr"), config.optimizer.lr);
-  for (const char* name :
-       {"warmup_min_lr", "warmup_max_lr", "cycle_min_lr", "cycle_max_lr", "lr_range_test_min_lr"}) {
-    const std::string path = param(name);
-    if (const auto rate = context.keys.get<double>(path)) check(path, *rate);
   }
 }
 
@@ -276,25 +252,51 @@ void fill_scheduler(Context& context, Config& config) {
   const SchedulerType* type = type_of(context);
   if (type == nullptr) return;
   compare_flags(context, *type);
-  SchedulerConfig& scheduler = config.scheduler;
-  scheduler.kind = type->kind;
+  config.scheduler.kind = type->kind;
   for (const std::string_view name : split_values(type->takes, ' ')) {
     context.read(*find_key(param(name)), config);
   }
-  if (contains_value(type->takes, "warmup_num_steps", ' ')) fill_warmup(context, scheduler);
-  if (contains_value(type->takes, "warmup_max_lr", ' ')) fill_peak(context, config, scheduler);
+  if (contains_value(type->takes, "warmup_num_steps", ' ')) fill_warmup(context, config.scheduler);
+  if (contains_value(type->takes, "warmup_max_lr", ' ')) fill_peak(context, config);
   if (type->kind == Kind::kOneCycle) fill_one_cycle(context, config);
   note_unused_rate(context, config, *type);
 }
 
 void check_schedule(Context& context, const Config& config) {
-  check_rates(context, config);
   const SchedulerConfig& scheduler = config.scheduler;
   if (scheduler.total_num_steps > 0 && scheduler.total_num_steps < scheduler.warmup_num_steps) {
     warn(context.notes, "scheduler.params.warmup_num_steps",
          "the schedule has {} steps, fewer than its warm-up of {}", scheduler.total_num_steps,
          scheduler.warmup_num_steps);
   }
+}
+
+std::string schedule_text(const SchedulerConfig& scheduler) {
+  const bool linear = scheduler.warmup_type == SchedulerConfig::Warmup::kLinear;
+  const std::string warmup = fmt::format("{} warm-up over {}", linear ? "linear" : "logarithmic",
+                                         pluralize(scheduler.warmup_num_steps, "step"));
+  switch (scheduler.kind) {
+    case Kind::kConstant:
+      return "constant rate";
+    case Kind::kWarmupLr:
+      return fmt::format("{} to {:g}, then constant", warmup, scheduler.warmup_max_lr);
+    case Kind::kWarmupDecayLr:
+      return fmt::format("{} to {:g}, then linear to {:g} at step {}", warmup,
+                         scheduler.warmup_max_lr, scheduler.warmup_min_lr,
+                         scheduler.total_num_steps);
+    case Kind::kWarmupCosineLr:
+      return fmt::format("{}, then cosine to {:g} of the rate at step {}", warmup,
+                         scheduler.cos_min_ratio, scheduler.total_num_steps);
+    case Kind::kOneCycle:
+      return fmt::format("one cycle of {:g} + {:g} steps between {:g} and {:g}",
+                         scheduler.one_cycle.first_step_size, scheduler.one_cycle.second_step_size,
+                         scheduler.one_cycle.min_lr, scheduler.one_cycle.max_lr);
+    case Kind::kLrRangeTest:
+      return fmt::format("range test from {:g}", scheduler.range_test.min_lr);
+    case Kind::kHuggingFace:
+      return hf_text(scheduler.hf);
+  }
+  return "unknown schedule";
 }
 
 }  // namespace zeroth::configs

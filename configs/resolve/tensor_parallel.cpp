@@ -9,11 +9,6 @@ namespace {
 
 constexpr char kSize[] = "tensor_parallel.autotp_size";
 
-// Returns whether the size is 0 or 1, which both mean off.
-bool is_off(const std::optional<int64_t>& size) {
-  return size && *size <= 1;
-}
-
 // Suppresses errors about values in the disabled section. Unknown names remain errors.
 void ignore_disabled_keys(Context& context) {
   for (const FileKey& given : context.keys.given) {
@@ -66,23 +61,26 @@ void check_dtype(Context& context, Precision precision) {
 
 }  // namespace
 
-void fill_tensor_parallel(Context& context, Config& config) {
+int64_t fill_tensor_parallel(Context& context, Config& config) {
   const int64_t ranks = context.facts.world_size;
   int64_t& size = config.tensor_parallel.size;
   std::optional<int64_t> flag = context.flags.tensor_parallel;
+  // 0 and 1 both mean off.
+  const auto is_off = [](const std::optional<int64_t>& value) { return value && *value <= 1; };
   if (is_off(flag) && is_off(context.keys.get<int64_t>(kSize))) flag.reset();
   const size_t before = context.errors.size();
   size = std::max<int64_t>(1, context.resolve_value(kSize, flag).value_or(1));
-  if (context.keys.is_bad(kSize) || context.errors.size() > before) return;
+  if (context.keys.is_bad(kSize) || context.errors.size() > before) return size;
   if (size == 1) ignore_disabled_keys(context);
   if (ranks % size == 0) {
-    context.data_ranks = data_ranks(config, ranks);
-    return;
+    context.data_ranks = config.data_ranks(ranks);
+  } else {
+    context.add_error(
+        "{}: {} does not divide the number of ranks, {}: set it to {}, or start {} ranks",
+        context.key_or_flag(kSize), size, ranks, largest_divisor(size, ranks),
+        (ranks / size + 1) * size);
   }
-  context.add_error(
-      "{}: {} does not divide the number of ranks, {}: set it to {}, or start {} ranks",
-      context.key_or_flag(kSize), size, ranks, largest_divisor(size, ranks),
-      (ranks / size + 1) * size);
+  return size;
 }
 
 void check_tensor_parallel(Context& context, const Config& config) {

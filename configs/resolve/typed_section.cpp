@@ -9,9 +9,8 @@
 
 namespace zeroth::configs {
 
-std::optional<std::string> parse_type(Context& context, const std::string& path,
-                                      const TypeNames& known, const TypeNames& unsupported,
-                                      bool any_case) {
+std::optional<size_t> parse_type(Context& context, const std::string& path, const TypeNames& known,
+                                 const TypeNames& unsupported, bool any_case) {
   const std::optional<std::string> type = context.keys.get<std::string>(path);
   if (!type) {
     if (!context.keys.is_bad(path)) {
@@ -24,7 +23,7 @@ std::optional<std::string> parse_type(Context& context, const std::string& path,
            (any_case ? edit_distance(*type, name) == 0 : *type == name);
   };
   if (const auto found = std::find_if(known.begin(), known.end(), same); found != known.end()) {
-    return std::string(*found);
+    return static_cast<size_t>(found - known.begin());
   }
   context.suppressed.push_back(path.substr(0, path.find('.')) + ".params.");
   if (std::any_of(unsupported.begin(), unsupported.end(), same)) {

@@ -37,7 +37,7 @@ void resolve_auto_sizes(Context& context, Config& config) {
     if (!applies) continue;
     if (hidden > 0) {
       const double value = formula.factor * hidden * (formula.squared ? hidden : 1);
-      find_key(formula.path)->field.set(static_cast<int64_t>(value), config);
+      set_value(config, formula.path, static_cast<int64_t>(value));
     } else if (context.facts_known) {
       context.add_error("{}: \"auto\" needs the model's hidden size: give a number", formula.path);
     }
@@ -69,30 +69,28 @@ void check_nvme_directory(Context& context, const std::string& path, const std::
   }
 }
 
-// Returns an absolute path, so that it is the same directory whatever a rank's working directory
-// is.
-std::string read_nvme_directory(Context& context, const std::string& section,
-                                OffloadDevice device) {
+// Makes the path absolute, so that it is the same directory whatever a rank's working directory is.
+void resolve_nvme_path(Context& context, const std::string& section, Config& config) {
   const std::string path = section + ".nvme_path";
   const auto& values = context.keys.values;
   const auto found = values.find(path);
   const std::string given = context.keys.get<std::string>(path).value_or("");
-  const bool used = device == OffloadDevice::kNvme && !context.keys.is_bad(path);
+  const bool used = value_of(config, section + ".device") == "nvme" && !context.keys.is_bad(path);
+  std::string directory;
   if (given.empty()) {
     if (used) {
       context.add_error("{}.device: \"nvme\" needs {}, a folder on the disk to be used, found {}",
                         section, path, found == values.end() ? "null" : quoted(found->second));
     }
-    return {};
+  } else {
+    try {
+      directory = absolute(given);
+      if (used) check_nvme_directory(context, path, given, directory);
+    } catch (const Error& error) {
+      if (used) context.add_error("{}: {}", path, error.what());
+    }
   }
-  try {
-    const std::string directory = absolute(given);
-    if (used) check_nvme_directory(context, path, given, directory);
-    return directory;
-  } catch (const Error& error) {
-    if (used) context.add_error("{}: {}", path, error.what());
-    return {};
-  }
+  set_value(config, path, directory);
 }
 
 // Returns whether the stage leaves offload_param without effect.
@@ -100,23 +98,8 @@ bool ignores_offload_param(const Context& context, const ZeroConfig& zero) {
   return zero.stage != 3 && !context.keys.is_bad("zero_optimization.stage");
 }
 
-void fill_offload_param(Context& context, ZeroConfig& zero) {
-  const std::string path = kParam;
-  OffloadParamConfig& param = zero.offload_param;
-  if (!ignores_offload_param(context, zero)) {
-    param.nvme_path = read_nvme_directory(context, path, param.device);
-    return;
-  }
-  param = {};
-  const std::string device = context.keys.get<std::string>(path + ".device").value_or("none");
-  if (device == "none") return;
-  warn(context.notes, path,
-       "{}.device \"{}\" has no effect, as in DeepSpeed: it needs zero_optimization.stage 3, "
-       "found {}",
-       path, device, zero.stage);
-}
-
-void check_offload_optimizer(Context& context, const OffloadOptimizerConfig& optimizer) {
+void check_buffers(Context& context, const ZeroConfig& zero) {
+  const OffloadOptimizerConfig& optimizer = zero.offload_optimizer;
   const int64_t min_buffers = 1 + optimizer.pipeline_read + optimizer.pipeline_write;
   if (optimizer.device == OffloadDevice::kNvme && optimizer.buffer_count < min_buffers) {
     context.add_error(
@@ -125,22 +108,11 @@ void check_offload_optimizer(Context& context, const OffloadOptimizerConfig& opt
         kOptimizer, optimizer.buffer_count, optimizer.pipeline_read, optimizer.pipeline_write,
         min_buffers);
   }
-}
-
-void check_offload_param(Context& context, const ZeroConfig& zero) {
   const OffloadParamConfig& param = zero.offload_param;
   constexpr int64_t kMinBuffers = 2;  // one in use while another is read or written
   if (param.device == OffloadDevice::kNvme && param.buffer_count < kMinBuffers) {
     context.add_error("{}.buffer_count: {} is too small: the smallest that works is {}", kParam,
                       param.buffer_count, kMinBuffers);
-  }
-}
-
-void check_block_size(Context& context, int64_t bytes) {
-  constexpr int64_t kAlignment = 4096;
-  if (bytes % kAlignment != 0) {
-    context.add_error("aio.block_size: expected a multiple of {}, found {}; the next one is {}",
-                      kAlignment, bytes, (bytes / kAlignment + 1) * kAlignment);
   }
 }
 
@@ -166,9 +138,9 @@ void warn_unused_offload_keys(Context& context, const std::string& section, Offl
 void check_bf16(Context& context, const Config& config) {
   constexpr char kMasters[] = "bf16.bf16_master_weights_and_grads";
   constexpr char kStates[] = "bf16.bf16_optimizer_states";
-  const bool masters = config.optimizer.bf16_masters, states = config.optimizer.bf16_states;
-  if (!masters && !states) return;
   const CheckedKeys& keys = context.keys;
+  if (!config.optimizer.keeps_bf16()) return;
+  const bool masters = keys.get<bool>(kMasters).value_or(false);
   const OffloadOptimizerConfig& optimizer = config.zero.offload_optimizer;
   const auto need = [&](const std::string& path, bool there, const auto& wanted,
                         const auto& found) {
@@ -184,10 +156,10 @@ void check_bf16(Context& context, const Config& config) {
   need(of_optimizer("device"), optimizer.device != OffloadDevice::kNone, "\"cpu\" or \"nvme\"",
        "\"none\"");
   need(of_optimizer("ratio"), optimizer.ratio == 1, 1, optimizer.ratio);
-  const bool lamb = config.optimizer.kind == OptimizerConfig::Kind::kLamb;
+  const bool lamb = value_of(config, "optimizer.type") == "Lamb";
   need("optimizer.type", !lamb, "other than Lamb", "Lamb");
-  need(of_optimizer("step"), optimizer.step != OffloadOptimizerConfig::UpdateDevice::kGpu,
-       "\"cpu\" or \"auto\"", "\"gpu\"");
+  const std::string step = of_optimizer("step");
+  need(step, value_of(config, step) != "gpu", "\"cpu\" or \"auto\"", "\"gpu\"");
   if (!masters) context.add_error("{}: true needs {} true, found false", kStates, kMasters);
 }
 
@@ -228,18 +200,29 @@ void warn_unused_aio(Context& context, const ZeroConfig& zero) {
 }  // namespace
 
 void fill_zero(Context& context, Config& config) {
-  ZeroConfig& zero = config.zero;
   resolve_auto_sizes(context, config);
-  zero.offload_optimizer.nvme_path =
-      read_nvme_directory(context, kOptimizer, zero.offload_optimizer.device);
-  fill_offload_param(context, zero);
+  resolve_nvme_path(context, kOptimizer, config);
+  if (!ignores_offload_param(context, config.zero)) {
+    return resolve_nvme_path(context, kParam, config);
+  }
+  config.zero.offload_param = {};
+  const std::string path = kParam;
+  const std::string device = context.keys.get<std::string>(path + ".device").value_or("none");
+  if (device == "none") return;
+  warn(context.notes, path,
+       "{}.device \"{}\" has no effect, as in DeepSpeed: it needs zero_optimization.stage 3, "
+       "found {}",
+       path, device, config.zero.stage);
 }
 
 void check_offload(Context& context, const Config& config) {
+  constexpr int64_t kAlignment = 4096;
   const ZeroConfig& zero = config.zero;
-  check_offload_optimizer(context, zero.offload_optimizer);
-  check_offload_param(context, zero);
-  check_block_size(context, config.aio.block_size);
+  check_buffers(context, zero);
+  if (const int64_t bytes = config.aio.block_size; bytes % kAlignment != 0) {
+    context.add_error("aio.block_size: expected a multiple of {}, found {}; the next one is {}",
+                      kAlignment, bytes, (bytes / kAlignment + 1) * kAlignment);
+  }
   check_bf16(context, config);
   check_hybrid_shard(context, zero);
   warn_unused_offload_keys(context, kOptimizer, zero.offload_optimizer.device,

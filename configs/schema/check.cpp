@@ -71,9 +71,8 @@ class Checker {
       const std::string meant = join(section, near);
       add_error(path, "unknown key; did you mean {}?", meant);
       const Alias* alias = find_alias(meant);
-      out_.bad.insert(std::string(
-          alias != nullptr ? alias->path
-                           : std::string_view(meant)));  // probably the intended key: not missing
+      // Probably the intended key: it is not missing.
+      out_.bad.insert(alias != nullptr ? std::string(alias->path) : meant);
       return;
     }
     if (top) {
@@ -83,14 +82,10 @@ class Checker {
                               : fmt::format("unknown key; the nearest known one is {}", related));
     }
     for (const ConfigKey& key : keys()) {
-      if (key.path == name) {
-        add_error(path, "unknown key; did you mean {}, at the top level of the file?", name);
-        return;
-      }
-      if (key.path.ends_with("." + name)) {
-        add_error(path, "unknown key; did you mean {}?", key.path);
-        return;
-      }
+      const bool of_top = key.path == name;
+      if (!of_top && !key.path.ends_with("." + name)) continue;
+      return add_error(path, "unknown key; did you mean {}{}?", key.path,
+                       of_top ? ", at the top level of the file" : "");
     }
     add_error(path, "unknown key");
   }

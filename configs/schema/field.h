@@ -100,6 +100,16 @@ constexpr Field field() {
           }};
 }
 
+// Returns the field of an integer for which `kSpecial` in a file means `kMeaning`.
+template <auto kMember, int64_t kSpecial, int64_t kMeaning>
+constexpr Field field_with_special() {
+  Field number = field<kMember>();
+  number.set = [](const nlohmann::ordered_json& value, Config& config) {
+    member<kMember>(config) = value == kSpecial ? kMeaning : value.get<int64_t>();
+  };
+  return number;
+}
+
 // Returns the field of a text that is null in a file if it is empty.
 template <auto... kMembers>
 constexpr Field text_or_null() {

@@ -71,13 +71,11 @@ constexpr ConfigKey refused(std::string_view path, std::string_view default_valu
 
 constexpr ConfigKey refused_section(std::string_view path, std::string_view off,
                                     std::string_view allowed_keys, std::string_view text) {
-  return {.path = path,
-          .field = {kSection},
-          .state = kRefused,
-          .default_value = "null",
-          .accepts = off,
-          .text = text,
-          .allowed_keys = allowed_keys};
+  ConfigKey key = section(path, text);
+  key.state = kRefused;
+  key.accepts = off;
+  key.allowed_keys = allowed_keys;
+  return key;
 }
 
 // Returns a section that is accepted even when it is enabled. Its values are not read.

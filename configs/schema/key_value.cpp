@@ -36,39 +36,26 @@ bool has_nul(const Json& value) {
   return value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos;
 }
 
+bool is_list_of(const Json& value, bool (Json::*is_entry)() const noexcept) {
+  return value.is_array() && std::all_of(value.begin(), value.end(),
+                                         [&](const Json& entry) { return (entry.*is_entry)(); });
+}
+
 }  // namespace
 
 std::string type_name(KeyType type) {
-  switch (type) {
-    case KeyType::kBool:
-      return "true or false";
-    case KeyType::kInteger:
-      return "an integer";
-    case KeyType::kNumber:
-      return "a number";
-    case KeyType::kString:
-      return "a string";
-    case KeyType::kPair:
-      return "a list of two numbers";
-    case KeyType::kList:
-      return "a list of names";
-    case KeyType::kIntegers:
-      return "a list of integers";
-    case KeyType::kSection:
-      return "an object";
-  }
-  return {};
+  constexpr std::string_view kNames[] = {
+      "true or false",         "an integer",      "a number",           "a string",
+      "a list of two numbers", "a list of names", "a list of integers", "an object"};
+  return std::string(kNames[static_cast<size_t>(type)]);
 }
 
-// Returns, for example, "an integer > 0", "an integer in 0..3" or "\"log\" | \"linear\"".
 std::string describe_accepted(const ConfigKey& key) {
   if (key.field.type == KeyType::kString) return std::string(key.accepts);
   return fmt::format("{} {}{}", type_name(key.field.type),
                      key.accepts.starts_with(">") ? "" : "in ", key.accepts);
 }
 
-// Returns the value in the type of its key, or nullopt if it has another type or a text contains
-// NUL.
 std::optional<Json> typed_value(const Json& value, const ConfigKey& key) {
   constexpr double kInt64End = 9223372036854775808.0;
   if (has_nul(value)) return std::nullopt;
@@ -87,21 +74,13 @@ std::optional<Json> typed_value(const Json& value, const ConfigKey& key) {
       return value.is_number() ? std::optional(Json(value.get<double>())) : std::nullopt;
     case KeyType::kString:
       return value.is_string() ? std::optional(canonical(value, key)) : std::nullopt;
-    case KeyType::kPair: {
-      const bool is_pair =
-          value.is_array() && value.size() == 2 && value[0].is_number() && value[1].is_number();
-      return is_pair ? std::optional(value) : std::nullopt;
-    }
-    case KeyType::kList: {
-      const auto is_name = [](const Json& entry) { return entry.is_string(); };
-      const bool names = value.is_array() && std::all_of(value.begin(), value.end(), is_name);
-      return names ? std::optional(value) : std::nullopt;
-    }
-    case KeyType::kIntegers: {
-      const auto is_integer = [](const Json& entry) { return entry.is_number_integer(); };
-      const bool all = value.is_array() && std::all_of(value.begin(), value.end(), is_integer);
-      return all ? std::optional(value) : std::nullopt;
-    }
+    case KeyType::kPair:
+      return value.size() == 2 && is_list_of(value, &Json::is_number) ? std::optional(value)
+                                                                      : std::nullopt;
+    case KeyType::kList:
+      return is_list_of(value, &Json::is_string) ? std::optional(value) : std::nullopt;
+    case KeyType::kIntegers:
+      return is_list_of(value, &Json::is_number_integer) ? std::optional(value) : std::nullopt;
     case KeyType::kSection:
       return value.is_object() ? std::optional(value) : std::nullopt;
   }
@@ -120,8 +99,6 @@ bool is_accepted(const Json& value, const ConfigKey& key) {
     case KeyType::kNumber:
       return in_range(value.get<double>(), key.accepts);
     case KeyType::kPair:
-      return in_range(value[0].get<double>(), key.accepts) &&
-             in_range(value[1].get<double>(), key.accepts);
     case KeyType::kIntegers:
       return std::all_of(value.begin(), value.end(), [&](const Json& entry) {
         return in_range(entry.get<double>(), key.accepts);

@@ -62,6 +62,20 @@ const ConfigKey* find_key(std::string_view path) {
   return found == keys().end() ? nullptr : &*found;
 }
 
+const ConfigKey& key_at(std::string_view path) {
+  const ConfigKey* const key = find_key(path);
+  ZEROTH_CHECK(key != nullptr, "no key {}", path);
+  return *key;
+}
+
+nlohmann::ordered_json value_of(const Config& config, std::string_view path) {
+  return key_at(path).field.get(config);
+}
+
+void set_value(Config& config, std::string_view path, const nlohmann::ordered_json& value) {
+  key_at(path).field.set(value, config);
+}
+
 const Alias* find_alias(std::string_view other) {
   const auto found = std::find_if(aliases().begin(), aliases().end(),
                                   [&](const Alias& alias) { return alias.other == other; });

@@ -80,6 +80,13 @@ const std::vector<Alias>& aliases();
 const ConfigKey* find_key(std::string_view path);
 const Alias* find_alias(std::string_view other);
 
+// Returns a key that the table has.
+const ConfigKey& key_at(std::string_view path);
+
+// Return and set the value of a key that has a member, as a file spells it.
+nlohmann::ordered_json value_of(const Config& config, std::string_view path);
+void set_value(Config& config, std::string_view path, const nlohmann::ordered_json& value);
+
 // Returns whether a value must be the same when a run resumes, unless --allow-change lets it
 // differ. A path that the table does not have is in the sections that it names.
 bool must_equal_on_resume(std::string_view path);

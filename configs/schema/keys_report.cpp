@@ -4,19 +4,11 @@
 namespace zeroth::configs {
 namespace {
 
-// Returns the field of steps_per_print, for which Infinity means 0.
-constexpr Field steps_per_print() {
-  Field steps = field<&Config::steps_per_print>();
-  steps.set = [](const nlohmann::ordered_json& value, Config& config) {
-    config.steps_per_print = value == kInfinity ? 0 : value.get<int64_t>();
-  };
-  return steps;
-}
-
 std::vector<ConfigKey> printing_rows() {
   constexpr std::string_view kThroughput = "throughput is always printed";
   return {
-      honored("steps_per_print", steps_per_print(), "null", ">= 0 or Infinity",
+      honored("steps_per_print", field_with_special<&Config::steps_per_print, kInfinity, 0>(),
+              "null", ">= 0 or Infinity",
               "steps between detailed lines; null, 0 or Infinity: no such lines"),
       honored("wall_clock_breakdown", field<&Config::wall_clock_breakdown>(), "false", "",
               "each printed step is split into forward, backward, reduce and update; costs "

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "configs/schema/key_rows.h"
 
 namespace zeroth::configs {
@@ -13,24 +11,6 @@ constexpr Field buffer_size() {
     return size == kBufferSizeAsNeeded ? nlohmann::ordered_json() : nlohmann::ordered_json(size);
   };
   return elements;
-}
-
-// Returns the field of zero_hpz_partition_size, for which 0 means 1.
-constexpr Field hpz_partition_size() {
-  Field size = field<&ZeroConfig::hpz_partition_size>();
-  size.set = [](const nlohmann::ordered_json& value, Config& config) {
-    config.zero.hpz_partition_size = std::max<int64_t>(1, value.get<int64_t>());
-  };
-  return size;
-}
-
-// Returns the field of sub_group_size, for which 0 means the default.
-constexpr Field sub_group_size() {
-  Field size = field<&ZeroConfig::sub_group_size_elements>();
-  size.set = [](const nlohmann::ordered_json& value, Config& config) {
-    if (value != 0) value.get_to(config.zero.sub_group_size_elements);
-  };
-  return size;
 }
 
 std::vector<ConfigKey> honored_rows() {
@@ -67,12 +47,15 @@ std::vector<ConfigKey> honored_rows() {
               field<&ZeroConfig::max_live_elements>(), "1000000000", ">= 0",
               "stage 3: at most this many gathered elements at a time; must hold two neighboring "
               "blocks; 0: only the block in use"),
-      honored("zero_optimization.zero_hpz_partition_size", hpz_partition_size(), "1", ">= 0",
+      honored("zero_optimization.zero_hpz_partition_size",
+              field_with_special<&ZeroConfig::hpz_partition_size, 0, 1>(), "1", ">= 0",
               "stage 3: number of neighboring data ranks that together hold all parameters and "
               "gather only from each other, with one refresh from the other ranks after each "
               "update; 0, 1: all ranks"),
       honored(
-          "zero_optimization.sub_group_size", sub_group_size(), "1000000000", ">= 0",
+          "zero_optimization.sub_group_size",
+          field_with_special<&ZeroConfig::sub_group_size_elements, 0, 1'000'000'000>(),
+          "1000000000", ">= 0",
           "the optimizer updates a shard in chunks of at most this many elements; 0: the default"),
       honored("zero_optimization.reduce_scatter", field<&ZeroConfig::reduce_scatter>(), "true", "",
               "stages 1, 2, 3: a rank receives only its shard of a sum; false: all of it"),

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-
 namespace zeroth::data {
 namespace {
 
@@ -18,13 +16,6 @@ int64_t round_up_length(int64_t longest, const Dataset& dataset, DeviceKind devi
 }
 
 }  // namespace
-
-std::span<const int64_t> BatchPartition::rows(std::span<const int64_t> batch, int64_t micro) const {
-  ZEROTH_CHECK(std::ssize(batch) == global_batch(), "{} samples for a global batch of {}",
-               batch.size(), global_batch());
-  ZEROTH_CHECK(micro >= 0 && micro < micro_steps, "micro-step {} of {}", micro, micro_steps);
-  return batch.subspan(index(micro, 0), micro_batch);
-}
 
 int64_t num_eval_batches(int64_t num_samples, const BatchPartition& partition) {
   return (num_samples + partition.global_batch() - 1) / partition.global_batch();

@@ -32,13 +32,9 @@ struct BatchPartition {
   int64_t index(int64_t micro, int64_t row) const {
     return (micro * world + rank) * micro_batch + row;
   }
-
-  // Returns this rank's samples of a micro-step; `batch` is all samples of the global batch.
-  std::span<const int64_t> rows(std::span<const int64_t> batch, int64_t micro) const;
 };
 
-// Returns the number of global batches (see sequential_batch) in one pass over all samples, the
-// same on every rank.
+// Returns the number of global batches in one pass over all samples, the same on every rank.
 int64_t num_eval_batches(int64_t num_samples, const BatchPartition& partition);
 
 // CollatedBatch is row-major [rows, length]. Rows are padded to the longest of the batch, rounded

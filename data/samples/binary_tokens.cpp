@@ -198,8 +198,8 @@ class BinaryReader {
       if (largest >= limit) {
         const auto bad =
             std::find_if(chunk.begin(), chunk.end(), [=](T id) { return id >= limit; });
-        throw_invalid_token_id({path_, static_cast<int64_t>(begin) + (bad - chunk.begin()),
-                                static_cast<int64_t>(*bad), options_.vocab_size},
+        throw_invalid_token_id(path_, static_cast<int64_t>(begin) + (bad - chunk.begin()),
+                               static_cast<int64_t>(*bad), options_.vocab_size,
                                format_hint(probe_bytes(), type, options_.vocab_size));
       }
       file_->drop_pages(std::as_bytes(chunk));

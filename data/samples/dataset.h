@@ -87,8 +87,9 @@ struct DatasetOptions {
   // (choose_fields).
   std::string prompt_field = {};
   std::string completion_field = {};
-  // Text after a record's prompt, as if it were in the file. It has no loss. Unset:
-  // default_separator() of the fields.
+  // Text after a record's prompt, as if it were in the file. It has no loss. Unset: nothing for
+  // `prompt` and `completion`, which are TRL's and concatenated there, and a newline for any other
+  // pair, whose fields are separate texts.
   std::optional<std::string> separator = {};
   LongText long_text = LongText::kTruncate;
   // Width of the ids of a .bin file; unset: from Megatron's index beside it, otherwise uint16 for a

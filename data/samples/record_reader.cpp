@@ -44,14 +44,6 @@ const std::string& string_field(const json& object, const std::string& field) {
   return found->get_ref<const std::string&>();
 }
 
-void check_ids(const std::vector<int32_t>& ids, int64_t vocab_size) {
-  for (const int32_t id : ids) {
-    if (id >= vocab_size) {
-      throw Error("token id {}, but the model's vocabulary has {} ids", id, vocab_size);
-    }
-  }
-}
-
 // Returns the boundary of the prompt and the completion, with some characters on both sides.
 std::string make_joint_example(const std::string& prompt, const std::string& separator,
                                const std::string& completion) {
@@ -135,8 +127,9 @@ class RecordReader {
       stats.fields = fields_.text;
       return;
     }
-    separator_ =
-        options_.separator.value_or(options_.version > 1 ? default_separator(fields_) : "");
+    const bool concatenated =
+        options_.version == 1 || (fields_.prompt == "prompt" && fields_.completion == "completion");
+    separator_ = options_.separator.value_or(concatenated ? "" : "\n");
     stats.fields = fmt::format("{}|{}|{}", fields_.prompt, separator_, fields_.completion);
     stats.joint_example = make_joint_example(string_field(first_record, fields_.prompt), separator_,
                                              string_field(first_record, fields_.completion));
@@ -158,7 +151,10 @@ class RecordReader {
     append(ids, tokenizer.encode(last));
     size_t begin = 0;
     ids = special_tokens_->add_special_tokens(ids, prompt_size, last, begin);
-    check_ids(ids, options_.vocab_size);
+    for (const int32_t id : ids) {
+      if (id < options_.vocab_size) continue;
+      throw Error("token id {}, but the model's vocabulary has {} ids", id, options_.vocab_size);
+    }
     // Targets are shifted by one.
     const auto first_label =
         fields_.text.empty() ? std::max<int64_t>(static_cast<int64_t>(begin + prompt_size) - 1, 0)

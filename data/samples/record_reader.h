@@ -63,9 +63,4 @@ struct SampleFields {
 // kind, the fields found and what is supported.
 SampleFields choose_fields(const nlohmann::json& first_record);
 
-// Returns the default separator of prompt and completion: nothing for `prompt` and `completion`,
-// which are TRL's and concatenated there, and a newline for any other pair, whose fields are
-// separate texts.
-std::string default_separator(const SampleFields& fields);
-
 }  // namespace zeroth::data

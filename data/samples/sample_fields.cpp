@@ -1,8 +1,8 @@
 // Meaning of a record's fields.
 #include <fmt/ranges.h>
 
-#include <array>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -15,10 +15,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::string_view, 5> kPrompts = {"prompt", "question", "instruction", "input",
-                                                      "query"};
-constexpr std::array<std::string_view, 4> kCompletions = {"completion", "answer", "output",
-                                                          "response"};
+constexpr std::string_view kPrompts[] = {"prompt", "question", "instruction", "input", "query"};
+constexpr std::string_view kCompletions[] = {"completion", "answer", "output", "response"};
 constexpr size_t kMaxShown = 12;
 
 // RecordKind is a kind of record that is recognized by a field, and not supported for training yet.
@@ -32,14 +30,13 @@ constexpr const char* kAsPairs =
 constexpr const char* kChosenOnly =
     "training on preferences is not supported yet; --prompt-field and --completion-field train on "
     "one of the answers";
-constexpr std::array<RecordKind, 5> kRecordKinds = {
-    {{"input_ids", "token ids",
-      "ids are read from a .bin file only (--token-dtype); "
-      "or write the text itself"},
-     {"messages", "chats", kAsPairs},
-     {"conversations", "ShareGPT chats", kAsPairs},
-     {"chosen", "preferences", kChosenOnly},
-     {"rejected", "preferences", kChosenOnly}}};
+constexpr RecordKind kRecordKinds[] = {
+    {"input_ids", "token ids",
+     "ids are read from a .bin file only (--token-dtype); or write the text itself"},
+    {"messages", "chats", kAsPairs},
+    {"conversations", "ShareGPT chats", kAsPairs},
+    {"chosen", "preferences", kChosenOnly},
+    {"rejected", "preferences", kChosenOnly}};
 
 std::string list_fields(const json& record) {
   std::vector<std::string> names;
@@ -53,9 +50,8 @@ std::string list_fields(const json& record) {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-template <size_t n>
 std::vector<std::string> present_names(const json& record,
-                                       const std::array<std::string_view, n>& names) {
+                                       std::span<const std::string_view> names) {
   std::vector<std::string> found;
   for (const std::string_view name : names) {
     if (record.contains(name)) found.emplace_back(name);
@@ -99,10 +95,6 @@ SampleFields choose_fields(const json& first_record) {
       "neither 'text' nor 'prompt' and 'completion' (fields {}): name the fields with "
       "--prompt-field and --completion-field",
       list_fields(first_record));
-}
-
-std::string default_separator(const SampleFields& fields) {
-  return fields.prompt == "prompt" && fields.completion == "completion" ? "" : "\n";
 }
 
 }  // namespace zeroth::data

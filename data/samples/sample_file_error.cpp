@@ -42,9 +42,7 @@ constexpr Magic kMagics[] = {
     {"\x1f\x8b\x08", "compressed (gzip)", kUnpack},
     {"\x28\xb5\x2f\xfd", "compressed (Zstandard)", kUnpack},
     {"1AY&SY", "compressed (bzip2)", kUnpack, 4},
-    {"\xfd"
-     "7zXZ",
-     "compressed (xz)", kUnpack},
+    {"\xfd\x37zXZ", "compressed (xz)", kUnpack},
     {"\x04\x22\x4d\x18", "compressed (LZ4)", kUnpack},
     {"7z\xbc\xaf\x27\x1c", "an archive (7-Zip)", kUnpack},
     {"Rar!", "an archive (RAR)", kUnpack},
@@ -68,38 +66,21 @@ constexpr std::string_view kUtf16[] = {"\xff\xfe"sv, "\xfe\xff"sv};
 constexpr std::string_view kFromUtf16 =
     " is UTF-16, expected UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW converts it";
 
-// KnownExtension describes a format that is recognized by its extension only.
-struct KnownExtension {
-  std::string_view extension;
+// KnownExtensions are those of formats that are recognized by their extension only.
+struct KnownExtensions {
+  std::array<std::string_view, 7> extensions;  // empty ones stand for none
   std::string_view remedy;
 };
-constexpr KnownExtension kOtherExtensions[] = {
-    {".csv", kConvert},
-    {".tsv", kConvert},
-    {".parquet", kConvert},
-    {".arrow", kConvert},
-    {".orc", kConvert},
-    {".xlsx", kConvert},
-    {".gz", kUnpack},
-    {".zst", kUnpack},
-    {".zip", kUnpack},
-    {".bz2", kUnpack},
-    {".xz", kUnpack},
-    {".tar", kUnpack},
-    {".tgz", kUnpack},
-    {".npy", kIds},
-    {".npz", kIds},
-    {".idx", "name the .bin file beside it"},
-    {".ndjson", "rename it to .jsonl if it has one object per line"},
-    {".jsonlines", "rename it to .jsonl if it has one object per line"},
-    {".jl", "rename it to .jsonl if it has one object per line"},
-    {".yaml", "write one object per line to a .jsonl file"},
-    {".yml", "write one object per line to a .jsonl file"},
-    {".md", "copy it to a .txt file to train on it as one text"},
-    {".text", "copy it to a .txt file to train on it as one text"},
-    {".py", "name the samples themselves"},
-    {".gguf", kModel},
-    {".safetensors", kModel},
+constexpr KnownExtensions kOtherExtensions[] = {
+    {{".csv", ".tsv", ".parquet", ".arrow", ".orc", ".xlsx"}, kConvert},
+    {{".gz", ".zst", ".zip", ".bz2", ".xz", ".tar", ".tgz"}, kUnpack},
+    {{".npy", ".npz"}, kIds},
+    {{".idx"}, "name the .bin file beside it"},
+    {{".ndjson", ".jsonlines", ".jl"}, "rename it to .jsonl if it has one object per line"},
+    {{".yaml", ".yml"}, "write one object per line to a .jsonl file"},
+    {{".md", ".text"}, "copy it to a .txt file to train on it as one text"},
+    {{".py"}, "name the samples themselves"},
+    {{".gguf", ".safetensors"}, kModel},
 };
 
 bool is_standard_input(const std::string& name) {
@@ -149,8 +130,9 @@ std::string unknown_type_error(const fs::path& path) {
   }
   std::string text =
       fmt::format(": unknown file type '{}'; {}", shortened(extension), kKnownExtensions);
-  for (const KnownExtension& one : kOtherExtensions) {
-    if (lower == one.extension) text += fmt::format("; {}", one.remedy);
+  for (const auto& [extensions, remedy] : kOtherExtensions) {
+    const bool known = std::find(extensions.begin(), extensions.end(), lower) != extensions.end();
+    if (known && !lower.empty()) text += fmt::format("; {}", remedy);
   }
   return text;
 }

@@ -61,16 +61,6 @@ std::vector<int64_t> SampleOrder::samples(int64_t position, int64_t count) const
   return samples;
 }
 
-std::vector<int64_t> sequential_batch(int64_t num_samples, int64_t batch_index,
-                                      int64_t global_batch) {
-  std::vector<int64_t> samples(global_batch, kNoSample);
-  for (int64_t i = 0; i < global_batch; ++i) {
-    const int64_t index = batch_index * global_batch + i;
-    if (index < num_samples) samples[i] = index;
-  }
-  return samples;
-}
-
 uint64_t sample_seed(uint64_t seed, int64_t step, int64_t index_in_batch) {
   return combine(combine(mix64(seed + kGolden), static_cast<uint64_t>(step)),
                  static_cast<uint64_t>(index_in_batch));

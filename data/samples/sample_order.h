@@ -41,11 +41,6 @@ class SampleOrder {
   OrderExtent extent_;
 };
 
-// Returns the global batch of an evaluation pass: samples batch_index*batch ... in file order,
-// kNoSample past the end.
-std::vector<int64_t> sequential_batch(int64_t num_samples, int64_t batch_index,
-                                      int64_t global_batch);
-
 // Returns a seed for random operations on one sample of one step.
 uint64_t sample_seed(uint64_t seed, int64_t step, int64_t index_in_batch);
 

@@ -14,18 +14,14 @@ namespace {
 // Templates add a line break after the end token; no tokenizer encodes it as more ids.
 constexpr size_t kMaxBlankIds = 8;
 
-void append(std::vector<int32_t>& ids, std::span<const int32_t> more) {
-  ids.insert(ids.end(), more.begin(), more.end());
-}
-
 }  // namespace
 
 SpecialTokens::SpecialTokens(const Tokenizer& tokenizer, int32_t end_of_text, bool allow_duplicates)
     : tokenizer_(tokenizer),
       end_of_text_(end_of_text),
       end_token_(tokenizer.id_to_token(end_of_text)),
-      prefix_(tokenizer.prefix()),
-      suffix_(tokenizer.suffix()),
+      prefix_(tokenizer.text_template().prefix),
+      suffix_(tokenizer.text_template().suffix),
       allow_duplicates_(allow_duplicates),
       suffix_has_end_(allow_duplicates
                           ? !suffix_.empty() && suffix_.back() == end_of_text
@@ -50,9 +46,9 @@ std::vector<int32_t> SpecialTokens::add_special_tokens(std::span<const int32_t> 
   std::vector<int32_t> all;
   if (!with_begin) all = prefix_;
   begin = all.size();
-  append(all, ids);
+  all.insert(all.end(), ids.begin(), ids.end());
   if (!with_end && !suffix_has_end_) all.push_back(end_of_text_);
-  if (!with_end || !suffix_has_end_) append(all, suffix_);
+  if (!with_end || !suffix_has_end_) all.insert(all.end(), suffix_.begin(), suffix_.end());
   ++num_texts_;
   num_with_begin_ += with_begin ? 1 : 0;
   num_with_end_ += with_end ? 1 : 0;

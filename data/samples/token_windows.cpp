@@ -11,37 +11,29 @@
 #include "data/tokenizer/unicode.h"
 
 namespace zeroth::data {
-namespace {
 
-std::vector<int32_t> encode_file(const DatasetOptions& options) {
-  const MappedFile file(options.path);
-  try {
-    return options.tokenizer->encode(options.version > 1 ? without_byte_order_mark(file.text())
-                                                         : file.text());
-  } catch (const Error& e) {
-    throw Error("{}: {}", options.path.string(), e.what());
-  }
-}
-
-}  // namespace
-
-void throw_invalid_token_id(const InvalidTokenId& found, const std::string& hint) {
-  throw Error("{}: token {} is {}, but the vocabulary has {} ids{}", found.path, found.position,
-              found.id, found.vocab_size, hint);
+void throw_invalid_token_id(const std::string& path, int64_t position, int64_t id,
+                            int64_t vocab_size, const std::string& hint) {
+  throw Error("{}: token {} is {}, but the vocabulary has {} ids{}", path, position, id, vocab_size,
+              hint);
 }
 
 TokenStream read_text_tokens(const DatasetOptions& options) {
-  if (options.tokenizer == nullptr) {
-    throw Error("{}: text needs a tokenizer.json", options.path.string());
+  const std::string path = options.path.string();
+  if (options.tokenizer == nullptr) throw Error("{}: text needs a tokenizer.json", path);
+  const MappedFile file(options.path);
+  EncodedRecords encoded;
+  try {
+    encoded.ids = options.tokenizer->encode(
+        options.version > 1 ? without_byte_order_mark(file.text()) : file.text());
+  } catch (const Error& e) {
+    throw Error("{}: {}", path, e.what());
   }
-  auto ids = std::make_shared<std::vector<int32_t>>(encode_file(options));
+  const std::vector<int32_t>& ids = encoded.ids;
   const auto bad =
-      std::find_if(ids->begin(), ids->end(), [&](int32_t id) { return id >= options.vocab_size; });
-  if (bad != ids->end()) {
-    throw_invalid_token_id({options.path.string(), bad - ids->begin(), *bad, options.vocab_size});
-  }
-  const std::span<const int32_t> view(*ids);
-  return {std::move(ids), view};
+      std::find_if(ids.begin(), ids.end(), [&](int32_t id) { return id >= options.vocab_size; });
+  if (bad != ids.end()) throw_invalid_token_id(path, bad - ids.begin(), *bad, options.vocab_size);
+  return packed_tokens(std::move(encoded));
 }
 
 TokenStream packed_tokens(EncodedRecords encoded) {
@@ -88,7 +80,7 @@ void TokenWindows::fill(int64_t index, std::span<int64_t> tokens,
     for (int64_t i = 0; i <= length; ++i) {
       const auto id = static_cast<int64_t>(ids[first + i]);
       // Ids are checked at opening, but the file may have changed since.
-      if (id < 0 || id >= vocab_size_) throw_invalid_token_id({path_, first + i, id, vocab_size_});
+      if (id < 0 || id >= vocab_size_) throw_invalid_token_id(path_, first + i, id, vocab_size_);
       if (i < length) tokens[i] = id;
       if (i > 0) targets[i - 1] = id;
     }

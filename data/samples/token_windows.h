@@ -19,12 +19,9 @@ struct TokenStream {
   DatasetStats stats = {};  // known statistics of records whose texts are packed
 };
 
-// InvalidTokenId is an id outside the vocabulary, for messages: its file, its position and the id.
-struct InvalidTokenId {
-  std::string path;
-  int64_t position = 0, id = 0, vocab_size = 0;
-};
-[[noreturn]] void throw_invalid_token_id(const InvalidTokenId& found, const std::string& hint = "");
+// Throws the Error for an id outside the vocabulary, at `position` of the file. `hint` ends it.
+[[noreturn]] void throw_invalid_token_id(const std::string& path, int64_t position, int64_t id,
+                                         int64_t vocab_size, const std::string& hint = "");
 
 // Reads a .txt file: encodes the full file, without special tokens. Throws an Error for an id
 // outside the vocabulary.

@@ -41,14 +41,6 @@ std::pair<std::string_view, std::string_view> parse_merge(const json& merge, int
   return {text.substr(0, space), text.substr(space + 1)};
 }
 
-char32_t first_char(std::string_view text) {
-  return char_at(text, 0);
-}
-
-char32_t last_char(std::string_view text) {
-  return char_at(text, previous_char(text, text.size()));
-}
-
 std::string_view char_bytes(std::string_view text, size_t at) {
   return text.substr(at, utf8_length(text[at]));
 }
@@ -92,8 +84,9 @@ void Bpe::load_merges(const JsonView& merges) {
     const std::string both = std::string(left) + std::string(right);
     merges_.set(token_to_id(left, both), token_to_id(right, both),
                 {rank++, token_to_id(both, both)});
-    if (!left.empty() && !right.empty())
-      mergeable_chars_.set(last_char(left), first_char(right), true);
+    if (left.empty() || right.empty()) continue;
+    const char32_t last_of_left = char_at(left, previous_char(left, left.size()));
+    mergeable_chars_.set(last_of_left, char_at(right, 0), true);
   }
 }
 

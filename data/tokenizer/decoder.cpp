@@ -16,8 +16,6 @@ namespace {
 using nlohmann::json;
 using Tokens = std::vector<std::string>;
 
-constexpr size_t kMaxSteps = 100;
-
 std::string join(const Tokens& tokens, std::string_view between = "") {
   std::string text;
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -113,8 +111,7 @@ std::function<Tokens(Tokens)> make_replace(const JsonView& part) {
   });
 }
 
-std::function<Tokens(Tokens)> make_step(const JsonView& part) {
-  const std::string type = part.at("type").text();
+std::function<Tokens(Tokens)> make_step(const std::string& type, const JsonView& part) {
   if (type == "ByteLevel") return decode_bytes;
   if (type == "ByteFallback") return decode_named_bytes;
   if (type == "Fuse") return [](const Tokens& tokens) { return Tokens{join(tokens)}; };
@@ -129,19 +126,11 @@ std::function<Tokens(Tokens)> make_step(const JsonView& part) {
 }  // namespace
 
 Decoder::Decoder(const json& decoder) : joined_by_spaces_(decoder.is_null()) {
-  if (!decoder.is_null()) add(JsonView(decoder, "decoder"));
-}
-
-void Decoder::add(const JsonView& part) {
-  if (steps_.size() >= kMaxSteps) {
-    throw Error("{}: more than {} steps in a decoder", part.path(), kMaxSteps);
-  }
-  if (part.at("type").text() != "Sequence") {
-    steps_.push_back(make_step(part));
-    return;
-  }
-  const JsonView inner = part.at("decoders");
-  for (size_t i = 0; i < inner.size(); ++i) add(inner.at(i));
+  if (joined_by_spaces_) return;
+  for_each_step(JsonView(decoder, "decoder"), "decoder", "decoders", steps_,
+                [this](const std::string& type, const JsonView& part) {
+                  steps_.push_back(make_step(type, part));
+                });
 }
 
 std::string Decoder::run(Tokens tokens) const {

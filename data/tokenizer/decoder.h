@@ -29,9 +29,9 @@ class Decoder {
 
  private:
   using Tokens = std::vector<std::string>;
+  // A Step gets the result of the previous one; the first step gets the tokens as the vocabulary
+  // spells them.
   using Step = std::function<Tokens(Tokens)>;
-
-  void add(const JsonView& part);
 
   bool joined_by_spaces_;
   std::vector<Step> steps_;

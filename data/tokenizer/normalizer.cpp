@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/text/printable.h"
 #include "data/tokenizer/unicode.h"
 
@@ -10,8 +9,6 @@ namespace zeroth::data {
 namespace {
 
 using nlohmann::json;
-
-constexpr size_t kMaxSteps = 100;
 
 std::string_view strip(std::string_view text, bool left, bool right) {
   while (left && !text.empty() && is_space(char_at(text, 0))) {
@@ -26,20 +23,11 @@ std::string_view strip(std::string_view text, bool left, bool right) {
 }  // namespace
 
 Normalizer::Normalizer(const json& normalizer) {
-  if (!normalizer.is_null()) add(JsonView(normalizer, "normalizer"));
-}
-
-void Normalizer::add(const JsonView& part) {
-  if (steps_.size() >= kMaxSteps) {
-    throw Error("{}: more than {} steps in a normalizer", part.path(), kMaxSteps);
-  }
-  const std::string type = part.at("type").text();
-  if (type != "Sequence") {
-    steps_.push_back(make_step(type, part));
-    return;
-  }
-  const JsonView inner = part.at("normalizers");
-  for (size_t i = 0; i < inner.size(); ++i) add(inner.at(i));
+  if (normalizer.is_null()) return;
+  for_each_step(JsonView(normalizer, "normalizer"), "normalizer", "normalizers", steps_,
+                [this](const std::string& type, const JsonView& part) {
+                  steps_.push_back(make_step(type, part));
+                });
 }
 
 Normalizer::Step Normalizer::make_step(const std::string& type, const JsonView& part) {
@@ -47,7 +35,12 @@ Normalizer::Step Normalizer::make_step(const std::string& type, const JsonView& 
     return [form](const std::string& text) { return to_normal_form(text, *form); };
   }
   if (type == "Lowercase") return [](const std::string& text) { return to_lower(text); };
-  if (type == "Strip") return make_strip(part);
+  if (type == "Strip") {
+    const bool left = part.at("strip_left").flag();
+    const bool right = part.at("strip_right").flag();
+    strips_beginning_ = strips_beginning_ || left;
+    return [=](const std::string& text) { return std::string(strip(text, left, right)); };
+  }
   if (type == "Prepend") {
     return [before = part.at("prepend").text()](const std::string& text) {
       return text.empty() ? text : before + text;
@@ -60,13 +53,6 @@ Normalizer::Step Normalizer::make_step(const std::string& type, const JsonView& 
     };
   }
   throw Error("normalizer type '{}' is not supported", shortened(type));
-}
-
-Normalizer::Step Normalizer::make_strip(const JsonView& part) {
-  const bool left = part.at("strip_left").flag();
-  const bool right = part.at("strip_right").flag();
-  strips_beginning_ = strips_beginning_ || left;
-  return [=](const std::string& text) { return std::string(strip(text, left, right)); };
 }
 
 std::string Normalizer::run(std::string_view text) const {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/json/json_view.h"
 #include "data/tokenizer/regex.h"
 
@@ -27,16 +28,30 @@ class Normalizer {
  private:
   using Step = std::function<std::string(std::string)>;
 
-  void add(const JsonView& part);
   Step make_step(const std::string& type, const JsonView& part);
-  Step make_strip(const JsonView& part);
 
   std::vector<Step> steps_;
   bool strips_beginning_ = false;
 };
 
-// Replacement is the step "Replace" of tokenizer.json, which is a normalizer and a decoder; "Split"
-// has the same patterns.
+// What normalizers, pre-tokenizers and decoders have in common. Replacement is the step "Replace"
+// of tokenizer.json, which is a normalizer and a decoder; "Split" has the same patterns.
+
+// Calls `add` with the type and the settings of a step, or of each step of a Sequence, which lists
+// them under the key `list`. `steps`: those added so far; throws an Error for more than a hundred
+// of a `kind`, as each runs inside or after the previous ones.
+template <typename Steps, typename Add>
+void for_each_step(const JsonView& part, const char* kind, const char* list, const Steps& steps,
+                   const Add& add) {
+  constexpr size_t kMaxSteps = 100;
+  if (steps.size() >= kMaxSteps) {
+    throw Error("{}: more than {} steps in a {}", part.path(), kMaxSteps, kind);
+  }
+  const std::string type = part.at("type").text();
+  if (type != "Sequence") return add(type, part);
+  const JsonView inner = part.at(list);
+  for (size_t i = 0; i < inner.size(); ++i) for_each_step(inner.at(i), kind, list, steps, add);
+}
 
 // Returns the expression of `part.pattern`: {"String": "..."} or {"Regex": "..."}.
 Regex parse_pattern(const JsonView& part);

@@ -17,29 +17,20 @@ using nlohmann::json;
 constexpr const char* kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr const char* kPunctuation = R"([\p{P}!-\/:-@\[-`\{-~])";
-constexpr size_t kMaxStages = 100;      // each runs inside the previous one
 constexpr int kMaxByteLevelStages = 4;  // each makes a text up to twice as long
 constexpr const char* kNumber = R"(\p{N})";
 
 }  // namespace
 
 Pretokenizer::Pretokenizer(const json& pre_tokenizer) {
-  if (!pre_tokenizer.is_null()) add(JsonView(pre_tokenizer, "pre_tokenizer"));
+  if (pre_tokenizer.is_null()) return;
+  for_each_step(JsonView(pre_tokenizer, "pre_tokenizer"), "pre_tokenizer", "pretokenizers", stages_,
+                [this](const std::string& type, const JsonView& part) { add_step(type, part); });
   const auto maps = std::count_if(stages_.begin(), stages_.end(), [](const Stage& stage) {
     return std::holds_alternative<ByteLevelStage>(stage);
   });
   if (maps > kMaxByteLevelStages)
     throw Error("pre_tokenizer: more than {} ByteLevel steps", kMaxByteLevelStages);
-}
-
-void Pretokenizer::add(const JsonView& part) {
-  if (stages_.size() >= kMaxStages) {
-    throw Error("{}: more than {} steps in a pre_tokenizer", part.path(), kMaxStages);
-  }
-  const std::string type = part.at("type").text();
-  if (type != "Sequence") return add_step(type, part);
-  const JsonView inner = part.at("pretokenizers");
-  for (size_t i = 0; i < inner.size(); ++i) add(inner.at(i));
 }
 
 void Pretokenizer::add_step(const std::string& type, const JsonView& part) {
@@ -110,32 +101,32 @@ Pretokenizer::Behavior Pretokenizer::parse_behavior(const JsonView& part) {
 }
 
 void Pretokenizer::split(std::string_view text, bool is_beginning, const WordSink& word) const {
-  run(0, {text, is_beginning}, word);
+  run(0, text, is_beginning, word);
 }
 
-void Pretokenizer::run(size_t stage, StageInput part, const WordSink& word) const {
-  const auto [text, is_beginning] = part;
+void Pretokenizer::run(size_t stage, std::string_view text, bool is_beginning,
+                       const WordSink& word) const {
   if (text.empty()) return;
   if (stage == stages_.size()) return word(text);
   const Stage& now = stages_[stage++];
   if (const auto* const prefix = std::get_if<PrefixStage>(&now)) {
     const bool put =
         !text.starts_with(prefix->text) && (is_beginning || !prefix->only_at_beginning);
-    return put ? run(stage, {prefix->text + std::string(text), is_beginning}, word)
-               : run(stage, part, word);
+    return put ? run(stage, prefix->text + std::string(text), is_beginning, word)
+               : run(stage, text, is_beginning, word);
   }
   if (const auto* const spaces = std::get_if<SpaceStage>(&now)) {
-    return run(stage, {spaces->marks.run(text, max_output_bytes(text.size())), is_beginning}, word);
+    return run(stage, spaces->marks.run(text, max_output_bytes(text.size())), is_beginning, word);
   }
   if (std::holds_alternative<ByteLevelStage>(now)) {
     std::string mapped;
     append_byte_level(text, mapped);
-    return run(stage, {mapped, is_beginning}, word);
+    return run(stage, mapped, is_beginning, word);
   }
   const auto& split = std::get<SplitStage>(now);
   for (const MatchSpan& span : merge_spans(split_at_matches(split, text), split.behavior)) {
     const auto [begin, end] = span.range;
-    run(stage, {text.substr(begin, end - begin), is_beginning && begin == 0}, word);
+    run(stage, text.substr(begin, end - begin), is_beginning && begin == 0, word);
   }
 }
 

@@ -56,16 +56,12 @@ class Pretokenizer {
   static std::vector<MatchSpan> split_at_matches(const SplitStage& split, std::string_view text);
   static std::vector<MatchSpan> merge_spans(const std::vector<MatchSpan>& spans, Behavior behavior);
 
-  void add(const JsonView& part);
   void add_step(const std::string& type, const JsonView& part);
   void add_byte_level(const JsonView& part);
   void add_metaspace(const JsonView& part);
 
-  struct StageInput {
-    std::string_view text;
-    bool is_beginning;
-  };
-  void run(size_t stage, StageInput part, const WordSink& word) const;
+  // Runs the stages from `stage` on, each on what the previous one makes of the text.
+  void run(size_t stage, std::string_view text, bool is_beginning, const WordSink& word) const;
 
   std::vector<Stage> stages_;
 };

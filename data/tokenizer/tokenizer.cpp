@@ -170,19 +170,14 @@ struct Tokenizer::Parts {
   std::optional<int32_t> end_of_text;
 };
 
-Tokenizer::Tokenizer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
-Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
-Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
-Tokenizer::~Tokenizer() = default;
-
 Tokenizer Tokenizer::load(const fs::path& model_dir) {
   const fs::path path = model_dir / "tokenizer.json";
   if (!fs::exists(path)) explain_missing(model_dir);
   const json file = read_json({.name = path.string()});
-  std::unique_ptr<Parts> parts;
+  std::shared_ptr<Parts> parts;
   try {
     const JsonView view(file);
-    parts = std::make_unique<Parts>(view, parse_added_tokens(member(view, "added_tokens")));
+    parts = std::make_shared<Parts>(view, parse_added_tokens(member(view, "added_tokens")));
   } catch (const Error& e) {
     throw Error("{}: {}", path.string(), e.what());
   }
@@ -227,11 +222,8 @@ std::string_view Tokenizer::id_to_token(int32_t id) const {
   return id < 0 || id >= vocab_size() ? std::string_view() : parts_->tokens[id];
 }
 
-const std::vector<int32_t>& Tokenizer::prefix() const {
-  return parts_->text_template.prefix;
-}
-const std::vector<int32_t>& Tokenizer::suffix() const {
-  return parts_->text_template.suffix;
+const TextTemplate& Tokenizer::text_template() const {
+  return parts_->text_template;
 }
 std::optional<int32_t> Tokenizer::end_of_text() const {
   return parts_->end_of_text;

@@ -12,20 +12,24 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace zeroth::data {
 
+// TextTemplate is the ids around a full text, at most a thousand.
+struct TextTemplate {
+  std::vector<int32_t> prefix;
+  std::vector<int32_t> suffix;
+};
+
 // A Tokenizer is immutable after load; `encode` and `decode` may be called from several threads.
+// Copies share their parts.
 class Tokenizer {
  public:
   // Reads tokenizer.json and the end-of-text token from the files beside it. Throws an Error that
   // names the file.
   static Tokenizer load(const std::filesystem::path& model_dir);
-
-  Tokenizer(Tokenizer&&) noexcept;
-  Tokenizer& operator=(Tokenizer&&) noexcept;
-  ~Tokenizer();
 
   // Encodes a text without the template: adds nothing before or after. Added tokens inside the text
   // become their ids. Throws an Error with the byte offset if the text is not UTF-8.
@@ -42,10 +46,9 @@ class Tokenizer {
   // Returns a token as spelled in the vocabulary or the added tokens; empty if there is none.
   std::string_view id_to_token(int32_t id) const;
 
-  // Return the ids that the tokenizer's own template adds around a full text (BOS, EOS); both may
-  // be empty.
-  const std::vector<int32_t>& prefix() const;
-  const std::vector<int32_t>& suffix() const;
+  // Returns the ids that the tokenizer's own template adds around a full text (BOS, EOS); both
+  // sides may be empty.
+  const TextTemplate& text_template() const;
 
   // Returns the `eos_token` of tokenizer_config.json or special_tokens_map.json, otherwise the
   // (first) `eos_token_id` of generation_config.json or config.json.
@@ -56,18 +59,12 @@ class Tokenizer {
 
  private:
   struct Parts;
-  explicit Tokenizer(std::unique_ptr<Parts> parts);
+  explicit Tokenizer(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 
-  std::unique_ptr<Parts> parts_;
+  std::shared_ptr<const Parts> parts_;
 };
 
 // The parts of a tokenizer besides encoding: the template around a text, and the end of text.
-
-// TextTemplate is the ids around a full text, at most a thousand.
-struct TextTemplate {
-  std::vector<int32_t> prefix;
-  std::vector<int32_t> suffix;
-};
 
 // Parses a post-processor. Throws an Error that names an unsupported type, or the wrong key.
 TextTemplate parse_text_template(const nlohmann::json& post_processor);

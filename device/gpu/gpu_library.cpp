@@ -30,7 +30,7 @@ class CudaGpu final : public Gpu {
     return properties.major * 10 + properties.minor;
   }
 
-  std::string pin_pages(std::span<std::byte> memory) override {
+  std::string pin(std::span<std::byte> memory) override {
     const cudaError_t error =
         cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterPortable);
     if (error == cudaSuccess) return "";
@@ -38,7 +38,7 @@ class CudaGpu final : public Gpu {
     return fmt::format("{} bytes: {}", memory.size(), cudaGetErrorString(error));
   }
 
-  void unpin_pages(std::span<std::byte> memory) noexcept override {
+  void unpin(std::span<std::byte> memory) noexcept override {
     // At the end of a process the driver may be gone, and the lock with it.
     if (cudaHostUnregister(memory.data()) != cudaSuccess) (void)cudaGetLastError();
   }

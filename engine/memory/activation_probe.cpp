@@ -107,24 +107,17 @@ class BlockProbe {
   std::shared_ptr<Allocations> count_ = std::make_shared<Allocations>();
 };
 
-// Returns the operations of forward and backward of one row: 2 and 4 per parameter and position.
-double operations_of_row(const model::Blocks& blocks, int64_t length) {
-  double parameters = 0;
-  for (const auto& block : blocks) {
-    for (const torch::Tensor& parameter : block->parameters()) {
-      parameters += static_cast<double>(parameter.numel());
-    }
-  }
-  return 6 * parameters * static_cast<double>(length);
+int64_t num_parameters(const model::Block& block) {
+  int64_t count = 0;
+  for (const torch::Tensor& parameter : block.parameters()) count += parameter.numel();
+  return count;
 }
 
 // Returns the number of rows that make the last block's products large, 0 if one row's are.
 // LibTorch copies a factor of small 16-bit products, which it would not do in a real run.
 int64_t rows_of_large_products(const model::Block& last, int64_t length) {
   constexpr int64_t kLarge = int64_t{1} << 25;  // multiplications; copies observed up to 2^24.2
-  int64_t row_products = 0;
-  for (const torch::Tensor& parameter : last.parameters())
-    row_products += parameter.numel() * length;
+  const int64_t row_products = num_parameters(last) * length;
   return row_products >= kLarge ? 0
                                 : (kLarge + row_products - 1) / std::max<int64_t>(1, row_products);
 }
@@ -132,7 +125,11 @@ int64_t rows_of_large_products(const model::Block& last, int64_t length) {
 }  // namespace
 
 std::vector<BlockBytes> probe_blocks(const model::Blocks& blocks, const ProbeOptions& options) {
-  const double fit = options.max_operations / (4 * operations_of_row(blocks, options.length) + 1);
+  double parameters = 0;
+  for (const auto& block : blocks) parameters += static_cast<double>(num_parameters(*block));
+  // Of forward and backward of one row: 2 and 4 per parameter and position.
+  const double operations = 6 * parameters * static_cast<double>(options.length);
+  const double fit = options.max_operations / (4 * operations + 1);
   auto rows = static_cast<int64_t>(std::min(fit, static_cast<double>(kMaxRows)));
   if (rows > 0) {
     const int64_t large = rows_of_large_products(*blocks.back(), options.length);

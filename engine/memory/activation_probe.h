@@ -4,12 +4,12 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
-#include <torch/types.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "device/tensor.h"
 #include "engine/memory/activations.h"
 #include "model/block.h"
 

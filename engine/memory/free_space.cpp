@@ -40,25 +40,29 @@ std::optional<int64_t> free_disk_bytes(const fs::path& directory) {
   }
 }
 
+std::array<FileNeed, 2> file_needs(const configs::ZeroConfig& config,
+                                   const zero::MemoryPlan& memory) {
+  return {{{"offload_optimizer", config.offload_optimizer.nvme_path,
+            memory.masters.file + memory.states.file},
+           {"offload_param", config.offload_param.nvme_path, memory.parameters.file}}};
+}
+
 FreeSpace free_space(const configs::ZeroConfig& config, const zero::MemoryPlan& memory, int ranks,
                      const fs::path& root) {
   FreeSpace left{.ranks = ranks, .host = free_memory(root), .disks = {}};
-  const auto add_disk = [&](const char* section, const std::string& directory, int64_t bytes) {
-    if (directory.empty()) return;
+  for (const auto& [section, directory, bytes] : file_needs(config, memory)) {
+    if (directory.empty()) continue;
     const fs::path existing = nearest_existing(fs::absolute(directory));
     if (bytes > 0 && ::access(existing.c_str(), W_OK | X_OK) != 0) {
       throw Error("zero_optimization.{}.nvme_path: {}: cannot write to {}: {}", section, directory,
                   existing.string(), system_reason(errno));
     }
     const auto free = offload::free_bytes(existing);
-    if (!free) return;
+    if (!free) continue;
     left.disks[directory] = {.free = static_cast<int64_t>(*free),
                              .in_memory = offload::is_in_memory(existing),
                              .device = device_of(existing)};
-  };
-  add_disk("offload_optimizer", config.offload_optimizer.nvme_path,
-           memory.masters.file + memory.states.file);
-  add_disk("offload_param", config.offload_param.nvme_path, memory.parameters.file);
+  }
   return left;
 }
 

@@ -1,6 +1,7 @@
 // Free memory and disk space of this node, measured before a run allocates anything.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -23,6 +24,15 @@ struct FreeSpace {
   };
   std::map<std::string, DiskSpace> disks;  // by nvme_path, even if it is not in use yet
 };
+
+// FileNeed is the bytes of one rank's files in a directory.
+struct FileNeed {
+  const char* section;  // of zero_optimization
+  std::string directory;
+  int64_t bytes;
+};
+std::array<FileNeed, 2> file_needs(const configs::ZeroConfig& config,
+                                   const zero::MemoryPlan& memory);
 
 // Returns the free space for a run of `ranks` with `memory` each. `root` is "/" except in tests.
 // Throws an Error that names the key for a directory that is to hold files and cannot be made or

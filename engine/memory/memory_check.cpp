@@ -99,16 +99,14 @@ MemoryNeed compute_need(const RunMemory& run, const MemoryPlan& memory,
   MemoryNeed need;
   const TierBytes peak = memory.peak();
   for (const TierField field : host_fields(run)) need.host += peak.*field * run.free.ranks;
-  const auto add = [&](const std::string& directory, int64_t bytes) {
-    if (bytes == 0) return;
+  for (const auto& [section, directory, bytes] : file_needs(config.zero, memory)) {
+    if (bytes == 0) continue;
     need.files[directory] += bytes * run.free.ranks;
     const auto disk = run.free.disks.find(directory);
     if (disk != run.free.disks.end() && disk->second.in_memory) {
       need.host += bytes * run.free.ranks;
     }
-  };
-  add(config.zero.offload_optimizer.nvme_path, memory.masters.file + memory.states.file);
-  add(config.zero.offload_param.nvme_path, memory.parameters.file);
+  }
   return need;
 }
 
@@ -169,18 +167,14 @@ std::optional<MemoryNeed> need_with(const RunMemory& run, const configs::Config&
 // Returns a suggestion for the largest micro-batch below the run's that fits, with the same global
 // batch.
 std::optional<std::string> smaller_micro_batch(const RunMemory& run) {
-  const configs::BatchConfig& batch = run.config.batch;
   if (!has_activations(run.memory) || !run.options.trains) return std::nullopt;
-  const int64_t samples = batch.micro_batch_size * batch.accumulation_steps;
-  for (int64_t size = batch.micro_batch_size - 1; size > 0; --size) {
-    if (samples % size != 0) continue;
+  for (const MemoryChange& change : smaller_micro_batches(run.config)) {
     configs::Config config = run.config;
-    config.batch.micro_batch_size = size;
-    config.batch.accumulation_steps = samples / size;
+    change.apply(config);
     const auto need = need_with(run, config);
     if (!need || shortfall_of(run, *need).bytes > 0) continue;
-    return fmt::format("--micro-batch {} with --accumulation {}: {} of host memory{}", size,
-                       samples / size, format_bytes(need->host), json_to_paste(run.config, config));
+    return fmt::format("{}: {} of host memory{}", change.text, format_bytes(need->host),
+                       json_to_paste(run.config, config));
   }
   return std::nullopt;
 }

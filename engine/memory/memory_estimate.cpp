@@ -89,13 +89,12 @@ zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& 
   const auto segments =
       plan_segments(plan.block_units.size(), config.recompute, zero::first_trained_block(plan));
   // The third and later micro-batches access blocks as the second one does.
-  const int64_t micros = std::min<int64_t>(config.batch.accumulation_steps, 2);
+  const int64_t micros = config.batch.accumulates() ? 2 : 1;
   const int64_t rows = std::min(config.batch.micro_batch_size, options.max_rows);
-  zero::StepEstimate step{
-      .accesses = block_accesses(segments, micros),
-      .saved_inputs = count_saved_inputs(segments),
-      .saved_input_bytes =
-          rows * options.row_elements * zero::element_bytes(zero::torch_dtype(config.precision))};
+  zero::StepEstimate step{.accesses = block_accesses(segments, micros),
+                          .saved_inputs = count_saved_inputs(segments),
+                          .saved_input_bytes = rows * options.row_elements *
+                                               zero::element_bytes(zero::working_dtype(config))};
   if (options.micro_batch) {
     step.activation_bytes = activation_bytes(*options.micro_batch, segments, rows, options.trains);
   }

@@ -1,8 +1,6 @@
 // Estimate of what initialize() creates, without allocating memory for it.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -10,6 +8,7 @@
 
 #include "comm/mesh_layout.h"
 #include "configs/config.h"
+#include "device/tensor.h"
 #include "engine/memory/activations.h"
 #include "model/block.h"
 #include "zero/memory_plan.h"

@@ -1,37 +1,66 @@
 #include "engine/memory/memory_remedies.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "configs/resolve.h"
+#include "configs/schema/keys.h"
 
 namespace zeroth::engine {
 namespace {
 
-using configs::BatchConfig;
 using configs::Config;
-using configs::OffloadDevice;
-using configs::OffloadOptimizerConfig;
-using configs::OffloadParamConfig;
-using configs::Precision;
-using configs::RecomputeConfig;
+using configs::value_of;
+using Json = nlohmann::ordered_json;
 using Shortage = MemoryFacts::Shortage;
 
-using Change = std::function<void(Config&)>;
-
 constexpr size_t kMaxRemedies = 3;
+constexpr char kMicroBatch[] = "train_micro_batch_size_per_gpu";
+constexpr char kAccumulation[] = "gradient_accumulation_steps";
+constexpr char kCheckpoints[] = "activation_checkpointing.number_checkpoints";
+constexpr char kCpuCheckpointing[] = "activation_checkpointing.cpu_checkpointing";
+constexpr char kStage[] = "zero_optimization.stage";
+constexpr char kSubGroup[] = "zero_optimization.sub_group_size";
+constexpr char kPrefetch[] = "zero_optimization.stage3_prefetch_bucket_size";
+constexpr char kOptimizerDevice[] = "zero_optimization.offload_optimizer.device";
+constexpr char kRatio[] = "zero_optimization.offload_optimizer.ratio";
+constexpr char kParamDevice[] = "zero_optimization.offload_param.device";
+constexpr char kBufferCount[] = "zero_optimization.offload_param.buffer_count";
+constexpr char kBufferSize[] = "zero_optimization.offload_param.buffer_size";
+constexpr char kMaxInCpu[] = "zero_optimization.offload_param.max_in_cpu";
 
-Change set_stage(int stage) {
-  return [stage](Config& config) { config.zero.stage = stage; };
+// A Setting is a key and its value.
+using Setting = std::pair<const char*, Json>;
+using Settings = std::vector<Setting>;
+
+std::string describe(const Setting& setting) {
+  return fmt::format("{} {}", setting.first, setting.second.dump());
 }
 
-Change offload_optimizer_to(OffloadDevice device) {
-  return [device](Config& config) { config.zero.offload_optimizer.device = device; };
+void apply(const Settings& settings, Config& config) {
+  for (const auto& [key, value] : settings) set_value(config, key, value);
 }
 
-void disable_prefetch(Config& config) {
-  config.zero.prefetch_bucket_elements = 0;
+MemoryChange change_of(std::string text, Settings settings) {
+  return {std::move(text),
+          [settings = std::move(settings)](Config& config) { apply(settings, config); }};
+}
+
+int64_t number(const Config& config, const char* key) {
+  return value_of(config, key).get<int64_t>();
+}
+
+// Returns the settings that keep all parameters in files. A given buffer size may be too small for
+// the parameters that move into the file.
+Settings all_in_file() {
+  return {{kMaxInCpu, 0}, {kBufferSize, configs::kBufferSizeAsNeeded}};
+}
+
+// Returns whether data on this offload device is in the memory that is short.
+bool is_short_at(const Json& device, Shortage shortage) {
+  return device == "cpu" || (device == "none" && shortage == Shortage::kShared);
 }
 
 int64_t smallest_factor(int64_t value) {
@@ -52,37 +81,32 @@ class Remedies {
     micro_batch();
     recompute();
     sharding();
-    if (config_.precision == Precision::kFp32) {
+    if (value_of(config_, "data_types.param_dtype") == "fp32") {
       add("--bf16: activations and working weights in half the bytes");
     }
     offload_optimizer();
     keep_inputs_on_host();
     offload_parameters();
-    shorter_samples();
-    add("more ranks with zero_optimization.stage 3: each holds a smaller shard");
-    if (config_.zero.stage == 3) {
-      add_change("zero_optimization.stage3_prefetch_bucket_size 0: fewer blocks gathered ahead",
-                 disable_prefetch);
+    if (facts_.seq_len > 1) {
+      add("--seq-len {} in place of {}: shorter samples", facts_.seq_len / 2, facts_.seq_len);
     }
+    add("more ranks with zero_optimization.stage 3: each holds a smaller shard");
+    if (stage_ == 3) add_setting({kPrefetch, 0}, ": fewer blocks gathered ahead");
     return finish();
   }
 
   // Returns suggestions for CPU memory that holds offloaded data only.
   std::vector<std::string> for_host() {
-    const OffloadOptimizerConfig& optimizer = config_.zero.offload_optimizer;
-    const bool states = facts_.trains && optimizer.device == OffloadDevice::kCpu;
-    if (states && config_.zero.stage == 0) sharding();
-    if (facts_.trains && config_.recompute.cpu_checkpointing) {
+    const bool states = facts_.trains && value_of(config_, kOptimizerDevice) == "cpu";
+    if (states && stage_ == 0) sharding();
+    if (facts_.trains && value_of(config_, kCpuCheckpointing) == true) {
       micro_batch();
-      add_change("activation_checkpointing.cpu_checkpointing false: kept inputs stay on the GPU",
-                 [](Config& config) { config.recompute.cpu_checkpointing = false; });
+      add_setting({kCpuCheckpointing, false}, ": kept inputs stay on the GPU");
     }
     offload_optimizer();
     offload_parameters();
-    if (states && optimizer.ratio > 0) {
-      add("zero_optimization.offload_optimizer.ratio below {}: a part stays on the GPU",
-          optimizer.ratio);
-    }
+    const auto ratio = value_of(config_, kRatio).get<double>();
+    if (states && ratio > 0) add("{} below {}: a part stays on the GPU", kRatio, ratio);
     return finish();
   }
 
@@ -92,11 +116,14 @@ class Remedies {
     remedies_.push_back(fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // Adds a suggestion that ends with the JSON of `change`.
-  void add_change(const std::string& text, const Change& change) {
+  // Adds a suggestion that ends with the JSON of its settings.
+  void add_settings(const std::string& text, const Settings& settings) {
     Config after = config_;
-    change(after);
+    apply(settings, after);
     remedies_.push_back(text + json_to_paste(config_, std::move(after)));
+  }
+  void add_setting(const Setting& setting, const std::string& why) {
+    add_settings(describe(setting) + why, {setting});
   }
 
   std::vector<std::string> finish() {
@@ -106,195 +133,73 @@ class Remedies {
   }
 
   void micro_batch() {
-    const BatchConfig& batch = config_.batch;
-    if (batch.micro_batch_size <= 1) return;
-    if (!facts_.trains) {
-      return add("--eval-micro-batch {} in place of {}", batch.micro_batch_size / 2,
-                 batch.micro_batch_size);
-    }
-    const int64_t factor = smallest_factor(batch.micro_batch_size);
+    const int64_t size = number(config_, kMicroBatch), steps = number(config_, kAccumulation);
+    if (size <= 1) return;
+    if (!facts_.trains) return add("--eval-micro-batch {} in place of {}", size / 2, size);
+    const int64_t factor = smallest_factor(size);
     add("--micro-batch {} with --accumulation {} in place of {} and {}: the same global batch",
-        batch.micro_batch_size / factor, batch.accumulation_steps * factor, batch.micro_batch_size,
-        batch.accumulation_steps);
+        size / factor, steps * factor, size, steps);
   }
 
   void recompute() {
-    const RecomputeConfig& recompute = config_.recompute;
-    if (!facts_.trains || recompute.every_nth_block == 1 || recompute.number_checkpoints > 0) {
-      return;
-    }
+    const bool of_all = config_.recompute.every_nth_block == 1 || number(config_, kCheckpoints) > 0;
+    if (!facts_.trains || of_all) return;
     add("--gradient-checkpointing: blocks keep only their input and are recomputed");
   }
 
   void sharding() {
-    const int stage = config_.zero.stage;
-    if (facts_.world_size == 1 || stage == 3) return;
-    const bool keeps_parameters = facts_.trains && stage < 2;
-    const int next = keeps_parameters ? 2 : 3;
-    add_change(
-        fmt::format("zero_optimization.stage {} in place of {}: {}", next, stage,
+    if (facts_.world_size == 1 || stage_ == 3) return;
+    const bool keeps_parameters = facts_.trains && stage_ < 2;
+    add_setting(
+        {kStage, keeps_parameters ? 2 : 3},
+        fmt::format(" in place of {}: {}", stage_,
                     keeps_parameters ? "gradients and optimizer state are sharded over the ranks"
-                                     : "parameters are sharded over the ranks too"),
-        set_stage(next));
+                                     : "parameters are sharded over the ranks too"));
   }
 
-  // Moves the optimizer one offload device further: cpu if that is another memory, then nvme.
+  // Moves `what` one offload device further: to the CPU if that is another memory, then to a file.
+  // `with_file`: other settings for the file.
+  void offload(Settings settings, const char* device, const Settings& with_file,
+               std::string_view what) {
+    const Json now = value_of(config_, device);
+    const bool to_cpu = facts_.shortage == Shortage::kDevice;
+    if (to_cpu ? now != "none" : !is_short_at(now, facts_.shortage)) return;
+    settings.emplace_back(device, to_cpu ? "cpu" : "nvme");
+    std::vector<std::string> texts;
+    for (const Setting& setting : settings) texts.push_back(describe(setting));
+    if (!to_cpu) settings.insert(settings.end(), with_file.begin(), with_file.end());
+    add_settings(
+        fmt::format("{}{}: {} are kept in {}", fmt::join(texts, " and "),
+                    to_cpu ? "" : " with a nvme_path", what, to_cpu ? "host memory" : "a file"),
+        settings);
+  }
+
   void offload_optimizer() {
-    if (!facts_.trains) return;
-    const OffloadDevice now = config_.zero.offload_optimizer.device;
-    if (facts_.shortage == Shortage::kDevice) {
-      if (now != OffloadDevice::kNone) return;
-      add_change(
-          "zero_optimization.offload_optimizer.device \"cpu\": masters and optimizer state are "
-          "kept in host memory",
-          offload_optimizer_to(OffloadDevice::kCpu));
-    } else if (facts_.is_short_at(now)) {
-      add_change(
-          "zero_optimization.offload_optimizer.device \"nvme\" with a nvme_path: masters and "
-          "optimizer state are kept in a file",
-          offload_optimizer_to(OffloadDevice::kNvme));
-    }
+    if (facts_.trains) offload({}, kOptimizerDevice, {}, "masters and optimizer state");
   }
 
   void offload_parameters() {
-    const OffloadParamConfig& param = config_.zero.offload_param;
-    const char* stage = config_.zero.stage == 3 ? "" : "zero_optimization.stage 3 and ";
-    if (facts_.shortage == Shortage::kDevice) {
-      if (param.device != OffloadDevice::kNone) return;
-      add_change(
-          fmt::format(
-              "{}zero_optimization.offload_param.device \"cpu\": parameters are kept in host "
-              "memory",
-              stage),
-          [](Config& config) {
-            config.zero.stage = 3;
-            config.zero.offload_param.device = OffloadDevice::kCpu;
-          });
-    } else if (facts_.is_short_at(param.device)) {
-      add_change(fmt::format("{}zero_optimization.offload_param.device \"nvme\" with a nvme_path: "
-                             "parameters are kept in a file",
-                             stage),
-                 move_parameters_to_files);
-    } else if (param.device == OffloadDevice::kNvme && param.max_in_cpu_elements > 0) {
-      add("zero_optimization.offload_param.max_in_cpu below {}: more parameters are kept in the "
-          "file",
-          param.max_in_cpu_elements);
+    const Settings stage = stage_ == 3 ? Settings() : Settings{{kStage, 3}};
+    offload(stage, kParamDevice, all_in_file(), "parameters");
+    const int64_t in_cpu = number(config_, kMaxInCpu);
+    const bool in_file = value_of(config_, kParamDevice) == "nvme";
+    if (facts_.shortage != Shortage::kDevice && in_file && in_cpu > 0) {
+      add("{} below {}: more parameters are kept in the file", kMaxInCpu, in_cpu);
     }
   }
 
   void keep_inputs_on_host() {
-    const RecomputeConfig& recompute = config_.recompute;
-    const bool recomputes = recompute.every_nth_block > 0 || recompute.number_checkpoints > 0;
-    if (facts_.trains && facts_.shortage == Shortage::kDevice && recomputes &&
-        !recompute.cpu_checkpointing) {
-      add_change("activation_checkpointing.cpu_checkpointing: kept inputs are moved to host memory",
-                 [](Config& config) { config.recompute.cpu_checkpointing = true; });
+    if (facts_.trains && facts_.shortage == Shortage::kDevice && config_.recompute.is_on() &&
+        value_of(config_, kCpuCheckpointing) == false) {
+      add_settings(fmt::format("{}: kept inputs are moved to host memory", kCpuCheckpointing),
+                   {{kCpuCheckpointing, true}});
     }
-  }
-
-  void shorter_samples() {
-    if (facts_.seq_len <= 1) return;
-    add("--seq-len {} in place of {}: shorter samples", facts_.seq_len / 2, facts_.seq_len);
   }
 
   const Config& config_;
   const MemoryFacts& facts_;
+  const int64_t stage_ = number(config_, kStage);
   std::vector<std::string> remedies_;
-};
-
-// ChangeList builds the list of changes. Each member function adds the changes of one kind.
-class ChangeList {
- public:
-  ChangeList(const Config& config, const MemoryFacts& facts) : config_(config), facts_(facts) {}
-
-  std::vector<MemoryChange> all() {
-    if (facts_.activations && facts_.trains) activations();
-    if (facts_.world_size > 1 && facts_.shortage != Shortage::kHost) shard();
-    optimizer_files();
-    parameter_files();
-    buffers();
-    back_to_host();
-    return std::move(changes_);
-  }
-
- private:
-  void add_if(bool applies, std::string text, Change apply) {
-    if (applies) changes_.push_back({std::move(text), std::move(apply)});
-  }
-
-  void activations() {
-    const BatchConfig& batch = config_.batch;
-    const int64_t samples = batch.micro_batch_size * batch.accumulation_steps;
-    add_if(batch.micro_batch_size > 1,
-           fmt::format("--micro-batch 1 with --accumulation {}", samples),
-           [samples](Config& config) {
-             config.batch.micro_batch_size = 1;
-             config.batch.accumulation_steps = samples;
-           });
-    add_if(config_.recompute.every_nth_block != 1, "--gradient-checkpointing", [](Config& config) {
-      config.recompute.every_nth_block = 1;
-      config.recompute.number_checkpoints = 0;
-    });
-  }
-
-  void shard() {
-    for (const int stage : {2, 3}) {
-      add_if(config_.zero.stage < stage && (stage == 3 || facts_.trains),
-             fmt::format("zero_optimization.stage {}", stage), set_stage(stage));
-    }
-  }
-
-  void optimizer_files() {
-    add_if(facts_.trains && facts_.is_short_at(config_.zero.offload_optimizer.device),
-           "zero_optimization.offload_optimizer.device \"nvme\"",
-           offload_optimizer_to(OffloadDevice::kNvme));
-  }
-
-  // The changes reset buffer_size, which may be too small for the parameters that move into the
-  // file.
-  void parameter_files() {
-    const OffloadParamConfig& param = config_.zero.offload_param;
-    const bool has_size = param.device == OffloadDevice::kNvme &&
-                          param.buffer_size_elements != configs::kBufferSizeAsNeeded;
-    const char* const size = has_size ? " without buffer_size" : "";
-    add_if(facts_.is_short_at(param.device),
-           fmt::format(
-               "zero_optimization.offload_param {{\"device\": \"nvme\", \"max_in_cpu\": 0}}{}{}",
-               size, config_.zero.stage == 3 ? "" : " with zero_optimization.stage 3"),
-           move_parameters_to_files);
-    add_if(param.device == OffloadDevice::kNvme && param.max_in_cpu_elements > 0,
-           fmt::format("zero_optimization.offload_param {{\"max_in_cpu\": 0}}{}", size),
-           [](Config& config) {
-             config.zero.offload_param.max_in_cpu_elements = 0;
-             config.zero.offload_param.buffer_size_elements = configs::kBufferSizeAsNeeded;
-           });
-  }
-
-  void buffers() {
-    constexpr int64_t kSmallTile = int64_t{1} << 20;
-    add_if(facts_.trains && config_.zero.sub_group_size_elements > kSmallTile,
-           fmt::format("zero_optimization.sub_group_size {}", kSmallTile),
-           [](Config& config) { config.zero.sub_group_size_elements = kSmallTile; });
-    add_if(config_.zero.offload_param.buffer_count > 2,
-           "zero_optimization.offload_param.buffer_count 2",
-           [](Config& config) { config.zero.offload_param.buffer_count = 2; });
-    add_if(config_.zero.prefetch_bucket_elements > 0,
-           "zero_optimization.stage3_prefetch_bucket_size 0", disable_prefetch);
-  }
-
-  // Adds changes for a lack of disk space while CPU memory suffices.
-  void back_to_host() {
-    add_if(config_.zero.offload_optimizer.device == OffloadDevice::kNvme,
-           "zero_optimization.offload_optimizer.device \"cpu\"",
-           offload_optimizer_to(OffloadDevice::kCpu));
-    add_if(config_.zero.offload_param.device == OffloadDevice::kNvme,
-           "zero_optimization.offload_param.device \"cpu\"",
-           [](Config& config) { config.zero.offload_param.device = OffloadDevice::kCpu; });
-  }
-
-  const Config& config_;
-  const MemoryFacts& facts_;
-  std::vector<MemoryChange> changes_;
 };
 
 Config with_changes(Config config, const std::vector<MemoryChange>& changes) {
@@ -304,24 +209,16 @@ Config with_changes(Config config, const std::vector<MemoryChange>& changes) {
 
 }  // namespace
 
-void move_parameters_to_files(Config& config) {
-  config.zero.stage = 3;
-  OffloadParamConfig& files = config.zero.offload_param;
-  files.device = OffloadDevice::kNvme;
-  files.max_in_cpu_elements = 0;
-  files.buffer_size_elements = configs::kBufferSizeAsNeeded;
-}
-
 std::string json_to_paste(const Config& before, Config after) {
-  constexpr const char* kExample = "/local_nvme";
-  std::string& optimizer_path = after.zero.offload_optimizer.nvme_path;
-  std::string& param_path = after.zero.offload_param.nvme_path;
-  const auto fill = [](OffloadDevice device, std::string& directory, const std::string& other) {
-    if (device != OffloadDevice::kNvme || !directory.empty()) return;
-    directory = other.empty() ? kExample : other;
-  };
-  fill(after.zero.offload_optimizer.device, optimizer_path, param_path);
-  fill(after.zero.offload_param.device, param_path, optimizer_path);
+  const std::string sections[] = {"zero_optimization.offload_optimizer",
+                                  "zero_optimization.offload_param"};
+  for (const size_t i : {0, 1}) {
+    const std::string path = sections[i] + ".nvme_path";
+    if (value_of(after, sections[i] + ".device") != "nvme" || !value_of(after, path).is_null())
+      continue;
+    const Json other = value_of(after, sections[1 - i] + ".nvme_path");
+    set_value(after, path, other.is_null() ? "/local_nvme" : other);
+  }
   const std::string keys = configs::changed_keys(before, after);
   return keys.empty() ? "" : fmt::format("\n    in ds_config.json: {}", keys);
 }
@@ -331,8 +228,64 @@ std::vector<std::string> memory_remedies(const Config& config, const MemoryFacts
   return facts.shortage == Shortage::kHost ? remedies.for_host() : remedies.for_device();
 }
 
+std::vector<MemoryChange> smaller_micro_batches(const Config& config) {
+  const int64_t size = number(config, kMicroBatch), samples = size * number(config, kAccumulation);
+  std::vector<MemoryChange> changes;
+  for (int64_t smaller = size - 1; smaller > 0; --smaller) {
+    if (samples % smaller != 0) continue;
+    const int64_t steps = samples / smaller;
+    changes.push_back(
+        change_of(fmt::format("--micro-batch {} with --accumulation {}", smaller, steps),
+                  {{kMicroBatch, smaller}, {kAccumulation, steps}}));
+  }
+  return changes;
+}
+
 std::vector<MemoryChange> memory_changes(const Config& config, const MemoryFacts& facts) {
-  return ChangeList(config, facts).all();
+  constexpr std::string_view kParam = "zero_optimization.offload_param";
+  constexpr int64_t kSmallTile = int64_t{1} << 20;
+  const int64_t stage = number(config, kStage);
+  const Json optimizer = value_of(config, kOptimizerDevice);
+  const Json param = value_of(config, kParamDevice);
+  std::vector<MemoryChange> changes;
+  const auto add_if = [&](bool applies, const Setting& setting) {
+    if (applies) changes.push_back(change_of(describe(setting), {setting}));
+  };
+  if (facts.activations && facts.trains) {
+    const auto smaller = smaller_micro_batches(config);
+    if (!smaller.empty()) changes.push_back(smaller.back());
+    if (config.recompute.every_nth_block != 1) {
+      changes.push_back({"--gradient-checkpointing", [](Config& changed) {
+                           changed.recompute.every_nth_block = 1;
+                           set_value(changed, kCheckpoints, 0);
+                         }});
+    }
+  }
+  if (facts.world_size > 1 && facts.shortage != Shortage::kHost) {
+    add_if(facts.trains && stage < 2, {kStage, 2});
+    add_if(stage < 3, {kStage, 3});
+  }
+  add_if(facts.trains && is_short_at(optimizer, facts.shortage), {kOptimizerDevice, "nvme"});
+  Settings in_file = all_in_file();
+  if (is_short_at(param, facts.shortage)) {
+    in_file.insert(in_file.begin(), {{kStage, 3}, {kParamDevice, "nvme"}});
+    changes.push_back(
+        change_of(fmt::format("{} {{\"device\": \"nvme\", \"max_in_cpu\": 0}}{}", kParam,
+                              stage == 3 ? "" : " with zero_optimization.stage 3"),
+                  in_file));
+  } else if (param == "nvme" && number(config, kMaxInCpu) > 0) {
+    const bool as_needed = value_of(config, kBufferSize).is_null();
+    changes.push_back(change_of(
+        fmt::format("{} {{\"max_in_cpu\": 0}}{}", kParam, as_needed ? "" : " without buffer_size"),
+        in_file));
+  }
+  add_if(facts.trains && number(config, kSubGroup) > kSmallTile, {kSubGroup, kSmallTile});
+  add_if(number(config, kBufferCount) > 2, {kBufferCount, 2});
+  add_if(number(config, kPrefetch) > 0, {kPrefetch, 0});
+  // For a lack of disk space while CPU memory suffices.
+  add_if(optimizer == "nvme", {kOptimizerDevice, "cpu"});
+  add_if(param == "nvme", {kParamDevice, "cpu"});
+  return changes;
 }
 
 FittingConfig fit_memory(const Config& config, const MemoryFacts& facts,

@@ -22,16 +22,7 @@ struct MemoryFacts {
   };
   Shortage shortage = Shortage::kShared;
   bool activations = false;  // the need includes activations
-
-  // Returns whether data on this offload device is in the memory that is short.
-  bool is_short_at(configs::OffloadDevice place) const {
-    return place == configs::OffloadDevice::kCpu ||
-           (place == configs::OffloadDevice::kNone && shortage == Shortage::kShared);
-  }
 };
-
-// Shards parameters and offloads all of them to files, with buffers as large as the model needs.
-void move_parameters_to_files(configs::Config& config);
 
 // Returns another line of a message: the JSON to paste into ds_config.json to get from `before` to
 // `after`, with an example nvme_path if there is none. Empty if no key changes.
@@ -45,6 +36,9 @@ struct MemoryChange {
   std::string text;  // for the user: the setting to change
   std::function<void(configs::Config&)> apply;
 };
+
+// Returns the changes to smaller micro-batches with the same global batch, the largest first.
+std::vector<MemoryChange> smaller_micro_batches(const configs::Config& config);
 
 // Returns the changes that this configuration does not make already, the cheapest first: smaller
 // micro-batches and recompute if activations are counted, sharding, then offload to files, then

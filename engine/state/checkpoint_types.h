@@ -1,8 +1,6 @@
 // Requests and results of saving and loading the checkpoints of a run.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -13,6 +11,7 @@
 
 #include "checkpoint/manifest.h"
 #include "checkpoint/reader.h"
+#include "device/tensor.h"
 #include "engine/loader.h"
 #include "engine/state/run_state.h"
 #include "model/spec.h"

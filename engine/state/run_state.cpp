@@ -1,7 +1,5 @@
 #include "engine/state/run_state.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -40,7 +38,7 @@ void load_array(const ShardedState& held, StateSource& source, size_t u, size_t 
   torch::Tensor values = states.in_place(u, index);
   if (!values.defined()) {
     const int64_t bytes = owned_range.size() * zero::element_bytes(array.dtype);
-    if (!spare.defined() || spare.numel() < bytes) spare = at::empty({bytes}, torch::kUInt8);
+    if (!spare.defined() || spare.numel() < bytes) spare = at::empty({bytes}, torch::kByte);
     values = spare.narrow(0, 0, bytes).view(array.dtype);
   }
   int64_t filled = 0;
@@ -69,21 +67,16 @@ class BlockWeights final : public model::WeightSource {
   }
 
   void read(const model::ParamSlice& part, torch::Tensor out) override {
-    out.copy_(find(part).flatten().narrow(0, part.first, out.numel()));
+    const auto& held = values_.at(part.name);
+    const auto same = std::ranges::find(held, part.box, &Held::first);
+    ZEROTH_CHECK(same != held.end(), "unexpected slice of {}", part.name);
+    out.copy_(same->second.flatten().narrow(0, part.first, out.numel()));
     if (!at::isfinite(out).all().item<bool>())
       throw Error("parameter {} holds a value that is not finite", part.name);
   }
 
  private:
   using Held = std::pair<TensorSlice, torch::Tensor>;
-
-  const torch::Tensor& find(const model::ParamSlice& part) const {
-    const auto& held = values_.at(part.name);
-    const auto same = std::find_if(held.begin(), held.end(),
-                                   [&](const Held& one) { return one.first == part.box; });
-    ZEROTH_CHECK(same != held.end(), "unexpected slice of {}", part.name);
-    return same->second;
-  }
 
   std::map<std::string, std::vector<Held>> values_;  // by the global parameter's name
 };

@@ -4,8 +4,6 @@
 // for parameters on the meta device, otherwise from the blocks themselves.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "base/tensor_slice.h"
+#include "device/tensor.h"
 #include "engine/verify/parameter_faults.h"
 #include "model/block.h"
 #include "optim/loss_scaler.h"

@@ -2,11 +2,9 @@
 
 #include <ATen/Parallel.h>
 
-#include <exception>
-
-#include "base/error.h"
 #include "base/machine/parallel.h"
 #include "base/machine/timer.h"
+#include "checkpoint/rank_group.h"
 
 namespace zeroth::engine {
 namespace {
@@ -55,7 +53,7 @@ torch::Tensor SnapshotMemory::acquire(int64_t bytes) {
       slab_bytes_ = 0;
     }
     const int64_t size = std::max(next_slab(), align_to_slab(bytes));
-    slabs_.push_back({memory_.zeros(size, torch::kUInt8), {{0, size}}});
+    slabs_.push_back({memory_.zeros(size, torch::kByte), {{0, size}}});
     slab_bytes_ += size;
     place = {slabs_.size() - 1, 0};
   }
@@ -117,15 +115,17 @@ void Snapshot::run() {
   const torch::NoGradGuard no_grad;
   (void)at::get_num_threads();
   set_single_threaded();  // the other CPUs compute
-  std::optional<std::string> failure;
   double seconds = 0;
-  try {
+  const auto failure = checkpoint::capture_failure([&] {
     const ScopedTimer timer(seconds);
     sink_.begin(slices_to_save(held_));
-    write_all();
-  } catch (const std::exception& error) {
-    failure = describe_exception(error);
-  }
+    while (const auto block = next()) {
+      const SnapshotBlock& own = blocks_[*block];
+      own.what.write(own.buffer.defined() ? own.copy() : own.in_place, sink_);
+      written(*block);
+    }
+    if (remaining_ == 0) finish_();  // no other thread changes it
+  });
   {
     const std::lock_guard lock(mutex_);
     writing_seconds_ = seconds - idle_seconds_;
@@ -133,15 +133,6 @@ void Snapshot::run() {
     if (!failure_) failure_ = failure;
   }
   changed_.notify_all();
-}
-
-void Snapshot::write_all() {
-  while (const auto block = next()) {
-    const SnapshotBlock& own = blocks_[*block];
-    own.what.write(own.buffer.defined() ? own.copy() : own.in_place, sink_);
-    written(*block);
-  }
-  if (remaining_ == 0) finish_();  // no other thread changes it
 }
 
 // Returns the next block to write: copies first, as updates may wait for their memory.
@@ -277,16 +268,13 @@ void Snapshot::copy_remaining() {
 std::optional<std::string> Snapshot::wait() {
   const torch::NoGradGuard no_grad;
   const ScopedTimer timer(waited_seconds_);
-  std::optional<std::string> failure;
-  try {
+  const auto failure = checkpoint::capture_failure([&] {
     TileReader tiles(held_);
     for (const size_t block : not_in_place_) {
       if (is_pending(block)) copy_block(block, tiles.read(blocks_[block].what));
     }
     while (!arriving_.empty()) finish_copies(/*wait_for_first=*/true);
-  } catch (const std::exception& error) {
-    failure = describe_exception(error);
-  }
+  });
   std::unique_lock lock(mutex_);
   if (failure) {
     failure_ = failure;

@@ -2,8 +2,6 @@
 // writes block by block; an update copies each block that it reaches before the thread does.
 #pragma once
 
-#include <torch/types.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <cstdint>
@@ -19,6 +17,7 @@
 #include <vector>
 
 #include "device/host_link.h"
+#include "device/tensor.h"
 #include "engine/state/run_state.h"
 #include "engine/state/state_blocks.h"
 #include "zero/sharded_optimizer.h"
@@ -123,7 +122,6 @@ class Snapshot final : public zero::OverwriteObserver {
 
   // Called by the snapshot's thread.
   void run();
-  void write_all();
   std::optional<size_t> next();
   void written(size_t block);
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "zero/dtype.h"
 #include "zero/sharded_optimizer.h"
 
 namespace zeroth::engine {
@@ -13,72 +12,40 @@ zero::Range intersect(const zero::Range& a, const zero::Range& b) {
   return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
 }
 
-// StateBlockBuilder divides what this rank saves: its shard of a unit, even if every rank owns the
-// full unit.
-class StateBlockBuilder {
- public:
-  StateBlockBuilder(const ShardedState& held, int64_t max_bytes)
-      : held_(held), max_bytes_(max_bytes) {}
-
-  std::vector<StateBlock> build() {
-    for (size_t unit = 0; unit < held_.plan.units.size(); ++unit) add(unit);
-    return std::move(blocks_);
-  }
-
- private:
-  void add(size_t index) {
-    const zero::Unit& unit = held_.plan.units[index];
-    zero::OptimizerStates& states = held_.optimizer.states();
-    const auto arrays = states.arrays(index);
-    size_t parameters = 0;  // parameters of which this rank saves a part
-    for_each_part(unit, unit.shard(), [&](const zero::Slot&, const zero::Range&) { ++parameters; });
-    for (const zero::Range& tile : states.tiles(index)) {
-      for (size_t i = 0; i < arrays.size(); ++i) {
-        add_tile({index, i, arrays[i].dtype, tile, {}, {}}, pieces_ + i * parameters);
-      }
+// Returns the ranges of slices in a range of the unit. `piece` is the index of its first slice; the
+// slices of an array are in slot order.
+std::vector<StateBlock::SliceRange> parts_of(const zero::Unit& unit, const zero::Range& in_unit,
+                                             size_t piece) {
+  std::vector<StateBlock::SliceRange> parts;
+  for_each_part(unit, unit.shard(), [&](const zero::Slot& slot, const zero::Range& part) {
+    const zero::Range whole = {slot.offset + part.begin, slot.offset + part.end};
+    const zero::Range shared = intersect(whole, in_unit);
+    if (shared.size() > 0) {
+      parts.push_back({.piece = piece,
+                       .first = shared.begin - whole.begin,
+                       .begin = shared.begin - in_unit.begin,
+                       .size = shared.size()});
     }
-    pieces_ += arrays.size() * parameters;
-  }
+    ++piece;
+  });
+  return parts;
+}
 
-  void add_tile(StateBlock block, size_t first_piece) {
-    const zero::Unit& unit = held_.plan.units[block.unit];
-    const zero::Range own = unit.shard();
-    const int64_t owned_begin = unit.owned_range().begin;
-    const zero::Range kept =
-        intersect(block.tile, {own.begin - owned_begin, own.end - owned_begin});
-    const int64_t max_elements =
-        std::max<int64_t>(max_bytes_ / zero::element_bytes(block.dtype), 1);
-    for (int64_t begin = kept.begin; begin < kept.end; begin += max_elements) {
-      block.range = {begin, std::min(begin + max_elements, kept.end)};
-      block.parts = parts_of(unit, {owned_begin + block.range.begin, owned_begin + block.range.end},
-                             first_piece);
-      if (!block.parts.empty()) blocks_.push_back(block);
-    }
+// Divides what this rank saves of a tile: the part in its shard of the unit, even if every rank
+// owns the full unit. `block` is all of the tile.
+void divide_tile(const zero::Unit& unit, StateBlock block, size_t first_piece, int64_t max_bytes,
+                 std::vector<StateBlock>& blocks) {
+  const zero::Range own = unit.shard();
+  const int64_t owned_begin = unit.owned_range().begin;
+  const zero::Range kept = intersect(block.tile, {own.begin - owned_begin, own.end - owned_begin});
+  const int64_t max_elements = std::max<int64_t>(max_bytes / zero::element_bytes(block.dtype), 1);
+  for (int64_t begin = kept.begin; begin < kept.end; begin += max_elements) {
+    block.range = {begin, std::min(begin + max_elements, kept.end)};
+    block.parts = parts_of(unit, {owned_begin + block.range.begin, owned_begin + block.range.end},
+                           first_piece);
+    if (!block.parts.empty()) blocks.push_back(block);
   }
-
-  // Returns the ranges of slices in a range of the unit. The slices of an array are in slot order.
-  std::vector<StateBlock::SliceRange> parts_of(const zero::Unit& unit, const zero::Range& in_unit,
-                                               size_t piece) const {
-    std::vector<StateBlock::SliceRange> parts;
-    for_each_part(unit, unit.shard(), [&](const zero::Slot& slot, const zero::Range& part) {
-      const zero::Range whole = {slot.offset + part.begin, slot.offset + part.end};
-      const zero::Range shared = intersect(whole, in_unit);
-      if (shared.size() > 0) {
-        parts.push_back({.piece = piece,
-                         .first = shared.begin - whole.begin,
-                         .begin = shared.begin - in_unit.begin,
-                         .size = shared.size()});
-      }
-      ++piece;
-    });
-    return parts;
-  }
-
-  const ShardedState& held_;
-  int64_t max_bytes_;
-  std::vector<StateBlock> blocks_;
-  size_t pieces_ = 0;  // number of slices of earlier units
-};
+}
 
 }  // namespace
 
@@ -91,10 +58,6 @@ void for_each_part(const zero::Unit& unit, const zero::Range& range,
   }
 }
 
-int64_t StateBlock::bytes() const {
-  return range.size() * zero::element_bytes(dtype);
-}
-
 void StateBlock::write(const torch::Tensor& values, StateSink& sink) const {
   for (const SliceRange& part : parts) {
     sink.write(part.piece, part.first, values.narrow(0, part.begin, part.size));
@@ -102,7 +65,23 @@ void StateBlock::write(const torch::Tensor& values, StateSink& sink) const {
 }
 
 std::vector<StateBlock> blocks_to_save(const ShardedState& held, int64_t max_bytes) {
-  return StateBlockBuilder(held, max_bytes).build();
+  std::vector<StateBlock> blocks;
+  size_t pieces = 0;  // number of slices of earlier units
+  for (size_t index = 0; index < held.plan.units.size(); ++index) {
+    const zero::Unit& unit = held.plan.units[index];
+    zero::OptimizerStates& states = held.optimizer.states();
+    const auto arrays = states.arrays(index);
+    size_t parameters = 0;  // parameters of which this rank saves a part
+    for_each_part(unit, unit.shard(), [&](const zero::Slot&, const zero::Range&) { ++parameters; });
+    for (const zero::Range& tile : states.tiles(index)) {
+      for (size_t i = 0; i < arrays.size(); ++i) {
+        divide_tile(unit, {index, i, arrays[i].dtype, tile, {}, {}}, pieces + i * parameters,
+                    max_bytes, blocks);
+      }
+    }
+    pieces += arrays.size() * parameters;
+  }
+  return blocks;
 }
 
 torch::Tensor in_place(const ShardedState& held, const StateBlock& block) {

@@ -2,16 +2,16 @@
 // one tile of an update.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <tuple>
 #include <vector>
 
+#include "device/tensor.h"
 #include "engine/state/run_state.h"
 #include "offload/shard_store.h"
+#include "zero/dtype.h"
 #include "zero/unit.h"
 
 namespace zeroth::engine {
@@ -36,7 +36,7 @@ struct StateBlock {
   zero::Range range;  // this block, in the same coordinates
   std::vector<SliceRange> parts;
 
-  int64_t bytes() const;
+  int64_t bytes() const { return range.size() * zero::element_bytes(dtype); }
   // Writes `values`, the block's elements, into the sink.
   void write(const torch::Tensor& values, StateSink& sink) const;
 };

@@ -1,6 +1,5 @@
 #include "engine/state/state_files.h"
 
-#include <ATen/ops/empty.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -50,9 +49,8 @@ T counter(const checkpoint::Counters& counters, const std::string& name) {
 // Merges adjacent segments of a file.
 std::vector<checkpoint::FileSegment> merge_adjacent(std::vector<checkpoint::FileSegment> parts) {
   using checkpoint::FileSegment;
-  std::sort(parts.begin(), parts.end(), [](const FileSegment& a, const FileSegment& b) {
-    return std::tie(a.file, a.offset) < std::tie(b.file, b.offset);
-  });
+  std::ranges::sort(parts, {},
+                    [](const FileSegment& part) { return std::tie(part.file, part.offset); });
   std::vector<FileSegment> merged;
   for (const FileSegment& part : parts) {
     FileSegment* const last = merged.empty() ? nullptr : &merged.back();

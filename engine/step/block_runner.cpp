@@ -33,7 +33,7 @@ class EvalModeGuard {
 }  // namespace
 
 torch::Tensor BlockRunner::forward(const model::MicroBatch& batch, Tape& tape) {
-  begin_timing();
+  if (timer_ != nullptr) timer_->begin();
   torch::Tensor x;
   for (const Segment& segment : segments_) x = run_forward(segment, x, batch, tape);
   position_ = {};
@@ -51,7 +51,10 @@ torch::Tensor BlockRunner::run_forward(const Segment& segment, torch::Tensor x,
     x = keeps_graph ? tape.forward(*blocks_[i], i, x, batch)
                     : tape.forward_without_graph(*blocks_[i], x, batch);
     record_time(i, params_.pending_update_seconds() - updates);  // see StepTimes::update
-    if (inspecting_) inspect(i, x);
+    if (inspecting_ && i < first_bad_output_.value_or(blocks_.size()) &&
+        !at::isfinite(x).all().item<bool>()) {
+      first_bad_output_ = i;
+    }
   }
   return x;
 }
@@ -75,7 +78,7 @@ torch::Tensor BlockRunner::evaluate(const model::MicroBatch& batch,
 }
 
 void BlockRunner::backward(const model::MicroBatch& batch, bool last, Tape& tape) {
-  begin_timing();
+  if (timer_ != nullptr) timer_->begin();
   torch::Tensor dy = batch.loss_gradient;
   for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
     if (!segment->trained) break;
@@ -117,8 +120,7 @@ std::string BlockRunner::current_operation() const {
 
 // Starts to bring back backward's next saved input while backward works on another segment.
 void BlockRunner::prefetch_input(std::vector<Segment>::const_reverse_iterator next, Tape& tape) {
-  const auto kept = std::find_if(next, segments_.rend(),
-                                 [](const Segment& segment) { return segment.recompute; });
+  const auto kept = std::ranges::find_if(next, segments_.rend(), &Segment::recompute);
   if (kept != segments_.rend() && kept->trained) tape.prefetch(kept->first);
 }
 
@@ -134,17 +136,8 @@ void BlockRunner::recompute_segment(const Segment& segment, const model::MicroBa
   }
 }
 
-void BlockRunner::begin_timing() const {
-  if (timer_ != nullptr) timer_->begin();
-}
-
 void BlockRunner::record_time(size_t part, double excluded_seconds) const {
   if (timer_ != nullptr) timer_->end_phase(part, excluded_seconds);
-}
-
-void BlockRunner::inspect(size_t block, const torch::Tensor& output) {
-  if (first_bad_output_.value_or(blocks_.size()) <= block) return;
-  if (!at::isfinite(output).all().item<bool>()) first_bad_output_ = block;
 }
 
 }  // namespace zeroth::engine

@@ -1,13 +1,12 @@
 // BlockRunner: the only loops over blocks.
 #pragma once
 
-#include <torch/types.h>
-
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "device/tensor.h"
 #include "engine/step/schedule.h"
 #include "engine/step/tape.h"
 #include "model/block.h"
@@ -56,8 +55,6 @@ class BlockRunner {
                             Tape& tape);
   void prefetch_input(std::vector<Segment>::const_reverse_iterator next, Tape& tape);
   void recompute_segment(const Segment& segment, const model::MicroBatch& batch, Tape& tape);
-  void inspect(size_t block, const torch::Tensor& output);
-  void begin_timing() const;
   void record_time(size_t part, double excluded_seconds = 0) const;
   void set_position(size_t block, const char* operation) { position_ = {block, operation}; }
 

@@ -1,7 +1,5 @@
 #include "engine/step/save_model.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <map>
 #include <sstream>
@@ -81,12 +79,15 @@ torch::Tensor full_master(zero::ShardedOptimizer& masters, const zero::UnitPlan&
 
 void save_model(BlockRunner& runner, const zero::UnitPlan& plan, zero::ShardedOptimizer* masters,
                 torch::Dtype working, comm::DeviceMesh& mesh, ModelSink& sink) {
-  const torch::Dtype dtype = masters != nullptr ? torch::kFloat32 : working;
+  const torch::Dtype dtype = masters != nullptr ? torch::kFloat : working;
   const std::vector<zero::GlobalParameter> parameters = zero::global_parameters(plan);
   std::vector<model::PlannedTensor> planned;
   for (const auto& parameter : parameters) planned.push_back({parameter.name, parameter.shape});
   const SliceGatherer gatherer(plan, parameters, mesh);
   const bool writes = mesh.rank() == 0;
+  // Only rank 0's tensor-parallel group gathers. Mesh dim tp is the last one, so that its ranks are
+  // the first.
+  const bool gathers = mesh.rank() == mesh.coordinate(comm::MeshDim::kTp);
   if (writes) sink.begin(planned, dtype);
   size_t next = 0;
   runner.for_each_gathered("saving", [&](size_t block) {
@@ -99,7 +100,7 @@ void save_model(BlockRunner& runner, const zero::UnitPlan& plan, zero::ShardedOp
       }
     }
     for (; next < parameters.size() && parameters[next].block == block; ++next) {
-      if (!gatherer.gathers_for_rank_0()) continue;
+      if (!gathers) continue;
       std::vector<torch::Tensor> slices;
       for (const auto& [unit, i] : parameters[next].slices) {
         const zero::Slot& slot = plan.units[unit].layout.slots()[i];
@@ -149,11 +150,6 @@ torch::Tensor SliceGatherer::gather(size_t index, const std::vector<torch::Tenso
     }
   }
   return whole;
-}
-
-// Mesh dim tp is the last one, so that ranks that share layers are neighbors.
-bool SliceGatherer::gathers_for_rank_0() const {
-  return mesh_.rank() == mesh_.coordinate(comm::MeshDim::kTp);
 }
 
 }  // namespace zeroth::engine

@@ -1,12 +1,11 @@
 // Saving of a model's full parameters, block by block.
 #pragma once
 
-#include <torch/types.h>
-
 #include <vector>
 
 #include "base/tensor_slice.h"
 #include "comm/device_mesh.h"
+#include "device/tensor.h"
 #include "engine/state/model_sink.h"
 #include "engine/step/block_runner.h"
 #include "zero/parameter_index.h"
@@ -36,9 +35,6 @@ class SliceGatherer {
   // tensor-parallel group. `own` are this rank's slices() of it, on the mesh's device. Collective
   // over that group.
   torch::Tensor gather(size_t index, const std::vector<torch::Tensor>& own) const;
-  // Returns whether this rank is rank 0 or in its tensor-parallel group, whose ranks alone must
-  // call gather() for rank 0.
-  bool gathers_for_rank_0() const;
 
  private:
   const std::vector<zero::GlobalParameter>& parameters_;

@@ -1,6 +1,5 @@
 #include "engine/step/step_batches.h"
 
-#include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>

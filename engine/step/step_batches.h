@@ -1,14 +1,13 @@
 // Micro-batches of one step, and the normalization of their losses to a mean.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "comm/device_mesh.h"
 #include "configs/config.h"
+#include "device/tensor.h"
 #include "engine/loader.h"
 
 namespace zeroth::engine {

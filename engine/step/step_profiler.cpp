@@ -59,7 +59,7 @@ void StepProfiler::begin(int64_t steps_done) {
     times_ = {};
     block_seconds_.clear();
   }
-  profiled_ = config_.flops_profiler.enabled && steps_done == config_.flops_profiler.profile_step;
+  profiled_ = config_.flops_profiler.profiled_step() == steps_done;
   comm_before_ = mesh_.times_by_group();
   memory_.clear();
   phases_.begin();

@@ -1,6 +1,5 @@
 #include "engine/step/tape.h"
 
-#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
@@ -72,8 +71,7 @@ class InputsOnCpu final : public SavedInputs {
   };
 
   std::deque<LeavingInput>::iterator find_leaving(size_t block) {
-    return std::find_if(leaving_.begin(), leaving_.end(),
-                        [block](const LeavingInput& leaving) { return leaving.block == block; });
+    return std::ranges::find(leaving_, block, &LeavingInput::block);
   }
 
   device::CopyStream& copies() { return buffers_.copies(); }

@@ -2,8 +2,6 @@
 // recomputed, its autograd graph.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -12,6 +10,7 @@
 
 #include "configs/config.h"
 #include "device/host_link.h"
+#include "device/tensor.h"
 #include "model/block.h"
 
 namespace zeroth::engine {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -16,17 +15,26 @@ namespace {
 constexpr int64_t kSlotsPerUnit = int64_t{1} << 24;
 constexpr const char* kWhat = "parameters without a gradient";
 
-int64_t first_unused(const zero::UnitPlan& plan, const zero::GradReducer& grads) {
-  int64_t first = kNone;
-  for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    if (!plan.units[unit].trainable) continue;
-    const auto& slots = plan.units[unit].layout.slots();
-    for (size_t slot = 0; slot < slots.size(); ++slot) {
-      if (slots[slot].numel == 0 || grads.got_gradient(unit, slot)) continue;
-      first = std::min(first, parameter_order(plan, unit, slot));
-    }
+// Returns the first order that `find(unit)` returns for a trainable unit, from the last unit to the
+// first.
+template <typename Find>
+int64_t first_in_backward(const zero::UnitPlan& plan, const Find& find) {
+  for (size_t unit = plan.units.size(); unit-- > 0;) {
+    const int64_t order = plan.units[unit].trainable ? find(unit) : kNone;
+    if (order != kNone) return order;
   }
-  return first;
+  return kNone;
+}
+
+int64_t first_unused(const zero::UnitPlan& plan, const zero::GradReducer& grads) {
+  return first_in_backward(plan, [&](size_t unit) {
+    const auto& slots = plan.units[unit].layout.slots();
+    for (size_t slot = slots.size(); slot-- > 0;) {
+      if (slots[slot].numel == 0 || grads.got_gradient(unit, slot)) continue;
+      return parameter_order(plan, unit, slot);
+    }
+    return kNone;
+  });
 }
 
 bool is_finite(const torch::Tensor& values) {
@@ -51,23 +59,16 @@ int64_t first_bad(const zero::UnitPlan& plan, size_t unit, const torch::Tensor& 
 }
 
 int64_t first_bad_gradient(const zero::UnitPlan& plan, const zero::GradReducer& grads) {
-  for (size_t unit = plan.units.size(); unit-- > 0;) {
-    const torch::Tensor grad = grads.grad(unit);
-    if (!grad.defined()) continue;
-    const int64_t order = first_bad(plan, unit, grad, grads.range(unit));
-    if (order != kNone) return order;
-  }
-  return kNone;
+  return first_in_backward(plan, [&](size_t unit) {
+    return first_bad(plan, unit, grads.grad(unit), grads.range(unit));
+  });
 }
 
 int64_t first_bad_parameter(const zero::UnitPlan& plan, const zero::Strategy& strategy) {
-  for (size_t unit = plan.units.size(); unit-- > 0;) {
-    if (!plan.units[unit].trainable) continue;
+  return first_in_backward(plan, [&](size_t unit) {
     const offload::ChunkLease shard = strategy.params->acquire_shard(unit);
-    const int64_t order = first_bad(plan, unit, shard.tensor(), strategy.store->range(unit));
-    if (order != kNone) return order;
-  }
-  return kNone;
+    return first_bad(plan, unit, shard.tensor(), strategy.store->range(unit));
+  });
 }
 
 }  // namespace
@@ -104,8 +105,7 @@ void throw_unused_parameter(const zero::UnitPlan& plan, const zero::GradReducer&
 
 NonFiniteSkips make_non_finite_skips(const configs::Config& config) {
   using End = NonFiniteSkips::End;
-  const bool dynamic =
-      config.precision == configs::Precision::kFp16 && config.loss_scale.static_scale == 0;
+  const bool dynamic = config.scales_loss() && config.loss_scale.is_dynamic();
   if (dynamic) return NonFiniteSkips(End::kAtFloor);
   return NonFiniteSkips(config.on_non_finite == configs::OnNonFinite::kFail ? End::kFirst
                                                                             : End::kTenthInARow);

@@ -25,7 +25,6 @@ class StopAgreement {
 
  private:
   bool local_request() const { return stop_requested_ && stop_requested_(); }
-  void exchange();
 
   const comm::DeviceMesh& mesh_;
   std::function<bool()> stop_requested_;

@@ -1,7 +1,5 @@
 #include "engine/verify/verify_ranks_match.h"
 
-#include <ATen/ATen.h>
-
 #include <string_view>
 #include <utility>
 

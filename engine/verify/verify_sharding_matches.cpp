@@ -1,5 +1,4 @@
 #include <fmt/ranges.h>
-#include <torch/types.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -13,6 +12,7 @@
 #include "base/json/json.h"
 #include "base/tensor_slice.h"
 #include "comm/cpu_collectives.h"
+#include "device/tensor.h"
 #include "engine/verify/verify_ranks_match.h"
 #include "zero/parameter_index.h"
 #include "zero/unit.h"

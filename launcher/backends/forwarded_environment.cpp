@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <map>
 
@@ -43,7 +44,7 @@ constexpr std::string_view kCountingWords[] = {
 
 template <size_t N>
 bool is_one_of(std::string_view name, const std::string_view (&list)[N]) {
-  return std::find(std::begin(list), std::end(list), name) != std::end(list);
+  return std::ranges::find(list, name) != std::end(list);
 }
 
 bool is_own_secret(std::string_view name) {
@@ -51,25 +52,13 @@ bool is_own_secret(std::string_view name) {
 }
 
 bool has_prefix(std::string_view name) {
-  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
-                     [&](std::string_view prefix) { return name.starts_with(prefix); });
-}
-
-std::string to_upper(std::string_view text) {
-  std::string upper(text);
-  for (char& c : upper)
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  return upper;
-}
-
-bool is_letter_or_digit(char c) {
-  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+  return std::ranges::any_of(kPrefixes, [&](auto prefix) { return name.starts_with(prefix); });
 }
 
 std::vector<std::string> split_words(std::string_view name) {
   std::vector<std::string> words(1);
   for (const char c : name)
-    if (is_letter_or_digit(c))
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
       words.back() += c;
     else if (!words.back().empty())
       words.emplace_back();
@@ -82,24 +71,27 @@ bool is_count_of(std::string_view word, std::string_view things) {
   return word == "MAX" || word == "MIN" || word == "NUM";
 }
 
-// Returns `name`, which is in upper case, without words that sound like a secret only by a part of
-// them.
-std::string remove_harmless_words(std::string name) {
+// Removes the words that say how many tokens or keys there are.
+void remove_counts(std::string& name) {
   const std::vector<std::string> words = split_words(name);
   const bool has_counting_word =
-      std::any_of(words.begin(), words.end(),
-                  [](const std::string& word) { return is_one_of(word, kCountingWords); });
+      std::ranges::any_of(words, [](const auto& word) { return is_one_of(word, kCountingWords); });
   for (const std::string& word : words) {
     const bool is_count = (has_counting_word && (word == "TOKENS" || word == "KEYS")) ||
                           is_count_of(word, "TOKENS") || is_count_of(word, "KEYS");
     if (is_count) name.replace(name.find(word), word.size(), "#");
   }
+}
+
+// Returns `name`, which is in upper case, without words that sound like a secret only by a part of
+// them.
+std::string remove_harmless_words(std::string name) {
+  remove_counts(name);
   for (const std::string_view part : kHarmlessParts) {
     for (size_t at = 0; (at = name.find(part, at)) != std::string::npos; ++at) {
       const std::string_view rest = std::string_view(name).substr(at);
-      const bool is_other =
-          std::any_of(std::begin(kNotHarmless), std::end(kNotHarmless),
-                      [&](std::string_view other) { return rest.starts_with(other); });
+      const bool is_other = std::ranges::any_of(
+          kNotHarmless, [&](std::string_view other) { return rest.starts_with(other); });
       if (!is_other) name.replace(at, part.size(), "#");
     }
   }
@@ -107,18 +99,19 @@ std::string remove_harmless_words(std::string name) {
 }
 
 bool looks_like_secret(std::string_view name) {
-  const std::string rest = remove_harmless_words(to_upper(name));
-  const std::vector<std::string> words = split_words(rest);
-  return std::any_of(std::begin(kSecretParts), std::end(kSecretParts),
-                     [&](std::string_view part) { return rest.find(part) != rest.npos; }) ||
-         std::any_of(words.begin(), words.end(),
-                     [](const std::string& word) { return is_one_of(word, kSecretWords); });
+  std::string upper(name);
+  for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  const std::string rest = remove_harmless_words(upper);
+  return std::ranges::any_of(kSecretParts,
+                             [&](auto part) { return rest.find(part) != rest.npos; }) ||
+         std::ranges::any_of(split_words(rest),
+                             [](const auto& word) { return is_one_of(word, kSecretWords); });
 }
 
 bool is_name(std::string_view text) {
-  const auto fits = [](char c) { return is_letter_or_digit(c) || c == '_'; };
+  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
   return !text.empty() && !(text.front() >= '0' && text.front() <= '9') &&
-         std::all_of(text.begin(), text.end(), fits);
+         std::ranges::all_of(text, fits);
 }
 
 std::string line_error(std::string_view line, std::string_view name) {
@@ -211,11 +204,8 @@ Variables merge_variables(const Variables& first, const Variables& later) {
   for (const Variables* list : {&first, &later}) {
     for (const auto& [name, value] : *list) {
       const auto [found, is_new] = indices.emplace(name, merged.size());
-      if (is_new) {
-        merged.emplace_back(name, value);
-      } else {
-        merged[found->second].second = value;
-      }
+      if (is_new) merged.emplace_back(name, value);
+      merged[found->second].second = value;
     }
   }
   return merged;
@@ -226,8 +216,8 @@ Variables forwarded_environment(const Variables& own,
                                 const std::filesystem::path& here) {
   Variables forwarded = select_forwarded(own);
   const std::string* file_variable = find_variable(own, "DS_ENV_FILE");
-  const std::string name =
-      file_variable == nullptr || file_variable->empty() ? kEnvironmentFile : *file_variable;
+  const bool is_named = file_variable != nullptr && !file_variable->empty();
+  const std::string name = is_named ? *file_variable : kEnvironmentFile;
   std::vector<std::filesystem::path> directories;
   if (home && !std::filesystem::path(name).is_absolute()) directories.push_back(*home);
   directories.push_back(here);
@@ -238,7 +228,7 @@ Variables forwarded_environment(const Variables& own,
     forwarded = merge_variables(forwarded, *variables);
     found = true;
   }
-  if (!found && file_variable != nullptr && !file_variable->empty())
+  if (!found && is_named)
     throw UsageError(
         "DS_ENV_FILE is '{}', but there is no such file in the home folder or the working folder",
         shortened(name));
@@ -246,8 +236,7 @@ Variables forwarded_environment(const Variables& own,
 }
 
 const std::string* find_variable(const Variables& variables, std::string_view name) {
-  const auto found = std::find_if(variables.begin(), variables.end(),
-                                  [&](const auto& pair) { return pair.first == name; });
+  const auto found = std::ranges::find(variables, name, &Variables::value_type::first);
   return found == variables.end() ? nullptr : &found->second;
 }
 

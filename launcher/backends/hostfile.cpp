@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/asio/ip/address_v6.hpp>
+#include <cctype>
 #include <charconv>
 #include <map>
 #include <numeric>
@@ -25,28 +26,21 @@ constexpr std::string_view kBlanks = " \t\r\v\f";
 constexpr std::string_view kForm = "expected 'HOST slots=N'";
 constexpr size_t kMaxNameBytes = 253, kMaxLabelBytes = 63, kMaxUserBytes = 64;
 
-bool is_letter_or_digit(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
 // Returns whether `text` consists of letters, digits and `others`, and begins with a letter, a
 // digit or '_'.
 bool is_plain(std::string_view text, std::string_view others) {
-  const auto fits = [&](char c) {
-    return is_letter_or_digit(c) || others.find(c) != std::string_view::npos;
+  const auto is_one_of = [](char c, std::string_view special) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || special.find(c) != special.npos;
   };
-  return !text.empty() && (is_letter_or_digit(text.front()) || text.front() == '_') &&
-         std::all_of(text.begin(), text.end(), fits);
+  return !text.empty() && is_one_of(text.front(), "_") &&
+         std::ranges::all_of(text, [&](char c) { return is_one_of(c, others); });
 }
 
-std::string_view strip_brackets(std::string_view address) {
-  const bool both = address.size() > 2 && address.front() == '[' && address.back() == ']';
-  return both ? address.substr(1, address.size() - 2) : address;
-}
-
+// Returns the host without user and brackets.
 std::string_view host_address(std::string_view host) {
-  const size_t at = host.rfind('@');
-  return strip_brackets(at == std::string_view::npos ? host : host.substr(at + 1));
+  const std::string_view address = host.substr(host.rfind('@') + 1);  // without '@' all of it
+  const bool brackets = address.size() > 2 && address.front() == '[' && address.back() == ']';
+  return brackets ? address.substr(1, address.size() - 2) : address;
 }
 
 // Accepts "fe80::1%eth0": the interface is not part of the address.
@@ -147,25 +141,16 @@ class HostFilter {
     const size_t next = std::min(rest.find('@', at + 1), rest.size());
     const std::string_view both = rest.substr(0, next);
     const std::string_view name = both.substr(0, end_of_name(both));
-    return find_with_user(name) < hosts_.size() ? next : at;
-  }
-
-  size_t find(std::string_view name) const {
     const auto found = indices_.find(host_key(name));
-    return found == indices_.end() ? hosts_.size() : found->second;
-  }
-
-  size_t find_with_user(std::string_view name) const {
-    const size_t index = find(name);
-    if (index == hosts_.size()) return index;
-    const std::string& host = hosts_[index].host;
-    const std::string_view user = std::string_view(host).substr(0, host.rfind('@') + 1);
-    return !user.empty() && name.starts_with(user) ? index : hosts_.size();
+    if (found == indices_.end()) return at;
+    const std::string& host = hosts_[found->second].host;
+    const std::string user = host.substr(0, host.rfind('@') + 1);
+    return !user.empty() && name.starts_with(user) ? next : at;
   }
 
   size_t find_host(std::string_view name) const {
-    const size_t index = find(name);
-    if (index < hosts_.size()) return index;
+    const auto found = indices_.find(host_key(name));
+    if (found != indices_.end()) return found->second;
     std::vector<std::string> known;
     for (const HostEntry& entry : hosts_) known.push_back(entry.host);
     refuse("unknown host '{}'; the hostfile has {}", shortened(name),
@@ -259,9 +244,7 @@ std::string host_key(std::string_view host) {
   const auto address = boost::asio::ip::make_address_v6(key.substr(0, percent), error);
   if (!error)
     return address.to_string() + (percent == std::string::npos ? "" : key.substr(percent));
-  std::transform(key.begin(), key.end(), key.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
+  for (char& c : key) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return key;
 }
 
@@ -269,23 +252,20 @@ std::vector<HostEntry> parse_hostfile(std::string_view text, const std::string& 
   std::vector<HostEntry> hosts;
   std::vector<std::string> errors;
   std::map<std::string, int> lines;  // by host_key
-  const auto add_error = [&](int line, const std::string& reason) {
-    errors.push_back(fmt::format("{}: line {}: {}", shortened(name), line, reason));
-  };
   for (int line = 1; !text.empty(); ++line) {
     std::string_view rest = trim_line(next_field(text, '\n'));
     if (rest.empty()) continue;
     HostEntry entry{.host = std::string(next_word(rest)), .line = line};
-    const std::string bad_host = host_error(entry.host);
-    const std::string bad_slots = parse_slots(rest, entry.slots);
-    if (!bad_slots.empty()) {
-      add_error(line, bad_slots);
-    } else if (!bad_host.empty()) {
-      add_error(line, bad_host);
-    } else if (const auto [found, is_new] = lines.emplace(host_key(entry.host), line); !is_new) {
-      add_error(line, fmt::format("duplicate host '{}': already in line {}", shortened(entry.host),
-                                  found->second));
+    std::string error = parse_slots(rest, entry.slots);
+    if (error.empty()) error = host_error(entry.host);
+    if (error.empty()) {
+      const auto [found, is_new] = lines.emplace(host_key(entry.host), line);
+      if (!is_new)
+        error = fmt::format("duplicate host '{}': already in line {}", shortened(entry.host),
+                            found->second);
     }
+    if (!error.empty())
+      errors.push_back(fmt::format("{}: line {}: {}", shortened(name), line, error));
     std::erase_if(entry.host, [](char c) { return c == '[' || c == ']'; });
     hosts.push_back(std::move(entry));
   }

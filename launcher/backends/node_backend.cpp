@@ -45,25 +45,32 @@ std::string remote_command_line(const Args& args) {
 // Shorter than the launcher's timeout for agents, so that ssh reports its own reason.
 constexpr const char* kConnectTimeout = "ConnectTimeout=30";
 
-// Returns the command that runs `line` on one host with the secret as its input. BatchMode: no user
-// can answer a prompt.
+// Returns the command that runs `remote` on one host with the secret as its input. BatchMode: no
+// user can answer a prompt.
 AgentCommand ssh_command(const AgentLaunchRequest& request, int host, const Args& args,
-                         const std::string& line) {
+                         const Args& remote) {
   Args argv = {"ssh", "-o", "BatchMode=yes"};
   if (request.ssh_port) append(argv, {"-p", std::to_string(*request.ssh_port)});
   append(argv, args);  // ssh uses the first of two ConnectTimeouts
   append(argv, {"-o", kConnectTimeout});
-  append(argv, {"--", request.hosts[static_cast<size_t>(host)].host, line});
+  append(argv, {"--", request.hosts[static_cast<size_t>(host)].host, remote_command_line(remote)});
   return {.argv = argv, .input = request.secret + "\n", .hosts = {host}};
 }
 
-AgentCommands make_ssh_commands(const AgentLaunchRequest& request) {
+AgentCommands make_local_commands(const AgentLaunchRequest& request) {
   AgentCommands start;
-  for (const int host : all_hosts(request)) {
-    const Args args = agent_args(request, {"--node", std::to_string(host), "--secret-stdin"});
+  for (const int host : all_hosts(request))
     start.agents.push_back(
-        ssh_command(request, host, request.launcher_args, remote_command_line(args)));
-  }
+        {.argv = agent_args(request, {"--node", std::to_string(host), "--secret-stdin"}),
+         .input = request.secret + "\n",
+         .hosts = {host}});
+  return start;
+}
+
+AgentCommands make_ssh_commands(const AgentLaunchRequest& request) {
+  AgentCommands start = make_local_commands(request);
+  for (AgentCommand& agent : start.agents)
+    agent = ssh_command(request, agent.hosts[0], request.launcher_args, agent.argv);
   return start;
 }
 
@@ -76,8 +83,8 @@ AgentCommands make_pdsh_commands(const AgentLaunchRequest& request) {
   const Args user_args = shell_split(request.pdsh_ssh_args, "PDSH_SSH_ARGS_APPEND");
   for (const int host : all_hosts(request)) {
     const auto shell = [&](std::string_view script) {
-      const Args args = {"/bin/sh", "-c", fmt::format("{} {}{}", script, file, host)};
-      return ssh_command(request, host, user_args, remote_command_line(args));
+      return ssh_command(request, host, user_args,
+                         {"/bin/sh", "-c", fmt::format("{} {}{}", script, file, host)});
     };
     start.setup.push_back(shell("umask 077 && set -C && cat >"));
     start.cleanup.push_back(shell("rm -f"));
@@ -104,11 +111,9 @@ AgentCommands make_mpi_commands(const AgentLaunchRequest& request, Args argv, co
   append(argv, request.launcher_args);
   append(argv, own);
   append(argv, agent_args(request, {"--secret-env", kRunSecretVariable}));
-  AgentCommands start;
-  start.agents.push_back({.argv = std::move(argv),
-                          .env = {{kRunSecretVariable, request.secret}},
-                          .hosts = all_hosts(request)});
-  return start;
+  return {.agents = {{.argv = std::move(argv),
+                      .env = {{kRunSecretVariable, request.secret}},
+                      .hosts = all_hosts(request)}}};
 }
 
 // Makes Open MPI's command. `seq` keeps the order: other mappings put this machine first. An agent
@@ -158,16 +163,6 @@ AgentCommands make_slurm_commands(const AgentLaunchRequest& request) {
   if (request.gpus_per_node)
     append(argv, {"--gpus-per-node", std::to_string(*request.gpus_per_node)});
   return make_mpi_commands(request, argv, {fmt::format("--export=ALL,{}", kRunSecretVariable)});
-}
-
-AgentCommands make_local_commands(const AgentLaunchRequest& request) {
-  AgentCommands start;
-  for (const int host : all_hosts(request))
-    start.agents.push_back(
-        {.argv = agent_args(request, {"--node", std::to_string(host), "--secret-stdin"}),
-         .input = request.secret + "\n",
-         .hosts = {host}});
-  return start;
 }
 
 constexpr NodeBackend kLocalBackend = {"", "", true, true, make_local_commands};

@@ -40,9 +40,9 @@ struct AgentLaunchRequest {
 // If a node then has no agent that consumed its secret, `cleanup` removes the files of `setup`
 // there. Both are empty except for pdsh.
 struct AgentCommands {
-  std::vector<AgentCommand> setup;
-  std::vector<AgentCommand> agents;
-  std::vector<AgentCommand> cleanup;
+  std::vector<AgentCommand> setup = {};
+  std::vector<AgentCommand> agents = {};
+  std::vector<AgentCommand> cleanup = {};
 };
 
 struct NodeBackend {

@@ -67,16 +67,13 @@ std::optional<SchedulerNode> find_slurm_node(const EnvReader& reader) {
 
 // Parses "3", or "1:3" of an elastic job.
 NodeRange kubeflow_nodes(const EnvReader& reader) {
-  const std::string text = *reader.text("PET_NNODES");
-  const size_t colon = text.find(':');
-  const auto min = parse_number<int>(text.substr(0, colon));
-  const auto max = colon == std::string::npos ? min : parse_number<int>(text.substr(colon + 1));
-  if (!min || !max || *min < 1 || *max < *min || *max > kMaxNodes)
+  const auto nodes = parse_node_range(*reader.text("PET_NNODES"), kMaxNodes);
+  if (!nodes || nodes->max < nodes->min)
     throw UsageError(
         "environment variable {} is neither a number of nodes from 1 to {} nor MIN:MAX, such as "
         "1:4",
         reader.quote("PET_NNODES"), kMaxNodes);
-  return {*min, *max};
+  return *nodes;
 }
 
 struct RendezvousEndpoint {
@@ -212,22 +209,10 @@ void refuse_rank(const EnvReader& reader, const HostOptions& flags) {
 // MPI implementations that do not provide the number of ranks on a node.
 constexpr SchedulerVariables kWithoutNodes[] = {
     kOpenMpi,
-    {.launcher = "an MPI",
-     .rank = kHydra.rank,
-     .size = kHydra.size,
-     .one_per_node = kHydra.one_per_node},
-    {.launcher = "MVAPICH",
-     .rank = "MV2_COMM_WORLD_RANK",
-     .size = "MV2_COMM_WORLD_SIZE",
-     .one_per_node = "mpirun -ppn 1"},
-    {.launcher = "jsrun",
-     .rank = "JSM_NAMESPACE_RANK",
-     .size = "JSM_NAMESPACE_SIZE",
-     .one_per_node = "jsrun -r 1"},
-    {.launcher = "Flux",
-     .rank = "FLUX_TASK_RANK",
-     .size = "FLUX_JOB_SIZE",
-     .one_per_node = "flux run -N NODES"},
+    {"an MPI", kHydra.rank, kHydra.size, "", "", kHydra.one_per_node},
+    {"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "", "", "mpirun -ppn 1"},
+    {"jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "", "", "jsrun -r 1"},
+    {"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "", "", "flux run -N NODES"},
 };
 
 }  // namespace

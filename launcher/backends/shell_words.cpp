@@ -1,6 +1,6 @@
 #include "launcher/backends/shell_words.h"
 
-#include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text/printable.h"
@@ -11,78 +11,8 @@ namespace {
 constexpr std::string_view kSafe =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
 constexpr std::string_view kBlanks = " \t\n";
-
-class ShellSplitter {
- public:
-  ShellSplitter(std::string_view text, std::string_view flag) : text_(text), flag_(flag) {}
-
-  std::vector<std::string> split() {
-    for (; at_ < text_.size(); ++at_) {
-      const char c = text_[at_];
-      if (kBlanks.find(c) != std::string_view::npos) {
-        end_word();
-      } else if (c == '\'') {
-        read_single_quotes();
-      } else if (c == '"') {
-        read_double_quotes();
-      } else if (c == '\\') {
-        read_escaped();
-      } else {
-        add(c);
-      }
-    }
-    end_word();
-    return words_;
-  }
-
- private:
-  [[noreturn]] void throw_unterminated(std::string_view what) const {
-    throw UsageError("{} {}: unterminated {}", flag_, shortened(text_), what);
-  }
-
-  void add(char c) {
-    in_word_ = true;
-    word_ += c;
-  }
-
-  void end_word() {
-    if (in_word_) words_.push_back(word_);
-    in_word_ = false;
-    word_.clear();
-  }
-
-  void read_single_quotes() {
-    const size_t end = text_.find('\'', at_ + 1);
-    if (end == std::string_view::npos) throw_unterminated("single quote");
-    in_word_ = true;
-    word_ += text_.substr(at_ + 1, end - at_ - 1);
-    at_ = end;
-  }
-
-  void read_double_quotes() {
-    in_word_ = true;
-    for (++at_; at_ < text_.size() && text_[at_] != '"'; ++at_) {
-      const std::string_view next = text_.substr(std::min(at_ + 1, text_.size()), 1);
-      const bool escapes = text_[at_] == '\\' && !next.empty() &&
-                           std::string_view("$`\"\\\n").find(next) != std::string_view::npos;
-      if (escapes) ++at_;
-      if (!(escapes && next == "\n")) add(text_[at_]);
-    }
-    if (at_ >= text_.size()) throw_unterminated("double quote");
-  }
-
-  void read_escaped() {
-    if (++at_ >= text_.size()) throw_unterminated("backslash");
-    if (text_[at_] != '\n') add(text_[at_]);
-  }
-
-  std::string_view text_;
-  std::string_view flag_;
-  size_t at_ = 0;
-  bool in_word_ = false;
-  std::string word_;
-  std::vector<std::string> words_;
-};
+// The characters that a backslash quotes within double quotes.
+constexpr std::string_view kQuotable = "$`\"\\\n";
 
 }  // namespace
 
@@ -91,13 +21,7 @@ std::string shell_quote(std::string_view word) {
                     word.front() != '=';  // zsh expands =NAME to the path of a command
   if (safe) return std::string(word);
   std::string quoted = "'";
-  for (const char c : word) {
-    if (c == '\'') {
-      quoted += "'\\''";
-    } else {
-      quoted += c;
-    }
-  }
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
   return quoted + "'";
 }
 
@@ -108,7 +32,44 @@ std::string shell_join(const std::vector<std::string>& words) {
 }
 
 std::vector<std::string> shell_split(std::string_view text, std::string_view flag) {
-  return ShellSplitter(text, flag).split();
+  const auto refuse = [&](std::string_view what) {
+    throw UsageError("{} {}: unterminated {}", flag, shortened(text), what);
+  };
+  std::vector<std::string> words;
+  std::string word;  // not complete yet
+  bool has_word = false;
+  std::optional<char> quote;  // not closed yet
+  const auto add = [&](std::string_view part) {
+    has_word = true;
+    word += part;
+  };
+  const auto end_word = [&] {
+    if (has_word) words.push_back(word);
+    has_word = false;
+    word.clear();
+  };
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    const std::string_view next = text.substr(at + 1, 1);
+    const bool is_quotable = !next.empty() && kQuotable.find(next) != std::string_view::npos;
+    if (!quote && kBlanks.find(c) != std::string_view::npos) {
+      end_word();
+    } else if (c == '\\' && (!quote || (quote == '"' && is_quotable))) {
+      if (next.empty()) refuse("backslash");
+      if (next != "\n") add(next);  // a quoted line break continues the line
+      ++at;
+    } else if (c == quote) {
+      quote.reset();
+    } else if (!quote && (c == '\'' || c == '"')) {
+      quote = c;
+      add("");
+    } else {
+      add(text.substr(at, 1));
+    }
+  }
+  if (quote) refuse(quote == '"' ? "double quote" : "single quote");
+  end_word();
+  return words;
 }
 
 }  // namespace zeroth::launcher

@@ -46,38 +46,178 @@ void log_line(const std::string& line) {
 class Agent final : public RanksListener {
  public:
   Agent(boost::asio::io_context& io, std::shared_ptr<Channel> channel, const HmacKey& secret,
-        std::filesystem::path zeroth_directory);
+        std::filesystem::path zeroth_directory)
+      : io_(io),
+        secret_(secret),
+        zeroth_directory_(std::move(zeroth_directory)),
+        signals_(io),
+        timer_(io),
+        idle_timer_(io),
+        lines_(io, [this](const OutputLines& lines) { launcher_.send(lines); }),
+        launcher_(io, std::move(channel), kLivenessTimeout,
+                  {[this](const Message& message) {
+                     std::visit([this](const auto& what) { on(what); }, message);
+                   },
+                   [this](const std::string& why) { on_launcher_lost(why); }}) {
+    for (const int signal : termination_signals()) signals_.add(signal);
+  }
 
-  int run(const Message& first);
+  int run(const Message& first) {
+    wait_for_signals();
+    send(first);
+    io_.run();
+    return status_;
+  }
+
   // Logs periodically that this node waits for its ranks to start: the launcher's own log is not
   // visible here.
-  void log_waiting();
+  void log_waiting() {
+    constexpr milliseconds kLook{1'000};
+    idle_timer_.start(kLook, [this, kLook] {
+      idle_ += kLook;
+      if (start_) {
+        idle_ = milliseconds(0);
+        slow_ = SlowWait();
+      } else if (slow_.due(idle_)) {
+        log_line(
+            fmt::format("this host has joined and waits for the launcher to start ranks here: {} s "
+                        "so far, until the run ends",
+                        idle_.count() / 1000));
+      }
+      log_waiting();
+    });
+  }
 
-  void on_ranks_polled(const RanksPolled& seen) override;
+  void on_ranks_polled(const RanksPolled& seen) override {
+    running_ -= std::min(running_, seen.ended.size());
+    send(seen);
+    if (lost_ && running_ == 0) end(lost_launcher_status());
+  }
+
   void on_signal(int /*signal*/) override {}  // there are no other processes that start ranks
+
   void on_warning(const std::string& text) override { send(Warning{text}); }
-  LineSink& line_sink(int rank, bool error) override;
+
+  LineSink& line_sink(int rank, bool error) override {
+    return lines_.sink_for(rank, error, rank == 0 && !error && start_->terminal_columns);
+  }
 
  private:
-  void on(const RemoteJob& job);
-  void on(const StartRanks& start);
-  void on(const SignalRanks& message);
-  void on(const Suspend& message);
+  void on(const RemoteJob& job) {
+    if (job_ && (start_ || !stays_for_restart())) throw Error("unexpected second job");
+    launcher_.set_liveness_timeout(job.liveness_timeout, kLivenessFactor);
+    job_.emplace(job, zeroth_directory_);
+    std::visit([this](const auto& answer) { send(answer); }, job_->check_readiness());
+  }
+
+  void on(const StartRanks& start) {
+    if (!job_ || start_) throw Error("unexpected start without a job");
+    start_ = start;
+    int status = 1;
+    std::string reason;
+    try {
+      const RankPlan plan = job_->plan(start, derive_rank_secret(secret_, start.attempt));
+      running_ = plan.ranks.size();
+      ranks_.emplace(io_, LocalRanksOptions{});
+      ranks_->start(job_->program(), plan.ranks, *this);
+      return;
+    } catch (const ProgramError& error) {
+      status = error.status();
+      reason = error.what();
+    } catch (const Error& error) {
+      reason = error.what();
+    }
+    ranks_.reset();  // ends the ranks that had started
+    running_ = 0;
+    RanksPolled failed;
+    const int num_ranks = static_cast<int>(job_->job().slots.size());
+    for (int i = 0; i < num_ranks; ++i)
+      failed.ended.push_back(
+          {.rank = start.first_rank + i, .exit_status = {false, status}, .reason = reason});
+    send(failed);
+  }
+
+  void on(const SignalRanks& message) {
+    if (ranks_) ranks_->signal(message.signal);
+  }
+
+  void on(const Suspend& message) {
+    launcher_.suspend_liveness(message.stop);
+    if (!ranks_) return;
+    message.stop ? ranks_->suspend() : ranks_->resume();
+  }
+
   void on(const WindowUpdate& message) { lines_.on_window_update(message.bytes); }
-  void on(const Drain& message);
-  void on(const Shutdown& message);
+
+  void on(const Drain& /*message*/) {
+    ranks_ ? ranks_->finish([this] { send_drained(); }) : send_drained();
+  }
+
+  void on(const Shutdown& message) {
+    if (start_) throw Error("unexpected shutdown while ranks are running");
+    if (!message.why.empty()) log_line("the run continues without this host: " + message.why);
+    status_ = message.status;
+    io_.stop();
+  }
+
   template <typename Other>
   void on(const Other& /*message*/) {
     throw Error("unexpected message");
   }
 
-  void start_ranks(const RankPlan& plan);
-  void send(const Message& message);
-  void wait_for_signals();
-  void on_local_signal(int signal);
-  void on_launcher_lost(const std::string& why);
-  void send_drained();
-  void end(int status);
+  // Flushes earlier lines first, so that the order is kept.
+  void send(const Message& message) {
+    lines_.flush();
+    launcher_.send(message);
+  }
+
+  void wait_for_signals() {
+    signals_.async_wait([this](boost::system::error_code error, int signal) {
+      if (error) return;
+      on_local_signal(signal);
+      wait_for_signals();
+    });
+  }
+
+  // A signal to this process, as from a batch system, applies to the job.
+  void on_local_signal(int signal) {
+    if (start_ && !lost_) return send(SignalReceived{signal});  // the launcher decides when to exit
+    if (running_ > 0) return ranks_->signal(SIGKILL);
+    status_ = 128 + signal;
+    io_.stop();
+  }
+
+  void on_launcher_lost(const std::string& why) {
+    if (status_ == 0) return io_.stop();
+    lost_ = true;
+    lines_.drop_all();
+    if (running_ == 0) {
+      log_line(start_ || stays_for_restart()
+                   ? fmt::format("the launcher is lost: {}", why)
+                   : fmt::format("the launcher has released this host: {}", why));
+      return end(lost_launcher_status());
+    }
+    log_line(fmt::format("the launcher is lost: {}; terminating its ranks", why));
+    ranks_->resume();
+    for (const int signal : {SIGTERM, SIGCONT}) ranks_->signal(signal);
+    timer_.start(job_->job().failure_grace, [this] { ranks_->signal(SIGKILL); });
+  }
+
+  void send_drained() {
+    send(Drained{ranks_ ? ranks_->read_new_oom_kills() : std::nullopt});
+    start_.reset();
+    if (stays_for_restart()) return;
+    status_ = 0;  // the launcher may exit once it has received this
+    timer_.start(kDrainedLimit, [this] { io_.stop(); });
+  }
+
+  void end(int status) {
+    status_ = status;
+    timer_.cancel();
+    if (!ranks_) return io_.stop();
+    ranks_->finish([this] { io_.stop(); });
+  }
+
   bool stays_for_restart() const { return job_ && job_->job().requeue_code; }  // to restart
   int lost_launcher_status() const { return stays_for_restart() ? *job_->job().requeue_code : 1; }
 
@@ -98,170 +238,6 @@ class Agent final : public RanksListener {
   bool lost_ = false;
   int status_ = 1;
 };
-
-Agent::Agent(boost::asio::io_context& io, std::shared_ptr<Channel> channel, const HmacKey& secret,
-             std::filesystem::path zeroth_directory)
-    : io_(io),
-      secret_(secret),
-      zeroth_directory_(std::move(zeroth_directory)),
-      signals_(io),
-      timer_(io),
-      idle_timer_(io),
-      lines_(io, [this](const OutputLines& lines) { launcher_.send(lines); }),
-      launcher_(io, std::move(channel), kLivenessTimeout,
-                {[this](const Message& message) {
-                   std::visit([this](const auto& what) { on(what); }, message);
-                 },
-                 [this](const std::string& why) { on_launcher_lost(why); }}) {
-  for (const int signal : termination_signals()) signals_.add(signal);
-}
-
-int Agent::run(const Message& first) {
-  wait_for_signals();
-  send(first);
-  io_.run();
-  return status_;
-}
-
-void Agent::log_waiting() {
-  constexpr milliseconds kLook{1'000};
-  idle_timer_.start(kLook, [this, kLook] {
-    idle_ += kLook;
-    if (start_) {
-      idle_ = milliseconds(0);
-      slow_ = SlowWait();
-    } else if (slow_.due(idle_)) {
-      log_line(
-          fmt::format("this host has joined and waits for the launcher to start ranks here: {} s "
-                      "so far, until the run ends",
-                      idle_.count() / 1000));
-    }
-    log_waiting();
-  });
-}
-
-// Flushes earlier lines first, so that the order is kept.
-void Agent::send(const Message& message) {
-  lines_.flush();
-  launcher_.send(message);
-}
-
-void Agent::on(const RemoteJob& job) {
-  if (job_ && (start_ || !stays_for_restart())) throw Error("unexpected second job");
-  launcher_.set_liveness_timeout(job.liveness_timeout, kLivenessFactor);
-  job_.emplace(job, zeroth_directory_);
-  std::visit([this](const auto& answer) { send(answer); }, job_->check_readiness());
-}
-
-void Agent::on(const StartRanks& start) {
-  if (!job_ || start_) throw Error("unexpected start without a job");
-  start_ = start;
-  RankPlan plan;
-  int status = 1;
-  std::string reason;
-  try {
-    plan = job_->plan(start, derive_rank_secret(secret_, start.attempt));
-    start_ranks(plan);
-    return;
-  } catch (const ProgramError& error) {
-    status = error.status();
-    reason = error.what();
-  } catch (const Error& error) {
-    reason = error.what();
-  }
-  ranks_.reset();  // ends the ranks that had started
-  running_ = 0;
-  RanksPolled failed;
-  const int num_ranks = static_cast<int>(job_->job().slots.size());
-  for (int i = 0; i < num_ranks; ++i)
-    failed.ended.push_back(
-        {.rank = start.first_rank + i, .exit_status = {false, status}, .reason = reason});
-  send(failed);
-}
-
-void Agent::start_ranks(const RankPlan& plan) {
-  running_ = plan.ranks.size();
-  ranks_.emplace(io_, LocalRanksOptions{});
-  ranks_->start(job_->program(), plan.ranks, *this);
-}
-
-LineSink& Agent::line_sink(int rank, bool error) {
-  return lines_.sink_for(rank, error, rank == 0 && !error && start_->terminal_columns);
-}
-
-void Agent::on_ranks_polled(const RanksPolled& seen) {
-  running_ -= std::min(running_, seen.ended.size());
-  send(seen);
-  if (lost_ && running_ == 0) end(lost_launcher_status());
-}
-
-void Agent::on(const SignalRanks& message) {
-  if (ranks_) ranks_->signal(message.signal);
-}
-
-void Agent::on(const Suspend& message) {
-  launcher_.suspend_liveness(message.stop);
-  if (!ranks_) return;
-  message.stop ? ranks_->suspend() : ranks_->resume();
-}
-
-void Agent::on(const Drain& /*message*/) {
-  ranks_ ? ranks_->finish([this] { send_drained(); }) : send_drained();
-}
-
-void Agent::send_drained() {
-  send(Drained{ranks_ ? ranks_->read_new_oom_kills() : std::nullopt});
-  start_.reset();
-  if (stays_for_restart()) return;
-  status_ = 0;  // the launcher may exit once it has received this
-  timer_.start(kDrainedLimit, [this] { io_.stop(); });
-}
-
-void Agent::on(const Shutdown& message) {
-  if (start_) throw Error("unexpected shutdown while ranks are running");
-  if (!message.why.empty()) log_line("the run continues without this host: " + message.why);
-  status_ = message.status;
-  io_.stop();
-}
-
-void Agent::wait_for_signals() {
-  signals_.async_wait([this](boost::system::error_code error, int signal) {
-    if (error) return;
-    on_local_signal(signal);
-    wait_for_signals();
-  });
-}
-
-// A signal to this process, as from a batch system, applies to the job.
-void Agent::on_local_signal(int signal) {
-  if (start_ && !lost_) return send(SignalReceived{signal});  // the launcher decides when to exit
-  if (running_ > 0) return ranks_->signal(SIGKILL);
-  status_ = 128 + signal;
-  io_.stop();
-}
-
-void Agent::on_launcher_lost(const std::string& why) {
-  if (status_ == 0) return io_.stop();
-  lost_ = true;
-  lines_.drop_all();
-  if (running_ == 0) {
-    log_line(start_ || stays_for_restart()
-                 ? fmt::format("the launcher is lost: {}", why)
-                 : fmt::format("the launcher has released this host: {}", why));
-    return end(lost_launcher_status());
-  }
-  log_line(fmt::format("the launcher is lost: {}; terminating its ranks", why));
-  ranks_->resume();
-  for (const int signal : {SIGTERM, SIGCONT}) ranks_->signal(signal);
-  timer_.start(job_->job().failure_grace, [this] { ranks_->signal(SIGKILL); });
-}
-
-void Agent::end(int status) {
-  status_ = status;
-  timer_.cancel();
-  if (!ranks_) return io_.stop();
-  ranks_->finish([this] { io_.stop(); });
-}
 
 constexpr size_t kMinSecretBytes = 16, kMaxSecretBytes = 4096;
 // OpenMPI's own variable is first: some builds also set PMI's, and a job of Slurm sets Slurm's.

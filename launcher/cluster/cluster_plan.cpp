@@ -17,8 +17,6 @@
 namespace zeroth::launcher {
 namespace {
 
-constexpr std::string_view kNoSshReason = "with --no_ssh no host is contacted";
-
 void note_unused(Placement& placement, bool given, std::string_view flag, std::string_view reason) {
   if (given) placement.notes.push_back(fmt::format("{} has no effect: {}", flag, reason));
 }
@@ -45,29 +43,45 @@ void check_node_rank(int node_rank, int num_nodes, std::string_view who) {
     throw UsageError("--node_rank {}: {} hosts 0 to {}", node_rank, who, num_nodes - 1);
 }
 
-// Places ranks if a person starts zeroth on each of --num_nodes machines, which have equally many
-// ranks.
-Placement place_manual_uniform(const LaunchOptions& options) {
+// Places the ranks of one node. `hosts` are the hostfile's; without a hostfile they are empty, and
+// with_num_ranks() completes the placement.
+Placement place_node(const std::vector<HostSlots>& hosts, int node, int num_nodes) {
+  Placement placement;
+  placement.node_ranks = {.node_rank = node, .num_nodes = num_nodes};
+  if (hosts.empty()) return placement;
+  placement.slots = hosts[static_cast<size_t>(node)].slots;
+  placement.node_ranks.first_rank = first_rank_of(hosts, node);
+  placement.node_ranks.world_size = count_ranks(hosts);
+  return placement;
+}
+
+// Places ranks if a person starts zeroth on each host: each of `hosts`, the hostfile's or, if they
+// are empty, each of --num_nodes machines, which have equally many ranks.
+Placement place_manual(const LaunchOptions& options, const std::vector<HostSlots>& hosts) {
   const HostOptions& flags = options.hosts;
-  const int num_nodes = *flags.num_nodes;
+  const bool has_hostfile = !hosts.empty();
+  const int num_nodes = has_hostfile ? static_cast<int>(hosts.size()) : *flags.num_nodes;
   if (!flags.node_rank)
     throw UsageError(
-        "--no_ssh needs --node_rank: it says which of the {} hosts this machine is (0 to {})",
-        num_nodes, num_nodes - 1);
-  check_node_rank(*flags.node_rank, num_nodes, fmt::format("--num_nodes {} selects", num_nodes));
-  if (!options.master_addr)
+        "--no_ssh needs --node_rank: it says which of the {}{} this machine is (0 to {}{})",
+        pluralize(num_nodes, "host"), has_hostfile ? " of the hostfile" : "", num_nodes - 1,
+        has_hostfile ? ", in the order of the file" : "");
+  check_node_rank(*flags.node_rank, num_nodes,
+                  has_hostfile ? "the hostfile and the flags select"
+                               : fmt::format("--num_nodes {} selects", num_nodes));
+  if (!options.master_addr && num_nodes > 1)
     throw UsageError(
-        "--no_ssh needs --master_addr: the address of host 0, at which the other hosts reach rank "
-        "0");
-  Placement placement;
-  placement.node_ranks = {.node_rank = *flags.node_rank, .num_nodes = num_nodes};
-  note_unused(placement, flags, kNoSshReason);
+        "--no_ssh needs --master_addr: the address of host 0{}, at which the other hosts reach "
+        "rank 0",
+        has_hostfile ? ", " + hosts[0].host : "");
+  Placement placement = place_node(hosts, *flags.node_rank, num_nodes);
+  note_unused(placement, flags, "with --no_ssh no host is contacted");
   return placement;
 }
 
 Placement place_without_hostfile(const LaunchOptions& options) {
   const HostOptions& flags = options.hosts;
-  if (flags.no_ssh && flags.num_nodes.value_or(1) > 1) return place_manual_uniform(options);
+  if (flags.no_ssh && flags.num_nodes.value_or(1) > 1) return place_manual(options, {});
   const auto alone = [](std::string_view flag) {
     return UsageError(
         "{}: without a hostfile this machine is the only host; --hostfile FILE names others", flag);
@@ -81,35 +95,6 @@ Placement place_without_hostfile(const LaunchOptions& options) {
   if (flags.num_nodes)
     placement.notes.emplace_back("--num_nodes 1 has no effect: this machine is the only host");
   note_unused_on_one_node(placement, flags);
-  return placement;
-}
-
-NodeRanks node_ranks_of(const std::vector<HostSlots>& hosts, int host) {
-  return {.node_rank = host,
-          .num_nodes = static_cast<int>(hosts.size()),
-          .first_rank = first_rank_of(hosts, host),
-          .world_size = count_ranks(hosts)};
-}
-
-// Places ranks if a person starts zeroth on each host.
-Placement place_manual(const LaunchOptions& options, const std::vector<HostSlots>& hosts) {
-  const HostOptions& flags = options.hosts;
-  const int last = static_cast<int>(hosts.size()) - 1;
-  if (!flags.node_rank)
-    throw UsageError(
-        "--no_ssh needs --node_rank: it says which of the {} of the hostfile this machine is (0 to "
-        "{}, in the order of the file)",
-        pluralize(std::ssize(hosts), "host"), last);
-  check_node_rank(*flags.node_rank, last + 1, "the hostfile and the flags select");
-  if (!options.master_addr && last > 0)
-    throw UsageError(
-        "--no_ssh needs --master_addr: the address of host 0, {}, at which the other hosts reach "
-        "rank 0",
-        hosts[0].host);
-  Placement placement;
-  placement.slots = hosts[static_cast<size_t>(*flags.node_rank)].slots;
-  placement.node_ranks = node_ranks_of(hosts, *flags.node_rank);
-  note_unused(placement, flags, kNoSshReason);
   return placement;
 }
 
@@ -135,18 +120,12 @@ Placement place_by_scheduler(const LaunchOptions& options, const std::vector<Hos
         "{} {}, but the master address is missing: --master_addr, or environment variable "
         "MASTER_ADDR, must be the address of node 0, where rank 0 runs",
         who, nodes);
-  Placement placement;
+  Placement placement = place_node(hosts, node, by.num_nodes);
   placement.scheduler = by.scheduler;
   placement.master_addr = by.master_addr;
   placement.master_port = by.master_port;
   placement.num_ranks = by.ranks_per_node;
   placement.min_nodes = by.min_nodes;
-  if (hosts.empty()) {
-    placement.node_ranks = {.node_rank = node, .num_nodes = by.num_nodes};
-  } else {
-    placement.slots = hosts[static_cast<size_t>(node)].slots;
-    placement.node_ranks = node_ranks_of(hosts, node);
-  }
   note_unused(placement, flags, fmt::format("{} each node", who));
   return placement;
 }
@@ -155,9 +134,7 @@ Placement place_single_node(const HostOptions& flags, const std::vector<HostSlot
   if (flags.node_rank.value_or(0) != 0)
     throw UsageError("--node_rank {}: the hostfile and the flags select only host 0",
                      *flags.node_rank);
-  Placement placement;
-  placement.slots = hosts[0].slots;
-  placement.node_ranks = node_ranks_of(hosts, 0);
+  Placement placement = place_node(hosts, 0, 1);
   note_unused_on_one_node(placement, flags);
   return placement;
 }

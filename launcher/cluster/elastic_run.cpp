@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
-#include <csignal>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,36 +34,312 @@ constexpr milliseconds kQuietPeriod{3'000};  // wait without log lines
 
 class ElasticRun {
  public:
-  explicit ElasticRun(const MultiNodeConfig& config);
+  explicit ElasticRun(const MultiNodeConfig& config)
+      : config_(config),
+        elastic_(*config.elastic),
+        signals_(io_),
+        timer_(io_),
+        agents_(io_, config.agents, config.hosts, [this] { update_state(); }),
+        watch_(config.hosts, elastic_.retry_interval),
+        policy_(make_run_id(), elastic_.max_restarts) {
+    for (const int signal : termination_signals()) signals_.add(signal);
+    agents_.set_find_free_index([this](const std::string& name) { return find_free_index(name); });
+  }
 
-  JobOutcome run();
+  JobOutcome run() {
+    wait_for_signals();
+    agents_.start();
+    tick();
+    JobOutcome outcome;
+    try {
+      outcome = run_attempts();
+    } catch (...) {
+      timer_.cancel();
+      attempt_.reset();
+      agents_.shutdown_agents(1, "its launcher has failed");
+      agents_.shutdown();
+      throw;
+    }
+    timer_.cancel();
+    agents_.warn_of_refused();
+    agents_.stop_accepting();
+    agents_.shutdown_agents(to_exit_code(outcome, elastic_.requeue_code), "");
+    agents_.end_launch_processes();
+    return outcome;
+  }
 
  private:
-  JobOutcome run_attempts();
-  bool wait_for_quorum();  // false: no quorum, or a signal came
-  void recheck_all();      // of connected nodes: readiness and a free port
-  void update_state();     // called after every change
-  void check_first_round() const;
-  JobOutcome run_attempt();
-  void request_restart();
-  bool on_leaving(const std::vector<int>& nodes, int signal);
-  void drop_leaving();
-  std::optional<int> find_free_index(const std::string& name);
+  JobOutcome run_attempts() {
+    while (wait_for_quorum()) {
+      JobOutcome outcome = run_attempt();
+      if (signal_ != 0 && outcome.end == JobEnd::kRestartRequested) return stopped_by(signal_);
+      if (has_new_checkpoint(last_checkpoint_, elastic_.newest_checkpoint()))
+        policy_.reset_restarts();
+      if (!policy_.start_next(outcome,
+                              outcome.end == JobEnd::kRestartRequested ? restart_reason_ : "")) {
+        const std::string why = policy_.no_restart_reason(outcome);
+        if (!why.empty()) outcome.message += "\nzeroth: " + why;
+        return outcome;
+      }
+      if (!outcome.message.empty()) config_.log_outcome(outcome.message);
+      restart_reason_.clear();
+    }
+    return signal_ != 0 ? stopped_by(signal_) : quorum_failure();
+  }
 
-  void tick();
-  void give_up_silent();
-  void update_present();
-  void log_waiting(bool quorum);
-  void poll_hosts();     // re-reads the hostfile and retries missing hosts
-  void drop_unusable();  // shuts down unusable agents, so that their nodes can be retried
-  std::vector<int> usable() const;
-  RendezvousState rendezvous_state() const;
+  // Returns false without a quorum, or if a signal came.
+  bool wait_for_quorum() {
+    action_ = RendezvousAction::kWait;
+    slow_ = SlowWait(kQuietPeriod);
+    drop_leaving();
+    waited_ = since_quorum_ = milliseconds(0);
+    io_.restart();
+    if (policy_.current().index > 0) recheck_all();
+    update_state();
+    if (*action_ == RendezvousAction::kWait && signal_ == 0) io_.run();
+    check_first_round();
+    const bool starts = action_ == RendezvousAction::kStart && signal_ == 0;
+    action_.reset();
+    return starts;
+  }
+
+  // Asks connected nodes again about their readiness and a free port.
+  void recheck_all() {
+    const NodeReadiness& readiness = agents_.readiness();
+    for (int node = 0; node < readiness.num_nodes(); ++node) {
+      if (agents_.is_connected(node))
+        agents_.recheck_node(node);
+      else if (readiness.is_ready(node) && reported_nodes_.insert(node).second)
+        agents_.drop_agent(node, "it was lost");  // the outcome reports it
+    }
+  }
+
+  // Must be called after every change.
+  void update_state() {
+    drop_unusable();
+    if (attempt_) return request_restart();
+    if (!action_) return;
+    action_ = next_action(elastic_.hosts, rendezvous_state(), last_call(), elastic_.join_timeout);
+    const bool hopeless = policy_.current().index == 0 && !config_.agents.join_port &&
+                          agents_.readiness().is_complete() &&
+                          !agents_.readiness().error().empty() &&
+                          !has_quorum(elastic_.hosts, std::ssize(usable()));
+    if (hopeless) action_ = RendezvousAction::kGiveUp;
+    if (*action_ != RendezvousAction::kWait) io_.stop();
+  }
+
+  // Shuts down unusable agents, so that their nodes can be retried.
+  void drop_unusable() {
+    const NodeReadiness& readiness = agents_.readiness();
+    for (int node = 0; node < readiness.num_nodes(); ++node) {
+      // Nodes with ranks were ready at the start. In a GPU conflict the first node may be lost, and
+      // the second the same machine that has returned: this is visible after the attempt.
+      if (attempt_ && (attempt_->has(node) || readiness.has_gpu_conflict(node))) continue;
+      const std::vector<std::string> problems = readiness.problems(node);
+      if (problems.empty() || !reported_nodes_.insert(node).second) continue;
+      const std::string text = fmt::format("{}", fmt::join(problems, "; "));
+      if (std::exchange(reported_[readiness.name(node)], text) != text)
+        agents_.log_throttled(fmt::format("host {} is excluded: {}", readiness.name(node), text));
+      if (agents_.is_connected(node)) agents_.drop_agent(node, text);
+    }
+  }
+
+  void check_first_round() const {
+    if (policy_.current().index > 0 || *action_ != RendezvousAction::kGiveUp || signal_ != 0)
+      return;
+    const std::string error = agents_.readiness().error();
+    if (!error.empty() && !config_.agents.join_port) throw Error("{}", error);
+  }
+
+  JobOutcome run_attempt() {
+    const RestartAttempt& current = policy_.current();
+    attempt_ = std::make_unique<MultiNodeAttempt>(
+        io_, config_, agents_, next_attempt_nodes(), current,
+        [this](const std::vector<int>& nodes, int signal) { return on_leaving(nodes, signal); });
+    last_checkpoint_ = elastic_.newest_checkpoint();
+    if (current.index > 0)
+      agents_.log_note(fmt::format("round {} on {} with {} ({})", current.index,
+                                   pluralize(std::ssize(attempt_->nodes()), "host"),
+                                   pluralize(attempt_->num_ranks(), "rank"),
+                                   policy_.describe_restarts()));
+    agents_.compare_with(attempt_->nodes().front());
+    io_.restart();
+    const JobOutcome outcome = attempt_->run();
+    attempt_.reset();
+    io_.restart();
+    return outcome;
+  }
+
+  void request_restart() {
+    if (!restart_reason_.empty() || signal_ != 0) return;
+    std::vector<std::string> names;
+    for (const int node : next_attempt_nodes()) {
+      if (!attempt_->has(node) && watch_.is_stable(node, elastic_.stable_time))
+        names.push_back(agents_.host(node).host);
+    }
+    if (names.empty() || std::ssize(attempt_->nodes()) >= elastic_.hosts.max) return;
+    restart_reason_ = describe_joined(names);
+    attempt_->request_restart(restart_reason_ + ": the ranks save and restart with it");
+  }
+
+  bool on_leaving(const std::vector<int>& nodes, int signal) {
+    const auto stays = [&](int node) {
+      return leaving_.count(node) == 0 && std::count(nodes.begin(), nodes.end(), node) == 0;
+    };
+    const std::vector<int> all = usable();
+    if (!has_quorum(elastic_.hosts, std::count_if(all.begin(), all.end(), stays))) return false;
+    std::vector<std::string> names;
+    for (const int node : nodes) {
+      leaving_[node] = signal;
+      names.push_back(agents_.host(node).host);
+    }
+    const std::string why = describe_signaled(names, signal);
+    if (!restart_reason_.empty()) {
+      agents_.log_note(why + ": the run continues without it");
+    } else {
+      restart_reason_ = why;
+      attempt_->request_restart(why + ", no other host was: the ranks save and restart without it");
+    }
+    return true;
+  }
+
+  void drop_leaving() {
+    for (const auto& [node, signal] : std::exchange(leaving_, {})) {
+      reported_nodes_.insert(node);
+      agents_.drop_agent(node, "it was sent " + signal_name(signal), 128 + signal);
+    }
+  }
+
+  // Returns a node that was added later, is gone, and has no ranks.
+  std::optional<int> find_free_index(const std::string& name) {
+    for (int node = static_cast<int>(config_.hosts.size()); node < agents_.readiness().num_nodes();
+         ++node) {
+      if (agents_.host(node).host != name || agents_.is_connected(node)) continue;
+      if (!agents_.readiness().has_answered(node) || (attempt_ && attempt_->has(node))) continue;
+      reported_nodes_.erase(node);
+      silent_for_.erase(node);
+      return node;
+    }
+    return std::nullopt;
+  }
+
+  void tick() {
+    timer_.start(kTick, [this] {
+      tick();
+      give_up_silent();
+      const bool quorum = has_quorum(elastic_.hosts, std::ssize(usable()));
+      waited_ += kTick;
+      since_quorum_ = quorum ? since_quorum_ + kTick : milliseconds(0);
+      since_poll_ += kTick;
+      update_present();
+      if (action_ && slow_.due(waited_)) log_waiting(quorum);
+      if (since_poll_ >= elastic_.poll_interval) poll_hosts();
+      update_state();
+    });
+  }
+
+  void give_up_silent() {
+    for (int node = 0; node < agents_.readiness().num_nodes(); ++node) {
+      if (agents_.readiness().has_answered(node)) {
+        silent_for_.erase(node);
+      } else if ((silent_for_[node] += kTick) >= config_.answer_timeout) {
+        agents_.drop_agent(node, describe_timeout(config_.answer_timeout));
+      }
+    }
+  }
+
+  void update_present() {
+    std::map<int, std::string> nodes;
+    for (const int node : usable())  // later nodes may share the name of an initial one
+      nodes[node] = fmt::format("{} {} {}", node < std::ssize(config_.hosts),
+                                agents_.host(node).host, agents_.readiness().ready(node).machine);
+    watch_.update_present(kTick, nodes);
+  }
+
+  void log_waiting(bool quorum) {
+    agents_.log_note(describe_waiting(usable().size(), elastic_.hosts.min,
+                                      quorum ? last_call() : elastic_.join_timeout,
+                                      agents_.readiness().unanswered()));
+  }
+
+  // Reads the hostfile again and retries missing hosts.
+  void poll_hosts() {
+    try {
+      if (elastic_.poll_hosts) watch_.set_hostfile(elastic_.poll_hosts());
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      if (std::exchange(reported_[""], text) != text)
+        agents_.log(fmt::format("warning: the list of hosts is unchanged: {}", text));
+    }
+    const auto is_pending = [this](const HostSlots& host) {
+      for (int node = 0; node < agents_.readiness().num_nodes(); ++node)
+        if (agents_.host(node).host == host.host &&
+            (agents_.is_connected(node) || !agents_.readiness().has_answered(node)))
+          return true;
+      return false;
+    };
+    for (const HostSlots& host : watch_.hosts_to_retry(since_poll_, is_pending)) agents_.add(host);
+    since_poll_ = milliseconds(0);
+  }
+
+  std::vector<int> usable() const {
+    std::vector<int> nodes;
+    for (int node = 0; node < agents_.readiness().num_nodes(); ++node)
+      if (agents_.is_connected(node) && agents_.readiness().is_usable(node) &&
+          watch_.is_eligible(agents_.host(node)))
+        nodes.push_back(node);
+    watch_.sort(nodes, agents_.hosts());
+    return nodes;
+  }
+
+  RendezvousState rendezvous_state() const {
+    const NodeReadiness& readiness = agents_.readiness();
+    RendezvousState rendezvous_state{.num_usable = static_cast<int>(usable().size()),
+                                     .num_pending = static_cast<int>(readiness.unanswered().size()),
+                                     .waited = waited_,
+                                     .since_quorum = since_quorum_};
+    if (policy_.current().index == 0) {
+      const int to_come = static_cast<int>(config_.hosts.size()) + elastic_.expected_joiners -
+                          readiness.num_nodes();
+      rendezvous_state.num_pending += std::max(0, to_come);
+    }
+    return rendezvous_state;
+  }
+
   milliseconds last_call() const {
     return policy_.current().index == 0 ? elastic_.last_call : elastic_.restart_last_call;
   }
-  std::vector<int> next_attempt_nodes() const;  // usable nodes of the next attempt
-  JobOutcome quorum_failure() const;
-  void wait_for_signals();  // also passes signals to running ranks, which ends the job
+
+  // Returns the usable nodes of the next attempt.
+  std::vector<int> next_attempt_nodes() const {
+    std::vector<int> nodes = usable();
+    const auto is_flapping = [this](int node) {
+      return watch_.is_flapping(node) && !watch_.is_stable(node, elastic_.stable_time);
+    };
+    const auto steady = std::ssize(nodes) - std::count_if(nodes.begin(), nodes.end(), is_flapping);
+    if (has_quorum(elastic_.hosts, steady)) std::erase_if(nodes, is_flapping);
+    nodes.resize(std::min(nodes.size(), static_cast<size_t>(elastic_.hosts.max)));
+    return nodes;
+  }
+
+  JobOutcome quorum_failure() const {
+    std::vector<std::string> there;
+    for (const int node : usable()) there.push_back(agents_.host(node).host);
+    return {.status = elastic_.requeue_code,
+            .message = describe_missing_quorum(there, elastic_.hosts.min, elastic_.join_timeout,
+                                               elastic_.requeue_code),
+            .end = JobEnd::kFailed};
+  }
+
+  // Also passes signals to running ranks, which ends the job.
+  void wait_for_signals() {
+    signals_.async_wait([this](boost::system::error_code error, int signal) {
+      if (error) return;
+      if (signal_ == 0) signal_ = signal;
+      attempt_ ? attempt_->on_signal(signal) : io_.stop();
+      wait_for_signals();
+    });
+  }
 
   const MultiNodeConfig& config_;
   const ElasticConfig& elastic_;
@@ -86,299 +361,6 @@ class ElasticRun {
   std::map<int, milliseconds> silent_for_;       // nodes that have not answered yet
   int signal_ = 0;
 };
-
-ElasticRun::ElasticRun(const MultiNodeConfig& config)
-    : config_(config),
-      elastic_(*config.elastic),
-      signals_(io_),
-      timer_(io_),
-      agents_(io_, config.agents, config.hosts, [this] { update_state(); }),
-      watch_(config.hosts, elastic_.retry_interval),
-      policy_(make_run_id(), elastic_.max_restarts) {
-  for (const int signal : termination_signals()) signals_.add(signal);
-  agents_.set_find_free_index([this](const std::string& name) { return find_free_index(name); });
-}
-
-JobOutcome ElasticRun::run() {
-  wait_for_signals();
-  agents_.start();
-  tick();
-  JobOutcome outcome;
-  try {
-    outcome = run_attempts();
-  } catch (...) {
-    timer_.cancel();
-    attempt_.reset();
-    agents_.shutdown_agents(1, "its launcher has failed");
-    agents_.shutdown();
-    throw;
-  }
-  timer_.cancel();
-  agents_.warn_of_refused();
-  agents_.stop_accepting();
-  agents_.shutdown_agents(to_exit_code(outcome, elastic_.requeue_code), "");
-  agents_.end_launch_processes();
-  return outcome;
-}
-
-JobOutcome ElasticRun::run_attempts() {
-  while (wait_for_quorum()) {
-    JobOutcome outcome = run_attempt();
-    if (signal_ != 0 && outcome.end == JobEnd::kRestartRequested) return stopped_by(signal_);
-    if (has_new_checkpoint(last_checkpoint_, elastic_.newest_checkpoint()))
-      policy_.reset_restarts();
-    if (!policy_.start_next(outcome,
-                            outcome.end == JobEnd::kRestartRequested ? restart_reason_ : "")) {
-      const std::string why = policy_.no_restart_reason(outcome);
-      if (!why.empty()) outcome.message += "\nzeroth: " + why;
-      return outcome;
-    }
-    if (!outcome.message.empty()) config_.log_outcome(outcome.message);
-    restart_reason_.clear();
-  }
-  return signal_ != 0 ? stopped_by(signal_) : quorum_failure();
-}
-
-bool ElasticRun::wait_for_quorum() {
-  action_ = RendezvousAction::kWait;
-  slow_ = SlowWait(kQuietPeriod);
-  drop_leaving();
-  waited_ = since_quorum_ = milliseconds(0);
-  io_.restart();
-  if (policy_.current().index > 0) recheck_all();
-  update_state();
-  if (*action_ == RendezvousAction::kWait && signal_ == 0) io_.run();
-  check_first_round();
-  const bool starts = action_ == RendezvousAction::kStart && signal_ == 0;
-  action_.reset();
-  return starts;
-}
-
-void ElasticRun::recheck_all() {
-  const NodeReadiness& readiness = agents_.readiness();
-  for (int node = 0; node < readiness.num_nodes(); ++node) {
-    if (agents_.is_connected(node))
-      agents_.recheck_node(node);
-    else if (readiness.is_ready(node) && reported_nodes_.insert(node).second)  // outcome reports it
-      agents_.drop_agent(node, "it was lost");
-  }
-}
-
-void ElasticRun::update_state() {
-  drop_unusable();
-  if (attempt_) return request_restart();
-  if (!action_) return;
-  action_ = next_action(elastic_.hosts, rendezvous_state(), {last_call(), elastic_.join_timeout});
-  const bool hopeless = policy_.current().index == 0 && !config_.agents.join_port &&
-                        agents_.readiness().is_complete() && !agents_.readiness().error().empty() &&
-                        !has_quorum(elastic_.hosts, std::ssize(usable()));
-  if (hopeless) action_ = RendezvousAction::kGiveUp;
-  if (*action_ != RendezvousAction::kWait) io_.stop();
-}
-
-void ElasticRun::check_first_round() const {
-  if (policy_.current().index > 0 || *action_ != RendezvousAction::kGiveUp || signal_ != 0) return;
-  const std::string error = agents_.readiness().error();
-  if (!error.empty() && !config_.agents.join_port) throw Error("{}", error);
-}
-
-void ElasticRun::drop_unusable() {
-  const NodeReadiness& readiness = agents_.readiness();
-  for (int node = 0; node < readiness.num_nodes(); ++node) {
-    // Nodes with ranks were ready at the start. In a GPU conflict the first node may be lost, and
-    // the second the same machine that has returned: this is visible after the attempt.
-    if (attempt_ && (attempt_->has(node) || readiness.has_gpu_conflict(node))) continue;
-    const std::vector<std::string> problems = readiness.problems(node);
-    if (problems.empty() || !reported_nodes_.insert(node).second) continue;
-    const std::string text = fmt::format("{}", fmt::join(problems, "; "));
-    if (std::exchange(reported_[readiness.name(node)], text) != text)
-      agents_.log_throttled(fmt::format("host {} is excluded: {}", readiness.name(node), text));
-    if (agents_.is_connected(node)) agents_.drop_agent(node, text);
-  }
-}
-
-std::vector<int> ElasticRun::usable() const {
-  std::vector<int> nodes;
-  for (int node = 0; node < agents_.readiness().num_nodes(); ++node)
-    if (agents_.is_connected(node) && agents_.readiness().is_usable(node) &&
-        watch_.is_eligible(agents_.host(node)))
-      nodes.push_back(node);
-  watch_.sort(nodes, agents_.hosts());
-  return nodes;
-}
-
-RendezvousState ElasticRun::rendezvous_state() const {
-  const NodeReadiness& readiness = agents_.readiness();
-  RendezvousState rendezvous_state{.num_usable = static_cast<int>(usable().size()),
-                                   .num_pending = static_cast<int>(readiness.unanswered().size()),
-                                   .waited = waited_,
-                                   .since_quorum = since_quorum_};
-  if (policy_.current().index == 0) {
-    const int to_come =
-        static_cast<int>(config_.hosts.size()) + elastic_.expected_joiners - readiness.num_nodes();
-    rendezvous_state.num_pending += std::max(0, to_come);
-  }
-  return rendezvous_state;
-}
-
-std::vector<int> ElasticRun::next_attempt_nodes() const {
-  std::vector<int> nodes = usable();
-  const auto is_flapping = [this](int node) {
-    return watch_.is_flapping(node) && !watch_.is_stable(node, elastic_.stable_time);
-  };
-  const auto steady = std::ssize(nodes) - std::count_if(nodes.begin(), nodes.end(), is_flapping);
-  if (has_quorum(elastic_.hosts, steady)) std::erase_if(nodes, is_flapping);
-  nodes.resize(std::min(nodes.size(), static_cast<size_t>(elastic_.hosts.max)));
-  return nodes;
-}
-
-JobOutcome ElasticRun::run_attempt() {
-  const RestartAttempt& current = policy_.current();
-  attempt_ = std::make_unique<MultiNodeAttempt>(
-      io_, config_, agents_, next_attempt_nodes(), current,
-      [this](const std::vector<int>& nodes, int signal) { return on_leaving(nodes, signal); });
-  last_checkpoint_ = elastic_.newest_checkpoint();
-  if (current.index > 0)
-    agents_.log_note(fmt::format("round {} on {} with {} ({})", current.index,
-                                 pluralize(std::ssize(attempt_->nodes()), "host"),
-                                 pluralize(attempt_->num_ranks(), "rank"),
-                                 policy_.describe_restarts()));
-  agents_.compare_with(attempt_->nodes().front());
-  io_.restart();
-  const JobOutcome outcome = attempt_->run();
-  attempt_.reset();
-  io_.restart();
-  return outcome;
-}
-
-void ElasticRun::request_restart() {
-  if (!restart_reason_.empty() || signal_ != 0) return;
-  std::vector<std::string> names;
-  for (const int node : next_attempt_nodes()) {
-    if (!attempt_->has(node) && watch_.is_stable(node, elastic_.stable_time))
-      names.push_back(agents_.host(node).host);
-  }
-  if (names.empty() || std::ssize(attempt_->nodes()) >= elastic_.hosts.max) return;
-  restart_reason_ = describe_joined(names);
-  attempt_->request_restart(restart_reason_ + ": the ranks save and restart with it");
-}
-
-bool ElasticRun::on_leaving(const std::vector<int>& nodes, int signal) {
-  const auto stays = [&](int node) {
-    return leaving_.count(node) == 0 && std::count(nodes.begin(), nodes.end(), node) == 0;
-  };
-  const std::vector<int> all = usable();
-  if (!has_quorum(elastic_.hosts, std::count_if(all.begin(), all.end(), stays))) return false;
-  std::vector<std::string> names;
-  for (const int node : nodes) {
-    leaving_[node] = signal;
-    names.push_back(agents_.host(node).host);
-  }
-  const std::string why = describe_signaled(names, signal);
-  if (!restart_reason_.empty()) {
-    agents_.log_note(why + ": the run continues without it");
-  } else {
-    restart_reason_ = why;
-    attempt_->request_restart(why + ", no other host was: the ranks save and restart without it");
-  }
-  return true;
-}
-
-void ElasticRun::drop_leaving() {
-  for (const auto& [node, signal] : std::exchange(leaving_, {})) {
-    reported_nodes_.insert(node);
-    agents_.drop_agent(node, "it was sent " + signal_name(signal), 128 + signal);
-  }
-}
-
-// Returns a node that was added later, is gone, and has no ranks.
-std::optional<int> ElasticRun::find_free_index(const std::string& name) {
-  for (int node = static_cast<int>(config_.hosts.size()); node < agents_.readiness().num_nodes();
-       ++node) {
-    if (agents_.host(node).host != name || agents_.is_connected(node)) continue;
-    if (!agents_.readiness().has_answered(node) || (attempt_ && attempt_->has(node))) continue;
-    reported_nodes_.erase(node);
-    silent_for_.erase(node);
-    return node;
-  }
-  return std::nullopt;
-}
-
-void ElasticRun::tick() {
-  timer_.start(kTick, [this] {
-    tick();
-    give_up_silent();
-    const bool quorum = has_quorum(elastic_.hosts, std::ssize(usable()));
-    waited_ += kTick;
-    since_quorum_ = quorum ? since_quorum_ + kTick : milliseconds(0);
-    since_poll_ += kTick;
-    update_present();
-    if (action_ && slow_.due(waited_)) log_waiting(quorum);
-    if (since_poll_ >= elastic_.poll_interval) poll_hosts();
-    update_state();
-  });
-}
-
-void ElasticRun::give_up_silent() {
-  for (int node = 0; node < agents_.readiness().num_nodes(); ++node) {
-    if (agents_.readiness().has_answered(node)) {
-      silent_for_.erase(node);
-    } else if ((silent_for_[node] += kTick) >= config_.answer_timeout) {
-      agents_.drop_agent(node, describe_timeout(config_.answer_timeout));
-    }
-  }
-}
-
-void ElasticRun::update_present() {
-  std::map<int, std::string> nodes;
-  for (const int node : usable())  // later nodes may share the name of an initial one
-    nodes[node] = fmt::format("{} {} {}", node < std::ssize(config_.hosts), agents_.host(node).host,
-                              agents_.readiness().ready(node).machine);
-  watch_.update_present(kTick, nodes);
-}
-
-void ElasticRun::log_waiting(bool quorum) {
-  agents_.log_note(describe_waiting(usable().size(), elastic_.hosts.min,
-                                    quorum ? last_call() : elastic_.join_timeout,
-                                    agents_.readiness().unanswered()));
-}
-
-void ElasticRun::poll_hosts() {
-  try {
-    if (elastic_.poll_hosts) watch_.set_hostfile(elastic_.poll_hosts());
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    if (std::exchange(reported_[""], text) != text)
-      agents_.log(fmt::format("warning: the list of hosts is unchanged: {}", text));
-  }
-  const auto is_pending = [this](const HostSlots& host) {
-    for (int node = 0; node < agents_.readiness().num_nodes(); ++node)
-      if (agents_.host(node).host == host.host &&
-          (agents_.is_connected(node) || !agents_.readiness().has_answered(node)))
-        return true;
-    return false;
-  };
-  for (const HostSlots& host : watch_.hosts_to_retry(since_poll_, is_pending)) agents_.add(host);
-  since_poll_ = milliseconds(0);
-}
-
-JobOutcome ElasticRun::quorum_failure() const {
-  std::vector<std::string> there;
-  for (const int node : usable()) there.push_back(agents_.host(node).host);
-  return {.status = elastic_.requeue_code,
-          .message = describe_missing_quorum(there, elastic_.hosts.min, elastic_.join_timeout,
-                                             elastic_.requeue_code),
-          .end = JobEnd::kFailed};
-}
-
-void ElasticRun::wait_for_signals() {
-  signals_.async_wait([this](boost::system::error_code error, int signal) {
-    if (error) return;
-    if (signal_ == 0) signal_ = signal;
-    attempt_ ? attempt_->on_signal(signal) : io_.stop();
-    wait_for_signals();
-  });
-}
 
 }  // namespace
 

@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <string_view>
 #include <utility>
 #include <vector>
 

@@ -39,7 +39,7 @@ JobOutcome MultiNodeAttempt::run() {
   for (const std::string& text : agents_.readiness().same_machine_notes(nodes_))
     agents_.warn_once(text);
   agents_.set_log([this](const std::string& line) { runner_->log(line); });
-  ranks_.start(make_starts(), *runner_);
+  ranks_.start(make_start(), *runner_);
   return runner_->run();
 }
 
@@ -63,22 +63,16 @@ std::vector<RemoteNode> MultiNodeAttempt::assign_ranks() const {
   return hosts;
 }
 
-std::vector<StartRanks> MultiNodeAttempt::make_starts() const {
+StartRanks MultiNodeAttempt::make_start() const {
   StartRanks start;
   start.world_size = num_ranks();
   start.num_nodes = static_cast<int>(hosts_.size());
   start.master_addr = find_master_addr();
   start.master_port = agents_.readiness().ready(nodes_.front()).master_port;
   start.launch_time = attempt_.index == 0 ? config_.launch_time : seconds_since_epoch();
+  start.terminal_columns = config_.terminal_columns;
   start.attempt = attempt_;
-  std::vector<StartRanks> starts;
-  for (const RemoteNode& host : hosts_) {
-    start.node_rank = static_cast<int>(starts.size());
-    start.first_rank = host.first_rank;
-    start.terminal_columns = host.first_rank == 0 ? config_.terminal_columns : std::nullopt;
-    starts.push_back(start);
-  }
-  return starts;
+  return start;
 }
 
 std::string MultiNodeAttempt::find_master_addr() const {

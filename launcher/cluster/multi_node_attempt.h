@@ -40,7 +40,7 @@ class MultiNodeAttempt {
  private:
   void log_notes() const;  // logs the nodes' notes
   std::vector<RemoteNode> assign_ranks() const;
-  std::vector<StartRanks> make_starts() const;
+  StartRanks make_start() const;  // see RemoteRanks::start
   std::string find_master_addr() const;
 
   const MultiNodeConfig& config_;

@@ -46,10 +46,6 @@ std::string NodeReadiness::on_hello(const Hello& hello) {
   return host.problems.back();
 }
 
-void NodeReadiness::on_ready(int node, const Ready& ready) {
-  at(node).ready = ready;
-}
-
 void NodeReadiness::on_problems(int node, const Problems& problems) {
   NodeCheck& host = at(node);
   for (const std::string& text : problems.texts) host.problems.push_back(text);
@@ -154,10 +150,6 @@ std::vector<std::string> NodeReadiness::unanswered() const {
   for (const NodeCheck& host : hosts_)
     if (!host.answered()) names.push_back(host.name);
   return names;
-}
-
-bool NodeReadiness::is_usable(int node) const {
-  return at(node).ready && problems(node).empty();
 }
 
 std::string NodeReadiness::describe_waiting(std::chrono::milliseconds waited,

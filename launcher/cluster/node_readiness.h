@@ -27,7 +27,7 @@ class NodeReadiness {
 
   // Records an agent that has connected. Returns why it is rejected; empty if it is accepted.
   std::string on_hello(const Hello& hello);
-  void on_ready(int node, const Ready& ready);
+  void on_ready(int node, const Ready& ready) { at(node).ready = ready; }
   void on_problems(int node, const Problems& problems);
   // Records that the process that started the node's agent has exited, or that the connection has
   // ended. A node that has already reported problems keeps them.
@@ -44,7 +44,7 @@ class NodeReadiness {
   bool has_answered(int node) const { return at(node).answered(); }
   std::vector<std::string> unanswered() const;  // names of the nodes that have not answered yet
   // Returns whether the node is ready and has no problems(), conflicts with other nodes included.
-  bool is_usable(int node) const;
+  bool is_usable(int node) const { return is_ready(node) && problems(node).empty(); }
   int num_nodes() const { return static_cast<int>(hosts_.size()); }
   const std::string& name(int node) const { return at(node).name; }
   // Returns the answer of a node that is ready.

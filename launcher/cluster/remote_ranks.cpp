@@ -43,7 +43,7 @@ RemoteRanks::RemoteRanks(boost::asio::io_context& io, std::vector<RemoteNode> ho
   }
 }
 
-void RemoteRanks::start(const std::vector<StartRanks>& starts, RanksListener& listener) {
+void RemoteRanks::start(StartRanks start, RanksListener& listener) {
   listener_ = &listener;
   for (size_t i = 0; i < hosts_.size(); ++i) {
     NodeStatus& host = *hosts_[i];
@@ -52,7 +52,10 @@ void RemoteRanks::start(const std::vector<StartRanks>& starts, RanksListener& li
            std::visit([&](const auto& what) { on(host, what); }, message);
          },
          [this, &host](const std::string& why) { on_node_lost(host, why); }});
-    host.node.agent->send(starts.at(i));
+    start.node_rank = static_cast<int>(i);
+    start.first_rank = host.node.first_rank;
+    if (start.first_rank > 0) start.terminal_columns.reset();
+    host.node.agent->send(start);
   }
 }
 

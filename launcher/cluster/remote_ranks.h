@@ -1,7 +1,6 @@
 // The ranks of several nodes, reached through the nodes' agents.
 #pragma once
 
-#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <memory>
 #include <string>
@@ -36,8 +35,9 @@ class RemoteRanks final : public JobRanks {
   RemoteRanks(const RemoteRanks&) = delete;
   RemoteRanks& operator=(const RemoteRanks&) = delete;
 
-  // Starts the ranks; `starts` has one entry per node.
-  void start(const std::vector<StartRanks>& starts, RanksListener& listener);
+  // Starts the ranks. `start` is without the fields that differ between nodes, except
+  // terminal_columns, which applies to rank 0.
+  void start(StartRanks start, RanksListener& listener);
 
   void signal(int signum) override { send_to_all(SignalRanks{signum}); }
   void record_signal() override;

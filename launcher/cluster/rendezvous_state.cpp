@@ -14,13 +14,13 @@ std::string describe_hosts(const std::vector<std::string>& hosts) {
 }  // namespace
 
 RendezvousAction next_action(const NodeRange& range, const RendezvousState& rendezvous_state,
-                             const RendezvousTimeouts& timeouts) {
+                             std::chrono::milliseconds last_call,
+                             std::chrono::milliseconds join_timeout) {
   if (rendezvous_state.num_usable >= range.max) return RendezvousAction::kStart;
   if (!has_quorum(range, rendezvous_state.num_usable))
-    return rendezvous_state.waited < timeouts.join_timeout ? RendezvousAction::kWait
-                                                           : RendezvousAction::kGiveUp;
-  const bool wait =
-      rendezvous_state.num_pending > 0 && rendezvous_state.since_quorum < timeouts.last_call;
+    return rendezvous_state.waited < join_timeout ? RendezvousAction::kWait
+                                                  : RendezvousAction::kGiveUp;
+  const bool wait = rendezvous_state.num_pending > 0 && rendezvous_state.since_quorum < last_call;
   return wait ? RendezvousAction::kWait : RendezvousAction::kStart;
 }
 

@@ -17,11 +17,6 @@ struct RendezvousState {
   std::chrono::milliseconds since_quorum{0};  // since there was a quorum
 };
 
-struct RendezvousTimeouts {
-  std::chrono::milliseconds last_call;     // for pending nodes, once there is a quorum
-  std::chrono::milliseconds join_timeout;  // for a quorum
-};
-
 enum class RendezvousAction { kWait, kStart, kGiveUp };
 
 // Returns whether so many usable nodes are enough to start.
@@ -30,9 +25,11 @@ inline bool has_quorum(const NodeRange& range, int64_t num_usable) {
 }
 
 // Decides as torch's rendezvous does: starts at once with the maximum number of nodes or if none is
-// pending; starts with a quorum after the last call. Nodes beyond the maximum are spares.
+// pending; starts with a quorum after `last_call`, the time for pending nodes. `join_timeout` is
+// the time for a quorum. Nodes beyond the maximum are spares.
 RendezvousAction next_action(const NodeRange& range, const RendezvousState& rendezvous_state,
-                             const RendezvousTimeouts& timeouts);
+                             std::chrono::milliseconds last_call,
+                             std::chrono::milliseconds join_timeout);
 
 // Returns "host b has joined", "hosts b, c have joined".
 std::string describe_joined(const std::vector<std::string>& hosts);

@@ -4,9 +4,7 @@
 #include <sys/file.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <cstdint>
 #include <string_view>
 
 #include "base/error.h"
@@ -22,27 +20,14 @@ using checkpoint::DirectoryEntry;
 constexpr std::string_view kMark = ".zeroth-tmp-";  // the same as finetune's
 constexpr size_t kSuffixLetters = 6;
 
-std::string random_letters() {
-  constexpr std::string_view kLetters =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-  std::string letters;
-  for (const char byte : random_bytes(kSuffixLetters))
-    letters += kLetters[static_cast<uint8_t>(byte) % kLetters.size()];
-  return letters;
-}
-
 bool is_model_file(const std::string& name) {
-  constexpr std::array<std::string_view, 6> kNames = {
+  constexpr std::string_view kNames[] = {
       "config.json", "generation_config.json", "special_tokens_map.json", "vocab.json",
       "merges.txt",  "added_tokens.json"};
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
-         name.starts_with("tokenizer") || name.starts_with("chat_template") ||
-         name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json") ||
+  return std::ranges::find(kNames, name) != std::end(kNames) || name.starts_with("tokenizer") ||
+         name.starts_with("chat_template") || name.ends_with(".safetensors") ||
+         name.ends_with(".safetensors.index.json") ||
          (name.starts_with("pytorch_model") && name.find(".bin") != std::string::npos);
-}
-
-bool is_model_entry(const DirectoryEntry& entry) {
-  return entry.kind == DirectoryEntry::Kind::kFile && is_model_file(entry.name);
 }
 
 // Returns whether `name` is like "out.zeroth-tmp-Ab3dEf", for the target "out".
@@ -62,9 +47,8 @@ AtomicDirectory::AtomicDirectory(const std::filesystem::path& target, bool overw
   file_system_ = checkpoint::PosixFileSystem::make(target_.parent_path());
   check_target();
   cleanup_leftovers();
-  const std::string name = target_.filename().string() + std::string(kMark) + random_letters();
-  file_system_->create_directory(name);
-  name_ = name;
+  name_ = target_.filename().string() + std::string(kMark) + random_hex(kSuffixLetters / 2);
+  file_system_->create_directory(name_);
   const std::filesystem::path path = file_system_->path() / name_;
   lock_ = FileDescriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (lock_.get() >= 0) ::flock(lock_.get(), LOCK_EX | LOCK_NB);
@@ -97,7 +81,9 @@ void AtomicDirectory::check_target() const {
         "in it",
         target_.string());
   }
-  const auto other = std::find_if_not(inside.begin(), inside.end(), is_model_entry);
+  const auto other = std::ranges::find_if_not(inside, [](const DirectoryEntry& entry) {
+    return entry.kind == DirectoryEntry::Kind::kFile && is_model_file(entry.name);
+  });
   if (other == inside.end()) return;
   throw Error("{} contains {}, which is not a model file and would be lost: choose another folder",
               target_.string(), shortened(other->name));
@@ -112,7 +98,7 @@ void AtomicDirectory::cleanup_leftovers() const {
     if (!directory || !directory->is_owned_by_this_user()) continue;
     if (::flock(directory->get(), LOCK_EX | LOCK_NB) != 0) continue;  // in use by another process
     const auto names = directory->names();
-    if (std::all_of(names.begin(), names.end(), is_model_file)) siblings->remove(name, *directory);
+    if (std::ranges::all_of(names, is_model_file)) siblings->remove(name, *directory);
   }
 }
 

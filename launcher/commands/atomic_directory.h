@@ -10,7 +10,7 @@
 
 namespace zeroth::launcher {
 
-// AtomicDirectory writes files to a directory beside `target`, as "out.zeroth-tmp-Ab3dEf"; commit()
+// AtomicDirectory writes files to a directory beside `target`, as "out.zeroth-tmp-0a1b2c"; commit()
 // renames it. After a kill `target` has either its old content or all of the new one. The temporary
 // directory may remain; the next AtomicDirectory for this target removes it.
 class AtomicDirectory {

@@ -16,33 +16,6 @@
 namespace zeroth::launcher {
 namespace {
 
-struct CheckConfigArguments {
-  std::string file;
-  std::optional<int64_t> ranks;
-  configs::FlagValues flags;
-  std::string help;
-};
-
-CheckConfigArguments parse(const std::vector<std::string>& words) {
-  CheckConfigArguments arguments;
-  CLI::App app("Shows the state and the value of every key of a ds_config.json. Starts nothing.",
-               "zeroth check-config");
-  app.add_option("FILE", arguments.file, "The file, or base64 of it")->required();
-  app.add_option("--ranks", arguments.ranks,
-                 "Number of ranks to check the batch sizes for (default: one that fits them)")
-      ->option_text("N");
-  app.add_flag("--strict", arguments.flags.strict,
-               "Treat names that DeepSpeed would ignore as errors");
-  app.add_flag("--accept-uncompressed", arguments.flags.accept_uncompressed,
-               "Allow 1-bit optimizers to run without compression, as in finetune");
-  arguments.help = parse_subcommand(app, words);
-  if (!arguments.help.empty())
-    arguments.help += "\nExit code: 0, or 2 if a run would refuse the file.\n";
-  if (arguments.ranks && *arguments.ranks < 1)
-    throw UsageError("check-config: --ranks {}: at least one rank is needed", *arguments.ranks);
-  return arguments;
-}
-
 void add_keys(const std::string& title, const std::vector<configs::KeyReport>& keys,
               std::string& text) {
   constexpr size_t kMaxValueLength = 40;  // characters of a value to show
@@ -67,10 +40,24 @@ void add_lines(const std::string& title, const std::vector<std::string>& lines, 
 }  // namespace
 
 CommandResult check_config(const std::vector<std::string>& arguments) {
-  const CheckConfigArguments parsed = parse(arguments);
-  if (!parsed.help.empty()) return {parsed.help, 0};
-  const configs::Inspection found = rethrow_as_usage_error(
-      [&] { return configs::inspect(configs::load(parsed.file), parsed.ranks, parsed.flags); });
+  std::string file;
+  std::optional<int64_t> ranks;
+  configs::FlagValues flags;
+  CLI::App app("Shows the state and the value of every key of a ds_config.json. Starts nothing.",
+               "zeroth check-config");
+  app.add_option("FILE", file, "The file, or base64 of it")->required();
+  app.add_option("--ranks", ranks,
+                 "Number of ranks to check the batch sizes for (default: one that fits them)")
+      ->option_text("N");
+  app.add_flag("--strict", flags.strict, "Treat names that DeepSpeed would ignore as errors");
+  app.add_flag("--accept-uncompressed", flags.accept_uncompressed,
+               "Allow 1-bit optimizers to run without compression, as in finetune");
+  if (const std::string help = parse_subcommand(app, arguments); !help.empty())
+    return {help + "\nExit code: 0, or 2 if a run would refuse the file.\n"};
+  if (ranks && *ranks < 1)
+    throw UsageError("check-config: --ranks {}: at least one rank is needed", *ranks);
+  const configs::Inspection found =
+      rethrow_as_usage_error([&] { return configs::inspect(configs::load(file), ranks, flags); });
   CommandResult check;
   add_keys("In the file:", found.given, check.text);
   add_keys("Not in the file:", found.by_default, check.text);

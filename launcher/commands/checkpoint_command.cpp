@@ -84,9 +84,7 @@ std::string skipped_lines(const CheckpointLocation& place, const std::vector<std
                           const std::vector<checkpoint::WeightsDirectory>& weights) {
   std::string text;
   for (const std::string& name : strays) {
-    const bool shown = std::any_of(weights.begin(), weights.end(),
-                                   [&](const auto& one) { return one.name == name; });
-    if (shown) continue;
+    if (std::ranges::count(weights, name, &checkpoint::WeightsDirectory::name) > 0) continue;
     text += printable(fmt::format("skipped {}: not a checkpoint of Zeroth: {}", shortened(name),
                                   no_checkpoint_reason(*place.file_system, name))) +
             "\n";
@@ -173,9 +171,9 @@ void add_tensors(const std::vector<checkpoint::StoredState>& states, std::string
   }
 }
 
-std::string describe_manifest(const std::filesystem::path& path,
-                              const checkpoint::CheckpointReader& reader) {
+CommandResult description(const checkpoint::CheckpointReader& reader) {
   const checkpoint::Manifest& manifest = reader.manifest();
+  CommandResult answer;
   checkpoint::StringMap facts = {
       {"step", fmt::format("{}", manifest.step)},
       {"run", manifest.run_id},
@@ -185,14 +183,7 @@ std::string describe_manifest(const std::filesystem::path& path,
   if (manifest.parent)
     facts["resumed from"] = fmt::format("step {}, manifest {}", manifest.parent->step,
                                         format_crc(manifest.parent->crc));
-  std::string text;
-  add_texts(printable(path.string()), facts, text);
-  return text;
-}
-
-CommandResult description(const checkpoint::CheckpointReader& reader) {
-  const checkpoint::Manifest& manifest = reader.manifest();
-  CommandResult answer{describe_manifest(reader.path(), reader)};
+  add_texts(printable(reader.path().string()), facts, answer.text);
   add_texts("Layout:", manifest.layout, answer.text);
   checkpoint::StringMap counters;
   for (const auto& [key, counter] : manifest.counters)
@@ -273,7 +264,7 @@ std::filesystem::path find_output(const CheckpointArguments& args,
 std::string best_model_note(FileSystem& file_system, int64_t keep, const CheckpointInfo* newest) {
   const std::string name = checkpoint::step_name(newest->best_step.value_or(0));
   const auto others = checkpoint::expired_checkpoints(file_system, {.newest = keep});
-  if (std::find(others.begin(), others.end(), name) == others.end()) return "";
+  if (std::ranges::find(others, name) == others.end()) return "";
   return fmt::format("kept {}: it holds the best model of the run\n", name);
 }
 
@@ -292,7 +283,7 @@ std::vector<std::string> select_prunable(const CheckpointArguments& args,
   std::set<std::string> good;
   const auto is_kept = [&](const CheckpointInfo& one) {
     return one.complete() && !retention.damaged.contains(one.name) &&
-           std::find(names.begin(), names.end(), one.name) == names.end();
+           std::ranges::find(names, one.name) == names.end();
   };
   const auto is_bad = [&](const CheckpointInfo& one) {
     if (!is_kept(one) || good.contains(one.name)) return false;
@@ -306,8 +297,8 @@ std::vector<std::string> select_prunable(const CheckpointArguments& args,
     }
     return !faults.empty();
   };
-  for (auto bad = std::find_if(found.begin(), found.end(), is_bad); bad != found.end();
-       bad = std::find_if(found.begin(), found.end(), is_bad)) {
+  for (auto bad = std::ranges::find_if(found, is_bad); bad != found.end();
+       bad = std::ranges::find_if(found, is_bad)) {
     retention.damaged.insert(bad->name);
     names = checkpoint::expired_checkpoints(*place.file_system, retention);
   }

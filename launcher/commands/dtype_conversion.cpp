@@ -1,4 +1,3 @@
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -6,24 +5,10 @@
 
 #include "base/error.h"
 #include "base/float16.h"
-#include "base/tensor_slice.h"
 #include "launcher/commands/export_model.h"
 
 namespace zeroth::launcher {
 namespace {
-
-struct DtypeNames {
-  Dtype dtype;
-  const char* safetensors;
-  const char* config;
-};
-constexpr std::array<DtypeNames, 3> kDtypeNames = {{{Dtype::kF32, "F32", "float32"},
-                                                    {Dtype::kBf16, "BF16", "bfloat16"},
-                                                    {Dtype::kF16, "F16", "float16"}}};
-
-const DtypeNames& dtype_names(Dtype dtype) {
-  return kDtypeNames[static_cast<size_t>(dtype)];
-}
 
 float to_float(float value) {
   return value;
@@ -94,22 +79,9 @@ std::optional<float> convert_from(std::span<const std::byte> from, std::span<std
 }  // namespace
 
 std::optional<Dtype> parse_dtype(std::string_view safetensors_name) {
-  for (const DtypeNames& name : kDtypeNames) {
-    if (safetensors_name == name.safetensors) return name.dtype;
-  }
+  for (const DtypeInfo& info : kDtypes)
+    if (safetensors_name == info.safetensors) return info.dtype;
   return std::nullopt;
-}
-
-const char* safetensors_name(Dtype dtype) {
-  return dtype_names(dtype).safetensors;
-}
-
-const char* config_name(Dtype dtype) {
-  return dtype_names(dtype).config;
-}
-
-size_t element_bytes(Dtype dtype) {
-  return static_cast<size_t>(*element_size(dtype_names(dtype).safetensors));
 }
 
 std::optional<float> convert(std::span<const std::byte> from, Dtype from_dtype,

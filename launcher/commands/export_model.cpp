@@ -40,10 +40,6 @@ struct ExportShard {
   int64_t bytes = 0;
 };
 
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text));
-}
-
 // Returns whether the file belongs to the model, except weights and training results.
 bool is_copied(const StoredFile& file) {
   const std::string& name = file.name;
@@ -79,15 +75,16 @@ std::vector<StoredState> list_tensors(const CheckpointReader& reader) {
   return tensors;
 }
 
-int64_t num_elements(const StoredState& tensor) {
-  return TensorSlice::full(tensor.shape).elements();
+int64_t num_bytes(const StoredState& tensor, Dtype dtype) {
+  const auto element_bytes = static_cast<int64_t>(dtype_info(dtype).element_bytes);
+  return TensorSlice::full(tensor.shape).elements() * element_bytes;
 }
 
 std::vector<ExportShard> split_shards(const std::vector<StoredState>& tensors,
                                       const ExportRequest& request) {
   std::vector<ExportShard> shards(1);
   for (const StoredState& tensor : tensors) {
-    const int64_t bytes = num_elements(tensor) * static_cast<int64_t>(element_bytes(request.dtype));
+    const int64_t bytes = num_bytes(tensor, request.dtype);
     if (shards.back().bytes > 0 && shards.back().bytes + bytes > request.max_shard_bytes) {
       shards.emplace_back();
     }
@@ -108,8 +105,8 @@ std::string safetensors_header(const ExportShard& shard, Dtype dtype) {
   header["__metadata__"] = {{"format", "pt"}};
   int64_t offset = 0;
   for (const StoredState& tensor : shard.tensors) {
-    const int64_t end = offset + num_elements(tensor) * static_cast<int64_t>(element_bytes(dtype));
-    header[tensor.tensor] = {{"dtype", safetensors_name(dtype)},
+    const int64_t end = offset + num_bytes(tensor, dtype);
+    header[tensor.tensor] = {{"dtype", dtype_info(dtype).safetensors},
                              {"shape", tensor.shape},
                              {"data_offsets", {offset, end}}};
     offset = end;
@@ -126,57 +123,42 @@ std::string safetensors_header(const ExportShard& shard, Dtype dtype) {
                 canonicalize_nan(value));
   }
   throw Error("{} has a value of {:g}, out of range for {}: export in {}", shortened(tensor.tensor),
-              value, dtype == Dtype::kF16 ? "fp16" : "bf16",
-              dtype == Dtype::kF16 ? "bf16 or fp32" : "fp32");
+              value, dtype_info(dtype).flag, dtype == Dtype::kF16 ? "bf16 or fp32" : "fp32");
 }
 
-// ShardWriter reads, rounds and writes one chunk at a time.
-class ShardWriter {
- public:
-  ShardWriter(CheckpointReader& reader, AtomicDirectory& directory, Dtype dtype)
-      : reader_(reader), directory_(directory), dtype_(dtype) {}
-
-  void write(const ExportShard& shard) {
-    const std::string header = safetensors_header(shard, dtype_);
-    offset_ = std::ssize(header);
-    const auto file =
-        directory_.file_system().create(directory_.file_path(shard.name), offset_ + shard.bytes);
-    checkpoint::write_all(*file, bytes_of(header), 0);
-    for (const StoredState& tensor : shard.tensors) write(*file, tensor);
-    file->sync();
-    file->close();
-  }
-
- private:
-  void write(checkpoint::WritableFile& file, const StoredState& tensor) {
-    const Dtype stored = *parse_dtype(tensor.dtype);
+// Reads, rounds and writes one chunk at a time.
+void write_shard(const ExportShard& shard, CheckpointReader& reader, AtomicDirectory& directory,
+                 Dtype dtype) {
+  const std::string header = safetensors_header(shard, dtype);
+  int64_t offset = std::ssize(header);
+  const auto file =
+      directory.file_system().create(directory.file_path(shard.name), offset + shard.bytes);
+  checkpoint::write_all(*file, std::as_bytes(std::span(header)), 0);
+  std::vector<std::byte> stored, rounded;
+  for (const StoredState& tensor : shard.tensors) {
+    const Dtype stored_dtype = *parse_dtype(tensor.dtype);
     const auto slice = TensorSlice::full(tensor.shape);
-    const int64_t elements = num_elements(tensor);
+    const int64_t elements = slice.elements();
     for (int64_t at = 0; at < elements; at += kChunkElements) {
       const checkpoint::ElementRange range{at, std::min(elements, at + kChunkElements)};
       const auto count = static_cast<size_t>(range.elements());
-      read_.resize(count * element_bytes(stored));
-      written_.resize(count * element_bytes(dtype_));
-      reader_.read(tensor.tensor, tensor.state, slice, range, read_);
-      if (const auto bad = convert(read_, stored, written_, dtype_))
-        throw_not_representable(tensor, *bad, dtype_);
-      checkpoint::write_all(file, written_, offset_);
-      offset_ += std::ssize(written_);
+      stored.resize(count * dtype_info(stored_dtype).element_bytes);
+      rounded.resize(count * dtype_info(dtype).element_bytes);
+      reader.read(tensor.tensor, tensor.state, slice, range, stored);
+      if (const auto bad = convert(stored, stored_dtype, rounded, dtype))
+        throw_not_representable(tensor, *bad, dtype);
+      checkpoint::write_all(*file, rounded, offset);
+      offset += std::ssize(rounded);
     }
   }
+  file->sync();
+  file->close();
+}
 
-  CheckpointReader& reader_;
-  AtomicDirectory& directory_;
-  Dtype dtype_;
-  int64_t offset_ = 0;
-  std::vector<std::byte> read_, written_;
-};
-
-void write_index(const std::vector<ExportShard>& shards, AtomicDirectory& directory) {
+void write_index(const std::vector<ExportShard>& shards, int64_t total_bytes,
+                 AtomicDirectory& directory) {
   Json index;
-  int64_t total = 0;
-  for (const ExportShard& shard : shards) total += shard.bytes;
-  index["metadata"]["total_size"] = total;
+  index["metadata"]["total_size"] = total_bytes;
   for (const ExportShard& shard : shards) {
     for (const StoredState& tensor : shard.tensors) index["weight_map"][tensor.tensor] = shard.name;
   }
@@ -187,8 +169,9 @@ void write_index(const std::vector<ExportShard>& shards, AtomicDirectory& direct
 std::string with_config_dtype(const std::string& config, const std::string& path, Dtype dtype) {
   Json tree = parse_ordered_json(config, {.name = path, .limits = kConfigLimits});
   if (!tree.is_object()) throw Error("{} is not a JSON object", path);
-  tree[tree.contains("dtype") ? "dtype" : "torch_dtype"] = config_name(dtype);
-  if (tree.contains("torch_dtype")) tree["torch_dtype"] = config_name(dtype);
+  const std::string_view name = dtype_info(dtype).config;
+  tree[tree.contains("dtype") ? "dtype" : "torch_dtype"] = name;
+  if (tree.contains("torch_dtype")) tree["torch_dtype"] = name;
   return tree.dump(2) + "\n";
 }
 
@@ -219,12 +202,11 @@ ExportResult export_one(CheckpointReader reader, const ExportRequest& request) {
   ExportResult exported{
       .from = reader.path(), .to = directory.target(), .tensors = std::ssize(tensors)};
   exported.copied = copy_files(reader, directory, request.dtype);
-  ShardWriter writer(reader, directory, request.dtype);
   for (const ExportShard& shard : shards) {
-    writer.write(shard);
+    write_shard(shard, reader, directory, request.dtype);
     exported.bytes += shard.bytes;
   }
-  if (shards.size() > 1) write_index(shards, directory);
+  if (shards.size() > 1) write_index(shards, exported.bytes, directory);
   directory.commit();
   return exported;
 }
@@ -239,13 +221,10 @@ std::string describe_result(const ExportResult& exported) {
   std::string text = fmt::format("{}: {} of {}, from {}\n", exported.to.string(),
                                  pluralize(exported.tensors, "tensor"),
                                  format_bytes(exported.bytes), exported.from.string());
-  if (!exported.copied.empty()) {
-    text += fmt::format("  with {}\n", fmt::join(exported.copied, ", "));
-  }
   const auto& copied = exported.copied;
-  if (std::find(copied.begin(), copied.end(), "config.json") == copied.end()) {
+  if (!copied.empty()) text += fmt::format("  with {}\n", fmt::join(copied, ", "));
+  if (std::ranges::find(copied, kConfig) == copied.end())
     text += "  without config.json, which the checkpoint does not have: only the weights\n";
-  }
   return printable_message(text);
 }
 
@@ -255,7 +234,7 @@ void require_directory_name(std::filesystem::path path) {
   if (!path.has_filename()) path = path.parent_path();
   constexpr std::string_view kWeights[] = {".bin", ".safetensors", ".pt", ".pth", ".ckpt"};
   const std::string suffix = path.extension().string();
-  if (std::find(std::begin(kWeights), std::end(kWeights), suffix) == std::end(kWeights)) return;
+  if (std::ranges::find(kWeights, suffix) == std::end(kWeights)) return;
   const std::string parent = path.parent_path().string();
   throw UsageError(
       "export: OUT {} is named like a weights file, but OUT is the model's folder, in which "
@@ -276,8 +255,6 @@ ExportResult export_model(const ExportRequest& request) {
 }
 
 std::string export_command(const std::vector<std::string>& words) {
-  const std::map<std::string, Dtype> kDtypes = {
-      {"fp32", Dtype::kF32}, {"bf16", Dtype::kBf16}, {"fp16", Dtype::kF16}};
   std::string from, to, dtype = "fp32";
   ExportRequest request;
   CLI::App app("Exports the model of a checkpoint in the format of transformers. Starts nothing.",
@@ -287,11 +264,10 @@ std::string export_command(const std::vector<std::string>& words) {
   app.add_option("--dtype", dtype, "fp32 (default), bf16 or fp16")->option_text("DTYPE");
   app.add_flag("--overwrite", request.overwrite, "Replace the model in OUT");
   if (const std::string help = parse_subcommand(app, words); !help.empty()) return help + kHelp;
-  const auto found = kDtypes.find(dtype);
-  if (found == kDtypes.end()) {
+  const auto found = std::ranges::find(kDtypes, dtype, &DtypeInfo::flag);
+  if (found == std::end(kDtypes))
     throw UsageError("export: --dtype {}: must be fp32, bf16 or fp16", shortened(dtype));
-  }
-  request.dtype = found->second;
+  request.dtype = found->dtype;
   require_directory_name(to);
   request.from = from;
   request.to = to;

@@ -14,11 +14,22 @@ namespace zeroth::launcher {
 
 enum class Dtype { kF32, kBf16, kF16 };
 
+struct DtypeInfo {
+  Dtype dtype;
+  size_t element_bytes;
+  std::string_view flag;         // value of --dtype
+  std::string_view safetensors;  // name in the header of a safetensors file
+  std::string_view config;       // name in a model's config.json
+};
+inline constexpr DtypeInfo kDtypes[] = {{Dtype::kF32, 4, "fp32", "F32", "float32"},
+                                        {Dtype::kBf16, 2, "bf16", "BF16", "bfloat16"},
+                                        {Dtype::kF16, 2, "fp16", "F16", "float16"}};
+constexpr const DtypeInfo& dtype_info(Dtype dtype) {
+  return kDtypes[static_cast<size_t>(dtype)];
+}
+
 // Parses "F32", "BF16", "F16" of safetensors; empty for others.
 std::optional<Dtype> parse_dtype(std::string_view safetensors_name);
-const char* safetensors_name(Dtype dtype);
-const char* config_name(Dtype dtype);  // "float32": in a model's config.json
-size_t element_bytes(Dtype dtype);
 
 // Converts as many elements as both spans hold, rounded to nearest, ties to even. Returns the first
 // value that is not finite before or after conversion; empty if there is none.

@@ -13,6 +13,7 @@
 #include <boost/version.hpp>
 #include <cerrno>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -44,11 +45,6 @@ constexpr int64_t kEnoughShared = int64_t{512} << 20;  // DeepSpeed's own thresh
 constexpr int kOldestCapability = 70;                  // minimum of current LibTorch builds
 
 using Warnings = std::vector<std::string>;
-
-bool file_exists(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
 
 std::string text_or(const std::string& text, const char* otherwise) {
   return text.empty() ? otherwise : text;
@@ -227,11 +223,10 @@ std::string trim(const std::string& text) {
 
 std::vector<std::string> known_instructions(const std::string& flags) {
   std::istringstream words(flags);
-  std::set<std::string> present;
-  for (std::string word; words >> word;) present.insert(word);
+  const std::set<std::string> present(std::istream_iterator<std::string>(words), {});
   std::vector<std::string> known;
   for (const char* name : kInstructions)
-    if (present.count(name) > 0) known.emplace_back(name);
+    if (present.contains(name)) known.emplace_back(name);
   return known;
 }
 
@@ -347,7 +342,7 @@ std::string describe_system(const fs::path& root) {
   std::ifstream in(root / "etc/os-release");
   for (std::string line; std::getline(in, line);)
     if (line.starts_with("PRETTY_NAME=")) name = line.substr(12);
-  name.erase(std::remove(name.begin(), name.end(), '"'), name.end());
+  std::erase(name, '"');
   utsname kernel{};
   if (::uname(&kernel) != 0) return name;
   return fmt::format("{}, {} {}, {}", name, kernel.sysname, kernel.release, kernel.machine);

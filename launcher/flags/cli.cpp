@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <climits>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -168,23 +167,18 @@ size_t program_position(const CLI::App& app, const std::vector<std::string>& arg
   return std::min(i, arguments.size());
 }
 
-std::string flag_name(const std::string& word) {
-  return word.substr(0, word.find('='));
-}
-
 bool is_launcher_only_flag(const CLI::App& app, const std::string& flag) {
   if (!flag.starts_with("-")) return false;
   const CLI::Option* option = app.get_option_no_throw(flag);
   return option != nullptr && !option->get_group().empty() &&
-         std::find(std::begin(kCommonNames), std::end(kCommonNames), flag) ==
-             std::end(kCommonNames);
+         std::ranges::find(kCommonNames, flag) == std::end(kCommonNames);
 }
 
 std::vector<std::string> misplaced_flag_warnings(const CLI::App& app,
                                                  const std::vector<std::string>& command) {
   std::vector<std::string> warnings;
   for (size_t i = 1; i < command.size(); ++i) {
-    const std::string name = flag_name(command[i]);
+    const std::string name = command[i].substr(0, command[i].find('='));
     if (!is_launcher_only_flag(app, name)) continue;
     warnings.push_back(
         fmt::format("{0} after {1} is passed to {1}; to set it for zeroth, put it before {1}", name,
@@ -196,19 +190,25 @@ std::vector<std::string> misplaced_flag_warnings(const CLI::App& app,
 void check_values(LaunchOptions& options) {
   check_host_values(options.hosts);
   check_elastic_values(options.elastic);
-  if (options.num_ranks && *options.num_ranks < 1)
-    throw UsageError("--num_gpus {}: at least one rank is needed", *options.num_ranks);
+  check_minimum(1, options.num_ranks, "--num_gpus", "at least one rank is needed");
   check_port(options.master_port, "--master_port");
-  if (options.timeout_seconds && *options.timeout_seconds < 1)
-    throw UsageError("--timeout {}: at least one second is needed", *options.timeout_seconds);
-  if (options.grace_seconds < 0)
-    throw UsageError("--grace {}: seconds cannot be negative", options.grace_seconds);
-  if (options.rank_log_directory.size() >= PATH_MAX)
-    throw UsageError("--enable_each_rank_log {}: a path has at most {} bytes",
-                     shortened(options.rank_log_directory), PATH_MAX - 1);
+  check_minimum(1, options.timeout_seconds, "--timeout", "at least one second is needed");
+  check_minimum(0, options.grace_seconds, "--grace", "seconds cannot be negative");
+  check_path_length(options.rank_log_directory, "--enable_each_rank_log");
   if (!options.bind_core_list.empty() && options.bind_cores == false)
     throw UsageError("--bind_core_list {} contradicts --no_bind_cores_to_rank",
                      shortened(options.bind_core_list));
+}
+
+void refuse_python(const std::string& program) {
+  const std::string_view instead = replacement_for(program);
+  if (!instead.empty())
+    throw UsageError("{} is a command of DeepSpeed: {}", shortened(program), instead);
+  throw UsageError(
+      "{0} is a Python script, but zeroth starts programs and trains without Python: use "
+      "'zeroth finetune ...' (see finetune --help), or name the interpreter yourself: "
+      "'zeroth python3 {0} ...'",
+      shortened(program));
 }
 
 void check_program(const LaunchOptions& options) {
@@ -220,15 +220,7 @@ void check_program(const LaunchOptions& options) {
   if (options.command.empty() || options.command[0].empty())
     throw UsageError("no PROGRAM to start\n  {}zeroth --help lists the flags",
                      indent_lines(kUsage));
-  const std::string_view instead = replacement_for(options.command[0]);
-  if (options.command[0].ends_with(".py") && !instead.empty())
-    throw UsageError("{} is a command of DeepSpeed: {}", shortened(options.command[0]), instead);
-  if (options.command[0].ends_with(".py"))
-    throw UsageError(
-        "{0} is a Python script, but zeroth starts programs and trains without Python: use "
-        "'zeroth finetune ...' (see finetune --help), or name the interpreter yourself: "
-        "'zeroth python3 {0} ...'",
-        shortened(options.command[0]));
+  if (options.command[0].ends_with(".py")) refuse_python(options.command[0]);
 }
 
 // Parses `report`, which is not a program but a command of zeroth.

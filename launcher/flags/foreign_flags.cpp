@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <utility>
+
+#include "base/text/units.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -33,17 +36,8 @@ constexpr ForeignFlag kRefusedWithValue[] = {
      "first ones; for MIN:MAX use --elastic"},
 };
 
-std::string first_long_name(const std::string& names) {
-  const size_t start = names.find("--");
-  return names.substr(start, names.find(',', start) - start);
-}
-
-struct CommandReplacement {
-  std::string_view name;
-  std::string_view replacement;
-};
-
-constexpr CommandReplacement kCommands[] = {
+// Commands of DeepSpeed and what replaces them.
+constexpr std::pair<std::string_view, std::string_view> kCommands[] = {
     {"deepspeed", "use zeroth, with the same flags: 'zeroth --num_gpus 2 finetune ...'"},
     {"deepspeed.pt", "use zeroth, with the same flags"},
     {"ds", "use zeroth, with the same flags"},
@@ -68,7 +62,8 @@ void add_foreign_flags(CLI::App& app, ForeignFlags& found) {
     app.add_flag_callback(row.names, note, row.reason);
   }
   const auto refuse = [&found](const ForeignFlag& row) {
-    found.refusals.push_back(fmt::format("{}: {}", first_long_name(row.names), row.reason));
+    std::string_view names = row.names;
+    found.refusals.push_back(fmt::format("{}: {}", next_field(names, ','), row.reason));
   };
   for (const ForeignFlag& row : kRefused)
     app.add_flag_callback(row.names, [refuse, row] { refuse(row); })->group("");
@@ -82,8 +77,8 @@ std::string_view replacement_for(std::string_view program) {
   const size_t slash = program.rfind('/');
   if (slash != std::string_view::npos) program.remove_prefix(slash + 1);
   if (program.ends_with(".py")) program.remove_suffix(3);
-  for (const CommandReplacement& row : kCommands)
-    if (row.name == program) return row.replacement;
+  for (const auto& [name, replacement] : kCommands)
+    if (name == program) return replacement;
   return {};
 }
 

@@ -13,33 +13,7 @@ namespace {
 
 constexpr int kMaxNodes = 100'000;
 
-int parse_node_count(const std::string& text, const std::string& full_text) {
-  const auto count = parse_number<int>(text);
-  if (!count || *count < 1 || *count > kMaxNodes)
-    throw UsageError("--elastic {}: must be MIN:MAX, numbers of hosts of at least 1",
-                     shortened(full_text));
-  return *count;
-}
-
-NodeRange parse_node_range(const std::string& text) {
-  const size_t colon = text.find(':');
-  NodeRange range;
-  range.min = parse_node_count(text.substr(0, colon), text);
-  range.max =
-      colon == std::string::npos ? range.min : parse_node_count(text.substr(colon + 1), text);
-  return range;
-}
-
-void check_range(const NodeRange& range) {
-  if (range.max != 0 && range.min > range.max)
-    throw UsageError("--elastic {}:{}: the minimum {} is larger than the maximum {}", range.min,
-                     range.max, range.min, range.max);
-}
-
-void check_nodes(std::optional<int> nodes, const char* flag) {
-  if (nodes && *nodes != -1 && *nodes < 1)
-    throw UsageError("{} {}: at least one host is needed", flag, *nodes);
-}
+constexpr std::string_view kNeedsHost = "at least one host is needed";
 
 // Converts DeepSpeed's flags. Its default is -1: at least one host, at most those of the hostfile.
 void apply_deepspeed_flags(ElasticOptions& options) {
@@ -50,9 +24,9 @@ void apply_deepspeed_flags(ElasticOptions& options) {
   }
   if (options.hosts)
     throw UsageError("--elastic and --elastic_training mean the same: use one of them");
-  check_nodes(options.min_nodes, "--min_elastic_nodes");
-  check_nodes(options.max_nodes, "--max_elastic_nodes");
   const int min = options.min_nodes.value_or(-1), max = options.max_nodes.value_or(-1);
+  if (min != -1) check_minimum(1, min, "--min_elastic_nodes", kNeedsHost);
+  if (max != -1) check_minimum(1, max, "--max_elastic_nodes", kNeedsHost);
   options.hosts = NodeRange{.min = min == -1 ? 1 : min, .max = max == -1 ? 0 : max};
 }
 
@@ -91,23 +65,45 @@ void check_port(std::optional<int> port, std::string_view flag) {
     throw UsageError("{} {}: a port lies between 1 and {}", flag, *port, kMaxPort);
 }
 
+void check_minimum(int min, std::optional<int> value, std::string_view flag,
+                   std::string_view reason) {
+  if (value && *value < min) throw UsageError("{} {}: {}", flag, *value, reason);
+}
+
+void check_path_length(std::string_view path, std::string_view flag) {
+  if (path.size() >= PATH_MAX)
+    throw UsageError("{} {}: a path has at most {} bytes", flag, shortened(path), PATH_MAX - 1);
+}
+
 void check_host_values(const HostOptions& options) {
-  if (options.hostfile && options.hostfile->size() >= PATH_MAX)
-    throw UsageError("--hostfile {}: a path has at most {} bytes", shortened(*options.hostfile),
-                     PATH_MAX - 1);
-  if (options.num_nodes && *options.num_nodes < 1)
-    throw UsageError("--num_nodes {}: at least one host is needed", *options.num_nodes);
-  if (options.node_rank && *options.node_rank < 0)
-    throw UsageError("--node_rank {}: hosts are counted from 0", *options.node_rank);
+  check_path_length(options.hostfile.value_or(""), "--hostfile");
+  check_minimum(1, options.num_nodes, "--num_nodes", kNeedsHost);
+  check_minimum(0, options.node_rank, "--node_rank", "hosts are counted from 0");
   check_port(options.ssh_port, "--ssh_port");
   if (options.no_ssh && options.force_multi)
     throw UsageError("--no_ssh and --force_multi contradict each other");
 }
 
+std::optional<NodeRange> parse_node_range(std::string_view text, int limit) {
+  const size_t colon = text.find(':');
+  const auto min = parse_number<int>(text.substr(0, colon));
+  const auto max = colon == text.npos ? min : parse_number<int>(text.substr(colon + 1));
+  const auto is_count = [&](std::optional<int> count) {
+    return count && *count >= 1 && *count <= limit;
+  };
+  return is_count(min) && is_count(max) ? std::optional(NodeRange{*min, *max}) : std::nullopt;
+}
+
 void add_elastic_flags(CLI::App& app, ElasticOptions& options) {
   app.option_defaults()->group("Elasticity and restarts");
   app.add_option_function<std::string>(
-         "--elastic", [&](const std::string& text) { options.hosts = parse_node_range(text); },
+         "--elastic",
+         [&](const std::string& text) {
+           options.hosts = parse_node_range(text, kMaxNodes);
+           if (!options.hosts)
+             throw UsageError("--elastic {}: must be MIN:MAX, numbers of hosts of at least 1",
+                              shortened(text));
+         },
          "Minimum and maximum number of hosts: the run continues without those that are lost, and "
          "with those that join")
       ->option_text("MIN:MAX");
@@ -139,11 +135,11 @@ void add_elastic_flags(CLI::App& app, ElasticOptions& options) {
 
 void check_elastic_values(ElasticOptions& options) {
   apply_deepspeed_flags(options);
-  if (options.hosts) check_range(*options.hosts);
-  if (options.max_restarts && *options.max_restarts < 0)
-    throw UsageError("--max-restarts {}: restarts cannot be negative", *options.max_restarts);
-  if (options.wait_seconds < 0)
-    throw UsageError("--elastic-wait {}: seconds cannot be negative", options.wait_seconds);
+  if (options.hosts && options.hosts->max != 0 && options.hosts->min > options.hosts->max)
+    throw UsageError("--elastic {0}:{1}: the minimum {0} is larger than the maximum {1}",
+                     options.hosts->min, options.hosts->max);
+  check_minimum(0, options.max_restarts, "--max-restarts", "restarts cannot be negative");
+  check_minimum(0, options.wait_seconds, "--elastic-wait", "seconds cannot be negative");
   if (options.requeue_code && (*options.requeue_code < 1 || *options.requeue_code > 125))
     throw UsageError("--requeue-code {}: must be from 1 to 125, shells reserve those beyond",
                      *options.requeue_code);

@@ -26,8 +26,11 @@ struct HostOptions {
 
 void add_host_flags(CLI::App& app, HostOptions& options);
 
-// Throws UsageError if the value of `flag` is not a port.
+// These checks of the value of `flag` throw UsageError.
 void check_port(std::optional<int> port, std::string_view flag);
+void check_minimum(int min, std::optional<int> value, std::string_view flag,
+                   std::string_view reason);
+void check_path_length(std::string_view path, std::string_view flag);
 
 // Validates the options. Throws UsageError.
 void check_host_values(const HostOptions& options);
@@ -37,6 +40,10 @@ struct NodeRange {
   int max = 0;  // 0: as many as the hostfile has at the start
   bool operator==(const NodeRange&) const = default;
 };
+
+// Parses "3" or "1:3", numbers from 1 to `limit`; empty: it is another text. The minimum may exceed
+// the maximum.
+std::optional<NodeRange> parse_node_range(std::string_view text, int limit);
 
 struct ElasticOptions {
   std::optional<NodeRange> hosts = {};   // number of nodes; unset: that of the start

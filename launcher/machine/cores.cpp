@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <set>
-#include <sstream>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/text/printable.h"
@@ -16,11 +16,11 @@ namespace zeroth::launcher {
 namespace {
 
 bool contains(const std::vector<int>& cores, int core) {
-  return std::find(cores.begin(), cores.end(), core) != cores.end();
+  return std::ranges::find(cores, core) != cores.end();
 }
 
 // `list` is the text for messages.
-int parse_core(const std::string& digits, const std::string& list) {
+int parse_core(std::string_view digits, const std::string& list) {
   const auto core = parse_number<int>(digits);
   if (!core || *core < 0)
     throw UsageError("--bind_core_list {}: expected cores and ranges as in 0-3,8", list);
@@ -34,34 +34,33 @@ using GpuInfo = GpuReport::GpuInfo;
 const GpuInfo* find_gpu(const std::string& id, const std::vector<GpuInfo>& gpus) {
   if (const auto index = parse_number<size_t>(id))
     return *index < gpus.size() ? &gpus[*index] : nullptr;
-  const GpuInfo* found = nullptr;
-  for (const GpuInfo& gpu : gpus) {
-    if (!gpu.uuid.starts_with(id)) continue;
-    if (found != nullptr) return nullptr;
-    found = &gpu;
-  }
-  return found;
+  const auto is_named = [&](const GpuInfo& gpu) { return gpu.uuid.starts_with(id); };
+  const auto found = std::ranges::find_if(gpus, is_named);
+  return std::ranges::count_if(gpus, is_named) == 1 ? &*found : nullptr;
 }
 
-// Returns the node or -1, which the kernel may report on a machine with one node.
-int numa_node(const GpuInfo& gpu, const fs::path& root) {
-  std::ifstream in(root / "sys/bus/pci/devices" / gpu.pci_address / "numa_node");
-  int node = -1;
-  in >> node;
-  return in ? node : -1;
+bool is_core_of_node(int core, int node, const fs::path& root) {
+  std::error_code ignored;
+  return fs::exists(root / fmt::format("sys/devices/system/cpu/cpu{}/node{}", core, node), ignored);
 }
 
 }  // namespace
 
+int read_sysfs_number(const fs::path& file) {
+  std::ifstream in(file);
+  int number = -1;
+  in >> number;
+  return in ? number : -1;
+}
+
 std::vector<int> parse_core_list(const std::string& text, const std::vector<int>& allowed) {
   std::vector<int> cores;
   const std::string list = shortened(text);
-  std::istringstream parts(text);
-  std::string part;
-  while (std::getline(parts, part, ',')) {
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view part = next_field(rest, ',');
     const size_t dash = part.find('-');
     const int first = parse_core(part.substr(0, dash), list);
-    const int last = dash == std::string::npos ? first : parse_core(part.substr(dash + 1), list);
+    const int last = dash == part.npos ? first : parse_core(part.substr(dash + 1), list);
     if (last < first)
       throw UsageError("--bind_core_list {}: range {} is descending", list, shortened(part));
     for (int core = first; core <= last; ++core) {
@@ -88,22 +87,19 @@ std::vector<std::vector<int>> split_cores(const std::vector<int>& cores,
     return cores.size() / parts + (part < cores.size() % parts ? 1 : 0) - split[part].size();
   };
   const auto assign = [&](size_t part, const std::vector<int>& from, size_t count) {
-    for (auto core = left.begin(); core != left.end() && count > 0;) {
-      if (!contains(from, *core)) {
-        ++core;
-        continue;
-      }
-      split[part].push_back(*core);
-      core = left.erase(core);
+    std::erase_if(left, [&](int core) {
+      if (count == 0 || !contains(from, core)) return false;
+      split[part].push_back(core);
       --count;
-    }
+      return true;
+    });
   };
   for (const std::vector<int>& group : std::set(preferred.begin(), preferred.end())) {
-    auto num_sharing = static_cast<size_t>(std::count(preferred.begin(), preferred.end(), group));
+    auto num_sharing = static_cast<size_t>(std::ranges::count(preferred, group));
     for (size_t part = 0; part < parts; ++part) {
       if (preferred[part] != group) continue;
       const size_t num_available = static_cast<size_t>(
-          std::count_if(left.begin(), left.end(), [&](int core) { return contains(group, core); }));
+          std::ranges::count_if(left, [&](int core) { return contains(group, core); }));
       assign(part, group,
              std::min(num_missing(part), (num_available + num_sharing - 1) / num_sharing));
       --num_sharing;
@@ -120,13 +116,12 @@ std::map<std::string, std::vector<int>> numa_cores(const std::vector<std::string
   std::map<std::string, std::vector<int>> preferred;
   for (const std::string& id : ids) {
     const GpuInfo* gpu = find_gpu(id, gpus);
-    const int node = gpu == nullptr ? -1 : numa_node(*gpu, root);
-    if (node < 0) continue;
-    std::error_code ignored;
-    for (int core : cores)
-      if (fs::exists(root / fmt::format("sys/devices/system/cpu/cpu{}/node{}", core, node),
-                     ignored))
-        preferred[id].push_back(core);
+    if (gpu == nullptr) continue;
+    const fs::path device = root / "sys/bus/pci/devices" / gpu->pci_address;
+    const int node = read_sysfs_number(device / "numa_node");
+    if (node < 0) continue;  // the kernel may report -1 on a machine with one node
+    for (const int core : cores)
+      if (is_core_of_node(core, node, root)) preferred[id].push_back(core);
   }
   return preferred;
 }

@@ -10,6 +10,9 @@
 
 namespace zeroth::launcher {
 
+// Returns the number in a file of sysfs, or -1 if it has none.
+int read_sysfs_number(const std::filesystem::path& file);
+
 // Parses "0-3,8" to 0 1 2 3 8. Throws UsageError on bad syntax, a duplicate core, or a core outside
 // `allowed`. Pure.
 std::vector<int> parse_core_list(const std::string& text, const std::vector<int>& allowed);

@@ -23,11 +23,6 @@ bool is_executable(const std::filesystem::path& file) {
   return std::filesystem::is_regular_file(file, ignored) && ::access(file.c_str(), X_OK) == 0;
 }
 
-bool file_exists(const std::filesystem::path& file) {
-  std::error_code ignored;
-  return std::filesystem::exists(file, ignored);
-}
-
 [[noreturn]] void throw_not_executable(const std::filesystem::path& file) {
   std::error_code ignored;
   const bool directory = std::filesystem::is_directory(file, ignored);
@@ -91,6 +86,11 @@ std::filesystem::path find_by_path(const std::filesystem::path& file) {
 }
 
 }  // namespace
+
+bool file_exists(const std::filesystem::path& file) {
+  std::error_code ignored;
+  return std::filesystem::exists(file, ignored);
+}
 
 std::filesystem::path find_program(const std::string& name,
                                    const std::filesystem::path& zeroth_directory,

@@ -19,6 +19,8 @@ class ProgramError : public Error {
   int status_;
 };
 
+bool file_exists(const std::filesystem::path& file);
+
 // Finds a program: a name with a slash is a path; any other is searched for in `zeroth_directory`
 // (the directory of the zeroth executable), then along `path`, a colon-separated list. Throws a
 // ProgramError that lists the searched places.

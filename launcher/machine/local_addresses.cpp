@@ -85,6 +85,17 @@ bool has_local_address(const tcp::resolver::results_type& found) {
   });
 }
 
+// Returns the address of this machine from which `host` is reached, if one of its addresses is
+// local.
+std::optional<address> local_address_of(const std::string& host, boost::asio::io_context& io) {
+  const std::string name = host.substr(host.rfind('@') + 1);
+  boost::system::error_code error;
+  std::optional<address> local;
+  for (const auto& entry : udp::resolver(io).resolve(name, kAnyPort, error))
+    if (!local) local = local_address_for(io, entry.endpoint());
+  return local;
+}
+
 }  // namespace
 
 std::vector<address> all_local_addresses() {
@@ -107,11 +118,7 @@ LocalAddresses local_addresses_for(const std::vector<std::string>& hosts) {
       own.addresses.push_back(found);
   };
   for (const std::string& host : hosts) {
-    const std::string name = host.substr(host.rfind('@') + 1);
-    boost::system::error_code error;
-    std::optional<address> local;
-    for (const auto& entry : udp::resolver(io).resolve(name, kAnyPort, error))
-      if (!local) local = local_address_for(io, entry.endpoint());
+    const auto local = local_address_of(host, io);
     local ? add(*local) : own.unknown.push_back(host);
   }
   if (!own.unknown.empty())

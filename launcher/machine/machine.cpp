@@ -6,8 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <string_view>
 #include <tuple>
 
 #include "base/error.h"
@@ -31,19 +30,14 @@ int count_gpu_device_files() {
   return count;
 }
 
-int read_topology(int core, const char* file) {
-  std::ifstream in(fmt::format("/sys/devices/system/cpu/cpu{}/topology/{}", core, file));
-  int value = -1;
-  in >> value;
-  return in ? value : -1;
-}
-
 // Orders cores so that contiguous ranges share as few physical cores and sockets as possible.
 std::vector<int> order_by_topology(const std::vector<int>& cores) {
   std::vector<std::tuple<int, int, int>> keyed;
-  for (int core : cores)
-    keyed.emplace_back(read_topology(core, "physical_package_id"), read_topology(core, "core_id"),
-                       core);
+  for (int core : cores) {
+    const std::string topology = fmt::format("/sys/devices/system/cpu/cpu{}/topology/", core);
+    keyed.emplace_back(read_sysfs_number(topology + "physical_package_id"),
+                       read_sysfs_number(topology + "core_id"), core);
+  }
   std::sort(keyed.begin(), keyed.end());
   std::vector<int> ordered;
   for (const auto& key : keyed) ordered.push_back(std::get<2>(key));
@@ -84,10 +78,9 @@ std::vector<std::string> visible_gpus(int count,
     for (int i = 0; i < count; ++i) ids.push_back(std::to_string(i));
     return ids;
   }
-  std::istringstream entries(*visible_devices);
-  std::string id;
-  while (std::getline(entries, id, ',')) {
-    id.erase(std::remove(id.begin(), id.end(), ' '), id.end());
+  for (std::string_view rest = *visible_devices; !rest.empty();) {
+    std::string id(next_field(rest, ','));
+    std::erase(id, ' ');
     const auto index = parse_number<int>(id);
     if (id.empty() || (index && (*index < 0 || *index >= count))) break;
     if (std::find(ids.begin(), ids.end(), id) != ids.end()) return {};

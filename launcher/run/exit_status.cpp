@@ -11,11 +11,6 @@
 #include "base/text/units.h"
 
 namespace zeroth::launcher {
-namespace {
-
-constexpr std::string_view kError = "error";
-
-}  // namespace
 
 const RankFailure& find_root_cause(std::span<const RankFailure> failures,
                                    std::chrono::milliseconds window) {
@@ -53,6 +48,7 @@ std::string describe_root_cause(const RankFailure& failure, const std::deque<std
   const bool by_others = failure.exit_status.by_signal && (failure.exit_status.code == SIGKILL ||
                                                            failure.exit_status.code == SIGTERM);
   if (by_others || !failure.lost_reason.empty()) return describe_failure(failure);
+  constexpr std::string_view kError = "error";
   std::string reason_line;
   bool has_error = false;
   for (const std::string& line : lines) {

@@ -17,14 +17,17 @@ struct ExitStatus {
   bool operator==(const ExitStatus&) const = default;
 };
 
-struct RankFailure {
-  int rank = 0;
-  ExitStatus exit_status;  // failed
-  std::chrono::milliseconds since_first{0};
-  bool by_launcher = false;      // by a SIGTERM or SIGKILL that the launcher had sent
+struct RankExit {
+  int rank = 0;  // within the whole job
+  ExitStatus exit_status;
   std::string reason = {};       // of the exit, if more is known than its code
   std::string host = {};         // where it ran; empty: this machine
   std::string lost_reason = {};  // not empty: why its node is lost, and the exit is unknown
+};
+
+struct RankFailure : RankExit {  // its exit status is one that failed()
+  std::chrono::milliseconds since_first{0};
+  bool by_launcher = false;  // by a SIGTERM or SIGKILL that the launcher had sent
 };
 
 // Returns the failure to report, out of at least one in order of time. Peers of a dead rank often

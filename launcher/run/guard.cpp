@@ -37,41 +37,11 @@ std::vector<pid_t> process_ids() {
   return ids;
 }
 
-std::string unique_mark() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return fmt::format("{}.{}", ::getpid(), now.count());
-}
-
 bool has_mark(pid_t pid, const std::string& entry) {
   std::ifstream in(fmt::format("/proc/{}/environ", pid), std::ios::binary);
   const std::string environment{std::istreambuf_iterator<char>(in), {}};
   return ('\0' + environment).find('\0' + entry + '\0') != std::string::npos;
 }
-
-std::set<pid_t> find_marked(const std::string& mark) {
-  const std::string entry = std::string(Guard::kVariable) + "=" + mark;
-  std::set<pid_t> found;
-  for (const pid_t pid : process_ids())
-    if (has_mark(pid, entry)) found.insert(pid);
-  return found;
-}
-
-// SignalBlocker blocks all signals during the fork: no handler of the launcher may run in the
-// guard, where it would write to the launcher's pipes.
-class SignalBlocker {
- public:
-  SignalBlocker() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalBlocker() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalBlocker(const SignalBlocker&) = delete;
-  SignalBlocker& operator=(const SignalBlocker&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 // Releases all resources of the launcher: readers of its outputs must see their end.
 void detach_from_launcher(int fd) {
@@ -100,11 +70,6 @@ void detach_from_launcher(int fd) {
   while (true) ::raise(SIGKILL);  // no destructor of the launcher's objects may run here
 }
 
-bool has_children() {
-  siginfo_t info{};
-  return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
-}
-
 // Parses /proc/PID/stat: "pid (name) state parent ...", where the name may contain any character.
 pid_t parent_pid(pid_t pid) {
   std::string stat;
@@ -116,28 +81,28 @@ pid_t parent_pid(pid_t pid) {
   return parent;
 }
 
-std::vector<pid_t> children() {
-  std::vector<pid_t> found;
-  for (const pid_t pid : process_ids())
-    if (parent_pid(pid) == ::getpid()) found.push_back(pid);
-  return found;
-}
-
 }  // namespace
 
-Guard::Guard() : mark_(unique_mark()) {
+Guard::Guard()
+    : mark_(fmt::format("{}.{}", ::getpid(),
+                        std::chrono::system_clock::now().time_since_epoch().count())) {
   start();
 }
 
-// Running ranks do not hold the pipe: exec closes it.
+// Running ranks do not hold the pipe: exec closes it. All signals are blocked during the fork: no
+// handler of the launcher may run in the guard, where it would write to the launcher's pipes.
 void Guard::start() {
   Pipe pipe = make_pipe();
   pipe_ = std::move(pipe.write);
-  const SignalBlocker blocker;
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   pid_ = ::fork();
-  if (pid_ < 0)
-    throw Error("cannot start the process that guards the ranks: {}", system_reason(errno));
+  const int error = errno;
   if (pid_ == 0) run_guard(pipe.read.get(), mark_);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (pid_ < 0)
+    throw Error("cannot start the process that guards the ranks: {}", system_reason(error));
 }
 
 std::string Guard::restart_if_exited() {
@@ -165,14 +130,14 @@ Guard::~Guard() {
 }
 
 int kill_marked(const std::string& mark) {
+  const std::string entry = std::string(Guard::kVariable) + "=" + mark;
   std::set<pid_t> killed;
   for (int i = 0; i < kMaxSearches; ++i) {
-    const std::set<pid_t> found = find_marked(mark);
+    std::vector<pid_t> found = process_ids();
+    std::erase_if(found, [&](pid_t pid) { return !has_mark(pid, entry); });
     if (found.empty()) break;
-    for (const pid_t pid : found) {
-      ::kill(pid, SIGKILL);
-      killed.insert(pid);
-    }
+    for (const pid_t pid : found) ::kill(pid, SIGKILL);
+    killed.insert(found.begin(), found.end());
     std::this_thread::sleep_for(kSearchPause);
   }
   return static_cast<int>(killed.size());
@@ -194,9 +159,11 @@ void reap_orphans(const std::vector<pid_t>& ranks) {
 
 bool kill_orphans(std::chrono::milliseconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
-  while (has_children()) {
+  siginfo_t info{};
+  while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0) {  // there are children
     if (std::chrono::steady_clock::now() > end) return false;
-    for (const pid_t child : children()) ::kill(child, SIGKILL);
+    for (const pid_t pid : process_ids())
+      if (parent_pid(pid) == ::getpid()) ::kill(pid, SIGKILL);
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {
     }
     std::this_thread::sleep_for(kOrphanPause);

@@ -35,14 +35,6 @@ std::vector<FileDescriptor> open_new_files(const std::filesystem::path& director
   return logs;
 }
 
-void check_links(const std::filesystem::path& directory) {
-  try {
-    resolve_links(directory);
-  } catch (const Error& error) {
-    throw Error("--enable_each_rank_log {}", error.what());
-  }
-}
-
 }  // namespace
 
 PidFile::PidFile(pid_t pid, const std::filesystem::path& directory)
@@ -63,7 +55,11 @@ PidFile::~PidFile() {
 
 std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& directory, std::time_t now,
                                            int num_ranks, int first_rank) {
-  check_links(directory);
+  try {
+    resolve_links(directory);
+  } catch (const Error& error) {
+    throw Error("--enable_each_rank_log {}", error.what());
+  }
   std::error_code error;
   if (std::filesystem::exists(directory, error) && !std::filesystem::is_directory(directory, error))
     throw Error("--enable_each_rank_log {}: it is a file, but should be a folder",

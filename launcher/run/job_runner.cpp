@@ -110,7 +110,7 @@ JobOutcome JobRunner::run() {
                    ranks_.read_new_oom_kills());
   if (const RankFailure* const cause = job_.cause();
       cause != nullptr && outcome.end == JobEnd::kFailed)
-    outcome.cause = describe_root_cause(with_global_rank(*cause), rank_tail(*cause).lines());
+    outcome.cause = describe_root_cause(*cause, output_of(cause->rank).tail.lines());
   return outcome;
 }
 
@@ -131,15 +131,12 @@ void JobRunner::suspend() {
   ranks_.resume();
 }
 
-void JobRunner::on_ranks_polled(const RanksPolled& seen) {
-  RanksPolled local = seen;
-  for (RankExit& ended : local.ended) ended.rank -= options_.first_rank;
-  handle_event(local);
+const JobRunner::RankOutput& JobRunner::output_of(int rank) const {
+  return *outputs_.at(static_cast<size_t>(rank - options_.first_rank));
 }
 
 LineSink& JobRunner::line_sink(int rank, bool error) {
-  const RankOutput& output = *outputs_.at(static_cast<size_t>(rank - options_.first_rank));
-  return error ? *output.err : *output.out;
+  return error ? *output_of(rank).err : *output_of(rank).out;
 }
 
 void JobRunner::handle_event(const JobEvent& event) {
@@ -179,26 +176,14 @@ void JobRunner::end_output() {
   console_.out().when_empty([this] { console_.err().when_empty([this] { stop(); }); });
 }
 
-// Returns the failure with the rank's number in the whole job.
-RankFailure JobRunner::with_global_rank(const RankFailure& failure) const {
-  RankFailure global = failure;
-  global.rank += options_.first_rank;
-  return global;
-}
-
-const Tail& JobRunner::rank_tail(const RankFailure& failure) const {
-  return outputs_[static_cast<size_t>(failure.rank)]->tail;
-}
-
 // Describes the failure, with the rank's last lines unless they are directly above on the same
 // screen. If a rank was killed, its peers' output follows without mentioning it, so its lines are
 // always repeated.
 std::string JobRunner::describe_with_tail(const RankFailure& failure) {
-  const Tail& tail = rank_tail(failure);
+  const Tail& tail = output_of(failure.rank).tail;
   const bool repeat = failure.exit_status.by_signal && outputs_.size() > 1;
   const bool shown = !repeat && tail.is_last_in(console_.err());
-  return describe_failure(with_global_rank(failure)) +
-         (shown ? "" : describe_last_lines(tail.lines()));
+  return describe_failure(failure) + (shown ? "" : describe_last_lines(tail.lines()));
 }
 
 }  // namespace zeroth::launcher

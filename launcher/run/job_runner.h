@@ -42,7 +42,7 @@ class JobRunner final : public RanksListener {
   // Logs a line of the launcher's own.
   void log(const std::string& text) { execute(LogLine{text}); }
 
-  void on_ranks_polled(const RanksPolled& seen) override;
+  void on_ranks_polled(const RanksPolled& seen) override { handle_event(seen); }
   void on_signal(int signal) override { handle_event(SignalReceived{signal}); }
   void on_warning(const std::string& text) override { log("warning: " + text); }
   LineSink& line_sink(int rank, bool error) override;
@@ -68,8 +68,7 @@ class JobRunner final : public RanksListener {
   void execute(const ExitNow& /*action*/) { stop(); }
 
   void end_output();
-  RankFailure with_global_rank(const RankFailure& failure) const;
-  const Tail& rank_tail(const RankFailure& failure) const;
+  const RankOutput& output_of(int rank) const;
   std::string describe_with_tail(const RankFailure& failure);
   void stop();
 

@@ -44,7 +44,7 @@ JobOutcome stopped_by(int signal) {
 }
 
 JobStateMachine::JobStateMachine(size_t num_ranks, const JobOptions& options)
-    : options_(options), endings_(num_ranks) {}
+    : options_(options), num_running_(num_ranks) {}
 
 std::vector<JobAction> JobStateMachine::on(const JobEvent& event, milliseconds now) {
   now_ = now;
@@ -55,7 +55,7 @@ JobStateMachine::JobActions JobStateMachine::handle(const RanksPolled& event) {
   if (finishing_) return {};
   const size_t known = failures_.size();
   for (const RankExit& ended : event.ended) record_exit(ended);
-  if (running() == 0) {
+  if (num_running_ == 0) {
     finishing_ = true;
     return {DrainOutput{}};
   }
@@ -69,16 +69,10 @@ JobStateMachine::JobActions JobStateMachine::handle(const RanksPolled& event) {
 }
 
 void JobStateMachine::record_exit(const RankExit& ended) {
-  endings_[static_cast<size_t>(ended.rank)] = ended.exit_status;
+  --num_running_;
   if (!ended.exit_status.failed()) return;
   if (failures_.empty()) first_failure_ = now_;
-  failures_.push_back({.rank = ended.rank,
-                       .exit_status = ended.exit_status,
-                       .since_first = now_ - first_failure_,
-                       .by_launcher = is_from_launcher(ended.exit_status),
-                       .reason = ended.reason,
-                       .host = ended.host,
-                       .lost_reason = ended.lost_reason});
+  failures_.push_back({ended, now_ - first_failure_, is_from_launcher(ended.exit_status)});
 }
 
 // Shortens the grace period: a rank that fails while ranks stop leaves its peers waiting for it.
@@ -98,7 +92,7 @@ JobStateMachine::JobActions JobStateMachine::on_failures(
 
 JobStateMachine::JobActions JobStateMachine::handle(const SuspendedRanksPolled& event) {
   if (finishing_ || phase_ != JobPhase::kRunning) return {};
-  const std::string text = suspended_reporter_.report(event.stopped, running());
+  const std::string text = suspended_reporter_.report(event.stopped, num_running_);
   if (text.empty()) return {};
   return {LogLine{text}};
 }
@@ -167,10 +161,6 @@ bool JobStateMachine::is_unexpected(const RankFailure& failure) const {
   const bool by_term = sent_signal_ == SIGHUP && is_requested_exit(failure.exit_status, SIGTERM);
   return !(failure.by_launcher && failure.exit_status.code == SIGKILL) &&
          !is_requested_exit(failure.exit_status, sent_signal_) && !by_term;
-}
-
-size_t JobStateMachine::running() const {
-  return static_cast<size_t>(std::count(endings_.begin(), endings_.end(), std::nullopt));
 }
 
 JobOutcome JobStateMachine::outcome(const ToMessage& to_message,

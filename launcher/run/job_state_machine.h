@@ -67,13 +67,6 @@ struct JobOutcome {
 JobOutcome stopped_by(int signal);
 
 // The events follow.
-struct RankExit {
-  int rank = 0;
-  ExitStatus exit_status;
-  std::string reason = {};  // this and the members below: as in RankFailure
-  std::string host = {};
-  std::string lost_reason = {};
-};
 struct RanksPolled {  // ranks ended, were stopped or resumed; either list may be empty
   std::vector<RankExit> ended;
   std::vector<SuspendedRank> stopped;  // suspended now
@@ -127,10 +120,6 @@ class JobStateMachine {
   // Handles an event at the time `now` of a monotonic clock; returns the actions.
   std::vector<JobAction> on(const JobEvent& event, std::chrono::milliseconds now);
 
-  bool is_running(int rank) const { return !endings_[static_cast<size_t>(rank)]; }
-  // Returns whether ranks that end from now on were killed by the launcher.
-  bool is_killing() const { return phase_ == JobPhase::kKilled; }
-
   // Returns the outcome after all ranks have ended. `to_message` describes a failure with the
   // rank's last lines. `oom_kills` is the number of processes killed by the kernel's OOM killer
   // that no exit reason mentions; empty if nothing counts them.
@@ -163,7 +152,6 @@ class JobStateMachine {
   JobActions kill();
   bool is_from_launcher(ExitStatus exit_status) const;
   bool is_unexpected(const RankFailure& failure) const;
-  size_t running() const;
   JobOutcome output_lost() const;
   JobOutcome stopped(const ToMessage& to_message) const;
   JobOutcome failed(const ToMessage& to_message, std::optional<int64_t> oom_kills) const;
@@ -172,7 +160,7 @@ class JobStateMachine {
   std::chrono::milliseconds now_{0};  // when the current event happened
   JobPhase phase_ = JobPhase::kRunning;
   bool finishing_ = false;
-  std::vector<std::optional<ExitStatus>> endings_;
+  size_t num_running_;
   std::vector<RankFailure> failures_;
   std::chrono::milliseconds first_failure_{0};
   SuspendedRanksReporter suspended_reporter_;

@@ -5,12 +5,6 @@
 #include <utility>
 
 namespace zeroth::launcher {
-namespace {
-
-constexpr std::chrono::milliseconds kOrphanLimit{
-    1000};  // only a process stuck in the kernel takes so long
-
-}  // namespace
 
 LocalRanks::LocalRanks(boost::asio::io_context& io, const LocalRanksOptions& options)
     : io_(io),
@@ -36,14 +30,12 @@ void LocalRanks::start_rank(const Program& program, const RankSpec& spec) {
   marked.env.emplace_back(Guard::kVariable, guard_->mark());
   ranks_.push_back(std::make_unique<Rank>(Rank{spec.rank, RankProcess::start(program, marked)}));
   Rank& rank = *ranks_.back();
-  const auto open = [&](FileDescriptor& source, bool error) {
-    auto stream = std::make_unique<RankStream>(io_, std::move(source),
-                                               listener_->line_sink(spec.rank, error));
-    stream->start([this] { finish_output(); });
-    return stream;
-  };
-  rank.out = open(rank.process.out, false);
-  rank.err = open(rank.process.err, true);
+  for (const bool error : {false, true}) {
+    FileDescriptor& source = error ? rank.process.err : rank.process.out;
+    rank.streams.push_back(std::make_unique<RankStream>(io_, std::move(source),
+                                                        listener_->line_sink(spec.rank, error)));
+    rank.streams.back()->start([this] { finish_output(); });
+  }
 }
 
 void LocalRanks::wait_for_children() {
@@ -77,8 +69,7 @@ void LocalRanks::poll_children() {
 
 RankExit LocalRanks::collect_exit(Rank& rank, ExitStatus exit_status) {
   rank.process.kill_and_reap();
-  rank.out->drain();
-  rank.err->drain();
+  for (const auto& stream : rank.streams) stream->drain();
   RankExit ended{.rank = rank.index, .exit_status = exit_status};
   if (exit_status.failed() && !killed_) ended.reason = oom_.explain(exit_status);
   return ended;
@@ -121,12 +112,12 @@ void LocalRanks::finish(std::function<void()> done) {
 void LocalRanks::end_processes() {
   for (const auto& rank : ranks_) rank->process.kill_and_reap();
   guard_.reset();
-  kill_orphans(kOrphanLimit);
+  kill_orphans(std::chrono::seconds(1));  // only a process stuck in the kernel takes so long
 }
 
 void LocalRanks::close_output() {
   for (const auto& rank : ranks_) {
-    for (RankStream* stream : {rank->out.get(), rank->err.get()}) {
+    for (const auto& stream : rank->streams) {
       stream->drain();
       stream->close();
     }
@@ -135,10 +126,10 @@ void LocalRanks::close_output() {
 
 // Calls back once all output is read.
 void LocalRanks::finish_output() {
-  const auto is_open = [](const auto& rank) {
-    return rank->out->is_open() || rank->err->is_open();
-  };
-  if (!on_finished_ || std::any_of(ranks_.begin(), ranks_.end(), is_open)) return;
+  if (!on_finished_) return;
+  for (const auto& rank : ranks_)
+    for (const auto& stream : rank->streams)
+      if (stream->is_open()) return;
   output_timer_.cancel();
   std::exchange(on_finished_, nullptr)();
 }

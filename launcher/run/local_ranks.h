@@ -49,8 +49,7 @@ class LocalRanks final : public JobRanks {
   struct Rank {
     int index;
     RankProcess process;
-    std::unique_ptr<RankStream> out = {};
-    std::unique_ptr<RankStream> err = {};
+    std::vector<std::unique_ptr<RankStream>> streams = {};  // of its output and its errors
 
     bool is_running() const { return process.pid() > 0; }
   };

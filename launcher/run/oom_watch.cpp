@@ -10,11 +10,6 @@
 #include "base/text/units.h"
 
 namespace zeroth::launcher {
-namespace {
-
-constexpr const char* kKey = "oom_kill";
-
-}  // namespace
 
 OomWatch::OomWatch(std::filesystem::path root) : root_(std::move(root)) {
   if (const auto group = find_cgroup("memory", root_)) {
@@ -26,7 +21,7 @@ OomWatch::OomWatch(std::filesystem::path root) : root_(std::move(root)) {
 }
 
 std::optional<int64_t> OomWatch::read() const {
-  return read_counter(file_, kKey);
+  return read_counter(file_, "oom_kill");
 }
 
 std::optional<int64_t> OomWatch::read_new_kills() {

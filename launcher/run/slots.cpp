@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 
 #include "base/text/printable.h"
@@ -63,30 +64,10 @@ std::vector<std::string> filter_slots(const LaunchOptions& options,
   return chosen;
 }
 
-std::vector<std::string> all_slots(Accelerator accelerator, const Machine& machine) {
-  if (accelerator == Accelerator::kCuda) return machine.gpus;
-  std::vector<std::string> slots;
-  for (size_t i = 0; i < machine.cores.size(); ++i) slots.push_back(std::to_string(i));
-  return slots;
-}
-
-SlotChoice first_gpus(const LaunchOptions& options, const std::vector<std::string>& gpus) {
-  const int num_gpus = static_cast<int>(gpus.size());
-  const int num_ranks = options.num_ranks.value_or(num_gpus);
-  if (num_ranks > num_gpus) {
-    if (!options.share_gpus)
-      throw UsageError(
-          "--num_gpus {}, but only {} GPU{} visible (--share-gpus lets several ranks use one)",
-          num_ranks, num_gpus, num_gpus == 1 ? " is" : "s are");
-    return {gpus, num_ranks, true};
-  }
-  return {{gpus.begin(), gpus.begin() + num_ranks}, num_ranks, false};
-}
-
-SlotChoice first_cpu_slots(const LaunchOptions& options) {
-  SlotChoice choice{{}, options.num_ranks.value_or(1), false};
-  for (int i = 0; i < choice.num_ranks; ++i) choice.slots.push_back(std::to_string(i));
-  return choice;
+SlotChoice first_slots(int count, Accelerator accelerator, const Machine& machine) {
+  std::vector<int> slots(static_cast<size_t>(count));
+  std::iota(slots.begin(), slots.end(), 0);
+  return hostfile_slots(slots, accelerator, machine, /*share_gpus=*/false);
 }
 
 }  // namespace
@@ -105,13 +86,24 @@ void check_filters_agree(const LaunchOptions& options) {
 SlotChoice choose_slots(const LaunchOptions& options, Accelerator accelerator,
                         const Machine& machine) {
   check_filters_agree(options);
+  const bool cuda = accelerator == Accelerator::kCuda;
+  const auto num_gpus = static_cast<int>(machine.gpus.size());
   if (!options.include.empty() || !options.exclude.empty()) {
-    SlotChoice choice{filter_slots(options, all_slots(accelerator, machine)), 0, false};
+    const int num_slots = cuda ? num_gpus : static_cast<int>(machine.cores.size());
+    SlotChoice choice = first_slots(num_slots, accelerator, machine);
+    choice.slots = filter_slots(options, choice.slots);
     choice.num_ranks = static_cast<int>(choice.slots.size());
     return choice;
   }
-  return accelerator == Accelerator::kCuda ? first_gpus(options, machine.gpus)
-                                           : first_cpu_slots(options);
+  const int num_ranks = options.num_ranks.value_or(cuda ? num_gpus : 1);
+  if (cuda && num_ranks > num_gpus) {
+    if (!options.share_gpus)
+      throw UsageError(
+          "--num_gpus {}, but only {} GPU{} visible (--share-gpus lets several ranks use one)",
+          num_ranks, num_gpus, num_gpus == 1 ? " is" : "s are");
+    return {machine.gpus, num_ranks, true};
+  }
+  return first_slots(num_ranks, accelerator, machine);
 }
 
 SlotChoice hostfile_slots(const std::vector<int>& slots, Accelerator accelerator,

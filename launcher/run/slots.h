@@ -23,9 +23,9 @@ void check_filters_agree(const LaunchOptions& options);
 SlotChoice choose_slots(const LaunchOptions& options, Accelerator accelerator,
                         const Machine& machine);
 
-// Returns the slots that a hostfile assigns to this machine: on CUDA indices of visible GPUs.
-// Throws UsageError on one that does not exist, unless `share_gpus` lets ranks share the existing
-// ones.
+// Returns the slots with these numbers, as a hostfile assigns them to this machine: on CUDA they
+// are indices of visible GPUs. Throws UsageError on one that does not exist, unless `share_gpus`
+// lets ranks share the existing ones.
 SlotChoice hostfile_slots(const std::vector<int>& slots, Accelerator accelerator,
                           const Machine& machine, bool share_gpus);
 

@@ -4,11 +4,6 @@
 #include <utility>
 
 namespace zeroth::launcher {
-namespace {
-
-constexpr std::chrono::milliseconds kNap{100};
-
-}  // namespace
 
 void SuspendableTimer::start(std::chrono::milliseconds limit, std::function<void()> callback) {
   left_ = limit;
@@ -17,7 +12,7 @@ void SuspendableTimer::start(std::chrono::milliseconds limit, std::function<void
 }
 
 void SuspendableTimer::nap(int64_t generation) {
-  const auto length = std::min(left_, kNap);
+  const auto length = std::min(left_, std::chrono::milliseconds(100));
   timer_.expires_after(length);
   timer_.async_wait([this, length, generation,
                      now = std::weak_ptr(generation_)](boost::system::error_code error) {

@@ -1,5 +1,7 @@
 #include "model/blocks/attention.h"
 
+#include <ATen/ops/scaled_dot_product_attention.h>
+
 #include <limits>
 #include <utility>
 
@@ -60,10 +62,11 @@ Attention::Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<Seque
       tables_(std::move(tables)) {
   register_inputs(spec);
   if (spec.qk_norm) {
-    q_norm_ = register_module("q_norm",
-                              std::make_shared<Norm>(NormKind::kRms, spec.head_dim, spec.norm_eps));
-    k_norm_ = register_module("k_norm",
-                              std::make_shared<Norm>(NormKind::kRms, spec.head_dim, spec.norm_eps));
+    const auto norm = [&] {
+      return std::make_shared<Norm>(NormKind::kRms, spec.head_dim, spec.norm_eps);
+    };
+    q_norm_ = register_module("q_norm", norm());
+    k_norm_ = register_module("k_norm", norm());
   }
   const int64_t q_size = spec.num_heads * spec.head_dim;
   LinearShape shape{q_size, spec.hidden_size, spec.o_bias, weight_layout(spec), {}, tp_};

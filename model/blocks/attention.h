@@ -2,11 +2,11 @@
 #pragma once
 
 #include <torch/nn/module.h>
-#include <torch/types.h>
 
 #include <cstdint>
 #include <memory>
 
+#include "device/tensor.h"
 #include "model/blocks/linear.h"
 #include "model/blocks/norm.h"
 #include "model/blocks/rope.h"

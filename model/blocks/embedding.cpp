@@ -1,6 +1,6 @@
 #include "model/blocks/embedding.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/embedding.h>
 
 #include <algorithm>
 #include <utility>
@@ -31,39 +31,21 @@ Tensor add_to_rows(const Tensor& table, const Tensor& rows, const Tensor& dy) {
   return grad_view.defined() ? Tensor() : gradient;
 }
 
-// EmbeddingLookup returns rows of a table: inputs are the table and the rows. The backward adds the
-// gradient of a row in place and rounds its sum once: there is no table-sized temporary if a
-// gradient view is open. The row `padding` gets none.
+// EmbeddingLookup returns rows of a table: inputs are the table and the tokens. If ranks split the
+// vocabulary, it maps tokens [n] to this rank's shard of their vectors, each from the one rank that
+// has it. The backward adds the gradient of a row in place and rounds its sum once: there is no
+// table-sized temporary if a gradient view is open. The row of the token `padding` gets none.
 class EmbeddingLookup final : public CustomFunction {
  public:
-  explicit EmbeddingLookup(int64_t padding) : padding_(padding) {}
-
-  TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
-    context.save_for_backward(inputs);
-    return {at::embedding(inputs[0], inputs[1])};
-  }
-
-  TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
-    const TensorVector saved = context.saved();
-    const Tensor& rows = saved[1];
-    const Tensor dy =
-        padding_ == kNoPadding ? grads[0] : zero_excluded(grads[0], rows.eq(padding_));
-    return {add_to_rows(saved[0], rows, dy), Tensor()};
-  }
-
- private:
-  int64_t padding_;
-};
-
-// VocabParallelLookup maps tokens [n] of a split vocabulary to this rank's shard of their vectors,
-// each from the one rank that has it. Inputs are the table and the tokens.
-class VocabParallelLookup final : public CustomFunction {
- public:
-  VocabParallelLookup(VocabShard vocabulary, int64_t padding)
+  EmbeddingLookup(VocabShard vocabulary, int64_t padding)
       : vocabulary_(std::move(vocabulary)), padding_(padding) {}
 
   TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
     const Tensor &table = inputs[0], &tokens = inputs[1];
+    if (!vocabulary_.tp) {
+      context.save_for_backward(inputs);
+      return {at::embedding(table, tokens)};
+    }
     const auto [rows, is_local] = vocabulary_.local_rows(tokens);
     Tensor excluded = is_local.logical_not();
     if (padding_ != kNoPadding) excluded.logical_or_(tokens.eq(padding_));
@@ -74,10 +56,15 @@ class VocabParallelLookup final : public CustomFunction {
 
   TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
     const TensorVector saved = context.saved();
-    const Tensor &rows = saved[1], &excluded = saved[2];
-    const Tensor dy =
-        vocabulary_.tp->all_gather(grads[0], "gradients of embeddings").narrow(0, 0, rows.size(0));
-    return {add_to_rows(saved[0], rows, zero_excluded(dy, excluded)), Tensor()};
+    const Tensor& rows = saved[1];
+    Tensor dy = grads[0];
+    if (vocabulary_.tp) {
+      dy = vocabulary_.tp->all_gather(dy, "gradients of embeddings").narrow(0, 0, rows.size(0));
+      dy = zero_excluded(dy, saved[2]);
+    } else if (padding_ != kNoPadding) {
+      dy = zero_excluded(dy, rows.eq(padding_));
+    }
+    return {add_to_rows(saved[0], rows, dy), Tensor()};
   }
 
  private:
@@ -85,8 +72,9 @@ class VocabParallelLookup final : public CustomFunction {
   int64_t padding_;
 };
 
-Tensor embed(const Tensor& table, const Tensor& rows, int64_t padding) {
-  return apply_function(std::make_shared<EmbeddingLookup>(padding), {table, rows})[0];
+Tensor embed(const Tensor& table, const Tensor& tokens, const VocabShard& vocabulary,
+             int64_t padding) {
+  return apply_function(std::make_shared<EmbeddingLookup>(vocabulary, padding), {table, tokens})[0];
 }
 
 }  // namespace
@@ -142,32 +130,28 @@ Tensor Embedding::forward(const Tensor&, const MicroBatch& batch) {
     throw Error("a sequence of {} tokens is longer than the model's {} positions", seq,
                 positions_.size(0));
   }
-  if (vocab_shard_.tp) return forward_local_shard(batch);
-  const Tensor y = embed(weight_, batch.tokens, padding_token_);
-  if (!positions_.defined()) return dropout(y, dropout_, batch);
-  const Tensor positions = batch.positions.defined()
-                               ? batch.positions
-                               : torch::arange(seq, batch.tokens.options()).unsqueeze(0);
-  return dropout(y + embed(positions_, positions, kNoPadding), dropout_, batch);
+  const TensorParallelPtr& tp = vocab_shard_.tp;
+  const int64_t first = tp ? sequence_shard(batch.tokens.numel(), *tp).first : 0;
+  Tensor y =
+      embed(weight_, tp ? batch.tokens.flatten() : batch.tokens, vocab_shard_, padding_token_);
+  if (positions_.defined()) {
+    y = y + embed(positions_, local_positions(batch), VocabShard(positions_.size(0)), kNoPadding);
+  }
+  return dropout(y, dropout_, batch, first);
 }
 
-Tensor Embedding::forward_local_shard(const MicroBatch& batch) const {
+Tensor Embedding::local_positions(const MicroBatch& batch) const {
+  const int64_t seq = batch.tokens.size(1);
+  if (!vocab_shard_.tp) {
+    return batch.positions.defined() ? batch.positions
+                                     : torch::arange(seq, batch.tokens.options()).unsqueeze(0);
+  }
   const SequenceShard shard = sequence_shard(batch.tokens.numel(), *vocab_shard_.tp);
-  Tensor y = apply_function(std::make_shared<VocabParallelLookup>(vocab_shard_, padding_token_),
-                            {weight_, batch.tokens.flatten()})[0];
-  if (positions_.defined()) y = y + position_embeddings(batch, shard);
-  return dropout(y, dropout_, batch, shard.first);
-}
-
-// Rows that pad the shard get the last token's position: any position will do.
-Tensor Embedding::position_embeddings(const MicroBatch& batch, const SequenceShard& shard) const {
   const int64_t last = batch.tokens.numel() - 1;
   const Tensor tokens =
       torch::arange(shard.first, shard.first + shard.rows, batch.tokens.options()).clamp_max_(last);
-  const Tensor positions = batch.positions.defined()
-                               ? batch.positions.flatten().index_select(0, tokens)
-                               : tokens.remainder(batch.tokens.size(1));
-  return embed(positions_, positions, kNoPadding);
+  return batch.positions.defined() ? batch.positions.flatten().index_select(0, tokens)
+                                   : tokens.remainder(seq);
 }
 
 }  // namespace zeroth::model

@@ -2,11 +2,10 @@
 // have them.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <optional>
 
+#include "device/tensor.h"
 #include "model/block.h"
 #include "model/kernels/dropout.h"
 #include "model/spec.h"
@@ -53,9 +52,9 @@ class Embedding : public Block {
   const torch::Tensor& weight() const { return weight_; }  // [vocab, hidden]
 
  private:
-  // Returns the vectors of the positions of a shard of the tokens, [rows, hidden].
-  torch::Tensor position_embeddings(const MicroBatch& batch, const SequenceShard& shard) const;
-  torch::Tensor forward_local_shard(const MicroBatch& batch) const;
+  // Returns the positions of all tokens, [1 or batch, seq], or of this rank's shard, [rows]. Rows
+  // that pad the shard get the last token's position: any position will do.
+  torch::Tensor local_positions(const MicroBatch& batch) const;
 
   VocabShard vocab_shard_;
   int64_t padding_token_;

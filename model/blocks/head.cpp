@@ -1,5 +1,7 @@
 #include "model/blocks/head.h"
 
+#include <ATen/ops/constant_pad_nd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -21,7 +23,7 @@ using torch::Tensor;
 struct RowSums {
   Tensor lse, target_logits;
   // Returns the sum of negative log-likelihoods, fp64.
-  Tensor loss() const { return lse.sub(target_logits).sum(torch::kFloat64); }
+  Tensor loss() const { return lse.sub(target_logits).sum(torch::kDouble); }
 };
 
 // Returns the sums over the whole vocabulary. If ranks split it, each one sums its own part, and
@@ -35,7 +37,7 @@ RowSums row_sums(const Tensor& logits, const Tensor& targets,
   const Tensor local = log_sum_exp(logits);
   const Tensor max_lse = local.clone();
   vocab_shard->tp->all_reduce(max_lse, comm::ReduceOp::kMax, "largest logits");
-  const Tensor target_logits = logits.gather(1, rows.unsqueeze(1)).squeeze(1).to(torch::kFloat32);
+  const Tensor target_logits = logits.gather(1, rows.unsqueeze(1)).squeeze(1).to(torch::kFloat);
   const Tensor sums = at::stack({local.sub(max_lse).exp_(), target_logits.mul(is_local)});
   vocab_shard->tp->all_reduce(sums, comm::ReduceOp::kSum, "sums of logits");
   return {sums[0].log().add_(max_lse), sums[1]};
@@ -79,7 +81,7 @@ struct HeadGradients {
   HeadGradients(const Tensor& x, const Tensor& weight, const HeadOutputMask& output_mask) {
     if (output_mask.dx) dx = at::empty_like(x);
     if (!output_mask.dweight) return;
-    const Tensor wide = at::empty({0}, weight.options().dtype(torch::kFloat32));
+    const Tensor wide = at::empty({0}, weight.options().dtype(torch::kFloat));
     const bool is_wide = accumulates_in_fp32(wide, x);
     dweight = at::empty(weight.sizes(), is_wide ? wide.options() : weight.options());
   }
@@ -87,8 +89,7 @@ struct HeadGradients {
   void add(const Tensor& dlogits, const Tensor& x, const Tensor& weight, int64_t begin) {
     if (dx.defined()) write_matrix_product(dx.narrow(0, begin, x.size(0)), dlogits, weight);
     if (!dweight.defined()) return;
-    empty ? write_matrix_product(dweight, dlogits.t(), x)
-          : add_matrix_product(dweight, dlogits.t(), x);
+    write_matrix_product(dweight, dlogits.t(), x, /*add=*/!empty);
     empty = false;
   }
 };
@@ -108,10 +109,10 @@ class HeadLoss final : public CustomFunction {
         (output_mask_.dx || output_mask_.dweight) && options_.gradient != 0 && x.size(0) > chunk_;
     HeadGradients gradients(x, weight, in_forward_ ? output_mask_ : HeadOutputMask());
     const Tensor scale =
-        torch::full({}, options_.gradient / options_.divisor, x.options().dtype(torch::kFloat32));
-    Tensor sum = torch::zeros({}, x.options().dtype(torch::kFloat64));
+        torch::full({}, options_.gradient / options_.divisor, x.options().dtype(torch::kFloat));
+    Tensor sum = torch::zeros({}, x.options().dtype(torch::kDouble));
     Tensor saved_logits;
-    Tensor lse = at::empty({x.size(0)}, x.options().dtype(torch::kFloat32));
+    Tensor lse = at::empty({x.size(0)}, x.options().dtype(torch::kFloat));
     for (int64_t begin = 0; begin < x.size(0); begin += chunk_) {
       const int64_t rows = std::min(chunk_, x.size(0) - begin);
       const Tensor part = x.narrow(0, begin, rows), row_targets = targets.narrow(0, begin, rows);
@@ -127,7 +128,7 @@ class HeadLoss final : public CustomFunction {
     context.save_for_backward({x, weight, local_targets(targets, options_.vocab_shard), lse,
                                saved_logits, gradients.dx, gradients.dweight,
                                options_.grad_output});
-    return {(sum / options_.divisor).to(torch::kFloat32)};
+    return {(sum / options_.divisor).to(torch::kFloat)};
   }
 
   TensorVector backward(const FunctionContext& context, TensorVector grads) const override {

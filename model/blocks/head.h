@@ -2,12 +2,11 @@
 // chunks of tokens, because the logits of a full micro-batch would be the largest tensor of all.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <memory>
 #include <optional>
 
+#include "device/tensor.h"
 #include "model/block.h"
 #include "model/blocks/embedding.h"
 #include "model/blocks/norm.h"

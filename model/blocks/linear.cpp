@@ -1,5 +1,8 @@
 #include "model/blocks/linear.h"
 
+#include <ATen/ops/_unsafe_view.h>
+#include <ATen/ops/unsafe_split_with_sizes.h>
+
 #include <utility>
 
 #include "base/error.h"
@@ -18,8 +21,7 @@ Tensor rows(const Tensor& x) {
 
 Tensor product(const Tensor& x, const Tensor& weight, const Tensor& bias, WeightLayout layout) {
   const Tensor in_out = layout == WeightLayout::kOutIn ? weight.t() : weight;
-  const Tensor y = bias.defined() ? matrix_product_with_bias(bias, rows(x), in_out)
-                                  : matrix_product(rows(x), in_out);
+  const Tensor y = matrix_product(rows(x), in_out, bias);
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = y.size(1);
   return at::_unsafe_view(y, sizes);
@@ -63,10 +65,11 @@ class LinearFunction final : public CustomFunction {
     TensorVector outputs;
     for (size_t i = 1; i < inputs.size(); i += stride_) {
       const Tensor bias = form_.bias ? inputs[i + 1] : Tensor();
-      outputs.push_back(
-          form_.style == ParallelStyle::kRowwise
-              ? reduce_scatter_output(product(input, inputs[i], Tensor(), form_.layout), bias)
-              : product(input, inputs[i], bias, form_.layout));
+      const bool reduces = form_.style == ParallelStyle::kRowwise;
+      Tensor y = product(input, inputs[i], reduces ? Tensor() : bias, form_.layout);
+      if (reduces) y = form_.tp->reduce_scatter(y, kOutputs);
+      if (reduces && bias.defined()) y.add_(bias);
+      outputs.push_back(y);
     }
     return outputs;
   }
@@ -79,8 +82,10 @@ class LinearFunction final : public CustomFunction {
     // that shard.
     for (size_t i = 0; form_.bias && i < grads.size(); ++i) {
       const size_t at = 2 + 2 * i;
-      if (grads[i].defined() && context.needs_input_grad(at))
-        gradients[at] = accumulate_bias_grad(saved[at], rows(grads[i]));
+      if (!grads[i].defined() || !context.needs_input_grad(at)) continue;
+      const Tensor grad_view = main_grad(saved[at]);
+      const auto dtype = (grad_view.defined() ? grad_view : saved[at]).scalar_type();
+      gradients[at] = accumulate_grad(saved[at], rows(grads[i]).sum({0}, false, dtype));
     }
     if (form_.style == ParallelStyle::kRowwise && grads[0].defined()) {
       grads[0] = form_.tp->all_gather(rows(grads[0]), kOutputGradients);
@@ -147,11 +152,6 @@ class LinearFunction final : public CustomFunction {
     return false;
   }
 
-  Tensor reduce_scatter_output(const Tensor& addend, const Tensor& bias) const {
-    Tensor local = form_.tp->reduce_scatter(addend, kOutputs);
-    return bias.defined() ? local.add_(bias) : local;
-  }
-
   Tensor input_gradient(const TensorVector& saved, const TensorVector& grads) const {
     Tensor dx;
     for (size_t i = 0; i < grads.size(); ++i) {
@@ -159,7 +159,7 @@ class LinearFunction final : public CustomFunction {
       const Tensor& weight = saved[1 + i * stride_];
       const Tensor out_in = form_.layout == WeightLayout::kInOut ? weight.t() : weight;
       if (dx.defined()) {
-        add_matrix_product(dx, rows(grads[i]), out_in);
+        write_matrix_product(dx, rows(grads[i]), out_in, /*add=*/true);
       } else {
         dx = matrix_product(rows(grads[i]), out_in);
       }
@@ -170,12 +170,6 @@ class LinearFunction final : public CustomFunction {
   Tensor weight_gradient(const Tensor& weight, const Tensor& x, const Tensor& dy) const {
     return form_.layout == WeightLayout::kInOut ? accumulate_wgrad(weight, x, dy)
                                                 : accumulate_wgrad(weight, dy, x);
-  }
-
-  static Tensor accumulate_bias_grad(const Tensor& bias, const Tensor& dy) {
-    const Tensor grad_view = main_grad(bias);
-    const auto dtype = (grad_view.defined() ? grad_view : bias).scalar_type();
-    return accumulate_grad(bias, dy.sum({0}, false, dtype));
   }
 
   LinearForm form_;

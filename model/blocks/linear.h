@@ -2,13 +2,13 @@
 #pragma once
 
 #include <torch/nn/module.h>
-#include <torch/types.h>
 
 #include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <vector>
 
+#include "device/tensor.h"
 #include "model/block.h"
 #include "model/tensor_parallel.h"
 

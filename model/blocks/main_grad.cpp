@@ -12,7 +12,7 @@ constexpr uint32_t kUnwrittenVersion = uint32_t{1} << 30;
 }  // namespace
 
 torch::Tensor meta_parameter(at::IntArrayRef sizes) {
-  return torch::empty(sizes, torch::dtype(torch::kFloat32).device(torch::kMeta));
+  return torch::empty(sizes, torch::dtype(torch::kFloat).device(torch::kMeta));
 }
 
 torch::Tensor make_main_grad(const torch::Tensor& view, bool unwritten) {
@@ -43,13 +43,7 @@ torch::Tensor accumulate_grad(const torch::Tensor& parameter, const torch::Tenso
 
 torch::Tensor accumulate_wgrad(const torch::Tensor& parameter, const torch::Tensor& a,
                                const torch::Tensor& b) {
-  const torch::Tensor grad_view = main_grad(parameter);
-  if (grad_view.defined() &&
-      (grad_view.scalar_type() == a.scalar_type() || accumulates_in_fp32(grad_view, a))) {
-    is_unwritten(grad_view) ? write_matrix_product(grad_view, a.t(), b)
-                            : add_matrix_product(grad_view, a.t(), b);
-    return {};
-  }
+  if (accumulate_wgrads(parameter, a, b)) return {};
   return accumulate_grad(parameter, matrix_product(a.t(), b));
 }
 
@@ -64,8 +58,7 @@ bool accumulate_wgrads(at::TensorList parameters, const torch::Tensor& a, const 
   const torch::Tensor all = concatenated_view(grad_views, 0);
   if (!all.defined() || (all.scalar_type() != a.scalar_type() && !accumulates_in_fp32(all, a)))
     return false;
-  is_unwritten(grad_views[0]) ? write_matrix_product(all, a.t(), b)
-                              : add_matrix_product(all, a.t(), b);
+  write_matrix_product(all, a.t(), b, /*add=*/!is_unwritten(grad_views[0]));
   for (const torch::Tensor& grad_view : grad_views) grad_view.unsafeGetTensorImpl()->bump_version();
   return true;
 }

@@ -2,7 +2,7 @@
 // the backward, if there is one.
 #pragma once
 
-#include <torch/types.h>
+#include "device/tensor.h"
 
 namespace zeroth::model {
 

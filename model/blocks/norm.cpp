@@ -1,5 +1,8 @@
 #include "model/blocks/norm.h"
 
+#include <ATen/ops/native_layer_norm.h>
+#include <ATen/ops/native_layer_norm_backward.h>
+
 #include <tuple>
 
 #include "model/blocks/main_grad.h"
@@ -20,29 +23,28 @@ class RmsNorm final : public CustomFunction {
   TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
     context.keep_undefined_grads();
     const Tensor &x = inputs.front(), &weight = inputs.back();
-    AddRmsNormOutput outputs{x, Tensor(), Tensor()};
+    Tensor sum = x, y, scale;
     adds_ = inputs.size() == 3;
     if (adds_) {
-      outputs = add_rms_norm(x, inputs[1], weight, eps_);
+      std::tie(sum, y, scale) = add_rms_norm(x, inputs[1], weight, eps_);
     } else {
-      std::tie(outputs.y, outputs.scale) = rms_norm(x, weight, eps_);
+      std::tie(y, scale) = rms_norm(x, weight, eps_);
     }
-    context.save_for_backward({outputs.sum, weight, outputs.scale});
-    return {outputs.sum, outputs.y};
+    context.save_for_backward({sum, weight, scale});
+    return {sum, y};
   }
 
   TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
     const TensorVector saved = context.saved();
     Tensor dsum = grads[0], dweight;
     if (grads[1].defined()) {
-      const RmsNormOutputMask output_mask{
-          .dx = context.needs_input_grad(0) || (adds_ && context.needs_input_grad(1)),
-          .dweight = context.needs_input_grad(adds_ ? 2 : 1)};
+      const std::array<bool, 2> output_mask = {
+          context.needs_input_grad(0) || (adds_ && context.needs_input_grad(1)),
+          context.needs_input_grad(adds_ ? 2 : 1)};
       const std::optional<Tensor> residual = dsum.defined() ? std::optional(dsum) : std::nullopt;
-      const RmsNormGradients gradients =
-          rms_norm_backward(grads[1], saved[0], saved[1], saved[2], output_mask, residual);
-      dsum = gradients.dx;
-      if (gradients.dweight.defined()) dweight = accumulate_grad(saved[1], gradients.dweight);
+      std::tie(dsum, dweight) =
+          rms_norm_backward(grads[1], saved[0], saved[1], saved[2], residual, output_mask);
+      if (dweight.defined()) dweight = accumulate_grad(saved[1], dweight);
     }
     return adds_ ? TensorVector{dsum, dsum, dweight} : TensorVector{dsum, dweight};
   }

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <torch/nn/module.h>
-#include <torch/types.h>
 
 #include <cstdint>
 #include <optional>
 
+#include "device/tensor.h"
 #include "model/spec.h"
 
 namespace zeroth::model {

@@ -1,6 +1,7 @@
 #include "model/blocks/rope.h"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/pow.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +18,7 @@ using torch::Tensor;
 // Returns positions per radian, [head_dim / 2].
 Tensor periods(double theta, int64_t head_dim) {
   const Tensor exponent =
-      torch::arange(0, head_dim, 2, torch::kFloat32) / static_cast<double>(head_dim);
+      torch::arange(0, head_dim, 2, torch::kFloat) / static_cast<double>(head_dim);
   return at::pow(theta, exponent);
 }
 
@@ -59,7 +60,7 @@ Tensor scale_yarn(const Tensor& periods, const RopeSpec& spec, int64_t head_dim)
   first = std::max(first, 0.0);
   last = std::min(last, dim - 1);
   if (first == last) last += 0.001;
-  const Tensor ramp = (torch::arange(head_dim / 2, torch::kFloat32) - first) / (last - first);
+  const Tensor ramp = (torch::arange(head_dim / 2, torch::kFloat) - first) / (last - first);
   const Tensor kept = 1 - ramp.clamp(0, 1);
   return 1 / (spec.factor * periods) * (1 - kept) + 1 / periods * kept;
 }
@@ -100,7 +101,7 @@ Tensor rope_frequencies(const RopeSpec& spec, int64_t head_dim, int64_t max_posi
     case RopeScaling::kLongRope: {
       const bool is_long = seq > spec.original_max_positions;
       const auto& factors = is_long ? spec.long_factors : spec.short_factors;
-      return 1 / (torch::tensor(factors, torch::kFloat32) * unscaled);
+      return 1 / (torch::tensor(factors, torch::kFloat) * unscaled);
     }
   }
   return {};
@@ -116,7 +117,7 @@ RopeTable::RopeTable(const RopeSpec& spec, int64_t head_dim, int64_t max_positio
 RopeTable::Angles RopeTable::angles(const Tensor& positions, int64_t seq,
                                     const Tensor& like) const {
   const torch::NoGradGuard no_grad;
-  const Tensor turns = positions.to(torch::kFloat32).unsqueeze(-1) *
+  const Tensor turns = positions.to(torch::kFloat).unsqueeze(-1) *
                        rope_frequencies(spec_, head_dim_, max_positions_, seq)
                            .to(positions.device());  // [batch, seq, head_dim / 2]
   const auto ready = [&](const Tensor& t) {
@@ -127,7 +128,7 @@ RopeTable::Angles RopeTable::angles(const Tensor& positions, int64_t seq,
 
 const RopeTable::Angles& RopeTable::sequence(int64_t seq, const Tensor& like) {
   if (seq != cached_seq_ || !matches(cached_, like)) {
-    cached_ = angles(torch::arange(seq, torch::kInt64).unsqueeze(0), seq, like);
+    cached_ = angles(torch::arange(seq, torch::kLong).unsqueeze(0), seq, like);
     cached_seq_ = seq;
   }
   return cached_;

@@ -1,10 +1,9 @@
 // Rotary position embedding.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 
+#include "device/tensor.h"
 #include "model/spec.h"
 
 namespace zeroth::model {

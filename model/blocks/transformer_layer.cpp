@@ -1,5 +1,8 @@
 #include "model/blocks/transformer_layer.h"
 
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/silu.h>
 #include <fmt/format.h>
 
 #include <utility>

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <torch/nn/module.h>
-#include <torch/types.h>
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 
+#include "device/tensor.h"
 #include "model/block.h"
 #include "model/blocks/attention.h"
 #include "model/blocks/linear.h"

@@ -29,14 +29,6 @@ bool is_finite(const torch::Tensor& values) {
   return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
 }
 
-// Copies the rows' bytes, one row after the other; data in a file may be unaligned.
-void copy_rows(std::span<const std::byte> tensor, const SliceRows& rows, size_t width,
-               std::byte* to) {
-  rows.for_each_run(0, rows.elements(), [&](int64_t at, int64_t whole, int64_t size) {
-    std::memcpy(to + at * width, tensor.data() + whole * width, size * width);
-  });
-}
-
 // Drops the pages of what was read, including the gaps between its rows.
 void drop_pages(const SafetensorsFile& file, std::span<const std::byte> tensor,
                 const ParamSlice& part, int64_t count, size_t width) {
@@ -114,9 +106,12 @@ void CheckpointSource::read(const ParamSlice& part, torch::Tensor out) {
   const size_t width = c10::elementSize(*dtype);
   const std::span<const std::byte> all = file.bytes(*found.entry.tensor);
   const torch::Tensor stored = torch::empty({std::min(kChunk, out.numel())}, *dtype);
+  auto* const to = static_cast<std::byte*>(stored.data_ptr());  // a file's data may be unaligned
   int64_t done = 0;
   for (const SliceRows& rows : slice_rows(part.box, part.first, out.numel(), kChunk)) {
-    copy_rows(all, rows, width, static_cast<std::byte*>(stored.data_ptr()));
+    rows.for_each_run(0, rows.elements(), [&](int64_t at, int64_t whole, int64_t size) {
+      std::memcpy(to + at * width, all.data() + whole * width, size * width);
+    });
     torch::Tensor values = out.narrow(0, done, rows.elements());
     values.copy_(stored.narrow(0, 0, rows.elements()));
     if (!is_finite(values)) {

@@ -9,8 +9,11 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/text/printable.h"
 
 namespace zeroth::model {
 
@@ -43,6 +46,18 @@ class ConfigReader {
   void require(const std::string& key, const nlohmann::json& harmless);
   // Adds an error unless the key is absent, null, false, zero or empty.
   void reject(const std::string& key);
+
+  // Returns the value that `table` has for `name`, the text of a key; otherwise adds an error that
+  // lists the names in `supported`, and returns the first one of T.
+  template <typename T, size_t kSize>
+  T choose(const std::string& key, const std::string& name,
+           const std::pair<std::string_view, T> (&table)[kSize], std::string_view supported) {
+    for (const auto& [known, value] : table) {
+      if (known == name) return value;
+    }
+    add_error(key, "is \"{}\"; supported are {}", shortened(name), supported);
+    return T();
+  }
 
   template <typename... Args>
   void add_error(const std::string& key, fmt::format_string<Args...> reason, Args&&... args) {

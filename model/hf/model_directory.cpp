@@ -93,15 +93,6 @@ constexpr std::array<std::string_view, 5> kAuxiliaryFiles = {
     "generation_config.json", "special_tokens_map.json", "vocab.json", "merges.txt",
     "added_tokens.json"};
 
-bool is_weights(const std::string& name) {
-  return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json") ||
-         (name.starts_with("pytorch_model") && name.find(".bin") != std::string::npos);
-}
-
-bool is_adapter(const std::string& name) {
-  return name.starts_with("adapter_") && (name.ends_with(".json") || name.ends_with(".bin"));
-}
-
 constexpr const char* kFromGguf =
     "transformers converts it: AutoModelForCausalLM.from_pretrained(FOLDER, gguf_file=NAME)"
     ".save_pretrained(CONVERTED), and likewise AutoTokenizer";
@@ -214,7 +205,12 @@ bool is_auxiliary_file(const std::string& name) {
 }
 
 bool is_model_file(const std::string& name) {
-  return name == "config.json" || is_weights(name) || is_adapter(name) || is_auxiliary_file(name) ||
+  const bool is_weights =
+      name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json") ||
+      (name.starts_with("pytorch_model") && name.find(".bin") != std::string::npos);
+  const bool is_adapter =
+      name.starts_with("adapter_") && (name.ends_with(".json") || name.ends_with(".bin"));
+  return name == "config.json" || is_weights || is_adapter || is_auxiliary_file(name) ||
          std::find(kRunRecords.begin(), kRunRecords.end(), name) != kRunRecords.end();
 }
 

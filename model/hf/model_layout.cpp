@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -20,11 +21,12 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<std::pair<torch::Dtype, std::string_view>, 3> kDtypeNames = {
-    {{torch::kFloat32, "F32"}, {torch::kBFloat16, "BF16"}, {torch::kFloat16, "F16"}}};
+using DtypeName = std::pair<torch::Dtype, std::string_view>;
+constexpr DtypeName kDtypeNames[] = {
+    {torch::kFloat, "F32"}, {torch::kBFloat16, "BF16"}, {torch::kHalf, "F16"}};
 
 const char* config_dtype(torch::ScalarType dtype) {
-  return dtype == torch::kFloat32 ? "float32" : dtype == torch::kFloat16 ? "float16" : "bfloat16";
+  return dtype == torch::kFloat ? "float32" : dtype == torch::kHalf ? "float16" : "bfloat16";
 }
 
 int64_t num_bytes(const PlannedTensor& tensor, torch::ScalarType dtype) {
@@ -54,18 +56,14 @@ std::string index_text(const ModelLayout& layout) {
 }  // namespace
 
 std::string_view dtype_name(torch::Dtype dtype) {
-  for (const auto& [type, name] : kDtypeNames) {
-    if (type == dtype) return name;
-  }
-  ZEROTH_CHECK(false, "no checkpoint holds {}", c10::toString(dtype));
-  return {};
+  const auto* const known = std::ranges::find(kDtypeNames, dtype, &DtypeName::first);
+  ZEROTH_CHECK(known != std::end(kDtypeNames), "no checkpoint holds {}", c10::toString(dtype));
+  return known->second;
 }
 
 std::optional<torch::Dtype> parse_dtype(std::string_view name) {
-  for (const auto& [type, known] : kDtypeNames) {
-    if (known == name) return type;
-  }
-  return std::nullopt;
+  const auto* const known = std::ranges::find(kDtypeNames, name, &DtypeName::second);
+  return known != std::end(kDtypeNames) ? std::optional(known->first) : std::nullopt;
 }
 
 SafetensorsLayout plan_safetensors(torch::ScalarType dtype,

@@ -2,8 +2,6 @@
 // written, so that several ranks can write their own bytes.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -12,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "device/tensor.h"
 #include "model/spec.h"
 
 namespace zeroth::model {
@@ -50,7 +49,7 @@ struct ModelLayout {
     size_t file = 0;
     int64_t offset = 0;  // of the first byte
   };
-  torch::ScalarType dtype = torch::kFloat32;
+  torch::ScalarType dtype = torch::kFloat;
   std::vector<ShardFile> files;
   std::map<std::string, TensorLocation> locations;  // by canonical name
   std::string index;  // text of kIndexFile; empty if there is one file

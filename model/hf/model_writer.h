@@ -1,14 +1,13 @@
 // ModelWriter writes a model directory that transformers can load.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "device/tensor.h"
 #include "model/hf/model_layout.h"
 #include "model/hf/output_directory.h"
 #include "model/hf/safetensors_writer.h"
@@ -20,7 +19,7 @@ struct WriterOptions {
   std::filesystem::path source;  // directory with the config.json, tokenizer and templates to copy
   std::filesystem::path output;
   ModelSpec spec;
-  torch::ScalarType dtype = torch::kFloat32;  // precision on disk
+  torch::ScalarType dtype = torch::kFloat;  // precision on disk
   int64_t max_shard_bytes = kMaxShardBytes;
   bool overwrite = false;
 };

@@ -33,11 +33,10 @@ bool is_mount_point(const fs::path& path) {
 // Returns whether a new run may use the directory: the page of a run that was stopped is no reason
 // to refuse it.
 bool is_reusable(const fs::path& directory) {
-  return std::all_of(fs::directory_iterator(directory), fs::directory_iterator(),
-                     [](const auto& entry) {
-                       const fs::path name = entry.path().filename();
-                       return name == kRunPage || name == kPartialRunPage;
-                     });
+  return std::ranges::all_of(fs::directory_iterator(directory), [](const auto& entry) {
+    const fs::path name = entry.path().filename();
+    return name == kRunPage || name == kPartialRunPage;
+  });
 }
 
 // Throws an Error for a target of another user in a directory like /tmp, where that user could
@@ -93,16 +92,13 @@ void check_can_be_made(const fs::path& path, const fs::path& target) {
 
 void sync(const fs::path& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0 || ::fsync(file.get()) != 0) {
-    throw_write_error(fmt::format("{} cannot be written", path.string()), errno,
-                      path.parent_path());
-  }
+  if (file.get() < 0 || ::fsync(file.get()) != 0) throw_write_error(path);
 }
 
 bool holds_model(const fs::path& directory) {
-  return std::any_of(
-      fs::directory_iterator(directory), fs::directory_iterator(),
-      [](const auto& entry) { return is_model_file(entry.path().filename().string()); });
+  return std::ranges::any_of(fs::directory_iterator(directory), [](const auto& entry) {
+    return is_model_file(entry.path().filename().string());
+  });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "model/hf/safetensors_writer.h"
 
+#include <ATen/ops/isinf.h>
 #include <fcntl.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -29,7 +30,7 @@ void require_finite(const std::filesystem::path& target, const std::string& name
 torch::Tensor to_saved_dtype(const std::string& name, const torch::Tensor& tensor,
                              torch::ScalarType dtype) {
   torch::Tensor saved = tensor.detach().to(torch::kCPU, dtype).contiguous();
-  if (dtype != torch::kFloat16 || tensor.scalar_type() == torch::kFloat16) return saved;
+  if (dtype != torch::kHalf || tensor.scalar_type() == torch::kHalf) return saved;
   // A value that fp16 cannot hold would be infinite when the file is loaded.
   if (at::isinf(saved).any().item<bool>() && !at::isinf(tensor).any().item<bool>()) {
     throw Error("{} has a value of {:g}, beyond the 65504 that fp16 holds: save in bf16 or fp32",
@@ -46,23 +47,14 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, torch::S
     regions_[tensor.name] = {tensor.shape, layout.offsets.at(tensor.name)};
   }
   fd_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (fd_.get() < 0) {
-    throw_write_error(fmt::format("{} cannot be created", path.string()), errno,
-                      path.parent_path());
-  }
+  if (fd_.get() < 0) throw_write_error(path, " cannot be created");
   // Reserve the space, so that a full disk is found before the first tensor is written, if the file
   // system supports it.
   const bool reserved = ::fallocate(fd_.get(), 0, 0, layout.size) == 0;
   if (!reserved && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
-    fail(fmt::format("reserving {} bytes", layout.size));
+    throw_write_error(path, fmt::format(": reserving {} bytes failed", layout.size));
   }
   write_bytes(layout.header.data(), layout.header.size(), 0);
-}
-
-void SafetensorsWriter::fail(const std::string& operation) const {
-  const int reason = errno;
-  throw_write_error(fmt::format("{}: {} failed", path_.string(), operation), reason,
-                    path_.parent_path());
 }
 
 void SafetensorsWriter::write_bytes(const void* data, size_t size, int64_t offset) {
@@ -70,7 +62,9 @@ void SafetensorsWriter::write_bytes(const void* data, size_t size, int64_t offse
   while (size > 0) {
     const ssize_t done = ::pwrite(fd_.get(), bytes, size, offset);
     if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) fail(fmt::format("writing {} bytes at offset {}", size, offset));
+    if (done <= 0) {
+      throw_write_error(path_, fmt::format(": writing {} bytes at offset {} failed", size, offset));
+    }
     bytes += done;
     offset += done;
     size -= static_cast<size_t>(done);
@@ -92,10 +86,7 @@ void SafetensorsWriter::write(const std::string& name, const torch::Tensor& tens
 void SafetensorsWriter::finish() {
   for (const auto& [name, region] : regions_)
     ZEROTH_CHECK(region.written, "{} was not written", name);
-  if (::fsync(fd_.get()) != 0 || ::close(fd_.release()) != 0) {
-    throw_write_error(fmt::format("{} cannot be written", path_.string()), errno,
-                      path_.parent_path());
-  }
+  if (::fsync(fd_.get()) != 0 || ::close(fd_.release()) != 0) throw_write_error(path_);
 }
 
 }  // namespace zeroth::model

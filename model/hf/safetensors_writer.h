@@ -2,8 +2,6 @@
 // tensors may come in any order.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "base/machine/file_descriptor.h"
+#include "device/tensor.h"
 #include "model/hf/model_layout.h"
 
 namespace zeroth::model {
@@ -47,8 +46,6 @@ class SafetensorsWriter {
     int64_t offset = 0;
     bool written = false;
   };
-  // Throws an Error with the reason from errno.
-  [[noreturn]] void fail(const std::string& operation) const;
   void write_bytes(const void* data, size_t size, int64_t offset);
 
   std::filesystem::path path_;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -80,17 +81,36 @@ constexpr std::pair<std::string_view, Activation> kActivations[] = {
     {"gelu_pytorch_tanh", Activation::kGeluTanh},
     {"relu", Activation::kRelu}};
 
-void read_activation(ConfigReader& config, ModelSpec& spec, const std::string& key,
-                     const std::string& fallback) {
-  const std::string name = config.text(key, fallback);
-  for (const auto& [known, activation] : kActivations) {
-    if (known == name) {
-      spec.activation = activation;
-      return;
-    }
-  }
-  config.add_error(key, "is \"{}\"; supported are silu, gelu, gelu_new, gelu_pytorch_tanh, relu",
-                   shortened(name));
+// How many layers see only a window of tokens.
+enum class Windows { kNone, kAll, kSelected };
+
+// A RotaryFamily is what a family with rotary embeddings does not share with the others.
+struct RotaryFamily {
+  std::string_view name;  // config.json's model_type
+  int64_t max_positions;  // by default
+  bool head_dim = false;  // 128 by default; false: hidden_size / num_attention_heads
+  bool qk_norm = false;
+  bool qkv_bias = false;
+  bool attention_bias = false;  // the key is supported: biases of q, k, v and o
+  bool mlp_bias = false;        // the key is supported
+  Windows windows = Windows::kNone;
+};
+
+constexpr RotaryFamily kRotaryFamilies[] = {
+    {.name = "llama", .max_positions = 2048, .attention_bias = true, .mlp_bias = true},
+    {.name = "mistral", .max_positions = 131072, .windows = Windows::kAll},
+    {.name = "qwen2", .max_positions = 32768, .qkv_bias = true, .windows = Windows::kSelected},
+    {.name = "qwen3",
+     .max_positions = 32768,
+     .head_dim = true,
+     .qk_norm = true,
+     .attention_bias = true,
+     .windows = Windows::kSelected}};
+
+Activation read_activation(ConfigReader& config, const std::string& key,
+                           const std::string& fallback) {
+  return config.choose(key, config.text(key, fallback), kActivations,
+                       "silu, gelu, gelu_new, gelu_pytorch_tanh, relu");
 }
 
 double read_dropout(ConfigReader& config, const std::string& key, double fallback) {
@@ -111,6 +131,7 @@ void read_gpt2(ConfigReader& config, ModelSpec& spec) {
   spec.num_layers = config.size("n_layer", {}, kMaxLayers);
   spec.num_heads = spec.num_kv_heads = config.size("n_head", {}, kMaxWidth);
   spec.intermediate_size = config.size("n_inner", 4 * spec.hidden_size, 16 * kMaxWidth);
+  spec.windowed_layers.assign(spec.num_layers, false);
   spec.max_positions = config.size("n_positions");
   spec.head_dim = spec.num_heads > 0 ? spec.hidden_size / spec.num_heads : 0;
   require_multiple(config, "n_embd", spec.hidden_size, "n_head", spec.num_heads);
@@ -122,18 +143,18 @@ void read_gpt2(ConfigReader& config, ModelSpec& spec) {
   spec.scale_scores = config.flag("scale_attn_weights", true);
   spec.scale_scores_by_layer = config.flag("scale_attn_by_inverse_layer_idx", false);
   spec.tie_word_embeddings = config.flag("tie_word_embeddings", true);
-  read_activation(config, spec, "activation_function", "gelu_new");
+  spec.activation = read_activation(config, "activation_function", "gelu_new");
   spec.embedding_dropout = read_dropout(config, "embd_pdrop", 0.1);
   spec.attention_dropout = read_dropout(config, "attn_pdrop", 0.1);
   spec.residual_dropout = read_dropout(config, "resid_pdrop", 0.1);
   config.reject("attention_dropout");
 }
 
-// Reads which layers see only a window: in Mistral all, in Qwen those that layer_types or
-// max_window_layers selects.
-void read_window(ConfigReader& config, ModelSpec& spec) {
+// Reads which layers see only a window: all, or those that layer_types or max_window_layers
+// selects.
+void read_window(ConfigReader& config, Windows windows, ModelSpec& spec) {
   spec.windowed_layers.assign(spec.num_layers, false);
-  if (spec.family == "llama") {
+  if (windows == Windows::kNone) {
     config.reject("sliding_window");
     config.reject("use_sliding_window");
     return;
@@ -143,7 +164,7 @@ void read_window(ConfigReader& config, ModelSpec& spec) {
   const double first_window_layer = config.number("max_window_layers", 28);
   const auto first = static_cast<int64_t>(
       std::clamp(first_window_layer, 0.0, static_cast<double>(spec.num_layers)));
-  if (spec.family == "mistral") {
+  if (windows == Windows::kAll) {
     spec.sliding_window = size;
     spec.windowed_layers.assign(spec.num_layers, true);
     config.reject("layer_types");
@@ -170,10 +191,10 @@ void read_window(ConfigReader& config, ModelSpec& spec) {
   }
 }
 
-void read_heads(ConfigReader& config, ModelSpec& spec) {
+void read_heads(ConfigReader& config, const RotaryFamily& family, ModelSpec& spec) {
   spec.num_heads = config.size("num_attention_heads", {}, kMaxWidth);
   spec.num_kv_heads = config.size("num_key_value_heads", spec.num_heads, kMaxWidth);
-  const bool explicit_dim = config.find("head_dim") != nullptr || spec.family == "qwen3";
+  const bool explicit_dim = config.find("head_dim") != nullptr || family.head_dim;
   spec.head_dim = explicit_dim ? config.size("head_dim", 128, kMaxWidth)
                                : spec.hidden_size / std::max<int64_t>(spec.num_heads, 1);
   if (spec.num_heads == 0 || spec.num_kv_heads == 0) return;
@@ -192,33 +213,28 @@ void read_heads(ConfigReader& config, ModelSpec& spec) {
   }
 }
 
-void read_rotary_family(ConfigReader& config, ModelSpec& spec) {
+void read_rotary_family(ConfigReader& config, const RotaryFamily& family, ModelSpec& spec) {
   spec.hidden_size = config.size("hidden_size", {}, kMaxWidth);
   spec.intermediate_size = config.size("intermediate_size", {}, 16 * kMaxWidth);
   spec.num_layers = config.size("num_hidden_layers", {}, kMaxLayers);
-  read_heads(config, spec);
-  spec.max_positions = config.size("max_position_embeddings", spec.family == "llama"     ? 2048
-                                                              : spec.family == "mistral" ? 131072
-                                                                                         : 32768);
+  read_heads(config, family, spec);
+  spec.max_positions = config.size("max_position_embeddings", family.max_positions);
   spec.norm_eps = config.positive("rms_norm_eps", 1e-6);
   spec.rope = read_rope(config, spec.head_dim, spec.max_positions);
-  spec.qk_norm = spec.family == "qwen3";
-  if (spec.family == "llama" || spec.family == "qwen3") {
-    spec.qkv_bias = spec.o_bias = config.flag("attention_bias", false);
-  } else {
-    config.reject("attention_bias");
-    spec.qkv_bias = spec.family == "qwen2";
-  }
-  if (spec.family == "llama") {
-    spec.mlp_bias = config.flag("mlp_bias", false);
-  } else {
-    config.reject("mlp_bias");
-  }
+  spec.qk_norm = family.qk_norm;
+  const auto read_bias = [&](const char* key, bool supported) {
+    if (supported) return config.flag(key, false);
+    config.reject(key);
+    return false;
+  };
+  spec.o_bias = read_bias("attention_bias", family.attention_bias);
+  spec.qkv_bias = spec.o_bias || family.qkv_bias;
+  spec.mlp_bias = read_bias("mlp_bias", family.mlp_bias);
   spec.tie_word_embeddings = config.flag("tie_word_embeddings", false);
   spec.attention_dropout = read_dropout(config, "attention_dropout", 0);
   for (const char* key : {"attn_pdrop", "resid_pdrop", "embd_pdrop"}) config.reject(key);
-  read_activation(config, spec, "hidden_act", "silu");
-  read_window(config, spec);
+  spec.activation = read_activation(config, "hidden_act", "silu");
+  read_window(config, family.windows, spec);
 }
 
 // Returns the padding token, counted from the end if it is negative, as in nn.Embedding.
@@ -257,12 +273,11 @@ ModelSpec parse_model_spec(const std::string& text, const std::string& origin) {
   ConfigReader config(object);
   ModelSpec spec;
   spec.family = config.text("model_type");
+  const auto* const family = std::ranges::find(kRotaryFamilies, spec.family, &RotaryFamily::name);
   if (spec.family == "gpt2") {
     read_gpt2(config, spec);
-    spec.windowed_layers.assign(spec.num_layers, false);
-  } else if (spec.family == "llama" || spec.family == "mistral" || spec.family == "qwen2" ||
-             spec.family == "qwen3") {
-    read_rotary_family(config, spec);
+  } else if (family != std::end(kRotaryFamilies)) {
+    read_rotary_family(config, *family, spec);
   } else {
     const std::string found = spec.family.empty() && !config.errors().empty()
                                   ? config.errors().front() + ": add it, as \"architectures\" says"

@@ -36,13 +36,7 @@ constexpr std::pair<std::string_view, RopeScaling> kKinds[] = {
 RopeScaling read_kind(ConfigReader& rope) {
   const std::string old_kind = rope.text("type", "default");
   const std::string kind = rope.text("rope_type", old_kind);
-  for (const auto& [name, scaling] : kKinds) {
-    if (name == kind) return scaling;
-  }
-  rope.add_error("rope_type",
-                 "is \"{}\"; supported are default, linear, dynamic, llama3, yarn, longrope",
-                 shortened(kind));
-  return RopeScaling::kNone;
+  return rope.choose("rope_type", kind, kKinds, "default, linear, dynamic, llama3, yarn, longrope");
 }
 
 void read_llama3(ConfigReader& rope, RopeSpec& spec) {

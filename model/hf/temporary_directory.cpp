@@ -65,11 +65,6 @@ std::string leftover_target(const std::string& name, std::string_view mark) {
   return random && name.compare(at, mark.size(), mark) == 0 ? name.substr(0, at) : "";
 }
 
-bool has_only_model_files(const Directory& directory) {
-  const std::vector<std::string> names = directory.names();
-  return std::all_of(names.begin(), names.end(), is_model_file);
-}
-
 // Moves an entry without replacing one that appeared meanwhile, if the file system can prevent it.
 int move_within(const Directory& from, const std::string& name, const Directory& to,
                 const std::string& new_name) {
@@ -90,29 +85,26 @@ void move_user_files(const Directory& old, const Directory& target) {
   }
 }
 
-struct Leftover {
-  std::string name;
-  std::string target;
-  std::string_view mark;
-};
-
-void clear(const Directory& parent, const Leftover& left) {
-  const auto directory = parent.open_subdirectory(left.name);
+// Clears the leftover `name` of `target_name`, which has this mark.
+void clear(const Directory& parent, const std::string& name, const std::string& target_name,
+           std::string_view mark) {
+  const auto directory = parent.open_subdirectory(name);
   if (!directory || !directory->is_owned_by_this_user()) return;
   if (::flock(directory->get(), LOCK_EX | LOCK_NB) != 0) return;  // a process is writing it
-  auto target = parent.open_subdirectory(left.target);
+  auto target = parent.open_subdirectory(target_name);
   if (target && !target->is_owned_by_this_user() && target->owner() != parent.owner())
     target.reset();
-  if (left.mark == kOld && !target) {
-    if (parent.contains(left.target)) return;
-    if (move_within(parent, left.name, parent, left.target) == 0) return;
-    throw Error("{} cannot be renamed to {}: {}", directory->path().string(), left.target,
+  if (mark == kOld && !target) {
+    if (parent.contains(target_name)) return;
+    if (move_within(parent, name, parent, target_name) == 0) return;
+    throw Error("{} cannot be renamed to {}: {}", directory->path().string(), target_name,
                 system_reason(errno));
   }
-  if (left.mark != kRemoved && target) move_user_files(*directory, *target);
+  if (mark != kRemoved && target) move_user_files(*directory, *target);
   // Without its target, files in it that belong to no model are the user's.
-  const bool is_ours_to_remove = left.mark == kRemoved || target;
-  if (is_ours_to_remove || has_only_model_files(*directory)) parent.remove(left.name, *directory);
+  const bool is_ours_to_remove = mark == kRemoved || target;
+  if (is_ours_to_remove || std::ranges::all_of(directory->names(), is_model_file))
+    parent.remove(name, *directory);
 }
 
 // Gives `directory`, which mkdtemp created for this user alone, the group and the mode of the
@@ -163,14 +155,16 @@ void throw_write_error(const std::string& what, int error, const fs::path& direc
   throw Error("{}", text);
 }
 
+void throw_write_error(const fs::path& file, std::string_view what) {
+  const int reason = errno;
+  throw_write_error(fmt::format("{}{}", file.string(), what), reason, file.parent_path());
+}
+
 void write_file(const fs::path& path, std::string_view text) {
   std::ofstream file(path, std::ios::binary);
   file << text;
   file.close();
-  if (!file) {
-    throw_write_error(fmt::format("{} cannot be written", path.string()), errno,
-                      path.parent_path());
-  }
+  if (!file) throw_write_error(path);
 }
 
 void move_to(const fs::path& from, const fs::path& to) {
@@ -222,7 +216,7 @@ void cleanup_leftovers(const fs::path& directory,
   for (const std::string& name : parent->names()) {
     for (const std::string_view mark : {kTemporary, kOld, kRemoved}) {
       const std::string target = leftover_target(name, mark);
-      if (!target.empty() && is_ours_to_remove(target)) clear(*parent, {name, target, mark});
+      if (!target.empty() && is_ours_to_remove(target)) clear(*parent, name, target, mark);
     }
   }
 }

@@ -66,6 +66,10 @@ class OutOfSpace : public Error {
 [[noreturn]] void throw_write_error(const std::string& what, int error,
                                     const std::filesystem::path& directory);
 
+// Throws such an Error for `file`, whose name begins the text, with the reason from errno.
+[[noreturn]] void throw_write_error(const std::filesystem::path& file,
+                                    std::string_view what = " cannot be written");
+
 // Writes a small file. Throws like throw_write_error().
 void write_file(const std::filesystem::path& path, std::string_view text);
 

@@ -2,11 +2,10 @@
 // (cpu_attention.cpp), and with dropped probabilities by formula (dropout_attention.cpp).
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <vector>
 
+#include "device/tensor.h"
 #include "model/kernels/dropout.h"
 
 namespace zeroth::model {

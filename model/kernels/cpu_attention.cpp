@@ -2,9 +2,11 @@
 
 #include <ATen/native/CPUBlas.h>
 
+#include "base/machine/cpu.h"
 #include "base/machine/parallel.h"
 #include "model/custom_function.h"
 #include "model/kernels/cpu/select.h"
+#include "model/kernels/matrix_product.h"
 
 namespace zeroth::model {
 namespace {
@@ -35,25 +37,21 @@ struct AttentionTensors {
   Tensor q, k, v, out, lse;  // lse [batch, kv_heads, group, seq]
 };
 
-// Returns the first element of a head in a row of the batch, x [batch, seq, heads, dim].
+// Returns the heads from `head` on in a row of the batch, x [batch, seq, heads, dim].
 template <typename T>
-T* head_data(const Tensor& x, int64_t row, int64_t head) {
-  return data<T>(x) + row * x.size(1) * x.stride(1) + head * x.size(3);
+cpu::HeadArray<T> heads_from(const Tensor& x, int64_t row, int64_t head) {
+  return {data<T>(x) + row * x.size(1) * x.stride(1) + head * x.size(3), x.stride(1)};
 }
 
 template <typename T, typename Tile>
 cpu::AttentionHeads<T, Tile> make_heads(const AttentionTensors& in, int64_t row, int64_t kv_head,
                                         const CausalAttention& options) {
   const int64_t seq = in.q.size(1), group = in.q.size(2) / in.k.size(2);
-  return {.q = head_data<T>(in.q, row, kv_head * group),
-          .k = head_data<T>(in.k, row, kv_head),
-          .v = head_data<T>(in.v, row, kv_head),
-          .out = head_data<T>(in.out, row, kv_head * group),
+  return {.q = heads_from<const T>(in.q, row, kv_head * group),
+          .k = heads_from<const T>(in.k, row, kv_head),
+          .v = heads_from<const T>(in.v, row, kv_head),
+          .out = heads_from<T>(in.out, row, kv_head * group),
           .lse = data<float>(in.lse) + (row * in.k.size(2) + kv_head) * group * seq,
-          .q_stride = in.q.stride(1),
-          .k_stride = in.k.stride(1),
-          .v_stride = in.v.stride(1),
-          .out_stride = in.out.stride(1),
           .seq = seq,
           .group = group,
           .dim = in.q.size(3),
@@ -70,23 +68,19 @@ template <typename T>
 cpu::AttentionGradients<T> make_gradients(const AttentionGradTensors& to, int64_t row,
                                           int64_t kv_head) {
   const int64_t first = kv_head * (to.dq.size(2) / to.dk.size(2));
-  return {.dout = head_data<T>(to.dy, row, first),
-          .dq = head_data<T>(to.dq, row, first),
-          .dk = head_data<T>(to.dk, row, kv_head),
-          .dv = head_data<T>(to.dv, row, kv_head),
-          .dout_stride = to.dy.stride(1),
-          .dq_stride = to.dq.stride(1),
-          .dk_stride = to.dk.stride(1),
-          .dv_stride = to.dv.stride(1)};
+  return {.dout = heads_from<const T>(to.dy, row, first),
+          .dq = heads_from<T>(to.dq, row, first),
+          .dk = heads_from<T>(to.dk, row, kv_head),
+          .dv = heads_from<T>(to.dv, row, kv_head)};
 }
 
-// Calls work(kernels) for the dtype, with tiles of it or of fp32.
+// Calls work(kernels) for the dtype of q, with tiles of it or of fp32.
 template <typename Work>
-void with_attention(torch::ScalarType dtype, const Work& work) {
-  if (dtype == torch::kBFloat16 && cpu::has_fast_products(dtype)) {
+void with_attention(const Tensor& q, const Work& work) {
+  if (q.scalar_type() == torch::kBFloat16 && !prefers_fp32(q)) {
     work(cpu::kernels().bf16_attention);
   } else {
-    cpu::with_kernels(dtype, [&](const auto& kernels, auto) { work(kernels.attention); });
+    cpu::with_kernels(q.scalar_type(), [&](const auto& kernels, auto) { work(kernels.attention); });
   }
 }
 
@@ -99,7 +93,7 @@ void run(const cpu::AttentionKernels<T, Tile>& kernels, const AttentionTensors& 
   const int64_t scratch = kernels.scratch(in.k.size(1), in.k.size(3));
   parallel_for(in.k.size(0) * kv_heads, 1, [&](int64_t begin, int64_t end) {
     const torch::NoGradGuard no_grad;  // for this thread
-    const Tensor memory = at::empty({scratch}, torch::kFloat32);
+    const Tensor memory = at::empty({scratch}, torch::kFloat);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = i / kv_heads, head = i % kv_heads;
       const auto heads = make_heads<T, Tile>(in, row, head, options);
@@ -122,9 +116,8 @@ class Attend final : public CustomFunction {
     const AttentionTensors in{
         with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
         at::empty(q.sizes(), q.options()),
-        at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(torch::kFloat32))};
-    with_attention(q.scalar_type(),
-                   [&](const auto& kernels) { run(kernels, in, options_, nullptr); });
+        at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(torch::kFloat))};
+    with_attention(q, [&](const auto& kernels) { run(kernels, in, options_, nullptr); });
     context.save_for_backward({in.q, in.k, in.v, in.out, in.lse});
     return {in.out};
   }
@@ -135,8 +128,7 @@ class Attend final : public CustomFunction {
     const AttentionGradTensors to{
         with_dense_heads(grads[0]), at::empty(in.q.sizes(), in.q.options()),
         at::empty(in.k.sizes(), in.k.options()), at::empty(in.v.sizes(), in.v.options())};
-    with_attention(in.q.scalar_type(),
-                   [&](const auto& kernels) { run(kernels, in, options_, &to); });
+    with_attention(in.q, [&](const auto& kernels) { run(kernels, in, options_, &to); });
     return {to.dq, to.dk, to.dv};
   }
 
@@ -148,7 +140,7 @@ class Attend final : public CustomFunction {
 
 bool cpu_attention_supports(const Tensor& q) {
   return q.is_cpu() && cpu::has_kernels(q.scalar_type()) && q.size(3) % 16 == 0 &&
-         q.size(3) <= 256 && cpu::has_fast_tile_products();
+         q.size(3) <= 256 && cpu_isa() >= CpuIsa::kAvx2;  // others multiply small tiles slowly
 }
 
 Tensor cpu_attention(const Tensor& q, const Tensor& k, const Tensor& v,

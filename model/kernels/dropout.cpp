@@ -1,5 +1,8 @@
 #include "model/kernels/dropout.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/mul.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -60,35 +63,13 @@ Tensor mask_on_cpu(int64_t row_seed, const DropoutSite& site, const std::vector<
   return mask;
 }
 
-// TokenRows maps the rows of an x to rows of the batch.
-struct TokenRows {
-  std::vector<int64_t> row_seeds;
-  int64_t seq = 0;    // tokens in each row of the batch
-  int64_t first = 0;  // index of x's first row among all tokens
-};
-
-// Applies the site's masks to x [rows, size].
-Tensor apply_masks(const Tensor& x, const TokenRows& tokens, const DropoutSite& site) {
-  Tensor y = at::empty_like(x, at::MemoryFormat::Contiguous);
-  const int64_t all = tokens.seq * std::ssize(tokens.row_seeds) - tokens.first;
-  const int64_t rows = std::clamp<int64_t>(all, 0, x.size(0));
-  for (int64_t done = 0; done < rows;) {
-    const int64_t token = tokens.first + done, line = token % tokens.seq;
-    std::vector<int64_t> lines(static_cast<size_t>(std::min(tokens.seq - line, rows - done)));
-    std::iota(lines.begin(), lines.end(), line);
-    const int64_t row_seed = tokens.row_seeds[static_cast<size_t>(token / tokens.seq)];
-    const Tensor keep = keep_mask(row_seed, site, lines, x.size(1), x.device());
-    Tensor out = y.narrow(0, done, std::ssize(lines));
-    at::mul_out(out, x.narrow(0, done, std::ssize(lines)), keep);
-    done += std::ssize(lines);
-  }
-  y.narrow(0, rows, x.size(0) - rows).zero_();
-  return y.div_(1 - site.p);  // mul_ would round the factor to bf16
-}
-
+// Dropout applies the site's masks to x [.., size], whose first row is that of token `first_token`
+// of a batch with these row_seeds and `seq` tokens in each row.
 class Dropout final : public CustomFunction {
  public:
-  Dropout(TokenRows rows, const DropoutSite& site) : rows_(std::move(rows)), site_(site) {}
+  Dropout(const DropoutSite& site, const std::vector<int64_t>& row_seeds, int64_t seq,
+          int64_t first_token)
+      : site_(site), row_seeds_(row_seeds), seq_(seq), first_token_(first_token) {}
 
   TensorVector forward(const FunctionContext&, const TensorVector& inputs) override {
     return {masked(inputs[0])};
@@ -99,12 +80,28 @@ class Dropout final : public CustomFunction {
   }
 
  private:
-  Tensor masked(const Tensor& x) const {
-    return apply_masks(x.reshape({-1, x.size(-1)}), rows_, site_).view(x.sizes());
+  Tensor masked(const Tensor& shaped) const {
+    const Tensor x = shaped.reshape({-1, shaped.size(-1)});
+    Tensor y = at::empty_like(x, at::MemoryFormat::Contiguous);
+    const int64_t all = seq_ * std::ssize(row_seeds_) - first_token_;
+    const int64_t rows = std::clamp<int64_t>(all, 0, x.size(0));
+    for (int64_t done = 0; done < rows;) {
+      const int64_t token = first_token_ + done, line = token % seq_;
+      std::vector<int64_t> lines(static_cast<size_t>(std::min(seq_ - line, rows - done)));
+      std::iota(lines.begin(), lines.end(), line);
+      const int64_t row_seed = row_seeds_[static_cast<size_t>(token / seq_)];
+      const Tensor keep = keep_mask(row_seed, site_, lines, x.size(1), x.device());
+      Tensor out = y.narrow(0, done, std::ssize(lines));
+      at::mul_out(out, x.narrow(0, done, std::ssize(lines)), keep);
+      done += std::ssize(lines);
+    }
+    y.narrow(0, rows, x.size(0) - rows).zero_();
+    return y.div_(1 - site_.p).view(shaped.sizes());  // mul_ would round the factor to bf16
   }
 
-  TokenRows rows_;
   DropoutSite site_;
+  std::vector<int64_t> row_seeds_;
+  int64_t seq_, first_token_;
 };
 
 }  // namespace
@@ -123,9 +120,9 @@ Tensor keep_mask_from_tensors(int64_t row_seed, const DropoutSite& site,
     second.push_back(key.second);
   }
   const auto column = [&](const std::vector<int64_t>& keys) {
-    return torch::tensor(keys, torch::kInt64).to(device).unsqueeze(1);
+    return torch::tensor(keys, torch::kLong).to(device).unsqueeze(1);
   };
-  const Tensor e = torch::arange(size, torch::TensorOptions(device).dtype(torch::kInt64));
+  const Tensor e = torch::arange(size, torch::TensorOptions(device).dtype(torch::kLong));
   const Tensor inner = mix32((e + column(first)).bitwise_and_(kLow32));
   return mix32(inner.bitwise_xor(column(second))).bitwise_right_shift_(8).ge(threshold(site.p));
 }
@@ -152,8 +149,7 @@ Tensor dropout(const Tensor& x, const DropoutSite& site, const MicroBatch& batch
                int64_t first_token) {
   if (!applies_dropout(site, batch)) return x;
   const int64_t seq = x.dim() == 3 ? x.size(1) : batch.tokens.size(1);
-  TokenRows rows{batch.row_seeds, seq, first_token};
-  return apply_function(std::make_shared<Dropout>(std::move(rows), site), {x})[0];
+  return apply_function(std::make_shared<Dropout>(site, batch.row_seeds, seq, first_token), {x})[0];
 }
 
 }  // namespace zeroth::model

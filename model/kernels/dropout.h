@@ -2,12 +2,11 @@
 // recompute, on every device, and for any split of the global batch over ranks and micro-batches.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "device/tensor.h"
 #include "model/micro_batch.h"
 
 namespace zeroth::model {

@@ -1,5 +1,10 @@
 #include "model/kernels/attention_kernels.h"
 
+#include <ATen/ops/_softmax_backward_data.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/softmax.h>
+
 #include "model/custom_function.h"
 
 namespace zeroth::model {

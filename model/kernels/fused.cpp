@@ -2,7 +2,6 @@
 
 #include <torch/library.h>
 
-#include <array>
 #include <type_traits>
 #include <utility>
 
@@ -50,28 +49,25 @@ TORCH_LIBRARY(zeroth, library) {
 }
 
 TORCH_LIBRARY_IMPL(zeroth, CPU, library) {
-  register_on_cpu(library);
+  cpu::register_operators(library);
 }
 
-std::pair<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  auto [y, scale] = call<formula::rms_norm>("zeroth::rms_norm", x, weight, eps);
-  return {std::move(y), std::move(scale)};
+std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  return call<formula::rms_norm>("zeroth::rms_norm", x, weight, eps);
 }
 
-AddRmsNormOutput add_rms_norm(const Tensor& x, const Tensor& addend, const Tensor& weight,
-                              double eps) {
-  auto [sum, y, scale] =
-      call<formula::add_rms_norm>("zeroth::add_rms_norm", x, addend, weight, eps);
-  return {std::move(sum), std::move(y), std::move(scale)};
+std::tuple<Tensor, Tensor, Tensor> add_rms_norm(const Tensor& x, const Tensor& addend,
+                                                const Tensor& weight, double eps) {
+  return call<formula::add_rms_norm>("zeroth::add_rms_norm", x, addend, weight, eps);
 }
 
-RmsNormGradients rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
-                                   const Tensor& scale, RmsNormOutputMask output_mask,
-                                   const std::optional<Tensor>& residual) {
-  auto [dx, dweight] =
-      call<formula::rms_norm_backward>("zeroth::rms_norm_backward", dy, x, weight, scale, residual,
-                                       std::array<bool, 2>{output_mask.dx, output_mask.dweight});
-  return {output_mask.dx ? dx : Tensor(), output_mask.dweight ? dweight : Tensor()};
+std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, const Tensor& x,
+                                             const Tensor& weight, const Tensor& scale,
+                                             const std::optional<Tensor>& residual,
+                                             std::array<bool, 2> output_mask) {
+  const auto [dx, dweight] = call<formula::rms_norm_backward>("zeroth::rms_norm_backward", dy, x,
+                                                              weight, scale, residual, output_mask);
+  return {output_mask[0] ? dx : Tensor(), output_mask[1] ? dweight : Tensor()};
 }
 
 Tensor rotate_pairs(const Tensor& x, const Tensor& cos, const Tensor& sin, double direction) {
@@ -82,9 +78,8 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
   return call<formula::swiglu>("zeroth::swiglu", gate, up);
 }
 
-std::pair<Tensor, Tensor> swiglu_backward(const Tensor& dy, const Tensor& gate, const Tensor& up) {
-  auto [dgate, dup] = call<formula::swiglu_backward>("zeroth::swiglu_backward", dy, gate, up);
-  return {std::move(dgate), std::move(dup)};
+std::tuple<Tensor, Tensor> swiglu_backward(const Tensor& dy, const Tensor& gate, const Tensor& up) {
+  return call<formula::swiglu_backward>("zeroth::swiglu_backward", dy, gate, up);
 }
 
 void add_rows_(Tensor table, const Tensor& rows, const Tensor& dy) {

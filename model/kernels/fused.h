@@ -4,43 +4,30 @@
 // the caller's Function provides it.
 #pragma once
 
-#include <torch/types.h>
-
+#include <array>
 #include <optional>
-#include <utility>
+#include <tuple>
+
+#include "device/tensor.h"
 
 namespace zeroth::model {
 
 // Returns y in the shape of x, and scale [rows] fp32: one over the root of the mean square plus
 // eps. x is [..., n], weight [n] of the same dtype. As in transformers, y is normalized in fp32,
 // rounded to x's dtype, then multiplied by the weight.
-std::pair<torch::Tensor, torch::Tensor> rms_norm(const torch::Tensor& x,
-                                                 const torch::Tensor& weight, double eps);
-
-// AddRmsNormOutput holds the norm of x + addend, and `sum`, which is x + addend in the shape of x.
-struct AddRmsNormOutput {
-  torch::Tensor sum;
-  torch::Tensor y;
-  torch::Tensor scale;
-};
-AddRmsNormOutput add_rms_norm(const torch::Tensor& x, const torch::Tensor& addend,
-                              const torch::Tensor& weight, double eps);
-
-// RmsNormGradients holds dx in the shape of x and dweight [n] fp32, each undefined unless the
-// output mask asks for it. A `residual` in the shape of x is added to dx: the other gradient of
-// what was normalized.
-struct RmsNormGradients {
-  torch::Tensor dx;
-  torch::Tensor dweight;
-};
-struct RmsNormOutputMask {
-  bool dx = true;
-  bool dweight = true;
-};
-RmsNormGradients rms_norm_backward(const torch::Tensor& dy, const torch::Tensor& x,
-                                   const torch::Tensor& weight, const torch::Tensor& scale,
-                                   RmsNormOutputMask output_mask,
-                                   const std::optional<torch::Tensor>& residual = std::nullopt);
+std::tuple<torch::Tensor, torch::Tensor> rms_norm(const torch::Tensor& x,
+                                                  const torch::Tensor& weight, double eps);
+// Returns x + addend in the shape of x, and rms_norm() of that sum.
+std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_rms_norm(const torch::Tensor& x,
+                                                                     const torch::Tensor& addend,
+                                                                     const torch::Tensor& weight,
+                                                                     double eps);
+// Returns dx in the shape of x and dweight [n] fp32, each undefined unless the output mask asks for
+// it. A `residual` in the shape of x is added to dx: the other gradient of what was normalized.
+std::tuple<torch::Tensor, torch::Tensor> rms_norm_backward(
+    const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& weight,
+    const torch::Tensor& scale, const std::optional<torch::Tensor>& residual,
+    std::array<bool, 2> output_mask = {true, true});
 
 // Returns y in the shape of x [batch, seq, heads, d]. The two halves of each head turn as pairs by
 // cos and sin [1 or batch, seq, 1, d / 2] of x's dtype. direction -1 turns back.
@@ -50,9 +37,9 @@ torch::Tensor rotate_pairs(const torch::Tensor& x, const torch::Tensor& cos,
 // Returns silu(gate) * up, for any shape.
 torch::Tensor swiglu(const torch::Tensor& gate, const torch::Tensor& up);
 // Returns the gradients of gate and up.
-std::pair<torch::Tensor, torch::Tensor> swiglu_backward(const torch::Tensor& dy,
-                                                        const torch::Tensor& gate,
-                                                        const torch::Tensor& up);
+std::tuple<torch::Tensor, torch::Tensor> swiglu_backward(const torch::Tensor& dy,
+                                                         const torch::Tensor& gate,
+                                                         const torch::Tensor& up);
 
 // Computes table [n, width] += dy [m, width] at the rows [m] int64 of the table. The sum for a row
 // is in fp32 (or wider) and rounded once; on the CPU and in the CUDA kernel its order is always the

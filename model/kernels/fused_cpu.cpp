@@ -1,3 +1,4 @@
+#include <ATen/ops/add.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -12,11 +13,9 @@
 #include "model/kernels/cpu/select.h"
 #include "model/kernels/fused_formula.h"
 
-namespace zeroth::model {
+namespace zeroth::model::cpu {
 namespace {
 
-using cpu::data;
-using cpu::with_kernels;
 using torch::Tensor;
 
 // Number of elements below which a separate thread does not pay.
@@ -34,15 +33,6 @@ bool same_dtype(const Tensor& a, const Tensor& b) {
 // depend on the number of threads.
 constexpr int64_t kSummedRows = 256;
 
-// Returns the positions that add to each row, row by row, in their order.
-std::vector<int64_t> positions_by_row(const Tensor& rows) {
-  const int64_t* const row = rows.const_data_ptr<int64_t>();
-  std::vector<int64_t> positions(static_cast<size_t>(rows.numel()));
-  std::iota(positions.begin(), positions.end(), int64_t{0});
-  std::ranges::stable_sort(positions, {}, [row](int64_t position) { return row[position]; });
-  return positions;
-}
-
 // Adds to a row [width] of the table the sum of dy at these positions.
 template <typename T>
 void add_to_row(T* row, std::span<const int64_t> positions, const T* dy, int64_t width) {
@@ -58,7 +48,10 @@ template <typename T>
 void add_rows(const Tensor& table, const Tensor& rows, const Tensor& dy) {
   const int64_t width = table.size(1);
   const int64_t* const row = rows.const_data_ptr<int64_t>();
-  const std::vector<int64_t> positions = positions_by_row(rows);
+  // The positions that add to each row, row by row, in their order.
+  std::vector<int64_t> positions(static_cast<size_t>(rows.numel()));
+  std::iota(positions.begin(), positions.end(), int64_t{0});
+  std::ranges::stable_sort(positions, {}, [row](int64_t position) { return row[position]; });
   std::vector<size_t> starts;  // starts of runs of one row
   for (size_t i = 0; i < positions.size(); ++i) {
     if (i == 0 || row[positions[i]] != row[positions[i - 1]]) starts.push_back(i);
@@ -82,7 +75,7 @@ std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, doubl
       same_dtype(x, weight) && with_kernels(x.scalar_type(), [&](const auto& kernels, auto t) {
         using T = decltype(t);
         y = at::empty_like(flat);
-        scale = at::empty({rows}, x.options().dtype(torch::kFloat32));
+        scale = at::empty({rows}, x.options().dtype(torch::kFloat));
         const Tensor w = weight.contiguous();
         parallel_for(rows, grain_rows(size), [&](int64_t begin, int64_t end) {
           const int64_t at = begin * size;
@@ -202,17 +195,17 @@ void add_rows_(Tensor table, const Tensor& rows, const Tensor& dy) {
 Tensor log_sum_exp(const Tensor& logits) {
   const int64_t rows = logits.size(0), size = logits.size(1);
   Tensor lse;
-  const bool done =
-      logits.is_contiguous() &&
-      with_kernels(logits.scalar_type(), [&](const auto& kernels, auto t) {
-        using T = decltype(t);
-        lse = at::empty({rows}, logits.options().dtype(torch::kFloat32));
-        parallel_for(rows, grain_rows(size), [&](int64_t begin, int64_t end) {
-          for (int64_t row = begin; row < end; ++row) {
-            data<float>(lse)[row] = kernels.log_sum_exp({data<T>(logits) + row * size, size});
-          }
-        });
-      });
+  const bool done = logits.is_contiguous() &&
+                    with_kernels(logits.scalar_type(), [&](const auto& kernels, auto t) {
+                      using T = decltype(t);
+                      lse = at::empty({rows}, logits.options().dtype(torch::kFloat));
+                      parallel_for(rows, grain_rows(size), [&](int64_t begin, int64_t end) {
+                        for (int64_t row = begin; row < end; ++row) {
+                          data<float>(lse)[row] =
+                              kernels.log_sum_exp(data<T>(logits) + row * size, size);
+                        }
+                      });
+                    });
   return done ? lse : formula::log_sum_exp(logits);
 }
 
@@ -226,7 +219,7 @@ void logit_gradient_(Tensor logits, const Tensor& lse, const Tensor& targets, co
         const int64_t* const target = targets.data_ptr<int64_t>();
         parallel_for(logits.size(0), grain_rows(size), [&](int64_t begin, int64_t end) {
           for (int64_t row = begin; row < end; ++row) {
-            kernels.logit_gradient({data<T>(logits) + row * size, size}, data<float>(lse)[row],
+            kernels.logit_gradient(data<T>(logits) + row * size, size, data<float>(lse)[row],
                                    target[row], factor);
           }
         });
@@ -236,7 +229,7 @@ void logit_gradient_(Tensor logits, const Tensor& lse, const Tensor& targets, co
 
 }  // namespace
 
-void register_on_cpu(torch::Library& library) {
+void register_operators(torch::Library& library) {
   library.impl("rms_norm", rms_norm);
   library.impl("add_rms_norm", add_rms_norm);
   library.impl("rms_norm_backward", rms_norm_backward);
@@ -248,4 +241,4 @@ void register_on_cpu(torch::Library& library) {
   library.impl("logit_gradient_", logit_gradient_);
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::cpu

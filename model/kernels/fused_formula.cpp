@@ -1,11 +1,14 @@
 #include "model/kernels/fused_formula.h"
 
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
 namespace zeroth::model::formula {
 
 using torch::Tensor;
 
 std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  const Tensor wide = x.to(torch::kFloat32);
+  const Tensor wide = x.to(torch::kFloat);
   const Tensor length = at::linalg_vector_norm(wide, 2, at::IntArrayRef({-1}), true);
   const Tensor scale = length.square_().div_(x.size(-1)).add_(eps).rsqrt_();  // [..., 1]
   return {(wide * scale).to(x.scalar_type()).mul_(weight), scale.flatten()};
@@ -25,14 +28,14 @@ std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, const Tensor& x,
                                              const std::optional<Tensor>& residual,
                                              std::array<bool, 2> output_mask) {
   const int64_t size = weight.size(0);
-  const Tensor rows = x.to(torch::kFloat32).reshape({-1, size});
-  const Tensor wide_dy = dy.to(torch::kFloat32).reshape({-1, size});
+  const Tensor rows = x.to(torch::kFloat).reshape({-1, size});
+  const Tensor wide_dy = dy.to(torch::kFloat).reshape({-1, size});
   const Tensor product = wide_dy * rows;
   Tensor dx = at::empty({0}, x.options());
   Tensor dweight = at::empty({0}, scale.options());
   if (output_mask[1]) dweight = at::mv(product.t(), scale);
   if (output_mask[0]) {
-    const Tensor wide = weight.to(torch::kFloat32);
+    const Tensor wide = weight.to(torch::kFloat);
     const Tensor along = at::mv(product, wide).mul_(scale.pow(3)).div_(size);
     dx = (wide_dy * wide).mul_(scale.unsqueeze(1)).addcmul_(rows, along.unsqueeze(1), -1);
     dx = dx.to(x.scalar_type()).view(x.sizes());
@@ -65,12 +68,12 @@ void add_rows_(Tensor table, const Tensor& rows, const Tensor& dy) {
   if (table.element_size() >= 4) {
     table.index_add_(0, rows, dy.to(table.scalar_type()));
   } else {
-    table.copy_(table.to(torch::kFloat32).index_add_(0, rows, dy.to(torch::kFloat32)));
+    table.copy_(table.to(torch::kFloat).index_add_(0, rows, dy.to(torch::kFloat)));
   }
 }
 
 Tensor log_sum_exp(const Tensor& logits) {
-  return at::logsumexp(logits.to(torch::kFloat32), {1});
+  return at::logsumexp(logits.to(torch::kFloat), {1});
 }
 
 void logit_gradient_(Tensor logits, const Tensor& lse, const Tensor& targets, const Tensor& scale) {

@@ -1,11 +1,7 @@
 // The implementations of the operators of fused.h on the CPU and by formulas.
 #pragma once
 
-#include <torch/types.h>
-
-#include <array>
-#include <optional>
-#include <tuple>
+#include "model/kernels/fused.h"
 
 namespace torch {
 class Library;
@@ -16,35 +12,24 @@ namespace zeroth::model {
 // Registers the operators with the dispatcher for the CPU (fused_cpu.cpp): the loops of
 // model/kernels/cpu over all threads, or the formulas if the dtype (fp64) or the layout has no
 // loop.
-void register_on_cpu(torch::Library& library);
+namespace cpu {
+void register_operators(torch::Library& library);
+}
 
 // The reference formulas, in passes of ATen: for devices without a kernel of their own, and for
-// shapes that a kernel does not support.
+// shapes that a kernel does not support. Each has the signature of the operator's function.
 namespace formula {
 
-std::tuple<torch::Tensor, torch::Tensor> rms_norm(const torch::Tensor& x,
-                                                  const torch::Tensor& weight, double eps);
-std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_rms_norm(const torch::Tensor& x,
-                                                                     const torch::Tensor& addend,
-                                                                     const torch::Tensor& weight,
-                                                                     double eps);
-// Returns dx and dweight, which `output_mask` selects. A gradient that is not selected is an empty
-// tensor: the dispatcher supports no undefined results.
-std::tuple<torch::Tensor, torch::Tensor> rms_norm_backward(
-    const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& weight,
-    const torch::Tensor& scale, const std::optional<torch::Tensor>& residual,
-    std::array<bool, 2> output_mask);
-torch::Tensor rotate_pairs(const torch::Tensor& x, const torch::Tensor& cos,
-                           const torch::Tensor& sin, double direction);
-torch::Tensor swiglu(const torch::Tensor& gate, const torch::Tensor& up);
-std::tuple<torch::Tensor, torch::Tensor> swiglu_backward(const torch::Tensor& dy,
-                                                         const torch::Tensor& gate,
-                                                         const torch::Tensor& up);
-
-void add_rows_(torch::Tensor table, const torch::Tensor& rows, const torch::Tensor& dy);
-torch::Tensor log_sum_exp(const torch::Tensor& logits);
-void logit_gradient_(torch::Tensor logits, const torch::Tensor& lse, const torch::Tensor& targets,
-                     const torch::Tensor& scale);
+decltype(model::rms_norm) rms_norm;
+decltype(model::add_rms_norm) add_rms_norm;
+// A gradient that is not selected is an empty tensor: the dispatcher supports no undefined results.
+decltype(model::rms_norm_backward) rms_norm_backward;
+decltype(model::rotate_pairs) rotate_pairs;
+decltype(model::swiglu) swiglu;
+decltype(model::swiglu_backward) swiglu_backward;
+decltype(model::add_rows_) add_rows_;
+decltype(model::log_sum_exp) log_sum_exp;
+decltype(model::logit_gradient_) logit_gradient_;
 
 }  // namespace formula
 

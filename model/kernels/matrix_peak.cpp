@@ -1,6 +1,8 @@
 #include "model/kernels/matrix_product.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/outer.h>
+#include <ATen/ops/rand.h>
 
 #include <algorithm>
 #include <chrono>

@@ -1,9 +1,10 @@
 #include "model/kernels/matrix_product.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/mm.h>
 
 #include "base/machine/cpu.h"
-#include "model/kernels/cpu/select.h"
 
 namespace zeroth::model {
 namespace {
@@ -43,7 +44,9 @@ bool uses_tiles(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 bool prefers_fp32(const Tensor& a) {
-  return a.is_cpu() && !cpu::has_fast_products(a.scalar_type());
+  if (!a.is_cpu()) return false;
+  if (a.scalar_type() == torch::kBFloat16) return matmul_backends().bf16 == MatmulBackend::kTiles;
+  return a.scalar_type() == torch::kHalf && matmul_backends().fp16 == MatmulBackend::kTiles;
 }
 
 bool accumulates_in_fp32(const Tensor& out, const Tensor& a) {
@@ -51,25 +54,16 @@ bool accumulates_in_fp32(const Tensor& out, const Tensor& a) {
          (a.is_cuda() || prefers_fp32(a));
 }
 
-Tensor matrix_product(const Tensor& a, const Tensor& b) {
+Tensor matrix_product(const Tensor& a, const Tensor& b, const Tensor& bias) {
   const torch::NoGradGuard no_grad;
   if (uses_tiles(a, b)) {
-    const Tensor product = at::empty({a.size(0), b.size(1)}, a.options());
-    tiled_product(product, a, b, /*add=*/false);
+    const Tensor product = bias.defined() ? bias.expand({a.size(0), b.size(1)}).contiguous()
+                                          : at::empty({a.size(0), b.size(1)}, a.options());
+    tiled_product(product, a, b, /*add=*/bias.defined());
     return product;
   }
   const Tensor product = onednn_product(a, b);
-  return product.defined() ? product : at::mm(a, b);
-}
-
-Tensor matrix_product_with_bias(const Tensor& bias, const Tensor& a, const Tensor& b) {
-  const torch::NoGradGuard no_grad;
-  if (uses_tiles(a, b)) {
-    Tensor sum = bias.expand({a.size(0), b.size(1)}).contiguous();
-    tiled_product(sum, a, b, /*add=*/true);
-    return sum;
-  }
-  Tensor product = onednn_product(a, b);
+  if (!bias.defined()) return product.defined() ? product : at::mm(a, b);
   return product.defined() ? product.add_(bias) : at::addmm(bias, a, b);
 }
 
@@ -90,26 +84,19 @@ Tensor concatenated_view(at::TensorList parts, int64_t dim) {
   return at::as_strided(first, sizes, first.strides(), first.storage_offset());
 }
 
-void write_matrix_product(Tensor out, const Tensor& a, const Tensor& b) {
+void write_matrix_product(Tensor out, const Tensor& a, const Tensor& b, bool add) {
   const torch::NoGradGuard no_grad;
-  if (uses_tiles(a, b)) return tiled_product(out, a, b, /*add=*/false);
+  if (uses_tiles(a, b)) return tiled_product(out, a, b, add);
   if (accumulates_in_fp32(out, a)) {
-    at::mm_out(out, a, b, torch::kFloat);
+    add ? at::addmm_out(out, out, a, b, torch::kFloat) : at::mm_out(out, a, b, torch::kFloat);
     return;
   }
   const Tensor product = onednn_product(a, b);
-  product.defined() ? out.copy_(product) : at::mm_out(out, a, b);
-}
-
-void add_matrix_product(Tensor out, const Tensor& a, const Tensor& b) {
-  const torch::NoGradGuard no_grad;
-  if (uses_tiles(a, b)) return tiled_product(out, a, b, /*add=*/true);
-  if (accumulates_in_fp32(out, a)) {
-    at::addmm_out(out, out, a, b, torch::kFloat);
-    return;
+  if (add) {
+    product.defined() ? out.add_(product) : out.addmm_(a, b);
+  } else {
+    product.defined() ? out.copy_(product) : at::mm_out(out, a, b);
   }
-  const Tensor product = onednn_product(a, b);
-  product.defined() ? out.add_(product) : out.addmm_(a, b);
 }
 
 }  // namespace zeroth::model

@@ -199,19 +199,6 @@ class ProductBlock {
   float* sums_ = nullptr;
 };
 
-// A ScratchBuffer uses LibTorch's allocator, whose alignment brgemm requires, but is no tensor: the
-// memory of a step's tensors is measured (engine/memory/activation_probe.h) and scaled to more
-// rows, with which this buffer does not grow.
-class ScratchBuffer {
- public:
-  explicit ScratchBuffer(int64_t floats)
-      : memory_(c10::alloc_cpu(static_cast<size_t>(floats) * sizeof(float)), &c10::free_cpu) {}
-  float* get() const { return static_cast<float*>(memory_.get()); }
-
- private:
-  std::unique_ptr<void, decltype(&c10::free_cpu)> memory_;
-};
-
 static_assert(ProductBlock::floats(kMaxBlockSide, kMaxBlockSide, false) * sizeof(float) <=
               kMaxTiledProductScratch);
 
@@ -225,14 +212,20 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, bool add) {
   const int64_t num_block_columns = ceil_div(n, grid.columns);
   parallel_for(ceil_div(m, grid.rows) * num_block_columns, 1, [&](int64_t begin, int64_t end) {
     const torch::NoGradGuard no_grad;  // for this thread
-    const ScratchBuffer memory(ProductBlock::floats(grid.rows, grid.columns, in_place));
+    // From LibTorch's allocator, whose alignment brgemm requires, but no tensor: the memory of a
+    // step's tensors is measured (engine/memory/activation_probe.h) and scaled to more rows, with
+    // which this buffer does not grow.
+    const auto floats =
+        static_cast<size_t>(ProductBlock::floats(grid.rows, grid.columns, in_place));
+    const std::unique_ptr<void, decltype(&c10::free_cpu)> memory(
+        c10::alloc_cpu(floats * sizeof(float)), &c10::free_cpu);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = i / num_block_columns * grid.rows,
                     column = i % num_block_columns * grid.columns;
       ProductBlock block(left, right, in_place ? start.in_place() : DirectView(),
                          {row, std::min(grid.rows, m - row)},
                          {column, std::min(grid.columns, n - column)});
-      block.multiply(a.size(1), add ? &start : nullptr, memory.get());
+      block.multiply(a.size(1), add ? &start : nullptr, static_cast<float*>(memory.get()));
       if (in_place) continue;
       cpu::with_kernels(out.scalar_type(), [&](const auto& kernels, auto t) {
         block.write(kernels, cpu::data<decltype(t)>(out), out.stride(0));

@@ -99,39 +99,38 @@ constexpr void fill_table(Kernel (&by_result)[kNumOutputFormats]) {
 }
 
 template <typename Rule>
-constexpr void fill_table(Kernel (&by_gradient)[kNumFormats][kNumOutputFormats]) {
+constexpr void fill_table(UpdateKernels& by_gradient) {
   fill_table<Rule, float>(by_gradient[kFp32]);
   fill_table<Rule, Bf16>(by_gradient[kBf16]);
   fill_table<Rule, Fp16>(by_gradient[kFp16]);
 }
 
-constexpr UpdateKernels kUpdates = [] {
-  UpdateKernels kernels = {};
-  fill_table<AdamFormula>(kernels.table[kAdam]);
-  fill_table<LionFormula>(kernels.table[kLion]);
-  fill_table<AdagradFormula>(kernels.table[kAdagrad]);
-  fill_table<SgdFormula>(kernels.table[kSgd]);
-  fill_table<SgdMomentumFormula>(kernels.table[kSgdMomentum]);
+constexpr CpuKernels make_kernels() {
+  CpuKernels kernels = {.update = {},
+                        .lamb_sum = {lamb_sum<float>, lamb_sum<Bf16>, lamb_sum<Fp16>},
+                        .lamb_step = {lamb_step<float>, lamb_step<Bf16>, lamb_step<Fp16>},
+                        .sum_chunk = {sum_chunk<float>, sum_chunk<Bf16>, sum_chunk<Fp16>}};
+  fill_table<AdamFormula>(kernels.update[kAdam]);
+  fill_table<LionFormula>(kernels.update[kLion]);
+  fill_table<AdagradFormula>(kernels.update[kAdagrad]);
+  fill_table<SgdFormula>(kernels.update[kSgd]);
+  fill_table<SgdMomentumFormula>(kernels.update[kSgdMomentum]);
   return kernels;
-}();
+}
 
-constexpr bool has_each_formula() {
-  for (const auto& formula_kernels : kUpdates.table) {
-    if (formula_kernels[kFp32][kNoCopy] == nullptr) return false;
+constexpr bool has_each_formula(const CpuKernels& kernels) {
+  for (const UpdateKernels& by_gradient : kernels.update) {
+    if (by_gradient[kFp32][kNoCopy] == nullptr) return false;
   }
   return true;
 }
-static_assert(has_each_formula());
+static_assert(has_each_formula(make_kernels()));
 static_assert(kFp32 == 0 && kBf16 == 1 && kFp16 == 2 && kNumFormats == 3);
 
 }  // namespace
 
 namespace ZEROTH_ISA {
-const CpuKernels kKernels = {
-    .update = kUpdates,
-    .lamb = {.sum = {lamb_sum<float>, lamb_sum<Bf16>, lamb_sum<Fp16>},
-             .step = {lamb_step<float>, lamb_step<Bf16>, lamb_step<Fp16>}},
-    .norm = {.sum_chunk = {sum_chunk<float>, sum_chunk<Bf16>, sum_chunk<Fp16>}}};
+constinit const CpuKernels kKernels = make_kernels();
 }
 
 }  // namespace zeroth::optim::kernel

@@ -34,9 +34,8 @@ struct UpdateArrays {
 
 using Kernel = void (*)(const Constants& constants, const UpdateArrays& arrays, int64_t count);
 
-struct UpdateKernels {
-  Kernel table[kNumFormulas][kNumFormats][kNumOutputFormats];  // null: not supported
-};
+// The kernels of a formula by the formats of gradient and output; null: not supported.
+using UpdateKernels = Kernel[kNumFormats][kNumOutputFormats];
 
 // The loops of Lamb's two passes (CpuLamb in optim/lamb.h).
 struct LambArrays {
@@ -51,15 +50,6 @@ struct Squares {
   double weights = 0, direction = 0;
 };
 
-struct LambKernels {
-  // First pass, by the gradient's format: updates the moments and sums the squares of weights and
-  // direction.
-  Squares (*sum[kNumFormats])(const Constants& constants, const LambArrays& arrays, int64_t count);
-  // Second pass, by the copy's format; kFp32 means no copy. minus_rate has been multiplied by the
-  // ratio.
-  void (*step[kNumFormats])(const Constants& constants, const LambArrays& arrays, int64_t count);
-};
-
 // The order in which squares are added on the CPU and on a GPU alike (optim/squared_norm.h): a norm
 // has the same bits wherever gradients are stored. A tensor is split into chunks, and a chunk into
 // rows of kNormColumns elements. A column adds the squares of kNormRows rows in fp32, and these
@@ -69,11 +59,6 @@ struct LambKernels {
 // kNormWarp adds chunk i, i + kNormWarp, ..., and the lanes are added by halves.
 constexpr int64_t kNormChunk = int64_t{1} << 16, kNormColumns = 2048, kNormRows = 8;
 constexpr int64_t kNormPerThread = 8, kNormWarp = 32;
-
-struct NormKernels {
-  // Returns the sum of squares of a chunk of at most kNormChunk elements.
-  double (*sum_chunk[kNumFormats])(const void* chunk, int64_t count);
-};
 
 namespace {
 // Returns the sum of kNormWarp values, which it overwrites. Each source has a copy for its own
@@ -87,9 +72,17 @@ inline double sum_by_halves(double* values) {
 }  // namespace
 
 struct CpuKernels {
-  UpdateKernels update;
-  LambKernels lamb;
-  NormKernels norm;
+  UpdateKernels update[kNumFormulas];
+  // Lamb's first pass, by the gradient's format: updates the moments and sums the squares of
+  // weights and direction.
+  Squares (*lamb_sum[kNumFormats])(const Constants& constants, const LambArrays& arrays,
+                                   int64_t count);
+  // Lamb's second pass, by the copy's format; kFp32 means no copy. minus_rate has been multiplied
+  // by the ratio.
+  void (*lamb_step[kNumFormats])(const Constants& constants, const LambArrays& arrays,
+                                 int64_t count);
+  // Returns the sum of squares of a chunk of at most kNormChunk elements.
+  double (*sum_chunk[kNumFormats])(const void* chunk, int64_t count);
 };
 
 namespace plain {

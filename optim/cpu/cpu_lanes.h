@@ -31,14 +31,8 @@ ZEROTH_INLINE Vec root(Vec x) {
 }
 #else
 ZEROTH_INLINE Vec fma(Vec a, Vec b, Vec c) {
-  float lanes[3][kLanes];
-  simd::store(lanes[0], a);
-  simd::store(lanes[1], b);
-  simd::store(lanes[2], c);
-  for (int64_t i = 0; i < kLanes; ++i) {
-    lanes[2][i] = __builtin_fmaf(lanes[0][i], lanes[1][i], lanes[2][i]);
-  }
-  return simd::load(lanes[2]);
+  for (int64_t i = 0; i < kLanes; ++i) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+  return c;
 }
 ZEROTH_INLINE Vec root(Vec x) {
   for (int64_t i = 0; i < kLanes; ++i) x[i] = __builtin_sqrtf(x[i]);

@@ -29,7 +29,7 @@ void check(const OptimizerConfig& config, const CpuChunk& chunk, const UpdateSte
                step.grad_factor);
   ZEROTH_CHECK(chunk.count >= 0, "a chunk of {} elements", chunk.count);
   ZEROTH_CHECK(chunk.count == 0 || (chunk.master && chunk.grad), "a chunk without its arrays");
-  for (size_t i = 0; i < kernel::num_states(kernel::select_formula(config)); ++i) {
+  for (size_t i = 0; i < kernel::optimizer_traits(config).num_states; ++i) {
     ZEROTH_CHECK(chunk.count == 0 || chunk.states[i], "a chunk without its state {}", i);
   }
   ZEROTH_CHECK(!chunk.copy || chunk.copy_format != kernel::kFp32,
@@ -75,15 +75,14 @@ const kernel::CpuKernels& select_kernels(CpuIsa level) {
 }
 
 CpuUpdate::CpuUpdate(const OptimizerConfig& config, CpuIsa level)
-    : config_(config), kernels_(select_kernels(level).update) {
+    : config_(config), kernels_(select_kernels(level).update[kernel::select_formula(config)]) {
   ZEROTH_CHECK(config.bf16_masters || !config.bf16_states, "bf16 states of an fp32 master");
 }
 
 void CpuUpdate::apply(const CpuChunk& chunk, const UpdateStep& step) const {
   check(config_, chunk, step);
   const kernel::Constants constants = kernel::make_constants(config_, step);
-  const auto& by_gradient = kernels_.table[kernel::select_formula(config_)];
-  const kernel::Kernel run = by_gradient[chunk.grad_format][select_output(config_, chunk)];
+  const kernel::Kernel run = kernels_[chunk.grad_format][select_output(config_, chunk)];
   const auto update = [&](int64_t begin, int64_t end) {
     kernel::UpdateArrays arrays = arrays_from(config_, chunk, begin);
     if (config_.bf16_masters) {
@@ -91,9 +90,7 @@ void CpuUpdate::apply(const CpuChunk& chunk, const UpdateStep& step) const {
       const OffsetRun part = offset_run(chunk.offsets, before + begin, before + end);
       end = part.end - before;
       arrays.offsets = part.offsets;
-      for (size_t i = 0; i < kernel::kNumArrays; ++i) {
-        arrays.keys[i] = kernel::rounding_key(step, i, part.offsets.first);
-      }
+      kernel::set_rounding_keys(step, part.offsets.first, arrays.keys);
     }
     run(constants, arrays, end - begin);
     return end;

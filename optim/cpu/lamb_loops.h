@@ -1,4 +1,4 @@
-// The loops of Lamb's two passes; see LambKernels in cpu_kernels.h. Included by cpu_kernels.cpp.
+// The loops of Lamb's two passes; see CpuKernels in cpu_kernels.h. Included by cpu_kernels.cpp.
 #pragma once
 
 #include <type_traits>
@@ -34,8 +34,6 @@ struct SquareLanes {
 
 struct LambSums {
   SquareLanes weights, direction;
-
-  Squares squares() const { return {weights.sum(), direction.sum()}; }
 };
 
 // Updates the moments of kSumLanes elements, from element i on, and adds their squares.
@@ -89,7 +87,7 @@ Squares lamb_sum(const Constants& constants, const LambArrays& arrays, int64_t c
   LambSums sums;
   int64_t i = 0;
   for (; i + kSumLanes <= count; i += kSumLanes) sum_lanes<Grad>(c, a, i, sums);
-  Squares all = sums.squares();
+  Squares all = {sums.weights.sum(), sums.direction.sum()};
   if (i == count) return all;
   const ArrayPart part{i, count - i};
   LambRemainder remainder(a, part);

@@ -1,4 +1,4 @@
-// The loops of squared norms; see NormKernels in cpu_kernels.h. Included by cpu_kernels.cpp.
+// The loops of squared norms; see CpuKernels in cpu_kernels.h. Included by cpu_kernels.cpp.
 #pragma once
 
 #include <cstring>

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <cstring>
 #include <type_traits>
 
 #include "optim/update_constants.h"
@@ -23,17 +22,6 @@ static_assert(std::is_trivially_copyable_v<DeviceStep>);
 
 // The argument `step` of the operator zeroth::update_ (optim/kernel_rules.h).
 using StepWords = std::array<int64_t, (sizeof(DeviceStep) + 7) / 8>;
-
-inline StepWords pack_words(const DeviceStep& step) {
-  StepWords words = {};
-  std::memcpy(words.data(), &step, sizeof(step));
-  return words;
-}
-inline DeviceStep unpack_step(const StepWords& words) {
-  DeviceStep step;
-  std::memcpy(static_cast<void*>(&step), words.data(), sizeof(step));
-  return step;
-}
 
 // A DeviceUpdate describes arrays of `count` elements on the device, like optim::UpdateRule::Chunk.
 struct DeviceUpdate {

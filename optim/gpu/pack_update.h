@@ -2,12 +2,12 @@
 // kernel. This header uses no CUDA: a test runs the same code on the CPU.
 #pragma once
 
-#include <torch/types.h>
-
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "base/error.h"
+#include "device/tensor.h"
 #include "optim/gpu/device_update.h"
 #include "optim/tensor_format.h"
 
@@ -19,11 +19,10 @@ namespace zeroth::optim::kernel {
 inline DeviceUpdate pack_update(const torch::Tensor& master, const torch::Tensor& grad,
                                 at::TensorList states, const std::optional<torch::Tensor>& copy,
                                 at::IntArrayRef words) {
-  StepWords packed_words;
-  ZEROTH_CHECK(words.size() == packed_words.size() && states.size() <= 2, "{} words, {} states",
+  ZEROTH_CHECK(words.size() == StepWords().size() && states.size() <= 2, "{} words, {} states",
                words.size(), states.size());
-  std::copy(words.begin(), words.end(), packed_words.begin());
-  DeviceUpdate update = {.step = unpack_step(packed_words), .count = master.numel()};
+  DeviceUpdate update = {.count = master.numel()};
+  std::memcpy(static_cast<void*>(&update.step), words.data(), sizeof(update.step));
   ZEROTH_CHECK(states.size() == num_states(update.step.formula), "{} states of formula {}",
                states.size(), static_cast<int>(update.step.formula));
   const auto is_aligned = [](const torch::Tensor& x) {

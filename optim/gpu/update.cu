@@ -28,23 +28,12 @@ void launch(const DeviceUpdate& update, cudaStream_t stream) {
 
 }  // namespace
 
-static_assert(kNumFormulas == 5, "launch_update has a case for each formula");
-
 void launch_update(const DeviceUpdate& update, cudaStream_t stream) {
-  switch (update.step.formula) {
-    case kAdam:
-      return launch<AdamFormula>(update, stream);
-    case kLion:
-      return launch<LionFormula>(update, stream);
-    case kAdagrad:
-      return launch<AdagradFormula>(update, stream);
-    case kSgd:
-      return launch<SgdFormula>(update, stream);
-    case kSgdMomentum:
-      return launch<SgdMomentumFormula>(update, stream);
-    case kNumFormulas:  // number of formulas
-      break;
-  }
+  using Launch = void (*)(const DeviceUpdate& update, cudaStream_t stream);
+  constexpr Launch kLaunches[] = {launch<AdamFormula>, launch<LionFormula>, launch<AdagradFormula>,
+                                  launch<SgdFormula>, launch<SgdMomentumFormula>};
+  static_assert(sizeof(kLaunches) == kNumFormulas * sizeof(Launch), "one for each Formula");
+  kLaunches[update.step.formula](update, stream);
 }
 
 }  // namespace zeroth::optim::kernel

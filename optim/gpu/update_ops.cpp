@@ -4,12 +4,12 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
-#include <torch/types.h>
 
 #include <optional>
 #include <vector>
 
 #include "base/error.h"
+#include "device/tensor.h"
 #include "optim/gpu/kernels.h"
 #include "optim/gpu/pack_update.h"
 #include "optim/tensor_format.h"
@@ -60,7 +60,7 @@ Tensor squared_norms_cuda(at::TensorList tensors) {
   const std::vector<NormLaunch> launches = make_launches(tensors);
   int64_t chunks = 0;
   for (const NormLaunch& launch : launches) chunks += launch.chunks();
-  const auto options = tensors[0].options().dtype(torch::kFloat64);
+  const auto options = tensors[0].options().dtype(torch::kDouble);
   const Tensor parts = at::empty({chunks}, options);
   Tensor sums = at::empty({static_cast<int64_t>(tensors.size())}, options);
   auto* part = parts.data_ptr<double>();

@@ -37,16 +37,9 @@ class LrSchedule {
   void restore(const std::optional<Plateau::PlateauState>& state);
 
  private:
-  double warmup_fraction(int64_t schedule_step) const;
-  double decay_fraction(int64_t schedule_step) const;
-  double cosine_ratio(int64_t schedule_step) const;
-  double range_test_lr(int64_t applied_updates) const;
-  double interpolate_lr(double share) const;
-
   configs::SchedulerConfig config_;
   double optimizer_lr_;
   std::array<double, 2> optimizer_betas_;
-  int64_t warmup_steps_;
   std::optional<Plateau> plateau_;
 };
 

@@ -1,6 +1,6 @@
 #include "comm/comm_log.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/equal.h>
 #include <doctest/doctest.h>
 
 #include <set>

@@ -1,5 +1,4 @@
 // Meshes whose ranks stand on several axes.
-#include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
 #include <chrono>

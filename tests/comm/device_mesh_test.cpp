@@ -1,5 +1,6 @@
 #include "comm/device_mesh.h"
 
+#include <ATen/ops/add.h>
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <sys/socket.h>
@@ -143,8 +144,8 @@ TEST_CASE("a driver without a usable GPU is refused, unless the GPUs are hidden"
     device::GpuDriver driver() const override { return {"too old", 12040, 13000}; }
     int compute_capability(int) const override { return 0; }
     void select_device(int) override {}
-    std::string pin_pages(std::span<std::byte>) override { return ""; }
-    void unpin_pages(std::span<std::byte>) noexcept override {}
+    std::string pin(std::span<std::byte>) override { return ""; }
+    void unpin(std::span<std::byte>) noexcept override {}
     int devices = 0;
   } gpu;
   RankEnv env;

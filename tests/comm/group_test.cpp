@@ -1,6 +1,7 @@
 #include "comm/groups/group.h"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
 #include <doctest/doctest.h>
 
 #include <atomic>

@@ -1,7 +1,10 @@
 // Ranks that are told to be on several machines, beside the same ranks on one.
 #include "comm/groups/hierarchical_group.h"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/sin.h>
 #include <doctest/doctest.h>
 #include <fmt/ranges.h>
 

@@ -1,6 +1,6 @@
 #include "comm/groups/reduce_parts.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/equal.h>
 #include <doctest/doctest.h>
 
 #include <cmath>

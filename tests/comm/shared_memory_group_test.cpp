@@ -1,6 +1,8 @@
 #include "comm/groups/shared_memory_group.h"
 
-#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/randn.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>

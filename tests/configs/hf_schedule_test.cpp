@@ -32,6 +32,11 @@ std::string describe_schedule(const std::string& type, const std::string& params
   return R"({"scheduler": {"type": ")" + type + R"(", "params": )" + params + "}}";
 }
 
+std::string described(HfSchedule schedule) {
+  schedule.total_steps = 100;
+  return schedule_text({.kind = Kind::kHuggingFace, .hf = std::move(schedule)});
+}
+
 }  // namespace
 
 TEST_CASE("names stand in the order of the types") {
@@ -174,6 +179,35 @@ TEST_CASE("under Trainer a scheduler of the file is in force, whatever the flags
   flags.warmup_steps = 3;
   CHECK(has_warning(resolve_text(describe_schedule("LRRangeTest", "{}"), flags),
                     "--warmup-steps: no effect: the schedule is the file's LRRangeTest"));
+}
+
+TEST_CASE("each of transformers' schedules is told by what shapes it") {
+  CHECK(described({.type = Type::kConstantWithWarmup, .warmup_steps = 4}) ==
+        "constant rate after a linear warm-up over 4 steps");
+  CHECK(described({.type = Type::kLinear}) == "linear to 0 at step 100");
+  CHECK(described({.type = Type::kCosine, .warmup_steps = 1}) ==
+        "cosine to 0 at step 100 after a linear warm-up over 1 step");
+  CHECK(described({.type = Type::kCosine, .num_cycles = 2}) == "cosine of 2 waves at step 100");
+  CHECK(described({.type = Type::kCosineWithRestarts, .num_cycles = 3}) ==
+        "cosine to 0, 3 times, at step 100");
+  CHECK(described({.type = Type::kPolynomial, .power = 2}) ==
+        "polynomial of power 2 to 1e-07 at step 100");
+  CHECK(described({.type = Type::kInverseSqrt, .timescale = 20}) ==
+        "inverse square root, timescale 20");
+  CHECK(described({.type = Type::kCosineWithMinLr, .min_lr_rate = 0.1}) ==
+        "cosine to 0.1 of the rate at step 100");
+  CHECK(described({.type = Type::kCosineWarmupWithMinLr, .min_lr_rate = 0.1}) ==
+        "cosine to 0.1 of the rate at step 100");
+  CHECK(described({.type = Type::kWarmupStableDecay,
+                   .warmup_steps = 5,
+                   .stable_steps = 70,
+                   .decay_steps = 25,
+                   .warmup_shape = Shape::kCosine,
+                   .decay_shape = Shape::kOneMinusSqrt}) ==
+        "constant for 70 steps, then 1-sqrt to 0 of the rate over 25 steps after a cosine warm-up "
+        "over 5 steps");
+  CHECK(described({.type = Type::kReduceOnPlateau}) ==
+        "times 0.1 after 11 evaluations in a row that are no better");
 }
 
 }  // namespace zeroth::configs

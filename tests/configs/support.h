@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "configs/resolve.h"
+#include "configs/schema/check.h"
 #include "configs/schema/keys.h"
 
 namespace zeroth::configs {
@@ -79,7 +80,7 @@ inline std::string nested(const std::string& path, const std::string& value) {
 
 // The complaints of the key check alone, one a line: no flags, no facts.
 inline std::string complaints_of(const std::string& text) {
-  return fmt::format("{}", fmt::join(parse_text(text, "test.json").errors(), "\n"));
+  return fmt::format("{}", fmt::join(parse_text(text, "test.json").keys().errors, "\n"));
 }
 
 // A row of the table does what its state says, at its default, at what it accepts besides, and at

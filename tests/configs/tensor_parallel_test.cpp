@@ -69,7 +69,7 @@ TEST_CASE("ranks that split a layer count as one in the batch") {
             .accumulation_steps == 8);
   const Resolved resolved = resolve_text(tensor(R"("autotp_size": 2)"), {}, kFourRanks);
   CHECK(resolved.config.batch.train_batch_size == 16);
-  CHECK(data_ranks(resolved.config, 4) == 2);
+  CHECK(resolved.config.data_ranks(4) == 2);
   CHECK(resolved.origins.at("train_batch_size") == "micro-batch * accumulation * data ranks");
   CHECK(error_of(tensor(R"("autotp_size": 2)", R"("train_batch_size": 7, )"), {}, kFourRanks) ==
         "test.json: train_batch_size 7 != micro 3 * accumulation 1 * data ranks 2: set "

@@ -52,10 +52,11 @@ TEST_CASE("Any world deals the same global batch, by micro-step, rank and row") 
         .micro_batch = 24 / (world * micro_steps), .micro_steps = micro_steps, .world = world};
     for (int64_t micro = 0; micro < micro_steps; ++micro) {
       for (partition.rank = 0; partition.rank < world; ++partition.rank) {
-        const auto batch = order.samples(3 * partition.global_batch(), partition.global_batch());
-        const auto rows = partition.rows(batch, micro);
-        CHECK(rows[0] == batch[partition.index(micro, 0)]);
-        assigned.insert(assigned.end(), rows.begin(), rows.end());
+        for (int64_t row = 0; row < partition.micro_batch; ++row) {
+          const int64_t index = partition.index(micro, row);
+          CHECK(index < partition.global_batch());
+          assigned.push_back(order.at(3 * partition.global_batch() + index));
+        }
       }
     }
     CHECK(assigned == order.samples(72, 24));
@@ -67,19 +68,20 @@ TEST_CASE("An evaluation pass sees every sample once and every rank runs the sam
     for (const int64_t world : {1, 2, 3, 4}) {
       std::vector<int64_t> seen;
       BatchPartition partition{.micro_batch = 3, .world = world};
+      const SampleOrder order(samples, 0, false, {.end = samples});
       const int64_t rounds = num_eval_batches(samples, partition);
       for (int64_t round = 0; round < rounds; ++round) {
-        const auto batch = sequential_batch(samples, round, partition.global_batch());
         for (partition.rank = 0; partition.rank < world; ++partition.rank) {
-          for (const int64_t row : partition.rows(batch, 0)) {
-            if (row != kNoSample) seen.push_back(row);
+          const int64_t first = round * partition.global_batch() + partition.index(0, 0);
+          for (const int64_t sample : order.samples(first, partition.micro_batch)) {
+            if (sample != kNoSample) seen.push_back(sample);
           }
         }
       }
       CHECK(std::ssize(seen) == samples);
       CHECK(std::is_sorted(seen.begin(), seen.end()));
       CHECK(std::adjacent_find(seen.begin(), seen.end()) == seen.end());
-      CHECK(sequential_batch(samples, rounds - 1, partition.global_batch())[0] != kNoSample);
+      CHECK(order.at((rounds - 1) * partition.global_batch()) != kNoSample);
     }
   }
 }

@@ -109,8 +109,9 @@ TEST_CASE("An epoch that takes whole batches has no samples at the end of its la
 }
 
 TEST_CASE("A sequential pass fills its last batch with rows of no sample") {
-  CHECK(sequential_batch(5, 0, 3) == std::vector<int64_t>{0, 1, 2});
-  CHECK(sequential_batch(5, 1, 3) == std::vector<int64_t>{3, 4, kNoSample});
+  const SampleOrder order(5, 0, false, {.end = 5});
+  CHECK(order.samples(0, 3) == std::vector<int64_t>{0, 1, 2});
+  CHECK(order.samples(3, 3) == std::vector<int64_t>{3, 4, kNoSample});
 }
 
 TEST_CASE("Seeds of samples do not repeat within a run") {

@@ -58,9 +58,9 @@ TEST_CASE("Ids and texts are those of Hugging Face's tokenizers, for every famil
       INFO(text);
       const Ids ids = tokenizer.encode(text);
       CHECK(ids == one.at("ids").get<Ids>());
-      Ids whole = tokenizer.prefix();
+      auto [whole, suffix] = tokenizer.text_template();
       whole.insert(whole.end(), ids.begin(), ids.end());
-      whole.insert(whole.end(), tokenizer.suffix().begin(), tokenizer.suffix().end());
+      whole.insert(whole.end(), suffix.begin(), suffix.end());
       CHECK(whole == one.at("with_template").get<Ids>());
       CHECK(tokenizer.decode(whole) == one.at("decoded").get<std::string>());
     }

@@ -1,6 +1,6 @@
 #include "device/host_link.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/equal.h>
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <unistd.h>

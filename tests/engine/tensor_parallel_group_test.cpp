@@ -109,11 +109,14 @@ Held held_by(int data, int tensor, int stage) {
             model::build_blocks(spec, tensor_parallel_group(*mesh, config));
         zero::UnitPlan plan = zero::plan_units(blocks, *mesh);
         const zero::Strategy strategy = zero::make_strategy(plan, config, *mesh);
-        const offload::StoreBytes updates = strategy.optimizer->states().bytes();
+        int64_t updates = 0;
+        for (const auto& store : strategy.shard_stores.stores) {
+          updates += store->bytes().device + store->bytes().host;
+        }
         const std::lock_guard lock(mutex);
         largest.weights = std::max(largest.weights, strategy.store->persistent_bytes());
         largest.gradients = std::max(largest.gradients, strategy.grads->persistent_bytes());
-        largest.updates = std::max(largest.updates, updates.device + updates.host);
+        largest.updates = std::max(largest.updates, updates);
       },
       {.grid = comm::MeshShape::data_parallel(data).with(comm::MeshDim::kTp, tensor)});
   return largest;

@@ -19,7 +19,7 @@ TEST_CASE("products of 16-bit factors are summed into fp32 on the GPU") {
       REQUIRE(accumulates_in_fp32(out, a));
       write_matrix_product(out, a.t(), b);
       CHECK(at::allclose(out, exact, 1e-5, 1e-4));
-      add_matrix_product(out, a.t(), b);
+      write_matrix_product(out, a.t(), b, /*add=*/true);
       CHECK(at::allclose(out, 2 * exact, 1e-5, 1e-4));
     }
   }

@@ -91,9 +91,9 @@ TEST_CASE("a value beyond the other precision, or not finite, is told") {
 TEST_CASE("precisions have their names") {
   CHECK(parse_dtype("BF16") == Dtype::kBf16);
   CHECK_FALSE(parse_dtype("F64"));
-  CHECK(std::string(safetensors_name(Dtype::kF16)) == "F16");
-  CHECK(std::string(config_name(Dtype::kBf16)) == "bfloat16");
-  CHECK(element_bytes(Dtype::kF32) == 4);
+  CHECK(dtype_info(Dtype::kF16).safetensors == "F16");
+  CHECK(dtype_info(Dtype::kBf16).config == "bfloat16");
+  CHECK(dtype_info(Dtype::kF32).element_bytes == 4);
 }
 
 }  // namespace zeroth::launcher

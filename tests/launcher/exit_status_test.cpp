@@ -13,11 +13,11 @@ using std::chrono::milliseconds;
 constexpr milliseconds kWindow{200};
 
 RankFailure exited(int rank, int code, int since_ms = 0, bool /*after_stop*/ = false) {
-  return {rank, {false, code}, milliseconds(since_ms)};
+  return {{rank, {false, code}}, milliseconds(since_ms)};
 }
 
 RankFailure killed(int rank, int signal, int since_ms = 0, bool after_stop = false) {
-  return {rank, {true, signal}, milliseconds(since_ms), after_stop && signal == SIGTERM};
+  return {{rank, {true, signal}}, milliseconds(since_ms), after_stop && signal == SIGTERM};
 }
 
 int cause(const std::vector<RankFailure>& failures) {

@@ -266,15 +266,11 @@ TEST_CASE("with quiet no word is said when a signal is forwarded") {
   CHECK(as_expected);
 }
 
-TEST_CASE("a job knows which ranks run and whether it kills them") {
+TEST_CASE("what else the kernel's out-of-memory killer ended is told with the failure") {
   JobStateMachine job(2, {});
-  job.on(ended(1, kExit3), milliseconds(0));
-  CHECK(job.is_running(0));
-  CHECK(!job.is_running(1));
-  CHECK(!job.is_killing());
-  job.on(GracePeriodOver{}, milliseconds(9));
-  CHECK(job.is_killing());
-  job.on(ended(0, kByKill), milliseconds(10));
+  CHECK(job.on(ended(1, kExit3), milliseconds(0)) == kEndAll);
+  CHECK(job.on(GracePeriodOver{}, milliseconds(9)) == kKill);
+  CHECK(job.on(ended(0, kByKill), milliseconds(10)) == kFinish);
   const std::string message = job.outcome(to_message, 2).message;
   CHECK(message.find("killer ended 2 processes meanwhile") != std::string::npos);
 }

@@ -14,7 +14,7 @@ RendezvousAction step(int num_usable, int num_pending, int waited_s, int since_e
                       .num_pending = num_pending,
                       .waited = milliseconds(1000 * waited_s),
                       .since_quorum = milliseconds(1000 * since_enough_s)},
-                     {milliseconds(30'000), milliseconds(600'000)});
+                     milliseconds(30'000), milliseconds(600'000));
 }
 
 }  // namespace

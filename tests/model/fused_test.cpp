@@ -49,19 +49,19 @@ TEST_CASE("RMS norm and its gradients equal the formula, for every dtype and odd
         const auto [expected, expected_scale] = formula::rms_norm(x, weight, 1e-5);
         check_close(y, expected);
         check_close(scale, expected_scale);
-        const RmsNormGradients both = rms_norm_backward(dy, x, weight, scale, {});
+        const auto [both_dx, both_dweight] = rms_norm_backward(dy, x, weight, scale, {});
         const auto [dx, dweight] =
             formula::rms_norm_backward(dy, x, weight, scale, std::nullopt, {true, true});
-        check_close(both.dx, dx);
-        CHECK(difference(both.dweight, dweight) < 1e-5);
-        const RmsNormGradients one =
-            rms_norm_backward(dy, x, weight, scale, {.dx = false, .dweight = true});
-        CHECK(!one.dx.defined());
-        CHECK(torch::equal(one.dweight, both.dweight));
-        const RmsNormGradients other =
-            rms_norm_backward(dy, x, weight, scale, {.dx = true, .dweight = false});
-        CHECK(torch::equal(other.dx, both.dx));
-        CHECK(!other.dweight.defined());
+        check_close(both_dx, dx);
+        CHECK(difference(both_dweight, dweight) < 1e-5);
+        const auto [no_dx, only_dweight] =
+            rms_norm_backward(dy, x, weight, scale, {}, {false, true});
+        CHECK(!no_dx.defined());
+        CHECK(torch::equal(only_dweight, both_dweight));
+        const auto [only_dx, no_dweight] =
+            rms_norm_backward(dy, x, weight, scale, {}, {true, false});
+        CHECK(torch::equal(only_dx, both_dx));
+        CHECK(!no_dweight.defined());
       }
     }
   }
@@ -73,15 +73,15 @@ TEST_CASE("the norm of a sum has the bits of a sum and its norm, forth and back"
     for (const int64_t size : {7, 512}) {
       const Tensor x = random({3, size}, dtype), addend = random({3, size}, dtype);
       const Tensor dy = random({3, size}, dtype), weight = random({size}, dtype);
-      const AddRmsNormOutput of = add_rms_norm(x, addend, weight, 1e-5);
+      const auto [sum, sum_y, sum_scale] = add_rms_norm(x, addend, weight, 1e-5);
       const auto [y, scale] = rms_norm(x + addend, weight, 1e-5);
-      CHECK(torch::equal(of.sum, x + addend));
-      CHECK(torch::equal(of.y, y));
-      CHECK(torch::equal(of.scale, scale));
-      const RmsNormGradients apart = rms_norm_backward(dy, of.sum, weight, scale, {});
-      const RmsNormGradients summed = rms_norm_backward(dy, of.sum, weight, scale, {}, addend);
-      CHECK(torch::equal(summed.dx, apart.dx + addend));
-      CHECK(torch::equal(summed.dweight, apart.dweight));
+      CHECK(torch::equal(sum, x + addend));
+      CHECK(torch::equal(sum_y, y));
+      CHECK(torch::equal(sum_scale, scale));
+      const auto [dx, dweight] = rms_norm_backward(dy, sum, weight, scale, {});
+      const auto [summed_dx, summed_dweight] = rms_norm_backward(dy, sum, weight, scale, addend);
+      CHECK(torch::equal(summed_dx, dx + addend));
+      CHECK(torch::equal(summed_dweight, dweight));
     }
   }
 }
@@ -184,7 +184,7 @@ TEST_CASE("what is not a number stays visible") {
     const Tensor weight = torch::ones({40}, torch::dtype(dtype));
     const auto rows_with_nan = [](const Tensor& y) { return y.isnan().any(1); };
     const Tensor expected = torch::tensor({false, true});
-    CHECK(torch::equal(rows_with_nan(rms_norm(x, weight, 1e-5).first), expected));
+    CHECK(torch::equal(rows_with_nan(std::get<0>(rms_norm(x, weight, 1e-5))), expected));
     CHECK(torch::equal(rows_with_nan(swiglu(x, x)), expected));
     CHECK(torch::equal(log_sum_exp(x).isnan(), expected));
     x[1][37] = std::numeric_limits<double>::infinity();
@@ -218,9 +218,9 @@ TEST_CASE("results do not depend on the number of threads") {
   for (const int count : {1, 2}) {
     at::set_num_threads(count);
     const auto [y, scale] = rms_norm(x, weight, 1e-5);
-    const RmsNormGradients gradients = rms_norm_backward(dy, x, weight, scale, {});
-    results.push_back(at::cat({y.flatten(), gradients.dx.flatten(), gradients.dweight,
-                               swiglu(x, dy).flatten(), log_sum_exp(x)}));
+    const auto [dx, dweight] = rms_norm_backward(dy, x, weight, scale, {});
+    results.push_back(
+        at::cat({y.flatten(), dx.flatten(), dweight, swiglu(x, dy).flatten(), log_sum_exp(x)}));
   }
   at::set_num_threads(threads);
   CHECK(torch::equal(results[0], results[1]));

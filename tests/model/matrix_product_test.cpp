@@ -39,9 +39,9 @@ TEST_CASE("every product that is forced equals fp64's, and is the one that is na
     CHECK(error_of(small, a.narrow(0, 0, 3), b) < 2e-5);
     if (name == "tiles") CHECK(at::equal(product, tiles));
     const torch::Tensor bias = values(1, 150, torch::kFloat).view({-1});
-    CHECK(error_of(matrix_product_with_bias(bias, a, b) - bias, a, b) < 2e-5);
+    CHECK(error_of(matrix_product(a, b, bias) - bias, a, b) < 2e-5);
     torch::Tensor out = torch::ones({190, 150});
-    add_matrix_product(out, a, b);
+    write_matrix_product(out, a, b, /*add=*/true);
     CHECK(error_of(out - 1, a, b) < 2e-5);
     write_matrix_product(out, a, b);
     CHECK(at::equal(out, product));
@@ -70,16 +70,16 @@ TEST_CASE("products equal fp64's for small and large shapes, straight and transp
       CHECK(error_of(matrix_product(a.narrow(1, 0, size), b.narrow(0, 1, size)),
                      a.narrow(1, 0, size), b.narrow(0, 1, size)) < tolerance);
       const torch::Tensor bias = values(1, size + 2, dtype).view({-1});
-      CHECK(error_of(matrix_product_with_bias(bias, a, b) - bias, a, b) < tolerance * 2);
+      CHECK(error_of(matrix_product(a, b, bias) - bias, a, b) < tolerance * 2);
     }
   }
 }
 
-TEST_CASE("add_matrix_product adds to what is there, also into a view") {
+TEST_CASE("write_matrix_product adds to what is there, also into a view") {
   const torch::Tensor a = values(150, 160, torch::kFloat), b = values(160, 170, torch::kFloat);
   const torch::Tensor flat = torch::ones({150 * 170 + 5});
   const torch::Tensor out = flat.narrow(0, 2, 150 * 170).view({150, 170});
-  add_matrix_product(out, a, b);
+  write_matrix_product(out, a, b, /*add=*/true);
   CHECK(error_of(out - 1, a, b) < 2e-5);
   CHECK(flat[1].item<float>() == 1);
   CHECK(flat[-1].item<float>() == 1);
@@ -89,12 +89,12 @@ TEST_CASE("16-bit products are added up in fp32 where nothing stands against it"
   for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
     const torch::Tensor a = values(150, 160, dtype), b = values(160, 170, dtype);
     torch::Tensor narrow = torch::ones({150, 170}, dtype), wide = torch::ones({150, 170});
-    add_matrix_product(narrow, a, b);
+    write_matrix_product(narrow, a, b, /*add=*/true);
     CHECK(error_of(narrow - 1, a, b) < 0.2);
     CHECK(accumulates_in_fp32(wide, a) == prefers_fp32(a));
     CHECK(!accumulates_in_fp32(narrow, a));
     if (!accumulates_in_fp32(wide, a)) continue;
-    add_matrix_product(wide, a, b);
+    write_matrix_product(wide, a, b, /*add=*/true);
     CHECK(error_of(wide - 1, a, b) < 2e-5);
     write_matrix_product(wide, a, b);
     CHECK(error_of(wide, a, b) < 2e-5);

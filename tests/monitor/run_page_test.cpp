@@ -33,22 +33,22 @@ PageFacts facts() {
 void train(RunPage& page, int steps, int first = 1) {
   const double unknown = std::numeric_limits<double>::quiet_NaN();
   for (int step = first; step <= steps; ++step) {
-    page.step({.step = step,
-               .loss = step == 7 ? unknown : 8.0 / step,
-               .lr = 1e-3,
-               .grad_norm = 1.5,
-               .tokens_per_s = 1000,
-               .peak_share = step == 1 ? unknown : 0.4,
-               .memory_mib = 300,
-               .gpu_mib = 0,
-               .data_s = 0.001,
-               .forward_s = 0.1,
-               .backward_s = 0.2,
-               .reduce_s = 0.01,
-               .update_s = 0.02,
-               .compute_s = 0.3,
-               .communication_s = 0.02,
-               .waiting_s = 0.011});
+    page.step({{"step", step},
+               {"loss", step == 7 ? unknown : 8.0 / step},
+               {"lr", 1e-3},
+               {"grad_norm", 1.5},
+               {"tokens_per_s", 1000},
+               {"peak_share", step == 1 ? unknown : 0.4},
+               {"memory_mib", 300},
+               {"gpu_mib", 0},
+               {"data_s", 0.001},
+               {"forward_s", 0.1},
+               {"backward_s", 0.2},
+               {"reduce_s", 0.01},
+               {"update_s", 0.02},
+               {"compute_s", 0.3},
+               {"communication_s", 0.02},
+               {"waiting_s", 0.011}});
   }
 }
 

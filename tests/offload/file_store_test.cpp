@@ -1,6 +1,5 @@
 #include "offload/file_store.h"
 
-#include <ATen/ATen.h>
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <unistd.h>

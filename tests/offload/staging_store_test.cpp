@@ -1,6 +1,6 @@
 #include "offload/shard_store.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/equal.h>
 #include <doctest/doctest.h>
 
 #include <random>

@@ -1,6 +1,6 @@
 #include "offload/staging.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/equal.h>
 #include <doctest/doctest.h>
 
 #include "base/error.h"

@@ -1,22 +1,22 @@
 // Host updates beside the rules that update tensors.
+#include <ATen/TensorOperators.h>
 #include <doctest/doctest.h>
-#include <torch/types.h>
 
-#include "optim/tensor_rules.h"
+#include "optim/update_rule.h"
 #include "tests/optim/cpu_arrays.h"
 
 namespace zeroth::optim {
 namespace {
 
 torch::Tensor tensor_of(std::vector<float>& values) {
-  return torch::from_blob(values.data(), {static_cast<int64_t>(values.size())}, torch::kFloat32);
+  return torch::from_blob(values.data(), {static_cast<int64_t>(values.size())}, torch::kFloat);
 }
 
 // The gradient as an update rule takes it.
 torch::Tensor fp32_grad(CpuArrays& arrays) {
   if (arrays.grad_format == Format::kFp32) return tensor_of(arrays.wide_grad).clone();
-  const auto type = arrays.grad_format == Format::kBf16 ? torch::kBFloat16 : torch::kFloat16;
-  return torch::from_blob(arrays.grad.data(), {arrays.count}, type).to(torch::kFloat32);
+  const auto type = arrays.grad_format == Format::kBf16 ? torch::kBFloat16 : torch::kHalf;
+  return torch::from_blob(arrays.grad.data(), {arrays.count}, type).to(torch::kFloat);
 }
 
 void apply_rule(const OptimizerConfig& config, CpuArrays& arrays, const UpdateStep& step) {

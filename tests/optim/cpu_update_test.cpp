@@ -1,7 +1,6 @@
 #include "optim/cpu/cpu_update.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/zeros.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 #include <doctest/doctest.h>
@@ -9,6 +8,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "device/tensor.h"
 #include "tests/optim/cpu_arrays.h"
 
 namespace zeroth::optim {

@@ -13,7 +13,7 @@
 namespace zeroth::optim {
 
 inline double largest_difference(const torch::Tensor& a, const torch::Tensor& b) {
-  return (a.to(torch::kFloat64) - b.to(torch::kFloat64)).abs().max().item<double>();
+  return (a.to(torch::kDouble) - b.to(torch::kDouble)).abs().max().item<double>();
 }
 
 // Follows a case's 50 updates under `config` and compares the masters that it kept.
@@ -37,7 +37,7 @@ inline void expect_path(const nlohmann::json& fixture, configs::OptimizerConfig 
       const auto expected = fixture["masters"].find(std::to_string(update));
       if (expected == fixture["masters"].end()) continue;
       const std::vector<double> masters = *expected;
-      CHECK(largest_difference(state.master, torch::tensor(masters, torch::kFloat64)) <= tolerance);
+      CHECK(largest_difference(state.master, torch::tensor(masters, torch::kDouble)) <= tolerance);
       ++compared;
     }
     CHECK(compared == 3);

@@ -1,25 +1,25 @@
 // One flat range with its optimizer states, and numbers to fill it with.
 #pragma once
 
-#include <ATen/ops/arange.h>
-#include <torch/types.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full_like.h>
 
 #include <utility>
 #include <vector>
 
-#include "optim/tensor_rules.h"
+#include "optim/update_rule.h"
 
 namespace zeroth::optim {
 
 // The same numbers as in tools/make_optim_fixtures.py, exact in fp32.
 inline torch::Tensor initial(int64_t count) {
-  const torch::Tensor i = at::arange(count, torch::kInt64);
-  return ((i * 37).remainder(101) - 50).to(torch::kFloat32) / 256;
+  const torch::Tensor i = at::arange(count, torch::kLong);
+  return ((i * 37).remainder(101) - 50).to(torch::kFloat) / 256;
 }
 
 inline torch::Tensor gradient(int64_t count, int64_t update) {
-  const torch::Tensor i = at::arange(count, torch::kInt64);
-  return ((i * 7919 + update * 104729).remainder(2003) - 1001).to(torch::kFloat32) / 1024;
+  const torch::Tensor i = at::arange(count, torch::kLong);
+  return ((i * 7919 + update * 104729).remainder(2003) - 1001).to(torch::kFloat) / 1024;
 }
 
 // A formula has two rules on the CPU; what it promises holds for both.

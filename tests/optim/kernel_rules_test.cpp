@@ -2,6 +2,8 @@
 // of the host.
 #include "optim/kernel_rules.h"
 
+#include <ATen/ops/equal.h>
+#include <ATen/ops/randn.h>
 #include <doctest/doctest.h>
 #include <torch/library.h>
 
@@ -33,7 +35,7 @@ TORCH_LIBRARY_IMPL(zeroth, CPU, library) {
 TEST_CASE("the rule on host memory gives the bits of LibTorch's kernels, its copy too") {
   constexpr int64_t kCount = 64 * 1000;
   for (const OptimizerConfig& config : cpu_rules()) {
-    for (const auto dtype : {torch::kFloat32, torch::kBFloat16, torch::kFloat16}) {
+    for (const auto dtype : {torch::kFloat, torch::kBFloat16, torch::kHalf}) {
       FlatState tensors(config, initial(kCount), kRuleMakers[0]);
       FlatState host(config, initial(kCount), kRuleMakers[1]);
       const torch::Tensor copies[] = {at::zeros({kCount}, torch::kBFloat16),
@@ -78,11 +80,11 @@ TEST_CASE("a rule on host memory leaves its gradient as it is") {
 TEST_CASE("a rule says what rests in bf16, and rounds it by the numbers of the elements") {
   const OptimizerConfig config{.bf16_states = true, .bf16_masters = true};
   const CpuRule rule(config);
-  CHECK((CpuRule({}).master_dtype() == torch::kFloat32));
-  CHECK((CpuRule({}).state_dtype() == torch::kFloat32));
+  CHECK((CpuRule({}).master_dtype() == torch::kFloat));
+  CHECK((CpuRule({}).state_dtype() == torch::kFloat));
   CHECK((rule.master_dtype() == torch::kBFloat16));
   CHECK((rule.state_dtype() == torch::kBFloat16));
-  CHECK((CpuRule({.bf16_masters = true}).state_dtype() == torch::kFloat32));
+  CHECK((CpuRule({.bf16_masters = true}).state_dtype() == torch::kFloat));
   const auto updated = [&](const std::vector<int64_t>& bounds, uint64_t seed) {
     const torch::Tensor all = initial(1000).to(torch::kBFloat16);
     const std::vector<torch::Tensor> states = {at::zeros_like(all), at::zeros_like(all)};
@@ -130,7 +132,7 @@ TEST_CASE("a kernel of a GPU, its lanes those of the host, gives the bits of the
 TEST_CASE(
     "parameter groups that decay and that do not have the bits of each by itself, in any number") {
   for (const OptimizerConfig& config : cpu_rules()) {
-    const RuleCase what{config, torch::kFloat32, torch::kBFloat16};
+    const RuleCase what{config, torch::kFloat, torch::kBFloat16};
     // Some end within the four elements of a thread; the numbers wrap around at element 30.
     for (const int64_t length : {4, 24, 37, 1000}) {
       constexpr int64_t kCount = 2003;
@@ -149,7 +151,7 @@ TEST_CASE(
 }
 
 TEST_CASE("one call takes sixteen stretches, and a range without any") {
-  const RuleCase what{{}, torch::kFloat32, {}};
+  const RuleCase what{{}, torch::kFloat, {}};
   constexpr int64_t kCount = 17 * 64;
   RuleArrays arrays(what, 0, kCount, torch::kCPU);
   const Tensor grad = at::ones({kCount});
@@ -170,7 +172,7 @@ TEST_CASE("one call takes sixteen stretches, and a range without any") {
 }
 
 TEST_CASE("stretches that do not cover their range are a broken invariant") {
-  const RuleCase what{{}, torch::kFloat32, {}};
+  const RuleCase what{{}, torch::kFloat, {}};
   RuleArrays arrays(what, 0, 64, torch::kCPU);
   const std::vector<ParamGroupRange> gap = {{0, 16}, {32, 64}}, early = {{0, 48}};
   CHECK_THROWS_AS(arrays.apply(DeviceRule({}), at::ones({64}), 1, gap), InternalError);

@@ -66,10 +66,13 @@ TEST_CASE("a static scale never moves and has no floor") {
 }
 
 TEST_CASE("only fp16 scales its loss") {
-  const configs::LossScaleConfig config{.initial_scale_power = 8};
-  CHECK(make_loss_scaler(configs::Precision::kFp16, config).scale() == 256);
-  CHECK(make_loss_scaler(configs::Precision::kBf16, config).scale() == 1);
-  CHECK(make_loss_scaler(configs::Precision::kFp32, config).scale() == 1);
+  configs::Config config;
+  config.loss_scale.initial_scale_power = 8;
+  CHECK(make_loss_scaler(config).scale() == 1);
+  config.precision = configs::Precision::kFp16;
+  CHECK(make_loss_scaler(config).scale() == 256);
+  config.precision = configs::Precision::kBf16;
+  CHECK(make_loss_scaler(config).scale() == 1);
 }
 
 TEST_CASE("a scaler refuses a config that cannot work") {

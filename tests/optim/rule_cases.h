@@ -1,7 +1,11 @@
 // A rule beside the host's, whose bits it has to give: what there is to update, in every format.
 #pragma once
 
-#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
 #include <doctest/doctest.h>
 
 #include <initializer_list>
@@ -23,13 +27,13 @@ struct RuleCase {
 inline std::vector<RuleCase> rule_cases() {
   std::vector<RuleCase> all;
   for (OptimizerConfig config : cpu_rules()) {
-    for (const auto grad : {torch::kFloat32, torch::kBFloat16, torch::kFloat16}) {
+    for (const auto grad : {torch::kFloat, torch::kBFloat16, torch::kHalf}) {
       all.push_back({config, grad, {}});
       all.push_back({config, grad, torch::kBFloat16});
-      all.push_back({config, grad, torch::kFloat16});
+      all.push_back({config, grad, torch::kHalf});
     }
     config.bf16_masters = true;
-    all.push_back({config, torch::kFloat32, {}});
+    all.push_back({config, torch::kFloat, {}});
     config.bf16_states = true;
     all.push_back({config, torch::kBFloat16, {}});
   }

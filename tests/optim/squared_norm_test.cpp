@@ -1,6 +1,7 @@
 #include "optim/squared_norm.h"
 
-#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/ops/randn.h>
 #include <doctest/doctest.h>
 
 #include <cmath>

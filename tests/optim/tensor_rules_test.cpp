@@ -1,6 +1,5 @@
-#include "optim/tensor_rules.h"
+#include "optim/update_rule.h"
 
-#include <ATen/ATen.h>
 #include <doctest/doctest.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>

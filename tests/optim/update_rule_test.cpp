@@ -91,7 +91,7 @@ TEST_CASE("a gradient factor equals a gradient multiplied beforehand") {
       for (int64_t update = 1; update <= 5; ++update) {
         // No element is near 0, where the sign that Lion follows would be one of rounding.
         const torch::Tensor grad = (gradient(1000, update) + 2) * 0.01;
-        const torch::Tensor large = (grad.to(torch::kFloat64) / factor).to(torch::kFloat32);
+        const torch::Tensor large = (grad.to(torch::kDouble) / factor).to(torch::kFloat);
         folded.apply(large, update, factor);
         beforehand.apply(grad, update);
       }
@@ -129,7 +129,7 @@ TEST_CASE("a rule refuses what would spoil the weights") {
     }
     CHECK_THROWS_AS(state.apply(gradient(8, 1), 0), InternalError);
     CHECK_THROWS_AS(state.apply(gradient(7, 1), 1), InternalError);
-    CHECK_THROWS_AS(state.apply(gradient(8, 1).to(torch::kFloat64), 1), InternalError);
+    CHECK_THROWS_AS(state.apply(gradient(8, 1).to(torch::kDouble), 1), InternalError);
     CHECK_THROWS_AS(state.apply(gradient(16, 1).slice(0, 0, 16, 2), 1), InternalError);
     state.states.emplace_back();
     CHECK_THROWS_AS(state.apply(gradient(8, 1), 1), InternalError);
@@ -139,12 +139,12 @@ TEST_CASE("a rule refuses what would spoil the weights") {
 
 TEST_CASE("a 16-bit gradient is as its numbers in fp32, and a copy is the new master rounded") {
   for (const Rule& rule : all_rules()) {
-    for (const auto dtype : {torch::kBFloat16, torch::kFloat16}) {
+    for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
       FlatState wide = rule.state(1000), narrow = rule.state(1000);
       const torch::Tensor copy = at::zeros({1000}, dtype);
       for (int64_t update = 1; update <= 3; ++update) {
         const torch::Tensor grad = gradient(1000, update).to(dtype);
-        wide.apply(grad.to(torch::kFloat32), update, 0.3);
+        wide.apply(grad.to(torch::kFloat), update, 0.3);
         narrow.rule->apply({narrow.master, grad, narrow.states, copy}, narrow.step(update, 0.3));
         CHECK(copy.equal(narrow.master.to(dtype)));
       }

@@ -23,13 +23,11 @@ class SimulatedGpu final : public device::Gpu {
   int device_count() const override { return simulated::device_count(); }
   device::GpuDriver driver() const override { return {}; }
   int compute_capability(int) const override { return 90; }
-  std::string pin_pages(std::span<std::byte> memory) override {
+  std::string pin(std::span<std::byte> memory) override {
     PinnedPages::get().lock(memory);
     return "";
   }
-  void unpin_pages(std::span<std::byte> memory) noexcept override {
-    PinnedPages::get().unlock(memory);
-  }
+  void unpin(std::span<std::byte> memory) noexcept override { PinnedPages::get().unlock(memory); }
 
  private:
   void select_device(int index) override {

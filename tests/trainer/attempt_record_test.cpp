@@ -47,14 +47,19 @@ TEST_CASE("the file of a round that is over takes no more steps") {
 }
 
 TEST_CASE("somebody else's text of rounds is an error that names the file") {
+  const TempFolder directory;
+  const auto read = [&](const std::string& text) {
+    directory.write(kAttemptFile, text);
+    (void)read_attempts(directory.path());
+  };
+  const std::string path = (directory / kAttemptFile).string();
   for (const std::string text : {"", "{}", "[1]", R"({"version": 2})"}) {
-    CHECK(message_of<Error>([&] { parse_attempts(text); }).starts_with(kAttemptFile));
+    CHECK(message_of<Error>([&] { read(text); }).starts_with(path));
   }
   std::string text = kRecord.text();
-  CHECK_NOTHROW(parse_attempts(text));
+  CHECK_NOTHROW(read(text));
   text.replace(text.find("\"train_batch_size\":12"), 21, "\"train_batch_size\":-1");
-  CHECK(message_of<Error>([&] { parse_attempts(text); }).find("train_batch_size") !=
-        std::string::npos);
+  CHECK(message_of<Error>([&] { read(text); }).find("train_batch_size") != std::string::npos);
 }
 
 }  // namespace zeroth::trainer

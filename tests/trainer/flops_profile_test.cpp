@@ -22,7 +22,6 @@ struct Profiled {
     spec.num_layers = 2;
     spec.num_heads = spec.num_kv_heads = 4;
     spec.head_dim = 16;
-    config.batch = {8, 2, 2};
     stats.tokens = 256;
     stats.blocks = {{"embedding", 32768, 0.001, 0.002},
                     {"layers.0", 41000, 0.02, 0.04},
@@ -32,6 +31,7 @@ struct Profiled {
   std::string text() const {
     return profile_text(stats, {.config = config,
                                 .spec = spec,
+                                .batch = {.micro_batch = 2, .micro_steps = 2},
                                 .seq_len = 32,
                                 .world_size = 2,
                                 .num_parameters = 147'600});

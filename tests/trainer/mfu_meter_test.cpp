@@ -35,7 +35,7 @@ TEST_CASE("the share is unknown until the machine was measured, then work over t
     const engine::StepStats stats = stats_of(1024, 1024);
     MfuMeter share(small_spec(), 32);
     CHECK(std::isnan(share.measure_step(stats, 1)));
-    share.measure(configs::Precision::kBf16, *mesh);
+    share.measure(torch::kBFloat16, *mesh);
     const double one = share.measure_step(stats, 1);
     CHECK(one > 0);
     CHECK(share.measure_step(stats_of(2048, 2048), 1) > 2 * one);
@@ -50,7 +50,7 @@ TEST_CASE("the share is unknown until the machine was measured, then work over t
 TEST_CASE("short rows and untrained tokens count as what they are") {
   testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     MfuMeter share(small_spec(), 8);
-    share.measure(configs::Precision::kFp32, *mesh);
+    share.measure(torch::kFloat, *mesh);
     const auto at_one_second = [&](int64_t tokens, int64_t trained) {
       return share.measure_step(stats_of(tokens, trained), 1);
     };
@@ -66,7 +66,7 @@ TEST_CASE("short rows and untrained tokens count as what they are") {
 TEST_CASE("a step that does more than was measured shows that the measurement was wrong") {
   testing::run_ranks(1, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     MfuMeter share(small_spec(), 8);
-    share.measure(configs::Precision::kFp32, *mesh);
+    share.measure(torch::kFloat, *mesh);
     const engine::StepStats stats = stats_of(1 << 20, 1 << 20);
     CHECK(std::isfinite(share.measure_step(stats, 1e9)));
     CHECK(std::isnan(share.measure_step(stats, 1e-9)));

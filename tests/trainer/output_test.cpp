@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <new>
 #include <set>
 
 #include "base/error.h"
@@ -272,10 +273,13 @@ TEST_CASE("what goes wrong waits for the end, and leaves nothing") {
 TEST_CASE("what rank 0 complains about is thrown on all ranks, and nothing where it does not") {
   testing::run_ranks(2, [](std::shared_ptr<comm::DeviceMesh> mesh) {
     const bool first = mesh->rank() == 0;
-    CHECK_NOTHROW(throw_if_rank_0_failed(*mesh, std::nullopt));
-    CHECK_NOTHROW(throw_if_rank_0_failed(*mesh, first ? "" : "only rank 0 counts"));
-    CHECK_THROWS_WITH_AS(throw_if_rank_0_failed(*mesh, first ? "disk full" : ""),
+    CHECK_NOTHROW(run_on_rank_0(*mesh, [] {}));
+    CHECK_NOTHROW(run_on_rank_0(*mesh, [&] {
+      if (!first) throw Error("only rank 0 counts");
+    }));
+    CHECK_THROWS_WITH_AS(run_on_rank_0(*mesh, [] { throw Error("disk full"); }),
                          first ? "disk full" : "rank 0 failed: disk full", Error);
+    CHECK_THROWS_AS(run_on_rank_0(*mesh, [] { throw std::bad_alloc(); }), Error);
   });
 }
 

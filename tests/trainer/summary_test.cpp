@@ -8,11 +8,8 @@
 namespace zeroth::trainer {
 namespace {
 
-configs::Config batch_of_8() {
-  configs::Config config;
-  config.batch = {.train_batch_size = 8, .micro_batch_size = 2, .accumulation_steps = 2};
-  return config;
-}
+constexpr data::BatchPartition kBatchOf8 = {
+    .micro_batch = 2, .micro_steps = 2, .world = 2, .step_samples = 8};
 
 Samples small_samples() {
   Samples samples;
@@ -44,15 +41,15 @@ TEST_CASE("the model's line names folder, family and sizes") {
 }
 
 TEST_CASE("the batch line is the equation, with steps and epochs") {
-  CHECK(batch_line(batch_of_8(), small_samples(), 2) ==
+  CHECK(batch_line(kBatchOf8, small_samples(), 2) ==
         "8 samples = 2 per micro-batch x 2 accumulated x 2 ranks; 6 steps = 1.5 epochs");
 }
 
 TEST_CASE("ranks that split layers are drawn, and count as one in the batch") {
   using comm::MeshDim, comm::MeshShape;
-  configs::Config config = batch_of_8();
+  configs::Config config;
   config.tensor_parallel.size = 2;
-  CHECK(batch_line(config, small_samples(), 4) ==
+  CHECK(batch_line(kBatchOf8, small_samples(), 4) ==
         "8 samples = 2 per micro-batch x 2 accumulated x 2 data ranks; 6 steps = 1.5 epochs");
   const MeshShape four = engine::grid_shape(config, 4);
   CHECK(mesh_line(four) == "data 2 x tensor 2: tensor groups {0 1} {2 3}");
@@ -63,11 +60,11 @@ TEST_CASE("ranks that split layers are drawn, and count as one in the batch") {
 TEST_CASE("epochs are rounded to two places and one is singular") {
   Samples samples = small_samples();
   samples.total_steps = 4;
-  CHECK(batch_line(batch_of_8(), samples, 2).ends_with("4 steps = 1 epoch"));
+  CHECK(batch_line(kBatchOf8, samples, 2).ends_with("4 steps = 1 epoch"));
   samples.total_steps = 1235;
-  CHECK(batch_line(batch_of_8(), samples, 2).ends_with("1235 steps = 308.75 epochs"));
-  configs::Config larger = batch_of_8();
-  larger.batch.train_batch_size = 10;
+  CHECK(batch_line(kBatchOf8, samples, 2).ends_with("1235 steps = 308.75 epochs"));
+  data::BatchPartition larger = kBatchOf8;
+  larger.step_samples = 10;
   samples.total_steps = 7;
   samples.train_samples = 64;  // the last step is short
   CHECK(batch_line(larger, samples, 2).ends_with("7 steps = 2 epochs"));
@@ -79,7 +76,7 @@ TEST_CASE("epochs are rounded to two places and one is singular") {
 TEST_CASE("an evaluation alone accumulates nothing") {
   Samples samples = small_samples();
   samples.train = nullptr;
-  CHECK(batch_line(batch_of_8(), samples, 2) == "4 samples = 2 per micro-batch x 2 ranks");
+  CHECK(batch_line(kBatchOf8, samples, 2) == "4 samples = 2 per micro-batch x 2 ranks");
 }
 
 TEST_CASE("the data line counts samples and tokens") {

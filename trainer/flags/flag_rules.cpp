@@ -120,11 +120,6 @@ void resolve_warmup(RawFlags& raw, Errors& errors) {
   }
 }
 
-// Returns whether the text is "true", which Hugging Face accepts.
-bool is_true_word(const std::string& text) {
-  return text == "true" || text == "True";
-}
-
 void resolve_resume(RawFlags& raw, Errors& errors) {
   using From = ResumeFlags::From;
   ResumeFlags& resume = raw.flags.resume;
@@ -141,9 +136,10 @@ void resolve_resume(RawFlags& raw, Errors& errors) {
   }
   const std::string& from = raw.resume.front();
   if (from.starts_with("--")) return;  // another flag is in its place, which is reported
-  resume.from = from.empty() || is_true_word(from) ? From::kNewest
-                : from == "auto"                   ? From::kNewestOrNothing
-                                                   : From::kNamed;
+  // Hugging Face accepts "true" for the newest checkpoint.
+  resume.from = from.empty() || from == "true" || from == "True" ? From::kNewest
+                : from == "auto"                                 ? From::kNewestOrNothing
+                                                                 : From::kNamed;
   if (resume.from == From::kNamed) resume.directory = from;
   if (raw.flags.eval_only) errors.push_back("--eval-only trains nothing: leave --resume out");
   if (resume.from != From::kNamed && raw.flags.output.empty()) {
@@ -226,14 +222,6 @@ void check_numbers(const Flags& flags, Errors& errors) {
   require_positive("--grace", flags.state.grace_s, errors);
 }
 
-// Returns whether no file of the run can have prompts and completions.
-bool is_without_pairs(const Flags& flags) {
-  const auto has_records = [](const std::string& path) {
-    return path.ends_with(".jsonl") || path.ends_with(".json");
-  };
-  return !has_records(flags.data) && !has_records(flags.eval_data);
-}
-
 // Rejects paths that no file can have, so that they appear in no later message.
 void check_lengths(const Flags& flags, Errors& errors) {
   const std::pair<const char*, const std::string&> paths[] = {{"--model", flags.model},
@@ -257,7 +245,8 @@ void check_files(const Flags& flags, Errors& errors) {
   if (flags.prompt_field.empty() != flags.completion_field.empty()) {
     errors.push_back("--prompt-field and --completion-field must be given together");
   }
-  if (flags.separator && !flags.separator->empty() && is_without_pairs(flags)) {
+  const bool may_have_pairs = data::has_records(flags.data) || data::has_records(flags.eval_data);
+  if (flags.separator && !flags.separator->empty() && !may_have_pairs) {
     errors.push_back("--separator needs prompt and completion of .jsonl or .json data");
   }
   const auto needs_output = [&](const char* name, bool given) {

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <set>
 #include <string_view>
 #include <utility>
 
@@ -23,10 +22,9 @@ constexpr const char* kIntroduction =
     "  zeroth --num_gpus 2 finetune --model DIR --data train.jsonl --deepspeed ds_config.json "
     "--output out/\n";
 
-// Returns --separator and the flags whose empty value is Trainer's own default.
-std::vector<std::string_view> flags_that_may_be_empty() {
-  return {"--separator", "--debug", "--fsdp", "--lr_scheduler_kwargs", "--lr-scheduler-kwargs"};
-}
+// --separator, and the flags whose empty value is Trainer's own default.
+const std::vector<std::string_view> kMayBeEmpty = {
+    "--separator", "--debug", "--fsdp", "--lr_scheduler_kwargs", "--lr-scheduler-kwargs"};
 
 // Returns the long names of all options, "--" included.
 std::vector<std::string> known_names(const CLI::App& app) {
@@ -42,17 +40,17 @@ std::vector<std::string> known_names(const CLI::App& app) {
 // Replaces a flag that is typed with underscores for hyphens, or the reverse, as Python programs
 // allow, by the known spelling.
 void respell(std::vector<std::string>& arguments, const CLI::App& app, Spellings& spellings) {
-  std::set<std::string> known;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) known.insert(name);
+  const auto is_known = [&](const std::string& name) {
+    return app.get_option_no_throw("--" + name) != nullptr;
+  };
   for (std::string& argument : arguments) {
     if (!argument.starts_with("--")) continue;
     const std::string name = argument.substr(2, argument.find('=') - 2);
-    if (known.contains(name)) continue;
+    if (is_known(name)) continue;
     for (const auto& [from, to] : {std::pair('_', '-'), std::pair('-', '_')}) {
       std::string other = name;
       std::replace(other.begin(), other.end(), from, to);
-      if (!known.contains(other)) continue;
+      if (!is_known(other)) continue;
       spellings.add("--" + other, "--" + name);
       argument.replace(2, name.size(), other);
     }
@@ -124,7 +122,7 @@ std::string tidy(std::string text) {
 Flags parse_flags(std::vector<std::string> arguments) {
   RawFlags raw;
   arguments = expand_argument_file(std::move(arguments));
-  if (const auto empty = empty_value_errors(arguments, flags_that_may_be_empty()); !empty.empty())
+  if (const auto empty = empty_value_errors(arguments, kMayBeEmpty); !empty.empty())
     throw Error("{}", listed(empty));
   HfTranslation translated = translate_hf_flags(arguments, raw.errors);
   const size_t num_translation_errors = raw.errors.size();  // they name both spellings

@@ -1,6 +1,6 @@
 #include "trainer/flags/hf_flags.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -21,6 +21,9 @@ namespace {
 
 using Kind = HfFlag::Kind;
 using Json = nlohmann::ordered_json;
+
+// The names of model, output and data, which mark a command line for Trainer.
+constexpr std::string_view kTrainerMarkers = "model_name_or_path,output_dir,train_file";
 
 // Returns the value as it is typed after a flag.
 std::string argument_text(const Json& value) {
@@ -61,29 +64,17 @@ std::string lower(std::string text) {
 
 // Parses a truth value as Hugging Face's parser does; 1 and 0 may be numbers, too.
 std::optional<bool> parse_bool(const std::string& text) {
-  const std::string word = lower(text);
-  for (const char* yes : {"true", "t", "yes", "y", "1"}) {
-    if (word == yes) return true;
-  }
-  for (const char* no : {"false", "f", "no", "n", "0"}) {
-    if (word == no) return false;
-  }
+  const auto is_one_of = [word = lower(text)](const auto& words) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  };
+  if (is_one_of(std::array{"true", "t", "yes", "y", "1"})) return true;
+  if (is_one_of(std::array{"false", "f", "no", "n", "0"})) return false;
   return std::nullopt;
-}
-
-bool is_bool_word(const std::string& text) {
-  return text.size() > 1 && parse_bool(text);
 }
 
 bool is_listed(std::string_view list, const std::string& value) {
   const std::string all = fmt::format(",{},", list);
   return !list.empty() && all.find(fmt::format(",{},", lower(value))) != std::string::npos;
-}
-
-// Returns whether the flag names model, output or data, and so marks a command line for Trainer.
-bool is_trainer_marker(const HfFlag& flag) {
-  return flag.name == "model_name_or_path" || flag.name == "output_dir" ||
-         flag.name == "train_file";
 }
 
 bool same_value(const std::string& a, const std::string& b) {
@@ -157,7 +148,8 @@ class FlagTranslator {
 
   void handle(const HfFlag& flag, const TypedFlag& typed) {
     const bool ours = typed.spelling == flag.target;
-    result_.for_trainer = result_.for_trainer || (!ours && is_trainer_marker(flag));
+    result_.for_trainer =
+        result_.for_trainer || (!ours && is_listed(kTrainerMarkers, std::string(flag.name)));
     const bool theirs = !ours || flag.name == typed.name;  // or both
     if (theirs && typed.value && is_listed(flag.no_op_values, *typed.value)) return;
     if (flag.target.starts_with("--")) result_.spellings.add(flag.target, typed.spelling);
@@ -183,7 +175,8 @@ class FlagTranslator {
 
   void handle_switch(const HfFlag& flag, const TypedFlag& typed) {
     const bool ours = typed.spelling == flag.target;
-    const bool number = typed.value && typed.arguments == 1 && !is_bool_word(*typed.value);
+    const bool is_word = typed.value && typed.value->size() > 1 && parse_bool(*typed.value);
+    const bool number = typed.value && typed.arguments == 1 && !is_word;
     if (ours && flag.kind == Kind::kSwitch && number) {  // --gradient-checkpointing=4
       if (is_new_or_same(flag, typed, *typed.value)) {
         result_.arguments.push_back(fmt::format("{}={}", flag.target, *typed.value));
@@ -237,19 +230,21 @@ class FlagTranslator {
   }
 
   void finish_betas() {
-    if (!betas_[0] && !betas_[1]) return;
+    std::vector<std::string> typed;
+    for (const auto& beta : betas_) {
+      if (beta) typed.push_back(beta->spelling);
+    }
+    if (typed.empty()) return;
     const auto& arguments = result_.arguments;
     const bool twice = std::any_of(arguments.begin(), arguments.end(), [](const auto& argument) {
       return argument == "--betas" || argument.starts_with("--betas=");
     });
     if (twice) {
-      errors_.push_back(fmt::format("{} and --betas are the same flag: give one of them",
-                                    (betas_[0] ? betas_[0] : betas_[1])->spelling));
+      errors_.push_back(
+          fmt::format("{} and --betas are the same flag: give one of them", typed.front()));
       return;
     }
-    result_.spellings.add("--betas", betas_[0] && betas_[1]
-                                         ? betas_[0]->spelling + ", " + betas_[1]->spelling
-                                         : (betas_[0] ? betas_[0] : betas_[1])->spelling);
+    result_.spellings.add("--betas", fmt::format("{}", fmt::join(typed, ", ")));
     const auto beta = [&](size_t i, const char* otherwise) {
       return betas_[i] ? betas_[i]->value.value_or("") : otherwise;
     };
@@ -308,13 +303,10 @@ HfTranslation translate_hf_flags(const std::vector<std::string>& arguments,
 std::string hf_flags_help() {
   std::string text = "Hugging Face Trainer's spellings:\n";
   for (const HfFlag& flag : hf_flags()) {
-    if (flag.kind == Kind::kIgnored || flag.kind == Kind::kRequest || flag.kind == Kind::kRefused) {
-      continue;
-    }
-    const bool own = flag.target.substr(0, 2) == "--" && flag.target.substr(2) == flag.name;
-    if (own) continue;  // it is listed above
-    text += fmt::format("  {:<31}{}\n", fmt::format("--{}", flag.name),
-                        flag.kind == Kind::kBeta ? "--betas" : flag.target);
+    if (!flag.text.empty()) continue;
+    const std::string name = fmt::format("--{}", flag.name);
+    if (flag.target == name) continue;  // it is listed above
+    text += fmt::format("  {:<31}{}\n", name, flag.kind == Kind::kBeta ? "--betas" : flag.target);
   }
   return text + "  Other flags are explained when they are used.\n";
 }

@@ -28,10 +28,6 @@ std::string config_text(const RunPlan& plan, const std::vector<std::string>& not
 // the training samples, or with --eval-only the evaluated ones. Ends with a newline.
 std::string inspection(const RunPlan& plan);
 
-// Returns one line about the learning rate. A checkpoint stores the line of a Hugging Face schedule
-// in its fingerprint: with another wording a resumed run needs --allow-change scheduler.
-std::string schedule_text(const configs::SchedulerConfig& scheduler);
-
 // Returns which of Trainer's defaults apply if the command line is spelled for Trainer; otherwise
 // empty.
 std::string defaults_line(const RunPlan& plan);

@@ -25,9 +25,9 @@ namespace {
 
 // Returns -infinity if the device is too full for the measurement: the sum over ranks is unknown
 // then.
-double local_peak(configs::Precision precision, torch::Device device) {
+double local_peak(torch::Dtype dtype, torch::Device device) {
   try {
-    return model::measure_matrix_peak(zero::torch_dtype(precision), device);
+    return model::measure_matrix_peak(dtype, device);
   } catch (const c10::OutOfMemoryError&) {
     return -std::numeric_limits<double>::infinity();
   }
@@ -60,6 +60,7 @@ std::string rate(double flops, double seconds) {
   return seconds > 0 ? scaled(flops / seconds, "FLOPS") : "-";
 }
 
+// Returns the blocks, with what backward recomputes of each one, or with the configured factor.
 std::vector<ProfileRow> block_rows(const engine::StepStats& stats, const ProfileFacts& facts) {
   const std::vector<double> flops = model::block_flops_per_token(facts.spec, facts.seq_len);
   ZEROTH_CHECK(flops.size() == stats.blocks.size(), "{} blocks, {} known", stats.blocks.size(),
@@ -73,6 +74,12 @@ std::vector<ProfileRow> block_rows(const engine::StepStats& stats, const Profile
                     .flops = flops[i] * tokens,
                     .forward = block.forward,
                     .backward = block.backward});
+  }
+  const double factor = facts.config.flops_profiler.recompute_fwd_factor;
+  for (const auto& segment : engine::plan_segments(rows.size(), facts.config.recompute)) {
+    for (size_t i = segment.first; i < segment.end; ++i) {
+      rows[i].recompute_flops = rows[i].flops * (factor > 0 ? factor : segment.recompute ? 1 : 0);
+    }
   }
   return rows;
 }
@@ -93,18 +100,6 @@ std::vector<ProfileRow> by_type(const std::vector<ProfileRow>& blocks) {
     found->backward += block.backward;
   }
   return types;
-}
-
-// Sets what backward recomputes of each block, or applies the configured factor.
-void count_recompute(std::vector<ProfileRow>& blocks, const configs::Config& config) {
-  const double factor = config.flops_profiler.recompute_fwd_factor;
-  for (const auto& segment : engine::plan_segments(blocks.size(), config.recompute)) {
-    for (size_t i = segment.first; i < segment.end; ++i) {
-      blocks[i].recompute_flops = blocks[i].flops * (factor > 0          ? factor
-                                                     : segment.recompute ? 1
-                                                                         : 0);
-    }
-  }
 }
 
 // Returns a table of the slowest rows, at most `max_rows` of them.
@@ -156,32 +151,27 @@ std::string totals(const engine::StepStats& stats, const ProfileFacts& facts, do
 
 MfuMeter::MfuMeter(model::ModelSpec spec, int64_t rows) : spec_(std::move(spec)), rows_(rows) {}
 
-void MfuMeter::measure(configs::Precision precision, comm::DeviceMesh& mesh) {
-  double sum = local_peak(precision, mesh.device());
+void MfuMeter::measure(torch::Dtype dtype, comm::DeviceMesh& mesh) {
+  double sum = local_peak(dtype, mesh.device());
   comm::all_reduce_values({&sum, 1}, comm::ReduceOp::kSum, "matrix peaks", mesh);
   peak_ = std::max(0.0, sum);
 }
 
-double MfuMeter::flops(const engine::StepStats& stats) const {
+double MfuMeter::measure_step(const engine::StepStats& stats, double seconds) {
   const std::vector<double> forward =
       model::block_flops_per_token(spec_, std::max<int64_t>(1, stats.tokens / rows_));
   const double head = forward.back();
   const double body = std::accumulate(forward.begin(), forward.end(), 0.0) - head;
-  return 3 * (body * static_cast<double>(stats.tokens) +
-              head * static_cast<double>(stats.num_label_tokens));
-}
-
-double MfuMeter::measure_step(const engine::StepStats& stats, double seconds) {
-  const double rate = flops(stats) / seconds;
+  const double flops = 3 * (body * static_cast<double>(stats.tokens) +
+                            head * static_cast<double>(stats.num_label_tokens));
+  const double rate = flops / seconds;
   if (rate > peak_) peak_ = 0;
   return peak_ == 0 ? std::numeric_limits<double>::quiet_NaN() : rate / peak_;
 }
 
 std::string profile_text(const engine::StepStats& stats, const ProfileFacts& facts) {
   const configs::FlopsProfilerConfig& config = facts.config.flops_profiler;
-  const configs::BatchConfig& batch = facts.config.batch;
-  std::vector<ProfileRow> blocks = block_rows(stats, facts);
-  count_recompute(blocks, facts.config);
+  const std::vector<ProfileRow> blocks = block_rows(stats, facts);
   double forward = 0, recompute_flops = 0;
   for (const ProfileRow& block : blocks) {
     forward += block.flops;
@@ -190,7 +180,7 @@ std::string profile_text(const engine::StepStats& stats, const ProfileFacts& fac
   const double factor = 2 + (forward > 0 ? recompute_flops / forward : 0);
   std::string text = fmt::format(
       "flops profile of step {}, of one of {} ranks: {} x {} samples of at most {} positions\n",
-      stats.step, facts.world_size, batch.accumulation_steps, batch.micro_batch_size,
+      stats.step, facts.world_size, facts.batch.micro_steps, facts.batch.micro_batch,
       facts.seq_len);
   text += totals(stats, facts, forward, factor);
   // Depth 0 is the full model, 1 its types of blocks, 2 its blocks.
@@ -212,14 +202,6 @@ void write_profile(const std::string& path, const std::string& text) {
     throw Error("flops_profiler.output_file \"{}\" cannot be written: {}", path,
                 system_reason(failure ? failure.value() : errno));
   }
-}
-
-std::string show_profile(const engine::StepStats& stats, const ProfileFacts& facts) {
-  std::string text = profile_text(stats, facts);
-  const std::string& path = facts.config.flops_profiler.output_file;
-  if (path.empty()) return text.substr(0, text.size() - 1);
-  write_profile(path, text);
-  return "";
 }
 
 }  // namespace zeroth::trainer

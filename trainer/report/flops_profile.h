@@ -7,6 +7,7 @@
 
 #include "comm/device_mesh.h"
 #include "configs/config.h"
+#include "data/samples/batch.h"
 #include "engine/step/step_stats.h"
 #include "model/spec.h"
 
@@ -21,7 +22,7 @@ class MfuMeter {
   // Measures matrix products in the working precision on all ranks at once, for at most 50 ms, with
   // the kernels that the model uses. Leaves the utilization unknown if a rank has too little
   // memory. Collective, blocks.
-  void measure(configs::Precision precision, comm::DeviceMesh& mesh);
+  void measure(torch::Dtype dtype, comm::DeviceMesh& mesh);
 
   // Returns what forward and backward of a step compute, over all ranks, as a fraction of what the
   // ranks' products do in that time. Counts what runs: positions with their padding, attention to
@@ -31,8 +32,6 @@ class MfuMeter {
   double measure_step(const engine::StepStats& stats, double seconds);
 
  private:
-  double flops(const engine::StepStats& stats) const;
-
   model::ModelSpec spec_;
   int64_t rows_;
   double peak_ = 0;  // operations per second of all ranks; 0: unknown
@@ -41,6 +40,7 @@ class MfuMeter {
 struct ProfileFacts {
   const configs::Config& config;
   const model::ModelSpec& spec;
+  data::BatchPartition batch = {};
   int64_t seq_len = 0;
   int64_t world_size = 1;
   int64_t num_parameters = 0;  // tied ones count once
@@ -50,10 +50,6 @@ struct ProfileFacts {
 // are those of one rank in one step. Operations are counted, as in model/spec.h, for full samples,
 // of which tensor-parallel ranks do equal parts.
 std::string profile_text(const engine::StepStats& stats, const ProfileFacts& facts);
-
-// Writes profile_text() to flops_profiler.output_file and returns an empty text; without that file,
-// returns the text to print, without its last newline. Throws as write_profile().
-std::string show_profile(const engine::StepStats& stats, const ProfileFacts& facts);
 
 // Replaces flops_profiler.output_file, and creates its directory if that is missing; an empty text
 // only tests whether that is possible. Throws an Error that names the key and the path.

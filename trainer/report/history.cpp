@@ -4,7 +4,6 @@
 
 #include <limits>
 
-#include "base/error.h"
 #include "base/json/json.h"
 #include "base/json/json_view.h"
 

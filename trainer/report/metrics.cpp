@@ -7,9 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
-#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -21,6 +19,7 @@
 #include "base/error.h"
 #include "base/files/regular_file.h"
 #include "base/machine/process_limits.h"
+#include "base/text/units.h"
 #include "comm/cpu_collectives.h"
 #include "device/memory_use.h"
 
@@ -29,10 +28,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json finite(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
-
 constexpr double kMib = 1024.0 * 1024.0;
 
 // Returns the step of a line that one of the to_json() functions made.
@@ -40,13 +35,10 @@ std::optional<int64_t> step_of(std::string_view line) {
   constexpr std::string_view kBegin = R"({"step":)";
   if (!line.starts_with(kBegin)) return std::nullopt;
   line.remove_prefix(kBegin.size());
-  int64_t step = 0;
-  const auto [end, failure] = std::from_chars(line.data(), line.data() + line.size(), step);
-  if (failure != std::errc()) return std::nullopt;
-  line.remove_prefix(static_cast<size_t>(end - line.data()));
-  for (const std::string_view key : {R"(,"loss":)", R"(,"eval_loss":)", R"(,"interrupted":)",
-                                     R"(,"resumed":)", R"(,"round":)"}) {
-    if (line.starts_with(key)) return step;
+  const std::string_view step = next_field(line, ',');
+  for (const std::string_view key :
+       {R"("loss":)", R"("eval_loss":)", R"("interrupted":)", R"("resumed":)", R"("round":)"}) {
+    if (line.starts_with(key)) return parse_number<int64_t>(step);
   }
   return std::nullopt;
 }
@@ -56,7 +48,7 @@ class ResumeCut {
  public:
   ResumeCut(int64_t step, std::optional<double> loss) : step_(step) {
     last_step_ = fmt::format(R"({{"step":{},"loss":)", step);
-    if (loss) last_step_ += finite(*loss).dump() + ",";
+    if (loss) last_step_ += Json(*loss).dump() + ",";
   }
 
   void scan(const FileLine& line) {
@@ -107,10 +99,6 @@ double process_age() {
 RunTimer::RunTimer(std::optional<double> launch_time)
     : before_s_(launch_time ? epoch_now() - *launch_time : process_age()) {}
 
-double RunTimer::seconds() const {
-  return before_s_ + timer_.seconds();
-}
-
 StepSplit split_step_time(const engine::StepStats& stats) {
   const engine::StepTimes& times = stats.times;
   const comm::CommTimes& comm = stats.comm;
@@ -125,64 +113,66 @@ StepSplit split_step_time(const engine::StepStats& stats) {
   return split;
 }
 
-std::string to_json(const StepRow& row) {
+Json step_values(const StepRow& row) {
   const engine::StepStats& stats = row.stats;
   const engine::StepTimes& times = stats.times;
   const StepSplit split = split_step_time(stats);
   const double rate = static_cast<double>(stats.tokens) / row.step_s;
   Json bytes = Json::object();
   for (const auto& [group, comm] : stats.comm_by_group) bytes[group] = comm.bytes;
-  return Json{{"step", stats.step},
-              {"loss", finite(stats.loss)},
-              {"grad_norm", finite(stats.grad_norm)},
-              {"lr", finite(stats.lr)},
-              {"loss_scale", finite(stats.loss_scale)},
-              {"skipped", stats.skipped},
-              {"tokens", stats.tokens},
-              {"trained_tokens", stats.num_label_tokens},
-              {"tokens_per_s", finite(rate)},
-              {"step_s", finite(row.step_s)},
-              {"since_start_s", finite(row.since_start_s)},
-              {"peak_rss_mib", finite(row.peak.rss_mib)},
-              {"peak_gpu_mib", finite(row.peak.gpu_mib)},
-              {"peak_share", finite(row.mfu)},
-              {"data_s", finite(times.data)},
-              {"forward_s", finite(times.forward)},
-              {"backward_s", finite(times.backward)},
-              {"reduce_s", finite(times.reduce)},
-              {"update_s", finite(times.update)},
-              {"compute_s", finite(split.compute_s)},
-              {"communication_s", finite(split.communication_s)},
-              {"waiting_s", finite(split.waiting_s)},
-              {"overlap", finite(split.overlap)},
-              {"communication_bytes", bytes},
-              {"offload_read_bytes", stats.offload.traffic.bytes_read},
-              {"offload_written_bytes", stats.offload.traffic.bytes_written},
-              {"offload_reading_s", finite(stats.offload.traffic.reading_s)},
-              {"offload_writing_s", finite(stats.offload.traffic.writing_s)},
-              {"offload_under_way_s", finite(stats.offload.traffic.in_flight_s)},
-              {"offload_waited_s", finite(stats.offload.traffic.waited_s)},
-              {"offload_hidden", finite(stats.offload.hidden())}}
-      .dump();
+  return {{"step", stats.step},
+          {"loss", stats.loss},
+          {"grad_norm", stats.grad_norm},
+          {"lr", stats.lr},
+          {"loss_scale", stats.loss_scale},
+          {"skipped", stats.skipped},
+          {"tokens", stats.tokens},
+          {"trained_tokens", stats.num_label_tokens},
+          {"tokens_per_s", rate},
+          {"step_s", row.step_s},
+          {"since_start_s", row.since_start_s},
+          {"peak_rss_mib", row.peak.rss_mib},
+          {"peak_gpu_mib", row.peak.gpu_mib},
+          {"peak_share", row.mfu},
+          {"data_s", times.data},
+          {"forward_s", times.forward},
+          {"backward_s", times.backward},
+          {"reduce_s", times.reduce},
+          {"update_s", times.update},
+          {"compute_s", split.compute_s},
+          {"communication_s", split.communication_s},
+          {"waiting_s", split.waiting_s},
+          {"overlap", split.overlap},
+          {"communication_bytes", bytes},
+          {"offload_read_bytes", stats.offload.traffic.bytes_read},
+          {"offload_written_bytes", stats.offload.traffic.bytes_written},
+          {"offload_reading_s", stats.offload.traffic.reading_s},
+          {"offload_writing_s", stats.offload.traffic.writing_s},
+          {"offload_under_way_s", stats.offload.traffic.in_flight_s},
+          {"offload_waited_s", stats.offload.traffic.waited_s},
+          {"offload_hidden", stats.offload.hidden()}};
+}
+
+// Here and below, the library writes numbers that are not finite as null.
+std::string to_json(const StepRow& row) {
+  return step_values(row).dump();
 }
 
 std::string to_json(const EvalRow& row) {
   return Json{{"step", row.step},
-              {"eval_loss", finite(row.eval_loss)},
+              {"eval_loss", row.eval_loss},
               {"eval_tokens", row.eval_tokens},
-              {"since_start_s", finite(row.since_start_s)}}
+              {"since_start_s", row.since_start_s}}
       .dump();
 }
 
 std::string to_json(const StopRow& row) {
-  return Json{
-      {"step", row.step}, {"interrupted", row.signal}, {"since_start_s", finite(row.since_start_s)}}
+  return Json{{"step", row.step}, {"interrupted", row.signal}, {"since_start_s", row.since_start_s}}
       .dump();
 }
 
 std::string to_json(const ResumeRow& row) {
-  return Json{{"step", row.step}, {"resumed", true}, {"since_start_s", finite(row.since_start_s)}}
-      .dump();
+  return Json{{"step", row.step}, {"resumed", true}, {"since_start_s", row.since_start_s}}.dump();
 }
 
 MetricsFile::MetricsFile(const std::string& path, Warn warn, OutputGuard guard)
@@ -222,7 +212,14 @@ void MetricsFile::resume_from(int64_t step, std::optional<double> loss) {
     ResumeCut cut(step, loss);
     for_each_line(path_, [&](const FileLine& line) { cut.scan(line); });
     needs_newline_ = !cut.is_own && cut.needs_newline;
-    if (!cut.is_own) return append_to_other_run(step, cut.is_empty);
+    if (!cut.is_own) {
+      warn_(fmt::format(
+          "--metrics {}: {}; lines are appended from step {}", path_,
+          cut.is_empty ? "the previous steps are missing"
+                       : fmt::format("its step {} is not that of this run, so it is not cut", step),
+          step + 1));
+      return;
+    }
     if (guard_) guard_();
     if (cut.offset) truncate_file(path_, *cut.offset);
   } catch (const OutputTakenOver&) {
@@ -230,14 +227,6 @@ void MetricsFile::resume_from(int64_t step, std::optional<double> loss) {
   } catch (const Error& error) {
     warn_(fmt::format("--metrics {}: {}; new lines are appended to it", path_, error.what()));
   }
-}
-
-void MetricsFile::append_to_other_run(int64_t step, bool empty) {
-  warn_(fmt::format(
-      "--metrics {}: {}; lines are appended from step {}", path_,
-      empty ? "the previous steps are missing"
-            : fmt::format("its step {} is not that of this run, so it is not cut", step),
-      step + 1));
 }
 
 PeakMemory local_peak_memory(torch::Device device) {

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -24,7 +25,7 @@ class RunTimer {
   explicit RunTimer(std::optional<double> launch_time);
 
   // Returns the seconds since that start; never decreases.
-  double seconds() const;
+  double seconds() const { return before_s_ + timer_.seconds(); }
 
  private:
   double before_s_;  // from that start to the construction
@@ -85,6 +86,9 @@ struct ResumeRow {
   double since_start_s = 0;
 };
 
+// Returns the members of a step's line; unknown numbers are NaNs.
+nlohmann::ordered_json step_values(const StepRow& row);
+
 // Returns one line without its newline; numbers that are not finite are null.
 std::string to_json(const StepRow& row);
 std::string to_json(const EvalRow& row);
@@ -111,7 +115,6 @@ class MetricsFile {
   void resume_from(int64_t step, std::optional<double> loss);
 
  private:
-  void append_to_other_run(int64_t step, bool empty);
   // Returns an empty text on success.
   std::string try_write(const std::string& line);
 

@@ -66,19 +66,15 @@ std::string gpus_text() {
   return text;
 }
 
-bool is_plain(const std::string& argument) {
-  constexpr const char* kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
-  return !argument.empty() && argument.find_first_not_of(kPlain) == std::string::npos;
-}
-
 }  // namespace
 
 std::string command_text(const std::vector<std::string>& arguments) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
   std::string text;
   for (const std::string& argument : arguments) {
     if (!text.empty()) text += ' ';
-    if (is_plain(argument)) {
+    if (!argument.empty() && argument.find_first_not_of(kPlain) == argument.npos) {
       text += argument;
       continue;
     }
@@ -122,25 +118,11 @@ monitor::PageFacts page_facts(const RunPlan& plan, const SummaryLines& summary,
   return facts;
 }
 
-monitor::PageStep page_step(const StepRow& row, const device::MemoryUse& memory) {
-  const engine::StepStats& stats = row.stats;
-  const StepSplit split = split_step_time(stats);
-  return {.step = stats.step,
-          .loss = stats.loss,
-          .lr = stats.lr,
-          .grad_norm = stats.grad_norm,
-          .tokens_per_s = static_cast<double>(stats.tokens) / row.step_s,
-          .peak_share = row.mfu,
-          .memory_mib = static_cast<double>(memory.host) / kMib,
-          .gpu_mib = static_cast<double>(memory.device_peak) / kMib,
-          .data_s = stats.times.data,
-          .forward_s = stats.times.forward,
-          .backward_s = stats.times.backward,
-          .reduce_s = stats.times.reduce,
-          .update_s = stats.times.update,
-          .compute_s = split.compute_s,
-          .communication_s = split.communication_s,
-          .waiting_s = split.waiting_s};
+nlohmann::ordered_json page_step(const StepRow& row, const device::MemoryUse& memory) {
+  nlohmann::ordered_json values = step_values(row);
+  values["memory_mib"] = static_cast<double>(memory.host) / kMib;
+  values["gpu_mib"] = static_cast<double>(memory.device_peak) / kMib;
+  return values;
 }
 
 std::vector<monitor::Event> step_events(const StepRow& row, const configs::Config& config,
@@ -153,7 +135,7 @@ std::vector<monitor::Event> step_events(const StepRow& row, const configs::Confi
   add("train_loss", stats.loss);
   add("lr", stats.next_lr);
   add("grad_norm", stats.grad_norm);
-  if (config.precision == configs::Precision::kFp16) add("loss_scale", stats.loss_scale);
+  if (config.scales_loss()) add("loss_scale", stats.loss_scale);
   if (config.wall_clock_breakdown || config.flops_profiler.enabled) {
     const engine::StepTimes& times = stats.times;
     add("elapsed_time_ms_forward", 1000 * times.forward);

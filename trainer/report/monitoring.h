@@ -29,7 +29,9 @@ std::string command_text(const std::vector<std::string>& arguments);
 monitor::PageFacts page_facts(const RunPlan& plan, const SummaryLines& summary,
                               TitledLines environment);
 
-monitor::PageStep page_step(const StepRow& row, const device::MemoryUse& memory);
+// Returns the values for RunPage::step(): those of step_values(), the resident memory and the peak
+// of the GPU's.
+nlohmann::ordered_json page_step(const StepRow& row, const device::MemoryUse& memory);
 
 // Returns Train/Samples/{train_loss, lr, grad_norm}; also loss_scale with fp16, and
 // elapsed_time_ms_* with wall_clock_breakdown or flops_profiler. As in DeepSpeed, lr is the rate of

@@ -14,11 +14,6 @@ constexpr std::chrono::seconds kBetweenTicks{1};
 constexpr double kBetweenRedraws = 1;  // seconds
 constexpr double kMinBetweenLines = 10, kMaxBetweenLines = 60;
 
-// Returns the time between lines, which grows with the elapsed time.
-double seconds_between(double elapsed_s, bool redraws) {
-  return redraws ? kBetweenRedraws : std::clamp(elapsed_s / 6, kMinBetweenLines, kMaxBetweenLines);
-}
-
 }  // namespace
 
 std::string phase_text(const ProgressPhase& phase, int64_t done, double elapsed_s) {
@@ -77,7 +72,10 @@ void PhaseProgress::show_due() {
   const double now = clock_();
   if (now < current_->next_s) return;
   const double elapsed = now - current_->begin_s;
-  current_->next_s = now + seconds_between(elapsed, progress_.redraws());
+  // The time between lines grows with the elapsed time.
+  current_->next_s =
+      now + (progress_.redraws() ? kBetweenRedraws
+                                 : std::clamp(elapsed / 6, kMinBetweenLines, kMaxBetweenLines));
   current_->shown = true;
   progress_.status(phase_text(current_->phase, current_->done, elapsed));
 }

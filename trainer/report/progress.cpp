@@ -19,9 +19,7 @@ constexpr double kSecondsBetween = 2;  // between later plain lines
 
 std::string momentum_text(const engine::StepStats& stats,
                           const configs::OptimizerConfig& optimizer) {
-  using Kind = configs::OptimizerConfig::Kind;
-  if (optimizer.kind == Kind::kSgd) return monitor::format_python_float(optimizer.momentum);
-  if (optimizer.kind == Kind::kAdagrad) return "0.0";
+  if (!optimizer.has_betas()) return monitor::format_python_float(optimizer.momentum);
   return fmt::format("({}, {})", stats.next_betas[0], stats.next_betas[1]);
 }
 
@@ -101,8 +99,8 @@ std::string breakdown_text(const engine::StepStats& stats) {
   if (stats.comm.collectives > 0) {
     const StepSplit split = split_step_time(stats);
     text += fmt::format(" = compute {:.3f} communication {:.3f} waiting {:.3f} s", split.compute_s,
-                        split.communication_s, split.waiting_s);
-    text += by_group_text(stats);
+                        split.communication_s, split.waiting_s) +
+            by_group_text(stats);
   }
   const offload::Traffic& traffic = stats.offload.traffic;
   if (traffic.in_flight_s > 0) {

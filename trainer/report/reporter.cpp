@@ -19,6 +19,7 @@
 #include "trainer/report/config_text.h"
 #include "trainer/report/history.h"
 #include "trainer/run_plan.h"
+#include "zero/dtype.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -51,7 +52,7 @@ Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const c
                  .columns = env.terminal_columns,
                  .config = plan.config},
                 [this](std::string_view text) { print(text); }),
-      mfu_meter_(plan.spec, plan.config.batch.train_batch_size),
+      mfu_meter_(plan.spec, plan.global_batch()),
       run_name_(plan.monitors.run_name),
       record_(plan),
       attempts_(plan, writes_, run_name_) {
@@ -87,10 +88,6 @@ void Reporter::require_output() const {
   if (output_error_ != 0 && only_writes_stdout(plan_.flags)) throw_output_error(output_error_);
 }
 
-void Reporter::note(const std::string& text) {
-  summary_.push_back(note_line(text));
-}
-
 void Reporter::print_summary(comm::DeviceMesh& mesh, const comm::RankEnv& env, int threads) {
   const SummaryLines known = summary(plan_, memory_, mesh, env, threads);
   summary_.insert(summary_.begin(), known.begin(), known.end());
@@ -100,16 +97,12 @@ void Reporter::print_summary(comm::DeviceMesh& mesh, const comm::RankEnv& env, i
   }
   attempts_.begin(static_cast<int64_t>(mesh.nodes().size()), mesh.world_size());
   if (attempts_.any()) summary_.push_back({"round", attempts_.line()});
-  show_summary();
-  require_output();
-}
-
-void Reporter::show_summary() {
   const auto warnings = put_warnings_last(summary_);
   std::for_each(summary_.begin(), warnings, [this](const SummaryLine& line) { show(line); });
   if (plan_.config.dump_state) progress_.lines(config_text(plan_));
   if (warnings != summary_.end()) progress_.line("");
   std::for_each(warnings, summary_.end(), [this](const SummaryLine& line) { show(line); });
+  require_output();
 }
 
 void Reporter::start(engine::Engine& engine) {
@@ -234,7 +227,7 @@ void Reporter::log_notes() {
 }
 
 PhaseProgress::Scope Reporter::begin_step(int64_t step) {
-  const int64_t micro_batches = plan_.config.batch.accumulation_steps;
+  const int64_t micro_batches = plan_.train_partition(0).micro_steps;
   ProgressPhase phase{.name = fmt::format("step {}", step)};
   if (micro_batches > 1) {
     phase.total = micro_batches;
@@ -280,7 +273,7 @@ void Reporter::step(const engine::StepStats& stats) {
     if (first || end - last_page_s_ >= kSecondsBetweenPages) update_page();
   }
   if (first && stats.step < plan_.samples.total_steps) {
-    mfu_meter_.measure(plan_.config.precision, engine_->mesh());
+    mfu_meter_.measure(zero::working_dtype(plan_.config), engine_->mesh());
     reset_step_timer();
   } else {
     last_end_s_ = end;
@@ -289,13 +282,16 @@ void Reporter::step(const engine::StepStats& stats) {
 
 void Reporter::profile(const engine::StepStats& stats) {
   if (stats.blocks.empty()) return;
+  const std::string& path = plan_.config.flops_profiler.output_file;
   try {
-    const std::string text = show_profile(stats, {.config = plan_.config,
+    const std::string text = profile_text(stats, {.config = plan_.config,
                                                   .spec = plan_.spec,
+                                                  .batch = plan_.train_partition(0),
                                                   .seq_len = plan_.samples.seq_len,
                                                   .world_size = engine_->mesh().world_size(),
                                                   .num_parameters = engine_->num_parameters()});
-    if (!text.empty()) progress_.lines(text);
+    if (!path.empty()) return write_profile(path, text);
+    progress_.lines(text.substr(0, text.size() - 1));  // without the last newline
   } catch (const Error& error) {
     progress_.warning(error.what());
   }

@@ -46,7 +46,7 @@ class Reporter {
   void guard(const OutputLock* lock) { attempts_.guard(lock); }
   void require_ownership() const { attempts_.require_ownership(); }
   // Adds a line to the summary that the plan could not know.
-  void note(const std::string& text);
+  void note(const std::string& text) { summary_.push_back(note_line(text)); }
   // Prints the summary, before weights are read. `threads`: of this rank.
   void print_summary(comm::DeviceMesh& mesh, const comm::RankEnv& env, int threads);
   // Announces a resume from a checkpoint, before weights are read: existing files stay unchanged
@@ -97,7 +97,6 @@ class Reporter {
   void warn_on_error(Action action);
   void require_output() const;
   void show(const SummaryLine& line);
-  void show_summary();
   // Reports the engine's notes that are not reported yet. The engine creates files on first use.
   void log_notes();
   void profile(const engine::StepStats& stats);

@@ -41,10 +41,6 @@ int64_t steps_or_default(const StepTrigger& trigger) {
   return trigger.interval_steps() > 0 ? trigger.interval_steps() : kTrainerDefaultSteps;
 }
 
-std::string results_text(const Json& metrics) {
-  return metrics.dump(4);
-}
-
 // Checks that a row of log_history holds only numbers and nulls.
 void check_row(const JsonView& row) {
   for (const auto& [key, value] : row.object().items()) {
@@ -95,7 +91,8 @@ Json RunRecord::step(const StepRow& row) {
 
 Json RunRecord::add_evaluation(const EvalRow& row) {
   Json metrics{{"epoch", plan_.epochs_after(row.step)}, {"eval_loss", finite(row.eval_loss)}};
-  add_speed(metrics, "eval", row.eval_s, plan_.samples.eval_samples, plan_.num_eval_batches());
+  add_speed(metrics, "eval", row.eval_s, plan_.samples.eval_samples,
+            data::num_eval_batches(plan_.samples.eval_samples, plan_.eval_partition(0)));
   totals_.evaluations[row.step] = metrics;
   totals_.evaluations[row.step]["perplexity"] = finite(std::exp(row.eval_loss));
   totals_.evaluations[row.step]["eval_samples"] = plan_.samples.eval_samples;
@@ -183,7 +180,7 @@ Json RunRecord::state(const BestModel& best) const {
              {"num_train_epochs", static_cast<int64_t>(std::ceil(plan_.epochs_after(total)))},
              {"save_steps", steps_or_default(plan_.trigger(intervals.save))},
              {"total_flos", total_flos()},
-             {"train_batch_size", plan_.config.batch.micro_batch_size},
+             {"train_batch_size", plan_.train_partition(0).micro_batch},
              {"trial_name", nullptr},
              {"trial_params", nullptr}};
   state["stateful_callbacks"]["TrainerControl"] = {
@@ -221,15 +218,15 @@ void RunRecord::write(const BestModel& best, int64_t final_step, const OutputGua
     totals_.log_history.push_back(final_row());
     write_state(directory, best, guard);
     metrics["train_samples"] = plan_.samples.train_size();
-    replace_file(directory / "train_results.json", results_text(metrics), guard);
+    replace_file(directory / "train_results.json", metrics.dump(4), guard);
     all.update(metrics);
   }
   const auto evaluation = totals_.evaluations.find(final_step);
   if (evaluation != totals_.evaluations.end()) {
-    replace_file(directory / "eval_results.json", results_text(evaluation->second), guard);
+    replace_file(directory / "eval_results.json", evaluation->second.dump(4), guard);
     all.update(evaluation->second);
   }
-  replace_file(directory / "all_results.json", results_text(all), guard);
+  replace_file(directory / "all_results.json", all.dump(4), guard);
 }
 
 }  // namespace zeroth::trainer

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/machine/cpu.h"
 #include "base/text/units.h"
 #include "comm/bootstrap/host_address.h"
 #include "comm/bootstrap/rank_env.h"
+#include "configs/schema/keys.h"
 #include "device/memory_use.h"
 #include "engine/start.h"
 #include "trainer/report/config_text.h"
@@ -25,28 +27,9 @@ std::string epochs_text(double epochs) {
   return fmt::format("{} epoch{}", rounded, rounded == 1 ? "" : "s");
 }
 
-std::string update_text(const configs::OptimizerConfig& optimizer) {
-  const char* const raw = optimizer.bias_correction ? "" : ", no bias correction";
-  using Kind = configs::OptimizerConfig::Kind;
-  const std::string betas = fmt::format("betas {} {}", optimizer.betas[0], optimizer.betas[1]);
-  switch (optimizer.kind) {
-    case Kind::kAdamW:
-      return fmt::format("AdamW lr {:g}, {}, eps {:g}{}", optimizer.lr, betas, optimizer.eps, raw);
-    case Kind::kAdam:
-      return fmt::format("Adam lr {:g}, {}, eps {:g}{}", optimizer.lr, betas, optimizer.eps, raw);
-    case Kind::kLion:
-      return fmt::format("Lion lr {:g}, {}", optimizer.lr, betas);
-    case Kind::kSgd:
-      return fmt::format("SGD lr {:g}, momentum {:g}{}", optimizer.lr, optimizer.momentum,
-                         optimizer.nesterov ? " (Nesterov)" : "");
-    case Kind::kAdagrad:
-      return fmt::format("Adagrad lr {:g}, eps {:g}", optimizer.lr, optimizer.eps);
-    case Kind::kLamb:
-      return fmt::format("Lamb lr {:g}, {}, eps {:g}{}, ratios of norms from {:g} to {:g}",
-                         optimizer.lr, betas, optimizer.eps, raw, optimizer.min_coeff,
-                         optimizer.max_coeff);
-  }
-  return "unknown optimizer";
+// Returns how many samples are in use, unless all are.
+std::string first_text(const data::Dataset& dataset, int64_t used, std::string_view purpose) {
+  return used < dataset.size() ? fmt::format("; the first {} {}", used, purpose) : "";
 }
 
 std::string recompute_text(const configs::RecomputeConfig& recompute) {
@@ -71,29 +54,26 @@ std::string when_text(const RunPlan& plan, const Interval& interval) {
                                        : fmt::format("every {} steps", trigger.interval_steps());
 }
 
-using configs::OffloadDevice;
-
+// Returns a line for each setting that has no effect in a run that computes in CPU memory.
 std::vector<std::string> cpu_offload_notes(const engine::RunMemory& run) {
-  const configs::ZeroConfig& zero = run.config.zero;
-  std::vector<std::string> notes;
-  const auto add = [&](std::string_view setting) {
-    notes.push_back(fmt::format("{} has no effect: this run computes in host memory", setting));
+  const configs::Config& config = run.config;
+  const bool trains = run.options.trains;
+  const bool offloads = value_of(config, "zero_optimization.offload_optimizer.device") != "none";
+  struct Setting {
+    const char* key;
+    nlohmann::ordered_json value;
+    bool is_used;
   };
-  const configs::OffloadOptimizerConfig& optimizer = zero.offload_optimizer;
-  if (run.options.trains && optimizer.device == OffloadDevice::kCpu) {
-    add("zero_optimization.offload_optimizer.device \"cpu\"");
-  }
-  if (run.options.trains && optimizer.device != OffloadDevice::kNone &&
-      optimizer.step == configs::OffloadOptimizerConfig::UpdateDevice::kGpu) {
-    add("zero_optimization.offload_optimizer.step \"gpu\"");
-  }
-  if (zero.offload_param.device == OffloadDevice::kCpu) {
-    add("zero_optimization.offload_param.device \"cpu\"");
-  }
-  const configs::RecomputeConfig& recompute = run.config.recompute;
-  if (run.options.trains && recompute.cpu_checkpointing &&
-      (recompute.every_nth_block > 0 || recompute.number_checkpoints > 0)) {
-    add("activation_checkpointing.cpu_checkpointing");
+  const Setting settings[] = {
+      {"zero_optimization.offload_optimizer.device", "cpu", trains},
+      {"zero_optimization.offload_optimizer.step", "gpu", trains && offloads},
+      {"zero_optimization.offload_param.device", "cpu", true},
+      {"activation_checkpointing.cpu_checkpointing", true, trains && config.recompute.is_on()}};
+  std::vector<std::string> notes;
+  for (const auto& [key, value, is_used] : settings) {
+    if (!is_used || value_of(config, key) != value) continue;
+    notes.push_back(fmt::format("{}{} has no effect: this run computes in host memory", key,
+                                value == true ? "" : " " + value.dump()));
   }
   return notes;
 }
@@ -152,63 +132,54 @@ std::string mesh_line(const comm::MeshShape& shape) {
   return shown == groups.size() ? text : fmt::format("{} and {} more", text, groups.size() - shown);
 }
 
-std::string batch_line(const configs::Config& config, const Samples& samples, int64_t num_ranks) {
-  const configs::BatchConfig& batch = config.batch;
-  const int64_t data_ranks = configs::data_ranks(config, num_ranks);
-  const std::string ranks = pluralize(data_ranks, data_ranks == num_ranks ? "rank" : "data rank");
+std::string batch_line(const data::BatchPartition& batch, const Samples& samples,
+                       int64_t num_ranks) {
+  const std::string ranks = pluralize(batch.world, batch.world == num_ranks ? "rank" : "data rank");
   if (!samples.train) {
     return fmt::format("{} = {} per micro-batch x {}",
-                       pluralize(batch.micro_batch_size * data_ranks, "sample"),
-                       batch.micro_batch_size, ranks);
+                       pluralize(batch.micro_batch * batch.world, "sample"), batch.micro_batch,
+                       ranks);
   }
   std::string text = fmt::format("{} = {} per micro-batch x {} accumulated x {}",
-                                 pluralize(batch.train_batch_size, "sample"),
-                                 batch.micro_batch_size, batch.accumulation_steps, ranks);
+                                 pluralize(batch.samples(), "sample"), batch.micro_batch,
+                                 batch.micro_steps, ranks);
   const auto num_samples =
-      static_cast<double>(samples.num_samples_in(samples.total_steps * batch.train_batch_size));
+      static_cast<double>(samples.num_samples_in(samples.total_steps * batch.samples()));
   text += fmt::format("; {} = {}", pluralize(samples.total_steps, "step"),
                       epochs_text(num_samples / static_cast<double>(samples.train_size())));
   return text;
 }
 
 std::string precision_line(const configs::Config& config, bool trains) {
-  const bool bf16 = config.precision == configs::Precision::kBf16;
-  const bool fp16 = config.precision == configs::Precision::kFp16;
-  std::string text = bf16 ? "bf16" : fp16 ? "fp16" : "fp32";
+  auto text = value_of(config, "data_types.param_dtype").get<std::string>();
   if (!trains) return text;
-  if (bf16) {
-    text += config.optimizer.bf16_states    ? ", masters and optimizer states too"
-            : config.optimizer.bf16_masters ? ", masters too"
-                                            : " with fp32 masters";
+  if (text == "bf16") {
+    text += value_of(config, "bf16.bf16_optimizer_states") == true
+                ? ", masters and optimizer states too"
+            : value_of(config, "bf16.bf16_master_weights_and_grads") == true ? ", masters too"
+                                                                             : " with fp32 masters";
   }
-  if (fp16) {
-    const double fixed = config.loss_scale.static_scale;
+  if (config.scales_loss()) {
+    const configs::LossScaleConfig& scale = config.loss_scale;
     text += fmt::format(" with fp32 masters, {}",
-                        fixed > 0 ? fmt::format("loss scale {:g}", fixed)
-                                  : fmt::format("dynamic loss scale from 2^{}",
-                                                config.loss_scale.initial_scale_power));
+                        scale.is_dynamic()
+                            ? fmt::format("dynamic loss scale from 2^{}", scale.initial_scale_power)
+                            : fmt::format("loss scale {:g}", scale.static_scale));
   }
   return text + recompute_text(config.recompute);
 }
 
-std::string clipping_text(const configs::Config& config, std::string_view origin) {
-  const std::string text = config.gradient_clipping > 0
-                               ? fmt::format("clipped at norm {:g}", config.gradient_clipping)
-                               : "not clipped";
-  return origin.empty() ? text : fmt::format("{} ({})", text, origin);
-}
-
 std::string optimizer_line(const configs::Config& config, const engine::DecayCounts& decay,
                            std::string_view clipping) {
-  const double strength = config.optimizer.weight_decay;
-  std::string text =
-      fmt::format("{}, weight decay {:g} on {} parameters", update_text(config.optimizer), strength,
-                  format_count(decay.decayed));
+  std::string text = fmt::format("{}, weight decay {:g} on {} parameters", optimizer_text(config),
+                                 config.optimizer.weight_decay, format_count(decay.decayed));
   if (decay.not_decayed > 0) {
     text += fmt::format(", none on {} (norms, biases)", format_count(decay.not_decayed));
   }
-  return text +
-         fmt::format("; {}; {}", schedule_text(config.scheduler), clipping_text(config, clipping));
+  const auto norm = value_of(config, "gradient_clipping").get<double>();
+  text += fmt::format("; {}; {}", schedule_text(config.scheduler),
+                      norm > 0 ? fmt::format("clipped at norm {:g}", norm) : "not clipped");
+  return clipping.empty() ? text : fmt::format("{} ({})", text, clipping);
 }
 
 std::string loss_line(configs::LossMean mean, const model::ModelSpec& spec) {
@@ -223,19 +194,13 @@ std::string loss_line(configs::LossMean mean, const model::ModelSpec& spec) {
 }
 
 std::string train_line(const std::string& path, const Samples& samples) {
-  std::string text = data_line(path, *samples.train);
-  if (samples.train_size() < samples.train->size()) {
-    text += fmt::format("; the first {} trained", samples.train_size());
-  }
-  return text;
+  return data_line(path, *samples.train) +
+         first_text(*samples.train, samples.train_size(), "trained");
 }
 
 std::string eval_line(const std::string& path, const Samples& samples) {
-  std::string text = data_line(path, *samples.eval);
-  if (samples.eval_samples < samples.eval->size()) {
-    text += fmt::format("; the first {} evaluated", samples.eval_samples);
-  }
-  return text;
+  return data_line(path, *samples.eval) +
+         first_text(*samples.eval, samples.eval_samples, "evaluated");
 }
 
 // Returns the speed of data between ranks, and the interface in use.
@@ -249,12 +214,12 @@ std::string links_line(const comm::DeviceMesh& mesh, const comm::RankEnv& env) {
 // Adds warnings about facts that only all ranks together, or several keys, determine.
 void add_warnings(const RunPlan& plan, const engine::RunMemory& memory,
                   const comm::DeviceMesh& mesh, SummaryLines& lines) {
-  const configs::FlopsProfilerConfig& profiler = plan.config.flops_profiler;
-  if (profiler.enabled && plan.samples.train && profiler.profile_step >= plan.samples.total_steps) {
+  const auto profiled_step = plan.config.flops_profiler.profiled_step();
+  if (profiled_step && plan.samples.train && *profiled_step >= plan.samples.total_steps) {
     lines.push_back(warning_line(fmt::format(
         "flops_profiler.profile_step {}: the run has only {} steps, counted from 0; nothing is "
         "profiled",
-        profiler.profile_step, plan.samples.total_steps)));
+        *profiled_step, plan.samples.total_steps)));
   }
   if (!mesh.device().is_cuda()) return;
   const int64_t free = device::free_device_bytes(mesh.device());
@@ -281,10 +246,9 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory,
     add("hosts", comm::describe_nodes(mesh.nodes()));
     add("links", links_line(mesh, env));
   }
-  if (plan.config.tensor_parallel.size > 1) {
-    add("mesh", mesh_line(engine::grid_shape(plan.config, mesh.world_size())));
-  }
-  add("batch", batch_line(plan.config, samples, mesh.world_size()));
+  const comm::MeshShape shape = engine::grid_shape(plan.config, mesh.world_size());
+  if (shape[comm::MeshDim::kTp] > 1) add("mesh", mesh_line(shape));
+  add("batch", batch_line(plan.train_partition(0), samples, mesh.world_size()));
   add("precision", precision_line(plan.config, plan.trains()));
   add("strategy", plan.estimate.strategy);
   for (const std::string& line : engine::memory_lines(memory)) add("memory", line);
@@ -333,22 +297,25 @@ std::string interval_line(const RunPlan& plan) {
 std::vector<std::string> offload_notes(const engine::RunMemory& run) {
   std::vector<std::string> notes;
   if (run.options.device == torch::kCPU) notes = cpu_offload_notes(run);
-  const configs::ZeroConfig& zero = run.config.zero;
+  const auto value = [&](const std::string& key) {
+    return value_of(run.config, "zero_optimization." + key);
+  };
   const zero::MemoryPlan& memory = run.memory;
   const int64_t updated_in_file = memory.masters.file + memory.states.file;
-  if (run.options.trains && zero.offload_optimizer.device == OffloadDevice::kNvme &&
-      updated_in_file == 0) {
+  if (run.options.trains && value("offload_optimizer.device") == "nvme" && updated_in_file == 0) {
     notes.push_back(fmt::format(
         "zero_optimization.offload_optimizer.device \"nvme\": nothing is offloaded to a file: {}",
         memory.masters.total() + memory.states.total() > 0
-            ? fmt::format("ratio {:g} leaves no unit for it", zero.offload_optimizer.ratio)
+            ? fmt::format("ratio {:g} leaves no unit for it",
+                          value("offload_optimizer.ratio").get<double>())
             : "this optimizer has no state"));
   }
-  if (zero.offload_param.device == OffloadDevice::kNvme && memory.parameters.file == 0) {
+  if (value("offload_param.device") == "nvme" && memory.parameters.file == 0) {
     notes.push_back(fmt::format(
         "zero_optimization.offload_param.device \"nvme\": nothing is offloaded to a file: "
         "max_in_cpu {} and stage3_param_persistence_threshold {} keep all in memory",
-        zero.offload_param.max_in_cpu_elements, zero.param_persistence_threshold_elements));
+        value("offload_param.max_in_cpu").dump(),
+        value("stage3_param_persistence_threshold").dump()));
   }
   return notes;
 }

@@ -50,7 +50,9 @@ std::string interval_line(const RunPlan& plan);
 std::string ranks_text(const comm::DeviceMesh& mesh, int threads);
 // Returns the number of ranks on each mesh dimension, and the tensor-parallel groups of ranks.
 std::string mesh_line(const comm::MeshShape& shape);
-std::string batch_line(const configs::Config& config, const Samples& samples, int64_t num_ranks);
+// `batch`: of any rank.
+std::string batch_line(const data::BatchPartition& batch, const Samples& samples,
+                       int64_t num_ranks);
 // `decay`: numbers of parameters with and without weight decay. `clipping`: origin of the norm to
 // which gradients are clipped; empty: none.
 std::string optimizer_line(const configs::Config& config, const engine::DecayCounts& decay,

@@ -45,11 +45,8 @@ void backward_tile(const AttentionBackward<T, Tile>& b, int64_t head, int64_t qu
                    Arena arena) {
   const AttentionHeads<T, Tile>& heads = b.heads;
   const int64_t dim = heads.dim, size = kTile * dim, area = kTile * kTile;
-  const auto part = [&](const T* data, int64_t stride) {
-    return tile_view(data + head * dim, stride, query_tile, heads.seq, dim);
-  };
-  const MatrixView<T> q_part = part(heads.q, heads.q_stride);
-  const MatrixView<T> dout_part = part(b.gradients.dout, b.gradients.dout_stride);
+  const auto q_part = tile_view(heads.q, head, query_tile, heads.seq, dim);
+  const auto dout_part = tile_view(b.gradients.dout, head, query_tile, heads.seq, dim);
   Tile *q = arena.allocate<Tile>(size), *q_transposed = arena.allocate<Tile>(size);
   Tile *dout = arena.allocate<Tile>(size), *dout_transposed = arena.allocate<Tile>(size);
   copy_tile(q_part, q);
@@ -57,7 +54,8 @@ void backward_tile(const AttentionBackward<T, Tile>& b, int64_t head, int64_t qu
   copy_tile(dout_part, dout);
   transpose_tile(dout_part, dout_transposed);
   float dots[kTile], lse[kTile] = {};
-  dot_rows(part(heads.out, heads.out_stride), dout_part, dots);
+  const HeadArray<const T> out = {heads.out.data, heads.out.stride};
+  dot_rows(tile_view(out, head, query_tile, heads.seq, dim), dout_part, dots);
   for (int64_t row = 0; row < q_part.rows; ++row) {
     lse[row] = heads.lse[head * heads.seq + query_tile * kTile + row];
   }
@@ -77,8 +75,8 @@ void backward_tile(const AttentionBackward<T, Tile>& b, int64_t head, int64_t qu
                    b.dk + tile * size);
     heads.multiply({kTile, dim, kTile, tile > first}, round_tile(dp, left), b.k + tile * size, dq);
   }
-  write_rows(dq, dim, b.gradients.dq + head * dim + query_tile * kTile * b.gradients.dq_stride,
-             b.gradients.dq_stride, q_part.rows, [](int64_t) { return 1.0F; });
+  write_rows(dq, dim, tile_data(b.gradients.dq, head, query_tile, dim), b.gradients.dq.stride,
+             q_part.rows, [](int64_t) { return 1.0F; });
 }
 
 template <typename T, typename Tile>
@@ -97,22 +95,20 @@ void attention_backward(const AttentionHeads<T, Tile>& heads,
   std::memset(b.dk, 0, static_cast<size_t>(all) * sizeof(float));
   std::memset(b.dv, 0, static_cast<size_t>(all) * sizeof(float));
   for (int64_t tile = 0; tile < tiles; ++tile) {
-    const auto k = tile_view(heads.k, heads.k_stride, tile, heads.seq, dim);
+    const auto k = tile_view(heads.k, 0, tile, heads.seq, dim);
     pack_transposed(k, b.k_transposed + tile * size);
     pack_rows(k, b.k + tile * size);
-    pack_transposed(tile_view(heads.v, heads.v_stride, tile, heads.seq, dim),
-                    b.v_transposed + tile * size);
+    pack_transposed(tile_view(heads.v, 0, tile, heads.seq, dim), b.v_transposed + tile * size);
   }
   for (int64_t head = 0; head < heads.group; ++head) {
     for (int64_t tile = 0; tile < tiles; ++tile) backward_tile(b, head, tile, arena);
   }
   for (int64_t tile = 0; tile < tiles; ++tile) {
-    const int64_t first = tile * kTile, left = heads.seq - first;
-    const int64_t rows = left < kTile ? left : kTile;
-    write_transposed(b.dk + tile * size, dim, gradients.dk + first * gradients.dk_stride,
-                     gradients.dk_stride, rows);
-    write_transposed(b.dv + tile * size, dim, gradients.dv + first * gradients.dv_stride,
-                     gradients.dv_stride, rows);
+    const int64_t rows = tile_view(heads.k, 0, tile, heads.seq, dim).rows;
+    write_transposed(b.dk + tile * size, dim, tile_data(gradients.dk, 0, tile, dim),
+                     gradients.dk.stride, rows);
+    write_transposed(b.dv + tile * size, dim, tile_data(gradients.dv, 0, tile, dim),
+                     gradients.dv.stride, rows);
   }
 }
 

@@ -19,7 +19,7 @@ void attend_tile(const AttentionHeads<T, Tile>& heads, int64_t head, int64_t que
   Tile* p = arena.allocate<Tile>(area);
   float* out = arena.allocate<float>(kTile * dim);
   float* scores = arena.allocate<float>(count * area);
-  const auto part = tile_view(heads.q + head * dim, heads.q_stride, query_tile, heads.seq, dim);
+  const auto part = tile_view(heads.q, head, query_tile, heads.seq, dim);
   copy_tile(part, q);
   for (int64_t i = 0; i < count; ++i) {
     float* tile = scores + i * area;
@@ -52,8 +52,8 @@ void attend_tile(const AttentionHeads<T, Tile>& heads, int64_t head, int64_t que
     heads.multiply({kTile, dim, kTile, i > 0}, round_tile(scores + i * area, p),
                    packed[1] + (first + i) * kTile * dim, out);
   }
-  write_rows(out, dim, heads.out + head * dim + query_tile * kTile * heads.out_stride,
-             heads.out_stride, part.rows, [&](int64_t row) { return inverse[row]; });
+  write_rows(out, dim, tile_data(heads.out, head, query_tile, dim), heads.out.stride, part.rows,
+             [&](int64_t row) { return inverse[row]; });
 }
 
 template <typename T, typename Tile>
@@ -62,10 +62,8 @@ void attention(const AttentionHeads<T, Tile>& heads, float* scratch) {
   const int64_t tiles = num_tiles(heads.seq), size = kTile * heads.dim;
   Tile* const packed[2] = {arena.allocate<Tile>(tiles * size), arena.allocate<Tile>(tiles * size)};
   for (int64_t tile = 0; tile < tiles; ++tile) {
-    pack_transposed(tile_view(heads.k, heads.k_stride, tile, heads.seq, heads.dim),
-                    packed[0] + tile * size);
-    pack_rows(tile_view(heads.v, heads.v_stride, tile, heads.seq, heads.dim),
-              packed[1] + tile * size);
+    pack_transposed(tile_view(heads.k, 0, tile, heads.seq, heads.dim), packed[0] + tile * size);
+    pack_rows(tile_view(heads.v, 0, tile, heads.seq, heads.dim), packed[1] + tile * size);
   }
   for (int64_t head = 0; head < heads.group; ++head) {
     for (int64_t tile = 0; tile < tiles; ++tile) attend_tile(heads, head, tile, packed, arena);

@@ -88,24 +88,21 @@ void swiglu_backward(const T* dy, const T* gate, const T* up, T* dgate, T* dup, 
 }
 
 template <typename T>
-float log_sum_exp(const LogitRow<T>& row) {
-  const T* x = row.logits;
+float log_sum_exp(const T* x, int64_t size) {
   const float lowest = -__builtin_inff();  // zeros after the end would count
   Vec maximum = spread(lowest);
-  for_each_vector(row.size,
+  for_each_vector(size,
                   [&](const auto& at) { maximum = lane_max(at.load_or(x, lowest), maximum); });
   const float top = horizontal_max(maximum);
   Vec total = {};
-  for_each_vector(row.size,
-                  [&](const auto& at) { total += exponential(at.load_or(x, lowest) - top); });
+  for_each_vector(size, [&](const auto& at) { total += exponential(at.load_or(x, lowest) - top); });
   return top + __builtin_logf(sum(total));
 }
 
 template <typename T>
-void logit_gradient(const LogitRow<T>& row, float lse, int64_t target, float scale) {
-  T* x = row.logits;
+void logit_gradient(T* x, int64_t size, float lse, int64_t target, float scale) {
   const int64_t start = target < 0 ? -1 : target / kLanes * kLanes;
-  for_each_vector(row.size, [&](const auto& at) {
+  for_each_vector(size, [&](const auto& at) {
     Vec p = exponential(at.load(x) - lse);
     if (at.index == start) p[target - start] -= 1;
     at.store(x, p * scale);

@@ -39,13 +39,6 @@ struct HeadPairs {
   int64_t half;
 };
 
-// A LogitRow is one row of logits.
-template <typename T>
-struct LogitRow {
-  T* logits;
-  int64_t size;
-};
-
 struct TileProduct {
   int64_t m, n, k;
   bool add;
@@ -56,17 +49,22 @@ struct TileProduct {
 template <typename Tile>
 using MultiplyTile = void (*)(const TileProduct& sizes, const Tile* a, const Tile* b, float* c);
 
+// A HeadArray holds some heads, [seq, heads, dim]: element (token, head, channel) lies at token *
+// stride + head * dim + channel.
+template <typename T>
+struct HeadArray {
+  T* data;
+  int64_t stride;
+};
+
 // AttentionHeads describes the attention of the query heads that share one key head, in one row of
-// the batch. Element (token, head, channel) of q, out and their gradients lies at token * stride +
-// head * dim + channel. Products use tiles of T, or of fp32.
+// the batch. Products use tiles of T, or of fp32.
 template <typename T, typename Tile>
 struct AttentionHeads {
-  const T* q;  // [seq, group, dim]
-  const T* k;  // [seq, dim]
-  const T* v;  // [seq, dim]
-  T* out;      // [seq, group, dim]
-  float* lse;  // [group, seq]: log of the sum of exponentials of a query's scores
-  int64_t q_stride, k_stride, v_stride, out_stride;
+  HeadArray<const T> q;     // [seq, group, dim]
+  HeadArray<const T> k, v;  // [seq, dim]
+  HeadArray<T> out;         // [seq, group, dim]
+  float* lse;               // [group, seq]: log of the sum of exponentials of a query's scores
   int64_t seq, group, dim;  // dim is a multiple of 16
   int64_t window;           // number of tokens that a token sees, itself included; 0: all before it
   float scale;
@@ -75,11 +73,9 @@ struct AttentionHeads {
 
 template <typename T>
 struct AttentionGradients {
-  const T* dout;  // shape of out
-  T* dq;          // shape of q, with dq_stride
-  T* dk;          // shape of k, with dk_stride; overwritten, not accumulated
-  T* dv;
-  int64_t dout_stride, dq_stride, dk_stride, dv_stride;
+  HeadArray<const T> dout;  // shape of out
+  HeadArray<T> dq;          // shape of q
+  HeadArray<T> dk, dv;      // shape of k; overwritten, not accumulated
 };
 
 template <typename T, typename Tile>
@@ -99,10 +95,10 @@ struct DtypeKernels {
   void (*rotate)(const HeadPairs<T>& pairs, float direction);
   void (*swiglu)(const T* gate, const T* up, T* y, int64_t count);
   void (*swiglu_backward)(const T* dy, const T* gate, const T* up, T* dgate, T* dup, int64_t count);
-  // Returns log(sum(exp(row))).
-  float (*log_sum_exp)(const LogitRow<T>& row);
-  // Computes row = (exp(row - lse) - 1 at the target) * scale in place.
-  void (*logit_gradient)(const LogitRow<T>& row, float lse, int64_t target, float scale);
+  // Returns log(sum(exp(logits))) of one row.
+  float (*log_sum_exp)(const T* logits, int64_t size);
+  // Computes logits = (exp(logits - lse) - 1 at the target) * scale in place, for one row.
+  void (*logit_gradient)(T* logits, int64_t size, float lse, int64_t target, float scale);
   AttentionKernels<T, float> attention;
   // Copy [rows, columns] to fp32, transposed to fp32, and back from fp32; rows of `to` are `stride`
   // apart.

@@ -10,13 +10,4 @@ const CpuKernels& kernels() {
   return plain::kKernels;
 }
 
-bool has_fast_products(torch::ScalarType dtype) {
-  if (dtype == torch::kBFloat16) return matmul_backends().bf16 != MatmulBackend::kTiles;
-  return dtype != torch::kFloat16 || matmul_backends().fp16 != MatmulBackend::kTiles;
-}
-
-bool has_fast_tile_products() {
-  return cpu_isa() >= CpuIsa::kAvx2;
-}
-
 }  // namespace zeroth::model::cpu

@@ -1,9 +1,8 @@
-// Selects the kernels that this process runs and the products that are fast, by base/machine/cpu.h
-// alone, and passes tensors to the kernels.
+// Selects the kernels that this process runs, by base/machine/cpu.h alone, and passes tensors to
+// them.
 #pragma once
 
-#include <torch/types.h>
-
+#include "device/tensor.h"
 #include "model/kernels/cpu/kernels.h"
 
 namespace zeroth::model::cpu {
@@ -14,11 +13,11 @@ const CpuKernels& kernels();
 // dtypes.
 template <typename Work>
 bool with_kernels(torch::ScalarType dtype, const Work& work) {
-  if (dtype == torch::kFloat32) {
+  if (dtype == torch::kFloat) {
     work(kernels().fp32, float{});
   } else if (dtype == torch::kBFloat16) {
     work(kernels().bf16, Bf16{});
-  } else if (dtype == torch::kFloat16) {
+  } else if (dtype == torch::kHalf) {
     work(kernels().fp16, Fp16{});
   } else {
     return false;
@@ -35,13 +34,5 @@ template <typename T>
 T* data(const torch::Tensor& tensor) {
   return static_cast<T*>(tensor.data_ptr());
 }
-
-// Returns whether LibTorch multiplies this dtype (base/machine/cpu.h). If its products of 16-bit
-// floats are scalar loops, or slower than those of fp32, factors are widened to fp32 in tiles
-// instead.
-bool has_fast_products(torch::ScalarType dtype);
-
-// Returns whether attention in tiles of fp32 pays: products of small tiles are slow without AVX2.
-bool has_fast_tile_products();
 
 }  // namespace zeroth::model::cpu

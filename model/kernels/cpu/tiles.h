@@ -59,9 +59,15 @@ class Arena {
 };
 
 template <typename T>
-MatrixView<T> tile_view(const T* data, int64_t stride, int64_t tile, int64_t seq, int64_t dim) {
-  const int64_t first = tile * kTile;
-  return {data + first * stride, stride, seq - first < kTile ? seq - first : kTile, dim};
+T* tile_data(const HeadArray<T>& array, int64_t head, int64_t tile, int64_t dim) {
+  return array.data + head * dim + tile * kTile * array.stride;
+}
+
+template <typename T>
+MatrixView<T> tile_view(const HeadArray<const T>& array, int64_t head, int64_t tile, int64_t seq,
+                        int64_t dim) {
+  const int64_t rows = seq - tile * kTile < kTile ? seq - tile * kTile : kTile;
+  return {tile_data(array, head, tile, dim), array.stride, rows, dim};
 }
 
 // Returns floats that suffice for forward and backward: packed tiles and sums of all keys, scores

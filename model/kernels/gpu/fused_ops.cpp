@@ -1,5 +1,7 @@
 // The CUDA kernels of the operators in model/kernels/fused.h. Loading the library registers them.
 // Inputs that a kernel does not support (odd sizes, unaligned views) go to the formula.
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/sort.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
@@ -16,7 +18,7 @@ using torch::Tensor;
 
 std::optional<ElementType> element_type(const Tensor& x) {
   switch (x.scalar_type()) {
-    case torch::kFloat32:
+    case torch::kFloat:
       return ElementType::kFloat;
     case torch::kBFloat16:
       return ElementType::kBfloat16;
@@ -65,7 +67,7 @@ std::tuple<Tensor, Tensor> run_rms_norm(const Tensor& x, const Tensor& weight, d
   const int64_t width = weight.size(0);
   const int64_t rows = x.numel() / width;
   Tensor y = at::empty_like(x);
-  Tensor scale = at::empty({rows}, x.options().dtype(torch::kFloat32));
+  Tensor scale = at::empty({rows}, x.options().dtype(torch::kFloat));
   run(rms_norm_forward, x,
       {.x = x.const_data_ptr(),
        .weight = weight.const_data_ptr(),
@@ -238,7 +240,7 @@ std::tuple<Tensor, Tensor> swiglu_backward_cuda(const Tensor& any_dy, const Tens
 bool add_rows_supports(const Tensor& table, const Tensor& rows, const Tensor& dy) {
   const bool kinds =
       element_type(table) && element_type(dy) &&
-      (table.scalar_type() == dy.scalar_type() || table.scalar_type() == torch::kFloat32);
+      (table.scalar_type() == dy.scalar_type() || table.scalar_type() == torch::kFloat);
   return kinds && table.dim() == 2 && dy.dim() == 2 && rows.dim() == 1 && dy.numel() > 0 &&
          table.is_contiguous();
 }
@@ -250,7 +252,7 @@ void add_rows_cuda(Tensor table, const Tensor& rows, const Tensor& any_dy) {
   const auto [sorted, order] =
       at::sort(rows, std::optional<bool>(true), /*dim=*/0, /*descending=*/false);
   const Tensor parts =
-      at::empty({add_rows_parts(dy.size(0)), dy.size(1)}, dy.options().dtype(torch::kFloat32));
+      at::empty({add_rows_parts(dy.size(0)), dy.size(1)}, dy.options().dtype(torch::kFloat));
   add_rows(*element_type(table), *element_type(dy),
            {.table = table.data_ptr(),
             .dy = dy.const_data_ptr(),
@@ -270,7 +272,7 @@ bool is_2d(const Tensor& logits) {
 
 Tensor log_sum_exp_cuda(const Tensor& logits) {
   if (!is_2d(logits)) return formula::log_sum_exp(logits);
-  Tensor lse = at::empty({logits.size(0)}, logits.options().dtype(torch::kFloat32));
+  Tensor lse = at::empty({logits.size(0)}, logits.options().dtype(torch::kFloat));
   run(log_sum_exp, logits,
       {.logits = logits.const_data_ptr(),
        .lse = lse.data_ptr<float>(),
