@@ -153,8 +153,8 @@ class Row:
             lane.catch(self.moment, job)
             self.fault.act(lane, job)
             lane.go_on([lane.left] if self.fault.act is stop_host else None)
-        if self.fault.waits:
-            said = eventually(lambda: self.fault.words in job.out + job.err, LIMIT)
+        if self.fault.waits:  # the disk stays full, whatever a failed save has removed
+            said = eventually(lambda: self.fault.act(lane, job) or self.fault.words in job.out + job.err, LIMIT)
             self.expect(said, f"the run does not say: {self.fault.words}")
             lane.repair()
         limit = LIMIT + 5 * (self.silence or 15) * self.fault.silent

@@ -103,5 +103,5 @@ class Lane:
 
 
 def fill(*prefix, folder):
-    """To the last byte."""
-    subprocess.run([*prefix, "sh", "-c", f"cat /dev/zero >{folder}/filler"], stderr=subprocess.DEVNULL)
+    """To the last byte, also again."""
+    subprocess.run([*prefix, "sh", "-c", f"cat /dev/zero >>{folder}/filler"], stderr=subprocess.DEVNULL)
