@@ -79,7 +79,7 @@ template <typename T>
 void apply_flag(Context& context, const OptimizerType& type, std::string_view name,
                 const std::optional<T>& flag, Config& config,
                 const std::optional<T>& usual = std::nullopt) {
-  const ConfigKey& key = *find_key(fmt::format("optimizer.params.{}", name));
+  const ConfigKey& key = key_at(fmt::format("optimizer.params.{}", name));
   if (contains_value(type.takes, name, ' ')) {
     const auto value = context.resolve_value(std::string(key.path), flag);
     if (value || usual) key.field.set(value ? *value : *usual, config);

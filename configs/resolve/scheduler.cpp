@@ -254,7 +254,7 @@ void fill_scheduler(Context& context, Config& config) {
   compare_flags(context, *type);
   config.scheduler.kind = type->kind;
   for (const std::string_view name : split_values(type->takes, ' ')) {
-    context.read(*find_key(param(name)), config);
+    context.read(key_at(param(name)), config);
   }
   if (contains_value(type->takes, "warmup_num_steps", ' ')) fill_warmup(context, config.scheduler);
   if (contains_value(type->takes, "warmup_max_lr", ' ')) fill_peak(context, config);

@@ -181,7 +181,7 @@ TEST_CASE("under Trainer a scheduler of the file is in force, whatever the flags
                     "--warmup-steps: no effect: the schedule is the file's LRRangeTest"));
 }
 
-TEST_CASE("each of transformers' schedules is told by what shapes it") {
+TEST_CASE("each of transformers' schedules is described by what shapes it") {
   CHECK(described({.type = Type::kConstantWithWarmup, .warmup_steps = 4}) ==
         "constant rate after a linear warm-up over 4 steps");
   CHECK(described({.type = Type::kLinear}) == "linear to 0 at step 100");

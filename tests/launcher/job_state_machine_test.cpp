@@ -266,7 +266,7 @@ TEST_CASE("with quiet no word is said when a signal is forwarded") {
   CHECK(as_expected);
 }
 
-TEST_CASE("what else the kernel's out-of-memory killer ended is told with the failure") {
+TEST_CASE("what else the kernel's out-of-memory killer ended is reported with the failure") {
   JobStateMachine job(2, {});
   CHECK(job.on(ended(1, kExit3), milliseconds(0)) == kEndAll);
   CHECK(job.on(GracePeriodOver{}, milliseconds(9)) == kKill);

@@ -107,7 +107,7 @@ TEST_CASE("optimizer, schedule and clipping stand in one line") {
             .ends_with("; clipped at norm 0.5 (DeepSpeed's default)"));
 }
 
-TEST_CASE("every optimizer is told by what shapes its update, and what it does not decay") {
+TEST_CASE("every optimizer is described by what shapes its update, and what it does not decay") {
   using Kind = configs::OptimizerConfig::Kind;
   configs::Config config;
   config.optimizer.weight_decay = 0.1;
