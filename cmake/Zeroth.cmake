@@ -25,10 +25,11 @@ foreach(torch std tensor nn)
   endif()
 endforeach()
 
-# As for any target, but not optimised.
+# As for any target, but not optimised, and eight sources compiled as one, which pay for the templates of headers once.
 function(zeroth_test_defaults target)
   zeroth_common_defaults(${target} zeroth_test_pch ${ARGN})
   target_compile_options(${target} PRIVATE -O0)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${ZEROTH_UNITY_TESTS})
 endfunction()
 
 # zeroth_target_defaults(TARGET [tensor|nn])

@@ -210,6 +210,10 @@ def check_habits(source):
     if source.is_header and not re.search(r"^#pragma once$", source.code, re.M):
         source.breach(1, "pragma once", "a header begins with #pragma once")
     if folder == "tests":
+        stem = source.name.removesuffix(".cpp")
+        has_own = re.search(rf"^namespace [\w:]+::{stem} \{{$", source.code, re.M)
+        if stem.endswith("_test") and "TEST_CASE" in source.code and not has_own:
+            source.breach(1, "test namespace", f"the namespace ends in ::{stem}, as several tests are compiled as one source")
         return
     if folder not in ("launcher", "bench") and source.path not in READS_ENVIRONMENT:
         source.refuse(

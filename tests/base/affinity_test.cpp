@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth {
+namespace zeroth::affinity_test {
 
 using Cores = std::vector<int>;
 
@@ -15,4 +15,4 @@ TEST_CASE("binding narrows the process's own cores") {
   CHECK(allowed_cores() == before);
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::affinity_test

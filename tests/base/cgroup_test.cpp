@@ -4,7 +4,7 @@
 
 #include "tests/support/fake_system.h"
 
-namespace zeroth {
+namespace zeroth::cgroup_test {
 
 TEST_CASE("the memory group and its limit are found in version 1") {
   const FakeSystem system;
@@ -73,4 +73,4 @@ TEST_CASE("counters are found by their whole name, with or without a unit") {
   CHECK_FALSE(read_counter(system.root() / "nowhere", "oom"));
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::cgroup_test

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace zeroth {
+namespace zeroth::cpu_test {
 namespace {
 
 constexpr CpuIsa kLevels[] = {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512,
@@ -212,4 +212,4 @@ TEST_CASE("the level in words names the processor's where it is held down") {
         "avx2 (ZEROTH_CPU; the processor has avx512)");
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::cpu_test

@@ -7,7 +7,7 @@
 
 #include "base/machine/cpu.h"
 
-namespace zeroth {
+namespace zeroth::crc32c_fold_test {
 
 TEST_CASE("folded CRCs are the table's, and what is copied is the same") {
   if (!detail::can_fold_crc()) return;
@@ -32,4 +32,4 @@ TEST_CASE("nothing is folded where the processor is held down to what all have")
   CHECK((cpu_isa() > CpuIsa::kBaseline || !detail::can_fold_crc()));
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::crc32c_fold_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace zeroth {
+namespace zeroth::crc32c_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -115,4 +115,4 @@ TEST_CASE("a CRC is written as eight digits, and only those are read") {
   }
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::crc32c_test

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <system_error>
 
-namespace zeroth {
+namespace zeroth::describe_exception_test {
 namespace {
 
 template <typename Action>
@@ -40,4 +40,4 @@ TEST_CASE("show_written: no text of the standard library's reaches a user") {
   CHECK(message_of([] { (void)std::stoi("x"); }) == "an unexpected failure: \"stoi\"");
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::describe_exception_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace zeroth {
+namespace zeroth::diagnostics_test {
 
 TEST_CASE("complaints are lines of one message, the first twenty and how many more there are") {
   CHECK(listed({}) == "");
@@ -52,4 +52,4 @@ TEST_CASE("a name of any length is compared with short ones at once") {
   for (int i = 0; i < 1000; ++i) CHECK(nearest_name(name, {"stage", "enabled"}).empty());
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::diagnostics_test

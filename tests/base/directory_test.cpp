@@ -8,7 +8,7 @@
 #include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth {
+namespace zeroth::directory_test {
 
 namespace fs = std::filesystem;
 
@@ -79,4 +79,4 @@ TEST_CASE("a link that another user has put into a shared folder is not followed
   CHECK(resolve_links(home / "link") == victim);
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::directory_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth {
+namespace zeroth::element_size_test {
 
 TEST_CASE("an element has as many bytes as its word says; other words are not known") {
   CHECK(element_size("F64") == 8);
@@ -15,4 +15,4 @@ TEST_CASE("an element has as many bytes as its word says; other words are not kn
   CHECK(!element_size(""));
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::element_size_test

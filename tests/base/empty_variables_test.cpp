@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "tests/support/variables.h"
 
-namespace zeroth {
+namespace zeroth::empty_variables_test {
 namespace {
 
 // Empty: none of these is refused.
@@ -40,4 +40,4 @@ TEST_CASE("empty_flag_value: what has a value, or a meaning when it is empty, is
   CHECK_FALSE(must_not_be_empty("CUDA_VISIBLE_DEVICES"));
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::empty_variables_test

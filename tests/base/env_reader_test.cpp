@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth {
+namespace zeroth::env_reader_test {
 
 TEST_CASE("a variable is a text or a number in a range, and an empty one is none") {
   const auto lookup = [](const char* name) -> const char* {
@@ -40,4 +40,4 @@ TEST_CASE("a variable is a text or a number in a range, and an empty one is none
                          "for a service named 'master': set MASTER_PORT"));
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::env_reader_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth {
+namespace zeroth::error_test {
 
 TEST_CASE("an error's message is formatted") {
   CHECK_THROWS_WITH_AS(throw Error("{} has {} rows, expected {}", "x", 3, 4),
@@ -30,4 +30,4 @@ TEST_CASE("a check that holds does nothing") {
   CHECK_NOTHROW(ZEROTH_CHECK(true, "never"));
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::error_test

@@ -11,7 +11,7 @@
 #include "base/json/json.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth {
+namespace zeroth::exact_number_test {
 namespace {
 
 double through_text(double value) {
@@ -49,4 +49,4 @@ TEST_CASE("what is no number is refused by its path") {
   }
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::exact_number_test

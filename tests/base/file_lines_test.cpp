@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth {
+namespace zeroth::file_lines_test {
 namespace {
 
 // "text@begin-end", and "?" behind one that lacks its end.
@@ -78,4 +78,4 @@ TEST_CASE("what cannot be looked through or cut is named with the reason") {
         (directory / "none").string() + " cannot be truncated: No such file or directory");
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::file_lines_test

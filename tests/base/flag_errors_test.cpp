@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth {
+namespace zeroth::flag_errors_test {
 namespace {
 
 // What flag_error says of these words; empty when they are understood.
@@ -107,4 +107,4 @@ TEST_CASE("a subcommand answers with its help, or refuses its arguments by its o
         "show: an argument is empty (zeroth show --help)");
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::flag_errors_test

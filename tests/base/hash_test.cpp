@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth {
+namespace zeroth::hash_test {
 
 TEST_CASE("hashes are those that their authors publish") {
   CHECK(fnv1a("") == 0xcbf29ce484222325);
@@ -13,4 +13,4 @@ TEST_CASE("hashes are those that their authors publish") {
   CHECK(mix64(2 * kGolden) == 0x6e789e6aa1b965f4);
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::hash_test

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace zeroth {
+namespace zeroth::heap_test {
 namespace {
 
 constexpr size_t kBytes = 100 << 20;
@@ -36,4 +36,4 @@ TEST_CASE("what was freed is used again without asking the kernel") {
   CHECK(faults() < 100);
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::heap_test

@@ -7,7 +7,7 @@
 
 #include "tests/support/fake_system.h"
 
-namespace zeroth {
+namespace zeroth::host_limits_test {
 namespace {
 
 constexpr int64_t kMib = int64_t{1} << 20;
@@ -112,4 +112,4 @@ TEST_CASE("a limit of addresses leaves what this process has not taken of it") {
   CHECK(status == 0);
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::host_limits_test

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace zeroth {
+namespace zeroth::json_flat_test {
 namespace {
 
 std::string flat(const char* text, const std::string& path = "") {
@@ -29,4 +29,4 @@ TEST_CASE("a byte that is not UTF-8 ends nothing") {
   CHECK(flat_values(json).at(0).text == "[\"\xef\xbf\xbd\"]");
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::json_flat_test

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth {
+namespace zeroth::json_test {
 namespace {
 
 const JsonSource kSource{.name = "f.json"};
@@ -176,4 +176,4 @@ TEST_CASE("a text of our own that is no JSON is a bug of ours") {
   CHECK_THROWS_AS(parse_trusted_json("{"), InternalError);
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::json_test

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth {
+namespace zeroth::json_view_test {
 namespace {
 
 const nlohmann::json kTree = nlohmann::json::parse(
@@ -72,4 +72,4 @@ TEST_CASE("a list of strings is read at once") {
         "mixed[1] is 1, expected a string");
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::json_view_test

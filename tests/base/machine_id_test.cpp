@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace zeroth {
+namespace zeroth::machine_id_test {
 
 TEST_CASE("all processes of a machine have one name for it, and whoever is told which one that") {
   const std::string id = machine_id();
@@ -23,4 +23,4 @@ TEST_CASE("a machine's name is never empty") {
   CHECK_FALSE(machine_name().empty());
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::machine_id_test

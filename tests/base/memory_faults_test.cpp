@@ -11,7 +11,7 @@
 #include "tests/support/child_process.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth {
+namespace zeroth::memory_faults_test {
 namespace {
 
 constexpr size_t kPage = 4096;
@@ -76,4 +76,4 @@ TEST_CASE("a fault that somebody sends, or that no mapping explains, ends by its
   CHECK(result.err.ends_with("cannot be accessed: no file is mapped there\n"));
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::memory_faults_test

@@ -12,7 +12,7 @@
 #include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth {
+namespace zeroth::memory_file_test {
 namespace {
 
 std::string refusal(const std::string& ticket, const std::string& name = "zeroth-test") {
@@ -103,4 +103,4 @@ TEST_CASE("another user's memory is refused, and ours to another user" * in_neig
   CHECK(thief.said().ends_with(": Permission denied"));
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::memory_file_test

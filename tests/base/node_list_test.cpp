@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth {
+namespace zeroth::node_list_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -56,4 +56,4 @@ TEST_CASE("counts may be followed by how often they come") {
   }
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::node_list_test

@@ -16,7 +16,7 @@
 #include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth {
+namespace zeroth::output_lock_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -246,4 +246,4 @@ TEST_CASE("a lock's place that another user has taken in a shared folder is not 
   CHECK(read_text(victim) == "precious");
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::output_lock_test

@@ -9,9 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace {
-
-using zeroth::parallel_for;
+namespace zeroth::parallel_test {
 
 TEST_CASE("a parallel loop covers every element once, in ranges of a grain or more") {
   for (const int64_t count : {0, 1, 7, 64, 1000, 1001}) {
@@ -54,4 +52,4 @@ TEST_CASE("an exception leaves a parallel loop") {
                   std::runtime_error);
 }
 
-}  // namespace
+}  // namespace zeroth::parallel_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth {
+namespace zeroth::printable_test {
 
 TEST_CASE("control bytes are shown, and all other text stays") {
   CHECK(printable("a\x1b[31mb\x07\r\n\t") == "a\\u001b[31mb\\u0007\\r\\n\\t");
@@ -51,4 +51,4 @@ TEST_CASE("of what a library says the first line is quoted") {
   CHECK(quotation(std::string(1000, 'a')) == "\"" + std::string(300, 'a') + "... (1000 bytes)\"");
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::printable_test

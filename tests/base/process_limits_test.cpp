@@ -9,7 +9,7 @@
 #include "tests/support/child_process.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth {
+namespace zeroth::process_limits_test {
 namespace {
 
 template <typename Resource>
@@ -58,4 +58,4 @@ TEST_CASE("a low limit of open files is raised, or an error where it cannot be")
   CHECK(refused.status == 0);
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::process_limits_test

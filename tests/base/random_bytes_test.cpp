@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth {
+namespace zeroth::random_bytes_test {
 
 TEST_CASE("random bytes are as many as are asked for, and others each time") {
   CHECK(random_bytes(0).empty());
@@ -18,4 +18,4 @@ TEST_CASE("a random id has two digits per byte, and no other process draws it") 
   CHECK(random_word() != random_word());
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::random_bytes_test

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth {
+namespace zeroth::regular_file_test {
 namespace {
 
 std::string error_of(const std::filesystem::path& path) {
@@ -109,4 +109,4 @@ TEST_CASE("a missing file and a folder are errors with the path and the reason")
                        doctest::Contains("is a folder, expected a file"), Error);
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::regular_file_test

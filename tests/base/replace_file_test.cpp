@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth {
+namespace zeroth::replace_file_test {
 
 TEST_CASE("a file is replaced whole, and nothing stays beside it") {
   const TempFolder directory;
@@ -70,4 +70,4 @@ TEST_CASE("a file that cannot be written is named with the reason") {
       doctest::Contains("none/a.json cannot be written: No such file or directory"), Error);
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::replace_file_test

@@ -8,7 +8,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/variables.h"
 
-namespace zeroth {
+namespace zeroth::restart_attempt_test {
 namespace {
 
 using testing::Variables;
@@ -78,4 +78,4 @@ TEST_CASE("what a launcher tells of a round is what its ranks understand") {
   CHECK(parse(variables) == attempt);
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::restart_attempt_test

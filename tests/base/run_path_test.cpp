@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth {
+namespace zeroth::run_path_test {
 
 // A test has the run path of every program: $ORIGIN/../lib, the copy of LibTorch in a prefix, the
 // LibTorch that it was built with.
@@ -14,4 +14,4 @@ TEST_CASE("the folders of the run path are absolute, and $ORIGIN is where the pr
   CHECK(std::filesystem::exists(directories[2] / "libtorch_cpu.so"));
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::run_path_test

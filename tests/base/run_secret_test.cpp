@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth {
+namespace zeroth::run_secret_test {
 
 TEST_CASE("a run's secret is that of the variable or of the file, and not of both") {
   const TempFolder directory;
@@ -28,4 +28,4 @@ TEST_CASE("a secret that is too short is refused without telling it") {
       "environment variable ZEROTH_SECRET: a secret of 15 characters, expected at least 16", Error);
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::run_secret_test

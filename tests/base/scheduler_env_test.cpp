@@ -10,7 +10,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/variables.h"
 
-namespace zeroth {
+namespace zeroth::scheduler_env_test {
 namespace {
 
 using testing::Variables;
@@ -269,4 +269,4 @@ TEST_CASE("an empty variable counts as not set, and all that count are looked up
   }
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::scheduler_env_test

@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace zeroth {
+namespace zeroth::sha256_test {
 namespace {
 
 std::string hash(std::string_view text) {
@@ -89,4 +89,4 @@ TEST_CASE("secrets are the same only byte for byte") {
   CHECK_FALSE(constant_time_equal("\xff", "\x7f"));
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::sha256_test

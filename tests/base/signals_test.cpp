@@ -4,7 +4,7 @@
 
 #include <csignal>
 
-namespace zeroth {
+namespace zeroth::signals_test {
 
 TEST_CASE("a terminal that closes asks for the end, unless that is ignored") {
   const auto before = ::signal(SIGHUP, SIG_DFL);
@@ -15,4 +15,4 @@ TEST_CASE("a terminal that closes asks for the end, unless that is ignored") {
   ::signal(SIGHUP, before);
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::signals_test

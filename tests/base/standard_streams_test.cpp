@@ -14,7 +14,7 @@
 #include "tests/support/child_process.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth {
+namespace zeroth::standard_streams_test {
 namespace {
 
 int answer_fails_with(const std::string& reason) {
@@ -114,4 +114,4 @@ TEST_CASE("term_dumb: only a terminal that knows control codes has columns to re
   CHECK_FALSE(terminal_columns(file.get(), "xterm"));
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::standard_streams_test

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-namespace zeroth {
+namespace zeroth::tensor_slice_test {
 namespace {
 
 // By their definition: the elements of a box as they are numbered in the whole tensor.
@@ -87,4 +87,4 @@ TEST_CASE("a slice may be given by its ends") {
   CHECK(slice.end(1) == 6);
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::tensor_slice_test

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <csignal>
 
-namespace zeroth {
+namespace zeroth::units_test {
 
 TEST_CASE("bytes are scaled by 1024 with three digits") {
   CHECK(format_bytes(0) == "0 B");
@@ -69,4 +69,4 @@ TEST_CASE("fields are removed from a text one by one") {
   CHECK(next_field(text, ':') == "");
 }
 
-}  // namespace zeroth
+}  // namespace zeroth::units_test

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::buffered_file_test {
 
 TEST_CASE("a buffer for transfers may be given to O_DIRECT; parts of it only where they begin so") {
   const TransferBuffer buffer;
@@ -19,4 +19,4 @@ TEST_CASE("a buffer for transfers may be given to O_DIRECT; parts of it only whe
   CHECK_FALSE(TransferBuffer::is_aligned(bytes.first(0), 0));
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::buffered_file_test

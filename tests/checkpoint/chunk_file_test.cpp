@@ -14,7 +14,7 @@
 #include "tests/checkpoint/stored.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::chunk_file_test {
 namespace {
 
 std::vector<TensorChunk> some_pieces() {
@@ -198,4 +198,4 @@ TEST_CASE("a disk that fails at any call fails the file, and a short write does 
   fails_at_any_call(split("w", "master", {2'500'000}, {1'000'000, 1'499'999, 1}), 6);
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::chunk_file_test

@@ -10,7 +10,7 @@
 #include "tests/checkpoint/thread_rank_group.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::commit_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -360,4 +360,4 @@ TEST_CASE("something in the way of a checkpoint's name is told") {
   CHECK(names_in(*file_system) == Names{".owner-1", "step-8"});
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::commit_test

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::counters_test {
 namespace {
 
 Counters engines() {
@@ -47,4 +47,4 @@ TEST_CASE("what programs count may be anything") {
   CHECK(message("data.sample", std::numeric_limits<int64_t>::max()).empty());
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::counters_test

@@ -7,7 +7,7 @@
 
 #include "tests/checkpoint/stored.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::coverage_test {
 namespace {
 
 TensorChunk part(const TensorSlice& slice, const ElementRange& range) {
@@ -147,4 +147,4 @@ TEST_CASE("verify_cost: columns, single elements and one huge column are judged 
       "missing one is 1"));
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::coverage_test

@@ -11,7 +11,7 @@
 #include "tests/checkpoint/faulty_file_system.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::file_system_test {
 namespace {
 
 using Kind = FaultyFileSystem::Fault::Kind;
@@ -111,4 +111,4 @@ TEST_CASE("a path is split at its last slash") {
   CHECK(split_path("c") == std::pair<std::string, std::string>("", "c"));
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::file_system_test

@@ -7,7 +7,7 @@
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::find_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -215,4 +215,4 @@ TEST_CASE("verify_cost: folders in each other are counted to a limit") {
   CHECK(found[0].bytes == 3);
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::find_test

@@ -4,7 +4,7 @@
 
 #include "tests/checkpoint/faulty_file_system.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::foreign_test {
 namespace {
 
 std::string program_of(const std::vector<std::string>& names) {
@@ -56,4 +56,4 @@ TEST_CASE("trainers_own_checkpoint: what to do with it depends on the model in i
                 "--model"));
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::foreign_test

@@ -11,7 +11,7 @@
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::format_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -94,4 +94,4 @@ for file in json.load(open(folder + "/zeroth/manifest.json"))["files"]:
   CHECK(std::system((python + (directory / "c/step-8").string() + " 2>/dev/null").c_str()) != 0);
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::format_test

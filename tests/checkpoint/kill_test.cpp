@@ -14,7 +14,7 @@
 #include "tests/checkpoint/thread_rank_group.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::kill_test {
 namespace {
 
 // Counts the calls of this process that change or sync something, and kills it at one of them.
@@ -212,4 +212,4 @@ TEST_CASE("two runs that save into one folder at once do not mix") {
   CHECK(load_newest(PosixFileSystem::find(directory.path())) == 2);
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::kill_test

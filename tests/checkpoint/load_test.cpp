@@ -7,7 +7,7 @@
 #include "tests/checkpoint/small_run.h"
 #include "tests/checkpoint/thread_rank_group.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::load_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -157,4 +157,4 @@ TEST_CASE("a checkpoint that is named is loaded, or refused on all ranks") {
         })[0] == "loading /fake/step-4 failed: rank 1: worn out");
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::load_test

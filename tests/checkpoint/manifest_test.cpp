@@ -12,7 +12,7 @@
 #include "tests/checkpoint/stored.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::manifest_test {
 namespace {
 
 Manifest example() {
@@ -236,4 +236,4 @@ TEST_CASE("show_written: a manifest of another step than its folder's name is re
   CHECK(read_manifest(file_system, "kept").manifest.step == 8);
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::manifest_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::names_test {
 
 TEST_CASE("a step's folder has one name, and only that is one") {
   CHECK(step_name(800) == "step-800");
@@ -60,4 +60,4 @@ TEST_CASE("the step of a path is that of its last part") {
   CHECK(!step_from_path(""));
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::names_test

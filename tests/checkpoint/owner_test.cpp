@@ -11,7 +11,7 @@
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::owner_test {
 
 TEST_CASE("each owner has a larger epoch, and those before it notice") {
   const auto file_system = std::make_shared<FaultyFileSystem>();
@@ -102,4 +102,4 @@ TEST_CASE(
   CHECK(load_newest(file_system) == 6);
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::owner_test

@@ -9,7 +9,7 @@
 #include "tests/support/child_process.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::posix_file_system_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -192,4 +192,4 @@ TEST_CASE("names are plain") {
   CHECK(join_path("a", "b") == "a/b");
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::posix_file_system_test

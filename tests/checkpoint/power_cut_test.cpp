@@ -8,7 +8,7 @@
 #include "tests/checkpoint/small_run.h"
 #include "tests/checkpoint/thread_rank_group.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::power_cut_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -143,4 +143,4 @@ TEST_CASE("a rank may end at any call of its own while the other goes on") {
   }
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::power_cut_test

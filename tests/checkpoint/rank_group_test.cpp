@@ -5,7 +5,7 @@
 #include "tests/checkpoint/thread_rank_group.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::rank_group_test {
 
 TEST_CASE("what all ranks tell is known to all, where none has failed") {
   ThreadRankGroup group(3);
@@ -33,4 +33,4 @@ TEST_CASE("one rank votes alone") {
   CHECK(message_of<Error>([&] { (void)commit_vote(one, "x", "why"); }) == "x failed: rank 0: why");
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::rank_group_test

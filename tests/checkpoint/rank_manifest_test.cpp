@@ -5,7 +5,7 @@
 #include "base/files/crc32c.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::rank_manifest_test {
 namespace {
 
 RankReport report_of(const std::string& file) {
@@ -96,4 +96,4 @@ TEST_CASE("reports of different saves do not become one") {
   CHECK(refused({report_of("a"), report_of("a")}) == "a was written by two ranks");
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::rank_manifest_test

@@ -11,7 +11,7 @@
 
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::read_ahead_test {
 namespace {
 
 constexpr int64_t kBlock = TransferBuffer::kBytes;
@@ -137,4 +137,4 @@ TEST_CASE("what the file throws comes to the reads of its block alone; a file cu
   CHECK(message(*cut, 2 * kBlock) == "P is cut short: 50000 bytes are missing at byte 8438608");
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::read_ahead_test

@@ -11,7 +11,7 @@
 #include "tests/checkpoint/stored.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::reader_test {
 namespace {
 
 std::vector<float> read(CheckpointReader& reader, const TensorChunk& wanted) {
@@ -234,4 +234,4 @@ TEST_CASE("a folder is opened by its path") {
             " is not a complete checkpoint: it has no zeroth/manifest.json");
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::reader_test

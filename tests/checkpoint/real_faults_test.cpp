@@ -7,7 +7,7 @@
 #include "tests/offload/mount.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::real_faults_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -93,4 +93,4 @@ TEST_CASE("a folder that vanishes while a checkpoint is written is an error with
   CHECK(contains(message_of<Error>([&] { (void)saver.begin(9, 1000); }), "has lost .owner-1"));
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::real_faults_test

@@ -5,7 +5,7 @@
 #include "tests/checkpoint/faulty_file_system.h"
 #include "tests/checkpoint/small_run.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::retention_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -60,4 +60,4 @@ TEST_CASE("what dead tries left goes, and what was about to be replaced gets its
   CHECK(load_newest(file_system) == 12);
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::retention_test

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::tensor_chunk_test {
 namespace {
 
 Shape random_shape(std::mt19937& random, size_t dimensions) {
@@ -157,4 +157,4 @@ TEST_CASE("the number of elements is told only where no machine overflows") {
   CHECK(!element_count({2, -3}));
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::tensor_chunk_test

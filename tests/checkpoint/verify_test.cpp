@@ -6,7 +6,7 @@
 #include "tests/checkpoint/stored.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::verify_test {
 namespace {
 
 using Lines = std::vector<std::string>;
@@ -57,4 +57,4 @@ TEST_CASE("files that do not belong to it, and holes, are told") {
   CHECK_THROWS_AS((void)verify(*file_system, "c"), CorruptCheckpoint);
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::verify_test

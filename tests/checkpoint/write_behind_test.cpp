@@ -11,7 +11,7 @@
 #include "base/files/crc32c.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::checkpoint {
+namespace zeroth::checkpoint::write_behind_test {
 namespace {
 
 constexpr int64_t kBlock = TransferBuffer::kBytes;
@@ -160,4 +160,4 @@ TEST_CASE("a file that is given up is not waited for any longer than a block tak
   CHECK(seen.bytes.size() <= bytes.size());
 }
 
-}  // namespace zeroth::checkpoint
+}  // namespace zeroth::checkpoint::write_behind_test

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "comm/bootstrap/key_value_store.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::agree_on_attempt_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -125,4 +125,4 @@ TEST_CASE("a rank 0 that another one has replaced ends, and the other ranks go w
   CHECK(old.error == "another rank 0 has replaced this one: its attempt is over");
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::agree_on_attempt_test

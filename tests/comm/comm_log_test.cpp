@@ -8,7 +8,7 @@
 #include "comm/cpu_collectives.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::comm_log_test {
 namespace {
 
 using CollectiveKey = CommLog::CollectiveKey;
@@ -100,4 +100,4 @@ TEST_CASE("the table has a line for each operation and size; verbose has one for
   CHECK(log.take_lines().empty());
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::comm_log_test

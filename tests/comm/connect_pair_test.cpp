@@ -21,7 +21,7 @@
 #include "tests/support/stranger.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::connect_pair_test {
 namespace {
 
 PairOptions options_of(const std::string& secret = "the secret",
@@ -152,4 +152,4 @@ TEST_CASE("what listens in place of a rank is not believed") {
   CHECK(message.find("the process there is not the other rank") != std::string::npos);
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::connect_pair_test

@@ -7,7 +7,7 @@
 
 #include "tests/support/ranks.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::cpu_collectives_test {
 
 TEST_CASE("the least and the greatest value are known to all ranks") {
   testing::run_ranks(3, [](std::shared_ptr<DeviceMesh> mesh) {
@@ -45,4 +45,4 @@ TEST_CASE("nobody is through a barrier before everybody has come to it") {
   });
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::cpu_collectives_test

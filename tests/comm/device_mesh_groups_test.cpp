@@ -12,7 +12,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::device_mesh_groups_test {
 namespace {
 
 using testing::RankOptions;
@@ -158,4 +158,4 @@ TEST_CASE("collectives of parts are logged with the size of their group") {
       options);
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::device_mesh_groups_test

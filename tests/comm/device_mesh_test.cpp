@@ -19,7 +19,7 @@
 #include "device/gpu.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::device_mesh_test {
 namespace {
 
 int free_port() {
@@ -169,4 +169,4 @@ TEST_CASE("a driver without a usable GPU is refused, unless the GPUs are hidden"
   CHECK((device_type(env, gpu) == torch::kCUDA));
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::device_mesh_test

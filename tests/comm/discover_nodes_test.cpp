@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::discover_nodes_test {
 namespace {
 
 using Store = c10::intrusive_ptr<c10d::Store>;
@@ -100,4 +100,4 @@ TEST_CASE("without shared memory every rank is by itself") {
   CHECK(node_memory.segment);
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::discover_nodes_test

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-namespace zeroth::comm {
+namespace zeroth::comm::doorbells_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -36,4 +36,4 @@ TEST_CASE("a wait without a bell ends at its limit, and one that need not sleep 
   CHECK(doorbells.wait([] { return true; }, milliseconds(0)));
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::doorbells_test

@@ -19,7 +19,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/stranger.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::gloo_strangers_test {
 namespace {
 
 // "0100007F:7325"
@@ -147,4 +147,4 @@ TEST_CASE(
   CHECK(came > 0);
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::gloo_strangers_test

@@ -7,7 +7,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::group_segment_test {
 namespace {
 
 const Partition kParts{"tensor", {{0, 2}, {1}, {3, 4}}};
@@ -50,4 +50,4 @@ TEST_CASE("a table of a part calls its ranks by their numbers in the world") {
   });
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::group_segment_test

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::group_test {
 namespace {
 
 using testing::Transport;
@@ -193,4 +193,4 @@ TEST_CASE("a group counts its collectives, their bytes and the time they take") 
   }
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::group_test

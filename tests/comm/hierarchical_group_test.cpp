@@ -18,7 +18,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::hierarchical_group_test {
 namespace {
 
 using testing::RankOptions;
@@ -261,4 +261,4 @@ TEST_CASE("a rank that is gone ends the wait on all machines, and is named") {
   }
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::hierarchical_group_test

@@ -9,7 +9,7 @@
 #include "comm/bootstrap/rank_env.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::host_address_test {
 namespace {
 
 // Of this machine, towards an address that is for documentation only; "" without a default route.
@@ -89,4 +89,4 @@ TEST_CASE("NCCL gets the interface that the user names, unless its own variable 
   ::unsetenv("NCCL_SOCKET_IFNAME");
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::host_address_test

@@ -12,7 +12,7 @@
 #include "base/machine/timer.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::key_value_store_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -116,4 +116,4 @@ TEST_CASE("silent_rendezvous: a store that waits gives what the store below it d
         }).find("timed out after ") != std::string::npos);
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::key_value_store_test

@@ -4,7 +4,7 @@
 
 #include "tests/support/ranks.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::link_speed_test {
 
 TEST_CASE("speeds of links are told in the unit that fits") {
   CHECK(to_string({.intra_node = 4.1e9, .inter_node = 118e6}) ==
@@ -43,4 +43,4 @@ TEST_CASE("links of two machines of two ranks, and of two with one each, are mea
   }
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::link_speed_test

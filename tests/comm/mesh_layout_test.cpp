@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::mesh_layout_test {
 namespace {
 
 using Parts = std::vector<std::vector<int>>;
@@ -71,4 +71,4 @@ TEST_CASE("shapes are told without axes of one rank") {
   CHECK(MeshShape().str() == "data 1");
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::mesh_layout_test

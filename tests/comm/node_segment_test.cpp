@@ -9,7 +9,7 @@
 #include "base/machine/memory_file.h"
 #include "tests/support/second_user.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::node_segment_test {
 namespace {
 
 std::vector<uint8_t> bytes(const std::string& text) {
@@ -91,4 +91,4 @@ TEST_CASE("a ticket to memory of another run of this user, or of another size, i
   CHECK(follow(late).find("cannot open /proc/") != std::string::npos);
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::node_segment_test

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace zeroth::comm {
+namespace zeroth::comm::nodes_test {
 namespace {
 
 using Rows = std::vector<std::vector<int>>;
@@ -63,4 +63,4 @@ TEST_CASE("with unequally many ranks each counts as a machine") {
   CHECK(node_layout({0, 3}, kUneven, 3).nodes == Rows{{0}, {1}});
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::nodes_test

@@ -21,7 +21,7 @@
 #include "comm/groups/gloo_group.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::pair_link_test {
 namespace {
 
 constexpr std::chrono::seconds kLong{30};
@@ -155,4 +155,4 @@ TEST_CASE("a peer whose machine vanishes while nothing is sent is noticed within
   CHECK(option(IPPROTO_TCP, TCP_USER_TIMEOUT) == 0);  // a rank may read nothing for longer
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::pair_link_test

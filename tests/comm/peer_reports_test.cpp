@@ -7,7 +7,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <vector>
 
-namespace zeroth::comm {
+namespace zeroth::comm::peer_reports_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -57,4 +57,4 @@ TEST_CASE("a long text is cut") {
   CHECK(reports_of(store, 0).reports_from({1}).size() < 2'000);
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::peer_reports_test

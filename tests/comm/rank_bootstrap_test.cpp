@@ -21,7 +21,7 @@
 #include "tests/support/second_user.h"
 #include "tests/support/waited.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::rank_bootstrap_test {
 namespace {
 
 int port_of(const FileDescriptor& socket) {
@@ -295,4 +295,4 @@ TEST_CASE("a port that is taken and an address of another machine are named") {
                        doctest::Contains("MASTER_ADDR=no such name: "), Error);
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::rank_bootstrap_test

@@ -16,7 +16,7 @@
 #include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::rank_env_test {
 namespace {
 
 // The environment holds exactly these of the variables that matter, for as long as it lives.
@@ -309,4 +309,4 @@ TEST_CASE("a secret in another user's file is refused" * in_neighbours) {
   CHECK(refusal(path).ends_with(": it belongs to user 65534, expected 0"));
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::rank_env_test

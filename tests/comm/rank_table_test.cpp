@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "tests/support/child_process.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::rank_table_test {
 namespace {
 
 bool has(const std::string& text, const std::string& part) {
@@ -113,4 +113,4 @@ TEST_CASE("a rank that closes its group has left; a long description is cut") {
   CHECK(table.last(1).size() < 300);
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::rank_table_test

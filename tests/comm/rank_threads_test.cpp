@@ -8,7 +8,7 @@
 #include "base/machine/cpu.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::rank_threads_test {
 
 TEST_CASE("ranks that may run on the same cores share them") {
   constexpr std::array<int64_t, 8> kOneHost = {7, 7, 7, 7, 7, 7, 7, 7};
@@ -48,4 +48,4 @@ TEST_CASE("the number of threads is the user's, else a part of the rank's cores"
   });
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::rank_threads_test

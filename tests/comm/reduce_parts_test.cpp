@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace zeroth::comm {
+namespace zeroth::comm::reduce_parts_test {
 
 TEST_CASE("bf16 sums of many parts are rounded once: 256 and 1 + ... + 1 do not stay 256") {
   std::vector<torch::Tensor> parts = {torch::full({3}, 256, torch::kBFloat16)};
@@ -39,4 +39,4 @@ TEST_CASE("the least and the most of the parts; what is not a number wins") {
   CHECK(std::isnan(out[1].item<float>()));
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::reduce_parts_test

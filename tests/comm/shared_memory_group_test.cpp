@@ -15,7 +15,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/waited.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::shared_memory_group_test {
 namespace {
 
 // Slots so small that most tensors take many pieces and more than all slots.
@@ -242,4 +242,4 @@ TEST_CASE("a group can be closed while its collectives are under way") {
   });
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::shared_memory_group_test

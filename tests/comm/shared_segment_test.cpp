@@ -15,7 +15,7 @@
 #include "tests/support/child_process.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::shared_segment_test {
 namespace {
 
 // What the largest file without a name takes that this process has open.
@@ -93,4 +93,4 @@ TEST_CASE("memory that its maker could make smaller under our feet is not mapped
                        "the shared memory could shrink: it is not sealed", Error);
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::shared_segment_test

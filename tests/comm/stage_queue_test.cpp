@@ -9,7 +9,7 @@
 #include "comm/nodes/shared_segment.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::stage_queue_test {
 namespace {
 
 // A collective that ends when the test says so, or when somebody waits for it.
@@ -103,4 +103,4 @@ TEST_CASE("after a step that failed every call fails with its words") {
   CHECK(message_of<Error>([&] { queue.issue(steps.three("b")); }) == "a peer is gone");
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::stage_queue_test

@@ -12,7 +12,7 @@
 #include "tests/support/child_process.h"
 #include "tests/support/waited.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::watchdog_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -163,4 +163,4 @@ TEST_CASE("a guard watches what its thread does until it goes") {
   CHECK(testing::seconds_waited(said) >= 1);
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::watchdog_test

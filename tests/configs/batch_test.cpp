@@ -1,6 +1,6 @@
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::batch_test {
 namespace {
 
 // train_batch_size / micro / accumulation; 0 leaves a value out of the file.
@@ -229,4 +229,4 @@ TEST_CASE("a run that goes on is refused another batch, unless only its ranks ha
   CHECK(resolved(2, 0, 2).rank_batch == 2);
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::batch_test

@@ -4,7 +4,7 @@
 
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::check_test {
 
 TEST_CASE("an unknown key anywhere is an error with its path and the nearest name") {
   const std::vector<std::pair<const char*, const char*>> cases = {
@@ -256,4 +256,4 @@ TEST_CASE("60,000 unknown keys, and long ones, are refused in linear time") {
   }
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::check_test

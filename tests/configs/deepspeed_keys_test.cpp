@@ -8,7 +8,7 @@
 #include "configs/schema/check.h"
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::deepspeed_keys_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -169,4 +169,4 @@ TEST_CASE("every schedule of DeepSpeed is there with its parameters") {
   }
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::deepspeed_keys_test

@@ -2,7 +2,7 @@
 
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::defaults_test {
 
 TEST_CASE("a line for Trainer has its linear decay, and no decay of vectors without an optimizer") {
   FlagValues flags;
@@ -25,4 +25,4 @@ TEST_CASE("a line for Trainer has its linear decay, and no decay of vectors with
   CHECK(defaults_for({}).epochs == 1);
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::defaults_test

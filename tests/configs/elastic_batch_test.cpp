@@ -3,7 +3,7 @@
 
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::elastic_batch_test {
 namespace {
 
 using Counts = std::vector<int64_t>;
@@ -111,4 +111,4 @@ TEST_CASE("what fits nothing is told by a batch of 0, a micro-batch that is too 
       Error);
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::elastic_batch_test

@@ -3,7 +3,7 @@
 #include "configs/inspect.h"
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::elasticity_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -202,4 +202,4 @@ TEST_CASE("check-config checks for ranks that the section allows") {
   CHECK(inspect(parse_text(file(kSmall), "t.json"), 7).errors.size() == 1);
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::elasticity_test

@@ -1,6 +1,6 @@
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::fill_test {
 
 TEST_CASE("every flag that disagrees with the file stands in one error") {
   FlagValues flags;
@@ -105,4 +105,4 @@ TEST_CASE("what has a flag and no key reaches the configuration") {
   CHECK(error_of("{}", flags) == "test.json: --dropout: expected [0, 1), found 1");
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::fill_test

@@ -3,7 +3,7 @@
 
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::hf_schedule_test {
 namespace {
 
 using Kind = SchedulerConfig::Kind;
@@ -210,4 +210,4 @@ TEST_CASE("each of transformers' schedules is described by what shapes it") {
         "times 0.1 after 11 evaluations in a row that are no better");
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::hf_schedule_test

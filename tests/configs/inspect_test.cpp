@@ -4,7 +4,7 @@
 
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::inspect_test {
 namespace {
 
 Inspection inspect_text(const std::string& text, std::optional<int64_t> ranks = {}) {
@@ -127,4 +127,4 @@ TEST_CASE("keys of offload are listed with what they come to, and flags may stil
   }));
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::inspect_test

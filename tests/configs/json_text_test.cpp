@@ -2,7 +2,7 @@
 
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::json_text_test {
 namespace {
 
 std::string syntax_error(const std::string& text) {
@@ -82,4 +82,4 @@ TEST_CASE("base64 comes in both alphabets, with and without padding") {
   CHECK_FALSE(decode_base64("").has_value());
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::json_text_test

@@ -4,7 +4,7 @@
 
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::key_value_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -61,4 +61,4 @@ TEST_CASE("messages show values as they stand in the file") {
   CHECK(describe_accepted(key_of(KeyType::kNumber, "[0, 1)")) == "a number in [0, 1)");
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::key_value_test

@@ -1,7 +1,7 @@
 #include "configs/schema/key_rows.h"
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::keys_other_test {
 
 TEST_CASE("the other keys are idle or refused as the table says") {
   for (const ConfigKey& key : other_rows()) check_row(key);
@@ -26,4 +26,4 @@ TEST_CASE("a tag validation that does not exist is refused, in any case of lette
         "\"maybe\"");
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::keys_other_test

@@ -7,7 +7,7 @@
 #include "configs/schema/check.h"
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::keys_test {
 namespace {
 
 const char* state_word(KeyState state) {
@@ -217,4 +217,4 @@ TEST_CASE("prefixed and plain names of stage 3 are the same keys") {
   }
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::keys_test

@@ -1,7 +1,7 @@
 #include "configs/schema/key_rows.h"
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::keys_zero_test {
 
 TEST_CASE("zero_optimization keys are honoured, idle or refused as the table says") {
   for (const ConfigKey& key : zero_rows()) check_row(key);
@@ -61,4 +61,4 @@ TEST_CASE("what offload cannot do is refused with the reason, also while it is o
         "memory; accepted: false");
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::keys_zero_test

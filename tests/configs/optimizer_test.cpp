@@ -1,6 +1,6 @@
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::optimizer_test {
 namespace {
 
 using Kind = OptimizerConfig::Kind;
@@ -200,4 +200,4 @@ TEST_CASE("a flag that disagrees with the file is an error for each pair") {
         std::string::npos);
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::optimizer_test

@@ -1,6 +1,6 @@
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::precision_test {
 namespace {
 
 FlagValues with(Precision precision) {
@@ -121,4 +121,4 @@ TEST_CASE("types that contradict the precision of the run are refused") {
             .find("data_types.buffer_dtype: \"bf16\" is refused") != std::string::npos);
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::precision_test

@@ -3,7 +3,7 @@
 
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::print_test {
 namespace {
 
 // Every field away from its default, as far as the scheduler's kind allows.
@@ -293,4 +293,4 @@ TEST_CASE("a constant rate has no scheduler section") {
   CHECK(to_json(Config()).find("scheduler") == std::string::npos);
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::print_test

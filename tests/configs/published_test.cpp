@@ -5,7 +5,7 @@
 
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::published_test {
 namespace {
 
 struct Refusal {
@@ -110,4 +110,4 @@ TEST_CASE("published files of 1-bit optimizers are refused without --accept-unco
   }
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::published_test

@@ -1,6 +1,6 @@
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::report_test {
 
 TEST_CASE("steps_per_print may be Infinity, as Python writes it, and then never prints") {
   CHECK(config_of(R"({"steps_per_print": Infinity})").steps_per_print == 0);
@@ -95,4 +95,4 @@ TEST_CASE("levels and lists that do not exist are refused") {
         "test.json: comms_logger.prof_ops: expected a list of names, found the list [1]");
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::report_test

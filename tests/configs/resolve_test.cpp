@@ -4,7 +4,7 @@
 
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::resolve_test {
 namespace {
 
 const std::string kFixtures = std::string(ZEROTH_SOURCE_DIR) + "/tests/configs/fixtures/";
@@ -241,4 +241,4 @@ TEST_CASE("seed and printing reach the configuration") {
   CHECK(config.wall_clock_breakdown);
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::resolve_test

@@ -1,6 +1,6 @@
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::scheduler_test {
 namespace {
 
 using Kind = SchedulerConfig::Kind;
@@ -212,4 +212,4 @@ TEST_CASE("a total that is not the run's is said") {
                     "scheduler.params.total_num_steps is 30, but the run has 100 steps"));
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::scheduler_test

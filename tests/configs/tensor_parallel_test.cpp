@@ -1,7 +1,7 @@
 #include "configs/inspect.h"
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::tensor_parallel_test {
 namespace {
 
 constexpr RunFacts kFourRanks{.world_size = 4, .hidden_size = 64, .total_steps = 100};
@@ -158,4 +158,4 @@ TEST_CASE("a file that splits layers is checked for as many ranks as fit it, and
   CHECK_FALSE(contains(three.notes, "checked for"));
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::tensor_parallel_test

@@ -1,6 +1,6 @@
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::typed_section_test {
 
 TEST_CASE("of a section with an unknown type nothing else is said") {
   CHECK(error_of(R"({"optimizer": {"type": "Adma", "params": {"lr": -1, "max_grad_norm": -1}}})") ==
@@ -25,4 +25,4 @@ TEST_CASE("what is refused for every type is said once") {
         "accepted: false");
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::typed_section_test

@@ -1,6 +1,6 @@
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::validate_test {
 namespace {
 
 std::string zero(int stage, const std::string& allowed_keys) {
@@ -264,4 +264,4 @@ TEST_CASE("a rate above 1 is warned of wherever it comes from, of SGD one above 
                     "scheduler.params.lr_range_test_min_lr 2: "));
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::validate_test

@@ -3,7 +3,7 @@
 
 #include "tests/configs/support.h"
 
-namespace zeroth::configs {
+namespace zeroth::configs::zero_test {
 namespace {
 
 constexpr char kAutoSizes[] = R"({"zero_optimization": {"stage": 3, "reduce_bucket_size": "auto",
@@ -234,4 +234,4 @@ TEST_CASE("near ranks of stage 3 divide the data ranks, and keep their shards on
   CHECK(error_of(text(R"(2, "stage": 2)"), {}, kFour) == "");  // a note
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::configs::zero_test

@@ -2,7 +2,7 @@
 
 #include "tests/data/data_test_support.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::added_tokens_test {
 
 namespace {
 
@@ -98,3 +98,5 @@ TEST_CASE("An entry that is none is an Error with its key") {
                  "lstrip is 1, expected true");
   check_contains(error("5"), "added_tokens is 5, expected a list");
 }
+
+}  // namespace zeroth::data::added_tokens_test

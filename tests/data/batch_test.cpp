@@ -6,7 +6,7 @@
 #include "data/samples/sample_order.h"
 #include "tests/data/data_test_support.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::batch_test {
 
 namespace {
 
@@ -126,3 +126,5 @@ TEST_CASE("Rows without a sample have no trained target, even if all are such") 
   CHECK(empty.length == 8);
   CHECK(std::count(empty.targets.begin(), empty.targets.end(), kIgnoreIndex) == 16);
 }
+
+}  // namespace zeroth::data::batch_test

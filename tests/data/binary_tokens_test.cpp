@@ -6,7 +6,7 @@
 #include "tests/data/data_test_support.h"
 #include "tests/data/megatron_header.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::binary_tokens_test {
 
 namespace {
 
@@ -146,3 +146,5 @@ TEST_CASE("Ordinary files are read, whatever their ids") {
   for (uint16_t& id : uniform) id = static_cast<uint16_t>(random() % 65536);
   CHECK(open(uniform, 65536) == 5000);
 }
+
+}  // namespace zeroth::data::binary_tokens_test

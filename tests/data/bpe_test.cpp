@@ -2,7 +2,7 @@
 
 #include "tests/data/data_test_support.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::bpe_test {
 using nlohmann::json;
 
 namespace {
@@ -138,3 +138,5 @@ TEST_CASE("Ids that are none, and a vocabulary of another shape, are Errors with
   check_contains(error(R"({"a": 1e300})"), "model.vocab.a is 1e+300");
   check_contains(error("[1]"), "model.vocab is [1], expected an object");
 }
+
+}  // namespace zeroth::data::bpe_test

@@ -7,7 +7,7 @@
 
 #include "data/tokenizer/unicode.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::byte_level_test {
 
 TEST_CASE("Every byte has a character of its own and comes back from it") {
   std::set<std::string> seen;
@@ -36,3 +36,5 @@ TEST_CASE("A token with a character outside the alphabet is left whole") {
   CHECK(decode_byte_level("\u0120\u20acx") == "\u0120\u20acx");
   CHECK(decode_byte_level("\u0120\U0001f600") == "\u0120\U0001f600");
 }
+
+}  // namespace zeroth::data::byte_level_test

@@ -2,7 +2,7 @@
 
 #include "tests/data/data_test_support.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::dataset_test {
 
 namespace {
 
@@ -32,3 +32,5 @@ TEST_CASE("Field names without .jsonl are an Error") {
   check_contains(open_error({.path = directory.write("t.bin", "abcd"), .prompt_field = "q"}),
                  "for .jsonl");
 }
+
+}  // namespace zeroth::data::dataset_test

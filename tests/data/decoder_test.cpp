@@ -2,7 +2,7 @@
 
 #include "tests/data/data_test_support.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::decoder_test {
 using nlohmann::json;
 
 TEST_CASE("Tokens are decoded as Hugging Face's tokenizers do it, for every kind of decoder") {
@@ -33,3 +33,5 @@ TEST_CASE("A decoder that lacks a part, or has too many, is refused") {
   for (int i = 0; i < 101; ++i) many["decoders"].push_back({{"type", "Fuse"}});
   check_contains(error(many), "decoder.decoders[100]: more than 100 steps");
 }
+
+}  // namespace zeroth::data::decoder_test

@@ -4,7 +4,7 @@
 
 #include "tests/data/data_test_support.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::jsonl_samples_test {
 
 namespace {
 
@@ -325,3 +325,5 @@ TEST_CASE("A separator belongs to the prompt, as if it stood in the file") {
                  }),
                  "--separator goes between prompt and completion");
 }
+
+}  // namespace zeroth::data::jsonl_samples_test

@@ -3,7 +3,7 @@
 #include "tests/data/data_test_support.h"
 #include "tests/data/megatron_header.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::megatron_index_test {
 
 namespace {
 
@@ -47,3 +47,5 @@ TEST_CASE("An index of another file, of another kind or cut off is an Error") {
   check_contains(refusal(one(8, -6)), "the index says an invalid size");
   check_contains(refusal(one(8, 6, INT64_MAX)), "the index says an invalid size");
 }
+
+}  // namespace zeroth::data::megatron_index_test

@@ -2,7 +2,7 @@
 
 #include "tests/data/data_test_support.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::normalizer_test {
 using nlohmann::json;
 
 namespace {
@@ -62,3 +62,5 @@ TEST_CASE("A text that steps multiply is stopped, as are steps without end") {
   check_contains(error_of([&] { Normalizer refused(doubling); }),
                  "normalizer.normalizers[100]: more than 100 steps");
 }
+
+}  // namespace zeroth::data::normalizer_test

@@ -1,7 +1,7 @@
 #include "data/tokenizer/regex.h"
 #include "tests/data/data_test_support.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::oniguruma_test {
 
 TEST_CASE("White space becomes the property, inside and outside a class") {
   CHECK(to_pcre2(R"(\s+(?!\S))") == R"(\p{White_Space}+(?!\P{White_Space}))");
@@ -51,3 +51,5 @@ TEST_CASE("What the dialects read differently is refused by name") {
     check_contains(message, std::string("'") + part);
   }
 }
+
+}  // namespace zeroth::data::oniguruma_test

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <map>
 
-using namespace zeroth::data;
+namespace zeroth::data::pair_table_test {
 
 TEST_CASE("A table of pairs holds what was set last, and nothing else") {
   constexpr uint32_t kSide = 60;
@@ -26,3 +26,5 @@ TEST_CASE("A table of pairs holds what was set last, and nothing else") {
   }
   CHECK(PairTable<int>().find(0, 0) == nullptr);
 }
+
+}  // namespace zeroth::data::pair_table_test

@@ -2,7 +2,7 @@
 
 #include "tests/data/data_test_support.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::pretokenizer_test {
 using nlohmann::json;
 
 namespace {
@@ -84,3 +84,5 @@ TEST_CASE("A step that lacks a part is refused by its key") {
   check_refused(R"({"type": "Sequence", "pretokenizers": {}})",
                 "pre_tokenizer.pretokenizers is {}, expected a list");
 }
+
+}  // namespace zeroth::data::pretokenizer_test

@@ -2,7 +2,7 @@
 
 #include "tests/data/data_test_support.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::record_reader_test {
 
 namespace {
 
@@ -106,3 +106,5 @@ TEST_CASE("A joined file without records, or with a bad one, is an Error as any"
   const auto bad = directory.write("t.jsonl", "{\"text\": \"a\"}\n{\"txt\": \"b\"}");
   check_contains(error_of([&] { open_dataset(chunks(bad, 4)); }), "t.jsonl:2: no field 'text'");
 }
+
+}  // namespace zeroth::data::record_reader_test

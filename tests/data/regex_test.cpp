@@ -2,7 +2,7 @@
 
 #include "tests/data/data_test_support.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::regex_test {
 
 namespace {
 
@@ -57,3 +57,5 @@ TEST_CASE("A search that would try without end is an Error that shows the expres
         "regular expression '(?:a|aa)+$' failed at byte 0 of a text of 101 bytes: match limit "
         "exceeded");
 }
+
+}  // namespace zeroth::data::regex_test

@@ -2,7 +2,7 @@
 
 #include "tests/data/data_test_support.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::replacement_test {
 using nlohmann::json;
 using zeroth::JsonView;
 
@@ -36,3 +36,5 @@ TEST_CASE("A pattern that is neither text nor expression is refused by its key")
   check_contains(error_of([] { replaced(json::object(), "", ""); }),
                  "part.pattern.String is missing");
 }
+
+}  // namespace zeroth::data::replacement_test

@@ -4,7 +4,7 @@
 
 #include "tests/data/data_test_support.h"
 
-namespace zeroth::data {
+namespace zeroth::data::sample_fields_test {
 namespace {
 
 nlohmann::json record(const std::vector<const char*>& fields) {
@@ -68,4 +68,4 @@ TEST_CASE("Records of another kind are named, with their fields and what works t
   check_contains(error_of([] { choose_fields(nlohmann::json::object()); }), "(fields none)");
 }
 
-}  // namespace zeroth::data
+}  // namespace zeroth::data::sample_fields_test

@@ -4,7 +4,7 @@
 
 #include "tests/data/data_test_support.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::sample_file_error_test {
 
 TEST_CASE("what_is_no_data_file: files of samples are fine") {
   TempFolder directory;
@@ -76,3 +76,5 @@ TEST_CASE("what_is_no_data_file: a file of another kind is known by its bytes or
   // A text may begin so.
   CHECK(sample_file_error(directory.write("t.txt", "BZh is no word")).empty());
 }
+
+}  // namespace zeroth::data::sample_file_error_test

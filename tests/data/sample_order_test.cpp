@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-using namespace zeroth::data;
+namespace zeroth::data::sample_order_test {
 
 namespace {
 
@@ -123,3 +123,5 @@ TEST_CASE("Seeds of samples do not repeat within a run") {
   CHECK(sample_seed(42, 1, 2) == sample_seed(42, 1, 2));
   CHECK(sample_seed(42, 1, 2) != sample_seed(43, 1, 2));
 }
+
+}  // namespace zeroth::data::sample_order_test

@@ -2,7 +2,7 @@
 
 #include "tests/data/data_test_support.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::sample_text_test {
 
 namespace {
 
@@ -51,3 +51,5 @@ TEST_CASE("Without a tokenizer there are ids alone") {
             " sample 0: 3 tokens, 2 trained\nposition       id  target   \n       0        5  -\n"
             "       1        6  trained\n       2        7  trained\n");
 }
+
+}  // namespace zeroth::data::sample_text_test

@@ -2,7 +2,7 @@
 
 #include "tests/data/data_test_support.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::special_tokens_test {
 
 namespace {
 
@@ -69,3 +69,5 @@ TEST_CASE("double_bos: version 1 of the samples adds both to every text") {
   CHECK(add_special_tokens(ends, tokenizer, text, 1) == Ids{0} + tokenizer.encode(text) + Ids{1});
   CHECK(ends.own_special_tokens().empty());
 }
+
+}  // namespace zeroth::data::special_tokens_test

@@ -2,7 +2,7 @@
 
 #include "tests/data/data_test_support.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::token_windows_test {
 
 namespace {
 
@@ -144,3 +144,5 @@ TEST_CASE("A text file is encoded whole with nothing added") {
       }),
       "t.txt: the text is not UTF-8 at byte 2");
 }
+
+}  // namespace zeroth::data::token_windows_test

@@ -2,7 +2,7 @@
 
 #include "tests/data/data_test_support.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::tokenizer_files_test {
 using nlohmann::json;
 using Ids = std::vector<int32_t>;
 
@@ -91,3 +91,5 @@ TEST_CASE("Post-processors that go around each other without end are refused") {
   for (int i = 0; i < 2000; ++i) many["processors"].push_back(json::parse(kBos));
   check_contains(error_of([&] { parse_text_template(many); }), "more than 1000 tokens");
 }
+
+}  // namespace zeroth::data::tokenizer_files_test

@@ -5,7 +5,7 @@
 #include "tests/data/data_test_support.h"
 #include "tests/data/lines.h"
 
-using namespace zeroth::data;
+namespace zeroth::data::tokenizer_test {
 using nlohmann::json;
 using Ids = std::vector<int32_t>;
 
@@ -181,3 +181,5 @@ TEST_CASE("A folder with another kind of tokenizer is told how to convert it") {
                                         directory.path().string()));
   }
 }
+
+}  // namespace zeroth::data::tokenizer_test

@@ -7,7 +7,7 @@
 #include <ctime>
 #include <vector>
 
-using namespace zeroth::data;
+namespace zeroth::data::unicode_test {
 
 namespace {
 
@@ -75,3 +75,5 @@ TEST_CASE("White space and letters of words are told apart") {
   for (const char32_t c : U"a\u00e9_7\u0301\u2167\u200d\u24b6") CHECK((c == 0 || is_word(c)));
   for (const char32_t c : {U'-', U' ', U'\u00bd', U'\u20ac'}) CHECK(!is_word(c));
 }
+
+}  // namespace zeroth::data::unicode_test

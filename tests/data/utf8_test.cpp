@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace zeroth::data;
+namespace zeroth::data::utf8_test {
 
 TEST_CASE("Valid text of every length of character passes") {
   CHECK(!find_invalid_utf8(""));
@@ -61,3 +61,5 @@ TEST_CASE("Bytes that are no text become one U+FFFD for each character that was 
                       "A") == "\ufffd\ufffd\ufffd\ufffdA");
   CHECK(to_valid_utf8("\xe2\x82") == "\ufffd");
 }
+
+}  // namespace zeroth::data::utf8_test

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace zeroth::device {
+namespace zeroth::device::copy_stream_test {
 
 TEST_CASE("on the CPU a copy has ended when it was begun") {
   const auto copies = make_copy_stream(torch::kCPU);
@@ -26,4 +26,4 @@ TEST_CASE("a copy that would convert or cut is a broken invariant") {
   CHECK_THROWS_AS(copies->copy(to, torch::zeros({20}).slice(0, 0, 20, 2), {}), InternalError);
 }
 
-}  // namespace zeroth::device
+}  // namespace zeroth::device::copy_stream_test

@@ -7,7 +7,7 @@
 #include "device/gpu.h"
 #include "tests/support/child_process.h"
 
-namespace zeroth::device {
+namespace zeroth::device::gpu_loader_test {
 namespace {
 
 constexpr const char* kOurs[] = {"TORCH_NCCL_RETHROW_CUDA_ERRORS", "TORCH_NCCL_DUMP_ON_TIMEOUT",
@@ -73,4 +73,4 @@ TEST_CASE("where no GPU is visible, the driver's version, the cause and what to 
         "with its GPUs (--gpus all), or compute on the CPU with DS_ACCELERATOR=cpu");
 }
 
-}  // namespace zeroth::device
+}  // namespace zeroth::device::gpu_loader_test

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace zeroth::device {
+namespace zeroth::device::host_link_test {
 namespace {
 
 struct CountingPinner final : PagePinner {
@@ -131,4 +131,4 @@ TEST_CASE("on the CPU the host's side is plain memory, and copies end at once") 
   }
 }
 
-}  // namespace zeroth::device
+}  // namespace zeroth::device::host_link_test

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace zeroth::device {
+namespace zeroth::device::memory_use_test {
 
 TEST_CASE("the host's memory grows with what is written, and the peak stays") {
   constexpr size_t kBytes = 64 << 20;
@@ -20,4 +20,4 @@ TEST_CASE("the host's memory grows with what is written, and the peak stays") {
   CHECK(memory_use(c10::kCPU).device_reserved == 0);
 }
 
-}  // namespace zeroth::device
+}  // namespace zeroth::device::memory_use_test

@@ -5,7 +5,7 @@
 #include "tests/emulated_gpu/emulation.h"
 #include "tests/emulated_gpu/shapes.h"
 
-namespace zeroth::emulated {
+namespace zeroth::emulated::add_rows_test {
 namespace {
 
 using model::gpu::ElementType;
@@ -159,4 +159,4 @@ TEST_CASE("sum_pieces and join_pieces add to each row what its positions have") 
              {"sum_pieces", "join_pieces"});
 }
 
-}  // namespace zeroth::emulated
+}  // namespace zeroth::emulated::add_rows_test

@@ -5,7 +5,7 @@
 #include "tests/emulated_gpu/emulation.h"
 #include "tests/emulated_gpu/shapes.h"
 
-namespace zeroth::emulated {
+namespace zeroth::emulated::cross_entropy_test {
 namespace {
 
 using model::gpu::ElementType;
@@ -171,4 +171,4 @@ TEST_CASE("logit_gradient_kernel gives each logit's share, less one at the targe
       {"logit_gradient_kernel"});
 }
 
-}  // namespace zeroth::emulated
+}  // namespace zeroth::emulated::cross_entropy_test

@@ -5,7 +5,7 @@
 #include "tests/emulated_gpu/emulation.h"
 #include "tests/emulated_gpu/shapes.h"
 
-namespace zeroth::emulated {
+namespace zeroth::emulated::elementwise_test {
 namespace {
 
 using model::gpu::ElementType;
@@ -239,4 +239,4 @@ TEST_CASE("swiglu_backward_kernel gives both gradients of silu(gate) * up") {
       {"swiglu_backward_kernel"});
 }
 
-}  // namespace zeroth::emulated
+}  // namespace zeroth::emulated::elementwise_test

@@ -9,7 +9,7 @@
 
 #include "base/launch.cuh"
 
-namespace zeroth::emulated {
+namespace zeroth::emulated::emulation_test {
 namespace {
 
 __global__ void write_own(int* to) {
@@ -161,4 +161,4 @@ TEST_CASE("a launch that no GPU takes is an error") {
   CHECK(has(launch(dim3(1, 65536), 32), "no GPU takes"));
 }
 
-}  // namespace zeroth::emulated
+}  // namespace zeroth::emulated::emulation_test

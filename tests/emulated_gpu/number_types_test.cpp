@@ -12,6 +12,9 @@ float cuda_from_bf16(uint16_t bits);
 uint16_t cuda_half_bits(float value);
 float cuda_from_half(uint16_t bits);
 
+}  // namespace zeroth::emulated
+
+namespace zeroth::emulated::number_types_test {
 namespace {
 
 constexpr int kFloats = 4'000'000;
@@ -74,4 +77,4 @@ TEST_CASE("bf16 and half have the bits of CUDA's own, NaN included") {
 }
 #endif
 
-}  // namespace zeroth::emulated
+}  // namespace zeroth::emulated::number_types_test

@@ -5,7 +5,7 @@
 #include "tests/emulated_gpu/emulation.h"
 #include "tests/emulated_gpu/shapes.h"
 
-namespace zeroth::emulated {
+namespace zeroth::emulated::rms_norm_test {
 namespace {
 
 using model::gpu::ElementType;
@@ -265,4 +265,4 @@ TEST_CASE("backward_kernel of RMSNorm gives both gradients of its formula") {
   run_shapes(jobs, {"backward_kernel"});
 }
 
-}  // namespace zeroth::emulated
+}  // namespace zeroth::emulated::rms_norm_test

@@ -6,7 +6,7 @@
 #include "tests/emulated_gpu/emulation.h"
 #include "tests/emulated_gpu/shapes.h"
 
-namespace zeroth::emulated {
+namespace zeroth::emulated::squared_norm_test {
 namespace {
 
 using optim::kernel::Format;
@@ -129,4 +129,4 @@ TEST_CASE("sum_kernel gives the sum of each array's pieces") {
   run_shapes({{"fp64", sum}}, {"sum_kernel"});
 }
 
-}  // namespace zeroth::emulated
+}  // namespace zeroth::emulated::squared_norm_test

@@ -7,7 +7,7 @@
 #include "tests/emulated_gpu/emulation.h"
 #include "tests/emulated_gpu/shapes.h"
 
-namespace zeroth::emulated {
+namespace zeroth::emulated::update_test {
 namespace {
 
 using namespace optim::kernel;
@@ -354,4 +354,4 @@ TEST_CASE("update_kernel gives each optimizer's formula, rounded by the numbers 
   run_shapes(jobs, {"update_kernel"});
 }
 
-}  // namespace zeroth::emulated
+}  // namespace zeroth::emulated::update_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth::engine {
+namespace zeroth::engine::activation_probe_test {
 namespace {
 
 // Bytes of which a test can say how many they are.
@@ -96,4 +96,4 @@ TEST_CASE("allocations are counted from where it is said") {
   CHECK(count->peak() == 2000);
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::activation_probe_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth::engine {
+namespace zeroth::engine::activations_test {
 namespace {
 
 // Bytes per token are small powers of ten, so that sums can be read.
@@ -72,4 +72,4 @@ TEST_CASE("an evaluation has one block's input and output at a time") {
   CHECK(evaluation_bytes(chain(), 3) == 3 * (10 + 10 + 3));
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::activations_test

@@ -15,7 +15,7 @@
 #include "tests/support/read_state.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::checkpointer_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -266,4 +266,4 @@ TEST_CASE("a disk that fails one rank fails all, and the run goes on") {
   });
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::checkpointer_test

@@ -9,7 +9,7 @@
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::current_operation_test {
 namespace {
 
 // A loader that wants training to end from its second step on, on one rank.
@@ -82,4 +82,4 @@ TEST_CASE("a block that throws is named with its direction, and none is after a 
   });
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::current_operation_test

@@ -13,7 +13,7 @@
 
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::custom_model_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -113,4 +113,4 @@ TEST_CASE("the example ends when its configuration is not there, and says so pri
   CHECK(outcome.output.find('\x1b') == std::string::npos);
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::custom_model_test

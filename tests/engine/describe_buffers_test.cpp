@@ -12,7 +12,7 @@
 #include "tests/engine/split_chain.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::describe_buffers_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -80,4 +80,4 @@ TEST_CASE("buffers start from the values of the first rank that holds the same")
       {.grid = grid});
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::describe_buffers_test

@@ -11,7 +11,7 @@
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::dropout_test {
 namespace {
 
 constexpr int64_t kGlobalBatch = 4, kSeq = 12;
@@ -96,4 +96,4 @@ TEST_CASE("dropout does not depend on ranks and accumulation") {
   }
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::dropout_test

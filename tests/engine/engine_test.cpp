@@ -16,7 +16,7 @@
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::engine_test {
 namespace {
 
 // A loader of which no target is trained.
@@ -381,4 +381,4 @@ TEST_CASE("parameters smaller than the world, some ranks with padding only, trai
   }
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::engine_test

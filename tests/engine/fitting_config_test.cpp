@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace zeroth::engine {
+namespace zeroth::engine::fitting_config_test {
 namespace {
 
 using configs::Config;
@@ -140,4 +140,4 @@ TEST_CASE("a configuration that fits needs no change, one that never fits has th
   CHECK(std::count(less.changes.begin(), less.changes.end(), "zero_optimization.stage 2") == 0);
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::fitting_config_test

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "tests/support/fake_system.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::free_space_test {
 
 TEST_CASE("host memory is looked up, disks only where files will lie") {
   const FakeSystem system;
@@ -56,4 +56,4 @@ TEST_CASE("a folder of files that cannot be made is told by its key before anyth
                        Error);
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::free_space_test

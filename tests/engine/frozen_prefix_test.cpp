@@ -6,7 +6,7 @@
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::frozen_prefix_test {
 namespace {
 
 // A layer that counts its forward runs and whether its output kept a graph.
@@ -107,4 +107,4 @@ TEST_CASE("a model without trained parameters can be evaluated and stepped witho
   });
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::frozen_prefix_test

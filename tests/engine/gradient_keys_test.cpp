@@ -9,7 +9,7 @@
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::gradient_keys_test {
 namespace {
 
 using configs::Precision;
@@ -179,4 +179,4 @@ TEST_CASE("micro-batches may accumulate in the working precision") {
   }
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::gradient_keys_test

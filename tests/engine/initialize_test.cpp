@@ -14,7 +14,7 @@
 #include "tests/support/ranks.h"
 #include "zero/memory_plan.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::initialize_test {
 namespace {
 
 // Collects what is saved.
@@ -348,4 +348,4 @@ TEST_CASE("a chain without values needs a source of weights") {
   });
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::initialize_test

@@ -17,7 +17,7 @@
 #include "tests/support/same_group.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::interrupted_step_test {
 namespace {
 
 using configs::OffloadDevice;
@@ -238,4 +238,4 @@ TEST_CASE("an engine that an interrupted step ends keeps its memory until all co
   });
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::interrupted_step_test

@@ -8,7 +8,7 @@
 #include "tests/support/chain.h"
 #include "tests/support/fake_system.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::memory_check_test {
 namespace {
 
 constexpr int64_t kMib = int64_t{1} << 20;
@@ -167,4 +167,4 @@ TEST_CASE("values that blocks hold count while weights are loaded, and are left 
   CHECK(run_beside(config, enough).memory.held == zero::TierBytes{.device = held});
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::memory_check_test

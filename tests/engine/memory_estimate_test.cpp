@@ -6,7 +6,7 @@
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::memory_estimate_test {
 namespace {
 
 zero::TierBytes saved_inputs(const model::Blocks& blocks, const configs::Config& config,
@@ -129,4 +129,4 @@ TEST_CASE("a configuration that cannot work with the blocks is refused") {
       doctest::Contains("stage3_max_live_parameters"), std::exception);
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::memory_estimate_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth::engine {
+namespace zeroth::engine::memory_remedies_test {
 namespace {
 
 using configs::Config;
@@ -163,4 +163,4 @@ TEST_CASE("host memory of a run on GPUs is short of what was offloaded to it") {
   CHECK(any_has(lacking(2), "offload_param.device \"nvme\""));
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::memory_remedies_test

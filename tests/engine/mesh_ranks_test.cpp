@@ -6,7 +6,7 @@
 
 #include "tests/support/ranks.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::mesh_ranks_test {
 
 TEST_CASE("texts of any length reach all ranks, byte by byte") {
   testing::run_ranks(3, [](std::shared_ptr<comm::DeviceMesh> mesh) {
@@ -19,4 +19,4 @@ TEST_CASE("texts of any length reach all ranks, byte by byte") {
   });
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::mesh_ranks_test

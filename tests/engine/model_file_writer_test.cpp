@@ -13,7 +13,7 @@
 #include "model/hf/safetensors_writer.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::model_file_writer_test {
 namespace {
 
 const std::vector<model::PlannedTensor> kParameters = {{"embedding.weight", {4, 3}},
@@ -162,4 +162,4 @@ TEST_CASE("a value that is no use is refused with its parameter's name") {
   CHECK(refused(torch::kFloat32, 70000) == "no exception");
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::model_file_writer_test

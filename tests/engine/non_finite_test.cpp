@@ -12,7 +12,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/read_state.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::non_finite_test {
 namespace {
 
 model::Blocks chain_with(double& factor) {
@@ -275,4 +275,4 @@ TEST_CASE("bf16 applies what is not finite when it is told not to look") {
   }
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::non_finite_test

@@ -7,7 +7,7 @@
 
 #include "base/machine/timer.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::phase_timer_test {
 namespace {
 
 void pass(double milliseconds) {
@@ -67,4 +67,4 @@ TEST_CASE("a lap may start before what was taken and end after it") {
   CHECK(laps[0].seconds >= 0.01);
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::phase_timer_test

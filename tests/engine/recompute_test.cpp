@@ -10,7 +10,7 @@
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::recompute_test {
 namespace {
 
 using torch::Tensor;
@@ -148,4 +148,4 @@ TEST_CASE(
   });
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::recompute_test

@@ -14,7 +14,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::run_state_test {
 namespace {
 
 struct Losses {
@@ -251,4 +251,4 @@ TEST_CASE("a state that was not saved is named") {
                        "nothing is saved of embedding.weight:exp_avg", Error);
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::run_state_test

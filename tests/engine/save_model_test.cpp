@@ -5,7 +5,7 @@
 #include "tests/engine/split_chain.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::save_model_test {
 namespace {
 
 // What all ranks of a grid of 2 x `tensor` make of the boxes in their blocks.
@@ -43,4 +43,4 @@ TEST_CASE("boxes of all ranks that share layers make up whole parameters, also f
   check_joined(4);
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::save_model_test

@@ -9,7 +9,7 @@
 #include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::saved_inputs_test {
 namespace {
 
 using testing::copies_of;
@@ -213,4 +213,4 @@ TEST_CASE("inputs stay in place unless there is a device beside the host") {
   CHECK(tape.input(0).is_same(x));
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::saved_inputs_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth::engine {
+namespace zeroth::engine::schedule_test {
 
 TEST_CASE("without recompute one segment keeps everything") {
   CHECK((plan_segments(5, {}) == std::vector<Segment>{{0, 5, false}}));
@@ -42,4 +42,4 @@ TEST_CASE("visits are the blocks in the order in which micro-batches gather them
          std::vector<size_t>{0, 1, 2, 3, 4, 5, 5, 4, 3, 0, 1, 2, 1, 0}));
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::schedule_test

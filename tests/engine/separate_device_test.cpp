@@ -13,7 +13,7 @@
 #include "tests/support/same_group.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::separate_device_test {
 namespace {
 
 using configs::OffloadDevice;
@@ -167,4 +167,4 @@ TEST_CASE("with step auto both rates are measured, and the choice is told") {
   CHECK_FALSE(again.measured_step());
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::separate_device_test

@@ -12,7 +12,7 @@
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::shared_layers_test {
 namespace {
 
 using comm::MeshDim;
@@ -141,4 +141,4 @@ TEST_CASE("a global batch without a trained token is told with each of its sampl
   });
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::shared_layers_test

@@ -15,7 +15,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::snapshot_test {
 namespace {
 
 using configs::OffloadDevice;
@@ -334,4 +334,4 @@ TEST_CASE("copies have a quarter of what is saved, small saves all of it") {
   CHECK(snapshot_memory(1000 * kMiB) == 250 * kMiB);
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::snapshot_test

@@ -19,7 +19,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::start_checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -290,4 +290,4 @@ TEST_CASE("an engine that goes leaves the checkpoint that is under way: there is
   CHECK(checkpoints_in(directory.path()) == 1);
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::start_checkpoint_test

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "tests/support/child_process.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::start_test {
 namespace {
 
 // A configuration file for as long as it lives.
@@ -102,4 +102,4 @@ TEST_CASE("a program's start opens its streams, outlives its readers and explain
   CHECK(result.status == 0);
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::start_test

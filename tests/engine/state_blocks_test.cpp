@@ -13,7 +13,7 @@
 #include "zero/dtype.h"
 #include "zero/sharded_optimizer.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::state_blocks_test {
 namespace {
 
 // Hands a test what it is given.
@@ -109,4 +109,4 @@ TEST_CASE("what rests in files is not read in place") {
   });
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::state_blocks_test

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::state_files_test {
 namespace {
 
 RunCounters odd_counters() {
@@ -69,4 +69,4 @@ TEST_CASE("where ranks share a layer it is a range of a box") {
   CHECK(checkpoint::chunk_key(stored_piece(piece, own_name)) == "w|master|0:4,3:6|2:12");
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::state_files_test

@@ -5,7 +5,7 @@
 
 #include "tests/support/ranks.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::step_batches_test {
 namespace {
 
 // Micro-batches of four positions, `trained` of which are.
@@ -131,4 +131,4 @@ TEST_CASE("what the ranks tell each other at a step's end adds up, field by fiel
   });
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::step_batches_test

@@ -10,7 +10,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::step_profiler_test {
 namespace {
 
 configs::Config chain_config(int64_t accumulation, int ranks) {
@@ -183,4 +183,4 @@ TEST_CASE("what crosses the ranks is counted step by step") {
   });
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::step_profiler_test

@@ -8,7 +8,7 @@
 #include "base/machine/timer.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::stop_agreement_test {
 namespace {
 
 constexpr int kRanks = 3;
@@ -65,4 +65,4 @@ TEST_CASE("a rank by itself is asked at each place") {
   });
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::stop_agreement_test

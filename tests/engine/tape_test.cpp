@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace zeroth::engine {
+namespace zeroth::engine::tape_test {
 namespace {
 
 struct Cube final : model::Block {
@@ -59,4 +59,4 @@ TEST_CASE("behind an undefined gradient there is none") {
   CHECK_FALSE(block.weight.grad().defined());
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::tape_test

@@ -10,7 +10,7 @@
 #include "tests/support/ranks.h"
 #include "zero/strategy.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::tensor_parallel_group_test {
 namespace {
 
 constexpr int64_t kHidden = 256;
@@ -144,4 +144,4 @@ TEST_CASE("what stores have allocated on one of two ranks that share layers is h
   }
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::tensor_parallel_group_test

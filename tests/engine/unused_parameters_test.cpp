@@ -8,7 +8,7 @@
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::unused_parameters_test {
 namespace {
 
 // Passes on x times a weight, where it is told to; has a parameter that is never used and one
@@ -110,4 +110,4 @@ TEST_CASE("an unused parameter is refused by name and rank where it may not be i
   }
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::unused_parameters_test

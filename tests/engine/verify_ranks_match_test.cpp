@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::verify_ranks_match_test {
 namespace {
 
 model::MicroBatch batch_of(int64_t sample, int64_t token) {
@@ -93,4 +93,4 @@ TEST_CASE("ranks of one level that multiply by different products are refused wi
   });
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::verify_ranks_match_test

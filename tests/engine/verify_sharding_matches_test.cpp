@@ -14,7 +14,7 @@
 #include "tests/engine/split_chain.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::verify_sharding_matches_test {
 namespace {
 
 using comm::MeshDim;
@@ -181,4 +181,4 @@ TEST_CASE("a buffer of which each rank has its own part is a box, and any other 
         "rank 1: layer.mask of shape [3] at offset [4] is not a slice of [6] (Block::splits)");
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::verify_sharding_matches_test

@@ -3,7 +3,7 @@
 
 #include "tests/equivalence/expect_row.h"
 
-namespace zeroth::equivalence {
+namespace zeroth::equivalence::dropout_test {
 
 TEST_CASE("dropout drops the same under recompute, to the bit, and under every split") {
   RowChecker checker;
@@ -22,4 +22,4 @@ TEST_CASE("dropout drops the same under recompute, to the bit, and under every s
   MESSAGE(checker.worst());
 }
 
-}  // namespace zeroth::equivalence
+}  // namespace zeroth::equivalence::dropout_test

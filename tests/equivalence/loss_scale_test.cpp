@@ -9,7 +9,7 @@
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::equivalence {
+namespace zeroth::equivalence::loss_scale_test {
 namespace {
 
 // Passes its input on, or makes everything overflow.
@@ -71,4 +71,4 @@ TEST_CASE("overflows on one rank move the dynamic scale of all as DeepSpeed's") 
   }
 }
 
-}  // namespace zeroth::equivalence
+}  // namespace zeroth::equivalence::loss_scale_test

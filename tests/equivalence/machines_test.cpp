@@ -3,7 +3,7 @@
 
 #include "tests/equivalence/expect_row.h"
 
-namespace zeroth::equivalence {
+namespace zeroth::equivalence::machines_test {
 
 TEST_CASE("four ranks on two machines train to the losses of one, at every stage") {
   RowChecker checker;
@@ -29,4 +29,4 @@ TEST_CASE("machines with one rank each, near ranks and 16 bits train to the same
   checker.check(row);
 }
 
-}  // namespace zeroth::equivalence
+}  // namespace zeroth::equivalence::machines_test

@@ -16,7 +16,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/read_state.h"
 
-namespace zeroth::equivalence {
+namespace zeroth::equivalence::masters_test {
 namespace {
 
 constexpr int64_t kUpdates = 50;
@@ -167,4 +167,4 @@ TEST_CASE("50 small bf16 steps move the masters as fp32 AdamW does with the same
   }
 }
 
-}  // namespace zeroth::equivalence
+}  // namespace zeroth::equivalence::masters_test

@@ -13,7 +13,7 @@
 #include "tests/equivalence/run_row.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::equivalence {
+namespace zeroth::equivalence::nccl_test {
 namespace {
 
 using configs::OffloadDevice;
@@ -103,4 +103,4 @@ TEST_CASE("over NCCL every row has the same bits at every pace, near those over 
   }
 }
 
-}  // namespace zeroth::equivalence
+}  // namespace zeroth::equivalence::nccl_test

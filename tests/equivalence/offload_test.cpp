@@ -11,7 +11,7 @@
 #include "tests/equivalence/pairwise.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::equivalence {
+namespace zeroth::equivalence::offload_test {
 namespace {
 
 using configs::OffloadDevice;
@@ -214,4 +214,4 @@ TEST_CASE("states in bf16 train near the reference, to the same bits wherever th
   }
 }
 
-}  // namespace zeroth::equivalence
+}  // namespace zeroth::equivalence::offload_test

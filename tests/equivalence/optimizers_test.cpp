@@ -3,7 +3,7 @@
 
 #include "tests/equivalence/expect_row.h"
 
-namespace zeroth::equivalence {
+namespace zeroth::equivalence::optimizers_test {
 namespace {
 
 using configs::Precision;
@@ -93,4 +93,4 @@ TEST_CASE("how gradients cross the ranks leaves the losses where they are") {
   MESSAGE(checker.worst());
 }
 
-}  // namespace zeroth::equivalence
+}  // namespace zeroth::equivalence::optimizers_test

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-namespace zeroth::equivalence {
+namespace zeroth::equivalence::pairwise_test {
 namespace {
 
 bool are_compatible(const std::vector<Combination>& rows, size_t i, size_t a, size_t j, size_t b) {
@@ -55,4 +55,4 @@ TEST_CASE("combinations are drawn by a seed, each at most once") {
   CHECK(some == all);
 }
 
-}  // namespace zeroth::equivalence
+}  // namespace zeroth::equivalence::pairwise_test

@@ -10,7 +10,7 @@
 namespace zeroth::equivalence {
 namespace {
 
-using Kind = configs::OptimizerConfig::Kind;
+using OptimizerKind = configs::OptimizerConfig::Kind;
 using torch::Tensor;
 
 // The most that |m / sqrt(v)| can be, by Cauchy and Schwarz over all gradients so far.
@@ -54,7 +54,7 @@ double largest_gap(const std::vector<Tensors>& states, const std::vector<Tensors
   };
   double largest = 0;
   for (size_t i = 0; i < reference.size(); ++i) {
-    const bool squares = i == 1 || config.kind == Kind::kAdagrad;
+    const bool squares = i == 1 || config.kind == OptimizerKind::kAdagrad;
     largest = larger(largest, squares ? largest_gap(roots(states[i]), roots(reference[i]))
                                       : largest_gap(states[i], reference[i]));
   }
@@ -96,18 +96,18 @@ double rounding_noise(const Row& row) {
 Tensor Reach::step(const std::vector<Tensor>& states, double noise) const {
   const Tensor first = states.front().to(torch::kDouble);
   const auto part_of = [&](const Tensor& sizes) { return noise * sizes.max().item<double>(); };
-  if (config_.kind == Kind::kSgd) {  // a buffer of at most 1 / (1 - momentum) gradients
+  if (config_.kind == OptimizerKind::kSgd) {  // a buffer of at most 1 / (1 - momentum) gradients
     const double largest = part_of(first.abs()) / (1 - config_.momentum);
     return at::full_like(first, 2 * largest);
   }
-  if (config_.kind == Kind::kLion) {  // the sign of (1 - beta1) g + beta1 m
+  if (config_.kind == OptimizerKind::kLion) {  // the sign of (1 - beta1) g + beta1 m
     const auto [beta1, beta2] = config_.betas;
     const Tensor before = first_state_.defined() ? first_state_ : at::zeros_like(first);
     const Tensor gradient = (first - beta2 * before) / (1 - beta2);
     const Tensor sum = ((1 - beta1) * gradient + beta1 * before).abs();
     return sum.le(part_of(sum)).to(torch::kDouble) * 2;
   }
-  const bool adam = config_.kind != Kind::kAdagrad;
+  const bool adam = config_.kind != OptimizerKind::kAdagrad;
   const double correction =
       adam ? 1 - std::pow(config_.betas[1], static_cast<double>(updates_)) : 1;
   const Tensor root = (adam ? states[1].to(torch::kDouble) : first).div(correction).sqrt();
@@ -137,7 +137,7 @@ void Reach::add(const Tensor& value, const std::vector<Tensor>& states, double l
   ++updates_;
   constexpr double kUlp = 0x1p-23;
   const Tensor moved =
-      config_.kind == Kind::kLamb ? lamb_step(value, states, noise) : step(states, noise);
+      config_.kind == OptimizerKind::kLamb ? lamb_step(value, states, noise) : step(states, noise);
   const Tensor more = moved * lr + value.to(torch::kDouble).abs() * kUlp;
   distance_ = distance_.defined() ? distance_ + more : more;
   first_state_ = states.front().to(torch::kDouble).clone();

@@ -11,7 +11,7 @@
 #include "tests/equivalence/run_row.h"
 #include "tests/equivalence/samples.h"
 
-namespace zeroth::equivalence {
+namespace zeroth::equivalence::reach_test {
 namespace {
 
 using torch::Tensor;
@@ -203,4 +203,4 @@ TEST_CASE("what rounding does to a run of Lamb stays in reach, the norms of a sh
   CHECK(found.to(torch::kDouble).mean().item<double>() > 0.5);
 }
 
-}  // namespace zeroth::equivalence
+}  // namespace zeroth::equivalence::reach_test

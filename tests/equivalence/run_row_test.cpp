@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
-namespace zeroth::equivalence {
+namespace zeroth::equivalence::run_row_test {
 
 TEST_CASE("one element of padding that is not zero shows, wherever it lies") {
   zero::FlatLayout layout(/*num_shards=*/2);
@@ -22,4 +22,4 @@ TEST_CASE("one element of padding that is not zero shows, wherever it lies") {
   }
 }
 
-}  // namespace zeroth::equivalence
+}  // namespace zeroth::equivalence::run_row_test

@@ -9,7 +9,7 @@
 #include "tests/equivalence/pairwise.h"
 #include "tests/support/all_products.h"
 
-namespace zeroth::equivalence {
+namespace zeroth::equivalence::strategies_test {
 namespace {
 
 using configs::Precision;
@@ -92,4 +92,4 @@ TEST_CASE("a rate that changes is the one that DeepSpeed's optimizer sees at eac
   MESSAGE(checker.worst());
 }
 
-}  // namespace zeroth::equivalence
+}  // namespace zeroth::equivalence::strategies_test

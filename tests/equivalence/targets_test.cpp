@@ -3,7 +3,7 @@
 
 #include "tests/equivalence/expect_row.h"
 
-namespace zeroth::equivalence {
+namespace zeroth::equivalence::targets_test {
 
 TEST_CASE("how trained tokens fall on ranks and micro-batches changes no loss") {
   RowChecker checker;
@@ -32,4 +32,4 @@ TEST_CASE("untrained targets count in no precision and no model") {
   MESSAGE(checker.worst());
 }
 
-}  // namespace zeroth::equivalence
+}  // namespace zeroth::equivalence::targets_test

@@ -23,7 +23,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::equivalence {
+namespace zeroth::equivalence::tensor_test {
 namespace {
 
 using configs::OffloadDevice;
@@ -195,4 +195,4 @@ TEST_CASE("Lamb's ratios are those of whole parameters, whatever ranks share the
   MESSAGE(checker.worst());
 }
 
-}  // namespace zeroth::equivalence
+}  // namespace zeroth::equivalence::tensor_test

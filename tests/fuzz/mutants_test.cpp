@@ -11,7 +11,7 @@
 #include "tests/fuzz/readers.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::fuzz {
+namespace zeroth::fuzz::mutants_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -116,4 +116,4 @@ TEST_CASE("a reader that breaks a promise is found out") {
   CHECK_NOTHROW(check(good, ""));
 }
 
-}  // namespace zeroth::fuzz
+}  // namespace zeroth::fuzz::mutants_test

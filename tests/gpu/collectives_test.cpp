@@ -15,7 +15,7 @@
 #include "device/gpu.h"
 #include "device/memory_use.h"
 
-namespace zeroth::comm {
+namespace zeroth::comm::collectives_test {
 namespace {
 
 const torch::TensorOptions kOn = torch::device(torch::kCUDA);
@@ -124,4 +124,4 @@ TEST_CASE("ranks that share the GPU sum through host memory, in rank order") {
   for (std::thread& rank : ranks) rank.join();
 }
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::comm::collectives_test

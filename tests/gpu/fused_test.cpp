@@ -13,7 +13,7 @@
 #include "model/kernels/fused_formula.h"
 #include "model/kernels/matrix_product.h"
 
-namespace zeroth::model {
+namespace zeroth::model::fused_test {
 namespace {
 
 using torch::Tensor;
@@ -219,4 +219,4 @@ TEST_CASE("the measured matrix peak of the GPU is that of a large product") {
   CHECK(peak < 1.25 * rate);
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::fused_test

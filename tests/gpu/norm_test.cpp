@@ -4,7 +4,7 @@
 
 #include "optim/squared_norm.h"
 
-namespace zeroth::optim {
+namespace zeroth::optim::norm_test {
 
 using torch::Tensor;
 
@@ -38,4 +38,4 @@ TEST_CASE(
   CHECK(torch::equal(squared_norm(tensors, torch::kCUDA), sum));
 }
 
-}  // namespace zeroth::optim
+}  // namespace zeroth::optim::norm_test

@@ -12,7 +12,7 @@
 #include "zero/gradient_offload.h"
 #include "zero/optimizer_device.h"
 
-namespace zeroth::offload {
+namespace zeroth::offload::offload_test {
 namespace {
 
 using torch::Tensor;
@@ -249,4 +249,4 @@ TEST_CASE("the link is measured at more than a slow bus gives") {
   CHECK(rates.to_device_bytes_per_s < 2e12);
 }
 
-}  // namespace zeroth::offload
+}  // namespace zeroth::offload::offload_test

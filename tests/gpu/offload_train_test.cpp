@@ -16,7 +16,7 @@
 #include "tests/support/read_state.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::offload_train_test {
 namespace {
 
 using configs::OffloadDevice;
@@ -178,4 +178,4 @@ TEST_CASE("block inputs that wait on the host change no bit") {
   }
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::offload_train_test

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 #include <torch/torch.h>
 
-namespace zeroth::model {
+namespace zeroth::model::product_test {
 
 TEST_CASE("products of 16-bit factors are summed into fp32 on the GPU") {
   torch::manual_seed(6);
@@ -42,4 +42,4 @@ TEST_CASE("a product that is cut along its sum adds the parts in fp32") {
   }
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::product_test

@@ -13,7 +13,7 @@
 #include "tests/support/chain.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::engine {
+namespace zeroth::engine::snapshot_test {
 namespace {
 
 using configs::OffloadDevice;
@@ -120,4 +120,4 @@ TEST_CASE(
   }
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::engine::snapshot_test

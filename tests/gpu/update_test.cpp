@@ -7,7 +7,7 @@
 
 #include "tests/optim/rule_cases.h"
 
-namespace zeroth::optim {
+namespace zeroth::optim::update_test {
 
 using torch::Tensor;
 
@@ -73,4 +73,4 @@ TEST_CASE("an update on the GPU runs at more than half the speed of a copy") {
   CHECK(of_update > 0.5 * of_copy);
 }
 
-}  // namespace zeroth::optim
+}  // namespace zeroth::optim::update_test

@@ -13,7 +13,7 @@
 #include "launcher/machine/machine.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::agent_options_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -109,4 +109,4 @@ TEST_CASE("a secret that is too short to be one is refused") {
                        "the run's secret has 5 characters, expected 16 to 4096", Error);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::agent_options_test

@@ -10,7 +10,7 @@
 #include "launcher/transport/messages.h"
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::agent_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -186,4 +186,4 @@ TEST_CASE("what a host lacks comes at once") {
   CHECK(contains(problems.texts[2], "DEEPSPEED_TIMEOUT is 'soon'"));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::agent_test

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::atomic_directory_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -123,4 +123,4 @@ TEST_CASE("a link at the folder's place leads to where it is made") {
   CHECK(read_text(around / "disk/config.json") == "{}");
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::atomic_directory_test

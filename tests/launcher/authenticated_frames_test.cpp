@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::authenticated_frames_test {
 namespace {
 
 struct Pair {
@@ -140,4 +140,4 @@ TEST_CASE("secrets are new each time, and ranks get one that does not tell it") 
   CHECK(derive_rank_secret(HmacKey(secret), {}) != secret);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::authenticated_frames_test

@@ -11,7 +11,7 @@
 #include "tests/support/child_cgroup.h"
 #include "tests/support/fake_system.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::bad_days_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -226,4 +226,4 @@ TEST_CASE("what a rank started in its own group dies with the rank, while others
   CHECK(job.wait().status == 143);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::bad_days_test

@@ -6,7 +6,7 @@
 
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::by_hand_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -127,4 +127,4 @@ TEST_CASE("a hostfile with this machine alone runs as without one, on its slots"
   }
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::by_hand_test

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::check_config_test {
 namespace {
 
 bool contains(const std::string& text, const std::string& part) {
@@ -156,4 +156,4 @@ TEST_CASE("what check-config cannot understand or read is a usage error") {
   CHECK(check_config({"--help"}).status == 0);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::check_config_test

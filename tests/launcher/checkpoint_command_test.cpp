@@ -14,7 +14,7 @@
 #include "tests/checkpoint/small_run.h"
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::checkpoint_command_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -376,4 +376,4 @@ TEST_CASE("zeroth checkpoint is a command of the program, with its status") {
   CHECK(missing.err == "zeroth: error: /no/such: there is no such folder\n");
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::checkpoint_command_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::cli_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -183,4 +183,4 @@ TEST_CASE("what is long on a command line is cut in what is said of it") {
   }
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::cli_test

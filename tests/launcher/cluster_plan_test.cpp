@@ -4,7 +4,7 @@
 
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::cluster_plan_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -248,4 +248,4 @@ TEST_CASE("of nodes that others have started the first is the launcher, and the 
   CHECK(place({"--elastic=1:3", "--join-port=4000"}, {}).cluster->join_port == 4000);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::cluster_plan_test

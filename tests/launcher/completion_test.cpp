@@ -11,7 +11,7 @@
 #include "launcher/flags/cli.h"
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::completion_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -164,4 +164,4 @@ TEST_CASE("the finetune that was built has all its flags offered") {
     CHECK(contains(flags, flag));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::completion_test

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::connect_test {
 namespace {
 
 using boost::asio::ip::tcp;
@@ -76,4 +76,4 @@ TEST_CASE("who answers without the secret is not believed") {
   server.join();
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::connect_test

@@ -7,7 +7,7 @@
 #include "tests/support/fake_system.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::cores_test {
 namespace {
 
 using Near = std::map<std::string, std::vector<int>>;
@@ -135,4 +135,4 @@ TEST_CASE("a GPU is absent where its node or its cores are not known") {
   CHECK(numa_cores({"0", "1"}, kTwoGpus, {0, 1}, bare.root()).empty());
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::cores_test

@@ -5,7 +5,7 @@
 
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::dry_run_test {
 namespace {
 
 const std::string kZeroth = ZEROTH_BIN_DIR "/zeroth";
@@ -157,4 +157,4 @@ TEST_CASE("on one machine --dry-run prints ranks that a shell can start as they 
   CHECK(output_of(bound.out) == run_zeroth({rank_program(), "cores"}).out);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::dry_run_test

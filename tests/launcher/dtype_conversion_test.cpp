@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::dtype_conversion_test {
 namespace {
 
 template <typename To, typename From>
@@ -96,4 +96,4 @@ TEST_CASE("precisions have their names") {
   CHECK(dtype_info(Dtype::kF32).element_bytes == 4);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::dtype_conversion_test

@@ -4,7 +4,7 @@
 
 #include "launcher/flags/cli.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::elastic_flags_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -76,4 +76,4 @@ TEST_CASE("a host that joins a run names no program") {
         "--join host-0:29400: the joined run sets the program; leave out prog");
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::elastic_flags_test

@@ -4,7 +4,7 @@
 
 #include <csignal>
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::elastic_messages_test {
 
 TEST_CASE("an elastic run tells which hosts it is about") {
   CHECK(describe_joined({"b"}) == "host b has joined");
@@ -22,4 +22,4 @@ TEST_CASE("an elastic run tells which hosts it is about") {
   CHECK(describe_missing_quorum({}, 1, limit, 75).starts_with("no host available after 600 s"));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::elastic_messages_test

@@ -9,7 +9,7 @@
 #include "launcher/machine/local_addresses.h"
 #include "tests/launcher/multi_host_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::elastic_run_test {
 namespace {
 
 LaunchedProcess::Result run(const Words& words) {
@@ -231,4 +231,4 @@ TEST_CASE("where all hosts have answered and too few can run their ranks, none s
   CHECK(contains(result.err, "zeroth: error: 2 of 2 hosts cannot run their ranks:\n"));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::elastic_run_test

@@ -5,7 +5,7 @@
 #include <csignal>
 #include <vector>
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::exit_status_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -43,8 +43,8 @@ TEST_CASE("a signal that came later, or is the launcher's own SIGTERM, is not") 
 }
 
 TEST_CASE("endings are told in words and as a shell's status") {
-  CHECK(describe({false, 3}) == "ended with exit code 3");
-  CHECK(describe({true, SIGSEGV}) == "was killed by SIGSEGV");
+  CHECK(describe(ExitStatus{false, 3}) == "ended with exit code 3");
+  CHECK(describe(ExitStatus{true, SIGSEGV}) == "was killed by SIGSEGV");
   CHECK(to_exit_code({false, 3}) == 3);
   CHECK(to_exit_code({true, SIGKILL}) == 137);
 }
@@ -101,4 +101,4 @@ TEST_CASE("a rank obeys a signal by 0, by dying of it, or by a shell's code for 
   CHECK_FALSE(is_requested_exit({true, SIGSEGV}, SIGTERM));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::exit_status_test

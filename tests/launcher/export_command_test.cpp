@@ -6,7 +6,7 @@
 #include "tests/launcher/launched_process.h"
 #include "tests/launcher/saved_model.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::export_command_test {
 namespace {
 
 std::string refused(const std::vector<std::string>& words) {
@@ -70,4 +70,4 @@ TEST_CASE("zeroth export is a command of the program, with its status") {
   CHECK(run_zeroth({"export"}).status == 2);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::export_command_test

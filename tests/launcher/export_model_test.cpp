@@ -12,7 +12,7 @@
 #include "tests/launcher/saved_model.h"
 #include "tests/trainer/disk.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::export_model_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -229,4 +229,4 @@ TEST_CASE("a tensor of which neither masters nor weights are stored is named") {
             .ends_with("step-8: ghost has neither master nor weight"));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::export_model_test

@@ -7,7 +7,7 @@
 
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::find_program_test {
 namespace {
 
 void make_file(const std::filesystem::path& file, mode_t mode) {
@@ -86,4 +86,4 @@ TEST_CASE("an executable along PATH wins over a plain file before it") {
   CHECK(find_program("prog", own.path(), other.path()) == other.path() / "prog");
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::find_program_test

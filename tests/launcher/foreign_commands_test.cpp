@@ -5,7 +5,7 @@
 #include "launcher/machine/find_program.h"
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::foreign_commands_test {
 
 TEST_CASE("DeepSpeed's commands are answered with the command of zeroth that does the same") {
   CHECK(replacement_for("ds_report") == "use 'zeroth report'");
@@ -27,4 +27,4 @@ TEST_CASE("who types one of them is told so, whether it is a script or a program
   CHECK(program.err == "zeroth: error: ds_report is a command of DeepSpeed: use 'zeroth report'\n");
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::foreign_commands_test

@@ -4,7 +4,7 @@
 
 #include "launcher/flags/cli.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::foreign_flags_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -84,4 +84,4 @@ TEST_CASE("every flag of DeepSpeed's launcher is known") {
   }
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::foreign_flags_test

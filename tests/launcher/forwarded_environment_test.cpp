@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::forwarded_environment_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -208,4 +208,4 @@ TEST_CASE("this process's own variables are seen as they are") {
   CHECK(std::find(own.begin(), own.end(), odd) != own.end());
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::forwarded_environment_test

@@ -9,7 +9,7 @@
 
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::guard_test {
 namespace {
 
 // A process with this mark in its environment, or without one. It executes already.
@@ -116,4 +116,4 @@ TEST_CASE("a guard whose launcher is killed kills what has the mark") {
   CHECK(eventually([&] { return !is_alive(marked); }));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::guard_test

@@ -5,7 +5,7 @@
 #include "launcher/flags/cli.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::host_flags_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -57,4 +57,4 @@ TEST_CASE("values that cannot be are refused") {
   CHECK(error_of({"--node_rank=x"}).starts_with("--node_rank x: must be a whole number"));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::host_flags_test

@@ -4,7 +4,7 @@
 
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::host_slots_test {
 namespace {
 
 using Hosts = std::vector<HostSlots>;
@@ -120,4 +120,4 @@ TEST_CASE("ranks are numbered host by host") {
   CHECK(first_rank_of(hosts, 2) == 3);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::host_slots_test

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::hostfile_test {
 namespace {
 
 std::string error_of(std::string_view text) {
@@ -155,4 +155,4 @@ TEST_CASE("the file is read from disk, regular and of bounded size") {
   CHECK(error(large).find("1048577") != std::string::npos);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::hostfile_test

@@ -15,7 +15,7 @@
 
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::hosts_by_ssh_test {
 namespace {
 
 using boost::asio::ip::tcp;
@@ -197,4 +197,4 @@ TEST_CASE("zeroth itself runs ranks on the hosts of a hostfile") {
   CHECK_FALSE(contains(some.out, "[3]"));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::hosts_by_ssh_test

@@ -18,7 +18,7 @@
 #include "tests/launcher/launched_process.h"
 #include "tests/support/listeners.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::hosts_in_namespaces_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -165,4 +165,4 @@ TEST_CASE("a link that is down for good loses its host, on both of its ends") {
   CHECK(eventually([&] { return none_alive(pids); }));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::hosts_in_namespaces_test

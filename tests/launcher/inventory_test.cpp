@@ -5,7 +5,7 @@
 
 #include "tests/support/fake_system.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::inventory_test {
 
 TEST_CASE("threads, cores, sockets and instructions are read from cpuinfo") {
   const FakeSystem system;
@@ -45,4 +45,4 @@ TEST_CASE("io_uring, locked memory and the system are described in any case") {
   CHECK(describe_system(system.root()).starts_with("Some Linux 1, Linux "));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::inventory_test

@@ -10,7 +10,7 @@
 #include "tests/launcher/launched_process.h"
 #include "tests/support/second_user.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::job_files_test {
 namespace {
 
 std::time_t local_time(int year, int month, int day, int hour) {
@@ -98,4 +98,4 @@ TEST_CASE("logs are not written through a link of another user" * in_neighbours)
   CHECK(std::filesystem::is_empty(victim));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::job_files_test

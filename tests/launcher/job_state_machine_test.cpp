@@ -8,7 +8,7 @@
 
 #include "base/text/units.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::job_state_machine_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -331,4 +331,4 @@ TEST_CASE("a job whose ranks are all stopped is told from one that waits for som
         "resume it: kill -CONT 40");
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::job_state_machine_test

@@ -12,7 +12,7 @@
 
 #include "tests/launcher/multi_host_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::launch_multi_node_test {
 namespace {
 
 LaunchedProcess::Result run(const Words& words, const Environment& environment = {}) {
@@ -286,4 +286,4 @@ TEST_CASE("a program that cannot be executed on a host ends the job with a shell
   CHECK(contains(result.err, "ended with exit code 126 (" + broken + " cannot be executed"));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::launch_multi_node_test

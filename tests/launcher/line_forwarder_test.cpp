@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::line_forwarder_test {
 namespace {
 
 struct Sent {
@@ -84,4 +84,4 @@ TEST_CASE("where nobody takes lines any more they are dropped, and no output wai
   CHECK(sent.messages.size() == before);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::line_forwarder_test

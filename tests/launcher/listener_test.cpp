@@ -12,7 +12,7 @@
 #include "launcher/transport/channel.h"
 #include "tests/support/listeners.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::listener_test {
 namespace {
 
 using boost::asio::ip::tcp;
@@ -237,4 +237,4 @@ TEST_CASE("connections that were refused are told by what they did") {
         "sent nothing, 4 exceeded the limit of concurrent connections");
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::listener_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::local_addresses_test {
 namespace {
 
 using boost::asio::ip::address;
@@ -40,4 +40,4 @@ TEST_CASE("where rank 0 is beside the launcher it is the one at which others rea
                            addresses({"127.0.0.1", "127.0.0.1"})) == "127.0.0.1");
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::local_addresses_test

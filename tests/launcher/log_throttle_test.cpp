@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::log_throttle_test {
 
 TEST_CASE("the same line comes again after a pause that doubles up to an hour, with its number") {
   LogThrottle lines;
@@ -28,4 +28,4 @@ TEST_CASE("other lines are not held back, and what is remembered has an end") {
   CHECK_FALSE(lines.pass("line 0", now));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::log_throttle_test

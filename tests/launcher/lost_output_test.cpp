@@ -4,7 +4,7 @@
 
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::lost_output_test {
 namespace {
 
 bool contains(const std::string& text, const std::string& part) {
@@ -99,4 +99,4 @@ TEST_CASE("an answer whose reader leaves ends as other commands do, without a wo
   CHECK_FALSE(contains(result.err, "error"));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::lost_output_test

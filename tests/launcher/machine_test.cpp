@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/machine/cpu.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::machine_test {
 
 using Ids = std::vector<std::string>;
 
@@ -54,4 +54,4 @@ TEST_CASE("the machine's cores are those of the process's own mask") {
   CHECK(cores == allowed);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::machine_test

@@ -11,7 +11,7 @@
 #include "launcher/machine/machine.h"
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::main_test {
 namespace {
 
 bool contains(const std::string& text, const std::string& part) {
@@ -345,4 +345,4 @@ TEST_CASE("a round knows what the rank said that ended the one before") {
                 result.out);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::main_test

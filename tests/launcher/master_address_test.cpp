@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::master_address_test {
 
 using boost::asio::ip::tcp;
 
@@ -54,4 +54,4 @@ TEST_CASE("a master address of another machine is refused before any rank starts
       "zeroth: error: --master_addr no.such.host.invalid cannot be resolved: "));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::master_address_test

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::messages_test {
 namespace {
 
 const std::string kBytes("a 'quoted' \"text\"\n\0\xff\xfe", 22);
@@ -158,4 +158,4 @@ TEST_CASE("changed bytes give another message or an Error, and nothing else") {
   CHECK(refused > 5'000);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::messages_test

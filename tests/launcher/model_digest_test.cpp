@@ -6,7 +6,7 @@
 
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::model_digest_test {
 
 TEST_CASE("the model's folder is found in the arguments in all spellings, the last one") {
   CHECK(model_argument({"finetune", "--model", "a", "--data", "d"}) == "a");
@@ -44,4 +44,4 @@ TEST_CASE("what is no folder has no digest") {
   CHECK(model_digest("/dev/null") == "");
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::model_digest_test

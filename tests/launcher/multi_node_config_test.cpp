@@ -6,7 +6,7 @@
 
 #include "launcher/cluster/cluster_plan.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::multi_node_config_test {
 namespace {
 
 constexpr const char* kSecret = "0123456789abcdef";
@@ -84,4 +84,4 @@ TEST_CASE("an elastic run's rounds are as the flags ask for, and its hosts have 
   CHECK(make_multi_node_config(options, plan).agents.job.requeue_code == 99);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::multi_node_config_test

@@ -9,7 +9,7 @@
 #include "launcher/backends/shell_words.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::node_backend_test {
 namespace {
 
 constexpr const char* kSecret = "0123456789abcdef-secret";
@@ -280,4 +280,4 @@ TEST_CASE("through pdsh an agent gets its words byte for byte, and its number") 
           std::string::npos);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::node_backend_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::node_readiness_test {
 namespace {
 
 const Ready kReady{
@@ -190,4 +190,4 @@ TEST_CASE("unreachable_host_silent: while hosts do not answer it is told which")
   CHECK(many.describe_waiting(waited, limit).find("x and 84 more: 8 s") != std::string::npos);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::node_readiness_test

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::node_tracker_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -89,4 +89,4 @@ TEST_CASE("a host that comes and goes has to stay longer each time") {
   CHECK(watch.is_stable(9, stable_time));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::node_tracker_test

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::nvml_test {
 
 TEST_CASE("GPUs are described as far as a rank's place needs, with a driver or without") {
   const auto report = query_nvml();
@@ -23,4 +23,4 @@ TEST_CASE("GPUs are described as far as a rank's place needs, with a driver or w
   }
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::nvml_test

@@ -8,7 +8,7 @@
 #include "tests/support/child_process.h"
 #include "tests/support/fake_system.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::oom_watch_test {
 namespace {
 
 bool contains(const std::string& text, const std::string& part) {
@@ -80,4 +80,4 @@ TEST_CASE("where nothing counts, nothing is claimed") {
         "by a user or process, or out of memory: unknown here, but dmesg may show it");
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::oom_watch_test

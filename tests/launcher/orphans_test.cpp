@@ -9,7 +9,7 @@
 
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::orphans_test {
 namespace {
 
 // A child whose own child outlives it; that one's pid comes through a pipe.
@@ -67,4 +67,4 @@ TEST_CASE("dead orphans are reaped, dead ranks are left for their owner") {
   CHECK(WEXITSTATUS(status) == 3);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::orphans_test

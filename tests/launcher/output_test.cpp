@@ -16,7 +16,7 @@
 
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::output_test {
 namespace {
 
 // What zeroth shows on a terminal of 60 columns; `term` is the value of TERM, null: it is not set.
@@ -184,4 +184,4 @@ TEST_CASE("an endless line is cut") {
   CHECK(pieces[1] == "x$");
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::output_test

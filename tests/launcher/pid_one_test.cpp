@@ -10,7 +10,7 @@
 
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::pid_one_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -75,4 +75,4 @@ TEST_CASE("as process 1 zeroth ends by SIGTERM while it waits for a name") {
   CHECK(run.wait().status == 143);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::pid_one_test

@@ -7,7 +7,7 @@
 #include "tests/launcher/launched_process.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::program_arguments_test {
 
 TEST_CASE("a flag's value is the last one that is given, in either form") {
   const std::vector<std::string_view> flags = {"--output", "--output_dir"};
@@ -61,4 +61,4 @@ TEST_CASE("what only prints has failed without its output") {
   CHECK_FALSE(printing_command({"finetune"}).output_required);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::program_arguments_test

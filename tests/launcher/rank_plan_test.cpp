@@ -4,7 +4,7 @@
 
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::rank_plan_test {
 namespace {
 
 using Env = std::vector<std::pair<std::string, std::string>>;
@@ -220,4 +220,4 @@ TEST_CASE("more than four CPU ranks for each core need --oversubscribe") {
   CHECK(plan_ranks(options_of({"--share-gpus"}), on_gpus).ranks.size() == 17);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::rank_plan_test

@@ -12,7 +12,7 @@
 #include "tests/launcher/launched_process.h"
 #include "tests/support/child_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::rank_process_test {
 namespace {
 
 std::string read_all(int fd) {
@@ -197,4 +197,4 @@ TEST_CASE("a guard that somebody kills is replaced, and the new one guards") {
   CHECK(eventually([&] { return std::none_of(pids.begin(), pids.end(), is_alive); }));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::rank_process_test

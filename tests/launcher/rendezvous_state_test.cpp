@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::rendezvous_state_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -38,4 +38,4 @@ TEST_CASE("too few hosts are waited for, not for ever") {
   CHECK(step(1, 3, 600, 0) == RendezvousAction::kGiveUp);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::rendezvous_state_test

@@ -4,7 +4,7 @@
 
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::report_test {
 namespace {
 
 std::string value_of(const std::vector<ReportSection>& sections, const std::string& title,
@@ -77,4 +77,4 @@ TEST_CASE("names and values stand in two columns under their titles") {
         "One\n  a     1\n  long  2\n\nTwo\n  b  3\n");
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::report_test

@@ -4,7 +4,7 @@
 
 #include <csignal>
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::restart_policy_test {
 namespace {
 
 JobOutcome failed(int status, const std::string& message = "rank 1 ended") {
@@ -85,4 +85,4 @@ TEST_CASE("the code to be requeued is for SIGTERM alone") {
   CHECK(to_exit_code({}, 75) == 0);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::restart_policy_test

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::scheduler_node_test {
 namespace {
 
 // The second of four tasks, one on each of four nodes.
@@ -261,4 +261,4 @@ TEST_CASE("nested_launchers: the ways that are documented stay") {
   for (const Variables& row : rows) CHECK_NOTHROW(check_not_nested(row, {}));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::scheduler_node_test

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::shell_words_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -93,4 +93,4 @@ TEST_CASE("a quote without an end is refused with the flag") {
   CHECK(error("a\\") == "--launcher_args a\\: unterminated backslash");
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::shell_words_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::slots_test {
 namespace {
 
 using Slots = std::vector<std::string>;
@@ -124,4 +124,4 @@ TEST_CASE("each wrong filter has its own error") {
         "--num_gpus 1 and --exclude cannot be combined");
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::slots_test

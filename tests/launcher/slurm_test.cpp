@@ -11,7 +11,7 @@
 #include "launcher/machine/local_addresses.h"
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::slurm_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -124,4 +124,4 @@ TEST_CASE("a zeroth on each node of Slurm knows its node, and a rank that fails 
   CHECK(failed.err.find("zeroth: rank 3 ended with exit code 7") != std::string::npos);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::slurm_test

@@ -12,7 +12,7 @@
 #include "launcher/machine/local_addresses.h"
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::started_by_others_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -204,4 +204,4 @@ TEST_CASE("elastic_pet_nnodes: a pod of an elastic PyTorchJob runs as its operat
   CHECK(no_secret.status == 2);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::started_by_others_test

@@ -10,7 +10,7 @@
 
 #include "tests/launcher/launched_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::supervisor_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -234,4 +234,4 @@ TEST_CASE("a job starts and ends in a moment") {
   CHECK(fastest < 0.5);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::supervisor_test

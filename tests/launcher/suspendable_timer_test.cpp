@@ -7,7 +7,7 @@
 
 #include "tests/support/child_process.h"
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::suspendable_timer_test {
 
 using std::chrono::milliseconds;
 
@@ -40,4 +40,4 @@ TEST_CASE("a timer stands still while the process is stopped") {
   CHECK(result.status == 0);
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::suspendable_timer_test

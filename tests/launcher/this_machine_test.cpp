@@ -5,7 +5,7 @@
 
 #include <array>
 
-namespace zeroth::launcher {
+namespace zeroth::launcher::this_machine_test {
 
 TEST_CASE("this machine is known by localhost, its name and its addresses") {
   std::array<char, 256> name{};
@@ -29,4 +29,4 @@ TEST_CASE("the system tells its own addresses") {
   CHECK_FALSE(is_local_address(boost::asio::ip::make_address("192.0.2.1")));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth::launcher::this_machine_test

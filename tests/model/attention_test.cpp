@@ -4,7 +4,7 @@
 
 #include "tests/model/materialize.h"
 
-namespace zeroth::model {
+namespace zeroth::model::attention_test {
 namespace {
 
 using torch::Tensor;
@@ -104,4 +104,4 @@ TEST_CASE("keys are shared where a GPU's kernel for the case shares them") {
   }
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::attention_test

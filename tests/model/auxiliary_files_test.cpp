@@ -7,7 +7,7 @@
 
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::model {
+namespace zeroth::model::auxiliary_files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -97,4 +97,4 @@ TEST_CASE("in Hugging Face's cache the blobs of the same model belong to it") {
   CHECK(skipped_auxiliary_files(fake).size() == 1);
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::auxiliary_files_test

@@ -6,7 +6,7 @@
 
 #include "tests/model/materialize.h"
 
-namespace zeroth::model {
+namespace zeroth::model::build_blocks_test {
 namespace {
 
 std::set<std::string> names(const Blocks& blocks) {
@@ -57,4 +57,4 @@ TEST_CASE("a tied weight is one tensor, an untied one is not") {
   }
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::build_blocks_test

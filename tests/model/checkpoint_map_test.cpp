@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth::model {
+namespace zeroth::model::checkpoint_map_test {
 namespace {
 
 ModelSpec family(const std::string& name) {
@@ -59,4 +59,4 @@ TEST_CASE("buffers of older files are known") {
   CHECK_FALSE(is_ignored_buffer(family("llama"), "h.0.attn.bias"));
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::checkpoint_map_test

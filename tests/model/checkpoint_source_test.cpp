@@ -11,7 +11,7 @@
 #include "tests/model/materialize.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::model {
+namespace zeroth::model::checkpoint_source_test {
 namespace {
 
 using torch::Tensor;
@@ -202,4 +202,4 @@ TEST_CASE("a folder without weights starts from random ones") {
   CHECK(out.abs().min().item<float>() > 0);
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::checkpoint_source_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth::model {
+namespace zeroth::model::config_reader_test {
 
 using nlohmann::json;
 using Texts = std::vector<std::string>;
@@ -85,4 +85,4 @@ TEST_CASE("a size beyond what is computed with is a complaint with both numbers"
   CHECK(reader.errors()[2].size() < 120);
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::config_reader_test

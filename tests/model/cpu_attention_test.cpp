@@ -7,7 +7,7 @@
 
 #include "tests/model/materialize.h"
 
-namespace zeroth::model {
+namespace zeroth::model::cpu_attention_test {
 namespace {
 
 using torch::Tensor;
@@ -141,4 +141,4 @@ TEST_CASE("attention in tiles is bit-equal again and with more threads") {
   }
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::cpu_attention_test

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-namespace zeroth::model {
+namespace zeroth::model::custom_function_test {
 namespace {
 
 using torch::Tensor;
@@ -81,4 +81,4 @@ TEST_CASE("a saved tensor that is written in place is an error of the backward")
   CHECK_THROWS_AS(torch::autograd::backward({loss}, {}), c10::Error);
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::custom_function_test

@@ -6,7 +6,7 @@
 
 #include "tests/model/materialize.h"
 
-namespace zeroth::model {
+namespace zeroth::model::dropout_attention_test {
 namespace {
 
 using torch::Tensor;
@@ -77,4 +77,4 @@ TEST_CASE("rows of a batch do not depend on each other, bit for bit") {
   CHECK(torch::equal(dropout_attention(one, one, one, causal(q), options), both.narrow(0, 1, 1)));
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::dropout_attention_test

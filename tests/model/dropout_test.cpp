@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "tests/model/materialize.h"
 
-namespace zeroth::model {
+namespace zeroth::model::dropout_test {
 namespace {
 
 using torch::Tensor;
@@ -124,4 +124,4 @@ TEST_CASE("evaluation drops nothing; training without row seeds is an error") {
   CHECK(torch::equal(dropout(x, site, eval), x));
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::dropout_test

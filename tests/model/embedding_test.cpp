@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "tests/model/materialize.h"
 
-namespace zeroth::model {
+namespace zeroth::model::embedding_test {
 namespace {
 
 using torch::Tensor;
@@ -137,4 +137,4 @@ TEST_CASE("a token is a row of the one rank that has it") {
   CHECK(split.begin == std::vector<int64_t>{4, 0});
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::embedding_test

@@ -17,7 +17,7 @@ float exponential(float x) {
 }  // namespace zeroth::model::gpu
 #include "model/kernels/gpu/exponential_sum.h"
 
-namespace zeroth::model::gpu {
+namespace zeroth::model::gpu::exponential_sum_test {
 namespace {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
@@ -58,4 +58,4 @@ TEST_CASE("what is not a number reaches its row through a thread that has masked
   CHECK(std::isnan(usual.log()));
 }
 
-}  // namespace zeroth::model::gpu
+}  // namespace zeroth::model::gpu::exponential_sum_test

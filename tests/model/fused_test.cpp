@@ -10,7 +10,7 @@
 #include "model/kernels/fused_formula.h"
 #include "tests/model/materialize.h"
 
-namespace zeroth::model {
+namespace zeroth::model::fused_test {
 namespace {
 
 using torch::Tensor;
@@ -226,4 +226,4 @@ TEST_CASE("results do not depend on the number of threads") {
   CHECK(torch::equal(results[0], results[1]));
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::fused_test

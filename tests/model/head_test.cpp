@@ -8,7 +8,7 @@
 #include "model/micro_batch.h"
 #include "tests/model/materialize.h"
 
-namespace zeroth::model {
+namespace zeroth::model::head_test {
 namespace {
 
 using torch::Tensor;
@@ -206,4 +206,4 @@ TEST_CASE("a very improbable target gives a large, finite loss") {
   CHECK(difference(ours(c, {8}, true).loss, expected.loss) < 1e-6);
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::head_test

@@ -4,7 +4,7 @@
 
 #include "tests/model/materialize.h"
 
-namespace zeroth::model {
+namespace zeroth::model::linear_test {
 namespace {
 
 using torch::Tensor;
@@ -106,4 +106,4 @@ TEST_CASE("the weight's memory may be swapped between forward and backward") {
   CHECK(difference(x.grad(), other.sum(0).expand({2, 4})) < 1e-6);
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::linear_test

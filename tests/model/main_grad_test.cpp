@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth::model {
+namespace zeroth::model::main_grad_test {
 
 using torch::Tensor;
 
@@ -31,4 +31,4 @@ TEST_CASE("a product is added in the view's precision") {
   }
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::main_grad_test

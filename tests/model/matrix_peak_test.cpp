@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace zeroth::model {
+namespace zeroth::model::matrix_peak_test {
 namespace {
 
 // Of this thread: other work on the machine does not count.
@@ -60,4 +60,4 @@ TEST_CASE("others that take the processor away do not make the peak lower") {
   CHECK(disturbed > alone / 4);
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::matrix_peak_test

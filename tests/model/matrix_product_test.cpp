@@ -9,7 +9,7 @@
 #include "base/machine/cpu.h"
 #include "tests/support/all_products.h"
 
-namespace zeroth::model {
+namespace zeroth::model::matrix_product_test {
 namespace {
 
 // Values in (-0.5, 0.5), the same each time.
@@ -117,4 +117,4 @@ TEST_CASE("the same product twice gives the same bits") {
   }
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::matrix_product_test

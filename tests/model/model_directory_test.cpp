@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::model {
+namespace zeroth::model::model_directory_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -184,4 +184,4 @@ TEST_CASE("a model's files are distinguished from others by their names") {
   }
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::model_directory_test

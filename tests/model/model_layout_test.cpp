@@ -11,7 +11,7 @@
 #include "model/hf/safetensors_writer.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::model {
+namespace zeroth::model::model_layout_test {
 namespace {
 
 ModelSpec llama() {
@@ -93,4 +93,4 @@ TEST_CASE("what is saved has a word, and comes back by it in its size") {
   CHECK_THROWS_AS((void)dtype_name(torch::kInt64), InternalError);
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::model_layout_test

@@ -5,7 +5,7 @@
 #include "model/hf/checkpoint_source.h"
 #include "tests/model/materialize.h"
 
-namespace zeroth::model {
+namespace zeroth::model::model_test {
 namespace {
 
 struct Loaded {
@@ -192,4 +192,4 @@ TEST_CASE("the same forward twice is bit-equal") {
   CHECK(torch::equal(run(model.blocks, model.batch), run(model.blocks, model.batch)));
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::model_test

@@ -10,7 +10,7 @@
 #include "tests/model/materialize.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::model {
+namespace zeroth::model::model_writer_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -103,4 +103,4 @@ TEST_CASE("without commit nothing stays") {
   CHECK(fs::is_empty(directory.path()));
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::model_writer_test

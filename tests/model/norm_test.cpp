@@ -5,7 +5,7 @@
 
 #include "tests/model/materialize.h"
 
-namespace zeroth::model {
+namespace zeroth::model::norm_test {
 namespace {
 
 using torch::Tensor;
@@ -128,4 +128,4 @@ TEST_CASE("a bf16 RMS norm rounds before it multiplies with the weight") {
   CHECK(torch::equal(norm.forward(x), weight * normal.to(torch::kBFloat16)));
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::norm_test

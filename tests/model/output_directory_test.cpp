@@ -7,7 +7,7 @@
 #include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::model {
+namespace zeroth::model::output_directory_test {
 
 namespace fs = std::filesystem;
 
@@ -281,4 +281,4 @@ TEST_CASE("a complete model that cannot be put in place is kept, and said where"
   CHECK(read_text(kept_folder(said) / "config.json") == "ours");
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::output_directory_test

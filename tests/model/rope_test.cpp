@@ -8,7 +8,7 @@
 #include "tests/model/materialize.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::model {
+namespace zeroth::model::rope_test {
 namespace {
 
 using torch::Tensor;
@@ -105,4 +105,4 @@ TEST_CASE("frequencies depend on the sequence's length where transformers looks 
   CHECK_FALSE(depends_on_length({.scaling = RopeScaling::kYarn}));
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::rope_test

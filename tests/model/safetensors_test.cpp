@@ -8,7 +8,7 @@
 #include "tests/model/safetensors_text.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::model {
+namespace zeroth::model::safetensors_test {
 namespace {
 
 std::string refusal(const std::string& content) {
@@ -140,4 +140,4 @@ TEST_CASE("an index that names files elsewhere, or anything but files, is refuse
         }).find("index.json:1:129: nested deeper") != std::string::npos);
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::safetensors_test

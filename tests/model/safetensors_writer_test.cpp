@@ -8,7 +8,7 @@
 #include "tests/model/materialize.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::model {
+namespace zeroth::model::safetensors_writer_test {
 
 TEST_CASE("what the writer writes is what the reader reads, in any order of writing") {
   const TempFolder directory;
@@ -57,4 +57,4 @@ TEST_CASE("a value that fp16 cannot hold is an error with the tensor's name") {
         }) == "a has a value of 70000, beyond the 65504 that fp16 holds: save in bf16 or fp32");
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::safetensors_writer_test

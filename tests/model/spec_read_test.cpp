@@ -6,7 +6,7 @@
 #include "model/spec.h"
 #include "tests/model/materialize.h"
 
-namespace zeroth::model {
+namespace zeroth::model::spec_read_test {
 namespace {
 
 using nlohmann::json;
@@ -221,4 +221,4 @@ TEST_CASE("a missing or malformed config.json is named") {
                        Error);
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::spec_read_test

@@ -4,7 +4,7 @@
 
 #include "model/spec.h"
 
-namespace zeroth::model {
+namespace zeroth::model::spec_rope_test {
 namespace {
 
 using nlohmann::json;
@@ -100,4 +100,4 @@ TEST_CASE("what the rotary embedding lacks or has too much is named") {
   }
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::spec_rope_test

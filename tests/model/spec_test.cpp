@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace zeroth::model {
+namespace zeroth::model::spec_test {
 
 TEST_CASE("a layer's window is the model's where its flag is set") {
   ModelSpec spec;
@@ -93,4 +93,4 @@ TEST_CASE("an MLP without a gate has two products") {
   CHECK(gated - flops_per_token(spec, 4) == 6 * 2 * 8 * 20);
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::spec_test

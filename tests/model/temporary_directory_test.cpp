@@ -19,7 +19,7 @@
 #include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::model {
+namespace zeroth::model::temporary_directory_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -275,4 +275,4 @@ TEST_CASE("a full disk leaves the former model as it was, and nothing beside it"
   CHECK(entries(directory.path()) == 1);
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::temporary_directory_test

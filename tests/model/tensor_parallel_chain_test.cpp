@@ -11,7 +11,7 @@
 #include "tests/model/materialize.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::model {
+namespace zeroth::model::tensor_parallel_chain_test {
 namespace {
 
 using comm::MeshDim;
@@ -279,4 +279,4 @@ TEST_CASE("what cannot be split is told in one message") {
       Error);
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::tensor_parallel_chain_test

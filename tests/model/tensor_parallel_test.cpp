@@ -6,7 +6,7 @@
 #include "tests/model/materialize.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::model {
+namespace zeroth::model::tensor_parallel_test {
 namespace {
 
 using torch::Tensor;
@@ -124,4 +124,4 @@ TEST_CASE("products say which box of a whole weight they are") {
   CHECK(splits.at("o.weight").begin == Sizes{0, 4});
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::tensor_parallel_test

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace zeroth::model {
+namespace zeroth::model::tiled_product_test {
 namespace {
 
 using torch::Tensor;
@@ -167,4 +167,4 @@ TEST_CASE("factors that do not fit each other are refused") {
                   InternalError);
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::tiled_product_test

@@ -4,7 +4,7 @@
 
 #include "tests/model/materialize.h"
 
-namespace zeroth::model {
+namespace zeroth::model::transformer_layer_test {
 namespace {
 
 using torch::Tensor;
@@ -114,4 +114,4 @@ TEST_CASE("each activation, gated or not, gives the formula and its gradients") 
   }
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::transformer_layer_test

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace zeroth::model {
+namespace zeroth::model::weight_source_test {
 namespace {
 
 using torch::Tensor;
@@ -100,4 +100,4 @@ TEST_CASE("norms begin at 1, biases at 0, GPT-2's residual products smaller") {
   }
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth::model::weight_source_test

@@ -10,7 +10,7 @@
 #include "tests/monitor/events.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::monitor {
+namespace zeroth::monitor::csv_monitor_test {
 
 TEST_CASE("the files are DeepSpeed's to the byte: one per tag, one row per event") {
   const TempFolder directory;
@@ -123,4 +123,4 @@ TEST_CASE("begins_anew_doubles: the rows of a try that came to nothing go, those
   CHECK(read_text(notes) == "step,mine\r\n8,3.0\r\n");
 }
 
-}  // namespace zeroth::monitor
+}  // namespace zeroth::monitor::csv_monitor_test

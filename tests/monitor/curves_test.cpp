@@ -10,7 +10,7 @@
 #include "base/json/json.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::monitor {
+namespace zeroth::monitor::curves_test {
 namespace {
 
 // As a later program gets them.
@@ -124,4 +124,4 @@ TEST_CASE("curves that nobody saved are refused by what is wrong, and nothing of
   CHECK(curves.to_json() == good);
 }
 
-}  // namespace zeroth::monitor
+}  // namespace zeroth::monitor::curves_test

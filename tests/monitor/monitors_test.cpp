@@ -10,7 +10,7 @@
 #include "tests/support/child_process.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::monitor {
+namespace zeroth::monitor::monitors_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -206,4 +206,4 @@ TEST_CASE("begins_anew_doubles: only monitors that write where the try before di
   CHECK(warnings.empty());
 }
 
-}  // namespace zeroth::monitor
+}  // namespace zeroth::monitor::monitors_test

@@ -15,7 +15,7 @@
 #include "base/json/json.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::monitor {
+namespace zeroth::monitor::run_page_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -353,4 +353,4 @@ TEST_CASE("begins_anew_doubles: a page tells the next try where it wrote, and wh
   CHECK(read_page(path)->run_name.empty());
 }
 
-}  // namespace zeroth::monitor
+}  // namespace zeroth::monitor::run_page_test

@@ -10,7 +10,7 @@
 #include "tests/monitor/events.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::monitor {
+namespace zeroth::monitor::tensorboard_test {
 namespace {
 
 constexpr double kWallTime = 1700000000.25;  // of the fixture
@@ -73,4 +73,4 @@ TEST_CASE("of the files in a folder the newest is the last by its name, whatever
         }) == 1);
 }
 
-}  // namespace zeroth::monitor
+}  // namespace zeroth::monitor::tensorboard_test

@@ -15,7 +15,7 @@
 #include "tests/offload/cached_file.h"
 #include "tests/offload/mount.h"
 
-namespace zeroth::offload {
+namespace zeroth::offload::chunk_cache_model_test {
 namespace {
 
 // Borrows, writes and gives back at random, several tiles at a time, and compares with an array.
@@ -310,4 +310,4 @@ TEST_CASE("a cache that ends with transfers under way waits for them") {
   }
 }
 
-}  // namespace zeroth::offload
+}  // namespace zeroth::offload::chunk_cache_model_test

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "tests/offload/cached_file.h"
 
-namespace zeroth::offload {
+namespace zeroth::offload::chunk_cache_test {
 namespace {
 
 constexpr auto kBytes = static_cast<int64_t>(kChunkBytes);
@@ -265,4 +265,4 @@ TEST_CASE("a tile that ends before the next begins does not overlap it on the fi
   { const auto lease = f.cache.acquire({kChunkBytes + kFileAlignment, 100}, Access::kRead); }
 }
 
-}  // namespace zeroth::offload
+}  // namespace zeroth::offload::chunk_cache_test

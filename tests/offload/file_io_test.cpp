@@ -16,7 +16,7 @@
 #include "tests/offload/faulty_worker.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::offload {
+namespace zeroth::offload::file_io_test {
 namespace {
 
 constexpr size_t kBlock = kFileAlignment;
@@ -293,4 +293,4 @@ TEST_CASE("memory that the system does not have is an error with its size") {
   CHECK_THROWS_AS(FileBuffers(size_t{1} << 40, size_t{1} << 40), InternalError);
 }
 
-}  // namespace zeroth::offload
+}  // namespace zeroth::offload::file_io_test

@@ -15,7 +15,7 @@
 #include "tests/offload/mount.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::offload {
+namespace zeroth::offload::file_store_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -187,4 +187,4 @@ TEST_CASE("stores leave no descriptor, no thread and no name behind, and share a
   CHECK(fs::is_empty(directory.path()));
 }
 
-}  // namespace zeroth::offload
+}  // namespace zeroth::offload::file_store_test

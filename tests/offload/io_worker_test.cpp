@@ -18,7 +18,7 @@
 #include "tests/offload/faulty_worker.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::offload {
+namespace zeroth::offload::io_worker_test {
 namespace {
 
 constexpr size_t kSize = 64 * kFileAlignment;
@@ -183,4 +183,4 @@ TEST_CASE("a lane that waits is woken, also by a call before it waits") {
   }
 }
 
-}  // namespace zeroth::offload
+}  // namespace zeroth::offload::io_worker_test

@@ -11,7 +11,7 @@
 #include "tests/support/late_copies.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::offload {
+namespace zeroth::offload::shard_store_test {
 namespace {
 
 constexpr int64_t kChunk = 2 * kChunkAlignment;
@@ -184,4 +184,4 @@ TEST_CASE("a shard is there to read where it rests in plain memory of the CPU, a
   CHECK_FALSE(staged->in_place(staged->add(kShard, torch::kFloat)).defined());
 }
 
-}  // namespace zeroth::offload
+}  // namespace zeroth::offload::shard_store_test

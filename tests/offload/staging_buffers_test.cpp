@@ -7,7 +7,7 @@
 
 #include "tests/support/late_copies.h"
 
-namespace zeroth::offload {
+namespace zeroth::offload::staging_buffers_test {
 namespace {
 
 using testing::copies_of;
@@ -135,4 +135,4 @@ TEST_CASE("a failure where nothing may be thrown is thrown once by the next call
   failure.rethrow();
 }
 
-}  // namespace zeroth::offload
+}  // namespace zeroth::offload::staging_buffers_test

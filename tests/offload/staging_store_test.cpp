@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "tests/support/late_copies.h"
 
-namespace zeroth::offload {
+namespace zeroth::offload::staging_store_test {
 namespace {
 
 using testing::copies_of;
@@ -328,4 +328,4 @@ TEST_CASE("device memory stays at what is leased and copied ahead") {
   CHECK(staged.store->bytes().host - staged.watched->bytes().host <= 3 * 400);
 }
 
-}  // namespace zeroth::offload
+}  // namespace zeroth::offload::staging_store_test

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "tests/support/late_copies.h"
 
-namespace zeroth::offload {
+namespace zeroth::offload::staging_test {
 namespace {
 
 using testing::copies_of;
@@ -69,4 +69,4 @@ TEST_CASE("a host tensor is read on the device and not changed there") {
   CHECK_THROWS_AS(staging.lease(stored, kFakeDevice, Access::kReadWrite, {}), InternalError);
 }
 
-}  // namespace zeroth::offload
+}  // namespace zeroth::offload::staging_test

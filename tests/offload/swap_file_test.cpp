@@ -20,7 +20,7 @@
 #include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::offload {
+namespace zeroth::offload::swap_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -229,4 +229,4 @@ TEST_CASE("a file system that refuses O_DIRECT is used through the page cache, w
   }
 }
 
-}  // namespace zeroth::offload
+}  // namespace zeroth::offload::swap_file_test

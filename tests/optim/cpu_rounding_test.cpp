@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "tests/optim/cpu_arrays.h"
 
-namespace zeroth::optim {
+namespace zeroth::optim::cpu_rounding_test {
 namespace {
 
 float widened(uint16_t bits) {
@@ -314,4 +314,4 @@ TEST_CASE("what cannot rest in bf16 is refused") {
   CHECK_THROWS_AS(update.apply(chunk, adding_step()), InternalError);
 }
 
-}  // namespace zeroth::optim
+}  // namespace zeroth::optim::cpu_rounding_test

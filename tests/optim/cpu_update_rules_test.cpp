@@ -5,7 +5,7 @@
 #include "optim/update_rule.h"
 #include "tests/optim/cpu_arrays.h"
 
-namespace zeroth::optim {
+namespace zeroth::optim::cpu_update_rules_test {
 namespace {
 
 torch::Tensor tensor_of(std::vector<float>& values) {
@@ -132,4 +132,4 @@ TEST_CASE("gradients that are not finite go the way of the update rule") {
   }
 }
 
-}  // namespace zeroth::optim
+}  // namespace zeroth::optim::cpu_update_rules_test

@@ -11,7 +11,7 @@
 #include "device/tensor.h"
 #include "tests/optim/cpu_arrays.h"
 
-namespace zeroth::optim {
+namespace zeroth::optim::cpu_update_test {
 namespace {
 
 constexpr Format kFormats[] = {Format::kFp32, Format::kBf16, Format::kFp16};
@@ -267,4 +267,4 @@ TEST_CASE("a tile or a step that would spoil the weights is refused") {
   update.apply({}, good);  // nothing to do
 }
 
-}  // namespace zeroth::optim
+}  // namespace zeroth::optim::cpu_update_test

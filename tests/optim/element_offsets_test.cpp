@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace zeroth::optim {
+namespace zeroth::optim::element_offsets_test {
 namespace {
 
 constexpr int64_t kHalf = int64_t{1} << 32;
@@ -64,4 +64,4 @@ TEST_CASE("a run ends with its part, and what lies in none has its index") {
   CHECK(offset_run({}, kHalf, kHalf + 5).end == kHalf + 5);
 }
 
-}  // namespace zeroth::optim
+}  // namespace zeroth::optim::element_offsets_test

@@ -10,7 +10,7 @@
 #include "tests/optim/fixtures.h"
 #include "tests/optim/hf_schedule.h"
 
-namespace zeroth::optim {
+namespace zeroth::optim::hf_schedule_test {
 
 TEST_CASE("every update sees the rate that transformers' schedules give") {
   std::map<std::string, int> curves;
@@ -71,4 +71,4 @@ TEST_CASE("after each evaluation the rate is that of torch's ReduceLROnPlateau")
   CHECK(reductions > 20);
 }
 
-}  // namespace zeroth::optim
+}  // namespace zeroth::optim::hf_schedule_test

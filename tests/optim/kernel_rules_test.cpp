@@ -13,7 +13,7 @@
 #include "tests/optim/rule_cases.h"
 #include "tests/support/update_on_cpu.h"
 
-namespace zeroth::optim {
+namespace zeroth::optim::kernel_rules_test {
 namespace {
 
 using torch::Tensor;
@@ -193,4 +193,4 @@ TEST_CASE("a rule for a GPU checks its range like any other") {
   CHECK_THROWS_AS(rule.apply({narrow, narrow, states, {}, -1}, default_step({}, 1)), InternalError);
 }
 
-}  // namespace zeroth::optim
+}  // namespace zeroth::optim::kernel_rules_test

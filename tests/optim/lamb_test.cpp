@@ -10,7 +10,7 @@
 #include "tests/optim/cpu_arrays.h"
 #include "tests/optim/fixture_path.h"
 
-namespace zeroth::optim {
+namespace zeroth::optim::lamb_test {
 namespace {
 
 using torch::Tensor;
@@ -225,4 +225,4 @@ TEST_CASE("a tile elsewhere, or a level that is not there, is refused") {
   }
 }
 
-}  // namespace zeroth::optim
+}  // namespace zeroth::optim::lamb_test

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "tests/optim/fixtures.h"
 
-namespace zeroth::optim {
+namespace zeroth::optim::loss_scaler_test {
 
 namespace {
 
@@ -82,4 +82,4 @@ TEST_CASE("a scaler refuses a config that cannot work") {
   CHECK_THROWS_AS(LossScaler({.min_scale = 0}), InternalError);
 }
 
-}  // namespace zeroth::optim
+}  // namespace zeroth::optim::loss_scaler_test

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "tests/optim/schedule_params.h"
 
-namespace zeroth::optim {
+namespace zeroth::optim::lr_schedule_test {
 
 namespace {
 
@@ -153,4 +153,4 @@ TEST_CASE("betas that are not cycled are not asked for") {
   CHECK_THROWS_AS(one_cycle_betas({.cycle_momentum = false}, 0), InternalError);
 }
 
-}  // namespace zeroth::optim
+}  // namespace zeroth::optim::lr_schedule_test

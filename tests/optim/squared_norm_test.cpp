@@ -9,7 +9,7 @@
 
 #include "optim/cpu/cpu_kernels.h"
 
-namespace zeroth::optim {
+namespace zeroth::optim::squared_norm_test {
 namespace {
 
 using kernel::kNormChunk;
@@ -96,4 +96,4 @@ TEST_CASE("what is not finite reaches the norm") {
   }
 }
 
-}  // namespace zeroth::optim
+}  // namespace zeroth::optim::squared_norm_test

@@ -10,7 +10,7 @@
 #include "optim/kernel_rules.h"
 #include "tests/optim/fixture_path.h"
 
-namespace zeroth::optim {
+namespace zeroth::optim::tensor_rules_test {
 
 namespace {
 
@@ -189,4 +189,4 @@ TEST_CASE("a gradient factor becomes a divisor, or a pass where no divisor can h
   CHECK(grad.lt(1e-39f).all().item<bool>());
 }
 
-}  // namespace zeroth::optim
+}  // namespace zeroth::optim::tensor_rules_test

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "tests/optim/flat_state.h"
 
-namespace zeroth::optim {
+namespace zeroth::optim::update_rule_test {
 
 namespace {
 
@@ -171,4 +171,4 @@ TEST_CASE("states of another length, dtype or number are refused") {
                   InternalError);
 }
 
-}  // namespace zeroth::optim
+}  // namespace zeroth::optim::update_rule_test

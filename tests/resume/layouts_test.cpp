@@ -8,7 +8,7 @@
 #include "tests/resume/row.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::resume {
+namespace zeroth::resume::layouts_test {
 namespace {
 
 using configs::OffloadDevice;
@@ -97,4 +97,4 @@ TEST_CASE("a run in bf16 goes on from one in fp32, and back, from the same maste
   }
 }
 
-}  // namespace zeroth::resume
+}  // namespace zeroth::resume::layouts_test

@@ -8,7 +8,7 @@
 #include "tests/resume/row.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::resume {
+namespace zeroth::resume::same_bits_test {
 namespace {
 
 using configs::OffloadDevice;
@@ -75,4 +75,4 @@ TEST_CASE("losses, samples, weights and states go on bit by bit") {
   CHECK(skips_before_the_end > 0);
 }
 
-}  // namespace zeroth::resume
+}  // namespace zeroth::resume::same_bits_test

@@ -7,7 +7,7 @@
 #include "model/kernels/fused.h"
 #include "tests/simulated_gpu/of_library.h"
 
-namespace zeroth::simulated {
+namespace zeroth::simulated::emulated_kernels_test {
 
 TEST_CASE("emulated kernels run in queued work where the environment asks for them") {
   const auto launches = of_library<int64_t()>("zeroth_simulated_kernel_launches");
@@ -21,4 +21,4 @@ TEST_CASE("emulated kernels run in queued work where the environment asks for th
   CHECK(launches() - before == (asked ? 1 : 0));
 }
 
-}  // namespace zeroth::simulated
+}  // namespace zeroth::simulated::emulated_kernels_test

@@ -4,7 +4,7 @@
 
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::simulated {
+namespace zeroth::simulated::finetune_test {
 namespace {
 
 using trainer::Workbench;
@@ -51,4 +51,4 @@ TEST_CASE("finetune with everything in files takes a GPU to the losses of the CP
   CHECK(std::filesystem::is_empty(bench / "swap"));
 }
 
-}  // namespace zeroth::simulated
+}  // namespace zeroth::simulated::finetune_test

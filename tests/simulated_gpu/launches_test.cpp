@@ -21,7 +21,7 @@
 #include "tests/simulated_gpu/of_library.h"
 #include "tests/simulated_gpu/tokens.h"
 
-namespace zeroth::simulated {
+namespace zeroth::simulated::launches_test {
 namespace {
 
 using torch::Tensor;
@@ -324,4 +324,4 @@ TEST_CASE("the events of copies are used again, however many copies there are") 
   CHECK(events() > before);
 }
 
-}  // namespace zeroth::simulated
+}  // namespace zeroth::simulated::launches_test

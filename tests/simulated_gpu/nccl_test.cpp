@@ -20,7 +20,7 @@
 #include "tests/simulated_gpu/of_library.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::simulated {
+namespace zeroth::simulated::nccl_test {
 namespace {
 
 using comm::ReduceOp;
@@ -214,4 +214,4 @@ TEST_CASE("a rank that does not begin a collective is named, and so is one that 
   CHECK(far.find("rank 1 on b reports nothing") != std::string::npos);
 }
 
-}  // namespace zeroth::simulated
+}  // namespace zeroth::simulated::nccl_test

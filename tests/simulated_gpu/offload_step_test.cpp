@@ -21,7 +21,7 @@
 #include "tests/simulated_gpu/tokens.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::simulated {
+namespace zeroth::simulated::offload_step_test {
 namespace {
 
 using configs::OffloadDevice;
@@ -177,4 +177,4 @@ TEST_CASE("a GPU updates what rests on the host beside the forward pass of earli
   }
 }
 
-}  // namespace zeroth::simulated
+}  // namespace zeroth::simulated::offload_step_test

@@ -16,7 +16,7 @@
 #include "device/gpu.h"
 #include "device/host_link.h"
 
-namespace zeroth::simulated {
+namespace zeroth::simulated::simulation_test {
 namespace {
 
 using torch::Tensor;
@@ -181,4 +181,4 @@ TEST_CASE("who asks for an event in a loop sees it pass") {
   if (paced("late")) CHECK(queries > 0);
 }
 
-}  // namespace zeroth::simulated
+}  // namespace zeroth::simulated::simulation_test

@@ -7,7 +7,7 @@
 #include "device/gpu.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::simulated {
+namespace zeroth::simulated::stamp_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -66,4 +66,4 @@ TEST_CASE("no variable and no current folder decides which GPU library a program
   CHECK_MESSAGE(trainer::has(result.err, "no GPU support in this build"), result.err);
 }
 
-}  // namespace zeroth::simulated
+}  // namespace zeroth::simulated::stamp_test

@@ -19,7 +19,7 @@
 #include "tests/simulated_gpu/of_library.h"
 #include "tests/simulated_gpu/tokens.h"
 
-namespace zeroth::simulated {
+namespace zeroth::simulated::waits_test {
 namespace {
 
 int64_t waits() {
@@ -96,4 +96,4 @@ TEST_CASE("ranks that share a GPU wait for it once a collective, and once at the
   }
 }
 
-}  // namespace zeroth::simulated
+}  // namespace zeroth::simulated::waits_test

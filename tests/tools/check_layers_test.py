@@ -134,14 +134,19 @@ class CheckerTest(unittest.TestCase):
     def test_functions_have_a_budget_of_lines(self):
         body = "  x();\n" * 58
         self.source("base/a.cpp", f"void fits() {{\n{body}}}\n\nint A::longer(int a) const {{\n{body}\n}}\n")
-        self.write("tests/base/b_test.cpp", f'TEST_CASE("a case") {{\n{body}\n}}\n')
-        self.assert_breaches(("base/a.cpp", 62, "function length"), ("tests/base/b_test.cpp", 1, "function length"))
+        self.write("tests/base/b_test.cpp", f'namespace zeroth::b_test {{\nTEST_CASE("a case") {{\n{body}\n}}\n}}\n')
+        self.assert_breaches(("base/a.cpp", 62, "function length"), ("tests/base/b_test.cpp", 2, "function length"))
 
     def test_functions_and_constructors_have_a_budget_of_parameters(self):
         seven = "int a, int b, int c, int d, std::map<int, int> e, int f, int g = max(1, 2)"
         self.write("base/a.h", f"#pragma once\nvoid f({seven});\nclass A {{\n public:\n  explicit A({seven});\n}};\n")
         self.write("base/b.h", "#pragma once\nvoid f(int a, int b, int c, int d, std::map<int, int> e, int f);\n")
         self.assert_breaches(("base/a.h", 2, "parameters"), ("base/a.h", 5, "parameters"))
+
+    def test_cases_lie_in_a_namespace_of_their_source(self):
+        self.write("tests/base/error_test.cpp", 'namespace zeroth::error_test {\nTEST_CASE("a") {}\n}\n')
+        self.write("tests/base/hash_test.cpp", 'namespace zeroth {\nTEST_CASE("a") {}\n}\n')
+        self.assert_breaches(("tests/base/hash_test.cpp", 1, "test namespace"))
 
     def test_a_header_has_pragma_once(self):
         self.write("base/a.h", "// #pragma once\n")

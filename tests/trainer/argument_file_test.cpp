@@ -7,7 +7,7 @@
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::argument_file_test {
 namespace {
 
 using Arguments = std::vector<std::string>;
@@ -68,4 +68,4 @@ TEST_CASE("several arguments are no file of flags") {
   CHECK(expand_argument_file({"--help"}) == Arguments{"--help"});
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::argument_file_test

@@ -6,7 +6,7 @@
 #include "tests/trainer/counting_dataset.h"
 #include "trainer/run_plan.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::attempt_log_test {
 namespace {
 
 RunPlan plan_of(const TempFolder& directory, int64_t number) {
@@ -77,4 +77,4 @@ TEST_CASE("where nobody counts rounds, and on other ranks, nothing is told and n
   CHECK(std::filesystem::is_empty(directory.path()));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::attempt_log_test

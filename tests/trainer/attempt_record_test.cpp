@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::attempt_record_test {
 namespace {
 
 const AttemptRecord kRecord{
@@ -62,4 +62,4 @@ TEST_CASE("somebody else's text of rounds is an error that names the file") {
   CHECK(message_of<Error>([&] { read(text); }).find("train_batch_size") != std::string::npos);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::attempt_record_test

@@ -18,7 +18,7 @@
 #include "tests/fuzz/mutant.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::bad_inputs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -293,4 +293,4 @@ TEST_CASE("names with control bytes are shown escaped, on the console and on the
   }
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::bad_inputs_test

@@ -7,7 +7,7 @@
 #include "model/hf/safetensors_writer.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::bad_surroundings_test {
 namespace {
 
 constexpr const char* kShort =
@@ -207,4 +207,4 @@ TEST_CASE(
   }
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::bad_surroundings_test

@@ -12,7 +12,7 @@
 #include "tests/engine/chain_config.h"
 #include "tests/trainer/counting_dataset.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::batch_loader_test {
 namespace {
 
 using Samples = std::vector<int64_t>;
@@ -227,4 +227,4 @@ TEST_CASE("training has the same losses on batches that are padded for a GPU") {
     CHECK(found[step] == doctest::Approx(expected[step]).epsilon(1e-6));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::batch_loader_test

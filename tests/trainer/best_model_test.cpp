@@ -11,7 +11,7 @@
 #include "tests/support/temp_folder.h"
 #include "trainer/report/history.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::best_model_test {
 namespace {
 
 Intervals tracked(bool greater_is_better = false) {
@@ -122,4 +122,4 @@ TEST_CASE("best_checkpoint_gone: of those that are there the best one is found b
   }
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::best_model_test

@@ -17,7 +17,7 @@
 #include "model/hf/safetensors.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::checkpoint_folders_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -168,4 +168,4 @@ TEST_CASE("every checkpoint folder of a run is what transformers loads, with its
   CHECK(models.size() == 11);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::checkpoint_folders_test

@@ -17,7 +17,7 @@
 #include "tests/trainer/workbench.h"
 #include "trainer/start_point.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::checkpoint_manager_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -222,4 +222,4 @@ TEST_CASE("a folder of checkpoints that vanishes is named, and ends the run afte
   CHECK(has(result.err, "; 3 saves failed in a row"));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::checkpoint_manager_test

@@ -6,7 +6,7 @@
 #include "tests/trainer/workbench.h"
 #include "trainer/run_plan.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::config_text_test {
 
 TEST_CASE(
     "what has no key in the configuration is printed as flags in comments, and all loads back") {
@@ -62,4 +62,4 @@ TEST_CASE("every printed value says where it comes from") {
   }
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::config_text_test

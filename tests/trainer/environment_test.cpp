@@ -6,7 +6,7 @@
 
 #include "base/machine/cpu.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::environment_test {
 
 TEST_CASE("a command is told as a shell would take it") {
   CHECK(command_text({"finetune", "--model", "a b", "--separator", "it's", ""}) ==
@@ -29,4 +29,4 @@ TEST_CASE("the environment names versions, machine, ranks, folder and command") 
   CHECK(lines[5].second.find("trainer_test") != std::string::npos);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::environment_test

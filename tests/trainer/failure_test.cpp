@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::failure_test {
 
 TEST_CASE("an error of the user is told as it is, with the rank when there are several") {
   const auto error = std::make_exception_ptr(Error("no file {}", "x"));
@@ -102,4 +102,4 @@ TEST_CASE("lack of memory says what needs less") {
   CHECK(failure.code == 1);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::failure_test

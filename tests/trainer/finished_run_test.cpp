@@ -13,7 +13,7 @@
 #include "tests/trainer/workbench.h"
 #include "trainer/run_plan.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::finished_run_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -164,4 +164,4 @@ TEST_CASE("a plan without a checkpoint, or whose run has steps left, is not fini
   CHECK(finished_message(plan).empty());
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::finished_run_test

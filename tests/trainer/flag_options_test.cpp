@@ -5,7 +5,7 @@
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::flag_options_test {
 
 TEST_CASE("whole numbers are read in base 10, to the last character and never clamped") {
   CHECK(parse("--steps 010").steps == 10);
@@ -22,4 +22,4 @@ TEST_CASE("whole numbers are read in base 10, to the last character and never cl
   CHECK(has(usage_error("--lr fast --steps x"), "--steps x: must be a whole number"));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::flag_options_test

@@ -5,7 +5,7 @@
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::flag_requests_test {
 namespace {
 
 struct Asked {
@@ -100,4 +100,4 @@ TEST_CASE("a folder that nobody writes to is noted") {
             "--logging_dir: no effect without --report_to tensorboard"));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::flag_requests_test

@@ -5,7 +5,7 @@
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::flag_rules_test {
 
 TEST_CASE("the configuration is named in Hugging Face's way and in DeepSpeed's") {
   CHECK(parse("--deepspeed ds.json").config == "ds.json");
@@ -132,4 +132,4 @@ TEST_CASE("how a state is saved is said by flags of its own") {
   CHECK(has(usage_error("--save-minutes 5"), "--save-minutes needs --output"));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::flag_rules_test

@@ -7,7 +7,7 @@
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::flags_test {
 
 TEST_CASE("a flag that is not given leaves its value unset") {
   const Flags flags = parse("");
@@ -201,4 +201,4 @@ TEST_CASE("empty_flag_value: a flag of finetune, or a key of its file, that is e
   CHECK(message_of<Error>([&] { parse_flags({file}); }) == "--output_dir needs a value");
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::flags_test

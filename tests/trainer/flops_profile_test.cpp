@@ -7,7 +7,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/trainer/rows.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::flops_profile_test {
 namespace {
 
 struct Profiled {
@@ -111,4 +111,4 @@ TEST_CASE("the profile's file is named when it cannot be written") {
         "flops_profiler.output_file \"" + path + "/below\" cannot be written: Not a directory");
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::flops_profile_test

@@ -12,7 +12,7 @@
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::hf_flag_table_test {
 
 TEST_CASE("a spelling of Hugging Face stands for a flag that there is, or says why not") {
   const std::string help = parse_line("--help").answer;
@@ -62,4 +62,4 @@ TEST_CASE("the values that Trainer has by itself are never refused, but for thos
   }
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::hf_flag_table_test

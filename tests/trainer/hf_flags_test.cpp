@@ -5,7 +5,7 @@
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::hf_flags_test {
 
 TEST_CASE("a command line of Hugging Face's scripts is understood") {
   const Flags flags = parse_line(
@@ -158,4 +158,4 @@ TEST_CASE("--use_cpu and --no_cuda keep a run on the CPU") {
   CHECK_FALSE(parse("--use_cpu False").use_cpu);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::hf_flags_test

@@ -7,7 +7,7 @@
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::hf_requests_test {
 namespace {
 
 // Empty: a run with these flags is planned.
@@ -99,4 +99,4 @@ TEST_CASE("every flag that may be fulfilled is compared") {
   }
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::hf_requests_test

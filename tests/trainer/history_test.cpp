@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::history_test {
 namespace {
 
 std::string complaint_about(const std::string& text) {
@@ -65,4 +65,4 @@ TEST_CASE("a text that is no history is refused by the file's name") {
   CHECK(complaint_about(std::string(200, '[')).starts_with("zeroth/history.json:1:"));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::history_test

@@ -7,7 +7,7 @@
 #include "tests/trainer/workbench.h"
 #include "trainer/run_plan.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::inspection_test {
 
 TEST_CASE("the first samples are printed token by token, with how the data was understood") {
   const Workbench bench;
@@ -44,4 +44,4 @@ TEST_CASE("inspecting trains and writes nothing, on any number of ranks") {
   CHECK(bench.finetune("--model model --data train.bin --inspect-samples 0").code == 2);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::inspection_test

@@ -11,7 +11,7 @@
 #include "tests/trainer/workbench.h"
 #include "trainer/start_point.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::interrupted_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -339,4 +339,4 @@ TEST_CASE("a signal to a run whose last loss is not finite promises no model") {
   CHECK_FALSE(fs::exists(bench / "out/model.safetensors"));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::interrupted_test

@@ -5,7 +5,7 @@
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::interval_rules_test {
 namespace {
 
 using Mode = Interval::Mode;
@@ -146,4 +146,4 @@ TEST_CASE("--do_eval False leaves the evaluation out, unless a strategy asks for
   CHECK(has(usage_error("--do_eval"), "--do_eval needs --eval-data (--validation_file)"));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::interval_rules_test

@@ -8,7 +8,7 @@
 #include "checkpoint/find.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::kill_sweep_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -82,4 +82,4 @@ TEST_CASE(
   MESSAGE(calls << " calls, " << kills << " kills");
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::kill_sweep_test

@@ -6,7 +6,7 @@
 
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::long_phases_test {
 namespace {
 
 // Before a program: see hasty_clock.cpp.
@@ -101,4 +101,4 @@ TEST_CASE("an answer to --print-config holds nothing else, however long it took"
   CHECK_FALSE(has(run.out, "reading"));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::long_phases_test

@@ -7,7 +7,7 @@
 
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::main_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -137,4 +137,4 @@ TEST_CASE("an empty output folder is taken") {
   CHECK(fs::exists(bench / "out/model.safetensors"));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::main_test

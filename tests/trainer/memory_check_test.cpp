@@ -10,7 +10,7 @@
 #include "trainer/run_memory.h"
 #include "trainer/run_plan.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::memory_check_test {
 namespace {
 
 using engine::memory_need;
@@ -174,4 +174,4 @@ TEST_CASE("the summary tells the memory before weights are read") {
   CHECK(has(result.out, "[0] memory     2 ranks: "));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::memory_check_test

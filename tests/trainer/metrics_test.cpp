@@ -15,7 +15,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/trainer/rows.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::metrics_test {
 namespace {
 
 std::string read(const std::filesystem::path& path) {
@@ -264,4 +264,4 @@ TEST_CASE("a step behind which a run went on has a line of its own") {
         R"({"step":7,"resumed":true,"since_start_s":1.5})");
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::metrics_test

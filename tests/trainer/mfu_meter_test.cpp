@@ -7,7 +7,7 @@
 #include "model/spec.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::mfu_meter_test {
 namespace {
 
 model::ModelSpec small_spec() {
@@ -74,4 +74,4 @@ TEST_CASE("a step that does more than was measured shows that the measurement wa
   });
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::mfu_meter_test

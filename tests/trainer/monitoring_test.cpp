@@ -7,7 +7,7 @@
 
 #include "tests/trainer/rows.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::monitoring_test {
 namespace {
 
 std::vector<std::string> tags(const std::vector<monitor::Event>& events) {
@@ -107,4 +107,4 @@ TEST_CASE("an evaluation is one event") {
   CHECK(events[0].value == 1.5);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::monitoring_test

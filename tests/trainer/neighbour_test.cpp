@@ -22,7 +22,7 @@
 #include "tests/support/second_user.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::neighbour_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -204,4 +204,4 @@ TEST_CASE("once ranks have met none of them holds what they met in, nor does a k
     CHECK(launcher::eventually([&] { return !launcher::is_alive(pid); }));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::neighbour_test

@@ -10,7 +10,7 @@
 #include "tests/trainer/disk.h"
 #include "tests/trainer/offload_bench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::offload_faults_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -164,4 +164,4 @@ TEST_CASE("a file that is cut short in the middle of a run ends all ranks, the l
   check_checkpoint(bench);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::offload_faults_test

@@ -8,7 +8,7 @@
 
 #include "tests/trainer/offload_bench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::offload_test {
 namespace {
 
 constexpr const char* kTrain =
@@ -198,4 +198,4 @@ TEST_CASE("open files and resident memory stay as they are over a thousand steps
   CHECK(bench.is_clean());
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::offload_test

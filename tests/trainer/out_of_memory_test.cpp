@@ -9,7 +9,7 @@
 #include "device/host_link.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::out_of_memory_test {
 namespace {
 
 template <typename Action>
@@ -96,4 +96,4 @@ TEST_CASE("the message names place, bytes and remedies") {
   CHECK(has(out_of_memory_message({}, "", {}), "out of host memory: an unknown number requested"));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::out_of_memory_test

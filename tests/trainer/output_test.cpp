@@ -19,7 +19,7 @@
 #include "tests/trainer/workbench.h"
 #include "trainer/run_plan.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::output_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -283,4 +283,4 @@ TEST_CASE("what rank 0 complains about is thrown on all ranks, and nothing where
   });
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::output_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::phase_progress_test {
 namespace {
 
 // What is written while a clock stands where the test puts it.
@@ -163,4 +163,4 @@ TEST_CASE("a thread shows what is due by itself, and ends with the phases") {
   CHECK(text.starts_with("saving out: "));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::phase_progress_test

@@ -7,7 +7,7 @@
 
 #include "tests/trainer/rows.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::progress_test {
 namespace {
 
 // Collects what a Progress writes.
@@ -233,4 +233,4 @@ TEST_CASE("a run that goes on begins anew with its plain lines and its time left
   CHECK(screen.lines() == 10);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::progress_test

@@ -12,7 +12,7 @@
 #include "configs/resolve.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::published_files_test {
 namespace {
 
 constexpr char kDirectory[] = ZEROTH_SOURCE_DIR "/tests/configs/fixtures/published";
@@ -59,4 +59,4 @@ TEST_CASE("published files that load train a small model") {
   }
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::published_files_test

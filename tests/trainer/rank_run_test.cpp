@@ -10,7 +10,7 @@
 #include "tests/trainer/free_port.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::rank_run_test {
 namespace {
 
 constexpr const char* kTrain =
@@ -176,4 +176,4 @@ TEST_CASE("--print-config says of flags and keys without effect what the run say
   CHECK(bench.finetune(line).code != 0);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::rank_run_test

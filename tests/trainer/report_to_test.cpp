@@ -5,7 +5,7 @@
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::report_to_test {
 
 TEST_CASE("--report_to switches files on: those of TensorBoard, or all that there are") {
   const Flags tensorboard = parse("--report_to tensorboard --logging_dir logs");
@@ -36,4 +36,4 @@ TEST_CASE("a name that nobody knows is refused") {
         "--report_to wanbd: must be all, none, tensorboard or the name of a service");
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::report_to_test

@@ -18,7 +18,7 @@
 #include "trainer/report/history.h"
 #include "trainer/report/reporter.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::reporter_history_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -283,4 +283,4 @@ TEST_CASE("mutants of a history are taken or refused by the file's name") {
   CHECK(taken < 400);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::reporter_history_test

@@ -10,7 +10,7 @@
 #include "tests/trainer/disk.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::reporter_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -176,4 +176,4 @@ TEST_CASE("a disk that --metrics fills costs the run a warning and nothing else"
   CHECK(std::filesystem::exists(bench / "out/model.safetensors"));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::reporter_test

@@ -9,7 +9,7 @@
 #include "trainer/run_plan.h"
 #include "trainer/samples.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::resume_plan_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -212,4 +212,4 @@ TEST_CASE("what earlier versions did not save is unknown, and a rank's batch is 
   CHECK(parse_resume_plan("out/step-3", manifest).rank_batch == 2);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::resume_plan_test

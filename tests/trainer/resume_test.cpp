@@ -9,7 +9,7 @@
 #include "checkpoint/find.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::resume_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -361,4 +361,4 @@ TEST_CASE("trainers_own_checkpoint: what another program saved is called by its 
             "is a checkpoint of Megatron-LM (it contains iter_0000100)"));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::resume_test

@@ -7,7 +7,7 @@
 #include "tests/trainer/workbench.h"
 #include "trainer/run_plan.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::run_fingerprint_test {
 namespace {
 
 RunFingerprint fingerprint(const Workbench& bench, const std::vector<std::string>& more = {},
@@ -150,4 +150,4 @@ TEST_CASE("only what decides the rate and the step may be allowed to differ") {
   }
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::run_fingerprint_test

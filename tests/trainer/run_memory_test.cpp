@@ -17,7 +17,7 @@
 #include "trainer/batch_loader.h"
 #include "trainer/run_plan.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::run_memory_test {
 namespace {
 
 void write_model(const Workbench& bench, int64_t vocabulary) {
@@ -180,4 +180,4 @@ TEST_CASE("the summary tells the activations, which come not on top") {
   CHECK_FALSE(has(result.out, "activations not counted"));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::run_memory_test

@@ -13,7 +13,7 @@
 #include "tests/trainer/workbench.h"
 #include "trainer/step_trigger.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::run_plan_test {
 namespace {
 
 // `line` with names in the workbench's folder written as @name.
@@ -306,4 +306,4 @@ TEST_CASE("the configuration is resolved without data") {
   CHECK(made.config.batch.train_batch_size == 4);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::run_plan_test

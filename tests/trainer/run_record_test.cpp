@@ -14,7 +14,7 @@
 #include "tests/trainer/workbench.h"
 #include "trainer/run_plan.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::run_record_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -211,4 +211,4 @@ TEST_CASE("a record that nobody made is refused by what is wrong, and nothing of
   CHECK(record.history(0) == good);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::run_record_test

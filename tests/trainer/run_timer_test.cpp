@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::run_timer_test {
 
 TEST_CASE("time counts from the launcher's start") {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -21,4 +21,4 @@ TEST_CASE("without a launcher time counts from the start of the process") {
   CHECK(age < 600);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::run_timer_test

@@ -9,7 +9,7 @@
 #include "tests/trainer/workbench.h"
 #include "trainer/run_plan.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::samples_test {
 namespace {
 
 using Lines = std::vector<std::string>;
@@ -235,4 +235,4 @@ TEST_CASE("a run that goes on from an earlier version's checkpoint makes its sam
   CHECK(open("short.bin", 2).first.lost_tokens == 0);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::samples_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::spellings_test {
 
 TEST_CASE("a message names the flags that were typed, as whole words") {
   Spellings spellings;
@@ -19,4 +19,4 @@ TEST_CASE("a message names the flags that were typed, as whole words") {
   CHECK_FALSE(spellings.is_typed_as("--steps", "max_steps"));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::spellings_test

@@ -12,7 +12,7 @@
 #include "tests/trainer/free_port.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::start_point_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -243,4 +243,4 @@ TEST_CASE("under torchrun a run outlives the loss of a rank, and then that of an
   }
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::start_point_test

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::step_trigger_test {
 namespace {
 
 using Mode = Interval::Mode;
@@ -61,4 +61,4 @@ TEST_CASE("epochs end where they do although batches were of another size before
   CHECK(trigger.is_due(4));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::step_trigger_test

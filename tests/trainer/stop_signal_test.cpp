@@ -8,7 +8,7 @@
 #include <csignal>
 #include <utility>
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::stop_signal_test {
 namespace {
 
 // How a process of its own ends that runs `body` and, unless it dies, returns its result.
@@ -120,4 +120,4 @@ TEST_CASE("without a signal it ends without a trace") {
   CHECK(status == 0);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::stop_signal_test

@@ -6,7 +6,7 @@
 #include "tests/trainer/free_port.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::stuck_rank_test {
 namespace {
 
 constexpr const char* kEndless =
@@ -149,4 +149,4 @@ TEST_CASE("a job that is suspended for longer than its time limit goes on as if 
   CHECK_FALSE(has(result.err, "were killed"));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::stuck_rank_test

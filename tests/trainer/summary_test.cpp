@@ -5,7 +5,7 @@
 #include "engine/start.h"
 #include "tests/trainer/counting_dataset.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::summary_test {
 namespace {
 
 constexpr data::BatchPartition kBatchOf8 = {
@@ -226,4 +226,4 @@ TEST_CASE("an optimizer's file that stays empty is told with the reason") {
   CHECK(offload_notes(run).empty());
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::summary_test

@@ -8,7 +8,7 @@
 
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::trainer_records_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -222,4 +222,4 @@ TEST_CASE("an error of a run names the flag that was typed") {
   CHECK_MESSAGE(has(result.err, "4 in the file, but --per_device_train_batch_size 8"), result.err);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::trainer_records_test

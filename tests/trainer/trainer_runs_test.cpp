@@ -11,7 +11,7 @@
 
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::trainer_runs_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -118,4 +118,4 @@ TEST_CASE("stages do not change the losses of Trainer's defaults") {
   }
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::trainer_runs_test

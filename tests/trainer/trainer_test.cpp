@@ -6,7 +6,7 @@
 
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::trainer_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -156,4 +156,4 @@ TEST_CASE("the output folder gives the run's last eval loss again") {
   CHECK(repeated == doctest::Approx(last).epsilon(1e-6));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::trainer_test

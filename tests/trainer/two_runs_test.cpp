@@ -8,7 +8,7 @@
 #include "tests/support/second_user.h"
 #include "tests/trainer/workbench.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::two_runs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -102,4 +102,4 @@ TEST_CASE("what another user puts beside an output in a shared folder redirects 
   CHECK(read_text(victim / "diary.txt") == "precious");
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::two_runs_test

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace zeroth::trainer {
+namespace zeroth::trainer::workbench_test {
 namespace {
 
 // One that has ended and that nobody has asked for yet counts as dead.
@@ -31,4 +31,4 @@ TEST_CASE("a command that does not end fails its test, with its last words and n
   CHECK_FALSE(is_alive(sleeper));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::trainer::workbench_test

@@ -12,7 +12,7 @@
 #include "tests/support/ranks.h"
 #include "tests/zero/fake_store.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::block_params_test {
 namespace {
 
 UnitPlan chain_units(const model::Blocks& blocks, const comm::DeviceMesh& mesh,
@@ -196,4 +196,4 @@ TEST_CASE("a share that is read has the update that waited for it") {
   });
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::block_params_test

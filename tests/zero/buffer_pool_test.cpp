@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace zeroth::zero {
+namespace zeroth::zero::buffer_pool_test {
 
 TEST_CASE("memory that was given back is taken again") {
   BufferPool pool(torch::kCPU);
@@ -34,4 +34,4 @@ TEST_CASE("tensors of another size or dtype are not mixed up") {
   CHECK(pool.allocated_bytes() == 8 * 4 + 8 * 2 + 9 * 4);
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::buffer_pool_test

@@ -10,7 +10,7 @@
 #include "base/tensor_slice.h"
 #include "tests/engine/split_chain.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::element_offsets_test {
 namespace {
 
 comm::MeshLayout grid_of(int data, int tensor) {
@@ -101,4 +101,4 @@ TEST_CASE("columns of a matrix are one part, also where a share begins within a 
   }
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::element_offsets_test

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::flat_layout_test {
 
 TEST_CASE("slots begin at aligned offsets and shards are equal") {
   FlatLayout layout(3);
@@ -90,4 +90,4 @@ TEST_CASE("a range is cut into runs of matrices and of norm weights and biases")
              {0, 70, false, 3}, {128, 129, false, 4}, {192, 193, true, 5}}));
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::flat_layout_test

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "zero/unit.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::gather_prefetcher_test {
 namespace {
 
 using Units = std::vector<size_t>;
@@ -154,4 +154,4 @@ TEST_CASE("a live limit below two neighbours names the smallest that works") {
   CHECK_THROWS_AS(GatherPrefetcher(plan, {.max_live_elements = 255}), Error);
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::gather_prefetcher_test

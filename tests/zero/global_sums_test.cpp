@@ -8,7 +8,7 @@
 #include "tests/support/ranks.h"
 #include "zero/unit.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::global_sums_test {
 namespace {
 
 using comm::MeshDim;
@@ -65,4 +65,4 @@ TEST_CASE("what a rank holds alone is summed as it is") {
   });
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::global_sums_test

@@ -10,7 +10,7 @@
 #include "zero/gradient_offload.h"
 #include "zero/param_store.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::grad_reducer_test {
 namespace {
 
 struct Case {
@@ -245,4 +245,4 @@ TEST_CASE("the scatter reducer holds whole gradients for a few blocks only") {
   });
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::grad_reducer_test

@@ -11,7 +11,7 @@
 #include "zero/memory_plan.h"
 #include "zero/strategy.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::gradient_offload_step_test {
 namespace {
 
 // A device that is as slow as it may be: it has never reached a point by itself.
@@ -206,4 +206,4 @@ TEST_CASE("the plan's gradients beside a GPU are those of a step") {
   }
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::gradient_offload_step_test

@@ -10,7 +10,7 @@
 
 #include "tests/support/late_copies.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::gradient_offload_test {
 namespace {
 
 using testing::copies_of;
@@ -166,4 +166,4 @@ TEST_CASE("a copy into the shard and additions to it keep their order") {
   }
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::gradient_offload_test

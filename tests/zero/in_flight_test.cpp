@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace zeroth::zero {
+namespace zeroth::zero::in_flight_test {
 namespace {
 
 // What was retired after each of the pushes 0, 1, 2, ... of `elements` elements.
@@ -33,4 +33,4 @@ TEST_CASE("elements under way are limited, but one reduction always may") {
   CHECK((retired_after(9, 10, {6, 4, 1, 30, 1}) == std::vector<int>{0, 0, 1, 3, 4}));
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::in_flight_test

@@ -16,7 +16,7 @@
 #include "tests/support/temp_folder.h"
 #include "zero/strategy.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::memory_plan_test {
 namespace {
 
 using configs::OffloadDevice;
@@ -332,4 +332,4 @@ TEST_CASE("a buffer smaller than the largest shard of parameters is refused with
   CHECK_NOTHROW(check_sizes(plan, config, torch::kCPU));
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::memory_plan_test

@@ -8,7 +8,7 @@
 #include "offload/shard_store.h"
 #include "zero/unit.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::offload_plan_test {
 namespace {
 
 using configs::OffloadDevice;
@@ -239,4 +239,4 @@ TEST_CASE("a buffer that cannot hold the largest shard of parameters names the s
   CHECK(message.find("smallest value that works is 256") != std::string::npos);
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::offload_plan_test

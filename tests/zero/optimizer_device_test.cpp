@@ -21,7 +21,7 @@
 #include "zero/shard_stores.h"
 #include "zero/unit.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::optimizer_device_test {
 namespace {
 
 constexpr UpdateBytes kAdamBf16 = {.parameter = 2, .to_device = 14, .to_host = 12};
@@ -241,4 +241,4 @@ TEST_CASE("the link is measured both ways") {
   CHECK(link.memory.bytes() == 0);  // given back
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::optimizer_device_test

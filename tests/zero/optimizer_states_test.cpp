@@ -14,7 +14,7 @@
 #include "zero/param_store.h"
 #include "zero/unit.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::optimizer_states_test {
 namespace {
 
 constexpr int64_t kTile = 64;
@@ -100,4 +100,4 @@ TEST_CASE("only memory that other threads can read is in place") {
   });
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::optimizer_states_test

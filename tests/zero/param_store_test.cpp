@@ -10,7 +10,7 @@
 #include "tests/support/ranks.h"
 #include "tests/zero/fake_store.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::param_store_test {
 namespace {
 
 UnitPlan released_units(const model::Blocks& blocks, const comm::DeviceMesh& mesh) {
@@ -217,4 +217,4 @@ TEST_CASE("a unit that is updated while leased is a broken invariant") {
   });
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::param_store_test

@@ -5,7 +5,7 @@
 #include "engine/memory/memory_estimate.h"
 #include "tests/engine/split_chain.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::parameter_index_test {
 namespace {
 
 comm::MeshLayout grid_of(int data, int tensor) {
@@ -56,4 +56,4 @@ TEST_CASE("what is counted is the whole model, on every rank") {
   CHECK(engine::count_decay(shared, optimizer).not_decayed == 2 * (8 + 24));
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::parameter_index_test

@@ -12,7 +12,7 @@
 #include "zero/offload_plan.h"
 #include "zero/unit.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::shard_stores_test {
 namespace {
 
 using configs::OffloadDevice;
@@ -108,4 +108,4 @@ TEST_CASE("only what copies touch is page-locked: not what the host alone update
   }
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::shard_stores_test

@@ -15,7 +15,7 @@
 #include "tests/zero/fake_store.h"
 #include "zero/block_params.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::sharded_optimizer_test {
 
 TEST_CASE("after every step each working weight equals its master rounded") {
   for (const configs::Precision precision :
@@ -234,4 +234,4 @@ TEST_CASE("a watch sees each tile before it changes: once, and twice where there
   }
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::sharded_optimizer_test

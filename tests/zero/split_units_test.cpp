@@ -15,7 +15,7 @@
 #include "zero/strategy.h"
 #include "zero/unit.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::split_units_test {
 namespace {
 
 using comm::MeshDim;
@@ -348,4 +348,4 @@ TEST_CASE("gradients are divided by the ranks that have a loss of their own") {
   });
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::split_units_test

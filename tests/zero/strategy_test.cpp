@@ -5,7 +5,7 @@
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::strategy_test {
 namespace {
 
 struct Rest {
@@ -122,4 +122,4 @@ TEST_CASE("one rank is not sharded whatever the stage") {
   });
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::strategy_test

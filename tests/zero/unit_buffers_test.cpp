@@ -5,7 +5,7 @@
 
 #include "tests/support/chain.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::unit_buffers_test {
 
 TEST_CASE("a block's parameters are views of its units' buffers, released ones without memory") {
   const model::Blocks blocks = testing::make_chain();
@@ -44,4 +44,4 @@ TEST_CASE("a block's parameters are views of its units' buffers, released ones w
   CHECK(buffers.peak_live_elements() == numel);
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::unit_buffers_test

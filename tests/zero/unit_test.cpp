@@ -7,7 +7,7 @@
 #include "tests/support/chain.h"
 #include "tests/zero/split_block.h"
 
-namespace zeroth::zero {
+namespace zeroth::zero::unit_test {
 
 TEST_CASE("every block is one unit, in order of first use") {
   const UnitPlan plan = plan_units(testing::make_chain(), 2);
@@ -120,4 +120,4 @@ TEST_CASE("a parameter that is not floating point is refused by name and dtype")
                        Error);
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::zero::unit_test

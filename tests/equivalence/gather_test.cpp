@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "tests/equivalence/expect_row.h"
 
-namespace zeroth::equivalence {
+namespace zeroth::equivalence::gather_test {
 namespace {
 
 Row stage3(int ranks, const std::string& model) {
@@ -88,4 +88,4 @@ TEST_CASE("the smallest max_live that works is kept to and changes no bit, nor d
   }
 }
 
-}  // namespace zeroth::equivalence
+}  // namespace zeroth::equivalence::gather_test
