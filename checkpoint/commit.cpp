@@ -159,11 +159,11 @@ std::vector<std::string> Saver::finish_commit(const Save& save) const {
     if (exists(*file_system_, "", save.old_name()))
       remove_checkpoints(*file_system_, {save.old_name()});
   });
-  attempt([&] { remove_old({save.step_}); });
+  attempt([&] { rotate_checkpoints({save.step_}); });
   return warnings;
 }
 
-void Saver::remove_old(std::set<int64_t> steps) const {
+void Saver::rotate_checkpoints(std::set<int64_t> steps) const {
   steps.insert(kept_steps_.begin(), kept_steps_.end());
   const RetentionPolicy retention{.newest = options_.keep, .steps = std::move(steps)};
   remove_checkpoints(*file_system_, expired_checkpoints(*file_system_, retention));
@@ -217,26 +217,26 @@ std::string Save::old_name() const {
   return fmt::format("{}{}-{}", kOld, step_name(step_), checkpoint::to_string(attempt_));
 }
 
-uint32_t Save::write_manifest(const std::vector<std::string>& reports, Manifest facts,
+uint32_t Save::write_manifest(const std::vector<std::string>& reports, Manifest manifest,
                               const std::vector<StoredState>& expected) const {
   std::vector<RankReport> parsed;
   for (const std::string& report : reports) parsed.push_back(parse_report(report));
-  facts.files = merge_reports(parsed, expected);
+  manifest.files = merge_reports(parsed, expected);
   FileSystem& file_system = *saver_->file_system_;
   FileTree tree = list_files(file_system, directory_);
-  for (const StoredFile& file : facts.files) check_and_sync(file_system, directory_, tree, file);
-  for (const StoredFile& file : facts.files) tree.files.erase(file.name);
+  for (const StoredFile& file : manifest.files) check_and_sync(file_system, directory_, tree, file);
+  for (const StoredFile& file : manifest.files) tree.files.erase(file.name);
   for (const auto& [name, size] : tree.files) {
-    facts.files.push_back(describe_file(file_system, directory_, name));
+    manifest.files.push_back(describe_file(file_system, directory_, name));
   }
-  std::sort(facts.files.begin(), facts.files.end(),
+  std::sort(manifest.files.begin(), manifest.files.end(),
             [](const StoredFile& a, const StoredFile& b) { return a.name < b.name; });
-  facts.step = step_;
-  facts.run_id = saver_->options_.run_id;
-  facts.attempt = checkpoint::to_string(attempt_);
-  facts.written = std::time(nullptr);
-  facts.parent = saver_->options_.parent;
-  const std::string text = checkpoint::to_string(facts);
+  manifest.step = step_;
+  manifest.run_id = saver_->options_.run_id;
+  manifest.attempt = checkpoint::to_string(attempt_);
+  manifest.written = std::time(nullptr);
+  manifest.parent = saver_->options_.parent;
+  const std::string text = checkpoint::to_string(manifest);
   write_text(file_system, join_path(directory_, std::string(kManifest)), text);
   for (const std::string& inner : tree.directories)
     file_system.sync_directory(join_path(directory_, inner));
@@ -244,14 +244,14 @@ uint32_t Save::write_manifest(const std::vector<std::string>& reports, Manifest 
   return checkpoint::manifest_crc(text).value_or(0);
 }
 
-CommitResult Save::commit(const RankManifest& mine, Manifest facts,
+CommitResult Save::commit(const RankManifest& mine, Manifest manifest,
                           const std::vector<StoredState>& expected) {
   RankGroup& ranks = saver_->ranks_;
   std::string report;
   const auto report_error = capture_failure([&] {
     report = checkpoint::to_string(RankReport{{.step = step_,
                                                .attempt = checkpoint::to_string(attempt_),
-                                               .must_equal = facts.must_equal,
+                                               .must_equal = manifest.must_equal,
                                                .files = mine.files},
                                               mine.parts});
   });
@@ -259,7 +259,7 @@ CommitResult Save::commit(const RankManifest& mine, Manifest facts,
       commit_vote(ranks, phase_name("listing what was written"), report_error, report);
   CommitResult done{.name = step_name(step_)};
   run_phase("writing the manifest", [&] {
-    if (saver_->is_committer()) done.crc = write_manifest(reports, std::move(facts), expected);
+    if (saver_->is_committer()) done.crc = write_manifest(reports, std::move(manifest), expected);
   });
   // All ranks have voted and all files are on disk; one rename remains.
   bool committed = false;

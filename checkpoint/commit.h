@@ -65,7 +65,7 @@ class Saver {
   // for example the best one.
   void keep(int64_t newest, std::set<int64_t> steps);
   // Removes all other checkpoints, as each commit does, except `steps`. Called on rank 0 only.
-  void remove_old(std::set<int64_t> steps = {}) const;
+  void rotate_checkpoints(std::set<int64_t> steps = {}) const;
 
   // Starts a save. `bytes` is the total that this rank will write. Throws an Error before anything
   // is written if the bytes do not fit. Collective.
@@ -107,11 +107,11 @@ class Save {
     run_on_all_ranks(saver_->ranks_, phase_name(what), action);
   }
 
-  // Commits the save. The manifest is rank 0's `facts` with step, run, attempt, time, parent and
-  // files filled in. All ranks must pass the same must_equal. `expected`, if rank 0 passes it,
+  // Commits the save, with rank 0's `manifest`, whose step, run, attempt, time, parent and files
+  // are filled in here. All ranks must pass the same must_equal. `expected`, if rank 0 passes it,
   // lists all states that must exist. Files in directory() that no rank reports are read and
   // listed, too. Collective.
-  CommitResult commit(const RankManifest& mine, Manifest facts,
+  CommitResult commit(const RankManifest& mine, Manifest manifest,
                       const std::vector<StoredState>& expected = {});
 
  private:
@@ -120,7 +120,7 @@ class Save {
   std::string phase_name(std::string_view what) const;
   std::string old_name() const;  // of the replaced checkpoint, if replacing takes two steps
   // Returns the CRC of the manifest.
-  uint32_t write_manifest(const std::vector<std::string>& reports, Manifest facts,
+  uint32_t write_manifest(const std::vector<std::string>& reports, Manifest manifest,
                           const std::vector<StoredState>& expected) const;
 
   Saver* saver_;

@@ -203,7 +203,7 @@ int run_ranks(const LaunchOptions& options, const Program& program, PlanRequest 
     if (between && outcome.signal == 0) outcome.signal = between->signal();
     if (restarts > 0 && has_new_checkpoint(saved, newest_checkpoint(options.command)))
       policy.reset_restarts();
-    if (!policy.start_next(outcome)) {
+    if (!policy.try_restart(outcome)) {
       const std::string why = policy.no_restart_reason(outcome);
       if (!why.empty()) outcome.message += "\nzeroth: " + why;
       return report_outcome(options, outcome);

@@ -17,6 +17,9 @@ namespace kernel {
 
 enum Formula : size_t { kAdam, kLion, kAdagrad, kSgd, kSgdMomentum, kNumFormulas };
 
+constexpr size_t kMaxStates = 2;               // of an element
+constexpr size_t kNumArrays = 1 + kMaxStates;  // the master, then the states
+
 enum Format : size_t { kFp32, kBf16, kFp16, kNumFormats };  // of a gradient or a copy
 
 // Constants are the factors of one step, by their place in the formulas of cpu_update.h.
@@ -46,10 +49,10 @@ Constants make_constants(const configs::OptimizerConfig& config, const UpdateSte
 // OptimizerTraits holds what rules and kernels have to know of an optimizer: its row of the table
 // in update_constants.cpp.
 struct OptimizerTraits {
-  Formula formula;             // kNumFormulas for Lamb, whose two passes have loops of their own
-  size_t num_states;           // of each element
-  const char* state_names[2];  // in checkpoints
-  bool decouples_decay;        // false: the decay is a part of the gradient, or of Lamb's direction
+  Formula formula;    // kNumFormulas for Lamb, whose two passes have loops of their own
+  size_t num_states;  // of each element
+  const char* state_names[kMaxStates];  // in checkpoints
+  bool decouples_decay;  // false: the decay is a part of the gradient, or of Lamb's direction
   void (*set_constants)(const configs::OptimizerConfig& config, const UpdateStep& step,
                         Constants& constants);
   double configs::OptimizerConfig::*initial_state = nullptr;  // null: 0
@@ -76,7 +79,6 @@ struct ElementOffsets {
 struct RoundingKey {
   uint32_t first = 0, second = 0;
 };
-constexpr size_t kNumArrays = 3;  // the master, then the states
 
 // DecayRanges mark elements whose weights do not decay. Ranges follow each other from the first
 // element on; each except the last is a multiple of the four elements that a thread updates.

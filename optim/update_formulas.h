@@ -22,7 +22,7 @@ ZEROTH_INLINE Vec decayed(const Constants& c, Vec p, Vec g) {
 // Each formula updates p and its states s with the received gradient.
 struct AdamFormula {
   static constexpr int kNumStates = 2;
-  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[2]) {
+  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[kMaxStates]) {
     const Vec g = decayed(c, p, scaled(c, wire));
     s[0] = fma(spread(c.add_first), g - s[0], c.from_gradient ? g : s[0]);
     s[1] = fma(spread(c.add_second) * g, g, s[1] * spread(c.keep_second));
@@ -33,7 +33,7 @@ struct AdamFormula {
 
 struct LionFormula {
   static constexpr int kNumStates = 1;
-  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[2]) {
+  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[kMaxStates]) {
     const Vec direction = fma(wire, spread(c.add_first), s[0] * spread(c.keep_first));
     p = p * spread(c.keep) - with_sign(spread(c.magnitude), direction);
     s[0] = fma(wire, spread(c.add_second), s[0] * spread(c.keep_second));
@@ -42,7 +42,7 @@ struct LionFormula {
 
 struct AdagradFormula {
   static constexpr int kNumStates = 1;
-  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[2]) {
+  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[kMaxStates]) {
     const Vec g = decayed(c, p, scaled(c, wire));
     s[0] = fma(g, g, s[0]);
     p = p + spread(c.minus_rate) * g / (root(s[0]) + spread(c.eps));
@@ -51,14 +51,14 @@ struct AdagradFormula {
 
 struct SgdFormula {
   static constexpr int kNumStates = 0;
-  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&)[2]) {
+  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&)[kMaxStates]) {
     p = fma(decayed(c, p, scaled(c, wire)), spread(c.minus_rate), p);
   }
 };
 
 struct SgdMomentumFormula {
   static constexpr int kNumStates = 1;
-  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[2]) {
+  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[kMaxStates]) {
     const Vec g = decayed(c, p, scaled(c, wire));
     s[0] = c.from_gradient ? g : fma(g, spread(c.add_first), s[0] * spread(c.keep_first));
     p = fma(c.nesterov ? fma(s[0], spread(c.keep_first), g) : s[0], spread(c.minus_rate), p);
@@ -68,12 +68,12 @@ struct SgdMomentumFormula {
 // LambFormula runs in two passes: the step is a multiple of the direction that is known only after
 // all directions are computed.
 struct LambFormula {
-  ZEROTH_INLINE static void moments(const Constants& c, Vec wire, Vec (&s)[2]) {
+  ZEROTH_INLINE static void moments(const Constants& c, Vec wire, Vec (&s)[kMaxStates]) {
     const Vec g = scaled(c, wire);
     s[0] = fma(spread(c.add_first), g, s[0] * spread(c.keep_first));
     s[1] = fma(spread(c.add_second) * g, g, s[1] * spread(c.keep_second));
   }
-  ZEROTH_INLINE static Vec direction(const Constants& c, Vec p, const Vec (&s)[2]) {
+  ZEROTH_INLINE static Vec direction(const Constants& c, Vec p, const Vec (&s)[kMaxStates]) {
     const Vec eps = spread(c.eps);
     const Vec divisor = c.eps_inside ? root(s[1] + eps) : root(s[1]) + eps;
     return fma(p, spread(c.decay), s[0] / divisor);
@@ -119,11 +119,11 @@ ZEROTH_INLINE Ints random_bits(RoundingKey key, Ints offset) {
 }
 
 // Stores a master or a state; bf16 is rounded by the random numbers of these elements.
-ZEROTH_INLINE void keep(float* p, Vec x, RoundingKey, Ints) {
+ZEROTH_INLINE void store_rounded(float* p, Vec x, RoundingKey, Ints) {
   store(p, x);
 }
-ZEROTH_INLINE void keep(Bf16* p, Vec x, RoundingKey key, Ints offsets) {
-  store(p, x, random_bits(key, offsets));
+ZEROTH_INLINE void store_rounded(Bf16* p, Vec x, RoundingKey key, Ints offsets) {
+  store_stochastic(p, x, random_bits(key, offsets));
 }
 
 }  // namespace

@@ -142,7 +142,7 @@ engine::CheckpointRequest CheckpointManager::request(int64_t step) const {
                                     .write_files = [this, with_this](const fs::path& directory) {
                                       write_extra_files_(directory, with_this);
                                     }};
-  if (const int64_t kept = max_kept(); kept > 0) {
+  if (const int64_t kept = save_total_limit(); kept > 0) {
     request.keep = kept + std::ssize(unconfirmed_steps_) + 1;  // until this one is known to be good
   }
   save_progress({.batch = plan_.global_batch(),
@@ -209,7 +209,7 @@ std::vector<std::string> CheckpointManager::confirm() {
   if (unconfirmed_steps_.empty() || save_in_progress()) return {};
   good_steps_.insert(good_steps_.end(), unconfirmed_steps_.begin(), unconfirmed_steps_.end());
   unconfirmed_steps_.clear();
-  const int64_t kept = max_kept();
+  const int64_t kept = save_total_limit();
   return kept == 0 ? std::vector<std::string>{}
                    : engine_.keep_checkpoints(directory_, kept, protected_steps());
 }
@@ -226,8 +226,8 @@ fs::path CheckpointManager::checkpoint_directory(int64_t step) const {
 
 // Returns how many of the newest checkpoints to keep: one less if the best is not among them; 0:
 // all.
-int64_t CheckpointManager::max_kept() const {
-  const int64_t kept = plan_.flags.intervals.kept.value_or(0);
+int64_t CheckpointManager::save_total_limit() const {
+  const int64_t kept = plan_.flags.intervals.save_total_limit.value_or(0);
   const auto best = best_.saved_step();
   if (!best || kept < 2) return kept;
   const auto newest = std::min<size_t>(good_steps_.size(), static_cast<size_t>(kept));

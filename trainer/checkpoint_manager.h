@@ -85,7 +85,7 @@ class CheckpointManager {
   std::vector<std::string> complete_save(const engine::SavedCheckpoint& done);
   engine::CheckpointRequest request(int64_t step) const;
   void locate_best_model(ResumedCheckpoint& loaded);
-  int64_t max_kept() const;
+  int64_t save_total_limit() const;
   std::set<int64_t> protected_steps() const;
 
   const RunPlan& plan_;

@@ -42,12 +42,13 @@ int64_t max_checkpoints(const RunPlan& plan) {
   const bool best = intervals.save.mode == Interval::Mode::kBest;
   // Count periodic saves and that of the last step; saves by the clock are unlimited.
   const int64_t saves =
-      plan.flags.state.every_minutes && intervals.kept
+      plan.flags.state.every_minutes && intervals.save_total_limit
           ? std::numeric_limits<int64_t>::max()
           : plan.trigger(best ? intervals.evaluate : intervals.save).num_before_end() + 1;
   // One more exists while the newest is not known to be good.
-  const int64_t kept =
-      intervals.kept ? *intervals.kept + 1 + (intervals.ends_with_best ? 1 : 0) : saves;
+  const int64_t kept = intervals.save_total_limit
+                           ? *intervals.save_total_limit + 1 + (intervals.ends_with_best ? 1 : 0)
+                           : saves;
   return std::min(saves, kept);
 }
 

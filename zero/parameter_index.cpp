@@ -13,7 +13,7 @@ using optim::kernel::ElementOffsets;
 // own.
 size_t first_unit_like(const UnitPlan& plan, size_t unit) {
   const Unit& own = plan.units[unit];
-  if (own.blocks.size() > 1) return unit;
+  if (own.is_tied()) return unit;
   for (size_t u = 0; u < unit; ++u) {
     const Unit& other = plan.units[u];
     if (other.blocks == own.blocks && other.trainable == own.trainable) return u;

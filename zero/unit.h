@@ -36,6 +36,7 @@ struct Unit {
   // Returns "block 3 (layers.2)", for messages.
   std::string label() const;
   bool is_gathered_before_use() const { return gather_policy == GatherPolicy::kBeforeUse; }
+  bool is_tied() const { return blocks.size() > 1; }  // a weight that several blocks use
   // Returns whether no other rank holds it.
   bool is_unsharded() const { return layout.num_shards() == 1; }
   // Returns this rank's shard of the flat buffer.

@@ -74,7 +74,7 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
     const Timer total;
     double waited = 0;
     while (!op.done) {
-      if (!work() && !progress_->work()) waited += block();
+      if (!work() && !progress_->work()) waited += wait_for_peers();
     }
     times_.waiting_s += waited;
     times_.working_s += total.seconds() - waited;
@@ -173,7 +173,7 @@ class CollectiveWorker final : public ProgressEngine::ProgressClient {
   // Sleeps until there is work in any group of the rank; returns the seconds slept. Throws an Error
   // if a peer that is needed is lost, or the time limit has passed, which does not advance while
   // the job is suspended.
-  double block() {
+  double wait_for_peers() {
     const Timer blocked;
     const auto poll_interval = std::min(kPollInterval, options_.timeout);
     SuspendAwareTimer time;

@@ -36,7 +36,7 @@ Watchdog::Watchdog(std::chrono::milliseconds limit, HangHandler on_hang,
       on_hang_(on_hang ? std::move(on_hang) : HangHandler(terminate)),
       on_thread_start_(std::move(on_thread_start)),
       poll_thread_(repeat(&Watchdog::poll)),
-      timeout_thread_(repeat(&Watchdog::check_time)) {}
+      timeout_thread_(repeat(&Watchdog::check_timeout)) {}
 
 Watchdog::~Watchdog() = default;
 
@@ -96,7 +96,7 @@ void Watchdog::poll() {
   }
 }
 
-void Watchdog::check_time() {
+void Watchdog::check_timeout() {
   std::shared_ptr<WatchedWork> first;
   std::chrono::milliseconds waited{};
   {

@@ -50,7 +50,7 @@ class Watchdog {
 
   std::shared_ptr<WatchedWork> front();
   void poll();  // removes ended work from the queue
-  void check_time();
+  void check_timeout();
   void give_up(const WatchedWork& work_item, const std::string& why);
   // Starts a thread that calls `task` repeatedly until it is stopped.
   std::jthread repeat(void (Watchdog::*task)());

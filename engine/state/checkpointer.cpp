@@ -28,17 +28,17 @@ checkpoint::StringMap must_equal(const configs::Config& config) {
 
 checkpoint::Manifest make_manifest(const CheckpointedRun& run, int ranks,
                                    const RunCounters& counters, const CheckpointRequest& request) {
-  checkpoint::Manifest facts;
-  facts.must_equal = must_equal(run.config);
-  facts.must_equal.insert(request.must_equal.begin(), request.must_equal.end());
-  facts.may_change = request.may_change;
-  facts.layout = {{"ranks", std::to_string(ranks)}, {"strategy", run.strategy}};
-  facts.counters = to_counters(counters);
-  if (request.data != nullptr) put_position(*request.data, facts.counters);
+  checkpoint::Manifest manifest;
+  manifest.must_equal = must_equal(run.config);
+  manifest.must_equal.insert(request.must_equal.begin(), request.must_equal.end());
+  manifest.may_change = request.may_change;
+  manifest.layout = {{"ranks", std::to_string(ranks)}, {"strategy", run.strategy}};
+  manifest.counters = to_counters(counters);
+  if (request.data != nullptr) put_position(*request.data, manifest.counters);
   for (const auto& [name, value] : request.client_state) {
-    facts.counters[kClientState + name] = value;
+    manifest.counters[kClientState + name] = value;
   }
-  return facts;
+  return manifest;
 }
 
 // Returns the layout of the model that the ranks save together; nullopt if no model is to be saved.
@@ -168,7 +168,7 @@ struct Checkpointer::PreparedSave {
   checkpoint::Save save;
   std::optional<model::ModelLayout> layout;
   std::vector<checkpoint::FileSegment> headers = {};  // written by rank 0
-  checkpoint::Manifest facts;
+  checkpoint::Manifest manifest;
   std::vector<checkpoint::StoredState> expected = {};
   std::optional<StoredName> stored_name = {};                          // set if states are saved
   std::function<void(const std::filesystem::path&)> write_files = {};  // on rank 0
@@ -203,7 +203,7 @@ Checkpointer::PreparedSave Checkpointer::begin(const std::filesystem::path& dire
                                                const RunCounters& counters,
                                                const CheckpointRequest& request) {
   const bool first = ranks_.rank() == 0;
-  checkpoint::Manifest facts = make_manifest(run_, ranks_.size(), counters, request);
+  checkpoint::Manifest manifest = make_manifest(run_, ranks_.size(), counters, request);
   auto layout = model_layout(run_);
   const int64_t model_bytes = layout && first ? layout->bytes() : 0;
   checkpoint::Saver& to = saver(directory);
@@ -211,7 +211,7 @@ Checkpointer::PreparedSave Checkpointer::begin(const std::filesystem::path& dire
   const int64_t bytes = model_bytes + (request.states ? bytes_to_save(run_.held) : 0);
   PreparedSave prepared{.save = to.begin(counters.steps, bytes),
                         .layout = std::move(layout),
-                        .facts = std::move(facts)};
+                        .manifest = std::move(manifest)};
   checkpoint::run_on_all_ranks(ranks_, "making " + prepared.save.directory(), [&] {
     if (prepared.layout && first)
       prepared.headers = make_model_files(prepared.save, *prepared.layout);
@@ -229,7 +229,7 @@ SavedCheckpoint Checkpointer::commit(PreparedSave& prepared, checkpoint::RankMan
   mine.parts.insert(mine.parts.end(), prepared.headers.begin(), prepared.headers.end());
   const std::filesystem::path parent = prepared.save.path().parent_path();
   const checkpoint::CommitResult done =
-      prepared.save.commit(mine, std::move(prepared.facts), prepared.expected);
+      prepared.save.commit(mine, std::move(prepared.manifest), prepared.expected);
   return {.path = parent / done.name, .warnings = done.warnings};
 }
 
@@ -308,7 +308,7 @@ std::vector<std::string> Checkpointer::keep(const std::filesystem::path& directo
   const auto found = savers_.find(std::filesystem::absolute(directory));
   if (found == savers_.end() || ranks_.rank() != 0) return {};
   found->second->keep(newest, steps);
-  const auto failure = checkpoint::capture_failure([&] { found->second->remove_old(); });
+  const auto failure = checkpoint::capture_failure([&] { found->second->rotate_checkpoints(); });
   return failure ? std::vector<std::string>{*failure} : std::vector<std::string>{};
 }
 

@@ -75,8 +75,8 @@ class ElasticRun {
       if (signal_ != 0 && outcome.end == JobEnd::kRestartRequested) return stopped_by(signal_);
       if (has_new_checkpoint(last_checkpoint_, elastic_.newest_checkpoint()))
         policy_.reset_restarts();
-      if (!policy_.start_next(outcome,
-                              outcome.end == JobEnd::kRestartRequested ? restart_reason_ : "")) {
+      if (!policy_.try_restart(outcome,
+                               outcome.end == JobEnd::kRestartRequested ? restart_reason_ : "")) {
         const std::string why = policy_.no_restart_reason(outcome);
         if (!why.empty()) outcome.message += "\nzeroth: " + why;
         return outcome;

@@ -33,7 +33,7 @@ RestartPolicy::RestartPolicy(std::string run, int max_restarts) : max_restarts_(
   current_.run = std::move(run);
 }
 
-bool RestartPolicy::start_next(const JobOutcome& outcome, const std::string& cause) {
+bool RestartPolicy::try_restart(const JobOutcome& outcome, const std::string& cause) {
   if (outcome.signal != 0) return false;  // the signal asks for the end of the run
   const bool restart_requested = outcome.end == JobEnd::kRestartRequested;
   if (!restart_requested && (outcome.end != JobEnd::kFailed || is_usage_error(outcome)))

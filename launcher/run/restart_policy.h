@@ -21,7 +21,7 @@ class RestartPolicy {
   // restarts; a usage error of the program (kUsageExitCode) would repeat, so no attempt follows it.
   // A restart for new nodes consumes none. No attempt follows a signal. `cause` is why the attempt
   // ended; empty: the outcome's cause.
-  bool start_next(const JobOutcome& outcome, const std::string& cause = {});
+  bool try_restart(const JobOutcome& outcome, const std::string& cause = {});
   // Resets the number of restarts, as the run has made progress.
   void reset_restarts() { restarts_ = 0; }
   // Returns "restart 1 of 3"; "no failure, 0 of 3 restarts used" for new nodes.

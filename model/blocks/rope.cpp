@@ -68,12 +68,12 @@ Tensor scale_yarn(const Tensor& periods, const RopeSpec& spec, int64_t head_dim)
 struct RotateFunction final : CustomFunction {
   TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
     context.save_for_backward({inputs[1], inputs[2]});
-    return {rotate_pairs(inputs[0], inputs[1], inputs[2], 1)};
+    return {apply_rope(inputs[0], inputs[1], inputs[2], 1)};
   }
 
   TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
     const TensorVector saved = context.saved();
-    return {rotate_pairs(grads[0], saved[0], saved[1], -1), Tensor(), Tensor()};
+    return {apply_rope(grads[0], saved[0], saved[1], -1), Tensor(), Tensor()};
   }
 };
 

@@ -78,7 +78,7 @@ cpu::AttentionGradients<T> make_gradients(const AttentionGradTensors& to, int64_
 template <typename Work>
 void with_attention(const Tensor& q, const Work& work) {
   if (q.scalar_type() == torch::kBFloat16 && !prefers_fp32(q)) {
-    work(cpu::kernels().bf16_attention);
+    work(cpu::select_kernels().bf16_attention);
   } else {
     cpu::with_kernels(q.scalar_type(), [&](const auto& kernels, auto) { work(kernels.attention); });
   }

@@ -36,8 +36,8 @@ TORCH_LIBRARY(zeroth, library) {
       "rms_norm_backward(Tensor dy, Tensor x, Tensor weight, Tensor scale, Tensor? residual, "
       "bool[2] wanted) -> (Tensor, Tensor)",
       any_device(formula::rms_norm_backward));
-  library.def("rotate_pairs(Tensor x, Tensor cos, Tensor sin, float direction) -> Tensor",
-              any_device(formula::rotate_pairs));
+  library.def("apply_rope(Tensor x, Tensor cos, Tensor sin, float direction) -> Tensor",
+              any_device(formula::apply_rope));
   library.def("swiglu(Tensor gate, Tensor up) -> Tensor", any_device(formula::swiglu));
   library.def("swiglu_backward(Tensor dy, Tensor gate, Tensor up) -> (Tensor, Tensor)",
               any_device(formula::swiglu_backward));
@@ -70,8 +70,8 @@ std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, const Tensor& x,
   return {output_mask[0] ? dx : Tensor(), output_mask[1] ? dweight : Tensor()};
 }
 
-Tensor rotate_pairs(const Tensor& x, const Tensor& cos, const Tensor& sin, double direction) {
-  return call<formula::rotate_pairs>("zeroth::rotate_pairs", x, cos, sin, direction);
+Tensor apply_rope(const Tensor& x, const Tensor& cos, const Tensor& sin, double direction) {
+  return call<formula::apply_rope>("zeroth::apply_rope", x, cos, sin, direction);
 }
 
 Tensor swiglu(const Tensor& gate, const Tensor& up) {

@@ -31,8 +31,8 @@ std::tuple<torch::Tensor, torch::Tensor> rms_norm_backward(
 
 // Returns y in the shape of x [batch, seq, heads, d]. The two halves of each head turn as pairs by
 // cos and sin [1 or batch, seq, 1, d / 2] of x's dtype. direction -1 turns back.
-torch::Tensor rotate_pairs(const torch::Tensor& x, const torch::Tensor& cos,
-                           const torch::Tensor& sin, double direction);
+torch::Tensor apply_rope(const torch::Tensor& x, const torch::Tensor& cos, const torch::Tensor& sin,
+                         double direction);
 
 // Returns silu(gate) * up, for any shape.
 torch::Tensor swiglu(const torch::Tensor& gate, const torch::Tensor& up);

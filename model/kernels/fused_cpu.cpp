@@ -129,7 +129,7 @@ std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, const Tensor& x,
   return {dx, dweight};
 }
 
-Tensor rotate_pairs(const Tensor& x, const Tensor& cos, const Tensor& sin, double direction) {
+Tensor apply_rope(const Tensor& x, const Tensor& cos, const Tensor& sin, double direction) {
   const int64_t batch = x.size(0), seq = x.size(1), heads = x.size(2), half = x.size(3) / 2;
   Tensor y;
   const bool fits = same_dtype(x, cos) && cos.is_contiguous() && sin.is_contiguous();
@@ -148,7 +148,7 @@ Tensor rotate_pairs(const Tensor& x, const Tensor& cos, const Tensor& sin, doubl
           }
         });
       });
-  return done ? y : formula::rotate_pairs(x, cos, sin, direction);
+  return done ? y : formula::apply_rope(x, cos, sin, direction);
 }
 
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
@@ -233,7 +233,7 @@ void register_operators(torch::Library& library) {
   library.impl("rms_norm", rms_norm);
   library.impl("add_rms_norm", add_rms_norm);
   library.impl("rms_norm_backward", rms_norm_backward);
-  library.impl("rotate_pairs", rotate_pairs);
+  library.impl("apply_rope", apply_rope);
   library.impl("swiglu", swiglu);
   library.impl("swiglu_backward", swiglu_backward);
   library.impl("add_rows_", add_rows_);

@@ -44,7 +44,7 @@ std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, const Tensor& x,
   return {dx, dweight};
 }
 
-Tensor rotate_pairs(const Tensor& x, const Tensor& cos, const Tensor& sin, double direction) {
+Tensor apply_rope(const Tensor& x, const Tensor& cos, const Tensor& sin, double direction) {
   const int64_t half = x.size(-1) / 2;
   const Tensor first = x.narrow(-1, 0, half);
   const Tensor second = x.narrow(-1, half, half);

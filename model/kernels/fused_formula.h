@@ -24,7 +24,7 @@ decltype(model::rms_norm) rms_norm;
 decltype(model::add_rms_norm) add_rms_norm;
 // A gradient that is not selected is an empty tensor: the dispatcher supports no undefined results.
 decltype(model::rms_norm_backward) rms_norm_backward;
-decltype(model::rotate_pairs) rotate_pairs;
+decltype(model::apply_rope) apply_rope;
 decltype(model::swiglu) swiglu;
 decltype(model::swiglu_backward) swiglu_backward;
 decltype(model::add_rows_) add_rows_;

@@ -17,16 +17,16 @@ template <typename Rule, typename Grad, typename Master, typename State, typenam
 ZEROTH_INLINE void update_vector(const Constants& c, const UpdateArrays& arrays, int64_t i,
                                  Ints offsets) {
   auto* master = static_cast<Master*>(arrays.master) + i;
-  Vec s[2] = {};
+  Vec s[kMaxStates] = {};
 #pragma GCC unroll 2  // in registers
   for (int k = 0; k < Rule::kNumStates; ++k) s[k] = load(static_cast<State*>(arrays.states[k]) + i);
   Vec p = load(master);
   Rule::update(c, load(static_cast<const Grad*>(arrays.grad) + i), p, s);
 #pragma GCC unroll 2
   for (int k = 0; k < Rule::kNumStates; ++k) {
-    keep(static_cast<State*>(arrays.states[k]) + i, s[k], arrays.keys[k + 1], offsets);
+    store_rounded(static_cast<State*>(arrays.states[k]) + i, s[k], arrays.keys[k + 1], offsets);
   }
-  keep(master, p, arrays.keys[0], offsets);
+  store_rounded(master, p, arrays.keys[0], offsets);
   if constexpr (!std::is_same_v<Copy, None>) {
     auto* copy = static_cast<Copy*>(arrays.copy) + i;
     arrays.non_temporal ? stream(copy, p) : store(copy, p);
@@ -45,7 +45,7 @@ template <typename Rule, typename Grad, typename Master, typename State, typenam
 void update_remainder(const Constants& c, const UpdateArrays& arrays, int64_t begin, int64_t count,
                       Ints offsets) {
   Master master[kLanes] = {};
-  State states[2][kLanes] = {};
+  State states[kMaxStates][kLanes] = {};
   Grad grad[kLanes] = {};
   Copy copy[kLanes] = {};
   const ArrayPart part{begin, count};
@@ -57,7 +57,7 @@ void update_remainder(const Constants& c, const UpdateArrays& arrays, int64_t be
   padded.grad = grad;
   padded.copy = copy;
   padded.non_temporal = false;
-  for (int k = 0; k < 2; ++k) padded.states[k] = states[k];
+  for (size_t k = 0; k < kMaxStates; ++k) padded.states[k] = states[k];
   update_vector<Rule, Grad, Master, State, Copy>(c, padded, 0, offsets);
   part.write(arrays.master, master);
   for (int k = 0; k < Rule::kNumStates; ++k) part.write(arrays.states[k], states[k]);

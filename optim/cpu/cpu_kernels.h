@@ -24,7 +24,7 @@ enum OutputFormat : size_t {
 
 struct UpdateArrays {
   void* master = nullptr;
-  void* states[2] = {};  // as many as the formula has
+  void* states[kMaxStates] = {};  // as many as the formula has
   const void* grad = nullptr;
   void* copy = nullptr;
   bool non_temporal = false;    // the copy is written past the caches; it is aligned to 64 bytes

@@ -85,7 +85,7 @@ ZEROTH_INLINE Ints counted(uint32_t first) {
 
 // Stores x rounded stochastically, with random numbers below 2^16: to the neighbor larger in
 // magnitude with the probability that keeps the mean x.
-ZEROTH_INLINE void store(Bf16* p, Vec x, Ints random) {
+ZEROTH_INLINE void store_stochastic(Bf16* p, Vec x, Ints random) {
   const auto halves = simd::narrow(simd::upper_halves(reinterpret_cast<Ints>(x) + random, x));
   std::memcpy(p, &halves, sizeof(halves));
 }

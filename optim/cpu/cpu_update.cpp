@@ -53,10 +53,11 @@ kernel::UpdateArrays arrays_from(const OptimizerConfig& config, const CpuChunk& 
   const bool wide_states = !config.bf16_states;
   kernel::UpdateArrays arrays = {
       .master = moved(chunk.master, begin, !config.bf16_masters),
-      .states = {moved(chunk.states[0], begin, wide_states),
-                 moved(chunk.states[1], begin, wide_states)},
       .grad = moved(chunk.grad, begin, chunk.grad_format == kernel::kFp32),
       .copy = moved(chunk.copy, begin, /*wide=*/false)};
+  for (size_t k = 0; k < chunk.states.size(); ++k) {
+    arrays.states[k] = moved(chunk.states[k], begin, wide_states);
+  }
   const bool aligned = reinterpret_cast<uintptr_t>(arrays.copy) % 64 == 0;
   arrays.non_temporal = chunk.copy && aligned && chunk.count >= kMinNonTemporalCount;
   return arrays;

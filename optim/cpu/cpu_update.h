@@ -19,9 +19,9 @@ namespace zeroth::optim {
 // are. Kernels are fastest if all begin at multiples of 64 bytes.
 struct CpuChunk {
   int64_t count = 0;
-  void* master = nullptr;            // fp32, or bf16 if the configuration says so
-  std::array<void*, 2> states = {};  // like master; in the order of UpdateRule::state_names()
-  const void* grad = nullptr;        // read only
+  void* master = nullptr;                             // fp32, or bf16 if the configuration says so
+  std::array<void*, kernel::kMaxStates> states = {};  // like master; of UpdateRule::state_names()
+  const void* grad = nullptr;                         // read only
   kernel::Format grad_format = kernel::kFp32;
   void* copy = nullptr;  // receives the new master, rounded to nearest even; null: no copy
   kernel::Format copy_format = kernel::kBf16;  // kBf16 or kFp16

@@ -28,7 +28,7 @@ struct DeviceUpdate {
   DeviceStep step = {};
   int64_t count = 0;
   void* master = nullptr;
-  void* states[2] = {};
+  void* states[kMaxStates] = {};
   // What is stored in bf16 instead of fp32: nothing, the master, or master and states.
   bool bf16_master = false;
   bool bf16_states = false;

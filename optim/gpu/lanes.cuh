@@ -50,7 +50,7 @@ ZEROTH_INLINE void store(Fp16* p, Vec x) {
   p->bits = __half_as_ushort(__float2half_rn(x));
 }
 // Stores x rounded stochastically, by a number below 2^16.
-ZEROTH_INLINE void store(Bf16* p, Vec x, Ints random) {
+ZEROTH_INLINE void store_stochastic(Bf16* p, Vec x, Ints random) {
   p->bits = static_cast<uint16_t>(x != x ? 0x7fc0 : (__float_as_uint(x) + random) >> 16);
 }
 

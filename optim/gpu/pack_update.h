@@ -19,8 +19,8 @@ namespace zeroth::optim::kernel {
 inline DeviceUpdate pack_update(const torch::Tensor& master, const torch::Tensor& grad,
                                 at::TensorList states, const std::optional<torch::Tensor>& copy,
                                 at::IntArrayRef words) {
-  ZEROTH_CHECK(words.size() == StepWords().size() && states.size() <= 2, "{} words, {} states",
-               words.size(), states.size());
+  ZEROTH_CHECK(words.size() == StepWords().size() && states.size() <= kMaxStates,
+               "{} words, {} states", words.size(), states.size());
   DeviceUpdate update = {.count = master.numel()};
   std::memcpy(static_cast<void*>(&update.step), words.data(), sizeof(update.step));
   ZEROTH_CHECK(states.size() == num_states(update.step.formula), "{} states of formula {}",

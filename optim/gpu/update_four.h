@@ -54,7 +54,7 @@ ZEROTH_INLINE void update_four(const DeviceUpdate& update, int64_t i) {
   const int left = update.count - i < kFour ? static_cast<int>(update.count - i) : kFour;
   const bool wide = update.aligned && left == kFour;
   Master* const master = static_cast<Master*>(update.master) + i;
-  Vec p[kFour], g[kFour], s[2][kFour] = {};
+  Vec p[kFour], g[kFour], s[kMaxStates][kFour] = {};
   load_four(master, left, wide, p);
   for (int k = 0; k < Rule::kNumStates; ++k) {
     load_four(static_cast<const State*>(update.states[k]) + i, left, wide, s[k]);
@@ -70,15 +70,16 @@ ZEROTH_INLINE void update_four(const DeviceUpdate& update, int64_t i) {
   const Constants& constants =
       decays(update.step.decay_ranges, i) ? update.step.constants : update.step.undecayed;
   Four<Master> masters;
-  Four<State> states[2];
+  Four<State> states[kMaxStates];
   OffsetCounter counter(update.step.offsets, i);
   for (int j = 0; j < kFour; ++j) {
-    Vec element_states[2] = {s[0][j], s[1][j]};
+    Vec element_states[kMaxStates] = {};
+    for (int k = 0; k < Rule::kNumStates; ++k) element_states[k] = s[k][j];
     Rule::update(constants, g[j], p[j], element_states);
     const Ints offset = counter.at(i + j);
-    keep(&masters.at[j], p[j], update.step.keys[0], offset);
+    store_rounded(&masters.at[j], p[j], update.step.keys[0], offset);
     for (int k = 0; k < Rule::kNumStates; ++k) {
-      keep(&states[k].at[j], element_states[k], update.step.keys[k + 1], offset);
+      store_rounded(&states[k].at[j], element_states[k], update.step.keys[k + 1], offset);
     }
   }
   put_four(master, left, wide, masters);

@@ -217,11 +217,11 @@ void swiglu_back(Shape& shape, ElementType kind) {
 
 }  // namespace
 
-TEST_CASE("rotate_kernel turns pairs by their position's angles") {
+TEST_CASE("rope_kernel turns pairs by their position's angles") {
   run_shapes({{"fp32", [](Shape& shape) { rotate<float>(shape, ElementType::kFloat); }},
               {"bf16", [](Shape& shape) { rotate<__nv_bfloat16>(shape, ElementType::kBfloat16); }},
               {"fp16", [](Shape& shape) { rotate<__half>(shape, ElementType::kHalf); }}},
-             {"rotate_kernel"});
+             {"rope_kernel"});
 }
 
 TEST_CASE("swiglu_kernel gives silu(gate) * up") {

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <stdexcept>
+
 #include "tests/emulated_gpu/emulation.h"
 #include "tests/emulated_gpu/shapes.h"
 
@@ -100,8 +102,10 @@ After after(Formula formula, const Constants& c, double wire, double p, const do
       return after_adagrad(c, g, p, s[0]);
     case kSgd:
       return after_sgd(c, g, p);
-    default:
+    case kSgdMomentum:
       return after_momentum(c, g, p, s[0]);
+    default:
+      throw std::logic_error("a formula without an expected result");
   }
 }
 
@@ -337,6 +341,7 @@ class Update {
 template <typename Master, typename State>
 void add_jobs(std::vector<Job>& jobs, const std::string& state_format) {
   const char* const names[] = {"Adam", "Lion", "Adagrad", "SGD", "SGD with momentum"};
+  static_assert(std::size(names) == kNumFormulas);
   for (size_t formula = 0; formula < kNumFormulas; ++formula) {
     jobs.push_back({names[formula] + state_format, [formula](Shape& shape) {
                       Update<Master, State>(shape, static_cast<Formula>(formula)).run();

@@ -152,6 +152,7 @@ std::string name_of(Training training) {
   constexpr const char* kNames[] = {"adamw",        "adam_l2",    "lion",     "sgd",
                                     "adagrad",      "lamb",       "no_decay", "one_cycle",
                                     "bf16_masters", "bf16_states"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Training::kBf16States) + 1);
   return kNames[static_cast<size_t>(training)];
 }
 

@@ -108,13 +108,13 @@ TEST_CASE("rotation on the GPU equals the formula and turns back") {
         const Tensor angle = torch::randn({tables, 7, 1, half});
         const Tensor cos = angle.cos().to(dtype).to(torch::kCUDA);
         const Tensor sin = angle.sin().to(dtype).to(torch::kCUDA);
-        const Tensor y = rotate_pairs(x, cos, sin, 1);
-        CHECK(difference(y, formula::rotate_pairs(exact(x), exact(cos), exact(sin), 1)) <
+        const Tensor y = apply_rope(x, cos, sin, 1);
+        CHECK(difference(y, formula::apply_rope(exact(x), exact(cos), exact(sin), 1)) <
               tolerance(dtype));
-        CHECK(difference(rotate_pairs(y, cos, sin, -1), x) < 3 * tolerance(dtype));
+        CHECK(difference(apply_rope(y, cos, sin, -1), x) < 3 * tolerance(dtype));
         const Tensor slice = sample({2, 7, 5, 2 * half}, dtype).narrow(2, 1, 3);
-        CHECK(torch::equal(rotate_pairs(slice, cos, sin, 1),
-                           rotate_pairs(slice.contiguous(), cos, sin, 1)));
+        CHECK(torch::equal(apply_rope(slice, cos, sin, 1),
+                           apply_rope(slice.contiguous(), cos, sin, 1)));
       }
     }
   }

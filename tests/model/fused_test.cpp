@@ -95,11 +95,11 @@ TEST_CASE("a rotation equals the formula, forth and back, with angles per row or
         const Tensor turns = torch::randn({angle_rows, 5, 1, half});
         const Tensor cos = turns.cos().to(dtype), sin = turns.sin().to(dtype);
         for (const double direction : {1.0, -1.0}) {
-          check_close(rotate_pairs(x, cos, sin, direction),
-                      formula::rotate_pairs(x, cos, sin, direction));
+          check_close(apply_rope(x, cos, sin, direction),
+                      formula::apply_rope(x, cos, sin, direction));
         }
         const Tensor strided = x.transpose(1, 2).contiguous().transpose(1, 2);
-        CHECK(torch::equal(rotate_pairs(strided, cos, sin, 1), rotate_pairs(x, cos, sin, 1)));
+        CHECK(torch::equal(apply_rope(strided, cos, sin, 1), apply_rope(x, cos, sin, 1)));
       }
     }
   }
@@ -196,7 +196,7 @@ TEST_CASE("every fp16 number is read, and rounded to nearest even, as LibTorch d
   const Tensor all = torch::arange(1 << 16, torch::kInt32).to(torch::kInt16).view(torch::kHalf);
   const Tensor finite = all.masked_select(all.isfinite());
   const Tensor wide = torch::empty(finite.sizes(), torch::kFloat32);
-  const cpu::DtypeKernels<Fp16>& kernels = cpu::kernels().fp16;
+  const cpu::DtypeKernels<Fp16>& kernels = cpu::select_kernels().fp16;
   const int64_t count = finite.size(0);
   kernels.widen({cpu::data<Fp16>(finite), count, 1, count}, cpu::data<float>(wide), count);
   CHECK(torch::equal(wide, finite.to(torch::kFloat32)));

@@ -84,7 +84,7 @@ template <typename T>
 void store(T* p, Vec x) {
   *p = narrow(x, T{});
 }
-inline void store(Bf16* p, Vec x, Ints random) {
+inline void store_stochastic(Bf16* p, Vec x, Ints random) {
   *p = narrow(x, random);
 }
 template <typename T>

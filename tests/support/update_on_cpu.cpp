@@ -1,5 +1,7 @@
 #include "tests/support/update_on_cpu.h"
 
+#include <iterator>
+
 #include "optim/gpu/pack_update.h"
 
 #define ZEROTH_INLINE inline
@@ -24,13 +26,11 @@ void update_all(const DeviceUpdate& update) {
 }
 
 void run(const DeviceUpdate& update) {
-  const Formula formula = update.step.formula;
-  const auto with = formula == kAdam      ? update_all<AdamFormula>
-                    : formula == kLion    ? update_all<LionFormula>
-                    : formula == kAdagrad ? update_all<AdagradFormula>
-                    : formula == kSgd     ? update_all<SgdFormula>
-                                          : update_all<SgdMomentumFormula>;
-  with(update);
+  constexpr void (*kUpdates[])(const DeviceUpdate&) = {
+      update_all<AdamFormula>, update_all<LionFormula>, update_all<AdagradFormula>,
+      update_all<SgdFormula>, update_all<SgdMomentumFormula>};
+  static_assert(std::size(kUpdates) == kNumFormulas, "one for each Formula");
+  kUpdates[update.step.formula](update);
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ TEST_CASE("words of a flag are joined by dashes or underscores, as it is typed")
   CHECK(flags.values.micro_batch == 2);
   CHECK_FALSE(flags.shuffle);
   CHECK(flags.intervals.save.every == 5);
-  CHECK(flags.intervals.kept == 3);
+  CHECK(flags.intervals.save_total_limit == 3);
   CHECK(flags.inspect_samples == 4);
   CHECK(has(usage_error("--micro_batch 2 --micro-batch 3"), "--micro-batch"));
   CHECK(

@@ -40,7 +40,7 @@ TEST_CASE("a command line of Hugging Face's scripts is understood") {
   CHECK(flags.intervals.save == Interval{Interval::Mode::kSteps, 50});
   CHECK(flags.intervals.evaluate == Interval{Interval::Mode::kSteps, 25});
   CHECK(flags.intervals.log == Interval{Interval::Mode::kSteps, 1});
-  CHECK(flags.intervals.kept == 2);
+  CHECK(flags.intervals.save_total_limit == 2);
   CHECK(flags.max_length == 64);
   CHECK(flags.values.drop_last == true);
   CHECK(flags.timeout_s == 60);

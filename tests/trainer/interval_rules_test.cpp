@@ -31,7 +31,7 @@ std::string refused(const std::string& line) {
 TEST_CASE("our own line evaluates and saves at the end, and every so many steps where asked") {
   CHECK_FALSE(ours("").evaluate.is_on());
   CHECK_FALSE(ours("").save.is_on());
-  CHECK(ours("").kept == 2);
+  CHECK(ours("").save_total_limit == 2);
   CHECK(ours("--eval-every 10").evaluate == Interval{Mode::kSteps, 10});
   CHECK(ours("--save-every 0.25").save == Interval{Mode::kSteps, 0.25});
 }
@@ -40,7 +40,7 @@ TEST_CASE(
     "a line for Trainer has its defaults: saved every 500 steps, all of them, not evaluated") {
   CHECK_FALSE(trainers("").evaluate.is_on());
   CHECK(trainers("").save == Interval{Mode::kSteps, 500});
-  CHECK_FALSE(trainers("").kept);
+  CHECK_FALSE(trainers("").save_total_limit);
   CHECK(trainers("").log == Interval{Mode::kSteps, 500});
   CHECK_FALSE(parse_line("--model_name_or_path m --train_file d.bin").intervals.save.is_on());
 }
@@ -79,10 +79,10 @@ TEST_CASE("a number of steps is whole, or a part of all of them") {
 }
 
 TEST_CASE("so many folders stay as the limit says, all of them where it says 0") {
-  CHECK(trainers("--save_total_limit 3").kept == 3);
-  CHECK_FALSE(trainers("--save_total_limit 0").kept);
-  CHECK_FALSE(ours("--save-every 5 --save_total_limit 0").kept);
-  CHECK(ours("--save-every 5 --save_total_limit 1").kept == 1);
+  CHECK(trainers("--save_total_limit 3").save_total_limit == 3);
+  CHECK_FALSE(trainers("--save_total_limit 0").save_total_limit);
+  CHECK_FALSE(ours("--save-every 5 --save_total_limit 0").save_total_limit);
+  CHECK(ours("--save-every 5 --save_total_limit 1").save_total_limit == 1);
 }
 
 TEST_CASE("the best model is kept by the loss of evaluations that are saved, too") {

@@ -7,7 +7,7 @@ from gpu_checks.setup import KERNEL_TIMES
 GROUPS = (
     ("AdamW", r"update_kernel"),
     ("SwiGLU", r"swiglu"),
-    ("rotation", r"rotate_kernel"),
+    ("rotation", r"rope_kernel"),
     ("RMSNorm", r"(?:forward|backward)_kernel.*RmsNorm|RmsNorm|rms_norm"),
     ("head's loss", r"log_sum_exp_kernel|logit_gradient_kernel"),
     # Its gradient sorts positions by row (model/kernels/gpu/fused_ops.cpp): nothing else in a step sorts.

@@ -29,7 +29,7 @@ struct Intervals {
   bool evaluate_first = false;                   // --eval_on_start: before the first step
   bool log_first = false;                        // --logging_first_step
   bool log_given = false;                        // a flag sets `log`
-  std::optional<int64_t> kept;                   // checkpoints to keep; unset: all of them
+  std::optional<int64_t> save_total_limit;       // checkpoints to keep; unset: all of them
   // Evaluations are compared if tracks_best is set: the lower loss is better, or the greater one.
   bool tracks_best = false;
   bool greater_is_better = false;

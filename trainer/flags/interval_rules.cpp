@@ -99,9 +99,9 @@ class IntervalRules {
     save.every = raw_.save_every.value_or(kTrainerDefaultSteps);
     resolve_minutes();
     if (raw_.save_total_limit) {
-      if (*raw_.save_total_limit > 0) intervals_.kept = raw_.save_total_limit;
+      if (*raw_.save_total_limit > 0) intervals_.save_total_limit = raw_.save_total_limit;
     } else if (!flags_.values.for_trainer) {
-      intervals_.kept = kDefaultKept;
+      intervals_.save_total_limit = kDefaultKept;
     }
     if (!save.is_on() || !flags_.output.empty() || flags_.eval_only) return;
     errors_.push_back(fmt::format(

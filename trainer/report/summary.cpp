@@ -285,10 +285,11 @@ std::string interval_line(const RunPlan& plan) {
     parts.push_back("evaluated " + when);
   }
   if (const std::string when = when_text(plan, intervals.save); !when.empty()) {
-    parts.push_back(fmt::format(
-        "saved {} ({}){}", when,
-        intervals.kept ? fmt::format("the newest {} kept", *intervals.kept) : "all kept",
-        plan.flags.state.only_model ? ": the model alone" : ""));
+    parts.push_back(fmt::format("saved {} ({}){}", when,
+                                intervals.save_total_limit
+                                    ? fmt::format("the newest {} kept", *intervals.save_total_limit)
+                                    : "all kept",
+                                plan.flags.state.only_model ? ": the model alone" : ""));
   }
   if (intervals.ends_with_best) parts.emplace_back("the best model at the end");
   return fmt::format("{}", fmt::join(parts, "; "));

@@ -4,7 +4,7 @@
 
 namespace zeroth::model::cpu {
 
-const CpuKernels& kernels() {
+const CpuKernels& select_kernels() {
   if (cpu_isa() >= CpuIsa::kAvx512) return avx512::kKernels;
   if (cpu_isa() >= CpuIsa::kAvx2) return avx2::kKernels;
   return plain::kKernels;

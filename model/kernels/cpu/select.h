@@ -7,18 +7,18 @@
 
 namespace zeroth::model::cpu {
 
-const CpuKernels& kernels();
+const CpuKernels& select_kernels();
 
 // Calls work(kernels of the dtype, T{}) with T = float, Bf16 or Fp16; returns false for other
 // dtypes.
 template <typename Work>
 bool with_kernels(torch::ScalarType dtype, const Work& work) {
   if (dtype == torch::kFloat) {
-    work(kernels().fp32, float{});
+    work(select_kernels().fp32, float{});
   } else if (dtype == torch::kBFloat16) {
-    work(kernels().bf16, Bf16{});
+    work(select_kernels().bf16, Bf16{});
   } else if (dtype == torch::kHalf) {
-    work(kernels().fp16, Fp16{});
+    work(select_kernels().fp16, Fp16{});
   } else {
     return false;
   }

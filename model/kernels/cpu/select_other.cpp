@@ -3,7 +3,7 @@
 
 namespace zeroth::model::cpu {
 
-const CpuKernels& kernels() {
+const CpuKernels& select_kernels() {
   return plain::kKernels;
 }
 

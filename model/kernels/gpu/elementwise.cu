@@ -17,7 +17,7 @@ __device__ int64_t this_thread() {
 }
 
 template <typename T>
-__global__ void rotate_kernel(RotatePairs call, int64_t threads) {
+__global__ void rope_kernel(ApplyRope call, int64_t threads) {
   constexpr int kSize = Vector<T>::kSize;
   if (this_thread() >= threads) return;
   const int64_t per_head = call.half / kSize;
@@ -91,11 +91,11 @@ __global__ void swiglu_backward_kernel(SwiGluBackward call, int64_t threads) {
 
 }  // namespace
 
-void rotate(ElementType element, const RotatePairs& call, cudaStream_t stream) {
+void rotate(ElementType element, const ApplyRope& call, cudaStream_t stream) {
   dispatch_element(element, [&](auto t) {
     using T = decltype(t);
     const int64_t threads = call.batch * call.seq * call.heads * call.half / Vector<T>::kSize;
-    launch_kernel(rotate_kernel<T>, blocks_of(threads), kBlock, stream, call, threads);
+    launch_kernel(rope_kernel<T>, blocks_of(threads), kBlock, stream, call, threads);
   });
 }
 

@@ -53,7 +53,7 @@ void rms_norm_backward(ElementType element, const RmsNormBackward& call, cudaStr
 // x, y [batch, seq, heads, 2 * half], each head as two halves that turn as pairs; cos, sin [batch
 // or 1, seq, half] with `table_batch_stride` elements from one sample to the next (0 for 1).
 // `token_stride` elements of x lie from one token to the next, across all samples; y has no gaps.
-struct RotatePairs {
+struct ApplyRope {
   const void* x;
   const void* cos;
   const void* sin;
@@ -64,7 +64,7 @@ struct RotatePairs {
   float direction;  // -1 turns back
 };
 
-void rotate(ElementType element, const RotatePairs& call, cudaStream_t stream);
+void rotate(ElementType element, const ApplyRope& call, cudaStream_t stream);
 
 // StridedRows are rows of `width` elements, full vectors of 16 bytes, with `stride` elements from
 // one row to the next.

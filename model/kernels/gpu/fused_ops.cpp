@@ -138,8 +138,8 @@ bool is_vectorizable(const Tensor& x, int64_t stride) {
   return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0 && stride % vector_size(x) == 0;
 }
 
-Tensor rotate_pairs_cuda(const Tensor& any_x, const Tensor& cos, const Tensor& sin,
-                         double direction) {
+Tensor apply_rope_cuda(const Tensor& any_x, const Tensor& cos, const Tensor& sin,
+                       double direction) {
   const int64_t stride = token_stride(any_x);
   const bool in_place = stride != 0 && is_vectorizable(any_x, stride);
   const Tensor x = in_place ? any_x : any_x.contiguous();
@@ -148,7 +148,7 @@ Tensor rotate_pairs_cuda(const Tensor& any_x, const Tensor& cos, const Tensor& s
                     half % vector_size(x) == 0 && (in_place || aligned(x)) && aligned(cos) &&
                     aligned(sin) && cos.scalar_type() == x.scalar_type() &&
                     sin.scalar_type() == x.scalar_type();
-  if (!fits) return formula::rotate_pairs(x, cos, sin, direction);
+  if (!fits) return formula::apply_rope(x, cos, sin, direction);
   Tensor y = at::empty(x.sizes(), x.options());
   run(rotate, x,
       {.x = x.const_data_ptr(),
@@ -305,7 +305,7 @@ TORCH_LIBRARY_IMPL(zeroth, CUDA, library) {
   library.impl("rms_norm", rms_norm_cuda);
   library.impl("add_rms_norm", add_rms_norm_cuda);
   library.impl("rms_norm_backward", rms_norm_backward_cuda);
-  library.impl("rotate_pairs", rotate_pairs_cuda);
+  library.impl("apply_rope", apply_rope_cuda);
   library.impl("swiglu", swiglu_cuda);
   library.impl("swiglu_backward", swiglu_backward_cuda);
   library.impl("add_rows_", add_rows_cuda);
