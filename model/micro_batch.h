@@ -17,6 +17,9 @@ struct MicroBatch {
   torch::Tensor targets;  // [batch, seq] int64, token t's successor or kIgnoreIndex; undefined: the
                           // head returns logits
   torch::Tensor positions;  // [batch, seq] int64; undefined: 0 .. seq-1 in every row
+  // [batch, seq] int64 on the CPU: the first token of its row that each token sees, at most itself:
+  // where its sample begins, if a row holds several. Undefined: 0.
+  torch::Tensor first_keys;
   // [n] int64: indices of the label tokens among all targets, counted row by row. The engine fills
   // it, so that the head need not search for them on a device, which would wait for it; undefined
   // elsewhere.

@@ -34,16 +34,21 @@ bool gpu_supports_gqa(const GpuAttention& call) {
   return call.head_dim <= 256 && (has_backward || !call.trains);
 }
 
-const Tensor& WindowMask::get(int64_t seq, const Tensor& like) {
-  const bool fits = cached_.defined() && cached_.size(0) == seq &&
-                    cached_.scalar_type() == like.scalar_type() &&
-                    cached_.device() == like.device();
+const Tensor& WindowMask::get(int64_t seq, const Tensor& like, const Tensor& first_keys) {
+  const bool fits =
+      cached_.defined() && cached_.size(-1) == seq && cached_first_keys_.is_same(first_keys) &&
+      cached_.scalar_type() == like.scalar_type() && cached_.device() == like.device();
   if (!fits) {
     const torch::NoGradGuard no_grad;
     Tensor seen = torch::ones({seq, seq}, like.options().dtype(torch::kBool)).tril_();
     if (window_ > 0) seen.triu_(1 - window_);
-    cached_ = torch::zeros({seq, seq}, like.options())
+    if (first_keys.defined()) {
+      const Tensor keys = torch::arange(seq, like.options().dtype(torch::kLong));
+      seen = keys.ge(first_keys.to(like.device()).unsqueeze(2)).logical_and_(seen);
+    }
+    cached_ = torch::zeros(seen.sizes(), like.options())
                   .masked_fill_(seen.logical_not(), -std::numeric_limits<double>::infinity());
+    cached_first_keys_ = first_keys;
   }
   return cached_;
 }
@@ -138,15 +143,20 @@ Attention::Heads Attention::Heads::widened() const {
   return {q.to(torch::kFloat), k.to(torch::kFloat), v.to(torch::kFloat)};
 }
 
-Tensor Attention::attend(const Heads& heads) {
-  if (cpu_attention_supports(heads.q)) {
-    return cpu_attention(heads.q, heads.k, heads.v, {.scale = scale_, .window = window_})
+Tensor Attention::attend(const Heads& heads, const MicroBatch& batch) {
+  if (cpu_attention_supports(heads.q, heads.v)) {
+    return cpu_attention(heads.q, heads.k, heads.v,
+                         {.scale = scale_, .window = window_, .first_keys = batch.first_keys})
         .flatten(2);
   }
-  if (prefers_fp32(heads.q)) return attend(heads.widened()).to(heads.q.scalar_type());
+  if (prefers_fp32(heads.q)) return attend(heads.widened(), batch).to(heads.q.scalar_type());
   const int64_t seq = heads.q.size(1);
   std::optional<Tensor> mask;
-  if (window_ > 0 && seq > window_) mask = tables_->window.get(seq, heads.q);
+  const bool cut = window_ > 0 && seq > window_;
+  if (cut || batch.first_keys.defined()) {
+    mask = (cut ? tables_->window : tables_->causal).get(seq, heads.q, batch.first_keys);
+    if (mask->dim() == 3) mask = mask->unsqueeze(1);
+  }
   const int64_t group_size = num_heads_ / heads.k.size(2);
   const bool repeats_kv =
       group_size > 1 && heads.q.is_cuda() &&
@@ -169,7 +179,8 @@ Tensor Attention::attend_with_dropout(const Heads& heads, const MicroBatch& batc
     return attend_with_dropout(heads.widened(), batch).to(heads.q.scalar_type());
   }
   WindowMask& mask = window_ > 0 ? tables_->window : tables_->causal;
-  return dropout_attention(heads.q, heads.k, heads.v, mask.get(heads.q.size(1), heads.q),
+  return formula_attention(heads.q, heads.k, heads.v,
+                           mask.get(heads.q.size(1), heads.q, batch.first_keys),
                            {.scale = scale_,
                             .site = dropout_,
                             .row_seeds = batch.row_seeds,
@@ -192,7 +203,7 @@ Tensor Attention::forward(const Tensor& x, const MicroBatch& batch) {
     heads.k = rotate(heads.k, angles);
   }
   const Tensor y =
-      applies_dropout(dropout_, batch) ? attend_with_dropout(heads, batch) : attend(heads);
+      applies_dropout(dropout_, batch) ? attend_with_dropout(heads, batch) : attend(heads, batch);
   return linear(tp_ ? pad_to_shards(y.flatten(0, 1), *tp_) : y, *o_);
 }
 

@@ -40,13 +40,15 @@ class WindowMask {
   // `window` is the number of tokens that a token sees, itself included; 0 means all before it.
   explicit WindowMask(int64_t window) : window_(window) {}
 
-  // Returns the mask [seq, seq]: 0 where a row sees a column, -inf elsewhere, in the dtype and on
-  // the device of `like`.
-  const torch::Tensor& get(int64_t seq, const torch::Tensor& like);
+  // Returns the mask [seq, seq], or [batch, seq, seq] with first_keys: 0 where a row sees a column,
+  // -inf elsewhere, in the dtype and on the device of `like`. All layers pass the same first_keys
+  // of a micro-batch, whose values must not change.
+  const torch::Tensor& get(int64_t seq, const torch::Tensor& like,
+                           const torch::Tensor& first_keys = {});
 
  private:
   int64_t window_;
-  torch::Tensor cached_;
+  torch::Tensor cached_, cached_first_keys_;
 };
 
 // SequenceTables holds the position tables and masks that the layers of one chain share.
@@ -86,7 +88,7 @@ class Attention : public torch::nn::Module {
   void register_inputs(const ModelSpec& spec);
   Heads project(const torch::Tensor& x, const MicroBatch& batch) const;
   // Returns [batch, seq, heads * head_dim].
-  torch::Tensor attend(const Heads& heads);
+  torch::Tensor attend(const Heads& heads, const MicroBatch& batch);
   torch::Tensor attend_with_dropout(const Heads& heads, const MicroBatch& batch);
 
   TensorParallelPtr tp_;

@@ -1,5 +1,5 @@
 // Attention by kernels of our own: in tiles on processors that multiply small tiles fast
-// (cpu_attention.cpp), and with dropped probabilities by formula (dropout_attention.cpp).
+// (cpu_attention.cpp), and by the formula, which drops probabilities, too (formula_attention.cpp).
 #pragma once
 
 #include <cstdint>
@@ -10,37 +10,47 @@
 
 namespace zeroth::model {
 
+// CausalAttention determines what a query sees and how its scores q k^T become probabilities.
 struct CausalAttention {
   double scale = 1;
   int64_t window = 0;  // number of tokens that a token sees, itself included; 0: all before it
+  // [batch, seq] int64 on the CPU: the first token of the row that each token may see, itself at
+  // most, as where a packed sample begins; undefined: 0.
+  torch::Tensor first_keys = {};
+  // A score s, with the scale, becomes softcap * tanh(s / softcap) (Gemma 2); 0: it stays.
+  double softcap = 0;
+  // [heads]: a score of each head that takes part in the softmax and has no value (gpt-oss);
+  // undefined: none. It has a gradient.
+  torch::Tensor sinks = {};
 };
 
-// Returns whether cpu_attention() supports q: fp32, bf16 or fp16 on a CPU with AVX2, head_dim a
-// multiple of 16 and at most 256.
-bool cpu_attention_supports(const torch::Tensor& q);
+// Returns whether cpu_attention() supports q and v: fp32, bf16 or fp16 on a CPU with AVX2, sizes of
+// heads that are multiples of 16 and at most 256.
+bool cpu_attention_supports(const torch::Tensor& q, const torch::Tensor& v);
 
-// Returns softmax(q k^T scale) v as [batch, seq, heads, head_dim]. q has that shape, k and v are
-// [batch, seq, kv_heads, head_dim]; heads / kv_heads neighboring query heads share each of theirs.
-// Softmax and sums are in fp32. The result is bit-equal for any number of threads.
+// Returns softmax(scores) v as [batch, seq, heads, v_dim]. q is [batch, seq, heads, head_dim], k
+// [batch, seq, kv_heads, head_dim], v [batch, seq, kv_heads, v_dim]; heads / kv_heads neighboring
+// query heads share each of theirs. Softmax and sums are in fp32. The result is bit-equal for any
+// number of threads. Throws an InternalError for first_keys that do not fit.
 torch::Tensor cpu_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                             const CausalAttention& options);
 
-struct DropoutAttentionOptions {
-  double scale = 1;
-  DropoutSite site;
-  std::vector<int64_t> row_seeds;  // one per row of the batch
+struct FormulaAttentionOptions {
+  double scale = 1, softcap = 0;
+  torch::Tensor sinks = {};
+  DropoutSite site = {};                // p 0: nothing is dropped
+  std::vector<int64_t> row_seeds = {};  // one per row of the batch, if it drops
   // The range that q's heads are in, if other ranks have the rest; total_heads is 0 if q has all.
   int64_t first_head = 0;
   int64_t total_heads = 0;
 };
 
-// Returns dropout(softmax(q k^T scale + mask)) v as [batch, seq, heads, head_dim]; the softmax is
-// in fp32. q is [batch, seq, heads, head_dim], k and v are [batch, seq, kv_heads, head_dim], mask
-// [seq, seq] is added to the scores, in q's dtype. Line t * heads + h of the site's mask belongs to
-// query t of head h of all heads. Keeps its inputs only; the scores of one row of the batch [heads,
-// seq, seq] are in memory at once.
-torch::Tensor dropout_attention(const torch::Tensor& q, const torch::Tensor& k,
+// Returns dropout(softmax(scores + mask)) v like cpu_attention(), on any device and for any sizes;
+// the softmax is in fp32. mask [seq, seq] or [batch, seq, seq] is in q's dtype. Line t * heads + h
+// of the site's mask belongs to query t of head h of all heads. Keeps its inputs only; the scores
+// of one row of the batch [heads, seq, seq] are in memory at once.
+torch::Tensor formula_attention(const torch::Tensor& q, const torch::Tensor& k,
                                 const torch::Tensor& v, const torch::Tensor& mask,
-                                const DropoutAttentionOptions& options);
+                                const FormulaAttentionOptions& options);
 
 }  // namespace zeroth::model

@@ -1,7 +1,11 @@
 #include "model/kernels/attention_kernels.h"
 
 #include <ATen/native/CPUBlas.h>
+#include <ATen/ops/sum.h>
 
+#include <utility>
+
+#include "base/error.h"
 #include "base/machine/cpu.h"
 #include "base/machine/parallel.h"
 #include "model/custom_function.h"
@@ -35,12 +39,18 @@ Tensor with_dense_heads(const Tensor& x) {
 
 struct AttentionTensors {
   Tensor q, k, v, out, lse;  // lse [batch, kv_heads, group, seq]
+  Tensor sinks;              // [heads] fp32, or undefined
 };
 
 // Returns the heads from `head` on in a row of the batch, x [batch, seq, heads, dim].
 template <typename T>
 cpu::HeadArray<T> heads_from(const Tensor& x, int64_t row, int64_t head) {
   return {data<T>(x) + row * x.size(1) * x.stride(1) + head * x.size(3), x.stride(1)};
+}
+
+const int64_t* first_keys_of(const CausalAttention& options, int64_t row, int64_t seq) {
+  return options.first_keys.defined() ? options.first_keys.const_data_ptr<int64_t>() + row * seq
+                                      : nullptr;
 }
 
 template <typename T, typename Tile>
@@ -52,16 +62,19 @@ cpu::AttentionHeads<T, Tile> make_heads(const AttentionTensors& in, int64_t row,
           .v = heads_from<const T>(in.v, row, kv_head),
           .out = heads_from<T>(in.out, row, kv_head * group),
           .lse = data<float>(in.lse) + (row * in.k.size(2) + kv_head) * group * seq,
-          .seq = seq,
           .group = group,
           .dim = in.q.size(3),
-          .window = options.window,
+          .v_dim = in.v.size(3),
+          .visible = {seq, options.window, first_keys_of(options, row, seq)},
           .scale = static_cast<float>(options.scale),
+          .softcap = static_cast<float>(options.softcap),
+          .sinks = in.sinks.defined() ? data<float>(in.sinks) + kv_head * group : nullptr,
           .multiply = multiply};
 }
 
 struct AttentionGradTensors {
   Tensor dy, dq, dk, dv;
+  Tensor dsinks;  // [batch, heads] fp32, or undefined
 };
 
 template <typename T>
@@ -71,7 +84,9 @@ cpu::AttentionGradients<T> make_gradients(const AttentionGradTensors& to, int64_
   return {.dout = heads_from<const T>(to.dy, row, first),
           .dq = heads_from<T>(to.dq, row, first),
           .dk = heads_from<T>(to.dk, row, kv_head),
-          .dv = heads_from<T>(to.dv, row, kv_head)};
+          .dv = heads_from<T>(to.dv, row, kv_head),
+          .dsinks =
+              to.dsinks.defined() ? data<float>(to.dsinks) + row * to.dq.size(2) + first : nullptr};
 }
 
 // Calls work(kernels) for the dtype of q, with tiles of it or of fp32.
@@ -90,7 +105,7 @@ template <typename T, typename Tile>
 void run(const cpu::AttentionKernels<T, Tile>& kernels, const AttentionTensors& in,
          const CausalAttention& options, const AttentionGradTensors* gradients) {
   const int64_t kv_heads = in.k.size(2);
-  const int64_t scratch = kernels.scratch(in.k.size(1), in.k.size(3));
+  const int64_t scratch = kernels.scratch(in.k.size(1), in.k.size(3), in.v.size(3));
   parallel_for(in.k.size(0) * kv_heads, 1, [&](int64_t begin, int64_t end) {
     const torch::NoGradGuard no_grad;  // for this thread
     const Tensor memory = at::empty({scratch}, torch::kFloat);
@@ -107,29 +122,57 @@ void run(const cpu::AttentionKernels<T, Tile>& kernels, const AttentionTensors& 
   });
 }
 
+// Returns the options with first_keys as the kernels read them.
+CausalAttention checked(CausalAttention options, const Tensor& q) {
+  Tensor& first = options.first_keys;
+  if (!first.defined()) return options;
+  ZEROTH_CHECK(first.is_cpu() && first.scalar_type() == torch::kLong && first.dim() == 2 &&
+                   first.size(0) == q.size(0) && first.size(1) == q.size(1),
+               "first_keys are not [batch, seq] int64 on the CPU");
+  first = first.contiguous();
+  const auto* keys = first.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < first.numel(); ++i) {
+    ZEROTH_CHECK(keys[i] >= 0 && keys[i] <= i % first.size(1), "token {} sees none before {}",
+                 i % first.size(1), keys[i]);
+  }
+  return options;
+}
+
+Tensor as_floats(const Tensor& sinks) {
+  return sinks.defined() ? sinks.to(torch::kFloat).contiguous() : sinks;
+}
+
 class Attend final : public CustomFunction {
  public:
-  explicit Attend(const CausalAttention& options) : options_(options) {}
+  explicit Attend(CausalAttention options) : options_(std::move(options)) {}
 
   TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
     const Tensor &q = inputs[0], &k = inputs[1], &v = inputs[2];
+    const Tensor sinks = inputs.size() > 3 ? inputs[3] : Tensor();
     const AttentionTensors in{
-        with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
-        at::empty(q.sizes(), q.options()),
-        at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(torch::kFloat))};
+        with_dense_heads(q),
+        with_dense_heads(k),
+        with_dense_heads(v),
+        at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options()),
+        at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(torch::kFloat)),
+        as_floats(sinks)};
     with_attention(q, [&](const auto& kernels) { run(kernels, in, options_, nullptr); });
-    context.save_for_backward({in.q, in.k, in.v, in.out, in.lse});
+    context.save_for_backward({in.q, in.k, in.v, in.out, in.lse, sinks});
     return {in.out};
   }
 
   TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
     const TensorVector saved = context.saved();
-    const AttentionTensors in{saved[0], saved[1], saved[2], saved[3], saved[4]};
+    const Tensor& sinks = saved[5];
+    const AttentionTensors in{saved[0], saved[1], saved[2], saved[3], saved[4], as_floats(sinks)};
     const AttentionGradTensors to{
         with_dense_heads(grads[0]), at::empty(in.q.sizes(), in.q.options()),
-        at::empty(in.k.sizes(), in.k.options()), at::empty(in.v.sizes(), in.v.options())};
+        at::empty(in.k.sizes(), in.k.options()), at::empty(in.v.sizes(), in.v.options()),
+        sinks.defined() ? at::empty({in.q.size(0), in.q.size(2)}, in.sinks.options()) : Tensor()};
     with_attention(in.q, [&](const auto& kernels) { run(kernels, in, options_, &to); });
-    return {to.dq, to.dk, to.dv};
+    TensorVector gradients = {to.dq, to.dk, to.dv};
+    if (sinks.defined()) gradients.push_back(at::sum(to.dsinks, 0).to(sinks.scalar_type()));
+    return gradients;
   }
 
  private:
@@ -138,14 +181,18 @@ class Attend final : public CustomFunction {
 
 }  // namespace
 
-bool cpu_attention_supports(const Tensor& q) {
-  return q.is_cpu() && cpu::has_kernels(q.scalar_type()) && q.size(3) % 16 == 0 &&
-         q.size(3) <= 256 && cpu_isa() >= CpuIsa::kAvx2;  // others multiply small tiles slowly
+bool cpu_attention_supports(const Tensor& q, const Tensor& v) {
+  const auto fits = [](int64_t size) { return size % 16 == 0 && size <= 256; };
+  return q.is_cpu() && cpu::has_kernels(q.scalar_type()) && fits(q.size(3)) && fits(v.size(3)) &&
+         cpu_isa() >= CpuIsa::kAvx2;  // others multiply small tiles slowly
 }
 
 Tensor cpu_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                      const CausalAttention& options) {
-  return apply_function(std::make_shared<Attend>(options), {q, k, v})[0];
+  CausalAttention own = checked(options, q);
+  TensorVector inputs = {q, k, v};
+  if (own.sinks.defined()) inputs.push_back(std::exchange(own.sinks, {}));
+  return apply_function(std::make_shared<Attend>(std::move(own)), inputs)[0];
 }
 
 }  // namespace zeroth::model

@@ -59,6 +59,34 @@ TEST_CASE("grouped heads and windows give the formula, shorter and longer than t
   }
 }
 
+TEST_CASE("tokens of a packed row see their own sample alone, with positions of its own") {
+  torch::manual_seed(10);
+  const torch::NoGradGuard no_grad;
+  for (const int64_t head_dim : {6, 16}) {
+    for (const int64_t window : {0, 3}) {
+      ModelSpec spec = small();
+      spec.head_dim = head_dim;
+      spec.sliding_window = window;
+      Attention attention(spec, 0, std::make_shared<SequenceTables>(spec));
+      randomise(attention);
+      const Tensor x = torch::randn({2, 9, 8});
+      MicroBatch batch;  // rows with samples of 4 and 5, and of 9 tokens
+      batch.first_keys = torch::zeros({2, 9}, torch::kLong);
+      batch.first_keys[0].narrow(0, 4, 5).fill_(4);
+      batch.positions = torch::arange(9) - batch.first_keys;
+      const Tensor y = attention.forward(x, batch);
+      const auto alone = [&](int64_t row, int64_t begin, int64_t size) {
+        const Tensor part = x.narrow(0, row, 1).narrow(1, begin, size);
+        CHECK(difference(y.narrow(0, row, 1).narrow(1, begin, size),
+                         attention.forward(part, MicroBatch{})) < 1e-6);
+      };
+      alone(0, 0, 4);
+      alone(0, 4, 5);
+      alone(1, 0, 9);
+    }
+  }
+}
+
 TEST_CASE("a token sees nothing after it") {
   torch::manual_seed(9);
   const ModelSpec spec = small();
@@ -81,6 +109,12 @@ TEST_CASE("a window mask follows length and dtype") {
       mask.get(3, like),
       torch::tensor({{0.0, -inf, -inf}, {0.0, 0.0, -inf}, {-inf, 0.0, 0.0}}, torch::kFloat32)));
   CHECK(mask.get(5, like).size(0) == 5);
+  const Tensor first = torch::tensor({{0, 0, 2}, {0, 1, 1}}, torch::kLong);
+  CHECK(torch::equal(mask.get(3, like, first)[0].isinf().logical_not(),
+                     torch::tensor({{1, 0, 0}, {1, 1, 0}, {0, 0, 1}}, torch::kBool)));
+  CHECK(torch::equal(mask.get(3, like, first)[1].isinf().logical_not(),
+                     torch::tensor({{1, 0, 0}, {0, 1, 0}, {0, 1, 1}}, torch::kBool)));
+  CHECK(mask.get(3, like).dim() == 2);
   CHECK((mask.get(5, like.to(torch::kBFloat16)).scalar_type() == torch::kBFloat16));
 }
 

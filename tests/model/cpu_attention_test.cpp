@@ -3,8 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <limits>
+#include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "tests/model/materialize.h"
 
 namespace zeroth::model::cpu_attention_test {
@@ -18,11 +20,12 @@ double tolerance(torch::ScalarType dtype) {
   return dtype == torch::kFloat32 ? 2e-6 : dtype == torch::kHalf ? 2e-3 : 1e-2;
 }
 
-struct Sizes4 {
+struct Sizes {
   int64_t batch, seq, heads, kv_heads, dim;
+  int64_t v_dim = 0;  // 0: dim
 };
 
-// In fp64, with every head's own keys and a mask.
+// In fp64, with every head's own keys and a mask; x[3] are the sinks.
 Tensor formula(const std::vector<Tensor>& x, const CausalAttention& options) {
   const int64_t seq = x[0].size(1), heads = x[0].size(2);
   const auto wide = [&](const Tensor& t) {
@@ -30,27 +33,55 @@ Tensor formula(const std::vector<Tensor>& x, const CausalAttention& options) {
   };
   Tensor scores = at::matmul(wide(x[0]), wide(x[1]).transpose(2, 3)) * options.scale;
   const Tensor row = torch::arange(seq).unsqueeze(1), column = torch::arange(seq).unsqueeze(0);
+  if (options.softcap > 0) scores = (scores / options.softcap).tanh() * options.softcap;
   Tensor hidden = column > row;
   if (options.window > 0) hidden = hidden.logical_or(column <= row - options.window);
+  if (options.first_keys.defined()) {
+    hidden = hidden.logical_or(column < options.first_keys.unsqueeze(2)).unsqueeze(1);
+  }
   scores = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
-  return at::matmul(scores.softmax(-1), wide(x[2])).transpose(1, 2);
+  if (x.size() > 3) {
+    const Tensor sinks = x[3].view({1, heads, 1, 1}).expand({scores.size(0), heads, seq, 1});
+    scores = at::cat({scores, sinks}, 3);
+  }
+  return at::matmul(scores.softmax(-1).narrow(3, 0, seq), wide(x[2])).transpose(1, 2);
 }
 
-std::vector<Tensor> inputs(const Sizes4& s, torch::ScalarType dtype) {
+std::vector<Tensor> inputs(const Sizes& s, torch::ScalarType dtype) {
   std::vector<Tensor> x;
-  for (const int64_t heads : {s.heads, s.kv_heads, s.kv_heads}) {
-    x.push_back(torch::randn({s.batch, s.seq, heads, s.dim}).to(dtype).requires_grad_());
-  }
+  const auto add = [&](int64_t heads, int64_t size) {
+    x.push_back(torch::randn({s.batch, s.seq, heads, size}).to(dtype).requires_grad_());
+  };
+  add(s.heads, s.dim);
+  add(s.kv_heads, s.dim);
+  add(s.kv_heads, s.v_dim == 0 ? s.dim : s.v_dim);
   return x;
 }
 
+// The first tokens of samples of these lengths, in rows of `seq` tokens; the last fills its row.
+Tensor packed(int64_t seq, const std::vector<std::vector<int64_t>>& lengths) {
+  Tensor first = torch::zeros({std::ssize(lengths), seq}, torch::kLong);
+  for (int64_t row = 0; row < std::ssize(lengths); ++row) {
+    int64_t begin = 0;
+    for (const int64_t length : lengths[static_cast<size_t>(row)]) {
+      begin += length;
+      first[row].narrow(0, begin, seq - begin).fill_(begin);
+    }
+  }
+  return first;
+}
+
 // Largest differences of output and gradients, each relative to the largest magnitude.
-void check(const Sizes4& sizes, const CausalAttention& options, torch::ScalarType dtype,
-           double limit) {
+void check(const Sizes& sizes, CausalAttention options, torch::ScalarType dtype, double limit) {
   CAPTURE(sizes.seq);
   CAPTURE(options.window);
-  const std::vector<Tensor> x = inputs(sizes, dtype);
-  REQUIRE(cpu_attention_supports(x[0]));
+  CAPTURE(options.softcap);
+  std::vector<Tensor> x = inputs(sizes, dtype);
+  REQUIRE(cpu_attention_supports(x[0], x[2]));
+  if (options.sinks.defined()) {
+    options.sinks = options.sinks.to(dtype).requires_grad_();
+    x.push_back(options.sinks);
+  }
   std::vector<Tensor> wide;
   for (const Tensor& t : x) wide.push_back(t.detach().to(torch::kFloat64).requires_grad_());
   const Tensor y = cpu_attention(x[0], x[1], x[2], options);
@@ -67,8 +98,13 @@ void check(const Sizes4& sizes, const CausalAttention& options, torch::ScalarTyp
 }
 
 // Whether this processor has the kernel at all; the tests are empty elsewhere.
+bool supports(int64_t dim, int64_t v_dim, torch::ScalarType dtype) {
+  const auto zeros = [&](int64_t size) { return torch::zeros({1, 8, 2, size}, dtype); };
+  return cpu_attention_supports(zeros(dim), zeros(v_dim));
+}
+
 bool here(torch::ScalarType dtype) {
-  return cpu_attention_supports(torch::zeros({1, 1, 1, 16}, torch::dtype(dtype)));
+  return supports(16, 16, dtype);
 }
 
 }  // namespace
@@ -97,9 +133,66 @@ TEST_CASE("attention in tiles takes every grouping of heads and many sizes of a 
       check({1, 100, 2, 2, dim}, {.scale = 0.1}, dtype, tolerance(dtype));
     }
   }
-  CHECK(!cpu_attention_supports(torch::zeros({1, 8, 2, 24})));
-  CHECK(!cpu_attention_supports(torch::zeros({1, 8, 2, 272})));
-  CHECK(!cpu_attention_supports(torch::zeros({1, 8, 2, 64}, torch::kFloat64)));
+  CHECK(!supports(24, 24, torch::kFloat));
+  CHECK(!supports(272, 272, torch::kFloat));
+  CHECK(!supports(64, 24, torch::kFloat));
+  CHECK(!supports(64, 64, torch::kFloat64));
+}
+
+TEST_CASE("attention in tiles sees each sample of a row alone") {
+  torch::manual_seed(26);
+  for (const auto dtype : kDtypes) {
+    if (!here(dtype)) continue;
+    CausalAttention options{.scale = 0.2, .first_keys = packed(200, {{64, 1, 70}, {3, 190}, {}})};
+    for (const int64_t window : {0, 5, 100}) {
+      options.window = window;
+      check({3, 200, 4, 2, 32}, options, dtype, tolerance(dtype));
+    }
+  }
+}
+
+TEST_CASE("samples of one row have the bits of rows of their own, at a tile's beginning") {
+  if (!here(torch::kFloat32)) return;
+  torch::manual_seed(27);
+  const torch::NoGradGuard no_grad;
+  const std::vector<Tensor> x = inputs({1, 128, 2, 1, 16}, torch::kFloat32);
+  const Tensor y = cpu_attention(x[0], x[1], x[2], {.first_keys = packed(128, {{64}})});
+  for (const int64_t begin : {0, 64}) {
+    const auto part = [&](const Tensor& t) { return t.narrow(1, begin, 64); };
+    CHECK(torch::equal(part(y), cpu_attention(part(x[0]), part(x[1]), part(x[2]), {})));
+  }
+}
+
+TEST_CASE("a token that sees nothing, or later ones, is refused") {
+  if (!here(torch::kFloat32)) return;
+  const std::vector<Tensor> x = inputs({1, 4, 1, 1, 16}, torch::kFloat32);
+  for (const int64_t first : {-1, 3}) {
+    const Tensor keys = torch::full({1, 4}, first, torch::kLong);
+    CHECK_THROWS_AS(cpu_attention(x[0], x[1], x[2], {.first_keys = keys}), InternalError);
+  }
+}
+
+TEST_CASE("attention in tiles caps scores, adds sinks, and has values of another size") {
+  torch::manual_seed(28);
+  for (const auto dtype : kDtypes) {
+    if (!here(dtype)) continue;
+    const double limit = tolerance(dtype);
+    for (const double softcap : {0.5, 2.0, 50.0}) {
+      check({2, 130, 4, 2, 32}, {.scale = 0.4, .softcap = softcap}, dtype, limit);
+    }
+    check({2, 130, 4, 2, 32}, {.scale = 0.2, .sinks = torch::randn({4})}, dtype, limit);
+    check({1, 90, 4, 1, 16}, {.scale = 0.2, .sinks = torch::full({4}, 9.0)}, dtype, limit);
+    for (const auto& [dim, v_dim] : {std::pair{16, 64}, {64, 16}, {192, 128}}) {
+      check({2, 100, 4, 2, dim, v_dim}, {.scale = 0.1}, dtype, limit);
+    }
+    check({2, 150, 4, 2, 48, 32},
+          {.scale = 0.3,
+           .window = 40,
+           .first_keys = packed(150, {{70}, {20, 90}}),
+           .softcap = 3,
+           .sinks = torch::randn({4})},
+          dtype, 2 * limit);
+  }
 }
 
 TEST_CASE("queries, keys and values may be parts of one product") {

@@ -57,17 +57,28 @@ struct HeadArray {
   int64_t stride;
 };
 
+// A CausalWindow determines the keys that a query sees: itself and those before it, of the last
+// `window` tokens, from its first_keys on.
+struct CausalWindow {
+  int64_t seq;
+  int64_t window;             // number of tokens, the query included; 0: all
+  const int64_t* first_keys;  // [seq], from 0 to the query itself; null: all 0
+};
+
 // AttentionHeads describes the attention of the query heads that share one key head, in one row of
 // the batch. Products use tiles of T, or of fp32.
 template <typename T, typename Tile>
 struct AttentionHeads {
-  HeadArray<const T> q;     // [seq, group, dim]
-  HeadArray<const T> k, v;  // [seq, dim]
-  HeadArray<T> out;         // [seq, group, dim]
-  float* lse;               // [group, seq]: log of the sum of exponentials of a query's scores
-  int64_t seq, group, dim;  // dim is a multiple of 16
-  int64_t window;           // number of tokens that a token sees, itself included; 0: all before it
+  HeadArray<const T> q;       // [seq, group, dim]
+  HeadArray<const T> k;       // [seq, dim]
+  HeadArray<const T> v;       // [seq, v_dim]
+  HeadArray<T> out;           // [seq, group, v_dim]
+  float* lse;                 // [group, seq]: log of the sum of exponentials of a query's scores
+  int64_t group, dim, v_dim;  // dim and v_dim are multiples of 16
+  CausalWindow visible;
   float scale;
+  float softcap;       // a score s becomes softcap * tanh(s / softcap); 0: it stays
+  const float* sinks;  // [group]: a score without a value in each sum; null: none
   MultiplyTile<Tile> multiply;
 };
 
@@ -75,13 +86,14 @@ template <typename T>
 struct AttentionGradients {
   HeadArray<const T> dout;  // shape of out
   HeadArray<T> dq;          // shape of q
-  HeadArray<T> dk, dv;      // shape of k; overwritten, not accumulated
+  HeadArray<T> dk, dv;      // shapes of k and v; overwritten, not accumulated
+  float* dsinks;            // [group], overwritten; null without sinks
 };
 
 template <typename T, typename Tile>
 struct AttentionKernels {
   // Returns the floats of scratch memory that one call of either kernel requires.
-  int64_t (*scratch)(int64_t seq, int64_t dim);
+  int64_t (*scratch)(int64_t seq, int64_t dim, int64_t v_dim);
   void (*forward)(const AttentionHeads<T, Tile>& heads, float* scratch);
   void (*backward)(const AttentionHeads<T, Tile>& heads, const AttentionGradients<T>& gradients,
                    float* scratch);

@@ -7,38 +7,63 @@
 namespace zeroth::model::cpu {
 namespace {
 
+// A score that no query sees; its exponential is 0.
+constexpr float kMaskedScore = -1e30F;
+
 inline int64_t num_tiles(int64_t seq) {
   return (seq + kTile - 1) / kTile;
 }
 
-// A CausalWindow determines the keys that the queries of one tile see.
-struct CausalWindow {
-  int64_t seq, window;
+// VisibleKeys holds the first key that each query of one tile sees, and the minimum and maximum of
+// them.
+class VisibleKeys {
+ public:
+  VisibleKeys(const CausalWindow& visible, int64_t query_tile) : query_tile_(query_tile) {
+    for (int64_t row = 0; row < kTile; ++row) {
+      const int64_t query = query_tile * kTile + row, window = visible.window;
+      int64_t first = window > 0 && query >= window ? query - window + 1 : 0;
+      if (visible.first_keys != nullptr) {  // queries after the last see what the last does
+        const int64_t own = visible.first_keys[query < visible.seq ? query : visible.seq - 1];
+        first = own > first ? own : first;
+      }
+      first_[row] = first;
+      min_first_ = row == 0 || first < min_first_ ? first : min_first_;
+      max_first_ = first > max_first_ ? first : max_first_;
+    }
+  }
 
-  int64_t first_key(int64_t query) const {
-    return window > 0 && query >= window ? query - window + 1 : 0;
+  int64_t first_tile() const { return min_first_ / kTile; }
+
+  // Sets a score to kMaskedScore where a query does not see a key.
+  void mask(int64_t key_tile, float* tile) const {
+    const int64_t key = key_tile * kTile;
+    if (key_tile < query_tile_ && max_first_ <= key) return;  // every query sees every key
+    for (int64_t row = 0; row < kTile; ++row) {
+      const int64_t after = query_tile_ * kTile + row - key + 1;  // what follows the query
+      float* line = tile + row * kTile;
+      for (int64_t i = 0; i < kTile && key + i < first_[row]; ++i) line[i] = kMaskedScore;
+      for (int64_t i = after < 0 ? 0 : after; i < kTile; ++i) line[i] = kMaskedScore;
+    }
   }
-  int64_t first_tile(int64_t query_tile) const { return first_key(query_tile * kTile) / kTile; }
-  // Returns whether every query of the tile sees every key of the other.
-  bool sees_all(int64_t query_tile, int64_t key_tile) const {
-    const int64_t last_query = query_tile * kTile + kTile - 1;
-    return key_tile < query_tile && first_key(last_query) <= key_tile * kTile;
-  }
+
+ private:
+  int64_t query_tile_;
+  int64_t first_[kTile];
+  int64_t min_first_ = 0, max_first_ = 0;
 };
 
-// A score that no query sees; its exponential is 0.
-constexpr float kMaskedScore = -1e30F;
-
-// Sets a score to kMaskedScore where a query does not see a key.
-inline void mask_tile(const CausalWindow& causal, int64_t query_tile, int64_t key_tile,
-                      float* tile) {
-  if (causal.sees_all(query_tile, key_tile)) return;
-  for (int64_t row = 0; row < kTile; ++row) {
-    const int64_t query = query_tile * kTile + row, key = key_tile * kTile;
-    float* line = tile + row * kTile;
-    for (int64_t i = 0; i < kTile && key + i < causal.first_key(query); ++i) line[i] = kMaskedScore;
-    for (int64_t i = query < key ? 0 : query - key + 1; i < kTile; ++i) line[i] = kMaskedScore;
+// Computes a tile [kTile, kTile] of scores, capped and masked but not yet multiplied by the scale.
+template <typename T, typename Tile>
+void compute_scores(const AttentionHeads<T, Tile>& heads, const VisibleKeys& visible,
+                    int64_t key_tile, const Tile* q, const Tile* k_transposed, float* tile) {
+  heads.multiply({kTile, kTile, heads.dim, false}, q, k_transposed, tile);
+  if (heads.softcap > 0) {
+    const float inner = heads.scale / heads.softcap, outer = heads.softcap / heads.scale;
+    for (int64_t i = 0; i < kTile * kTile; i += kLanes) {
+      store(tile + i, hyperbolic_tangent(load(tile + i) * inner) * outer);
+    }
   }
+  visible.mask(key_tile, tile);
 }
 
 // An Arena hands out scratch memory in order.
@@ -58,6 +83,7 @@ class Arena {
   float* next_;
 };
 
+// Returns where the tile begins.
 template <typename T>
 T* tile_data(const HeadArray<T>& array, int64_t head, int64_t tile, int64_t dim) {
   return array.data + head * dim + tile * kTile * array.stride;
@@ -72,9 +98,9 @@ MatrixView<T> tile_view(const HeadArray<const T>& array, int64_t head, int64_t t
 
 // Returns floats that suffice for forward and backward: packed tiles and sums of all keys, scores
 // of one tile of queries against all keys, and a dozen tiles.
-inline int64_t attention_scratch(int64_t seq, int64_t dim) {
-  const int64_t tiles = num_tiles(seq);
-  return tiles * kTile * (5 * dim + kTile) + 12 * kTile * (dim > kTile ? dim : kTile) + 512;
+inline int64_t attention_scratch(int64_t seq, int64_t dim, int64_t v_dim) {
+  const int64_t tiles = num_tiles(seq), wide = dim > v_dim ? dim : v_dim;
+  return tiles * kTile * (5 * wide + kTile) + 12 * kTile * (wide > kTile ? wide : kTile) + 512;
 }
 
 }  // namespace

@@ -66,6 +66,19 @@ ZEROTH_INLINE Vec exponential(Vec x) {
   return x < -87.0F ? Vec{} : y;
 }
 
+// Returns tanh(x) within some ulp: a series for small x, where the quotient loses digits.
+ZEROTH_INLINE Vec hyperbolic_tangent(Vec x) {
+  const Vec size = x < 0.0F ? -x : x, square = x * x;
+  const Vec quotient = 1.0F - 2.0F / (exponential(2.0F * size) + 1.0F);
+  const Vec signed_quotient = x < 0.0F ? -quotient : quotient;
+  Vec series = spread(-1382.0F / 155925);
+  series = series * square + 62.0F / 2835;
+  series = series * square - 17.0F / 315;
+  series = series * square + 2.0F / 15;
+  series = series * square - 1.0F / 3;
+  return size < 0.3F ? x + x * square * series : signed_quotient;
+}
+
 // FullVector accesses the elements [index, index + kLanes) of arrays.
 struct FullVector {
   int64_t index;
