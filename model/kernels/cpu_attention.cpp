@@ -138,40 +138,35 @@ CausalAttention checked(CausalAttention options, const Tensor& q) {
   return options;
 }
 
-Tensor as_floats(const Tensor& sinks) {
-  return sinks.defined() ? sinks.to(torch::kFloat).contiguous() : sinks;
-}
-
 class Attend final : public CustomFunction {
  public:
   explicit Attend(CausalAttention options) : options_(std::move(options)) {}
 
   TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
     const Tensor &q = inputs[0], &k = inputs[1], &v = inputs[2];
-    const Tensor sinks = inputs.size() > 3 ? inputs[3] : Tensor();
     const AttentionTensors in{
         with_dense_heads(q),
         with_dense_heads(k),
         with_dense_heads(v),
         at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options()),
         at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(torch::kFloat)),
-        as_floats(sinks)};
+        inputs.size() > 3 ? inputs[3].to(torch::kFloat).contiguous() : Tensor()};
     with_attention(q, [&](const auto& kernels) { run(kernels, in, options_, nullptr); });
-    context.save_for_backward({in.q, in.k, in.v, in.out, in.lse, sinks});
+    context.save_for_backward({in.q, in.k, in.v, in.out, in.lse, in.sinks});
     return {in.out};
   }
 
   TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
     const TensorVector saved = context.saved();
-    const Tensor& sinks = saved[5];
-    const AttentionTensors in{saved[0], saved[1], saved[2], saved[3], saved[4], as_floats(sinks)};
+    const AttentionTensors in{saved[0], saved[1], saved[2], saved[3], saved[4], saved[5]};
+    const bool has_sinks = in.sinks.defined();
     const AttentionGradTensors to{
         with_dense_heads(grads[0]), at::empty(in.q.sizes(), in.q.options()),
         at::empty(in.k.sizes(), in.k.options()), at::empty(in.v.sizes(), in.v.options()),
-        sinks.defined() ? at::empty({in.q.size(0), in.q.size(2)}, in.sinks.options()) : Tensor()};
+        has_sinks ? at::empty({in.q.size(0), in.q.size(2)}, in.sinks.options()) : Tensor()};
     with_attention(in.q, [&](const auto& kernels) { run(kernels, in, options_, &to); });
     TensorVector gradients = {to.dq, to.dk, to.dv};
-    if (sinks.defined()) gradients.push_back(at::sum(to.dsinks, 0).to(sinks.scalar_type()));
+    if (has_sinks) gradients.push_back(at::sum(to.dsinks, 0));  // autograd rounds it
     return gradients;
   }
 

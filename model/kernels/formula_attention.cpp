@@ -28,11 +28,12 @@ struct Probabilities {
 // [kv_heads, seq, v_dim].
 class AttentionRow {
  public:
-  AttentionRow(const Tensor& q, const Tensor& k, const Tensor& v,
+  AttentionRow(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sinks,
                const FormulaAttentionOptions& options)
       : seq_(q.size(0)),
         heads_(q.size(1)),
         options_(options),
+        sinks_(sinks),
         q_(grouped(q, k.size(1))),
         k_(k.transpose(0, 1)),
         v_(v.transpose(0, 1)) {}
@@ -46,11 +47,11 @@ class AttentionRow {
       scores.mul_(options_.softcap);
     }
     scores.add_(mask);
-    if (!options_.sinks.defined()) {
+    if (!sinks_.defined()) {
       result.keys = at::softmax(scores, -1, torch::kFloat);
       return result;
     }
-    const Tensor sinks = options_.sinks.to(scores.scalar_type()).view({heads_, 1, 1});
+    const Tensor sinks = sinks_.to(scores.scalar_type()).view({heads_, 1, 1});
     const Tensor all =
         at::softmax(at::cat({scores, sinks.expand({heads_, seq_, 1})}, -1), -1, torch::kFloat);
     result.keys = all.narrow(2, 0, seq_).contiguous();
@@ -112,6 +113,7 @@ class AttentionRow {
   int64_t seq_;
   int64_t heads_;
   const FormulaAttentionOptions& options_;
+  Tensor sinks_;  // [heads], or undefined
   Tensor q_, k_, v_;
 };
 
@@ -122,10 +124,10 @@ class FormulaAttention final : public CustomFunction {
   TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
     const Tensor &q = inputs[0], &k = inputs[1], &v = inputs[2], &mask = inputs[3];
     context.save_for_backward(inputs);
-    const FormulaAttentionOptions options = with_sinks(inputs);
+    const Tensor sinks = sinks_of(inputs);
     Tensor y = at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
     for (int64_t b = 0; b < q.size(0); ++b) {
-      const AttentionRow row(q[b], k[b], v[b], options);
+      const AttentionRow row(q[b], k[b], v[b], sinks, options_);
       const Tensor weights =
           row.weights(row.probabilities(mask_of(mask, b)).keys, row.keep(row_seed(b)));
       y[b].copy_(row.output(weights));
@@ -136,25 +138,23 @@ class FormulaAttention final : public CustomFunction {
   TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
     const TensorVector saved = context.saved();
     const Tensor &q = saved[0], &k = saved[1], &v = saved[2];
-    const FormulaAttentionOptions options = with_sinks(saved);
+    const Tensor sinks = sinks_of(saved);
     TensorVector gradients = {at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
                               at::empty(v.sizes(), v.options()), Tensor()};
     Tensor dsinks;
     for (int64_t b = 0; b < q.size(0); ++b) {
-      const AttentionRow row(q[b], k[b], v[b], options);
+      const AttentionRow row(q[b], k[b], v[b], sinks, options_);
       const TensorVector of_row = row.backward(grads[0][b], mask_of(saved[3], b), row_seed(b));
       for (size_t i = 0; i < 3; ++i) gradients[i][b].copy_(of_row[i]);
       if (of_row.size() > 3) dsinks = dsinks.defined() ? dsinks.add_(of_row[3]) : of_row[3];
     }
-    if (dsinks.defined()) gradients.push_back(dsinks.to(options.sinks.scalar_type()));
+    if (dsinks.defined()) gradients.push_back(dsinks.to(sinks.scalar_type()));
     return gradients;
   }
 
  private:
-  FormulaAttentionOptions with_sinks(const TensorVector& inputs) const {
-    FormulaAttentionOptions options = options_;
-    if (inputs.size() > 4) options.sinks = inputs[4];
-    return options;
+  static Tensor sinks_of(const TensorVector& inputs) {
+    return inputs.size() > 4 ? inputs[4] : Tensor();
   }
   static Tensor mask_of(const Tensor& mask, int64_t row) {
     return mask.dim() == 3 ? mask[row] : mask;
