@@ -100,9 +100,17 @@ const RowResult& RowChecker::result(const Row& row) {
                                  : results_.emplace(name, run_row(row)).first->second;
 }
 
+bool RowChecker::can_run(const Row& row) {
+  const bool can =
+      testing::gpu_count_of_tests() == 0 || testing::can_compute_on_gpus(mesh_shape_of(row));
+  if (!can) ++left_out_;
+  return can;
+}
+
 void RowChecker::check(const Row& row) {
   const std::string name = name_of(row);
   CAPTURE(name);
+  if (!can_run(row)) return;
   ++rows_;
   try {
     const RowResult& own = result(row);
@@ -120,6 +128,7 @@ void RowChecker::check(const Row& row) {
 
 void RowChecker::check_near(const Row& row, const std::string& fp32_run) {
   CAPTURE(name_of(row));
+  if (!can_run(row)) return;
   ++rows_;
   const RowResult& own = result(row);
   CHECK(own.ranks_agree);
@@ -240,6 +249,7 @@ const Tensors& RowChecker::reach(const Row& row) {
 std::string RowChecker::worst() const {
   std::string text = fmt::format("{} rows", rows_);
   for (const auto& [what, off] : worst_) text += fmt::format("; {} off by {:.2g}", what, off);
+  if (left_out_ > 0) text += fmt::format("; {} left out: their ranks need a GPU each", left_out_);
   return text;
 }
 

@@ -18,8 +18,11 @@ class RowChecker {
  public:
   // Losses, norms and rates against the fixture, invariants, bits against plain(row) (a host's step
   // on a GPU: against the same over host memory), first gradients, moments and parameters against
-  // single(row) by the bounds of reach.h. Failures name the row.
+  // single(row) by the bounds of reach.h. Failures name the row. Leaves out what can_run()
+  // excludes.
   void check(const Row& row);
+  // False for ranks on a tensor axis that would have to share a GPU.
+  bool can_run(const Row& row);
   // A row in 16 bits whose reference is a run in fp32: invariants, and losses as near to it as
   // AdamW's in 16 bits are to those in fp32.
   void check_near(const Row& row, const std::string& fp32_run);
@@ -28,7 +31,7 @@ class RowChecker {
   // Of single(row), from runs that are made once in a process.
   const Noise& noise(const Row& row);
   const Tensors& reach(const Row& row);
-  // Largest differences so far, for the log.
+  // Largest differences so far and what was left out, for the log.
   std::string worst() const;
 
  private:
@@ -46,6 +49,7 @@ class RowChecker {
   inline static std::map<std::string, Tensors> reaches_;
   std::map<std::string, double> worst_;
   int rows_ = 0;
+  int left_out_ = 0;
 };
 
 }  // namespace zeroth::equivalence

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tests/support/all_products.h"
+#include "tests/support/ranks.h"
 
 namespace zeroth::equivalence {
 namespace {
@@ -186,6 +187,10 @@ configs::Config config_of(const Row& row) {
   return config;
 }
 
+comm::MeshShape mesh_shape_of(const Row& row) {
+  return comm::MeshShape::data_parallel(row.ranks).with(comm::MeshDim::kTp, row.tensor);
+}
+
 Row plain(const Row& row) {
   Row result = row;
   result.recompute = {};
@@ -218,9 +223,17 @@ std::vector<Row> perturbed_runs(const Row& reference) {
     runs.push_back(reference);
     runs.back().rounding = rounding;
   };
-  for (const std::string& product : testing::all_products()) add({.product = product});
+  uint64_t seed = 0;
+  for (const std::string& product : testing::all_products()) {
+    // A GPU has one product: other weights stand for the others.
+    if (testing::device_of_tests().is_cpu()) {
+      add({.product = product});
+    } else {
+      add({.product = "", .moved_weights = ++seed});
+    }
+  }
   add({.product = "", .reversed = true});
-  add({.product = "", .moved_weights = 1});
+  add({.product = "", .moved_weights = ++seed});
   return runs;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/mesh_layout.h"
 #include "configs/config.h"
 
 namespace zeroth::equivalence {
@@ -63,6 +64,7 @@ std::string name_of(const Row& row);
 std::string name_of(Training training);
 
 configs::Config config_of(const Row& row);
+comm::MeshShape mesh_shape_of(const Row& row);
 
 // The row whose bits this one must have: everything else is kept, nothing is recomputed, and
 // parameters rest and travel as by default.

@@ -229,7 +229,7 @@ void on_ranks(const Row& row, testing::Transport transport,
               const std::function<void(std::shared_ptr<comm::DeviceMesh>)>& fn) {
   std::optional<MatmulBackendGuard> forced;
   if (!row.rounding.product.empty()) forced.emplace(row.rounding.product);
-  const auto grid = comm::MeshShape::data_parallel(row.ranks).with(comm::MeshDim::kTp, row.tensor);
+  const comm::MeshShape grid = mesh_shape_of(row);
   testing::run_ranks(grid.ranks(), fn,
                      {.transport = transport,
                       .grid = grid,

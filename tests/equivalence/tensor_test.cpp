@@ -140,6 +140,7 @@ TEST_CASE("whether collectives of a shared layer overlap changes no bit") {
     row.zero.overlap_comm = false;
     checker.check(row);
   }
+  MESSAGE(checker.worst());
 }
 
 TEST_CASE("near ranks that gather from each other alone change no bit, with shared layers too") {
@@ -147,6 +148,7 @@ TEST_CASE("near ranks that gather from each other alone change no bit, with shar
   for (const int tensor : {1, 2}) {
     for (const int64_t accumulation : {1, 2}) {
       Row row = {.accumulation = accumulation, .ranks = 4, .tensor = tensor};
+      if (!checker.can_run(row)) continue;
       row.zero.stage = 3;
       row.recompute.every_nth_block = accumulation - 1;
       const int64_t sharded = checker.result(row).persistent_bytes;
@@ -158,6 +160,7 @@ TEST_CASE("near ranks that gather from each other alone change no bit, with shar
       CHECK(checker.result(row).persistent_bytes == sharded);
     }
   }
+  MESSAGE(checker.worst());
 }
 
 TEST_CASE("a model that is saved before its first step has the bytes of one rank's") {

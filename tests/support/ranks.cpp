@@ -116,15 +116,10 @@ bool on_gpus() {
   return name != nullptr && std::string_view(name) != "cpu";
 }
 
-// Ranks on a tensor axis wait for each other in their backward passes. Those that share a GPU share
-// autograd's thread for it as well, where they would wait forever: such ranks compute on the CPU.
-bool can_compute_on_gpus(int count, const RankOptions& options) {
-  return !options.grid || (*options.grid)[comm::MeshDim::kTp] == 1 || gpu_count_of_tests() >= count;
-}
-
-torch::Device device_of(int rank, int count, const RankOptions& options) {
+torch::Device device_of(int rank, const RankOptions& options) {
   if (options.transport == Transport::kNccl) return select_gpu(rank);
-  return can_compute_on_gpus(count, options) ? device_of_tests(rank) : torch::kCPU;
+  const bool on_cpu = options.grid && !can_compute_on_gpus(*options.grid);
+  return on_cpu ? torch::kCPU : device_of_tests(rank);
 }
 
 }  // namespace
@@ -135,6 +130,10 @@ int gpu_count_of_tests() {
 
 torch::Device device_of_tests(int rank) {
   return on_gpus() ? select_gpu(rank) : torch::kCPU;
+}
+
+bool can_compute_on_gpus(const comm::MeshShape& grid) {
+  return grid[comm::MeshDim::kTp] == 1 || gpu_count_of_tests() >= grid.ranks();
 }
 
 std::vector<std::string> on_machines(int count, int machines) {
@@ -162,7 +161,7 @@ void run_ranks(int count, const std::function<void(std::shared_ptr<comm::DeviceM
       try {
         at::set_num_threads(1);
         if (options.before_joining) options.before_joining(rank);
-        const torch::Device device = device_of(rank, count, options);
+        const torch::Device device = device_of(rank, options);
         Joined joined = join(store, rank, count, options, device);
         comm::DeviceMesh::BootstrapInfo info;
         info.cpu_group = std::move(joined.host);

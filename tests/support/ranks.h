@@ -30,8 +30,12 @@ struct RankOptions {
 int gpu_count_of_tests();
 
 // Where run_ranks() lets its ranks compute: on the GPUs in turn, or on the CPU where there are
-// none. Ranks on a tensor axis compute on the CPU, too, unless each has a GPU of its own.
+// none, or where can_compute_on_gpus() is false.
 torch::Device device_of_tests(int rank = 0);
+
+// Ranks on a tensor axis wait for each other in their backward passes. Those that share a GPU share
+// autograd's thread for it as well, where they would wait forever: each needs a GPU of its own.
+bool can_compute_on_gpus(const comm::MeshShape& grid);
 
 // For RankOptions: `count` ranks on so many machines, equally many on each, one after the other;
 // empty for one machine.

@@ -32,6 +32,16 @@ def end_all(child):
     child.wait()
 
 
+def last_words(child):
+    """Both streams of a process that leads its own session, which is asked to end first: a test program then prints its log."""
+    os.killpg(child.pid, signal.SIGTERM)
+    try:
+        return child.communicate(timeout=5)[0]
+    except subprocess.TimeoutExpired:
+        end_all(child)
+        return child.communicate()[0]
+
+
 def run(words, limit, env=None, folder=None, log=None):
     """Both streams as one text, also in the file `log`."""
     begin = time.monotonic()
@@ -42,8 +52,7 @@ def run(words, limit, env=None, folder=None, log=None):
         output, _ = child.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
         late = True
-        end_all(child)
-        output, _ = child.communicate()
+        output = last_words(child)
     finally:
         end_all(child)
     if log:

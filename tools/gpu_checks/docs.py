@@ -43,8 +43,10 @@ UNSEEN = (
     ("a run of `tools/gpu_check` itself", "a dry run on the simulated GPU", ("tests", "tests of the GPU")),
     ("the build of all from a bundle in parallel, which is to take less than six minutes on 16 cores",
      "a bundle is made and configured from", ("build", "built in under 6 minutes on 16 cores")),
-    ("dropout, loss scales, masters, unequal targets, `max_live` and the rates of schedules on the GPU, beside the reference",
+    ("loss scales, masters, unequal targets and the rates of schedules on the GPU, beside the reference",
      "the same rows on the CPU", ("tests", "equivalence: the rest")),
+    ("ranks of a tensor axis with a GPU each", "the same rows on the CPU", None),
+    ("dropout at speed: its masks are made by operators on 64-bit numbers, row by row", "the masks' bits", None),
     ("kernels of the update, of the head's loss, of the embedding's gradient and of the norm, compute-sanitizer over them",
      "the kernels themselves, emulated: each instance on 2,000 shapes in drawn orders of threads "
      "([tests/emulated_gpu](../tests/emulated_gpu))", ("sanitize", "memcheck of the kernels")),

@@ -99,9 +99,9 @@ def at_once(works, most=4):
 
 
 def doctest(setup, record, name, program, arguments, limit, env=None, wrap=()):
-    """One check of a test program; `wrap` stands before it. Returns commands.Done."""
+    """One check of a test program, with the seconds of each case; `wrap` stands before it. Returns commands.Done."""
     slug = re.sub(r"[^\w]+", "-", name).strip("-")
-    done = commands.run([*wrap, program, *arguments], limit, setup.environment(**(env or {})), setup.scratch,
+    done = commands.run([*wrap, program, "-d", *arguments], limit, setup.environment(**(env or {})), setup.scratch,
                         setup.out / "runs" / f"{slug}.log")
     found = SUMMARY.search(done.output)
     passed = done.ok and found is not None and int(found[2]) > 0 and int(found[3]) == 0
