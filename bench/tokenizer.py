@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """The tokenizer beside Hugging Face's `tokenizers`: the same ids and decoded texts, and the speed of one thread, in turns.
 
-usage: tokenizer.py PROGRAM TEXT DIR... [--rounds 7]
+usage: tokenizer.py PROGRAM TEXT DIR... [--rounds 7] [--offsets]
 
 PROGRAM is build/bin/tokenizer, TEXT any English text, each DIR holds a tokenizer.json. Ids and decoded texts are compared on
 10,000 lines in many scripts (fixtures/lines.json of the tests), on TEXT and on the source code of this repository; speed on TEXT
-and on the code, each round in new processes that see every text once, by their processor time. Needs tokenizers in the Python
-that runs it.
+and on the code, each round in new processes that see every text once, by their processor time; with --offsets both sides make
+them. Needs tokenizers in the Python that runs it.
 """
 import argparse
 import json
@@ -31,14 +31,15 @@ def source_code():
     return [path.read_text() for path in files if "build" not in path.relative_to(ROOT).parts[0]]
 
 
-def peer(folder, file):
+def peer(folder, file, offsets=""):
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     from tokenizers import Tokenizer
     tokenizer = Tokenizer.from_file(str(pathlib.Path(folder) / "tokenizer.json"))
     tokenizer.no_truncation()
     texts = json.loads(pathlib.Path(file).read_text())
     start = time.process_time()
-    encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+    encode = tokenizer.encode_batch if offsets else tokenizer.encode_batch_fast
+    encoded = encode(texts, add_special_tokens=False)
     seconds = time.process_time() - start
     print(sum(len(text.encode()) for text in texts), sum(len(one.ids) for one in encoded), seconds)
 
@@ -62,11 +63,11 @@ def differences(program, folder, texts, work):
     return ids, decoded
 
 
-def speeds(program, folder, texts, rounds, work):
+def speeds(program, folder, texts, rounds, work, options):
     """Medians of MB/s: theirs and ours."""
     file = work / "texts.json"
     file.write_text(json.dumps(texts))
-    sides = ([sys.executable, __file__, "--peer", folder, file], [program, folder, file])
+    sides = ([sys.executable, __file__, "--peer", folder, file, *options], [program, folder, file, *options])
     rates = ([], [])
     tokens = set()
     for _ in range(rounds):
@@ -86,6 +87,7 @@ def main():
     parser.add_argument("text", type=pathlib.Path)
     parser.add_argument("folders", type=pathlib.Path, nargs="+", metavar="DIR")
     parser.add_argument("--rounds", type=int, default=7, help="of the measurement; 0: compare only")
+    parser.add_argument("--offsets", action="store_true", help="measure with offsets")
     args = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tools"))
     import make_data_fixtures
@@ -96,7 +98,7 @@ def main():
             ids, decoded = differences(args.program, folder, lines + english + code, pathlib.Path(work))
             print(f"{folder}: of {len(lines + english + code)} texts {ids} have other ids, {decoded} another decoded text")
             for name, texts in (("English", english), ("code", code)) if args.rounds else ():
-                theirs, ours = speeds(args.program, folder, texts, args.rounds, pathlib.Path(work))
+                theirs, ours = speeds(args.program, folder, texts, args.rounds, pathlib.Path(work), ["--offsets"] * args.offsets)
                 print(f"{folder}: {name}: tokenizers {theirs:.2f} MB/s, ours {ours:.2f} MB/s, ratio {ours / theirs:.2f}")
 
 

@@ -6,7 +6,7 @@ usage: make_data_fixtures.py      (needs tokenizers; the result is committed, te
 Made with tokenizers 0.23.3.
 
 NAME/tokenizer.json, tokenizer_config.json   a tokenizer of the family's shape, trained on the texts below
-NAME/cases.json                              [{"text", "ids", "with_template", "decoded"}]
+NAME/cases.json                              [{"text", "ids", "offsets", "with_template", "decoded"}], offsets in bytes
 NAME/hashes.json                             {"ids", "decoded"}: of each 100 of 10,000 lines, which line(n) makes
 pretokenizers.json                           [{"pre_tokenizer", "cases": [{"text", "words"}]}]
 normalizers.json                             [{"normalizer", "cases": [{"text", "normal"}]}]
@@ -154,11 +154,19 @@ def write(name, tokenizer, config, merges_as_strings=False):
     cases = [{
         "text": text,
         "ids": tokenizer.encode(text, add_special_tokens=False).ids,
+        "offsets": byte_offsets(content, text),
         "with_template": tokenizer.encode(text).ids,
         "decoded": tokenizer.decode(tokenizer.encode(text).ids, skip_special_tokens=False),
     } for text in TEXTS]
     dump(folder / "cases.json", cases)
     dump(folder / "hashes.json", hash_lines(tokenizer))
+
+
+def byte_offsets(content, text):
+    """Of a tokenizer without its post-processor, which may take white space off them."""
+    bare = Tokenizer.from_str(json.dumps({**content, "post_processor": None}))
+    begins = [len(text[:i].encode()) for i in range(len(text) + 1)]
+    return [[begins[begin], begins[end]] for begin, end in bare.encode(text, add_special_tokens=False).offsets]
 
 
 def dump(path, value):

@@ -94,11 +94,11 @@ void AddedTokenSplitter::split(std::string_view input, const TokenSink& token,
     if (match->lstrip) begin = std::max(skip_space_before(input, begin, done), done);
     if (match->rstrip) end = skip_space_after(input, end);
     if (begin >= end) continue;  // white space that the previous token has consumed
-    if (done < begin) text(input.substr(done, begin - done));
-    token(match->id);
+    if (done < begin) text({done, begin});
+    token(match->id, {begin, end});
     done = end;
   }
-  if (done < input.size()) text(input.substr(done));
+  if (done < input.size()) text({done, input.size()});
 }
 
 }  // namespace zeroth::data

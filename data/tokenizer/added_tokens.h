@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tokenizer/regex.h"
+
 namespace zeroth::data {
 
 struct AddedToken {
@@ -30,9 +32,10 @@ class AddedTokenSplitter {
  public:
   explicit AddedTokenSplitter(std::vector<AddedToken> tokens);
 
-  // Calls `token` for each token found and `text` for each non-empty range between, in order.
-  using TokenSink = std::function<void(int32_t)>;
-  using TextSink = std::function<void(std::string_view)>;
+  // Calls `token` for each token found, with the range that it takes, and `text` for each non-empty
+  // range between, in order.
+  using TokenSink = std::function<void(int32_t, TextRange)>;
+  using TextSink = std::function<void(TextRange)>;
   void split(std::string_view input, const TokenSink& token, const TextSink& text) const;
 
  private:

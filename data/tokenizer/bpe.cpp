@@ -104,15 +104,24 @@ std::optional<int32_t> Bpe::find(std::string_view token) const {
   return found == vocabulary_.end() ? std::nullopt : std::optional(found->second);
 }
 
-void Bpe::encode(std::string_view word, std::vector<int32_t>& ids) const {
+void Bpe::Encoded::add(int32_t id, size_t end) {
+  ids.push_back(id);
+  ends.push_back(static_cast<uint32_t>(end));
+}
+
+void Bpe::encode(std::string_view word, std::vector<int32_t>& ids,
+                 std::vector<uint32_t>* ends) const {
   if (ignore_merges_) {
-    if (const auto whole = find(word)) return ids.push_back(*whole);
+    if (const auto whole = find(word)) {
+      ids.push_back(*whole);
+      if (ends != nullptr) ends->push_back(static_cast<uint32_t>(word.size()));
+      return;
+    }
   }
-  if (word.size() <= kMaxUnsplitBytes) return encode_part(word, ids);
-  for (size_t begin = 0; begin < word.size();) {
-    const size_t end = next_split(word, begin);
-    encode_part(word.substr(begin, end - begin), ids);
-    begin = end;
+  if (word.size() <= kMaxUnsplitBytes) return encode_part(word, 0, word.size(), ids, ends);
+  for (size_t begin = 0, end = 0; begin < word.size(); begin = end) {
+    end = next_split(word, begin);
+    encode_part(word, begin, end, ids, ends);
   }
 }
 
@@ -134,16 +143,20 @@ size_t Bpe::next_split(std::string_view word, size_t begin) const {
   return word.size();
 }
 
-void Bpe::encode_part(std::string_view part, std::vector<int32_t>& ids) const {
-  const auto append = [&](const std::vector<int32_t>& more) {
-    ids.insert(ids.end(), more.begin(), more.end());
+void Bpe::encode_part(std::string_view word, size_t begin, size_t end, std::vector<int32_t>& ids,
+                      std::vector<uint32_t>* ends) const {
+  const std::string_view part = word.substr(begin, end - begin);
+  const auto append = [&](const Encoded& more) {
+    ids.insert(ids.end(), more.ids.begin(), more.ids.end());
+    if (ends == nullptr) return;
+    for (const uint32_t at : more.ends) ends->push_back(static_cast<uint32_t>(begin) + at);
   };
   if (part.size() > kCachedWordBytes) return append(merge_word(part));
   const std::lock_guard lock(cache_mutex_);
   const auto found = cache_.find(part);
   if (found != cache_.end()) return append(found->second);
   const int64_t num_dropped_chars = num_dropped_chars_;
-  auto merged = merge_word(part);
+  Encoded merged = merge_word(part);
   append(merged);
   if (num_dropped_chars_ != num_dropped_chars) return;  // each occurrence is counted
   if (cache_.size() >= kCachedWords) cache_.clear();
@@ -151,12 +164,16 @@ void Bpe::encode_part(std::string_view part, std::vector<int32_t>& ids) const {
 }
 
 // Merges the neighbors of a word: the pair of lowest rank first, and of equal ones the leftmost.
-std::vector<int32_t> Bpe::merge_word(std::string_view word) const {
-  std::vector<int32_t> ids = char_ids(word);
+Bpe::Encoded Bpe::merge_word(std::string_view word) const {
+  Encoded encoded = char_ids(word);
+  const auto count = static_cast<int32_t>(encoded.ids.size());
   std::vector<Symbol> symbols;
-  symbols.reserve(ids.size());
-  for (int32_t i = 0; i < static_cast<int32_t>(ids.size()); ++i) {
-    symbols.push_back({ids[i], i - 1, i + 1 < static_cast<int32_t>(ids.size()) ? i + 1 : -1});
+  symbols.reserve(encoded.ids.size());
+  for (int32_t i = 0; i < count; ++i) {
+    symbols.push_back({.id = encoded.ids[i],
+                       .end = encoded.ends[i],
+                       .previous = i - 1,
+                       .next = i + 1 < count ? i + 1 : -1});
   }
   std::vector<Candidate> heap;
   for (int32_t i = 0; i < static_cast<int32_t>(symbols.size()); ++i) {
@@ -171,17 +188,18 @@ std::vector<int32_t> Bpe::merge_word(std::string_view word) const {
     Symbol& right = symbols[left.next];
     if (right.id != best.right_id) continue;
     left.id = best.merge.id;
+    left.end = right.end;
     left.next = right.next;
     right.id = kNoToken;
     if (left.next >= 0) symbols[left.next].previous = best.left;
     push_candidate(symbols, best.left, heap);
     if (left.previous >= 0) push_candidate(symbols, left.previous, heap);
   }
-  ids.clear();
+  encoded = {};
   for (const Symbol& symbol : symbols) {
-    if (symbol.id != kNoToken) ids.push_back(symbol.id);
+    if (symbol.id != kNoToken) encoded.add(symbol.id, symbol.end);
   }
-  return ids;
+  return encoded;
 }
 
 bool Bpe::has_lower_priority(const Candidate& a, const Candidate& b) {
@@ -189,34 +207,38 @@ bool Bpe::has_lower_priority(const Candidate& a, const Candidate& b) {
 }
 
 // Returns the ids of the characters before merges. An unknown token is delayed until those fused
-// with it are known, so it follows byte tokens in between, as in `tokenizers`.
-std::vector<int32_t> Bpe::char_ids(std::string_view word) const {
-  std::vector<int32_t> ids;
-  ids.reserve(word.size());
+// with it are known, so it follows byte tokens in between, as in `tokenizers`. A dropped character
+// belongs to the next token, and at the end of the word to the last one.
+Bpe::Encoded Bpe::char_ids(std::string_view word) const {
+  Encoded encoded;
+  encoded.ids.reserve(word.size());
+  encoded.ends.reserve(word.size());
   bool unknown = false;
-  for (size_t at = 0; at < word.size(); at += utf8_length(word[at])) {
+  for (size_t at = 0, end = 0; at < word.size(); at = end) {
     const std::string_view character = char_bytes(word, at);
+    end = at + character.size();
     if (const auto id = find(character)) {
-      if (unknown) ids.push_back(*unknown_id_);
+      if (unknown) encoded.add(*unknown_id_, at);
       unknown = false;
-      ids.push_back(*id);
-    } else if (!append_bytes(character, ids)) {
-      if (unknown && !fuse_unknown_) ids.push_back(*unknown_id_);
+      encoded.add(*id, end);
+    } else if (!append_bytes(character, at, encoded)) {
+      if (unknown && !fuse_unknown_) encoded.add(*unknown_id_, at);
       unknown = unknown_id_.has_value();
       num_dropped_chars_ += unknown ? 0 : 1;
     }
   }
-  if (unknown) ids.push_back(*unknown_id_);
-  return ids;
+  if (unknown) encoded.add(*unknown_id_, word.size());
+  if (!encoded.ends.empty()) encoded.ends.back() = static_cast<uint32_t>(word.size());
+  return encoded;
 }
 
-bool Bpe::append_bytes(std::string_view character, std::vector<int32_t>& ids) const {
+bool Bpe::append_bytes(std::string_view character, size_t begin, Encoded& encoded) const {
   const auto byte_token_id = [&](char byte) { return byte_ids_[static_cast<uint8_t>(byte)]; };
   const bool all = byte_fallback_ && std::all_of(character.begin(), character.end(), [&](char c) {
                      return byte_token_id(c) != kNoToken;
                    });
   if (!all) return false;
-  for (const char byte : character) ids.push_back(byte_token_id(byte));
+  for (const char byte : character) encoded.add(byte_token_id(byte), ++begin);
   return true;
 }
 

@@ -34,8 +34,10 @@ class Bpe {
 
   // Appends the ids of a word, which must be valid UTF-8. A character without a token, and without
   // tokens for its bytes, becomes the unknown token; if there is no such token it is dropped, as in
-  // `tokenizers`, and counted.
-  void encode(std::string_view word, std::vector<int32_t>& ids) const;
+  // `tokenizers`, and counted. Appends to `ends`, unless it is null, the end of each token in the
+  // word; it begins where the previous one ends.
+  void encode(std::string_view word, std::vector<int32_t>& ids,
+              std::vector<uint32_t>* ends = nullptr) const;
 
   // Returns the number of characters dropped so far.
   int64_t num_dropped_chars() const { return num_dropped_chars_; }
@@ -49,6 +51,7 @@ class Bpe {
   };
   struct Symbol {
     int32_t id = 0;  // kNoToken once merged into the previous one
+    uint32_t end = 0;
     int32_t previous = -1;
     int32_t next = -1;
   };
@@ -66,11 +69,19 @@ class Bpe {
   int32_t token_to_id(std::string_view token, std::string_view merge) const;
   std::optional<int32_t> find(std::string_view token) const;
 
-  void encode_part(std::string_view part, std::vector<int32_t>& ids) const;
+  // Ids and ends of a part of a word.
+  struct Encoded {
+    void add(int32_t id, size_t end);
+
+    std::vector<int32_t> ids;
+    std::vector<uint32_t> ends;
+  };
+  void encode_part(std::string_view word, size_t begin, size_t end, std::vector<int32_t>& ids,
+                   std::vector<uint32_t>* ends) const;
   size_t next_split(std::string_view word, size_t begin) const;
-  std::vector<int32_t> merge_word(std::string_view word) const;
-  std::vector<int32_t> char_ids(std::string_view word) const;
-  bool append_bytes(std::string_view character, std::vector<int32_t>& ids) const;
+  Encoded merge_word(std::string_view word) const;
+  Encoded char_ids(std::string_view word) const;
+  bool append_bytes(std::string_view character, size_t begin, Encoded& encoded) const;
   void push_candidate(const std::vector<Symbol>& symbols, int32_t left,
                       std::vector<Candidate>& heap) const;
 
@@ -85,7 +96,7 @@ class Bpe {
 
   mutable std::atomic<int64_t> num_dropped_chars_ = 0;
   mutable std::mutex cache_mutex_;
-  mutable std::unordered_map<std::string, std::vector<int32_t>, StringHash, std::equal_to<>> cache_;
+  mutable std::unordered_map<std::string, Encoded, StringHash, std::equal_to<>> cache_;
 };
 
 }  // namespace zeroth::data

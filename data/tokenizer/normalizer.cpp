@@ -10,14 +10,45 @@ namespace {
 
 using nlohmann::json;
 
-std::string_view strip(std::string_view text, bool left, bool right) {
-  while (left && !text.empty() && is_space(char_at(text, 0))) {
-    text.remove_prefix(utf8_length(text[0]));
+TextRange strip(std::string_view text, bool left, bool right) {
+  TextRange kept{0, text.size()};
+  while (left && kept.begin < kept.end && is_space(char_at(text, kept.begin))) {
+    kept.begin += utf8_length(text[kept.begin]);
   }
-  while (right && !text.empty() && is_space(char_at(text, previous_char(text, text.size())))) {
-    text.remove_suffix(text.size() - previous_char(text, text.size()));
+  while (right && kept.begin < kept.end && is_space(char_at(text, previous_char(text, kept.end)))) {
+    kept.end = previous_char(text, kept.end);
   }
-  return text;
+  return kept;
+}
+
+// Converts to a normal form. An aligned text is converted in segments that begin with an ASCII
+// character: none is ever combined with what is before it. What a segment becomes stands for all of
+// it, unless it stays as it is.
+void convert_segments(Rewriter& out, NormalForm form) {
+  const std::string_view text = out.input().text;
+  const std::string whole = to_normal_form(text, form);
+  if (whole == text) return out.copy(0, text.size());
+  if (!out.aligned()) return out.put(whole, 0, text.size());
+  for (size_t begin = 0, end = 0; begin < text.size(); begin = end) {
+    ++end;
+    while (end < text.size() && static_cast<uint8_t>(text[end]) >= 0x80) ++end;
+    const std::string_view segment = text.substr(begin, end - begin);
+    const std::string converted = to_normal_form(segment, form);
+    if (converted == segment) {
+      out.copy(begin, end);
+    } else {
+      out.put(converted, begin, end);
+    }
+  }
+}
+
+void convert_to_lower(Rewriter& out) {
+  const std::string_view text = out.input().text;
+  if (!out.aligned()) return out.put(to_lower(text), 0, text.size());
+  for (size_t at = 0, end = 0; at < text.size(); at = end) {
+    end = at + utf8_length(text[at]);
+    out.put(to_lower(text.substr(at, end - at)), at, end);
+  }
 }
 
 }  // namespace
@@ -32,36 +63,51 @@ Normalizer::Normalizer(const json& normalizer) {
 
 Normalizer::Step Normalizer::make_step(const std::string& type, const JsonView& part) {
   if (const auto form = find_normal_form(type)) {
-    return [form](const std::string& text) { return to_normal_form(text, *form); };
+    return [form](Rewriter& text) { convert_segments(text, *form); };
   }
-  if (type == "Lowercase") return [](const std::string& text) { return to_lower(text); };
+  if (type == "Lowercase") return convert_to_lower;
   if (type == "Strip") {
     const bool left = part.at("strip_left").flag();
     const bool right = part.at("strip_right").flag();
     strips_beginning_ = strips_beginning_ || left;
-    return [=](const std::string& text) { return std::string(strip(text, left, right)); };
+    return [=](Rewriter& text) {
+      const TextRange kept = strip(text.input().text, left, right);
+      text.copy(kept.begin, kept.end);
+    };
   }
   if (type == "Prepend") {
-    return [before = part.at("prepend").text()](const std::string& text) {
-      return text.empty() ? text : before + text;
+    return [before = part.at("prepend").text()](Rewriter& text) {
+      const size_t size = text.input().text.size();
+      if (size > 0) text.put(before, 0, 0);
+      text.copy(0, size);
     };
   }
   if (type == "Replace") {
     strips_beginning_ = strips_beginning_ || part.at("content").text().empty();
-    return [replacement = Replacement(part)](const std::string& text) {
-      return replacement.run(text, max_output_bytes(text.size()));
+    return [replacement = Replacement(part)](Rewriter& text) {
+      replacement.rewrite(text, max_output_bytes(text.input().text.size()));
     };
   }
   throw Error("normalizer type '{}' is not supported", shortened(type));
 }
 
 std::string Normalizer::run(std::string_view text) const {
-  std::string normal(text);
-  for (const Step& step : steps_) {
-    normal = step(std::move(normal));
-    require_growth("normalizer", text.size(), normal);
-  }
+  std::string normal;
+  run({.text = text}, /*aligned=*/false, [&](const AlignedText& result) { normal = result.text; });
   return normal;
+}
+
+void Normalizer::run(const AlignedText& text, bool aligned, const TextSink& sink) const {
+  run(0, text, text.text.size(), aligned, sink);
+}
+
+void Normalizer::run(size_t step, const AlignedText& text, size_t size, bool aligned,
+                     const TextSink& sink) const {
+  if (step == steps_.size()) return sink(text);
+  Rewriter next(text, aligned);
+  steps_[step](next);
+  require_growth("normalizer", size, next.result().text);
+  run(step + 1, next.result(), size, aligned, sink);
 }
 
 Regex parse_pattern(const JsonView& part) {
@@ -74,7 +120,7 @@ size_t max_output_bytes(size_t size) {
   return 64 * size + 4096;
 }
 
-void require_growth(std::string_view kind, size_t size, const std::string& text) {
+void require_growth(std::string_view kind, size_t size, std::string_view text) {
   if (text.size() <= max_output_bytes(size)) return;
   throw Error("{}: a text of {} bytes grows beyond {}", kind, size, max_output_bytes(size));
 }
@@ -86,14 +132,20 @@ Replacement::Replacement(const JsonView& part) : content_(part.at("content").tex
 }
 
 std::string Replacement::run(std::string_view text, size_t max_bytes) const {
-  std::string replaced;
-  if (text.empty()) return replaced;  // there is not even an empty match
+  Rewriter replaced({.text = text}, /*aligned=*/false);
+  rewrite(replaced, max_bytes);
+  return std::string(replaced.result().text);
+}
+
+void Replacement::rewrite(Rewriter& out, size_t max_bytes) const {
+  const std::string_view text = out.input().text;
+  if (text.empty()) return;  // there is not even an empty match
   size_t done = 0;
   const auto replace = [&](size_t begin, size_t end) {
-    replaced += text.substr(done, begin - done);
-    replaced += content_;
+    out.copy(done, begin);
+    out.put(content_, begin, end);
     done = end;
-    return replaced.size() <= max_bytes;
+    return out.result().text.size() <= max_bytes;
   };
   if (regex_) {
     Regex::Matches matches(*regex_, text);
@@ -103,8 +155,7 @@ std::string Replacement::run(std::string_view text, size_t max_bytes) const {
     size_t at = text.find(plain_);
     while (at != text.npos && replace(at, at + plain_.size())) at = text.find(plain_, done);
   }
-  replaced += text.substr(done);
-  return replaced;
+  out.copy(done, text.size());
 }
 
 }  // namespace zeroth::data

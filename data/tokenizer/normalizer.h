@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json/json_view.h"
+#include "data/tokenizer/aligned_text.h"
 #include "data/tokenizer/regex.h"
 
 namespace zeroth::data {
@@ -22,13 +23,19 @@ class Normalizer {
   // max_output_bytes().
   std::string run(std::string_view text) const;
 
+  // Calls `sink` with it; the view is valid during the call. See Rewriter for `aligned`.
+  using TextSink = std::function<void(const AlignedText&)>;
+  void run(const AlignedText& text, bool aligned, const TextSink& sink) const;
+
   // Returns whether a step may remove the beginning of a text.
   bool strips_beginning() const { return strips_beginning_; }
 
  private:
-  using Step = std::function<std::string(std::string)>;
+  using Step = std::function<void(Rewriter&)>;
 
   Step make_step(const std::string& type, const JsonView& part);
+  void run(size_t step, const AlignedText& text, size_t size, bool aligned,
+           const TextSink& sink) const;
 
   std::vector<Step> steps_;
   bool strips_beginning_ = false;
@@ -62,7 +69,7 @@ size_t max_output_bytes(size_t size);
 
 // Throws the Error "KIND: a text of SIZE bytes grows beyond ..." if `text` is longer than
 // max_output_bytes.
-void require_growth(std::string_view kind, size_t size, const std::string& text);
+void require_growth(std::string_view kind, size_t size, std::string_view text);
 
 class Replacement {
  public:
@@ -71,6 +78,7 @@ class Replacement {
   // Returns the text with every match replaced. May stop once the result is longer than
   // `max_bytes`.
   std::string run(std::string_view text, size_t max_bytes) const;
+  void rewrite(Rewriter& text, size_t max_bytes) const;
 
  private:
   std::string plain_;  // pattern, if it is a plain string

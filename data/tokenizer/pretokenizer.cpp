@@ -20,6 +20,20 @@ constexpr const char* kPunctuation = R"([\p{P}!-\/:-@\[-`\{-~])";
 constexpr int kMaxByteLevelStages = 4;  // each makes a text up to twice as long
 constexpr const char* kNumber = R"(\p{N})";
 
+void map_bytes(Rewriter& out) {
+  const std::string_view text = out.input().text;
+  std::string mapped;
+  if (!out.aligned()) {
+    append_byte_level(text, mapped);
+    return out.put(mapped, 0, text.size());
+  }
+  for (size_t at = 0; at < text.size(); ++at) {
+    mapped.clear();
+    append_byte_level(text.substr(at, 1), mapped);
+    out.put(mapped, at, at + 1);
+  }
+}
+
 }  // namespace
 
 Pretokenizer::Pretokenizer(const json& pre_tokenizer) {
@@ -100,34 +114,37 @@ Pretokenizer::Behavior Pretokenizer::parse_behavior(const JsonView& part) {
   throw Error("pre_tokenizer behavior '{}' is not supported", shortened(name));
 }
 
-void Pretokenizer::split(std::string_view text, bool is_beginning, const WordSink& word) const {
-  run(0, text, is_beginning, word);
+void Pretokenizer::split(const AlignedText& text, bool is_beginning, bool aligned,
+                         const WordSink& word) const {
+  run(0, text, is_beginning, aligned, word);
 }
 
-void Pretokenizer::run(size_t stage, std::string_view text, bool is_beginning,
+void Pretokenizer::run(size_t stage, const AlignedText& text, bool is_beginning, bool aligned,
                        const WordSink& word) const {
-  if (text.empty()) return;
+  const size_t size = text.text.size();
+  if (size == 0) return;
   if (stage == stages_.size()) return word(text);
   const Stage& now = stages_[stage++];
+  if (const auto* const split = std::get_if<SplitStage>(&now)) {
+    for (const MatchSpan& span : merge_spans(split_at_matches(*split, text.text), split->behavior)) {
+      const auto [begin, end] = span.range;
+      run(stage, text.part(begin, end), is_beginning && begin == 0, aligned, word);
+    }
+    return;
+  }
+  Rewriter next(text, aligned);
   if (const auto* const prefix = std::get_if<PrefixStage>(&now)) {
-    const bool put =
-        !text.starts_with(prefix->text) && (is_beginning || !prefix->only_at_beginning);
-    return put ? run(stage, prefix->text + std::string(text), is_beginning, word)
-               : run(stage, text, is_beginning, word);
+    if (text.text.starts_with(prefix->text) || (prefix->only_at_beginning && !is_beginning)) {
+      return run(stage, text, is_beginning, aligned, word);
+    }
+    next.put(prefix->text, 0, 0);
+    next.copy(0, size);
+  } else if (const auto* const spaces = std::get_if<SpaceStage>(&now)) {
+    spaces->marks.rewrite(next, max_output_bytes(size));
+  } else {
+    map_bytes(next);
   }
-  if (const auto* const spaces = std::get_if<SpaceStage>(&now)) {
-    return run(stage, spaces->marks.run(text, max_output_bytes(text.size())), is_beginning, word);
-  }
-  if (std::holds_alternative<ByteLevelStage>(now)) {
-    std::string mapped;
-    append_byte_level(text, mapped);
-    return run(stage, mapped, is_beginning, word);
-  }
-  const auto& split = std::get<SplitStage>(now);
-  for (const MatchSpan& span : merge_spans(split_at_matches(split, text), split.behavior)) {
-    const auto [begin, end] = span.range;
-    run(stage, text.substr(begin, end - begin), is_beginning && begin == 0, word);
-  }
+  run(stage, next.result(), is_beginning, aligned, word);
 }
 
 // Returns the full text as matches and the spans between them.

@@ -21,9 +21,10 @@ class Pretokenizer {
   explicit Pretokenizer(const nlohmann::json& pre_tokenizer);
 
   // Calls `word` for each word of valid UTF-8 text; the view is valid during the call.
-  // `is_beginning`: whether `text` is the beginning of the complete text.
-  using WordSink = std::function<void(std::string_view)>;
-  void split(std::string_view text, bool is_beginning, const WordSink& word) const;
+  // `is_beginning`: whether `text` is the beginning of the complete text. See Rewriter for
+  // `aligned`.
+  using WordSink = std::function<void(const AlignedText&)>;
+  void split(const AlignedText& text, bool is_beginning, bool aligned, const WordSink& word) const;
 
   // Returns whether words depend on `is_beginning`.
   bool depends_on_beginning() const;
@@ -61,7 +62,8 @@ class Pretokenizer {
   void add_metaspace(const JsonView& part);
 
   // Runs the stages from `stage` on, each on what the previous one makes of the text.
-  void run(size_t stage, std::string_view text, bool is_beginning, const WordSink& word) const;
+  void run(size_t stage, const AlignedText& text, bool is_beginning, bool aligned,
+           const WordSink& word) const;
 
   std::vector<Stage> stages_;
 };

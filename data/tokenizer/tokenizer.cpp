@@ -108,6 +108,12 @@ TextTemplate parse_processor(const JsonView& processor) {
   return text_template;
 }
 
+// Returns the empty range behind the last one.
+TextRange empty_after(const std::vector<TextRange>& ranges) {
+  const size_t at = ranges.empty() ? 0 : ranges.back().end;
+  return {at, at};
+}
+
 // Returns the value under a key of a file; null if the file or the key is missing.
 json lookup(const fs::path& path, const char* key) {
   if (!fs::exists(path)) return nullptr;
@@ -187,20 +193,50 @@ Tokenizer Tokenizer::load(const fs::path& model_dir) {
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
+  std::vector<int32_t> ids;
+  encode(text, ids, nullptr);
+  return ids;
+}
+
+Encoding Tokenizer::encode_with_offsets(std::string_view text) const {
+  Encoding encoding;
+  encode(text, encoding.ids, &encoding.offsets);
+  return encoding;
+}
+
+void Tokenizer::encode(std::string_view text, std::vector<int32_t>& ids,
+                       std::vector<TextRange>* offsets) const {
   if (const auto offset = find_invalid_utf8(text)) {
     throw Error("the text is not UTF-8 at byte {}", *offset);
   }
-  std::vector<int32_t> ids;
-  const auto add_id = [&](int32_t id) { ids.push_back(id); };
-  const auto add_word = [&](std::string_view word) { parts_->bpe.encode(word, ids); };
-  parts_->raw_added.split(text, add_id, [&](std::string_view part) {
-    const std::string normal = parts_->normalizer.run(part);
-    parts_->normalized_added.split(normal, add_id, [&](std::string_view piece) {
-      const bool is_beginning = part.data() == text.data() && piece.data() == normal.data();
-      parts_->pretokenizer.split(piece, is_beginning, add_word);
+  const bool aligned = offsets != nullptr;
+  const auto add_tokens_of = [&](const AlignedText& part) {
+    return [&](int32_t id, TextRange range) {
+      ids.push_back(id);
+      if (aligned) offsets->push_back(part.origin(range.begin, range.end));
+    };
+  };
+  std::vector<uint32_t> ends;
+  const auto add_word = [&](const AlignedText& word) {
+    if (!aligned) return parts_->bpe.encode(word.text, ids);
+    ends.clear();
+    parts_->bpe.encode(word.text, ids, &ends);
+    size_t begin = 0;
+    for (const uint32_t end : ends) {
+      offsets->push_back(begin < end ? word.origin(begin, end) : empty_after(*offsets));
+      begin = end;
+    }
+  };
+  const AlignedText whole{.text = text};
+  parts_->raw_added.split(text, add_tokens_of(whole), [&](TextRange range) {
+    const AlignedText raw = whole.part(range.begin, range.end);
+    parts_->normalizer.run(raw, aligned, [&](const AlignedText& normal) {
+      parts_->normalized_added.split(normal.text, add_tokens_of(normal), [&](TextRange piece) {
+        parts_->pretokenizer.split(normal.part(piece.begin, piece.end),
+                                   range.begin == 0 && piece.begin == 0, aligned, add_word);
+      });
     });
   });
-  return ids;
 }
 
 int64_t Tokenizer::num_dropped_chars() const {

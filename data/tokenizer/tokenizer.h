@@ -15,12 +15,19 @@
 #include <utility>
 #include <vector>
 
+#include "data/tokenizer/regex.h"
+
 namespace zeroth::data {
 
 // TextTemplate is the ids around a full text, at most a thousand.
 struct TextTemplate {
   std::vector<int32_t> prefix;
   std::vector<int32_t> suffix;
+};
+
+struct Encoding {
+  std::vector<int32_t> ids;
+  std::vector<TextRange> offsets;  // of each id, in bytes
 };
 
 // A Tokenizer is immutable after load; `encode` and `decode` may be called from several threads.
@@ -34,6 +41,11 @@ class Tokenizer {
   // Encodes a text without the template: adds nothing before or after. Added tokens inside the text
   // become their ids. Throws an Error with the byte offset if the text is not UTF-8.
   std::vector<int32_t> encode(std::string_view text) const;
+
+  // The same with the bytes of the text that each token stands for. They are the offsets of
+  // `tokenizers` without a post-processor, but in bytes, and wider where a normalizer replaces
+  // several characters together: then each of what it puts there stands for all of them.
+  Encoding encode_with_offsets(std::string_view text) const;
 
   // Returns the number of characters that `encode` has dropped so far, as they have no token;
   // `tokenizers` does the same. A tokenizer on bytes drops none, unless its alphabet is incomplete.
@@ -60,6 +72,9 @@ class Tokenizer {
  private:
   struct Parts;
   explicit Tokenizer(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+
+  void encode(std::string_view text, std::vector<int32_t>& ids,
+              std::vector<TextRange>* offsets) const;
 
   std::shared_ptr<const Parts> parts_;
 };

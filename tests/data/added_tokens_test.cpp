@@ -11,8 +11,10 @@ std::string split(const std::vector<AddedToken>& tokens, std::string_view input)
   std::string out;
   const AddedTokenSplitter splitter(tokens);
   splitter.split(
-      input, [&](int32_t id) { out += fmt::format("#{}|", id); },
-      [&](std::string_view text) { out += fmt::format("{}|", text); });
+      input, [&](int32_t id, TextRange) { out += fmt::format("#{}|", id); },
+      [&](TextRange range) {
+        out += fmt::format("{}|", input.substr(range.begin, range.end - range.begin));
+      });
   return out;
 }
 

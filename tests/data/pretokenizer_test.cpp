@@ -9,7 +9,8 @@ namespace {
 
 std::vector<std::string> split_words(const Pretokenizer& pretokenizer, const std::string& text) {
   std::vector<std::string> words;
-  pretokenizer.split(text, true, [&](std::string_view word) { words.emplace_back(word); });
+  pretokenizer.split({.text = text}, /*is_beginning=*/true, /*aligned=*/false,
+                     [&](const AlignedText& word) { words.emplace_back(word.text); });
   return words;
 }
 
@@ -57,7 +58,8 @@ TEST_CASE("Only a text's beginning gets the mark of the scheme 'first'") {
   CHECK(first.depends_on_beginning());
   for (const bool begins : {true, false}) {
     std::string words;
-    first.split("a b", begins, [&](std::string_view word) { words += std::string(word) + "|"; });
+    first.split({.text = "a b"}, begins, /*aligned=*/false,
+                [&](const AlignedText& word) { words += std::string(word.text) + "|"; });
     CHECK(words == (begins ? "\u2581a|\u2581b|" : "a|\u2581b|"));
   }
   // Old files have it so.

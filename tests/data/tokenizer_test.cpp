@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "data/tokenizer/unicode.h"
 #include "tests/data/data_test_support.h"
 #include "tests/data/lines.h"
 
@@ -41,6 +42,13 @@ json gpt2_file() {
   return read_fixture("gpt2/tokenizer.json");
 }
 
+// `tokenizers` gives a token of some of a character's bytes all of them.
+TextRange whole_characters(std::string_view text, TextRange range) {
+  while (range.end < text.size() && (text[range.end] & 0xC0) == 0x80) ++range.end;
+  if (range.begin < text.size()) range.begin = previous_char(text, range.begin + 1);
+  return range;
+}
+
 std::string load_error(const json& file) {
   TempFolder directory;
   directory.write("tokenizer.json", file.dump());
@@ -64,6 +72,33 @@ TEST_CASE("Ids and texts are those of Hugging Face's tokenizers, for every famil
       CHECK(whole == one.at("with_template").get<Ids>());
       CHECK(tokenizer.decode(whole) == one.at("decoded").get<std::string>());
     }
+  }
+}
+
+// Of the tokenizers here, those whose normalizer replaces several characters together.
+constexpr const char* kWiderOffsets[] = {"qwen", "unknowns"};
+
+TEST_CASE("Tokens have the offsets of tokenizers, or wider ones where characters are merged") {
+  for (const char* const family : kFamilies) {
+    INFO(family);
+    const Tokenizer tokenizer = Tokenizer::load(fixture(family));
+    size_t wider = 0;
+    for (const json& one : read_fixture(std::string(family) + "/cases.json")) {
+      const auto text = one.at("text").get<std::string>();
+      INFO(text);
+      const auto wanted = one.at("offsets").get<std::vector<std::pair<size_t, size_t>>>();
+      const Encoding encoding = tokenizer.encode_with_offsets(text);
+      CHECK(encoding.ids == one.at("ids").get<Ids>());
+      REQUIRE(encoding.offsets.size() == wanted.size());
+      for (size_t i = 0; i < wanted.size(); ++i) {
+        const auto [begin, end] = whole_characters(text, encoding.offsets[i]);
+        CHECK(begin <= wanted[i].first);
+        CHECK(end >= wanted[i].second);
+        wider += std::pair(begin, end) != wanted[i] ? 1 : 0;
+      }
+    }
+    const bool may_be_wider = std::ranges::count(kWiderOffsets, std::string_view(family)) > 0;
+    CHECK((wider > 0) == may_be_wider);
   }
 }
 
