@@ -33,11 +33,13 @@ OffloadBench::OffloadBench() {
 }
 
 Workbench::Result OffloadBench::while_running(const std::string& arguments,
-                                              const std::string& script) const {
+                                              const std::string& script,
+                                              std::chrono::seconds limit) const {
   return shell(
       fmt::format("{}\n'{}/zeroth' --num_gpus 2 finetune --model model --data train.bin --seq-len "
                   "16 --deepspeed nvme.json --metrics m.jsonl {} & job=$!\n{}",
-                  kFunctions, ZEROTH_BIN_DIR, arguments, script));
+                  kFunctions, ZEROTH_BIN_DIR, arguments, script),
+      limit);
 }
 
 bool OffloadBench::is_clean() const {

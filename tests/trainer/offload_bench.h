@@ -1,6 +1,7 @@
 // A workbench whose runs keep everything that can rest in files in its folder nvme/.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 
@@ -18,7 +19,8 @@ class OffloadBench : public Workbench {
   //   rank N            process of rank N
   //   swap PROCESS KIND a way to that rank's file of KIND (optimizer, parameters), which has no
   //   name steps N           waits until N steps are made; ends when the job does
-  Result while_running(const std::string& arguments, const std::string& script) const;
+  Result while_running(const std::string& arguments, const std::string& script,
+                       std::chrono::seconds limit = std::chrono::minutes(2)) const;
 
   // Whether nothing of a run is left in nvme/.
   bool is_clean() const;

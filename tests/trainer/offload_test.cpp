@@ -182,7 +182,8 @@ TEST_CASE("open files and resident memory stay as they are over a thousand steps
       "}\n"
       "steps 100; hold > before\n"
       "steps 1100; hold > after\n"
-      "kill -TERM $job; wait $job");
+      "kill -TERM $job; wait $job",
+      std::chrono::minutes(8));
   REQUIRE_MESSAGE(result.code == 143, result.out << result.err);
   const auto before = read_held(bench.read("before"));
   const auto after = read_held(bench.read("after"));
