@@ -35,10 +35,11 @@ class JsonlSamples : public Dataset {
                  "{} tokens, {} targets, length {}", tokens.size(), targets.size(), sample.length);
     std::fill(tokens.begin() + sample.length, tokens.end(), encoded_.end_of_text);
     std::fill(targets.begin(), targets.end(), kIgnoreIndex);
-    const int32_t* const ids = encoded_.ids.data() + sample.begin;
-    std::copy_n(ids, sample.length, tokens.begin());
-    std::copy(ids + 1 + sample.first_label, ids + 1 + sample.length,
-              targets.begin() + sample.first_label);
+    std::copy_n(encoded_.ids.begin() + sample.begin, sample.length, tokens.begin());
+    for (int64_t i = 0; i < sample.length; ++i) {
+      const int64_t next = sample.begin + i + 1;
+      if (encoded_.trained[next]) targets[i] = encoded_.ids[next];
+    }
   }
 
  private:

@@ -10,6 +10,7 @@
 #include "base/files/regular_file.h"
 #include "base/json/json.h"
 #include "base/text/printable.h"
+#include "data/records/record.h"
 #include "data/samples/special_tokens.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/unicode.h"
@@ -155,37 +156,34 @@ class RecordReader {
       if (id < options_.vocab_size) continue;
       throw Error("token id {}, but the model's vocabulary has {} ids", id, options_.vocab_size);
     }
-    // Targets are shifted by one.
-    const auto first_label =
-        fields_.text.empty() ? std::max<int64_t>(static_cast<int64_t>(begin + prompt_size) - 1, 0)
-                             : 0;
-    if (encoded_.stats.packed) {
-      append(encoded_.ids, ids);
-    } else {
-      append_record(std::move(ids), first_label, line);
-    }
+    if (encoded_.stats.packed) return append(encoded_.ids, ids);
+    std::vector<bool> trained(ids.size(), true);
+    if (fields_.text.empty()) std::fill_n(trained.begin(), begin + prompt_size, false);
+    append_record({.ids = std::move(ids), .trained = std::move(trained)}, line);
   }
 
-  void append_record(std::vector<int32_t> ids, int64_t first_label, int64_t line) {
+  void append_record(TokenRecord sample, int64_t line) {
     DatasetStats& stats = encoded_.stats;
-    const int64_t whole = std::ssize(ids) - 1;
+    const int64_t whole = std::ssize(sample.ids) - 1;
     const int64_t length = std::min(whole, options_.seq_len);
-    ids.resize(length + 1);
-    if (length <= first_label) {
+    sample.ids.resize(length + 1);
+    sample.trained.resize(length + 1);
+    // The first id is no target.
+    const int64_t labels = std::count(sample.trained.begin() + 1, sample.trained.end(), true);
+    if (labels == 0) {
       ++stats.dropped;
       stats.lost_tokens += whole;
       return;
     }
-    encoded_.records.push_back({.begin = std::ssize(encoded_.ids),
-                                .length = static_cast<int32_t>(length),
-                                .first_label = static_cast<int32_t>(first_label),
-                                .line = line});
-    append(encoded_.ids, ids);
+    encoded_.records.push_back(
+        {.begin = std::ssize(encoded_.ids), .length = static_cast<int32_t>(length), .line = line});
+    append(encoded_.ids, sample.ids);
+    encoded_.trained.insert(encoded_.trained.end(), sample.trained.begin(), sample.trained.end());
     ++stats.samples;
     stats.truncated += length < whole ? 1 : 0;
     stats.lost_tokens += whole - length;
     stats.tokens += length;
-    stats.num_label_tokens += length - first_label;
+    stats.num_label_tokens += labels;
   }
 
   const DatasetOptions& options_;

@@ -14,14 +14,14 @@ namespace zeroth::data {
 
 // EncodedRecord locates a record's ids, which follow each other in the order of the file.
 struct EncodedRecord {
-  int64_t begin = 0;        // in EncodedRecords::ids
-  int32_t length = 0;       // positions; the record has length + 1 ids
-  int32_t first_label = 0;  // earlier positions are the prompt's
-  int64_t line = 0;         // of the file, from 1
+  int64_t begin = 0;   // in EncodedRecords::ids
+  int32_t length = 0;  // positions; the record has length + 1 ids
+  int64_t line = 0;    // of the file, from 1
 };
 
 struct EncodedRecords {
   std::vector<int32_t> ids;
+  std::vector<bool> trained;           // of each id; empty if the texts are packed
   std::vector<EncodedRecord> records;  // empty if the texts are packed; none is truncated then
   int32_t end_of_text = 0;
   DatasetStats stats;
