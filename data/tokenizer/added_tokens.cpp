@@ -40,6 +40,7 @@ std::vector<AddedToken> parse_added_tokens(const json& added_tokens) {
     const bool special = entry.flag("special", false);
     tokens.push_back({.id = static_cast<int32_t>(entry.at("id").integer(0, kMaxTokenId)),
                       .content = entry.at("content").text(),
+                      .special = special,
                       .single_word = entry.flag("single_word", false),
                       .lstrip = entry.flag("lstrip", false),
                       .rstrip = entry.flag("rstrip", false),

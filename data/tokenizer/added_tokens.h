@@ -17,6 +17,7 @@ namespace zeroth::data {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
+  bool special = false;      // structure rather than text: a begin, an end, a role's mark
   bool single_word = false;  // only if no letter, digit or underscore is adjacent
   bool lstrip = false;       // includes the white space before it
   bool rstrip = false;       // includes the white space after it

@@ -1,6 +1,8 @@
 #include "data/tokenizer/tokenizer.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/json/json.h"
@@ -154,6 +156,7 @@ struct Tokenizer::Parts {
     }
     set_token(token.id, token.normalized ? normalizer.run(token.content) : token.content);
     added_ids.emplace(token.content, token.id);
+    if (token.special) special_ids.insert(token.id);
   }
 
   std::optional<int32_t> token_to_id(const std::string& token) const {
@@ -173,7 +176,9 @@ struct Tokenizer::Parts {
   TextTemplate text_template;
   Vocabulary added_ids;
   std::vector<std::string> tokens;  // by id; empty if there is none
+  std::unordered_set<int32_t> special_ids;
   std::optional<int32_t> end_of_text;
+  std::vector<int32_t> end_tokens;
 };
 
 Tokenizer Tokenizer::load(const fs::path& model_dir) {
@@ -189,6 +194,9 @@ Tokenizer Tokenizer::load(const fs::path& model_dir) {
   }
   parts->end_of_text = find_end_of_text(
       model_dir, [&](const std::string& token) { return parts->token_to_id(token); });
+  parts->end_tokens = read_end_token_ids(model_dir);
+  if (parts->end_of_text && std::ranges::count(parts->end_tokens, *parts->end_of_text) == 0)
+    parts->end_tokens.push_back(*parts->end_of_text);
   return Tokenizer(std::move(parts));
 }
 
@@ -264,6 +272,12 @@ const TextTemplate& Tokenizer::text_template() const {
 std::optional<int32_t> Tokenizer::end_of_text() const {
   return parts_->end_of_text;
 }
+const std::vector<int32_t>& Tokenizer::end_tokens() const {
+  return parts_->end_tokens;
+}
+bool Tokenizer::is_special(int32_t id) const {
+  return parts_->special_ids.contains(id);
+}
 int64_t Tokenizer::vocab_size() const {
   return static_cast<int64_t>(parts_->tokens.size());
 }
@@ -288,14 +302,23 @@ std::optional<int32_t> find_end_of_text(
     }
     return id;
   }
+  const std::vector<int32_t> ids = read_end_token_ids(model_dir);
+  return ids.empty() ? std::nullopt : std::optional(ids.front());
+}
+
+std::vector<int32_t> read_end_token_ids(const fs::path& model_dir) {
   for (const char* const name : {"generation_config.json", "config.json"}) {
-    json id = lookup(model_dir / name, "eos_token_id");
-    if (id.is_array() && !id.empty()) id = json(id.at(0));
-    if (!id.is_number()) continue;
-    const JsonView view(id, fmt::format("{}: eos_token_id", (model_dir / name).string()));
-    return static_cast<int32_t>(view.integer(0, kMaxTokenId));
+    json found = lookup(model_dir / name, "eos_token_id");
+    if (found.is_number()) found = json::array({found});
+    if (!found.is_array() || found.empty()) continue;
+    std::vector<int32_t> ids;
+    for (const json& id : found) {
+      const JsonView view(id, fmt::format("{}: eos_token_id", (model_dir / name).string()));
+      ids.push_back(static_cast<int32_t>(view.integer(0, kMaxTokenId)));
+    }
+    return ids;
   }
-  return std::nullopt;
+  return {};
 }
 
 }  // namespace zeroth::data

@@ -66,6 +66,13 @@ class Tokenizer {
   // (first) `eos_token_id` of generation_config.json or config.json.
   std::optional<int32_t> end_of_text() const;
 
+  // Returns end_of_text(), if it is known, and every `eos_token_id` of generation_config.json: the
+  // tokens at which generation stops.
+  const std::vector<int32_t>& end_tokens() const;
+
+  // Returns whether an id is an added token that is special.
+  bool is_special(int32_t id) const;
+
   // Returns the highest id + 1, added tokens included. A model's embedding may have more rows.
   int64_t vocab_size() const;
 
@@ -89,5 +96,8 @@ TextTemplate parse_text_template(const nlohmann::json& post_processor);
 std::optional<int32_t> find_end_of_text(
     const std::filesystem::path& model_dir,
     const std::function<std::optional<int32_t>(const std::string&)>& token_to_id);
+
+// Returns `eos_token_id` of generation_config.json, otherwise of config.json: one or several.
+std::vector<int32_t> read_end_token_ids(const std::filesystem::path& model_dir);
 
 }  // namespace zeroth::data
