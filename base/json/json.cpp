@@ -35,7 +35,11 @@ class JsonTree {
   bool boolean(bool flag) { return value(flag); }
   bool number_integer(int64_t number) { return value(number); }
   bool number_unsigned(uint64_t number) { return value(number); }
-  bool number_float(double number, const std::string&) { return value(number); }
+  bool number_float(double number, const std::string& token) {
+    const bool is_integer = token.find_first_of(".eE") == std::string::npos;
+    if (is_integer && large_integer.empty()) large_integer = path() + ": " + shortened(token);
+    return value(number);
+  }
   bool string(std::string& text) { return value(std::move(text)); }
   bool binary(typename Json::binary_t&) { return false; }  // JSON has none
   bool start_object(size_t) { return open(Json::object()); }
@@ -78,6 +82,7 @@ class JsonTree {
 
   Json root;
   DuplicateKeys duplicate_keys;
+  std::string large_integer;  // path and digits of the first one beyond 64 bits
   JsonParseFailure failure;
 
  private:
@@ -249,7 +254,11 @@ template <typename Json>
 JsonTree<Json> parse(std::string_view text, const JsonSource& source) {
   check_limits(text, source);
   JsonTree<Json> tree;
-  if (Json::sax_parse(text.begin(), text.end(), &tree)) return tree;
+  if (Json::sax_parse(text.begin(), text.end(), &tree)) {
+    if (!source.exact_integers || tree.large_integer.empty()) return tree;
+    throw Error("{}:{}: {} does not fit 64 bits: write it as a string", source.name, source.line,
+                tree.large_integer);
+  }
   const std::string path = tree.path();
   const size_t offset = std::min(tree.failure.position, text.size());
   throw_json_error(text, offset == 0 ? 0 : offset - 1, source,

@@ -46,6 +46,8 @@ struct JsonSource {
   int64_t line = 1;  // at which the text starts in the file
   JsonLimits limits = {};
   DuplicateKeyPolicy duplicate_keys = DuplicateKeyPolicy::kLastWins;
+  // Rejects integers that 64 bits do not hold. Otherwise they become the nearest double.
+  bool exact_integers = false;
 };
 
 // Parses UTF-8 text with or without a byte order mark. Throws an Error for any other text, for a

@@ -159,6 +159,17 @@ TEST_CASE("a file is read whole, and refused by what it is") {
                        Error);
 }
 
+TEST_CASE("integers beyond 64 bits are refused where they must be exact") {
+  const std::string large = R"({"a": [18446744073709551615, 1e22, 18446744073709551616]})";
+  CHECK(parse_json(large, kSource)["a"][2] == 0x1p64);
+  const JsonSource exact = {.name = "f.json", .line = 3, .exact_integers = true};
+  CHECK_THROWS_WITH_AS(
+      parse_json(large, exact),
+      "f.json:3: a[2]: 18446744073709551616 does not fit 64 bits: write it as a string", Error);
+  CHECK_THROWS_AS(parse_ordered_json("-9223372036854775809", exact), Error);
+  CHECK(parse_json("[-9223372036854775808, 1e22]", exact)[1] == 1e22);
+}
+
 TEST_CASE("a quotation is printable, short, and made in no more time than that takes") {
   CHECK(quoted(parse_json(R"({"a": [1, "x\u007f", null]})", kSource)) ==
         R"({"a":[1,"x\u007f",null]})");
