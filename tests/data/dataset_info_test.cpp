@@ -24,7 +24,8 @@ TEST_CASE("An entry without columns is Alpaca's") {
   const DatasetInfo info = find(R"("formatting": "alpaca")");
   CHECK(info.file_name == "x.jsonl");
   CHECK(info.format == "alpaca");
-  CHECK(read(info, R"({"instruction": "i", "input": "j", "output": "o", "system": "s"})")
+  CHECK(read(info, R"({"instruction": "i", "input": "j", "output": "o", "system": "s",
+                       "history": [["q", "a"]]})")
             .messages.dump() ==
         R"([{"role":"user","content":"i\nj"},{"role":"assistant","content":"o"}])");
 }

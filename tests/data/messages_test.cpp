@@ -203,6 +203,14 @@ TEST_CASE("ShareGPT's tags become roles, and its calls tool_calls") {
   }
 }
 
+TEST_CASE("Members that say the same twice are read once") {
+  const ChatRecord chat = sharegpt(R"({"system": "s", "conversations": [
+      {"from": "system", "value": "s"},
+      {"from": "gpt", "value": "a", "role": "user", "content": "b"}]})");
+  CHECK(chat.messages.dump() ==
+        R"([{"role":"system","content":"s"},{"role":"assistant","content":"a"}])");
+}
+
 TEST_CASE("ShareGPT's unknown tags, two assistants and two system messages are errors") {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"conversations": [{"from": "bot", "value": "q"}]})",

@@ -102,6 +102,10 @@ TEST_CASE("Input goes on a new line, and history comes before the question") {
         R"({"q": "", "input": "Add", "a": "5"})"}) {
     CHECK(turns(read_turns, kPair, record) == "=user:Add =assistant:5 ");
   }
+  const RecordFields no_input = {.prompt = "q", .completion = "a", .input = "", .history = ""};
+  CHECK(turns(read_turns, no_input,
+              R"({"q": "Add", "": "2 3", "a": "5", "history": [["h", "i"]]})") ==
+        "=user:Add =assistant:5 ");
   CHECK(error(read_turns, kPair, R"({"q": "x", "input": 2, "a": "y"})") ==
         "field 'input' is a number, not a string");
   CHECK(error(read_turns, kPair, R"({"q": "x"})") == "no field 'a'");

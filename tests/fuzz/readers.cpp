@@ -16,6 +16,7 @@
 #include "configs/inspect.h"
 #include "configs/resolve.h"
 #include "configs/schema/json_text.h"
+#include "data/chat_template/chat_template.h"
 #include "data/samples/dataset.h"
 #include "data/tokenizer/tokenizer.h"
 #include "launcher/backends/forwarded_environment.h"
@@ -153,6 +154,22 @@ const std::string kTokenizer = R"({"added_tokens": [{"id": 259, "content": "<|x|
   "normalizer": {"type": "NFC"}, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
   "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "c": 3, "d": 4, "\u0120": 5}, "merges": ["a b"]}})";
 
+void read_chat_template(std::string_view bytes) {
+  static const auto context = nlohmann::ordered_json::parse(R"({"messages": [
+    {"role": "user", "content": " a <b>\u00e9 "}, {"role": "assistant", "content": "c", "tool_calls": [{"d": 1.5}]}],
+    "tools": null, "add_generation_prompt": true, "bos_token": "<s>"})");
+  const data::RenderOptions options = {
+      .limits = {.max_steps = 100'000, .max_output_bytes = 1 << 20, .max_memory_bytes = 32 << 20},
+      .now = {}};
+  const auto chat = data::ChatTemplate::parse(bytes, "x.jinja").render(context, options);
+  size_t end = 0;
+  for (const data::SourceRange& range : chat.sources) {
+    if (range.begin < end || range.end <= range.begin) throw Finding("ranges that overlap");
+    end = range.end;
+  }
+  if (end > chat.text.size()) throw Finding("a range beyond the text");
+}
+
 void read_special_tokens(std::string_view bytes) {
   for (const char* const name : {"tokenizer_config.json", "generation_config.json"}) {
     const auto path = Scratch::write("special/tokenizer.json", kTokenizer);
@@ -266,6 +283,7 @@ const std::vector<Reader>& readers() {
                                           {"manifest", read_manifest},
                                           {"curves", read_curves},
                                           {"tokenizer", read_tokenizer},
+                                          {"chat_template", read_chat_template},
                                           {"special_tokens", read_special_tokens},
                                           {"jsonl", read_jsonl},
                                           {"records", read_records},
