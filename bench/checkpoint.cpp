@@ -64,7 +64,7 @@ struct RandomTokens final : engine::DataLoader {
     batch.targets = batch.tokens;
     for (int64_t row = 0; row < rows; ++row) {
       batch.samples.push_back(row);
-      batch.row_seeds.push_back(row);
+      batch.sample_seeds.push_back(row);
     }
     return batch;
   }

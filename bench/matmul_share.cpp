@@ -43,7 +43,7 @@ class RandomTokens final : public engine::DataLoader {
     batch.tokens = torch::randint(vocab_, {options_.rows, options_.seq}, torch::kLong);
     batch.targets = torch::randint(vocab_, {options_.rows, options_.seq}, torch::kLong);
     batch.samples.assign(static_cast<size_t>(options_.rows), 0);
-    batch.row_seeds.assign(static_cast<size_t>(options_.rows), 0);
+    batch.sample_seeds.assign(static_cast<size_t>(options_.rows), 0);
     return batch;
   }
 

@@ -200,8 +200,8 @@ EvalStats Engine::Impl::eval_batch(DataLoader& data, int64_t micro_batches) {
     if (i == 0) verify_batches_match(batch, steps_, *mesh_);
     strategy_.params->set_access_order(
         forward_accesses(blocks_.size(), std::min<int64_t>(micro_batches - i, 2)));
-    batch.row_seeds.clear();    // disables dropout
-    batch.loss_normalizer = 1;  // sum over tokens, divided once at the end
+    batch.sample_seeds.clear();  // disables dropout
+    batch.loss_normalizer = 1;   // sum over tokens, divided once at the end
     const torch::Tensor loss = runner_.evaluate(batch, [&] { return ended = end.stop_agreed(); });
     if (ended) break;
     if (!reports_loss(*mesh_)) continue;

@@ -13,12 +13,12 @@ class DataLoader {
  public:
   virtual ~DataLoader() = default;
 
-  // Returns this rank's next micro-batch: tokens, targets (kIgnoreIndex if not a label), row_seeds
-  // and samples are set, tensors are on the CPU. Ranks return different samples: the loader
-  // partitions the global batch over ranks and micro-batches, so that the same samples make the
-  // same step with any partition (data::BatchPartition does it for datasets). The engine calls it
-  // gradient_accumulation_steps times per step, on its caller's thread, each time after it has used
-  // the previous micro-batch. May throw.
+  // Returns this rank's next micro-batch: tokens, targets (kIgnoreIndex if not a label),
+  // sample_seeds and samples are set, tensors are on the CPU. Ranks return different samples: the
+  // loader partitions the global batch over ranks and micro-batches, so that the same samples make
+  // the same step with any partition (data::BatchPartition does it for datasets). The engine calls
+  // it gradient_accumulation_steps times per step, on its caller's thread, each time after it has
+  // used the previous micro-batch. May throw.
   virtual model::MicroBatch next() = 0;
 
   // Returns the number of elements of `tokens` in the next `micro_batches` micro-batches together;

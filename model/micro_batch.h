@@ -37,11 +37,22 @@ struct MicroBatch {
   // recognizes it by its memory and then multiplies by no factor. The engine fills it; undefined
   // elsewhere.
   torch::Tensor loss_gradient;
-  // Per row hash(seed, step, index in the global batch), as bits: random operations are functions
-  // of it and use no generator. Empty in an evaluation, where nothing is random.
-  std::vector<int64_t> row_seeds;
+  // Per sample hash(seed, step, index in the global batch), as bits: random operations are
+  // functions of it and use no generator. Empty in an evaluation, where nothing is random.
+  std::vector<int64_t> sample_seeds;
   // Global sample indices of the rows, for messages.
   std::vector<int64_t> samples;
 };
+
+// SeededSample is a sample among the tokens of a micro-batch, which are counted row by row.
+struct SeededSample {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t seed = 0;
+};
+
+// Returns the samples in order: the rows, or those that begin at a token that is its own first key.
+// Throws an Error unless there are as many seeds: the loader forgot some.
+std::vector<SeededSample> seeded_samples(const MicroBatch& batch);
 
 }  // namespace zeroth::model

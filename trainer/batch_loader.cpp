@@ -19,6 +19,9 @@ model::MicroBatch to_micro_batch(data::CollatedBatch host) {
   batch.tokens = to_tensor(host.tokens, host.rows, host.length);
   batch.targets = to_tensor(host.targets, host.rows, host.length);
   batch.samples = std::move(host.samples);
+  if (host.first_keys.empty()) return batch;
+  batch.first_keys = to_tensor(host.first_keys, host.rows, host.length);
+  batch.positions = torch::arange(host.length) - batch.first_keys;
   return batch;
 }
 
@@ -55,7 +58,14 @@ model::MicroBatch TrainDataLoader::next() {
   model::MicroBatch batch = to_micro_batch(collate(dataset_, samples(), partition_.device));
   for (int64_t row = 0; row < batch.tokens.size(0); ++row) {
     const uint64_t seed = data::sample_seed(seed_, position_.step, partition_.index(micro_, row));
-    batch.row_seeds.push_back(static_cast<int64_t>(seed));
+    batch.sample_seeds.push_back(static_cast<int64_t>(seed));
+    const int64_t sample = batch.samples[static_cast<size_t>(row)];
+    if (sample == data::kNoSample) continue;
+    // The other samples of a packed row.
+    for (size_t i = 1; i < dataset_.sample_lengths(sample).size(); ++i) {
+      batch.sample_seeds.push_back(
+          static_cast<int64_t>(data::sample_seed(seed, position_.step, static_cast<int64_t>(i))));
+    }
   }
   advance();
   return batch;

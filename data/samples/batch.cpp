@@ -15,6 +15,18 @@ int64_t round_up_length(int64_t longest, const Dataset& dataset, DeviceKind devi
   return std::min((longest + multiple - 1) / multiple * multiple, dataset.seq_len());
 }
 
+// What is behind the last sample of a row belongs to it.
+void set_first_keys(const std::vector<int64_t>& sample_lengths, int64_t row, CollatedBatch& batch) {
+  if (sample_lengths.size() == 1) return;
+  batch.first_keys.resize(batch.tokens.size(), 0);
+  const auto keys = std::span(batch.first_keys).subspan(row * batch.length, batch.length);
+  int64_t begin = 0;
+  for (const int64_t length : sample_lengths) {
+    std::fill(keys.begin() + begin, keys.end(), begin);
+    begin += length;
+  }
+}
+
 }  // namespace
 
 int64_t num_eval_batches(int64_t num_samples, const BatchPartition& partition) {
@@ -49,6 +61,7 @@ CollatedBatch collate(const Dataset& dataset, std::span<const int64_t> samples, 
     const int64_t begin = row * batch.length;
     dataset.fill(samples[row], std::span(batch.tokens).subspan(begin, batch.length),
                  std::span(batch.targets).subspan(begin, batch.length));
+    set_first_keys(dataset.sample_lengths(samples[row]), row, batch);
   }
   return batch;
 }

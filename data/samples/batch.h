@@ -47,6 +47,8 @@ struct CollatedBatch {
   std::vector<int64_t> tokens;
   std::vector<int64_t> targets;  // kIgnoreIndex: no loss; also everywhere in a kNoSample row
   std::vector<int64_t> samples;  // dataset index of each row, or kNoSample
+  // Of each token: where its sample begins in the row; empty if each row is one sample.
+  std::vector<int64_t> first_keys;
 };
 
 // Returns `length` of a batch of these samples.

@@ -45,7 +45,7 @@ model::MicroBatch batch_of(int64_t rows, int64_t length) {
   model::MicroBatch batch;
   batch.tokens = torch::zeros({rows, length}, torch::kLong);
   batch.targets = torch::zeros({rows, length}, torch::kLong);
-  batch.row_seeds.assign(static_cast<size_t>(rows), 1);
+  batch.sample_seeds.assign(static_cast<size_t>(rows), 1);
   return batch;
 }
 

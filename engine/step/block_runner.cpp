@@ -11,7 +11,7 @@ namespace zeroth::engine {
 namespace {
 
 // EvalModeGuard keeps a block's modules in evaluation mode while it exists: torch's own modules,
-// such as Dropout, do not use row_seeds.
+// such as Dropout, do not use sample_seeds.
 class EvalModeGuard {
  public:
   explicit EvalModeGuard(model::Block& block) : modules_(block.modules()) {

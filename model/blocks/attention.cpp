@@ -183,7 +183,7 @@ Tensor Attention::attend_with_dropout(const Heads& heads, const MicroBatch& batc
                            mask.get(heads.q.size(1), heads.q, batch.first_keys),
                            {.scale = scale_,
                             .site = dropout_,
-                            .row_seeds = batch.row_seeds,
+                            .samples = seeded_samples(batch),
                             .first_head = first_head_,
                             .total_heads = total_heads_})
       .flatten(2);

@@ -38,17 +38,18 @@ torch::Tensor cpu_attention(const torch::Tensor& q, const torch::Tensor& k, cons
 struct FormulaAttentionOptions {
   double scale = 1, softcap = 0;
   torch::Tensor sinks = {};
-  DropoutSite site = {};                // p 0: nothing is dropped
-  std::vector<int64_t> row_seeds = {};  // one per row of the batch, if it drops
+  DropoutSite site = {};                   // p 0: nothing is dropped
+  std::vector<SeededSample> samples = {};  // of the batch, if it drops
   // The range that q's heads are in, if other ranks have the rest; total_heads is 0 if q has all.
   int64_t first_head = 0;
   int64_t total_heads = 0;
 };
 
 // Returns dropout(softmax(scores + mask)) v like cpu_attention(), on any device and for any sizes;
-// the softmax is in fp32. mask [seq, seq] or [batch, seq, seq] is in q's dtype. Line t * heads + h
-// of the site's mask belongs to query t of head h of all heads. Keeps its inputs only; the scores
-// of one row of the batch [heads, seq, seq] are in memory at once.
+// the softmax is in fp32. mask [seq, seq] or [batch, seq, seq] is in q's dtype. Element k of line t
+// * heads + h of the site's mask belongs to query t of head h of all heads and to key k, both
+// counted from the beginning of their sample. Keeps its inputs only; the scores of one row of the
+// batch [heads, seq, seq] are in memory at once.
 torch::Tensor formula_attention(const torch::Tensor& q, const torch::Tensor& k,
                                 const torch::Tensor& v, const torch::Tensor& mask,
                                 const FormulaAttentionOptions& options);

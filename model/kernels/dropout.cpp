@@ -64,12 +64,11 @@ Tensor mask_on_cpu(int64_t row_seed, const DropoutSite& site, const std::vector<
 }
 
 // Dropout applies the site's masks to x [.., size], whose first row is that of token `first_token`
-// of a batch with these row_seeds and `seq` tokens in each row.
+// of a batch with these samples.
 class Dropout final : public CustomFunction {
  public:
-  Dropout(const DropoutSite& site, const std::vector<int64_t>& row_seeds, int64_t seq,
-          int64_t first_token)
-      : site_(site), row_seeds_(row_seeds), seq_(seq), first_token_(first_token) {}
+  Dropout(const DropoutSite& site, std::vector<SeededSample> samples, int64_t first_token)
+      : site_(site), samples_(std::move(samples)), first_token_(first_token) {}
 
   TensorVector forward(const FunctionContext&, const TensorVector& inputs) override {
     return {masked(inputs[0])};
@@ -83,25 +82,25 @@ class Dropout final : public CustomFunction {
   Tensor masked(const Tensor& shaped) const {
     const Tensor x = shaped.reshape({-1, shaped.size(-1)});
     Tensor y = at::empty_like(x, at::MemoryFormat::Contiguous);
-    const int64_t all = seq_ * std::ssize(row_seeds_) - first_token_;
-    const int64_t rows = std::clamp<int64_t>(all, 0, x.size(0));
-    for (int64_t done = 0; done < rows;) {
-      const int64_t token = first_token_ + done, line = token % seq_;
-      std::vector<int64_t> lines(static_cast<size_t>(std::min(seq_ - line, rows - done)));
-      std::iota(lines.begin(), lines.end(), line);
-      const int64_t row_seed = row_seeds_[static_cast<size_t>(token / seq_)];
-      const Tensor keep = keep_mask(row_seed, site_, lines, x.size(1), x.device());
-      Tensor out = y.narrow(0, done, std::ssize(lines));
-      at::mul_out(out, x.narrow(0, done, std::ssize(lines)), keep);
-      done += std::ssize(lines);
+    int64_t done = 0;
+    for (const SeededSample& sample : samples_) {
+      const int64_t begin = std::max(sample.begin, first_token_);
+      const int64_t rows = std::min(sample.end, first_token_ + x.size(0)) - begin;
+      if (rows <= 0) continue;
+      std::vector<int64_t> lines(static_cast<size_t>(rows));
+      std::iota(lines.begin(), lines.end(), begin - sample.begin);
+      const Tensor keep = keep_mask(sample.seed, site_, lines, x.size(1), x.device());
+      Tensor out = y.narrow(0, done, rows);
+      at::mul_out(out, x.narrow(0, done, rows), keep);
+      done += rows;
     }
-    y.narrow(0, rows, x.size(0) - rows).zero_();
+    y.narrow(0, done, x.size(0) - done).zero_();
     return y.div_(1 - site_.p).view(shaped.sizes());  // mul_ would round the factor to bf16
   }
 
   DropoutSite site_;
-  std::vector<int64_t> row_seeds_;
-  int64_t seq_, first_token_;
+  std::vector<SeededSample> samples_;
+  int64_t first_token_;
 };
 
 }  // namespace
@@ -135,21 +134,14 @@ Tensor keep_mask(int64_t row_seed, const DropoutSite& site, const std::vector<in
 }
 
 bool applies_dropout(const DropoutSite& site, const MicroBatch& batch) {
-  if (site.p == 0) return false;
-  const auto rows = static_cast<int64_t>(batch.row_seeds.size());
-  if (rows == 0 && !torch::GradMode::is_enabled()) return false;
-  if (rows != batch.tokens.size(0)) {
-    throw Error("a dropout of {} needs row_seeds from the loader: {} for {} rows", site.p, rows,
-                batch.tokens.size(0));
-  }
-  return true;
+  return site.p != 0 && (!batch.sample_seeds.empty() || torch::GradMode::is_enabled());
 }
 
 Tensor dropout(const Tensor& x, const DropoutSite& site, const MicroBatch& batch,
                int64_t first_token) {
   if (!applies_dropout(site, batch)) return x;
-  const int64_t seq = x.dim() == 3 ? x.size(1) : batch.tokens.size(1);
-  return apply_function(std::make_shared<Dropout>(site, batch.row_seeds, seq, first_token), {x})[0];
+  return apply_function(std::make_shared<Dropout>(site, seeded_samples(batch), first_token),
+                        {x})[0];
 }
 
 }  // namespace zeroth::model

@@ -31,14 +31,14 @@ torch::Tensor keep_mask_from_tensors(int64_t row_seed, const DropoutSite& site,
                                      const std::vector<int64_t>& lines, int64_t size,
                                      torch::Device device);
 
-// Returns whether the site drops: p is not 0 and the batch has row_seeds, as in training. Throws an
-// Error if they are missing while a graph is recorded: the loader forgot them.
+// Returns whether the site drops: p is not 0 and the batch has seeds, or has to have them, as a
+// graph is recorded: seeded_samples() then says that the loader forgot them.
 bool applies_dropout(const DropoutSite& site, const MicroBatch& batch);
 
 // Returns x [batch, seq, size] with elements dropped and the others divided by 1 - p; line =
-// position. Returns x itself if p is 0 or nothing is dropped (see applies_dropout). The backward
-// recomputes the mask. x may also be [rows, size] of the flattened tokens from `first_token` on;
-// rows after the last token are finite.
+// position in the sample. Returns x itself if p is 0 or nothing is dropped (see applies_dropout).
+// The backward recomputes the mask. x may also be [rows, size] of the flattened tokens from
+// `first_token` on; rows after the last token are finite.
 torch::Tensor dropout(const torch::Tensor& x, const DropoutSite& site, const MicroBatch& batch,
                       int64_t first_token = 0);
 

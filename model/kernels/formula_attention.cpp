@@ -59,15 +59,21 @@ class AttentionRow {
     return result;
   }
 
-  // Returns [heads, seq, seq] bool; undefined if nothing is dropped.
-  Tensor keep(int64_t row_seed) const {
+  // Returns [heads, seq, seq] bool, of row `row` of the batch; undefined if nothing is dropped. No
+  // query sees the keys of another sample, whose elements are of no account.
+  Tensor keep(int64_t row) const {
     if (options_.site.p == 0) return {};
-    const int64_t all = options_.total_heads > 0 ? options_.total_heads : heads_;
-    std::vector<int64_t> lines;
-    for (int64_t head = options_.first_head; head < options_.first_head + heads_; ++head) {
-      for (int64_t t = 0; t < seq_; ++t) lines.push_back(t * all + head);
+    const int64_t begin = row * seq_;
+    Tensor keep;
+    for (const SeededSample& sample : options_.samples) {
+      const int64_t first = sample.begin - begin, length = sample.end - sample.begin;
+      if (first < 0 || first >= seq_) continue;
+      const Tensor own = keep_of(sample.seed, length);
+      if (length == seq_) return own;
+      if (!keep.defined()) keep = own.new_ones(shape());
+      keep.narrow(1, first, length).narrow(2, first, length).copy_(own);
     }
-    return keep_mask(row_seed, options_.site, lines, seq_, q_.device()).view(shape());
+    return keep;
   }
 
   // Returns the matrix that multiplies v, [kv_heads, group * seq, seq].
@@ -80,9 +86,9 @@ class AttentionRow {
   Tensor output(const Tensor& weights) const { return separate(at::bmm(weights, v_)); }
 
   // Returns gradients of q, k, v, each [seq, its heads, its size], and of the sinks, [heads] fp32.
-  TensorVector backward(const Tensor& dy, const Tensor& mask, int64_t row_seed) const {
+  TensorVector backward(const Tensor& dy, const Tensor& mask, int64_t row) const {
     const Probabilities p = probabilities(mask);
-    const Tensor kept = keep(row_seed), dout = grouped(dy, k_.size(0));
+    const Tensor kept = keep(row), dout = grouped(dy, k_.size(0));
     const Tensor dv = at::bmm(weights(p.keys, kept).transpose(1, 2), dout);
     Tensor dp = at::bmm(dout, v_.transpose(1, 2)).view(shape()).to(torch::kFloat);
     if (kept.defined()) dp.mul_(kept).mul_(factor());
@@ -98,6 +104,17 @@ class AttentionRow {
   }
 
  private:
+  // Returns [heads, length, length] bool, of a sample of this length.
+  Tensor keep_of(int64_t seed, int64_t length) const {
+    const int64_t all = options_.total_heads > 0 ? options_.total_heads : heads_;
+    std::vector<int64_t> lines;
+    for (int64_t head = options_.first_head; head < options_.first_head + heads_; ++head) {
+      for (int64_t t = 0; t < length; ++t) lines.push_back(t * all + head);
+    }
+    return keep_mask(seed, options_.site, lines, length, q_.device())
+        .view({heads_, length, length});
+  }
+
   double factor() const { return 1 / (1 - options_.site.p); }
   std::vector<int64_t> shape() const { return {heads_, seq_, seq_}; }
   std::vector<int64_t> weights_shape() const { return {k_.size(0), q_.size(1), seq_}; }
@@ -128,8 +145,7 @@ class FormulaAttention final : public CustomFunction {
     Tensor y = at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
     for (int64_t b = 0; b < q.size(0); ++b) {
       const AttentionRow row(q[b], k[b], v[b], sinks, options_);
-      const Tensor weights =
-          row.weights(row.probabilities(mask_of(mask, b)).keys, row.keep(row_seed(b)));
+      const Tensor weights = row.weights(row.probabilities(mask_of(mask, b)).keys, row.keep(b));
       y[b].copy_(row.output(weights));
     }
     return {y};
@@ -144,7 +160,7 @@ class FormulaAttention final : public CustomFunction {
     Tensor dsinks;
     for (int64_t b = 0; b < q.size(0); ++b) {
       const AttentionRow row(q[b], k[b], v[b], sinks, options_);
-      const TensorVector of_row = row.backward(grads[0][b], mask_of(saved[3], b), row_seed(b));
+      const TensorVector of_row = row.backward(grads[0][b], mask_of(saved[3], b), b);
       for (size_t i = 0; i < 3; ++i) gradients[i][b].copy_(of_row[i]);
       if (of_row.size() > 3) dsinks = dsinks.defined() ? dsinks.add_(of_row[3]) : of_row[3];
     }
@@ -159,10 +175,6 @@ class FormulaAttention final : public CustomFunction {
   static Tensor mask_of(const Tensor& mask, int64_t row) {
     return mask.dim() == 3 ? mask[row] : mask;
   }
-  int64_t row_seed(int64_t row) const {
-    return options_.site.p == 0 ? 0 : options_.row_seeds[static_cast<size_t>(row)];
-  }
-
   FormulaAttentionOptions options_;
 };
 

@@ -29,7 +29,7 @@ class SeededRows final : public DataLoader {
     for (int64_t row = 0; row < rows_; ++row) {
       const int64_t sample = first + row;
       batch.samples.push_back(sample);
-      batch.row_seeds.push_back(sample * 7919 + 1);
+      batch.sample_seeds.push_back(sample * 7919 + 1);
       for (int64_t t = 0; t < kSeq; ++t) batch.tokens[row][t] = (sample * 13 + t * 5) % 64;
     }
     batch.targets = batch.tokens.roll(-1, 1);

@@ -90,7 +90,7 @@ class Growing final : public DataLoader {
     batch.tokens = batch.tokens.slice(0, 0, rows).contiguous();
     batch.targets = batch.targets.slice(0, 0, rows).contiguous();
     batch.samples.resize(static_cast<size_t>(rows));
-    batch.row_seeds.resize(static_cast<size_t>(rows));
+    batch.sample_seeds.resize(static_cast<size_t>(rows));
     return batch;
   }
   std::optional<int64_t> count_positions(int64_t micro_batches) const override {

@@ -36,7 +36,7 @@ model::MicroBatch SampleLoader::next() {
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t sample = first + (split_.reversed ? rows - 1 - row : row);
     batch.samples.push_back(sample);
-    batch.row_seeds.push_back(sample * 1'000'003);
+    batch.sample_seeds.push_back(sample * 1'000'003);
     for (int64_t t = 0; t < kLength; ++t) {
       tokens[row][t] = token(sample, t);
       const bool trained = !split_.masked || is_trained(sample, t);

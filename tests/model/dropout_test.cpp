@@ -23,10 +23,11 @@ Tensor mask(int64_t row_seed, const DropoutSite& site, int64_t lines = 64, int64
   return keep_mask(row_seed, site, first_lines(lines), size, torch::kCPU).to(torch::kFloat64);
 }
 
-MicroBatch batch(std::vector<int64_t> row_seeds) {
+// Of a row for each sample, as long as those of x.
+MicroBatch batch_like(const Tensor& x, std::vector<int64_t> sample_seeds) {
   MicroBatch result;
-  result.tokens = torch::zeros({static_cast<int64_t>(row_seeds.size()), 1}, torch::kInt64);
-  result.row_seeds = std::move(row_seeds);
+  result.tokens = torch::zeros({x.size(0), x.size(1)}, torch::kInt64);
+  result.sample_seeds = std::move(sample_seeds);
   return result;
 }
 
@@ -82,9 +83,10 @@ TEST_CASE("a shorter line, fewer lines and a smaller batch see the same mask") {
   const Tensor whole = mask(5, site, 64, 512);
   CHECK(torch::equal(mask(5, site, 9, 40), whole.narrow(0, 0, 9).narrow(1, 0, 40)));
   const Tensor x = torch::randn({3, 5, 7});
-  const Tensor together = dropout(x, site, batch({11, 12, 13}));
-  const Tensor split = at::cat({dropout(x.narrow(0, 0, 1), site, batch({11})),
-                                dropout(x.narrow(0, 1, 2), site, batch({12, 13}))});
+  const Tensor together = dropout(x, site, batch_like(x, {11, 12, 13}));
+  const Tensor split =
+      at::cat({dropout(x.narrow(0, 0, 1), site, batch_like(x.narrow(0, 0, 1), {11})),
+               dropout(x.narrow(0, 1, 2), site, batch_like(x.narrow(0, 1, 2), {12, 13}))});
   CHECK(torch::equal(together, split));
 }
 
@@ -93,7 +95,7 @@ TEST_CASE("what stays is divided by 1 - p, and so is its gradient") {
   const DropoutSite site = make_dropout_site(0.25, "head");
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
     const Tensor x = torch::randn({2, 6, 33}).to(dtype).requires_grad_();
-    const Tensor y = dropout(x, site, batch({1, 2}));
+    const Tensor y = dropout(x, site, batch_like(x, {1, 2}));
     const Tensor keep = at::stack({mask(1, site, 6, 33), mask(2, site, 6, 33)});
     const auto expected = [&](const Tensor& value) {
       return (value.detach().to(torch::kFloat64) * keep / 0.75).to(dtype);
@@ -102,26 +104,46 @@ TEST_CASE("what stays is divided by 1 - p, and so is its gradient") {
     const Tensor dy = torch::randn({2, 6, 33}).to(dtype);
     y.backward(dy);
     CHECK(difference(x.grad(), expected(dy)) < (dtype == torch::kFloat32 ? 1e-7 : 1e-9));
-    CHECK(torch::equal(dropout(x, site, batch({1, 2})), y));  // recompute
+    CHECK(torch::equal(dropout(x, site, batch_like(x, {1, 2})), y));  // recompute
   }
 }
 
 TEST_CASE("evaluation drops nothing; training without row seeds is an error") {
   const DropoutSite site = make_dropout_site(0.5, "x");
   const Tensor x = torch::randn({2, 3, 4});
-  MicroBatch eval = batch({1, 2});
-  eval.row_seeds.clear();
+  MicroBatch eval = batch_like(x, {1, 2});
+  eval.sample_seeds.clear();
   CHECK_THROWS_AS(dropout(x, site, eval), Error);
   CHECK_THROWS_AS(dropout(x, make_dropout_site(0.5, "x"),
-                          [] {
-                            MicroBatch short_of_one = batch({1, 2});
-                            short_of_one.row_seeds.pop_back();
+                          [&] {
+                            MicroBatch short_of_one = batch_like(x, {1, 2});
+                            short_of_one.sample_seeds.pop_back();
                             return short_of_one;
                           }()),
                   Error);
   CHECK(torch::equal(dropout(x, make_dropout_site(0, "x"), eval), x));
   const torch::NoGradGuard no_grad;
   CHECK(torch::equal(dropout(x, site, eval), x));
+}
+
+TEST_CASE("samples that share a row drop what each drops in a row of its own") {
+  const DropoutSite site = make_dropout_site(0.5, "x");
+  const Tensor x = torch::randn({2, 6, 5});
+  MicroBatch packed = batch_like(x, {1, 2, 3});
+  packed.first_keys =
+      torch::tensor({0, 0, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0}, torch::kInt64).view({2, 6});
+  const Tensor y = dropout(x, site, packed);
+  const auto alone = [&](int64_t row, int64_t begin, int64_t length, int64_t seed) {
+    const Tensor own = x.narrow(0, row, 1).narrow(1, begin, length);
+    return dropout(own, site, batch_like(own, {seed}));
+  };
+  CHECK(torch::equal(y.narrow(0, 0, 1), at::cat({alone(0, 0, 2, 1), alone(0, 2, 4, 2)}, 1)));
+  CHECK(torch::equal(y.narrow(0, 1, 1), alone(1, 0, 6, 3)));
+  // The tokens that one rank of a tensor axis has.
+  const Tensor part = x.flatten(0, 1).narrow(0, 4, 5);
+  CHECK(torch::equal(dropout(part, site, packed, 4), y.flatten(0, 1).narrow(0, 4, 5)));
+  packed.sample_seeds.pop_back();
+  CHECK_THROWS_AS(dropout(x, site, packed), Error);
 }
 
 }  // namespace zeroth::model::dropout_test

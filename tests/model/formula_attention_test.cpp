@@ -13,6 +13,16 @@ using torch::Tensor;
 
 constexpr int64_t kSeq = 6, kHeads = 4, kDim = 8;
 
+// Samples that have a row each.
+std::vector<SeededSample> rows(const std::vector<int64_t>& seeds) {
+  std::vector<SeededSample> samples;
+  for (const int64_t seed : seeds) {
+    const int64_t begin = std::ssize(samples) * kSeq;
+    samples.push_back({.begin = begin, .end = begin + kSeq, .seed = seed});
+  }
+  return samples;
+}
+
 // Which probabilities stay, [batch, heads, seq, seq].
 Tensor kept(const FormulaAttentionOptions& options) {
   std::vector<int64_t> lines;
@@ -20,9 +30,9 @@ Tensor kept(const FormulaAttentionOptions& options) {
     for (int64_t t = 0; t < kSeq; ++t) lines.push_back(t * kHeads + head);
   }
   std::vector<Tensor> rows;
-  for (const int64_t seed : options.row_seeds) {
+  for (const SeededSample& sample : options.samples) {
     rows.push_back(
-        keep_mask(seed, options.site, lines, kSeq, torch::kCPU).view({kHeads, kSeq, kSeq}));
+        keep_mask(sample.seed, options.site, lines, kSeq, torch::kCPU).view({kHeads, kSeq, kSeq}));
   }
   return at::stack(rows);
 }
@@ -56,7 +66,7 @@ TEST_CASE("dropped attention and its gradients equal the formula, with grouped h
   torch::manual_seed(2);
   for (const int64_t kv_heads : {4, 2, 1}) {
     const FormulaAttentionOptions options{
-        .scale = 0.3, .site = make_dropout_site(0.4, "attention"), .row_seeds = {21, -22}};
+        .scale = 0.3, .site = make_dropout_site(0.4, "attention"), .samples = rows({21, -22})};
     std::vector<Tensor> x, wide;
     for (const int64_t heads : {kHeads, kv_heads, kv_heads}) {
       x.push_back(torch::randn({2, kSeq, heads, kDim}).requires_grad_());
@@ -77,7 +87,7 @@ TEST_CASE("the formula caps scores, adds sinks, has values of another size and m
   for (const double p : {0.0, 0.4}) {
     FormulaAttentionOptions options{
         .scale = 0.7, .softcap = 1.5, .site = make_dropout_site(p, "attention")};
-    if (p > 0) options.row_seeds = {21, 22};
+    if (p > 0) options.samples = rows({21, 22});
     std::vector<Tensor> x = {torch::randn({2, kSeq, kHeads, kDim}),
                              torch::randn({2, kSeq, 2, kDim}), torch::randn({2, kSeq, 2, 12}),
                              torch::randn({kHeads})};
@@ -101,12 +111,38 @@ TEST_CASE("rows of a batch do not depend on each other, bit for bit") {
   torch::manual_seed(3);
   const torch::NoGradGuard no_grad;
   FormulaAttentionOptions options{
-      .scale = 0.3, .site = make_dropout_site(0.4, "attention"), .row_seeds = {21, 22}};
+      .scale = 0.3, .site = make_dropout_site(0.4, "attention"), .samples = rows({21, 22})};
   const Tensor q = torch::randn({2, kSeq, kHeads, kDim});
   const Tensor both = formula_attention(q, q, q, causal(q), options);
-  options.row_seeds = {22};
+  options.samples = rows({22});
   const Tensor one = q.narrow(0, 1, 1);
   CHECK(torch::equal(formula_attention(one, one, one, causal(q), options), both.narrow(0, 1, 1)));
+}
+
+TEST_CASE("samples that share a row drop what each drops alone") {
+  torch::manual_seed(5);
+  const FormulaAttentionOptions together{
+      .scale = 0.3,
+      .site = make_dropout_site(0.4, "attention"),
+      .samples = {{.begin = 0, .end = 2, .seed = 21}, {.begin = 2, .end = kSeq, .seed = 22}}};
+  const Tensor x = torch::randn({1, kSeq, kHeads, kDim}).requires_grad_();
+  Tensor mask = causal(x);
+  mask.narrow(0, 2, kSeq - 2).narrow(1, 0, 2).fill_(-std::numeric_limits<double>::infinity());
+  const Tensor y = formula_attention(x, x, x, mask, together);
+  const Tensor dy = torch::randn(y.sizes());
+  y.backward(dy);
+  const Tensor gradient = x.grad().clone();
+  for (const SeededSample& sample : together.samples) {
+    const int64_t begin = sample.begin, length = sample.end - sample.begin;
+    FormulaAttentionOptions alone = together;
+    alone.samples = {{.begin = 0, .end = length, .seed = sample.seed}};
+    const Tensor own = x.detach().narrow(1, begin, length).clone().requires_grad_();
+    const Tensor own_mask = causal(x).narrow(0, 0, length).narrow(1, 0, length);
+    const Tensor expected = formula_attention(own, own, own, own_mask, alone);
+    expected.backward(dy.narrow(1, begin, length));
+    CHECK(difference(y.detach().narrow(1, begin, length), expected.detach()) < 1e-6);
+    CHECK(difference(gradient.narrow(1, begin, length), own.grad()) < 2e-6);
+  }
 }
 
 }  // namespace zeroth::model::formula_attention_test

@@ -138,15 +138,15 @@ TEST_CASE("bf16 stays as close to fp32 as transformers does") {
 
 namespace {
 
-// GPT-2 with its dropout on, and seeds for its two rows.
-Loaded dropping() {
-  ModelSpec spec = read_model_spec(fixture("gpt2"));
-  override_dropout(spec, 0.1);
-  Loaded model = load("gpt2");
-  CheckpointSource source(fixture("gpt2"), spec);
+// A model with its dropout on, and seeds for its two rows.
+Loaded dropping(const std::string& name = "gpt2", double p = 0.1) {
+  ModelSpec spec = read_model_spec(fixture(name));
+  override_dropout(spec, p);
+  Loaded model = load(name);
+  CheckpointSource source(fixture(name), spec);
   model.blocks = build_blocks(spec);
   model.parameters = materialize(model.blocks, source);
-  model.batch.row_seeds = {101, 102};
+  model.batch.sample_seeds = {101, 102};
   return model;
 }
 
@@ -154,7 +154,7 @@ MicroBatch row(const MicroBatch& batch, int64_t index) {
   MicroBatch one = batch;
   one.tokens = batch.tokens.narrow(0, index, 1);
   one.targets = batch.targets.narrow(0, index, 1);
-  one.row_seeds = {batch.row_seeds[static_cast<size_t>(index)]};
+  one.sample_seeds = {batch.sample_seeds[static_cast<size_t>(index)]};
   return one;
 }
 
@@ -167,9 +167,9 @@ TEST_CASE("dropout changes a training loss, by its seeds; evaluation runs withou
   CHECK(std::abs(dropped - expected) > 1e-4);
   CHECK(run(model.blocks, model.batch).item<double>() == dropped);  // as recompute would run it
   MicroBatch other = model.batch;
-  other.row_seeds = {103, 104};
+  other.sample_seeds = {103, 104};
   CHECK(run(model.blocks, other).item<double>() != dropped);
-  other.row_seeds.clear();
+  other.sample_seeds.clear();
   CHECK(run(model.blocks, other).item<double>() == expected);
 }
 
@@ -184,6 +184,41 @@ TEST_CASE("dropout does not depend on how a batch is split into micro-batches") 
   for (const auto& [name, parameter] : whole.parameters) {
     CAPTURE(name);
     CHECK(difference(split.parameters[name].grad(), parameter.grad()) < 1e-5);
+  }
+}
+
+TEST_CASE("samples that share a row have the losses and gradients of rows of their own") {
+  constexpr int64_t kFirst = 14, kSecond = 10;  // tokens
+  for (const std::string name : kVariants) {
+    for (const double p : {0.0, 0.1}) {
+      CAPTURE(name);
+      CAPTURE(p);
+      Loaded alone = dropping(name, p), packed = dropping(name, p);
+      define_main_grads(alone.parameters);
+      define_main_grads(packed.parameters);
+      const torch::Tensor tokens = alone.batch.tokens, targets = alone.batch.targets;
+      alone.batch.tokens = tokens.narrow(1, 0, kFirst).contiguous();
+      alone.batch.targets = targets.narrow(1, 0, kFirst).contiguous();
+      alone.batch.targets[1].narrow(0, kSecond, kFirst - kSecond).fill_(kIgnoreIndex);
+      const auto join = [&](const torch::Tensor& both) {
+        return at::cat({both[0].narrow(0, 0, kFirst), both[1].narrow(0, 0, kSecond)}).unsqueeze(0);
+      };
+      packed.batch.tokens = join(tokens);
+      packed.batch.targets = join(targets);
+      const torch::Tensor begins =
+          at::cat({torch::zeros({kFirst}, torch::kInt64), torch::full({kSecond}, kFirst)});
+      packed.batch.first_keys = begins.unsqueeze(0);
+      packed.batch.positions = (torch::arange(kFirst + kSecond) - begins).unsqueeze(0);
+      CHECK(difference(train(packed.blocks, packed.batch), train(alone.blocks, alone.batch)) <
+            1e-6);
+      for (const auto& [parameter, tensor] : alone.parameters) {
+        CAPTURE(parameter);
+        CHECK(difference(packed.parameters[parameter].grad(), tensor.grad()) < 2e-5);
+      }
+      packed.batch.first_keys = torch::Tensor();  // samples see each other
+      packed.batch.sample_seeds.resize(1);
+      CHECK(difference(run(packed.blocks, packed.batch), run(alone.blocks, alone.batch)) > 1e-6);
+    }
   }
 }
 

@@ -68,7 +68,7 @@ MicroBatch batch_of(const ModelSpec& spec) {
   batch.targets[1][2] = kIgnoreIndex;
   batch.targets[2][6] = kIgnoreIndex;
   batch.loss_normalizer = 19;
-  batch.row_seeds = {11, 22, 33};
+  batch.sample_seeds = {11, 22, 33};
   return batch;
 }
 

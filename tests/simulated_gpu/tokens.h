@@ -17,7 +17,7 @@ class Tokens final : public engine::DataLoader {
     batch.tokens = torch::randint(0, 64, {4, 16}, torch::kLong);
     batch.targets = batch.tokens.roll(-1, 1);
     if (masked_) batch.targets.slice(1, 0, 16, 3).fill_(model::kIgnoreIndex);
-    batch.row_seeds.assign(4, 0);
+    batch.sample_seeds.assign(4, 0);
     batch.samples.assign(4, 0);
     return batch;
   }

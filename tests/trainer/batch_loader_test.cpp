@@ -112,12 +112,12 @@ TEST_CASE("seeds of random operations differ by step and row, not by world size"
   const CountingDataset dataset(100, 8);
   TrainDataLoader alone = in_order(dataset, partition(2, 2, 1, 0));
   TrainDataLoader second = in_order(dataset, partition(2, 1, 2, 1));
-  const Samples first = alone.next().row_seeds;
-  const Samples other = alone.next().row_seeds;
+  const Samples first = alone.next().sample_seeds;
+  const Samples other = alone.next().sample_seeds;
   CHECK(first.size() == 2);
   CHECK(first != other);
-  CHECK(second.next().row_seeds == other);
-  CHECK(second.next().row_seeds != other);
+  CHECK(second.next().sample_seeds == other);
+  CHECK(second.next().sample_seeds != other);
 }
 
 TEST_CASE("a loader wants training to end when it is told so") {
@@ -194,7 +194,7 @@ TEST_CASE("a loader goes on where another one was, between two steps") {
   other.seek(one.position().value());
   const model::MicroBatch first = one.next(), again = other.next();
   CHECK(again.samples == first.samples);
-  CHECK(again.row_seeds == first.row_seeds);
+  CHECK(again.sample_seeds == first.sample_seeds);
   CHECK_THROWS_AS(other.seek({}), InternalError);
 }
 
