@@ -36,7 +36,7 @@ SEAMS = {
     "base": ["text", "machine", "files", "json"],
     "comm": ["bootstrap", "nodes", "groups"],
     "configs": ["schema", "resolve"],
-    "data": ["tokenizer", "samples"],
+    "data": ["tokenizer", "chat_template", "records", "samples"],
     "engine": ["verify", "state", "step", "memory"],
     "launcher": ["flags", "machine", "commands", "run", "backends", "transport", "cluster"],
     "model": ["kernels", "blocks", "hf"],

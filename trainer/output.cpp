@@ -227,6 +227,7 @@ std::unique_ptr<OutputLock> lock_output(const RunPlan& plan, comm::DeviceMesh& m
 std::string FinalModel::save(const std::string& suffix) {
   HfModelSink output({.source = plan_.flags.model,
                       .output = plan_.flags.output,
+                      .chat_template = plan_.flags.records.chat_template,
                       .spec = plan_.spec,
                       .overwrite = plan_.flags.overwrite || plan_.resume_plan.has_value() ||
                                    plan_.attempt.resumes},

@@ -19,6 +19,7 @@
 #include "base/machine/file_descriptor.h"
 #include "base/machine/process_limits.h"
 #include "base/text/printable.h"
+#include "base/text/units.h"
 #include "configs/resolve.h"
 #include "configs/schema/keys.h"
 #include "trainer/run_plan.h"
@@ -63,8 +64,9 @@ void add_data(const ResolvedRun& run, StringMap& must_equal) {
   must_equal["data.positions"] = fmt::format("{}", run.samples.seq_len);
   must_equal["data.shuffled"] = flags.shuffle ? "yes" : "no";
   if (run.samples.version == 1) {  // from the flags, whatever the file has
-    must_equal["data.fields"] = printable(fmt::format(
-        "{}|{}|{}", flags.prompt_field, flags.separator.value_or(""), flags.completion_field));
+    must_equal["data.fields"] = printable(fmt::format("{}|{}|{}", flags.records.prompt_field,
+                                                      flags.records.separator.value_or(""),
+                                                      flags.records.completion_field));
     must_equal["data.long_text"] = flags.long_text == data::LongText::kChunk ? "chunk" : "cut";
   } else {
     const data::DatasetStats stats = run.samples.train->stats();
@@ -148,7 +150,8 @@ RunFingerprint compute_fingerprint(const ResolvedRun& run) {
 int read_data_version(const RunFingerprint& fingerprint) {
   const auto found = fingerprint.must_equal.find(kDataVersion);
   if (found == fingerprint.must_equal.end()) return 1;
-  return found->second == "1" ? 1 : data::kDataVersion;
+  return std::clamp(parse_number<int>(found->second).value_or(data::kDataVersion), 1,
+                    data::kDataVersion);
 }
 
 bool is_key_under(std::string_view key, std::string_view above) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text/units.h"
 #include "configs/resolve.h"
 #include "data/tokenizer/tokenizer.h"
 #include "trainer/flags/flags.h"
@@ -28,22 +29,29 @@ std::unique_ptr<data::Dataset> open_dataset(const Flags& flags, const DatasetFac
                                .tokenizer = tokenizer ? &*tokenizer : nullptr,
                                .seq_len = facts.seq_len,
                                .vocab_size = facts.vocab_size,
+                               .model_dir = flags.model,
                                .long_text = flags.long_text,
                                .token_type = flags.token_type,
                                .version = facts.version};
-  // The fields apply to the files that have any.
+  // What is said about records is for the files that have any.
   const bool elsewhere = data::has_records(flags.data) || data::has_records(flags.eval_data);
-  if (data::has_records(path) || !elsewhere) {
-    options.prompt_field = flags.prompt_field;
-    options.completion_field = flags.completion_field;
-    options.separator = flags.separator;
-  }
+  if (data::has_records(path) || !elsewhere) options.records = flags.records;
   if (phase) {
     options.on_read = [phases](int64_t done, int64_t bytes) { phases->advance(done, bytes); };
   }
   auto dataset = data::open_dataset(options);
   if (phase) phase->finish();
   return dataset;
+}
+
+// Packs the first `count` samples of records, or all, into rows; returns whether it did. Tokens of
+// a stream fill their windows already.
+bool pack(std::unique_ptr<data::Dataset>& samples, const std::string& path,
+          const std::optional<int64_t>& count) {
+  if (!data::has_records(path) || samples->stats().packed) return false;
+  const int64_t all = samples->size();
+  samples = data::pack_samples(std::move(samples), count.value_or(all));
+  return true;
 }
 
 constexpr double kMaxLostFraction = 0.01;  // of all tokens, without a warning
@@ -67,23 +75,57 @@ void warn_about_truncation(configs::Diagnostics& notes, const std::string& path,
   warn(notes, "--seq-len",
        "{}: {:.0f} % of the tokens ({} of {}) are cut off, beyond {} positions: {}raise --seq-len",
        path, 100 * lost, stats.lost_tokens, all, length,
-       stats.pairs ? "" : "--long-text chunk keeps all, or ");
+       stats.pairs || stats.chats ? "" : "--long-text chunk keeps all, or ");
+}
+
+// Adds notes about what is trained of conversations, and warns about what their template leaves
+// out.
+void note_chats(const Flags& flags, configs::Diagnostics& notes, const std::string& path,
+                const data::DatasetStats& stats) {
+  if (!stats.chats) return;
+  if (!flags.train_on_given && flags.records.chats_train_on == data::TrainOn::kAssistant) {
+    note(notes, "--train-on",
+         "{}: the assistant's turns are trained, each up to and with the token that ends it; "
+         "--train-on all trains every token, as TRL does by default",
+         path);
+  }
+  if (stats.joined_parts > 0) {
+    note(notes, "--data", "{}: the text parts of {} are joined, as the template cannot place parts",
+         path, pluralize(stats.joined_parts, "message"));
+  }
+  for (const auto& [field, count] : stats.missing_fields) {
+    warn(notes, "--chat-template", "{}: the template leaves out the words of {} in {}", path, field,
+         pluralize(count, "message"));
+  }
+  if (stats.turns_without_end > 0) {
+    warn(notes, "--chat-template",
+         "{}: {} of {} trained turns have no token that ends them: the model may not learn to stop",
+         path, stats.turns_without_end, stats.turns);
+  }
 }
 
 // Adds notes about a format of records that was inferred, not given.
 void note_inferred_format(const Flags& flags, configs::Diagnostics& notes, const std::string& path,
                           const data::Dataset& samples) {
   const data::DatasetStats stats = samples.stats();
-  if (!stats.guessed_fields.empty()) {
+  if (stats.pairs && !(stats.named_fields && flags.records.separator)) {
     note(notes, "--data",
          "{}: {}, joined as in \"{}\"; --prompt-field and --completion-field choose others, "
          "--separator another text between them",
-         path, stats.guessed_fields, stats.joint_example);
-  } else if (stats.pairs && !flags.separator) {
-    note(notes, "--data",
-         "{}: prompt and completion are joined as in \"{}\"; --separator puts another text between "
-         "them",
-         path, stats.joint_example);
+         path, stats.format, stats.joint_example);
+  } else if (!stats.named_fields && stats.fields != "text") {
+    note(notes, "--data", "{}: {}; --data-format names another format", path, stats.format);
+  }
+  note_chats(flags, notes, path, stats);
+  if (stats.rows > 0) {
+    note(
+        notes, "--packing",
+        "{}: {} are in {}, {:.1f} in each: an epoch has as many fewer steps, and a step of as many "
+        "rows more samples",
+        path, pluralize(stats.samples, "sample"), pluralize(stats.rows, "row"),
+        static_cast<double>(stats.samples) / static_cast<double>(stats.rows));
+  } else if (flags.packing && (stats.packed || !data::has_records(path))) {
+    note(notes, "--packing", "{}: its samples fill their rows already, and are not packed", path);
   }
   if (!stats.own_special_tokens.empty())
     note(notes, "--data", "{}: {}", path, stats.own_special_tokens);
@@ -185,7 +227,9 @@ Datasets open_datasets(const Flags& flags, const DatasetFacts& facts, configs::D
     return open_dataset(flags, facts, path, tokenizer, phases);
   };
   if (!flags.eval_only && !flags.data.empty()) datasets.train = open(flags.data);
-  if (flags.max_train_samples) datasets.max_train_samples = *flags.max_train_samples;
+  const bool packs =
+      flags.packing && datasets.train && pack(datasets.train, flags.data, flags.max_train_samples);
+  if (flags.max_train_samples && !packs) datasets.max_train_samples = *flags.max_train_samples;
   const bool evaluates = flags.eval_only || !flags.eval_data.empty();
   if (evaluates && !eval_path(flags).empty()) datasets.eval = open(eval_path(flags));
   if (tokenizer && tokenizer->num_dropped_chars() > 0) {
@@ -193,8 +237,10 @@ Datasets open_datasets(const Flags& flags, const DatasetFacts& facts, configs::D
          flags.model, tokenizer->num_dropped_chars());
   }
   if (!datasets.eval) return datasets;
+  const bool packs_eval = flags.eval_packing.value_or(flags.packing) &&
+                          pack(datasets.eval, eval_path(flags), flags.max_eval_samples);
   datasets.eval_samples = datasets.eval->size();
-  if (flags.max_eval_samples) {
+  if (flags.max_eval_samples && !packs_eval) {
     datasets.eval_samples = std::min(datasets.eval_samples, *flags.max_eval_samples);
   }
   return datasets;

@@ -34,7 +34,8 @@ Trainer::Trainer(const RunPlan& plan, engine::Engine& engine, Reporter& reporter
       stop_(stop),
       checkpoints_(plan, engine,
                    [this](const std::filesystem::path& directory, const BestModel& best) {
-                     model::write_model_metadata(plan_.flags.model, directory, saved_dtype(plan_));
+                     model::write_model_metadata(plan_.flags.model, directory, saved_dtype(plan_),
+                                                 plan_.flags.records.chat_template);
                      reporter_.write_state_to(directory, best);
                      replace_file(directory / kHistoryFile, reporter_.history());
                    }),

@@ -303,6 +303,12 @@ std::string quote(const Json& value, size_t max_bytes) {
   return out.substr(0, end) + "...";
 }
 
+void check_duplicate_keys(const DuplicateKeys& keys, const JsonSource& source) {
+  if (source.duplicate_keys != DuplicateKeyPolicy::kReject || keys.count == 0) return;
+  throw Error("{}:{}: duplicate key {} in one object", source.name, source.line,
+              keys.paths.front());
+}
+
 }  // namespace
 
 void throw_json_error(std::string_view text, size_t offset, const JsonSource& source,
@@ -315,10 +321,7 @@ void throw_json_error(std::string_view text, size_t offset, const JsonSource& so
 
 nlohmann::json parse_json(std::string_view text, const JsonSource& source) {
   auto tree = parse<nlohmann::json>(text, source);
-  if (source.duplicate_keys == DuplicateKeyPolicy::kReject && tree.duplicate_keys.count > 0) {
-    throw Error("{}:{}: duplicate key {} in one object", source.name, source.line,
-                tree.duplicate_keys.paths.front());
-  }
+  check_duplicate_keys(tree.duplicate_keys, source);
   return std::move(tree.root);
 }
 
@@ -329,6 +332,7 @@ nlohmann::json read_json(const JsonSource& source) {
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonSource& source,
                                           DuplicateKeys* duplicate_keys) {
   auto tree = parse<nlohmann::ordered_json>(text, source);
+  check_duplicate_keys(tree.duplicate_keys, source);
   if (duplicate_keys != nullptr) *duplicate_keys = std::move(tree.duplicate_keys);
   return std::move(tree.root);
 }

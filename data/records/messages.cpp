@@ -139,8 +139,8 @@ class MessageReader {
       if (value.is_null() && contains(kAbsentIfNull, name)) continue;
       if (contains(kLossSwitches, name)) {
         if (value.is_null()) continue;
-        const bool trained = is_trained(name, value) && loss != MessageLoss::kUntrained;
-        loss = trained ? MessageLoss::kTrained : MessageLoss::kUntrained;
+        const bool trained = is_trained(name, value) && loss != MessageLoss::kMasked;
+        loss = trained ? MessageLoss::kTrained : MessageLoss::kMasked;
       } else if (name == tags_.role || name == tags_.content) {
         message[name == tags_.role ? "role" : "content"] = value;
       } else if (name != "role" && name != "content") {

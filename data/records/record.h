@@ -18,13 +18,14 @@ struct TextPart {
 };
 struct TextRecord {
   std::vector<TextPart> parts;
+  bool is_complete = false;  // with all special tokens that it shall have
 };
 
 // MessageLoss is what a record says about training on one of its messages.
 enum class MessageLoss {
-  kDefault,    // nothing: --train-on decides
-  kTrained,    // also of a message that --train-on leaves out
-  kUntrained,  // also of an assistant's message
+  kDefault,  // nothing: --train-on decides
+  kTrained,  // also of a message that --train-on leaves out
+  kMasked,   // also of an assistant's message
 };
 
 // ChatRecord is what a chat template renders. Messages, tools and arguments have the members that

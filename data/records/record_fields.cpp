@@ -79,7 +79,7 @@ Record read_message_pair(const ordered_json& record, const RecordFields& fields)
   const MessageTags tags = template_tags();
   ChatRecord chat;
   add_messages(chat, record, fields.prompt, tags);
-  std::fill(chat.losses.begin(), chat.losses.end(), MessageLoss::kUntrained);
+  std::fill(chat.losses.begin(), chat.losses.end(), MessageLoss::kMasked);
   const size_t num_prompts = chat.losses.size();
   add_messages(chat, record, fields.completion, tags);
   finish_chat(chat, record, fields.system, fields.tools, num_prompts);
@@ -89,7 +89,7 @@ Record read_message_pair(const ordered_json& record, const RecordFields& fields)
 Record read_turns(const ordered_json& record, const RecordFields& fields) {
   ChatRecord chat;
   if (!is_blank(record, fields.history)) {
-    add_pairs(chat, record, fields.history, MessageLoss::kUntrained);
+    add_pairs(chat, record, fields.history, MessageLoss::kMasked);
   }
   std::string question = string_field(record, fields.prompt);
   const std::string input = optional_string(record, fields.input);
@@ -115,7 +115,7 @@ Record read_question_pairs(const ordered_json& record, const RecordFields& field
 }
 
 Record read_segments(const ordered_json& record, const RecordFields& fields) {
-  TextRecord parts;
+  TextRecord parts{.parts = {}, .is_complete = true};
   for (const ordered_json& segment : array_field(record, fields.text, "segments")) {
     const ordered_json* label = segment.is_object() ? find_member(segment, "label") : nullptr;
     if (label == nullptr || !label->is_boolean()) {

@@ -72,7 +72,7 @@ std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
     throw Error("{}{}", options.path.string(), why);
   }
   if (has_records(options.path)) return open_records(options);
-  if (!options.prompt_field.empty() || !options.completion_field.empty()) {
+  if (!options.records.prompt_field.empty() || !options.records.completion_field.empty()) {
     throw Error("{}: --prompt-field and --completion-field are for .jsonl and .json",
                 options.path.string());
   }

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,14 +26,12 @@ struct EncodedRecords {
   DatasetStats stats;
 };
 
-// Reads and encodes the full file: prefix + text + end of text, or prefix + prompt + separator +
-// completion + end of text. Truncates records to seq_len + 1 ids, except texts with
-// LongText::kChunk. Throws an Error that names file, line and reason for a record that is not a
-// sample, and an Error if no sample is left.
+// Reads and encodes the full file, whatever the format of its records. Truncates records to seq_len
+// + 1 ids, except texts with LongText::kChunk. Throws an Error that names file, line and reason for
+// a record that is not a sample, and an Error if no sample is left.
 EncodedRecords read_records(const DatasetOptions& options);
 
-// The parts of read_records: the records of a file, one per line or the elements of one JSON array,
-// and the meaning of their fields.
+// The records of a file, one per line or the elements of one JSON array.
 
 // OnRecord is called with a record's text, and the line of the file, from 1, on which it begins.
 using OnRecord = std::function<void(std::string_view record, int64_t line)>;
@@ -49,18 +46,5 @@ int64_t for_each_line(std::string_view file, const OnRecord& on_record);
 // record's reader checks that it is JSON. Throws an Error that names `path` and line if an array is
 // malformed or does not end.
 void for_each_element(std::string_view file, const std::string& path, const OnRecord& on_record);
-
-struct SampleFields {
-  std::string text = {};  // empty if the next two are set
-  std::string prompt = {};
-  std::string completion = {};
-  bool guessed = false;  // chosen by common names of prompt and completion
-};
-
-// Chooses the fields by the names in the first record: `text`, or a pair of `prompt` and
-// `completion`, `question` and `answer`, `instruction` and `output`, and similar ones. Throws an
-// Error for records of another kind (chats, preferences, prompts of several fields) that names the
-// kind, the fields found and what is supported.
-SampleFields choose_fields(const nlohmann::json& first_record);
 
 }  // namespace zeroth::data

@@ -26,7 +26,8 @@ void Rewriter::put(std::string_view text, size_t begin, size_t end) {
   if (aligned_) origins_.insert(origins_.end(), text.size(), origin(begin, end));
 }
 
-// What is inserted stands for the next character, or at the end for the last one, as in `tokenizers`.
+// What is inserted stands for the next character, or at the end for the last one, as in
+// `tokenizers`.
 TextRange Rewriter::origin(size_t begin, size_t end) const {
   const std::string_view text = input_.text;
   if (begin == end && begin < text.size()) end = begin + utf8_length(text[begin]);

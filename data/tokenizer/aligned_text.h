@@ -1,5 +1,5 @@
-// Texts that know, through the steps of a tokenizer, which bytes of the original each of their bytes
-// stands for.
+// Texts that know, through the steps of a tokenizer, which bytes of the original each of their
+// bytes stands for.
 #pragma once
 
 #include <span>
@@ -24,7 +24,8 @@ struct AlignedText {
   TextRange origin(size_t begin, size_t end) const;
 };
 
-// A Rewriter makes a text of another one, from its beginning to its end. It must outlive its result.
+// A Rewriter makes a text of another one, from its beginning to its end. It must outlive its
+// result.
 class Rewriter {
  public:
   // Without `aligned` the result has no origins, and takes less time.

@@ -126,7 +126,8 @@ void Pretokenizer::run(size_t stage, const AlignedText& text, bool is_beginning,
   if (stage == stages_.size()) return word(text);
   const Stage& now = stages_[stage++];
   if (const auto* const split = std::get_if<SplitStage>(&now)) {
-    for (const MatchSpan& span : merge_spans(split_at_matches(*split, text.text), split->behavior)) {
+    for (const MatchSpan& span :
+         merge_spans(split_at_matches(*split, text.text), split->behavior)) {
       const auto [begin, end] = span.range;
       run(stage, text.part(begin, end), is_beginning && begin == 0, aligned, word);
     }

@@ -125,7 +125,8 @@ ModelLayout plan_model(const ModelSpec& spec, torch::ScalarType dtype,
   return layout;
 }
 
-void write_model_metadata(const fs::path& source, const fs::path& output, torch::ScalarType dtype) {
+void write_model_metadata(const fs::path& source, const fs::path& output, torch::ScalarType dtype,
+                          const fs::path& chat_template) {
   const std::string path = (source / "config.json").string();
   auto config = parse_ordered_json(read_file(path, kConfigLimits.bytes),
                                    {.name = path, .limits = kConfigLimits});
@@ -134,6 +135,9 @@ void write_model_metadata(const fs::path& source, const fs::path& output, torch:
   if (config.contains("torch_dtype")) config["torch_dtype"] = config_dtype(dtype);
   write_file(output / "config.json", to_text(config));
   copy_auxiliary_files(source, output);
+  if (chat_template.empty()) return;
+  write_file(output / "chat_template.jinja",
+             read_file(chat_template.string(), kConfigLimits.bytes));
 }
 
 }  // namespace zeroth::model

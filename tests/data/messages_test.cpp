@@ -55,14 +55,13 @@ TEST_CASE("Messages keep their members and their order, and those that mean noth
 
 TEST_CASE("Switches of a message become its loss and leave the message") {
   using enum MessageLoss;
-  const std::pair<const char*, MessageLoss> cases[] = {
-      {R"("weight": 0)", kUntrained},
-      {R"("weight": 1.0)", kTrained},
-      {R"("training": false)", kUntrained},
-      {R"("train": true)", kTrained},
-      {R"("loss": false)", kUntrained},
-      {R"("loss": null)", kDefault},
-      {R"("weight": 0, "train": true)", kUntrained}};
+  const std::pair<const char*, MessageLoss> cases[] = {{R"("weight": 0)", kMasked},
+                                                       {R"("weight": 1.0)", kTrained},
+                                                       {R"("training": false)", kMasked},
+                                                       {R"("train": true)", kTrained},
+                                                       {R"("loss": false)", kMasked},
+                                                       {R"("loss": null)", kDefault},
+                                                       {R"("weight": 0, "train": true)", kMasked}};
   for (const auto& [members, loss] : cases) {
     const ChatRecord chat = messages(with_answer(R"("content": "a", )" + std::string(members)));
     CHECK(chat.losses == std::vector{kDefault, loss});
@@ -194,7 +193,7 @@ TEST_CASE("ShareGPT's tags become roles, and its calls tool_calls") {
         R"({"role":"assistant","content":"","tool_calls":[{"type":"function","function":)"
         R"({"name":"now","arguments":{"z":1}}}]},{"role":"tool","content":"12:00"},)"
         R"({"role":"assistant","content":"a"}])");
-  CHECK(chat.losses.back() == MessageLoss::kUntrained);
+  CHECK(chat.losses.back() == MessageLoss::kMasked);
   CHECK(chat.tools.dump() == R"([{"name":"now"}])");
   for (const char* tag : {"gpt", "assistant", "chatgpt", "bing", "bard"}) {
     const std::string answer = R"({"from": ")" + std::string(tag) + R"(", "value": "a"})";
@@ -235,11 +234,11 @@ TEST_CASE("ShareGPT's unknown tags, two assistants and two system messages are e
 TEST_CASE("Pairs are turns") {
   ChatRecord chat;
   add_pairs(chat, parse(R"({"history": [["q", "a"], {"human": "r", "assistant": "b"}]})"),
-            "history", MessageLoss::kUntrained);
+            "history", MessageLoss::kMasked);
   CHECK(chat.messages.dump() ==
         R"([{"role":"user","content":"q"},{"role":"assistant","content":"a"},)"
         R"({"role":"user","content":"r"},{"role":"assistant","content":"b"}])");
-  CHECK(chat.losses[3] == MessageLoss::kUntrained);
+  CHECK(chat.losses[3] == MessageLoss::kMasked);
   for (const char* pair : {R"(["q"])", R"(["q", 1])", "\"q\""}) {
     check_contains(error_of([&] {
                      add_pairs(chat, parse(R"({"h": [)" + std::string(pair) + "]}"), "h",

@@ -4,7 +4,7 @@
 
 #include "tests/data/data_test_support.h"
 
-namespace zeroth::data::json_records_test {
+namespace zeroth::data::record_file_test {
 namespace {
 
 using Record = std::pair<std::string, int64_t>;
@@ -81,4 +81,4 @@ TEST_CASE(
   CHECK(lines("\n \n").second == 2);
 }
 
-}  // namespace zeroth::data::json_records_test
+}  // namespace zeroth::data::record_file_test

@@ -48,10 +48,11 @@ TEST_CASE("a separator knows the escapes that a shell hands over") {
   const auto line = [](const char* text) {
     return parse_line("--model m --data d.jsonl --separator " + std::string(text));
   };
-  CHECK_FALSE(parse_line("--model m --data d.jsonl").separator);
-  CHECK(parse_line("--model m --data d.jsonl --separator= --steps 1").separator == "");
-  CHECK(parse_flags({"--model", "m", "--data", "d.jsonl", "--separator", ""}).separator == "");
-  CHECK(line(R"(\n\tA:\\)").separator == "\n\tA:\\");
+  CHECK_FALSE(parse_line("--model m --data d.jsonl").records.separator);
+  CHECK(parse_line("--model m --data d.jsonl --separator= --steps 1").records.separator == "");
+  CHECK(parse_flags({"--model", "m", "--data", "d.jsonl", "--separator", ""}).records.separator ==
+        "");
+  CHECK(line(R"(\n\tA:\\)").records.separator == "\n\tA:\\");
   CHECK(
       has(usage_error_line(R"(--model m --data d.jsonl --separator \x)"), "invalid escape, only"));
   CHECK(has(usage_error(R"(--separator x)"), "of .jsonl or .json data"));

@@ -39,8 +39,8 @@ TEST_CASE("every flag of the run arrives where it belongs") {
   CHECK_FALSE(flags.shuffle);
   CHECK(flags.intervals.evaluate == Interval{Interval::Mode::kSteps, 10});
   CHECK(flags.max_eval_samples == 9);
-  CHECK(flags.prompt_field == "q");
-  CHECK(flags.completion_field == "a");
+  CHECK(flags.records.prompt_field == "q");
+  CHECK(flags.records.completion_field == "a");
   CHECK(parse("--epochs 2.5").epochs == 2.5);
   const Flags more =
       parse("--output o --save-every 5 --timeout 9 --drop-last --eval-micro-batch 3");

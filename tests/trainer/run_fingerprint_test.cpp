@@ -86,7 +86,7 @@ TEST_CASE("another model, file or tokenizer is another run") {
 TEST_CASE("how samples are made is a part of the run, however it is spelled") {
   const Workbench bench;
   const RunFingerprint usual = fingerprint(bench, {}, "qa.jsonl");
-  CHECK(usual.must_equal.at("data.version") == "2");
+  CHECK(usual.must_equal.at("data.version") == "3");
   CHECK(usual.must_equal.at("data.fields") == "question|\\n|answer");
   const auto must = [&](const std::vector<std::string>& more) {
     return keys(usual.must_equal, fingerprint(bench, more, "qa.jsonl").must_equal);
@@ -97,7 +97,10 @@ TEST_CASE("how samples are made is a part of the run, however it is spelled") {
   CHECK(must({"--long-text", "chunk"}).empty());  // pairs are not joined
   CHECK(must({"--max_train_samples", "13"}).empty());
   CHECK(must({"--max_train_samples", "12"}) == Keys{"data.samples"});
-  CHECK(read_data_version(usual) == 2);
+  CHECK(read_data_version(usual) == 3);
+  RunFingerprint older;
+  older.must_equal["data.version"] = "2";
+  CHECK(read_data_version(older) == 2);
   CHECK(read_data_version({}) == 1);
 }
 

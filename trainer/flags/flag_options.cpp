@@ -45,12 +45,29 @@ class FlagOptions {
     app_.add_flag("--strict", values_.strict,
                   "treat keys in it that DeepSpeed would ignore as errors");
     add("--metrics", flags_.metrics, "FILE", "one JSON object per step");
-    add("--prompt-field", flags_.prompt_field, "NAME",
+    add("--data-format", flags_.records.format, "NAME",
+        "format of the records (default: by the first one): text, prompt-completion, messages, "
+        "sharegpt, alpaca, ...");
+    add("--text-field", flags_.records.text_field, "NAME", "record field of a text");
+    add("--prompt-field", flags_.records.prompt_field, "NAME",
         "record field of the prompt, not trained on");
-    add("--completion-field", flags_.completion_field, "NAME",
+    add("--completion-field", flags_.records.completion_field, "NAME",
         "record field of the completion, trained on");
+    add("--messages-field", flags_.records.messages_field, "NAME",
+        "record field of a conversation");
+    add("--train-on", raw_.train_on, "WHAT",
+        "tokens that are trained: all, completion (default for pairs), assistant (default for "
+        "conversations) or last-assistant");
+    add("--assistant_only_loss", raw_.assistant_only_loss, "BOOL",
+        "false: --train-on all, for conversations");
+    add("--completion_only_loss", raw_.completion_only_loss, "BOOL",
+        "false: --train-on all, for pairs");
+    add("--chat-template", raw_.chat_template, "FILE",
+        "chat template in place of the model's; --output gets it, too");
+    add("--chat-template-kwargs", flags_.records.chat_template_kwargs, "JSON",
+        "arguments for the chat template, an object");
     const auto set_separator = [&flags = flags_](const std::string& text) {
-      flags.separator = text;  // also ''
+      flags.records.separator = text;  // also ''
     };
     app_.add_option_function<std::string>(
             "--separator", set_separator,
@@ -60,6 +77,9 @@ class FlagOptions {
     add("--long-text", raw_.long_text, "HOW",
         "records of one text: cut each at --seq-len (default), or chunk: join all and "
         "split them into windows");
+    app_.add_flag("--packing", flags_.packing,
+                  "put several samples into a row; none sees another, and losses stay the same");
+    add("--eval_packing", flags_.eval_packing, "BOOL", "also of --eval-data (default: --packing)");
     add("--token-dtype", raw_.token_dtype, "TYPE",
         "ids of .bin files: uint16 (vocabulary up to 65536) or uint32 (larger)");
   }

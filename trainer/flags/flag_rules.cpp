@@ -149,8 +149,8 @@ void resolve_resume(RawFlags& raw, Errors& errors) {
 
 // Resolves escapes, since a shell passes \n on as two characters.
 void resolve_separator(Flags& flags, Errors& errors) {
-  if (!flags.separator) return;
-  const std::string typed = *flags.separator;
+  if (!flags.records.separator) return;
+  const std::string typed = *flags.records.separator;
   std::string text;
   for (size_t i = 0; i < typed.size(); ++i) {
     const char c = typed[i];
@@ -168,7 +168,32 @@ void resolve_separator(Flags& flags, Errors& errors) {
     }
     text.push_back("\n\t\\"[known]);
   }
-  flags.separator = text;
+  flags.records.separator = text;
+}
+
+// Resolves what is trained of a record. TRL's flags are about one kind of records each.
+void resolve_trained_tokens(RawFlags& raw, Errors& errors) {
+  using data::TrainOn;
+  data::RecordOptions& records = raw.flags.records;
+  const auto chosen = parse_choice<TrainOn>("--train-on", raw.train_on,
+                                            {{"all", TrainOn::kAll},
+                                             {"completion", TrainOn::kCompletion},
+                                             {"assistant", TrainOn::kAssistant},
+                                             {"last-assistant", TrainOn::kLastAssistant}},
+                                            errors);
+  const auto contradicts = [&](const std::optional<bool>& only, const char* name) {
+    if (!chosen || !only || *only == (*chosen != TrainOn::kAll)) return;
+    errors.push_back(fmt::format("--train-on {} and {} {} contradict each other: give one",
+                                 raw.train_on, name, *only ? "True" : "False"));
+  };
+  contradicts(raw.assistant_only_loss, "--assistant_only_loss");
+  contradicts(raw.completion_only_loss, "--completion_only_loss");
+  if (raw.assistant_only_loss == false) records.chats_train_on = TrainOn::kAll;
+  if (raw.completion_only_loss == false) records.pairs_train_on = TrainOn::kAll;
+  if (chosen) records.chats_train_on = records.pairs_train_on = *chosen;
+  raw.flags.train_on_given =
+      chosen.has_value() || raw.assistant_only_loss || raw.completion_only_loss;
+  records.chat_template = raw.chat_template;
 }
 
 // Resolves how files are read. run_clm.py joins all texts and cuts them into blocks; a command line
@@ -189,6 +214,7 @@ void resolve_sample_format(RawFlags& raw, Errors& errors) {
   if (flags.max_length && !flags.seq_len) {  // messages name the flag that was given
     flags.spellings.add("--seq-len", flags.spellings.lookup("--max-length"));
   }
+  resolve_trained_tokens(raw, errors);
   flags.long_text_given = chosen.has_value();
   flags.long_text = chosen.value_or(for_run_clm ? LongText::kChunk : LongText::kTruncate);
 }
@@ -242,11 +268,11 @@ void check_files(const Flags& flags, Errors& errors) {
   if (!has_data && !flags.print_config) {
     errors.push_back("--data is missing: a .jsonl, .json, .txt or .bin file");
   }
-  if (flags.prompt_field.empty() != flags.completion_field.empty()) {
+  if (flags.records.prompt_field.empty() != flags.records.completion_field.empty()) {
     errors.push_back("--prompt-field and --completion-field must be given together");
   }
   const bool may_have_pairs = data::has_records(flags.data) || data::has_records(flags.eval_data);
-  if (flags.separator && !flags.separator->empty() && !may_have_pairs) {
+  if (flags.records.separator && !flags.records.separator->empty() && !may_have_pairs) {
     errors.push_back("--separator needs prompt and completion of .jsonl or .json data");
   }
   const auto needs_output = [&](const char* name, bool given) {

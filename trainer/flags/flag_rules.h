@@ -70,6 +70,10 @@ struct RawFlags {
   bool no_decay = false;
   std::string lr_scheduler_type;
   std::string long_text;
+  std::string train_on;
+  std::optional<bool> assistant_only_loss;
+  std::optional<bool> completion_only_loss;
+  std::string chat_template;
   std::string token_dtype;
   std::optional<double> warmup_steps;  // below 1: a fraction of all steps
   std::string loss_mean;

@@ -58,18 +58,19 @@ struct ReportTo {
 // Values of the command line. An empty string or an unset optional means "not given"; the flag's
 // help describes the default.
 struct Flags {
-  std::string model;      // --model: Hugging Face directory
-  std::string data;       // --data: .txt, .bin or .jsonl
-  std::string eval_data;  // --eval-data
-  std::string output;     // --output: directory for the fine-tuned model
-  std::string config;     // --deepspeed, --deepspeed_config: file, or base64 of its text
-  std::string metrics;    // --metrics: one JSON object per line
-  std::string prompt_field;
-  std::string completion_field;
-  std::optional<std::string> separator;                  // --separator, escapes resolved
+  std::string model;            // --model: Hugging Face directory
+  std::string data;             // --data: .txt, .bin, .jsonl or .json
+  std::string eval_data;        // --eval-data
+  std::string output;           // --output: directory for the fine-tuned model
+  std::string config;           // --deepspeed, --deepspeed_config: file, or base64 of its text
+  std::string metrics;          // --metrics: one JSON object per line
+  data::RecordOptions records;  // chat_template: --chat-template
+  bool train_on_given = false;  // otherwise of what is usual
   std::optional<data::TokenType> token_type;             // --token-dtype: of .bin files
   data::LongText long_text = data::LongText::kTruncate;  // --long-text
   bool long_text_given = false;                          // otherwise the other spellings decide
+  bool packing = false;                                  // --packing
+  std::optional<bool> eval_packing;                      // --eval_packing; unset: as `packing`
   bool overwrite = false;
   bool print_config = false;
   bool deterministic = false;  // --deterministic: a GPU run repeats bit by bit

@@ -1,0 +1,250 @@
+#include "data/samples/chat_encoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace zeroth::data {
+namespace {
+
+using nlohmann::ordered_json;
+
+// The fields of a message that hold what its author wrote.
+constexpr std::string_view kWrittenFields[] = {"content",  "reasoning_content", "reasoning",
+                                               "thinking", "tool_calls",        "function_call"};
+
+bool is_written(std::string_view field) {
+  return std::ranges::count(kWrittenFields, field) > 0;
+}
+
+// Where a message is in the rendered text.
+struct MessageRange {
+  std::optional<TextRange> all;      // with the template's words around its fields
+  std::optional<TextRange> written;  // from the first byte that its author wrote to the last one
+};
+
+void widen(std::optional<TextRange>& range, const SourceRange& part) {
+  if (!range) range = {part.begin, part.end};
+  range->end = part.end;
+}
+
+std::vector<MessageRange> message_ranges(const RenderedChat& chat, size_t count) {
+  std::vector<MessageRange> ranges(count);
+  for (const SourceRange& part : chat.sources) {
+    widen(ranges[part.message].all, part);
+    if (is_written(part.field)) widen(ranges[part.message].written, part);
+  }
+  return ranges;
+}
+
+size_t common_prefix(std::string_view a, std::string_view b) {
+  return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+bool is_blank(const ordered_json& value) {
+  if (value.is_string()) {
+    return value.get_ref<const std::string&>().find_first_not_of(" \t\r\n") == std::string::npos;
+  }
+  return value.is_null() || value.empty();
+}
+
+// Returns the first byte of what the model writes for a message: behind the header, which is the
+// prompt for generation, or where that is not known, the first byte of the message's fields.
+size_t find_begin(std::string_view text, const MessageRange& message, std::string_view header) {
+  const size_t all = message.all->begin;
+  const size_t written = message.written ? message.written->begin : text.size();
+  if (header.empty()) return message.written ? written : all;
+  const size_t shared = common_prefix(text.substr(all), header);
+  if (shared < header.size() && message.written) return written;
+  return std::min(all + shared, written);
+}
+
+// SpecialToken is one in the text.
+struct SpecialToken {
+  TextRange range;
+  bool ends_generation = false;
+};
+
+// Returns what the template's `{% generation %}` blocks mark, each as a turn of the message in it.
+std::vector<Turn> marked_turns(const RenderedChat& chat, std::span<const SpecialToken> tokens) {
+  std::vector<Turn> turns;
+  auto source = chat.sources.begin();
+  for (const auto& [begin, end] : chat.generation) {
+    while (source != chat.sources.end() && source->end <= begin) ++source;
+    if (source == chat.sources.end()) break;
+    const bool has_end =
+        std::ranges::any_of(tokens, [&, first = begin, last = end](const auto& token) {
+          return token.range.begin >= first && token.range.end <= last;
+        });
+    turns.push_back({.message = source->message, .range = {begin, end}, .has_end = has_end});
+  }
+  return turns;
+}
+
+// Returns the end of the turn whose words end at `written`: of the first token within the message,
+// with the template's words, at which generation stops, or of the first special one there. Where
+// the marks of a template are no tokens, the template's words end the turn; where it has none, the
+// first special token before `limit`, the next message. Returns nullopt if there is nothing of all.
+std::optional<size_t> find_end(std::string_view text, std::span<const SpecialToken> tokens,
+                               size_t written, size_t end, size_t limit) {
+  const SpecialToken *first = nullptr, *behind = nullptr;
+  for (const SpecialToken& token : tokens) {
+    if (token.range.begin < written || token.range.end > limit) continue;
+    const bool is_within = token.range.end <= end;
+    if (is_within && token.ends_generation) return token.range.end;
+    const SpecialToken*& found = is_within ? first : behind;
+    if (found == nullptr) found = &token;
+  }
+  if (first != nullptr) return first->range.end;
+  const size_t mark = text.substr(0, end).find_last_not_of(" \t\r\n") + 1;
+  if (mark > written) return mark;
+  return behind != nullptr ? std::optional(behind->range.end) : std::nullopt;
+}
+
+}  // namespace
+
+ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, ModelTemplates templates, Options options)
+    : tokenizer_(tokenizer), templates_(std::move(templates)), options_(std::move(options)) {
+  ZEROTH_CHECK(templates_.chat, "the model has no chat template");
+}
+
+TokenRecord ChatEncoder::encode(const ChatRecord& record) {
+  const RenderedChat chat = render(record, /*add_generation_prompt=*/false);
+  Encoding encoding = tokenizer_.encode_with_offsets(chat.text);
+  count_missing(record, chat);
+  TokenRecord sample;
+  sample.trained.assign(encoding.ids.size(), options_.train_on == TrainOn::kAll);
+  for (const Turn& turn : find_turns(record, chat, encoding)) {
+    if (options_.train_on == TrainOn::kAll) break;
+    if (!trains(record, turn.message)) continue;
+    ++counts_.turns;
+    counts_.turns_without_end += turn.has_end ? 0 : 1;
+    for (size_t i = 0; i < encoding.ids.size(); ++i) {
+      const auto [begin, end] = encoding.offsets[i];
+      if (begin < turn.range.end && end > turn.range.begin) sample.trained[i] = true;
+    }
+  }
+  sample.ids = std::move(encoding.ids);
+  return sample;
+}
+
+RenderedChat ChatEncoder::render(const ChatRecord& record, bool add_generation_prompt) const {
+  ordered_json context = templates_.special_tokens;
+  context.update(options_.template_kwargs);
+  context.update(record.template_kwargs);
+  context["messages"] = record.messages;
+  context["tools"] = record.tools;
+  context["documents"] = nullptr;
+  context["add_generation_prompt"] = add_generation_prompt;
+  const bool with_tools = !record.tools.is_null() && templates_.tools;
+  return (with_tools ? *templates_.tools : *templates_.chat).render(context, {.now = options_.now});
+}
+
+// Returns the template's words before what an assistant writes, as far as they are the prompt for
+// generation; empty if the template has none, or cannot render a question and an answer.
+const std::string& ChatEncoder::header(const ChatRecord& record) {
+  const auto [found, is_new] = headers_.try_emplace((record.tools.is_null() ? "" : "tools ") +
+                                                    record.template_kwargs.dump());
+  if (!is_new) return found->second;
+  const auto message = [](const char* role) {
+    return ordered_json{{"role", role}, {"content", "x"}};
+  };
+  ChatRecord probe{.messages = ordered_json::array({message("user")}),
+                   .tools = record.tools.is_null() ? ordered_json() : ordered_json::array(),
+                   .template_kwargs = record.template_kwargs,
+                   .losses = {}};
+  try {
+    const RenderedChat prompt = render(probe, /*add_generation_prompt=*/true);
+    const MessageRange question = message_ranges(prompt, 1)[0];
+    probe.messages.push_back(message("assistant"));
+    const RenderedChat chat = render(probe, /*add_generation_prompt=*/false);
+    const MessageRange answer = message_ranges(chat, 2)[1];
+    if (!question.all || !answer.written) return found->second;
+    const std::string_view before = std::string_view(chat.text).substr(
+        answer.all->begin, answer.written->begin - answer.all->begin);
+    std::string_view added = std::string_view(prompt.text).substr(question.all->end);
+    size_t shared = 0;
+    for (; !added.empty(); added.remove_prefix(1)) {
+      shared = std::max(shared, common_prefix(before, added));
+    }
+    found->second = before.substr(0, shared);
+  } catch (const Error&) {  // the template takes no such chat
+  }
+  return found->second;
+}
+
+bool ChatEncoder::places_text_parts() {
+  if (places_text_parts_) return *places_text_parts_;
+  places_text_parts_ = false;
+  const ordered_json parts = {{{"type", "text"}, {"text", "x"}}};
+  try {
+    const RenderedChat chat = render(
+        {.messages = {{{"role", "user"}, {"content", parts}}}, .tools = nullptr, .losses = {}},
+        /*add_generation_prompt=*/false);
+    // A template that prints the list itself renders more than its text.
+    for (const SourceRange& part : chat.sources) {
+      if (is_written(part.field)) places_text_parts_ = part.end - part.begin == 1;
+    }
+  } catch (const Error&) {  // nor does it take such a chat
+  }
+  return *places_text_parts_;
+}
+
+std::vector<Turn> ChatEncoder::find_turns(const ChatRecord& record, const RenderedChat& chat,
+                                          const Encoding& encoding) {
+  std::vector<SpecialToken> special;
+  for (size_t i = 0; i < encoding.ids.size(); ++i) {
+    if (!tokenizer_.is_special(encoding.ids[i])) continue;
+    const bool ends = std::ranges::count(tokenizer_.end_tokens(), encoding.ids[i]) > 0;
+    special.push_back({encoding.offsets[i], ends});
+  }
+  if (!chat.generation.empty()) return marked_turns(chat, special);
+  const auto ranges = message_ranges(chat, record.messages.size());
+  const std::string& words_before = header(record);
+  std::vector<Turn> turns;
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    if (record.messages[i].value("role", "") != "assistant" || !ranges[i].all) continue;
+    const size_t end = ranges[i].all->end;
+    size_t limit = chat.text.size();
+    for (const MessageRange& other : ranges) {
+      if (other.all && other.all->begin >= end) limit = std::min(limit, other.all->begin);
+    }
+    const size_t begin = find_begin(chat.text, ranges[i], words_before);
+    const size_t written = ranges[i].written ? ranges[i].written->end : begin;
+    const auto last = find_end(chat.text, special, written, end, limit);
+    const Turn turn{
+        .message = i, .range = {begin, last.value_or(written)}, .has_end = last.has_value()};
+    if (turn.range.begin < turn.range.end) turns.push_back(turn);
+  }
+  return turns;
+}
+
+bool ChatEncoder::trains(const ChatRecord& record, size_t message) const {
+  if (record.losses[message] != MessageLoss::kDefault)
+    return record.losses[message] == MessageLoss::kTrained;
+  if (options_.train_on != TrainOn::kLastAssistant) return true;
+  for (size_t later = message + 1; later < record.messages.size(); ++later) {
+    if (record.messages[later].value("role", "") == "assistant") return false;
+  }
+  return true;
+}
+
+void ChatEncoder::count_missing(const ChatRecord& record, const RenderedChat& chat) {
+  for (size_t i = 0; i < record.messages.size(); ++i) {
+    for (const auto& [field, value] : record.messages[i].items()) {
+      if (!is_written(field) || is_blank(value)) continue;
+      const bool is_there = std::ranges::any_of(chat.sources, [&](const SourceRange& part) {
+        return part.message == i && part.field == field;
+      });
+      if (is_there) continue;
+      const std::string role = record.messages[i].value("role", "");
+      ++counts_.missing_fields[fmt::format("{} of role {}", field, role)];
+    }
+  }
+}
+
+}  // namespace zeroth::data

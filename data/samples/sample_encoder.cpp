@@ -1,0 +1,145 @@
+#include "data/samples/sample_encoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json/json.h"
+#include "data/records/messages.h"
+
+namespace zeroth::data {
+namespace {
+
+// Encodes the parts of a text, each by itself.
+TokenRecord encode_parts(const Tokenizer& tokenizer, const TextRecord& record) {
+  TokenRecord all;
+  for (const TextPart& part : record.parts) {
+    const std::vector<int32_t> ids = tokenizer.encode(part.text);
+    all.ids.insert(all.ids.end(), ids.begin(), ids.end());
+    all.trained.resize(all.ids.size(), part.trained);
+  }
+  return all;
+}
+
+// Encodes the parts as one text. A token is trained if any of its bytes is.
+TokenRecord encode_joined(const Tokenizer& tokenizer, const TextRecord& record) {
+  std::string text;
+  std::vector<TextRange> trained;
+  for (const TextPart& part : record.parts) {
+    if (part.trained) trained.push_back({text.size(), text.size() + part.text.size()});
+    text += part.text;
+  }
+  Encoding encoding = tokenizer.encode_with_offsets(text);
+  TokenRecord all{.ids = std::move(encoding.ids), .trained = {}};
+  auto range = trained.begin();
+  for (const auto& [begin, end] : encoding.offsets) {
+    while (range != trained.end() && range->end <= begin) ++range;
+    all.trained.push_back(range != trained.end() && range->begin < end);
+  }
+  return all;
+}
+
+const char* name_of(TrainOn train_on) {
+  constexpr const char* kNames[] = {"all", "completion", "assistant", "last-assistant"};
+  return kNames[static_cast<size_t>(train_on)];
+}
+
+}  // namespace
+
+SampleEncoder::SampleEncoder(const DatasetOptions& options) : options_(options) {
+  const std::string path = options.path.string();
+  if (options.tokenizer == nullptr) throw Error("{}: text needs a tokenizer.json", path);
+  const auto end_of_text = options.tokenizer->end_of_text();
+  if (!end_of_text) {
+    throw Error("{}: the end-of-text token is unknown: set eos_token in tokenizer_config.json",
+                path);
+  }
+  end_of_text_ = *end_of_text;
+  special_tokens_.emplace(*options.tokenizer, *end_of_text, options.version == 1);
+}
+
+TokenRecord SampleEncoder::encode(Record record) {
+  TokenRecord sample;
+  if (auto* const chat = std::get_if<ChatRecord>(&record)) {
+    sample = encode_chat(*chat);
+  } else if (auto* const text = std::get_if<TextRecord>(&record)) {
+    sample = encode_text(std::move(*text));
+  } else {
+    sample = std::move(std::get<TokenRecord>(record));
+  }
+  for (const int32_t id : sample.ids) {
+    if (id >= 0 && id < options_.vocab_size) continue;
+    throw Error("token id {}, but the model's vocabulary has {} ids", id, options_.vocab_size);
+  }
+  return sample;
+}
+
+TokenRecord SampleEncoder::encode_text(TextRecord record) {
+  const Tokenizer& tokenizer = *options_.tokenizer;
+  if (options_.records.pairs_train_on == TrainOn::kAll) {
+    for (TextPart& part : record.parts) part.trained = true;
+  }
+  TokenRecord text =
+      options_.version < 3 ? encode_parts(tokenizer, record) : encode_joined(tokenizer, record);
+  if (record.is_complete) return text;
+  const auto last = std::ranges::find(text.trained, true) - text.trained.begin();
+  size_t begin = 0;
+  TokenRecord all;
+  all.ids = special_tokens_->add_special_tokens(text.ids, static_cast<size_t>(last),
+                                                record.parts.back().text, begin);
+  const bool from_begin = record.parts.front().trained;
+  all.trained.assign(begin, from_begin);
+  all.trained.insert(all.trained.end(), text.trained.begin(), text.trained.end());
+  all.trained.resize(all.ids.size(), true);
+  return all;
+}
+
+TokenRecord SampleEncoder::encode_chat(ChatRecord& record) {
+  ChatEncoder& encoder = chat_encoder();
+  const auto is_list = [](const auto& message) {
+    return message.contains("content") && message["content"].is_array();
+  };
+  if (std::ranges::any_of(record.messages, is_list) && !encoder.places_text_parts())
+    joined_parts_ += static_cast<int64_t>(join_text_parts(record));
+  return encoder.encode(record);
+}
+
+ChatEncoder& SampleEncoder::chat_encoder() {
+  if (chat_encoder_) return *chat_encoder_;
+  ModelTemplates templates = read_model_templates(options_.model_dir);
+  if (!options_.records.chat_template.empty())
+    use_template_file(options_.records.chat_template, templates);
+  if (!templates.chat) {
+    throw Error(
+        "the records are chats, but {} has no chat template: name a file with --chat-template, for "
+        "example the chat_template.jinja of the model's -instruct version",
+        options_.model_dir.string());
+  }
+  ChatEncoder::Options options{.template_kwargs = nlohmann::ordered_json::object(),
+                               .train_on = options_.records.chats_train_on,
+                               .now = {}};
+  if (!options_.records.chat_template_kwargs.empty()) {
+    options.template_kwargs = parse_ordered_json(options_.records.chat_template_kwargs,
+                                                 {.name = "--chat-template-kwargs"});
+  }
+  chat_rule_ = fmt::format("|{}|{:016x}|{}", name_of(options.train_on), templates.digest,
+                           options.template_kwargs.dump());
+  chat_encoder_ =
+      std::make_unique<ChatEncoder>(*options_.tokenizer, std::move(templates), std::move(options));
+  return *chat_encoder_;
+}
+
+void SampleEncoder::add_to(DatasetStats& stats) const {
+  stats.own_special_tokens = special_tokens_->own_special_tokens();
+  stats.joined_parts = joined_parts_;
+  if (!chat_encoder_) return;
+  stats.fields += chat_rule_;
+  const ChatEncoder::Counts& counts = chat_encoder_->counts();
+  stats.turns = counts.turns;
+  stats.turns_without_end = counts.turns_without_end;
+  stats.missing_fields = counts.missing_fields;
+}
+
+}  // namespace zeroth::data
