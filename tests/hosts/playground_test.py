@@ -4,12 +4,21 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 import unittest
 import uuid
 
 import playground
 
 MARK = "ZEROTH_TEST_MARK"
+
+
+def wait_for(condition, host):
+    """ssh may end before what it left in the background has begun."""
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, host.strays()
+        time.sleep(0.05)
 
 
 def live():
@@ -24,7 +33,7 @@ def live():
     seen = right.call("sh", "-c", f"cat {ground.folder}/word; ls /tmp /dev/shm")
     assert "file" not in seen and seen.startswith("for all"), seen
     left.call("ssh", "right", "nohup sleep 1000 >/dev/null 2>&1 &")
-    assert any("sleep 1000" in stray for stray in right.strays()), right.strays()
+    wait_for(lambda: any("sleep 1000" in stray for stray in right.strays()), right)
     right.power_cut()
     assert not right.pids(), right.pids()
     print("made", flush=True)

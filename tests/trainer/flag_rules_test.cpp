@@ -44,6 +44,26 @@ TEST_CASE("flags about the file alone reach its reader") {
   CHECK(parse("--accept-uncompressed").values.accept_uncompressed);
 }
 
+TEST_CASE("what is trained is asked for at once, or by TRL's flags for one kind of records") {
+  using data::TrainOn;
+  const auto line = [](const std::string& text) {
+    return parse_line("--model m --data d.jsonl " + text).records;
+  };
+  CHECK(line("").chats_train_on == TrainOn::kAssistant);
+  CHECK(line("").pairs_train_on == TrainOn::kCompletion);
+  CHECK(line("--train-on last-assistant").chats_train_on == TrainOn::kLastAssistant);
+  CHECK(line("--train-on all").pairs_train_on == TrainOn::kAll);
+  CHECK(line("--assistant_only_loss False").chats_train_on == TrainOn::kAll);
+  CHECK(line("--assistant_only_loss False").pairs_train_on == TrainOn::kCompletion);
+  CHECK(line("--completion_only_loss False").pairs_train_on == TrainOn::kAll);
+  CHECK(line("--completion_only_loss True --train-on completion").pairs_train_on ==
+        TrainOn::kCompletion);
+  CHECK(has(usage_error("--train-on all --assistant_only_loss True"), "contradict each other"));
+  CHECK(has(usage_error("--train-on answers"), "--train-on answers"));
+  CHECK(line("--dataset_text_field content").text_field == "content");
+  CHECK(line("--chat_template_path t.jinja").chat_template == "t.jinja");
+}
+
 TEST_CASE("a separator knows the escapes that a shell hands over") {
   const auto line = [](const char* text) {
     return parse_line("--model m --data d.jsonl --separator " + std::string(text));

@@ -155,12 +155,84 @@ TEST_CASE("a note shows where prompt and completion meet, and what separates the
                  "'answer' is trained, joined as in \"count to 0:\\n 0\"; --prompt-field"));
   const std::string named = line + "@named.jsonl --prompt-field q --completion-field a ";
   CHECK(has_note(plan(bench, named),
-                 "are joined as in \"in May?\\nNatalia\"; --separator puts another"));
-  CHECK_FALSE(has_note(plan(bench, named + "--separator x"), "are joined as in"));
-  CHECK(has_note(plan(bench, line + "@pair.jsonl"), "are joined as in \"in May?Natalia\""));
+                 "'a' is trained, joined as in \"in May?\\nNatalia\"; --prompt-field"));
+  CHECK_FALSE(has_note(plan(bench, named + "--separator x"), "joined as in"));
+  CHECK(has_note(plan(bench, line + "@pair.jsonl"), "joined as in \"in May?Natalia\""));
   std::vector<std::string> glued = {"--model", (bench / "model").string(),    "--micro-batch", "1",
                                     "--data",  (bench / "qa.jsonl").string(), "--separator",   ""};
   CHECK(has_note(make_plan(parse_flags(glued), 1), "joined as in \"count to 0: 0\""));
+}
+
+namespace {
+
+// Two conversations, and a template for them.
+void write_chats(const Workbench& bench) {
+  bench.write("chats.jsonl",
+              R"({"messages": [{"role": "user", "content": "Hi"},)"
+              R"( {"role": "assistant", "content": "Yes"}]})"
+              "\n"
+              R"({"messages": [{"role": "system", "content": "Be kind"},)"
+              R"( {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "No"}]})");
+  bench.write("t.jinja",
+              "{% for m in messages %}{% if m.role != 'system' %}{{ m.role + ':' + m.content }}"
+              "{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}{% endif %}{% endfor %}");
+}
+
+}  // namespace
+
+TEST_CASE("the assistant's turns of a conversation are trained, as a note says") {
+  const Workbench bench;
+  write_chats(bench);
+  const std::string line =
+      "--model @model --data @chats.jsonl --micro-batch 1 --chat-template @t.jinja ";
+  const RunPlan usual = plan(bench, line);
+  CHECK(has_note(usual, "the assistant's turns are trained"));
+  CHECK(warnings_of(usual) == Lines{(bench / "chats.jsonl").string() +
+                                    ": the template leaves out the words of content of role system "
+                                    "in 1 message"});
+  const data::DatasetStats stats = usual.samples.train->stats();
+  CHECK(stats.turns == 2);
+  CHECK(stats.turns_without_end == 0);
+  CHECK(stats.num_label_tokens < stats.tokens);
+  const RunPlan all = plan(bench, line + "--assistant_only_loss False");
+  CHECK_FALSE(has_note(all, "the assistant's turns are trained"));
+  CHECK(all.samples.train->stats().num_label_tokens == all.samples.train->stats().tokens);
+  CHECK_THROWS_WITH_AS(plan(bench, "--model @model --data @chats.jsonl --micro-batch 1"),
+                       doctest::Contains("has no chat template"), Error);
+}
+
+TEST_CASE("--packing puts samples into rows, the first ones if not all are asked for") {
+  const Workbench bench;
+  const std::string line = "--model @model --data @qa.jsonl --micro-batch 1 --packing ";
+  const RunPlan packed = plan(bench, line);
+  CHECK(packed.samples.train->size() < 13);
+  CHECK(packed.samples.train->stats().samples == 13);
+  CHECK(has_note(packed, "13 samples are in "));
+  CHECK(plan(bench, line + "--max_train_samples 4").samples.train->stats().samples == 4);
+  CHECK(has_note(plan(bench, "--model @model --data @train.bin --micro-batch 1 --packing"),
+                 "fill their rows already"));
+}
+
+TEST_CASE("a run on conversations, packed, saves the template that it was given") {
+  const Workbench bench;
+  write_chats(bench);
+  const auto run = bench.finetune(
+      "--model model --data chats.jsonl --eval-data chats.jsonl --chat-template t.jinja --steps 1 "
+      "--micro-batch 1 --packing --output out --metrics m.jsonl");
+  REQUIRE_MESSAGE(run.code == 0, run.out << run.err);
+  CHECK(bench.read("out/chat_template.jinja") == bench.read("t.jinja"));
+  const auto apart = bench.finetune(
+      "--model model --eval-data chats.jsonl --do_train False --chat-template t.jinja "
+      "--metrics apart.jsonl --eval-micro-batch 2");
+  REQUIRE_MESSAGE(apart.code == 0, apart.out << apart.err);
+  const auto together = bench.finetune(
+      "--model model --eval-data chats.jsonl --do_train False --chat-template t.jinja "
+      "--metrics together.jsonl --packing");
+  REQUIRE_MESSAGE(together.code == 0, together.out << together.err);
+  const auto loss = [&](const char* file) {
+    return bench.evaluations(file).front().at("eval_loss").get<double>();
+  };
+  CHECK(loss("together.jsonl") == doctest::Approx(loss("apart.jsonl")).epsilon(1e-6));
 }
 
 TEST_CASE("double_bos: texts with tokens of their own are counted in a note") {
