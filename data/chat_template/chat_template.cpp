@@ -129,10 +129,8 @@ ChatTemplate ChatTemplate::parse(std::string_view source, std::string name) {
   tree->source = jinja::normalize_newlines(source);
   try {
     jinja::parse(*tree);
-  } catch (const jinja::SyntaxFailure& failure) {
-    throw_at(name, tree->source, failure.offset, failure.what());
   } catch (const jinja::TemplateFailure& failure) {
-    throw Error("{}: {}", name, failure.what());
+    throw_at(name, tree->source, failure.offset.value_or(0), failure.what());
   }
   return {tree, std::move(name)};
 }

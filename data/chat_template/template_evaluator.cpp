@@ -6,19 +6,6 @@
 #include "base/text/printable.h"
 
 namespace zeroth::data::jinja {
-void Namespace::set(Arena& arena, std::string_view name, const Value& value) {
-  // It would outlive the variables of a loop, which Jinja prints as "missing" then.
-  if (value.is(Kind::kMacro)) {
-    throw TemplateFailure("a macro as an attribute of a namespace is not supported");
-  }
-  Attribute** next = &first;
-  for (; *next != nullptr; next = &(*next)->next) {
-    if ((*next)->name != name) continue;
-    (*next)->value = value;
-    return;
-  }
-  *next = arena.create(Attribute{.name = name, .value = value});
-}
 
 Evaluator::Evaluator(const Template& source, Arena& arena, const Context& context)
     : template_(source), arena_(arena), context_(context) {
@@ -55,76 +42,74 @@ Scope* Evaluator::new_scope(Scope* outer, const Unassigned& unassigned) {
 }
 
 void Evaluator::reset_scope(Scope& scope, const Unassigned& unassigned) const {
+  arena_.charge(template_.names.size() / kBytesPerStep);
   std::uninitialized_fill_n(scope.values, template_.names.size(), Value());
   for (const uint32_t variable : unassigned) scope.values[variable].kind = Kind::kUnassigned;
 }
 
-Evaluator::Flow Evaluator::execute(const Body& body) {
+void Evaluator::execute(const Body& body) {
   enter_level();
-  Flow flow = Flow::kNormal;
   for (const Stmt* const statement : body) {
     arena_.charge(1);
-    flow = execute(*statement);
-    if (flow != Flow::kNormal) break;
+    execute(*statement);
+    if (flow_ != Flow::kNormal) break;
   }
   --levels_;
-  return flow;
 }
 
-Evaluator::Flow Evaluator::execute(const Stmt& statement) {
+void Evaluator::execute(const Stmt& statement) {
   offset_ = statement.offset;
   switch (statement.kind) {
-    case StmtKind::kData:
-      out_->append(statement.data.text(), message_);
-      break;
-    case StmtKind::kPrint: {
-      const Value value = evaluate(*statement.value);
-      offset_ = statement.value->offset;
-      const size_t begin = out_->size();
-      append_str(*out_, value);
-      out_->mark_since(begin, message_);
-      break;
-    }
+    case StmtKind::kPrint:
+      return print(*statement.value);
     case StmtKind::kIf:
-      if (truth(evaluate(*statement.value))) return execute(statement.body);
-      for (const Stmt* const branch : statement.other) {
-        if (branch->value == nullptr || truth(evaluate(*branch->value))) {
-          return execute(branch->body);
-        }
-      }
-      break;
+      return execute_if(statement);
     case StmtKind::kFor:
       return run_loop(statement, evaluate(*statement.value), scope_, 0);
     case StmtKind::kSet:
-      assign(*statement.targets[0], evaluate(*statement.value));
-      break;
+      return assign(*statement.targets[0], evaluate(*statement.value));
     case StmtKind::kSetBlock:
-    case StmtKind::kFilterBlock:
     case StmtKind::kWith:
       return execute_inner(statement);
     case StmtKind::kMacro:
       scope_->values[statement.variable] = new_macro(statement);
-      break;
+      return;
     case StmtKind::kCallBlock:
-      execute_call_block(statement);
-      break;
-    case StmtKind::kGeneration: {
-      TextBuilder marked(arena_);
-      marked.append(call_macro(*new_macro(statement).macro, {}));
-      marked.mark_generated();
-      out_->append(marked.build());
-      break;
-    }
+      return execute_call_block(statement);
+    case StmtKind::kGeneration:
+      return execute_generation(statement);
     case StmtKind::kBreak:
-      return Flow::kBreak;
+      flow_ = Flow::kBreak;
+      return;
     case StmtKind::kContinue:
-      return Flow::kContinue;
+      flow_ = Flow::kContinue;
   }
-  return Flow::kNormal;
 }
 
-Evaluator::Flow Evaluator::run_loop(const Stmt& statement, const Value& items, Scope* around,
-                                    int64_t depth0) {
+void Evaluator::print(const Expr& expr) {
+  const Value value = evaluate(expr);
+  offset_ = expr.offset;
+  const size_t begin = out_->size();
+  append_str(*out_, value);
+  out_->mark_since(begin, message_);
+}
+
+void Evaluator::execute_if(const Stmt& statement) {
+  if (truth(evaluate(*statement.value))) return execute(statement.body);
+  for (const Stmt* const branch : statement.other) {
+    if (branch->value != nullptr && !truth(evaluate(*branch->value))) continue;
+    return execute(branch->body);
+  }
+}
+
+void Evaluator::execute_generation(const Stmt& statement) {
+  TextBuilder marked(arena_);
+  marked.append(call_macro(*new_macro(statement).macro, {}));
+  marked.mark_generated();
+  out_->append(marked.build());
+}
+
+void Evaluator::run_loop(const Stmt& statement, const Value& items, Scope* around, int64_t depth0) {
   Value variable(Kind::kLoop);
   Loop& loop = *arena_.create(Loop{.statement = &statement, .scope = around, .depth0 = depth0});
   variable.loop = &loop;
@@ -144,19 +129,17 @@ Evaluator::Flow Evaluator::run_loop(const Stmt& statement, const Value& items, S
     assign(*statement.targets[0], item);
     const bool is_message = item.is(Kind::kDict) && (item.source & kMessage) != 0;
     message_ = is_message ? item.source : outer_message;
-    const Flow flow = execute(statement.body);
-    if (flow == Flow::kBreak) break;
-    completed |= flow == Flow::kNormal;
+    execute(statement.body);
+    completed |= flow_ == Flow::kNormal;
+    if (std::exchange(flow_, Flow::kNormal) == Flow::kBreak) break;
   }
   message_ = outer_message;
-  Flow flow = Flow::kNormal;
   // As in Jinja, `else` also runs after a loop that `break` or `continue` ended each time.
   if (!completed && !statement.other.empty()) {
     scope_ = new_scope(around, statement.other_unassigned);
-    flow = execute(statement.other);
+    execute(statement.other);
   }
   scope_ = outer;
-  return flow;
 }
 
 // Stores the next item that the loop's filter chooses; returns false at the end.
@@ -229,37 +212,30 @@ Value Evaluator::render_call(const Run& run) {
 
 // Renders the body of a recursive loop once more.
 Value Evaluator::call_loop(const Loop& loop, const CallArguments& arguments) {
-  if (!loop.statement->recursive) {
-    throw TemplateFailure("a loop that is called has to be marked 'recursive'");
-  }
-  if (arguments.positional.size() != 1 || !arguments.named.empty()) {
-    throw TemplateFailure("a recursive loop takes one argument");
-  }
+  fail_if(!loop.statement->recursive, "a loop that is called has to be marked 'recursive'");
+  fail_if(arguments.positional.size() != 1 || !arguments.named.empty(),
+          "a recursive loop takes one argument");
   return render_call(
       [&] { run_loop(*loop.statement, arguments.positional[0], loop.scope, loop.depth0 + 1); });
 }
 
-// Runs a statement with a scope of its own: `with`, a set block or a filter block.
-Evaluator::Flow Evaluator::execute_inner(const Stmt& statement) {
+// Runs a statement with a scope of its own: `with`, a set block, or a filter block, which has no
+// target.
+void Evaluator::execute_inner(const Stmt& statement) {
   const bool with = statement.kind == StmtKind::kWith;
   const std::vector<Value> values = evaluate_all(statement.values);
   Scope* const around = std::exchange(scope_, new_scope(scope_, statement.unassigned));
   TextBuilder buffer(arena_);
   TextBuilder* const out = std::exchange(out_, with ? out_ : &buffer);
   for (size_t i = 0; i < values.size(); ++i) assign(*statement.targets[i], values[i]);
-  const Flow flow = execute(statement.body);
+  execute(statement.body);
   Value text = buffer.build();
-  const Expr* const filter = with ? nullptr : statement.filter;
-  if (flow == Flow::kNormal && filter != nullptr) text = evaluate_filters(*filter, text);
+  const bool completed = flow_ == Flow::kNormal && !with;
+  if (completed && statement.filter) text = evaluate_filters(*statement.filter, text);
   scope_ = around;
   out_ = out;
-  if (flow != Flow::kNormal || with) return flow;
-  if (statement.kind == StmtKind::kSetBlock) {
-    assign(*statement.targets[0], text);
-  } else {
-    append_str(*out_, text);
-  }
-  return flow;
+  if (completed && statement.targets.empty()) append_str(*out_, text);
+  if (completed && !statement.targets.empty()) assign(*statement.targets[0], text);
 }
 
 void Evaluator::assign(const Expr& target, const Value& value) {
@@ -270,16 +246,27 @@ void Evaluator::assign(const Expr& target, const Value& value) {
   if (target.kind == ExprKind::kAttribute) {
     const Value object = evaluate_name(*target.children[0]);
     offset_ = target.offset;
-    if (object.is(Kind::kNamespace)) return object.name_space->set(arena_, target.name, value);
-    throw TemplateFailure("cannot assign attribute '{}' of '{}', which is no namespace",
-                          shortened(target.name), shortened(target.children[0]->name));
+    fail_if(!object.is(Kind::kNamespace),
+            "cannot assign an attribute of '{}', which is no namespace",
+            shortened(target.children[0]->name));
+    return set_attribute(*object.name_space, target.constant, value);
   }
   const std::vector<Value> items = collect(arena_, value);
-  if (items.size() != target.children.size()) {
-    throw TemplateFailure("cannot unpack {} values into {} variables", items.size(),
-                          target.children.size());
-  }
+  fail_if(items.size() != target.children.size(), "cannot unpack {} values into {} variables",
+          items.size(), target.children.size());
   for (size_t i = 0; i < items.size(); ++i) assign(*target.children[i], items[i]);
+}
+
+void Evaluator::set_attribute(Dict& attributes, const Value& name, const Value& value) {
+  // A macro would outlive the variables of a loop, which Jinja prints as "missing" then.
+  fail_if(value.is(Kind::kMacro), "a macro as an attribute of a namespace is not supported");
+  if (const Value* const found = find_key(arena_, attributes, name)) {
+    *const_cast<Value*>(found) = value;
+    return;
+  }
+  std::vector<Pair> pairs(attributes.begin(), attributes.end());
+  pairs.push_back({name, value});
+  attributes = {arena_.copy(pairs.data(), pairs.size()), pairs.size()};
 }
 
 Value Evaluator::new_macro(const Stmt& statement) {

@@ -12,12 +12,12 @@
 
 #include "data/chat_template/template_operations.h"
 #include "data/chat_template/template_syntax.h"
-#include "data/chat_template/template_text.h"
 
 namespace zeroth::data::jinja {
 
 inline constexpr size_t kMaxParameters = 4;
 class Evaluator;
+struct Builtin;
 
 struct CallArguments {
   std::vector<Value> positional;
@@ -29,6 +29,7 @@ struct CallArguments {
 struct Call {
   Evaluator& evaluator;
   Arena& arena;
+  const Builtin& builtin;
   const Value& self;  // the subject of a filter or a test, the object of a method
   const CallArguments& all;
   std::array<Value, kMaxParameters> arguments = {};
@@ -49,12 +50,14 @@ struct Builtin {
   std::array<std::string_view, kMaxParameters> parameters = {};
   size_t num_required = 0;
   Value (*run)(const Call& call) = nullptr;  // null for what is not supported
-  uint32_t kinds = 0;                        // of a method: bits of the kinds that have it
+  uint32_t kinds = 0;                        // that have the method, or pass the test
   bool is_unsafe = false;                    // Jinja's sandbox does not let a template call it
 };
 
-constexpr uint32_t kind_bit(Kind kind) {
-  return uint32_t{1} << static_cast<uint32_t>(kind);
+// Returns a bit for each kind.
+template <typename... Kinds>
+constexpr uint32_t kind_bits(Kinds... kinds) {
+  return ((uint32_t{1} << static_cast<uint32_t>(kinds)) | ...);
 }
 
 using Builtins = std::vector<Builtin>;
@@ -86,18 +89,6 @@ struct Scope {
 struct Macro {
   const Stmt* statement = nullptr;
   Scope* scope = nullptr;  // around it
-};
-
-struct Attribute {
-  std::string_view name;
-  Value value;
-  Attribute* next = nullptr;
-};
-
-struct Namespace {
-  Attribute* first = nullptr;
-
-  void set(Arena& arena, std::string_view name, const Value& value);
 };
 
 struct Loop {
@@ -136,17 +127,20 @@ class Evaluator {
   Value call(const Value& callee, const CallArguments& arguments);
   Value run_builtin(const Builtin& builtin, const Value& self, const CallArguments& arguments);
   // Return object.name and object[key] by Jinja's rules.
-  Value get_attribute(const Value& object, std::string_view name, const Methods& methods);
+  Value get_attribute(const Value& object, const Value& key, const Methods& methods);
   Value get_item(const Value& object, const Value& key);
 
  private:
   enum class Flow { kNormal, kBreak, kContinue };
 
   void enter_level();
-  Flow execute(const Body& body);
-  Flow execute(const Stmt& statement);
-  Flow execute_inner(const Stmt& statement);
-  Flow run_loop(const Stmt& statement, const Value& items, Scope* around, int64_t depth0);
+  void execute(const Body& body);
+  void execute(const Stmt& statement);
+  void print(const Expr& expr);
+  void execute_if(const Stmt& statement);
+  void execute_generation(const Stmt& statement);
+  void execute_inner(const Stmt& statement);
+  void run_loop(const Stmt& statement, const Value& items, Scope* around, int64_t depth0);
   void execute_call_block(const Stmt& statement);
   bool next_item(Loop& loop, Value& item);
   Value loop_attribute(Loop& loop, std::string_view name);
@@ -155,6 +149,7 @@ class Evaluator {
   Value call_loop(const Loop& loop, const CallArguments& arguments);
   Value call_macro(const Macro& macro, const CallArguments& arguments);
   void bind_macro(const Stmt& macro, const CallArguments& arguments, Value* values);
+  void set_attribute(Dict& attributes, const Value& name, const Value& value);
   Value new_macro(const Stmt& statement);
   Scope* new_scope(Scope* outer, const Unassigned& unassigned);
   void reset_scope(Scope& scope, const Unassigned& unassigned) const;
@@ -170,7 +165,7 @@ class Evaluator {
   Value evaluate_slice(const Expr& expr);
   std::vector<Value> evaluate_all(const std::vector<Expr*>& exprs);
   CallArguments evaluate_arguments(const Expr& expr);
-  Value python_attribute(const Value& object, std::string_view name, const Methods& methods);
+  Value python_attribute(const Value& object, const Value& key, const Methods& methods);
 
   const Template& template_;
   Arena& arena_;
@@ -178,6 +173,7 @@ class Evaluator {
   Scope* scope_ = nullptr;
   TextBuilder* out_ = nullptr;
   SourceId message_ = 0;  // at which a loop is
+  Flow flow_ = Flow::kNormal;
   uint32_t offset_ = 0;
   int levels_ = 0;
   int calls_ = 0;

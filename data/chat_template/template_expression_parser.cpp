@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 
 #include "base/text/printable.h"
@@ -67,6 +68,7 @@ Expr* parse_number(Parser& parser) {
   const std::string& text = parser.current().text;
   if (parser.is(TokenKind::kFloat)) {
     expr->constant = Value::of_float(std::strtod(text.c_str(), nullptr));
+    if (std::isinf(expr->constant.real)) parser.fail("a float this large is not supported");
   } else if (text.size() > 1 && (text[1] | 0x20) == 'x') {
     int64_t value = 0;
     const auto result = std::from_chars(text.data() + 2, text.data() + text.size(), value, 16);
@@ -74,7 +76,6 @@ Expr* parse_number(Parser& parser) {
     expr->constant = Value::of_int(value);
   } else {
     expr->constant = parse_integer(parser.result.constants, text);
-    if (expr->constant.is(Kind::kBigInt)) (void)expr->constant.string->length();
   }
   parser.advance();
   return expr;
@@ -107,8 +108,8 @@ Expr* parse_postfix(Parser& parser, Expr* expr) {
       expr = new_expr(parser, ExprKind::kItem, offset, {expr, parse_number(parser)});
     } else {
       expr = new_expr(parser, ExprKind::kAttribute, offset, {expr});
-      expr->name = parser.take_name();
-      expr->builtins = find_methods(expr->name);
+      expr->constant = new_constant(parser, parser.take_name());
+      expr->builtins = find_methods(expr->constant.text());
     }
   }
 }
@@ -120,12 +121,12 @@ Expr* parse_builtin(Parser& parser, ExprKind kind, Expr* subject) {
   expr->name = parser.take_name();
   while (parser.skip(".")) expr->name += "." + parser.take_name();
   const Builtin* const builtin = is_filter ? find_filter(expr->name) : find_test(expr->name);
-  if (builtin != nullptr) {
-    expr->builtins.push_back(builtin);
-  } else if (!parser.place.in_branch) {
-    parser.unknown.emplace_back(
-        expr->offset, fmt::format("there is no {} named '{}'", is_filter ? "filter" : "test",
-                                  shortened(expr->name)));
+  if (builtin != nullptr) expr->builtins.push_back(builtin);
+  // In a branch it is an error only when it is used.
+  if (builtin == nullptr && !parser.place.in_branch) {
+    throw TemplateFailure(expr->offset,
+                          fmt::format("there is no {} named '{}'", is_filter ? "filter" : "test",
+                                      shortened(expr->name)));
   }
   return expr;
 }
@@ -164,8 +165,7 @@ Expr* parse_primary(Parser& parser) {
   if (parser.is(TokenKind::kString)) {
     std::string text;
     for (; parser.is(TokenKind::kString); parser.advance()) text += parser.current().text;
-    expr->constant = copy_string(parser.result.constants, text);
-    (void)expr->constant.string->length();  // now, as several threads can render at once
+    expr->constant = new_constant(parser, text);
     return expr;
   }
   if (!parser.is(TokenKind::kName)) parser.fail_expected("an expression");
@@ -296,14 +296,15 @@ Expr* parse_or(Parser& parser) {
 Expr* parse_expression(Parser& parser, bool with_condition) {
   if (!with_condition) return parse_or(parser);
   parser.enter_level();
-  const auto num_unknown = static_cast<ptrdiff_t>(parser.unknown.size());
+  const bool in_branch = parser.place.in_branch;
   Expr* expr = parse_or(parser);
   while (parser.skip("if")) {
+    parser.place.in_branch = true;
     Expr* const test = parse_or(parser);
     Expr* const other = parser.skip("else") ? parse_expression(parser) : nullptr;
     expr = new_expr(parser, ExprKind::kCondition, expr->offset, {test, expr, other});
-    parser.unknown.erase(parser.unknown.begin() + num_unknown, parser.unknown.end());
   }
+  parser.place.in_branch = in_branch;
   --parser.depth;
   return expr;
 }
@@ -329,6 +330,22 @@ Expr* parse_filters(Parser& parser, Expr* subject, bool begun) {
     if (parser.is("(")) subject->arguments = parse_arguments(parser);
   }
   return subject;
+}
+
+Value new_constant(Parser& parser, std::string_view text) {
+  const Value value = copy_string(parser.result.constants, text);
+  (void)value.string->length();  // it counts at its first use
+  return value;
+}
+
+Expr* new_expr(Parser& parser, ExprKind kind, uint32_t offset, std::vector<Expr*> children,
+               std::vector<Argument> arguments) {
+  Expr& expr = parser.result.exprs.emplace_back();
+  expr.kind = kind;
+  expr.offset = offset;
+  expr.children = std::move(children);
+  expr.arguments = std::move(arguments);
+  return &expr;
 }
 
 }  // namespace zeroth::data::jinja

@@ -10,14 +10,14 @@ namespace {
 
 const Builtin* find_of_kind(const Methods& methods, Kind kind) {
   for (const Builtin* const method : methods) {
-    if ((method->kinds & kind_bit(kind)) != 0) return method;
+    if ((method->kinds & kind_bits(kind)) != 0) return method;
   }
   return nullptr;
 }
 
-Value missing_attribute(Arena& arena, const Value& object, std::string_view name) {
-  return new_undefined(arena,
-                       fmt::format("'{}' object has no attribute '{}'", type_name(object), name));
+Value missing_attribute(Arena& arena, const Value& object, const Value& key) {
+  return new_undefined(arena, fmt::format("'{}' object has no attribute '{}'", type_name(object),
+                                          to_string_value(arena, key).text()));
 }
 
 // Returns what object[key] is; kMissing where Python raises a TypeError or a LookupError.
@@ -41,9 +41,8 @@ Value python_item(Arena& arena, const Value& object, const Value& key) {
 // Returns object[start:stop:step] for three bounds, as Python does.
 Value get_slice(Arena& arena, const Value& object, const std::array<Value, 3>& bounds) {
   if (object.is(Kind::kUndefined)) throw_undefined(object);
-  if (!object.is_string() && !object.is_list()) {
-    throw TemplateFailure("a slice of '{}' is not supported", type_name(object));
-  }
+  fail_if(!object.is_string() && !object.is_list(), "a slice of '{}' is not supported",
+          type_name(object));
   const int64_t size = *length_of(object);
   const auto has = [&](size_t i) { return !bounds[i].is(Kind::kNone); };
   const int64_t step = has(2) ? std::clamp(to_index(bounds[2]), -size - 1, size + 1) : 1;
@@ -120,7 +119,7 @@ Value Evaluator::evaluate_deep(const Expr& expr) {
     case ExprKind::kAttribute: {
       const Value object = evaluate(*children[0]);
       offset_ = expr.offset;
-      return get_attribute(object, expr.name, expr.builtins);
+      return get_attribute(object, expr.constant, expr.builtins);
     }
     case ExprKind::kItem: {
       const Value object = evaluate(*children[0]);
@@ -203,22 +202,10 @@ Value Evaluator::evaluate_slice(const Expr& expr) {
 }
 
 Value Evaluator::evaluate_call(const Expr& expr) {
-  const Expr& callee = *expr.children[0];
-  const bool has_methods = callee.kind == ExprKind::kAttribute && !callee.builtins.empty();
-  const Value object = has_methods ? evaluate(*callee.children[0]) : Value();
-  // A method needs nothing but its object.
-  const Builtin* method = find_of_kind(callee.builtins, object.kind);
-  if (method != nullptr && method->run == nullptr) method = nullptr;
-  Value function;
-  if (has_methods && method == nullptr) {
-    offset_ = callee.offset;
-    function = get_attribute(object, callee.name, callee.builtins);
-  } else if (!has_methods) {
-    function = evaluate(callee);
-  }
+  const Value function = evaluate(*expr.children[0]);
   const CallArguments arguments = evaluate_arguments(expr);
   offset_ = expr.offset;
-  return method ? run_builtin(*method, object, arguments) : call(function, arguments);
+  return call(function, arguments);
 }
 
 // Evaluates filters of a block: the innermost one has no subject of its own.
@@ -263,24 +250,20 @@ CallArguments Evaluator::evaluate_arguments(const Expr& expr) {
 Value Evaluator::run_builtin(const Builtin& builtin, const Value& self,
                              const CallArguments& arguments) {
   if (builtin.run == nullptr) throw TemplateFailure("'{}' is not supported", builtin.name);
-  Call call{.evaluator = *this, .arena = arena_, .self = self, .all = arguments};
+  Call call{*this, arena_, builtin, self, arguments};
   const auto& parameters = builtin.parameters;
   if (parameters[0] == "*") return builtin.run(call);
   const auto count = static_cast<size_t>(
       std::find(parameters.begin(), parameters.end(), std::string_view()) - parameters.begin());
-  if (arguments.positional.size() > count) {
-    throw TemplateFailure("'{}' takes at most {} arguments", builtin.name, count);
-  }
+  fail_if(arguments.positional.size() > count, "'{}' takes at most {} arguments", builtin.name,
+          count);
   std::copy(arguments.positional.begin(), arguments.positional.end(), call.arguments.begin());
   for (const auto& [name, value] : arguments.named) {
     const auto* const found = std::find(parameters.begin(), parameters.end(), name);
-    if (found == parameters.end() || name.empty()) {
-      throw TemplateFailure("'{}' takes no argument '{}'", builtin.name, shortened(name));
-    }
+    fail_if(found == parameters.end() || name.empty(), "'{}' takes no argument '{}'", builtin.name,
+            shortened(name));
     Value& argument = call.arguments[static_cast<size_t>(found - parameters.begin())];
-    if (!argument.is_missing()) {
-      throw TemplateFailure("the argument '{}' is passed twice", shortened(name));
-    }
+    fail_if(!argument.is_missing(), "the argument '{}' is passed twice", shortened(name));
     argument = value;
   }
   for (size_t i = 0; i < builtin.num_required; ++i) {
@@ -299,9 +282,8 @@ Value Evaluator::call(const Value& callee, const CallArguments& arguments) {
     case Kind::kLoop:
       return call_loop(*callee.loop, arguments);
     case Kind::kJoiner: {
-      if (!arguments.positional.empty() || !arguments.named.empty()) {
-        throw TemplateFailure("a joiner takes no arguments");
-      }
+      fail_if(!arguments.positional.empty() || !arguments.named.empty(),
+              "a joiner takes no arguments");
       const bool first = callee.sequence->position++ == 0;
       return first ? view_string(arena_, "") : callee.sequence->items[0];
     }
@@ -313,12 +295,10 @@ Value Evaluator::call(const Value& callee, const CallArguments& arguments) {
 }
 
 // Returns what Python's getattr finds, of the methods of this name; kMissing for nothing.
-Value Evaluator::python_attribute(const Value& object, std::string_view name,
-                                  const Methods& methods) {
-  if (object.is(Kind::kNamespace)) {
-    for (const Attribute* next = object.name_space->first; next != nullptr; next = next->next) {
-      if (next->name == name && !name.starts_with('_')) return next->value;
-    }
+Value Evaluator::python_attribute(const Value& object, const Value& key, const Methods& methods) {
+  const std::string_view name = key.text();
+  if (object.is(Kind::kNamespace) && !name.starts_with('_')) {
+    if (const Value* const found = find_key(arena_, *object.name_space, key)) return *found;
   }
   if (object.is(Kind::kLoop)) {
     const Value value = loop_attribute(*object.loop, name);
@@ -331,35 +311,26 @@ Value Evaluator::python_attribute(const Value& object, std::string_view name,
                                              name, type_name(object)));
   }
   if (method == nullptr) return {};
-  if (method->run == nullptr) {
-    throw TemplateFailure("'{}' of '{}' is not supported", name, type_name(object));
-  }
+  fail_if(method->run == nullptr, "'{}' of '{}' is not supported", name, type_name(object));
   Value function(Kind::kFunction);
   function.function = arena_.create(Function{.builtin = method, .self = object});
   return function;
 }
 
-Value Evaluator::get_attribute(const Value& object, std::string_view name, const Methods& methods) {
+Value Evaluator::get_attribute(const Value& object, const Value& key, const Methods& methods) {
   if (object.is(Kind::kUndefined)) throw_undefined(object);
-  Value value = python_attribute(object, name, methods);
-  if (value.is_missing() && object.is(Kind::kDict)) {
-    const String key{.data = name.data(), .size = static_cast<uint32_t>(name.size())};
-    Value key_value(Kind::kString);
-    key_value.string = &key;
-    value = python_item(arena_, object, key_value);
-  }
-  if (!value.is_missing()) return value;
-  return missing_attribute(arena_, object, name);
+  Value value = python_attribute(object, key, methods);
+  if (value.is_missing()) value = python_item(arena_, object, key);
+  return value.is_missing() ? missing_attribute(arena_, object, key) : value;
 }
 
 Value Evaluator::get_item(const Value& object, const Value& key) {
   if (object.is(Kind::kUndefined)) throw_undefined(object);
   Value value = python_item(arena_, object, key);
   if (value.is_missing() && key.is_string()) {
-    value = python_attribute(object, key.text(), find_methods(key.text()));
+    value = python_attribute(object, key, find_methods(key.text()));
   }
-  if (!value.is_missing()) return value;
-  return missing_attribute(arena_, object, key.is_string() ? key.text() : "item");
+  return value.is_missing() ? missing_attribute(arena_, object, key) : value;
 }
 
 }  // namespace zeroth::data::jinja

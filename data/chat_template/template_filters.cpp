@@ -25,9 +25,8 @@ Value change_case(const Call& call) {
 Value title(const Call& call) {
   const Value string = call.text();
   for (const char c : string.text()) {
-    if (std::isalpha(static_cast<unsigned char>(c)) == 0 && c != ' ' && c != '-') {
-      throw TemplateFailure("'title' of other characters than letters is not supported");
-    }
+    fail_if(std::isalpha(static_cast<unsigned char>(c)) == 0 && c != ' ' && c != '-',
+            "'title' of other characters than letters is not supported");
   }
   return convert_case(call.arena, string, LetterCase::kTitle);
 }
@@ -72,9 +71,7 @@ Value length(const Call& call) {
 
 Value absolute(const Call& call) {
   if (call.self.is(Kind::kFloat)) return Value::of_float(std::abs(call.self.real));
-  if (!call.self.is_integral()) {
-    throw TemplateFailure("bad operand type for abs(): '{}'", type_name(call.self));
-  }
+  fail_if(!call.self.is_integral(), "bad operand type for abs(): '{}'", type_name(call.self));
   return call.self.as_integer() < 0 ? negate(call.self) : Value::of_int(call.self.as_integer());
 }
 
@@ -89,9 +86,8 @@ Value parse_number(Arena& arena, const Value& string) {
                        std::all_of(text.begin(), text.end(), [](char c) { return c > 0; });
   if (is_word) return {};
   const bool integer = digits.find_first_not_of("0123456789") == digits.npos;
-  if (!complete || !std::isfinite(value) || digits[0] == '-' || (integer && value >= 0x1p53)) {
-    throw TemplateFailure("the number '{}' is not supported", shortened(text));
-  }
+  fail_if(!complete || !std::isfinite(value) || digits[0] == '-' || (integer && value >= 0x1p53),
+          "the number '{}' is not supported", shortened(text));
   value = text.starts_with('-') ? -value : value;
   return integer ? Value::of_int(static_cast<int64_t>(value)) : Value::of_float(value);
 }
@@ -127,9 +123,8 @@ Value round_filter(const Call& call) {
   const int64_t precision = call.integer(0, 0);
   if (call.self.is(Kind::kUndefined)) throw_undefined(call.self);
   const double number = as_double(call.self).value_or(NAN);
-  if (call.has(1) || !std::isfinite(number) || precision < 0 || precision > 22) {
-    throw TemplateFailure("this rounding of '{}' is not supported", type_name(call.self));
-  }
+  fail_if(call.has(1) || !std::isfinite(number) || precision < 0 || precision > 22,
+          "this rounding of '{}' is not supported", type_name(call.self));
   if (call.self.is_integral()) return Value::of_int(call.self.as_integer());
   const std::string text = fmt::format("{:.{}f}", number, static_cast<int>(precision));
   return Value::of_float(std::strtod(text.c_str(), nullptr));
@@ -144,10 +139,8 @@ std::string read_indent(const Call& call, size_t i) {
 }
 
 Value indent(const Call& call) {
-  if (!call.self.is_string() || call.self.safe) {
-    throw TemplateFailure("'indent' of '{}' is not supported",
-                          call.self.safe ? "a safe string" : type_name(call.self));
-  }
+  fail_if(!call.self.is_string() || call.self.safe, "'indent' of '{}' is not supported",
+          call.self.safe ? "a safe string" : type_name(call.self));
   const std::string width = call.has(0) ? read_indent(call, 0) : std::string(4, ' ');
   const Value ended = concat(call.arena, call.self, view_string(call.arena, "\n"));
   const std::vector<Value> lines = split_lines(call.arena, ended, false);
@@ -210,9 +203,8 @@ Value to_json(const Call& call) {
   }
   if (call.has_value(2)) {
     const std::vector<Value> pair = collect(call.arena, call[2]);
-    if (pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string()) {
-      throw TemplateFailure("the separators of 'tojson' have to be two strings");
-    }
+    fail_if(pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string(),
+            "the separators of 'tojson' have to be two strings");
     style.item_separator = pair[0].text();
     style.key_separator = pair[1].text();
   }

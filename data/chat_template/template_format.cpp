@@ -44,10 +44,8 @@ void append_field(TextBuilder& out, const Field& field, const Value& value, char
   Arena& arena = out.arena();
   const bool is_text = value.is_string() && (field.type == 's' || field.type == 0);
   const bool is_integer = value.is(Kind::kInt) && (field.type == 'd' || field.type == 0);
-  if (!is_text && !is_integer) {
-    throw TemplateFailure("the format '{}' of '{}' is not supported", printable({&field.type, 1}),
-                          type_name(value));
-  }
+  fail_if(!is_text && !is_integer, "the format '{}' of '{}' is not supported",
+          printable({&field.type, 1}), type_name(value));
   const Value text = to_string_value(arena, value);
   const int64_t space = field.width - int64_t{text.string->length()};
   const char align = field.align != 0 ? field.align : is_text ? text_align : '>';
@@ -97,9 +95,7 @@ Value format_percent(Arena& arena, const Value& format, const Value& arguments) 
     append_field(out, field, shown, '>');
   }
   const bool ignored = arguments.is(Kind::kDict) || arguments.is(Kind::kList);
-  if (next < values.size() && !ignored) {
-    throw TemplateFailure("not all arguments converted during string formatting");
-  }
+  fail_if(next < values.size() && !ignored, "not all arguments converted during string formatting");
   return out.build();
 }
 
@@ -123,10 +119,9 @@ Value format_braces(Arena& arena, const Value& format, const CallArguments& argu
     const std::string_view name = inner.substr(0, inner.find(':'));
     numbered |= !name.empty() && is_digit(name[0]);
     const bool is_field = text[brace] == '{' && end != rest.npos && rest[end] == '}';
-    if (!is_field || name.find_first_of("!.[") != name.npos ||
-        (numbered && (next > 0 || name.empty()))) {
-      throw TemplateFailure("the field '{}' of a format is not supported", shortened(inner));
-    }
+    fail_if(!is_field || name.find_first_of("!.[") != name.npos ||
+                (numbered && (next > 0 || name.empty())),
+            "the field '{}' of a format is not supported", shortened(inner));
     const Value value = find_argument(arguments, name, next);
     size_t spec = name.size() + 1;
     if (spec >= inner.size()) {

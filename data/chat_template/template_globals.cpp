@@ -13,9 +13,8 @@ constexpr int64_t kMaxRange = 100'000;     // as in Jinja's sandbox
 
 Value range(const Call& call) {
   const auto& bounds = call.all.positional;
-  if (bounds.empty() || bounds.size() > 3 || !call.all.named.empty()) {
-    throw TemplateFailure("range takes one to three numbers");
-  }
+  fail_if(bounds.empty() || bounds.size() > 3 || !call.all.named.empty(),
+          "range takes one to three numbers");
   const int64_t start = bounds.size() > 1 ? to_index(bounds[0]) : 0;
   const int64_t stop = to_index(bounds[bounds.size() == 1 ? 0 : 1]);
   const int64_t step = bounds.size() > 2 ? to_index(bounds[2]) : 1;
@@ -24,9 +23,8 @@ Value range(const Call& call) {
   bool overflow = false;
   for (int64_t i = start; !overflow && (step > 0 ? i < stop : i > stop);
        overflow = __builtin_add_overflow(i, step, &i)) {
-    if (std::ssize(items) == kMaxRange) {
-      throw TemplateFailure("a range has more than the limit of {} numbers", kMaxRange);
-    }
+    fail_if(std::ssize(items) == kMaxRange, "a range has more than the limit of {} numbers",
+            kMaxRange);
     items.push_back(Value::of_int(i));
   }
   call.arena.charge(items.size());
@@ -39,6 +37,7 @@ Value dict(const Call& call) {
   const auto& [positional, named] = call.all;
   if (positional.size() > 1) throw TemplateFailure("dict takes at most one argument");
   std::vector<Pair> pairs;
+  if (!positional.empty() && positional[0].is(Kind::kUndefined)) throw_undefined(positional[0]);
   if (!positional.empty() && positional[0].is(Kind::kDict)) {
     pairs.assign(positional[0].dict->begin(), positional[0].dict->end());
   } else if (!positional.empty()) {
@@ -55,11 +54,8 @@ Value dict(const Call& call) {
 Value name_space(const Call& call) {
   const Value attributes = dict(call);
   Value value(Kind::kNamespace);
-  value.name_space = call.arena.create(Namespace{});
-  for (const auto& [key, attribute] : *attributes.dict) {
-    if (!key.is_string()) throw TemplateFailure("a namespace needs strings as names");
-    value.name_space->set(call.arena, key.text(), attribute);
-  }
+  value.name_space = call.arena.create(*attributes.dict);
+  for (const Pair& pair : *attributes.dict) (void)to_text(pair.key);
   return value;
 }
 
@@ -80,9 +76,7 @@ Value strftime_now(const Call& call) {
   }
   const bool differs = format.find("%f") != format.npos || format.find("%z") != format.npos ||
                        format.find("%Z") != format.npos || format.find('\0') != format.npos;
-  if (differs || format.size() > kMaxTimeBytes) {
-    throw TemplateFailure("this format of a time is not supported");
-  }
+  fail_if(differs || format.size() > kMaxTimeBytes, "this format of a time is not supported");
   std::string result(kMaxTimeBytes * 4, '\0');
   result.resize(
       std::strftime(result.data(), result.size(), (std::string(format) + " ").c_str(), &time));
@@ -92,9 +86,8 @@ Value strftime_now(const Call& call) {
 }
 
 Value cycler(const Call& call) {
-  if (call.all.positional.empty() || !call.all.named.empty()) {
-    throw TemplateFailure("a cycler needs at least one item");
-  }
+  fail_if(call.all.positional.empty() || !call.all.named.empty(),
+          "a cycler needs at least one item");
   return new_sequence(call.arena, Kind::kCycler, call.all.positional);
 }
 
@@ -103,42 +96,13 @@ Value joiner(const Call& call) {
   return new_sequence(call.arena, Kind::kJoiner, {separator});
 }
 
-template <Kind kKind>
-Value is_kind(const Call& call) {
-  return Value::of_bool(call.self.is(kKind));
+Value is_of_kind(const Call& call) {
+  return Value::of_bool((kind_bits(call.self.kind) & call.builtin.kinds) != 0);
 }
 
 template <bool kTrue>
 Value is_truth(const Call& call) {
   return Value::of_bool(call.self.is(Kind::kBool) && call.self.boolean == kTrue);
-}
-
-Value is_defined(const Call& call) {
-  return Value::of_bool(!call.self.is(Kind::kUndefined));
-}
-
-Value is_integer(const Call& call) {
-  return Value::of_bool(call.self.is(Kind::kInt) || call.self.is(Kind::kBigInt));
-}
-
-Value is_number(const Call& call) {
-  return Value::of_bool(call.self.is_number());
-}
-
-Value is_sequence(const Call& call) {
-  const Value& self = call.self;
-  return Value::of_bool(length_of(self).has_value() && !self.is(Kind::kView));
-}
-
-Value is_iterable(const Call& call) {
-  const Value& self = call.self;
-  return Value::of_bool(length_of(self) || self.is(Kind::kGenerator) || self.is(Kind::kLoop));
-}
-
-Value is_callable(const Call& call) {
-  const Value& self = call.self;
-  return Value::of_bool(self.is(Kind::kFunction) || self.is(Kind::kMacro) || self.is(Kind::kLoop) ||
-                        self.is(Kind::kJoiner) || self.is(Kind::kUndefined));
 }
 
 template <int64_t kRest>
@@ -160,25 +124,31 @@ const Builtin* find_builtin(const Builtins& builtins, std::string_view name) {
 }
 
 Builtins make_tests() {
+  constexpr uint32_t kNumbers = kind_bits(Kind::kInt, Kind::kBigInt, Kind::kFloat, Kind::kBool);
+  constexpr uint32_t kSequences = kind_bits(Kind::kString, Kind::kList, Kind::kTuple, Kind::kRange,
+                                            Kind::kDict, Kind::kUndefined);
+  constexpr uint32_t kIterable = kSequences | kind_bits(Kind::kView, Kind::kGenerator, Kind::kLoop);
+  constexpr uint32_t kCallable =
+      kind_bits(Kind::kFunction, Kind::kMacro, Kind::kLoop, Kind::kJoiner, Kind::kUndefined);
   Builtins tests = {
-      {"boolean", {}, 0, is_kind<Kind::kBool>},
-      {"callable", {}, 0, is_callable},
-      {"defined", {}, 0, is_defined},
+      {"boolean", {}, 0, is_of_kind, kind_bits(Kind::kBool)},
+      {"callable", {}, 0, is_of_kind, kCallable},
+      {"defined", {}, 0, is_of_kind, ~kind_bits(Kind::kUndefined)},
       {"divisibleby", {"num"}, 1, has_rest<0>},
       {"even", {}, 0, has_rest<0>},
       {"false", {}, 0, is_truth<false>},
-      {"float", {}, 0, is_kind<Kind::kFloat>},
+      {"float", {}, 0, is_of_kind, kind_bits(Kind::kFloat)},
       {"in", {"seq"}, 1, compares<Operator::kIn>},
-      {"integer", {}, 0, is_integer},
-      {"iterable", {}, 0, is_iterable},
-      {"mapping", {}, 0, is_kind<Kind::kDict>},
-      {"none", {}, 0, is_kind<Kind::kNone>},
-      {"number", {}, 0, is_number},
+      {"integer", {}, 0, is_of_kind, kind_bits(Kind::kInt, Kind::kBigInt)},
+      {"iterable", {}, 0, is_of_kind, kIterable},
+      {"mapping", {}, 0, is_of_kind, kind_bits(Kind::kDict)},
+      {"none", {}, 0, is_of_kind, kind_bits(Kind::kNone)},
+      {"number", {}, 0, is_of_kind, kNumbers},
       {"odd", {}, 0, has_rest<1>},
-      {"sequence", {}, 0, is_sequence},
-      {"string", {}, 0, is_kind<Kind::kString>},
+      {"sequence", {}, 0, is_of_kind, kSequences},
+      {"string", {}, 0, is_of_kind, kind_bits(Kind::kString)},
       {"true", {}, 0, is_truth<true>},
-      {"undefined", {}, 0, is_kind<Kind::kUndefined>},
+      {"undefined", {}, 0, is_of_kind, kind_bits(Kind::kUndefined)},
   };
   const auto add = [&](std::initializer_list<std::string_view> names, auto* run) {
     for (const std::string_view name : names) tests.push_back({name, {"/other"}, 1, run});

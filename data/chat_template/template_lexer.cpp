@@ -4,8 +4,8 @@
 #include <charconv>
 
 #include "base/text/printable.h"
+#include "data/chat_template/template_operations.h"
 #include "data/chat_template/template_syntax.h"
-#include "data/chat_template/template_text.h"
 #include "data/tokenizer/unicode.h"
 
 namespace zeroth::data::jinja {
@@ -41,7 +41,7 @@ class Lexer {
 
  private:
   [[noreturn]] void fail(size_t at, const std::string& message) const {
-    throw SyntaxFailure(static_cast<uint32_t>(at), message);
+    throw TemplateFailure(static_cast<uint32_t>(at), message);
   }
 
   void add(TokenKind kind, size_t at, std::string_view text = {}) {

@@ -18,9 +18,8 @@ Value get_path(const Call& call, Value item, const Value& path, const Value& fal
     if (!text.empty() && text.find_first_not_of("0123456789") == text.npos) {
       part = parse_integer(call.arena, text);
     }
-    if (item.is(Kind::kNamespace) || item.is(Kind::kLoop)) {
-      throw TemplateFailure("a filter by an attribute of '{}' is not supported", type_name(item));
-    }
+    fail_if(item.is(Kind::kNamespace) || item.is(Kind::kLoop),
+            "a filter by an attribute of '{}' is not supported", type_name(item));
     item = call.evaluator.get_item(item, part);
     const bool has_fallback = !fallback.is_missing() && !fallback.is(Kind::kNone);
     if (has_fallback && item.is(Kind::kUndefined)) item = fallback;
@@ -59,7 +58,7 @@ Value sort(const Call& call) {
     }
     keys.push_back(new_list(call.arena, parts));
   }
-  return new_list(call.arena, sorted(call, items, keys, call.flag(0)));
+  return new_list(call.arena, sorted(call, items, keys, call.integer(0, 0) != 0));
 }
 
 // Returns the pairs of a dict as tuples.
@@ -71,16 +70,14 @@ Items pairs_of(const Call& call) {
 
 Value dictsort(const Call& call) {
   const std::string_view by = call.has(1) ? call.string(1) : "key";
-  if (by != "key" && by != "value") {
-    throw TemplateFailure("you can only sort by either \"key\" or \"value\"");
-  }
+  fail_if(by != "key" && by != "value", "you can only sort by either \"key\" or \"value\"");
   const Items items = pairs_of(call);
   Items keys;
   for (const Value& item : items) {
     const Value& part = item.sequence->items[by == "key" ? 0 : 1];
     keys.push_back(sort_key(call, part, {}, call.flag(0)));
   }
-  return new_list(call.arena, sorted(call, items, keys, call.flag(2)));
+  return new_list(call.arena, sorted(call, items, keys, call.integer(2, 0) != 0));
 }
 
 Value groupby(const Call& call) {
@@ -125,9 +122,7 @@ Value first(const Call& call) {
 }
 
 Value last(const Call& call) {
-  if (call.self.is(Kind::kGenerator)) {
-    throw TemplateFailure("'generator' object is not reversible");
-  }
+  fail_if(call.self.is(Kind::kGenerator), "'generator' object is not reversible");
   const Items items = collect(call.arena, call.self);
   return items.empty() ? empty_sequence(call) : items.back();
 }
@@ -212,10 +207,8 @@ struct Named {
     const auto& positional = call.all.positional;
     const Value& name = positional[first];
     if (name.is_string()) builtin = find(name.text());
-    if (builtin == nullptr) {
-      throw TemplateFailure("there is no filter or test named '{}'",
-                            name.is_string() ? shortened(name.text()) : "?");
-    }
+    fail_if(builtin == nullptr, "there is no filter or test named '{}'",
+            name.is_string() ? shortened(name.text()) : "?");
     arguments.positional.assign(positional.begin() + static_cast<ptrdiff_t>(first) + 1,
                                 positional.end());
     arguments.named = call.all.named;
@@ -235,9 +228,8 @@ Value map(const Call& call) {
   }
   Value attribute, fallback;
   for (const auto& [name, value] : call.all.named) {
-    if (name != "attribute" && name != "default") {
-      throw TemplateFailure("'map' takes no argument '{}'", shortened(name));
-    }
+    fail_if(name != "attribute" && name != "default", "'map' takes no argument '{}'",
+            shortened(name));
     (name == "attribute" ? attribute : fallback) = value;
   }
   if (attribute.is_missing()) throw TemplateFailure("'map' requires a filter argument");
@@ -250,9 +242,7 @@ Value select(const Call& call) {
   Items chosen;
   if (!truth(call.self)) return new_generator(call.arena, chosen);
   const size_t first = kAttribute ? 1 : 0;
-  if (call.all.positional.size() < first) {
-    throw TemplateFailure("missing parameter for attribute name");
-  }
+  fail_if(call.all.positional.size() < first, "missing parameter for attribute name");
   std::optional<Named> test;
   if (call.all.positional.size() > first) test.emplace(call, first, find_test);
   for (const Value& item : collect(call.arena, call.self)) {

@@ -3,18 +3,16 @@
 #include <cctype>
 #include <unordered_map>
 
-#include "base/text/printable.h"
 #include "data/chat_template/template_evaluator.h"
 
 namespace zeroth::data::jinja {
 namespace {
 
-constexpr uint32_t kString = kind_bit(Kind::kString);
-constexpr uint32_t kList = kind_bit(Kind::kList);
-constexpr uint32_t kDict = kind_bit(Kind::kDict);
-constexpr uint32_t kSequences = kList | kind_bit(Kind::kTuple) | kind_bit(Kind::kRange);
-constexpr uint32_t kNumbers =
-    kind_bit(Kind::kInt) | kind_bit(Kind::kBool) | kind_bit(Kind::kFloat) | kind_bit(Kind::kBigInt);
+constexpr uint32_t kString = kind_bits(Kind::kString);
+constexpr uint32_t kList = kind_bits(Kind::kList);
+constexpr uint32_t kDict = kind_bits(Kind::kDict);
+constexpr uint32_t kSequences = kind_bits(Kind::kList, Kind::kTuple, Kind::kRange);
+constexpr uint32_t kNumbers = kind_bits(Kind::kInt, Kind::kBool, Kind::kFloat, Kind::kBigInt);
 
 // Throws for the methods whose arguments Markup would escape.
 void require_plain(const Call& call) {
@@ -41,18 +39,15 @@ Value split_method(const Call& call) {
 }
 
 Value rsplit_method(const Call& call) {
+  const std::string_view text = call.self.text();
   const std::string_view separator = call.string(0);
-  const std::vector<Value> all = split(call.arena, call.self, separator);
-  const auto kept = static_cast<size_t>(call.integer(1, -1));  // all of them for -1
-  if (separator.find(separator[0], 1) != separator.npos) {
-    throw TemplateFailure("'rsplit' by '{}' is not supported", shortened(separator));
-  }
-  if (kept >= all.size()) return new_list(call.arena, all);
-  std::vector<Value> parts(all.end() - static_cast<ptrdiff_t>(kept), all.end());
-  size_t end = call.self.text().size();
-  for (const Value& part : parts) end -= part.text().size() + separator.size();
-  parts.insert(parts.begin(), substring(call.arena, call.self, 0, end));
-  return new_list(call.arena, parts);
+  fail_if(separator.empty() || call.integer(1, -1) != 1,
+          "'rsplit' into other than two parts is not supported");
+  const size_t found = text.rfind(separator);
+  if (found == text.npos) return new_list(call.arena, {call.self});
+  const size_t end = found + separator.size();
+  return new_list(call.arena, {substring(call.arena, call.self, 0, found),
+                               substring(call.arena, call.self, end, text.size())});
 }
 
 Value partition(const Call& call) {
@@ -137,9 +132,8 @@ Value is_class(const Call& call) {
   const std::string_view text = call.self.text();
   call.arena.charge(text.size() / kBytesPerStep);
   const auto is_ascii = [](char c) { return static_cast<uint8_t>(c) < 0x80; };
-  if (!std::all_of(text.begin(), text.end(), is_ascii)) {
-    throw TemplateFailure("the class of characters other than ASCII is not supported");
-  }
+  fail_if(!std::all_of(text.begin(), text.end(), is_ascii),
+          "the class of characters other than ASCII is not supported");
   return Value::of_bool(!text.empty() && std::all_of(text.begin(), text.end(), kIsInClass));
 }
 
@@ -195,7 +189,7 @@ Value cycler_next(const Call& call) {
 }
 
 Value splitlines(const Call& call) {
-  return new_list(call.arena, split_lines(call.arena, call.self, call.flag(0)));
+  return new_list(call.arena, split_lines(call.arena, call.self, call.integer(0, 0) != 0));
 }
 
 Value format_method(const Call& call) {
@@ -237,9 +231,9 @@ const Builtins kSupported = {
     {"items", {}, 0, dict_items_method, kDict},
     {"keys", {}, 0, dict_parts<true>, kDict},
     {"values", {}, 0, dict_parts<false>, kDict},
-    {"changed", {"*"}, 0, loop_changed, kind_bit(Kind::kLoop)},
-    {"cycle", {"*"}, 0, cycle, kind_bit(Kind::kLoop)},
-    {"next", {}, 0, cycler_next, kind_bit(Kind::kCycler)},
+    {"changed", {"*"}, 0, loop_changed, kind_bits(Kind::kLoop)},
+    {"cycle", {"*"}, 0, cycle, kind_bits(Kind::kLoop)},
+    {"next", {}, 0, cycler_next, kind_bits(Kind::kCycler)},
     {"splitlines", {"keepends"}, 0, splitlines, kString},
     {"format", {"*"}, 0, format_method, kString},
     {"copy", {}, 0, copy, kDict | kList},
@@ -256,12 +250,12 @@ Builtins all_methods() {
                   "as_integer_ratio bit_count bit_length conjugate denominator from_bytes fromhex "
                   "hex imag is_integer numerator real to_bytes",
                   kNumbers);
-  add_unsupported(all, "start step stop", kind_bit(Kind::kRange));
-  add_unsupported(all, "isdisjoint mapping", kind_bit(Kind::kView));
-  add_unsupported(all, "arguments name", kind_bit(Kind::kMacro));
-  add_unsupported(all, "current items pos reset", kind_bit(Kind::kCycler));
-  add_unsupported(all, "sep used", kind_bit(Kind::kJoiner));
-  add_unsupported(all, "grouper list", kind_bit(Kind::kTuple));  // of an item of groupby
+  add_unsupported(all, "start step stop", kind_bits(Kind::kRange));
+  add_unsupported(all, "isdisjoint mapping", kind_bits(Kind::kView));
+  add_unsupported(all, "arguments name", kind_bits(Kind::kMacro));
+  add_unsupported(all, "current items pos reset", kind_bits(Kind::kCycler));
+  add_unsupported(all, "sep used", kind_bits(Kind::kJoiner));
+  add_unsupported(all, "grouper list", kind_bits(Kind::kTuple));  // of an item of groupby
   add_unsupported(all, "fromkeys", kDict);
   add_unsupported(all, "append clear extend insert pop remove reverse sort", kList, true);
   add_unsupported(all, "clear pop popitem setdefault update", kDict, true);

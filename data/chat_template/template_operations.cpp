@@ -236,9 +236,8 @@ const Value* find_key(Arena& arena, const Dict& dict, const Value& key) {
 }
 
 void require_hashable(const Value& value) {
-  if (value.is(Kind::kList) || value.is(Kind::kDict)) {
-    throw TemplateFailure("unhashable type: '{}'", type_name(value));
-  }
+  fail_if(value.is(Kind::kList) || value.is(Kind::kDict), "unhashable type: '{}'",
+          type_name(value));
   if (!value.is(Kind::kTuple)) return;
   for (const Value& item : *value.sequence) require_hashable(item);
 }
@@ -246,9 +245,8 @@ void require_hashable(const Value& value) {
 std::vector<Value> collect(Arena& arena, const Value& value) {
   std::vector<Value> items;
   if (value.is_sequence() || value.is(Kind::kGenerator)) {
-    if (value.is(Kind::kGenerator) && value.sequence->position++ > 0) {
-      throw TemplateFailure("a second use of what a filter returned is not supported");
-    }
+    fail_if(value.is(Kind::kGenerator) && value.sequence->position++ > 0,
+            "a second use of what a filter returned is not supported");
     items.assign(value.sequence->begin(), value.sequence->end());
   } else if (value.is_string()) {
     for (size_t at = 0; at < value.string->size;) {

@@ -6,7 +6,7 @@
 #include <deque>
 
 #include "base/text/printable.h"
-#include "data/chat_template/template_text.h"
+#include "data/chat_template/template_operations.h"
 
 namespace zeroth::data::jinja {
 namespace {
@@ -21,7 +21,6 @@ class StatementParser : private Parser {
   void run() {
     open_scope(result.unassigned);
     result.body = parse_body({});
-    if (!unknown.empty()) throw unknown.front();
     for (const NameUses& scope : scopes_) {
       for (const uint32_t name : scope.assigned_first) {
         bool known = false;
@@ -46,18 +45,13 @@ class StatementParser : private Parser {
     place.in_branch = false;
   }
 
-  Stmt* make(StmtKind kind) {
+  // Makes a statement and moves over its name.
+  Stmt* begin(StmtKind kind) {
     Stmt& statement = result.stmts.emplace_back();
     statement.kind = kind;
     statement.offset = current().offset;
-    return &statement;
-  }
-
-  // Makes a statement and moves over its name.
-  Stmt* begin(StmtKind kind) {
-    Stmt* const statement = make(kind);
     advance();
-    return statement;
+    return &statement;
   }
 
   // Parses until a tag of one of these names, or until the end if there is none.
@@ -66,8 +60,9 @@ class StatementParser : private Parser {
     Body body;
     while (!is(TokenKind::kEnd)) {
       if (is(TokenKind::kData)) {
-        body.push_back(begin(StmtKind::kData));
-        body.back()->data = copy_string(result.constants, tokens[at - 1].text);
+        body.push_back(begin(StmtKind::kPrint));
+        body.back()->value = new_expr(*this, ExprKind::kConst, body.back()->offset);
+        body.back()->value->constant = new_constant(*this, tokens[at - 1].text);
       } else if (is(TokenKind::kPrintBegin)) {
         body.push_back(begin(StmtKind::kPrint));
         body.back()->value = parse_tuple(*this);
@@ -116,7 +111,7 @@ class StatementParser : private Parser {
     if (name == "set") return parse_set(begin(StmtKind::kSet));
     if (name == "macro") return parse_macro(begin(StmtKind::kMacro));
     if (name == "call") return parse_call_block(begin(StmtKind::kCallBlock));
-    if (name == "filter") return parse_filter_block(begin(StmtKind::kFilterBlock));
+    if (name == "filter") return parse_filter_block(begin(StmtKind::kSetBlock));
     if (name == "with") return parse_with(begin(StmtKind::kWith));
     if (name == "generation") {
       Stmt* const statement = begin(StmtKind::kGeneration);
@@ -161,7 +156,7 @@ class StatementParser : private Parser {
         item->variable = variable(item->name);
         if (with_namespace && skip(".")) {
           items.back() = new_expr(*this, ExprKind::kAttribute, item->offset, {item});
-          items.back()->name = take_name();
+          items.back()->constant = new_constant(*this, take_name());
         } else if (place.in_for && item->variable == kLoopVariable) {
           fail("the variable 'loop' cannot be assigned to in a loop");
         } else {
@@ -282,6 +277,11 @@ class StatementParser : private Parser {
       }
       parameters.push_back(parameter);
     }
+    // Jinja does not assign them in time for a default.
+    const Stmt& function = *place.names->function;
+    if (function.reads_caller || function.reads_kwargs || function.reads_varargs) {
+      fail("a default that reads a variable of Jinja itself is not supported");
+    }
   }
 
   // Parses the body of what is called: no loop around it is its own.
@@ -330,7 +330,7 @@ class StatementParser : private Parser {
 }  // namespace
 
 void Parser::fail(const std::string& message) const {
-  throw SyntaxFailure(current().offset, message);
+  throw TemplateFailure(current().offset, message);
 }
 
 void Parser::fail_expected(std::string_view expected) const {
@@ -359,10 +359,10 @@ std::string Parser::take_name() {
 }
 
 uint32_t Parser::variable(const std::string& name) {
-  const auto found = std::find(result.names.begin(), result.names.end(), name);
-  const auto index = static_cast<uint32_t>(found - result.names.begin());
-  if (found == result.names.end()) result.names.push_back(name);
-  return index;
+  const auto next = static_cast<uint32_t>(variables.size());
+  const auto [found, added] = variables.try_emplace(name, next);
+  if (added && next >= result.names.size()) result.names.push_back(name);
+  return found->second;
 }
 
 void Parser::read(uint32_t variable) {
@@ -378,16 +378,6 @@ void Parser::read(uint32_t variable) {
 void Parser::assign(uint32_t variable) {
   const bool first = place.names->known.insert(variable).second;
   if (first && !place.in_branch) place.names->assigned_first.push_back(variable);
-}
-
-Expr* new_expr(Parser& parser, ExprKind kind, uint32_t offset, std::vector<Expr*> children,
-               std::vector<Argument> arguments) {
-  Expr& expr = parser.result.exprs.emplace_back();
-  expr.kind = kind;
-  expr.offset = offset;
-  expr.children = std::move(children);
-  expr.arguments = std::move(arguments);
-  return &expr;
 }
 
 void parse(Template& result) {

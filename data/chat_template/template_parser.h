@@ -1,6 +1,7 @@
 // What the parsers of statements and of expressions share.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -32,7 +33,9 @@ struct Place {
 };
 
 struct Parser {
-  explicit Parser(Template& into) : result(into), tokens(tokenize(into.source)) {}
+  explicit Parser(Template& into) : result(into), tokens(tokenize(into.source)) {
+    for (const std::string& name : result.names) (void)variable(name);
+  }
 
   [[noreturn]] void fail(const std::string& message) const;
   [[noreturn]] void fail_expected(std::string_view expected) const;
@@ -61,12 +64,11 @@ struct Parser {
   void assign(uint32_t variable);
 
   Template& result;
+  std::map<std::string, uint32_t> variables;
   std::vector<Token> tokens;
   size_t at = 0;
   uint32_t depth = 0;
   Place place;
-  // Filters and tests that do not exist. In a branch they are errors only when they are used.
-  std::vector<SyntaxFailure> unknown;
 };
 
 Expr* parse_expression(Parser& parser, bool with_condition = true);
@@ -74,6 +76,8 @@ Expr* parse_expression(Parser& parser, bool with_condition = true);
 Expr* parse_tuple(Parser& parser, bool with_condition = true, bool parenthesized = false);
 // Parses filters after `subject`, which is null in a block. `begun`: without the first "|".
 Expr* parse_filters(Parser& parser, Expr* subject, bool begun = false);
+// Returns a string that several threads can use at once.
+Value new_constant(Parser& parser, std::string_view text);
 Expr* new_expr(Parser& parser, ExprKind kind, uint32_t offset, std::vector<Expr*> children = {},
                std::vector<Argument> arguments = {});
 

@@ -78,9 +78,8 @@ class Printer {
   Printer(TextBuilder& out, const JsonStyle* json) : out_(out), json_(json) {}
 
   void print(const Value& value, int depth) {
-    if (depth > kMaxDepth) {
-      throw TemplateFailure("lists and objects are nested deeper than the limit of {}", kMaxDepth);
-    }
+    fail_if(depth > kMaxDepth, "lists and objects are nested deeper than the limit of {}",
+            kMaxDepth);
     out_.arena().charge(1);
     const size_t begin = out_.size();
     if (value.is_string()) {
@@ -126,9 +125,7 @@ class Printer {
   }
 
   void print_string(const Value& string) {
-    if (string.safe && !json_) {
-      throw TemplateFailure("printing a safe string in a list is not supported");
-    }
+    fail_if(string.safe && !json_, "printing a safe string in a list is not supported");
     const std::string_view text = string.text();
     const bool single = text.find('\'') == text.npos || text.find('"') != text.npos;
     const char quote = single && !json_ ? '\'' : '"';

@@ -32,17 +32,9 @@ struct Token {
   std::string text;  // a string's characters after its escapes, a number's digits without "_"
 };
 
-// A SyntaxFailure is an error at a position of the source.
-class SyntaxFailure : public TemplateFailure {
- public:
-  SyntaxFailure(uint32_t at, const std::string& message) : TemplateFailure(message), offset(at) {}
-
-  uint32_t offset;
-};
-
 // Returns the source with "\n" for every line break and without the last one, as Jinja reads it.
 std::string normalize_newlines(std::string_view source);
-// Returns the tokens of it; the last one is kEnd. Throws a SyntaxFailure.
+// Returns the tokens of it; the last one is kEnd. Throws a TemplateFailure.
 std::vector<Token> tokenize(std::string_view source);
 
 enum class ExprKind : uint8_t {
@@ -102,8 +94,8 @@ struct Expr {
   Operator op = Operator::kAdd;
   uint32_t offset = 0;
   uint32_t variable = 0;  // of kName: index into Template::names
-  Value constant;
-  std::string name;  // of a variable, an attribute, a filter or a test
+  Value constant;         // also the name of an attribute
+  std::string name;       // of a variable, a filter or a test
   std::vector<Expr*> children;
   std::vector<Operator> ops;        // of kCompare
   std::vector<Argument> arguments;  // of kCall, kFilter and kTest
@@ -112,15 +104,13 @@ struct Expr {
 };
 
 enum class StmtKind : uint8_t {
-  kData,
   kPrint,
   kIf,
   kFor,
   kSet,
-  kSetBlock,
+  kSetBlock,  // also a filter block, without a target
   kMacro,
   kCallBlock,
-  kFilterBlock,
   kWith,
   kGeneration,
   kBreak,
@@ -141,11 +131,10 @@ struct Parameter {
 };
 
 struct Stmt {
-  StmtKind kind = StmtKind::kData;
+  StmtKind kind = StmtKind::kPrint;
   uint32_t offset = 0;
-  Value data;                  // of kData
   Expr* value = nullptr;       // printed, iterated, assigned, called; test of kIf
-  Expr* filter = nullptr;      // of kSetBlock and kFilterBlock; test of kFor
+  Expr* filter = nullptr;      // of kSetBlock; test of kFor
   std::vector<Expr*> targets;  // of kFor, kSet and kSetBlock one
   std::vector<Expr*> values;   // of kWith
   Body body;
@@ -172,6 +161,7 @@ struct Template {
   Unassigned unassigned;
 };
 
-// Parses a normalized source. Throws a SyntaxFailure.
+// Parses a normalized source. Throws a TemplateFailure.
 void parse(Template& result);
+
 }  // namespace zeroth::data::jinja

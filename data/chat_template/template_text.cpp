@@ -1,5 +1,5 @@
 // What Python does with a string.
-#include "data/chat_template/template_text.h"
+#include "data/chat_template/template_operations.h"
 
 #include <utf8proc.h>
 
@@ -49,9 +49,7 @@ bool is_cased(char32_t c) {
 }
 
 void append_lower(TextBuilder& out, char32_t c, SourceId source) {
-  if (c == kCapitalSigma) {
-    throw TemplateFailure("the lower case of a capital sigma is not supported");
-  }
+  fail_if(c == kCapitalSigma, "the lower case of a capital sigma is not supported");
   if (c == kCapitalDottedI) return out.append("i\u0307", source);
   out.append_char(lower_one(c), source);
 }

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "data/chat_template/template_text.h"
+#include "data/chat_template/template_operations.h"
 #include "data/tokenizer/unicode.h"
 
 namespace zeroth::data::jinja {
@@ -74,9 +74,8 @@ void Arena::throw_too_many_steps() const {
 }
 
 void TextBuilder::append(std::string_view text, SourceId source) {
-  if (limit_ != 0 && text.size() > limit_ - std::min(limit_, text_.size())) {
-    throw TemplateFailure("the text is longer than the limit of {} bytes", limit_);
-  }
+  fail_if(limit_ != 0 && text.size() > limit_ - std::min(limit_, text_.size()),
+          "the text is longer than the limit of {} bytes", limit_);
   if (limit_ == 0 && text.size() > kBytesPerStep) arena_.require(text_.size() + text.size());
   arena_.charge(text.size() / kBytesPerStep);
   const size_t begin = text_.size();
@@ -196,9 +195,7 @@ Value concat(Arena& arena, const Value& left, const Value& right) {
 }
 
 Value parse_integer(Arena& arena, std::string_view digits) {
-  if (digits.size() > kMaxDigits) {
-    throw TemplateFailure("an integer has more than {} digits", kMaxDigits);
-  }
+  fail_if(digits.size() > kMaxDigits, "an integer has more than {} digits", kMaxDigits);
   int64_t value = 0;
   const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (result.ec == std::errc()) return Value::of_int(value);

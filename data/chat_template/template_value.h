@@ -13,15 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-
 namespace zeroth::data::jinja {
-
-// An error of a template without its position, which the evaluator adds.
-class TemplateFailure : public Error {
- public:
-  using Error::Error;
-};
 
 // Maximum nesting of lists and objects that are read, printed or compared.
 inline constexpr int kMaxDepth = 256;
@@ -30,7 +22,6 @@ struct Dict;
 struct Function;
 struct Loop;
 struct Macro;
-struct Namespace;
 struct Sequence;
 struct String;
 
@@ -77,7 +68,7 @@ struct Value {
     const String* string;      // also the digits of a kBigInt and the message of a kUndefined
     const Sequence* sequence;  // of all kinds with items but dicts
     const Dict* dict;
-    Namespace* name_space;
+    Dict* name_space;
     const Macro* macro;
     Loop* loop;
     const Function* function;

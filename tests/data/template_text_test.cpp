@@ -1,4 +1,4 @@
-#include "data/chat_template/template_text.h"
+#include "data/chat_template/template_operations.h"
 
 #include "tests/data/template_cases.h"
 

@@ -1,6 +1,6 @@
 #include "data/chat_template/template_value.h"
 
-#include "data/chat_template/template_text.h"
+#include "data/chat_template/template_operations.h"
 #include "tests/data/template_cases.h"
 
 namespace zeroth::data::template_value_test {
