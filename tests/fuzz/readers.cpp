@@ -156,7 +156,7 @@ const std::string kTokenizer = R"({"added_tokens": [{"id": 259, "content": "<|x|
 
 void read_chat_template(std::string_view bytes) {
   static const auto context = nlohmann::ordered_json::parse(R"({"messages": [
-    {"role": "user", "content": " a <b>\u00e9 "}, {"role": "assistant", "content": "c", "tool_calls": [{"d": 1.5}]}],
+    {"role": "user", "content": " a <b>\u00e9 "}, {"role": "assistant", "content": "c", "tool_calls": [{"name": "d", "arguments": {"x": 1.5}}]}],
     "tools": null, "add_generation_prompt": true, "bos_token": "<s>"})");
   const data::RenderOptions options = {
       .limits = {.max_steps = 100'000, .max_output_bytes = 1 << 20, .max_memory_bytes = 32 << 20},
