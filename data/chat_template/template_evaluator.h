@@ -44,7 +44,7 @@ struct Call {
 };
 
 // A filter, a test, a method or a global function. A parameter whose name begins with "/" cannot be
-// passed by name. With the only parameter "*" the arguments are in Call::all alone.
+// passed by name. With the only parameter "*" only Call::all has the arguments.
 struct Builtin {
   std::string_view name;
   std::array<std::string_view, kMaxParameters> parameters = {};

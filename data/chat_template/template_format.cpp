@@ -28,7 +28,7 @@ int64_t read_number(std::string_view text, size_t& at) {
   return value;
 }
 
-// Reads a field and moves behind its type.
+// Reads a field and moves past its type.
 Field read_field(std::string_view text, size_t& at, std::string_view alignments) {
   Field field;
   if (at < text.size() && alignments.find(text[at]) != alignments.npos) field.align = text[at++];

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <span>
 #include <string_view>
 
@@ -116,20 +117,19 @@ TokenRecord ChatEncoder::encode(const ChatRecord& record) {
   const RenderedChat chat = render(record, /*add_generation_prompt=*/false);
   Encoding encoding = tokenizer_.encode_with_offsets(chat.text);
   count_missing(record, chat);
-  TokenRecord sample;
-  sample.trained.assign(encoding.ids.size(), options_.train_on == TrainOn::kAll);
+  if (options_.train_on == TrainOn::kAll) {
+    std::vector<bool> all(encoding.ids.size(), true);
+    return {.ids = std::move(encoding.ids), .trained = std::move(all)};
+  }
+  std::vector<TextRange> ranges;
   for (const Turn& turn : find_turns(record, chat, encoding)) {
-    if (options_.train_on == TrainOn::kAll) break;
     if (!trains(record, turn.message)) continue;
     ++counts_.turns;
     counts_.turns_without_end += turn.has_end ? 0 : 1;
-    for (size_t i = 0; i < encoding.ids.size(); ++i) {
-      const auto [begin, end] = encoding.offsets[i];
-      if (begin < turn.range.end && end > turn.range.begin) sample.trained[i] = true;
-    }
+    ranges.push_back(turn.range);
   }
-  sample.ids = std::move(encoding.ids);
-  return sample;
+  std::vector<bool> is_trained = encoding.tokens_in(std::move(ranges));
+  return {.ids = std::move(encoding.ids), .trained = std::move(is_trained)};
 }
 
 RenderedChat ChatEncoder::render(const ChatRecord& record, bool add_generation_prompt) const {
@@ -234,13 +234,11 @@ bool ChatEncoder::trains(const ChatRecord& record, size_t message) const {
 }
 
 void ChatEncoder::count_missing(const ChatRecord& record, const RenderedChat& chat) {
+  std::set<std::pair<size_t, std::string_view>> rendered;
+  for (const SourceRange& part : chat.sources) rendered.emplace(part.message, part.field);
   for (size_t i = 0; i < record.messages.size(); ++i) {
     for (const auto& [field, value] : record.messages[i].items()) {
-      if (!is_written(field) || is_blank(value)) continue;
-      const bool is_there = std::ranges::any_of(chat.sources, [&](const SourceRange& part) {
-        return part.message == i && part.field == field;
-      });
-      if (is_there) continue;
+      if (!is_written(field) || is_blank(value) || rendered.contains({i, field})) continue;
       const std::string role = record.messages[i].value("role", "");
       ++counts_.missing_fields[fmt::format("{} of role {}", field, role)];
     }

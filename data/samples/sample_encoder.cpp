@@ -32,13 +32,8 @@ TokenRecord encode_joined(const Tokenizer& tokenizer, const TextRecord& record) 
     text += part.text;
   }
   Encoding encoding = tokenizer.encode_with_offsets(text);
-  TokenRecord all{.ids = std::move(encoding.ids), .trained = {}};
-  auto range = trained.begin();
-  for (const auto& [begin, end] : encoding.offsets) {
-    while (range != trained.end() && range->end <= begin) ++range;
-    all.trained.push_back(range != trained.end() && range->begin < end);
-  }
-  return all;
+  std::vector<bool> is_trained = encoding.tokens_in(std::move(trained));
+  return {.ids = std::move(encoding.ids), .trained = std::move(is_trained)};
 }
 
 const char* name_of(TrainOn train_on) {

@@ -206,6 +206,18 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   return ids;
 }
 
+std::vector<bool> Encoding::tokens_in(std::vector<TextRange> ranges) const {
+  std::ranges::sort(ranges, {}, &TextRange::begin);
+  std::vector<bool> inside;
+  inside.reserve(ids.size());
+  auto range = ranges.begin();
+  for (const auto& [begin, end] : offsets) {
+    while (range != ranges.end() && range->end <= begin) ++range;
+    inside.push_back(range != ranges.end() && range->begin < end);
+  }
+  return inside;
+}
+
 Encoding Tokenizer::encode_with_offsets(std::string_view text) const {
   Encoding encoding;
   encode(text, encoding.ids, &encoding.offsets);

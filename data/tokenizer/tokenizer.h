@@ -28,6 +28,9 @@ struct TextTemplate {
 struct Encoding {
   std::vector<int32_t> ids;
   std::vector<TextRange> offsets;  // of each id, in bytes
+
+  // Returns of each id whether any of its bytes is in one of the ranges, which are in any order.
+  std::vector<bool> tokens_in(std::vector<TextRange> ranges) const;
 };
 
 // A Tokenizer is immutable after load; `encode` and `decode` may be called from several threads.
