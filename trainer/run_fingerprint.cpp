@@ -72,7 +72,7 @@ void add_data(const ResolvedRun& run, StringMap& must_equal) {
     const data::DatasetStats stats = run.samples.train->stats();
     must_equal[kDataVersion] = fmt::format("{}", run.samples.version);
     must_equal["data.fields"] = printable(stats.fields);
-    must_equal["data.long_text"] = stats.packed ? "chunk" : "cut";
+    must_equal["data.long_text"] = stats.chunked ? "chunk" : "cut";
   }
   must_equal["seed"] = fmt::format("{}", run.config.seed);
   const auto tokenizer = fs::path(flags.model) / "tokenizer.json";

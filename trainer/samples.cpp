@@ -48,7 +48,7 @@ std::unique_ptr<data::Dataset> open_dataset(const Flags& flags, const DatasetFac
 // a stream fill their windows already.
 bool pack(std::unique_ptr<data::Dataset>& samples, const std::string& path,
           const std::optional<int64_t>& count) {
-  if (!data::has_records(path) || samples->stats().packed) return false;
+  if (!data::has_records(path) || samples->stats().chunked) return false;
   const int64_t all = samples->size();
   samples = data::pack_samples(std::move(samples), count.value_or(all));
   return true;
@@ -124,12 +124,12 @@ void note_inferred_format(const Flags& flags, configs::Diagnostics& notes, const
         "rows more samples",
         path, pluralize(stats.samples, "sample"), pluralize(stats.rows, "row"),
         static_cast<double>(stats.samples) / static_cast<double>(stats.rows));
-  } else if (flags.packing && (stats.packed || !data::has_records(path))) {
+  } else if (flags.packing && (stats.chunked || !data::has_records(path))) {
     note(notes, "--packing", "{}: its samples fill their rows already, and are not packed", path);
   }
   if (!stats.own_special_tokens.empty())
     note(notes, "--data", "{}: {}", path, stats.own_special_tokens);
-  if (stats.packed && !flags.long_text_given) {
+  if (stats.chunked && !flags.long_text_given) {
     note(notes, "--long-text",
          "{}: the texts are joined and cut into windows, as run_clm.py does; --long-text cut uses "
          "each alone",

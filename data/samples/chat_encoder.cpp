@@ -15,8 +15,8 @@ namespace {
 using nlohmann::ordered_json;
 
 // The fields of a message that hold what its author wrote.
-constexpr std::string_view kWrittenFields[] = {"content",  "reasoning_content", "reasoning",
-                                               "thinking", "tool_calls",        "function_call"};
+constexpr std::string_view kWrittenFields[] = {"content", "reasoning_content", "reasoning",
+                                               "thinking", "tool_calls"};
 
 bool is_written(std::string_view field) {
   return std::ranges::count(kWrittenFields, field) > 0;

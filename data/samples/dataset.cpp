@@ -16,7 +16,7 @@ namespace {
 // only the latter has labels.
 class JsonlSamples : public Dataset {
  public:
-  // `encoded` is the result of read_records for these options, not packed.
+  // `encoded` is the result of read_records for these options, not chunked.
   JsonlSamples(const DatasetOptions& options, EncodedRecords encoded)
       : path_(options.path.string()), seq_len_(options.seq_len), encoded_(std::move(encoded)) {}
 
@@ -55,8 +55,8 @@ class JsonlSamples : public Dataset {
 
 std::unique_ptr<Dataset> open_records(const DatasetOptions& options) {
   EncodedRecords encoded = read_records(options);
-  if (!encoded.stats.packed) return std::make_unique<JsonlSamples>(options, std::move(encoded));
-  return std::make_unique<TokenWindows>(options, packed_tokens(std::move(encoded)));
+  if (!encoded.stats.chunked) return std::make_unique<JsonlSamples>(options, std::move(encoded));
+  return std::make_unique<TokenWindows>(options, chunked_tokens(std::move(encoded)));
 }
 
 }  // namespace

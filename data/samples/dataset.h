@@ -30,7 +30,7 @@ struct DatasetStats {
   bool pairs = false;            // records are prompts and completions
   bool chats = false;            // records are conversations
   int64_t blank_lines = 0;       // skipped lines of a .jsonl file
-  bool packed = false;           // texts of records are concatenated and cut into windows
+  bool chunked = false;          // texts of records are concatenated and cut into windows
   std::string format = {};       // of records, as RecordFormat describes it
   std::string fields = {};  // of records, and all that selects what is trained: for a fingerprint
   std::string joint_example = {};  // of pairs: the boundary of prompt and completion in the first
@@ -136,7 +136,7 @@ struct DatasetOptions {
 // Returns whether a file of this name holds records with fields.
 bool has_records(const std::filesystem::path& path);
 
-// Opens a dataset. Sample i of .txt, .bin and packed texts is tokens[i*T .. i*T+T]; the last one
+// Opens a dataset. Sample i of .txt, .bin and chunked texts is tokens[i*T .. i*T+T]; the last one
 // may be shorter. A record's sample is prefix + prompt + separator + completion + end of text, with
 // loss on the last two; or prefix + text + end of text, with loss on all. A text that begins with
 // the begin token or ends with the end token gets no second one. Throws an Error that names file

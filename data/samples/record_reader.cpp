@@ -35,10 +35,6 @@ class RecordReader {
   explicit RecordReader(const DatasetOptions& options)
       : options_(options), path_(options.path.string()), encoder_(options) {
     encoded_.end_of_text = encoder_.end_of_text();
-    if (options.records.prompt_field.empty() != options.records.completion_field.empty()) {
-      throw Error("--prompt-field '{}' and --completion-field '{}' must be given together",
-                  options.records.prompt_field, options.records.completion_field);
-    }
   }
 
   EncodedRecords run() {
@@ -71,10 +67,6 @@ class RecordReader {
   void read_record(std::string_view text, int64_t line) {
     const ordered_json object = parse(text, line);
     try {
-      if (!object.is_object()) {
-        throw Error("a JSON {}, not an object{}", object.type_name(),
-                    object.is_array() ? "; name a file with one array of objects .json" : "");
-      }
       if (!format_) init_format(object);
       Record record = format_->read(object);
       if (encoded_.stats.format.empty()) describe(record);
@@ -107,13 +99,9 @@ class RecordReader {
     const auto* const text = std::get_if<TextRecord>(&first_record);
     if (text == nullptr || text->is_complete) return;
     stats.pairs = !fields.prompt.empty();
-    stats.packed = !stats.pairs && options_.long_text == LongText::kChunk;
+    stats.chunked = !stats.pairs && options_.long_text == LongText::kChunk;
     stats.fields = fields.text;
-    if (!stats.pairs) {
-      if (!options_.records.separator || options_.records.separator->empty()) return;
-      throw Error("--separator goes between prompt and completion, but the samples are '{}'",
-                  fields.text);
-    }
+    if (!stats.pairs) return;
     stats.fields =
         fmt::format("{}|{}|{}", fields.prompt, fields.separator.value_or(""), fields.completion);
     if (options_.records.pairs_train_on == TrainOn::kAll) stats.fields += "|all";
@@ -122,7 +110,7 @@ class RecordReader {
 
   void add(TokenRecord sample, int64_t line) {
     DatasetStats& stats = encoded_.stats;
-    if (stats.packed) {
+    if (stats.chunked) {
       encoded_.ids.insert(encoded_.ids.end(), sample.ids.begin(), sample.ids.end());
       return;
     }
@@ -151,7 +139,7 @@ class RecordReader {
   // Throws an Error for a file that would train a model on nothing, or on what it must not write.
   void check_labels() const {
     const DatasetStats& stats = encoded_.stats;
-    if (!stats.packed && encoded_.records.empty()) {
+    if (!stats.chunked && encoded_.records.empty()) {
       throw Error("{}: no sample is left ({} dropped: nothing to train within seq_len {})", path_,
                   stats.dropped, options_.seq_len);
     }

@@ -20,8 +20,8 @@ struct EncodedRecord {
 
 struct EncodedRecords {
   std::vector<int32_t> ids;
-  std::vector<bool> trained;           // of each id; empty if the texts are packed
-  std::vector<EncodedRecord> records;  // empty if the texts are packed; none is truncated then
+  std::vector<bool> trained;           // of each id; empty if the texts are chunked
+  std::vector<EncodedRecord> records;  // empty if the texts are chunked; none is truncated then
   int32_t end_of_text = 0;
   DatasetStats stats;
 };

@@ -33,10 +33,10 @@ TokenStream read_text_tokens(const DatasetOptions& options) {
   const auto bad =
       std::find_if(ids.begin(), ids.end(), [&](int32_t id) { return id >= options.vocab_size; });
   if (bad != ids.end()) throw_invalid_token_id(path, bad - ids.begin(), *bad, options.vocab_size);
-  return packed_tokens(std::move(encoded));
+  return chunked_tokens(std::move(encoded));
 }
 
-TokenStream packed_tokens(EncodedRecords encoded) {
+TokenStream chunked_tokens(EncodedRecords encoded) {
   auto owner = std::make_shared<std::vector<int32_t>>(std::move(encoded.ids));
   const std::span<const int32_t> view(*owner);
   return {std::move(owner), view, std::move(encoded.stats)};
@@ -56,10 +56,11 @@ TokenWindows::TokenWindows(const DatasetOptions& options, TokenStream stream)
   size_ = (positions_ + seq_len_ - 1) / seq_len_;
   if (size_ == 0) {
     const int64_t needed = drops ? seq_len_ : 1;
-    throw Error(
-        "{} has {}, a sample of {} needs {}{}", path_, pluralize(count, "token"),
-        pluralize(needed, "position"), needed + 1,
-        stream_.stats.packed ? "; --long-text cut makes a sample of each text, however short" : "");
+    throw Error("{} has {}, a sample of {} needs {}{}", path_, pluralize(count, "token"),
+                pluralize(needed, "position"), needed + 1,
+                stream_.stats.chunked
+                    ? "; --long-text cut makes a sample of each text, however short"
+                    : "");
   }
 }
 

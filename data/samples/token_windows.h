@@ -16,7 +16,7 @@ namespace zeroth::data {
 struct TokenStream {
   std::shared_ptr<const void> owner;
   std::variant<std::span<const int32_t>, std::span<const uint16_t>, std::span<const uint32_t>> ids;
-  DatasetStats stats = {};  // known statistics of records whose texts are packed
+  DatasetStats stats = {};  // known statistics of records whose texts are chunked
 };
 
 // Throws the Error for an id outside the vocabulary, at `position` of the file. `hint` ends it.
@@ -27,9 +27,9 @@ struct TokenStream {
 // outside the vocabulary.
 TokenStream read_text_tokens(const DatasetOptions& options);
 
-// Returns the stream of packed texts, one after the other, each with its end. The ids must be in
+// Returns the stream of chunked texts, one after the other, each with its end. The ids must be in
 // the vocabulary.
-TokenStream packed_tokens(EncodedRecords encoded);
+TokenStream chunked_tokens(EncodedRecords encoded);
 
 class TokenWindows : public Dataset {
  public:

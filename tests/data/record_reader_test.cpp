@@ -38,13 +38,13 @@ TEST_CASE("Texts are joined, each as it is alone with its beginning and its end"
   Ids all = document("the fox");
   for (const int32_t id : document("jumps")) all.push_back(id);
   const EncodedRecords read = read_records(chunks(path, 2));
-  CHECK(read.stats.packed);
+  CHECK(read.stats.chunked);
   CHECK(read.ids == all);
   CHECK(read.records.empty());
 
   const auto dataset = open_dataset(chunks(path, 2));
   CHECK(dataset->size() == std::ssize(all) / 2);
-  CHECK(dataset->stats().packed);
+  CHECK(dataset->stats().chunked);
   CHECK(dataset->stats().num_label_tokens == std::ssize(all) - 1);
   std::vector<int64_t> inputs, outputs;
   for (int64_t i = 0; i < dataset->size(); ++i) {
@@ -84,7 +84,7 @@ TEST_CASE("Pairs stay samples of their own") {
   const auto dataset = open_dataset(chunks(path, 64));
   CHECK(dataset->size() == 1);
   CHECK(dataset->stats().pairs);
-  CHECK_FALSE(dataset->stats().packed);
+  CHECK_FALSE(dataset->stats().chunked);
 }
 
 TEST_CASE("Texts that fill no window are an Error in version 1, which says what takes them") {

@@ -133,17 +133,18 @@ TEST_CASE("a line spelled for run_clm.py joins texts as that does, unless --long
   write_texts(bench);
   const std::string line = "--model_name_or_path @model --per_device_train_batch_size 1 ";
   const RunPlan joined = plan(bench, line + "--data @texts.jsonl --block_size 16");
-  CHECK(joined.samples.train->stats().packed);
+  CHECK(joined.samples.train->stats().chunked);
   CHECK(has_note(joined,
                  "texts.jsonl: the texts are joined and cut into windows, as run_clm.py does; "
                  "--long-text cut uses each alone"));
-  CHECK(plan(bench, line + "--train_file @texts.jsonl --seq-len 16").samples.train->stats().packed);
+  CHECK(
+      plan(bench, line + "--train_file @texts.jsonl --seq-len 16").samples.train->stats().chunked);
   const RunPlan cut =
       plan(bench, line + "--train-file @texts.jsonl --block-size 16 --long-text cut");
-  CHECK_FALSE(cut.samples.train->stats().packed);
+  CHECK_FALSE(cut.samples.train->stats().chunked);
   CHECK(cut.samples.train->size() == 2);
   CHECK_FALSE(
-      plan(bench, line + "--data @texts.jsonl --max_seq_length 16").samples.train->stats().packed);
+      plan(bench, line + "--data @texts.jsonl --max_seq_length 16").samples.train->stats().chunked);
 }
 
 TEST_CASE("a note shows where prompt and completion meet, and what separates them") {

@@ -106,7 +106,7 @@ std::string data_line(const std::string& path, const data::Dataset& dataset) {
       fmt::format("{}: {} of at most {} positions, {} tokens, {} trained", file_name(path),
                   pluralize(stats.samples, "sample"), dataset.seq_len(), format_count(stats.tokens),
                   format_count(stats.num_label_tokens));
-  if (stats.packed) text += "; texts joined";
+  if (stats.chunked) text += "; texts joined";
   if (stats.rows > 0) text += fmt::format("; packed into {}", pluralize(stats.rows, "row"));
   if (stats.truncated > 0) text += fmt::format("; {} cut at the end", stats.truncated);
   if (stats.dropped > 0) text += fmt::format("; {} dropped: nothing to train", stats.dropped);
