@@ -6,8 +6,6 @@
 #include <sstream>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <vector>
 
 #include "base/error.h"
 #include "base/files/run_path.h"
@@ -53,15 +51,7 @@ void Gpu::select(int index) {
 }
 
 std::optional<fs::path> gpu_library() {
-  const fs::path bin = program_directory();
-  std::vector<fs::path> directories = run_path_directories();
-  directories.insert(directories.begin(), {bin, bin / "../lib"});
-  for (const fs::path& directory : directories) {
-    std::error_code unreadable;
-    if (fs::exists(directory / "libzeroth_gpu.so", unreadable))
-      return directory / "libzeroth_gpu.so";
-  }
-  return std::nullopt;
+  return find_program_library("libzeroth_gpu.so");
 }
 
 void set_gpu_variables() {

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace zeroth {
 namespace {
@@ -41,6 +42,17 @@ std::vector<fs::path> run_path_directories() {
     if (fs::path(entry).is_absolute()) found.emplace_back(entry);
   }
   return found;
+}
+
+std::optional<fs::path> find_program_library(const std::string& name) {
+  const fs::path bin = program_directory();
+  std::vector<fs::path> directories = run_path_directories();
+  directories.insert(directories.begin(), {bin, bin / "../lib"});
+  for (const fs::path& directory : directories) {
+    std::error_code unreadable;
+    if (fs::exists(directory / name, unreadable)) return directory / name;
+  }
+  return std::nullopt;
 }
 
 }  // namespace zeroth

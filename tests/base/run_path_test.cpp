@@ -14,4 +14,9 @@ TEST_CASE("the folders of the run path are absolute, and $ORIGIN is where the pr
   CHECK(std::filesystem::exists(directories[2] / "libtorch_cpu.so"));
 }
 
+TEST_CASE("A library that is loaded is found on the run path, and another one nowhere") {
+  CHECK(find_program_library("libtorch_cpu.so") == run_path_directories()[2] / "libtorch_cpu.so");
+  CHECK(find_program_library("libnothing.so") == std::nullopt);
+}
+
 }  // namespace zeroth::run_path_test
