@@ -26,6 +26,14 @@ else()
   add_library(zeroth_utf8proc INTERFACE)
   target_link_libraries(zeroth_utf8proc INTERFACE ${ZEROTH_UTF8PROC_LIBRARY})
 
+  find_library(ZEROTH_ZLIB_LIBRARY NAMES libz.a z REQUIRED)
+  add_library(zeroth_zlib INTERFACE)
+  target_link_libraries(zeroth_zlib INTERFACE ${ZEROTH_ZLIB_LIBRARY})
+
+  find_library(ZEROTH_ZSTD_LIBRARY NAMES libzstd.a zstd REQUIRED)
+  add_library(zeroth_zstd INTERFACE)
+  target_link_libraries(zeroth_zstd INTERFACE ${ZEROTH_ZSTD_LIBRARY})
+
   # Debian and Ubuntu have fmt as a shared library only. Its headers hold all of its code, so our programs get a copy.
   set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
   try_compile(ZEROTH_FMT_INSIDE ${CMAKE_BINARY_DIR}/fmt_inside ${CMAKE_CURRENT_LIST_DIR}/fmt_inside.cpp
@@ -60,4 +68,5 @@ file(REAL_PATH ${Torch_ROOT} torch_folder)
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 set(torch_copy lib/zeroth/torch)  # in a prefix, where the component LibTorch puts one
 set(CMAKE_INSTALL_RPATH $ORIGIN/../lib $ORIGIN/../${torch_copy}/lib ${torch_folder}/lib)
+include(Arrow)
 include(Cuda)

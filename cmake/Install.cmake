@@ -1,17 +1,23 @@
-# `cmake --install`: programs, the GPU library, presets, and the package Zeroth, so that a program of one's own needs
+# `cmake --install`: programs, the libraries that they load, presets, and the package Zeroth, so that a program of one's
+# own needs
 #   find_package(Zeroth REQUIRED)
 #   target_link_libraries(program PRIVATE Zeroth::engine)
 include(CMakePackageConfigHelpers)
 set(package lib/cmake/Zeroth)
 
 install(TARGETS zeroth finetune RUNTIME DESTINATION bin)
-install(TARGETS zeroth_pcre2 zeroth_sodium zeroth_utf8proc EXPORT Zeroth ARCHIVE DESTINATION lib)
+install(TARGETS zeroth_pcre2 zeroth_sodium zeroth_utf8proc zeroth_zlib zeroth_zstd
+  EXPORT Zeroth ARCHIVE DESTINATION lib)
 if(ZEROTH_BUNDLE)
   install(TARGETS zeroth_fmt EXPORT Zeroth ARCHIVE DESTINATION lib)
   install(DIRECTORY ${ZEROTH_BUNDLE}/include/fmt ${ZEROTH_BUNDLE}/include/nlohmann DESTINATION include/zeroth/bundled)
 endif()
 if(ZEROTH_HAVE_CUDA)
   install(TARGETS zeroth_gpu LIBRARY DESTINATION lib)
+endif()
+if(ZEROTH_HAVE_ARROW)  # Arrow stays where it is, as LibTorch does, and is copied with it
+  install(TARGETS zeroth_arrow LIBRARY DESTINATION lib)
+  install(FILES ${arrow_libraries} DESTINATION lib/zeroth/arrow COMPONENT LibTorch EXCLUDE_FROM_ALL)
 endif()
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs/presets DESTINATION share/zeroth)
 foreach(program zeroth finetune)  # one script completes both; a shell looks for it by the program's name

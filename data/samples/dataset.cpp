@@ -6,13 +6,14 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/records/data_files.h"
 #include "data/samples/record_reader.h"
 #include "data/samples/token_windows.h"
 
 namespace zeroth::data {
 namespace {
 
-// One sample per record of a .jsonl or .json file: a text, or a prompt and a completion, of which
+// One sample per record of a file: a text, or a prompt and a completion, of which
 // only the latter has labels.
 class JsonlSamples : public Dataset {
  public:
@@ -62,7 +63,7 @@ std::unique_ptr<Dataset> open_records(const DatasetOptions& options) {
 }  // namespace
 
 bool has_records(const std::filesystem::path& path) {
-  return path.extension() == ".jsonl" || path.extension() == ".json";
+  return data_file_type(path).has_records();
 }
 
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
@@ -73,12 +74,13 @@ std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   }
   if (has_records(options.path)) return open_records(options);
   if (!options.records.prompt_field.empty() || !options.records.completion_field.empty()) {
-    throw Error("{}: --prompt-field and --completion-field are for .jsonl and .json",
+    throw Error("{}: --prompt-field and --completion-field are for .jsonl and other records",
                 options.path.string());
   }
-  return std::make_unique<TokenWindows>(options, options.path.extension() == ".txt"
-                                                     ? read_text_tokens(options)
-                                                     : map_binary_tokens(options));
+  return std::make_unique<TokenWindows>(options,
+                                        data_file_type(options.path).format == DataFormat::kText
+                                            ? read_text_tokens(options)
+                                            : map_binary_tokens(options));
 }
 
 }  // namespace zeroth::data

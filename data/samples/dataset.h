@@ -93,8 +93,7 @@ inline constexpr int kDataVersion = 3;
 // TokenType is the width of the ids of a .bin file, which are little-endian.
 enum class TokenType { kUint16, kUint32 };
 
-// RecordOptions is what a user says about the records of a .jsonl or .json file, and what of them
-// is trained.
+// RecordOptions is what a user says about the records of a file, and what of them is trained.
 struct RecordOptions {
   // The format by its name, and fields; what is empty is recognized by the first record
   // (data/records/record_format.h).
@@ -116,7 +115,7 @@ struct RecordOptions {
 
 struct DatasetOptions {
   // Format by extension: .txt (one text), .bin (ids), .jsonl (an object per line), .json (an array
-  // of objects).
+  // of objects), .csv, .parquet and .arrow (a table); compressed ones too (data_files.h).
   std::filesystem::path path;
   // Not owned; may be null for .bin. Used only during opening.
   const Tokenizer* tokenizer = nullptr;
@@ -152,7 +151,7 @@ std::unique_ptr<Dataset> pack_samples(std::unique_ptr<Dataset> samples, int64_t 
 // Returns why `path` is not a file of samples, what it is instead, and what to do. The result
 // depends on its name, on its type (a directory, a pipe), and on the first bytes of a file
 // (compressed, a table, an array of NumPy's). The text continues a message after the path: ": no
-// such file", " is a folder, ...". Empty for a .txt, .bin, .jsonl or .json file.
+// such file", " is a folder, ...". Empty for a file that open_dataset() reads.
 std::string sample_file_error(const std::filesystem::path& path);
 
 // Returns a line that names the sample, and a line for each of its tokens: position, id, whether it

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/files/regular_file.h"
 #include "base/json/json.h"
 #include "base/text/printable.h"
 #include "data/records/record_format.h"
+#include "data/records/record_source.h"
 #include "data/samples/sample_encoder.h"
 #include "data/tokenizer/unicode.h"
 
@@ -38,18 +38,11 @@ class RecordReader {
   }
 
   EncodedRecords run() {
-    const MappedFile file(options_.path);
-    const auto on_record = [&](std::string_view record, int64_t line) {
-      if (options_.on_read) {
-        options_.on_read(record.data() - file.text().data(), static_cast<int64_t>(file.size()));
-      }
-      read_record(record, line);
-    };
-    if (options_.path.extension() == ".json") {
-      for_each_element(file.text(), path_, on_record);
-    } else {
-      encoded_.stats.blank_lines = for_each_line(file.text(), on_record);
-    }
+    encoded_.stats.blank_lines = for_each_record(
+        {.path = options_.path, .on_read = options_.on_read}, [&](const RawRecord& record) {
+          read_record(record);
+          return true;
+        });
     if (!format_) throw Error("{} has no records", path_);
     encoder_.add_to(encoded_.stats);
     check_labels();
@@ -64,8 +57,9 @@ class RecordReader {
     return parse_ordered_json(text, source);
   }
 
-  void read_record(std::string_view text, int64_t line) {
-    const ordered_json object = parse(text, line);
+  void read_record(const RawRecord& raw) {
+    const int64_t line = raw.line;
+    const ordered_json object = raw.row != nullptr ? std::move(*raw.row) : parse(raw.text, line);
     try {
       if (!format_) init_format(object);
       Record record = format_->read(object);

@@ -11,6 +11,7 @@
 #include "base/files/regular_file.h"
 #include "base/machine/process_limits.h"
 #include "base/text/printable.h"
+#include "data/records/data_files.h"
 #include "data/samples/dataset.h"
 
 namespace zeroth::data {
@@ -19,7 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::literals;
 
-constexpr std::string_view kKnownExtensions = ".txt, .bin, .jsonl and .json are supported";
+constexpr std::string_view kKnownExtensions =
+    ".jsonl, .json, .csv and .txt, each also .gz or .zst, .parquet, .arrow and .bin are supported";
 
 constexpr std::string_view kUnpack = "unpack it first";
 constexpr std::string_view kConvert =
@@ -39,17 +41,12 @@ struct Magic {
   size_t at = 0;  // offset of the bytes in the file
 };
 constexpr Magic kMagics[] = {
-    {"\x1f\x8b\x08", "compressed (gzip)", kUnpack},
-    {"\x28\xb5\x2f\xfd", "compressed (Zstandard)", kUnpack},
     {"1AY&SY", "compressed (bzip2)", kUnpack, 4},
     {"\xfd\x37zXZ", "compressed (xz)", kUnpack},
     {"\x04\x22\x4d\x18", "compressed (LZ4)", kUnpack},
     {"7z\xbc\xaf\x27\x1c", "an archive (7-Zip)", kUnpack},
     {"Rar!", "an archive (RAR)", kUnpack},
     {"PK\x03\x04", "a ZIP archive (also .npz, .xlsx, .pt)", kUnpack},
-    {"PAR1", "a Parquet table", kConvert},
-    {"ARROW1", "an Arrow table", kConvert},
-    {"\xff\xff\xff\xff", "an Arrow stream", kConvert},
     {"Obj\x01", "an Avro table", kConvert},
     {"SQLite format 3", "an SQLite database", kConvert},
     {"\x89HDF", "an HDF5 file", kIds},
@@ -72,8 +69,9 @@ struct KnownExtensions {
   std::string_view remedy;
 };
 constexpr KnownExtensions kOtherExtensions[] = {
-    {{".csv", ".tsv", ".parquet", ".arrow", ".orc", ".xlsx"}, kConvert},
-    {{".gz", ".zst", ".zip", ".bz2", ".xz", ".tar", ".tgz"}, kUnpack},
+    {{".tsv", ".orc", ".xlsx"}, kConvert},
+    {{".zip", ".bz2", ".xz", ".tar", ".tgz"}, kUnpack},
+    {{".gz", ".zst"}, "unpack it first, or name it after what it holds, as train.jsonl.gz"},
     {{".npy", ".npz"}, kIds},
     {{".idx"}, "name the .bin file beside it"},
     {{".ndjson", ".jsonlines", ".jl"}, "rename it to .jsonl if it has one object per line"},
@@ -124,8 +122,10 @@ std::string unknown_type_error(const fs::path& path) {
   std::string lower = extension;
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return c < 0x80 ? std::tolower(c) : c; });
-  for (const std::string_view known : {".txt", ".bin", ".jsonl", ".json"}) {
-    if (extension == known) return "";
+  if (data_file_type(path).format != DataFormat::kUnknown) return "";
+  for (const std::string_view known :
+       {".txt", ".bin", ".jsonl", ".json", ".csv", ".parquet", ".arrow", ".gz", ".zst"}) {
+    if (extension == known) continue;
     if (lower == known) return fmt::format(": the name must end in {}, in lower case", known);
   }
   std::string text =
@@ -149,6 +149,7 @@ std::string sample_file_error(const fs::path& path) {
     return errno == ENOENT ? missing_file_error(name) : ": " + system_reason(errno);
   }
   if (!S_ISREG(status.st_mode)) return not_a_file_error(status.st_mode);
+  if (std::string why = mislabel_error(path); !why.empty()) return why;
   std::array<char, 16> first{};
   const RegularFile file(path);
   const ssize_t count = ::pread(file.descriptor(), first.data(), first.size(), 0);
@@ -159,7 +160,8 @@ std::string sample_file_error(const fs::path& path) {
   }
   const bool utf16 = std::any_of(std::begin(kUtf16), std::end(kUtf16),
                                  [&](std::string_view mark) { return bytes.starts_with(mark); });
-  if (utf16 && path.extension() != ".bin") return std::string(kFromUtf16);
+  const bool ids = data_file_type(path).format == DataFormat::kTokens;
+  if (utf16 && !ids) return std::string(kFromUtf16);
   return unknown_type_error(path);
 }
 

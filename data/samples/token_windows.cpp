@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/files/regular_file.h"
 #include "base/text/units.h"
+#include "data/records/record_source.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/unicode.h"
 
@@ -22,10 +23,19 @@ TokenStream read_text_tokens(const DatasetOptions& options) {
   const std::string path = options.path.string();
   if (options.tokenizer == nullptr) throw Error("{}: text needs a tokenizer.json", path);
   const MappedFile file(options.path);
+  std::string unpacked;
+  const bool packed = data_file_type(options.path).compression != Compression::kNone;
+  if (packed) {
+    for_each_block(options.path, [&](std::string_view text) {
+      unpacked += text;
+      return true;
+    });
+  }
+  const std::string_view text = packed ? unpacked : file.text();
   EncodedRecords encoded;
   try {
-    encoded.ids = options.tokenizer->encode(
-        options.version > 1 ? without_byte_order_mark(file.text()) : file.text());
+    encoded.ids =
+        options.tokenizer->encode(options.version > 1 ? without_byte_order_mark(text) : text);
   } catch (const Error& e) {
     throw Error("{}: {}", path, e.what());
   }

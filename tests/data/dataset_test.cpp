@@ -16,7 +16,7 @@ std::string open_error(DatasetOptions options) {
 
 TEST_CASE("The extension decides the reader, and an unknown one is an Error") {
   TempFolder directory;
-  check_contains(open_error({.path = directory.write("t.csv", "a,b")}), "unknown file type '.csv'");
+  check_contains(open_error({.path = directory.write("t.tsv", "a,b")}), "unknown file type '.tsv'");
   check_contains(open_error({.path = directory.path() / "none.bin"}), "none.bin");
   check_contains(open_error({.path = directory.path() / "none.jsonl"}), "none.jsonl: no such file");
 }

@@ -1,4 +1,4 @@
-#include "data/samples/record_reader.h"
+#include "data/records/record_source.h"
 
 #include <vector>
 
@@ -11,8 +11,9 @@ using Record = std::pair<std::string, int64_t>;
 
 std::vector<Record> elements(std::string_view file) {
   std::vector<Record> records;
-  for_each_element(file, "t.json", [&](std::string_view record, int64_t line) {
-    records.emplace_back(record, line);
+  for_each_element(file, "t.json", [&](const RawRecord& record) {
+    records.emplace_back(record.text, record.line);
+    return true;
   });
   return records;
 }
@@ -65,10 +66,14 @@ TEST_CASE("What is cut short is a record to the end, for its reader to refuse") 
 
 TEST_CASE(
     "blank_line: lines of blanks are passed over and counted, and others keep their numbers") {
-  const auto lines = [](std::string_view file) {
+  TempFolder directory;
+  const auto lines = [&](std::string_view file) {
     std::vector<Record> records;
-    const int64_t blank = for_each_line(
-        file, [&](std::string_view record, int64_t line) { records.emplace_back(record, line); });
+    ByteSource source(directory.write("t.jsonl", file));
+    const int64_t blank = for_each_line(source, [&](const RawRecord& record) {
+      records.emplace_back(record.text, record.line);
+      return true;
+    });
     return std::pair(records, blank);
   };
   CHECK(lines("a\n\nb\r\n \n") == std::pair(std::vector<Record>{{"a", 1}, {"b\r", 3}}, int64_t{2}));
@@ -79,6 +84,27 @@ TEST_CASE(
         std::pair(std::vector<Record>{{"a", 2}}, int64_t{2}));
   CHECK(lines("").first.empty());
   CHECK(lines("\n \n").second == 2);
+}
+
+TEST_CASE("Lines that a piece of the file cuts are whole, and a line has a limit") {
+  TempFolder directory;
+  std::string text;
+  for (int i = 0; i < 300'000; ++i) text += fmt::format("line {}\n", i);
+  const auto path = directory.write("t.jsonl", text);
+  ByteSource source(path);
+  int64_t count = 0;
+  for_each_line(source, [&](const RawRecord& record) {
+    CHECK(record.text == fmt::format("line {}", count));
+    CHECK(record.line == ++count);
+    return true;
+  });
+  CHECK(count == 300'000);
+  ByteSource long_line(directory.write("t.jsonl", "a\n" + std::string(3'000'000, 'x')));
+  check_contains(error_of([&] {
+                   for_each_line(
+                       long_line, [](const RawRecord&) { return true; }, 2'000'000);
+                 }),
+                 "t.jsonl:2: the line has more than 1.91 MiB");
 }
 
 }  // namespace zeroth::data::record_file_test

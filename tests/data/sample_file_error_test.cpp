@@ -13,6 +13,11 @@ TEST_CASE("what_is_no_data_file: files of samples are fine") {
     CHECK(sample_file_error(directory.write(name, "")).empty());
   }
   CHECK(sample_file_error(directory.write("mark.bin", "\xff\xfe\x01\x02")).empty());
+  CHECK(sample_file_error(directory.write("t.csv", "a,b")).empty());
+  for (const char* name :
+       {"text.jsonl.gz", "text.csv.zst", "plain.txt.gz", "text.parquet", "text.arrow"}) {
+    CHECK(sample_file_error(fixture("containers") / name).empty());
+  }
 }
 
 TEST_CASE("what_is_no_data_file: what lies there is named, with what to do") {
@@ -44,8 +49,8 @@ TEST_CASE("what_is_no_data_file: a name that is no file's says what it looks lik
 TEST_CASE("what_is_no_data_file: a file of another kind is known by its bytes or its name") {
   TempFolder directory;
   const std::tuple<const char*, std::string_view, const char*> cases[] = {
-      {"z.jsonl", "\x1f\x8b\x08 and more", " is compressed (gzip): unpack it first"},
-      {"z.json", "\x28\xb5\x2f\xfd", " is compressed (Zstandard): unpack"},
+      {"z.jsonl", "\x1f\x8b\x08 and more", " is compressed (gzip): rename it to z.jsonl.gz"},
+      {"z.json", "\x28\xb5\x2f\xfd", " is compressed (Zstandard): rename it to z.json.zst"},
       {"z.txt", "BZh91AY&SY", " is compressed (bzip2): unpack"},
       {"x.txt",
        std::string_view("\xfd"
@@ -53,7 +58,7 @@ TEST_CASE("what_is_no_data_file: a file of another kind is known by its bytes or
                         6),
        " is compressed (xz): unpack"},
       {"z.bin", "PK\x03\x04", " is a ZIP archive"},
-      {"p.jsonl", "PAR1", " is a Parquet table: write its rows as lines of JSON"},
+      {"p.jsonl", "PAR1", " is a Parquet table: rename it to p.parquet"},
       {"a.bin", "ARROW1", " is an Arrow table"},
       {"n.bin", "\x93NUMPY\x01",
        " is a NumPy array with a header: a .bin file holds only token ids"},
@@ -64,9 +69,10 @@ TEST_CASE("what_is_no_data_file: a file of another kind is known by its bytes or
        "\xff\xfe"
        "a",
        " is UTF-16, expected UTF-8: iconv"},
-      {"t.csv", "a,b",
-       ": unknown file type '.csv'; .txt, .bin, .jsonl and .json are supported; write"},
-      {"t.jsonl.gz", "not packed at all", ": unknown file type '.gz'"},
+      {"t.tsv", "a\tb", ": unknown file type '.tsv'; .jsonl, .json, .csv and .txt, each also"},
+      {"t.jsonl.gz", "not packed at all", " is not gzip: it begins with 6e 6f 74 20 70 61 63 6b"},
+      {"t.gz", "\x1f\x8b\x08", ": unknown file type '.gz'"},
+      {"t.CSV", "a,b", ": the name must end in .csv, in lower case"},
       {"t.ndjson", "{}", "rename it to .jsonl if it has one object per line"},
       {"t.JSONL", "{}", ": the name must end in .jsonl, in lower case"},
       {"plain", "{}", ": unknown file type ''"}};

@@ -1,9 +1,10 @@
-// The records of a file, as texts.
+// The records of a file, as texts: lines, and elements of an array.
 #include <algorithm>
 #include <string_view>
 
 #include "base/error.h"
-#include "data/samples/record_reader.h"
+#include "base/text/units.h"
+#include "data/records/record_source.h"
 #include "data/tokenizer/unicode.h"
 
 namespace zeroth::data {
@@ -11,12 +12,16 @@ namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
 constexpr std::string_view kBlankLine = " \t\r\n\v\f";  // includes blanks that JSON does not allow
+constexpr size_t kPassedBytes = size_t{1} << 20;        // between two calls of `on_passed`
+
+using OnPassed = std::function<void(std::string_view)>;
 
 // A JsonCursor is a position in a text, which advances value by value.
 class JsonCursor {
  public:
-  JsonCursor(std::string_view text, int64_t line, const std::string& path)
-      : text_(text), line_(line), path_(path) {}
+  JsonCursor(std::string_view text, int64_t line, const std::string& path,
+             const OnPassed& on_passed)
+      : text_(text), line_(line), path_(path), on_passed_(on_passed) {}
 
   int64_t line() const { return line_; }
 
@@ -61,6 +66,11 @@ class JsonCursor {
   void advance() {
     if (text_[at_] == '\n') ++line_;
     ++at_;
+    if (at_ % kPassedBytes == 0 && on_passed_) {
+      // Twice as much, as the pages between two calls belong to neither alone.
+      const size_t begin = at_ - std::min(at_, 2 * kPassedBytes);
+      on_passed_(text_.substr(begin, at_ - begin));
+    }
   }
 
   void skip_text() {
@@ -84,25 +94,26 @@ class JsonCursor {
   size_t at_ = 0;
   int64_t line_;
   const std::string& path_;
+  const OnPassed& on_passed_;
 };
 
-void for_each_array_element(JsonCursor& cursor, const OnRecord& on_record) {
+// Returns whether `on_record` said to go on.
+bool for_each_array_element(JsonCursor& cursor, const OnRecord& on_record) {
   cursor.consume('[');
-  if (cursor.consume(']')) return;
+  if (cursor.consume(']')) return true;
   do {
     cursor.at_end();
     const int64_t line = cursor.line();
     const std::string_view record = cursor.consume_value();
     if (record.empty()) cursor.throw_expected("a record");
-    on_record(record, line);
+    if (!on_record({.text = record, .row = nullptr, .line = line})) return false;
   } while (cursor.consume(','));
   if (!cursor.consume(']')) cursor.throw_expected("',' or ']' after a record");
+  return true;
 }
 
-// Calls `on_record` for the elements of `object`'s "data": [...]; returns whether it has that.
-bool for_each_data_element(std::string_view object, int64_t line, const std::string& path,
-                           const OnRecord& on_record) {
-  JsonCursor cursor(object, line, path);
+// Calls `on_record` for the elements of an object's "data": [...]; returns whether it has that.
+bool for_each_data_element(JsonCursor cursor, const OnRecord& on_record) {
   cursor.consume('{');
   do {
     const std::string_view key = cursor.consume_value();
@@ -118,28 +129,43 @@ bool for_each_data_element(std::string_view object, int64_t line, const std::str
 
 }  // namespace
 
-int64_t for_each_line(std::string_view file, const OnRecord& on_record) {
-  int64_t blank = 0;
-  file = without_byte_order_mark(file);
-  for (int64_t line = 1; !file.empty(); ++line) {
-    const size_t end = std::min(file.find('\n'), file.size());
-    const std::string_view record = file.substr(0, end);
-    if (without_byte_order_mark(record).find_first_not_of(kBlankLine) == std::string_view::npos) {
+int64_t for_each_line(ByteSource& source, const OnRecord& on_record, size_t max_bytes) {
+  int64_t blank = 0, line = 0;
+  std::string begun;  // a line whose end is in a later piece
+  const auto emit = [&](std::string_view text) {
+    ++line;
+    const std::string_view unmarked = without_byte_order_mark(text);
+    if (unmarked.find_first_not_of(kBlankLine) == std::string_view::npos) {
       ++blank;
-    } else {
-      on_record(record, line);
+      return true;
     }
-    file.remove_prefix(std::min(end + 1, file.size()));
+    return on_record({.text = line == 1 ? unmarked : text, .row = nullptr, .line = line});
+  };
+  for (std::string_view piece = source.next(); !piece.empty(); piece = source.next()) {
+    for (size_t end = piece.find('\n'); end != std::string_view::npos; end = piece.find('\n')) {
+      const std::string_view rest = piece.substr(0, end);
+      if (!emit(begun.empty() ? rest : begun += rest)) return blank;
+      begun.clear();
+      piece.remove_prefix(end + 1);
+    }
+    begun += piece;
+    if (begun.size() > max_bytes) {
+      throw Error("{}:{}: the line has more than {}", source.path(), line + 1,
+                  format_bytes(static_cast<int64_t>(max_bytes)));
+    }
   }
+  if (!begun.empty()) emit(begun);
   return blank;
 }
 
-void for_each_element(std::string_view file, const std::string& path, const OnRecord& on_record) {
-  file = without_byte_order_mark(file);
-  JsonCursor cursor(file, 1, path);
+void for_each_element(std::string_view text, const std::string& path, const OnRecord& on_record,
+                      const OnPassed& on_passed) {
+  text = without_byte_order_mark(text);
+  JsonCursor cursor(text, 1, path, on_passed);
   if (cursor.next_is('[')) {
-    for_each_array_element(cursor, on_record);
-    if (!cursor.at_end()) cursor.throw_expected("nothing after the array");
+    if (for_each_array_element(cursor, on_record) && !cursor.at_end()) {
+      cursor.throw_expected("nothing after the array");
+    }
     return;
   }
   for (bool first = true; !cursor.at_end(); first = false) {
@@ -147,7 +173,8 @@ void for_each_element(std::string_view file, const std::string& path, const OnRe
     const std::string_view record = cursor.consume_value();
     if (record.empty()) cursor.throw_expected("a record");
     const bool alone = first && cursor.at_end();
-    if (!alone || !for_each_data_element(record, line, path, on_record)) on_record(record, line);
+    if (alone && for_each_data_element({record, line, path, on_passed}, on_record)) return;
+    if (!on_record({.text = record, .row = nullptr, .line = line})) return;
   }
 }
 
