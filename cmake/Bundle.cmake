@@ -1,5 +1,5 @@
-# The packages of Dependencies.cmake from the folder that tools/bundle made. PCRE2, libsodium, utf8proc and fmt are
-# compiled.
+# The packages of Dependencies.cmake from the folder that tools/bundle made. PCRE2, libsodium, utf8proc, zlib,
+# Zstandard and fmt are compiled.
 enable_language(C)
 if(NOT EXISTS ${ZEROTH_BUNDLE}/include/pcre2.h)
   message(FATAL_ERROR "No bundle in ${ZEROTH_BUNDLE}: tools/bundle makes one")
@@ -23,6 +23,13 @@ set(fmt_include ${ZEROTH_BUNDLE}/include)
 add_library(fmt::fmt ALIAS zeroth_fmt)
 
 bundled_library(zeroth_utf8proc ${ZEROTH_BUNDLE}/src/utf8proc/utf8proc.c)
+
+file(GLOB zlib_sources ${ZEROTH_BUNDLE}/src/zlib/*.c)
+bundled_library(zeroth_zlib ${zlib_sources})
+
+file(GLOB_RECURSE zstd_sources ${ZEROTH_BUNDLE}/src/zstd/*.c)
+bundled_library(zeroth_zstd ${zstd_sources})
+target_compile_definitions(zeroth_zstd PRIVATE ZSTD_DISABLE_ASM)
 
 file(GLOB pcre2_sources ${ZEROTH_BUNDLE}/src/pcre2/*.c)
 list(FILTER pcre2_sources EXCLUDE REGEX "_(jit_match|jit_misc|printint|ucptables)\\.c$")  # included by others

@@ -21,16 +21,20 @@ TAG = "py3-none-manylinux_2_35_x86_64"
 PROGRAMS = ("zeroth", "finetune", "comm-bench")
 CONSOLE_SCRIPTS = ("zeroth", "finetune")
 GPU_LIBRARY = "libzeroth_gpu.so"
+ARROW_LIBRARY = "libzeroth_arrow.so"
 # From a folder of this package to torch's libraries, and to CUDA's beside them.
 RUN_PATH = "$ORIGIN/../../torch/lib:$ORIGIN/../../nvidia/cu13/lib"
+ARROW_RUN_PATH = "$ORIGIN/../../pyarrow"
 # What is on each machine that the tag names, or comes with torch.
 SYSTEM = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6", "ld-linux-x86-64.so.2", "/lib64/ld-linux-x86-64.so.2"}
 TORCH = {"libtorch_cpu.so", "libc10.so", "libgomp.so.1"}
 TORCH_GPU = {"libtorch_cuda.so", "libc10_cuda.so", "libcudart.so.13", "libcupti.so.13"}
+ARROW = re.compile(r"lib(arrow|parquet)\.so\.\d+")  # of pyarrow, which only readers of tables need
 # glibc by the tag; the others are those of gcc 12, which that glibc came with.
 NEWEST = {"GLIBC": (2, 35), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13), "GCC": (12, 0, 0)}
 # What is compiled in, by Debian's names: the packages' licenses come along.
-INSIDE = ("libfmt-dev", "libpcre2-dev", "libsodium-dev", "libutf8proc-dev", "liburing-dev", "nlohmann-json3-dev", "libcli11-dev", "libboost-dev")
+INSIDE = ("libfmt-dev", "libpcre2-dev", "libsodium-dev", "libutf8proc-dev", "libzstd-dev", "zlib1g-dev", "liburing-dev",
+          "nlohmann-json3-dev", "libcli11-dev", "libboost-dev")
 TIME = (1980, 1, 1, 0, 0, 0)
 
 PACKAGE = '''"""Zeroth's programs. The console scripts `zeroth` and `finetune` become these: no Python is left at run time."""
@@ -90,6 +94,8 @@ def read_cache(build):
 def check_portable(name, elf):
     """A program that would not start on another machine, or not with torch's libraries, is no part of a wheel."""
     allowed = SYSTEM | TORCH | (TORCH_GPU if name.endswith(".so") else set())
+    if name == ARROW_LIBRARY:
+        allowed = SYSTEM | set(filter(ARROW.fullmatch, elf.needed))
     unknown = sorted(set(elf.needed) - allowed)
     if unknown:
         raise WheelError(f"{name} needs {', '.join(unknown)}, which other machines may not have. "
@@ -102,12 +108,12 @@ def check_portable(name, elf):
                              "Build on Debian 12 or Ubuntu 22.04.")
 
 
-def portable(path):
+def portable(path, run_path=RUN_PATH):
     """A program or library of the build, with the run path that it has in site-packages."""
     if not path.is_file():
         raise WheelError(f"{path} is missing. Build it first: tools/wheel does.")
     try:
-        data = Elf(path.read_bytes()).with_run_path(RUN_PATH)
+        data = Elf(path.read_bytes()).with_run_path(run_path)
     except ValueError as error:
         raise WheelError(f"{path}: {error}. A build whose LibTorch lies in a folder with a longer name has room.") from None
     check_portable(path.name, Elf(data))
@@ -132,6 +138,11 @@ def contents(build):
     files = [(f"zeroth/bin/{name}", portable(build / "bin" / name), True) for name in PROGRAMS]
     if cache["ZEROTH_CUDA"] != "OFF" and (build / "lib" / GPU_LIBRARY).exists():
         files.append((f"zeroth/lib/{GPU_LIBRARY}", portable(build / "lib" / GPU_LIBRARY), True))
+    extra = ""
+    if (build / "lib" / ARROW_LIBRARY).exists():
+        files.append((f"zeroth/lib/{ARROW_LIBRARY}", portable(build / "lib" / ARROW_LIBRARY, ARROW_RUN_PATH), True))
+        arrow = re.search(r"^ARROW_VERSION=(.+)$", (ROOT / "tools/versions").read_text(), re.M)[1]
+        extra = f"Provides-Extra: arrow\nRequires-Dist: pyarrow=={arrow}; extra == 'arrow'\n"
     files.append(("zeroth/__init__.py", PACKAGE.replace("@TORCH@", torch).encode(), False))
     for preset in (ROOT / "configs/presets").iterdir():
         files.append((f"{data}/zeroth/presets/{preset.name}", preset.read_bytes(), False))
@@ -141,7 +152,7 @@ def contents(build):
         files.append((f"{info}/licenses/{package}", text, False))
     scripts = "".join(f"{name} = zeroth:{name}\n" for name in CONSOLE_SCRIPTS)
     for name, text in (
-        ("METADATA", f"Metadata-Version: 2.1\nName: zeroth\nVersion: {version}\nRequires-Dist: torch=={torch}\n"
+        ("METADATA", f"Metadata-Version: 2.1\nName: zeroth\nVersion: {version}\nRequires-Dist: torch=={torch}\n{extra}"
                      "Summary: A training runtime in C++ that works like DeepSpeed\nRequires-Python: >=3.9\n"),
         ("WHEEL", f"Wheel-Version: 1.0\nGenerator: tools/wheel\nRoot-Is-Purelib: false\nTag: {TAG}\n"),
         ("entry_points.txt", f"[console_scripts]\n{scripts}"),

@@ -1,4 +1,4 @@
-"""tools/bundle without network, its sources of four packages made up, and a build that is configured from what it made.
+"""tools/bundle without network, its sources of six packages made up, and a build that is configured from what it made.
 
 usage: bundle_test.py CMAKE BUILD_FOLDER OPTION...   options of CMake for that build
 """
@@ -18,6 +18,8 @@ STAND_INS = {
   mkdir -p fmtlib-1/src utf8proc-1 pcre2-1/src libsodium-1/{builds/msvc,src/libsodium/{include/sodium,sodium}}
   echo '#include "fmt/format-inl.h"' >fmtlib-1/src/format.cc
   touch utf8proc-1/utf8proc.{h,c} utf8proc-1/utf8proc_data.c
+  mkdir -p zlib-1 libzstd-1/lib/{common,compress,decompress}
+  touch zlib-1/{zlib.h,zconf.h,inflate.c,gzread.c} libzstd-1/lib/{zstd.h,zstd_errors.h,common/debug.c,compress/hist.c}
   touch libsodium-1/{builds/msvc/version.h,src/libsodium/{include/sodium.h,sodium/utils.c}}
   touch pcre2-1/src/{pcre2_match.c,pcre2test.c,pcre2.h.generic,config.h.generic,pcre2_chartables.c.dist} ;;
 esac""",
@@ -63,9 +65,11 @@ class Bundle(unittest.TestCase):
                      "include/pcre2.h", "include/sodium.h", "include/sodium/version.h", "include/utf8proc.h",
                      "src/fmt/format.cc", "src/pcre2/config.h", "src/pcre2/pcre2_chartables.c", "src/sodium/sodium/utils.c",
                      "src/utf8proc/utf8proc_data.c", "licenses/libfmt-dev", "licenses/libpcre2-dev",
-                     "licenses/libsodium-dev"):
+                     "licenses/libsodium-dev", "licenses/libzstd-dev", "licenses/zlib1g-dev", "include/zlib.h", "include/zstd.h",
+                     "src/zlib/inflate.c", "src/zstd/common/debug.c"):
             self.assertTrue((self.bundle / file).is_file(), file)
-        self.assertFalse((self.bundle / "src/pcre2/pcre2test.c").exists())
+        for file in ("src/pcre2/pcre2test.c", "src/zlib/gzread.c"):
+            self.assertFalse((self.bundle / file).exists(), file)
 
     def test_a_folder_that_is_there_is_left_alone(self):
         again = run(ROOT / "tools/bundle", self.bundle, PATH=self.path)
@@ -81,7 +85,7 @@ class Bundle(unittest.TestCase):
             line = next(line for line in commands.splitlines() if line.endswith(file))
             self.assertIn(f"-isystem {self.bundle}/include", line)
         self.assertIn(str(self.bundle / "src/fmt/format.cc"), commands)
-        self.assertNotRegex(commands, r"lib(fmt|pcre2-8|sodium|utf8proc)\.(so|a)\b")
+        self.assertNotRegex(commands, r"lib(fmt|pcre2-8|sodium|utf8proc|z|zstd)\.(so|a)\b")
 
     def test_a_folder_that_is_no_bundle_is_refused(self):
         refused = self.configure(self.folder / "nowhere", self.folder / "refused")
