@@ -17,6 +17,7 @@
 #include "configs/resolve.h"
 #include "configs/schema/json_text.h"
 #include "data/chat_template/chat_template.h"
+#include "data/records/arrow_loader.h"
 #include "data/samples/dataset.h"
 #include "data/tokenizer/tokenizer.h"
 #include "launcher/backends/forwarded_environment.h"
@@ -210,6 +211,26 @@ void read_records(std::string_view bytes) {
   read_samples("data/x.json", bytes, 260);
 }
 
+void read_csv(std::string_view bytes) {
+  read_samples("data/x.csv", bytes, 260);
+}
+
+void read_gzip(std::string_view bytes) {
+  read_samples("data/x.jsonl.gz", bytes, 260);
+}
+
+void read_zstd(std::string_view bytes) {
+  read_samples("data/x.jsonl.zst", bytes, 260);
+}
+
+void read_parquet(std::string_view bytes) {
+  read_samples("data/x.parquet", bytes, 260);
+}
+
+void read_arrow(std::string_view bytes) {
+  read_samples("data/x.arrow", bytes, 260);
+}
+
 void read_text_file(std::string_view bytes) {
   read_samples("data/x.txt", bytes, 260);
 }
@@ -275,24 +296,34 @@ void check_message(std::string_view raw, std::string_view bytes) {
 }  // namespace
 
 const std::vector<Reader>& readers() {
-  static const std::vector<Reader> all = {{"json", read_json_text},
-                                          {"ds_config", read_ds_config},
-                                          {"model_config", read_model_config},
-                                          {"safetensors", read_safetensors},
-                                          {"index", read_index},
-                                          {"manifest", read_manifest},
-                                          {"curves", read_curves},
-                                          {"tokenizer", read_tokenizer},
-                                          {"chat_template", read_chat_template},
-                                          {"special_tokens", read_special_tokens},
-                                          {"jsonl", read_jsonl},
-                                          {"records", read_records},
-                                          {"text", read_text_file},
-                                          {"bin", read_bin},
-                                          {"flags", read_flags},
-                                          {"launch", read_launch},
-                                          {"hostfile", read_hosts},
-                                          {"variables", read_variables}};
+  static const std::vector<Reader> all = [] {
+    std::vector<Reader> some = {{"json", read_json_text},
+                                {"ds_config", read_ds_config},
+                                {"model_config", read_model_config},
+                                {"safetensors", read_safetensors},
+                                {"index", read_index},
+                                {"manifest", read_manifest},
+                                {"curves", read_curves},
+                                {"tokenizer", read_tokenizer},
+                                {"chat_template", read_chat_template},
+                                {"special_tokens", read_special_tokens},
+                                {"jsonl", read_jsonl},
+                                {"records", read_records},
+                                {"csv", read_csv},
+                                {"gzip", read_gzip},
+                                {"zstd", read_zstd},
+                                {"text", read_text_file},
+                                {"bin", read_bin},
+                                {"flags", read_flags},
+                                {"launch", read_launch},
+                                {"hostfile", read_hosts},
+                                {"variables", read_variables}};
+    if (data::arrow_library()) {
+      some.push_back({"parquet", read_parquet});
+      some.push_back({"arrow", read_arrow});
+    }
+    return some;
+  }();
   return all;
 }
 
