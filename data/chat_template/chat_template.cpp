@@ -152,6 +152,7 @@ RenderedChat ChatTemplate::render(const ordered_json& context, const RenderOptio
     throw_at(name_, tree_->source, evaluator ? evaluator->offset() : 0, failure.what());
   }
   RenderedChat chat;
+  chat.sources.reserve(out.spans().size());
   for (const jinja::Span& span : out.spans()) add_ranges(span, reader, chat);
   chat.text = out.take_text();
   return chat;

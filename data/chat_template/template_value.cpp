@@ -2,7 +2,9 @@
 #include "data/chat_template/template_value.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
+#include <cstring>
 
 #include "data/chat_template/template_operations.h"
 #include "data/tokenizer/unicode.h"
@@ -45,10 +47,17 @@ Value Value::of_float(double value) {
 }
 
 uint32_t String::length() const {
-  if (num_chars == kUnknownLength) {
-    num_chars = static_cast<uint32_t>(std::count_if(
-        data, data + size, [](char byte) { return (static_cast<uint8_t>(byte) & 0xC0) != 0x80; }));
+  if (num_chars != kUnknownLength) return num_chars;
+  // Bytes that continue a character are 10xxxxxx; eight of them are counted at a time.
+  constexpr uint64_t kLowestBits = 0x0101010101010101;
+  size_t continuations = 0, i = 0;
+  for (; i + sizeof(uint64_t) <= size; i += sizeof(uint64_t)) {
+    uint64_t bytes = 0;
+    std::memcpy(&bytes, data + i, sizeof(bytes));
+    continuations += static_cast<size_t>(std::popcount(bytes >> 7 & ~bytes >> 6 & kLowestBits));
   }
+  for (; i < size; ++i) continuations += (static_cast<uint8_t>(data[i]) & 0xC0) == 0x80 ? 1 : 0;
+  num_chars = static_cast<uint32_t>(size - continuations);
   return num_chars;
 }
 

@@ -13,6 +13,7 @@
 #include "base/files/regular_file.h"
 #include "base/text/printable.h"
 #include "base/text/units.h"
+#include "data/records/record_format.h"
 
 namespace zeroth::data {
 namespace {
@@ -250,20 +251,49 @@ std::vector<fs::path> expand_data_path(const std::string& path) {
   return files;
 }
 
-DataSource parse_data_source(const std::string& text) {
-  const DataSource whole{.path = text, .weight = std::nullopt};
-  const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || exists(text) || !files_of_pattern(text).empty()) return whole;
-  const std::string path = text.substr(0, colon), number = text.substr(colon + 1);
+namespace {
+
+// Returns the number behind the last colon of a value; nullopt if it is none. Throws an Error if it
+// is no weight.
+std::optional<double> parse_weight(const std::string& text, const std::string& number) {
   const char* const end = number.data() + number.size();
   double weight = 0;
   const auto [rest, failure] = std::from_chars(number.data(), end, weight);
-  const bool is_number = failure != std::errc::invalid_argument && rest == end;
-  if (!is_number || (!exists(path) && files_of_pattern(path).empty())) return whole;
-  if (failure != std::errc{} || !std::isfinite(weight) || weight <= 0) {
-    throw Error("{}: the weight '{}' is not a positive finite number", text, shortened(number));
+  if (failure == std::errc::invalid_argument || rest != end) return std::nullopt;
+  if (failure == std::errc{} && std::isfinite(weight) && weight > 0) return weight;
+  throw Error("{}: the weight '{}' is not a positive finite number", text, shortened(number));
+}
+
+// `name_begin`: where the entry's name begins, after "dataset_info.json:".
+DataSource parse_dataset_entry(const std::string& text, size_t name_begin) {
+  DataSource source;
+  source.dataset_info = text.substr(0, name_begin - 1);
+  source.dataset_name = text.substr(name_begin);
+  if (const size_t colon = source.dataset_name.rfind(':'); colon != std::string::npos) {
+    source.weight = parse_weight(text, source.dataset_name.substr(colon + 1));
+    if (source.weight) source.dataset_name.resize(colon);
   }
-  return {.path = path, .weight = weight};
+  const DatasetInfo info = read_dataset_info(source.dataset_info, source.dataset_name);
+  source.path = (source.dataset_info.parent_path() / info.file_name).string();
+  return source;
+}
+
+}  // namespace
+
+DataSource parse_data_source(const std::string& text) {
+  constexpr std::string_view kDatasetInfo = "dataset_info.json:";
+  const size_t entry = text.rfind(kDatasetInfo);
+  if (entry != std::string::npos && !exists(text))
+    return parse_dataset_entry(text, entry + kDatasetInfo.size());
+  DataSource whole;
+  whole.path = text;
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || exists(text) || !files_of_pattern(text).empty()) return whole;
+  DataSource weighted;
+  weighted.path = text.substr(0, colon);
+  if (!exists(weighted.path) && files_of_pattern(weighted.path).empty()) return whole;
+  weighted.weight = parse_weight(text, text.substr(colon + 1));
+  return weighted.weight ? weighted : whole;
 }
 
 }  // namespace zeroth::data

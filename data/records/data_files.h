@@ -36,13 +36,17 @@ std::vector<std::filesystem::path> expand_data_path(const std::string& path);
 
 // DataSource is a value of --data.
 struct DataSource {
-  std::string path;              // for expand_data_path()
-  std::optional<double> weight;  // positive and finite
+  std::string path = {};              // for expand_data_path()
+  std::optional<double> weight = {};  // positive and finite
+  // An entry of LLaMA-Factory's dataset_info.json, which names the path; otherwise empty.
+  std::filesystem::path dataset_info = {};
+  std::string dataset_name = {};
 };
 
-// Parses "PATH" or "PATH:WEIGHT". The last colon separates a weight if a number follows, the path
-// before it exists or is a pattern with files, and the full text is no such path. Throws an Error
-// for a weight that is not positive and finite.
+// Parses "PATH" or "PATH:WEIGHT"; PATH may be "DIR/dataset_info.json:NAME". The last colon
+// separates a weight if a number follows, the path before it exists or is a pattern with files, and
+// the full text is no such path. Throws an Error for a weight that is not positive and finite, and
+// for an entry that is missing or not supported.
 DataSource parse_data_source(const std::string& text);
 
 }  // namespace zeroth::data

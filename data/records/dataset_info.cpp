@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/regular_file.h"
+#include "base/json/json.h"
 #include "base/text/printable.h"
 #include "data/records/record_format.h"
 
@@ -142,6 +144,16 @@ DatasetInfo find_dataset_info(const ordered_json& info, const std::string& name)
     return read_entry(*entry);
   } catch (const Error& error) {
     throw Error("data set '{}': {}", shortened(name), error.what());
+  }
+}
+
+DatasetInfo read_dataset_info(const std::filesystem::path& path, const std::string& name) {
+  const ordered_json info = parse_ordered_json(read_file(path, kConfigLimits.bytes),
+                                               {.name = path.string(), .limits = kConfigLimits});
+  try {
+    return find_dataset_info(info, name);
+  } catch (const Error& e) {
+    throw Error("{}: {}", path.string(), e.what());
   }
 }
 

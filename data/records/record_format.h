@@ -3,6 +3,7 @@
 // reason and remedy; the caller adds file and line.
 #pragma once
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -55,5 +56,8 @@ struct DatasetInfo {
 // Returns the entry `name`. As in LLaMA-Factory, its "columns" reset all columns that they do not
 // name. Throws an Error for an entry without a file, and for one that needs what is not supported.
 DatasetInfo find_dataset_info(const nlohmann::ordered_json& info, const std::string& name);
+
+// Reads the file, and returns its entry.
+DatasetInfo read_dataset_info(const std::filesystem::path& path, const std::string& name);
 
 }  // namespace zeroth::data

@@ -113,6 +113,12 @@ ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, ModelTemplates templates, O
   ZEROTH_CHECK(templates_.chat, "the model has no chat template");
 }
 
+void ChatEncoder::Counts::add(const Counts& other) {
+  turns += other.turns;
+  turns_without_end += other.turns_without_end;
+  for (const auto& [field, count] : other.missing_fields) missing_fields[field] += count;
+}
+
 TokenRecord ChatEncoder::encode(const ChatRecord& record) {
   const RenderedChat chat = render(record, /*add_generation_prompt=*/false);
   Encoding encoding = tokenizer_.encode_with_offsets(chat.text);

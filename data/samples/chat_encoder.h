@@ -69,6 +69,8 @@ class ChatEncoder {
     // Fields whose words the template left out, with the number of messages: "content of a system
     // message".
     std::map<std::string, int64_t> missing_fields = {};
+
+    void add(const Counts& other);
   };
   const Counts& counts() const { return counts_; }
 

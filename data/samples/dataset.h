@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "data/samples/dataset_options.h"
+
 namespace zeroth::data {
 
 class Tokenizer;
@@ -18,24 +20,21 @@ class Tokenizer;
 // Target without a loss.
 inline constexpr int64_t kIgnoreIndex = -100;
 
-struct DatasetStats {
-  int64_t samples = 0;      // number of samples kept
-  int64_t rows = 0;         // into which they are packed; 0: each has its own
-  int64_t truncated = 0;    // kept, but truncated at the end to seq_len + 1 ids
-  int64_t dropped = 0;      // skipped, as no label remained inside the window
-  int64_t lost_tokens = 0;  // positions of truncated and dropped samples, or of windows, that are
-                            // not in `tokens`
-  int64_t tokens = 0;       // positions over all kept samples, without padding
-  int64_t num_label_tokens = 0;  // of these, positions whose target is a label
-  bool pairs = false;            // records are prompts and completions
-  bool chats = false;            // records are conversations
-  int64_t blank_lines = 0;       // skipped lines of a .jsonl file
-  bool chunked = false;          // texts of records are concatenated and cut into windows
-  std::string format = {};       // of records, as RecordFormat describes it
+// RecordFacts is what reading a file has found, besides the ids. It is kept with them
+// (data/samples/token_cache.h).
+struct RecordFacts {
+  bool pairs = false;       // records are prompts and completions
+  bool chats = false;       // records are conversations
+  bool documents = false;   // records are texts, which may be chunked
+  int64_t blank_lines = 0;  // skipped lines of a .jsonl file
+  std::string format = {};  // of records, as RecordFormat describes it
   std::string fields = {};  // of records, and all that selects what is trained: for a fingerprint
   std::string joint_example = {};  // of pairs: the boundary of prompt and completion in the first
                                    // one
   bool named_fields = false;       // by the caller; otherwise by the first record
+  // Records that are not used as they are not valid, and messages about the first ones.
+  int64_t bad_records = 0;
+  std::vector<std::string> first_bad_records = {};
   // Of chats.
   int64_t turns = 0;              // trained
   int64_t turns_without_end = 0;  // of them; the template writes no token that ends a turn
@@ -43,6 +42,22 @@ struct DatasetStats {
   // Fields whose words the template left out, with the number of messages.
   std::map<std::string, int64_t> missing_fields = {};
   std::string own_special_tokens = {};  // texts with their own begin and end tokens; empty: none
+};
+
+struct DatasetStats : RecordFacts {
+  int64_t samples = 0;      // number of samples kept
+  int64_t rows = 0;         // into which they are packed; 0: each has its own
+  int64_t truncated = 0;    // kept, but truncated at the end to seq_len + 1 ids
+  int64_t split = 0;        // records that became several samples
+  int64_t dropped = 0;      // skipped, as no label remained inside the window
+  int64_t too_long = 0;     // skipped, as they have more than seq_len positions
+  int64_t lost_tokens = 0;  // positions of truncated and dropped samples, or of windows, that are
+                            // not in `tokens`
+  int64_t tokens = 0;       // positions over all kept samples, without padding
+  int64_t num_label_tokens = 0;  // of these, positions whose target is a label
+  bool chunked = false;          // texts of records are concatenated and cut into windows
+  bool windows = false;          // samples are windows of a stream, also of one without records
+  std::string token_cache = {};  // where the ids come from, for a note; empty: read from the file
 };
 
 // A Dataset is immutable after opening and safe to read from several threads. Indices are in [0,
@@ -66,70 +81,13 @@ class Dataset {
   // an id outside the vocabulary.
   virtual void fill(int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const = 0;
 
+  // Returns the id behind the last position, which is its target if that has one.
+  virtual int64_t last_id(int64_t index) const;
+
   // Returns the sample's origin, for messages: "train.jsonl:17" (line) or "tokens.bin sample 17".
   virtual std::string sample_name(int64_t index) const = 0;
 
   virtual DatasetStats stats() const = 0;
-};
-
-// LongText selects the handling of records with a text of more than seq_len positions. Pairs are
-// truncated in any case.
-enum class LongText {
-  kTruncate,  // each text is a sample, truncated at its end
-  kChunk      // all texts, each with its end of text, are one stream that is cut into windows
-};
-
-// TrainOn selects the trained parts of a record: everything, what follows the prompt, every
-// assistant's message, or the last one.
-enum class TrainOn { kAll, kCompletion, kAssistant, kLastAssistant };
-
-// Version of the rules that make samples from a file; a resumed run keeps its version, and so its
-// samples. In version 2 a prompt and its completion are encoded separately, so that no token
-// crosses their boundary. In version 1 windows drop the tokens that do not fill a full window, a
-// text that has begin and end tokens gets them twice, a byte order mark is part of a .txt file, and
-// nothing separates prompt and completion by default.
-inline constexpr int kDataVersion = 3;
-
-// TokenType is the width of the ids of a .bin file, which are little-endian.
-enum class TokenType { kUint16, kUint32 };
-
-// RecordOptions is what a user says about the records of a file, and what of them is trained.
-struct RecordOptions {
-  // The format by its name, and fields; what is empty is recognized by the first record
-  // (data/records/record_format.h).
-  std::string format = {};
-  std::string text_field = {};
-  std::string prompt_field = {};
-  std::string completion_field = {};
-  std::string messages_field = {};
-  // Text after a record's prompt, as if it were in the file. It has no loss. Unset: nothing for
-  // `prompt` and `completion`, which are TRL's and concatenated there, and a newline for any other
-  // pair, whose fields are separate texts.
-  std::optional<std::string> separator = {};
-  // Of chats: a file in place of the model's template, and a JSON object of arguments for it.
-  std::filesystem::path chat_template = {};
-  std::string chat_template_kwargs = {};
-  TrainOn chats_train_on = TrainOn::kAssistant;
-  TrainOn pairs_train_on = TrainOn::kCompletion;
-};
-
-struct DatasetOptions {
-  // Format by extension: .txt (one text), .bin (ids), .jsonl (an object per line), .json (an array
-  // of objects), .csv, .parquet and .arrow (a table); compressed ones too (data_files.h).
-  std::filesystem::path path;
-  // Not owned; may be null for .bin. Used only during opening.
-  const Tokenizer* tokenizer = nullptr;
-  int64_t seq_len = 0;     // T: positions per window or longest sample
-  int64_t vocab_size = 0;  // rows of the model's embedding; every id must be below it
-  RecordOptions records = {};
-  std::filesystem::path model_dir = {};  // where its chat template is
-  LongText long_text = LongText::kTruncate;
-  // Width of the ids of a .bin file; unset: from Megatron's index beside it, otherwise uint16 for a
-  // vocabulary up to 65536 and uint32 above, rejected if the file appears to differ.
-  std::optional<TokenType> token_type = {};
-  int version = kDataVersion;
-  // Called during reading, with the bytes read so far and those of the file.
-  std::function<void(int64_t done, int64_t bytes)> on_read = {};
 };
 
 // Returns whether a file of this name holds records with fields.
@@ -142,11 +100,24 @@ bool has_records(const std::filesystem::path& path);
 // (and line).
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
 
-// Packs the first `num_samples`, or all if there are fewer, into rows of the same seq_len. A sample
-// stays whole, with the inputs and targets that it has alone. The rows are a function of the
-// lengths: groups of samples in file order are packed by best fit, the longest ones first. The
-// statistics are of the packed samples, with the number of rows.
-std::unique_ptr<Dataset> pack_samples(std::unique_ptr<Dataset> samples, int64_t num_samples);
+// Packs samples into rows of the same seq_len. A sample stays whole, with the inputs and targets
+// that it has alone. The rows are a function of the lengths: groups of samples in file order are
+// packed by best fit, the longest ones first. The statistics are of the packed samples, with the
+// number of rows.
+std::unique_ptr<Dataset> pack_samples(std::unique_ptr<Dataset> samples);
+
+// Adds the numbers of another dataset, and of what it has found; texts are those of `part`.
+void add_stats(const DatasetStats& part, DatasetStats& all);
+
+// Returns the samples of all parts, one part after the other; there is at least one.
+std::unique_ptr<Dataset> concatenate(std::vector<std::unique_ptr<Dataset>> parts);
+
+// Divides samples in two: `num_held_out` of them, drawn by the seed, and the others. Both keep
+// their order; one without samples is null.
+struct SplitDataset {
+  std::unique_ptr<Dataset> train, held_out;
+};
+SplitDataset split_samples(std::unique_ptr<Dataset> samples, int64_t num_held_out, uint64_t seed);
 
 // Returns why `path` is not a file of samples, what it is instead, and what to do. The result
 // depends on its name, on its type (a directory, a pipe), and on the first bytes of a file
@@ -156,7 +127,15 @@ std::string sample_file_error(const std::filesystem::path& path);
 
 // Returns a line that names the sample, and a line for each of its tokens: position, id, whether it
 // is a label, and its text in quotation marks, printable. `tokenizer` may be null: there is no text
-// then.
-std::string describe_sample(const Dataset& dataset, int64_t index, const Tokenizer* tokenizer);
+// then. `colored`: lines of labels are green on a terminal.
+std::string describe_sample(const Dataset& dataset, int64_t index, const Tokenizer* tokenizer,
+                            bool colored = false);
+
+// Returns a sample as a JSON object in one line: "text", "ids", "trained" (ranges [first, end) of
+// the ids), and "source", its sample_name().
+std::string sample_json(const Dataset& dataset, int64_t index, const Tokenizer* tokenizer);
+
+// Returns how many samples have which length, as lines with bars.
+std::string length_histogram(const Dataset& dataset);
 
 }  // namespace zeroth::data

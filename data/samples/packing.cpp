@@ -23,7 +23,7 @@ constexpr int64_t kGroup = 1 << 16;
 
 class PackedSamples : public Dataset {
  public:
-  PackedSamples(std::unique_ptr<Dataset> samples, int64_t num_samples);
+  explicit PackedSamples(std::unique_ptr<Dataset> samples);
 
   int64_t size() const override { return std::ssize(row_begins_) - 1; }
   int64_t seq_len() const override { return samples_->seq_len(); }
@@ -41,9 +41,8 @@ class PackedSamples : public Dataset {
   std::vector<int64_t> row_begins_;  // in members_, and its size
 };
 
-PackedSamples::PackedSamples(std::unique_ptr<Dataset> samples, int64_t num_samples)
-    : samples_(std::move(samples)) {
-  const int64_t count = std::min(num_samples, samples_->size());
+PackedSamples::PackedSamples(std::unique_ptr<Dataset> samples) : samples_(std::move(samples)) {
+  const int64_t count = samples_->size();
   for (int64_t first = 0; first < count; first += kGroup) {
     std::vector<int32_t> group(static_cast<size_t>(std::min(kGroup, count - first)));
     std::iota(group.begin(), group.end(), static_cast<int32_t>(first));
@@ -113,15 +112,13 @@ DatasetStats PackedSamples::stats() const {
   DatasetStats stats = samples_->stats();
   stats.rows = size();
   stats.fields += "|packed";
-  // Of those that are packed.
-  stats.samples = std::ssize(members_);
   return stats;
 }
 
 }  // namespace
 
-std::unique_ptr<Dataset> pack_samples(std::unique_ptr<Dataset> samples, int64_t num_samples) {
-  return std::make_unique<PackedSamples>(std::move(samples), num_samples);
+std::unique_ptr<Dataset> pack_samples(std::unique_ptr<Dataset> samples) {
+  return std::make_unique<PackedSamples>(std::move(samples));
 }
 
 }  // namespace zeroth::data

@@ -5,27 +5,24 @@
 #include <vector>
 
 #include "data/samples/dataset.h"
+#include "data/samples/token_store.h"
 
 namespace zeroth::data {
 
-// EncodedRecord locates a record's ids, which follow each other in the order of the file.
-struct EncodedRecord {
-  int64_t begin = 0;   // in EncodedRecords::ids
-  int32_t length = 0;  // positions; the record has length + 1 ids
-  int64_t line = 0;    // of the file, from 1
-};
+// Reads and encodes the full file, whatever the format of its records, and writes the ids of each.
+// Throws an Error that names file, line and reason for a record that is not valid, unless those are
+// skipped, and an Error if no record is left.
+RecordFacts read_records(const DatasetOptions& options, TokenStoreWriter& writer);
 
-struct EncodedRecords {
-  std::vector<int32_t> ids;
-  std::vector<bool> trained;           // of each id; empty if the texts are chunked
-  std::vector<EncodedRecord> records;  // empty if the texts are chunked; none is truncated then
-  int32_t end_of_text = 0;
-  DatasetStats stats;
-};
+// Returns how many records are read of a file whose texts are not chunked; nullopt: all.
+std::optional<int64_t> record_limit(const DatasetOptions& options);
 
-// Reads and encodes the full file, whatever the format of its records. Truncates records to seq_len
-// + 1 ids, except texts with LongText::kChunk. Throws an Error that names file, line and reason for
-// a record that is not a sample, and an Error if no sample is left.
-EncodedRecords read_records(const DatasetOptions& options);
+// Reads a .txt file, one text without special tokens, as one sequence, or as several if it is too
+// long for one. Throws an Error that names the byte that is not UTF-8, or an id outside the
+// vocabulary.
+RecordFacts read_text_file(const DatasetOptions& options, TokenStoreWriter& writer);
+
+// Reads a file of records or of a text by either.
+RecordFacts read_tokens(const DatasetOptions& options, TokenStoreWriter& writer);
 
 }  // namespace zeroth::data

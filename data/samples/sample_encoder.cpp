@@ -51,7 +51,6 @@ SampleEncoder::SampleEncoder(const DatasetOptions& options) : options_(options) 
     throw Error("{}: the end-of-text token is unknown: set eos_token in tokenizer_config.json",
                 path);
   }
-  end_of_text_ = *end_of_text;
   special_tokens_.emplace(*options.tokenizer, *end_of_text, options.version == 1);
 }
 
@@ -126,15 +125,23 @@ ChatEncoder& SampleEncoder::chat_encoder() {
   return *chat_encoder_;
 }
 
-void SampleEncoder::add_to(DatasetStats& stats) const {
-  stats.own_special_tokens = special_tokens_->own_special_tokens();
-  stats.joined_parts = joined_parts_;
-  if (!chat_encoder_) return;
-  stats.fields += chat_rule_;
-  const ChatEncoder::Counts& counts = chat_encoder_->counts();
-  stats.turns = counts.turns;
-  stats.turns_without_end = counts.turns_without_end;
-  stats.missing_fields = counts.missing_fields;
+void SampleEncoder::add_counts(const SampleEncoder& other) {
+  special_tokens_->add_counts(*other.special_tokens_);
+  joined_parts_ += other.joined_parts_;
+  if (!other.chat_encoder_) return;
+  chat_rule_ = other.chat_rule_;
+  other_counts_.add(other.chat_encoder_->counts());
+}
+
+void SampleEncoder::store_counts(RecordFacts& facts) const {
+  facts.own_special_tokens = special_tokens_->own_special_tokens();
+  facts.joined_parts = joined_parts_;
+  facts.fields += chat_rule_;
+  ChatEncoder::Counts counts = other_counts_;
+  if (chat_encoder_) counts.add(chat_encoder_->counts());
+  facts.turns = counts.turns;
+  facts.turns_without_end = counts.turns_without_end;
+  facts.missing_fields = counts.missing_fields;
 }
 
 }  // namespace zeroth::data

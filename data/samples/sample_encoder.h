@@ -25,10 +25,11 @@ class SampleEncoder {
   // no template or the template refuses it.
   TokenRecord encode(Record record);
 
-  int32_t end_of_text() const { return end_of_text_; }
+  // Adds what another one, of the same options, has counted.
+  void add_counts(const SampleEncoder& other);
 
   // Stores what is known after all records.
-  void add_to(DatasetStats& stats) const;
+  void store_counts(RecordFacts& facts) const;
 
  private:
   TokenRecord encode_text(TextRecord record);
@@ -36,11 +37,11 @@ class SampleEncoder {
   ChatEncoder& chat_encoder();
 
   const DatasetOptions& options_;
-  int32_t end_of_text_ = 0;
   std::optional<SpecialTokens> special_tokens_;
   std::unique_ptr<ChatEncoder> chat_encoder_;  // once there is a chat
   std::string chat_rule_;                      // what decides the ids of a chat
   int64_t joined_parts_ = 0;
+  ChatEncoder::Counts other_counts_;  // of add_counts()
 };
 
 }  // namespace zeroth::data

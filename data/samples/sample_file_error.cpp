@@ -31,7 +31,6 @@ constexpr std::string_view kIds =
     "a .bin file holds only token ids: write them with ids.astype('uint16').tofile(FILE), "
     "or 'uint32' for a vocabulary above 65536";
 constexpr std::string_view kModel = "--data takes samples, --model a model";
-constexpr std::string_view kOneFile = "name one file; cat FILE... > all.jsonl joins several";
 
 // Magic describes a format that is recognized by its first bytes, with any file name.
 struct Magic {
@@ -89,11 +88,8 @@ std::string missing_file_error(const std::string& name) {
   if (name.find("://") != std::string::npos) {
     return ": URLs are not supported: name a local file";
   }
-  if (name.find_first_of("*?[{") != std::string::npos) {
-    return fmt::format(": no such file; patterns are not supported: {}", kOneFile);
-  }
   if (name.find_first_of(", ") != std::string::npos) {
-    return fmt::format(": no such file; lists are not supported: {}", kOneFile);
+    return ": no such file; separate several paths by blanks: --data a.jsonl b.jsonl";
   }
   if (name.starts_with('~')) {
     return ": no such file; ~ is not expanded: write the home folder's path";

@@ -1,8 +1,11 @@
 // Description of a sample for a user: token by token, with its labels.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/json/json.h"
 #include "base/text/printable.h"
 #include "base/text/units.h"
 #include "data/samples/dataset.h"
@@ -29,34 +32,90 @@ std::string decode_next(const Tokenizer& tokenizer, const std::vector<int32_t>& 
              : decode_byte_level(tokenizer.id_to_token(id));
 }
 
-}  // namespace
+struct SampleTokens {
+  std::vector<int32_t> ids;
+  std::vector<bool> trained;
+};
 
-std::string describe_sample(const Dataset& dataset, int64_t index, const Tokenizer* tokenizer) {
-  const int64_t length = dataset.length(index);
+// Returns all ids of a sample, one more than it has positions.
+SampleTokens read_sample(const Dataset& dataset, int64_t index) {
+  const auto length = static_cast<size_t>(dataset.length(index));
   std::vector<int64_t> tokens(length), targets(length);
   dataset.fill(index, tokens, targets);
-  // The last token is a target only.
-  if (targets.back() != kIgnoreIndex) tokens.push_back(targets.back());
+  SampleTokens sample{.ids = {tokens.begin(), tokens.end()}, .trained = {false}};
+  const int64_t last = dataset.last_id(index);
+  if (last != kIgnoreIndex) sample.ids.push_back(static_cast<int32_t>(last));
+  for (const int64_t target : targets) sample.trained.push_back(target != kIgnoreIndex);
+  sample.trained.resize(sample.ids.size());
+  return sample;
+}
+
+}  // namespace
+
+std::string describe_sample(const Dataset& dataset, int64_t index, const Tokenizer* tokenizer,
+                            bool colored) {
+  constexpr std::string_view kGreen = "\x1b[32m", kPlain = "\x1b[0m";
+  const SampleTokens sample = read_sample(dataset, index);
   std::string lines;
-  int64_t num_labels = 0;
   std::vector<int32_t> before;
-  for (size_t at = 0; at < tokens.size(); ++at) {
-    const auto id = static_cast<int32_t>(tokens[at]);
-    const bool is_target = at > 0 && targets[at - 1] != kIgnoreIndex;
-    num_labels += is_target ? 1 : 0;
-    lines += fmt::format("{:>8} {:>8}  {:<7}", at, id, is_target ? "trained" : "-");
+  for (size_t at = 0; at < sample.ids.size(); ++at) {
+    const int32_t id = sample.ids[at];
+    std::string line =
+        fmt::format("{:>8} {:>8}  {:<7}", at, id, sample.trained[at] ? "trained" : "-");
     if (tokenizer != nullptr) {
-      lines += fmt::format("  \"{}\"", shortened(decode_next(*tokenizer, before, id)));
+      line += fmt::format("  \"{}\"", shortened(decode_next(*tokenizer, before, id)));
       before = {id};
       if (id >= tokenizer->vocab_size()) before.clear();
     }
-    while (lines.ends_with(' ')) lines.pop_back();
-    lines += '\n';
+    while (line.ends_with(' ')) line.pop_back();
+    const bool green = colored && sample.trained[at];
+    lines += fmt::format("{}{}{}\n", green ? kGreen : "", line, green ? kPlain : "");
   }
-  return fmt::format("{}: {}, {} trained\n{:>8} {:>8}  {:<7}  {}\n{}",
-                     printable(dataset.sample_name(index)), pluralize(std::ssize(tokens), "token"),
-                     num_labels, "position", "id", "target", tokenizer == nullptr ? "" : "text",
-                     lines);
+  return fmt::format(
+      "{}: {}, {} trained\n{:>8} {:>8}  {:<7}  {}\n{}", printable(dataset.sample_name(index)),
+      pluralize(std::ssize(sample.ids), "token"), std::ranges::count(sample.trained, true),
+      "position", "id", "target", tokenizer == nullptr ? "" : "text", lines);
+}
+
+std::string sample_json(const Dataset& dataset, int64_t index, const Tokenizer* tokenizer) {
+  const SampleTokens sample = read_sample(dataset, index);
+  nlohmann::ordered_json json;
+  std::vector<int32_t> known = sample.ids;  // a model's vocabulary may be larger
+  if (tokenizer != nullptr)
+    std::erase_if(known, [&](int32_t id) { return id >= tokenizer->vocab_size(); });
+  json["text"] = tokenizer != nullptr ? nlohmann::ordered_json(tokenizer->decode(known))
+                                      : nlohmann::ordered_json();
+  json["ids"] = sample.ids;
+  json["trained"] = nlohmann::ordered_json::array();
+  for (size_t at = 0; at < sample.ids.size();) {
+    const auto begin =
+        std::find(sample.trained.begin() + static_cast<ptrdiff_t>(at), sample.trained.end(), true);
+    const auto end = std::find(begin, sample.trained.end(), false);
+    if (begin != end)
+      json["trained"].push_back({begin - sample.trained.begin(), end - sample.trained.begin()});
+    at = static_cast<size_t>(end - sample.trained.begin());
+  }
+  json["source"] = dataset.sample_name(index);
+  return to_line(json);
+}
+
+std::string length_histogram(const Dataset& dataset) {
+  constexpr int64_t kBins = 10, kBarWidth = 40;
+  int64_t longest = 1;
+  for (int64_t i = 0; i < dataset.size(); ++i) longest = std::max(longest, dataset.length(i));
+  const int64_t width = (longest + kBins - 1) / kBins;
+  std::vector<int64_t> counts((longest + width - 1) / width);
+  for (int64_t i = 0; i < dataset.size(); ++i) ++counts[(dataset.length(i) - 1) / width];
+  const int64_t max_count = std::ranges::max(counts);
+  std::string text = fmt::format("{:>15} {:>10}\n", "positions", "samples");
+  for (int64_t bin = 0; bin < std::ssize(counts); ++bin) {
+    const std::string range =
+        fmt::format("{}-{}", bin * width + 1, std::min((bin + 1) * width, longest));
+    const int64_t bar = (counts[bin] * kBarWidth + max_count - 1) / max_count;
+    text += fmt::format("{:>15} {:>10}  {}\n", range, counts[bin],
+                        std::string(static_cast<size_t>(bar), '#'));
+  }
+  return text;
 }
 
 }  // namespace zeroth::data

@@ -55,6 +55,12 @@ std::vector<int32_t> SpecialTokens::add_special_tokens(std::span<const int32_t> 
   return all;
 }
 
+void SpecialTokens::add_counts(const SpecialTokens& other) {
+  num_texts_ += other.num_texts_;
+  num_with_begin_ += other.num_with_begin_;
+  num_with_end_ += other.num_with_end_;
+}
+
 std::string SpecialTokens::own_special_tokens() const {
   if (num_with_begin_ == 0 && num_with_end_ == 0) return "";
   std::string text = fmt::format("of {}", pluralize(num_texts_, "text"));

@@ -25,6 +25,9 @@ class SpecialTokens {
   std::vector<int32_t> add_special_tokens(std::span<const int32_t> ids, size_t last,
                                           std::string_view text, size_t& begin);
 
+  // Adds the numbers of texts that another one, of the same tokenizer, has seen.
+  void add_counts(const SpecialTokens& other);
+
   // Returns a message with the number of texts that have their own; empty if none has.
   std::string own_special_tokens() const;
 

@@ -1,15 +1,12 @@
 #include "data/samples/token_windows.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
-#include "base/files/regular_file.h"
 #include "base/text/units.h"
-#include "data/records/record_source.h"
-#include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/unicode.h"
 
 namespace zeroth::data {
 
@@ -17,39 +14,6 @@ void throw_invalid_token_id(const std::string& path, int64_t position, int64_t i
                             int64_t vocab_size, const std::string& hint) {
   throw Error("{}: token {} is {}, but the vocabulary has {} ids{}", path, position, id, vocab_size,
               hint);
-}
-
-TokenStream read_text_tokens(const DatasetOptions& options) {
-  const std::string path = options.path.string();
-  if (options.tokenizer == nullptr) throw Error("{}: text needs a tokenizer.json", path);
-  const MappedFile file(options.path);
-  std::string unpacked;
-  const bool packed = data_file_type(options.path).compression != Compression::kNone;
-  if (packed) {
-    for_each_block(options.path, [&](std::string_view text) {
-      unpacked += text;
-      return true;
-    });
-  }
-  const std::string_view text = packed ? unpacked : file.text();
-  EncodedRecords encoded;
-  try {
-    encoded.ids =
-        options.tokenizer->encode(options.version > 1 ? without_byte_order_mark(text) : text);
-  } catch (const Error& e) {
-    throw Error("{}: {}", path, e.what());
-  }
-  const std::vector<int32_t>& ids = encoded.ids;
-  const auto bad =
-      std::find_if(ids.begin(), ids.end(), [&](int32_t id) { return id >= options.vocab_size; });
-  if (bad != ids.end()) throw_invalid_token_id(path, bad - ids.begin(), *bad, options.vocab_size);
-  return chunked_tokens(std::move(encoded));
-}
-
-TokenStream chunked_tokens(EncodedRecords encoded) {
-  auto owner = std::make_shared<std::vector<int32_t>>(std::move(encoded.ids));
-  const std::span<const int32_t> view(*owner);
-  return {std::move(owner), view, std::move(encoded.stats)};
 }
 
 TokenWindows::TokenWindows(const DatasetOptions& options, TokenStream stream)
@@ -63,7 +27,9 @@ TokenWindows::TokenWindows(const DatasetOptions& options, TokenStream stream)
   const bool drops = options.version == 1;
   stream_.stats.lost_tokens = drops ? positions_ % seq_len_ : 0;
   positions_ -= stream_.stats.lost_tokens;
-  size_ = (positions_ + seq_len_ - 1) / seq_len_;
+  size_ = std::min((positions_ + seq_len_ - 1) / seq_len_,
+                   options.max_samples.value_or(std::numeric_limits<int64_t>::max()));
+  positions_ = std::min(positions_, size_ * seq_len_);
   if (size_ == 0) {
     const int64_t needed = drops ? seq_len_ : 1;
     throw Error("{} has {}, a sample of {} needs {}{}", path_, pluralize(count, "token"),
@@ -105,6 +71,7 @@ std::string TokenWindows::sample_name(int64_t index) const {
 
 DatasetStats TokenWindows::stats() const {
   DatasetStats stats = stream_.stats;
+  stats.windows = true;
   stats.samples = size_;
   stats.tokens = stats.num_label_tokens = positions_;
   return stats;

@@ -5,31 +5,22 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <variant>
 
 #include "data/samples/dataset.h"
-#include "data/samples/record_reader.h"
+#include "data/samples/token_store.h"
 
 namespace zeroth::data {
 
 // A TokenStream is ids in memory, with the owner of that memory.
 struct TokenStream {
   std::shared_ptr<const void> owner;
-  std::variant<std::span<const int32_t>, std::span<const uint16_t>, std::span<const uint32_t>> ids;
-  DatasetStats stats = {};  // known statistics of records whose texts are chunked
+  TokenIds ids;
+  DatasetStats stats = {};  // those that do not follow from the ids
 };
 
 // Throws the Error for an id outside the vocabulary, at `position` of the file. `hint` ends it.
 [[noreturn]] void throw_invalid_token_id(const std::string& path, int64_t position, int64_t id,
                                          int64_t vocab_size, const std::string& hint = "");
-
-// Reads a .txt file: encodes the full file, without special tokens. Throws an Error for an id
-// outside the vocabulary.
-TokenStream read_text_tokens(const DatasetOptions& options);
-
-// Returns the stream of chunked texts, one after the other, each with its end. The ids must be in
-// the vocabulary.
-TokenStream chunked_tokens(EncodedRecords encoded);
 
 class TokenWindows : public Dataset {
  public:
@@ -58,11 +49,5 @@ class TokenWindows : public Dataset {
 // order, a header or text, unless its index or token_type states the format; and for an id outside
 // the vocabulary, with file, position and value.
 TokenStream map_binary_tokens(const DatasetOptions& options);
-
-// Reads the index of Megatron's token files (indexed_dataset.py), NAME.idx beside NAME.bin.
-// Returns the width of the ids of `tokens`, a .bin file of `bytes` bytes, from the index beside it;
-// nullopt if there is none. Throws an Error that names the index if it belongs to another file, or
-// if the type of the ids is not supported.
-std::optional<TokenType> megatron_token_type(const std::filesystem::path& tokens, int64_t bytes);
 
 }  // namespace zeroth::data

@@ -11,6 +11,7 @@ namespace zeroth::data {
 struct TextRange {
   size_t begin = 0;
   size_t end = 0;
+  bool operator==(const TextRange&) const = default;
 };
 
 // Returns the expression in PCRE2's dialect. Throws an Error for syntax whose meaning differs

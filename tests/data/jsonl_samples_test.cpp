@@ -327,4 +327,42 @@ TEST_CASE("A separator belongs to the prompt, as if it stood in the file") {
                  "--separator goes between prompt and completion");
 }
 
+TEST_CASE("--on-long: a record that is too long is cut, dropped, split or an Error") {
+  TempFolder directory;
+  const auto path = directory.write(
+      "t.jsonl",
+      "{\"text\": \"the fox\"}\n{\"text\": \"the quick brown fox jumps over the lazy dog\"}\n");
+  const int64_t all = std::ssize(llama().encode("the quick brown fox jumps over the lazy dog")) + 1;
+  const int64_t seq_len = 6;
+  REQUIRE(all > 2 * seq_len);
+  const auto with = [&](OnLong on_long) {
+    return open_dataset({.path = path,
+                         .tokenizer = &llama(),
+                         .seq_len = seq_len,
+                         .vocab_size = llama().vocab_size(),
+                         .on_long = on_long});
+  };
+  const auto cut = with(OnLong::kCut);
+  CHECK(cut->size() == 2);
+  CHECK(cut->stats().truncated == 1);
+  CHECK(cut->stats().lost_tokens == all - seq_len);
+  const auto dropped = with(OnLong::kDrop);
+  CHECK(dropped->size() == 1);
+  CHECK(dropped->stats().too_long == 1);
+  CHECK(dropped->stats().lost_tokens == all);
+  const auto split = with(OnLong::kSplit);
+  CHECK(split->size() == 1 + (all + seq_len - 1) / seq_len);
+  CHECK(split->stats().split == 1);
+  CHECK(split->stats().lost_tokens == 0);
+  CHECK(split->sample_name(2) == path.string() + ":2");
+  Ids targets;  // each is trained once
+  for (int64_t i = 1; i < split->size(); ++i)
+    targets = targets + fill(*split, i, split->length(i)).targets;
+  CHECK(targets == wide(llama().encode("the quick brown fox jumps over the lazy dog")) + Ids{1});
+  check_contains(error_of([&] { with(OnLong::kFail); }),
+                 fmt::format("t.jsonl:2: {} positions, but --seq-len is 6: --on-long cut, drop or "
+                             "split uses the file",
+                             all));
+}
+
 }  // namespace zeroth::data::jsonl_samples_test

@@ -1,5 +1,6 @@
 #include "data/samples/record_reader.h"
 
+#include "data/samples/token_cache.h"
 #include "tests/data/data_test_support.h"
 
 namespace zeroth::data::record_reader_test {
@@ -22,6 +23,13 @@ DatasetOptions chunks(const std::filesystem::path& path, int64_t seq_len) {
           .long_text = LongText::kChunk};
 }
 
+Ids stored_ids(const DatasetOptions& options) {
+  Ids ids;
+  std::visit([&](const auto& all) { ids.assign(all.begin(), all.end()); },
+             open_tokens(options).store->ids());
+  return ids;
+}
+
 Ids document(const std::string& text) {
   Ids ids = {0};
   const Ids encoded = llama().encode(text);
@@ -37,10 +45,7 @@ TEST_CASE("Texts are joined, each as it is alone with its beginning and its end"
   const auto path = directory.write("t.jsonl", "{\"text\": \"the fox\"}\n{\"text\": \"jumps\"}\n");
   Ids all = document("the fox");
   for (const int32_t id : document("jumps")) all.push_back(id);
-  const EncodedRecords read = read_records(chunks(path, 2));
-  CHECK(read.stats.chunked);
-  CHECK(read.ids == all);
-  CHECK(read.records.empty());
+  CHECK(stored_ids(chunks(path, 2)) == all);
 
   const auto dataset = open_dataset(chunks(path, 2));
   CHECK(dataset->size() == std::ssize(all) / 2);
@@ -72,7 +77,7 @@ TEST_CASE("double_bos: texts that are joined have one begin and one end token ea
   const auto ready =
       directory.write("b.jsonl", "{\"text\": \"" + begin + "the fox" + end + "\"}\n{\"text\": \"" +
                                      begin + "jumps" + end + "\"}\n");
-  CHECK(read_records(chunks(plain, 4)).ids == read_records(chunks(ready, 4)).ids);
+  CHECK(stored_ids(chunks(plain, 4)) == stored_ids(chunks(ready, 4)));
   CHECK(open_dataset(chunks(plain, 4))->stats().own_special_tokens.empty());
   check_contains(open_dataset(chunks(ready, 4))->stats().own_special_tokens,
                  "of 2 texts, 2 begin with the begin token " + begin + " and 2 end with");
@@ -105,6 +110,61 @@ TEST_CASE("A joined file without records, or with a bad one, is an Error as any"
                  "t.jsonl has no records");
   const auto bad = directory.write("t.jsonl", "{\"text\": \"a\"}\n{\"txt\": \"b\"}");
   check_contains(error_of([&] { open_dataset(chunks(bad, 4)); }), "t.jsonl:2: no field 'text'");
+}
+
+TEST_CASE("Records that are not valid are skipped on request, and the first ones are shown") {
+  TempFolder directory;
+  std::string text = "{\"txt\": \"of another format\"}\n";
+  for (int i = 0; i < 1000; ++i) {
+    text += i % 50 == 7 ? "{\"text\": " + std::to_string(i) + "}\n"
+            : i == 12   ? "{\"text\": \n"
+                        : "{\"text\": \"the fox\"}\n";
+  }
+  DatasetOptions options = chunks(directory.write("t.jsonl", text), 64);
+  options.long_text = LongText::kTruncate;
+  options.records.text_field = "text";
+  check_contains(error_of([&] { open_dataset(options); }), "t.jsonl:1: no field 'text'");
+  options.on_bad_record = OnBadRecord::kSkip;
+  for (const size_t threads : {1, 3}) {
+    options.num_threads = threads;
+    const auto dataset = open_dataset(options);
+    CHECK(dataset->size() == 1000 - 21);
+    const DatasetStats stats = dataset->stats();
+    CHECK(stats.bad_records == 22);
+    REQUIRE(stats.first_bad_records.size() == 10);
+    check_contains(stats.first_bad_records[0], "t.jsonl:1: no field 'text'");
+    check_contains(stats.first_bad_records[1], "t.jsonl:9: ");
+    check_contains(stats.first_bad_records[2], "t.jsonl:14:");
+    CHECK(dataset->sample_name(0) == options.path.string() + ":2");
+    CHECK(dataset->sample_name(7) == options.path.string() + ":10");
+  }
+  options.path = directory.write("t.jsonl", "{\"text\": 1}\n{\"text\": 2}\n");
+  check_contains(error_of([&] { open_dataset(options); }),
+                 "t.jsonl: none of 2 records is valid; the first ones:");
+}
+
+TEST_CASE("Any number of threads makes the same ids, and the same error") {
+  TempFolder directory;
+  std::string text;
+  for (int i = 0; i < 5000; ++i)
+    text += fmt::format("{{\"prompt\": \"the {}\", \"completion\": \" fox {}\"}}\n", i, i * i);
+  DatasetOptions options = chunks(directory.write("t.jsonl", text), 64);
+  const Ids alone = stored_ids(options);
+  options.num_threads = 4;
+  CHECK(stored_ids(options) == alone);
+  CHECK(open_dataset(options)->size() == 5000);
+  text += "{\"prompt\": \"a\"}\n" + text + "nothing\n";
+  options.path = directory.write("t.jsonl", text);
+  check_contains(error_of([&] { open_dataset(options); }), "t.jsonl:5001: ");
+}
+
+TEST_CASE("--max_train_samples: only the first records are read") {
+  TempFolder directory;
+  DatasetOptions options =
+      chunks(directory.write("t.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\nnothing\n"), 64);
+  options.long_text = LongText::kTruncate;
+  options.max_samples = 2;
+  CHECK(open_dataset(options)->size() == 2);
 }
 
 }  // namespace zeroth::data::record_reader_test

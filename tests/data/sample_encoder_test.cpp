@@ -109,8 +109,8 @@ TEST_CASE("A conversation is rendered with the model's template, or with the one
   chat.messages[0]["content"] = {{{"type", "text"}, {"text", "the"}},
                                  {{"type", "text"}, {"text", " fox"}}};
   CHECK(encoder.encode(chat).ids == llama().encode("the fox! jumps!"));
-  DatasetStats stats{.fields = "messages"};
-  encoder.add_to(stats);
+  RecordFacts stats{.fields = "messages"};
+  encoder.store_counts(stats);
   CHECK(stats.joined_parts == 1);
   CHECK(stats.turns == 2);
   check_contains(stats.fields, "messages|assistant|");

@@ -114,6 +114,31 @@ TEST_CASE("A sequential pass fills its last batch with rows of no sample") {
   CHECK(order.samples(3, 3) == std::vector<int64_t>{3, 4, kNoSample});
 }
 
+TEST_CASE("Groups by length have the samples of their positions, the longest first") {
+  const auto length = [](int64_t sample) { return sample * 7 % 10; };
+  const SampleOrder plain(25, 42, true, {.positions = 28});
+  const SampleOrder grouped(25, 42, true, {.positions = 28}, nullptr,
+                            {.positions = 8, .length = length});
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    for (int64_t first = 0; first < 25; first += 8) {
+      std::multiset<int64_t> own, expected;
+      int64_t before = 10;
+      for (int64_t i = first; i < std::min<int64_t>(first + 8, 25); ++i) {
+        const int64_t sample = grouped.at(28 * epoch + i);
+        CHECK(length(sample) <= before);
+        before = length(sample);
+        own.insert(sample);
+        expected.insert(plain.at(28 * epoch + i));
+      }
+      CHECK(own == expected);
+    }
+    CHECK(grouped.at(28 * epoch + 25) == kNoSample);
+  }
+  const int64_t middle = grouped.at(31);  // whatever was asked for before
+  grouped.at(3);
+  CHECK(grouped.at(31) == middle);
+}
+
 TEST_CASE("Seeds of samples do not repeat within a run") {
   std::set<uint64_t> seeds;
   for (int64_t step = 0; step < 200; ++step) {

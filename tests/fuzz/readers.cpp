@@ -231,6 +231,18 @@ void read_arrow(std::string_view bytes) {
   read_samples("data/x.arrow", bytes, 260);
 }
 
+// The index of 16 ids, and their mask if the first byte is 'm'.
+void read_token_index(std::string_view bytes) {
+  std::string ids;
+  for (int id = 1; id <= 16; ++id) ids += {static_cast<char>(id), '\0'};
+  const std::string_view index = bytes.substr(std::min<size_t>(1, bytes.size()));
+  const auto file = Scratch::write("data/pair.idx", index);
+  const auto mask = std::filesystem::path(file).replace_extension(".mask");
+  std::filesystem::remove(mask);
+  if (bytes.starts_with('m')) Scratch::write("data/pair.mask", "\xf0\x0f");
+  read_samples("data/pair.bin", ids, 260);
+}
+
 void read_text_file(std::string_view bytes) {
   read_samples("data/x.txt", bytes, 260);
 }
@@ -314,6 +326,7 @@ const std::vector<Reader>& readers() {
                                 {"zstd", read_zstd},
                                 {"text", read_text_file},
                                 {"bin", read_bin},
+                                {"token_index", read_token_index},
                                 {"flags", read_flags},
                                 {"launch", read_launch},
                                 {"hostfile", read_hosts},
