@@ -110,9 +110,11 @@ _zeroth() {
   if ((program == 0)); then
     _zeroth_flag_or_value "${COMP_WORDS[0]}" && return
     compopt -o filenames 2>/dev/null
-    _zeroth_words -c -W "report check-config checkpoint export finetune"
+    _zeroth_words -c -W "report check-config checkpoint export inspect-data tokenize finetune"
   elif [[ ${COMP_WORDS[program]##*/} == finetune ]]; then
     _zeroth_flag_or_value "$(_zeroth_file "${COMP_WORDS[program]}")"
+  elif [[ ${COMP_WORDS[program]} == inspect-data || ${COMP_WORDS[program]} == tokenize ]]; then
+    _zeroth_flag_or_value "$(_zeroth_file finetune)"
   elif [[ ${COMP_WORDS[program]} == checkpoint ]]; then
     _zeroth_checkpoint
   elif [[ ${COMP_WORDS[program]} == export ]]; then

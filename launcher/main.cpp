@@ -56,6 +56,20 @@ int print_result(const CommandResult& result) {
   return result.status;
 }
 
+// Runs `finetune` in place of this process.
+int run_finetune(std::vector<std::string> arguments) {
+  if (arguments.empty()) {
+    print_output(data_command_help());
+    return 0;
+  }
+  const std::string program = (program_directory() / "finetune").string();
+  std::vector<char*> argv = {const_cast<char*>(program.c_str())};
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  ::execv(program.c_str(), argv.data());
+  throw Error("{} cannot be started: {}", program, system_reason(errno));
+}
+
 // Commands other than PROGRAM, with the arguments that follow their names.
 struct Command {
   std::string_view name;
@@ -70,6 +84,9 @@ constexpr Command kCommands[] = {
        write_all(STDOUT_FILENO, export_command(arguments));
        return 0;
      }},
+    {"inspect-data",
+     [](const auto& arguments) { return run_finetune(inspect_data_arguments(arguments)); }},
+    {"tokenize", [](const auto& arguments) { return run_finetune(tokenize_arguments(arguments)); }},
     {"agent",  // started by a launcher on each of several nodes
      [](const auto& arguments) {
        return run_agent(parse_agent_options(arguments, read_variable), program_directory());

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "data/samples/batch.h"
@@ -23,6 +25,29 @@ struct LoaderHooks {
   std::function<void(int64_t micro_batch)> on_micro_batch = [](int64_t) {};
 };
 
+// A BatchPrefetcher collates the next micro-batch in a thread while the current one is computed.
+class BatchPrefetcher {
+ public:
+  BatchPrefetcher(const data::Dataset& dataset, data::DeviceKind device)
+      : dataset_(&dataset), device_(device) {}
+
+  // Returns the batch of these samples: the one that start() began, if it is that. Rethrows what
+  // its collation threw.
+  data::CollatedBatch get(const std::vector<int64_t>& samples);
+  // Begins to collate a batch.
+  void start(std::vector<int64_t> samples);
+
+  // Returns the seconds that get() has waited since the last call.
+  double take_wait_s() { return std::exchange(wait_s_, 0); }
+
+ private:
+  const data::Dataset* dataset_;
+  data::DeviceKind device_;
+  std::vector<int64_t> samples_;           // of `next_`
+  std::future<data::CollatedBatch> next_;  // not valid: none
+  double wait_s_ = 0;
+};
+
 // TrainDataLoader makes the micro-batches of step s from positions s*B .. s*B+B-1 of the sample
 // order, or from the position set by seek(). Micro-batches have fewer rows where the order has no
 // sample, and after the step's last sample; a micro-batch without a sample has a single row without
@@ -37,21 +62,29 @@ class TrainDataLoader : public engine::DataLoader {
   bool stop_requested() override { return hooks_.stop_requested(); }
   bool save_requested() override { return hooks_.save_requested(); }
 
-  std::optional<Position> position() const override { return position_; }
+  std::optional<Position> position() const override { return cursor_.position; }
   void seek(const Position& position) override;
 
+  // Returns the seconds for which next() has waited for data since the last call.
+  double take_wait_s() { return prefetcher_.take_wait_s(); }
+
  private:
-  // Returns the samples of the next micro-batch.
-  std::vector<int64_t> samples() const;
-  void advance();
+  // A Cursor is a micro-batch: its step, and its index in that.
+  struct Cursor {
+    Position position;
+    int64_t micro = 0;
+  };
+
+  std::vector<int64_t> samples(const Cursor& cursor) const;
+  void advance(Cursor& cursor) const;
 
   const data::Dataset& dataset_;
   data::SampleOrder order_;
   data::BatchPartition partition_;
   uint64_t seed_;
   LoaderHooks hooks_;
-  Position position_;
-  int64_t micro_ = 0;  // next micro-batch of the step
+  Cursor cursor_;  // of the next micro-batch
+  BatchPrefetcher prefetcher_;
 };
 
 // EvalDataLoader makes one pass in file order over the first `num_samples`. Every rank gets
@@ -67,12 +100,14 @@ class EvalDataLoader : public engine::DataLoader {
   bool stop_requested() override { return hooks_.stop_requested(); }
 
  private:
-  const data::Dataset& dataset_;
+  std::vector<int64_t> samples(int64_t batch) const;
+
   int64_t num_samples_;
   data::SampleOrder order_;
   data::BatchPartition partition_;
   LoaderHooks hooks_;
   int64_t next_batch_ = 0;
+  BatchPrefetcher prefetcher_;
 };
 
 }  // namespace zeroth::trainer

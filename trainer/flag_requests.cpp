@@ -125,14 +125,17 @@ Mismatch same_model_directory(const ResolvedRun& run, const std::string& value) 
 
 // Fulfilled with evaluation data: run_clm.py splits the training data only without it.
 Mismatch split(const ResolvedRun& run, const std::string& /*value*/) {
-  if (!run.flags.eval_data.empty()) return std::nullopt;
+  if (run.flags.has_eval_data()) return std::nullopt;
   return "";
 }
 
 // Fulfilled without text files: for run_clm.py line breaks only matter in those.
 Mismatch joined_lines(const ResolvedRun& run, const std::string& /*value*/) {
   const auto is_text = [](const std::string& path) { return path.ends_with(".txt"); };
-  if (!is_text(run.flags.data) && !is_text(run.flags.eval_data)) return std::nullopt;
+  if (std::ranges::none_of(run.flags.data, is_text) &&
+      std::ranges::none_of(run.flags.eval_data, is_text)) {
+    return std::nullopt;
+  }
   return "";
 }
 
@@ -155,6 +158,10 @@ Mismatch means_of_ranks(const ResolvedRun& run, const std::string& /*value*/) {
 }
 
 Mismatch order(const ResolvedRun& run, const std::string& value) {
+  if (equals_ignoring_case(value, "group_by_length")) {
+    if (run.flags.group_by_length) return std::nullopt;
+    return "; --group-by-length does that";
+  }
   if (equals_ignoring_case(value, "random") == run.flags.shuffle) return std::nullopt;
   return run.flags.shuffle ? "; here they are shuffled" : "; here they are not shuffled";
 }

@@ -47,18 +47,41 @@ int print_on_rank_zero(const std::string& text, const comm::RankEnv& env) {
   return 0;
 }
 
-// Makes the plan. Rank 0 shows a phase that takes long, such as reading data.
-trainer::RunPlan plan_run(trainer::Flags flags, const comm::RankEnv& env,
-                          const trainer::RunTimer& clock) {
+// Calls `read` with what shows a phase that takes long, such as reading data: null unless `shows`.
+template <typename Read>
+auto with_phases(const comm::RankEnv& env, const trainer::RunTimer& clock, bool shows,
+                 const Read& read) {
   trainer::Progress progress({.columns = env.terminal_columns},
                              [](std::string_view text) { write_all(STDOUT_FILENO, text); });
   trainer::PhaseProgress phases(progress, [&clock] { return clock.seconds(); });
-  const bool shows = env.rank == 0 && !flags.only_prints();
   if (shows) phases.start_ticking();
-  return trainer::rethrow_as_usage_error(env.attempt, [&] {
+  return trainer::rethrow_as_usage_error(env.attempt,
+                                         [&] { return read(shows ? &phases : nullptr); });
+}
+
+trainer::RunPlan plan_run(trainer::Flags flags, const comm::RankEnv& env,
+                          const trainer::RunTimer& clock) {
+  const bool shows = env.rank == 0 && !flags.only_prints();
+  return with_phases(env, clock, shows, [&](trainer::PhaseProgress* phases) {
     return trainer::make_plan(std::move(flags), env.world_size, comm::device_type(env), env.attempt,
-                              shows ? &phases : nullptr);
+                              phases);
   });
+}
+
+int inspect(const trainer::RunPlan& plan, const comm::RankEnv& env) {
+  if (env.rank > 0) return 0;
+  trainer::inspect_samples(plan, /*colored=*/env.terminal_columns.has_value(), print_output);
+  return 0;
+}
+
+int tokenize(const trainer::Flags& flags, const comm::RankEnv& env,
+             const trainer::RunTimer& clock) {
+  if (env.rank > 0) return 0;
+  return print_on_rank_zero(with_phases(env, clock, /*shows=*/true,
+                                        [&](trainer::PhaseProgress* phases) {
+                                          return trainer::tokenize_data(flags, phases);
+                                        }),
+                            env);
 }
 
 // Returns notes for --print-config. A machine that cannot write to nvme_path need not be a node of
@@ -110,6 +133,10 @@ int run_rank(int argc, char** argv) {
     });
     spellings = flags.spellings;
     if (!flags.answer.empty()) return print_on_rank_zero(flags.answer, env);
+    if (flags.overwrite_cache) {  // by an earlier run
+      flags.token_cache.newer_than = clock.start_time();
+    }
+    if (flags.tokenize) return tokenize(flags, env, clock);
     for (const std::string& warning : env.warnings) warn(flags.notes, "", "{}", warning);
     if (flags.use_cpu) env.accelerator = "cpu";
     comm::load_device(env);
@@ -119,7 +146,7 @@ int run_rank(int argc, char** argv) {
     if (plan.flags.print_config) {
       return print_on_rank_zero(trainer::config_text(plan, collect_offload_notes(plan, env)), env);
     }
-    if (plan.flags.inspect_samples) return print_on_rank_zero(trainer::inspection(plan), env);
+    if (plan.flags.inspect_samples) return inspect(plan, env);
     if (env.rank == 0) {
       trainer::rethrow_as_usage_error(plan.attempt, [&] {
         trainer::require_writable(plan);

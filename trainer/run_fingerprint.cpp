@@ -57,9 +57,25 @@ void add_model(const ResolvedRun& run, StringMap& must_equal) {
 
 void add_data(const ResolvedRun& run, StringMap& must_equal) {
   const Flags& flags = run.flags;
-  const FileDigest digest = digest_file(flags.data);
+  FileDigest digest;
+  for (const OpenedFile& file : run.samples.train_files) {
+    const FileDigest own = digest_file(file.path);
+    digest.bytes += own.bytes;
+    digest.crc = crc32c_combine(digest.crc, own.crc, static_cast<uint64_t>(own.bytes));
+  }
   must_equal["data.bytes"] = fmt::format("{}", digest.bytes);
   must_equal["data.crc32c"] = format_crc(digest.crc);
+  if (run.samples.mixture) {
+    std::vector<double> weights;
+    for (const data::MixturePart& part : run.samples.mixture->parts())
+      weights.push_back(part.weight);
+    must_equal["data.weights"] = fmt::format("{}", fmt::join(weights, " "));
+  }
+  if (flags.group_by_length)
+    must_equal["data.length_groups"] = fmt::format("of batches of {}", run.global_batch());
+  if (flags.val_split) must_equal["data.val_split"] = fmt::format("{}", *flags.val_split);
+  if (flags.on_long != data::OnLong::kCut)
+    must_equal["data.on_long"] = flags.on_long == data::OnLong::kDrop ? "drop" : "split";
   must_equal["data.samples"] = fmt::format("{}", run.samples.train_size());
   must_equal["data.positions"] = fmt::format("{}", run.samples.seq_len);
   must_equal["data.shuffled"] = flags.shuffle ? "yes" : "no";
@@ -76,7 +92,10 @@ void add_data(const ResolvedRun& run, StringMap& must_equal) {
   }
   must_equal["seed"] = fmt::format("{}", run.config.seed);
   const auto tokenizer = fs::path(flags.model) / "tokenizer.json";
-  if (!flags.data.ends_with(".bin") && fs::exists(tokenizer)) {
+  const bool has_text = std::ranges::any_of(run.samples.train_files, [](const OpenedFile& file) {
+    return fs::path(file.path).extension() != ".bin";
+  });
+  if (has_text && fs::exists(tokenizer)) {
     must_equal["tokenizer.crc32c"] = format_crc(digest_file(tokenizer).crc);
   }
 }
@@ -143,7 +162,7 @@ RunFingerprint compute_fingerprint(const ResolvedRun& run) {
   fingerprint.may_change["ranks"] = fmt::format("{}", run.num_ranks);
   fingerprint.may_change["processor"] = describe_cpu_isa();
   fingerprint.may_change["steps"] = fmt::format("{}", run.samples.total_steps);
-  fingerprint.may_change["data"] = printable(run.flags.data);
+  fingerprint.may_change["data"] = printable(train_paths(run.flags));
   return fingerprint;
 }
 

@@ -48,10 +48,13 @@ int64_t choose_seq_len(const Flags& flags, const model::ModelSpec& spec, int ver
   return length;
 }
 
-void require_samples(std::string_view flag, const std::string& path) {
-  if (path.empty()) return;
-  const std::string why = data::sample_file_error(path);
-  if (!why.empty()) throw Error("{} {}{}", flag, path, why);
+void require_samples(std::string_view flag, const std::vector<std::string>& values) {
+  for (const DataPart& part : find_data(flag, values)) {
+    for (const auto& path : part.files) {
+      const std::string why = data::sample_file_error(path);
+      if (!why.empty()) throw Error("{} {}{}", flag, path.string(), why);
+    }
+  }
 }
 
 // Returns whether an incomplete batch at the end of an epoch is left out. resolve() finds a
@@ -249,13 +252,18 @@ data::BatchPartition ResolvedRun::eval_partition(int64_t data_rank) const {
 }
 
 data::SampleOrder ResolvedRun::sample_order() const {
+  constexpr int64_t kGroupedBatches = 50;  // as in transformers
   const bool gaps = samples.epoch_positions > samples.epoch_samples;
-  return {samples.train_size(),
-          config.seed,
-          flags.shuffle,
-          {.end = gaps ? data::OrderExtent::kEndless : samples.train_samples,
-           .per_epoch = samples.epoch_samples,
-           .positions = samples.epoch_positions}};
+  return {
+      samples.train->size(),
+      config.seed,
+      flags.shuffle,
+      {.end = gaps ? data::OrderExtent::kEndless : samples.train_samples,
+       .per_epoch = samples.epoch_samples,
+       .positions = samples.epoch_positions},
+      samples.mixture,
+      {.positions = flags.group_by_length ? kGroupedBatches * global_batch() : 0,
+       .length = [&samples = *samples.train](int64_t sample) { return samples.length(sample); }}};
 }
 
 StepTrigger ResolvedRun::trigger(const Interval& interval) const {
@@ -279,6 +287,13 @@ double ResolvedRun::epochs_after(int64_t step) const {
   const int64_t positions = positions_after(step);
   return static_cast<double>(positions / samples.epoch_positions) +
          share(std::min(positions % samples.epoch_positions, rows), rows);
+}
+
+std::string tokenize_data(Flags flags, PhaseProgress* phases) {
+  resolve_model_path(flags.model, flags.notes);
+  const model::ModelSpec spec = model::read_model_spec(flags.model);
+  require_samples("--data", flags.data);
+  return tokenize(flags, {.vocab_size = spec.vocab_size, .seq_len = 1}, phases);
 }
 
 RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device, RestartAttempt attempt,

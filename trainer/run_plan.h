@@ -88,6 +88,9 @@ RequestedMonitors request_monitors(const Flags& flags, bool resumes, configs::Re
 // Throws an Error that lists each flag that requests something else than the run does, with both.
 void check_hf_requests(const ResolvedRun& run);
 
+// Does what --tokenize asks for: see tokenize() (trainer/samples.h).
+std::string tokenize_data(Flags flags, PhaseProgress* phases);
+
 // Reads the configuration, config.json, tokenizer and data. Every rank calls it independently and
 // finds the same Errors: mistakes of a user are found here, before anything expensive. With
 // --print-config and no --data, the datasets stay null.

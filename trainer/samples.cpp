@@ -8,59 +8,17 @@
 #include "base/error.h"
 #include "base/text/units.h"
 #include "configs/resolve.h"
-#include "data/tokenizer/tokenizer.h"
 #include "trainer/flags/flags.h"
-#include "trainer/report/phase_progress.h"
 #include "trainer/start_point.h"
 
 namespace zeroth::trainer {
 namespace {
 
-// `tokenizer`: of all datasets of the run; it is read on first use.
-std::unique_ptr<data::Dataset> open_dataset(const Flags& flags, const DatasetFacts& facts,
-                                            const std::string& path,
-                                            std::optional<data::Tokenizer>& tokenizer,
-                                            PhaseProgress* phases) {
-  std::optional<PhaseProgress::Scope> phase;
-  if (phases != nullptr) phase.emplace(phases->begin({.name = "reading " + path}));
-  const bool text = std::filesystem::path(path).extension() != ".bin";
-  if (text && !tokenizer) tokenizer.emplace(data::Tokenizer::load(flags.model));
-  data::DatasetOptions options{.path = path,
-                               .tokenizer = tokenizer ? &*tokenizer : nullptr,
-                               .seq_len = facts.seq_len,
-                               .vocab_size = facts.vocab_size,
-                               .model_dir = flags.model,
-                               .long_text = flags.long_text,
-                               .token_type = flags.token_type,
-                               .version = facts.version};
-  // What is said about records is for the files that have any.
-  const bool elsewhere = data::has_records(flags.data) || data::has_records(flags.eval_data);
-  if (data::has_records(path) || !elsewhere) options.records = flags.records;
-  if (phase) {
-    options.on_read = [phases](int64_t done, int64_t bytes) { phases->advance(done, bytes); };
-  }
-  auto dataset = data::open_dataset(options);
-  if (phase) phase->finish();
-  return dataset;
-}
-
-// Packs the first `count` samples of records, or all, into rows; returns whether it did. Tokens of
-// a stream fill their windows already.
-bool pack(std::unique_ptr<data::Dataset>& samples, const std::string& path,
-          const std::optional<int64_t>& count) {
-  if (!data::has_records(path) || samples->stats().chunked) return false;
-  const int64_t all = samples->size();
-  samples = data::pack_samples(std::move(samples), count.value_or(all));
-  return true;
-}
-
 constexpr double kMaxLostFraction = 0.01;  // of all tokens, without a warning
 
 // Warns about the samples and tokens that --seq-len removes.
-void warn_about_truncation(configs::Diagnostics& notes, const std::string& path,
-                           const data::Dataset& samples) {
-  const data::DatasetStats stats = samples.stats();
-  const int64_t length = samples.seq_len();
+void warn_about_truncation(configs::Diagnostics& notes, const OpenedFile& file, int64_t length) {
+  const auto& [path, stats] = file;
   const int64_t records = stats.samples + stats.dropped;
   if (static_cast<double>(stats.dropped) > kMaxLostFraction * static_cast<double>(records)) {
     warn(notes, "--seq-len",
@@ -105,28 +63,26 @@ void note_chats(const Flags& flags, configs::Diagnostics& notes, const std::stri
 }
 
 // Adds notes about a format of records that was inferred, not given.
-void note_inferred_format(const Flags& flags, configs::Diagnostics& notes, const std::string& path,
-                          const data::Dataset& samples) {
-  const data::DatasetStats stats = samples.stats();
+void note_inferred_format(const Flags& flags, configs::Diagnostics& notes, const OpenedFile& file) {
+  const auto& [path, stats] = file;
   if (stats.pairs && !(stats.named_fields && flags.records.separator)) {
     note(notes, "--data",
          "{}: {}, joined as in \"{}\"; --prompt-field and --completion-field choose others, "
          "--separator another text between them",
          path, stats.format, stats.joint_example);
-  } else if (!stats.named_fields && stats.fields != "text") {
+  } else if (stats.fields == "sequences") {
+    note(
+        notes, "--data", "{}: each sequence of its index is a sample{}", path,
+        stats.documents ? "; --long-text chunk joins them" : ", and its mask says what is trained");
+  } else if (!stats.named_fields && !stats.format.empty() && stats.fields != "text") {
     note(notes, "--data", "{}: {}; --data-format names another format", path, stats.format);
   }
-  note_chats(flags, notes, path, stats);
-  if (stats.rows > 0) {
-    note(
-        notes, "--packing",
-        "{}: {} are in {}, {:.1f} in each: an epoch has as many fewer steps, and a step of as many "
-        "rows more samples",
-        path, pluralize(stats.samples, "sample"), pluralize(stats.rows, "row"),
-        static_cast<double>(stats.samples) / static_cast<double>(stats.rows));
-  } else if (flags.packing && (stats.chunked || !data::has_records(path))) {
-    note(notes, "--packing", "{}: its samples fill their rows already, and are not packed", path);
+  if (stats.bad_records > 0) {
+    warn(notes, "--on-bad-record", "{}: {} skipped as not valid; the first ones:\n  {}", path,
+         pluralize(stats.bad_records, "record"), fmt::join(stats.first_bad_records, "\n  "));
   }
+  if (!stats.token_cache.empty()) note(notes, "--token-cache", "{}: {}", path, stats.token_cache);
+  note_chats(flags, notes, path, stats);
   if (!stats.own_special_tokens.empty())
     note(notes, "--data", "{}: {}", path, stats.own_special_tokens);
   if (stats.chunked && !flags.long_text_given) {
@@ -140,6 +96,22 @@ void note_inferred_format(const Flags& flags, configs::Diagnostics& notes, const
          "{}: --long-text chunk: no effect, the records are prompts and completions and each is a "
          "sample",
          path);
+  }
+}
+
+void note_packing(const Flags& flags, configs::Diagnostics& notes, const std::string& path,
+                  const data::Dataset* samples) {
+  if (samples == nullptr) return;
+  const data::DatasetStats stats = samples->stats();
+  if (stats.rows > 0) {
+    note(
+        notes, "--packing",
+        "{}: {} are in {}, {:.1f} in each: an epoch has as many fewer steps, and a step of as many "
+        "rows more samples",
+        path, pluralize(stats.samples, "sample"), pluralize(stats.rows, "row"),
+        static_cast<double>(stats.samples) / static_cast<double>(stats.rows));
+  } else if (flags.packing) {
+    note(notes, "--packing", "{}: its samples fill their rows already, and are not packed", path);
   }
 }
 
@@ -190,7 +162,7 @@ int64_t count_train_steps(Samples& samples, const StartPoint& start,
   samples.whole_epochs = defaults.whole_epochs;
   if (drops) {
     const int64_t dropped = defaults.whole_epochs ? batch.micro_step_samples() : global_batch;
-    drop_incomplete_batch(samples, dropped, start.flags.data, notes);
+    drop_incomplete_batch(samples, dropped, train_paths(start.flags), notes);
   }
   if (start.resume_plan) keep_epoch_layout(samples, *start.resume_plan, global_batch, notes);
   // As in Trainer, an epoch has full steps and a last one with the remaining samples, or it ends
@@ -219,50 +191,25 @@ int64_t count_train_steps(Samples& samples, const StartPoint& start,
 
 }  // namespace
 
-Datasets open_datasets(const Flags& flags, const DatasetFacts& facts, configs::Diagnostics& notes,
-                       PhaseProgress* phases) {
-  Datasets datasets{facts};
-  std::optional<data::Tokenizer> tokenizer;
-  const auto open = [&](const std::string& path) {
-    return open_dataset(flags, facts, path, tokenizer, phases);
-  };
-  if (!flags.eval_only && !flags.data.empty()) datasets.train = open(flags.data);
-  const bool packs =
-      flags.packing && datasets.train && pack(datasets.train, flags.data, flags.max_train_samples);
-  if (flags.max_train_samples && !packs) datasets.max_train_samples = *flags.max_train_samples;
-  const bool evaluates = flags.eval_only || !flags.eval_data.empty();
-  if (evaluates && !eval_path(flags).empty()) datasets.eval = open(eval_path(flags));
-  if (tokenizer && tokenizer->num_dropped_chars() > 0) {
-    warn(notes, "--data", "{}/tokenizer.json: {} characters of the data have no token: left out",
-         flags.model, tokenizer->num_dropped_chars());
-  }
-  if (!datasets.eval) return datasets;
-  const bool packs_eval = flags.eval_packing.value_or(flags.packing) &&
-                          pack(datasets.eval, eval_path(flags), flags.max_eval_samples);
-  datasets.eval_samples = datasets.eval->size();
-  if (flags.max_eval_samples && !packs_eval) {
-    datasets.eval_samples = std::min(datasets.eval_samples, *flags.max_eval_samples);
-  }
-  return datasets;
-}
-
 void add_dataset_notes(const Flags& flags, const Datasets& datasets, configs::Diagnostics& notes) {
-  const auto add_notes = [&](const data::Dataset* dataset, const std::string& path) {
-    if (dataset == nullptr) return;
-    warn_about_truncation(notes, path, *dataset);
-    note_inferred_format(flags, notes, path, *dataset);
-  };
   if (datasets.version == 1) {
     note(notes, "--resume",
          "the samples are those of the earlier version that started the run: nothing separates "
          "prompt and completion by default, and incomplete windows are dropped");
   }
-  add_notes(datasets.train.get(), flags.data);
-  add_notes(datasets.eval.get(), eval_path(flags));
-}
-
-const std::string& eval_path(const Flags& flags) {
-  return flags.eval_data.empty() ? flags.data : flags.eval_data;
+  for (const auto* const files : {&datasets.train_files, &datasets.eval_files}) {
+    for (const OpenedFile& file : *files) {
+      warn_about_truncation(notes, file, datasets.seq_len);
+      note_inferred_format(flags, notes, file);
+    }
+  }
+  note_packing(flags, notes, train_paths(flags), datasets.train.get());
+  note_packing(flags, notes, eval_paths(flags), datasets.eval.get());
+  if (!datasets.mixture) return;
+  note(notes, "--data",
+       "the weights are shares of the records; an epoch has {} and ends when the "
+       "first file at its share is used up, what others have left comes first in the next",
+       pluralize(datasets.mixture->epoch_size(), "sample"));
 }
 
 int64_t Samples::num_samples_in(int64_t positions) const {

@@ -4,13 +4,19 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "configs/config.h"
 #include "configs/diagnostic.h"
+#include "data/records/data_files.h"
 #include "data/samples/dataset.h"
+#include "data/samples/sample_mixture.h"
 
 namespace zeroth::trainer {
 
@@ -26,16 +32,33 @@ struct DatasetFacts {
   int version = data::kDataVersion;  // version of the samples; a resumed run keeps its own
 };
 
-// The datasets of a run, and which of their samples are in use.
+// A DataPart is what one value of --data or --eval-data names.
+struct DataPart {
+  std::vector<std::filesystem::path> files;
+  data::DataSource source;
+};
+
+// Returns the parts of a flag's values. Throws an Error for a value that names no file, and for
+// weights of some values only, or with --eval-data.
+std::vector<DataPart> find_data(std::string_view flag, const std::vector<std::string>& values);
+
+// An OpenedFile is a data file in use, and what is known of its samples.
+struct OpenedFile {
+  std::string path;
+  data::DatasetStats stats;
+};
+
+// The datasets of a run.
 struct Datasets : DatasetFacts {
   // Null with --eval-only, and if only the plan is needed.
   std::unique_ptr<data::Dataset> train = nullptr;
-  std::unique_ptr<data::Dataset> eval = nullptr;  // null without evaluation
-  int64_t eval_samples = 0;
-  int64_t max_train_samples = std::numeric_limits<int64_t>::max();  // --max_train_samples
+  std::unique_ptr<data::Dataset> eval = nullptr;                 // null without evaluation
+  std::shared_ptr<const data::SampleMixture> mixture = nullptr;  // of `train`; null: no weights
+  std::vector<OpenedFile> train_files = {}, eval_files = {};
 
-  // Returns the number of samples of `train` in use, which are the first ones.
-  int64_t train_size() const { return std::min(train->size(), max_train_samples); }
+  // Returns the number of samples of an epoch.
+  int64_t train_size() const { return mixture ? mixture->epoch_size() : train->size(); }
+  int64_t eval_size() const { return eval ? eval->size() : 0; }
 };
 
 // Opens the training and evaluation samples that the flags name; a dataset that is not named stays
@@ -44,11 +67,16 @@ struct Datasets : DatasetFacts {
 Datasets open_datasets(const Flags& flags, const DatasetFacts& facts, configs::Diagnostics& notes,
                        PhaseProgress* phases = nullptr);
 
+// Writes the tokens of --data to files named --output (data/samples/token_cache.h). Returns a line
+// with their numbers.
+std::string tokenize(const Flags& flags, const DatasetFacts& facts, PhaseProgress* phases);
+
 // Adds notes and warnings about how the files were interpreted and what is left out of them.
 void add_dataset_notes(const Flags& flags, const Datasets& datasets, configs::Diagnostics& notes);
 
-// Returns the path of the evaluation samples.
-const std::string& eval_path(const Flags& flags);
+// Returns the values of --data that are trained, or those that are evaluated, for messages.
+std::string train_paths(const Flags& flags);
+std::string eval_paths(const Flags& flags);
 
 // The datasets, and how much of them a run uses.
 struct Samples : Datasets {

@@ -117,7 +117,7 @@ bool Trainer::train() {
     const engine::StepStats stats = engine_.train_batch(loader);
     phase.finish();
     steps_done_ = stats.step;
-    reporter_.step(stats);
+    reporter_.step(stats, loader.take_wait_s());
     const engine::StepDecision& decision = engine_.decision();
     if (!decision.failure.empty()) {
       finish_save();  // a save of earlier values
@@ -176,7 +176,7 @@ bool Trainer::is_evaluation_due(int64_t step) const {
 
 bool Trainer::evaluate(int64_t step) {
   const comm::DeviceMesh& mesh = engine_.mesh();
-  const int64_t samples = plan_.samples.eval_samples;
+  const int64_t samples = plan_.samples.eval_size();
   const data::BatchPartition partition = plan_.eval_partition(mesh.coordinate(comm::MeshDim::kDp));
   auto phase =
       reporter_.begin({.name = step > 0 ? fmt::format("evaluation at step {}", step) : "evaluation",

@@ -33,7 +33,9 @@ constexpr const char* kUsage =
     "       zeroth report\n"
     "       zeroth check-config FILE\n"
     "       zeroth checkpoint list|show|verify|prune DIR\n"
-    "       zeroth export DIR OUT\n";
+    "       zeroth export DIR OUT\n"
+    "       zeroth inspect-data --model DIR --data FILE\n"
+    "       zeroth tokenize --model DIR --data FILE --output PREFIX\n";
 
 // Indents the lines after the first one, so that no text within a message looks like another
 // message.
@@ -51,7 +53,8 @@ class Formatter : public CLI::Formatter {
            "Example: zeroth --num_gpus 2 finetune --model DIR --data train.jsonl --deepspeed "
            "ds_config.json\nreport shows what this machine and this build support, check-config "
            "what a ds_config.json says,\ncheckpoint what a run has saved; export converts it to a "
-           "model. They start nothing.\n";
+           "model. inspect-data\nshows what is trained of a data file, tokenize writes its tokens. "
+           "They start nothing.\n";
   }
 };
 

@@ -186,7 +186,12 @@ TEST_CASE("what stands in a file's place is named at once") {
           bench.write("model/tokenizer_config.json", "{}");
         replace(bench, name, by);
       };
-      expect_refused({spoil, fmt::format("{} is {}, expected a file", name, kind), arguments});
+      const bool of_samples =
+          !std::string(name).ends_with(".json") && !std::string(name).starts_with("model/");
+      const std::string said = by == std::string("folder") && of_samples
+                                   ? fmt::format("{} has no file of samples", name)
+                                   : fmt::format("{} is {}, expected a file", name, kind);
+      expect_refused({spoil, said, arguments});
     }
   }
 }

@@ -187,9 +187,28 @@ TEST_CASE("rows behind a step's samples do not count, on ranks that do not divid
   CHECK(*seen.rbegin() == 47);
 }
 
+TEST_CASE("what reading a sample throws comes from the next batch, and waiting is counted") {
+  class Broken : public CountingDataset {
+   public:
+    using CountingDataset::CountingDataset;
+    void fill(int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const override {
+      if (index == 2) throw Error("sample 2 is broken");
+      CountingDataset::fill(index, tokens, targets);
+    }
+  };
+  const Broken dataset(10, 8);
+  TrainDataLoader loader = in_order(dataset, partition(1, 1, 1, 0));
+  loader.next();
+  loader.next();
+  CHECK_THROWS_WITH_AS(loader.next(), "sample 2 is broken", Error);
+  CHECK(loader.take_wait_s() > 0);
+  CHECK(loader.take_wait_s() == 0);
+}
+
 TEST_CASE("a loader goes on where another one was, between two steps") {
   const CountingDataset dataset(10, 8);
-  TrainDataLoader one = in_order(dataset, partition(2, 2, 1, 0)), other = one;
+  TrainDataLoader one = in_order(dataset, partition(2, 2, 1, 0)),
+                  other = in_order(dataset, partition(2, 2, 1, 0));
   for (int i = 0; i < 6; ++i) one.next();
   other.seek(one.position().value());
   const model::MicroBatch first = one.next(), again = other.next();
@@ -210,7 +229,8 @@ TEST_CASE("training has the same losses on batches that are padded for a GPU") {
                            {.weights = model::open_weights(llama, spec, config.seed)});
     data::BatchPartition assigned = partition(2, 2, 1, 0);
     assigned.device = device;
-    TrainDataLoader loader = in_order(dataset, assigned), lengths_ahead = loader;
+    TrainDataLoader loader = in_order(dataset, assigned),
+                    lengths_ahead = in_order(dataset, assigned);
     std::vector<double> losses;
     for (int step = 0; step < 4; ++step) {
       for (int micro = 0; micro < 2; ++micro) lengths.insert(lengths_ahead.next().tokens.size(1));

@@ -24,7 +24,8 @@ class CountingDataset : public data::Dataset {
   }
   std::string sample_name(int64_t index) const override { return std::to_string(index); }
   data::DatasetStats stats() const override {
-    data::DatasetStats stats{.samples = size_};
+    data::DatasetStats stats;
+    stats.samples = size_;
     for (int64_t i = 0; i < size_; ++i) stats.tokens += length(i);
     stats.num_label_tokens = stats.tokens;
     return stats;

@@ -99,7 +99,8 @@ TEST_CASE("counts must be above 0 and the seed not below it") {
 
 TEST_CASE("evaluation alone takes its data from either flag") {
   CHECK(parse_line("--model m --eval-only --data d").eval_only);
-  CHECK(parse_line("--model m --eval-only --eval-data e").eval_data == "e");
+  CHECK(parse_line("--model m --eval-only --eval-data e").eval_data ==
+        std::vector<std::string>{"e"});
   const Flags both = parse("--eval-only --eval-data e");
   REQUIRE(both.notes.size() == 1);
   CHECK(has(both.notes[0].text, "--data is not read"));

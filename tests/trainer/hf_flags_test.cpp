@@ -19,8 +19,8 @@ TEST_CASE("a command line of Hugging Face's scripts is understood") {
       "--max_seq_length 64 --dataloader_drop_last True --report_to none --max_steps -1 "
       "--lr_scheduler_type cosine --ddp_timeout 60 --save_total_limit 2 --deepspeed ds.json");
   CHECK(flags.model == "m");
-  CHECK(flags.data == "d.jsonl");
-  CHECK(flags.eval_data == "e.jsonl");
+  CHECK(flags.data == std::vector<std::string>{"d.jsonl"});
+  CHECK(flags.eval_data == std::vector<std::string>{"e.jsonl"});
   CHECK(flags.output == "o");
   CHECK(flags.overwrite);
   CHECK(flags.values.micro_batch == 4);

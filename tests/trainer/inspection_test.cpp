@@ -12,10 +12,13 @@ namespace zeroth::trainer::inspection_test {
 TEST_CASE("the first samples are printed token by token, with how the data was understood") {
   const Workbench bench;
   const auto inspect_samples = [&](const std::string& more) {
-    return inspection(
+    std::string text;
+    zeroth::trainer::inspect_samples(
         make_plan(parse_line("--model " + (bench / "model").string() + " --data " +
                              (bench / "qa.jsonl").string() + " --micro-batch 1 " + more),
-                  1));
+                  1),
+        /*colored=*/false, [&](std::string_view part) { text += part; });
+    return text;
   };
   const std::string text = inspect_samples("--inspect-samples 2");
   CHECK(text.starts_with("qa.jsonl: 13 samples of at most 128 positions"));

@@ -114,9 +114,10 @@ TEST_CASE("the best model is kept by the loss of evaluations that are saved, too
 }
 
 TEST_CASE("what is asked for on the way needs its data and its output") {
-  CHECK(usage_error("--eval_strategy epoch") == "--eval_strategy epoch needs --eval-data");
-  CHECK(usage_error("--eval-every 3") == "--eval-every needs --eval-data");
-  CHECK(usage_error("--eval_on_start") == "--eval_on_start needs --eval-data");
+  CHECK(usage_error("--eval_strategy epoch") ==
+        "--eval_strategy epoch needs --eval-data or --val-split");
+  CHECK(usage_error("--eval-every 3") == "--eval-every needs --eval-data or --val-split");
+  CHECK(usage_error("--eval_on_start") == "--eval_on_start needs --eval-data or --val-split");
   CHECK(usage_error("--save_strategy epoch") == "--save_strategy epoch needs --output");
   CHECK(usage_error("--save_steps 3") == "--save_steps needs --output");
 }
@@ -129,7 +130,7 @@ TEST_CASE("--do_train False evaluates only, whatever else is asked for") {
   CHECK_FALSE(flags.epochs);
   CHECK_FALSE(flags.intervals.save.is_on());
   CHECK_FALSE(flags.intervals.ends_with_best);
-  CHECK(flags.eval_data == "e.bin");
+  CHECK(flags.eval_data == std::vector<std::string>{"e.bin"});
   CHECK(flags.output == "o");
   CHECK_FALSE(parse_line(std::string(kTrainers) + "--do_train").eval_only);
   CHECK(refused("--do_train False --do_eval False") ==
@@ -142,8 +143,9 @@ TEST_CASE("--do_eval False leaves the evaluation out, unless a strategy asks for
   REQUIRE(without.notes.size() == 1);
   CHECK(without.notes[0].text == "--validation_file is not read: --do_eval False");
   CHECK(parse_line(std::string(kTrainers) + "--do_eval False --eval_strategy epoch").eval_data ==
-        "e.bin");
-  CHECK(has(usage_error("--do_eval"), "--do_eval needs --eval-data (--validation_file)"));
+        std::vector<std::string>{"e.bin"});
+  CHECK(has(usage_error("--do_eval"),
+            "--do_eval needs --eval-data (--validation_file), or --val-split"));
 }
 
 }  // namespace zeroth::trainer::interval_rules_test

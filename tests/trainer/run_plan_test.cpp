@@ -241,8 +241,7 @@ TEST_CASE("a plan knows data, steps and batch of the run") {
                             "--micro-batch 2 --max-eval-samples 5",
                             2);
   CHECK(made.samples.train->size() == 40);
-  CHECK(made.samples.eval->size() == 13);
-  CHECK(made.samples.eval_samples == 5);
+  CHECK(made.samples.eval_size() == 5);
   CHECK(made.samples.total_steps == 5);
   CHECK(made.samples.seq_len == 16);
   CHECK(made.train_partition(1).global_batch() == 8);
@@ -292,7 +291,7 @@ TEST_CASE("evaluation alone plans no training") {
   const RunPlan made = plan(bench, "--model @model --eval-only --data @train.bin --seq-len 16");
   CHECK(made.samples.train == nullptr);
   CHECK(made.samples.total_steps == 0);
-  CHECK(made.samples.eval_samples == 40);
+  CHECK(made.samples.eval_size() == 40);
   CHECK_FALSE(notes_have(made, "no batch size given"));
   CHECK(notes_have(plan(bench, "--model @model --data @train.bin --seq-len 16"),
                    "no batch size given"));

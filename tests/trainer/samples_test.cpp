@@ -3,6 +3,9 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+#include <set>
 #include <string>
 
 #include "tests/trainer/flag_line.h"

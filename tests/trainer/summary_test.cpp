@@ -160,15 +160,11 @@ TEST_CASE("the precision line does not speak of fp32 masters where there are non
   CHECK(precision_line(config, /*trains=*/false) == "bf16");
 }
 
-TEST_CASE("the evaluation's line names the file it takes and how much of it") {
+TEST_CASE("the evaluation's line names the file") {
   Samples samples = small_samples();
   samples.eval = std::make_unique<CountingDataset>(16, 8);
-  samples.eval_samples = 16;
-  CHECK(eval_line("train.bin", samples) ==
+  CHECK(data_line("train.bin", *samples.eval) ==
         "train.bin: 16 samples of at most 8 positions, 72 tokens, 72 trained");
-  samples.eval_samples = 5;
-  CHECK(eval_line("test.bin", samples).starts_with("test.bin: 16 samples"));
-  CHECK(eval_line("test.bin", samples).ends_with("; the first 5 evaluated"));
 }
 
 TEST_CASE("host memory as a resting place is said to move nothing in a run on the CPU") {

@@ -27,6 +27,8 @@ std::string parse_integer(const std::string& text, int64_t max, std::optional<in
   return "";
 }
 
+constexpr int kMaxDataPaths = 1000;
+
 // FlagOptions adds the options to an app, a function for each group of --help. CLI11 itself reads
 // 010 as octal and clamps numbers that are too large, so numbers are parsed here: one that does not
 // fully parse in base 10 is appended to the errors and leaves the option unset. Nothing is owned.
@@ -37,17 +39,30 @@ class FlagOptions {
   void add_files() {
     app_.option_defaults()->group("Files");
     add("--model", flags_.model, "DIR", "Hugging Face model folder; random weights if it has none");
-    add("--data", flags_.data, "FILE", "training samples: .jsonl, .json, .txt or .bin (token ids)");
-    add("--eval-data", flags_.eval_data, "FILE", "samples to evaluate on");
+    add("--data", flags_.data, "PATH[:WEIGHT]",
+        "training samples: files (.jsonl, .json, .csv, .parquet, .arrow, .txt, .bin of token ids; "
+        "also .gz and .zst), folders or patterns; with weights, shares of the samples")
+        ->expected(1, kMaxDataPaths);
+    add("--eval-data", flags_.eval_data, "PATH", "samples to evaluate on")
+        ->expected(1, kMaxDataPaths);
+    add("--val-split", flags_.val_split,
+        "without --eval-data: set X samples of --data aside for it, below 1 such a fraction");
     add("--deepspeed", raw_.deepspeed, "FILE", "ds_config.json, or base64 of its text")
         ->expected(0, 1);
     add("--deepspeed_config", raw_.deepspeed_config, "FILE", "same as --deepspeed");
     app_.add_flag("--strict", values_.strict,
                   "treat keys in it that DeepSpeed would ignore as errors");
     add("--metrics", flags_.metrics, "FILE", "one JSON object per step");
+  }
+
+  void add_data() {
+    app_.option_defaults()->group("Data");
     add("--data-format", flags_.records.format, "NAME",
         "format of the records (default: by the first one): text, prompt-completion, messages, "
         "sharegpt, alpaca, ...");
+    add("--dataset", raw_.dataset, "NAMES",
+        "entries of LLaMA-Factory's dataset_info.json, as --data DIR/dataset_info.json:NAME");
+    add("--dataset_dir", raw_.dataset_dir, "DIR", "where that is (default: data)");
     add("--text-field", flags_.records.text_field, "NAME", "record field of a text");
     add("--prompt-field", flags_.records.prompt_field, "NAME",
         "record field of the prompt, not trained on");
@@ -77,6 +92,18 @@ class FlagOptions {
     add("--long-text", raw_.long_text, "HOW",
         "records of one text: cut each at --seq-len (default), or chunk: join all and "
         "split them into windows");
+    add("--on-long", raw_.on_long, "HOW",
+        "records of more than --seq-len positions: cut them at the end (default), drop them, split "
+        "each into several samples, or fail");
+    add("--on-bad-record", raw_.on_bad_record, "HOW",
+        "records that are not valid: fail (default), or skip and count them");
+    add("--token-cache", raw_.token_cache, "DIR",
+        "folder for the tokens of the data, which later runs use again (default: .zeroth-tokens "
+        "beside a file of 1 MiB or more; none: no folder)");
+    app_.add_flag("--overwrite_cache", flags_.overwrite_cache,
+                  "read the data anew and replace its tokens in the cache");
+    app_.add_flag("--group-by-length", flags_.group_by_length,
+                  "put samples of similar length into a batch: sort each 50 batches by length");
     app_.add_flag("--packing", flags_.packing,
                   "put several samples into a row; none sees another, and losses stay the same");
     add("--eval_packing", flags_.eval_packing, "BOOL", "also of --eval-data (default: --packing)");
@@ -132,7 +159,7 @@ class FlagOptions {
     app_.option_defaults()->group("Length");
     add("--steps", flags_.steps, kMaxSteps, "optimizer steps; the data repeats as needed");
     add("--max_train_samples", flags_.max_train_samples, kMaxSteps,
-        "use only the first N samples of --data");
+        "use only the first N records of --data, or the first N windows of a text");
     add("--epochs", flags_.epochs,
         "passes over the data (default 1); the last step takes the remaining samples");
     add("--seq-len", flags_.seq_len, kMaxRows,
@@ -224,6 +251,10 @@ class FlagOptions {
         "seconds that a collective may wait for a rank (default 600)");
     add("--inspect-samples", flags_.inspect_samples, kMaxRows,
         "print the first N samples token by token, trained on or not, and exit");
+    add("--inspect-format", raw_.inspect_format, "FORMAT",
+        "of --inspect-samples: text (default), or json, a line per sample");
+    app_.add_flag("--tokenize", flags_.tokenize,
+                  "write the tokens of --data to OUTPUT.bin, .idx and .mask, and exit");
     app_.add_flag("--print-config", flags_.print_config, "print the resolved values, and exit");
     app_.set_version_flag("--version", "finetune (Zeroth) " ZEROTH_VERSION,
                           "print the version, and exit");
@@ -275,6 +306,7 @@ class FlagOptions {
 void add_options(CLI::App& app, RawFlags& raw) {
   FlagOptions options(app, raw);
   options.add_files();
+  options.add_data();
   options.add_saving();
   options.add_length();
   options.add_batch();

@@ -147,78 +147,6 @@ void resolve_resume(RawFlags& raw, Errors& errors) {
   }
 }
 
-// Resolves escapes, since a shell passes \n on as two characters.
-void resolve_separator(Flags& flags, Errors& errors) {
-  if (!flags.records.separator) return;
-  const std::string typed = *flags.records.separator;
-  std::string text;
-  for (size_t i = 0; i < typed.size(); ++i) {
-    const char c = typed[i];
-    if (c != '\\') {
-      text.push_back(c);
-      continue;
-    }
-    const char next = i + 1 < typed.size() ? typed[++i] : '\0';
-    const size_t known = std::string_view("nt\\").find(next);
-    if (known == std::string_view::npos) {
-      errors.push_back(
-          fmt::format("--separator {}: invalid escape, only \\n, \\t and \\\\ are supported",
-                      shortened(typed)));
-      return;
-    }
-    text.push_back("\n\t\\"[known]);
-  }
-  flags.records.separator = text;
-}
-
-// Resolves what is trained of a record. TRL's flags are about one kind of records each.
-void resolve_trained_tokens(RawFlags& raw, Errors& errors) {
-  using data::TrainOn;
-  data::RecordOptions& records = raw.flags.records;
-  const auto chosen = parse_choice<TrainOn>("--train-on", raw.train_on,
-                                            {{"all", TrainOn::kAll},
-                                             {"completion", TrainOn::kCompletion},
-                                             {"assistant", TrainOn::kAssistant},
-                                             {"last-assistant", TrainOn::kLastAssistant}},
-                                            errors);
-  const auto contradicts = [&](const std::optional<bool>& only, const char* name) {
-    if (!chosen || !only || *only == (*chosen != TrainOn::kAll)) return;
-    errors.push_back(fmt::format("--train-on {} and {} {} contradict each other: give one",
-                                 raw.train_on, name, *only ? "True" : "False"));
-  };
-  contradicts(raw.assistant_only_loss, "--assistant_only_loss");
-  contradicts(raw.completion_only_loss, "--completion_only_loss");
-  if (raw.assistant_only_loss == false) records.chats_train_on = TrainOn::kAll;
-  if (raw.completion_only_loss == false) records.pairs_train_on = TrainOn::kAll;
-  if (chosen) records.chats_train_on = records.pairs_train_on = *chosen;
-  raw.flags.train_on_given =
-      chosen.has_value() || raw.assistant_only_loss || raw.completion_only_loss;
-  records.chat_template = raw.chat_template;
-}
-
-// Resolves how files are read. run_clm.py joins all texts and cuts them into blocks; a command line
-// that is spelled for it requests the same.
-void resolve_sample_format(RawFlags& raw, Errors& errors) {
-  using data::LongText;
-  Flags& flags = raw.flags;
-  const auto chosen =
-      parse_choice<LongText>("--long-text", raw.long_text,
-                             {{"cut", LongText::kTruncate}, {"chunk", LongText::kChunk}}, errors);
-  const bool for_run_clm = flags.spellings.is_typed_as("--seq-len", "block_size") ||
-                           flags.spellings.is_typed_as("--data", "train_file");
-  flags.token_type = parse_choice<data::TokenType>("--token-dtype", raw.token_dtype,
-                                                   {{"uint16", data::TokenType::kUint16},
-                                                    {"uint32", data::TokenType::kUint32},
-                                                    {"int32", data::TokenType::kUint32}},
-                                                   errors);
-  if (flags.max_length && !flags.seq_len) {  // messages name the flag that was given
-    flags.spellings.add("--seq-len", flags.spellings.lookup("--max-length"));
-  }
-  resolve_trained_tokens(raw, errors);
-  flags.long_text_given = chosen.has_value();
-  flags.long_text = chosen.value_or(for_run_clm ? LongText::kChunk : LongText::kTruncate);
-}
-
 template <typename T>
 void require_positive(const char* name, const std::optional<T>& value, Errors& errors) {
   if (value && !(*value > 0 && std::isfinite(static_cast<double>(*value)))) {
@@ -250,29 +178,33 @@ void check_numbers(const Flags& flags, Errors& errors) {
 
 // Rejects paths that no file can have, so that they appear in no later message.
 void check_lengths(const Flags& flags, Errors& errors) {
-  const std::pair<const char*, const std::string&> paths[] = {{"--model", flags.model},
-                                                              {"--data", flags.data},
-                                                              {"--eval-data", flags.eval_data},
-                                                              {"--metrics", flags.metrics},
-                                                              {"--output", flags.output}};
-  for (const auto& [name, path] : paths) {
-    if (path.size() < PATH_MAX) continue;
+  const auto check = [&](const char* name, const std::string& path) {
+    if (path.size() < PATH_MAX) return;
     errors.push_back(
         fmt::format("{} {}: a path has at most {} bytes", name, shortened(path), PATH_MAX - 1));
-  }
+  };
+  check("--model", flags.model);
+  for (const std::string& path : flags.data) check("--data", path);
+  for (const std::string& path : flags.eval_data) check("--eval-data", path);
+  check("--metrics", flags.metrics);
+  check("--output", flags.output);
 }
 
 void check_files(const Flags& flags, Errors& errors) {
   if (flags.model.empty()) errors.push_back("--model is missing: a Hugging Face model folder");
   const bool has_data = !flags.data.empty() || (flags.eval_only && !flags.eval_data.empty());
   if (!has_data && !flags.print_config) {
-    errors.push_back("--data is missing: a .jsonl, .json, .txt or .bin file");
+    errors.push_back("--data is missing: a .jsonl, .json, .csv, .parquet, .txt or .bin file");
   }
   if (flags.records.prompt_field.empty() != flags.records.completion_field.empty()) {
     errors.push_back("--prompt-field and --completion-field must be given together");
   }
-  const bool may_have_pairs = data::has_records(flags.data) || data::has_records(flags.eval_data);
-  if (flags.records.separator && !flags.records.separator->empty() && !may_have_pairs) {
+  const auto has_no_records = [](const std::string& path) {
+    return path.ends_with(".txt") || path.ends_with(".bin");
+  };
+  const bool has_no_pairs = std::ranges::all_of(flags.data, has_no_records) &&
+                            std::ranges::all_of(flags.eval_data, has_no_records);
+  if (flags.records.separator && !flags.records.separator->empty() && has_no_pairs) {
     errors.push_back("--separator needs prompt and completion of .jsonl or .json data");
   }
   const auto needs_output = [&](const char* name, bool given) {
@@ -293,7 +225,7 @@ void check_evaluation(const RawFlags& raw, Errors& errors) {
   excludes("--epochs", flags.epochs.has_value());
   excludes("--eval-every", raw.intervals.eval_every.has_value());
   excludes("--save-every", raw.intervals.save_every.has_value());
-  if (flags.max_eval_samples && !flags.eval_only && flags.eval_data.empty()) {
+  if (flags.max_eval_samples && !flags.eval_only && !flags.has_eval_data()) {
     errors.push_back("--max-eval-samples needs --eval-data or --eval-only");
   }
 }
@@ -311,9 +243,8 @@ void resolve_tasks(RawFlags& raw, Errors& errors) {
     flags.epochs.reset();
     raw.intervals = {};
   }
-  if (evaluates && flags.eval_data.empty()) {
-    errors.push_back(
-        "--do_eval needs --eval-data (--validation_file): no part of --data is set aside for it");
+  if (evaluates && !flags.has_eval_data()) {
+    errors.push_back("--do_eval needs --eval-data (--validation_file), or --val-split of --data");
   }
   const std::string& strategy = raw.intervals.eval_strategy;
   const bool steps =
@@ -370,8 +301,7 @@ Flags resolve_flags(RawFlags raw, Errors& errors) {
   resolve_recompute(raw, errors);
   resolve_seed(raw, errors);
   resolve_choices(raw, errors);
-  resolve_separator(raw.flags, errors);
-  resolve_sample_format(raw, errors);
+  resolve_data(raw, errors);
   raw.flags.shuffle = !raw.no_shuffle;
   if (!raw.betas.empty()) raw.flags.values.betas = {raw.betas.at(0), raw.betas.at(1)};
   resolve_tasks(raw, errors);

@@ -70,6 +70,12 @@ struct RawFlags {
   bool no_decay = false;
   std::string lr_scheduler_type;
   std::string long_text;
+  std::string dataset;      // names in dataset_info.json, separated by commas
+  std::string dataset_dir;  // where that is
+  std::string on_long;
+  std::string on_bad_record;
+  std::string token_cache;
+  std::string inspect_format;
   std::string train_on;
   std::optional<bool> assistant_only_loss;
   std::optional<bool> completion_only_loss;
@@ -97,6 +103,9 @@ void add_options(CLI::App& app, RawFlags& raw);
 // output and defaults that `flags` already has. Appends problems to `errors`, and values without
 // effect to flags.notes.
 void resolve_intervals(const RawIntervals& raw, Flags& flags, std::vector<std::string>& errors);
+
+// Resolves how data files are read, and what of them is trained. Appends problems to `errors`.
+void resolve_data(RawFlags& raw, std::vector<std::string>& errors);
 
 // Returns the flags for the run. Appends problems to `errors`, one line each.
 Flags resolve_flags(RawFlags raw, std::vector<std::string>& errors);

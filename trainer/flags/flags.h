@@ -58,10 +58,10 @@ struct ReportTo {
 // Values of the command line. An empty string or an unset optional means "not given"; the flag's
 // help describes the default.
 struct Flags {
-  std::string model;            // --model: Hugging Face directory
-  std::string data;             // --data: .txt, .bin, .jsonl or .json
-  std::string eval_data;        // --eval-data
-  std::string output;           // --output: directory for the fine-tuned model
+  std::string model;                   // --model: Hugging Face directory
+  std::vector<std::string> data;       // --data: PATH or PATH:WEIGHT (data/records/data_files.h)
+  std::vector<std::string> eval_data;  // --eval-data: the same without weights
+  std::string output;                  // --output: directory for the fine-tuned model
   std::string config;           // --deepspeed, --deepspeed_config: file, or base64 of its text
   std::string metrics;          // --metrics: one JSON object per line
   data::RecordOptions records;  // chat_template: --chat-template
@@ -69,8 +69,13 @@ struct Flags {
   std::optional<data::TokenType> token_type;             // --token-dtype: of .bin files
   data::LongText long_text = data::LongText::kTruncate;  // --long-text
   bool long_text_given = false;                          // otherwise the other spellings decide
-  bool packing = false;                                  // --packing
-  std::optional<bool> eval_packing;                      // --eval_packing; unset: as `packing`
+  data::OnLong on_long = data::OnLong::kCut;             // --on-long
+  data::OnBadRecord on_bad_record = data::OnBadRecord::kFail;  // --on-bad-record
+  data::TokenCacheOptions token_cache = {.enabled = true};     // --token-cache
+  bool overwrite_cache = false;                                // --overwrite_cache
+  std::optional<double> val_split;   // --val-split: below 1 a fraction of the samples
+  bool packing = false;              // --packing
+  std::optional<bool> eval_packing;  // --eval_packing; unset: as `packing`
   bool overwrite = false;
   bool print_config = false;
   bool deterministic = false;  // --deterministic: a GPU run repeats bit by bit
@@ -80,7 +85,10 @@ struct Flags {
   std::optional<int64_t> seq_len;          // --seq-len: positions of a sample
   std::optional<int64_t> max_length;       // --max-length: ids of a sample, one more than positions
   std::optional<int64_t> inspect_samples;  // --inspect-samples: how many are printed
+  bool inspect_json = false;               // --inspect-format json
+  bool tokenize = false;                   // --tokenize: --output is the prefix of the files
   bool shuffle = true;
+  bool group_by_length = false;             // --group-by-length
   std::optional<int64_t> eval_micro_batch;  // --eval-micro-batch
   std::optional<int64_t> timeout_s;         // --timeout: of a collective
 
@@ -100,8 +108,11 @@ struct Flags {
   std::vector<HfRequest> hf_requests;  // requests that the run must fulfill by itself
   Spellings spellings;                 // for messages
 
-  // Returns whether nothing is trained or written: --print-config, --inspect-samples.
-  bool only_prints() const { return print_config || inspect_samples.has_value(); }
+  // Returns whether some samples are evaluated only.
+  bool has_eval_data() const { return !eval_data.empty() || val_split.has_value(); }
+
+  // Returns whether nothing is trained: --print-config, --inspect-samples, --tokenize.
+  bool only_prints() const { return print_config || inspect_samples.has_value() || tokenize; }
 
   std::string answer;  // text for --help or --version; no other field is set then
 };

@@ -84,7 +84,7 @@ constexpr auto kRows = std::to_array<HfFlag>({
     value("warmup_ratio", "--warmup-ratio"),
     value("lr_scheduler_type", "--lr_scheduler_type"),
     value("lr_scheduler_kwargs", "--lr_scheduler_kwargs", "none,{},"),
-    value("max_train_samples", "--max_train_samples"),
+    value("max_train_samples max_samples", "--max_train_samples"),
     value("max_eval_samples", "--max-eval-samples"),
     value("ddp_timeout", "--timeout"),
     value("dataset_text_field", "--text-field", "text"),
@@ -93,6 +93,8 @@ constexpr auto kRows = std::to_array<HfFlag>({
     bool_flag("completion_only_loss", "--completion_only_loss"),
     on("dataloader_drop_last", "--drop-last"),
     on("packing", "--packing"),
+    on("group_by_length", "--group-by-length"),
+    on("overwrite_cache", "--overwrite_cache"),
     bool_flag("eval_packing", "--eval_packing"),
 
     bool_flag("do_train", "--do_train"),
@@ -124,10 +126,11 @@ constexpr auto kRows = std::to_array<HfFlag>({
     ignored("skip_memory_metrics", "--metrics has the peak memory"),
     takes_list(ignored("debug", "a non-finite gradient is reported with its block and parameter")),
     ignored("dataloader_num_workers dataloader_pin_memory dataloader_persistent_workers "
-            "dataloader_prefetch_factor dataloader_multiprocessing_context "
-            "dataloader_in_order preprocessing_num_workers overwrite_cache streaming "
-            "use_fast_tokenizer",
-            "the tokens are read once, before training"),
+            "dataloader_prefetch_factor dataloader_multiprocessing_context dataloader_in_order",
+            "a thread of each rank prepares the next batch"),
+    ignored("preprocessing_num_workers streaming use_fast_tokenizer",
+            "one rank of a machine makes the tokens, on all of its cores, and keeps them in "
+            "--token-cache"),
     ignored("low_cpu_mem_usage", "a rank reads only its own part of the weights"),
     ignored("remove_unused_columns", "fields that no flag names are not read"),
     takes_list(ignored("label_names", "the labels are the tokens themselves")),
@@ -192,8 +195,7 @@ constexpr auto kRows = std::to_array<HfFlag>({
             "the loss is the mean over the tokens of all ranks, of which there are ", "true"),
     refused("label_smoothing_factor", "the loss is plain cross-entropy"),
     refused("neftune_noise_alpha", "noisy embeddings are not implemented"),
-    refused("group_by_length", kOrder),
-    request("train_sampling_strategy", "random,sequential", kOrder, "none"),
+    request("train_sampling_strategy", "random,sequential,group_by_length", kOrder, "none"),
     refused("auto_find_batch_size", "the out-of-memory error names what fits"),
     request("data_seed", "", "--seed also seeds the data, and is ", "none"),
     refused("do_predict", "finetune only trains and evaluates"),

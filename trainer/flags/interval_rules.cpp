@@ -80,13 +80,13 @@ class IntervalRules {
     evaluate.every = raw_.eval_every.value_or(logging_steps());
     evaluate.from = raw_.eval_delay.value_or(0);
     intervals_.evaluate_first = raw_.eval_on_start;
-    if (!flags_.eval_data.empty() || flags_.eval_only) return;
+    if (flags_.has_eval_data() || flags_.eval_only) return;
     if (evaluate.is_on()) {
       errors_.push_back(
-          fmt::format("{} needs --eval-data",
+          fmt::format("{} needs --eval-data or --val-split",
                       requested ? "--eval_strategy " + raw_.eval_strategy : "--eval-every"));
     }
-    if (raw_.eval_on_start) errors_.push_back("--eval_on_start needs --eval-data");
+    if (raw_.eval_on_start) errors_.push_back("--eval_on_start needs --eval-data or --val-split");
   }
 
   void resolve_save() {

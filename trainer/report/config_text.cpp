@@ -122,28 +122,31 @@ std::string config_text(const RunPlan& plan, const std::vector<std::string>& not
   return text;
 }
 
-std::string inspection(const RunPlan& plan) {
+void inspect_samples(const RunPlan& plan, bool colored,
+                     const std::function<void(std::string_view)>& print) {
   const Flags& flags = plan.flags;
   const Samples& samples = plan.samples;
   const data::Dataset& dataset = samples.train ? *samples.train : *samples.eval;
-  std::string text =
-      samples.train ? train_line(flags.data, samples) : eval_line(eval_path(flags), samples);
-  text = printable(text) + '\n';
-  for (const configs::Diagnostic& note : plan.notes) {
-    const bool of_data =
-        note.key == "--data" || note.key == "--seq-len" || note.key == "--long-text";
-    if (of_data) text += printable(note.text) + '\n';
-  }
   std::optional<data::Tokenizer> tokenizer;
   std::error_code unknown;
   if (std::filesystem::exists(std::filesystem::path(flags.model) / "tokenizer.json", unknown)) {
     tokenizer.emplace(data::Tokenizer::load(flags.model));
   }
+  const data::Tokenizer* const known = tokenizer ? &*tokenizer : nullptr;
   const int64_t count = std::min(flags.inspect_samples.value_or(0), dataset.size());
-  for (int64_t i = 0; i < count; ++i) {
-    text += '\n' + data::describe_sample(dataset, i, tokenizer ? &*tokenizer : nullptr);
+  for (int64_t i = 0; flags.inspect_json && i < count; ++i)
+    print(data::sample_json(dataset, i, known) + '\n');
+  if (flags.inspect_json) return;
+  const std::string paths = samples.train ? train_paths(flags) : eval_paths(flags);
+  print(printable(data_line(paths, dataset)) + '\n');
+  constexpr std::string_view kDataKeys[] = {"--data",     "--seq-len",       "--long-text",
+                                            "--train-on", "--chat-template", "--on-bad-record"};
+  for (const configs::Diagnostic& note : plan.notes) {
+    if (std::ranges::count(kDataKeys, note.key) > 0) print(printable(note.text) + '\n');
   }
-  return text;
+  print(data::length_histogram(dataset));
+  for (int64_t i = 0; i < count; ++i)
+    print('\n' + data::describe_sample(dataset, i, known, colored));
 }
 
 }  // namespace zeroth::trainer

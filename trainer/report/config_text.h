@@ -24,9 +24,11 @@ RunConfig run_config(const RunPlan& plan);
 // as comments: the plan's notes, `notes` and the plan's warnings. Ends with a newline.
 std::string config_text(const RunPlan& plan, const std::vector<std::string>& notes = {});
 
-// Returns how the data was interpreted, and its first samples in file order, token by token. Uses
-// the training samples, or with --eval-only the evaluated ones. Ends with a newline.
-std::string inspection(const RunPlan& plan);
+// Prints how the data was interpreted, the lengths of its samples, and the first ones in file
+// order, token by token; or those alone as lines of JSON. Uses the training samples, or with
+// --eval-only the evaluated ones.
+void inspect_samples(const RunPlan& plan, bool colored,
+                     const std::function<void(std::string_view)>& print);
 
 // Returns which of Trainer's defaults apply if the command line is spelled for Trainer; otherwise
 // empty.

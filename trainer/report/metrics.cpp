@@ -96,6 +96,10 @@ double process_age() {
 
 }  // namespace
 
+double RunTimer::start_time() const {
+  return epoch_now() - seconds();
+}
+
 RunTimer::RunTimer(std::optional<double> launch_time)
     : before_s_(launch_time ? epoch_now() - *launch_time : process_age()) {}
 
@@ -135,6 +139,7 @@ Json step_values(const StepRow& row) {
           {"peak_gpu_mib", row.peak.gpu_mib},
           {"peak_share", row.mfu},
           {"data_s", times.data},
+          {"data_wait_s", row.data_wait_s},
           {"forward_s", times.forward},
           {"backward_s", times.backward},
           {"reduce_s", times.reduce},

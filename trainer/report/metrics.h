@@ -26,6 +26,8 @@ class RunTimer {
 
   // Returns the seconds since that start; never decreases.
   double seconds() const { return before_s_ + timer_.seconds(); }
+  // Returns that start, in seconds since the epoch.
+  double start_time() const;
 
  private:
   double before_s_;  // from that start to the construction
@@ -48,6 +50,7 @@ PeakMemory max_peak_memory(comm::DeviceMesh& mesh);
 struct StepRow {
   engine::StepStats stats;
   double step_s = 0;         // since the end of the previous step, evaluation or save
+  double data_wait_s = 0;    // for which rank 0 waited until its next batch was made
   double since_start_s = 0;  // end of this step, from the launcher's start
   PeakMemory peak;           // of the largest rank
   // Work of all ranks as a fraction of the matrix products that they could do in that time; a NaN

@@ -242,7 +242,7 @@ PhaseProgress::Scope Reporter::begin_step(int64_t step) {
   return begin(std::move(phase));
 }
 
-void Reporter::step(const engine::StepStats& stats) {
+void Reporter::step(const engine::StepStats& stats, double data_wait_s) {
   require_ownership();
   const double end = now();
   const double step_s = end - last_end_s_;
@@ -252,6 +252,7 @@ void Reporter::step(const engine::StepStats& stats) {
   const StepRow row{
       .stats = stats,
       .step_s = step_s,
+      .data_wait_s = data_wait_s,
       .since_start_s = end,
       .peak = plan_.flags.metrics.empty() ? PeakMemory{} : max_peak_memory(engine_->mesh()),
       .mfu = mfu_meter_.measure_step(stats, step_s)};

@@ -63,8 +63,8 @@ class Reporter {
   // Restarts the step timer: the time since the last step belongs to no step.
   void reset_step_timer() { last_end_s_ = now(); }
   // Reports a step. Collective. An output that can no longer be written (--metrics, the page,
-  // monitors) is disabled with one warning.
-  void step(const engine::StepStats& stats);
+  // monitors) is disabled with one warning. `data_wait_s`: of the step, for the loader.
+  void step(const engine::StepStats& stats, double data_wait_s = 0);
   void log_evaluation(int64_t step, const engine::EvalStats& stats);
   // Returns whether the previous run evaluated after `step` steps, with a finite loss. Collective.
   bool has_evaluation(int64_t step) const;

@@ -91,11 +91,11 @@ Json RunRecord::step(const StepRow& row) {
 
 Json RunRecord::add_evaluation(const EvalRow& row) {
   Json metrics{{"epoch", plan_.epochs_after(row.step)}, {"eval_loss", finite(row.eval_loss)}};
-  add_speed(metrics, "eval", row.eval_s, plan_.samples.eval_samples,
-            data::num_eval_batches(plan_.samples.eval_samples, plan_.eval_partition(0)));
+  add_speed(metrics, "eval", row.eval_s, plan_.samples.eval_size(),
+            data::num_eval_batches(plan_.samples.eval_size(), plan_.eval_partition(0)));
   totals_.evaluations[row.step] = metrics;
   totals_.evaluations[row.step]["perplexity"] = finite(std::exp(row.eval_loss));
-  totals_.evaluations[row.step]["eval_samples"] = plan_.samples.eval_samples;
+  totals_.evaluations[row.step]["eval_samples"] = plan_.samples.eval_size();
   metrics["step"] = row.step;
   totals_.log_history.push_back(metrics);
   return metrics;

@@ -27,11 +27,6 @@ std::string epochs_text(double epochs) {
   return fmt::format("{} epoch{}", rounded, rounded == 1 ? "" : "s");
 }
 
-// Returns how many samples are in use, unless all are.
-std::string first_text(const data::Dataset& dataset, int64_t used, std::string_view purpose) {
-  return used < dataset.size() ? fmt::format("; the first {} {}", used, purpose) : "";
-}
-
 std::string recompute_text(const configs::RecomputeConfig& recompute) {
   if (recompute.every_nth_block > 0) {
     const int64_t every = recompute.every_nth_block;
@@ -109,7 +104,15 @@ std::string data_line(const std::string& path, const data::Dataset& dataset) {
   if (stats.chunked) text += "; texts joined";
   if (stats.rows > 0) text += fmt::format("; packed into {}", pluralize(stats.rows, "row"));
   if (stats.truncated > 0) text += fmt::format("; {} cut at the end", stats.truncated);
+  if (stats.split > 0) text += fmt::format("; {} split", pluralize(stats.split, "record"));
   if (stats.dropped > 0) text += fmt::format("; {} dropped: nothing to train", stats.dropped);
+  if (stats.too_long > 0) text += fmt::format("; {} dropped: too long", stats.too_long);
+  if (stats.bad_records > 0)
+    text += fmt::format("; {} skipped", pluralize(stats.bad_records, "bad record"));
+  if (stats.turns > 0) {
+    text += fmt::format("; {} of {} end with a trained token",
+                        stats.turns - stats.turns_without_end, pluralize(stats.turns, "turn"));
+  }
   if (stats.lost_tokens > 0) {
     text += fmt::format("; {} left out", pluralize(stats.lost_tokens, "token"));
   }
@@ -194,16 +197,6 @@ std::string loss_line(configs::LossMean mean, const model::ModelSpec& spec) {
                      spec.embedding_dropout, spec.attention_dropout, spec.residual_dropout);
 }
 
-std::string train_line(const std::string& path, const Samples& samples) {
-  return data_line(path, *samples.train) +
-         first_text(*samples.train, samples.train_size(), "trained");
-}
-
-std::string eval_line(const std::string& path, const Samples& samples) {
-  return data_line(path, *samples.eval) +
-         first_text(*samples.eval, samples.eval_samples, "evaluated");
-}
-
 // Returns the speed of data between ranks, and the interface in use.
 std::string links_line(const comm::DeviceMesh& mesh, const comm::RankEnv& env) {
   const std::string speed = comm::to_string(comm::measure_links(mesh));
@@ -238,9 +231,9 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory,
   const Flags& flags = plan.flags;
   const Samples& samples = plan.samples;
   add("model", model_line(flags.model, plan.spec, plan.estimate.num_parameters));
-  if (samples.train) add("data", train_line(flags.data, samples));
+  if (samples.train) add("data", data_line(train_paths(flags), *samples.train));
   if (samples.eval) {
-    add("eval", eval_line(eval_path(flags), samples));
+    add("eval", data_line(eval_paths(flags), *samples.eval));
   }
   add("ranks", ranks_text(mesh, threads));
   if (mesh.nodes().size() > 1) {

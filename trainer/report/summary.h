@@ -41,8 +41,6 @@ std::string file_name(const std::string& path);
 std::string model_line(const std::string& directory, const model::ModelSpec& spec,
                        int64_t parameters);
 std::string data_line(const std::string& path, const data::Dataset& dataset);
-std::string train_line(const std::string& path, const Samples& samples);
-std::string eval_line(const std::string& path, const Samples& samples);
 // Returns when the run evaluates and saves before its end; empty: never.
 std::string interval_line(const RunPlan& plan);
 // Returns "2 on cpu, 1 thread each, avx512"; the last part is the instruction set of a CPU that
