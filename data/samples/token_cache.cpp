@@ -109,9 +109,12 @@ class TokenCache {
   FileDescriptor lock_;
 };
 
+// A new directory is this user's to write to, whatever the umask.
 Directory open_directory(const fs::path& path) {
   try {
-    return Directory::create(path);
+    Directory directory = Directory::create(path);
+    if (directory.num_created() > 0) (void)::fchmod(directory.get(), 0755);
+    return directory;
   } catch (const Error& e) {
     throw CacheError("{}", e.what());
   }

@@ -198,6 +198,19 @@ TEST_CASE("A cache that others can write to is not used") {
                  "cache can be written by other users than this one and the data's owner");
 }
 
+TEST_CASE("A new cache is written by its user alone, whatever the umask") {
+  const Bench bench;
+  DatasetOptions options = bench.options();
+  options.token_cache.directory = bench.root / "own";
+  const mode_t before = ::umask(0002);
+  const StoredTokens tokens = open_tokens(options);
+  ::umask(before);
+  check_contains(tokens.stats.token_cache, "tokens are kept in");
+  struct stat status {};
+  REQUIRE(::stat((bench.root / "own").c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0755);
+}
+
 TEST_CASE("A link in place of an entry is not followed") {
   const Bench bench;
   CHECK_FALSE(bench.reuses());

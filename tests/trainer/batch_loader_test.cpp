@@ -187,6 +187,39 @@ TEST_CASE("rows behind a step's samples do not count, on ranks that do not divid
   CHECK(*seen.rbegin() == 47);
 }
 
+TEST_CASE("any number of ranks consumes the samples of a mixture alike, also after a resume") {
+  const CountingDataset dataset(50, 8);
+  const auto mixture = std::make_shared<const data::SampleMixture>(
+      std::vector<data::MixturePart>{{.size = 20, .weight = 0.7}, {.size = 30, .weight = 0.3}});
+  const data::SampleOrder order(50, 3, true, {}, mixture);
+  constexpr int64_t kBatch = 12, kSteps = 10;
+  std::vector<int64_t> expected = order.samples(0, kBatch * kSteps);
+  for (const int64_t world : {1, 2, 3}) {
+    for (const int64_t resumed_at : {0, 4}) {
+      std::vector<int64_t> consumed;
+      std::vector<TrainDataLoader> loaders;
+      for (int64_t rank = 0; rank < world; ++rank)
+        loaders.emplace_back(dataset, order, partition(2, 6 / world, world, rank), 1);
+      for (int64_t step = 0; step < kSteps; ++step) {
+        if (step == resumed_at) {
+          for (TrainDataLoader& loader : loaders)
+            loader.seek({.step = step, .sample = step * kBatch});
+        }
+        for (int64_t micro = 0; micro < 6 / world; ++micro) {
+          for (TrainDataLoader& loader : loaders) {
+            for (const int64_t sample : loader.next().samples) consumed.push_back(sample);
+          }
+        }
+      }
+      CHECK(consumed == expected);
+    }
+  }
+  const int64_t epoch = mixture->epoch_size();
+  std::multiset<int64_t> first(expected.begin(), expected.begin() + epoch);
+  for (int64_t sample = 0; sample < 20; ++sample) CHECK(first.count(sample) == 1);
+  for (int64_t sample = 20; sample < 50; ++sample) CHECK(first.count(sample) <= 1);
+}
+
 TEST_CASE("what reading a sample throws comes from the next batch, and waiting is counted") {
   class Broken : public CountingDataset {
    public:
