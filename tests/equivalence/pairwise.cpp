@@ -1,26 +1,37 @@
 #include "tests/equivalence/pairwise.h"
 
 #include <algorithm>
-#include <array>
 #include <random>
-#include <set>
-#include <utility>
 
 namespace zeroth::equivalence {
 namespace {
 
-// Two factors with a value each.
-using Pair = std::array<size_t, 4>;
-
-std::vector<Pair> pairs_of(const Combination& combination) {
-  std::vector<Pair> pairs;
-  for (size_t i = 0; i < combination.size(); ++i) {
-    for (size_t j = i + 1; j < combination.size(); ++j) {
-      pairs.push_back({i, combination[i], j, combination[j]});
+// Pairs of factors with a value each, as numbers below size().
+class PairNumbers {
+ public:
+  explicit PairNumbers(const std::vector<Combination>& all) {
+    for (const Combination& combination : all) {
+      num_factors_ = std::max(num_factors_, combination.size());
+      for (const size_t value : combination) num_values_ = std::max(num_values_, value + 1);
     }
   }
-  return pairs;
-}
+
+  size_t size() const { return num_factors_ * num_factors_ * num_values_ * num_values_; }
+
+  // Calls fn(number) for every pair of the combination.
+  template <typename Fn>
+  void for_each(const Combination& combination, const Fn& fn) const {
+    for (size_t i = 0; i < combination.size(); ++i) {
+      for (size_t j = i + 1; j < combination.size(); ++j) {
+        fn(((i * num_factors_ + j) * num_values_ + combination[i]) * num_values_ + combination[j]);
+      }
+    }
+  }
+
+ private:
+  size_t num_factors_ = 0;
+  size_t num_values_ = 0;
+};
 
 }  // namespace
 
@@ -40,23 +51,26 @@ std::vector<Combination> combinations(std::span<const size_t> counts) {
 }
 
 std::vector<Combination> pairwise(const std::vector<Combination>& all) {
-  std::set<Pair> missing;
+  const PairNumbers numbers(all);
+  std::vector<char> missing(numbers.size(), 0);
   for (const Combination& combination : all) {
-    for (const Pair& pair : pairs_of(combination)) missing.insert(pair);
+    numbers.for_each(combination, [&](size_t pair) { missing[pair] = 1; });
   }
-  const auto gain = [&](const Combination& combination) {
-    const std::vector<Pair> pairs = pairs_of(combination);
-    return std::count_if(pairs.begin(), pairs.end(),
-                         [&](const Pair& pair) { return missing.count(pair) > 0; });
-  };
   std::vector<Combination> chosen;
-  while (!missing.empty()) {
-    chosen.push_back(*std::max_element(
-        all.begin(), all.end(),
-        [&](const Combination& a, const Combination& b) { return gain(a) < gain(b); }));
-    for (const Pair& pair : pairs_of(chosen.back())) missing.erase(pair);
+  while (true) {
+    const Combination* best = nullptr;
+    int64_t max_gain = 0;  // missing pairs of the best one
+    for (const Combination& combination : all) {
+      int64_t gain = 0;
+      numbers.for_each(combination, [&](size_t pair) { gain += missing[pair]; });
+      if (gain <= max_gain) continue;
+      max_gain = gain;
+      best = &combination;
+    }
+    if (best == nullptr) return chosen;
+    chosen.push_back(*best);
+    numbers.for_each(*best, [&](size_t pair) { missing[pair] = 0; });
   }
-  return chosen;
 }
 
 std::vector<Combination> drawn(std::vector<Combination> all, size_t count, uint64_t seed) {
