@@ -78,11 +78,16 @@ std::string gradients_name(const configs::GradientConfig& gradients) {
 }
 
 std::string recompute_name(const configs::RecomputeConfig& recompute) {
-  if (recompute.every_nth_block > 0)
-    return fmt::format(", recompute every {}", recompute.every_nth_block);
-  if (recompute.number_checkpoints > 0)
-    return fmt::format(", {} checkpoints", recompute.number_checkpoints);
-  return "";
+  if (!recompute.is_on()) return "";
+  const std::string name = recompute.every_nth_block > 0
+                               ? fmt::format(", recompute every {}", recompute.every_nth_block)
+                               : fmt::format(", {} checkpoints", recompute.number_checkpoints);
+  return name + (recompute.cpu_checkpointing ? " on cpu" : "");
+}
+
+const char* samples_name(Samples samples) {
+  constexpr const char* kNames[] = {"", ", short samples", ", packed samples"};
+  return kNames[static_cast<size_t>(samples)];
 }
 
 std::string ranks_name(const Row& row) {
@@ -159,11 +164,12 @@ std::string name_of(Training training) {
 
 std::string name_of(const Row& row) {
   return fmt::format(
-      "{}, {}, {}, stage {}, {} ranks{}, accumulation {}, rate {}{}{}{}{}{}{}{}{}{}{}", row.model,
+      "{}, {}, {}, stage {}, {} ranks{}, accumulation {}, rate {}{}{}{}{}{}{}{}{}{}{}{}", row.model,
       name_of(row.training), name_of(row.precision), row.zero.stage, row.ranks, ranks_name(row),
       row.accumulation, row.lr, recompute_name(row.recompute), zero_name(row.zero),
-      offload_name(row.zero), gradients_name(row.gradients), row.masked ? ", masked" : "",
-      row.cosine ? ", cosine" : "", row.micro_batch_mean ? ", mean of micro-batches" : "",
+      offload_name(row.zero), gradients_name(row.gradients), samples_name(row.samples),
+      row.masked ? ", masked" : "", row.cosine ? ", cosine" : "",
+      row.micro_batch_mean ? ", mean of micro-batches" : "",
       row.dropout > 0 ? fmt::format(", dropout {}", row.dropout) : "",
       row.clipping == 1 ? "" : fmt::format(", clipping {}", row.clipping),
       rounding_name(row.rounding));
@@ -171,8 +177,10 @@ std::string name_of(const Row& row) {
 
 configs::Config config_of(const Row& row) {
   configs::Config config;
-  config.batch = {.train_batch_size = kGlobalBatch,
-                  .micro_batch_size = kGlobalBatch / (row.ranks * row.accumulation),
+  const int64_t batch =
+      row.samples == Samples::kPacked ? kGlobalBatch / kSamplesPerPackedRow : kGlobalBatch;
+  config.batch = {.train_batch_size = batch,
+                  .micro_batch_size = batch / (row.ranks * row.accumulation),
                   .accumulation_steps = row.accumulation};
   config.precision = row.precision;
   config.loss_scale.static_scale = 1024;
@@ -206,6 +214,7 @@ Row single(const Row& row) {
   Row result;
   result.precision = row.precision;
   result.model = row.model;
+  if (row.samples != Samples::kFull) result.samples = Samples::kShort;
   result.masked = row.masked;
   result.lr = row.lr;
   result.clipping = row.clipping;

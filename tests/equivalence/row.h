@@ -11,7 +11,8 @@
 namespace zeroth::equivalence {
 
 inline constexpr int64_t kSteps = 20;
-inline constexpr int64_t kGlobalBatch = 24;
+inline constexpr int64_t kGlobalBatch = 24;         // samples
+inline constexpr int64_t kSamplesPerPackedRow = 2;  // on average
 
 // What is trained with: AdamW that decays everything, or a run of its own in the fixtures.
 enum class Training {
@@ -25,6 +26,13 @@ enum class Training {
   kOneCycle,     // AdamW whose rate and first beta cycle
   kBf16Masters,  // AdamW whose masters rest in bf16
   kBf16States,   // and its moments too
+};
+
+// Samples that are rows of their own, or share them.
+enum class Samples {
+  kFull,   // of 32 tokens
+  kShort,  // of 1 to 13 tokens
+  kPacked  // the short ones, one to three in a row of at most 32 tokens
 };
 
 // What changes roundings and nothing else.
@@ -45,7 +53,8 @@ struct Row {
   int tensor = 1;               // for each of these so many that share every layer
   int machines = 1;             // that the ranks are told to be on
   std::string model = "llama";  // a folder of tests/model/fixtures
-  bool masked = false;          // some targets are not trained, more in some rows than in others
+  Samples samples = Samples::kFull;
+  bool masked = false;  // some targets are not trained, more in some samples than in others
   double lr = 1e-3;
   double clipping = 1.0;  // the references clip to 1
   bool cosine = false;    // WarmupCosineLR instead of a constant rate
@@ -71,7 +80,7 @@ comm::MeshShape mesh_shape_of(const Row& row);
 Row plain(const Row& row);
 
 // The same training on one rank at stage 0, in one micro-batch if the loss does not depend on it,
-// by this processor's products.
+// with each sample in a row of its own, by this processor's products.
 Row single(const Row& row);
 
 // `reference`, a row that single() returned, with all roundings that bounds are measured by.

@@ -105,6 +105,7 @@ Split split_of(const Row& row, const comm::DeviceMesh& mesh) {
   return {.accumulation = row.accumulation,
           .rank = mesh.coordinate(comm::MeshDim::kDp),
           .world_size = row.ranks,
+          .samples = row.samples,
           .masked = row.masked,
           .reversed = row.rounding.reversed};
 }
