@@ -120,7 +120,7 @@ void RowChecker::check(const Row& row) {
     CHECK(own.skipped == 0);
     check_losses(row, own);
     CHECK(same_bits(own, result(same_as(row))));
-    check_parameters(row, own);
+    if (row.samples == Samples::kFull) check_parameters(row, own);
   } catch (const std::exception& error) {
     FAIL_CHECK(std::string(error.what()));
   }
@@ -156,6 +156,17 @@ void RowChecker::check_unclipped_losses(const Row& row, const RowResult& own) {
   CHECK(own.losses != result(clipped).losses);
 }
 
+// Short samples have no reference but rows of their own on one rank, which differ in rounding only.
+// Measuring the noise of these references would take longer than all rows.
+void RowChecker::check_short_losses(const Row& row, const RowResult& own) {
+  const RowResult& alone = result(single(row));
+  note("loss of short samples", largest_ratio(own.losses, alone.losses), 2e-5);
+  note("first gradient of short samples", largest_gap(gradients(row), gradients(single(row))),
+       2e-5);
+  CHECK(largest_ratio(own.grad_norms, alone.grad_norms) <= 1e-4);
+  if (row.dropout > 0) check_dropped_losses(row, own);
+}
+
 // A model without a reference of its own: the same on one rank, whose layers are transformers'.
 void RowChecker::check_shared_losses(const Row& row, const RowResult& own) {
   const RowResult& alone = result(single(row));
@@ -165,6 +176,7 @@ void RowChecker::check_shared_losses(const Row& row, const RowResult& own) {
 }
 
 void RowChecker::check_losses(const Row& row, const RowResult& result) {
+  if (row.samples != Samples::kFull) return check_short_losses(row, result);
   const bool of_family = row.model != "qwen2" && load_fixture(row.model).contains(fixture_run(row));
   if (row.tensor > 1 && !of_family) return check_shared_losses(row, result);
   if (row.dropout > 0) return check_dropped_losses(row, result);
