@@ -1,7 +1,9 @@
 #include "tests/equivalence/pairwise.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
+#include <sstream>
 
 namespace zeroth::equivalence {
 namespace {
@@ -71,6 +73,20 @@ std::vector<Combination> pairwise(const std::vector<Combination>& all) {
     chosen.push_back(*best);
     numbers.for_each(*best, [&](size_t pair) { missing[pair] = 0; });
   }
+}
+
+std::vector<Combination> chosen(const std::vector<Combination>& all,
+                                const std::function<bool(const Combination&)>& in_full) {
+  const char* full = std::getenv("ZEROTH_TEST_FULL");
+  if (full == nullptr) return pairwise(all);
+  std::istringstream words(full);
+  size_t rows = 0;
+  uint64_t seed = 0;
+  if (words >> rows >> seed) return drawn(all, rows, seed);
+  std::vector<Combination> result = all;
+  std::erase_if(result,
+                [&](const Combination& combination) { return in_full && !in_full(combination); });
+  return result;
 }
 
 std::vector<Combination> drawn(std::vector<Combination> all, size_t count, uint64_t seed) {

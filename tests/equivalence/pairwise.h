@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,11 @@ std::vector<Combination> combinations(std::span<const size_t> counts);
 // Some of `all`, in which every two values that some member of `all` has together still meet.
 // The same for the same list.
 std::vector<Combination> pairwise(const std::vector<Combination>& all);
+
+// pairwise(all); with ZEROTH_TEST_FULL all that `in_full` accepts (empty: all), or at random as
+// many of `all` as it says: "ROWS SEED".
+std::vector<Combination> chosen(const std::vector<Combination>& all,
+                                const std::function<bool(const Combination&)>& in_full = {});
 
 // So many of `all`, at random by the seed and each at most once.
 std::vector<Combination> drawn(std::vector<Combination> all, size_t count, uint64_t seed);

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <numeric>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -80,21 +78,6 @@ bool is_of_all(const Combination& values) {
   return values[9] - 1 == sum % all_products().size();
 }
 
-// Those that stand for all; with ZEROTH_TEST_FULL all, or as many as it says: "ROWS SEED".
-std::vector<Combination> chosen(const std::vector<Combination>& all) {
-  const char* full = std::getenv("ZEROTH_TEST_FULL");
-  if (full == nullptr) return pairwise(all);
-  std::istringstream words(full);
-  size_t rows = 0;
-  uint64_t seed = 0;
-  if (!(words >> rows >> seed)) {
-    std::vector<Combination> of_all = all;
-    std::erase_if(of_all, [](const Combination& values) { return !is_of_all(values); });
-    return of_all;
-  }
-  return drawn(all, rows, seed);
-}
-
 // What is dropped has a reference in fp32 only.
 std::vector<Combination> all_combinations() {
   std::vector<Combination> all = combinations(values());
@@ -126,7 +109,7 @@ void save_first_values(const model::ModelSpec& spec, int tensor,
 TEST_CASE("ranks that share every layer train to the losses of one, with every other strategy") {
   const TempFolder directory;
   RowChecker checker;
-  for (const Combination& row : chosen(all_combinations())) {
+  for (const Combination& row : chosen(all_combinations(), is_of_all)) {
     checker.check(row_of(row, directory.path()));
   }
   MESSAGE(checker.worst());
