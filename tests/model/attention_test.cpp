@@ -78,7 +78,8 @@ TEST_CASE("tokens of a packed row see their own sample alone, with positions of 
       const auto alone = [&](int64_t row, int64_t begin, int64_t size) {
         const Tensor part = x.narrow(0, row, 1).narrow(1, begin, size);
         CHECK(difference(y.narrow(0, row, 1).narrow(1, begin, size),
-                         attention.forward(part, MicroBatch{})) < 1e-6);
+                         attention.forward(part, MicroBatch{})) <
+              1e-5);  // products of other shapes
       };
       alone(0, 0, 4);
       alone(0, 4, 5);
