@@ -57,11 +57,8 @@ data::DatasetOptions DatasetOpener::options(const std::filesystem::path& path,
                                .token_type = flags_.token_type,
                                .version = facts_.version};
   // What is said about records is for the files that have any.
-  const auto has_records = [](const std::string& value) {
-    return !value.ends_with(".txt") && !value.ends_with(".bin");
-  };
-  const bool elsewhere = std::ranges::any_of(flags_.data, has_records) ||
-                         std::ranges::any_of(flags_.eval_data, has_records);
+  const bool elsewhere = std::ranges::any_of(flags_.data, data::may_have_records) ||
+                         std::ranges::any_of(flags_.eval_data, data::may_have_records);
   if (data::has_records(path) || !elsewhere) options.records = flags_.records;
   options.records.dataset_info = source.dataset_info;
   options.records.dataset_name = source.dataset_name;

@@ -111,20 +111,6 @@ void add_update(const ResolvedRun& run, StringMap& must_equal) {
   must_equal["scheduler"] = schedule_text(scheduler);
 }
 
-uint32_t crc_part(int fd, int64_t begin, std::span<char> buffer, uint32_t before,
-                  const fs::path& path) {
-  size_t done = 0;
-  while (done < buffer.size()) {
-    const ssize_t count =
-        ::pread(fd, buffer.data() + done, buffer.size() - done, begin + static_cast<int64_t>(done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw Error("{}: read failed: {}", path.string(), system_reason(errno));
-    if (count == 0) throw Error("{} was truncated while it was read", path.string());
-    done += static_cast<size_t>(count);
-  }
-  return crc32c(std::string_view(buffer.data(), buffer.size()), before);
-}
-
 }  // namespace
 
 FileDigest digest_file(const fs::path& path) {
@@ -144,7 +130,9 @@ FileDigest digest_file(const fs::path& path) {
     const bool last = i + 1 == parts;
     const int64_t first = last && !whole ? digest.bytes - kPartBytes : begin;
     const auto size = static_cast<size_t>(std::min(kPartBytes, digest.bytes - first));
-    digest.crc = crc_part(fd.get(), first, std::span(buffer).first(size), digest.crc, path);
+    const std::span<char> part = std::span(buffer).first(size);
+    read_exactly(fd.get(), part, first, path);
+    digest.crc = crc32c(std::string_view(part.data(), part.size()), digest.crc);
   }
   return digest;
 }

@@ -113,6 +113,17 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
   return text;
 }
 
+void read_exactly(int fd, std::span<char> to, int64_t offset, const std::filesystem::path& path) {
+  while (!to.empty()) {
+    const ssize_t count = ::pread(fd, to.data(), to.size(), offset);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw Error("{}: read failed: {}", path.string(), system_reason(errno));
+    if (count == 0) throw Error("{} was truncated while it was read", path.string());
+    to = to.subspan(static_cast<size_t>(count));
+    offset += count;
+  }
+}
+
 MappedFile::MappedFile(const std::filesystem::path& path) {
   const RegularFile file(path);  // the mapping stays valid after it is closed
   if (file.size() == 0) return;

@@ -31,6 +31,10 @@ class RegularFile {
 // `max_bytes`, and one with the path and the system's reason if it cannot be read.
 std::string read_file(const std::filesystem::path& path, size_t max_bytes);
 
+// Reads all of `to` from `offset` of an open file on. Throws an Error that names `path`, if the
+// file ends before or cannot be read.
+void read_exactly(int fd, std::span<char> to, int64_t offset, const std::filesystem::path& path);
+
 // A MappedFile maps a whole file as read-only memory. Pages are read on first access. If the file
 // shrinks meanwhile, the handler of base/machine/signals.h reports it.
 class MappedFile {

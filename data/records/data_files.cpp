@@ -280,6 +280,10 @@ DataSource parse_dataset_entry(const std::string& text, size_t name_begin) {
 
 }  // namespace
 
+bool may_have_records(const std::string& value) {
+  return !value.ends_with(".txt") && !value.ends_with(".bin");
+}
+
 DataSource parse_data_source(const std::string& text) {
   constexpr std::string_view kDatasetInfo = "dataset_info.json:";
   const size_t entry = text.rfind(kDatasetInfo);

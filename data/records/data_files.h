@@ -43,6 +43,9 @@ struct DataSource {
   std::string dataset_name = {};
 };
 
+// Returns whether a value of --data may name records, by its text alone.
+bool may_have_records(const std::string& value);
+
 // Parses "PATH" or "PATH:WEIGHT"; PATH may be "DIR/dataset_info.json:NAME". The last colon
 // separates a weight if a number follows, the path before it exists or is a pattern with files, and
 // the full text is no such path. Throws an Error for a weight that is not positive and finite, and

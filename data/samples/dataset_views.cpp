@@ -66,10 +66,10 @@ DatasetStats Concatenation::stats() const {
 
 class Selection : public Dataset {
  public:
-  Selection(std::shared_ptr<const Dataset> samples, std::vector<int64_t> indices)
-      : samples_(std::move(samples)), indices_(std::move(indices)), stats_(samples_->stats()) {
-    count_tokens();
-  }
+  // `stats`: of the selected samples.
+  Selection(std::shared_ptr<const Dataset> samples, std::vector<int64_t> indices,
+            DatasetStats stats)
+      : samples_(std::move(samples)), indices_(std::move(indices)), stats_(std::move(stats)) {}
 
   int64_t size() const override { return std::ssize(indices_); }
   int64_t seq_len() const override { return samples_->seq_len(); }
@@ -85,7 +85,6 @@ class Selection : public Dataset {
   DatasetStats stats() const override { return stats_; }
 
  private:
-  void count_tokens();
   int64_t at(int64_t index) const {
     ZEROTH_CHECK(index >= 0 && index < size(), "sample {} of {}", index, size());
     return indices_[static_cast<size_t>(index)];
@@ -96,18 +95,21 @@ class Selection : public Dataset {
   DatasetStats stats_;
 };
 
-void Selection::count_tokens() {
-  stats_.samples = size();
-  stats_.tokens = stats_.num_label_tokens = 0;
+// Returns the statistics of `all` for these of its samples, whose tokens are counted.
+DatasetStats count_selected(const Dataset& all, const std::vector<int64_t>& indices) {
+  DatasetStats stats = all.stats();
+  stats.samples = std::ssize(indices);
+  stats.tokens = stats.num_label_tokens = 0;
   std::vector<int64_t> tokens, targets;
-  for (const int64_t index : indices_) {
-    tokens.resize(static_cast<size_t>(samples_->length(index)));
+  for (const int64_t index : indices) {
+    tokens.resize(static_cast<size_t>(all.length(index)));
     targets.resize(tokens.size());
-    samples_->fill(index, tokens, targets);
-    stats_.tokens += std::ssize(tokens);
-    stats_.num_label_tokens +=
+    all.fill(index, tokens, targets);
+    stats.tokens += std::ssize(tokens);
+    stats.num_label_tokens +=
         std::ranges::count_if(targets, [](int64_t target) { return target != kIgnoreIndex; });
   }
+  return stats;
 }
 
 }  // namespace
@@ -155,9 +157,16 @@ SplitDataset split_samples(std::unique_ptr<Dataset> samples, int64_t num_held_ou
       rest.push_back(i);
     }
   }
+  const DatasetStats held_out_stats = count_selected(*all, held_out);  // the few of both
+  DatasetStats rest_stats = all->stats();
+  for (const auto member :
+       {&DatasetStats::samples, &DatasetStats::tokens, &DatasetStats::num_label_tokens}) {
+    rest_stats.*member -= held_out_stats.*member;
+  }
   SplitDataset split;
-  if (!rest.empty()) split.train = std::make_unique<Selection>(all, std::move(rest));
-  if (!held_out.empty()) split.held_out = std::make_unique<Selection>(all, std::move(held_out));
+  if (!rest.empty()) split.train = std::make_unique<Selection>(all, std::move(rest), rest_stats);
+  if (!held_out.empty())
+    split.held_out = std::make_unique<Selection>(all, std::move(held_out), held_out_stats);
   return split;
 }
 

@@ -6,10 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -17,19 +15,14 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/files/crc32c.h"
 #include "base/files/directory.h"
 #include "base/files/regular_file.h"
 #include "base/json/json.h"
 #include "base/machine/file_descriptor.h"
 #include "base/machine/memory_file.h"
-#include "base/machine/ordered_tasks.h"
 #include "base/machine/process_limits.h"
 #include "base/machine/random_bytes.h"
-#include "base/sha256.h"
-#include "base/text/units.h"
 #include "data/samples/record_reader.h"
-#include "data/tokenizer/tokenizer.h"
 
 namespace zeroth::data {
 
@@ -43,7 +36,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using nlohmann::ordered_json;
 
 constexpr char kDefaultDirectory[] = ".zeroth-tokens";
 constexpr int64_t kMinCachedBytes = int64_t{1} << 20;  // smaller files are read at once

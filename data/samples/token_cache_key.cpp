@@ -1,9 +1,7 @@
 // The key of an entry of the token cache: a digest of all that its ids depend on.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,7 +12,6 @@
 #include "base/files/regular_file.h"
 #include "base/json/json.h"
 #include "base/machine/ordered_tasks.h"
-#include "base/machine/process_limits.h"
 #include "base/sha256.h"
 #include "data/samples/record_reader.h"
 #include "data/samples/token_cache.h"
@@ -35,15 +32,7 @@ std::vector<uint32_t> crc_of_parts(const RegularFile& file, const fs::path& path
   std::string bytes;
   for (; begin < end; begin += kPart) {
     bytes.resize(static_cast<size_t>(std::min(kPart, end - begin)));
-    size_t done = 0;
-    while (done < bytes.size()) {
-      const ssize_t count = ::pread(file.descriptor(), bytes.data() + done, bytes.size() - done,
-                                    begin + static_cast<int64_t>(done));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) throw Error("{}: read failed: {}", path.string(), system_reason(errno));
-      if (count == 0) throw Error("{} was truncated while it was read", path.string());
-      done += static_cast<size_t>(count);
-    }
+    read_exactly(file.descriptor(), bytes, begin, path);
     parts.push_back(crc32c(bytes));
   }
   return parts;

@@ -109,4 +109,17 @@ TEST_CASE("a missing file and a folder are errors with the path and the reason")
                        doctest::Contains("is a folder, expected a file"), Error);
 }
 
+TEST_CASE("A range of a file is read whole, or an Error names the file") {
+  TempFolder directory;
+  const auto path = directory.write("f", "0123456789");
+  const RegularFile file(path);
+  std::string part(4, ' ');
+  read_exactly(file.descriptor(), part, 3, path);
+  CHECK(part == "3456");
+  CHECK(message_of<Error>([&] { read_exactly(file.descriptor(), part, 8, path); }) ==
+        path.string() + " was truncated while it was read");
+  CHECK(message_of<Error>([&] { read_exactly(-1, part, 0, path); }) ==
+        path.string() + ": read failed: Bad file descriptor");
+}
+
 }  // namespace zeroth::regular_file_test

@@ -150,7 +150,7 @@ TEST_CASE("A process that is killed while it writes leaves nothing that is taken
   int status = 0;
   ::waitpid(child, &status, 0);
   REQUIRE(WIFSIGNALED(status));
-  CHECK(bench.names().size() == 2);  // the lock, which nobody holds, and a part
+  CHECK(bench.names().size() == 2);  // the unlocked lock file, and what was written
   CHECK_FALSE(bench.reuses());
   CHECK(bench.names().size() == 1);
 }

@@ -11,6 +11,7 @@
 
 #include "base/text/printable.h"
 #include "base/text/units.h"
+#include "data/records/data_files.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -199,11 +200,8 @@ void check_files(const Flags& flags, Errors& errors) {
   if (flags.records.prompt_field.empty() != flags.records.completion_field.empty()) {
     errors.push_back("--prompt-field and --completion-field must be given together");
   }
-  const auto has_no_records = [](const std::string& path) {
-    return path.ends_with(".txt") || path.ends_with(".bin");
-  };
-  const bool has_no_pairs = std::ranges::all_of(flags.data, has_no_records) &&
-                            std::ranges::all_of(flags.eval_data, has_no_records);
+  const bool has_no_pairs = std::ranges::none_of(flags.data, data::may_have_records) &&
+                            std::ranges::none_of(flags.eval_data, data::may_have_records);
   if (flags.records.separator && !flags.records.separator->empty() && has_no_pairs) {
     errors.push_back("--separator needs prompt and completion of .jsonl or .json data");
   }
