@@ -1,4 +1,4 @@
-// Few combinations that show every pair of values.
+// Few combinations that show every pair, or every three, of values.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,16 @@ using Combination = std::vector<size_t>;
 // Every combination of values below `counts`, one for each factor; the last factor changes fastest.
 std::vector<Combination> combinations(std::span<const size_t> counts);
 
-// Some of `all`, in which every two values that some member of `all` has together still meet.
-// The same for the same list.
+// Some of `all`, in which every `strength` values that some member of `all` has together still
+// meet. The same for the same list.
+std::vector<Combination> covering(const std::vector<Combination>& all, size_t strength);
+
+// covering(all, 2).
 std::vector<Combination> pairwise(const std::vector<Combination>& all);
 
-// pairwise(all); with ZEROTH_TEST_FULL all that `in_full` accepts (empty: all), or at random as
-// many of `all` as it says: "ROWS SEED".
+// pairwise(all); with ZEROTH_TEST_FULL covering(all, 3) and the others that `in_full` accepts
+// (empty: none of the tens of thousands of rows of a table of ten factors), or at random as many of
+// `all` as it says: "ROWS SEED".
 std::vector<Combination> chosen(const std::vector<Combination>& all,
                                 const std::function<bool(const Combination&)>& in_full = {});
 

@@ -43,6 +43,26 @@ TEST_CASE("values that never meet are not asked for") {
   CHECK(pairwise({}).empty());
 }
 
+TEST_CASE("every three values meet in a covering of strength three") {
+  std::vector<Combination> all = combinations(std::array<size_t, 5>{3, 2, 4, 2, 3});
+  std::erase_if(all, [](const Combination& row) { return row[0] == 2 && row[4] == 1; });
+  const std::vector<Combination> rows = covering(all, 3);
+  for (const Combination& one : all) {
+    for (size_t i = 0; i < 5; ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        for (size_t k = 0; k < j; ++k) {
+          CHECK(std::any_of(rows.begin(), rows.end(), [&](const Combination& row) {
+            return row[i] == one[i] && row[j] == one[j] && row[k] == one[k];
+          }));
+        }
+      }
+    }
+  }
+  CHECK(rows.size() >= 4 * 3 * 3);
+  CHECK(rows.size() <= 60);
+  CHECK(covering(all, 5).size() == all.size());
+}
+
 TEST_CASE("combinations are drawn by a seed, each at most once") {
   std::vector<Combination> all = combinations(std::array<size_t, 2>{10, 10});
   std::vector<Combination> some = drawn(all, 30, 1);
