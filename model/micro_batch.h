@@ -44,6 +44,10 @@ struct MicroBatch {
   std::vector<int64_t> samples;
 };
 
+// Returns the tokens at which samples begin, counted row by row: those that are their own first
+// key.
+std::vector<int64_t> sample_begins(const torch::Tensor& first_keys);
+
 // SeededSample is a sample among the tokens of a micro-batch, which are counted row by row.
 struct SeededSample {
   int64_t begin = 0;
@@ -51,7 +55,7 @@ struct SeededSample {
   int64_t seed = 0;
 };
 
-// Returns the samples in order: the rows, or those that begin at a token that is its own first key.
+// Returns the samples in order: the rows, or those of sample_begins().
 // Throws an Error unless there are as many seeds: the loader forgot some.
 std::vector<SeededSample> seeded_samples(const MicroBatch& batch);
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "device/gpu.h"
-#include "model/kernels/attention_kernels.h"
 #include "model/kernels/matrix_product.h"
 
 namespace zeroth::model {
@@ -48,6 +47,14 @@ const Tensor& WindowMask::get(int64_t seq, const Tensor& like, const Tensor& fir
     }
     cached_ = torch::zeros(seen.sizes(), like.options())
                   .masked_fill_(seen.logical_not(), -std::numeric_limits<double>::infinity());
+    cached_first_keys_ = first_keys;
+  }
+  return cached_;
+}
+
+const CuSeqlens& SampleOffsets::get(const Tensor& first_keys, torch::Device device) {
+  if (!cached_first_keys_.is_same(first_keys)) {
+    cached_ = cu_seqlens(first_keys, device);
     cached_first_keys_ = first_keys;
   }
   return cached_;
@@ -150,21 +157,27 @@ Tensor Attention::attend(const Heads& heads, const MicroBatch& batch) {
         .flatten(2);
   }
   if (prefers_fp32(heads.q)) return attend(heads.widened(), batch).to(heads.q.scalar_type());
+  const auto gpu_supports = [&](bool masked) {
+    return gpu_supports_gqa({.dtype = heads.q.scalar_type(),
+                             .head_dim = head_dim_,
+                             .masked = masked,
+                             .trains = heads.q.requires_grad() || heads.k.requires_grad(),
+                             .capability = gpu_capability(heads.q.device())});
+  };
+  const bool on_gpu = heads.q.is_cuda(), packed = batch.first_keys.defined();
+  if (packed && on_gpu && head_dim_ % 8 == 0 && gpu_supports(/*masked=*/false)) {
+    const CuSeqlens& samples = tables_->samples.get(batch.first_keys, heads.q.device());
+    return varlen_attention(heads.q, heads.k, heads.v, samples, scale_, window_).flatten(2);
+  }
   const int64_t seq = heads.q.size(1);
   std::optional<Tensor> mask;
   const bool cut = window_ > 0 && seq > window_;
-  if (cut || batch.first_keys.defined()) {
+  if (cut || packed) {
     mask = (cut ? tables_->window : tables_->causal).get(seq, heads.q, batch.first_keys);
     if (mask->dim() == 3) mask = mask->unsqueeze(1);
   }
   const int64_t group_size = num_heads_ / heads.k.size(2);
-  const bool repeats_kv =
-      group_size > 1 && heads.q.is_cuda() &&
-      !gpu_supports_gqa({.dtype = heads.q.scalar_type(),
-                         .head_dim = head_dim_,
-                         .masked = mask.has_value(),
-                         .trains = heads.q.requires_grad() || heads.k.requires_grad(),
-                         .capability = gpu_capability(heads.q.device())});
+  const bool repeats_kv = group_size > 1 && on_gpu && !gpu_supports(mask.has_value());
   const auto keys = [&](const Tensor& x) {
     return (repeats_kv ? x.repeat_interleave(group_size, 2) : x).transpose(1, 2);
   };

@@ -10,6 +10,7 @@
 #include "model/blocks/linear.h"
 #include "model/blocks/norm.h"
 #include "model/blocks/rope.h"
+#include "model/kernels/attention_kernels.h"
 #include "model/kernels/dropout.h"
 #include "model/micro_batch.h"
 #include "model/spec.h"
@@ -26,11 +27,12 @@ struct GpuAttention {
   int capability = 0;   // 90 for a GPU of 9.0
 };
 
-// Returns whether that kernel reads keys and values which several query heads share. If it does
-// not, the caller must repeat them: LibTorch would fall back to the formula, whose scores fill
-// [heads, seq, seq]. The rule is from LibTorch 2.11's sdp_utils.cpp: cuDNN and flash attention
-// share keys and values for 16-bit types without a mask, on capability 8.0 or later and for head
-// sizes up to 256. Flash attention has no backward for head sizes 193 to 224 on 8.6, 8.9 and 12.x.
+// Returns whether that kernel is cuDNN's or flash attention, which reads keys and values that
+// several query heads share. If it is not, the caller must repeat them: LibTorch would fall back to
+// the formula, whose scores fill [heads, seq, seq]. The rule is from LibTorch 2.11's sdp_utils.cpp:
+// cuDNN and flash attention share keys and values for 16-bit types without a mask, on
+// capability 8.0 or later and for head sizes up to 256. Flash attention has no backward for head
+// sizes 193 to 224 on 8.6, 8.9 and 12.x.
 bool gpu_supports_gqa(const GpuAttention& call);
 
 // A `WindowMask` computes the additive mask of a window and caches the last one requested. Not
@@ -51,7 +53,19 @@ class WindowMask {
   torch::Tensor cached_, cached_first_keys_;
 };
 
-// SequenceTables holds the position tables and masks that the layers of one chain share.
+// SampleOffsets computes the offsets of packed samples and caches the last ones requested. Not
+// thread-safe.
+class SampleOffsets {
+ public:
+  // All layers pass the same first_keys of a micro-batch, whose values must not change.
+  const CuSeqlens& get(const torch::Tensor& first_keys, torch::Device device);
+
+ private:
+  CuSeqlens cached_;
+  torch::Tensor cached_first_keys_;
+};
+
+// SequenceTables holds the position tables, masks and offsets that the layers of one chain share.
 struct SequenceTables {
   explicit SequenceTables(const ModelSpec& spec)
       : rope(spec.rope, spec.head_dim, spec.max_positions),
@@ -61,6 +75,7 @@ struct SequenceTables {
   RopeTable rope;
   WindowMask causal;
   WindowMask window;
+  SampleOffsets samples;
 };
 
 class Attention : public torch::nn::Module {

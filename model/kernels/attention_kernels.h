@@ -1,5 +1,6 @@
-// Attention by kernels of our own: in tiles on processors that multiply small tiles fast
-// (cpu_attention.cpp), and by the formula, which drops probabilities, too (formula_attention.cpp).
+// Kernels of attention beside LibTorch's scaled_dot_product_attention: in tiles on processors that
+// multiply small tiles fast (cpu_attention.cpp), by the formula, which drops probabilities, too
+// (formula_attention.cpp), and of packed samples on a GPU (varlen_attention.cpp).
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,23 @@ bool cpu_attention_supports(const torch::Tensor& q, const torch::Tensor& v);
 // number of threads. Throws an InternalError for first_keys that do not fit.
 torch::Tensor cpu_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                             const CausalAttention& options);
+
+// CuSeqlens are the cumulative lengths of the samples among the tokens of all rows, as flash
+// attention takes them.
+struct CuSeqlens {
+  torch::Tensor offsets;  // [samples + 1] int32 on the device; the last one is the number of tokens
+  int64_t max_length = 0;  // of a sample
+};
+
+// Returns them for first_keys as in CausalAttention.
+CuSeqlens cu_seqlens(const torch::Tensor& first_keys, torch::Device device);
+
+// Returns what cpu_attention() does with scale and window, on a GPU: by LibTorch's flash attention,
+// which reads only the keys that a sample has. q, k and v are bf16 or fp16, of capability 8.0 or
+// later (gpu_supports_gqa()), and head_dim is a multiple of 8.
+torch::Tensor varlen_attention(const torch::Tensor& q, const torch::Tensor& k,
+                               const torch::Tensor& v, const CuSeqlens& samples, double scale,
+                               int64_t window);
 
 struct FormulaAttentionOptions {
   double scale = 1, softcap = 0;
