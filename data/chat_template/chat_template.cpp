@@ -31,7 +31,7 @@ constexpr size_t kMaxSourceBytes = size_t{256} << 10;
 // Makes values of the context. Strings refer to its bytes.
 class ContextReader {
  public:
-  explicit ContextReader(Arena& arena) : arena_(arena) {}
+  explicit ContextReader(Arena& arena) : arena_(arena) { sources_.reserve(32); }
 
   struct Source {
     size_t message;
@@ -42,9 +42,7 @@ class ContextReader {
 
   Value read_variable(const std::string& name, const ordered_json& json) {
     if (name != "messages" || !json.is_array()) return read(json, 0, 0);
-    std::vector<Value> messages;
-    for (size_t i = 0; i < json.size(); ++i) messages.push_back(read(json[i], 0, 1, &i));
-    return jinja::new_list(arena_, messages);
+    return new_list(json.size(), [&](size_t i) { return read(json[i], 0, 1, &i); });
   }
 
  private:
@@ -59,25 +57,21 @@ class ContextReader {
     if (json.is_string()) {
       value = read_string(json.get_ref<const std::string&>(), source);
     } else if (json.is_array()) {
-      std::vector<Value> items;
-      items.reserve(json.size());
-      for (const ordered_json& item : json) items.push_back(read(item, source, depth + 1));
-      value = jinja::new_list(arena_, items);
+      value = new_list(json.size(), [&](size_t i) { return read(json[i], source, depth + 1); });
     } else if (json.is_object()) {
-      std::vector<Pair> pairs;
-      pairs.reserve(json.size());
+      auto* const pairs = arena_.create_array<Pair>(json.size());
+      size_t count = 0;
       for (const auto& [key, item] : json.get_ref<const ordered_json::object_t&>()) {
         if (message != nullptr) sources_.push_back({*message, key});
         const auto field = message ? static_cast<SourceId>(sources_.size()) : source;
-        pairs.push_back({read_string(key, source), read(item, field, depth + 1)});
+        pairs[count++] = {read_string(key, source), read(item, field, depth + 1)};
       }
       if (message != nullptr) {
         sources_.push_back({*message, ""});
         source = static_cast<SourceId>(sources_.size()) | jinja::kMessage;
       }
       value.kind = Kind::kDict;
-      value.dict =
-          arena_.create(jinja::Dict{arena_.copy(pairs.data(), pairs.size()), pairs.size()});
+      value.dict = arena_.create(jinja::Dict{pairs, count});
     } else if (json.is_boolean()) {
       value = Value::of_bool(json.get<bool>());
     } else if (json.is_number_float()) {
@@ -87,6 +81,15 @@ class ContextReader {
     }
     value.source = source;
     return value;
+  }
+
+  template <typename ReadItem>
+  Value new_list(size_t size, const ReadItem& read_item) {
+    auto* const items = arena_.create_array<Value>(size);
+    for (size_t i = 0; i < size; ++i) items[i] = read_item(i);
+    Value list(Kind::kList);
+    list.sequence = arena_.create(jinja::Sequence{.items = items, .size = size});
+    return list;
   }
 
   Value read_string(const std::string& text, SourceId source) {

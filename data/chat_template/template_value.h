@@ -159,6 +159,14 @@ class Arena {
   }
 
   template <typename T>
+  T* create_array(size_t count) {
+    static_assert(std::is_trivially_destructible_v<T>);
+    T* const items = static_cast<T*>(allocate(count * sizeof(T)));
+    std::uninitialized_default_construct_n(items, count);
+    return items;
+  }
+
+  template <typename T>
   T* copy(const T* from, size_t count) {
     static_assert(std::is_trivially_copyable_v<T>);
     if (count == 0) return nullptr;
