@@ -2,11 +2,37 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "base/files/output_lock.h"
+#include "base/machine/file_descriptor.h"
 
 namespace zeroth {
+
+// A TemporaryFile is "path.part", which becomes `path`. The destructor removes it unless it did.
+class TemporaryFile {
+ public:
+  // Creates it in place of another file of this name. Throws an Error that names the path and the
+  // system's reason, as the other functions do.
+  explicit TemporaryFile(const std::filesystem::path& path);
+  ~TemporaryFile();
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  // Open for writing. A caller that closes it has its own: the kernel reuses a file's inode number
+  // after all are closed.
+  const FileDescriptor& descriptor() const { return file_; }
+  void commit();  // renames it
+
+ private:
+  void remove() const;
+
+  std::filesystem::path path_;
+  std::string temporary_path_;
+  FileDescriptor file_;
+  bool committed_ = false;
+};
 
 // Writes "path.part" and renames it to `path`. Follows no link at either path. Throws an Error that
 // names the path and the system's reason. Calls `guard` before it creates anything and again just

@@ -68,6 +68,18 @@ TEST_CASE("A written text is one sequence, and one stream where texts are joined
                  "write one file of tokens for each kind");
 }
 
+TEST_CASE("A file that cannot be read leaves nothing, and the files that were there") {
+  TempFolder directory;
+  const auto good = directory.write("t.jsonl", "{\"text\": \"the\"}\n");
+  const auto bad = directory.write("bad.jsonl", "{\"text\": \"the\"}\n{\"text\": 1}\n");
+  write_token_files({options(good)}, directory / "out", false);
+  CHECK_THROWS_AS(write_token_files({options(good), options(bad)}, directory / "out", true), Error);
+  for (const char* const extension : {".bin", ".idx", ".mask"}) {
+    CHECK(std::filesystem::exists((directory / "out").string() + extension));
+    CHECK_FALSE(std::filesystem::exists((directory / "out").string() + extension + ".part"));
+  }
+}
+
 TEST_CASE("The sequences of Megatron's index are samples, unless texts are joined") {
   TempFolder directory;
   DatasetOptions pair =
