@@ -22,8 +22,8 @@
 namespace zeroth::data {
 namespace {
 
-constexpr size_t kBlockBytes = size_t{1} << 20;
-constexpr size_t kOverlapBytes = size_t{8} << 10;  // on each side of a block
+constexpr size_t kBlockBytes = size_t{256} << 10;
+constexpr size_t kOverlapBytes = size_t{4} << 10;  // on each side of a block
 constexpr size_t kMinAgreeingTokens = 16;
 
 struct EncodedBlock {
