@@ -19,7 +19,10 @@ using nlohmann::ordered_json;
 // Members that data sets with the same columns for all messages set to null.
 constexpr std::string_view kAbsentIfNull[] = {"tool_calls",        "tool_call_id", "name",
                                               "reasoning_content", "reasoning",    "thinking"};
-constexpr std::string_view kLossSwitches[] = {"weight", "training", "train", "loss"};
+// Those of OpenAI and ms-swift turn off what an assistant wrote; axolotl's also turn on what others
+// did.
+constexpr std::string_view kAnswerSwitches[] = {"weight", "loss"};
+constexpr std::string_view kAnySwitches[] = {"training", "train"};
 constexpr const char* kReasoning[] = {"reasoning_content", "reasoning", "thinking"};
 
 // Fields of a record or a message that are refused unless they are empty.
@@ -28,6 +31,11 @@ struct RefusedField {
   const char* reason;
 };
 constexpr const char* kTextOnly = "training is on text only; remove these records";
+constexpr const char* kLossForm = "write 'training', true or false, for the message";
+constexpr RefusedField kRefusedMessageFields[] = {{"masked", kLossForm},
+                                                  {"loss_scale", kLossForm},
+                                                  {"train_detail", kLossForm},
+                                                  {"training_detail", kLossForm}};
 constexpr RefusedField kRefusedFields[] = {
     {"images", kTextOnly},
     {"image", kTextOnly},
@@ -43,8 +51,8 @@ bool contains(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-void refuse_fields(const ordered_json& object) {
-  for (const auto& [name, reason] : kRefusedFields) {
+void refuse_fields(const ordered_json& object, std::span<const RefusedField> fields) {
+  for (const auto& [name, reason] : fields) {
     if (is_blank(object, name)) continue;
     throw Error("field '{}' is not supported: {}", name, reason);
   }
@@ -132,16 +140,13 @@ class MessageReader {
       throw Error("it is {}, not an object with '{}' and '{}'", json_type_name(source), tags_.role,
                   tags_.content);
     }
-    refuse_fields(source);
-    MessageLoss loss = MessageLoss::kDefault;
+    refuse_fields(source, kRefusedFields);
+    refuse_fields(source, kRefusedMessageFields);
     ordered_json message = ordered_json::object();
     for (const auto& [name, value] : source.items()) {
       if (value.is_null() && contains(kAbsentIfNull, name)) continue;
-      if (contains(kLossSwitches, name)) {
-        if (value.is_null()) continue;
-        const bool trained = is_trained(name, value) && loss != MessageLoss::kMasked;
-        loss = trained ? MessageLoss::kTrained : MessageLoss::kMasked;
-      } else if (name == tags_.role || name == tags_.content) {
+      if (contains(kAnswerSwitches, name) || contains(kAnySwitches, name)) continue;
+      if (name == tags_.role || name == tags_.content) {
         message[name == tags_.role ? "role" : "content"] = value;
       } else if (name != "role" && name != "content") {
         message[name] = value;
@@ -150,11 +155,26 @@ class MessageReader {
     convert_role(message);
     if (message.contains("tool_calls")) normalize_calls(message["tool_calls"]);
     check_content(message, tags_.content.c_str());
+    chat.losses.push_back(loss_of(source, message["role"] == "assistant"));
     chat.messages.push_back(std::move(message));
-    chat.losses.push_back(loss);
   }
 
  private:
+  static MessageLoss loss_of(const ordered_json& source, bool is_answer) {
+    MessageLoss loss = MessageLoss::kDefault;
+    for (const auto& [name, value] : source.items()) {
+      const bool turns_on = is_answer || contains(kAnySwitches, name);
+      if (value.is_null() || !(contains(kAnySwitches, name) || contains(kAnswerSwitches, name)))
+        continue;
+      if (!is_trained(name, value)) {
+        loss = MessageLoss::kMasked;
+      } else if (turns_on && loss == MessageLoss::kDefault) {
+        loss = MessageLoss::kTrained;
+      }
+    }
+    return loss;
+  }
+
   void convert_role(ordered_json& message) {
     if (!message.contains("role")) throw Error("no field '{}'", tags_.role);
     const ordered_json& tag = message["role"];
@@ -279,10 +299,13 @@ void add_pairs(ChatRecord& chat, const ordered_json& record, const std::string& 
 
 void finish_chat(ChatRecord& chat, const ordered_json& record, const std::string& system_field,
                  const std::string& tools_field, size_t first_answer) {
-  refuse_fields(record);
-  const auto answers = chat.messages.begin() + static_cast<std::ptrdiff_t>(first_answer);
-  if (std::none_of(answers, chat.messages.end(),
-                   [](const ordered_json& message) { return message["role"] == "assistant"; })) {
+  refuse_fields(record, kRefusedFields);
+  bool has_answer = false;
+  for (size_t i = first_answer; i < chat.messages.size(); ++i) {
+    has_answer = has_answer || chat.messages[i]["role"] == "assistant" ||
+                 chat.losses[i] == MessageLoss::kTrained;
+  }
+  if (!has_answer) {
     throw Error("nothing to train: there is no message of the assistant");
   }
   add_system_message(chat, record, system_field);

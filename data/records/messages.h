@@ -35,7 +35,8 @@ void add_message(ChatRecord& chat, const char* role, const std::string& content,
                  MessageLoss loss = MessageLoss::kDefault);
 
 // Adds the messages of a record's `field`. The switches "weight", "training", "train" and "loss" of
-// a message, true or 1 and false or 0, become its MessageLoss; one that is false or 0 wins.
+// a message, true or 1 and false or 0, become its MessageLoss; one that is false or 0 wins. In a
+// message of another role than the assistant's, "weight" and "loss" turn nothing on.
 // Arguments and calls that are JSON strings become objects. Images, audio and video are refused.
 void add_messages(ChatRecord& chat, const nlohmann::ordered_json& record, const std::string& field,
                   const MessageTags& tags);

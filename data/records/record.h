@@ -25,7 +25,8 @@ struct TextRecord {
 enum class MessageLoss {
   kDefault,  // nothing: --train-on decides
   kTrained,  // also of a message that --train-on leaves out
-  kMasked,   // also of an assistant's message
+  kMasked,   // also of an assistant's message, whatever --train-on says
+  kPrompt,   // it is part of a prompt: --train-on all alone trains it
 };
 
 // ChatRecord is what a chat template renders. Messages, tools and arguments have the members that

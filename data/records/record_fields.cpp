@@ -79,7 +79,9 @@ Record read_message_pair(const ordered_json& record, const RecordFields& fields)
   const MessageTags tags = template_tags();
   ChatRecord chat;
   add_messages(chat, record, fields.prompt, tags);
-  std::fill(chat.losses.begin(), chat.losses.end(), MessageLoss::kMasked);
+  std::replace_if(
+      chat.losses.begin(), chat.losses.end(),
+      [](MessageLoss loss) { return loss != MessageLoss::kMasked; }, MessageLoss::kPrompt);
   const size_t num_prompts = chat.losses.size();
   add_messages(chat, record, fields.completion, tags);
   finish_chat(chat, record, fields.system, fields.tools, num_prompts);
@@ -89,7 +91,7 @@ Record read_message_pair(const ordered_json& record, const RecordFields& fields)
 Record read_turns(const ordered_json& record, const RecordFields& fields) {
   ChatRecord chat;
   if (!is_blank(record, fields.history)) {
-    add_pairs(chat, record, fields.history, MessageLoss::kMasked);
+    add_pairs(chat, record, fields.history, MessageLoss::kPrompt);
   }
   std::string question = string_field(record, fields.prompt);
   const std::string input = optional_string(record, fields.input);

@@ -8,11 +8,14 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "data/records/record_fields.h"
 
 namespace zeroth::data {
 namespace {
 
 using nlohmann::ordered_json;
+
+constexpr std::string_view kSpace = " \t\r\n";
 
 // The fields of a message that hold what its author wrote.
 constexpr std::string_view kWrittenFields[] = {"content", "reasoning_content", "reasoning",
@@ -48,9 +51,36 @@ size_t common_prefix(std::string_view a, std::string_view b) {
 
 bool is_blank(const ordered_json& value) {
   if (value.is_string()) {
-    return value.get_ref<const std::string&>().find_first_not_of(" \t\r\n") == std::string::npos;
+    return value.get_ref<const std::string&>().find_first_not_of(kSpace) == std::string::npos;
   }
   return value.is_null() || value.empty();
+}
+
+// Returns whether the text has the thoughts that a content begins with, as R1 and Qwen3 write them.
+// Some templates leave them out of all turns but the last.
+bool holds_thoughts_of(const ordered_json& content, std::string_view text) {
+  constexpr std::string_view kBegin = "<think>", kEnd = "</think>";
+  if (!content.is_string()) return true;
+  std::string_view thoughts = content.get_ref<const std::string&>();
+  const size_t end = thoughts.find(kEnd);
+  if (end == std::string_view::npos) return true;
+  thoughts = thoughts.substr(0, end);
+  if (const size_t begin = thoughts.find(kBegin); begin != std::string_view::npos)
+    thoughts.remove_prefix(begin + kBegin.size());
+  const size_t first = thoughts.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) return true;
+  const size_t last = thoughts.find_last_not_of(kSpace);
+  return text.find(thoughts.substr(first, last + 1 - first)) != std::string_view::npos;
+}
+
+// Returns whether the text names all tools.
+bool holds_names_of(const ordered_json& tools, std::string_view text) {
+  return std::ranges::all_of(tools, [&](const ordered_json& tool) {
+    const ordered_json* const function = find_member(tool, "function");
+    const ordered_json* const name = find_member(function != nullptr ? *function : tool, "name");
+    return name == nullptr || !name->is_string() ||
+           text.find(name->get_ref<const std::string&>()) != std::string_view::npos;
+  });
 }
 
 // Returns the first byte of what the model writes for a message: behind the header, which is the
@@ -64,23 +94,18 @@ size_t find_begin(std::string_view text, const MessageRange& message, std::strin
   return std::min(all + shared, written);
 }
 
-// SpecialToken is one in the text.
-struct SpecialToken {
-  TextRange range;
-  bool ends_generation = false;
-};
-
 // Returns what the template's `{% generation %}` blocks mark, each as a turn of the message in it.
 std::vector<Turn> marked_turns(const RenderedChat& chat, std::span<const SpecialToken> tokens) {
+  const std::string_view text = chat.text;
   std::vector<Turn> turns;
   auto source = chat.sources.begin();
   for (const auto& [begin, end] : chat.generation) {
     while (source != chat.sources.end() && source->end <= begin) ++source;
     if (source == chat.sources.end()) break;
-    const bool has_end =
-        std::ranges::any_of(tokens, [&, first = begin, last = end](const auto& token) {
-          return token.range.begin >= first && token.range.end <= last;
-        });
+    const size_t last = text.substr(0, end).find_last_not_of(kSpace) + 1;
+    const bool has_end = std::ranges::any_of(tokens, [&, first = begin](const auto& token) {
+      return token.range.begin >= first && token.range.end == last;
+    });
     turns.push_back({.message = source->message, .range = {begin, end}, .has_end = has_end});
   }
   return turns;
@@ -101,7 +126,7 @@ std::optional<size_t> find_end(std::string_view text, std::span<const SpecialTok
     if (found == nullptr) found = &token;
   }
   if (first != nullptr) return first->range.end;
-  const size_t mark = text.substr(0, end).find_last_not_of(" \t\r\n") + 1;
+  const size_t mark = text.substr(0, end).find_last_not_of(kSpace) + 1;
   if (mark > written) return mark;
   return behind != nullptr ? std::optional(behind->range.end) : std::nullopt;
 }
@@ -116,25 +141,34 @@ ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, ModelTemplates templates, O
 void ChatEncoder::Counts::add(const Counts& other) {
   turns += other.turns;
   turns_without_end += other.turns_without_end;
+  with_special_tokens += other.with_special_tokens;
   for (const auto& [field, count] : other.missing_fields) missing_fields[field] += count;
 }
 
 TokenRecord ChatEncoder::encode(const ChatRecord& record) {
   const RenderedChat chat = render(record, /*add_generation_prompt=*/false);
   Encoding encoding = tokenizer_.encode_with_offsets(chat.text);
+  std::vector<SpecialToken> special;
+  for (size_t i = 0; i < encoding.ids.size(); ++i) {
+    if (!tokenizer_.is_special(encoding.ids[i])) continue;
+    const bool ends = std::ranges::count(tokenizer_.end_tokens(), encoding.ids[i]) > 0;
+    special.push_back({encoding.offsets[i], ends});
+  }
   count_missing(record, chat);
-  if (options_.train_on == TrainOn::kAll) {
-    std::vector<bool> all(encoding.ids.size(), true);
-    return {.ids = std::move(encoding.ids), .trained = std::move(all)};
+  count_special_tokens(chat, special);
+  std::vector<TextRange> trained, masked;
+  for (const Turn& turn : find_turns(record, chat, special)) {
+    const bool is_trained = trains(record, turn.message);
+    (is_trained ? trained : masked).push_back(turn.range);
+    counts_.turns += is_trained ? 1 : 0;
+    counts_.turns_without_end += is_trained && !turn.has_end ? 1 : 0;
   }
-  std::vector<TextRange> ranges;
-  for (const Turn& turn : find_turns(record, chat, encoding)) {
-    if (!trains(record, turn.message)) continue;
-    ++counts_.turns;
-    counts_.turns_without_end += turn.has_end ? 0 : 1;
-    ranges.push_back(turn.range);
+  if (options_.train_on != TrainOn::kAll) {
+    std::vector<bool> is_trained = encoding.tokens_in(std::move(trained));
+    return {.ids = std::move(encoding.ids), .trained = std::move(is_trained)};
   }
-  std::vector<bool> is_trained = encoding.tokens_in(std::move(ranges));
+  std::vector<bool> is_trained = encoding.tokens_in(std::move(masked));
+  is_trained.flip();
   return {.ids = std::move(encoding.ids), .trained = std::move(is_trained)};
 }
 
@@ -200,26 +234,28 @@ bool ChatEncoder::places_text_parts() {
   return *places_text_parts_;
 }
 
+// Returns the assistant's turns, which the template's marks decide about if it has them, and the
+// messages of other roles about which the record says something.
 std::vector<Turn> ChatEncoder::find_turns(const ChatRecord& record, const RenderedChat& chat,
-                                          const Encoding& encoding) {
-  std::vector<SpecialToken> special;
-  for (size_t i = 0; i < encoding.ids.size(); ++i) {
-    if (!tokenizer_.is_special(encoding.ids[i])) continue;
-    const bool ends = std::ranges::count(tokenizer_.end_tokens(), encoding.ids[i]) > 0;
-    special.push_back({encoding.offsets[i], ends});
-  }
-  if (!chat.generation.empty()) return marked_turns(chat, special);
+                                          std::span<const SpecialToken> special) {
+  const bool has_marks = !chat.generation.empty();
   const auto ranges = message_ranges(chat, record.messages.size());
-  const std::string& words_before = header(record);
+  const std::string no_header;
+  const std::string& words_before = has_marks ? no_header : header(record);
   std::vector<Turn> turns;
+  if (has_marks) turns = marked_turns(chat, special);
   for (size_t i = 0; i < ranges.size(); ++i) {
-    if (record.messages[i].value("role", "") != "assistant" || !ranges[i].all) continue;
+    const bool is_answer = record.messages[i].value("role", "") == "assistant";
+    const bool is_named =
+        record.losses[i] == MessageLoss::kTrained || record.losses[i] == MessageLoss::kMasked;
+    const bool is_turn = is_answer ? !has_marks : is_named && ranges[i].written;
+    if (!is_turn || !ranges[i].all) continue;
     const size_t end = ranges[i].all->end;
     size_t limit = chat.text.size();
     for (const MessageRange& other : ranges) {
       if (other.all && other.all->begin >= end) limit = std::min(limit, other.all->begin);
     }
-    const size_t begin = find_begin(chat.text, ranges[i], words_before);
+    const size_t begin = find_begin(chat.text, ranges[i], is_answer ? words_before : no_header);
     const size_t written = ranges[i].written ? ranges[i].written->end : begin;
     const auto last = find_end(chat.text, special, written, end, limit);
     const Turn turn{
@@ -230,8 +266,16 @@ std::vector<Turn> ChatEncoder::find_turns(const ChatRecord& record, const Render
 }
 
 bool ChatEncoder::trains(const ChatRecord& record, size_t message) const {
-  if (record.losses[message] != MessageLoss::kDefault)
-    return record.losses[message] == MessageLoss::kTrained;
+  switch (record.losses[message]) {
+    case MessageLoss::kTrained:
+      return true;
+    case MessageLoss::kMasked:
+      return false;
+    case MessageLoss::kPrompt:
+      return options_.train_on == TrainOn::kAll;
+    case MessageLoss::kDefault:
+      break;
+  }
   if (options_.train_on != TrainOn::kLastAssistant) return true;
   for (size_t later = message + 1; later < record.messages.size(); ++later) {
     if (record.messages[later].value("role", "") == "assistant") return false;
@@ -243,12 +287,31 @@ void ChatEncoder::count_missing(const ChatRecord& record, const RenderedChat& ch
   std::set<std::pair<size_t, std::string_view>> rendered;
   for (const SourceRange& part : chat.sources) rendered.emplace(part.message, part.field);
   for (size_t i = 0; i < record.messages.size(); ++i) {
+    const std::string role = record.messages[i].value("role", "");
     for (const auto& [field, value] : record.messages[i].items()) {
-      if (!is_written(field) || is_blank(value) || rendered.contains({i, field})) continue;
-      const std::string role = record.messages[i].value("role", "");
-      ++counts_.missing_fields[fmt::format("{} of role {}", field, role)];
+      if (!is_written(field) || is_blank(value)) continue;
+      if (!rendered.contains({i, field})) {
+        ++counts_.missing_fields[fmt::format("{} of role {}", field, role)];
+      } else if (!holds_thoughts_of(value, chat.text)) {
+        ++counts_.missing_fields[fmt::format("the thoughts in {} of role {}", field, role)];
+      }
     }
   }
+  if (!record.tools.is_null() && !holds_names_of(record.tools, chat.text))
+    ++counts_.missing_fields["tools"];
+}
+
+// Counts the messages in whose words the tokenizer finds special tokens.
+void ChatEncoder::count_special_tokens(const RenderedChat& chat,
+                                       std::span<const SpecialToken> special) {
+  std::set<size_t> messages;
+  auto token = special.begin();
+  for (const SourceRange& part : chat.sources) {
+    while (token != special.end() && token->range.end <= part.begin) ++token;
+    if (token == special.end()) break;
+    if (token->range.begin < part.end && is_written(part.field)) messages.insert(part.message);
+  }
+  counts_.with_special_tokens += std::ssize(messages);
 }
 
 }  // namespace zeroth::data

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,11 +36,18 @@ ModelTemplates read_model_templates(const std::filesystem::path& model_dir);
 void use_template_file(const std::filesystem::path& path, ModelTemplates& templates);
 
 // A Turn is what the model writes for one message: content, reasoning and calls, with the words of
-// the template between them, up to and with the token that ends the turn.
+// the template between them, up to and with the token that ends the turn. A message of another role
+// is one if its record says that it is trained.
 struct Turn {
   size_t message = 0;
   TextRange range;       // bytes of the rendered text
   bool has_end = false;  // the template writes such a token
+};
+
+// SpecialToken is one in the rendered text.
+struct SpecialToken {
+  TextRange range;
+  bool ends_generation = false;
 };
 
 class ChatEncoder {
@@ -64,10 +72,11 @@ class ChatEncoder {
 
   // What was encoded so far.
   struct Counts {
-    int64_t turns = 0;              // trained
-    int64_t turns_without_end = 0;  // of them
-    // Fields whose words the template left out, with the number of messages: "content of a system
-    // message".
+    int64_t turns = 0;                // trained
+    int64_t turns_without_end = 0;    // of them
+    int64_t with_special_tokens = 0;  // messages whose words hold tokens of the template
+    // Fields whose words the template left out, with the number of messages: "content of role
+    // system"; "tools", with the number of records.
     std::map<std::string, int64_t> missing_fields = {};
 
     void add(const Counts& other);
@@ -78,9 +87,10 @@ class ChatEncoder {
   RenderedChat render(const ChatRecord& record, bool add_generation_prompt) const;
   const std::string& header(const ChatRecord& record);
   std::vector<Turn> find_turns(const ChatRecord& record, const RenderedChat& chat,
-                               const Encoding& encoding);
+                               std::span<const SpecialToken> special);
   bool trains(const ChatRecord& record, size_t message) const;
   void count_missing(const ChatRecord& record, const RenderedChat& chat);
+  void count_special_tokens(const RenderedChat& chat, std::span<const SpecialToken> special);
 
   const Tokenizer& tokenizer_;
   ModelTemplates templates_;

@@ -100,7 +100,10 @@ void SequenceSamples::add(const DatasetOptions& options, int64_t sequence) {
   stats_.too_long += drops ? 1 : 0;
   stats_.dropped += num_samples == 0 && !drops ? 1 : 0;
   stats_.split += splits && num_samples > 0 ? 1 : 0;
-  stats_.truncated += !splits && num_samples > 0 && kept < length ? 1 : 0;
+  const bool is_cut = !splits && num_samples > 0 && kept < length;
+  stats_.truncated += is_cut ? 1 : 0;
+  const int64_t end = begin + 1 + length;
+  stats_.cut_labels += is_cut && store_->count_trained(end - length + kept, end) > 0 ? 1 : 0;
 }
 
 // Adds a sample; returns false if it has no label.

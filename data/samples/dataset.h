@@ -29,6 +29,7 @@ struct RecordFacts {
   int64_t blank_lines = 0;  // skipped lines of a .jsonl file
   std::string format = {};  // of records, as RecordFormat describes it
   std::string fields = {};  // of records, and all that selects what is trained: for a fingerprint
+  int64_t merged_boundaries = 0;   // pairs with a token of both prompt and completion
   std::string joint_example = {};  // of pairs: the boundary of prompt and completion in the first
                                    // one
   bool named_fields = false;       // by the caller; otherwise by the first record
@@ -36,10 +37,11 @@ struct RecordFacts {
   int64_t bad_records = 0;
   std::vector<std::string> first_bad_records = {};
   // Of chats.
-  int64_t turns = 0;              // trained
-  int64_t turns_without_end = 0;  // of them; the template writes no token that ends a turn
-  int64_t joined_parts = 0;       // messages whose parts became one text
-  // Fields whose words the template left out, with the number of messages.
+  int64_t turns = 0;                // trained
+  int64_t turns_without_end = 0;    // of them; the template writes no token that ends a turn
+  int64_t joined_parts = 0;         // messages whose parts became one text
+  int64_t with_special_tokens = 0;  // messages whose words hold tokens of the template
+  // Fields whose words the template left out, with the number of messages; "tools", of records.
   std::map<std::string, int64_t> missing_fields = {};
   std::string own_special_tokens = {};  // texts with their own begin and end tokens; empty: none
 };
@@ -48,6 +50,7 @@ struct DatasetStats : RecordFacts {
   int64_t samples = 0;      // number of samples kept
   int64_t rows = 0;         // into which they are packed; 0: each has its own
   int64_t truncated = 0;    // kept, but truncated at the end to seq_len + 1 ids
+  int64_t cut_labels = 0;   // of them, without the end of what is trained
   int64_t split = 0;        // records that became several samples
   int64_t dropped = 0;      // skipped, as no label remained inside the window
   int64_t too_long = 0;     // skipped, as they have more than seq_len positions

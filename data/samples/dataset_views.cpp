@@ -125,15 +125,16 @@ void add_stats(const DatasetStats& part, DatasetStats& all) {
   all.chunked |= before.chunked;
   all.windows |= before.windows;
   all.named_fields |= before.named_fields;
-  for (const auto member :
-       {&DatasetStats::samples, &DatasetStats::rows, &DatasetStats::truncated, &DatasetStats::split,
-        &DatasetStats::dropped, &DatasetStats::too_long, &DatasetStats::lost_tokens,
-        &DatasetStats::tokens, &DatasetStats::num_label_tokens}) {
+  for (const auto member : {&DatasetStats::samples, &DatasetStats::rows, &DatasetStats::truncated,
+                            &DatasetStats::cut_labels, &DatasetStats::split, &DatasetStats::dropped,
+                            &DatasetStats::too_long, &DatasetStats::lost_tokens,
+                            &DatasetStats::tokens, &DatasetStats::num_label_tokens}) {
     all.*member += before.*member;
   }
   for (const auto member :
        {&RecordFacts::blank_lines, &RecordFacts::bad_records, &RecordFacts::turns,
-        &RecordFacts::turns_without_end, &RecordFacts::joined_parts}) {
+        &RecordFacts::turns_without_end, &RecordFacts::joined_parts,
+        &RecordFacts::with_special_tokens, &RecordFacts::merged_boundaries}) {
     all.*member += before.*member;
   }
   if (before.fields != all.fields) all.fields = before.fields + "||" + all.fields;

@@ -23,8 +23,9 @@ TokenRecord encode_parts(const Tokenizer& tokenizer, const TextRecord& record) {
   return all;
 }
 
-// Encodes the parts as one text. A token is trained if any of its bytes is.
-TokenRecord encode_joined(const Tokenizer& tokenizer, const TextRecord& record) {
+// Encodes the parts as one text. A token is trained if any of its bytes is. Adds to `merged` if
+// some are and others not.
+TokenRecord encode_joined(const Tokenizer& tokenizer, const TextRecord& record, int64_t& merged) {
   std::string text;
   std::vector<TextRange> trained;
   for (const TextPart& part : record.parts) {
@@ -32,6 +33,12 @@ TokenRecord encode_joined(const Tokenizer& tokenizer, const TextRecord& record) 
     text += part.text;
   }
   Encoding encoding = tokenizer.encode_with_offsets(text);
+  merged += std::ranges::any_of(encoding.offsets, [&](const TextRange& token) {
+    return std::ranges::any_of(trained, [&](const TextRange& part) {
+      return (token.begin < part.begin && token.end > part.begin) ||
+             (token.begin < part.end && token.end > part.end);
+    });
+  });
   std::vector<bool> is_trained = encoding.tokens_in(std::move(trained));
   return {.ids = std::move(encoding.ids), .trained = std::move(is_trained)};
 }
@@ -75,8 +82,8 @@ TokenRecord SampleEncoder::encode_text(TextRecord record) {
   if (options_.records.pairs_train_on == TrainOn::kAll) {
     for (TextPart& part : record.parts) part.trained = true;
   }
-  TokenRecord text =
-      options_.version < 3 ? encode_parts(tokenizer, record) : encode_joined(tokenizer, record);
+  TokenRecord text = options_.version < 3 ? encode_parts(tokenizer, record)
+                                          : encode_joined(tokenizer, record, merged_boundaries_);
   if (record.is_complete) return text;
   const auto last = std::ranges::find(text.trained, true) - text.trained.begin();
   size_t begin = 0;
@@ -128,6 +135,7 @@ ChatEncoder& SampleEncoder::chat_encoder() {
 void SampleEncoder::add_counts(const SampleEncoder& other) {
   special_tokens_->add_counts(*other.special_tokens_);
   joined_parts_ += other.joined_parts_;
+  merged_boundaries_ += other.merged_boundaries_;
   if (!other.chat_encoder_) return;
   chat_rule_ = other.chat_rule_;
   other_counts_.add(other.chat_encoder_->counts());
@@ -136,11 +144,13 @@ void SampleEncoder::add_counts(const SampleEncoder& other) {
 void SampleEncoder::store_counts(RecordFacts& facts) const {
   facts.own_special_tokens = special_tokens_->own_special_tokens();
   facts.joined_parts = joined_parts_;
+  facts.merged_boundaries = merged_boundaries_;
   facts.fields += chat_rule_;
   ChatEncoder::Counts counts = other_counts_;
   if (chat_encoder_) counts.add(chat_encoder_->counts());
   facts.turns = counts.turns;
   facts.turns_without_end = counts.turns_without_end;
+  facts.with_special_tokens = counts.with_special_tokens;
   facts.missing_fields = counts.missing_fields;
 }
 

@@ -41,6 +41,7 @@ class SampleEncoder {
   std::unique_ptr<ChatEncoder> chat_encoder_;  // once there is a chat
   std::string chat_rule_;                      // what decides the ids of a chat
   int64_t joined_parts_ = 0;
+  int64_t merged_boundaries_ = 0;
   ChatEncoder::Counts other_counts_;  // of add_counts()
 };
 

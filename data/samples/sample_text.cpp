@@ -58,10 +58,17 @@ std::string describe_sample(const Dataset& dataset, int64_t index, const Tokeniz
   const SampleTokens sample = read_sample(dataset, index);
   std::string lines;
   std::vector<int32_t> before;
+  const std::vector<int64_t> lengths = dataset.sample_lengths(index);
+  size_t begin = 0, member = 0;  // of a packed row
   for (size_t at = 0; at < sample.ids.size(); ++at) {
     const int32_t id = sample.ids[at];
+    if (member + 1 < lengths.size() && at == begin + static_cast<size_t>(lengths[member])) {
+      begin = at;
+      ++member;
+      lines += fmt::format("-------- sample {} of the row\n", member + 1);
+    }
     std::string line =
-        fmt::format("{:>8} {:>8}  {:<7}", at, id, sample.trained[at] ? "trained" : "-");
+        fmt::format("{:>8} {:>8}  {:<7}", at - begin, id, sample.trained[at] ? "trained" : "-");
     if (tokenizer != nullptr) {
       line += fmt::format("  \"{}\"", shortened(decode_next(*tokenizer, before, id)));
       before = {id};
@@ -107,8 +114,10 @@ std::string length_histogram(const Dataset& dataset) {
   std::vector<int64_t> counts((longest + width - 1) / width);
   for (int64_t i = 0; i < dataset.size(); ++i) ++counts[(dataset.length(i) - 1) / width];
   const int64_t max_count = std::ranges::max(counts);
-  std::string text = fmt::format("{:>15} {:>10}\n", "positions", "samples");
-  for (int64_t bin = 0; bin < std::ssize(counts); ++bin) {
+  std::string text =
+      fmt::format("{:>15} {:>10}\n", "positions", dataset.stats().rows > 0 ? "rows" : "samples");
+  const auto first = std::ranges::find_if(counts, [](int64_t count) { return count > 0; });
+  for (int64_t bin = first - counts.begin(); bin < std::ssize(counts); ++bin) {
     const std::string range =
         fmt::format("{}-{}", bin * width + 1, std::min((bin + 1) * width, longest));
     const int64_t bar = (counts[bin] * kBarWidth + max_count - 1) / max_count;

@@ -30,7 +30,8 @@ namespace zeroth::data {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RecordFacts, pairs, chats, documents, blank_lines, format,
                                    fields, joint_example, named_fields, bad_records,
                                    first_bad_records, turns, turns_without_end, joined_parts,
-                                   missing_fields, own_special_tokens)
+                                   with_special_tokens, merged_boundaries, missing_fields,
+                                   own_special_tokens)
 
 namespace {
 

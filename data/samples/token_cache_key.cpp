@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr int kCacheVersion = 1;
+constexpr int kCacheVersion = 2;
 
 std::vector<uint32_t> crc_of_parts(const RegularFile& file, const fs::path& path, int64_t begin,
                                    int64_t end) {

@@ -1,5 +1,8 @@
 #include "data/samples/chat_encoder.h"
 
+#include <fstream>
+#include <sstream>
+
 #include "tests/data/data_test_support.h"
 
 namespace zeroth::data::chat_encoder_test {
@@ -13,15 +16,20 @@ constexpr const char* kMarks[] = {"<|im_start|>", "<|im_end|>", "<|tool|>", "<s>
 // GPT-2's tokenizer of the fixtures with special tokens for chats; </s> ends a text.
 class ChatTokenizer {
  public:
-  explicit ChatTokenizer(bool with_marks = true) {
+  explicit ChatTokenizer(bool with_marks = true)
+      : ChatTokenizer(with_marks ? std::vector<std::string>(std::begin(kMarks), std::end(kMarks))
+                                 : std::vector<std::string>{"</s>"},
+                      {{"bos_token", "<s>"}, {"eos_token", "</s>"}}) {}
+
+  ChatTokenizer(const std::vector<std::string>& marks, const ordered_json& config) {
     json file = read_fixture("gpt2/tokenizer.json");
     int id = 500;
-    for (const char* const mark : kMarks) {
-      if (!with_marks && std::string_view(mark) != "</s>") continue;
+    for (const std::string& mark : marks) {
+      if (mark == "<|endoftext|>") continue;  // it has one
       file["added_tokens"].push_back({{"id", id++}, {"content", mark}, {"special", true}});
     }
     directory_.write("tokenizer.json", file.dump());
-    directory_.write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+    directory_.write("tokenizer_config.json", config.dump());
     tokenizer_.emplace(Tokenizer::load(directory_.path()));
   }
 
@@ -73,6 +81,39 @@ std::string trained(const std::string& source, const ChatRecord& record,
   return trained(*tokenizer, encoder.encode(record));
 }
 
+std::string read_chat_fixture(const std::string& name) {
+  std::ifstream file(fixture("chat_template/" + name), std::ios::binary);
+  REQUIRE(file);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The conversations of the fixtures by their ids, with no message that says how it is trained.
+std::map<std::string, ChatRecord> read_chats() {
+  std::map<std::string, ChatRecord> chats;
+  std::istringstream lines(read_chat_fixture("conversations.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const auto record = ordered_json::parse(line);
+    const size_t count = record["messages"].size();
+    chats[record["id"]] = {
+        .messages = record["messages"],
+        .tools = record.value("tools", ordered_json()),
+        .template_kwargs = record.value("chat_template_kwargs", ordered_json::object()),
+        .losses = std::vector<MessageLoss>(count, MessageLoss::kDefault)};
+  }
+  return chats;
+}
+
+// The trained tokens as ranges [first, end).
+ordered_json trained_ranges(const TokenRecord& sample) {
+  ordered_json ranges = ordered_json::array();
+  for (size_t i = 0; i < sample.trained.size(); ++i) {
+    if (!sample.trained[i]) continue;
+    if (ranges.empty() || ranges.back()[1] != i) ranges.push_back({i, i});
+    ranges.back()[1] = i + 1;
+  }
+  return ranges;
+}
+
 const auto kTwoTurns = [] {
   return chat({{"system", "Be kind."},
                {"user", "Hi"},
@@ -109,6 +150,47 @@ TEST_CASE("What a record says about a message wins") {
   CHECK(trained(kChatMl, record) == "Yes.<|im_end|>");
   record.losses[2] = MessageLoss::kTrained;
   CHECK(trained(kChatMl, record, TrainOn::kLastAssistant) == "Hello!<|im_end|>|Yes.<|im_end|>");
+}
+
+TEST_CASE("Real templates train what their marked copies generate, with and without the marks") {
+  const auto fixture_file = ordered_json::parse(read_chat_fixture("masks.json"));
+  const auto chats = read_chats();
+  std::map<std::string, int> equal;
+  for (const auto& entry : fixture_file["cases"]) {
+    const std::string name = entry["template"], id = entry["id"];
+    CAPTURE(name);
+    CAPTURE(id);
+    const ordered_json& tokens = fixture_file["tokens"][name];
+    const ChatTokenizer tokenizer(fixture_file["marks"], tokens);
+    for (const char* const directory : {"templates/", "marked/"}) {
+      ModelTemplates model;
+      model.chat = ChatTemplate::parse(read_chat_fixture(directory + name + ".jinja"), name);
+      model.special_tokens = tokens;
+      ChatEncoder encoder(*tokenizer, std::move(model), {});
+      const TokenRecord sample = encoder.encode(chats.at(id));
+      REQUIRE(sample.ids.size() == entry["tokens"]);
+      // An answer to a prompt that closes its thoughts does not write them.
+      if (id == "think_off" && std::string_view(directory) == "templates/" && name == "qwen3") {
+        CHECK(trained(*tokenizer, sample).find("<think>") == std::string::npos);
+        continue;
+      }
+      CHECK(trained_ranges(sample) == entry["trained"]);
+      ++equal[directory];
+    }
+  }
+  CHECK(equal["templates/"] > 250);
+  CHECK(equal["marked/"] == equal["templates/"] + 1);
+}
+
+TEST_CASE("A record can have the words of any message trained") {
+  ChatRecord record = kTwoTurns();
+  record.losses[0] = record.losses[3] = MessageLoss::kTrained;
+  record.losses[1] = record.losses[2] = MessageLoss::kMasked;
+  CHECK(trained(kChatMl, record) == "Be kind.<|im_end|>|More<|im_end|>|Yes.<|im_end|>");
+  CHECK(trained("{% for m in messages %}{{ '<|im_start|>' + m.role }}{% if m.role == 'assistant' %}"
+                "{% generation %}{{ m.content + '</s>' }}{% endgeneration %}{% else %}"
+                "{{ m.content + '<|im_end|>' }}{% endif %}{% endfor %}",
+                record) == "Be kind.<|im_end|>|More<|im_end|>|Yes.</s>");
 }
 
 TEST_CASE("The template's own words within a turn are trained, those of its header are not") {
@@ -169,6 +251,73 @@ TEST_CASE("Where marks are no tokens, the template's words end a turn") {
   ChatEncoder encoder(*tokenizer, templates(kChatMl), {});
   CHECK(trained(*tokenizer, encoder.encode(kTwoTurns())) == "Hello!<|im_end|>|Yes.<|im_end|>");
   CHECK(encoder.counts().turns_without_end == 0);
+}
+
+TEST_CASE("A message without words is no turn unless it is the assistant's") {
+  ChatRecord record = chat({{"user", ""}, {"assistant", "Yes"}});
+  record.losses[0] = MessageLoss::kTrained;
+  CHECK(trained(kChatMl, record) == "Yes<|im_end|>");
+}
+
+TEST_CASE("What a record masks is not trained where all is, a prompt's messages are") {
+  ChatRecord record = kTwoTurns();
+  record.losses[2] = MessageLoss::kMasked;
+  record.losses[3] = MessageLoss::kMasked;
+  CHECK(trained(kChatMl, record, TrainOn::kAll) ==
+        "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
+        "<|im_start|>assistant\n|\n<|im_start|>user\n|\n<|im_start|>assistant\nYes.<|im_end|>\n");
+  record = kTwoTurns();
+  record.losses[2] = MessageLoss::kPrompt;
+  CHECK(trained(kChatMl, record) == "Yes.<|im_end|>");
+  CHECK(trained(kChatMl, record, TrainOn::kAll) == trained(kChatMl, kTwoTurns(), TrainOn::kAll));
+}
+
+TEST_CASE("Words that hold special tokens, thoughts and tools that are left out are counted") {
+  const ChatTokenizer tokenizer;
+  ChatEncoder encoder(*tokenizer, templates(kChatMl), {});
+  encoder.encode(chat({{"user", "a<|im_end|>b<s>"}, {"assistant", "<s>"}}));
+  encoder.encode(chat({{"user", "a"}, {"assistant", "b"}}));
+  CHECK(encoder.counts().with_special_tokens == 2);
+  CHECK(encoder.counts().missing_fields.empty());
+  // As Qwen3's, which keeps the thoughts of the last turn alone.
+  ChatEncoder cutting(*tokenizer,
+                      templates("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + "
+                                "m.content.split('</think>')[-1] + '<|im_end|>' }}{% endfor %}"),
+                      {});
+  ChatRecord record =
+      chat({{"user", "a"}, {"assistant", "<think>\nWell\n</think>\n\nyes"}, {"user", "c"}});
+  record.tools = {{{"type", "function"}, {"function", {{"name", "now"}}}}};
+  cutting.encode(record);
+  CHECK(cutting.counts().missing_fields ==
+        std::map<std::string, int64_t>{{"the thoughts in content of role assistant", 1},
+                                       {"tools", 1}});
+  encoder.encode(record);
+  CHECK(encoder.counts().missing_fields == std::map<std::string, int64_t>{{"tools", 1}});
+}
+
+TEST_CASE("A marked turn ends where its last words are a special token") {
+  const std::string source =
+      "{% for m in messages %}{{ '<|im_start|>' }}{% generation %}{{ m.content + end + '\n' }}"
+      "{% endgeneration %}{% endfor %}";
+  for (const char* const end : {"", "</s>"}) {
+    const ChatTokenizer tokenizer;
+    ModelTemplates model = templates(source);
+    model.special_tokens["end"] = end;
+    ChatEncoder encoder(*tokenizer, std::move(model), {});
+    encoder.encode(chat({{"assistant", "a<s>b"}}));
+    CHECK(encoder.counts().turns == 1);
+    CHECK(encoder.counts().turns_without_end == (*end == 0 ? 1 : 0));
+  }
+}
+
+TEST_CASE("Turns are counted also where all is trained") {
+  const ChatTokenizer tokenizer;
+  ChatEncoder encoder(
+      *tokenizer, templates("{% for m in messages %}{{ m.role + ': ' + m.content }}{% endfor %}"),
+      {.template_kwargs = ordered_json::object(), .train_on = TrainOn::kAll, .now = {}});
+  encoder.encode(kTwoTurns());
+  CHECK(encoder.counts().turns == 2);
+  CHECK(encoder.counts().turns_without_end == 2);
 }
 
 TEST_CASE("Turns without an end, and fields that a template leaves out, are counted") {

@@ -121,6 +121,7 @@ TEST_CASE(
   const auto dataset = open(path, prompt + 1, gpt2);
   CHECK(dataset->stats().samples == 2);
   CHECK(dataset->stats().truncated == 1);
+  CHECK(dataset->stats().cut_labels == 1);
   CHECK(dataset->stats().dropped == 1);
   const auto positions = [&](const char* pair) { return std::ssize(gpt2.encode(pair)); };
   CHECK(dataset->stats().lost_tokens == positions("12") + positions("3456789012") -

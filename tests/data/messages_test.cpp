@@ -67,6 +67,23 @@ TEST_CASE("Switches of a message become its loss and leave the message") {
     CHECK(chat.losses == std::vector{kDefault, loss});
     CHECK(chat.messages[1].dump() == R"({"role":"assistant","content":"a"})");
   }
+  // Of other roles axolotl's turn something on.
+  const std::pair<const char*, MessageLoss> questions[] = {{R"("weight": 1)", kDefault},
+                                                           {R"("loss": true)", kDefault},
+                                                           {R"("train": true)", kTrained},
+                                                           {R"("training": false)", kMasked},
+                                                           {R"("weight": 0)", kMasked}};
+  for (const auto& [members, loss] : questions) {
+    const ChatRecord chat =
+        messages(with_question(R"("role": "user", "content": "q", )" + std::string(members)));
+    CHECK(chat.losses == std::vector{loss, kDefault});
+  }
+  for (const char* name : {"masked", "loss_scale", "train_detail", "training_detail"}) {
+    check_contains(error_of([&] {
+                     messages(with_answer(R"("content": "a", ")" + std::string(name) + R"(": 1)"));
+                   }),
+                   "field '" + std::string(name) + "' is not supported: write 'training'");
+  }
   for (const char* value : {"0.5", "\"no\"", "2"}) {
     check_contains(error_of([&] {
                      messages(with_answer(R"("content": "a", "weight": )" + std::string(value)));
@@ -160,6 +177,11 @@ TEST_CASE("Records without messages or an answer are errors") {
   for (const auto& [text, message] : cases) {
     check_contains(error_of([&, record = text] { messages(record); }), message);
   }
+}
+
+TEST_CASE("A chat of questions alone is one if some are trained") {
+  CHECK(messages(R"({"messages": [{"role": "user", "content": "q", "train": true}]})").losses ==
+        std::vector{MessageLoss::kTrained});
 }
 
 TEST_CASE("Text parts stay until they are joined, other parts are refused") {

@@ -26,13 +26,14 @@ std::string texts(Reader reader, const RecordFields& fields, std::string_view te
   return shown;
 }
 
-// Returns the messages, each after + or - if the record says whether it is trained, or =.
+// Returns the messages, each after + or - if the record says whether it is trained, ~ if it is part
+// of a prompt, or =.
 std::string turns(Reader reader, const RecordFields& fields, std::string_view text) {
   const auto chat = std::get<ChatRecord>(read(reader, fields, text));
   REQUIRE(chat.losses.size() == chat.messages.size());
   std::string shown;
   for (size_t i = 0; i < chat.losses.size(); ++i) {
-    constexpr std::string_view kMarks = "=+-";
+    constexpr std::string_view kMarks = "=+-~";
     shown += kMarks[static_cast<size_t>(chat.losses[i])];
     shown += chat.messages[i]["role"].get<std::string>() + ":";
     shown += chat.messages[i]["content"].get<std::string>() + " ";
@@ -77,13 +78,17 @@ TEST_CASE("A pair of texts never loses the turns of a later record") {
 }
 
 TEST_CASE("Messages of a prompt are not trained, also if they say so") {
-  const RecordFields fields = {.prompt = "prompt", .completion = "completion"};
+  const RecordFields fields = {.prompt = "prompt", .completion = "completion", .tools = "tools"};
   CHECK(turns(read_message_pair, fields, R"({"system": "s", "prompt": [
                 {"role": "user", "content": "Hi"},
                 {"role": "assistant", "content": "Hello", "weight": 1},
-                {"role": "user", "content": "q"}],
+                {"role": "user", "content": "q", "weight": 0}],
               "completion": [{"role": "assistant", "content": "a"}]})") ==
-        "=system:s -user:Hi -assistant:Hello -user:q =assistant:a ");
+        "=system:s ~user:Hi ~assistant:Hello -user:q =assistant:a ");
+  const auto with_tools = std::get<ChatRecord>(read(read_message_pair, fields, R"({
+      "prompt": [{"role": "user", "content": "q"}], "tools": [{"name": "now"}],
+      "completion": [{"role": "assistant", "content": "a"}]})"));
+  CHECK(with_tools.tools.dump() == R"([{"name":"now"}])");
   const std::string answer = R"([{"role": "assistant", "content": "a"}])";
   CHECK(error(read_message_pair, fields, R"({"prompt": )" + answer + R"(, "completion": "a"})") ==
         "field 'completion' is a string, not an array of messages");
@@ -95,7 +100,7 @@ TEST_CASE("Messages of a prompt are not trained, also if they say so") {
 TEST_CASE("Input goes on a new line, and history comes before the question") {
   CHECK(turns(read_turns, kPair, R"({"q": "Add", "input": "2 3", "a": "5", "system": "s",
               "history": [["Hi", "Hello"]]})") ==
-        "=system:s =user:Hi -assistant:Hello =user:Add\n2 3 =assistant:5 ");
+        "=system:s =user:Hi ~assistant:Hello =user:Add\n2 3 =assistant:5 ");
   for (const char* record :
        {R"({"q": "Add", "a": "5"})", R"({"q": "Add", "input": "", "a": "5", "history": []})",
         R"({"q": "Add", "input": null, "a": "5", "history": null, "system": null})",

@@ -51,7 +51,12 @@ TEST_CASE("A token that crosses the boundary belongs to the completion") {
   const Tokenizer gpt2 = Tokenizer::load(fixture("gpt2"));
   DatasetOptions options = options_for(gpt2);
   const auto pieces = [&] {
-    const TokenRecord sample = SampleEncoder(options).encode(pair("the ", "the"));
+    SampleEncoder encoder(options);
+    encoder.encode(pair("the", " the"));
+    const TokenRecord sample = encoder.encode(pair("the ", "the"));
+    RecordFacts facts;
+    encoder.store_counts(facts);
+    CHECK(facts.merged_boundaries == (options.version == 2 ? 0 : 1));
     return std::pair(sample.ids.size(), trained(gpt2, sample));
   };
   const auto [joined, words] = pieces();

@@ -54,6 +54,7 @@ TEST_CASE("All that ids depend on changes the key, and nothing else does") {
       [&] { records.chat_template = directory.write("own.jinja", "{{ 1 }}"); },
       [&] { records.chat_template_kwargs = "{}"; },
       [&] { records.pairs_train_on = TrainOn::kAll; },
+      [&] { records.chats_train_on = TrainOn::kAll; },
       [&] { records.separator = " "; },
       [&] { records.prompt_field = "prompt"; },
       [&] { ++vocab_size; },
