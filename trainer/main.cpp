@@ -70,7 +70,8 @@ trainer::RunPlan plan_run(trainer::Flags flags, const comm::RankEnv& env,
 
 int inspect(const trainer::RunPlan& plan, const comm::RankEnv& env) {
   if (env.rank > 0) return 0;
-  trainer::inspect_samples(plan, /*colored=*/env.terminal_columns.has_value(), print_output);
+  trainer::inspect_samples(plan, /*colored=*/env.terminal_columns.has_value(), print_output,
+                           [](std::string_view text) { fmt::print(stderr, "{}", text); });
   return 0;
 }
 

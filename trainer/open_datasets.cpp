@@ -249,9 +249,12 @@ std::string train_paths(const Flags& flags) {
   return fmt::format("{}", fmt::join(flags.data, ", "));
 }
 
+const std::vector<std::string>& eval_files(const Flags& flags) {
+  return flags.eval_data.empty() ? flags.data : flags.eval_data;
+}
+
 std::string eval_paths(const Flags& flags) {
-  return flags.eval_data.empty() ? train_paths(flags)
-                                 : fmt::format("{}", fmt::join(flags.eval_data, ", "));
+  return fmt::format("{}", fmt::join(eval_files(flags), ", "));
 }
 
 }  // namespace zeroth::trainer

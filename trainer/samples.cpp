@@ -8,11 +8,21 @@
 #include "base/error.h"
 #include "base/text/units.h"
 #include "configs/resolve.h"
+#include "data/samples/chat_encoder.h"
 #include "trainer/flags/flags.h"
 #include "trainer/start_point.h"
 
 namespace zeroth::trainer {
 namespace {
+
+// Returns whether the model has a chat template that can be read.
+bool has_chat_template(const std::string& model) {
+  try {
+    return data::read_model_templates(model).chat.has_value();
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 constexpr double kMaxLostFraction = 0.01;  // of all tokens, without a warning
 
@@ -28,12 +38,21 @@ void warn_about_truncation(configs::Diagnostics& notes, const OpenedFile& file, 
   }
   if (stats.truncated + stats.dropped == 0) return;
   const int64_t all = stats.tokens + stats.lost_tokens;
+  const bool has_answers = stats.pairs || stats.chats;
+  if (has_answers && stats.cut_labels > 0) {
+    warn(
+        notes, "--seq-len",
+        "{}: {} of {} samples lose the end of what is trained, with the token that ends it, beyond "
+        "{} positions ({} of {} tokens): raise --seq-len, or leave them out by --on-long drop",
+        path, stats.cut_labels, stats.samples, length, stats.lost_tokens, all);
+    return;
+  }
   const double lost = static_cast<double>(stats.lost_tokens) / static_cast<double>(all);
   if (lost <= kMaxLostFraction) return;
   warn(notes, "--seq-len",
        "{}: {:.0f} % of the tokens ({} of {}) are cut off, beyond {} positions: {}raise --seq-len",
        path, 100 * lost, stats.lost_tokens, all, length,
-       stats.pairs || stats.chats ? "" : "--long-text chunk keeps all, or ");
+       has_answers ? "" : "--long-text chunk keeps all, or ");
 }
 
 // Adds notes about what is trained of conversations, and warns about what their template leaves
@@ -52,13 +71,36 @@ void note_chats(const Flags& flags, configs::Diagnostics& notes, const std::stri
          path, pluralize(stats.joined_parts, "message"));
   }
   for (const auto& [field, count] : stats.missing_fields) {
-    warn(notes, "--chat-template", "{}: the template leaves out the words of {} in {}", path, field,
-         pluralize(count, "message"));
+    warn(notes, "--chat-template", "{}: the template leaves out {} in {}", path,
+         field == "tools" ? "the tools" : "the words of " + field,
+         pluralize(count, field == "tools" ? "record" : "message"));
+  }
+  if (stats.with_special_tokens > 0) {
+    warn(
+        notes, "--data",
+        "{}: the words of {} hold special tokens, which are encoded as these: take them out unless "
+        "they are meant",
+        path, pluralize(stats.with_special_tokens, "message"));
   }
   if (stats.turns_without_end > 0) {
     warn(notes, "--chat-template",
          "{}: {} of {} trained turns have no token that ends them: the model may not learn to stop",
          path, stats.turns_without_end, stats.turns);
+  }
+}
+
+// Adds a note that pairs of texts have no template, where the user may expect one.
+void note_plain_pairs(const Flags& flags, configs::Diagnostics& notes, const OpenedFile& file) {
+  const auto& [path, stats] = file;
+  if (stats.chats || !(stats.pairs || stats.documents)) return;
+  if (!flags.records.chat_template.empty()) {
+    warn(notes, "--chat-template", "{}: its records are texts: --chat-template has no effect",
+         path);
+  } else if (stats.pairs && has_chat_template(flags.model)) {
+    note(notes, "--data",
+         "{}: the pairs are trained as they are, without the model's chat template; --data-format "
+         "query-response makes each a question and an answer in it",
+         path);
   }
 }
 
@@ -74,12 +116,21 @@ void note_inferred_format(const Flags& flags, configs::Diagnostics& notes, const
     note(
         notes, "--data", "{}: each sequence of its index is a sample{}", path,
         stats.documents ? "; --long-text chunk joins them" : ", and its mask says what is trained");
-  } else if (!stats.named_fields && !stats.format.empty() && stats.fields != "text") {
-    note(notes, "--data", "{}: {}; --data-format names another format", path, stats.format);
+  } else if (!stats.format.empty() && stats.fields != "text") {
+    note(notes, "--data", "{}: {}{}", path, stats.format,
+         stats.named_fields ? "" : "; --data-format names another format");
   }
+  note_plain_pairs(flags, notes, file);
   if (stats.bad_records > 0) {
-    warn(notes, "--on-bad-record", "{}: {} skipped as not valid; the first ones:\n  {}", path,
-         pluralize(stats.bad_records, "record"), fmt::join(stats.first_bad_records, "\n  "));
+    warn(notes, "--on-bad-record", "{}: {} skipped as not valid; the first ones are", path,
+         pluralize(stats.bad_records, "record"));
+    for (const std::string& record : stats.first_bad_records)
+      warn(notes, "--on-bad-record", "{}", record);
+  }
+  if (stats.merged_boundaries > 0) {
+    note(notes, "--data",
+         "{}: in {} a token has bytes of both prompt and completion; it is trained", path,
+         pluralize(stats.merged_boundaries, "record"));
   }
   if (!stats.token_cache.empty()) note(notes, "--token-cache", "{}: {}", path, stats.token_cache);
   note_chats(flags, notes, path, stats);
@@ -104,12 +155,11 @@ void note_packing(const Flags& flags, configs::Diagnostics& notes, const std::st
   if (samples == nullptr) return;
   const data::DatasetStats stats = samples->stats();
   if (stats.rows > 0) {
-    note(
-        notes, "--packing",
-        "{}: {} are in {}, {:.1f} in each: an epoch has as many fewer steps, and a step of as many "
-        "rows more samples",
-        path, pluralize(stats.samples, "sample"), pluralize(stats.rows, "row"),
-        static_cast<double>(stats.samples) / static_cast<double>(stats.rows));
+    note(notes, "--packing",
+         "{}: {} are in {}: with the same --micro-batch a step trains on {:.1f} times as many "
+         "samples, and an epoch has so many times fewer steps",
+         path, pluralize(stats.samples, "sample"), pluralize(stats.rows, "row"),
+         static_cast<double>(stats.samples) / static_cast<double>(stats.rows));
   } else if (flags.packing) {
     note(notes, "--packing", "{}: its samples fill their rows already, and are not packed", path);
   }
@@ -203,13 +253,19 @@ void add_dataset_notes(const Flags& flags, const Datasets& datasets, configs::Di
       note_inferred_format(flags, notes, file);
     }
   }
+  if (flags.max_train_samples && datasets.train) {
+    note(notes, "--max_train_samples",
+         "no more than {} of each file of --data are used, the first ones",
+         pluralize(*flags.max_train_samples, "sample"));
+  }
   note_packing(flags, notes, train_paths(flags), datasets.train.get());
   note_packing(flags, notes, eval_paths(flags), datasets.eval.get());
   if (!datasets.mixture) return;
   note(notes, "--data",
-       "the weights are shares of the records; an epoch has {} and ends when the "
-       "first file at its share is used up, what others have left comes first in the next",
-       pluralize(datasets.mixture->epoch_size(), "sample"));
+       "the weights are shares of the records: an epoch has {} and ends when one file is used up; "
+       "what is left of the others comes first in the next epoch",
+       pluralize(datasets.mixture->epoch_size(),
+                 datasets.train->stats().rows > 0 ? "row" : "sample"));
 }
 
 int64_t Samples::num_samples_in(int64_t positions) const {

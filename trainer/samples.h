@@ -74,7 +74,9 @@ std::string tokenize(const Flags& flags, const DatasetFacts& facts, PhaseProgres
 // Adds notes and warnings about how the files were interpreted and what is left out of them.
 void add_dataset_notes(const Flags& flags, const Datasets& datasets, configs::Diagnostics& notes);
 
-// Returns the values of --data that are trained, or those that are evaluated, for messages.
+// Returns the values of the flag that names the evaluated samples.
+const std::vector<std::string>& eval_files(const Flags& flags);
+// Returns the values of --data that are trained, or eval_files(), for messages.
 std::string train_paths(const Flags& flags);
 std::string eval_paths(const Flags& flags);
 

@@ -26,6 +26,31 @@ TrainDataLoader in_order(const data::Dataset& dataset, data::BatchPartition assi
   return {dataset, data::SampleOrder(dataset.size(), 1, false), assigned, 1};
 }
 
+constexpr int64_t kBatch = 12, kSteps = 10;
+
+// The batches of all ranks in the order of their rows; at `resumed_at` loaders begin anew, as those
+// of a run that resumes do.
+std::vector<model::MicroBatch> consume(const data::Dataset& dataset, const data::SampleOrder& order,
+                                       int64_t world, int64_t resumed_at) {
+  constexpr int64_t kMicroBatch = 2;
+  const int64_t micro_steps = kBatch / kMicroBatch / world;
+  std::vector<model::MicroBatch> batches;
+  std::vector<TrainDataLoader> loaders;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    if (step == 0 || step == resumed_at) {
+      loaders.clear();
+      for (int64_t rank = 0; rank < world; ++rank) {
+        loaders.emplace_back(dataset, order, partition(kMicroBatch, micro_steps, world, rank), 1);
+        loaders.back().seek({.step = step, .sample = step * kBatch});
+      }
+    }
+    for (int64_t micro = 0; micro < micro_steps; ++micro) {
+      for (TrainDataLoader& loader : loaders) batches.push_back(loader.next());
+    }
+  }
+  return batches;
+}
+
 }  // namespace
 
 TEST_CASE("training batches are int64 tensors of rows by the longest length") {
@@ -192,25 +217,12 @@ TEST_CASE("any number of ranks consumes the samples of a mixture alike, also aft
   const auto mixture = std::make_shared<const data::SampleMixture>(
       std::vector<data::MixturePart>{{.size = 20, .weight = 0.7}, {.size = 30, .weight = 0.3}});
   const data::SampleOrder order(50, 3, true, {}, mixture);
-  constexpr int64_t kBatch = 12, kSteps = 10;
-  std::vector<int64_t> expected = order.samples(0, kBatch * kSteps);
+  const Samples expected = order.samples(0, kBatch * kSteps);
   for (const int64_t world : {1, 2, 3}) {
     for (const int64_t resumed_at : {0, 4}) {
-      std::vector<int64_t> consumed;
-      std::vector<TrainDataLoader> loaders;
-      for (int64_t rank = 0; rank < world; ++rank)
-        loaders.emplace_back(dataset, order, partition(2, 6 / world, world, rank), 1);
-      for (int64_t step = 0; step < kSteps; ++step) {
-        if (step == resumed_at) {
-          for (TrainDataLoader& loader : loaders)
-            loader.seek({.step = step, .sample = step * kBatch});
-        }
-        for (int64_t micro = 0; micro < 6 / world; ++micro) {
-          for (TrainDataLoader& loader : loaders) {
-            for (const int64_t sample : loader.next().samples) consumed.push_back(sample);
-          }
-        }
-      }
+      Samples consumed;
+      for (const model::MicroBatch& batch : consume(dataset, order, world, resumed_at))
+        consumed.insert(consumed.end(), batch.samples.begin(), batch.samples.end());
       CHECK(consumed == expected);
     }
   }
@@ -218,6 +230,42 @@ TEST_CASE("any number of ranks consumes the samples of a mixture alike, also aft
   std::multiset<int64_t> first(expected.begin(), expected.begin() + epoch);
   for (int64_t sample = 0; sample < 20; ++sample) CHECK(first.count(sample) == 1);
   for (int64_t sample = 20; sample < 50; ++sample) CHECK(first.count(sample) <= 1);
+}
+
+TEST_CASE("any number of ranks consumes packed samples alike, each once, also after a resume") {
+  const auto dataset = data::pack_samples(std::make_unique<CountingDataset>(400, 24));
+  REQUIRE(dataset->size() > kBatch * kSteps);  // within an epoch
+  const data::SampleOrder order(dataset->size(), 3, true);
+  const auto consumed = [&](int64_t world, int64_t resumed_at) {
+    Samples samples;
+    for (const model::MicroBatch& batch : consume(*dataset, order, world, resumed_at)) {
+      for (int64_t row = 0; row < batch.tokens.size(0); ++row) {
+        const auto starts = batch.first_keys.defined()
+                                ? batch.first_keys[row] == torch::arange(batch.tokens.size(1))
+                                : torch::arange(batch.tokens.size(1)) == 0;
+        const torch::Tensor labels = batch.targets[row] != data::kIgnoreIndex;
+        const torch::Tensor ids = batch.tokens[row].masked_select(starts.logical_and(labels));
+        for (int64_t i = 0; i < ids.numel(); ++i) samples.push_back(ids[i].item<int64_t>());
+      }
+    }
+    return samples;
+  };
+  const Samples expected = consumed(1, 0);
+  CHECK(std::set<int64_t>(expected.begin(), expected.end()).size() == expected.size());
+  Samples members;
+  for (const int64_t row : order.samples(0, kBatch * kSteps)) {
+    std::vector<int64_t> tokens(24), targets(24);
+    dataset->fill(row, tokens, targets);
+    int64_t at = 0;
+    for (const int64_t length : dataset->sample_lengths(row)) {
+      members.push_back(tokens[at]);
+      at += length;
+    }
+  }
+  CHECK(expected == members);
+  for (const int64_t world : {1, 2, 3}) {
+    for (const int64_t resumed_at : {0, 4}) CHECK(consumed(world, resumed_at) == expected);
+  }
 }
 
 TEST_CASE("what reading a sample throws comes from the next batch, and waiting is counted") {

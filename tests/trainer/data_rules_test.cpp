@@ -7,10 +7,10 @@ namespace zeroth::trainer::data_rules_test {
 
 TEST_CASE("flags about data have the values that they name") {
   const Flags flags = parse_line(
-      "--model m --data a.jsonl b.jsonl:2 --on-long split --on-bad-record skip --token-cache t "
+      "--model m --data a.jsonl b.jsonl:2 --on-long drop --on-bad-record skip --token-cache t "
       "--max-samples 7 --val-split 0.1");
   CHECK(flags.data == std::vector<std::string>{"a.jsonl", "b.jsonl:2"});
-  CHECK(flags.on_long == data::OnLong::kSplit);
+  CHECK(flags.on_long == data::OnLong::kDrop);
   CHECK(flags.on_bad_record == data::OnBadRecord::kSkip);
   CHECK(flags.token_cache.enabled);
   CHECK(flags.token_cache.directory == "t");
@@ -26,6 +26,8 @@ TEST_CASE("values of flags about data that contradict each other are errors") {
             "--val-split 0: must be above 0"));
   CHECK(has(usage_error_line("--model m --data d.jsonl --val-split 5 --max-eval-samples 2"),
             "--val-split N sets N samples aside"));
+  CHECK(has(usage_error_line("--model m --data d.jsonl --val-split 5 --on-long split"),
+            "parts of one record would be on both sides"));
   CHECK(has(usage_error_line("--model m --data d.jsonl --tokenize"),
             "--tokenize needs --output PREFIX"));
 }

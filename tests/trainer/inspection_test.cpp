@@ -11,13 +11,15 @@ namespace zeroth::trainer::inspection_test {
 
 TEST_CASE("the first samples are printed token by token, with how the data was understood") {
   const Workbench bench;
+  std::string aside;
   const auto inspect_samples = [&](const std::string& more) {
     std::string text;
     zeroth::trainer::inspect_samples(
         make_plan(parse_line("--model " + (bench / "model").string() + " --data " +
                              (bench / "qa.jsonl").string() + " --micro-batch 1 " + more),
                   1),
-        /*colored=*/false, [&](std::string_view part) { text += part; });
+        /*colored=*/false, [&](std::string_view part) { text += part; },
+        [&](std::string_view part) { aside += part; });
     return text;
   };
   const std::string text = inspect_samples("--inspect-samples 2");
@@ -30,9 +32,27 @@ TEST_CASE("the first samples are printed token by token, with how the data was u
   CHECK_FALSE(has(text, "qa.jsonl:3: "));
   CHECK(has(text, "trained  \"<|endoftext|>\"\n"));
   CHECK(has(text, "-        \"\\n\"\n"));  // the separator
+  CHECK(aside.empty());
+  const std::string json = inspect_samples("--inspect-samples 2 --inspect-format json");
+  CHECK(json.starts_with("{\"text\":"));
+  CHECK(std::ranges::count(json, '\n') == 2);
+  CHECK(aside.starts_with("qa.jsonl: 13 samples of at most 128 positions"));
   // More than there are, and those that are evaluated.
   CHECK(has(inspect_samples("--inspect-samples 99"), "qa.jsonl:13: "));
   CHECK(has(inspect_samples("--inspect-samples 1 --eval-only"), "qa.jsonl:1: "));
+}
+
+TEST_CASE("the positions of a packed row begin anew with each of its samples") {
+  const Workbench bench;
+  std::string text;
+  zeroth::trainer::inspect_samples(
+      make_plan(parse_line("--model " + (bench / "model").string() + " --data " +
+                           (bench / "qa.jsonl").string() +
+                           " --micro-batch 1 --packing --inspect-samples 1"),
+                1),
+      /*colored=*/false, [&](std::string_view part) { text += part; }, [](std::string_view) {});
+  CHECK(has(text, "\n-------- sample 2 of the row\n       0 "));
+  CHECK(has(text, "rows\n"));
 }
 
 TEST_CASE("inspecting trains and writes nothing, on any number of ranks") {
@@ -44,7 +64,11 @@ TEST_CASE("inspecting trains and writes nothing, on any number of ranks") {
   CHECK(has(result.out, "train.bin sample 0: 17 tokens, 16 trained\n"));
   CHECK_FALSE(has(result.out, "[0]"));
   CHECK_FALSE(std::filesystem::exists(bench / "out"));
-  CHECK(bench.finetune("--model model --data train.bin --inspect-samples 0").code == 2);
+  const auto none = bench.finetune("--model model --data train.bin --inspect-samples 0");
+  CHECK(none.code == 0);
+  CHECK(has(none.out, "positions"));
+  CHECK_FALSE(has(none.out, "train.bin sample 0"));
+  CHECK(bench.finetune("--model model --data train.bin --inspect-samples -1").code == 2);
 }
 
 }  // namespace zeroth::trainer::inspection_test

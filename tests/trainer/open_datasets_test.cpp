@@ -154,9 +154,9 @@ TEST_CASE("bad records are skipped on request, and shown in a warning") {
   const std::string line = "--model @model --data @bad.jsonl --micro-batch 1 ";
   CHECK_THROWS_WITH_AS(plan(bench, line), doctest::Contains("bad.jsonl:14:"), Error);
   const Lines warnings = warnings_of(plan(bench, line + "--on-bad-record skip"));
-  REQUIRE(warnings.size() == 1);
-  CHECK(has(warnings[0], "bad.jsonl: 1 record skipped as not valid; the first ones:\n"));
-  CHECK(has(warnings[0], "bad.jsonl:14:"));
+  REQUIRE(warnings.size() == 2);
+  CHECK(warnings[0].ends_with("bad.jsonl: 1 record skipped as not valid; the first ones are"));
+  CHECK(has(warnings[1], "bad.jsonl:14:"));
 }
 
 TEST_CASE("the tokens of a large file are kept beside it, and a later run says that it has them") {

@@ -123,7 +123,9 @@ TEST_CASE("pairs that are cut are not told of --long-text, which does nothing fo
                                          std::string(100, 'x')));
   const std::string line = "--model @model --data @pairs.jsonl --micro-batch 1 --seq-len 16";
   REQUIRE(warnings_of(plan(bench, line)).size() == 1);
-  CHECK(has(warnings_of(plan(bench, line))[0], "beyond 16 positions: raise --seq-len"));
+  CHECK(has(warnings_of(plan(bench, line))[0],
+            "pairs.jsonl: 1 of 1 samples lose the end of what is trained, with the token that ends "
+            "it, beyond 16 positions ("));
   const Lines reported = warnings_of(plan(bench, line + " --long-text chunk"));
   REQUIRE(reported.size() == 2);
   CHECK(reported[1].ends_with(
@@ -215,6 +217,62 @@ TEST_CASE("--packing puts samples into rows, the first ones if not all are asked
   CHECK(plan(bench, line + "--max_train_samples 4").samples.train->stats().samples == 4);
   CHECK(has_note(plan(bench, "--model @model --data @train.bin --micro-batch 1 --packing"),
                  "fill their rows already"));
+}
+
+TEST_CASE("samples that are left out, tokens of two parts and special tokens in words are told") {
+  const Workbench bench;
+  write_chats(bench);
+  const std::string line = "--model @model --micro-batch 1 --chat-template @t.jinja --data @";
+  bench.write("odd.jsonl", R"({"messages": [{"role": "user", "content": "a<|endoftext|>b"},)"
+                           R"( {"role": "assistant", "content": "c"}]})");
+  const RunPlan odd = plan(bench, line + "odd.jsonl");
+  REQUIRE(warnings_of(odd).size() == 1);
+  CHECK(has(warnings_of(odd)[0], "odd.jsonl: the words of 1 message hold special tokens"));
+  CHECK_FALSE(has_note(odd, "no more than"));
+  CHECK(has_note(plan(bench, line + "chats.jsonl --max_train_samples 1"),
+                 "no more than 1 sample of each file of --data are used"));
+  bench.write("pairs.jsonl", R"({"prompt": "in May ", "completion": "the end"})");
+  const RunPlan joined = plan(bench, "--model @model --micro-batch 1 --data @pairs.jsonl");
+  CHECK(joined.samples.train->stats().merged_boundaries == 1);
+  CHECK(has_note(joined, "in 1 record a token has bytes of both prompt and completion"));
+}
+
+TEST_CASE("pairs beside a model with a chat template are told to be without it") {
+  const Workbench bench;
+  write_chats(bench);
+  const std::string line = "--model @model --micro-batch 1 --data @";
+  CHECK_FALSE(has_note(plan(bench, line + "qa.jsonl"), "without the model's chat template"));
+  const RunPlan named = plan(bench, line + "qa.jsonl --chat-template @t.jinja");
+  REQUIRE(warnings_of(named).size() == 1);
+  CHECK(has(warnings_of(named)[0], "its records are texts: --chat-template has no effect"));
+  bench.write("model/chat_template.jinja", bench.read("t.jinja"));
+  CHECK(has_note(plan(bench, line + "qa.jsonl"), "without the model's chat template"));
+  const RunPlan chats =
+      plan(bench, line +
+                      "qa.jsonl --data-format query-response --prompt-field question "
+                      "--completion-field answer");
+  CHECK(has_note(chats, "query-response"));
+  CHECK_FALSE(has_note(chats, "without the model's chat template"));
+  CHECK(chats.samples.train->stats().chats);
+}
+
+TEST_CASE("a file in which everything would be trained, or no turn ends, is refused") {
+  const Workbench bench;
+  write_chats(bench);
+  const std::string line = "--model @model --data @chats.jsonl --micro-batch 1 --chat-template @";
+  bench.write("endless.jinja",
+              "{% for m in messages %}{{ m.role + ': ' + m.content }}{% endfor %}");
+  CHECK_THROWS_WITH_AS(plan(bench, line + "endless.jinja"),
+                       doctest::Contains("writes no token that ends an assistant's turn"), Error);
+  const Lines warnings = warnings_of(plan(bench, line + "endless.jinja --train-on all"));
+  REQUIRE(warnings.size() == 1);
+  CHECK(has(warnings[0], "2 of 2 trained turns have no token that ends them"));
+  bench.write("full.jinja",
+              "{% for m in messages %}{% generation %}{{ m.content + '<|endoftext|>' }}"
+              "{% endgeneration %}{% endfor %}");
+  CHECK_THROWS_WITH_AS(plan(bench, line + "full.jinja"),
+                       doctest::Contains("every token of every chat would be trained"), Error);
+  CHECK_NOTHROW(plan(bench, line + "full.jinja --train-on all"));
 }
 
 TEST_CASE("a run on conversations, packed, saves the template that it was given") {

@@ -80,8 +80,10 @@ TEST_CASE("an evaluation alone accumulates nothing") {
 }
 
 TEST_CASE("the data line counts samples and tokens") {
-  CHECK(data_line("some/train.bin", CountingDataset(16, 8)) ==
+  CHECK(data_line({"some/train.bin"}, CountingDataset(16, 8)) ==
         "train.bin: 16 samples of at most 8 positions, 72 tokens, 72 trained");
+  CHECK(data_line({"a/one.bin", "b/two.bin:0.5"}, CountingDataset(16, 8))
+            .starts_with("one.bin, two.bin:0.5: 16 samples"));
 }
 
 TEST_CASE("optimizer, schedule and clipping stand in one line") {
@@ -163,7 +165,7 @@ TEST_CASE("the precision line does not speak of fp32 masters where there are non
 TEST_CASE("the evaluation's line names the file") {
   Samples samples = small_samples();
   samples.eval = std::make_unique<CountingDataset>(16, 8);
-  CHECK(data_line("train.bin", *samples.eval) ==
+  CHECK(data_line({"train.bin"}, *samples.eval) ==
         "train.bin: 16 samples of at most 8 positions, 72 tokens, 72 trained");
 }
 

@@ -45,6 +45,11 @@ void check_val_split(const Flags& flags, Errors& errors) {
     errors.push_back(fmt::format("--val-split {}: must be above 0", *flags.val_split));
   if (!flags.eval_data.empty()) errors.push_back("--val-split and --eval-data: give one of them");
   if (flags.eval_only) errors.push_back("--eval-only trains nothing: leave --val-split out");
+  if (flags.on_long == data::OnLong::kSplit) {
+    errors.push_back(
+        "--val-split and --on-long split: parts of one record would be on both sides; use "
+        "--eval-data, or --on-long cut or drop");
+  }
   if (flags.max_eval_samples) {
     errors.push_back("--val-split and --max-eval-samples: --val-split N sets N samples aside");
   }

@@ -169,7 +169,10 @@ void check_numbers(const Flags& flags, Errors& errors) {
                     "tokens has {} positions",
                     *flags.seq_len, *flags.max_length, *flags.max_length, *flags.max_length - 1));
   }
-  require_positive("--inspect-samples", flags.inspect_samples, errors);
+  if (flags.inspect_samples.value_or(0) < 0) {
+    errors.push_back(
+        fmt::format("--inspect-samples {}: must be at least 0", *flags.inspect_samples));
+  }
   require_positive("--max_train_samples", flags.max_train_samples, errors);
   require_positive("--max-eval-samples", flags.max_eval_samples, errors);
   require_positive("--eval-micro-batch", flags.eval_micro_batch, errors);

@@ -123,7 +123,8 @@ std::string config_text(const RunPlan& plan, const std::vector<std::string>& not
 }
 
 void inspect_samples(const RunPlan& plan, bool colored,
-                     const std::function<void(std::string_view)>& print) {
+                     const std::function<void(std::string_view)>& print,
+                     const std::function<void(std::string_view)>& print_aside) {
   const Flags& flags = plan.flags;
   const Samples& samples = plan.samples;
   const data::Dataset& dataset = samples.train ? *samples.train : *samples.eval;
@@ -134,19 +135,19 @@ void inspect_samples(const RunPlan& plan, bool colored,
   }
   const data::Tokenizer* const known = tokenizer ? &*tokenizer : nullptr;
   const int64_t count = std::min(flags.inspect_samples.value_or(0), dataset.size());
-  for (int64_t i = 0; flags.inspect_json && i < count; ++i)
-    print(data::sample_json(dataset, i, known) + '\n');
-  if (flags.inspect_json) return;
-  const std::string paths = samples.train ? train_paths(flags) : eval_paths(flags);
-  print(printable(data_line(paths, dataset)) + '\n');
-  constexpr std::string_view kDataKeys[] = {"--data",     "--seq-len",       "--long-text",
-                                            "--train-on", "--chat-template", "--on-bad-record"};
+  const auto& print_note = flags.inspect_json ? print_aside : print;
+  print_note(printable(data_line(samples.train ? flags.data : eval_files(flags), dataset)) + '\n');
+  constexpr std::string_view kDataKeys[] = {
+      "--data",          "--seq-len",       "--long-text",        "--train-on",
+      "--chat-template", "--on-bad-record", "--max_train_samples"};
   for (const configs::Diagnostic& note : plan.notes) {
-    if (std::ranges::count(kDataKeys, note.key) > 0) print(printable(note.text) + '\n');
+    if (std::ranges::count(kDataKeys, note.key) > 0) print_note(printable(note.text) + '\n');
   }
-  print(data::length_histogram(dataset));
-  for (int64_t i = 0; i < count; ++i)
-    print('\n' + data::describe_sample(dataset, i, known, colored));
+  print_note(data::length_histogram(dataset));
+  for (int64_t i = 0; i < count; ++i) {
+    print(flags.inspect_json ? data::sample_json(dataset, i, known) + '\n'
+                             : '\n' + data::describe_sample(dataset, i, known, colored));
+  }
 }
 
 }  // namespace zeroth::trainer

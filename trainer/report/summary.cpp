@@ -95,23 +95,26 @@ std::string model_line(const std::string& directory, const model::ModelSpec& spe
                      spec.hidden_size, spec.vocab_size, spec.tie_word_embeddings ? ", tied" : "");
 }
 
-std::string data_line(const std::string& path, const data::Dataset& dataset) {
+std::string data_line(const std::vector<std::string>& paths, const data::Dataset& dataset) {
   const data::DatasetStats stats = dataset.stats();
+  std::vector<std::string> names;
+  std::ranges::transform(paths, std::back_inserter(names), file_name);
   std::string text =
-      fmt::format("{}: {} of at most {} positions, {} tokens, {} trained", file_name(path),
+      fmt::format("{}: {} of at most {} positions, {} tokens, {} trained", fmt::join(names, ", "),
                   pluralize(stats.samples, "sample"), dataset.seq_len(), format_count(stats.tokens),
                   format_count(stats.num_label_tokens));
   if (stats.chunked) text += "; texts joined";
   if (stats.rows > 0) text += fmt::format("; packed into {}", pluralize(stats.rows, "row"));
   if (stats.truncated > 0) text += fmt::format("; {} cut at the end", stats.truncated);
+  if (stats.cut_labels > 0) text += fmt::format(" ({} within what is trained)", stats.cut_labels);
   if (stats.split > 0) text += fmt::format("; {} split", pluralize(stats.split, "record"));
   if (stats.dropped > 0) text += fmt::format("; {} dropped: nothing to train", stats.dropped);
   if (stats.too_long > 0) text += fmt::format("; {} dropped: too long", stats.too_long);
   if (stats.bad_records > 0)
     text += fmt::format("; {} skipped", pluralize(stats.bad_records, "bad record"));
   if (stats.turns > 0) {
-    text += fmt::format("; {} of {} end with a trained token",
-                        stats.turns - stats.turns_without_end, pluralize(stats.turns, "turn"));
+    text += fmt::format("; the template ends {} of {}", stats.turns - stats.turns_without_end,
+                        pluralize(stats.turns, "turn"));
   }
   if (stats.lost_tokens > 0) {
     text += fmt::format("; {} left out", pluralize(stats.lost_tokens, "token"));
@@ -139,14 +142,16 @@ std::string mesh_line(const comm::MeshShape& shape) {
 std::string batch_line(const data::BatchPartition& batch, const Samples& samples,
                        int64_t num_ranks) {
   const std::string ranks = pluralize(batch.world, batch.world == num_ranks ? "rank" : "data rank");
+  const data::Dataset* const dataset = samples.train ? samples.train.get() : samples.eval.get();
+  const bool packed = dataset != nullptr && dataset->stats().rows > 0;
+  const char* const unit = packed ? "packed row" : "sample";
   if (!samples.train) {
     return fmt::format("{} = {} per micro-batch x {}",
-                       pluralize(batch.micro_batch * batch.world, "sample"), batch.micro_batch,
-                       ranks);
+                       pluralize(batch.micro_batch * batch.world, unit), batch.micro_batch, ranks);
   }
-  std::string text = fmt::format("{} = {} per micro-batch x {} accumulated x {}",
-                                 pluralize(batch.samples(), "sample"), batch.micro_batch,
-                                 batch.micro_steps, ranks);
+  std::string text =
+      fmt::format("{} = {} per micro-batch x {} accumulated x {}", pluralize(batch.samples(), unit),
+                  batch.micro_batch, batch.micro_steps, ranks);
   const auto num_samples =
       static_cast<double>(samples.num_samples_in(samples.total_steps * batch.samples()));
   text += fmt::format("; {} = {}", pluralize(samples.total_steps, "step"),
@@ -231,10 +236,8 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory,
   const Flags& flags = plan.flags;
   const Samples& samples = plan.samples;
   add("model", model_line(flags.model, plan.spec, plan.estimate.num_parameters));
-  if (samples.train) add("data", data_line(train_paths(flags), *samples.train));
-  if (samples.eval) {
-    add("eval", data_line(eval_paths(flags), *samples.eval));
-  }
+  if (samples.train) add("data", data_line(flags.data, *samples.train));
+  if (samples.eval) add("eval", data_line(eval_files(flags), *samples.eval));
   add("ranks", ranks_text(mesh, threads));
   if (mesh.nodes().size() > 1) {
     add("hosts", comm::describe_nodes(mesh.nodes()));

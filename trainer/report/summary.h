@@ -40,7 +40,8 @@ std::string file_name(const std::string& path);
 // Each of these functions returns one line of the summary.
 std::string model_line(const std::string& directory, const model::ModelSpec& spec,
                        int64_t parameters);
-std::string data_line(const std::string& path, const data::Dataset& dataset);
+// `paths` are those of the dataset's files.
+std::string data_line(const std::vector<std::string>& paths, const data::Dataset& dataset);
 // Returns when the run evaluates and saves before its end; empty: never.
 std::string interval_line(const RunPlan& plan);
 // Returns "2 on cpu, 1 thread each, avx512"; the last part is the instruction set of a CPU that
