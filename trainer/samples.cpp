@@ -24,7 +24,7 @@ bool has_chat_template(const std::string& model) {
   }
 }
 
-constexpr double kMaxLostFraction = 0.01;  // of all tokens, without a warning
+constexpr double kMaxLostFraction = 0.01;  // of all tokens or samples, without a warning
 
 // Warns about the samples and tokens that --seq-len removes.
 void warn_about_truncation(configs::Diagnostics& notes, const OpenedFile& file, int64_t length) {
@@ -39,12 +39,14 @@ void warn_about_truncation(configs::Diagnostics& notes, const OpenedFile& file, 
   if (stats.truncated + stats.dropped == 0) return;
   const int64_t all = stats.tokens + stats.lost_tokens;
   const bool has_answers = stats.pairs || stats.chats;
-  if (has_answers && stats.cut_labels > 0) {
-    warn(
-        notes, "--seq-len",
-        "{}: {} of {} samples lose the end of what is trained, with the token that ends it, beyond "
-        "{} positions ({} of {} tokens): raise --seq-len, or leave them out by --on-long drop",
-        path, stats.cut_labels, stats.samples, length, stats.lost_tokens, all);
+  const double cut = static_cast<double>(stats.cut_labels) / static_cast<double>(stats.samples);
+  if (has_answers && cut > kMaxLostFraction) {
+    warn(notes, "--seq-len",
+         "{}: of {}, {} cut within what is trained, without the token that ends it, beyond {} "
+         "positions ({} of {} tokens): raise --seq-len, or leave them out by --on-long drop",
+         path, pluralize(stats.samples, "sample"),
+         stats.cut_labels == 1 ? "1 is" : fmt::format("{} are", stats.cut_labels), length,
+         stats.lost_tokens, all);
     return;
   }
   const double lost = static_cast<double>(stats.lost_tokens) / static_cast<double>(all);
@@ -92,20 +94,22 @@ void note_chats(const Flags& flags, configs::Diagnostics& notes, const std::stri
 // Adds a note that pairs of texts have no template, where the user may expect one.
 void note_plain_pairs(const Flags& flags, configs::Diagnostics& notes, const OpenedFile& file) {
   const auto& [path, stats] = file;
-  if (stats.chats || !(stats.pairs || stats.documents)) return;
+  if (stats.chats || stats.fields == "sequences" || !(stats.pairs || stats.documents)) return;
+  const bool can_convert = flags.data.size() == 1 && flags.records.dataset_info.empty() &&
+                           flags.records.separator.value_or("").empty();
   if (!flags.records.chat_template.empty()) {
     warn(notes, "--chat-template", "{}: its records are texts: --chat-template has no effect",
          path);
   } else if (stats.pairs && has_chat_template(flags.model)) {
     note(notes, "--data",
-         "{}: the pairs are trained as they are, without the model's chat template; --data-format "
-         "query-response makes each a question and an answer in it",
-         path);
+         "{}: the pairs are trained as they are, without the model's chat template{}", path,
+         can_convert ? "; --data-format query-response makes each a question and an answer in it"
+                     : "");
   }
 }
 
-// Adds notes about a format of records that was inferred, not given.
-void note_inferred_format(const Flags& flags, configs::Diagnostics& notes, const OpenedFile& file) {
+// Adds notes about the format of records, and what reading them has found.
+void note_format(const Flags& flags, configs::Diagnostics& notes, const OpenedFile& file) {
   const auto& [path, stats] = file;
   if (stats.pairs && !(stats.named_fields && flags.records.separator)) {
     note(notes, "--data",
@@ -127,7 +131,7 @@ void note_inferred_format(const Flags& flags, configs::Diagnostics& notes, const
     for (const std::string& record : stats.first_bad_records)
       warn(notes, "--on-bad-record", "{}", record);
   }
-  if (stats.merged_boundaries > 0) {
+  if (stats.pairs && stats.merged_boundaries > 0) {
     note(notes, "--data",
          "{}: in {} a token has bytes of both prompt and completion; it is trained", path,
          pluralize(stats.merged_boundaries, "record"));
@@ -151,15 +155,17 @@ void note_inferred_format(const Flags& flags, configs::Diagnostics& notes, const
 }
 
 void note_packing(const Flags& flags, configs::Diagnostics& notes, const std::string& path,
-                  const data::Dataset* samples) {
+                  const data::Dataset* samples, bool trains) {
   if (samples == nullptr) return;
   const data::DatasetStats stats = samples->stats();
   if (stats.rows > 0) {
-    note(notes, "--packing",
-         "{}: {} are in {}: with the same --micro-batch a step trains on {:.1f} times as many "
-         "samples, and an epoch has so many times fewer steps",
-         path, pluralize(stats.samples, "sample"), pluralize(stats.rows, "row"),
-         static_cast<double>(stats.samples) / static_cast<double>(stats.rows));
+    const double factor = static_cast<double>(stats.samples) / static_cast<double>(stats.rows);
+    note(notes, "--packing", "{}: {} are in {}{}", path, pluralize(stats.samples, "sample"),
+         pluralize(stats.rows, "row"),
+         trains ? fmt::format(": with the same --micro-batch a step trains on {:.1f} times as many "
+                              "samples, and an epoch has that many times fewer steps",
+                              factor)
+                : "");
   } else if (flags.packing) {
     note(notes, "--packing", "{}: its samples fill their rows already, and are not packed", path);
   }
@@ -250,16 +256,16 @@ void add_dataset_notes(const Flags& flags, const Datasets& datasets, configs::Di
   for (const auto* const files : {&datasets.train_files, &datasets.eval_files}) {
     for (const OpenedFile& file : *files) {
       warn_about_truncation(notes, file, datasets.seq_len);
-      note_inferred_format(flags, notes, file);
+      note_format(flags, notes, file);
     }
   }
   if (flags.max_train_samples && datasets.train) {
     note(notes, "--max_train_samples",
-         "no more than {} of each file of --data are used, the first ones",
+         "only the beginning of each file of --data is used, at most {}",
          pluralize(*flags.max_train_samples, "sample"));
   }
-  note_packing(flags, notes, train_paths(flags), datasets.train.get());
-  note_packing(flags, notes, eval_paths(flags), datasets.eval.get());
+  note_packing(flags, notes, train_paths(flags), datasets.train.get(), /*trains=*/true);
+  note_packing(flags, notes, eval_paths(flags), datasets.eval.get(), /*trains=*/false);
   if (!datasets.mixture) return;
   note(notes, "--data",
        "the weights are shares of the records: an epoch has {} and ends when one file is used up; "

@@ -43,6 +43,8 @@ void TemporaryFile::remove() const {
 }
 
 void TemporaryFile::commit() {
+  if (!names_file(file_.get(), AT_FDCWD, temporary_path_.c_str()))
+    throw Error("{}: another process writes this file, too", path_.string());
   if (::rename(temporary_path_.c_str(), path_.c_str()) != 0) refuse(path_, errno);
   committed_ = true;
 }

@@ -10,7 +10,8 @@
 
 namespace zeroth {
 
-// A TemporaryFile is "path.part", which becomes `path`. The destructor removes it unless it did.
+// A TemporaryFile is "path.part", which commit() renames to `path`. The destructor removes a file
+// that was not renamed.
 class TemporaryFile {
  public:
   // Creates it in place of another file of this name. Throws an Error that names the path and the
@@ -20,10 +21,11 @@ class TemporaryFile {
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 
-  // Open for writing. A caller that closes it has its own: the kernel reuses a file's inode number
-  // after all are closed.
+  // Open for writing, as long as this object exists: the kernel could use the file's inode number
+  // again after it is closed.
   const FileDescriptor& descriptor() const { return file_; }
-  void commit();  // renames it
+  // Throws an Error if another process has replaced the file with its own.
+  void commit();
 
  private:
   void remove() const;

@@ -31,7 +31,7 @@ struct RefusedField {
   const char* reason;
 };
 constexpr const char* kTextOnly = "training is on text only; remove these records";
-constexpr const char* kLossForm = "write 'training', true or false, for the message";
+constexpr const char* kLossForm = "remove it, or write 'training', true or false";
 constexpr RefusedField kRefusedMessageFields[] = {{"masked", kLossForm},
                                                   {"loss_scale", kLossForm},
                                                   {"train_detail", kLossForm},

@@ -56,6 +56,30 @@ bool is_blank(const ordered_json& value) {
   return value.is_null() || value.empty();
 }
 
+bool is_answer(const ordered_json& message) {
+  return message.value("role", "") == "assistant";
+}
+
+// Returns the range of a token without the white space that some tokens take in on both sides.
+TextRange without_space(TextRange token, std::string_view text) {
+  const auto is_space = [&](size_t at) { return kSpace.find(text[at]) != std::string_view::npos; };
+  while (token.begin < token.end && is_space(token.end - 1)) --token.end;
+  while (token.begin < token.end && is_space(token.begin)) ++token.begin;
+  return token;
+}
+
+// Returns the text that no field of a message wrote.
+std::string words_of_template(const RenderedChat& chat) {
+  std::string words;
+  size_t end = 0;
+  for (const SourceRange& part : chat.sources) {
+    if (part.field.empty()) continue;
+    words.append(chat.text, end, part.begin - end);
+    end = part.end;
+  }
+  return words.append(chat.text, end);
+}
+
 // Returns whether the text has the thoughts that a content begins with, as R1 and Qwen3 write them.
 // Some templates leave them out of all turns but the last.
 bool holds_thoughts_of(const ordered_json& content, std::string_view text) {
@@ -152,7 +176,7 @@ TokenRecord ChatEncoder::encode(const ChatRecord& record) {
   for (size_t i = 0; i < encoding.ids.size(); ++i) {
     if (!tokenizer_.is_special(encoding.ids[i])) continue;
     const bool ends = std::ranges::count(tokenizer_.end_tokens(), encoding.ids[i]) > 0;
-    special.push_back({encoding.offsets[i], ends});
+    special.push_back({without_space(encoding.offsets[i], chat.text), ends});
   }
   count_missing(record, chat);
   count_special_tokens(chat, special);
@@ -160,8 +184,9 @@ TokenRecord ChatEncoder::encode(const ChatRecord& record) {
   for (const Turn& turn : find_turns(record, chat, special)) {
     const bool is_trained = trains(record, turn.message);
     (is_trained ? trained : masked).push_back(turn.range);
-    counts_.turns += is_trained ? 1 : 0;
-    counts_.turns_without_end += is_trained && !turn.has_end ? 1 : 0;
+    if (!is_trained || !is_answer(record.messages[turn.message])) continue;
+    ++counts_.turns;
+    counts_.turns_without_end += turn.has_end ? 0 : 1;
   }
   if (options_.train_on != TrainOn::kAll) {
     std::vector<bool> is_trained = encoding.tokens_in(std::move(trained));
@@ -245,17 +270,17 @@ std::vector<Turn> ChatEncoder::find_turns(const ChatRecord& record, const Render
   std::vector<Turn> turns;
   if (has_marks) turns = marked_turns(chat, special);
   for (size_t i = 0; i < ranges.size(); ++i) {
-    const bool is_answer = record.messages[i].value("role", "") == "assistant";
+    const bool answers = is_answer(record.messages[i]);
     const bool is_named =
         record.losses[i] == MessageLoss::kTrained || record.losses[i] == MessageLoss::kMasked;
-    const bool is_turn = is_answer ? !has_marks : is_named && ranges[i].written;
+    const bool is_turn = answers ? !has_marks : is_named && ranges[i].written;
     if (!is_turn || !ranges[i].all) continue;
     const size_t end = ranges[i].all->end;
     size_t limit = chat.text.size();
-    for (const MessageRange& other : ranges) {
-      if (other.all && other.all->begin >= end) limit = std::min(limit, other.all->begin);
+    for (const SourceRange& other : chat.sources) {
+      if (other.begin >= end && other.message != i) limit = std::min(limit, other.begin);
     }
-    const size_t begin = find_begin(chat.text, ranges[i], is_answer ? words_before : no_header);
+    const size_t begin = find_begin(chat.text, ranges[i], answers ? words_before : no_header);
     const size_t written = ranges[i].written ? ranges[i].written->end : begin;
     const auto last = find_end(chat.text, special, written, end, limit);
     const Turn turn{
@@ -278,7 +303,7 @@ bool ChatEncoder::trains(const ChatRecord& record, size_t message) const {
   }
   if (options_.train_on != TrainOn::kLastAssistant) return true;
   for (size_t later = message + 1; later < record.messages.size(); ++later) {
-    if (record.messages[later].value("role", "") == "assistant") return false;
+    if (is_answer(record.messages[later])) return false;
   }
   return true;
 }
@@ -286,18 +311,22 @@ bool ChatEncoder::trains(const ChatRecord& record, size_t message) const {
 void ChatEncoder::count_missing(const ChatRecord& record, const RenderedChat& chat) {
   std::set<std::pair<size_t, std::string_view>> rendered;
   for (const SourceRange& part : chat.sources) rendered.emplace(part.message, part.field);
+  const auto ranges = message_ranges(chat, record.messages.size());
   for (size_t i = 0; i < record.messages.size(); ++i) {
+    const auto& all = ranges[i].all;
+    const auto words = all ? std::string_view(chat.text).substr(all->begin, all->end - all->begin)
+                           : std::string_view();
     const std::string role = record.messages[i].value("role", "");
     for (const auto& [field, value] : record.messages[i].items()) {
       if (!is_written(field) || is_blank(value)) continue;
       if (!rendered.contains({i, field})) {
         ++counts_.missing_fields[fmt::format("{} of role {}", field, role)];
-      } else if (!holds_thoughts_of(value, chat.text)) {
+      } else if (!holds_thoughts_of(value, words)) {
         ++counts_.missing_fields[fmt::format("the thoughts in {} of role {}", field, role)];
       }
     }
   }
-  if (!record.tools.is_null() && !holds_names_of(record.tools, chat.text))
+  if (!record.tools.is_null() && !holds_names_of(record.tools, words_of_template(chat)))
     ++counts_.missing_fields["tools"];
 }
 

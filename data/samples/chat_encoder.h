@@ -37,7 +37,7 @@ void use_template_file(const std::filesystem::path& path, ModelTemplates& templa
 
 // A Turn is what the model writes for one message: content, reasoning and calls, with the words of
 // the template between them, up to and with the token that ends the turn. A message of another role
-// is one if its record says that it is trained.
+// is one if its record says whether it is trained.
 struct Turn {
   size_t message = 0;
   TextRange range;       // bytes of the rendered text
@@ -72,9 +72,9 @@ class ChatEncoder {
 
   // What was encoded so far.
   struct Counts {
-    int64_t turns = 0;                // trained
+    int64_t turns = 0;                // of assistants, trained
     int64_t turns_without_end = 0;    // of them
-    int64_t with_special_tokens = 0;  // messages whose words hold tokens of the template
+    int64_t with_special_tokens = 0;  // messages whose words hold special tokens
     // Fields whose words the template left out, with the number of messages: "content of role
     // system"; "tools", with the number of records.
     std::map<std::string, int64_t> missing_fields = {};

@@ -127,7 +127,7 @@ void SequenceSamples::check_labels(const DatasetOptions& options) const {
                 stats_.too_long > 0 ? fmt::format("; {} longer", stats_.too_long) : "");
   }
   if (!stats_.chats || options.records.chats_train_on == TrainOn::kAll) return;
-  if (stats_.turns_without_end == stats_.turns) {
+  if (stats_.turns > 0 && stats_.turns_without_end == stats_.turns) {
     throw Error(
         "{}: the chat template writes no token that ends an assistant's turn, so the model would "
         "not learn to stop: use another one with --chat-template, or --train-on all",

@@ -37,7 +37,7 @@ struct RecordFacts {
   int64_t bad_records = 0;
   std::vector<std::string> first_bad_records = {};
   // Of chats.
-  int64_t turns = 0;                // trained
+  int64_t turns = 0;                // of assistants, trained
   int64_t turns_without_end = 0;    // of them; the template writes no token that ends a turn
   int64_t joined_parts = 0;         // messages whose parts became one text
   int64_t with_special_tokens = 0;  // messages whose words hold tokens of the template

@@ -47,7 +47,8 @@ enum class TrainOn { kAll, kCompletion, kAssistant, kLastAssistant };
 // samples. In version 2 a prompt and its completion are encoded separately, so that no token
 // crosses their boundary. In version 1 windows drop the tokens that do not fill a full window, a
 // text that has begin and end tokens gets them twice, a byte order mark is part of a .txt file, and
-// nothing separates prompt and completion by default.
+// nothing separates prompt and completion by default. Which tokens of a conversation are trained
+// does not depend on the version.
 inline constexpr int kDataVersion = 3;
 
 // RecordOptions is what a user says about the records of a file, and what of them is trained.

@@ -23,21 +23,23 @@ TokenRecord encode_parts(const Tokenizer& tokenizer, const TextRecord& record) {
   return all;
 }
 
-// Encodes the parts as one text. A token is trained if any of its bytes is. Adds to `merged` if
-// some are and others not.
+// Encodes the parts as one text. A token is trained if any of its bytes is. Adds to `merged` if a
+// token has bytes of a part that is trained and of one that is not.
 TokenRecord encode_joined(const Tokenizer& tokenizer, const TextRecord& record, int64_t& merged) {
   std::string text;
   std::vector<TextRange> trained;
+  std::vector<size_t> boundaries;
+  bool was_trained = !record.parts.empty() && record.parts.front().trained;
   for (const TextPart& part : record.parts) {
+    if (part.trained != was_trained) boundaries.push_back(text.size());
+    was_trained = part.trained;
     if (part.trained) trained.push_back({text.size(), text.size() + part.text.size()});
     text += part.text;
   }
   Encoding encoding = tokenizer.encode_with_offsets(text);
-  merged += std::ranges::any_of(encoding.offsets, [&](const TextRange& token) {
-    return std::ranges::any_of(trained, [&](const TextRange& part) {
-      return (token.begin < part.begin && token.end > part.begin) ||
-             (token.begin < part.end && token.end > part.end);
-    });
+  merged += std::ranges::any_of(boundaries, [&](size_t boundary) {
+    const auto token = std::ranges::upper_bound(encoding.offsets, boundary, {}, &TextRange::end);
+    return token != encoding.offsets.end() && token->begin < boundary;
   });
   std::vector<bool> is_trained = encoding.tokens_in(std::move(trained));
   return {.ids = std::move(encoding.ids), .trained = std::move(is_trained)};

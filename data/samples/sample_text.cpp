@@ -37,38 +37,35 @@ struct SampleTokens {
   std::vector<bool> trained;
 };
 
-// Returns all ids of a sample, one more than it has positions.
-SampleTokens read_sample(const Dataset& dataset, int64_t index) {
+// Returns all ids of each sample of a row, one more than it has positions. The id behind the last
+// position is left out if it is not known, as it is not trained.
+std::vector<SampleTokens> read_samples(const Dataset& dataset, int64_t index) {
   const auto length = static_cast<size_t>(dataset.length(index));
   std::vector<int64_t> tokens(length), targets(length);
   dataset.fill(index, tokens, targets);
-  SampleTokens sample{.ids = {tokens.begin(), tokens.end()}, .trained = {false}};
-  const int64_t last = dataset.last_id(index);
-  if (last != kIgnoreIndex) sample.ids.push_back(static_cast<int32_t>(last));
-  for (const int64_t target : targets) sample.trained.push_back(target != kIgnoreIndex);
-  sample.trained.resize(sample.ids.size());
-  return sample;
+  std::vector<SampleTokens> samples;
+  size_t begin = 0;
+  for (const int64_t positions : dataset.sample_lengths(index)) {
+    const size_t end = begin + static_cast<size_t>(positions);
+    SampleTokens sample{.ids = {tokens.begin() + begin, tokens.begin() + end}, .trained = {false}};
+    const int64_t last = end == length ? dataset.last_id(index) : targets[end - 1];
+    if (last != kIgnoreIndex) sample.ids.push_back(static_cast<int32_t>(last));
+    for (; begin < end; ++begin) sample.trained.push_back(targets[begin] != kIgnoreIndex);
+    sample.trained.resize(sample.ids.size());
+    samples.push_back(std::move(sample));
+  }
+  return samples;
 }
 
-}  // namespace
-
-std::string describe_sample(const Dataset& dataset, int64_t index, const Tokenizer* tokenizer,
-                            bool colored) {
+// Returns a line for each token.
+std::string describe_tokens(const SampleTokens& sample, const Tokenizer* tokenizer, bool colored) {
   constexpr std::string_view kGreen = "\x1b[32m", kPlain = "\x1b[0m";
-  const SampleTokens sample = read_sample(dataset, index);
   std::string lines;
   std::vector<int32_t> before;
-  const std::vector<int64_t> lengths = dataset.sample_lengths(index);
-  size_t begin = 0, member = 0;  // of a packed row
   for (size_t at = 0; at < sample.ids.size(); ++at) {
     const int32_t id = sample.ids[at];
-    if (member + 1 < lengths.size() && at == begin + static_cast<size_t>(lengths[member])) {
-      begin = at;
-      ++member;
-      lines += fmt::format("-------- sample {} of the row\n", member + 1);
-    }
     std::string line =
-        fmt::format("{:>8} {:>8}  {:<7}", at - begin, id, sample.trained[at] ? "trained" : "-");
+        fmt::format("{:>8} {:>8}  {:<7}", at, id, sample.trained[at] ? "trained" : "-");
     if (tokenizer != nullptr) {
       line += fmt::format("  \"{}\"", shortened(decode_next(*tokenizer, before, id)));
       before = {id};
@@ -78,14 +75,32 @@ std::string describe_sample(const Dataset& dataset, int64_t index, const Tokeniz
     const bool green = colored && sample.trained[at];
     lines += fmt::format("{}{}{}\n", green ? kGreen : "", line, green ? kPlain : "");
   }
-  return fmt::format(
-      "{}: {}, {} trained\n{:>8} {:>8}  {:<7}  {}\n{}", printable(dataset.sample_name(index)),
-      pluralize(std::ssize(sample.ids), "token"), std::ranges::count(sample.trained, true),
-      "position", "id", "target", tokenizer == nullptr ? "" : "text", lines);
+  return lines;
+}
+
+}  // namespace
+
+std::string describe_sample(const Dataset& dataset, int64_t index, const Tokenizer* tokenizer,
+                            bool colored) {
+  std::string lines;
+  int64_t tokens = 0, trained = 0, number = 0;
+  for (const SampleTokens& sample : read_samples(dataset, index)) {
+    if (++number > 1) lines += fmt::format("-------- sample {} of the row\n", number);
+    lines += describe_tokens(sample, tokenizer, colored);
+    tokens += std::ssize(sample.ids);
+    trained += std::ranges::count(sample.trained, true);
+  }
+  return fmt::format("{}: {}, {} trained\n{:>8} {:>8}  {:<7}  {}\n{}",
+                     printable(dataset.sample_name(index)), pluralize(tokens, "token"), trained,
+                     "position", "id", "target", tokenizer == nullptr ? "" : "text", lines);
 }
 
 std::string sample_json(const Dataset& dataset, int64_t index, const Tokenizer* tokenizer) {
-  const SampleTokens sample = read_sample(dataset, index);
+  SampleTokens sample;
+  for (const SampleTokens& one : read_samples(dataset, index)) {
+    sample.ids.insert(sample.ids.end(), one.ids.begin(), one.ids.end());
+    sample.trained.insert(sample.trained.end(), one.trained.begin(), one.trained.end());
+  }
   nlohmann::ordered_json json;
   std::vector<int32_t> known = sample.ids;  // a model's vocabulary may be larger
   if (tokenizer != nullptr)

@@ -27,7 +27,8 @@ int gpu_capability(torch::Device device) {
 }  // namespace
 
 bool gpu_supports_gqa(const GpuAttention& call) {
-  if (call.masked || call.dtype == torch::kFloat || call.capability < 80) return false;
+  const bool is_16_bit = call.dtype == torch::kBFloat16 || call.dtype == torch::kHalf;
+  if (call.masked || !is_16_bit || call.capability < 80) return false;
   const bool small = (call.capability >= 86 && call.capability < 90) || call.capability >= 120;
   const bool has_backward = !small || call.head_dim <= 192 || call.head_dim > 224;
   return call.head_dim <= 256 && (has_backward || !call.trains);

@@ -25,7 +25,7 @@ CuSeqlens cu_seqlens(const Tensor& first_keys, torch::Device device) {
 
 Tensor varlen_attention(const Tensor& q, const Tensor& k, const Tensor& v, const CuSeqlens& samples,
                         double scale, int64_t window) {
-  ZEROTH_CHECK(q.size(3) % 8 == 0, "heads of size {} are no multiple of 8", q.size(3));
+  ZEROTH_CHECK(q.size(3) % 8 == 0, "head size {} is not a multiple of 8", q.size(3));
   const std::optional<int64_t> window_left =
       window > 0 ? std::optional(window - 1) : std::nullopt;  // itself is not counted
   const Tensor y = std::get<0>(at::_flash_attention_forward(

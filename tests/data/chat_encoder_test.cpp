@@ -1,128 +1,11 @@
 #include "data/samples/chat_encoder.h"
 
-#include <fstream>
-#include <sstream>
-
-#include "tests/data/data_test_support.h"
+#include "tests/data/chat_test_support.h"
 
 namespace zeroth::data::chat_encoder_test {
-namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
-
-constexpr const char* kMarks[] = {"<|im_start|>", "<|im_end|>", "<|tool|>", "<s>", "</s>"};
-
-// GPT-2's tokenizer of the fixtures with special tokens for chats; </s> ends a text.
-class ChatTokenizer {
- public:
-  explicit ChatTokenizer(bool with_marks = true)
-      : ChatTokenizer(with_marks ? std::vector<std::string>(std::begin(kMarks), std::end(kMarks))
-                                 : std::vector<std::string>{"</s>"},
-                      {{"bos_token", "<s>"}, {"eos_token", "</s>"}}) {}
-
-  ChatTokenizer(const std::vector<std::string>& marks, const ordered_json& config) {
-    json file = read_fixture("gpt2/tokenizer.json");
-    int id = 500;
-    for (const std::string& mark : marks) {
-      if (mark == "<|endoftext|>") continue;  // it has one
-      file["added_tokens"].push_back({{"id", id++}, {"content", mark}, {"special", true}});
-    }
-    directory_.write("tokenizer.json", file.dump());
-    directory_.write("tokenizer_config.json", config.dump());
-    tokenizer_.emplace(Tokenizer::load(directory_.path()));
-  }
-
-  const Tokenizer& operator*() const { return *tokenizer_; }
-
- private:
-  TempFolder directory_;
-  std::optional<Tokenizer> tokenizer_;
-};
-
-// As Qwen's: a header, the words, a token that ends the turn, and a newline.
-constexpr const char* kChatMl =
-    "{%- for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}"
-    "{%- endfor %}{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-
-ChatRecord chat(std::initializer_list<std::pair<const char*, const char*>> messages) {
-  ChatRecord record{.messages = ordered_json::array(), .tools = nullptr, .losses = {}};
-  for (const auto& [role, content] : messages) {
-    record.messages.push_back({{"role", role}, {"content", content}});
-    record.losses.push_back(MessageLoss::kDefault);
-  }
-  return record;
-}
-
-ModelTemplates templates(const std::string& source) {
-  ModelTemplates result;
-  result.chat = ChatTemplate::parse(source, "test.jinja");
-  result.special_tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
-  return result;
-}
-
-// The trained tokens as text, those that are not adjacent separated by '|'.
-std::string trained(const Tokenizer& tokenizer, const TokenRecord& sample) {
-  std::string text;
-  bool previous = false;
-  for (size_t i = 0; i < sample.ids.size(); ++i) {
-    if (sample.trained[i] && !previous && !text.empty()) text += '|';
-    if (sample.trained[i]) text += tokenizer.decode(std::span(&sample.ids[i], 1));
-    previous = sample.trained[i];
-  }
-  return text;
-}
-
-std::string trained(const std::string& source, const ChatRecord& record,
-                    TrainOn train_on = TrainOn::kAssistant) {
-  const ChatTokenizer tokenizer;
-  ChatEncoder encoder(*tokenizer, templates(source),
-                      {.template_kwargs = ordered_json::object(), .train_on = train_on, .now = {}});
-  return trained(*tokenizer, encoder.encode(record));
-}
-
-std::string read_chat_fixture(const std::string& name) {
-  std::ifstream file(fixture("chat_template/" + name), std::ios::binary);
-  REQUIRE(file);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// The conversations of the fixtures by their ids, with no message that says how it is trained.
-std::map<std::string, ChatRecord> read_chats() {
-  std::map<std::string, ChatRecord> chats;
-  std::istringstream lines(read_chat_fixture("conversations.jsonl"));
-  for (std::string line; std::getline(lines, line);) {
-    const auto record = ordered_json::parse(line);
-    const size_t count = record["messages"].size();
-    chats[record["id"]] = {
-        .messages = record["messages"],
-        .tools = record.value("tools", ordered_json()),
-        .template_kwargs = record.value("chat_template_kwargs", ordered_json::object()),
-        .losses = std::vector<MessageLoss>(count, MessageLoss::kDefault)};
-  }
-  return chats;
-}
-
-// The trained tokens as ranges [first, end).
-ordered_json trained_ranges(const TokenRecord& sample) {
-  ordered_json ranges = ordered_json::array();
-  for (size_t i = 0; i < sample.trained.size(); ++i) {
-    if (!sample.trained[i]) continue;
-    if (ranges.empty() || ranges.back()[1] != i) ranges.push_back({i, i});
-    ranges.back()[1] = i + 1;
-  }
-  return ranges;
-}
-
-const auto kTwoTurns = [] {
-  return chat({{"system", "Be kind."},
-               {"user", "Hi"},
-               {"assistant", "Hello!"},
-               {"user", "More"},
-               {"assistant", "Yes."}});
-};
-
-}  // namespace
 
 TEST_CASE("A chat has the ids of its rendered text, and no other special tokens") {
   const ChatTokenizer tokenizer;
@@ -142,55 +25,6 @@ TEST_CASE("The assistant's words are trained up to and with the token that ends 
         "a<|im_end|>b<|im_end|>");
   const std::string all = trained(kChatMl, chat({{"user", "Hi"}}), TrainOn::kAll);
   CHECK(all == "<|im_start|>user\nHi<|im_end|>\n");
-}
-
-TEST_CASE("What a record says about a message wins") {
-  ChatRecord record = kTwoTurns();
-  record.losses[2] = MessageLoss::kMasked;
-  CHECK(trained(kChatMl, record) == "Yes.<|im_end|>");
-  record.losses[2] = MessageLoss::kTrained;
-  CHECK(trained(kChatMl, record, TrainOn::kLastAssistant) == "Hello!<|im_end|>|Yes.<|im_end|>");
-}
-
-TEST_CASE("Real templates train what their marked copies generate, with and without the marks") {
-  const auto fixture_file = ordered_json::parse(read_chat_fixture("masks.json"));
-  const auto chats = read_chats();
-  std::map<std::string, int> equal;
-  for (const auto& entry : fixture_file["cases"]) {
-    const std::string name = entry["template"], id = entry["id"];
-    CAPTURE(name);
-    CAPTURE(id);
-    const ordered_json& tokens = fixture_file["tokens"][name];
-    const ChatTokenizer tokenizer(fixture_file["marks"], tokens);
-    for (const char* const directory : {"templates/", "marked/"}) {
-      ModelTemplates model;
-      model.chat = ChatTemplate::parse(read_chat_fixture(directory + name + ".jinja"), name);
-      model.special_tokens = tokens;
-      ChatEncoder encoder(*tokenizer, std::move(model), {});
-      const TokenRecord sample = encoder.encode(chats.at(id));
-      REQUIRE(sample.ids.size() == entry["tokens"]);
-      // An answer to a prompt that closes its thoughts does not write them.
-      if (id == "think_off" && std::string_view(directory) == "templates/" && name == "qwen3") {
-        CHECK(trained(*tokenizer, sample).find("<think>") == std::string::npos);
-        continue;
-      }
-      CHECK(trained_ranges(sample) == entry["trained"]);
-      ++equal[directory];
-    }
-  }
-  CHECK(equal["templates/"] > 250);
-  CHECK(equal["marked/"] == equal["templates/"] + 1);
-}
-
-TEST_CASE("A record can have the words of any message trained") {
-  ChatRecord record = kTwoTurns();
-  record.losses[0] = record.losses[3] = MessageLoss::kTrained;
-  record.losses[1] = record.losses[2] = MessageLoss::kMasked;
-  CHECK(trained(kChatMl, record) == "Be kind.<|im_end|>|More<|im_end|>|Yes.<|im_end|>");
-  CHECK(trained("{% for m in messages %}{{ '<|im_start|>' + m.role }}{% if m.role == 'assistant' %}"
-                "{% generation %}{{ m.content + '</s>' }}{% endgeneration %}{% else %}"
-                "{{ m.content + '<|im_end|>' }}{% endif %}{% endfor %}",
-                record) == "Be kind.<|im_end|>|More<|im_end|>|Yes.</s>");
 }
 
 TEST_CASE("The template's own words within a turn are trained, those of its header are not") {
@@ -253,23 +87,31 @@ TEST_CASE("Where marks are no tokens, the template's words end a turn") {
   CHECK(encoder.counts().turns_without_end == 0);
 }
 
-TEST_CASE("A message without words is no turn unless it is the assistant's") {
-  ChatRecord record = chat({{"user", ""}, {"assistant", "Yes"}});
-  record.losses[0] = MessageLoss::kTrained;
-  CHECK(trained(kChatMl, record) == "Yes<|im_end|>");
-}
-
-TEST_CASE("What a record masks is not trained where all is, a prompt's messages are") {
-  ChatRecord record = kTwoTurns();
-  record.losses[2] = MessageLoss::kMasked;
-  record.losses[3] = MessageLoss::kMasked;
-  CHECK(trained(kChatMl, record, TrainOn::kAll) ==
-        "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
-        "<|im_start|>assistant\n|\n<|im_start|>user\n|\n<|im_start|>assistant\nYes.<|im_end|>\n");
-  record = kTwoTurns();
-  record.losses[2] = MessageLoss::kPrompt;
-  CHECK(trained(kChatMl, record) == "Yes.<|im_end|>");
-  CHECK(trained(kChatMl, record, TrainOn::kAll) == trained(kChatMl, kTwoTurns(), TrainOn::kAll));
+TEST_CASE("White space that special tokens take in is neither words nor an end") {
+  // Phi-3's tokens take in what follows them.
+  json file = read_fixture("gpt2/tokenizer.json");
+  int id = 500;
+  for (const char* const mark : {"<|user|>", "<|assistant|>", "<|end|>"}) {
+    file["added_tokens"].push_back(
+        {{"id", id++}, {"content", mark}, {"special", true}, {"rstrip", true}});
+  }
+  TempFolder directory;
+  directory.write("tokenizer.json", file.dump());
+  directory.write("tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  const Tokenizer tokenizer = Tokenizer::load(directory.path());
+  for (const bool marked : {false, true}) {
+    const std::string source = std::string("{% for m in messages %}{{ '<|' + m.role + '|>\\n' }}") +
+                               (marked ? "{% generation %}" : "") +
+                               "{{ m.content + '<|end|>\\n' }}" +
+                               (marked ? "{% endgeneration %}" : "") + "{% endfor %}";
+    ChatEncoder encoder(tokenizer, templates(source), {});
+    const TokenRecord sample =
+        encoder.encode(chat({{"user", " Hi"}, {"assistant", "Yes "}, {"assistant", " No"}}));
+    CHECK(encoder.counts().with_special_tokens == 0);
+    CHECK(encoder.counts().turns_without_end == 0);
+    CHECK(encoder.counts().turns == 2);
+    CHECK(trained(tokenizer, sample).ends_with("No<|end|>"));
+  }
 }
 
 TEST_CASE("Words that hold special tokens, thoughts and tools that are left out are counted") {
@@ -293,6 +135,12 @@ TEST_CASE("Words that hold special tokens, thoughts and tools that are left out 
                                        {"tools", 1}});
   encoder.encode(record);
   CHECK(encoder.counts().missing_fields == std::map<std::string, int64_t>{{"tools", 1}});
+  // Words of another message are no thoughts, and no tools either.
+  cutting.encode(chat({{"user", "Well"}, {"assistant", "<think>Well</think>yes"}}));
+  CHECK(cutting.counts().missing_fields.at("the thoughts in content of role assistant") == 2);
+  record.messages[0]["content"] = "What is it now?";
+  encoder.encode(record);
+  CHECK(encoder.counts().missing_fields.at("tools") == 2);
 }
 
 TEST_CASE("A marked turn ends where its last words are a special token") {

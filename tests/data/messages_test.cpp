@@ -79,10 +79,10 @@ TEST_CASE("Switches of a message become its loss and leave the message") {
     CHECK(chat.losses == std::vector{loss, kDefault});
   }
   for (const char* name : {"masked", "loss_scale", "train_detail", "training_detail"}) {
-    check_contains(error_of([&] {
-                     messages(with_answer(R"("content": "a", ")" + std::string(name) + R"(": 1)"));
-                   }),
-                   "field '" + std::string(name) + "' is not supported: write 'training'");
+    check_contains(
+        error_of(
+            [&] { messages(with_answer(R"("content": "a", ")" + std::string(name) + R"(": 1)")); }),
+        "field '" + std::string(name) + "' is not supported: remove it, or write 'training'");
   }
   for (const char* value : {"0.5", "\"no\"", "2"}) {
     check_contains(error_of([&] {

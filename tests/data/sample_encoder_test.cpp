@@ -70,8 +70,12 @@ TEST_CASE("A token that crosses the boundary belongs to the completion") {
 TEST_CASE("Everything is trained where all is asked for") {
   DatasetOptions options = options_for(llama());
   options.records.pairs_train_on = TrainOn::kAll;
-  const TokenRecord sample = SampleEncoder(options).encode(pair("the fox", " jumps"));
+  SampleEncoder encoder(options);
+  const TokenRecord sample = encoder.encode(pair("the fo", "x jumps"));
   CHECK(std::ranges::count(sample.trained, false) == 0);
+  RecordFacts facts;
+  encoder.store_counts(facts);
+  CHECK(facts.merged_boundaries == 0);
 }
 
 TEST_CASE("Segments have the special tokens that they were written with, and no others") {

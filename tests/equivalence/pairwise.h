@@ -22,9 +22,9 @@ std::vector<Combination> covering(const std::vector<Combination>& all, size_t st
 // covering(all, 2).
 std::vector<Combination> pairwise(const std::vector<Combination>& all);
 
-// pairwise(all); with ZEROTH_TEST_FULL covering(all, 3) and the others that `in_full` accepts
-// (empty: none of the tens of thousands of rows of a table of ten factors), or at random as many of
-// `all` as it says: "ROWS SEED".
+// pairwise(all); with ZEROTH_TEST_FULL covering(all, 3) and the others that `in_full` accepts, or
+// at random as many of `all` as it says: "ROWS SEED". An empty `in_full` accepts none: a table of
+// ten factors has tens of thousands of rows.
 std::vector<Combination> chosen(const std::vector<Combination>& all,
                                 const std::function<bool(const Combination&)>& in_full = {});
 

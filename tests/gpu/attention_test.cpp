@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 #include <torch/torch.h>
 
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "model/blocks/attention.h"
@@ -38,6 +40,37 @@ TEST_CASE("flash attention over packed samples has the values and gradients of t
           CHECK(torch::allclose(x[i].grad().to(torch::kFloat), exact[i].grad(), 5e-2, 5e-2));
         }
       }
+    }
+  }
+}
+
+TEST_CASE("a packed row's samples have the outputs that they have in rows of their own") {
+  torch::manual_seed(5);
+  const torch::NoGradGuard no_grad;
+  ModelSpec spec;
+  spec.hidden_size = 256;
+  spec.num_layers = 1;
+  spec.windowed_layers = {true};
+  spec.num_heads = 4;
+  spec.num_kv_heads = 2;
+  spec.head_dim = 64;
+  spec.max_positions = 256;
+  for (const int64_t window : {0, 17}) {
+    spec.sliding_window = window;
+    Attention attention(spec, 0, std::make_shared<SequenceTables>(spec));
+    const auto options = torch::dtype(torch::kBFloat16).device(torch::kCUDA);
+    for (auto& parameter : attention.parameters())
+      parameter.set_data(torch::randn(parameter.sizes(), options).mul_(0.06));
+    const torch::Tensor x = torch::randn({1, 200, 256}, options);
+    MicroBatch batch;
+    batch.first_keys = torch::zeros({1, 200}, torch::kLong);
+    batch.first_keys.narrow(1, 70, 130).fill_(70);
+    batch.positions = torch::arange(200) - batch.first_keys;
+    const torch::Tensor y = attention.forward(x, batch);
+    for (const auto& [begin, size] : {std::pair<int64_t, int64_t>{0, 70}, {70, 130}}) {
+      const torch::Tensor alone = attention.forward(x.narrow(1, begin, size), MicroBatch{});
+      CHECK(torch::allclose(y.narrow(1, begin, size).to(torch::kFloat), alone.to(torch::kFloat),
+                            2e-2, 2e-2));
     }
   }
 }

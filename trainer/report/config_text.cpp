@@ -124,7 +124,7 @@ std::string config_text(const RunPlan& plan, const std::vector<std::string>& not
 
 void inspect_samples(const RunPlan& plan, bool colored,
                      const std::function<void(std::string_view)>& print,
-                     const std::function<void(std::string_view)>& print_aside) {
+                     const std::function<void(std::string_view)>& print_error) {
   const Flags& flags = plan.flags;
   const Samples& samples = plan.samples;
   const data::Dataset& dataset = samples.train ? *samples.train : *samples.eval;
@@ -135,11 +135,11 @@ void inspect_samples(const RunPlan& plan, bool colored,
   }
   const data::Tokenizer* const known = tokenizer ? &*tokenizer : nullptr;
   const int64_t count = std::min(flags.inspect_samples.value_or(0), dataset.size());
-  const auto& print_note = flags.inspect_json ? print_aside : print;
+  const auto& print_note = flags.inspect_json ? print_error : print;
   print_note(printable(data_line(samples.train ? flags.data : eval_files(flags), dataset)) + '\n');
   constexpr std::string_view kDataKeys[] = {
-      "--data",          "--seq-len",       "--long-text",        "--train-on",
-      "--chat-template", "--on-bad-record", "--max_train_samples"};
+      "--data",          "--seq-len",       "--long-text",         "--train-on",
+      "--chat-template", "--on-bad-record", "--max_train_samples", "--packing"};
   for (const configs::Diagnostic& note : plan.notes) {
     if (std::ranges::count(kDataKeys, note.key) > 0) print_note(printable(note.text) + '\n');
   }

@@ -25,11 +25,11 @@ RunConfig run_config(const RunPlan& plan);
 std::string config_text(const RunPlan& plan, const std::vector<std::string>& notes = {});
 
 // Prints how the data was interpreted, the lengths of its samples, and the first ones in file
-// order, token by token; or as lines of JSON, and the others by `print_aside`. Uses the training
+// order, token by token; or as lines of JSON, and all else by `print_error`. Uses the training
 // samples, or with --eval-only the evaluated ones.
 void inspect_samples(const RunPlan& plan, bool colored,
                      const std::function<void(std::string_view)>& print,
-                     const std::function<void(std::string_view)>& print_aside);
+                     const std::function<void(std::string_view)>& print_error);
 
 // Returns which of Trainer's defaults apply if the command line is spelled for Trainer; otherwise
 // empty.

@@ -106,7 +106,8 @@ std::string data_line(const std::vector<std::string>& paths, const data::Dataset
   if (stats.chunked) text += "; texts joined";
   if (stats.rows > 0) text += fmt::format("; packed into {}", pluralize(stats.rows, "row"));
   if (stats.truncated > 0) text += fmt::format("; {} cut at the end", stats.truncated);
-  if (stats.cut_labels > 0) text += fmt::format(" ({} within what is trained)", stats.cut_labels);
+  if (stats.cut_labels > 0 && (stats.pairs || stats.chats))
+    text += fmt::format(" ({} within what is trained)", stats.cut_labels);
   if (stats.split > 0) text += fmt::format("; {} split", pluralize(stats.split, "record"));
   if (stats.dropped > 0) text += fmt::format("; {} dropped: nothing to train", stats.dropped);
   if (stats.too_long > 0) text += fmt::format("; {} dropped: too long", stats.too_long);
