@@ -69,7 +69,7 @@ TextRange without_space(TextRange token, std::string_view text) {
 }
 
 // Returns the text that no field of a message wrote.
-std::string words_of_template(const RenderedChat& chat) {
+std::string template_text(const RenderedChat& chat) {
   std::string words;
   size_t end = 0;
   for (const SourceRange& part : chat.sources) {
@@ -326,7 +326,7 @@ void ChatEncoder::count_missing(const ChatRecord& record, const RenderedChat& ch
       }
     }
   }
-  if (!record.tools.is_null() && !holds_names_of(record.tools, words_of_template(chat)))
+  if (!record.tools.is_null() && !holds_names_of(record.tools, template_text(chat)))
     ++counts_.missing_fields["tools"];
 }
 
