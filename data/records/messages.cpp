@@ -51,6 +51,10 @@ bool contains(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+bool is_switch(std::string_view name) {
+  return contains(kAnswerSwitches, name) || contains(kAnySwitches, name);
+}
+
 void refuse_fields(const ordered_json& object, std::span<const RefusedField> fields) {
   for (const auto& [name, reason] : fields) {
     if (is_blank(object, name)) continue;
@@ -145,7 +149,7 @@ class MessageReader {
     ordered_json message = ordered_json::object();
     for (const auto& [name, value] : source.items()) {
       if (value.is_null() && contains(kAbsentIfNull, name)) continue;
-      if (contains(kAnswerSwitches, name) || contains(kAnySwitches, name)) continue;
+      if (is_switch(name)) continue;
       if (name == tags_.role || name == tags_.content) {
         message[name == tags_.role ? "role" : "content"] = value;
       } else if (name != "role" && name != "content") {
@@ -163,9 +167,8 @@ class MessageReader {
   static MessageLoss loss_of(const ordered_json& source, bool is_answer) {
     MessageLoss loss = MessageLoss::kDefault;
     for (const auto& [name, value] : source.items()) {
+      if (value.is_null() || !is_switch(name)) continue;
       const bool turns_on = is_answer || contains(kAnySwitches, name);
-      if (value.is_null() || !(contains(kAnySwitches, name) || contains(kAnswerSwitches, name)))
-        continue;
       if (!is_trained(name, value)) {
         loss = MessageLoss::kMasked;
       } else if (turns_on && loss == MessageLoss::kDefault) {

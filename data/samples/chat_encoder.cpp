@@ -25,12 +25,6 @@ bool is_written(std::string_view field) {
   return std::ranges::count(kWrittenFields, field) > 0;
 }
 
-// Where a message is in the rendered text.
-struct MessageRange {
-  std::optional<TextRange> all;      // with the template's words around its fields
-  std::optional<TextRange> written;  // from the first byte that its author wrote to the last one
-};
-
 void widen(std::optional<TextRange>& range, const SourceRange& part) {
   if (!range) range = {part.begin, part.end};
   range->end = part.end;
@@ -178,22 +172,20 @@ TokenRecord ChatEncoder::encode(const ChatRecord& record) {
     const bool ends = std::ranges::count(tokenizer_.end_tokens(), encoding.ids[i]) > 0;
     special.push_back({without_space(encoding.offsets[i], chat.text), ends});
   }
-  count_missing(record, chat);
+  const auto ranges = message_ranges(chat, record.messages.size());
+  count_missing(record, chat, ranges);
   count_special_tokens(chat, special);
   std::vector<TextRange> trained, masked;
-  for (const Turn& turn : find_turns(record, chat, special)) {
+  for (const Turn& turn : find_turns(record, chat, ranges, special)) {
     const bool is_trained = trains(record, turn.message);
     (is_trained ? trained : masked).push_back(turn.range);
     if (!is_trained || !is_answer(record.messages[turn.message])) continue;
     ++counts_.turns;
     counts_.turns_without_end += turn.has_end ? 0 : 1;
   }
-  if (options_.train_on != TrainOn::kAll) {
-    std::vector<bool> is_trained = encoding.tokens_in(std::move(trained));
-    return {.ids = std::move(encoding.ids), .trained = std::move(is_trained)};
-  }
-  std::vector<bool> is_trained = encoding.tokens_in(std::move(masked));
-  is_trained.flip();
+  const bool trains_all = options_.train_on == TrainOn::kAll;
+  std::vector<bool> is_trained = encoding.tokens_in(std::move(trains_all ? masked : trained));
+  if (trains_all) is_trained.flip();
   return {.ids = std::move(encoding.ids), .trained = std::move(is_trained)};
 }
 
@@ -262,9 +254,9 @@ bool ChatEncoder::places_text_parts() {
 // Returns the assistant's turns, which the template's marks decide about if it has them, and the
 // messages of other roles about which the record says something.
 std::vector<Turn> ChatEncoder::find_turns(const ChatRecord& record, const RenderedChat& chat,
+                                          std::span<const MessageRange> ranges,
                                           std::span<const SpecialToken> special) {
   const bool has_marks = !chat.generation.empty();
-  const auto ranges = message_ranges(chat, record.messages.size());
   const std::string no_header;
   const std::string& words_before = has_marks ? no_header : header(record);
   std::vector<Turn> turns;
@@ -308,10 +300,10 @@ bool ChatEncoder::trains(const ChatRecord& record, size_t message) const {
   return true;
 }
 
-void ChatEncoder::count_missing(const ChatRecord& record, const RenderedChat& chat) {
+void ChatEncoder::count_missing(const ChatRecord& record, const RenderedChat& chat,
+                                std::span<const MessageRange> ranges) {
   std::set<std::pair<size_t, std::string_view>> rendered;
   for (const SourceRange& part : chat.sources) rendered.emplace(part.message, part.field);
-  const auto ranges = message_ranges(chat, record.messages.size());
   for (size_t i = 0; i < record.messages.size(); ++i) {
     const auto& all = ranges[i].all;
     const auto words = all ? std::string_view(chat.text).substr(all->begin, all->end - all->begin)

@@ -50,6 +50,12 @@ struct SpecialToken {
   bool ends_generation = false;
 };
 
+// MessageRange is where a message is in the rendered text.
+struct MessageRange {
+  std::optional<TextRange> all;      // with the template's words around its fields
+  std::optional<TextRange> written;  // from the first byte that its author wrote to the last one
+};
+
 class ChatEncoder {
  public:
   struct Options {
@@ -87,9 +93,11 @@ class ChatEncoder {
   RenderedChat render(const ChatRecord& record, bool add_generation_prompt) const;
   const std::string& header(const ChatRecord& record);
   std::vector<Turn> find_turns(const ChatRecord& record, const RenderedChat& chat,
+                               std::span<const MessageRange> ranges,
                                std::span<const SpecialToken> special);
   bool trains(const ChatRecord& record, size_t message) const;
-  void count_missing(const ChatRecord& record, const RenderedChat& chat);
+  void count_missing(const ChatRecord& record, const RenderedChat& chat,
+                     std::span<const MessageRange> ranges);
   void count_special_tokens(const RenderedChat& chat, std::span<const SpecialToken> special);
 
   const Tokenizer& tokenizer_;

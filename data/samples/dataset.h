@@ -40,7 +40,7 @@ struct RecordFacts {
   int64_t turns = 0;                // of assistants, trained
   int64_t turns_without_end = 0;    // of them; the template writes no token that ends a turn
   int64_t joined_parts = 0;         // messages whose parts became one text
-  int64_t with_special_tokens = 0;  // messages whose words hold tokens of the template
+  int64_t with_special_tokens = 0;  // messages whose words hold special tokens
   // Fields whose words the template left out, with the number of messages; "tools", of records.
   std::map<std::string, int64_t> missing_fields = {};
   std::string own_special_tokens = {};  // texts with their own begin and end tokens; empty: none

@@ -218,7 +218,7 @@ TEST_CASE("--packing puts samples into rows, the first ones if not all are asked
                  "fill their rows already"));
 }
 
-TEST_CASE("samples that are left out, tokens of two parts and special tokens in words are told") {
+TEST_CASE("samples that are left out, tokens of two parts and special tokens in words are noted") {
   const Workbench bench;
   write_chats(bench);
   const std::string line = "--model @model --micro-batch 1 --chat-template @t.jinja --data @";
@@ -236,7 +236,7 @@ TEST_CASE("samples that are left out, tokens of two parts and special tokens in 
   CHECK(has_note(joined, "in 1 record a token has bytes of both prompt and completion"));
 }
 
-TEST_CASE("pairs beside a model with a chat template are told to be without it") {
+TEST_CASE("a note says that pairs beside a chat template are trained without it") {
   const Workbench bench;
   write_chats(bench);
   const std::string line = "--model @model --micro-batch 1 --data @";
