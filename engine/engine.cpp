@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "comm/cpu_collectives.h"
@@ -23,6 +24,7 @@ void require_memory_on_all(const model::Blocks& blocks, const configs::Config& c
   const EstimateOptions options{.shape = mesh.layout().shape(),
                                 .device = mesh.device().type(),
                                 .trains = init.trains,
+                                .saves_frozen = init.saves_frozen,
                                 .saves_beside = init.saves_beside_training};
   std::string refusal;
   try {
@@ -129,6 +131,10 @@ void Engine::evaluated(double loss) {
 void Engine::save_model(ModelSink& sink, SavedValues values) {
   const torch::Dtype dtype = zero::working_dtype(config());
   const bool masters = values == SavedValues::kMasters && dtype != torch::kFloat;
+  if (!std::ranges::all_of(impl_->plan_.units, &zero::Unit::is_saved)) {
+    return save_trained(impl_->plan_, impl_->optimizer(), masters ? torch::kFloat : dtype, mesh(),
+                        sink);
+  }
   engine::save_model(impl_->runner_, impl_->plan_, masters ? &impl_->optimizer() : nullptr, dtype,
                      mesh(), sink);
 }
@@ -243,10 +249,12 @@ std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& 
   }
   broadcast_buffers(blocks, *mesh);
   auto engine = std::make_unique<Engine>(std::move(blocks), config, std::move(mesh), options);
-  if (options.awaits_checkpoint) return engine;
+  if (options.awaits_checkpoint && options.saves_frozen) return engine;
   StopAgreement end(engine->mesh(), options.stop_requested);
   const auto should_stop = [&] { return options.stop_requested && end.stop_agreed(); };
-  if (!load_values(engine->impl().sharded_state(), *weights, should_stop, options.on_read)) {
+  const LoadedUnits units =
+      options.awaits_checkpoint ? LoadedUnits::kWithoutSaved : LoadedUnits::kAll;
+  if (!load_values(engine->impl().sharded_state(), *weights, units, should_stop, options.on_read)) {
     throw StopRequested();
   }
   return engine;

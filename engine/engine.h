@@ -38,11 +38,15 @@ struct InitOptions {
   // Initial values of parameters on the meta device; not needed if the blocks' own parameters hold
   // values.
   std::shared_ptr<model::WeightSource> weights = nullptr;
-  // True: load_checkpoint() loads all values before any other call, and `weights` is not read.
+  // True: load_checkpoint() loads all saved values before any other call, and `weights` is not read
+  // for them.
   bool awaits_checkpoint = false;
   // False: the engine only evaluates and saves. It has no gradients, masters and optimizer states
   // then, on any device.
   bool trains = true;
+  // False: checkpoints and saved models hold the trainable parameters only. The frozen ones are
+  // read from `weights`, also if the engine awaits a checkpoint.
+  bool saves_frozen = true;
   // False: the caller has called require_memory (engine/memory/memory_check.h) on every rank.
   bool checks_memory = true;
   // Called while weights are read: returns whether this rank requests a stop. Then initialize
@@ -95,7 +99,8 @@ class Engine {
 
   // Saves every full parameter once, in working precision, block by block. Calls `sink` on rank 0
   // only; the other ranks take part in the gathers. Collective. With kMasters values are in fp32:
-  // masters of trainable parameters, and the other parameters widened.
+  // masters of trainable parameters, and the other parameters widened. Without
+  // InitOptions::saves_frozen only units of trainable parameters are gathered, and saved.
   void save_model(ModelSink& sink, SavedValues values = SavedValues::kWorking);
   // Writes DIR/model.safetensors with the blocks' own parameter names. Collective; the file exists
   // when any rank returns. Rank 0 throws an Error if a value is not finite, and saves nothing.

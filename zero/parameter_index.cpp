@@ -72,8 +72,12 @@ std::vector<GlobalParameter> global_parameters(const UnitPlan& plan) {
     const GlobalSlice& global = unit.layout.slots()[place.slot].global;
     const auto [at, is_new] = known.try_emplace(global.name, parameters.size());
     if (is_new) {
-      parameters.push_back(
-          {global.name, global.slice.shape, unit.trainable, unit.blocks.front(), {}});
+      parameters.push_back({global.name,
+                            global.slice.shape,
+                            unit.trainable,
+                            unit.is_saved,
+                            unit.blocks.front(),
+                            {}});
     }
     parameters[at->second].slices.push_back(place);
   }

@@ -18,6 +18,7 @@ struct GlobalParameter {
   std::string name;
   std::vector<int64_t> shape;
   bool trainable = true;
+  bool is_saved = true;           // Unit::is_saved
   size_t block = 0;               // first block that uses it
   std::vector<SlotIndex> slices;  // slices on this rank: one, or those of a fused matrix
 

@@ -87,16 +87,31 @@ GradientFactors gradient_factors(const configs::Config& config, int ranks, bool 
   return {.before = before, .after = 1 / before};
 }
 
+// Returns whether a trained unit is so small beside the frozen ones of its blocks, as adapters are,
+// that a gather in every pass would cost more than its shard saves.
+bool is_adapter(const UnitPlan& plan, const Unit& unit) {
+  constexpr int64_t kFrozenPerTrained = 8;
+  if (!unit.trainable) return false;
+  int64_t frozen = 0;
+  for (const size_t block : unit.blocks) {
+    for (const size_t other : plan.block_units[block]) {
+      if (!plan.units[other].trainable) frozen += plan.units[other].layout.parameter_numel();
+    }
+  }
+  return frozen >= kFrozenPerTrained * unit.layout.parameter_numel();
+}
+
 }  // namespace
 
 OffloadPlan assign_placement(UnitPlan& plan, const configs::Config& config, bool separate_device) {
   for (Unit& unit : plan.units) {
     const int stage = parameter_stage(unit.is_unsharded(), config, separate_device);
     const GatherPolicy policy = stage_policy(stage).gather_policy;
-    const bool small =
-        unit.layout.parameter_numel() <= config.zero.param_persistence_threshold_elements;
+    const bool stays =
+        unit.layout.parameter_numel() <= config.zero.param_persistence_threshold_elements ||
+        is_adapter(plan, unit);
     unit.gather_policy =
-        policy == GatherPolicy::kBeforeUse && small ? GatherPolicy::kAfterUpdate : policy;
+        policy == GatherPolicy::kBeforeUse && stays ? GatherPolicy::kAfterUpdate : policy;
   }
   return plan_offload(plan, config, separate_device);
 }

@@ -131,7 +131,7 @@ size_t first_trained_block(const UnitPlan& plan) {
 }
 
 UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, int rank,
-                    bool trains) {
+                    const UnitPlanOptions& options) {
   UnitPlan plan;
   plan.shape = grid.shape();
   plan.block_units.resize(blocks.size());
@@ -146,7 +146,7 @@ UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, i
   std::map<std::tuple<std::string, bool, int>, size_t> unit_of;  // (owner, trainable, replicas)
   for (UnitParameter& parameter : collect(blocks, tensor_size)) {
     const bool tied = parameter.blocks.size() > 1;
-    const bool trainable = trains && parameter.tensor.requires_grad();
+    const bool trainable = options.trains && parameter.tensor.requires_grad();
     const std::string owner =
         tied ? parameter.slot.name : blocks[parameter.blocks.front()]->label();
     const auto [at, is_new] =
@@ -155,8 +155,9 @@ UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, i
       const comm::GroupMember place =
           comm::group_member(grid.shard_group(parameter.num_replicas), rank);
       plan.units.push_back(
-          {.name = unit_name(owner, parameter.num_replicas, trains && !trainable),
+          {.name = unit_name(owner, parameter.num_replicas, options.trains && !trainable),
            .trainable = trainable,
+           .is_saved = trainable || options.saves_frozen,
            .num_replicas = parameter.num_replicas,
            .shard_index = place.rank,
            .layout = FlatLayout(place.size),
@@ -173,13 +174,14 @@ UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, i
   return plan;
 }
 
-UnitPlan plan_units(const model::Blocks& blocks, const comm::DeviceMesh& mesh, bool trains) {
-  return plan_units(blocks, mesh.layout(), mesh.rank(), trains);
+UnitPlan plan_units(const model::Blocks& blocks, const comm::DeviceMesh& mesh,
+                    const UnitPlanOptions& options) {
+  return plan_units(blocks, mesh.layout(), mesh.rank(), options);
 }
 
-UnitPlan plan_units(const model::Blocks& blocks, int data_ranks, bool trains) {
+UnitPlan plan_units(const model::Blocks& blocks, int data_ranks, const UnitPlanOptions& options) {
   return plan_units(blocks, comm::MeshLayout(comm::MeshShape::data_parallel(data_ranks)), 0,
-                    trains);
+                    options);
 }
 
 }  // namespace zeroth::zero

@@ -25,6 +25,8 @@ struct Unit {
   // Name: "layers.3", "layers.3 (on 2 ranks) (frozen)", or a tied weight's own name.
   std::string name;
   bool trainable = true;
+  // False: the unit is frozen, and neither checkpoints nor saved models hold it.
+  bool is_saved = true;
   int num_replicas = 1;  // sharded over comm::DeviceMesh::shard_group(num_replicas)
   int shard_index = 0;   // this rank's index in that group
   FlatLayout layout;
@@ -70,16 +72,24 @@ struct UnitPlan {
 // Returns the first block that has a trainable parameter; the number of blocks if none has.
 size_t first_trained_block(const UnitPlan& plan);
 
+struct UnitPlanOptions {
+  // False: no parameter is trainable. No unit has gradients, a master or optimizer state then.
+  bool trains = true;
+  // False: what a run saves holds its trainable parameters only, as adapters over a base.
+  bool saves_frozen = true;
+};
+
 // Groups the parameters of every block by (tied or not, trainable or not, ranks that hold the same)
-// and returns the plan of `rank`. Without `trains` none is trainable: no unit has gradients, a
-// master or optimizer state then. Throws an Error if two blocks have one label, two parameters one
+// and returns the plan of `rank`. Throws an Error if two blocks have one label, two parameters one
 // name, a parameter is not floating point, or a block does not say how tensor-parallel ranks share
 // it.
 UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, int rank,
-                    bool trains = true);
+                    const UnitPlanOptions& options = {});
 // Plans the units for this rank of a mesh, and for the first of `data_ranks` ranks that are all on
 // dimension dp.
-UnitPlan plan_units(const model::Blocks& blocks, const comm::DeviceMesh& mesh, bool trains = true);
-UnitPlan plan_units(const model::Blocks& blocks, int data_ranks, bool trains = true);
+UnitPlan plan_units(const model::Blocks& blocks, const comm::DeviceMesh& mesh,
+                    const UnitPlanOptions& options = {});
+UnitPlan plan_units(const model::Blocks& blocks, int data_ranks,
+                    const UnitPlanOptions& options = {});
 
 }  // namespace zeroth::zero

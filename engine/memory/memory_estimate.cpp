@@ -53,9 +53,11 @@ StateBytes state_bytes(const zero::UnitPlan& plan, const configs::Config& config
     return unit.trainable ? master + offload_plan.arrays.state_bytes() : weight;
   };
   StateBytes bytes;
-  for (const zero::Unit& unit : plan.units)
-    bytes.shard += unit.layout.shard_numel() * element(unit);
+  for (const zero::Unit& unit : plan.units) {
+    if (unit.is_saved) bytes.shard += unit.layout.shard_numel() * element(unit);
+  }
   for (const zero::GlobalParameter& parameter : zero::global_parameters(plan)) {
+    if (!parameter.is_saved) continue;
     bytes.whole += parameter.numel() * element(plan.units[parameter.slices.front().unit]);
   }
   return bytes;
@@ -64,13 +66,22 @@ StateBytes state_bytes(const zero::UnitPlan& plan, const configs::Config& config
 }  // namespace
 
 zero::UnitPlan plan_of(const model::Blocks& blocks, const EstimateOptions& options) {
-  return zero::plan_units(blocks, comm::MeshLayout(options.shape), /*rank=*/0, options.trains);
+  return zero::plan_units(blocks, comm::MeshLayout(options.shape), /*rank=*/0,
+                          {.trains = options.trains, .saves_frozen = options.saves_frozen});
 }
 
 int64_t count_parameters(const zero::UnitPlan& plan) {
   int64_t count = 0;
   for (const zero::GlobalParameter& parameter : zero::global_parameters(plan))
     count += parameter.numel();
+  return count;
+}
+
+int64_t count_saved(const zero::UnitPlan& plan) {
+  int64_t count = 0;
+  for (const zero::GlobalParameter& parameter : zero::global_parameters(plan)) {
+    if (parameter.is_saved) count += parameter.numel();
+  }
   return count;
 }
 
@@ -113,6 +124,7 @@ MemoryEstimate estimate_memory(const model::Blocks& blocks, const configs::Confi
   zero::check_sizes(plan, config, options.device);
   return {
       .num_parameters = count_parameters(plan),
+      .num_saved = count_saved(plan),
       .state_bytes = state_bytes(plan, config, options.device).whole,
       .decay = count_decay(plan, config.optimizer),
       .param_buffer_elements = offload_plan_of(plan, config, options.device).param_buffer_elements,

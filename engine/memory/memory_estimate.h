@@ -25,6 +25,7 @@ struct DecayCounts {
 
 struct MemoryEstimate {
   int64_t num_parameters = 0;  // of the full model, tied weights once
+  int64_t num_saved = 0;       // those of them that a saved model holds
   int64_t state_bytes = 0;     // of a checkpoint, besides the model's own files
   DecayCounts decay;
   int64_t param_buffer_elements = 0;  // of the largest shard of parameters in a file; 0: none
@@ -43,6 +44,7 @@ struct EstimateOptions {
   comm::MeshShape shape = {};  // of the ranks
   torch::DeviceType device = torch::kCPU;
   bool trains = true;         // InitOptions::trains
+  bool saves_frozen = true;   // InitOptions::saves_frozen
   bool saves_beside = false;  // InitOptions::saves_beside_training
   int64_t row_elements = 0;   // of a block's input, for one row; 0: unknown
   // Maximum rows that a rank gets at once in training, with any configuration.
@@ -60,6 +62,7 @@ zero::UnitPlan plan_of(const model::Blocks& blocks, const EstimateOptions& optio
 
 // Return parts of a MemoryEstimate, for units that are planned already.
 int64_t count_parameters(const zero::UnitPlan& plan);
+int64_t count_saved(const zero::UnitPlan& plan);
 DecayCounts count_decay(const zero::UnitPlan& plan, const configs::OptimizerConfig& optimizer);
 
 // Returns the memory of one rank. Throws the Errors of estimate_memory().

@@ -14,6 +14,7 @@
 #include "device/tensor.h"
 #include "engine/loader.h"
 #include "engine/state/run_state.h"
+#include "model/hf/lora_plan.h"
 #include "model/spec.h"
 
 namespace zeroth::engine {
@@ -27,6 +28,8 @@ using ClientState = checkpoint::Counters;
 struct SavedModel {
   model::ModelSpec spec;
   std::optional<torch::Dtype> dtype = {};
+  // Set: checkpoints are directories that peft can load: an adapter in fp32, under its names.
+  std::optional<model::LoraPlan> adapter = {};
 };
 
 // A CheckpointRequest is the same on all ranks.

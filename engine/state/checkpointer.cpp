@@ -11,6 +11,7 @@
 #include "checkpoint/posix_file_system.h"
 #include "comm/cpu_collectives.h"
 #include "configs/resolve.h"
+#include "model/hf/adapter_files.h"
 #include "model/hf/checkpoint_map.h"
 #include "zero/param_store.h"
 #include "zero/sharded_optimizer.h"
@@ -44,11 +45,12 @@ checkpoint::Manifest make_manifest(const CheckpointedRun& run, int ranks,
 // Returns the layout of the model that the ranks save together; nullopt if no model is to be saved.
 std::optional<model::ModelLayout> model_layout(const CheckpointedRun& run) {
   if (!run.model) return std::nullopt;
-  const auto& [spec, dtype] = *run.model;
+  const auto& [spec, dtype, adapter] = *run.model;
   std::vector<model::PlannedTensor> parameters;
   for (const StateSlice& piece : global_states(run.held)) {
     if (belongs_to_model(piece)) parameters.push_back({piece.parameter, piece.box.shape});
   }
+  if (adapter) return model::plan_adapter(spec, *adapter, parameters);
   return model::plan_model(spec, dtype.value_or(run.held.params.dtype()), parameters);
 }
 
@@ -64,6 +66,7 @@ void verify_compatible(const checkpoint::CheckpointReader& reader, const Checkpo
   }
   std::set<std::string> known;
   for (const zero::Unit& unit : run.held.plan.units) {
+    if (!unit.is_saved) continue;
     for (const zero::Slot& slot : unit.layout.slots()) known.insert(stored_name(slot.global.name));
   }
   for (const checkpoint::StoredState& state : reader.states()) {
@@ -146,7 +149,10 @@ std::vector<std::string> MeshRanks::gather(const std::string& mine) {
 // Names in files are the blocks' own unless a model is saved.
 StoredName Checkpointer::stored_name() const {
   return [this](const std::string& parameter) {
-    return run_.model ? model::stored_name(run_.model->spec, parameter) : parameter;
+    if (!run_.model) return parameter;
+    const auto& [spec, dtype, adapter] = *run_.model;
+    return adapter ? model::adapter_tensor_name(spec, *adapter, parameter)
+                   : model::stored_name(spec, parameter);
   };
 }
 

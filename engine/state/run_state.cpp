@@ -97,6 +97,7 @@ std::vector<StateSlice> slices_to_save(const ShardedState& held) {
   std::vector<StateSlice> pieces;
   for (size_t u = 0; u < held.plan.units.size(); ++u) {
     const zero::Unit& unit = held.plan.units[u];
+    if (!unit.is_saved) continue;
     for (const auto& array : held.optimizer.states().arrays(u)) {
       for_each_part(unit, unit.shard(), [&](const zero::Slot& slot, const zero::Range& part) {
         pieces.push_back(make_slice(slot, array, part));
@@ -109,7 +110,7 @@ std::vector<StateSlice> slices_to_save(const ShardedState& held) {
 std::vector<StateSlice> global_states(const ShardedState& held) {
   std::vector<StateSlice> pieces;
   for (const zero::GlobalParameter& parameter : zero::global_parameters(held.plan)) {
-    if (parameter.numel() == 0) continue;
+    if (parameter.numel() == 0 || !parameter.is_saved) continue;
     for (const auto& array : held.optimizer.states().arrays(parameter.slices.front().unit)) {
       pieces.push_back({.parameter = parameter.name,
                         .state = array.name,
@@ -152,7 +153,8 @@ void load_states(const ShardedState& held, StateSource& source, bool weights_onl
                  const OnRead& on_read) {
   const torch::NoGradGuard no_grad;
   apply_pending_updates(held);
-  const auto arrays = [&](size_t u) {
+  const auto arrays = [&](size_t u) -> size_t {
+    if (!held.plan.units[u].is_saved) return 0;
     return weights_only ? 1 : held.optimizer.states().arrays(u).size();
   };
   const auto elements = [&](size_t u) { return held.plan.units[u].layout.shard_numel(); };
@@ -193,20 +195,23 @@ std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& block
   return source;
 }
 
-bool load_values(const ShardedState& held, model::WeightSource& source,
+bool load_values(const ShardedState& held, model::WeightSource& source, LoadedUnits units,
                  const std::function<bool()>& should_stop, const OnRead& on_read) {
   const auto& [plan, store, optimizer] = held;
   const torch::NoGradGuard no_grad;
   // One buffer serves all units: allocations between buffers that come and go would fragment the
   // heap. A GPU copies ten times as fast from page-locked memory.
   int64_t largest = 0, done = 0, all = 0;
+  std::vector<size_t> loaded;
   for (size_t u = 0; u < plan.units.size(); ++u) {
+    if (units == LoadedUnits::kWithoutSaved && plan.units[u].is_saved) continue;
+    loaded.push_back(u);
     largest = std::max(largest, store.range(u).size());
     all += store.range(u).size();
   }
   const auto link = device::make_host_link(store.device(), /*pin_memory=*/true);
   const torch::Tensor buffer = link->memory.zeros(largest, torch::kFloat);
-  for (size_t u = 0; u < plan.units.size(); ++u) {
+  for (const size_t u : loaded) {
     if (should_stop()) return false;
     const zero::Unit& unit = plan.units[u];
     const zero::Range range = store.range(u);

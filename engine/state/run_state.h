@@ -48,7 +48,7 @@ class StateSink {
  public:
   virtual ~StateSink() = default;
   // Announces all slices that this rank will write. The slices of all ranks cover every element of
-  // every master, state and frozen weight once.
+  // every saved unit's masters, states and frozen weights once.
   virtual void begin(const std::vector<StateSlice>& pieces) = 0;
   // Receives elements of slice `index` from its element `first` on: `values` is 1-D on the CPU, of
   // the slice's dtype, valid during the call only. Each element comes once, in any order. All calls
@@ -110,11 +110,14 @@ std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& block
 // Returns whether any parameter is on the meta device, and so has no values.
 bool has_meta_parameters(const model::Blocks& blocks);
 
-// Reads only this rank's range of every unit, into masters and parameters. Calls `should_stop`
+// LoadedUnits selects units: all, or those that no checkpoint holds (zero::Unit::is_saved).
+enum class LoadedUnits { kAll, kWithoutSaved };
+
+// Reads only this rank's range of the units, into masters and parameters. Calls `should_stop`
 // before each unit, and returns false once it returns true; its results must be the same on all
 // ranks.
 bool load_values(
-    const ShardedState& held, model::WeightSource& source,
+    const ShardedState& held, model::WeightSource& source, LoadedUnits units = LoadedUnits::kAll,
     const std::function<bool()>& should_stop = [] { return false; }, const OnRead& on_read = {});
 
 }  // namespace zeroth::engine

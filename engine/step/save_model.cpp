@@ -4,6 +4,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "comm/cpu_collectives.h"
@@ -114,6 +115,32 @@ void save_model(BlockRunner& runner, const zero::UnitPlan& plan, zero::ShardedOp
       if (writes) sink.write(parameters[next].name, full);
     }
   });
+}
+
+void save_trained(const zero::UnitPlan& plan, zero::ShardedOptimizer& masters, torch::Dtype dtype,
+                  comm::DeviceMesh& mesh, ModelSink& sink) {
+  std::vector<zero::GlobalParameter> parameters = zero::global_parameters(plan);
+  std::erase_if(parameters, [](const auto& parameter) { return !parameter.is_saved; });
+  std::vector<model::PlannedTensor> planned;
+  for (const auto& parameter : parameters) planned.push_back({parameter.name, parameter.shape});
+  const SliceGatherer gatherer(plan, parameters, mesh);
+  const bool writes = mesh.rank() == 0;
+  const bool gathers = mesh.rank() == mesh.coordinate(comm::MeshDim::kTp);
+  if (writes) sink.begin(planned, dtype);
+  size_t block = 0;
+  std::map<size_t, torch::Tensor> full;  // by unit, of one block
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (std::exchange(block, parameters[i].block) != block) full.clear();
+    std::vector<torch::Tensor> slices;
+    for (const auto& [unit, index] : parameters[i].slices) {
+      if (!full.contains(unit)) full[unit] = full_master(masters, plan, unit, mesh);
+      const zero::Slot& slot = plan.units[unit].layout.slots()[index];
+      slices.push_back(full[unit].narrow(0, slot.offset, slot.numel).view(slot.shape()).to(dtype));
+    }
+    if (!gathers) continue;
+    const torch::Tensor whole = gatherer.gather(i, slices);
+    if (writes) sink.write(parameters[i].name, whole);
+  }
 }
 
 SliceGatherer::SliceGatherer(const zero::UnitPlan& plan,

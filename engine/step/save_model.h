@@ -20,6 +20,11 @@ namespace zeroth::engine {
 void save_model(BlockRunner& runner, const zero::UnitPlan& plan, zero::ShardedOptimizer* masters,
                 torch::Dtype working, comm::DeviceMesh& mesh, ModelSink& sink);
 
+// Passes the parameters of saved units (zero::Unit::is_saved) in `dtype` to `sink`, like
+// save_model(), and gathers no other units.
+void save_trained(const zero::UnitPlan& plan, zero::ShardedOptimizer& masters, torch::Dtype dtype,
+                  comm::DeviceMesh& mesh, ModelSink& sink);
+
 // RankSlices is what a rank holds of each parameter.
 using RankSlices = std::vector<std::vector<TensorSlice>>;
 

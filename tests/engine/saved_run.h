@@ -51,6 +51,11 @@ class SavedRun {
       CHECK_MESSAGE(times.eq(1).all().item<bool>(), name);
     }
   }
+  // Whether any state of the parameter is saved.
+  bool holds(const std::string& parameter) const {
+    const auto found = values_.lower_bound(parameter + ":");
+    return found != values_.end() && found->first.starts_with(parameter + ":");
+  }
   bool operator==(const SavedRun& other) const {
     if (values_.size() != other.values_.size()) return false;
     for (const auto& [name, values] : values_) {

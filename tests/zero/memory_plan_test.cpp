@@ -205,7 +205,7 @@ TEST_CASE(
     for (const auto precision : {Precision::kFp32, Precision::kBf16}) {
       testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
         const model::Blocks blocks = testing::make_chain({.hidden = 40});
-        UnitPlan plan = plan_units(blocks, *mesh, /*trains=*/false);
+        UnitPlan plan = plan_units(blocks, *mesh, {.trains = false});
         configs::Config config = config_of(3, place, OffloadDevice::kNone, directory);
         config.precision = precision;
         config.batch.accumulation_steps = 2;

@@ -40,7 +40,7 @@ TEST_CASE("frozen parameters are a unit of another kind") {
 TEST_CASE(
     "where nothing trains all of a block is one unit, and none of its parameters is trainable") {
   const UnitPlan trained = plan_units(testing::make_chain({.frozen = true}), 2);
-  const UnitPlan plan = plan_units(testing::make_chain({.frozen = true}), 2, /*trains=*/false);
+  const UnitPlan plan = plan_units(testing::make_chain({.frozen = true}), 2, {.trains = false});
   CHECK(trained.trains());
   CHECK_FALSE(plan.trains());
   REQUIRE(plan.units.size() == 5);
