@@ -63,6 +63,11 @@ class TensorParallel {
   CommOptions options_;
 };
 
+// A ParallelStyle is the dimension of a weight that the tensor-parallel ranks split. Split by
+// outputs ("column" in Megatron-LM), every rank needs all tokens and has a part of each one's
+// result. Split by inputs ("row"), it has a part of each token and a partial sum of the result.
+enum class ParallelStyle { kNone, kColwise, kRowwise };
+
 // Null means that each layer is on one rank.
 using TensorParallelPtr = std::shared_ptr<const TensorParallel>;
 

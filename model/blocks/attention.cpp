@@ -137,11 +137,11 @@ Attention::Heads Attention::project(const Tensor& x, const MicroBatch& batch) co
     return (tp_ ? y.narrow(0, 0, rows * seq) : y).view({rows, seq, -1, head_dim_});
   };
   if (!qkv_) {
-    const std::vector<Tensor> y = linear(x, {q_.get(), k_.get(), v_.get()});
+    const std::vector<Tensor> y = linear(x, {q_.get(), k_.get(), v_.get()}, batch);
     // Attention keeps the values: as parts of one product they would keep queries and keys too.
     return {heads(y[0]), heads(y[1]), heads(y[2]).contiguous()};
   }
-  const Tensor y = heads(linear(x, *qkv_));
+  const Tensor y = heads(linear(x, *qkv_, batch));
   const int64_t num_kv_heads = (y.size(2) - num_heads_) / 2;
   const std::vector<Tensor> parts = y.split_with_sizes({num_heads_, num_kv_heads, num_kv_heads}, 2);
   return {parts[0], parts[1], parts[2]};
@@ -218,7 +218,7 @@ Tensor Attention::forward(const Tensor& x, const MicroBatch& batch) {
   }
   const Tensor y =
       applies_dropout(dropout_, batch) ? attend_with_dropout(heads, batch) : attend(heads, batch);
-  return linear(tp_ ? pad_to_shards(y.flatten(0, 1), *tp_) : y, *o_);
+  return linear(tp_ ? pad_to_shards(y.flatten(0, 1), *tp_) : y, *o_, batch);
 }
 
 }  // namespace zeroth::model

@@ -3,6 +3,7 @@
 #include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/unsafe_split_with_sizes.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -33,12 +34,13 @@ Tensor fused_weight(const Tensor& x, at::TensorList weights) {
   return x.is_cuda() && weights.size() > 1 ? concatenated_view(weights, 0) : Tensor();
 }
 
-// LinearForm holds what the products of one input have in common.
+// LinearForm holds what the products of one input have in common, and their adapters.
 struct LinearForm {
   WeightLayout layout = WeightLayout::kOutIn;
   bool bias = false;
   ParallelStyle style = ParallelStyle::kNone;
   TensorParallelPtr tp = nullptr;
+  LoraProducts adapters = {};
 
   bool can_fuse() const {
     return layout == WeightLayout::kOutIn && !bias && style == ParallelStyle::kNone;
@@ -46,38 +48,33 @@ struct LinearForm {
 };
 
 // LinearFunction computes any number of products of one input. Inputs are x, then weight, weight,
-// ... or weight, bias, weight, bias, ...
+// ... or weight, bias, weight, bias, ..., then the factors of adapters: a, b, a, b, ...
 class LinearFunction final : public CustomFunction {
  public:
   explicit LinearFunction(LinearForm form) : form_(std::move(form)), stride_(form_.bias ? 2 : 1) {}
 
   TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
     context.keep_undefined_grads();
-    context.save_for_backward(inputs);
-    const Tensor& x = inputs[0];
-    const Tensor input =
-        form_.style == ParallelStyle::kColwise ? form_.tp->all_gather(x, kInputs) : x;
-    if (form_.can_fuse()) {
-      const auto weights = at::TensorList(inputs).slice(1);
-      const Tensor weight = fused_weight(x, weights);
-      if (weight.defined()) return fused_outputs(x, weight, weights);
+    num_inputs_ = inputs.size();
+    x_sizes_ = inputs[0].sizes().vec();
+    const TensorVector outputs = products(inputs);
+    TensorVector saved = inputs;
+    if (!needs_input(inputs)) saved[0] = Tensor();
+    if (form_.adapters.size() > 0) {
+      TensorVector rows_of_outputs;
+      for (const Tensor& y : outputs) rows_of_outputs.push_back(rows(y));
+      const TensorVector low_rank =
+          form_.adapters.forward(rows(inputs[0]), factors(inputs), rows_of_outputs);
+      saved.insert(saved.end(), low_rank.begin(), low_rank.end());
     }
-    TensorVector outputs;
-    for (size_t i = 1; i < inputs.size(); i += stride_) {
-      const Tensor bias = form_.bias ? inputs[i + 1] : Tensor();
-      const bool reduces = form_.style == ParallelStyle::kRowwise;
-      Tensor y = product(input, inputs[i], reduces ? Tensor() : bias, form_.layout);
-      if (reduces) y = form_.tp->reduce_scatter(y, kOutputs);
-      if (reduces && bias.defined()) y.add_(bias);
-      outputs.push_back(y);
-    }
+    context.save_for_backward(std::move(saved));
     return outputs;
   }
 
   TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
     const TensorVector saved = context.saved();
-    TensorVector gradients(saved.size());
-    if (form_.can_fuse() && fused_backward(context, saved, grads, gradients[0])) return gradients;
+    TensorVector gradients(num_inputs_);
+    const TensorVector own_grads = grads;
     // Split by inputs, a bias is added to this rank's shard of the tokens, so its gradient is of
     // that shard.
     for (size_t i = 0; form_.bias && i < grads.size(); ++i) {
@@ -94,20 +91,22 @@ class LinearFunction final : public CustomFunction {
     if (form_.style == ParallelStyle::kColwise && needs_weight_grad(context, grads)) {
       gathered_input = form_.tp->all_gather_async(saved[0], kInputs);
     }
-    const Tensor dx = context.needs_input_grad(0) ? input_gradient(saved, grads) : Tensor();
+    const Tensor dy = fused_output_gradient(saved, grads);
+    Tensor dx = context.needs_input_grad(0) ? input_gradient(saved, grads, dy) : Tensor();
     AsyncCollectiveTensor local;
     if (form_.style == ParallelStyle::kColwise && dx.defined())
       local = form_.tp->reduce_scatter_async(dx, kInputGradients);
     const Tensor input = form_.style == ParallelStyle::kColwise ? gathered_input.wait() : saved[0];
-    for (size_t i = 0; i < grads.size(); ++i) {
-      const size_t at = 1 + i * stride_;
-      if (grads[i].defined() && context.needs_input_grad(at))
-        gradients[at] = weight_gradient(saved[at], rows(input), rows(grads[i]));
+    if (!add_fused_weight_gradients(context, saved, dy)) {
+      for (size_t i = 0; i < grads.size(); ++i) {
+        const size_t at = weight_at(i);
+        if (grads[i].defined() && context.needs_input_grad(at))
+          gradients[at] = weight_gradient(saved[at], rows(input), rows(grads[i]));
+      }
     }
-    if (dx.defined()) {
-      gradients[0] =
-          form_.style == ParallelStyle::kColwise ? local.wait() : dx.view(saved[0].sizes());
-    }
+    if (form_.style == ParallelStyle::kColwise && dx.defined()) dx = local.wait();
+    if (form_.adapters.size() > 0) add_adapter_gradients(saved, own_grads, dx, gradients);
+    if (dx.defined()) gradients[0] = dx.view(x_sizes_);
     return gradients;
   }
 
@@ -118,6 +117,53 @@ class LinearFunction final : public CustomFunction {
   static constexpr const char* kInputGradients = "gradients of inputs of products";
   static constexpr const char* kOutputGradients = "gradients of outputs of products";
 
+  // Return the positions of tensors among the inputs.
+  size_t weight_at(size_t product) const { return 1 + product * stride_; }
+  size_t first_factor() const { return num_inputs_ - 2 * form_.adapters.size(); }
+  size_t num_products() const { return (first_factor() - 1) / stride_; }
+
+  TensorVector weights(const TensorVector& inputs) const {
+    TensorVector weights;
+    for (size_t i = 0; i < num_products(); ++i) weights.push_back(inputs[weight_at(i)]);
+    return weights;
+  }
+
+  std::vector<LoraFactors> factors(const TensorVector& inputs) const {
+    std::vector<LoraFactors> factors;
+    for (size_t at = first_factor(); at < num_inputs_; at += 2)
+      factors.push_back({inputs[at], inputs[at + 1]});
+    return factors;
+  }
+
+  // Returns whether the backward reads x: for the gradient of a weight or a factor.
+  bool needs_input(const TensorVector& inputs) const {
+    for (size_t i = 0; i < num_products(); ++i) {
+      if (inputs[weight_at(i)].requires_grad()) return true;
+    }
+    return form_.adapters.size() > 0;
+  }
+
+  TensorVector products(const TensorVector& inputs) const {
+    const Tensor& x = inputs[0];
+    const Tensor input =
+        form_.style == ParallelStyle::kColwise ? form_.tp->all_gather(x, kInputs) : x;
+    if (form_.can_fuse()) {
+      const TensorVector all = weights(inputs);
+      const Tensor weight = fused_weight(x, all);
+      if (weight.defined()) return fused_outputs(x, weight, all);
+    }
+    TensorVector outputs;
+    for (size_t i = 0; i < num_products(); ++i) {
+      const Tensor bias = form_.bias ? inputs[weight_at(i) + 1] : Tensor();
+      const bool reduces = form_.style == ParallelStyle::kRowwise;
+      Tensor y = product(input, inputs[weight_at(i)], reduces ? Tensor() : bias, form_.layout);
+      if (reduces) y = form_.tp->reduce_scatter(y, kOutputs);
+      if (reduces && bias.defined()) y.add_(bias);
+      outputs.push_back(y);
+    }
+    return outputs;
+  }
+
   static TensorVector fused_outputs(const Tensor& x, const Tensor& weight, at::TensorList weights) {
     std::vector<int64_t> sizes;
     for (const Tensor& part : weights) sizes.push_back(part.size(0));
@@ -125,38 +171,47 @@ class LinearFunction final : public CustomFunction {
                                        -1);
   }
 
-  // Computes the gradients as those of one product. Returns false, with nothing delivered, if it
-  // cannot.
-  static bool fused_backward(const FunctionContext& context, const TensorVector& saved,
-                             const TensorVector& grads, Tensor& dx) {
-    const auto weights = at::TensorList(saved).slice(1);
+  // Returns the gradients of the outputs as those of one product; undefined if the products run one
+  // by one.
+  Tensor fused_output_gradient(const TensorVector& saved, const TensorVector& grads) const {
+    if (!form_.can_fuse()) return {};
     std::vector<Tensor> parts;
-    for (size_t i = 0; i < grads.size(); ++i) {
-      if (!grads[i].defined() || !context.needs_input_grad(1 + i)) return false;
-      parts.push_back(rows(grads[i]));
+    for (const Tensor& grad : grads) {
+      if (!grad.defined()) return {};
+      parts.push_back(rows(grad));
     }
-    const Tensor weight = fused_weight(saved[0], weights);
-    if (!weight.defined()) return false;
-    Tensor dy = concatenated_view(parts, 1);
-    if (!dy.defined()) dy = at::cat(parts, 1);
-    if (!accumulate_wgrads(weights, dy, rows(saved[0]))) return false;
-    if (context.needs_input_grad(0)) dx = matrix_product(dy, weight).view(saved[0].sizes());
-    return true;
+    if (!fused_weight(parts.front(), weights(saved)).defined()) return {};
+    const Tensor dy = concatenated_view(parts, 1);
+    return dy.defined() ? dy : at::cat(parts, 1);
+  }
+
+  // Adds the weights' gradients as those of one product. Returns false, with nothing delivered, if
+  // it cannot.
+  bool add_fused_weight_gradients(const FunctionContext& context, const TensorVector& saved,
+                                  const Tensor& dy) const {
+    if (!dy.defined()) return false;
+    for (size_t i = 0; i < num_products(); ++i) {
+      if (!context.needs_input_grad(weight_at(i))) return false;
+    }
+    return accumulate_wgrads(weights(saved), dy, rows(saved[0]));
   }
 
   // Returns whether any of the weights gets a gradient.
   bool needs_weight_grad(const FunctionContext& context, const TensorVector& grads) const {
     for (size_t i = 0; i < grads.size(); ++i) {
-      if (grads[i].defined() && context.needs_input_grad(1 + i * stride_)) return true;
+      if (grads[i].defined() && context.needs_input_grad(weight_at(i))) return true;
     }
     return false;
   }
 
-  Tensor input_gradient(const TensorVector& saved, const TensorVector& grads) const {
+  // Returns [rows, in]. `dy`: fused_output_gradient().
+  Tensor input_gradient(const TensorVector& saved, const TensorVector& grads,
+                        const Tensor& dy) const {
+    if (dy.defined()) return matrix_product(dy, fused_weight(dy, weights(saved)));
     Tensor dx;
     for (size_t i = 0; i < grads.size(); ++i) {
       if (!grads[i].defined()) continue;
-      const Tensor& weight = saved[1 + i * stride_];
+      const Tensor& weight = saved[weight_at(i)];
       const Tensor out_in = form_.layout == WeightLayout::kInOut ? weight.t() : weight;
       if (dx.defined()) {
         write_matrix_product(dx, rows(grads[i]), out_in, /*add=*/true);
@@ -167,13 +222,25 @@ class LinearFunction final : public CustomFunction {
     return dx;
   }
 
+  void add_adapter_gradients(const TensorVector& saved, const TensorVector& grads, const Tensor& dx,
+                             TensorVector& gradients) const {
+    TensorVector dy;
+    for (const Tensor& grad : grads) dy.push_back(grad.defined() ? rows(grad) : grad);
+    const TensorVector low_rank(saved.begin() + static_cast<ptrdiff_t>(num_inputs_), saved.end());
+    const TensorVector of_factors =
+        form_.adapters.backward(rows(saved[0]), factors(saved), low_rank, dy, dx);
+    std::ranges::copy(of_factors, gradients.begin() + static_cast<ptrdiff_t>(first_factor()));
+  }
+
   Tensor weight_gradient(const Tensor& weight, const Tensor& x, const Tensor& dy) const {
     return form_.layout == WeightLayout::kInOut ? accumulate_wgrad(weight, x, dy)
                                                 : accumulate_wgrad(weight, dy, x);
   }
 
   LinearForm form_;
-  size_t stride_;  // of the weights among the parameters
+  size_t stride_;  // of the weights among the inputs
+  size_t num_inputs_ = 0;
+  std::vector<int64_t> x_sizes_;
 };
 
 }  // namespace
@@ -184,6 +251,35 @@ Linear::Linear(const LinearShape& shape) : layout(shape.layout), shard(shape.sha
   const bool out_in = layout == WeightLayout::kOutIn;
   weight = register_parameter("weight", meta_parameter({out_in ? out : in, out_in ? in : out}));
   if (shape.bias) bias = register_parameter("bias", meta_parameter({out}));
+}
+
+void Linear::add_adapter(int64_t r, double scale, const DropoutSite& dropout, const Tensor& a) {
+  const bool out_in = layout == WeightLayout::kOutIn;
+  const int64_t out = weight.size(out_in ? 0 : 1), in = weight.size(out_in ? 1 : 0);
+  const Tensor own = a.defined() ? a : meta_parameter({r, in});
+  adapter = Adapter{.factors = {register_parameter("lora_A", own),
+                                register_parameter("lora_B", meta_parameter({out, r}))},
+                    .scale = scale,
+                    .dropout = dropout};
+}
+
+// Adds the splits of an adapter's factors. The one that no rank splits needs an entry only if its
+// product has another name in checkpoints.
+void add_adapter_splits(const Linear& layer, const std::string& path, const std::string& full_name,
+                        Splits& splits) {
+  const auto& [a, b] = layer.adapter->factors;
+  const WeightShard& shard = layer.shard;
+  const int64_t r = a.size(0);
+  if (shard.style == ParallelStyle::kRowwise) {
+    splits[path + ".lora_A"] = {
+        full_name + ".lora_A", {r, shard.full_size}, {0, shard.begin}, shard.num_replicas};
+    return;
+  }
+  splits[path + ".lora_B"] = {
+      full_name + ".lora_B", {shard.full_size, r}, {shard.begin, 0}, shard.num_replicas};
+  if (path != full_name) {
+    splits[path + ".lora_A"] = {full_name + ".lora_A", a.sizes().vec(), {0, 0}, layer.tp->size()};
+  }
 }
 
 Splits linear_splits(const torch::nn::Module& block) {
@@ -205,26 +301,44 @@ Splits linear_splits(const torch::nn::Module& block) {
       splits[path + ".bias"] = {
           full_name + ".bias", {shard.full_size}, {shard.begin}, shard.num_replicas};
     }
+    if (layer->adapter) add_adapter_splits(*layer, path, full_name, splits);
   }
   return splits;
 }
 
-std::vector<Tensor> linear(const Tensor& x, std::initializer_list<const Linear*> layers) {
+std::vector<Tensor> linear(const Tensor& x, std::initializer_list<const Linear*> layers,
+                           const MicroBatch& batch) {
   const Linear& first = **layers.begin();
-  const LinearForm form{first.layout, first.bias.defined(), first.shard.style, first.tp};
-  TensorVector inputs = {x};
-  for (const Linear* layer : layers) {
-    ZEROTH_CHECK(layer->layout == form.layout && layer->bias.defined() == form.bias &&
-                     layer->shard.style == form.style,
+  TensorVector inputs = {x}, factors;
+  LoraForm adapters{.style = first.shard.style, .tp = first.tp};
+  bool drops = false;
+  for (const Linear* const& layer : layers) {
+    ZEROTH_CHECK(layer->layout == first.layout && layer->bias.defined() == first.bias.defined() &&
+                     layer->shard.style == first.shard.style,
                  "products of one input must have the same layout, kind of bias and split");
     inputs.push_back(layer->weight);
-    if (form.bias) inputs.push_back(layer->bias);
+    if (first.bias.defined()) inputs.push_back(layer->bias);
+    if (!layer->adapter) continue;
+    const auto& [own, scale, dropout] = *layer->adapter;
+    const auto product = static_cast<size_t>(&layer - layers.begin());
+    adapters.adapters.push_back({.product = product, .scale = scale, .dropout = dropout});
+    factors.insert(factors.end(), {own.a, own.b});
+    drops = drops || applies_dropout(dropout, batch);
   }
+  inputs.insert(inputs.end(), factors.begin(), factors.end());
+  if (drops) {
+    adapters.samples = seeded_samples(batch);
+    if (first.shard.style == ParallelStyle::kColwise)
+      adapters.first_token = sequence_shard(batch.tokens.numel(), *first.tp).first;
+    if (first.shard.style == ParallelStyle::kRowwise) adapters.first_input = first.shard.begin;
+  }
+  const LinearForm form{first.layout, first.bias.defined(), first.shard.style, first.tp,
+                        LoraProducts(std::move(adapters))};
   return apply_function(std::make_shared<LinearFunction>(form), inputs);
 }
 
-Tensor linear(const Tensor& x, const Linear& layer) {
-  return linear(x, {&layer})[0];
+Tensor linear(const Tensor& x, const Linear& layer, const MicroBatch& batch) {
+  return linear(x, {&layer}, batch)[0];
 }
 
 Tensor project(const Tensor& x, const Tensor& weight) {

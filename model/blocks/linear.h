@@ -5,21 +5,20 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "device/tensor.h"
 #include "model/block.h"
+#include "model/blocks/lora.h"
+#include "model/kernels/dropout.h"
+#include "model/micro_batch.h"
 #include "model/tensor_parallel.h"
 
 namespace zeroth::model {
 
 enum class WeightLayout { kOutIn, kInOut };
-
-// A ParallelStyle is the dimension of a weight that the tensor-parallel ranks split. Split by
-// outputs ("column" in Megatron-LM), every rank needs all tokens and has a part of each one's
-// result. Split by inputs ("row"), it has a part of each token and a partial sum of the result.
-enum class ParallelStyle { kNone, kColwise, kRowwise };
 
 // A `WeightShard` is the part of the split dimension that a rank holds.
 struct WeightShard {
@@ -45,10 +44,24 @@ struct LinearShape {
 // [out] if there is one. Both are this rank's part.
 class Linear : public torch::nn::Module {
  public:
+  // An Adapter's factors are the parameters `lora_A` [r, in] and `lora_B` [out, r].
+  struct Adapter {
+    LoraFactors factors;
+    double scale = 1;
+    DropoutSite dropout = {};
+  };
+
   explicit Linear(const LinearShape& shape);
+
+  // Adds an adapter; with `a`, to share its factor A with another part of the same product. Split
+  // by outputs, a rank has all of A and its rows of B; split by inputs, its columns of A and all of
+  // B.
+  void add_adapter(int64_t r, double scale, const DropoutSite& dropout,
+                   const torch::Tensor& a = {});
 
   torch::Tensor weight;
   torch::Tensor bias;  // undefined without a bias; full where the inputs are split
+  std::optional<Adapter> adapter;
   WeightLayout layout;
   WeightShard shard;
   TensorParallelPtr tp;
@@ -62,14 +75,15 @@ Splits linear_splits(const torch::nn::Module& block);
 // bias in place. Split by outputs, x is this rank's shard of the tokens [rows, in], and the result
 // is this rank's outputs for the tokens of all ranks [ranks * rows, extent]. Split by inputs, it
 // maps all tokens [ranks * rows, extent] to this rank's shard [rows, out], with the bias added
-// once.
-torch::Tensor linear(const torch::Tensor& x, const Linear& layer);
+// once. An adapter drops elements of x, whose rows are the batch's tokens, if the batch has seeds.
+torch::Tensor linear(const torch::Tensor& x, const Linear& layer, const MicroBatch& batch = {});
 
 // Returns several products of the same x: its gradient is summed inside the products, and x is
 // gathered once. On a GPU they are one product, in forward and backward, if their weights are
 // adjacent in memory and have no biases; the results are then parts of one tensor.
 std::vector<torch::Tensor> linear(const torch::Tensor& x,
-                                  std::initializer_list<const Linear*> layers);
+                                  std::initializer_list<const Linear*> layers,
+                                  const MicroBatch& batch = {});
 
 // Returns the product with a bare weight [out, in].
 torch::Tensor project(const torch::Tensor& x, const torch::Tensor& weight);

@@ -71,7 +71,7 @@ torch::Tensor TransformerLayer::forward(const torch::Tensor& x, const MicroBatch
   const Tensor attended =
       dropout(attention_->forward(before.norm, batch), attention_dropout_, batch, first);
   const Norm::Residual after = mlp_norm_->forward_residual(before.stream, attended);
-  return after.stream + dropout(mlp_->forward(after.norm), mlp_dropout_, batch, first);
+  return after.stream + dropout(mlp_->forward(after.norm, batch), mlp_dropout_, batch, first);
 }
 
 Mlp::Mlp(const ModelSpec& spec, const TensorParallelPtr& tp) : activation_(spec.activation) {
@@ -88,12 +88,13 @@ Mlp::Mlp(const ModelSpec& spec, const TensorParallelPtr& tp) : activation_(spec.
   down_ = projection("down", full_size, hidden, ParallelStyle::kRowwise);
 }
 
-Tensor Mlp::forward(const Tensor& x) const {
-  if (!gate_) return linear(activate(linear(x, *up_), activation_), *down_);
-  const std::vector<Tensor> y = linear(x, {gate_.get(), up_.get()});
+Tensor Mlp::forward(const Tensor& x, const MicroBatch& batch) const {
+  const auto down = [&](const Tensor& inner) { return linear(inner, *down_, batch); };
+  if (!gate_) return down(activate(linear(x, *up_, batch), activation_));
+  const std::vector<Tensor> y = linear(x, {gate_.get(), up_.get()}, batch);
   if (activation_ == Activation::kSilu)
-    return linear(apply_function(std::make_shared<SwiGlu>(), y)[0], *down_);
-  return linear(activate(y[0], activation_) * y[1], *down_);
+    return down(apply_function(std::make_shared<SwiGlu>(), y)[0]);
+  return down(activate(y[0], activation_) * y[1]);
 }
 
 }  // namespace zeroth::model

@@ -24,7 +24,7 @@ class Mlp : public torch::nn::Module {
   explicit Mlp(const ModelSpec& spec, const TensorParallelPtr& tp = nullptr);
 
   // Returns a tensor in the shape of x [..., hidden].
-  torch::Tensor forward(const torch::Tensor& x) const;
+  torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) const;
 
  private:
   Activation activation_;

@@ -50,13 +50,14 @@ int64_t threshold(double p) {
 }
 
 Tensor mask_on_cpu(int64_t row_seed, const DropoutSite& site, const std::vector<int64_t>& lines,
-                   int64_t size) {
+                   int64_t size, int64_t first) {
   Tensor mask = at::empty({static_cast<int64_t>(lines.size()), size}, torch::kBool);
   bool* out = mask.data_ptr<bool>();
   const auto min_kept_hash = static_cast<uint32_t>(threshold(site.p));
   for (const int64_t line : lines) {
     const LineKey key = line_key(row_seed, site.key, line);
-    for (uint32_t e = 0; e < static_cast<uint32_t>(size); ++e) {
+    for (int64_t at = first; at < first + size; ++at) {
+      const auto e = static_cast<uint32_t>(at);
       *out++ = mix32(mix32(e + key.first) ^ key.second) >> 8 >= min_kept_hash;
     }
   }
@@ -79,23 +80,8 @@ class Dropout final : public CustomFunction {
   }
 
  private:
-  Tensor masked(const Tensor& shaped) const {
-    const Tensor x = shaped.reshape({-1, shaped.size(-1)});
-    Tensor y = at::empty_like(x, at::MemoryFormat::Contiguous);
-    int64_t done = 0;
-    for (const SeededSample& sample : samples_) {
-      const int64_t begin = std::max(sample.begin, first_token_);
-      const int64_t rows = std::min(sample.end, first_token_ + x.size(0)) - begin;
-      if (rows <= 0) continue;
-      std::vector<int64_t> lines(static_cast<size_t>(rows));
-      std::iota(lines.begin(), lines.end(), begin - sample.begin);
-      const Tensor keep = keep_mask(sample.seed, site_, lines, x.size(1), x.device());
-      Tensor out = y.narrow(0, done, rows);
-      at::mul_out(out, x.narrow(0, done, rows), keep);
-      done += rows;
-    }
-    y.narrow(0, done, x.size(0) - done).zero_();
-    return y.div_(1 - site_.p).view(shaped.sizes());  // mul_ would round the factor to bf16
+  Tensor masked(const Tensor& x) const {
+    return dropped_rows(x.reshape({-1, x.size(-1)}), site_, samples_, first_token_).view(x.sizes());
   }
 
   DropoutSite site_;
@@ -110,31 +96,52 @@ DropoutSite make_dropout_site(double p, const std::string& name) {
 }
 
 Tensor keep_mask_from_tensors(int64_t row_seed, const DropoutSite& site,
-                              const std::vector<int64_t>& lines, int64_t size,
-                              torch::Device device) {
-  std::vector<int64_t> first, second;
+                              const std::vector<int64_t>& lines, int64_t size, torch::Device device,
+                              int64_t first) {
+  std::vector<int64_t> outer, inner_keys;
   for (const int64_t line : lines) {
     const LineKey key = line_key(row_seed, site.key, line);
-    first.push_back(key.first);
-    second.push_back(key.second);
+    inner_keys.push_back(key.first);
+    outer.push_back(key.second);
   }
   const auto column = [&](const std::vector<int64_t>& keys) {
     return torch::tensor(keys, torch::kLong).to(device).unsqueeze(1);
   };
-  const Tensor e = torch::arange(size, torch::TensorOptions(device).dtype(torch::kLong));
-  const Tensor inner = mix32((e + column(first)).bitwise_and_(kLow32));
-  return mix32(inner.bitwise_xor(column(second))).bitwise_right_shift_(8).ge(threshold(site.p));
+  const Tensor e =
+      torch::arange(first, first + size, torch::TensorOptions(device).dtype(torch::kLong));
+  const Tensor inner = mix32((e + column(inner_keys)).bitwise_and_(kLow32));
+  return mix32(inner.bitwise_xor(column(outer))).bitwise_right_shift_(8).ge(threshold(site.p));
 }
 
 Tensor keep_mask(int64_t row_seed, const DropoutSite& site, const std::vector<int64_t>& lines,
-                 int64_t size, torch::Device device) {
+                 int64_t size, torch::Device device, int64_t first) {
   const torch::NoGradGuard no_grad;
-  return device.is_cpu() ? mask_on_cpu(row_seed, site, lines, size)
-                         : keep_mask_from_tensors(row_seed, site, lines, size, device);
+  return device.is_cpu() ? mask_on_cpu(row_seed, site, lines, size, first)
+                         : keep_mask_from_tensors(row_seed, site, lines, size, device, first);
 }
 
 bool applies_dropout(const DropoutSite& site, const MicroBatch& batch) {
   return site.p != 0 && (!batch.sample_seeds.empty() || torch::GradMode::is_enabled());
+}
+
+Tensor dropped_rows(const Tensor& x, const DropoutSite& site,
+                    const std::vector<SeededSample>& samples, int64_t first_token,
+                    int64_t first_element) {
+  Tensor y = at::empty_like(x, at::MemoryFormat::Contiguous);
+  int64_t done = 0;
+  for (const SeededSample& sample : samples) {
+    const int64_t begin = std::max(sample.begin, first_token);
+    const int64_t rows = std::min(sample.end, first_token + x.size(0)) - begin;
+    if (rows <= 0) continue;
+    std::vector<int64_t> lines(static_cast<size_t>(rows));
+    std::iota(lines.begin(), lines.end(), begin - sample.begin);
+    const Tensor keep = keep_mask(sample.seed, site, lines, x.size(1), x.device(), first_element);
+    Tensor out = y.narrow(0, done, rows);
+    at::mul_out(out, x.narrow(0, done, rows), keep);
+    done += rows;
+  }
+  y.narrow(0, done, x.size(0) - done).zero_();
+  return y.div_(1 - site.p);  // mul_ would round the factor to bf16
 }
 
 Tensor dropout(const Tensor& x, const DropoutSite& site, const MicroBatch& batch,

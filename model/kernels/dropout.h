@@ -22,14 +22,15 @@ DropoutSite make_dropout_site(double p, const std::string& name);
 
 // Returns which elements stay in one row of the batch, [lines.size(), size] bool. Element e of line
 // l is a hash of (row_seed, site.key, l, e) alone: the number of lines and elements does not
-// matter.
+// matter. The elements are those from `first` on.
 torch::Tensor keep_mask(int64_t row_seed, const DropoutSite& site,
-                        const std::vector<int64_t>& lines, int64_t size, torch::Device device);
+                        const std::vector<int64_t>& lines, int64_t size, torch::Device device,
+                        int64_t first = 0);
 
 // Returns the same bits as keep_mask(), computed by tensor operations, which run on every device.
 torch::Tensor keep_mask_from_tensors(int64_t row_seed, const DropoutSite& site,
                                      const std::vector<int64_t>& lines, int64_t size,
-                                     torch::Device device);
+                                     torch::Device device, int64_t first = 0);
 
 // Returns whether the site drops: p is not 0 and the batch has seeds, or has to have them, as a
 // graph is recorded: seeded_samples() then says that the loader forgot them.
@@ -41,5 +42,12 @@ bool applies_dropout(const DropoutSite& site, const MicroBatch& batch);
 // `first_token` on; rows after the last token are finite.
 torch::Tensor dropout(const torch::Tensor& x, const DropoutSite& site, const MicroBatch& batch,
                       int64_t first_token = 0);
+
+// Returns x [rows, size] with the same elements dropped as by dropout(), for a batch with these
+// samples: of the flattened tokens from `first_token` on, their elements from `first_element` on.
+// Does not record a graph.
+torch::Tensor dropped_rows(const torch::Tensor& x, const DropoutSite& site,
+                           const std::vector<SeededSample>& samples, int64_t first_token,
+                           int64_t first_element = 0);
 
 }  // namespace zeroth::model

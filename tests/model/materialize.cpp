@@ -64,7 +64,7 @@ Tensor train(const Blocks& blocks, const MicroBatch& batch, double gradient) {
   }
   Tensor dy = torch::full({}, gradient);
   for (size_t i = blocks.size(); i-- > 0;) {
-    outputs[i].backward(dy);
+    if (outputs[i].requires_grad()) outputs[i].backward(dy);
     if (i > 0) dy = inputs[i].grad();
   }
   return x.detach();

@@ -91,7 +91,7 @@ TEST_CASE("each activation, gated or not, gives the formula and its gradients") 
       Parameters parameters = randomise(mlp);
       const Tensor x = torch::randn({2, 3, 4}).requires_grad_();
       const Tensor dy = torch::randn({2, 3, 4});
-      const Tensor y = mlp.forward(x);
+      const Tensor y = mlp.forward(x, {});
       y.backward(dy);
 
       std::map<std::string, Tensor> wide;
