@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "configs/lora_config.h"
 #include "configs/offload_config.h"
 #include "configs/report_config.h"
 #include "configs/update_config.h"
@@ -141,6 +142,8 @@ struct Config {
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;
   ZeroConfig zero;
+  // Adapters that are trained in place of the model, if enabled.
+  LoraConfig lora;
   TensorParallelConfig tensor_parallel;
   AioConfig aio;
   RecomputeConfig recompute;

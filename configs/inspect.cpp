@@ -53,6 +53,7 @@ class Inspector {
     for (const FileKey& given : keys_.given) {
       if (given.key != nullptr) seen.insert(given.key->path);
       const bool opened = given.value.is_object() && given.key != nullptr &&
+                          given.key->field.type == KeyType::kSection &&
                           given.key->state != KeyState::kRefused && given.key->allowed_keys.empty();
       if (!opened) out_.given.push_back(of_given(given));
     }
@@ -95,8 +96,9 @@ class Inspector {
   // Shows the switches only: other values may be secrets of a service.
   void describe_idle_section(const ConfigKey& key, bool refused, KeyReport& report) const {
     Json shown = Json::object();
-    bool on = false;
-    for (const Switch& one : parse_switches(key)) {
+    const std::vector<Switch> switches = parse_switches(key);
+    bool on = switches.empty();
+    for (const Switch& one : switches) {
       const auto value = keys_.get<bool>(fmt::format("{}.{}", key.path, one.name));
       if (value) shown[std::string(one.name)] = *value;
       on = on || value.value_or(false);

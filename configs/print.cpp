@@ -29,7 +29,7 @@ void print_object(const Json& object, const std::string& path, const Origins& or
   for (const auto& [name, value] : object.items()) {
     const std::string inner = path.empty() ? name : path + "." + name;
     const size_t start = text.size();
-    text += fmt::format("{:{}}\"{}\": ", "", indent + 2, name);
+    text += fmt::format("{:{}}{}: ", "", indent + 2, printed(name));
     if (value.is_object()) {
       print_object(value, inner, origins, indent + 2, text);
     } else {
@@ -103,6 +103,7 @@ Json json_of(const Config& config) {
   }
   // A constant rate, and a schedule that only a flag can request, have no type in a file.
   if (of_scheduler.empty()) json.erase("scheduler");
+  if (!config.lora.enabled) json.erase("lora");
   return json;
 }
 
@@ -124,7 +125,7 @@ std::string in_one_line(const Json& value) {
   if (!value.is_object()) return printed(value);
   std::vector<std::string> members;
   for (const auto& [name, member] : value.items()) {
-    members.push_back(fmt::format("\"{}\": {}", name, in_one_line(member)));
+    members.push_back(fmt::format("{}: {}", printed(name), in_one_line(member)));
   }
   return fmt::format("{{{}}}", fmt::join(members, ", "));
 }
@@ -139,7 +140,9 @@ std::string to_json(const Config& config, const Origins& origins) {
 
 std::string changed_keys(const Config& before, const Config& after) {
   const Json old = json_of(before), now = json_of(after);
-  const Json usual = json_of(Config{});
+  Config defaults;
+  defaults.lora.enabled = after.lora.enabled;
+  const Json usual = json_of(defaults);
   std::vector<std::string> keys;
   for (const auto& [name, value] : now.items()) {
     if (old.contains(name) && old[name] == value) continue;

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -74,6 +75,17 @@ struct FlagValues {
   // --gradient-checkpointing[=N]: RecomputeConfig::every_nth_block, at least 1.
   std::optional<int64_t> gradient_checkpointing;
   std::optional<int64_t> tensor_parallel;  // --tensor-parallel, default 1: layers are not split
+  // --use_peft: LoraConfig::enabled, which a section lora sets, too. Together with it, LoRA's flags
+  // and keys that are omitted have TRL's defaults, otherwise peft's.
+  bool use_peft = false;
+  std::optional<int64_t> lora_r;       // --lora_r, default 16
+  std::optional<double> lora_alpha;    // --lora_alpha, default 32
+  std::optional<double> lora_dropout;  // --lora_dropout, default 0.05
+  std::optional<bool> use_rslora;      // --use_rslora, default false
+  // --lora_target_modules; empty: not given. One word is a regular expression or all-linear, as in
+  // TRL; one without a character of a regular expression is a name, as several words are.
+  std::vector<std::string> lora_target_modules;
+  std::vector<std::string> lora_modules_to_save;  // --lora_modules_to_save
 };
 
 // Defaults has the defaults of flags that a command line omits, one set of values for each spelling
@@ -106,6 +118,11 @@ struct RunFacts {
   // Optimizer steps of the run. Unset: unknown; then an "auto" total_num_steps is an error.
   std::optional<int64_t> total_steps = {};
 };
+
+// Returns section lora with the keys of an adapter_config.json. Null means the default, and names
+// that the key table does not have are those of other versions of peft. Throws one Error that lists
+// each value that is malformed or not supported.
+LoraConfig parse_adapter_config(const nlohmann::ordered_json& keys, const std::string& name);
 
 struct CheckedKeys;  // configs/schema/check.h
 

@@ -126,6 +126,7 @@ HfSchedule resolve_hf_schedule(Context& context, HfSchedule::Type type, int64_t 
                                double lr);
 std::string hf_text(const HfSchedule& schedule);  // part of schedule_text()
 void fill_zero(Context& context, Config& config);
+void fill_lora(Context& context, Config& config);
 // Returns Resolved::services.
 std::vector<std::string> enabled_services(const CheckedKeys& keys);
 void check_report(Context& context, const Config& config);  // monitors, profilers
@@ -149,5 +150,6 @@ void check_optimizer(Context& context, const Config& config);
 void check_schedule(Context& context, const Config& config);
 void check_offload(Context& context, const Config& config);
 void check_tensor_parallel(Context& context, const Config& config);
+void check_lora(Context& context, const Config& config);
 
 }  // namespace zeroth::configs

@@ -107,6 +107,7 @@ Config fill(Context& context) {
       context.resolve_value("dataloader_drop_last", context.flags.drop_last).value_or(false);
   check_dtypes(context, config);
   fill_zero(context, config);
+  fill_lora(context, config);
   check_report(context, config);
   // The values without a key in the file.
   const FlagValues& flags = context.flags;

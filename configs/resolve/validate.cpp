@@ -42,6 +42,9 @@ void check_flags(Context& context) {
   check_flag_of("optimizer.params.weight_decay", flags.weight_decay);
   check_flag_of("optimizer.params.eps", flags.eps);
   check_flag_of("gradient_clipping", flags.max_grad_norm);
+  check_flag_of("lora.r", flags.lora_r);
+  check_flag_of("lora.lora_alpha", flags.lora_alpha);
+  check_flag_of("lora.lora_dropout", flags.lora_dropout);
   if (flags.betas) {
     for (const double beta : *flags.betas) check_flag_of("optimizer.params.betas", beta);
   }
@@ -58,6 +61,7 @@ void validate(Context& context, const Config& config) {
   check_recompute(context, config);
   check_offload(context, config);
   check_tensor_parallel(context, config);
+  check_lora(context, config);
 }
 
 }  // namespace zeroth::configs

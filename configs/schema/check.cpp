@@ -173,13 +173,40 @@ class Checker {
     } else if (key.field.type == KeyType::kSection) {
       out_.values[std::string(key.path)] = Json::object();
       check_section(value, path, std::string(key.path));
+    } else if (is_map(key)) {
+      check_map(value, path, key);
     } else if (!is_accepted(*typed, key)) {
-      add_error(path, "expected {}, found {}", describe_accepted(key), describe(value));
+      add_error(path, "expected {}, found {}{}{}", describe_accepted(key), describe(value),
+                key.other_values.empty() ? "" : ": ", key.other_values);
     } else if (key.state == KeyState::kHonored) {
       out_.values[std::string(key.path)] = *typed;
     } else if (value != parse_trusted_json(key.default_value)) {
       note(out_.notes, path, "{} {} has no effect: {}", path, quoted(value), key.text);
     }
+  }
+
+  static bool is_map(const ConfigKey& key) {
+    return key.field.type == KeyType::kIntegerMap || key.field.type == KeyType::kNumberMap;
+  }
+
+  // Checks an object whose names are free. Each of its values is a number of one type and range.
+  void check_map(const Json& value, const std::string& path, const ConfigKey& key) {
+    ConfigKey one = key;
+    const bool integers = key.field.type == KeyType::kIntegerMap;
+    one.field.type = integers ? KeyType::kInteger : KeyType::kNumber;
+    const size_t before = out_.errors.size();
+    Json checked = Json::object();
+    for (const auto& [name, number] : value.items()) {
+      if (is_comment(name)) continue;
+      const std::optional<Json> typed = typed_value(number, one);
+      if (typed && is_accepted(*typed, one)) {
+        checked[name] = *typed;
+      } else {
+        add_error(join(path, shortened(name)), "expected {}, found {}", describe_accepted(one),
+                  describe(number));
+      }
+    }
+    if (out_.errors.size() == before) out_.values[std::string(key.path)] = std::move(checked);
   }
 
   void check_refused(const Json& value, const std::string& path, const ConfigKey& key) {

@@ -27,6 +27,9 @@ struct EnumNames {
   }
   static constexpr std::string_view of(SchedulerConfig::Warmup) { return "log linear"; }
   static constexpr std::string_view of(LogLevel) { return "debug info warning error critical"; }
+  static constexpr std::string_view of(LoraConfig::Bias) { return "none all lora_only"; }
+  // In a file the first and the last one are truth values.
+  static constexpr std::string_view of(LoraConfig::Init) { return "true gaussian false"; }
 };
 
 template <typename Enum>

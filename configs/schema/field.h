@@ -29,6 +29,7 @@ struct Place {
   static constexpr auto of(ZeroConfig*) { return &Config::zero; }
   static constexpr auto of(OffloadOptimizerConfig*) { return &ZeroConfig::offload_optimizer; }
   static constexpr auto of(OffloadParamConfig*) { return &ZeroConfig::offload_param; }
+  static constexpr auto of(LoraConfig*) { return &Config::lora; }
   static constexpr auto of(TensorParallelConfig*) { return &Config::tensor_parallel; }
   static constexpr auto of(AioConfig*) { return &Config::aio; }
   static constexpr auto of(RecomputeConfig*) { return &Config::recompute; }
@@ -60,8 +61,16 @@ constexpr KeyType key_type() {
   if (std::is_integral_v<T>) return KeyType::kInteger;
   if (std::is_same_v<T, double>) return KeyType::kNumber;
   if (std::is_same_v<T, std::array<double, 2>>) return KeyType::kPair;
+  if (std::is_same_v<T, ModuleNames>) return KeyType::kNames;
+  if (std::is_same_v<T, std::vector<int64_t>>) return KeyType::kIntegerOrList;
+  if (std::is_same_v<T, PatternValues>) return KeyType::kNumberMap;
   return std::is_same_v<T, std::vector<std::string>> ? KeyType::kList : KeyType::kString;
 }
+
+// Convert names of modules, for nlohmann's library: null if none are set, the pattern, or the list
+// of names. The order and the repetition of names mean nothing: they are sorted and unique.
+void to_json(nlohmann::ordered_json& value, const ModuleNames& names);
+void from_json(const nlohmann::ordered_json& value, ModuleNames& names);
 
 template <typename T>
 nlohmann::ordered_json to_value(const T& member) {
@@ -76,6 +85,8 @@ nlohmann::ordered_json to_value(const std::optional<T>& member) {
   return member ? to_value(*member) : nlohmann::ordered_json();
 }
 
+nlohmann::ordered_json to_value(const PatternValues& member);  // an object
+
 template <typename T>
 void set_member(const nlohmann::ordered_json& value, T& member) {
   if constexpr (std::is_enum_v<T>) {
@@ -88,6 +99,7 @@ template <typename T>
 void set_member(const nlohmann::ordered_json& value, std::optional<T>& member) {
   set_member(value, member.emplace());
 }
+void set_member(const nlohmann::ordered_json& value, PatternValues& member);
 
 // Returns the field of the member to which the pointers lead.
 template <auto... kMembers>
@@ -110,12 +122,12 @@ constexpr Field field_with_special() {
   return number;
 }
 
-// Returns the field of a text that is null in a file if it is empty.
+// Returns the field of a text or a list that is null in a file if it is empty.
 template <auto... kMembers>
-constexpr Field text_or_null() {
+constexpr Field null_if_empty() {
   Field text = field<kMembers...>();
   text.get = [](const Config& config) {
-    const std::string& value = member<kMembers...>(config);
+    const auto& value = member<kMembers...>(config);
     return value.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
   };
   return text;

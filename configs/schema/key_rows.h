@@ -16,6 +16,7 @@ std::vector<ConfigKey> update_rows();    // optimizer, scheduler
 std::vector<ConfigKey> zero_rows();      // zero_optimization
 std::vector<ConfigKey> offload_rows();   // zero_optimization.offload_*, aio
 std::vector<ConfigKey> gradient_rows();  // how gradients are summed, data types
+std::vector<ConfigKey> lora_rows();      // lora
 std::vector<ConfigKey> report_rows();    // printing, monitors, profilers
 std::vector<ConfigKey> other_rows();     // everything else of DeepSpeed's schema
 
@@ -83,6 +84,12 @@ constexpr ConfigKey idle_section(std::string_view path, std::string_view off,
                                  std::string_view allowed_keys, std::string_view text) {
   ConfigKey key = refused_section(path, off, allowed_keys, text);
   key.state = kNoEffect;
+  return key;
+}
+
+// Returns `key` with the reason for which it accepts no other values.
+constexpr ConfigKey refusing_others(ConfigKey key, std::string_view reason) {
+  key.other_values = reason;
   return key;
 }
 

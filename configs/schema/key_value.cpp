@@ -44,14 +44,26 @@ bool is_list_of(const Json& value, bool (Json::*is_entry)() const noexcept) {
 }  // namespace
 
 std::string type_name(KeyType type) {
-  constexpr std::string_view kNames[] = {
-      "true or false",         "an integer",      "a number",           "a string",
-      "a list of two numbers", "a list of names", "a list of integers", "an object"};
+  constexpr std::string_view kNames[] = {"true or false",
+                                         "an integer",
+                                         "a number",
+                                         "a string",
+                                         "one of several values",
+                                         "a list of two numbers",
+                                         "a list of names",
+                                         "a string or a list of names",
+                                         "a list of integers",
+                                         "an integer or a list of integers",
+                                         "an object of integers",
+                                         "an object of numbers",
+                                         "an object"};
   return std::string(kNames[static_cast<size_t>(type)]);
 }
 
 std::string describe_accepted(const ConfigKey& key) {
-  if (key.field.type == KeyType::kString) return std::string(key.accepts);
+  if (key.field.type == KeyType::kString || key.field.type == KeyType::kChoice) {
+    return std::string(key.accepts);
+  }
   return fmt::format("{} {}{}", type_name(key.field.type),
                      key.accepts.starts_with(">") ? "" : "in ", key.accepts);
 }
@@ -74,13 +86,23 @@ std::optional<Json> typed_value(const Json& value, const ConfigKey& key) {
       return value.is_number() ? std::optional(Json(value.get<double>())) : std::nullopt;
     case KeyType::kString:
       return value.is_string() ? std::optional(canonical(value, key)) : std::nullopt;
+    case KeyType::kChoice:
+      return value;
     case KeyType::kPair:
       return value.size() == 2 && is_list_of(value, &Json::is_number) ? std::optional(value)
                                                                       : std::nullopt;
+    case KeyType::kNames:
+      if (value.is_string()) return value;
+      [[fallthrough]];
     case KeyType::kList:
       return is_list_of(value, &Json::is_string) ? std::optional(value) : std::nullopt;
+    case KeyType::kIntegerOrList:
+      if (value.is_number_integer()) return Json::array({value});
+      [[fallthrough]];
     case KeyType::kIntegers:
       return is_list_of(value, &Json::is_number_integer) ? std::optional(value) : std::nullopt;
+    case KeyType::kIntegerMap:
+    case KeyType::kNumberMap:
     case KeyType::kSection:
       return value.is_object() ? std::optional(value) : std::nullopt;
   }
@@ -100,6 +122,7 @@ bool is_accepted(const Json& value, const ConfigKey& key) {
       return in_range(value.get<double>(), key.accepts);
     case KeyType::kPair:
     case KeyType::kIntegers:
+    case KeyType::kIntegerOrList:
       return std::all_of(value.begin(), value.end(), [&](const Json& entry) {
         return in_range(entry.get<double>(), key.accepts);
       });

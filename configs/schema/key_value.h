@@ -16,7 +16,8 @@ namespace zeroth::configs {
 inline constexpr int64_t kInfinity = std::numeric_limits<int64_t>::max();
 
 // Returns the value in the type of its key: integers as int64, numbers as double, a string in the
-// table's spelling. Returns nullopt if it has another type or a string contains NUL.
+// table's spelling, a list for one that may be a single integer. Returns nullopt if it has another
+// type or a string contains NUL. Members of an object are not checked.
 std::optional<nlohmann::ordered_json> typed_value(const nlohmann::ordered_json& value,
                                                   const ConfigKey& key);
 

@@ -52,7 +52,7 @@ std::vector<ConfigKey> joined(std::initializer_list<std::vector<ConfigKey>> part
 const std::vector<ConfigKey>& keys() {
   static const std::vector<ConfigKey> all =
       joined({training_rows(), update_rows(), zero_rows(), offload_rows(), gradient_rows(),
-              report_rows(), other_rows()});
+              lora_rows(), report_rows(), other_rows()});
   return all;
 }
 

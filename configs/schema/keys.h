@@ -12,7 +12,21 @@ namespace zeroth::configs {
 
 struct Config;
 
-enum class KeyType { kBool, kInteger, kNumber, kString, kPair, kList, kIntegers, kSection };
+enum class KeyType {
+  kBool,
+  kInteger,
+  kNumber,
+  kString,
+  kChoice,  // one of the JSON values in ConfigKey::accepts
+  kPair,
+  kList,
+  kNames,  // a string, or a list of names
+  kIntegers,
+  kIntegerOrList,  // checked: a list
+  kIntegerMap,     // an object whose names are free
+  kNumberMap,      // likewise
+  kSection
+};
 
 enum class KeyState {
   // The key has the same effect as in DeepSpeed.
@@ -46,9 +60,10 @@ struct ConfigKey {
   Field field = {};
   KeyState state = KeyState::kHonored;
   std::string_view default_value = {};  // as JSON; the key may be null if it is null
-  // Accepted values. Numbers: a range, "> 0", ">= 0", "0..3", "[0, 1)". Other honored and refused
-  // keys: JSON values separated by '|' that are accepted besides the default. Refused and idle
-  // sections: the entries, separated by ',', that disable them, "enabled = false".
+  // Accepted values. Numbers, also of a list or a map: a range, "> 0", ">= 0", "0..3", "[0, 1)".
+  // Other honored and refused keys: JSON values separated by '|' that are accepted besides the
+  // default. Refused and idle sections: the entries, separated by ',', that disable them,
+  // "enabled = false".
   std::string_view accepts = {};
   std::string_view auto_value = {};  // resolved value of "auto"; empty: "auto" is an error
   std::string_view text = {};        // meaning, or why the key has no effect or is refused
@@ -58,6 +73,8 @@ struct ConfigKey {
   // relative to it. "a.*" means anything below a.
   std::string_view allowed_keys = {};
   bool any_case = false;  // honored and idle strings: case does not matter
+  // Why values outside `accepts` are refused. It follows the error about one.
+  std::string_view other_values = {};
 };
 
 // An Alias is another accepted spelling of a key.

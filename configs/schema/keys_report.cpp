@@ -55,7 +55,7 @@ std::vector<ConfigKey> profiler_rows() {
               "parts that are listed per level, the costliest first"),
       honored("flops_profiler.detailed", field<&FlopsProfilerConfig::detailed>(), "true", "",
               "a line for every block"),
-      honored("flops_profiler.output_file", text_or_null<&FlopsProfilerConfig::output_file>(),
+      honored("flops_profiler.output_file", null_if_empty<&FlopsProfilerConfig::output_file>(),
               "null", "", "where the profile goes; null: standard output"),
       honored("flops_profiler.recompute_fwd_factor",
               field<&FlopsProfilerConfig::recompute_fwd_factor>(), "0.0", ">= 0",

@@ -154,7 +154,7 @@ std::vector<ConfigKey> optimizer_offload_rows() {
               "none: compute device; cpu: host memory; nvme: a file, at stages 1 and 2 too "
               "(DeepSpeed: host memory there)"),
       honored("zero_optimization.offload_optimizer.nvme_path",
-              text_or_null<&OffloadOptimizerConfig::nvme_path>(), "null", "",
+              null_if_empty<&OffloadOptimizerConfig::nvme_path>(), "null", "",
               "nvme: required; the folder for one file per rank, created if missing"),
       honored("zero_optimization.offload_optimizer.buffer_count",
               field<&OffloadOptimizerConfig::buffer_count>(), "4", ">= 0",
@@ -194,7 +194,7 @@ std::vector<ConfigKey> parameter_offload_rows() {
       honored("zero_optimization.offload_param.device", field<&OffloadParamConfig::device>(),
               "\"none\"", kDevices, "none: compute device; cpu: host memory; nvme: a file"),
       honored("zero_optimization.offload_param.nvme_path",
-              text_or_null<&OffloadParamConfig::nvme_path>(), "null", "",
+              null_if_empty<&OffloadParamConfig::nvme_path>(), "null", "",
               "nvme: required; the folder for one file per rank, created if missing"),
       honored("zero_optimization.offload_param.buffer_count",
               field<&OffloadParamConfig::buffer_count>(), "5", ">= 0",

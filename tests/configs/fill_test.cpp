@@ -17,6 +17,7 @@ TEST_CASE("every flag that disagrees with the file stands in one error") {
   flags.gradient_checkpointing = 2;
   flags.drop_last = true;
   flags.tensor_parallel = 2;
+  flags.lora_r = 4;
   const std::string error = error_of(R"({"train_batch_size": 8,
       "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 1,
       "dataloader_drop_last": false,
@@ -24,7 +25,8 @@ TEST_CASE("every flag that disagrees with the file stands in one error") {
       "optimizer": {"type": "AdamW", "params":
           {"lr": 1e-3, "betas": [0.9, 0.99], "eps": 1e-8, "weight_decay": 0.0}},
       "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 1e-3, "warmup_num_steps": 9}},
-      "activation_checkpointing": {"number_checkpoints": 3}, "tensor_parallel": {"autotp_size": 4}})",
+      "activation_checkpointing": {"number_checkpoints": 3}, "tensor_parallel": {"autotp_size": 4},
+      "lora": {"r": 2}})",
                                      flags);
   for (const char* pair :
        {"train_batch_size: 8 in the file, but --global-batch 16",
@@ -32,6 +34,7 @@ TEST_CASE("every flag that disagrees with the file stands in one error") {
         "gradient_accumulation_steps: 1 in the file, but --accumulation 2",
         "gradient_clipping: 1.0 in the file, but --max-grad-norm 0.5",
         "tensor_parallel.autotp_size: 4 in the file, but --tensor-parallel 2",
+        "lora.r: 2 in the file, but --lora_r 4",
         "dataloader_drop_last: false in the file, but --drop-last true",
         "fp16.enabled: true in the file, but --bf16", "bf16.enabled: false in the file, but --bf16",
         "optimizer.params.lr: 0.001 in the file, but --lr 0.0001",

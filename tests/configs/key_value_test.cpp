@@ -39,6 +39,25 @@ TEST_CASE("a list of integers has nothing else in it, each in the range") {
     CHECK_FALSE(typed_value(value, key).has_value());
 }
 
+TEST_CASE("a single integer may stand for a list, and a string for names") {
+  CHECK(typed_value(Json(3), key_of(KeyType::kIntegerOrList)) == Json::array({3}));
+  CHECK(typed_value(Json{1, 2}, key_of(KeyType::kIntegerOrList)) == Json{1, 2});
+  CHECK_FALSE(is_accepted(Json{-1}, key_of(KeyType::kIntegerOrList, ">= 0")));
+  for (const Json& value : {Json(1.5), Json("1"), Json{1, "2"}})
+    CHECK_FALSE(typed_value(value, key_of(KeyType::kIntegerOrList)).has_value());
+  CHECK(typed_value(Json("x"), key_of(KeyType::kNames)) == "x");
+  CHECK(typed_value(Json{"x", "y"}, key_of(KeyType::kNames)) == Json{"x", "y"});
+  for (const Json& value : {Json(1), Json{"x", 1}, Json(nullptr), Json(std::string(1, '\0'))})
+    CHECK_FALSE(typed_value(value, key_of(KeyType::kNames)).has_value());
+}
+
+TEST_CASE("a choice may have values of several types") {
+  const ConfigKey key = key_of(KeyType::kChoice, "true | \"x\"");
+  for (const Json& value : {Json(true), Json("x")}) CHECK(is_accepted(value, key));
+  for (const Json& value : {Json(false), Json("y"), Json(1)}) CHECK_FALSE(is_accepted(value, key));
+  CHECK(describe_accepted(key) == "true | \"x\"");
+}
+
 TEST_CASE("an integer is infinite only where its range says so") {
   CHECK(typed_value(Json(INFINITY), key_of(KeyType::kInteger, ">= 0 or Infinity")) ==
         Json(kInfinity));

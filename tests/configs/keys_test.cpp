@@ -102,15 +102,16 @@ TEST_CASE("docs/config.md has the rows of the table and no others") {
 }
 
 TEST_CASE("every field of the configuration structs has a comment above it") {
-  std::istringstream lines(
-      read_source("configs/config.h") + read_source("configs/offload_config.h") +
-      read_source("configs/report_config.h") + read_source("configs/update_config.h"));
+  std::istringstream lines(read_source("configs/config.h") + read_source("configs/lora_config.h") +
+                           read_source("configs/offload_config.h") +
+                           read_source("configs/report_config.h") +
+                           read_source("configs/update_config.h"));
   std::string before;
   int fields = 0;
   for (std::string line; std::getline(lines, line); before = line) {
     const bool field =
         line.starts_with("  ") && line.ends_with(";") && line.find(" = ") != std::string::npos;
-    if (!field) continue;
+    if (!field || line.find(" operator") != std::string::npos) continue;
     CAPTURE(line);
     ++fields;
     const bool commented = before.find("//") != std::string::npos;

@@ -6,10 +6,27 @@
 namespace zeroth::configs::print_test {
 namespace {
 
+LoraConfig unusual_lora() {
+  return {.enabled = true,
+          .r = 2,
+          .alpha = 0.5,
+          .use_rslora = true,
+          .dropout = 0.25,
+          .target_modules = {.names = {"k_proj", "q_proj"}},
+          .exclude_modules = {.pattern = "model\\.layers\\.0\\..*"},
+          .layers_to_transform = {1, 0},
+          .layers_pattern = {"layers"},
+          .rank_pattern = {{"q\"_proj", 3}, {"\\d+", 4}},
+          .alpha_pattern = {{"a.b", 1.5}},
+          .modules_to_save = {"lm_head"},
+          .bias = LoraConfig::Bias::kLoraOnly,
+          .init = LoraConfig::Init::kGaussian};
+}
+
 // Every field away from its default, as far as the scheduler's kind allows.
 Config unusual(SchedulerConfig::Kind kind) {
   Config config;
-  config.batch = {.train_batch_size = 12, .micro_batch_size = 3, .accumulation_steps = 4};
+  config.batch = {.train_batch_size = 24, .micro_batch_size = 3, .accumulation_steps = 4};
   config.precision = Precision::kFp16;
   config.loss_scale = {.static_scale = 2,
                        .initial_scale_power = 9,
@@ -55,7 +72,8 @@ Config unusual(SchedulerConfig::Kind kind) {
                                    .buffer_count = 6,
                                    .buffer_size_elements = 16,
                                    .max_in_cpu_elements = 17}};
-  config.tensor_parallel = {.size = 2, .overlap_comm = true};
+  config.tensor_parallel = {.overlap_comm = true};  // split layers have no adapters
+  config.lora = unusual_lora();
   config.aio = {.block_size = 8192, .queue_depth = 18, .threads = 19};
   config.recompute = {.number_checkpoints = 6, .cpu_checkpointing = true};
   config.steps_per_print = 7;
@@ -84,6 +102,9 @@ std::vector<Json> printed_defaults() {
     config.optimizer.kind = static_cast<OptimizerConfig::Kind>(kind);
     all.push_back(Json::parse(to_json(config)));
   }
+  Config config;
+  config.lora.enabled = true;
+  all.push_back(Json::parse(to_json(config)));
   return all;
 }
 
@@ -114,8 +135,19 @@ TEST_CASE("what is printed loads back to the same configuration") {
     CHECK(back.zero.offload_optimizer.nvme_path == "/fast");
     CHECK(back.zero.offload_optimizer.step == OffloadOptimizerConfig::UpdateDevice::kGpu);
     CHECK(back.zero.offload_param.max_in_cpu_elements == 17);
-    CHECK(back.tensor_parallel.size == 2);
     CHECK(back.tensor_parallel.overlap_comm);
+    const LoraConfig lora = unusual_lora();
+    CHECK(back.lora.enabled);
+    CHECK(back.lora.r == 2);
+    CHECK(back.lora.target_modules == lora.target_modules);
+    CHECK(back.lora.exclude_modules == lora.exclude_modules);
+    CHECK(back.lora.layers_to_transform == lora.layers_to_transform);
+    CHECK(back.lora.layers_pattern == lora.layers_pattern);
+    CHECK(back.lora.rank_pattern == lora.rank_pattern);
+    CHECK(back.lora.alpha_pattern == lora.alpha_pattern);
+    CHECK(back.lora.modules_to_save == lora.modules_to_save);
+    CHECK(back.lora.bias == lora.bias);
+    CHECK(back.lora.init == lora.init);
     CHECK(back.aio.threads == 19);
     CHECK(back.recompute.number_checkpoints == 6);
     CHECK(back.recompute.cpu_checkpointing);
@@ -291,6 +323,32 @@ TEST_CASE("one cycle and the range test load back") {
 
 TEST_CASE("a constant rate has no scheduler section") {
   CHECK(to_json(Config()).find("scheduler") == std::string::npos);
+}
+
+TEST_CASE("the section of adapters is printed if there are some, with the origins of its values") {
+  CHECK(to_json(Config()).find("lora") == std::string::npos);
+  FlagValues flags;
+  flags.use_peft = true;
+  flags.lora_target_modules = {"all-linear"};
+  const Resolved resolved = resolve_text("{}", flags);
+  const std::string text = to_json(resolved.config, resolved.origins);
+  for (const char* line : {"\"r\": 16,", "// default of --lora_r\n", "// --lora_target_modules\n",
+                           "\"init_lora_weights\": true"}) {
+    CHECK_MESSAGE(text.find(line) != std::string::npos, line);
+  }
+  CHECK(to_json(config_of(text)) == to_json(resolved.config));
+  CHECK(changed_keys(config_of("{}"), resolved.config) ==
+        R"("lora": {"r": 16, "lora_alpha": 32.0, "lora_dropout": 0.05, )"
+        R"("target_modules": "all-linear"})");
+}
+
+TEST_CASE("with split layers a configuration loads back, too") {
+  Config config = unusual(SchedulerConfig::Kind::kWarmupLr);
+  config.lora = {};
+  config.tensor_parallel.size = 2;
+  config.batch.train_batch_size = 12;
+  CHECK(again(config).tensor_parallel.size == 2);
+  CHECK(to_json(again(config)) == to_json(config));
 }
 
 }  // namespace zeroth::configs::print_test
