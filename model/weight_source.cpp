@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "base/hash.h"
 #include "base/machine/parallel.h"
@@ -26,32 +27,19 @@ float normal(uint64_t key, int64_t index) {
   return radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle));
 }
 
-}  // namespace
+// Returns a value in [-1, 1).
+float uniform(uint64_t key, int64_t index) {
+  const uint64_t bits = mix(key ^ mix(static_cast<uint64_t>(index)));
+  return static_cast<float>(bits >> 40) * 0x1p-23F - 1;
+}
 
-void RandomSource::read(const ParamSlice& part, torch::Tensor out) {
-  if (part.name.ends_with(".bias")) {
-    out.zero_();
-    return;
-  }
-  if (part.name.ends_with("norm.weight")) {
-    out.fill_(1);
-    return;
-  }
-  const uint64_t key = mix(mix(seed_) ^ fnv1a(part.name));
-  const bool residual =
-      part.name.ends_with(".attention.o.weight") || part.name.ends_with(".mlp.down.weight");
-  double range = spec_.initializer_range;
-  if (residual && spec_.family == "gpt2") {
-    range /= std::sqrt(2.0 * static_cast<double>(spec_.num_layers));
-  }
-  const auto scale = static_cast<float>(range);
-  // The padding token's row stays zero.
-  const bool padded = spec_.padding_token >= 0 && part.name == "embedding.weight";
-  const int64_t zeros_end = padded ? (spec_.padding_token + 1) * part.box.shape.back() : 0;
-  const int64_t zeros_begin = padded ? zeros_end - part.box.shape.back() : 0;
-  const auto value = [&](int64_t index) {
-    return index >= zeros_begin && index < zeros_end ? 0 : scale * normal(key, index);
-  };
+uint64_t parameter_key(const ParamSlice& part, uint64_t seed) {
+  return mix(mix(seed) ^ fnv1a(part.name));
+}
+
+// Fills `out` with value(index), by the elements' indices in the full parameter.
+template <typename Value>
+void fill_by_index(const ParamSlice& part, torch::Tensor out, const Value& value) {
   const torch::Tensor values =
       out.scalar_type() == torch::kFloat ? out : torch::empty(out.sizes(), torch::kFloat);
   float* data = values.data_ptr<float>();
@@ -64,6 +52,46 @@ void RandomSource::read(const ParamSlice& part, torch::Tensor out) {
     data += rows.elements();
   }
   if (!values.is_same(out)) out.copy_(values);
+}
+
+}  // namespace
+
+void draw_normal(const ParamSlice& part, uint64_t seed, double deviation, torch::Tensor out) {
+  const uint64_t key = parameter_key(part, seed);
+  const auto scale = static_cast<float>(deviation);
+  fill_by_index(part, std::move(out), [&](int64_t index) { return scale * normal(key, index); });
+}
+
+void draw_uniform(const ParamSlice& part, uint64_t seed, double bound, torch::Tensor out) {
+  const uint64_t key = parameter_key(part, seed);
+  const auto scale = static_cast<float>(bound);
+  fill_by_index(part, std::move(out), [&](int64_t index) { return scale * uniform(key, index); });
+}
+
+void RandomSource::read(const ParamSlice& part, torch::Tensor out) {
+  if (part.name.ends_with(".bias")) {
+    out.zero_();
+    return;
+  }
+  if (part.name.ends_with("norm.weight")) {
+    out.fill_(1);
+    return;
+  }
+  const uint64_t key = parameter_key(part, seed_);
+  const bool residual =
+      part.name.ends_with(".attention.o.weight") || part.name.ends_with(".mlp.down.weight");
+  double range = spec_.initializer_range;
+  if (residual && spec_.family == "gpt2") {
+    range /= std::sqrt(2.0 * static_cast<double>(spec_.num_layers));
+  }
+  const auto scale = static_cast<float>(range);
+  // The padding token's row stays zero.
+  const bool padded = spec_.padding_token >= 0 && part.name == "embedding.weight";
+  const int64_t zeros_end = padded ? (spec_.padding_token + 1) * part.box.shape.back() : 0;
+  const int64_t zeros_begin = padded ? zeros_end - part.box.shape.back() : 0;
+  fill_by_index(part, std::move(out), [&](int64_t index) {
+    return index >= zeros_begin && index < zeros_end ? 0 : scale * normal(key, index);
+  });
 }
 
 }  // namespace zeroth::model

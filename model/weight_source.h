@@ -33,6 +33,12 @@ class WeightSource {
   virtual void read(const ParamSlice& part, torch::Tensor out) = 0;
 };
 
+// Return values of a normal distribution with this deviation, or uniform ones in [-bound, bound),
+// in `out` as WeightSource::read() does. A value depends on seed, parameter name and element index
+// in the full parameter alone.
+void draw_normal(const ParamSlice& part, uint64_t seed, double deviation, torch::Tensor out);
+void draw_uniform(const ParamSlice& part, uint64_t seed, double bound, torch::Tensor out);
+
 // A RandomSource draws normal(0, initializer_range); weights of norms are 1, biases 0, the padding
 // token's row of the embedding 0; GPT-2's products into the residual stream are divided by sqrt(2
 // layers). A value depends on seed, parameter name and element index in the full parameter alone,

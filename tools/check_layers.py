@@ -21,7 +21,7 @@ ARROWS = {
     "monitor": ["base", "configs"],
     "device": ["base"],
     "comm": ["base", "configs", "device"],
-    "model": ["base", "device", "comm"],
+    "model": ["base", "configs", "device", "comm"],
     "offload": ["base", "configs", "device"],
     "optim": ["base", "configs", "device"],
     "data": ["base"],
@@ -56,7 +56,7 @@ READS_STAGE = ("zero/strategy.cpp", "engine/memory/memory_remedies.cpp")
 KNOWS_SHARED_LAYERS = (
     "engine/engine.cpp", "engine/start", "engine/step/save_model", "engine/step/step_batches",
     "engine/verify/verify_ranks_match", "engine/verify/verify_sharding_matches",
-    "model/blocks/", "model/tensor_parallel", "trainer/flags/flag_options", "trainer/rank_run", "trainer/run_memory",
+    "model/blocks/", "model/tensor_parallel", "trainer/flags/flag_options", "trainer/rank_run", "trainer/run_adapter", "trainer/run_memory",
     "trainer/report/summary", "zero/sharded_optimizer", "zero/unit")
 PARSES_JSON = "base/json"  # the beginning of these files' paths
 TOUR = "docs/tour.md"

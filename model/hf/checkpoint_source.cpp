@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text/printable.h"
@@ -52,6 +53,44 @@ std::set<std::string> parameter_names(const ModelSpec& spec) {
 
 }  // namespace
 
+void StoredParameter::check(const std::vector<int64_t>& shape, std::string_view requirement,
+                            std::string_view advice) const {
+  const std::string path = entry.file->path().string();
+  if (!parse_dtype(entry.tensor->dtype)) {
+    throw UsageError("{}: tensor {} is {}; supported are F32, F16, BF16", path, stored_name,
+                     shortened(entry.tensor->dtype));
+  }
+  if (entry.tensor->shape != shape) {
+    throw UsageError("{}: tensor {} is [{}], but {} [{}]{}", path, stored_name,
+                     describe_shape(entry.tensor->shape), requirement, describe_shape(shape),
+                     advice);
+  }
+}
+
+void StoredParameter::read(const ParamSlice& part, torch::Tensor out) const {
+  const SafetensorsFile& file = *entry.file;
+  const auto dtype = parse_dtype(entry.tensor->dtype);
+  ZEROTH_CHECK(dtype && entry.tensor->shape == part.box.shape, "{} was not checked", part.name);
+  const size_t width = c10::elementSize(*dtype);
+  const std::span<const std::byte> all = file.bytes(*entry.tensor);
+  const torch::Tensor stored = torch::empty({std::min(kChunk, out.numel())}, *dtype);
+  auto* const to = static_cast<std::byte*>(stored.data_ptr());  // a file's data may be unaligned
+  int64_t done = 0;
+  for (const SliceRows& rows : slice_rows(part.box, part.first, out.numel(), kChunk)) {
+    rows.for_each_run(0, rows.elements(), [&](int64_t at, int64_t whole, int64_t size) {
+      std::memcpy(to + at * width, all.data() + whole * width, size * width);
+    });
+    torch::Tensor values = out.narrow(0, done, rows.elements());
+    values.copy_(stored.narrow(0, 0, rows.elements()));
+    if (!is_finite(values)) {
+      throw Error("{}: tensor {} has a value that is NaN, infinite or too large for {}",
+                  file.path().string(), stored_name, c10::toString(out.scalar_type()));
+    }
+    done += rows.elements();
+  }
+  drop_pages(file, all, part, out.numel(), width);
+}
+
 CheckpointSource::CheckpointSource(const std::filesystem::path& directory, const ModelSpec& spec)
     : spec_(spec), files_(directory) {
   const std::set<std::string> parameters = parameter_names(spec);
@@ -74,7 +113,7 @@ CheckpointSource::CheckpointSource(const std::filesystem::path& directory, const
   if (head != found_.end()) found_.try_emplace("embedding.weight", head->second);
 }
 
-const CheckpointSource::StoredParameter& CheckpointSource::find(const std::string& name) const {
+const StoredParameter& CheckpointSource::find(const std::string& name) const {
   const auto it = found_.find(name);
   if (it == found_.end()) {
     throw UsageError("{} is missing tensor {}", files_.directory().string(),
@@ -84,43 +123,11 @@ const CheckpointSource::StoredParameter& CheckpointSource::find(const std::strin
 }
 
 void CheckpointSource::check(const std::string& name, const std::vector<int64_t>& shape) {
-  const StoredParameter& found = find(name);
-  const StoredTensor& tensor = *found.entry.tensor;
-  const std::string path = found.entry.file->path().string();
-  if (!parse_dtype(tensor.dtype)) {
-    throw UsageError("{}: tensor {} is {}; supported are F32, F16, BF16", path, found.stored_name,
-                     shortened(tensor.dtype));
-  }
-  if (tensor.shape != shape) {
-    throw UsageError("{}: tensor {} is [{}], but config.json requires [{}]", path,
-                     found.stored_name, describe_shape(tensor.shape), describe_shape(shape));
-  }
+  find(name).check(shape, "config.json requires");
 }
 
 void CheckpointSource::read(const ParamSlice& part, torch::Tensor out) {
-  const StoredParameter& found = find(part.name);
-  const SafetensorsFile& file = *found.entry.file;
-  const auto dtype = parse_dtype(found.entry.tensor->dtype);
-  ZEROTH_CHECK(dtype && found.entry.tensor->shape == part.box.shape, "{} was not checked",
-               part.name);
-  const size_t width = c10::elementSize(*dtype);
-  const std::span<const std::byte> all = file.bytes(*found.entry.tensor);
-  const torch::Tensor stored = torch::empty({std::min(kChunk, out.numel())}, *dtype);
-  auto* const to = static_cast<std::byte*>(stored.data_ptr());  // a file's data may be unaligned
-  int64_t done = 0;
-  for (const SliceRows& rows : slice_rows(part.box, part.first, out.numel(), kChunk)) {
-    rows.for_each_run(0, rows.elements(), [&](int64_t at, int64_t whole, int64_t size) {
-      std::memcpy(to + at * width, all.data() + whole * width, size * width);
-    });
-    torch::Tensor values = out.narrow(0, done, rows.elements());
-    values.copy_(stored.narrow(0, 0, rows.elements()));
-    if (!is_finite(values)) {
-      throw Error("{}: tensor {} has a value that is NaN, infinite or too large for {}",
-                  file.path().string(), found.stored_name, c10::toString(out.scalar_type()));
-    }
-    done += rows.elements();
-  }
-  drop_pages(file, all, part, out.numel(), width);
+  find(part.name).read(part, std::move(out));
 }
 
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& directory,

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/hf/safetensors.h"
@@ -12,6 +13,20 @@
 #include "model/weight_source.h"
 
 namespace zeroth::model {
+
+// A StoredParameter is a parameter's tensor in a file.
+struct StoredParameter {
+  std::string stored_name;
+  SafetensorsDirectory::FileTensor entry;
+
+  // Throws a UsageError that names file and tensor if the dtype is not supported, or the shape is
+  // another one. `requirement` says who needs `shape` ("config.json requires"), and `advice` what
+  // to do.
+  void check(const std::vector<int64_t>& shape, std::string_view requirement,
+             std::string_view advice = {}) const;
+  // Reads as WeightSource::read() does.
+  void read(const ParamSlice& part, torch::Tensor out) const;
+};
 
 class CheckpointSource : public WeightSource {
  public:
@@ -23,10 +38,6 @@ class CheckpointSource : public WeightSource {
   void read(const ParamSlice& part, torch::Tensor out) override;
 
  private:
-  struct StoredParameter {
-    std::string stored_name;
-    SafetensorsDirectory::FileTensor entry;
-  };
   const StoredParameter& find(const std::string& name) const;
 
   ModelSpec spec_;

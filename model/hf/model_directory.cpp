@@ -159,9 +159,8 @@ void check_model_directory(const fs::path& directory) {
   if (!fs::is_directory(directory, ignored)) return;  // the reader of the directory reports it
   if (fs::exists(directory / "adapter_config.json", ignored)) {
     throw Error(
-        "{} holds an adapter (adapter_config.json), not a whole model; merge it into its base "
-        "model first, in Python: peft.AutoPeftModelForCausalLM.from_pretrained(FOLDER)"
-        ".merge_and_unload().save_pretrained(MERGED), and its tokenizer too",
+        "{0} holds an adapter (adapter_config.json), not a whole model: give its base as --model, "
+        "and --adapter {0}, or merge them: zeroth merge BASE {0} OUT",
         directory.string());
   }
   for (const auto& entry : fs::directory_iterator(directory)) {

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/files/regular_file.h"
 #include "base/json/json.h"
+#include "model/hf/adapter_files.h"
 #include "model/hf/auxiliary_files.h"
 #include "model/hf/checkpoint_map.h"
 #include "model/hf/temporary_directory.h"
@@ -51,6 +52,13 @@ std::string index_text(const ModelLayout& layout) {
   index["metadata"]["total_size"] = total;
   index["weight_map"] = std::move(weight_map);
   return to_text(index);
+}
+
+void copy_tokenizer(const fs::path& source, const fs::path& output, const fs::path& chat_template) {
+  copy_auxiliary_files(source, output);
+  if (chat_template.empty()) return;
+  write_file(output / "chat_template.jinja",
+             read_file(chat_template.string(), kConfigLimits.bytes));
 }
 
 }  // namespace
@@ -108,8 +116,9 @@ ModelLayout plan_model(const ModelSpec& spec, torch::ScalarType dtype,
       filled = 0;
     }
     filled += bytes;
-    layout.files.back().tensors.push_back({stored_name(spec, parameter.name), parameter.shape});
-    layout.locations[parameter.name] = {layout.files.size() - 1, 0};
+    const std::string name = stored_name(spec, parameter.name);
+    layout.files.back().tensors.push_back({name, parameter.shape});
+    layout.locations[parameter.name] = {layout.files.size() - 1, 0, name};
   }
   const size_t count = layout.files.size();
   for (size_t i = 0; i < count; ++i) {
@@ -119,25 +128,29 @@ ModelLayout plan_model(const ModelSpec& spec, torch::ScalarType dtype,
     file.layout = plan_safetensors(dtype, file.tensors);
   }
   for (auto& [name, location] : layout.locations) {
-    location.offset = layout.files[location.file].layout.offsets.at(stored_name(spec, name));
+    location.offset = layout.files[location.file].layout.offsets.at(location.name);
   }
   if (count > 1) layout.index = index_text(layout);
   return layout;
 }
 
 void write_model_metadata(const fs::path& source, const fs::path& output, torch::ScalarType dtype,
-                          const fs::path& chat_template) {
+                          const fs::path& chat_template, bool unties_head) {
   const std::string path = (source / "config.json").string();
   auto config = parse_ordered_json(read_file(path, kConfigLimits.bytes),
                                    {.name = path, .limits = kConfigLimits});
   if (!config.is_object()) throw Error("{} is not a JSON object", path);
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = config_dtype(dtype);
   if (config.contains("torch_dtype")) config["torch_dtype"] = config_dtype(dtype);
+  if (unties_head) config["tie_word_embeddings"] = false;
   write_file(output / "config.json", to_text(config));
-  copy_auxiliary_files(source, output);
-  if (chat_template.empty()) return;
-  write_file(output / "chat_template.jinja",
-             read_file(chat_template.string(), kConfigLimits.bytes));
+  copy_tokenizer(source, output, chat_template);
+}
+
+void write_adapter_metadata(const fs::path& base, const fs::path& output,
+                            const std::string& adapter_config, const fs::path& chat_template) {
+  write_file(output / kAdapterConfigFile, adapter_config);
+  copy_tokenizer(base, output, chat_template);
 }
 
 }  // namespace zeroth::model

@@ -1,13 +1,15 @@
-// ModelWriter writes a model directory that transformers can load.
+// ModelWriter writes a model directory that transformers can load, or an adapter's for peft.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "device/tensor.h"
+#include "model/hf/lora_plan.h"
 #include "model/hf/model_layout.h"
 #include "model/hf/output_directory.h"
 #include "model/hf/safetensors_writer.h"
@@ -15,12 +17,20 @@
 
 namespace zeroth::model {
 
+// An AdapterForm describes an adapter that is saved in place of a model, in fp32.
+struct AdapterForm {
+  LoraPlan plan;
+  std::string config;  // text of adapter_config.json
+};
+
 struct WriterOptions {
   std::filesystem::path source;  // directory with the config.json, tokenizer and templates to copy
   std::filesystem::path output;
   std::filesystem::path chat_template = {};  // in place of the source's, unless it is empty
   ModelSpec spec;
-  torch::ScalarType dtype = torch::kFloat;  // precision on disk
+  bool unties_head = false;  // the source's head is tied, that of `spec` is not
+  std::optional<AdapterForm> adapter = {};
+  torch::ScalarType dtype = torch::kFloat;  // precision of a model on disk
   int64_t max_shard_bytes = kMaxShardBytes;
   bool overwrite = false;
 };
@@ -43,7 +53,6 @@ class ModelWriter {
 
  private:
   std::filesystem::path target_;
-  ModelSpec spec_;
   OutputDirectory directory_;
   ModelLayout layout_;
   std::vector<std::unique_ptr<SafetensorsWriter>> shards_;

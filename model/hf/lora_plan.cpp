@@ -1,0 +1,400 @@
+#include "model/hf/lora_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text/diagnostics.h"
+#include "base/text/printable.h"
+#include "model/hf/checkpoint_map.h"
+#include "model/hf/module_pattern.h"
+
+namespace zeroth::model {
+namespace {
+
+using configs::LoraConfig;
+using configs::ModuleNames;
+using Kind = ModelModule::Kind;
+
+constexpr int64_t kMaxRank = 1'000'000;
+constexpr size_t kMinNamesToShorten = 20;  // as in peft
+
+// Returns what peft adapts if target_modules is not set; nothing for an unknown family.
+std::vector<std::string> usual_targets(const std::string& family) {
+  if (family == "gpt2") return {"c_attn"};
+  constexpr std::string_view kWithoutFusedAttention[] = {"llama", "mistral", "qwen2", "qwen3"};
+  if (std::ranges::find(kWithoutFusedAttention, family) == std::end(kWithoutFusedAttention))
+    return {};
+  return {"q_proj", "v_proj"};
+}
+
+class ModuleList {
+ public:
+  explicit ModuleList(const ModelSpec& spec) : spec_(spec) {}
+
+  void add(Kind kind, const std::string& canonical, bool bias = false) {
+    ModelModule module{kind, {}, canonical, {canonical}};
+    if (kind != Kind::kPositions) module.parameters = {canonical + ".weight"};
+    if (bias) module.parameters.push_back(canonical + ".bias");
+    module.path = parent(stored_name(spec_, module.parameters.front()));
+    modules_.push_back(std::move(module));
+  }
+
+  void add_norm(const std::string& canonical) {
+    add(Kind::kNorm, canonical, spec_.norm == NormKind::kLayer);
+  }
+
+  void add_layer(const std::string& label) {
+    add_norm(label + "attention_norm");
+    if (spec_.conv1d) {
+      add(Kind::kProduct, label + "attention.qkv", spec_.qkv_bias);
+    } else {
+      for (const char* name : {"q", "k", "v"})
+        add(Kind::kProduct, label + "attention." + name, spec_.qkv_bias);
+    }
+    if (spec_.qk_norm) {
+      for (const char* name : {"q_norm", "k_norm"}) add(Kind::kNorm, label + "attention." + name);
+    }
+    add(Kind::kProduct, label + "attention.o", spec_.o_bias);
+    const std::string attention = parent(modules_.back().path);
+    add_norm(label + "mlp_norm");
+    if (spec_.gated_mlp) add(Kind::kProduct, label + "mlp.gate", spec_.mlp_bias);
+    add(Kind::kProduct, label + "mlp.up", spec_.mlp_bias);
+    add(Kind::kProduct, label + "mlp.down", spec_.mlp_bias);
+    const std::string mlp = parent(modules_.back().path);
+    if (spec_.family == "gpt2") {
+      others_.insert({attention + ".attn_dropout", attention + ".resid_dropout", mlp + ".act",
+                      mlp + ".dropout"});
+    } else {
+      others_.insert(mlp + ".act_fn");
+    }
+  }
+
+  // Adds the modules that hold those with parameters, and all others.
+  std::vector<ModelModule> finish() {
+    others_.insert(spec_.family == "gpt2" ? "transformer.drop" : "model.rotary_emb");
+    for (const ModelModule& module : modules_) {
+      for (std::string path = parent(module.path); !path.empty(); path = parent(path))
+        others_.insert(path);
+    }
+    for (const std::string& path : others_) modules_.push_back({Kind::kOther, path, {}, {}});
+    return std::move(modules_);
+  }
+
+ private:
+  static std::string parent(const std::string& path) {
+    const size_t dot = path.rfind('.');
+    return dot == path.npos ? std::string() : path.substr(0, dot);
+  }
+
+  const ModelSpec& spec_;
+  std::vector<ModelModule> modules_;
+  std::set<std::string> others_;
+};
+
+// Returns the first paths, and how many more there are.
+std::string describe(const std::vector<std::string>& paths, size_t max_shown = 3) {
+  std::string text;
+  for (size_t i = 0; i < std::min(paths.size(), max_shown); ++i) {
+    text += (i == 0 ? "" : ", ") + shortened(paths[i]);
+  }
+  if (paths.size() > max_shown) text += fmt::format(" and {} more", paths.size() - max_shown);
+  return text;
+}
+
+std::string describe(const ModuleNames& names) {
+  return names.pattern.empty() ? describe(names.names, 10) : "'" + shortened(names.pattern) + "'";
+}
+
+std::vector<std::string> paths_of(const std::vector<ModelModule>& modules,
+                                  const std::set<Kind>& kinds) {
+  std::vector<std::string> paths;
+  for (const ModelModule& module : modules) {
+    if (kinds.contains(module.kind)) paths.push_back(module.path);
+  }
+  return paths;
+}
+
+bool is_all_linear(const std::string& pattern) {
+  return std::ranges::equal(pattern, std::string_view("all-linear"), {},
+                            [](unsigned char c) { return std::tolower(c); });
+}
+
+// Returns nullopt for a number that is no rank.
+std::optional<int64_t> to_rank(double r) {
+  const bool fits = r >= 1 && r <= static_cast<double>(kMaxRank) && r == std::floor(r);
+  return fits ? std::optional(static_cast<int64_t>(r)) : std::nullopt;
+}
+
+void check_values(const LoraConfig& config, std::vector<std::string>& errors) {
+  const auto check_rank = [&](const std::string& key, double r) {
+    if (to_rank(r)) return;
+    errors.push_back(
+        fmt::format("{} is {}, expected a whole number from 1 to {}", key, r, kMaxRank));
+  };
+  const auto check_alpha = [&](const std::string& key, double alpha) {
+    if (!std::isfinite(alpha))
+      errors.push_back(fmt::format("{} is {}, expected a finite number", key, alpha));
+  };
+  check_rank("lora.r", static_cast<double>(config.r));
+  check_alpha("lora.lora_alpha", config.alpha);
+  if (!(config.dropout >= 0 && config.dropout < 1)) {
+    errors.push_back(fmt::format("lora.lora_dropout is {}, expected 0 <= p < 1", config.dropout));
+  }
+  for (const auto& [expression, r] : config.rank_pattern)
+    check_rank("lora.rank_pattern." + shortened(expression), r);
+  for (const auto& [expression, alpha] : config.alpha_pattern)
+    check_alpha("lora.alpha_pattern." + shortened(expression), alpha);
+}
+
+void check_layers(const ModelSpec& spec, const LoraConfig& config,
+                  std::vector<std::string>& errors) {
+  const bool has_layers = !config.layers_to_transform.empty();
+  const bool has_pattern = !config.layers_pattern.empty();
+  for (const auto& [is_set, key] : {std::pair(has_layers, "lora.layers_to_transform"),
+                                    std::pair(has_pattern, "lora.layers_pattern")}) {
+    if (!is_set || config.target_modules.pattern.empty()) continue;
+    errors.push_back(
+        fmt::format("{} cannot be used with lora.target_modules '{}': name modules in a list", key,
+                    shortened(config.target_modules.pattern)));
+  }
+  if (has_pattern && !has_layers) {
+    errors.emplace_back("lora.layers_pattern has no effect without lora.layers_to_transform");
+  }
+  for (const int64_t layer : config.layers_to_transform) {
+    if (layer >= 0 && layer < spec.num_layers) continue;
+    errors.push_back(fmt::format("lora.layers_to_transform has {}, but the layers are 0 to {}",
+                                 layer, spec.num_layers - 1));
+  }
+}
+
+// The values of r and alpha, with their patterns.
+class RankAndScale {
+ public:
+  RankAndScale(const LoraConfig& config, std::vector<std::string>& errors)
+      : config_(config),
+        ranks_("lora.rank_pattern", config.rank_pattern, errors),
+        alphas_("lora.alpha_pattern", config.alpha_pattern, errors) {}
+
+  LoraModule of(std::string_view path) const {
+    const int64_t r =
+        to_rank(ranks_.find(path).value_or(static_cast<double>(config_.r))).value_or(1);
+    const double alpha = alphas_.find(path).value_or(config_.alpha);
+    const auto divisor = static_cast<double>(r);
+    return {r, alpha / (config_.use_rslora ? std::sqrt(divisor) : divisor)};
+  }
+
+  // Adds an error for each pattern that matches none of the paths.
+  void check_used(const std::vector<std::string>& paths, std::vector<std::string>& errors) const {
+    for (const PatternMatcher* matcher : {&ranks_, &alphas_}) matcher->check_used(paths, errors);
+  }
+
+ private:
+  const LoraConfig& config_;
+  PatternMatcher ranks_, alphas_;
+};
+
+// A Planner makes one plan, step by step.
+class Planner {
+ public:
+  Planner(const ModelSpec& spec, LoraConfig config, std::vector<std::string>& errors)
+      : spec_(spec),
+        config_(std::move(config)),
+        errors_(errors),
+        modules_(list_modules(spec)),
+        matcher_(config_, errors),
+        values_(config_, errors) {}
+
+  LoraPlan run() {
+    select_targets();
+    for (const std::string& name : config_.modules_to_save) train_saved(name);
+    train_biases();
+    plan_.unties_head = spec_.tie_word_embeddings && (plan_.trained.contains("embedding.weight") ||
+                                                      plan_.trained.contains("head.weight"));
+    return std::move(plan_);
+  }
+
+ private:
+  template <typename... Args>
+  void add_error(fmt::format_string<Args...> text, Args&&... args) {
+    errors_.push_back(fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  void select_targets() {
+    std::vector<std::string> targets, unfit, unsupported, untargeted;
+    bool excludes_any = false;
+    for (const ModelModule& module : modules_) {
+      const bool excluded = matcher_.is_excluded(module.path);
+      excludes_any = excludes_any || excluded;
+      if (!matcher_.is_selected(module.path)) continue;
+      if (excluded || matcher_.is_saved(module.path)) {
+        untargeted.push_back(module.path);
+        continue;
+      }
+      if (module.kind == Kind::kProduct || module.kind == Kind::kEmbedding) {
+        plan_.modules[module.canonical] = values_.of(module.path);
+        targets.push_back(module.path);
+      } else if (module.kind == Kind::kPositions || module.kind == Kind::kHead) {
+        unsupported.push_back(module.path);
+      } else {
+        unfit.push_back(module.path);
+      }
+    }
+    if (!unsupported.empty()) {
+      add_error(
+          "lora.target_modules: {} cannot have an adapter yet: train it in full with "
+          "modules_to_save",
+          describe(unsupported));
+    }
+    if (!unfit.empty()) {
+      add_error("lora.target_modules selects {}, but only products and embeddings have adapters{}",
+                describe(unfit), hint());
+    }
+    if (config_.exclude_modules.is_set() && !excludes_any) {
+      add_error("lora.exclude_modules {} excludes no module{}", describe(config_.exclude_modules),
+                hint());
+    }
+    if (!targets.empty()) {
+      values_.check_used(targets, errors_);
+    } else if (!untargeted.empty()) {
+      add_error(
+          "lora.target_modules {} selects only modules of exclude_modules or modules_to_save: {}",
+          describe(config_.target_modules), describe(untargeted));
+    } else if (unfit.empty() && unsupported.empty() && matcher_.has_targets()) {
+      add_error("lora.target_modules {} selects no module{}{}", describe(config_.target_modules),
+                config_.layers_to_transform.empty() ? "" : " of lora.layers_to_transform", hint());
+    }
+  }
+
+  // Returns the end of a message: paths that exist.
+  std::string hint() const {
+    const std::vector<std::string> products = paths_of(modules_, {Kind::kProduct});
+    const size_t in_layer = products.size() / std::max<size_t>(spec_.num_layers, 1);
+    return fmt::format("; products of this model are {}", describe(products, in_layer));
+  }
+
+  // Trains every module whose path ends with the name, and all inside it, as peft does.
+  void train_saved(const std::string& name) {
+    std::vector<std::string> with_adapter;
+    bool found = false;
+    for (const ModelModule& module : modules_) {
+      if (name.empty() || module.parameters.empty() || !is_inside(module.path, name)) continue;
+      found = true;
+      if (plan_.modules.contains(module.canonical)) with_adapter.push_back(module.path);
+      plan_.trained.insert(module.parameters.begin(), module.parameters.end());
+    }
+    if (!with_adapter.empty()) {
+      add_error(
+          "lora.modules_to_save '{}' is the end of a path with adapters: {}. Begin it after a dot, "
+          "or remove it.",
+          shortened(name), describe(with_adapter));
+    }
+    if (!found) {
+      add_error(
+          "lora.modules_to_save '{}' is the end of no path of a module with parameters; such are "
+          "{}",
+          shortened(name),
+          describe(paths_of(modules_, {Kind::kEmbedding, Kind::kPositions, Kind::kHead})));
+    }
+  }
+
+  // Returns whether the path, or that of a module around it, ends with the name.
+  static bool is_inside(std::string_view path, std::string_view name) {
+    for (size_t end = 0; end != path.npos;) {
+      end = path.find('.', end + 1);
+      if (path.substr(0, end).ends_with(name)) return true;
+    }
+    return false;
+  }
+
+  void train_biases() {
+    if (config_.bias == LoraConfig::Bias::kNone) return;
+    const bool all = config_.bias == LoraConfig::Bias::kAll;
+    for (const ModelModule& module : modules_) {
+      if (!all && !plan_.modules.contains(module.canonical)) continue;
+      for (const std::string& name : module.parameters) {
+        if (name.ends_with(".bias")) plan_.trained.insert(name);
+      }
+    }
+  }
+
+  const ModelSpec& spec_;
+  LoraConfig config_;
+  std::vector<std::string>& errors_;
+  std::vector<ModelModule> modules_;
+  TargetMatcher matcher_;
+  RankAndScale values_;
+  LoraPlan plan_;
+};
+
+}  // namespace
+
+std::vector<ModelModule> list_modules(const ModelSpec& spec) {
+  ModuleList list(spec);
+  list.add(Kind::kEmbedding, "embedding");
+  if (spec.learned_positions) list.add(Kind::kPositions, "embedding.positions");
+  for (int64_t layer = 0; layer < spec.num_layers; ++layer)
+    list.add_layer(fmt::format("layers.{}.", layer));
+  list.add_norm("head.norm");
+  list.add(Kind::kHead, "head");
+  return list.finish();
+}
+
+ModuleNames resolved_targets(const ModelSpec& spec, const LoraConfig& config) {
+  const std::vector<ModelModule> modules = list_modules(spec);
+  ModuleNames targets = config.target_modules;
+  if (!targets.is_set()) targets.names = usual_targets(spec.family);
+  if (is_all_linear(targets.pattern)) targets = {{}, paths_of(modules, {Kind::kProduct})};
+  if (!targets.is_set()) {
+    throw Error(
+        "lora.target_modules is not set, and a {} model has no usual ones: name modules, such as "
+        "{}, or write \"all-linear\"",
+        spec.family, describe(paths_of(modules, {Kind::kProduct})));
+  }
+  if (targets.names.size() >= kMinNamesToShorten) {
+    std::vector<std::string> paths;
+    for (const ModelModule& module : modules) paths.push_back(module.path);
+    targets.names = shortest_ends(targets.names, paths);
+  }
+  return targets;
+}
+
+LoraPlan plan_lora(const ModelSpec& spec, const LoraConfig& config) {
+  std::vector<std::string> errors;
+  check_values(config, errors);
+  check_layers(spec, config, errors);
+  LoraPlan plan;
+  try {
+    LoraConfig resolved = config;
+    resolved.target_modules = resolved_targets(spec, config);
+    plan = Planner(spec, std::move(resolved), errors).run();
+    plan.dropout = config.dropout;
+    plan.init = config.init;
+  } catch (const Error& error) {
+    errors.emplace_back(error.what());
+  }
+  if (errors.empty()) return plan;
+  throw Error("section lora does not fit this {} model:\n  {}", spec.family, listed(errors));
+}
+
+bool is_lora_target(std::string_view path, const LoraConfig& config) {
+  std::vector<std::string> errors;
+  const TargetMatcher matcher(config, errors);
+  if (!errors.empty()) throw Error("{}", listed(errors));
+  return !matcher.is_excluded(path) && !matcher.is_saved(path) && matcher.is_selected(path);
+}
+
+LoraModule lora_module(std::string_view path, const LoraConfig& config) {
+  std::vector<std::string> errors;
+  check_values(config, errors);
+  const RankAndScale values(config, errors);
+  if (!errors.empty()) throw Error("{}", listed(errors));
+  return values.of(path);
+}
+
+}  // namespace zeroth::model
