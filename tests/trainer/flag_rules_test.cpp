@@ -44,6 +44,43 @@ TEST_CASE("flags about the file alone reach its reader") {
   CHECK(parse("--accept-uncompressed").values.accept_uncompressed);
 }
 
+TEST_CASE("flags about adapters reach the configuration") {
+  CHECK_FALSE(parse("").values.use_peft);
+  const auto values = parse(
+                          "--use_peft --lora_r 4 --lora_alpha 0.5 --lora_dropout 0 --use_rslora "
+                          "--lora_target_modules q_proj v_proj --lora_modules_to_save lm_head")
+                          .values;
+  CHECK(values.use_peft);
+  CHECK(values.lora_r == 4);
+  CHECK(values.lora_alpha == 0.5);
+  CHECK(values.lora_dropout == 0);
+  CHECK(values.use_rslora == true);
+  CHECK(values.lora_target_modules == std::vector<std::string>{"q_proj", "v_proj"});
+  CHECK(values.lora_modules_to_save == std::vector<std::string>{"lm_head"});
+  CHECK(has(usage_error("--lora_r four"), "--lora_r four: must be a whole number"));
+}
+
+TEST_CASE("names of modules may be joined by commas, which a regular expression may contain") {
+  using Names = std::vector<std::string>;
+  const auto names = [](const std::string& words) {
+    return parse("--lora_target_modules " + words).values.lora_target_modules;
+  };
+  CHECK(names("q_proj,v_proj") == Names{"q_proj", "v_proj"});
+  CHECK(names("q_proj, v_proj,,k_proj --steps 1") == Names{"q_proj", "v_proj", "k_proj"});
+  CHECK(names(R"(.*\.\d{1,2}\.[a,b](c,d))") == Names{R"(.*\.\d{1,2}\.[a,b](c,d))"});
+  CHECK(names("all-linear") == Names{"all-linear"});
+  CHECK(names("None").empty());
+}
+
+TEST_CASE("an adapter to continue turns adapters on, and needs its base") {
+  CHECK(parse("").adapter.empty());
+  CHECK(parse("--adapter a").adapter == "a");
+  CHECK(parse("--adapter a").values.use_peft);
+  CHECK_FALSE(parse("--adapter a").values.lora_r);
+  CHECK(has(usage_error_line("--adapter a --data d.bin"), "--model is missing"));
+  CHECK(has(usage_error("--adapter"), "--adapter needs a value"));
+}
+
 TEST_CASE("what is trained is asked for at once, or by TRL's flags for one kind of records") {
   using data::TrainOn;
   const auto line = [](const std::string& text) {

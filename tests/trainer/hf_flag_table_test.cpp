@@ -56,9 +56,45 @@ TEST_CASE("the values that Trainer has by itself are never refused, but for thos
         "--average_tokens_across_devices True", "--label_smoothing_factor 0", "--data_seed None",
         "--validation_split_percentage 5", "--keep_linebreaks True", "--fsdp False",
         "--model_revision main", "--max_steps -1", "--push_to_hub False", "--debug",
-        "--torch_compile False", "--do_predict False", "--bf16_full_eval False"}) {
+        "--torch_compile False", "--do_predict False", "--bf16_full_eval False",
+        "--use_peft False --lora_task_type CAUSAL_LM --lora_target_modules None --use_dora False",
+        "--load_in_4bit False --bnb_4bit_quant_type nf4 --bnb_4bit_quant_storage None"}) {
     CAPTURE(line);
     CHECK(usage_error(line) == "");
+  }
+}
+
+TEST_CASE("a command line of TRL trains adapters, and one of axolotl's words does") {
+  using Names = std::vector<std::string>;
+  const auto trl = parse(
+                       "--use_peft True --lora-r 8 --lora_alpha 16 --lora_dropout 0.1 --use_rslora "
+                       "True --lora_target_modules q_proj v_proj --lora_modules_to_save lm_head "
+                       "embed_tokens --lora_task_type CAUSAL_LM")
+                       .values;
+  CHECK(trl.use_peft);
+  CHECK(trl.lora_r == 8);
+  CHECK(trl.lora_alpha == 16);
+  CHECK(trl.lora_dropout == 0.1);
+  CHECK(trl.use_rslora == true);
+  CHECK(trl.lora_target_modules == Names{"q_proj", "v_proj"});
+  CHECK(trl.lora_modules_to_save == Names{"lm_head", "embed_tokens"});
+  const Flags axolotl =
+      parse("--lora_target_linear True --peft_use_rslora False --lora_model_dir old --lora_r 8");
+  CHECK(axolotl.values.lora_target_modules == Names{"all-linear"});
+  CHECK(axolotl.values.use_rslora == false);
+  CHECK(axolotl.adapter == "old");
+  CHECK(parse("--lora_target_linear False").values.lora_target_modules.empty());
+}
+
+TEST_CASE("adapters of other kinds, and quantized weights, are refused") {
+  CHECK(usage_error("--use_dora") ==
+        "--use_dora: not supported: the adapter's norms are not implemented");
+  CHECK(has(usage_error("--peft_use_dora True"), "the adapter's norms are not implemented"));
+  CHECK(has(usage_error("--lora_task_type SEQ_CLS"), "only causal language models are trained"));
+  CHECK(has(usage_error("--lora_target_parameters a b"), "name it in --lora_target_modules"));
+  for (const char* line : {"--load_in_4bit", "--load_in_8bit True", "--use_bnb_nested_quant",
+                           "--bnb_4bit_quant_type fp4", "--bnb_4bit_quant_storage bfloat16"}) {
+    CHECK(has(usage_error(line), "quantized weights are not implemented yet"));
   }
 }
 

@@ -28,6 +28,7 @@ std::string parse_integer(const std::string& text, int64_t max, std::optional<in
 }
 
 constexpr int kMaxDataPaths = 1000;
+constexpr int kMaxModules = 10'000;
 
 // FlagOptions adds the options to an app, a function for each group of --help. CLI11 itself reads
 // 010 as octal and clamps numbers that are too large, so numbers are parsed here: one that does not
@@ -188,6 +189,25 @@ class FlagOptions {
     app_.add_flag("--fp32", raw_.fp32, "train in float32 (the default)");
   }
 
+  void add_adapters() {
+    app_.option_defaults()->group("Adapters");
+    app_.add_flag("--use_peft", values_.use_peft,
+                  "freeze the model and train LoRA adapters, as \"lora\" in ds_config.json does");
+    add("--adapter", flags_.adapter, "DIR",
+        "continue the adapter in DIR, which peft or finetune saved; --model is its base");
+    add("--lora_r", values_.lora_r, kMaxRows, "rank of the adapters (default 16)");
+    add("--lora_alpha", values_.lora_alpha, "scale: results are times X / rank (default 32)");
+    add("--lora_dropout", values_.lora_dropout, "dropout of their inputs (default 0.05)");
+    add("--lora_target_modules", raw_.lora_target_modules, "NAMES",
+        "modules with adapters: names, all-linear, or a regular expression of whole paths "
+        "(default: peft's for the model)")
+        ->expected(1, kMaxModules);
+    add("--lora_modules_to_save", raw_.lora_modules_to_save, "NAMES",
+        "modules to train in full, too")
+        ->expected(1, kMaxModules);
+    add("--use_rslora", values_.use_rslora, "BOOL", "scale: results are times X / sqrt(rank)");
+  }
+
   void add_optimizer() {
     app_.option_defaults()->group("Optimizer");
     add("--lr", values_.lr, "learning rate (default 5e-5)");
@@ -255,6 +275,8 @@ class FlagOptions {
         "of --inspect-samples: text (default), or json, a line per sample");
     app_.add_flag("--tokenize", flags_.tokenize,
                   "write the tokens of --data to OUTPUT.bin, .idx and .mask, and exit");
+    app_.add_flag("--merge", flags_.merge,
+                  "write --model with --adapter merged into it to --output, and exit");
     app_.add_flag("--print-config", flags_.print_config, "print the resolved values, and exit");
     app_.set_version_flag("--version", "finetune (Zeroth) " ZEROTH_VERSION,
                           "print the version, and exit");
@@ -310,6 +332,7 @@ void add_options(CLI::App& app, RawFlags& raw) {
   options.add_saving();
   options.add_length();
   options.add_batch();
+  options.add_adapters();
   options.add_optimizer();
   options.add_evaluation();
   options.add_reports();

@@ -74,6 +74,35 @@ void resolve_choices(RawFlags& raw, Errors& errors) {
   if (raw.drop_last) values.drop_last = true;
 }
 
+// Returns the names in words such as "q_proj,v_proj". A comma inside brackets belongs to a regular
+// expression: "layers[.][0-9]{1,2}[.].*".
+std::vector<std::string> split_names(const std::vector<std::string>& words) {
+  std::vector<std::string> names;
+  for (const std::string& word : words) {
+    int depth = 0;
+    names.emplace_back();
+    for (const char c : word) {
+      if (std::string_view("([{").find(c) != std::string_view::npos) ++depth;
+      if (std::string_view(")]}").find(c) != std::string_view::npos) --depth;
+      if (c == ',' && depth <= 0) {
+        names.emplace_back();
+      } else {
+        names.back() += c;
+      }
+    }
+  }
+  std::erase(names, "");
+  return names;
+}
+
+// Fills the flags about adapters. The values of an adapter to continue are those in its folder.
+void resolve_adapter(RawFlags& raw) {
+  auto& values = raw.flags.values;
+  values.lora_target_modules = split_names(raw.lora_target_modules);
+  values.lora_modules_to_save = split_names(raw.lora_modules_to_save);
+  if (!raw.flags.adapter.empty()) values.use_peft = true;
+}
+
 void resolve_schedule(RawFlags& raw, Errors& errors) {
   auto& values = raw.flags.values;
   if (raw.lr_scheduler_type == "greedy") {
@@ -188,6 +217,7 @@ void check_lengths(const Flags& flags, Errors& errors) {
         fmt::format("{} {}: a path has at most {} bytes", name, shortened(path), PATH_MAX - 1));
   };
   check("--model", flags.model);
+  check("--adapter", flags.adapter);
   for (const std::string& path : flags.data) check("--data", path);
   for (const std::string& path : flags.eval_data) check("--eval-data", path);
   check("--metrics", flags.metrics);
@@ -197,7 +227,10 @@ void check_lengths(const Flags& flags, Errors& errors) {
 void check_files(const Flags& flags, Errors& errors) {
   if (flags.model.empty()) errors.push_back("--model is missing: a Hugging Face model folder");
   const bool has_data = !flags.data.empty() || (flags.eval_only && !flags.eval_data.empty());
-  if (!has_data && !flags.print_config) {
+  if (flags.merge && (flags.adapter.empty() || flags.output.empty()))
+    errors.push_back(
+        "--merge needs --adapter and --output: folders of an adapter and of its result");
+  if (!has_data && !flags.print_config && !flags.merge) {
     errors.push_back("--data is missing: a .jsonl, .json, .csv, .parquet, .txt or .bin file");
   }
   if (flags.records.prompt_field.empty() != flags.records.completion_field.empty()) {
@@ -302,6 +335,7 @@ Flags resolve_flags(RawFlags raw, Errors& errors) {
   resolve_recompute(raw, errors);
   resolve_seed(raw, errors);
   resolve_choices(raw, errors);
+  resolve_adapter(raw);
   resolve_data(raw, errors);
   raw.flags.shuffle = !raw.no_shuffle;
   if (!raw.betas.empty()) raw.flags.values.betas = {raw.betas.at(0), raw.betas.at(1)};

@@ -85,6 +85,8 @@ struct RawFlags {
   std::string loss_mean;
   std::string on_non_finite;
   std::string save_dtype;
+  std::vector<std::string> lora_target_modules;  // words, each a name or several
+  std::vector<std::string> lora_modules_to_save;
   RawIntervals intervals;
   std::vector<std::string> resume;  // "": the flag has no value
   std::optional<int64_t> save_failures;

@@ -59,6 +59,7 @@ struct ReportTo {
 // help describes the default.
 struct Flags {
   std::string model;                   // --model: Hugging Face directory
+  std::string model_name;              // the same as it was typed, a name on the hub perhaps
   std::vector<std::string> data;       // --data: PATH or PATH:WEIGHT (data/records/data_files.h)
   std::vector<std::string> eval_data;  // --eval-data: the same without weights
   std::string output;                  // --output: directory for the fine-tuned model
@@ -87,6 +88,7 @@ struct Flags {
   std::optional<int64_t> inspect_samples;  // --inspect-samples: how many are printed
   bool inspect_json = false;               // --inspect-format json
   bool tokenize = false;                   // --tokenize: --output is the prefix of the files
+  bool merge = false;                      // --merge: writes --model and --adapter as one model
   bool shuffle = true;
   bool group_by_length = false;             // --group-by-length
   std::optional<int64_t> eval_micro_batch;  // --eval-micro-batch
@@ -103,6 +105,7 @@ struct Flags {
   ReportTo report_to;    // monitors in addition to those of the configuration
   bool use_cpu = false;  // --use_cpu: overrides DS_ACCELERATOR
 
+  std::string adapter;         // --adapter: directory of the adapter to continue
   configs::FlagValues values;  // values that a ds_config.json can also set
   configs::Diagnostics notes;
   std::vector<HfRequest> hf_requests;  // requests that the run must fulfill by itself
@@ -111,8 +114,10 @@ struct Flags {
   // Returns whether some samples are evaluated only.
   bool has_eval_data() const { return !eval_data.empty() || val_split.has_value(); }
 
-  // Returns whether nothing is trained: --print-config, --inspect-samples, --tokenize.
-  bool only_prints() const { return print_config || inspect_samples.has_value() || tokenize; }
+  // Returns whether nothing is trained: --print-config, --inspect-samples, --tokenize, --merge.
+  bool only_prints() const {
+    return print_config || inspect_samples.has_value() || tokenize || merge;
+  }
 
   std::string answer;  // text for --help or --version; no other field is set then
 };

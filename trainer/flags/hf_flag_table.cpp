@@ -52,6 +52,8 @@ constexpr std::string_view kOtherHardware = "Zeroth runs on CPUs and NVIDIA GPUs
 constexpr std::string_view kShards = "zero_optimization in ds_config.json configures sharding";
 constexpr std::string_view kOptimizer =
     "AdamW is the default, and \"optimizer\" in ds_config.json chooses another";
+constexpr std::string_view kDora = "the adapter's norms are not implemented";
+constexpr std::string_view kQuantized = "quantized weights are not implemented yet";
 constexpr std::string_view kOrder = "samples are shuffled, or with --no-shuffle in file order";
 
 // The rows of the table. A row may name several flags, separated by spaces.
@@ -96,6 +98,16 @@ constexpr auto kRows = std::to_array<HfFlag>({
     on("group_by_length", "--group-by-length"),
     on("overwrite_cache", "--overwrite_cache"),
     bool_flag("eval_packing", "--eval_packing"),
+
+    on("use_peft", "--use_peft"),
+    value("lora_model_dir", "--adapter"),
+    value("lora_r", "--lora_r"),
+    value("lora_alpha", "--lora_alpha"),
+    value("lora_dropout", "--lora_dropout"),
+    takes_list(value("lora_target_modules", "--lora_target_modules", "none")),
+    on("lora_target_linear", "--lora_target_modules=all-linear"),
+    takes_list(value("lora_modules_to_save", "--lora_modules_to_save", "none")),
+    bool_flag("use_rslora peft_use_rslora", "--use_rslora"),
 
     bool_flag("do_train", "--do_train"),
     bool_flag("do_eval", "--do_eval"),
@@ -210,8 +222,12 @@ constexpr auto kRows = std::to_array<HfFlag>({
             "--packing keeps samples whole; --long-text chunk joins texts and cuts them", "bfd"),
     refused("padding_free", "--packing leaves hardly any padding"),
     refused("config", "a .json file of flags must be the only argument: finetune FILE.json"),
-    refused("use_peft lora_r", "adapters are not implemented yet"),
-    refused("load_in_8bit load_in_4bit", "quantized weights are not implemented yet"),
+    refused("lora_task_type", "only causal language models are trained", "causal_lm,none"),
+    takes_list(refused("lora_target_parameters",
+                       "an adapter is one of a whole module: name it in --lora_target_modules")),
+    refused("use_dora peft_use_dora", kDora),
+    refused("load_in_8bit load_in_4bit use_bnb_nested_quant bnb_4bit_quant_storage", kQuantized),
+    refused("bnb_4bit_quant_type", kQuantized, "nf4,none"),
 });
 
 std::vector<HfFlag> split_rows() {
