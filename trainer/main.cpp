@@ -30,6 +30,7 @@
 #include "trainer/report/phase_progress.h"
 #include "trainer/report/progress.h"
 #include "trainer/report/summary.h"
+#include "trainer/run_adapter.h"
 #include "trainer/run_memory.h"
 #include "trainer/run_plan.h"
 #include "trainer/stop_signal.h"
@@ -85,6 +86,13 @@ int tokenize(const trainer::Flags& flags, const comm::RankEnv& env,
                             env);
 }
 
+int merge(const trainer::Flags& flags, const comm::RankEnv& env) {
+  if (env.rank > 0) return 0;
+  return print_on_rank_zero(
+      trainer::rethrow_as_usage_error(env.attempt, [&] { return trainer::merge_adapter(flags); }),
+      env);
+}
+
 // Returns notes for --print-config. A machine that cannot write to nvme_path need not be a node of
 // the run.
 std::vector<std::string> collect_offload_notes(const trainer::RunPlan& plan,
@@ -138,6 +146,7 @@ int run_rank(int argc, char** argv) {
       flags.token_cache.newer_than = clock.start_time();
     }
     if (flags.tokenize) return tokenize(flags, env, clock);
+    if (flags.merge) return merge(flags, env);
     for (const std::string& warning : env.warnings) warn(flags.notes, "", "{}", warning);
     if (flags.use_cpu) env.accelerator = "cpu";
     comm::load_device(env);

@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 
 // Returns the bytes of one saved model.
 int64_t model_bytes(const RunPlan& plan) {
-  return plan.estimate.num_parameters * zero::element_bytes(saved_dtype(plan));
+  return plan.estimate.num_saved * zero::element_bytes(saved_dtype(plan));
 }
 
 // Returns the maximum number of checkpoints that exist at once.
@@ -155,6 +155,7 @@ void take_over_checkpoints(const std::string& output) {
 }  // namespace
 
 torch::Dtype saved_dtype(const RunPlan& plan) {
+  if (plan.adapter) return torch::kFloat;
   return plan.flags.save_dtype.value_or(zero::working_dtype(plan.config));
 }
 
@@ -229,10 +230,11 @@ std::string FinalModel::save(const std::string& suffix) {
                       .output = plan_.flags.output,
                       .chat_template = plan_.flags.records.chat_template,
                       .spec = plan_.spec,
+                      .adapter = plan_.adapter,
                       .overwrite = plan_.flags.overwrite || plan_.resume_plan.has_value() ||
                                    plan_.attempt.resumes},
                      plan_.flags.save_dtype, guard_);
-  const bool masters = plan_.flags.save_dtype == torch::kFloat;
+  const bool masters = saved_dtype(plan_) == torch::kFloat;
   engine_.save_model(output,
                      masters ? engine::SavedValues::kMasters : engine::SavedValues::kWorking);
   const std::optional<std::string> failure = output.finish();

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <exception>
+#include <utility>
 
 #include "base/error.h"
 #include "base/machine/standard_streams.h"
@@ -16,11 +17,10 @@
 #include "comm/rank_threads.h"
 #include "engine/memory/memory_remedies.h"
 #include "engine/start.h"
-#include "model/blocks/build_blocks.h"
-#include "model/hf/checkpoint_source.h"
 #include "trainer/failure.h"
 #include "trainer/output.h"
 #include "trainer/report/reporter.h"
+#include "trainer/run_adapter.h"
 #include "trainer/run_plan.h"
 #include "trainer/start_point.h"
 #include "trainer/trainer.h"
@@ -34,14 +34,6 @@ void enable_determinism() {
   setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   at::globalContext().setDeterministicFillUninitializedMemory(false);
-}
-
-// Returns null for a run that resumes: its weights are in a checkpoint.
-std::shared_ptr<model::WeightSource> open_weights(const RunPlan& plan) {
-  if (plan.resume_plan) return nullptr;
-  return rethrow_as_usage_error(plan.attempt, [&] {
-    return model::open_weights(plan.flags.model, plan.spec, plan.config.seed);
-  });
 }
 
 // Returns whether nothing is left to do; rank 0 checks that and prints the message.
@@ -94,17 +86,20 @@ int RankRun::execute(const RunPlan& plan, const engine::RunMemory& memory, const
 bool RankRun::load_model(const RunPlan& plan, const StopSignal& stop, Reporter& reporter) {
   auto phase = reporter.begin({.name = preparation_phase(plan)});
   try {
+    engine::SavedModel saved{plan.spec, plan.flags.save_dtype};
+    if (plan.adapter) saved.adapter = plan.adapter->plan;
     engine_ = engine::initialize(
-        model::build_blocks(plan.spec, engine::tensor_parallel_group(*mesh_, plan.config)),
+        build_blocks(plan, plan.spec, engine::tensor_parallel_group(*mesh_, plan.config)),
         plan.config, mesh_,
         {.weights = open_weights(plan),
          .awaits_checkpoint = plan.resume_plan.has_value(),
          .trains = plan.trains(),
+         .saves_frozen = !plan.adapter,
          .checks_memory = false,  // main has, before the ranks connected
          .stop_requested = [&stop] { return stop.signal() != 0; },
          .on_read = [&](int64_t done, int64_t all) { reporter.advance(done, all); },
          .saves_beside_training = plan.saves_async(),
-         .saved_model = engine::SavedModel{plan.spec, plan.flags.save_dtype}});
+         .saved_model = std::move(saved)});
     phase.finish();
     return true;
   } catch (const engine::StopRequested&) {

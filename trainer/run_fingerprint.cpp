@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -22,6 +24,7 @@
 #include "base/text/units.h"
 #include "configs/resolve.h"
 #include "configs/schema/keys.h"
+#include "model/hf/safetensors.h"
 #include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
@@ -31,7 +34,6 @@ namespace fs = std::filesystem;
 using checkpoint::StringMap;
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMaxFullReadBytes = int64_t{64} << 20;
 constexpr int64_t kNumParts = 1024;
 constexpr int64_t kPartBytes = int64_t{64} << 10;
 
@@ -53,6 +55,21 @@ void add_model(const ResolvedRun& run, StringMap& must_equal) {
     must_equal[printable(value.path)] = printable(value.text);
   }
   must_equal["dropout"] = run.config.dropout ? fmt::format("{}", *run.config.dropout) : "model's";
+}
+
+// Adds every byte of the base's weights: a resumed adapter belongs to them alone.
+void add_base(const ResolvedRun& run, StringMap& must_equal) {
+  if (!run.adapter || !model::has_weights(run.flags.model)) return;
+  std::set<fs::path> files;
+  const model::SafetensorsDirectory weights(run.flags.model);
+  for (const auto& [name, entry] : weights.entries()) files.insert(entry.file->path());
+  FileDigest all;
+  for (const fs::path& path : files) {
+    const FileDigest own = digest_file(path, std::numeric_limits<int64_t>::max());
+    all.bytes += own.bytes;
+    all.crc = crc32c_combine(all.crc, own.crc, static_cast<uint64_t>(own.bytes));
+  }
+  must_equal["model.weights"] = fmt::format("{} bytes, CRC32C {}", all.bytes, format_crc(all.crc));
 }
 
 void add_data(const ResolvedRun& run, StringMap& must_equal) {
@@ -113,7 +130,7 @@ void add_update(const ResolvedRun& run, StringMap& must_equal) {
 
 }  // namespace
 
-FileDigest digest_file(const fs::path& path) {
+FileDigest digest_file(const fs::path& path, int64_t max_full_bytes) {
   const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (fd.get() < 0 || ::fstat(fd.get(), &status) != 0) {
@@ -122,7 +139,7 @@ FileDigest digest_file(const fs::path& path) {
   if (!S_ISREG(status.st_mode)) throw Error("{} is not a regular file", path.string());
   FileDigest digest{.bytes = status.st_size};
   std::vector<char> buffer(static_cast<size_t>(std::min(kPartBytes, digest.bytes)));
-  const bool whole = digest.bytes <= kMaxFullReadBytes;
+  const bool whole = digest.bytes <= max_full_bytes;
   const int64_t parts = whole ? (digest.bytes + kPartBytes - 1) / kPartBytes : kNumParts;
   for (int64_t i = 0; i < parts; ++i) {
     const int64_t begin =
@@ -145,6 +162,7 @@ RunFingerprint compute_fingerprint(const ResolvedRun& run) {
     values[value.path] = printable(value.text);
   }
   add_model(run, fingerprint.must_equal);
+  add_base(run, fingerprint.must_equal);
   add_data(run, fingerprint.must_equal);
   add_update(run, fingerprint.must_equal);
   fingerprint.may_change["ranks"] = fmt::format("{}", run.num_ranks);

@@ -18,17 +18,18 @@ struct RunFingerprint {
   checkpoint::StringMap must_equal, may_change;
 };
 
-// Reads config.json, the tokenizer's file and the training samples. Throws an Error that names the
-// file that cannot be read.
+// Reads config.json, the tokenizer's file and the training samples, and with adapters all weights
+// of the model, which no checkpoint holds. Throws an Error that names the file that cannot be read.
 RunFingerprint compute_fingerprint(const ResolvedRun& run);
 
-// Size and CRC32C of a file: of all its bytes up to 64 MiB; of a larger file, of 1,024 parts of 64
-// KiB at equal distances, the first and the last one included.
+// Size and CRC32C of a file: of all its bytes up to `max_full_bytes`; of a larger file, of 1,024
+// parts of 64 KiB at equal distances, the first and the last one included.
 struct FileDigest {
   int64_t bytes = 0;
   uint32_t crc = 0;
 };
-FileDigest digest_file(const std::filesystem::path& path);
+FileDigest digest_file(const std::filesystem::path& path,
+                       int64_t max_full_bytes = int64_t{64} << 20);
 
 // Returns the version of the samples of a resumed run (data::kDataVersion).
 int read_data_version(const RunFingerprint& fingerprint);

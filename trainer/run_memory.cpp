@@ -4,9 +4,9 @@
 
 #include "engine/memory/activation_probe.h"
 #include "engine/start.h"
-#include "model/blocks/build_blocks.h"
 #include "model/blocks/embedding.h"
 #include "model/blocks/head.h"
+#include "trainer/run_adapter.h"
 #include "trainer/run_plan.h"
 #include "zero/dtype.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 // Builds the blocks of the first rank, whose part is as large as any.
 model::Blocks plan_blocks(const ResolvedRun& run) {
-  return model::build_blocks(run.spec, engine::fake_tensor_parallel(run.config));
+  return build_blocks(run, run.spec, engine::fake_tensor_parallel(run.config));
 }
 
 engine::EstimateOptions estimate_options(const ResolvedRun& run) {
@@ -23,6 +23,7 @@ engine::EstimateOptions estimate_options(const ResolvedRun& run) {
   return {.shape = shape,
           .device = run.device,
           .trains = !run.flags.eval_only,
+          .saves_frozen = !run.adapter,
           .saves_beside = run.saves_async(),
           .row_elements = run.samples.seq_len * run.spec.hidden_size / shape[comm::MeshDim::kTp],
           .max_rows = run.samples.train_samples};
@@ -50,7 +51,7 @@ engine::ChainBytes probe_chain(const RunPlan& plan, int64_t length) {
     model::ModelSpec spec = plan.spec;
     spec.vocab_size = vocab_size;
     spec.num_layers = num_layers;
-    return engine::probe_blocks(model::build_blocks(spec, tensor_parallel), options);
+    return engine::probe_blocks(build_blocks(plan, spec, tensor_parallel), options);
   };
   const int64_t vocabulary = plan.spec.vocab_size;
   // Round up to a size that the ranks can share evenly.

@@ -18,6 +18,7 @@
 #include "model/hf/auxiliary_files.h"
 #include "model/hf/model_directory.h"
 #include "trainer/output.h"
+#include "trainer/run_adapter.h"
 #include "trainer/run_memory.h"
 #include "trainer/step_trigger.h"
 
@@ -161,6 +162,7 @@ CheckedInputs check_inputs(StartPoint start, int64_t world_size) {
     inputs.batch = configs::resolve_batch(inputs.document, flags.values, world_size);
   });
   try_run([&] {
+    flags.model_name = flags.model;
     resolve_model_path(flags.model, inputs.notes);
     inputs.spec = model::read_model_spec(flags.model);
     note_unknown_keys(inputs.spec.unknown_keys, inputs.notes);
@@ -204,6 +206,7 @@ ResolvedRun resolve_run(CheckedInputs inputs, Samples samples, int64_t world_siz
   for (auto& [key, origin] : run.origins) origin = run.flags.spellings.as_typed(origin);
   check_hf_requests(run);
   if (run.config.dropout) model::override_dropout(run.spec, *run.config.dropout);
+  resolve_adapter(run);
   run.estimate = estimate_memory(run);
   if (run.flags.eval_only) std::erase_if(resolved.notes, is_training_note);
   run.notes.insert(run.notes.begin(), resolved.notes.begin(), resolved.notes.end());

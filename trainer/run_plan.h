@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/restart_attempt.h"
@@ -10,6 +11,7 @@
 #include "data/samples/batch.h"
 #include "data/samples/sample_order.h"
 #include "engine/memory/memory_estimate.h"
+#include "model/hf/model_writer.h"
 #include "model/spec.h"
 #include "monitor/monitors.h"
 #include "trainer/flags/flags.h"
@@ -39,6 +41,7 @@ struct ResolvedRun : StartPoint {
   configs::Origins origins = {};  // of config's values, by key
   int64_t rank_batch = 0;         // configs::Resolved::rank_batch
   RequestedMonitors monitors = {};
+  std::optional<model::AdapterForm> adapter = {};  // set: it is trained in place of the model
   engine::MemoryEstimate estimate = {};
 
   bool trains() const { return samples.train != nullptr; }

@@ -11,6 +11,7 @@
 #include "base/json/json.h"
 #include "base/json/json_view.h"
 #include "checkpoint/names.h"
+#include "model/hf/adapter_files.h"
 #include "model/hf/output_directory.h"
 #include "model/hf/safetensors.h"
 #include "model/hf/temporary_directory.h"
@@ -135,7 +136,8 @@ std::string finished_message(const RunPlan& plan) {
     return "";
   try {
     const bool holds_model =
-        fs::exists(output / "config.json", unknown) && model::has_weights(output);
+        plan.adapter ? model::has_adapter(output)
+                     : fs::exists(output / "config.json", unknown) && model::has_weights(output);
     const bool evaluates = plan.samples.eval != nullptr;
     if (!holds_model || !has_results_for(output, steps, evaluates)) return "";
   } catch (const Error&) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <thread>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/files/replace_file.h"
@@ -34,13 +35,20 @@ Trainer::Trainer(const RunPlan& plan, engine::Engine& engine, Reporter& reporter
       stop_(stop),
       checkpoints_(plan, engine,
                    [this](const std::filesystem::path& directory, const BestModel& best) {
-                     model::write_model_metadata(plan_.flags.model, directory, saved_dtype(plan_),
-                                                 plan_.flags.records.chat_template);
+                     write_metadata(directory);
                      reporter_.write_state_to(directory, best);
                      replace_file(directory / kHistoryFile, reporter_.history());
                    }),
       final_model_(plan, engine, [&reporter] { reporter.require_ownership(); }),
       eval_trigger_(plan.trigger(plan.flags.intervals.evaluate)) {}
+
+void Trainer::write_metadata(const std::filesystem::path& directory) const {
+  const auto& [model, chat_template] =
+      std::tie(plan_.flags.model, plan_.flags.records.chat_template);
+  if (plan_.adapter)
+    return model::write_adapter_metadata(model, directory, plan_.adapter->config, chat_template);
+  model::write_model_metadata(model, directory, saved_dtype(plan_), chat_template);
+}
 
 int Trainer::run() {
   if (plan_.resume_plan) resume();

@@ -44,6 +44,8 @@ class Trainer {
     std::string problem() const;
   };
 
+  // Writes what is beside the weights in a checkpoint's directory.
+  void write_metadata(const std::filesystem::path& directory) const;
   // Evaluates the trained model, and saves the checkpoint from which a longer run can resume.
   void evaluate_and_save_last();
   // Resumes after the steps of the previous run, if there was one.

@@ -149,7 +149,8 @@ std::string totals(const engine::StepStats& stats, const ProfileFacts& facts, do
 
 }  // namespace
 
-MfuMeter::MfuMeter(model::ModelSpec spec, int64_t rows) : spec_(std::move(spec)), rows_(rows) {}
+MfuMeter::MfuMeter(model::ModelSpec spec, int64_t rows, bool frozen)
+    : spec_(std::move(spec)), rows_(rows), factor_(frozen ? 2 : 3) {}
 
 void MfuMeter::measure(torch::Dtype dtype, comm::DeviceMesh& mesh) {
   double sum = local_peak(dtype, mesh.device());
@@ -162,8 +163,8 @@ double MfuMeter::measure_step(const engine::StepStats& stats, double seconds) {
       model::block_flops_per_token(spec_, std::max<int64_t>(1, stats.tokens / rows_));
   const double head = forward.back();
   const double body = std::accumulate(forward.begin(), forward.end(), 0.0) - head;
-  const double flops = 3 * (body * static_cast<double>(stats.tokens) +
-                            head * static_cast<double>(stats.num_label_tokens));
+  const double flops = factor_ * (body * static_cast<double>(stats.tokens) +
+                                  head * static_cast<double>(stats.num_label_tokens));
   const double rate = flops / seconds;
   if (rate > peak_) peak_ = 0;
   return peak_ == 0 ? std::numeric_limits<double>::quiet_NaN() : rate / peak_;
@@ -177,7 +178,8 @@ std::string profile_text(const engine::StepStats& stats, const ProfileFacts& fac
     forward += block.flops;
     recompute_flops += block.recompute_flops;
   }
-  const double factor = 2 + (forward > 0 ? recompute_flops / forward : 0);
+  const double factor =
+      (facts.config.lora.enabled ? 1 : 2) + (forward > 0 ? recompute_flops / forward : 0);
   std::string text = fmt::format(
       "flops profile of step {}, of one of {} ranks: {} x {} samples of at most {} positions\n",
       stats.step, facts.world_size, facts.batch.micro_steps, facts.batch.micro_batch,

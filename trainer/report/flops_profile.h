@@ -16,8 +16,9 @@ namespace zeroth::trainer {
 // MfuMeter computes how much of what the machine can do a step does.
 class MfuMeter {
  public:
-  // `rows`: number of samples in a step.
-  MfuMeter(model::ModelSpec spec, int64_t rows);
+  // `rows`: number of samples in a step. `frozen`: only adapters are trained, so that backward
+  // computes the gradients of inputs alone, about as much as forward.
+  MfuMeter(model::ModelSpec spec, int64_t rows, bool frozen = false);
 
   // Measures matrix products in the working precision on all ranks at once, for at most 50 ms, with
   // the kernels that the model uses. Leaves the utilization unknown if a rank has too little
@@ -34,6 +35,7 @@ class MfuMeter {
  private:
   model::ModelSpec spec_;
   int64_t rows_;
+  double factor_;    // of forward's operations: those of forward and backward
   double peak_ = 0;  // operations per second of all ranks; 0: unknown
 };
 

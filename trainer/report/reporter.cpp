@@ -52,7 +52,7 @@ Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const c
                  .columns = env.terminal_columns,
                  .config = plan.config},
                 [this](std::string_view text) { print(text); }),
-      mfu_meter_(plan.spec, plan.global_batch()),
+      mfu_meter_(plan.spec, plan.global_batch(), plan.adapter.has_value()),
       run_name_(plan.monitors.run_name),
       record_(plan),
       attempts_(plan, writes_, run_name_) {

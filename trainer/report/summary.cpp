@@ -95,6 +95,23 @@ std::string model_line(const std::string& directory, const model::ModelSpec& spe
                      spec.hidden_size, spec.vocab_size, spec.tie_word_embeddings ? ", tied" : "");
 }
 
+std::string adapter_line(const RunPlan& plan) {
+  const auto value = [&](const char* key) { return value_of(plan.config, key); };
+  const engine::MemoryEstimate& estimate = plan.estimate;
+  const auto share =
+      100 * static_cast<double>(estimate.num_saved) / static_cast<double>(estimate.num_parameters);
+  std::string text = fmt::format("r {}, alpha {:g}{}, dropout {:g}, on {}", value("lora.r").dump(),
+                                 value("lora.lora_alpha").get<double>(),
+                                 value("lora.use_rslora") == true ? " (rsLoRA)" : "",
+                                 value("lora.lora_dropout").get<double>(),
+                                 pluralize(std::ssize(plan.adapter->plan.modules), "module"));
+  if (!plan.flags.adapter.empty()) text += " of " + plan.flags.adapter;
+  if (!plan.trains()) return text;
+  return fmt::format("{}; {} of {} parameters are trained ({:.2g} %)", text,
+                     format_count(estimate.num_saved), format_count(estimate.num_parameters),
+                     share);
+}
+
 std::string data_line(const std::vector<std::string>& paths, const data::Dataset& dataset) {
   const data::DatasetStats stats = dataset.stats();
   std::vector<std::string> names;
@@ -237,6 +254,7 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory,
   const Flags& flags = plan.flags;
   const Samples& samples = plan.samples;
   add("model", model_line(flags.model, plan.spec, plan.estimate.num_parameters));
+  if (plan.adapter) add("adapter", adapter_line(plan));
   if (samples.train) add("data", data_line(flags.data, *samples.train));
   if (samples.eval) add("eval", data_line(eval_files(flags), *samples.eval));
   add("ranks", ranks_text(mesh, threads));

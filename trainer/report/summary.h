@@ -40,6 +40,8 @@ std::string file_name(const std::string& path);
 // Each of these functions returns one line of the summary.
 std::string model_line(const std::string& directory, const model::ModelSpec& spec,
                        int64_t parameters);
+// Describes the adapters of a run that has them.
+std::string adapter_line(const RunPlan& plan);
 // `paths` are those of the dataset's files.
 std::string data_line(const std::vector<std::string>& paths, const data::Dataset& dataset);
 // Returns when the run evaluates and saves before its end; empty: never.

@@ -1,0 +1,85 @@
+// A model with an adapter added to its weights.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "tests/trainer/workbench.h"
+
+namespace zeroth::trainer::merge_adapter_test {
+namespace {
+
+// Data of 60 tokens, and a Llama with weights in base/.
+struct Base : Workbench {
+  Base() {
+    std::string ids;
+    for (int i = 0; i < 16 * 20 + 1; ++i) ids += {static_cast<char>(i * i % 59), '\0'};
+    write("small.bin", ids);
+    const auto made =
+        finetune("--model model --data small.bin --seq-len 16 --steps 1 --output base");
+    REQUIRE_MESSAGE(made.code == 0, made.err);
+  }
+};
+
+double evaluated(const Workbench& bench, const std::string& flags) {
+  const auto result = bench.finetune(
+      fmt::format("{} --eval-data small.bin --seq-len 16 --eval-only --metrics e.jsonl", flags));
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  const double loss = bench.evaluations("e.jsonl").back()["eval_loss"];
+  std::filesystem::remove(bench / "e.jsonl");
+  return loss;
+}
+
+}  // namespace
+
+TEST_CASE("a merged model has the loss of base and adapter together") {
+  const Base bench;
+  const std::string gpt2 = ZEROTH_SOURCE_DIR "/tests/model/fixtures/gpt2";
+  for (const std::string& model : {std::string("base"), gpt2}) {
+    CAPTURE(model);
+    bench.write("ds.json", R"({"lora": {"r": 4, "target_modules": "all-linear", "use_rslora": true,
+                               "init_lora_weights": false, "bias": "lora_only"}})");
+    const auto trained = bench.finetune(
+        fmt::format("--model {} --data small.bin --seq-len 16 --deepspeed ds.json --steps 3 --lr "
+                    "1e-2 --output adapter --overwrite",
+                    model));
+    REQUIRE_MESSAGE(trained.code == 0, trained.err);
+    const auto merged = bench.finetune(
+        fmt::format("--merge --model {} --adapter adapter --output merged --overwrite", model));
+    REQUIRE_MESSAGE(merged.code == 0, merged.err);
+    CHECK(has(merged.out, "merged"));
+    const double together = evaluated(bench, fmt::format("--model {} --adapter adapter", model));
+    CHECK(evaluated(bench, "--model merged") == doctest::Approx(together).epsilon(1e-5));
+    CHECK(std::abs(evaluated(bench, "--model " + model) - together) > 1e-3);
+  }
+}
+
+TEST_CASE("a head that the adapter unties stays untied in the merged model") {
+  const Base bench;
+  const std::string tied = ZEROTH_SOURCE_DIR "/tests/model/fixtures/qwen3_tied";
+  bench.write("ds.json", R"({"lora": {"modules_to_save": ["lm_head"]}})");
+  const auto trained = bench.finetune(fmt::format(
+      "--model {} --data small.bin --seq-len 16 --deepspeed ds.json --steps 2 --lr 1e-2 "
+      "--output adapter",
+      tied));
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  const auto merged =
+      bench.finetune(fmt::format("--merge --model {} --adapter adapter --output merged", tied));
+  REQUIRE_MESSAGE(merged.code == 0, merged.err);
+  CHECK(nlohmann::json::parse(bench.read("merged/config.json"))["tie_word_embeddings"] == false);
+  CHECK(evaluated(bench, "--model merged") ==
+        doctest::Approx(evaluated(bench, fmt::format("--model {} --adapter adapter", tied)))
+            .epsilon(1e-5));
+}
+
+TEST_CASE("a merge without a model's weights or an adapter says what is missing") {
+  const Base bench;
+  std::filesystem::create_directory(bench / "empty");
+  std::filesystem::copy(bench / "model/config.json", bench / "empty/config.json");
+  CHECK(has(bench.finetune("--merge --model empty --adapter x --output y").err, "no weights"));
+  CHECK(has(bench.finetune("--merge --model base --adapter model --output y").err,
+            "adapter_config.json"));
+  CHECK(has(bench.finetune("--merge --model base --output y").err, "--adapter"));
+}
+
+}  // namespace zeroth::trainer::merge_adapter_test

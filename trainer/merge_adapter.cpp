@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text/units.h"
+#include "model/blocks/build_blocks.h"
+#include "model/blocks/linear.h"
+#include "model/hf/adapter_files.h"
+#include "model/hf/checkpoint_source.h"
+#include "model/hf/lora_model.h"
+#include "model/hf/model_directory.h"
+#include "model/hf/model_writer.h"
+#include "model/hf/safetensors.h"
+#include "trainer/flags/flags.h"
+#include "trainer/run_adapter.h"
+
+namespace zeroth::trainer {
+namespace {
+
+torch::Dtype dtype_of(const model::ModelSpec& spec) {
+  if (spec.dtype == "bfloat16") return torch::kBFloat16;
+  return spec.dtype == "float16" ? torch::kHalf : torch::kFloat;
+}
+
+class Merge {
+ public:
+  Merge(model::WeightSource& values, const model::LoraPlan& plan) : values_(values), plan_(plan) {}
+
+  // Returns a parameter [..] in fp32, with its adapter if it has one. `layout`: of a product.
+  torch::Tensor value(const std::string& name, const std::vector<int64_t>& shape,
+                      model::WeightLayout layout) const {
+    const torch::Tensor weight = read(name, shape);
+    const std::string module = name.substr(0, name.rfind('.'));
+    const auto adapter = plan_.modules.find(module);
+    if (adapter == plan_.modules.end() || !name.ends_with(".weight")) return weight;
+    const auto& [r, scale] = adapter->second;
+    const bool out_in = layout == model::WeightLayout::kOutIn;
+    const int64_t out = shape[out_in ? 0 : 1], in = shape[out_in ? 1 : 0];
+    const torch::Tensor a = read(module + ".lora_A", {r, in}),
+                        b = read(module + ".lora_B", {out, r});
+    torch::Tensor target = out_in ? weight : weight.t();
+    target.addmm_(b, a, /*beta=*/1, scale);
+    return weight;
+  }
+
+ private:
+  torch::Tensor read(const std::string& name, const std::vector<int64_t>& shape) const {
+    const TensorSlice whole = TensorSlice::full(shape);
+    const torch::Tensor values = torch::empty({whole.elements()}, torch::kFloat);
+    values_.check(name, shape);
+    values_.read({name, whole}, values);
+    return values.view(shape);
+  }
+
+  model::WeightSource& values_;
+  const model::LoraPlan& plan_;
+};
+
+}  // namespace
+
+std::string merge_adapter(const Flags& flags) {
+  const torch::NoGradGuard no_grad;
+  const std::string directory = model::find_model_directory(flags.model).string();
+  model::check_model_directory(directory);
+  if (!model::has_weights(directory)) throw Error("{} holds no weights to merge into", directory);
+  const model::ModelSpec spec = model::read_model_spec(directory);
+  const model::AdapterConfig config = model::read_adapter_config(flags.adapter);
+  const model::LoraPlan plan = model::plan_lora(spec, config.lora);
+  const auto source =
+      model::make_lora_source(plan, std::make_unique<model::CheckpointSource>(directory, spec),
+                              model::open_adapter(flags.adapter, spec, plan), /*seed=*/0);
+  const model::ModelSpec merged = model::lora_spec(spec, plan);
+  const model::Blocks blocks = model::build_blocks(merged);
+  std::vector<model::PlannedTensor> parameters;
+  for (const auto& block : blocks) {
+    for (const auto& item : block->named_parameters()) {
+      const std::string name = block->label() + "." + item.key();
+      const bool tied = name == "head.weight" && merged.tie_word_embeddings;
+      if (!tied) parameters.push_back({name, item.value().sizes().vec()});
+    }
+  }
+  model::ModelWriter writer({.source = directory,
+                             .output = flags.output,
+                             .chat_template = flags.records.chat_template,
+                             .spec = merged,
+                             .unties_head = plan.unties_head,
+                             .dtype = flags.save_dtype.value_or(dtype_of(spec)),
+                             .overwrite = flags.overwrite},
+                            parameters);
+  const Merge merge(*source, plan);
+  const auto layout = spec.conv1d ? model::WeightLayout::kInOut : model::WeightLayout::kOutIn;
+  for (const model::PlannedTensor& parameter : parameters)
+    writer.write(parameter.name, merge.value(parameter.name, parameter.shape, layout));
+  const auto previous = writer.commit();
+  return fmt::format("{}: {} with the adapter {} in {}\n", flags.output, flags.model, flags.adapter,
+                     pluralize(plan.modules.size(), "module"));
+}
+
+}  // namespace zeroth::trainer
