@@ -110,7 +110,7 @@ _zeroth() {
   if ((program == 0)); then
     _zeroth_flag_or_value "${COMP_WORDS[0]}" && return
     compopt -o filenames 2>/dev/null
-    _zeroth_words -c -W "report check-config checkpoint export inspect-data tokenize finetune"
+    _zeroth_words -c -W "report check-config checkpoint export inspect-data tokenize merge finetune"
   elif [[ ${COMP_WORDS[program]##*/} == finetune ]]; then
     _zeroth_flag_or_value "$(_zeroth_file "${COMP_WORDS[program]}")"
   elif [[ ${COMP_WORDS[program]} == inspect-data || ${COMP_WORDS[program]} == tokenize ]]; then

@@ -1,7 +1,6 @@
 // `zeroth [flags] PROGRAM arguments...` runs one rank of PROGRAM per GPU, or per group of CPU
-// cores. `zeroth report` describes the machine. `zeroth check-config FILE` explains a
-// configuration. `zeroth checkpoint list DIR` lists a run's checkpoints. `zeroth export DIR OUT`
-// exports a model.
+// cores. `zeroth report` describes the machine. The other commands (launcher/commands/commands.h)
+// explain a configuration, list checkpoints, export or merge a model, show and write tokens.
 #include <fmt/ranges.h>
 #include <unistd.h>
 
@@ -86,6 +85,7 @@ constexpr Command kCommands[] = {
      }},
     {"inspect-data",
      [](const auto& arguments) { return run_finetune(inspect_data_arguments(arguments)); }},
+    {"merge", [](const auto& arguments) { return run_finetune(merge_arguments(arguments)); }},
     {"tokenize", [](const auto& arguments) { return run_finetune(tokenize_arguments(arguments)); }},
     {"agent",  // started by a launcher on each of several nodes
      [](const auto& arguments) {

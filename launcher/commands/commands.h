@@ -26,12 +26,15 @@ CommandResult checkpoint_command(const std::vector<std::string>& arguments);
 // Error as export_model().
 std::string export_command(const std::vector<std::string>& arguments);
 
-// The commands that show or write the tokens of data run `finetune`, which has the flags of data:
+// The commands that show or write the tokens of data, or merge an adapter, run `finetune`:
 //   zeroth inspect-data --model DIR --data FILE [--count N] [--json] [FLAGS]
 //   zeroth tokenize --model DIR --data FILE --output PREFIX [FLAGS]
-// Return its arguments; without any, or for --help, an empty list: see data_command_help().
+//   zeroth merge BASE ADAPTER OUT [FLAGS]
+// Return its arguments; without any, or for --help, an empty list: see data_command_help(). merge
+// throws UsageError if one of the three is missing.
 std::vector<std::string> inspect_data_arguments(const std::vector<std::string>& arguments);
 std::vector<std::string> tokenize_arguments(const std::vector<std::string>& arguments);
+std::vector<std::string> merge_arguments(const std::vector<std::string>& arguments);
 std::string data_command_help();
 
 }  // namespace zeroth::launcher

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/error.h"
 #include "launcher/commands/commands.h"
 
 namespace zeroth::launcher {
@@ -46,6 +47,20 @@ std::vector<std::string> tokenize_arguments(const std::vector<std::string>& argu
   return result;
 }
 
+std::vector<std::string> merge_arguments(const std::vector<std::string>& arguments) {
+  if (asks_for_help(arguments)) return {};
+  const auto is_flag = [](const std::string& word) { return word.starts_with("-"); };
+  if (arguments.size() < 3 || std::any_of(arguments.begin(), arguments.begin() + 3, is_flag)) {
+    throw UsageError(
+        "merge: BASE, ADAPTER and OUT are needed: the folders of a model, of its adapter and of "
+        "the result");
+  }
+  std::vector<std::string> result = {"--merge",    "--model",  arguments[0], "--adapter",
+                                     arguments[1], "--output", arguments[2]};
+  result.insert(result.end(), arguments.begin() + 3, arguments.end());
+  return result;
+}
+
 std::string data_command_help() {
   return "Usage: zeroth inspect-data --model DIR --data FILE [--count N] [--json] [FLAGS]\n"
          "         prints how the data is read, how long its samples are, and the first N (3) "
@@ -56,6 +71,8 @@ std::string data_command_help() {
          "         writes PREFIX.bin and PREFIX.idx, as Megatron reads them, and PREFIX.mask with "
          "a\n"
          "         bit per token that is trained; --data PREFIX.bin reads all of them\n"
+         "       zeroth merge BASE ADAPTER OUT [--save-dtype fp32|bf16|fp16] [--overwrite]\n"
+         "         writes the model BASE with the adapter ADAPTER added to its weights to OUT\n"
          "FLAGS are those of `finetune --help` about data: --chat-template, --train-on, ...\n";
 }
 

@@ -32,6 +32,8 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kChunkElements = int64_t{1} << 18;     // elements in memory at a time
 constexpr int64_t kMaxCopiedBytes = int64_t{256} << 20;  // bytes of a file beside the weights
 constexpr std::string_view kConfig = "config.json";
+constexpr std::string_view kAdapterConfig = "adapter_config.json";
+constexpr std::string_view kAdapterTensors = "base_model.model.";  // begin of their names
 
 // ExportShard is one file of weights with its tensors.
 struct ExportShard {
@@ -80,19 +82,29 @@ int64_t num_bytes(const StoredState& tensor, Dtype dtype) {
   return TensorSlice::full(tensor.shape).elements() * element_bytes;
 }
 
+// Returns whether the tensors are an adapter, which peft reads from one file.
+bool is_adapter(const std::vector<StoredState>& tensors) {
+  return std::ranges::all_of(tensors, [](const StoredState& tensor) {
+    return tensor.tensor.starts_with(kAdapterTensors);
+  });
+}
+
 std::vector<ExportShard> split_shards(const std::vector<StoredState>& tensors,
                                       const ExportRequest& request) {
   std::vector<ExportShard> shards(1);
+  const bool adapter = is_adapter(tensors);
   for (const StoredState& tensor : tensors) {
     const int64_t bytes = num_bytes(tensor, request.dtype);
-    if (shards.back().bytes > 0 && shards.back().bytes + bytes > request.max_shard_bytes) {
+    if (!adapter && shards.back().bytes > 0 &&
+        shards.back().bytes + bytes > request.max_shard_bytes) {
       shards.emplace_back();
     }
     shards.back().tensors.push_back(tensor);
     shards.back().bytes += bytes;
   }
   for (size_t i = 0; i < shards.size(); ++i) {
-    shards[i].name = shards.size() == 1
+    shards[i].name = adapter ? "adapter_model.safetensors"
+                     : shards.size() == 1
                          ? "model.safetensors"
                          : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
   }
@@ -214,7 +226,8 @@ ExportResult export_one(CheckpointReader reader, const ExportRequest& request) {
 constexpr const char* kHelp = R"(
 DIR: an --output or its folder checkpoints, whose newest complete one is used, or one checkpoint.
 OUT: the model's folder: the trained weights, rounded to --dtype; config.json, tokenizer and similar
-files as in the checkpoint. It is written atomically.
+files as in the checkpoint. It is written atomically. The checkpoint of a run with adapters gives
+the adapter's folder, which peft loads.
 )";
 
 std::string describe_result(const ExportResult& exported) {
@@ -223,7 +236,10 @@ std::string describe_result(const ExportResult& exported) {
                                  format_bytes(exported.bytes), exported.from.string());
   const auto& copied = exported.copied;
   if (!copied.empty()) text += fmt::format("  with {}\n", fmt::join(copied, ", "));
-  if (std::ranges::find(copied, kConfig) == copied.end())
+  const auto has = [&](std::string_view file) {
+    return std::ranges::find(copied, file) != copied.end();
+  };
+  if (!has(kConfig) && !has(kAdapterConfig))
     text += "  without config.json, which the checkpoint does not have: only the weights\n";
   return printable_message(text);
 }

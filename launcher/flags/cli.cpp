@@ -35,7 +35,8 @@ constexpr const char* kUsage =
     "       zeroth checkpoint list|show|verify|prune DIR\n"
     "       zeroth export DIR OUT\n"
     "       zeroth inspect-data --model DIR --data FILE\n"
-    "       zeroth tokenize --model DIR --data FILE --output PREFIX\n";
+    "       zeroth tokenize --model DIR --data FILE --output PREFIX\n"
+    "       zeroth merge BASE ADAPTER OUT\n";
 
 // Indents the lines after the first one, so that no text within a message looks like another
 // message.
@@ -53,8 +54,8 @@ class Formatter : public CLI::Formatter {
            "Example: zeroth --num_gpus 2 finetune --model DIR --data train.jsonl --deepspeed "
            "ds_config.json\nreport shows what this machine and this build support, check-config "
            "what a ds_config.json says,\ncheckpoint what a run has saved; export converts it to a "
-           "model. inspect-data\nshows what is trained of a data file, tokenize writes its tokens. "
-           "They start nothing.\n";
+           "model. inspect-data\nshows what is trained of a data file, tokenize writes its tokens, "
+           "merge adds an adapter to\na model. They start nothing.\n";
   }
 };
 

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include "base/error.h"
 #include "launcher/commands/commands.h"
 
 namespace zeroth::launcher::data_commands_test {
@@ -19,6 +20,15 @@ TEST_CASE("inspect-data passes the flags of data on, with the number of samples 
 
 TEST_CASE("tokenize passes all flags on") {
   CHECK(tokenize_arguments({"--output", "p"}) == Arguments{"--output", "p", "--tokenize"});
+}
+
+TEST_CASE("merge names its three folders, and requires them") {
+  CHECK(merge_arguments({"base", "adapter", "out", "--save-dtype", "bf16"}) ==
+        Arguments{"--merge", "--model", "base", "--adapter", "adapter", "--output", "out",
+                  "--save-dtype", "bf16"});
+  CHECK(merge_arguments({"--help"}).empty());
+  CHECK_THROWS_WITH_AS(merge_arguments({"base", "adapter"}), doctest::Contains("OUT"), UsageError);
+  CHECK_THROWS_AS(merge_arguments({"base", "--overwrite", "adapter", "out"}), UsageError);
 }
 
 TEST_CASE("Without arguments, or for --help, both say what they do") {
