@@ -1,23 +1,25 @@
 #!/usr/bin/env python3
 """Writes tests/equivalence/fixtures: how the tiny checkpoints of tests/model/fixtures train without Zeroth.
 
-Needs torch, transformers and deepspeed: python tools/make_equivalence_fixtures.py [NAME...]
-Without a NAME all are made anew, else only these models.
+Needs torch, transformers, deepspeed and peft: python tools/make_equivalence_fixtures.py [--run RUN] [NAME...]
+Without a NAME all are made anew, else only these models; with a RUN only that one of each.
 MODEL.json holds 20 steps at a global batch of 24 rows of 32 tokens, run as one batch:
   fp32, masked (some targets are not trained), cosine (WarmupCosineLR), no_decay (norms and biases): transformers and torch's
   AdamW; adam_l2, sgd, adagrad: torch's; lion and one_cycle: DeepSpeed's; lamb: DeepSpeed's formula (fused_lamb.py); losses,
   grad_norms (before clipping) and the rates;
+  lora: peft's adapters on every product, from adapters/MODEL, which it writes too: both factors random, as peft saves them;
   micro_batch_mean: losses and norms of DeepSpeed with the masked batch in four micro-batches;
   bf16, bf16_masked: losses of DeepSpeed with a bf16 model and fp32 masters, which begin at the rounded weights.
 Models with a padding token have fp32 and bf16 only.
 loss_scales.json: DeepSpeed's dynamic loss scale over one pattern of overflows.
 """
 
+import argparse
 import json
 import logging
 import os
 import pathlib
-import sys
+from functools import partial
 
 os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29611",
                "DS_ACCELERATOR": "cpu"}
@@ -81,15 +83,18 @@ def load(name):
 
 def groups_of(model, no_decay):
     """All parameters, or norms and biases apart without decay."""
-    parameters = list(model.parameters())
+    parameters = [p for p in model.parameters() if p.requires_grad]
     if not no_decay:
         return parameters
     return [{"params": [p for p in parameters if p.dim() > 1]},
             {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0}]
 
 
-def train_torch(name, masked=False, schedule=None, optimizer="adamw", no_decay=False):
-    model = load(name)
+def train_torch(name, **options):
+    return train(load(name), **options)
+
+
+def train(model, masked=False, schedule=None, optimizer="adamw", no_decay=False):
     optimizer = OPTIMIZERS[optimizer](groups_of(model, no_decay))
     schedule = schedule(optimizer) if schedule else None
     run = {"losses": [], "grad_norms": [], "rates": []}
@@ -97,7 +102,7 @@ def train_torch(name, masked=False, schedule=None, optimizer="adamw", no_decay=F
         loss = loss_of(model, *batch(step, masked))
         optimizer.zero_grad()
         loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), CLIPPING)
+        norm = torch.nn.utils.clip_grad_norm_([p for p in model.parameters() if p.requires_grad], CLIPPING)
         run["rates"].append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         if schedule:
@@ -152,6 +157,24 @@ def train_deepspeed_bf16(name, masked=False):
     return {"losses": losses}
 
 
+def train_lora(name):
+    from peft import LoraConfig, get_peft_model
+    torch.manual_seed(7)
+    config = LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=8, target_modules="all-linear")
+    model = get_peft_model(load(name), config)
+    # With seed 11 an element's first gradient is rounding alone, which Adam's first update makes a part of its rate.
+    generator = torch.Generator().manual_seed(12)
+    with torch.no_grad():
+        for path, parameter in model.named_parameters():
+            if "lora_B" in path:
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.02)
+    folder = OUT / "adapters" / name
+    model.peft_config["default"].base_model_name_or_path = name
+    model.save_pretrained(folder)
+    (folder / "README.md").unlink(missing_ok=True)
+    return train(model)
+
+
 def loss_scales():
     overflows = "..x.xx.......xxx.....x.x....."
     args = {"scale_window": 3, "min_scale": 16, "delayed_shift": 2, "consecutive_hysteresis": False}
@@ -173,22 +196,29 @@ def main():
     logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
     deepspeed.init_distributed("gloo")
     OUT.mkdir(parents=True, exist_ok=True)
-    wanted = sys.argv[1:]
-    if not wanted:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--run")
+    parser.add_argument("names", nargs="*")
+    wanted = parser.parse_args()
+    if not wanted.names and not wanted.run:
         write("loss_scales.json", loss_scales())
-    for name in wanted or MODELS:
-        runs = {"fp32": train_torch(name), "bf16": train_deepspeed_bf16(name)}
+    for name in wanted.names or MODELS:
+        makers = {"fp32": train_torch, "bf16": train_deepspeed_bf16}
         if "_pad" not in name:
-            runs |= {
-                "masked": train_torch(name, masked=True),
-                "cosine": train_torch(name, schedule=lambda optimizer: lr_schedules.WarmupCosineLR(optimizer, **COSINE)),
-                "no_decay": train_torch(name, no_decay=True),
-                "bf16_masked": train_deepspeed_bf16(name, masked=True),
+            makers |= {
+                "masked": partial(train_torch, masked=True),
+                "cosine": partial(train_torch, schedule=lambda optimizer: lr_schedules.WarmupCosineLR(optimizer, **COSINE)),
+                "no_decay": partial(train_torch, no_decay=True),
+                "bf16_masked": partial(train_deepspeed_bf16, masked=True),
             }
         if name == "llama":
-            runs |= {kind: train_torch(name, optimizer=kind) for kind in ("adam_l2", "lion", "sgd", "adagrad", "lamb")}
-            runs["one_cycle"] = train_torch(name, schedule=lambda optimizer: lr_schedules.OneCycle(optimizer, **ONE_CYCLE))
-            runs["micro_batch_mean"] = train_deepspeed_micro_batches(name)
+            makers |= {kind: partial(train_torch, optimizer=kind) for kind in ("adam_l2", "lion", "sgd", "adagrad", "lamb")}
+            makers["one_cycle"] = partial(train_torch, schedule=lambda optimizer: lr_schedules.OneCycle(optimizer, **ONE_CYCLE))
+            makers["micro_batch_mean"] = train_deepspeed_micro_batches
+        if "_pad" not in name:
+            makers["lora"] = train_lora
+        runs = {} if not wanted.run else json.loads((OUT / (name + ".json")).read_text())
+        runs |= {kind: make(name) for kind, make in makers.items() if wanted.run in (None, kind)}
         write(name + ".json", runs)
         print(name, {kind: (run["losses"][0], run["losses"][-1]) for kind, run in runs.items()})
 

@@ -17,6 +17,7 @@ using configs::Precision;
 
 // fp16 is held against fp32.
 std::string fixture_run(const Row& row) {
+  if (row.training == Training::kLora) return "lora";
   if (row.precision == Precision::kBf16) return row.masked ? "bf16_masked" : "bf16";
   if (row.micro_batch_mean) return "micro_batch_mean";
   if (row.training != Training::kAdamW) return name_of(row.training);

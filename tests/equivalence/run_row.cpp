@@ -19,7 +19,9 @@
 #include "engine/state/model_sink.h"
 #include "engine/step/save_model.h"
 #include "model/blocks/build_blocks.h"
+#include "model/hf/adapter_files.h"
 #include "model/hf/checkpoint_source.h"
+#include "model/hf/lora_model.h"
 #include "tests/equivalence/samples.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
@@ -96,8 +98,9 @@ bool only_shards(const Row& row, engine::Engine& engine) {
   const bool all_sharded =
       row.zero.stage == 3 && row.ranks > 1 && row.zero.param_persistence_threshold_elements == 0;
   const std::vector<zero::Unit>& units = engine.impl().plan().units;
-  return !all_sharded || std::all_of(units.begin(), units.end(), [](const zero::Unit& unit) {
-    return unit.params.front().storage().data() == nullptr;
+  return !all_sharded || std::all_of(units.begin(), units.end(), [&](const zero::Unit& unit) {
+    const bool is_adapter = row.training == Training::kLora && unit.trainable;
+    return is_adapter || unit.params.front().storage().data() == nullptr;
   });
 }
 
@@ -122,6 +125,7 @@ Tensors own_state(engine::Engine& engine, size_t index) {
   Tensors state;
   const std::vector<zero::Unit>& units = engine.impl().plan().units;
   for (size_t unit = 0; unit < units.size(); ++unit) {
+    if (!units[unit].trainable) continue;
     const torch::Tensor own =
         testing::read_state(engine.impl().optimizer(), unit, index + 1).to(engine.mesh().device());
     torch::Tensor whole = own;
@@ -140,7 +144,8 @@ Tensors own_state(engine::Engine& engine, size_t index) {
 // Each state of the optimizer, whole, by the names of whole parameters. Collective.
 std::vector<Tensors> whole_states(engine::Engine& engine) {
   const auto rule = optim::make_update_rule(engine.config().optimizer, engine.mesh().device());
-  const auto parameters = zero::global_parameters(engine.impl().plan());
+  auto parameters = zero::global_parameters(engine.impl().plan());
+  std::erase_if(parameters, [](const auto& parameter) { return !parameter.trainable; });
   const engine::SliceGatherer joiner(engine.impl().plan(), parameters, engine.mesh());
   std::vector<Tensors> states(rule->state_names().size());
   for (size_t i = 0; i < states.size(); ++i) {
@@ -162,6 +167,7 @@ Update last_update(engine::Engine& engine, double lr) {
   Update update;
   update.lr = lr;
   for (size_t unit = 0; unit < engine.impl().plan().units.size(); ++unit) {
+    if (!engine.impl().plan().units[unit].trainable) continue;
     cut(engine.impl().plan().units[unit].layout,
         testing::read_master(engine.impl().optimizer(), unit).cpu(), update.values);
   }
@@ -198,7 +204,7 @@ RowResult train(const Row& row, const std::shared_ptr<comm::DeviceMesh>& mesh, c
 Tensors step_gradients(const Row& row, const std::shared_ptr<comm::DeviceMesh>& mesh,
                        const Split& split) {
   Row first = row;
-  first.training = Training::kAdamW;
+  if (row.training != Training::kLora) first.training = Training::kAdamW;
   first.clipping = 0;
   const auto engine = make_row_engine(first, mesh);
   SampleLoader loader(split);
@@ -268,12 +274,12 @@ std::filesystem::path checkpoint_of(const Row& row) {
   return std::filesystem::path(ZEROTH_SOURCE_DIR "/tests/model/fixtures") / row.model;
 }
 
-std::shared_ptr<model::WeightSource> weights_of(const Row& row, const model::ModelSpec& spec) {
+std::unique_ptr<model::WeightSource> weights_of(const Row& row, const model::ModelSpec& spec) {
   auto weights = model::open_weights(checkpoint_of(row), spec, /*seed=*/0);
   if (row.rounding.moved_weights != 0)
-    return std::make_shared<Moved>(std::move(weights), row.rounding.moved_weights);
+    return std::make_unique<Moved>(std::move(weights), row.rounding.moved_weights);
   if (row.precision != configs::Precision::kBf16) return weights;
-  return std::make_shared<StoredInBf16>(std::move(weights));
+  return std::make_unique<StoredInBf16>(std::move(weights));
 }
 
 std::unique_ptr<engine::Engine> make_row_engine(const Row& row,
@@ -282,8 +288,19 @@ std::unique_ptr<engine::Engine> make_row_engine(const Row& row,
   model::override_dropout(spec, row.dropout);
   const configs::Config config = config_of(row);
   model::Blocks blocks = model::build_blocks(spec, engine::tensor_parallel_group(*mesh, config));
-  return engine::initialize(std::move(blocks), config, std::move(mesh),
-                            {.weights = weights_of(row, spec)});
+  engine::InitOptions options{.weights = weights_of(row, spec)};
+  if (row.training == Training::kLora) {
+    const auto directory =
+        std::filesystem::path(ZEROTH_SOURCE_DIR "/tests/equivalence/fixtures/adapters") / row.model;
+    const configs::LoraConfig lora = model::read_adapter_config(directory).lora;
+    model::LoraPlan plan = model::plan_lora(spec, lora);
+    plan.dropout = row.dropout;
+    model::add_adapters(blocks, plan);
+    options.weights = model::make_lora_source(
+        plan, weights_of(row, spec), model::open_adapter(directory, spec, plan), /*seed=*/0);
+    options.saves_frozen = false;
+  }
+  return engine::initialize(std::move(blocks), config, std::move(mesh), options);
 }
 
 RowResult run_row(const Row& row, testing::Transport transport) {

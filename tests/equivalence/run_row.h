@@ -54,7 +54,7 @@ Tensors first_gradients(const Row& row, const Split& split);
 std::filesystem::path checkpoint_of(const Row& row);
 
 // The checkpoint's values; those of a bf16 row as if it were stored in bf16.
-std::shared_ptr<model::WeightSource> weights_of(const Row& row, const model::ModelSpec& spec);
+std::unique_ptr<model::WeightSource> weights_of(const Row& row, const model::ModelSpec& spec);
 
 // The row's checkpoint under the row's config. Collective.
 std::unique_ptr<engine::Engine> make_row_engine(const Row& row,

@@ -1,0 +1,89 @@
+// Adapters over a frozen base: peft's losses, wherever base, states and parameters rest.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <vector>
+
+#include "tests/equivalence/expect_row.h"
+#include "tests/equivalence/pairwise.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::equivalence::lora_test {
+namespace {
+
+using configs::OffloadDevice;
+using configs::Precision;
+
+constexpr std::array kPrecisions = {Precision::kFp32, Precision::kBf16, Precision::kFp16};
+constexpr std::array kModels = {"llama", "qwen3_tied", "gpt2"};
+// Stage, place of the optimizer's states, place of parameters, precision, accumulation, recompute,
+// ranks, tensor-parallel ranks, model.
+constexpr std::array<size_t, 9> kValues = {4, 3, 3, kPrecisions.size(), 2, 2, 3, 2, kModels.size()};
+
+Row row_of(const Combination& values, const TempFolder& directory) {
+  Row row = {.training = Training::kLora};
+  row.zero.stage = static_cast<int>(values[0]);
+  row.zero.offload_optimizer.device = static_cast<OffloadDevice>(values[1]);
+  row.zero.offload_optimizer.nvme_path = directory.path();
+  row.zero.offload_optimizer.step = configs::OffloadOptimizerConfig::UpdateDevice::kCpu;
+  row.zero.offload_param.device = static_cast<OffloadDevice>(values[2]);
+  row.zero.offload_param.nvme_path = directory.path();
+  row.zero.offload_param.max_in_cpu_elements = 0;
+  row.precision = kPrecisions[values[3]];
+  row.accumulation = static_cast<int64_t>(values[4]) + 1;
+  row.recompute.every_nth_block = static_cast<int64_t>(values[5]);
+  row.ranks = static_cast<int>(values[6]) + 1;
+  row.tensor = static_cast<int>(values[7]) + 1;
+  row.model = kModels[values[8]];
+  return row;
+}
+
+// All but parameters that rest elsewhere below stage 3.
+std::vector<Combination> all_combinations() {
+  std::vector<Combination> all = combinations(kValues);
+  std::erase_if(all, [](const Combination& values) { return values[2] != 0 && values[0] != 3; });
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("adapters train to peft's losses in every strategy, to the bit of those that stay") {
+  const TempFolder directory;
+  RowChecker checker;
+  for (const Combination& row : covering(all_combinations(), 2)) {
+    checker.check(row_of(row, directory));
+  }
+  MESSAGE(checker.worst());
+  CHECK(std::filesystem::is_empty(directory.path()));
+}
+
+TEST_CASE("adapters drop the same elements, however ranks split samples and layers") {
+  RowChecker checker;
+  for (const char* model : {"llama", "gpt2"}) {
+    Row row = {.model = model, .training = Training::kLora, .dropout = 0.1};
+    row.ranks = 2;
+    row.zero.stage = 2;
+    checker.check(row);
+    row.zero.stage = 3;
+    row.recompute.every_nth_block = 1;
+    checker.check(row);
+    row.tensor = 2;
+    row.accumulation = 2;
+    checker.check(row);
+  }
+  MESSAGE(checker.worst());
+}
+
+TEST_CASE("an adapter of a frozen base moves no weight of it, and ends where one rank ends") {
+  RowChecker checker;
+  Row row = {.ranks = 2, .training = Training::kLora};
+  row.zero.stage = 3;
+  const RowResult& own = checker.result(row);
+  CHECK(own.parameters.size() > 0);
+  for (const auto& [name, value] : own.parameters) {
+    CAPTURE(name);
+    CHECK((name.ends_with(".lora_A") || name.ends_with(".lora_B")));
+  }
+}
+
+}  // namespace zeroth::equivalence::lora_test
