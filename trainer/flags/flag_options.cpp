@@ -198,7 +198,7 @@ class FlagOptions {
     add("--lora_r", values_.lora_r, kMaxRows, "rank of the adapters (default 16)");
     add("--lora_alpha", values_.lora_alpha, "scale: results are times X / rank (default 32)");
     add("--lora_dropout", values_.lora_dropout, "dropout of their inputs (default 0.05)");
-    add("--lora_target_modules", raw_.lora_target_modules, "NAMES",
+    add("--lora_target_modules", raw_.lora_target_modules, "NAME",
         "modules with adapters: names, all-linear, or a regular expression of whole paths "
         "(default: peft's for the model)")
         ->expected(1, kMaxModules);
