@@ -89,11 +89,11 @@ TEST_CASE(
   CHECK(!fs::exists(bench / "out/checkpoints/step-2/model.safetensors"));
   fs::copy(bench / "out", bench / "other", fs::copy_options::recursive);
   const auto rest = train(bench, 1, flags + "--steps 4 --output out --resume");
-  CHECK(rest == std::vector(whole.begin() + 2, whole.end()));
+  CHECK(rest == whole);  // the rows of the first steps are kept
   CHECK(contents(bench, "out").at("adapter_model.safetensors") ==
         contents(bench, "whole").at("adapter_model.safetensors"));
   const auto two = train(bench, 2, flags + "--steps 4 --output other --resume");
-  REQUIRE(two.size() == 2);
+  REQUIRE(two.size() == rest.size());
   for (size_t i = 0; i < two.size(); ++i) CHECK(two[i] == doctest::Approx(rest[i]).epsilon(1e-5));
 
   // One weight of the base is another.
