@@ -1,9 +1,10 @@
 """Another trainer on the model, tokens and ds_config.json of a run of ours: DDP, FSDP2 or DeepSpeed on one rank of those that
-the environment tells of (torchrun's and deepspeed's), or alone. Needs torch, transformers and for its part deepspeed.
+the environment tells of (torchrun's and deepspeed's), or alone. Needs torch, transformers and for their parts deepspeed and peft.
 
 The model's folder has config.json and tokens.bin; without weights in it, random ones are trained. Batch, precision, optimizer
-and clipping are those of --config. Samples follow each other, dealt by rank, then row, as in a run without shuffling. Rank 0
-writes to --result the mean losses, the seconds from --launched-at to the end of each step, and the largest rank's peaks.
+and clipping are those of --config, and with a section lora peft's adapters are trained (not by fsdp2). Samples follow each
+other, dealt by rank, then row, as in a run without shuffling. Rank 0 writes to --result the mean losses, the seconds from
+--launched-at to the end of each step, and the largest rank's peaks.
 """
 import argparse
 import contextlib
@@ -36,6 +37,7 @@ RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 ON_GPU = options.device == "cuda"
 config = json.loads(options.config.read_text())
 rows = config["train_micro_batch_size_per_gpu"]
+adapters = config.pop("lora", None)
 working = next((dtype for key, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)) if key in config), torch.float32)
 tokens = torch.from_numpy(numpy.fromfile(options.model / "tokens.bin", dtype=numpy.uint16).astype(numpy.int64))
 has_weights = any(options.model.glob("*.safetensors"))
@@ -43,9 +45,18 @@ has_weights = any(options.model.glob("*.safetensors"))
 
 def make_model(dtype):
     if has_weights:
-        return transformers.AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype).train()
-    shape = transformers.AutoConfig.from_pretrained(options.model)
-    return transformers.AutoModelForCausalLM.from_config(shape, dtype=dtype).train()
+        model = transformers.AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype)
+    else:
+        shape = transformers.AutoConfig.from_pretrained(options.model)
+        model = transformers.AutoModelForCausalLM.from_config(shape, dtype=dtype)
+    if adapters is not None:
+        import peft
+        model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **adapters))
+    return model.train()
+
+
+def trained(model):
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def batch(step):
@@ -70,7 +81,7 @@ def with_deepspeed():
     parts = config["zero_optimization"]["stage"] == 3 and not has_weights  # a model that fits no rank as a whole
     with deepspeed.zero.Init(config_dict_or_path=config) if parts else contextlib.nullcontext():
         model = make_model(working if parts else torch.float32)
-    engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=trained(model), config=config)
 
     def step(number):
         loss = loss_of(engine, number)
@@ -94,13 +105,13 @@ def with_torch():
     model, ddp = make_model(torch.float32).to(options.device), options.trainer == "ddp"
     model = torch.nn.parallel.DistributedDataParallel(model) if ddp else sharded(model)
     fused = ddp or ON_GPU
-    optimizer = torch.optim.AdamW(model.parameters(), fused=fused, foreach=not fused, **config["optimizer"]["params"])
+    optimizer = torch.optim.AdamW(trained(model), fused=fused, foreach=not fused, **config["optimizer"]["params"])
 
     def step(number):
         with torch.autocast(options.device, working, enabled=ddp and working != torch.float32):
             loss = loss_of(model, number)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), config["gradient_clipping"])
+        torch.nn.utils.clip_grad_norm_(trained(model), config["gradient_clipping"])
         optimizer.step()
         optimizer.zero_grad()
         return loss

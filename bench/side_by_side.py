@@ -5,7 +5,8 @@ usage: side_by_side.py PROGRAM TEXT [--rows name,...] [--cpu LEVEL] [--repeat 1]
 
 PROGRAM is build/bin/zeroth; TEXT any text of a megabyte, from which a tokenizer and token ids are made once. --cpu holds both
 sides down to the instructions of a CPU level (tools/at_cpu_level). A run that takes more than --limit seconds is ended and named.
-Needs torch 2.11.0, transformers 5.17.0 and deepspeed 0.19.8 in the Python that runs it, and a machine that does nothing else.
+Needs torch 2.11.0, transformers 5.17.0, deepspeed 0.19.8 and peft 0.21.2 in the Python that runs it, and a machine that does
+nothing else.
 """
 import argparse
 import json
@@ -37,7 +38,12 @@ TABLE = {
     "ddp_fp16": ("ddp", 0, "fp16", False),
     "ds_z2_fp16": ("deepspeed", 2, "fp16", False),
     "fsdp2_fp16": ("fsdp2", 3, "fp16", False),
+    "ddp_lora_fp32": ("ddp", 0, "fp32", False),
+    "ddp_lora_bf16": ("ddp", 0, "bf16", False),
+    "ds_z2_lora_fp32": ("deepspeed", 2, "fp32", False),
 }
+# Of rows with "lora" in their names: adapters of peft and ours. They start at other random values, so their losses differ.
+LORA = {"r": 16, "lora_alpha": 32, "target_modules": "all-linear"}
 HEADER = ["row", "peer tok/s", "ours tok/s", "ratio", "first step s, peer / ours", "peak MiB of a rank, peer / ours",
           "max loss diff"]
 
@@ -86,10 +92,13 @@ class Bench:
         self.held = [TOOLS / "at_cpu_level", args.cpu] if args.cpu else []
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", "MASTER_ADDR": "127.0.0.1"}
 
-    def config(self, stage, dtype, offload):
+    def config(self, stage, dtype, offload, lora=None):
         places = ["offload_optimizer"] * offload + ["offload_param"] * (offload and stage == 3)
-        path = self.work / f"z{stage}_{dtype}{'_off' * offload}.json"
-        return models.ds_config(path, ROWS, stage, dtype, lr=1e-3, **{place: {"device": "cpu"} for place in places})
+        path = self.work / f"z{stage}_{dtype}{'_off' * offload}{'_lora' * bool(lora)}.json"
+        path = models.ds_config(path, ROWS, stage, dtype, lr=1e-3, **{place: {"device": "cpu"} for place in places})
+        if lora:
+            path.write_text(json.dumps({**json.loads(path.read_text()), "lora": lora}))
+        return path
 
     def peer(self, trainer, config, steps):
         folder = pathlib.Path(sys.executable).parent
@@ -112,7 +121,7 @@ class Bench:
 
     def row(self, name):
         trainer, stage, dtype, offload = TABLE[name]
-        config = self.config(stage, dtype, offload)
+        config = self.config(stage, dtype, offload, LORA if "lora" in name else None)
         sides = {"peer": [], "ours": []}
         failures = {}
         for _ in range(self.args.repeat):

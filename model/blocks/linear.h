@@ -80,7 +80,8 @@ torch::Tensor linear(const torch::Tensor& x, const Linear& layer, const MicroBat
 
 // Returns several products of the same x: its gradient is summed inside the products, and x is
 // gathered once. On a GPU they are one product, in forward and backward, if their weights are
-// adjacent in memory and have no biases; the results are then parts of one tensor.
+// adjacent in memory and have no biases; the results are then parts of one tensor. Gradients of
+// weights are one product if all have one.
 std::vector<torch::Tensor> linear(const torch::Tensor& x,
                                   std::initializer_list<const Linear*> layers,
                                   const MicroBatch& batch = {});
