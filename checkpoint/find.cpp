@@ -230,11 +230,12 @@ std::vector<std::string> try_to_load(const std::shared_ptr<FileSystem>& file_sys
 }  // namespace
 
 // Retries if a pass finds none: a run that keeps one checkpoint removes it once there is a newer
-// one, which the pass may have missed.
+// one, which the pass may have missed. One pass can miss both without a trace, because the newer
+// one may come where the listing of the directory has passed: only a second one tells.
 std::vector<CheckpointInfo> list_checkpoints(FileSystem& file_system) {
   bool left = false;
   std::vector<CheckpointInfo> found = list_once(file_system, left);
-  for (int tries = 1; tries < kTries && found.empty() && left; ++tries) {
+  for (int tries = 1; tries < kTries && found.empty() && (left || tries == 1); ++tries) {
     found = list_once(file_system, left);
   }
   return found;

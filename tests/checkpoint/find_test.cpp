@@ -21,6 +21,17 @@ std::string fault_of(FileSystem& file_system, int64_t step) {
 
 const std::string kPieces = "zeroth/pieces-00000.safetensors";
 
+// While a run renames and removes, a listing may pass by what was always there in some form.
+class PassingDisk : public FaultyFileSystem {
+ public:
+  std::vector<DirectoryEntry> list(const std::string& directory) override {
+    if (directory.empty() && passes_by && listings++ == 0) return {};
+    return FaultyFileSystem::list(directory);
+  }
+  bool passes_by = false;
+  int listings = 0;
+};
+
 }  // namespace
 
 TEST_CASE("checkpoints are listed by step, with size, time and attempt") {
@@ -188,6 +199,18 @@ TEST_CASE("verify_beside_run: where the newest one leaves, the newest one of the
   CHECK(message_of<Error>([&] {
           with_selected_checkpoint({file_system, std::nullopt}, read);
         }) == "/fake holds no complete checkpoint");
+}
+
+TEST_CASE("verify_beside_run: one listing that passes by every checkpoint proves nothing") {
+  const auto file_system = std::make_shared<PassingDisk>();
+  SingleRankGroup one;
+  Saver saver(file_system, one, {.run_id = "run", .keep = 1});
+  save(saver, one, 4, 40);
+  file_system->passes_by = true;
+  const auto found = list_checkpoints(*file_system);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].name == "step-4");
+  CHECK(found[0].complete());
 }
 
 TEST_CASE("what is wrong with a chosen one that stays is told") {
