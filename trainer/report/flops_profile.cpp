@@ -102,8 +102,9 @@ std::vector<ProfileRow> by_type(const std::vector<ProfileRow>& blocks) {
   return types;
 }
 
-// Returns a table of the slowest rows, at most `max_rows` of them.
-std::string table(std::vector<ProfileRow> rows, size_t max_rows) {
+// Returns a table of the slowest rows, at most `max_rows` of them. Forward and backward compute
+// `factor` times what forward does.
+std::string table(std::vector<ProfileRow> rows, size_t max_rows, double factor) {
   std::stable_sort(rows.begin(), rows.end(), [](const ProfileRow& a, const ProfileRow& b) {
     return a.forward + a.backward > b.forward + b.backward;
   });
@@ -119,7 +120,7 @@ std::string table(std::vector<ProfileRow> rows, size_t max_rows) {
                         row.count, format_count(row.parameters), scaled(row.flops, "FLOPs"),
                         milliseconds(row.forward), milliseconds(row.backward),
                         time > 0 ? 100 * seconds / time : 0,
-                        rate(3 * row.flops + row.recompute_flops, seconds));
+                        rate(factor * row.flops + row.recompute_flops, seconds));
   }
   if (shown < rows.size()) text += fmt::format("  ({} more)\n", rows.size() - shown);
   return text;
@@ -178,18 +179,19 @@ std::string profile_text(const engine::StepStats& stats, const ProfileFacts& fac
     forward += block.flops;
     recompute_flops += block.recompute_flops;
   }
-  const double factor =
-      (facts.config.lora.enabled ? 1 : 2) + (forward > 0 ? recompute_flops / forward : 0);
+  // A product beside a frozen weight has no gradient of the weight to compute.
+  const double products = facts.config.lora.enabled ? 1 : 2;
+  const double backward_factor = products + (forward > 0 ? recompute_flops / forward : 0);
   std::string text = fmt::format(
       "flops profile of step {}, of one of {} ranks: {} x {} samples of at most {} positions\n",
       stats.step, facts.world_size, facts.batch.micro_steps, facts.batch.micro_batch,
       facts.seq_len);
-  text += totals(stats, facts, forward, factor);
+  text += totals(stats, facts, forward, backward_factor);
   // Depth 0 is the full model, 1 its types of blocks, 2 its blocks.
   const size_t top = static_cast<size_t>(std::max<int64_t>(1, config.top_modules));
   const bool innermost = config.module_depth < 0 || config.module_depth >= 2;
-  if (config.module_depth != 0) text += table(by_type(blocks), blocks.size());
-  if (innermost) text += table(blocks, config.detailed ? blocks.size() : top);
+  if (config.module_depth != 0) text += table(by_type(blocks), blocks.size(), 1 + products);
+  if (innermost) text += table(blocks, config.detailed ? blocks.size() : top, 1 + products);
   return text;
 }
 
