@@ -16,6 +16,7 @@
 #include "checkpoint/foreign.h"
 #include "checkpoint/names.h"
 #include "checkpoint/posix_file_system.h"
+#include "model/hf/adapter_files.h"
 #include "model/hf/safetensors.h"
 #include "trainer/flags/flags.h"
 
@@ -308,6 +309,10 @@ NumericSettings numerics_to_keep(const ResumePlan& before, int64_t ranks,
   return same ? before.numerics : NumericSettings{};
 }
 
+std::string_view weights_flag(const fs::path& checkpoint) {
+  return model::has_adapter(checkpoint) ? "--adapter" : "--model";
+}
+
 std::string compare_fingerprints(const ResumePlan& before, const RunFingerprint& now,
                                  const ResumeFlags& flags, const configs::Origins& origins) {
   std::vector<std::string> blocked, refused, reported;  // blocked ones are listed first
@@ -325,8 +330,8 @@ std::string compare_fingerprints(const ResumePlan& before, const RunFingerprint&
   if (!blocked.empty() || !refused.empty()) {
     std::string hint;
     if (!blocked.empty()) {  // no flag lets these differ
-      hint = fmt::format("\n  to start a new run from its weights, use --model {} without --resume",
-                         before.checkpoint.string());
+      hint = fmt::format("\n  to start a new run from its weights, use {} {} without --resume",
+                         weights_flag(before.checkpoint), before.checkpoint.string());
     }
     blocked.insert(blocked.end(), refused.begin(), refused.end());
     throw Error("{} belongs to another run: {}{}", before.checkpoint.string(), listed(blocked),

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "checkpoint/manifest.h"
 #include "configs/offload_config.h"
@@ -72,6 +73,9 @@ std::optional<ResumePlan> find_restart_resume_plan(const Flags& flags, const std
 // only if ranks and processor (describe_cpu_isa()) are the same.
 NumericSettings numerics_to_keep(const ResumePlan& before, int64_t ranks,
                                  const std::string& processor);
+
+// Returns the flag with which a new run starts from the weights of a checkpoint.
+std::string_view weights_flag(const std::filesystem::path& checkpoint);
 
 // Throws an Error with every difference that is not allowed, the flag that gave the current value,
 // by `origins`, and the flag that allows the difference. Returns the other differences in one line;

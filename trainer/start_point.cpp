@@ -121,9 +121,9 @@ void require_steps_left(const StartPoint& start, int64_t total_steps) {
   const std::string checkpoint = start.resume_plan->checkpoint.string();
   throw Error(
       "{}: {} has taken {} steps, but this run ends after {}: increase it, or start a new run from "
-      "its weights with --model {} without --resume",
+      "its weights with {} {} without --resume",
       start.flags.steps ? "--steps" : "--epochs", checkpoint, start.resume_plan->step, total_steps,
-      checkpoint);
+      weights_flag(checkpoint), checkpoint);
 }
 
 std::string finished_message(const RunPlan& plan) {

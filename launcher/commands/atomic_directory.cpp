@@ -26,7 +26,7 @@ bool is_model_file(const std::string& name) {
       "merges.txt",  "added_tokens.json"};
   return std::ranges::find(kNames, name) != std::end(kNames) || name.starts_with("tokenizer") ||
          name.starts_with("chat_template") || name.ends_with(".safetensors") ||
-         name.ends_with(".safetensors.index.json") ||
+         name.ends_with(".safetensors.index.json") || name == "adapter_config.json" ||
          (name.starts_with("pytorch_model") && name.find(".bin") != std::string::npos);
 }
 
