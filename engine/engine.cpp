@@ -52,6 +52,14 @@ void check_mesh_dims(const comm::MeshShape& shape, const configs::Config& config
       size, shape.str());
 }
 
+bool has_frozen_parameters(const model::Blocks& blocks) {
+  return std::ranges::any_of(blocks, [](const auto& block) {
+    return std::ranges::any_of(block->parameters(), [](const torch::Tensor& parameter) {
+      return !parameter.requires_grad();
+    });
+  });
+}
+
 // Broadcasts buffers. They keep their dtype; like parameters they get the values of the first rank
 // that holds the same ones.
 void broadcast_buffers(const model::Blocks& blocks, comm::DeviceMesh& mesh) {
@@ -239,6 +247,13 @@ std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& 
   check_mesh_dims(mesh->layout().shape(), config);
   verify_cpu_isa_matches({}, *mesh);
   verify_sharding_matches(blocks, *mesh);
+  if (config.lora.enabled && !has_frozen_parameters(blocks)) {
+    throw Error(
+        "section lora: no parameter of the blocks is frozen, so that all would be trained; "
+        "model::add_adapters (model/hf/lora_model.h) freezes blocks and adds adapters to them");
+  }
+  if (options.awaits_checkpoint && !options.saves_frozen && options.weights == nullptr)
+    throw Error("no weights were given for frozen parameters, which no checkpoint holds");
   if (options.checks_memory) require_memory_on_all(blocks, config, *mesh, options);
   if (config.comms_logger.enabled) mesh->log_collectives(config.comms_logger);
   std::shared_ptr<model::WeightSource> weights = options.weights;

@@ -13,6 +13,7 @@
 #include "model/hf/lora_model.h"
 #include "model/hf/model_directory.h"
 #include "model/hf/model_writer.h"
+#include "model/hf/output_directory.h"
 #include "model/hf/safetensors.h"
 #include "trainer/flags/flags.h"
 #include "trainer/run_adapter.h"
@@ -66,6 +67,8 @@ std::string merge_adapter(const Flags& flags) {
   const std::string directory = model::find_model_directory(flags.model).string();
   model::check_model_directory(directory);
   if (!model::has_weights(directory)) throw Error("{} holds no weights to merge into", directory);
+  model::OutputDirectory::cleanup_leftovers(flags.output);
+  model::OutputDirectory::check(flags.output, flags.overwrite);
   const model::ModelSpec spec = model::read_model_spec(directory);
   const model::AdapterConfig config = model::read_adapter_config(flags.adapter);
   const model::LoraPlan plan = model::plan_lora(spec, config.lora);

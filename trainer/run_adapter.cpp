@@ -2,12 +2,16 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/text/printable.h"
 #include "configs/schema/keys.h"
 #include "model/blocks/build_blocks.h"
 #include "model/hf/adapter_files.h"
@@ -21,6 +25,8 @@ namespace {
 
 // The only key in which a run may differ from the adapter that it continues.
 constexpr std::string_view kDropout = "lora.lora_dropout";
+constexpr std::string_view kTargets = "lora.target_modules";
+constexpr std::string_view kToSave = "lora.modules_to_save";
 
 // Returns whether the user has given the value of a key.
 bool is_given(const configs::Origins& origins, std::string_view path) {
@@ -30,9 +36,34 @@ bool is_given(const configs::Origins& origins, std::string_view path) {
   return origin == "file" || origin.starts_with("--") || origin.starts_with("auto: --");
 }
 
+// Notes that the adapter was trained over a model of another name.
+void note_base(const std::string& base, ResolvedRun& run) {
+  const auto last = [](const std::string& path) {
+    return std::filesystem::path(path).lexically_normal().filename();
+  };
+  if (base.empty() || last(base) == last(run.flags.model_name)) return;
+  note(run.notes, "--adapter", "{} was trained over {}; this run adds it to {}", run.flags.adapter,
+       shortened(base), run.flags.model_name);
+}
+
+// Returns a value of section lora in a form in which equal choices are equal.
+nlohmann::ordered_json comparable(const configs::ConfigKey& key, const configs::Config& config,
+                                  const model::ModelSpec& spec) {
+  if (key.path == kTargets) {
+    configs::ModuleNames targets = model::resolved_targets(spec, config.lora);
+    std::ranges::sort(targets.names);
+    return targets.pattern.empty() ? nlohmann::ordered_json(targets.names)
+                                   : nlohmann::ordered_json(targets.pattern);
+  }
+  nlohmann::ordered_json value = key.field.get(config);
+  if (key.path == kToSave && value.is_array()) std::sort(value.begin(), value.end());
+  return value;
+}
+
 // Replaces section lora by that of the adapter that the run continues.
 void take_over_adapter(ResolvedRun& run) {
   const model::AdapterConfig adapter = model::read_adapter_config(run.flags.adapter);
+  note_base(adapter.base_model, run);
   configs::Config other = run.config;
   other.lora = adapter.lora;
   other.lora.enabled = true;
@@ -44,10 +75,10 @@ void take_over_adapter(ResolvedRun& run) {
       run.origins[std::string(key.path)] = "--adapter";
     } else if (key.path == kDropout) {
       key.field.set(own, other);
-    } else if (own != its) {
+    } else if (comparable(key, run.config, run.spec) != comparable(key, other, run.spec)) {
       errors.push_back(fmt::format("{}: {} ({}), but {} of --adapter {}: leave it out", key.path,
-                                   own.dump(), run.origins[std::string(key.path)], its.dump(),
-                                   run.flags.adapter));
+                                   shortened(own.dump()), run.origins[std::string(key.path)],
+                                   shortened(its.dump()), run.flags.adapter));
     }
   }
   if (!errors.empty()) throw Error("{}", fmt::join(errors, "\n"));
@@ -65,12 +96,35 @@ model::LoraPlan plan_adapters(const ResolvedRun& run) {
   }
 }
 
+// Returns the adapters of all layers as those of the first one, which stands for the others where
+// memory is estimated: the largest of each product.
+std::map<std::string, model::LoraModule> in_first_layer(
+    const std::map<std::string, model::LoraModule>& modules) {
+  std::map<std::string, model::LoraModule> first;
+  for (const auto& [path, module] : modules) {
+    constexpr std::string_view kLayers = "layers.";
+    const size_t dot = path.find('.', kLayers.size());
+    const bool in_layer = path.starts_with(kLayers) && dot != path.npos;
+    model::LoraModule& largest = first[in_layer ? "layers.0" + path.substr(dot) : path];
+    if (module.r > largest.r) largest = module;
+  }
+  return first;
+}
+
 }  // namespace
 
 void resolve_adapter(ResolvedRun& run) {
   if (!run.flags.adapter.empty()) take_over_adapter(run);
   const configs::LoraConfig& lora = run.config.lora;
   if (!lora.enabled) return;
+  if (run.flags.eval_only && run.flags.adapter.empty())
+    throw Error("--eval-only evaluates no new adapter: give --adapter DIR, or leave lora out");
+  if (run.flags.save_dtype && *run.flags.save_dtype != torch::kFloat) {
+    warn(
+        run.notes, "--save-dtype",
+        "--save-dtype has no effect on adapters, which are saved in fp32 as by peft; zeroth export "
+        "--dtype rounds a checkpoint's");
+  }
   run.adapter = model::AdapterForm{
       .plan = plan_adapters(run),
       .config = model::adapter_config_text(run.spec, {lora, run.flags.model_name})};
@@ -79,8 +133,10 @@ void resolve_adapter(ResolvedRun& run) {
 model::Blocks build_blocks(const ResolvedRun& run, const model::ModelSpec& spec,
                            const model::TensorParallelPtr& tp) {
   if (!run.adapter) return model::build_blocks(spec, tp);
-  model::Blocks blocks = model::build_blocks(model::lora_spec(spec, run.adapter->plan), tp);
-  model::add_adapters(blocks, run.adapter->plan);
+  model::LoraPlan plan = run.adapter->plan;
+  if (spec.num_layers < run.spec.num_layers) plan.modules = in_first_layer(plan.modules);
+  model::Blocks blocks = model::build_blocks(model::lora_spec(spec, plan), tp);
+  model::add_adapters(blocks, plan);
   return blocks;
 }
 

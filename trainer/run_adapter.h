@@ -31,10 +31,9 @@ model::Blocks build_blocks(const ResolvedRun& run, const model::ModelSpec& spec,
 std::shared_ptr<model::WeightSource> open_weights(const RunPlan& plan);
 
 // `zeroth merge`: writes the model --model with the adapter --adapter merged into it as --output,
-// in
-// --save-dtype or the precision of its config.json: W + scale * B A, computed in fp32 and rounded
-// once. Holds one tensor at a time. Returns lines for the user. Throws an Error if the adapter does
-// not fit the model, or a merged value is not finite.
+// in the precision of --save-dtype or of its config.json: W + scale * B A, computed in fp32 and
+// rounded once. Holds one tensor at a time. Returns lines for the user. Throws an Error if the
+// adapter does not fit the model, or a merged value is not finite.
 std::string merge_adapter(const Flags& flags);
 
 }  // namespace zeroth::trainer

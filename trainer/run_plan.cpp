@@ -15,6 +15,7 @@
 #include "configs/resolve.h"
 #include "configs/schema/check.h"
 #include "data/samples/dataset.h"
+#include "model/hf/adapter_files.h"
 #include "model/hf/auxiliary_files.h"
 #include "model/hf/model_directory.h"
 #include "trainer/output.h"
@@ -47,6 +48,14 @@ int64_t choose_seq_len(const Flags& flags, const model::ModelSpec& spec, int ver
        "--seq-len {} exceeds the {} positions of config.json: rotary embeddings are extended",
        typed, spec.max_positions);
   return length;
+}
+
+void require_adapter(const std::string& directory) {
+  if (directory.empty() || model::has_adapter(directory)) return;
+  throw Error(
+      "--adapter {}: there is no adapter_config.json: give the directory of an adapter that finetune "
+      "or peft has saved; --use_peft trains a new one",
+      directory);
 }
 
 void require_samples(std::string_view flag, const std::vector<std::string>& values) {
@@ -170,6 +179,7 @@ CheckedInputs check_inputs(StartPoint start, int64_t world_size) {
     inputs.facts.seq_len = choose_seq_len(flags, inputs.spec, inputs.facts.version, inputs.notes);
   });
   try_run([&] { check_output(inputs); });
+  try_run([&] { require_adapter(flags.adapter); });
   try_run([&] { require_samples("--data", flags.data); });
   try_run([&] { require_samples("--eval-data", flags.eval_data); });
   if (errors.size() == 1) std::rethrow_exception(last_error);

@@ -88,7 +88,10 @@ void check_targets(Context& context, const LoraConfig& lora) {
 void check_layers(Context& context, const LoraConfig& lora) {
   constexpr char kLayers[] = "lora.layers_to_transform";
   constexpr char kPattern[] = "lora.layers_pattern";
-  const auto is_set = [&](const char* path) { return context.keys.values.count(path) > 0; };
+  const auto is_set = [&](const char* path) {
+    const auto found = context.keys.values.find(path);
+    return found != context.keys.values.end() && !found->second.empty() && found->second != "";
+  };
   if (!is_set(kLayers)) {
     if (is_set(kPattern) && !context.keys.is_bad(kLayers)) {
       context.add_error("{}: has no effect alone: give {}, or leave it out", kPattern, kLayers);

@@ -4,7 +4,6 @@
 #include <map>
 #include <sstream>
 #include <string>
-#include <utility>
 
 #include "base/error.h"
 #include "comm/cpu_collectives.h"
@@ -130,7 +129,8 @@ void save_trained(const zero::UnitPlan& plan, zero::ShardedOptimizer& masters, t
   size_t block = 0;
   std::map<size_t, torch::Tensor> full;  // by unit, of one block
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (std::exchange(block, parameters[i].block) != block) full.clear();
+    if (parameters[i].block != block) full.clear();
+    block = parameters[i].block;
     std::vector<torch::Tensor> slices;
     for (const auto& [unit, index] : parameters[i].slices) {
       if (!full.contains(unit)) full[unit] = full_master(masters, plan, unit, mesh);

@@ -29,7 +29,7 @@ struct LoraForm {
   // How ranks split the products; see linear().
   ParallelStyle style = ParallelStyle::kNone;
   TensorParallelPtr tp = nullptr;
-  // Of the first row and the first column of x.
+  // Index of x's first row in the batch's tokens, and of its first column in the full input.
   int64_t first_token = 0, first_input = 0;
 };
 

@@ -73,8 +73,6 @@ class LoraSource final : public WeightSource {
 }  // namespace
 
 void add_adapters(const Blocks& blocks, const LoraPlan& plan) {
-  if (plan.modules.contains("embedding"))
-    throw Error("lora.target_modules: an embedding cannot have an adapter yet");
   for (const auto& block : blocks) {
     const Splits splits = block->splits().value_or(Splits());
     for (const auto& item : block->named_parameters()) {
@@ -98,6 +96,11 @@ void add_adapters(const Blocks& blocks, const LoraPlan& plan) {
 }
 
 ModelSpec lora_spec(const ModelSpec& spec, const LoraPlan& plan) {
+  if (plan.modules.contains("embedding")) {
+    throw Error(
+        "lora.target_modules: an embedding cannot have an adapter yet: train it in full with "
+        "modules_to_save, or merge the adapter in Python (peft's merge_and_unload)");
+  }
   ModelSpec own = spec;
   if (plan.unties_head) own.tie_word_embeddings = false;
   return own;

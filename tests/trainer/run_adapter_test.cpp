@@ -131,6 +131,7 @@ TEST_CASE("an adapter of another model is refused with both shapes") {
                   ZEROTH_SOURCE_DIR));
   CHECK(result.code != 0);
   CHECK(has(result.err, "lora_A"));
+  CHECK(has(result.err, "[4, "));
 }
 
 }  // namespace zeroth::trainer::run_adapter_test
