@@ -53,8 +53,8 @@ int64_t choose_seq_len(const Flags& flags, const model::ModelSpec& spec, int ver
 void require_adapter(const std::string& directory) {
   if (directory.empty() || model::has_adapter(directory)) return;
   throw Error(
-      "--adapter {}: there is no adapter_config.json: give the directory of an adapter that finetune "
-      "or peft has saved; --use_peft trains a new one",
+      "--adapter {}: there is no adapter_config.json: give the directory of an adapter that "
+      "finetune or peft has saved; --use_peft trains a new one",
       directory);
 }
 
