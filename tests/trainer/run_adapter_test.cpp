@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <limits>
 #include <map>
 
 #include "tests/trainer/workbench.h"
@@ -92,6 +93,12 @@ TEST_CASE(
   CHECK(rest == whole);  // the rows of the first steps are kept
   CHECK(contents(bench, "out").at("adapter_model.safetensors") ==
         contents(bench, "whole").at("adapter_model.safetensors"));
+  const auto exported = bench.shell(fmt::format("'{}/zeroth' export out exported", ZEROTH_BIN_DIR));
+  REQUIRE_MESSAGE(exported.code == 0, exported.err);
+  for (const char* const name : {"adapter_config.json", "adapter_model.safetensors"}) {
+    const auto saved = bench.read(fmt::format("out/checkpoints/step-4/{}", name));
+    CHECK_MESSAGE(contents(bench, "exported").at(name) == saved, name);
+  }
   const auto two = train(bench, 2, flags + "--steps 4 --output other --resume");
   REQUIRE(two.size() == rest.size());
   for (size_t i = 0; i < two.size(); ++i) CHECK(two[i] == doctest::Approx(rest[i]).epsilon(1e-5));
@@ -104,6 +111,32 @@ TEST_CASE(
       bench.zeroth(1, fmt::format("{} {} --steps 6 --output out --resume", kData, flags));
   CHECK(refused.code != 0);
   CHECK(has(refused.err, "model.weights"));
+}
+
+TEST_CASE("the best adapter is the one that the run ends with") {
+  const Base bench;
+  bench.write("ds.json", R"({"lora": {"r": 4}})");
+  std::string unlike;  // Unlike the data of training: each step makes it less likely.
+  for (int i = 0; i <= 16 * 4; ++i) unlike += {'\x3b', '\0'};
+  bench.write("unlike.bin", unlike);
+  train(bench, 2,
+        "--deepspeed ds.json --steps 6 --output out --eval-data unlike.bin --eval_strategy steps "
+        "--eval_steps 1 --save_steps 1 --load_best_model_at_end");
+  int64_t best = 0;
+  double best_loss = std::numeric_limits<double>::infinity();
+  for (const nlohmann::json& row : bench.evaluations("m.jsonl")) {
+    if (row["eval_loss"].is_number() && row["eval_loss"] < best_loss) {
+      best_loss = row["eval_loss"];
+      best = row["step"];
+    }
+  }
+  REQUIRE(best > 0);
+  REQUIRE(best < 6);
+  const auto adapter = [&](const std::string& directory) {
+    return contents(bench, directory).at("adapter_model.safetensors");
+  };
+  CHECK(adapter("out") == adapter(fmt::format("out/checkpoints/step-{}", best)));
+  CHECK(adapter("out") != adapter("out/checkpoints/step-6"));
 }
 
 TEST_CASE("what differs from the adapter that a run continues is refused, except dropout") {
@@ -123,15 +156,19 @@ TEST_CASE("what differs from the adapter that a run continues is refused, except
 
 TEST_CASE("an adapter of another model is refused with both shapes") {
   const Base bench;
-  bench.write("ds.json", R"({"lora": {"r": 4}})");
+  bench.write("ds.json", R"({"lora": {"r": 4, "target_modules": ["down_proj"]}})");
   train(bench, 1, "--deepspeed ds.json --steps 1 --output out");
-  const auto result = bench.finetune(
-      fmt::format("--model {}/tests/model/fixtures/llama --data train.bin --seq-len 16 --steps 1 "
-                  "--adapter out",
-                  ZEROTH_SOURCE_DIR));
+  auto config = nlohmann::json::parse(bench.read("model/config.json"));
+  const int64_t size = config["intermediate_size"];
+  config["intermediate_size"] = 2 * size;
+  bench.write("model/config.json", config.dump());
+  const auto result =
+      bench.finetune("--model model --data train.bin --seq-len 16 --steps 1 --adapter out");
   CHECK(result.code != 0);
-  CHECK(has(result.err, "lora_A"));
-  CHECK(has(result.err, "[4, "));
+  for (const std::string& part : {std::string("down_proj.lora_A"), fmt::format("[4, {}]", size),
+                                  fmt::format("[4, {}]", 2 * size)}) {
+    CHECK_MESSAGE(has(result.err, part), result.err);
+  }
 }
 
 }  // namespace zeroth::trainer::run_adapter_test
