@@ -75,20 +75,51 @@ torch::Tensor full_master(zero::ShardedOptimizer& masters, const zero::UnitPlan&
   return full;
 }
 
+// Returns the part of the unit's full buffer of masters that holds its parameter `index`.
+torch::Tensor slice_of(const torch::Tensor& full, const zero::Unit& unit, size_t index) {
+  const zero::Slot& slot = unit.layout.slots()[index];
+  return full.narrow(0, slot.offset, slot.numel).view(slot.shape());
+}
+
+// A ParameterWriter gathers parameters from their slices and writes them on rank 0.
+class ParameterWriter {
+ public:
+  ParameterWriter(const zero::UnitPlan& plan, const std::vector<zero::GlobalParameter>& parameters,
+                  torch::Dtype dtype, const comm::DeviceMesh& mesh, ModelSink& sink)
+      : parameters_(parameters),
+        gatherer_(plan, parameters, mesh),
+        sink_(sink),
+        writes_(mesh.rank() == 0),
+        gathers_(mesh.rank() == mesh.coordinate(comm::MeshDim::kTp)) {
+    std::vector<model::PlannedTensor> planned;
+    for (const auto& parameter : parameters) planned.push_back({parameter.name, parameter.shape});
+    if (writes_) sink.begin(planned, dtype);
+  }
+
+  // Returns whether this rank is in the tensor-parallel group of rank 0, which alone gathers. Mesh
+  // dim tp is the last one, so that its ranks are the first.
+  bool gathers() const { return gathers_; }
+
+  void write(size_t index, const std::vector<torch::Tensor>& slices) {
+    const torch::Tensor full = gatherer_.gather(index, slices);
+    if (writes_) sink_.write(parameters_[index].name, full);
+  }
+
+ private:
+  const std::vector<zero::GlobalParameter>& parameters_;
+  SliceGatherer gatherer_;
+  ModelSink& sink_;
+  bool writes_;
+  bool gathers_;
+};
+
 }  // namespace
 
 void save_model(BlockRunner& runner, const zero::UnitPlan& plan, zero::ShardedOptimizer* masters,
                 torch::Dtype working, comm::DeviceMesh& mesh, ModelSink& sink) {
   const torch::Dtype dtype = masters != nullptr ? torch::kFloat : working;
   const std::vector<zero::GlobalParameter> parameters = zero::global_parameters(plan);
-  std::vector<model::PlannedTensor> planned;
-  for (const auto& parameter : parameters) planned.push_back({parameter.name, parameter.shape});
-  const SliceGatherer gatherer(plan, parameters, mesh);
-  const bool writes = mesh.rank() == 0;
-  // Only rank 0's tensor-parallel group gathers. Mesh dim tp is the last one, so that its ranks are
-  // the first.
-  const bool gathers = mesh.rank() == mesh.coordinate(comm::MeshDim::kTp);
-  if (writes) sink.begin(planned, dtype);
+  ParameterWriter writer(plan, parameters, dtype, mesh, sink);
   size_t next = 0;
   runner.for_each_gathered("saving", [&](size_t block) {
     std::map<size_t, torch::Tensor> full_masters;  // by unit
@@ -100,18 +131,15 @@ void save_model(BlockRunner& runner, const zero::UnitPlan& plan, zero::ShardedOp
       }
     }
     for (; next < parameters.size() && parameters[next].block == block; ++next) {
-      if (!gathers) continue;
+      if (!writer.gathers()) continue;
       std::vector<torch::Tensor> slices;
       for (const auto& [unit, i] : parameters[next].slices) {
-        const zero::Slot& slot = plan.units[unit].layout.slots()[i];
         const auto master = full_masters.find(unit);
-        slices.push_back(
-            master == full_masters.end()
-                ? plan.units[unit].params[i].detach().to(dtype)
-                : master->second.narrow(0, slot.offset, slot.numel).view(slot.shape()));
+        slices.push_back(master == full_masters.end()
+                             ? plan.units[unit].params[i].detach().to(dtype)
+                             : slice_of(master->second, plan.units[unit], i));
       }
-      const torch::Tensor full = gatherer.gather(next, slices);
-      if (writes) sink.write(parameters[next].name, full);
+      writer.write(next, slices);
     }
   });
 }
@@ -120,12 +148,7 @@ void save_trained(const zero::UnitPlan& plan, zero::ShardedOptimizer& masters, t
                   comm::DeviceMesh& mesh, ModelSink& sink) {
   std::vector<zero::GlobalParameter> parameters = zero::global_parameters(plan);
   std::erase_if(parameters, [](const auto& parameter) { return !parameter.is_saved; });
-  std::vector<model::PlannedTensor> planned;
-  for (const auto& parameter : parameters) planned.push_back({parameter.name, parameter.shape});
-  const SliceGatherer gatherer(plan, parameters, mesh);
-  const bool writes = mesh.rank() == 0;
-  const bool gathers = mesh.rank() == mesh.coordinate(comm::MeshDim::kTp);
-  if (writes) sink.begin(planned, dtype);
+  ParameterWriter writer(plan, parameters, dtype, mesh, sink);
   size_t block = 0;
   std::map<size_t, torch::Tensor> full;  // by unit, of one block
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -134,12 +157,9 @@ void save_trained(const zero::UnitPlan& plan, zero::ShardedOptimizer& masters, t
     std::vector<torch::Tensor> slices;
     for (const auto& [unit, index] : parameters[i].slices) {
       if (!full.contains(unit)) full[unit] = full_master(masters, plan, unit, mesh);
-      const zero::Slot& slot = plan.units[unit].layout.slots()[index];
-      slices.push_back(full[unit].narrow(0, slot.offset, slot.numel).view(slot.shape()).to(dtype));
+      slices.push_back(slice_of(full[unit], plan.units[unit], index).to(dtype));
     }
-    if (!gathers) continue;
-    const torch::Tensor whole = gatherer.gather(i, slices);
-    if (writes) sink.write(parameters[i].name, whole);
+    if (writer.gathers()) writer.write(i, slices);
   }
 }
 
