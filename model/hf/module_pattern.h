@@ -15,8 +15,8 @@
 
 namespace zeroth::model {
 
-// A ModulePattern is a regular expression of Python's module re, from a file that nobody has
-// checked. It is immutable; several threads may match with one.
+// A ModulePattern is a regular expression of Python's module re, from an untrusted file. It is
+// immutable; several threads may match with one.
 class ModulePattern {
  public:
   // `key` is the place of the expression ("lora.target_modules"), which each message names. The
