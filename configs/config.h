@@ -144,6 +144,7 @@ struct Config {
   ZeroConfig zero;
   // Adapters that are trained in place of the model, if enabled.
   LoraConfig lora;
+  QuantizationConfig quantization;
   TensorParallelConfig tensor_parallel;
   AioConfig aio;
   RecomputeConfig recompute;

@@ -1,5 +1,7 @@
-// The resolved section `lora` of ds_config.json: adapters that are trained in place of the model
-// (LoRA, arXiv 2106.09685), in the words and with the defaults of peft's LoraConfig.
+// The resolved sections `lora` and `quantization` of ds_config.json: adapters that are trained in
+// place of the model (LoRA, arXiv 2106.09685), in the words and with the defaults of peft's
+// LoraConfig, over weights in 4 bits (QLoRA, arXiv 2305.14314), in those of transformers'
+// BitsAndBytesConfig.
 #pragma once
 
 #include <cstdint>
@@ -58,6 +60,13 @@ struct LoraConfig {
   std::vector<std::string> modules_to_save = {};
   Bias bias = Bias::kNone;
   Init init = Init::kKaiming;
+};
+
+struct QuantizationConfig {
+  // Keeps the frozen weights of the layers' products in NF4: about 0.53 bytes for each.
+  bool load_in_4bit = false;
+  // Quantizes the scales of the blocks, too: 4.13 bits for a weight in place of 4.5.
+  bool double_quant = false;
 };
 
 }  // namespace zeroth::configs

@@ -86,6 +86,11 @@ struct FlagValues {
   // TRL; one without a character of a regular expression is a name, as several words are.
   std::vector<std::string> lora_target_modules;
   std::vector<std::string> lora_modules_to_save;  // --lora_modules_to_save
+  // --load_in_4bit: QuantizationConfig::load_in_4bit. It is NF4, TRL's default, unless
+  // --bnb_4bit_quant_type requests another type, which is an error.
+  bool load_in_4bit = false;
+  std::string bnb_4bit_quant_type;           // --bnb_4bit_quant_type; empty: not given
+  std::optional<bool> use_bnb_nested_quant;  // --use_bnb_nested_quant, default false
 };
 
 // Defaults has the defaults of flags that a command line omits, one set of values for each spelling

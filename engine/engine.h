@@ -148,7 +148,7 @@ class Engine {
   comm::DeviceMesh& mesh() const;
   // Returns this rank's planned memory.
   zero::MemoryPlan memory() const;
-  int64_t num_parameters() const;  // of the full model, tied weights once
+  int64_t num_parameters() const;  // of the full model, tied weights once; of NF4 its bytes
   DecayCounts decay_counts() const;
   // Returns notes for the user on this rank's offload devices, one line each.
   std::vector<std::string> notes() const;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,18 @@ struct RopeSpec {
   // context and in longer ones.
   std::vector<double> short_factors = {};
   std::vector<double> long_factors = {};
+};
+
+// A QuantizationSpec says that the products of the layers keep their weights in NF4
+// (model/kernels/nf4.h); embedding and head do not.
+struct QuantizationSpec {
+  bool double_quant = false;  // the scales are quantized, too
+  // True: the model's files hold NF4. False: it is made of their values as they are read.
+  bool is_stored = false;
+  // Precision to which files of NF4 say that weights are dequantized ("bfloat16"); empty: that in
+  // which the run computes.
+  std::string dtype = "";
+  bool operator==(const QuantizationSpec&) const = default;
 };
 
 struct ModelSpec {
@@ -79,6 +92,7 @@ struct ModelSpec {
   int64_t padding_token = -1;
 
   bool tie_word_embeddings = false;  // the head's weight is the embedding's
+  std::optional<QuantizationSpec> quantization = std::nullopt;
   double initializer_range = 0.02;
   // Precision of the checkpoint as config.json names it ("bfloat16"); empty if not given.
   std::string dtype;

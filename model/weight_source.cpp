@@ -56,6 +56,13 @@ void fill_by_index(const ParamSlice& part, torch::Tensor out, const Value& value
 
 }  // namespace
 
+std::optional<torch::Dtype> parse_torch_dtype(std::string_view name) {
+  if (name == "float32") return torch::kFloat;
+  if (name == "bfloat16") return torch::kBFloat16;
+  if (name == "float16") return torch::kHalf;
+  return std::nullopt;
+}
+
 void draw_normal(const ParamSlice& part, uint64_t seed, double deviation, torch::Tensor out) {
   const uint64_t key = parameter_key(part, seed);
   const auto scale = static_cast<float>(deviation);

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/tensor_slice.h"
@@ -32,6 +34,10 @@ class WeightSource {
   // parameter when a value is NaN or infinite.
   virtual void read(const ParamSlice& part, torch::Tensor out) = 0;
 };
+
+// Returns the floating-point dtype that a config.json names ("bfloat16"); nullopt for an empty or
+// another name.
+std::optional<torch::Dtype> parse_torch_dtype(std::string_view name);
 
 // Return values of a normal distribution with this deviation, or uniform ones in [-bound, bound),
 // in `out` as WeightSource::read() does. A value depends on seed, parameter name and element index

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Writes tests/equivalence/fixtures: how the tiny checkpoints of tests/model/fixtures train without Zeroth.
 
-Needs torch, transformers, deepspeed and peft: python tools/make_equivalence_fixtures.py [--run RUN] [NAME...]
+Needs torch, transformers, deepspeed, peft, accelerate and bitsandbytes: python tools/make_equivalence_fixtures.py [--run RUN] [NAME...]
 Without a NAME all are made anew, else only these models; with a RUN only that one of each.
 MODEL.json holds 20 steps at a global batch of 24 rows of 32 tokens, run as one batch:
   fp32, masked (some targets are not trained), cosine (WarmupCosineLR), no_decay (norms and biases): transformers and torch's
   AdamW; adam_l2, sgd, adagrad: torch's; lion and one_cycle: DeepSpeed's; lamb: DeepSpeed's formula (fused_lamb.py); losses,
   grad_norms (before clipping) and the rates;
   lora: peft's adapters on every product, from adapters/MODEL, which it writes too: both factors random, as peft saves them;
+  qlora, qlora_double: the same over a base that bitsandbytes has quantized to NF4 (not GPT-2);
   micro_batch_mean: losses and norms of DeepSpeed with the masked batch in four micro-batches;
   bf16, bf16_masked: losses of DeepSpeed with a bf16 model and fp32 masters, which begin at the rounded weights.
 Models with a padding token have fp32 and bf16 only.
@@ -30,6 +31,7 @@ from deepspeed.ops.lion import DeepSpeedCPULion  # noqa: E402
 from deepspeed.runtime import lr_schedules  # noqa: E402
 from deepspeed.runtime.fp16 import loss_scaler  # noqa: E402
 from fused_lamb import FusedLamb  # noqa: E402
+from nf4_weights import dequantized  # noqa: E402
 from transformers import AutoModelForCausalLM  # noqa: E402
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent / "tests"
@@ -175,6 +177,16 @@ def train_lora(name):
     return train(model)
 
 
+def train_qlora(name, double=False):
+    """The adapter that train_lora() writes, over a base in NF4."""
+    from peft import PeftModel
+    from transformers import BitsAndBytesConfig
+    config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=double)
+    base = AutoModelForCausalLM.from_pretrained(TESTS / "model/fixtures" / name, dtype=torch.float32,
+                                                quantization_config=config, device_map="cpu")
+    return train(PeftModel.from_pretrained(dequantized(base), OUT / "adapters" / name, is_trainable=True).train())
+
+
 def loss_scales():
     overflows = "..x.xx.......xxx.....x.x....."
     args = {"scale_window": 3, "min_scale": 16, "delayed_shift": 2, "consecutive_hysteresis": False}
@@ -217,6 +229,8 @@ def main():
             makers["micro_batch_mean"] = train_deepspeed_micro_batches
         if "_pad" not in name:
             makers["lora"] = train_lora
+            if name != "gpt2":
+                makers |= {"qlora": train_qlora, "qlora_double": partial(train_qlora, double=True)}
         runs = {} if not wanted.run else json.loads((OUT / (name + ".json")).read_text())
         runs |= {kind: make(name) for kind, make in makers.items() if wanted.run in (None, kind)}
         write(name + ".json", runs)

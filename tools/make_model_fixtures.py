@@ -1,6 +1,6 @@
 """Writes tests/model/fixtures: tiny random checkpoints of every family and variant with the results of transformers.
 
-Run with a Python that has torch, transformers and safetensors:  python tools/make_model_fixtures.py [NAME...]
+Run with a Python that has torch, transformers, accelerate, bitsandbytes and safetensors:  python tools/make_model_fixtures.py [NAME...]
 Without a NAME all are made anew, else only these.
 Each folder holds config.json, model.safetensors (or shards) and expected.safetensors:
   ids [2, 24], targets [2, 24] (-100 on some rows), logits [2, 24, vocab], loss [1] (mean over trained targets),
@@ -13,10 +13,12 @@ import json
 import pathlib
 import shutil
 import sys
+import tempfile
 
 import torch
+from nf4_weights import dequantized
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
@@ -64,6 +66,9 @@ VARIANTS = {
     "qwen2_pad": ("qwen2", ROTARY | dict(pad_token_id=PADDING)),
     "qwen3_pad_tied": ("qwen3", ROTARY | dict(head_dim=8, tie_word_embeddings=True, pad_token_id=PADDING)),
     "gpt2_pad": ("gpt2", GPT2 | dict(pad_token_id=PADDING)),
+    # Quantized by bitsandbytes: rows that are shorter than a block; rows of whole blocks, whose scales are quantized too.
+    "llama_nf4": ("llama", ROTARY),
+    "llama_nf4_double": ("llama", ROTARY | dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1)),
 }
 # What read_rope reads and rope_frequencies computes: the kinds with each option of theirs, and lengths.
 LONG = LONGROPE | dict(short_factor=[1.0, 1.25, 1.5, 2.0])
@@ -111,7 +116,18 @@ def drop_gpt2_prefix(folder):
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
 
 
+def quantized(name, model):
+    """The same model with weights in NF4. Files of 16 bits are dequantized to 16 bits, whatever computes with them."""
+    double = name.endswith("double")
+    config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=double)
+    with tempfile.TemporaryDirectory() as folder:
+        model.to(torch.bfloat16 if double else torch.float32).save_pretrained(folder)
+        return AutoModelForCausalLM.from_pretrained(folder, quantization_config=config, device_map="cpu")
+
+
 def save(name, model, folder):
+    if "nf4" in name:
+        model = quantized(name, model)
     if name == "llama_bf16":
         model.to(torch.bfloat16)
     if name == "llama_fp16_sharded":
@@ -127,7 +143,8 @@ def save(name, model, folder):
 
 def load(folder, dtype):
     """As users do: `model.to(dtype)` would round the rotary frequencies too."""
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, device_map="cpu")
+    return dequantized(model) if "nf4" in folder.name else model.eval()
 
 
 def reference(model):

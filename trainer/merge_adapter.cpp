@@ -13,6 +13,7 @@
 #include "model/hf/lora_model.h"
 #include "model/hf/model_directory.h"
 #include "model/hf/model_writer.h"
+#include "model/hf/nf4_source.h"
 #include "model/hf/output_directory.h"
 #include "model/hf/safetensors.h"
 #include "trainer/flags/flags.h"
@@ -20,11 +21,6 @@
 
 namespace zeroth::trainer {
 namespace {
-
-torch::Dtype dtype_of(const model::ModelSpec& spec) {
-  if (spec.dtype == "bfloat16") return torch::kBFloat16;
-  return spec.dtype == "float16" ? torch::kHalf : torch::kFloat;
-}
 
 class Merge {
  public:
@@ -60,6 +56,20 @@ class Merge {
   const model::LoraPlan& plan_;
 };
 
+// Returns the weights of the base as the adapter saw them.
+std::unique_ptr<model::WeightSource> open_base(const std::string& directory,
+                                               const std::string& adapter,
+                                               const model::ModelSpec& base) {
+  model::ModelSpec spec = base;
+  if (!spec.quantization) spec.quantization = model::read_adapter_quantization(adapter);
+  if (!spec.quantization) return model::open_weights(directory, spec, /*seed=*/0);
+  if (spec.conv1d)
+    throw Error("{} was trained over NF4, which {} does not have", adapter, directory);
+  const auto dtype = model::parse_torch_dtype(spec.quantization->dtype).value_or(torch::kFloat);
+  return model::make_dequantized_source(
+      spec, model::open_weights(directory, spec, /*seed=*/0, dtype), dtype);
+}
+
 }  // namespace
 
 std::string merge_adapter(const Flags& flags) {
@@ -73,9 +83,10 @@ std::string merge_adapter(const Flags& flags) {
   const model::AdapterConfig config = model::read_adapter_config(flags.adapter);
   const model::LoraPlan plan = model::plan_lora(spec, config.lora);
   const auto source =
-      model::make_lora_source(plan, std::make_unique<model::CheckpointSource>(directory, spec),
+      model::make_lora_source(plan, open_base(directory, flags.adapter, spec),
                               model::open_adapter(flags.adapter, spec, plan), /*seed=*/0);
-  const model::ModelSpec merged = model::lora_spec(spec, plan);
+  model::ModelSpec merged = model::lora_spec(spec, plan);
+  merged.quantization.reset();
   const model::Blocks blocks = model::build_blocks(merged);
   std::vector<model::PlannedTensor> parameters;
   for (const auto& block : blocks) {
@@ -90,7 +101,8 @@ std::string merge_adapter(const Flags& flags) {
                              .chat_template = flags.records.chat_template,
                              .spec = merged,
                              .unties_head = plan.unties_head,
-                             .dtype = flags.save_dtype.value_or(dtype_of(spec)),
+                             .dtype = flags.save_dtype.value_or(
+                                 model::parse_torch_dtype(spec.dtype).value_or(torch::kFloat)),
                              .overwrite = flags.overwrite},
                             parameters);
   const Merge merge(*source, plan);

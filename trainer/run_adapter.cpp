@@ -19,6 +19,7 @@
 #include "model/hf/lora_model.h"
 #include "trainer/failure.h"
 #include "trainer/run_plan.h"
+#include "zero/dtype.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -44,6 +45,37 @@ void note_base(const std::string& base, ResolvedRun& run) {
   if (base.empty() || last(base) == last(run.flags.model_name)) return;
   note(run.notes, "--adapter", "{} was trained over {}; this run adds it to {}", run.flags.adapter,
        shortened(base), run.flags.model_name);
+}
+
+// Returns the name of the precision to which weights in NF4 are dequantized.
+std::string dequantized_dtype(const model::QuantizationSpec& quantization,
+                              const configs::Config& config) {
+  if (!quantization.dtype.empty()) return quantization.dtype;
+  switch (config.precision) {
+    case configs::Precision::kFp32:
+      return "float32";
+    case configs::Precision::kBf16:
+      return "bfloat16";
+    case configs::Precision::kFp16:
+      return "float16";
+  }
+  return {};
+}
+
+// Notes that the adapter was trained over NF4 of another form, or that this run does not use NF4.
+// The files of an adapter that peft has trained do not say.
+void note_quantization(ResolvedRun& run) {
+  const auto describe = [](const model::QuantizationSpec& quantization) {
+    return quantization.double_quant ? "NF4 with double quantization"
+                                     : "NF4 without double quantization";
+  };
+  const auto before = model::read_adapter_quantization(run.flags.adapter);
+  if (!before) return;
+  const std::string now =
+      run.spec.quantization ? describe(*run.spec.quantization) : "weights that are not quantized";
+  if (describe(*before) == now) return;
+  note(run.notes, "--adapter", "{} was trained over {}; this run adds it to {}", run.flags.adapter,
+       describe(*before), now);
 }
 
 // Returns a value of section lora in a form in which equal choices are equal.
@@ -113,6 +145,33 @@ std::map<std::string, model::LoraModule> in_first_layer(
 
 }  // namespace
 
+void resolve_quantization(ResolvedRun& run) {
+  constexpr std::string_view kLoad = "quantization.load_in_4bit (--load_in_4bit)";
+  constexpr char kDouble[] = "quantization.bnb_4bit_use_double_quant";
+  configs::QuantizationConfig& config = run.config.quantization;
+  std::optional<model::QuantizationSpec>& stored = run.spec.quantization;
+  if (stored) {
+    if (config.load_in_4bit && is_given(run.origins, kDouble) &&
+        config.double_quant != stored->double_quant) {
+      throw Error("{}: {} ({}), but {} in the quantization_config of {}: leave it out", kDouble,
+                  config.double_quant, run.origins[kDouble], stored->double_quant,
+                  run.flags.model_name);
+    }
+    config = {.load_in_4bit = true, .double_quant = stored->double_quant};
+    for (const char* key : {"quantization.load_in_4bit", kDouble})
+      run.origins[key] = "config.json of --model";
+  } else if (config.load_in_4bit) {
+    if (run.spec.conv1d)
+      throw Error("{}: NF4 of {} models is not supported: leave it out", kLoad, run.spec.family);
+    stored = model::QuantizationSpec{.double_quant = config.double_quant};
+  }
+  if (!stored || !run.trains() || run.config.lora.enabled) return;
+  throw Error(
+      "{}: weights in 4 bits cannot be trained: train adapters over them, with --use_peft or "
+      "\"lora\": {{}}, or leave it out",
+      kLoad);
+}
+
 void resolve_adapter(ResolvedRun& run) {
   if (!run.flags.adapter.empty()) take_over_adapter(run);
   const configs::LoraConfig& lora = run.config.lora;
@@ -127,7 +186,12 @@ void resolve_adapter(ResolvedRun& run) {
   }
   run.adapter = model::AdapterForm{
       .plan = plan_adapters(run),
-      .config = model::adapter_config_text(run.spec, {lora, run.flags.model_name})};
+      .texts = {.config = model::adapter_config_text(run.spec, {lora, run.flags.model_name})}};
+  if (run.spec.quantization) {
+    run.adapter->texts.quantization = model::adapter_quantization_text(
+        *run.spec.quantization, dequantized_dtype(*run.spec.quantization, run.config));
+  }
+  if (!run.flags.adapter.empty()) note_quantization(run);
 }
 
 model::Blocks build_blocks(const ResolvedRun& run, const model::ModelSpec& spec,
@@ -144,7 +208,8 @@ std::shared_ptr<model::WeightSource> open_weights(const RunPlan& plan) {
   if (plan.resume_plan && !plan.adapter) return nullptr;
   return rethrow_as_usage_error(plan.attempt, [&]() -> std::unique_ptr<model::WeightSource> {
     const Flags& flags = plan.flags;
-    auto base = model::open_weights(flags.model, plan.spec, plan.config.seed);
+    auto base = model::open_weights(flags.model, plan.spec, plan.config.seed,
+                                    zero::working_dtype(plan.config));
     if (!plan.adapter) return base;
     const bool reads_adapter = !flags.adapter.empty() && !plan.resume_plan;
     auto adapter =

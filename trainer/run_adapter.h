@@ -16,6 +16,11 @@ struct Flags;
 struct ResolvedRun;
 struct RunPlan;
 
+// Sets run.spec.quantization if the configuration keeps weights in NF4, and that of the
+// configuration if the model's files do. Throws an Error if both differ, the model cannot be
+// quantized, or the run would train quantized weights.
+void resolve_quantization(ResolvedRun& run);
+
 // Sets run.adapter if the run has adapters; with --adapter, run.config.lora is that of the
 // adapter's files. Throws an Error if these differ from what the configuration says, or fit no
 // module of the model.
@@ -32,8 +37,10 @@ std::shared_ptr<model::WeightSource> open_weights(const RunPlan& plan);
 
 // `zeroth merge`: writes the model --model with the adapter --adapter merged into it as --output,
 // in the precision of --save-dtype or of its config.json: W + scale * B A, computed in fp32 and
-// rounded once. Holds one tensor at a time. Returns lines for the user. Throws an Error if the
-// adapter does not fit the model, or a merged value is not finite.
+// rounded once. W is dequantized from NF4 if the adapter was trained over such weights, or if
+// --model holds them: the model computes what was trained. Holds one tensor at a time. Returns
+// lines for the user. Throws an Error if the adapter does not fit the model, or a merged value is
+// not finite.
 std::string merge_adapter(const Flags& flags);
 
 }  // namespace zeroth::trainer

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "engine/memory/activation_probe.h"
 #include "engine/start.h"
+#include "model/blocks/build_blocks.h"
 #include "model/blocks/embedding.h"
 #include "model/blocks/head.h"
+#include "model/hf/lora_model.h"
 #include "trainer/run_adapter.h"
 #include "trainer/run_plan.h"
 #include "zero/dtype.h"
@@ -80,14 +83,56 @@ engine::ChainBytes probe_chain(const RunPlan& plan, int64_t length) {
   return chain;
 }
 
+// Returns the memory of the forms of the run that train adapters and that it does not have already:
+// its own adapters, or the usual ones.
+std::vector<engine::AdapterMemory> adapter_memory(const RunPlan& plan, int local_ranks,
+                                                  engine::EstimateOptions options) {
+  std::vector<engine::AdapterMemory> forms;
+  options.saves_frozen = false;
+  for (const bool quantizes : {false, true}) {
+    const bool can_quantize = !plan.spec.quantization && !plan.spec.conv1d;
+    if (quantizes ? !can_quantize : plan.adapter.has_value()) continue;
+    model::ModelSpec spec = plan.spec;
+    if (quantizes) spec.quantization = model::QuantizationSpec{.double_quant = true};
+    constexpr int64_t kRank = 16;  // of --use_peft
+    try {
+      const model::LoraPlan adapters =
+          plan.adapter ? plan.adapter->plan : model::plan_lora(spec, {.enabled = true, .r = kRank});
+      const model::Blocks blocks = model::build_blocks(model::lora_spec(spec, adapters),
+                                                       engine::fake_tensor_parallel(plan.config));
+      model::add_adapters(blocks, adapters);
+      forms.push_back(
+          {.flags =
+               quantizes ? "--use_peft --load_in_4bit --use_bnb_nested_quant true" : "--use_peft",
+           .memory = engine::run_memory(blocks, plan.config, options, local_ranks).memory});
+    } catch (const Error&) {
+      // This form is not possible with the model or the ranks: there is nothing to advise.
+    }
+  }
+  return forms;
+}
+
 }  // namespace
 
 engine::MemoryEstimate estimate_memory(const ResolvedRun& run) {
-  return engine::estimate_memory(plan_blocks(run), run.config, estimate_options(run));
+  const engine::EstimateOptions options = estimate_options(run);
+  engine::MemoryEstimate estimate = engine::estimate_memory(plan_blocks(run), run.config, options);
+  if (run.spec.quantization) {
+    model::ModelSpec plain = run.spec;
+    plain.quantization.reset();
+    const model::Blocks blocks = build_blocks(run, plain, engine::fake_tensor_parallel(run.config));
+    estimate.num_parameters = engine::count_parameters(engine::plan_of(blocks, options));
+  }
+  return estimate;
 }
 
 engine::RunMemory run_memory(const RunPlan& plan, int local_ranks) {
-  return engine::run_memory(plan_blocks(plan), plan.config, estimate_options(plan), local_ranks);
+  engine::RunMemory run =
+      engine::run_memory(plan_blocks(plan), plan.config, estimate_options(plan), local_ranks);
+  run.with_adapters = [&plan, local_ranks](const engine::EstimateOptions& options) {
+    return adapter_memory(plan, local_ranks, options);
+  };
+  return run;
 }
 
 engine::MicroBatchSize measure_activations(const RunPlan& plan) {

@@ -13,7 +13,7 @@ struct RunPlan;
 engine::MemoryEstimate estimate_memory(const ResolvedRun& run);
 
 // Returns the memory that the run requires, without activations, on a node with `local_ranks` of
-// its ranks. Throws an Error as engine::run_memory.
+// its ranks. The result keeps a reference to the plan. Throws an Error as engine::run_memory.
 engine::RunMemory run_memory(const RunPlan& plan, int local_ranks);
 
 // Runs one layer of the plan's model, and a part of its embedding and head, on one real row (more

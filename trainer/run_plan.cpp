@@ -216,6 +216,7 @@ ResolvedRun resolve_run(CheckedInputs inputs, Samples samples, int64_t world_siz
   for (auto& [key, origin] : run.origins) origin = run.flags.spellings.as_typed(origin);
   check_hf_requests(run);
   if (run.config.dropout) model::override_dropout(run.spec, *run.config.dropout);
+  resolve_quantization(run);
   resolve_adapter(run);
   run.estimate = estimate_memory(run);
   if (run.flags.eval_only) std::erase_if(resolved.notes, is_training_note);

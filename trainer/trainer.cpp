@@ -46,7 +46,7 @@ void Trainer::write_metadata(const std::filesystem::path& directory) const {
   const auto& [model, chat_template] =
       std::tie(plan_.flags.model, plan_.flags.records.chat_template);
   if (plan_.adapter)
-    return model::write_adapter_metadata(model, directory, plan_.adapter->config, chat_template);
+    return model::write_adapter_metadata(model, directory, plan_.adapter->texts, chat_template);
   model::write_model_metadata(model, directory, saved_dtype(plan_), chat_template);
 }
 

@@ -108,12 +108,13 @@ class MemoryPlanner {
       put(result_.parameters, released.device, offload_plan_.parameters.pinned,
           released.elements * width);
       const FlatLayout& layout = plan_.units[unit].layout;
+      const int64_t own_width = element_bytes(plan_.units[unit].dtype(offload_plan_.working));
       if (released.elements == 0) {
-        result_.parameters.device += layout.numel() * width;
+        result_.parameters.device += layout.numel() * own_width;
       } else if (const int size = hpz_partition_size(plan_, config_); size > 1) {
         // The secondary shard.
         result_.parameters.device +=
-            layout.shard_numel() * (plan_.shape[comm::MeshDim::kDp] / size) * width;
+            layout.shard_numel() * (plan_.shape[comm::MeshDim::kDp] / size) * own_width;
       }
     }
   }
@@ -204,11 +205,18 @@ class MemoryPlanner {
             element_bytes(offload_plan_.working));
   }
 
+  // Adds the buffers through which values are loaded. Masters are read in fp32; frozen values are
+  // read into their place, or for a GPU into memory of their own dtype.
   void add_loading() {
-    int64_t largest = 0;
-    for (const Unit& unit : plan_.units) largest = std::max(largest, unit.owned_range().size());
-    result_.loading.device = largest * static_cast<int64_t>(sizeof(float));
-    if (separate_device_) result_.loading.host = result_.loading.device;
+    int64_t trained = 0, frozen = 0;
+    for (const Unit& unit : plan_.units) {
+      const int64_t width =
+          element_bytes(unit.trainable ? torch::kFloat : unit.dtype(offload_plan_.working));
+      int64_t& largest = unit.trainable ? trained : frozen;
+      largest = std::max(largest, unit.owned_range().size() * width);
+    }
+    result_.loading.device = trained;
+    if (separate_device_) result_.loading.host = std::max(trained, frozen);
   }
 
   bool separate_device_;  // CPU memory is not the device's

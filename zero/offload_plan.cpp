@@ -27,13 +27,15 @@ class OffloadPlanner {
  public:
   OffloadPlanner(const UnitPlan& plan, const configs::Config& config, bool separate_device)
       : zero_(config.zero), separate_device_(separate_device) {
+    plan_.working = working_dtype(config);
+    const int64_t width = element_bytes(plan_.working);
     for (const Unit& unit : plan.units) {
       const int64_t owned_range = unit.owned_range().size();
+      const int64_t bytes = owned_range * element_bytes(unit.dtype(plan_.working));
       plan_.units.push_back(
           {.updates = {.elements = unit.trainable ? owned_range : 0},
-           .parameters = {.elements = unit.is_gathered_before_use() ? owned_range : 0}});
+           .parameters = {.elements = unit.is_gathered_before_use() ? bytes / width : 0}});
     }
-    plan_.working = working_dtype(config);
     plan_.wire = wire_dtype(config);
     plan_.gradient = gradient_dtype(config);
     plan_.arrays =

@@ -59,8 +59,9 @@ struct OffloadPlan {
   };
   struct UnitPlacement {
     ShardPlacement updates;  // masters and states of trained elements
-    ShardPlacement
-        parameters;  // released between uses; other parameters are kept in full on the device
+    // Released between uses; other parameters are kept in full on the device. Bytes of quantized
+    // weights count as the elements of working precision that would take as much memory.
+    ShardPlacement parameters;
   };
   std::vector<UnitPlacement> units;
 

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/error.h"
 #include "zero/offload_plan.h"
 #include "zero/param_store.h"
 #include "zero/unit.h"
@@ -45,7 +46,7 @@ OptimizerStates::OptimizerStates(const UnitPlan& plan, ParamStore& params,
     if (!plan.units[unit].trainable) continue;
     const auto& [store, rule, device] = places_[unit];
     const int64_t numel = params_.range(unit).size();
-    const UpdateArrays arrays = update_arrays(*rule, params_.dtype());
+    const UpdateArrays arrays = update_arrays(*rule, params_.dtype(unit));
     for (int64_t i = 0; i < arrays.states; ++i) {
       shards_[unit].states.push_back(store->add(numel, arrays.state));
     }
@@ -65,10 +66,10 @@ OptimizerStates::OptimizerStates(const UnitPlan& plan, ParamStore& params,
 }
 
 std::vector<OptimizerStates::Array> OptimizerStates::arrays(size_t unit) const {
-  if (!plan_.units[unit].trainable) return {{"weight", params_.dtype()}};
+  if (!plan_.units[unit].trainable) return {{"weight", params_.dtype(unit)}};
   const optim::UpdateRule& rule = *places_[unit].rule;
-  const UpdateArrays types = update_arrays(rule, params_.dtype());
-  std::vector<Array> arrays = {{"master", types.master.value_or(params_.dtype())}};
+  const UpdateArrays types = update_arrays(rule, params_.dtype(unit));
+  std::vector<Array> arrays = {{"master", types.master.value_or(params_.dtype(unit))}};
   for (const std::string_view name : rule.state_names()) {
     arrays.push_back({std::string(name), types.state});
   }
@@ -118,6 +119,11 @@ void OptimizerStates::write(size_t unit, size_t index, const torch::Tensor& valu
   for (const Range& tile : tiles(unit)) {
     write_values(acquire(unit, shard, tile, Access::kWrite), part(values, tile));
   }
+}
+
+offload::ChunkLease OptimizerStates::overwrite_frozen(size_t unit) {
+  ZEROTH_CHECK(!plan_.units[unit].trainable, "{} has a master", plan_.units[unit].name);
+  return acquire_weights(unit, Access::kWrite);
 }
 
 void OptimizerStates::write_weights(size_t unit, const torch::Tensor& values) {

@@ -69,6 +69,10 @@ class OptimizerStates {
   // working weights. The values may be the array's own memory. No update of the unit is pending.
   void write(size_t unit, size_t index, const torch::Tensor& values);
 
+  // Leases the values of a frozen unit for writing, on the device that computes with it. The caller
+  // then calls ParamStore::mark_updated().
+  offload::ChunkLease overwrite_frozen(size_t unit);
+
   // Methods for the update of trainable units.
 
   const OptimizerPlacement& placement(size_t unit) const { return places_[unit]; }

@@ -44,7 +44,7 @@ ParamStore::ParamStore(const UnitPlan& plan, const comm::DeviceMesh& mesh, torch
     states_[unit].shard_group = &mesh.shard_group(plan.units[unit].num_replicas);
     states_[unit].present = !is_gathered_before_use(unit);
     if (!is_gathered_before_use(unit)) continue;
-    states_[unit].store_index = store->add(range(unit).size(), options_.dtype);
+    states_[unit].store_index = store->add(range(unit).size(), dtype(unit));
     if (options_.hpz_partition_size == 1) continue;
     auto& secondary = states_[unit].secondary;
     secondary.shard_group =
@@ -52,7 +52,7 @@ ParamStore::ParamStore(const UnitPlan& plan, const comm::DeviceMesh& mesh, torch
     secondary.replica_group =
         &mesh.secondary_replica_group(plan.units[unit].num_replicas, options_.hpz_partition_size);
     secondary.shards = torch::empty({secondary.replica_group->size() * range(unit).size()},
-                                    torch::TensorOptions(device).dtype(options_.dtype));
+                                    torch::TensorOptions(device).dtype(dtype(unit)));
   }
 }
 
@@ -60,6 +60,10 @@ ParamStore::~ParamStore() = default;
 
 Range ParamStore::range(size_t unit) const {
   return plan_.units[unit].owned_range();
+}
+
+torch::Dtype ParamStore::dtype(size_t unit) const {
+  return plan_.units[unit].dtype(options_.dtype);
 }
 
 bool ParamStore::is_gathered_before_use(size_t unit) const {

@@ -74,7 +74,8 @@ class ParamStore {
   // Marks a unit as updated. `written`: event after which values on the device are new; null: they
   // are now.
   void mark_updated(size_t unit, const device::StreamEvent& written = {});
-  torch::Dtype dtype() const { return options_.dtype; }
+  torch::Dtype dtype() const { return options_.dtype; }  // working precision
+  torch::Dtype dtype(size_t unit) const;                 // of a unit's values
   torch::Device device() const { return device_; }
   const comm::DeviceMesh& mesh() const { return mesh_; }
 

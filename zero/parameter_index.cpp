@@ -16,7 +16,9 @@ size_t first_unit_like(const UnitPlan& plan, size_t unit) {
   if (own.is_tied()) return unit;
   for (size_t u = 0; u < unit; ++u) {
     const Unit& other = plan.units[u];
-    if (other.blocks == own.blocks && other.trainable == own.trainable) return u;
+    if (other.blocks == own.blocks && other.trainable == own.trainable &&
+        other.is_quantized == own.is_quantized)
+      return u;
   }
   return unit;
 }

@@ -97,7 +97,8 @@ std::vector<UnitParameter> collect(const model::Blocks& blocks, int tensor_size)
       UnitParameter parameter = make_parameter(*blocks[b], item.key(), tensor, splits, tensor_size);
       const std::string& name = parameter.slot.name;
       if (!names.insert(name).second) throw Error("duplicate parameter name {}", name);
-      if (!tensor.is_floating_point()) {
+      const bool quantized = tensor.scalar_type() == torch::kByte && !tensor.requires_grad();
+      if (!tensor.is_floating_point() && !quantized) {
         throw Error("parameter {} has dtype {}, only floating point can be trained", name,
                     c10::toString(tensor.scalar_type()));
       }
@@ -109,9 +110,10 @@ std::vector<UnitParameter> collect(const model::Blocks& blocks, int tensor_size)
 }
 
 // Returns a unit's name. Units of one owner differ in the suffix.
-std::string unit_name(const std::string& owner, int num_replicas, bool frozen) {
+std::string unit_name(const std::string& owner, int num_replicas, bool quantized, bool frozen) {
   std::string name = owner;
   if (num_replicas > 1) name += fmt::format(" (on {} ranks)", num_replicas);
+  if (quantized) return name + " (quantized)";
   if (frozen) name += " (frozen)";
   return name;
 }
@@ -143,21 +145,25 @@ UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, i
   }
   const int tensor_size = grid.shape()[comm::MeshDim::kTp];
   const auto accumulates = [&](size_t b) { return blocks[b]->accumulates_grads(); };
-  std::map<std::tuple<std::string, bool, int>, size_t> unit_of;  // (owner, trainable, replicas)
+  // (owner, trainable, quantized, replicas)
+  std::map<std::tuple<std::string, bool, bool, int>, size_t> unit_of;
   for (UnitParameter& parameter : collect(blocks, tensor_size)) {
     const bool tied = parameter.blocks.size() > 1;
     const bool trainable = options.trains && parameter.tensor.requires_grad();
+    const bool quantized = parameter.tensor.scalar_type() == torch::kByte;
     const std::string owner =
         tied ? parameter.slot.name : blocks[parameter.blocks.front()]->label();
-    const auto [at, is_new] =
-        unit_of.try_emplace({owner, trainable, parameter.num_replicas}, plan.units.size());
+    const auto [at, is_new] = unit_of.try_emplace(
+        {owner, trainable, quantized, parameter.num_replicas}, plan.units.size());
     if (is_new) {
       const comm::GroupMember place =
           comm::group_member(grid.shard_group(parameter.num_replicas), rank);
       plan.units.push_back(
-          {.name = unit_name(owner, parameter.num_replicas, options.trains && !trainable),
+          {.name =
+               unit_name(owner, parameter.num_replicas, quantized, options.trains && !trainable),
            .trainable = trainable,
-           .is_saved = trainable || options.saves_frozen,
+           .is_saved = trainable || (options.saves_frozen && !quantized),
+           .is_quantized = quantized,
            .num_replicas = parameter.num_replicas,
            .shard_index = place.rank,
            .layout = FlatLayout(place.size),

@@ -22,11 +22,14 @@ enum class GatherPolicy {
 };
 
 struct Unit {
-  // Name: "layers.3", "layers.3 (on 2 ranks) (frozen)", or a tied weight's own name.
+  // Name: "layers.3", "layers.3 (on 2 ranks) (frozen)", "layers.3 (quantized)", or a tied weight's
+  // own name.
   std::string name;
   bool trainable = true;
   // False: the unit is frozen, and neither checkpoints nor saved models hold it.
   bool is_saved = true;
+  // True: its elements are bytes (uint8) of quantized weights, which are frozen and never saved.
+  bool is_quantized = false;
   int num_replicas = 1;  // sharded over comm::DeviceMesh::shard_group(num_replicas)
   int shard_index = 0;   // this rank's index in that group
   FlatLayout layout;
@@ -35,6 +38,8 @@ struct Unit {
   bool begins_gradients = false;      // true if all blocks have model::Block::accumulates_grads
   GatherPolicy gather_policy = GatherPolicy::kNever;
 
+  // Returns the dtype of the buffer; `working` is that of parameters that are not quantized.
+  torch::Dtype dtype(torch::Dtype working) const { return is_quantized ? torch::kByte : working; }
   // Returns "block 3 (layers.2)", for messages.
   std::string label() const;
   bool is_gathered_before_use() const { return gather_policy == GatherPolicy::kBeforeUse; }
@@ -79,10 +84,10 @@ struct UnitPlanOptions {
   bool saves_frozen = true;
 };
 
-// Groups the parameters of every block by (tied or not, trainable or not, ranks that hold the same)
-// and returns the plan of `rank`. Throws an Error if two blocks have one label, two parameters one
-// name, a parameter is not floating point, or a block does not say how tensor-parallel ranks share
-// it.
+// Groups the parameters of every block by (tied or not, trainable or not, quantized or not, ranks
+// that hold the same) and returns the plan of `rank`. Throws an Error if two blocks have one label,
+// two parameters one name, a parameter is neither floating point nor frozen bytes (uint8), or a
+// block does not say how tensor-parallel ranks share it.
 UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, int rank,
                     const UnitPlanOptions& options = {});
 // Plans the units for this rank of a mesh, and for the first of `data_ranks` ranks that are all on

@@ -31,11 +31,12 @@ torch::Tensor slot_view(const torch::Tensor& flat, const Slot& slot) {
   return at::as_strided(flat, slot.shape(), c10::contiguous_strides(slot.shape()), slot.offset);
 }
 
-UnitBuffers::UnitBuffers(const UnitPlan& plan, torch::Dtype dtype, torch::Device device)
+UnitBuffers::UnitBuffers(const UnitPlan& plan, torch::Dtype working, torch::Device device)
     : pool_(device), buffers_(plan.units.size()) {
   const torch::NoGradGuard no_grad;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     const int64_t numel = plan.units[unit].layout.numel();
+    const torch::Dtype dtype = plan.units[unit].dtype(working);
     buffers_[unit].whole = plan.units[unit].is_gathered_before_use()
                                ? without_memory(numel, dtype, device)
                                : torch::zeros({numel}, torch::TensorOptions(device).dtype(dtype));

@@ -18,8 +18,8 @@ torch::Tensor slot_view(const torch::Tensor& flat, const Slot& slot);
 class UnitBuffers {
  public:
   // Turns the plan's parameters into views. A kBeforeUse unit's buffer has no memory, others hold
-  // zeros.
-  UnitBuffers(const UnitPlan& plan, torch::Dtype dtype, torch::Device device);
+  // zeros. `working`: see Unit::dtype().
+  UnitBuffers(const UnitPlan& plan, torch::Dtype working, torch::Device device);
 
   // Returns the full buffer of the unit, [numel].
   const torch::Tensor& whole(size_t unit) const { return buffers_[unit].whole; }

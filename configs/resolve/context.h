@@ -127,6 +127,7 @@ HfSchedule resolve_hf_schedule(Context& context, HfSchedule::Type type, int64_t 
 std::string hf_text(const HfSchedule& schedule);  // part of schedule_text()
 void fill_zero(Context& context, Config& config);
 void fill_lora(Context& context, Config& config);
+void fill_quantization(Context& context, Config& config);
 // Returns Resolved::services.
 std::vector<std::string> enabled_services(const CheckedKeys& keys);
 void check_report(Context& context, const Config& config);  // monitors, profilers

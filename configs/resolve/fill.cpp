@@ -108,6 +108,7 @@ Config fill(Context& context) {
   check_dtypes(context, config);
   fill_zero(context, config);
   fill_lora(context, config);
+  fill_quantization(context, config);
   check_report(context, config);
   // The values without a key in the file.
   const FlagValues& flags = context.flags;

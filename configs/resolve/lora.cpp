@@ -1,10 +1,12 @@
-// Resolution of the section lora: adapters, by the file and by TRL's flags.
+// Resolution of the sections lora and quantization: adapters, and weights in 4 bits, by the file
+// and by TRL's flags.
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/text/diagnostics.h"
+#include "base/text/printable.h"
 #include "configs/resolve/context.h"
 #include "configs/schema/field.h"
 
@@ -162,6 +164,43 @@ void fill_lora(Context& context, Config& config) {
   lora.modules_to_save = context.resolve_value(kToSave, names_of(flags.lora_modules_to_save))
                              .value_or(ModuleNames{})
                              .names;
+}
+
+void fill_quantization(Context& context, Config& config) {
+  constexpr char kLoad[] = "quantization.load_in_4bit";
+  constexpr char kType[] = "quantization.bnb_4bit_quant_type";
+  constexpr char kDouble[] = "quantization.bnb_4bit_use_double_quant";
+  const FlagValues& flags = context.flags;
+  QuantizationConfig& quantization = config.quantization;
+  if (context.keys.is_bad("quantization")) return;
+  quantization.load_in_4bit =
+      context.resolve_value(kLoad, flags.load_in_4bit ? std::optional(true) : std::nullopt)
+          .value_or(false);
+  quantization.double_quant =
+      context.resolve_value(kDouble, flags.use_bnb_nested_quant).value_or(false);
+  const std::string& type = flags.bnb_4bit_quant_type;
+  if (!type.empty() && type != "nf4") {
+    context.add_error("--bnb_4bit_quant_type {}: weights in 4 bits are nf4", shortened(type));
+  }
+  if (!quantization.load_in_4bit) {
+    if (quantization.double_quant || !type.empty()) {
+      context.add_error(
+          "{}: no effect without weights in 4 bits: add --load_in_4bit, or {} to the file",
+          !type.empty()                        ? "--bnb_4bit_quant_type"
+          : flags.use_bnb_nested_quant == true ? key_at(kDouble).flag
+                                               : kDouble,
+          kLoad);
+    }
+    return;
+  }
+  const bool in_file = context.keys.values.count(kLoad) > 0 && !context.keys.is_auto(kLoad);
+  if (in_file && context.keys.values.count(kType) == 0 && type.empty() &&
+      !context.keys.is_bad(kType)) {
+    context.add_error(
+        "{}: is not given, and its default fp4 is not supported: add \"bnb_4bit_quant_type\": "
+        "\"nf4\"",
+        kType);
+  }
 }
 
 void check_lora(Context& context, const Config& config) {

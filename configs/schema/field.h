@@ -30,6 +30,7 @@ struct Place {
   static constexpr auto of(OffloadOptimizerConfig*) { return &ZeroConfig::offload_optimizer; }
   static constexpr auto of(OffloadParamConfig*) { return &ZeroConfig::offload_param; }
   static constexpr auto of(LoraConfig*) { return &Config::lora; }
+  static constexpr auto of(QuantizationConfig*) { return &Config::quantization; }
   static constexpr auto of(TensorParallelConfig*) { return &Config::tensor_parallel; }
   static constexpr auto of(AioConfig*) { return &Config::aio; }
   static constexpr auto of(RecomputeConfig*) { return &Config::recompute; }

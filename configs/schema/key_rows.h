@@ -16,7 +16,7 @@ std::vector<ConfigKey> update_rows();    // optimizer, scheduler
 std::vector<ConfigKey> zero_rows();      // zero_optimization
 std::vector<ConfigKey> offload_rows();   // zero_optimization.offload_*, aio
 std::vector<ConfigKey> gradient_rows();  // how gradients are summed, data types
-std::vector<ConfigKey> lora_rows();      // lora
+std::vector<ConfigKey> lora_rows();      // lora, quantization
 std::vector<ConfigKey> report_rows();    // printing, monitors, profilers
 std::vector<ConfigKey> other_rows();     // everything else of DeepSpeed's schema
 

@@ -139,6 +139,43 @@ constexpr ConfigKey off(std::string_view name, std::string_view default_value,
                                             : "null | false | []");
 }
 
+std::vector<ConfigKey> quantization_rows() {
+  constexpr std::string_view kInt8 = "concerns load_in_8bit, which is refused";
+  return {
+      section("quantization",
+              "not in DeepSpeed: the frozen weights of the layers' products are kept in 4 bits "
+              "(QLoRA), with the keys of transformers' BitsAndBytesConfig; without it: "
+              "--load_in_4bit",
+              kMustEqual),
+      honored("quantization.load_in_4bit", field<&QuantizationConfig::load_in_4bit>(), "false", "",
+              "weights are quantized as they are read, or read from files that hold them so",
+              {.auto_value = "--load_in_4bit, else the default", .flag = "--load_in_4bit"}),
+      refusing_others(
+          no_effect("quantization.bnb_4bit_quant_type", kString, "\"fp4\"",
+                    "with load_in_4bit it has to be given: the default is refused", "\"nf4\""),
+          "weights in 4 bits are NF4"),
+      honored("quantization.bnb_4bit_use_double_quant", field<&QuantizationConfig::double_quant>(),
+              "false", "", "the scales are quantized, too: 4.13 bits for a weight in place of 4.5",
+              {.auto_value = "--use_bnb_nested_quant, else the default",
+               .flag = "--use_bnb_nested_quant"}),
+      no_effect("quantization.bnb_4bit_compute_dtype", kString, "\"float32\"",
+                "products compute in the precision of the run"),
+      no_effect("quantization.bnb_4bit_quant_storage", kString, "\"uint8\"",
+                "the bytes are the same in any type, and ranks share them"),
+      refused("quantization.load_in_8bit", "false",
+              "not supported: train with load_in_4bit, or without quantization"),
+      refusing_others(no_effect("quantization.llm_int8_skip_modules", kList, "null",
+                                "embedding and head are never quantized", "null | []"),
+                      "every product of the layers is quantized"),
+      no_effect("quantization.llm_int8_threshold", kNumber, "6.0", kInt8),
+      no_effect("quantization.llm_int8_enable_fp32_cpu_offload", kBool, "false", kInt8),
+      no_effect("quantization.llm_int8_has_fp16_weight", kBool, "false", kInt8),
+      refusing_others(no_effect("quantization.quant_method", kString, "\"bitsandbytes\"",
+                                "there is one method", "\"bitsandbytes\""),
+                      "other methods are not supported"),
+  };
+}
+
 std::vector<ConfigKey> refused_rows() {
   constexpr std::string_view kStart =
       "not supported: it is about a start that init_lora_weights refuses";
@@ -208,7 +245,7 @@ void set_member(const Json& value, PatternValues& member) {
 }
 
 std::vector<ConfigKey> lora_rows() {
-  return joined({adapter_rows(), file_rows(), refused_rows()});
+  return joined({adapter_rows(), file_rows(), refused_rows(), quantization_rows()});
 }
 
 }  // namespace zeroth::configs

@@ -11,6 +11,7 @@
 #include "base/machine/host_limits.h"
 #include "base/machine/process_limits.h"
 #include "engine/step/tape.h"
+#include "model/blocks/linear.h"
 #include "model/blocks/main_grad.h"
 
 namespace zeroth::engine {
@@ -36,7 +37,8 @@ torch::Tensor map_zeros(at::IntArrayRef shape, torch::Dtype dtype) {
 void allocate_parameters(const model::Block& block, torch::Dtype dtype) {
   for (const torch::Tensor& parameter : block.parameters()) {
     if (!parameter.is_meta()) continue;  // tied, and has values already
-    const torch::Tensor memory = map_zeros(parameter.sizes(), dtype);
+    const torch::Tensor memory = map_zeros(
+        parameter.sizes(), parameter.is_floating_point() ? dtype : parameter.scalar_type());
     parameter.unsafeGetTensorImpl()->shallow_copy_from(memory.getIntrusivePtr());
   }
 }
@@ -90,6 +92,7 @@ class BlockProbe {
 
   void backward(size_t i, torch::Tensor& dy, Tape& tape, BlockSample& sample) {
     for (const torch::Tensor& parameter : blocks_[i]->parameters()) {
+      if (!parameter.is_floating_point()) continue;
       parameter.mutable_grad() = model::make_main_grad(
           map_zeros(parameter.sizes(), options_.gradients), blocks_[i]->accumulates_grads());
     }
@@ -107,17 +110,11 @@ class BlockProbe {
   std::shared_ptr<Allocations> count_ = std::make_shared<Allocations>();
 };
 
-int64_t num_parameters(const model::Block& block) {
-  int64_t count = 0;
-  for (const torch::Tensor& parameter : block.parameters()) count += parameter.numel();
-  return count;
-}
-
 // Returns the number of rows that make the last block's products large, 0 if one row's are.
 // LibTorch copies a factor of small 16-bit products, which it would not do in a real run.
 int64_t rows_of_large_products(const model::Block& last, int64_t length) {
   constexpr int64_t kLarge = int64_t{1} << 25;  // multiplications; copies observed up to 2^24.2
-  const int64_t row_products = num_parameters(last) * length;
+  const int64_t row_products = model::count_parameters(last) * length;
   return row_products >= kLarge ? 0
                                 : (kLarge + row_products - 1) / std::max<int64_t>(1, row_products);
 }
@@ -126,7 +123,8 @@ int64_t rows_of_large_products(const model::Block& last, int64_t length) {
 
 std::vector<BlockBytes> probe_blocks(const model::Blocks& blocks, const ProbeOptions& options) {
   double parameters = 0;
-  for (const auto& block : blocks) parameters += static_cast<double>(num_parameters(*block));
+  for (const auto& block : blocks)
+    parameters += static_cast<double>(model::count_parameters(*block));
   // Of forward and backward of one row: 2 and 4 per parameter and position.
   const double operations = 6 * parameters * static_cast<double>(options.length);
   const double fit = options.max_operations / (4 * operations + 1);

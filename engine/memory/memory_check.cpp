@@ -209,6 +209,19 @@ std::string suggest_fit(const RunMemory& run) {
   return "it does not fit even with full sharding and offload; the smallest need is\n  " + text;
 }
 
+// Returns the end of a message: what adapters need of a kind of memory, which `bytes` returns.
+std::string suggest_adapters(const RunMemory& run, std::string_view kind,
+                             const std::function<int64_t(const MemoryPlan&)>& bytes) {
+  if (!run.with_adapters || !run.options.trains) return "";
+  std::vector<std::string> lines;
+  for (const auto& [flags, memory] : run.with_adapters(run.options))
+    lines.push_back(fmt::format("\n  {}: {} of {}", flags, format_bytes(bytes(memory)), kind));
+  if (lines.empty()) return "";
+  return fmt::format("\nadapters over a frozen model would need{}:{}",
+                     has_activations(run.memory) ? "" : ", without activations",
+                     fmt::join(lines, ""));
+}
+
 // Returns the parameters' bytes in CPU memory.
 int64_t parameter_bytes(const model::Blocks& blocks) {
   std::set<const void*> seen;  // a tied weight counts once
@@ -272,9 +285,12 @@ void require_memory(const RunMemory& run) {
   std::vector<std::string> parts = {describe_kinds(run.memory, host_fields(run))};
   const std::string files = describe_kinds(run.memory, {&TierBytes::file});
   if (!files.empty()) parts.push_back("in files " + files);
-  throw Error("the run {}; {} with {} each{}; {}", shortfall.why, pluralize(run.free.ranks, "rank"),
-              fmt::join(parts, "; "),
-              has_activations(run.memory) ? "" : ", activations not counted", suggest_fit(run));
+  throw Error(
+      "the run {}; {} with {} each{}; {}", shortfall.why, pluralize(run.free.ranks, "rank"),
+      fmt::join(parts, "; "), has_activations(run.memory) ? "" : ", activations not counted",
+      suggest_fit(run) + suggest_adapters(run, "host memory", [&](const MemoryPlan& memory) {
+        return compute_need(run, memory, run.config).host;
+      }));
 }
 
 std::vector<std::string> memory_lines(const RunMemory& run) {
@@ -306,13 +322,15 @@ int64_t connected_gpu_bytes(const comm::MeshShape& shape) {
   return kContextBytes + std::min(num_communicators(shape), 1) * kCommunicatorBytes;
 }
 
-std::optional<std::string> gpu_warning(const zero::MemoryPlan& memory, int64_t free) {
-  const int64_t need = memory.peak().device;
+std::optional<std::string> gpu_warning(const RunMemory& run, int64_t free) {
+  const int64_t need = run.memory.peak().device;
   if (need <= free) return std::nullopt;
   return fmt::format(
-      "the run needs {} on each GPU, {}, but {} are free", format_bytes(need),
-      has_activations(memory) ? "estimated activations included" : "activations not counted",
-      format_bytes(free));
+      "the run needs {} on each GPU, {}, but {} are free{}", format_bytes(need),
+      has_activations(run.memory) ? "estimated activations included" : "activations not counted",
+      format_bytes(free), suggest_adapters(run, "GPU memory", [](const MemoryPlan& memory) {
+        return memory.peak().device;
+      }));
 }
 
 }  // namespace zeroth::engine

@@ -14,6 +14,12 @@
 
 namespace zeroth::engine {
 
+// The memory of a run that trains adapters in place of the model.
+struct AdapterMemory {
+  std::string flags;        // that request it: "--use_peft --load_in_4bit"
+  zero::MemoryPlan memory;  // of one rank
+};
+
 // RunMemory is the memory that a run needs, and the memory available to it.
 struct RunMemory {
   configs::Config config;
@@ -23,6 +29,9 @@ struct RunMemory {
   // Returns the memory with another configuration and options. Throws an Error if they do not work
   // with the model.
   std::function<zero::MemoryPlan(const configs::Config&, const EstimateOptions&)> estimate;
+  // Returns the memory with adapters, and with adapters over weights in NF4, as far as the run does
+  // not have them. Null if that is unknown.
+  std::function<std::vector<AdapterMemory>(const EstimateOptions&)> with_adapters = nullptr;
 };
 
 // Returns the memory of a run of blocks that initialize() will take over on all ranks, `here` of
@@ -42,7 +51,8 @@ struct MemoryNeed {
 MemoryNeed memory_need(const RunMemory& run);
 
 // Throws an Error if the node has less CPU memory or disk space left than the run needs. The Error
-// states the need by kind, the limit that applies, and the fewest changes after which the run fits.
+// states the need by kind, the limit that applies, the fewest changes after which the run fits, and
+// what adapters would need.
 void require_memory(const RunMemory& run);
 
 // Returns a line for each kind of memory in use, with the bytes by kind of data, and one for the
@@ -54,8 +64,8 @@ std::vector<std::string> memory_lines(const RunMemory& run);
 // later.
 int64_t connected_gpu_bytes(const comm::MeshShape& shape);
 
-// Returns a warning if a GPU has less memory free than the run needs on it. `free` is in bytes and
-// includes those that the rank has allocated already.
-std::optional<std::string> gpu_warning(const zero::MemoryPlan& memory, int64_t free);
+// Returns a warning if a GPU has less memory free than the run needs on it, with what adapters
+// would need. `free` is in bytes and includes those that the rank has allocated already.
+std::optional<std::string> gpu_warning(const RunMemory& run, int64_t free);
 
 }  // namespace zeroth::engine

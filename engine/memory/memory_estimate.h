@@ -60,7 +60,8 @@ MemoryEstimate estimate_memory(const model::Blocks& blocks, const configs::Confi
 // Returns the unit plan of the first rank.
 zero::UnitPlan plan_of(const model::Blocks& blocks, const EstimateOptions& options);
 
-// Return parts of a MemoryEstimate, for units that are planned already.
+// Return parts of a MemoryEstimate, for units that are planned already. Quantized weights count as
+// their bytes.
 int64_t count_parameters(const zero::UnitPlan& plan);
 int64_t count_saved(const zero::UnitPlan& plan);
 DecayCounts count_decay(const zero::UnitPlan& plan, const configs::OptimizerConfig& optimizer);

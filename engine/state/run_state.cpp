@@ -195,27 +195,61 @@ std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& block
   return source;
 }
 
-bool load_values(const ShardedState& held, model::WeightSource& source, LoadedUnits units,
-                 const std::function<bool()>& should_stop, const OnRead& on_read) {
-  const auto& [plan, store, optimizer] = held;
-  const torch::NoGradGuard no_grad;
-  // One buffer serves all units: allocations between buffers that come and go would fragment the
-  // heap. A GPU copies ten times as fast from page-locked memory.
-  int64_t largest = 0, done = 0, all = 0;
-  std::vector<size_t> loaded;
-  for (size_t u = 0; u < plan.units.size(); ++u) {
-    if (units == LoadedUnits::kWithoutSaved && plan.units[u].is_saved) continue;
-    loaded.push_back(u);
-    largest = std::max(largest, store.range(u).size());
-    all += store.range(u).size();
+namespace {
+
+// A UnitLoader reads this rank's range of units from a source.
+class UnitLoader {
+ public:
+  // Reserves memory for the largest of `units`.
+  UnitLoader(const ShardedState& held, const std::vector<size_t>& units, const OnRead& on_read)
+      : held_(held), on_read_(on_read), link_(device::make_host_link(held.params.device(), true)) {
+    int64_t largest = 0;
+    for (const size_t unit : units) {
+      const int64_t size = held.params.range(unit).size();
+      all_ += size;
+      if (!reads_in_place(unit))
+        largest = std::max(largest, size * zero::element_bytes(dtype(unit)));
+    }
+    // One buffer serves all units: allocations between buffers that come and go would fragment the
+    // heap. A GPU copies ten times as fast from page-locked memory.
+    buffer_ = link_->memory.zeros(largest, torch::kByte);
   }
-  const auto link = device::make_host_link(store.device(), /*pin_memory=*/true);
-  const torch::Tensor buffer = link->memory.zeros(largest, torch::kFloat);
-  for (const size_t u : loaded) {
-    if (should_stop()) return false;
-    const zero::Unit& unit = plan.units[u];
-    const zero::Range range = store.range(u);
-    const torch::Tensor values = buffer.narrow(0, 0, range.size()).zero_();
+
+  // Reads frozen values into their place, and values that get a master in fp32.
+  void load(size_t unit, model::WeightSource& source) {
+    const zero::Range range = held_.params.range(unit);
+    if (held_.plan.units[unit].trainable) {
+      const torch::Tensor values = buffer(unit, range.size());
+      read(unit, source, values);
+      held_.optimizer.states().write(unit, 0, values);
+      return;
+    }
+    {
+      const offload::ChunkLease lease = held_.optimizer.states().overwrite_frozen(unit);
+      const torch::Tensor values =
+          reads_in_place(unit) ? lease.tensor() : buffer(unit, range.size());
+      read(unit, source, values);
+      if (!reads_in_place(unit)) lease.tensor().copy_(values);
+    }
+    held_.params.mark_updated(unit);
+  }
+
+ private:
+  bool reads_in_place(size_t unit) const {
+    return !held_.plan.units[unit].trainable && held_.params.device().is_cpu();
+  }
+  torch::Dtype dtype(size_t unit) const {
+    return held_.plan.units[unit].trainable ? torch::kFloat : held_.params.dtype(unit);
+  }
+  torch::Tensor buffer(size_t unit, int64_t size) const {
+    const torch::Dtype type = dtype(unit);
+    return buffer_.narrow(0, 0, size * zero::element_bytes(type)).view(type);
+  }
+
+  void read(size_t unit_index, model::WeightSource& source, torch::Tensor values) {
+    const zero::Unit& unit = held_.plan.units[unit_index];
+    const zero::Range range = held_.params.range(unit_index);
+    values.zero_();  // padding, too
     for (size_t i = 0; i < unit.layout.slots().size(); ++i) {
       const zero::Slot& slot = unit.layout.slots()[i];
       source.check(slot.global.name, slot.global.slice.shape);
@@ -224,11 +258,32 @@ bool load_values(const ShardedState& held, model::WeightSource& source, LoadedUn
       const torch::Tensor values_of_slot =
           values.narrow(0, slot.offset + part.begin - range.begin, part.size());
       source.read({slot.global.name, slot.global.slice, part.begin}, values_of_slot);
-      require_range(slot.name, values_of_slot, store.dtype());
-      done += part.size();
-      if (on_read) on_read(done, all);
+      require_range(slot.name, values_of_slot, held_.params.dtype(unit_index));
+      done_ += part.size();
+      if (on_read_) on_read_(done_, all_);
     }
-    optimizer.states().write(u, 0, values);
+  }
+
+  const ShardedState& held_;
+  const OnRead& on_read_;
+  std::shared_ptr<device::HostLink> link_;
+  torch::Tensor buffer_;
+  int64_t done_ = 0, all_ = 0;
+};
+
+}  // namespace
+
+bool load_values(const ShardedState& held, model::WeightSource& source, LoadedUnits units,
+                 const std::function<bool()>& should_stop, const OnRead& on_read) {
+  const torch::NoGradGuard no_grad;
+  std::vector<size_t> loaded;
+  for (size_t unit = 0; unit < held.plan.units.size(); ++unit) {
+    if (units == LoadedUnits::kAll || !held.plan.units[unit].is_saved) loaded.push_back(unit);
+  }
+  UnitLoader loader(held, loaded, on_read);
+  for (const size_t unit : loaded) {
+    if (should_stop()) return false;
+    loader.load(unit, source);
   }
   return true;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/blocks/linear.h"
+
 namespace zeroth::engine {
 namespace {
 
@@ -19,12 +21,6 @@ comm::CommTimes difference(const comm::CommTimes& now, const comm::CommTimes& be
           .in_flight_s = now.in_flight_s - before.in_flight_s,
           .bytes = now.bytes - before.bytes,
           .collectives = now.collectives - before.collectives};
-}
-
-int64_t count_parameters(const model::Block& block) {
-  int64_t count = 0;
-  for (const torch::Tensor& parameter : block.parameters()) count += parameter.numel();
-  return count;
 }
 
 }  // namespace
@@ -87,7 +83,8 @@ void StepProfiler::report(const model::Blocks& blocks, StepStats& stats) {
   stats.memory = std::move(memory_);
   if (!profiled_) return;
   for (const auto& block : blocks) {
-    stats.blocks.push_back({.label = block->label(), .parameters = count_parameters(*block)});
+    stats.blocks.push_back(
+        {.label = block->label(), .parameters = model::count_parameters(*block)});
   }
   for (const auto& [part, seconds] : std::exchange(block_seconds_, {})) {
     const bool forward = part < blocks.size();

@@ -27,6 +27,7 @@ bool is_model_file(const std::string& name) {
   return std::ranges::find(kNames, name) != std::end(kNames) || name.starts_with("tokenizer") ||
          name.starts_with("chat_template") || name.ends_with(".safetensors") ||
          name.ends_with(".safetensors.index.json") || name == "adapter_config.json" ||
+         name == "adapter_quantization.json" ||
          (name.starts_with("pytorch_model") && name.find(".bin") != std::string::npos);
 }
 

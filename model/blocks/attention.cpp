@@ -82,7 +82,8 @@ Attention::Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<Seque
     k_norm_ = register_module("k_norm", norm());
   }
   const int64_t q_size = spec.num_heads * spec.head_dim;
-  LinearShape shape{q_size, spec.hidden_size, spec.o_bias, weight_layout(spec), {}, tp_};
+  LinearShape shape{q_size, spec.hidden_size, spec.o_bias, weight_layout(spec), {},
+                    tp_,    spec.quantization};
   if (tp_) {
     shape.shard = {ParallelStyle::kRowwise, first_head_ * head_dim_, num_heads_ * head_dim_,
                    q_size};
@@ -108,9 +109,9 @@ void Attention::register_inputs(const ModelSpec& spec) {
   const int64_t q_size = spec.num_heads * spec.head_dim;
   const int64_t kv_size = spec.num_kv_heads * spec.head_dim;
   const auto projection = [&](const char* name, int64_t out, const WeightShard& shard) {
-    return register_module(
-        name, std::make_shared<Linear>(LinearShape{spec.hidden_size, out, spec.qkv_bias,
-                                                   weight_layout(spec), shard, tp_}));
+    return register_module(name, std::make_shared<Linear>(LinearShape{
+                                     spec.hidden_size, out, spec.qkv_bias, weight_layout(spec),
+                                     shard, tp_, spec.quantization}));
   };
   // A single rank has one product; a rank's parts of q, k and v are not contiguous in it.
   if (spec.conv1d && !tp_) {

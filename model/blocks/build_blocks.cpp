@@ -12,6 +12,7 @@
 #include "model/blocks/embedding.h"
 #include "model/blocks/head.h"
 #include "model/blocks/transformer_layer.h"
+#include "model/kernels/nf4_values.h"
 
 namespace zeroth::model {
 
@@ -40,6 +41,15 @@ void require_divisible(const ModelSpec& spec, int64_t ranks) {
           spec.num_kv_heads, "are neither a multiple nor a divisor of it");
   require(spec.intermediate_size % ranks == 0, "as intermediate size", spec.intermediate_size,
           "is not a multiple of it");
+  if (spec.quantization) {
+    // A rank's part then has the blocks of the full weight.
+    const auto require_blocks = [&](int64_t size, const char* what) {
+      require(size % kNf4Block == 0, what, size, "are no multiple of 64, a block of NF4");
+    };
+    require_blocks(spec.hidden_size, "inputs of products");
+    require_blocks(spec.num_heads * spec.head_dim / ranks, "inputs of o_proj on a rank");
+    require_blocks(spec.intermediate_size / ranks, "inputs of down_proj on a rank");
+  }
   const int64_t part = (spec.vocab_size + ranks - 1) / ranks;
   require((ranks - 1) * part < spec.vocab_size, "tokens of the vocabulary", spec.vocab_size,
           "leave a rank without any");

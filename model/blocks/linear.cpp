@@ -28,10 +28,34 @@ Tensor product(const Tensor& x, const Tensor& weight, const Tensor& bias, Weight
   return at::_unsafe_view(y, sizes);
 }
 
-// Returns weights [out, in] as one, if a single product can replace theirs: on a GPU, which small
-// products do not fill, if they are adjacent in memory. Returns undefined otherwise.
-Tensor fused_weight(const Tensor& x, at::TensorList weights) {
-  return x.is_cuda() && weights.size() > 1 ? concatenated_view(weights, 0) : Tensor();
+// Nf4Form is what a weight's codes do not say of it. The graph of a product keeps it, not values.
+struct Nf4Form {
+  int64_t out = 0, in = 0;
+  Linear::QuantizedWeight weight;
+};
+
+// Returns weights [out, in] in the dtype of x, one above the other in one piece of memory.
+TensorVector dequantize(const TensorVector& codes, const std::vector<Nf4Form>& forms,
+                        torch::Dtype dtype) {
+  int64_t rows = 0;
+  for (const Nf4Form& form : forms) rows += form.out;
+  const int64_t in = forms.front().in;
+  const Tensor all = at::empty({rows, in}, codes.front().options().dtype(dtype));
+  TensorVector weights;
+  int64_t row = 0;
+  for (size_t i = 0; i < codes.size(); ++i) {
+    const auto& [scales, rounded] = forms[i].weight;
+    const Tensor own = weights.emplace_back(all.narrow(0, row, forms[i].out));
+    row += forms[i].out;
+    if (rounded.value_or(dtype) == dtype) {
+      dequantize_nf4(codes[i], scales, own);
+    } else {
+      const Tensor first = at::empty(own.sizes(), own.options().dtype(*rounded));
+      dequantize_nf4(codes[i], scales, first);
+      own.copy_(first);
+    }
+  }
+  return weights;
 }
 
 // LinearForm holds what the products of one input have in common, and their adapters.
@@ -40,7 +64,9 @@ struct LinearForm {
   bool bias = false;
   ParallelStyle style = ParallelStyle::kNone;
   TensorParallelPtr tp = nullptr;
+  std::vector<int64_t> out_features = {};  // of each product
   LoraProducts adapters = {};
+  std::vector<Nf4Form> nf4 = {};  // of each weight, if they are in NF4
 
   bool can_fuse() const {
     return layout == WeightLayout::kOutIn && !bias && style == ParallelStyle::kNone;
@@ -56,6 +82,7 @@ class LinearFunction final : public CustomFunction {
   TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
     context.keep_undefined_grads();
     num_inputs_ = inputs.size();
+    dtype_ = inputs[0].scalar_type();
     x_sizes_ = inputs[0].sizes().vec();
     const TensorVector outputs = products(inputs);
     TensorVector saved = inputs;
@@ -91,8 +118,12 @@ class LinearFunction final : public CustomFunction {
     if (form_.style == ParallelStyle::kColwise && needs_weight_grad(context, grads)) {
       gathered_input = form_.tp->all_gather_async(saved[0], kInputs);
     }
-    const Tensor dy = fused_output_gradient(saved, grads);
-    Tensor dx = context.needs_input_grad(0) ? input_gradient(saved, grads, dy) : Tensor();
+    Tensor fused = fused_weight(saved);
+    const Tensor dy = fused.defined() ? fused_output_gradient(grads) : Tensor();
+    Tensor dx;
+    if (context.needs_input_grad(0))
+      dx = dy.defined() ? matrix_product(dy, fused) : input_gradient(saved, grads);
+    fused = Tensor();
     AsyncCollectiveTensor local;
     if (form_.style == ParallelStyle::kColwise && dx.defined())
       local = form_.tp->reduce_scatter_async(dx, kInputGradients);
@@ -122,10 +153,27 @@ class LinearFunction final : public CustomFunction {
   size_t first_factor() const { return num_inputs_ - 2 * form_.adapters.size(); }
   size_t num_products() const { return (first_factor() - 1) / stride_; }
 
-  TensorVector weights(const TensorVector& inputs) const {
+  // Returns the weights of products [begin, end); dequantized ones exist until the caller drops
+  // them.
+  TensorVector weights(const TensorVector& inputs, size_t begin, size_t end) const {
     TensorVector weights;
-    for (size_t i = 0; i < num_products(); ++i) weights.push_back(inputs[weight_at(i)]);
-    return weights;
+    for (size_t i = begin; i < end; ++i) weights.push_back(inputs[weight_at(i)]);
+    if (form_.nf4.empty()) return weights;
+    const auto first = form_.nf4.begin() + static_cast<ptrdiff_t>(begin);
+    return dequantize(weights, {first, first + static_cast<ptrdiff_t>(end - begin)}, dtype_);
+  }
+  TensorVector weights(const TensorVector& inputs) const {
+    return weights(inputs, 0, num_products());
+  }
+  Tensor weight(const TensorVector& inputs, size_t product) const {
+    return weights(inputs, product, product + 1).front();
+  }
+
+  // Returns the weights as one, if a single product can replace theirs: on a GPU, which small
+  // products do not fill, if they are adjacent in memory. Returns undefined otherwise.
+  Tensor fused_weight(const TensorVector& inputs) const {
+    const bool fits = form_.can_fuse() && num_products() > 1 && inputs[weight_at(0)].is_cuda();
+    return fits ? concatenated_view(weights(inputs), 0) : Tensor();
   }
 
   std::vector<LoraFactors> factors(const TensorVector& inputs) const {
@@ -147,16 +195,12 @@ class LinearFunction final : public CustomFunction {
     const Tensor& x = inputs[0];
     const Tensor input =
         form_.style == ParallelStyle::kColwise ? form_.tp->all_gather(x, kInputs) : x;
-    if (form_.can_fuse()) {
-      const TensorVector all = weights(inputs);
-      const Tensor weight = fused_weight(x, all);
-      if (weight.defined()) return fused_outputs(x, weight, all);
-    }
+    if (const Tensor fused = fused_weight(inputs); fused.defined()) return fused_outputs(x, fused);
     TensorVector outputs;
     for (size_t i = 0; i < num_products(); ++i) {
       const Tensor bias = form_.bias ? inputs[weight_at(i) + 1] : Tensor();
       const bool reduces = form_.style == ParallelStyle::kRowwise;
-      Tensor y = product(input, inputs[weight_at(i)], reduces ? Tensor() : bias, form_.layout);
+      Tensor y = product(input, weight(inputs, i), reduces ? Tensor() : bias, form_.layout);
       if (reduces) y = form_.tp->reduce_scatter(y, kOutputs);
       if (reduces && bias.defined()) y.add_(bias);
       outputs.push_back(y);
@@ -164,23 +208,19 @@ class LinearFunction final : public CustomFunction {
     return outputs;
   }
 
-  static TensorVector fused_outputs(const Tensor& x, const Tensor& weight, at::TensorList weights) {
-    std::vector<int64_t> sizes;
-    for (const Tensor& part : weights) sizes.push_back(part.size(0));
+  TensorVector fused_outputs(const Tensor& x, const Tensor& weight) const {
+    const std::vector<int64_t>& sizes = form_.out_features;
     return at::unsafe_split_with_sizes(product(x, weight, Tensor(), WeightLayout::kOutIn), sizes,
                                        -1);
   }
 
-  // Returns the gradients of the outputs as those of one product; undefined if the products run one
-  // by one.
-  Tensor fused_output_gradient(const TensorVector& saved, const TensorVector& grads) const {
-    if (!form_.can_fuse()) return {};
+  // Returns the gradients of the outputs as those of one product; undefined if one is missing.
+  static Tensor fused_output_gradient(const TensorVector& grads) {
     std::vector<Tensor> parts;
     for (const Tensor& grad : grads) {
       if (!grad.defined()) return {};
       parts.push_back(rows(grad));
     }
-    if (!fused_weight(parts.front(), weights(saved)).defined()) return {};
     const Tensor dy = concatenated_view(parts, 1);
     return dy.defined() ? dy : at::cat(parts, 1);
   }
@@ -204,15 +244,13 @@ class LinearFunction final : public CustomFunction {
     return false;
   }
 
-  // Returns [rows, in]. `dy`: fused_output_gradient().
-  Tensor input_gradient(const TensorVector& saved, const TensorVector& grads,
-                        const Tensor& dy) const {
-    if (dy.defined()) return matrix_product(dy, fused_weight(dy, weights(saved)));
+  // Returns [rows, in].
+  Tensor input_gradient(const TensorVector& saved, const TensorVector& grads) const {
     Tensor dx;
     for (size_t i = 0; i < grads.size(); ++i) {
       if (!grads[i].defined()) continue;
-      const Tensor& weight = saved[weight_at(i)];
-      const Tensor out_in = form_.layout == WeightLayout::kInOut ? weight.t() : weight;
+      const Tensor own = weight(saved, i);
+      const Tensor out_in = form_.layout == WeightLayout::kInOut ? own.t() : own;
       if (dx.defined()) {
         write_matrix_product(dx, rows(grads[i]), out_in, /*add=*/true);
       } else {
@@ -240,83 +278,28 @@ class LinearFunction final : public CustomFunction {
   LinearForm form_;
   size_t stride_;  // of the weights among the inputs
   size_t num_inputs_ = 0;
+  torch::Dtype dtype_ = torch::kFloat;  // of x
   std::vector<int64_t> x_sizes_;
 };
 
 }  // namespace
 
-Linear::Linear(const LinearShape& shape) : layout(shape.layout), shard(shape.shard), tp(shape.tp) {
-  const int64_t in = shard.style == ParallelStyle::kRowwise ? shard.extent : shape.in;
-  const int64_t out = shard.style == ParallelStyle::kColwise ? shard.extent : shape.out;
-  const bool out_in = layout == WeightLayout::kOutIn;
-  weight = register_parameter("weight", meta_parameter({out_in ? out : in, out_in ? in : out}));
-  if (shape.bias) bias = register_parameter("bias", meta_parameter({out}));
-}
-
-void Linear::add_adapter(int64_t r, double scale, const DropoutSite& dropout, const Tensor& a) {
-  const bool out_in = layout == WeightLayout::kOutIn;
-  const int64_t out = weight.size(out_in ? 0 : 1), in = weight.size(out_in ? 1 : 0);
-  const Tensor own = a.defined() ? a : meta_parameter({r, in});
-  adapter = Adapter{.factors = {register_parameter("lora_A", own),
-                                register_parameter("lora_B", meta_parameter({out, r}))},
-                    .scale = scale,
-                    .dropout = dropout};
-}
-
-// Adds the splits of an adapter's factors. The one that no rank splits needs an entry only if its
-// product has another name in checkpoints.
-void add_adapter_splits(const Linear& layer, const std::string& path, const std::string& full_name,
-                        Splits& splits) {
-  const auto& [a, b] = layer.adapter->factors;
-  const WeightShard& shard = layer.shard;
-  const int64_t r = a.size(0);
-  if (shard.style == ParallelStyle::kRowwise) {
-    splits[path + ".lora_A"] = {
-        full_name + ".lora_A", {r, shard.full_size}, {0, shard.begin}, shard.num_replicas};
-    return;
-  }
-  splits[path + ".lora_B"] = {
-      full_name + ".lora_B", {shard.full_size, r}, {shard.begin, 0}, shard.num_replicas};
-  if (path != full_name) {
-    splits[path + ".lora_A"] = {full_name + ".lora_A", a.sizes().vec(), {0, 0}, layer.tp->size()};
-  }
-}
-
-Splits linear_splits(const torch::nn::Module& block) {
-  Splits splits;
-  for (const auto& item : block.named_modules("", /*include_self=*/false)) {
-    const auto* const layer = item.value()->as<Linear>();
-    if (layer == nullptr || layer->shard.style == ParallelStyle::kNone) continue;
-    const WeightShard& shard = layer->shard;
-    const std::string& path = item.key();  // the product's name in its block: "attention.q"
-    const std::string full_name =
-        shard.product.empty() ? path : path.substr(0, path.rfind('.') + 1) + shard.product;
-    const bool by_outputs = shard.style == ParallelStyle::kColwise;
-    const size_t dim = by_outputs == (layer->layout == WeightLayout::kOutIn) ? 0 : 1;
-    Split split{full_name + ".weight", layer->weight.sizes().vec(), {0, 0}, shard.num_replicas};
-    split.shape[dim] = shard.full_size;
-    split.begin[dim] = shard.begin;
-    splits[path + ".weight"] = split;
-    if (layer->bias.defined() && by_outputs) {
-      splits[path + ".bias"] = {
-          full_name + ".bias", {shard.full_size}, {shard.begin}, shard.num_replicas};
-    }
-    if (layer->adapter) add_adapter_splits(*layer, path, full_name, splits);
-  }
-  return splits;
-}
-
 std::vector<Tensor> linear(const Tensor& x, std::initializer_list<const Linear*> layers,
                            const MicroBatch& batch) {
   const Linear& first = **layers.begin();
   TensorVector inputs = {x}, factors;
+  std::vector<int64_t> out_features;
+  std::vector<Nf4Form> nf4;
   LoraForm adapters{.style = first.shard.style, .tp = first.tp};
   bool drops = false;
   for (const Linear* const& layer : layers) {
     ZEROTH_CHECK(layer->layout == first.layout && layer->bias.defined() == first.bias.defined() &&
-                     layer->shard.style == first.shard.style,
-                 "products of one input must have the same layout, kind of bias and split");
+                     layer->shard.style == first.shard.style &&
+                     layer->quantized.has_value() == first.quantized.has_value(),
+                 "products of one input must have the same layout, kind of bias, split and format");
     inputs.push_back(layer->weight);
+    out_features.push_back(layer->out);
+    if (layer->quantized) nf4.push_back({layer->out, layer->in, *layer->quantized});
     if (first.bias.defined()) inputs.push_back(layer->bias);
     if (!layer->adapter) continue;
     const auto& [own, scale, dropout] = *layer->adapter;
@@ -332,9 +315,10 @@ std::vector<Tensor> linear(const Tensor& x, std::initializer_list<const Linear*>
       adapters.first_token = sequence_shard(batch.tokens.numel(), *first.tp).first;
     if (first.shard.style == ParallelStyle::kRowwise) adapters.first_input = first.shard.begin;
   }
-  const LinearForm form{first.layout, first.bias.defined(), first.shard.style, first.tp,
-                        LoraProducts(std::move(adapters))};
-  return apply_function(std::make_shared<LinearFunction>(form), inputs);
+  LinearForm form{first.layout,  first.bias.defined(),    first.shard.style,
+                  first.tp,      std::move(out_features), LoraProducts(std::move(adapters)),
+                  std::move(nf4)};
+  return apply_function(std::make_shared<LinearFunction>(std::move(form)), inputs);
 }
 
 Tensor linear(const Tensor& x, const Linear& layer, const MicroBatch& batch) {

@@ -13,7 +13,9 @@
 #include "model/block.h"
 #include "model/blocks/lora.h"
 #include "model/kernels/dropout.h"
+#include "model/kernels/nf4.h"
 #include "model/micro_batch.h"
+#include "model/spec.h"
 #include "model/tensor_parallel.h"
 
 namespace zeroth::model {
@@ -38,10 +40,15 @@ struct LinearShape {
   WeightLayout layout = WeightLayout::kOutIn;
   WeightShard shard = {};
   TensorParallelPtr tp = nullptr;  // set if the weight is split
+  // Set: the weight [out, in] is in NF4. If ranks split it, `in` and its parts are multiples of 64.
+  std::optional<QuantizationSpec> quantization = std::nullopt;
 };
 
 // Linear holds parameters only, on the meta device: `weight` [out, in] or [in, out], and `bias`
-// [out] if there is one. Both are this rank's part.
+// [out] if there is one. Both are this rank's part. In NF4 `weight` has the codes, uint8 [out, in /
+// 2], and `weight_absmax`, and with double quantization `weight_nested_absmax`, the scales
+// (Nf4Scales), uint8 [out, bytes of a row] and [bytes] of the full weight; if `in` is no multiple
+// of 64, codes and scales are flattened.
 class Linear : public torch::nn::Module {
  public:
   // An Adapter's factors are the parameters `lora_A` [r, in] and `lora_B` [out, r].
@@ -49,6 +56,12 @@ class Linear : public torch::nn::Module {
     LoraFactors factors;
     double scale = 1;
     DropoutSite dropout = {};
+  };
+
+  // A QuantizedWeight says what `weight` means if it holds codes.
+  struct QuantizedWeight {
+    Nf4Scales scales;
+    std::optional<torch::Dtype> dtype;  // to which values are rounded first
   };
 
   explicit Linear(const LinearShape& shape);
@@ -59,13 +72,22 @@ class Linear : public torch::nn::Module {
   void add_adapter(int64_t r, double scale, const DropoutSite& dropout,
                    const torch::Tensor& a = {});
 
+  int64_t in, out;  // of this rank's part
   torch::Tensor weight;
+  std::optional<QuantizedWeight> quantized;
   torch::Tensor bias;  // undefined without a bias; full where the inputs are split
   std::optional<Adapter> adapter;
   WeightLayout layout;
   WeightShard shard;
   TensorParallelPtr tp;
+
+ private:
+  void register_nf4(const LinearShape& shape);
 };
+
+// Returns the number of parameters of a block, or of this rank's part of it. A weight in NF4 counts
+// as it would without quantization.
+int64_t count_parameters(const torch::nn::Module& block);
 
 // Returns the splits of weights and biases, those that are slices of full ones, of all products in
 // a block.

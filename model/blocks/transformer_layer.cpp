@@ -79,7 +79,7 @@ Mlp::Mlp(const ModelSpec& spec, const TensorParallelPtr& tp) : activation_(spec.
   const int64_t hidden = spec.hidden_size, full_size = spec.intermediate_size;
   const int64_t local_size = full_size / tp_size(tp);
   const auto projection = [&](const char* name, int64_t in, int64_t out, ParallelStyle style) {
-    LinearShape shape{in, out, spec.mlp_bias, layout, {}, tp};
+    LinearShape shape{in, out, spec.mlp_bias, layout, {}, tp, spec.quantization};
     if (tp) shape.shard = {style, tp->rank() * local_size, local_size, full_size};
     return register_module(name, std::make_shared<Linear>(shape));
   };

@@ -17,6 +17,7 @@
 #include "configs/schema/keys.h"
 #include "model/hf/checkpoint_map.h"
 #include "model/hf/checkpoint_source.h"
+#include "model/hf/config_reader.h"
 #include "model/hf/safetensors.h"
 
 namespace zeroth::model {
@@ -160,6 +161,36 @@ std::string adapter_config_text(const ModelSpec& spec, const AdapterConfig& adap
   object["target_modules"] =
       targets.pattern.empty() ? ordered_json(targets.names) : ordered_json(targets.pattern);
   return object.dump(2, ' ', /*ensure_ascii=*/true, ordered_json::error_handler_t::replace);
+}
+
+std::string adapter_quantization_text(const QuantizationSpec& quantization,
+                                      const std::string& dtype) {
+  ordered_json object;
+  object["dtype"] = dtype;
+  object["quantization_config"] = {
+      {"quant_method", "bitsandbytes"},  {"load_in_4bit", true},
+      {"bnb_4bit_quant_type", "nf4"},    {"bnb_4bit_use_double_quant", quantization.double_quant},
+      {"bnb_4bit_compute_dtype", dtype},
+  };
+  return object.dump(2) + "\n";
+}
+
+std::optional<QuantizationSpec> read_adapter_quantization(const fs::path& directory) {
+  const std::string path = (directory / kAdapterQuantizationFile).string();
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return std::nullopt;
+  const nlohmann::json object =
+      parse_json(read_file(path, kConfigLimits.bytes), {.name = path, .limits = kConfigLimits});
+  if (!object.is_object()) throw Error("{} is not a JSON object", path);
+  ConfigReader config(object);
+  ModelSpec spec;
+  spec.dtype = config.text("dtype");
+  std::optional<QuantizationSpec> quantization = read_quantization(config, spec);
+  if (!quantization) config.add_error("quantization_config", "is missing");
+  if (!parse_torch_dtype(spec.dtype)) config.add_error("dtype", "names no precision");
+  if (!config.errors().empty()) throw Error("{}:\n  {}", path, listed(config.errors()));
+  quantization->is_stored = false;
+  return quantization;
 }
 
 std::string adapter_tensor_name(const ModelSpec& spec, const LoraPlan& plan,

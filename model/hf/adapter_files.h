@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@
 namespace zeroth::model {
 
 inline constexpr const char* kAdapterConfigFile = "adapter_config.json";
+// What peft's format does not record: the form of the base's weights over which it was trained.
+inline constexpr const char* kAdapterQuantizationFile = "adapter_quantization.json";
 inline constexpr const char* kAdapterWeightsFile = "adapter_model.safetensors";
 
 // Returns whether a directory holds an adapter.
@@ -33,6 +36,15 @@ AdapterConfig read_adapter_config(const std::filesystem::path& directory);
 // Returns the text of adapter_config.json: every key that peft 0.21.2 writes, in its order.
 // target_modules are those of resolved_targets(), sorted; patterns keep their order, which counts.
 std::string adapter_config_text(const ModelSpec& spec, const AdapterConfig& adapter);
+
+// Returns the text of adapter_quantization.json: a quantization_config as in config.json, and the
+// precision to which weights were dequantized ("bfloat16").
+std::string adapter_quantization_text(const QuantizationSpec& quantization,
+                                      const std::string& dtype);
+
+// Returns what DIRECTORY/adapter_quantization.json says, nullopt without that file. Its is_stored
+// is false: it is made of any weights. Throws an Error that names the file if it is malformed.
+std::optional<QuantizationSpec> read_adapter_quantization(const std::filesystem::path& directory);
 
 // Returns the name in adapter_model.safetensors of an adapter's factor
 // ("layers.0.attention.q.lora_A"), or of another trained parameter.

@@ -13,6 +13,7 @@
 #include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_map.h"
 #include "model/hf/model_layout.h"
+#include "model/hf/nf4_source.h"
 #include "model/weight_source.h"
 
 namespace zeroth::model {
@@ -49,6 +50,14 @@ std::set<std::string> parameter_names(const ModelSpec& spec) {
     }
   }
   return names;
+}
+
+// Returns the parameter to which a stored tensor belongs: bitsandbytes stores scales and formats
+// of a weight under names that begin with the weight's.
+std::string parameter_of(const ModelSpec& spec, const std::string& name) {
+  constexpr std::string_view kWeight = ".weight.";
+  const size_t at = spec.quantization ? name.find(kWeight) : std::string::npos;
+  return at == std::string::npos ? name : name.substr(0, at + kWeight.size() - 1);
 }
 
 }  // namespace
@@ -97,7 +106,7 @@ CheckpointSource::CheckpointSource(const std::filesystem::path& directory, const
   for (const auto& [stored, entry] : files_.entries()) {
     if (is_ignored_buffer(spec, stored)) continue;
     const auto name = canonical_name(spec, stored);
-    if (!name || !parameters.contains(*name)) {
+    if (!name || !parameters.contains(parameter_of(spec, *name))) {
       throw Error("{} holds tensor {}, which a {} model of this config.json does not have",
                   entry.file->path().string(), shortened(stored), spec.family);
     }
@@ -131,9 +140,18 @@ void CheckpointSource::read(const ParamSlice& part, torch::Tensor out) {
 }
 
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& directory,
-                                           const ModelSpec& spec, uint64_t seed) {
-  if (has_weights(directory)) return std::make_unique<CheckpointSource>(directory, spec);
-  return std::make_unique<RandomSource>(spec, seed);
+                                           const ModelSpec& spec, uint64_t seed,
+                                           torch::Dtype dtype) {
+  if (spec.quantization && spec.quantization->is_stored) return open_nf4_source(directory, spec);
+  ModelSpec plain = spec;
+  plain.quantization.reset();
+  std::unique_ptr<WeightSource> weights;
+  if (has_weights(directory)) {
+    weights = std::make_unique<CheckpointSource>(directory, plain);
+  } else {
+    weights = std::make_unique<RandomSource>(plain, seed);
+  }
+  return spec.quantization ? make_nf4_source(spec, std::move(weights), dtype) : std::move(weights);
 }
 
 }  // namespace zeroth::model

@@ -37,16 +37,21 @@ class CheckpointSource : public WeightSource {
   void check(const std::string& name, const std::vector<int64_t>& shape) override;
   void read(const ParamSlice& part, torch::Tensor out) override;
 
- private:
+ protected:
+  // Returns the tensor of a parameter, or of a part of a quantized weight ("X.weight.absmax").
+  // Throws a UsageError that names the tensor if the files do not hold it.
   const StoredParameter& find(const std::string& name) const;
 
+ private:
   ModelSpec spec_;
   SafetensorsDirectory files_;
   std::map<std::string, StoredParameter> found_;  // by canonical name
 };
 
-// Returns the directory's weights, or random ones seeded with `seed` when it holds none.
+// Returns the directory's weights, or random ones seeded with `seed` when it holds none. Weights
+// that the spec quantizes are rounded to `dtype` before; see nf4_source.h.
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& directory,
-                                           const ModelSpec& spec, uint64_t seed);
+                                           const ModelSpec& spec, uint64_t seed,
+                                           torch::Dtype dtype = torch::kFloat);
 
 }  // namespace zeroth::model

@@ -17,6 +17,8 @@
 
 namespace zeroth::model {
 
+struct ModelSpec;
+struct QuantizationSpec;
 struct RopeSpec;
 
 class ConfigReader {
@@ -87,5 +89,9 @@ class ConfigReader {
 // Reads the rotary part of config.json, in its old and its new spelling (spec_rope.cpp):
 // rope_theta, rope_scaling and rope_parameters; errors are added to `config`.
 RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions);
+
+// Reads quantization_config (spec_quantization.cpp); errors are added to `config`. `spec` has all
+// other keys. Returns nullopt if the model's files are not quantized.
+std::optional<QuantizationSpec> read_quantization(ConfigReader& config, const ModelSpec& spec);
 
 }  // namespace zeroth::model

@@ -77,8 +77,17 @@ void add_adapters(const Blocks& blocks, const LoraPlan& plan) {
     const Splits splits = block->splits().value_or(Splits());
     for (const auto& item : block->named_parameters()) {
       const auto split = splits.find(item.key());
-      const std::string& name = split == splits.end() ? item.key() : split->second.full_name;
-      item.value().requires_grad_(plan.trained.contains(block->label() + "." + name));
+      const std::string name =
+          block->label() + "." + (split == splits.end() ? item.key() : split->second.full_name);
+      const bool trains = plan.trained.contains(name);
+      if (trains && !item.value().is_floating_point()) {
+        throw Error(
+            "lora.modules_to_save: {} is in NF4, and cannot be trained in full: give it an "
+            "adapter, "
+            "or leave quantization out",
+            name);
+      }
+      item.value().requires_grad_(trains);
     }
     std::map<std::string, torch::Tensor> shared;  // A of products of which ranks have several parts
     for (const auto& item : block->named_modules("", /*include_self=*/false)) {

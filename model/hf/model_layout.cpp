@@ -143,13 +143,16 @@ void write_model_metadata(const fs::path& source, const fs::path& output, torch:
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = config_dtype(dtype);
   if (config.contains("torch_dtype")) config["torch_dtype"] = config_dtype(dtype);
   if (unties_head) config["tie_word_embeddings"] = false;
+  config.erase("quantization_config");
   write_file(output / "config.json", to_text(config));
   copy_tokenizer(source, output, chat_template);
 }
 
-void write_adapter_metadata(const fs::path& base, const fs::path& output,
-                            const std::string& adapter_config, const fs::path& chat_template) {
-  write_file(output / kAdapterConfigFile, adapter_config);
+void write_adapter_metadata(const fs::path& base, const fs::path& output, const AdapterTexts& texts,
+                            const fs::path& chat_template) {
+  write_file(output / kAdapterConfigFile, texts.config);
+  if (!texts.quantization.empty())
+    write_file(output / kAdapterQuantizationFile, texts.quantization);
   copy_tokenizer(base, output, chat_template);
 }
 

@@ -66,15 +66,19 @@ ModelLayout plan_model(const ModelSpec& spec, torch::ScalarType dtype,
 
 // Writes the files beside the weights: config.json of the directory `source` with this dtype, and
 // its auxiliary files, with the file `chat_template`, if it is not empty, in place of its template.
-// With `unties_head` config.json says that the head has a weight of its own. Throws an Error that
-// names the file.
+// With `unties_head` config.json says that the head has a weight of its own. The new config.json
+// has no quantization_config: its weights are in `dtype`. Throws an Error that names the file.
 void write_model_metadata(const std::filesystem::path& source, const std::filesystem::path& output,
                           torch::ScalarType dtype, const std::filesystem::path& chat_template = {},
                           bool unties_head = false);
-// Writes the files beside an adapter's weights: adapter_config.json with this text, and the base's
-// auxiliary files like write_model_metadata().
+// The texts of the files beside an adapter's weights.
+struct AdapterTexts {
+  std::string config;             // adapter_config.json
+  std::string quantization = "";  // adapter_quantization.json; empty: the base is not quantized
+};
+// Writes these files, and the base's auxiliary files like write_model_metadata().
 void write_adapter_metadata(const std::filesystem::path& base, const std::filesystem::path& output,
-                            const std::string& adapter_config,
+                            const AdapterTexts& texts,
                             const std::filesystem::path& chat_template = {});
 
 }  // namespace zeroth::model

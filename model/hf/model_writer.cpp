@@ -13,7 +13,7 @@ ModelWriter::ModelWriter(const WriterOptions& options, const std::vector<Planned
                   ? plan_adapter(options.spec, options.adapter->plan, parameters)
                   : plan_model(options.spec, options.dtype, parameters, options.max_shard_bytes)) {
   if (options.adapter) {
-    write_adapter_metadata(options.source, directory_.path(), options.adapter->config,
+    write_adapter_metadata(options.source, directory_.path(), options.adapter->texts,
                            options.chat_template);
   } else {
     write_model_metadata(options.source, directory_.path(), options.dtype, options.chat_template,

@@ -20,7 +20,7 @@ namespace zeroth::model {
 // An AdapterForm describes an adapter that is saved in place of a model, in fp32.
 struct AdapterForm {
   LoraPlan plan;
-  std::string config;  // text of adapter_config.json
+  AdapterTexts texts;
 };
 
 struct WriterOptions {

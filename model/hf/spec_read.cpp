@@ -56,8 +56,8 @@ const std::vector<std::string> kUnsupportedKeys = {
     "hidden_dropout", "hidden_dropout_prob", "residual_dropout", "embedding_dropout",
     "attention_probs_dropout_prob", "classifier_dropout",
     // Other forms of weights and layers.
-    "quantization_config", "pruned_heads", "chunk_size_feed_forward", "is_encoder_decoder",
-    "cross_attention_hidden_size", "add_cross_attention", "reorder_and_upcast_attn",
+    "pruned_heads", "chunk_size_feed_forward", "is_encoder_decoder", "cross_attention_hidden_size",
+    "add_cross_attention", "reorder_and_upcast_attn",
     // Mixtures of experts.
     "num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok",
     "moe_intermediate_size",
@@ -261,6 +261,7 @@ void read_common(ConfigReader& config, ModelSpec& spec) {
   if (spec.initializer_range < 0) config.add_error("initializer_range", "is negative");
   spec.dtype = config.text("torch_dtype", "");
   spec.dtype = config.text("dtype", spec.dtype);
+  spec.quantization = read_quantization(config, spec);
   for (const std::string& key : kUnsupportedKeys) config.reject(key);
   for (const std::string& key : kUnitFactors) config.require(key, 1.0);
 }

@@ -142,6 +142,64 @@ TEST_CASE("target_modules that select nothing, or all and more, are refused") {
         "test.json: --lora_target_modules: all-linear is no name in a list: write it alone");
 }
 
+TEST_CASE("weights are kept in NF4 if a file or --load_in_4bit says so") {
+  CHECK_FALSE(config_of("{}").quantization.load_in_4bit);
+  const auto quantization = [](const std::string& keys) {
+    return fmt::format(R"({{"quantization": {{{}}}}})", keys);
+  };
+  CHECK_FALSE(config_of(quantization("")).quantization.load_in_4bit);
+  const std::string nf4 = R"("load_in_4bit": true, "bnb_4bit_quant_type": "nf4")";
+  CHECK(config_of(quantization(nf4)).quantization.load_in_4bit);
+  CHECK_FALSE(config_of(quantization(nf4)).quantization.double_quant);
+  CHECK(config_of(quantization(nf4 + R"(, "bnb_4bit_use_double_quant": true)"))
+            .quantization.double_quant);
+  FlagValues flags;
+  flags.load_in_4bit = true;
+  flags.use_bnb_nested_quant = true;
+  const Resolved resolved = resolve_text("{}", flags);
+  CHECK(resolved.config.quantization.load_in_4bit);
+  CHECK(resolved.config.quantization.double_quant);
+  CHECK(resolved.origins.at("quantization.load_in_4bit") == "--load_in_4bit");
+  CHECK(config_of(quantization(R"("load_in_4bit": "auto")"), flags).quantization.load_in_4bit);
+}
+
+TEST_CASE("of what is no NF4 the message says what to write") {
+  const auto quantization = [](const std::string& keys) {
+    return fmt::format(R"({{"quantization": {{{}}}}})", keys);
+  };
+  CHECK(error_of(quantization(R"("load_in_4bit": true)")) ==
+        "test.json: quantization.bnb_4bit_quant_type: is not given, and its default fp4 is not "
+        "supported: add \"bnb_4bit_quant_type\": \"nf4\"");
+  CHECK(error_of(quantization(R"("load_in_4bit": true, "bnb_4bit_quant_type": "fp4")"))
+            .find("quantization.bnb_4bit_quant_type: \"fp4\"") != std::string::npos);
+  CHECK(error_of(quantization(R"("load_in_8bit": true)")).find("quantization.load_in_8bit") !=
+        std::string::npos);
+  CHECK(error_of(quantization(R"("bnb_4bit_use_double_quant": true)")) ==
+        "test.json: quantization.bnb_4bit_use_double_quant: no effect without weights in 4 bits: "
+        "add --load_in_4bit, or quantization.load_in_4bit to the file");
+  FlagValues flags;
+  flags.use_bnb_nested_quant = true;
+  CHECK(error_of("{}", flags).find("--use_bnb_nested_quant: no effect") != std::string::npos);
+  flags.load_in_4bit = true;
+  flags.bnb_4bit_quant_type = "fp4";
+  CHECK(error_of("{}", flags) == "test.json: --bnb_4bit_quant_type fp4: weights in 4 bits are nf4");
+  flags.bnb_4bit_quant_type = "";
+  CHECK(
+      error_of(quantization(R"("load_in_4bit": true, "bnb_4bit_quant_type": "nf4",
+                                 "bnb_4bit_use_double_quant": false)"),
+               flags)
+          .find("bnb_4bit_use_double_quant: false in the file, but --use_bnb_nested_quant true") !=
+      std::string::npos);
+  // Every key that transformers writes.
+  CHECK(error_of(quantization(R"("_load_in_4bit": true)")).find("_load_in_4bit") !=
+        std::string::npos);
+  CHECK(error_of(quantization(R"("quant_method": "bitsandbytes", "load_in_4bit": true,
+      "load_in_8bit": false, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": true,
+      "bnb_4bit_compute_dtype": "bfloat16", "bnb_4bit_quant_storage": "uint8",
+      "llm_int8_skip_modules": null, "llm_int8_threshold": 6.0,
+      "llm_int8_enable_fp32_cpu_offload": false, "llm_int8_has_fp16_weight": false)")) == "");
+}
+
 TEST_CASE("check-config lists the keys of adapters if there are some") {
   const auto inspected = [](const std::string& text) {
     const Inspection found = inspect(parse_text(text, "x"), {});

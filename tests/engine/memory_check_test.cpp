@@ -47,9 +47,22 @@ TEST_CASE("beside a GPU its memory, pinned and other host memory are told apart"
                                  "each rank, pinned host memory: optimizer states 20.0 MiB",
                                  "each rank, host memory: 3.00 MiB while weights are loaded",
                                  "1 rank: 23.0 MiB of host memory; activations not counted"});
-  CHECK_FALSE(gpu_warning(run.memory, 10 * kMib));
-  CHECK(gpu_warning(run.memory, 9 * kMib) ==
+  CHECK_FALSE(gpu_warning(run, 10 * kMib));
+  CHECK(gpu_warning(run, 9 * kMib) ==
         "the run needs 10.0 MiB on each GPU, activations not counted, but 9.00 MiB are free");
+  run.with_adapters = [](const EstimateOptions&) {
+    zero::MemoryPlan lora, qlora;
+    lora.parameters.device = 8 * kMib;
+    qlora.parameters.device = 2 * kMib;
+    return std::vector<AdapterMemory>{{"--use_peft", lora}, {"--load_in_4bit", qlora}};
+  };
+  CHECK(
+      gpu_warning(run, 9 * kMib)
+          ->ends_with(
+              "9.00 MiB are free\nadapters over a frozen model would need, without activations:\n  "
+              "--use_peft: 8.00 MiB of GPU memory\n  --load_in_4bit: 2.00 MiB of GPU memory"));
+  run.options.trains = false;
+  CHECK(gpu_warning(run, 9 * kMib)->ends_with("9.00 MiB are free"));
 }
 
 TEST_CASE("what timing an update takes is told where nothing later takes as much") {
@@ -63,7 +76,7 @@ TEST_CASE("what timing an update takes is told where nothing later takes as much
                                  "optimizer devices are timed",
                                  "each rank, host memory: 3.00 MiB while weights are loaded",
                                  "1 rank: 3.00 MiB of host memory; activations not counted"});
-  CHECK(gpu_warning(run.memory, 11 * kMib));
+  CHECK(gpu_warning(run, 11 * kMib));
 }
 
 TEST_CASE("two folders of files on one disk share what is free there") {

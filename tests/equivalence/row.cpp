@@ -155,10 +155,10 @@ configs::SchedulerConfig scheduler_of(const Row& row) {
 }  // namespace
 
 std::string name_of(Training training) {
-  constexpr const char* kNames[] = {"adamw",        "adam_l2",     "lion",     "sgd",
-                                    "adagrad",      "lamb",        "no_decay", "one_cycle",
-                                    "bf16_masters", "bf16_states", "lora"};
-  static_assert(std::size(kNames) == static_cast<size_t>(Training::kLora) + 1);
+  constexpr const char* kNames[] = {
+      "adamw",     "adam_l2",      "lion",        "sgd",  "adagrad", "lamb",        "no_decay",
+      "one_cycle", "bf16_masters", "bf16_states", "lora", "qlora",   "qlora_double"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Training::kQloraDouble) + 1);
   return kNames[static_cast<size_t>(training)];
 }
 

@@ -27,7 +27,14 @@ enum class Training {
   kBf16Masters,  // AdamW whose masters rest in bf16
   kBf16States,   // and its moments too
   kLora,         // AdamW on adapters over a frozen base, from those of the fixtures
+  kQlora,        // the same over a base in NF4
+  kQloraDouble,  // and with double quantization
 };
+
+// Whether adapters are trained in place of the model.
+constexpr bool trains_adapters(Training training) {
+  return training >= Training::kLora;
+}
 
 // Samples that are rows of their own, or share them.
 enum class Samples {

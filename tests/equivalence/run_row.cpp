@@ -26,6 +26,7 @@
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 #include "tests/support/read_state.h"
+#include "zero/dtype.h"
 #include "zero/parameter_index.h"
 
 namespace zeroth::equivalence {
@@ -53,7 +54,7 @@ class StoredInBf16 final : public model::WeightSource {
   }
   void read(const model::ParamSlice& part, torch::Tensor out) override {
     source_->read(part, out);
-    out.copy_(out.to(torch::kBFloat16));
+    if (out.is_floating_point()) out.copy_(out.to(torch::kBFloat16));
   }
 
  private:
@@ -61,7 +62,7 @@ class StoredInBf16 final : public model::WeightSource {
 };
 
 // A checkpoint whose values are moved by one unit in the last place, up or down at random. Zeros
-// stay.
+// and codes stay.
 class Moved final : public model::WeightSource {
  public:
   Moved(std::unique_ptr<model::WeightSource> source, uint64_t seed)
@@ -71,6 +72,7 @@ class Moved final : public model::WeightSource {
   }
   void read(const model::ParamSlice& part, torch::Tensor out) override {
     source_->read(part, out);
+    if (!out.is_floating_point()) return;
     const uint64_t seed = mix64(seed_ ^ fnv1a(part.name)) + static_cast<uint64_t>(part.first);
     const torch::Tensor up =
         at::randint(2, out.sizes(), at::make_generator<at::CPUGeneratorImpl>(seed),
@@ -99,7 +101,7 @@ bool only_shards(const Row& row, engine::Engine& engine) {
       row.zero.stage == 3 && row.ranks > 1 && row.zero.param_persistence_threshold_elements == 0;
   const std::vector<zero::Unit>& units = engine.impl().plan().units;
   return !all_sharded || std::all_of(units.begin(), units.end(), [&](const zero::Unit& unit) {
-    const bool is_adapter = row.training == Training::kLora && unit.trainable;
+    const bool is_adapter = trains_adapters(row.training) && unit.trainable;
     return is_adapter || unit.params.front().storage().data() == nullptr;
   });
 }
@@ -175,8 +177,20 @@ Update last_update(engine::Engine& engine, double lr) {
   return update;
 }
 
+// The values of this rank's shards of frozen units.
+std::vector<torch::Tensor> frozen_shards(engine::Engine& engine) {
+  std::vector<torch::Tensor> shards;
+  const std::vector<zero::Unit>& units = engine.impl().plan().units;
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    if (!units[unit].trainable)
+      shards.push_back(testing::shard_of(engine, unit).to(torch::kCPU, false, /*copy=*/true));
+  }
+  return shards;
+}
+
 RowResult train(const Row& row, const std::shared_ptr<comm::DeviceMesh>& mesh, const Split& split) {
   const auto engine = make_row_engine(row, mesh);
+  const std::vector<torch::Tensor> base = frozen_shards(*engine);
   SampleLoader loader(split);
   const bool fp32 = row.precision == configs::Precision::kFp32;
   RowResult result;
@@ -195,6 +209,9 @@ RowResult train(const Row& row, const std::shared_ptr<comm::DeviceMesh>& mesh, c
   if (fp32) result.states = whole_states(*engine);
   result.peak_live_elements = engine->impl().store().buffers().peak_live_elements();
   result.persistent_bytes = engine->impl().store().persistent_bytes();
+  const std::vector<torch::Tensor> base_now = frozen_shards(*engine);
+  result.base_unchanged = std::ranges::equal(
+      base, base_now, [](const auto& a, const auto& b) { return at::equal(a, b); });
   Collected sink(result.parameters);
   engine->save_model(sink);
   return result;
@@ -204,7 +221,7 @@ RowResult train(const Row& row, const std::shared_ptr<comm::DeviceMesh>& mesh, c
 Tensors step_gradients(const Row& row, const std::shared_ptr<comm::DeviceMesh>& mesh,
                        const Split& split) {
   Row first = row;
-  if (row.training != Training::kLora) first.training = Training::kAdamW;
+  if (!trains_adapters(row.training)) first.training = Training::kAdamW;
   first.clipping = 0;
   const auto engine = make_row_engine(first, mesh);
   SampleLoader loader(split);
@@ -221,6 +238,7 @@ void merge(RowResult& all, RowResult rank) {
       (all.losses.empty() || (all.losses == rank.losses && all.grad_norms == rank.grad_norms));
   all.masters_rounded = all.masters_rounded && rank.masters_rounded;
   all.only_shards = all.only_shards && rank.only_shards;
+  all.base_unchanged = all.base_unchanged && rank.base_unchanged;
   all.skipped += rank.skipped;
   all.peak_live_elements = std::max(all.peak_live_elements, rank.peak_live_elements);
   all.persistent_bytes = std::max(all.persistent_bytes, rank.persistent_bytes);
@@ -275,30 +293,50 @@ std::filesystem::path checkpoint_of(const Row& row) {
 }
 
 std::unique_ptr<model::WeightSource> weights_of(const Row& row, const model::ModelSpec& spec) {
-  auto weights = model::open_weights(checkpoint_of(row), spec, /*seed=*/0);
+  auto weights = model::open_weights(checkpoint_of(row), spec, /*seed=*/0,
+                                     zero::working_dtype(config_of(row)));
   if (row.rounding.moved_weights != 0)
     return std::make_unique<Moved>(std::move(weights), row.rounding.moved_weights);
   if (row.precision != configs::Precision::kBf16) return weights;
   return std::make_unique<StoredInBf16>(std::move(weights));
 }
 
+namespace {
+
+// Adds the row's adapters to the blocks: those of the fixtures, or for a model without any random
+// ones on every product.
+std::unique_ptr<model::WeightSource> add_adapters(const Row& row, const model::ModelSpec& spec,
+                                                  const model::Blocks& blocks) {
+  const auto directory =
+      std::filesystem::path(ZEROTH_SOURCE_DIR "/tests/equivalence/fixtures/adapters") / row.model;
+  const bool has_files = model::has_adapter(directory);
+  configs::LoraConfig lora = {.r = 4, .init = configs::LoraConfig::Init::kRandom};
+  lora.target_modules.pattern = "all-linear";
+  if (has_files) lora = model::read_adapter_config(directory).lora;
+  model::LoraPlan plan = model::plan_lora(spec, lora);
+  plan.dropout = row.dropout;
+  model::add_adapters(blocks, plan);
+  return model::make_lora_source(plan, weights_of(row, spec),
+                                 has_files ? model::open_adapter(directory, spec, plan) : nullptr,
+                                 /*seed=*/0);
+}
+
+}  // namespace
+
 std::unique_ptr<engine::Engine> make_row_engine(const Row& row,
                                                 std::shared_ptr<comm::DeviceMesh> mesh) {
   model::ModelSpec spec = model::read_model_spec(checkpoint_of(row));
   model::override_dropout(spec, row.dropout);
+  if (row.training >= Training::kQlora)
+    spec.quantization = {.double_quant = row.training == Training::kQloraDouble};
   const configs::Config config = config_of(row);
   model::Blocks blocks = model::build_blocks(spec, engine::tensor_parallel_group(*mesh, config));
-  engine::InitOptions options{.weights = weights_of(row, spec)};
-  if (row.training == Training::kLora) {
-    const auto directory =
-        std::filesystem::path(ZEROTH_SOURCE_DIR "/tests/equivalence/fixtures/adapters") / row.model;
-    const configs::LoraConfig lora = model::read_adapter_config(directory).lora;
-    model::LoraPlan plan = model::plan_lora(spec, lora);
-    plan.dropout = row.dropout;
-    model::add_adapters(blocks, plan);
-    options.weights = model::make_lora_source(
-        plan, weights_of(row, spec), model::open_adapter(directory, spec, plan), /*seed=*/0);
+  engine::InitOptions options;
+  if (trains_adapters(row.training)) {
+    options.weights = add_adapters(row, spec, blocks);
     options.saves_frozen = false;
+  } else {
+    options.weights = weights_of(row, spec);
   }
   return engine::initialize(std::move(blocks), config, std::move(mesh), options);
 }

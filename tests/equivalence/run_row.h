@@ -33,6 +33,7 @@ struct RowResult {
   bool ranks_agree = true;      // on loss and norm, to the bit
   bool masters_rounded = true;  // each working weight is its master rounded
   bool only_shards = true;      // nothing is gathered that does not rest here
+  bool base_unchanged = true;   // at the end frozen units have the bits of the start
   int64_t skipped = 0;          // steps, summed over the ranks
   // Largest over the ranks.
   int64_t peak_live_elements = 0;

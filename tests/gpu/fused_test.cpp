@@ -12,6 +12,7 @@
 
 #include "model/kernels/fused_formula.h"
 #include "model/kernels/matrix_product.h"
+#include "model/kernels/nf4.h"
 
 namespace zeroth::model::fused_test {
 namespace {
@@ -199,6 +200,34 @@ TEST_CASE("rows of a table take what comes to them on the GPU, summed in fp32, i
         Tensor wide = torch::zeros({rows + 1, 200}, torch::kCUDA);
         add_rows_(wide, at, dy);
         CHECK(difference(wide, sum) < 1e-6 * growth);
+      }
+    }
+  }
+}
+
+TEST_CASE("weights in NF4 are dequantized on the GPU with the bits of the CPU") {
+  torch::manual_seed(8);
+  for (const int64_t in : {64, 1024, 100}) {
+    constexpr int64_t kOut = 40;
+    const int64_t numel = kOut * in, blocks = nf4_blocks(numel);
+    const Tensor codes = torch::empty({(numel + 1) / 2}, torch::kByte);
+    const Tensor absmax = torch::empty({blocks});
+    quantize_nf4(torch::randn({numel}), codes, absmax);
+    const NestedAbsmax nested = quantize_absmax(absmax);
+    const auto bytes = [](const Tensor& values) { return values.contiguous().view(torch::kByte); };
+    for (const Nf4Scales& scales :
+         {Nf4Scales{bytes(absmax)},
+          Nf4Scales{nested.codes, bytes(nested.nested), {0, blocks, blocks}}}) {
+      for (const auto dtype : kDtypes) {
+        const Tensor expected = torch::empty({kOut, in}, dtype);
+        dequantize_nf4(codes, scales, expected);
+        const auto on_gpu = [](const Tensor& values) {
+          return values.defined() ? values.to(torch::kCUDA) : values;
+        };
+        const Tensor out = torch::empty({kOut, in}, torch::dtype(dtype).device(torch::kCUDA));
+        dequantize_nf4(on_gpu(codes),
+                       {on_gpu(scales.absmax), on_gpu(scales.nested_absmax), scales.place}, out);
+        CHECK(torch::equal(out.cpu(), expected));
       }
     }
   }

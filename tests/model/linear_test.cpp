@@ -16,6 +16,41 @@ Linear make(const LinearShape& shape, torch::ScalarType dtype = torch::kFloat32)
   return layer;
 }
 
+// A product whose weight is quantized from random numbers.
+Linear make_nf4(LinearShape shape, const QuantizationSpec& quantization, torch::ScalarType dtype) {
+  shape.quantization = quantization;
+  Linear layer(shape);
+  const int64_t numel = layer.out * layer.in;
+  const Tensor codes = torch::empty({layer.weight.numel()}, torch::kByte);
+  const Tensor absmax = torch::empty({nf4_blocks(numel)});
+  quantize_nf4(torch::randn({numel}), codes, absmax);
+  give_memory(layer.weight, codes.view(layer.weight.sizes()));
+  const auto give = [](const Tensor& parameter, const Tensor& values) {
+    give_memory(parameter, values.view(torch::kByte).view(parameter.sizes()));
+  };
+  const Nf4Scales& scales = layer.quantized->scales;
+  if (quantization.double_quant) {
+    const auto [absmax_codes, nested] = quantize_absmax(absmax);
+    give(scales.absmax, absmax_codes);
+    give(scales.nested_absmax, nested);
+  } else {
+    give(scales.absmax, absmax);
+  }
+  if (shape.bias) give_memory(layer.bias, torch::randn(layer.bias.sizes()).to(dtype));
+  return layer;
+}
+
+// The same product with a weight of `dtype`.
+Linear dequantized(const Linear& quantized, torch::ScalarType dtype) {
+  Linear layer(LinearShape{quantized.in, quantized.out, quantized.bias.defined()});
+  const Tensor weight = torch::empty({quantized.out, quantized.in}, dtype);
+  dequantize_nf4(quantized.weight, quantized.quantized->scales, weight);
+  give_memory(layer.weight, weight);
+  layer.weight.requires_grad_(false);
+  if (quantized.bias.defined()) give_memory(layer.bias, quantized.bias.detach());
+  return layer;
+}
+
 Tensor reference(const Tensor& x, const Linear& layer) {
   const Tensor w = layer.weight.detach();
   const Tensor y = at::matmul(x, layer.layout == WeightLayout::kOutIn ? w.t() : w);
@@ -104,6 +139,41 @@ TEST_CASE("the weight's memory may be swapped between forward and backward") {
       c10::DataPtr(other.data_ptr(), torch::kCPU));
   y.sum().backward();
   CHECK(difference(x.grad(), other.sum(0).expand({2, 4})) < 1e-6);
+}
+
+TEST_CASE("a product with NF4 is that with its dequantized weight, to the bit") {
+  torch::manual_seed(5);
+  for (const bool is_double : {false, true}) {
+    for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+      for (const int64_t in : {64, 192, 40}) {  // rows of whole blocks, and others
+        const QuantizationSpec quantization{.double_quant = is_double};
+        const Linear a = make_nf4({in, 96, true}, quantization, dtype);
+        const Linear b = make_nf4({in, 33, true}, quantization, dtype);
+        const Linear plain_a = dequantized(a, dtype), plain_b = dequantized(b, dtype);
+        const Tensor x = torch::randn({70, in}).to(dtype), dy = torch::randn({70, 96}).to(dtype),
+                     dz = torch::randn({70, 33}).to(dtype);
+        const auto run = [&](const Linear& first, const Linear& second) {
+          const Tensor own = x.clone().requires_grad_();
+          const std::vector<Tensor> y = linear(own, {&first, &second});
+          (y[0] * dy + at::constant_pad_nd(y[1] * dz, {0, 63})).sum().backward();
+          return std::vector<Tensor>{y[0].detach(), y[1].detach(), own.grad()};
+        };
+        const auto quantized = run(a, b), expected = run(plain_a, plain_b);
+        for (size_t i = 0; i < expected.size(); ++i) CHECK(torch::equal(quantized[i], expected[i]));
+        CHECK(!a.weight.grad().defined());
+      }
+    }
+  }
+}
+
+TEST_CASE("a weight in NF4 is rounded first to the precision that its files name") {
+  torch::manual_seed(6);
+  const Linear layer = make_nf4(
+      {64, 8}, {.double_quant = false, .is_stored = true, .dtype = "bfloat16"}, torch::kFloat32);
+  const Tensor one = torch::eye(64);
+  const Tensor weight = linear(one, layer).detach().t();
+  CHECK(torch::equal(weight, weight.to(torch::kBFloat16).to(torch::kFloat32)));
+  CHECK(difference(weight, dequantized(layer, torch::kFloat32).weight.detach()) < 4e-3);
 }
 
 }  // namespace zeroth::model::linear_test

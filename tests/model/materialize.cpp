@@ -18,7 +18,8 @@ Parameters materialize(const Blocks& blocks, WeightSource& source, torch::Scalar
       const Tensor& parameter = item.value();
       if (!parameter.is_meta()) continue;  // tied and done
       const std::string name = block->label() + "." + item.key();
-      const Tensor memory = torch::empty(parameter.sizes(), dtype);
+      const Tensor memory = torch::empty(
+          parameter.sizes(), parameter.is_floating_point() ? dtype : parameter.scalar_type());
       source.check(name, parameter.sizes().vec());
       source.read({name, TensorSlice::full(parameter.sizes().vec())}, memory.view(-1));
       give_memory(parameter, memory);
@@ -43,6 +44,7 @@ Parameters randomise(const torch::nn::Module& module) {
 
 void define_main_grads(const Parameters& parameters, torch::ScalarType dtype) {
   for (const auto& [name, parameter] : parameters) {
+    if (!parameter.is_floating_point()) continue;  // codes and scales of NF4
     parameter.mutable_grad() = torch::zeros(parameter.sizes(), dtype);
   }
 }

@@ -54,6 +54,42 @@ TEST_CASE("a merged model has the loss of base and adapter together") {
   }
 }
 
+TEST_CASE("an adapter over NF4 is merged into the weights that it was trained over") {
+  const Base bench;
+  const std::string stored = ZEROTH_SOURCE_DIR "/tests/model/fixtures/llama_nf4_double";
+  for (const auto& [model, flags] :
+       {std::pair<std::string, std::string>("base", "--load_in_4bit"),
+        std::pair<std::string, std::string>("base", "--load_in_4bit --use_bnb_nested_quant true "),
+        std::pair<std::string, std::string>(stored, "")}) {
+    CAPTURE(model);
+    CAPTURE(flags);
+    bench.write("ds.json", R"({"lora": {"r": 4, "target_modules": "all-linear",
+                               "init_lora_weights": false}})");
+    const auto trained = bench.finetune(fmt::format(
+        "--model {} --data small.bin --seq-len 16 --deepspeed ds.json --steps 3 --lr 1e-2 {} "
+        "--output adapter --overwrite",
+        model, flags));
+    REQUIRE_MESSAGE(trained.code == 0, trained.err);
+    const auto merged = bench.finetune(
+        fmt::format("--merge --model {} --adapter adapter --save-dtype fp32 --output merged "
+                    "--overwrite",
+                    model));
+    REQUIRE_MESSAGE(merged.code == 0, merged.err);
+    const double together =
+        evaluated(bench, fmt::format("--model {} --adapter adapter {}", model, flags));
+    CHECK(evaluated(bench, "--model merged") == doctest::Approx(together).epsilon(1e-5));
+    const auto config = nlohmann::json::parse(bench.read("merged/config.json"));
+    CHECK_FALSE(config.contains("quantization_config"));
+    if (model != "base") continue;
+    // Into the weights that were not quantized it does not belong.
+    std::filesystem::remove(bench / "adapter/adapter_quantization.json");
+    const auto rough =
+        bench.finetune("--merge --model base --adapter adapter --output merged --overwrite");
+    REQUIRE_MESSAGE(rough.code == 0, rough.err);
+    CHECK(std::abs(evaluated(bench, "--model merged") - together) > 1e-5);
+  }
+}
+
 TEST_CASE("a head that the adapter unties stays untied in the merged model") {
   const Base bench;
   const std::string tied = ZEROTH_SOURCE_DIR "/tests/model/fixtures/qwen3_tied";

@@ -113,6 +113,75 @@ TEST_CASE(
   CHECK(has(refused.err, "model.weights"));
 }
 
+TEST_CASE("an adapter is trained over NF4, resumed, continued and evaluated") {
+  const Base bench;
+  constexpr const char* kQlora =
+      "--use_peft --load_in_4bit --use_bnb_nested_quant true --lora_target_modules all-linear "
+      "--no-shuffle ";
+  const auto whole = train(bench, 2, fmt::format("{} --steps 6 --output out", kQlora));
+  CHECK(whole.back() < whole.front());
+  const auto quantization = nlohmann::json::parse(bench.read("out/adapter_quantization.json"));
+  CHECK(quantization["dtype"] == "float32");
+  CHECK(quantization["quantization_config"]["bnb_4bit_use_double_quant"] == true);
+  // Half of it, and the other half from a checkpoint, which holds the adapter alone.
+  train(bench, 2, fmt::format("{} --steps 3 --save-every 3 --output half", kQlora));
+  const auto rest =
+      train(bench, 2, fmt::format("{} --steps 6 --resume auto --output half", kQlora));
+  CHECK(rest.back() == whole.back());
+  CHECK(bench.read("half/adapter_model.safetensors") ==
+        bench.read("out/adapter_model.safetensors"));
+  const auto changed = bench.finetune(
+      fmt::format("{} --use_peft --load_in_4bit --lora_target_modules all-linear --no-shuffle "
+                  "--steps 6 --resume auto --output half",
+                  kData));
+  CHECK(changed.err.find("quantization.bnb_4bit_use_double_quant") != std::string::npos);
+
+  const auto again = train(
+      bench, 1, "--adapter out --load_in_4bit --use_bnb_nested_quant true --steps 1 --no-shuffle");
+  CHECK(again.front() < whole.front());
+  const auto over_16_bits =
+      bench.finetune(fmt::format("{} --adapter out --steps 1 --no-shuffle", kData));
+  CHECK(over_16_bits.out.find("out was trained over NF4 with double quantization; this run adds "
+                              "it to weights that are not quantized") != std::string::npos);
+}
+
+TEST_CASE("weights in 4 bits need adapters, and a model and values that can have them") {
+  const Base bench;
+  CHECK(refusal(bench, "--load_in_4bit --steps 1").find("cannot be trained: train adapters") !=
+        std::string::npos);
+  CHECK(refusal(bench, "--load_in_4bit --use_peft --lora_modules_to_save up_proj --steps 1")
+            .find("layers.0.mlp.up.weight is in NF4, and cannot be trained in full") !=
+        std::string::npos);
+  const auto gpt2 = bench.finetune(
+      "--model " ZEROTH_SOURCE_DIR
+      "/tests/model/fixtures/gpt2 --data train.bin --use_peft --load_in_4bit --steps 1");
+  CHECK(gpt2.err.find("NF4 of gpt2 models is not supported") != std::string::npos);
+  const auto split = bench.zeroth(
+      2, fmt::format("{} --tensor-parallel 2 --use_peft --load_in_4bit --steps 1", kData));
+  CHECK((split.out + split.err).find("a block of NF4") != std::string::npos);
+  const auto evaluated =
+      bench.finetune("--model base --eval-data train.bin --seq-len 16 --eval-only --load_in_4bit");
+  CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
+}
+
+TEST_CASE("a model whose files hold NF4 trains adapters, and its own form counts") {
+  const Base bench;
+  const std::string stored = ZEROTH_SOURCE_DIR "/tests/model/fixtures/llama_nf4_double";
+  std::string ids;
+  for (int i = 0; i < 16 * 20 + 1; ++i) ids += {static_cast<char>(i * i % 59), '\0'};
+  bench.write("small.bin", ids);
+  const std::string flags =
+      fmt::format("--model {} --data small.bin --seq-len 16 --steps 2 --output out", stored);
+  CHECK(bench.finetune(flags).err.find("cannot be trained") != std::string::npos);
+  const auto trained = bench.finetune(flags + " --use_peft");
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  CHECK(nlohmann::json::parse(bench.read("out/adapter_quantization.json"))["dtype"] == "bfloat16");
+  const auto other =
+      bench.finetune(flags + " --use_peft --load_in_4bit --use_bnb_nested_quant false --overwrite");
+  CHECK(other.err.find("quantization.bnb_4bit_use_double_quant: false (--use_bnb_nested_quant), "
+                       "but true in the quantization_config") != std::string::npos);
+}
+
 TEST_CASE("the best adapter is the one that the run ends with") {
   const Base bench;
   bench.write("ds.json", R"({"lora": {"r": 4}})");

@@ -113,6 +113,33 @@ TEST_CASE("two blocks of one label are refused by that label") {
   CHECK_THROWS_WITH_AS(plan_units(blocks, 1), "duplicate block label same", Error);
 }
 
+TEST_CASE("frozen bytes are a unit of their own, which no checkpoint holds") {
+  // A block of two frozen parameters, one of which is bytes.
+  struct Quantized : model::Block {
+    Quantized() : Block("layers.0") {
+      register_parameter("norm", torch::ones({4}), /*requires_grad=*/false);
+      register_parameter("codes", torch::zeros({100}, torch::kByte), /*requires_grad=*/false);
+      register_parameter("factor", torch::ones({2, 4}));
+    }
+    torch::Tensor forward(const torch::Tensor& x, const model::MicroBatch&) override { return x; }
+  };
+  for (const bool saves_frozen : {true, false}) {
+    const UnitPlan plan =
+        plan_units({std::make_shared<Quantized>()}, 2, {.saves_frozen = saves_frozen});
+    REQUIRE(plan.units.size() == 3);
+    const Unit& codes = plan.units[1];
+    CHECK(codes.name == "layers.0 (quantized)");
+    CHECK(codes.is_quantized);
+    CHECK_FALSE(codes.is_saved);
+    CHECK_FALSE(codes.trainable);
+    CHECK((codes.dtype(torch::kBFloat16) == torch::kByte));
+    CHECK((plan.units[0].dtype(torch::kBFloat16) == torch::kBFloat16));
+    CHECK(plan.units[0].is_saved == saves_frozen);
+    CHECK(plan.units[2].is_saved);
+    CHECK(codes.layout.shard_numel() == 64);
+  }
+}
+
 TEST_CASE("a parameter that is not floating point is refused by name and dtype") {
   const model::Blocks blocks = {std::make_shared<Labelled>(torch::zeros({2}, torch::kLong))};
   CHECK_THROWS_WITH_AS(plan_units(blocks, 1),

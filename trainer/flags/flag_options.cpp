@@ -206,6 +206,11 @@ class FlagOptions {
         "modules to train in full, too")
         ->expected(1, kMaxModules);
     add("--use_rslora", values_.use_rslora, "BOOL", "scale: results are times X / sqrt(rank)");
+    app_.add_flag("--load_in_4bit", values_.load_in_4bit,
+                  "keep the frozen weights of the layers' products in NF4 (QLoRA)");
+    add("--use_bnb_nested_quant", values_.use_bnb_nested_quant, "BOOL",
+        "quantize the scales of these weights, too");
+    add("--bnb_4bit_quant_type", values_.bnb_4bit_quant_type, "TYPE", "nf4");
   }
 
   void add_optimizer() {

@@ -53,7 +53,8 @@ constexpr std::string_view kShards = "zero_optimization in ds_config.json config
 constexpr std::string_view kOptimizer =
     "AdamW is the default, and \"optimizer\" in ds_config.json chooses another";
 constexpr std::string_view kDora = "the adapter's norms are not implemented";
-constexpr std::string_view kQuantized = "quantized weights are not implemented yet";
+constexpr std::string_view kQuantized =
+    "weights in 8 bits are not supported; --load_in_4bit keeps them in NF4";
 constexpr std::string_view kOrder = "samples are shuffled, or with --no-shuffle in file order";
 
 // The rows of the table. A row may name several flags, separated by spaces.
@@ -108,6 +109,9 @@ constexpr auto kRows = std::to_array<HfFlag>({
     on("lora_target_linear", "--lora_target_modules=all-linear"),
     takes_list(value("lora_modules_to_save", "--lora_modules_to_save", "none")),
     bool_flag("use_rslora peft_use_rslora", "--use_rslora"),
+    on("load_in_4bit", "--load_in_4bit"),
+    bool_flag("use_bnb_nested_quant bnb_4bit_use_double_quant", "--use_bnb_nested_quant"),
+    value("bnb_4bit_quant_type", "--bnb_4bit_quant_type", "none"),
 
     bool_flag("do_train", "--do_train"),
     bool_flag("do_eval", "--do_eval"),
@@ -143,6 +147,7 @@ constexpr auto kRows = std::to_array<HfFlag>({
     ignored("preprocessing_num_workers streaming use_fast_tokenizer",
             "one rank of a machine makes the tokens, on all of its cores, and keeps them in "
             "--token-cache"),
+    ignored("bnb_4bit_quant_storage", "the bytes are the same in any type, and ranks share them"),
     ignored("low_cpu_mem_usage", "a rank reads only its own part of the weights"),
     ignored("remove_unused_columns", "fields that no flag names are not read"),
     takes_list(ignored("label_names", "the labels are the tokens themselves")),
@@ -226,8 +231,7 @@ constexpr auto kRows = std::to_array<HfFlag>({
     takes_list(refused("lora_target_parameters",
                        "an adapter is one of a whole module: name it in --lora_target_modules")),
     refused("use_dora peft_use_dora", kDora),
-    refused("load_in_8bit load_in_4bit use_bnb_nested_quant bnb_4bit_quant_storage", kQuantized),
-    refused("bnb_4bit_quant_type", kQuantized, "nf4,none"),
+    refused("load_in_8bit", kQuantized),
 });
 
 std::vector<HfFlag> split_rows() {

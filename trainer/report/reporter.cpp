@@ -290,7 +290,7 @@ void Reporter::profile(const engine::StepStats& stats) {
                                                   .batch = plan_.train_partition(0),
                                                   .seq_len = plan_.samples.seq_len,
                                                   .world_size = engine_->mesh().world_size(),
-                                                  .num_parameters = engine_->num_parameters()});
+                                                  .num_parameters = plan_.estimate.num_parameters});
     if (!path.empty()) return write_profile(path, text);
     progress_.lines(text.substr(0, text.size() - 1));  // without the last newline
   } catch (const Error& error) {

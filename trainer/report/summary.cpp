@@ -90,9 +90,16 @@ SummaryLine warning_line(const std::string& text) {
 
 std::string model_line(const std::string& directory, const model::ModelSpec& spec,
                        int64_t parameters) {
-  return fmt::format("{} ({}): {} parameters, {}, hidden {}, vocabulary {}{}", file_name(directory),
-                     spec.family, format_count(parameters), pluralize(spec.num_layers, "layer"),
-                     spec.hidden_size, spec.vocab_size, spec.tie_word_embeddings ? ", tied" : "");
+  std::string text =
+      fmt::format("{} ({}): {} parameters, {}, hidden {}, vocabulary {}{}", file_name(directory),
+                  spec.family, format_count(parameters), pluralize(spec.num_layers, "layer"),
+                  spec.hidden_size, spec.vocab_size, spec.tie_word_embeddings ? ", tied" : "");
+  if (spec.quantization) {
+    text += fmt::format("; layers in NF4{}{}",
+                        spec.quantization->double_quant ? " with double quantization" : "",
+                        spec.quantization->is_stored ? ", as stored" : "");
+  }
+  return text;
 }
 
 std::string adapter_line(const RunPlan& plan) {
@@ -209,13 +216,14 @@ std::string optimizer_line(const configs::Config& config, const engine::DecayCou
   return clipping.empty() ? text : fmt::format("{} ({})", text, clipping);
 }
 
-std::string loss_line(configs::LossMean mean, const model::ModelSpec& spec) {
+// `lora_dropout`: of adapters; the line of the adapters has it.
+std::string loss_line(configs::LossMean mean, const model::ModelSpec& spec, double lora_dropout) {
   const std::string text = mean == configs::LossMean::kToken
                                ? "mean over the trained tokens of a step"
                                : "mean of the micro-batches' means";
   const double max_dropout =
       std::max({spec.embedding_dropout, spec.attention_dropout, spec.residual_dropout});
-  if (max_dropout == 0) return text + "; no dropout";
+  if (max_dropout == 0) return text + (lora_dropout == 0 ? "; no dropout" : "");
   return fmt::format("{}; dropout: embedding {:g}, attention {:g}, residual {:g}", text,
                      spec.embedding_dropout, spec.attention_dropout, spec.residual_dropout);
 }
@@ -241,7 +249,7 @@ void add_warnings(const RunPlan& plan, const engine::RunMemory& memory,
   if (!mesh.device().is_cuda()) return;
   const int64_t free = device::free_device_bytes(mesh.device());
   const auto warning =
-      engine::gpu_warning(memory.memory, free + engine::connected_gpu_bytes(memory.options.shape));
+      engine::gpu_warning(memory, free + engine::connected_gpu_bytes(memory.options.shape));
   if (warning) lines.push_back(warning_line(*warning));
 }
 
@@ -275,7 +283,8 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory,
   }
   if (const std::string text = defaults_line(plan); !text.empty()) add("defaults", text);
   if (const std::string text = interval_line(plan); !text.empty()) add("intervals", text);
-  if (plan.trains()) add("loss", loss_line(plan.config.loss_mean, plan.spec));
+  const double lora_dropout = plan.adapter ? plan.adapter->plan.dropout : 0;
+  if (plan.trains()) add("loss", loss_line(plan.config.loss_mean, plan.spec, lora_dropout));
   using Kind = configs::Diagnostic::Kind;
   for (const std::string& note : diagnostic_lines(plan.notes, Kind::kNote)) add("note", note);
   for (const std::string& note : offload_notes(memory)) add("note", note);

@@ -59,7 +59,8 @@ std::string batch_line(const data::BatchPartition& batch, const Samples& samples
 std::string optimizer_line(const configs::Config& config, const engine::DecayCounts& decay,
                            std::string_view clipping = {});
 // Returns over what the loss is a mean, and the dropout.
-std::string loss_line(configs::LossMean mean, const model::ModelSpec& spec);
+std::string loss_line(configs::LossMean mean, const model::ModelSpec& spec,
+                      double lora_dropout = 0);
 // Returns the precision; it mentions masters only if the run trains.
 std::string precision_line(const configs::Config& config, bool trains);
 

@@ -4,6 +4,7 @@
 #include "model/kernels/cpu/attention_backward.h"
 #include "model/kernels/cpu/attention_forward.h"
 #include "model/kernels/cpu/elementwise.h"
+#include "model/kernels/cpu/nf4.h"
 
 namespace zeroth::model::cpu {
 namespace {
@@ -27,7 +28,8 @@ constexpr DtypeKernels<T> make_kernels() {
           .attention = make_attention_kernels<T, float>(),
           .widen = convert<T, float>,
           .widen_transposed = widen_transposed<T>,
-          .narrow = convert<float, T>};
+          .narrow = convert<float, T>,
+          .dequantize_nf4 = dequantize_nf4<T>};
 }
 
 }  // namespace
@@ -37,7 +39,8 @@ namespace ZEROTH_ISA {
 const CpuKernels kKernels = {.fp32 = make_kernels<float>(),
                              .bf16 = make_kernels<Bf16>(),
                              .fp16 = make_kernels<Fp16>(),
-                             .bf16_attention = make_attention_kernels<Bf16, Bf16>()};
+                             .bf16_attention = make_attention_kernels<Bf16, Bf16>(),
+                             .quantize_nf4 = quantize_nf4};
 
 }  // namespace ZEROTH_ISA
 

@@ -118,6 +118,8 @@ struct DtypeKernels {
   void (*widen_transposed)(const MatrixView<T>& from, float* to,
                            int64_t stride);  // [columns, rows]
   void (*narrow)(const MatrixView<float>& from, T* to, int64_t stride);
+  // Computes out [count] of codes, two in a byte, and a scale for each 64 of them.
+  void (*dequantize_nf4)(const uint8_t* codes, const float* scales, T* out, int64_t count);
 };
 
 struct CpuKernels {
@@ -125,6 +127,8 @@ struct CpuKernels {
   DtypeKernels<Bf16> bf16;
   DtypeKernels<Fp16> fp16;
   AttentionKernels<Bf16, Bf16> bf16_attention;  // products of bf16 tiles
+  // Computes codes [(count + 1) / 2] and absmax [(count + 63) / 64] of x [count].
+  void (*quantize_nf4)(const float* x, int64_t count, uint8_t* codes, float* absmax);
 };
 
 namespace plain {

@@ -140,4 +140,25 @@ struct LogitGradient {
 
 void logit_gradient(ElementType element, const LogitGradient& call, cudaStream_t stream);
 
+// out [count] = number of the code * scale of its block of `block` weights; see
+// model/kernels/nf4.h. codes [(count + 1) / 2], two in a byte. With nested_absmax, absmax holds a
+// code for each block, otherwise the bytes of an fp32. `vectors` is set if out begins at a multiple
+// of 16 bytes.
+struct DequantizeNf4 {
+  const uint8_t* codes;
+  const uint8_t* absmax;
+  const float* nested_absmax;  // of groups of blocks of the full weight; null without them
+  const float* mean;           // one fp32 on the device, with nested_absmax
+  void* out;
+  int64_t count;
+  int64_t first_block, blocks_per_row, row_step;  // model::BlockPlace
+  int64_t block;
+  int64_t blocks_per_group;
+  bool vectors;
+  float numbers[16];
+  float absmax_map[256];
+};
+
+void dequantize_nf4(ElementType element, const DequantizeNf4& call, cudaStream_t stream);
+
 }  // namespace zeroth::model::gpu

@@ -6,10 +6,14 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <array>
 #include <optional>
 
+#include "base/dynamic_map.h"
 #include "model/kernels/fused_formula.h"
 #include "model/kernels/gpu/fused.h"
+#include "model/kernels/nf4_values.h"
 
 namespace zeroth::model::gpu {
 namespace {
@@ -299,6 +303,33 @@ void logit_gradient_cuda(Tensor logits, const Tensor& lse, const Tensor& targets
        .vectors = is_vectorizable(logits, logits.stride(0))});
 }
 
+void dequantize_nf4_cuda(const Tensor& out, const Tensor& codes, const Tensor& absmax,
+                         const std::optional<Tensor>& nested_absmax, at::IntArrayRef place) {
+  static const std::array<float, 256> absmax_map = dynamic_map(/*is_signed=*/true);
+  const bool is_double = nested_absmax.has_value();
+  const auto* const nested =
+      is_double ? static_cast<const float*>(nested_absmax->const_data_ptr()) : nullptr;
+  DequantizeNf4 call{
+      .codes = codes.const_data_ptr<uint8_t>(),
+      .absmax = absmax.const_data_ptr<uint8_t>(),
+      .nested_absmax = nested,
+      .mean = is_double ? nested + nested_absmax->numel() / sizeof(float) - 1 : nullptr,
+      .out = out.data_ptr(),
+      .count = out.numel(),
+      .first_block = place[0],
+      .blocks_per_row = place[1],
+      .row_step = place[2],
+      .block = kNf4Block,
+      .blocks_per_group = kNestedBlock,
+      .vectors = reinterpret_cast<uintptr_t>(out.const_data_ptr()) % 16 == 0,
+      .numbers = {},
+      .absmax_map = {}};
+  std::ranges::copy(kNf4Values, call.numbers);
+  std::ranges::copy(absmax_map, call.absmax_map);
+  TORCH_CHECK(element_type(out), "weights in NF4 are dequantized to ", out.scalar_type());
+  run(dequantize_nf4, out, call);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(zeroth, CUDA, library) {
@@ -311,6 +342,7 @@ TORCH_LIBRARY_IMPL(zeroth, CUDA, library) {
   library.impl("add_rows_", add_rows_cuda);
   library.impl("log_sum_exp", log_sum_exp_cuda);
   library.impl("logit_gradient_", logit_gradient_cuda);
+  library.impl("dequantize_nf4", dequantize_nf4_cuda);
 }
 
 }  // namespace zeroth::model::gpu
