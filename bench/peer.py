@@ -1,10 +1,12 @@
 """Another trainer on the model, tokens and ds_config.json of a run of ours: DDP, FSDP2 or DeepSpeed on one rank of those that
-the environment tells of (torchrun's and deepspeed's), or alone. Needs torch, transformers and for their parts deepspeed and peft.
+the environment tells of (torchrun's and deepspeed's), or alone. Needs torch, transformers and for their parts deepspeed, peft
+and bitsandbytes.
 
 The model's folder has config.json and tokens.bin; without weights in it, random ones are trained. Batch, precision, optimizer
-and clipping are those of --config, and with a section lora peft's adapters are trained (not by fsdp2). Samples follow each
-other, dealt by rank, then row, as in a run without shuffling. Rank 0 writes to --result the mean losses, the seconds from
---launched-at to the end of each step, and the largest rank's peaks.
+and clipping are those of --config. With a section lora peft's adapters are trained (not by fsdp2), with a section quantization
+over weights that bitsandbytes has quantized (not by deepspeed, nor without weights). Samples follow each other, dealt by rank,
+then row, as in a run without shuffling. Rank 0 writes to --result the mean losses, the seconds from --launched-at to the end of
+each step, and the largest rank's peaks.
 """
 import argparse
 import contextlib
@@ -37,7 +39,7 @@ RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 ON_GPU = options.device == "cuda"
 config = json.loads(options.config.read_text())
 rows = config["train_micro_batch_size_per_gpu"]
-adapters = config.pop("lora", None)
+adapters, quantization = config.pop("lora", None), config.pop("quantization", None)
 working = next((dtype for key, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)) if key in config), torch.float32)
 tokens = torch.from_numpy(numpy.fromfile(options.model / "tokens.bin", dtype=numpy.uint16).astype(numpy.int64))
 has_weights = any(options.model.glob("*.safetensors"))
@@ -45,7 +47,11 @@ has_weights = any(options.model.glob("*.safetensors"))
 
 def make_model(dtype):
     if has_weights:
-        model = transformers.AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype)
+        in_4_bits = {}
+        if quantization is not None:
+            nf4 = transformers.BitsAndBytesConfig(**quantization, bnb_4bit_compute_dtype=working)
+            in_4_bits = {"quantization_config": nf4, "device_map": {"": options.device}}
+        model = transformers.AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype, **in_4_bits)
     else:
         shape = transformers.AutoConfig.from_pretrained(options.model)
         model = transformers.AutoModelForCausalLM.from_config(shape, dtype=dtype)

@@ -41,9 +41,13 @@ TABLE = {
     "ddp_lora_fp32": ("ddp", 0, "fp32", False),
     "ddp_lora_bf16": ("ddp", 0, "bf16", False),
     "ds_z2_lora_fp32": ("deepspeed", 2, "fp32", False),
+    "ddp_qlora_fp32": ("ddp", 0, "fp32", False),
+    "ddp_qlora_bf16": ("ddp", 0, "bf16", False),
 }
 # Of rows with "lora" in their names: adapters of peft and ours. They start at other random values, so their losses differ.
 LORA = {"r": 16, "lora_alpha": 32, "target_modules": "all-linear"}
+# Of rows with "qlora": over a base in NF4, the peer's by bitsandbytes.
+NF4 = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
 HEADER = ["row", "peer tok/s", "ours tok/s", "ratio", "first step s, peer / ours", "peak MiB of a rank, peer / ours",
           "max loss diff"]
 
@@ -92,12 +96,12 @@ class Bench:
         self.held = [TOOLS / "at_cpu_level", args.cpu] if args.cpu else []
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", "MASTER_ADDR": "127.0.0.1"}
 
-    def config(self, stage, dtype, offload, lora=None):
+    def config(self, stage, dtype, offload, sections=None):
         places = ["offload_optimizer"] * offload + ["offload_param"] * (offload and stage == 3)
-        path = self.work / f"z{stage}_{dtype}{'_off' * offload}{'_lora' * bool(lora)}.json"
+        path = self.work / f"z{stage}_{dtype}{'_off' * offload}{''.join('_' + name for name in sections or {})}.json"
         path = models.ds_config(path, ROWS, stage, dtype, lr=1e-3, **{place: {"device": "cpu"} for place in places})
-        if lora:
-            path.write_text(json.dumps({**json.loads(path.read_text()), "lora": lora}))
+        if sections:
+            path.write_text(json.dumps({**json.loads(path.read_text()), **sections}))
         return path
 
     def peer(self, trainer, config, steps):
@@ -121,7 +125,8 @@ class Bench:
 
     def row(self, name):
         trainer, stage, dtype, offload = TABLE[name]
-        config = self.config(stage, dtype, offload, LORA if "lora" in name else None)
+        sections = {"lora": LORA} if "lora" in name else {}
+        config = self.config(stage, dtype, offload, sections | ({"quantization": NF4} if "qlora" in name else {}))
         sides = {"peer": [], "ours": []}
         failures = {}
         for _ in range(self.args.repeat):

@@ -63,10 +63,11 @@ struct LoraConfig {
 };
 
 struct QuantizationConfig {
+  std::string type = "nf4";  // the only one
   // Keeps the frozen weights of the layers' products in NF4: about 0.53 bytes for each.
-  bool load_in_4bit = false;
+  bool nf4_weights = false;
   // Quantizes the scales of the blocks, too: 4.13 bits for a weight in place of 4.5.
-  bool double_quant = false;
+  bool nested_scales = false;
 };
 
 }  // namespace zeroth::configs

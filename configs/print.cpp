@@ -104,7 +104,7 @@ Json json_of(const Config& config) {
   // A constant rate, and a schedule that only a flag can request, have no type in a file.
   if (of_scheduler.empty()) json.erase("scheduler");
   if (!config.lora.enabled) json.erase("lora");
-  if (!config.quantization.load_in_4bit) json.erase("quantization");
+  if (!config.quantization.nf4_weights) json.erase("quantization");
   return json;
 }
 
@@ -143,7 +143,7 @@ std::string changed_keys(const Config& before, const Config& after) {
   const Json old = json_of(before), now = json_of(after);
   Config defaults;
   defaults.lora.enabled = after.lora.enabled;
-  defaults.quantization.load_in_4bit = after.quantization.load_in_4bit;
+  defaults.quantization.nf4_weights = after.quantization.nf4_weights;
   const Json usual = json_of(defaults);
   std::vector<std::string> keys;
   for (const auto& [name, value] : now.items()) {

@@ -79,8 +79,9 @@ constexpr Command kCommands[] = {
     {"checkpoint",
      [](const auto& arguments) { return print_result(checkpoint_command(arguments)); }},
     {"export",  // succeeds even if its output has no reader: the model is complete
-     [](const auto& arguments) {
-       write_all(STDOUT_FILENO, export_command(arguments));
+     [](const auto& words) {
+       if (auto merge = export_merge_arguments(words); !merge.empty()) return run_finetune(merge);
+       write_all(STDOUT_FILENO, export_command(words));
        return 0;
      }},
     {"inspect-data",
@@ -99,8 +100,7 @@ int run_report() {
   return 0;
 }
 
-// Time for the name of rank 0's node to become known if a scheduler starts the nodes: Kubernetes
-// publishes names late.
+// Time for the name of rank 0's node to become known: Kubernetes publishes names late.
 constexpr std::chrono::minutes kResolveTimeout{2};
 
 // Sets rank 0's address: the local one if rank 0 is here, otherwise the user's or the scheduler's.

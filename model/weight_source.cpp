@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numbers>
 #include <utility>
 
+#include "base/error.h"
 #include "base/hash.h"
 #include "base/machine/parallel.h"
 
@@ -12,6 +14,10 @@ namespace zeroth::model {
 namespace {
 
 constexpr int64_t kGrain = 1 << 14;
+
+using TorchDtype = std::pair<std::string_view, torch::Dtype>;
+constexpr TorchDtype kTorchDtypes[] = {
+    {"float32", torch::kFloat}, {"bfloat16", torch::kBFloat16}, {"float16", torch::kHalf}};
 
 uint64_t mix(uint64_t value) {
   return mix64(value + kGolden);
@@ -56,11 +62,15 @@ void fill_by_index(const ParamSlice& part, torch::Tensor out, const Value& value
 
 }  // namespace
 
+std::string_view torch_dtype_name(torch::Dtype dtype) {
+  const auto* const known = std::ranges::find(kTorchDtypes, dtype, &TorchDtype::second);
+  ZEROTH_CHECK(known != std::end(kTorchDtypes), "no config.json names {}", c10::toString(dtype));
+  return known->first;
+}
+
 std::optional<torch::Dtype> parse_torch_dtype(std::string_view name) {
-  if (name == "float32") return torch::kFloat;
-  if (name == "bfloat16") return torch::kBFloat16;
-  if (name == "float16") return torch::kHalf;
-  return std::nullopt;
+  const auto* const known = std::ranges::find(kTorchDtypes, name, &TorchDtype::first);
+  return known != std::end(kTorchDtypes) ? std::optional(known->second) : std::nullopt;
 }
 
 void draw_normal(const ParamSlice& part, uint64_t seed, double deviation, torch::Tensor out) {

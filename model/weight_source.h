@@ -35,8 +35,9 @@ class WeightSource {
   virtual void read(const ParamSlice& part, torch::Tensor out) = 0;
 };
 
-// Returns the floating-point dtype that a config.json names ("bfloat16"); nullopt for an empty or
-// another name.
+// Returns the name of float32, bfloat16 or float16 in a config.json.
+std::string_view torch_dtype_name(torch::Dtype dtype);
+// Returns the dtype with this name; nullopt for other names.
 std::optional<torch::Dtype> parse_torch_dtype(std::string_view name);
 
 // Return values of a normal distribution with this deviation, or uniform ones in [-bound, bound),

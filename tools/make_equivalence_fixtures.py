@@ -8,7 +8,8 @@ MODEL.json holds 20 steps at a global batch of 24 rows of 32 tokens, run as one 
   AdamW; adam_l2, sgd, adagrad: torch's; lion and one_cycle: DeepSpeed's; lamb: DeepSpeed's formula (fused_lamb.py); losses,
   grad_norms (before clipping) and the rates;
   lora: peft's adapters on every product, from adapters/MODEL, which it writes too: both factors random, as peft saves them;
-  qlora, qlora_double: the same over a base that bitsandbytes has quantized to NF4 (not GPT-2);
+  qlora, qlora_double: the same over a base that bitsandbytes has quantized to NF4 (not GPT-2); qlora_bf16,
+    qlora_double_bf16: from weights of 16 bits, as a run in bf16 has them;
   micro_batch_mean: losses and norms of DeepSpeed with the masked batch in four micro-batches;
   bf16, bf16_masked: losses of DeepSpeed with a bf16 model and fp32 masters, which begin at the rounded weights.
 Models with a padding token have fp32 and bf16 only.
@@ -177,14 +178,15 @@ def train_lora(name):
     return train(model)
 
 
-def train_qlora(name, double=False):
-    """The adapter that train_lora() writes, over a base in NF4."""
+def train_qlora(name, double=False, dtype=torch.float32):
+    """The adapter that train_lora() writes, over a base in NF4; fp32, but for a base that is quantized from `dtype`."""
     from peft import PeftModel
     from transformers import BitsAndBytesConfig
     config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=double)
-    base = AutoModelForCausalLM.from_pretrained(TESTS / "model/fixtures" / name, dtype=torch.float32,
+    base = AutoModelForCausalLM.from_pretrained(TESTS / "model/fixtures" / name, dtype=dtype,
                                                 quantization_config=config, device_map="cpu")
-    return train(PeftModel.from_pretrained(dequantized(base), OUT / "adapters" / name, is_trainable=True).train())
+    base = dequantized(base).float()
+    return train(PeftModel.from_pretrained(base, OUT / "adapters" / name, is_trainable=True).train())
 
 
 def loss_scales():
@@ -231,6 +233,7 @@ def main():
             makers["lora"] = train_lora
             if name != "gpt2":
                 makers |= {"qlora": train_qlora, "qlora_double": partial(train_qlora, double=True)}
+                makers |= {kind + "_bf16": partial(makers[kind], dtype=torch.bfloat16) for kind in ("qlora", "qlora_double")}
         runs = {} if not wanted.run else json.loads((OUT / (name + ".json")).read_text())
         runs |= {kind: make(name) for kind, make in makers.items() if wanted.run in (None, kind)}
         write(name + ".json", runs)

@@ -50,16 +50,9 @@ void note_base(const std::string& base, ResolvedRun& run) {
 // Returns the name of the precision to which weights in NF4 are dequantized.
 std::string dequantized_dtype(const model::QuantizationSpec& quantization,
                               const configs::Config& config) {
-  if (!quantization.dtype.empty()) return quantization.dtype;
-  switch (config.precision) {
-    case configs::Precision::kFp32:
-      return "float32";
-    case configs::Precision::kBf16:
-      return "bfloat16";
-    case configs::Precision::kFp16:
-      return "float16";
-  }
-  return {};
+  return quantization.dtype.empty()
+             ? std::string(model::torch_dtype_name(zero::working_dtype(config)))
+             : quantization.dtype;
 }
 
 // Notes that the adapter was trained over NF4 of another form, or that this run does not use NF4.
@@ -151,19 +144,20 @@ void resolve_quantization(ResolvedRun& run) {
   configs::QuantizationConfig& config = run.config.quantization;
   std::optional<model::QuantizationSpec>& stored = run.spec.quantization;
   if (stored) {
-    if (config.load_in_4bit && is_given(run.origins, kDouble) &&
-        config.double_quant != stored->double_quant) {
+    if (config.nf4_weights && is_given(run.origins, kDouble) &&
+        config.nested_scales != stored->double_quant) {
       throw Error("{}: {} ({}), but {} in the quantization_config of {}: leave it out", kDouble,
-                  config.double_quant, run.origins[kDouble], stored->double_quant,
+                  config.nested_scales, run.origins[kDouble], stored->double_quant,
                   run.flags.model_name);
     }
-    config = {.load_in_4bit = true, .double_quant = stored->double_quant};
+    config.nf4_weights = true;
+    config.nested_scales = stored->double_quant;
     for (const char* key : {"quantization.load_in_4bit", kDouble})
       run.origins[key] = "config.json of --model";
-  } else if (config.load_in_4bit) {
+  } else if (config.nf4_weights) {
     if (run.spec.conv1d)
       throw Error("{}: NF4 of {} models is not supported: leave it out", kLoad, run.spec.family);
-    stored = model::QuantizationSpec{.double_quant = config.double_quant};
+    stored = model::QuantizationSpec{.double_quant = config.nested_scales};
   }
   if (!stored || !run.trains() || run.config.lora.enabled) return;
   throw Error(

@@ -173,29 +173,28 @@ void fill_quantization(Context& context, Config& config) {
   const FlagValues& flags = context.flags;
   QuantizationConfig& quantization = config.quantization;
   if (context.keys.is_bad("quantization")) return;
-  quantization.load_in_4bit =
+  quantization.nf4_weights =
       context.resolve_value(kLoad, flags.load_in_4bit ? std::optional(true) : std::nullopt)
           .value_or(false);
-  quantization.double_quant =
+  quantization.nested_scales =
       context.resolve_value(kDouble, flags.use_bnb_nested_quant).value_or(false);
   const std::string& type = flags.bnb_4bit_quant_type;
-  if (!type.empty() && type != "nf4") {
+  if (!type.empty() && type != quantization.type) {
     context.add_error("--bnb_4bit_quant_type {}: weights in 4 bits are nf4", shortened(type));
   }
-  if (!quantization.load_in_4bit) {
-    if (quantization.double_quant || !type.empty()) {
-      context.add_error(
-          "{}: no effect without weights in 4 bits: add --load_in_4bit, or {} to the file",
-          !type.empty()                        ? "--bnb_4bit_quant_type"
-          : flags.use_bnb_nested_quant == true ? key_at(kDouble).flag
-                                               : kDouble,
-          kLoad);
-    }
+  if (!quantization.nf4_weights) {
+    if (!quantization.nested_scales && type.empty()) return;
+    const std::string_view given = !type.empty()                        ? key_at(kType).flag
+                                   : flags.use_bnb_nested_quant == true ? key_at(kDouble).flag
+                                                                        : kDouble;
+    context.add_error(
+        "{}: no effect without weights in 4 bits: add --load_in_4bit, or {} to the file", given,
+        kLoad);
     return;
   }
   const bool in_file = context.keys.values.count(kLoad) > 0 && !context.keys.is_auto(kLoad);
-  if (in_file && context.keys.values.count(kType) == 0 && type.empty() &&
-      !context.keys.is_bad(kType)) {
+  const bool has_type = context.keys.values.count(kType) > 0 || context.keys.is_bad(kType);
+  if (in_file && !has_type && type.empty()) {
     context.add_error(
         "{}: is not given, and its default fp4 is not supported: add \"bnb_4bit_quant_type\": "
         "\"nf4\"",

@@ -147,14 +147,17 @@ std::vector<ConfigKey> quantization_rows() {
               "(QLoRA), with the keys of transformers' BitsAndBytesConfig; without it: "
               "--load_in_4bit",
               kMustEqual),
-      honored("quantization.load_in_4bit", field<&QuantizationConfig::load_in_4bit>(), "false", "",
+      honored("quantization.load_in_4bit", field<&QuantizationConfig::nf4_weights>(), "false", "",
               "weights are quantized as they are read, or read from files that hold them so",
               {.auto_value = "--load_in_4bit, else the default", .flag = "--load_in_4bit"}),
-      refusing_others(
-          no_effect("quantization.bnb_4bit_quant_type", kString, "\"fp4\"",
-                    "with load_in_4bit it has to be given: the default is refused", "\"nf4\""),
-          "weights in 4 bits are NF4"),
-      honored("quantization.bnb_4bit_use_double_quant", field<&QuantizationConfig::double_quant>(),
+      honored(
+          "quantization.bnb_4bit_quant_type", field<&QuantizationConfig::type>(), "\"nf4\"",
+          "\"nf4\"",
+          "in a file it has to be given with load_in_4bit: BitsAndBytesConfig's default, fp4, is "
+          "not supported",
+          {.auto_value = "--bnb_4bit_quant_type, else the default",
+           .flag = "--bnb_4bit_quant_type"}),
+      honored("quantization.bnb_4bit_use_double_quant", field<&QuantizationConfig::nested_scales>(),
               "false", "", "the scales are quantized, too: 4.13 bits for a weight in place of 4.5",
               {.auto_value = "--use_bnb_nested_quant, else the default",
                .flag = "--use_bnb_nested_quant"}),

@@ -25,6 +25,10 @@ CommandResult checkpoint_command(const std::vector<std::string>& arguments);
 // `zeroth export DIR OUT` exports a model from a checkpoint. Returns the text to print. Throws
 // Error as export_model().
 std::string export_command(const std::vector<std::string>& arguments);
+// Returns the arguments of `finetune` for `zeroth export DIR OUT --merge [--base MODEL]`, which
+// writes the base with the adapter of the checkpoint merged in; empty without --merge. Throws Error
+// if the checkpoint holds no adapter.
+std::vector<std::string> export_merge_arguments(const std::vector<std::string>& arguments);
 
 // The commands that show or write the tokens of data, or merge an adapter, run `finetune`:
 //   zeroth inspect-data --model DIR --data FILE [--count N] [--json] [FLAGS]

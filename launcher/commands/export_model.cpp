@@ -227,7 +227,7 @@ constexpr const char* kHelp = R"(
 DIR: an --output or its folder checkpoints, whose newest complete one is used, or one checkpoint.
 OUT: the model's folder: the trained weights, rounded to --dtype; config.json, tokenizer and similar
 files as in the checkpoint. It is written atomically. The checkpoint of a run with adapters gives
-the adapter's folder, which peft loads.
+the adapter's folder, which peft loads, or with --merge the model of base and adapter.
 )";
 
 std::string describe_result(const ExportResult& exported) {
@@ -270,24 +270,89 @@ ExportResult export_model(const ExportRequest& request) {
   return exported;
 }
 
-std::string export_command(const std::vector<std::string>& words) {
-  std::string from, to, dtype = "fp32";
+namespace {
+
+// The command line of `zeroth export`.
+struct ExportWords {
   ExportRequest request;
+  std::string dtype = "fp32";
+  bool merge = false;
+  std::string base;
+  std::string help;  // not empty: it was asked for
+};
+
+ExportWords parse_export(const std::vector<std::string>& words) {
+  ExportWords parsed;
+  std::string from, to;
   CLI::App app("Exports the model of a checkpoint in the format of transformers. Starts nothing.",
                "zeroth export");
   app.add_option("DIR", from, "Folder of the checkpoint")->required();
   app.add_option("OUT", to, "The model's folder: new or empty")->required();
-  app.add_option("--dtype", dtype, "fp32 (default), bf16 or fp16")->option_text("DTYPE");
-  app.add_flag("--overwrite", request.overwrite, "Replace the model in OUT");
-  if (const std::string help = parse_subcommand(app, words); !help.empty()) return help + kHelp;
-  const auto found = std::ranges::find(kDtypes, dtype, &DtypeInfo::flag);
+  app.add_option("--dtype", parsed.dtype, "fp32 (default), bf16 or fp16")->option_text("DTYPE");
+  app.add_flag("--overwrite", parsed.request.overwrite, "Replace the model in OUT");
+  app.add_flag("--merge", parsed.merge, "Write the base with the checkpoint's adapter merged in");
+  app.add_option("--base", parsed.base, "The base (default: that of adapter_config.json)")
+      ->option_text("MODEL");
+  parsed.help = parse_subcommand(app, words);
+  if (!parsed.help.empty()) {
+    parsed.help += kHelp;
+    return parsed;
+  }
+  const auto found = std::ranges::find(kDtypes, parsed.dtype, &DtypeInfo::flag);
   if (found == std::end(kDtypes))
-    throw UsageError("export: --dtype {}: must be fp32, bf16 or fp16", shortened(dtype));
-  request.dtype = found->dtype;
+    throw UsageError("export: --dtype {}: must be fp32, bf16 or fp16", shortened(parsed.dtype));
+  if (!parsed.base.empty() && !parsed.merge)
+    throw UsageError("export: --base {}: no effect without --merge", shortened(parsed.base));
+  parsed.request.dtype = found->dtype;
   require_directory_name(to);
-  request.from = from;
-  request.to = to;
-  return describe_result(export_model(request));
+  parsed.request.from = from;
+  parsed.request.to = to;
+  return parsed;
+}
+
+// Returns the base that the adapter of a checkpoint names.
+std::string base_of_adapter(CheckpointReader& reader) {
+  const std::string path = (reader.path() / kAdapterConfig).string();
+  const auto& files = reader.manifest().files;
+  if (std::ranges::find(files, kAdapterConfig, &StoredFile::name) == files.end())
+    throw Error("export: --merge: {} holds no adapter", reader.path().string());
+  const Json config =
+      parse_ordered_json(reader.read_text(std::string(kAdapterConfig), kMaxCopiedBytes),
+                         {.name = path, .limits = kConfigLimits});
+  constexpr const char* kBase = "base_model_name_or_path";
+  if (config.is_object() && config.contains(kBase) && config[kBase].is_string())
+    return config[kBase].get<std::string>();
+  throw Error("export: --merge: {} names no base: give --base MODEL", path);
+}
+
+}  // namespace
+
+std::vector<std::string> export_merge_arguments(const std::vector<std::string>& words) {
+  const ExportWords parsed = parse_export(words);
+  if (!parsed.help.empty() || !parsed.merge) return {};
+  const checkpoint::CheckpointLocation place = checkpoint::locate(parsed.request.from);
+  if (!place.file_system) throw Error("{}: there is no such folder", parsed.request.from.string());
+  std::vector<std::string> arguments;
+  checkpoint::with_selected_checkpoint(place, [&](const std::string& name) {
+    CheckpointReader reader(place.file_system, name);
+    const std::string named = base_of_adapter(reader);
+    arguments = {"--merge",
+                 "--model",
+                 parsed.base.empty() ? named : parsed.base,
+                 "--adapter",
+                 reader.path().string(),
+                 "--output",
+                 parsed.request.to.string(),
+                 "--save-dtype",
+                 parsed.dtype};
+  });
+  if (parsed.request.overwrite) arguments.emplace_back("--overwrite");
+  return arguments;
+}
+
+std::string export_command(const std::vector<std::string>& words) {
+  const ExportWords parsed = parse_export(words);
+  return parsed.help.empty() ? describe_result(export_model(parsed.request)) : parsed.help;
 }
 
 }  // namespace zeroth::launcher

@@ -15,6 +15,7 @@
 #include "model/hf/auxiliary_files.h"
 #include "model/hf/checkpoint_map.h"
 #include "model/hf/temporary_directory.h"
+#include "model/weight_source.h"
 
 namespace zeroth::model {
 namespace {
@@ -25,10 +26,6 @@ using Json = nlohmann::ordered_json;
 using DtypeName = std::pair<torch::Dtype, std::string_view>;
 constexpr DtypeName kDtypeNames[] = {
     {torch::kFloat, "F32"}, {torch::kBFloat16, "BF16"}, {torch::kHalf, "F16"}};
-
-const char* config_dtype(torch::ScalarType dtype) {
-  return dtype == torch::kFloat ? "float32" : dtype == torch::kHalf ? "float16" : "bfloat16";
-}
 
 int64_t num_bytes(const PlannedTensor& tensor, torch::ScalarType dtype) {
   auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
@@ -140,8 +137,8 @@ void write_model_metadata(const fs::path& source, const fs::path& output, torch:
   auto config = parse_ordered_json(read_file(path, kConfigLimits.bytes),
                                    {.name = path, .limits = kConfigLimits});
   if (!config.is_object()) throw Error("{} is not a JSON object", path);
-  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = config_dtype(dtype);
-  if (config.contains("torch_dtype")) config["torch_dtype"] = config_dtype(dtype);
+  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = torch_dtype_name(dtype);
+  if (config.contains("torch_dtype")) config["torch_dtype"] = torch_dtype_name(dtype);
   if (unties_head) config["tie_word_embeddings"] = false;
   config.erase("quantization_config");
   write_file(output / "config.json", to_text(config));

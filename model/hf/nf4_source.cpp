@@ -240,7 +240,7 @@ class StoredNf4Source final : public CheckpointSource {
     const auto [kind, name] = parse_part(part.name);
     if (!shapes_.contains(name)) return CheckpointSource::read(part, std::move(out));
     if (kind == QuantizedPart::Kind::kNestedAbsmax) {
-      std::string bytes = text_of(find(stored_part(name, "nested_absmax")));
+      std::string bytes = contents(find(stored_part(name, "nested_absmax")));
       const auto mean = static_cast<float>(checked_.at(name));
       bytes.append(reinterpret_cast<const char*>(&mean), sizeof(mean));
       std::memcpy(out.data_ptr(), bytes.data() + part.first, static_cast<size_t>(out.numel()));
@@ -260,7 +260,7 @@ class StoredNf4Source final : public CheckpointSource {
   }
 
  private:
-  static std::string text_of(const StoredParameter& stored) {
+  static std::string contents(const StoredParameter& stored) {
     const auto bytes = stored.entry.file->bytes(*stored.entry.tensor);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
@@ -281,7 +281,7 @@ class StoredNf4Source final : public CheckpointSource {
   template <size_t kSize>
   void require_map(const std::string& name, const std::array<float, kSize>& values) {
     const StoredParameter& stored = require(name, "F32", kSize);
-    if (std::memcmp(text_of(stored).data(), values.data(), sizeof(values)) == 0) return;
+    if (std::memcmp(contents(stored).data(), values.data(), sizeof(values)) == 0) return;
     throw UsageError("{}: tensor {} holds other numbers than those of NF4 in bitsandbytes",
                      stored.entry.file->path().string(), shortened(stored.stored_name));
   }
@@ -303,7 +303,7 @@ class StoredNf4Source final : public CheckpointSource {
     const std::string origin =
         stored.entry.file->path().string() + ": tensor " + shortened(stored.stored_name);
     const nlohmann::json state =
-        parse_json(text_of(stored), {.name = origin, .limits = kConfigLimits});
+        parse_json(contents(stored), {.name = origin, .limits = kConfigLimits});
     const auto require = [&](const char* key, const nlohmann::json& expected) {
       const nlohmann::json found = state.is_object() && state.contains(key) ? state[key] : nullptr;
       if (found == expected) return;

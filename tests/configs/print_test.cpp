@@ -74,6 +74,7 @@ Config unusual(SchedulerConfig::Kind kind) {
                                    .max_in_cpu_elements = 17}};
   config.tensor_parallel = {.overlap_comm = true};  // split layers have no adapters
   config.lora = unusual_lora();
+  config.quantization = {.nf4_weights = true, .nested_scales = true};
   config.aio = {.block_size = 8192, .queue_depth = 18, .threads = 19};
   config.recompute = {.number_checkpoints = 6, .cpu_checkpointing = true};
   config.steps_per_print = 7;
@@ -104,12 +105,14 @@ std::vector<Json> printed_defaults() {
   }
   Config config;
   config.lora.enabled = true;
+  config.quantization.nf4_weights = true;
   all.push_back(Json::parse(to_json(config)));
   return all;
 }
 
-// Printed as what the type resolves them to.
-const std::set<std::string_view> kByType = {"optimizer.params.adam_w_mode"};
+// Printed as what the type resolves them to, or only if it is not the default.
+const std::set<std::string_view> kByType = {"optimizer.params.adam_w_mode",
+                                            "quantization.load_in_4bit"};
 
 Config again(const Config& config) {
   return config_of(to_json(config));

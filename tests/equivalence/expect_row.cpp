@@ -25,9 +25,10 @@ bool has_fixture(const std::string& name) {
   return std::filesystem::exists(fixture_path(name));
 }
 
-// fp16 is held against fp32.
+// fp16 is held against fp32. A base in NF4 depends on the precision of the weights before.
 std::string fixture_run(const Row& row) {
-  if (trains_adapters(row.training)) return name_of(row.training);
+  const bool of_bf16 = row.training >= Training::kQlora && row.precision == Precision::kBf16;
+  if (trains_adapters(row.training)) return name_of(row.training) + (of_bf16 ? "_bf16" : "");
   if (row.precision == Precision::kBf16) return row.masked ? "bf16_masked" : "bf16";
   if (row.micro_batch_mean) return "micro_batch_mean";
   if (row.training != Training::kAdamW) return name_of(row.training);

@@ -90,6 +90,26 @@ TEST_CASE("an adapter over NF4 is merged into the weights that it was trained ov
   }
 }
 
+TEST_CASE("a checkpoint's adapter is exported as it is or merged into its base") {
+  const Base bench;
+  const auto exports = [&](const std::string& words) {
+    return bench.shell(fmt::format("'{}/zeroth' export {}", ZEROTH_BIN_DIR, words));
+  };
+  const auto trained = bench.finetune(
+      "--model base --data small.bin --seq-len 16 --steps 2 --lr 1e-2 --use_peft --save-every 2 "
+      "--output out");
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  const auto exported = exports("out merged --merge");
+  REQUIRE_MESSAGE(exported.code == 0, exported.err);
+  CHECK(evaluated(bench, "--model merged") ==
+        doctest::Approx(evaluated(bench, "--model base --adapter out")).epsilon(1e-5));
+  CHECK(has(exports("out x --base base").err, "no effect without"));
+  const auto full = bench.finetune(
+      "--model base --data small.bin --seq-len 16 --steps 1 --save-every 1 --output full");
+  REQUIRE_MESSAGE(full.code == 0, full.err);
+  CHECK(has(exports("full x --merge").err, "holds no adapter"));
+}
+
 TEST_CASE("a head that the adapter unties stays untied in the merged model") {
   const Base bench;
   const std::string tied = ZEROTH_SOURCE_DIR "/tests/model/fixtures/qwen3_tied";
