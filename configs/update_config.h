@@ -29,9 +29,9 @@ struct LossScaleConfig {
 };
 
 struct OptimizerConfig {
-  enum class Kind { kAdamW, kAdam, kLion, kSgd, kAdagrad, kLamb };
-  // Algorithm. Weight decay is decoupled for kAdamW and kLion, a part of the direction for kLamb
-  // (see below), and added to the gradient as decay * parameter for the others.
+  enum class Kind { kAdamW, kAdam, kLion, kSgd, kAdagrad, kLamb, kAdamW8bit };
+  // Algorithm. Weight decay is decoupled for kAdamW, kAdamW8bit and kLion, a part of the direction
+  // for kLamb (see below), and added to the gradient as decay * parameter for the others.
   Kind kind = Kind::kAdamW;
   // Learning rate; WarmupLR, WarmupDecayLR, OneCycle and LRRangeTest replace it by their own. The
   // default in a file depends on the type: 1e-3, Adagrad 1e-2.
@@ -70,6 +70,13 @@ struct OptimizerConfig {
   bool bf16_states = false;
   bool bf16_masters = false;
 
+  // Returns the same optimizer with states in fp32: kAdamW for kAdamW8bit, which keeps those of
+  // small parameters there.
+  OptimizerConfig with_fp32_states() const {
+    OptimizerConfig same = *this;
+    if (kind == Kind::kAdamW8bit) same.kind = Kind::kAdamW;
+    return same;
+  }
   bool has_betas() const { return kind != Kind::kSgd && kind != Kind::kAdagrad; }
   bool keeps_bf16() const { return bf16_states || bf16_masters; }
 };
