@@ -64,6 +64,9 @@ struct OptimizerConfig {
   bool eps_inside_sqrt = false;
   double max_coeff = 10;
   double min_coeff = 0.01;
+  // AdamW8bit as bitsandbytes' (optim/coded_states.h): parameters of fewer elements keep their
+  // moments in fp32.
+  int64_t min_8bit_size = 4096;
   // Precision in which moments, and masters, are stored: fp32, or bf16 rounded stochastically (bits
   // from a counter: the same on any number of ranks). bf16 masters are also the working weights.
   // Requires offload_optimizer and a bf16 run.

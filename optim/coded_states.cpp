@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "base/dynamic_map.h"
-#include "base/error.h"
 
 namespace zeroth::optim::kernel {
 namespace {
@@ -27,9 +26,6 @@ CodeTable make_table(bool is_signed) {
     const uint32_t begin = CodeTable::kFirstBits + (static_cast<uint32_t>(i) << 16);
     while (table.midpoints[rank] < std::bit_cast<float>(begin)) ++rank;
     table.ranks[i] = static_cast<uint8_t>(rank);
-    ZEROTH_CHECK(
-        rank == midpoints || table.midpoints[rank + 1] >= std::bit_cast<float>(begin + (1U << 16)),
-        "two midpoints in interval {} of the codes", i);
   }
   return table;
 }

@@ -16,9 +16,6 @@ constexpr int64_t code_blocks(int64_t elements) {
   return (elements + kCodeBlock - 1) / kCodeBlock;
 }
 
-// Parameters of fewer elements have fp32 states, as in bitsandbytes (min_8bit_size).
-constexpr int64_t kMinCodedElements = 4096;
-
 // A CodeTable holds the values of the codes, relative to the block's maximum (base/dynamic_map.h),
 // and what finds the nearest code of a magnitude between 0 and 1: its rank among the values from 0
 // on, which is the number of midpoints below it. At a midpoint, the smaller magnitude is nearest.
@@ -43,6 +40,11 @@ struct CodeTables {
 };
 
 const CodeTables& code_tables();
+
+// Returns whether a state has values of both signs: the first moment; the second has none.
+constexpr bool is_signed_state(size_t state) {
+  return state == 0;
+}
 
 // Returns what an element of a block is whose maximum is `maximum`.
 float decode(uint8_t code, float maximum, bool is_signed);

@@ -99,6 +99,11 @@ void update_parameter(const UpdateRule& rule, UpdateRule::Chunk chunk, const Upd
   rule.apply(chunk, step);
 }
 
+std::optional<int64_t> min_coded_elements(const configs::OptimizerConfig& config) {
+  if (!kernel::optimizer_traits(config).is_coded()) return std::nullopt;
+  return config.min_8bit_size;
+}
+
 std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& config,
                                              torch::Device device) {
   const bool lamb = config.kind == configs::OptimizerConfig::Kind::kLamb;

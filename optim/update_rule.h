@@ -130,6 +130,10 @@ void update_parameter(const UpdateRule& rule, UpdateRule::Chunk chunk, const Upd
 // Returns the step's rates as `config` sets them, for update `update`.
 UpdateStep default_step(const configs::OptimizerConfig& config, int64_t update);
 
+// Returns the elements from which on a parameter's states are coded (optim/coded_states.h); unset:
+// those of no parameter are. The others have the rule of OptimizerConfig::with_fp32_states().
+std::optional<int64_t> min_coded_elements(const configs::OptimizerConfig& config);
+
 // Returns the rule for chunks on `device`: one pass for every formula, on the CPU and on a GPU
 // (optim/kernel_rules.h), with the same results; Lamb, in two passes, on the CPU alone. On other
 // devices, or if the GPU library has no such kernel, returns LibTorch's operators, and throws an
