@@ -111,6 +111,12 @@ configs::OptimizerConfig optimizer_of(const Row& row) {
   switch (row.training) {
     case Training::kAdamL2:
       return {.kind = Kind::kAdam, .lr = row.lr, .betas = {0.9, 0.95}, .weight_decay = 0.1};
+    case Training::kAdamW8bit:
+      return {.kind = Kind::kAdamW8bit,
+              .lr = row.lr,
+              .betas = {0.9, 0.95},
+              .weight_decay = 0.1,
+              .min_8bit_size = 500};
     case Training::kLion:
       return {.kind = Kind::kLion, .lr = 1e-4, .betas = {0.9, 0.99}, .weight_decay = 0.1};
     case Training::kSgd:
@@ -155,9 +161,9 @@ configs::SchedulerConfig scheduler_of(const Row& row) {
 }  // namespace
 
 std::string name_of(Training training) {
-  constexpr const char* kNames[] = {"adamw",        "adam_l2",     "lion",     "sgd",
-                                    "adagrad",      "lamb",        "no_decay", "one_cycle",
-                                    "bf16_masters", "bf16_states", "lora"};
+  constexpr const char* kNames[] = {"adamw",        "adam_l2",     "lion",       "sgd",
+                                    "adagrad",      "lamb",        "no_decay",   "one_cycle",
+                                    "bf16_masters", "bf16_states", "adamw_8bit", "lora"};
   static_assert(std::size(kNames) == static_cast<size_t>(Training::kLora) + 1);
   return kNames[static_cast<size_t>(training)];
 }
