@@ -31,9 +31,11 @@ struct FlagValues {
   // The line is spelled for Hugging Face's Trainer: omitted flags have Trainer's defaults, and
   // flags beside a file have Trainer's meaning.
   bool for_trainer = false;
-  std::optional<int64_t> micro_batch;          // --micro-batch
-  std::optional<int64_t> accumulation;         // --accumulation
-  std::optional<int64_t> global_batch;         // --global-batch
+  std::optional<int64_t> micro_batch;   // --micro-batch
+  std::optional<int64_t> accumulation;  // --accumulation
+  std::optional<int64_t> global_batch;  // --global-batch
+  // --optim: a type as in optimizer.type; no effect beside a section of the file.
+  std::optional<std::string_view> optimizer;
   std::optional<double> lr;                    // --lr, default 5e-5
   std::optional<double> weight_decay;          // --weight-decay, default 0
   std::optional<std::array<double, 2>> betas;  // --betas, default 0.9 0.999

@@ -29,9 +29,9 @@ struct LossScaleConfig {
 };
 
 struct OptimizerConfig {
-  enum class Kind { kAdamW, kAdam, kLion, kSgd, kAdagrad, kLamb };
-  // Algorithm. Weight decay is decoupled for kAdamW and kLion, a part of the direction for kLamb
-  // (see below), and added to the gradient as decay * parameter for the others.
+  enum class Kind { kAdamW, kAdam, kLion, kSgd, kAdagrad, kLamb, kAdamW8bit };
+  // Algorithm. Weight decay is decoupled for kAdamW, kAdamW8bit and kLion, a part of the direction
+  // for kLamb (see below), and added to the gradient as decay * parameter for the others.
   Kind kind = Kind::kAdamW;
   // Learning rate; WarmupLR, WarmupDecayLR, OneCycle and LRRangeTest replace it by their own. The
   // default in a file depends on the type: 1e-3, Adagrad 1e-2.
@@ -64,12 +64,22 @@ struct OptimizerConfig {
   bool eps_inside_sqrt = false;
   double max_coeff = 10;
   double min_coeff = 0.01;
+  // AdamW8bit as bitsandbytes' (optim/coded_states.h): parameters of fewer elements keep their
+  // moments in fp32.
+  int64_t min_8bit_size = 4096;
   // Precision in which moments, and masters, are stored: fp32, or bf16 rounded stochastically (bits
   // from a counter: the same on any number of ranks). bf16 masters are also the working weights.
   // Requires offload_optimizer and a bf16 run.
   bool bf16_states = false;
   bool bf16_masters = false;
 
+  // Returns the same optimizer with states in fp32: kAdamW for kAdamW8bit, which keeps those of
+  // small parameters there.
+  OptimizerConfig with_fp32_states() const {
+    OptimizerConfig same = *this;
+    if (kind == Kind::kAdamW8bit) same.kind = Kind::kAdamW;
+    return same;
+  }
   bool has_betas() const { return kind != Kind::kSgd && kind != Kind::kAdagrad; }
   bool keeps_bf16() const { return bf16_states || bf16_masters; }
 };

@@ -15,7 +15,8 @@ namespace {
 
 using torch::Tensor;
 using Update = void(const Tensor& master, const Tensor& grad, at::TensorList states,
-                    const std::optional<Tensor>& copy, at::IntArrayRef step);
+                    const std::optional<Tensor>& copy, at::IntArrayRef step,
+                    const std::optional<Tensor>& tables);
 
 c10::OperatorHandle find_update_operator() {
   return c10::Dispatcher::singleton().findSchemaOrThrow("zeroth::update_", "");
@@ -42,22 +43,22 @@ int64_t pack_decay_ranges(std::span<const ParamGroupRange> param_groups, int64_t
   return end;
 }
 
-// Calls the operator once.
-void call(const UpdateRule::Chunk& chunk, const kernel::DeviceStep& step) {
-  static const auto op = find_update_operator().typed<Update>();
-  kernel::StepWords words = {};
-  std::memcpy(words.data(), &step, sizeof(step));
-  const auto copy = chunk.copy.defined() ? std::optional(chunk.copy) : std::nullopt;
-  op.call(chunk.master, chunk.grad, chunk.states, copy, words);
+// Returns the tables of codes as bytes on the device.
+Tensor make_tables(torch::Device device) {
+  const kernel::CodeTables& tables = kernel::code_tables();
+  const Tensor bytes = at::empty({static_cast<int64_t>(sizeof(tables))}, torch::kByte);
+  std::memcpy(bytes.mutable_data_ptr(), &tables, sizeof(tables));
+  return bytes.to(device);
 }
 
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(zeroth, library) {
-  // `step` holds the words of a kernel::DeviceStep.
+  // `step` holds the words of a kernel::DeviceStep, `tables` the bytes of kernel::CodeTables if the
+  // states are coded; their maxima follow them.
   library.def(
-      "update_(Tensor(a!) master, Tensor grad, Tensor(b!)[] states, Tensor(c!)? copy, int[] step) "
-      "-> ()");
+      "update_(Tensor(a!) master, Tensor grad, Tensor(b!)[] states, Tensor(c!)? copy, int[] step, "
+      "Tensor? tables=None) -> ()");
 }
 
 void CpuRule::apply(const Chunk& chunk, const UpdateStep& step) const {
@@ -72,6 +73,9 @@ void CpuRule::apply(const Chunk& chunk, const UpdateStep& step) const {
   for (size_t i = 0; i < chunk.states.size(); ++i) {
     cpu_chunk.states.at(i) = chunk.states[i].mutable_data_ptr();
   }
+  for (size_t i = 0; i < chunk.maxima.size(); ++i) {
+    cpu_chunk.maxima.at(i) = chunk.maxima[i].mutable_data_ptr<float>();
+  }
   if (chunk.copy.defined()) {
     cpu_chunk.copy = chunk.copy.mutable_data_ptr();
     cpu_chunk.copy_format = kernel::to_format(chunk.copy.scalar_type());
@@ -81,6 +85,18 @@ void CpuRule::apply(const Chunk& chunk, const UpdateStep& step) const {
 
 bool DeviceRule::runs_on(torch::Device device) {
   return device.is_cuda() && find_update_operator().hasKernelForDispatchKey(c10::DispatchKey::CUDA);
+}
+
+void DeviceRule::call(const Chunk& chunk, const kernel::DeviceStep& step) const {
+  static const auto op = find_update_operator().typed<Update>();
+  kernel::StepWords words = {};
+  std::memcpy(words.data(), &step, sizeof(step));
+  const auto copy = chunk.copy.defined() ? std::optional(chunk.copy) : std::nullopt;
+  std::vector<Tensor> states = chunk.states;
+  states.insert(states.end(), chunk.maxima.begin(), chunk.maxima.end());
+  if (is_coded() && !tables_.defined()) tables_ = make_tables(chunk.master.device());
+  op.call(chunk.master, chunk.grad, states, copy, words,
+          is_coded() ? std::optional(tables_) : std::nullopt);
 }
 
 void DeviceRule::apply(const Chunk& chunk, const UpdateStep& step) const {
@@ -108,6 +124,7 @@ void DeviceRule::apply_param_groups(const Chunk& chunk, const UpdateStep& step,
       kernel::set_rounding_keys(step, part.offsets.first, device_step.keys);
     }
     end = pack_decay_ranges(param_groups, begin, limit, device_step.decay_ranges);
+    ZEROTH_CHECK(begin % alignment() == 0 || !is_coded(), "a code block from element {}", begin);
     call(chunk.narrow(begin, end - begin), device_step);
   }
 }

@@ -10,6 +10,10 @@
 
 namespace zeroth::optim {
 
+namespace kernel {
+struct DeviceStep;
+}
+
 // CpuRule makes one pass over a chunk on the CPU, through optim/cpu/cpu_update.h: it reads the
 // gradient, updates master and states, and writes the copy. Blocks until done; does not change the
 // gradient.
@@ -38,6 +42,12 @@ class DeviceRule : public UpdateRule {
   // Applies as many parameter groups at once as fit into one call of the kernel.
   void apply_param_groups(const Chunk& chunk, const UpdateStep& step,
                           std::span<const ParamGroupRange> param_groups) const override;
+
+ private:
+  // Calls the operator once.
+  void call(const Chunk& chunk, const kernel::DeviceStep& step) const;
+
+  mutable torch::Tensor tables_;  // of coded states: on the device of the first chunk
 };
 
 }  // namespace zeroth::optim

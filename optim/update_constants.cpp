@@ -32,6 +32,14 @@ void set_adam(const OptimizerConfig& config, const UpdateStep& step, Constants& 
   constants.eps = narrow(config.eps);
 }
 
+// Sets the constants of Adam with coded moments: as Adam's, but m = m * beta1 + (1 - beta1) * g.
+void set_coded_adam(const OptimizerConfig& config, const UpdateStep& step, Constants& constants) {
+  set_adam(config, step, constants);
+  constants.keep_first = narrow(step.betas[0]);
+  constants.add_first = narrow(1 - step.betas[0]);
+  constants.from_gradient = false;
+}
+
 void set_lion(const OptimizerConfig&, const UpdateStep& step, Constants& constants) {
   const auto [beta1, beta2] = step.betas;
   constants.magnitude = narrow(step.lr);
@@ -83,7 +91,15 @@ constexpr OptimizerRow kOptimizers[] = {
     {Kind::kSgd, {kSgdMomentum, 1, {"momentum_buffer"}, false, set_sgd}},
     {Kind::kAdagrad,
      {kAdagrad, 1, {"sum"}, false, set_adagrad, &OptimizerConfig::initial_accumulator_value}},
-    {Kind::kLamb, {kNumFormulas, 2, {"exp_avg", "exp_avg_sq"}, false, set_lamb}}};
+    {Kind::kLamb, {kNoFormula, 2, {"exp_avg", "exp_avg_sq"}, false, set_lamb}},
+    {Kind::kAdamW8bit,
+     {kCodedAdam,
+      2,
+      {"exp_avg", "exp_avg_sq"},
+      true,
+      set_coded_adam,
+      nullptr,
+      {"exp_avg_absmax", "exp_avg_sq_absmax"}}}};
 
 }  // namespace
 
@@ -97,7 +113,7 @@ const OptimizerTraits& optimizer_traits(const OptimizerConfig& config) {
 
 Formula select_formula(const OptimizerConfig& config) {
   const Formula formula = optimizer_traits(config).formula;
-  ZEROTH_CHECK(formula < kNumFormulas, "optimizer kind {}", static_cast<int>(config.kind));
+  ZEROTH_CHECK(formula != kNoFormula, "optimizer kind {}", static_cast<int>(config.kind));
   return formula;
 }
 

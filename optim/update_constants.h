@@ -15,7 +15,16 @@ struct UpdateStep;
 
 namespace kernel {
 
-enum Formula : size_t { kAdam, kLion, kAdagrad, kSgd, kSgdMomentum, kNumFormulas };
+enum Formula : size_t {
+  kAdam,
+  kLion,
+  kAdagrad,
+  kSgd,
+  kSgdMomentum,
+  kNumFormulas,  // of independent elements
+  kCodedAdam,    // of code blocks (optim/coded_states.h)
+  kNoFormula
+};
 
 constexpr size_t kMaxStates = 2;               // of an element
 constexpr size_t kNumArrays = 1 + kMaxStates;  // the master, then the states
@@ -29,7 +38,7 @@ struct Constants {
   float keep = 1;                 // 1 - lr * decay
   float minus_rate = 0;           // in the formula's last line
   float magnitude = 0;            // Lion: lr
-  float keep_first = 0;           // m * this (Lion, Lamb: beta1), b * this
+  float keep_first = 0;           // m * this (Lion, Lamb, 8-bit Adam: beta1), b * this
   float add_first = 0;            // w or w - 1, (1 - beta1) * f, 1 - dampening, 1 - beta1
   float keep_second = 0;          // v * this, Lion: m * this
   float add_second = 0;           // 1 - beta2, Lion: times f
@@ -49,13 +58,18 @@ Constants make_constants(const configs::OptimizerConfig& config, const UpdateSte
 // OptimizerTraits holds what rules and kernels have to know of an optimizer: its row of the table
 // in update_constants.cpp.
 struct OptimizerTraits {
-  Formula formula;    // kNumFormulas for Lamb, whose two passes have loops of their own
+  Formula formula;    // kNoFormula for Lamb, whose two passes have loops of their own
   size_t num_states;  // of each element
   const char* state_names[kMaxStates];  // in checkpoints
   bool decouples_decay;  // false: the decay is a part of the gradient, or of Lamb's direction
   void (*set_constants)(const configs::OptimizerConfig& config, const UpdateStep& step,
                         Constants& constants);
   double configs::OptimizerConfig::*initial_state = nullptr;  // null: 0
+  // Names, in checkpoints, of the maxima of code blocks, one for each state; null: states are not
+  // coded.
+  const char* maxima_names[kMaxStates] = {};
+
+  bool is_coded() const { return maxima_names[0] != nullptr; }
 };
 const OptimizerTraits& optimizer_traits(const configs::OptimizerConfig& config);
 

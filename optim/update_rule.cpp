@@ -13,8 +13,9 @@ namespace zeroth::optim {
 namespace {
 
 void check_tensor(const torch::Tensor& tensor, const torch::Tensor& master, std::string_view name,
-                  std::initializer_list<torch::ScalarType> dtypes) {
-  ZEROTH_CHECK(tensor.dim() == 1 && tensor.is_contiguous() && tensor.numel() == master.numel(),
+                  std::initializer_list<torch::ScalarType> dtypes, int64_t block = 1) {
+  const int64_t entries = (master.numel() + block - 1) / block;
+  ZEROTH_CHECK(tensor.dim() == 1 && tensor.is_contiguous() && tensor.numel() == entries,
                "{} has {} elements in {} dimensions, the master {}", name, tensor.numel(),
                tensor.dim(), master.numel());
   const bool known = std::find(dtypes.begin(), dtypes.end(), tensor.scalar_type()) != dtypes.end();
@@ -32,8 +33,21 @@ UpdateRule::Chunk UpdateRule::Chunk::narrow(int64_t begin, int64_t size) const {
   Chunk narrowed = *this;
   for (torch::Tensor* const x : {&narrowed.master, &narrowed.grad, &narrowed.copy}) *x = part(*x);
   for (torch::Tensor& state : narrowed.states) state = part(state);
+  for (torch::Tensor& maximum : narrowed.maxima) {
+    maximum = maximum.narrow(0, begin / kernel::kCodeBlock, kernel::code_blocks(size));
+  }
   narrowed.first_element += begin;
   return narrowed;
+}
+
+std::vector<UpdateRule::StateArray> UpdateRule::state_arrays() const {
+  std::vector<StateArray> arrays;
+  for (const std::string_view name : state_names()) arrays.push_back({name, state_dtype()});
+  if (!is_coded()) return arrays;
+  for (size_t i = 0; i < traits_.num_states; ++i) {
+    arrays.push_back({traits_.maxima_names[i], torch::kFloat, kernel::kCodeBlock});
+  }
+  return arrays;
 }
 
 void UpdateRule::apply_param_groups(const Chunk& chunk, const UpdateStep& step,
@@ -59,6 +73,11 @@ void UpdateRule::check_arguments(const Chunk& chunk, const UpdateStep& step) con
   for (size_t i = 0; i < names.size(); ++i) {
     check_tensor(chunk.states[i], chunk.master, names[i], {state_dtype()});
   }
+  ZEROTH_CHECK(chunk.maxima.size() == (is_coded() ? names.size() : 0), "maxima of {} of {} states",
+               chunk.maxima.size(), names.size());
+  for (const torch::Tensor& maxima : chunk.maxima) {
+    check_tensor(maxima, chunk.master, "maxima", {kFloat}, kernel::kCodeBlock);
+  }
   if (chunk.copy.defined()) check_tensor(chunk.copy, chunk.master, "copy", {kBf16, kHalf});
 }
 
@@ -80,12 +99,20 @@ void update_parameter(const UpdateRule& rule, UpdateRule::Chunk chunk, const Upd
   rule.apply(chunk, step);
 }
 
+std::optional<int64_t> min_coded_elements(const configs::OptimizerConfig& config) {
+  if (!kernel::optimizer_traits(config).is_coded()) return std::nullopt;
+  return config.min_8bit_size;
+}
+
 std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& config,
                                              torch::Device device) {
   const bool lamb = config.kind == configs::OptimizerConfig::Kind::kLamb;
   if (lamb && device.is_cpu()) return std::make_unique<CpuLamb>(config);
   if (device.is_cpu()) return std::make_unique<CpuRule>(config);
   if (!lamb && DeviceRule::runs_on(device)) return std::make_unique<DeviceRule>(config);
+  if (kernel::optimizer_traits(config).is_coded()) {
+    throw Error("optimizer.type AdamW8bit has no update on {}", device.str());
+  }
   if (config.keeps_bf16()) {
     throw Error(
         "bf16.bf16_master_weights_and_grads: true needs zero_optimization.offload_optimizer.step "

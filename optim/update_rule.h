@@ -12,6 +12,7 @@
 
 #include "configs/config.h"
 #include "device/tensor.h"
+#include "optim/coded_states.h"
 #include "optim/element_offsets.h"
 #include "optim/update_constants.h"
 #include "optim/update_step.h"
@@ -32,9 +33,25 @@ class UpdateRule {
   double initial_state() const {
     return traits_.initial_state != nullptr ? config_.*traits_.initial_state : 0;
   }
-  // Return fp32, or bf16 if the configuration says so: such a master is the working weight.
-  torch::Dtype state_dtype() const { return to_dtype(config_.bf16_states); }
+  // Returns uint8 for coded states (optim/coded_states.h), whose maxima are further arrays, in
+  // fp32; else fp32, or bf16 if the configuration says so.
+  torch::Dtype state_dtype() const {
+    return is_coded() ? torch::kByte : to_dtype(config_.bf16_states);
+  }
+  bool is_coded() const { return traits_.is_coded(); }
+  // Returns fp32, or bf16 if the configuration says so: such a master is the working weight.
   torch::Dtype master_dtype() const { return to_dtype(config_.bf16_masters); }
+
+  // A StateArray is an array beside the master: one entry for each `block` elements, in which a
+  // chunk's first element begins a block.
+  struct StateArray {
+    std::string_view name;  // in checkpoints
+    torch::Dtype dtype;
+    int64_t block = 1;
+    int64_t entries(int64_t elements) const { return (elements + block - 1) / block; }
+  };
+  // Returns the states, then the maxima of coded states.
+  std::vector<StateArray> state_arrays() const;
 
   // A Chunk holds tensors that are all 1-D, contiguous, of one length and on one device, without
   // autograd history; states are in the order of state_names().
@@ -51,8 +68,10 @@ class UpdateRule {
     std::span<const OffsetSpan> offsets = {};
     // Result of the NormPass, if there is one. `grad` is then undefined: the pass has read it.
     torch::Tensor ratios = {};
+    // Of coded states: [code blocks], fp32, in the order of `states`.
+    std::vector<torch::Tensor> maxima = {};
 
-    // Returns the elements [begin, begin + size).
+    // Returns the elements [begin, begin + size). With coded states, `begin` begins a code block.
     Chunk narrow(int64_t begin, int64_t size) const;
   };
 
@@ -79,7 +98,7 @@ class UpdateRule {
   // Applies an update to master and states, in place, queued on the device's current stream. The
   // gradient is first multiplied by the step's grad_factor and may be overwritten. Elements are
   // independent: a chunk gives the same bits in one call, on any number of threads, or in parts
-  // that begin at multiples of kChunkAlignment.
+  // that begin at multiples of alignment().
   virtual void apply(const Chunk& chunk, const UpdateStep& step) const = 0;
 
   // Applies an update to parameter groups that follow each other and cover the chunk, with the same
@@ -93,6 +112,7 @@ class UpdateRule {
   // In elements; a multiple of every vector length. The last elements of a chunk, fewer than a
   // vector, are rounded differently by vectorized kernels.
   static constexpr int64_t kChunkAlignment = 64;
+  int64_t alignment() const { return is_coded() ? kernel::kCodeBlock : kChunkAlignment; }
 
  protected:
   const configs::OptimizerConfig& config() const { return config_; }
@@ -110,10 +130,14 @@ void update_parameter(const UpdateRule& rule, UpdateRule::Chunk chunk, const Upd
 // Returns the step's rates as `config` sets them, for update `update`.
 UpdateStep default_step(const configs::OptimizerConfig& config, int64_t update);
 
+// Returns the elements from which on a parameter's states are coded (optim/coded_states.h); unset:
+// those of no parameter are. The others have the rule of OptimizerConfig::with_fp32_states().
+std::optional<int64_t> min_coded_elements(const configs::OptimizerConfig& config);
+
 // Returns the rule for chunks on `device`: one pass for every formula, on the CPU and on a GPU
 // (optim/kernel_rules.h), with the same results; Lamb, in two passes, on the CPU alone. On other
 // devices, or if the GPU library has no such kernel, returns LibTorch's operators, and throws an
-// Error if the configuration stores anything in bf16.
+// Error if the configuration stores anything in bf16 or as codes.
 std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& config,
                                              torch::Device device);
 
@@ -122,7 +146,7 @@ std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& con
 // between them the formula is one fused kernel, or a few operators.
 class TensorRule : public UpdateRule {
  public:
-  // Supports every optimizer except Lamb (optim/lamb.h).
+  // Supports every optimizer except Lamb (optim/lamb.h) and those with coded states.
   explicit TensorRule(const configs::OptimizerConfig& config);
 
   void apply(const Chunk& chunk, const UpdateStep& step) const override;

@@ -5,8 +5,8 @@ Needs torch, transformers, deepspeed, peft, accelerate and bitsandbytes: python 
 Without a NAME all are made anew, else only these models; with a RUN only that one of each.
 MODEL.json holds 20 steps at a global batch of 24 rows of 32 tokens, run as one batch:
   fp32, masked (some targets are not trained), cosine (WarmupCosineLR), no_decay (norms and biases): transformers and torch's
-  AdamW; adam_l2, sgd, adagrad: torch's; lion and one_cycle: DeepSpeed's; lamb: DeepSpeed's formula (fused_lamb.py); losses,
-  grad_norms (before clipping) and the rates;
+  AdamW; adam_l2, sgd, adagrad: torch's; lion and one_cycle: DeepSpeed's; lamb: DeepSpeed's formula (fused_lamb.py);
+  adamw_8bit: bitsandbytes'; losses, grad_norms (before clipping) and the rates;
   lora: peft's adapters on every product, from adapters/MODEL, which it writes too: both factors random, as peft saves them;
   qlora, qlora_double: the same over a base that bitsandbytes has quantized to NF4 (not GPT-2); qlora_bf16,
     qlora_double_bf16: from weights of 16 bits, as a run in bf16 has them;
@@ -26,6 +26,7 @@ from functools import partial
 os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29611",
                "DS_ACCELERATOR": "cpu"}
 
+import bitsandbytes  # noqa: E402
 import deepspeed  # noqa: E402
 import torch  # noqa: E402
 from deepspeed.ops.lion import DeepSpeedCPULion  # noqa: E402
@@ -47,12 +48,29 @@ OPTIMIZERS = {
     "lion": lambda parameters: DeepSpeedCPULion(parameters, lr=1e-4, betas=(0.9, 0.99), weight_decay=0.1),
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9, nesterov=True, weight_decay=0.1),
     "adagrad": lambda parameters: torch.optim.Adagrad(parameters, lr=1e-2, weight_decay=0.1),
+    "adamw_8bit": lambda parameters: adamw_8bit(parameters),
     "lamb": lambda parameters: FusedLamb(parameters, lr=1e-2, betas=(0.9, 0.95), weight_decay=0.1),
 }
+MIN_8BIT_SIZE = 500  # some of the tiny models' parameters have fewer
 ONE_CYCLE = {"cycle_min_lr": 1e-4, "cycle_max_lr": 2e-3, "cycle_first_step_size": 6, "cycle_second_step_size": 8,
              "decay_step_size": 2, "decay_lr_rate": 0.5}
 COSINE = {"total_num_steps": 16, "warmup_num_steps": 6, "warmup_min_ratio": 0.1, "cos_min_ratio": 0.05,
           "warmup_type": "linear"}
+
+
+def adamw_8bit(parameters):
+    """bitsandbytes' AdamW8bit. On the CPU it takes the nearest code from a table of 65,536 magnitudes; here it takes the
+    nearest one, as on every other device."""
+    from bitsandbytes.backends.cpu import ops
+
+    def quantize(values, code, absmax, out, blocksize):
+        blocks = torch.nn.functional.pad(values.reshape(-1), (0, -values.numel() % blocksize)).reshape(-1, blocksize)
+        absmax.copy_(blocks.abs().amax(dim=1))
+        scaled = (blocks * (1 / absmax.clamp(min=1e-38)).unsqueeze(1)).reshape(-1)[:values.numel()]
+        out.copy_(torch.bucketize(scaled, (code[:-1] + code[1:]) / 2).to(torch.uint8).reshape(out.shape))
+
+    ops._quant_blockwise_fp32_direct = quantize
+    return bitsandbytes.optim.AdamW8bit(parameters, min_8bit_size=MIN_8BIT_SIZE, **ADAMW)
 
 
 def token(sample, position):
@@ -226,7 +244,7 @@ def main():
                 "bf16_masked": partial(train_deepspeed_bf16, masked=True),
             }
         if name == "llama":
-            makers |= {kind: partial(train_torch, optimizer=kind) for kind in ("adam_l2", "lion", "sgd", "adagrad", "lamb")}
+            makers |= {kind: partial(train_torch, optimizer=kind) for kind in ("adam_l2", "lion", "sgd", "adagrad", "lamb", "adamw_8bit")}
             makers["one_cycle"] = partial(train_torch, schedule=lambda optimizer: lr_schedules.OneCycle(optimizer, **ONE_CYCLE))
             makers["micro_batch_mean"] = train_deepspeed_micro_batches
         if "_pad" not in name:

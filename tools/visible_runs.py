@@ -39,6 +39,7 @@ OPTIMIZERS = {
     "SGD": (4, {}, {"stage": 3, "zero_hpz_partition_size": 2, "stage3_param_persistence_threshold": 0}),
     "Adagrad": (1, {}, {"stage": 0}),
     "Lamb": (1, {}, {"stage": 0}),
+    "AdamW8bit": (2, {}, {"stage": 2}),
 }
 LONG = 1_000_000  # steps of a run that a signal ends
 
@@ -241,7 +242,7 @@ class Runs:
 
     def optimizer(self, name):
         ranks, more, zero = OPTIMIZERS[name]
-        params = {"lr": 1e-3, **({"momentum": 0.9} if name == "SGD" else {})}
+        params = {"lr": 1e-3, **{"SGD": {"momentum": 0.9}, "AdamW8bit": {"min_8bit_size": 0}}.get(name, {})}
         config = {"train_micro_batch_size_per_gpu": 4, "zero_optimization": zero, **more,
                   "optimizer": {"type": name, "params": params}}
         words = self.finetune(name, config, "--steps", "1", "--save-every", "1")

@@ -18,7 +18,7 @@ void FlatLayout::add(Slot slot) {
   for (const int64_t extent : slot.shape()) {
     ZEROTH_CHECK(extent >= 0, "{} has extent {}", slot.name, extent);
   }
-  slot.offset = round_up(used_, kAlignment);
+  slot.offset = round_up(used_, alignment_);
   slot.numel = slot.global.slice.elements();
   used_ = slot.offset + std::max(slot.numel, slot.global.max_numel);
   slots_.push_back(std::move(slot));
@@ -27,7 +27,7 @@ void FlatLayout::add(Slot slot) {
 int64_t FlatLayout::shard_numel() const {
   // Parameters without elements have a shard too, because no collective is empty.
   const int64_t needed = slots_.empty() ? used_ : std::max<int64_t>(used_, 1);
-  return round_up(needed, kAlignment * num_shards_) / num_shards_;
+  return round_up(needed, alignment_ * num_shards_) / num_shards_;
 }
 
 Range FlatLayout::shard(int index) const {

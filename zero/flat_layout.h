@@ -39,12 +39,14 @@ struct Range {
 
 class FlatLayout {
  public:
-  // Slots start and shards end at multiples of this many elements: vector loads stay aligned,
-  // shards stay equal, and every kernel can process a parameter group's range as one chunk
+  // Slots start and shards end at multiples of at least this many elements: vector loads stay
+  // aligned, shards stay equal, and every kernel can process a parameter group's range as one chunk
   // (optim::UpdateRule::kChunkAlignment).
   static constexpr int64_t kAlignment = 64;
 
-  explicit FlatLayout(int num_shards) : num_shards_(num_shards) {}
+  // `alignment` is a multiple of kAlignment, at which slots start and shards end.
+  explicit FlatLayout(int num_shards, int64_t alignment = kAlignment)
+      : num_shards_(num_shards), alignment_(alignment) {}
 
   // Appends a slot, and sets its offset to the next aligned one, the same on every rank.
   void add(Slot slot);
@@ -73,6 +75,7 @@ class FlatLayout {
 
  private:
   int num_shards_;
+  int64_t alignment_;
   std::vector<Slot> slots_;
   int64_t used_ = 0;
 };

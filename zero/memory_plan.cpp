@@ -120,14 +120,13 @@ class MemoryPlanner {
   }
 
   void add_optimizer() {
-    const UpdateArrays& arrays = offload_plan_.arrays;
     for (const OffloadPlan::UnitPlacement& unit : offload_plan_.units) {
       const auto& [elements, place] = unit.updates;
       const bool pinned = offload_plan_.updates.pinned;
-      if (arrays.master)
-        put(result_.masters, place, pinned, elements * element_bytes(*arrays.master));
-      for (int64_t i = 0; i < arrays.states; ++i) {
-        put(result_.states, place, pinned, elements * element_bytes(arrays.state));
+      if (unit.arrays.master)
+        put(result_.masters, place, pinned, elements * unit.arrays.master_bytes());
+      for (const auto& state : unit.arrays.states) {
+        put(result_.states, place, pinned, state.entries(elements) * element_bytes(state.dtype));
       }
     }
   }

@@ -34,12 +34,13 @@ class OffloadPlanner {
       const int64_t bytes = owned_range * element_bytes(unit.dtype(plan_.working));
       plan_.units.push_back(
           {.updates = {.elements = unit.trainable ? owned_range : 0},
-           .parameters = {.elements = unit.is_gathered_before_use() ? bytes / width : 0}});
+           .parameters = {.elements = unit.is_gathered_before_use() ? bytes / width : 0},
+           .coded = unit.coded,
+           .arrays = arrays_of(unit_optimizer(config.optimizer, unit.coded))});
     }
     plan_.wire = wire_dtype(config);
     plan_.gradient = gradient_dtype(config);
-    plan_.arrays =
-        update_arrays(*optim::make_update_rule(config.optimizer, torch::kCPU), plan_.working);
+    plan_.arrays = arrays_of(config.optimizer);
     plan_.host = resolve(OffloadDevice::kCpu);
     plan_.overlaps_step = separate_device_ && zero_.overlap_step;
   }
@@ -55,6 +56,10 @@ class OffloadPlanner {
   }
 
  private:
+  UpdateArrays arrays_of(const configs::OptimizerConfig& optimizer) const {
+    return update_arrays(*optim::make_update_rule(optimizer, torch::kCPU), plan_.working);
+  }
+
   using PlacementField = ShardPlacement UnitPlacement::*;
 
   OffloadDevice resolve(OffloadDevice device) const {
@@ -100,10 +105,24 @@ class OffloadPlanner {
     return largest;
   }
 
+  // Returns the bytes of the largest array of masters and states in a file.
+  int64_t largest_array_in_file() const {
+    int64_t bytes = 0;
+    for (const UnitPlacement& unit : plan_.units) {
+      if (unit.updates.device != OffloadDevice::kNvme) continue;
+      bytes = std::max(bytes, unit.arrays.largest_bytes(unit.updates.elements));
+    }
+    return bytes;
+  }
+
   void plan_updates() {
     const int64_t limit = std::min(zero_.sub_group_size_elements, kFileTile);
-    plan_.tile_elements =
-        std::max(limit / offload::kChunkAlignment, int64_t{1}) * offload::kChunkAlignment;
+    // Tiles of every array are aligned to its entries.
+    int64_t alignment = offload::kChunkAlignment;
+    for (const auto& state : plan_.arrays.states) {
+      alignment = std::max(alignment, offload::kChunkAlignment * state.block);
+    }
+    plan_.tile_elements = std::max(limit / alignment, int64_t{1}) * alignment;
     plan_.max_updated_elements = largest(&UnitPlacement::updates, /*in_file=*/false);
     const UpdateArrays& arrays = plan_.arrays;
     TensorOffload& offloaded = plan_.updates;
@@ -119,11 +138,9 @@ class OffloadPlanner {
       return;
     }
     offloaded.buffers = zero_.offload_optimizer.buffer_count * arrays.count();
-    const int64_t width =
-        std::max(arrays.master_bytes(), arrays.states > 0 ? element_bytes(arrays.state) : 0);
     offloaded.buffer_bytes =
         std::min(file_aligned(std::min(plan_.tile_elements, elements) * kMaxElementBytes),
-                 file_aligned(elements * width));
+                 file_aligned(largest_array_in_file()));
   }
 
   // Plans the offload beside a GPU, which sends gradients and, if it updates, copies tiles of
@@ -169,10 +186,26 @@ class OffloadPlanner {
 
 }  // namespace
 
+int64_t UpdateArrays::state_bytes(int64_t elements) const {
+  int64_t bytes = 0;
+  for (const auto& state : states) bytes += state.entries(elements) * element_bytes(state.dtype);
+  return bytes;
+}
+
+int64_t UpdateArrays::largest_bytes(int64_t elements) const {
+  int64_t bytes = elements * master_bytes();
+  for (const auto& state : states) {
+    bytes = std::max(bytes, state.entries(elements) * element_bytes(state.dtype));
+  }
+  return bytes;
+}
+
+configs::OptimizerConfig unit_optimizer(const configs::OptimizerConfig& optimizer, bool coded) {
+  return coded ? optimizer : optimizer.with_fp32_states();
+}
+
 UpdateArrays update_arrays(const optim::UpdateRule& rule, torch::Dtype working) {
-  UpdateArrays arrays{.states = static_cast<int64_t>(rule.state_names().size()),
-                      .state = rule.state_dtype(),
-                      .read_twice = rule.norm_pass() != nullptr};
+  UpdateArrays arrays{.states = rule.state_arrays(), .read_twice = rule.norm_pass() != nullptr};
   if (rule.master_dtype() != working) arrays.master = rule.master_dtype();
   return arrays;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -16,18 +17,22 @@ namespace zeroth::zero {
 
 struct UnitPlan;
 
-// The optimizer's arrays, each with one element per trained element.
+// The optimizer's arrays for trained elements.
 struct UpdateArrays {
-  int64_t states = 0;
-  torch::Dtype state = torch::kFloat;
-  std::optional<torch::Dtype> master = {};  // unset: the parameters are the master
+  std::vector<optim::UpdateRule::StateArray> states;
+  std::optional<torch::Dtype> master = {};  // one per element; unset: the parameters are the master
   bool read_twice = false;                  // a norm pass reads them, too
 
-  int64_t count() const { return states + (master ? 1 : 0); }
-  // Return the bytes of the master, and of all states, for one element.
+  int64_t count() const { return std::ssize(states) + (master ? 1 : 0); }
+  // Returns the bytes of the master for one element.
   int64_t master_bytes() const { return master ? element_bytes(*master) : 0; }
-  int64_t state_bytes() const { return states * element_bytes(state); }
+  // Return the bytes of all states, and of the largest array, for this many elements.
+  int64_t state_bytes(int64_t elements) const;
+  int64_t largest_bytes(int64_t elements) const;
 };
+
+// Returns the optimizer whose rule updates units with coded states, or without.
+configs::OptimizerConfig unit_optimizer(const configs::OptimizerConfig& optimizer, bool coded);
 
 // Returns the arrays of a rule on parameters of type `working`.
 UpdateArrays update_arrays(const optim::UpdateRule& rule, torch::Dtype working);
@@ -62,13 +67,15 @@ struct OffloadPlan {
     // Released between uses; other parameters are kept in full on the device. Bytes of quantized
     // weights count as the elements of working precision that would take as much memory.
     ShardPlacement parameters;
+    bool coded = false;        // as Unit::coded
+    UpdateArrays arrays = {};  // of `updates`
   };
   std::vector<UnitPlacement> units;
 
   torch::Dtype working = torch::kFloat;   // dtype of parameters
   torch::Dtype wire = torch::kFloat;      // dtype of gradients in communication
   torch::Dtype gradient = torch::kFloat;  // dtype of gradients until the update
-  UpdateArrays arrays;
+  UpdateArrays arrays;                    // of most elements: no unit has more
 
   TensorOffload updates;
   TensorOffload parameters;

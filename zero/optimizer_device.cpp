@@ -40,19 +40,22 @@ double host_rate(const OffloadPlan& plan, const configs::OptimizerConfig& optimi
                  const RankBarrier& together) {
   const torch::NoGradGuard no_grad;
   const auto rule = optim::make_update_rule(optimizer, torch::kCPU);
-  const auto full = [](torch::Dtype dtype, double value) {
-    return at::full({kTrialElements}, value, torch::TensorOptions(torch::kCPU).dtype(dtype));
+  const auto full = [](torch::Dtype dtype, double value, int64_t entries = kTrialElements) {
+    return at::full({entries}, value, torch::TensorOptions(torch::kCPU).dtype(dtype));
   };
-  std::vector<torch::Tensor> states;
-  for (int64_t i = 0; i < plan.arrays.states; ++i) {
-    states.push_back(full(plan.arrays.state, 1e-3));
+  std::vector<torch::Tensor> states, maxima;
+  for (const auto& state : plan.arrays.states) {
+    const bool elementwise = state.block == 1;
+    (elementwise ? states : maxima)
+        .push_back(full(state.dtype, 1e-3, state.entries(kTrialElements)));
   }
   const torch::Tensor working = full(plan.working, 1);
   const optim::UpdateRule::Chunk tile = {
       .master = plan.arrays.master ? full(*plan.arrays.master, 1) : working,
       .grad = full(plan.gradient, 1e-3),
       .states = states,
-      .copy = plan.arrays.master ? working : torch::Tensor()};
+      .copy = plan.arrays.master ? working : torch::Tensor(),
+      .maxima = maxima};
   return measure_rate(
       kTrialElements, [&] { update_parameter(*rule, tile, optim::default_step(optimizer, 1)); },
       together);
@@ -106,7 +109,9 @@ double measure_rate(int64_t elements, const std::function<void()>& update,
 }
 
 UpdateBytes bytes_per_element(const OffloadPlan& plan) {
-  const int64_t arrays = plan.arrays.master_bytes() + plan.arrays.state_bytes();
+  // To whole bytes: the maxima of coded states are a few per cent of one.
+  const int64_t arrays =
+      plan.arrays.master_bytes() + plan.arrays.state_bytes(kTrialElements) / kTrialElements;
   const int64_t reads = plan.arrays.read_twice ? 2 : 1;
   const int64_t parameter = element_bytes(plan.working);
   const int64_t offloaded_bytes = plan.parameters.any ? parameter : 0;
@@ -137,8 +142,9 @@ TierBytes calibration_bytes(const OffloadPlan& plan) {
   const int64_t there_and_back = 2 * kLinkProbeBytes;
   TierBytes bytes{
       .device = kLinkProbeBytes,
-      .host = kTrialElements * (plan.arrays.master_bytes() + plan.arrays.state_bytes() +
-                                element_bytes(plan.working) + element_bytes(plan.gradient))};
+      .host = plan.arrays.state_bytes(kTrialElements) +
+              kTrialElements * (plan.arrays.master_bytes() + element_bytes(plan.working) +
+                                element_bytes(plan.gradient))};
   if (plan.link_pinned) {
     bytes.pinned = there_and_back;
   } else {

@@ -1,7 +1,6 @@
 #include "zero/optimizer_states.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -14,11 +13,6 @@ namespace zeroth::zero {
 using offload::Access;
 
 namespace {
-
-int64_t aligned_tile(int64_t elements) {
-  constexpr int64_t kAlignment = optim::UpdateRule::kChunkAlignment;
-  return std::max(elements / kAlignment, int64_t{1}) * kAlignment;
-}
 
 torch::Tensor part(const torch::Tensor& tensor, const Range& range) {
   return tensor.narrow(0, range.begin, range.size());
@@ -38,7 +32,7 @@ OptimizerStates::OptimizerStates(const UnitPlan& plan, ParamStore& params,
     : plan_(plan),
       params_(params),
       places_(std::move(places)),
-      tile_elements_(aligned_tile(options.tile_elements)),
+      tile_elements_(options.tile_elements),
       staging_(options.staging),
       shards_(plan.units.size()),
       updated_(plan.units.size()) {
@@ -47,16 +41,17 @@ OptimizerStates::OptimizerStates(const UnitPlan& plan, ParamStore& params,
     const auto& [store, rule, device] = places_[unit];
     const int64_t numel = params_.range(unit).size();
     const UpdateArrays arrays = update_arrays(*rule, params_.dtype(unit));
-    for (int64_t i = 0; i < arrays.states; ++i) {
-      shards_[unit].states.push_back(store->add(numel, arrays.state));
+    for (const auto& state : arrays.states) {
+      ZEROTH_CHECK(numel % state.block == 0, "{} elements in blocks of {}", numel, state.block);
+      shards_[unit].states.push_back({store->add(state.entries(numel), state.dtype), state.block});
     }
-    if (arrays.master) shards_[unit].master = store->add(numel, *arrays.master);
+    if (arrays.master) shards_[unit].master = {store->add(numel, *arrays.master)};
   }
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     // Stores hold zeros initially.
     if (shards_[unit].states.empty() || places_[unit].rule->initial_state() == 0) continue;
     for (const Range& tile : tiles(unit)) {
-      for (const size_t shard : shards_[unit].states) {
+      for (const Shard& shard : shards_[unit].states) {
         acquire(unit, shard, tile, Access::kWrite)
             .tensor()
             .fill_(places_[unit].rule->initial_state());
@@ -70,8 +65,8 @@ std::vector<OptimizerStates::Array> OptimizerStates::arrays(size_t unit) const {
   const optim::UpdateRule& rule = *places_[unit].rule;
   const UpdateArrays types = update_arrays(rule, params_.dtype(unit));
   std::vector<Array> arrays = {{"master", types.master.value_or(params_.dtype(unit))}};
-  for (const std::string_view name : rule.state_names()) {
-    arrays.push_back({std::string(name), types.state});
+  for (const auto& state : types.states) {
+    arrays.push_back({std::string(state.name), state.dtype, state.block});
   }
   return arrays;
 }
@@ -80,20 +75,31 @@ std::vector<Range> OptimizerStates::tiles(size_t unit) const {
   const int64_t numel = params_.range(unit).size();
   if (!plan_.units[unit].trainable) return {{0, numel}};
   std::vector<Range> tiles;
-  for (int64_t begin = 0; begin < numel; begin += tile_elements_) {
-    tiles.push_back({begin, std::min(begin + tile_elements_, numel)});
+  const int64_t elements = tile_elements(unit);
+  for (int64_t begin = 0; begin < numel; begin += elements) {
+    tiles.push_back({begin, std::min(begin + elements, numel)});
   }
   return tiles;
 }
 
-std::optional<size_t> OptimizerStates::find_shard(size_t unit, size_t index) const {
+int64_t OptimizerStates::tile_elements(size_t unit) const {
+  const int64_t alignment = places_[unit].rule->alignment();
+  return std::max(tile_elements_ / alignment, int64_t{1}) * alignment;
+}
+
+offload::ShardChunk OptimizerStates::chunk(const Shard& shard, const Range& tile) {
+  const Range entries = Array{{}, {}, shard.block}.entries(tile);
+  return {shard.index, entries.begin, entries.end};
+}
+
+std::optional<OptimizerStates::Shard> OptimizerStates::find_shard(size_t unit, size_t index) const {
   return index == 0 ? shards_[unit].master : shards_[unit].states.at(index - 1);
 }
 
-offload::ChunkLease OptimizerStates::acquire(size_t unit, size_t shard, const Range& tile,
+offload::ChunkLease OptimizerStates::acquire(size_t unit, const Shard& shard, const Range& tile,
                                              Access access) {
   if (updated_[unit]) staging_->copies().wait_event(std::exchange(updated_[unit], {}));
-  return places_[unit].states->acquire({shard, tile.begin, tile.end}, places_[unit].device, access);
+  return places_[unit].states->acquire(chunk(shard, tile), places_[unit].device, access);
 }
 
 offload::ChunkLease OptimizerStates::acquire_weights(size_t unit, Access access) {
@@ -109,15 +115,16 @@ offload::ChunkLease OptimizerStates::read(size_t unit, size_t index, const Range
 
 torch::Tensor OptimizerStates::in_place(size_t unit, size_t index) {
   const auto shard = find_shard(unit, index);
-  return shard ? places_[unit].states->in_place(*shard) : params_.in_place(unit);
+  return shard ? places_[unit].states->in_place(shard->index) : params_.in_place(unit);
 }
 
 void OptimizerStates::write(size_t unit, size_t index, const torch::Tensor& values) {
   const torch::NoGradGuard no_grad;
   if (index == 0) return write_weights(unit, values);
-  const size_t shard = shards_[unit].states.at(index - 1);
+  const Shard& shard = shards_[unit].states.at(index - 1);
   for (const Range& tile : tiles(unit)) {
-    write_values(acquire(unit, shard, tile, Access::kWrite), part(values, tile));
+    const offload::ShardChunk own = chunk(shard, tile);
+    write_values(acquire(unit, shard, tile, Access::kWrite), part(values, {own.begin, own.end}));
   }
 }
 

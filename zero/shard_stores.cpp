@@ -72,15 +72,32 @@ class StoreBuilder {
     result_.options = {.tile_elements = config_.zero.sub_group_size_elements,
                        .decay_vectors = !config_.optimizer.no_decay,
                        .staging = result_.staging};
-    result_.rules.push_back(optim::make_update_rule(config_.optimizer, mesh_.device()));
-    const OptimizerPlacement here = {add(offload::make_memory_store(mesh_.device())),
-                                     result_.rules.back().get(), mesh_.device()};
+    const OptimizerPlacement here = {add(offload::make_memory_store(mesh_.device())), nullptr,
+                                     mesh_.device()};
     result_.updates.assign(plan_.units.size(), here);
-    if (!plan_.updates.any) return;
-    const OptimizerPlacement offloaded = offloaded_placement(here);
+    if (plan_.updates.any) {
+      const OptimizerPlacement offloaded = offloaded_placement(here);
+      for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
+        if (plan_.units[unit].updates.device != OffloadDevice::kNone)
+          result_.updates[unit] = offloaded;
+      }
+    }
+    place_rules();
+  }
+
+  // Makes one rule for each device, and for units with coded states and without.
+  void place_rules() {
+    std::map<std::pair<torch::DeviceType, bool>, const optim::UpdateRule*> rules;
     for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
-      if (plan_.units[unit].updates.device != OffloadDevice::kNone)
-        result_.updates[unit] = offloaded;
+      const bool coded = plan_.units[unit].coded;
+      const torch::Device device = result_.updates[unit].device;
+      const optim::UpdateRule*& rule = rules[{device.type(), coded}];
+      if (rule == nullptr) {
+        result_.rules.push_back(
+            optim::make_update_rule(unit_optimizer(config_.optimizer, coded), device));
+        rule = result_.rules.back().get();
+      }
+      result_.updates[unit].rule = rule;
     }
   }
 
@@ -99,10 +116,7 @@ class StoreBuilder {
   OptimizerPlacement offloaded_placement(const OptimizerPlacement& here) {
     OptimizerPlacement offloaded = here;
     const bool on_device = updates_on_device();
-    if (!on_device) {
-      result_.rules.push_back(optim::make_update_rule(config_.optimizer, torch::kCPU));
-      offloaded = {nullptr, result_.rules.back().get(), torch::kCPU};
-    }
+    if (!on_device) offloaded.device = torch::kCPU;
     std::optional<offload::FileStoreOptions> file;
     if (plan_.updates.buffers > 0) {
       const configs::OffloadOptimizerConfig& offload = config_.zero.offload_optimizer;

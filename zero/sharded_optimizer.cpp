@@ -89,7 +89,7 @@ void ShardedOptimizer::reserve_staging() {
     if (where.is_cpu()) staging_->reserve(where, numel * width);
     const torch::Tensor grad = grads_.grad(unit);
     if (!grad.defined() || where.is_cpu() || grad.device() == where) continue;
-    staging_->reserve(where, std::min(numel, states_.tile_elements()) *
+    staging_->reserve(where, std::min(numel, states_.tile_elements(unit)) *
                                  static_cast<int64_t>(grad.element_size()));
   }
 }
@@ -124,10 +124,10 @@ offload::Reads ShardedOptimizer::reads() const {
     const int passes = placement.rule->norm_pass() == nullptr ? 1 : 2;
     for (int pass = 0; pass < passes; ++pass) {
       for (const Range& tile : states_.tiles(unit)) {
-        for (const size_t shard : states) {
-          reads[placement.states].push_back({shard, tile.begin, tile.end});
+        for (const OptimizerStates::Shard& shard : states) {
+          reads[placement.states].push_back(OptimizerStates::chunk(shard, tile));
         }
-        if (master) reads[placement.states].push_back({*master, tile.begin, tile.end});
+        if (master) reads[placement.states].push_back(OptimizerStates::chunk(*master, tile));
       }
     }
   }
@@ -198,16 +198,19 @@ ShardedOptimizer::AcquiredTile ShardedOptimizer::acquire_tile(size_t unit, const
                                                               const TilePass& pass) {
   const auto& [states, master] = states_.shards(unit);
   AcquiredTile acquired;
-  for (const size_t shard : states) {
+  std::vector<torch::Tensor> elementwise, maxima;
+  for (const OptimizerStates::Shard& shard : states) {
     acquired.leases.push_back(states_.acquire(unit, shard, tile, pass.states));
     acquired.states.push_back(acquired.leases.back().tensor());
+    (shard.block == 1 ? elementwise : maxima).push_back(acquired.states.back());
   }
   const torch::Tensor weights = working.narrow(0, tile.begin, tile.size());
   acquired.tile = {.master = weights,
                    .grad = torch::Tensor(),
-                   .states = acquired.states,
+                   .states = elementwise,
                    .first_element = tile.begin,
-                   .offsets = elements_[unit].offsets};
+                   .offsets = elements_[unit].offsets,
+                   .maxima = maxima};
   if (master) {
     acquired.leases.push_back(states_.acquire(unit, *master, tile, pass.master));
     acquired.tile.master = acquired.leases.back().tensor();

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "comm/groups/members.h"
+#include "optim/coded_states.h"
 
 namespace zeroth::zero {
 namespace {
@@ -110,11 +111,12 @@ std::vector<UnitParameter> collect(const model::Blocks& blocks, int tensor_size)
 }
 
 // Returns a unit's name. Units of one owner differ in the suffix.
-std::string unit_name(const std::string& owner, int num_replicas, bool quantized, bool frozen) {
+std::string unit_name(const std::string& owner, const Unit& unit, const UnitPlanOptions& options) {
   std::string name = owner;
-  if (num_replicas > 1) name += fmt::format(" (on {} ranks)", num_replicas);
-  if (quantized) return name + " (quantized)";
-  if (frozen) name += " (frozen)";
+  if (unit.num_replicas > 1) name += fmt::format(" (on {} ranks)", unit.num_replicas);
+  if (unit.is_quantized) return name + " (quantized)";
+  if (options.trains && !unit.trainable) name += " (frozen)";
+  if (options.min_coded_elements && unit.trainable && !unit.coded) name += " (small)";
   return name;
 }
 
@@ -145,31 +147,35 @@ UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, i
   }
   const int tensor_size = grid.shape()[comm::MeshDim::kTp];
   const auto accumulates = [&](size_t b) { return blocks[b]->accumulates_grads(); };
-  // (owner, trainable, quantized, replicas)
-  std::map<std::tuple<std::string, bool, bool, int>, size_t> unit_of;
+  // (owner, trainable, quantized, coded, replicas)
+  std::map<std::tuple<std::string, bool, bool, bool, int>, size_t> unit_of;
   for (UnitParameter& parameter : collect(blocks, tensor_size)) {
     const bool tied = parameter.blocks.size() > 1;
     const bool trainable = options.trains && parameter.tensor.requires_grad();
     const bool quantized = parameter.tensor.scalar_type() == torch::kByte;
     const std::string owner =
         tied ? parameter.slot.name : blocks[parameter.blocks.front()]->label();
+    const bool coded = options.min_coded_elements && trainable &&
+                       parameter.slot.global.slice.tensor_elements() >= *options.min_coded_elements;
     const auto [at, is_new] = unit_of.try_emplace(
-        {owner, trainable, quantized, parameter.num_replicas}, plan.units.size());
+        {owner, trainable, quantized, coded, parameter.num_replicas}, plan.units.size());
     if (is_new) {
       const comm::GroupMember place =
           comm::group_member(grid.shard_group(parameter.num_replicas), rank);
       plan.units.push_back(
-          {.name =
-               unit_name(owner, parameter.num_replicas, quantized, options.trains && !trainable),
+          {.name = {},
            .trainable = trainable,
            .is_saved = trainable || (options.saves_frozen && !quantized),
            .is_quantized = quantized,
+           .coded = coded,
            .num_replicas = parameter.num_replicas,
            .shard_index = place.rank,
-           .layout = FlatLayout(place.size),
+           .layout =
+               FlatLayout(place.size, coded ? optim::kernel::kCodeBlock : FlatLayout::kAlignment),
            .params = {},
            .blocks = parameter.blocks,
            .begins_gradients = std::ranges::all_of(parameter.blocks, accumulates)});
+      plan.units.back().name = unit_name(owner, plan.units.back(), options);
       for (const size_t b : parameter.blocks) plan.block_units[b].push_back(at->second);
     }
     Unit& unit = plan.units[at->second];

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,9 @@ struct Unit {
   bool is_saved = true;
   // True: its elements are bytes (uint8) of quantized weights, which are frozen and never saved.
   bool is_quantized = false;
+  // True: its optimizer states are 8-bit codes, and slots and shards begin code blocks
+  // (optim/coded_states.h).
+  bool coded = false;
   int num_replicas = 1;  // sharded over comm::DeviceMesh::shard_group(num_replicas)
   int shard_index = 0;   // this rank's index in that group
   FlatLayout layout;
@@ -82,12 +87,15 @@ struct UnitPlanOptions {
   bool trains = true;
   // False: what a run saves holds its trainable parameters only, as adapters over a base.
   bool saves_frozen = true;
+  // Set: the optimizer stores its states as codes, except those of parameters of fewer elements (of
+  // the full parameter), which are in units of their own (optim::min_coded_elements()).
+  std::optional<int64_t> min_coded_elements = {};
 };
 
-// Groups the parameters of every block by (tied or not, trainable or not, quantized or not, ranks
-// that hold the same) and returns the plan of `rank`. Throws an Error if two blocks have one label,
-// two parameters one name, a parameter is neither floating point nor frozen bytes (uint8), or a
-// block does not say how tensor-parallel ranks share it.
+// Groups the parameters of every block by (tied or not, trainable or not, quantized or not, coded
+// or not, ranks that hold the same) and returns the plan of `rank`. Throws an Error if two blocks
+// have one label, two parameters one name, a parameter is neither floating point nor frozen bytes
+// (uint8), or a block does not say how tensor-parallel ranks share it.
 UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, int rank,
                     const UnitPlanOptions& options = {});
 // Plans the units for this rank of a mesh, and for the first of `data_ranks` ranks that are all on

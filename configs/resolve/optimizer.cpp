@@ -20,8 +20,10 @@ struct OptimizerType {
 constexpr std::string_view kAdamTakes =
     "lr bias_correction betas eps weight_decay adam_w_mode torch_adam set_grad_none";
 
-// DeepSpeed's FusedAdam, FusedLion and FusedLamb, and torch.optim's SGD and Adagrad, which it
-// accepts.
+constexpr std::string_view k8bitTakes = "lr bias_correction betas eps weight_decay min_8bit_size";
+
+// DeepSpeed's FusedAdam, FusedLion and FusedLamb, torch.optim's SGD and Adagrad, which it accepts,
+// and bitsandbytes' AdamW8bit, from which its Adam8bit differs in the default decay alone.
 constexpr OptimizerType kTypes[] = {
     {"AdamW", Kind::kAdamW, 1e-3, 1e-8, kAdamTakes},
     {"Adam", Kind::kAdamW, 1e-3, 1e-8, kAdamTakes},
@@ -32,6 +34,8 @@ constexpr OptimizerType kTypes[] = {
      "lr lr_decay weight_decay initial_accumulator_value eps foreach fused differentiable"},
     {"Lamb", Kind::kLamb, 1e-3, 1e-8,
      "lr bias_correction betas eps eps_inside_sqrt weight_decay max_coeff min_coeff"},
+    {"AdamW8bit", Kind::kAdamW8bit, 1e-3, 1e-8, k8bitTakes},
+    {"Adam8bit", Kind::kAdamW8bit, 1e-3, 1e-8, k8bitTakes},
     // DeepSpeed's types (to 0.19.6) compress only later in a run. Before that none of them corrects
     // its moments or uses an eps inside the root, whatever a file requests.
     {"OneBitAdam", Kind::kAdamW, 1e-3, 1e-8,
@@ -53,9 +57,13 @@ const TypeNames kUnsupported = {"Muon",     "MuAdam",  "MuAdamW", "MuSGD",     "
                                 "Adadelta", "Adamax",  "ASGD",    "LBFGS",     "NAdam",
                                 "RAdam",    "RMSprop", "Rprop",   "SparseAdam"};
 
-// Returns the type in the file, or AdamW if there is no section or its type is unknown.
+// Returns the type in the file, that of --optim if there is no section, or AdamW if there is
+// neither or the type is unknown.
 const OptimizerType& type_of(Context& context) {
-  if (context.keys.values.count("optimizer") == 0) return kTypes[0];
+  if (context.keys.values.count("optimizer") == 0) {
+    const std::string_view name = context.flags.optimizer.value_or(kTypes[0].name);
+    return *std::ranges::find(kTypes, name, &OptimizerType::name);
+  }
   TypeNames names;
   for (const OptimizerType& type : kTypes) names.push_back(type.name);
   const auto index = parse_type(context, "optimizer.type", names, kUnsupported, true);

@@ -156,8 +156,9 @@ void check_bf16(Context& context, const Config& config) {
   need(of_optimizer("device"), optimizer.device != OffloadDevice::kNone, "\"cpu\" or \"nvme\"",
        "\"none\"");
   need(of_optimizer("ratio"), optimizer.ratio == 1, 1, optimizer.ratio);
-  const bool lamb = value_of(config, "optimizer.type") == "Lamb";
-  need("optimizer.type", !lamb, "other than Lamb", "Lamb");
+  const auto type = value_of(config, "optimizer.type").get<std::string>();
+  need("optimizer.type", type != "Lamb" && type != "AdamW8bit", "other than Lamb and AdamW8bit",
+       type);
   const std::string step = of_optimizer("step");
   need(step, value_of(config, step) != "gpu", "\"cpu\" or \"auto\"", "\"gpu\"");
   if (!masters) context.add_error("{}: true needs {} true, found false", kStates, kMasters);

@@ -19,7 +19,7 @@ struct EnumNames {
     return "auto cpu gpu";
   }
   static constexpr std::string_view of(OptimizerConfig::Kind) {
-    return "AdamW Adam Lion SGD Adagrad Lamb";
+    return "AdamW Adam Lion SGD Adagrad Lamb AdamW8bit";
   }
   // No file has the first and the last one.
   static constexpr std::string_view of(SchedulerConfig::Kind) {

@@ -15,29 +15,33 @@ std::vector<ConfigKey> optimizer_rows() {
       section("optimizer", "without it: AdamW with the values of the flags", kMustEqual),
       honored(
           "optimizer.type", print_only(field<&OptimizerConfig::kind>()), "null", "",
-          "Adam, AdamW, Lion, SGD, Adagrad or Lamb in any case; Adam is AdamW unless adam_w_mode "
-          "is false; OneBitAdam, ZeroOneAdam and OneBitLamb with --accept-uncompressed, see above",
+          "Adam, AdamW, Lion, SGD, Adagrad, Lamb, AdamW8bit or Adam8bit in any case; Adam is AdamW "
+          "unless adam_w_mode is false; Adam8bit is AdamW8bit; OneBitAdam, ZeroOneAdam and "
+          "OneBitLamb with --accept-uncompressed, see above",
           {.auto_value = ""}),
       section("optimizer.params", "absent keys have DeepSpeed's defaults", kMustEqualUnlessAllowed),
       honored("optimizer.params.lr", field<&OptimizerConfig::lr>(), "0.001", ">= 0",
               "learning rate; default of Adagrad: 0.01", {.flag = "--lr"}),
       honored("optimizer.params.betas", field<&OptimizerConfig::betas>(), "[0.9, 0.999]", "[0, 1)",
-              "Adam, AdamW, Lamb: decay rates of the two moments; Lion: weights of the momentum in "
+              "Adam, AdamW, AdamW8bit, Lamb: decay rates of the two moments; Lion: weights of the "
+              "momentum in "
               "an update and in its own average",
               {.flag = "--betas"}),
       honored("optimizer.params.eps", field<&OptimizerConfig::eps>(), "1e-08", ">= 0",
-              "Adam, AdamW, Adagrad, Lamb: added to the root; default of Adagrad: 1e-10",
+              "Adam, AdamW, AdamW8bit, Adagrad, Lamb: added to the root; default of Adagrad: 1e-10",
               {.flag = "--eps"}),
       honored("optimizer.params.weight_decay", field<&OptimizerConfig::weight_decay>(), "0.0",
               ">= 0",
-              "weight decay: decoupled in AdamW and Lion, a part of the direction in Lamb, added "
+              "weight decay: decoupled in AdamW, AdamW8bit and Lion, a part of the direction in "
+              "Lamb, added "
               "to the gradient in the others",
               {.flag = "--weight-decay"}),
       honored("optimizer.params.adam_w_mode", adam_w_mode(), "true", "",
               "false with type Adam: weight decay is added to the gradient", {.auto_value = ""}),
-      honored("optimizer.params.bias_correction", field<&OptimizerConfig::bias_correction>(),
-              "true", "",
-              "Adam, AdamW, Lamb: false: moments are not divided by 1 - beta^n at update n"),
+      honored(
+          "optimizer.params.bias_correction", field<&OptimizerConfig::bias_correction>(), "true",
+          "",
+          "Adam, AdamW, AdamW8bit, Lamb: false: moments are not divided by 1 - beta^n at update n"),
       honored("optimizer.params.momentum", field<&OptimizerConfig::momentum>(), "0.0", "[0, 1)",
               "SGD: fraction of the last update direction that is kept"),
       honored("optimizer.params.dampening", field<&OptimizerConfig::dampening>(), "0.0", "0..1",
@@ -55,6 +59,8 @@ std::vector<ConfigKey> optimizer_rows() {
               "Lamb: the ratio of a parameter's norm to its direction's is at most this"),
       honored("optimizer.params.min_coeff", field<&OptimizerConfig::min_coeff>(), "0.01", ">= 0",
               "Lamb: the ratio is at least this"),
+      honored("optimizer.params.min_8bit_size", field<&OptimizerConfig::min_8bit_size>(), "4096",
+              ">= 0", "AdamW8bit: parameters of fewer numbers keep moments in fp32"),
   };
 }
 

@@ -248,7 +248,7 @@ RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
                      const EstimateOptions& options, int here, const std::filesystem::path& root) {
   const int64_t held = parameter_bytes(blocks);
   const auto estimate = [=](const configs::Config& other, const EstimateOptions& with) {
-    const auto plan = plan_of(blocks, with);
+    const auto plan = plan_of(blocks, other, with);
     MemoryPlan memory = plan_memory(plan, other, with);
     const TierField host = with.device == torch::kCPU ? &TierBytes::device : &TierBytes::host;
     memory.held.*host = held;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/state/run_state.h"
 #include "engine/state/snapshot.h"
 #include "engine/step/schedule.h"
 #include "zero/dtype.h"
@@ -49,25 +50,37 @@ StateBytes state_bytes(const zero::UnitPlan& plan, const configs::Config& config
   const zero::OffloadPlan offload_plan = offload_plan_of(plan, config, device);
   const int64_t weight = zero::element_bytes(offload_plan.working);
   const int64_t master = offload_plan.arrays.master ? offload_plan.arrays.master_bytes() : weight;
-  const auto element = [&](const zero::Unit& unit) {
-    return unit.trainable ? master + offload_plan.arrays.state_bytes() : weight;
+  const auto bytes_of = [&](size_t unit, int64_t elements) {
+    if (!plan.units[unit].trainable) return elements * weight;
+    const bool repeats = std::ranges::any_of(plan.units[unit].layout.slots(), repeats_maxima);
+    int64_t bytes = elements * master;
+    for (const auto& state : offload_plan.units[unit].arrays.states) {
+      bytes += (repeats ? elements : state.entries(elements)) * zero::element_bytes(state.dtype);
+    }
+    return bytes;
   };
   StateBytes bytes;
-  for (const zero::Unit& unit : plan.units) {
-    if (unit.is_saved) bytes.shard += unit.layout.shard_numel() * element(unit);
+  for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+    if (plan.units[unit].is_saved) {
+      bytes.shard += bytes_of(unit, plan.units[unit].layout.shard_numel());
+    }
   }
   for (const zero::GlobalParameter& parameter : zero::global_parameters(plan)) {
-    if (!parameter.is_saved) continue;
-    bytes.whole += parameter.numel() * element(plan.units[parameter.slices.front().unit]);
+    if (parameter.is_saved) {
+      bytes.whole += bytes_of(parameter.slices.front().unit, parameter.numel());
+    }
   }
   return bytes;
 }
 
 }  // namespace
 
-zero::UnitPlan plan_of(const model::Blocks& blocks, const EstimateOptions& options) {
+zero::UnitPlan plan_of(const model::Blocks& blocks, const configs::Config& config,
+                       const EstimateOptions& options) {
   return zero::plan_units(blocks, comm::MeshLayout(options.shape), /*rank=*/0,
-                          {.trains = options.trains, .saves_frozen = options.saves_frozen});
+                          {.trains = options.trains,
+                           .saves_frozen = options.saves_frozen,
+                           .min_coded_elements = optim::min_coded_elements(config.optimizer)});
 }
 
 int64_t count_parameters(const zero::UnitPlan& plan) {
@@ -120,7 +133,7 @@ zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& 
 
 MemoryEstimate estimate_memory(const model::Blocks& blocks, const configs::Config& config,
                                const EstimateOptions& options) {
-  const zero::UnitPlan plan = plan_of(blocks, options);
+  const zero::UnitPlan plan = plan_of(blocks, config, options);
   zero::check_sizes(plan, config, options.device);
   return {
       .num_parameters = count_parameters(plan),

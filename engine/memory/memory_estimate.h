@@ -58,7 +58,8 @@ MemoryEstimate estimate_memory(const model::Blocks& blocks, const configs::Confi
                                const EstimateOptions& options);
 
 // Returns the unit plan of the first rank.
-zero::UnitPlan plan_of(const model::Blocks& blocks, const EstimateOptions& options);
+zero::UnitPlan plan_of(const model::Blocks& blocks, const configs::Config& config,
+                       const EstimateOptions& options);
 
 // Return parts of a MemoryEstimate, for units that are planned already. Quantized weights count as
 // their bytes.

@@ -81,7 +81,8 @@ struct LoadOptions {
 struct LoadedCheckpoint {
   std::filesystem::path path;
   ClientState client_state;
-  std::vector<std::string> warnings = {};  // newer checkpoints, skipped as damaged
+  // Newer checkpoints, skipped as damaged; and that coded states were quantized anew.
+  std::vector<std::string> warnings = {};
 };
 
 }  // namespace zeroth::engine

@@ -323,12 +323,14 @@ std::optional<Checkpointer::LoadResult> Checkpointer::load(const std::filesystem
   finish_pending();
   LoadResult loaded;
   DataLoader::Position position;
+  bool requantized = false;
   const auto take = [&](checkpoint::CheckpointReader& reader) {
     verify_compatible(reader, run_, options.parts, stored_name());
     if (options.accept) options.accept(reader);
     if (options.data != nullptr) position = position_of(reader.manifest().counters);
     StateReader source(reader, stored_name());
-    load_states(run_.held, source, options.parts != LoadedParts::kAll, options.on_read);
+    requantized =
+        load_states(run_.held, source, options.parts != LoadedParts::kAll, options.on_read);
     const checkpoint::Manifest& manifest = reader.manifest();
     loaded.counters = from_counters(manifest.counters);
     loaded.checkpoint = {.path = reader.path(), .client_state = client_state_of(manifest.counters)};
@@ -344,6 +346,12 @@ std::optional<Checkpointer::LoadResult> Checkpointer::load(const std::filesystem
   if (!done) return std::nullopt;
   if (options.data != nullptr) options.data->seek(position);
   loaded.checkpoint.warnings = done->skipped;
+  if (requantized) {
+    loaded.checkpoint.warnings.push_back(fmt::format(
+        "{}: the 8-bit optimizer states are quantized anew, as its ranks held other slices of "
+        "parameters: this run continues near that one, not bit for bit",
+        loaded.checkpoint.path.string()));
+  }
   parent_ = {done->step, done->crc};
   savers_.clear();  // earlier ones do not know the parent
   return loaded;

@@ -18,16 +18,6 @@
 namespace zeroth::engine {
 namespace {
 
-StateSlice make_slice(const zero::Slot& slot, const zero::OptimizerStates::Array& array,
-                      const zero::Range& part) {
-  return {.parameter = slot.global.name,
-          .state = array.name,
-          .dtype = array.dtype,
-          .box = slot.global.slice,
-          .begin = part.begin,
-          .end = part.end};
-}
-
 // Loads into the array's store directly if that is plain CPU memory, otherwise through `spare`.
 void load_array(const ShardedState& held, StateSource& source, size_t u, size_t index,
                 torch::Tensor& spare) {
@@ -93,6 +83,26 @@ void require_range(const std::string& name, const torch::Tensor& values, torch::
 
 }  // namespace
 
+bool repeats_maxima(const zero::Slot& slot) {
+  return slot.global.slice != TensorSlice::full(slot.shape());
+}
+
+StateSlice make_slice(const zero::Slot& slot, const zero::OptimizerStates::Array& array,
+                      const zero::Range& part) {
+  StateSlice slice = {.parameter = slot.global.name,
+                      .state = array.name,
+                      .dtype = array.dtype,
+                      .box = slot.global.slice,
+                      .begin = part.begin,
+                      .end = part.end};
+  if (array.block == 1 || repeats_maxima(slot)) return slice;
+  const zero::Range all = array.entries({0, slot.numel}), own = array.entries(part);
+  slice.box = TensorSlice::full({all.end});
+  slice.begin = own.begin;
+  slice.end = own.end;
+  return slice;
+}
+
 std::vector<StateSlice> slices_to_save(const ShardedState& held) {
   std::vector<StateSlice> pieces;
   for (size_t u = 0; u < held.plan.units.size(); ++u) {
@@ -111,13 +121,14 @@ std::vector<StateSlice> global_states(const ShardedState& held) {
   std::vector<StateSlice> pieces;
   for (const zero::GlobalParameter& parameter : zero::global_parameters(held.plan)) {
     if (parameter.numel() == 0 || !parameter.is_saved) continue;
-    for (const auto& array : held.optimizer.states().arrays(parameter.slices.front().unit)) {
-      pieces.push_back({.parameter = parameter.name,
-                        .state = array.name,
-                        .dtype = array.dtype,
-                        .box = TensorSlice::full(parameter.shape),
-                        .begin = 0,
-                        .end = parameter.numel()});
+    const auto& [unit, index] = parameter.slices.front();
+    const zero::Slot& slot = held.plan.units[unit].layout.slots()[index];
+    for (const auto& array : held.optimizer.states().arrays(unit)) {
+      StateSlice piece = make_slice(slot, array, {0, slot.numel});
+      piece.box = TensorSlice::full(piece.box.shape);
+      piece.begin = 0;
+      piece.end = piece.box.elements();
+      pieces.push_back(std::move(piece));
     }
   }
   return pieces;
@@ -143,20 +154,21 @@ void save_states(const ShardedState& held, StateSink& sink) {
   sink.begin(slices_to_save(held));
   TileReader tiles(held);
   for (const StateBlock& block : blocks_to_save(held)) {
-    const torch::Tensor values =
-        tiles.read(block).narrow(0, block.range.begin - block.tile.begin, block.range.size());
-    block.write(values.to(torch::kCPU), sink);
+    block.write(block.of_tile(tiles.read(block)).to(torch::kCPU), sink);
   }
 }
 
-void load_states(const ShardedState& held, StateSource& source, bool weights_only,
+bool load_states(const ShardedState& held, StateSource& source, bool weights_only,
                  const OnRead& on_read) {
   const torch::NoGradGuard no_grad;
   apply_pending_updates(held);
+  // The arrays that are loaded one by one: of coded states, the master.
   const auto arrays = [&](size_t u) -> size_t {
     if (!held.plan.units[u].is_saved) return 0;
-    return weights_only ? 1 : held.optimizer.states().arrays(u).size();
+    if (weights_only || held.plan.units[u].coded) return 1;
+    return held.optimizer.states().arrays(u).size();
   };
+  bool requantized = false;
   const auto elements = [&](size_t u) { return held.plan.units[u].layout.shard_numel(); };
   int64_t done = 0, all = 0;
   for (size_t u = 0; u < held.plan.units.size(); ++u) {
@@ -169,7 +181,11 @@ void load_states(const ShardedState& held, StateSource& source, bool weights_onl
       done += elements(u);
       if (on_read) on_read(done, all);
     }
+    if (!weights_only && held.plan.units[u].coded) {
+      requantized = load_coded_states(held, source, u) || requantized;
+    }
   }
+  return requantized;
 }
 
 bool has_meta_parameters(const model::Blocks& blocks) {

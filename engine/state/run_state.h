@@ -17,6 +17,7 @@
 #include "model/block.h"
 #include "optim/loss_scaler.h"
 #include "optim/schedule/hf_schedule.h"
+#include "zero/optimizer_states.h"
 
 namespace zeroth::model {
 class WeightSource;
@@ -24,6 +25,7 @@ class WeightSource;
 namespace zeroth::zero {
 class ParamStore;
 class ShardedOptimizer;
+struct Slot;
 }  // namespace zeroth::zero
 
 namespace zeroth::engine {
@@ -32,14 +34,24 @@ namespace zeroth::engine {
 // row-major order.
 struct StateSlice {
   std::string parameter;  // global name: "layers.3.attention.q.weight"
-  // "master" or one of optim::UpdateRule::state_names(); "weight" if the parameter is frozen.
+  // "master" or a name of optim::UpdateRule::state_arrays(); "weight" if the parameter is frozen.
   std::string state;
   torch::Dtype dtype;  // stored precision
-  TensorSlice box;     // the full parameter, unless ranks share its layer
+  // The full parameter, unless ranks share its layer. The maxima of coded states form a tensor of
+  // one dimension; if ranks share the layer, one of the parameter's shape, where a block's maximum
+  // is repeated for each of its elements (repeats_maxima()).
+  TensorSlice box;
   int64_t begin = 0;
   int64_t end = 0;
   int64_t size() const { return end - begin; }
 };
+
+// Returns whether the slot holds a part of its parameter, whose code blocks are no others' then.
+bool repeats_maxima(const zero::Slot& slot);
+
+// Returns the slice of an array that holds `part`, elements of the slot.
+StateSlice make_slice(const zero::Slot& slot, const zero::OptimizerStates::Array& array,
+                      const zero::Range& part);
 
 // OnRead is called with the number of elements read so far, out of all that this rank reads.
 using OnRead = std::function<void(int64_t elements, int64_t all)>;
@@ -62,6 +74,8 @@ class StateSource {
   // Fills `values` [size], on the CPU and of the slice's dtype, converting from the saved
   // precision. Throws an Error that names the parameter if no such slice is stored.
   virtual void read(const StateSlice& piece, torch::Tensor values) = 0;
+  // Returns whether the state is stored as a tensor of the slice's shape.
+  virtual bool stores(const StateSlice& piece) = 0;
 };
 
 struct RunCounters {
@@ -98,8 +112,15 @@ int64_t bytes_to_save(const ShardedState& held);
 std::vector<StateSlice> global_states(const ShardedState& held);
 
 // Reads what this rank holds into masters, states and working weights. `weights_only`: no states.
-void load_states(const ShardedState& held, StateSource& source, bool weights_only = false,
+// Returns whether coded states were quantized anew, because other slices of parameters were saved.
+bool load_states(const ShardedState& held, StateSource& source, bool weights_only = false,
                  const OnRead& on_read = {});
+
+// Reads the coded states of a unit. Where the elements of each code block were in one block when
+// they were saved, codes and maxima become the stored ones, bit for bit: on any number of data
+// ranks, at any stage. Otherwise, as on another number of tensor-parallel ranks, the moments are
+// quantized anew; returns whether any were.
+bool load_coded_states(const ShardedState& held, StateSource& source, size_t unit);
 
 // Returns the blocks' own values, broadcast from the first rank that holds the same ones: rank 0,
 // unless ranks share layers, where a block holds this rank's slices. The blocks' parameters must

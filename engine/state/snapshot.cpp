@@ -221,8 +221,7 @@ void Snapshot::finish_copies(bool wait_for_first) {
 void Snapshot::copy_block(size_t block, const torch::Tensor& tile) {
   if (!claim(block)) return;
   const SnapshotBlock& own = blocks_[block];
-  const torch::Tensor from =
-      tile.narrow(0, own.what.range.begin - own.what.tile.begin, own.what.range.size());
+  const torch::Tensor from = own.what.of_tile(tile);
   const torch::Tensor to = own.copy();
   if (from.is_cpu()) {
     to.copy_(from);

@@ -1,5 +1,7 @@
 #include "engine/state/state_blocks.h"
 
+#include <ATen/ops/repeat_interleave.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -13,18 +15,21 @@ zero::Range intersect(const zero::Range& a, const zero::Range& b) {
 }
 
 // Returns the ranges of slices in a range of the unit. `piece` is the index of its first slice; the
-// slices of an array are in slot order.
+// slices of an array, of one value per `per_value` elements, are in slot order.
 std::vector<StateBlock::SliceRange> parts_of(const zero::Unit& unit, const zero::Range& in_unit,
-                                             size_t piece) {
+                                             size_t piece, int64_t per_value) {
   std::vector<StateBlock::SliceRange> parts;
   for_each_part(unit, unit.shard(), [&](const zero::Slot& slot, const zero::Range& part) {
     const zero::Range whole = {slot.offset + part.begin, slot.offset + part.end};
     const zero::Range shared = intersect(whole, in_unit);
     if (shared.size() > 0) {
+      const bool repeated = per_value > 1 && repeats_maxima(slot);
+      const int64_t scale = repeated ? 1 : per_value;
       parts.push_back({.piece = piece,
-                       .first = shared.begin - whole.begin,
-                       .begin = shared.begin - in_unit.begin,
-                       .size = shared.size()});
+                       .first = (shared.begin - whole.begin) / scale,
+                       .begin = (shared.begin - in_unit.begin) / per_value,
+                       .size = (shared.size() + scale - 1) / scale,
+                       .repeat = repeated ? per_value : 1});
     }
     ++piece;
   });
@@ -38,11 +43,12 @@ void divide_tile(const zero::Unit& unit, StateBlock block, size_t first_piece, i
   const zero::Range own = unit.shard();
   const int64_t owned_begin = unit.owned_range().begin;
   const zero::Range kept = intersect(block.tile, {own.begin - owned_begin, own.end - owned_begin});
-  const int64_t max_elements = std::max<int64_t>(max_bytes / zero::element_bytes(block.dtype), 1);
+  const int64_t max_elements =
+      std::max<int64_t>(max_bytes / zero::element_bytes(block.dtype), 1) * block.per_value;
   for (int64_t begin = kept.begin; begin < kept.end; begin += max_elements) {
     block.range = {begin, std::min(begin + max_elements, kept.end)};
     block.parts = parts_of(unit, {owned_begin + block.range.begin, owned_begin + block.range.end},
-                           first_piece);
+                           first_piece, block.per_value);
     if (!block.parts.empty()) blocks.push_back(block);
   }
 }
@@ -60,7 +66,12 @@ void for_each_part(const zero::Unit& unit, const zero::Range& range,
 
 void StateBlock::write(const torch::Tensor& values, StateSink& sink) const {
   for (const SliceRange& part : parts) {
-    sink.write(part.piece, part.first, values.narrow(0, part.begin, part.size));
+    const int64_t own = (part.size + part.repeat - 1) / part.repeat;
+    torch::Tensor of_slice = values.narrow(0, part.begin, own);
+    if (part.repeat > 1) {
+      of_slice = at::repeat_interleave(of_slice, part.repeat).narrow(0, 0, part.size);
+    }
+    sink.write(part.piece, part.first, of_slice);
   }
 }
 
@@ -76,8 +87,8 @@ std::vector<StateBlock> blocks_to_save(const ShardedState& held, int64_t max_byt
     for_each_part(unit, unit.shard(), [&](const zero::Slot&, const zero::Range&) { ++parameters; });
     for (const zero::Range& tile : states.tiles(index)) {
       for (size_t i = 0; i < arrays.size(); ++i) {
-        divide_tile(unit, {index, i, arrays[i].dtype, tile, {}, {}}, pieces + i * parameters,
-                    max_bytes, blocks);
+        divide_tile(unit, {index, i, arrays[i].dtype, tile, {}, arrays[i].block, {}},
+                    pieces + i * parameters, max_bytes, blocks);
       }
     }
     pieces += arrays.size() * parameters;
@@ -87,7 +98,8 @@ std::vector<StateBlock> blocks_to_save(const ShardedState& held, int64_t max_byt
 
 torch::Tensor in_place(const ShardedState& held, const StateBlock& block) {
   const torch::Tensor array = held.optimizer.states().in_place(block.unit, block.array);
-  return array.defined() ? array.narrow(0, block.range.begin, block.range.size()) : array;
+  if (!array.defined()) return array;
+  return array.narrow(0, block.range.begin / block.per_value, block.num_values());
 }
 
 const torch::Tensor& TileReader::read(const StateBlock& block) {

@@ -22,22 +22,29 @@ void for_each_part(const zero::Unit& unit, const zero::Range& range,
                    const std::function<void(const zero::Slot&, const zero::Range&)>& visit);
 
 struct StateBlock {
-  // A SliceRange is the elements of the block that belong to one StateSlice.
+  // A SliceRange is the values of the block that belong to one StateSlice.
   struct SliceRange {
     size_t piece = 0;
-    int64_t first = 0;  // of the slice
-    int64_t begin = 0;  // of the block
-    int64_t size = 0;
+    int64_t first = 0;   // of the slice
+    int64_t begin = 0;   // of the block
+    int64_t size = 0;    // of the slice
+    int64_t repeat = 1;  // slice's values for each one of the block; the last may have fewer
   };
   size_t unit = 0;
   size_t array = 0;  // index in OptimizerStates::arrays()
   torch::Dtype dtype = torch::kFloat;
   zero::Range tile;   // in this rank's owned range: the elements that an update processes at once
   zero::Range range;  // this block, in the same coordinates
+  int64_t per_value = 1;  // elements for each value (zero::OptimizerStates::Array::block)
   std::vector<SliceRange> parts;
 
-  int64_t bytes() const { return range.size() * zero::element_bytes(dtype); }
-  // Writes `values`, the block's elements, into the sink.
+  int64_t num_values() const { return range.size() / per_value; }
+  int64_t bytes() const { return num_values() * zero::element_bytes(dtype); }
+  // Returns the block's values in those of its tile.
+  torch::Tensor of_tile(const torch::Tensor& values) const {
+    return values.narrow(0, (range.begin - tile.begin) / per_value, num_values());
+  }
+  // Writes `values`, the block's, into the sink.
   void write(const torch::Tensor& values, StateSink& sink) const;
 };
 

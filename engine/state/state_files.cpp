@@ -19,7 +19,10 @@ namespace {
 constexpr char kDataStep[] = "data.step";
 constexpr char kDataSample[] = "data.sample";
 
+constexpr std::string_view kCodes = "U8";  // no model has such a tensor
+
 torch::Dtype dtype_of(const checkpoint::StoredState& stored) {
+  if (stored.dtype == kCodes) return torch::kByte;
   if (const auto dtype = model::parse_dtype(stored.dtype)) return *dtype;
   throw Error("{} of {} is stored as {}, which is not supported", stored.state, stored.tensor,
               stored.dtype);
@@ -93,11 +96,12 @@ void visit_plateau(PlateauState& plateau, const Visit& visit) {
 }  // namespace
 
 checkpoint::TensorChunk stored_piece(const StateSlice& piece, const StoredName& stored_name) {
-  return {.tensor = stored_name(piece.parameter),
-          .state = piece.state,
-          .dtype = std::string(model::dtype_name(piece.dtype)),
-          .slice = piece.box,
-          .range = {piece.begin, piece.end}};
+  return {
+      .tensor = stored_name(piece.parameter),
+      .state = piece.state,
+      .dtype = std::string(piece.dtype == torch::kByte ? kCodes : model::dtype_name(piece.dtype)),
+      .slice = piece.box,
+      .range = {piece.begin, piece.end}};
 }
 
 void StateFile::begin(const std::vector<StateSlice>& pieces) {
@@ -208,11 +212,20 @@ void StateReader::read(const StateSlice& piece, torch::Tensor values) {
                 fmt::join(piece.box.shape, ", "));
   }
   const torch::Dtype dtype = dtype_of(*stored);
+  if ((dtype == torch::kByte) != (values.scalar_type() == torch::kByte)) {
+    throw Error("{}: {} of {} is stored as {}, which this run does not use (min_8bit_size)",
+                reader_.path().string(), piece.state, name, stored->dtype);
+  }
   const torch::Tensor read = dtype == values.scalar_type() && values.is_contiguous()
                                  ? values
                                  : at::empty(values.sizes(), dtype);
   reader_.read(name, piece.state, piece.box, {piece.begin, piece.end}, bytes_of(read));
   if (!read.is_same(values)) values.copy_(read);
+}
+
+bool StateReader::stores(const StateSlice& piece) {
+  const auto* const stored = reader_.find(stored_name_(piece.parameter), piece.state);
+  return stored != nullptr && stored->shape == piece.box.shape;
 }
 
 void put_position(const DataLoader& data, checkpoint::Counters& counters) {

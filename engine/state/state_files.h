@@ -98,6 +98,7 @@ class StateReader : public StateSource {
   StateReader(checkpoint::CheckpointReader& reader, StoredName stored_name)
       : reader_(reader), stored_name_(std::move(stored_name)) {}
   void read(const StateSlice& piece, torch::Tensor values) override;
+  bool stores(const StateSlice& piece) override;
 
  private:
   checkpoint::CheckpointReader& reader_;

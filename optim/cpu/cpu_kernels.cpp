@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "optim/cpu/coded_loops.h"
 #include "optim/cpu/cpu_lanes.h"
 #include "optim/cpu/lamb_loops.h"
 #include "optim/cpu/norm_loops.h"
@@ -10,8 +11,6 @@
 
 namespace zeroth::optim::kernel {
 namespace {
-
-struct None {};  // type of a copy that is not required
 
 template <typename Rule, typename Grad, typename Master, typename State, typename Copy>
 ZEROTH_INLINE void update_vector(const Constants& c, const UpdateArrays& arrays, int64_t i,
@@ -98,6 +97,13 @@ constexpr void fill_table(Kernel (&by_result)[kNumOutputFormats]) {
   }
 }
 
+template <typename Grad>
+constexpr void fill_coded(Kernel (&by_result)[kNumOutputFormats]) {
+  by_result[kNoCopy] = update_coded<Grad, None>;
+  by_result[kBf16Copy] = update_coded<Grad, Bf16>;
+  by_result[kFp16Copy] = update_coded<Grad, Fp16>;
+}
+
 template <typename Rule>
 constexpr void fill_table(UpdateKernels& by_gradient) {
   fill_table<Rule, float>(by_gradient[kFp32]);
@@ -107,6 +113,7 @@ constexpr void fill_table(UpdateKernels& by_gradient) {
 
 constexpr CpuKernels make_kernels() {
   CpuKernels kernels = {.update = {},
+                        .update_coded = {},
                         .lamb_sum = {lamb_sum<float>, lamb_sum<Bf16>, lamb_sum<Fp16>},
                         .lamb_step = {lamb_step<float>, lamb_step<Bf16>, lamb_step<Fp16>},
                         .sum_chunk = {sum_chunk<float>, sum_chunk<Bf16>, sum_chunk<Fp16>}};
@@ -115,6 +122,9 @@ constexpr CpuKernels make_kernels() {
   fill_table<AdagradFormula>(kernels.update[kAdagrad]);
   fill_table<SgdFormula>(kernels.update[kSgd]);
   fill_table<SgdMomentumFormula>(kernels.update[kSgdMomentum]);
+  fill_coded<float>(kernels.update_coded[kFp32]);
+  fill_coded<Bf16>(kernels.update_coded[kBf16]);
+  fill_coded<Fp16>(kernels.update_coded[kFp16]);
   return kernels;
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "optim/coded_states.h"
 #include "optim/update_constants.h"
 
 namespace zeroth::optim::kernel {
@@ -24,7 +25,10 @@ enum OutputFormat : size_t {
 
 struct UpdateArrays {
   void* master = nullptr;
-  void* states[kMaxStates] = {};  // as many as the formula has
+  void* states[kMaxStates] = {};  // as many as the formula has; kCodedAdam: codes
+  // For kCodedAdam: one maximum per code block, the first of which begins at the first element.
+  float* maxima[kMaxStates] = {};
+  const CodeTables* tables = nullptr;
   const void* grad = nullptr;
   void* copy = nullptr;
   bool non_temporal = false;    // the copy is written past the caches; it is aligned to 64 bytes
@@ -73,6 +77,7 @@ inline double sum_by_halves(double* values) {
 
 struct CpuKernels {
   UpdateKernels update[kNumFormulas];
+  UpdateKernels update_coded;  // kCodedAdam; masters are fp32
   // Lamb's first pass, by the gradient's format: updates the moments and sums the squares of
   // weights and direction.
   Squares (*lamb_sum[kNumFormats])(const Constants& constants, const LambArrays& arrays,

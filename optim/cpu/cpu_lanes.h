@@ -40,11 +40,79 @@ ZEROTH_INLINE Vec root(Vec x) {
 }
 #endif
 
+ZEROTH_INLINE Ints bits_of(Vec x) {
+  return reinterpret_cast<Ints>(x);
+}
+ZEROTH_INLINE Vec from_bits(Ints bits) {
+  return reinterpret_cast<Vec>(bits);
+}
+
+// Return table[index] in each lane. A lookup of a byte reads four.
+#if defined(__AVX512F__)
+ZEROTH_INLINE Vec lookup(const float* table, Ints index) {
+  return _mm512_i32gather_ps(reinterpret_cast<__m512i>(index), table, 4);
+}
+ZEROTH_INLINE Ints lookup(const uint8_t* table, Ints index) {
+  return reinterpret_cast<Ints>(
+             _mm512_i32gather_epi32(reinterpret_cast<__m512i>(index), table, 1)) &
+         0xff;
+}
+#elif defined(__AVX2__)
+ZEROTH_INLINE Vec lookup(const float* table, Ints index) {
+  return _mm256_i32gather_ps(table, reinterpret_cast<__m256i>(index), 4);
+}
+ZEROTH_INLINE Ints lookup(const uint8_t* table, Ints index) {
+  return reinterpret_cast<Ints>(_mm256_i32gather_epi32(reinterpret_cast<const int*>(table),
+                                                       reinterpret_cast<__m256i>(index), 1)) &
+         0xff;
+}
+#else
+ZEROTH_INLINE Vec lookup(const float* table, Ints index) {
+  Vec x;
+  for (int64_t i = 0; i < kLanes; ++i) x[i] = table[index[i]];
+  return x;
+}
+ZEROTH_INLINE Ints lookup(const uint8_t* table, Ints index) {
+  Ints x;
+  for (int64_t i = 0; i < kLanes; ++i) x[i] = table[index[i]];
+  return x;
+}
+#endif
+
+ZEROTH_INLINE Ints load_codes(const uint8_t* p) {
+  uint8_t codes[kLanes];
+  std::memcpy(codes, p, sizeof(codes));
+#if defined(__AVX512F__)
+  return reinterpret_cast<Ints>(
+      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes))));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Ints>(
+      _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes))));
+#else
+  Ints x;
+  for (int64_t i = 0; i < kLanes; ++i) x[i] = codes[i];
+  return x;
+#endif
+}
+ZEROTH_INLINE void store_codes(uint8_t* p, Ints codes) {
+#if defined(__AVX512F__)
+  const __m128i narrow = _mm512_cvtepi32_epi8(reinterpret_cast<__m512i>(codes));
+  std::memcpy(p, &narrow, sizeof(narrow));
+#elif defined(__AVX2__)
+  const auto halves = reinterpret_cast<__m128i>(simd::narrow(codes));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packus_epi16(halves, halves));
+#else
+  for (int64_t i = 0; i < kLanes; ++i) p[i] = static_cast<uint8_t>(codes[i]);
+#endif
+}
+
 // Returns `magnitude` >= +0 with the sign of x.
 ZEROTH_INLINE Vec with_sign(Vec magnitude, Vec x) {
   return reinterpret_cast<Vec>(reinterpret_cast<Ints>(magnitude) |
                                (reinterpret_cast<Ints>(x) & 0x80000000));
 }
+
+struct None {};  // type of a copy that is not required
 
 // An ArrayPart copies `count` elements of an array, from `begin` on.
 struct ArrayPart {

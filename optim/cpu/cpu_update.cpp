@@ -13,6 +13,7 @@ using configs::OptimizerConfig;
 
 // Threads begin at multiples of kBlock, and each gets at least kGrain blocks.
 constexpr int64_t kBlock = 2048;
+static_assert(kBlock % kernel::kCodeBlock == 0);
 constexpr int64_t kGrain = 8;
 // A smaller copy is left in the caches, where the next reader finds it.
 constexpr int64_t kMinNonTemporalCount = int64_t{1} << 20;
@@ -29,8 +30,11 @@ void check(const OptimizerConfig& config, const CpuChunk& chunk, const UpdateSte
                step.grad_factor);
   ZEROTH_CHECK(chunk.count >= 0, "a chunk of {} elements", chunk.count);
   ZEROTH_CHECK(chunk.count == 0 || (chunk.master && chunk.grad), "a chunk without its arrays");
-  for (size_t i = 0; i < kernel::optimizer_traits(config).num_states; ++i) {
+  const kernel::OptimizerTraits& traits = kernel::optimizer_traits(config);
+  for (size_t i = 0; i < traits.num_states; ++i) {
     ZEROTH_CHECK(chunk.count == 0 || chunk.states[i], "a chunk without its state {}", i);
+    ZEROTH_CHECK(chunk.count == 0 || !traits.is_coded() || chunk.maxima[i],
+                 "a chunk without the maxima of its state {}", i);
   }
   ZEROTH_CHECK(!chunk.copy || chunk.copy_format != kernel::kFp32,
                "a copy of the master in its own precision");
@@ -41,26 +45,39 @@ void check(const OptimizerConfig& config, const CpuChunk& chunk, const UpdateSte
 }
 
 template <typename Pointer>
-Pointer moved(Pointer pointer, int64_t elements, bool wide) {
-  const auto bytes = static_cast<uintptr_t>(elements) * (wide ? sizeof(float) : sizeof(uint16_t));
+Pointer moved(Pointer pointer, int64_t elements, size_t width) {
+  const auto bytes = static_cast<uintptr_t>(elements) * width;
   return pointer ? reinterpret_cast<Pointer>(reinterpret_cast<uintptr_t>(pointer) + bytes)
                  : nullptr;
+}
+
+size_t float_bytes(bool wide) {
+  return wide ? sizeof(float) : sizeof(uint16_t);
 }
 
 // Returns the arrays from element `begin` on.
 kernel::UpdateArrays arrays_from(const OptimizerConfig& config, const CpuChunk& chunk,
                                  int64_t begin) {
-  const bool wide_states = !config.bf16_states;
+  const bool coded = kernel::optimizer_traits(config).is_coded();
   kernel::UpdateArrays arrays = {
-      .master = moved(chunk.master, begin, !config.bf16_masters),
-      .grad = moved(chunk.grad, begin, chunk.grad_format == kernel::kFp32),
-      .copy = moved(chunk.copy, begin, /*wide=*/false)};
+      .master = moved(chunk.master, begin, float_bytes(!config.bf16_masters)),
+      .tables = coded ? &kernel::code_tables() : nullptr,
+      .grad = moved(chunk.grad, begin, float_bytes(chunk.grad_format == kernel::kFp32)),
+      .copy = moved(chunk.copy, begin, float_bytes(/*wide=*/false))};
+  const size_t state_width = coded ? sizeof(uint8_t) : float_bytes(!config.bf16_states);
   for (size_t k = 0; k < chunk.states.size(); ++k) {
-    arrays.states[k] = moved(chunk.states[k], begin, wide_states);
+    arrays.states[k] = moved(chunk.states[k], begin, state_width);
+    if (coded) arrays.maxima[k] = chunk.maxima[k] + begin / kernel::kCodeBlock;
   }
   const bool aligned = reinterpret_cast<uintptr_t>(arrays.copy) % 64 == 0;
   arrays.non_temporal = chunk.copy && aligned && chunk.count >= kMinNonTemporalCount;
   return arrays;
+}
+
+const kernel::UpdateKernels& update_kernels(const kernel::CpuKernels& kernels,
+                                            const OptimizerConfig& config) {
+  const kernel::Formula formula = kernel::select_formula(config);
+  return formula == kernel::kCodedAdam ? kernels.update_coded : kernels.update[formula];
 }
 
 }  // namespace
@@ -76,8 +93,10 @@ const kernel::CpuKernels& select_kernels(CpuIsa level) {
 }
 
 CpuUpdate::CpuUpdate(const OptimizerConfig& config, CpuIsa level)
-    : config_(config), kernels_(select_kernels(level).update[kernel::select_formula(config)]) {
+    : config_(config), kernels_(update_kernels(select_kernels(level), config)) {
   ZEROTH_CHECK(config.bf16_masters || !config.bf16_states, "bf16 states of an fp32 master");
+  ZEROTH_CHECK(!config.bf16_masters || !kernel::optimizer_traits(config).is_coded(),
+               "bf16 masters with coded states");
 }
 
 void CpuUpdate::apply(const CpuChunk& chunk, const UpdateStep& step) const {

@@ -21,7 +21,9 @@ struct CpuChunk {
   int64_t count = 0;
   void* master = nullptr;                             // fp32, or bf16 if the configuration says so
   std::array<void*, kernel::kMaxStates> states = {};  // like master; of UpdateRule::state_names()
-  const void* grad = nullptr;                         // read only
+  // Of AdamW8bit, whose states are codes: one for each kernel::kCodeBlock elements.
+  std::array<float*, kernel::kMaxStates> maxima = {};
+  const void* grad = nullptr;  // read only
   kernel::Format grad_format = kernel::kFp32;
   void* copy = nullptr;  // receives the new master, rounded to nearest even; null: no copy
   kernel::Format copy_format = kernel::kBf16;  // kBf16 or kFp16
@@ -39,6 +41,9 @@ struct CpuChunk {
 //                w = 1 - beta1:  m = fma(w, g - m, m), from w = 0.5 on fma(w - 1, g - m, g)
 //                v = fma((1 - beta2) * g, g, v * beta2)
 //                p = p + -(lr / (1 - beta1^n)) * m / (sqrt(v) / sqrt(1 - beta2^n) + eps)
+//   AdamW8bit    m, v = value of the code * maximum of its block (optim/coded_states.h)
+//                m = fma(1 - beta1, g, m * beta1),  v = fma((1 - beta2) * g, g, v * beta2)
+//                p = p * (1 - lr * decay), then like Adam; m and v become the nearest codes
 //   Lion         wire gradient r, factor f:  c = fma(r, (1 - beta1) * f, m * beta1)
 //                p = p * (1 - lr * decay) - copysign(lr, c)
 //                m = fma(r, (1 - beta2) * f, m * beta2)
@@ -59,8 +64,13 @@ struct CpuChunk {
 // chunks. An update reads the moments as they are before that rounding. Values that bf16 holds
 // exactly, infinities too, stay.
 //
-// Bits depend on the element alone: not on chunks, threads or the level, NaN payloads aside. Values
-// of the gradient that are not finite reach master, states and copy as the formula says.
+// AdamW8bit is bitsandbytes' AdamW8bit, with its bits on the CPU except that the nearest code is
+// exact: bitsandbytes takes it from a table of 65,536 magnitudes there. A chunk's first element
+// begins a code block. An element's bits depend on its block alone.
+//
+// Bits of other formulas depend on the element alone: not on chunks, threads or the level, NaN
+// payloads aside. Values of the gradient that are not finite reach master, states and copy as the
+// formula says.
 class CpuUpdate {
  public:
   // `level` selects the loops that run and must not exceed the processor's; all give the same bits.

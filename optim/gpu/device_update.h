@@ -5,6 +5,7 @@
 #include <array>
 #include <type_traits>
 
+#include "optim/coded_states.h"
 #include "optim/update_constants.h"
 
 namespace zeroth::optim::kernel {
@@ -29,6 +30,9 @@ struct DeviceUpdate {
   int64_t count = 0;
   void* master = nullptr;
   void* states[kMaxStates] = {};
+  // For kCodedAdam, whose states are codes.
+  float* maxima[kMaxStates] = {};
+  const CodeTables* tables = nullptr;
   // What is stored in bf16 instead of fp32: nothing, the master, or master and states.
   bool bf16_master = false;
   bool bf16_states = false;

@@ -27,6 +27,17 @@ ZEROTH_INLINE Vec with_sign(Vec magnitude, Vec x) {
   return copysignf(magnitude, x);
 }
 
+ZEROTH_INLINE Ints bits_of(Vec x) {
+  return __float_as_uint(x);
+}
+ZEROTH_INLINE Vec from_bits(Ints bits) {
+  return __uint_as_float(bits);
+}
+template <typename T>
+ZEROTH_INLINE T lookup(const T* table, Ints index) {
+  return table[index];
+}
+
 ZEROTH_INLINE Vec load(const float* p) {
   return *p;
 }

@@ -16,10 +16,10 @@ struct alignas(kFour * sizeof(T)) Four {
   T at[kFour];
 };
 
-// Loads four elements. `left` is the number of elements from here on; `wide` selects one access for
-// all four.
+// Returns four elements. `left` is the number of elements from here on; `wide` selects one access
+// for all four.
 template <typename T>
-ZEROTH_INLINE void load_four(const T* from, int left, bool wide, Vec (&to)[kFour]) {
+ZEROTH_INLINE Four<T> get_four(const T* from, int left, bool wide) {
   Four<T> four = {};
   if (wide) {
     four = *reinterpret_cast<const Four<T>*>(from);
@@ -28,6 +28,12 @@ ZEROTH_INLINE void load_four(const T* from, int left, bool wide, Vec (&to)[kFour
       if (k < left) four.at[k] = from[k];
     }
   }
+  return four;
+}
+
+template <typename T>
+ZEROTH_INLINE void load_four(const T* from, int left, bool wide, Vec (&to)[kFour]) {
+  const Four<T> four = get_four(from, left, wide);
   for (int k = 0; k < kFour; ++k) to[k] = load(&four.at[k]);
 }
 
@@ -39,6 +45,32 @@ ZEROTH_INLINE void put_four(T* to, int left, bool wide, const Four<T>& four) {
     for (int k = 0; k < kFour; ++k) {
       if (k < left) to[k] = four.at[k];
     }
+  }
+}
+
+ZEROTH_INLINE void load_gradient(const DeviceUpdate& update, int64_t i, int left, bool wide,
+                                 Vec (&g)[kFour]) {
+  if (update.grad_format == kFp32) {
+    load_four(static_cast<const float*>(update.grad) + i, left, wide, g);
+  } else if (update.grad_format == kBf16) {
+    load_four(static_cast<const Bf16*>(update.grad) + i, left, wide, g);
+  } else {
+    load_four(static_cast<const Fp16*>(update.grad) + i, left, wide, g);
+  }
+}
+
+// Stores the copy of four masters p, if there is one.
+ZEROTH_INLINE void put_copy(const DeviceUpdate& update, int64_t i, int left, bool wide,
+                            const Vec (&p)[kFour]) {
+  if (update.copy == nullptr) return;
+  const auto put = [&](auto* copy, auto four) {
+    for (int j = 0; j < kFour; ++j) store(&four.at[j], p[j]);
+    put_four(copy + i, left, wide, four);
+  };
+  if (update.copy_format == kBf16) {
+    put(static_cast<Bf16*>(update.copy), Four<Bf16>());
+  } else {
+    put(static_cast<Fp16*>(update.copy), Four<Fp16>());
   }
 }
 
@@ -59,13 +91,7 @@ ZEROTH_INLINE void update_four(const DeviceUpdate& update, int64_t i) {
   for (int k = 0; k < Rule::kNumStates; ++k) {
     load_four(static_cast<const State*>(update.states[k]) + i, left, wide, s[k]);
   }
-  if (update.grad_format == kFp32) {
-    load_four(static_cast<const float*>(update.grad) + i, left, wide, g);
-  } else if (update.grad_format == kBf16) {
-    load_four(static_cast<const Bf16*>(update.grad) + i, left, wide, g);
-  } else {
-    load_four(static_cast<const Fp16*>(update.grad) + i, left, wide, g);
-  }
+  load_gradient(update, i, left, wide, g);
 
   const Constants& constants =
       decays(update.step.decay_ranges, i) ? update.step.constants : update.step.undecayed;
@@ -86,17 +112,7 @@ ZEROTH_INLINE void update_four(const DeviceUpdate& update, int64_t i) {
   for (int k = 0; k < Rule::kNumStates; ++k) {
     put_four(static_cast<State*>(update.states[k]) + i, left, wide, states[k]);
   }
-
-  if (update.copy == nullptr) return;
-  const auto put_copy = [&](auto* copy, auto four) {
-    for (int j = 0; j < kFour; ++j) store(&four.at[j], p[j]);
-    put_four(copy + i, left, wide, four);
-  };
-  if (update.copy_format == kBf16) {
-    put_copy(static_cast<Bf16*>(update.copy), Four<Bf16>());
-  } else {
-    put_copy(static_cast<Fp16*>(update.copy), Four<Fp16>());
-  }
+  put_copy(update, i, left, wide, p);
 }
 
 }  // namespace

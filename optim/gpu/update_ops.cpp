@@ -20,8 +20,9 @@ namespace {
 using torch::Tensor;
 
 void update_cuda(const Tensor& master, const Tensor& grad, at::TensorList states,
-                 const std::optional<Tensor>& copy, at::IntArrayRef words) {
-  const DeviceUpdate update = pack_update(master, grad, states, copy, words);
+                 const std::optional<Tensor>& copy, at::IntArrayRef words,
+                 const std::optional<Tensor>& tables) {
+  const DeviceUpdate update = pack_update(master, grad, states, copy, words, tables);
   if (update.count == 0) return;
   const c10::cuda::CUDAGuard guard(master.device());
   launch_update(update, c10::cuda::getCurrentCUDAStream(master.device().index()).stream());

@@ -102,7 +102,42 @@ TEST_CASE("Lamb is DeepSpeed's FusedLamb with its defaults") {
                  "bf16_master_weights_and_grads": true}, "zero_optimization": {"stage": 1,
                  "offload_optimizer": {"device": "cpu"}}})") ==
         "test.json: bf16.bf16_master_weights_and_grads: true needs optimizer.type other than "
-        "Lamb, found Lamb");
+        "Lamb and AdamW8bit, found Lamb");
+}
+
+TEST_CASE("AdamW8bit and Adam8bit are bitsandbytes' with their parameters") {
+  for (const char* type : {"AdamW8bit", "adamw8bit", "Adam8bit"}) {
+    const OptimizerConfig plain = optimizer_of(fmt::format(R"({{"type": "{}"}})", type));
+    CHECK(plain.kind == Kind::kAdamW8bit);
+    CHECK(plain.lr == 1e-3);
+    CHECK(plain.betas == std::array{0.9, 0.999});
+    CHECK(plain.eps == 1e-8);
+    CHECK(plain.weight_decay == 0);
+    CHECK(plain.min_8bit_size == 4096);
+  }
+  const OptimizerConfig given = optimizer_of(R"({"type": "AdamW8bit", "params": {"lr": 1e-4,
+      "betas": [0.8, 0.9], "eps": 1e-6, "weight_decay": 0.01, "min_8bit_size": 0}})");
+  CHECK(given.lr == 1e-4);
+  CHECK(given.weight_decay == 0.01);
+  CHECK(given.min_8bit_size == 0);
+  CHECK(optimizer_error(R"({"type": "AdamW8bit", "params": {"adam_w_mode": false}})")
+            .find("optimizer.params.adam_w_mode: not supported by AdamW8bit") != std::string::npos);
+  CHECK(optimizer_error(R"({"type": "AdamW", "params": {"min_8bit_size": 1}})")
+            .find("optimizer.params.min_8bit_size: not supported by AdamW") != std::string::npos);
+  CHECK(error_of(R"({"optimizer": {"type": "Adam8bit"}, "bf16": {"enabled": true,
+                 "bf16_master_weights_and_grads": true}, "zero_optimization": {"stage": 1,
+                 "offload_optimizer": {"device": "cpu"}}})") ==
+        "test.json: bf16.bf16_master_weights_and_grads: true needs optimizer.type other than "
+        "Lamb and AdamW8bit, found AdamW8bit");
+}
+
+TEST_CASE("--optim selects the optimizer unless the file has one") {
+  FlagValues flags;
+  flags.optimizer = "AdamW8bit";
+  CHECK(config_of("{}", flags).optimizer.kind == Kind::kAdamW8bit);
+  CHECK(config_of(R"({"optimizer": {"type": "SGD"}})", flags).optimizer.kind == Kind::kSgd);
+  flags.optimizer = "Adagrad";
+  CHECK(config_of("{}", flags).optimizer.eps == 1e-10);
 }
 
 TEST_CASE("the moments of Adam and AdamW are corrected unless bias_correction is false") {
@@ -176,12 +211,12 @@ TEST_CASE("nesterov needs a momentum without dampening, as in PyTorch") {
 TEST_CASE("other optimizers are refused by name, without a word on their parameters") {
   CHECK(optimizer_error(R"({"type": "Muon", "params": {"momentum": 0.95}})") ==
         "test.json: optimizer.type: Muon is not supported yet; one of AdamW, Adam, Lion, SGD, "
-        "Adagrad, Lamb, OneBitAdam, ZeroOneAdam, OneBitLamb");
+        "Adagrad, Lamb, AdamW8bit, Adam8bit, OneBitAdam, ZeroOneAdam, OneBitLamb");
   CHECK(optimizer_error(R"({"type": "AdamV"})") ==
         "test.json: optimizer.type: unknown type \"AdamV\"; did you mean AdamW?");
   CHECK(optimizer_error(R"({"params": {"lr": 1e-3}})") ==
         "test.json: optimizer.type: missing; one of AdamW, Adam, Lion, SGD, Adagrad, Lamb, "
-        "OneBitAdam, ZeroOneAdam, OneBitLamb");
+        "AdamW8bit, Adam8bit, OneBitAdam, ZeroOneAdam, OneBitLamb");
 }
 
 TEST_CASE("parameters that would change the update are refused by name") {

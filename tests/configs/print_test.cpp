@@ -98,7 +98,7 @@ std::vector<Json> printed_defaults() {
     config.scheduler.kind = static_cast<SchedulerConfig::Kind>(kind);
     all.push_back(Json::parse(to_json(config)));
   }
-  for (int kind = 0; kind <= static_cast<int>(OptimizerConfig::Kind::kLamb); ++kind) {
+  for (int kind = 0; kind <= static_cast<int>(OptimizerConfig::Kind::kAdamW8bit); ++kind) {
     Config config;
     config.optimizer.kind = static_cast<OptimizerConfig::Kind>(kind);
     all.push_back(Json::parse(to_json(config)));
@@ -276,8 +276,9 @@ TEST_CASE("every optimizer loads back with its own values") {
   all.eps_inside_sqrt = true;
   all.max_coeff = 5;
   all.min_coeff = 0.1;
-  for (const Kind kind :
-       {Kind::kAdamW, Kind::kAdam, Kind::kLion, Kind::kSgd, Kind::kAdagrad, Kind::kLamb}) {
+  all.min_8bit_size = 100;
+  for (const Kind kind : {Kind::kAdamW, Kind::kAdam, Kind::kLion, Kind::kSgd, Kind::kAdagrad,
+                          Kind::kLamb, Kind::kAdamW8bit}) {
     Config config;
     config.batch.train_batch_size = 2;
     config.optimizer = all;
@@ -294,11 +295,13 @@ TEST_CASE("every optimizer loads back with its own values") {
     CHECK(back.lr_decay == (kind == Kind::kAdagrad ? 0.01 : 0));
     CHECK(back.initial_accumulator_value == (kind == Kind::kAdagrad ? 0.2 : 0));
     const bool lamb = kind == Kind::kLamb;
-    const bool corrects = kind == Kind::kAdamW || kind == Kind::kAdam || lamb;
+    const bool coded = kind == Kind::kAdamW8bit;
+    const bool corrects = kind == Kind::kAdamW || kind == Kind::kAdam || lamb || coded;
     CHECK(back.bias_correction == !corrects);
     CHECK(back.eps_inside_sqrt == lamb);
     CHECK(back.max_coeff == (lamb ? 5 : 10));
     CHECK(back.min_coeff == (lamb ? 0.1 : 0.01));
+    CHECK(back.min_8bit_size == (coded ? 100 : 4096));
   }
 }
 

@@ -204,7 +204,7 @@ TEST_CASE("a max_grad_norm of the optimizer is taken as clipping, with a warning
   FlagValues flag;
   flag.max_grad_norm = 0.5;
   const std::string path = "optimizer.params.max_grad_norm";
-  for (const char* type : {"AdamW", "SGD", "Lion", "Adagrad", "Lamb"}) {
+  for (const char* type : {"AdamW", "SGD", "Lion", "Adagrad", "Lamb", "AdamW8bit"}) {
     const Resolved alone = resolve_text(file("", "0.5", type));
     CHECK(alone.config.gradient_clipping == 0.5);
     CHECK(alone.origins.at("gradient_clipping") == path);

@@ -11,7 +11,7 @@ namespace {
 
 zero::TierBytes saved_inputs(const model::Blocks& blocks, const configs::Config& config,
                              const EstimateOptions& options) {
-  return plan_memory(plan_of(blocks, options), config, options).saved_inputs;
+  return plan_memory(plan_of(blocks, config, options), config, options).saved_inputs;
 }
 
 }  // namespace
@@ -100,10 +100,12 @@ TEST_CASE("copies for checkpoints are counted where a run saves beside training"
 
 TEST_CASE("bytes of a checkpoint's states are as many as the optimizer has, on any ranks") {
   using Kind = configs::OptimizerConfig::Kind;
-  for (const Kind kind : {Kind::kAdamW, Kind::kLion, Kind::kAdagrad, Kind::kSgd}) {
+  for (const Kind kind :
+       {Kind::kAdamW, Kind::kLion, Kind::kAdagrad, Kind::kSgd, Kind::kAdamW8bit}) {
     for (const auto precision : {configs::Precision::kFp32, configs::Precision::kBf16}) {
       configs::Config config;
       config.optimizer.kind = kind;
+      config.optimizer.min_8bit_size = 30;
       config.precision = precision;
       const model::Blocks blocks = testing::make_chain({.frozen = true});
       const int64_t known =

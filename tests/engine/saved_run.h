@@ -38,6 +38,10 @@ class SavedRun {
       if (found == run_.values_.end()) throw Error("nothing is saved of {}", name_of(piece));
       values.copy_(found->second.index_select(0, elements_of(piece, 0, piece.size())));
     }
+    bool stores(const StateSlice& piece) override {
+      const auto found = run_.values_.find(name_of(piece));
+      return found != run_.values_.end() && found->second.numel() == piece.box.tensor_elements();
+    }
 
    private:
     SavedRun& run_;

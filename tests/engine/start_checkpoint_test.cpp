@@ -147,6 +147,10 @@ TEST_CASE("... from any resting place, with a norm pass, and over steps that are
     check_same(config, 2);
   }
   configs::Config config = config_of(2, 2);
+  config.optimizer.kind = configs::OptimizerConfig::Kind::kAdamW8bit;
+  config.optimizer.min_8bit_size = 390;
+  check_same(config, 2);
+  config = config_of(2, 2);
   config.precision = Precision::kFp16;
   config.loss_scale.initial_scale_power = 26;
   check_same(config, 2);

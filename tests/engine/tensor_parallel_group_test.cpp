@@ -39,7 +39,7 @@ zero::MemoryPlan memory_of(int data, int tensor, int stage) {
   const EstimateOptions options{
       .shape = comm::MeshShape::data_parallel(data).with(comm::MeshDim::kTp, tensor)};
   const model::Blocks blocks = model::build_blocks(spec_of_llama(), fake_tensor_parallel(config));
-  return plan_memory(plan_of(blocks, options), config, options);
+  return plan_memory(plan_of(blocks, config, options), config, options);
 }
 
 }  // namespace

@@ -53,21 +53,37 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return largest;
 }
 
+double largest_ratio(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] / b[i] - 1));
+  return largest;
+}
+
+// Whether moments are quantized in other blocks than the reference's: those of a rank's slice. Then
+// losses and norms may be as far from the reference's as quantizing takes these from fp32.
+bool has_other_blocks(const Row& row) {
+  return row.training == Training::kAdamW8bit && row.tensor > 1;
+}
+
+double max_norm_ratio(const Row& row) {
+  if (!has_other_blocks(row)) return 1e-4;
+  const nlohmann::json runs = load_fixture(row.model);
+  return largest_ratio(runs.at("adamw_8bit")["grad_norms"], runs.at("fp32")["grad_norms"]);
+}
+
 // How far losses may be from the reference's: in 16 bits twice as far as rounding to bf16 takes the
 // reference itself from fp32, since ours may go as far the other way, and fp16 rounds finer. Ranks
 // that share layers round their addends, too.
 double max_loss_difference(const Row& row) {
+  if (has_other_blocks(row)) {
+    const nlohmann::json runs = load_fixture(row.model);
+    return largest_difference(runs.at("adamw_8bit")["losses"], runs.at("fp32")["losses"]);
+  }
   if (row.precision == Precision::kFp32) return 2e-5;
   if (row.tensor > 1) return 2.5e-3;
   const nlohmann::json runs = load_fixture(row.model);
   return 2 * largest_difference(runs.at(row.masked ? "bf16_masked" : "bf16")["losses"],
                                 runs.at(row.masked ? "masked" : "fp32")["losses"]);
-}
-
-double largest_ratio(const std::vector<double>& a, const std::vector<double>& b) {
-  double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] / b[i] - 1));
-  return largest;
 }
 
 bool same_bits(const RowResult& a, const RowResult& b) {
@@ -133,7 +149,8 @@ void RowChecker::check(const Row& row) {
     CHECK(own.skipped == 0);
     check_losses(row, own);
     CHECK(same_bits(own, result(same_as(row))));
-    if (row.samples == Samples::kFull) check_parameters(row, own);
+    const bool coded = row.training == Training::kAdamW8bit;  // rounding may change a code
+    if (row.samples == Samples::kFull && !coded) check_parameters(row, own);
   } catch (const std::exception& error) {
     FAIL_CHECK(std::string(error.what()));
   }
@@ -204,7 +221,7 @@ void RowChecker::check_losses(const Row& row, const RowResult& result) {
   worst = std::max(worst, off);
   if (row.precision != Precision::kFp32) return;
   const double norms_off = largest_ratio(result.grad_norms, run["grad_norms"]);
-  CHECK(norms_off <= 1e-4);
+  CHECK(norms_off <= max_norm_ratio(row));
   worst_["fp32 norm, relative"] = std::max(worst_["fp32 norm, relative"], norms_off);
   CHECK(largest_difference(result.rates, run["rates"]) <= 1e-12);
 }

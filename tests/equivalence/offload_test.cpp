@@ -161,6 +161,26 @@ TEST_CASE("a GPU's step of Lamb, or its host's, takes the norms of whole paramet
 }
 
 TEST_CASE(
+    "moments of 8 bits have the same bits wherever they rest, by a GPU's step or its host's") {
+  const TempFolder directory;
+  RowChecker checker;
+  for (const Step step : {Step::kGpu, Step::kCpu}) {
+    for (const OffloadDevice place : {OffloadDevice::kCpu, OffloadDevice::kNvme}) {
+      for (const int stage : {0, 1, 2, 3}) {
+        Row row = nvme_row(directory, stage, stage == 0 ? 1 : 2);
+        row.training = Training::kAdamW8bit;
+        row.zero.sub_group_size_elements = 4096;
+        row.zero.offload_optimizer.device = place;
+        row.zero.offload_optimizer.step = step;
+        row.zero.offload_optimizer.ratio = stage == 1 ? 0.5 : 1;
+        checker.check(row);
+      }
+    }
+  }
+  MESSAGE(checker.worst());
+}
+
+TEST_CASE(
     "ranges that do not decay have the same bits wherever masters rest, in tiles of any size") {
   const TempFolder directory;
   RowChecker checker;
@@ -182,7 +202,7 @@ TEST_CASE("every optimizer's states rest in files") {
   RowChecker checker;
   for (const Training training :
        {Training::kAdamL2, Training::kLion, Training::kSgd, Training::kAdagrad, Training::kLamb,
-        Training::kNoDecay, Training::kOneCycle}) {
+        Training::kNoDecay, Training::kOneCycle, Training::kAdamW8bit}) {
     Row row = nvme_row(directory, 3, 2);
     row.training = training;
     checker.check(row);

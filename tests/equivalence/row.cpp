@@ -111,6 +111,12 @@ configs::OptimizerConfig optimizer_of(const Row& row) {
   switch (row.training) {
     case Training::kAdamL2:
       return {.kind = Kind::kAdam, .lr = row.lr, .betas = {0.9, 0.95}, .weight_decay = 0.1};
+    case Training::kAdamW8bit:
+      return {.kind = Kind::kAdamW8bit,
+              .lr = row.lr,
+              .betas = {0.9, 0.95},
+              .weight_decay = 0.1,
+              .min_8bit_size = 500};
     case Training::kLion:
       return {.kind = Kind::kLion, .lr = 1e-4, .betas = {0.9, 0.99}, .weight_decay = 0.1};
     case Training::kSgd:
@@ -156,8 +162,8 @@ configs::SchedulerConfig scheduler_of(const Row& row) {
 
 std::string name_of(Training training) {
   constexpr const char* kNames[] = {
-      "adamw",     "adam_l2",      "lion",        "sgd",  "adagrad", "lamb",        "no_decay",
-      "one_cycle", "bf16_masters", "bf16_states", "lora", "qlora",   "qlora_double"};
+      "adamw",     "adam_l2",      "lion",        "sgd",        "adagrad", "lamb",  "no_decay",
+      "one_cycle", "bf16_masters", "bf16_states", "adamw_8bit", "lora",    "qlora", "qlora_double"};
   static_assert(std::size(kNames) == static_cast<size_t>(Training::kQloraDouble) + 1);
   return kNames[static_cast<size_t>(training)];
 }

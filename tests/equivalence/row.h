@@ -26,6 +26,7 @@ enum class Training {
   kOneCycle,     // AdamW whose rate and first beta cycle
   kBf16Masters,  // AdamW whose masters rest in bf16
   kBf16States,   // and its moments too
+  kAdamW8bit,    // AdamW whose moments are codes, without a bound for parameters
   kLora,         // AdamW on adapters over a frozen base, from those of the fixtures
   kQlora,        // the same over a base in NF4
   kQloraDouble,  // and with double quantization

@@ -146,6 +146,7 @@ Tensors own_state(engine::Engine& engine, size_t index) {
 // Each state of the optimizer, whole, by the names of whole parameters. Collective.
 std::vector<Tensors> whole_states(engine::Engine& engine) {
   const auto rule = optim::make_update_rule(engine.config().optimizer, engine.mesh().device());
+  if (rule->is_coded()) return {};
   auto parameters = zero::global_parameters(engine.impl().plan());
   std::erase_if(parameters, [](const auto& parameter) { return !parameter.trainable; });
   const engine::SliceGatherer joiner(engine.impl().plan(), parameters, engine.mesh());

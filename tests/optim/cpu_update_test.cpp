@@ -78,7 +78,8 @@ Expected reference(const OptimizerConfig& config, const UpdateStep& step, const 
       change_size = step.lr * 2 * (g_size + std::abs(first));
       break;
     }
-    case Kind::kLamb:  // tests/optim/lamb_test.cpp
+    case Kind::kAdamW8bit:  // tests/optim/coded_adam_test.cpp
+    case Kind::kLamb:       // tests/optim/lamb_test.cpp
       break;
   }
   return {kept - change, 0x1p-22 * (std::abs(p) + std::abs(change) + change_size) + 1e-44};

@@ -21,9 +21,10 @@ using torch::Tensor;
 int calls = 0;
 
 void counted_update(const Tensor& master, const Tensor& grad, at::TensorList states,
-                    const std::optional<Tensor>& copy, at::IntArrayRef step) {
+                    const std::optional<Tensor>& copy, at::IntArrayRef step,
+                    const std::optional<Tensor>& tables) {
   ++calls;
-  testing::update_on_cpu(master, grad, states, copy, step);
+  testing::update_on_cpu(master, grad, states, copy, step, tables);
 }
 
 TORCH_LIBRARY_IMPL(zeroth, CPU, library) {

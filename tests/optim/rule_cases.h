@@ -5,6 +5,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <doctest/doctest.h>
 
@@ -26,12 +27,15 @@ struct RuleCase {
 
 inline std::vector<RuleCase> rule_cases() {
   std::vector<RuleCase> all;
-  for (OptimizerConfig config : cpu_rules()) {
+  std::vector<OptimizerConfig> configs = cpu_rules();
+  configs.push_back({.kind = Kind::kAdamW8bit});
+  for (OptimizerConfig config : configs) {
     for (const auto grad : {torch::kFloat, torch::kBFloat16, torch::kHalf}) {
       all.push_back({config, grad, {}});
       all.push_back({config, grad, torch::kBFloat16});
       all.push_back({config, grad, torch::kHalf});
     }
+    if (config.kind == Kind::kAdamW8bit) continue;
     config.bf16_masters = true;
     all.push_back({config, torch::kFloat, {}});
     config.bf16_states = true;
@@ -47,7 +51,7 @@ struct RuleArrays {
   int64_t first;
   torch::Device device;
   torch::Tensor master;
-  std::vector<torch::Tensor> states;
+  std::vector<torch::Tensor> states, maxima;
   torch::Tensor copy;
 
   RuleArrays(const RuleCase& rule_case, int64_t begin, int64_t count, torch::Device where)
@@ -56,7 +60,11 @@ struct RuleArrays {
     at::manual_seed(3);
     master = placed(at::randn({count}), rule.master_dtype());
     for (size_t i = 0; i < rule.state_names().size(); ++i) {
-      states.push_back(placed(at::rand({count}) / 100, rule.state_dtype()));
+      const torch::Tensor values =
+          rule.is_coded() ? at::randint(256, {count}) : at::rand({count}) / 100;
+      states.push_back(placed(values, rule.state_dtype()));
+      if (!rule.is_coded()) continue;
+      maxima.push_back(placed(at::rand({kernel::code_blocks(count)}) / 100, torch::kFloat));
     }
     if (what.copy) copy = placed(at::zeros({count}), *what.copy);
   }
@@ -77,13 +85,14 @@ struct RuleArrays {
     const std::vector<OffsetSpan> offsets = {
         {0, {.first = (int64_t{7} << 32) - 30, .left = 20, .length = 37, .gap = 6}},
         {704, {.first = 5}}};
-    const UpdateRule::Chunk chunk{master, grad, states, copy, 0, offsets};
+    const UpdateRule::Chunk chunk{master, grad, states, copy, 0, offsets, {}, maxima};
     param_groups.empty() ? rule.apply(chunk, step)
                          : rule.apply_param_groups(chunk, step, param_groups);
   }
 
   std::vector<torch::Tensor> all() const {
     std::vector<torch::Tensor> tensors = states;
+    tensors.insert(tensors.end(), maxima.begin(), maxima.end());
     tensors.push_back(master);
     if (copy.defined()) tensors.push_back(copy);
     return tensors;

@@ -26,6 +26,17 @@ inline Vec with_sign(Vec magnitude, Vec x) {
   return __builtin_copysignf(magnitude, x);
 }
 
+inline Ints bits_of(Vec x) {
+  return std::bit_cast<Ints>(x);
+}
+inline Vec from_bits(Ints bits) {
+  return std::bit_cast<Vec>(bits);
+}
+template <typename T>
+T lookup(const T* table, Ints index) {
+  return table[index];
+}
+
 // first, first + 1, ...
 inline Ints counted(uint32_t first) {
   return first;

@@ -10,6 +10,7 @@ namespace zeroth::testing {
 
 // As update_cuda of optim/gpu/update_ops.cpp.
 void update_on_cpu(const torch::Tensor& master, const torch::Tensor& grad, at::TensorList states,
-                   const std::optional<torch::Tensor>& copy, at::IntArrayRef step);
+                   const std::optional<torch::Tensor>& copy, at::IntArrayRef step,
+                   const std::optional<torch::Tensor>& tables = std::nullopt);
 
 }  // namespace zeroth::testing

@@ -142,6 +142,32 @@ TEST_CASE("a flag without effect is noted with the reason, with all of its value
   CHECK(flags.values.lr == 1);
 }
 
+TEST_CASE("--optim selects an optimizer by Trainer's name, and says that nothing is paged") {
+  CHECK_FALSE(parse("--optim adamw_torch").values.optimizer.has_value());
+  for (const auto& [name, type] : {std::pair{"adamw_8bit", "AdamW8bit"},
+                                   {"adamw_bnb_8bit", "AdamW8bit"},
+                                   {"SGD", "SGD"},
+                                   {"adagrad", "Adagrad"},
+                                   {"lion_32bit", "Lion"}}) {
+    const Flags flags = parse(fmt::format("--optim {}", name));
+    CHECK(flags.values.optimizer == type);
+    CHECK(flags.notes.empty());
+  }
+  for (const auto& [name, type] : {std::pair{"paged_adamw_8bit", "AdamW8bit"},
+                                   {"paged_adamw_32bit", "AdamW"},
+                                   {"paged_lion_32bit", "Lion"}}) {
+    const Flags flags = parse(fmt::format("--optim {}", name));
+    CHECK(flags.values.optimizer == type);
+    REQUIRE(flags.notes.size() == 1);
+    CHECK(flags.notes[0].text ==
+          fmt::format("--optim {}: {}, whose states are not paged: "
+                      "zero_optimization.offload_optimizer in ds_config.json keeps them in CPU "
+                      "memory or a file",
+                      name, type));
+  }
+  CHECK(has(usage_error("--optim lion_8bit"), "--optim lion_8bit: not supported: "));
+}
+
 TEST_CASE("beside --max_steps epochs do not count, as in Trainer") {
   const Flags flags = parse("--num_train_epochs 3 --max_steps 20");
   CHECK(flags.steps == 20);

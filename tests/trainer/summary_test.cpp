@@ -121,6 +121,8 @@ TEST_CASE("every optimizer is described by what shapes its update, and what it d
             .starts_with("Adam lr 0.001, betas 0.9 0.999, eps 1e-08, weight decay 0.1 on 5.00K "
                          "parameters, none on 64 "
                          "(norms, biases); "));
+  CHECK(line(Kind::kAdamW8bit)
+            .starts_with("AdamW8bit lr 0.001, betas 0.9 0.999, eps 1e-08, weight decay 0.1 on "));
   CHECK(line(Kind::kLion).starts_with("Lion lr 0.001, betas 0.9 0.999, weight decay"));
   CHECK(line(Kind::kAdagrad).starts_with("Adagrad lr 0.001, eps 1e-08, weight decay"));
   CHECK(line(Kind::kLamb)

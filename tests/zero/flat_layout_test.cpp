@@ -90,4 +90,15 @@ TEST_CASE("a range is cut into runs of matrices and of norm weights and biases")
              {0, 70, false, 3}, {128, 129, false, 4}, {192, 193, true, 5}}));
 }
 
+TEST_CASE("slots start and shards end at multiples of another alignment") {
+  FlatLayout layout(3, /*alignment=*/256);
+  layout.add("a", {1});
+  layout.add("b", {300});
+  layout.add("c", {10});
+  CHECK(layout.slots()[1].offset == 256);
+  CHECK(layout.slots()[2].offset == 768);
+  CHECK(layout.shard_numel() == 512);
+  CHECK(layout.numel() == 3 * 512);
+}
+
 }  // namespace zeroth::zero::flat_layout_test

@@ -9,11 +9,13 @@
 #include "base/error.h"
 #include "model/blocks/main_grad.h"
 #include "offload/shard_store.h"
+#include "optim/update_rule.h"
 #include "tests/support/chain.h"
 #include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"
 #include "tests/support/read_state.h"
 #include "tests/support/temp_folder.h"
+#include "zero/offload_plan.h"
 #include "zero/strategy.h"
 
 namespace zeroth::zero::memory_plan_test {
@@ -73,7 +75,8 @@ struct Case {
 void check_case(const Case& row) {
   testing::run_ranks(row.ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     const model::Blocks blocks = testing::make_chain(row.chain);
-    UnitPlan plan = plan_units(blocks, *mesh);
+    UnitPlan plan = plan_units(
+        blocks, *mesh, {.min_coded_elements = optim::min_coded_elements(row.config.optimizer)});
     const int64_t micros = row.config.batch.accumulation_steps;
     const MemoryPlan memory =
         plan_memory(plan, row.config, torch::kCPU, {.accesses = visits_of(blocks.size(), micros)});
@@ -192,10 +195,35 @@ TEST_CASE("the plan follows tied and frozen weights, buckets, persistence, ratio
     row.config.optimizer.bf16_states = true;
     row.config.optimizer.bf16_masters = true;
   });
+  check("coded states", 2, [](Case& row) {
+    row.config.optimizer.kind = configs::OptimizerConfig::Kind::kAdamW8bit;
+    row.config.optimizer.min_8bit_size = 800;  // matrices of layers
+  });
   check("no states", 2, [](Case& row) {
     row.config.optimizer.kind = configs::OptimizerConfig::Kind::kSgd;
     row.config.precision = Precision::kFp32;
   });
+}
+
+TEST_CASE("coded states take two bytes for each element, and eight for each block of 256") {
+  const TempFolder directory;
+  const model::Blocks blocks = testing::make_chain({.hidden = 64});
+  configs::Config config = config_of(1, OffloadDevice::kNone, OffloadDevice::kNone, directory);
+  config.precision = Precision::kBf16;
+  config.optimizer.kind = configs::OptimizerConfig::Kind::kAdamW8bit;
+  const UnitPlan plan =
+      plan_units(blocks, 1, {.min_coded_elements = optim::min_coded_elements(config.optimizer)});
+  const MemoryPlan memory =
+      plan_memory(plan, config, torch::kCPU, {.accesses = visits_of(blocks.size(), 1)});
+  // Three matrices of 64 x 64 are coded; embedding and head of 19 x 64, and biases, are not.
+  constexpr int64_t kCoded = 3 * 4096, kSmall = 2 * 19 * 64 + 3 * 64;
+  CHECK(memory.states.device == kCoded * 2 + kCoded / 256 * 8 + kSmall * 8);
+  CHECK(memory.masters.device == (kCoded + kSmall) * 4);
+  config.zero.offload_optimizer.device = OffloadDevice::kNvme;
+  UnitPlan offloaded = plan;
+  const OffloadPlan rest = plan_offload(offloaded, config, /*separate_device=*/false);
+  CHECK(rest.tile_elements % (offload::kChunkAlignment * 256) == 0);
+  CHECK(rest.updates.tiles_in_use == 5);
 }
 
 TEST_CASE(

@@ -165,7 +165,7 @@ TEST_CASE("arrays are the rule's states, and a master that is no copy of the par
   OffloadPlan plan = plan_offload(four_units(), config, true);
   CHECK(plan.arrays.count() == 3);
   CHECK((plan.arrays.master == torch::kFloat));
-  CHECK(plan.arrays.state_bytes() == 8);
+  CHECK(plan.arrays.state_bytes(100) == 800);
   CHECK((plan.gradient == torch::kBFloat16));
   config.batch.accumulation_steps = 2;
   CHECK((plan_offload(four_units(), config, true).gradient == torch::kFloat));

@@ -66,8 +66,8 @@ std::vector<torch::Tensor> after_training(const configs::Config& config,
 }  // namespace
 
 TEST_CASE("tiles of any size give the bits of a whole shard, with and without decay groups") {
-  for (const Kind kind :
-       {Kind::kAdamW, Kind::kAdam, Kind::kLion, Kind::kSgd, Kind::kAdagrad, Kind::kLamb}) {
+  for (const Kind kind : {Kind::kAdamW, Kind::kAdam, Kind::kLion, Kind::kSgd, Kind::kAdagrad,
+                          Kind::kLamb, Kind::kAdamW8bit}) {
     for (const configs::Precision precision :
          {configs::Precision::kFp32, configs::Precision::kBf16, configs::Precision::kFp16}) {
       for (const bool no_decay : {false, true}) {
@@ -85,7 +85,8 @@ TEST_CASE("tiles of any size give the bits of a whole shard, with and without de
                               .weight_decay = 0.1,
                               .no_decay = no_decay,
                               .momentum = 0.9,
-                              .initial_accumulator_value = 0.1};
+                              .initial_accumulator_value = 0.1,
+                              .min_8bit_size = 800};
           const std::vector<torch::Tensor> whole = after_training(config, mesh);
           for (const int64_t tile : {1, 64, 200, 1'000}) {
             config.zero.sub_group_size_elements = tile;
@@ -169,9 +170,11 @@ class RecordingObserver final : public OverwriteObserver {
     asked[unit].push_back(tile);
     REQUIRE(arrays.size() == optimizer_.states().arrays(unit).size());
     for (size_t i = 0; i < arrays.size(); ++i) {
-      CHECK((arrays[i].scalar_type() == optimizer_.states().arrays(unit)[i].dtype));
+      const OptimizerStates::Array array = optimizer_.states().arrays(unit)[i];
+      CHECK((arrays[i].scalar_type() == array.dtype));
+      const Range entries = array.entries(tile);
       const torch::Tensor held =
-          optimizer_.states().in_place(unit, i).narrow(0, tile.begin, tile.size());
+          optimizer_.states().in_place(unit, i).narrow(0, entries.begin, entries.size());
       CHECK(at::equal(arrays[i], held));
       if (values[unit].size() <= i) values[unit].push_back({});
       if (tile.begin == 0) values[unit][i] = at::zeros({0}, held.options());
@@ -188,7 +191,7 @@ class RecordingObserver final : public OverwriteObserver {
 }  // namespace
 
 TEST_CASE("a watch sees each tile before it changes: once, and twice where there is a norm pass") {
-  for (const Kind kind : {Kind::kAdam, Kind::kSgd, Kind::kLamb}) {
+  for (const Kind kind : {Kind::kAdam, Kind::kSgd, Kind::kLamb, Kind::kAdamW8bit}) {
     for (const auto precision : {configs::Precision::kFp32, configs::Precision::kBf16}) {
       for (const int stage : {0, 2, 3}) {
         testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
@@ -196,6 +199,7 @@ TEST_CASE("a watch sees each tile before it changes: once, and twice where there
           config.batch = {.train_batch_size = 12, .micro_batch_size = 6, .accumulation_steps = 1};
           config.precision = precision;
           config.optimizer.kind = kind;
+          config.optimizer.min_8bit_size = 390;
           config.zero.stage = stage;
           config.zero.sub_group_size_elements = 128;
           const auto engine =

@@ -37,6 +37,25 @@ TEST_CASE("frozen parameters are a unit of another kind") {
   CHECK(frozen.layout.slots()[0].name == "layers.1.weight");
 }
 
+TEST_CASE("parameters with coded states are a unit of their own, aligned to code blocks") {
+  const UnitPlan plan = plan_units(testing::make_chain({.hidden = 24, .frozen = true}), 2,
+                                   {.min_coded_elements = 500});
+  CHECK_FALSE(plan.units[0].coded);  // 19 x 24
+  CHECK(plan.units[0].name == "embedding (small)");
+  REQUIRE(plan.block_units[1].size() == 2);
+  const Unit &matrix = plan.units[plan.block_units[1][0]],
+             &bias = plan.units[plan.block_units[1][1]];
+  CHECK(matrix.coded);
+  CHECK(matrix.name == "layers.0");
+  CHECK(matrix.layout.shard_numel() == 512);
+  CHECK_FALSE(bias.coded);
+  CHECK(bias.name == "layers.0 (small)");
+  CHECK(bias.layout.shard_numel() == 64);
+  const Unit& frozen = plan.units[plan.block_units[2][0]];
+  CHECK_FALSE(frozen.coded);
+  CHECK(frozen.name == "layers.1 (frozen)");
+}
+
 TEST_CASE(
     "where nothing trains all of a block is one unit, and none of its parameters is trainable") {
   const UnitPlan trained = plan_units(testing::make_chain({.frozen = true}), 2);

@@ -110,6 +110,20 @@ Flags answer(std::string text) {
   return flags;
 }
 
+// Sets the optimizer that --optim selects.
+void select_optimizer(Flags& flags) {
+  for (const HfRequest& request : flags.hf_requests) {
+    if (request.flag->name != "optim") continue;
+    const HfOptimizer& optimizer = *find_hf_optimizer(request.value);
+    flags.values.optimizer = optimizer.type;
+    if (!optimizer.is_paged) continue;
+    note(flags.notes, request.typed,
+         "{} {}: {}, whose states are not paged: zero_optimization.offload_optimizer in "
+         "ds_config.json keeps them in CPU memory or a file",
+         request.typed, request.value, optimizer.type);
+  }
+}
+
 // Leaves one empty line between groups.
 std::string tidy(std::string text) {
   for (size_t at = 0; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
@@ -129,6 +143,7 @@ Flags parse_flags(std::vector<std::string> arguments) {
   arguments = std::move(translated.arguments);
   raw.flags.notes = std::move(translated.notes);
   raw.flags.hf_requests = std::move(translated.hf_requests);
+  select_optimizer(raw.flags);
   raw.flags.values.for_trainer = translated.for_trainer;
   CLI::App app(kIntroduction, "finetune");
   app.footer(hf_flags_help());

@@ -1,8 +1,11 @@
 // The table of Hugging Face Trainer's flags and their counterparts here.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 
+#include "base/text/diagnostics.h"
 #include "base/text/printable.h"
 #include "base/text/units.h"
 #include "trainer/flags/hf_flags.h"
@@ -202,7 +205,7 @@ constexpr auto kRows = std::to_array<HfFlag>({
     request("validation_split_percentage", "",
             "--data is not split: use a separate file, --eval-data", "5"),
     request("keep_linebreaks", kNo, "a text is used as it is in the file", "true"),
-    request("optim", "sgd,adagrad,lion_32bit", kOptimizer,
+    request("optim", "", kOptimizer,  // with the names of kOptimizers
             "adamw_torch,adamw_torch_fused,adamw_apex_fused,adamw_torch_xla,adamw_torch_npu_fused,"
             "adamw_hf,adamw"),
     refused("optim_args", kOptimizer),
@@ -234,9 +237,30 @@ constexpr auto kRows = std::to_array<HfFlag>({
     refused("load_in_8bit", kQuantized),
 });
 
+constexpr HfOptimizer kOptimizers[] = {{"sgd", "SGD"},
+                                       {"adagrad", "Adagrad"},
+                                       {"lion_32bit", "Lion"},
+                                       {"paged_lion_32bit", "Lion", true},
+                                       {"paged_adamw", "AdamW", true},
+                                       {"paged_adamw_32bit", "AdamW", true},
+                                       {"adamw_8bit", "AdamW8bit"},
+                                       {"adamw_bnb_8bit", "AdamW8bit"},
+                                       {"paged_adamw_8bit", "AdamW8bit", true}};
+
+// Returns the names, separated by commas.
+std::string optimizer_names() {
+  std::string names;
+  for (const HfOptimizer& optimizer : kOptimizers) {
+    names += fmt::format("{}{}", names.empty() ? "" : ",", optimizer.name);
+  }
+  return names;
+}
+
 std::vector<HfFlag> split_rows() {
+  static const std::string kNames = optimizer_names();
   std::vector<HfFlag> flags;
   for (HfFlag flag : kRows) {
+    if (flag.name == "optim") flag.target = kNames;
     for (std::string_view names = flag.name; !names.empty(); flags.push_back(flag)) {
       flag.name = next_field(names, ' ');
     }
@@ -249,6 +273,13 @@ std::vector<HfFlag> split_rows() {
 std::string HfRequest::refusal() const {
   return fmt::format("{}{}{}: not supported: {}", typed, value.empty() ? "" : " ", shortened(value),
                      flag->text);
+}
+
+const HfOptimizer* find_hf_optimizer(std::string_view name) {
+  const auto* const found = std::ranges::find_if(kOptimizers, [&](const HfOptimizer& optimizer) {
+    return edit_distance(name, optimizer.name) == 0;
+  });
+  return found == std::end(kOptimizers) ? nullptr : found;
 }
 
 std::span<const HfFlag> hf_flags() {

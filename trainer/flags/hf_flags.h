@@ -52,6 +52,15 @@ struct HfRequest {
 
 std::span<const HfFlag> hf_flags();
 
+// A value of --optim that selects an optimizer, unless the file has a section of that name.
+struct HfOptimizer {
+  std::string_view name;
+  std::string_view type;  // optimizer.type
+  bool is_paged = false;  // states leave the GPU when it is full; not here
+};
+// Returns the optimizer of that name, in any case; null if there is none.
+const HfOptimizer* find_hf_optimizer(std::string_view name);
+
 // Spellings of flags on a command line, so that messages name what was typed.
 class Spellings {
  public:
