@@ -121,7 +121,8 @@ engine::MemoryEstimate estimate_memory(const ResolvedRun& run) {
     model::ModelSpec plain = run.spec;
     plain.quantization.reset();
     const model::Blocks blocks = build_blocks(run, plain, engine::fake_tensor_parallel(run.config));
-    estimate.num_parameters = engine::count_parameters(engine::plan_of(blocks, options));
+    estimate.num_parameters =
+        engine::count_parameters(engine::plan_of(blocks, run.config, options));
   }
   return estimate;
 }
