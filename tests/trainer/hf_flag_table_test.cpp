@@ -86,16 +86,23 @@ TEST_CASE("a command line of TRL trains adapters, and one of axolotl's words doe
   CHECK(parse("--lora_target_linear False").values.lora_target_modules.empty());
 }
 
-TEST_CASE("adapters of other kinds, and quantized weights, are refused") {
+TEST_CASE("adapters of other kinds, and weights in 8 bits, are refused") {
   CHECK(usage_error("--use_dora") ==
         "--use_dora: not supported: the adapter's norms are not implemented");
   CHECK(has(usage_error("--peft_use_dora True"), "the adapter's norms are not implemented"));
   CHECK(has(usage_error("--lora_task_type SEQ_CLS"), "only causal language models are trained"));
   CHECK(has(usage_error("--lora_target_parameters a b"), "name it in --lora_target_modules"));
-  for (const char* line : {"--load_in_4bit", "--load_in_8bit True", "--use_bnb_nested_quant",
-                           "--bnb_4bit_quant_type fp4", "--bnb_4bit_quant_storage bfloat16"}) {
-    CHECK(has(usage_error(line), "quantized weights are not implemented yet"));
-  }
+  CHECK(has(usage_error("--load_in_8bit True"), "--load_in_4bit keeps them in NF4"));
+}
+
+TEST_CASE("the flags of TRL for weights in 4 bits are understood") {
+  const Flags flags = parse(
+      "--load_in_4bit True --use_bnb_nested_quant --bnb_4bit_quant_type nf4 "
+      "--bnb_4bit_quant_storage bfloat16");
+  CHECK(flags.values.load_in_4bit);
+  CHECK(flags.values.use_bnb_nested_quant == true);
+  CHECK(flags.values.bnb_4bit_quant_type == "nf4");
+  CHECK_FALSE(parse("--load_in_4bit False").values.load_in_4bit);
 }
 
 }  // namespace zeroth::trainer::hf_flag_table_test

@@ -85,7 +85,7 @@ TEST_CASE(
   CHECK(
       has(usage_error("--lr_scheduler_type greedy"), "reduce_lr_on_plateau, which only lowers it"));
   CHECK(usage_error("--optim adamw_torch --push_to_hub False --label_smoothing_factor 0.0") == "");
-  CHECK(has(usage_error("--bf16 --fp16 True --load_in_4bit"), "quantized"));
+  CHECK(has(usage_error("--bf16 --fp16 True --load_in_8bit"), "in 8 bits"));
 }
 
 TEST_CASE("a schedule of transformers comes with its arguments") {
