@@ -4,6 +4,7 @@
 #include <ATen/ops/unsafe_split_with_sizes.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -28,34 +29,13 @@ Tensor product(const Tensor& x, const Tensor& weight, const Tensor& bias, Weight
   return at::_unsafe_view(y, sizes);
 }
 
-// Nf4Form is what a weight's codes do not say of it. The graph of a product keeps it, not values.
-struct Nf4Form {
-  int64_t out = 0, in = 0;
-  Linear::QuantizedWeight weight;
-};
-
-// Returns weights [out, in] in the dtype of x, one above the other in one piece of memory.
-TensorVector dequantize(const TensorVector& codes, const std::vector<Nf4Form>& forms,
-                        torch::Dtype dtype) {
-  int64_t rows = 0;
-  for (const Nf4Form& form : forms) rows += form.out;
-  const int64_t in = forms.front().in;
-  const Tensor all = at::empty({rows, in}, codes.front().options().dtype(dtype));
-  TensorVector weights;
-  int64_t row = 0;
-  for (size_t i = 0; i < codes.size(); ++i) {
-    const auto& [scales, rounded] = forms[i].weight;
-    const Tensor own = weights.emplace_back(all.narrow(0, row, forms[i].out));
-    row += forms[i].out;
-    if (rounded.value_or(dtype) == dtype) {
-      dequantize_nf4(codes[i], scales, own);
-    } else {
-      const Tensor first = at::empty(own.sizes(), own.options().dtype(*rounded));
-      dequantize_nf4(codes[i], scales, first);
-      own.copy_(first);
-    }
-  }
-  return weights;
+// Writes the weight that has these codes.
+void dequantize(const Tensor& codes, const Linear::QuantizedWeight& weight, const Tensor& out) {
+  const torch::Dtype rounded = weight.dtype.value_or(out.scalar_type());
+  if (rounded == out.scalar_type()) return dequantize_nf4(codes, weight.scales, out);
+  const Tensor first = at::empty(out.sizes(), out.options().dtype(rounded));
+  dequantize_nf4(codes, weight.scales, first);
+  out.copy_(first);
 }
 
 // LinearForm holds what the products of one input have in common, and their adapters.
@@ -66,7 +46,8 @@ struct LinearForm {
   TensorParallelPtr tp = nullptr;
   std::vector<int64_t> out_features = {};  // of each product
   LoraProducts adapters = {};
-  std::vector<Nf4Form> nf4 = {};  // of each weight, if they are in NF4
+  // Of each weight, if they are in NF4: what its codes do not say of it.
+  std::vector<Linear::QuantizedWeight> nf4 = {};
 
   bool can_fuse() const {
     return layout == WeightLayout::kOutIn && !bias && style == ParallelStyle::kNone;
@@ -118,11 +99,12 @@ class LinearFunction final : public CustomFunction {
     if (form_.style == ParallelStyle::kColwise && needs_weight_grad(context, grads)) {
       gathered_input = form_.tp->all_gather_async(saved[0], kInputs);
     }
-    Tensor fused = fused_weight(saved);
+    const bool needs_dx = context.needs_input_grad(0);
+    // Only dx reads weights in NF4, which have no gradient.
+    Tensor fused = needs_dx || form_.nf4.empty() ? fused_weight(saved) : Tensor();
     const Tensor dy = fused.defined() ? fused_output_gradient(grads) : Tensor();
     Tensor dx;
-    if (context.needs_input_grad(0))
-      dx = dy.defined() ? matrix_product(dy, fused) : input_gradient(saved, grads);
+    if (needs_dx) dx = dy.defined() ? matrix_product(dy, fused) : input_gradient(saved, grads);
     fused = Tensor();
     AsyncCollectiveTensor local;
     if (form_.style == ParallelStyle::kColwise && dx.defined())
@@ -153,14 +135,19 @@ class LinearFunction final : public CustomFunction {
   size_t first_factor() const { return num_inputs_ - 2 * form_.adapters.size(); }
   size_t num_products() const { return (first_factor() - 1) / stride_; }
 
-  // Returns the weights of products [begin, end); dequantized ones exist until the caller drops
-  // them.
+  // Returns the weights of products [begin, end). Those in NF4 are dequantized to the dtype of x,
+  // one above the other in one piece of memory, which exists until the caller drops it.
   TensorVector weights(const TensorVector& inputs, size_t begin, size_t end) const {
     TensorVector weights;
     for (size_t i = begin; i < end; ++i) weights.push_back(inputs[weight_at(i)]);
     if (form_.nf4.empty()) return weights;
-    const auto first = form_.nf4.begin() + static_cast<ptrdiff_t>(begin);
-    return dequantize(weights, {first, first + static_cast<ptrdiff_t>(end - begin)}, dtype_);
+    const auto* const rows = form_.out_features.data();
+    const Tensor all = at::empty({std::reduce(rows + begin, rows + end), x_sizes_.back()},
+                                 weights.front().options().dtype(dtype_));
+    TensorVector dequantized = all.split_with_sizes(at::IntArrayRef(rows + begin, end - begin));
+    for (size_t i = 0; i < weights.size(); ++i)
+      dequantize(weights[i], form_.nf4[begin + i], dequantized[i]);
+    return dequantized;
   }
   TensorVector weights(const TensorVector& inputs) const {
     return weights(inputs, 0, num_products());
@@ -289,7 +276,7 @@ std::vector<Tensor> linear(const Tensor& x, std::initializer_list<const Linear*>
   const Linear& first = **layers.begin();
   TensorVector inputs = {x}, factors;
   std::vector<int64_t> out_features;
-  std::vector<Nf4Form> nf4;
+  std::vector<Linear::QuantizedWeight> nf4;
   LoraForm adapters{.style = first.shard.style, .tp = first.tp};
   bool drops = false;
   for (const Linear* const& layer : layers) {
@@ -299,7 +286,7 @@ std::vector<Tensor> linear(const Tensor& x, std::initializer_list<const Linear*>
                  "products of one input must have the same layout, kind of bias, split and format");
     inputs.push_back(layer->weight);
     out_features.push_back(layer->out);
-    if (layer->quantized) nf4.push_back({layer->out, layer->in, *layer->quantized});
+    if (layer->quantized) nf4.push_back(*layer->quantized);
     if (first.bias.defined()) inputs.push_back(layer->bias);
     if (!layer->adapter) continue;
     const auto& [own, scale, dropout] = *layer->adapter;
