@@ -46,19 +46,23 @@ QuantizedPart parse_part(const std::string& name) {
   return {Kind::kCodes, name};
 }
 
-using WeightShapes = std::map<std::string, std::vector<int64_t>>;  // [out, in]
+// Products whose weights are in NF4, without memory, by the names of these.
+using QuantizedLayers = std::map<std::string, std::shared_ptr<Linear>>;
 
-// Returns the shapes of the weights in NF4, by name.
-WeightShapes quantized_weights(const ModelSpec& spec) {
-  WeightShapes shapes;
+QuantizedLayers quantized_layers(const ModelSpec& spec) {
+  QuantizedLayers layers;
   for (const auto& block : build_blocks(spec)) {
     for (const auto& item : block->named_modules("", /*include_self=*/false)) {
-      const auto* const layer = item.value()->as<Linear>();
-      if (layer != nullptr && layer->quantized)
-        shapes[block->label() + "." + item.key() + ".weight"] = {layer->out, layer->in};
+      const auto layer = std::dynamic_pointer_cast<Linear>(item.value());
+      if (layer && layer->quantized) layers[block->label() + "." + item.key() + ".weight"] = layer;
     }
   }
-  return shapes;
+  return layers;
+}
+
+// Returns [out, in].
+std::vector<int64_t> shape_of(const Linear& layer) {
+  return {layer.out, layer.in};
 }
 
 // A WeightSlice is a slice of a weight [out, in], whose blocks follow each other row by row.
@@ -102,27 +106,27 @@ struct AbsmaxOf {
 class QuantizingSource final : public WeightSource {
  public:
   QuantizingSource(const ModelSpec& spec, std::unique_ptr<WeightSource> base, torch::Dtype dtype)
-      : shapes_(quantized_weights(spec)),
+      : layers_(quantized_layers(spec)),
         is_double_(spec.quantization->double_quant),
         base_(std::move(base)),
         dtype_(dtype) {}
 
   void check(const std::string& name, const std::vector<int64_t>& shape) override {
-    const auto weight = shapes_.find(parse_part(name).weight);
-    weight == shapes_.end() ? base_->check(name, shape)
-                            : base_->check(weight->first, weight->second);
+    const auto layer = layers_.find(parse_part(name).weight);
+    layer == layers_.end() ? base_->check(name, shape)
+                           : base_->check(layer->first, shape_of(*layer->second));
   }
 
   void read(const ParamSlice& part, Tensor out) override {
     const auto [kind, name] = parse_part(part.name);
-    const auto weight = shapes_.find(name);
-    if (weight == shapes_.end()) return base_->read(part, std::move(out));
+    const auto layer = layers_.find(name);
+    if (layer == layers_.end()) return base_->read(part, std::move(out));
     if (kind == QuantizedPart::Kind::kNestedAbsmax) {
       const Tensor nested = nested_absmax(name).view(torch::kByte);
       out.copy_(nested.narrow(0, part.first, out.numel()));
       return;
     }
-    const WeightSlice slice = weight_slice(name, weight->second, part.box);
+    const WeightSlice slice = weight_slice(name, shape_of(*layer->second), part.box);
     if (kind == QuantizedPart::Kind::kCodes) {
       quantize(slice, part.first * 2 / kNf4Block, nf4_blocks(2 * (part.first + out.numel())),
                &part.first, &out);
@@ -199,7 +203,7 @@ class QuantizingSource final : public WeightSource {
   }
 
   void quantize_scales(const std::string& name) {
-    const WeightSlice whole{name, TensorSlice::full(shapes_.at(name))};
+    const WeightSlice whole{name, TensorSlice::full(shape_of(*layers_.at(name)))};
     const AbsmaxOf& absmax = known_absmax(whole, 0, whole.num_blocks());
     const NestedAbsmax scales = quantize_absmax(torch::from_blob(
         const_cast<float*>(absmax.values.data()), {whole.num_blocks()}, torch::kFloat));
@@ -207,7 +211,7 @@ class QuantizingSource final : public WeightSource {
     absmax_codes_ = {name, scales.codes};
   }
 
-  WeightShapes shapes_;
+  QuantizedLayers layers_;
   bool is_double_;
   std::unique_ptr<WeightSource> base_;
   torch::Dtype dtype_;
@@ -226,19 +230,19 @@ class StoredNf4Source final : public CheckpointSource {
  public:
   StoredNf4Source(const std::filesystem::path& directory, const ModelSpec& spec)
       : CheckpointSource(directory, spec),
-        shapes_(quantized_weights(spec)),
+        layers_(quantized_layers(spec)),
         quantization_(*spec.quantization) {}
 
   void check(const std::string& name, const std::vector<int64_t>& shape) override {
     const std::string weight = parse_part(name).weight;
-    if (!shapes_.contains(weight)) return CheckpointSource::check(name, shape);
+    if (!layers_.contains(weight)) return CheckpointSource::check(name, shape);
     if (checked_.contains(weight)) return;
-    checked_[weight] = check_weight(weight, shapes_.at(weight));
+    checked_[weight] = check_weight(weight, shape_of(*layers_.at(weight)));
   }
 
   void read(const ParamSlice& part, Tensor out) override {
     const auto [kind, name] = parse_part(part.name);
-    if (!shapes_.contains(name)) return CheckpointSource::read(part, std::move(out));
+    if (!layers_.contains(name)) return CheckpointSource::read(part, std::move(out));
     if (kind == QuantizedPart::Kind::kNestedAbsmax) {
       std::string bytes = contents(find(stored_part(name, "nested_absmax")));
       const auto mean = static_cast<float>(checked_.at(name));
@@ -323,7 +327,7 @@ class StoredNf4Source final : public CheckpointSource {
     return mean.get<double>();
   }
 
-  WeightShapes shapes_;
+  QuantizedLayers layers_;
   QuantizationSpec quantization_;
   std::map<std::string, double> checked_;  // mean of the maxima, by weight
 };
@@ -331,15 +335,7 @@ class StoredNf4Source final : public CheckpointSource {
 class DequantizedSource final : public WeightSource {
  public:
   DequantizedSource(const ModelSpec& spec, std::unique_ptr<WeightSource> source, torch::Dtype dtype)
-      : source_(std::move(source)), dtype_(dtype) {
-    for (const auto& block : build_blocks(spec)) {
-      for (const auto& item : block->named_modules("", /*include_self=*/false)) {
-        const auto layer = std::dynamic_pointer_cast<Linear>(item.value());
-        if (layer && layer->quantized)
-          layers_[block->label() + "." + item.key() + ".weight"] = layer;
-      }
-    }
-  }
+      : layers_(quantized_layers(spec)), source_(std::move(source)), dtype_(dtype) {}
 
   void check(const std::string& name, const std::vector<int64_t>& shape) override {
     const auto layer = layers_.find(name);
@@ -367,9 +363,9 @@ class DequantizedSource final : public WeightSource {
   }
 
  private:
+  QuantizedLayers layers_;
   std::unique_ptr<WeightSource> source_;
   torch::Dtype dtype_;
-  std::map<std::string, std::shared_ptr<Linear>> layers_;
 };
 
 }  // namespace

@@ -56,9 +56,15 @@ void widen_scales(const Nf4Scales& scales, int64_t begin, int64_t end, float* to
   }
 }
 
+// Returns the scales that an operator has as its arguments.
+Nf4Scales to_scales(const Tensor& absmax, const std::optional<Tensor>& nested_absmax,
+                    at::IntArrayRef place) {
+  return {absmax, nested_absmax.value_or(Tensor()), {place[0], place[1], place[2]}};
+}
+
 void dequantize_cpu(const Tensor& out, const Tensor& codes, const Tensor& absmax,
                     const std::optional<Tensor>& nested_absmax, at::IntArrayRef place) {
-  const Nf4Scales scales{absmax, nested_absmax.value_or(Tensor()), {place[0], place[1], place[2]}};
+  const Nf4Scales scales = to_scales(absmax, nested_absmax, place);
   const bool done = cpu::with_kernels(out.scalar_type(), [&](const auto& kernels, auto t) {
     using T = decltype(t);
     const int64_t numel = out.numel();
@@ -82,13 +88,11 @@ TORCH_LIBRARY_FRAGMENT(zeroth, library) {
   library.def(
       "dequantize_nf4(Tensor(a!) out, Tensor codes, Tensor absmax, Tensor? nested_absmax, "
       "int[3] place) -> ()",
-      torch::dispatch(
-          c10::DispatchKey::CompositeExplicitAutograd,
-          [](const Tensor& out, const Tensor& codes, const Tensor& absmax,
-             const std::optional<Tensor>& nested, at::IntArrayRef place) {
-            formula::dequantize_nf4(
-                codes, {absmax, nested.value_or(Tensor()), {place[0], place[1], place[2]}}, out);
-          }));
+      torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
+                      [](const Tensor& out, const Tensor& codes, const Tensor& absmax,
+                         const std::optional<Tensor>& nested, at::IntArrayRef place) {
+                        formula::dequantize_nf4(codes, to_scales(absmax, nested, place), out);
+                      }));
 }
 
 TORCH_LIBRARY_IMPL(zeroth, CPU, library) {
