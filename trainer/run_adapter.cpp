@@ -193,6 +193,11 @@ model::Blocks build_blocks(const ResolvedRun& run, const model::ModelSpec& spec,
   if (!run.adapter) return model::build_blocks(spec, tp);
   model::LoraPlan plan = run.adapter->plan;
   if (spec.num_layers < run.spec.num_layers) plan.modules = in_first_layer(plan.modules);
+  return build_blocks(spec, plan, tp);
+}
+
+model::Blocks build_blocks(const model::ModelSpec& spec, const model::LoraPlan& plan,
+                           const model::TensorParallelPtr& tp) {
   model::Blocks blocks = model::build_blocks(model::lora_spec(spec, plan), tp);
   model::add_adapters(blocks, plan);
   return blocks;

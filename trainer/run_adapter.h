@@ -6,6 +6,7 @@
 #include <string>
 
 #include "model/block.h"
+#include "model/hf/lora_plan.h"
 #include "model/spec.h"
 #include "model/tensor_parallel.h"
 #include "model/weight_source.h"
@@ -29,6 +30,11 @@ void resolve_adapter(ResolvedRun& run);
 // Returns the blocks of the run, on the meta device, for a model of this spec: the run's own, or
 // one with fewer layers or tokens.
 model::Blocks build_blocks(const ResolvedRun& run, const model::ModelSpec& spec,
+                           const model::TensorParallelPtr& tp);
+
+// Returns the blocks of a model with these adapters, likewise. Throws the Errors of
+// model::lora_spec().
+model::Blocks build_blocks(const model::ModelSpec& spec, const model::LoraPlan& plan,
                            const model::TensorParallelPtr& tp);
 
 // Returns the values with which the blocks start; null if they are all in the checkpoint from which

@@ -5,10 +5,8 @@
 #include "base/error.h"
 #include "engine/memory/activation_probe.h"
 #include "engine/start.h"
-#include "model/blocks/build_blocks.h"
 #include "model/blocks/embedding.h"
 #include "model/blocks/head.h"
-#include "model/hf/lora_model.h"
 #include "trainer/run_adapter.h"
 #include "trainer/run_plan.h"
 #include "zero/dtype.h"
@@ -98,9 +96,8 @@ std::vector<engine::AdapterMemory> adapter_memory(const RunPlan& plan, int local
     try {
       const model::LoraPlan adapters =
           plan.adapter ? plan.adapter->plan : model::plan_lora(spec, {.enabled = true, .r = kRank});
-      const model::Blocks blocks = model::build_blocks(model::lora_spec(spec, adapters),
-                                                       engine::fake_tensor_parallel(plan.config));
-      model::add_adapters(blocks, adapters);
+      const model::Blocks blocks =
+          build_blocks(spec, adapters, engine::fake_tensor_parallel(plan.config));
       forms.push_back(
           {.flags =
                quantizes ? "--use_peft --load_in_4bit --use_bnb_nested_quant true" : "--use_peft",
