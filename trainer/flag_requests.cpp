@@ -3,7 +3,6 @@
 #include "trainer/run_plan.h"
 
 #include <fmt/ranges.h>
-#include <strings.h>
 
 #include <algorithm>
 #include <array>
@@ -88,10 +87,6 @@ void warn_about_services(const Flags& flags, const fs::path& directory,
 // A description of what the run does, which ends the flag's text; unset if the request is
 // fulfilled.
 using Mismatch = std::optional<std::string>;
-
-bool equals_ignoring_case(const std::string& value, const char* word) {
-  return ::strcasecmp(value.c_str(), word) == 0;
-}
 
 Mismatch check_precision(const ResolvedRun& run, const std::string& requested) {
   const auto precision = value_of(run.config, "data_types.param_dtype").get<std::string>();

@@ -1,11 +1,11 @@
 // The table of Hugging Face Trainer's flags and their counterparts here.
 #include <fmt/format.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <array>
 #include <iterator>
 
-#include "base/text/diagnostics.h"
 #include "base/text/printable.h"
 #include "base/text/units.h"
 #include "trainer/flags/hf_flags.h"
@@ -275,9 +275,13 @@ std::string HfRequest::refusal() const {
                      flag->text);
 }
 
+bool equals_ignoring_case(std::string_view left, std::string_view right) {
+  return left.size() == right.size() && ::strncasecmp(left.data(), right.data(), left.size()) == 0;
+}
+
 const HfOptimizer* find_hf_optimizer(std::string_view name) {
   const auto* const found = std::ranges::find_if(kOptimizers, [&](const HfOptimizer& optimizer) {
-    return edit_distance(name, optimizer.name) == 0;
+    return equals_ignoring_case(name, optimizer.name);
   });
   return found == std::end(kOptimizers) ? nullptr : found;
 }

@@ -52,6 +52,8 @@ struct HfRequest {
 
 std::span<const HfFlag> hf_flags();
 
+bool equals_ignoring_case(std::string_view left, std::string_view right);
+
 // A value of --optim that selects an optimizer, unless the file has a section of that name.
 struct HfOptimizer {
   std::string_view name;
