@@ -15,9 +15,26 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 14;
 
-using TorchDtype = std::pair<std::string_view, torch::Dtype>;
-constexpr TorchDtype kTorchDtypes[] = {
-    {"float32", torch::kFloat}, {"bfloat16", torch::kBFloat16}, {"float16", torch::kHalf}};
+// The names of a dtype in which models are saved.
+struct DtypeNames {
+  torch::Dtype dtype;
+  std::string_view safetensors, config;
+};
+constexpr DtypeNames kDtypeNames[] = {{torch::kFloat, "F32", "float32"},
+                                      {torch::kBFloat16, "BF16", "bfloat16"},
+                                      {torch::kHalf, "F16", "float16"}};
+
+const DtypeNames& names_of(torch::Dtype dtype) {
+  const auto* const known = std::ranges::find(kDtypeNames, dtype, &DtypeNames::dtype);
+  ZEROTH_CHECK(known != std::end(kDtypeNames), "no model is saved in {}", c10::toString(dtype));
+  return *known;
+}
+
+std::optional<torch::Dtype> find_dtype(std::string_view DtypeNames::*format,
+                                       std::string_view name) {
+  const auto* const known = std::ranges::find(kDtypeNames, name, format);
+  return known != std::end(kDtypeNames) ? std::optional(known->dtype) : std::nullopt;
+}
 
 uint64_t mix(uint64_t value) {
   return mix64(value + kGolden);
@@ -62,15 +79,20 @@ void fill_by_index(const ParamSlice& part, torch::Tensor out, const Value& value
 
 }  // namespace
 
+std::string_view dtype_name(torch::Dtype dtype) {
+  return names_of(dtype).safetensors;
+}
+
+std::optional<torch::Dtype> parse_dtype(std::string_view name) {
+  return find_dtype(&DtypeNames::safetensors, name);
+}
+
 std::string_view torch_dtype_name(torch::Dtype dtype) {
-  const auto* const known = std::ranges::find(kTorchDtypes, dtype, &TorchDtype::second);
-  ZEROTH_CHECK(known != std::end(kTorchDtypes), "no config.json names {}", c10::toString(dtype));
-  return known->first;
+  return names_of(dtype).config;
 }
 
 std::optional<torch::Dtype> parse_torch_dtype(std::string_view name) {
-  const auto* const known = std::ranges::find(kTorchDtypes, name, &TorchDtype::first);
-  return known != std::end(kTorchDtypes) ? std::optional(known->second) : std::nullopt;
+  return find_dtype(&DtypeNames::config, name);
 }
 
 void draw_normal(const ParamSlice& part, uint64_t seed, double deviation, torch::Tensor out) {

@@ -35,6 +35,11 @@ class WeightSource {
   virtual void read(const ParamSlice& part, torch::Tensor out) = 0;
 };
 
+// Returns the name that safetensors uses for a dtype in which models and states are saved: "F32",
+// "BF16" or "F16" for float32, bfloat16 or float16. Throws an InternalError for any other dtype.
+std::string_view dtype_name(torch::Dtype dtype);
+// Returns the dtype with this name; nullopt for other names.
+std::optional<torch::Dtype> parse_dtype(std::string_view name);
 // Returns the name of float32, bfloat16 or float16 in a config.json.
 std::string_view torch_dtype_name(torch::Dtype dtype);
 // Returns the dtype with this name; nullopt for other names.

@@ -15,17 +15,12 @@
 #include "model/hf/auxiliary_files.h"
 #include "model/hf/checkpoint_map.h"
 #include "model/hf/temporary_directory.h"
-#include "model/weight_source.h"
 
 namespace zeroth::model {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-using DtypeName = std::pair<torch::Dtype, std::string_view>;
-constexpr DtypeName kDtypeNames[] = {
-    {torch::kFloat, "F32"}, {torch::kBFloat16, "BF16"}, {torch::kHalf, "F16"}};
 
 int64_t num_bytes(const PlannedTensor& tensor, torch::ScalarType dtype) {
   auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
@@ -59,17 +54,6 @@ void copy_tokenizer(const fs::path& source, const fs::path& output, const fs::pa
 }
 
 }  // namespace
-
-std::string_view dtype_name(torch::Dtype dtype) {
-  const auto* const known = std::ranges::find(kDtypeNames, dtype, &DtypeName::first);
-  ZEROTH_CHECK(known != std::end(kDtypeNames), "no checkpoint holds {}", c10::toString(dtype));
-  return known->second;
-}
-
-std::optional<torch::Dtype> parse_dtype(std::string_view name) {
-  const auto* const known = std::ranges::find(kDtypeNames, name, &DtypeName::second);
-  return known != std::end(kDtypeNames) ? std::optional(known->first) : std::nullopt;
-}
 
 SafetensorsLayout plan_safetensors(torch::ScalarType dtype,
                                    const std::vector<PlannedTensor>& tensors) {

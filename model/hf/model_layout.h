@@ -12,14 +12,9 @@
 
 #include "device/tensor.h"
 #include "model/spec.h"
+#include "model/weight_source.h"
 
 namespace zeroth::model {
-
-// Returns the name that safetensors uses for a dtype in which models and states are saved: "F32",
-// "BF16" or "F16" for float32, bfloat16 or float16. Throws an InternalError for any other dtype.
-std::string_view dtype_name(torch::Dtype dtype);
-// Returns the dtype with this name; nullopt for other names.
-std::optional<torch::Dtype> parse_dtype(std::string_view name);
 
 struct PlannedTensor {
   std::string name;
