@@ -181,17 +181,18 @@ def train_deepspeed_bf16(name, masked=False):
 def train_lora(name):
     from peft import LoraConfig, get_peft_model
     torch.manual_seed(7)
-    config = LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=8, target_modules="all-linear")
+    of_layers = "c_attn|c_proj|c_fc|wpe" if name == "gpt2" else "[qkvo]_proj|gate_proj|up_proj|down_proj"
+    config = LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=8, target_modules=rf".*\.({of_layers}|wte|embed_tokens)|lm_head")
     model = get_peft_model(load(name), config)
     # With seed 11 an element's first gradient is rounding alone, which Adam's first update makes a part of its rate.
     generator = torch.Generator().manual_seed(12)
     with torch.no_grad():
         for path, parameter in model.named_parameters():
-            if "lora_B" in path:
+            if "lora_B" in path or "lora_embedding" in path:
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.02)
     folder = OUT / "adapters" / name
     model.peft_config["default"].base_model_name_or_path = name
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, save_embedding_layers=False)
     (folder / "README.md").unlink(missing_ok=True)
     return train(model)
 

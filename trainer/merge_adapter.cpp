@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/text/units.h"
 #include "model/blocks/build_blocks.h"
-#include "model/blocks/linear.h"
 #include "model/hf/adapter_files.h"
 #include "model/hf/checkpoint_source.h"
 #include "model/hf/lora_model.h"
@@ -24,17 +23,20 @@ namespace {
 
 class Merge {
  public:
-  Merge(model::WeightSource& values, const model::LoraPlan& plan) : values_(values), plan_(plan) {}
+  Merge(model::WeightSource& values, const model::LoraPlan& plan, bool conv1d)
+      : values_(values), plan_(plan), conv1d_(conv1d) {}
 
-  // Returns a parameter [..] in fp32, with its adapter if it has one. `layout`: of a product.
-  torch::Tensor value(const std::string& name, const std::vector<int64_t>& shape,
-                      model::WeightLayout layout) const {
+  // Returns a parameter [..] in fp32, with its adapter if it has one.
+  torch::Tensor value(const std::string& name, const std::vector<int64_t>& shape) const {
     const torch::Tensor weight = read(name, shape);
-    const std::string module = name.substr(0, name.rfind('.'));
+    constexpr std::string_view kMatrix = ".weight";
+    const std::string module =
+        name.ends_with(kMatrix) ? name.substr(0, name.size() - kMatrix.size()) : name;
     const auto adapter = plan_.modules.find(module);
-    if (adapter == plan_.modules.end() || !name.ends_with(".weight")) return weight;
+    if (adapter == plan_.modules.end()) return weight;
     const auto& [r, scale] = adapter->second;
-    const bool out_in = layout == model::WeightLayout::kOutIn;
+    const bool is_table = module.starts_with("embedding");
+    const bool out_in = !is_table && (module == "head" || !conv1d_);
     const int64_t out = shape[out_in ? 0 : 1], in = shape[out_in ? 1 : 0];
     const torch::Tensor a = read(module + ".lora_A", {r, in}),
                         b = read(module + ".lora_B", {out, r});
@@ -54,6 +56,7 @@ class Merge {
 
   model::WeightSource& values_;
   const model::LoraPlan& plan_;
+  bool conv1d_;  // products of layers have weights [in, out]
 };
 
 // Returns the weights of the base as the adapter saw them.
@@ -81,10 +84,15 @@ std::string merge_adapter(const Flags& flags) {
   model::OutputDirectory::check(flags.output, flags.overwrite);
   const model::ModelSpec spec = model::read_model_spec(directory);
   const model::AdapterConfig config = model::read_adapter_config(flags.adapter);
-  const model::LoraPlan plan = model::plan_lora(spec, config.lora);
+  model::LoraPlan plan = model::plan_lora(spec, config.lora);
+  // An adapter of embedding or head adds to one use of a weight that they share.
+  const bool adds_to_one = plan.modules.contains("embedding") || plan.modules.contains("head");
+  plan.unties_head = plan.unties_head || (spec.tie_word_embeddings && adds_to_one);
+  auto base = open_base(directory, flags.adapter, spec);
+  auto trained = model::open_adapter(flags.adapter, spec, plan);
+  model::check_base_tables(flags.adapter, spec, plan, *base);
   const auto source =
-      model::make_lora_source(plan, open_base(directory, flags.adapter, spec),
-                              model::open_adapter(flags.adapter, spec, plan), /*seed=*/0);
+      model::make_lora_source(plan, std::move(base), std::move(trained), /*seed=*/0);
   model::ModelSpec merged = model::lora_spec(spec, plan);
   merged.quantization.reset();
   const model::Blocks blocks = model::build_blocks(merged);
@@ -105,10 +113,9 @@ std::string merge_adapter(const Flags& flags) {
                                  model::parse_torch_dtype(spec.dtype).value_or(torch::kFloat)),
                              .overwrite = flags.overwrite},
                             parameters);
-  const Merge merge(*source, plan);
-  const auto layout = spec.conv1d ? model::WeightLayout::kInOut : model::WeightLayout::kOutIn;
+  const Merge merge(*source, plan, spec.conv1d);
   for (const model::PlannedTensor& parameter : parameters)
-    writer.write(parameter.name, merge.value(parameter.name, parameter.shape, layout));
+    writer.write(parameter.name, merge.value(parameter.name, parameter.shape));
   const auto previous = writer.commit();
   return fmt::format("{}: {} with the adapter {} in {}\n", flags.output, flags.model, flags.adapter,
                      pluralize(plan.modules.size(), "module"));

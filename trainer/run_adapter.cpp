@@ -210,11 +210,13 @@ std::shared_ptr<model::WeightSource> open_weights(const RunPlan& plan) {
     auto base = model::open_weights(flags.model, plan.spec, plan.config.seed,
                                     zero::working_dtype(plan.config));
     if (!plan.adapter) return base;
-    const bool reads_adapter = !flags.adapter.empty() && !plan.resume_plan;
-    auto adapter =
-        reads_adapter ? model::open_adapter(flags.adapter, plan.spec, plan.adapter->plan) : nullptr;
-    return model::make_lora_source(plan.adapter->plan, std::move(base), std::move(adapter),
-                                   plan.config.seed);
+    const model::LoraPlan& adapters = plan.adapter->plan;
+    std::unique_ptr<model::WeightSource> trained;
+    if (!flags.adapter.empty() && !plan.resume_plan) {
+      trained = model::open_adapter(flags.adapter, plan.spec, adapters);
+      model::check_base_tables(flags.adapter, plan.spec, adapters, *base);
+    }
+    return model::make_lora_source(adapters, std::move(base), std::move(trained), plan.config.seed);
   });
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/blocks/linear.h"
 #include "model/blocks/main_grad.h"
 #include "model/custom_function.h"
 #include "model/kernels/fused.h"
@@ -22,6 +23,13 @@ Tensor zero_excluded(const Tensor& dy, const Tensor& excluded) {
   return dy.masked_fill(excluded.unsqueeze(-1), 0);
 }
 
+// Delivers the gradient of these columns of a factor A as accumulate_grad() does.
+Tensor add_to_columns(const Tensor& a, const Tensor& columns, const Tensor& dy) {
+  const Tensor sums = at::zeros({a.size(1), a.size(0)}, dy.options());
+  add_rows_(sums, columns.reshape({-1}), dy.reshape({-1, a.size(0)}));
+  return accumulate_grad(a, sums.t());
+}
+
 // Delivers the gradient of these rows of a table, or returns it if no view is open.
 Tensor add_to_rows(const Tensor& table, const Tensor& rows, const Tensor& dy) {
   const Tensor grad_view = main_grad(table);
@@ -31,17 +39,21 @@ Tensor add_to_rows(const Tensor& table, const Tensor& rows, const Tensor& dy) {
   return grad_view.defined() ? Tensor() : gradient;
 }
 
-// EmbeddingLookup returns rows of a table: inputs are the table and the tokens. If ranks split the
-// vocabulary, it maps tokens [n] to this rank's shard of their vectors, each from the one rank that
-// has it. The backward adds the gradient of a row in place and rounds its sum once: there is no
-// table-sized temporary if a gradient view is open. The row of the token `padding` gets none.
+enum class VectorsAre { kRows, kColumns };
+
+// EmbeddingLookup returns rows of a table, or columns of a factor A: inputs are the table and the
+// tokens. If ranks split the vocabulary, it maps tokens [n] to this rank's shard of their vectors,
+// each from the one rank that has it. The backward adds the gradient of a row in place and rounds
+// its sum once: there is no table-sized temporary if a gradient view is open. The vector of the
+// token `padding` gets none.
 class EmbeddingLookup final : public CustomFunction {
  public:
-  EmbeddingLookup(VocabShard vocabulary, int64_t padding)
-      : vocabulary_(std::move(vocabulary)), padding_(padding) {}
+  EmbeddingLookup(VocabShard vocabulary, int64_t padding, VectorsAre vectors_are)
+      : vocabulary_(std::move(vocabulary)), padding_(padding), vectors_are_(vectors_are) {}
 
   TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
-    const Tensor &table = inputs[0], &tokens = inputs[1];
+    const Tensor& tokens = inputs[1];
+    const Tensor table = vectors_are_ == VectorsAre::kRows ? inputs[0] : inputs[0].t();
     if (!vocabulary_.tp) {
       context.save_for_backward(inputs);
       return {at::embedding(table, tokens)};
@@ -49,7 +61,7 @@ class EmbeddingLookup final : public CustomFunction {
     const auto [rows, is_local] = vocabulary_.local_rows(tokens);
     Tensor excluded = is_local.logical_not();
     if (padding_ != kNoPadding) excluded.logical_or_(tokens.eq(padding_));
-    context.save_for_backward({table, rows, excluded});
+    context.save_for_backward({inputs[0], rows, excluded});
     const Tensor found = at::embedding(table, rows).mul_(is_local.unsqueeze(1));
     return {vocabulary_.tp->reduce_scatter(pad_to_shards(found, *vocabulary_.tp), "embeddings")};
   }
@@ -64,17 +76,26 @@ class EmbeddingLookup final : public CustomFunction {
     } else if (padding_ != kNoPadding) {
       dy = zero_excluded(dy, rows.eq(padding_));
     }
-    return {add_to_rows(saved[0], rows, dy), Tensor()};
+    const auto add = vectors_are_ == VectorsAre::kRows ? add_to_rows : add_to_columns;
+    return {add(saved[0], rows, dy), Tensor()};
   }
 
  private:
   VocabShard vocabulary_;
   int64_t padding_;
+  VectorsAre vectors_are_;
 };
 
-Tensor embed(const Tensor& table, const Tensor& tokens, const VocabShard& vocabulary,
-             int64_t padding) {
-  return apply_function(std::make_shared<EmbeddingLookup>(vocabulary, padding), {table, tokens})[0];
+Tensor embed(const Tensor& table, const std::optional<LoraAdapter>& adapter, const Tensor& tokens,
+             const VocabShard& vocabulary, int64_t padding) {
+  const auto look_up = [&](const Tensor& from, VectorsAre vectors_are) {
+    return apply_function(std::make_shared<EmbeddingLookup>(vocabulary, padding, vectors_are),
+                          {from, tokens})[0];
+  };
+  const Tensor y = look_up(table, VectorsAre::kRows);
+  if (!adapter) return y;
+  const auto& [a, b] = adapter->factors;
+  return y + project(look_up(a, VectorsAre::kColumns).mul(adapter->scale), b);
 }
 
 }  // namespace
@@ -91,12 +112,14 @@ VocabShard::VocabShard(int64_t size, TensorParallelPtr tensor_parallel)
   local_size = std::min(full_size - begin, max_local_size);
 }
 
-std::optional<Splits> VocabShard::splits(const Tensor& weight) const {
+std::optional<Splits> VocabShard::splits(const std::string& name, const Tensor& parameter,
+                                         int64_t dim) const {
   if (!tp) return std::nullopt;
-  const int64_t width = weight.size(1);
-  const Split split{
-      "weight", {full_size, width}, {begin, 0}, /*num_replicas=*/1, max_local_size * width};
-  return Splits{{"weight", split}};
+  Split split{name, parameter.sizes().vec(), {0, 0}, /*num_replicas=*/1};
+  split.max_numel = max_local_size * parameter.size(1 - dim);
+  split.shape[static_cast<size_t>(dim)] = full_size;
+  split.begin[static_cast<size_t>(dim)] = begin;
+  return Splits{{name, split}};
 }
 
 VocabShard::LocalRows VocabShard::local_rows(const torch::Tensor& tokens) const {
@@ -124,6 +147,25 @@ Embedding::Embedding(const ModelSpec& spec, TensorParallelPtr tp)
   }
 }
 
+void Embedding::add_adapter(int64_t r, double scale) {
+  const Tensor a = register_parameter("lora_A", meta_parameter({r, weight_.size(0)}));
+  const Tensor b = register_parameter("lora_B", meta_parameter({weight_.size(1), r}));
+  adapter_ = LoraAdapter{{a, b}, scale};
+}
+
+void Embedding::add_positions_adapter(int64_t r, double scale) {
+  const auto factors = register_module("positions", std::make_shared<torch::nn::Module>());
+  const Tensor a = factors->register_parameter("lora_A", meta_parameter({r, positions_.size(0)}));
+  const Tensor b = factors->register_parameter("lora_B", meta_parameter({positions_.size(1), r}));
+  positions_adapter_ = LoraAdapter{{a, b}, scale};
+}
+
+std::optional<Splits> Embedding::splits() const {
+  std::optional<Splits> splits = vocab_shard_.splits("weight", weight_, /*dim=*/0);
+  if (splits && adapter_) splits->merge(*vocab_shard_.splits("lora_A", adapter_->factors.a, 1));
+  return splits;
+}
+
 Tensor Embedding::forward(const Tensor&, const MicroBatch& batch) {
   const int64_t seq = batch.tokens.size(1);
   if (positions_.defined() && seq > positions_.size(0)) {
@@ -132,10 +174,11 @@ Tensor Embedding::forward(const Tensor&, const MicroBatch& batch) {
   }
   const TensorParallelPtr& tp = vocab_shard_.tp;
   const int64_t first = tp ? sequence_shard(batch.tokens.numel(), *tp).first : 0;
-  Tensor y =
-      embed(weight_, tp ? batch.tokens.flatten() : batch.tokens, vocab_shard_, padding_token_);
+  Tensor y = embed(weight_, adapter_, tp ? batch.tokens.flatten() : batch.tokens, vocab_shard_,
+                   padding_token_);
   if (positions_.defined()) {
-    y = y + embed(positions_, local_positions(batch), VocabShard(positions_.size(0)), kNoPadding);
+    y = y + embed(positions_, positions_adapter_, local_positions(batch),
+                  VocabShard(positions_.size(0)), kNoPadding);
   }
   return dropout(y, dropout_, batch, first);
 }

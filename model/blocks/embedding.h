@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "device/tensor.h"
 #include "model/block.h"
+#include "model/blocks/lora.h"
 #include "model/kernels/dropout.h"
 #include "model/spec.h"
 #include "model/tensor_parallel.h"
@@ -25,9 +27,10 @@ struct VocabShard {
   int64_t max_local_size;  // max over all ranks
   TensorParallelPtr tp;
 
-  // Returns the splits of a block whose parameter "weight" [local_size, width] is the only split
-  // one; nullopt if the ranks do not split the vocabulary.
-  std::optional<Splits> splits(const torch::Tensor& weight) const;
+  // Returns the split of a block's parameter, a matrix whose dimension `dim` is the vocabulary's;
+  // nullopt if the ranks do not split it.
+  std::optional<Splits> splits(const std::string& name, const torch::Tensor& parameter,
+                               int64_t dim) const;
 
   // LocalRows maps tokens to rows of this rank's part: 0 where another rank has the token, and [n]
   // bool that marks the local ones. On the CPU, local_rows() throws an Error for a token that no
@@ -47,7 +50,13 @@ class Embedding : public Block {
   // than the position table.
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
   bool accumulates_grads() const override { return true; }
-  std::optional<Splits> splits() const override { return vocab_shard_.splits(weight_); }
+  std::optional<Splits> splits() const override;
+
+  // Adds an adapter to the vectors of tokens, whose factors are the parameters `lora_A` [r, vocab]
+  // and `lora_B` [hidden, r], or to those of positions: `positions.lora_A` [r, max_positions] and
+  // `positions.lora_B`. Ranks that split the vocabulary have their columns of A and all of B.
+  void add_adapter(int64_t r, double scale);
+  void add_positions_adapter(int64_t r, double scale);
 
   const torch::Tensor& weight() const { return weight_; }  // [vocab, hidden]
 
@@ -61,6 +70,7 @@ class Embedding : public Block {
   DropoutSite dropout_;
   torch::Tensor weight_;
   torch::Tensor positions_;  // [max_positions, hidden]; undefined with rotary embeddings
+  std::optional<LoraAdapter> adapter_, positions_adapter_;
 };
 
 }  // namespace zeroth::model

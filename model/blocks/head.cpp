@@ -49,44 +49,55 @@ Tensor local_targets(const Tensor& targets, const std::optional<VocabShard>& voc
 }
 
 // Returns the rows of a chunk, equal on all ranks that split the vocabulary.
-int64_t chunk_rows(const Tensor& x, const Tensor& weight, const HeadLossOptions& options) {
-  const int64_t vocab = options.vocab_shard ? options.vocab_shard->max_local_size : weight.size(0);
+int64_t chunk_rows(const HeadTerm& first, const HeadLossOptions& options) {
+  const int64_t vocab =
+      options.vocab_shard ? options.vocab_shard->max_local_size : first.weight.size(0);
   if (options.max_logits > 0) return std::max<int64_t>(1, options.max_logits / vocab);
-  return default_chunk_rows(x.device().type(), x.scalar_type(), vocab);
+  return default_chunk_rows(first.x.device().type(), first.x.scalar_type(), vocab);
 }
 
-// Returns [rows, vocab] from x [rows, hidden] and weight [vocab, hidden]. On a GPU rows begin at
-// multiples of 64 elements, whatever the vocabulary: products and kernels are slow on others.
-Tensor compute_logits(const Tensor& x, const Tensor& weight) {
-  if (x.is_cpu()) return matrix_product(x, weight.t());
-  constexpr int64_t kRowAlignment = 64;
-  const int64_t vocab = weight.size(0);
-  const int64_t padded = (vocab + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
-  const Tensor logits = at::empty({x.size(0), padded}, x.options()).narrow(1, 0, vocab);
-  write_matrix_product(logits, x, weight.t());
+// Returns the terms of the rows [begin, begin + rows).
+std::vector<HeadTerm> narrow_rows(std::vector<HeadTerm> terms, int64_t begin, int64_t rows) {
+  for (HeadTerm& term : terms) term.x = term.x.narrow(0, begin, rows);
+  return terms;
+}
+
+// Returns [rows, vocab]. On a GPU rows begin at multiples of 64 elements, whatever the vocabulary:
+// products and kernels are slow on others.
+Tensor compute_logits(const std::vector<HeadTerm>& terms) {
+  const auto& [x, weight] = terms.front();
+  Tensor logits;
+  if (x.is_cpu()) {
+    logits = matrix_product(x, weight.t());
+  } else {
+    constexpr int64_t kRowAlignment = 64;
+    const int64_t vocab = weight.size(0);
+    const int64_t padded = (vocab + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+    logits = at::empty({x.size(0), padded}, x.options()).narrow(1, 0, vocab);
+    write_matrix_product(logits, x, weight.t());
+  }
+  for (size_t i = 1; i < terms.size(); ++i)
+    write_matrix_product(logits, terms[i].x, terms[i].weight.t(), /*add=*/true);
   return logits;
 }
 
-struct HeadOutputMask {
-  bool dx = false;
-  bool dweight = false;
-};
-
-// HeadGradients accumulates the gradients of several chunks, each computed while its logits are in
-// memory.
+// HeadGradients accumulates the gradients of a term over several chunks, each computed while its
+// logits are in memory.
 struct HeadGradients {
   Tensor dx, dweight;
   bool empty = true;
 
-  HeadGradients(const Tensor& x, const Tensor& weight, const HeadOutputMask& output_mask) {
-    if (output_mask.dx) dx = at::empty_like(x);
-    if (!output_mask.dweight) return;
+  explicit HeadGradients(const HeadTerm& term) {
+    const auto& [x, weight] = term;
+    if (x.requires_grad()) dx = at::empty_like(x);
+    if (!weight.requires_grad()) return;
     const Tensor wide = at::empty({0}, weight.options().dtype(torch::kFloat));
     const bool is_wide = accumulates_in_fp32(wide, x);
     dweight = at::empty(weight.sizes(), is_wide ? wide.options() : weight.options());
   }
 
-  void add(const Tensor& dlogits, const Tensor& x, const Tensor& weight, int64_t begin) {
+  void add(const Tensor& dlogits, const HeadTerm& part, int64_t begin) {
+    const auto& [x, weight] = part;
     if (dx.defined()) write_matrix_product(dx.narrow(0, begin, x.size(0)), dlogits, weight);
     if (!dweight.defined()) return;
     write_matrix_product(dweight, dlogits.t(), x, /*add=*/!empty);
@@ -94,90 +105,125 @@ struct HeadGradients {
   }
 };
 
-// HeadLoss returns the loss of rows that all have a label. Inputs are x, weight and targets.
+// HeadLoss returns the loss of rows that all have a label. Inputs are x, weight, x, weight, ... of
+// the terms, then targets.
 class HeadLoss final : public CustomFunction {
  public:
-  HeadLoss(const HeadLossOptions& options, const HeadOutputMask& output_mask)
-      : options_(options), output_mask_(output_mask) {
+  HeadLoss(const HeadLossOptions& options, bool records) : options_(options), records_(records) {
     options_.label_indices = Tensor();  // the rows are chosen
   }
 
   TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
-    const Tensor &x = inputs[0], &weight = inputs[1], &targets = inputs[2];
-    chunk_ = chunk_rows(x, weight, options_);
-    in_forward_ =
-        (output_mask_.dx || output_mask_.dweight) && options_.gradient != 0 && x.size(0) > chunk_;
-    HeadGradients gradients(x, weight, in_forward_ ? output_mask_ : HeadOutputMask());
-    const Tensor scale =
-        torch::full({}, options_.gradient / options_.divisor, x.options().dtype(torch::kFloat));
-    Tensor sum = torch::zeros({}, x.options().dtype(torch::kDouble));
+    const std::vector<HeadTerm> terms = terms_of(inputs);
+    const Tensor& targets = inputs.back();
+    const int64_t num_rows = targets.size(0);
+    chunk_ = chunk_rows(terms.front(), options_);
+    in_forward_ = records_ && options_.gradient != 0 && num_rows > chunk_;
+    std::vector<HeadGradients> gradients;
+    for (size_t i = 0; in_forward_ && i < terms.size(); ++i) gradients.emplace_back(terms[i]);
+    const auto in_fp32 = inputs[0].options().dtype(torch::kFloat);
+    const Tensor scale = torch::full({}, options_.gradient / options_.divisor, in_fp32);
+    Tensor sum = torch::zeros({}, in_fp32.dtype(torch::kDouble));
     Tensor saved_logits;
-    Tensor lse = at::empty({x.size(0)}, x.options().dtype(torch::kFloat));
-    for (int64_t begin = 0; begin < x.size(0); begin += chunk_) {
-      const int64_t rows = std::min(chunk_, x.size(0) - begin);
-      const Tensor part = x.narrow(0, begin, rows), row_targets = targets.narrow(0, begin, rows);
-      const Tensor logits = compute_logits(part, weight);
+    Tensor lse = at::empty({num_rows}, in_fp32);
+    for (int64_t begin = 0; begin < num_rows; begin += chunk_) {
+      const int64_t rows = std::min(chunk_, num_rows - begin);
+      const std::vector<HeadTerm> parts = narrow_rows(terms, begin, rows);
+      const Tensor row_targets = targets.narrow(0, begin, rows);
+      const Tensor logits = compute_logits(parts);
       const RowSums sums = row_sums(logits, row_targets, options_.vocab_shard);
       lse.narrow(0, begin, rows).copy_(sums.lse);
       sum += sums.loss();
-      if (rows == x.size(0)) saved_logits = logits;
+      if (rows == num_rows) saved_logits = logits;
       if (!in_forward_) continue;
       logit_gradient_(logits, sums.lse, local_targets(row_targets, options_.vocab_shard), scale);
-      gradients.add(logits, part, weight, begin);
+      for (size_t i = 0; i < parts.size(); ++i) gradients[i].add(logits, parts[i], begin);
     }
-    context.save_for_backward({x, weight, local_targets(targets, options_.vocab_shard), lse,
-                               saved_logits, gradients.dx, gradients.dweight,
+    TensorVector saved(inputs.begin(), inputs.end() - 1);
+    saved.insert(saved.end(), {local_targets(targets, options_.vocab_shard), lse, saved_logits,
                                options_.grad_output});
+    for (const HeadGradients& own : gradients) saved.insert(saved.end(), {own.dx, own.dweight});
+    context.save_for_backward(std::move(saved));
     return {(sum / options_.divisor).to(torch::kFloat)};
   }
 
   TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
     const TensorVector saved = context.saved();
-    return in_forward_ ? deliver_saved(saved, grads[0])
-                       : recompute_gradients(context, saved, grads[0]);
+    TensorVector gradients = in_forward_ ? deliver_saved(saved, grads[0])
+                                         : recompute_gradients(context, saved, grads[0]);
+    gradients.emplace_back();  // of targets
+    return gradients;
   }
 
  private:
+  static std::vector<HeadTerm> terms_of(const TensorVector& tensors) {
+    std::vector<HeadTerm> terms;
+    for (size_t i = 0; i + 1 < tensors.size(); i += 2)
+      terms.push_back({tensors[i], tensors[i + 1]});
+    return terms;
+  }
+
   // Delivers gradients that were computed for the expected gradient, scaled if `dy` is another one.
   TensorVector deliver_saved(const TensorVector& saved, const Tensor& dy) const {
-    Tensor dx = saved[5], dweight = saved[6];
-    const Tensor& expected_grad = saved[7];
-    if (!expected_grad.defined() || expected_grad.const_data_ptr() != dy.const_data_ptr()) {
-      const Tensor factor = dy / options_.gradient;
-      if (dx.defined()) dx.mul_(factor);
-      if (dweight.defined()) dweight.mul_(factor);
+    const size_t num_inputs = (saved.size() - kNumOthers) / 2;
+    TensorVector gradients(saved.end() - static_cast<ptrdiff_t>(num_inputs), saved.end());
+    const Tensor& expected_grad = saved[num_inputs + 3];
+    const bool scales =
+        !expected_grad.defined() || expected_grad.const_data_ptr() != dy.const_data_ptr();
+    const Tensor factor = scales ? dy / options_.gradient : Tensor();
+    for (size_t i = 0; i < num_inputs; ++i) {
+      if (!gradients[i].defined()) continue;
+      if (scales) gradients[i].mul_(factor);
+      const bool is_weight = i % 2 == 1;
+      if (is_weight) gradients[i] = accumulate_grad(saved[i], gradients[i]);
     }
-    if (dweight.defined()) dweight = accumulate_grad(saved[1], dweight);
-    return {dx, dweight, Tensor()};
+    return gradients;
   }
 
   TensorVector recompute_gradients(const FunctionContext& context, const TensorVector& saved,
                                    const Tensor& dy) const {
-    const Tensor &x = saved[0], &weight = saved[1], &targets = saved[2], &saved_logits = saved[4];
+    const size_t num_inputs = saved.size() - kNumOthers;
+    const std::vector<HeadTerm> terms =
+        terms_of({saved.begin(), saved.begin() + static_cast<ptrdiff_t>(num_inputs)});
+    const Tensor *const others = &saved[num_inputs], &targets = others[0],
+                        &saved_logits = others[2];
+    const int64_t num_rows = targets.size(0);
     const Tensor scale = dy / options_.divisor;
-    const Tensor dx = context.needs_input_grad(0) ? at::empty_like(x) : Tensor();
-    Tensor dweight;
-    for (int64_t begin = 0; begin < x.size(0); begin += chunk_) {
-      const int64_t rows = std::min(chunk_, x.size(0) - begin);
-      const Tensor part = x.narrow(0, begin, rows);
-      const Tensor logits = saved_logits.defined() ? saved_logits : compute_logits(part, weight);
-      logit_gradient_(logits, saved[3].narrow(0, begin, rows), targets.narrow(0, begin, rows),
+    TensorVector gradients(num_inputs);
+    for (size_t i = 0; i < num_inputs; i += 2) {
+      if (context.needs_input_grad(i)) gradients[i] = at::empty_like(saved[i]);
+    }
+    for (int64_t begin = 0; begin < num_rows; begin += chunk_) {
+      const int64_t rows = std::min(chunk_, num_rows - begin);
+      const std::vector<HeadTerm> parts = narrow_rows(terms, begin, rows);
+      const Tensor logits = saved_logits.defined() ? saved_logits : compute_logits(parts);
+      logit_gradient_(logits, others[1].narrow(0, begin, rows), targets.narrow(0, begin, rows),
                       scale);
-      if (dx.defined()) write_matrix_product(dx.narrow(0, begin, rows), logits, weight);
-      if (!context.needs_input_grad(1)) continue;
-      const Tensor more = accumulate_wgrad(weight, logits, part);
-      if (more.defined()) dweight = dweight.defined() ? dweight.add_(more) : more;
+      for (size_t i = 0; i < parts.size(); ++i) {
+        const auto& [x, weight] = parts[i];
+        const Tensor& dx = gradients[2 * i];
+        Tensor& dweight = gradients[2 * i + 1];
+        if (dx.defined()) write_matrix_product(dx.narrow(0, begin, rows), logits, weight);
+        if (!context.needs_input_grad(2 * i + 1)) continue;
+        const Tensor more = accumulate_wgrad(weight, logits, x);
+        if (more.defined()) dweight = dweight.defined() ? dweight.add_(more) : more;
+      }
     }
-    // The loss depends on the weight even if there are no label tokens: its gradient is then zero,
-    // not absent.
-    if (x.size(0) == 0 && context.needs_input_grad(1)) {
-      dweight = accumulate_grad(weight, at::zeros({1, 1}, weight.options()).expand_as(weight));
+    // The loss depends on the weights even if there are no label tokens: their gradients are then
+    // zero, not absent.
+    for (size_t i = 1; num_rows == 0 && i < num_inputs; i += 2) {
+      if (!context.needs_input_grad(i)) continue;
+      const Tensor& weight = saved[i];
+      gradients[i] = accumulate_grad(weight, at::zeros({1, 1}, weight.options()).expand_as(weight));
     }
-    return {dx, dweight, Tensor()};
+    return gradients;
   }
 
+  // What is saved behind the terms: targets, lse, logits and the gradient that is expected.
+  static constexpr size_t kNumOthers = 4;
+
   HeadLossOptions options_;
-  HeadOutputMask output_mask_;
+  bool records_;
   int64_t chunk_ = 0;  // rows
   bool in_forward_ = false;
 };
@@ -195,10 +241,39 @@ Head::Head(const ModelSpec& spec, const Tensor& tied_weight, int64_t max_logits,
                                    : meta_parameter({vocab_shard_.local_size, spec.hidden_size}));
 }
 
-Tensor Head::gather_logits(const Tensor& x) const {
+void Head::add_adapter(int64_t r, double scale, const DropoutSite& dropout) {
+  const Tensor a = register_parameter("lora_A", meta_parameter({r, weight_.size(1)}));
+  const Tensor b = register_parameter("lora_B", meta_parameter({weight_.size(0), r}));
+  adapter_ = LoraAdapter{{a, b}, scale, dropout};
+}
+
+std::optional<Splits> Head::splits() const {
+  std::optional<Splits> splits = vocab_shard_.splits("weight", weight_, /*dim=*/0);
+  if (splits && adapter_) splits->merge(*vocab_shard_.splits("lora_B", adapter_->factors.b, 0));
+  return splits;
+}
+
+std::vector<HeadTerm> Head::terms(const Tensor& x, const MicroBatch& batch) const {
+  std::vector<HeadTerm> terms = {{x, weight_}};
+  if (!adapter_) return terms;
+  const auto& [factors, scale, site] = *adapter_;
+  terms.push_back({project(dropout(x, site, batch), factors.a).mul(scale), factors.b});
+  return terms;
+}
+
+Tensor Head::logits(const std::vector<HeadTerm>& terms) {
+  Tensor sum;
+  for (const auto& [x, weight] : terms) {
+    const Tensor y = project(x, weight);
+    sum = sum.defined() ? sum + y : y;
+  }
+  return sum;
+}
+
+Tensor Head::gather_logits(const std::vector<HeadTerm>& terms) const {
   // Every rank has all logits: gradients would count more than once.
   const torch::NoGradGuard no_grad;
-  const Tensor local = project(x, weight_).t();
+  const Tensor local = logits(terms).t();
   const Tensor parts = gather_sequence(
       at::constant_pad_nd(local, {0, 0, 0, vocab_shard_.max_local_size - vocab_shard_.local_size}),
       vocab_shard_.tp, "logits");
@@ -211,9 +286,10 @@ Tensor Head::forward(const Tensor& x, const MicroBatch& batch) {
     y = gather_sequence(y, vocab_shard_.tp, "inputs of the head")
             .narrow(0, 0, batch.tokens.numel());
   }
+  std::vector<HeadTerm> all = terms(y, batch);
   if (!batch.targets.defined()) {
-    if (!vocab_shard_.tp) return project(y, weight_);
-    return gather_logits(y).reshape({batch.tokens.size(0), batch.tokens.size(1), -1});
+    if (!vocab_shard_.tp) return logits(all);
+    return gather_logits(all).reshape({batch.tokens.size(0), batch.tokens.size(1), -1});
   }
   HeadLossOptions options;
   options.divisor = batch.loss_normalizer;
@@ -225,7 +301,8 @@ Tensor Head::forward(const Tensor& x, const MicroBatch& batch) {
     options.gradient = batch.grad_scale;
     options.grad_output = batch.loss_gradient;
   }
-  return head_loss(y.flatten(0, -2), weight_, batch.targets.flatten(), options);
+  for (HeadTerm& term : all) term.x = term.x.flatten(0, -2);
+  return head_loss(all, batch.targets.flatten(), options);
 }
 
 int64_t default_chunk_rows(torch::DeviceType device, torch::Dtype dtype, int64_t vocab) {
@@ -236,20 +313,22 @@ int64_t default_chunk_rows(torch::DeviceType device, torch::Dtype dtype, int64_t
   return rows > kTile ? rows / kTile * kTile : std::max<int64_t>(1, rows);
 }
 
-Tensor head_loss(const Tensor& x, const Tensor& weight, const Tensor& targets,
+Tensor head_loss(const std::vector<HeadTerm>& terms, const Tensor& targets,
                  const HeadLossOptions& options) {
   ZEROTH_CHECK(options.divisor > 0, "a loss divided by {}", options.divisor);
   const Tensor labels = options.label_indices.defined()
                             ? options.label_indices
                             : targets.ne(kIgnoreIndex).nonzero().squeeze(1);
   const bool all = labels.size(0) == targets.size(0);
-  const Tensor rows = all ? x : x.index_select(0, labels);
-  const Tensor row_targets = all ? targets : targets.index_select(0, labels);
-  const bool records = torch::GradMode::is_enabled();
-  const HeadOutputMask output_mask{.dx = records && rows.requires_grad(),
-                                   .dweight = records && weight.requires_grad()};
-  return apply_function(std::make_shared<HeadLoss>(options, output_mask),
-                        {rows, weight, row_targets})[0];
+  TensorVector inputs;
+  bool records = false;
+  for (const auto& [x, weight] : terms) {
+    inputs.insert(inputs.end(), {all ? x : x.index_select(0, labels), weight});
+    records = records || x.requires_grad() || weight.requires_grad();
+  }
+  inputs.push_back(all ? targets : targets.index_select(0, labels));
+  records = records && torch::GradMode::is_enabled();
+  return apply_function(std::make_shared<HeadLoss>(options, records), inputs)[0];
 }
 
 }  // namespace zeroth::model

@@ -51,13 +51,6 @@ struct LinearShape {
 // of 64, codes and scales are flattened.
 class Linear : public torch::nn::Module {
  public:
-  // An Adapter's factors are the parameters `lora_A` [r, in] and `lora_B` [out, r].
-  struct Adapter {
-    LoraFactors factors;
-    double scale = 1;
-    DropoutSite dropout = {};
-  };
-
   // A QuantizedWeight says what `weight` means if it holds codes.
   struct QuantizedWeight {
     Nf4Scales scales;
@@ -66,7 +59,8 @@ class Linear : public torch::nn::Module {
 
   explicit Linear(const LinearShape& shape);
 
-  // Adds an adapter; with `a`, to share its factor A with another part of the same product. Split
+  // Adds an adapter, whose factors are the parameters `lora_A` [r, in] and `lora_B` [out, r]; with
+  // `a`, to share its factor A with another part of the same product. Split
   // by outputs, a rank has all of A and its rows of B; split by inputs, its columns of A and all of
   // B.
   void add_adapter(int64_t r, double scale, const DropoutSite& dropout,
@@ -76,7 +70,7 @@ class Linear : public torch::nn::Module {
   torch::Tensor weight;
   std::optional<QuantizedWeight> quantized;
   torch::Tensor bias;  // undefined without a bias; full where the inputs are split
-  std::optional<Adapter> adapter;
+  std::optional<LoraAdapter> adapter;
   WeightLayout layout;
   WeightShard shard;
   TensorParallelPtr tp;

@@ -82,10 +82,9 @@ void Linear::register_nf4(const LinearShape& shape) {
 
 void Linear::add_adapter(int64_t r, double scale, const DropoutSite& dropout, const Tensor& a) {
   const Tensor own = a.defined() ? a : meta_parameter({r, in});
-  adapter = Adapter{.factors = {register_parameter("lora_A", own),
-                                register_parameter("lora_B", meta_parameter({out, r}))},
-                    .scale = scale,
-                    .dropout = dropout};
+  register_parameter("lora_A", own);
+  adapter =
+      LoraAdapter{{own, register_parameter("lora_B", meta_parameter({out, r}))}, scale, dropout};
 }
 
 int64_t count_parameters(const torch::nn::Module& block) {

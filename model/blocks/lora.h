@@ -18,6 +18,12 @@ struct LoraFactors {
   torch::Tensor b;  // [out, r]
 };
 
+struct LoraAdapter {
+  LoraFactors factors;
+  double scale = 1;
+  DropoutSite dropout = {};
+};
+
 struct LoraForm {
   struct Adapter {
     size_t product = 0;  // index of the product to which it adds

@@ -56,6 +56,19 @@ ordered_json number_json(const ordered_json& number) {
   return static_cast<int64_t>(value);
 }
 
+constexpr std::string_view kPositions = "embedding.positions";
+// Modules beside whose adapters peft saves the base's own table, too.
+constexpr const char* kTables[] = {"embedding", "embedding.positions", "head"};
+
+// Returns the canonical name of a module's matrix.
+std::string matrix_of(const std::string& module) {
+  return module == kPositions ? module : module + ".weight";
+}
+
+std::string module_of(const std::string& parameter) {
+  return parameter == kPositions ? parameter : parameter.substr(0, parameter.rfind('.'));
+}
+
 // An AdapterSource reads from one file. Its parameters have canonical names.
 class AdapterSource final : public WeightSource {
  public:
@@ -95,13 +108,15 @@ class AdapterSource final : public WeightSource {
   }
 
  private:
-  // Returns whether the tensor repeats values of the base: peft saves the table of an embedding
-  // with an adapter, and with bias "all" two more copies of each bias of modules_to_save.
+  // Returns whether the tensor repeats values of the base: a table (see check_base_tables()), or
+  // with bias "all" one of two more copies of each bias of modules_to_save.
   static bool is_ignored(const std::string& stored, const ModelSpec& spec, const LoraPlan& plan) {
     if (stored.ends_with(".original_module.bias") || stored.ends_with(".modules_to_save.bias"))
       return true;
-    return plan.modules.contains("embedding") &&
-           stored == adapter_tensor_name(spec, plan, "embedding.weight");
+    return std::ranges::any_of(kTables, [&](const char* module) {
+      return plan.modules.contains(module) &&
+             stored == adapter_tensor_name(spec, plan, matrix_of(module));
+    });
   }
 
   const StoredParameter& find(const std::string& name) const {
@@ -195,14 +210,14 @@ std::optional<QuantizationSpec> read_adapter_quantization(const fs::path& direct
 
 std::string adapter_tensor_name(const ModelSpec& spec, const LoraPlan& plan,
                                 const std::string& canonical) {
-  const size_t dot = canonical.rfind('.');
-  ZEROTH_CHECK(dot != canonical.npos, "{} is no name of a parameter", canonical);
-  const std::string module = canonical.substr(0, dot), name = canonical.substr(dot + 1);
-  if (name == "lora_A" || name == "lora_B") {
-    std::string stored = kPrefix + stored_name(spec, module + ".weight");
+  ZEROTH_CHECK(canonical.rfind('.') != canonical.npos, "{} is no name of a parameter", canonical);
+  const std::string module = module_of(canonical);
+  if (canonical.ends_with(".lora_A") || canonical.ends_with(".lora_B")) {
+    std::string stored = kPrefix + stored_name(spec, matrix_of(module));
     stored.resize(stored.rfind('.') + 1);
-    if (module == "embedding") return stored + "lora_embedding_" + name.back();
-    return stored + name + ".weight";
+    if (module == "embedding" || module == kPositions)
+      return stored + "lora_embedding_" + canonical.back();
+    return stored + "lora_" + canonical.back() + ".weight";
   }
   std::string stored = kPrefix + stored_name(spec, canonical);
   if (plan.modules.contains(module)) stored.insert(stored.rfind('.'), ".base_layer");
@@ -223,6 +238,36 @@ ModelLayout plan_adapter(const ModelSpec& spec, const LoraPlan& plan,
     layout.locations[parameter.name] = {0, file.layout.offsets.at(name), name};
   }
   return layout;
+}
+
+void check_base_tables(const fs::path& directory, const ModelSpec& spec, const LoraPlan& plan,
+                       WeightSource& base) {
+  const SafetensorsFile file(directory / kAdapterWeightsFile);
+  for (const std::string module : kTables) {
+    if (!plan.modules.contains(module)) continue;
+    const std::string matrix = matrix_of(module);
+    const auto found = file.tensors().find(adapter_tensor_name(spec, plan, matrix));
+    if (found == file.tensors().end()) continue;
+    const StoredParameter its{found->first, {&file, &found->second}};
+    const TensorSlice whole = TensorSlice::full(
+        {module == kPositions ? spec.max_positions : spec.vocab_size, spec.hidden_size});
+    its.check(whole.shape, "the base model requires", ". Use the base model of the adapter.");
+    const bool is_tied = module == "head" && spec.tie_word_embeddings;
+    const std::string own_name = is_tied ? matrix_of("embedding") : matrix;
+    const torch::Dtype rounded = parse_dtype(found->second.dtype).value_or(torch::kFloat);
+    constexpr int64_t kElementsAtOnce = int64_t{1} << 20;
+    for (int64_t first = 0; first < whole.elements(); first += kElementsAtOnce) {
+      const int64_t count = std::min(kElementsAtOnce, whole.elements() - first);
+      const torch::Tensor own = torch::empty({count}), stored = torch::empty({count});
+      base.read({own_name, whole, first}, own);
+      its.read({matrix, whole, first}, stored);
+      if (torch::equal(own.to(rounded).to(torch::kFloat), stored)) continue;
+      throw Error(
+          "{} holds {} with other values than the base model: use the base model that the adapter "
+          "was trained over. {}",
+          file.path().string(), shortened(found->first), kMerge);
+    }
+  }
 }
 
 std::unique_ptr<WeightSource> open_adapter(const fs::path& directory, const ModelSpec& spec,

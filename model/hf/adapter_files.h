@@ -56,6 +56,11 @@ std::string adapter_tensor_name(const ModelSpec& spec, const LoraPlan& plan,
 ModelLayout plan_adapter(const ModelSpec& spec, const LoraPlan& plan,
                          const std::vector<PlannedTensor>& parameters);
 
+// Throws an Error if the adapter's file repeats a table of the base, as peft saves it beside an
+// adapter of an embedding or the head, with other values than `base` has, rounded as in the file.
+void check_base_tables(const std::filesystem::path& directory, const ModelSpec& spec,
+                       const LoraPlan& plan, WeightSource& base);
+
 // Returns a source of an adapter's values in `directory`, in fp32, bf16 or fp16. Throws an Error
 // that names the tensors when the file holds one that the plan does not have, or misses any.
 // check() and read() throw an Error for parameters of the base.

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/blocks/embedding.h"
+#include "model/blocks/head.h"
 #include "model/blocks/linear.h"
 
 namespace zeroth::model {
@@ -53,10 +55,13 @@ class LoraSource final : public WeightSource {
 
   void draw(const ParamSlice& part, torch::Tensor out) const {
     const bool is_a = part.name.ends_with(".lora_A");
-    if (!is_a && plan_.init != Init::kRandom) {
+    const bool is_of_table = part.name.starts_with("embedding.");
+    if (is_a == is_of_table && plan_.init != Init::kRandom) {
       out.zero_();
       return;
     }
+    // torch's nn.Embedding, where that of a product is its nn.Linear.
+    if (is_of_table) return draw_normal(part, seed_, 1, std::move(out));
     const std::vector<int64_t>& shape = part.box.shape;
     if (plan_.init == Init::kGaussian) {
       return draw_normal(part, seed_, 1 / static_cast<double>(shape[0]), std::move(out));
@@ -89,27 +94,36 @@ void add_adapters(const Blocks& blocks, const LoraPlan& plan) {
       }
       item.value().requires_grad_(trains);
     }
+    const auto adapter = [&](const std::string& path) {
+      const auto found = plan.modules.find(path);
+      return found == plan.modules.end() ? std::nullopt : std::optional(found->second);
+    };
+    const auto site = [&](const std::string& path) {
+      return make_dropout_site(plan.dropout, path + ".lora");
+    };
+    if (auto* const embedding = block->as<Embedding>()) {
+      if (const auto own = adapter("embedding")) embedding->add_adapter(own->r, own->scale);
+      if (const auto own = adapter("embedding.positions"))
+        embedding->add_positions_adapter(own->r, own->scale);
+    }
+    if (auto* const head = block->as<Head>()) {
+      if (const auto own = adapter("head")) head->add_adapter(own->r, own->scale, site("head"));
+    }
     std::map<std::string, torch::Tensor> shared;  // A of products of which ranks have several parts
     for (const auto& item : block->named_modules("", /*include_self=*/false)) {
       auto* const layer = item.value()->as<Linear>();
       if (layer == nullptr) continue;
       const std::string own = block->label() + "." + item.key(), &product = layer->shard.product;
       const std::string path = product.empty() ? own : own.substr(0, own.rfind('.') + 1) + product;
-      const auto found = plan.modules.find(path);
-      if (found == plan.modules.end()) continue;
-      const auto& [r, scale] = found->second;
-      layer->add_adapter(r, scale, make_dropout_site(plan.dropout, path + ".lora"), shared[path]);
+      const auto own_adapter = adapter(path);
+      if (!own_adapter) continue;
+      layer->add_adapter(own_adapter->r, own_adapter->scale, site(path), shared[path]);
       shared[path] = layer->adapter->factors.a;
     }
   }
 }
 
 ModelSpec lora_spec(const ModelSpec& spec, const LoraPlan& plan) {
-  if (plan.modules.contains("embedding")) {
-    throw Error(
-        "lora.target_modules: an embedding cannot have an adapter yet: train it in full with "
-        "modules_to_save, or merge the adapter in Python (peft's merge_and_unload)");
-  }
   ModelSpec own = spec;
   if (plan.unties_head) own.tie_word_embeddings = false;
   return own;

@@ -16,7 +16,7 @@ namespace zeroth::model {
 void add_adapters(const Blocks& blocks, const LoraPlan& plan);
 
 // Returns the spec of the blocks to which the adapters belong: that of the model, unless the head
-// gets a weight of its own. Throws an Error for adapters that no block can have.
+// gets a weight of its own.
 ModelSpec lora_spec(const ModelSpec& spec, const LoraPlan& plan);
 
 // Returns the values of a model with adapters: of the base from `base`, and of what is trained from

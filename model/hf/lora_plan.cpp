@@ -226,7 +226,7 @@ class Planner {
   }
 
   void select_targets() {
-    std::vector<std::string> targets, unfit, unsupported, untargeted;
+    std::vector<std::string> targets, unfit, untargeted;
     bool excludes_any = false;
     for (const ModelModule& module : modules_) {
       const bool excluded = matcher_.is_excluded(module.path);
@@ -236,20 +236,12 @@ class Planner {
         untargeted.push_back(module.path);
         continue;
       }
-      if (module.kind == Kind::kProduct || module.kind == Kind::kEmbedding) {
+      if (module.kind == Kind::kNorm || module.kind == Kind::kOther) {
+        unfit.push_back(module.path);
+      } else {
         plan_.modules[module.canonical] = values_.of(module.path);
         targets.push_back(module.path);
-      } else if (module.kind == Kind::kPositions || module.kind == Kind::kHead) {
-        unsupported.push_back(module.path);
-      } else {
-        unfit.push_back(module.path);
       }
-    }
-    if (!unsupported.empty()) {
-      add_error(
-          "lora.target_modules: {} cannot have an adapter yet: train it in full with "
-          "modules_to_save",
-          describe(unsupported));
     }
     if (!unfit.empty()) {
       add_error("lora.target_modules selects {}, but only products and embeddings have adapters{}",
@@ -265,7 +257,7 @@ class Planner {
       add_error(
           "lora.target_modules {} selects only modules of exclude_modules or modules_to_save: {}",
           describe(config_.target_modules), describe(untargeted));
-    } else if (unfit.empty() && unsupported.empty() && matcher_.has_targets()) {
+    } else if (unfit.empty() && matcher_.has_targets()) {
       add_error("lora.target_modules {} selects no module{}{}", describe(config_.target_modules),
                 config_.layers_to_transform.empty() ? "" : " of lora.layers_to_transform", hint());
     }

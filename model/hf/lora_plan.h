@@ -42,7 +42,8 @@ struct LoraModule {
 };
 
 struct LoraPlan {
-  // By the canonical path of the product or embedding: "layers.0.attention.q", "embedding".
+  // By the canonical path of the product or table: "layers.0.attention.q", "embedding", "head",
+  // "embedding.positions".
   std::map<std::string, LoraModule> modules;
   // Canonical names of parameters of the model that are trained, too: those of modules_to_save, and
   // biases.

@@ -256,7 +256,13 @@ TEST_CASE("tensors have the names of peft") {
   CHECK(name("layers.1.attention.q.bias") ==
         "base_model.model.model.layers.1.self_attn.q_proj.bias");
   CHECK(name("head.weight") == "base_model.model.lm_head.weight");
+  CHECK(name("head.lora_B") == "base_model.model.lm_head.lora_B.weight");
+  CHECK(name("embedding.weight") == "base_model.model.model.embed_tokens.base_layer.weight");
   const ModelSpec gpt2 = spec_of("gpt2/lora_default");
+  CHECK(adapter_tensor_name(gpt2, plan, "embedding.positions") ==
+        "base_model.model.transformer.wpe.weight");
+  CHECK(adapter_tensor_name(gpt2, {}, "embedding.positions.lora_A") ==
+        "base_model.model.transformer.wpe.lora_embedding_A");
   CHECK(adapter_tensor_name(gpt2, {}, "embedding.positions") ==
         "base_model.model.transformer.wpe.weight");
 }
@@ -318,6 +324,29 @@ TEST_CASE("adapters in 16 bits, and an embedding's with its table, are read") {
                        a.to(dtype).to(torch::kFloat)));
     CHECK(torch::equal(read_full(*source, {"embedding.lora_B", {64, 4}}),
                        b.to(dtype).to(torch::kFloat)));
+  }
+}
+
+TEST_CASE("a table that an adapter's file repeats has the values of the base, to its rounding") {
+  const ModelSpec spec = spec_of("llama/lora_default");
+  const LoraPlan plan = {.modules = {{"embedding", {4, 1}}, {"head", {4, 1}}}, .trained = {}};
+  RandomSource base(spec, /*seed=*/1);
+  const Tensor table = read_full(base, {"embedding.weight", {512, 64}});
+  const Tensor head = read_full(base, {"head.weight", {512, 64}});
+  const std::string tokens = "base_model.model.model.embed_tokens.base_layer.weight",
+                    projection = "base_model.model.lm_head.base_layer.weight";
+  for (const auto dtype : {torch::kFloat, torch::kBFloat16}) {
+    const TempFolder directory;
+    save(directory.path(), {{tokens, table}, {projection, head}}, dtype);
+    CHECK_NOTHROW(check_base_tables(directory.path(), spec, plan, base));
+    save(directory.path(), {{tokens, table}, {projection, table}}, dtype);
+    const std::string message =
+        message_of<Error>([&] { check_base_tables(directory.path(), spec, plan, base); });
+    CHECK(has(message, projection));
+    CHECK(has(message, "other values than the base model"));
+    save(directory.path(), {{tokens, table.narrow(0, 0, 500)}}, dtype);
+    CHECK(has(message_of<Error>([&] { check_base_tables(directory.path(), spec, plan, base); }),
+              "500"));
   }
 }
 

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <limits>
+#include <map>
+#include <string>
 
 #include "base/error.h"
 #include "tests/model/materialize.h"
@@ -98,6 +100,46 @@ TEST_CASE("trained positions are added, given or counted, and get their gradient
                      (parameters["weight"][0] + parameters["positions"][3]).detach()));
 }
 
+TEST_CASE("adapters of tokens and positions add the formula's vectors and get its gradients") {
+  for (const bool open : {false, true}) {
+    ModelSpec spec = small(true);
+    spec.padding_token = 2;
+    Embedding embedding(spec);
+    embedding.add_adapter(/*r=*/2, /*scale=*/1.5);
+    embedding.add_positions_adapter(/*r=*/1, /*scale=*/0.5);
+    Parameters parameters = randomise(embedding);
+    std::map<std::string, Tensor> expected;  // the same values, whose gradients autograd finds
+    for (const auto& [name, parameter] : parameters)
+      expected[name] = parameter.detach().clone().requires_grad_();
+    for (const char* frozen : {"weight", "positions"}) {
+      parameters[frozen].requires_grad_(false);
+      parameters.erase(frozen);
+    }
+    if (open) define_main_grads(parameters);
+    const Tensor tokens = torch::tensor({{1, 4, 1}, {2, 0, 4}});
+    const auto adapted = [&](const std::string& table, const std::string& prefix, double scale) {
+      return expected[table] +
+             scale * torch::mm(expected[prefix + "lora_B"], expected[prefix + "lora_A"]).t();
+    };
+    const Tensor y = embedding.forward({}, batch(tokens));
+    const Tensor from = at::embedding(adapted("weight", "", 1.5), tokens, /*padding_idx=*/2) +
+                        adapted("positions", "positions.", 0.5).narrow(0, 0, 3);
+    CHECK(torch::allclose(y.detach(), from.detach(), 0, 1e-6));
+    const Tensor dy = torch::randn({2, 3, 3});
+    y.backward(dy);
+    from.backward(dy);
+    for (const char* name : {"lora_A", "positions.lora_A", "positions.lora_B"}) {
+      CAPTURE(name);
+      CHECK(torch::allclose(parameters[name].grad(), expected[name].grad(), 1e-5, 1e-6));
+    }
+    // The factors are trained apart: B gets the padding token's part, too, as in peft.
+    const Tensor low = at::embedding(expected["lora_A"].detach().t(), tokens).flatten(0, 1);
+    CHECK(torch::allclose(parameters["lora_B"].grad(), 1.5 * dy.flatten(0, 1).t().mm(low), 1e-5,
+                          1e-6));
+    CHECK(!embedding.weight().grad().defined());
+  }
+}
+
 TEST_CASE("a sequence longer than the position table is refused with both lengths") {
   Embedding embedding(small(true));
   randomise(embedding);
@@ -132,9 +174,14 @@ TEST_CASE("a token is a row of the one rank that has it") {
                        "token 7 is outside of the vocabulary of 7", Error);
   CHECK_THROWS_WITH_AS(second.local_rows(torch::tensor({0, -1}, torch::kLong)),
                        "token -1 is outside of the vocabulary of 7", Error);
-  const Split split = second.splits(at::empty({3, 5}))->at("weight");
-  CHECK(split.shape == std::vector<int64_t>{7, 5});
-  CHECK(split.begin == std::vector<int64_t>{4, 0});
+  const Split of_rows = second.splits("weight", at::empty({3, 5}), /*dim=*/0)->at("weight");
+  CHECK(of_rows.shape == std::vector<int64_t>{7, 5});
+  CHECK(of_rows.begin == std::vector<int64_t>{4, 0});
+  CHECK(of_rows.max_numel == 4 * 5);
+  const Split of_columns = second.splits("lora_A", at::empty({2, 3}), /*dim=*/1)->at("lora_A");
+  CHECK(of_columns.shape == std::vector<int64_t>{2, 7});
+  CHECK(of_columns.begin == std::vector<int64_t>{0, 4});
+  CHECK(of_columns.max_numel == 4 * 2);
 }
 
 }  // namespace zeroth::model::embedding_test

@@ -40,7 +40,7 @@ Result ours(const Case& c, const HeadLossOptions& options, bool open, double gra
   const Tensor x = c.x.clone().requires_grad_();
   const Tensor weight = c.weight.clone().requires_grad_();
   if (open) weight.mutable_grad() = torch::zeros_like(c.weight, torch::kFloat32);
-  const Tensor loss = head_loss(x, weight, c.targets, options);
+  const Tensor loss = head_loss({{x, weight}}, c.targets, options);
   loss.backward(options.grad_output.defined() ? options.grad_output : torch::full({}, gradient));
   return {loss.detach(), x.grad(), weight.grad()};
 }
@@ -124,7 +124,7 @@ TEST_CASE("the announced tensor that enters scales nothing, and another one with
     CHECK(torch::equal(result.dx, expected.dx));
     CHECK(torch::equal(result.dweight, expected.dweight));
     const Tensor x = c.x.clone().requires_grad_();
-    head_loss(x, c.weight, c.targets, options).backward(torch::full({}, 1024.));
+    head_loss({{x, c.weight}}, c.targets, options).backward(torch::full({}, 1024.));
     CHECK(torch::equal(x.grad(), 2 * expected.dx));
   }
 }
@@ -134,12 +134,12 @@ TEST_CASE("chunks of a frozen head, or below one, or of an evaluation are visite
   HeadLossOptions options{.divisor = 20, .max_logits = 21, .gradient = 1};
   const Result expected = ours(c, options, false);
   const Tensor x = c.x.clone().requires_grad_(), weight = c.weight.clone().requires_grad_();
-  head_loss(x, c.weight, c.targets, options).backward();
+  head_loss({{x, c.weight}}, c.targets, options).backward();
   CHECK(torch::equal(x.grad(), expected.dx));
-  head_loss(c.x, weight, c.targets, options).backward();
+  head_loss({{c.x, weight}}, c.targets, options).backward();
   CHECK(torch::equal(weight.grad(), expected.dweight));
   const torch::NoGradGuard no_grad;
-  CHECK(torch::equal(head_loss(x, weight, c.targets, options), expected.loss));
+  CHECK(torch::equal(head_loss({{x, weight}}, c.targets, options), expected.loss));
 }
 
 TEST_CASE("trained rows that are given are not looked for") {
@@ -150,6 +150,32 @@ TEST_CASE("trained rows that are given are not looked for") {
   const Result result = ours(c, options, true);
   CHECK(torch::equal(result.loss, expected.loss));
   CHECK(torch::equal(result.dweight, expected.dweight));
+}
+
+TEST_CASE("an adapter adds its product to the logits, in one chunk and several") {
+  const Case c = make_case();
+  const Tensor low = torch::randn({10, 2}), b = torch::randn({7, 2});
+  for (const int64_t max_logits : {0, 21}) {
+    for (const double gradient : {0.0, 1.0}) {
+      std::vector<Tensor> own, expected;
+      for (const Tensor& input : {c.x, c.weight, low, b}) {
+        own.push_back(input.clone().requires_grad_(!input.is_same(c.weight)));
+        expected.push_back(input.clone().requires_grad_());
+      }
+      HeadLossOptions options{.divisor = 8, .max_logits = max_logits, .gradient = gradient};
+      const Tensor loss = head_loss({{own[0], own[1]}, {own[2], own[3]}}, c.targets, options);
+      const Tensor logits =
+          torch::mm(expected[0], expected[1].t()) + torch::mm(expected[2], expected[3].t());
+      const Tensor from =
+          at::cross_entropy_loss(logits, c.targets, {}, at::Reduction::Sum, kIgnoreIndex) / 8;
+      CHECK(torch::allclose(loss.detach(), from.detach(), 1e-6));
+      loss.backward();
+      from.backward();
+      CHECK(!own[1].grad().defined());
+      for (const size_t i : {0, 2, 3})
+        CHECK(torch::allclose(own[i].grad(), expected[i].grad(), 1e-5, 1e-7));
+    }
+  }
 }
 
 TEST_CASE("the gradient that enters scales the gradients, not the loss") {
@@ -178,7 +204,7 @@ TEST_CASE("without a trained token the weight's gradient is zero, not absent") {
     const Tensor weight = c.weight.clone().requires_grad_();
     const Tensor sum = torch::full_like(c.weight, fresh ? NAN : 3);
     weight.mutable_grad() = make_main_grad(sum, fresh);
-    head_loss(c.x.clone().requires_grad_(), weight, c.targets, {20}).backward();
+    head_loss({{c.x.clone().requires_grad_(), weight}}, c.targets, {20}).backward();
     CHECK(was_written(weight.grad(), fresh));
     CHECK(torch::equal(sum, torch::full_like(c.weight, fresh ? 0 : 3)));
   }

@@ -104,6 +104,14 @@ TEST_CASE("factors start as peft's: A within 1 / sqrt(inputs) or of deviation 1 
   for (const Init init : {Init::kKaiming, Init::kGaussian})
     CHECK(read(*source(init), b, {16, 8}).abs().max().item<double>() == 0);
   CHECK(read(*source(Init::kRandom), b, {16, 8}).abs().min().item<double>() > 0);
+  // Of tables, as of nn.Embedding: A at zero, B of deviation 1.
+  CHECK(read(*source(Init::kKaiming), "embedding.lora_A", {8, 16}).abs().max().item<double>() == 0);
+  CHECK(read(*source(Init::kGaussian), "embedding.lora_B", {4096, 8}).std().item<double>() ==
+        doctest::Approx(1).epsilon(0.02));
+  CHECK(read(*source(Init::kRandom), "embedding.positions.lora_A", {8, 16})
+            .abs()
+            .min()
+            .item<double>() > 0);
   CHECK(read(*source(Init::kKaiming), "layers.0.attention.q.weight", {2, 2})
             .eq(7)
             .all()

@@ -254,8 +254,8 @@ TEST_CASE("the loss of a shared vocabulary has the values that Megatron-LM's tes
     const Tensor x = torch::ones({1, 1});
     const double expected[] = {10.2309, 8.2309, 6.2309, 4.2309};
     for (int64_t target = 0; target < 32; target += 2) {
-      const Tensor loss =
-          head_loss(x, weight, torch::full({1}, target, torch::kLong), {.vocab_shard = vocabulary});
+      const Tensor loss = head_loss({{x, weight}}, torch::full({1}, target, torch::kLong),
+                                    {.vocab_shard = vocabulary});
       CHECK(loss.item<double>() == doctest::Approx(expected[target / 2 % 4]).epsilon(1e-5));
     }
   });

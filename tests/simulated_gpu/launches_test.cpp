@@ -86,7 +86,7 @@ std::vector<Tensor> logit_products(int64_t rows, int64_t vocab,
   const Tensor weight = torch::randn({vocab, kHidden}).to(kGpu).requires_grad_();
   const Tensor targets = torch::randint(0, vocab, {rows}).to(kGpu);
   const Calls calls;
-  model::head_loss(x, weight, targets, options).backward();
+  model::head_loss({{x, weight}}, targets, options).backward();
   std::vector<Tensor> products;
   for (const auto& [name, out] : Calls::of("aten::mm"))
     if (out.size(0) <= rows && out.size(1) == vocab) products.push_back(out);

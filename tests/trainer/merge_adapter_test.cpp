@@ -128,6 +128,32 @@ TEST_CASE("a head that the adapter unties stays untied in the merged model") {
             .epsilon(1e-5));
 }
 
+TEST_CASE("adapters of tables and of a tied head are merged into weights of their own") {
+  const Base bench;
+  for (const char* model : {"qwen3_tied", "gpt2"}) {
+    const std::string base = fmt::format("{}/tests/model/fixtures/{}", ZEROTH_SOURCE_DIR, model);
+    for (const char* targets : {"embed_tokens|.*wte|.*wpe|.*o_proj|.*c_attn", "lm_head"}) {
+      CAPTURE(targets);
+      bench.write("ds.json", fmt::format(R"({{"lora": {{"target_modules": ".*{}",
+                                               "init_lora_weights": false, "r": 4}}}})",
+                                         targets));
+      const auto trained = bench.finetune(
+          fmt::format("--model {} --data small.bin --seq-len 16 --deepspeed ds.json --steps 2 --lr "
+                      "1e-2 --output adapter --overwrite",
+                      base));
+      REQUIRE_MESSAGE(trained.code == 0, trained.err);
+      const auto merged = bench.finetune(
+          fmt::format("--merge --model {} --adapter adapter --output merged --overwrite", base));
+      REQUIRE_MESSAGE(merged.code == 0, merged.err);
+      CHECK(nlohmann::json::parse(bench.read("merged/config.json"))["tie_word_embeddings"] ==
+            false);
+      const double together = evaluated(bench, fmt::format("--model {} --adapter adapter", base));
+      CHECK(evaluated(bench, "--model merged") == doctest::Approx(together).epsilon(1e-5));
+      CHECK(std::abs(evaluated(bench, "--model " + base) - together) > 1e-3);
+    }
+  }
+}
+
 TEST_CASE("a merge without a model's weights or an adapter says what is missing") {
   const Base bench;
   std::filesystem::create_directory(bench / "empty");
