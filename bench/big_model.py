@@ -12,12 +12,12 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
-import threading
 import time
 from array import array
 from pathlib import Path
+
+import peak_pss
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
@@ -59,41 +59,6 @@ def ds_config(folder):
     }
 
 
-def pss_of(pid):
-    """Bytes of a process, shared pages divided among those who share them; 0 once it is gone."""
-    try:
-        with open(f"/proc/{pid}/smaps_rollup") as rollup:
-            return sum(int(line.split()[1]) * 1024 for line in rollup if line.startswith("Pss:"))
-    except OSError:
-        return 0
-
-
-def ranks_below(pid):
-    """Processes that descend from `pid` and have no children of their own."""
-    children = {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            with open(f"/proc/{entry}/stat") as stat:
-                parent = int(stat.read().rsplit(")", 1)[1].split()[1])
-        except OSError:
-            continue
-        children.setdefault(parent, []).append(int(entry))
-    found, waiting = [], [pid]
-    while waiting:
-        below = children.get(waiting.pop(), [])
-        found += [child for child in below if child not in children]
-        waiting += below
-    return found
-
-
-def watch(pid, peaks, stop):
-    while not stop.wait(0.25):
-        for rank in ranks_below(pid):
-            peaks[rank] = max(peaks.get(rank, 0), pss_of(rank))
-
-
 def prepare(folder, steps, ranks, seq_len):
     model = folder / "model"
     model.mkdir(parents=True)
@@ -112,16 +77,10 @@ def train(options, folder):
                "--deepspeed", folder / "ds_config.json", "--metrics", folder / "metrics.jsonl"]
     environment = {**os.environ, "DS_ACCELERATOR": "cpu"}
     begin = time.monotonic()
-    process = subprocess.Popen([str(part) for part in command], env=environment)
-    peaks, stop = {}, threading.Event()
-    watcher = threading.Thread(target=watch, args=(process.pid, peaks, stop))
-    watcher.start()
-    code = process.wait()
-    stop.set()
-    watcher.join()
+    code, peaks = peak_pss.run(command, env=environment)
     if code != 0:
         sys.exit(f"zeroth ended with {code}")
-    return {rank: peak for rank, peak in peaks.items() if peak > GIB / 10}, time.monotonic() - begin
+    return peaks, time.monotonic() - begin
 
 
 def report(rows, peaks, seconds):
@@ -141,9 +100,7 @@ def report(rows, peaks, seconds):
           f"({mean('offload_read_bytes') / GIB:.2f} GiB a rank), writing "
           f"{mean('offload_writing_s'):.2f} s ({mean('offload_written_bytes') / GIB:.2f} GiB), "
           f"waiting for the disk {waited:.2f} s: {100 * mean('offload_hidden'):.0f} % hidden")
-    total = sum(peaks.values())
-    print(f"peak PSS {' + '.join(format(peak / GIB, '.2f') for peak in peaks.values())} = "
-          f"{total / GIB:.2f} GiB ({total / BAR_BYTES:.2f} of the bar of 5 GiB)")
+    print(f"{peak_pss.told(peaks)} ({sum(peaks) / BAR_BYTES:.2f} of the bar of 5 GiB)")
 
 
 def main():

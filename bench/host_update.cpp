@@ -1,6 +1,7 @@
 // host_update [MILLIONS [ROUNDS]]: the fused AdamW step on the host (unscale, clip, update, bf16
-// copy; then with masters and moments in bf16, and so of some columns of a matrix) beside a plain
-// loop that reads and writes the same arrays, in turns on the same memory, medians of ROUNDS.
+// copy; then with moments of 8 bits; then with masters and moments in bf16, and so of some columns
+// of a matrix) beside a plain loop that reads and writes the same arrays, in turns on the same
+// memory, medians of ROUNDS.
 // OMP_NUM_THREADS says how many threads.
 #include <fmt/format.h>
 #include <omp.h>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "base/machine/parallel.h"
+#include "optim/coded_states.h"
 #include "optim/cpu/cpu_update.h"
 
 namespace {
@@ -89,6 +91,22 @@ template <typename Grad>
   }
 }
 
+// The same of moments in 8 bits, without what the codes mean.
+[[gnu::target_clones("avx512f", "avx2", "default")]] void pass_codes(const CpuChunk& chunk,
+                                                                     int64_t begin, int64_t end) {
+  float* __restrict p = static_cast<float*>(chunk.master);
+  uint8_t* __restrict m = static_cast<uint8_t*>(chunk.states[0]);
+  uint8_t* __restrict v = static_cast<uint8_t*>(chunk.states[1]);
+  const float* __restrict g = static_cast<const float*>(chunk.grad);
+  uint16_t* __restrict copy = static_cast<uint16_t*>(chunk.copy);
+  for (int64_t i = begin; i < end; ++i) {
+    p[i] += g[i];
+    m[i] = static_cast<uint8_t>(m[i] + 1);
+    v[i] = static_cast<uint8_t>(v[i] + 1);
+    copy[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(p[i]) >> 16);
+  }
+}
+
 double seconds(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
@@ -104,12 +122,11 @@ struct UpdateCase {
   const char* name;
   void (*pass)(const CpuChunk& chunk, int64_t begin, int64_t end);
   int64_t bytes;  // of an element
-  bool all_bf16 = false;
+  zeroth::configs::OptimizerConfig config = {};
 };
 
 void measure(const UpdateCase& what, const CpuChunk& chunk, int rounds) {
-  const zeroth::optim::CpuUpdate update(
-      {.bf16_states = what.all_bf16, .bf16_masters = what.all_bf16});
+  const zeroth::optim::CpuUpdate update(what.config);
   const zeroth::optim::UpdateStep step = {.lr = 1e-4, .weight_decay = 0.01, .grad_factor = 0.37};
   std::vector<double> pass_seconds, update_seconds;
   for (int round = -1; round < rounds; ++round) {  // the first is a warm-up
@@ -128,6 +145,21 @@ void measure(const UpdateCase& what, const CpuChunk& chunk, int rounds) {
              omp_get_max_threads(), bytes / median(pass_seconds) / 1e9,
              bytes / median(update_seconds) / 1e9, median(pass_seconds) / median(update_seconds));
   fmt::print("{:.0f} M elements/s\n", elements / median(update_seconds) / 1e6);
+}
+
+// Of AdamW8bit: a byte of each moment, and a maximum for each block of them.
+void measure_codes(CpuChunk chunk, const float* grad, int rounds) {
+  const Array<uint8_t> first(chunk.count), second(chunk.count);
+  const int64_t blocks = zeroth::optim::kernel::code_blocks(chunk.count);
+  const Array<float> first_maxima(blocks), second_maxima(blocks);
+  std::fill_n(first.data(), chunk.count, uint8_t{zeroth::optim::kernel::CodeTables::kZeroCode});
+  chunk.states = {first.data(), second.data()};
+  chunk.maxima = {first_maxima.data(), second_maxima.data()};
+  chunk.grad = grad;
+  chunk.grad_format = zeroth::optim::kernel::kFp32;
+  zeroth::configs::OptimizerConfig config;
+  config.kind = zeroth::configs::OptimizerConfig::Kind::kAdamW8bit;
+  measure({"8-bit moments", pass_codes, 18, config}, chunk, rounds);
 }
 
 void run(const std::vector<std::string>& arguments) {
@@ -150,18 +182,20 @@ void run(const std::vector<std::string>& arguments) {
   chunk.grad = grad.data();
   chunk.grad_format = zeroth::optim::kernel::kBf16;
   measure({"bf16 gradient", pass_bf16, 28}, chunk, rounds);
+  measure_codes(chunk, wide_grad.data(), rounds);
   chunk.copy = nullptr;
   for (void* array : {chunk.master, chunk.states[0], chunk.states[1]}) {
     std::copy_n(grad.data(), count, static_cast<uint16_t*>(array));
   }
   std::fill_n(static_cast<uint16_t*>(chunk.states[1]), count, uint16_t{0x3c00});
-  measure({"all in bf16", pass_all_bf16, 14, /*all_bf16=*/true}, chunk, rounds);
+  const zeroth::configs::OptimizerConfig all_bf16 = {.bf16_states = true, .bf16_masters = true};
+  measure({"all in bf16", pass_all_bf16, 14, all_bf16}, chunk, rounds);
   // Half of a matrix's columns, in rows of whole vectors and in others.
   for (const auto& [name, length] : {std::pair{"rows of 2048", 2048}, {"rows of 86", 86}}) {
     const zeroth::optim::OffsetSpan columns[] = {
         {0, {.first = 0, .left = length, .length = length, .gap = length}}};
     chunk.offsets = columns;
-    measure({name, pass_all_bf16, 14, /*all_bf16=*/true}, chunk, rounds);
+    measure({name, pass_all_bf16, 14, all_bf16}, chunk, rounds);
   }
 }
 

@@ -108,7 +108,8 @@ def sharded(model):
 
 def with_torch():
     dist.init_process_group("nccl" if ON_GPU else "gloo")
-    model, ddp = make_model(torch.float32).to(options.device), options.trainer == "ddp"
+    base = torch.float32 if adapters is None else working  # peft keeps factors in fp32
+    model, ddp = make_model(base).to(options.device), options.trainer == "ddp"
     model = torch.nn.parallel.DistributedDataParallel(model) if ddp else sharded(model)
     fused = ddp or ON_GPU
     optimizer = torch.optim.AdamW(trained(model), fused=fused, foreach=not fused, **config["optimizer"]["params"])

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Zeroth beside DDP, FSDP2 and DeepSpeed on the same checkpoint, tokens and ranks, in turns: the CPU tables of README.md.
 
-usage: side_by_side.py PROGRAM TEXT [--rows name,...] [--cpu LEVEL] [--repeat 1] [--steps 12] [--limit 600] [--work DIR]
+usage: side_by_side.py PROGRAM TEXT [--rows name,...] [--shape 31.6M] [--ranks 2] [--alone] [--cpu LEVEL] [--repeat 1]
+           [--steps 12] [--limit 600] [--work DIR]
 
 PROGRAM is build/bin/zeroth; TEXT any text of a megabyte, from which a tokenizer and token ids are made once. --cpu holds both
 sides down to the instructions of a CPU level (tools/at_cpu_level). A run that takes more than --limit seconds is ended and named.
@@ -9,6 +10,7 @@ Needs torch 2.11.0, transformers 5.17.0, deepspeed 0.19.8 and peft 0.21.2 in the
 nothing else.
 """
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -20,8 +22,8 @@ sys.path.insert(0, str(TOOLS))
 from gpu_checks import commands, models, results  # noqa: E402
 from gpu_checks.runs import Failed, peer  # noqa: E402
 
-RANKS, ROWS, SHAPE = 2, 4, models.SMALL
-TOKENS = RANKS * ROWS * SHAPE.seq  # of a step
+ROWS, SEQ = 4, 256  # of a rank's step
+SHAPES = {shape.name: dataclasses.replace(shape, seq=SEQ) for shape in (models.SMALL, models.LARGE)}
 # Row -> the peer, our stage beside it, precision, offload to the host's memory.
 TABLE = {
     "ddp_fp32": ("ddp", 0, "fp32", False),
@@ -44,10 +46,8 @@ TABLE = {
     "ddp_qlora_fp32": ("ddp", 0, "fp32", False),
     "ddp_qlora_bf16": ("ddp", 0, "bf16", False),
 }
-# Of rows with "lora" in their names: adapters of peft and ours. They start at other random values, so their losses differ.
-LORA = {"r": 16, "lora_alpha": 32, "target_modules": "all-linear"}
-# Of rows with "qlora": over a base in NF4, the peer's by bitsandbytes.
-NF4 = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+# Rows with "lora" in their names: adapters of peft and ours, which start at other random values, so their losses differ; with
+# "qlora" over a base in NF4, the peer's by bitsandbytes.
 HEADER = ["row", "peer tok/s", "ours tok/s", "ratio", "first step s, peer / ours", "peak MiB of a rank, peer / ours",
           "max loss diff"]
 
@@ -57,6 +57,9 @@ def parse():
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("text", type=pathlib.Path)
     parser.add_argument("--rows", default=",".join(TABLE))
+    parser.add_argument("--shape", choices=SHAPES, default=models.SMALL.name)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--alone", action="store_true", help="our side only")
     parser.add_argument("--cpu", help="plain, avx2, avx512, ...")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--steps", type=int, default=12)
@@ -69,7 +72,7 @@ def parse():
     return args
 
 
-def make_model(folder, text):
+def make_model(folder, shape, text):
     """Random weights, a tokenizer trained on the text, and the text's ids as uint16."""
     import numpy
     import torch
@@ -77,11 +80,11 @@ def make_model(folder, text):
     from transformers import AutoConfig, AutoModelForCausalLM
 
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(SHAPE.config()))
+    (folder / "config.json").write_text(json.dumps(shape.config()))
     torch.manual_seed(0)
     AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).save_pretrained(folder)
     tokenizer = ByteLevelBPETokenizer()
-    tokenizer.train([str(text)], vocab_size=SHAPE.vocab, special_tokens=["<|endoftext|>"], show_progress=False)
+    tokenizer.train([str(text)], vocab_size=shape.vocab, special_tokens=["<|endoftext|>"], show_progress=False)
     tokenizer.save(str(folder / "tokenizer.json"))
     ids = tokenizer.encode(text.read_text(encoding="utf-8")).ids
     numpy.array(ids, dtype=numpy.uint16).tofile(folder / "tokens.bin")  # last: its presence says that all is there
@@ -90,45 +93,45 @@ def make_model(folder, text):
 class Bench:
     def __init__(self, args):
         self.args, self.work = args, args.work.resolve()
-        self.model = self.work / "llama"
+        self.shape = SHAPES[args.shape]
+        self.tokens = args.ranks * ROWS * SEQ  # of a step
+        self.model = self.work / f"llama-{self.shape.name}"
         if not (self.model / "tokens.bin").exists():
-            make_model(self.model, args.text)
+            make_model(self.model, self.shape, args.text)
         self.held = [TOOLS / "at_cpu_level", args.cpu] if args.cpu else []
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", "MASTER_ADDR": "127.0.0.1"}
 
     def config(self, stage, dtype, offload, sections=None):
         places = ["offload_optimizer"] * offload + ["offload_param"] * (offload and stage == 3)
         path = self.work / f"z{stage}_{dtype}{'_off' * offload}{''.join('_' + name for name in sections or {})}.json"
-        path = models.ds_config(path, ROWS, stage, dtype, lr=1e-3, **{place: {"device": "cpu"} for place in places})
-        if sections:
-            path.write_text(json.dumps({**json.loads(path.read_text()), **sections}))
-        return path
+        return models.ds_config(path, ROWS, stage, dtype, lr=1e-3, sections=sections,
+                                **{place: {"device": "cpu"} for place in places})
 
     def peer(self, trainer, config, steps):
         folder = pathlib.Path(sys.executable).parent
-        launcher = [folder / "torchrun", "--nproc_per_node", RANKS, "--master_port", 29634]
+        launcher = [folder / "torchrun", "--nproc_per_node", self.args.ranks, "--master_port", 29634]
         if trainer == "deepspeed":
-            launcher = [folder / "deepspeed", "--num_accelerators", RANKS, "--master_port", 29633]
-        return peer([*self.held, *launcher], trainer, self.model, config, device="cpu", seq=SHAPE.seq, steps=steps,
-                    tokens_a_step=TOKENS, log=self.work / "peer.log", limit=self.args.limit, skip=0, env=self.environment)
+            launcher = [folder / "deepspeed", "--num_accelerators", self.args.ranks, "--master_port", 29633]
+        return peer([*self.held, *launcher], trainer, self.model, config, device="cpu", seq=SEQ, steps=steps,
+                    tokens_a_step=self.tokens, log=self.work / "peer.log", limit=self.args.limit, skip=0, env=self.environment)
 
     def ours(self, config):
         metrics = self.work / "metrics.jsonl"
         metrics.unlink(missing_ok=True)
-        words = [*self.held, self.args.program.resolve(), "--num_gpus", RANKS, "finetune", "--model", self.model, "--data",
-                 self.model / "tokens.bin", "--seq-len", SHAPE.seq, "--no-shuffle", "--deepspeed", config, "--steps",
+        words = [*self.held, self.args.program.resolve(), "--num_gpus", self.args.ranks, "finetune", "--model", self.model, "--data",
+                 self.model / "tokens.bin", "--seq-len", SEQ, "--no-shuffle", "--deepspeed", config, "--steps",
                  self.args.steps, "--metrics", metrics]
         done = commands.run(words, self.args.limit, self.environment, log=self.work / "ours.log")
         if not done.ok:
             raise Failed(done.end())
-        return models.measured(metrics, SHAPE, TOKENS, skip=0)
+        return models.measured(metrics, self.shape, self.tokens, skip=0)
 
     def row(self, name):
         trainer, stage, dtype, offload = TABLE[name]
-        sections = {"lora": LORA} if "lora" in name else {}
-        config = self.config(stage, dtype, offload, sections | ({"quantization": NF4} if "qlora" in name else {}))
+        sections = {"lora": models.LORA} if "lora" in name else {}
+        config = self.config(stage, dtype, offload, sections | ({"quantization": models.NF4} if "qlora" in name else {}))
         sides = {"peer": [], "ours": []}
-        failures = {}
+        failures = {"peer": "-"} if self.args.alone else {}
         for _ in range(self.args.repeat):
             for side, run in (
                 ("peer", lambda: self.peer(trainer, config, self.args.steps)),
@@ -165,13 +168,14 @@ def main():
     args = parse()
     bench = Bench(args)
     names = args.rows.split(",")
-    if any(TABLE[name][0] == "deepspeed" for name in names):  # compiles its optimizer, which is not counted
+    if not args.alone and any(TABLE[name][0] == "deepspeed" for name in names):  # compiles its optimizer, which is not counted
         for stage in (1, 3):
             try:
                 bench.peer("deepspeed", bench.config(stage, "fp32", stage == 3), steps=2)
             except Failed as failure:
                 print(f"DeepSpeed at stage {stage}: {failure}", file=sys.stderr)
-    print(f"{RANKS} ranks of one thread, {args.cpu or 'all instructions'}, {ROWS} x {SHAPE.seq} tokens, {args.steps} steps\n")
+    print(f"{args.shape}, {args.ranks} ranks of one thread, {args.cpu or 'all instructions'}, {ROWS} x {SEQ} tokens, "
+          f"{args.steps} steps\n")
     print(results.cells(HEADER) + "\n|" + "---|" * len(HEADER), flush=True)
     for name in names:
         print(bench.row(name), flush=True)

@@ -27,6 +27,7 @@ together (`--total`). Parts can be named, too, and one that passed is not run ag
 | 2 | `profile` | where the time of a step goes, beside what no step can go below; steps of samples of mixed lengths |
 | 2 | `speed` | tokens a second and share of the data sheet, beside other trainers that `--python` can import |
 | 3 | `offload` | layers of an 8B on the GPU and with everything on the host, how much of the transfers is hidden, beside DeepSpeed |
+| 3 | `lora` | adapters over 8B-shaped weights in bf16 and NF4: tokens a second and peak memory, beside peft |
 | 4 | `sanitize` | compute-sanitizer (memcheck, racecheck, synccheck) over the kernels and tiny runs; two deterministic runs, bit for bit |
 | 4 | `nccl` | ranks on several GPUs beside one; on one GPU ranks that share it |
 
@@ -46,6 +47,8 @@ UNSEEN = (
     ("loss scales, masters, unequal targets and the rates of schedules on the GPU, beside the reference",
      "the same rows on the CPU", ("tests", "equivalence: the rest")),
     ("ranks of a tensor axis with a GPU each", "the same rows on the CPU", None),
+    ("adapters over weights in NF4", "the kernel, emulated; runs on the simulated GPU; the same rows on the CPU",
+     ("lora", r"32 layers of an 8B, adapters over NF4$")),
     ("dropout at speed: its masks are made by operators on 64-bit numbers, row by row", "the masks' bits", None),
     ("kernels of the update, of the head's loss, of the embedding's gradient and of the norm, compute-sanitizer over them",
      "the kernels themselves, emulated: each instance on 2,000 shapes in drawn orders of threads "

@@ -67,11 +67,16 @@ def prepare(setup, shape, samples=64):
     return folder
 
 
-def ds_config(path, micro_batch, stage=0, dtype="bf16", accumulation=1, lr=1e-4, bf16_states=False, **zero):
+# Sections of adapters on every product, and of a base in NF4.
+LORA = {"r": 16, "lora_alpha": 32, "target_modules": "all-linear"}
+NF4 = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+
+
+def ds_config(path, micro_batch, stage=0, dtype="bf16", accumulation=1, lr=1e-4, bf16_states=False, sections=None, **zero):
     config = {"train_micro_batch_size_per_gpu": micro_batch, "gradient_accumulation_steps": accumulation,
               "gradient_clipping": 1.0, "wall_clock_breakdown": True,
               "optimizer": {"type": "AdamW", "params": {"lr": lr, "betas": [0.9, 0.95], "weight_decay": 0.1}},
-              "zero_optimization": {"stage": stage, **zero}}
+              "zero_optimization": {"stage": stage, **zero}, **(sections or {})}
     if dtype != "fp32":
         config[dtype] = {"enabled": True}
     if bf16_states:

@@ -10,7 +10,7 @@ from gpu_checks import results
 from gpu_checks.commands import end_all
 
 # Which parts a call has, for a machine that is there for one command at a time: CALL_SECONDS at most.
-CALLS = {1: ("machine", "tests"), 2: ("profile", "speed"), 3: ("offload",), 4: ("sanitize", "nccl")}
+CALLS = {1: ("machine", "tests"), 2: ("profile", "speed"), 3: ("offload", "lora"), 4: ("sanitize", "nccl")}
 NAMES = tuple(name for names in CALLS.values() for name in names)
 CALL_SECONDS = 480
 
