@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "model/blocks/main_grad.h"
+#include "model/blocks/quantized_product.h"
 #include "model/custom_function.h"
 #include "model/kernels/matrix_product.h"
 
@@ -21,21 +22,16 @@ Tensor rows(const Tensor& x) {
   return x.reshape({-1, x.size(-1)});
 }
 
-Tensor product(const Tensor& x, const Tensor& weight, const Tensor& bias, WeightLayout layout) {
-  const Tensor in_out = layout == WeightLayout::kOutIn ? weight.t() : weight;
-  const Tensor y = matrix_product(rows(x), in_out, bias);
+// Returns y [rows of x, out] as [..., out], where x is [..., in].
+Tensor in_shape_of(const Tensor& x, const Tensor& y) {
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = y.size(1);
   return at::_unsafe_view(y, sizes);
 }
 
-// Writes the weight that has these codes.
-void dequantize(const Tensor& codes, const Linear::QuantizedWeight& weight, const Tensor& out) {
-  const torch::Dtype rounded = weight.dtype.value_or(out.scalar_type());
-  if (rounded == out.scalar_type()) return dequantize_nf4(codes, weight.scales, out);
-  const Tensor first = at::empty(out.sizes(), out.options().dtype(rounded));
-  dequantize_nf4(codes, weight.scales, first);
-  out.copy_(first);
+Tensor product(const Tensor& x, const Tensor& weight, const Tensor& bias, WeightLayout layout) {
+  const Tensor in_out = layout == WeightLayout::kOutIn ? weight.t() : weight;
+  return in_shape_of(x, matrix_product(rows(x), in_out, bias));
 }
 
 // LinearForm holds what the products of one input have in common, and their adapters.
@@ -135,25 +131,23 @@ class LinearFunction final : public CustomFunction {
   size_t first_factor() const { return num_inputs_ - 2 * form_.adapters.size(); }
   size_t num_products() const { return (first_factor() - 1) / stride_; }
 
-  // Returns the weights of products [begin, end). Those in NF4 are dequantized to the dtype of x,
-  // one above the other in one piece of memory, which exists until the caller drops it.
-  TensorVector weights(const TensorVector& inputs, size_t begin, size_t end) const {
-    TensorVector weights;
-    for (size_t i = begin; i < end; ++i) weights.push_back(inputs[weight_at(i)]);
-    if (form_.nf4.empty()) return weights;
-    const auto* const rows = form_.out_features.data();
-    const Tensor all = at::empty({std::reduce(rows + begin, rows + end), x_sizes_.back()},
-                                 weights.front().options().dtype(dtype_));
-    TensorVector dequantized = all.split_with_sizes(at::IntArrayRef(rows + begin, end - begin));
-    for (size_t i = 0; i < weights.size(); ++i)
-      dequantize(weights[i], form_.nf4[begin + i], dequantized[i]);
-    return dequantized;
+  QuantizedProduct quantized(const TensorVector& inputs, size_t product) const {
+    const Linear::QuantizedWeight& own = form_.nf4[product];
+    return {{inputs[weight_at(product)], own.scales}, own.dtype};
   }
+
+  // Returns the weights. Those in NF4 are dequantized to the dtype of x, one above the other in one
+  // piece of memory, which exists until the caller drops it.
   TensorVector weights(const TensorVector& inputs) const {
-    return weights(inputs, 0, num_products());
-  }
-  Tensor weight(const TensorVector& inputs, size_t product) const {
-    return weights(inputs, product, product + 1).front();
+    TensorVector weights;
+    for (size_t i = 0; i < num_products(); ++i) weights.push_back(inputs[weight_at(i)]);
+    if (form_.nf4.empty()) return weights;
+    const std::vector<int64_t>& rows = form_.out_features;
+    const Tensor all = at::empty({std::reduce(rows.begin(), rows.end()), x_sizes_.back()},
+                                 weights.front().options().dtype(dtype_));
+    weights = all.split_with_sizes(rows);
+    for (size_t i = 0; i < weights.size(); ++i) quantized(inputs, i).dequantize(weights[i]);
+    return weights;
   }
 
   // Returns the weights as one, if a single product can replace theirs: on a GPU, which small
@@ -187,7 +181,11 @@ class LinearFunction final : public CustomFunction {
     for (size_t i = 0; i < num_products(); ++i) {
       const Tensor bias = form_.bias ? inputs[weight_at(i) + 1] : Tensor();
       const bool reduces = form_.style == ParallelStyle::kRowwise;
-      Tensor y = product(input, weight(inputs, i), reduces ? Tensor() : bias, form_.layout);
+      const Tensor added = reduces ? Tensor() : bias;
+      Tensor y = form_.nf4.empty()
+                     ? product(input, inputs[weight_at(i)], added, form_.layout)
+                     : in_shape_of(input, quantized(inputs, i).forward(rows(input), added,
+                                                                       form_.out_features[i]));
       if (reduces) y = form_.tp->reduce_scatter(y, kOutputs);
       if (reduces && bias.defined()) y.add_(bias);
       outputs.push_back(y);
@@ -236,7 +234,11 @@ class LinearFunction final : public CustomFunction {
     Tensor dx;
     for (size_t i = 0; i < grads.size(); ++i) {
       if (!grads[i].defined()) continue;
-      const Tensor own = weight(saved, i);
+      if (!form_.nf4.empty()) {
+        dx = quantized(saved, i).input_gradient(rows(grads[i]), x_sizes_.back(), dx);
+        continue;
+      }
+      const Tensor& own = saved[weight_at(i)];
       const Tensor out_in = form_.layout == WeightLayout::kInOut ? own.t() : own;
       if (dx.defined()) {
         write_matrix_product(dx, rows(grads[i]), out_in, /*add=*/true);

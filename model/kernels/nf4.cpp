@@ -99,6 +99,23 @@ TORCH_LIBRARY_IMPL(zeroth, CPU, library) {
   library.impl("dequantize_nf4", dequantize_cpu);
 }
 
+Nf4Codes Nf4Codes::rows(int64_t begin, int64_t count) const {
+  Nf4Codes slice{codes.narrow(0, begin, count), scales};
+  slice.scales.absmax = scales.absmax.narrow(0, begin, count);
+  slice.scales.place.first += begin * scales.place.row_step;
+  return slice;
+}
+
+Nf4Codes Nf4Codes::columns(int64_t begin, int64_t count) const {
+  const int64_t block = scales.absmax.size(1) / scales.place.per_row;  // bytes
+  const int64_t first = begin / kNf4Block, blocks = count / kNf4Block;
+  Nf4Codes slice{codes.narrow(1, begin / 2, count / 2).contiguous(), scales};
+  slice.scales.absmax = scales.absmax.narrow(1, first * block, blocks * block).contiguous();
+  slice.scales.place.first += first;
+  slice.scales.place.per_row = blocks;
+  return slice;
+}
+
 void dequantize_nf4(const Tensor& codes, const Nf4Scales& scales, const Tensor& out) {
   const torch::NoGradGuard no_grad;
   const int64_t blocks = nf4_blocks(out.numel());

@@ -35,6 +35,19 @@ struct Nf4Scales {
   bool is_double() const { return nested_absmax.defined(); }
 };
 
+// Nf4Codes are the codes and scales of a weight, or of a slice of one. The codes of [out, in], of
+// which two are in a byte, are uint8 [out, in / 2] if `in` is a multiple of 64, and the bytes of
+// scales [out, ..].
+struct Nf4Codes {
+  torch::Tensor codes;
+  Nf4Scales scales;
+
+  // Returns rows, or columns [begin, begin + count), of which both are multiples of 64, without
+  // gaps. Columns are copied.
+  Nf4Codes rows(int64_t begin, int64_t count) const;
+  Nf4Codes columns(int64_t begin, int64_t count) const;
+};
+
 // Writes the weights into `out`, [out, in] or any other shape without gaps, in fp32, bf16 or fp16:
 // code times scale in fp32, rounded once. `codes`: uint8 [(numel + 1) / 2], of two in a byte the
 // first one in the upper half. Does not record a graph.
