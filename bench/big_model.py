@@ -100,7 +100,7 @@ def report(rows, peaks, seconds):
           f"({mean('offload_read_bytes') / GIB:.2f} GiB a rank), writing "
           f"{mean('offload_writing_s'):.2f} s ({mean('offload_written_bytes') / GIB:.2f} GiB), "
           f"waiting for the disk {waited:.2f} s: {100 * mean('offload_hidden'):.0f} % hidden")
-    print(f"{peak_pss.told(peaks)} ({sum(peaks) / BAR_BYTES:.2f} of the bar of 5 GiB)")
+    print(f"{peak_pss.describe(peaks)} ({sum(peaks) / BAR_BYTES:.2f} of the bar of 5 GiB)")
 
 
 def main():

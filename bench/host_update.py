@@ -65,8 +65,8 @@ def main():
     passes = {name: [] for name in PASSES}
     kinds = ("fp32 gradient", "bf16 gradient", "8-bit moments")
     theirs, ours = {kind: [] for kind in kinds}, {kind: [] for kind in kinds}
-    coded = bitsandbytes.optim.AdamW8bit([update.master], lr=1e-4, weight_decay=0.01)
-    coded.step()
+    adam_8bit = bitsandbytes.optim.AdamW8bit([update.master], lr=1e-4, weight_decay=0.01)
+    adam_8bit.step()
     for _ in range(rounds):
         for _ in range(3):
             times = update.seconds()
@@ -76,7 +76,7 @@ def main():
             theirs["fp32 gradient"].append(millions * 1e6 / (total - times["widen"]))
             theirs["bf16 gradient"].append(millions * 1e6 / total)
         start = time.perf_counter()
-        coded.step()
+        adam_8bit.step()
         theirs["8-bit moments"].append(millions * 1e6 / (time.perf_counter() - start))
         for kind, rate in zeroth_rates(program, millions).items():
             ours[kind].append(rate)

@@ -44,7 +44,7 @@ def ranks_below(pid):
 
 
 @contextlib.contextmanager
-def watched(pid):
+def watch_peaks(pid):
     """Yields a dictionary, which gets the peaks by process in bytes until the context ends."""
     peaks, stop = {}, threading.Event()
 
@@ -65,16 +65,16 @@ def watched(pid):
 def run(words, **how):
     """Returns the exit code, and the peaks of processes that had a tenth of a GiB, in bytes."""
     process = subprocess.Popen([str(word) for word in words], **how)
-    with watched(process.pid) as peaks:
+    with watch_peaks(process.pid) as peaks:
         code = process.wait()
     return code, [peak for peak in peaks.values() if peak > GIB / 10]
 
 
-def told(peaks):
+def describe(peaks):
     return f"peak PSS {' + '.join(format(peak / GIB, '.2f') for peak in peaks)} = {sum(peaks) / GIB:.2f} GiB"
 
 
 if __name__ == "__main__":
     code, peaks = run(sys.argv[1:])
-    print(told(peaks), file=sys.stderr)
+    print(describe(peaks), file=sys.stderr)
     sys.exit(code)

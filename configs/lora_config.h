@@ -13,12 +13,15 @@ namespace zeroth::configs {
 
 // ModuleNames selects modules of a model by their paths in transformers
 // ("model.layers.0.mlp.up_proj").
+inline constexpr char kAllLinear[] = "all-linear";  // files may have it in any case, as in peft
+
 struct ModuleNames {
   // A regular expression that matches full paths; "all-linear": every product but the head's. If it
   // is empty, `names` select.
   std::string pattern = {};
   std::vector<std::string> names = {};  // full paths, or their ends after a dot
 
+  bool is_all_linear() const { return pattern == kAllLinear; }
   bool is_set() const { return !pattern.empty() || !names.empty(); }
   bool operator==(const ModuleNames&) const = default;
 };

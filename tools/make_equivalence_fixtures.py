@@ -192,7 +192,7 @@ def train_lora(name):
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.02)
     folder = OUT / "adapters" / name
     model.peft_config["default"].base_model_name_or_path = name
-    model.save_pretrained(folder, save_embedding_layers=False)
+    model.save_pretrained(folder)
     (folder / "README.md").unlink(missing_ok=True)
     return train(model)
 

@@ -29,14 +29,11 @@ class Merge {
   // Returns a parameter [..] in fp32, with its adapter if it has one.
   torch::Tensor value(const std::string& name, const std::vector<int64_t>& shape) const {
     const torch::Tensor weight = read(name, shape);
-    constexpr std::string_view kMatrix = ".weight";
-    const std::string module =
-        name.ends_with(kMatrix) ? name.substr(0, name.size() - kMatrix.size()) : name;
+    const std::string module = model::module_of(name);
     const auto adapter = plan_.modules.find(module);
-    if (adapter == plan_.modules.end()) return weight;
+    if (adapter == plan_.modules.end() || name != model::matrix_of(module)) return weight;
     const auto& [r, scale] = adapter->second;
-    const bool is_table = module.starts_with("embedding");
-    const bool out_in = !is_table && (module == "head" || !conv1d_);
+    const bool out_in = !model::is_embedding(module) && (module == "head" || !conv1d_);
     const int64_t out = shape[out_in ? 0 : 1], in = shape[out_in ? 1 : 0];
     const torch::Tensor a = read(module + ".lora_A", {r, in}),
                         b = read(module + ".lora_B", {out, r});
@@ -117,8 +114,9 @@ std::string merge_adapter(const Flags& flags) {
   for (const model::PlannedTensor& parameter : parameters)
     writer.write(parameter.name, merge.value(parameter.name, parameter.shape));
   const auto previous = writer.commit();
-  return fmt::format("{}: {} with the adapter {} in {}\n", flags.output, flags.model, flags.adapter,
-                     pluralize(plan.modules.size(), "module"));
+  return fmt::format("{}: {} with the adapter {} in {}{}\n", flags.output, flags.model,
+                     flags.adapter, pluralize(plan.modules.size(), "module"),
+                     plan.unties_head ? "; the head has a weight of its own" : "");
 }
 
 }  // namespace zeroth::trainer

@@ -30,7 +30,8 @@ engine::EstimateOptions estimate_options(const ResolvedRun& run) {
           .max_rows = run.samples.train_samples};
 }
 
-// Embedding and head grow linearly with the vocabulary, so two small ones determine the full size.
+// Embedding and head grow linearly with the vocabulary, so two small ones determine the full size
+// of each.
 constexpr int64_t kProbeVocabulary = 1024;
 
 int64_t max_row_length(const std::unique_ptr<data::Dataset>& data, const RunPlan& plan) {
@@ -62,7 +63,7 @@ engine::ChainBytes probe_chain(const RunPlan& plan, int64_t length) {
   const auto large_probe = probe(large, 1);
   const auto small_probe = probe(small, 0);
   engine::ChainBytes chain;
-  chain.first = large_probe.front();
+  chain.first = large_probe.front();  // the factor of an adapter has a gradient as long
   chain.middle = large_probe[1];
   for (engine::Growth engine::BlockBytes::*bytes : kAll) {
     const engine::Growth &min_growth = small_probe.back().*bytes,
@@ -71,6 +72,9 @@ engine::ChainBytes probe_chain(const RunPlan& plan, int64_t length) {
     const engine::Growth each{.fixed = (max_growth.fixed - min_growth.fixed) / steps,
                               .per_token = (max_growth.per_token - min_growth.per_token) / steps};
     const auto above = static_cast<double>(vocabulary - small);
+    const double first_each =
+        ((large_probe.front().*bytes).fixed - (small_probe.front().*bytes).fixed) / steps;
+    (chain.first.*bytes).fixed += first_each * static_cast<double>(vocabulary - large);
     chain.last.*
         bytes = {.fixed = min_growth.fixed + each.fixed * above,
                  .per_token = min_growth.per_token - each.per_token * static_cast<double>(small)};

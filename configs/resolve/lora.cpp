@@ -34,7 +34,7 @@ std::optional<ModuleNames> targets_of(const std::vector<std::string>& words) {
   if (words.size() != 1) return names_of(words);
   const auto text = nlohmann::ordered_json(words.front()).get<ModuleNames>();
   const bool is_plain = text.pattern.find_first_of(".*+?[](){}|^$\\") == std::string::npos;
-  return text.pattern == "all-linear" || !is_plain ? text : names_of(words);
+  return text.is_all_linear() || !is_plain ? text : names_of(words);
 }
 
 // Returns the flags about adapters that are given, as for a message.
@@ -81,7 +81,7 @@ void check_targets(Context& context, const LoraConfig& lora) {
     context.add_error("{}: selects no module: name some, or leave it out for the usual ones",
                       where);
   }
-  if (std::find(names.begin(), names.end(), "all-linear") != names.end()) {
+  if (std::find(names.begin(), names.end(), kAllLinear) != names.end()) {
     context.add_error("{}: all-linear is no name in a list: write it alone{}", where,
                       where == kTargets ? ", as a string" : "");
   }

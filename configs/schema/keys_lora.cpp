@@ -9,8 +9,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kAllLinear = "all-linear";  // in any case, as in peft
-
 bool is_all_linear(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -68,10 +66,11 @@ std::vector<ConfigKey> adapter_rows() {
               "an adapter's result is multiplied by lora_alpha / r; with --use_peft the default is "
               "32",
               with_flag("--lora_alpha, else the default", "--lora_alpha")),
-      honored("lora.lora_dropout", field<&LoraConfig::dropout>(), "0.0", "[0, 1)",
-              "probability that an element of an adapter's input is 0 in training; with --use_peft "
-              "the default is 0.05",
-              with_flag("--lora_dropout, else the default", "--lora_dropout")),
+      honored(
+          "lora.lora_dropout", field<&LoraConfig::dropout>(), "0.0", "[0, 1)",
+          "probability that an element of an adapter's input is 0 in training, but for those of "
+          "embeddings; with --use_peft the default is 0.05",
+          with_flag("--lora_dropout, else the default", "--lora_dropout")),
       honored("lora.use_rslora", field<&LoraConfig::use_rslora>(), "false", "",
               "the factor is lora_alpha / sqrt(r)",
               with_flag("--use_rslora, else the default", "--use_rslora")),
@@ -102,7 +101,8 @@ std::vector<ConfigKey> adapter_rows() {
           honored("lora.init_lora_weights", init_lora_weights(), "true",
                   "true | false | \"gaussian\"",
                   "first factor: true: uniform; gaussian: normal with deviation 1 / r; the second "
-                  "one is 0; false: both are uniform"),
+                  "one is 0; false: both are uniform; of embeddings the first one is 0, the second "
+                  "one normal; false: both are normal"),
           "such a start changes the base's weights, or reads them, and is not supported"),
   };
 }

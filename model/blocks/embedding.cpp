@@ -23,10 +23,10 @@ Tensor zero_excluded(const Tensor& dy, const Tensor& excluded) {
   return dy.masked_fill(excluded.unsqueeze(-1), 0);
 }
 
-// Delivers the gradient of these columns of a factor A as accumulate_grad() does.
+// Delivers the gradient of these columns of a factor A, or returns it if no view is open.
 Tensor add_to_columns(const Tensor& a, const Tensor& columns, const Tensor& dy) {
-  const Tensor sums = at::zeros({a.size(1), a.size(0)}, dy.options());
-  add_rows_(sums, columns.reshape({-1}), dy.reshape({-1, a.size(0)}));
+  const Tensor sums = at::zeros({a.size(1), a.size(0)}, dy.options().dtype(torch::kFloat));
+  add_rows_(sums, columns.reshape({-1}), dy.reshape({-1, a.size(0)}).to(torch::kFloat));
   return accumulate_grad(a, sums.t());
 }
 
@@ -39,21 +39,21 @@ Tensor add_to_rows(const Tensor& table, const Tensor& rows, const Tensor& dy) {
   return grad_view.defined() ? Tensor() : gradient;
 }
 
-enum class VectorsAre { kRows, kColumns };
+enum class TableLayout { kRows, kColumns };  // of a token's vector
 
 // EmbeddingLookup returns rows of a table, or columns of a factor A: inputs are the table and the
 // tokens. If ranks split the vocabulary, it maps tokens [n] to this rank's shard of their vectors,
 // each from the one rank that has it. The backward adds the gradient of a row in place and rounds
-// its sum once: there is no table-sized temporary if a gradient view is open. The vector of the
-// token `padding` gets none.
+// its sum once: there is no table-sized temporary if a gradient view is open, but for the narrow
+// factor. The vector of the token `padding` gets none.
 class EmbeddingLookup final : public CustomFunction {
  public:
-  EmbeddingLookup(VocabShard vocabulary, int64_t padding, VectorsAre vectors_are)
-      : vocabulary_(std::move(vocabulary)), padding_(padding), vectors_are_(vectors_are) {}
+  EmbeddingLookup(VocabShard vocabulary, int64_t padding, TableLayout layout)
+      : vocabulary_(std::move(vocabulary)), padding_(padding), layout_(layout) {}
 
   TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
     const Tensor& tokens = inputs[1];
-    const Tensor table = vectors_are_ == VectorsAre::kRows ? inputs[0] : inputs[0].t();
+    const Tensor table = layout_ == TableLayout::kRows ? inputs[0] : inputs[0].t();
     if (!vocabulary_.tp) {
       context.save_for_backward(inputs);
       return {at::embedding(table, tokens)};
@@ -76,26 +76,26 @@ class EmbeddingLookup final : public CustomFunction {
     } else if (padding_ != kNoPadding) {
       dy = zero_excluded(dy, rows.eq(padding_));
     }
-    const auto add = vectors_are_ == VectorsAre::kRows ? add_to_rows : add_to_columns;
+    const auto add = layout_ == TableLayout::kRows ? add_to_rows : add_to_columns;
     return {add(saved[0], rows, dy), Tensor()};
   }
 
  private:
   VocabShard vocabulary_;
   int64_t padding_;
-  VectorsAre vectors_are_;
+  TableLayout layout_;
 };
 
 Tensor embed(const Tensor& table, const std::optional<LoraAdapter>& adapter, const Tensor& tokens,
              const VocabShard& vocabulary, int64_t padding) {
-  const auto look_up = [&](const Tensor& from, VectorsAre vectors_are) {
-    return apply_function(std::make_shared<EmbeddingLookup>(vocabulary, padding, vectors_are),
+  const auto look_up = [&](const Tensor& from, TableLayout layout) {
+    return apply_function(std::make_shared<EmbeddingLookup>(vocabulary, padding, layout),
                           {from, tokens})[0];
   };
-  const Tensor y = look_up(table, VectorsAre::kRows);
+  const Tensor y = look_up(table, TableLayout::kRows);
   if (!adapter) return y;
   const auto& [a, b] = adapter->factors;
-  return y + project(look_up(a, VectorsAre::kColumns).mul(adapter->scale), b);
+  return y + project(look_up(a, TableLayout::kColumns).mul(adapter->scale), b);
 }
 
 }  // namespace

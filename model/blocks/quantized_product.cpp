@@ -24,12 +24,17 @@ void QuantizedProduct::dequantize(const Nf4Codes& codes, const Tensor& out) cons
 }
 
 Tensor QuantizedProduct::forward(const Tensor& x, const Tensor& bias, int64_t out) const {
-  const Tensor y = at::empty({x.size(0), out}, x.options());
   const int64_t step = tile_size(out, x.size(1));
+  if (step == out) {
+    const Tensor whole = at::empty({out, x.size(1)}, x.options());
+    dequantize(whole);
+    return matrix_product(x, whole.t(), bias);
+  }
+  const Tensor y = at::empty({x.size(0), out}, x.options());
   for (int64_t begin = 0; begin < out; begin += step) {
     const int64_t count = std::min(step, out - begin);
     const Tensor tile = at::empty({count, x.size(1)}, x.options());
-    dequantize(is_tiled() ? weight_.rows(begin, count) : weight_, tile);
+    dequantize(weight_.rows(begin, count), tile);
     const Tensor part = y.narrow(1, begin, count);
     if (bias.defined()) {  // added before a sum in 16 bits is rounded
       part.copy_(matrix_product(x, tile.t(), bias.narrow(0, begin, count)));

@@ -10,9 +10,9 @@
 
 namespace zeroth::model {
 
-// A QuantizedProduct is x W^T, where W [out, in] is in NF4. On the CPU one tile of W at a time, of
-// at most kMaxTile elements, is in the dtype of x; on a GPU, or if `in` is no multiple of 64, all
-// of W.
+// A QuantizedProduct is x W^T, where W [out, in] is in NF4. On the CPU one tile of W at a time is
+// in the dtype of x: whole rows or columns, as many as kMaxTile elements are, but 64 at least. On a
+// GPU, or if `in` is no multiple of 64, it is all of W.
 class QuantizedProduct {
  public:
   static constexpr int64_t kMaxTile = int64_t{1} << 20;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -56,18 +57,8 @@ ordered_json number_json(const ordered_json& number) {
   return static_cast<int64_t>(value);
 }
 
-constexpr std::string_view kPositions = "embedding.positions";
 // Modules beside whose adapters peft saves the base's own table, too.
-constexpr const char* kTables[] = {"embedding", "embedding.positions", "head"};
-
-// Returns the canonical name of a module's matrix.
-std::string matrix_of(const std::string& module) {
-  return module == kPositions ? module : module + ".weight";
-}
-
-std::string module_of(const std::string& parameter) {
-  return parameter == kPositions ? parameter : parameter.substr(0, parameter.rfind('.'));
-}
+constexpr const char* kTables[] = {"embedding", kPositionsModule, "head"};
 
 // An AdapterSource reads from one file. Its parameters have canonical names.
 class AdapterSource final : public WeightSource {
@@ -215,8 +206,7 @@ std::string adapter_tensor_name(const ModelSpec& spec, const LoraPlan& plan,
   if (canonical.ends_with(".lora_A") || canonical.ends_with(".lora_B")) {
     std::string stored = kPrefix + stored_name(spec, matrix_of(module));
     stored.resize(stored.rfind('.') + 1);
-    if (module == "embedding" || module == kPositions)
-      return stored + "lora_embedding_" + canonical.back();
+    if (is_embedding(module)) return stored + "lora_embedding_" + canonical.back();
     return stored + "lora_" + canonical.back() + ".weight";
   }
   std::string stored = kPrefix + stored_name(spec, canonical);
@@ -248,24 +238,30 @@ void check_base_tables(const fs::path& directory, const ModelSpec& spec, const L
     const std::string matrix = matrix_of(module);
     const auto found = file.tensors().find(adapter_tensor_name(spec, plan, matrix));
     if (found == file.tensors().end()) continue;
-    const StoredParameter its{found->first, {&file, &found->second}};
-    const TensorSlice whole = TensorSlice::full(
-        {module == kPositions ? spec.max_positions : spec.vocab_size, spec.hidden_size});
-    its.check(whole.shape, "the base model requires", ". Use the base model of the adapter.");
     const bool is_tied = module == "head" && spec.tie_word_embeddings;
-    const std::string own_name = is_tied ? matrix_of("embedding") : matrix;
-    const torch::Dtype rounded = parse_dtype(found->second.dtype).value_or(torch::kFloat);
+    const std::string name = is_tied ? matrix_of("embedding") : matrix;
+    const int64_t rows = name == kPositionsModule ? spec.max_positions : spec.vocab_size;
+    const TensorSlice whole = TensorSlice::full({rows, spec.hidden_size});
+    base.check(name, whole.shape);
+    const StoredParameter copy{found->first, {&file, &found->second}};
+    copy.check(whole.shape, "the base model requires", ". Use the base model of the adapter.");
+    // peft widens to fp32 what a run had in 16 bits.
+    std::set<torch::Dtype> roundings = {parse_dtype(found->second.dtype).value_or(torch::kFloat),
+                                        torch::kBFloat16, torch::kHalf};
     constexpr int64_t kElementsAtOnce = int64_t{1} << 20;
     for (int64_t first = 0; first < whole.elements(); first += kElementsAtOnce) {
       const int64_t count = std::min(kElementsAtOnce, whole.elements() - first);
-      const torch::Tensor own = torch::empty({count}), stored = torch::empty({count});
-      base.read({own_name, whole, first}, own);
-      its.read({matrix, whole, first}, stored);
-      if (torch::equal(own.to(rounded).to(torch::kFloat), stored)) continue;
+      const torch::Tensor values = torch::empty({count}), copied = torch::empty({count});
+      base.read({name, whole, first}, values);
+      copy.read({matrix, whole, first}, copied);
+      std::erase_if(roundings, [&](torch::Dtype dtype) {
+        return !torch::equal(values.to(dtype).to(torch::kFloat), copied);
+      });
+      if (!roundings.empty()) continue;
       throw Error(
           "{} holds {} with other values than the base model: use the base model that the adapter "
-          "was trained over. {}",
-          file.path().string(), shortened(found->first), kMerge);
+          "was trained over, with the tokens that were added to it",
+          file.path().string(), shortened(found->first));
     }
   }
 }

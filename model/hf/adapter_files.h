@@ -57,7 +57,8 @@ ModelLayout plan_adapter(const ModelSpec& spec, const LoraPlan& plan,
                          const std::vector<PlannedTensor>& parameters);
 
 // Throws an Error if the adapter's file repeats a table of the base, as peft saves it beside an
-// adapter of an embedding or the head, with other values than `base` has, rounded as in the file.
+// adapter of an embedding or the head, with other values than `base` has, rounded as in the file or
+// to 16 bits.
 void check_base_tables(const std::filesystem::path& directory, const ModelSpec& spec,
                        const LoraPlan& plan, WeightSource& base);
 

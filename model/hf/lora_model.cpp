@@ -55,13 +55,13 @@ class LoraSource final : public WeightSource {
 
   void draw(const ParamSlice& part, torch::Tensor out) const {
     const bool is_a = part.name.ends_with(".lora_A");
-    const bool is_of_table = part.name.starts_with("embedding.");
-    if (is_a == is_of_table && plan_.init != Init::kRandom) {
+    const bool is_of_embedding = is_embedding(module_of(part.name));
+    if (is_a == is_of_embedding && plan_.init != Init::kRandom) {
       out.zero_();
       return;
     }
     // torch's nn.Embedding, where that of a product is its nn.Linear.
-    if (is_of_table) return draw_normal(part, seed_, 1, std::move(out));
+    if (is_of_embedding) return draw_normal(part, seed_, 1, std::move(out));
     const std::vector<int64_t>& shape = part.box.shape;
     if (plan_.init == Init::kGaussian) {
       return draw_normal(part, seed_, 1 / static_cast<double>(shape[0]), std::move(out));
@@ -102,12 +102,14 @@ void add_adapters(const Blocks& blocks, const LoraPlan& plan) {
       return make_dropout_site(plan.dropout, path + ".lora");
     };
     if (auto* const embedding = block->as<Embedding>()) {
-      if (const auto own = adapter("embedding")) embedding->add_adapter(own->r, own->scale);
-      if (const auto own = adapter("embedding.positions"))
-        embedding->add_positions_adapter(own->r, own->scale);
+      if (const auto module = adapter("embedding"))
+        embedding->add_adapter(module->r, module->scale);
+      if (const auto module = adapter("embedding.positions"))
+        embedding->add_positions_adapter(module->r, module->scale);
     }
     if (auto* const head = block->as<Head>()) {
-      if (const auto own = adapter("head")) head->add_adapter(own->r, own->scale, site("head"));
+      if (const auto module = adapter("head"))
+        head->add_adapter(module->r, module->scale, site("head"));
     }
     std::map<std::string, torch::Tensor> shared;  // A of products of which ranks have several parts
     for (const auto& item : block->named_modules("", /*include_self=*/false)) {
@@ -115,9 +117,9 @@ void add_adapters(const Blocks& blocks, const LoraPlan& plan) {
       if (layer == nullptr) continue;
       const std::string own = block->label() + "." + item.key(), &product = layer->shard.product;
       const std::string path = product.empty() ? own : own.substr(0, own.rfind('.') + 1) + product;
-      const auto own_adapter = adapter(path);
-      if (!own_adapter) continue;
-      layer->add_adapter(own_adapter->r, own_adapter->scale, site(path), shared[path]);
+      const auto module = adapter(path);
+      if (!module) continue;
+      layer->add_adapter(module->r, module->scale, site(path), shared[path]);
       shared[path] = layer->adapter->factors.a;
     }
   }

@@ -38,8 +38,7 @@ class ModuleList {
   explicit ModuleList(const ModelSpec& spec) : spec_(spec) {}
 
   void add(Kind kind, const std::string& canonical, bool bias = false) {
-    ModelModule module{kind, {}, canonical, {canonical}};
-    if (kind != Kind::kPositions) module.parameters = {canonical + ".weight"};
+    ModelModule module{kind, {}, canonical, {matrix_of(canonical)}};
     if (bias) module.parameters.push_back(canonical + ".bias");
     module.path = parent(stored_name(spec_, module.parameters.front()));
     modules_.push_back(std::move(module));
@@ -118,11 +117,6 @@ std::vector<std::string> paths_of(const std::vector<ModelModule>& modules,
     if (kinds.contains(module.kind)) paths.push_back(module.path);
   }
   return paths;
-}
-
-bool is_all_linear(const std::string& pattern) {
-  return std::ranges::equal(pattern, std::string_view("all-linear"), {},
-                            [](unsigned char c) { return std::tolower(c); });
 }
 
 // Returns nullopt for a number that is no rank.
@@ -244,8 +238,10 @@ class Planner {
       }
     }
     if (!unfit.empty()) {
-      add_error("lora.target_modules selects {}, but only products and embeddings have adapters{}",
-                describe(unfit), hint());
+      add_error(
+          "lora.target_modules selects {}, but only products, embeddings and the head have "
+          "adapters{}",
+          describe(unfit), hint());
     }
     if (config_.exclude_modules.is_set() && !excludes_any) {
       add_error("lora.exclude_modules {} excludes no module{}", describe(config_.exclude_modules),
@@ -267,7 +263,9 @@ class Planner {
   std::string hint() const {
     const std::vector<std::string> products = paths_of(modules_, {Kind::kProduct});
     const size_t in_layer = products.size() / std::max<size_t>(spec_.num_layers, 1);
-    return fmt::format("; products of this model are {}", describe(products, in_layer));
+    return fmt::format(
+        "; products of this model are {}; it also has {}", describe(products, in_layer),
+        describe(paths_of(modules_, {Kind::kEmbedding, Kind::kPositions, Kind::kHead})));
   }
 
   // Trains every module whose path ends with the name, and all inside it, as peft does.
@@ -326,10 +324,19 @@ class Planner {
 
 }  // namespace
 
+std::string matrix_of(std::string_view module) {
+  return module == kPositionsModule ? std::string(module) : std::string(module) + ".weight";
+}
+
+std::string module_of(std::string_view parameter) {
+  return std::string(parameter == kPositionsModule ? parameter
+                                                   : parameter.substr(0, parameter.rfind('.')));
+}
+
 std::vector<ModelModule> list_modules(const ModelSpec& spec) {
   ModuleList list(spec);
   list.add(Kind::kEmbedding, "embedding");
-  if (spec.learned_positions) list.add(Kind::kPositions, "embedding.positions");
+  if (spec.learned_positions) list.add(Kind::kPositions, kPositionsModule);
   for (int64_t layer = 0; layer < spec.num_layers; ++layer)
     list.add_layer(fmt::format("layers.{}.", layer));
   list.add_norm("head.norm");
@@ -341,7 +348,7 @@ ModuleNames resolved_targets(const ModelSpec& spec, const LoraConfig& config) {
   const std::vector<ModelModule> modules = list_modules(spec);
   ModuleNames targets = config.target_modules;
   if (!targets.is_set()) targets.names = usual_targets(spec.family);
-  if (is_all_linear(targets.pattern)) targets = {{}, paths_of(modules, {Kind::kProduct})};
+  if (targets.is_all_linear()) targets = {{}, paths_of(modules, {Kind::kProduct})};
   if (!targets.is_set()) {
     throw Error(
         "lora.target_modules is not set, and a {} model has no usual ones: name modules, such as "

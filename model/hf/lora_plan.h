@@ -34,6 +34,15 @@ struct ModelModule {
 // others. Targets are matched on these alone. Their parameters are exactly those of build_blocks().
 std::vector<ModelModule> list_modules(const ModelSpec& spec);
 
+// Modules, by their canonical paths, with a matrix that is looked up, not multiplied.
+inline constexpr char kPositionsModule[] = "embedding.positions";
+constexpr bool is_embedding(std::string_view module) {
+  return module == "embedding" || module == kPositionsModule;
+}
+// Returns the canonical name of a module's matrix, and the module of a parameter.
+std::string matrix_of(std::string_view module);
+std::string module_of(std::string_view parameter);
+
 // A LoraModule is the adapter of one product or embedding.
 struct LoraModule {
   int64_t r = 0;

@@ -100,6 +100,7 @@ TORCH_LIBRARY_IMPL(zeroth, CPU, library) {
 }
 
 Nf4Codes Nf4Codes::rows(int64_t begin, int64_t count) const {
+  ZEROTH_CHECK(codes.dim() == 2, "rows of codes without rows");
   Nf4Codes slice{codes.narrow(0, begin, count), scales};
   slice.scales.absmax = scales.absmax.narrow(0, begin, count);
   slice.scales.place.first += begin * scales.place.row_step;
@@ -107,6 +108,8 @@ Nf4Codes Nf4Codes::rows(int64_t begin, int64_t count) const {
 }
 
 Nf4Codes Nf4Codes::columns(int64_t begin, int64_t count) const {
+  ZEROTH_CHECK(codes.dim() == 2 && begin % kNf4Block == 0 && count % kNf4Block == 0,
+               "columns {} to {} of codes", begin, begin + count);
   const int64_t block = scales.absmax.size(1) / scales.place.per_row;  // bytes
   const int64_t first = begin / kNf4Block, blocks = count / kNf4Block;
   Nf4Codes slice{codes.narrow(1, begin / 2, count / 2).contiguous(), scales};

@@ -42,8 +42,8 @@ struct Nf4Codes {
   torch::Tensor codes;
   Nf4Scales scales;
 
-  // Returns rows, or columns [begin, begin + count), of which both are multiples of 64, without
-  // gaps. Columns are copied.
+  // Return rows, or columns, [begin, begin + count) of 2-D codes, without gaps. Columns begin and
+  // end at multiples of 64, and are copied.
   Nf4Codes rows(int64_t begin, int64_t count) const;
   Nf4Codes columns(int64_t begin, int64_t count) const;
 };

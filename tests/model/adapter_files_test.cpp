@@ -339,6 +339,8 @@ TEST_CASE("a table that an adapter's file repeats has the values of the base, to
     const TempFolder directory;
     save(directory.path(), {{tokens, table}, {projection, head}}, dtype);
     CHECK_NOTHROW(check_base_tables(directory.path(), spec, plan, base));
+    save(directory.path(), {{tokens, table.to(torch::kHalf)}});  // widened by peft
+    CHECK_NOTHROW(check_base_tables(directory.path(), spec, plan, base));
     save(directory.path(), {{tokens, table}, {projection, table}}, dtype);
     const std::string message =
         message_of<Error>([&] { check_base_tables(directory.path(), spec, plan, base); });

@@ -161,7 +161,7 @@ TEST_CASE("families have the usual targets of peft") {
 }
 
 TEST_CASE("all-linear selects every product but the head's") {
-  const LoraConfig config = matching("All-Linear");
+  const LoraConfig config = matching("all-linear");
   const LoraPlan llama = plan_lora(spec_of("llama"), config);
   std::set<std::string> expected;
   for (const char* layer : {"layers.0.", "layers.1."}) {
@@ -248,7 +248,7 @@ TEST_CASE("biases of all modules or of those with adapters are trained") {
 TEST_CASE("modules that cannot have an adapter are refused by name") {
   CHECK(has(refusal("llama", targets({"norm"})), "selects model.norm, but only products"));
   CHECK(has(refusal("llama", targets({"mlp"})),
-            "selects model.layers.0.mlp, model.layers.1.mlp, but only products and embeddings"));
+            "selects model.layers.0.mlp, model.layers.1.mlp, but only products, embeddings"));
   CHECK(has(refusal("llama", matching(R"(.*\.mlp\..*)")), "model.layers.0.mlp.act_fn"));
   CHECK(has(refusal("gpt2", matching(".*")), " and "));
 }

@@ -86,9 +86,20 @@ struct SingleRankRun {
   Parameters values, gradients;
 };
 
-SingleRankRun on_one_rank(const ModelSpec& spec, const MicroBatch& batch) {
+// Builds blocks whose embedding and head have adapters beside trained weights, if `adapters` says
+// so.
+Blocks blocks_of(const ModelSpec& spec, bool adapters, const TensorParallelPtr& tp = nullptr) {
+  Blocks blocks = build_blocks(spec, tp);
+  if (!adapters) return blocks;
+  blocks.front()->as<Embedding>()->add_adapter(/*r=*/3, /*scale=*/0.5);
+  if (spec.learned_positions) blocks.front()->as<Embedding>()->add_positions_adapter(2, 0.5);
+  blocks.back()->as<Head>()->add_adapter(2, 1.5, make_dropout_site(0.1, "head.lora"));
+  return blocks;
+}
+
+SingleRankRun on_one_rank(const ModelSpec& spec, const MicroBatch& batch, bool adapters) {
   Values values;
-  const Blocks blocks = build_blocks(spec);
+  const Blocks blocks = blocks_of(spec, adapters);
   SingleRankRun whole;
   for (const auto& [name, parameter] : materialize(blocks, values)) {
     whole.values[name] = parameter.detach().clone();
@@ -153,14 +164,14 @@ void on_ranks(int count, const std::function<void(std::shared_ptr<comm::DeviceMe
 }
 
 // Loss, logits and every gradient are those of one rank.
-void expect_equal(const ModelSpec& spec, int count, bool overlap) {
+void expect_equal(const ModelSpec& spec, int count, bool overlap, bool adapters = false) {
   const MicroBatch batch = batch_of(spec);
-  const SingleRankRun whole = on_one_rank(spec, batch);
+  const SingleRankRun whole = on_one_rank(spec, batch, adapters);
   std::mutex lock;
   double worst = 0, loss = 0, logits = 0;
   std::string where;
   on_ranks(count, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
-    const Blocks blocks = build_blocks(spec, make_tensor_parallel(*mesh, overlap));
+    const Blocks blocks = blocks_of(spec, adapters, make_tensor_parallel(*mesh, overlap));
     const std::vector<RankParameter> parts = fill(blocks, whole.values, count);
     const Tensor own = train(blocks, batch);
     MicroBatch asked = batch;
@@ -199,6 +210,16 @@ TEST_CASE("loss, logits and every gradient on ranks that share layers are those 
         CAPTURE(overlap);
         expect_equal(variant(name), count, overlap);
       }
+    }
+  }
+}
+
+TEST_CASE("adapters of embedding and head on ranks that share them are those of one rank") {
+  for (const std::string name : {"llama", "qwen3", "gpt2", "padding"}) {
+    for (const int count : {2, 4}) {
+      CAPTURE(name);
+      CAPTURE(count);
+      expect_equal(variant(name), count, /*overlap=*/false, /*adapters=*/true);
     }
   }
 }

@@ -154,6 +154,29 @@ TEST_CASE("adapters of tables and of a tied head are merged into weights of thei
   }
 }
 
+TEST_CASE("the tables that peft saves beside adapters are to be those of the base") {
+  const Base bench;
+  const std::string fixtures = ZEROTH_SOURCE_DIR "/tests/";
+  for (const char* model : {"qwen3_tied", "gpt2", "llama"}) {
+    const std::string base = fixtures + "model/fixtures/" + model;
+    const std::string adapter = fixtures + "equivalence/fixtures/adapters/" + model;
+    const auto merges = [&](const std::string& from) {
+      return bench.finetune(fmt::format(
+          "--merge --model {} --adapter {} --output merged --overwrite", from, adapter));
+    };
+    const auto merged = merges(base);
+    CHECK_MESSAGE(merged.code == 0, merged.err);
+    CHECK(has(merged.out, "; the head has a weight of its own") == (model != std::string("llama")));
+    std::filesystem::remove(bench / "merged/tokenizer.json");
+    const auto refused = merges("merged");
+    CHECK(refused.code != 0);
+    CHECK(has(refused.err, "base_layer.weight with other values than the base model"));
+    const auto continues = bench.finetune(fmt::format(
+        "--model merged --adapter {} --data small.bin --seq-len 16 --steps 1", adapter));
+    CHECK(has(continues.err, "base_layer.weight with other values than the base model"));
+  }
+}
+
 TEST_CASE("a merge without a model's weights or an adapter says what is missing") {
   const Base bench;
   std::filesystem::create_directory(bench / "empty");
