@@ -250,7 +250,7 @@ TEST_CASE("what is dropped does not depend on how many ranks share a layer") {
 TEST_CASE("ranks of a shared layer exchange what Megatron-LM's do that keep their run alone") {
   const ModelSpec spec = llama();
   MicroBatch batch = batch_of(spec);
-  const SingleRankRun whole = on_one_rank(spec, batch);
+  const SingleRankRun whole = on_one_rank(spec, batch, /*adapters=*/false);
   for (const int count : {2, 4}) {
     on_ranks(count, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       const Blocks blocks = build_blocks(spec, make_tensor_parallel(*mesh));
