@@ -30,6 +30,23 @@ double evaluated(const Workbench& bench, const std::string& flags) {
   return loss;
 }
 
+// Trains the adapters of ds.json over a model in adapter/ and merges them in merged/, which then
+// has the loss of both together, and not that of the model.
+void expect_merged(const Workbench& bench, const std::string& model, int steps) {
+  const auto trained = bench.finetune(
+      fmt::format("--model {} --data small.bin --seq-len 16 --deepspeed ds.json --steps {} --lr "
+                  "1e-2 --output adapter --overwrite",
+                  model, steps));
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  const auto merged = bench.finetune(
+      fmt::format("--merge --model {} --adapter adapter --output merged --overwrite", model));
+  REQUIRE_MESSAGE(merged.code == 0, merged.err);
+  CHECK(has(merged.out, "merged"));
+  const double together = evaluated(bench, fmt::format("--model {} --adapter adapter", model));
+  CHECK(evaluated(bench, "--model merged") == doctest::Approx(together).epsilon(1e-5));
+  CHECK(std::abs(evaluated(bench, "--model " + model) - together) > 1e-3);
+}
+
 }  // namespace
 
 TEST_CASE("a merged model has the loss of base and adapter together") {
@@ -39,18 +56,7 @@ TEST_CASE("a merged model has the loss of base and adapter together") {
     CAPTURE(model);
     bench.write("ds.json", R"({"lora": {"r": 4, "target_modules": "all-linear", "use_rslora": true,
                                "init_lora_weights": false, "bias": "lora_only"}})");
-    const auto trained = bench.finetune(
-        fmt::format("--model {} --data small.bin --seq-len 16 --deepspeed ds.json --steps 3 --lr "
-                    "1e-2 --output adapter --overwrite",
-                    model));
-    REQUIRE_MESSAGE(trained.code == 0, trained.err);
-    const auto merged = bench.finetune(
-        fmt::format("--merge --model {} --adapter adapter --output merged --overwrite", model));
-    REQUIRE_MESSAGE(merged.code == 0, merged.err);
-    CHECK(has(merged.out, "merged"));
-    const double together = evaluated(bench, fmt::format("--model {} --adapter adapter", model));
-    CHECK(evaluated(bench, "--model merged") == doctest::Approx(together).epsilon(1e-5));
-    CHECK(std::abs(evaluated(bench, "--model " + model) - together) > 1e-3);
+    expect_merged(bench, model, /*steps=*/3);
   }
 }
 
@@ -137,19 +143,9 @@ TEST_CASE("adapters of tables and of a tied head are merged into weights of thei
       bench.write("ds.json", fmt::format(R"({{"lora": {{"target_modules": ".*{}",
                                                "init_lora_weights": false, "r": 4}}}})",
                                          targets));
-      const auto trained = bench.finetune(
-          fmt::format("--model {} --data small.bin --seq-len 16 --deepspeed ds.json --steps 2 --lr "
-                      "1e-2 --output adapter --overwrite",
-                      base));
-      REQUIRE_MESSAGE(trained.code == 0, trained.err);
-      const auto merged = bench.finetune(
-          fmt::format("--merge --model {} --adapter adapter --output merged --overwrite", base));
-      REQUIRE_MESSAGE(merged.code == 0, merged.err);
+      expect_merged(bench, base, /*steps=*/2);
       CHECK(nlohmann::json::parse(bench.read("merged/config.json"))["tie_word_embeddings"] ==
             false);
-      const double together = evaluated(bench, fmt::format("--model {} --adapter adapter", base));
-      CHECK(evaluated(bench, "--model merged") == doctest::Approx(together).epsilon(1e-5));
-      CHECK(std::abs(evaluated(bench, "--model " + base) - together) > 1e-3);
     }
   }
 }

@@ -1,7 +1,7 @@
 """Part `lora`: adapters over the weights of an 8B, in bf16 and in NF4: tokens a second and peak memory, beside peft."""
 from gpu_checks import models
-from gpu_checks.runs import Failed, attempt, settled, train
-from gpu_checks.speed import OUR_SECONDS, PEERS, share_of_sheet, theirs, with_weights
+from gpu_checks.runs import attempt, settled, train
+from gpu_checks.speed import OUR_SECONDS, PEERS, other_side, share_of_sheet, theirs, with_weights
 
 MICRO_BATCH, LAYERS, PEER_LAYERS = 2, 32, 8
 BASES = {"bf16": {}, "NF4": {"quantization": models.NF4},
@@ -46,19 +46,14 @@ def beside(setup, record, shape):
     table = []
     for base in BASES:
         title = f"{shape.name}, adapters over {base}, beside peft"
-        why = setup.peer_modules(*PEER_MODULES[base])
-        if why:
-            record.left_out(title, f"{setup.options.python} lacks it: {why}")
-            continue
-        if setup.left() < 3 * OUR_SECONDS:
-            record.left_out(title, "no time is left in this part")
-            continue
-        with_weights(setup, shape)
-        try:
-            other = theirs(setup, shape, slug(shape, base), "ddp", config_of(setup, shape, base), MICRO_BATCH, steps=8,
-                           limit=min(110, setup.left() - OUR_SECONDS))
-        except Failed as error:  # its failure is not ours
-            record.left_out(title, str(error))
+
+        def peft():
+            with_weights(setup, shape)
+            return theirs(setup, shape, slug(shape, base), "ddp", config_of(setup, shape, base), MICRO_BATCH, steps=8,
+                          limit=min(110, setup.left() - OUR_SECONDS))
+
+        other = other_side(setup, record, title, PEER_MODULES[base], 3 * OUR_SECONDS, peft)
+        if not other:
             continue
         mine = attempt(record, title, lambda: ours(setup, shape, base, OUR_SECONDS))
         if not mine:

@@ -78,25 +78,31 @@ def with_weights(setup, shape):
             file.rename(folder / file.name)
 
 
+def other_side(setup, record, title, modules, seconds, work):
+    """What `work` measures of another trainer; None, and recorded why, where it lacks modules or time or fails."""
+    why = setup.peer_modules(*modules)
+    if why:
+        record.left_out(title, f"{setup.options.python} lacks it: {why}")
+    elif setup.left() < seconds:
+        record.left_out(title, "no time is left in this part")
+    else:
+        try:
+            return work()
+        except Failed as error:  # its failure is not ours
+            record.left_out(title, str(error))
+    return None
+
+
 def beside(setup, record, shape, batch, dtype, stages, limit):
     """One table: our run beside each trainer that can be imported."""
     rows = []
     for name, trainer, stage in stages:
         title = f"{shape.name} beside {name}, {dtype}"
-        why = setup.peer_modules(*PEERS[trainer])
-        if why:
-            record.left_out(title, f"{setup.options.python} lacks it: {why}")
-            continue
-        if setup.left() < 2 * OUR_SECONDS:
-            record.left_out(title, "no time is left in this part")
-            continue
         config = models.ds_config(setup.out / "runs" / f"{shape.name}-{name}-{dtype}.json", batch, stage=stage, dtype=dtype)
         slug = f"{shape.name}-{name.replace(' ', '-')}-{dtype}"
-        try:
-            other = theirs(setup, shape, slug, trainer, config, batch, steps=10,
-                           limit=min(limit, setup.left() - OUR_SECONDS))
-        except Failed as error:  # its failure is not ours
-            record.left_out(title, str(error))
+        other = other_side(setup, record, title, PEERS[trainer], 2 * OUR_SECONDS, lambda: theirs(
+            setup, shape, slug, trainer, config, batch, steps=10, limit=min(limit, setup.left() - OUR_SECONDS)))
+        if not other:
             continue
         mine = attempt(record, title, lambda: ours(setup, shape, f"ours-{slug}", batch, dtype, steps=10,
                                                    limit=OUR_SECONDS, stage=stage))
