@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/files/replace_file.h"
+#include "base/machine/host_limits.h"
 #include "base/text/units.h"
 #include "checkpoint/rank_group.h"
 #include "comm/cpu_collectives.h"
@@ -114,13 +115,14 @@ bool Trainer::train() {
        .save_requested = [this] { return checkpoints_.is_interval_over(); },
        .on_micro_batch = [this](int64_t micro_batch) { reporter_.advance(micro_batch); }});
   loader.seek({.step = steps_done_, .sample = plan_.positions_after(steps_done_)});
+  release_freed_memory();  // of reading the model
   reporter_.reset_step_timer();
-  const bool first = plan_.flags.intervals.evaluate_first && steps_done_ == 0;
-  if ((first || evaluation_pending_) && evaluate(steps_done_)) {
+  const bool evaluate_first = plan_.flags.intervals.evaluate_first && steps_done_ == 0;
+  if ((evaluate_first || evaluation_pending_) && evaluate(steps_done_)) {
     report_stop(steps_done_, model_outcome());
     return true;
   }
-  while (steps_done_ < plan_.samples.total_steps) {
+  for (bool first = true; steps_done_ < plan_.samples.total_steps; first = false) {
     auto phase = reporter_.begin_step(steps_done_ + 1);
     const engine::StepStats stats = engine_.train_batch(loader);
     phase.finish();
@@ -134,6 +136,7 @@ bool Trainer::train() {
     last_loss_ = {stats.loss, fmt::format("step {}", stats.step), stats.not_finite};
     if (last_loss_.is_finite()) confirm_checkpoints();
     if (decision.checkpoint_written) finish_save();
+    if (first) release_freed_memory();  // around the optimizer's states, which now are in place
     if (evaluate_and_save(decision)) {
       report_stop(steps_done_, model_outcome());
       return true;
@@ -197,7 +200,9 @@ bool Trainer::evaluate(int64_t step) {
            [&](int64_t batch_index) {
              reporter_.advance(std::min(batch_index * partition.global_batch(), samples));
            }});
+  release_freed_memory();  // of training steps
   const engine::EvalStats stats = engine_.eval_batch(loader, loader.num_batches());
+  release_freed_memory();  // of the evaluation
   if (stats.stop_requested) return true;
   phase.finish();
   reporter_.log_evaluation(step, stats);

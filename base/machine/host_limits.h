@@ -37,8 +37,14 @@ std::optional<FreeMemory> free_address_space();
 
 // Makes the process keep freed memory for later allocations. A training step frees what it
 // allocates; by default large blocks return to the kernel each time and their pages are zeroed
-// again. Does not change peak memory. Has no effect if the C library is not glibc.
+// again. Has no effect if the C library is not glibc.
 void retain_freed_memory();
+
+// Returns the freed memory of this process to the kernel, once. Call it where one phase ends and
+// another begins that allocates other sizes, for which the gaps that the first one left are of
+// little use: without it the process holds the gaps of both. Has no effect if the C library is not
+// glibc.
+void release_freed_memory();
 
 // OutOfHostMemory reports a failed allocation of CPU memory.
 class OutOfHostMemory : public Error {

@@ -22,18 +22,39 @@ long faults() {
   return after.ru_minflt - before.ru_minflt;
 }
 
+// A sanitizer has a heap of its own.
+bool heap_is_replaced() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  MESSAGE("a sanitizer brings a heap of its own: not tested");
+  return true;
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 
 TEST_CASE("what was freed is used again without asking the kernel") {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  MESSAGE("a sanitizer brings a heap of its own: not tested");
-  return;
-#endif
+  if (heap_is_replaced()) return;
   faults();
   CHECK(faults() > 1000);  // the default gives large blocks back
   retain_freed_memory();
   faults();
   CHECK(faults() < 100);
+}
+
+TEST_CASE("freed memory below a live block is released to the kernel on request") {
+  if (heap_is_replaced()) return;
+  retain_freed_memory();
+  void* const freed = std::malloc(kBytes);
+  void* const live = std::malloc(1 << 10);
+  std::memset(freed, 1, kBytes);
+  const int64_t used = process_memory().resident;
+  std::free(freed);
+  CHECK(process_memory().resident > used - static_cast<int64_t>(kBytes) / 2);
+  release_freed_memory();
+  CHECK(process_memory().resident < used - static_cast<int64_t>(kBytes) / 2);
+  std::free(live);
 }
 
 }  // namespace zeroth::heap_test
