@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/files/replace_file.h"
 #include "base/machine/host_limits.h"
+#include "base/machine/timer.h"
 #include "base/text/units.h"
 #include "checkpoint/rank_group.h"
 #include "comm/cpu_collectives.h"
@@ -22,6 +23,11 @@
 #include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
+namespace {
+
+constexpr double kReleaseIntervalS = 30;  // what a step allocates anew takes it a few milliseconds
+
+}  // namespace
 
 std::string Trainer::LastLoss::problem() const {
   const std::string text = fmt::format("the loss of {} is {}", source, canonicalize_nan(value));
@@ -122,7 +128,9 @@ bool Trainer::train() {
     report_stop(steps_done_, model_outcome());
     return true;
   }
-  for (bool first = true; steps_done_ < plan_.samples.total_steps; first = false) {
+  const Timer timer;
+  double next_release_s = 0;
+  while (steps_done_ < plan_.samples.total_steps) {
     auto phase = reporter_.begin_step(steps_done_ + 1);
     const engine::StepStats stats = engine_.train_batch(loader);
     phase.finish();
@@ -136,7 +144,12 @@ bool Trainer::train() {
     last_loss_ = {stats.loss, fmt::format("step {}", stats.step), stats.not_finite};
     if (last_loss_.is_finite()) confirm_checkpoints();
     if (decision.checkpoint_written) finish_save();
-    if (first) release_freed_memory();  // around the optimizer's states, which now are in place
+    // After the first step the optimizer's states are in place. Later, samples of many lengths
+    // leave ever more gaps.
+    if (timer.seconds() >= next_release_s) {
+      release_freed_memory();
+      next_release_s = timer.seconds() + kReleaseIntervalS;
+    }
     if (evaluate_and_save(decision)) {
       report_stop(steps_done_, model_outcome());
       return true;
