@@ -21,7 +21,7 @@ struct BatchConfig {
   int64_t train_batch_size = 1;
   // Samples that one rank runs forward and backward at once. Activation memory grows with it.
   int64_t micro_batch_size = 1;
-  // Micro-batches per step. More of them cost time but no activation memory.
+  // Micro-batches per step. More of them cost time but, unless breadth-first, no activation memory.
   int64_t accumulation_steps = 1;
 
   bool accumulates() const { return accumulation_steps > 1; }
@@ -101,6 +101,19 @@ struct TensorParallelConfig {
   bool overlap_comm = false;
 };
 
+// Pipeline: the order in which a step's micro-batches pass the blocks.
+struct PipelineConfig {
+  enum class Schedule {
+    k1F1B,             // a stage alternates between forward and backward once the pipeline is full
+    kGPipe,            // all forward passes, then all backward passes
+    kInterleaved1F1B,  // 1F1B over several chunks of blocks per stage
+    kZbH1,             // zero bubble: gradients of weights fill the gaps of 1F1B
+    kZbV,              // the same over two chunks per stage, there and back
+    kBreadthFirst      // all micro-batches through a chunk before the next chunk
+  };
+  Schedule schedule = Schedule::k1F1B;
+};
+
 struct RecomputeConfig {
   // Every N-th block keeps only its input and runs forward again in backward. 0: off.
   int64_t every_nth_block = 0;
@@ -146,6 +159,7 @@ struct Config {
   LoraConfig lora;
   QuantizationConfig quantization;
   TensorParallelConfig tensor_parallel;
+  PipelineConfig pipeline;
   AioConfig aio;
   RecomputeConfig recompute;
   // Drops samples at the end of an epoch that fill no full global batch.

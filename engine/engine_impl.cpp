@@ -36,9 +36,11 @@ Engine::Impl::Impl(model::Blocks blocks, const configs::Config& config,
       lr_(config_.scheduler, config_.optimizer),
       scaler_(optim::make_loss_scaler(config_)),
       first_trained_(zero::first_trained_block(plan_)),
-      segments_(plan_segments(blocks_.size(), config_.recompute, first_trained_)),
-      saved_inputs_(make_saved_inputs(blocks_.size(), config_.recompute, mesh_->device())),
-      runner_(blocks_, *strategy_.params, *strategy_.grads, segments_),
+      schedule_(
+          plan_step(blocks_.size(), config_, config_.batch.accumulation_steps, first_trained_)),
+      saved_inputs_(make_saved_inputs(blocks_.size() * static_cast<size_t>(schedule_.max_in_flight),
+                                      config_.recompute, mesh_->device())),
+      runner_(blocks_, *strategy_.params, *strategy_.grads),
       profiler_(config_, *mesh_),
       checkpointer_(*mesh_, {sharded_state(), config_, strategy_.description, options.saved_model}),
       saves_beside_(options.saves_beside_training),
@@ -107,18 +109,45 @@ void Engine::Impl::report_offload(const OffloadTimes& before, StepStats& stats) 
 }
 
 torch::Tensor Engine::Impl::run_micro_batches(StepBatches& step) try {
-  Tape tape(blocks_.size(), first_trained_ + 1, saved_inputs_);
   torch::Tensor loss =
       torch::zeros({}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
   const bool verifies = !std::exchange(batches_verified_, true);
-  for (int64_t left = config_.batch.accumulation_steps; left > 0; --left) {
-    const model::MicroBatch batch = next_batch(step, verifies);
-    // Gathers prefetch no further than the next micro-batch, which accesses every block.
-    strategy_.params->set_access_order(block_accesses(segments_, std::min<int64_t>(left, 2)));
-    loss += runner_.forward(batch, tape).to(torch::kDouble);
-    profiler_.end_phase(StepPhase::kForward);
-    runner_.backward(batch, /*last=*/left == 1, tape);
-    profiler_.end_phase(StepPhase::kBackward);
+  strategy_.grads->set_backward_order(backward_order(schedule_));
+  std::vector<std::optional<MicroBatchInFlight>> in_flight(
+      static_cast<size_t>(schedule_.max_in_flight));
+  // Micro-batches begin and end in their order, so that none meets another one in its place.
+  const auto place_of = [&](const PipeOp& op) {
+    return static_cast<size_t>(op.micro_batch % schedule_.max_in_flight);
+  };
+  for (size_t i = 0; i < schedule_.ops.size(); ++i) {
+    const PipeOp& op = schedule_.ops[i];
+    const ModelChunk& chunk = schedule_.chunks[op.chunk];
+    // Gathers prefetch no further than the next period, which accesses every block.
+    if (i % schedule_.period == 0) strategy_.params->set_access_order(block_accesses(schedule_, i));
+    std::optional<MicroBatchInFlight>& current = in_flight[place_of(op)];
+    if (op.kind == PipeOpKind::kForward) {
+      if (op.chunk == 0) {
+        current = {.batch = next_batch(step, verifies),
+                   .tape = Tape(blocks_.size(), first_trained_ + 1, saved_inputs_, place_of(op))};
+      }
+      current->x = runner_.forward(chunk, std::move(current->x), current->batch, current->tape);
+      if (op.chunk + 1 == schedule_.chunks.size()) {
+        loss += std::exchange(current->x, {}).to(torch::kDouble);
+        current->dy = current->batch.loss_gradient;
+      }
+      profiler_.end_phase(StepPhase::kForward);
+    } else {
+      const PipeOp* const next = i + 1 < schedule_.ops.size() ? &schedule_.ops[i + 1] : nullptr;
+      const auto prefetch_next = [&] {
+        if (next == nullptr || next->kind != PipeOpKind::kBackward) return;
+        BlockRunner::prefetch_input(schedule_.chunks[next->chunk],
+                                    in_flight[place_of(*next)]->tape);
+      };
+      current->dy = runner_.backward(chunk, std::move(current->dy), current->batch, current->tape,
+                                     prefetch_next);
+      if (op.chunk == 0) current.reset();
+      profiler_.end_phase(StepPhase::kBackward);
+    }
   }
   strategy_.params->set_access_order({});
   return reports_loss(*mesh_) ? loss : torch::zeros_like(loss);

@@ -46,6 +46,12 @@ class Engine::Impl {
   // Runs forward and backward of the whole step; returns this rank's addend of the loss, fp64
   // scalar.
   torch::Tensor run_micro_batches(StepBatches& step);
+  // MicroBatchInFlight is a micro-batch between the first operation on it and the last.
+  struct MicroBatchInFlight {
+    model::MicroBatch batch;
+    Tape tape;
+    torch::Tensor x = {}, dy = {};  // that the next operation on it continues with
+  };
   // Returns the step's next micro-batch; if `verifies`, checks that ranks sharing layers got the
   // same one.
   model::MicroBatch next_batch(StepBatches& step, bool verifies);
@@ -66,7 +72,7 @@ class Engine::Impl {
   optim::LrSchedule lr_;
   optim::LossScaler scaler_;
   size_t first_trained_;  // block; backward stops there
-  std::vector<Segment> segments_;
+  StepSchedule schedule_;
   std::shared_ptr<SavedInputs> saved_inputs_;
   BlockRunner runner_;
   std::optional<LossNormalizer> normalizer_;  // set in the first step

@@ -35,8 +35,9 @@ using Splits = std::map<std::string, Split>;
 // A `Block` registers its parameters as any torch module does; they may lie on the meta device
 // until the engine allocates their memory. A parameter that several blocks register (the same
 // tensor object: a tied weight) is trained and saved once. forward() must use parameters only while
-// it runs, must not change x in place, and may run again with equal results (recompute). It is
-// called on one thread at a time.
+// it runs, must not change x in place, and may run again with equal results (recompute). It may run
+// for other micro-batches before the backward pass of the first one. It is called on one thread at
+// a time.
 class Block : public torch::nn::Module {
  public:
   // `label` is the prefix of the names of the block's parameters: "layers.3" + "." +

@@ -25,7 +25,10 @@
 namespace zeroth::trainer {
 namespace {
 
-constexpr double kReleaseIntervalS = 30;  // what a step allocates anew takes it a few milliseconds
+// Seconds between two releases of freed memory, and the steps that they take at least: the pages of
+// what the next step allocates are new, which takes it up to a second for 4 GiB.
+constexpr double kReleaseIntervalS = 30;
+constexpr double kReleaseIntervalSteps = 4;
 
 }  // namespace
 
@@ -121,7 +124,7 @@ bool Trainer::train() {
        .save_requested = [this] { return checkpoints_.is_interval_over(); },
        .on_micro_batch = [this](int64_t micro_batch) { reporter_.advance(micro_batch); }});
   loader.seek({.step = steps_done_, .sample = plan_.positions_after(steps_done_)});
-  release_freed_memory();  // of reading the model
+  release_freed_memory();  // Reading the model has left gaps.
   reporter_.reset_step_timer();
   const bool evaluate_first = plan_.flags.intervals.evaluate_first && steps_done_ == 0;
   if ((evaluate_first || evaluation_pending_) && evaluate(steps_done_)) {
@@ -131,6 +134,7 @@ bool Trainer::train() {
   const Timer timer;
   double next_release_s = 0;
   while (steps_done_ < plan_.samples.total_steps) {
+    const double begin_s = timer.seconds();
     auto phase = reporter_.begin_step(steps_done_ + 1);
     const engine::StepStats stats = engine_.train_batch(loader);
     phase.finish();
@@ -148,7 +152,9 @@ bool Trainer::train() {
     // leave ever more gaps.
     if (timer.seconds() >= next_release_s) {
       release_freed_memory();
-      next_release_s = timer.seconds() + kReleaseIntervalS;
+      const double now_s = timer.seconds();
+      next_release_s =
+          now_s + std::max(kReleaseIntervalS, kReleaseIntervalSteps * (now_s - begin_s));
     }
     if (evaluate_and_save(decision)) {
       report_stop(steps_done_, model_outcome());
@@ -213,9 +219,9 @@ bool Trainer::evaluate(int64_t step) {
            [&](int64_t batch_index) {
              reporter_.advance(std::min(batch_index * partition.global_batch(), samples));
            }});
-  release_freed_memory();  // of training steps
+  release_freed_memory();  // Training steps have left gaps.
   const engine::EvalStats stats = engine_.eval_batch(loader, loader.num_batches());
-  release_freed_memory();  // of the evaluation
+  release_freed_memory();  // The evaluation has left gaps.
   if (stats.stop_requested) return true;
   phase.finish();
   reporter_.log_evaluation(step, stats);

@@ -30,9 +30,9 @@ class BlockParams {
   // unit that is not leased.
   void set_access_order(std::vector<size_t> accesses);
   // Gathers the full, updated parameters of every unit of the block, ordered on the current stream.
-  // If accesses are left in the order, `block` must be the next of them. Collective if a unit has
-  // to be gathered. Throws the errors of the stores; if one interrupts an update, every later use
-  // of a unit with a pending update throws an Error.
+  // If accesses are left in the order, `block` must be the next of them, or the previous one again.
+  // Collective if a unit has to be gathered. Throws the errors of the stores; if one interrupts an
+  // update, every later use of a unit with a pending update throws an Error.
   [[nodiscard]] Lease gather(size_t block);
   // Updates every trainable unit in forward order, at once or before its next use. Throws like
   // gather().

@@ -62,10 +62,12 @@ void GatherPrefetcher::set_access_order(std::vector<size_t> accesses) {
 }
 
 std::vector<size_t> GatherPrefetcher::access(size_t block, const GatherState& now) {
+  const bool is_next = position_ < accesses_.size() && accesses_[position_] == block;
+  if (!is_next && position_ > 0 && accesses_[position_ - 1] == block) return last_units_;
   if (position_ == accesses_.size()) return plan_.block_units[block];
   ZEROTH_CHECK(accesses_[position_] == block, "block {} is accessed, {} was expected", block,
                accesses_[position_]);
-  return units_to_gather(position_++, now);
+  return last_units_ = units_to_gather(position_++, now);
 }
 
 std::vector<size_t> GatherPrefetcher::units_to_gather(size_t position,

@@ -40,8 +40,8 @@ class GatherPrefetcher {
   // Sets the block accesses to come, in order.
   void set_access_order(std::vector<size_t> accesses);
   // Returns the units that must be present while `block` is in use, in gather order: its own, then
-  // those prefetched with it. If accesses are left in the order, `block` must be the next of them;
-  // the position moves past it.
+  // those prefetched with it. If accesses are left in the order, `block` must be the next of them,
+  // and the position moves past it, or the previous one again.
   std::vector<size_t> access(size_t block, const GatherState& now);
   // Returns the kBeforeUse units whose shards the gathers of coming accesses read, in order: up to
   // the last pending update, or all if none is pending.
@@ -53,7 +53,8 @@ class GatherPrefetcher {
   const UnitPlan& plan_;
   GatherLimits limits_;
   std::vector<size_t> accesses_;
-  size_t position_ = 0;  // index of the next access
+  size_t position_ = 0;             // index of the next access
+  std::vector<size_t> last_units_;  // of the previous access
 };
 
 }  // namespace zeroth::zero

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "model/blocks/main_grad.h"
 #include "optim/squared_norm.h"
 #include "zero/buffer_pool.h"
@@ -69,15 +70,30 @@ class UnitReducer : public GradReducer {
         shards_(shards),
         got_(plan.units.size()) {}
 
-  void open(size_t block) final {
-    for (const size_t unit : plan_.block_units[block]) {
-      if (plan_.units[unit].trainable) open_unit(unit);
+  void set_backward_order(std::vector<size_t> blocks) final {
+    expected_ = std::move(blocks);
+    position_ = 0;
+    uses_left_.assign(plan_.units.size(), 0);
+    for (const size_t block : expected_) {
+      for (const size_t unit : plan_.block_units[block]) ++uses_left_[unit];
     }
   }
 
-  void add(size_t block, bool last) final {
+  void open(size_t block) final {
+    ZEROTH_CHECK(position_ < expected_.size() && expected_[position_] == block,
+                 "block {} is not the next of the {} whose gradients are expected", block,
+                 expected_.size());
     for (const size_t unit : plan_.block_units[block]) {
-      if (plan_.units[unit].trainable) add_unit(unit, block, last);
+      if (plan_.units[unit].trainable) open_unit(unit, is_repeated());
+    }
+  }
+
+  void add(size_t block) final {
+    const bool repeated = is_repeated();
+    ++position_;
+    for (const size_t unit : plan_.block_units[block]) {
+      const bool last = --uses_left_[unit] == 0;
+      if (plan_.units[unit].trainable) add_unit(unit, {.repeated = repeated, .last = last});
     }
   }
 
@@ -98,8 +114,14 @@ class UnitReducer : public GradReducer {
   int64_t persistent_bytes() const final { return buffer_bytes() + kept_bytes_; }
 
  protected:
-  virtual void open_unit(size_t unit) = 0;
-  virtual void add_unit(size_t unit, size_t block, bool last) = 0;
+  // A use of a unit in the backward pass of a block.
+  struct Use {
+    bool repeated = false;  // the same block's next pass follows at once
+    bool last = false;      // of the step
+  };
+
+  virtual void open_unit(size_t unit, bool repeated) = 0;
+  virtual void add_unit(size_t unit, const Use& use) = 0;
 
   // Returns memory on the device for sums, which is kept from step to step.
   torch::Tensor allocate(int64_t numel) {
@@ -122,7 +144,14 @@ class UnitReducer : public GradReducer {
   GradExchange exchange_;
 
  private:
+  bool is_repeated() const {
+    return position_ + 1 < expected_.size() && expected_[position_ + 1] == expected_[position_];
+  }
+
   bool shards_;
+  std::vector<size_t> expected_;        // of set_backward_order()
+  size_t position_ = 0;                 // of the next one in expected_
+  std::vector<size_t> uses_left_;       // [unit]: in this step
   int64_t kept_bytes_ = 0;              // of allocate()
   std::vector<std::vector<bool>> got_;  // [unit][slot]: a gradient in this step
 };
@@ -177,16 +206,15 @@ class AccumulatingReducer final : public UnitReducer {
     bool holds_sum = false;  // whole has this step's content
   };
 
-  void open_unit(size_t unit) override {
+  void open_unit(size_t unit, bool /*repeated*/) override {
     open_grad_views(plan_.units[unit], units_[unit].whole, units_[unit].holds_sum);
   }
 
-  void add_unit(size_t unit, size_t block, bool last) override {
+  void add_unit(size_t unit, const Use& use) override {
     FullGradient& state = units_[unit];
     close_views(unit, state.whole, state.holds_sum);
     state.holds_sum = true;
-    // Backward reaches the first user of a tied weight last.
-    if (!last || plan_.units[unit].blocks.front() != block) return;
+    if (!use.last) return;
     exchange_.start({.shard_group = shard_group(unit),
                      .whole = state.whole,
                      .range = range(unit),
@@ -243,29 +271,38 @@ class ScatterReducer final : public UnitReducer {
     UnitReducer::reset();
     for (ShardGradient& unit : units_) {
       if (unit.open.defined()) pool_.release_tensor(std::exchange(unit.open, torch::Tensor()));
-      unit.holds_sum = false;
+      unit.open_holds_sum = unit.holds_sum = false;
       unit.squared = torch::Tensor();
     }
   }
 
  private:
   struct ShardGradient {
-    torch::Tensor shard;     // sum over the step's micro-batches so far
-    torch::Tensor squared;   // squared norm of a shard on its way to the CPU; or undefined
-    torch::Tensor open;      // full gradient of the micro-batch, wire dtype
-    bool holds_sum = false;  // shard has, or is about to have, this step's content
+    torch::Tensor shard;    // sum over the step's micro-batches so far
+    torch::Tensor squared;  // squared norm of a shard on its way to the CPU; or undefined
+    // Full gradient of the micro-batch in the wire's dtype, or sum of a run of micro-batches in the
+    // dtype of accumulation.
+    torch::Tensor open;
+    bool open_holds_sum = false;  // open has an earlier micro-batch of the run
+    bool holds_sum = false;       // shard has, or is about to have, this step's content
   };
 
-  void open_unit(size_t unit) override {
-    units_[unit].open = pool_.acquire_tensor(plan_.units[unit].layout.numel(), options_.wire);
-    open_grad_views(plan_.units[unit], units_[unit].open, /*holds_sum=*/false);
+  void open_unit(size_t unit, bool repeated) override {
+    ShardGradient& state = units_[unit];
+    if (!state.open.defined()) {
+      state.open = pool_.acquire_tensor(plan_.units[unit].layout.numel(),
+                                        repeated ? options_.accumulation : options_.wire);
+    }
+    open_grad_views(plan_.units[unit], state.open, state.open_holds_sum);
   }
 
-  void add_unit(size_t unit, size_t /*block*/, bool last) override {
+  void add_unit(size_t unit, const Use& use) override {
     ShardGradient& state = units_[unit];
-    close_views(unit, state.open, /*holds_sum=*/false);
+    close_views(unit, state.open, state.open_holds_sum);
+    state.open_holds_sum = use.repeated;
+    if (use.repeated) return;
     // A gradient that is offloaded once per step is squared before it leaves the device.
-    const bool once = last && !state.holds_sum && plan_.units[unit].blocks.size() == 1;
+    const bool once = use.last && !state.holds_sum;
     if (options_.gradient_offload && once) {
       state.squared = torch::zeros({}, state.open.options().dtype(torch::kDouble));
     }

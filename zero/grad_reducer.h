@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "comm/device_mesh.h"
 #include "device/tensor.h"
@@ -18,13 +19,15 @@ class GradReducer {
  public:
   virtual ~GradReducer() = default;
 
+  // Announces the blocks whose backward passes the step will end, in order, one for each
+  // micro-batch. Where a block follows itself, its gradients are summed before they are reduced.
+  virtual void set_backward_order(std::vector<size_t> blocks) = 0;
   // Points mutable_grad() of the block's trainable parameters at buffers to which backward adds (or
   // which it overwrites if they hold no gradient yet: model/blocks/main_grad.h).
   virtual void open(size_t block) = 0;
   // Ends the block's backward for this micro-batch. Starts the reduction, or only accumulates; the
-  // reduction overlaps with the next block. `last`: no later micro-batch of this step visits the
-  // block.
-  virtual void add(size_t block, bool last) = 0;
+  // reduction overlaps with the next block.
+  virtual void add(size_t block) = 0;
   // Waits for every reduction. After it grad(u) is the sum over the step's micro-batches and all
   // ranks that hold u (Unit::num_replicas). Returns the squared L2 norm, fp64 scalar on the device,
   // of the parts that this rank owns: summed over the ranks each element counts once.
@@ -67,8 +70,8 @@ enum class ReducerKind {
   kFull,
   // The same buffers; the last micro-batch reduce-scatters. range(u) is this rank's shard.
   kLateScatter,
-  // Full gradients of a few blocks only: each micro-batch reduce-scatters them (once per use of a
-  // tied weight) into the shards.
+  // Full gradients of a few blocks only: each micro-batch, or each run of micro-batches of a block,
+  // reduce-scatters them (once per use of a tied weight) into the shards.
   kScatter,
 };
 

@@ -155,7 +155,7 @@ class MemoryPlanner {
     add_gathered(dry, mesh, step.accesses);
     add_saved_inputs(step);
     result_.activations.device = step.activation_bytes;
-    add_gradients(dry, mesh);
+    add_gradients(dry, mesh, step.backward_order);
   }
 
   // Adds a step's gather pool. Runs the gathers on tensors without memory, as add_gradients() runs
@@ -176,7 +176,8 @@ class MemoryPlanner {
     result_.gathered.device = store.buffers().pooled_bytes();
   }
 
-  void add_gradients(const UnitPlan& dry, const comm::DeviceMesh& mesh) {
+  void add_gradients(const UnitPlan& dry, const comm::DeviceMesh& mesh,
+                     const std::vector<size_t>& backward_order) {
     std::shared_ptr<GradientOffload> gradient_offload;
     if (offload_plan_.offload_gradients) {
       const auto link = std::make_shared<device::HostLink>(
@@ -185,12 +186,10 @@ class MemoryPlanner {
           std::make_shared<GradientOffload>(link, GradientOffloadOptions{.host = torch::kMeta});
     }
     const auto grads = make_reducer(dry, config_, offload_plan_, mesh, gradient_offload);
-    const int64_t micros = config_.batch.accumulates() ? 2 : 1;
-    for (int64_t micro = 0; micro < micros; ++micro) {
-      for (size_t block = dry.block_units.size(); block-- > 0;) {
-        grads->open(block);
-        grads->add(block, micro + 1 == micros);
-      }
+    grads->set_backward_order(backward_order);
+    for (const size_t block : backward_order) {
+      grads->open(block);
+      grads->add(block);
     }
     grads->finish();
     result_.gradients.device = grads->persistent_bytes() - grads->buffer_bytes();

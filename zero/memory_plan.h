@@ -50,10 +50,11 @@ struct MemoryPlan {
 };
 
 struct StepEstimate {
-  std::vector<size_t> accesses;   // the blocks that a step gathers, in order
-  int64_t saved_inputs = 0;       // inputs that one micro-batch saves
-  int64_t saved_input_bytes = 0;  // bytes of one saved input, as far as known
-  int64_t activation_bytes = 0;   // bytes of activations, as far as known
+  std::vector<size_t> accesses;        // the blocks that a step gathers, in order
+  std::vector<size_t> backward_order;  // as GradReducer::set_backward_order()
+  int64_t saved_inputs = 0;            // that are saved at a time
+  int64_t saved_input_bytes = 0;       // bytes of one saved input, as far as known
+  int64_t activation_bytes = 0;        // bytes of activations, as far as known
 };
 
 // Computes the memory of the plan's rank on a device of this type; `held` is not known here. Throws

@@ -14,8 +14,8 @@ struct StagePolicy {
   GatherPolicy gather_policy;
   int64_t configs::ZeroConfig::*prefetch_limit;  // elements
   ReducerKind with_accumulation;
-  // A step then has one reduction: the full gradient need not be kept for it.
-  ReducerKind single_micro_batch;
+  // The full gradient need not be kept for one reduction.
+  ReducerKind single_reduction;
   const char* description;
 };
 
@@ -49,13 +49,21 @@ int parameter_stage(bool unsharded, const configs::Config& config, bool separate
                                                       : effective_stage(unsharded, config);
 }
 
+// Returns whether the backward passes of a block follow each other, so that gradients are summed
+// before they are reduced.
+bool sums_before_reduction(const configs::Config& config) {
+  return config.batch.accumulates() &&
+         config.pipeline.schedule == configs::PipelineConfig::Schedule::kBreadthFirst;
+}
+
 // Returns one kind for all units. Each reducer also supports units on one rank.
 ReducerKind reducer_kind(const UnitPlan& plan, const configs::Config& config,
                          const OffloadPlan& offload_plan) {
   // With CPU offload, a single rank needs no full gradient on the device: its shard is all.
   if (offload_plan.offload_gradients && plan.is_unsharded()) return ReducerKind::kScatter;
   const StagePolicy& policy = stage_policy(effective_stage(plan.is_unsharded(), config));
-  return config.batch.accumulates() ? policy.with_accumulation : policy.single_micro_batch;
+  const bool several = config.batch.accumulates() && !sums_before_reduction(config);
+  return several ? policy.with_accumulation : policy.single_reduction;
 }
 
 GradReducerOptions reducer_options(const UnitPlan& plan, const configs::Config& config,
@@ -145,7 +153,7 @@ torch::Dtype grad_buffer_dtype(UnitPlan plan, const configs::Config& config,
   const OffloadPlan offload_plan = assign_placement(plan, config, device != torch::kCPU);
   const GradReducerOptions options = reducer_options(plan, config, offload_plan);
   const bool scatters = reducer_kind(plan, config, offload_plan) == ReducerKind::kScatter;
-  return scatters ? options.wire : options.accumulation;
+  return scatters && !sums_before_reduction(config) ? options.wire : options.accumulation;
 }
 
 std::string describe(const UnitPlan& plan, const configs::Config& config) {

@@ -1,4 +1,5 @@
 #include "configs/resolve/context.h"
+#include "configs/schema/enum_names.h"
 
 namespace zeroth::configs {
 namespace {
@@ -24,6 +25,16 @@ void check_recompute(Context& context, const Config& config) {
          "--gradient-checkpointing",
          kCpu);
   }
+}
+
+void check_pipeline(Context& context, const Config& config) {
+  using enum PipelineConfig::Schedule;
+  const PipelineConfig::Schedule schedule = config.pipeline.schedule;
+  if (schedule == k1F1B || schedule == kBreadthFirst) return;
+  context.add_error(
+      "pipeline.schedule: \"{}\" orders the passes of several stages, and there is one; "
+      "\"1f1b\" and \"breadth-first\" work with one stage",
+      to_string(schedule));
 }
 
 }  // namespace
@@ -59,6 +70,7 @@ void validate(Context& context, const Config& config) {
   check_optimizer(context, config);
   check_schedule(context, config);
   check_recompute(context, config);
+  check_pipeline(context, config);
   check_offload(context, config);
   check_tensor_parallel(context, config);
   check_lora(context, config);

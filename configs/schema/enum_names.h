@@ -26,6 +26,9 @@ struct EnumNames {
     return "constant WarmupLR WarmupDecayLR WarmupCosineLR OneCycle LRRangeTest HuggingFace";
   }
   static constexpr std::string_view of(SchedulerConfig::Warmup) { return "log linear"; }
+  static constexpr std::string_view of(PipelineConfig::Schedule) {
+    return "1f1b gpipe interleaved zb-h1 zbv breadth-first";
+  }
   static constexpr std::string_view of(LogLevel) { return "debug info warning error critical"; }
   static constexpr std::string_view of(LoraConfig::Bias) { return "none all lora_only"; }
   // In a file the first and the last one are truth values.

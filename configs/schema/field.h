@@ -32,6 +32,7 @@ struct Place {
   static constexpr auto of(LoraConfig*) { return &Config::lora; }
   static constexpr auto of(QuantizationConfig*) { return &Config::quantization; }
   static constexpr auto of(TensorParallelConfig*) { return &Config::tensor_parallel; }
+  static constexpr auto of(PipelineConfig*) { return &Config::pipeline; }
   static constexpr auto of(AioConfig*) { return &Config::aio; }
   static constexpr auto of(RecomputeConfig*) { return &Config::recompute; }
   static constexpr auto of(CommsLoggerConfig*) { return &Config::comms_logger; }

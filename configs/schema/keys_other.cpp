@@ -61,7 +61,14 @@ std::vector<ConfigKey> tensor_rows() {
 
 std::vector<ConfigKey> parallel_rows() {
   return {
-      section("pipeline", "split of the model's blocks over ranks"),
+      section("pipeline", "order in which the micro-batches of a step pass the blocks"),
+      honored("pipeline.schedule", field<&PipelineConfig::schedule>(), "\"1f1b\"",
+              "\"1f1b\" | \"gpipe\" | \"interleaved\" | \"zb-h1\" | \"zbv\" | \"breadth-first\"",
+              "1f1b: forward and backward of one micro-batch after the other; breadth-first: all "
+              "micro-batches through a block before the next, so that a step gathers or reads each "
+              "block once per pass and keeps the activations of all its micro-batches; the others "
+              "need several stages",
+              {.auto_value = ""}),
       refused("pipeline.stages", "\"auto\"", "not supported yet: every rank holds every block",
               "1 | null"),
       no_effect("pipeline.partition", kString, "\"best\"", "there is one stage"),

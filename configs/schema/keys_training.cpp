@@ -36,7 +36,9 @@ std::vector<ConfigKey> batch_rows() {
                .flag = "--micro-batch"}),
       honored("gradient_accumulation_steps", field<&BatchConfig::accumulation_steps>(), "null",
               "1..1000000",
-              "micro-batches per optimizer step; more cost time but no activation memory",
+              "micro-batches per optimizer step; more cost time but, unless breadth-first, no "
+              "activation "
+              "memory",
               {.auto_value = "--accumulation, else from the other two, else 1",
                .flag = "--accumulation"}),
       honored("gradient_clipping", field<&Config::gradient_clipping>(), "1.0", ">= 0",
@@ -95,8 +97,8 @@ std::vector<ConfigKey> recompute_rows() {
       section(kRecompute, "recompute: blocks run forward again in backward, to save memory"),
       honored("activation_checkpointing.number_checkpoints",
               field<&RecomputeConfig::number_checkpoints>(), "null", ">= 0",
-              "keeps this many evenly spaced block inputs and recomputes everything between; null "
-              "or 0: off",
+              "keeps this many evenly spaced block inputs, breadth-first that of every block, and "
+              "recomputes everything between; null or 0: off",
               {.auto_value = ""}),
       no_effect("activation_checkpointing.partition_activations", kBool, "false",
                 "with tensor_parallel, saved inputs are always split over its ranks"),

@@ -23,18 +23,37 @@ BlockTotals last_block_at(const ChainBytes& chain, int64_t tokens) {
   return last;
 }
 
-// PeakTracker follows the memory in use while BlockRunner runs.
+// PeakTracker follows the memory in use while BlockRunner runs the operations of a step.
 class PeakTracker {
  public:
-  PeakTracker(const ChainBytes& chain, const std::vector<Segment>& segments, int64_t tokens)
-      : segments_(segments), blocks_(segments.back().end, bytes_at(chain.middle, tokens)) {
+  PeakTracker(const ChainBytes& chain, const StepSchedule& schedule, int64_t tokens)
+      : schedule_(schedule),
+        blocks_(schedule.chunks.back().back().end, bytes_at(chain.middle, tokens)),
+        handed_on_(blocks_.size() + 1) {
     blocks_.front() = bytes_at(chain.first, tokens);
     blocks_.back() = last_block_at(chain, tokens);
+    Segment before;
+    for (const ModelChunk& part : schedule.chunks) {
+      for (const Segment& segment : part) {
+        const bool no_grad = segment.first > 0 && !keeps_graphs(before) && !segment.recompute;
+        if (no_grad) handed_on_[segment.first] = blocks_[segment.first - 1].output;
+        if (!segment.trained) first_trained_ = segment.end;
+        before = segment;
+      }
+    }
   }
 
+  // Follows one period, whose end is the begin of the next.
   double peak() {
-    for (size_t i = 0; i < segments_.size(); ++i) forward(i);
-    for (size_t i = segments_.size(); i-- > 0 && segments_[i].trained;) backward(i);
+    for (size_t i = 0; i < schedule_.period; ++i) {
+      const PipeOp& op = schedule_.ops[i];
+      const ModelChunk& chunk = schedule_.chunks[op.chunk];
+      if (op.kind == PipeOpKind::kForward) {
+        for (const Segment& segment : chunk) forward(segment);
+      } else {
+        for_each_backward(chunk, [this](const Segment& segment) { backward(segment); });
+      }
+    }
     return peak_;
   }
 
@@ -46,33 +65,21 @@ class PeakTracker {
     now_ += blocks_[block].kept;
   }
 
-  bool keeps_graphs(size_t segment_index) const {
-    return segments_[segment_index].trained && !segments_[segment_index].recompute;
-  }
+  static bool keeps_graphs(const Segment& segment) { return segment.trained && !segment.recompute; }
 
-  // Returns the bytes that the previous segment passes to this one and that nothing else holds, as
-  // they are in no graph and no saved input.
-  double input_bytes(size_t segment_index) const {
-    const bool no_grad = segment_index > 0 && !keeps_graphs(segment_index - 1) &&
-                         !segments_[segment_index].recompute;
-    return no_grad ? blocks_[segments_[segment_index].first - 1].output : 0;
-  }
-
-  void forward(size_t segment_index) {
-    const Segment& segment = segments_[segment_index];
-    now_ += input_bytes(segment_index);
+  void forward(const Segment& segment) {
     for (size_t i = segment.first; i < segment.end; ++i) {
-      if (keeps_graphs(segment_index)) {
+      if (keeps_graphs(segment)) {
         keep_graph(i);
       } else {
         update_peak(blocks_[i].no_grad + (i > segment.first ? blocks_[i - 1].output : 0));
       }
     }
-    if (!keeps_graphs(segment_index)) now_ -= input_bytes(segment_index);
+    now_ += handed_on_[segment.end];
+    if (!keeps_graphs(segment)) now_ -= handed_on_[segment.first];
   }
 
-  void backward(size_t segment_index) {
-    const Segment& segment = segments_[segment_index];
+  void backward(const Segment& segment) {
     if (segment.recompute) {
       for (size_t i = segment.first; i < segment.end; ++i) keep_graph(i);
     }
@@ -80,20 +87,27 @@ class PeakTracker {
       update_peak(blocks_[i].backward);
       now_ -= blocks_[i].freed;
     }
-    if (!segment.recompute) now_ -= input_bytes(segment_index);
+    // What a block frees is measured with the gradient of its input, which the first trained block
+    // does not compute.
+    if (segment.first == first_trained_ && segment.first > 0)
+      now_ -= blocks_[segment.first - 1].output;
+    if (!segment.recompute) now_ -= handed_on_[segment.first];
   }
 
-  const std::vector<Segment>& segments_;
+  const StepSchedule& schedule_;
   std::vector<BlockTotals> blocks_;
+  // [block]: bytes of its input that a segment hands on to the next one, which begins with this
+  // block, and that nothing else holds, as they are in no graph and no saved input.
+  std::vector<double> handed_on_;
+  size_t first_trained_ = 0;
   double now_ = 0;
   double peak_ = 0;
 };
 
 }  // namespace
 
-int64_t activation_bytes(const ChainBytes& chain, const std::vector<Segment>& segments,
-                         int64_t tokens) {
-  return static_cast<int64_t>(PeakTracker(chain, segments, tokens).peak());
+int64_t activation_bytes(const ChainBytes& chain, const StepSchedule& schedule, int64_t tokens) {
+  return static_cast<int64_t>(PeakTracker(chain, schedule, tokens).peak());
 }
 
 int64_t evaluation_bytes(const ChainBytes& chain, int64_t tokens) {

@@ -48,10 +48,9 @@ struct ChainBytes {
   int64_t chunk_tokens = std::numeric_limits<int64_t>::max();
 };
 
-// Return the peak bytes of forward and backward of one micro-batch, and of an evaluation of one.
-// They exclude the saved inputs of recomputed segments (zero::StepEstimate).
-int64_t activation_bytes(const ChainBytes& chain, const std::vector<Segment>& segments,
-                         int64_t tokens);
+// Return the peak bytes of a step of micro-batches of this many tokens, and of an evaluation of
+// one. They exclude the saved inputs of recomputed segments (zero::StepEstimate).
+int64_t activation_bytes(const ChainBytes& chain, const StepSchedule& schedule, int64_t tokens);
 int64_t evaluation_bytes(const ChainBytes& chain, int64_t tokens);
 
 }  // namespace zeroth::engine

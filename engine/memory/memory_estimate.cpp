@@ -13,26 +13,20 @@
 namespace zeroth::engine {
 namespace {
 
-// Returns the number of saved inputs: those of recomputed segments. The first block has none.
-int64_t count_saved_inputs(const std::vector<Segment>& segments) {
-  return std::count_if(segments.begin(), segments.end(), [](const Segment& segment) {
-    return segment.recompute && segment.trained && segment.first > 0;
-  });
-}
-
 // Returns the bytes of a micro-batch's tokens. A copy of them exists while it is made.
 int64_t token_bytes(int64_t tokens) {
   constexpr int64_t kPerToken = 2 * sizeof(int64_t);  // token and target
   return 2 * kPerToken * tokens;
 }
 
-int64_t activation_bytes(const MicroBatchSize& size, const std::vector<Segment>& segments,
-                         int64_t rows, bool trains) {
+int64_t activation_bytes(const MicroBatchSize& size, const StepSchedule& schedule, int64_t rows,
+                         bool trains) {
   const int64_t evaluating =
       evaluation_bytes(size.chain, size.eval_tokens) + token_bytes(size.eval_tokens);
   if (!trains) return evaluating;
   const int64_t tokens = rows * size.row_tokens;
-  return std::max(evaluating, activation_bytes(size.chain, segments, tokens) + token_bytes(tokens));
+  return std::max(evaluating, activation_bytes(size.chain, schedule, tokens) +
+                                  token_bytes(schedule.max_in_flight * tokens));
 }
 
 // StateBytes is the bytes of a checkpoint: in a rank's shards, and of the full model.
@@ -110,17 +104,21 @@ DecayCounts count_decay(const zero::UnitPlan& plan, const configs::OptimizerConf
 
 zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& config,
                              const EstimateOptions& options) {
-  const auto segments =
-      plan_segments(plan.block_units.size(), config.recompute, zero::first_trained_block(plan));
   // The third and later micro-batches access blocks as the second one does.
-  const int64_t micros = config.batch.accumulates() ? 2 : 1;
+  const auto plan_micro_batches = [&](int64_t micro_batches) {
+    return plan_step(plan.block_units.size(), config, micro_batches,
+                     zero::first_trained_block(plan));
+  };
+  const StepSchedule pattern = plan_micro_batches(config.batch.accumulates() ? 2 : 1);
+  const StepSchedule schedule = plan_micro_batches(config.batch.accumulation_steps);
   const int64_t rows = std::min(config.batch.micro_batch_size, options.max_rows);
-  zero::StepEstimate step{.accesses = block_accesses(segments, micros),
-                          .saved_inputs = count_saved_inputs(segments),
+  zero::StepEstimate step{.accesses = block_accesses(pattern),
+                          .backward_order = backward_order(pattern),
+                          .saved_inputs = max_saved_inputs(schedule),
                           .saved_input_bytes = rows * options.row_elements *
                                                zero::element_bytes(zero::working_dtype(config))};
   if (options.micro_batch) {
-    step.activation_bytes = activation_bytes(*options.micro_batch, segments, rows, options.trains);
+    step.activation_bytes = activation_bytes(*options.micro_batch, schedule, rows, options.trains);
   }
   zero::MemoryPlan memory = zero::plan_memory(plan, config, options.device, step);
   if (options.saves_beside) {

@@ -21,6 +21,7 @@ constexpr char kMicroBatch[] = "train_micro_batch_size_per_gpu";
 constexpr char kAccumulation[] = "gradient_accumulation_steps";
 constexpr char kCheckpoints[] = "activation_checkpointing.number_checkpoints";
 constexpr char kCpuCheckpointing[] = "activation_checkpointing.cpu_checkpointing";
+constexpr char kSchedule[] = "pipeline.schedule";
 constexpr char kStage[] = "zero_optimization.stage";
 constexpr char kSubGroup[] = "zero_optimization.sub_group_size";
 constexpr char kPrefetch[] = "zero_optimization.stage3_prefetch_bucket_size";
@@ -68,6 +69,11 @@ int64_t smallest_factor(int64_t value) {
     if (value % factor == 0) return factor;
   }
   return value;
+}
+
+bool keeps_all_micro_batches(const Config& config, const MemoryFacts& facts) {
+  return facts.trains && config.batch.accumulates() &&
+         config.pipeline.schedule == configs::PipelineConfig::Schedule::kBreadthFirst;
 }
 
 // Remedies builds the list of suggestions. Each member function adds what helps; the calls are in
@@ -132,7 +138,13 @@ class Remedies {
     return std::move(remedies_);
   }
 
+  // Breadth-first, smaller micro-batches are more of them at a time.
   void micro_batch() {
+    if (keeps_all_micro_batches(config_, facts_)) {
+      return add_setting(
+          {kSchedule, "1f1b"},
+          " in place of \"breadth-first\": activations of one micro-batch at a time");
+    }
     const int64_t size = number(config_, kMicroBatch), steps = number(config_, kAccumulation);
     if (size <= 1) return;
     if (!facts_.trains) return add("--eval-micro-batch {} in place of {}", size / 2, size);
@@ -252,6 +264,7 @@ std::vector<MemoryChange> memory_changes(const Config& config, const MemoryFacts
     if (applies) changes.push_back(change_of(describe(setting), {setting}));
   };
   if (facts.activations && facts.trains) {
+    add_if(keeps_all_micro_batches(config, facts), {kSchedule, "1f1b"});
     const auto smaller = smaller_micro_batches(config);
     if (!smaller.empty()) changes.push_back(smaller.back());
     if (config.recompute.every_nth_block != 1) {

@@ -30,12 +30,19 @@ class EvalModeGuard {
   std::vector<bool> were_training_;
 };
 
+// Returns the next segment from which backward needs a saved input, or the end.
+ModelChunk::const_reverse_iterator find_saved(ModelChunk::const_reverse_iterator next,
+                                              ModelChunk::const_reverse_iterator end) {
+  const auto kept = std::ranges::find_if(next, end, &Segment::recompute);
+  return kept != end && kept->trained ? kept : end;
+}
+
 }  // namespace
 
-torch::Tensor BlockRunner::forward(const model::MicroBatch& batch, Tape& tape) {
+torch::Tensor BlockRunner::forward(const ModelChunk& chunk, torch::Tensor x,
+                                   const model::MicroBatch& batch, Tape& tape) {
   if (timer_ != nullptr) timer_->begin();
-  torch::Tensor x;
-  for (const Segment& segment : segments_) x = run_forward(segment, x, batch, tape);
+  for (const Segment& segment : chunk) x = run_forward(segment, std::move(x), batch, tape);
   position_ = {};
   return x;
 }
@@ -77,13 +84,19 @@ torch::Tensor BlockRunner::evaluate(const model::MicroBatch& batch,
   return x;
 }
 
-void BlockRunner::backward(const model::MicroBatch& batch, bool last, Tape& tape) {
+torch::Tensor BlockRunner::backward(const ModelChunk& chunk, torch::Tensor dy,
+                                    const model::MicroBatch& batch, Tape& tape,
+                                    const std::function<void()>& prefetch_next) {
   if (timer_ != nullptr) timer_->begin();
-  torch::Tensor dy = batch.loss_gradient;
-  for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
+  for (auto segment = chunk.rbegin(); segment != chunk.rend(); ++segment) {
     if (!segment->trained) break;
     if (segment->recompute) tape.restore(segment->first);
-    prefetch_input(segment + 1, tape);
+    const auto kept = find_saved(segment + 1, chunk.rend());
+    if (kept != chunk.rend()) {
+      tape.prefetch(kept->first);
+    } else if (prefetch_next) {
+      prefetch_next();
+    }
     if (segment->recompute) recompute_segment(*segment, batch, tape);
     for (size_t i = segment->end; i-- > segment->first;) {
       set_position(i, "backward");
@@ -93,11 +106,12 @@ void BlockRunner::backward(const model::MicroBatch& batch, bool last, Tape& tape
       }
       grads_.open(i);
       dy = tape.backward(i, dy);
-      grads_.add(i, last);
+      grads_.add(i);
       record_time(blocks_.size() + i);
     }
   }
   position_ = {};
+  return dy;
 }
 
 void BlockRunner::for_each_gathered(const char* operation,
@@ -118,10 +132,9 @@ std::string BlockRunner::current_operation() const {
                                                       blocks_[position_.block]->label());
 }
 
-// Starts to bring back backward's next saved input while backward works on another segment.
-void BlockRunner::prefetch_input(std::vector<Segment>::const_reverse_iterator next, Tape& tape) {
-  const auto kept = std::ranges::find_if(next, segments_.rend(), &Segment::recompute);
-  if (kept != segments_.rend() && kept->trained) tape.prefetch(kept->first);
+void BlockRunner::prefetch_input(const ModelChunk& chunk, Tape& tape) {
+  const auto kept = find_saved(chunk.rbegin(), chunk.rend());
+  if (kept != chunk.rend()) tape.prefetch(kept->first);
 }
 
 // Rebuilds the graphs of all blocks of the segment except the last, whose own input it leaves on

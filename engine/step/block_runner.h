@@ -20,17 +20,24 @@ class PhaseTimer;
 class BlockRunner {
  public:
   // Keeps references to all arguments.
-  BlockRunner(const model::Blocks& blocks, zero::BlockParams& params, zero::GradReducer& grads,
-              const std::vector<Segment>& segments)
-      : blocks_(blocks), params_(params), grads_(grads), segments_(segments) {}
+  BlockRunner(const model::Blocks& blocks, zero::BlockParams& params, zero::GradReducer& grads)
+      : blocks_(blocks), params_(params), grads_(grads) {}
 
-  // Returns the last block's output: the loss, or logits. Leaves on the tape what backward needs.
-  torch::Tensor forward(const model::MicroBatch& batch, Tape& tape);
+  // Runs the chunk on its input `x`, undefined before the first block. Returns the output, of the
+  // last block the loss. Leaves on the tape what backward needs.
+  torch::Tensor forward(const ModelChunk& chunk, torch::Tensor x, const model::MicroBatch& batch,
+                        Tape& tape);
   // Returns the output without a tape, with blocks in evaluation mode (torch::nn::Module::eval).
   // Calls `should_stop` before each block; returns an undefined tensor once that returns true.
   torch::Tensor evaluate(const model::MicroBatch& batch, const std::function<bool()>& should_stop);
-  // Runs from the loss back to the first block; passes gradients to the reducer block by block.
-  void backward(const model::MicroBatch& batch, bool last, Tape& tape);
+  // Runs from the gradient of the chunk's output back to that of its input, which it returns;
+  // undefined if nothing before the chunk is trained. Passes gradients to the reducer block by
+  // block. Calls `prefetch_next`, if set, before each segment after which the chunk needs no saved
+  // input.
+  torch::Tensor backward(const ModelChunk& chunk, torch::Tensor dy, const model::MicroBatch& batch,
+                         Tape& tape, const std::function<void()>& prefetch_next = {});
+  // Starts to bring back the first saved input that backward of the chunk needs.
+  static void prefetch_input(const ModelChunk& chunk, Tape& tape);
   // Calls `visit(block)` for every block, in order, while its parameters are gathered. `operation`
   // is for current_operation().
   void for_each_gathered(const char* operation, const std::function<void(size_t block)>& visit);
@@ -53,7 +60,6 @@ class BlockRunner {
  private:
   torch::Tensor run_forward(const Segment& segment, torch::Tensor x, const model::MicroBatch& batch,
                             Tape& tape);
-  void prefetch_input(std::vector<Segment>::const_reverse_iterator next, Tape& tape);
   void recompute_segment(const Segment& segment, const model::MicroBatch& batch, Tape& tape);
   void record_time(size_t part, double excluded_seconds = 0) const;
   void set_position(size_t block, const char* operation) { position_ = {block, operation}; }
@@ -65,7 +71,6 @@ class BlockRunner {
   const model::Blocks& blocks_;
   zero::BlockParams& params_;
   zero::GradReducer& grads_;
-  const std::vector<Segment>& segments_;
   BlockPosition position_;
   bool inspecting_ = false;
   PhaseTimer* timer_ = nullptr;

@@ -1,11 +1,13 @@
-// Schedule: the blocks that a step uses, in order, as data. Independent of torch and devices.
+// Schedule: what a step runs on this rank, in order, as data. Independent of torch and devices.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "configs/config.h"
+#include "engine/step/pipeline_schedule.h"
 
 namespace zeroth::engine {
 
@@ -18,17 +20,41 @@ struct Segment {
   bool operator==(const Segment&) const = default;
 };
 
-// Returns segments that cover blocks 0 .. num_blocks-1 in order. Blocks before `first_trained` are
-// one segment, of which nothing is saved. The segment of the last block is never recomputed: its
-// backward follows its forward at once, so that would save no memory.
-std::vector<Segment> plan_segments(size_t num_blocks, const configs::RecomputeConfig& config,
-                                   size_t first_trained = 0);
+// A ModelChunk is the neighboring blocks that an operation runs: its segments, in order.
+using ModelChunk = std::vector<Segment>;
+
+// Each block is in one chunk. Micro-batches begin and end in their order.
+struct StepSchedule {
+  std::vector<ModelChunk> chunks;
+  std::vector<PipeOp> ops;
+  size_t period = 0;          // operations after which the same ones follow for later micro-batches
+  int64_t max_in_flight = 1;  // micro-batches that have begun and not ended, at most
+};
+
+// Returns the step of `config` with this many micro-batches, at least one. 1F1B runs one
+// micro-batch after the other through the chain, which is one chunk. Breadth-first runs all
+// micro-batches through a block before the next block, so that a block is gathered or read once per
+// pass of the step; the last block alternates between forward and backward. Every block is then a
+// chunk, and a segment no longer than one. Blocks before `first_trained` are in segments of which
+// nothing is saved. The segment of the last block is never recomputed: its backward follows its
+// forward at once, so that would save no memory.
+StepSchedule plan_step(size_t num_blocks, const configs::Config& config, int64_t micro_batches,
+                       size_t first_trained = 0);
 
 // Returns the blocks that `passes` forward passes without backward gather, in order.
 std::vector<size_t> forward_accesses(size_t num_blocks, int64_t passes);
 
-// Returns the blocks that `micro_batches` micro-batches gather one after the other, each in forward
-// and then backward, in order.
-std::vector<size_t> block_accesses(const std::vector<Segment>& segments, int64_t micro_batches);
+// Returns the blocks that the operations of two periods from `begin` gather, in order; one that
+// several of them use in a row counts once.
+std::vector<size_t> block_accesses(const StepSchedule& schedule, size_t begin = 0);
+
+// Calls `visit` with each of the chunk's trained segments as backward reaches them.
+void for_each_backward(const ModelChunk& chunk, const std::function<void(const Segment&)>& visit);
+
+// Returns the trained blocks in the order of their backward passes, once for each micro-batch.
+std::vector<size_t> backward_order(const StepSchedule& schedule);
+
+// Returns the largest number of inputs of recomputed segments that are saved at a time.
+int64_t max_saved_inputs(const StepSchedule& schedule);
 
 }  // namespace zeroth::engine

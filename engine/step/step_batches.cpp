@@ -14,9 +14,10 @@
 namespace zeroth::engine {
 namespace {
 
-// Copies to the device from page-locked memory, so that nothing waits for the copy.
-torch::Tensor to_device(const torch::Tensor& tensor, torch::Device device) {
-  if (!tensor.defined() || device.is_cpu()) return tensor;
+// Returns a copy on the device. It is made from page-locked memory, so that nothing waits for it.
+torch::Tensor copy_to_device(const torch::Tensor& tensor, torch::Device device) {
+  if (!tensor.defined()) return tensor;
+  if (device.is_cpu()) return tensor.clone();
   return (tensor.is_cpu() ? tensor.contiguous().pin_memory() : tensor)
       .to(device, /*non_blocking=*/true);
 }
@@ -53,8 +54,9 @@ int64_t StepBatches::count_positions() {
 model::MicroBatch StepBatches::next() {
   model::MicroBatch batch = first_ ? *std::exchange(first_, std::nullopt) : fetch();
   for (auto* tensor : {&batch.tokens, &batch.targets, &batch.positions, &batch.label_indices}) {
-    *tensor = to_device(*tensor, device_);
+    *tensor = copy_to_device(*tensor, device_);
   }
+  batch.first_keys = copy_to_device(batch.first_keys, torch::kCPU);
   return batch;
 }
 

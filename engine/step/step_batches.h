@@ -24,7 +24,7 @@ struct TokenCounts {
 };
 
 // StepBatches provides the micro-batches of one step, or of an evaluation, on this rank. It fetches
-// each when it is used, so that a step holds only one of them at a time.
+// each when it is first used.
 class StepBatches {
  public:
   // Fetches `count` micro-batches from `data`, to which it keeps a reference.

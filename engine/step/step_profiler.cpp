@@ -63,7 +63,7 @@ void StepProfiler::begin(int64_t steps_done) {
 
 void StepProfiler::end_phase(StepPhase phase) {
   phases_.end_phase(static_cast<size_t>(phase));
-  if (phase == StepPhase::kBackward) add_phase_times();
+  add_phase_times();
   if (!config_.memory_breakdown) return;
   // Keep only the last micro-batch's memory.
   const char* name = kNames[static_cast<size_t>(phase)];

@@ -16,22 +16,22 @@ using device::StreamEvent;
 
 class InputsOnCpu final : public SavedInputs {
  public:
-  InputsOnCpu(size_t num_blocks, std::shared_ptr<device::HostLink> link)
-      : inputs_(num_blocks), buffers_(std::move(link), torch::kCPU, 1) {}
+  InputsOnCpu(size_t num_inputs, std::shared_ptr<device::HostLink> link)
+      : inputs_(num_inputs), buffers_(std::move(link), torch::kCPU, 1) {}
 
-  void save(size_t block, const torch::Tensor& x) override {
-    discard(block);
-    send(std::exchange(last_saved_, block));
+  void save(size_t index, const torch::Tensor& x) override {
+    discard(index);
+    send(std::exchange(last_saved_, index));
     if (!x.defined()) return;
     const torch::Tensor values = x.detach().contiguous();
-    inputs_[block] = {
+    inputs_[index] = {
         .device = values.device(), .values = values, .usable = copies().record_event()};
   }
 
-  void prefetch(size_t block) override {
-    OffloadedInput& input = inputs_[block];
+  void prefetch(size_t index) override {
+    OffloadedInput& input = inputs_[index];
     if (!input.buffer) return;
-    const auto leaving = find_leaving(block);
+    const auto leaving = find_leaving(index);
     if (leaving != leaving_.end()) {  // the values are still on the device
       input.values = leaving->values;
       input.usable = leaving->end;
@@ -46,9 +46,9 @@ class InputsOnCpu final : public SavedInputs {
     buffers_.release(*std::exchange(input.buffer, std::nullopt));
   }
 
-  torch::Tensor restore(size_t block) override {
-    prefetch(block);
-    OffloadedInput input = std::exchange(inputs_[block], {});
+  torch::Tensor restore(size_t index) override {
+    prefetch(index);
+    OffloadedInput input = std::exchange(inputs_[index], {});
     copies().wait_event(input.usable);
     return input.values;
   }
@@ -65,58 +65,58 @@ class InputsOnCpu final : public SavedInputs {
     StreamEvent usable = {};    // after this event `values` are valid
   };
   struct LeavingInput {
-    size_t block;
+    size_t index;
     torch::Tensor values;
     StreamEvent end;
   };
 
-  std::deque<LeavingInput>::iterator find_leaving(size_t block) {
-    return std::ranges::find(leaving_, block, &LeavingInput::block);
+  std::deque<LeavingInput>::iterator find_leaving(size_t index) {
+    return std::ranges::find(leaving_, index, &LeavingInput::index);
   }
 
   device::CopyStream& copies() { return buffers_.copies(); }
 
   // Starts to offload an input that is still in place, if there is one. It waits for the next
   // save(), as backward begins with the last input.
-  void send(size_t block) {
-    OffloadedInput& input = inputs_[block];
+  void send(size_t index) {
+    OffloadedInput& input = inputs_[index];
     if (!input.values.defined()) return;
     input.buffer = buffers_.fetch(input.values, {input.usable});
-    leaving_.push_back({block, std::exchange(input.values, {}), input.buffer->free});
+    leaving_.push_back({index, std::exchange(input.values, {}), input.buffer->free});
     if (leaving_.size() <= kMaxLeaving) return;
     copies().wait_event(leaving_.front().end);
     leaving_.pop_front();
   }
 
   // Drops an input that a failed step has left.
-  void discard(size_t block) {
-    OffloadedInput old = std::exchange(inputs_[block], {});
+  void discard(size_t index) {
+    OffloadedInput old = std::exchange(inputs_[index], {});
     if (old.buffer) buffers_.release(std::move(*old.buffer));
     copies().wait_event(old.usable);
-    const auto leaving = find_leaving(block);
+    const auto leaving = find_leaving(index);
     if (leaving == leaving_.end()) return;
     copies().wait_event(leaving->end);
     leaving_.erase(leaving);
   }
 
-  std::vector<OffloadedInput> inputs_;  // [block]
-  size_t last_saved_ = 0;               // block of the latest save()
+  std::vector<OffloadedInput> inputs_;  // [index]
+  size_t last_saved_ = 0;               // index of the latest save()
   std::deque<LeavingInput> leaving_;
   offload::StagingBuffers buffers_;
 };
 
 }  // namespace
 
-std::unique_ptr<SavedInputs> save_on_cpu(size_t num_blocks,
+std::unique_ptr<SavedInputs> save_on_cpu(size_t num_inputs,
                                          std::shared_ptr<device::HostLink> link) {
-  return std::make_unique<InputsOnCpu>(num_blocks, std::move(link));
+  return std::make_unique<InputsOnCpu>(num_inputs, std::move(link));
 }
 
-std::unique_ptr<SavedInputs> make_saved_inputs(size_t num_blocks,
+std::unique_ptr<SavedInputs> make_saved_inputs(size_t num_inputs,
                                                const configs::RecomputeConfig& config,
                                                torch::Device device) {
   if (!config.cpu_checkpointing || device.is_cpu()) return nullptr;
-  return save_on_cpu(num_blocks, device::make_host_link(device, /*pin_memory=*/true));
+  return save_on_cpu(num_inputs, device::make_host_link(device, /*pin_memory=*/true));
 }
 
 torch::Tensor Tape::forward(model::Block& block, size_t index, const torch::Tensor& x,
@@ -137,15 +137,15 @@ torch::Tensor Tape::forward_without_graph(model::Block& block, const torch::Tens
 
 void Tape::offload(size_t index, const torch::Tensor& x) {
   if (saved_inputs_ == nullptr) return keep_input(index, x);
-  saved_inputs_->save(index, x);
+  saved_inputs_->save(first_saved_ + index, x);
 }
 
 void Tape::prefetch(size_t index) {
-  if (saved_inputs_ != nullptr) saved_inputs_->prefetch(index);
+  if (saved_inputs_ != nullptr) saved_inputs_->prefetch(first_saved_ + index);
 }
 
 void Tape::restore(size_t index) {
-  if (saved_inputs_ != nullptr) keep_input(index, saved_inputs_->restore(index));
+  if (saved_inputs_ != nullptr) keep_input(index, saved_inputs_->restore(first_saved_ + index));
 }
 
 torch::Tensor Tape::backward(size_t index, const torch::Tensor& dy) {

@@ -15,44 +15,46 @@
 
 namespace zeroth::engine {
 
-// SavedInputs stores the inputs of recomputed segments between forward and backward.
+// SavedInputs stores the inputs of recomputed segments between forward and backward, each under an
+// index: that of the block, plus the number of blocks for each tape before its own.
 class SavedInputs {
  public:
   virtual ~SavedInputs() = default;
-  // Saves block `block`'s input, which may be undefined, until restore(); replaces one that was not
-  // restored.
-  virtual void save(size_t block, const torch::Tensor& x) = 0;
+  // Saves an input, which may be undefined, until restore(); replaces one that was not restored.
+  virtual void save(size_t index, const torch::Tensor& x) = 0;
   // Starts to bring the input back, concurrently with other work, as restore() will follow soon.
-  virtual void prefetch(size_t block) = 0;
+  virtual void prefetch(size_t index) = 0;
   // Returns the saved values, ordered on the current stream. Frees their storage.
-  virtual torch::Tensor restore(size_t block) = 0;
+  virtual torch::Tensor restore(size_t index) = 0;
 
   // Returns notes for the user, one line each.
   virtual std::vector<std::string> notes() const = 0;
 };
 
 // Returns a storage that offloads inputs to CPU memory, which it reuses for the next step's. The
-// last input, which backward needs first, is never offloaded. The two before it are copied to the
-// CPU, but keep their device memory, so that backward need not wait for them. Until backward
-// begins, at most three inputs are on the device: if the link is slower than the computation, the
-// current stream waits. The CPU waits for the device only if an input needs more CPU memory than
-// the previous one in its buffer, or if CPU memory cannot be page-locked.
-std::unique_ptr<SavedInputs> save_on_cpu(size_t num_blocks, std::shared_ptr<device::HostLink> link);
+// last input is never offloaded. The two before it are copied to the CPU, but keep their device
+// memory. Backward of one micro-batch after the other needs these three first and does not wait for
+// them. Until backward begins, at most three inputs are on the device: if the link is slower than
+// the computation, the current stream waits. The CPU waits for the device only if an input needs
+// more CPU memory than the previous one in its buffer, or if CPU memory cannot be page-locked.
+std::unique_ptr<SavedInputs> save_on_cpu(size_t num_inputs, std::shared_ptr<device::HostLink> link);
 
 // Returns the storage that recompute.cpu_checkpointing selects: on the CPU only if the blocks run
 // on another device; otherwise null: inputs stay where they are.
-std::unique_ptr<SavedInputs> make_saved_inputs(size_t num_blocks,
+std::unique_ptr<SavedInputs> make_saved_inputs(size_t num_inputs,
                                                const configs::RecomputeConfig& config,
                                                torch::Device device);
 
 class Tape {
  public:
   // Blocks before `first_with_input_gradient` get no gradient of their input, as no parameter
-  // before them is trained. `kept` stores the inputs of offload(); null: in place.
+  // before them is trained. `kept` stores the inputs of offload(); null: in place. `index`: of
+  // the tape, among those that exist at a time.
   explicit Tape(size_t num_blocks, size_t first_with_input_gradient = 0,
-                std::shared_ptr<SavedInputs> kept = nullptr)
+                std::shared_ptr<SavedInputs> kept = nullptr, size_t index = 0)
       : records_(num_blocks),
         saved_inputs_(std::move(kept)),
+        first_saved_(index * num_blocks),
         first_with_input_gradient_(first_with_input_gradient) {}
 
   // Runs the block on x and keeps its graph until backward(); detaches x from the graph that made
@@ -82,6 +84,7 @@ class Tape {
   };
   std::vector<Record> records_;
   std::shared_ptr<SavedInputs> saved_inputs_;
+  size_t first_saved_;  // index of the first block's input in saved_inputs_
   size_t first_with_input_gradient_;
 };
 

@@ -23,10 +23,14 @@ ChainBytes chain() {
   return chain;
 }
 
-std::vector<Segment> segments(int64_t every_nth, int64_t checkpoints = 0,
-                              size_t first_trained = 0) {
-  return plan_segments(6, {.every_nth_block = every_nth, .number_checkpoints = checkpoints},
-                       first_trained);
+// A step of six blocks, of one micro-batch or breadth first of several.
+StepSchedule segments(int64_t every_nth, int64_t checkpoints = 0, size_t first_trained = 0,
+                      int64_t micro_batches = 1) {
+  configs::Config config;
+  if (micro_batches > 1)
+    config.pipeline.schedule = configs::PipelineConfig::Schedule::kBreadthFirst;
+  config.recompute = {.every_nth_block = every_nth, .number_checkpoints = checkpoints};
+  return plan_step(6, config, micro_batches, first_trained);
 }
 
 }  // namespace
@@ -44,12 +48,33 @@ TEST_CASE("recomputed blocks have graphs one segment at a time") {
   CHECK(activation_bytes(wide, segments(1), 1) == 5000 + 7 + 10);
   // Two checkpoints: segments of three blocks, of which the last one keeps its graphs.
   const auto two = segments(0, 2);
-  REQUIRE(two.size() == 2);
+  REQUIRE(two.chunks.front().size() == 2);
   CHECK(activation_bytes(chain(), two, 1) == 10 + 2 * 100 + 1000 + 7 + 1);
 }
 
 TEST_CASE("blocks before the first trained one keep nothing") {
   CHECK(activation_bytes(chain(), segments(0, 0, 3), 1) == 10 + 2 * 100 + 1000 + 7 + 1);
+}
+
+TEST_CASE("breadth first, all micro-batches' graphs and outputs stand beside each other") {
+  // The last block's graph stands for one micro-batch at a time.
+  CHECK(activation_bytes(chain(), segments(0, 0, 0, 3), 1) == 3 * (10 + 4 * 100) + 1000 + 7 + 1);
+  // Recomputed blocks hand saved inputs on, the last of them an output to the last block.
+  CHECK(activation_bytes(chain(), segments(1, 0, 0, 3), 1) == 3 * 10 + 1000 + 7 + 1);
+  // Frozen blocks hand on outputs.
+  CHECK(activation_bytes(chain(), segments(0, 0, 3, 3), 1) == 3 * (10 + 2 * 100) + 1000 + 7 + 1);
+}
+
+TEST_CASE("the first trained block computes no gradient of its input") {
+  // Blocks free their graph, less the gradient of their input.
+  ChainBytes exact = chain();
+  exact.middle.freed = exact.last.freed = {};
+  exact.middle.freed.per_token = 100;  // the gradients of output and input are as large
+  exact.last.freed.per_token = 1000 - 10;
+  CHECK(activation_bytes(exact, segments(0, 0, 3, 1), 1) == 10 + 2 * 100 + 1000 + 7 + 1);
+  // Of those whose last block is done, gradients stand in place of what it was handed.
+  CHECK(activation_bytes(exact, segments(0, 0, 3, 3), 1) ==
+        3 * (10 + 2 * 100) + 2 * 10 + 1000 + 7 + 1);
 }
 
 TEST_CASE("logits that do not fit a chunk are made chunk by chunk, in backward again") {

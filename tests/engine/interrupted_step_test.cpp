@@ -22,6 +22,7 @@ namespace {
 
 using configs::OffloadDevice;
 using Step = configs::OffloadOptimizerConfig::UpdateDevice;
+using Schedule = configs::PipelineConfig::Schedule;
 
 // How many calls are left before one throws; -1: none does.
 struct CallsLeft {
@@ -118,12 +119,14 @@ struct Case {
   int64_t accumulation = 1;
   OffloadDevice optimizer = OffloadDevice::kNone;
   Step step = Step::kCpu;
+  Schedule schedule = Schedule::k1F1B;
 };
 
 configs::Config config_of(const Case& c, int ranks, const std::string& directory) {
   configs::Config config = chain_config(12 / (ranks * c.accumulation), c.accumulation, ranks);
   config.precision = c.precision;
   config.zero.stage = c.stage;
+  config.pipeline.schedule = c.schedule;
   config.zero.sub_group_size_elements = 64;
   config.zero.offload_optimizer.device = c.optimizer;
   config.zero.offload_optimizer.nvme_path = directory;
@@ -142,7 +145,12 @@ void for_each_case(const std::function<void(const Case&)>& visit) {
         CAPTURE(stage);
         CAPTURE(static_cast<int>(precision));
         CAPTURE(accumulation);
-        visit({stage, precision, accumulation});
+        visit({.stage = stage, .precision = precision, .accumulation = accumulation});
+        if (accumulation == 1) continue;
+        visit({.stage = stage,
+               .precision = precision,
+               .accumulation = accumulation,
+               .schedule = Schedule::kBreadthFirst});
       }
     }
   }
@@ -196,14 +204,21 @@ TEST_CASE("gradients of an interrupted step that were on their way to the host a
   for_each_case([](const Case& c) {
     for (const int ranks : {1, 2}) {
       testing::run_ranks(ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
-        const Trained expected = train_plain(c, mesh, Interrupted::kSkipped);
         const TempFolder directory;
         Case on_host = c;
         on_host.optimizer = OffloadDevice::kCpu;
-        CallsLeft calls_left;
-        const auto engine =
-            make_apart(on_host, mesh, calls_left, directory.path(), testing::late_link());
-        check_bits(train(*engine, calls_left, Interrupted::kThrows), expected);
+        const auto train_apart = [&](Interrupted interrupted) {
+          CallsLeft calls_left;
+          const auto engine =
+              make_apart(on_host, mesh, calls_left, directory.path(), testing::late_link());
+          return train(*engine, calls_left, interrupted);
+        };
+        // Breadth first, the uses of the tied weight are added on the host, each with the sum of
+        // its micro-batches.
+        const Trained expected = c.schedule == Schedule::kBreadthFirst
+                                     ? train_apart(Interrupted::kSkipped)
+                                     : train_plain(c, mesh, Interrupted::kSkipped);
+        check_bits(train_apart(Interrupted::kThrows), expected);
       });
     }
   });

@@ -37,6 +37,20 @@ TEST_CASE("remedies fit the configuration, the cheapest first") {
   CHECK(any_has(remedies, "zero_optimization.stage 2 in place of 0"));
 }
 
+TEST_CASE("breadth-first, the other schedule is offered before smaller micro-batches") {
+  Config config;
+  config.batch = {.train_batch_size = 72, .micro_batch_size = 9, .accumulation_steps = 4};
+  config.pipeline.schedule = configs::PipelineConfig::Schedule::kBreadthFirst;
+  const MemoryFacts facts{.world_size = 2, .activations = true};
+  const auto remedies = memory_remedies(config, facts);
+  CHECK(remedies.front().starts_with("pipeline.schedule \"1f1b\" in place of \"breadth-first\""));
+  CHECK_FALSE(any_has(remedies, "--micro-batch"));
+  const std::vector<MemoryChange> changes = memory_changes(config, facts);
+  REQUIRE_FALSE(changes.empty());
+  changes.front().apply(config);
+  CHECK(config.pipeline.schedule == configs::PipelineConfig::Schedule::k1F1B);
+}
+
 TEST_CASE("a remedy that is a key comes with the section to paste") {
   Config config;
   config.recompute.every_nth_block = 1;

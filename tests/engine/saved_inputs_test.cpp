@@ -44,12 +44,16 @@ struct Trained {
   std::vector<torch::Tensor> parameters;
 };
 
+using Schedule = configs::PipelineConfig::Schedule;
+
 // Three steps of two micro-batches over a chain of 8 blocks; `kept` null: as the config says.
-Trained train(configs::RecomputeConfig recompute, const std::shared_ptr<SavedInputs>& kept) {
+Trained train(configs::RecomputeConfig recompute, const std::shared_ptr<SavedInputs>& kept,
+              Schedule schedule = Schedule::k1F1B) {
   Trained result;
   testing::run_ranks(1, [&](const std::shared_ptr<comm::DeviceMesh>& mesh) {
     configs::Config config = chain_config(6, 2, 1);
     config.recompute = recompute;
+    config.pipeline.schedule = schedule;
     const model::Blocks blocks = testing::make_chain({.layers = 6});
     const auto engine = testing::make_engine(blocks, config, mesh);
     if (kept) engine->impl().set_saved_inputs(kept);
@@ -75,11 +79,13 @@ TEST_CASE("inputs that wait on the host change no bit") {
     CHECK(in_place.losses == plain.losses);
     for (const uint64_t seed : {0, 1, 2}) {
       const auto link = late_link(seed);
-      const Trained on_host = train(recompute, save_on_cpu(8, link));
-      CHECK(copies_of(*link).copies() > 0);
-      CHECK(on_host.losses == plain.losses);
-      for (size_t i = 0; i < plain.parameters.size(); ++i) {
-        CHECK(at::equal(on_host.parameters[i], plain.parameters[i]));
+      for (const Schedule schedule : {Schedule::k1F1B, Schedule::kBreadthFirst}) {
+        const Trained on_host = train(recompute, save_on_cpu(16, link), schedule);
+        CHECK(copies_of(*link).copies() > 0);
+        CHECK(on_host.losses == plain.losses);
+        for (size_t i = 0; i < plain.parameters.size(); ++i) {
+          CHECK(at::equal(on_host.parameters[i], plain.parameters[i]));
+        }
       }
     }
   }
@@ -93,6 +99,18 @@ TEST_CASE("an input is on its way back while the segment behind it runs") {
   std::string expected;
   for (int micro = 0; micro < 6; ++micro) expected += once;
   CHECK(noting->calls == expected);
+}
+
+TEST_CASE("breadth first, the next micro-batch's input is on its way back") {
+  const auto noting = std::make_shared<Noting>(save_on_cpu(16, late_link()));
+  train({.number_checkpoints = 2}, noting, Schedule::kBreadthFirst);
+  const std::string all = noting->calls.substr(0, noting->calls.size() / 3);  // of one step
+  // The second tape's inputs are those from 8 on; the last block keeps its graph.
+  CHECK(
+      all ==
+      "+0 +8 +1 +9 +2 +10 +3 +11 +4 +12 +5 +13 +6 +14 "
+      "?6 -6 ?14 -14 ?5 -5 ?13 -13 ?4 -4 ?12 -12 ?3 -3 ?11 -11 ?2 -2 ?10 -10 ?1 -1 ?9 -9 ?0 -0 ?8 "
+      "-8 ");
 }
 
 TEST_CASE("the last input stays in place, and nothing waits for those on the way out") {

@@ -63,6 +63,25 @@ TEST_CASE("a loader that cannot count is taken to have micro-batches like its fi
   CHECK(data.drawn() == 2);
 }
 
+TEST_CASE("a loader may use the memory of its micro-batches again") {
+  struct Reusing final : DataLoader {
+    model::MicroBatch next() override {
+      memory.add_(1);
+      model::MicroBatch batch;
+      batch.tokens = batch.targets = batch.positions = batch.first_keys = memory;
+      return batch;
+    }
+    torch::Tensor memory = torch::zeros({1, 4}, torch::kLong);
+  } data;
+  StepBatches step(data, 2, torch::kCPU);
+  const model::MicroBatch first = step.next(), second = step.next();
+  for (const auto& [batch, value] : {std::pair(first, 1), std::pair(second, 2)}) {
+    for (const torch::Tensor& tensor :
+         {batch.tokens, batch.targets, batch.positions, batch.first_keys})
+      CHECK(torch::equal(tensor, torch::full({1, 4}, value, torch::kLong)));
+  }
+}
+
 TEST_CASE("what a step that throws has not drawn is skipped, but where the loader threw") {
   Counted data({4, 1, 0, 2});
   StepBatches interrupted(data, 3, torch::kCPU);

@@ -32,8 +32,8 @@ struct Parts {
         strategy(zero::make_strategy(plan, config, *mesh)),
         rule(optim::make_update_rule(config.optimizer, mesh->device())),
         optimizer(*strategy.optimizer),
-        segments(engine::plan_segments(blocks.size(), config.recompute)),
-        runner(blocks, *strategy.params, *strategy.grads, segments) {}
+        schedule(engine::plan_step(blocks.size(), config, 1)),
+        runner(blocks, *strategy.params, *strategy.grads) {}
 
   // Leaves the step's gradients in strategy.grads, but for a factor, which it returns: it makes
   // them those of the step's mean, and clips them.
@@ -44,9 +44,10 @@ struct Parts {
     batch.loss_normalizer = divisor->divisor(engine::count_label_tokens(batch));
     batch.loss_gradient = torch::ones({}, mesh->device());
     engine::Tape tape(blocks.size());
-    strategy.params->set_access_order(engine::block_accesses(segments, 1));
-    runner.forward(batch, tape);
-    runner.backward(batch, /*last=*/true, tape);
+    strategy.params->set_access_order(engine::block_accesses(schedule));
+    strategy.grads->set_backward_order(engine::backward_order(schedule));
+    runner.forward(schedule.chunks.front(), {}, batch, tape);
+    runner.backward(schedule.chunks.front(), batch.loss_gradient, batch, tape);
     strategy.params->set_access_order({});
     torch::Tensor totals = engine::pack_totals(torch::zeros({}, mesh->device()),
                                                strategy.grads->finish(), {.counts = step.counts()});
@@ -64,7 +65,7 @@ struct Parts {
   zero::Strategy strategy;
   std::unique_ptr<optim::UpdateRule> rule;
   zero::ShardedOptimizer& optimizer;
-  std::vector<engine::Segment> segments;
+  engine::StepSchedule schedule;
   engine::BlockRunner runner;
   std::optional<engine::LossNormalizer> divisor;
 };

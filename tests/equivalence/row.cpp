@@ -85,6 +85,11 @@ std::string recompute_name(const configs::RecomputeConfig& recompute) {
   return name + (recompute.cpu_checkpointing ? " on cpu" : "");
 }
 
+const char* pipeline_name(const configs::PipelineConfig& pipeline) {
+  return pipeline.schedule == configs::PipelineConfig::Schedule::kBreadthFirst ? ", breadth first"
+                                                                               : "";
+}
+
 const char* samples_name(Samples samples) {
   constexpr const char* kNames[] = {"", ", short samples", ", packed samples"};
   return kNames[static_cast<size_t>(samples)];
@@ -170,12 +175,12 @@ std::string name_of(Training training) {
 
 std::string name_of(const Row& row) {
   return fmt::format(
-      "{}, {}, {}, stage {}, {} ranks{}, accumulation {}, rate {}{}{}{}{}{}{}{}{}{}{}{}", row.model,
-      name_of(row.training), name_of(row.precision), row.zero.stage, row.ranks, ranks_name(row),
-      row.accumulation, row.lr, recompute_name(row.recompute), zero_name(row.zero),
-      offload_name(row.zero), gradients_name(row.gradients), samples_name(row.samples),
-      row.masked ? ", masked" : "", row.cosine ? ", cosine" : "",
-      row.micro_batch_mean ? ", mean of micro-batches" : "",
+      "{}, {}, {}, stage {}, {} ranks{}, accumulation {}, rate {}{}{}{}{}{}{}{}{}{}{}{}{}",
+      row.model, name_of(row.training), name_of(row.precision), row.zero.stage, row.ranks,
+      ranks_name(row), row.accumulation, row.lr, recompute_name(row.recompute),
+      pipeline_name(row.pipeline), zero_name(row.zero), offload_name(row.zero),
+      gradients_name(row.gradients), samples_name(row.samples), row.masked ? ", masked" : "",
+      row.cosine ? ", cosine" : "", row.micro_batch_mean ? ", mean of micro-batches" : "",
       row.dropout > 0 ? fmt::format(", dropout {}", row.dropout) : "",
       row.clipping == 1 ? "" : fmt::format(", clipping {}", row.clipping),
       rounding_name(row.rounding));
@@ -197,6 +202,7 @@ configs::Config config_of(const Row& row) {
   if (row.micro_batch_mean) config.loss_mean = configs::LossMean::kMicroBatch;
   config.zero = row.zero;
   config.recompute = row.recompute;
+  config.pipeline = row.pipeline;
   config.tensor_parallel = {.size = row.tensor, .overlap_comm = row.zero.overlap_comm};
   return config;
 }
@@ -208,6 +214,9 @@ comm::MeshShape mesh_shape_of(const Row& row) {
 Row plain(const Row& row) {
   Row result = row;
   result.recompute = {};
+  const bool reduces_each = row.zero.stage >= 2 && row.accumulation > 1 &&
+                            (row.ranks > 1 || row.precision != configs::Precision::kFp32);
+  if (!row.model.ends_with("tied") && !reduces_each) result.pipeline = {};
   result.zero = Row{}.zero;
   result.zero.stage = row.zero.stage;
   // These may change the order of sums.

@@ -58,6 +58,7 @@ struct Row {
   configs::Precision precision = configs::Precision::kFp32;
   int64_t accumulation = 1;
   configs::RecomputeConfig recompute = {};
+  configs::PipelineConfig pipeline = {};
   int ranks = 1;                // that see different samples
   int tensor = 1;               // for each of these so many that share every layer
   int machines = 1;             // that the ranks are told to be on
@@ -84,8 +85,9 @@ std::string name_of(Training training);
 configs::Config config_of(const Row& row);
 comm::MeshShape mesh_shape_of(const Row& row);
 
-// The row whose bits this one must have: everything else is kept, nothing is recomputed, and
-// parameters rest and travel as by default.
+// The row whose bits this one must have: everything else is kept, nothing is recomputed, parameters
+// rest and travel as by default, and micro-batches follow each other unless breadth-first sums in
+// another order: a tied weight's uses, or micro-batches before ranks where each one is reduced.
 Row plain(const Row& row);
 
 // The same training on one rank at stage 0, in one micro-batch if the loss does not depend on it,

@@ -108,4 +108,12 @@ model::MicroBatch ChainLoader::next() {
   return batch;
 }
 
+std::vector<size_t> backward_order(size_t blocks, int64_t micro_batches) {
+  std::vector<size_t> order;
+  for (int64_t micro = 0; micro < micro_batches; ++micro) {
+    for (size_t block = blocks; block-- > 0;) order.push_back(block);
+  }
+  return order;
+}
+
 }  // namespace zeroth::testing

@@ -54,4 +54,7 @@ class ChainLoader final : public engine::DataLoader {
   int64_t drawn_ = 0;
 };
 
+// The blocks of a step in the order of their backward passes, one micro-batch after the other.
+std::vector<size_t> backward_order(size_t blocks, int64_t micro_batches);
+
 }  // namespace zeroth::testing

@@ -151,6 +151,11 @@ TEST_CASE("precision comes with its loss scale and recompute") {
   config.recompute.every_nth_block = 2;
   CHECK(precision_line(config, true) ==
         "fp16 with fp32 masters, loss scale 1024; recompute: every 2. block keeps only its input");
+  config.recompute = {};
+  config.pipeline.schedule = configs::PipelineConfig::Schedule::kBreadthFirst;
+  CHECK(precision_line(config, true) ==
+        "fp16 with fp32 masters, loss scale 1024; breadth-first: all micro-batches pass a block "
+        "before the next");
 }
 
 TEST_CASE("the precision line does not speak of fp32 masters where there are none") {

@@ -42,9 +42,11 @@ struct Chain {
     }
   }
   void update() {
-    for (size_t block = blocks.size(); block-- > 0;) {
+    const std::vector<size_t> order = testing::backward_order(blocks.size(), 1);
+    grads->set_backward_order(order);
+    for (const size_t block : order) {
       grads->open(block);
-      grads->add(block, /*last=*/true);
+      grads->add(block);
     }
     (void)grads->finish();  // zeros
     params.step(optim::default_step(config, ++updates));

@@ -90,6 +90,19 @@ TEST_CASE("what is whole costs nothing ahead beside a unit that is updated, befo
   }
 }
 
+TEST_CASE("a block that is used again wants what it wanted, and no more ahead") {
+  const UnitPlan plan = one_each(5, GatherPolicy::kAfterUpdate);
+  GatherPrefetcher ahead(plan, {.prefetch_elements = 128});
+  ahead.set_access_order({0, 1, 2, 3, 4});
+  GatherPrefetcher::GatherState now = nothing(5);
+  CHECK(ahead.access(0, now) == Units{0, 1});
+  now.present = {true, true, false, false, false};
+  CHECK(ahead.access(0, now) == Units{0, 1});
+  CHECK(ahead.access(1, now) == Units{1, 2});
+  CHECK(ahead.access(1, now) == Units{1, 2});
+  CHECK_THROWS_AS((void)ahead.access(3, now), InternalError);
+}
+
 TEST_CASE("without expected visits a block's own units are wanted") {
   const UnitPlan plan = one_each(3);
   GatherPrefetcher ahead(plan, {.prefetch_elements = 10000});

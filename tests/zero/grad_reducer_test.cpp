@@ -3,6 +3,10 @@
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+
 #include "model/blocks/main_grad.h"
 #include "tests/support/chain.h"
 #include "tests/support/late_copies.h"
@@ -62,20 +66,25 @@ torch::Tensor contribution(const torch::Tensor& like, int rank, int64_t micro) {
       .reshape(like.sizes());
 }
 
-// Runs `micros` micro-batches over the chain.
-void run_step(const UnitPlan& plan, GradReducer& grads, int rank, int64_t micros) {
+// Runs `micros` micro-batches over the chain, one after the other or each block with all of them.
+void run_step(const UnitPlan& plan, GradReducer& grads, int rank, int64_t micros,
+              bool breadth_first) {
   const torch::NoGradGuard no_grad;
-  for (int64_t micro = 0; micro < micros; ++micro) {
-    for (size_t block = plan.block_units.size(); block-- > 0;) {
-      grads.open(block);
-      for (const size_t unit : plan.block_units[block]) {
-        for (const torch::Tensor& param : plan.units[unit].params) {
-          if (!plan.units[unit].trainable) continue;
-          model::accumulate_grad(param, contribution(param, rank, micro));
-        }
+  const size_t blocks = plan.block_units.size();
+  std::vector<size_t> order = testing::backward_order(blocks, micros);
+  if (breadth_first) std::ranges::stable_sort(order, std::greater<>());
+  grads.set_backward_order(order);
+  std::vector<int64_t> passes(blocks);
+  for (const size_t block : order) {
+    grads.open(block);
+    for (const size_t unit : plan.block_units[block]) {
+      for (const torch::Tensor& param : plan.units[unit].params) {
+        if (!plan.units[unit].trainable) continue;
+        model::accumulate_grad(param, contribution(param, rank, passes[block]));
       }
-      grads.add(block, micro + 1 == micros);
     }
+    grads.add(block);
+    ++passes[block];
   }
 }
 
@@ -116,8 +125,9 @@ TEST_CASE("every reducer gives the sum over ranks and micro-batches, step after 
             ParamStore params(plan, *mesh, torch::kCPU, {});
             const auto grads =
                 make_grad_reducer(reducer.kind, plan, *mesh, options_of(options, mesh->rank()));
-            for (const int64_t micros : {1, 3, 2}) {
-              run_step(plan, *grads, mesh->rank(), micros);
+            for (const int64_t micros : {1, 3, -3, 2, -2}) {  // negative: breadth first
+              const int64_t count = std::abs(micros);
+              run_step(plan, *grads, mesh->rank(), count, /*breadth_first=*/micros < 0);
               double owned = grads->finish().item<double>();
               double squares = 0;
               for (size_t unit = 0; unit < plan.units.size(); ++unit) {
@@ -125,7 +135,7 @@ TEST_CASE("every reducer gives the sum over ranks and micro-batches, step after 
                   CHECK_FALSE(grads->grad(unit).defined());
                   continue;
                 }
-                const torch::Tensor sum = expected(plan, unit, ranks, micros);
+                const torch::Tensor sum = expected(plan, unit, ranks, count);
                 const Range range = grads->range(unit);
                 CHECK(at::equal(grads->grad(unit).to(torch::kFloat),
                                 sum.narrow(0, range.begin, range.size())));
@@ -156,12 +166,13 @@ TEST_CASE("a parameter that backward leaves out has a gradient of zero and is kn
         ParamStore params(plan, *mesh, torch::kCPU, {});
         const auto grads = make_grad_reducer(reducer.kind, plan, *mesh, {});
         for (const bool bias_used : {true, false, true}) {
+          grads->set_backward_order(testing::backward_order(3, 1));
           for (size_t block = 3; block-- > 0;) {
             grads->open(block);
             const std::vector<torch::Tensor>& own = plan.units[block].params;
             model::accumulate_grad(own[0], torch::ones_like(own[0]));
             if (bias_used && block == 1) model::accumulate_grad(own[1], torch::ones_like(own[1]));
-            grads->add(block, true);
+            grads->add(block);
           }
           grads->finish();
           CHECK(grads->got_gradient(1, 0));
@@ -197,13 +208,14 @@ TEST_CASE("two ranks sum to the same bits in pieces of any size, scattered or no
       const auto grads =
           make_grad_reducer(ReducerKind::kScatter, plan, *mesh, options_of(options, mesh->rank()));
       const torch::NoGradGuard no_grad;
+      grads->set_backward_order(testing::backward_order(blocks.size(), 1));
       for (size_t block = blocks.size(); block-- > 0;) {
         grads->open(block);
         for (const torch::Tensor& param : blocks[block]->parameters()) {
           const torch::Tensor counter = torch::arange(param.numel(), torch::kFloat);
           param.mutable_grad().add_((counter * (1.7 + mesh->rank())).sin().reshape(param.sizes()));
         }
-        grads->add(block, true);
+        grads->add(block);
       }
       grads->finish();
       for (size_t unit = 0; unit < plan.units.size(); ++unit) {
@@ -219,16 +231,20 @@ TEST_CASE("a gradient that accumulates keeps small additions that bf16 would los
     const model::Blocks blocks = testing::make_chain();
     const UnitPlan plan = plan_units(blocks, *mesh);
     ParamStore params(plan, *mesh, torch::kCPU, {.dtype = torch::kBFloat16});
-    const auto grads = make_grad_reducer(ReducerKind::kFull, plan, *mesh, {});
     const torch::NoGradGuard no_grad;
-    for (int micro = 0; micro < 3; ++micro) {
-      grads->open(1);
-      plan.units[1].params[0].mutable_grad().add_(
-          torch::full_like(plan.units[1].params[0], micro == 0 ? 256.0 : 1.0));
-      grads->add(1, micro == 2);
+    // The scatter reducer sums a run of micro-batches before it rounds them for the wire.
+    for (const ReducerKind kind : {ReducerKind::kFull, ReducerKind::kScatter}) {
+      const auto grads = make_grad_reducer(kind, plan, *mesh, {.wire = torch::kBFloat16});
+      grads->set_backward_order({1, 1, 1});
+      for (int micro = 0; micro < 3; ++micro) {
+        grads->open(1);
+        plan.units[1].params[0].mutable_grad().add_(
+            torch::full_like(plan.units[1].params[0], micro == 0 ? 256.0 : 1.0));
+        grads->add(1);
+      }
+      grads->finish();
+      CHECK(grads->grad(1)[0].item<float>() == 258.0f);
     }
-    grads->finish();
-    CHECK(grads->grad(1)[0].item<float>() == 258.0f);
   });
 }
 
@@ -239,7 +255,7 @@ TEST_CASE("the scatter reducer holds whole gradients for a few blocks only") {
     ParamStore params(plan, *mesh, torch::kCPU, {});
     const auto scatter = make_grad_reducer(ReducerKind::kScatter, plan, *mesh, {});
     const auto late = make_grad_reducer(ReducerKind::kLateScatter, plan, *mesh, {});
-    run_step(plan, *scatter, mesh->rank(), 1);
+    run_step(plan, *scatter, mesh->rank(), 1, /*breadth_first=*/false);
     scatter->finish();
     CHECK(scatter->persistent_bytes() < late->persistent_bytes() * 3 / 4);
   });

@@ -92,7 +92,7 @@ std::unique_ptr<comm::Group> group_of(int ranks, SlowDevice* device = nullptr) {
 }
 
 // One micro-batch; `device` is given each block's backward.
-void run_backward(const UnitPlan& plan, GradReducer& grads, bool last, SlowDevice* device) {
+void run_backward(const UnitPlan& plan, GradReducer& grads, SlowDevice* device) {
   const torch::NoGradGuard no_grad;
   for (size_t block = plan.block_units.size(); block-- > 0;) {
     grads.open(block);
@@ -102,7 +102,7 @@ void run_backward(const UnitPlan& plan, GradReducer& grads, bool last, SlowDevic
       }
     }
     if (device != nullptr) ++device->queued;
-    grads.add(block, last);
+    grads.add(block);
   }
 }
 
@@ -136,8 +136,9 @@ TEST_CASE("a gradient leaves behind its own block's work, and the device has wor
           beside.link, GradientOffloadOptions{.chunk_bytes = chunk_bytes});
       const auto grads =
           make_grad_reducer(ReducerKind::kScatter, beside.plan, beside.mesh, options);
-      for (const bool last : {false, false, true}) {
-        run_backward(beside.plan, *grads, last, &device);
+      grads->set_backward_order(testing::backward_order(kBlocks, 3));
+      for (int micro = 0; micro < 3; ++micro) {
+        run_backward(beside.plan, *grads, &device);
         for (const int blocks_left : device.left) CHECK(blocks_left >= 1);
       }
       CHECK_FALSE(device.left.empty());
@@ -159,7 +160,8 @@ TEST_CASE("without accumulation the host waits for no copy before the end of bac
     GradReducerOptions options;
     options.gradient_offload = std::make_shared<GradientOffload>(beside.link);
     const auto grads = make_grad_reducer(ReducerKind::kScatter, beside.plan, beside.mesh, options);
-    run_backward(beside.plan, *grads, /*last=*/true, &device);
+    grads->set_backward_order(testing::backward_order(kBlocks, 1));
+    run_backward(beside.plan, *grads, &device);
     CHECK(device.left.empty());
     grads->finish();
     CHECK(device.left.size() == kBlocks);
@@ -183,13 +185,15 @@ TEST_CASE("the plan's gradients beside a GPU are those of a step") {
           config.zero.offload_optimizer.step = configs::OffloadOptimizerConfig::UpdateDevice::kCpu;
           const model::Blocks blocks = testing::make_chain(kChain);
           UnitPlan plan = plan_units(blocks, ranks);
-          const MemoryPlan memory = plan_memory(plan, config, torch::kCUDA, {});
+          const std::vector<size_t> order = testing::backward_order(blocks.size(), accumulation);
+          const MemoryPlan memory =
+              plan_memory(plan, config, torch::kCUDA, {.accesses = {}, .backward_order = order});
           comm::DeviceMesh mesh(testing::kFakeDevice, group_of(ranks));
           const Strategy strategy = make_strategy(plan, config, mesh, testing::late_link());
           for (int step = 0; step < 2; ++step) {
-            for (int64_t micro = 1; micro <= accumulation; ++micro) {
-              run_backward(plan, *strategy.grads, micro == accumulation, nullptr);
-            }
+            strategy.grads->set_backward_order(order);
+            for (int64_t micro = 0; micro < accumulation; ++micro)
+              run_backward(plan, *strategy.grads, nullptr);
             strategy.grads->finish();
             strategy.grads->reset();
           }

@@ -34,10 +34,16 @@ std::vector<size_t> visits_of(size_t blocks, int64_t micros) {
   return accesses;
 }
 
+StepEstimate step_of(size_t blocks, int64_t micros) {
+  return {.accesses = visits_of(blocks, micros),
+          .backward_order = testing::backward_order(blocks, micros)};
+}
+
 void run_step(const UnitPlan& plan, Strategy& strategy, int64_t micros) {
   const torch::NoGradGuard no_grad;
   const size_t blocks = plan.block_units.size();
   strategy.params->set_access_order(visits_of(blocks, micros));
+  strategy.grads->set_backward_order(testing::backward_order(blocks, micros));
   for (int64_t micro = 0; micro < micros; ++micro) {
     for (size_t block = 0; block < blocks; ++block) {
       const Lease lease = strategy.params->gather(block);
@@ -50,7 +56,7 @@ void run_step(const UnitPlan& plan, Strategy& strategy, int64_t micros) {
           if (plan.units[unit].trainable) model::accumulate_grad(param, torch::ones_like(param));
         }
       }
-      strategy.grads->add(block, micro + 1 == micros);
+      strategy.grads->add(block);
     }
   }
   strategy.grads->finish();
@@ -79,7 +85,7 @@ void check_case(const Case& row) {
         blocks, *mesh, {.min_coded_elements = optim::min_coded_elements(row.config.optimizer)});
     const int64_t micros = row.config.batch.accumulation_steps;
     const MemoryPlan memory =
-        plan_memory(plan, row.config, torch::kCPU, {.accesses = visits_of(blocks.size(), micros)});
+        plan_memory(plan, row.config, torch::kCPU, step_of(blocks.size(), micros));
     Strategy strategy = make_strategy(plan, row.config, *mesh);
     for (size_t unit = 0; unit < plan.units.size(); ++unit) {
       if (plan.units[unit].trainable) {
@@ -213,8 +219,7 @@ TEST_CASE("coded states take two bytes for each element, and eight for each bloc
   config.optimizer.kind = configs::OptimizerConfig::Kind::kAdamW8bit;
   const UnitPlan plan =
       plan_units(blocks, 1, {.min_coded_elements = optim::min_coded_elements(config.optimizer)});
-  const MemoryPlan memory =
-      plan_memory(plan, config, torch::kCPU, {.accesses = visits_of(blocks.size(), 1)});
+  const MemoryPlan memory = plan_memory(plan, config, torch::kCPU, step_of(blocks.size(), 1));
   // Three matrices of 64 x 64 are coded; embedding and head of 19 x 64, and biases, are not.
   constexpr int64_t kCoded = 3 * 4096, kSmall = 2 * 19 * 64 + 3 * 64;
   CHECK(memory.states.device == kCoded * 2 + kCoded / 256 * 8 + kSmall * 8);
@@ -241,8 +246,8 @@ TEST_CASE(
             configs::OptimizerConfig::Kind::kAdagrad;  // whose states are filled
         config.optimizer.initial_accumulator_value = 0.1;
         for (const auto device : {torch::kCPU, torch::kCUDA}) {
-          const MemoryPlan memory =
-              plan_memory(plan, config, device, {.accesses = {0, 1, 2, 3, 4}});
+          const MemoryPlan memory = plan_memory(
+              plan, config, device, {.accesses = {0, 1, 2, 3, 4}, .backward_order = {}});
           MemoryPlan rest = memory;
           rest.parameters = rest.gathered = rest.loading = {};
           CHECK(rest.peak() == TierBytes{});
@@ -263,7 +268,7 @@ TEST_CASE("beside a GPU what is offloaded rests in pinned or other host memory")
   const configs::Config on_gpu =
       config_of(3, OffloadDevice::kNone, OffloadDevice::kNone, directory);
   configs::Config away = config_of(3, OffloadDevice::kCpu, OffloadDevice::kCpu, directory);
-  const StepEstimate step{.accesses = visits_of(blocks.size(), 1)};
+  const StepEstimate step = step_of(blocks.size(), 1);
   const MemoryPlan here = plan_memory(plan, on_gpu, torch::kCUDA, step);
   MemoryPlan there = plan_memory(plan, away, torch::kCUDA, step);
   CHECK(here.parameters.host + here.parameters.pinned == 0);

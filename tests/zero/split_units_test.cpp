@@ -76,6 +76,7 @@ torch::Tensor gradient_of(const GlobalSlice& whole) {
 // Gives every holder's part of the gradient of `micros` micro-batches, which adds up to it.
 void run_step(const UnitPlan& plan, const Strategy& strategy, int64_t micros) {
   const torch::NoGradGuard no_grad;
+  strategy.grads->set_backward_order(testing::backward_order(plan.block_units.size(), micros));
   for (int64_t micro = 0; micro < micros; ++micro) {
     for (size_t block = plan.block_units.size(); block-- > 0;) {
       strategy.grads->open(block);
@@ -89,7 +90,7 @@ void run_step(const UnitPlan& plan, const Strategy& strategy, int64_t micros) {
           model::accumulate_grad(unit.params[i], own);
         }
       }
-      strategy.grads->add(block, micro + 1 == micros);
+      strategy.grads->add(block);
     }
   }
 }
@@ -314,7 +315,9 @@ TEST_CASE("what is planned is what a rank of a grid holds") {
       const model::Blocks blocks = blocks_on(mesh);
       UnitPlan plan = plan_units(blocks, mesh);
       const configs::Config config = config_of(stage, 2);
-      const MemoryPlan memory = plan_memory(plan, config, torch::kCPU, {.accesses = {0, 1, 1, 0}});
+      const MemoryPlan memory =
+          plan_memory(plan, config, torch::kCPU,
+                      {.accesses = {0, 1, 1, 0}, .backward_order = testing::backward_order(2, 2)});
       const Strategy strategy = make_strategy(plan, config, mesh);
       run_step(plan, strategy, 2);
       strategy.grads->finish();

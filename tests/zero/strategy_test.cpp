@@ -59,17 +59,21 @@ TEST_CASE("the dtype that is told of opened gradients is that of what backward w
     testing::run_ranks(ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
       const model::Blocks blocks = testing::make_chain();
       for (const int stage : {0, 1, 2, 3}) {
-        for (const int64_t micro_batches : {1, 2}) {
+        for (const int64_t micro_batches : {1, 2, -2}) {  // negative: breadth first
           for (const Precision accumulation : {Precision::kFp32, Precision::kBf16}) {
             configs::Config config;
             config.precision = Precision::kBf16;
             config.zero.stage = stage;
-            config.batch.accumulation_steps = micro_batches;
+            config.batch.accumulation_steps = std::abs(micro_batches);
             config.gradients.accumulation = accumulation;
+            if (micro_batches < 0)
+              config.pipeline.schedule = configs::PipelineConfig::Schedule::kBreadthFirst;
             const torch::Dtype reported =
                 grad_buffer_dtype(plan_units(blocks, *mesh), config, torch::kCPU);
             UnitPlan plan = plan_units(blocks, *mesh);
             const Strategy strategy = make_strategy(plan, config, *mesh);
+            strategy.grads->set_backward_order(
+                std::vector<size_t>(micro_batches < 0 ? 2 : 1, /*block=*/0));
             strategy.grads->open(0);
             CAPTURE(stage);
             CAPTURE(micro_batches);

@@ -27,7 +27,12 @@ std::string epochs_text(double epochs) {
   return fmt::format("{} epoch{}", rounded, rounded == 1 ? "" : "s");
 }
 
-std::string recompute_text(const configs::RecomputeConfig& recompute) {
+std::string recompute_text(const configs::Config& config) {
+  const configs::RecomputeConfig& recompute = config.recompute;
+  const bool breadth_first =
+      config.pipeline.schedule == configs::PipelineConfig::Schedule::kBreadthFirst;
+  if (breadth_first && recompute.number_checkpoints > 0)
+    return "; recompute: every block keeps only its input";
   if (recompute.every_nth_block > 0) {
     const int64_t every = recompute.every_nth_block;
     return fmt::format("; recompute: every {}block keeps only its input",
@@ -200,7 +205,10 @@ std::string precision_line(const configs::Config& config, bool trains) {
                             ? fmt::format("dynamic loss scale from 2^{}", scale.initial_scale_power)
                             : fmt::format("loss scale {:g}", scale.static_scale));
   }
-  return text + recompute_text(config.recompute);
+  text += recompute_text(config);
+  if (config.pipeline.schedule == configs::PipelineConfig::Schedule::kBreadthFirst)
+    text += "; breadth-first: all micro-batches pass a block before the next";
+  return text;
 }
 
 std::string optimizer_line(const configs::Config& config, const engine::DecayCounts& decay,
