@@ -37,8 +37,7 @@ std::vector<ConfigKey> batch_rows() {
       honored("gradient_accumulation_steps", field<&BatchConfig::accumulation_steps>(), "null",
               "1..1000000",
               "micro-batches per optimizer step; more cost time but, unless breadth-first, no "
-              "activation "
-              "memory",
+              "activation memory",
               {.auto_value = "--accumulation, else from the other two, else 1",
                .flag = "--accumulation"}),
       honored("gradient_clipping", field<&Config::gradient_clipping>(), "1.0", ">= 0",

@@ -113,8 +113,8 @@ std::vector<PipeOp> interleaved(const PipelineShape& shape, int64_t rank) {
   return ops.take();
 }
 
-// Returns 1F1B whose first `rank` backward passes leave their weights for later, as many as on the
-// last rank fit behind the last micro-batch.
+// Returns 1F1B in which gradients of weights follow those of inputs `rank` micro-batches later, so
+// that what is left of them fills the gap at the end.
 std::vector<PipeOp> zero_bubble(const PipelineShape& shape, int64_t rank) {
   OpList ops(shape);
   const int64_t ahead = warm_up(shape, rank);

@@ -2,8 +2,8 @@
 // as data. Pure.
 //
 // A pipeline of p ranks and v chunks per rank cuts the chain of blocks into p * v stages. Stage s
-// is chunk s / p of rank s % p; in ZBV, which goes there and back, rank r has the stages r and 2p -
-// 1 - r. Sources: 1F1B and its interleaved form, arXiv 2104.04473; zero bubble (ZB-H1), arXiv
+// is chunk s / p of rank s % p; in ZBV, which goes there and back, rank r has the stages r and
+// 2p - 1 - r. Sources: 1F1B and its interleaved form, arXiv 2104.04473; zero bubble (ZB-H1), arXiv
 // 2401.10241; ZBV, arXiv 2405.15362; breadth-first, arXiv 2211.05953.
 #pragma once
 
