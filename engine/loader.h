@@ -19,7 +19,7 @@ class DataLoader {
   // the same step with any partition (data::BatchPartition does it for datasets). The engine calls
   // it gradient_accumulation_steps times per step, on its caller's thread, and copies the tensors:
   // the loader may use their memory again. With the schedule 1F1B each call follows the use of the
-  // previous micro-batch; breadth-first, all calls come before the first use. May throw.
+  // previous micro-batch; breadth-first, all calls come while the first block runs. May throw.
   virtual model::MicroBatch next() = 0;
 
   // Returns the number of elements of `tokens` in the next `micro_batches` micro-batches together;

@@ -33,7 +33,7 @@ class GradReducer {
   // of the parts that this rank owns: summed over the ranks each element counts once.
   virtual torch::Tensor finish() = 0;
   // Returns [range(u).size()], this rank's range of the unit's gradient in the dtype of
-  // accumulation, or, on the CPU, in that of the wire if it was reduced once; undefined for frozen
+  // accumulation, or, on the CPU, of the wire if a step has one micro-batch; undefined for frozen
   // units. The optimizer may overwrite it.
   virtual torch::Tensor grad(size_t unit) const = 0;
   virtual Range range(size_t unit) const = 0;  // range of the unit's flat buffer

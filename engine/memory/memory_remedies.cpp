@@ -71,8 +71,10 @@ int64_t smallest_factor(int64_t value) {
   return value;
 }
 
-bool keeps_all_micro_batches(const Config& config, const MemoryFacts& facts) {
-  return facts.trains && config.batch.accumulates() &&
+// Returns whether a step keeps the activations of all its micro-batches, so that smaller ones, of
+// which there are more, change little.
+bool keeps_all_micro_batches(const Config& config) {
+  return config.batch.accumulates() &&
          config.pipeline.schedule == configs::PipelineConfig::Schedule::kBreadthFirst;
 }
 
@@ -138,9 +140,8 @@ class Remedies {
     return std::move(remedies_);
   }
 
-  // Breadth-first, smaller micro-batches are more of them at a time.
   void micro_batch() {
-    if (keeps_all_micro_batches(config_, facts_)) {
+    if (facts_.trains && keeps_all_micro_batches(config_)) {
       return add_setting(
           {kSchedule, "1f1b"},
           " in place of \"breadth-first\": activations of one micro-batch at a time");
@@ -241,6 +242,7 @@ std::vector<std::string> memory_remedies(const Config& config, const MemoryFacts
 }
 
 std::vector<MemoryChange> smaller_micro_batches(const Config& config) {
+  if (keeps_all_micro_batches(config)) return {};
   const int64_t size = number(config, kMicroBatch), samples = size * number(config, kAccumulation);
   std::vector<MemoryChange> changes;
   for (int64_t smaller = size - 1; smaller > 0; --smaller) {
@@ -264,7 +266,7 @@ std::vector<MemoryChange> memory_changes(const Config& config, const MemoryFacts
     if (applies) changes.push_back(change_of(describe(setting), {setting}));
   };
   if (facts.activations && facts.trains) {
-    add_if(keeps_all_micro_batches(config, facts), {kSchedule, "1f1b"});
+    add_if(keeps_all_micro_batches(config), {kSchedule, "1f1b"});
     const auto smaller = smaller_micro_batches(config);
     if (!smaller.empty()) changes.push_back(smaller.back());
     if (config.recompute.every_nth_block != 1) {

@@ -37,13 +37,14 @@ struct MemoryChange {
   std::function<void(configs::Config&)> apply;
 };
 
-// Returns the changes to smaller micro-batches with the same global batch, the largest first.
+// Returns the changes to smaller micro-batches with the same global batch, the largest first; none
+// if a step keeps the activations of all of them.
 std::vector<MemoryChange> smaller_micro_batches(const configs::Config& config);
 
-// Returns the changes that this configuration does not make already, the cheapest first: smaller
-// micro-batches and recompute if activations are counted, sharding, then offload to files, then
-// smaller buffers; and, for lack of disk space, files given up. None changes a result beyond the
-// order of sums.
+// Returns the changes that this configuration does not make already, the cheapest first: the
+// schedule 1F1B, smaller micro-batches and recompute if activations are counted, sharding, then
+// offload to files, then smaller buffers; and, for lack of disk space, files given up. None changes
+// a result beyond the order of sums.
 std::vector<MemoryChange> memory_changes(const configs::Config& config, const MemoryFacts& facts);
 
 struct FittingConfig {

@@ -18,8 +18,9 @@ namespace {
 torch::Tensor copy_to_device(const torch::Tensor& tensor, torch::Device device) {
   if (!tensor.defined()) return tensor;
   if (device.is_cpu()) return tensor.clone();
-  return (tensor.is_cpu() ? tensor.contiguous().pin_memory() : tensor)
-      .to(device, /*non_blocking=*/true);
+  // The loader may use its memory again before the device has read it.
+  const torch::Tensor own = tensor.is_pinned() ? tensor.clone() : tensor.contiguous();
+  return own.pin_memory().to(device, /*non_blocking=*/true);
 }
 
 // Returns the first samples of all ranks, in rank order.

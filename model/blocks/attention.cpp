@@ -34,31 +34,35 @@ bool gpu_supports_gqa(const GpuAttention& call) {
   return call.head_dim <= 256 && (has_backward || !call.trains);
 }
 
-const Tensor& WindowMask::get(int64_t seq, const Tensor& like, const Tensor& first_keys) {
-  const bool fits =
-      cached_.defined() && cached_.size(-1) == seq && cached_first_keys_.is_same(first_keys) &&
-      cached_.scalar_type() == like.scalar_type() && cached_.device() == like.device();
-  if (!fits) {
-    const torch::NoGradGuard no_grad;
-    Tensor seen = torch::ones({seq, seq}, like.options().dtype(torch::kBool)).tril_();
-    if (window_ > 0) seen.triu_(1 - window_);
-    if (first_keys.defined()) {
-      const Tensor keys = torch::arange(seq, like.options().dtype(torch::kLong));
-      seen = keys.ge(first_keys.to(like.device()).unsqueeze(2)).logical_and_(seen);
-    }
-    cached_ = torch::zeros(seen.sizes(), like.options())
-                  .masked_fill_(seen.logical_not(), -std::numeric_limits<double>::infinity());
-    cached_first_keys_ = first_keys;
+Tensor WindowMask::mask(int64_t seq, const Tensor& like, const Tensor& first_keys) const {
+  const torch::NoGradGuard no_grad;
+  Tensor seen = torch::ones({seq, seq}, like.options().dtype(torch::kBool)).tril_();
+  if (window_ > 0) seen.triu_(1 - window_);
+  if (first_keys.defined()) {
+    const Tensor keys = torch::arange(seq, like.options().dtype(torch::kLong));
+    seen = keys.ge(first_keys.to(like.device()).unsqueeze(2)).logical_and_(seen);
   }
-  return cached_;
+  return torch::zeros(seen.sizes(), like.options())
+      .masked_fill_(seen.logical_not(), -std::numeric_limits<double>::infinity());
+}
+
+Tensor WindowMask::get(int64_t seq, const Tensor& like, const Tensor& first_keys) {
+  const auto fits = [&](const Tensor& known) {
+    return known.defined() && known.size(-1) == seq && known.scalar_type() == like.scalar_type() &&
+           known.device() == like.device();
+  };
+  if (!first_keys.defined()) {
+    if (!fits(cached_)) cached_ = mask(seq, like, {});
+    return cached_;
+  }
+  const Tensor* const known = of_first_keys_.find(first_keys);
+  if (known != nullptr && fits(*known)) return *known;
+  return of_first_keys_.add(first_keys, mask(seq, like, first_keys));
 }
 
 const CuSeqlens& SampleOffsets::get(const Tensor& first_keys, torch::Device device) {
-  if (!cached_first_keys_.is_same(first_keys)) {
-    cached_ = cu_seqlens(first_keys, device);
-    cached_first_keys_ = first_keys;
-  }
-  return cached_;
+  const CuSeqlens* const known = of_first_keys_.find(first_keys);
+  return known != nullptr ? *known : of_first_keys_.add(first_keys, cu_seqlens(first_keys, device));
 }
 
 Attention::Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<SequenceTables> tables,

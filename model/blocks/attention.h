@@ -8,6 +8,7 @@
 
 #include "device/tensor.h"
 #include "model/blocks/linear.h"
+#include "model/blocks/micro_batch_cache.h"
 #include "model/blocks/norm.h"
 #include "model/blocks/rope.h"
 #include "model/kernels/attention_kernels.h"
@@ -35,8 +36,8 @@ struct GpuAttention {
 // sizes 193 to 224 on 8.6, 8.9 and 12.x.
 bool gpu_supports_gqa(const GpuAttention& call);
 
-// A `WindowMask` computes the additive mask of a window and caches the last one requested. Not
-// thread-safe.
+// A `WindowMask` computes the additive mask of a window. It caches the last one without first_keys
+// and that of each micro-batch in flight. Not thread-safe.
 class WindowMask {
  public:
   // `window` is the number of tokens that a token sees, itself included; 0 means all before it.
@@ -45,15 +46,17 @@ class WindowMask {
   // Returns the mask [seq, seq], or [batch, seq, seq] with first_keys: 0 where a row sees a column,
   // -inf elsewhere, in the dtype and on the device of `like`. All layers pass the same first_keys
   // of a micro-batch, whose values must not change.
-  const torch::Tensor& get(int64_t seq, const torch::Tensor& like,
-                           const torch::Tensor& first_keys = {});
+  torch::Tensor get(int64_t seq, const torch::Tensor& like, const torch::Tensor& first_keys = {});
 
  private:
+  torch::Tensor mask(int64_t seq, const torch::Tensor& like, const torch::Tensor& first_keys) const;
+
   int64_t window_;
-  torch::Tensor cached_, cached_first_keys_;
+  torch::Tensor cached_;
+  MicroBatchCache<torch::Tensor> of_first_keys_;
 };
 
-// SampleOffsets computes the offsets of packed samples and caches the last ones requested. Not
+// SampleOffsets computes the offsets of packed samples, once for each micro-batch in flight. Not
 // thread-safe.
 class SampleOffsets {
  public:
@@ -61,8 +64,7 @@ class SampleOffsets {
   const CuSeqlens& get(const torch::Tensor& first_keys, torch::Device device);
 
  private:
-  CuSeqlens cached_;
-  torch::Tensor cached_first_keys_;
+  MicroBatchCache<CuSeqlens> of_first_keys_;
 };
 
 // SequenceTables holds the position tables, masks and offsets that the layers of one chain share.

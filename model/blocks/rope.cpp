@@ -126,21 +126,18 @@ RopeTable::Angles RopeTable::angles(const Tensor& positions, int64_t seq,
   return {ready(turns.cos()), ready(turns.sin())};
 }
 
-const RopeTable::Angles& RopeTable::sequence(int64_t seq, const Tensor& like) {
-  if (seq != cached_seq_ || !matches(cached_, like)) {
+RopeTable::Angles RopeTable::sequence(int64_t seq, const Tensor& like) {
+  const int64_t cached = matches(cached_, like) ? cached_.cos.size(1) : 0;
+  if (depends_on_length(spec_) ? seq != cached : seq > cached)
     cached_ = angles(torch::arange(seq, torch::kLong).unsqueeze(0), seq, like);
-    cached_seq_ = seq;
-  }
-  return cached_;
+  return {cached_.cos.narrow(1, 0, seq), cached_.sin.narrow(1, 0, seq)};
 }
 
-const RopeTable::Angles& RopeTable::at(const Tensor& positions, const Tensor& like) {
-  if (!positions.is_same(last_positions_) || !matches(last_angles_, like)) {
-    const int64_t seq = depends_on_length(spec_) ? positions.max().item<int64_t>() + 1 : 0;
-    last_angles_ = angles(positions, seq, like);
-    last_positions_ = positions;
-  }
-  return last_angles_;
+RopeTable::Angles RopeTable::at(const Tensor& positions, const Tensor& like) {
+  const Angles* const known = of_positions_.find(positions);
+  if (known != nullptr && matches(*known, like)) return *known;
+  const int64_t seq = depends_on_length(spec_) ? positions.max().item<int64_t>() + 1 : 0;
+  return of_positions_.add(positions, angles(positions, seq, like));
 }
 
 Tensor rotate(const Tensor& x, const RopeTable::Angles& angles) {

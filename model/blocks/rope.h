@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "device/tensor.h"
+#include "model/blocks/micro_batch_cache.h"
 #include "model/spec.h"
 
 namespace zeroth::model {
@@ -18,8 +19,8 @@ torch::Tensor rope_frequencies(const RopeSpec& spec, int64_t head_dim, int64_t m
 bool depends_on_length(const RopeSpec& spec);
 
 // A RopeTable computes the angles of the positions of a sequence. One table serves all layers of a
-// chain; it caches the angles of the last length and of the last positions requested. Not
-// thread-safe.
+// chain; it caches the angles of the longest sequence and those of the positions of each
+// micro-batch in flight. Not thread-safe.
 class RopeTable {
  public:
   struct Angles {
@@ -30,11 +31,11 @@ class RopeTable {
   RopeTable(const RopeSpec& spec, int64_t head_dim, int64_t max_positions);
 
   // Returns the angles of positions 0 .. seq-1, in the dtype and on the device of `like`.
-  const Angles& sequence(int64_t seq, const torch::Tensor& like);
+  Angles sequence(int64_t seq, const torch::Tensor& like);
 
   // Returns the angles of the given positions [batch, seq] int64. They are computed once per
   // micro-batch: all layers pass the same tensor, whose values must not change.
-  const Angles& at(const torch::Tensor& positions, const torch::Tensor& like);
+  Angles at(const torch::Tensor& positions, const torch::Tensor& like);
 
  private:
   Angles angles(const torch::Tensor& positions, int64_t seq, const torch::Tensor& like) const;
@@ -42,10 +43,8 @@ class RopeTable {
   RopeSpec spec_;
   int64_t head_dim_;
   int64_t max_positions_;
-  int64_t cached_seq_ = 0;
-  Angles cached_;
-  torch::Tensor last_positions_;
-  Angles last_angles_;
+  Angles cached_;  // of a sequence
+  MicroBatchCache<Angles> of_positions_;
 };
 
 // Returns x [batch, seq, heads, head_dim], rotated in pairs (i, i + head_dim / 2). Keeps only the

@@ -78,8 +78,8 @@ TEST_CASE("inputs that wait on the host change no bit") {
     const Trained in_place = train(recompute, nullptr);
     CHECK(in_place.losses == plain.losses);
     for (const uint64_t seed : {0, 1, 2}) {
-      const auto link = late_link(seed);
       for (const Schedule schedule : {Schedule::k1F1B, Schedule::kBreadthFirst}) {
+        const auto link = late_link(seed);
         const Trained on_host = train(recompute, save_on_cpu(16, link), schedule);
         CHECK(copies_of(*link).copies() > 0);
         CHECK(on_host.losses == plain.losses);

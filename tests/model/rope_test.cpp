@@ -70,6 +70,35 @@ TEST_CASE("angles of given positions are made once for all layers of a micro-bat
   CHECK((table.at(others, like.to(torch::kBFloat16)).cos.scalar_type() == torch::kBFloat16));
 }
 
+TEST_CASE(
+    "angles are made once for each of several micro-batches in flight, and dropped after it") {
+  RopeTable table(RopeSpec{}, 8, 64);
+  const Tensor like = torch::zeros({});
+  Tensor first = torch::tensor({{3, 4}}), second = torch::tensor({{5, 6}});
+  const void* const of_first = table.at(first, like).cos.data_ptr();
+  const void* const of_second = table.at(second, like).cos.data_ptr();
+  CHECK(of_first != of_second);
+  for (int layer = 0; layer < 2; ++layer) {
+    CHECK(table.at(first, like).cos.data_ptr() == of_first);
+    CHECK(table.at(second, like).cos.data_ptr() == of_second);
+  }
+  const c10::weak_intrusive_ptr<c10::TensorImpl> kept(table.at(first, like).cos.getIntrusivePtr());
+  first = Tensor();
+  CHECK_FALSE(kept.expired());
+  const Tensor third = torch::tensor({{7, 8}});
+  table.at(third, like);
+  CHECK(kept.expired());
+  CHECK(table.at(second, like).cos.data_ptr() == of_second);
+}
+
+TEST_CASE("shorter sequences share the angles of the longest") {
+  RopeTable table(RopeSpec{}, 8, 64);
+  const Tensor like = torch::zeros({});
+  const void* const angles = table.sequence(9, like).cos.data_ptr();
+  CHECK(table.sequence(4, like).cos.data_ptr() == angles);
+  CHECK(table.sequence(9, like).cos.data_ptr() == angles);
+}
+
 TEST_CASE("a table serves changing lengths and dtypes") {
   RopeTable table(RopeSpec{}, 8, 64);
   const Tensor like = torch::zeros({});
