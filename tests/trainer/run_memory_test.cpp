@@ -87,25 +87,31 @@ TEST_CASE("activations are foretold for any micro-batch and recompute, logits in
   struct Case {
     int64_t vocabulary;
     int64_t micro_batch;
-    const char* recompute;
-    std::string precision;
+    const char* config;
+    std::string flags;
   };
   const char* const none = "{}";
   const char* const all = R"({"activation_checkpointing": {"number_checkpoints": 100}})";
   const char* const three = R"({"activation_checkpointing": {"number_checkpoints": 3}})";
-  for (const Case& c : {Case{448, 1, none, ""}, Case{448, 40, none, ""}, Case{448, 40, all, ""},
-                        Case{448, 40, three, ""}, Case{4096, 10, none, ""},
-                        Case{4096, 70, none, ""}, Case{4096, 70, three, ""},
-                        Case{448, 40, none, "--bf16"}, Case{4096, 70, three, "--bf16"}}) {
+  const char* const broad = R"({"pipeline": {"schedule": "breadth-first"}})";
+  const char* const broad_all = R"({"pipeline": {"schedule": "breadth-first"},
+                                    "activation_checkpointing": {"number_checkpoints": 100}})";
+  for (const Case& c :
+       {Case{448, 1, none, ""}, Case{448, 40, none, ""}, Case{448, 40, all, ""},
+        Case{448, 40, three, ""}, Case{4096, 10, none, ""}, Case{4096, 70, none, ""},
+        Case{4096, 70, three, ""}, Case{448, 40, none, "--bf16"}, Case{4096, 70, three, "--bf16"},
+        Case{448, 10, none, "--accumulation 4"}, Case{448, 10, broad, "--accumulation 4"},
+        Case{448, 10, broad_all, "--accumulation 4"},
+        Case{4096, 10, broad_all, "--accumulation 4 --bf16"}}) {
     const Workbench bench;
     write_model(bench, c.vocabulary);
-    bench.write("ds.json", c.recompute);
+    bench.write("ds.json", c.config);
     CAPTURE(c.vocabulary);
     CAPTURE(c.micro_batch);
-    CAPTURE(std::string(c.recompute));
-    CAPTURE(c.precision);
+    CAPTURE(std::string(c.config));
+    CAPTURE(c.flags);
     const RunPlan plan =
-        plan_of(bench, fmt::format("--micro-batch {} {} --deepspeed {}", c.micro_batch, c.precision,
+        plan_of(bench, fmt::format("--micro-batch {} {} --deepspeed {}", c.micro_batch, c.flags,
                                    (bench / "ds.json").string()));
     const double found = ratio(plan);
     CHECK(found > 0.95);
