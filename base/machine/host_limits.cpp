@@ -18,6 +18,7 @@ namespace zeroth {
 namespace {
 
 constexpr int64_t kKib = 1024;
+[[maybe_unused]] constexpr int64_t kMinResident = 256 << 20;  // below, gaps are small
 
 }  // namespace
 
@@ -70,7 +71,7 @@ void retain_freed_memory() {
 
 void release_freed_memory() {
 #if defined(__GLIBC__)
-  malloc_trim(0);
+  if (process_memory().resident >= kMinResident) malloc_trim(0);
 #endif
 }
 

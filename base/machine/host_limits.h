@@ -40,10 +40,10 @@ std::optional<FreeMemory> free_address_space();
 // again. Has no effect if the C library is not glibc.
 void retain_freed_memory();
 
-// Returns the freed memory of this process to the kernel, once. Call it where one phase ends and
-// another begins that allocates other sizes, for which the gaps that the first one left are of
-// little use: without it the process holds the gaps of both. Has no effect if the C library is not
-// glibc.
+// Returns the freed memory of this process to the kernel, once, if the process has 256 MiB. Call it
+// where one phase ends and another begins that allocates other sizes, for which the gaps that the
+// first one left are of little use: without it the process holds the gaps of both. Has no effect if
+// the C library is not glibc.
 void release_freed_memory();
 
 // OutOfHostMemory reports a failed allocation of CPU memory.
