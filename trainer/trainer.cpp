@@ -28,7 +28,7 @@ namespace {
 // Seconds between two releases of freed memory, and the steps that they take at least: the pages of
 // what the next step allocates are new, which takes it up to a second for 4 GiB.
 constexpr double kReleaseIntervalS = 30;
-constexpr double kReleaseIntervalSteps = 4;
+constexpr double kReleaseIntervalSteps = 2;
 
 }  // namespace
 
