@@ -32,6 +32,7 @@ Tensor add_to_columns(const Tensor& a, const Tensor& columns, const Tensor& dy) 
 
 // Delivers the gradient of these rows of a table, or returns it if no view is open.
 Tensor add_to_rows(const Tensor& table, const Tensor& rows, const Tensor& dy) {
+  if (defer_grad(table, [=] { add_to_rows(table, rows, dy); })) return {};
   const Tensor grad_view = main_grad(table);
   Tensor gradient = grad_view.defined() ? grad_view : at::zeros(table.sizes(), dy.options());
   if (grad_view.defined() && is_unwritten(grad_view)) gradient.zero_();

@@ -1,5 +1,7 @@
 #include "model/blocks/main_grad.h"
 
+#include <utility>
+
 #include "model/kernels/matrix_product.h"
 
 namespace zeroth::model {
@@ -8,6 +10,8 @@ namespace {
 
 // The version of an unwritten gradient: no tensor reaches it by itself.
 constexpr uint32_t kUnwrittenVersion = uint32_t{1} << 30;
+// The version of a mark, whose data is a DeferredGrads.
+constexpr uint32_t kDeferredVersion = kUnwrittenVersion + 1;
 
 }  // namespace
 
@@ -35,6 +39,7 @@ torch::Tensor main_grad(const torch::Tensor& parameter) {
 }
 
 torch::Tensor accumulate_grad(const torch::Tensor& parameter, const torch::Tensor& gradient) {
+  if (defer_grad(parameter, [=] { accumulate_grad(parameter, gradient); })) return {};
   const torch::Tensor grad_view = main_grad(parameter);
   if (!grad_view.defined()) return gradient.to(parameter.scalar_type());
   is_unwritten(grad_view) ? grad_view.copy_(gradient) : grad_view.add_(gradient);
@@ -47,7 +52,25 @@ torch::Tensor accumulate_wgrad(const torch::Tensor& parameter, const torch::Tens
   return accumulate_grad(parameter, matrix_product(a.t(), b));
 }
 
+namespace {
+
+// Delivers deferred gradients, in one product if that is possible now.
+void deliver_wgrads(const std::vector<torch::Tensor>& parameters, const torch::Tensor& a,
+                    const torch::Tensor& b) {
+  if (accumulate_wgrads(parameters, a, b)) return;
+  int64_t row = 0;
+  for (const torch::Tensor& parameter : parameters) {
+    const torch::Tensor own = a.narrow(1, row, parameter.size(0)).contiguous();
+    accumulate_grad(parameter, matrix_product(own.t(), b));
+    row += parameter.size(0);
+  }
+}
+
+}  // namespace
+
 bool accumulate_wgrads(at::TensorList parameters, const torch::Tensor& a, const torch::Tensor& b) {
+  if (defer_grad(parameters[0], [own = parameters.vec(), a, b] { deliver_wgrads(own, a, b); }))
+    return true;
   std::vector<torch::Tensor> grad_views;
   for (const torch::Tensor& parameter : parameters) {
     grad_views.push_back(main_grad(parameter));
@@ -61,6 +84,38 @@ bool accumulate_wgrads(at::TensorList parameters, const torch::Tensor& a, const 
   write_matrix_product(all, a.t(), b, /*add=*/!is_unwritten(grad_views[0]));
   for (const torch::Tensor& grad_view : grad_views) grad_view.unsafeGetTensorImpl()->bump_version();
   return true;
+}
+
+bool defer_grad(const torch::Tensor& parameter, std::function<void()> deliver) {
+  const torch::Tensor mark = main_grad(parameter);
+  if (!mark.defined() || mark._version() != kDeferredVersion) return false;
+  static_cast<DeferredGrads*>(mark.data_ptr())->deliveries_.push_back(std::move(deliver));
+  return true;
+}
+
+void DeferredGrads::begin(const std::vector<torch::Tensor>& parameters, bool accumulates) {
+  for (const torch::Tensor& parameter : parameters) {
+    if (!parameter.requires_grad()) continue;
+    torch::Tensor& grad = torch::Tensor(parameter).mutable_grad();
+    grad = torch::Tensor();
+    if (!accumulates) continue;
+    grad = at::from_blob(this, {1}, torch::kFloat);
+    grad.unsafeGetTensorImpl()->set_version_counter(c10::VariableVersion(kDeferredVersion));
+  }
+}
+
+void DeferredGrads::end(const std::vector<torch::Tensor>& parameters) {
+  for (const torch::Tensor& parameter : parameters) {
+    if (!parameter.requires_grad()) continue;
+    const torch::Tensor grad = std::exchange(torch::Tensor(parameter).mutable_grad(), {});
+    if (grad.defined() && grad._version() != kDeferredVersion)
+      deliveries_.push_back([=] { accumulate_grad(parameter, grad); });
+  }
+}
+
+void DeferredGrads::replay() {
+  const torch::NoGradGuard no_grad;
+  for (const auto& deliver : std::exchange(deliveries_, {})) deliver();
 }
 
 }  // namespace zeroth::model

@@ -2,6 +2,9 @@
 // the backward, if there is one.
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "device/tensor.h"
 
 namespace zeroth::model {
@@ -35,5 +38,27 @@ torch::Tensor accumulate_wgrad(const torch::Tensor& parameter, const torch::Tens
 // their open views are adjacent in the same order. Returns whether it did; if not, nothing is
 // delivered.
 bool accumulate_wgrads(at::TensorList parameters, const torch::Tensor& a, const torch::Tensor& b);
+
+// Returns true if the gradient of `parameter` is deferred: `deliver` is kept, and called once a
+// view is open. The functions above defer by themselves.
+bool defer_grad(const torch::Tensor& parameter, std::function<void()> deliver);
+
+// DeferredGrads keeps what the backward of a block delivers to parameters, so that gradients of
+// weights are computed some time after those of its input: zero-bubble schedules (arXiv
+// 2401.10241). It must not move between begin() and end().
+class DeferredGrads {
+ public:
+  // From now on until end(), keeps what is delivered to these parameters. Without `accumulates`
+  // (Block::accumulates_grads) autograd computes their gradients at once, and end() takes them.
+  void begin(const std::vector<torch::Tensor>& parameters, bool accumulates);
+  void end(const std::vector<torch::Tensor>& parameters);
+  // Delivers everything, in the order of the backward, to the open views, and keeps nothing.
+  void replay();
+
+ private:
+  friend bool defer_grad(const torch::Tensor& parameter, std::function<void()> deliver);
+
+  std::vector<std::function<void()>> deliveries_;
+};
 
 }  // namespace zeroth::model
