@@ -8,6 +8,7 @@
 
 #include "configs/lora_config.h"
 #include "configs/offload_config.h"
+#include "configs/pipeline_config.h"
 #include "configs/report_config.h"
 #include "configs/update_config.h"
 
@@ -101,19 +102,6 @@ struct TensorParallelConfig {
   bool overlap_comm = false;
 };
 
-// Pipeline: the order in which a step's micro-batches pass the blocks.
-struct PipelineConfig {
-  enum class Schedule {
-    k1F1B,             // a stage alternates between forward and backward once the pipeline is full
-    kGPipe,            // all forward passes, then all backward passes
-    kInterleaved1F1B,  // 1F1B over several chunks of blocks per stage
-    kZbH1,             // zero bubble: gradients of weights fill the gaps of 1F1B
-    kZbV,              // the same over two chunks per stage, there and back
-    kBreadthFirst      // all micro-batches through a chunk before the next chunk
-  };
-  Schedule schedule = Schedule::k1F1B;
-};
-
 struct RecomputeConfig {
   // Every N-th block keeps only its input and runs forward again in backward. 0: off.
   int64_t every_nth_block = 0;
@@ -184,7 +172,14 @@ struct Config {
   bool scales_loss() const { return precision == Precision::kFp16; }
   // Returns how many of `ranks` receive different samples, that is, the data-parallel size over
   // which the batch is partitioned.
-  int64_t data_ranks(int64_t ranks) const { return ranks / tensor_parallel.size; }
+  int64_t data_ranks(int64_t ranks) const { return ranks / sharing_ranks(); }
+  // Returns how many ranks compute the same samples: those that share layers, in each stage.
+  int64_t sharing_ranks() const { return tensor_parallel.size * pipeline.stages; }
+  // Returns whether the micro-batches of a step pass each block one right after the other: their
+  // gradients are summed before they are reduced, and a step keeps the activations of all of them.
+  bool keeps_all_micro_batches() const {
+    return batch.accumulates() && pipeline.is_breadth_first();
+  }
 };
 
 }  // namespace zeroth::configs

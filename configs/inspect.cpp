@@ -11,17 +11,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Returns the number of ranks that elasticity or the batch sizes imply, otherwise the
-// tensor-parallel size.
+// Returns the number of ranks that elasticity or the batch sizes imply, otherwise those that share
+// samples.
 int64_t assumed_ranks(const CheckedKeys& keys) {
-  const int64_t tensor =
-      std::max<int64_t>(1, keys.get<int64_t>("tensor_parallel.autotp_size").value_or(1));
-  if (const auto ranks = elastic_ranks(keys, tensor)) return *ranks;
+  const auto size = [&](const char* path) {
+    return std::max<int64_t>(1, keys.get<int64_t>(path).value_or(1));
+  };
+  const int64_t sharing = size("tensor_parallel.autotp_size") * size("pipeline.stages");
+  if (const auto ranks = elastic_ranks(keys, sharing)) return *ranks;
   const auto batch = keys.get<int64_t>("train_batch_size");
   const auto micro = keys.get<int64_t>("train_micro_batch_size_per_gpu");
   const auto steps = keys.get<int64_t>("gradient_accumulation_steps");
-  if (!batch || !micro || !steps) return tensor;
-  return std::max<int64_t>(1, *batch / (*micro * *steps)) * tensor;
+  if (!batch || !micro || !steps) return sharing;
+  return std::max<int64_t>(1, *batch / (*micro * *steps)) * sharing;
 }
 
 std::string value_at(const Json& root, std::string_view path) {
@@ -134,9 +136,16 @@ Inspection inspect(const Document& document, std::optional<int64_t> ranks,
   inspection.errors = all_errors(context);
   const int64_t world_size = context.facts.world_size, data = context.data_ranks;
   if (data > 0 && data < world_size) {
-    note(context.notes, "tensor_parallel.autotp_size",
-         "tensor_parallel.autotp_size {0}: checked for {1} ranks, data {2} x tensor {0}",
-         world_size / data, world_size, data);
+    const int64_t stages = config.pipeline.stages, tensor = config.tensor_parallel.size;
+    if (stages > 1) {
+      note(context.notes, "pipeline.stages",
+           "pipeline.stages {0}: checked for {1} ranks, pipeline {0} x data {2} x tensor {3}",
+           stages, world_size, data, tensor);
+    } else {
+      note(context.notes, "tensor_parallel.autotp_size",
+           "tensor_parallel.autotp_size {0}: checked for {1} ranks, data {2} x tensor {0}", tensor,
+           world_size, data);
+    }
   }
   inspection.notes = diagnostic_lines(context.notes);
   Inspector(context, config, inspection).report();

@@ -70,15 +70,16 @@ struct FlagValues {
   // Resolved::rank_batch at the start of a resumed run. Another one is an error unless the batch
   // may change or the global batch is the same.
   std::optional<int64_t> previous_rank_batch;
-  // Set in a later restart attempt of a run: previous_batch is kept whatever is given, in
-  // micro-batches of at most this many samples, as in earlier attempts. A note reports that another
-  // batch would result otherwise.
+  // Set in a later restart attempt: previous_batch is kept whatever is given, in micro-batches of
+  // at most this many samples. A note reports that another batch would result otherwise.
   std::optional<int64_t> previous_micro_batch;
   // --gradient-checkpointing[=N]: RecomputeConfig::every_nth_block, at least 1.
   std::optional<int64_t> gradient_checkpointing;
   std::optional<int64_t> tensor_parallel;  // --tensor-parallel, default 1: layers are not split
-  // --use_peft: LoraConfig::enabled, which a section lora sets, too. Together with it, LoRA's flags
-  // and keys that are omitted have TRL's defaults, otherwise peft's.
+  std::optional<int64_t> pipeline_parallel, virtual_stages;  // PipelineConfig's, like the next
+  std::optional<std::string> pipeline_schedule;
+  // --use_peft: LoraConfig::enabled, also of a section lora; what is omitted has TRL's defaults
+  // then.
   bool use_peft = false;
   std::optional<int64_t> lora_r;       // --lora_r, default 16
   std::optional<double> lora_alpha;    // --lora_alpha, default 32

@@ -53,7 +53,9 @@ READS_ENVIRONMENT = (
 # What acts on the ZeRO stage, and what advises on the key.
 READS_STAGE = ("zero/strategy.cpp", "engine/memory/memory_remedies.cpp")
 # What knows the stages of a pipeline, which are others.
-KNOWS_PIPELINE = ("engine/step/pipeline_schedule",)
+KNOWS_PIPELINE = (
+    "engine/step/partition", "engine/step/pipe_link", "engine/step/pipeline_schedule", "engine/step/schedule",
+    "trainer/flags/flag_options", "trainer/report/summary")
 # What knows that ranks share layers, beside comm, which has the axis, and configs, which has the key.
 KNOWS_SHARED_LAYERS = (
     "engine/engine.cpp", "engine/start", "engine/step/save_model", "engine/step/step_batches",
@@ -230,7 +232,7 @@ def check_habits(source):
     if folder not in ("zero", "offload", "comm", "base", "launcher"):  # the last three lease nothing
         source.refuse(r"(?<!\bfd_\.)\brelease\s*\(\s*\)", "release", "what is gathered or borrowed is released by a destructor")
     if folder in ("zero", "engine", "trainer") and not source.path.startswith(READS_STAGE + KNOWS_PIPELINE):
-        source.refuse(r"(?i)stage", "stage", f"the ZeRO stage is read in {', '.join(READS_STAGE)} only")
+        source.refuse(r"(?i)(?<!pipeline\.)stage", "stage", f"the ZeRO stage is read in {', '.join(READS_STAGE)} only")
     if folder not in ("comm", "configs", *UNRESTRICTED) and not source.path.startswith(KNOWS_SHARED_LAYERS):
         source.refuse(r"kTensor|TensorParallel|tensor_parallel", "axis", "few files know that ranks share layers")
     if folder in ("model", "zero", "engine", "trainer") and not source.is_header:

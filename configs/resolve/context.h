@@ -31,7 +31,7 @@ struct Context {
   // Prefixes of errors of the key check that are not reported: those about sections of an unknown
   // type, and about keys of a disabled section.
   std::vector<std::string> suppressed = {};
-  // The value of data_ranks(), set once tensor_parallel is filled. 0: unknown after an error.
+  // The value of data_ranks(), set by fill_mesh(). 0: unknown after an error.
   int64_t data_ranks = 0;
   int64_t rank_batch = 0;  // Resolved::rank_batch
 
@@ -86,9 +86,11 @@ std::optional<size_t> parse_type(Context& context, const std::string& path, cons
 void check_params(Context& context, const std::string& section, std::string_view type,
                   std::string_view takes);
 
-// Fills the section, and returns its size. Adds an error if the ranks cannot be partitioned into
-// groups of that size.
-int64_t fill_tensor_parallel(Context& context, Config& config);
+// Fills the sections tensor_parallel and pipeline. Adds an error if the ranks cannot be partitioned
+// into groups of Config::sharing_ranks().
+void fill_mesh(Context& context, Config& config);
+void fill_tensor_parallel(Context& context, Config& config);  // for fill_mesh()
+void check_pipeline(Context& context, const Config& config);
 
 // Returns "2 ranks" or "1 data rank": the ranks over which the batch is partitioned.
 std::string describe_ranks(const Context& context);
@@ -100,15 +102,15 @@ struct RequestedBatch {
 BatchConfig fill_missing(const RequestedBatch& requested, int64_t ranks);
 
 // Returns the three batch values by DeepSpeed's rules. Adds an error if they do not fit together.
-BatchConfig fill_batch(Context& context);  // call after fill_tensor_parallel()
+BatchConfig fill_batch(Context& context);  // call after fill_mesh()
 
 // Returns whether the section elasticity chooses the batch.
 bool is_elastic(const CheckedKeys& keys);
 // Returns a number of ranks that elasticity allows, or nullopt if it allows none or is disabled.
-std::optional<int64_t> elastic_ranks(const CheckedKeys& keys, int64_t tensor_parallel_size);
+std::optional<int64_t> elastic_ranks(const CheckedKeys& keys, int64_t sharing_ranks);
 // Returns the batch that elasticity chooses. Adds an error if the section is invalid, does not
 // allow the ranks, conflicts with an explicit batch, or differs from a scheduler's copy.
-BatchConfig fill_elastic_batch(Context& context, int64_t tensor_parallel_size);
+BatchConfig fill_elastic_batch(Context& context, int64_t sharing_ranks);
 // Suppresses errors about values in the disabled section elasticity. Unknown names remain errors.
 void ignore_disabled_elasticity(Context& context);
 

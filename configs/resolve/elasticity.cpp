@@ -41,7 +41,7 @@ ElasticRule read_rule(const CheckedKeys& keys) {
   return rule;
 }
 
-void check_rule(Context& context, const ElasticRule& rule, int64_t tensor_parallel_size) {
+void check_rule(Context& context, const ElasticRule& rule, int64_t sharing_ranks) {
   const CheckedKeys& keys = context.keys;
   for (const char* path : {kMax, kMicros})
     if (!keys.has(path))
@@ -59,9 +59,9 @@ void check_rule(Context& context, const ElasticRule& rule, int64_t tensor_parall
   const int64_t split = rule.tensor_parallel_size;
   if (version == 0.1 && split > 1)
     context.add_error("{}: {} needs {} 0.2, found 0.1", kSplit, split, kVersion);
-  if (version == 0.2 && split != tensor_parallel_size)
+  if (version == 0.2 && split != sharing_ranks)
     context.add_error("{}: {}, but {} {}: make them equal", kSplit, split,
-                      context.key_or_flag("tensor_parallel.autotp_size"), tensor_parallel_size);
+                      context.key_or_flag("tensor_parallel.autotp_size"), sharing_ranks);
 }
 
 // Adds an error if the cluster scheduler, which chose the machines by its own copy of the section,
@@ -159,7 +159,7 @@ void ignore_disabled_elasticity(Context& context) {
   }
 }
 
-std::optional<int64_t> elastic_ranks(const CheckedKeys& keys, int64_t tensor_parallel_size) {
+std::optional<int64_t> elastic_ranks(const CheckedKeys& keys, int64_t sharing_ranks) {
   if (!is_elastic(keys) || has_invalid_key(keys)) return std::nullopt;
   const ElasticRule rule = read_rule(keys);
   if (rule.version == ElasticVersion::kWholeNodes) return rule.ranks_per_node;
@@ -167,18 +167,18 @@ std::optional<int64_t> elastic_ranks(const CheckedKeys& keys, int64_t tensor_par
     return std::nullopt;
   try {
     const ElasticBatch chosen = elastic_batch(rule, 1);
-    if (chosen.batch > 0) return chosen.data_ranks.front() * tensor_parallel_size;
+    if (chosen.batch > 0) return chosen.data_ranks.front() * sharing_ranks;
   } catch (const Error&) {  // resolve reports the error
   }
   return std::nullopt;
 }
 
-BatchConfig fill_elastic_batch(Context& context, int64_t tensor_parallel_size) {
+BatchConfig fill_elastic_batch(Context& context, int64_t sharing_ranks) {
   const size_t before = context.errors.size();
   const ElasticRule rule = read_rule(context.keys);
   check_explicit_batch(context);
   if (has_invalid_key(context.keys)) return {};
-  check_rule(context, rule, tensor_parallel_size);
+  check_rule(context, rule, sharing_ranks);
   check_scheduler(context, rule);
   if (context.errors.size() > before || context.data_ranks == 0) return {};
   try {

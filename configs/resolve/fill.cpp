@@ -92,10 +92,10 @@ Config fill(Context& context) {
   }
   check_flags(context);
   const bool flags_are_fine = context.errors.empty();
-  const int64_t tensor_parallel_size = fill_tensor_parallel(context, config);
+  fill_mesh(context, config);
   ignore_disabled_elasticity(context);
   if (flags_are_fine) {
-    config.batch = is_elastic(context.keys) ? fill_elastic_batch(context, tensor_parallel_size)
+    config.batch = is_elastic(context.keys) ? fill_elastic_batch(context, config.sharing_ranks())
                                             : fill_batch(context);
   }
   report_unknown_keys(context);

@@ -1,4 +1,4 @@
-// Resolution of the tensor-parallel size and of the number of data-parallel ranks.
+// Resolution of the tensor-parallel size.
 #include <algorithm>
 
 #include "configs/resolve/context.h"
@@ -16,13 +16,6 @@ void ignore_disabled_keys(Context& context) {
     if (given.key->path.starts_with("tensor_parallel."))
       context.suppressed.push_back(given.path + ":");
   }
-}
-
-// Returns the largest divisor of `ranks` that is at most `max_divisor`.
-int64_t largest_divisor(int64_t max_divisor, int64_t ranks) {
-  int64_t divisor = std::min(ranks, max_divisor);
-  while (ranks % divisor != 0) --divisor;
-  return divisor;
 }
 
 // Returns a key without effect if the file gives it a value of its type, otherwise null.
@@ -61,26 +54,14 @@ void check_dtype(Context& context, Precision precision) {
 
 }  // namespace
 
-int64_t fill_tensor_parallel(Context& context, Config& config) {
-  const int64_t ranks = context.facts.world_size;
+void fill_tensor_parallel(Context& context, Config& config) {
   int64_t& size = config.tensor_parallel.size;
   std::optional<int64_t> flag = context.flags.tensor_parallel;
   // 0 and 1 both mean off.
   const auto is_off = [](const std::optional<int64_t>& value) { return value && *value <= 1; };
   if (is_off(flag) && is_off(context.keys.get<int64_t>(kSize))) flag.reset();
-  const size_t before = context.errors.size();
   size = std::max<int64_t>(1, context.resolve_value(kSize, flag).value_or(1));
-  if (context.keys.is_bad(kSize) || context.errors.size() > before) return size;
   if (size == 1) ignore_disabled_keys(context);
-  if (ranks % size == 0) {
-    context.data_ranks = config.data_ranks(ranks);
-  } else {
-    context.add_error(
-        "{}: {} does not divide the number of ranks, {}: set it to {}, or start {} ranks",
-        context.key_or_flag(kSize), size, ranks, largest_divisor(size, ranks),
-        (ranks / size + 1) * size);
-  }
-  return size;
 }
 
 void check_tensor_parallel(Context& context, const Config& config) {

@@ -27,16 +27,6 @@ void check_recompute(Context& context, const Config& config) {
   }
 }
 
-void check_pipeline(Context& context, const Config& config) {
-  using enum PipelineConfig::Schedule;
-  const PipelineConfig::Schedule schedule = config.pipeline.schedule;
-  if (schedule == k1F1B || schedule == kBreadthFirst) return;
-  context.add_error(
-      "pipeline.schedule: \"{}\" orders the passes of several stages, and there is one; "
-      "\"1f1b\" and \"breadth-first\" work with one stage",
-      to_string(schedule));
-}
-
 }  // namespace
 
 void check_flags(Context& context) {
@@ -49,6 +39,8 @@ void check_flags(Context& context) {
   check_flag_of("gradient_accumulation_steps", flags.accumulation);
   check_flag_of("train_batch_size", flags.global_batch);
   check_flag_of("tensor_parallel.autotp_size", flags.tensor_parallel);
+  check_flag_of("pipeline.stages", flags.pipeline_parallel);
+  check_flag_of("pipeline.virtual_stages", flags.virtual_stages);
   check_flag_of("optimizer.params.lr", flags.lr);
   check_flag_of("optimizer.params.weight_decay", flags.weight_decay);
   check_flag_of("optimizer.params.eps", flags.eps);

@@ -12,6 +12,16 @@ constexpr Field autotp_size() {
   return number;
 }
 
+// Returns the field of virtual_stages, of which 0 is null.
+constexpr Field virtual_stages() {
+  Field number = field<&PipelineConfig::virtual_stages>();
+  number.get = [](const Config& config) -> nlohmann::ordered_json {
+    if (config.pipeline.virtual_stages == 0) return nullptr;
+    return config.pipeline.virtual_stages;
+  };
+  return number;
+}
+
 constexpr std::string_view kEnabled = "enabled = false";
 constexpr std::string_view kOwnFiles = "every rank writes its own files, in parallel";
 
@@ -61,25 +71,41 @@ std::vector<ConfigKey> tensor_rows() {
 
 std::vector<ConfigKey> parallel_rows() {
   return {
-      section("pipeline", "order in which the micro-batches of a step pass the blocks"),
+      section("pipeline", "divides the blocks among stages, each on ranks of its own"),
+      honored("pipeline.stages", field<&PipelineConfig::stages>(), "1", "1..1000000",
+              "stages; stages * tensor_parallel.autotp_size must divide the number of ranks; 1: "
+              "every rank holds all blocks",
+              {.flag = "--pipeline-parallel"}),
       honored("pipeline.schedule", field<&PipelineConfig::schedule>(), "\"1f1b\"",
               "\"1f1b\" | \"gpipe\" | \"interleaved\" | \"zb-h1\" | \"zbv\" | \"breadth-first\"",
-              "1f1b: forward and backward of one micro-batch after the other; breadth-first: all "
+              "order in which the micro-batches of a step pass the blocks. 1f1b: with one stage, "
+              "forward and backward of one micro-batch after the other; breadth-first: all "
               "micro-batches through a block before the next, so that a step gathers or reads each "
               "block once per pass and keeps the activations of all its micro-batches; the others "
-              "need several stages",
-              {.auto_value = ""}),
-      refused("pipeline.stages", "\"auto\"", "not supported yet: every rank holds every block",
-              "1 | null"),
-      no_effect("pipeline.partition", kString, "\"best\"", "there is one stage"),
-      no_effect("pipeline.seed_layers", kBool, "false", "there is one stage"),
+              "need several stages. Default with several stages and offload_param: breadth-first",
+              {.flag = "--pipeline-schedule"}),
+      honored(
+          "pipeline.virtual_stages", virtual_stages(), "null", "1..1000000",
+          "chunks of neighboring blocks that each stage has; default 2 for interleaved and zbv, "
+          "for breadth-first as many as there are blocks for, otherwise 1",
+          {.flag = "--virtual-stages"}),
+      honored("pipeline.partition", field<&PipelineConfig::partition>(), "\"best\"", "",
+              "what the stages' shares of the blocks are equal in. \"parameters\": trained "
+              "parameters; \"uniform\": blocks; \"time\" (and \"best\"): time to compute; "
+              "\"type:REGEX\": blocks of a type that matches"),
+      no_effect("pipeline.seed_layers", kBool, "false",
+                "random weights do not depend on the stages"),
       no_effect("pipeline.activation_checkpoint_interval", kInteger, "0",
                 "--gradient-checkpointing and activation_checkpointing switch recompute on"),
-      no_effect("pipeline.pipe_partitioned", kBool, "true", "there is one stage"),
-      no_effect("pipeline.grad_partitioned", kBool, "true", "there is one stage"),
+      no_effect("pipeline.pipe_partitioned", kBool, "true",
+                "with tensor_parallel, a stage sends each rank's part of an activation"),
+      no_effect("pipeline.grad_partitioned", kBool, "true",
+                "with tensor_parallel, a stage sends each rank's part of a gradient"),
       refused("sequence_parallel_size", "1", "not supported yet", "null"),
-      refused("data_parallel_size", "null",
-              "it is the number of ranks / tensor_parallel.autotp_size: leave it out"),
+      refused(
+          "data_parallel_size", "null",
+          "it is the number of ranks / (pipeline.stages * tensor_parallel.autotp_size): leave it "
+          "out"),
       refused_section("expert_parallel", kEnabled, "*", "not supported yet"),
       refused("use_data_before_expert_parallelism", "false", "not supported yet"),
   };

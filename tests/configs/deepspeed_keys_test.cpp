@@ -69,6 +69,7 @@ const std::map<std::string, std::string> kOwnDefaults = {
     {"aio.intra_op_parallelism", "8"},
     {"aio.queue_depth", "32"},
     {"checkpoint.tag_validation", "\"Warn\""},
+    {"pipeline.stages", "1"},
     {"zero_optimization.leaf_module.classes", "[]"},
     {"zero_optimization.offload_optimizer.pipeline_read", "true"},
     {"zero_optimization.offload_optimizer.pipeline_write", "true"},

@@ -71,18 +71,6 @@ TEST_CASE("recompute is asked for in one way") {
             .find("4 in the file, but --gradient-checkpointing=2") != std::string::npos);
 }
 
-TEST_CASE("a schedule of several stages does not run with one") {
-  CHECK(config_of(R"({"pipeline": {"schedule": "breadth-first"}})").pipeline.schedule ==
-        PipelineConfig::Schedule::kBreadthFirst);
-  for (const char* name : {"gpipe", "interleaved", "zb-h1", "zbv"}) {
-    CHECK(error_of(fmt::format(R"({{"pipeline": {{"schedule": "{}"}}}})", name)) ==
-          fmt::format("test.json: pipeline.schedule: \"{}\" orders the passes of several stages, "
-                      "and there is "
-                      "one; \"1f1b\" and \"breadth-first\" work with one stage",
-                      name));
-  }
-}
-
 TEST_CASE("flags have the ranges of their keys") {
   FlagValues flags;
   flags.micro_batch = 0;

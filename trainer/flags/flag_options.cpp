@@ -181,6 +181,12 @@ class FlagOptions {
     add("--global-batch", values_.global_batch, kMaxRows, "samples per step over all ranks");
     add("--tensor-parallel", values_.tensor_parallel, kMaxRows,
         "neighboring ranks over which every layer is split (default 1)");
+    add("--pipeline-parallel", values_.pipeline_parallel, kMaxRows,
+        "stages that divide the model's blocks among them (default 1)");
+    add("--pipeline-schedule", values_.pipeline_schedule, "NAME",
+        "1f1b, gpipe, interleaved, zb-h1, zbv or breadth-first (default 1f1b)");
+    add("--virtual-stages", values_.virtual_stages, kMaxRows,
+        "chunks of neighboring blocks per stage (default: what the schedule needs)");
     app_.add_flag("--gradient-checkpointing", raw_.gradient_checkpointing,
                   "recompute every N-th block (default 1) in backward: only its input is kept")
         ->option_text("[=N]");
