@@ -66,6 +66,7 @@ DeviceMesh::DeviceMesh(torch::Device device, BootstrapInfo info, std::unique_ptr
     : device_(device),
       info_(std::make_unique<BootstrapInfo>(std::move(info))),
       world_(std::move(world)),
+      unlogged_world_(world_.get()),
       layout_(MeshShape::data_parallel(world_->size())) {
   if (!info_->nodes.empty()) return;
   info_->nodes = {{local_node_identity(std::nullopt).name, all_ranks(world_->size())}};
@@ -114,6 +115,11 @@ Group& DeviceMesh::shard_group(int num_replicas) const {
   if (num_replicas == 1) return dp_group();
   if (num_replicas == layout_.shape()[MeshDim::kTp]) return group({MeshDim::kDp, MeshDim::kTp});
   return part(layout_.shard_group(num_replicas));
+}
+
+Group& DeviceMesh::pp_group(const std::string& name, const std::vector<int>& coordinates) const {
+  const Partition partition = layout_.pp_group(name, coordinates);
+  return part(partition.name, [&] { return unlogged_world_->split(partition); });
 }
 
 Group& DeviceMesh::secondary_shard_group(int num_replicas, int dp_ranks) const {

@@ -69,6 +69,11 @@ class DeviceMesh {
   // Returns the group of the ranks that hold the same parameters; parameters, gradients and
   // optimizer state shard over them (MeshLayout::shard_group). Collective like group().
   Group& shard_group(int num_replicas) const;
+  // Returns the group of the ranks at these coordinates in dimension pp, ascending, that do not
+  // differ otherwise; of one rank if this one is at none of them (MeshLayout::pp_group). Each name
+  // has a group of its own. Its collectives are not logged: they overlap with compute. Collective
+  // like group().
+  Group& pp_group(const std::string& name, const std::vector<int>& coordinates) const;
   // Return the members of shard_group() near this rank, and those with the same index in the other
   // secondary shard groups (MeshLayout::secondary_shard_group, secondary_replica_group). Collective
   // like group().
@@ -102,6 +107,7 @@ class DeviceMesh {
   std::unique_ptr<BootstrapInfo> info_;
   std::unique_ptr<CommLog> log_;
   std::unique_ptr<Group> world_;
+  Group* unlogged_world_;  // world_, or what it logs
   MeshLayout layout_;
   mutable std::map<std::string, std::unique_ptr<Group>> parts_;  // those that were requested
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -96,6 +97,14 @@ Partition MeshLayout::shard_group(int num_replicas) const {
   return cut(
       along({MeshDim::kDp, MeshDim::kTp}), fmt::format("data x {} of tensor", num_replicas),
       [&](int /*index*/, int rank) { return coordinate(rank, MeshDim::kTp) / num_replicas; });
+}
+
+Partition MeshLayout::pp_group(const std::string& name, const std::vector<int>& coordinates) const {
+  return cut(along({MeshDim::kPp}), fmt::format("{} {}", name, fmt::join(coordinates, ",")),
+             [&](int index, int rank) {
+               const bool in = std::ranges::count(coordinates, coordinate(rank, MeshDim::kPp)) > 0;
+               return in ? -1 : index;
+             });
 }
 
 Partition MeshLayout::secondary_shard_group(int num_replicas, int dp_ranks) const {

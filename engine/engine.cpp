@@ -25,7 +25,8 @@ void require_memory_on_all(const model::Blocks& blocks, const configs::Config& c
                                 .device = mesh.device().type(),
                                 .trains = init.trains,
                                 .saves_frozen = init.saves_frozen,
-                                .saves_beside = init.saves_beside_training};
+                                .saves_beside = init.saves_beside_training,
+                                .block_times = init.block_times};
   std::string refusal;
   try {
     require_memory(run_memory(blocks, config, options, mesh.local_size()));
@@ -41,9 +42,15 @@ void require_memory_on_all(const model::Blocks& blocks, const configs::Config& c
 
 void check_mesh_dims(const comm::MeshShape& shape, const configs::Config& config) {
   using comm::MeshDim;
-  if (shape.ranks_along({MeshDim::kDp, MeshDim::kTp}) != shape.ranks())
-    throw Error("mesh {} is not supported: an engine supports the dims data and tensor only",
+  if (shape.ranks_along({MeshDim::kPp, MeshDim::kDp, MeshDim::kTp}) != shape.ranks())
+    throw Error("mesh {} is not supported: an engine supports the dims pipe, data and tensor only",
                 shape.str());
+  if (config.pipeline.stages != shape[MeshDim::kPp]) {
+    throw Error(
+        "pipeline.stages: {}, but the mesh is {}. Call engine::arrange first, as zeroth::start "
+        "does",
+        config.pipeline.stages, shape.str());
+  }
   const int64_t size = config.tensor_parallel.size;
   if (size == 1 || size == shape[MeshDim::kTp]) return;
   throw Error(
@@ -211,7 +218,8 @@ comm::DeviceMesh& Engine::mesh() const {
 
 zero::MemoryPlan Engine::memory() const {
   return plan_memory(impl_->plan_, config(),
-                     {.device = mesh().device().type(), .saves_beside = impl_->saves_beside_});
+                     {.device = mesh().device().type(), .saves_beside = impl_->saves_beside_},
+                     impl_->partition_);
 }
 
 int64_t Engine::num_parameters() const {

@@ -49,6 +49,9 @@ struct InitOptions {
   bool saves_frozen = true;
   // False: the caller has called require_memory (engine/memory/memory_check.h) on every rank.
   bool checks_memory = true;
+  // Seconds that each block takes for a micro-batch, which divide the blocks among the stages of a
+  // pipeline by time (configs::PipelineConfig::partition); the same on all ranks. Empty: unknown.
+  std::vector<double> block_times = {};
   // Called while weights are read: returns whether this rank requests a stop. Then initialize
   // throws StopRequested on all ranks. Either all ranks pass a function or none does.
   std::function<bool()> stop_requested = nullptr;

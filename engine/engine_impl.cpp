@@ -20,6 +20,15 @@ double clip_factor(double max_norm, double norm) {
   return max_norm > 0 && std::isfinite(norm) ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
 }
 
+// Returns the sum over this rank's units of a pipeline's squared norms, which are exchanged per
+// unit and added in the chain's order; zero on ranks that another one stands for.
+torch::Tensor norm_in_chain_order(const torch::Tensor& squares, const comm::DeviceMesh& mesh) {
+  if (mesh.layout().shape()[comm::MeshDim::kPp] == 1) return squares.sum();
+  mesh.group({comm::MeshDim::kPp}).all_reduce(squares, comm::ReduceOp::kSum, "norms").wait();
+  const bool stands = mesh.coordinate(comm::MeshDim::kPp) == 0;
+  return stands ? squares.sum() : torch::zeros({}, squares.options());
+}
+
 }  // namespace
 
 Engine::Impl::Impl(model::Blocks blocks, const configs::Config& config,
@@ -28,16 +37,19 @@ Engine::Impl::Impl(model::Blocks blocks, const configs::Config& config,
     : config_(config),
       mesh_(std::move(mesh)),
       blocks_(std::move(blocks)),
+      partition_(partition_blocks(blocks_, config_.pipeline, options.block_times)),
       plan_(zero::plan_units(blocks_, *mesh_,
                              {.trains = options.trains,
                               .saves_frozen = options.saves_frozen,
-                              .min_coded_elements = optim::min_coded_elements(config_.optimizer)})),
+                              .min_coded_elements = optim::min_coded_elements(config_.optimizer),
+                              .block_pp_ranks = partition_.block_pp_ranks()})),
       strategy_(zero::make_strategy(plan_, config_, *mesh_, std::move(link))),
       lr_(config_.scheduler, config_.optimizer),
       scaler_(optim::make_loss_scaler(config_)),
       first_trained_(zero::first_trained_block(plan_)),
-      schedule_(
-          plan_step(blocks_.size(), config_, config_.batch.accumulation_steps, first_trained_)),
+      schedule_(plan_step(partition_, config_, config_.batch.accumulation_steps, first_trained_,
+                          plan_.pp_rank)),
+      link_(*mesh_, partition_),
       saved_inputs_(make_saved_inputs(blocks_.size() * static_cast<size_t>(schedule_.max_in_flight),
                                       config_.recompute, mesh_->device())),
       runner_(blocks_, *strategy_.params, *strategy_.grads),
@@ -61,14 +73,14 @@ StepStats Engine::Impl::train_batch(DataLoader& data) {
   runner_.inspect_outputs(skips_.in_a_row());
   runner_.set_block_timer(profiler_.block_timer());
   const torch::Tensor loss = run_micro_batches(step);
-  const torch::Tensor squares = strategy_.grads->finish();
+  const torch::Tensor squares = norm_in_chain_order(strategy_.grads->finish(), *mesh_);
   const bool unused =
       !config_.zero.ignore_unused_parameters && has_unused_parameters(plan_, *strategy_.grads);
   const StepTotals own = {.flags = {.stop_requests = data.stop_requested(),
                                     .save_requests = data.save_requested(),
                                     .writing = checkpointer_.writes(),
                                     .unused = unused},
-                          .counts = reports_loss(*mesh_) ? step.counts() : TokenCounts()};
+                          .counts = reports_batch(*mesh_) ? step.counts() : TokenCounts()};
   const torch::Tensor totals = pack_totals(loss, squares, own);
   mesh_->world().all_reduce(totals, comm::ReduceOp::kSum, "loss and norm of the step").wait();
   profiler_.end_phase(StepPhase::kReduce);
@@ -108,47 +120,127 @@ void Engine::Impl::report_offload(const OffloadTimes& before, StepStats& stats) 
   stats.times.update += stats.offload.update;
 }
 
+class Engine::Impl::MicroBatches {
+ public:
+  // `ahead`: fetches one before it is needed, so that what another stage sends of it can be
+  // received at once.
+  MicroBatches(const Impl& engine, StepBatches& source, int64_t count, bool ahead)
+      : engine_(engine), source_(source), count_(count), ahead_(ahead) {}
+
+  // Fetches all of them, and checks that ranks that share layers or samples got the same.
+  void verify() {
+    while (std::ssize(extents_) < count_) {
+      fetch();
+      verify_batches_match(fetched_.back(), engine_.steps_ + 1, *engine_.mesh_);
+    }
+  }
+
+  // Returns the next one.
+  model::MicroBatch next() {
+    if (fetched_.empty()) fetch();
+    model::MicroBatch batch = std::move(fetched_.front());
+    fetched_.pop_front();
+    if (ahead_ && fetched_.empty() && std::ssize(extents_) < count_) fetch();
+    return batch;
+  }
+
+  std::optional<std::vector<int64_t>> leading_extents(int64_t micro_batch) const {
+    if (micro_batch >= std::ssize(extents_)) return std::nullopt;
+    return extents_[static_cast<size_t>(micro_batch)];
+  }
+
+ private:
+  void fetch() {
+    fetched_.push_back(source_.next());
+    extents_.push_back(engine_.leading_extents(fetched_.back()));
+  }
+
+  const Impl& engine_;
+  StepBatches& source_;
+  int64_t count_;
+  bool ahead_;
+  std::deque<model::MicroBatch> fetched_;
+  std::vector<std::vector<int64_t>> extents_;  // [micro-batch]
+};
+
+std::vector<int64_t> Engine::Impl::leading_extents(const model::MicroBatch& batch) const {
+  const int tensor_size = mesh_->layout().shape()[comm::MeshDim::kTp];
+  if (tensor_size == 1) return batch.tokens.sizes().vec();
+  return {(batch.tokens.numel() + tensor_size - 1) / tensor_size};
+}
+
+Engine::Impl::MicroBatchInFlight& Engine::Impl::in_flight(
+    const PipeOp& op, MicroBatches& batches,
+    std::vector<std::optional<MicroBatchInFlight>>& places) const {
+  // Micro-batches begin and end in their order, so that none meets another one in its place.
+  const auto place = static_cast<size_t>(op.micro_batch) % places.size();
+  if (!places[place]) {
+    places[place] = {
+        .batch = batches.next(),
+        .tape = Tape(blocks_.size(), first_trained_ + 1, saved_inputs_, place),
+        .ops_left = schedule_.ops.size() / static_cast<size_t>(config_.batch.accumulation_steps)};
+  }
+  return *places[place];
+}
+
+torch::Tensor Engine::Impl::run_forward(const PipeOp& op, MicroBatchInFlight& on) {
+  on.x = link_.receive_input(op, std::move(on.x));
+  torch::Tensor y = runner_.forward(schedule_.chunks[op.chunk], std::move(on.x), on.batch, on.tape);
+  if (schedule_.computes_loss(op.chunk)) {
+    on.dy = on.batch.loss_gradient;
+    return y.to(torch::kDouble);
+  }
+  on.x = link_.send_output(op, std::move(y));
+  return {};
+}
+
+void Engine::Impl::run_backward(const PipeOp& op, MicroBatchInFlight& on,
+                                const std::function<void()>& prefetch_next) {
+  const ModelChunk& chunk = schedule_.chunks[op.chunk];
+  if (first_trained_ >= chunk.back().end) return;  // nothing up to here is trained
+  if (op.kind == PipeOpKind::kBackwardWeight) return runner_.backward_weight(chunk, on.tape);
+  on.dy = link_.receive_gradient(op, std::move(on.dy));
+  on.dy = runner_.backward(chunk, op.kind, std::move(on.dy), on.batch, on.tape, prefetch_next);
+  on.dy = link_.send_gradient(op, std::move(on.dy));
+}
+
 torch::Tensor Engine::Impl::run_micro_batches(StepBatches& step) try {
   torch::Tensor loss =
       torch::zeros({}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
-  const bool verifies = !std::exchange(batches_verified_, true);
+  if (!normalizer_) normalizer_ = make_loss_normalizer(step.count_positions(), config_, *mesh_);
+  MicroBatches batches(*this, step, config_.batch.accumulation_steps,
+                       /*ahead=*/partition_.ranks > 1);
+  if (!std::exchange(batches_verified_, true)) batches.verify();
   strategy_.grads->set_backward_order(backward_order(schedule_));
-  std::vector<std::optional<MicroBatchInFlight>> in_flight(
+  link_.begin(partition_.schedule, config_.batch.accumulation_steps, /*trains=*/true,
+              first_trained_,
+              [&](int64_t micro_batch) { return batches.leading_extents(micro_batch); });
+  std::vector<std::optional<MicroBatchInFlight>> places(
       static_cast<size_t>(schedule_.max_in_flight));
-  // Micro-batches begin and end in their order, so that none meets another one in its place.
-  const auto place_of = [&](const PipeOp& op) {
-    return static_cast<size_t>(op.micro_batch % schedule_.max_in_flight);
-  };
   for (size_t i = 0; i < schedule_.ops.size(); ++i) {
     const PipeOp& op = schedule_.ops[i];
-    const ModelChunk& chunk = schedule_.chunks[op.chunk];
     // Gathers prefetch no further than the next period, which accesses every block.
     if (i % schedule_.period == 0) strategy_.params->set_access_order(block_accesses(schedule_, i));
-    std::optional<MicroBatchInFlight>& current = in_flight[place_of(op)];
+    MicroBatchInFlight& current = in_flight(op, batches, places);
     if (op.kind == PipeOpKind::kForward) {
-      if (op.chunk == 0) {
-        current = {.batch = next_batch(step, verifies),
-                   .tape = Tape(blocks_.size(), first_trained_ + 1, saved_inputs_, place_of(op))};
-      }
-      current->x = runner_.forward(chunk, std::move(current->x), current->batch, current->tape);
-      if (op.chunk + 1 == schedule_.chunks.size()) {
-        loss += std::exchange(current->x, {}).to(torch::kDouble);
-        current->dy = current->batch.loss_gradient;
-      }
+      prepare(current.batch);
+      profiler_.end_phase(StepPhase::kData);
+      const torch::Tensor own = run_forward(op, current);
+      if (own.defined()) loss += own;
       profiler_.end_phase(StepPhase::kForward);
     } else {
       const PipeOp* const next = i + 1 < schedule_.ops.size() ? &schedule_.ops[i + 1] : nullptr;
-      const auto prefetch_next = [&] {
-        if (next == nullptr || next->kind != PipeOpKind::kBackward) return;
+      run_backward(op, current, [&] {
+        if (next == nullptr || next->kind == PipeOpKind::kForward) return;
         BlockRunner::prefetch_input(schedule_.chunks[next->chunk],
-                                    in_flight[place_of(*next)]->tape);
-      };
-      current->dy = runner_.backward(chunk, std::move(current->dy), current->batch, current->tape,
-                                     prefetch_next);
-      if (op.chunk == 0) current.reset();
+                                    in_flight(*next, batches, places).tape);
+      });
       profiler_.end_phase(StepPhase::kBackward);
     }
+    if (--current.ops_left == 0)
+      places[static_cast<size_t>(op.micro_batch) % places.size()].reset();
   }
+  link_.finish();
   strategy_.params->set_access_order({});
   return reports_loss(*mesh_) ? loss : torch::zeros_like(loss);
 } catch (...) {
@@ -156,16 +248,11 @@ torch::Tensor Engine::Impl::run_micro_batches(StepBatches& step) try {
   throw;
 }
 
-model::MicroBatch Engine::Impl::next_batch(StepBatches& step, bool verifies) {
-  if (!normalizer_) normalizer_ = make_loss_normalizer(step.count_positions(), config_, *mesh_);
-  model::MicroBatch batch = step.next();
-  if (verifies) verify_batches_match(batch, steps_ + 1, *mesh_);
+void Engine::Impl::prepare(model::MicroBatch& batch) const {
   batch.loss_normalizer = normalizer_->divisor(count_label_tokens(batch));
   batch.grad_scale = scaler_.scale() * strategy_.factors.before;
   batch.loss_gradient =
       torch::full({}, batch.grad_scale, batch.tokens.options().dtype(torch::kFloat));
-  profiler_.end_phase(StepPhase::kData);
-  return batch;
 }
 
 void Engine::Impl::finish_step(StepStats& stats, double grad_factor) {
@@ -225,23 +312,44 @@ EvalStats Engine::Impl::eval_batch(DataLoader& data, int64_t micro_batches) {
       torch::zeros({2}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
   verify_micro_batches_match(micro_batches);
   StopAgreement end(*mesh_, [&] { return data.stop_requested(); });
-  bool ended = false;
   StepBatches drawn(data, micro_batches, mesh_->device());
-  for (int64_t i = 0; i < micro_batches; ++i) {
-    model::MicroBatch batch = drawn.next();
-    if (i == 0) verify_batches_match(batch, steps_, *mesh_);
-    strategy_.params->set_access_order(
-        forward_accesses(blocks_.size(), std::min<int64_t>(micro_batches - i, 2)));
-    batch.sample_seeds.clear();  // disables dropout
-    batch.loss_normalizer = 1;   // sum over tokens, divided once at the end
-    const torch::Tensor loss = runner_.evaluate(batch, [&] { return ended = end.stop_agreed(); });
-    if (ended) break;
-    if (!reports_loss(*mesh_)) continue;
-    sums[0] += loss.to(torch::kDouble);
-    sums[1] += static_cast<double>(count_label_tokens(batch));
+  MicroBatches batches(*this, drawn, micro_batches, /*ahead=*/false);
+  const StepSchedule schedule = plan_evaluation(partition_, micro_batches, plan_.pp_rank);
+  link_.begin(evaluation_schedule(partition_), micro_batches, /*trains=*/false, first_trained_,
+              [&](int64_t micro_batch) { return batches.leading_extents(micro_batch); });
+  struct Evaluated {
+    model::MicroBatch batch;
+    torch::Tensor x = {};
+  };
+  std::map<int64_t, Evaluated> in_flight;  // by micro-batch
+  int64_t end_at = micro_batches;          // later ones are not evaluated on any rank
+  for (size_t i = 0; i < schedule.ops.size(); ++i) {
+    const PipeOp& op = schedule.ops[i];
+    if (i % schedule.period == 0) strategy_.params->set_access_order(block_accesses(schedule, i));
+    if (op.micro_batch >= end_at) continue;
+    if (op.chunk == 0 && end.stop_agreed()) {
+      end_at = op.micro_batch;
+      continue;
+    }
+    Evaluated& current = in_flight[op.micro_batch];
+    if (op.chunk == 0) {
+      current.batch = batches.next();
+      if (op.micro_batch == 0) verify_batches_match(current.batch, steps_, *mesh_);
+      current.batch.sample_seeds.clear();  // disables dropout
+      current.batch.loss_normalizer = 1;   // sum over tokens, divided once at the end
+    }
+    current.x = link_.receive_input(op, std::move(current.x));
+    current.x = runner_.evaluate(schedule.chunks[op.chunk], std::move(current.x), current.batch);
+    if (schedule.computes_loss(op.chunk) && reports_loss(*mesh_)) {
+      sums[0] += current.x.to(torch::kDouble);
+      sums[1] += static_cast<double>(count_label_tokens(current.batch));
+    }
+    current.x = link_.send_output(op, std::move(current.x));
+    if (op.chunk + 1 == schedule.chunks.size()) in_flight.erase(op.micro_batch);
   }
+  link_.finish();
   strategy_.params->set_access_order({});
-  if (ended) return {.stop_requested = true};
+  if (end_at < micro_batches) return {.stop_requested = true};
   sums = sums.to(torch::kCPU);
   mesh_->cpu_group().all_reduce(sums, comm::ReduceOp::kSum, "loss of the evaluation").wait();
   const double tokens = sums[1].item<double>();

@@ -11,6 +11,8 @@
 #include "engine/engine.h"
 #include "engine/state/checkpointer.h"
 #include "engine/step/block_runner.h"
+#include "engine/step/partition.h"
+#include "engine/step/pipe_link.h"
 #include "engine/step/schedule.h"
 #include "engine/step/step_batches.h"
 #include "engine/step/step_profiler.h"
@@ -51,10 +53,21 @@ class Engine::Impl {
     model::MicroBatch batch;
     Tape tape;
     torch::Tensor x = {}, dy = {};  // that the next operation on it continues with
+    size_t ops_left = 0;
   };
-  // Returns the step's next micro-batch; if `verifies`, checks that ranks sharing layers got the
-  // same one.
-  model::MicroBatch next_batch(StepBatches& step, bool verifies);
+  // MicroBatches fetches the micro-batches of a step, or of an evaluation, and knows their extents.
+  class MicroBatches;
+  // Fetches the micro-batch into its place, if this operation is the first on it.
+  MicroBatchInFlight& in_flight(const PipeOp& op, MicroBatches& batches,
+                                std::vector<std::optional<MicroBatchInFlight>>& places) const;
+  // Run an operation, receive what it begins with and send its result.
+  torch::Tensor run_forward(const PipeOp& op, MicroBatchInFlight& on);
+  void run_backward(const PipeOp& op, MicroBatchInFlight& on,
+                    const std::function<void()>& prefetch_next);
+  // Returns the extents of activations of the micro-batch but for the last one.
+  std::vector<int64_t> leading_extents(const model::MicroBatch& batch) const;
+  // Fills in what the loss of a micro-batch of a training step is divided and scaled by.
+  void prepare(model::MicroBatch& batch) const;
   void verify_micro_batches_match(int64_t micro_batches) const;
   void require_values(std::string_view call) const;
   // Skips the step, or clips and updates; fills the related stats. `grad_factor` is from the sum
@@ -67,12 +80,14 @@ class Engine::Impl {
   configs::Config config_;
   std::shared_ptr<comm::DeviceMesh> mesh_;
   model::Blocks blocks_;
+  PipelinePartition partition_;
   zero::UnitPlan plan_;
   zero::Strategy strategy_;
   optim::LrSchedule lr_;
   optim::LossScaler scaler_;
   size_t first_trained_;  // block; backward stops there
   StepSchedule schedule_;
+  PipeLink link_;
   std::shared_ptr<SavedInputs> saved_inputs_;
   BlockRunner runner_;
   std::optional<LossNormalizer> normalizer_;  // set in the first step

@@ -12,6 +12,7 @@ namespace zeroth::engine {
 
 comm::MeshShape grid_shape(const configs::Config& config, int ranks) {
   return comm::MeshShape()
+      .with(comm::MeshDim::kPp, static_cast<int>(config.pipeline.stages))
       .with(comm::MeshDim::kDp, static_cast<int>(config.data_ranks(ranks)))
       .with(comm::MeshDim::kTp, static_cast<int>(config.tensor_parallel.size));
 }

@@ -86,8 +86,4 @@ Tensor squared_norms(const std::vector<Tensor>& tensors, torch::Device device) {
   return norms.pin_memory().to(device, /*non_blocking=*/true);
 }
 
-Tensor squared_norm(const std::vector<Tensor>& tensors, torch::Device device) {
-  return squared_norms(tensors, device).sum();
-}
-
 }  // namespace zeroth::optim

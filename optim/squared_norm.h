@@ -14,7 +14,4 @@ namespace zeroth::optim {
 // them at once.
 torch::Tensor squared_norms(const std::vector<torch::Tensor>& tensors, torch::Device device);
 
-// Returns the sum of squared_norms(), an fp64 scalar.
-torch::Tensor squared_norm(const std::vector<torch::Tensor>& tensors, torch::Device device);
-
 }  // namespace zeroth::optim

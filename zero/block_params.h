@@ -7,6 +7,7 @@
 #include "optim/update_step.h"
 #include "zero/gather_prefetcher.h"
 #include "zero/param_store.h"
+#include "zero/unit.h"
 
 namespace zeroth::zero {
 
@@ -38,6 +39,7 @@ class BlockParams {
   // gather().
   void step(const optim::UpdateStep& step);
 
+  bool holds(size_t block) const { return plan_.holds(block); }
   // Acquires this rank's shard of a unit for reading, on the device.
   offload::ChunkLease acquire_shard(size_t unit);
 

@@ -68,7 +68,16 @@ class UnitReducer : public GradReducer {
         pool_(options.device),
         exchange_(options, pool_),
         shards_(shards),
-        got_(plan.units.size()) {}
+        got_(plan.units.size()) {
+    std::vector<int64_t> counted;
+    for (const Unit& unit : plan.units) {
+      if (!unit.trainable) continue;
+      if (unit.is_counted) counted.push_back(num_trainable_);
+      ++num_trainable_;
+      if (unit.pp_ranks.size() > 1) tied_group(unit);
+    }
+    counted_ = at::tensor(counted, torch::kLong).to(options.device);
+  }
 
   void set_backward_order(std::vector<size_t> blocks) final {
     expected_ = std::move(blocks);
@@ -84,7 +93,7 @@ class UnitReducer : public GradReducer {
                  "block {} is not the next of the {} whose gradients are expected", block,
                  expected_.size());
     for (const size_t unit : plan_.block_units[block]) {
-      if (plan_.units[unit].trainable) open_unit(unit, is_repeated());
+      if (plan_.units[unit].is_trained_here()) open_unit(unit, is_repeated());
     }
   }
 
@@ -93,12 +102,12 @@ class UnitReducer : public GradReducer {
     ++position_;
     for (const size_t unit : plan_.block_units[block]) {
       const bool last = --uses_left_[unit] == 0;
-      if (plan_.units[unit].trainable) add_unit(unit, {.repeated = repeated, .last = last});
+      if (plan_.units[unit].is_trained_here()) add_unit(unit, {.repeated = repeated, .last = last});
     }
   }
 
   Range range(size_t unit) const final {
-    return shards_ ? plan_.units[unit].shard() : Range{0, plan_.units[unit].layout.numel()};
+    return shards_ ? plan_.units[unit].shard() : plan_.units[unit].whole();
   }
 
   bool got_gradient(size_t unit, size_t slot) const final {
@@ -135,6 +144,19 @@ class UnitReducer : public GradReducer {
   comm::Group& shard_group(size_t unit) const {
     return mesh_.shard_group(plan_.units[unit].num_replicas);
   }
+  // Adds up the gradient of a tied weight, on the device or the CPU, over the ranks that hold it.
+  void sum_tied(size_t unit, const torch::Tensor& gradient) const {
+    const Unit& tied = plan_.units[unit];
+    if (tied.pp_ranks.size() == 1) return;
+    const torch::Tensor sum = gradient.to(options_.device);
+    tied_group(tied).all_reduce(sum, comm::ReduceOp::kSum, label(unit)).wait();
+    if (sum.device() != gradient.device()) gradient.copy_(sum);
+  }
+  // Returns finish()'s norms from those of the units that are counted on this rank, in order.
+  torch::Tensor norms_of_all(const torch::Tensor& counted) const {
+    if (counted.numel() == num_trainable_) return counted;
+    return at::zeros({num_trainable_}, counted.options()).index_copy_(0, counted_, counted);
+  }
   std::string label(size_t unit) const { return "gradients of " + plan_.units[unit].label(); }
 
   const UnitPlan& plan_;
@@ -144,11 +166,14 @@ class UnitReducer : public GradReducer {
   GradExchange exchange_;
 
  private:
+  comm::Group& tied_group(const Unit& tied) const { return mesh_.pp_group("tied", tied.pp_ranks); }
   bool is_repeated() const {
     return position_ + 1 < expected_.size() && expected_[position_ + 1] == expected_[position_];
   }
 
   bool shards_;
+  int64_t num_trainable_ = 0;           // units of the chain
+  torch::Tensor counted_;               // indices of those that are counted here, among them
   std::vector<size_t> expected_;        // of set_backward_order()
   size_t position_ = 0;                 // of the next one in expected_
   std::vector<size_t> uses_left_;       // [unit]: in this step
@@ -164,7 +189,7 @@ class AccumulatingReducer final : public UnitReducer {
                       const GradReducerOptions& options, bool shards)
       : UnitReducer(plan, mesh, options, shards), units_(plan.units.size()) {
     for (size_t unit = 0; unit < units_.size(); ++unit) {
-      if (!plan.units[unit].trainable) continue;
+      if (!plan.units[unit].is_trained_here()) continue;
       units_[unit].whole = allocate(plan.units[unit].layout.numel());
       if (!options.gradient_offload) continue;
       units_[unit].host =
@@ -183,10 +208,14 @@ class AccumulatingReducer final : public UnitReducer {
         if (state.host.defined()) state.host.zero_();
       }
       state.holds_sum = true;
+      sum_tied(unit, summed(unit));
+      if (state.host.defined() && plan_.units[unit].pp_ranks.size() > 1)
+        state.host.copy_(summed(unit));
       const Range part = plan_.units[unit].shard();
-      owned.push_back(state.whole.narrow(0, part.begin, part.size()));
+      if (plan_.units[unit].is_counted)
+        owned.push_back(state.whole.narrow(0, part.begin, part.size()));
     }
-    return optim::squared_norm(owned, options_.device);
+    return norms_of_all(optim::squared_norms(owned, options_.device));
   }
 
   torch::Tensor grad(size_t unit) const override {
@@ -237,7 +266,7 @@ class ScatterReducer final : public UnitReducer {
                  const GradReducerOptions& options)
       : UnitReducer(plan, mesh, options, /*shards=*/true), units_(plan.units.size()) {
     for (size_t unit = 0; unit < units_.size(); ++unit) {
-      if (!plan.units[unit].trainable) continue;
+      if (!plan.units[unit].is_trained_here()) continue;
       const int64_t numel = plan.units[unit].layout.shard_numel();
       units_[unit].shard = options.gradient_offload ? options.gradient_offload->allocate_shard(
                                                           numel, options.accumulation)
@@ -249,20 +278,22 @@ class ScatterReducer final : public UnitReducer {
     exchange_.drain();
     std::vector<torch::Tensor> squares;  // by unit; undefined if the shard is yet to be squared
     std::vector<torch::Tensor> whole;
-    for (ShardGradient& unit : units_) {
+    for (size_t index = 0; index < units_.size(); ++index) {
+      ShardGradient& unit = units_[index];
       if (!unit.shard.defined()) continue;
       if (!unit.holds_sum) unit.shard.zero_();  // no block opened it
+      sum_tied(index, unit.shard);
+      if (!plan_.units[index].is_counted) continue;
       squares.push_back(unit.squared);
       if (!unit.squared.defined()) whole.push_back(unit.shard);
     }
     const torch::Tensor of_whole = optim::squared_norms(whole, options_.device);
-    if (whole.size() == squares.size()) return of_whole.sum();
-    // Sum in unit order, which gives the bits of squaring all at once.
+    if (whole.size() == squares.size()) return norms_of_all(of_whole);
     int64_t next = 0;
     for (torch::Tensor& square : squares) {
       if (!square.defined()) square = of_whole[next++];
     }
-    return torch::stack(squares).sum();
+    return norms_of_all(torch::stack(squares));
   }
 
   torch::Tensor grad(size_t unit) const override { return units_[unit].shard; }
@@ -302,7 +333,7 @@ class ScatterReducer final : public UnitReducer {
     state.open_holds_sum = use.repeated;
     if (use.repeated) return;
     // A gradient that is offloaded once per step is squared before it leaves the device.
-    const bool once = use.last && !state.holds_sum;
+    const bool once = use.last && !state.holds_sum && plan_.units[unit].pp_ranks.size() == 1;
     if (options_.gradient_offload && once) {
       state.squared = torch::zeros({}, state.open.options().dtype(torch::kDouble));
     }

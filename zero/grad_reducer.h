@@ -29,8 +29,9 @@ class GradReducer {
   // reduction overlaps with the next block.
   virtual void add(size_t block) = 0;
   // Waits for every reduction. After it grad(u) is the sum over the step's micro-batches and all
-  // ranks that hold u (Unit::num_replicas). Returns the squared L2 norm, fp64 scalar on the device,
-  // of the parts that this rank owns: summed over the ranks each element counts once.
+  // ranks that hold u (Unit::num_replicas, Unit::pp_ranks). Returns the squared L2 norms, [number
+  // of trainable units] fp64 on the device, of the parts that this rank owns: summed over the ranks
+  // each element counts once. Collective over the ranks that hold the same units.
   virtual torch::Tensor finish() = 0;
   // Returns [range(u).size()], this rank's range of the unit's gradient in the dtype of
   // accumulation, or, on the CPU, of the wire if a step has one micro-batch; undefined for frozen

@@ -107,14 +107,14 @@ class MemoryPlanner {
       const OffloadPlan::ShardPlacement& released = offload_plan_.units[unit].parameters;
       put(result_.parameters, released.device, offload_plan_.parameters.pinned,
           released.elements * width);
-      const FlatLayout& layout = plan_.units[unit].layout;
-      const int64_t own_width = element_bytes(plan_.units[unit].dtype(offload_plan_.working));
+      const Unit& own = plan_.units[unit];
+      const int64_t own_width = element_bytes(own.dtype(offload_plan_.working));
       if (released.elements == 0) {
-        result_.parameters.device += layout.numel() * own_width;
+        result_.parameters.device += own.whole().size() * own_width;
       } else if (const int size = hpz_partition_size(plan_, config_); size > 1) {
         // The secondary shard.
         result_.parameters.device +=
-            layout.shard_numel() * (plan_.shape[comm::MeshDim::kDp] / size) * own_width;
+            own.layout.shard_numel() * (plan_.shape[comm::MeshDim::kDp] / size) * own_width;
       }
     }
   }

@@ -37,7 +37,7 @@ OptimizerStates::OptimizerStates(const UnitPlan& plan, ParamStore& params,
       shards_(plan.units.size()),
       updated_(plan.units.size()) {
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    if (!plan.units[unit].trainable) continue;
+    if (!plan.units[unit].is_trained_here()) continue;
     const auto& [store, rule, device] = places_[unit];
     const int64_t numel = params_.range(unit).size();
     const UpdateArrays arrays = update_arrays(*rule, params_.dtype(unit));
@@ -73,6 +73,7 @@ std::vector<OptimizerStates::Array> OptimizerStates::arrays(size_t unit) const {
 
 std::vector<Range> OptimizerStates::tiles(size_t unit) const {
   const int64_t numel = params_.range(unit).size();
+  if (!plan_.units[unit].is_held) return {};
   if (!plan_.units[unit].trainable) return {{0, numel}};
   std::vector<Range> tiles;
   const int64_t elements = tile_elements(unit);

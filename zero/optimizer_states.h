@@ -68,7 +68,7 @@ class OptimizerStates {
 
   std::vector<Array> arrays(size_t unit) const;
   // Returns the ranges, of this rank's range, that an update processes one after the other; all of
-  // it if the unit is frozen.
+  // it if the unit is frozen, none if this rank does not hold it.
   std::vector<Range> tiles(size_t unit) const;
   // Leases the entries of one of tiles() of an array for reading, on the device that updates the
   // unit, or that computes with it if it is frozen.

@@ -51,7 +51,7 @@ ShardedOptimizer::ShardedOptimizer(const UnitPlan& plan, ParamStore& params, Gra
   std::vector<std::vector<optim::OffsetSpan>> offsets = element_offsets(plan);
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     elements_[unit].offsets = std::move(offsets[unit]);
-    if (!plan.units[unit].trainable) continue;
+    if (!plan.units[unit].is_trained_here()) continue;
     ZEROTH_CHECK(grads.range(unit) == params.range(unit),
                  "unit {}: gradient and parameter shards differ", plan.units[unit].name);
     elements_[unit].group_ranges = group_ranges(unit, options.decay_vectors);
@@ -83,7 +83,7 @@ void ShardedOptimizer::reserve_staging() {
   if (!staging_) return;
   const auto width = static_cast<int64_t>(c10::elementSize(params_.dtype()));
   for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
-    if (!plan_.units[unit].trainable) continue;
+    if (!plan_.units[unit].is_trained_here()) continue;
     const torch::Device where = states_.placement(unit).device;
     const int64_t numel = params_.range(unit).size();
     if (where.is_cpu()) staging_->reserve(where, numel * width);
@@ -98,7 +98,7 @@ void ShardedOptimizer::begin_step(const optim::UpdateStep& step) {
   step_ = step;
   if (staging_) idle_ = staging_->copies().record_event();
   for (size_t unit = 0; unit < pending_.size(); ++unit) {
-    if (!plan_.units[unit].trainable) continue;
+    if (!plan_.units[unit].is_trained_here()) continue;
     ZEROTH_CHECK(!pending_[unit], "unit {}: its last update is still pending",
                  plan_.units[unit].name);
     pending_[unit] = true;

@@ -14,6 +14,7 @@ struct StagePolicy {
   GatherPolicy gather_policy;
   int64_t configs::ZeroConfig::*prefetch_limit;  // elements
   ReducerKind with_accumulation;
+  ReducerKind with_stages;  // of a pipeline, between whose passes a reduction would delay others
   // The full gradient need not be kept for one reduction.
   ReducerKind single_reduction;
   const char* description;
@@ -24,13 +25,13 @@ const StagePolicy& stage_policy(int stage) {
   using enum GatherPolicy;
   using enum ReducerKind;
   static const StagePolicy kTable[] = {
-      {kNever, &ZeroConfig::allgather_bucket_elements, kFull, kFull,
+      {kNever, &ZeroConfig::allgather_bucket_elements, kFull, kFull, kFull,
        "parameters, gradients and optimizer state replicated"},
-      {kAfterUpdate, &ZeroConfig::allgather_bucket_elements, kLateScatter, kScatter,
+      {kAfterUpdate, &ZeroConfig::allgather_bucket_elements, kLateScatter, kLateScatter, kScatter,
        "parameters replicated, optimizer state sharded"},
-      {kAfterUpdate, &ZeroConfig::allgather_bucket_elements, kScatter, kScatter,
+      {kAfterUpdate, &ZeroConfig::allgather_bucket_elements, kScatter, kLateScatter, kScatter,
        "parameters replicated, gradients and optimizer state sharded"},
-      {kBeforeUse, &ZeroConfig::prefetch_bucket_elements, kScatter, kScatter,
+      {kBeforeUse, &ZeroConfig::prefetch_bucket_elements, kScatter, kScatter, kScatter,
        "parameters, gradients and optimizer state sharded"},
   };
   ZEROTH_CHECK(stage >= 0 && stage <= 3, "stage {}", stage);
@@ -49,21 +50,15 @@ int parameter_stage(bool unsharded, const configs::Config& config, bool separate
                                                       : effective_stage(unsharded, config);
 }
 
-// Returns whether the backward passes of a block follow each other, so that gradients are summed
-// before they are reduced.
-bool sums_before_reduction(const configs::Config& config) {
-  return config.batch.accumulates() &&
-         config.pipeline.schedule == configs::PipelineConfig::Schedule::kBreadthFirst;
-}
-
 // Returns one kind for all units. Each reducer also supports units on one rank.
 ReducerKind reducer_kind(const UnitPlan& plan, const configs::Config& config,
                          const OffloadPlan& offload_plan) {
   // With CPU offload, a single rank needs no full gradient on the device: its shard is all.
   if (offload_plan.offload_gradients && plan.is_unsharded()) return ReducerKind::kScatter;
   const StagePolicy& policy = stage_policy(effective_stage(plan.is_unsharded(), config));
-  const bool several = config.batch.accumulates() && !sums_before_reduction(config);
-  return several ? policy.with_accumulation : policy.single_reduction;
+  const bool several = config.batch.accumulates() && !config.keeps_all_micro_batches();
+  if (!several) return policy.single_reduction;
+  return config.pipeline.is_on() ? policy.with_stages : policy.with_accumulation;
 }
 
 GradReducerOptions reducer_options(const UnitPlan& plan, const configs::Config& config,
@@ -113,6 +108,7 @@ bool is_adapter(const UnitPlan& plan, const Unit& unit) {
 
 OffloadPlan assign_placement(UnitPlan& plan, const configs::Config& config, bool separate_device) {
   for (Unit& unit : plan.units) {
+    if (!unit.is_held) continue;
     const int stage = parameter_stage(unit.is_unsharded(), config, separate_device);
     const GatherPolicy policy = stage_policy(stage).gather_policy;
     const bool stays =
@@ -153,7 +149,7 @@ torch::Dtype grad_buffer_dtype(UnitPlan plan, const configs::Config& config,
   const OffloadPlan offload_plan = assign_placement(plan, config, device != torch::kCPU);
   const GradReducerOptions options = reducer_options(plan, config, offload_plan);
   const bool scatters = reducer_kind(plan, config, offload_plan) == ReducerKind::kScatter;
-  return scatters && !sums_before_reduction(config) ? options.wire : options.accumulation;
+  return scatters && !config.keeps_all_micro_batches() ? options.wire : options.accumulation;
 }
 
 std::string describe(const UnitPlan& plan, const configs::Config& config) {

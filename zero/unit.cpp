@@ -23,6 +23,13 @@ struct UnitParameter {
   int num_replicas;
 };
 
+std::vector<int> pp_ranks_of(const std::vector<size_t>& blocks, const UnitPlan& plan) {
+  if (plan.block_pp_ranks.empty()) return {plan.pp_rank};
+  std::set<int> ranks;
+  for (const size_t block : blocks) ranks.insert(plan.block_pp_ranks[block]);
+  return {ranks.begin(), ranks.end()};
+}
+
 // Returns the part of the full tensor that `own` is, which its block's split describes.
 TensorSlice slice_of_split(const std::string& name, const torch::Tensor& own,
                            const model::Split& split) {
@@ -138,6 +145,8 @@ UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, i
                     const UnitPlanOptions& options) {
   UnitPlan plan;
   plan.shape = grid.shape();
+  plan.block_pp_ranks = options.block_pp_ranks;
+  plan.pp_rank = grid.coordinate(rank, comm::MeshDim::kPp);
   plan.block_units.resize(blocks.size());
   std::set<std::string> labels;
   for (const auto& block : blocks) {
@@ -162,12 +171,18 @@ UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, i
     if (is_new) {
       const comm::GroupMember place =
           comm::group_member(grid.shard_group(parameter.num_replicas), rank);
+      std::vector<int> pp_ranks = pp_ranks_of(parameter.blocks, plan);
+      const bool is_held = std::ranges::count(pp_ranks, plan.pp_rank) > 0;
+      const bool is_counted = pp_ranks.front() == plan.pp_rank;
       plan.units.push_back(
           {.name = {},
            .trainable = trainable,
            .is_saved = trainable || (options.saves_frozen && !quantized),
            .is_quantized = quantized,
            .coded = coded,
+           .pp_ranks = std::move(pp_ranks),
+           .is_held = is_held,
+           .is_counted = is_counted,
            .num_replicas = parameter.num_replicas,
            .shard_index = place.rank,
            .layout =

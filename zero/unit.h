@@ -35,6 +35,13 @@ struct Unit {
   // True: its optimizer states are 8-bit codes, and slots and shards begin code blocks
   // (optim/coded_states.h).
   bool coded = false;
+  // Coordinates in mesh dim pp of the ranks that hold it, ascending: one, or several of a tied
+  // weight. `is_held`: this rank holds it; otherwise its range is empty, and its tensors have no
+  // memory. `is_counted`: this rank is at the first of them, where norms count it and saves take
+  // it.
+  std::vector<int> pp_ranks = {0};
+  bool is_held = true;
+  bool is_counted = true;
   int num_replicas = 1;  // sharded over comm::DeviceMesh::shard_group(num_replicas)
   int shard_index = 0;   // this rank's index in that group
   FlatLayout layout;
@@ -51,13 +58,16 @@ struct Unit {
   bool is_tied() const { return blocks.size() > 1; }  // a weight that several blocks use
   // Returns whether no other rank holds it.
   bool is_unsharded() const { return layout.num_shards() == 1; }
+  // Returns whether this rank has a gradient of it and updates it.
+  bool is_trained_here() const { return trainable && is_held; }
+  // Returns the range of the flat buffer that has memory on this rank once it is gathered: all, or
+  // nothing.
+  Range whole() const { return {0, is_held ? layout.numel() : 0}; }
   // Returns this rank's shard of the flat buffer.
-  Range shard() const { return layout.shard(shard_index); }
+  Range shard() const { return is_held ? layout.shard(shard_index) : Range(); }
   // Returns the range that this rank owns: its shard, or all if every rank owns all. The same size
-  // on all ranks.
-  Range owned_range() const {
-    return gather_policy == GatherPolicy::kNever ? Range{0, layout.numel()} : shard();
-  }
+  // on all ranks that hold the unit.
+  Range owned_range() const { return gather_policy == GatherPolicy::kNever ? whole() : shard(); }
 };
 
 // The position of a parameter in a plan.
@@ -70,9 +80,15 @@ struct UnitPlan {
   std::vector<Unit> units;                       // units in order of first use
   std::vector<std::vector<size_t>> block_units;  // [block] -> indices into units
   std::vector<std::string> block_labels;
+  std::vector<int> block_pp_ranks;  // UnitPlanOptions::block_pp_ranks
+  int pp_rank = 0;                  // this rank's coordinate in mesh dim pp
   std::vector<SlotIndex>
       parameter_order;  // the parameters in the order in which the blocks list them
 
+  // Returns whether this rank holds the block.
+  bool holds(size_t block) const {
+    return block_pp_ranks.empty() || block_pp_ranks[block] == pp_rank;
+  }
   // Returns whether any unit is trainable.
   bool trains() const { return std::ranges::any_of(units, &Unit::trainable); }
   // Returns whether no other rank holds any of the units.
@@ -90,12 +106,16 @@ struct UnitPlanOptions {
   // Set: the optimizer stores its states as codes, except those of parameters of fewer elements (of
   // the full parameter), which are in units of their own (optim::min_coded_elements()).
   std::optional<int64_t> min_coded_elements = {};
+  // Per block: the coordinate in mesh dim pp of the ranks that hold it. Empty: every rank holds
+  // every block.
+  std::vector<int> block_pp_ranks = {};
 };
 
 // Groups the parameters of every block by (tied or not, trainable or not, quantized or not, coded
-// or not, ranks that hold the same) and returns the plan of `rank`. Throws an Error if two blocks
-// have one label, two parameters one name, a parameter is neither floating point nor frozen bytes
-// (uint8), or a block does not say how tensor-parallel ranks share it.
+// or not, ranks that hold the same) and returns the plan of `rank`. It has the units of the whole
+// chain on every rank, in the same order, also those that `rank` does not hold. Throws an Error if
+// two blocks have one label, two parameters one name, a parameter is neither floating point nor
+// frozen bytes (uint8), or a block does not say how tensor-parallel ranks share it.
 UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, int rank,
                     const UnitPlanOptions& options = {});
 // Plans the units for this rank of a mesh, and for the first of `data_ranks` ranks that are all on

@@ -35,11 +35,12 @@ UnitBuffers::UnitBuffers(const UnitPlan& plan, torch::Dtype working, torch::Devi
     : pool_(device), buffers_(plan.units.size()) {
   const torch::NoGradGuard no_grad;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    const int64_t numel = plan.units[unit].layout.numel();
+    const int64_t numel = plan.units[unit].whole().size();
     const torch::Dtype dtype = plan.units[unit].dtype(working);
     buffers_[unit].whole = plan.units[unit].is_gathered_before_use()
                                ? without_memory(numel, dtype, device)
                                : torch::zeros({numel}, torch::TensorOptions(device).dtype(dtype));
+    if (!plan.units[unit].is_held) continue;
     // The blocks keep their tensor objects; only their storage changes. shallow_copy_from also
     // gives the parameter a version counter of its own, so that a gather into the buffer does not
     // invalidate a kept graph.

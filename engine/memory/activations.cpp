@@ -26,15 +26,18 @@ BlockTotals last_block_at(const ChainBytes& chain, int64_t tokens) {
 // PeakTracker follows the memory in use while BlockRunner runs the operations of a step.
 class PeakTracker {
  public:
-  PeakTracker(const ChainBytes& chain, const StepSchedule& schedule, int64_t tokens)
+  PeakTracker(const ChainBytes& chain, const StepSchedule& schedule, size_t num_blocks,
+              int64_t tokens)
       : schedule_(schedule),
-        blocks_(schedule.chunks.back().back().end, bytes_at(chain.middle, tokens)),
+        blocks_(num_blocks, bytes_at(chain.middle, tokens)),
         handed_on_(blocks_.size() + 1) {
     blocks_.front() = bytes_at(chain.first, tokens);
     blocks_.back() = last_block_at(chain, tokens);
     Segment before;
-    for (const ModelChunk& part : schedule.chunks) {
-      for (const Segment& segment : part) {
+    for (size_t chunk = 0; chunk < schedule.chunks.size(); ++chunk) {
+      if (schedule.receives_input(chunk))
+        before.trained = false;  // its input is in no graph of this rank
+      for (const Segment& segment : schedule.chunks[chunk]) {
         const bool no_grad = segment.first > 0 && !keeps_graphs(before) && !segment.recompute;
         if (no_grad) handed_on_[segment.first] = blocks_[segment.first - 1].output;
         if (!segment.trained) first_trained_ = segment.end;
@@ -49,8 +52,9 @@ class PeakTracker {
       const PipeOp& op = schedule_.ops[i];
       const ModelChunk& chunk = schedule_.chunks[op.chunk];
       if (op.kind == PipeOpKind::kForward) {
+        if (schedule_.receives_input(op.chunk)) now_ += handed_on_[chunk.front().first];
         for (const Segment& segment : chunk) forward(segment);
-      } else {
+      } else if (op.kind != PipeOpKind::kBackwardWeight) {
         for_each_backward(chunk, [this](const Segment& segment) { backward(segment); });
       }
     }
@@ -106,8 +110,9 @@ class PeakTracker {
 
 }  // namespace
 
-int64_t activation_bytes(const ChainBytes& chain, const StepSchedule& schedule, int64_t tokens) {
-  return static_cast<int64_t>(PeakTracker(chain, schedule, tokens).peak());
+int64_t activation_bytes(const ChainBytes& chain, const StepSchedule& schedule, size_t num_blocks,
+                         int64_t tokens) {
+  return static_cast<int64_t>(PeakTracker(chain, schedule, num_blocks, tokens).peak());
 }
 
 int64_t evaluation_bytes(const ChainBytes& chain, int64_t tokens) {

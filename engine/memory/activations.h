@@ -48,9 +48,11 @@ struct ChainBytes {
   int64_t chunk_tokens = std::numeric_limits<int64_t>::max();
 };
 
-// Return the peak bytes of a step of micro-batches of this many tokens, and of an evaluation of
-// one. They exclude the saved inputs of recomputed segments (zero::StepEstimate).
-int64_t activation_bytes(const ChainBytes& chain, const StepSchedule& schedule, int64_t tokens);
+// Return the peak bytes of a rank's step of micro-batches of this many tokens, in a chain of
+// `num_blocks`, and of an evaluation of one. They exclude the saved inputs of recomputed segments
+// (zero::StepEstimate).
+int64_t activation_bytes(const ChainBytes& chain, const StepSchedule& schedule, size_t num_blocks,
+                         int64_t tokens);
 int64_t evaluation_bytes(const ChainBytes& chain, int64_t tokens);
 
 }  // namespace zeroth::engine

@@ -242,14 +242,27 @@ int64_t runtime_in_use(const std::filesystem::path& root, int64_t held) {
   return std::clamp<int64_t>(kib.value_or(0) * 1024 - held, 0, kRuntimeBytes);
 }
 
+// Returns the memory of the rank that needs most, of those of one stage after the other.
+MemoryPlan largest_memory(const model::Blocks& blocks, const configs::Config& config,
+                          EstimateOptions options) {
+  const PipelinePartition partition =
+      partition_blocks(blocks, config.pipeline, options.block_times);
+  std::optional<MemoryPlan> largest;
+  for (options.pp_rank = 0; options.pp_rank < partition.ranks; ++options.pp_rank) {
+    const MemoryPlan memory =
+        plan_memory(plan_of(blocks, config, options), config, options, partition);
+    if (!largest || memory.peak().total() > largest->peak().total()) largest = memory;
+  }
+  return *largest;
+}
+
 }  // namespace
 
 RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
                      const EstimateOptions& options, int here, const std::filesystem::path& root) {
   const int64_t held = parameter_bytes(blocks);
   const auto estimate = [=](const configs::Config& other, const EstimateOptions& with) {
-    const auto plan = plan_of(blocks, other, with);
-    MemoryPlan memory = plan_memory(plan, other, with);
+    MemoryPlan memory = largest_memory(blocks, other, with);
     const TierField host = with.device == torch::kCPU ? &TierBytes::device : &TierBytes::host;
     memory.held.*host = held;
     memory.runtime.*host = kRuntimeBytes + kCodeBytes / here;

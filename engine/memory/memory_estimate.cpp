@@ -19,13 +19,13 @@ int64_t token_bytes(int64_t tokens) {
   return 2 * kPerToken * tokens;
 }
 
-int64_t activation_bytes(const MicroBatchSize& size, const StepSchedule& schedule, int64_t rows,
-                         bool trains) {
+int64_t activation_bytes(const MicroBatchSize& size, const StepSchedule& schedule,
+                         size_t num_blocks, int64_t rows, bool trains) {
   const int64_t evaluating =
       evaluation_bytes(size.chain, size.eval_tokens) + token_bytes(size.eval_tokens);
   if (!trains) return evaluating;
   const int64_t tokens = rows * size.row_tokens;
-  return std::max(evaluating, activation_bytes(size.chain, schedule, tokens) +
+  return std::max(evaluating, activation_bytes(size.chain, schedule, num_blocks, tokens) +
                                   token_bytes(schedule.max_in_flight * tokens));
 }
 
@@ -71,10 +71,14 @@ StateBytes state_bytes(const zero::UnitPlan& plan, const configs::Config& config
 
 zero::UnitPlan plan_of(const model::Blocks& blocks, const configs::Config& config,
                        const EstimateOptions& options) {
-  return zero::plan_units(blocks, comm::MeshLayout(options.shape), /*rank=*/0,
-                          {.trains = options.trains,
-                           .saves_frozen = options.saves_frozen,
-                           .min_coded_elements = optim::min_coded_elements(config.optimizer)});
+  const int per_pp_rank = options.shape.ranks() / options.shape[comm::MeshDim::kPp];
+  return zero::plan_units(
+      blocks, comm::MeshLayout(options.shape), options.pp_rank * per_pp_rank,
+      {.trains = options.trains,
+       .saves_frozen = options.saves_frozen,
+       .min_coded_elements = optim::min_coded_elements(config.optimizer),
+       .block_pp_ranks =
+           partition_blocks(blocks, config.pipeline, options.block_times).block_pp_ranks()});
 }
 
 int64_t count_parameters(const zero::UnitPlan& plan) {
@@ -103,13 +107,18 @@ DecayCounts count_decay(const zero::UnitPlan& plan, const configs::OptimizerConf
 }
 
 zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& config,
-                             const EstimateOptions& options) {
+                             const EstimateOptions& options,
+                             const std::optional<PipelinePartition>& own_partition) {
+  const PipelinePartition partition = own_partition.value_or(
+      PipelinePartition::one_rank(plan.block_units.size(), config.pipeline.schedule));
   // The third and later micro-batches access blocks as the second one does.
   const auto plan_micro_batches = [&](int64_t micro_batches) {
-    return plan_step(plan.block_units.size(), config, micro_batches,
-                     zero::first_trained_block(plan));
+    return plan_step(partition, config, micro_batches, zero::first_trained_block(plan),
+                     plan.pp_rank);
   };
-  const StepSchedule pattern = plan_micro_batches(config.batch.accumulates() ? 2 : 1);
+  const int64_t accumulation = config.batch.accumulation_steps;
+  const StepSchedule pattern =
+      plan_micro_batches(partition.ranks > 1 ? accumulation : std::min<int64_t>(accumulation, 2));
   const StepSchedule schedule = plan_micro_batches(config.batch.accumulation_steps);
   const int64_t rows = std::min(config.batch.micro_batch_size, options.max_rows);
   zero::StepEstimate step{.accesses = block_accesses(pattern),
@@ -118,7 +127,8 @@ zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& 
                           .saved_input_bytes = rows * options.row_elements *
                                                zero::element_bytes(zero::working_dtype(config))};
   if (options.micro_batch) {
-    step.activation_bytes = activation_bytes(*options.micro_batch, schedule, rows, options.trains);
+    step.activation_bytes = activation_bytes(*options.micro_batch, schedule,
+                                             plan.block_units.size(), rows, options.trains);
   }
   zero::MemoryPlan memory = zero::plan_memory(plan, config, options.device, step);
   if (options.saves_beside) {

@@ -10,6 +10,7 @@
 #include "configs/config.h"
 #include "device/tensor.h"
 #include "engine/memory/activations.h"
+#include "engine/step/partition.h"
 #include "model/block.h"
 #include "zero/memory_plan.h"
 #include "zero/unit.h"
@@ -50,6 +51,8 @@ struct EstimateOptions {
   // Maximum rows that a rank gets at once in training, with any configuration.
   int64_t max_rows = std::numeric_limits<int64_t>::max();
   std::optional<MicroBatchSize> micro_batch = std::nullopt;  // unset: activations are unknown
+  std::vector<double> block_times = {};                      // InitOptions::block_times
+  int pp_rank = 0;  // coordinate in mesh dim pp of the rank that is estimated
 };
 
 // Returns the estimate. Throws the Error that initialize would throw for a configuration that does
@@ -57,7 +60,7 @@ struct EstimateOptions {
 MemoryEstimate estimate_memory(const model::Blocks& blocks, const configs::Config& config,
                                const EstimateOptions& options);
 
-// Returns the unit plan of the first rank.
+// Returns the unit plan of the first rank at options.pp_rank.
 zero::UnitPlan plan_of(const model::Blocks& blocks, const configs::Config& config,
                        const EstimateOptions& options);
 
@@ -67,8 +70,10 @@ int64_t count_parameters(const zero::UnitPlan& plan);
 int64_t count_saved(const zero::UnitPlan& plan);
 DecayCounts count_decay(const zero::UnitPlan& plan, const configs::OptimizerConfig& optimizer);
 
-// Returns the memory of one rank. Throws the Errors of estimate_memory().
+// Returns the memory of the rank of the plan, which the partition cut the chain for; unset: one
+// rank holds it all. Throws the Errors of estimate_memory().
 zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& config,
-                             const EstimateOptions& options);
+                             const EstimateOptions& options,
+                             const std::optional<PipelinePartition>& partition = {});
 
 }  // namespace zeroth::engine

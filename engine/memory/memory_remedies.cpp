@@ -71,13 +71,6 @@ int64_t smallest_factor(int64_t value) {
   return value;
 }
 
-// Returns whether a step keeps the activations of all its micro-batches, so that smaller ones, of
-// which there are more, change little.
-bool keeps_all_micro_batches(const Config& config) {
-  return config.batch.accumulates() &&
-         config.pipeline.schedule == configs::PipelineConfig::Schedule::kBreadthFirst;
-}
-
 // Remedies builds the list of suggestions. Each member function adds what helps; the calls are in
 // order of cost.
 class Remedies {
@@ -141,7 +134,7 @@ class Remedies {
   }
 
   void micro_batch() {
-    if (facts_.trains && keeps_all_micro_batches(config_)) {
+    if (facts_.trains && config_.keeps_all_micro_batches()) {
       return add_setting(
           {kSchedule, "1f1b"},
           " in place of \"breadth-first\": activations of one micro-batch at a time");
@@ -242,7 +235,7 @@ std::vector<std::string> memory_remedies(const Config& config, const MemoryFacts
 }
 
 std::vector<MemoryChange> smaller_micro_batches(const Config& config) {
-  if (keeps_all_micro_batches(config)) return {};
+  if (config.keeps_all_micro_batches()) return {};
   const int64_t size = number(config, kMicroBatch), samples = size * number(config, kAccumulation);
   std::vector<MemoryChange> changes;
   for (int64_t smaller = size - 1; smaller > 0; --smaller) {
@@ -266,7 +259,7 @@ std::vector<MemoryChange> memory_changes(const Config& config, const MemoryFacts
     if (applies) changes.push_back(change_of(describe(setting), {setting}));
   };
   if (facts.activations && facts.trains) {
-    add_if(keeps_all_micro_batches(config), {kSchedule, "1f1b"});
+    add_if(config.keeps_all_micro_batches(), {kSchedule, "1f1b"});
     const auto smaller = smaller_micro_batches(config);
     if (!smaller.empty()) changes.push_back(smaller.back());
     if (config.recompute.every_nth_block != 1) {

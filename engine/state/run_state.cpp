@@ -107,7 +107,7 @@ std::vector<StateSlice> slices_to_save(const ShardedState& held) {
   std::vector<StateSlice> pieces;
   for (size_t u = 0; u < held.plan.units.size(); ++u) {
     const zero::Unit& unit = held.plan.units[u];
-    if (!unit.is_saved) continue;
+    if (!unit.is_saved || !unit.is_counted) continue;
     for (const auto& array : held.optimizer.states().arrays(u)) {
       for_each_part(unit, unit.shard(), [&](const zero::Slot& slot, const zero::Range& part) {
         pieces.push_back(make_slice(slot, array, part));
@@ -144,7 +144,7 @@ int64_t bytes_to_save(const ShardedState& held) {
 
 void apply_pending_updates(const ShardedState& held) {
   for (size_t u = 0; u < held.plan.units.size(); ++u) {
-    if (held.plan.units[u].trainable) held.optimizer.apply_pending_update(u);
+    if (held.plan.units[u].is_trained_here()) held.optimizer.apply_pending_update(u);
   }
 }
 
@@ -164,12 +164,12 @@ bool load_states(const ShardedState& held, StateSource& source, bool weights_onl
   apply_pending_updates(held);
   // The arrays that are loaded one by one: of coded states, the master.
   const auto arrays = [&](size_t u) -> size_t {
-    if (!held.plan.units[u].is_saved) return 0;
+    if (!held.plan.units[u].is_saved || !held.plan.units[u].is_held) return 0;
     if (weights_only || held.plan.units[u].coded) return 1;
     return held.optimizer.states().arrays(u).size();
   };
   bool requantized = false;
-  const auto elements = [&](size_t u) { return held.plan.units[u].layout.shard_numel(); };
+  const auto elements = [&](size_t u) { return held.plan.units[u].shard().size(); };
   int64_t done = 0, all = 0;
   for (size_t u = 0; u < held.plan.units.size(); ++u) {
     all += elements(u) * static_cast<int64_t>(arrays(u));
@@ -181,7 +181,7 @@ bool load_states(const ShardedState& held, StateSource& source, bool weights_onl
       done += elements(u);
       if (on_read) on_read(done, all);
     }
-    if (!weights_only && held.plan.units[u].coded) {
+    if (!weights_only && held.plan.units[u].coded && held.plan.units[u].is_held) {
       requantized = load_coded_states(held, source, u) || requantized;
     }
   }
@@ -298,8 +298,8 @@ bool load_values(const ShardedState& held, model::WeightSource& source, LoadedUn
   }
   UnitLoader loader(held, loaded, on_read);
   for (const size_t unit : loaded) {
-    if (should_stop()) return false;
-    loader.load(unit, source);
+    if (should_stop()) return false;  // asked once per unit of the chain, as on all ranks
+    if (held.plan.units[unit].is_held) loader.load(unit, source);
   }
   return true;
 }

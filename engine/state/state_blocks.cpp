@@ -80,7 +80,7 @@ std::vector<StateBlock> blocks_to_save(const ShardedState& held, int64_t max_byt
   size_t pieces = 0;  // number of slices of earlier units
   for (size_t index = 0; index < held.plan.units.size(); ++index) {
     const zero::Unit& unit = held.plan.units[index];
-    if (!unit.is_saved) continue;
+    if (!unit.is_saved || !unit.is_counted) continue;
     zero::OptimizerStates& states = held.optimizer.states();
     const auto arrays = states.arrays(index);
     size_t parameters = 0;  // parameters of which this rank saves a part

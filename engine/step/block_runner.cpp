@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "engine/step/step_profiler.h"
 
@@ -66,16 +67,11 @@ torch::Tensor BlockRunner::run_forward(const Segment& segment, torch::Tensor x,
   return x;
 }
 
-torch::Tensor BlockRunner::evaluate(const model::MicroBatch& batch,
-                                    const std::function<bool()>& should_stop) {
+torch::Tensor BlockRunner::evaluate(const ModelChunk& chunk, torch::Tensor x,
+                                    const model::MicroBatch& batch) {
   const torch::NoGradGuard no_grad;
-  torch::Tensor x;
-  for (size_t i = 0; i < blocks_.size(); ++i) {
+  for (size_t i = chunk.front().first; i < chunk.back().end; ++i) {
     set_position(i, "evaluation");
-    if (should_stop()) {
-      x = torch::Tensor();
-      break;
-    }
     const zero::Lease lease = params_.gather(i);
     const EvalModeGuard eval_mode(*blocks_[i]);
     x = blocks_[i]->forward(x, batch);
@@ -84,7 +80,7 @@ torch::Tensor BlockRunner::evaluate(const model::MicroBatch& batch,
   return x;
 }
 
-torch::Tensor BlockRunner::backward(const ModelChunk& chunk, torch::Tensor dy,
+torch::Tensor BlockRunner::backward(const ModelChunk& chunk, PipeOpKind kind, torch::Tensor dy,
                                     const model::MicroBatch& batch, Tape& tape,
                                     const std::function<void()>& prefetch_next) {
   if (timer_ != nullptr) timer_->begin();
@@ -104,9 +100,13 @@ torch::Tensor BlockRunner::backward(const ModelChunk& chunk, torch::Tensor dy,
       if (segment->recompute && i + 1 == segment->end) {  // shares the gather of its backward
         tape.forward(*blocks_[i], i, tape.input(i), batch);
       }
-      grads_.open(i);
-      dy = tape.backward(i, dy);
-      grads_.add(i);
+      if (delivers_gradients(kind, i, blocks_.size())) {
+        grads_.open(i);
+        dy = tape.backward(i, dy);
+        grads_.add(i);
+      } else {
+        dy = tape.backward_input(i, *blocks_[i], dy);
+      }
       record_time(blocks_.size() + i);
     }
   }
@@ -114,12 +114,32 @@ torch::Tensor BlockRunner::backward(const ModelChunk& chunk, torch::Tensor dy,
   return dy;
 }
 
+void BlockRunner::backward_weight(const ModelChunk& chunk, Tape& tape) {
+  if (timer_ != nullptr) timer_->begin();
+  for_each_backward(chunk, [&](const Segment& segment) {
+    for (size_t i = segment.end; i-- > segment.first;) {
+      if (!delivers_gradients(PipeOpKind::kBackwardWeight, i, blocks_.size())) continue;
+      set_position(i, "backward of the weights");
+      grads_.open(i);
+      tape.deliver_gradients(i);
+      grads_.add(i);
+      record_time(blocks_.size() + i);
+    }
+  });
+  position_ = {};
+}
+
 void BlockRunner::for_each_gathered(const char* operation,
                                     const std::function<void(size_t block)>& visit) {
-  params_.set_access_order(forward_accesses(blocks_.size(), 1));
+  std::vector<size_t> held;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (params_.holds(i)) held.push_back(i);
+  }
+  params_.set_access_order(std::move(held));
   for (size_t i = 0; i < blocks_.size(); ++i) {
     set_position(i, operation);
-    const zero::Lease lease = params_.gather(i);
+    zero::Lease lease;
+    if (params_.holds(i)) lease = params_.gather(i);
     visit(i);
   }
   position_ = {};

@@ -27,19 +27,22 @@ class BlockRunner {
   // last block the loss. Leaves on the tape what backward needs.
   torch::Tensor forward(const ModelChunk& chunk, torch::Tensor x, const model::MicroBatch& batch,
                         Tape& tape);
-  // Returns the output without a tape, with blocks in evaluation mode (torch::nn::Module::eval).
-  // Calls `should_stop` before each block; returns an undefined tensor once that returns true.
-  torch::Tensor evaluate(const model::MicroBatch& batch, const std::function<bool()>& should_stop);
+  // Returns the output like forward(), without a tape, with blocks in evaluation mode
+  // (torch::nn::Module::eval).
+  torch::Tensor evaluate(const ModelChunk& chunk, torch::Tensor x, const model::MicroBatch& batch);
   // Runs from the gradient of the chunk's output back to that of its input, which it returns;
   // undefined if nothing before the chunk is trained. Passes gradients to the reducer block by
-  // block. Calls `prefetch_next`, if set, before each segment after which the chunk needs no saved
-  // input.
-  torch::Tensor backward(const ModelChunk& chunk, torch::Tensor dy, const model::MicroBatch& batch,
-                         Tape& tape, const std::function<void()>& prefetch_next = {});
+  // block: with kBackwardInput only the last block's, whose loss gives both at once, and
+  // backward_weight() passes the others. Calls `prefetch_next`, if set, before each segment after
+  // which the chunk needs no saved input.
+  torch::Tensor backward(const ModelChunk& chunk, PipeOpKind kind, torch::Tensor dy,
+                         const model::MicroBatch& batch, Tape& tape,
+                         const std::function<void()>& prefetch_next = {});
+  void backward_weight(const ModelChunk& chunk, Tape& tape);
   // Starts to bring back the first saved input that backward of the chunk needs.
   static void prefetch_input(const ModelChunk& chunk, Tape& tape);
-  // Calls `visit(block)` for every block, in order, while its parameters are gathered. `operation`
-  // is for current_operation().
+  // Calls `visit(block)` for every block, in order, while its parameters are gathered if this rank
+  // holds it. `operation` is for current_operation().
   void for_each_gathered(const char* operation, const std::function<void(size_t block)>& visit);
 
   // Returns the running block and its operation, "backward of block layers.3", or an empty string

@@ -204,9 +204,16 @@ std::vector<PipeOp> pipeline_ops(Schedule schedule, const PipelineShape& shape, 
   return breadth_first(shape, rank);
 }
 
-int64_t stage_of(Schedule schedule, const PipelineShape& shape, int64_t rank, size_t chunk) {
-  if (schedule == Schedule::kZbV && chunk == 1) return shape.stages() - 1 - rank;
+int64_t virtual_stage_of(Schedule schedule, const PipelineShape& shape, int64_t rank,
+                         size_t chunk) {
+  if (schedule == Schedule::kZbV && chunk == 1) return shape.virtual_stages() - 1 - rank;
   return static_cast<int64_t>(chunk) * shape.ranks + rank;
+}
+
+int64_t rank_of(Schedule schedule, const PipelineShape& shape, int64_t virtual_stage) {
+  if (schedule == Schedule::kZbV && virtual_stage >= shape.ranks)
+    return shape.virtual_stages() - 1 - virtual_stage;
+  return virtual_stage % shape.ranks;
 }
 
 }  // namespace zeroth::engine

@@ -1,17 +1,18 @@
 // Pipeline schedules: the passes of a step's micro-batches through the chunks of a rank, in order,
 // as data. Pure.
 //
-// A pipeline of p ranks and v chunks per rank cuts the chain of blocks into p * v stages. Stage s
-// is chunk s / p of rank s % p; in ZBV, which goes there and back, rank r has the stages r and
-// 2p - 1 - r. Sources: 1F1B and its interleaved form, arXiv 2104.04473; zero bubble (ZB-H1), arXiv
-// 2401.10241; ZBV, arXiv 2405.15362; breadth-first, arXiv 2211.05953.
+// A pipeline of p ranks and v chunks per rank cuts the chain of blocks into p * v virtual stages.
+// Virtual stage s is chunk s / p of rank s % p; in ZBV, which goes there and back, rank r has the
+// virtual stages r and 2p - 1 - r. A rank is one of p: its coordinate in mesh dim pp. Sources: 1F1B
+// and its interleaved form, arXiv 2104.04473; zero bubble (ZB-H1), arXiv 2401.10241; ZBV, arXiv
+// 2405.15362; breadth-first, arXiv 2211.05953.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "configs/config.h"
+#include "configs/pipeline_config.h"
 
 namespace zeroth::engine {
 
@@ -35,7 +36,7 @@ struct PipelineShape {
   int64_t chunks = 1;  // of each rank
   int64_t micro_batches = 1;
 
-  int64_t stages() const { return ranks * chunks; }
+  int64_t virtual_stages() const { return ranks * chunks; }
 };
 
 // Returns the operations of `rank`. Every schedule runs the passes of one kind through a chunk in
@@ -44,8 +45,11 @@ struct PipelineShape {
 std::vector<PipeOp> pipeline_ops(configs::PipelineConfig::Schedule schedule,
                                  const PipelineShape& shape, int64_t rank);
 
-// Returns the stage of the rank's chunk.
-int64_t stage_of(configs::PipelineConfig::Schedule schedule, const PipelineShape& shape,
-                 int64_t rank, size_t chunk);
+// Returns the virtual stage of the rank's chunk.
+int64_t virtual_stage_of(configs::PipelineConfig::Schedule schedule, const PipelineShape& shape,
+                         int64_t rank, size_t chunk);
+// Returns the rank that has the virtual stage.
+int64_t rank_of(configs::PipelineConfig::Schedule schedule, const PipelineShape& shape,
+                int64_t virtual_stage);
 
 }  // namespace zeroth::engine

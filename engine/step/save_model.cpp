@@ -1,6 +1,7 @@
 #include "engine/step/save_model.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <sstream>
 #include <string>
@@ -86,31 +87,42 @@ class ParameterWriter {
  public:
   ParameterWriter(const zero::UnitPlan& plan, const std::vector<zero::GlobalParameter>& parameters,
                   torch::Dtype dtype, const comm::DeviceMesh& mesh, ModelSink& sink)
-      : parameters_(parameters),
+      : plan_(plan),
+        parameters_(parameters),
+        dtype_(dtype),
+        mesh_(mesh),
         gatherer_(plan, parameters, mesh),
-        sink_(sink),
-        writes_(mesh.rank() == 0),
-        gathers_(mesh.rank() == mesh.coordinate(comm::MeshDim::kTp)) {
+        sink_(sink) {
     std::vector<model::PlannedTensor> planned;
     for (const auto& parameter : parameters) planned.push_back({parameter.name, parameter.shape});
-    if (writes_) sink.begin(planned, dtype);
+    mesh.group({comm::MeshDim::kPp});  // collective creation of the group
+    if (mesh.rank() == 0) sink.begin(planned, dtype);
   }
 
-  // Returns whether this rank is in the tensor-parallel group of rank 0, which alone gathers. Mesh
-  // dim tp is the last one, so that its ranks are the first.
-  bool gathers() const { return gathers_; }
-
-  void write(size_t index, const std::vector<torch::Tensor>& slices) {
-    const torch::Tensor full = gatherer_.gather(index, slices);
-    if (writes_) sink_.write(parameters_[index].name, full);
+  // Writes a parameter of which `slices` returns this rank's, in the writer's dtype. It is called
+  // if this rank holds the parameter and is the first of dimension dp: one gathers for all of them.
+  void write(size_t index, const std::function<std::vector<torch::Tensor>()>& slices) {
+    if (mesh_.coordinate(comm::MeshDim::kDp) > 0) return;
+    const int holder = plan_.units[parameters_[index].slices.front().unit].pp_ranks.front();
+    torch::Tensor full;
+    if (holder == plan_.pp_rank) full = gatherer_.gather(index, slices());
+    if (mesh_.coordinate(comm::MeshDim::kTp) > 0) return;
+    if (holder > 0) {  // rank 0 holds the first part of a pipeline
+      full = full.defined()
+                 ? full.contiguous()
+                 : at::empty(parameters_[index].shape, torch::device(mesh_.device()).dtype(dtype_));
+      mesh_.group({comm::MeshDim::kPp}).broadcast(full, holder, parameters_[index].name).wait();
+    }
+    if (mesh_.rank() == 0) sink_.write(parameters_[index].name, full);
   }
 
  private:
+  const zero::UnitPlan& plan_;
   const std::vector<zero::GlobalParameter>& parameters_;
+  torch::Dtype dtype_;
+  const comm::DeviceMesh& mesh_;
   SliceGatherer gatherer_;
   ModelSink& sink_;
-  bool writes_;
-  bool gathers_;
 };
 
 }  // namespace
@@ -124,22 +136,24 @@ void save_model(BlockRunner& runner, const zero::UnitPlan& plan, zero::ShardedOp
   runner.for_each_gathered("saving", [&](size_t block) {
     std::map<size_t, torch::Tensor> full_masters;  // by unit
     for (const size_t unit : plan.block_units[block]) {
+      const zero::Unit& own = plan.units[unit];
       // Without a master of its own the gathered weights are the master.
-      const bool has_master = masters != nullptr && masters->states().shards(unit).master;
-      if (has_master && plan.units[unit].blocks.front() == block) {
+      const bool has_master =
+          masters != nullptr && own.is_counted && masters->states().shards(unit).master;
+      if (has_master && own.blocks.front() == block)
         full_masters[unit] = full_master(*masters, plan, unit, mesh);
-      }
     }
     for (; next < parameters.size() && parameters[next].block == block; ++next) {
-      if (!writer.gathers()) continue;
-      std::vector<torch::Tensor> slices;
-      for (const auto& [unit, i] : parameters[next].slices) {
-        const auto master = full_masters.find(unit);
-        slices.push_back(master == full_masters.end()
-                             ? plan.units[unit].params[i].detach().to(dtype)
-                             : slice_of(master->second, plan.units[unit], i));
-      }
-      writer.write(next, slices);
+      writer.write(next, [&] {
+        std::vector<torch::Tensor> slices;
+        for (const auto& [unit, i] : parameters[next].slices) {
+          const auto master = full_masters.find(unit);
+          slices.push_back(master == full_masters.end()
+                               ? plan.units[unit].params[i].detach().to(dtype)
+                               : slice_of(master->second, plan.units[unit], i));
+        }
+        return slices;
+      });
     }
   });
 }
@@ -154,12 +168,16 @@ void save_trained(const zero::UnitPlan& plan, zero::ShardedOptimizer& masters, t
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (parameters[i].block != block) full.clear();
     block = parameters[i].block;
-    std::vector<torch::Tensor> slices;
     for (const auto& [unit, index] : parameters[i].slices) {
-      if (!full.contains(unit)) full[unit] = full_master(masters, plan, unit, mesh);
-      slices.push_back(slice_of(full[unit], plan.units[unit], index).to(dtype));
+      if (plan.units[unit].is_counted && !full.contains(unit))
+        full[unit] = full_master(masters, plan, unit, mesh);
     }
-    if (writer.gathers()) writer.write(i, slices);
+    writer.write(i, [&] {
+      std::vector<torch::Tensor> slices;
+      for (const auto& [unit, index] : parameters[i].slices)
+        slices.push_back(slice_of(full[unit], plan.units[unit], index).to(dtype));
+      return slices;
+    });
   }
 }
 

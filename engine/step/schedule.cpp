@@ -1,7 +1,7 @@
 #include "engine/step/schedule.h"
 
 #include <algorithm>
-#include <numeric>
+#include <map>
 
 #include "base/error.h"
 
@@ -70,6 +70,7 @@ std::vector<size_t> accesses_of(const ModelChunk& chunk, PipeOpKind kind) {
       accesses.push_back(block);
     return accesses;
   }
+  if (kind == PipeOpKind::kBackwardWeight) return accesses;  // reads no parameter
   for_each_backward(chunk, [&](const Segment& segment) {
     if (segment.recompute) {
       for (size_t block = segment.first; block + 1 < segment.end; ++block)
@@ -80,37 +81,63 @@ std::vector<size_t> accesses_of(const ModelChunk& chunk, PipeOpKind kind) {
   return accesses;
 }
 
+// Returns whether each backward of the chunk comes right after its forward.
+bool backward_follows(const std::vector<PipeOp>& ops, size_t chunk) {
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].kind != PipeOpKind::kForward || ops[i].chunk != chunk) continue;
+    if (i + 1 == ops.size() || ops[i + 1].chunk != chunk ||
+        ops[i + 1].micro_batch != ops[i].micro_batch)
+      return false;
+  }
+  return true;
+}
+
+// Sets the period and the micro-batches in flight from the operations.
+void set_bounds(StepSchedule& schedule) {
+  const std::vector<PipeOp>& ops = schedule.ops;
+  std::map<int64_t, size_t> last_op;  // by micro-batch
+  for (size_t i = 0; i < ops.size(); ++i) last_op[ops[i].micro_batch] = i;
+  int64_t begun = 0, ended = 0;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    begun = std::max(begun, ops[i].micro_batch + 1);
+    schedule.max_in_flight = std::max(schedule.max_in_flight, begun - ended);
+    if (last_op[ops[i].micro_batch] == i) ended = std::max(ended, ops[i].micro_batch + 1);
+  }
+  const size_t per_micro_batch = ops.size() / last_op.size();
+  schedule.period = schedule.max_in_flight == 1 ? per_micro_batch : ops.size();
+}
+
 }  // namespace
 
-StepSchedule plan_step(size_t num_blocks, const configs::Config& config, int64_t micro_batches,
-                       size_t first_trained) {
-  using enum configs::PipelineConfig::Schedule;
-  const bool breadth_first = config.pipeline.schedule == kBreadthFirst;
-  ZEROTH_CHECK(breadth_first || config.pipeline.schedule == k1F1B,
-               "schedule {} needs several stages", static_cast<int>(config.pipeline.schedule));
-  std::vector<size_t> ends = {num_blocks};
-  if (breadth_first) {
-    ends.resize(num_blocks);
-    std::iota(ends.begin(), ends.end(), size_t{1});
-  }
+StepSchedule plan_step(const PipelinePartition& partition, const configs::Config& config,
+                       int64_t micro_batches, size_t first_trained, int64_t rank) {
+  const PipelineShape shape = partition.shape(micro_batches);
+  const std::vector<ModelChunk> all = cut_into_chunks(
+      segments_of(partition.num_blocks(), config.recompute, first_trained), partition.ends);
   StepSchedule schedule;
-  schedule.chunks = cut_into_chunks(segments_of(num_blocks, config.recompute, first_trained), ends);
-  schedule.chunks.back().back().recompute = false;
-  schedule.ops =
-      pipeline_ops(config.pipeline.schedule,
-                   {.chunks = static_cast<int64_t>(ends.size()), .micro_batches = micro_batches},
-                   /*rank=*/0);
-  schedule.period = breadth_first ? schedule.ops.size() : 2;
-  schedule.max_in_flight = breadth_first ? micro_batches : 1;
+  schedule.num_blocks = partition.num_blocks();
+  schedule.ops = pipeline_ops(partition.schedule, shape, rank);
+  for (size_t chunk = 0; chunk < static_cast<size_t>(shape.chunks); ++chunk) {
+    const int64_t stage = virtual_stage_of(partition.schedule, shape, rank, chunk);
+    schedule.virtual_stages.push_back(stage);
+    schedule.chunks.push_back(all[static_cast<size_t>(stage)]);
+    if (backward_follows(schedule.ops, chunk)) schedule.chunks.back().back().recompute = false;
+  }
+  set_bounds(schedule);
   return schedule;
 }
 
-std::vector<size_t> forward_accesses(size_t num_blocks, int64_t passes) {
-  std::vector<size_t> accesses;
-  for (int64_t pass = 0; pass < passes; ++pass) {
-    for (size_t block = 0; block < num_blocks; ++block) accesses.push_back(block);
-  }
-  return accesses;
+configs::PipelineConfig::Schedule evaluation_schedule(const PipelinePartition& partition) {
+  using enum configs::PipelineConfig::Schedule;
+  return partition.schedule == kBreadthFirst ? kInterleaved1F1B : partition.schedule;
+}
+
+StepSchedule plan_evaluation(PipelinePartition partition, int64_t micro_batches, int64_t rank) {
+  partition.schedule = evaluation_schedule(partition);
+  StepSchedule schedule = plan_step(partition, {}, micro_batches, 0, rank);
+  std::erase_if(schedule.ops, [](const PipeOp& op) { return op.kind != PipeOpKind::kForward; });
+  set_bounds(schedule);
+  return schedule;
 }
 
 std::vector<size_t> block_accesses(const StepSchedule& schedule, size_t begin) {
@@ -130,12 +157,27 @@ void for_each_backward(const ModelChunk& chunk, const std::function<void(const S
     visit(*segment);
 }
 
+bool delivers_gradients(PipeOpKind kind, size_t block, size_t num_blocks) {
+  switch (kind) {
+    case PipeOpKind::kForward:
+      return false;
+    case PipeOpKind::kBackward:
+      return true;
+    case PipeOpKind::kBackwardInput:
+      return block + 1 == num_blocks;
+    case PipeOpKind::kBackwardWeight:
+      break;
+  }
+  return block + 1 < num_blocks;
+}
+
 std::vector<size_t> backward_order(const StepSchedule& schedule) {
   std::vector<size_t> order;
   for (const PipeOp& op : schedule.ops) {
-    if (op.kind == PipeOpKind::kForward) continue;
     for_each_backward(schedule.chunks[op.chunk], [&](const Segment& segment) {
-      for (size_t block = segment.end; block-- > segment.first;) order.push_back(block);
+      for (size_t block = segment.end; block-- > segment.first;) {
+        if (delivers_gradients(op.kind, block, schedule.num_blocks)) order.push_back(block);
+      }
     });
   }
   return order;
@@ -149,6 +191,7 @@ int64_t max_saved_inputs(const StepSchedule& schedule) {
         std::ranges::count_if(schedule.chunks[op.chunk], [](const Segment& segment) {
           return segment.recompute && segment.trained && segment.first > 0;
         });
+    if (op.kind == PipeOpKind::kBackwardWeight) continue;
     saved += op.kind == PipeOpKind::kForward ? own : -own;
     max = std::max(max, saved);
   }

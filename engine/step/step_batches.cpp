@@ -25,7 +25,7 @@ torch::Tensor copy_to_device(const torch::Tensor& tensor, torch::Device device) 
 
 // Returns the first samples of all ranks, in rank order.
 std::vector<int64_t> gather_samples(std::vector<int64_t> own, comm::DeviceMesh& mesh) {
-  if (!reports_loss(mesh)) own.clear();
+  if (!reports_batch(mesh)) own.clear();
   const int64_t max_samples = comm::max_over_ranks(std::ssize(own), "a number of samples", mesh);
   own.resize(static_cast<size_t>(max_samples), -1);
   const torch::Tensor all = torch::empty({max_samples * mesh.world_size()}, torch::kLong);
@@ -39,6 +39,10 @@ std::vector<int64_t> gather_samples(std::vector<int64_t> own, comm::DeviceMesh& 
 
 bool reports_loss(const comm::DeviceMesh& mesh) {
   return mesh.coordinate(comm::MeshDim::kTp) == 0;
+}
+
+bool reports_batch(const comm::DeviceMesh& mesh) {
+  return reports_loss(mesh) && mesh.coordinate(comm::MeshDim::kPp) == 0;
 }
 
 int64_t count_label_tokens(const model::MicroBatch& batch) {
@@ -110,14 +114,14 @@ LossNormalizer make_loss_normalizer(int64_t positions, const configs::Config& co
     return {config.loss_mean,
             config.batch.accumulation_steps * mesh.layout().shape()[comm::MeshDim::kDp]};
   }
-  if (!reports_loss(mesh)) positions = 0;
+  if (!reports_batch(mesh)) positions = 0;
   comm::all_reduce_values({&positions, 1}, comm::ReduceOp::kSum, "positions of a step", mesh);
   return {config.loss_mean, positions};
 }
 
 void throw_no_label_tokens(const StepBatches& batches, int64_t step, comm::DeviceMesh& mesh) {
   int64_t more =
-      reports_loss(mesh) ? batches.num_samples() - std::ssize(batches.first_samples()) : 0;
+      reports_batch(mesh) ? batches.num_samples() - std::ssize(batches.first_samples()) : 0;
   comm::all_reduce_values({&more, 1}, comm::ReduceOp::kSum, "numbers of samples", mesh);
   throw Error("the global batch of step {} has no label tokens (samples {}{})", step,
               fmt::join(gather_samples(batches.first_samples(), mesh), ", "),

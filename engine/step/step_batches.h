@@ -12,9 +12,11 @@
 
 namespace zeroth::engine {
 
-// Returns whether this rank reports the loss. Ranks that share a layer get the same batch, and each
-// computes its full loss: one of them reports it, the others add zero.
+// Return whether this rank reports the loss that it computes, and what its batch counts. Ranks that
+// share a layer get the same batch, and each computes its full loss; so do the stages of a
+// pipeline, of which the last one computes the loss. One of them reports each, the others add zero.
 bool reports_loss(const comm::DeviceMesh& mesh);
+bool reports_batch(const comm::DeviceMesh& mesh);
 
 // TokenCounts holds the counts of one rank, or their sums over all.
 struct TokenCounts {
@@ -107,7 +109,7 @@ struct StepFlags {
 };
 
 // StepTotals holds the values of one rank, or their sums over all. Loss and counts include only
-// ranks with reports_loss().
+// ranks with reports_loss() and reports_batch().
 struct StepTotals {
   double loss = 0;     // divided by LossNormalizer
   double squares = 0;  // of the gradients' elements

@@ -149,11 +149,22 @@ void Tape::restore(size_t index) {
 }
 
 torch::Tensor Tape::backward(size_t index, const torch::Tensor& dy) {
-  Record record = std::move(records_[index]);
-  records_[index] = {};
+  const Record record = std::exchange(records_[index], {});
   if (!dy.defined() || !record.output.requires_grad()) return {};
   torch::autograd::backward({record.output}, {dy});
   return record.input.defined() ? record.input.grad() : torch::Tensor();
+}
+
+torch::Tensor Tape::backward_input(size_t index, model::Block& block, const torch::Tensor& dy) {
+  const std::vector<torch::Tensor> parameters = block.parameters();
+  model::DeferredGrads& deferred = records_[index].deferred;
+  deferred.begin(parameters, block.accumulates_grads());
+  const torch::Tensor input = std::exchange(records_[index].input, {}),
+                      output = std::exchange(records_[index].output, {});
+  const bool flows = dy.defined() && output.requires_grad();
+  if (flows) torch::autograd::backward({output}, {dy});
+  deferred.end(parameters);
+  return flows && input.defined() ? input.grad() : torch::Tensor();
 }
 
 }  // namespace zeroth::engine

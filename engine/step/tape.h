@@ -12,6 +12,7 @@
 #include "device/host_link.h"
 #include "device/tensor.h"
 #include "model/block.h"
+#include "model/blocks/main_grad.h"
 
 namespace zeroth::engine {
 
@@ -76,11 +77,16 @@ class Tape {
   // to the open views. Frees the block's record. An undefined dy means that nothing after the block
   // needs a gradient.
   torch::Tensor backward(size_t index, const torch::Tensor& dy);
+  // Like backward(), but keeps the parameters' gradients until deliver_gradients() adds them to the
+  // open views.
+  torch::Tensor backward_input(size_t index, model::Block& block, const torch::Tensor& dy);
+  void deliver_gradients(size_t index) { records_[index].deferred.replay(); }
 
  private:
   struct Record {
     torch::Tensor input;   // a leaf
     torch::Tensor output;  // the end of the block's graph
+    model::DeferredGrads deferred;
   };
   std::vector<Record> records_;
   std::shared_ptr<SavedInputs> saved_inputs_;

@@ -15,12 +15,12 @@ namespace {
 constexpr int64_t kSlotsPerUnit = int64_t{1} << 24;
 constexpr const char* kWhat = "parameters without a gradient";
 
-// Returns the first order that `find(unit)` returns for a trainable unit, from the last unit to the
-// first.
+// Returns the first order that `find(unit)` returns for a unit that is trained here, from the last
+// unit to the first.
 template <typename Find>
 int64_t first_in_backward(const zero::UnitPlan& plan, const Find& find) {
   for (size_t unit = plan.units.size(); unit-- > 0;) {
-    const int64_t order = plan.units[unit].trainable ? find(unit) : kNone;
+    const int64_t order = plan.units[unit].is_trained_here() ? find(unit) : kNone;
     if (order != kNone) return order;
   }
   return kNone;

@@ -93,27 +93,31 @@ int64_t fingerprint(const model::MicroBatch& batch) {
 }
 
 void verify_batches_match(int64_t fingerprint, int64_t step, const comm::DeviceMesh& mesh) {
-  const int group_size = mesh.layout().shape()[comm::MeshDim::kTp];
+  using enum comm::MeshDim;
   const torch::Tensor all = torch::empty({mesh.world_size()}, torch::kLong);
   mesh.cpu_group()
       .all_gather(all, torch::full({1}, fingerprint, torch::kLong), "hashes of samples")
       .wait();
   const int64_t* const hashes = all.const_data_ptr<int64_t>();
-  for (int rank = 0; rank < mesh.world_size(); ++rank) {
-    // Mesh dim tp is the last one, so that ranks that share layers are neighbors.
-    const int first = rank / group_size * group_size;
-    if (hashes[rank] == hashes[first]) continue;
-    throw Error(
-        "ranks {} and {} share every layer (tensor_parallel.autotp_size {}) but fetched "
-        "different samples for step {}: hashes {:x} and {:x}",
-        first, rank, group_size, step, static_cast<uint64_t>(hashes[first]),
-        static_cast<uint64_t>(hashes[rank]));
+  const comm::MeshShape& shape = mesh.layout().shape();
+  for (const std::vector<int>& sharing : mesh.layout().along({kPp, kTp}).parts) {
+    for (const int rank : sharing) {
+      const int first = sharing.front();
+      if (hashes[rank] == hashes[first]) continue;
+      throw Error(
+          "ranks {} and {} share {} but fetched different samples for step {}: hashes {:x} and "
+          "{:x}",
+          first, rank,
+          shape[kPp] == 1 ? fmt::format("every layer (tensor_parallel.autotp_size {})", shape[kTp])
+                          : fmt::format("a pipeline (mesh {})", shape.str()),
+          step, static_cast<uint64_t>(hashes[first]), static_cast<uint64_t>(hashes[rank]));
+    }
   }
 }
 
 void verify_batches_match(const model::MicroBatch& batch, int64_t step,
                           const comm::DeviceMesh& mesh) {
-  if (mesh.layout().shape()[comm::MeshDim::kTp] == 1) return;
+  if (mesh.layout().shape().ranks_along({comm::MeshDim::kPp, comm::MeshDim::kTp}) == 1) return;
   verify_batches_match(fingerprint(batch), step, mesh);
 }
 

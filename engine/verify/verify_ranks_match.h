@@ -38,8 +38,9 @@ nlohmann::json describe_buffers(const model::Blocks& blocks, int ranks);
 // Returns a hash of all tokens, targets and sample indices of a micro-batch. Waits for a GPU.
 int64_t fingerprint(const model::MicroBatch& batch);
 
-// Throws an Error on every rank if a rank's fingerprint differs from that of the first rank in its
-// tensor-parallel group. The Error names both ranks and both hashes. Collective.
+// Throws an Error on every rank if a rank's fingerprint differs from that of the first rank that
+// gets the same samples: in its tensor-parallel group, or another stage of its pipeline. The Error
+// names both ranks and both hashes. Collective.
 void verify_batches_match(int64_t fingerprint, int64_t step, const comm::DeviceMesh& mesh);
 // Verifies this rank's micro-batch; does nothing if no ranks share layers.
 void verify_batches_match(const model::MicroBatch& batch, int64_t step,

@@ -30,39 +30,40 @@ StepSchedule segments(int64_t every_nth, int64_t checkpoints = 0, size_t first_t
   if (micro_batches > 1)
     config.pipeline.schedule = configs::PipelineConfig::Schedule::kBreadthFirst;
   config.recompute = {.every_nth_block = every_nth, .number_checkpoints = checkpoints};
-  return plan_step(6, config, micro_batches, first_trained);
+  return plan_step(PipelinePartition::one_rank(6, config.pipeline.schedule), config, micro_batches,
+                   first_trained);
 }
 
 }  // namespace
 
 TEST_CASE("graphs of all blocks stand when the last block's backward begins") {
-  CHECK(activation_bytes(chain(), segments(0), 2) == 2 * (10 + 4 * 100 + 1000 + 1) + 7);
-  CHECK(activation_bytes(chain(), segments(0), 0) == 7);
+  CHECK(activation_bytes(chain(), segments(0), 6, 2) == 2 * (10 + 4 * 100 + 1000 + 1) + 7);
+  CHECK(activation_bytes(chain(), segments(0), 6, 0) == 7);
 }
 
 TEST_CASE("recomputed blocks have graphs one segment at a time") {
   // The last block's graph beside its input; no graph of another block.
-  CHECK(activation_bytes(chain(), segments(1), 1) == 10 + 1000 + 7 + 1);
+  CHECK(activation_bytes(chain(), segments(1), 6, 1) == 10 + 1000 + 7 + 1);
   ChainBytes wide = chain();
   wide.middle = block(10, 5000);
-  CHECK(activation_bytes(wide, segments(1), 1) == 5000 + 7 + 10);
+  CHECK(activation_bytes(wide, segments(1), 6, 1) == 5000 + 7 + 10);
   // Two checkpoints: segments of three blocks, of which the last one keeps its graphs.
   const auto two = segments(0, 2);
   REQUIRE(two.chunks.front().size() == 2);
-  CHECK(activation_bytes(chain(), two, 1) == 10 + 2 * 100 + 1000 + 7 + 1);
+  CHECK(activation_bytes(chain(), two, 6, 1) == 10 + 2 * 100 + 1000 + 7 + 1);
 }
 
 TEST_CASE("blocks before the first trained one keep nothing") {
-  CHECK(activation_bytes(chain(), segments(0, 0, 3), 1) == 10 + 2 * 100 + 1000 + 7 + 1);
+  CHECK(activation_bytes(chain(), segments(0, 0, 3), 6, 1) == 10 + 2 * 100 + 1000 + 7 + 1);
 }
 
 TEST_CASE("breadth first, all micro-batches' graphs and outputs stand beside each other") {
   // The last block's graph stands for one micro-batch at a time.
-  CHECK(activation_bytes(chain(), segments(0, 0, 0, 3), 1) == 3 * (10 + 4 * 100) + 1000 + 7 + 1);
+  CHECK(activation_bytes(chain(), segments(0, 0, 0, 3), 6, 1) == 3 * (10 + 4 * 100) + 1000 + 7 + 1);
   // Recomputed blocks hand saved inputs on, the last of them an output to the last block.
-  CHECK(activation_bytes(chain(), segments(1, 0, 0, 3), 1) == 3 * 10 + 1000 + 7 + 1);
+  CHECK(activation_bytes(chain(), segments(1, 0, 0, 3), 6, 1) == 3 * 10 + 1000 + 7 + 1);
   // Frozen blocks hand on outputs.
-  CHECK(activation_bytes(chain(), segments(0, 0, 3, 3), 1) == 3 * (10 + 2 * 100) + 1000 + 7 + 1);
+  CHECK(activation_bytes(chain(), segments(0, 0, 3, 3), 6, 1) == 3 * (10 + 2 * 100) + 1000 + 7 + 1);
 }
 
 TEST_CASE("the first trained block computes no gradient of its input") {
@@ -71,9 +72,9 @@ TEST_CASE("the first trained block computes no gradient of its input") {
   exact.middle.freed = exact.last.freed = {};
   exact.middle.freed.per_token = 100;  // the gradients of output and input are as large
   exact.last.freed.per_token = 1000 - 10;
-  CHECK(activation_bytes(exact, segments(0, 0, 3, 1), 1) == 10 + 2 * 100 + 1000 + 7 + 1);
+  CHECK(activation_bytes(exact, segments(0, 0, 3, 1), 6, 1) == 10 + 2 * 100 + 1000 + 7 + 1);
   // Of those whose last block is done, gradients stand in place of what it was handed.
-  CHECK(activation_bytes(exact, segments(0, 0, 3, 3), 1) ==
+  CHECK(activation_bytes(exact, segments(0, 0, 3, 3), 6, 1) ==
         3 * (10 + 2 * 100) + 2 * 10 + 1000 + 7 + 1);
 }
 
@@ -87,8 +88,8 @@ TEST_CASE("logits that do not fit a chunk are made chunk by chunk, in backward a
                      .freed = {.per_token = 900}};
   chunked.chunk_tokens = 4;
   const int64_t before = 10 + 4 * 100 + 1000;  // per token
-  CHECK(activation_bytes(chunked, segments(0), 4) == 4 * (before + 900 + 30 + 1) + 7);
-  CHECK(activation_bytes(chunked, segments(0), 9) == 9 * (before + 1) + 4 * (900 + 30) + 7);
+  CHECK(activation_bytes(chunked, segments(0), 6, 4) == 4 * (before + 900 + 30 + 1) + 7);
+  CHECK(activation_bytes(chunked, segments(0), 6, 9) == 9 * (before + 1) + 4 * (900 + 30) + 7);
   chunked.chunk_tokens = 1;
   CHECK(evaluation_bytes(chunked, 3) == 3 * (10 + 1 + 3) + 900);
 }

@@ -46,14 +46,15 @@ std::filesystem::path fresh_folder(const std::string& name) {
 
 TEST_CASE("an engine refuses ranks on an axis that it knows nothing of") {
   testing::RankOptions options;
-  options.grid = comm::MeshShape::data_parallel(2).with(comm::MeshDim::kPp, 2);
+  options.grid = comm::MeshShape::data_parallel(2).with(comm::MeshDim::kCp, 2);
   testing::run_ranks(
       4,
       [](std::shared_ptr<comm::DeviceMesh> mesh) {
-        CHECK_THROWS_WITH_AS(initialize(testing::make_chain({}), stage_config(0), mesh),
-                             "mesh pipe 2 x data 2 is not supported: an engine supports the dims "
-                             "data and tensor only",
-                             Error);
+        CHECK_THROWS_WITH_AS(
+            initialize(testing::make_chain({}), stage_config(0), mesh),
+            "mesh data 2 x context 2 is not supported: an engine supports the dims "
+            "pipe, data and tensor only",
+            Error);
       },
       options);
 }

@@ -51,7 +51,7 @@ class Simulation {
     for (int64_t rank = 0; rank < shape.ranks; ++rank) {
       ranks_.push_back({.ops = pipeline_ops(schedule, shape, rank)});
       for (size_t chunk = 0; chunk < static_cast<size_t>(shape.chunks); ++chunk)
-        places_[stage_of(schedule, shape, rank, chunk)] = {rank, chunk};
+        places_[virtual_stage_of(schedule, shape, rank, chunk)] = {rank, chunk};
     }
     for (bool moved = true; moved;) {
       moved = false;
@@ -104,9 +104,9 @@ class Simulation {
     if (rank.sending) return try_send(number) || take_all(number);
     if (rank.next == rank.ops.size()) return false;
     const PipeOp& op = rank.ops[rank.next];
-    const int64_t stage = stage_of(schedule_, shape_, number, op.chunk);
+    const int64_t stage = virtual_stage_of(schedule_, shape_, number, op.chunk);
     const bool forward = op.kind == kForward;
-    const bool first = forward ? stage == 0 : stage == shape_.stages() - 1;
+    const bool first = forward ? stage == 0 : stage == shape_.virtual_stages() - 1;
     if (op.kind != kBackwardWeight && !first) {
       const auto came = take(number, {forward, op.micro_batch, stage});
       if (!came) return false;
@@ -117,7 +117,7 @@ class Simulation {
     rank.peak = std::max(rank.peak, rank.inputs);
     ++rank.next;
     const int64_t target = stage + (forward ? 1 : -1);
-    if (op.kind == kBackwardWeight || target < 0 || target == shape_.stages()) return true;
+    if (op.kind == kBackwardWeight || target < 0 || target == shape_.virtual_stages()) return true;
     rank.sending = {forward, op.micro_batch, target};
     return true;
   }
@@ -272,9 +272,9 @@ TEST_CASE("ZBV is PyTorch's") {
   CHECK(describe(Schedule::kZbV, two, 1) ==
         "F0a F0b F1a F1b I0b W0b F2a I0a W0a F2b I1b W1b F3a I1a W1a F3b I2b W2b I2a I3b I3a W2a "
         "W3b W3a");
-  CHECK(stage_of(Schedule::kZbV, two, 0, 1) == 3);
-  CHECK(stage_of(Schedule::kZbV, two, 1, 1) == 2);
-  CHECK(stage_of(Schedule::kInterleaved1F1B, two, 1, 1) == 3);
+  CHECK(virtual_stage_of(Schedule::kZbV, two, 0, 1) == 3);
+  CHECK(virtual_stage_of(Schedule::kZbV, two, 1, 1) == 2);
+  CHECK(virtual_stage_of(Schedule::kInterleaved1F1B, two, 1, 1) == 3);
 }
 
 TEST_CASE("breadth first, a chunk has all its passes of one direction in a row") {

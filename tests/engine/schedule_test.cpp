@@ -17,7 +17,8 @@ StepSchedule plan(size_t blocks, const configs::RecomputeConfig& recompute,
   configs::Config config;
   config.recompute = recompute;
   config.pipeline.schedule = schedule;
-  return plan_step(blocks, config, micro_batches, first_trained);
+  return plan_step(PipelinePartition::one_rank(blocks, schedule), config, micro_batches,
+                   first_trained);
 }
 
 StepSchedule breadth_first(size_t blocks, const configs::RecomputeConfig& recompute,

@@ -32,7 +32,9 @@ struct Parts {
         strategy(zero::make_strategy(plan, config, *mesh)),
         rule(optim::make_update_rule(config.optimizer, mesh->device())),
         optimizer(*strategy.optimizer),
-        schedule(engine::plan_step(blocks.size(), config, 1)),
+        schedule(engine::plan_step(
+            engine::PipelinePartition::one_rank(blocks.size(), config.pipeline.schedule), config,
+            1)),
         runner(blocks, *strategy.params, *strategy.grads) {}
 
   // Leaves the step's gradients in strategy.grads, but for a factor, which it returns: it makes
@@ -47,10 +49,12 @@ struct Parts {
     strategy.params->set_access_order(engine::block_accesses(schedule));
     strategy.grads->set_backward_order(engine::backward_order(schedule));
     runner.forward(schedule.chunks.front(), {}, batch, tape);
-    runner.backward(schedule.chunks.front(), batch.loss_gradient, batch, tape);
+    runner.backward(schedule.chunks.front(), engine::PipeOpKind::kBackward, batch.loss_gradient,
+                    batch, tape);
     strategy.params->set_access_order({});
-    torch::Tensor totals = engine::pack_totals(torch::zeros({}, mesh->device()),
-                                               strategy.grads->finish(), {.counts = step.counts()});
+    torch::Tensor totals =
+        engine::pack_totals(torch::zeros({}, mesh->device()), strategy.grads->finish().sum(),
+                            {.counts = step.counts()});
     mesh->world().all_reduce(totals).wait();
     const engine::StepTotals sums = engine::unpack_totals(totals);
     const double normalization = divisor->normalization(sums.counts);

@@ -85,9 +85,12 @@ std::string recompute_name(const configs::RecomputeConfig& recompute) {
   return name + (recompute.cpu_checkpointing ? " on cpu" : "");
 }
 
-const char* pipeline_name(const configs::PipelineConfig& pipeline) {
-  return pipeline.schedule == configs::PipelineConfig::Schedule::kBreadthFirst ? ", breadth first"
-                                                                               : "";
+std::string pipeline_name(const configs::PipelineConfig& pipeline) {
+  constexpr const char* kSchedules[] = {"1f1b",  "gpipe", "interleaved",
+                                        "zb-h1", "zbv",   "breadth first"};
+  const char* const schedule = kSchedules[static_cast<size_t>(pipeline.schedule)];
+  if (pipeline.is_on()) return fmt::format(", {} stages {}", pipeline.stages, schedule);
+  return pipeline.is_breadth_first() ? fmt::format(", {}", schedule) : "";
 }
 
 const char* samples_name(Samples samples) {
@@ -208,7 +211,9 @@ configs::Config config_of(const Row& row) {
 }
 
 comm::MeshShape mesh_shape_of(const Row& row) {
-  return comm::MeshShape::data_parallel(row.ranks).with(comm::MeshDim::kTp, row.tensor);
+  return comm::MeshShape::data_parallel(row.ranks)
+      .with(comm::MeshDim::kPp, static_cast<int>(row.pipeline.stages))
+      .with(comm::MeshDim::kTp, row.tensor);
 }
 
 Row plain(const Row& row) {
@@ -216,9 +221,12 @@ Row plain(const Row& row) {
   result.recompute = {};
   const bool reduces_each = row.zero.stage >= 2 && row.accumulation > 1 &&
                             (row.ranks > 1 || row.precision != configs::Precision::kFp32);
-  if (!row.model.ends_with("tied") && !reduces_each) result.pipeline = {};
   result.zero = Row{}.zero;
   result.zero.stage = row.zero.stage;
+  // With several stages, ZeRO stage 2 reduces once per step, as stage 1 does.
+  const bool reduces_late = row.pipeline.is_on() && row.zero.stage == 2;
+  if (reduces_late) result.zero.stage = 1;
+  if (!row.model.ends_with("tied") && (!reduces_each || reduces_late)) result.pipeline = {};
   // These may change the order of sums.
   result.zero.reduce_scatter = row.zero.reduce_scatter;
   result.zero.reduce_bucket_elements = row.zero.reduce_bucket_elements;

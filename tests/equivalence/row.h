@@ -86,8 +86,9 @@ configs::Config config_of(const Row& row);
 comm::MeshShape mesh_shape_of(const Row& row);
 
 // The row whose bits this one must have: everything else is kept, nothing is recomputed, parameters
-// rest and travel as by default, and micro-batches follow each other unless breadth-first sums in
-// another order: a tied weight's uses, or micro-batches before ranks where each one is reduced.
+// rest and travel as by default, and one stage runs one micro-batch after the other unless the
+// schedule sums in another order: a tied weight's uses, or micro-batches before ranks where each
+// one is reduced.
 Row plain(const Row& row);
 
 // The same training on one rank at stage 0, in one micro-batch if the loss does not depend on it,

@@ -87,6 +87,7 @@ class Moved final : public model::WeightSource {
 
 bool masters_rounded(engine::Engine& engine) {
   for (size_t unit = 0; unit < engine.impl().plan().units.size(); ++unit) {
+    if (!engine.impl().plan().units[unit].is_held) continue;
     const torch::Tensor working = testing::shard_of(engine, unit);
     const torch::Tensor master = testing::read_master(engine.impl().optimizer(), unit);
     if (!at::equal(working, master.to(working.device(), working.scalar_type()))) return false;
@@ -127,7 +128,7 @@ Tensors own_state(engine::Engine& engine, size_t index) {
   Tensors state;
   const std::vector<zero::Unit>& units = engine.impl().plan().units;
   for (size_t unit = 0; unit < units.size(); ++unit) {
-    if (!units[unit].trainable) continue;
+    if (!units[unit].is_trained_here()) continue;
     const torch::Tensor own =
         testing::read_state(engine.impl().optimizer(), unit, index + 1).to(engine.mesh().device());
     torch::Tensor whole = own;
@@ -154,6 +155,7 @@ std::vector<Tensors> whole_states(engine::Engine& engine) {
   for (size_t i = 0; i < states.size(); ++i) {
     const Tensors own = own_state(engine, i);
     for (size_t p = 0; p < parameters.size(); ++p) {
+      if (!engine.impl().plan().units[parameters[p].slices.front().unit].is_held) continue;
       std::vector<torch::Tensor> slice_tensors;
       for (const auto& [unit, at] : parameters[p].slices) {
         const zero::Slot& slot = engine.impl().plan().units[unit].layout.slots()[at];
@@ -204,7 +206,7 @@ RowResult train(const Row& row, const std::shared_ptr<comm::DeviceMesh>& mesh, c
     if (step % 2 == 1) result.masters_rounded = result.masters_rounded && masters_rounded(*engine);
     result.only_shards = result.only_shards && only_shards(row, *engine);
     result.skipped += stats.skipped;
-    if (fp32 && row.ranks * row.tensor == 1)
+    if (fp32 && mesh_shape_of(row).ranks() == 1)
       result.history.push_back(last_update(*engine, stats.lr));
   }
   if (fp32) result.states = whole_states(*engine);
@@ -247,7 +249,8 @@ void merge(RowResult& all, RowResult rank) {
   all.grad_norms = std::move(rank.grad_norms);
   all.rates = std::move(rank.rates);
   all.parameters.merge(rank.parameters);
-  all.states = std::move(rank.states);
+  all.states.resize(rank.states.size());
+  for (size_t i = 0; i < rank.states.size(); ++i) all.states[i].merge(rank.states[i]);
   all.history = std::move(rank.history);
 }
 
@@ -367,7 +370,7 @@ Tensors first_gradients(const Row& row) {
   on_ranks(row, testing::Transport::kSharedMemory, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     Tensors own = step_gradients(row, mesh, split_of(row, *mesh));
     const std::lock_guard lock(mutex);
-    gradients = std::move(own);
+    gradients.merge(own);
   });
   return gradients;
 }

@@ -32,10 +32,10 @@ TEST_CASE(
   const Tensor norms = squared_norms(tensors, torch::kCUDA);
   CHECK(torch::equal(norms.to(torch::kCPU), squared_norms(on_host, torch::kCPU)));
   CHECK(torch::equal(norms, squared_norms(on_host, torch::kCUDA)));
-  const Tensor sum = squared_norm(tensors, torch::kCUDA);
+  const Tensor sum = squared_norms(tensors, torch::kCUDA).sum();
   CHECK((sum.scalar_type() == torch::kFloat64));
   CHECK(sum.item<double>() == doctest::Approx(expected).epsilon(1e-6));
-  CHECK(torch::equal(squared_norm(tensors, torch::kCUDA), sum));
+  CHECK(torch::equal(squared_norms(tensors, torch::kCUDA).sum(), sum));
 }
 
 }  // namespace zeroth::optim::norm_test

@@ -65,14 +65,15 @@ TEST_CASE("the norm of a large unit is exact to fp32") {
   const torch::Tensor large = torch::full({(1 << 24) + 3}, 1e-3f);
   large.narrow(0, 0, 1 << 23).fill_(3e-3f);
   const double expected = (1 << 23) * 9e-6 + ((1 << 23) + 3) * 1e-6;
-  CHECK(squared_norm({large}, torch::kCPU).item<double>() ==
+  CHECK(squared_norms({large}, torch::kCPU).sum().item<double>() ==
         doctest::Approx(expected).epsilon(1e-6));
 }
 
 TEST_CASE("the norm of several tensors is that of all, empty and 16-bit ones among them") {
-  CHECK(squared_norm({}, torch::kCPU).item<double>() == 0);
+  CHECK(squared_norms({}, torch::kCPU).sum().item<double>() == 0);
   const torch::Tensor narrow = torch::full({5}, 3.0, torch::kBFloat16);
-  CHECK(squared_norm({torch::full({3}, 2.0f), torch::zeros({0}), narrow}, torch::kCPU)
+  CHECK(squared_norms({torch::full({3}, 2.0f), torch::zeros({0}), narrow}, torch::kCPU)
+            .sum()
             .item<double>() == doctest::Approx(57));
 }
 
@@ -91,7 +92,7 @@ TEST_CASE("what is not finite reaches the norm") {
   for (const float value : {INFINITY, -INFINITY, NAN}) {
     torch::Tensor x = torch::ones({70'000});
     x[69'999] = value;
-    const double norm = squared_norm({x}, torch::kCPU).item<double>();
+    const double norm = squared_norms({x}, torch::kCPU).sum().item<double>();
     CHECK((std::isnan(value) ? std::isnan(norm) : norm == INFINITY));
   }
 }

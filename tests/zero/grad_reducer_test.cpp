@@ -128,7 +128,7 @@ TEST_CASE("every reducer gives the sum over ranks and micro-batches, step after 
             for (const int64_t micros : {1, 3, -3, 2, -2}) {  // negative: breadth first
               const int64_t count = std::abs(micros);
               run_step(plan, *grads, mesh->rank(), count, /*breadth_first=*/micros < 0);
-              double owned = grads->finish().item<double>();
+              double owned = grads->finish().sum().item<double>();
               double squares = 0;
               for (size_t unit = 0; unit < plan.units.size(); ++unit) {
                 if (!plan.units[unit].trainable) {

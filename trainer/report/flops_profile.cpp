@@ -76,7 +76,11 @@ std::vector<ProfileRow> block_rows(const engine::StepStats& stats, const Profile
                     .backward = block.backward});
   }
   const double factor = facts.config.flops_profiler.recompute_fwd_factor;
-  for (const auto& chunk : engine::plan_step(rows.size(), facts.config, 1).chunks) {
+  for (const auto& chunk :
+       engine::plan_step(engine::PipelinePartition::one_rank(
+                             rows.size(), configs::PipelineConfig::Schedule::k1F1B),
+                         facts.config, 1)
+           .chunks) {
     for (const auto& segment : chunk) {
       for (size_t i = segment.first; i < segment.end; ++i) {
         rows[i].recompute_flops = rows[i].flops * (factor > 0 ? factor : segment.recompute ? 1 : 0);

@@ -229,9 +229,9 @@ void Reporter::log_notes() {
 PhaseProgress::Scope Reporter::begin_step(int64_t step) {
   const int64_t micro_batches = plan_.train_partition(0).micro_steps;
   ProgressPhase phase{.name = fmt::format("step {}", step)};
-  // Breadth-first, no micro-batch is done before the others.
-  if (micro_batches > 1 &&
-      plan_.config.pipeline.schedule == configs::PipelineConfig::Schedule::k1F1B) {
+  // Breadth-first, no micro-batch is done before the others; in a pipeline several are in flight.
+  const configs::PipelineConfig& pipeline = plan_.config.pipeline;
+  if (micro_batches > 1 && !pipeline.is_on() && !pipeline.is_breadth_first()) {
     phase.total = micro_batches;
     phase.counts = "micro-batch {} of {}";
     phase.first = 1;

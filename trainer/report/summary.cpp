@@ -29,9 +29,7 @@ std::string epochs_text(double epochs) {
 
 std::string recompute_text(const configs::Config& config) {
   const configs::RecomputeConfig& recompute = config.recompute;
-  const bool breadth_first =
-      config.pipeline.schedule == configs::PipelineConfig::Schedule::kBreadthFirst;
-  if (breadth_first && recompute.number_checkpoints > 0)
+  if (config.pipeline.is_breadth_first() && recompute.number_checkpoints > 0)
     return "; recompute: every block keeps only its input";
   if (recompute.every_nth_block > 0) {
     const int64_t every = recompute.every_nth_block;
@@ -206,7 +204,7 @@ std::string precision_line(const configs::Config& config, bool trains) {
                             : fmt::format("loss scale {:g}", scale.static_scale));
   }
   text += recompute_text(config);
-  if (config.pipeline.schedule == configs::PipelineConfig::Schedule::kBreadthFirst)
+  if (config.pipeline.is_breadth_first() && !config.pipeline.is_on())
     text += "; breadth-first: all micro-batches pass a block before the next";
   return text;
 }

@@ -1,0 +1,230 @@
+#include "engine/step/pipe_link.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace zeroth::engine {
+namespace {
+
+// A form as a tensor: whether it follows the micro-batch, the dtype, the number of extents, and
+// these.
+constexpr int64_t kFormSize = 12;
+constexpr size_t kMaxExtents = kFormSize - 3;
+
+std::string describe(const char* what, int64_t micro_batch) {
+  return fmt::format("{} of micro-batch {}", what, micro_batch);
+}
+
+}  // namespace
+
+PipeLink::PipeLink(const comm::DeviceMesh& mesh, const PipelinePartition& partition)
+    : mesh_(mesh),
+      partition_(partition),
+      shape_(partition.shape(1)),
+      rank_(mesh.coordinate(comm::MeshDim::kPp)) {
+  for (int64_t boundary = 0; boundary + 1 < shape_.virtual_stages(); ++boundary) {
+    const int before = rank_before(boundary), after = rank_after(boundary);
+    if (before == after) continue;
+    for (const Kind kind : {Kind::kActivation, Kind::kGradient}) {
+      const bool forward = kind == Kind::kActivation;
+      const std::pair ends = forward ? std::pair(before, after) : std::pair(after, before);
+      if (lanes_.contains({kind, ends})) continue;
+      const std::string name = fmt::format("pipe {} to {}, {}", ends.first, ends.second,
+                                           forward ? "activations" : "gradients");
+      comm::Group& group = mesh.pp_group(
+          name, {std::min(ends.first, ends.second), std::max(ends.first, ends.second)});
+      lanes_[{kind, ends}] = {.group = &group, .root = ends.first < ends.second ? 0 : 1};
+    }
+  }
+}
+
+int PipeLink::rank_before(int64_t boundary) const {
+  return static_cast<int>(rank_of(partition_.schedule, shape_, boundary));
+}
+
+int PipeLink::rank_after(int64_t boundary) const {
+  return static_cast<int>(rank_of(partition_.schedule, shape_, boundary + 1));
+}
+
+bool PipeLink::crosses(int64_t boundary) const {
+  const bool inside = boundary >= 0 && boundary + 1 < shape_.virtual_stages();
+  return inside && rank_before(boundary) != rank_after(boundary);
+}
+
+PipeLink::Lane& PipeLink::lane(Kind kind, int64_t boundary) {
+  const int before = rank_before(boundary), after = rank_after(boundary);
+  return lanes_.at(
+      {kind, kind == Kind::kActivation ? std::pair(before, after) : std::pair(after, before)});
+}
+
+void PipeLink::begin(configs::PipelineConfig::Schedule schedule, int64_t micro_batches, bool trains,
+                     size_t trained_from, LeadingExtents extents) {
+  shape_ = partition_.shape(micro_batches);
+  // A step's tapes hold its activations in any case; of an evaluation nothing else does.
+  max_sends_ = trains ? SIZE_MAX : 2;
+  leading_ = std::move(extents);
+  trained_from_ = trained_from;
+  for (auto& [key, lane] : lanes_) {
+    lane.expected.clear();
+    lane.posted.clear();
+    const auto& [kind, ends] = key;
+    const auto& [sender, receiver] = ends;
+    if (receiver != rank_) continue;
+    for (const PipeOp& op : pipeline_ops(schedule, shape_, sender)) {
+      const int64_t stage = virtual_stage_of(partition_.schedule, shape_, sender, op.chunk);
+      if (kind == Kind::kActivation && op.kind == PipeOpKind::kForward && crosses(stage) &&
+          rank_after(stage) == rank_)
+        lane.expected.push_back({stage, op.micro_batch});
+      const bool delivers =
+          op.kind == PipeOpKind::kBackward || op.kind == PipeOpKind::kBackwardInput;
+      if (kind == Kind::kGradient && trains && delivers && gradient_crosses(stage - 1) &&
+          rank_before(stage - 1) == rank_)
+        lane.expected.push_back({stage - 1, op.micro_batch});
+    }
+  }
+}
+
+std::optional<std::vector<int64_t>> PipeLink::extents_of(const Message& message) const {
+  const Form& form = forms_.at(message.boundary);
+  if (!form.follows_micro_batch) return form.trailing;
+  std::optional<std::vector<int64_t>> extents = leading_(message.micro_batch);
+  if (extents) extents->insert(extents->end(), form.trailing.begin(), form.trailing.end());
+  return extents;
+}
+
+PipeLink::Form PipeLink::form_of(const torch::Tensor& activation, int64_t micro_batch) const {
+  const std::vector<int64_t> leading = leading_(micro_batch).value();
+  const std::vector<int64_t> sizes = activation.sizes().vec();
+  Form form{.trailing = sizes, .dtype = activation.scalar_type()};
+  form.follows_micro_batch =
+      sizes.size() >= leading.size() && std::equal(leading.begin(), leading.end(), sizes.begin());
+  if (form.follows_micro_batch)
+    form.trailing.erase(form.trailing.begin(), form.trailing.begin() + std::ssize(leading));
+  return form;
+}
+
+void PipeLink::send_form(Lane& lane, int64_t boundary, const Form& form) {
+  if (form.trailing.size() > kMaxExtents)
+    throw Error("pipeline: an activation of {} dimensions crosses to another stage, at most {} can",
+                form.trailing.size(), kMaxExtents);
+  std::vector<int64_t> values = {form.follows_micro_batch ? 1 : 0, static_cast<int64_t>(form.dtype),
+                                 std::ssize(form.trailing)};
+  values.insert(values.end(), form.trailing.begin(), form.trailing.end());
+  values.resize(kFormSize, 0);
+  const torch::Tensor sent = at::tensor(values, torch::kLong).to(mesh_.device());
+  lane.sent.push_back({sent, lane.group->broadcast(sent, lane.root, "form of activations")});
+  forms_[boundary] = form;
+}
+
+void PipeLink::receive_form(Lane& lane, int64_t boundary) {
+  const torch::Tensor sent =
+      at::empty({kFormSize}, torch::TensorOptions(mesh_.device()).dtype(torch::kLong));
+  lane.group->broadcast(sent, lane.root, "form of activations").wait();
+  const torch::Tensor host = sent.to(torch::kCPU);
+  const int64_t* const values = host.const_data_ptr<int64_t>();
+  forms_[boundary] = {.follows_micro_batch = values[0] != 0,
+                      .trailing = {values + 3, values + 3 + values[2]},
+                      .dtype = static_cast<torch::Dtype>(values[1])};
+}
+
+bool PipeLink::post_next(Kind kind, Lane& lane) {
+  if (lane.expected.empty()) return false;
+  const Message message = lane.expected.front();
+  if (!forms_.contains(message.boundary)) return false;
+  const auto extents = extents_of(message);
+  if (!extents) return false;
+  const char* const what = kind == Kind::kActivation ? "activation" : "gradient";
+  Posted posted{
+      at::empty(*extents,
+                torch::TensorOptions(mesh_.device()).dtype(forms_.at(message.boundary).dtype)),
+      {}};
+  posted.handle =
+      lane.group->broadcast(posted.tensor, lane.root, describe(what, message.micro_batch));
+  lane.posted.emplace(message, std::move(posted));
+  lane.expected.pop_front();
+  return true;
+}
+
+torch::Tensor PipeLink::receive(Kind kind, const Message& message) {
+  Lane& from = lane(kind, message.boundary);
+  while (!from.posted.contains(message)) {
+    ZEROTH_CHECK(!from.expected.empty(), "micro-batch {} of boundary {} is not expected",
+                 message.micro_batch, message.boundary);
+    const int64_t next = from.expected.front().boundary;
+    if (!forms_.contains(next)) receive_form(from, next);
+    ZEROTH_CHECK(post_next(kind, from), "micro-batch {} is not fetched", message.micro_batch);
+  }
+  Posted found = std::move(from.posted.extract(message).mapped());
+  found.handle.wait();
+  if (from.posted.empty()) post_next(kind, from);
+  return found.tensor;
+}
+
+torch::Tensor PipeLink::receive_input(const PipeOp& op, torch::Tensor x) {
+  const int64_t boundary = virtual_stage(op) - 1;
+  return crosses(boundary) ? receive(Kind::kActivation, {boundary, op.micro_batch}) : std::move(x);
+}
+
+torch::Tensor PipeLink::receive_gradient(const PipeOp& op, torch::Tensor dy) {
+  const int64_t boundary = virtual_stage(op);
+  return gradient_crosses(boundary) ? receive(Kind::kGradient, {boundary, op.micro_batch})
+                                    : std::move(dy);
+}
+
+void PipeLink::send(Lane& lane, const Message& message, const torch::Tensor& tensor,
+                    const char* what) {
+  Posted sent{tensor.contiguous(), {}};
+  sent.handle = lane.group->broadcast(sent.tensor, lane.root, describe(what, message.micro_batch));
+  lane.sent.push_back(std::move(sent));
+  // On a GPU waiting orders the current stream only, and keeps the memory of what is being sent.
+  while (lane.sent.size() > max_sends_ ||
+         (!lane.sent.empty() && lane.sent.front().handle.ready())) {
+    lane.sent.front().handle.wait();
+    lane.sent.pop_front();
+  }
+}
+
+torch::Tensor PipeLink::send_output(const PipeOp& op, torch::Tensor y) {
+  const int64_t boundary = virtual_stage(op);
+  if (!crosses(boundary)) return y;
+  Lane& to = lane(Kind::kActivation, boundary);
+  if (!forms_.contains(boundary)) send_form(to, boundary, form_of(y, op.micro_batch));
+  const Message message{boundary, op.micro_batch};
+  const std::vector<int64_t> expected = extents_of(message).value();
+  if (y.sizes() != at::IntArrayRef(expected) || y.scalar_type() != forms_[boundary].dtype) {
+    throw Error(
+        "pipeline: the activation of micro-batch {} that crosses to another rank is [{}] of {}, "
+        "after the first one [{}] of {} is expected",
+        op.micro_batch, fmt::join(y.sizes(), ", "), c10::toString(y.scalar_type()),
+        fmt::join(expected, ", "), c10::toString(forms_[boundary].dtype));
+  }
+  send(to, message, y, "activation");
+  return {};
+}
+
+torch::Tensor PipeLink::send_gradient(const PipeOp& op, torch::Tensor dx) {
+  const int64_t boundary = virtual_stage(op) - 1;
+  if (!gradient_crosses(boundary)) return dx;
+  const Message message{boundary, op.micro_batch};
+  if (!dx.defined()) {  // the blocks here do not depend on their input
+    dx = at::zeros(extents_of(message).value(),
+                   torch::TensorOptions(mesh_.device()).dtype(forms_.at(boundary).dtype));
+  }
+  send(lane(Kind::kGradient, boundary), message, dx, "gradient");
+  return {};
+}
+
+void PipeLink::finish() {
+  for (auto& [key, lane] : lanes_) {
+    for (Posted& sent : lane.sent) sent.handle.wait();
+    lane.sent.clear();
+    ZEROTH_CHECK(lane.expected.empty() && lane.posted.empty(), "{} messages were not received",
+                 lane.expected.size() + lane.posted.size());
+  }
+}
+
+}  // namespace zeroth::engine
