@@ -13,6 +13,7 @@ namespace {
 
 using configs::OffloadDevice;
 using configs::Precision;
+using Schedule = configs::PipelineConfig::Schedule;
 
 constexpr double kFp32 = 2e-5, kBf16 = 2.5e-3;
 
@@ -66,6 +67,22 @@ TEST_CASE("a run goes on with other ranks, in another stage, from another place"
        {.stage = 2, .offload_device = OffloadDevice::kNvme, .ranks = 1, .tensor = 4}},
       {{.stage = 0, .dropout = 0.1, .ranks = 2, .tensor = 2},
        {.stage = 1, .dropout = 0.1, .ranks = 3}},
+      // Between meshes of pipe x data x tensor.
+      {{.stage = 1, .ranks = 2, .tensor = 2, .pipe = 2}, {.stage = 0}},
+      {{.stage = 1, .ranks = 2, .tensor = 2, .pipe = 2}, {.stage = 0, .tensor = 2}},
+      {{.stage = 3, .ranks = 2, .tensor = 2, .pipe = 2}, {.stage = 2, .ranks = 2, .tensor = 2}},
+      {{.stage = 2, .accumulation = 2, .ranks = 2, .tensor = 2, .pipe = 2},
+       {.stage = 2, .accumulation = 3, .pipe = 2, .schedule = Schedule::kZbV}},
+      {{.stage = 0}, {.stage = 3, .accumulation = 2, .ranks = 2, .tensor = 2, .pipe = 2}},
+      {{.stage = 1, .tensor = 2}, {.stage = 1, .ranks = 2, .tensor = 2, .pipe = 2}},
+      {{.stage = 2, .accumulation = 4, .pipe = 2, .schedule = Schedule::kInterleaved1F1B},
+       {.stage = 3,
+        .offload_device = OffloadDevice::kNvme,
+        .accumulation = 2,
+        .pipe = 4,
+        .schedule = Schedule::kBreadthFirst}},
+      {{.stage = 0, .accumulation = 2, .dropout = 0.1, .pipe = 2, .schedule = Schedule::kZbH1},
+       {.stage = 2, .dropout = 0.1, .ranks = 2}},
   };
   double largest = 0;
   for (const auto& [before, after] : ways) {

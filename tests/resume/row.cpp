@@ -48,6 +48,7 @@ configs::Config config_of(const Row& row, const TempFolder& disk) {
     config.zero.offload_param.nvme_path = disk.path();
   }
   config.tensor_parallel.size = row.tensor;
+  config.pipeline = {.stages = row.pipe, .schedule = row.schedule};
   config.seed = kSeed;
   return config;
 }
@@ -99,8 +100,10 @@ Seen run_rank(const Row& row, const Part& part, const TempFolder& disk,
   }
   loader.seek({.step = part.from, .sample = part.from * kGlobalBatch});
   Seen seen;
-  Seen again;  // by ranks that share layers with another one
-  NotingLoader noting(loader, mesh->coordinate(comm::MeshDim::kTp) == 0 ? seen : again);
+  Seen again;  // by ranks that share samples with another one
+  const bool is_first =
+      mesh->coordinate(comm::MeshDim::kTp) == 0 && mesh->coordinate(comm::MeshDim::kPp) == 0;
+  NotingLoader noting(loader, is_first ? seen : again);
   for (int64_t step = part.from + 1; step <= part.to; ++step) {
     const engine::StepStats stats = engine->train_batch(noting);
     seen.losses.push_back(stats.loss);
@@ -123,18 +126,23 @@ std::string name_of(const Row& row) {
   const size_t precision = row.precision == Precision::kFp32   ? 0
                            : row.precision == Precision::kBf16 ? 1
                                                                : 2;
-  return fmt::format("stage {}, on {}, {}, accumulation {}, {} ranks{}{}{}", row.stage,
-                     kPlaces[static_cast<size_t>(row.offload_device)], kPrecisions[precision],
-                     row.accumulation, row.ranks,
-                     row.tensor > 1 ? fmt::format(" x tensor {}", row.tensor) : "",
-                     row.recompute ? ", recompute" : "", row.dropout > 0 ? ", dropout" : "");
+  return fmt::format(
+      "stage {}, on {}, {}, accumulation {}, {} ranks{}{}{}{}", row.stage,
+      kPlaces[static_cast<size_t>(row.offload_device)], kPrecisions[precision], row.accumulation,
+      row.ranks, row.tensor > 1 ? fmt::format(" x tensor {}", row.tensor) : "",
+      row.pipe > 1
+          ? fmt::format(" x pipe {}, schedule {}", row.pipe, static_cast<int>(row.schedule))
+          : "",
+      row.recompute ? ", recompute" : "", row.dropout > 0 ? ", dropout" : "");
 }
 
 Seen run(const Row& row, const Part& part) {
   Seen all;
   std::mutex mutex;
   const TempFolder disk;
-  const auto grid = comm::MeshShape::data_parallel(row.ranks).with(comm::MeshDim::kTp, row.tensor);
+  const auto grid = comm::MeshShape::data_parallel(row.ranks)
+                        .with(comm::MeshDim::kPp, row.pipe)
+                        .with(comm::MeshDim::kTp, row.tensor);
   const auto one_rank = [&](std::shared_ptr<comm::DeviceMesh> mesh) {
     Seen own = run_rank(row, part, disk, mesh);
     const std::lock_guard lock(mutex);

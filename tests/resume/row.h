@@ -25,6 +25,8 @@ struct Row {
   double dropout = 0;
   int ranks = 1;   // that see different samples
   int tensor = 1;  // for each of these so many that share every layer
+  int pipe = 1;    // stages of as many ranks as these together
+  configs::PipelineConfig::Schedule schedule = configs::PipelineConfig::Schedule::k1F1B;
 };
 
 std::string name_of(const Row& row);

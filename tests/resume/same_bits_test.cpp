@@ -44,11 +44,18 @@ std::vector<Combination> all_combinations() {
 TEST_CASE("losses, samples, weights and states go on bit by bit") {
   const bool full = std::getenv("ZEROTH_TEST_FULL") != nullptr;
   const auto all = all_combinations();
-  // Some whose layers are shared, too.
+  // Some whose layers are shared, or divided among stages, too.
   std::vector<Row> rows = {
       {.stage = 2, .precision = Precision::kBf16, .recompute = true, .ranks = 2, .tensor = 2},
       {.stage = 3, .offload_device = OffloadDevice::kNvme, .dropout = 0.1, .ranks = 1, .tensor = 4},
-      {.stage = 0, .precision = Precision::kFp16, .accumulation = 2, .ranks = 1, .tensor = 2}};
+      {.stage = 0, .precision = Precision::kFp16, .accumulation = 2, .ranks = 1, .tensor = 2},
+      {.stage = 3, .precision = Precision::kBf16, .accumulation = 2, .ranks = 2, .pipe = 2},
+      {.stage = 1,
+       .precision = Precision::kFp16,
+       .accumulation = 3,
+       .dropout = 0.1,
+       .pipe = 2,
+       .schedule = configs::PipelineConfig::Schedule::kZbV}};
   for (const Combination& values : full ? all : equivalence::pairwise(all)) {
     rows.push_back(row_of(values));
   }
@@ -67,7 +74,7 @@ TEST_CASE("losses, samples, weights and states go on bit by bit") {
       CHECK(whole.samples.at(step).size() == static_cast<size_t>(kGlobalBatch));
     }
     const auto one = bytes_of(directory / "a/step-6"), other = bytes_of(directory / "b/step-6");
-    CHECK(one.size() == static_cast<size_t>(row.ranks * row.tensor) + 1);
+    CHECK(one.size() == static_cast<size_t>(row.ranks * row.tensor * row.pipe) + 1);
     CHECK((one == other));
     CHECK((bytes_of(directory / "a/step-3") != one));
     if (row.precision == Precision::kFp16) skips_before_the_end += whole.skipped[2];
